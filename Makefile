@@ -1,0 +1,63 @@
+# The front door; CMake and Ninja (CMakeLists.txt, CMakePresets.json) do the work behind it.
+# make            build/dev/gpudays, the tests and the benchmarks
+# make help       the other targets
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 30
+JOBS ?= $(shell nproc)
+QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m
+
+.DEFAULT_GOAL := all
+.PHONY: all help quickstart check test asan fuzz lint format bench install clean
+.NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
+
+all: build/dev/build.ninja ## build everything (the default)
+	@cmake --build --preset dev
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 14
+
+quickstart: ## install what is missing, build, and run a first benchmark on the CPU
+	@tools/setup --build
+	@$(MAKE) --no-print-directory --silent build/dev/build.ninja
+	@cmake --build --preset dev --target gpudays
+	$(QUICKSTART_COMMAND)
+
+check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
+	@tools/setup
+	@$(MAKE) --no-print-directory test asan fuzz lint
+	@tools/summary
+
+test: all ## build and run all tests
+	@ctest --preset dev -j $(JOBS) --output-junit tests.xml
+
+asan: build/asan/build.ninja ## the quick test folders under ASan + UBSan
+	@cmake --build --preset asan
+	@ctest --preset asan -j $(JOBS) --output-junit tests.xml
+
+fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
+	@cmake --build --preset fuzz
+	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
+
+lint: ## formatting, rules of the source, clang -Werror, clang-tidy, shellcheck
+	@tools/lint
+
+format: ## apply clang-format
+	@find src include tests bench -name '*.[ch]' 2>/dev/null | xargs -r clang-format -i
+
+bench: all ## run the performance benchmarks
+	@tools/bench build/dev
+
+install: build/dev/build.ninja ## program and manual page to PREFIX (under DESTDIR)
+	@cmake --build --preset dev --target gpudays
+	@DESTDIR=$(DESTDIR) cmake --install build/dev --prefix $(PREFIX)
+
+clean: ## remove build/
+	rm -rf build
+
+# Ninja re-runs CMake by itself after this first time.
+build/%/build.ninja: CMakePresets.json
+	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
+	  { echo "cmake or ninja is missing: run tools/setup" >&2; exit 1; }
+	@cmake --preset $*

@@ -1,0 +1,37 @@
+# What the build writes: gd_version.h (version and commit) and embedded_data.c (the data files).
+# Target gd_generated makes the header, gd_embedded holds the compiled data.
+set(GD_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
+file(MAKE_DIRECTORY "${GD_GENERATED_DIR}")
+
+# Asked on every build, written only when the answer changed.
+find_package(Git QUIET)
+add_custom_target(gd_generated
+  COMMAND "${CMAKE_COMMAND}"
+          "-DVERSION=${PROJECT_VERSION}"
+          "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}"
+          "-DGIT=$<IF:$<BOOL:${Git_FOUND}>,${GIT_EXECUTABLE},>"
+          "-DOUTPUT=${GD_GENERATED_DIR}/gd_version.h"
+          -P "${PROJECT_SOURCE_DIR}/cmake/write_version.cmake"
+  BYPRODUCTS "${GD_GENERATED_DIR}/gd_version.h"
+  COMMENT "Asking git for the commit" VERBATIM)
+
+# The list goes through a file: it is a dependency of its own, so a data file that was removed
+# leaves the binary too.
+file(GLOB_RECURSE data_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/data"
+  data/*.json data/*.csv)
+list(SORT data_files)
+file(CONFIGURE OUTPUT "${GD_GENERATED_DIR}/embedded_files.txt" CONTENT "${data_files}" @ONLY)
+list(TRANSFORM data_files PREPEND "${PROJECT_SOURCE_DIR}/data/" OUTPUT_VARIABLE data_paths)
+add_custom_command(
+  OUTPUT "${GD_GENERATED_DIR}/embedded_data.c"
+  COMMAND "${CMAKE_COMMAND}"
+          "-DDATA_DIR=${PROJECT_SOURCE_DIR}/data"
+          "-DLIST=${GD_GENERATED_DIR}/embedded_files.txt"
+          "-DOUTPUT=${GD_GENERATED_DIR}/embedded_data.c"
+          -P "${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake"
+  DEPENDS ${data_paths} "${GD_GENERATED_DIR}/embedded_files.txt"
+          "${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake"
+  COMMENT "Embedding the data files" VERBATIM)
+add_library(gd_embedded OBJECT "${GD_GENERATED_DIR}/embedded_data.c")
+target_include_directories(gd_embedded PRIVATE src)
+target_link_libraries(gd_embedded PRIVATE gd_flags)

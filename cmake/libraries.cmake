@@ -1,0 +1,41 @@
+# gd_libraries: everything gpudays_core links with. A library that is missing ends the
+# configuration with the remedy.
+add_library(gd_libraries INTERFACE)
+
+# gd_use_package(module): a library found by pkg-config; the target is PkgConfig::<module>.
+find_package(PkgConfig QUIET)
+function(gd_use_package module)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(${module} QUIET IMPORTED_TARGET GLOBAL ${module})
+  endif()
+  if(NOT ${module}_FOUND)
+    message(FATAL_ERROR "${module} was not found by pkg-config: run tools/setup")
+  endif()
+endfunction()
+
+# gd_use_library(name header): a library without a pkg-config file, linked into gd_libraries.
+function(gd_use_library name header)
+  find_path(GD_${name}_INCLUDE_DIR ${header})
+  find_library(GD_${name}_LIBRARY ${name})
+  if(NOT GD_${name}_INCLUDE_DIR OR NOT GD_${name}_LIBRARY)
+    message(FATAL_ERROR "lib${name} with ${header} was not found: run tools/setup")
+  endif()
+  target_include_directories(gd_libraries SYSTEM INTERFACE "${GD_${name}_INCLUDE_DIR}")
+  target_link_libraries(gd_libraries INTERFACE "${GD_${name}_LIBRARY}")
+endfunction()
+
+find_package(OpenMP QUIET COMPONENTS C)
+if(NOT OpenMP_C_FOUND)
+  message(FATAL_ERROR "OpenMP for ${CMAKE_C_COMPILER} was not found: run tools/setup")
+endif()
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+gd_use_package(jansson)
+gd_use_package(smartcols)
+if(EXISTS "${PROJECT_SOURCE_DIR}/src/backend/cpu/gemm_dnnl.c")
+  gd_use_library(dnnl dnnl.h)
+endif()
+
+target_link_libraries(gd_libraries INTERFACE
+  OpenMP::OpenMP_C PkgConfig::jansson PkgConfig::smartcols Threads::Threads ${CMAKE_DL_LIBS} m)

@@ -1,0 +1,75 @@
+/*
+ * A backend: one device that can hold a plan's arenas and run its programs. ref and cpu are here;
+ * each is a const struct gd_backend_ops. Executors see this header only.
+ *
+ *   struct gd_backend *backend;
+ *   GD_TRY(gd_backend_open("cpu", &(struct gd_backend_options){0}, &backend, err));
+ *   gd_backend_close(backend);
+ */
+#ifndef GD_BACKEND_BACKEND_H
+#define GD_BACKEND_BACKEND_H
+
+#include "ir/caps.h"
+#include "ir/graph.h"
+#include "plan/plan.h"
+
+struct gd_backend_options {
+  int threads; /* 0: as many as the process may use */
+};
+
+struct gd_backend;
+struct gd_bound; /* a plan bound to memory: programs with resolved addresses */
+
+struct gd_device_info {
+  char name[128];       /* "AMD EPYC 9654 (2 threads, avx512_bf16)" */
+  int64_t memory_bytes; /* default limit of the device arena */
+  int threads;
+};
+
+struct gd_backend_ops {
+  const char *name;
+  /* Needs no device: what the planner must know. */
+  void (*caps)(const struct gd_backend_options *options, struct gd_caps *caps);
+  enum gd_status (*open)(const struct gd_backend_options *options, struct gd_backend **backend,
+                         struct gd_error *err);
+  void (*close)(struct gd_backend *backend);
+  void (*describe)(struct gd_backend *backend, struct gd_device_info *info);
+  /* Highest multiply-add rate this device can reach in that dtype, measured or from its record. */
+  double (*peak_flops)(struct gd_backend *backend, enum gd_dtype dtype);
+
+  /* One device arena and one host arena, zeroed; both are freed by close or by the next reserve. */
+  enum gd_status (*reserve)(struct gd_backend *backend, int64_t device_bytes, int64_t host_bytes,
+                            struct gd_error *err);
+  void *(*host_memory)(struct gd_backend *backend);
+
+  /* Resolves a plan against the reserved arenas; whatever may allocate or compile happens here. */
+  enum gd_status (*bind)(struct gd_backend *backend, const struct gd_plan *plan,
+                         struct gd_bound **bound, struct gd_error *err);
+  void (*unbind)(struct gd_backend *backend, struct gd_bound *bound);
+  /* Starts a program; `sync` waits for all that was started. Nothing allocates here. */
+  enum gd_status (*run)(struct gd_backend *backend, struct gd_bound *bound,
+                        enum gd_program program, struct gd_error *err);
+  enum gd_status (*sync)(struct gd_backend *backend, struct gd_error *err);
+
+  /* Bytes between host memory and an offset of the device arena. */
+  enum gd_status (*write)(struct gd_backend *backend, int64_t offset_bytes, const void *from,
+                          int64_t bytes, struct gd_error *err);
+  enum gd_status (*read)(struct gd_backend *backend, int64_t offset_bytes, void *to, int64_t bytes,
+                         struct gd_error *err);
+};
+
+struct gd_backend {
+  const struct gd_backend_ops *ops;
+};
+
+extern const struct gd_backend_ops gd_backend_ref;
+extern const struct gd_backend_ops gd_backend_cpu;
+
+/* The backend of that name, or GD_BAD_INPUT that lists the names there are. */
+enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **ops,
+                               struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_backend_open(const char *name, const struct gd_backend_options *options,
+                               struct gd_backend **backend, struct gd_error *err) GD_MUST_USE;
+void gd_backend_close(struct gd_backend *backend); /* NULL is fine */
+
+#endif

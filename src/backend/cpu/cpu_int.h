@@ -1,0 +1,219 @@
+/*
+ * What the cpu backend's kernels share: the loops over rows that exist once per instruction set, and
+ * how work is cut into pieces.
+ *
+ * A kernel (cpu_<family>.c) reads its arguments, shares rows or elements out to threads and calls the
+ * loops of `struct gd_cpu_rows`, which know vectors and dtypes but no threads. The loops are written
+ * once, in cpu_rows.inc, and compiled three times (cpu_rows_{plain,avx2,avx512}.c).
+ *
+ * Rounding: every result is the same for any number of threads. Elementwise and row work does not
+ * care who does it; sums over rows are cut into chunks that depend on the shape alone and are added
+ * in order.
+ *
+ * Bound, unless a kernel says otherwise: bytes. Each tensor is streamed once; the second sweep over a
+ * row finds it in L1 or L2.
+ */
+#ifndef GD_BACKEND_CPU_CPU_INT_H
+#define GD_BACKEND_CPU_CPU_INT_H
+
+#include <stddef.h>
+
+#include "backend/cpu/isa.h"
+#include "backend/kernel.h"
+
+/* --- loops ---------------------------------------------------------------------------------- */
+
+struct gd_cpu_norm {
+  enum gd_dtype dtype; /* of x and y */
+  int64_t columns;
+  float eps;
+  const void *x;       /* [rows, columns] */
+  const float *weight; /* [columns] */
+  const float *bias;   /* [columns] or NULL */
+  void *y;             /* may be x */
+  float *mean, *rstd;  /* [rows] */
+};
+
+struct gd_cpu_norm_grad {
+  enum gd_dtype dtype; /* of dy, x and dx */
+  int64_t columns;
+  const void *dy, *x;
+  const float *weight, *mean, *rstd;
+  void *dx; /* may be dy */
+};
+
+struct gd_cpu_rope {
+  enum gd_dtype dtype;
+  int64_t columns, rotary;
+  int64_t positions; /* row r is at position r mod positions */
+  bool inverse;
+  const float *table; /* [positions, rotary] */
+  const void *x;
+  void *y; /* may be x */
+};
+
+struct gd_cpu_adam {
+  float *param, *m, *v;
+  const float *grad;
+  void *half; /* NULL: no copy */
+  enum gd_dtype half_dtype;
+  float factor;         /* of the gradient */
+  float keep;           /* of the parameter: 1 - lr * decay when decoupled */
+  float decay;          /* of the parameter into the gradient, when coupled */
+  float beta1, beta2;   /* and what complements them to one */
+  float rest1, rest2;
+  float rate;           /* lr / (1 - beta1^step) */
+  float root;           /* 1 / sqrt(1 - beta2^step) */
+  float eps;
+};
+
+/* x, y, ... are the first element to touch; n counts elements. Nothing outside is touched. */
+struct gd_cpu_rows {
+  void (*convert)(enum gd_dtype dtype_y, void *y, enum gd_dtype dtype_x, const void *x, int64_t n);
+  /* y = a + b, in fp32; y may be a. */
+  void (*add)(enum gd_dtype dtype, void *y, const void *a, enum gd_dtype dtype_b, const void *b,
+              int64_t n);
+  void (*activate)(enum gd_activation function, enum gd_dtype dtype, void *y, const void *x,
+                   int64_t n);
+  void (*activate_grad)(enum gd_activation function, enum gd_dtype dtype, void *dx, const void *x,
+                        const void *dy, int64_t n);
+  double (*sum_squares)(enum gd_dtype dtype, const void *x, int64_t n);
+  void (*adam)(const struct gd_cpu_adam *adam, int64_t begin, int64_t end);
+
+  /* Rows begin .. end - 1. */
+  void (*layernorm)(const struct gd_cpu_norm *norm, int64_t begin, int64_t end);
+  /* Also adds these rows to dweight and dbias; dbias may be NULL. */
+  void (*layernorm_grad)(const struct gd_cpu_norm_grad *norm, int64_t begin, int64_t end,
+                         float *dweight, float *dbias);
+  void (*rope)(const struct gd_cpu_rope *rope, int64_t begin, int64_t end);
+
+  /* One row; the columns from `seen` on become 0 and are not read. buffer: `seen` floats. */
+  void (*softmax)(enum gd_dtype dtype, void *y, const void *x, int64_t seen, int64_t columns,
+                  float *buffer);
+  void (*softmax_grad)(enum gd_dtype dtype, void *dx, const void *y, const void *dy, int64_t seen,
+                       int64_t columns);
+  double (*logsumexp)(enum gd_dtype dtype, const void *x, int64_t columns);
+  /* dx = exp(x - lse) * scale; dx may be x. */
+  void (*xent_grad)(enum gd_dtype dtype, void *dx, const void *x, int64_t columns, float lse,
+                    float scale);
+  /* sum[j] += the sum over rows of x[row * stride + j]. */
+  void (*sum_rows)(enum gd_dtype dtype, float *sum, const void *x, int64_t rows, int64_t stride,
+                   int64_t columns);
+
+  /* The functions under softmax and gelu, for their tests. */
+  void (*exp)(float *y, const float *x, int64_t n);
+  void (*normal_tail)(float *y, const float *x, int64_t n); /* P(N(0,1) > |x|) */
+};
+
+extern const struct gd_cpu_rows gd_cpu_rows_plain;
+#if defined(__x86_64__)
+extern const struct gd_cpu_rows gd_cpu_rows_avx2;
+extern const struct gd_cpu_rows gd_cpu_rows_avx512;
+#endif
+
+/* The loops for a level of this CPU. */
+static inline const struct gd_cpu_rows *gd_cpu_rows_for(enum gd_isa isa) {
+#if defined(__x86_64__)
+  if (isa >= GD_ISA_AVX512)
+    return &gd_cpu_rows_avx512;
+  if (isa >= GD_ISA_AVX2)
+    return &gd_cpu_rows_avx2;
+#endif
+  (void)isa;
+  return &gd_cpu_rows_plain;
+}
+
+static inline const struct gd_cpu_rows *gd_cpu_rows(void) {
+  return gd_cpu_rows_for(gd_isa_detect());
+}
+
+/* --- pieces of work ------------------------------------------------------------------------- */
+
+/* Threads worth waking for so many bytes: a parallel region costs as much as streaming 32 KiB. */
+static inline int gd_cpu_threads(const struct gd_kernel_args *args, int64_t bytes) {
+  int64_t useful = 1 + bytes / 32768;
+  return useful < args->threads ? (int)useful : args->threads;
+}
+
+struct gd_cpu_range {
+  int64_t begin, end;
+};
+
+/* Part `part` of `parts` of 0 .. n - 1, cut at multiples of `step`. */
+static inline struct gd_cpu_range gd_cpu_share(int64_t n, int64_t step, int64_t part,
+                                               int64_t parts) {
+  int64_t steps = (n + step - 1) / step;
+  int64_t begin = steps * part / parts * step, end = steps * (part + 1) / parts * step;
+  return (struct gd_cpu_range){begin < n ? begin : n, end < n ? end : n};
+}
+
+enum {
+  GD_CPU_CHUNKS = 64,                 /* most pieces of a sum over rows */
+  GD_CPU_CHUNK_ROWS = 8,              /* fewest rows worth a piece */
+  GD_CPU_PARTIALS = 1 << 18,          /* floats for the sums of all pieces */
+  GD_CPU_LINE_ELEMENTS = 64,          /* shares of elements start on whole cache lines */
+  GD_CPU_LOSS_CHUNKS = 512            /* pieces of a scalar sum: one double each */
+};
+
+/* Pieces to cut a sum over rows into, where one row of sums has so many floats. */
+static inline int64_t gd_cpu_chunks(int64_t rows, int64_t floats) {
+  int64_t most = GD_CPU_PARTIALS / (floats > 0 ? floats : 1);
+  int64_t chunks = (rows + GD_CPU_CHUNK_ROWS - 1) / GD_CPU_CHUNK_ROWS;
+  chunks = chunks < most ? chunks : most;
+  chunks = chunks < GD_CPU_CHUNKS ? chunks : GD_CPU_CHUNKS;
+  return chunks > 1 ? chunks : 1;
+}
+
+/* Floats of one thread's buffer for a row: whole cache lines, so that threads share none. */
+static inline int64_t gd_cpu_buffer_floats(int64_t columns) {
+  return (columns + 15) / 16 * 16;
+}
+
+/* --- views ---------------------------------------------------------------------------------- */
+
+static inline int64_t gd_cpu_columns(const struct gd_view *view) {
+  return view->rank ? view->dims[view->rank - 1] : 1;
+}
+
+/* Product of the dims before the last; right for empty columns too. */
+static inline int64_t gd_cpu_row_count(const struct gd_view *view) {
+  int64_t rows = 1;
+  for (uint32_t i = 0; i + 1 < view->rank; i++)
+    rows *= view->dims[i];
+  return rows;
+}
+
+static inline void *gd_cpu_at(const struct gd_view *view, int64_t i) {
+  return (char *)view->data + i * gd_dtype_bytes(view->dtype);
+}
+
+static inline const float *gd_cpu_optional(const struct gd_kernel_args *args, uint32_t i) {
+  return i < args->n_in ? args->in[i].data : NULL;
+}
+
+/* --- kernels -------------------------------------------------------------------------------- */
+
+void gd_cpu_concat(const struct gd_kernel_args *args);
+void gd_cpu_transpose(const struct gd_kernel_args *args);
+void gd_cpu_embed(const struct gd_kernel_args *args);
+void gd_cpu_matmul(const struct gd_kernel_args *args);
+void gd_cpu_add(const struct gd_kernel_args *args);
+void gd_cpu_layernorm(const struct gd_kernel_args *args);
+void gd_cpu_rope(const struct gd_kernel_args *args);
+void gd_cpu_softmax(const struct gd_kernel_args *args);
+void gd_cpu_activate(const struct gd_kernel_args *args);
+void gd_cpu_xent(const struct gd_kernel_args *args);
+void gd_cpu_layernorm_grad(const struct gd_kernel_args *args);
+void gd_cpu_softmax_grad(const struct gd_kernel_args *args);
+void gd_cpu_activate_grad(const struct gd_kernel_args *args);
+void gd_cpu_xent_grad(const struct gd_kernel_args *args);
+void gd_cpu_embed_grad(const struct gd_kernel_args *args);
+void gd_cpu_sum_rows(const struct gd_kernel_args *args);
+void gd_cpu_accumulate(const struct gd_kernel_args *args);
+void gd_cpu_sum_squares(const struct gd_kernel_args *args);
+void gd_cpu_control(const struct gd_kernel_args *args);
+void gd_cpu_adam(const struct gd_kernel_args *args);
+void gd_cpu_fill(const struct gd_kernel_args *args);
+void gd_cpu_copy(const struct gd_kernel_args *args);
+
+#endif

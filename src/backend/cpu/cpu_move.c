@@ -1,0 +1,260 @@
+/*
+ * Kernels of the cpu backend that only move bytes: concat, transpose, copy, fill.
+ */
+#include <string.h>
+
+#include "backend/cpu/cpu_int.h"
+
+/* --- copies --------------------------------------------------------------------------------- */
+
+/* memcpy on several threads, each with one range of whole cache lines. */
+static void copy_bytes(const struct gd_kernel_args *args, void *to, const void *from,
+                       int64_t bytes) {
+  int threads = gd_cpu_threads(args, 2 * bytes);
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    struct gd_cpu_range range = gd_cpu_share(bytes, 4096, part, threads);
+    if (range.begin < range.end)
+      memcpy((char *)to + range.begin, (const char *)from + range.begin,
+             (size_t)(range.end - range.begin));
+  }
+}
+
+void gd_cpu_concat(const struct gd_kernel_args *args) {
+  char *to = args->out[0].data;
+  int64_t size = gd_dtype_bytes(args->out[0].dtype);
+  for (uint32_t i = 0; i < args->n_in; i++) {
+    int64_t bytes = args->in[i].elements * size;
+    copy_bytes(args, to, args->in[i].data, bytes);
+    to += bytes;
+  }
+}
+
+void gd_cpu_copy(const struct gd_kernel_args *args) {
+  const struct gd_cpu_rows *rows = gd_cpu_rows();
+  const struct gd_view *x = &args->in[1], *y = &args->out[0];
+  int threads = gd_cpu_threads(args, 8 * x->elements);
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    struct gd_cpu_range range = gd_cpu_share(x->elements, GD_CPU_LINE_ELEMENTS, part, threads);
+    rows->convert(y->dtype, gd_cpu_at(y, range.begin), x->dtype, gd_cpu_at(x, range.begin),
+                  range.end - range.begin);
+  }
+}
+
+/* A block of the value is prepared once and copied over the range. */
+void gd_cpu_fill(const struct gd_kernel_args *args) {
+  enum { BLOCK = 1024 };
+  const struct gd_view *y = &args->out[0];
+  int64_t size = gd_dtype_bytes(y->dtype);
+  int threads = gd_cpu_threads(args, size * y->elements);
+  uint32_t block[BLOCK];
+  for (int64_t i = 0; i < BLOCK; i++)
+    gd_dtype_store(y->dtype, block, i, args->attr->fill.value);
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    struct gd_cpu_range range = gd_cpu_share(y->elements, BLOCK, part, threads);
+    for (int64_t i = range.begin; i < range.end; i += BLOCK) {
+      int64_t count = range.end - i < BLOCK ? range.end - i : BLOCK;
+      memcpy(gd_cpu_at(y, i), block, (size_t)(count * size));
+    }
+  }
+}
+
+/* --- transpose ------------------------------------------------------------------------------ */
+
+/* A dim of the output: neighbours along it are so many bytes apart on either side. */
+struct axis {
+  int64_t extent, in_bytes, out_bytes;
+};
+
+/* Dims of the output without those of extent 1, neighbours in both tensors merged. */
+static uint32_t merged_axes(const struct gd_view *x, const uint8_t *perm, struct axis *axes) {
+  int64_t in_bytes[GD_MAX_RANK], out_bytes[GD_MAX_RANK];
+  int64_t size = gd_dtype_bytes(x->dtype), in_step = size, out_step = size;
+  for (uint32_t i = x->rank; i-- > 0;) {
+    in_bytes[i] = in_step;
+    in_step *= x->dims[i];
+    out_bytes[i] = out_step;
+    out_step *= x->dims[perm[i]];
+  }
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < x->rank; i++) {
+    struct axis axis = {x->dims[perm[i]], in_bytes[perm[i]], out_bytes[i]};
+    struct axis *last = &axes[count - (count > 0)];
+    if (axis.extent == 1)
+      continue;
+    if (count > 0 && last->in_bytes == axis.in_bytes * axis.extent) {
+      last->extent *= axis.extent;
+      last->in_bytes = axis.in_bytes;
+      last->out_bytes = axis.out_bytes;
+    } else {
+      axes[count++] = axis;
+    }
+  }
+  return count;
+}
+
+/* Nested loops as one range of steps, so that threads can share it. Outermost loop first. */
+struct walk {
+  uint32_t count;
+  struct axis loops[GD_MAX_RANK + 2];
+};
+
+struct cursor {
+  int64_t index[GD_MAX_RANK + 2];
+  int64_t in, out; /* bytes from the start */
+};
+
+static int64_t walk_steps(const struct walk *walk) {
+  int64_t steps = 1;
+  for (uint32_t i = 0; i < walk->count; i++)
+    steps *= walk->loops[i].extent;
+  return steps;
+}
+
+static void cursor_set(const struct walk *walk, int64_t step, struct cursor *at) {
+  at->in = at->out = 0;
+  for (uint32_t i = walk->count; i-- > 0;) {
+    const struct axis *loop = &walk->loops[i];
+    at->index[i] = step % loop->extent;
+    step /= loop->extent;
+    at->in += at->index[i] * loop->in_bytes;
+    at->out += at->index[i] * loop->out_bytes;
+  }
+}
+
+static void cursor_next(const struct walk *walk, struct cursor *at) {
+  for (uint32_t i = walk->count; i-- > 0;) {
+    const struct axis *loop = &walk->loops[i];
+    at->in += loop->in_bytes;
+    at->out += loop->out_bytes;
+    if (++at->index[i] < loop->extent)
+      return;
+    at->in -= loop->extent * loop->in_bytes;
+    at->out -= loop->extent * loop->out_bytes;
+    at->index[i] = 0;
+  }
+}
+
+static struct axis tiles_of(const struct axis *axis, int64_t tile) {
+  return (struct axis){(axis->extent + tile - 1) / tile, axis->in_bytes * tile,
+                       axis->out_bytes * tile};
+}
+
+static int64_t tile_extent(const struct axis *axis, int64_t tile, int64_t index) {
+  int64_t left = axis->extent - index * tile;
+  return left < tile ? left : tile;
+}
+
+/*
+ * The last dim stays last: rows of `run` bytes are copied. A step copies ROWS rows along the innermost
+ * other dim of the output. Dims with smaller input steps run inside these tiles and the others outside
+ * them, so that the input a thread jumps about in is small and stays in cache until it is used up.
+ */
+static void transpose_runs(const struct gd_kernel_args *args, const struct axis *axes,
+                           uint32_t count, int64_t run) {
+  enum { ROWS = 32 };
+  const struct axis rows = axes[count - 1];
+  struct walk walk = {0};
+  for (uint32_t i = 0; i + 1 < count; i++)
+    if (axes[i].in_bytes > rows.in_bytes)
+      walk.loops[walk.count++] = axes[i];
+  uint32_t tile_loop = walk.count;
+  walk.loops[walk.count++] = tiles_of(&rows, ROWS);
+  for (uint32_t i = 0; i + 1 < count; i++)
+    if (axes[i].in_bytes <= rows.in_bytes)
+      walk.loops[walk.count++] = axes[i];
+
+  int64_t steps = walk_steps(&walk);
+  int threads = gd_cpu_threads(args, 4 * args->in[0].elements);
+  const char *from = args->in[0].data;
+  char *to = args->out[0].data;
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    struct gd_cpu_range range = gd_cpu_share(steps, 1, part, threads);
+    struct cursor at;
+    cursor_set(&walk, range.begin, &at);
+    for (int64_t step = range.begin; step < range.end; step++) {
+      int64_t n = tile_extent(&rows, ROWS, at.index[tile_loop]);
+      for (int64_t i = 0; i < n; i++)
+        memcpy(to + at.out + i * rows.out_bytes, from + at.in + i * rows.in_bytes, (size_t)run);
+      cursor_next(&walk, &at);
+    }
+  }
+}
+
+/*
+ * Another dim becomes last: tiles of TILE x TILE elements between that dim and the one that was last.
+ * A tile is first gathered row by row, so that large power-of-two steps cannot make its rows evict
+ * each other from L1.
+ */
+enum { TILE = 32 };
+
+#define TRANSPOSE_TILE(name, type)                                                           \
+  static void name(char *to, int64_t out_bytes, const char *from, int64_t in_bytes,          \
+                   int64_t rows, int64_t columns) {                                          \
+    type tile[TILE][TILE];                                                                   \
+    for (int64_t r = 0; r < rows; r++)                                                       \
+      memcpy(tile[r], from + r * in_bytes, (size_t)columns * sizeof(type));                  \
+    for (int64_t c = 0; c < columns; c++) {                                                  \
+      type line[TILE];                                                                       \
+      for (int64_t r = 0; r < TILE; r++)                                                     \
+        line[r] = tile[r][c];                                                                \
+      memcpy(to + c * out_bytes, line, (size_t)rows * sizeof(type));                         \
+    }                                                                                        \
+  }
+
+TRANSPOSE_TILE(transpose_tile_2, uint16_t)
+TRANSPOSE_TILE(transpose_tile_4, uint32_t)
+
+static void transpose_tiles(const struct gd_kernel_args *args, const struct axis *axes,
+                            uint32_t count) {
+  int64_t size = gd_dtype_bytes(args->in[0].dtype);
+  const struct axis rows = axes[count - 1]; /* last in the output */
+  struct axis columns = {0};                /* last in the input */
+  struct walk walk = {0};
+  for (uint32_t i = 0; i + 1 < count; i++) {
+    if (axes[i].in_bytes == size)
+      columns = axes[i];
+    else
+      walk.loops[walk.count++] = axes[i];
+  }
+  uint32_t tile_loop = walk.count;
+  walk.loops[walk.count++] = tiles_of(&rows, TILE);
+  walk.loops[walk.count++] = tiles_of(&columns, TILE);
+
+  int64_t steps = walk_steps(&walk);
+  int threads = gd_cpu_threads(args, 4 * args->in[0].elements);
+  const char *from = args->in[0].data;
+  char *to = args->out[0].data;
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    struct gd_cpu_range range = gd_cpu_share(steps, 1, part, threads);
+    struct cursor at;
+    cursor_set(&walk, range.begin, &at);
+    for (int64_t step = range.begin; step < range.end; step++) {
+      (size == 2 ? transpose_tile_2 : transpose_tile_4)(
+          to + at.out, columns.out_bytes, from + at.in, rows.in_bytes,
+          tile_extent(&rows, TILE, at.index[tile_loop]),
+          tile_extent(&columns, TILE, at.index[tile_loop + 1]));
+      cursor_next(&walk, &at);
+    }
+  }
+}
+
+/* Bytes: x and y once each. */
+void gd_cpu_transpose(const struct gd_kernel_args *args) {
+  const struct gd_view *x = &args->in[0], *y = &args->out[0];
+  struct axis axes[GD_MAX_RANK];
+  int64_t size = gd_dtype_bytes(x->dtype);
+  if (x->elements == 0)
+    return;
+  uint32_t count = merged_axes(x, args->attr->transpose.perm, axes);
+  if (count <= 1)
+    copy_bytes(args, y->data, x->data, x->elements * size);
+  else if (axes[count - 1].in_bytes == size)
+    transpose_runs(args, axes, count - 1, axes[count - 1].extent * size);
+  else
+    transpose_tiles(args, axes, count);
+}

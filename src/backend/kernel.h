@@ -1,0 +1,42 @@
+/*
+ * What a host kernel sees: one op with its tensors as plain memory. The ref and the cpu backend
+ * are each a table of these, one row an op; both are driven by backend/host.c.
+ *
+ * Contract of every kernel: inputs and outputs are dense, row-major, aligned to
+ * gd_caps.alignment_bytes at the start of their storage (views into a storage may be less aligned);
+ * any dim may be zero or odd; output 0 may be the same memory as an input that ops.def permits; no
+ * allocation, no I/O, no failure.
+ */
+#ifndef GD_BACKEND_KERNEL_H
+#define GD_BACKEND_KERNEL_H
+
+#include "ir/graph.h"
+
+struct gd_view {
+  void *data; /* NULL for an absent optional input */
+  enum gd_dtype dtype;
+  uint32_t rank;
+  const int64_t *dims;
+  int64_t elements; /* product of dims */
+};
+
+struct gd_kernel_args {
+  const union gd_attr *attr;
+  uint32_t n_in, n_out;
+  const struct gd_view *in;
+  const struct gd_view *out;
+  void *workspace; /* 64-byte aligned; contents do not survive the call */
+  int64_t workspace_bytes;
+  int threads;
+};
+
+typedef void (*gd_kernel)(const struct gd_kernel_args *args);
+
+/* The two tables, indexed by enum gd_op_kind; views have NULL rows (nothing to do). */
+extern const gd_kernel gd_ref_kernels[GD_OP_COUNT];
+extern const gd_kernel gd_cpu_kernels[GD_OP_COUNT];
+
+/* Scratch the cpu kernels need on this many threads, whatever the shapes up to `widest` columns. */
+int64_t gd_cpu_workspace_bytes(int threads, int64_t widest);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * Reading JSON with errors a person can act on: the file, the field by its full path, what was
+ * found and what was expected. jansson does the parsing.
+ *
+ *   struct gd_json json = {0};
+ *   GD_TRY(gd_json_load(&json, "config.json", err));
+ *   int64_t layers;
+ *   GD_TRY(gd_json_int(&json, json.root, "num_hidden_layers", 1, 100000, &layers, err));
+ *   gd_json_deinit(&json);
+ */
+#ifndef GD_BASE_JSON_H
+#define GD_BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct gd_json {
+  json_t *root;
+  char file[512]; /* for messages */
+};
+
+/* Whole file / text as one JSON object. Errors name file, line, column and byte offset. */
+enum gd_status gd_json_load(struct gd_json *json, const char *path,
+                            struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_json_parse(struct gd_json *json, const char *label, const char *text,
+                             int64_t length, struct gd_error *err) GD_MUST_USE;
+void gd_json_deinit(struct gd_json *json); /* safe on a zeroed one */
+
+/*
+ * Required fields of an object. Missing, of another type, or out of [low, high]: GD_BAD_INPUT with
+ * the field's name and the value found. Integers written as 1024.0 are accepted, 10.5 is not.
+ */
+enum gd_status gd_json_int(const struct gd_json *json, const json_t *object, const char *key,
+                           int64_t low, int64_t high, int64_t *value,
+                           struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_json_number(const struct gd_json *json, const json_t *object, const char *key,
+                              double low, double high, double *value,
+                              struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_json_bool(const struct gd_json *json, const json_t *object, const char *key,
+                            bool *value, struct gd_error *err) GD_MUST_USE;
+/* The string is borrowed from the object. */
+enum gd_status gd_json_string(const struct gd_json *json, const json_t *object, const char *key,
+                              const char **value, struct gd_error *err) GD_MUST_USE;
+/* True when the key is there and not null: `if (gd_json_has(...)) GD_TRY(gd_json_int(...))`. */
+bool gd_json_has(const json_t *object, const char *key);
+
+/* The same failure for checks made elsewhere: "config.json: recipe.betas is 3; expected two ...". */
+enum gd_status gd_json_mismatch(const struct gd_json *json, const json_t *object, const char *key,
+                                const char *expected, struct gd_error *err);
+/* Text out of a file made fit for a message: control characters become '?', the rest is cut to
+   size bytes (at least 8) and then ends in "...". */
+const char *gd_json_excerpt(char *out, size_t size, const char *text);
+
+#endif

@@ -1,0 +1,70 @@
+/*
+ * Philox4x32-10 and what is drawn from it.
+ */
+#include "base/rng.h"
+
+#include <math.h>
+
+void gd_rng_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]) {
+  /* Multipliers and Weyl constants of the paper's Philox4x32. */
+  const uint64_t multiply_0 = 0xD2511F53u, multiply_1 = 0xCD9E8D57u;
+  uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
+  uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  for (int round = 0; round < 10; round++) {
+    uint64_t p0 = multiply_0 * c0, p1 = multiply_1 * c2;
+    uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+    uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (uint32_t)p1;
+    c3 = (uint32_t)p0;
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  out[0] = c0;
+  out[1] = c1;
+  out[2] = c2;
+  out[3] = c3;
+}
+
+float gd_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index) {
+  uint32_t words[4];
+  gd_rng_philox(seed, stream, index, words);
+  return (float)(words[0] >> 8) * 0x1p-24f;
+}
+
+int64_t gd_rng_below(uint64_t seed, uint64_t stream, uint64_t index, int64_t bound) {
+  uint32_t words[4];
+  gd_rng_philox(seed, stream, index, words);
+  uint64_t wide = (uint64_t)words[0] << 32 | words[1];
+  return (int64_t)(wide % (uint64_t)bound);
+}
+
+void gd_rng_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, float *out,
+                   int64_t count) {
+  /* Box-Muller: each counter gives two pairs, hence four values. */
+#pragma omp parallel for schedule(static)
+  for (int64_t group = 0; group < (count + 3) / 4; group++) {
+    uint32_t words[4];
+    gd_rng_philox(seed, stream, (uint64_t)(first / 4 + group), words);
+    for (int pair = 0; pair < 2; pair++) {
+      double u = ((double)words[2 * pair] + 1.0) * 0x1p-32; /* (0, 1]: the logarithm is finite */
+      double v = (double)words[2 * pair + 1] * 0x1p-32;
+      double radius = sqrt(-2.0 * log(u)) * deviation;
+      double angle = 6.283185307179586 * v;
+      int64_t at = group * 4 + pair * 2;
+      if (at < count)
+        out[at] = (float)(radius * cos(angle));
+      if (at + 1 < count)
+        out[at + 1] = (float)(radius * sin(angle));
+    }
+  }
+}
+
+uint64_t gd_hash_string(const char *text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (; *text; text++)
+    hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+  return hash;
+}

@@ -1,0 +1,40 @@
+/*
+ * A growing string. Failure (out of memory) is sticky: append freely, check once at the end.
+ *
+ *   struct gd_strbuf out = {0};
+ *   gd_strbuf_printf(&out, "%d ops\n", count);
+ *   if (out.failed) ...
+ *   gd_strbuf_deinit(&out);
+ */
+#ifndef GD_BASE_STRBUF_H
+#define GD_BASE_STRBUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gd_strbuf {
+  char *text;      /* NUL-terminated once anything was appended; NULL before */
+  size_t length;   /* without the NUL */
+  size_t capacity; /* bytes allocated */
+  bool failed;     /* memory ran out at some append */
+};
+
+void gd_strbuf_append(struct gd_strbuf *buf, const char *text);
+void gd_strbuf_printf(struct gd_strbuf *buf, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void gd_strbuf_deinit(struct gd_strbuf *buf);
+
+/* "1.5 GiB": binary units, three significant digits, into a buffer the caller owns. */
+const char *gd_format_bytes(char *text, size_t size, int64_t bytes);
+/* "1,234,567". */
+const char *gd_format_count(char *text, size_t size, int64_t count);
+/* "2GiB", "512MiB", "1.5G", "4096" (bytes); false when it is not a size. */
+bool gd_parse_bytes(const char *text, int64_t *bytes);
+/* Whole string as a decimal integer in [low, high]. */
+bool gd_parse_int(const char *text, int64_t low, int64_t high, int64_t *value);
+
+/* Edit distance between short words, for "did you mean". */
+int gd_edit_distance(const char *a, const char *b);
+
+#endif

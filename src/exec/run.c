@@ -1,0 +1,249 @@
+/*
+ * Runs: filling the leaves of a plan, and calling its programs.
+ */
+#include "exec/run.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+/* Leaves are filled through a small buffer, so that filling never needs memory the plan lacks. */
+enum { CHUNK_ELEMENTS = 1 << 16 };
+
+static enum gd_status no_memory(struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT, "out of memory while preparing a run");
+}
+
+enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
+                           const struct gd_plan *full, const struct gd_plan *remainder,
+                           struct gd_error *err) {
+  int64_t device_bytes = full->device_bytes, host_bytes = full->host_bytes;
+  *run = (struct gd_run){.backend = backend, .plan = {full, remainder}};
+  if (remainder && remainder->device_bytes > device_bytes)
+    device_bytes = remainder->device_bytes;
+  if (remainder && remainder->host_bytes > host_bytes)
+    host_bytes = remainder->host_bytes;
+  enum gd_status status = backend->ops->reserve(backend, device_bytes, host_bytes, err);
+  for (int part = 0; part < GD_RUN_PARTS && status == GD_OK; part++)
+    if (run->plan[part])
+      status = backend->ops->bind(backend, run->plan[part], &run->bound[part], err);
+  if (status != GD_OK)
+    gd_run_close(run);
+  return status;
+}
+
+void gd_run_close(struct gd_run *run) {
+  for (int part = 0; part < GD_RUN_PARTS; part++)
+    if (run->bound[part])
+      run->backend->ops->unbind(run->backend, run->bound[part]);
+  *run = (struct gd_run){0};
+}
+
+static enum gd_status write_at(struct gd_run *run, int64_t offset_bytes, const void *from,
+                               int64_t bytes, struct gd_error *err) {
+  return run->backend->ops->write(run->backend, offset_bytes, from, bytes, err);
+}
+
+static enum gd_status write_scalars(struct gd_run *run, const struct gd_plan *plan,
+                                    gd_tensor_id id, const float *values, int count,
+                                    struct gd_error *err) {
+  return write_at(run, plan->offset_bytes[id], values, count * (int64_t)sizeof *values, err);
+}
+
+/* --- filling leaves ------------------------------------------------------------------------ */
+
+/* Elements first .. first + count of a leaf at its start. */
+static void initial_values(const struct gd_tensor *t, uint64_t seed, int64_t first, float *out,
+                           int64_t count) {
+  switch (t->init) {
+  case GD_INIT_ZEROS:
+  case GD_INIT_ONES:
+    for (int64_t i = 0; i < count; i++)
+      out[i] = t->init == GD_INIT_ONES ? 1.0f : 0.0f;
+    return;
+  case GD_INIT_NORMAL:
+    gd_rng_normal(seed, gd_hash_string(t->name), t->init_value, first, out, count);
+    return;
+  case GD_INIT_ROPE:
+    for (int64_t i = 0; i < count; i++) {
+      /* Angles in fp32 as transformers computes them: inv_freq and t * inv_freq are rounded. */
+      int64_t rotary = t->dims[1], row = (first + i) / rotary, column = (first + i) % rotary;
+      int64_t pair = column % (rotary / 2);
+      float frequency = (float)(1.0 / pow(t->init_value, 2.0 * (double)pair / (double)rotary));
+      double angle = (double)((float)row * frequency);
+      out[i] = (float)(column < rotary / 2 ? cos(angle) : sin(angle));
+    }
+    return;
+  }
+}
+
+/* Whether a leaf starts from its init rule (true) or as zeros (false). */
+static bool has_init(const struct gd_tensor *t) {
+  return t->role == GD_ROLE_PARAM || t->role == GD_ROLE_CONST;
+}
+
+/* Writes every persistent leaf; parameters out of `file` where it is given. */
+static enum gd_status fill_leaves(struct gd_run *run, uint64_t seed,
+                                  const struct gd_safetensors *file, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  const struct gd_graph *graph = plan->graph;
+  float *chunk = gd_mem_alloc(CHUNK_ELEMENTS, sizeof *chunk);
+  enum gd_status status = chunk ? GD_OK : no_memory(err);
+  for (gd_tensor_id id = 0; id < graph->n_tensors && status == GD_OK; id++) {
+    const struct gd_tensor *t = &graph->tensors[id];
+    if (t->producer != GD_NONE || t->role == GD_ROLE_INPUT || t->role == GD_ROLE_PARAM_HALF)
+      continue;
+    const struct gd_safetensor *stored =
+        file && t->role == GD_ROLE_PARAM ? gd_safetensors_find(file, t->name) : NULL;
+    int64_t elements = gd_tensor_elements(graph, id);
+    for (int64_t first = 0; first < elements && status == GD_OK; first += CHUNK_ELEMENTS) {
+      int64_t count = elements - first < CHUNK_ELEMENTS ? elements - first : CHUNK_ELEMENTS;
+      if (stored)
+        for (int64_t i = 0; i < count; i++)
+          chunk[i] = gd_safetensor_value(stored, first + i);
+      else if (has_init(t))
+        initial_values(t, seed, first, chunk, count);
+      else
+        memset(chunk, 0, (size_t)count * sizeof *chunk);
+      status = write_at(run, plan->offset_bytes[id] + first * (int64_t)sizeof *chunk, chunk,
+                        count * (int64_t)sizeof *chunk, err);
+    }
+  }
+  gd_mem_free(chunk);
+  if (status != GD_OK)
+    return status;
+  /* 2^16: the first loss scale of PyTorch's GradScaler; 1 where nothing is scaled. */
+  bool scaled = false;
+  for (gd_op_id op = 0; op < graph->n_ops; op++)
+    scaled |= graph->ops[op].kind == GD_OP_control && graph->ops[op].attr.control.dynamic_scale;
+  float scale[2] = {scaled ? 65536.0f : 1.0f, 0};
+  GD_TRY(write_scalars(run, plan, graph->loss_scale, scale, 2, err));
+  GD_TRY(run->backend->ops->run(run->backend, run->bound[GD_RUN_FULL], GD_PROGRAM_INIT, err));
+  return run->backend->ops->sync(run->backend, err);
+}
+
+enum gd_status gd_run_init(struct gd_run *run, uint64_t seed, struct gd_error *err) {
+  return fill_leaves(run, seed, NULL, err);
+}
+
+static bool same_dims(const struct gd_tensor *t, const struct gd_safetensor *stored) {
+  return t->rank == stored->rank && memcmp(t->dims, stored->dims, t->rank * sizeof *t->dims) == 0;
+}
+
+static enum gd_status check_file(const struct gd_graph *graph, const struct gd_family *family,
+                                 const struct gd_safetensors *file, struct gd_error *err) {
+  uint32_t found = 0, ignored = 0;
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+    const struct gd_tensor *t = &graph->tensors[id];
+    if (t->role != GD_ROLE_PARAM)
+      continue;
+    const struct gd_safetensor *stored = gd_safetensors_find(file, t->name);
+    if (!stored)
+      return gd_fail(err, GD_BAD_INPUT, "%s: tensor \"%s\" is missing; is it another model's file?",
+                     file->path, t->name);
+    if (!same_dims(t, stored))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: tensor \"%s\" has other dims than config.json asks for", file->path,
+                     t->name);
+    found++;
+  }
+  for (uint32_t i = 0; i < file->count; i++)
+    ignored += family->ignores_tensor(file->tensors[i].name);
+  if (found + ignored == file->count)
+    return GD_OK;
+  for (uint32_t i = 0; i < file->count; i++) { /* name the first stranger */
+    bool known = family->ignores_tensor(file->tensors[i].name);
+    for (gd_tensor_id id = 0; id < graph->n_tensors && !known; id++)
+      known = graph->tensors[id].role == GD_ROLE_PARAM &&
+              strcmp(graph->tensors[id].name, file->tensors[i].name) == 0;
+    if (!known)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: tensor \"%s\" is no parameter of this model; is it another model's file?",
+                     file->path, file->tensors[i].name);
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_run_load(struct gd_run *run, const struct gd_family *family,
+                           const struct gd_safetensors *file, struct gd_error *err) {
+  GD_TRY(check_file(run->plan[GD_RUN_FULL]->graph, family, file, err));
+  return fill_leaves(run, 0, file, err);
+}
+
+/* --- batches ------------------------------------------------------------------------------- */
+
+enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const int32_t *ids,
+                            const int32_t *labels, double weight, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[part];
+  const struct gd_graph *graph = plan->graph;
+  float weight_value = (float)weight;
+  GD_TRY(write_at(run, plan->offset_bytes[graph->ids], ids, gd_tensor_bytes(graph, graph->ids),
+                  err));
+  GD_TRY(write_at(run, plan->offset_bytes[graph->labels], labels,
+                  gd_tensor_bytes(graph, graph->labels), err));
+  return write_scalars(run, plan, graph->loss_weight, &weight_value, 1, err);
+}
+
+enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
+                                   uint64_t seed, double weight, struct gd_error *err) {
+  const struct gd_graph *graph = run->plan[part]->graph;
+  int64_t count = gd_tensor_elements(graph, graph->ids);
+  int32_t *ids = run->backend->ops->host_memory(run->backend);
+  int32_t *labels = ids + count;
+  const uint64_t stream = gd_hash_string("input_ids") + (uint64_t)part;
+  for (int64_t i = 0; i < count; i++)
+    ids[i] = labels[i] = (int32_t)gd_rng_below(seed, stream, (uint64_t)i, classes);
+  return gd_run_batch(run, part, ids, labels, weight, err);
+}
+
+/* --- programs ------------------------------------------------------------------------------ */
+
+enum gd_status gd_run_pass(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
+  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_PASS, err));
+  return run->backend->ops->sync(run->backend, err);
+}
+
+enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  float value = (float)lr;
+  GD_TRY(write_scalars(run, plan, plan->graph->lr, &value, 1, err));
+  GD_TRY(run->backend->ops->run(run->backend, run->bound[GD_RUN_FULL], GD_PROGRAM_UPDATE, err));
+  return run->backend->ops->sync(run->backend, err);
+}
+
+/* --- results ------------------------------------------------------------------------------- */
+
+enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  float value, zero = 0;
+  GD_TRY(gd_run_read(run, plan->graph->loss_sum, &value, err));
+  GD_TRY(write_scalars(run, plan, plan->graph->loss_sum, &zero, 1, err));
+  *loss = (double)value;
+  return GD_OK;
+}
+
+enum gd_status gd_run_norm(struct gd_run *run, double *norm, struct gd_error *err) {
+  float value;
+  GD_TRY(gd_run_read(run, run->plan[GD_RUN_FULL]->graph->norm, &value, err));
+  *norm = (double)value;
+  return GD_OK;
+}
+
+enum gd_status gd_run_read(struct gd_run *run, gd_tensor_id id, float *out, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  const struct gd_tensor *t = &plan->graph->tensors[id];
+  int64_t elements = gd_tensor_elements(plan->graph, id);
+  int64_t bytes = gd_tensor_bytes(plan->graph, id);
+  if (t->dtype == GD_DTYPE_F32)
+    return run->backend->ops->read(run->backend, plan->offset_bytes[id], out, bytes, err);
+  void *raw = gd_mem_alloc(1, (size_t)bytes);
+  if (!raw)
+    return no_memory(err);
+  enum gd_status status =
+      run->backend->ops->read(run->backend, plan->offset_bytes[id], raw, bytes, err);
+  for (int64_t i = 0; i < elements && status == GD_OK; i++)
+    out[i] = gd_dtype_load(t->dtype, raw, i);
+  gd_mem_free(raw);
+  return status;
+}

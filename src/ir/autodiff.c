@@ -1,0 +1,389 @@
+/*
+ * Reverse-mode differentiation and the update program.
+ *
+ * The forward ops are walked backwards; each op's grad_<rule> appends ops that turn the gradient
+ * of its outputs into contributions to its inputs. Contributions add up in the order they are
+ * found. A parameter's sum goes into its GRAD leaf as soon as its last consumer has been passed,
+ * so that a weight gradient lives for one op and not until the end of the pass.
+ */
+#include "ir/autodiff.h"
+
+struct diff {
+  struct gd_graph *graph;
+  uint32_t n_forward;       /* tensors before the backward pass: the length of the arrays */
+  gd_tensor_id *grad;       /* by forward tensor (a half copy counts as its master) */
+  gd_tensor_id *grad_leaf;  /* by parameter */
+  bool *wanted;             /* depends on a parameter */
+  uint32_t *consumers_left; /* by parameter: forward ops not yet passed */
+};
+
+/* The tensor under whose id gradients are kept: a half copy stands for its master. */
+static gd_tensor_id key_of(const struct diff *d, gd_tensor_id id) {
+  return d->graph->tensors[id].role == GD_ROLE_PARAM_HALF ? d->graph->tensors[id].owner : id;
+}
+
+static bool is_param(const struct diff *d, gd_tensor_id id) {
+  return d->graph->tensors[key_of(d, id)].role == GD_ROLE_PARAM;
+}
+
+static bool wants(const struct diff *d, gd_tensor_id id) {
+  return id != GD_NONE && d->wanted[key_of(d, id)];
+}
+
+static gd_tensor_id grad_of_output(const struct diff *d, const struct gd_op *op, uint32_t i) {
+  return d->grad[op->out[i]];
+}
+
+static void contribute(struct diff *d, gd_tensor_id to, gd_tensor_id grad) {
+  gd_tensor_id key = key_of(d, to);
+  if (grad == GD_NONE || !d->wanted[key])
+    return;
+  d->grad[key] = d->grad[key] == GD_NONE ? grad : gd_add(d->graph, d->grad[key], grad);
+}
+
+static enum gd_status unsupported(const struct gd_op *op, const char *why, struct gd_error *err) {
+  return gd_fail(err, GD_INTERNAL, "no gradient of %s: %s", gd_op_info(op->kind)->name, why);
+}
+
+static enum gd_status grad_none(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  (void)d;
+  return unsupported(op, "it has no gradient rule", err);
+}
+
+static enum gd_status grad_reshape(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  const struct gd_tensor *x = &d->graph->tensors[op->in[0]];
+  (void)err;
+  contribute(d, op->in[0], gd_reshape(d->graph, grad_of_output(d, op, 0), x->rank, x->dims));
+  return GD_OK;
+}
+
+static enum gd_status grad_split(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id parts[16];
+  for (uint32_t i = 0; i < op->n_out; i++) {
+    parts[i] = grad_of_output(d, op, i);
+    if (parts[i] == GD_NONE)
+      return unsupported(op, "a part is not used", err);
+  }
+  contribute(d, op->in[0], gd_concat(d->graph, op->n_out, parts));
+  return GD_OK;
+}
+
+static enum gd_status grad_concat(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  for (uint32_t i = 1; i < op->n_in; i++)
+    if (d->graph->tensors[op->in[i]].dims[0] != d->graph->tensors[op->in[0]].dims[0])
+      return unsupported(op, "the parts differ in size", err);
+  gd_tensor_id first = gd_split(d->graph, grad_of_output(d, op, 0), op->n_in);
+  if (first == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  for (uint32_t i = 0; i < op->n_in; i++) /* the outputs of an op have consecutive ids */
+    contribute(d, op->in[i], first + i);
+  return GD_OK;
+}
+
+static enum gd_status grad_transpose(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  uint8_t inverse[GD_MAX_RANK] = {0};
+  (void)err;
+  for (uint32_t i = 0; i < d->graph->tensors[op->in[0]].rank; i++)
+    inverse[op->attr.transpose.perm[i]] = (uint8_t)i;
+  contribute(d, op->in[0], gd_transpose(d->graph, grad_of_output(d, op, 0), inverse));
+  return GD_OK;
+}
+
+static enum gd_status grad_embed(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  union gd_attr attr = {.rows = {d->graph->tensors[op->in[0]].dims[0]}};
+  (void)err;
+  contribute(d, op->in[0],
+             gd_graph_op(d->graph, GD_OP_embed_grad, &attr, 2,
+                         (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[1]}));
+  return GD_OK;
+}
+
+static gd_tensor_id flatten(struct gd_graph *graph, gd_tensor_id x) {
+  const struct gd_tensor *t = &graph->tensors[x];
+  int64_t columns = t->dims[t->rank - 1], rows = 1;
+  for (uint32_t i = 0; i + 1 < t->rank; i++)
+    rows *= t->dims[i];
+  return t->rank == 2 ? x : gd_reshape(graph, x, 2, (int64_t[]){rows, columns});
+}
+
+static enum gd_status grad_matmul(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  struct gd_graph *graph = d->graph;
+  const bool ta = op->attr.matmul.trans_a, tb = op->attr.matmul.trans_b;
+  gd_tensor_id a = op->in[0], b = op->in[1], dc = grad_of_output(d, op, 0);
+  bool flattened = graph->tensors[b].rank == 2 && graph->tensors[a].rank > 2;
+  /* Weight gradients are fp32, whatever the compute dtype; others follow their operands. */
+  struct gd_attr_matmul attr_a = {.alpha = op->attr.matmul.alpha,
+                                  .out_dtype = is_param(d, a) ? GD_DTYPE_F32 : GD_DTYPE_COUNT};
+  struct gd_attr_matmul attr_b = {.alpha = op->attr.matmul.alpha,
+                                  .out_dtype = is_param(d, b) ? GD_DTYPE_F32 : GD_DTYPE_COUNT};
+  if (graph->tensors[dc].dtype != graph->tensors[a].dtype)
+    return unsupported(op, "the output has another dtype than the operands", err);
+
+  if (wants(d, b)) { /* first: dc and a may then die in the product that makes da */
+    gd_tensor_id a2 = flattened ? flatten(graph, a) : a, dc2 = flattened ? flatten(graph, dc) : dc;
+    attr_b.trans_a = tb ? true : !ta;
+    attr_b.trans_b = tb ? ta : false;
+    contribute(d, b, gd_matmul(graph, tb ? dc2 : a2, tb ? a2 : dc2, GD_NONE, attr_b));
+  }
+  if (op->n_in > 2 && wants(d, op->in[2]))
+    contribute(d, op->in[2],
+               gd_graph_op(graph, GD_OP_sum_rows, &(union gd_attr){.rows = {1}}, 1, &dc));
+  if (wants(d, a)) {
+    attr_a.trans_a = ta ? tb : false;
+    attr_a.trans_b = ta ? true : !tb;
+    contribute(d, a, gd_matmul(graph, ta ? b : dc, ta ? dc : b, GD_NONE, attr_a));
+  }
+  return GD_OK;
+}
+
+static enum gd_status grad_add(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id dy = grad_of_output(d, op, 0), b = op->in[1];
+  uint32_t kept = d->graph->tensors[b].rank;
+  bool broadcast = kept != d->graph->tensors[op->in[0]].rank;
+  contribute(d, op->in[0], dy);
+  if (!wants(d, b))
+    return GD_OK;
+  if (broadcast && !is_param(d, b))
+    return unsupported(op, "a broadcast activation", err);
+  contribute(d, b,
+             broadcast ? gd_graph_op(d->graph, GD_OP_sum_rows,
+                                     &(union gd_attr){.rows = {(int64_t)kept}}, 1, &dy)
+                       : dy);
+  return GD_OK;
+}
+
+static enum gd_status grad_layernorm(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  union gd_attr attr = {.norm_grad = {.has_bias = op->n_in > 2}};
+  gd_tensor_id dx = gd_graph_op(
+      d->graph, GD_OP_layernorm_grad, &attr, 5,
+      (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[0], op->in[1], op->out[1], op->out[2]});
+  if (dx == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  contribute(d, op->in[0], dx);
+  contribute(d, op->in[1], dx + 1);
+  if (op->n_in > 2)
+    contribute(d, op->in[2], dx + 2);
+  return GD_OK;
+}
+
+static enum gd_status grad_rope(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  union gd_attr attr = op->attr;
+  (void)err;
+  attr.rope.inverse = !attr.rope.inverse;
+  contribute(d, op->in[0],
+             gd_graph_op(d->graph, GD_OP_rope, &attr, 2,
+                         (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[1]}));
+  return GD_OK;
+}
+
+static enum gd_status grad_softmax(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  (void)err;
+  contribute(d, op->in[0],
+             gd_graph_op(d->graph, GD_OP_softmax_grad, &op->attr, 2,
+                         (gd_tensor_id[]){op->out[0], grad_of_output(d, op, 0)}));
+  return GD_OK;
+}
+
+static enum gd_status grad_activate(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  (void)err;
+  contribute(d, op->in[0],
+             gd_graph_op(d->graph, GD_OP_activate_grad, &op->attr, 2,
+                         (gd_tensor_id[]){op->in[0], grad_of_output(d, op, 0)}));
+  return GD_OK;
+}
+
+static enum gd_status grad_xent(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  if (op->out[0] != d->graph->loss)
+    return unsupported(op, "it is not the loss", err);
+  /* The seed is 1, times the loss scale that the update program divides out again. */
+  contribute(d, op->in[0],
+             gd_graph_op(d->graph, GD_OP_xent_grad, &op->attr, 5,
+                         (gd_tensor_id[]){op->in[0], op->out[1], op->in[1], op->in[2],
+                                          d->graph->loss_scale}));
+  return GD_OK;
+}
+
+/* --- the walk ------------------------------------------------------------------------------ */
+
+static gd_tensor_id owned_leaf(struct gd_graph *graph, gd_tensor_id param, enum gd_role role,
+                               const char *prefix) {
+  if (graph->error.status != GD_OK)
+    return GD_NONE;
+  const struct gd_tensor owner = graph->tensors[param];
+  char *name = gd_arena_printf(&graph->arena, "%s.%s", prefix, owner.name);
+  gd_tensor_id id = gd_graph_leaf(graph, role, name ? name : prefix, GD_DTYPE_F32, owner.rank,
+                                  owner.dims);
+  if (id != GD_NONE) {
+    graph->tensors[id].owner = param;
+    graph->tensors[id].block = owner.block;
+  }
+  return id;
+}
+
+/* What depends on a parameter, and how often each parameter is consumed. */
+static void find_wanted(struct diff *d) {
+  const struct gd_graph *graph = d->graph;
+  for (gd_tensor_id id = 0; id < d->n_forward; id++)
+    d->wanted[id] = graph->tensors[id].role == GD_ROLE_PARAM;
+  for (gd_op_id op = 0; op < graph->n_ops; op++) {
+    bool any = false;
+    for (uint32_t i = 0; i < graph->ops[op].n_in; i++) {
+      gd_tensor_id in = graph->ops[op].in[i];
+      if (!wants(d, in))
+        continue;
+      any = true;
+      if (is_param(d, in))
+        d->consumers_left[key_of(d, in)]++;
+    }
+    for (uint32_t i = 0; i < graph->ops[op].n_out; i++)
+      d->wanted[graph->ops[op].out[i]] = any;
+  }
+}
+
+/* Hands a parameter's finished gradient to its leaf. */
+static void settle_params(struct diff *d, const struct gd_op *op) {
+  for (uint32_t i = 0; i < op->n_in; i++) {
+    if (!wants(d, op->in[i]) || !is_param(d, op->in[i]))
+      continue;
+    gd_tensor_id param = key_of(d, op->in[i]);
+    if (--d->consumers_left[param] > 0 || d->grad[param] == GD_NONE)
+      continue;
+    gd_graph_op(d->graph, GD_OP_accumulate, NULL, 2,
+                (gd_tensor_id[]){d->grad_leaf[param], d->grad[param]});
+  }
+}
+
+static enum gd_status walk(struct diff *d, struct gd_error *err) {
+  static enum gd_status (*const rules[GD_OP_COUNT])(struct diff *, const struct gd_op *,
+                                                    struct gd_error *) = {
+#define GD_OP(name, min, max, attr, shape, grad, ...) [GD_OP_##name] = grad_##grad,
+#include "ir/ops.def"
+#undef GD_OP
+  };
+  struct gd_graph *graph = d->graph;
+  for (gd_op_id id = graph->n_ops; id-- > 0;) {
+    const struct gd_op op = graph->ops[id]; /* a copy: the array grows while rules append */
+    bool reached = op.out[0] == graph->loss;
+    for (uint32_t i = 0; i < op.n_out; i++)
+      reached |= d->grad[op.out[i]] != GD_NONE;
+    if (!d->wanted[op.out[0]])
+      continue;
+    graph->block = op.block;
+    if (reached)
+      GD_TRY(rules[op.kind](d, &op, err));
+    settle_params(d, &op);
+    GD_TRY(gd_graph_check(graph, err));
+  }
+  graph->block = -1;
+  return GD_OK;
+}
+
+enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) {
+  enum gd_status status = gd_graph_check(graph, err);
+  struct diff d = {.graph = graph};
+  if (status != GD_OK)
+    return status;
+  GD_ASSERT(graph->loss != GD_NONE && !graph->backward_done);
+  graph->block = -1;
+  graph->loss_scale =
+      gd_graph_leaf(graph, GD_ROLE_STATE, "loss_scale", GD_DTYPE_F32, 1, (int64_t[]){2});
+  graph->loss_sum =
+      gd_graph_leaf(graph, GD_ROLE_STATE, "loss_sum", GD_DTYPE_F32, 1, (int64_t[]){1});
+  uint32_t before_leaves = graph->n_tensors;
+  gd_tensor_id *grad_leaf = gd_mem_alloc(before_leaves, sizeof *grad_leaf);
+  for (gd_tensor_id id = 0; grad_leaf && id < before_leaves; id++)
+    grad_leaf[id] = graph->tensors[id].role == GD_ROLE_PARAM
+                        ? owned_leaf(graph, id, GD_ROLE_GRAD, "grad")
+                        : GD_NONE;
+
+  d.n_forward = graph->n_tensors;
+  d.grad_leaf = grad_leaf;
+  d.grad = gd_mem_alloc(d.n_forward, sizeof *d.grad);
+  d.wanted = gd_mem_alloc(d.n_forward, sizeof *d.wanted);
+  d.consumers_left = gd_mem_alloc(d.n_forward, sizeof *d.consumers_left);
+  if (!grad_leaf || !d.grad || !d.wanted || !d.consumers_left) {
+    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while differentiating");
+    goto done;
+  }
+  for (gd_tensor_id id = 0; id < d.n_forward; id++)
+    d.grad[id] = GD_NONE;
+  find_wanted(&d);
+  graph->phase = GD_PHASE_BACKWARD;
+  status = walk(&d, err);
+  if (status == GD_OK) {
+    gd_graph_op(graph, GD_OP_accumulate, NULL, 2, (gd_tensor_id[]){graph->loss_sum, graph->loss});
+    status = gd_graph_check(graph, err);
+  }
+  graph->phase = GD_PHASE_FORWARD;
+  if (status != GD_OK)
+    goto done;
+  graph->backward_done = true;
+  struct gd_cost cost;
+  gd_graph_cost(graph, &cost);
+  graph->model_flops = cost.product_flops;
+done:
+  gd_mem_free(grad_leaf);
+  gd_mem_free(d.grad);
+  gd_mem_free(d.wanted);
+  gd_mem_free(d.consumers_left);
+  return status;
+}
+
+/* --- the update program -------------------------------------------------------------------- */
+
+static gd_tensor_id half_of(const struct gd_graph *graph, gd_tensor_id param) {
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF && graph->tensors[id].owner == param)
+      return id;
+  return GD_NONE;
+}
+
+enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *update,
+                                struct gd_error *err) {
+  GD_TRY(gd_graph_check(graph, err));
+  GD_ASSERT(graph->backward_done && graph->step == GD_NONE);
+  const uint32_t n_before = graph->n_tensors;
+  uint32_t n_params = 0;
+  for (gd_tensor_id id = 0; id < n_before; id++)
+    n_params += graph->tensors[id].role == GD_ROLE_GRAD;
+  gd_tensor_id *sums = gd_mem_alloc((size_t)n_params + 2, sizeof *sums);
+  if (!sums)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while building the update program");
+
+  graph->phase = GD_PHASE_UPDATE;
+  graph->step = gd_graph_leaf(graph, GD_ROLE_STATE, "step", GD_DTYPE_F32, 1, (int64_t[]){1});
+  graph->lr = gd_graph_leaf(graph, GD_ROLE_INPUT, "lr", GD_DTYPE_F32, 1, (int64_t[]){1});
+  sums[0] = graph->step;
+  sums[1] = graph->loss_scale;
+  uint32_t n_sums = 2;
+  for (gd_tensor_id id = 0; id < n_before; id++)
+    if (graph->tensors[id].role == GD_ROLE_GRAD)
+      sums[n_sums++] = gd_graph_op(graph, GD_OP_sum_squares, NULL, 1, &id);
+  gd_tensor_id step = gd_graph_op(graph, GD_OP_control,
+                                  &(union gd_attr){.control = update->control}, n_sums, sums);
+  gd_mem_free(sums);
+  GD_TRY(gd_graph_check(graph, err));
+  graph->norm = step + 2;
+  graph->factor = step + 3;
+
+  for (gd_tensor_id grad = 0; grad < n_before; grad++) {
+    if (graph->tensors[grad].role != GD_ROLE_GRAD)
+      continue;
+    gd_tensor_id param = graph->tensors[grad].owner, half = half_of(graph, param);
+    graph->block = graph->tensors[param].block;
+    gd_tensor_id m = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "m");
+    gd_tensor_id v = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "v");
+    gd_graph_op(graph, GD_OP_adam, &(union gd_attr){.adam = update->adam}, half == GD_NONE ? 7 : 8,
+                (gd_tensor_id[]){param, grad, m, v, graph->factor, graph->lr, step, half});
+    gd_graph_op(graph, GD_OP_fill, &(union gd_attr){.fill = {0}}, 1, &grad);
+  }
+
+  graph->phase = GD_PHASE_INIT;
+  for (gd_tensor_id half = 0; half < n_before; half++)
+    if (graph->tensors[half].role == GD_ROLE_PARAM_HALF)
+      gd_graph_op(graph, GD_OP_copy, NULL, 2,
+                  (gd_tensor_id[]){half, graph->tensors[half].owner});
+  graph->phase = GD_PHASE_FORWARD;
+  graph->block = -1;
+  return gd_graph_check(graph, err);
+}

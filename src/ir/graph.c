@@ -1,0 +1,330 @@
+/*
+ * Graph construction, op table, facts about tensors, and costs.
+ */
+#include "ir/graph.h"
+
+#include "ir/shape.h"
+
+static const struct gd_op_info op_infos[GD_OP_COUNT] = {
+#define PRODUCT GD_FLOPS_PRODUCT
+#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, doc)           \
+  [GD_OP_##name] = {#name, min, max, GD_ATTR_##attr, flops, GD_CLASS_##kind, inplace,            \
+                    GD_RECOMPUTE_##recompute, doc},
+#include "ir/ops.def"
+#undef GD_OP
+#undef PRODUCT
+};
+
+const struct gd_op_info *gd_op_info(enum gd_op_kind kind) {
+  GD_ASSERT(kind < GD_OP_COUNT);
+  return &op_infos[kind];
+}
+
+void gd_graph_init(struct gd_graph *graph) {
+  *graph = (struct gd_graph){.block = -1,
+                             .ids = GD_NONE,
+                             .labels = GD_NONE,
+                             .loss_weight = GD_NONE,
+                             .loss_scale = GD_NONE,
+                             .step = GD_NONE,
+                             .lr = GD_NONE,
+                             .loss = GD_NONE,
+                             .loss_sum = GD_NONE,
+                             .norm = GD_NONE,
+                             .factor = GD_NONE};
+}
+
+void gd_graph_deinit(struct gd_graph *graph) {
+  gd_mem_free(graph->tensors);
+  gd_mem_free(graph->ops);
+  gd_arena_deinit(&graph->arena);
+  *graph = (struct gd_graph){0};
+}
+
+enum gd_status gd_graph_check(const struct gd_graph *graph, struct gd_error *err) {
+  if (graph->error.status != GD_OK && err && err->status == GD_OK)
+    *err = graph->error;
+  return graph->error.status;
+}
+
+static gd_tensor_id out_of_memory(struct gd_graph *graph) {
+  gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory while building a graph of %u ops",
+          graph->n_ops);
+  return GD_NONE;
+}
+
+static gd_tensor_id add_tensor(struct gd_graph *graph, const struct gd_tensor *tensor) {
+  struct gd_tensor copy = *tensor;
+  int64_t *dims = gd_arena_alloc(&graph->arena, tensor->rank, sizeof *dims);
+  if (!dims || !gd_vec_reserve((void **)&graph->tensors, &graph->tensors_capacity,
+                               graph->n_tensors + 1, sizeof *graph->tensors))
+    return out_of_memory(graph);
+  for (uint32_t i = 0; i < tensor->rank; i++)
+    dims[i] = tensor->dims[i];
+  copy.dims = dims;
+  graph->tensors[graph->n_tensors] = copy;
+  return graph->n_tensors++;
+}
+
+/* The bytes of dims must fit int64_t with room for sums: 2^60 is past any machine. */
+static bool dims_fit(uint32_t rank, const int64_t *dims, enum gd_dtype dtype) {
+  int64_t bytes = gd_dtype_bytes(dtype);
+  for (uint32_t i = 0; i < rank; i++)
+    if (dims[i] < 0 || !gd_size_mul(bytes, dims[i], &bytes) || bytes > (int64_t)1 << 60)
+      return false;
+  return true;
+}
+
+gd_tensor_id gd_graph_leaf(struct gd_graph *graph, enum gd_role role, const char *name,
+                           enum gd_dtype dtype, uint32_t rank, const int64_t *dims) {
+  if (graph->error.status != GD_OK)
+    return GD_NONE;
+  GD_ASSERT(rank <= GD_MAX_RANK && role != GD_ROLE_ACTIVATION);
+  if (!dims_fit(rank, dims, dtype)) {
+    gd_fail(&graph->error, GD_BAD_INPUT,
+            "the size of %s overflows; check the sizes in the configuration", name);
+    return GD_NONE;
+  }
+  char *copy = gd_arena_copy_string(&graph->arena, name);
+  if (!copy)
+    return out_of_memory(graph);
+  return add_tensor(graph, &(struct gd_tensor){.dtype = dtype,
+                                               .role = role,
+                                               .rank = rank,
+                                               .dims = dims,
+                                               .producer = GD_NONE,
+                                               .alias_of = GD_NONE,
+                                               .owner = GD_NONE,
+                                               .block = graph->block,
+                                               .name = copy});
+}
+
+gd_tensor_id gd_graph_param(struct gd_graph *graph, const char *name, uint32_t rank,
+                            const int64_t *dims, enum gd_init init, double init_value) {
+  gd_tensor_id id = gd_graph_leaf(graph, GD_ROLE_PARAM, name, GD_DTYPE_F32, rank, dims);
+  if (id != GD_NONE) {
+    graph->tensors[id].init = init;
+    graph->tensors[id].init_value = init_value;
+  }
+  return id;
+}
+
+gd_tensor_id gd_graph_op(struct gd_graph *graph, enum gd_op_kind kind, const union gd_attr *attr,
+                         uint32_t n_in, const gd_tensor_id *in) {
+  static const union gd_attr no_attr;
+  struct gd_shape outs[GD_MAX_OUTPUTS];
+  uint32_t n_out = 0;
+  if (graph->error.status != GD_OK)
+    return GD_NONE;
+  if (gd_shape_infer(graph, kind, attr ? attr : &no_attr, n_in, in, outs, &n_out, &graph->error) !=
+      GD_OK)
+    return GD_NONE;
+
+  gd_tensor_id *ins = gd_arena_alloc(&graph->arena, n_in, sizeof *ins);
+  gd_tensor_id *out_ids = gd_arena_alloc(&graph->arena, n_out, sizeof *out_ids);
+  if (!ins || !out_ids || !gd_vec_reserve((void **)&graph->ops, &graph->ops_capacity,
+                                          graph->n_ops + 1, sizeof *graph->ops))
+    return out_of_memory(graph);
+  for (uint32_t i = 0; i < n_in; i++)
+    ins[i] = in[i];
+  for (uint32_t i = 0; i < n_out; i++) {
+    if (!dims_fit(outs[i].rank, outs[i].dims, outs[i].dtype)) {
+      gd_fail(&graph->error, GD_BAD_INPUT,
+              "an output of %s overflows; check the sizes in the configuration",
+              gd_op_info(kind)->name);
+      return GD_NONE;
+    }
+    out_ids[i] = add_tensor(graph, &(struct gd_tensor){.dtype = outs[i].dtype,
+                                                       .role = GD_ROLE_ACTIVATION,
+                                                       .rank = outs[i].rank,
+                                                       .dims = outs[i].dims,
+                                                       .producer = graph->n_ops,
+                                                       .alias_of = outs[i].alias_of,
+                                                       .alias_elements = outs[i].alias_elements,
+                                                       .owner = GD_NONE,
+                                                       .block = graph->block});
+    if (out_ids[i] == GD_NONE)
+      return GD_NONE;
+  }
+  graph->ops[graph->n_ops++] = (struct gd_op){.kind = kind,
+                                              .phase = graph->phase,
+                                              .block = graph->block,
+                                              .n_in = n_in,
+                                              .n_out = n_out,
+                                              .in = ins,
+                                              .out = out_ids,
+                                              .attr = attr ? *attr : no_attr};
+  return out_ids[0];
+}
+
+/* --- builders ------------------------------------------------------------------------------ */
+
+gd_tensor_id gd_reshape(struct gd_graph *graph, gd_tensor_id x, uint32_t rank,
+                        const int64_t *dims) {
+  union gd_attr attr = {.reshape = {.rank = rank}};
+  GD_ASSERT(rank <= GD_MAX_RANK);
+  for (uint32_t i = 0; i < rank; i++)
+    attr.reshape.dims[i] = dims[i];
+  return gd_graph_op(graph, GD_OP_reshape, &attr, 1, &x);
+}
+
+gd_tensor_id gd_split(struct gd_graph *graph, gd_tensor_id x, uint32_t parts) {
+  return gd_graph_op(graph, GD_OP_split, &(union gd_attr){.split = {parts}}, 1, &x);
+}
+
+gd_tensor_id gd_concat(struct gd_graph *graph, uint32_t n, const gd_tensor_id *parts) {
+  return gd_graph_op(graph, GD_OP_concat, NULL, n, parts);
+}
+
+gd_tensor_id gd_transpose(struct gd_graph *graph, gd_tensor_id x, const uint8_t *perm) {
+  union gd_attr attr = {.transpose = {{0}}};
+  if (graph->error.status != GD_OK)
+    return GD_NONE;
+  for (uint32_t i = 0; i < graph->tensors[x].rank; i++)
+    attr.transpose.perm[i] = perm[i];
+  return gd_graph_op(graph, GD_OP_transpose, &attr, 1, &x);
+}
+
+gd_tensor_id gd_embed(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids) {
+  return gd_graph_op(graph, GD_OP_embed, NULL, 2, (gd_tensor_id[]){table, ids});
+}
+
+gd_tensor_id gd_matmul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b, gd_tensor_id bias,
+                       struct gd_attr_matmul attr) {
+  return gd_graph_op(graph, GD_OP_matmul, &(union gd_attr){.matmul = attr},
+                     bias == GD_NONE ? 2 : 3, (gd_tensor_id[]){a, b, bias});
+}
+
+gd_tensor_id gd_linear(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_NK,
+                       gd_tensor_id bias) {
+  return gd_matmul(
+      graph, x, weight_NK, bias,
+      (struct gd_attr_matmul){.trans_b = true, .alpha = 1, .out_dtype = GD_DTYPE_COUNT});
+}
+
+gd_tensor_id gd_add(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
+  return gd_graph_op(graph, GD_OP_add, NULL, 2, (gd_tensor_id[]){a, b});
+}
+
+gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight,
+                          gd_tensor_id bias, float eps) {
+  return gd_graph_op(graph, GD_OP_layernorm, &(union gd_attr){.norm = {eps}},
+                     bias == GD_NONE ? 2 : 3, (gd_tensor_id[]){x, weight, bias});
+}
+
+gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table, int64_t rotary) {
+  return gd_graph_op(graph, GD_OP_rope, &(union gd_attr){.rope = {.rotary = rotary}}, 2,
+                     (gd_tensor_id[]){x, table});
+}
+
+gd_tensor_id gd_softmax(struct gd_graph *graph, gd_tensor_id x, bool causal) {
+  return gd_graph_op(graph, GD_OP_softmax, &(union gd_attr){.softmax = {causal}}, 1, &x);
+}
+
+gd_tensor_id gd_activate(struct gd_graph *graph, gd_tensor_id x, enum gd_activation function) {
+  return gd_graph_op(graph, GD_OP_activate, &(union gd_attr){.activate = {function}}, 1, &x);
+}
+
+gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id labels,
+                     gd_tensor_id weight, struct gd_attr_xent attr) {
+  return gd_graph_op(graph, GD_OP_xent, &(union gd_attr){.xent = attr}, 3,
+                     (gd_tensor_id[]){logits, labels, weight});
+}
+
+/* --- facts --------------------------------------------------------------------------------- */
+
+int64_t gd_tensor_elements(const struct gd_graph *graph, gd_tensor_id id) {
+  const struct gd_tensor *tensor = &graph->tensors[id];
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < tensor->rank; i++)
+    elements *= tensor->dims[i];
+  return elements;
+}
+
+int64_t gd_tensor_bytes(const struct gd_graph *graph, gd_tensor_id id) {
+  return gd_tensor_elements(graph, id) * gd_dtype_bytes(graph->tensors[id].dtype);
+}
+
+gd_tensor_id gd_tensor_root(const struct gd_graph *graph, gd_tensor_id id, int64_t *offset_bytes) {
+  int64_t offset = 0;
+  while (graph->tensors[id].alias_of != GD_NONE) {
+    offset += graph->tensors[id].alias_elements * gd_dtype_bytes(graph->tensors[id].dtype);
+    id = graph->tensors[id].alias_of;
+  }
+  if (offset_bytes)
+    *offset_bytes = offset;
+  return id;
+}
+
+int64_t gd_graph_parameters(const struct gd_graph *graph) {
+  int64_t elements = 0;
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    if (graph->tensors[id].role == GD_ROLE_PARAM)
+      elements += gd_tensor_elements(graph, id);
+  return elements;
+}
+
+/* --- costs --------------------------------------------------------------------------------- */
+
+static double product_flops(const struct gd_graph *graph, const struct gd_op *op) {
+  /* 2 k per element of the output; k is the contracted dim of a. */
+  const struct gd_tensor *a = &graph->tensors[op->in[0]];
+  int64_t k = a->dims[a->rank - (op->attr.matmul.trans_a ? 2 : 1)];
+  return 2.0 * (double)k * (double)gd_tensor_elements(graph, op->out[0]);
+}
+
+void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost) {
+  const struct gd_op *op = &graph->ops[id];
+  const struct gd_op_info *info = gd_op_info(op->kind);
+  *cost = (struct gd_cost){0};
+  if (info->op_class == GD_CLASS_VIEW)
+    return;
+  int64_t largest = 0;
+  for (uint32_t i = 0; i < op->n_in; i++) {
+    if (op->in[i] == GD_NONE)
+      continue;
+    int64_t elements = gd_tensor_elements(graph, op->in[i]);
+    if (op->kind == GD_OP_embed && i == 0) /* only the rows that are picked */
+      elements = gd_tensor_elements(graph, op->out[0]);
+    bool overwritten = (op->kind == GD_OP_fill || op->kind == GD_OP_copy) && i == 0;
+    if (!overwritten)
+      cost->read_bytes +=
+          (double)elements * (double)gd_dtype_bytes(graph->tensors[op->in[i]].dtype);
+    largest = elements > largest ? elements : largest;
+  }
+  for (uint32_t i = 0; i < op->n_out; i++) {
+    int64_t elements = gd_tensor_elements(graph, op->out[i]);
+    cost->write_bytes += (double)gd_tensor_bytes(graph, op->out[i]);
+    largest = elements > largest ? elements : largest;
+  }
+  if (info->flops_per_element == GD_FLOPS_PRODUCT)
+    cost->product_flops = product_flops(graph, op);
+  else
+    cost->other_flops = (double)info->flops_per_element * (double)largest;
+}
+
+void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost) {
+  *cost = (struct gd_cost){0};
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    struct gd_cost one;
+    if (gd_phase_program(graph->ops[id].phase) != GD_PROGRAM_PASS)
+      continue;
+    gd_op_cost(graph, id, &one);
+    cost->product_flops += one.product_flops;
+    cost->other_flops += one.other_flops;
+    cost->read_bytes += one.read_bytes;
+    cost->write_bytes += one.write_bytes;
+  }
+}
+
+int64_t gd_graph_widest_sum(const struct gd_graph *graph) {
+  int64_t widest = 0;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    const struct gd_op *op = &graph->ops[id];
+    if (op->kind != GD_OP_sum_rows && op->kind != GD_OP_layernorm_grad)
+      continue;
+    int64_t columns = gd_tensor_elements(graph, op->out[op->n_out - 1]);
+    widest = columns > widest ? columns : widest;
+  }
+  return widest;
+}

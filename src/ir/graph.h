@@ -1,0 +1,298 @@
+/*
+ * The graph: what a model is once built, and what every later stage reads and rewrites.
+ *
+ * Ops and tensors are two arrays; everything refers to them by id. One graph holds three programs
+ * over the same leaves: the init program (half copies of the parameters), the pass program
+ * (forward + backward of one micro-batch, gradients accumulated) and the update program (once per
+ * training step). A phase on each op says which.
+ *
+ * Building is sticky: after the first failure every builder returns GD_NONE and the reason waits
+ * in graph->error, so that model files read as mathematics. gd_graph_check() hands it over.
+ *
+ *   struct gd_graph g = {0};
+ *   int64_t dims[2] = {3, 4};
+ *   gd_tensor_id x = gd_graph_leaf(&g, GD_ROLE_INPUT, "x", GD_DTYPE_F32, 2, dims);
+ *   gd_tensor_id y = gd_activate(&g, x, GD_ACTIVATION_GELU);
+ *   enum gd_status status = gd_graph_check(&g, &err);
+ *   gd_graph_deinit(&g);
+ */
+#ifndef GD_IR_GRAPH_H
+#define GD_IR_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/strbuf.h"
+#include "ir/dtype.h"
+
+typedef uint32_t gd_tensor_id;
+typedef uint32_t gd_op_id;
+#define GD_NONE UINT32_MAX
+
+enum gd_op_kind {
+#define GD_OP(name, ...) GD_OP_##name,
+#include "ir/ops.def"
+#undef GD_OP
+  GD_OP_COUNT
+};
+
+/* Whose bytes a tensor's are. Leaves live as long as the run; activations are planned. */
+enum gd_role {
+  GD_ROLE_ACTIVATION, /* produced by an op */
+  GD_ROLE_PARAM,      /* fp32 master */
+  GD_ROLE_PARAM_HALF, /* compute copy of a master */
+  GD_ROLE_GRAD,       /* fp32 accumulator of a parameter's gradient */
+  GD_ROLE_OPTIMIZER,  /* Adam moments */
+  GD_ROLE_INPUT,      /* written by the host before a program: ids, labels, learning rate */
+  GD_ROLE_CONST,      /* computed once: rotary table */
+  GD_ROLE_STATE,      /* small scalars that persist: step, loss scale, summed loss */
+};
+
+enum gd_phase { GD_PHASE_FORWARD, GD_PHASE_BACKWARD, GD_PHASE_UPDATE, GD_PHASE_INIT };
+/* The programs that phases belong to. */
+enum gd_program { GD_PROGRAM_PASS, GD_PROGRAM_UPDATE, GD_PROGRAM_INIT, GD_PROGRAM_COUNT };
+static inline enum gd_program gd_phase_program(enum gd_phase phase) {
+  return phase == GD_PHASE_UPDATE ? GD_PROGRAM_UPDATE
+         : phase == GD_PHASE_INIT ? GD_PROGRAM_INIT
+                                  : GD_PROGRAM_PASS;
+}
+
+enum gd_activation {
+  GD_ACTIVATION_GELU,
+  GD_ACTIVATION_GELU_TANH,
+  GD_ACTIVATION_RELU,
+  GD_ACTIVATION_SILU,
+};
+
+enum { GD_MAX_RANK = 8 }; /* checked: a ninth dim is an error, not a truncation */
+
+struct gd_attr_none {
+  char unused;
+};
+struct gd_attr_matmul {
+  bool trans_a, trans_b;   /* the last two dims are stored transposed */
+  float alpha;             /* scales the product, not the bias */
+  enum gd_dtype out_dtype; /* GD_DTYPE_COUNT: that of a */
+};
+struct gd_attr_reshape {
+  uint32_t rank;
+  int64_t dims[GD_MAX_RANK];
+};
+struct gd_attr_split {
+  uint32_t parts;
+};
+struct gd_attr_transpose {
+  uint8_t perm[GD_MAX_RANK]; /* output dim i is input dim perm[i] */
+};
+struct gd_attr_norm {
+  float eps;
+};
+struct gd_attr_norm_grad {
+  bool has_bias;
+};
+struct gd_attr_rope {
+  int64_t rotary; /* R: even, at most D */
+  bool inverse;   /* the gradient rotates back */
+};
+struct gd_attr_softmax {
+  bool causal;
+};
+struct gd_attr_activate {
+  enum gd_activation function;
+};
+struct gd_attr_xent {
+  int32_t ignore; /* label that does not count: -100 */
+  bool shift;     /* causal models: position t is scored against label t + 1 */
+};
+struct gd_attr_rows {
+  int64_t rows; /* embed_grad: V. sum_rows: number of trailing dims kept */
+};
+struct gd_attr_control {
+  float max_norm;       /* clip to this global norm; 0: no clipping */
+  bool dynamic_scale;   /* fp16: halve on overflow, double after growth_interval good steps */
+  float growth_interval;
+};
+struct gd_attr_adam {
+  float beta1, beta2, eps, weight_decay;
+  bool decoupled; /* AdamW: decay the parameter; Adam: add decay to the gradient */
+};
+struct gd_attr_fill {
+  float value;
+};
+
+union gd_attr {
+  struct gd_attr_none none;
+  struct gd_attr_matmul matmul;
+  struct gd_attr_reshape reshape;
+  struct gd_attr_split split;
+  struct gd_attr_transpose transpose;
+  struct gd_attr_norm norm;
+  struct gd_attr_norm_grad norm_grad;
+  struct gd_attr_rope rope;
+  struct gd_attr_softmax softmax;
+  struct gd_attr_activate activate;
+  struct gd_attr_xent xent;
+  struct gd_attr_rows rows;
+  struct gd_attr_control control;
+  struct gd_attr_adam adam;
+  struct gd_attr_fill fill;
+};
+
+enum gd_attr_kind { /* the tag of the union, by op */
+  GD_ATTR_none,
+  GD_ATTR_matmul,
+  GD_ATTR_reshape,
+  GD_ATTR_split,
+  GD_ATTR_transpose,
+  GD_ATTR_norm,
+  GD_ATTR_norm_grad,
+  GD_ATTR_rope,
+  GD_ATTR_softmax,
+  GD_ATTR_activate,
+  GD_ATTR_xent,
+  GD_ATTR_rows,
+  GD_ATTR_control,
+  GD_ATTR_adam,
+  GD_ATTR_fill,
+};
+
+enum gd_op_class { GD_CLASS_PURE, GD_CLASS_VIEW, GD_CLASS_STATE };
+enum gd_recompute {
+  GD_RECOMPUTE_FREE,
+  GD_RECOMPUTE_CHEAP,
+  GD_RECOMPUTE_COSTLY,
+  GD_RECOMPUTE_NEVER,
+};
+
+struct gd_op_info {
+  const char *name;
+  uint32_t inputs_min, inputs_max; /* inputs_max 0: any number */
+  enum gd_attr_kind attr;
+  int flops_per_element; /* GD_FLOPS_PRODUCT: 2 m n k */
+  enum gd_op_class op_class;
+  uint32_t inplace; /* bit i: output 0 may take the memory of input i */
+  enum gd_recompute recompute;
+  const char *doc;
+};
+#define GD_FLOPS_PRODUCT (-1)
+
+const struct gd_op_info *gd_op_info(enum gd_op_kind kind);
+
+/* How a parameter or a constant starts. */
+enum gd_init {
+  GD_INIT_ZEROS,
+  GD_INIT_ONES,
+  GD_INIT_NORMAL, /* init_value is the deviation */
+  GD_INIT_ROPE,   /* [T,R]: cos | sin of t / base^(2i/R); init_value is the base */
+};
+
+struct gd_tensor {
+  enum gd_dtype dtype;
+  enum gd_role role;
+  uint32_t rank;
+  const int64_t *dims;    /* rank entries, in the graph's arena */
+  gd_op_id producer;      /* GD_NONE for a leaf */
+  gd_tensor_id alias_of;  /* shares the memory of this older tensor; GD_NONE: its own */
+  int64_t alias_elements; /* where in alias_of it starts, in elements */
+  gd_tensor_id owner;     /* PARAM_HALF, GRAD, OPTIMIZER: the parameter it belongs to */
+  int32_t block;          /* layer; -1: outside the layers */
+  const char *name;       /* leaves: Hugging Face name or ours; activations: NULL or a hint */
+  enum gd_init init;      /* PARAM and CONST */
+  double init_value;      /* see enum gd_init */
+};
+
+struct gd_op {
+  enum gd_op_kind kind;
+  enum gd_phase phase;
+  int32_t block;
+  uint32_t n_in, n_out;
+  const gd_tensor_id *in;  /* GD_NONE where an optional input is absent */
+  const gd_tensor_id *out; /* consecutive ids */
+  union gd_attr attr;
+};
+
+struct gd_graph {
+  struct gd_tensor *tensors;
+  struct gd_op *ops;
+  uint32_t n_tensors, tensors_capacity;
+  uint32_t n_ops, ops_capacity;
+  int32_t block;       /* given to what is added next */
+  enum gd_phase phase; /* likewise */
+  bool backward_done;  /* autodiff ran */
+  double model_flops;  /* product FLOPs of one pass, as the paper counts; set by gd_autodiff */
+
+  /* Leaves the executor talks to; GD_NONE when the graph has none. */
+  gd_tensor_id ids, labels, loss_weight, loss_scale, step, lr, loss, loss_sum, norm, factor;
+
+  struct gd_arena arena;
+  struct gd_error error; /* the first failure while building */
+};
+
+void gd_graph_init(struct gd_graph *graph);
+void gd_graph_deinit(struct gd_graph *graph); /* safe on a zeroed graph */
+/* The sticky failure, if any, copied into err. */
+enum gd_status gd_graph_check(const struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+
+gd_tensor_id gd_graph_leaf(struct gd_graph *graph, enum gd_role role, const char *name,
+                           enum gd_dtype dtype, uint32_t rank, const int64_t *dims);
+gd_tensor_id gd_graph_param(struct gd_graph *graph, const char *name, uint32_t rank,
+                            const int64_t *dims, enum gd_init init, double init_value);
+
+/* Appends an op after checking it against its shape rule; returns its first output. */
+gd_tensor_id gd_graph_op(struct gd_graph *graph, enum gd_op_kind kind, const union gd_attr *attr,
+                         uint32_t n_in, const gd_tensor_id *in);
+
+/* One builder per forward op. Each returns its first output. */
+gd_tensor_id gd_reshape(struct gd_graph *graph, gd_tensor_id x, uint32_t rank, const int64_t *dims);
+gd_tensor_id gd_split(struct gd_graph *graph, gd_tensor_id x, uint32_t parts);
+gd_tensor_id gd_concat(struct gd_graph *graph, uint32_t n, const gd_tensor_id *parts);
+gd_tensor_id gd_transpose(struct gd_graph *graph, gd_tensor_id x, const uint8_t *perm);
+gd_tensor_id gd_embed(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids);
+gd_tensor_id gd_matmul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b, gd_tensor_id bias,
+                       struct gd_attr_matmul attr);
+gd_tensor_id gd_linear(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_NK,
+                       gd_tensor_id bias);
+gd_tensor_id gd_add(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b);
+gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight,
+                          gd_tensor_id bias, float eps);
+gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table, int64_t rotary);
+gd_tensor_id gd_softmax(struct gd_graph *graph, gd_tensor_id x, bool causal);
+gd_tensor_id gd_activate(struct gd_graph *graph, gd_tensor_id x, enum gd_activation function);
+gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id labels,
+                     gd_tensor_id weight, struct gd_attr_xent attr);
+
+/* Facts about a tensor. */
+int64_t gd_tensor_elements(const struct gd_graph *graph, gd_tensor_id id);
+int64_t gd_tensor_bytes(const struct gd_graph *graph, gd_tensor_id id);
+/* The tensor whose memory this one uses, and the byte offset in it. */
+gd_tensor_id gd_tensor_root(const struct gd_graph *graph, gd_tensor_id id, int64_t *offset_bytes);
+/* A parameter's number of elements summed over the graph. */
+int64_t gd_graph_parameters(const struct gd_graph *graph);
+
+/* What an op costs. Bytes: what it must read and write at least once. */
+struct gd_cost {
+  double product_flops; /* 2 m n k: what the paper counts */
+  double other_flops;   /* everything else it executes */
+  double read_bytes, write_bytes;
+};
+void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost);
+/* Sum over the ops of the pass program. */
+void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
+
+/* Columns of the widest sum over rows (bias and norm gradients): what scratch must hold partials of. */
+int64_t gd_graph_widest_sum(const struct gd_graph *graph);
+
+/* Recomputes every dtype and shape from the leaves: after a pass changed some of them. */
+enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+
+/* Checks every rule that later stages rely on; the message names the op. See verify.c. */
+enum gd_status gd_graph_verify(const struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+
+/* Stable text, one line an op: `%7 = matmul(%3, gpt_neox.embed_in.weight) ... : bf16[2,9,64]`. */
+void gd_graph_print(const struct gd_graph *graph, struct gd_strbuf *out);
+void gd_tensor_print(const struct gd_graph *graph, gd_tensor_id id, struct gd_strbuf *out);
+void gd_op_print(const struct gd_graph *graph, gd_op_id op, struct gd_strbuf *out);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * The graph as stable text, one line an op:
+ *   b3 fwd  %41 = matmul(%40, gpt_neox.layers.3.mlp.dense_h_to_4h.weight, ...) tb : bf16[2,9,256]
+ * Leaves print by name, activations by id.
+ */
+#include "ir/graph.h"
+
+#include <inttypes.h>
+
+void gd_tensor_print(const struct gd_graph *graph, gd_tensor_id id, struct gd_strbuf *out) {
+  if (id == GD_NONE) {
+    gd_strbuf_append(out, "-");
+    return;
+  }
+  const struct gd_tensor *t = &graph->tensors[id];
+  if (t->role == GD_ROLE_PARAM_HALF)
+    gd_strbuf_printf(out, "%s:%s", graph->tensors[t->owner].name, gd_dtype_name(t->dtype));
+  else if (t->producer == GD_NONE)
+    gd_strbuf_append(out, t->name);
+  else
+    gd_strbuf_printf(out, "%%%u", id);
+}
+
+static void print_type(const struct gd_tensor *t, struct gd_strbuf *out) {
+  gd_strbuf_printf(out, "%s[", gd_dtype_name(t->dtype));
+  for (uint32_t i = 0; i < t->rank; i++)
+    gd_strbuf_printf(out, "%s%" PRId64, i ? "," : "", t->dims[i]);
+  gd_strbuf_append(out, "]");
+}
+
+static const char *const activations[] = {
+    [GD_ACTIVATION_GELU] = "gelu",
+    [GD_ACTIVATION_GELU_TANH] = "gelu_tanh",
+    [GD_ACTIVATION_RELU] = "relu",
+    [GD_ACTIVATION_SILU] = "silu",
+};
+
+static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
+                       struct gd_strbuf *out) {
+  const union gd_attr *attr = &op->attr;
+  switch (gd_op_info(op->kind)->attr) {
+  case GD_ATTR_none:
+  case GD_ATTR_reshape:
+  case GD_ATTR_norm_grad: break;
+  case GD_ATTR_matmul:
+    gd_strbuf_printf(out, "%s%s", attr->matmul.trans_a ? " ta" : "",
+                     attr->matmul.trans_b ? " tb" : "");
+    if (attr->matmul.alpha != 1)
+      gd_strbuf_printf(out, " alpha=%g", (double)attr->matmul.alpha);
+    break;
+  case GD_ATTR_split: gd_strbuf_printf(out, " parts=%u", attr->split.parts); break;
+  case GD_ATTR_transpose:
+    gd_strbuf_append(out, " perm=");
+    for (uint32_t i = 0; i < graph->tensors[op->in[0]].rank; i++)
+      gd_strbuf_printf(out, "%d", attr->transpose.perm[i]);
+    break;
+  case GD_ATTR_norm: gd_strbuf_printf(out, " eps=%g", (double)attr->norm.eps); break;
+  case GD_ATTR_rope:
+    gd_strbuf_printf(out, " rotary=%" PRId64 "%s", attr->rope.rotary,
+                     attr->rope.inverse ? " inverse" : "");
+    break;
+  case GD_ATTR_softmax: gd_strbuf_append(out, attr->softmax.causal ? " causal" : ""); break;
+  case GD_ATTR_activate:
+    gd_strbuf_printf(out, " %s", activations[attr->activate.function]);
+    break;
+  case GD_ATTR_xent:
+    gd_strbuf_printf(out, " ignore=%d%s", (int)attr->xent.ignore,
+                     attr->xent.shift ? " shift" : "");
+    break;
+  case GD_ATTR_rows: gd_strbuf_printf(out, " rows=%" PRId64, attr->rows.rows); break;
+  case GD_ATTR_control:
+    gd_strbuf_printf(out, " max_norm=%g%s", (double)attr->control.max_norm,
+                     attr->control.dynamic_scale ? " dynamic_scale" : "");
+    break;
+  case GD_ATTR_adam:
+    gd_strbuf_printf(out, " betas=%g,%g eps=%g decay=%g%s", (double)attr->adam.beta1,
+                     (double)attr->adam.beta2, (double)attr->adam.eps,
+                     (double)attr->adam.weight_decay, attr->adam.decoupled ? " decoupled" : "");
+    break;
+  case GD_ATTR_fill: gd_strbuf_printf(out, " %g", (double)attr->fill.value); break;
+  }
+}
+
+void gd_op_print(const struct gd_graph *graph, gd_op_id id, struct gd_strbuf *out) {
+  static const char *const phases[] = {"fwd", "bwd", "upd", "ini"};
+  const struct gd_op *op = &graph->ops[id];
+  if (op->block >= 0)
+    gd_strbuf_printf(out, "b%-3d %s  ", op->block, phases[op->phase]);
+  else
+    gd_strbuf_printf(out, "-    %s  ", phases[op->phase]);
+  for (uint32_t i = 0; i < op->n_out; i++) {
+    gd_strbuf_append(out, i ? ", " : "");
+    gd_tensor_print(graph, op->out[i], out);
+  }
+  gd_strbuf_printf(out, " = %s(", gd_op_info(op->kind)->name);
+  for (uint32_t i = 0; i < op->n_in; i++) {
+    gd_strbuf_append(out, i ? ", " : "");
+    gd_tensor_print(graph, op->in[i], out);
+  }
+  gd_strbuf_append(out, ")");
+  print_attr(graph, op, out);
+  gd_strbuf_append(out, " : ");
+  for (uint32_t i = 0; i < op->n_out; i++) {
+    gd_strbuf_append(out, i ? ", " : "");
+    print_type(&graph->tensors[op->out[i]], out);
+  }
+  gd_strbuf_append(out, "\n");
+}
+
+void gd_graph_print(const struct gd_graph *graph, struct gd_strbuf *out) {
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+    if (graph->tensors[id].producer != GD_NONE)
+      continue;
+    gd_tensor_print(graph, id, out);
+    gd_strbuf_append(out, " : ");
+    print_type(&graph->tensors[id], out);
+    gd_strbuf_append(out, "\n");
+  }
+  for (gd_op_id id = 0; id < graph->n_ops; id++)
+    gd_op_print(graph, id, out);
+}

@@ -1,0 +1,95 @@
+/*
+ * A model: an architecture with its sizes, and the recipe that trains it.
+ *
+ * It comes from a preset name ("pythia-160m": data/models, built into the binary, or the user's
+ * own folder) or from a path to a Hugging Face config.json or its folder. A family is one file
+ * that reads such a configuration and builds the forward graph of one micro-batch; nothing here
+ * knows about devices, precision or methods.
+ */
+#ifndef GD_MODEL_MODEL_H
+#define GD_MODEL_MODEL_H
+
+#include "base/json.h"
+#include "ir/graph.h"
+
+enum gd_precision { GD_PRECISION_FP32, GD_PRECISION_FP16, GD_PRECISION_BF16 };
+enum gd_optimizer { GD_OPTIMIZER_ADAM, GD_OPTIMIZER_ADAMW };
+enum gd_schedule { GD_SCHEDULE_CONSTANT, GD_SCHEDULE_LINEAR, GD_SCHEDULE_COSINE };
+
+struct gd_recipe {
+  int64_t batch; /* sequences a training step */
+  int64_t seq;   /* tokens a sequence */
+  int64_t steps; /* training steps of the whole run */
+  enum gd_precision precision;
+  enum gd_optimizer optimizer;
+  double lr, min_lr; /* peak, and where the schedule ends */
+  double beta1, beta2, eps, weight_decay;
+  double max_grad_norm; /* 0: no clipping */
+  enum gd_schedule schedule;
+  int64_t warmup_steps;
+};
+
+/* GPT-NeoX (Pythia): config.json's fields, by what they mean. */
+struct gd_neox {
+  int64_t vocab, width, layers, heads, inner; /* inner: intermediate_size */
+  int64_t rotary;                             /* dims of a head that rotate: even */
+  double rope_base;
+  double norm_eps, init_deviation;
+  bool parallel_residual, tied, attention_bias;
+  enum gd_activation activation;
+};
+
+struct gd_family;
+struct gd_model {
+  char name[128];
+  const struct gd_family *family;
+  union {
+    struct gd_neox neox;
+  } config;
+  struct gd_recipe recipe;
+};
+
+struct gd_family {
+  const char *model_type; /* config.json's model_type: "gpt_neox" */
+  const char *title;      /* for tables: "GPT-NeoX" */
+  enum gd_status (*parse)(const struct gd_json *json, const json_t *config, struct gd_model *model,
+                          struct gd_error *err);
+  /* Appends the forward graph of micro_batch sequences of model->recipe.seq tokens, ending in
+     graph->loss; sets graph->ids, labels and loss_weight. */
+  void (*build)(const struct gd_model *model, int64_t micro_batch, struct gd_graph *graph);
+  /* Buffers that old checkpoints carry and that are no parameters: skipped when loading. */
+  bool (*ignores_tensor)(const char *name);
+  int64_t (*classes)(const struct gd_model *model); /* what the loss chooses among */
+};
+
+extern const struct gd_family gd_family_neox;
+
+/* Finds a preset by name or loads a config.json (or the folder that holds one). */
+enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,
+                             struct gd_error *err) GD_MUST_USE;
+/* Reads {"config": ..., "recipe": ...} (a preset) or a bare Hugging Face configuration. */
+enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model,
+                              struct gd_error *err) GD_MUST_USE;
+/* Names of all presets, sorted by family and size, in the arena; user presets included. */
+enum gd_status gd_model_list(struct gd_arena *arena, const char *const **names, int *count,
+                             struct gd_error *err) GD_MUST_USE;
+
+const char *gd_precision_name(enum gd_precision precision); /* "fp32", "fp16", "bf16" */
+const char *gd_optimizer_name(enum gd_optimizer optimizer); /* "adam", "adamw" */
+const char *gd_schedule_name(enum gd_schedule schedule);    /* "constant", "linear", "cosine" */
+bool gd_precision_parse(const char *text, enum gd_precision *precision);
+bool gd_optimizer_parse(const char *text, enum gd_optimizer *optimizer);
+bool gd_schedule_parse(const char *text, enum gd_schedule *schedule);
+
+/*
+ * Overwrites the fields of *recipe that the object has (a preset's "recipe", a recipe.json) and
+ * checks the whole. min_lr follows lr, and warmup_steps follows steps, where only the latter is
+ * given. A field that no recipe has, or a value that makes no sense: GD_BAD_INPUT, *recipe as it
+ * was.
+ */
+enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struct gd_recipe *recipe,
+                               struct gd_error *err) GD_MUST_USE;
+/* Learning rate of training step `step` (0-based): linear warm-up, then the schedule. */
+double gd_recipe_lr(const struct gd_recipe *recipe, int64_t step);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * Passes: each efficiency method is one named rewrite of the graph, and the pipeline is their
+ * ordered list. A pass reads its options from the context and never knows the model.
+ */
+#ifndef GD_PASS_PASS_H
+#define GD_PASS_PASS_H
+
+#include "ir/caps.h"
+#include "ir/graph.h"
+#include "model/model.h"
+
+/* What to build: a model, one micro-batch size, and the choices that passes act on. */
+struct gd_setup {
+  const struct gd_model *model;
+  enum gd_precision precision; /* as run, after gd_setup_precision */
+  int64_t micro_batch;
+};
+
+struct gd_pass_ctx {
+  const struct gd_setup *setup;
+  struct gd_error *err;
+};
+
+struct gd_pass {
+  const char *name;
+  enum gd_status (*run)(struct gd_pass_ctx *ctx, struct gd_graph *graph);
+  bool before_autodiff;    /* rewrites the forward graph; others see forward + backward */
+  bool preserves_numerics; /* loss and gradients are bitwise those without it */
+  const char *doc;
+};
+
+/* Mixed precision: compute copies of the weights, and everything downstream in that dtype. */
+enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+
+const struct gd_pass *gd_passes(int *count);
+
+/*
+ * The precision a device runs a recipe in: fp16 becomes bf16 where fp16 is not fast. `forced` is
+ * the user's explicit choice, or NULL. *substituted says that it is not the recipe's.
+ */
+enum gd_precision gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
+                                     const enum gd_precision *forced, bool *substituted);
+
+/*
+ * Model -> forward graph -> passes -> backward -> update program, verified. The graph must be
+ * zeroed or deinitialised; the caller deinitialises it, also after a failure.
+ */
+enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
+                                 struct gd_error *err) GD_MUST_USE;
+
+#endif

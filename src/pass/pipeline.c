@@ -1,0 +1,61 @@
+/*
+ * The pipeline: from a model to the verified graph that is planned, run and simulated.
+ */
+#include "ir/autodiff.h"
+#include "pass/pass.h"
+
+static const struct gd_pass passes[] = {
+    {"precision", gd_pass_precision, true, false, "16-bit products with fp32 master weights"},
+};
+
+const struct gd_pass *gd_passes(int *count) {
+  *count = (int)(sizeof passes / sizeof *passes);
+  return passes;
+}
+
+enum gd_precision gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
+                                     const enum gd_precision *forced, bool *substituted) {
+  *substituted = false;
+  if (forced)
+    return *forced;
+  if (model->recipe.precision == GD_PRECISION_FP16 && !caps->dtype[GD_DTYPE_F16]) {
+    *substituted = true;
+    return GD_PRECISION_BF16;
+  }
+  return model->recipe.precision;
+}
+
+static enum gd_status run_passes(struct gd_pass_ctx *ctx, struct gd_graph *graph,
+                                 bool before_autodiff) {
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    if (passes[i].before_autodiff != before_autodiff)
+      continue;
+    GD_TRY(passes[i].run(ctx, graph));
+    GD_TRY(gd_graph_verify(graph, ctx->err));
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
+                                 struct gd_error *err) {
+  const struct gd_recipe *recipe = &setup->model->recipe;
+  struct gd_pass_ctx ctx = {setup, err};
+  struct gd_update update = {
+      .adam = {.beta1 = (float)recipe->beta1,
+               .beta2 = (float)recipe->beta2,
+               .eps = (float)recipe->eps,
+               .weight_decay = (float)recipe->weight_decay,
+               .decoupled = recipe->optimizer == GD_OPTIMIZER_ADAMW},
+      /* 2000 steps between doublings: PyTorch's GradScaler. */
+      .control = {.max_norm = (float)recipe->max_grad_norm,
+                  .dynamic_scale = setup->precision == GD_PRECISION_FP16,
+                  .growth_interval = 2000}};
+  gd_graph_init(graph);
+  setup->model->family->build(setup->model, setup->micro_batch, graph);
+  GD_TRY(gd_graph_check(graph, err));
+  GD_TRY(run_passes(&ctx, graph, true));
+  GD_TRY(gd_autodiff(graph, err));
+  GD_TRY(run_passes(&ctx, graph, false));
+  GD_TRY(gd_append_update(graph, &update, err));
+  return gd_graph_verify(graph, err);
+}

@@ -1,0 +1,321 @@
+/*
+ * The planner: order, lifetimes, in-place reuse, offsets, categories.
+ *
+ * A buffer is one piece of activation memory: the storage of a tensor, of all views of it, and of
+ * every output that took its place. Its lifetime runs from the op that first writes it to the last
+ * op that reads any of these.
+ */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const category_names[GD_CATEGORY_COUNT] = {
+    [GD_CATEGORY_PARAMETERS] = "parameters",   [GD_CATEGORY_GRADIENTS] = "gradients",
+    [GD_CATEGORY_OPTIMIZER] = "optimizer",     [GD_CATEGORY_ACTIVATIONS] = "activations",
+    [GD_CATEGORY_WORKSPACE] = "workspace",     [GD_CATEGORY_INPUTS] = "inputs",
+    [GD_CATEGORY_HOST] = "host",
+};
+
+const char *gd_category_name(enum gd_category category) {
+  GD_ASSERT(category < GD_CATEGORY_COUNT);
+  return category_names[category];
+}
+
+static enum gd_category category_of(enum gd_role role) {
+  switch (role) {
+  case GD_ROLE_PARAM:
+  case GD_ROLE_PARAM_HALF: return GD_CATEGORY_PARAMETERS;
+  case GD_ROLE_GRAD: return GD_CATEGORY_GRADIENTS;
+  case GD_ROLE_OPTIMIZER: return GD_CATEGORY_OPTIMIZER;
+  case GD_ROLE_INPUT:
+  case GD_ROLE_CONST:
+  case GD_ROLE_STATE: return GD_CATEGORY_INPUTS;
+  case GD_ROLE_ACTIVATION: return GD_CATEGORY_ACTIVATIONS;
+  }
+  return GD_CATEGORY_ACTIVATIONS;
+}
+
+static int64_t align_up(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+struct planner {
+  const struct gd_graph *graph;
+  const struct gd_caps *caps;
+  struct gd_plan *plan;
+  uint32_t *last_use;            /* by root tensor: last op that reads it, in this program */
+  uint32_t *buffer_of;           /* by root tensor: index in intervals; GD_NONE: none */
+  struct gd_interval *intervals; /* of this program */
+  uint32_t n_intervals;
+  uint32_t *order_scratch;
+  int64_t *offset_scratch;
+  int64_t *live_change; /* by op: bytes that come alive there */
+};
+
+static enum gd_status no_memory(struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT, "out of memory while planning");
+}
+
+/* --- leaves -------------------------------------------------------------------------------- */
+
+/* Inputs come last: all that persists then has the same place whatever the micro-batch, and a
+   second plan for the smaller last micro-batch of a step can share it. */
+static const enum gd_role leaf_order[] = {GD_ROLE_PARAM,     GD_ROLE_PARAM_HALF, GD_ROLE_GRAD,
+                                          GD_ROLE_OPTIMIZER, GD_ROLE_STATE,      GD_ROLE_CONST,
+                                          GD_ROLE_INPUT};
+
+static void place_leaves(struct planner *p, int64_t *at) {
+  const struct gd_graph *graph = p->graph;
+  for (size_t i = 0; i < sizeof leaf_order / sizeof *leaf_order; i++)
+    for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+      if (graph->tensors[id].role != leaf_order[i])
+        continue;
+      int64_t bytes = align_up(gd_tensor_bytes(graph, id), p->caps->alignment_bytes);
+      p->plan->offset_bytes[id] = *at;
+      p->plan->bytes[category_of(leaf_order[i])] += bytes;
+      *at += bytes;
+      if (id == graph->ids || id == graph->labels)
+        p->plan->bytes[GD_CATEGORY_HOST] += bytes; /* staged there before it is copied */
+    }
+}
+
+/* --- lifetimes ----------------------------------------------------------------------------- */
+
+static bool in_program(const struct gd_graph *graph, gd_op_id op, enum gd_program program) {
+  return gd_phase_program(graph->ops[op].phase) == program;
+}
+
+static bool is_transient(const struct gd_graph *graph, gd_tensor_id root) {
+  return graph->tensors[root].producer != GD_NONE;
+}
+
+static void find_last_uses(struct planner *p, enum gd_program program) {
+  const struct gd_graph *graph = p->graph;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    if (!in_program(graph, id, program))
+      continue;
+    const struct gd_op *op = &graph->ops[id];
+    for (uint32_t i = 0; i < op->n_in; i++)
+      p->last_use[gd_tensor_root(graph, op->in[i], NULL)] = id;
+    for (uint32_t i = 0; i < op->n_out; i++) /* an output nobody reads lives at its own op */
+      p->last_use[gd_tensor_root(graph, op->out[i], NULL)] = id;
+  }
+  /* What the host reads after the update must survive to its end. */
+  if (program == GD_PROGRAM_UPDATE && graph->norm != GD_NONE)
+    p->last_use[graph->norm] = p->last_use[graph->factor] = graph->n_ops - 1;
+}
+
+/* The buffer of an input that dies at `id` and that output 0 may overwrite, or GD_NONE. */
+static uint32_t inplace_buffer(const struct planner *p, gd_op_id id) {
+  const struct gd_graph *graph = p->graph;
+  const struct gd_op *op = &graph->ops[id];
+  uint32_t permitted = gd_op_info(op->kind)->inplace;
+  for (uint32_t i = 0; i < op->n_in; i++) {
+    int64_t offset;
+    if (!(permitted >> i & 1u))
+      continue;
+    gd_tensor_id root = gd_tensor_root(graph, op->in[i], &offset);
+    uint32_t buffer = p->buffer_of[root];
+    if (!is_transient(graph, root) || offset != 0 || buffer == GD_NONE ||
+        p->intervals[buffer].last != id ||
+        gd_tensor_bytes(graph, root) != gd_tensor_bytes(graph, op->out[0]))
+      continue;
+    bool shared = false; /* another input that is not elementwise the same must stay intact */
+    for (uint32_t j = 0; j < op->n_in; j++)
+      shared |= j != i && op->in[j] != op->in[i] &&
+                p->buffer_of[gd_tensor_root(graph, op->in[j], NULL)] == buffer;
+    if (!shared)
+      return buffer;
+  }
+  return GD_NONE;
+}
+
+static void make_buffers(struct planner *p, enum gd_program program) {
+  const struct gd_graph *graph = p->graph;
+  p->n_intervals = 0;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    if (!in_program(graph, id, program))
+      continue;
+    const struct gd_op *op = &graph->ops[id];
+    for (uint32_t i = 0; i < op->n_out; i++) {
+      gd_tensor_id out = op->out[i];
+      if (graph->tensors[out].alias_of != GD_NONE)
+        continue;
+      uint32_t buffer = i == 0 ? inplace_buffer(p, id) : GD_NONE;
+      if (buffer != GD_NONE) {
+        p->plan->n_inplace++;
+      } else {
+        buffer = p->n_intervals++;
+        p->intervals[buffer] = (struct gd_interval){
+            .bytes = align_up(gd_tensor_bytes(graph, out), p->caps->alignment_bytes),
+            .first = id};
+      }
+      p->intervals[buffer].last = p->last_use[out];
+      p->buffer_of[out] = buffer;
+    }
+  }
+}
+
+/* The most bytes alive at one op: the bound that packing is measured against. */
+static void find_live_peak(struct planner *p) {
+  int64_t live = 0;
+  memset(p->live_change, 0, ((size_t)p->graph->n_ops + 1) * sizeof *p->live_change);
+  for (uint32_t i = 0; i < p->n_intervals; i++) {
+    p->live_change[p->intervals[i].first] += p->intervals[i].bytes;
+    p->live_change[p->intervals[i].last + 1] -= p->intervals[i].bytes;
+  }
+  for (gd_op_id id = 0; id < p->graph->n_ops; id++) {
+    live += p->live_change[id];
+    if (live > p->plan->live_bytes) {
+      p->plan->live_bytes = live;
+      p->plan->live_at = id;
+    }
+  }
+}
+
+static enum gd_status plan_program(struct planner *p, enum gd_program program, int64_t base,
+                                   struct gd_error *err) {
+  const struct gd_graph *graph = p->graph;
+  find_last_uses(p, program);
+  make_buffers(p, program);
+  find_live_peak(p);
+  int64_t peak =
+      gd_pack_intervals(p->intervals, p->n_intervals, p->order_scratch, p->offset_scratch);
+  if (peak < 0)
+    return no_memory(err);
+  if (peak > p->plan->bytes[GD_CATEGORY_ACTIVATIONS])
+    p->plan->bytes[GD_CATEGORY_ACTIVATIONS] = peak;
+  p->plan->n_buffers += p->n_intervals;
+
+  gd_op_id *order = gd_arena_alloc(&p->plan->arena, graph->n_ops, sizeof *order);
+  if (!order)
+    return no_memory(err);
+  p->plan->order[program] = order;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    if (!in_program(graph, id, program))
+      continue;
+    if (gd_op_info(graph->ops[id].kind)->op_class != GD_CLASS_VIEW)
+      order[p->plan->n_order[program]++] = id;
+    for (uint32_t i = 0; i < graph->ops[id].n_out; i++) {
+      gd_tensor_id out = graph->ops[id].out[i];
+      int64_t offset;
+      gd_tensor_id root = gd_tensor_root(graph, out, &offset);
+      p->plan->offset_bytes[out] =
+          offset + (is_transient(graph, root)
+                        ? base + p->intervals[p->buffer_of[root]].offset_bytes
+                        : p->plan->offset_bytes[root]);
+    }
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *caps,
+                            struct gd_plan *plan, struct gd_error *err) {
+  enum gd_status status = GD_OK;
+  size_t n = graph->n_tensors;
+  *plan = (struct gd_plan){.graph = graph};
+  struct planner p = {.graph = graph,
+                      .caps = caps,
+                      .plan = plan,
+                      .last_use = gd_mem_alloc(n, sizeof *p.last_use),
+                      .buffer_of = gd_mem_alloc(n, sizeof *p.buffer_of),
+                      .intervals = gd_mem_alloc(n, sizeof *p.intervals),
+                      .order_scratch = gd_mem_alloc(n, sizeof *p.order_scratch),
+                      .offset_scratch = gd_mem_alloc(n, sizeof *p.offset_scratch),
+                      .live_change =
+                          gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *p.live_change)};
+  plan->offset_bytes = gd_arena_alloc(&plan->arena, n, sizeof *plan->offset_bytes);
+  if (!p.last_use || !p.buffer_of || !p.intervals || !p.order_scratch || !p.offset_scratch ||
+      !p.live_change || !plan->offset_bytes) {
+    status = no_memory(err);
+    goto done;
+  }
+  for (size_t i = 0; i < n; i++) {
+    plan->offset_bytes[i] = -1;
+    p.buffer_of[i] = GD_NONE;
+  }
+  int64_t at = 0;
+  place_leaves(&p, &at);
+  plan->workspace_at = at;
+  int64_t workspace_bytes = caps->column_bytes * gd_graph_widest_sum(graph);
+  if (workspace_bytes < caps->workspace_bytes)
+    workspace_bytes = caps->workspace_bytes;
+  plan->bytes[GD_CATEGORY_WORKSPACE] = align_up(workspace_bytes, caps->alignment_bytes);
+  at += plan->bytes[GD_CATEGORY_WORKSPACE];
+  for (int program = 0; program < GD_PROGRAM_COUNT && status == GD_OK; program++)
+    status = plan_program(&p, (enum gd_program)program, at, err);
+  for (int category = 0; category < GD_CATEGORY_DEVICE_COUNT; category++)
+    plan->device_bytes += plan->bytes[category];
+  plan->host_bytes = plan->bytes[GD_CATEGORY_HOST];
+done:
+  gd_mem_free(p.last_use);
+  gd_mem_free(p.buffer_of);
+  gd_mem_free(p.intervals);
+  gd_mem_free(p.order_scratch);
+  gd_mem_free(p.offset_scratch);
+  gd_mem_free(p.live_change);
+  if (status != GD_OK)
+    gd_plan_deinit(plan);
+  return status;
+}
+
+void gd_plan_deinit(struct gd_plan *plan) {
+  gd_arena_deinit(&plan->arena);
+  *plan = (struct gd_plan){0};
+}
+
+/* --- answers ------------------------------------------------------------------------------- */
+
+static void append_breakdown(const struct gd_plan *plan, struct gd_strbuf *out) {
+  for (int category = 0; category < GD_CATEGORY_DEVICE_COUNT; category++) {
+    char bytes[32];
+    gd_strbuf_printf(out, "%s%s %s", category ? ", " : "", category_names[category],
+                     gd_format_bytes(bytes, sizeof bytes, plan->bytes[category]));
+  }
+}
+
+enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, int64_t host_limit,
+                            struct gd_error *err) {
+  char need[32], have[32], miss[32];
+  struct gd_strbuf parts = {0};
+  if (plan->device_bytes > device_limit) {
+    append_breakdown(plan, &parts);
+    gd_fail(err, GD_NOMEM_DEVICE, "needs %s of device memory (%s) and has %s: %s too little",
+            gd_format_bytes(need, sizeof need, plan->device_bytes), parts.text ? parts.text : "",
+            gd_format_bytes(have, sizeof have, device_limit),
+            gd_format_bytes(miss, sizeof miss, plan->device_bytes - device_limit));
+    gd_strbuf_deinit(&parts);
+    return GD_NOMEM_DEVICE;
+  }
+  if (plan->host_bytes > host_limit)
+    return gd_fail(err, GD_NOMEM_HOST,
+                   "needs %s of host memory (staging of the batch %s) and has %s: %s too little",
+                   gd_format_bytes(need, sizeof need, plan->host_bytes), need,
+                   gd_format_bytes(have, sizeof have, host_limit),
+                   gd_format_bytes(miss, sizeof miss, plan->host_bytes - host_limit));
+  return GD_OK;
+}
+
+void gd_plan_print(const struct gd_plan *plan, struct gd_strbuf *out) {
+  static const char *const programs[GD_PROGRAM_COUNT] = {"pass", "update", "init"};
+  const struct gd_graph *graph = plan->graph;
+  gd_strbuf_append(out, "-- leaves: offset bytes name\n");
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+    if (graph->tensors[id].producer != GD_NONE)
+      continue;
+    gd_strbuf_printf(out, "%14" PRId64 " %14" PRId64 "  ", plan->offset_bytes[id],
+                     gd_tensor_bytes(graph, id));
+    gd_tensor_print(graph, id, out);
+    gd_strbuf_append(out, "\n");
+  }
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++) {
+    gd_strbuf_printf(out, "-- %s program: %u ops; offset of the first output, then the op\n",
+                     programs[program], plan->n_order[program]);
+    for (uint32_t i = 0; i < plan->n_order[program]; i++) {
+      gd_op_id id = plan->order[program][i];
+      gd_strbuf_printf(out, "%14" PRId64 "  ", plan->offset_bytes[graph->ops[id].out[0]]);
+      gd_op_print(graph, id, out);
+    }
+  }
+}

@@ -1,0 +1,73 @@
+/*
+ * The plan: exact bytes in every memory, before anything runs.
+ *
+ * Leaves (parameters, gradients, optimizer state, inputs) get fixed places at the start of the
+ * device arena; what ops produce shares the rest by lifetime. The pass and the update program
+ * never run at the same time, so they share it too. The planner needs no device: it reads a graph
+ * and a struct gd_caps.
+ *
+ *   struct gd_plan plan = {0};
+ *   GD_TRY(gd_plan_make(&graph, &caps, &plan, err));
+ *   printf("%lld bytes\n", (long long)plan.device_bytes);
+ *   gd_plan_deinit(&plan);
+ */
+#ifndef GD_PLAN_PLAN_H
+#define GD_PLAN_PLAN_H
+
+#include "ir/caps.h"
+#include "ir/graph.h"
+
+/* Device categories first; they sum to device_bytes exactly. */
+enum gd_category {
+  GD_CATEGORY_PARAMETERS,  /* masters and half copies */
+  GD_CATEGORY_GRADIENTS,   /* fp32 accumulators */
+  GD_CATEGORY_OPTIMIZER,   /* moments */
+  GD_CATEGORY_ACTIVATIONS, /* what ops produce, packed by lifetime */
+  GD_CATEGORY_WORKSPACE,   /* scratch of kernels */
+  GD_CATEGORY_INPUTS,      /* batch, tables, scalars */
+  GD_CATEGORY_DEVICE_COUNT,
+  GD_CATEGORY_HOST = GD_CATEGORY_DEVICE_COUNT, /* staging of the batch in host memory */
+  GD_CATEGORY_COUNT
+};
+const char *gd_category_name(enum gd_category category); /* as in --json */
+
+struct gd_plan {
+  struct gd_arena arena;
+  const struct gd_graph *graph;       /* borrowed */
+  int64_t *offset_bytes;              /* by tensor: place in the device arena; -1: never used */
+  gd_op_id *order[GD_PROGRAM_COUNT];  /* what each program runs, in order; views left out */
+  uint32_t n_order[GD_PROGRAM_COUNT]; /* lengths of the above */
+  int64_t workspace_at;               /* offset of the kernels' scratch */
+  int64_t bytes[GD_CATEGORY_COUNT];
+  int64_t device_bytes;  /* the device arena: what a run allocates and touches */
+  int64_t host_bytes;    /* the host arena */
+  int64_t live_bytes;    /* most activation bytes alive at once: no packing can beat it */
+  gd_op_id live_at;      /* the op where that happens */
+  uint32_t n_buffers;    /* distinct pieces of activation memory */
+  uint32_t n_inplace;    /* outputs that took the place of a dying input */
+};
+
+enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *caps,
+                            struct gd_plan *plan, struct gd_error *err) GD_MUST_USE;
+void gd_plan_deinit(struct gd_plan *plan); /* safe on a zeroed plan */
+
+/* Which limit the plan misses, as GD_NOMEM_DEVICE or GD_NOMEM_HOST with the byte breakdown. */
+enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, int64_t host_limit,
+                            struct gd_error *err) GD_MUST_USE;
+
+/* Graph, order, and the place of every buffer as stable text. */
+void gd_plan_print(const struct gd_plan *plan, struct gd_strbuf *out);
+
+/* --- packing, apart from graphs so that tests can throw random intervals at it --------------- */
+
+struct gd_interval {
+  int64_t bytes;        /* aligned by the caller */
+  uint32_t first, last; /* alive from op `first` to op `last`, both included */
+  int64_t offset_bytes; /* result */
+};
+/* Gives each interval an offset such that those alive together never overlap; returns the peak.
+   order is scratch for `count` indices. */
+int64_t gd_pack_intervals(struct gd_interval *intervals, uint32_t count, uint32_t *order,
+                          int64_t *scratch_offsets);
+
+#endif

@@ -1,0 +1,457 @@
+/*
+ * Trials: the largest micro-batch that fits, then the measurement of Sec. 3.2 of the paper with
+ * the guards its code lacks: a timed region that ends when the device is done, an interval, a check
+ * of the numbers in the same run, and the physics of the device.
+ */
+#include "search/trial.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "exec/run.h"
+#include "pass/pass.h"
+
+const char *gd_trial_status_name(enum gd_trial_status status) {
+  switch (status) {
+  case GD_TRIAL_PLANNED: return "planned";
+  case GD_TRIAL_OK: return "ok";
+  case GD_TRIAL_INFEASIBLE: return "infeasible";
+  case GD_TRIAL_FAILED: return "failed";
+  case GD_TRIAL_IMPLAUSIBLE: return "implausible";
+  }
+  return "unknown";
+}
+
+/* --- statistics ---------------------------------------------------------------------------- */
+
+static int compare_ns(const void *left, const void *right) {
+  int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+  return a < b ? -1 : a > b;
+}
+
+/* Two-sided 95 % quantile of Student's t, by degrees of freedom (any table of it). */
+static double student_t(int freedom) {
+  static const double quantiles[] = {0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                                     2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+                                     2.120, 2.110,  2.101, 2.093, 2.086};
+  const int last = (int)(sizeof quantiles / sizeof *quantiles) - 1;
+  return freedom <= last ? quantiles[freedom] : 1.96 + 2.5 / freedom;
+}
+
+void gd_samples_summarise(struct gd_samples *samples) {
+  int64_t sorted[GD_TRIAL_MAX_SAMPLES];
+  int n = samples->count;
+  samples->median_s = samples->half_width_s = 0;
+  if (n == 0)
+    return;
+  memcpy(sorted, samples->ns, (size_t)n * sizeof *sorted);
+  qsort(sorted, (size_t)n, sizeof *sorted, compare_ns);
+  samples->median_s = 1e-9 * 0.5 * ((double)sorted[(n - 1) / 2] + (double)sorted[n / 2]);
+  if (n < 2) {
+    samples->half_width_s = samples->median_s; /* one sample says nothing about its spread */
+    return;
+  }
+  double mean = 0, squares = 0;
+  for (int i = 0; i < n; i++)
+    mean += 1e-9 * (double)sorted[i] / n;
+  for (int i = 0; i < n; i++)
+    squares += (1e-9 * (double)sorted[i] - mean) * (1e-9 * (double)sorted[i] - mean);
+  samples->half_width_s = student_t(n - 1) * sqrt(squares / (n - 1) / n);
+}
+
+/* --- planning ------------------------------------------------------------------------------ */
+
+/* A graph with its plan, for one micro-batch size. */
+struct candidate {
+  struct gd_graph graph;
+  struct gd_plan plan;
+};
+
+static void candidate_deinit(struct candidate *candidate) {
+  gd_plan_deinit(&candidate->plan);
+  gd_graph_deinit(&candidate->graph);
+}
+
+struct planning {
+  const struct gd_model *model;
+  const struct gd_trial_options *options;
+  struct gd_trial *trial;
+  struct gd_caps caps;
+};
+
+static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
+                                     struct candidate *candidate, struct gd_error *err) {
+  struct gd_setup setup = {p->model, p->trial->precision, micro_batch};
+  int64_t start = gd_clock_ns();
+  GD_TRY(gd_pipeline_build(&setup, &candidate->graph, err));
+  GD_TRY(gd_plan_make(&candidate->graph, &p->caps, &candidate->plan, err));
+  p->trial->plan_s = 1e-9 * (double)(gd_clock_ns() - start);
+  return GD_OK;
+}
+
+/* Whether a micro-batch fits; what it misses goes into trial->reason. */
+static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits,
+                               struct gd_error *err) {
+  struct candidate candidate = {0};
+  struct gd_error miss = {0};
+  enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
+  if (status == GD_OK) {
+    *fits = gd_plan_fits(&candidate.plan, p->trial->device_limit_bytes,
+                         p->trial->host_limit_bytes, &miss) == GD_OK;
+    if (!*fits)
+      snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
+               (long long)micro_batch, miss.text);
+  }
+  candidate_deinit(&candidate);
+  return status;
+}
+
+/* Doubles while it fits; for `max`, then halves the gap. 0: not even one sequence fits. */
+static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struct gd_error *err) {
+  const int64_t batch = p->model->recipe.batch;
+  int64_t good = 0, bad = batch + 1;
+  bool fits;
+  *found = 0;
+  if (p->options->micro_batch == GD_MICRO_BATCH_FIXED) {
+    GD_TRY(try_size(p, p->options->micro_batch_size, &fits, err));
+    *found = fits ? p->options->micro_batch_size : 0;
+    return GD_OK;
+  }
+  for (int64_t size = 1; size <= batch; size *= 2) {
+    GD_TRY(try_size(p, size, &fits, err));
+    if (!fits) {
+      bad = size;
+      break;
+    }
+    good = size;
+  }
+  if (p->options->micro_batch == GD_MICRO_BATCH_MAX)
+    while (good > 0 && bad - good > 1) {
+      int64_t middle = good + (bad - good) / 2;
+      GD_TRY(try_size(p, middle, &fits, err));
+      if (fits)
+        good = middle;
+      else
+        bad = middle;
+    }
+  *found = good;
+  return GD_OK;
+}
+
+static void record_plan(struct gd_trial *trial, const struct gd_model *model,
+                        const struct candidate *candidate) {
+  const struct gd_plan *plan = &candidate->plan;
+  const struct gd_recipe *recipe = &model->recipe;
+  struct gd_cost cost;
+  gd_graph_cost(&candidate->graph, &cost);
+  double sequences = (double)trial->micro_batch;
+  trial->parameters = gd_graph_parameters(&candidate->graph);
+  trial->peak_bytes = plan->device_bytes;
+  trial->host_bytes = plan->host_bytes;
+  trial->live_bytes = plan->live_bytes;
+  memcpy(trial->bytes, plan->bytes, sizeof trial->bytes);
+  trial->model_flops_per_step =
+      candidate->graph.model_flops / sequences * (double)recipe->batch;
+  trial->exec_flops_per_step = cost.product_flops / sequences * (double)recipe->batch;
+  trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
+}
+
+/* Fills what is known before any plan: names, device, limits, precision. */
+static enum gd_status begin(struct planning *p, struct gd_error *err) {
+  struct gd_trial *trial = p->trial;
+  const struct gd_trial_options *options = p->options;
+  const struct gd_recipe *recipe = &p->model->recipe;
+  const struct gd_backend_ops *ops;
+  struct gd_backend_options backend_options = {.threads = options->threads};
+  struct gd_backend *backend;
+  struct gd_device_info info;
+  *trial = (struct gd_trial){.status = GD_TRIAL_PLANNED, .resident_bytes = -1};
+  snprintf(trial->model, sizeof trial->model, "%s", p->model->name);
+  snprintf(trial->method, sizeof trial->method, "%s", options->method);
+  snprintf(trial->backend, sizeof trial->backend, "%s", options->backend);
+  if (strcmp(options->method, "naive") != 0)
+    return gd_fail(err, GD_UNSUPPORTED, "method \"%s\" is not there; this version has naive",
+                   options->method);
+  if (options->micro_batch == GD_MICRO_BATCH_FIXED &&
+      (options->micro_batch_size < 1 || options->micro_batch_size > recipe->batch))
+    return gd_fail(err, GD_BAD_INPUT, "micro-batch %lld is outside 1..%lld (the batch)",
+                   (long long)options->micro_batch_size, (long long)recipe->batch);
+  GD_TRY(gd_backend_find(options->backend, &ops, err));
+  ops->caps(&backend_options, &p->caps);
+  GD_TRY(ops->open(&backend_options, &backend, err));
+  ops->describe(backend, &info);
+  gd_backend_close(backend);
+  snprintf(trial->device, sizeof trial->device, "%s", info.name);
+  trial->threads = info.threads;
+  trial->device_limit_bytes =
+      options->device_limit_bytes ? options->device_limit_bytes : info.memory_bytes;
+  trial->host_limit_bytes =
+      options->host_limit_bytes ? options->host_limit_bytes : info.memory_bytes;
+  trial->precision = gd_setup_precision(p->model, &p->caps, options->precision,
+                                        &trial->precision_substituted);
+  return GD_OK;
+}
+
+/* Chooses the micro-batch and leaves its candidate; infeasible leaves that of micro-batch 1. */
+static enum gd_status plan_trial(struct planning *p, struct candidate *full,
+                                 struct gd_error *err) {
+  struct gd_trial *trial = p->trial;
+  int64_t batch = p->model->recipe.batch, found;
+  GD_TRY(begin(p, err));
+  GD_TRY(find_micro_batch(p, &found, err));
+  bool fixed = p->options->micro_batch == GD_MICRO_BATCH_FIXED;
+  trial->micro_batch = found ? found : fixed ? p->options->micro_batch_size : 1;
+  trial->accumulation = (batch + trial->micro_batch - 1) / trial->micro_batch;
+  trial->remainder = batch % trial->micro_batch;
+  GD_TRY(make_candidate(p, trial->micro_batch, full, err));
+  record_plan(trial, p->model, full);
+  if (found)
+    trial->reason[0] = '\0';
+  else
+    trial->status = GD_TRIAL_INFEASIBLE;
+  return GD_OK;
+}
+
+enum gd_status gd_trial_plan(const struct gd_model *model, const struct gd_trial_options *options,
+                             struct gd_trial *trial, struct gd_error *err) {
+  struct planning p = {.model = model, .options = options, .trial = trial};
+  struct candidate full = {0};
+  enum gd_status status = plan_trial(&p, &full, err);
+  candidate_deinit(&full);
+  return status;
+}
+
+enum gd_status gd_trial_explain(const struct gd_model *model,
+                                const struct gd_trial_options *options,
+                                const struct gd_trial *trial, struct gd_strbuf *out,
+                                struct gd_error *err) {
+  struct gd_trial scratch;
+  struct planning p = {.model = model, .options = options, .trial = &scratch};
+  struct candidate full = {0};
+  enum gd_status status = begin(&p, err);
+  if (status == GD_OK)
+    status = make_candidate(&p, trial->micro_batch, &full, err);
+  if (status == GD_OK) {
+    const struct gd_plan *plan = &full.plan;
+    gd_strbuf_printf(out,
+                     "-- %u tensors, %u ops; %u buffers of activations, %u outputs in place; "
+                     "packed %lld bytes, at least %lld alive at once (op %u)\n",
+                     full.graph.n_tensors, full.graph.n_ops, plan->n_buffers, plan->n_inplace,
+                     (long long)plan->bytes[GD_CATEGORY_ACTIVATIONS], (long long)plan->live_bytes,
+                     plan->live_at);
+    gd_plan_print(plan, out);
+    if (out->failed)
+      status = gd_fail(err, GD_ENVIRONMENT, "out of memory while printing the plan");
+  }
+  candidate_deinit(&full);
+  return status;
+}
+
+/* --- measuring ----------------------------------------------------------------------------- */
+
+/* Resident set of this process in bytes, or -1. */
+static int64_t resident_bytes(void) {
+  long long total, resident;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (!file)
+    return -1;
+  int got = fscanf(file, "%lld %lld", &total, &resident);
+  fclose(file);
+  return got == 2 ? resident * (int64_t)sysconf(_SC_PAGESIZE) : -1;
+}
+
+struct measuring {
+  struct planning planning;
+  struct gd_run run;
+  double limit_s;     /* sampling time for each program */
+  double expected_s;  /* of everything, from the warm-up */
+  int64_t started_ns; /* for progress */
+};
+
+static void report(const struct measuring *m, const char *what) {
+  const struct gd_trial_options *options = m->planning.options;
+  if (!options->progress)
+    return;
+  double spent = 1e-9 * (double)(gd_clock_ns() - m->started_ns);
+  double total = m->expected_s > spent ? m->expected_s : spent;
+  options->progress(options->progress_user, what, total > 0 ? spent / total : 0,
+                    m->expected_s > 0 ? total - spent : -1);
+}
+
+/* One timed call of a program: the clock stops when the device is done. */
+static enum gd_status time_once(struct measuring *m, enum gd_program program,
+                                enum gd_run_part part, int64_t *ns, struct gd_error *err) {
+  int64_t start = gd_clock_ns();
+  if (program == GD_PROGRAM_PASS)
+    GD_TRY(gd_run_pass(&m->run, part, err));
+  else /* a learning rate of zero costs the same and keeps the loss where it was */
+    GD_TRY(gd_run_update(&m->run, 0, err));
+  *ns = gd_clock_ns() - start;
+  return GD_OK;
+}
+
+/* Samples until the interval is within 2 %, the time is up, or the array is full. */
+static enum gd_status sample(struct measuring *m, const char *what, enum gd_program program,
+                             enum gd_run_part part, struct gd_samples *samples,
+                             struct gd_error *err) {
+  int64_t start = gd_clock_ns();
+  for (samples->count = 0; samples->count < GD_TRIAL_MAX_SAMPLES;) {
+    report(m, what);
+    GD_TRY(time_once(m, program, part, &samples->ns[samples->count], err));
+    samples->count++;
+    gd_samples_summarise(samples);
+    if (samples->count < 3)
+      continue;
+    bool tight = samples->half_width_s <= 0.02 * samples->median_s;
+    bool late = 1e-9 * (double)(gd_clock_ns() - start) >= m->limit_s;
+    if (tight || late)
+      break;
+  }
+  return GD_OK;
+}
+
+/* The same-run check: loss and gradient norm of a step at random start must be sane. */
+static void check_numbers(struct gd_trial *trial, int64_t classes) {
+  double bound = 5 * log((double)(classes > 2 ? classes : 3));
+  if (!isfinite(trial->loss) || trial->loss <= 0 || trial->loss > bound) {
+    trial->status = GD_TRIAL_FAILED;
+    snprintf(trial->reason, sizeof trial->reason,
+             "the loss at random start is %g, not in (0, %.1f]: the run computes nonsense",
+             trial->loss, bound);
+  } else if (!isfinite(trial->norm) || trial->norm <= 0) {
+    trial->status = GD_TRIAL_FAILED;
+    snprintf(trial->reason, sizeof trial->reason,
+             "the gradient norm is %g, not finite and positive: the run computes nonsense",
+             trial->norm);
+  }
+}
+
+/* Warm-up with the check: pages come into being, libraries settle; none of it is timed. */
+static enum gd_status warm_up(struct measuring *m, int64_t *pass_ns, int64_t *update_ns,
+                              struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  const struct gd_model *model = m->planning.model;
+  int64_t classes = model->family->classes(model);
+  double tokens = (double)trial->micro_batch * (double)(model->recipe.seq - 1);
+  uint64_t seed = m->planning.options->seed;
+  int64_t start = gd_clock_ns();
+  report(m, "warm-up");
+  GD_TRY(gd_run_init(&m->run, seed, err));
+  GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, 1 / tokens, err));
+  GD_TRY(time_once(m, GD_PROGRAM_PASS, GD_RUN_FULL, pass_ns, err));
+  GD_TRY(gd_run_take_loss(&m->run, &trial->loss, err));
+  GD_TRY(time_once(m, GD_PROGRAM_UPDATE, GD_RUN_FULL, update_ns, err));
+  GD_TRY(gd_run_norm(&m->run, &trial->norm, err));
+  if (trial->remainder) {
+    int64_t unused_ns;
+    tokens = (double)trial->remainder * (double)(model->recipe.seq - 1);
+    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_REMAINDER, classes, seed, 1 / tokens, err));
+    GD_TRY(time_once(m, GD_PROGRAM_PASS, GD_RUN_REMAINDER, &unused_ns, err));
+    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, 1 / tokens, err));
+  }
+  trial->warmup_s = 1e-9 * (double)(gd_clock_ns() - start);
+  return GD_OK;
+}
+
+static double limited(double one_s, double limit_s) {
+  return 3 * one_s > limit_s ? 3 * one_s : limit_s;
+}
+
+/* Passes x accumulation + update, as in Sec. 3.2; a smaller last pass counts as itself. */
+static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) {
+  double full = (double)(trial->accumulation - (trial->remainder ? 1 : 0));
+  double rest = trial->remainder ? 1 : 0;
+  trial->step_s = full * trial->pass.median_s + rest * trial->remainder_pass.median_s +
+                  trial->update.median_s;
+  /* Each program's median is one draw that multiplies its count; the three are independent. */
+  double a = full * trial->pass.half_width_s, b = rest * trial->remainder_pass.half_width_s;
+  double c = trial->update.half_width_s;
+  trial->step_half_width_s = sqrt(a * a + b * b + c * c);
+  double days_per_s = (double)recipe->steps / 86400;
+  trial->days = trial->step_s * days_per_s;
+  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) * days_per_s;
+  trial->days_high = (trial->step_s + trial->step_half_width_s) * days_per_s;
+  trial->samples_per_s = (double)recipe->batch / trial->step_s;
+  trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
+}
+
+static void guard_physics(struct gd_trial *trial) {
+  if (trial->peak_flops <= 0)
+    return;
+  double rate = trial->model_flops_per_step / trial->step_s;
+  trial->mfu = rate / trial->peak_flops;
+  trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
+  if (trial->status == GD_TRIAL_OK && trial->mfu > 1) {
+    trial->status = GD_TRIAL_IMPLAUSIBLE;
+    snprintf(trial->reason, sizeof trial->reason,
+             "%.3g FLOP/s are more than this device's peak of %.3g in %s: the clock or the count "
+             "is wrong",
+             rate, trial->peak_flops, gd_precision_name(trial->precision));
+  }
+}
+
+static enum gd_dtype product_dtype(enum gd_precision precision) {
+  return precision == GD_PRECISION_FP32   ? GD_DTYPE_F32
+         : precision == GD_PRECISION_BF16 ? GD_DTYPE_BF16
+                                          : GD_DTYPE_F16;
+}
+
+static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
+                              struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  const struct gd_model *model = m->planning.model;
+  int64_t pass_ns, update_ns, before = trial->runtime_bytes;
+  trial->peak_flops = backend->ops->peak_flops(backend, product_dtype(trial->precision));
+  GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
+  trial->status = GD_TRIAL_OK;
+  check_numbers(trial, model->family->classes(model));
+  if (trial->status != GD_TRIAL_OK)
+    return GD_OK;
+  m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
+                  limited(1e-9 * (double)pass_ns, m->limit_s / 3) +
+                  limited(1e-9 * (double)update_ns, m->limit_s / 10);
+  GD_TRY(sample(m, "passes", GD_PROGRAM_PASS, GD_RUN_FULL, &trial->pass, err));
+  if (trial->remainder)
+    GD_TRY(sample(m, "last pass", GD_PROGRAM_PASS, GD_RUN_REMAINDER, &trial->remainder_pass, err));
+  GD_TRY(sample(m, "updates", GD_PROGRAM_UPDATE, GD_RUN_FULL, &trial->update, err));
+  int64_t after = resident_bytes();
+  trial->resident_bytes = before < 0 || after < 0 ? -1 : after - before;
+  extrapolate(trial, &model->recipe);
+  guard_physics(trial);
+  return GD_OK;
+}
+
+enum gd_status gd_trial_measure(const struct gd_model *model,
+                                const struct gd_trial_options *options, struct gd_trial *trial,
+                                struct gd_error *err) {
+  struct measuring m = {.planning = {.model = model, .options = options, .trial = trial},
+                        .limit_s = options->sample_seconds > 0 ? options->sample_seconds : 20,
+                        .started_ns = gd_clock_ns()};
+  struct candidate full = {0}, remainder = {0};
+  struct gd_backend *backend = NULL;
+  enum gd_status status = plan_trial(&m.planning, &full, err);
+  if (status != GD_OK || trial->status == GD_TRIAL_INFEASIBLE)
+    goto done;
+  if (trial->remainder)
+    status = make_candidate(&m.planning, trial->remainder, &remainder, err);
+  if (status == GD_OK)
+    status = gd_backend_open(options->backend,
+                             &(struct gd_backend_options){.threads = options->threads}, &backend,
+                             err);
+  if (status != GD_OK)
+    goto done;
+  trial->runtime_bytes = resident_bytes();
+  status = gd_run_open(&m.run, backend, &full.plan, trial->remainder ? &remainder.plan : NULL, err);
+  if (status == GD_OK)
+    status = measure(&m, backend, err);
+done:
+  gd_run_close(&m.run);
+  gd_backend_close(backend);
+  candidate_deinit(&remainder);
+  candidate_deinit(&full);
+  return status;
+}

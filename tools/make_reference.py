@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""Makes and checks the numeric references that `gpudays verify` reads.
+
+    python3 tools/make_reference.py [NAME...] [-o DIR]   makes reference folders
+    python3 tools/make_reference.py --check [NAME...]    runs them in fp32 and prints the errors
+    python3 tools/make_reference.py --list               names the cases
+
+A folder holds config.json, model.safetensors, batch.safetensors, recipe.json and
+reference.safetensors; tests/reference/README.md says what is in them. The weights are the fp32
+values stored; loss, gradients and training steps are computed in float64 from start to end and
+stored as fp32. The versions used are in the metadata of reference.safetensors.
+
+Needs torch, safetensors and transformers 5; made with torch 2.15.0 and transformers 5.22.2. A case
+that wants transformers 4 (made with 4.49.0) is skipped by 5; the old one may lie in a folder apart:
+    pip install --target OLD transformers==4.49.0
+    PYTHONPATH=OLD python3 tools/make_reference.py neox-v4-config
+Another family is one more row of CASES, and one more function of BATCHES if its inputs are new.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import pathlib
+import sys
+import tempfile
+from typing import Callable
+
+import safetensors
+import safetensors.torch
+import torch
+import transformers
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+DEFAULT_DIR = pathlib.Path(__file__).resolve().parent.parent / "tests" / "reference"
+TRANSFORMERS_MAJOR = int(transformers.__version__.split(".")[0])
+IGNORED_LABEL = -100
+
+
+# ---------------------------------------------------------------------------------- the cases
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One reference folder."""
+
+    model: str  # class of the transformers package
+    config: dict  # keywords of its configuration class
+    batch: tuple  # row of BATCHES and its keywords
+    recipe: dict  # what recipe.json says; max_grad_norm 0 = no clipping
+    seed: int
+    matrix_noise: float = 0.15  # standard deviation added to parameters of two and more dims
+    vector_noise: float = 0.1  # the same for biases and norm weights
+    transformers: int = 5  # major version that must write the folder
+    extra: Callable | None = None  # config -> tensors that model.safetensors carries besides
+
+
+def tokens(config, generator, batch, length, ignored=0.0):
+    """Random tokens; labels are the tokens, not shifted, a share of them ignored."""
+    ids = torch.randint(config.vocab_size, (batch, length), generator=generator, dtype=torch.int32)
+    labels = ids.clone()
+    labels[torch.rand(batch, length, generator=generator) < ignored] = IGNORED_LABEL
+    return {"input_ids": ids, "labels": labels}
+
+
+BATCHES = {"tokens": tokens}
+
+
+def old_neox_buffers(config):
+    """Buffers that old versions stored with the weights; the mask was uint8 first, then bool."""
+    positions = config.max_position_embeddings
+    rotary = int(config.hidden_size // config.num_attention_heads * config.rotary_pct)
+    mask = torch.ones(positions, positions).tril().view(1, 1, positions, positions)
+    inv_freq = 1.0 / config.rotary_emb_base ** (torch.arange(0, rotary, 2).float() / rotary)
+    extra = {}
+    for layer in range(config.num_hidden_layers):
+        attention = f"gpt_neox.layers.{layer}.attention"
+        extra[f"{attention}.bias"] = mask.to(torch.uint8 if layer % 2 == 0 else torch.bool)
+        extra[f"{attention}.masked_bias"] = torch.tensor(-1e9)
+        extra[f"{attention}.rotary_emb.inv_freq"] = inv_freq.clone()
+    return extra
+
+
+def neox(**keywords):
+    return {"bos_token_id": 0, "eos_token_id": 0, "max_position_embeddings": 64} | keywords
+
+
+def adam(optimizer, **keywords):
+    defaults = {"lr": 2e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0}
+    return {"optimizer": optimizer} | defaults | {"max_grad_norm": 0.0, "steps": 5} | keywords
+
+
+# Rotary dims are int(head size x share), as transformers has it, and must be even: 18 x 0.25 -> 4.
+CASES = {
+    "neox-parallel": Case(
+        model="GPTNeoXForCausalLM",
+        config=neox(vocab_size=101, hidden_size=54, num_attention_heads=3, num_hidden_layers=2,
+                    intermediate_size=68, rotary_pct=0.25, use_parallel_residual=True),
+        batch=("tokens", {"batch": 3, "length": 19}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=1),
+    "neox-serial": Case(
+        model="GPTNeoXForCausalLM",
+        config=neox(vocab_size=131, hidden_size=48, num_attention_heads=3, num_hidden_layers=2,
+                    intermediate_size=92, rotary_pct=1.0, use_parallel_residual=False),
+        batch=("tokens", {"batch": 2, "length": 33, "ignored": 0.3}),
+        recipe=adam("adam", weight_decay=0.01),
+        seed=2),
+    "neox-tied": Case(
+        model="GPTNeoXForCausalLM",
+        config=neox(vocab_size=109, hidden_size=40, num_attention_heads=2, num_hidden_layers=3,
+                    intermediate_size=101, rotary_pct=0.5, hidden_act="gelu_new",
+                    tie_word_embeddings=True),
+        batch=("tokens", {"batch": 1, "length": 7}),
+        # A large eps, because Adam without it undoes any clipping that is the same every step.
+        recipe=adam("adam", eps=1e-3, max_grad_norm=0.05),
+        seed=3),
+    "neox-nobias": Case(
+        model="GPTNeoXForCausalLM",
+        config=neox(vocab_size=113, hidden_size=50, num_attention_heads=5, num_hidden_layers=2,
+                    intermediate_size=75, rotary_pct=0.4, rotary_emb_base=500,
+                    attention_bias=False),
+        batch=("tokens", {"batch": 2, "length": 17}),
+        recipe=adam("adamw", weight_decay=0.05, betas=[0.9, 0.999]),
+        seed=4),
+    "neox-v4-config": Case(
+        model="GPTNeoXForCausalLM",
+        config=neox(vocab_size=101, hidden_size=36, num_attention_heads=2, num_hidden_layers=2,
+                    intermediate_size=72, rotary_pct=0.25, use_parallel_residual=True,
+                    max_position_embeddings=32),
+        batch=("tokens", {"batch": 3, "length": 19}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=5,
+        transformers=4,
+        extra=old_neox_buffers),
+}
+
+
+# ------------------------------------------------------------------------------ float64 throughout
+
+
+class AskForFloat64(TorchFunctionMode):
+    """Turns every request for float32 into one for float64.
+
+    model.double() is not enough: models ask for float32 by name, in rotary angles, in the softmax
+    of attention and in the loss, and would round there.
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        def widen(value):
+            return torch.float64 if value is torch.float32 else value
+
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        return func(*map(widen, args), **{k: widen(v) for k, v in (kwargs or {}).items()})
+
+
+class AllowOnlyFloat64(TorchDispatchMode):
+    """Fails at the first operation, forward or backward, that yields another floating type."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                if value.dtype is not torch.float64:
+                    raise TypeError(f"{func} yields {value.dtype} where float64 is wanted")
+        return result
+
+
+@contextlib.contextmanager
+def float64_only():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with AskForFloat64(), AllowOnlyFloat64():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+# ---------------------------------------------------------------------------------------- training
+
+
+def model_class(case):
+    return getattr(transformers, case.model)
+
+
+def build_config(case):
+    return model_class(case).config_class(**case.config, attn_implementation="eager")
+
+
+def build_weights(case):
+    """The model in fp32: its own initialisation plus noise, so that every gradient is at work."""
+    torch.manual_seed(case.seed)
+    model = model_class(case)(build_config(case))
+    generator = torch.Generator().manual_seed(case.seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            scale = case.matrix_noise if parameter.dim() > 1 else case.vector_noise
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=scale)
+    return model
+
+
+def build_batch(case, config):
+    kind, keywords = case.batch
+    return BATCHES[kind](config, torch.Generator().manual_seed(case.seed), **keywords)
+
+
+def build_optimizer(parameters, recipe):
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    return kinds[recipe["optimizer"]](parameters, lr=recipe["lr"], betas=tuple(recipe["betas"]),
+                                      eps=recipe["eps"], weight_decay=recipe["weight_decay"])
+
+
+def train(model, batch, recipe):
+    """Runs the recipe on one batch: first gradients by name, losses and gradient norms by step."""
+    batch = {k: v if v.is_floating_point() else v.long() for k, v in batch.items()}
+    parameters = list(model.parameters())
+    optimizer = build_optimizer(parameters, recipe)
+    gradients, losses, norms = {}, [], []
+    model.eval()
+    for step in range(recipe["steps"]):
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        if step == 0:
+            gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+        losses.append(loss.item())
+        norms.append(math.sqrt(sum(p.grad.square().sum().item() for p in parameters)))
+        if recipe["max_grad_norm"] > 0:
+            torch.nn.utils.clip_grad_norm_(parameters, recipe["max_grad_norm"])
+        optimizer.step()
+    return gradients, losses, norms
+
+
+def train_exactly(case, model, batch):
+    """train() in float64, from the weights of an fp32 model."""
+    weights = {name: p.detach().double() for name, p in model.named_parameters()}
+    with float64_only():
+        exact = model_class(case)(build_config(case))
+        with torch.no_grad():
+            for name, parameter in exact.named_parameters():
+                parameter.copy_(weights[name])
+        return train(exact, batch, case.recipe)
+
+
+# ------------------------------------------------------------------------------------------- files
+
+
+def file_names(model, tensors):
+    """Gives tensors that go by the model's own parameter names the names that its files use.
+
+    They differ: transformers 5 calls NeoX's head lm_head and stores it as embed_out.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, state_dict=dict(tensors))
+        return safetensors.torch.load_file(pathlib.Path(folder) / "model.safetensors")
+
+
+def made_with():
+    """Metadata of reference.safetensors; one entry, as safetensors writes several in any order."""
+    return {"made_with": f"tools/make_reference.py, torch {torch.__version__}, "
+                         f"transformers {transformers.__version__}, computed in float64"}
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def make(name, case, root):
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    model = build_weights(case)
+    batch = build_batch(case, model.config)
+    gradients, losses, norms = train_exactly(case, model, batch)
+
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if case.extra:
+        weights = safetensors.torch.load_file(folder / "model.safetensors")
+        safetensors.torch.save_file(weights | case.extra(model.config),
+                                    folder / "model.safetensors", metadata={"format": "pt"})
+
+    gradients = {n: g.float().contiguous() for n, g in gradients.items()}
+    reference = {f"grad.{n}": g for n, g in file_names(model, gradients).items()}
+    reference["loss"] = torch.tensor([losses[0]], dtype=torch.float32)
+    reference["losses"] = torch.tensor(losses, dtype=torch.float32)
+    safetensors.torch.save_file(reference, folder / "reference.safetensors", metadata=made_with())
+    safetensors.torch.save_file(batch, folder / "batch.safetensors", metadata={"format": "pt"})
+    write_json(folder / "recipe.json", case.recipe)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"{name}: {size / 1024:.0f} KiB, "
+          f"losses {' '.join(f'{loss:.6f}' for loss in losses)}, "
+          f"gradient norms {' '.join(f'{norm:.4f}' for norm in norms)}")
+
+
+# ------------------------------------------------------------------------------------------- check
+
+
+def check(name, case, root):
+    """Runs a stored folder in fp32 and prints its distance from what the folder says."""
+    folder = root / name
+    model = model_class(case).from_pretrained(folder, attn_implementation="eager")
+    batch = safetensors.torch.load_file(folder / "batch.safetensors")
+    recipe = json.loads((folder / "recipe.json").read_text())
+    reference = safetensors.torch.load_file(folder / "reference.safetensors")
+    gradients, losses, _ = train(model, batch, recipe)
+    gradients = file_names(model, gradients)
+
+    wanted = {k.removeprefix("grad."): v.double() for k, v in reference.items()
+              if k.startswith("grad.")}
+    if wanted.keys() != gradients.keys():
+        sys.exit(f"{name}: gradients differ in names: {wanted.keys() ^ gradients.keys()}")
+    total = math.sqrt(sum(g.square().sum().item() for g in wanted.values()))
+    errors = {k: ((gradients[k].double() - g).norm() / max(g.norm().item(), 1e-4 * total)).item()
+              for k, g in wanted.items()}
+    worst = max(errors, key=errors.get)
+    trajectory = max(abs(a / b - 1) for a, b in zip(losses, reference["losses"].double().tolist()))
+    print(f"{name}: transformers {transformers.__version__} in fp32: "
+          f"loss {abs(losses[0] / reference['loss'].item() - 1):.1e}, "
+          f"gradient {errors[worst]:.1e} ({worst}), trajectory {trajectory:.1e}")
+    return max(errors[worst], trajectory) < 1e-5
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="cases (default: all)")
+    parser.add_argument("-o", "--output", type=pathlib.Path, default=DEFAULT_DIR, metavar="DIR")
+    parser.add_argument("--check", action="store_true", help="check folders instead of making them")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(CASES))
+        return 0
+    unknown = [name for name in arguments.names if name not in CASES]
+    if unknown:
+        parser.error(f"unknown case {unknown[0]!r}; --list names them")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    good = True
+    for name in arguments.names or CASES:
+        case = CASES[name]
+        if arguments.check:
+            good &= check(name, case, arguments.output)
+        elif case.transformers == TRANSFORMERS_MAJOR:
+            make(name, case, arguments.output)
+        else:
+            print(f"{name}: skipped, needs transformers {case.transformers}, "
+                  f"not {transformers.__version__}")
+            good &= name not in arguments.names
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
