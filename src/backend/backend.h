@@ -47,8 +47,8 @@ struct gd_backend_ops {
                          struct gd_bound **bound, struct gd_error *err);
   void (*unbind)(struct gd_backend *backend, struct gd_bound *bound);
   /* Starts a program; `sync` waits for all that was started. Nothing allocates here. */
-  enum gd_status (*run)(struct gd_backend *backend, struct gd_bound *bound,
-                        enum gd_program program, struct gd_error *err);
+  enum gd_status (*run)(struct gd_backend *backend, struct gd_bound *bound, enum gd_program program,
+                        struct gd_error *err);
   enum gd_status (*sync)(struct gd_backend *backend, struct gd_error *err);
 
   /* Bytes between host memory and an offset of the device arena. */

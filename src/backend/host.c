@@ -130,11 +130,12 @@ static double ref_peak_flops(struct gd_backend *backend, enum gd_dtype dtype) {
 static void cpu_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
   const int64_t many = 1 << 20; /* columns: enough that the slope alone is left */
   int threads = usable_threads(options);
-  *caps = (struct gd_caps){.backend = "cpu",
-                           .alignment_bytes = 64,
-                           .workspace_bytes = gd_cpu_workspace_bytes(threads, 0),
-                           .column_bytes = (gd_cpu_workspace_bytes(threads, many) + many - 1) / many,
-                           .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true}};
+  *caps =
+      (struct gd_caps){.backend = "cpu",
+                       .alignment_bytes = 64,
+                       .workspace_bytes = gd_cpu_workspace_bytes(threads, 0),
+                       .column_bytes = (gd_cpu_workspace_bytes(threads, many) + many - 1) / many,
+                       .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true}};
 }
 
 static void ref_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
@@ -179,7 +180,8 @@ static enum gd_status map(struct mapping *mapping, const char *what, int64_t byt
   char size[32];
   if (bytes == 0)
     return GD_OK;
-  void *data = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *data =
+      mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED)
     return gd_fail(err, GD_ENVIRONMENT, "the system refused %s for the %s arena: %s",
                    gd_format_bytes(size, sizeof size, bytes), what, "out of memory");
@@ -232,16 +234,15 @@ static bool bind_op(const struct host *h, const struct gd_plan *plan, gd_op_id i
     views[i] = view_of(h, plan, op->in[i]);
   for (uint32_t i = 0; i < op->n_out; i++)
     views[op->n_in + i] = view_of(h, plan, op->out[i]);
-  *launch = (struct launch){
-      .kernel = h->kernels[op->kind],
-      .args = {.attr = &op->attr,
-               .n_in = op->n_in,
-               .n_out = op->n_out,
-               .in = views,
-               .out = views + op->n_in,
-               .workspace = (char *)h->device.data + plan->workspace_at,
-               .workspace_bytes = plan->bytes[GD_CATEGORY_WORKSPACE],
-               .threads = h->threads}};
+  *launch = (struct launch){.kernel = h->kernels[op->kind],
+                            .args = {.attr = &op->attr,
+                                     .n_in = op->n_in,
+                                     .n_out = op->n_out,
+                                     .in = views,
+                                     .out = views + op->n_in,
+                                     .workspace = (char *)h->device.data + plan->workspace_at,
+                                     .workspace_bytes = plan->bytes[GD_CATEGORY_WORKSPACE],
+                                     .threads = h->threads}};
   return true;
 }
 
@@ -292,8 +293,8 @@ static enum gd_status host_sync(struct gd_backend *backend, struct gd_error *err
   return GD_OK;
 }
 
-static enum gd_status host_write(struct gd_backend *backend, int64_t offset_bytes,
-                                 const void *from, int64_t bytes, struct gd_error *err) {
+static enum gd_status host_write(struct gd_backend *backend, int64_t offset_bytes, const void *from,
+                                 int64_t bytes, struct gd_error *err) {
   struct host *h = host_of(backend);
   (void)err;
   GD_ASSERT(offset_bytes >= 0 && offset_bytes + bytes <= h->device.bytes);
@@ -310,21 +311,13 @@ static enum gd_status host_read(struct gd_backend *backend, int64_t offset_bytes
   return GD_OK;
 }
 
-#define HOST_OPS(backend_name, caps_fn, open_fn, peak_fn)                                          \
-  {.name = backend_name,                                                                           \
-   .caps = caps_fn,                                                                                \
-   .open = open_fn,                                                                                \
-   .close = host_close,                                                                            \
-   .describe = host_describe,                                                                      \
-   .peak_flops = peak_fn,                                                                          \
-   .reserve = host_reserve,                                                                        \
-   .host_memory = host_memory,                                                                     \
-   .bind = host_bind,                                                                              \
-   .unbind = host_unbind,                                                                          \
-   .run = host_run,                                                                                \
-   .sync = host_sync,                                                                              \
-   .write = host_write,                                                                            \
-   .read = host_read}
+#define HOST_OPS(backend_name, caps_fn, open_fn, peak_fn)                                  \
+  {                                                                                        \
+    .name = backend_name, .caps = caps_fn, .open = open_fn, .close = host_close,           \
+    .describe = host_describe, .peak_flops = peak_fn, .reserve = host_reserve,             \
+    .host_memory = host_memory, .bind = host_bind, .unbind = host_unbind, .run = host_run, \
+    .sync = host_sync, .write = host_write, .read = host_read                              \
+  }
 
 const struct gd_backend_ops gd_backend_cpu = HOST_OPS("cpu", cpu_caps, cpu_open, cpu_peak_flops);
 const struct gd_backend_ops gd_backend_ref = HOST_OPS("ref", ref_caps, ref_open, ref_peak_flops);

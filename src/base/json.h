@@ -47,7 +47,8 @@ enum gd_status gd_json_string(const struct gd_json *json, const json_t *object, 
 /* True when the key is there and not null: `if (gd_json_has(...)) GD_TRY(gd_json_int(...))`. */
 bool gd_json_has(const json_t *object, const char *key);
 
-/* The same failure for checks made elsewhere: "config.json: recipe.betas is 3; expected two ...". */
+/* The same failure for checks made elsewhere: "config.json: recipe.betas is 3; expected two ...".
+ */
 enum gd_status gd_json_mismatch(const struct gd_json *json, const json_t *object, const char *key,
                                 const char *expected, struct gd_error *err);
 /* Text out of a file made fit for a message: control characters become '?', the rest is cut to

@@ -15,7 +15,8 @@
 
 /* count * size zeroed bytes, or NULL (also when the product overflows). Free with gd_mem_free. */
 void *gd_mem_alloc(size_t count, size_t size);
-/* Grows a block from old_count to count elements; the new tail is zeroed. NULL leaves it as it was. */
+/* Grows a block from old_count to count elements; the new tail is zeroed. NULL leaves it as it was.
+ */
 void *gd_mem_grow(void *block, size_t old_count, size_t count, size_t size);
 void gd_mem_free(void *block); /* NULL is fine */
 

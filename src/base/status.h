@@ -33,7 +33,7 @@ struct gd_error {
   char text[1024]; /* one sentence, no newline */
 };
 
-#define GD_MUST_USE __attribute__((warn_unused_result))
+#define GD_MUST_USE                __attribute__((warn_unused_result))
 #define GD_PRINTF(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))
 
 /* Records the first failure in err (later ones are ignored) and returns status. err may be NULL. */
@@ -41,11 +41,11 @@ enum gd_status gd_fail_at(struct gd_error *err, enum gd_status status, const cha
                           const char *format, ...) GD_PRINTF(5, 6);
 #define gd_fail(err, status, ...) gd_fail_at((err), (status), __FILE__, __LINE__, __VA_ARGS__)
 
-#define GD_TRY(expr)                         \
-  do {                                       \
-    enum gd_status gd_try_status_ = (expr);  \
-    if (gd_try_status_ != GD_OK)             \
-      return gd_try_status_;                 \
+#define GD_TRY(expr)                        \
+  do {                                      \
+    enum gd_status gd_try_status_ = (expr); \
+    if (gd_try_status_ != GD_OK)            \
+      return gd_try_status_;                \
   } while (0)
 
 /* Programmer errors only, never input: prints the place and aborts, in every build. */

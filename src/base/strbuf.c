@@ -73,8 +73,11 @@ const char *gd_format_bytes(char *text, size_t size, int64_t bytes) {
   if (unit == 0)
     snprintf(text, size, "%" PRId64 " B", bytes);
   else
-    snprintf(text, size, "%.*f %s", fabs(value) < 9.995 ? 2 : fabs(value) < 99.95 ? 1 : 0, value,
-             units[unit]);
+    snprintf(text, size, "%.*f %s",
+             fabs(value) < 9.995   ? 2
+             : fabs(value) < 99.95 ? 1
+                                   : 0,
+             value, units[unit]);
   return text;
 }
 
@@ -96,9 +99,9 @@ bool gd_parse_bytes(const char *text, int64_t *bytes) {
     const char *unit;
     double scale;
   } units[] = {
-      {"", 1},          {"b", 1},        {"k", 0x1p10},    {"kib", 0x1p10}, {"kb", 1e3},
-      {"m", 0x1p20},    {"mib", 0x1p20}, {"mb", 1e6},      {"g", 0x1p30},   {"gib", 0x1p30},
-      {"gb", 1e9},      {"t", 0x1p40},   {"tib", 0x1p40},  {"tb", 1e12},
+      {"", 1},       {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},
+      {"m", 0x1p20}, {"mib", 0x1p20}, {"mb", 1e6},     {"g", 0x1p30},   {"gib", 0x1p30},
+      {"gb", 1e9},   {"t", 0x1p40},   {"tib", 0x1p40}, {"tb", 1e12},
   };
   char *end;
   if (!isdigit((unsigned char)text[0]) && text[0] != '.')

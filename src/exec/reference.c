@@ -189,7 +189,7 @@ static enum gd_status compare_gradients(struct verifier *v, struct gd_verify_res
   double all_reference = 0, all_difference = 0;
   float scales[2];
   GD_TRY(gd_run_read(&v->run, graph->loss_scale, scales, err));
-  double scale = (double)scales[0]; /* gradients carry the loss scale until the update */
+  double scale = (double)scales[0];       /* gradients carry the loss scale until the update */
   for (int round = 0; round < 2; round++) /* first the norm of all, then each against it */
     for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
       const struct gd_safetensor *stored;
@@ -245,8 +245,7 @@ static enum gd_status compare_trajectory(struct verifier *v, struct gd_verify_re
     GD_TRY(gd_run_take_loss(&v->run, &loss, err));
     GD_TRY(gd_run_update(&v->run, v->model.recipe.lr, err));
     result->trajectory_error =
-        worse(result->trajectory_error,
-              relative(loss, (double)gd_safetensor_value(losses, step)));
+        worse(result->trajectory_error, relative(loss, (double)gd_safetensor_value(losses, step)));
   }
   return GD_OK;
 }

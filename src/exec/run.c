@@ -45,9 +45,8 @@ static enum gd_status write_at(struct gd_run *run, int64_t offset_bytes, const v
   return run->backend->ops->write(run->backend, offset_bytes, from, bytes, err);
 }
 
-static enum gd_status write_scalars(struct gd_run *run, const struct gd_plan *plan,
-                                    gd_tensor_id id, const float *values, int count,
-                                    struct gd_error *err) {
+static enum gd_status write_scalars(struct gd_run *run, const struct gd_plan *plan, gd_tensor_id id,
+                                    const float *values, int count, struct gd_error *err) {
   return write_at(run, plan->offset_bytes[id], values, count * (int64_t)sizeof *values, err);
 }
 
@@ -178,8 +177,8 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const int
   const struct gd_plan *plan = run->plan[part];
   const struct gd_graph *graph = plan->graph;
   float weight_value = (float)weight;
-  GD_TRY(write_at(run, plan->offset_bytes[graph->ids], ids, gd_tensor_bytes(graph, graph->ids),
-                  err));
+  GD_TRY(
+      write_at(run, plan->offset_bytes[graph->ids], ids, gd_tensor_bytes(graph, graph->ids), err));
   GD_TRY(write_at(run, plan->offset_bytes[graph->labels], labels,
                   gd_tensor_bytes(graph, graph->labels), err));
   return write_scalars(run, plan, graph->loss_weight, &weight_value, 1, err);

@@ -211,8 +211,8 @@ static gd_tensor_id owned_leaf(struct gd_graph *graph, gd_tensor_id param, enum 
     return GD_NONE;
   const struct gd_tensor owner = graph->tensors[param];
   char *name = gd_arena_printf(&graph->arena, "%s.%s", prefix, owner.name);
-  gd_tensor_id id = gd_graph_leaf(graph, role, name ? name : prefix, GD_DTYPE_F32, owner.rank,
-                                  owner.dims);
+  gd_tensor_id id =
+      gd_graph_leaf(graph, role, name ? name : prefix, GD_DTYPE_F32, owner.rank, owner.dims);
   if (id != GD_NONE) {
     graph->tensors[id].owner = param;
     graph->tensors[id].block = owner.block;
@@ -359,8 +359,8 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
   for (gd_tensor_id id = 0; id < n_before; id++)
     if (graph->tensors[id].role == GD_ROLE_GRAD)
       sums[n_sums++] = gd_graph_op(graph, GD_OP_sum_squares, NULL, 1, &id);
-  gd_tensor_id step = gd_graph_op(graph, GD_OP_control,
-                                  &(union gd_attr){.control = update->control}, n_sums, sums);
+  gd_tensor_id step =
+      gd_graph_op(graph, GD_OP_control, &(union gd_attr){.control = update->control}, n_sums, sums);
   gd_mem_free(sums);
   GD_TRY(gd_graph_check(graph, err));
   graph->norm = step + 2;
@@ -381,8 +381,7 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
   graph->phase = GD_PHASE_INIT;
   for (gd_tensor_id half = 0; half < n_before; half++)
     if (graph->tensors[half].role == GD_ROLE_PARAM_HALF)
-      gd_graph_op(graph, GD_OP_copy, NULL, 2,
-                  (gd_tensor_id[]){half, graph->tensors[half].owner});
+      gd_graph_op(graph, GD_OP_copy, NULL, 2, (gd_tensor_id[]){half, graph->tensors[half].owner});
   graph->phase = GD_PHASE_FORWARD;
   graph->block = -1;
   return gd_graph_check(graph, err);

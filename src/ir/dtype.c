@@ -30,10 +30,10 @@ bool gd_dtype_parse(const char *text, enum gd_dtype *dtype) {
     const char *text;
     enum gd_dtype dtype;
   } spellings[] = {
-      {"f32", GD_DTYPE_F32},       {"fp32", GD_DTYPE_F32}, {"float32", GD_DTYPE_F32},
-      {"bf16", GD_DTYPE_BF16},     {"bfloat16", GD_DTYPE_BF16},
-      {"f16", GD_DTYPE_F16},       {"fp16", GD_DTYPE_F16}, {"float16", GD_DTYPE_F16},
-      {"i32", GD_DTYPE_I32},       {"int32", GD_DTYPE_I32},
+      {"f32", GD_DTYPE_F32},   {"fp32", GD_DTYPE_F32},      {"float32", GD_DTYPE_F32},
+      {"bf16", GD_DTYPE_BF16}, {"bfloat16", GD_DTYPE_BF16}, {"f16", GD_DTYPE_F16},
+      {"fp16", GD_DTYPE_F16},  {"float16", GD_DTYPE_F16},   {"i32", GD_DTYPE_I32},
+      {"int32", GD_DTYPE_I32},
   };
   for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
     if (strcmp(text, spellings[i].text) == 0) {

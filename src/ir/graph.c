@@ -7,9 +7,10 @@
 
 static const struct gd_op_info op_infos[GD_OP_COUNT] = {
 #define PRODUCT GD_FLOPS_PRODUCT
-#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, doc)           \
-  [GD_OP_##name] = {#name, min, max, GD_ATTR_##attr, flops, GD_CLASS_##kind, inplace,            \
-                    GD_RECOMPUTE_##recompute, doc},
+#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, doc)            \
+  [GD_OP_##name] = {                                                                              \
+      #name, min, max, GD_ATTR_##attr, flops, GD_CLASS_##kind, inplace, GD_RECOMPUTE_##recompute, \
+      doc},
 #include "ir/ops.def"
 #undef GD_OP
 #undef PRODUCT
@@ -122,8 +123,9 @@ gd_tensor_id gd_graph_op(struct gd_graph *graph, enum gd_op_kind kind, const uni
 
   gd_tensor_id *ins = gd_arena_alloc(&graph->arena, n_in, sizeof *ins);
   gd_tensor_id *out_ids = gd_arena_alloc(&graph->arena, n_out, sizeof *out_ids);
-  if (!ins || !out_ids || !gd_vec_reserve((void **)&graph->ops, &graph->ops_capacity,
-                                          graph->n_ops + 1, sizeof *graph->ops))
+  if (!ins || !out_ids ||
+      !gd_vec_reserve((void **)&graph->ops, &graph->ops_capacity, graph->n_ops + 1,
+                      sizeof *graph->ops))
     return out_of_memory(graph);
   for (uint32_t i = 0; i < n_in; i++)
     ins[i] = in[i];
@@ -191,8 +193,8 @@ gd_tensor_id gd_embed(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id i
 
 gd_tensor_id gd_matmul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b, gd_tensor_id bias,
                        struct gd_attr_matmul attr) {
-  return gd_graph_op(graph, GD_OP_matmul, &(union gd_attr){.matmul = attr},
-                     bias == GD_NONE ? 2 : 3, (gd_tensor_id[]){a, b, bias});
+  return gd_graph_op(graph, GD_OP_matmul, &(union gd_attr){.matmul = attr}, bias == GD_NONE ? 2 : 3,
+                     (gd_tensor_id[]){a, b, bias});
 }
 
 gd_tensor_id gd_linear(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_NK,

@@ -110,8 +110,8 @@ struct gd_attr_rows {
   int64_t rows; /* embed_grad: V. sum_rows: number of trailing dims kept */
 };
 struct gd_attr_control {
-  float max_norm;       /* clip to this global norm; 0: no clipping */
-  bool dynamic_scale;   /* fp16: halve on overflow, double after growth_interval good steps */
+  float max_norm;     /* clip to this global norm; 0: no clipping */
+  bool dynamic_scale; /* fp16: halve on overflow, double after growth_interval good steps */
   float growth_interval;
 };
 struct gd_attr_adam {
@@ -141,21 +141,21 @@ union gd_attr {
 };
 
 enum gd_attr_kind { /* the tag of the union, by op */
-  GD_ATTR_none,
-  GD_ATTR_matmul,
-  GD_ATTR_reshape,
-  GD_ATTR_split,
-  GD_ATTR_transpose,
-  GD_ATTR_norm,
-  GD_ATTR_norm_grad,
-  GD_ATTR_rope,
-  GD_ATTR_softmax,
-  GD_ATTR_activate,
-  GD_ATTR_xent,
-  GD_ATTR_rows,
-  GD_ATTR_control,
-  GD_ATTR_adam,
-  GD_ATTR_fill,
+                    GD_ATTR_none,
+                    GD_ATTR_matmul,
+                    GD_ATTR_reshape,
+                    GD_ATTR_split,
+                    GD_ATTR_transpose,
+                    GD_ATTR_norm,
+                    GD_ATTR_norm_grad,
+                    GD_ATTR_rope,
+                    GD_ATTR_softmax,
+                    GD_ATTR_activate,
+                    GD_ATTR_xent,
+                    GD_ATTR_rows,
+                    GD_ATTR_control,
+                    GD_ATTR_adam,
+                    GD_ATTR_fill,
 };
 
 enum gd_op_class { GD_CLASS_PURE, GD_CLASS_VIEW, GD_CLASS_STATE };
@@ -281,7 +281,8 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost)
 /* Sum over the ops of the pass program. */
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
 
-/* Columns of the widest sum over rows (bias and norm gradients): what scratch must hold partials of. */
+/* Columns of the widest sum over rows (bias and norm gradients): what scratch must hold partials
+ * of. */
 int64_t gd_graph_widest_sum(const struct gd_graph *graph);
 
 /* Recomputes every dtype and shape from the leaves: after a pass changed some of them. */

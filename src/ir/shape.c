@@ -218,8 +218,8 @@ static enum gd_status shape_rope(const struct rule *r) {
 static enum gd_status shape_same(const struct rule *r) {
   if (!is_float(input(r, 0)) || input(r, 0)->rank < 1)
     return wrong(r, "wants floats");
-  if (r->n_in > 1 && (!same_dims(input(r, 0), input(r, 1)) ||
-                      input(r, 0)->dtype != input(r, 1)->dtype))
+  if (r->n_in > 1 &&
+      (!same_dims(input(r, 0), input(r, 1)) || input(r, 0)->dtype != input(r, 1)->dtype))
     return wrong(r, "the inputs differ");
   output_like(r, 0);
   return GD_OK;

@@ -21,8 +21,8 @@ static enum gd_status bad_op(const struct gd_graph *graph, gd_op_id op, const ch
 static enum gd_status verify_leaves(const struct gd_graph *graph, struct gd_error *err) {
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
-    bool owned = t->role == GD_ROLE_PARAM_HALF || t->role == GD_ROLE_GRAD ||
-                 t->role == GD_ROLE_OPTIMIZER;
+    bool owned =
+        t->role == GD_ROLE_PARAM_HALF || t->role == GD_ROLE_GRAD || t->role == GD_ROLE_OPTIMIZER;
     if ((t->role == GD_ROLE_ACTIVATION) != (t->producer != GD_NONE))
       return gd_fail(err, GD_INTERNAL, "tensor %u: activations, and they alone, have a producer",
                      id);

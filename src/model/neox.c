@@ -88,8 +88,8 @@ static enum gd_status read_rope(const struct gd_json *json, const json_t *config
       if (!json_is_object(places[place]))
         continue;
       if (!have_base && gd_json_has(places[place], base_keys[key])) {
-        GD_TRY(gd_json_number(json, places[place], base_keys[key], 1e-3, 1e12, &neox->rope_base,
-                              err));
+        GD_TRY(
+            gd_json_number(json, places[place], base_keys[key], 1e-3, 1e12, &neox->rope_base, err));
         have_base = true;
       }
       if (!have_fraction && gd_json_has(places[place], fraction_keys[key])) {
@@ -110,10 +110,8 @@ static enum gd_status read_rope(const struct gd_json *json, const json_t *config
 static enum gd_status neox_parse(const struct gd_json *json, const json_t *config,
                                  struct gd_model *model, struct gd_error *err) {
   const int64_t largest = (int64_t)1 << 31; /* far past any model; products are checked later */
-  struct gd_neox neox = {.norm_eps = 1e-5,
-                         .init_deviation = 0.02,
-                         .parallel_residual = true,
-                         .attention_bias = true};
+  struct gd_neox neox = {
+      .norm_eps = 1e-5, .init_deviation = 0.02, .parallel_residual = true, .attention_bias = true};
   GD_TRY(gd_json_int(json, config, "vocab_size", 1, largest, &neox.vocab, err));
   GD_TRY(gd_json_int(json, config, "hidden_size", 1, largest, &neox.width, err));
   GD_TRY(gd_json_int(json, config, "num_hidden_layers", 1, 100000, &neox.layers, err));
@@ -194,10 +192,10 @@ static gd_tensor_id attention(struct builder *m, gd_tensor_id x_BTC) {
     q_BNTD = gd_rope(g, q_BNTD, m->rope_table, c->rotary);
     k_BNTD = gd_rope(g, k_BNTD, m->rope_table, c->rotary);
   }
-  gd_tensor_id scores_BNTT = gd_matmul(g, q_BNTD, k_BNTD, GD_NONE,
-                                       (struct gd_attr_matmul){.trans_b = true,
-                                                               .alpha = 1.0f / sqrtf((float)d),
-                                                               .out_dtype = GD_DTYPE_COUNT});
+  gd_tensor_id scores_BNTT =
+      gd_matmul(g, q_BNTD, k_BNTD, GD_NONE,
+                (struct gd_attr_matmul){
+                    .trans_b = true, .alpha = 1.0f / sqrtf((float)d), .out_dtype = GD_DTYPE_COUNT});
   gd_tensor_id weights_BNTT = gd_softmax(g, scores_BNTT, true);
   gd_tensor_id out_BNTD =
       gd_matmul(g, weights_BNTT, v_BNTD, GD_NONE,

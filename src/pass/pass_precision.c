@@ -36,8 +36,8 @@ enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph
         continue;
       if (!half_of[param]) {
         const struct gd_tensor master = graph->tensors[param];
-        gd_tensor_id half = gd_graph_leaf(graph, GD_ROLE_PARAM_HALF, master.name, dtype,
-                                          master.rank, master.dims);
+        gd_tensor_id half =
+            gd_graph_leaf(graph, GD_ROLE_PARAM_HALF, master.name, dtype, master.rank, master.dims);
         if (half == GD_NONE)
           break;
         graph->tensors[half].owner = param;

@@ -40,16 +40,15 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
                                  struct gd_error *err) {
   const struct gd_recipe *recipe = &setup->model->recipe;
   struct gd_pass_ctx ctx = {setup, err};
-  struct gd_update update = {
-      .adam = {.beta1 = (float)recipe->beta1,
-               .beta2 = (float)recipe->beta2,
-               .eps = (float)recipe->eps,
-               .weight_decay = (float)recipe->weight_decay,
-               .decoupled = recipe->optimizer == GD_OPTIMIZER_ADAMW},
-      /* 2000 steps between doublings: PyTorch's GradScaler. */
-      .control = {.max_norm = (float)recipe->max_grad_norm,
-                  .dynamic_scale = setup->precision == GD_PRECISION_FP16,
-                  .growth_interval = 2000}};
+  struct gd_update update = {.adam = {.beta1 = (float)recipe->beta1,
+                                      .beta2 = (float)recipe->beta2,
+                                      .eps = (float)recipe->eps,
+                                      .weight_decay = (float)recipe->weight_decay,
+                                      .decoupled = recipe->optimizer == GD_OPTIMIZER_ADAMW},
+                             /* 2000 steps between doublings: PyTorch's GradScaler. */
+                             .control = {.max_norm = (float)recipe->max_grad_norm,
+                                         .dynamic_scale = setup->precision == GD_PRECISION_FP16,
+                                         .growth_interval = 2000}};
   gd_graph_init(graph);
   setup->model->family->build(setup->model, setup->micro_batch, graph);
   GD_TRY(gd_graph_check(graph, err));

@@ -11,9 +11,12 @@
 #include <string.h>
 
 static const char *const category_names[GD_CATEGORY_COUNT] = {
-    [GD_CATEGORY_PARAMETERS] = "parameters",   [GD_CATEGORY_GRADIENTS] = "gradients",
-    [GD_CATEGORY_OPTIMIZER] = "optimizer",     [GD_CATEGORY_ACTIVATIONS] = "activations",
-    [GD_CATEGORY_WORKSPACE] = "workspace",     [GD_CATEGORY_INPUTS] = "inputs",
+    [GD_CATEGORY_PARAMETERS] = "parameters",
+    [GD_CATEGORY_GRADIENTS] = "gradients",
+    [GD_CATEGORY_OPTIMIZER] = "optimizer",
+    [GD_CATEGORY_ACTIVATIONS] = "activations",
+    [GD_CATEGORY_WORKSPACE] = "workspace",
+    [GD_CATEGORY_INPUTS] = "inputs",
     [GD_CATEGORY_HOST] = "host",
 };
 
@@ -148,8 +151,7 @@ static void make_buffers(struct planner *p, enum gd_program program) {
       } else {
         buffer = p->n_intervals++;
         p->intervals[buffer] = (struct gd_interval){
-            .bytes = align_up(gd_tensor_bytes(graph, out), p->caps->alignment_bytes),
-            .first = id};
+            .bytes = align_up(gd_tensor_bytes(graph, out), p->caps->alignment_bytes), .first = id};
       }
       p->intervals[buffer].last = p->last_use[out];
       p->buffer_of[out] = buffer;
@@ -202,9 +204,8 @@ static enum gd_status plan_program(struct planner *p, enum gd_program program, i
       int64_t offset;
       gd_tensor_id root = gd_tensor_root(graph, out, &offset);
       p->plan->offset_bytes[out] =
-          offset + (is_transient(graph, root)
-                        ? base + p->intervals[p->buffer_of[root]].offset_bytes
-                        : p->plan->offset_bytes[root]);
+          offset + (is_transient(graph, root) ? base + p->intervals[p->buffer_of[root]].offset_bytes
+                                              : p->plan->offset_bytes[root]);
     }
   }
   return GD_OK;
@@ -223,8 +224,7 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
                       .intervals = gd_mem_alloc(n, sizeof *p.intervals),
                       .order_scratch = gd_mem_alloc(n, sizeof *p.order_scratch),
                       .offset_scratch = gd_mem_alloc(n, sizeof *p.offset_scratch),
-                      .live_change =
-                          gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *p.live_change)};
+                      .live_change = gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *p.live_change)};
   plan->offset_bytes = gd_arena_alloc(&plan->arena, n, sizeof *plan->offset_bytes);
   if (!p.last_use || !p.buffer_of || !p.intervals || !p.order_scratch || !p.offset_scratch ||
       !p.live_change || !plan->offset_bytes) {

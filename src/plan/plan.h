@@ -39,12 +39,12 @@ struct gd_plan {
   uint32_t n_order[GD_PROGRAM_COUNT]; /* lengths of the above */
   int64_t workspace_at;               /* offset of the kernels' scratch */
   int64_t bytes[GD_CATEGORY_COUNT];
-  int64_t device_bytes;  /* the device arena: what a run allocates and touches */
-  int64_t host_bytes;    /* the host arena */
-  int64_t live_bytes;    /* most activation bytes alive at once: no packing can beat it */
-  gd_op_id live_at;      /* the op where that happens */
-  uint32_t n_buffers;    /* distinct pieces of activation memory */
-  uint32_t n_inplace;    /* outputs that took the place of a dying input */
+  int64_t device_bytes; /* the device arena: what a run allocates and touches */
+  int64_t host_bytes;   /* the host arena */
+  int64_t live_bytes;   /* most activation bytes alive at once: no packing can beat it */
+  gd_op_id live_at;     /* the op where that happens */
+  uint32_t n_buffers;   /* distinct pieces of activation memory */
+  uint32_t n_inplace;   /* outputs that took the place of a dying input */
 };
 
 enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *caps,

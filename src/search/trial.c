@@ -35,9 +35,9 @@ static int compare_ns(const void *left, const void *right) {
 
 /* Two-sided 95 % quantile of Student's t, by degrees of freedom (any table of it). */
 static double student_t(int freedom) {
-  static const double quantiles[] = {0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
-                                     2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-                                     2.120, 2.110,  2.101, 2.093, 2.086};
+  static const double quantiles[] = {0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447,
+                                     2.365, 2.306,  2.262, 2.228, 2.201, 2.179, 2.160,
+                                     2.145, 2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
   const int last = (int)(sizeof quantiles / sizeof *quantiles) - 1;
   return freedom <= last ? quantiles[freedom] : 1.96 + 2.5 / freedom;
 }
@@ -100,8 +100,8 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
   struct gd_error miss = {0};
   enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
   if (status == GD_OK) {
-    *fits = gd_plan_fits(&candidate.plan, p->trial->device_limit_bytes,
-                         p->trial->host_limit_bytes, &miss) == GD_OK;
+    *fits = gd_plan_fits(&candidate.plan, p->trial->device_limit_bytes, p->trial->host_limit_bytes,
+                         &miss) == GD_OK;
     if (!*fits)
       snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
                (long long)micro_batch, miss.text);
@@ -154,8 +154,7 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
   trial->host_bytes = plan->host_bytes;
   trial->live_bytes = plan->live_bytes;
   memcpy(trial->bytes, plan->bytes, sizeof trial->bytes);
-  trial->model_flops_per_step =
-      candidate->graph.model_flops / sequences * (double)recipe->batch;
+  trial->model_flops_per_step = candidate->graph.model_flops / sequences * (double)recipe->batch;
   trial->exec_flops_per_step = cost.product_flops / sequences * (double)recipe->batch;
   trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
 }
@@ -191,14 +190,13 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
       options->device_limit_bytes ? options->device_limit_bytes : info.memory_bytes;
   trial->host_limit_bytes =
       options->host_limit_bytes ? options->host_limit_bytes : info.memory_bytes;
-  trial->precision = gd_setup_precision(p->model, &p->caps, options->precision,
-                                        &trial->precision_substituted);
+  trial->precision =
+      gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
   return GD_OK;
 }
 
 /* Chooses the micro-batch and leaves its candidate; infeasible leaves that of micro-batch 1. */
-static enum gd_status plan_trial(struct planning *p, struct candidate *full,
-                                 struct gd_error *err) {
+static enum gd_status plan_trial(struct planning *p, struct candidate *full, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
   int64_t batch = p->model->recipe.batch, found;
   GD_TRY(begin(p, err));
@@ -283,8 +281,8 @@ static void report(const struct measuring *m, const char *what) {
 }
 
 /* One timed call of a program: the clock stops when the device is done. */
-static enum gd_status time_once(struct measuring *m, enum gd_program program,
-                                enum gd_run_part part, int64_t *ns, struct gd_error *err) {
+static enum gd_status time_once(struct measuring *m, enum gd_program program, enum gd_run_part part,
+                                int64_t *ns, struct gd_error *err) {
   int64_t start = gd_clock_ns();
   if (program == GD_PROGRAM_PASS)
     GD_TRY(gd_run_pass(&m->run, part, err));
@@ -312,22 +310,6 @@ static enum gd_status sample(struct measuring *m, const char *what, enum gd_prog
       break;
   }
   return GD_OK;
-}
-
-/* The same-run check: loss and gradient norm of a step at random start must be sane. */
-static void check_numbers(struct gd_trial *trial, int64_t classes) {
-  double bound = 5 * log((double)(classes > 2 ? classes : 3));
-  if (!isfinite(trial->loss) || trial->loss <= 0 || trial->loss > bound) {
-    trial->status = GD_TRIAL_FAILED;
-    snprintf(trial->reason, sizeof trial->reason,
-             "the loss at random start is %g, not in (0, %.1f]: the run computes nonsense",
-             trial->loss, bound);
-  } else if (!isfinite(trial->norm) || trial->norm <= 0) {
-    trial->status = GD_TRIAL_FAILED;
-    snprintf(trial->reason, sizeof trial->reason,
-             "the gradient norm is %g, not finite and positive: the run computes nonsense",
-             trial->norm);
-  }
 }
 
 /* Warm-up with the check: pages come into being, libraries settle; none of it is timed. */
@@ -365,8 +347,8 @@ static double limited(double one_s, double limit_s) {
 static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) {
   double full = (double)(trial->accumulation - (trial->remainder ? 1 : 0));
   double rest = trial->remainder ? 1 : 0;
-  trial->step_s = full * trial->pass.median_s + rest * trial->remainder_pass.median_s +
-                  trial->update.median_s;
+  trial->step_s =
+      full * trial->pass.median_s + rest * trial->remainder_pass.median_s + trial->update.median_s;
   /* Each program's median is one draw that multiplies its count; the three are independent. */
   double a = full * trial->pass.half_width_s, b = rest * trial->remainder_pass.half_width_s;
   double c = trial->update.half_width_s;
@@ -379,13 +361,26 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
   trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
 }
 
-static void guard_physics(struct gd_trial *trial) {
-  if (trial->peak_flops <= 0)
-    return;
-  double rate = trial->model_flops_per_step / trial->step_s;
-  trial->mfu = rate / trial->peak_flops;
-  trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
-  if (trial->status == GD_TRIAL_OK && trial->mfu > 1) {
+void gd_trial_judge(struct gd_trial *trial, int64_t classes) {
+  double bound = 5 * log((double)(classes > 2 ? classes : 3));
+  double rate = trial->step_s > 0 ? trial->model_flops_per_step / trial->step_s : 0;
+  trial->status = GD_TRIAL_OK;
+  trial->reason[0] = '\0';
+  if (trial->peak_flops > 0 && trial->step_s > 0) {
+    trial->mfu = rate / trial->peak_flops;
+    trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
+  }
+  if (!isfinite(trial->loss) || trial->loss <= 0 || trial->loss > bound) {
+    trial->status = GD_TRIAL_FAILED;
+    snprintf(trial->reason, sizeof trial->reason,
+             "the loss at random start is %g, not in (0, %.1f]: the run computes nonsense",
+             trial->loss, bound);
+  } else if (!isfinite(trial->norm) || trial->norm <= 0) {
+    trial->status = GD_TRIAL_FAILED;
+    snprintf(trial->reason, sizeof trial->reason,
+             "the gradient norm is %g, not finite and positive: the run computes nonsense",
+             trial->norm);
+  } else if (trial->mfu > 1 || !isfinite(trial->step_s)) {
     trial->status = GD_TRIAL_IMPLAUSIBLE;
     snprintf(trial->reason, sizeof trial->reason,
              "%.3g FLOP/s are more than this device's peak of %.3g in %s: the clock or the count "
@@ -407,8 +402,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   int64_t pass_ns, update_ns, before = trial->runtime_bytes;
   trial->peak_flops = backend->ops->peak_flops(backend, product_dtype(trial->precision));
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
-  trial->status = GD_TRIAL_OK;
-  check_numbers(trial, model->family->classes(model));
+  gd_trial_judge(trial, model->family->classes(model)); /* nonsense is not worth timing */
   if (trial->status != GD_TRIAL_OK)
     return GD_OK;
   m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
@@ -421,7 +415,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   int64_t after = resident_bytes();
   trial->resident_bytes = before < 0 || after < 0 ? -1 : after - before;
   extrapolate(trial, &model->recipe);
-  guard_physics(trial);
+  gd_trial_judge(trial, model->family->classes(model));
   return GD_OK;
 }
 
@@ -439,9 +433,8 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
   if (trial->remainder)
     status = make_candidate(&m.planning, trial->remainder, &remainder, err);
   if (status == GD_OK)
-    status = gd_backend_open(options->backend,
-                             &(struct gd_backend_options){.threads = options->threads}, &backend,
-                             err);
+    status = gd_backend_open(
+        options->backend, &(struct gd_backend_options){.threads = options->threads}, &backend, err);
   if (status != GD_OK)
     goto done;
   trial->runtime_bytes = resident_bytes();

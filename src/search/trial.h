@@ -22,7 +22,8 @@ struct gd_trial_options {
   int64_t device_limit_bytes;         /* 0: what the machine has */
   int64_t host_limit_bytes;           /* 0: what the machine has */
   uint64_t seed;
-  double sample_seconds; /* stop sampling each program after this long (0: 20 s), 3 samples at least */
+  double
+      sample_seconds; /* stop sampling each program after this long (0: 20 s), 3 samples at least */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;
 };
@@ -72,9 +73,9 @@ struct gd_trial {
   double step_s, step_half_width_s;
   double days, days_low, days_high;
   double tokens_per_s, samples_per_s;
-  double peak_flops; /* of the device in this precision; 0: unknown */
-  double mfu, hfu;   /* 0 when the peak is unknown */
-  double loss, norm; /* of the warm-up step at random start */
+  double peak_flops;      /* of the device in this precision; 0: unknown */
+  double mfu, hfu;        /* 0 when the peak is unknown */
+  double loss, norm;      /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   int64_t runtime_bytes;  /* resident before the arenas: code, libraries, graph, plan */
 };
@@ -92,6 +93,13 @@ enum gd_status gd_trial_explain(const struct gd_model *model,
                                 const struct gd_trial_options *options,
                                 const struct gd_trial *trial, struct gd_strbuf *out,
                                 struct gd_error *err) GD_MUST_USE;
+
+/*
+ * The guards on a measured trial: loss and gradient norm must be sane at random start, and the
+ * model FLOPs per second must not exceed the device's peak. Sets status, reason, mfu and hfu from
+ * loss, norm, step_s, the FLOP counts and peak_flops.
+ */
+void gd_trial_judge(struct gd_trial *trial, int64_t classes);
 
 /* Median and half width of what is in ns[0..count). */
 void gd_samples_summarise(struct gd_samples *samples);

@@ -185,8 +185,8 @@ static void test_flops_closed_form(void **state) {
     assert_int_equal(gd_pipeline_build(&setup, &graph, &err), GD_OK);
     const struct gd_neox *c = &model.config.neox;
     double width = (double)c->width, layers = (double)c->layers, seq = (double)model.recipe.seq;
-    double weights = layers * (4 * width * width + 2 * width * (double)c->inner) +
-                     width * (double)c->vocab;
+    double weights =
+        layers * (4 * width * width + 2 * width * (double)c->inner) + width * (double)c->vocab;
     double expected = 3 * seq * (6 * weights + 12 * layers * seq * width);
     assert_true(graph.model_flops > expected * (1 - 1e-12));
     assert_true(graph.model_flops < expected * (1 + 1e-12));

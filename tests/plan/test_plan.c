@@ -195,10 +195,10 @@ static void random_graph(struct gd_graph *graph) {
       break;
     }
     default:
-      out = gd_matmul(graph, a, b, draw(2) ? vector : GD_NONE,
-                      (struct gd_attr_matmul){
-                          .trans_a = draw(2), .trans_b = draw(2), .alpha = 1,
-                          .out_dtype = GD_DTYPE_COUNT});
+      out = gd_matmul(
+          graph, a, b, draw(2) ? vector : GD_NONE,
+          (struct gd_attr_matmul){
+              .trans_a = draw(2), .trans_b = draw(2), .alpha = 1, .out_dtype = GD_DTYPE_COUNT});
     }
     pool[count++] = out;
   }
@@ -330,9 +330,9 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random_intervals),       cmocka_unit_test(test_stack_is_exact),
-      cmocka_unit_test(test_random_graphs),          cmocka_unit_test(test_categories_sum_to_peak),
-      cmocka_unit_test(test_leaves_are_shared),      cmocka_unit_test(test_fits),
+      cmocka_unit_test(test_random_intervals),  cmocka_unit_test(test_stack_is_exact),
+      cmocka_unit_test(test_random_graphs),     cmocka_unit_test(test_categories_sum_to_peak),
+      cmocka_unit_test(test_leaves_are_shared), cmocka_unit_test(test_fits),
       cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
