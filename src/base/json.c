@@ -23,12 +23,20 @@
 enum { FILE_CAP_BYTES = 16 * 1024 * 1024, FIRST_READ_BYTES = 16 * 1024 };
 enum { FIELD_BYTES = 256, VALUE_BYTES = 96, EXPECTED_BYTES = 128 };
 
+/* Bytes that the control character at text takes in UTF-8; 0 when it is none. */
+static size_t control_bytes(const char *text) {
+  unsigned char byte = (unsigned char)text[0];
+  if (byte < 0x20 || byte == 0x7f)
+    return 1;
+  unsigned char next = (unsigned char)text[1];
+  return byte == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0; /* U+0080..U+009F */
+}
+
 const char *gd_json_excerpt(char *out, size_t size, const char *text) {
   size_t length = 0;
   GD_ASSERT(size >= 8);
-  for (; *text; text++) {
-    unsigned char byte = (unsigned char)*text;
-    unsigned char next = (unsigned char)text[1];
+  while (*text) {
+    size_t control = control_bytes(text);
     if (length + 1 >= size) {
       /* The cut takes back whole characters until "..." fits. */
       length = size - 4;
@@ -38,14 +46,8 @@ const char *gd_json_excerpt(char *out, size_t size, const char *text) {
       length += 3;
       break;
     }
-    if (byte < 0x20 || byte == 0x7f) {
-      out[length++] = '?';
-    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) { /* U+0080..U+009F: control too */
-      out[length++] = '?';
-      text++;
-    } else {
-      out[length++] = *text;
-    }
+    out[length++] = control ? '?' : *text;
+    text += control ? control : 1;
   }
   out[length] = '\0';
   return out;
@@ -315,6 +317,9 @@ enum gd_status gd_json_string(const struct gd_json *json, const json_t *object, 
   const json_t *found = json_object_get(object, key);
   if (!json_is_string(found))
     return gd_json_mismatch(json, object, key, "a string", err);
+  for (const char *at = json_string_value(found); *at; at++)
+    if (control_bytes(at) > 0)
+      return gd_json_mismatch(json, object, key, "a string without control characters", err);
   *value = json_string_value(found);
   return GD_OK;
 }

@@ -41,14 +41,14 @@ enum gd_status gd_json_number(const struct gd_json *json, const json_t *object, 
                               struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_json_bool(const struct gd_json *json, const json_t *object, const char *key,
                             bool *value, struct gd_error *err) GD_MUST_USE;
-/* The string is borrowed from the object. */
+/* The string is borrowed from the object. It has no control characters, so it may go into a
+   message as it is. */
 enum gd_status gd_json_string(const struct gd_json *json, const json_t *object, const char *key,
                               const char **value, struct gd_error *err) GD_MUST_USE;
 /* True when the key is there and not null: `if (gd_json_has(...)) GD_TRY(gd_json_int(...))`. */
 bool gd_json_has(const json_t *object, const char *key);
 
-/* The same failure for checks made elsewhere: "config.json: recipe.betas is 3; expected two ...".
- */
+/* The same failure for checks made elsewhere: "config.json: betas is 3; expected two numbers". */
 enum gd_status gd_json_mismatch(const struct gd_json *json, const json_t *object, const char *key,
                                 const char *expected, struct gd_error *err);
 /* Text out of a file made fit for a message: control characters become '?', the rest is cut to

@@ -30,7 +30,7 @@ int64_t gd_mem_live_blocks(void) {
 }
 
 void *gd_mem_alloc(size_t count, size_t size) {
-  if (request_fails())
+  if ((size && count > SIZE_MAX / size) || request_fails())
     return NULL;
   void *block = calloc(count ? count : 1, size ? size : 1);
   if (block)

@@ -331,13 +331,6 @@ done:
 
 /* --- the update program -------------------------------------------------------------------- */
 
-static gd_tensor_id half_of(const struct gd_graph *graph, gd_tensor_id param) {
-  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF && graph->tensors[id].owner == param)
-      return id;
-  return GD_NONE;
-}
-
 enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *update,
                                 struct gd_error *err) {
   GD_TRY(gd_graph_check(graph, err));
@@ -347,8 +340,16 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
   for (gd_tensor_id id = 0; id < n_before; id++)
     n_params += graph->tensors[id].role == GD_ROLE_GRAD;
   gd_tensor_id *sums = gd_mem_alloc((size_t)n_params + 2, sizeof *sums);
-  if (!sums)
+  gd_tensor_id *half_of = gd_arena_alloc(&graph->arena, n_before, sizeof *half_of); /* by master */
+  if (!sums || !half_of) {
+    gd_mem_free(sums);
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while building the update program");
+  }
+  for (gd_tensor_id id = 0; id < n_before; id++)
+    half_of[id] = GD_NONE;
+  for (gd_tensor_id id = 0; id < n_before; id++)
+    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF)
+      half_of[graph->tensors[id].owner] = id;
 
   graph->phase = GD_PHASE_UPDATE;
   graph->step = gd_graph_leaf(graph, GD_ROLE_STATE, "step", GD_DTYPE_F32, 1, (int64_t[]){1});
@@ -369,7 +370,7 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
   for (gd_tensor_id grad = 0; grad < n_before; grad++) {
     if (graph->tensors[grad].role != GD_ROLE_GRAD)
       continue;
-    gd_tensor_id param = graph->tensors[grad].owner, half = half_of(graph, param);
+    gd_tensor_id param = graph->tensors[grad].owner, half = half_of[param];
     graph->block = graph->tensors[param].block;
     gd_tensor_id m = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "m");
     gd_tensor_id v = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "v");

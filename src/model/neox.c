@@ -114,7 +114,7 @@ static enum gd_status neox_parse(const struct gd_json *json, const json_t *confi
       .norm_eps = 1e-5, .init_deviation = 0.02, .parallel_residual = true, .attention_bias = true};
   GD_TRY(gd_json_int(json, config, "vocab_size", 1, largest, &neox.vocab, err));
   GD_TRY(gd_json_int(json, config, "hidden_size", 1, largest, &neox.width, err));
-  GD_TRY(gd_json_int(json, config, "num_hidden_layers", 1, 100000, &neox.layers, err));
+  GD_TRY(gd_json_int(json, config, "num_hidden_layers", 1, 1024, &neox.layers, err));
   GD_TRY(gd_json_int(json, config, "num_attention_heads", 1, largest, &neox.heads, err));
   GD_TRY(gd_json_int(json, config, "intermediate_size", 1, largest, &neox.inner, err));
   if (neox.width % neox.heads)

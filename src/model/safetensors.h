@@ -19,10 +19,9 @@ enum { GD_SAFETENSORS_MAX_RANK = 8 };
 
 struct gd_safetensor {
   const char *name;
-  enum gd_dtype
-      dtype; /* F32 BF16 F16 I32; others (I64, F64, BOOL, U8, ...) set dtype_known false */
-  bool dtype_known;
-  char dtype_name[16];
+  enum gd_dtype dtype; /* of F32, BF16, F16 and I32 */
+  bool dtype_known;    /* false for the format's others (I64, F64, BOOL, U8, ...) */
+  char dtype_name[16]; /* as the format spells it */
   uint32_t rank;
   int64_t dims[GD_SAFETENSORS_MAX_RANK];
   const void *data; /* in the mapping; may be unaligned */

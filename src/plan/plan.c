@@ -51,8 +51,6 @@ struct planner {
   uint32_t *buffer_of;           /* by root tensor: index in intervals; GD_NONE: none */
   struct gd_interval *intervals; /* of this program */
   uint32_t n_intervals;
-  uint32_t *order_scratch;
-  int64_t *offset_scratch;
   int64_t *live_change; /* by op: bytes that come alive there */
 };
 
@@ -160,8 +158,8 @@ static void make_buffers(struct planner *p, enum gd_program program) {
 }
 
 /* The most bytes alive at one op: the bound that packing is measured against. */
-static void find_live_peak(struct planner *p) {
-  int64_t live = 0;
+static int64_t find_live_peak(struct planner *p) {
+  int64_t live = 0, most = 0;
   memset(p->live_change, 0, ((size_t)p->graph->n_ops + 1) * sizeof *p->live_change);
   for (uint32_t i = 0; i < p->n_intervals; i++) {
     p->live_change[p->intervals[i].first] += p->intervals[i].bytes;
@@ -169,11 +167,13 @@ static void find_live_peak(struct planner *p) {
   }
   for (gd_op_id id = 0; id < p->graph->n_ops; id++) {
     live += p->live_change[id];
+    most = live > most ? live : most;
     if (live > p->plan->live_bytes) {
       p->plan->live_bytes = live;
       p->plan->live_at = id;
     }
   }
+  return most;
 }
 
 static enum gd_status plan_program(struct planner *p, enum gd_program program, int64_t base,
@@ -181,9 +181,8 @@ static enum gd_status plan_program(struct planner *p, enum gd_program program, i
   const struct gd_graph *graph = p->graph;
   find_last_uses(p, program);
   make_buffers(p, program);
-  find_live_peak(p);
-  int64_t peak =
-      gd_pack_intervals(p->intervals, p->n_intervals, p->order_scratch, p->offset_scratch);
+  int64_t live_bytes = find_live_peak(p);
+  int64_t peak = gd_pack_intervals(p->intervals, p->n_intervals, live_bytes);
   if (peak < 0)
     return no_memory(err);
   if (peak > p->plan->bytes[GD_CATEGORY_ACTIVATIONS])
@@ -222,12 +221,9 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
                       .last_use = gd_mem_alloc(n, sizeof *p.last_use),
                       .buffer_of = gd_mem_alloc(n, sizeof *p.buffer_of),
                       .intervals = gd_mem_alloc(n, sizeof *p.intervals),
-                      .order_scratch = gd_mem_alloc(n, sizeof *p.order_scratch),
-                      .offset_scratch = gd_mem_alloc(n, sizeof *p.offset_scratch),
                       .live_change = gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *p.live_change)};
   plan->offset_bytes = gd_arena_alloc(&plan->arena, n, sizeof *plan->offset_bytes);
-  if (!p.last_use || !p.buffer_of || !p.intervals || !p.order_scratch || !p.offset_scratch ||
-      !p.live_change || !plan->offset_bytes) {
+  if (!p.last_use || !p.buffer_of || !p.intervals || !p.live_change || !plan->offset_bytes) {
     status = no_memory(err);
     goto done;
   }
@@ -252,8 +248,6 @@ done:
   gd_mem_free(p.last_use);
   gd_mem_free(p.buffer_of);
   gd_mem_free(p.intervals);
-  gd_mem_free(p.order_scratch);
-  gd_mem_free(p.offset_scratch);
   gd_mem_free(p.live_change);
   if (status != GD_OK)
     gd_plan_deinit(plan);

@@ -65,9 +65,11 @@ struct gd_interval {
   uint32_t first, last; /* alive from op `first` to op `last`, both included */
   int64_t offset_bytes; /* result */
 };
-/* Gives each interval an offset such that those alive together never overlap; returns the peak.
-   order is scratch for `count` indices. */
-int64_t gd_pack_intervals(struct gd_interval *intervals, uint32_t count, uint32_t *order,
-                          int64_t *scratch_offsets);
+/*
+ * Gives each interval an offset such that those alive together never overlap. Returns the peak, or
+ * -1 when memory is out. live_bytes, the most bytes alive at once, is where it stops looking for
+ * something better.
+ */
+int64_t gd_pack_intervals(struct gd_interval *intervals, uint32_t count, int64_t live_bytes);
 
 #endif

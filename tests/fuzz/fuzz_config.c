@@ -1,0 +1,73 @@
+/*
+ * Any bytes as a configuration or a preset: refused with a sentence, or a model whose graph can be
+ * built and passes its own checks, or says that it is too large.
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The order of an object's fields depends on jansson's seed: the same one every run. */
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+  (void)argc;
+  (void)argv;
+  json_object_seed(1);
+  return 0;
+}
+
+static void check_recipe(const struct gd_recipe *recipe) {
+  const int64_t steps[] = {0, recipe->warmup_steps - 1, recipe->warmup_steps, recipe->steps - 1};
+  GD_ASSERT(recipe->batch > 0 && recipe->seq > 0 && recipe->steps > 0);
+  for (int i = 0; i < 4; i++) {
+    double lr = gd_recipe_lr(recipe, steps[i]);
+    GD_ASSERT(lr >= 0 && lr <= recipe->lr * (1 + 1e-12));
+  }
+}
+
+/* Ops are made by the layer: few layers are quickly built, whatever their sizes are. */
+static void check_graph(struct gd_model *model) {
+  struct gd_graph graph;
+  struct gd_error err = {0};
+  if (model->family == &gd_family_neox && model->config.neox.layers > 4)
+    return;
+  gd_graph_init(&graph);
+  model->family->build(model, 2, &graph);
+  enum gd_status status = gd_graph_check(&graph, &err);
+  if (status == GD_OK) {
+    GD_ASSERT(gd_graph_parameters(&graph) > 0);
+    status = gd_graph_verify(&graph, &err);
+    if (status != GD_OK)
+      gd_assert_failed(err.text, __FILE__, __LINE__);
+  } else {
+    GD_ASSERT(err.text[0] != '\0');
+  }
+  gd_graph_deinit(&graph);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  struct gd_json json;
+  struct gd_model model;
+  struct gd_error err = {0};
+  int64_t blocks = gd_mem_live_blocks();
+  enum gd_status status =
+      gd_json_parse(&json, "fuzz.json", (const char *)data, (int64_t)size, &err);
+  if (status == GD_OK)
+    status = gd_model_parse(&json, &model, &err);
+  GD_ASSERT(status == err.status);
+  gd_json_deinit(&json);
+  if (status == GD_OK) {
+    check_recipe(&model.recipe);
+    check_graph(&model); /* as large as the file says, then small */
+    model.recipe.seq = 7;
+    check_graph(&model);
+  } else {
+    GD_ASSERT(status == GD_BAD_INPUT || status == GD_UNSUPPORTED);
+    GD_ASSERT(err.text[0] != '\0' && !strchr(err.text, '\n'));
+  }
+  GD_ASSERT(gd_mem_live_blocks() == blocks);
+  return 0;
+}
