@@ -247,7 +247,8 @@ static enum gd_status shape_xent(const struct rule *r) {
 }
 
 static enum gd_status shape_xent_grad(const struct rule *r) {
-  if (!labels_fit(input(r, 0), input(r, 2)) || !same_dims(input(r, 1), input(r, 2)) ||
+  if (!is_float(input(r, 0)) || !labels_fit(input(r, 0), input(r, 2)) ||
+      !same_dims(input(r, 1), input(r, 2)) || input(r, 1)->dtype != GD_DTYPE_F32 ||
       !is_vector(input(r, 3), 1) || !is_vector(input(r, 4), 2))
     return wrong(r, "wants logits, logsumexp, labels, weight[1], loss scale[2]");
   output_like(r, 0);
@@ -255,9 +256,11 @@ static enum gd_status shape_xent_grad(const struct rule *r) {
 }
 
 static enum gd_status shape_layernorm_grad(const struct rule *r) {
-  const struct gd_tensor *dy = input(r, 0), *x = input(r, 1);
-  if (!same_dims(dy, x) || dy->dtype != x->dtype || !is_vector(input(r, 2), last_dim(x)) ||
-      elements(input(r, 3)) * last_dim(x) != elements(x) || !same_dims(input(r, 3), input(r, 4)))
+  const struct gd_tensor *dy = input(r, 0), *x = input(r, 1), *mean = input(r, 3);
+  if (x->rank < 1 || !is_float(x) || !same_dims(dy, x) || dy->dtype != x->dtype ||
+      !is_vector(input(r, 2), last_dim(x)) || elements(mean) * last_dim(x) != elements(x) ||
+      mean->dtype != GD_DTYPE_F32 || !same_dims(mean, input(r, 4)) ||
+      input(r, 4)->dtype != GD_DTYPE_F32)
     return wrong(r, "the inputs do not belong to one layernorm");
   output_like(r, 1);
   output(r, GD_DTYPE_F32, 1, &x->dims[x->rank - 1]);
@@ -268,7 +271,8 @@ static enum gd_status shape_layernorm_grad(const struct rule *r) {
 
 static enum gd_status shape_embed_grad(const struct rule *r) {
   const struct gd_tensor *dy = input(r, 0), *ids = input(r, 1);
-  if (dy->rank != ids->rank + 1 || elements(ids) * last_dim(dy) != elements(dy))
+  if (dy->rank != ids->rank + 1 || elements(ids) * last_dim(dy) != elements(dy) ||
+      ids->dtype != GD_DTYPE_I32 || !is_float(dy))
     return wrong(r, "dy does not belong to the ids");
   output(r, GD_DTYPE_F32, 2, (int64_t[]){r->attr->rows.rows, last_dim(dy)});
   return GD_OK;
@@ -311,7 +315,7 @@ static enum gd_status shape_control(const struct rule *r) {
 }
 
 static enum gd_status shape_adam(const struct rule *r) {
-  for (uint32_t i = 1; i < 4; i++)
+  for (uint32_t i = 0; i < 4; i++)
     if (!same_dims(input(r, 0), input(r, i)) || input(r, i)->dtype != GD_DTYPE_F32)
       return wrong(r, "parameter, gradient and moments differ");
   for (uint32_t i = 4; i < 7; i++)

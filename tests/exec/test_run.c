@@ -195,7 +195,7 @@ static void write_leaf(struct fixture *f, gd_tensor_id id, const float *values) 
 static void test_overflow_skips_the_step(void **state) {
   struct fixture fixture, *f = &fixture;
   int32_t ids[BATCH * SEQ], labels[BATCH * SEQ];
-  float scale[2] = {0x1p127f, 3}, before[VOCAB * 24], after[VOCAB * 24], step;
+  float scale[2] = {0x1p127f, 3}, before[VOCAB * 24], after[sizeof before / sizeof *before], step;
   double weight, loss, norm;
   (void)state;
   make_batch(ids, labels, &weight);
@@ -215,7 +215,7 @@ static void test_overflow_skips_the_step(void **state) {
   assert_true(isfinite(loss)); /* the loss itself is not scaled */
   OK(gd_run_update(&f->run, 1e-2, &f->err));
   OK(gd_run_norm(&f->run, &norm, &f->err));
-  assert_false(isfinite(norm));
+  assert_true(!isfinite(norm));
   OK(gd_run_read(&f->run, table, after, &f->err));
   assert_memory_equal(before, after, sizeof before);
   OK(gd_run_read(&f->run, graph->step, &step, &f->err));

@@ -4,7 +4,7 @@
  *
  * A kernel (cpu_<family>.c) reads its arguments, shares rows or elements out to threads and calls the
  * loops of `struct gd_cpu_rows`, which know vectors and dtypes but no threads. The loops are written
- * once, in cpu_rows.inc, and compiled three times (cpu_rows_{plain,avx2,avx512}.c).
+ * once, in cpu_rows.inc, and compiled once per instruction set (cpu_rows_*.c).
  *
  * Rounding: every result is the same for any number of threads. Elementwise and row work does not
  * care who does it; sums over rows are cut into chunks that depend on the shape alone and are added
@@ -109,11 +109,14 @@ extern const struct gd_cpu_rows gd_cpu_rows_plain;
 #if defined(__x86_64__)
 extern const struct gd_cpu_rows gd_cpu_rows_avx2;
 extern const struct gd_cpu_rows gd_cpu_rows_avx512;
+extern const struct gd_cpu_rows gd_cpu_rows_avx512_bf16;
 #endif
 
 /* The loops for a level of this CPU. */
 static inline const struct gd_cpu_rows *gd_cpu_rows_for(enum gd_isa isa) {
 #if defined(__x86_64__)
+  if (isa >= GD_ISA_AVX512_BF16)
+    return &gd_cpu_rows_avx512_bf16;
   if (isa >= GD_ISA_AVX512)
     return &gd_cpu_rows_avx512;
   if (isa >= GD_ISA_AVX2)
@@ -126,6 +129,13 @@ static inline const struct gd_cpu_rows *gd_cpu_rows_for(enum gd_isa isa) {
 static inline const struct gd_cpu_rows *gd_cpu_rows(void) {
   return gd_cpu_rows_for(gd_isa_detect());
 }
+
+/* Full unrolling of a short loop over an array of vectors, which -O2 alone does not do. */
+#if defined(__clang__)
+#define GD_CPU_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define GD_CPU_UNROLL _Pragma("GCC unroll 8")
+#endif
 
 /* --- pieces of work ------------------------------------------------------------------------- */
 

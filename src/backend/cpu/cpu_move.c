@@ -42,19 +42,22 @@ void gd_cpu_copy(const struct gd_kernel_args *args) {
   }
 }
 
-/* A block of the value is prepared once and copied over the range. */
+/* A block of the value is prepared once and copied over the range; zero is the C library's. */
 void gd_cpu_fill(const struct gd_kernel_args *args) {
   enum { BLOCK = 1024 };
   const struct gd_view *y = &args->out[0];
   int64_t size = gd_dtype_bytes(y->dtype);
   int threads = gd_cpu_threads(args, size * y->elements);
-  uint32_t block[BLOCK];
+  uint32_t block[BLOCK] = {0};
   for (int64_t i = 0; i < BLOCK; i++)
     gd_dtype_store(y->dtype, block, i, args->attr->fill.value);
+  bool zero = block[0] == 0;
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
     struct gd_cpu_range range = gd_cpu_share(y->elements, BLOCK, part, threads);
-    for (int64_t i = range.begin; i < range.end; i += BLOCK) {
+    if (zero)
+      memset(gd_cpu_at(y, range.begin), 0, (size_t)((range.end - range.begin) * size));
+    for (int64_t i = range.begin; i < range.end && !zero; i += BLOCK) {
       int64_t count = range.end - i < BLOCK ? range.end - i : BLOCK;
       memcpy(gd_cpu_at(y, i), block, (size_t)(count * size));
     }
@@ -98,11 +101,11 @@ static uint32_t merged_axes(const struct gd_view *x, const uint8_t *perm, struct
 /* Nested loops as one range of steps, so that threads can share it. Outermost loop first. */
 struct walk {
   uint32_t count;
-  struct axis loops[GD_MAX_RANK + 2];
+  struct axis loops[GD_MAX_RANK];
 };
 
 struct cursor {
-  int64_t index[GD_MAX_RANK + 2];
+  int64_t index[GD_MAX_RANK];
   int64_t in, out; /* bytes from the start */
 };
 
@@ -186,27 +189,82 @@ static void transpose_runs(const struct gd_kernel_args *args, const struct axis 
 
 /*
  * Another dim becomes last: tiles of TILE x TILE elements between that dim and the one that was last.
- * A tile is first gathered row by row, so that large power-of-two steps cannot make its rows evict
- * each other from L1.
+ * A tile is turned into a buffer, square by square, and leaves it in whole lines: output rows that are
+ * a power of two apart, or nearly, would evict each other from L1 before their lines are full. Tiles
+ * follow each other along the output's rows: few pages are written at a time.
+ *
+ * In a square of 16-byte vectors, interleaving the first half of the rows with the second rotates the
+ * digits of (row, column) by one; log2 of the rows such steps exchange the two.
  */
-enum { TILE = 32 };
+enum { TILE = 64 };
 
-#define TRANSPOSE_TILE(name, type)                                                           \
-  static void name(char *to, int64_t out_bytes, const char *from, int64_t in_bytes,          \
-                   int64_t rows, int64_t columns) {                                          \
-    type tile[TILE][TILE];                                                                   \
-    for (int64_t r = 0; r < rows; r++)                                                       \
-      memcpy(tile[r], from + r * in_bytes, (size_t)columns * sizeof(type));                  \
-    for (int64_t c = 0; c < columns; c++) {                                                  \
-      type line[TILE];                                                                       \
-      for (int64_t r = 0; r < TILE; r++)                                                     \
-        line[r] = tile[r][c];                                                                \
-      memcpy(to + c * out_bytes, line, (size_t)rows * sizeof(type));                         \
-    }                                                                                        \
+typedef uint16_t u16x8 __attribute__((vector_size(16)));
+typedef uint32_t u32x4 __attribute__((vector_size(16)));
+
+#define LOW_2(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_2(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define LOW_4(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+
+static void transpose_square_2(char *to, int64_t out_bytes, const char *from, int64_t in_bytes) {
+  u16x8 x[8], y[8];
+  GD_CPU_UNROLL
+  for (int i = 0; i < 8; i++)
+    memcpy(&x[i], from + i * in_bytes, sizeof x[i]);
+  GD_CPU_UNROLL
+  for (int step = 0; step < 3; step++) {
+    GD_CPU_UNROLL
+    for (int i = 0; i < 4; i++) {
+      y[2 * i] = LOW_2(x[i], x[i + 4]);
+      y[2 * i + 1] = HIGH_2(x[i], x[i + 4]);
+    }
+    memcpy(x, y, sizeof x);
   }
+  GD_CPU_UNROLL
+  for (int i = 0; i < 8; i++)
+    memcpy(to + i * out_bytes, &x[i], sizeof x[i]);
+}
 
-TRANSPOSE_TILE(transpose_tile_2, uint16_t)
-TRANSPOSE_TILE(transpose_tile_4, uint32_t)
+static void transpose_square_4(char *to, int64_t out_bytes, const char *from, int64_t in_bytes) {
+  u32x4 x[4], y[4];
+  GD_CPU_UNROLL
+  for (int i = 0; i < 4; i++)
+    memcpy(&x[i], from + i * in_bytes, sizeof x[i]);
+  GD_CPU_UNROLL
+  for (int step = 0; step < 2; step++) {
+    GD_CPU_UNROLL
+    for (int i = 0; i < 2; i++) {
+      y[2 * i] = LOW_4(x[i], x[i + 2]);
+      y[2 * i + 1] = HIGH_4(x[i], x[i + 2]);
+    }
+    memcpy(x, y, sizeof x);
+  }
+  GD_CPU_UNROLL
+  for (int i = 0; i < 4; i++)
+    memcpy(to + i * out_bytes, &x[i], sizeof x[i]);
+}
+
+/* rows x columns elements of `size` bytes: squares, then what is left at the edges. */
+static void transpose_tile(int64_t size, char *to, int64_t out_bytes, const char *from,
+                           int64_t in_bytes, int64_t rows, int64_t columns) {
+  uint32_t buffer[TILE * TILE];
+  char *turned = (char *)buffer; /* [columns][TILE] elements */
+  int64_t side = 16 / size, step = TILE * size, r = 0;
+  for (; r + side <= rows; r += side) {
+    int64_t c = 0;
+    for (; c + side <= columns; c += side)
+      (size == 2 ? transpose_square_2 : transpose_square_4)(
+          turned + c * step + r * size, step, from + r * in_bytes + c * size, in_bytes);
+    for (; c < columns; c++)
+      for (int64_t i = r; i < r + side; i++)
+        memcpy(turned + c * step + i * size, from + i * in_bytes + c * size, (size_t)size);
+  }
+  for (; r < rows; r++)
+    for (int64_t c = 0; c < columns; c++)
+      memcpy(turned + c * step + r * size, from + r * in_bytes + c * size, (size_t)size);
+  for (int64_t c = 0; c < columns; c++)
+    memcpy(to + c * out_bytes, turned + c * step, (size_t)(rows * size));
+}
 
 static void transpose_tiles(const struct gd_kernel_args *args, const struct axis *axes,
                             uint32_t count) {
@@ -221,8 +279,8 @@ static void transpose_tiles(const struct gd_kernel_args *args, const struct axis
       walk.loops[walk.count++] = axes[i];
   }
   uint32_t tile_loop = walk.count;
-  walk.loops[walk.count++] = tiles_of(&rows, TILE);
   walk.loops[walk.count++] = tiles_of(&columns, TILE);
+  walk.loops[walk.count++] = tiles_of(&rows, TILE);
 
   int64_t steps = walk_steps(&walk);
   int threads = gd_cpu_threads(args, 4 * args->in[0].elements);
@@ -234,10 +292,9 @@ static void transpose_tiles(const struct gd_kernel_args *args, const struct axis
     struct cursor at;
     cursor_set(&walk, range.begin, &at);
     for (int64_t step = range.begin; step < range.end; step++) {
-      (size == 2 ? transpose_tile_2 : transpose_tile_4)(
-          to + at.out, columns.out_bytes, from + at.in, rows.in_bytes,
-          tile_extent(&rows, TILE, at.index[tile_loop]),
-          tile_extent(&columns, TILE, at.index[tile_loop + 1]));
+      transpose_tile(size, to + at.out, columns.out_bytes, from + at.in, rows.in_bytes,
+                     tile_extent(&rows, TILE, at.index[tile_loop + 1]),
+                     tile_extent(&columns, TILE, at.index[tile_loop]));
       cursor_next(&walk, &at);
     }
   }

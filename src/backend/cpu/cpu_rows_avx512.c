@@ -21,6 +21,7 @@
 #endif
 
 #define GD_LANES    16
+#define GD_HAS_BF16 0
 #define GD_CPU_ROWS gd_cpu_rows_avx512
 #include "backend/cpu/cpu_rows.inc"
 

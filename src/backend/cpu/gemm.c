@@ -152,95 +152,30 @@ static struct gd_gemm_piece cut_b(const struct job *job, const struct block *blo
   return cut_piece(job, block->b, job->g->ldb, job->g->trans_b, block->col_at, block->cols, round);
 }
 
-/*
- * Fetches a piece into L2 a few lines at a time, between tiles, so that packing it later does not wait
- * for memory: tiles leave the memory pipeline nearly idle, and packing would leave the adders idle.
- */
-struct ahead {
-  const char *at;         /* next line */
-  int64_t offset;         /* of `at` in its row */
-  int64_t row_bytes;      /* used bytes of a row as stored */
-  int64_t ld_bytes, rows; /* distance and number of rows left */
-  int64_t lines_per_tile;
-};
-
-static struct ahead look_ahead(const struct job *job, const struct gd_gemm_piece *piece,
-                               int64_t tiles) {
-  const int64_t bytes = gd_dtype_bytes(job->g->dtype_a);
-  struct ahead ahead = {.at = piece->data,
-                        .row_bytes = (piece->k_contiguous ? piece->k : piece->width) * bytes,
-                        .ld_bytes = piece->ld * bytes,
-                        .rows = piece->k_contiguous ? piece->width : piece->k};
-  ahead.lines_per_tile = div_up(ahead.rows * (ahead.row_bytes / 64 + 1), tiles);
-  return ahead;
-}
-
-/* Puts this tile's share of a piece on the list. */
-static void fetch_piece(struct gd_gemm_fetch *fetch, struct ahead *ahead) {
-  int64_t end = min_size(fetch->count + ahead->lines_per_tile, GD_GEMM_FETCH_MAX);
-  while (fetch->count < end && ahead->rows > 0) {
-    fetch->lines[fetch->count++] = ahead->at + ahead->offset;
-    ahead->offset += 64;
-    if (ahead->offset >= ahead->row_bytes) {
-      ahead->offset = 0;
-      ahead->at += ahead->ld_bytes;
-      ahead->rows--;
-    }
-  }
-}
-
-/* Puts the lines of a tile of C on the list, for a store to come. */
-static void fetch_tile(struct gd_gemm_fetch *fetch, const char *c, int64_t ld_bytes, int64_t rows,
-                       int64_t row_bytes) {
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t at = 0; at < row_bytes + 63 && fetch->count < GD_GEMM_FETCH_MAX; at += 64)
-      fetch->lines[fetch->count++] = c + i * ld_bytes + min_size(at, row_bytes - 1);
-}
-
 static void run_block(const struct job *job, const struct block *block, struct scratch *scratch) {
   const struct gd_gemm *g = job->g;
   const struct gd_gemm_ops *ops = job->ops;
   const int64_t mr = ops->mr, nr = ops->nr, c_bytes = gd_dtype_bytes(g->dtype_c);
-  const int64_t a_panel_bytes = ops->a_step * 4;
-  const int64_t rounds = job->cut.rounds, run_rows = job->cut.run_rows;
-  const int64_t n_panels = div_up(block->cols, nr), m_panels = div_up(block->rows, mr);
+  const int64_t rounds = job->cut.rounds;
 
   for (int64_t r = 0; r < rounds; r++) {
     const bool last = r == rounds - 1;
-    const struct round round = get_round(job, r), next_round = get_round(job, last ? r : r + 1);
+    const struct round round = get_round(job, r);
+    const int64_t a_panel_bytes = ops->a_step * round.depth * 4, b_panel_bytes = nr * round.depth * 4;
     struct gd_gemm_piece piece = cut_b(job, block, &round);
     ops->pack_b(&piece, scratch->b);
-    struct ahead ahead_b = {0};
-    if (!last) {
-      piece = cut_b(job, block, &next_round);
-      ahead_b = look_ahead(job, &piece, m_panels * n_panels);
-    }
     float *sums = rounds == 1 ? scratch->tile_sums : scratch->sums;
-    for (int64_t run_at = 0; run_at < block->rows; run_at += run_rows) {
+    for (int64_t run_at = 0; run_at < block->rows; run_at += job->cut.run_rows) {
       piece = cut_a(job, block, run_at, &round);
-      const int64_t run = piece.width;
       ops->pack_a(&piece, scratch->a);
-      struct ahead ahead_a = {0};
-      if (run_at + run < block->rows || !last) {
-        piece = run_at + run < block->rows ? cut_a(job, block, run_at + run, &round)
-                                           : cut_a(job, block, 0, &next_round);
-        ahead_a = look_ahead(job, &piece, div_up(run, mr) * n_panels);
-      }
-      for (int64_t i = 0; i < run; i += mr)
+      for (int64_t i = 0; i < piece.width; i += mr)
         for (int64_t j = 0; j < block->cols; j += nr) {
-          const int64_t rows = min_size(mr, run - i), cols = min_size(nr, block->cols - j);
-          char *c = block->c + ((run_at + i) * g->ldc + j) * c_bytes;
-          struct gd_gemm_fetch fetch;
-          fetch.count = 0;
-          if (last) /* the next tile of C: to the right, or below at the left */
-            fetch_tile(&fetch, j + nr < block->cols ? c + nr * c_bytes : c + (mr * g->ldc - j) * c_bytes,
-                       g->ldc * c_bytes, rows, cols * c_bytes);
-          fetch_piece(&fetch, &ahead_a);
-          fetch_piece(&fetch, &ahead_b);
-          ops->tile(round.depth, scratch->a + i / mr * a_panel_bytes * round.depth,
-                    scratch->b + j * round.depth * 4, sums, r > 0, rows, cols, &fetch);
+          const int64_t rows = min_size(mr, piece.width - i), cols = min_size(nr, block->cols - j);
+          ops->tile(round.depth, scratch->a + i / mr * a_panel_bytes,
+                    scratch->b + j / nr * b_panel_bytes, sums, r > 0, rows, cols);
           if (last)
-            ops->store(&job->out, sums, rows, cols, block->bias ? block->bias + j : NULL, c);
+            ops->store(&job->out, sums, rows, cols, block->bias ? block->bias + j : NULL,
+                       block->c + ((run_at + i) * g->ldc + j) * c_bytes);
           if (rounds > 1)
             sums += mr * nr;
         }

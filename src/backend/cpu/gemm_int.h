@@ -57,16 +57,6 @@ struct gd_gemm_piece {
   int64_t depth;          /* units to write: those of k, then zeros */
 };
 
-/*
- * Lines of memory to fetch into cache while a tile is computed: what will be packed or stored next.
- * The kernel spreads them over its loop; in a burst they would stall it. Hints only: they may be wrong.
- */
-enum { GD_GEMM_FETCH_MAX = 192 };
-struct gd_gemm_fetch {
-  int64_t count;
-  const char *lines[GD_GEMM_FETCH_MAX];
-};
-
 /* How sums become elements of C. */
 struct gd_gemm_output {
   enum gd_dtype dtype;
@@ -90,7 +80,7 @@ struct gd_gemm_ops {
   void (*pack_b)(const struct gd_gemm_piece *piece, void *packed);
   /* sums (+)= A panel * B panel; rows and cols say how much of the tile will be used. */
   void (*tile)(int64_t depth, const void *a, const void *b, float *sums, bool add, int64_t rows,
-               int64_t cols, const struct gd_gemm_fetch *fetch);
+               int64_t cols);
   /* rows x cols of C from a tile's sums; bias (or NULL) is at the tile's first column. */
   void (*store)(const struct gd_gemm_output *out, const float *sums, int64_t rows, int64_t cols,
                 const float *bias, void *c);
@@ -100,7 +90,7 @@ struct gd_gemm_ops {
 enum {
   GD_GEMM_A_UNITS = 128 * 384,       /* packed A: some panels, deep_max deep */
   GD_GEMM_B_UNITS = 512 * 384,       /* packed B: width_max x depth_max */
-  GD_GEMM_SUMS = 512 * 512,          /* sums of a block of C while k takes several rounds */
+  GD_GEMM_SUMS = 1024 * 512,          /* sums of a block of C while k takes several rounds */
   GD_GEMM_TILE_SUMS = 32 * 32,       /* sums of one tile, when k takes one round */
   GD_GEMM_THREAD_BYTES = 4 * (GD_GEMM_A_UNITS + GD_GEMM_B_UNITS + GD_GEMM_SUMS + GD_GEMM_TILE_SUMS)
 };

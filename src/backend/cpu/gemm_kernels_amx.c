@@ -46,7 +46,7 @@ GD_TARGET_AMX void gd_gemm_amx_end(void) {
  * are made of, so that gcc's tile loads, which do not mention memory, read what they should.
  */
 GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const uint32_t *b,
-                                      float *sums, bool add, const struct gd_gemm_fetch *fetch,
+                                      float *sums, bool add,
                                       bool two_rows, bool two_cols) {
   float *sums_right = sums + TILE, *sums_below = sums + TILE * NR;
   float *sums_corner = sums_below + TILE;
@@ -64,11 +64,7 @@ GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const ui
     _tile_zero(2);
     _tile_zero(3);
   }
-  const int64_t share = fetch->count * TILE / (depth + 1) + 1;
-  int64_t fetched = 0;
   for (int64_t u = 0; u < depth; u += TILE) {
-    for (int64_t i = 0; i < share && fetched < fetch->count; i++)
-      __builtin_prefetch(fetch->lines[fetched++], 0, 2);
     _tile_loadd(6, b, STRIDE_BYTES);
     _tile_loadd(4, a, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -95,15 +91,15 @@ GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const ui
 }
 
 GD_TARGET_AMX static void tile(int64_t depth, const void *a, const void *b, float *sums, bool add,
-                               int64_t rows, int64_t cols, const struct gd_gemm_fetch *fetch) {
+                               int64_t rows, int64_t cols) {
   if (rows > TILE && cols > TILE)
-    multiply(depth, a, b, sums, add, fetch, true, true);
+    multiply(depth, a, b, sums, add, true, true);
   else if (rows > TILE)
-    multiply(depth, a, b, sums, add, fetch, true, false);
+    multiply(depth, a, b, sums, add, true, false);
   else if (cols > TILE)
-    multiply(depth, a, b, sums, add, fetch, false, true);
+    multiply(depth, a, b, sums, add, false, true);
   else
-    multiply(depth, a, b, sums, add, fetch, false, false);
+    multiply(depth, a, b, sums, add, false, false);
 }
 
 const struct gd_gemm_ops gd_gemm_ops_amx = {

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { MR = 6, NR = 16, LANES = 8, FETCH_EVERY = 8 };
+enum { MR = 6, NR = 16, LANES = 8 };
 
 static float load_element(enum gd_gemm_unit unit, const void *data, int64_t i) {
   switch (unit) {
@@ -138,20 +138,14 @@ GD_TARGET_AVX2 static void pack_b(const struct gd_gemm_piece *piece, void *packe
 }
 
 GD_TARGET_AVX2 static void tile(int64_t depth, const void *a_panel, const void *b_panel,
-                                float *sums, bool add, int64_t rows, int64_t cols,
-                                const struct gd_gemm_fetch *fetch) {
+                                float *sums, bool add, int64_t rows, int64_t cols) {
   (void)rows, (void)cols;
   const float *a = a_panel, *b = b_panel;
   __m256 sum[MR][2];
   GD_UNROLL
   for (int i = 0; i < MR; i++)
     sum[i][0] = sum[i][1] = _mm256_setzero_ps();
-  const int64_t share = fetch->count * FETCH_EVERY / (depth + 1) + 1;
-  int64_t fetched = 0;
   for (int64_t u = 0; u < depth; u++, a += MR, b += NR) {
-    if (u % FETCH_EVERY == 0)
-      for (int64_t i = 0; i < share && fetched < fetch->count; i++)
-        __builtin_prefetch(fetch->lines[fetched++], 0, 2);
     const __m256 y0 = _mm256_load_ps(b), y1 = _mm256_load_ps(b + LANES);
     GD_UNROLL
     for (int i = 0; i < MR; i++) {

@@ -23,10 +23,9 @@ static uint32_t low_bits(int64_t n) {
   return n >= 32 ? 0xffffffffu : (1u << n) - 1u;
 }
 
-/* Up to 16 neighbours in memory, widened to fp32 (or as 32-bit values for pairs); the rest zero. */
+/* The neighbours in memory that the mask names, widened to fp32 (pairs: to 32 bits); the rest zero. */
 GD_INLINE GD_TARGET_AVX512 __m512i load_wide(enum gd_gemm_unit unit, const void *data, int64_t at,
-                                             int64_t lanes) {
-  __mmask16 mask = (__mmask16)low_bits(lanes);
+                                             __mmask16 mask) {
   if (unit == GD_GEMM_UNIT_F32)
     return _mm512_maskz_loadu_epi32(mask, (const float *)data + at);
   __m256i halves = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)data + at);
@@ -36,25 +35,24 @@ GD_INLINE GD_TARGET_AVX512 __m512i load_wide(enum gd_gemm_unit unit, const void 
   return unit == GD_GEMM_UNIT_BF16 ? _mm512_slli_epi32(wide, 16) : wide;
 }
 
-/* Units u .. u + 15 of one row that runs along k; `left` is how many elements of k are left at u. */
+/* 16 units of one row that runs along k; the mask names elements. */
 GD_INLINE GD_TARGET_AVX512 __m512i load_along_k(enum gd_gemm_unit unit, const void *data,
-                                                int64_t at, int64_t left) {
+                                                int64_t at, uint32_t mask) {
   if (unit == GD_GEMM_UNIT_BF16_PAIR)
-    return _mm512_maskz_loadu_epi16((__mmask32)low_bits(clamp_lanes(left, 2 * LANES)),
-                                    (const uint16_t *)data + at);
-  return load_wide(unit, data, at, clamp_lanes(left, LANES));
+    return _mm512_maskz_loadu_epi16((__mmask32)mask, (const uint16_t *)data + at);
+  return load_wide(unit, data, at, (__mmask16)mask);
 }
 
-/* One unit of k for `lanes` neighbours of the width; `left` is how many elements of k are left. */
+/* One unit of k for 16 neighbours of the width; `left` is how many elements of k are left there. */
 GD_INLINE GD_TARGET_AVX512 __m512i load_across_k(enum gd_gemm_unit unit, const void *data,
-                                                 int64_t at, int64_t ld, int64_t lanes,
+                                                 int64_t at, int64_t ld, __mmask16 mask,
                                                  int64_t left) {
   if (left <= 0)
     return _mm512_setzero_si512();
-  __m512i low = load_wide(unit, data, at, lanes);
+  __m512i low = load_wide(unit, data, at, mask);
   if (unit != GD_GEMM_UNIT_BF16_PAIR || left == 1)
     return low;
-  return _mm512_or_si512(low, _mm512_slli_epi32(load_wide(unit, data, at + ld, lanes), 16));
+  return _mm512_or_si512(low, _mm512_slli_epi32(load_wide(unit, data, at + ld, mask), 16));
 }
 
 /* r[i] lane j becomes r[j] lane i: 2 x 2 exchanges at distances 1, 2, 4 and 8. */
@@ -89,56 +87,104 @@ GD_INLINE GD_TARGET_AVX512 void transpose(__m512i r[LANES]) {
     r[i] = t[i];
 }
 
-/* The 16 rows from w_at on, 16 units from u_at on: r[row] over units. */
-GD_INLINE GD_TARGET_AVX512 void load_rows(const struct gd_gemm_piece *piece, enum gd_gemm_unit unit,
-                                          int64_t w_at, int64_t width, int64_t u_at,
-                                          __m512i r[LANES]) {
-  const int64_t k_at = unit == GD_GEMM_UNIT_BF16_PAIR ? 2 * u_at : u_at;
-  const int64_t rows = clamp_lanes(piece->width - w_at, width);
-  GD_UNROLL
-  for (int i = 0; i < LANES; i++)
-    r[i] = i < rows ? load_along_k(unit, piece->data, (w_at + i) * piece->ld + k_at,
-                                   piece->k - k_at)
-                    : _mm512_setzero_si512();
+/*
+ * A square of 16 units x 16 of the width, from u_at and w_at on, `most` (14 or 16) of which belong to
+ * the panel: along_k gives r[width] over units, across_k gives r[unit] over the width. The whole square
+ * inside the piece is the usual case, and is compiled apart, without masks.
+ */
+GD_INLINE GD_TARGET_AVX512 void square_along_k(const struct gd_gemm_piece *piece,
+                                               enum gd_gemm_unit unit, int64_t w_at, int64_t most,
+                                               int64_t u_at, __m512i r[LANES]) {
+  const int64_t unit_k = unit == GD_GEMM_UNIT_BF16_PAIR ? 2 : 1;
+  const int64_t at = w_at * piece->ld + u_at * unit_k;
+  const int64_t rows = piece->width - w_at, left = piece->k - u_at * unit_k;
+  if (rows >= most && left >= LANES * unit_k) {
+#ifdef PFA
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++)
+      if (i < most)
+        __builtin_prefetch((const char *)piece->data + (at + (i + (most == 14 ? 14 : 32)) * piece->ld) * (unit == GD_GEMM_UNIT_F32 ? 4 : 2), 0, PFA);
+#endif
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++)
+      r[i] = i < most ? load_along_k(unit, piece->data, at + i * piece->ld, 0xffffffffu)
+                      : _mm512_setzero_si512();
+  } else {
+    const uint32_t mask = low_bits(clamp_lanes(left, LANES * unit_k));
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++)
+      r[i] = i < most && i < rows ? load_along_k(unit, piece->data, at + i * piece->ld, mask)
+                                  : _mm512_setzero_si512();
+  }
+}
+
+GD_INLINE GD_TARGET_AVX512 void square_across_k(const struct gd_gemm_piece *piece,
+                                                enum gd_gemm_unit unit, int64_t w_at, int64_t most,
+                                                int64_t u_at, __m512i r[LANES]) {
+  const int64_t unit_k = unit == GD_GEMM_UNIT_BF16_PAIR ? 2 : 1;
+  const int64_t at = u_at * unit_k * piece->ld + w_at;
+  const int64_t cols = piece->width - w_at, left = piece->k - u_at * unit_k;
+  if (cols >= most && left >= LANES * unit_k) {
+#ifdef PFC
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++) {
+      __builtin_prefetch((const char *)piece->data + (at + (i + 16)* unit_k * piece->ld) * (unit == GD_GEMM_UNIT_F32 ? 4 : 2), 0, PFC);
+      if (unit_k == 2) __builtin_prefetch((const char *)piece->data + (at + ((i + 16)* unit_k + 1) * piece->ld) * (unit == GD_GEMM_UNIT_F32 ? 4 : 2), 0, PFC);
+    }
+#endif
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++)
+      r[i] = load_across_k(unit, piece->data, at + i * unit_k * piece->ld, piece->ld,
+                           (__mmask16)low_bits(most), 2);
+  } else {
+    const __mmask16 mask = (__mmask16)low_bits(clamp_lanes(cols, most));
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++)
+      r[i] = load_across_k(unit, piece->data, at + i * unit_k * piece->ld, piece->ld, mask,
+                           left - i * unit_k);
+  }
+}
+
+/* Up to 16 rows of a square. */
+GD_INLINE GD_TARGET_AVX512 void square_store(uint32_t *out, int64_t step, int64_t rows,
+                                             const __m512i r[LANES]) {
+  if (rows >= LANES) {
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++)
+      _mm512_store_si512(out + i * step, r[i]);
+  } else {
+    GD_UNROLL
+    for (int i = 0; i < LANES; i++)
+      if (i < rows)
+        _mm512_store_si512(out + i * step, r[i]);
+  }
 }
 
 /*
- * Panels of `panel` (14 or 32) for the FMA layout, [unit][step]. A source that runs across k is read
- * 32 units deep at a time over all panels, so that its rows are used whole while they are in cache.
+ * Panels of `panel` (14 or 32) for the FMA layout, [unit][step]. A source that runs across k is taken
+ * 16 units deep over all panels, so that its rows are used whole while they are in cache.
  */
 GD_INLINE GD_TARGET_AVX512 void pack_panels(const struct gd_gemm_piece *piece, uint32_t *packed,
                                             int64_t panel, int64_t step, enum gd_gemm_unit unit) {
-  enum { DEEP = 32 };
-  const int64_t unit_k = unit == GD_GEMM_UNIT_BF16_PAIR ? 2 : 1;
-  const int64_t block = panel < LANES ? panel : LANES;
+  const int64_t most = panel < LANES ? panel : LANES;
+  __m512i r[LANES];
   if (piece->k_contiguous) {
     for (int64_t w_at = 0; w_at < piece->width; w_at += panel, packed += step * piece->depth)
-      for (int64_t part = 0; part < panel; part += LANES)
-        for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES) {
-          __m512i r[LANES];
-          load_rows(piece, unit, w_at + part, block, u_at, r);
+      for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES)
+        for (int64_t part = 0; part < panel; part += LANES) {
+          square_along_k(piece, unit, w_at + part, most, u_at, r);
           transpose(r);
-          const int64_t units = clamp_lanes(piece->depth - u_at, LANES);
-          uint32_t *out = packed + u_at * step + part;
-          GD_UNROLL
-          for (int i = 0; i < LANES; i++)
-            if (i < units)
-              _mm512_store_si512(out + i * step, r[i]);
+          square_store(packed + u_at * step + part, step, piece->depth - u_at, r);
         }
     return;
   }
-  for (int64_t deep = 0; deep < piece->depth; deep += DEEP) {
-    const int64_t end = deep + clamp_lanes(piece->depth - deep, DEEP);
-    uint32_t *out = packed;
+  for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES) {
+    uint32_t *out = packed + u_at * step;
     for (int64_t w_at = 0; w_at < piece->width; w_at += panel, out += step * piece->depth)
-      for (int64_t u = deep; u < end; u++)
-        for (int64_t part = 0; part < panel; part += LANES) {
-          const int64_t w = w_at + part, lanes = clamp_lanes(piece->width - w, block);
-          const int64_t k_at = u * unit_k;
-          _mm512_store_si512(out + u * step + part,
-                             load_across_k(unit, piece->data, k_at * piece->ld + w, piece->ld,
-                                           lanes, piece->k - k_at));
-        }
+      for (int64_t part = 0; part < panel; part += LANES) {
+        square_across_k(piece, unit, w_at + part, most, u_at, r);
+        square_store(out + part, step, piece->depth - u_at, r);
+      }
   }
 }
 
@@ -151,27 +197,25 @@ GD_TARGET_AVX512 void gd_gemm_avx512_pack_a_tiles(const struct gd_gemm_piece *pi
   const enum gd_gemm_unit unit = GD_GEMM_UNIT_BF16_PAIR;
   enum { PANEL = 32, TILE = LANES * LANES };
   uint32_t *out = packed;
-  for (int64_t w_at = 0; w_at < piece->width; w_at += PANEL)
-    for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES)
-      for (int64_t part = 0; part < PANEL; part += LANES, out += TILE) {
-        __m512i r[LANES];
-        const int64_t w = w_at + part;
-        if (piece->k_contiguous) {
-          load_rows(piece, unit, w, LANES, u_at, r);
-        } else {
-          const int64_t lanes = clamp_lanes(piece->width - w, LANES);
-          GD_UNROLL
-          for (int i = 0; i < LANES; i++) {
-            const int64_t k_at = 2 * (u_at + i);
-            r[i] = load_across_k(unit, piece->data, k_at * piece->ld + w, piece->ld, lanes,
-                                 piece->k - k_at);
-          }
-          transpose(r);
+  __m512i r[LANES];
+  if (piece->k_contiguous) {
+    for (int64_t w_at = 0; w_at < piece->width; w_at += PANEL)
+      for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES)
+        for (int64_t part = 0; part < PANEL; part += LANES, out += TILE) {
+          square_along_k(piece, unit, w_at + part, LANES, u_at, r);
+          square_store(out, LANES, LANES, r);
         }
-        GD_UNROLL
-        for (int i = 0; i < LANES; i++)
-          _mm512_store_si512(out + i * LANES, r[i]);
+    return;
+  }
+  for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES) {
+    out = (uint32_t *)packed + u_at * PANEL;
+    for (int64_t w_at = 0; w_at < piece->width; w_at += PANEL, out += PANEL * piece->depth)
+      for (int64_t part = 0; part < PANEL; part += LANES) {
+        square_across_k(piece, unit, w_at + part, LANES, u_at, r);
+        transpose(r);
+        square_store(out + part * LANES, LANES, LANES, r);
       }
+  }
 }
 
 /* A copy of pack_panels for each kind of unit, so that the kind is a constant inside it. */
@@ -202,11 +246,9 @@ GD_TARGET_AVX512 void gd_gemm_avx512_pack_b(const struct gd_gemm_piece *piece, v
  */
 #define DEFINE_TILE(name, target, MULTIPLY_ADD, columns)                                         \
   target static void name(int64_t depth, const void *a_panel, const void *b_panel, float *sums,  \
-                          bool add, const struct gd_gemm_fetch *fetch) {                         \
-    enum { VECTORS = (columns) / LANES, FETCH_EVERY = 8 };                                       \
+                          bool add) {                                                            \
+    enum { VECTORS = (columns) / LANES };                                                        \
     const int32_t *a = a_panel, *b = b_panel;                                                    \
-    const int64_t share = fetch->count * FETCH_EVERY / (depth + 1) + 1;                          \
-    int64_t fetched = 0;                                                                         \
     __m512 sum[MR][VECTORS];                                                                     \
     GD_UNROLL                                                                                    \
     for (int i = 0; i < MR; i++) {                                                               \
@@ -214,21 +256,17 @@ GD_TARGET_AVX512 void gd_gemm_avx512_pack_b(const struct gd_gemm_piece *piece, v
       for (int j = 0; j < VECTORS; j++)                                                          \
         sum[i][j] = _mm512_setzero_ps();                                                         \
     }                                                                                            \
-    for (int64_t left = depth; left > 0; left -= FETCH_EVERY) {                                  \
-      for (int64_t i = 0; i < share && fetched < fetch->count; i++)                              \
-        __builtin_prefetch(fetch->lines[fetched++], 0, 2);                                       \
-      for (int64_t u = clamp_lanes(left, FETCH_EVERY); u > 0; u--, a += A_STEP, b += NR) {       \
-        __m512i y[VECTORS];                                                                      \
+    for (int64_t u = 0; u < depth; u++, a += A_STEP, b += NR) {                                  \
+      __m512i y[VECTORS];                                                                        \
+      GD_UNROLL                                                                                  \
+      for (int j = 0; j < VECTORS; j++)                                                          \
+        y[j] = _mm512_load_si512(b + j * LANES);                                                 \
+      GD_UNROLL                                                                                  \
+      for (int i = 0; i < MR; i++) {                                                             \
+        __m512i x = _mm512_set1_epi32(a[i]);                                                     \
         GD_UNROLL                                                                                \
         for (int j = 0; j < VECTORS; j++)                                                        \
-          y[j] = _mm512_load_si512(b + j * LANES);                                               \
-        GD_UNROLL                                                                                \
-        for (int i = 0; i < MR; i++) {                                                           \
-          __m512i x = _mm512_set1_epi32(a[i]);                                                   \
-          GD_UNROLL                                                                              \
-          for (int j = 0; j < VECTORS; j++)                                                      \
-            sum[i][j] = MULTIPLY_ADD(sum[i][j], x, y[j]);                                        \
-        }                                                                                        \
+          sum[i][j] = MULTIPLY_ADD(sum[i][j], x, y[j]);                                          \
       }                                                                                          \
     }                                                                                            \
     GD_UNROLL                                                                                    \
@@ -247,21 +285,21 @@ DEFINE_TILE(tile_pair_32, GD_TARGET_AVX512_BF16, PAIR, 32)
 DEFINE_TILE(tile_pair_16, GD_TARGET_AVX512_BF16, PAIR, 16)
 
 static void tile_f32(int64_t depth, const void *a, const void *b, float *sums, bool add,
-                     int64_t rows, int64_t cols, const struct gd_gemm_fetch *fetch) {
+                     int64_t rows, int64_t cols) {
   (void)rows;
   if (cols > LANES)
-    tile_f32_32(depth, a, b, sums, add, fetch);
+    tile_f32_32(depth, a, b, sums, add);
   else
-    tile_f32_16(depth, a, b, sums, add, fetch);
+    tile_f32_16(depth, a, b, sums, add);
 }
 
 static void tile_pair(int64_t depth, const void *a, const void *b, float *sums, bool add,
-                      int64_t rows, int64_t cols, const struct gd_gemm_fetch *fetch) {
+                      int64_t rows, int64_t cols) {
   (void)rows;
   if (cols > LANES)
-    tile_pair_32(depth, a, b, sums, add, fetch);
+    tile_pair_32(depth, a, b, sums, add);
   else
-    tile_pair_16(depth, a, b, sums, add, fetch);
+    tile_pair_16(depth, a, b, sums, add);
 }
 
 /*

@@ -44,8 +44,8 @@ static void pack_b(const struct gd_gemm_piece *piece, void *packed) {
 }
 
 static void tile(int64_t depth, const void *a_panel, const void *b_panel, float *sums, bool add,
-                 int64_t rows, int64_t cols, const struct gd_gemm_fetch *fetch) {
-  (void)rows, (void)cols, (void)fetch; /* too slow to wait for memory */
+                 int64_t rows, int64_t cols) {
+  (void)rows, (void)cols;
   const float *a = a_panel;
   const gd_f32x4 *b = b_panel;
   gd_f32x4 *out = (gd_f32x4 *)(void *)sums;

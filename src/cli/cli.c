@@ -1,0 +1,39 @@
+/*
+ * What several subcommands do with their options: loading a model with the recipe the user asked
+ * for, and the options of a trial.
+ */
+#include "cli/cli.h"
+
+enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
+                                 struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  GD_TRY(gd_model_load(name, model, err));
+  struct gd_recipe *recipe = &model->recipe;
+  if (options->seq)
+    recipe->seq = options->seq;
+  if (options->batch)
+    recipe->batch = options->batch;
+  if (options->steps)
+    recipe->steps = options->steps;
+  if (recipe->warmup_steps > recipe->steps)
+    recipe->warmup_steps = recipe->steps;
+  if (options->optimizer_given)
+    recipe->optimizer = options->optimizer;
+  return GD_OK;
+}
+
+void gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *trial) {
+  const struct gd_cli_options *options = &cli->options;
+  *trial = (struct gd_trial_options){
+      .backend = options->backend,
+      .threads = (int)options->threads,
+      .method = options->method,
+      .micro_batch = options->micro_batch,
+      .micro_batch_size = options->micro_batch_size,
+      .precision = options->precision_given ? &options->precision : NULL,
+      .device_limit_bytes = options->device_memory_bytes,
+      .host_limit_bytes = options->host_memory_bytes,
+      .seed = (uint64_t)options->seed,
+      .sample_seconds = options->sample_seconds,
+  };
+}

@@ -1,0 +1,42 @@
+/*
+ * The program around the library: what every subcommand gets and fills. Subcommands (cmd_*.c) parse
+ * nothing and print nothing themselves: they append to cli->out, which main() writes in one go, so
+ * that a full disk is noticed and an error never comes after half an answer.
+ */
+#ifndef GD_CLI_CLI_H
+#define GD_CLI_CLI_H
+
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "cli/options.h"
+
+struct gd_cli {
+  const struct gd_command *command; /* NULL: none was named */
+  struct gd_cli_options options;
+  const char **arguments; /* what is neither command nor option; in the arena */
+  int n_arguments;
+  bool bold;     /* stdout is a terminal that may be coloured */
+  bool progress; /* stderr is a terminal, and not --quiet */
+  struct gd_arena arena;
+  struct gd_strbuf out; /* for stdout */
+};
+
+/*
+ * The subcommands. "The answer is no" (infeasible, numbers off) is an error status with its
+ * sentence, after the table or the JSON was appended to cli->out.
+ */
+enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
+
+/* Loads a model and applies --seq, --batch, --steps, --optimizer to its recipe. */
+enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
+                                 struct gd_error *err) GD_MUST_USE;
+/* The options of a trial; they borrow from cli. */
+void gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *options);
+
+#endif

@@ -1,0 +1,254 @@
+/*
+ * `gpudays bench MODEL...`: training measured here. One model is answered by a few lines that begin
+ * with the answer, several by a table.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/show_trial.h"
+
+struct bench {
+  struct gd_model model;
+  struct gd_trial trial;
+};
+
+/* --- one trial for people ------------------------------------------------------------------ */
+
+static void append_answer(struct gd_cli *cli, const struct bench *bench) {
+  const struct gd_trial *trial = &bench->trial;
+  const struct gd_recipe *recipe = &bench->model.recipe;
+  struct gd_strbuf *out = &cli->out;
+  struct gd_show_duration days;
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT];
+  gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
+  gd_strbuf_append(out, "  ");
+  gd_show_bold(cli, days.value);
+  gd_strbuf_printf(out, "  (95 %%: %s)\n", days.interval);
+  gd_strbuf_printf(
+      out, "  %s steps of %s x %s tokens, %s each:\n", gd_format_count(a, sizeof a, recipe->steps),
+      gd_format_count(b, sizeof b, recipe->batch), gd_format_count(c, sizeof c, recipe->seq),
+      gd_show_seconds(d, sizeof d, trial->step_s));
+}
+
+static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
+  char pass[GD_SHOW_TEXT], last[GD_SHOW_TEXT], update[GD_SHOW_TEXT], passes[3 * GD_SHOW_TEXT];
+  gd_show_seconds(last, sizeof last, trial->remainder_pass.median_s);
+  gd_strbuf_printf(
+      out, "  %s (%s%s%s) + update (%s)\n", gd_show_passes(passes, sizeof passes, trial),
+      gd_show_seconds(pass, sizeof pass, trial->pass.median_s), trial->remainder ? ", " : "",
+      trial->remainder ? last : "", gd_show_seconds(update, sizeof update, trial->update.median_s));
+}
+
+static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
+  struct gd_strbuf line = {0};
+  char size[GD_SHOW_TEXT];
+  gd_strbuf_printf(&line, "memory %s:", gd_format_bytes(size, sizeof size, trial->peak_bytes));
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
+    gd_strbuf_printf(&line, " %s %s%s", gd_category_name((enum gd_category)i),
+                     gd_format_bytes(size, sizeof size, trial->bytes[i]),
+                     i + 1 < GD_CATEGORY_DEVICE_COUNT ? "," : ";");
+  gd_strbuf_printf(&line, " host %s", gd_format_bytes(size, sizeof size, trial->host_bytes));
+  if (trial->resident_bytes >= 0)
+    gd_strbuf_printf(&line, "; resident set grew by %s",
+                     gd_format_bytes(size, sizeof size, trial->resident_bytes));
+  if (line.text && !line.failed)
+    gd_show_paragraph(out, 2, line.text);
+  gd_strbuf_deinit(&line);
+}
+
+static void append_speed(struct gd_strbuf *out, const struct gd_trial *trial) {
+  struct gd_strbuf line = {0};
+  char rate[GD_SHOW_TEXT];
+  gd_strbuf_printf(&line, "%s tokens/s", gd_show_digits(rate, sizeof rate, trial->tokens_per_s, 4));
+  if (trial->peak_flops > 0) {
+    gd_strbuf_printf(&line, ", MFU %s %%", gd_show_digits(rate, sizeof rate, 100 * trial->mfu, 2));
+    /* Executed FLOPs are worth a word where they differ from the model's. */
+    if (fabs(trial->hfu - trial->mfu) >= 0.005)
+      gd_strbuf_printf(&line, ", HFU %s %%",
+                       gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2));
+    gd_strbuf_printf(&line, " of %s %s (measured peak)",
+                     gd_show_rate(rate, sizeof rate, trial->peak_flops),
+                     gd_precision_name(trial->precision));
+  }
+  gd_strbuf_printf(&line, "; loss %.4g, gradient norm %.3g: plausible", trial->loss, trial->norm);
+  if (line.text && !line.failed)
+    gd_show_paragraph(out, 2, line.text);
+  gd_strbuf_deinit(&line);
+}
+
+static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
+  const struct gd_trial *trial = &bench->trial;
+  struct gd_strbuf *out = &cli->out;
+  gd_show_trial_title(out, trial);
+  if (trial->status != GD_TRIAL_OK) {
+    gd_strbuf_append(out, "  ");
+    gd_show_bold(cli, gd_trial_status_name(trial->status));
+    gd_strbuf_append(out, "\n");
+    gd_show_paragraph(out, 2, trial->reason);
+    return;
+  }
+  append_answer(cli, bench);
+  append_step(out, trial);
+  append_memory(out, trial);
+  append_speed(out, trial);
+  gd_show_precision_note(out, &bench->model, trial);
+  if (trial->step_half_width_s > 0.02 * trial->step_s) {
+    char note[160];
+    snprintf(note, sizeof note,
+             "note: the interval is +-%.0f %% wide: other programs are running, or the sample is "
+             "too short (--sample-seconds)",
+             100 * trial->step_half_width_s / trial->step_s);
+    gd_show_paragraph(out, 2, note);
+  }
+}
+
+/* --- several ------------------------------------------------------------------------------- */
+
+static const char *copy(struct gd_cli *cli, const char *text) {
+  return gd_arena_copy_string(&cli->arena, text);
+}
+
+static void set_row(struct gd_cli *cli, const char **row, const struct gd_trial *trial) {
+  char text[GD_SHOW_TEXT];
+  struct gd_show_duration days;
+  row[0] = trial->model;
+  if (trial->status != GD_TRIAL_OK) {
+    row[1] = gd_trial_status_name(trial->status);
+    return;
+  }
+  gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
+  row[1] = copy(cli, days.value);
+  row[2] = copy(cli, days.interval);
+  row[3] = copy(cli, gd_show_seconds(text, sizeof text, trial->step_s));
+  row[4] = copy(cli, gd_show_digits(text, sizeof text, trial->tokens_per_s, 4));
+  if (trial->peak_flops > 0)
+    row[5] = gd_arena_printf(&cli->arena, "%s %%",
+                             gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
+  row[6] = copy(cli, gd_format_count(text, sizeof text, trial->micro_batch));
+  row[7] = gd_precision_name(trial->precision);
+  row[8] = copy(cli, gd_format_bytes(text, sizeof text, trial->peak_bytes));
+}
+
+static enum gd_status append_table(struct gd_cli *cli, const struct bench *benches, int count,
+                                   struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"MODEL", false},      {"TIME", true},     {"95 %", true},
+      {"STEP", true},        {"TOKENS/S", true}, {"MFU", true},
+      {"MICRO-BATCH", true}, {"PREC", false},    {"MEMORY", true},
+  };
+  enum { COLUMNS = sizeof columns / sizeof *columns };
+  const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
+  if (!cells)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
+  for (int i = 0; i < count; i++)
+    set_row(cli, cells + (ptrdiff_t)COLUMNS * i, &benches[i].trial);
+  /* A trial that ended in an error may not have come as far as its device. */
+  for (int i = 0; i < count; i++)
+    if (benches[i].trial.device[0]) {
+      gd_strbuf_printf(&cli->out, "%s, on %s\n", benches[i].trial.method, benches[i].trial.device);
+      break;
+    }
+  GD_TRY(gd_show_table(&cli->out, 2, columns, COLUMNS, cells, count, err));
+  for (int i = 0; i < count; i++)
+    if (benches[i].trial.status != GD_TRIAL_OK) {
+      struct gd_strbuf line = {0};
+      gd_strbuf_printf(&line, "%s: %s", benches[i].trial.model, benches[i].trial.reason);
+      if (line.text && !line.failed)
+        gd_show_paragraph(&cli->out, 2, line.text);
+      gd_strbuf_deinit(&line);
+    } else if (benches[i].trial.precision_substituted) {
+      gd_strbuf_printf(&cli->out, "  %s: the recipe's %s runs as %s here\n", benches[i].trial.model,
+                       gd_precision_name(benches[i].model.recipe.precision),
+                       gd_precision_name(benches[i].trial.precision));
+    }
+  return GD_OK;
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+/* The fastest trial that passed its checks, or -1. */
+static int find_best(const struct bench *benches, int count) {
+  int best = -1;
+  for (int i = 0; i < count; i++)
+    if (benches[i].trial.status == GD_TRIAL_OK &&
+        (best < 0 || benches[i].trial.days < benches[best].trial.days))
+      best = i;
+  return best;
+}
+
+static enum gd_status show_objects(struct gd_cli *cli, const struct bench *benches, int count,
+                                   struct gd_error *err) {
+  struct gd_show_object root, row, rows = {.object = json_array()};
+  int best = find_best(benches, count);
+  for (int i = 0; i < count; i++) {
+    gd_show_trial(&row, &benches[i].trial, true);
+    gd_show_append(&rows, &row);
+  }
+  if (cli->options.csv)
+    return gd_show_csv(&cli->out, &rows, err);
+  gd_show_begin(&root);
+  gd_show_set_object(&root, "trials", &rows);
+  if (best < 0) {
+    gd_show_set_null(&root, "best");
+  } else {
+    gd_show_trial(&row, &benches[best].trial, true);
+    gd_show_set_object(&root, "best", &row);
+  }
+  return gd_show_json(&cli->out, &root, err);
+}
+
+/* With several models an error is the result of its own trial, and the others still run. */
+static enum gd_status measure(struct gd_cli *cli, struct bench *bench, int index,
+                              struct gd_error *err) {
+  struct gd_progress progress = {.on = cli->progress};
+  struct gd_trial_options options;
+  int count = cli->n_arguments;
+  gd_cli_trial_options(cli, &options);
+  options.progress = gd_progress_report;
+  options.progress_user = &progress;
+  snprintf(progress.label, sizeof progress.label, "%s", bench->model.name);
+  if (count > 1)
+    snprintf(progress.label, sizeof progress.label, "%.128s (%d of %d)", bench->model.name,
+             index + 1, count);
+  enum gd_status status = gd_trial_measure(&bench->model, &options, &bench->trial, err);
+  gd_progress_clear(&progress);
+  if (status != GD_OK) {
+    bench->trial.status = GD_TRIAL_FAILED;
+    snprintf(bench->trial.reason, sizeof bench->trial.reason, "%s", err->text);
+  }
+  return status;
+}
+
+enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
+  int count = cli->n_arguments;
+  struct gd_error first = {0};
+  struct bench *benches = gd_arena_alloc(&cli->arena, (size_t)count, sizeof *benches);
+  if (!benches)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first trial");
+  /* All are read before any runs: a misspelt last name must not cost the time of the others. */
+  for (int i = 0; i < count; i++)
+    GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &benches[i].model, err));
+  for (int i = 0; i < count; i++) {
+    struct gd_error own = {0};
+    enum gd_status status = measure(cli, &benches[i], i, &own);
+    if (status == GD_OK)
+      status = gd_trial_verdict(&benches[i].trial, &own);
+    else if (count == 1)
+      return gd_fail(err, status, "%s", own.text);
+    if (status != GD_OK && first.status == GD_OK)
+      first = own;
+  }
+  if (cli->options.json || cli->options.csv)
+    GD_TRY(show_objects(cli, benches, count, err));
+  else if (count == 1)
+    append_sheet(cli, &benches[0]);
+  else
+    GD_TRY(append_table(cli, benches, count, err));
+  if (find_best(benches, count) >= 0)
+    return GD_OK;
+  *err = first;
+  return first.status;
+}

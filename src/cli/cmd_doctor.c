@@ -1,0 +1,80 @@
+/*
+ * `gpudays doctor`: what was found on this machine, what is missing, and how to get it. One finding
+ * is one line; a new optional thing adds one finding.
+ */
+#include <stdio.h>
+
+#include "backend/cpu/isa.h"
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "gd_version.h"
+
+struct machine {
+  struct gd_device_info info;
+  enum gd_isa isa;
+  double fp32_flops, bf16_flops;
+  int presets;
+};
+
+static enum gd_status look(struct gd_cli *cli, struct machine *machine, struct gd_error *err) {
+  struct gd_backend_options options = {.threads = (int)cli->options.threads};
+  struct gd_backend *backend;
+  const char *const *names;
+  GD_TRY(gd_model_list(&cli->arena, &names, &machine->presets, err));
+  GD_TRY(gd_backend_open("cpu", &options, &backend, err));
+  backend->ops->describe(backend, &machine->info);
+  machine->isa = gd_isa_detect();
+  machine->fp32_flops = backend->ops->peak_flops(backend, GD_DTYPE_F32);
+  machine->bf16_flops = backend->ops->peak_flops(backend, GD_DTYPE_BF16);
+  gd_backend_close(backend);
+  return GD_OK;
+}
+
+static enum gd_status show_object(struct gd_cli *cli, const struct machine *machine,
+                                  struct gd_error *err) {
+  struct gd_show_object object, versions, peaks;
+  gd_show_begin(&object);
+  gd_show_begin(&versions);
+  gd_show_set_text(&versions, "gpudays", GD_VERSION);
+  gd_show_set_text(&versions, "commit", GD_COMMIT);
+  gd_show_set_object(&object, "versions", &versions);
+  gd_show_set_text(&object, "device", machine->info.name);
+  gd_show_set_text(&object, "isa", gd_isa_name(machine->isa));
+  gd_show_set_int(&object, "threads", machine->info.threads);
+  gd_show_set_int(&object, "memory_bytes", machine->info.memory_bytes);
+  gd_show_begin(&peaks);
+  gd_show_set_real(&peaks, "fp32", machine->fp32_flops);
+  gd_show_set_real(&peaks, "bf16", machine->bf16_flops);
+  gd_show_set_object(&object, "peak_flops", &peaks);
+  gd_show_set_bool(&object, "bf16_instructions", machine->isa >= GD_ISA_AVX512_BF16);
+  gd_show_set_int(&object, "presets", machine->presets);
+  return gd_show_json(&cli->out, &object, err);
+}
+
+static void append_sheet(struct gd_cli *cli, const struct machine *machine) {
+  struct gd_strbuf *out = &cli->out;
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
+  gd_strbuf_printf(out, "gpudays       %s (%s)\n", GD_VERSION, GD_COMMIT);
+  gd_strbuf_printf(out, "cpu           ok: %s\n", machine->info.name);
+  gd_strbuf_printf(out, "memory        ok: %s free for arenas (--device-memory sets a limit)\n",
+                   gd_format_bytes(a, sizeof a, machine->info.memory_bytes));
+  gd_strbuf_printf(out, "peak          ok: %s fp32, %s bf16 on %d thread%s, measured\n",
+                   gd_show_rate(a, sizeof a, machine->fp32_flops),
+                   gd_show_rate(b, sizeof b, machine->bf16_flops), machine->info.threads,
+                   machine->info.threads == 1 ? "" : "s");
+  if (machine->isa >= GD_ISA_AVX512_BF16)
+    gd_strbuf_printf(out, "bf16 products ok: %s\n", gd_isa_name(machine->isa));
+  else
+    gd_strbuf_append(out, "bf16 products missing: computed in fp32; a CPU with AVX512_BF16 or AMX "
+                          "has them\n");
+  gd_strbuf_printf(out, "presets       ok: %d models ('gpudays models')\n", machine->presets);
+}
+
+enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err) {
+  struct machine machine = {0};
+  GD_TRY(look(cli, &machine, err));
+  if (cli->options.json)
+    return show_object(cli, &machine, err);
+  append_sheet(cli, &machine);
+  return GD_OK;
+}

@@ -1,0 +1,138 @@
+/*
+ * `gpudays help`, `--help` of a command, `--version`: all of it out of the tables of options.c.
+ * Each page fits a terminal of 24 lines and 80 columns.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "gd_version.h"
+
+enum { LEFT_COLUMNS = 20 }; /* "--device-memory SIZE" */
+
+static void append_option(struct gd_strbuf *out, const struct gd_option *option) {
+  char left[64], letter[8] = "";
+  if (option->letter)
+    snprintf(letter, sizeof letter, "-%c, ", option->letter);
+  snprintf(left, sizeof left, "%s--%s%s%s", letter, option->name, option->argument ? " " : "",
+           option->argument ? option->argument : "");
+  gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, option->help);
+}
+
+static void append_overview(struct gd_strbuf *out) {
+  int count;
+  const struct gd_option *options = gd_options(&count);
+  gd_strbuf_append(out, "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n\n"
+                        "How long does it take to pre-train this model on this hardware?\n\n");
+  for (int i = 1; i < GD_COMMAND_COUNT; i++) {
+    char left[64];
+    snprintf(left, sizeof left, "%s %s", gd_commands[i].name, gd_commands[i].arguments);
+    gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, gd_commands[i].summary);
+  }
+  gd_strbuf_append(out, "\n");
+  for (int i = 0; i < count; i++)
+    if (options[i].common)
+      append_option(out, &options[i]);
+  gd_strbuf_append(out,
+                   "\nMODEL is a preset or a path to a Hugging Face config.json or its folder.\n"
+                   "Exit: 0 fine, 1 the answer is no, 2 usage, 3 environment, 4 internal.\n"
+                   "Start here: gpudays bench pythia-14m\n");
+}
+
+static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
+  const struct gd_command *command = &gd_commands[id];
+  const char *separator = "";
+  int count;
+  const struct gd_option *options = gd_options(&count);
+  gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
+                   command->arguments[0] ? " " : "", command->arguments, command->about);
+  for (int i = 0; i < count; i++)
+    if ((options[i].commands & 1u << id) && !options[i].common)
+      append_option(out, &options[i]);
+  gd_strbuf_append(out, "  as everywhere: ");
+  for (int i = 0; i < count; i++)
+    if ((options[i].commands & 1u << id) && options[i].common) {
+      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
+      separator = ", ";
+    }
+  gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);
+}
+
+/* --- for programs: the tables themselves --------------------------------------------------- */
+
+static void set_commands(struct gd_show_object *to, const struct gd_option *option) {
+  json_t *names = json_array();
+  for (int i = 0; i < GD_COMMAND_COUNT; i++)
+    if ((option->commands & 1u << i) &&
+        json_array_append_new(names, json_string(i ? gd_commands[i].name : "gpudays")) != 0)
+      to->failed = true;
+  gd_show_set(to, "commands", names);
+}
+
+static struct gd_show_object option_rows(void) {
+  struct gd_show_object rows = {.object = json_array()};
+  int count;
+  const struct gd_option *options = gd_options(&count);
+  for (int i = 0; i < count; i++) {
+    struct gd_show_object row;
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "name", options[i].name);
+    gd_show_set_text(&row, "letter", (char[]){options[i].letter, '\0'});
+    gd_show_set_text(&row, "argument", options[i].argument ? options[i].argument : "");
+    set_commands(&row, &options[i]);
+    gd_show_set_text(&row, "help", options[i].help);
+    gd_show_append(&rows, &row);
+  }
+  return rows;
+}
+
+static enum gd_status show_tables(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_show_object root, options = option_rows(), commands = {.object = json_array()};
+  if (cli->options.csv) {
+    json_decref(commands.object);
+    return gd_show_csv(&cli->out, &options, err);
+  }
+  for (int i = 1; i < GD_COMMAND_COUNT; i++) {
+    struct gd_show_object row;
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "name", gd_commands[i].name);
+    gd_show_set_text(&row, "arguments", gd_commands[i].arguments);
+    gd_show_set_text(&row, "help", gd_commands[i].summary);
+    gd_show_append(&commands, &row);
+  }
+  gd_show_begin(&root);
+  gd_show_set_object(&root, "commands", &commands);
+  gd_show_set_object(&root, "options", &options);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err) {
+  enum gd_command_id id = GD_COMMAND_NONE;
+  if (cli->options.json || cli->options.csv)
+    return show_tables(cli, err);
+  /* `help bench` names the command as an argument, `bench --help` is it. */
+  if (cli->command != &gd_commands[GD_COMMAND_HELP] && cli->command)
+    id = (enum gd_command_id)(cli->command - gd_commands);
+  else if (cli->n_arguments > 0)
+    GD_TRY(gd_command_find(cli->arguments[0], &id, err));
+  else if (cli->options.help && cli->command)
+    id = GD_COMMAND_HELP;
+  if (id == GD_COMMAND_NONE)
+    append_overview(&cli->out);
+  else
+    append_command(&cli->out, id);
+  return GD_OK;
+}
+
+enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_show_object version;
+  if (!cli->options.json) {
+    gd_strbuf_printf(&cli->out, "gpudays %s (%s)\n", GD_VERSION, GD_COMMIT);
+    return GD_OK;
+  }
+  gd_show_begin(&version);
+  gd_show_set_text(&version, "gpudays", GD_VERSION);
+  gd_show_set_text(&version, "commit", GD_COMMIT);
+  return gd_show_json(&cli->out, &version, err);
+}

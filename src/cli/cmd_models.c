@@ -1,0 +1,193 @@
+/*
+ * `gpudays models [MODEL]`: sizes, FLOPs and recipes. The counts are taken from the graph that
+ * would be trained, never from a formula beside it.
+ */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "pass/pass.h"
+
+/* A model and what its graph says; error is set instead when a preset cannot be read. */
+struct entry {
+  const char *name;
+  struct gd_model model;
+  int64_t parameters;
+  double flops_per_step, train_flops;
+  struct gd_error error;
+};
+
+static enum gd_status read_entry(const struct gd_cli *cli, const char *name, struct entry *entry,
+                                 struct gd_error *err) {
+  struct gd_graph graph = {0};
+  entry->name = name;
+  GD_TRY(gd_cli_load_model(cli, name, &entry->model, err));
+  if (cli->options.precision_given)
+    entry->model.recipe.precision = cli->options.precision;
+  const struct gd_recipe *recipe = &entry->model.recipe;
+  struct gd_setup setup = {
+      .model = &entry->model, .precision = recipe->precision, .micro_batch = 1};
+  enum gd_status status = gd_pipeline_build(&setup, &graph, err);
+  if (status == GD_OK) {
+    entry->parameters = gd_graph_parameters(&graph);
+    entry->flops_per_step = graph.model_flops * (double)recipe->batch;
+    entry->train_flops = entry->flops_per_step * (double)recipe->steps;
+  }
+  gd_graph_deinit(&graph);
+  return status;
+}
+
+static void set_entry(struct gd_show_object *to, const struct entry *entry) {
+  const struct gd_recipe *recipe = &entry->model.recipe;
+  gd_show_begin(to);
+  gd_show_set_text(to, "name", entry->model.name);
+  gd_show_set_text(to, "family", entry->model.family->title);
+  gd_show_set_int(to, "parameters", entry->parameters);
+  gd_show_set_real(to, "train_flops", entry->train_flops);
+  gd_show_set_real(to, "flops_per_step", entry->flops_per_step);
+  gd_show_set_int(to, "batch", recipe->batch);
+  gd_show_set_int(to, "steps", recipe->steps);
+  gd_show_set_int(to, "seq", recipe->seq);
+  gd_show_set_text(to, "precision", gd_precision_name(recipe->precision));
+  gd_show_set_text(to, "optimizer", gd_optimizer_name(recipe->optimizer));
+  gd_show_set_real(to, "lr", recipe->lr);
+  gd_show_set_real(to, "min_lr", recipe->min_lr);
+  gd_show_set_real(to, "beta1", recipe->beta1);
+  gd_show_set_real(to, "beta2", recipe->beta2);
+  gd_show_set_real(to, "eps", recipe->eps);
+  gd_show_set_real(to, "weight_decay", recipe->weight_decay);
+  gd_show_set_real(to, "max_grad_norm", recipe->max_grad_norm);
+  gd_show_set_text(to, "schedule", gd_schedule_name(recipe->schedule));
+  gd_show_set_int(to, "warmup_steps", recipe->warmup_steps);
+}
+
+/* --- one model ----------------------------------------------------------------------------- */
+
+static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
+  const struct gd_recipe *recipe = &entry->model.recipe;
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  struct gd_strbuf *out = &cli->out;
+  double tokens_per_step = (double)recipe->batch * (double)recipe->seq;
+  gd_show_bold(cli, entry->model.name);
+  gd_strbuf_printf(out, ", %s, %s parameters\n", entry->model.family->title,
+                   gd_format_count(a, sizeof a, entry->parameters));
+  gd_strbuf_printf(out, "  training    %s steps of %s x %s tokens\n",
+                   gd_format_count(a, sizeof a, recipe->steps),
+                   gd_format_count(b, sizeof b, recipe->batch),
+                   gd_format_count(c, sizeof c, recipe->seq));
+  gd_strbuf_printf(out, "  tokens      %s, %s a step\n",
+                   gd_show_power(a, sizeof a, tokens_per_step * (double)recipe->steps),
+                   gd_show_number(b, sizeof b, tokens_per_step, 0));
+  gd_strbuf_printf(out, "  FLOPs       %s, %s a step\n",
+                   gd_show_power(a, sizeof a, entry->train_flops),
+                   gd_show_power(b, sizeof b, entry->flops_per_step));
+  gd_strbuf_printf(out, "  precision   %s\n", gd_precision_name(recipe->precision));
+  gd_strbuf_printf(out, "  optimizer   %s, betas %g and %g, eps %g, weight decay %g\n",
+                   gd_optimizer_name(recipe->optimizer), recipe->beta1, recipe->beta2, recipe->eps,
+                   recipe->weight_decay);
+  gd_strbuf_printf(out, "  lr          %g to %g, %s, after %s steps of warm-up\n", recipe->lr,
+                   recipe->schedule == GD_SCHEDULE_CONSTANT ? recipe->lr : recipe->min_lr,
+                   gd_schedule_name(recipe->schedule),
+                   gd_format_count(a, sizeof a, recipe->warmup_steps));
+  if (recipe->max_grad_norm > 0)
+    gd_strbuf_printf(out, "  clipping    gradient norm %g\n", recipe->max_grad_norm);
+  else
+    gd_strbuf_append(out, "  clipping    none\n");
+}
+
+static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {
+  struct entry entry = {0};
+  struct gd_show_object object, rows;
+  GD_TRY(read_entry(cli, cli->arguments[0], &entry, err));
+  if (!cli->options.json && !cli->options.csv) {
+    append_sheet(cli, &entry);
+    return GD_OK;
+  }
+  set_entry(&object, &entry);
+  if (cli->options.json)
+    return gd_show_json(&cli->out, &object, err);
+  rows = (struct gd_show_object){.object = json_array()};
+  gd_show_append(&rows, &object);
+  return gd_show_csv(&cli->out, &rows, err);
+}
+
+/* --- all models ---------------------------------------------------------------------------- */
+
+static enum gd_status show_table(struct gd_cli *cli, const struct entry *entries, int count,
+                                 struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"MODEL", false}, {"FAMILY", false}, {"PARAMETERS", true}, {"SEQ", true},   {"BATCH", true},
+      {"STEPS", true},  {"PREC", false},   {"OPT", false},       {"FLOPS", true},
+  };
+  enum { COLUMNS = sizeof columns / sizeof *columns };
+  const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
+  int rows = 0;
+  char text[GD_SHOW_TEXT];
+  if (!cells)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing models");
+  for (int i = 0; i < count; i++) {
+    const struct gd_recipe *recipe = &entries[i].model.recipe;
+    const int64_t numbers[] = {entries[i].parameters, recipe->seq, recipe->batch, recipe->steps};
+    const char **row = cells + (size_t)rows * COLUMNS;
+    if (entries[i].error.status != GD_OK)
+      continue;
+    row[0] = entries[i].model.name;
+    row[1] = entries[i].model.family->title;
+    for (int j = 0; j < 4; j++)
+      row[2 + j] =
+          gd_arena_copy_string(&cli->arena, gd_format_count(text, sizeof text, numbers[j]));
+    row[6] = gd_precision_name(recipe->precision);
+    row[7] = gd_optimizer_name(recipe->optimizer);
+    row[8] =
+        gd_arena_copy_string(&cli->arena, gd_show_power(text, sizeof text, entries[i].train_flops));
+    rows++;
+  }
+  GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err));
+  for (int i = 0; i < count; i++)
+    if (entries[i].error.status != GD_OK)
+      gd_strbuf_printf(&cli->out, "note: %s cannot be read: %s\n", entries[i].name,
+                       entries[i].error.text);
+  return GD_OK;
+}
+
+static enum gd_status show_objects(struct gd_cli *cli, const struct entry *entries, int count,
+                                   struct gd_error *err) {
+  struct gd_show_object root, models = {.object = json_array()}, broken = {.object = json_array()};
+  for (int i = 0; i < count; i++) {
+    struct gd_show_object object;
+    if (entries[i].error.status == GD_OK) {
+      set_entry(&object, &entries[i]);
+      gd_show_append(&models, &object);
+    } else {
+      gd_show_begin(&object);
+      gd_show_set_text(&object, "name", entries[i].name);
+      gd_show_set_text(&object, "reason", entries[i].error.text);
+      gd_show_append(&broken, &object);
+    }
+  }
+  if (cli->options.csv) {
+    json_decref(broken.object);
+    return gd_show_csv(&cli->out, &models, err);
+  }
+  gd_show_begin(&root);
+  gd_show_set_object(&root, "models", &models);
+  gd_show_set_object(&root, "unreadable", &broken);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err) {
+  const char *const *names;
+  int count;
+  if (cli->n_arguments > 0)
+    return show_one(cli, err);
+  GD_TRY(gd_model_list(&cli->arena, &names, &count, err));
+  struct entry *entries = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *entries);
+  if (!entries)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing models");
+  /* One broken file of the user's must not hide the others. */
+  for (int i = 0; i < count; i++)
+    if (read_entry(cli, names[i], &entries[i], &entries[i].error) == GD_INTERNAL)
+      return gd_fail(err, GD_INTERNAL, "%s: %s", names[i], entries[i].error.text);
+  return cli->options.json || cli->options.csv ? show_objects(cli, entries, count, err)
+                                               : show_table(cli, entries, count, err);
+}

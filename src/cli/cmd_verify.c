@@ -1,0 +1,99 @@
+/*
+ * `gpudays verify DIR`: numerics against a reference that transformers made. The comparison and its
+ * bounds are src/exec/reference.c's.
+ */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "exec/reference.h"
+
+static enum gd_status show_object(struct gd_cli *cli, const struct gd_verify_options *options,
+                                  const struct gd_verify_result *result, struct gd_error *err) {
+  struct gd_show_object object;
+  gd_show_begin(&object);
+  gd_show_set_bool(&object, "ok", result->ok);
+  gd_show_set_real(&object, "loss_error", result->loss_error);
+  gd_show_set_real(&object, "gradient_error", result->gradient_error);
+  if (result->trajectory_error < 0)
+    gd_show_set_null(&object, "trajectory_error");
+  else
+    gd_show_set_real(&object, "trajectory_error", result->trajectory_error);
+  gd_show_set_text(&object, "worst_parameter", result->worst_parameter);
+  gd_show_set_real(&object, "worst_error", result->worst_error);
+  gd_show_set_real(&object, "together_error", result->together_error);
+  gd_show_set_real(&object, "loss_bound", result->loss_bound);
+  gd_show_set_real(&object, "gradient_bound", result->gradient_bound);
+  gd_show_set_real(&object, "trajectory_bound", result->trajectory_bound);
+  gd_show_set_real(&object, "loss", result->loss);
+  gd_show_set_real(&object, "loss_reference", result->loss_reference);
+  gd_show_set_int(&object, "tensors", result->parameters);
+  gd_show_set_text(&object, "backend", options->backend);
+  gd_show_set_text(&object, "precision", gd_precision_name(options->precision));
+  return gd_show_json(&cli->out, &object, err);
+}
+
+static void set_row(struct gd_arena *arena, const char **row, const char *what, double error,
+                    double bound, const char *where) {
+  row[0] = what;
+  row[1] = gd_arena_printf(arena, "%.2e", error);
+  row[2] = gd_arena_printf(arena, "%.0e", bound);
+  row[3] = error <= bound ? "ok" : "FAILED";
+  row[4] = where;
+}
+
+static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_verify_options *options,
+                                   const struct gd_verify_result *result, struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"RELATIVE ERROR", false}, {"FOUND", true}, {"BOUND", true}, {"", false}, {"", false}};
+  enum { COLUMNS = sizeof columns / sizeof *columns };
+  const char *cells[3 * COLUMNS] = {0};
+  int rows = 2;
+  bool worst = options->precision == GD_PRECISION_FP32;
+  set_row(
+      &cli->arena, cells, "loss", result->loss_error, result->loss_bound,
+      gd_arena_printf(&cli->arena, "%.6f, reference %.6f", result->loss, result->loss_reference));
+  set_row(&cli->arena, cells + COLUMNS, "gradient", result->gradient_error, result->gradient_bound,
+          gd_arena_printf(&cli->arena, "%s %s", worst ? "worst of" : "all together; worst:",
+                          worst ? gd_arena_printf(&cli->arena, "%d: %s", result->parameters,
+                                                  result->worst_parameter)
+                                : result->worst_parameter));
+  if (result->trajectory_error >= 0) {
+    set_row(&cli->arena, cells + 2 * (ptrdiff_t)COLUMNS, "trajectory", result->trajectory_error,
+            result->trajectory_bound, "losses before each update");
+    rows = 3;
+  }
+  gd_show_bold(cli, result->ok ? "ok" : "FAILED");
+  gd_strbuf_printf(&cli->out, ": %s on %s, %s\n", cli->arguments[0], options->backend,
+                   gd_precision_name(options->precision));
+  return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
+}
+
+/* Adds "loss error 1.0e-03 (bound 1e-05)" when that is past its bound. */
+static void append_miss(struct gd_strbuf *misses, const char *what, double error, double bound) {
+  if (!(error <= bound))
+    gd_strbuf_printf(misses, "%s%s error %.2e (bound %.0e)", misses->length ? ", " : "", what,
+                     error, bound);
+}
+
+enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_verify_result result = {0};
+  struct gd_strbuf misses = {0};
+  const struct gd_verify_options options = {
+      .backend = cli->options.backend,
+      .threads = (int)cli->options.threads,
+      .precision = cli->options.precision_given ? cli->options.precision : GD_PRECISION_FP32,
+  };
+  GD_TRY(gd_verify(cli->arguments[0], &options, &result, err));
+  GD_TRY(cli->options.json ? show_object(cli, &options, &result, err)
+                           : append_sheet(cli, &options, &result, err));
+  if (result.ok)
+    return GD_OK;
+  append_miss(&misses, "loss", result.loss_error, result.loss_bound);
+  append_miss(&misses, "gradient", result.gradient_error, result.gradient_bound);
+  append_miss(&misses, "trajectory", result.trajectory_error, result.trajectory_bound);
+  gd_fail(err, GD_MISMATCH, "%s is not reproduced: %s; worst parameter %s", cli->arguments[0],
+          misses.text ? misses.text : "the errors are not numbers", result.worst_parameter);
+  gd_strbuf_deinit(&misses);
+  return GD_MISMATCH;
+}

@@ -1,0 +1,77 @@
+/*
+ * main(): reads the command line, runs one subcommand, writes what it appended, and turns its
+ * status into one sentence and an exit code. It owns everything and frees everything.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+enum { EXIT_FINE = 0, EXIT_NO = 1, EXIT_USAGE = 2, EXIT_SYSTEM = 3, EXIT_BUG = 4 };
+
+static int exit_code(enum gd_status status) {
+  switch (status) {
+  case GD_OK: return EXIT_FINE;
+  case GD_NOMEM_DEVICE:
+  case GD_NOMEM_HOST:
+  case GD_MISMATCH: return EXIT_NO;
+  case GD_BAD_INPUT:
+  case GD_UNSUPPORTED: return EXIT_USAGE;
+  case GD_ENVIRONMENT: return EXIT_SYSTEM;
+  case GD_INTERNAL: return EXIT_BUG;
+  }
+  return EXIT_BUG;
+}
+
+/* https://no-color.org: set and not empty means none. */
+static bool may_be_bold(void) {
+  const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+  return isatty(STDOUT_FILENO) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
+}
+
+static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
+  if (cli->options.version)
+    return gd_cmd_version(cli, err);
+  if (cli->options.help)
+    return gd_cmd_help(cli, err);
+  return cli->command->run(cli, err);
+}
+
+/* All of the output at once: what cannot be written is found out here, with its reason. */
+static enum gd_status write_output(const struct gd_strbuf *out, struct gd_error *err) {
+  if (out->failed)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing");
+  errno = 0;
+  if ((out->length > 0 && fwrite(out->text, 1, out->length, stdout) != out->length) ||
+      fflush(stdout) != 0)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot write the output: %s",
+                   errno ? strerror(errno) : "unknown error");
+  return GD_OK;
+}
+
+int main(int argc, char **argv) {
+  struct gd_cli cli = {0};
+  struct gd_error err = {0}, write_err = {0};
+  setlocale(LC_CTYPE, ""); /* the width of names in tables; numbers stay as they are in C */
+  enum gd_status status = gd_options_parse(argc, argv, &cli, &err);
+  cli.bold = may_be_bold();
+  cli.progress = isatty(STDERR_FILENO) && !cli.options.quiet;
+  if (status == GD_OK)
+    status = run(&cli, &err);
+  /* The answer may be no, and its table is still worth reading; after other errors there is none.
+   */
+  if (write_output(&cli.out, &write_err) != GD_OK) {
+    status = write_err.status;
+    err = write_err;
+  }
+  if (status != GD_OK)
+    fprintf(stderr, "gpudays: %s\n", err.text);
+  gd_strbuf_deinit(&cli.out);
+  gd_arena_deinit(&cli.arena);
+  return exit_code(status);
+}

@@ -1,0 +1,393 @@
+/*
+ * The table of commands, the table of options, and the parser over both. What a value means is
+ * decided here and nowhere else; whether it makes sense for a model is the library's business.
+ */
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+
+/* --- commands ------------------------------------------------------------------------------ */
+
+const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
+    [GD_COMMAND_MODELS] =
+        {"models", "[MODEL]", 0, 1, "models that are known: sizes, FLOPs, recipes",
+         "Lists the presets, or shows one model: a preset, a Hugging Face config.json,\n"
+         "or the folder that holds one.",
+         "gpudays models pythia-160m", gd_cmd_models},
+    [GD_COMMAND_PLAN] =
+        {"plan", "MODEL...", 1, -1, "memory by category and largest micro-batch, before a run",
+         "Plans training on this machine without running it: exact bytes, micro-batch.\n"
+         "Exit 1 when the model does not fit.",
+         "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
+    [GD_COMMAND_BENCH] =
+        {"bench", "MODEL...", 1, -1, "measured here: step time, memory, days to train",
+         "Measures training steps on this machine and tells how long the run would take.",
+         "gpudays bench pythia-14m", gd_cmd_bench},
+    [GD_COMMAND_VERIFY] =
+        {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
+         "Compares loss, gradients and training losses with those stored in DIR.\n"
+         "Exit 1 past the bounds.",
+         "gpudays verify tests/reference/neox-parallel", gd_cmd_verify},
+    [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
+                           "Says what this machine offers and measures its peak FLOP/s.",
+                           "gpudays doctor", gd_cmd_doctor},
+    [GD_COMMAND_HELP] = {"help", "[COMMAND]", 0, 1, "the commands, or the options of one of them",
+                         "Shows all commands, or one command's options.", "gpudays help bench",
+                         gd_cmd_help},
+};
+
+/* --- reading one value --------------------------------------------------------------------- */
+
+static enum gd_status bad_value(const struct gd_option *option, const char *text,
+                                const char *expected, struct gd_error *err) {
+  char clean[64];
+  return gd_fail(err, GD_BAD_INPUT, "--%s is \"%s\"; expected %s", option->name,
+                 gd_json_excerpt(clean, sizeof clean, text), expected);
+}
+
+static void *field(const struct gd_option *option, struct gd_cli_options *options) {
+  return (char *)options + option->target;
+}
+
+static enum gd_status parse_switch(const struct gd_option *option, const char *text,
+                                   struct gd_cli_options *options, struct gd_error *err) {
+  (void)text;
+  (void)err;
+  *(bool *)field(option, options) = true;
+  return GD_OK;
+}
+
+static enum gd_status parse_int(const struct gd_option *option, const char *text,
+                                struct gd_cli_options *options, struct gd_error *err) {
+  char expected[96];
+  if (gd_parse_int(text, option->low, option->high, field(option, options)))
+    return GD_OK;
+  snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRId64, option->low,
+           option->high);
+  return bad_value(option, text, expected, err);
+}
+
+static enum gd_status parse_seconds(const struct gd_option *option, const char *text,
+                                    struct gd_cli_options *options, struct gd_error *err) {
+  char expected[96], *end;
+  errno = 0;
+  double value = strtod(text, &end);
+  bool number = (isdigit((unsigned char)text[0]) || text[0] == '.') && *end == '\0' && errno == 0;
+  if (number && value > 0 && value <= (double)option->high) {
+    *(double *)field(option, options) = value;
+    return GD_OK;
+  }
+  snprintf(expected, sizeof expected, "seconds above 0, %" PRId64 " at most", option->high);
+  return bad_value(option, text, expected, err);
+}
+
+static enum gd_status parse_bytes(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  int64_t bytes;
+  if (!gd_parse_bytes(text, &bytes) || bytes == 0)
+    return bad_value(option, text, "a size such as 2GiB, 512MiB or 4096 (bytes)", err);
+  *(int64_t *)field(option, options) = bytes;
+  return GD_OK;
+}
+
+static enum gd_status parse_backend(const struct gd_option *option, const char *text,
+                                    struct gd_cli_options *options, struct gd_error *err) {
+  const struct gd_backend_ops *ops;
+  if (gd_backend_find(text, &ops, NULL) != GD_OK)
+    return bad_value(option, text, "cpu or ref", err);
+  options->backend = ops->name;
+  return GD_OK;
+}
+
+static enum gd_status parse_precision(const struct gd_option *option, const char *text,
+                                      struct gd_cli_options *options, struct gd_error *err) {
+  if (!gd_precision_parse(text, &options->precision))
+    return bad_value(option, text, "fp32, bf16 or fp16", err);
+  options->precision_given = true;
+  return GD_OK;
+}
+
+static enum gd_status parse_optimizer(const struct gd_option *option, const char *text,
+                                      struct gd_cli_options *options, struct gd_error *err) {
+  if (!gd_optimizer_parse(text, &options->optimizer))
+    return bad_value(option, text, "adam or adamw", err);
+  options->optimizer_given = true;
+  return GD_OK;
+}
+
+static enum gd_status parse_micro_batch(const struct gd_option *option, const char *text,
+                                        struct gd_cli_options *options, struct gd_error *err) {
+  if (strcmp(text, "pow2") == 0)
+    options->micro_batch = GD_MICRO_BATCH_POW2;
+  else if (strcmp(text, "max") == 0)
+    options->micro_batch = GD_MICRO_BATCH_MAX;
+  else if (gd_parse_int(text, option->low, option->high, &options->micro_batch_size))
+    options->micro_batch = GD_MICRO_BATCH_FIXED;
+  else
+    return bad_value(option, text, "pow2, max or a whole number from 1", err);
+  return GD_OK;
+}
+
+/* Which methods there are is the library's answer. */
+static enum gd_status parse_text(const struct gd_option *option, const char *text,
+                                 struct gd_cli_options *options, struct gd_error *err) {
+  (void)err;
+  *(const char **)field(option, options) = text;
+  return GD_OK;
+}
+
+/* --- options ------------------------------------------------------------------------------- */
+
+#define ON(command)   (1u << GD_COMMAND_##command)
+#define ON_TRIALS     (ON(PLAN) | ON(BENCH))
+#define ON_RUNS       (ON_TRIALS | ON(VERIFY))
+#define ON_RECIPES    (ON(MODELS) | ON_TRIALS)
+#define EVERYWHERE    ((1u << GD_COMMAND_COUNT) - 1)
+#define TARGET(name)  offsetof(struct gd_cli_options, name)
+#define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
+
+static const struct gd_option options_table[] = {
+    {"backend", "NAME", ON_RUNS, 0, false, "cpu (default), or ref: plain C, slow, obviously right",
+     parse_backend, 0, 0, 0},
+    {"threads", "N", ON_RUNS | ON(DOCTOR), 0, false, "threads to run with; default: all there are",
+     parse_int, TARGET(threads), 1, 4096},
+    {"precision", "NAME", ON_RECIPES | ON(VERIFY), 0, false,
+     "fp32, bf16 or fp16; default: the recipe's, verify: fp32", parse_precision, 0, 0, 0},
+    {"methods", "NAME", ON_TRIALS, 0, false, "efficiency method; this version has naive",
+     parse_text, TARGET(method), 0, 0},
+    {"micro-batch", "SIZE", ON_TRIALS, 0, false,
+     "pow2 (default): largest power of two; max: largest; or N", parse_micro_batch, 0, 1,
+     MOST_A_RECIPE},
+    {"device-memory", "SIZE", ON_TRIALS, 0, false, "limit such as 8GiB; default: what is there",
+     parse_bytes, TARGET(device_memory_bytes), 0, 0},
+    {"host-memory", "SIZE", ON_TRIALS, 0, false, "limit for what stays in host memory", parse_bytes,
+     TARGET(host_memory_bytes), 0, 0},
+    {"seq", "N", ON_RECIPES, 0, false, "tokens a sequence, instead of the recipe's", parse_int,
+     TARGET(seq), 2, MOST_A_RECIPE},
+    {"batch", "N", ON_RECIPES, 0, false, "sequences a training step, instead of the recipe's",
+     parse_int, TARGET(batch), 1, MOST_A_RECIPE},
+    {"steps", "N", ON_RECIPES, 0, false, "training steps of the run, instead of the recipe's",
+     parse_int, TARGET(steps), 1, MOST_A_RECIPE},
+    {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
+     parse_optimizer, 0, 0, 0},
+    {"seed", "N", ON(BENCH), 0, false, "of parameters and tokens; default 0", parse_int,
+     TARGET(seed), 0, INT64_MAX},
+    {"sample-seconds", "S", ON(BENCH), 0, false,
+     "time passes and updates for S seconds each at most", parse_seconds, TARGET(sample_seconds), 0,
+     86400},
+    {"explain", NULL, ON(PLAN), 0, false, "print the graph and the place of every tensor",
+     parse_switch, TARGET(explain), 0, 0},
+    {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
+     0},
+    {"csv", NULL, ON_RECIPES | ON(HELP), 0, true, "print the table as CSV", parse_switch,
+     TARGET(csv), 0, 0},
+    {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
+    {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
+     TARGET(help), 0, 0},
+    {"version", NULL, ON(NONE), 'V', true, "show the version", parse_switch, TARGET(version), 0, 0},
+};
+enum { OPTION_COUNT = sizeof options_table / sizeof *options_table };
+
+const struct gd_option *gd_options(int *count) {
+  *count = OPTION_COUNT;
+  return options_table;
+}
+
+/* --- finding what was meant ---------------------------------------------------------------- */
+
+/* How far a typed word is from a name: nothing when it is the beginning of it. */
+static int distance_to(const char *typed, size_t length, const char *name) {
+  char word[64];
+  if (length == 0 || length >= sizeof word)
+    return INT_MAX;
+  snprintf(word, sizeof word, "%.*s", (int)length, typed);
+  return strncmp(word, name, length) == 0 ? 0 : gd_edit_distance(word, name);
+}
+
+/* A suggestion further off than this is a guess. */
+static bool is_near(int distance, size_t length) {
+  return distance <= (length < 6 ? 2 : 3);
+}
+
+enum gd_status gd_command_find(const char *name, enum gd_command_id *id, struct gd_error *err) {
+  char clean[64];
+  int nearest = 0, best = INT_MAX;
+  for (int i = 1; i < GD_COMMAND_COUNT; i++) {
+    if (strcmp(name, gd_commands[i].name) == 0) {
+      *id = (enum gd_command_id)i;
+      return GD_OK;
+    }
+    int distance = distance_to(name, strlen(name), gd_commands[i].name);
+    if (distance < best) {
+      best = distance;
+      nearest = i;
+    }
+  }
+  gd_json_excerpt(clean, sizeof clean, name);
+  if (is_near(best, strlen(name)))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "unknown command \"%s\"; did you mean %s? ('gpudays help' lists all)", clean,
+                   gd_commands[nearest].name);
+  return gd_fail(err, GD_BAD_INPUT, "unknown command \"%s\"; 'gpudays help' lists those there are",
+                 clean);
+}
+
+static bool taken_by(const struct gd_option *option, enum gd_command_id id) {
+  return (option->commands & 1u << id) != 0;
+}
+
+static enum gd_status unknown_option(const char *argument, const char *name, size_t length,
+                                     enum gd_command_id id, struct gd_error *err) {
+  char clean[64];
+  const struct gd_option *nearest = NULL;
+  int best = INT_MAX;
+  for (int i = 0; i < OPTION_COUNT; i++) {
+    int distance = distance_to(name, length, options_table[i].name);
+    if (distance < best && (id == GD_COMMAND_NONE || taken_by(&options_table[i], id))) {
+      best = distance;
+      nearest = &options_table[i];
+    }
+  }
+  gd_json_excerpt(clean, sizeof clean, argument);
+  const char *blank = id == GD_COMMAND_NONE ? "" : " ", *command = id ? gd_commands[id].name : "";
+  if (nearest && is_near(best, length))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "unknown option \"%s\"; did you mean --%s? ('gpudays help%s%s' lists all)",
+                   clean, nearest->name, blank, command);
+  return gd_fail(err, GD_BAD_INPUT,
+                 "unknown option \"%s\"; 'gpudays help%s%s' lists those there "
+                 "are",
+                 clean, blank, command);
+}
+
+static enum gd_status foreign_option(const struct gd_option *option, enum gd_command_id id,
+                                     struct gd_error *err) {
+  char names[128] = "";
+  size_t length = 0;
+  for (int i = 1; i < GD_COMMAND_COUNT; i++)
+    if (taken_by(option, (enum gd_command_id)i) && length < sizeof names)
+      length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "",
+                                 gd_commands[i].name);
+  if (id == GD_COMMAND_NONE)
+    return gd_fail(err, GD_BAD_INPUT, "--%s needs a command: %s", option->name, names);
+  if (!names[0])
+    return gd_fail(err, GD_BAD_INPUT, "--%s is not an option of %s; it stands alone: gpudays --%s",
+                   option->name, gd_commands[id].name, option->name);
+  return gd_fail(err, GD_BAD_INPUT, "--%s is not an option of %s; it belongs to %s", option->name,
+                 gd_commands[id].name, names);
+}
+
+/* --- the parser ---------------------------------------------------------------------------- */
+
+struct parser {
+  int argc;
+  char **argv;
+  int at; /* next argument */
+  enum gd_command_id id;
+  const struct gd_option *seen[OPTION_COUNT]; /* checked against the command at the end */
+  int n_seen;
+};
+
+/* The option that "--name", "--name=value" or "-x" asks for, or NULL. */
+static const struct gd_option *find_option(const char *argument, const char **name,
+                                           size_t *length) {
+  bool is_long = argument[1] == '-';
+  *name = argument + (is_long ? 2 : 1);
+  *length = is_long ? strcspn(*name, "=") : strlen(*name);
+  for (int i = 0; i < OPTION_COUNT; i++) {
+    const struct gd_option *option = &options_table[i];
+    bool same = is_long
+                    ? strlen(option->name) == *length && strncmp(option->name, *name, *length) == 0
+                    : *length == 1 && option->letter == (*name)[0];
+    if (same)
+      return option;
+  }
+  return NULL;
+}
+
+static enum gd_status read_option(struct parser *parser, const char *argument,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  const char *name, *value = NULL;
+  size_t length;
+  const struct gd_option *option = find_option(argument, &name, &length);
+  if (!option)
+    return unknown_option(argument, name, length, parser->id, err);
+  if (argument[1] == '-' && name[length] == '=')
+    value = name + length + 1;
+  if (!option->argument && value)
+    return gd_fail(err, GD_BAD_INPUT, "--%s takes no value", option->name);
+  if (option->argument && !value) {
+    if (parser->at >= parser->argc)
+      return gd_fail(err, GD_BAD_INPUT, "--%s needs a value: --%s %s", option->name, option->name,
+                     option->argument);
+    value = parser->argv[parser->at++];
+  }
+  bool again = false;
+  for (int i = 0; i < parser->n_seen; i++)
+    again = again || parser->seen[i] == option;
+  if (!again)
+    parser->seen[parser->n_seen++] = option;
+  return option->parse(option, value, options, err);
+}
+
+static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error *err) {
+  const struct gd_command *command = cli->command;
+  char clean[64];
+  if (cli->n_arguments < command->least)
+    return gd_fail(err, GD_BAD_INPUT, "%s needs an argument: gpudays %s %s, such as '%s'",
+                   command->name, command->name, command->arguments, command->example);
+  if (command->most >= 0 && cli->n_arguments > command->most)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "unexpected argument \"%s\"; 'gpudays help %s' shows the "
+                   "usage",
+                   gd_json_excerpt(clean, sizeof clean, cli->arguments[command->most]),
+                   command->name);
+  return GD_OK;
+}
+
+/* What can only be judged once everything was read. */
+static enum gd_status check_all(const struct parser *parser, const struct gd_cli *cli,
+                                struct gd_error *err) {
+  bool alone = cli->options.help || cli->options.version;
+  if (!cli->command && !alone)
+    return gd_fail(err, GD_BAD_INPUT, "no command was given; 'gpudays help' lists those there are");
+  for (int i = 0; i < parser->n_seen; i++)
+    if (!taken_by(parser->seen[i], parser->id))
+      return foreign_option(parser->seen[i], parser->id, err);
+  if (cli->options.json && cli->options.csv)
+    return gd_fail(err, GD_BAD_INPUT, "--json and --csv exclude each other; choose one");
+  return alone ? GD_OK : check_arguments(cli, err);
+}
+
+enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struct gd_error *err) {
+  struct parser parser = {.argc = argc, .argv = argv, .at = 1};
+  bool options_end = false;
+  cli->options.backend = "cpu";
+  cli->options.method = "naive";
+  cli->arguments = gd_arena_alloc(&cli->arena, (size_t)argc + 1, sizeof *cli->arguments);
+  if (!cli->arguments)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading the command line");
+  while (parser.at < argc) {
+    const char *argument = argv[parser.at++];
+    if (!options_end && strcmp(argument, "--") == 0) {
+      options_end = true;
+    } else if (!options_end && argument[0] == '-' && argument[1] != '\0') {
+      GD_TRY(read_option(&parser, argument, &cli->options, err));
+    } else if (!cli->command) {
+      GD_TRY(gd_command_find(argument, &parser.id, err));
+      cli->command = &gd_commands[parser.id];
+    } else {
+      cli->arguments[cli->n_arguments++] = argument;
+    }
+  }
+  return check_all(&parser, cli, err);
+}

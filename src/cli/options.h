@@ -1,0 +1,84 @@
+/*
+ * What can be typed: the commands and the options, each in one table. The parser, the help of every
+ * command, and the check of the manual page all read these two tables; an option is added by one
+ * row and one field.
+ */
+#ifndef GD_CLI_OPTIONS_H
+#define GD_CLI_OPTIONS_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "search/trial.h"
+
+struct gd_cli;
+
+/* GD_COMMAND_NONE is `gpudays` itself: what --version and --help may stand alone with. */
+enum gd_command_id {
+  GD_COMMAND_NONE,
+  GD_COMMAND_MODELS,
+  GD_COMMAND_PLAN,
+  GD_COMMAND_BENCH,
+  GD_COMMAND_VERIFY,
+  GD_COMMAND_DOCTOR,
+  GD_COMMAND_HELP,
+  GD_COMMAND_COUNT
+};
+
+struct gd_command {
+  const char *name;
+  const char *arguments; /* for the usage line: "MODEL..." */
+  int least, most;       /* how many arguments; most -1: any number */
+  const char *summary;   /* one line of `gpudays help` */
+  const char *about;     /* what --help says under the usage line; lines of up to 80 columns */
+  const char *example;
+  enum gd_status (*run)(struct gd_cli *cli, struct gd_error *err);
+};
+
+/* By id; GD_COMMAND_NONE has no name. */
+extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
+
+/* Where options land. Zero is "not given" unless said otherwise. */
+struct gd_cli_options {
+  bool help, version, json, csv, quiet, explain;
+  const char *backend; /* "cpu" when not given */
+  const char *method;  /* "naive" when not given */
+  int64_t threads;
+  enum gd_micro_batch micro_batch;
+  int64_t micro_batch_size;
+  bool precision_given, optimizer_given;
+  enum gd_precision precision;
+  enum gd_optimizer optimizer;
+  int64_t device_memory_bytes, host_memory_bytes;
+  int64_t seq, batch, steps;
+  int64_t seed;
+  double sample_seconds;
+};
+
+struct gd_option {
+  const char *name;     /* without the dashes */
+  const char *argument; /* "SIZE"; NULL: a switch */
+  unsigned commands;    /* bit per enum gd_command_id */
+  char letter;          /* "-h"; 0: none */
+  bool common;          /* help names it on one line with its like */
+  const char *help;     /* up to 56 columns */
+  /* Reads text (NULL for a switch) into the options; target is the offset of the field. */
+  enum gd_status (*parse)(const struct gd_option *option, const char *text,
+                          struct gd_cli_options *options, struct gd_error *err);
+  size_t target;
+  int64_t low, high; /* of numbers */
+};
+
+const struct gd_option *gd_options(int *count);
+
+/*
+ * Fills cli->command (NULL: none was named), cli->options, cli->arguments. Options may stand
+ * anywhere; "--" ends them. GD_BAD_INPUT or GD_UNSUPPORTED for what cannot be read.
+ */
+enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli,
+                                struct gd_error *err) GD_MUST_USE;
+/* The command of that name, or GD_BAD_INPUT with the nearest one. */
+enum gd_status gd_command_find(const char *name, enum gd_command_id *id,
+                               struct gd_error *err) GD_MUST_USE;
+
+#endif

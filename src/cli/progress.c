@@ -1,0 +1,48 @@
+/*
+ * Drawing the progress line; see progress.h. Ten times a second at most: a terminal over ssh is
+ * slow, and the cores belong to the trial.
+ */
+#define _DEFAULT_SOURCE /* TIOCGWINSZ */
+#include "cli/progress.h"
+
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/show.h"
+
+static int terminal_columns(void) {
+  struct winsize size;
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void gd_progress_report(void *user, const char *what, double done, double eta_s) {
+  struct gd_progress *progress = user;
+  int64_t now = gd_clock_ns();
+  char line[256], eta[GD_SHOW_TEXT];
+  if (!progress->on || (progress->shown > 0 && now - progress->last_ns < 100000000))
+    return;
+  int length = eta_s < 0
+                   ? snprintf(line, sizeof line, "%s: %s ...", progress->label, what)
+                   : snprintf(line, sizeof line, "%s: %s, %.0f %%, %s left", progress->label, what,
+                              100 * done, gd_show_seconds(eta, sizeof eta, eta_s < 1 ? 1 : eta_s));
+  int columns = terminal_columns() - 1; /* the last column would wrap on some terminals */
+  if (length >= (int)sizeof line)
+    length = (int)sizeof line - 1;
+  if (length > columns)
+    length = columns;
+  int rest = progress->shown > length ? progress->shown - length : 0;
+  fprintf(stderr, "\r%.*s%*s", length, line, rest, "");
+  fflush(stderr);
+  progress->shown = length;
+  progress->last_ns = now;
+}
+
+void gd_progress_clear(struct gd_progress *progress) {
+  if (progress->shown > 0) {
+    fprintf(stderr, "\r%*s\r", progress->shown, "");
+    fflush(stderr);
+  }
+  progress->shown = 0;
+}

@@ -1,0 +1,390 @@
+/*
+ * Formatting for people and for programs; see show.h. Nothing here writes to a stream: everything
+ * is appended to a string that main() writes.
+ */
+#define _GNU_SOURCE /* fopencookie: libsmartcols prints to a FILE, and ours is a string */
+#include "cli/show.h"
+
+#include <inttypes.h>
+#include <libsmartcols.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+enum { COLUMNS = 80 };
+
+/* --- numbers ------------------------------------------------------------------------------- */
+
+const char *gd_show_number(char *text, size_t size, double value, int decimals) {
+  char plain[GD_SHOW_TEXT], whole[GD_SHOW_TEXT];
+  /* Beyond 2^53 a double has no units digit to separate. */
+  if (!(fabs(value) < 0x1p53)) {
+    snprintf(text, size, "%.3g", value);
+    return text;
+  }
+  snprintf(plain, sizeof plain, "%.*f", decimals, fabs(value));
+  size_t digits = strcspn(plain, ".");
+  int64_t integer = 0;
+  for (size_t i = 0; i < digits; i++)
+    integer = integer * 10 + (plain[i] - '0');
+  snprintf(text, size, "%s%s%s", value < 0 ? "-" : "",
+           gd_format_count(whole, sizeof whole, integer), plain + digits);
+  return text;
+}
+
+/* Decimals that give a value so many significant digits; 9.996 counts as 10.0. */
+static int decimals_for(double value, int digits) {
+  double size = fabs(value);
+  int decimals = digits - 1;
+  if (!(size > 0) || !isfinite(size))
+    return 0;
+  if (size < 1)
+    for (; size < 1 && decimals < 12; size *= 10)
+      decimals++;
+  else
+    for (; decimals > 0 && size >= 10 - 5 * pow(10, -digits); size /= 10)
+      decimals--;
+  return decimals;
+}
+
+const char *gd_show_digits(char *text, size_t size, double value, int digits) {
+  return gd_show_number(text, size, value, decimals_for(value, digits));
+}
+
+struct unit {
+  double least_s; /* from here on */
+  double scale_s;
+  const char *name;
+};
+/* A unit takes over where the one before would show more than about a hundred. */
+static const struct unit units[] = {
+    {0, 1e-6, "us"},  {1e-3, 1e-3, "ms"}, {1, 1, "s"},
+    {120, 60, "min"}, {7200, 3600, "h"},  {172800, 86400, "days"},
+};
+
+static const struct unit *unit_of(double seconds) {
+  const struct unit *unit = &units[0];
+  for (size_t i = 1; i < sizeof units / sizeof *units; i++)
+    if (seconds >= units[i].least_s)
+      unit = &units[i];
+  return unit;
+}
+
+const char *gd_show_seconds(char *text, size_t size, double seconds) {
+  char number[GD_SHOW_TEXT];
+  const struct unit *unit = unit_of(seconds);
+  gd_show_digits(number, sizeof number, seconds / unit->scale_s, 3);
+  snprintf(text, size, "%s %s", number, unit->name);
+  return text;
+}
+
+const char *gd_show_power(char *text, size_t size, double value) {
+  char mantissa[GD_SHOW_TEXT];
+  snprintf(mantissa, sizeof mantissa, "%.1e", value);
+  char *e = strchr(mantissa, 'e');
+  if (!e) { /* not finite */
+    snprintf(text, size, "%s", mantissa);
+    return text;
+  }
+  *e = '\0';
+  const char *power = e + 1;
+  bool minus = *power == '-';
+  while (*power == '+' || *power == '-' || (*power == '0' && power[1] != '\0'))
+    power++;
+  snprintf(text, size, "%se%s%s", mantissa, minus ? "-" : "", power);
+  return text;
+}
+
+const char *gd_show_rate(char *text, size_t size, double flops_per_s) {
+  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  char number[GD_SHOW_TEXT];
+  size_t i = 0;
+  while (flops_per_s >= 999.5 && i + 1 < sizeof prefixes / sizeof *prefixes) {
+    flops_per_s /= 1000;
+    i++;
+  }
+  gd_show_digits(number, sizeof number, flops_per_s, 3);
+  snprintf(text, size, "%s %sFLOP/s", number, prefixes[i]);
+  return text;
+}
+
+void gd_show_duration(struct gd_show_duration *shown, double seconds, double low_s, double high_s) {
+  char number[GD_SHOW_TEXT], low[GD_SHOW_TEXT], high[GD_SHOW_TEXT];
+  const struct unit *unit = unit_of(seconds);
+  double scale = unit->scale_s, width = (high_s - low_s) / 2 / scale;
+  int decimals = decimals_for(seconds / scale, 3), most = decimals_for(seconds / scale, 5);
+  /* A tight interval earns more digits than three, up to its own first one. */
+  int earned = width > 0 ? decimals_for(width, 1) : decimals;
+  if (earned > decimals)
+    decimals = earned < most ? earned : most;
+  gd_show_number(number, sizeof number, seconds / scale, decimals);
+  snprintf(shown->value, sizeof shown->value, "%s %s", number, unit->name);
+  double years = seconds / 86400 / 365.25;
+  if (years >= 1) {
+    gd_show_digits(low, sizeof low, years, 2);
+    snprintf(shown->value, sizeof shown->value, "%s %s (%s years)", number, unit->name, low);
+  }
+  gd_show_number(low, sizeof low, low_s / scale, decimals);
+  gd_show_number(high, sizeof high, high_s / scale, decimals);
+  snprintf(shown->interval, sizeof shown->interval, "%s - %s", low, high);
+}
+
+/* --- lines --------------------------------------------------------------------------------- */
+
+void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text) {
+  int column = indent;
+  bool first = true;
+  gd_strbuf_printf(out, "%*s", indent, "");
+  while (*text) {
+    int length = (int)strcspn(text, " ");
+    if (!first && column + 1 + length > COLUMNS) {
+      gd_strbuf_printf(out, "\n%*s", indent + 2, "");
+      column = indent + 2;
+    } else if (!first) {
+      gd_strbuf_append(out, " ");
+      column++;
+    }
+    gd_strbuf_printf(out, "%.*s", length, text);
+    column += length;
+    text += length;
+    text += strspn(text, " ");
+    first = false;
+  }
+  gd_strbuf_append(out, "\n");
+}
+
+void gd_show_bold(struct gd_cli *cli, const char *text) {
+  gd_strbuf_printf(&cli->out, "%s%s%s", cli->bold ? "\033[1m" : "", text,
+                   cli->bold ? "\033[0m" : "");
+}
+
+/* --- tables -------------------------------------------------------------------------------- */
+
+static ssize_t write_to_strbuf(void *cookie, const char *data, size_t length) {
+  struct gd_strbuf *out = cookie;
+  gd_strbuf_printf(out, "%.*s", (int)length, data);
+  return out->failed ? -1 : (ssize_t)length;
+}
+
+static bool fill_table(struct libscols_table *table, const struct gd_show_column *columns,
+                       int n_columns, const char *const *cells, int n_rows) {
+  for (int c = 0; c < n_columns; c++)
+    if (!scols_table_new_column(table, columns[c].title, 0, columns[c].right ? SCOLS_FL_RIGHT : 0))
+      return false;
+  for (int r = 0; r < n_rows; r++) {
+    struct libscols_line *line = scols_table_new_line(table, NULL);
+    if (!line)
+      return false;
+    for (int c = 0; c < n_columns; c++) {
+      const char *cell = cells[(size_t)r * (size_t)n_columns + (size_t)c];
+      if (cell && scols_line_set_data(line, (size_t)c, cell) != 0)
+        return false;
+    }
+  }
+  return true;
+}
+
+/* Copies line by line with the indent, without the blanks that pad the last column. */
+static void append_indented(struct gd_strbuf *out, int indent, const char *text) {
+  while (*text) {
+    size_t length = strcspn(text, "\n"), used = length;
+    while (used > 0 && text[used - 1] == ' ')
+      used--;
+    gd_strbuf_printf(out, "%*s%.*s\n", used ? indent : 0, "", (int)used, text);
+    text += length + (text[length] == '\n');
+  }
+}
+
+enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
+                             const struct gd_show_column *columns, int n_columns,
+                             const char *const *cells, int n_rows, struct gd_error *err) {
+  struct gd_strbuf text = {0};
+  FILE *stream = fopencookie(&text, "w", (cookie_io_functions_t){.write = write_to_strbuf});
+  struct libscols_table *table = scols_new_table();
+  bool ok = stream && table && fill_table(table, columns, n_columns, cells, n_rows);
+  if (ok) {
+    scols_table_set_stream(table, stream);
+    scols_table_set_column_separator(table, "  ");
+    scols_table_enable_nowrap(table, 1);
+    /* Cells are shown whole, whatever the width of the terminal. */
+    scols_table_set_termforce(table, SCOLS_TERMFORCE_NEVER);
+    ok = scols_print_table(table) == 0;
+  }
+  scols_unref_table(table);
+  if (stream && fclose(stream) != 0)
+    ok = false;
+  if (ok && text.text)
+    append_indented(out, indent, text.text);
+  ok = ok && !text.failed;
+  gd_strbuf_deinit(&text);
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
+}
+
+/* --- JSON ---------------------------------------------------------------------------------- */
+
+void gd_show_begin(struct gd_show_object *to) {
+  *to = (struct gd_show_object){.object = json_object()};
+  to->failed = !to->object;
+}
+
+void gd_show_set(struct gd_show_object *to, const char *key, json_t *value) {
+  if (json_object_set_new(to->object, key, value) != 0)
+    to->failed = true;
+}
+
+/* Names of folders may hold any bytes; what is not UTF-8 becomes '?'. */
+void gd_show_set_text(struct gd_show_object *to, const char *key, const char *text) {
+  json_t *value = json_string(text);
+  if (!value) {
+    struct gd_strbuf clean = {0};
+    gd_strbuf_append(&clean, text);
+    for (size_t i = 0; i < clean.length; i++)
+      if ((unsigned char)clean.text[i] >= 0x80)
+        clean.text[i] = '?';
+    value = clean.text ? json_string(clean.text) : NULL;
+    gd_strbuf_deinit(&clean);
+  }
+  gd_show_set(to, key, value);
+}
+
+void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value) {
+  gd_show_set(to, key, json_integer(value));
+}
+
+void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value) {
+  gd_show_set(to, key, json_boolean(value));
+}
+
+void gd_show_set_real(struct gd_show_object *to, const char *key, double value) {
+  gd_show_set(to, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void gd_show_set_null(struct gd_show_object *to, const char *key) {
+  gd_show_set(to, key, json_null());
+}
+
+void gd_show_set_object(struct gd_show_object *to, const char *key, struct gd_show_object *child) {
+  gd_show_set(to, key, child->object);
+  to->failed = to->failed || child->failed;
+  *child = (struct gd_show_object){0};
+}
+
+void gd_show_append(struct gd_show_object *array, struct gd_show_object *child) {
+  if (json_array_append_new(array->object, child->object) != 0)
+    array->failed = true;
+  array->failed = array->failed || child->failed;
+  *child = (struct gd_show_object){0};
+}
+
+static int append_dump(const char *data, size_t length, void *user) {
+  struct gd_strbuf *out = user;
+  gd_strbuf_printf(out, "%.*s", (int)length, data);
+  return out->failed ? -1 : 0;
+}
+
+enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object,
+                            struct gd_error *err) {
+  bool ok =
+      !object->failed && json_dump_callback(object->object, append_dump, out, JSON_INDENT(2)) == 0;
+  json_decref(object->object);
+  *object = (struct gd_show_object){0};
+  gd_strbuf_append(out, "\n");
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON");
+}
+
+/* --- CSV ----------------------------------------------------------------------------------- */
+
+static bool is_column(const json_t *value) {
+  return !json_is_array(value) || json_is_string(json_array_get(value, 0));
+}
+
+/* RFC 4180: quoted where a comma, a quote or a line's end is inside. */
+static void append_cell(struct gd_strbuf *out, const char *text) {
+  if (!strpbrk(text, ",\"\r\n")) {
+    gd_strbuf_append(out, text);
+    return;
+  }
+  gd_strbuf_append(out, "\"");
+  for (; *text; text++)
+    gd_strbuf_printf(out, "%s%c", *text == '"' ? "\"" : "", *text);
+  gd_strbuf_append(out, "\"");
+}
+
+/* The shortest text that reads back as the same number. */
+static void append_real(struct gd_strbuf *out, double value) {
+  char text[GD_SHOW_TEXT];
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value)
+      break;
+  }
+  gd_strbuf_append(out, text);
+}
+
+static void append_value(struct gd_strbuf *out, const json_t *value) {
+  struct gd_strbuf words = {0};
+  size_t i;
+  json_t *word;
+  switch (json_typeof(value)) {
+  case JSON_STRING: append_cell(out, json_string_value(value)); break;
+  case JSON_INTEGER: gd_strbuf_printf(out, "%" PRId64, (int64_t)json_integer_value(value)); break;
+  case JSON_REAL: append_real(out, json_real_value(value)); break;
+  case JSON_TRUE: gd_strbuf_append(out, "true"); break;
+  case JSON_FALSE: gd_strbuf_append(out, "false"); break;
+  case JSON_ARRAY:
+    json_array_foreach(value, i, word) {
+      gd_strbuf_printf(&words, "%s%s", i ? " " : "", json_string_value(word));
+    }
+    append_cell(out, words.text ? words.text : "");
+    gd_strbuf_deinit(&words);
+    break;
+  case JSON_NULL:
+  case JSON_OBJECT: break;
+  }
+}
+
+/* One line: the names of the columns, or the values. Nothing nests deeper than two. */
+static void append_row(struct gd_strbuf *out, json_t *row, bool names) {
+  const char *key, *inner_key, *comma = "";
+  json_t *value, *inner;
+  json_object_foreach(row, key, value) {
+    if (json_is_object(value)) {
+      json_object_foreach(value, inner_key, inner) {
+        if (!is_column(inner))
+          continue;
+        gd_strbuf_append(out, comma);
+        if (names)
+          gd_strbuf_printf(out, "%s.%s", key, inner_key);
+        else
+          append_value(out, inner);
+        comma = ",";
+      }
+    } else if (is_column(value)) {
+      gd_strbuf_append(out, comma);
+      if (names)
+        gd_strbuf_append(out, key);
+      else
+        append_value(out, value);
+      comma = ",";
+    }
+  }
+  gd_strbuf_append(out, "\n");
+}
+
+enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,
+                           struct gd_error *err) {
+  bool ok = !rows->failed;
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows->object, i, row) {
+    if (i == 0)
+      append_row(out, row, true);
+    append_row(out, row, false);
+  }
+  json_decref(rows->object);
+  *rows = (struct gd_show_object){0};
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing CSV");
+}

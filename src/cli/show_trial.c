@@ -1,0 +1,161 @@
+/*
+ * Trials for programs and for people; see show_trial.h. What a trial means is src/search's.
+ */
+#include "cli/show_trial.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "gd_version.h"
+
+/* --- for programs -------------------------------------------------------------------------- */
+
+static void set_or_null(struct gd_show_object *to, const char *key, double value, bool known) {
+  if (known)
+    gd_show_set_real(to, key, value);
+  else
+    gd_show_set_null(to, key);
+}
+
+static void set_bytes_or_null(struct gd_show_object *to, const char *key, int64_t bytes) {
+  if (bytes >= 0)
+    gd_show_set_int(to, key, bytes);
+  else
+    gd_show_set_null(to, key);
+}
+
+static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
+  struct gd_show_object categories;
+  gd_show_begin(&categories);
+  /* Device memory alone, so that they sum to peak_bytes. */
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
+    gd_show_set_int(&categories, gd_category_name((enum gd_category)i), trial->bytes[i]);
+  gd_show_set_int(to, "micro_batch", trial->micro_batch);
+  gd_show_set_int(to, "accumulation", trial->accumulation);
+  gd_show_set_int(to, "remainder", trial->remainder);
+  gd_show_set_int(to, "peak_bytes", trial->peak_bytes);
+  gd_show_set_int(to, "host_bytes", trial->host_bytes);
+  gd_show_set_object(to, "categories", &categories);
+  gd_show_set_bool(to, "feasible", trial->status != GD_TRIAL_INFEASIBLE);
+  if (trial->reason[0])
+    gd_show_set_text(to, "reason", trial->reason);
+  else
+    gd_show_set_null(to, "reason");
+  gd_show_set_int(to, "device_limit_bytes", trial->device_limit_bytes);
+  gd_show_set_int(to, "host_limit_bytes", trial->host_limit_bytes);
+  gd_show_set_int(to, "live_bytes", trial->live_bytes);
+  gd_show_set_text(to, "precision", gd_precision_name(trial->precision));
+  gd_show_set_bool(to, "precision_substituted", trial->precision_substituted);
+  gd_show_set_int(to, "parameters", trial->parameters);
+  gd_show_set_real(to, "flops_per_step", trial->model_flops_per_step);
+  gd_show_set_real(to, "executed_flops_per_step", trial->exec_flops_per_step);
+  gd_show_set_real(to, "train_flops", trial->train_flops);
+  gd_show_set_real(to, "plan_s", trial->plan_s);
+}
+
+/* Times stay as evidence in a trial that failed its checks; days are claimed by a good one only. */
+static void set_times(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
+  bool timed = measured && trial->step_s > 0, ok = measured && trial->status == GD_TRIAL_OK;
+  set_or_null(to, "pass_s", trial->pass.median_s, timed);
+  set_or_null(to, "update_s", trial->update.median_s, timed);
+  set_or_null(to, "step_s", trial->step_s, timed);
+  set_or_null(to, "days", trial->days, ok);
+  set_or_null(to, "days_low", trial->days_low, ok);
+  set_or_null(to, "days_high", trial->days_high, ok);
+}
+
+static void set_samples(struct gd_show_object *to, const char *key,
+                        const struct gd_samples *samples) {
+  json_t *list = json_array();
+  for (int i = 0; i < samples->count; i++)
+    if (json_array_append_new(list, json_real(1e-9 * (double)samples->ns[i])) != 0)
+      to->failed = true;
+  gd_show_set(to, key, list);
+}
+
+static void set_measurement(struct gd_show_object *to, const struct gd_trial *trial) {
+  struct gd_show_object samples, versions;
+  bool timed = trial->step_s > 0, ran = timed || trial->warmup_s > 0;
+  bool peak = timed && trial->peak_flops > 0;
+  set_or_null(to, "tokens_per_s", trial->tokens_per_s, timed);
+  set_or_null(to, "samples_per_s", trial->samples_per_s, timed);
+  set_or_null(to, "mfu", trial->mfu, peak);
+  set_or_null(to, "hfu", trial->hfu, peak);
+  set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
+  gd_show_begin(&samples);
+  set_samples(&samples, "pass_s", &trial->pass);
+  if (trial->remainder)
+    set_samples(&samples, "remainder_pass_s", &trial->remainder_pass);
+  set_samples(&samples, "update_s", &trial->update);
+  gd_show_set_object(to, "samples", &samples);
+  set_or_null(to, "warmup_s", trial->warmup_s, ran);
+  set_or_null(to, "loss", trial->loss, ran);
+  set_or_null(to, "grad_norm", trial->norm, ran);
+  set_bytes_or_null(to, "resident_bytes", ran ? trial->resident_bytes : -1);
+  set_bytes_or_null(to, "runtime_bytes", ran ? trial->runtime_bytes : -1);
+  gd_show_begin(&versions);
+  gd_show_set_text(&versions, "gpudays", GD_VERSION);
+  gd_show_set_text(&versions, "commit", GD_COMMIT);
+  gd_show_set_object(to, "versions", &versions);
+}
+
+void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
+  gd_show_begin(to);
+  gd_show_set_text(to, "model", trial->model);
+  gd_show_set_text(to, "method", trial->method);
+  gd_show_set_text(to, "gpu", trial->device);
+  gd_show_set_int(to, "count", 1);
+  gd_show_set_text(to, "status", gd_trial_status_name(trial->status));
+  gd_show_set_text(to, "device", trial->device);
+  gd_show_set_text(to, "backend", trial->backend);
+  gd_show_set_int(to, "threads", trial->threads);
+  gd_show_set_int(to, "ranks", 1);
+  set_plan(to, trial);
+  set_times(to, trial, measured);
+  if (measured)
+    set_measurement(to, trial);
+}
+
+/* --- for people ---------------------------------------------------------------------------- */
+
+void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial) {
+  gd_strbuf_printf(out, "%s, %s, %s, on %s\n", trial->model, trial->method,
+                   gd_precision_name(trial->precision), trial->device);
+}
+
+const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial) {
+  char passes[GD_SHOW_TEXT], micro_batch[GD_SHOW_TEXT], last[GD_SHOW_TEXT];
+  gd_format_count(passes, sizeof passes, trial->accumulation);
+  gd_format_count(micro_batch, sizeof micro_batch, trial->micro_batch);
+  gd_format_count(last, sizeof last, trial->remainder);
+  snprintf(text, size, "%s pass%s of micro-batch %s%s%s", passes,
+           trial->accumulation == 1 ? "" : "es", micro_batch,
+           trial->remainder ? ", the last of " : "", trial->remainder ? last : "");
+  return text;
+}
+
+void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
+                            const struct gd_trial *trial) {
+  if (trial->precision_substituted)
+    gd_strbuf_printf(out, "  note: the recipe's %s runs as %s here: this device has no fast %s\n",
+                     gd_precision_name(model->recipe.precision),
+                     gd_precision_name(trial->precision),
+                     gd_precision_name(model->recipe.precision));
+}
+
+enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err) {
+  switch (trial->status) {
+  case GD_TRIAL_PLANNED:
+  case GD_TRIAL_OK: return GD_OK;
+  case GD_TRIAL_INFEASIBLE:
+    return gd_fail(err,
+                   trial->peak_bytes > trial->device_limit_bytes ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
+                   "%s does not fit: %s", trial->model, trial->reason);
+  case GD_TRIAL_FAILED:
+    return gd_fail(err, GD_MISMATCH, "%s failed its check: %s", trial->model, trial->reason);
+  case GD_TRIAL_IMPLAUSIBLE:
+    return gd_fail(err, GD_MISMATCH, "the result of %s is implausible: %s", trial->model,
+                   trial->reason);
+  }
+  return gd_fail(err, GD_INTERNAL, "the trial of %s has no status", trial->model);
+}

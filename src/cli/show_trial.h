@@ -1,0 +1,24 @@
+/*
+ * A trial as JSON, and the lines that `plan` and `bench` have in common. The names are in the
+ * manual page and stay as they are: programs read them.
+ */
+#ifndef GD_CLI_SHOW_TRIAL_H
+#define GD_CLI_SHOW_TRIAL_H
+
+#include "cli/show.h"
+#include "search/trial.h"
+
+/* measured false: the plan's names alone, the times null. */
+void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured);
+
+/* "pythia-14m, naive, bf16, on AMD EPYC 9R14, 2 threads, avx512_bf16" */
+void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial);
+/* "256 passes of micro-batch 4", "342 passes of micro-batch 3, the last of 1" */
+const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial);
+/* Says that the recipe's precision is not the one that runs, when that is so. */
+void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
+                            const struct gd_trial *trial);
+/* A trial that is not ok as a sentence and a status; of several, err keeps the first. */
+enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err);
+
+#endif

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# A measurement from end to end on a model that takes milliseconds: JSON, text, CSV, several models,
+# and trials that are not good.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+
+tiny_config "$WORK/tiny"
+quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 1 --threads 1)
+
+expect 0 bench "$WORK/tiny" "${quick[@]}" --json
+field_is status ok
+field_is model tiny
+field_is method naive
+field_is reason null
+field_is ranks 1
+field_is threads 1
+field_is micro_batch 4
+field_is accumulation 1
+for name in pass_s update_s step_s days days_high tokens_per_s samples_per_s mfu hfu peak_flops loss \
+  grad_norm peak_bytes host_bytes parameters train_flops warmup_s; do
+  field_above "$name" 0
+done
+field_above days_low -1
+field_above resident_bytes -1
+# ln(64) = 4.16 is the loss of a model that knows nothing.
+awk -v loss="$(field loss)" 'BEGIN { exit !(loss > 3.9 && loss < 4.5) }' || fail "loss $(field loss)"
+awk -v days="$(field days)" -v step="$(field step_s)" \
+  'BEGIN { want = step * 10 / 86400; exit !(days > 0.999 * want && days < 1.001 * want) }' ||
+  fail "days are not steps x step_s"
+awk -v step="$(field step_s)" -v pass="$(field pass_s)" -v update="$(field update_s)" \
+  'BEGIN { want = pass + update; exit !(step > 0.999 * want && step < 1.001 * want) }' ||
+  fail "a step is not one pass and an update"
+[[ $(sed -n '/"pass_s": \[/,/\]/p' "$OUT" | grep -cE '^ +[0-9.e-]+,?$') -ge 3 ]] ||
+  fail "fewer than three samples"
+shown '"best": {'
+shown '"commit":'
+
+expect 0 bench "$WORK/tiny" "${quick[@]}"
+head -1 "$OUT" | grep -q '^tiny, naive, bf16, on ' || fail "another first line"
+sed -n 2p "$OUT" | grep -qE '^  [0-9,.]+ (us|ms|s|min|h|days)  \(95 %: [0-9.,]+ - [0-9.,]+\)$' ||
+  fail "the answer is not the second line"
+shown "10 steps of 4 x 8 tokens"
+shown "1 pass of micro-batch 4"
+shown "tokens/s, MFU"
+shown ": plausible"
+grep -q "  memory .*: parameters" "$OUT" || fail "no memory line"
+awk 'length > 80 { exit 1 }' "$OUT" || fail "more than 80 columns"
+! grep -q $'\e' "$OUT" || fail "colours in a pipe"
+
+# The seed alone decides the numbers.
+loss() {
+  expect 0 bench "$WORK/tiny" "${quick[@]}" --json --seed "$1"
+  field loss
+}
+first=$(loss 7)
+[[ $first == "$(loss 7)" ]] || fail "one seed, two losses"
+[[ $first != "$(loss 8)" ]] || fail "two seeds, one loss"
+
+# A smaller last micro-batch, another backend without a peak.
+expect 0 bench "$WORK/tiny" "${quick[@]}" --batch 5 --micro-batch 2 --backend ref --json
+field_is remainder 1
+field_is accumulation 3
+field_is backend ref
+field_is mfu null
+shown '"remainder_pass_s": ['
+expect 0 bench "$WORK/tiny" "${quick[@]}" --batch 5 --micro-batch 2
+shown "3 passes of micro-batch 2, the last of 1"
+
+# The years beside many days.
+expect 0 bench "$WORK/tiny" "${quick[@]}" --steps 1000000000 --batch 4096 --micro-batch 1
+grep -qE '^  [0-9,]+ days \([0-9,.]+ years\)  \(95 %: ' "$OUT" || fail "no years"
+
+# Does not fit: shown, never best, exit 1; with a good one beside it, exit 0.
+expect 1 bench pythia-160m --device-memory 16MiB --json
+field_is status infeasible
+field_is days null
+field_is loss null
+shown '"best": null'
+expect 1 bench pythia-160m --device-memory 16MiB
+shown "infeasible"
+expect 0 bench "$WORK/tiny" pythia-160m "${quick[@]}" --device-memory 16MiB
+grep -qE '^  MODEL +TIME +95 % +STEP' "$OUT" || fail "several models make no table"
+grep -qE '^  pythia-160m +infeasible$' "$OUT" || fail "the infeasible one is not in the table"
+shown "of device memory"
+expect 0 bench pythia-160m "$WORK/tiny" "${quick[@]}" --device-memory 16MiB --json
+[[ $(grep -c '"status": "ok"' "$OUT") == 2 ]] || fail "best is not the good trial"
+expect 0 bench "$WORK/tiny" "$WORK/tiny" "${quick[@]}" --csv
+[[ $(wc -l <"$OUT") == 3 ]] || fail "not two rows of CSV"
+grep -q ',days,days_low,days_high,tokens_per_s,' "$OUT" || fail "CSV has other columns"

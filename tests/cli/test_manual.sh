@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# The manual page against the program: every option with its argument, help line and commands, every
+# command, every name of the JSON output; and back.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+page=$GD_SOURCE_DIR/docs/gpudays.1
+
+# One line an option: name|letter|argument|help|commands. In the CSV only help is ever quoted.
+"$GPUDAYS" help --csv | tail -n +2 | sed 's/""/"/g' |
+  sed -E 's/^([^,]*),([^,]*),([^,]*),([^,]*),"?(.*[^"])"?$/\1|\2|\3|\5|\4/' >"$WORK/program"
+[[ -s $WORK/program ]] || fail "help --csv is empty"
+
+awk '
+  function flush() {
+    if (name != "")
+      print name "|" letter "|" argument "|" help "|" commands
+    name = letter = argument = help = commands = ""
+  }
+  { gsub(/\\-/, "-") }
+  /^\.SH/ { flush(); inside = $2 == "OPTIONS" }
+  !inside { next }
+  /^\.TP/ { flush(); head = 1; next }
+  head {
+    head = 0
+    line = $0
+    if (match(line, /-[a-zA-Z] ", "/))
+      letter = substr(line, RSTART + 1, 1)
+    match(line, /--[a-z-]+/)
+    name = substr(line, RSTART + 2, RLENGTH - 2)
+    if (match(line, / " [A-Z]+"$/))
+      argument = substr(line, RSTART + 3, RLENGTH - 4)
+    next
+  }
+  name != "" && help == "" { help = $0; sub(/\.$/, "", help); next }
+  /^Commands: / { commands = $0; sub(/^Commands: /, "", commands); gsub(/[,.]/, "", commands) }
+  END { flush() }
+' "$page" >"$WORK/manual"
+diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "options of the program (<) and the manual (>)"
+
+# Commands: name, arguments, help line.
+"$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/p' |
+  sed -n 's/^ *"\(name\|arguments\|help\)": "\(.*\)",\{0,1\}$/\2/p' | paste -d'|' - - - >"$WORK/program"
+awk '
+  { gsub(/\\-/, "-") }
+  /^\.SH/ { inside = $2 == "COMMANDS" }
+  inside && /^\.TP/ { head = 1; next }
+  inside && head {
+    head = 0
+    name = $2
+    argument = $0
+    sub(/^\.BR? [a-z]+ ?/, "", argument)
+    gsub(/\\f[IR]|"/, "", argument)
+    sub(/^ /, "", argument)
+    first = 1
+    next
+  }
+  inside && first { first = 0; print name "|" argument "|" $0 }
+' "$page" >"$WORK/manual"
+while IFS='|' read -r name arguments help; do
+  grep -qF -- "$name|$arguments|$help" "$WORK/manual" || fail "manual lacks $name|$arguments|$help"
+done <"$WORK/program"
+[[ $(wc -l <"$WORK/program") == $(wc -l <"$WORK/manual") ]] || fail "the manual has more commands"
+
+# Names in JSON. The tiny bench has a smaller last micro-batch, so all its names are there.
+tiny_config "$WORK/tiny"
+sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1)
+{
+  "$GPUDAYS" models --json
+  "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
+  "$GPUDAYS" bench "$WORK/tiny" --json "${sample[@]}"
+  "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
+  "$GPUDAYS" doctor --json --threads 1
+} | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"
+awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n' |
+  grep -E '^[a-z][a-z0-9_]*$' | sort -u >"$WORK/manual"
+# Inside of objects that the manual describes by their own command or by words.
+printf '%s\n' gpudays commit fp32 bf16 >>"$WORK/manual"
+sort -u -o "$WORK/manual" "$WORK/manual"
+diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "JSON names of the program (<) and the manual (>)"

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Where output goes: a full disk is an error, progress and bold are for terminals alone; `doctor`.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+tiny_config "$WORK/tiny"
+quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.2 --threads 1)
+
+# full ARGUMENT...: stdout cannot be written: exit 3, whatever the answer was.
+full() {
+  LAST="gpudays $* >/dev/full"
+  RC=0
+  : >"$OUT"
+  "$GPUDAYS" "$@" >/dev/full 2>"$ERR" || RC=$?
+  [[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
+  [[ $(wc -l <"$ERR") == 1 ]] || fail "$LAST: not one line on stderr"
+  said "No space left on device"
+}
+if [[ -w /dev/full ]]; then
+  full models
+  full models --json
+  full help
+  full --version
+  full plan pythia-14m --device-memory 1MiB --threads 1
+  full bench "$WORK/tiny" "${quick[@]}"
+fi
+# A closed one, too.
+RC=0
+"$GPUDAYS" models >&- 2>"$ERR" || RC=$?
+[[ $RC == 3 ]] || fail "closed stdout: exit $RC, not 3"
+
+expect 0 doctor --threads 1
+for name in gpudays cpu memory peak presets; do
+  grep -qE "^$name +" "$OUT" || fail "doctor says nothing about $name"
+done
+expect 0 doctor --threads 1 --json
+field_is threads 1
+field_above memory_bytes 0
+field_above fp32 0
+field_above bf16 0
+field_above presets 9
+
+# On a terminal: a progress line on stderr that is cleared, and a bold answer.
+if ! command -v script >/dev/null; then
+  echo "skipped in part: script(1), which makes a terminal, is not installed"
+  exit 0
+fi
+# terminal COMMAND...: stdout and stderr of the program on a terminal of its own, in OUT.
+terminal() {
+  LAST="gpudays $* on a terminal"
+  : >"$ERR"
+  printf -v line '%q ' "$GPUDAYS" "$@"
+  TERM=xterm script -qec "$line" /dev/null >"$OUT" </dev/null || fail "$LAST: failed"
+}
+terminal bench "$WORK/tiny" "${quick[@]}"
+shown $'\r'"tiny: warm-up"
+shown $'\e[1m'
+terminal bench "$WORK/tiny" "${quick[@]}" --quiet
+! grep -q "warm-up" "$OUT" || fail "$LAST: progress in spite of --quiet"
+export NO_COLOR=1
+terminal bench "$WORK/tiny" "${quick[@]}"
+! grep -qF $'\e[1m' "$OUT" || fail "$LAST: bold in spite of NO_COLOR"

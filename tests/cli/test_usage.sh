@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# What can be typed and what cannot: help fits a terminal, errors are one sentence with a remedy.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+
+commands=$("$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/s/^ *"name": "\(.*\)",$/\1/p')
+[[ $(wc -w <<<"$commands") -ge 6 ]] || fail "help --json does not list the commands"
+
+fits_screen() {
+  expect 0 "$@"
+  [[ $(wc -l <"$OUT") -le 24 ]] || fail "$LAST: more than 24 lines"
+  awk 'length > 80 { exit 1 }' "$OUT" || fail "$LAST: more than 80 columns"
+}
+fits_screen help
+fits_screen --help
+for command in $commands; do
+  fits_screen help "$command"
+  cp "$OUT" "$WORK/help"
+  fits_screen "$command" --help
+  cmp -s "$WORK/help" "$OUT" || fail "help $command and $command --help differ"
+  shown "Usage: gpudays $command"
+done
+try -h
+shown "Usage: gpudays COMMAND"
+
+expect 0 --version
+grep -qE '^gpudays [0-9]+\.[0-9]+\.[0-9]+ \(.+\)$' "$OUT" || fail "--version says something else"
+expect 0 -V --json
+[[ -n $(field gpudays) ]] || fail "no version in the JSON"
+
+# usage CODE TEXT ARGUMENT...: nothing on stdout, the sentence has the text.
+usage() {
+  local text=$1
+  shift
+  expect 2 "$@"
+  said "$text"
+  silent
+}
+usage "no command was given"
+usage "did you mean bench?" benhc
+usage "did you mean models?" model
+usage 'unknown command "xyzzy"' xyzzy
+usage 'unknown command "foo"' help foo
+usage "did you mean --threads?" bench pythia-14m --thread 2
+usage "did you mean --device-memory?" plan pythia-14m --device 2GiB
+usage "did you mean --micro-batch?" plan pythia-14m --microbatch=2
+usage 'unknown option "-x"' plan pythia-14m -x
+usage "it belongs to plan" bench pythia-14m --explain
+usage "it belongs to bench" plan pythia-14m --seed 1
+usage "it stands alone" models --version
+usage "--json takes no value" models --json=yes
+usage "--threads needs a value" bench pythia-14m --threads
+usage "bench needs an argument" bench
+usage "verify needs an argument" verify
+usage 'unexpected argument "two"' verify one two
+usage "exclude each other" models --json --csv
+usage "--explain is text" plan pythia-14m --explain --json
+usage '--threads is "x"' bench pythia-14m --threads x
+usage '--threads is "0"' bench pythia-14m --threads=0
+usage '--threads is "2.5"' bench pythia-14m --threads=2.5
+usage '--seq is "1"' plan pythia-14m --seq 1
+usage '--batch is "99999999999999999999"' plan pythia-14m --batch 99999999999999999999
+usage '--steps is ""' plan pythia-14m --steps ''
+usage '--device-memory is "0"' plan pythia-14m --device-memory 0
+usage '--device-memory is "2 lots"' plan pythia-14m --device-memory '2 lots'
+usage '--host-memory is "-1GiB"' plan pythia-14m --host-memory -1GiB
+usage '--micro-batch is "half"' plan pythia-14m --micro-batch half
+usage "outside 1..1024" plan pythia-14m --micro-batch 1025
+usage '--precision is "int8"' plan pythia-14m --precision int8
+usage '--optimizer is "sgd"' plan pythia-14m --optimizer sgd
+usage '--backend is "abacus"' plan pythia-14m --backend abacus
+usage '--sample-seconds is "nan"' bench pythia-14m --sample-seconds nan
+usage '--sample-seconds is "0"' bench pythia-14m --sample-seconds 0
+usage '"free-lunch"' plan pythia-14m --methods free-lunch
+usage '"free-lunch"' bench pythia-14m --methods free-lunch
+usage 'did you mean pythia-160m' plan pythia160m
+usage 'did you mean pythia-14m' bench pythia-14m pytia-14m
+usage "name is empty" plan ''
+# Control characters of what was typed do not reach the terminal.
+usage 'unknown command "?[31m"' $'\e[31m'
+
+# Options stand anywhere, --name=value is --name value, the last one counts, -- ends them.
+expect 0 --json models pythia-14m --batch=3 --batch 2
+field_is batch 2
+expect 0 models --json -- pythia-14m
+field_is name pythia-14m
+expect 2 models -- --json
