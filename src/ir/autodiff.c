@@ -26,6 +26,11 @@ static bool is_param(const struct diff *d, gd_tensor_id id) {
   return d->graph->tensors[key_of(d, id)].role == GD_ROLE_PARAM;
 }
 
+/* A parameter or a view of one: its gradient is made in fp32. */
+static bool is_weight(const struct diff *d, gd_tensor_id id) {
+  return is_param(d, gd_tensor_root(d->graph, id, NULL));
+}
+
 static bool wants(const struct diff *d, gd_tensor_id id) {
   return id != GD_NONE && d->wanted[key_of(d, id)];
 }
@@ -113,11 +118,12 @@ static enum gd_status grad_matmul(struct diff *d, const struct gd_op *op, struct
   bool flattened = graph->tensors[b].rank == 2 && graph->tensors[a].rank > 2;
   /* Weight gradients are fp32, whatever the compute dtype; others follow their operands. */
   struct gd_attr_matmul attr_a = {.alpha = op->attr.matmul.alpha,
-                                  .out_dtype = is_param(d, a) ? GD_DTYPE_F32 : GD_DTYPE_COUNT};
+                                  .out_dtype = is_weight(d, a) ? GD_DTYPE_F32 : GD_DTYPE_COUNT};
   struct gd_attr_matmul attr_b = {.alpha = op->attr.matmul.alpha,
-                                  .out_dtype = is_param(d, b) ? GD_DTYPE_F32 : GD_DTYPE_COUNT};
-  if (graph->tensors[dc].dtype != graph->tensors[a].dtype)
-    return unsupported(op, "the output has another dtype than the operands", err);
+                                  .out_dtype = is_weight(d, b) ? GD_DTYPE_F32 : GD_DTYPE_COUNT};
+  (void)err;
+  if (graph->tensors[dc].dtype != graph->tensors[a].dtype) /* a product with an fp32 output */
+    dc = gd_cast(graph, dc, graph->tensors[a].dtype);
 
   if (wants(d, b)) { /* first: dc and a may then die in the product that makes da */
     gd_tensor_id a2 = flattened ? flatten(graph, a) : a, dc2 = flattened ? flatten(graph, dc) : dc;
@@ -136,19 +142,122 @@ static enum gd_status grad_matmul(struct diff *d, const struct gd_op *op, struct
   return GD_OK;
 }
 
+/* What reaches the second operand of a broadcast: the fp32 sum over the dims that it lacks. */
+static gd_tensor_id unbroadcast(struct diff *d, gd_tensor_id grad, const struct gd_op *op) {
+  uint32_t kept = d->graph->tensors[op->in[1]].rank;
+  if (kept == d->graph->tensors[op->in[0]].rank)
+    return grad;
+  union gd_attr attr = {.rows = {(int64_t)kept}};
+  return gd_graph_op(d->graph, GD_OP_sum_rows, &attr, 1, &grad);
+}
+
 static enum gd_status grad_add(struct diff *d, const struct gd_op *op, struct gd_error *err) {
-  gd_tensor_id dy = grad_of_output(d, op, 0), b = op->in[1];
-  uint32_t kept = d->graph->tensors[b].rank;
-  bool broadcast = kept != d->graph->tensors[op->in[0]].rank;
+  gd_tensor_id dy = grad_of_output(d, op, 0);
+  (void)err;
   contribute(d, op->in[0], dy);
-  if (!wants(d, b))
-    return GD_OK;
-  if (broadcast && !is_param(d, b))
-    return unsupported(op, "a broadcast activation", err);
-  contribute(d, b,
-             broadcast ? gd_graph_op(d->graph, GD_OP_sum_rows,
-                                     &(union gd_attr){.rows = {(int64_t)kept}}, 1, &dy)
-                       : dy);
+  if (wants(d, op->in[1]))
+    contribute(d, op->in[1], unbroadcast(d, dy, op));
+  return GD_OK;
+}
+
+static enum gd_status grad_mul(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id dy = grad_of_output(d, op, 0), a = op->in[0], b = op->in[1];
+  (void)err;
+  if (wants(d, b))
+    contribute(d, b, unbroadcast(d, gd_mul(d->graph, dy, a), op));
+  if (wants(d, a))
+    contribute(d, a, gd_mul(d->graph, dy, b));
+  return GD_OK;
+}
+
+static enum gd_status grad_slice(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  const struct gd_attr_slice *a = &op->attr.slice;
+  (void)err;
+  contribute(d, op->in[0],
+             gd_pad(d->graph, grad_of_output(d, op, 0), a->dim, a->start,
+                    d->graph->tensors[op->in[0]].dims[a->dim]));
+  return GD_OK;
+}
+
+static enum gd_status grad_pad(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  const struct gd_attr_slice *a = &op->attr.slice;
+  (void)err;
+  contribute(d, op->in[0],
+             gd_slice(d->graph, grad_of_output(d, op, 0), a->dim, a->start,
+                      d->graph->tensors[op->in[0]].dims[a->dim]));
+  return GD_OK;
+}
+
+static enum gd_status grad_cast(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  (void)err;
+  contribute(d, op->in[0],
+             gd_cast(d->graph, grad_of_output(d, op, 0), d->graph->tensors[op->in[0]].dtype));
+  return GD_OK;
+}
+
+/* The same mask and scale, drawn again from the same counters. */
+static enum gd_status grad_dropout(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  (void)err;
+  contribute(d, op->in[0],
+             gd_graph_op(d->graph, GD_OP_dropout, &op->attr, 2,
+                         (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[1]}));
+  return GD_OK;
+}
+
+static enum gd_status grad_rmsnorm(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id dx = gd_graph_op(
+      d->graph, GD_OP_rmsnorm_grad, NULL, 4,
+      (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[0], op->in[1], op->out[1]});
+  if (dx == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  contribute(d, op->in[0], dx);
+  contribute(d, op->in[1], dx + 1);
+  return GD_OK;
+}
+
+static enum gd_status grad_pool(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  union gd_attr attr = {.rows = {d->graph->tensors[op->in[0]].dims[1]}};
+  gd_tensor_id dy = grad_of_output(d, op, 0);
+  (void)err;
+  contribute(d, op->in[0], gd_graph_op(d->graph, GD_OP_pool_grad, &attr, 1, &dy));
+  return GD_OK;
+}
+
+/* depthwise and conv1d: the same three gradients with other kernels. */
+static enum gd_status filter_gradients(struct diff *d, const struct gd_op *op,
+                                       enum gd_op_kind kind_dx, enum gd_op_kind kind_dw,
+                                       struct gd_error *err) {
+  gd_tensor_id dy = grad_of_output(d, op, 0);
+  union gd_attr attr = {.rows = {d->graph->tensors[op->in[1]].dims[2]}};
+  gd_tensor_id dw = gd_graph_op(d->graph, kind_dw, &attr, 2, (gd_tensor_id[]){dy, op->in[0]});
+  if (dw == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  contribute(d, op->in[1], dw);
+  contribute(d, op->in[2], dw + 1);
+  if (wants(d, op->in[0]))
+    contribute(d, op->in[0],
+               gd_graph_op(d->graph, kind_dx, NULL, 2, (gd_tensor_id[]){dy, op->in[1]}));
+  return GD_OK;
+}
+
+static enum gd_status grad_depthwise(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  return filter_gradients(d, op, GD_OP_depthwise_dx, GD_OP_depthwise_dw, err);
+}
+
+static enum gd_status grad_conv1d(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  return filter_gradients(d, op, GD_OP_conv1d_dx, GD_OP_conv1d_dw, err);
+}
+
+static enum gd_status grad_scan(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id in[8] = {grad_of_output(d, op, 0)};
+  for (uint32_t i = 0; i < 6; i++)
+    in[1 + i] = op->in[i];
+  in[7] = op->out[1];
+  gd_tensor_id first = gd_graph_op(d->graph, GD_OP_scan_grad, NULL, 8, in);
+  if (first == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  for (uint32_t i = 0; i < 6; i++)
+    contribute(d, op->in[i], first + i);
   return GD_OK;
 }
 

@@ -24,7 +24,9 @@ const struct gd_op_info *gd_op_info(enum gd_op_kind kind) {
 void gd_graph_init(struct gd_graph *graph) {
   *graph = (struct gd_graph){.block = -1,
                              .ids = GD_NONE,
+                             .pixels = GD_NONE,
                              .labels = GD_NONE,
+                             .dropout_seed = GD_NONE,
                              .loss_weight = GD_NONE,
                              .loss_scale = GD_NONE,
                              .step = GD_NONE,
@@ -187,6 +189,24 @@ gd_tensor_id gd_transpose(struct gd_graph *graph, gd_tensor_id x, const uint8_t 
   return gd_graph_op(graph, GD_OP_transpose, &attr, 1, &x);
 }
 
+gd_tensor_id gd_slice(struct gd_graph *graph, gd_tensor_id x, uint32_t dim, int64_t start,
+                      int64_t length) {
+  return gd_graph_op(graph, GD_OP_slice, &(union gd_attr){.slice = {dim, start, length}}, 1, &x);
+}
+
+gd_tensor_id gd_pad(struct gd_graph *graph, gd_tensor_id x, uint32_t dim, int64_t start,
+                    int64_t length) {
+  return gd_graph_op(graph, GD_OP_pad, &(union gd_attr){.slice = {dim, start, length}}, 1, &x);
+}
+
+gd_tensor_id gd_cast(struct gd_graph *graph, gd_tensor_id x, enum gd_dtype dtype) {
+  return gd_graph_op(graph, GD_OP_cast, &(union gd_attr){.cast = {dtype}}, 1, &x);
+}
+
+gd_tensor_id gd_positions(struct gd_graph *graph, gd_tensor_id ids, int32_t pad) {
+  return gd_graph_op(graph, GD_OP_positions, &(union gd_attr){.positions = {pad}}, 1, &ids);
+}
+
 gd_tensor_id gd_embed(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids) {
   return gd_graph_op(graph, GD_OP_embed, NULL, 2, (gd_tensor_id[]){table, ids});
 }
@@ -206,6 +226,46 @@ gd_tensor_id gd_linear(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weig
 
 gd_tensor_id gd_add(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
   return gd_graph_op(graph, GD_OP_add, NULL, 2, (gd_tensor_id[]){a, b});
+}
+
+gd_tensor_id gd_mul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
+  return gd_graph_op(graph, GD_OP_mul, NULL, 2, (gd_tensor_id[]){a, b});
+}
+
+gd_tensor_id gd_dropout(struct gd_graph *graph, gd_tensor_id x, double probability) {
+  if (probability <= 0)
+    return x;
+  if (graph->dropout_seed == GD_NONE)
+    graph->dropout_seed =
+        gd_graph_leaf(graph, GD_ROLE_INPUT, "dropout_seed", GD_DTYPE_I32, 1, (int64_t[]){3});
+  union gd_attr attr = {.dropout = {(float)probability, graph->n_dropouts++}};
+  return gd_graph_op(graph, GD_OP_dropout, &attr, 2, (gd_tensor_id[]){x, graph->dropout_seed});
+}
+
+gd_tensor_id gd_rmsnorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight, float eps) {
+  return gd_graph_op(graph, GD_OP_rmsnorm, &(union gd_attr){.norm = {eps}}, 2,
+                     (gd_tensor_id[]){x, weight});
+}
+
+gd_tensor_id gd_pool(struct gd_graph *graph, gd_tensor_id x_BSC) {
+  return gd_graph_op(graph, GD_OP_pool, NULL, 1, &x_BSC);
+}
+
+gd_tensor_id gd_depthwise(struct gd_graph *graph, gd_tensor_id x_BHWC, gd_tensor_id weight,
+                          gd_tensor_id bias) {
+  return gd_graph_op(graph, GD_OP_depthwise, NULL, 3, (gd_tensor_id[]){x_BHWC, weight, bias});
+}
+
+gd_tensor_id gd_conv1d(struct gd_graph *graph, gd_tensor_id x_BTC, gd_tensor_id weight,
+                       gd_tensor_id bias) {
+  return gd_graph_op(graph, GD_OP_conv1d, NULL, 3, (gd_tensor_id[]){x_BTC, weight, bias});
+}
+
+gd_tensor_id gd_scan(struct gd_graph *graph, gd_tensor_id u_BTC, gd_tensor_id delta_BTC,
+                     gd_tensor_id a_log_CS, gd_tensor_id b_BTS, gd_tensor_id c_BTS,
+                     gd_tensor_id d_C) {
+  return gd_graph_op(graph, GD_OP_scan, NULL, 6,
+                     (gd_tensor_id[]){u_BTC, delta_BTC, a_log_CS, b_BTS, c_BTS, d_C});
 }
 
 gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight,
@@ -268,9 +328,24 @@ int64_t gd_graph_parameters(const struct gd_graph *graph) {
 
 /* --- costs --------------------------------------------------------------------------------- */
 
+/* Taps of a filter [C,1,K] or [C,1,K,K]. */
+static double filter_taps(const struct gd_graph *graph, gd_tensor_id weight) {
+  return (double)gd_tensor_elements(graph, weight) / (double)graph->tensors[weight].dims[0];
+}
+
 static double product_flops(const struct gd_graph *graph, const struct gd_op *op) {
-  /* 2 k per element of the output; k is the contracted dim of a. */
   const struct gd_tensor *a = &graph->tensors[op->in[0]];
+  double in0 = (double)gd_tensor_elements(graph, op->in[0]);
+  switch (op->kind) {
+  case GD_OP_depthwise:
+  case GD_OP_depthwise_dx:
+  case GD_OP_conv1d:
+  case GD_OP_conv1d_dx: return 2.0 * filter_taps(graph, op->in[1]) * in0;
+  case GD_OP_depthwise_dw:
+  case GD_OP_conv1d_dw: return 2.0 * filter_taps(graph, op->out[0]) * in0;
+  default: break;
+  }
+  /* matmul: 2 k per element of the output; k is the contracted dim of a. */
   int64_t k = a->dims[a->rank - (op->attr.matmul.trans_a ? 2 : 1)];
   return 2.0 * (double)k * (double)gd_tensor_elements(graph, op->out[0]);
 }
@@ -323,7 +398,8 @@ int64_t gd_graph_widest_sum(const struct gd_graph *graph) {
   int64_t widest = 0;
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     const struct gd_op *op = &graph->ops[id];
-    if (op->kind != GD_OP_sum_rows && op->kind != GD_OP_layernorm_grad)
+    if (op->kind != GD_OP_sum_rows && op->kind != GD_OP_layernorm_grad &&
+        op->kind != GD_OP_rmsnorm_grad)
       continue;
     int64_t columns = gd_tensor_elements(graph, op->out[op->n_out - 1]);
     widest = columns > widest ? columns : widest;

@@ -64,7 +64,17 @@ enum gd_activation {
   GD_ACTIVATION_GELU_TANH,
   GD_ACTIVATION_RELU,
   GD_ACTIVATION_SILU,
+  GD_ACTIVATION_SOFTPLUS,   /* log(1 + e^x) */
+  GD_ACTIVATION_QUICK_GELU, /* x sigmoid(1.702 x) */
+  GD_ACTIVATION_TANH,
+  GD_ACTIVATION_SIGMOID,
+  GD_ACTIVATION_COUNT
 };
+/* Name as printed: "gelu_tanh". */
+const char *gd_activation_name(enum gd_activation activation);
+
+/* Steps between the states that scan keeps; the backward pass recomputes those between. */
+enum { GD_SCAN_CHUNK = 64 };
 
 enum { GD_MAX_RANK = 8 }; /* checked: a ninth dim is an error, not a truncation */
 
@@ -85,6 +95,21 @@ struct gd_attr_split {
 };
 struct gd_attr_transpose {
   uint8_t perm[GD_MAX_RANK]; /* output dim i is input dim perm[i] */
+};
+struct gd_attr_slice {
+  uint32_t dim;
+  int64_t start;  /* slice: first entry taken. pad: where the input goes */
+  int64_t length; /* slice: entries taken. pad: entries of the output */
+};
+struct gd_attr_cast {
+  enum gd_dtype dtype; /* GD_DTYPE_COUNT: the compute dtype, which the precision pass fills in */
+};
+struct gd_attr_positions {
+  int32_t pad; /* the padding id; counting starts behind it */
+};
+struct gd_attr_dropout {
+  float probability;
+  uint32_t stream; /* which dropout of the graph: each has its own random numbers */
 };
 struct gd_attr_norm {
   float eps;
@@ -128,6 +153,10 @@ union gd_attr {
   struct gd_attr_reshape reshape;
   struct gd_attr_split split;
   struct gd_attr_transpose transpose;
+  struct gd_attr_slice slice;
+  struct gd_attr_cast cast;
+  struct gd_attr_positions positions;
+  struct gd_attr_dropout dropout;
   struct gd_attr_norm norm;
   struct gd_attr_norm_grad norm_grad;
   struct gd_attr_rope rope;
@@ -146,7 +175,11 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_reshape,
                     GD_ATTR_split,
                     GD_ATTR_transpose,
-                    GD_ATTR_norm,
+                    GD_ATTR_slice,
+  GD_ATTR_cast,
+  GD_ATTR_positions,
+  GD_ATTR_dropout,
+  GD_ATTR_norm,
                     GD_ATTR_norm_grad,
                     GD_ATTR_rope,
                     GD_ATTR_softmax,
@@ -224,7 +257,9 @@ struct gd_graph {
   double model_flops;  /* product FLOPs of one pass, as the paper counts; set by gd_autodiff */
 
   /* Leaves the executor talks to; GD_NONE when the graph has none. */
-  gd_tensor_id ids, labels, loss_weight, loss_scale, step, lr, loss, loss_sum, norm, factor;
+  gd_tensor_id ids, pixels, labels, loss_weight, dropout_seed;
+  gd_tensor_id loss_scale, step, lr, loss, loss_sum, norm, factor;
+  uint32_t n_dropouts; /* streams given out */
 
   struct gd_arena arena;
   struct gd_error error; /* the first failure while building */
@@ -249,12 +284,31 @@ gd_tensor_id gd_reshape(struct gd_graph *graph, gd_tensor_id x, uint32_t rank, c
 gd_tensor_id gd_split(struct gd_graph *graph, gd_tensor_id x, uint32_t parts);
 gd_tensor_id gd_concat(struct gd_graph *graph, uint32_t n, const gd_tensor_id *parts);
 gd_tensor_id gd_transpose(struct gd_graph *graph, gd_tensor_id x, const uint8_t *perm);
+gd_tensor_id gd_slice(struct gd_graph *graph, gd_tensor_id x, uint32_t dim, int64_t start,
+                      int64_t length);
+gd_tensor_id gd_pad(struct gd_graph *graph, gd_tensor_id x, uint32_t dim, int64_t start,
+                    int64_t length);
+/* GD_DTYPE_COUNT: whatever the precision pass decides; a no-op in fp32. */
+gd_tensor_id gd_cast(struct gd_graph *graph, gd_tensor_id x, enum gd_dtype dtype);
+gd_tensor_id gd_positions(struct gd_graph *graph, gd_tensor_id ids, int32_t pad);
 gd_tensor_id gd_embed(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids);
 gd_tensor_id gd_matmul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b, gd_tensor_id bias,
                        struct gd_attr_matmul attr);
 gd_tensor_id gd_linear(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_NK,
                        gd_tensor_id bias);
 gd_tensor_id gd_add(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b);
+gd_tensor_id gd_mul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b);
+/* Returns x itself where the probability is 0; makes the seed leaf on first use. */
+gd_tensor_id gd_dropout(struct gd_graph *graph, gd_tensor_id x, double probability);
+gd_tensor_id gd_rmsnorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight, float eps);
+gd_tensor_id gd_pool(struct gd_graph *graph, gd_tensor_id x_BSC);
+gd_tensor_id gd_depthwise(struct gd_graph *graph, gd_tensor_id x_BHWC, gd_tensor_id weight,
+                          gd_tensor_id bias);
+gd_tensor_id gd_conv1d(struct gd_graph *graph, gd_tensor_id x_BTC, gd_tensor_id weight,
+                       gd_tensor_id bias);
+gd_tensor_id gd_scan(struct gd_graph *graph, gd_tensor_id u_BTC, gd_tensor_id delta_BTC,
+                     gd_tensor_id a_log_CS, gd_tensor_id b_BTS, gd_tensor_id c_BTS,
+                     gd_tensor_id d_C);
 gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight,
                           gd_tensor_id bias, float eps);
 gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table, int64_t rotary);

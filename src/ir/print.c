@@ -28,12 +28,16 @@ static void print_type(const struct gd_tensor *t, struct gd_strbuf *out) {
   gd_strbuf_append(out, "]");
 }
 
-static const char *const activations[] = {
-    [GD_ACTIVATION_GELU] = "gelu",
-    [GD_ACTIVATION_GELU_TANH] = "gelu_tanh",
-    [GD_ACTIVATION_RELU] = "relu",
-    [GD_ACTIVATION_SILU] = "silu",
-};
+const char *gd_activation_name(enum gd_activation activation) {
+  static const char *const names[GD_ACTIVATION_COUNT] = {
+      [GD_ACTIVATION_GELU] = "gelu",         [GD_ACTIVATION_GELU_TANH] = "gelu_tanh",
+      [GD_ACTIVATION_RELU] = "relu",         [GD_ACTIVATION_SILU] = "silu",
+      [GD_ACTIVATION_SOFTPLUS] = "softplus", [GD_ACTIVATION_QUICK_GELU] = "quick_gelu",
+      [GD_ACTIVATION_TANH] = "tanh",         [GD_ACTIVATION_SIGMOID] = "sigmoid",
+  };
+  GD_ASSERT(activation < GD_ACTIVATION_COUNT);
+  return names[activation];
+}
 
 static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
                        struct gd_strbuf *out) {
@@ -54,13 +58,23 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
     for (uint32_t i = 0; i < graph->tensors[op->in[0]].rank; i++)
       gd_strbuf_printf(out, "%d", attr->transpose.perm[i]);
     break;
+  case GD_ATTR_slice:
+    gd_strbuf_printf(out, " dim=%u start=%" PRId64 " length=%" PRId64, attr->slice.dim,
+                     attr->slice.start, attr->slice.length);
+    break;
+  case GD_ATTR_cast: break;
+  case GD_ATTR_positions: gd_strbuf_printf(out, " pad=%d", (int)attr->positions.pad); break;
+  case GD_ATTR_dropout:
+    gd_strbuf_printf(out, " p=%g stream=%u", (double)attr->dropout.probability,
+                     attr->dropout.stream);
+    break;
   case GD_ATTR_norm: gd_strbuf_printf(out, " eps=%g", (double)attr->norm.eps); break;
   case GD_ATTR_rope:
     gd_strbuf_printf(out, " rotary=%" PRId64 "%s", attr->rope.rotary,
                      attr->rope.inverse ? " inverse" : "");
     break;
   case GD_ATTR_softmax: gd_strbuf_append(out, attr->softmax.causal ? " causal" : ""); break;
-  case GD_ATTR_activate: gd_strbuf_printf(out, " %s", activations[attr->activate.function]); break;
+  case GD_ATTR_activate: gd_strbuf_printf(out, " %s", gd_activation_name(attr->activate.function)); break;
   case GD_ATTR_xent:
     gd_strbuf_printf(out, " ignore=%d%s", (int)attr->xent.ignore, attr->xent.shift ? " shift" : "");
     break;

@@ -141,6 +141,40 @@ static enum gd_status shape_transpose(const struct rule *r) {
   return GD_OK;
 }
 
+static enum gd_status shape_slice(const struct rule *r) {
+  const struct gd_attr_slice *a = &r->attr->slice;
+  const struct gd_tensor *x = input(r, 0);
+  if (a->dim >= x->rank || a->start < 0 || a->length < 0 ||
+      a->start > x->dims[a->dim] - a->length)
+    return wrong(r, "the slice leaves the dim");
+  output_like(r, 0)->dims[a->dim] = a->length;
+  return GD_OK;
+}
+
+static enum gd_status shape_pad(const struct rule *r) {
+  const struct gd_attr_slice *a = &r->attr->slice;
+  const struct gd_tensor *x = input(r, 0);
+  if (a->dim >= x->rank || a->start < 0 || a->start > a->length - x->dims[a->dim])
+    return wrong(r, "the input does not fit the padded dim");
+  output_like(r, 0)->dims[a->dim] = a->length;
+  return GD_OK;
+}
+
+static enum gd_status shape_cast(const struct rule *r) {
+  enum gd_dtype dtype = r->attr->cast.dtype;
+  if (!is_float(input(r, 0)) || dtype == GD_DTYPE_I32)
+    return wrong(r, "casts between floating dtypes only");
+  output_like(r, 0)->dtype = dtype == GD_DTYPE_COUNT ? input(r, 0)->dtype : dtype;
+  return GD_OK;
+}
+
+static enum gd_status shape_positions(const struct rule *r) {
+  if (input(r, 0)->rank != 2 || input(r, 0)->dtype != GD_DTYPE_I32)
+    return wrong(r, "wants ids[B,T]");
+  output_like(r, 0);
+  return GD_OK;
+}
+
 static enum gd_status shape_embed(const struct rule *r) {
   const struct gd_tensor *table = input(r, 0), *ids = input(r, 1);
   int64_t dims[GD_MAX_RANK];
@@ -200,6 +234,131 @@ static enum gd_status shape_layernorm(const struct rule *r) {
   output_like(r, 0);
   output(r, GD_DTYPE_F32, x->rank - 1, x->dims);
   output(r, GD_DTYPE_F32, x->rank - 1, x->dims);
+  return GD_OK;
+}
+
+static enum gd_status shape_dropout(const struct rule *r) {
+  const struct gd_tensor *seed = input(r, 1);
+  if (!is_float(input(r, 0)) || input(r, 0)->rank < 1 || seed->rank != 1 || seed->dims[0] != 3 ||
+      seed->dtype != GD_DTYPE_I32 || !(r->attr->dropout.probability < 1))
+    return wrong(r, "wants floats with a sample dim, and seed[3]");
+  output_like(r, 0);
+  return GD_OK;
+}
+
+static enum gd_status shape_rmsnorm(const struct rule *r) {
+  const struct gd_tensor *x = input(r, 0);
+  if (x->rank < 1 || !is_float(x) || !is_vector(input(r, 1), last_dim(x)))
+    return wrong(r, "the weight is not fp32 of the last dim");
+  output_like(r, 0);
+  output(r, GD_DTYPE_F32, x->rank - 1, x->dims);
+  return GD_OK;
+}
+
+static enum gd_status shape_rmsnorm_grad(const struct rule *r) {
+  const struct gd_tensor *dy = input(r, 0), *x = input(r, 1);
+  if (!same_dims(dy, x) || dy->dtype != x->dtype || !is_vector(input(r, 2), last_dim(x)) ||
+      elements(input(r, 3)) * last_dim(x) != elements(x))
+    return wrong(r, "the inputs do not belong to one rmsnorm");
+  output_like(r, 1);
+  output(r, GD_DTYPE_F32, 1, &x->dims[x->rank - 1]);
+  return GD_OK;
+}
+
+static enum gd_status shape_pool(const struct rule *r) {
+  const struct gd_tensor *x = input(r, 0);
+  if (x->rank != 3 || !is_float(x) || x->dims[1] < 1)
+    return wrong(r, "wants x[B,S,C]");
+  output(r, x->dtype, 2, (int64_t[]){x->dims[0], x->dims[2]});
+  return GD_OK;
+}
+
+static enum gd_status shape_pool_grad(const struct rule *r) {
+  const struct gd_tensor *dy = input(r, 0);
+  if (dy->rank != 2 || !is_float(dy))
+    return wrong(r, "wants dy[B,C]");
+  output(r, dy->dtype, 3, (int64_t[]){dy->dims[0], r->attr->rows.rows, dy->dims[1]});
+  return GD_OK;
+}
+
+/* A filter per channel: fp32 [C,1,K] or [C,1,K,K]. */
+static bool is_filter(const struct gd_tensor *w, uint32_t rank, int64_t channels) {
+  return w->rank == rank && w->dtype == GD_DTYPE_F32 && w->dims[0] == channels &&
+         w->dims[1] == 1 && w->dims[2] >= 1 &&
+         (rank == 3 || (w->dims[3] == w->dims[2] && w->dims[2] % 2 == 1));
+}
+
+static enum gd_status filter_forward(const struct rule *r, uint32_t rank) {
+  const struct gd_tensor *x = input(r, 0);
+  if (x->rank != rank || !is_float(x) || !is_filter(input(r, 1), rank, last_dim(x)))
+    return wrong(r, "the filter does not belong to the channels");
+  if (r->n_in > 2 && !is_vector(input(r, 2), last_dim(x)))
+    return wrong(r, "the bias is not fp32[C]");
+  output_like(r, 0);
+  return GD_OK;
+}
+
+static enum gd_status filter_dw(const struct rule *r, uint32_t rank) {
+  const struct gd_tensor *dy = input(r, 0);
+  int64_t k = r->attr->rows.rows;
+  if (dy->rank != rank || !same_dims(dy, input(r, 1)))
+    return wrong(r, "dy does not belong to x");
+  output(r, GD_DTYPE_F32, rank, (int64_t[]){last_dim(dy), 1, k, k});
+  output(r, GD_DTYPE_F32, 1, &dy->dims[dy->rank - 1]);
+  return GD_OK;
+}
+
+static enum gd_status shape_depthwise(const struct rule *r) {
+  return filter_forward(r, 4);
+}
+
+static enum gd_status shape_depthwise_dx(const struct rule *r) {
+  return filter_forward(r, 4);
+}
+
+static enum gd_status shape_depthwise_dw(const struct rule *r) {
+  return filter_dw(r, 4);
+}
+
+static enum gd_status shape_conv1d(const struct rule *r) {
+  return filter_forward(r, 3);
+}
+
+static enum gd_status shape_conv1d_dx(const struct rule *r) {
+  return filter_forward(r, 3);
+}
+
+static enum gd_status shape_conv1d_dw(const struct rule *r) {
+  return filter_dw(r, 3);
+}
+
+/* Inputs first .. first + 5 are u, delta, A_log, b, c, d of one scan. */
+static bool scan_fits(const struct rule *r, uint32_t first) {
+  const struct gd_tensor *u = input(r, first), *a = input(r, first + 2), *b = input(r, first + 3);
+  return u->rank == 3 && is_float(u) && same_dims(u, input(r, first + 1)) &&
+         is_float(input(r, first + 1)) && a->rank == 2 && a->dtype == GD_DTYPE_F32 &&
+         a->dims[0] == u->dims[2] && b->rank == 3 && b->dims[0] == u->dims[0] &&
+         b->dims[1] == u->dims[1] && b->dims[2] == a->dims[1] &&
+         same_dims(b, input(r, first + 4)) && is_float(b) &&
+         b->dtype == input(r, first + 4)->dtype && is_vector(input(r, first + 5), u->dims[2]);
+}
+
+static enum gd_status shape_scan(const struct rule *r) {
+  const struct gd_tensor *u = input(r, 0);
+  if (!scan_fits(r, 0))
+    return wrong(r, "wants u[B,T,C], delta[B,T,C], A_log[C,S], b[B,T,S], c[B,T,S], d[C]");
+  output_like(r, 0);
+  int64_t chunks = (u->dims[1] + GD_SCAN_CHUNK - 1) / GD_SCAN_CHUNK;
+  output(r, GD_DTYPE_F32, 4,
+         (int64_t[]){u->dims[0], chunks, u->dims[2], input(r, 2)->dims[1]});
+  return GD_OK;
+}
+
+static enum gd_status shape_scan_grad(const struct rule *r) {
+  if (!scan_fits(r, 1) || !same_dims(input(r, 0), input(r, 1)))
+    return wrong(r, "the inputs do not belong to one scan");
+  for (uint32_t i = 1; i <= 6; i++)
+    output_like(r, i);
   return GD_OK;
 }
 

@@ -45,8 +45,15 @@ struct gd_model {
   const struct gd_family *family;
   union {
     struct gd_neox neox;
+    int64_t opaque[64]; /* other families keep their struct here, private to their file */
   } config;
   struct gd_recipe recipe;
+};
+
+/* Parameter names differ between versions of transformers: a name with `ours` replaced by `theirs`
+   is looked for where the name itself is not in a checkpoint. Several rules may apply in turn. */
+struct gd_alias {
+  const char *ours, *theirs;
 };
 
 struct gd_family {
@@ -55,11 +62,12 @@ struct gd_family {
   enum gd_status (*parse)(const struct gd_json *json, const json_t *config, struct gd_model *model,
                           struct gd_error *err);
   /* Appends the forward graph of micro_batch sequences of model->recipe.seq tokens, ending in
-     graph->loss; sets graph->ids, labels and loss_weight. */
+     graph->loss; sets graph->ids (or pixels), labels and loss_weight. */
   void (*build)(const struct gd_model *model, int64_t micro_batch, struct gd_graph *graph);
   /* Buffers that old checkpoints carry and that are no parameters: skipped when loading. */
   bool (*ignores_tensor)(const char *name);
   int64_t (*classes)(const struct gd_model *model); /* what the loss chooses among */
+  const struct gd_alias *aliases; /* ends with a zero row; NULL: none */
 };
 
 extern const struct gd_family gd_family_neox;

@@ -15,8 +15,10 @@ static enum gd_dtype compute_dtype(enum gd_precision precision) {
   return GD_DTYPE_F32;
 }
 
+/* A reshaped weight (a filter as a matrix) is on its way to a product. */
 static bool reads_half(enum gd_op_kind kind, uint32_t input) {
-  return (kind == GD_OP_matmul && input < 2) || (kind == GD_OP_embed && input == 0);
+  return (kind == GD_OP_matmul && input < 2) ||
+         ((kind == GD_OP_embed || kind == GD_OP_reshape) && input == 0);
 }
 
 enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
@@ -29,6 +31,8 @@ enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph
     return gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the precision pass");
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     struct gd_op *op = &graph->ops[id];
+    if (op->kind == GD_OP_cast && op->attr.cast.dtype == GD_DTYPE_COUNT)
+      op->attr.cast.dtype = dtype;
     gd_tensor_id *in = gd_arena_alloc(&graph->arena, op->n_in, sizeof *in);
     for (uint32_t i = 0; in && i < op->n_in; i++) {
       gd_tensor_id param = in[i] = op->in[i];

@@ -622,6 +622,12 @@ static void run(void (*cases)(void)) {
   assert_int_equal(gd_mem_live_blocks(), 0);
 }
 
+/* Families of ops in files of their own. */
+#include "op/cases_pointwise.h"
+#include "op/cases_depthwise.h"
+#include "op/cases_conv1d.h"
+#include "op/cases_scan.h"
+
 #define GD_OP(name, ...)                  \
   static void test_##name(void **state) { \
     (void)state;                          \

@@ -203,6 +203,27 @@ static inline const float *gd_cpu_optional(const struct gd_kernel_args *args, ui
 
 /* --- kernels -------------------------------------------------------------------------------- */
 
+/* Not vectorised yet: the reference kernels serve. Remove a line when its cpu kernel is there. */
+#include "backend/ref/ref_int.h"
+#define gd_cpu_slice        gd_ref_slice
+#define gd_cpu_pad          gd_ref_pad
+#define gd_cpu_cast         gd_ref_cast
+#define gd_cpu_positions    gd_ref_positions
+#define gd_cpu_mul          gd_ref_mul
+#define gd_cpu_dropout      gd_ref_dropout
+#define gd_cpu_rmsnorm      gd_ref_rmsnorm
+#define gd_cpu_rmsnorm_grad gd_ref_rmsnorm_grad
+#define gd_cpu_pool         gd_ref_pool
+#define gd_cpu_pool_grad    gd_ref_pool_grad
+#define gd_cpu_depthwise    gd_ref_depthwise
+#define gd_cpu_depthwise_dx gd_ref_depthwise_dx
+#define gd_cpu_depthwise_dw gd_ref_depthwise_dw
+#define gd_cpu_conv1d       gd_ref_conv1d
+#define gd_cpu_conv1d_dx    gd_ref_conv1d_dx
+#define gd_cpu_conv1d_dw    gd_ref_conv1d_dw
+#define gd_cpu_scan         gd_ref_scan
+#define gd_cpu_scan_grad    gd_ref_scan_grad
+
 void gd_cpu_concat(const struct gd_kernel_args *args);
 void gd_cpu_transpose(const struct gd_kernel_args *args);
 void gd_cpu_embed(const struct gd_kernel_args *args);

@@ -9,40 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/kernel.h"
-
-static double get(const struct gd_view *view, int64_t i) {
-  return (double)gd_dtype_load(view->dtype, view->data, i);
-}
-
-static void put(const struct gd_view *view, int64_t i, double value) {
-  gd_dtype_store(view->dtype, view->data, i, (float)value);
-}
-
-static int32_t get_index(const struct gd_view *view, int64_t i) {
-  return ((const int32_t *)view->data)[i];
-}
-
-static int64_t columns_of(const struct gd_view *view) {
-  return view->rank ? view->dims[view->rank - 1] : 1;
-}
-
-/* Product of the dims before the last one; right for empty columns too. */
-static int64_t rows_of(const struct gd_view *view) {
-  int64_t rows = 1;
-  for (uint32_t i = 0; i + 1 < view->rank; i++)
-    rows *= view->dims[i];
-  return rows;
-}
-
-/* Copies count elements between tensors of one dtype, bit by bit. */
-static void move(const struct gd_view *to, int64_t to_at, const struct gd_view *from,
-                 int64_t from_at, int64_t count) {
-  int64_t size = gd_dtype_bytes(to->dtype);
-  if (count > 0)
-    memcpy((char *)to->data + to_at * size, (const char *)from->data + from_at * size,
-           (size_t)(count * size));
-}
+#include "backend/ref/ref_int.h"
 
 /* --- shapes -------------------------------------------------------------------------------- */
 
@@ -214,6 +181,11 @@ static double activation(enum gd_activation function, double x) {
     return 0.5 * x * (1 + tanh(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)));
   case GD_ACTIVATION_RELU: return x > 0 ? x : 0;
   case GD_ACTIVATION_SILU: return x / (1 + exp(-x));
+  case GD_ACTIVATION_SOFTPLUS: return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+  case GD_ACTIVATION_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+  case GD_ACTIVATION_TANH: return tanh(x);
+  case GD_ACTIVATION_SIGMOID: return 1 / (1 + exp(-x));
+  case GD_ACTIVATION_COUNT: break;
   }
   GD_ASSERT(!"activation");
   return 0;
@@ -232,6 +204,17 @@ static double activation_slope(enum gd_activation function, double x) {
     double s = 1 / (1 + exp(-x));
     return s * (1 + x * (1 - s));
   }
+  case GD_ACTIVATION_SOFTPLUS: return 1 / (1 + exp(-x));
+  case GD_ACTIVATION_QUICK_GELU: {
+    double s = 1 / (1 + exp(-1.702 * x));
+    return s * (1 + 1.702 * x * (1 - s));
+  }
+  case GD_ACTIVATION_TANH: return 1 - tanh(x) * tanh(x);
+  case GD_ACTIVATION_SIGMOID: {
+    double s = 1 / (1 + exp(-x));
+    return s * (1 - s);
+  }
+  case GD_ACTIVATION_COUNT: break;
   }
   GD_ASSERT(!"activation");
   return 0;
@@ -470,6 +453,26 @@ static void ref_copy(const struct gd_kernel_args *args) {
   for (int64_t i = 0; i < args->out[0].elements; i++)
     put(&args->out[0], i, get(&args->in[1], i));
 }
+
+/* Those of the other files of this folder. */
+#define ref_slice        gd_ref_slice
+#define ref_pad          gd_ref_pad
+#define ref_cast         gd_ref_cast
+#define ref_positions    gd_ref_positions
+#define ref_mul          gd_ref_mul
+#define ref_dropout      gd_ref_dropout
+#define ref_rmsnorm      gd_ref_rmsnorm
+#define ref_rmsnorm_grad gd_ref_rmsnorm_grad
+#define ref_pool         gd_ref_pool
+#define ref_pool_grad    gd_ref_pool_grad
+#define ref_depthwise    gd_ref_depthwise
+#define ref_depthwise_dx gd_ref_depthwise_dx
+#define ref_depthwise_dw gd_ref_depthwise_dw
+#define ref_conv1d       gd_ref_conv1d
+#define ref_conv1d_dx    gd_ref_conv1d_dx
+#define ref_conv1d_dw    gd_ref_conv1d_dw
+#define ref_scan         gd_ref_scan
+#define ref_scan_grad    gd_ref_scan_grad
 
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {

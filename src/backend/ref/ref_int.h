@@ -1,0 +1,67 @@
+/*
+ * What the files of the ref backend share: element access in double, whatever the dtype, and the
+ * kernels that ref.c's table takes from the other files.
+ */
+#ifndef GD_BACKEND_REF_REF_INT_H
+#define GD_BACKEND_REF_REF_INT_H
+
+#include <string.h>
+
+#include "backend/kernel.h"
+
+static inline double get(const struct gd_view *view, int64_t i) {
+  return (double)gd_dtype_load(view->dtype, view->data, i);
+}
+
+static inline void put(const struct gd_view *view, int64_t i, double value) {
+  gd_dtype_store(view->dtype, view->data, i, (float)value);
+}
+
+static inline int32_t get_index(const struct gd_view *view, int64_t i) {
+  return ((const int32_t *)view->data)[i];
+}
+
+static inline int64_t columns_of(const struct gd_view *view) {
+  return view->rank ? view->dims[view->rank - 1] : 1;
+}
+
+/* Product of the dims before the last one; right for empty columns too. */
+static inline int64_t rows_of(const struct gd_view *view) {
+  int64_t rows = 1;
+  for (uint32_t i = 0; i + 1 < view->rank; i++)
+    rows *= view->dims[i];
+  return rows;
+}
+
+/* Copies count elements between tensors of one dtype, bit by bit. */
+static inline void move(const struct gd_view *to, int64_t to_at, const struct gd_view *from,
+                 int64_t from_at, int64_t count) {
+  int64_t size = gd_dtype_bytes(to->dtype);
+  if (count > 0)
+    memcpy((char *)to->data + to_at * size, (const char *)from->data + from_at * size,
+           (size_t)(count * size));
+}
+
+/* ref_shape.c */
+void gd_ref_slice(const struct gd_kernel_args *args);
+void gd_ref_pad(const struct gd_kernel_args *args);
+void gd_ref_cast(const struct gd_kernel_args *args);
+void gd_ref_positions(const struct gd_kernel_args *args);
+void gd_ref_mul(const struct gd_kernel_args *args);
+void gd_ref_dropout(const struct gd_kernel_args *args);
+void gd_ref_rmsnorm(const struct gd_kernel_args *args);
+void gd_ref_rmsnorm_grad(const struct gd_kernel_args *args);
+void gd_ref_pool(const struct gd_kernel_args *args);
+void gd_ref_pool_grad(const struct gd_kernel_args *args);
+/* ref_filter.c */
+void gd_ref_depthwise(const struct gd_kernel_args *args);
+void gd_ref_depthwise_dx(const struct gd_kernel_args *args);
+void gd_ref_depthwise_dw(const struct gd_kernel_args *args);
+void gd_ref_conv1d(const struct gd_kernel_args *args);
+void gd_ref_conv1d_dx(const struct gd_kernel_args *args);
+void gd_ref_conv1d_dw(const struct gd_kernel_args *args);
+/* ref_scan.c */
+void gd_ref_scan(const struct gd_kernel_args *args);
+void gd_ref_scan_grad(const struct gd_kernel_args *args);
+
+#endif
