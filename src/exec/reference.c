@@ -20,10 +20,10 @@ struct verifier {
   struct gd_plan plan;
   struct gd_backend *backend;
   struct gd_run run;
-  int32_t *ids, *labels;
-  int64_t sequences;
+  int32_t *ids, *labels; /* ids: NULL for images */
+  float *pixels;         /* NULL for tokens */
+  int64_t samples;
   int64_t recipe_steps; /* 0: no recipe.json */
-  double label_weight;  /* 1 / labels that count */
   const char *folder;
 };
 
@@ -52,51 +52,101 @@ static enum gd_status find_tensor(const struct gd_safetensors *file, const char 
 
 /* --- inputs -------------------------------------------------------------------------------- */
 
-/* Integers in [low, high), or `ignored`. */
-static enum gd_status read_tokens(const struct gd_safetensors *file,
-                                  const struct gd_safetensor *tensor, int64_t high, bool labels,
-                                  int32_t *out, struct gd_error *err) {
-  int64_t count = tensor->dims[0] * tensor->dims[1];
+static enum gd_status no_memory(const struct gd_safetensors *file, struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", file->path);
+}
+
+static int64_t elements_of(const struct gd_safetensor *tensor) {
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < tensor->rank; i++)
+    elements *= tensor->dims[i];
+  return elements;
+}
+
+/* Integers in [0, high), or -100 among labels. The caller frees *out. */
+static enum gd_status read_integers(const struct gd_safetensors *file,
+                                    const struct gd_safetensor *tensor, int64_t high, bool labels,
+                                    int32_t **out, struct gd_error *err) {
+  int64_t count = elements_of(tensor);
+  *out = gd_mem_alloc((size_t)count, sizeof **out);
+  if (!*out)
+    return no_memory(file, err);
   for (int64_t i = 0; i < count; i++) {
     double value = (double)gd_safetensor_value(tensor, i);
     bool ignored = labels && value == -100;
     if (!ignored && !(value >= 0 && value < (double)high))
       return gd_fail(err, GD_BAD_INPUT,
-                     "%s: \"%s\" element %lld is %g, outside 0..%lld of the vocabulary", file->path,
-                     tensor->name, (long long)i, value, (long long)high - 1);
-    out[i] = (int32_t)value;
+                     "%s: \"%s\" element %lld is %g, outside 0..%lld of the model's classes",
+                     file->path, tensor->name, (long long)i, value, (long long)high - 1);
+    (*out)[i] = (int32_t)value;
   }
   return GD_OK;
 }
 
-static enum gd_status read_batch(struct verifier *v, struct gd_error *err) {
-  const struct gd_safetensor *ids, *labels;
+static enum gd_status read_tokens(struct verifier *v, const struct gd_safetensor *labels,
+                                  int64_t classes, struct gd_error *err) {
+  const struct gd_safetensor *ids;
   GD_TRY(find_tensor(&v->batch, "input_ids", &ids, err));
-  GD_TRY(find_tensor(&v->batch, "labels", &labels, err));
   if (ids->rank != 2 || labels->rank != 2 || ids->dims[0] != labels->dims[0] ||
       ids->dims[1] != labels->dims[1] || ids->dims[0] < 1 || ids->dims[1] < 2)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s: input_ids and labels are not two [batch, sequence] tensors of one size "
                    "with at least two positions",
                    v->batch.path);
-  int64_t count = ids->dims[0] * ids->dims[1], classes = v->model.family->classes(&v->model);
-  v->sequences = ids->dims[0];
+  v->samples = ids->dims[0];
   v->model.recipe.seq = ids->dims[1];
-  v->model.recipe.batch = ids->dims[0];
-  v->ids = gd_mem_alloc((size_t)count, sizeof *v->ids);
-  v->labels = gd_mem_alloc((size_t)count, sizeof *v->labels);
-  if (!v->ids || !v->labels)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", v->batch.path);
-  GD_TRY(read_tokens(&v->batch, ids, classes, false, v->ids, err));
-  GD_TRY(read_tokens(&v->batch, labels, classes, true, v->labels, err));
-  int64_t valid = 0; /* position t predicts label t + 1, so the first label of a row never counts */
+  return read_integers(&v->batch, ids, classes, false, &v->ids, err);
+}
+
+static enum gd_status read_images(struct verifier *v, const struct gd_safetensor *pixels,
+                                  const struct gd_safetensor *labels, struct gd_error *err) {
+  int64_t count = elements_of(pixels);
+  if (pixels->rank != 4 || labels->rank != 1 || pixels->dims[0] != labels->dims[0] ||
+      pixels->dims[0] < 1)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s: pixel_values and labels are not [batch, channels, height, width] and "
+                   "[batch]",
+                   v->batch.path);
+  v->samples = pixels->dims[0];
+  v->pixels = gd_mem_alloc((size_t)count, sizeof *v->pixels);
+  if (!v->pixels)
+    return no_memory(&v->batch, err);
   for (int64_t i = 0; i < count; i++)
-    valid += i % ids->dims[1] != 0 && v->labels[i] != -100;
+    v->pixels[i] = gd_safetensor_value(pixels, i);
+  return GD_OK;
+}
+
+static enum gd_status read_batch(struct verifier *v, struct gd_error *err) {
+  const struct gd_safetensor *labels;
+  const struct gd_safetensor *pixels = gd_safetensors_find(&v->batch, "pixel_values");
+  int64_t classes = v->model.family->classes(&v->model);
+  GD_TRY(find_tensor(&v->batch, "labels", &labels, err));
+  if (pixels)
+    GD_TRY(read_images(v, pixels, labels, err));
+  else
+    GD_TRY(read_tokens(v, labels, classes, err));
+  v->model.recipe.batch = v->samples;
+  return read_integers(&v->batch, labels, classes, true, &v->labels, err);
+}
+
+/* The batch must be what the graph asks for: images of its size, or tokens. */
+static enum gd_status set_batch(struct verifier *v, struct gd_error *err) {
+  const struct gd_graph *graph = &v->graph;
+  int64_t valid = gd_batch_valid_labels(graph, v->labels);
+  if ((graph->pixels != GD_NONE) != (v->pixels != NULL))
+    return gd_fail(err, GD_BAD_INPUT, "%s: the model takes %s", v->batch.path,
+                   v->pixels ? "input_ids, not pixel_values" : "pixel_values, not input_ids");
+  if (v->pixels) {
+    const struct gd_safetensor *pixels = gd_safetensors_find(&v->batch, "pixel_values");
+    if (elements_of(pixels) != gd_tensor_elements(graph, graph->pixels))
+      return gd_fail(err, GD_BAD_INPUT, "%s: pixel_values are not of config.json's image size",
+                     v->batch.path);
+  }
   if (valid == 0)
     return gd_fail(err, GD_BAD_INPUT, "%s: every label is -100, so there is no loss",
                    v->batch.path);
-  v->label_weight = 1.0 / (double)valid;
-  return GD_OK;
+  struct gd_batch batch = {v->ids, v->pixels, v->labels, 1.0 / (double)valid};
+  return gd_run_batch(&v->run, GD_RUN_FULL, &batch, err);
 }
 
 static enum gd_status parse_recipe(struct verifier *v, const struct gd_json *json,
@@ -146,7 +196,7 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
   GD_TRY(open_tensors(&v->weights, v->folder, "model.safetensors", err));
   GD_TRY(read_batch(v, err));
   GD_TRY(read_recipe(v, err));
-  struct gd_setup setup = {&v->model, options->precision, v->sequences};
+  struct gd_setup setup = {&v->model, options->precision, v->samples};
   GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &caps);
@@ -154,7 +204,7 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
   GD_TRY(ops->open(&backend_options, &v->backend, err));
   GD_TRY(gd_run_open(&v->run, v->backend, &v->plan, NULL, err));
   GD_TRY(gd_run_load(&v->run, v->model.family, &v->weights, err));
-  return gd_run_batch(&v->run, GD_RUN_FULL, v->ids, v->labels, v->label_weight, err);
+  return set_batch(v, err);
 }
 
 /* --- comparisons --------------------------------------------------------------------------- */
@@ -171,14 +221,14 @@ static double worse(double a, double b) {
 static enum gd_status reference_gradient(const struct verifier *v, gd_tensor_id param,
                                          const struct gd_safetensor **stored,
                                          struct gd_error *err) {
-  char name[192];
-  snprintf(name, sizeof name, "grad.%s", v->graph.tensors[param].name);
-  GD_TRY(find_tensor(&v->reference, name, stored, err));
-  int64_t elements = 1;
-  for (uint32_t i = 0; i < (*stored)->rank; i++)
-    elements *= (*stored)->dims[i];
-  if (elements != gd_tensor_elements(&v->graph, param))
-    return gd_fail(err, GD_BAD_INPUT, "%s: \"%s\" has another size than its parameter",
+  const char *name = v->graph.tensors[param].name;
+  *stored = gd_find_parameter(v->model.family, &v->reference, "grad.", name);
+  if (!*stored)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s: tensor \"grad.%s\" is missing; see docs/reference-format.md",
+                   v->reference.path, name);
+  if (elements_of(*stored) != gd_tensor_elements(&v->graph, param))
+    return gd_fail(err, GD_BAD_INPUT, "%s: \"grad.%s\" has another size than its parameter",
                    v->reference.path, name);
   return GD_OK;
 }
@@ -288,5 +338,6 @@ enum gd_status gd_verify(const char *folder, const struct gd_verify_options *opt
   gd_safetensors_close(&v.reference);
   gd_mem_free(v.ids);
   gd_mem_free(v.labels);
+  gd_mem_free(v.pixels);
   return status;
 }

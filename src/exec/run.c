@@ -4,6 +4,7 @@
 #include "exec/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -83,7 +84,7 @@ static bool has_init(const struct gd_tensor *t) {
 }
 
 /* Writes every persistent leaf; parameters out of `file` where it is given. */
-static enum gd_status fill_leaves(struct gd_run *run, uint64_t seed,
+static enum gd_status fill_leaves(struct gd_run *run, uint64_t seed, const struct gd_family *family,
                                   const struct gd_safetensors *file, struct gd_error *err) {
   const struct gd_plan *plan = run->plan[GD_RUN_FULL];
   const struct gd_graph *graph = plan->graph;
@@ -94,7 +95,7 @@ static enum gd_status fill_leaves(struct gd_run *run, uint64_t seed,
     if (t->producer != GD_NONE || t->role == GD_ROLE_INPUT || t->role == GD_ROLE_PARAM_HALF)
       continue;
     const struct gd_safetensor *stored =
-        file && t->role == GD_ROLE_PARAM ? gd_safetensors_find(file, t->name) : NULL;
+        file && t->role == GD_ROLE_PARAM ? gd_find_parameter(family, file, "", t->name) : NULL;
     int64_t elements = gd_tensor_elements(graph, id);
     for (int64_t first = 0; first < elements && status == GD_OK; first += CHUNK_ELEMENTS) {
       int64_t count = elements - first < CHUNK_ELEMENTS ? elements - first : CHUNK_ELEMENTS;
@@ -123,77 +124,153 @@ static enum gd_status fill_leaves(struct gd_run *run, uint64_t seed,
 }
 
 enum gd_status gd_run_init(struct gd_run *run, uint64_t seed, struct gd_error *err) {
-  return fill_leaves(run, seed, NULL, err);
+  return fill_leaves(run, seed, NULL, NULL, err);
 }
 
 static bool same_dims(const struct gd_tensor *t, const struct gd_safetensor *stored) {
   return t->rank == stored->rank && memcmp(t->dims, stored->dims, t->rank * sizeof *t->dims) == 0;
 }
 
+/* Replaces each `ours` of the rules by its `theirs`; false when the result is too long. */
+static bool apply_aliases(const struct gd_alias *aliases, char *name, size_t size) {
+  for (; aliases->ours; aliases++) {
+    char *at = strstr(name, aliases->ours);
+    size_t ours = strlen(aliases->ours), theirs = strlen(aliases->theirs);
+    if (!at)
+      continue;
+    if (strlen(name) - ours + theirs >= size)
+      return false;
+    memmove(at + theirs, at + ours, strlen(at + ours) + 1);
+    memcpy(at, aliases->theirs, theirs);
+  }
+  return true;
+}
+
+const struct gd_safetensor *gd_find_parameter(const struct gd_family *family,
+                                              const struct gd_safetensors *file, const char *prefix,
+                                              const char *name) {
+  char full[256];
+  snprintf(full, sizeof full, "%s%s", prefix, name);
+  const struct gd_safetensor *found = gd_safetensors_find(file, full);
+  if (found || !family->aliases || !apply_aliases(family->aliases, full, sizeof full))
+    return found;
+  return gd_safetensors_find(file, full);
+}
+
 static enum gd_status check_file(const struct gd_graph *graph, const struct gd_family *family,
                                  const struct gd_safetensors *file, struct gd_error *err) {
-  uint32_t found = 0, ignored = 0;
-  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+  enum gd_status status = GD_OK;
+  bool *known = gd_mem_alloc(file->count, sizeof *known); /* by tensor of the file */
+  if (!known)
+    return no_memory(err);
+  for (gd_tensor_id id = 0; id < graph->n_tensors && status == GD_OK; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
     if (t->role != GD_ROLE_PARAM)
       continue;
-    const struct gd_safetensor *stored = gd_safetensors_find(file, t->name);
+    const struct gd_safetensor *stored = gd_find_parameter(family, file, "", t->name);
     if (!stored)
-      return gd_fail(err, GD_BAD_INPUT, "%s: tensor \"%s\" is missing; is it another model's file?",
-                     file->path, t->name);
-    if (!same_dims(t, stored))
-      return gd_fail(err, GD_BAD_INPUT,
-                     "%s: tensor \"%s\" has other dims than config.json asks for", file->path,
-                     t->name);
-    found++;
+      status =
+          gd_fail(err, GD_BAD_INPUT, "%s: tensor \"%s\" is missing; is it another model's file?",
+                  file->path, t->name);
+    else if (!same_dims(t, stored))
+      status =
+          gd_fail(err, GD_BAD_INPUT, "%s: tensor \"%s\" has other dims than config.json asks for",
+                  file->path, t->name);
+    else
+      known[stored - file->tensors] = true;
   }
-  for (uint32_t i = 0; i < file->count; i++)
-    ignored += family->ignores_tensor(file->tensors[i].name);
-  if (found + ignored == file->count)
-    return GD_OK;
-  for (uint32_t i = 0; i < file->count; i++) { /* name the first stranger */
-    bool known = family->ignores_tensor(file->tensors[i].name);
-    for (gd_tensor_id id = 0; id < graph->n_tensors && !known; id++)
-      known = graph->tensors[id].role == GD_ROLE_PARAM &&
-              strcmp(graph->tensors[id].name, file->tensors[i].name) == 0;
-    if (!known)
-      return gd_fail(err, GD_BAD_INPUT,
-                     "%s: tensor \"%s\" is no parameter of this model; is it another model's file?",
-                     file->path, file->tensors[i].name);
-  }
-  return GD_OK;
+  for (uint32_t i = 0; i < file->count && status == GD_OK; i++)
+    if (!known[i] && !(family->ignores_tensor && family->ignores_tensor(file->tensors[i].name)))
+      status = gd_fail(err, GD_BAD_INPUT,
+                       "%s: tensor \"%s\" is no parameter of this model; is it another model's "
+                       "file?",
+                       file->path, file->tensors[i].name);
+  gd_mem_free(known);
+  return status;
 }
 
 enum gd_status gd_run_load(struct gd_run *run, const struct gd_family *family,
                            const struct gd_safetensors *file, struct gd_error *err) {
   GD_TRY(check_file(run->plan[GD_RUN_FULL]->graph, family, file, err));
-  return fill_leaves(run, 0, file, err);
+  return fill_leaves(run, 0, family, file, err);
 }
 
 /* --- batches ------------------------------------------------------------------------------- */
 
-enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const int32_t *ids,
-                            const int32_t *labels, double weight, struct gd_error *err) {
+/* The loss is the one cross-entropy of a graph; whether it shifts says what a label belongs to. */
+static bool loss_shifts(const struct gd_graph *graph) {
+  return graph->ops[graph->tensors[graph->loss].producer].attr.xent.shift;
+}
+
+int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *labels) {
+  const struct gd_tensor *t = &graph->tensors[graph->labels];
+  int64_t count = gd_tensor_elements(graph, graph->labels), valid = 0;
+  int64_t seq = t->rank ? t->dims[t->rank - 1] : 1;
+  bool shift = loss_shifts(graph); /* then the first label of a row is never predicted */
+  for (int64_t i = 0; i < count; i++)
+    valid += labels[i] != -100 && !(shift && i % seq == 0);
+  return valid;
+}
+
+enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
+                            struct gd_error *err) {
   const struct gd_plan *plan = run->plan[part];
   const struct gd_graph *graph = plan->graph;
-  float weight_value = (float)weight;
-  GD_TRY(
-      write_at(run, plan->offset_bytes[graph->ids], ids, gd_tensor_bytes(graph, graph->ids), err));
-  GD_TRY(write_at(run, plan->offset_bytes[graph->labels], labels,
-                  gd_tensor_bytes(graph, graph->labels), err));
-  return write_scalars(run, plan, graph->loss_weight, &weight_value, 1, err);
+  const struct {
+    gd_tensor_id id;
+    const void *data;
+  } inputs[] = {
+      {graph->ids, batch->ids}, {graph->pixels, batch->pixels}, {graph->labels, batch->labels}};
+  float weight = (float)batch->weight;
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+    if (inputs[i].id != GD_NONE) {
+      GD_ASSERT(inputs[i].data);
+      GD_TRY(write_at(run, plan->offset_bytes[inputs[i].id], inputs[i].data,
+                      gd_tensor_bytes(graph, inputs[i].id), err));
+    }
+  return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
 }
 
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
-                                   uint64_t seed, double weight, struct gd_error *err) {
+                                   uint64_t seed, struct gd_error *err) {
   const struct gd_graph *graph = run->plan[part]->graph;
-  int64_t count = gd_tensor_elements(graph, graph->ids);
-  int32_t *ids = run->backend->ops->host_memory(run->backend);
-  int32_t *labels = ids + count;
-  const uint64_t stream = gd_hash_string("input_ids") + (uint64_t)part;
-  for (int64_t i = 0; i < count; i++)
-    ids[i] = labels[i] = (int32_t)gd_rng_below(seed, stream, (uint64_t)i, classes);
-  return gd_run_batch(run, part, ids, labels, weight, err);
+  char *staging = run->backend->ops->host_memory(run->backend);
+  int64_t n_labels = gd_tensor_elements(graph, graph->labels);
+  const uint64_t stream = gd_hash_string("batch") + (uint64_t)part;
+  int32_t *ids = NULL, *labels;
+  float *pixels = NULL;
+  if (graph->ids != GD_NONE) {
+    ids = (int32_t *)staging;
+    labels = ids + gd_tensor_elements(graph, graph->ids);
+    for (int64_t i = 0; i < n_labels; i++) {
+      ids[i] = (int32_t)gd_rng_below(seed, stream, (uint64_t)i, classes);
+      bool counts = loss_shifts(graph) || gd_rng_below(seed, stream + 7, (uint64_t)i, 100) < 15;
+      labels[i] = counts ? ids[i] : -100;
+    }
+    labels[n_labels - 1] = ids[n_labels - 1]; /* never a batch without a label */
+  } else {
+    int64_t n_pixels = gd_tensor_elements(graph, graph->pixels);
+    pixels = (float *)staging;
+    labels = (int32_t *)(pixels + n_pixels);
+    gd_rng_normal(seed, stream, 1, 0, pixels, n_pixels);
+    for (int64_t i = 0; i < n_labels; i++)
+      labels[i] = (int32_t)gd_rng_below(seed, stream + 7, (uint64_t)i, classes);
+  }
+  struct gd_batch batch = {.ids = ids,
+                           .pixels = pixels,
+                           .labels = labels,
+                           .weight = 1.0 / (double)gd_batch_valid_labels(graph, labels)};
+  GD_TRY(gd_run_seed(run, part, (uint32_t)seed, 0, 0, err));
+  return gd_run_batch(run, part, &batch, err);
+}
+
+enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t seed, int64_t step,
+                           int64_t first_sample, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[part];
+  int32_t values[3] = {(int32_t)seed, (int32_t)step, (int32_t)first_sample};
+  if (plan->graph->dropout_seed == GD_NONE)
+    return GD_OK;
+  return write_at(run, plan->offset_bytes[plan->graph->dropout_seed], values, sizeof values, err);
 }
 
 /* --- programs ------------------------------------------------------------------------------ */

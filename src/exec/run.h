@@ -5,7 +5,7 @@
  *   struct gd_run run = {0};
  *   GD_TRY(gd_run_open(&run, backend, &plan, NULL, err));
  *   GD_TRY(gd_run_init(&run, seed, err));
- *   GD_TRY(gd_run_random_batch(&run, GD_RUN_FULL, vocab, seed, weight, err));
+ *   GD_TRY(gd_run_random_batch(&run, GD_RUN_FULL, classes, seed, err));
  *   GD_TRY(gd_run_pass(&run, GD_RUN_FULL, err));
  *   GD_TRY(gd_run_update(&run, lr, err));
  *   gd_run_close(&run);
@@ -39,17 +39,37 @@ enum gd_status gd_run_init(struct gd_run *run, uint64_t seed, struct gd_error *e
 enum gd_status gd_run_load(struct gd_run *run, const struct gd_family *family,
                            const struct gd_safetensors *file, struct gd_error *err) GD_MUST_USE;
 
-/* ids and labels hold micro_batch x seq entries; weight is 1 / valid labels of the whole batch. */
-enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const int32_t *ids,
-                            const int32_t *labels, double weight, struct gd_error *err) GD_MUST_USE;
-/* Uniform random tokens, labels = ids, through the staging memory of the host arena. */
+/* One micro-batch: ids or pixels, as the graph has them, and labels. */
+struct gd_batch {
+  const int32_t *ids;    /* [micro_batch, seq] */
+  const float *pixels;   /* [micro_batch, 3, height, width] */
+  const int32_t *labels; /* [micro_batch, seq] or [micro_batch]; -100 does not count */
+  double weight;         /* 1 / labels that count in the whole batch */
+};
+enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
+                            struct gd_error *err) GD_MUST_USE;
+/*
+ * Random input through the staging memory of the host arena. Tokens are uniform; causal models
+ * predict the next one, others 15 % of them (BERT's masking rate). Pixels are normal. The weight
+ * makes the loss the mean over this micro-batch.
+ */
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
-                                   uint64_t seed, double weight, struct gd_error *err) GD_MUST_USE;
+                                   uint64_t seed, struct gd_error *err) GD_MUST_USE;
+/* What dropout draws: step of training, and the place of the micro-batch's first sample in it. */
+enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t seed, int64_t step,
+                           int64_t first_sample, struct gd_error *err) GD_MUST_USE;
+/* How many labels count: with a shift, position t is scored against label t + 1. */
+int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *labels);
 
 /* Forward + backward of one micro-batch; returns when the device is done. */
 enum gd_status gd_run_pass(struct gd_run *run, enum gd_run_part part,
                            struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) GD_MUST_USE;
+
+/* A parameter's tensor in a file under its own name or an alias of the family; NULL: not there. */
+const struct gd_safetensor *gd_find_parameter(const struct gd_family *family,
+                                              const struct gd_safetensors *file, const char *prefix,
+                                              const char *name);
 
 /* The loss summed since the last call, and the gradient norm of the last update (0: none yet). */
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) GD_MUST_USE;

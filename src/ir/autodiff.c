@@ -205,9 +205,9 @@ static enum gd_status grad_dropout(struct diff *d, const struct gd_op *op, struc
 }
 
 static enum gd_status grad_rmsnorm(struct diff *d, const struct gd_op *op, struct gd_error *err) {
-  gd_tensor_id dx = gd_graph_op(
-      d->graph, GD_OP_rmsnorm_grad, NULL, 4,
-      (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[0], op->in[1], op->out[1]});
+  gd_tensor_id dx =
+      gd_graph_op(d->graph, GD_OP_rmsnorm_grad, NULL, 4,
+                  (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[0], op->in[1], op->out[1]});
   if (dx == GD_NONE)
     return gd_graph_check(d->graph, err);
   contribute(d, op->in[0], dx);

@@ -394,15 +394,12 @@ void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost) {
   }
 }
 
-int64_t gd_graph_widest_sum(const struct gd_graph *graph) {
+int64_t gd_graph_widest_row(const struct gd_graph *graph) {
   int64_t widest = 0;
-  for (gd_op_id id = 0; id < graph->n_ops; id++) {
-    const struct gd_op *op = &graph->ops[id];
-    if (op->kind != GD_OP_sum_rows && op->kind != GD_OP_layernorm_grad &&
-        op->kind != GD_OP_rmsnorm_grad)
-      continue;
-    int64_t columns = gd_tensor_elements(graph, op->out[op->n_out - 1]);
-    widest = columns > widest ? columns : widest;
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+    const struct gd_tensor *t = &graph->tensors[id];
+    if (t->rank > 0 && t->dims[t->rank - 1] > widest)
+      widest = t->dims[t->rank - 1];
   }
   return widest;
 }

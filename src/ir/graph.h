@@ -176,10 +176,10 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_split,
                     GD_ATTR_transpose,
                     GD_ATTR_slice,
-  GD_ATTR_cast,
-  GD_ATTR_positions,
-  GD_ATTR_dropout,
-  GD_ATTR_norm,
+                    GD_ATTR_cast,
+                    GD_ATTR_positions,
+                    GD_ATTR_dropout,
+                    GD_ATTR_norm,
                     GD_ATTR_norm_grad,
                     GD_ATTR_rope,
                     GD_ATTR_softmax,
@@ -335,9 +335,8 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost)
 /* Sum over the ops of the pass program. */
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
 
-/* Columns of the widest sum over rows (bias and norm gradients): what scratch must hold partials
- * of. */
-int64_t gd_graph_widest_sum(const struct gd_graph *graph);
+/* Columns of the widest tensor: kernels may want scratch for a row of it per thread. */
+int64_t gd_graph_widest_row(const struct gd_graph *graph);
 
 /* Recomputes every dtype and shape from the leaves: after a pass changed some of them. */
 enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;

@@ -74,7 +74,9 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
                      attr->rope.inverse ? " inverse" : "");
     break;
   case GD_ATTR_softmax: gd_strbuf_append(out, attr->softmax.causal ? " causal" : ""); break;
-  case GD_ATTR_activate: gd_strbuf_printf(out, " %s", gd_activation_name(attr->activate.function)); break;
+  case GD_ATTR_activate:
+    gd_strbuf_printf(out, " %s", gd_activation_name(attr->activate.function));
+    break;
   case GD_ATTR_xent:
     gd_strbuf_printf(out, " ignore=%d%s", (int)attr->xent.ignore, attr->xent.shift ? " shift" : "");
     break;

@@ -144,8 +144,7 @@ static enum gd_status shape_transpose(const struct rule *r) {
 static enum gd_status shape_slice(const struct rule *r) {
   const struct gd_attr_slice *a = &r->attr->slice;
   const struct gd_tensor *x = input(r, 0);
-  if (a->dim >= x->rank || a->start < 0 || a->length < 0 ||
-      a->start > x->dims[a->dim] - a->length)
+  if (a->dim >= x->rank || a->start < 0 || a->length < 0 || a->start > x->dims[a->dim] - a->length)
     return wrong(r, "the slice leaves the dim");
   output_like(r, 0)->dims[a->dim] = a->length;
   return GD_OK;
@@ -283,9 +282,8 @@ static enum gd_status shape_pool_grad(const struct rule *r) {
 
 /* A filter per channel: fp32 [C,1,K] or [C,1,K,K]. */
 static bool is_filter(const struct gd_tensor *w, uint32_t rank, int64_t channels) {
-  return w->rank == rank && w->dtype == GD_DTYPE_F32 && w->dims[0] == channels &&
-         w->dims[1] == 1 && w->dims[2] >= 1 &&
-         (rank == 3 || (w->dims[3] == w->dims[2] && w->dims[2] % 2 == 1));
+  return w->rank == rank && w->dtype == GD_DTYPE_F32 && w->dims[0] == channels && w->dims[1] == 1 &&
+         w->dims[2] >= 1 && (rank == 3 || (w->dims[3] == w->dims[2] && w->dims[2] % 2 == 1));
 }
 
 static enum gd_status filter_forward(const struct rule *r, uint32_t rank) {
@@ -349,8 +347,7 @@ static enum gd_status shape_scan(const struct rule *r) {
     return wrong(r, "wants u[B,T,C], delta[B,T,C], A_log[C,S], b[B,T,S], c[B,T,S], d[C]");
   output_like(r, 0);
   int64_t chunks = (u->dims[1] + GD_SCAN_CHUNK - 1) / GD_SCAN_CHUNK;
-  output(r, GD_DTYPE_F32, 4,
-         (int64_t[]){u->dims[0], chunks, u->dims[2], input(r, 2)->dims[1]});
+  output(r, GD_DTYPE_F32, 4, (int64_t[]){u->dims[0], chunks, u->dims[2], input(r, 2)->dims[1]});
   return GD_OK;
 }
 

@@ -76,7 +76,7 @@ static void place_leaves(struct planner *p, int64_t *at) {
       p->plan->offset_bytes[id] = *at;
       p->plan->bytes[category_of(leaf_order[i])] += bytes;
       *at += bytes;
-      if (id == graph->ids || id == graph->labels)
+      if (id == graph->ids || id == graph->pixels || id == graph->labels)
         p->plan->bytes[GD_CATEGORY_HOST] += bytes; /* staged there before it is copied */
     }
 }
@@ -234,7 +234,7 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
   int64_t at = 0;
   place_leaves(&p, &at);
   plan->workspace_at = at;
-  int64_t workspace_bytes = caps->column_bytes * gd_graph_widest_sum(graph);
+  int64_t workspace_bytes = caps->column_bytes * gd_graph_widest_row(graph);
   if (workspace_bytes < caps->workspace_bytes)
     workspace_bytes = caps->workspace_bytes;
   plan->bytes[GD_CATEGORY_WORKSPACE] = align_up(workspace_bytes, caps->alignment_bytes);

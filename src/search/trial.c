@@ -318,22 +318,20 @@ static enum gd_status warm_up(struct measuring *m, int64_t *pass_ns, int64_t *up
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
   int64_t classes = model->family->classes(model);
-  double tokens = (double)trial->micro_batch * (double)(model->recipe.seq - 1);
   uint64_t seed = m->planning.options->seed;
   int64_t start = gd_clock_ns();
   report(m, "warm-up");
   GD_TRY(gd_run_init(&m->run, seed, err));
-  GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, 1 / tokens, err));
+  GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, err));
   GD_TRY(time_once(m, GD_PROGRAM_PASS, GD_RUN_FULL, pass_ns, err));
   GD_TRY(gd_run_take_loss(&m->run, &trial->loss, err));
   GD_TRY(time_once(m, GD_PROGRAM_UPDATE, GD_RUN_FULL, update_ns, err));
   GD_TRY(gd_run_norm(&m->run, &trial->norm, err));
   if (trial->remainder) {
     int64_t unused_ns;
-    tokens = (double)trial->remainder * (double)(model->recipe.seq - 1);
-    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_REMAINDER, classes, seed, 1 / tokens, err));
+    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_REMAINDER, classes, seed, err));
     GD_TRY(time_once(m, GD_PROGRAM_PASS, GD_RUN_REMAINDER, &unused_ns, err));
-    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, 1 / tokens, err));
+    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, err));
   }
   trial->warmup_s = 1e-9 * (double)(gd_clock_ns() - start);
   return GD_OK;

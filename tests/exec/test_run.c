@@ -100,7 +100,9 @@ static int64_t gradients(struct fixture *f, int64_t micro_batch, double *loss, f
   make_batch(ids, labels, &weight);
   for (int64_t done = 0; done < BATCH; done += micro_batch) {
     enum gd_run_part part = BATCH - done < micro_batch ? GD_RUN_REMAINDER : GD_RUN_FULL;
-    OK(gd_run_batch(&f->run, part, ids + done * SEQ, labels + done * SEQ, weight, &f->err));
+    struct gd_batch piece = {
+        .ids = ids + done * SEQ, .labels = labels + done * SEQ, .weight = weight};
+    OK(gd_run_batch(&f->run, part, &piece, &f->err));
     OK(gd_run_pass(&f->run, part, &f->err));
   }
   OK(gd_run_take_loss(&f->run, loss, &f->err));
@@ -170,7 +172,7 @@ static void test_training_lowers_the_loss(void **state) {
   make_batch(ids, labels, &weight);
   for (int precision = GD_PRECISION_FP32; precision <= GD_PRECISION_BF16; precision++) {
     start(f, "cpu", 0, (enum gd_precision)precision, BATCH, 0);
-    OK(gd_run_batch(&f->run, GD_RUN_FULL, ids, labels, weight, &f->err));
+    OK(gd_run_batch(&f->run, GD_RUN_FULL, &(struct gd_batch){ids, NULL, labels, weight}, &f->err));
     for (int step = 0; step < 30; step++) {
       OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err));
       OK(gd_run_take_loss(&f->run, &loss, &f->err));
@@ -209,7 +211,7 @@ static void test_overflow_skips_the_step(void **state) {
   assert_true(before[0] == 65536);
   OK(gd_run_read(&f->run, table, before, &f->err));
   write_leaf(f, graph->loss_scale, scale);
-  OK(gd_run_batch(&f->run, GD_RUN_FULL, ids, labels, weight, &f->err));
+  OK(gd_run_batch(&f->run, GD_RUN_FULL, &(struct gd_batch){ids, NULL, labels, weight}, &f->err));
   OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err));
   OK(gd_run_take_loss(&f->run, &loss, &f->err));
   assert_true(isfinite(loss)); /* the loss itself is not scaled */
@@ -265,7 +267,7 @@ static void test_no_allocation_while_running(void **state) {
   (void)state;
   for (int precision = GD_PRECISION_FP32; precision <= GD_PRECISION_BF16; precision++) {
     start(f, "cpu", 2, (enum gd_precision)precision, BATCH, 0);
-    OK(gd_run_random_batch(&f->run, GD_RUN_FULL, VOCAB, 1, 0.1, &f->err));
+    OK(gd_run_random_batch(&f->run, GD_RUN_FULL, VOCAB, 1, &f->err));
     OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err)); /* the first starts the threads */
     OK(gd_run_update(&f->run, 0, &f->err));
     long before = atomic_load(&allocations);
