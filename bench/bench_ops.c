@@ -25,7 +25,7 @@
 enum { MAX_IN = 8, MAX_RANK = 5, CHECK_SEQ = 33, VOCABULARY = 50304 };
 
 /* Dims that are options, and the dtype that is one. */
-enum { BATCH = -1, SEQ = -2 };
+enum { BATCH = -1, SEQ = -2, CHUNKS = -3 }; /* CHUNKS: of a scan over SEQ steps */
 #define HALF GD_DTYPE_COUNT
 #define F32  GD_DTYPE_F32
 #define I32  GD_DTYPE_I32
@@ -53,6 +53,11 @@ struct op_case {
 #define TOKENS     2, {BATCH, SEQ}
 #define ONE        1, {1}
 #define TABLE      2, {VOCABULARY, 768}
+/* Those of mamba-130m. */
+#define CHANNELS 3, {BATCH, SEQ, 1536}
+#define SELECTED 3, {BATCH, SEQ, 16}
+#define SCAN     {HALF, CHANNELS}, {F32, CHANNELS}, {F32, 2, {1536, 16}}, {HALF, SELECTED}, \
+                 {HALF, SELECTED}, {F32, 1, {1536}}
 
 static const struct op_case cases[] = {
     {"concat x3", GD_OP_concat, {.none = {0}}, 0, 3, {{HALF, HEADS}, {HALF, HEADS}, {HALF, HEADS}}},
@@ -62,9 +67,22 @@ static const struct op_case cases[] = {
      {{HALF, 5, {3, BATCH, 12, SEQ, 64}}}},
     {"transpose BNTD-BTND", GD_OP_transpose, {.transpose = {{0, 2, 1, 3}}}, 0, 1, {{HALF, HEADS}}},
     {"transpose 2-D", GD_OP_transpose, {.transpose = {{1, 0}}}, 0, 1, {{HALF, 2, {SEQ, 3072}}}},
+    {"slice half", GD_OP_slice, {.slice = {2, 0, 1536}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"slice 16 of 80", GD_OP_slice, {.slice = {2, 48, 16}}, 0, 1, {{HALF, 3, {BATCH, SEQ, 80}}}},
+    {"pad half", GD_OP_pad, {.slice = {2, 1536, 3072}}, 0, 1, {{HALF, 3, {BATCH, SEQ, 1536}}}},
+    {"cast f32-half", GD_OP_cast, {.cast = {HALF}}, 0, 1, {{F32, WIDTH_3072}}},
+    {"positions", GD_OP_positions, {.positions = {1}}, 0, 1, {{I32, 2, {768, SEQ}}}},
     {"embed", GD_OP_embed, {.none = {0}}, 0, 2, {{HALF, TABLE}, {I32, TOKENS}}},
     {"add", GD_OP_add, {.none = {0}}, 0, 2, {{HALF, WIDTH_768}, {HALF, WIDTH_768}}},
     {"add bias", GD_OP_add, {.none = {0}}, 1, 2, {{HALF, WIDTH_3072}, {F32, 1, {3072}}}},
+    {"mul", GD_OP_mul, {.none = {0}}, 0, 2, {{HALF, WIDTH_3072}, {HALF, WIDTH_3072}}},
+    {"mul weight", GD_OP_mul, {.none = {0}}, 1, 2, {{HALF, WIDTH_768}, {F32, 1, {768}}}},
+    {"dropout", GD_OP_dropout, {.dropout = {0.1f, 3}}, 0, 2, {{HALF, WIDTH_3072}, {I32, 1, {3}}}},
+    {"dropout in place", GD_OP_dropout, {.dropout = {0.1f, 3}}, 1, 2,
+     {{HALF, WIDTH_3072}, {I32, 1, {3}}}},
+    {"rmsnorm", GD_OP_rmsnorm, {.norm = {1e-5f}}, 0, 2, {{HALF, WIDTH_768}, {F32, 1, {768}}}},
+    {"rmsnorm_grad", GD_OP_rmsnorm_grad, {.none = {0}}, 0, 4,
+     {{HALF, WIDTH_768}, {HALF, WIDTH_768}, {F32, 1, {768}}, {F32, TOKENS}}},
     {"layernorm", GD_OP_layernorm, {.norm = {1e-5f}}, 0, 3,
      {{HALF, WIDTH_768}, {F32, 1, {768}}, {F32, 1, {768}}}},
     {"layernorm_grad", GD_OP_layernorm_grad, {.norm_grad = {true}}, 0, 5,
@@ -82,6 +100,16 @@ static const struct op_case cases[] = {
     {"gelu_tanh", GD_OP_activate, {.activate = {GD_ACTIVATION_GELU_TANH}}, 0, 1, {{HALF, WIDTH_3072}}},
     {"relu", GD_OP_activate, {.activate = {GD_ACTIVATION_RELU}}, 0, 1, {{HALF, WIDTH_3072}}},
     {"silu", GD_OP_activate, {.activate = {GD_ACTIVATION_SILU}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"softplus", GD_OP_activate, {.activate = {GD_ACTIVATION_SOFTPLUS}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"quick_gelu", GD_OP_activate, {.activate = {GD_ACTIVATION_QUICK_GELU}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"tanh", GD_OP_activate, {.activate = {GD_ACTIVATION_TANH}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"sigmoid", GD_OP_activate, {.activate = {GD_ACTIVATION_SIGMOID}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"tanh_grad", GD_OP_activate_grad, {.activate = {GD_ACTIVATION_TANH}}, 0, 2,
+     {{HALF, WIDTH_3072}, {HALF, WIDTH_3072}}},
+    {"softplus_grad", GD_OP_activate_grad, {.activate = {GD_ACTIVATION_SOFTPLUS}}, 0, 2,
+     {{HALF, WIDTH_3072}, {HALF, WIDTH_3072}}},
+    {"pool", GD_OP_pool, {.none = {0}}, 0, 1, {{HALF, 3, {32, SEQ, 768}}}},
+    {"pool_grad", GD_OP_pool_grad, {.rows = {197}}, 0, 1, {{HALF, 2, {128, 768}}}},
     {"gelu_grad", GD_OP_activate_grad, {.activate = {GD_ACTIVATION_GELU}}, 0, 2,
      {{HALF, WIDTH_3072}, {HALF, WIDTH_3072}}},
     {"xent", GD_OP_xent, {.xent = {-100, true}}, 0, 3, {{HALF, LOGITS}, {I32, TOKENS}, {F32, ONE}}},
@@ -97,6 +125,13 @@ static const struct op_case cases[] = {
     {"adam", GD_OP_adam, {.adam = {0.9f, 0.95f, 1e-8f, 0.1f, true}}, 0, 8,
      {{F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, ONE}, {F32, ONE}, {F32, ONE},
       {HALF, TABLE}}},
+    {"conv1d", GD_OP_conv1d, {.none = {0}}, 0, 3,
+     {{HALF, CHANNELS}, {F32, 3, {1536, 1, 4}}, {F32, 1, {1536}}}},
+    {"conv1d_dx", GD_OP_conv1d_dx, {.none = {0}}, 0, 2, {{HALF, CHANNELS}, {F32, 3, {1536, 1, 4}}}},
+    {"conv1d_dw", GD_OP_conv1d_dw, {.rows = {4}}, 0, 2, {{HALF, CHANNELS}, {HALF, CHANNELS}}},
+    {"scan", GD_OP_scan, {.none = {0}}, 0, 6, {SCAN}},
+    {"scan_grad", GD_OP_scan_grad, {.none = {0}}, 0, 8,
+     {{HALF, CHANNELS}, SCAN, {F32, 4, {BATCH, CHUNKS, 1536, 16}}}},
     {"fill", GD_OP_fill, {.fill = {0}}, 0, 1, {{F32, TABLE}}},
     {"copy f32-half", GD_OP_copy, {.none = {0}}, 0, 2, {{HALF, TABLE}, {F32, TABLE}}},
 };
@@ -157,7 +192,10 @@ static void bound_op_init(struct bound_op *b, const struct op_case *c, const str
     int64_t dims[MAX_RANK];
     for (uint32_t d = 0; d < c->in[i].rank; d++) {
       int64_t dim = c->in[i].dims[d];
-      dims[d] = dim == BATCH ? o->batch : dim == SEQ ? seq : dim;
+      dims[d] = dim == BATCH    ? o->batch
+                : dim == SEQ    ? seq
+                : dim == CHUNKS ? (seq + GD_SCAN_CHUNK - 1) / GD_SCAN_CHUNK
+                                : dim;
     }
     enum gd_dtype dtype = c->in[i].dtype == HALF ? o->dtype : c->in[i].dtype;
     in[i] = gd_graph_leaf(&b->graph, GD_ROLE_INPUT, "x", dtype, c->in[i].rank, dims);
@@ -173,7 +211,8 @@ static void bound_op_init(struct bound_op *b, const struct op_case *c, const str
     b->blocks[i] = allocate(gd_tensor_bytes(&b->graph, in[i]));
     b->views[i] = view_of(&b->graph, in[i], b->blocks[i]);
     bool positive = (c->kind == GD_OP_adam && i >= 3) || b->views[i].elements <= 2 ||
-                    (c->kind == GD_OP_layernorm_grad && i == 4);
+                    (c->kind == GD_OP_layernorm_grad && i == 4) ||
+                    (c->kind == GD_OP_scan && i == 1) || (c->kind == GD_OP_scan_grad && i == 2);
     fill(&b->views[i], i + 1, positive, VOCABULARY);
   }
   if (c->kind == GD_OP_xent_grad) /* about what the logits above have */

@@ -55,17 +55,32 @@ class Case:
     vector_noise: float = 0.1  # the same for biases and norm weights
     transformers: int = 5  # major version that must write the folder
     extra: Callable | None = None  # config -> tensors that model.safetensors carries besides
+    strip: str = ""  # what names in model.safetensors lose at their beginning
+    own_names: bool = False  # tensors go by the model's parameter names: no save_pretrained
 
 
-def tokens(config, generator, batch, length, ignored=0.0):
-    """Random tokens; labels are the tokens, not shifted, a share of them ignored."""
+def tokens(config, generator, batch, length, ignored=0.0, padded=0.0):
+    """Random tokens; labels are the tokens, not shifted, a share of them ignored; the ids have
+    padding in some places, inside the text too."""
     ids = torch.randint(config.vocab_size, (batch, length), generator=generator, dtype=torch.int32)
     labels = ids.clone()
+    if padded > 0:
+        ids[torch.rand(batch, length, generator=generator) < padded] = config.pad_token_id
     labels[torch.rand(batch, length, generator=generator) < ignored] = IGNORED_LABEL
     return {"input_ids": ids, "labels": labels}
 
 
-BATCHES = {"tokens": tokens}
+def images(config, generator, batch, ignored=0):
+    """Normal pixels of the configuration's image size; random classes, the last few ignored."""
+    size = config.image_size
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    pixels = torch.randn(batch, config.num_channels, height, width, generator=generator)
+    labels = torch.randint(config.num_labels, (batch,), generator=generator, dtype=torch.int32)
+    labels[batch - ignored:] = IGNORED_LABEL
+    return {"pixel_values": pixels, "labels": labels}
+
+
+BATCHES = {"tokens": tokens, "images": images}
 
 
 def old_neox_buffers(config):
@@ -85,6 +100,30 @@ def old_neox_buffers(config):
 
 def neox(**keywords):
     return {"bos_token_id": 0, "eos_token_id": 0, "max_position_embeddings": 64} | keywords
+
+
+def old_gpt2_buffers(config):
+    """Causal masks under the names of a checkpoint without a head, as OpenAI's are stored."""
+    positions = config.n_positions
+    mask = torch.ones(positions, positions).tril().view(1, 1, positions, positions)
+    extra = {}
+    for layer in range(config.n_layer):
+        extra[f"h.{layer}.attn.bias"] = mask.to(torch.uint8 if layer % 2 == 0 else torch.bool)
+        extra[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    return extra
+
+
+def gpt2(**keywords):
+    return {"bos_token_id": 0, "eos_token_id": 0, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+            "attn_pdrop": 0.0} | keywords
+
+
+def llama(**keywords):
+    return {"bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 64} | keywords
+
+
+def bert(**keywords):
+    return {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0} | keywords
 
 
 def adam(optimizer, **keywords):
@@ -135,6 +174,150 @@ CASES = {
         seed=5,
         transformers=4,
         extra=old_neox_buffers),
+    "gpt2-a": Case(
+        model="GPT2LMHeadModel",
+        config=gpt2(vocab_size=103, n_positions=37, n_embd=33, n_layer=2, n_head=3),
+        batch=("tokens", {"batch": 3, "length": 19, "ignored": 0.2}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=11),
+    "gpt2-b": Case(
+        model="GPT2LMHeadModel",
+        config=gpt2(vocab_size=91, n_positions=21, n_embd=34, n_layer=3, n_head=2, n_inner=45,
+                    activation_function="gelu", layer_norm_epsilon=1e-4),
+        batch=("tokens", {"batch": 2, "length": 21}),
+        recipe=adam("adam", weight_decay=0.01),
+        seed=12,
+        transformers=4,
+        extra=old_gpt2_buffers,
+        strip="transformer."),
+    "llama-a": Case(
+        model="LlamaForCausalLM",
+        config=llama(vocab_size=101, hidden_size=36, num_attention_heads=6, num_key_value_heads=2,
+                     head_dim=10, num_hidden_layers=2, intermediate_size=53,
+                     rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0,
+                                      "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                      "original_max_position_embeddings": 24}),
+        batch=("tokens", {"batch": 2, "length": 23, "ignored": 0.2}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=21,
+        matrix_noise=0.1),
+    "llama-b": Case(
+        model="LlamaForCausalLM",
+        config=llama(vocab_size=83, hidden_size=40, num_attention_heads=4, num_hidden_layers=2,
+                     intermediate_size=61, rope_theta=200.0, attention_bias=True, mlp_bias=True,
+                     rope_scaling={"type": "linear", "factor": 3.0}, tie_word_embeddings=True,
+                     pad_token_id=3),
+        batch=("tokens", {"batch": 3, "length": 17, "padded": 0.2}),
+        recipe=adam("adam", eps=1e-6),
+        seed=22,
+        matrix_noise=0.1,
+        transformers=4),
+    "mistral": Case(
+        model="MistralForCausalLM",
+        config=llama(vocab_size=97, hidden_size=30, num_attention_heads=5, num_key_value_heads=1,
+                     num_hidden_layers=2, intermediate_size=71, rope_theta=1000.0,
+                     rms_norm_eps=1e-5, sliding_window=19),
+        batch=("tokens", {"batch": 2, "length": 19}),
+        recipe=adam("adamw", weight_decay=0.05),
+        seed=23,
+        matrix_noise=0.1,
+        transformers=4),
+    "qwen2": Case(
+        model="Qwen2ForCausalLM",
+        config=llama(vocab_size=89, hidden_size=28, num_attention_heads=2, num_key_value_heads=1,
+                     num_hidden_layers=3, intermediate_size=55, sliding_window=8,
+                     rope_parameters={"rope_type": "yarn", "rope_theta": 300.0, "factor": 4.0,
+                                      "original_max_position_embeddings": 16, "beta_fast": 2.0,
+                                      "beta_slow": 0.5}),
+        batch=("tokens", {"batch": 2, "length": 25}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=24,
+        matrix_noise=0.1),
+    "olmo": Case(
+        model="OlmoForCausalLM",
+        config=llama(vocab_size=107, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
+                     num_hidden_layers=3, intermediate_size=65, max_position_embeddings=16,
+                     tie_word_embeddings=True,
+                     rope_parameters={"rope_type": "dynamic", "rope_theta": 400.0, "factor": 2.0}),
+        batch=("tokens", {"batch": 2, "length": 23, "padded": 0.1}),
+        recipe=adam("adamw", weight_decay=0.1),
+        seed=25,
+        matrix_noise=0.1),
+    "roberta-a": Case(
+        model="RobertaForMaskedLM",
+        config=bert(vocab_size=97, hidden_size=33, num_attention_heads=3, num_hidden_layers=2,
+                    intermediate_size=70, max_position_embeddings=30, layer_norm_eps=1e-5),
+        batch=("tokens", {"batch": 3, "length": 21, "ignored": 0.7, "padded": 0.2}),
+        recipe=adam("adam", weight_decay=0.01, betas=[0.9, 0.98], eps=1e-6),
+        seed=31),
+    "roberta-b": Case(
+        model="RobertaForMaskedLM",
+        config=bert(vocab_size=113, hidden_size=30, num_attention_heads=2, num_hidden_layers=3,
+                    intermediate_size=49, max_position_embeddings=30, type_vocab_size=1,
+                    hidden_act="gelu_new"),
+        batch=("tokens", {"batch": 2, "length": 28, "ignored": 0.6}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=32,
+        transformers=4),
+    "bert": Case(
+        model="BertForMaskedLM",
+        config=bert(vocab_size=109, hidden_size=34, num_attention_heads=2, num_hidden_layers=2,
+                    intermediate_size=57, max_position_embeddings=31),
+        batch=("tokens", {"batch": 3, "length": 17, "ignored": 0.6, "padded": 0.1}),
+        recipe=adam("adam", weight_decay=0.01),
+        seed=33,
+        transformers=4),
+    # use_cache=False keeps the cache of generation, which evaluation would fill, out of the graph.
+    "mamba-a": Case(
+        model="MambaForCausalLM",
+        config=dict(vocab_size=101, hidden_size=35, num_hidden_layers=2, state_size=5,
+                    use_cache=False),
+        batch=("tokens", {"batch": 3, "length": 19}),
+        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        seed=11),
+    "mamba-b": Case(  # more steps than lie between two stored states
+        model="MambaForCausalLM",
+        config=dict(vocab_size=89, hidden_size=23, num_hidden_layers=3, state_size=18, expand=3,
+                    conv_kernel=3, time_step_rank=5, use_bias=True, use_conv_bias=False,
+                    tie_word_embeddings=False, use_cache=False),
+        batch=("tokens", {"batch": 2, "length": 147, "ignored": 0.2}),
+        recipe=adam("adam", weight_decay=0.01),
+        seed=12,
+        transformers=4),
+    "vit-a": Case(
+        model="ViTForImageClassification",
+        config=dict(image_size=[20, 28], patch_size=5, hidden_size=33, num_attention_heads=3,
+                    num_hidden_layers=2, intermediate_size=58, num_labels=11, layer_norm_eps=1e-6),
+        batch=("images", {"batch": 3}),
+        recipe=adam("adam", lr=1e-3, weight_decay=0.03, max_grad_norm=1.0),
+        seed=47,
+        matrix_noise=0.07,  # large scores make much noise of a key bias's gradient, which is zero
+        own_names=True),
+    "vit-b": Case(  # columns and rows are left over behind the last patch
+        model="ViTForImageClassification",
+        config=dict(image_size=23, patch_size=7, num_channels=2, hidden_size=34,
+                    num_attention_heads=2, num_hidden_layers=3, intermediate_size=45, num_labels=5,
+                    qkv_bias=False, hidden_act="gelu_new"),
+        batch=("images", {"batch": 5, "ignored": 2}),
+        recipe=adam("adamw", lr=5e-4, weight_decay=0.1),
+        seed=46,
+        transformers=4),
+    "convnext-a": Case(
+        model="ConvNextForImageClassification",
+        config=dict(image_size=64, hidden_sizes=[10, 17, 24, 31], depths=[1, 2, 1, 1],
+                    num_labels=13, layer_scale_init_value=0.5),
+        batch=("images", {"batch": 2}),
+        recipe=adam("adamw", lr=5e-4, weight_decay=0.05),
+        seed=43),
+    "convnext-b": Case(  # odd sizes in every stage: 15 x 11, 7 x 5, 3 x 2 pixels
+        model="ConvNextForImageClassification",
+        config=dict(image_size=[47, 33], patch_size=3, num_stages=3, hidden_sizes=[19, 33, 21],
+                    depths=[2, 1, 1], num_labels=7, layer_norm_eps=1e-5, hidden_act="silu",
+                    layer_scale_init_value=0.0),
+        batch=("images", {"batch": 3, "ignored": 1}),
+        recipe=adam("adam", lr=1e-3, max_grad_norm=1.0, eps=1e-6),
+        seed=44,
+        transformers=4),
 }
 
 
@@ -216,8 +399,9 @@ def build_optimizer(parameters, recipe):
 
 def train(model, batch, recipe):
     """Runs the recipe on one batch: first gradients by name, losses and gradient norms by step."""
-    batch = {k: v if v.is_floating_point() else v.long() for k, v in batch.items()}
     parameters = list(model.parameters())
+    batch = {k: v.to(parameters[0].dtype) if v.is_floating_point() else v.long()
+             for k, v in batch.items()}
     optimizer = build_optimizer(parameters, recipe)
     gradients, losses, norms = {}, [], []
     model.eval()
@@ -249,11 +433,13 @@ def train_exactly(case, model, batch):
 # ------------------------------------------------------------------------------------------- files
 
 
-def file_names(model, tensors):
+def file_names(case, model, tensors):
     """Gives tensors that go by the model's own parameter names the names that its files use.
 
     They differ: transformers 5 calls NeoX's head lm_head and stores it as embed_out.
     """
+    if case.own_names:
+        return tensors
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder, state_dict=dict(tensors))
         return safetensors.torch.load_file(pathlib.Path(folder) / "model.safetensors")
@@ -278,13 +464,19 @@ def make(name, case, root):
 
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    if case.extra:
-        weights = safetensors.torch.load_file(folder / "model.safetensors")
-        safetensors.torch.save_file(weights | case.extra(model.config),
-                                    folder / "model.safetensors", metadata={"format": "pt"})
+    if case.own_names:
+        weights = {n: p.detach().contiguous() for n, p in model.named_parameters()}
+        safetensors.torch.save_file(weights, folder / "model.safetensors",
+                                    metadata={"format": "pt"})
+    if case.extra or case.strip:
+        stored = safetensors.torch.load_file(folder / "model.safetensors")
+        weights = {n.removeprefix(case.strip): w for n, w in stored.items()}
+        extra = case.extra(model.config) if case.extra else {}
+        safetensors.torch.save_file(weights | extra, folder / "model.safetensors",
+                                    metadata={"format": "pt"})
 
     gradients = {n: g.float().contiguous() for n, g in gradients.items()}
-    reference = {f"grad.{n}": g for n, g in file_names(model, gradients).items()}
+    reference = {f"grad.{n}": g for n, g in file_names(case, model, gradients).items()}
     reference["loss"] = torch.tensor([losses[0]], dtype=torch.float32)
     reference["losses"] = torch.tensor(losses, dtype=torch.float32)
     safetensors.torch.save_file(reference, folder / "reference.safetensors", metadata=made_with())
@@ -310,7 +502,7 @@ def check(name, case, root):
     recipe = json.loads((folder / "recipe.json").read_text())
     reference = safetensors.torch.load_file(folder / "reference.safetensors")
     gradients, losses, _ = train(model, batch, recipe)
-    gradients = file_names(model, gradients)
+    gradients = file_names(case, model, gradients)
 
     wanted = {k.removeprefix("grad."): v.double() for k, v in reference.items()
               if k.startswith("grad.")}

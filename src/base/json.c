@@ -61,7 +61,7 @@ static enum gd_status read_all(int fd, const char *path, int64_t size_hint, char
   size_t used = 0;
   *text = gd_mem_alloc(room, 1);
   if (!*text)
-    return gd_fail(err, GD_NOMEM_HOST, "%s: memory ran out while reading it", path);
+    return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while reading it", path);
   for (;;) {
     ssize_t got = read(fd, *text + used, room - used);
     if (got < 0 && errno == EINTR)
@@ -77,7 +77,7 @@ static enum gd_status read_all(int fd, const char *path, int64_t size_hint, char
     if (used == room) {
       char *grown = gd_mem_grow(*text, room, room * 2, 1);
       if (!grown)
-        return gd_fail(err, GD_NOMEM_HOST, "%s: memory ran out while reading it", path);
+        return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while reading it", path);
       *text = grown;
       room *= 2;
     }
@@ -123,7 +123,7 @@ static enum gd_status syntax_failure(const char *file, const json_error_t *error
   char text[JSON_ERROR_TEXT_LENGTH];
   /* jansson says nothing at all at the places where its own allocation failed. */
   if (error->text[0] == '\0' || json_error_code(error) == json_error_out_of_memory)
-    return gd_fail(err, GD_NOMEM_HOST, "%s: memory ran out while reading it", file);
+    return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while reading it", file);
   gd_json_excerpt(text, sizeof text, error->text);
   bool ended = json_error_code(error) == json_error_premature_end_of_input ||
                strstr(text, "near end of file") != NULL;

@@ -62,6 +62,17 @@ void gd_rng_normal(uint64_t seed, uint64_t stream, double deviation, int64_t fir
   }
 }
 
+void gd_rng_uniforms(uint64_t seed, uint64_t stream, double low, double high, int64_t first,
+                     float *out, int64_t count) {
+#pragma omp parallel for schedule(static)
+  for (int64_t group = 0; group < (count + 3) / 4; group++) {
+    uint32_t words[4];
+    gd_rng_philox(seed, stream, (uint64_t)(first / 4 + group), words);
+    for (int64_t at = group * 4; at < group * 4 + 4 && at < count; at++)
+      out[at] = (float)(low + (high - low) * (double)(words[at % 4] >> 8) * 0x1p-24);
+  }
+}
+
 uint64_t gd_hash_string(const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (; *text; text++)

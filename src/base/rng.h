@@ -18,6 +18,9 @@ int64_t gd_rng_below(uint64_t seed, uint64_t stream, uint64_t index, int64_t bou
    function of its index alone. first is a multiple of 4. */
 void gd_rng_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, float *out,
                    int64_t count);
+/* Uniform values in [low, high), in the same manner. */
+void gd_rng_uniforms(uint64_t seed, uint64_t stream, double low, double high, int64_t first,
+                     float *out, int64_t count);
 /* A stable 64-bit hash of a string (FNV-1a), for naming streams. */
 uint64_t gd_hash_string(const char *text);
 

@@ -65,14 +65,33 @@ static void initial_values(const struct gd_tensor *t, uint64_t seed, int64_t fir
   case GD_INIT_NORMAL:
     gd_rng_normal(seed, gd_hash_string(t->name), t->init_value, first, out, count);
     return;
+  case GD_INIT_UNIFORM:
+    gd_rng_uniforms(seed, gd_hash_string(t->name), -t->init_value, t->init_value, first, out,
+                    count);
+    return;
+  case GD_INIT_CONSTANT:
+    for (int64_t i = 0; i < count; i++)
+      out[i] = (float)t->init_value;
+    return;
+  case GD_INIT_LOG_INDEX:
+    for (int64_t i = 0; i < count; i++)
+      out[i] = (float)log(1 + (double)((first + i) % t->dims[t->rank - 1]));
+    return;
+  case GD_INIT_STEPS: /* x = log(exp(step) - 1), written so that it holds for any step */
+    gd_rng_uniforms(seed, gd_hash_string(t->name), log(t->init_low), log(t->init_value), first, out,
+                    count);
+    for (int64_t i = 0; i < count; i++) {
+      double step = exp((double)out[i]);
+      out[i] = (float)(step + log(-expm1(-step)));
+    }
+    return;
   case GD_INIT_ROPE:
     for (int64_t i = 0; i < count; i++) {
       /* Angles in fp32 as transformers computes them: inv_freq and t * inv_freq are rounded. */
       int64_t rotary = t->dims[1], row = (first + i) / rotary, column = (first + i) % rotary;
       int64_t pair = column % (rotary / 2);
-      float frequency = (float)(1.0 / pow(t->init_value, 2.0 * (double)pair / (double)rotary));
-      double angle = (double)((float)row * frequency);
-      out[i] = (float)(column < rotary / 2 ? cos(angle) : sin(angle));
+      double angle = (double)((float)row * t->frequencies[pair]);
+      out[i] = (float)((column < rotary / 2 ? cos(angle) : sin(angle)) * t->init_value);
     }
     return;
   }
@@ -292,7 +311,7 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
 
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) {
   const struct gd_plan *plan = run->plan[GD_RUN_FULL];
-  float value, zero = 0;
+  float value = 0, zero = 0;
   GD_TRY(gd_run_read(run, plan->graph->loss_sum, &value, err));
   GD_TRY(write_scalars(run, plan, plan->graph->loss_sum, &zero, 1, err));
   *loss = (double)value;
@@ -300,7 +319,7 @@ enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_erro
 }
 
 enum gd_status gd_run_norm(struct gd_run *run, double *norm, struct gd_error *err) {
-  float value;
+  float value = 0;
   GD_TRY(gd_run_read(run, run->plan[GD_RUN_FULL]->graph->norm, &value, err));
   *norm = (double)value;
   return GD_OK;

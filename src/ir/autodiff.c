@@ -95,8 +95,9 @@ static enum gd_status grad_transpose(struct diff *d, const struct gd_op *op, str
 }
 
 static enum gd_status grad_embed(struct diff *d, const struct gd_op *op, struct gd_error *err) {
-  union gd_attr attr = {.rows = {d->graph->tensors[op->in[0]].dims[0]}};
+  union gd_attr attr = op->attr;
   (void)err;
+  attr.embed.rows = d->graph->tensors[op->in[0]].dims[0];
   contribute(d, op->in[0],
              gd_graph_op(d->graph, GD_OP_embed_grad, &attr, 2,
                          (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[1]}));

@@ -208,7 +208,13 @@ gd_tensor_id gd_positions(struct gd_graph *graph, gd_tensor_id ids, int32_t pad)
 }
 
 gd_tensor_id gd_embed(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids) {
-  return gd_graph_op(graph, GD_OP_embed, NULL, 2, (gd_tensor_id[]){table, ids});
+  return gd_embed_padded(graph, table, ids, -1);
+}
+
+gd_tensor_id gd_embed_padded(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids,
+                             int64_t pad) {
+  union gd_attr attr = {.embed = {.has_pad = pad >= 0, .pad = pad >= 0 ? (int32_t)pad : 0}};
+  return gd_graph_op(graph, GD_OP_embed, &attr, 2, (gd_tensor_id[]){table, ids});
 }
 
 gd_tensor_id gd_matmul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b, gd_tensor_id bias,

@@ -131,8 +131,13 @@ struct gd_attr_xent {
   int32_t ignore; /* label that does not count: -100 */
   bool shift;     /* causal models: position t is scored against label t + 1 */
 };
+struct gd_attr_embed {
+  int64_t rows; /* embed_grad: V */
+  bool has_pad; /* the row of id pad gets no gradient, as padding_idx of PyTorch has it */
+  int32_t pad;
+};
 struct gd_attr_rows {
-  int64_t rows; /* embed_grad: V. sum_rows: number of trailing dims kept */
+  int64_t rows; /* sum_rows: number of trailing dims kept. The others: see ops.def */
 };
 struct gd_attr_control {
   float max_norm;     /* clip to this global norm; 0: no clipping */
@@ -163,6 +168,7 @@ union gd_attr {
   struct gd_attr_softmax softmax;
   struct gd_attr_activate activate;
   struct gd_attr_xent xent;
+  struct gd_attr_embed embed;
   struct gd_attr_rows rows;
   struct gd_attr_control control;
   struct gd_attr_adam adam;
@@ -185,6 +191,7 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_softmax,
                     GD_ATTR_activate,
                     GD_ATTR_xent,
+                    GD_ATTR_embed,
                     GD_ATTR_rows,
                     GD_ATTR_control,
                     GD_ATTR_adam,
@@ -218,7 +225,11 @@ enum gd_init {
   GD_INIT_ZEROS,
   GD_INIT_ONES,
   GD_INIT_NORMAL, /* init_value is the deviation */
-  GD_INIT_ROPE,   /* [T,R]: cos | sin of t / base^(2i/R); init_value is the base */
+  GD_INIT_ROPE,   /* [T,R]: cos | sin of t frequencies[i], times init_value */
+  GD_INIT_UNIFORM,   /* in [-init_value, init_value) */
+  GD_INIT_CONSTANT,  /* init_value */
+  GD_INIT_LOG_INDEX, /* log(1 + index in the last dim) */
+  GD_INIT_STEPS,     /* softplus of it is log-uniform in [init_low, init_value] */
 };
 
 struct gd_tensor {
@@ -234,6 +245,8 @@ struct gd_tensor {
   const char *name;       /* leaves: Hugging Face name or ours; activations: NULL or a hint */
   enum gd_init init;      /* PARAM and CONST */
   double init_value;      /* see enum gd_init */
+  double init_low;        /* likewise */
+  const float *frequencies; /* GD_INIT_ROPE: R/2 of them, in the graph's arena */
 };
 
 struct gd_op {
@@ -292,6 +305,9 @@ gd_tensor_id gd_pad(struct gd_graph *graph, gd_tensor_id x, uint32_t dim, int64_
 gd_tensor_id gd_cast(struct gd_graph *graph, gd_tensor_id x, enum gd_dtype dtype);
 gd_tensor_id gd_positions(struct gd_graph *graph, gd_tensor_id ids, int32_t pad);
 gd_tensor_id gd_embed(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids);
+/* The row of id pad gets no gradient from here; pad < 0: as gd_embed. */
+gd_tensor_id gd_embed_padded(struct gd_graph *graph, gd_tensor_id table, gd_tensor_id ids,
+                             int64_t pad);
 gd_tensor_id gd_matmul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b, gd_tensor_id bias,
                        struct gd_attr_matmul attr);
 gd_tensor_id gd_linear(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_NK,

@@ -80,6 +80,12 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
   case GD_ATTR_xent:
     gd_strbuf_printf(out, " ignore=%d%s", (int)attr->xent.ignore, attr->xent.shift ? " shift" : "");
     break;
+  case GD_ATTR_embed:
+    if (op->kind == GD_OP_embed_grad)
+      gd_strbuf_printf(out, " rows=%" PRId64, attr->embed.rows);
+    if (attr->embed.has_pad)
+      gd_strbuf_printf(out, " pad=%d", (int)attr->embed.pad);
+    break;
   case GD_ATTR_rows: gd_strbuf_printf(out, " rows=%" PRId64, attr->rows.rows); break;
   case GD_ATTR_control:
     gd_strbuf_printf(out, " max_norm=%g%s", (double)attr->control.max_norm,

@@ -430,7 +430,7 @@ static enum gd_status shape_embed_grad(const struct rule *r) {
   if (dy->rank != ids->rank + 1 || elements(ids) * last_dim(dy) != elements(dy) ||
       ids->dtype != GD_DTYPE_I32 || !is_float(dy))
     return wrong(r, "dy does not belong to the ids");
-  output(r, GD_DTYPE_F32, 2, (int64_t[]){r->attr->rows.rows, last_dim(dy)});
+  output(r, GD_DTYPE_F32, 2, (int64_t[]){r->attr->embed.rows, last_dim(dy)});
   return GD_OK;
 }
 

@@ -71,6 +71,11 @@ struct gd_family {
 };
 
 extern const struct gd_family gd_family_neox;
+extern const struct gd_family gd_family_gpt2;
+extern const struct gd_family gd_family_llama, gd_family_mistral, gd_family_qwen2, gd_family_olmo;
+extern const struct gd_family gd_family_roberta, gd_family_bert;
+extern const struct gd_family gd_family_mamba;
+extern const struct gd_family gd_family_vit, gd_family_convnext;
 
 /* Finds a preset by name or loads a config.json (or the folder that holds one). */
 enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,

@@ -10,37 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/blocks.h"
+#include "model/config.h"
 #include "model/model.h"
+#include "model/rope.h"
 
 /* --- config.json --------------------------------------------------------------------------- */
-
-static enum gd_status read_activation(const struct gd_json *json, const json_t *config,
-                                      enum gd_activation *activation, struct gd_error *err) {
-  static const struct {
-    const char *name;
-    enum gd_activation activation;
-  } known[] = {
-      {"gelu", GD_ACTIVATION_GELU},
-      {"gelu_new", GD_ACTIVATION_GELU_TANH},
-      {"gelu_fast", GD_ACTIVATION_GELU_TANH}, /* the same polynomial, factored otherwise */
-      {"gelu_pytorch_tanh", GD_ACTIVATION_GELU_TANH},
-      {"relu", GD_ACTIVATION_RELU},
-      {"silu", GD_ACTIVATION_SILU},
-      {"swish", GD_ACTIVATION_SILU},
-  };
-  const char *name = "gelu";
-  if (gd_json_has(config, "hidden_act"))
-    GD_TRY(gd_json_string(json, config, "hidden_act", &name, err));
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(name, known[i].name) == 0) {
-      *activation = known[i].activation;
-      return GD_OK;
-    }
-  return gd_fail(err, GD_UNSUPPORTED,
-                 "%s: hidden_act is \"%s\"; this engine has gelu, gelu_new, gelu_fast, "
-                 "gelu_pytorch_tanh, relu and silu",
-                 json->file, name);
-}
 
 /* A probability that must be zero: the family trains without dropout (as Pythia did). */
 static enum gd_status read_no_dropout(const struct gd_json *json, const json_t *config,
@@ -134,7 +109,7 @@ static enum gd_status neox_parse(const struct gd_json *json, const json_t *confi
     GD_TRY(gd_json_bool(json, config, "attention_bias", &neox.attention_bias, err));
   GD_TRY(read_no_dropout(json, config, "attention_dropout", err));
   GD_TRY(read_no_dropout(json, config, "hidden_dropout", err));
-  GD_TRY(read_activation(json, config, &neox.activation, err));
+  GD_TRY(gd_config_activation(json, config, "hidden_act", &neox.activation, err));
   GD_TRY(read_rope(json, config, &neox, err));
   model->config.neox = neox;
   return GD_OK;
@@ -143,44 +118,24 @@ static enum gd_status neox_parse(const struct gd_json *json, const json_t *confi
 /* --- the graph ----------------------------------------------------------------------------- */
 
 struct builder {
-  struct gd_graph *graph;
-  const struct gd_neox *neox;
+  struct gd_blocks m;
+  const struct gd_neox *c;
   int64_t b, t; /* micro-batch, sequence */
   gd_tensor_id rope_table;
-  char prefix[64]; /* "gpt_neox.layers.3" */
 };
 
-/* A parameter "<prefix>.<module>.<weight|bias>". */
-static gd_tensor_id param(struct builder *m, const char *module, const char *leaf, uint32_t rank,
-                          const int64_t *dims, enum gd_init init) {
-  char name[192];
-  snprintf(name, sizeof name, "%s.%s.%s", m->prefix, module, leaf);
-  return gd_graph_param(m->graph, name, rank, dims, init, m->neox->init_deviation);
+static gd_tensor_id norm(struct builder *n, const char *module, gd_tensor_id x_BTC) {
+  return gd_blocks_layernorm(&n->m, module, x_BTC, n->c->norm_eps);
 }
 
-static gd_tensor_id norm(struct builder *m, const char *module, gd_tensor_id x) {
-  int64_t dims[] = {m->neox->width};
-  gd_tensor_id weight = param(m, module, "weight", 1, dims, GD_INIT_ONES);
-  gd_tensor_id bias = param(m, module, "bias", 1, dims, GD_INIT_ZEROS);
-  return gd_layernorm(m->graph, x, weight, bias, (float)m->neox->norm_eps);
-}
-
-static gd_tensor_id linear(struct builder *m, const char *module, gd_tensor_id x, int64_t n,
-                           int64_t k, bool has_bias) {
-  gd_tensor_id weight = param(m, module, "weight", 2, (int64_t[]){n, k}, GD_INIT_NORMAL);
-  gd_tensor_id bias =
-      has_bias ? param(m, module, "bias", 1, (int64_t[]){n}, GD_INIT_ZEROS) : GD_NONE;
-  return gd_linear(m->graph, x, weight, bias);
-}
-
-static gd_tensor_id attention(struct builder *m, gd_tensor_id x_BTC) {
-  struct gd_graph *g = m->graph;
-  const struct gd_neox *c = m->neox;
-  int64_t n = c->heads, d = c->width / c->heads;
-  int64_t heads_dims[] = {m->b, n, m->t, d};
+static gd_tensor_id attention(struct builder *n, gd_tensor_id x_BTC) {
+  struct gd_graph *g = n->m.graph;
+  const struct gd_neox *c = n->c;
+  int64_t heads = c->heads, d = c->width / heads, heads_dims[] = {n->b, heads, n->t, d};
   gd_tensor_id qkv =
-      linear(m, "attention.query_key_value", x_BTC, 3 * c->width, c->width, c->attention_bias);
-  qkv = gd_reshape(g, qkv, 5, (int64_t[]){m->b, m->t, n, 3, d}); /* q, k, v alternate per head */
+      gd_blocks_linear(&n->m, "attention.query_key_value", x_BTC, 3 * c->width, c->attention_bias);
+  /* q, k, v alternate per head */
+  qkv = gd_reshape(g, qkv, 5, (int64_t[]){n->b, n->t, heads, 3, d});
   gd_tensor_id qkv_3BNTD = gd_transpose(g, qkv, (uint8_t[]){3, 0, 2, 1, 4});
   gd_tensor_id part = gd_split(g, qkv_3BNTD, 3);
   if (part == GD_NONE)
@@ -189,82 +144,63 @@ static gd_tensor_id attention(struct builder *m, gd_tensor_id x_BTC) {
   gd_tensor_id k_BNTD = gd_reshape(g, part + 1, 4, heads_dims);
   gd_tensor_id v_BNTD = gd_reshape(g, part + 2, 4, heads_dims);
   if (c->rotary > 0) {
-    q_BNTD = gd_rope(g, q_BNTD, m->rope_table, c->rotary);
-    k_BNTD = gd_rope(g, k_BNTD, m->rope_table, c->rotary);
+    q_BNTD = gd_rope(g, q_BNTD, n->rope_table, c->rotary);
+    k_BNTD = gd_rope(g, k_BNTD, n->rope_table, c->rotary);
   }
-  gd_tensor_id scores_BNTT =
-      gd_matmul(g, q_BNTD, k_BNTD, GD_NONE,
-                (struct gd_attr_matmul){
-                    .trans_b = true, .alpha = 1.0f / sqrtf((float)d), .out_dtype = GD_DTYPE_COUNT});
-  gd_tensor_id weights_BNTT = gd_softmax(g, scores_BNTT, true);
-  gd_tensor_id out_BNTD =
-      gd_matmul(g, weights_BNTT, v_BNTD, GD_NONE,
-                (struct gd_attr_matmul){.alpha = 1, .out_dtype = GD_DTYPE_COUNT});
-  gd_tensor_id out_BTND = gd_transpose(g, out_BNTD, (uint8_t[]){0, 2, 1, 3});
-  gd_tensor_id out_BTC = gd_reshape(g, out_BTND, 3, (int64_t[]){m->b, m->t, c->width});
-  return linear(m, "attention.dense", out_BTC, c->width, c->width, c->attention_bias);
+  gd_tensor_id out_BTC = gd_blocks_attention(g, q_BNTD, k_BNTD, v_BNTD, true, 0);
+  return gd_blocks_linear(&n->m, "attention.dense", out_BTC, c->width, c->attention_bias);
 }
 
-static gd_tensor_id mlp(struct builder *m, gd_tensor_id x_BTC) {
-  const struct gd_neox *c = m->neox;
-  gd_tensor_id inner_BTF = linear(m, "mlp.dense_h_to_4h", x_BTC, c->inner, c->width, true);
-  inner_BTF = gd_activate(m->graph, inner_BTF, c->activation);
-  return linear(m, "mlp.dense_4h_to_h", inner_BTF, c->width, c->inner, true);
+static gd_tensor_id mlp(struct builder *n, gd_tensor_id x_BTC) {
+  const struct gd_neox *c = n->c;
+  gd_tensor_id inner_BTF = gd_blocks_linear(&n->m, "mlp.dense_h_to_4h", x_BTC, c->inner, true);
+  inner_BTF = gd_activate(n->m.graph, inner_BTF, c->activation);
+  return gd_blocks_linear(&n->m, "mlp.dense_4h_to_h", inner_BTF, c->width, true);
 }
 
 static void neox_build(const struct gd_model *model, int64_t micro_batch, struct gd_graph *graph) {
   const struct gd_neox *c = &model->config.neox;
-  struct builder m = {.graph = graph, .neox = c, .b = micro_batch, .t = model->recipe.seq};
-  int64_t tokens_dims[] = {m.b, m.t}, table_dims[] = {c->vocab, c->width};
+  struct builder n = {.m = {.graph = graph, .deviation = c->init_deviation},
+                      .c = c,
+                      .b = micro_batch,
+                      .t = model->recipe.seq};
+  int64_t table_dims[] = {c->vocab, c->width};
 
-  graph->ids = gd_graph_leaf(graph, GD_ROLE_INPUT, "input_ids", GD_DTYPE_I32, 2, tokens_dims);
-  graph->labels = gd_graph_leaf(graph, GD_ROLE_INPUT, "labels", GD_DTYPE_I32, 2, tokens_dims);
-  graph->loss_weight =
-      gd_graph_leaf(graph, GD_ROLE_INPUT, "loss_weight", GD_DTYPE_F32, 1, (int64_t[]){1});
+  gd_blocks_tokens(graph, n.b, n.t);
   if (c->rotary > 0) {
-    m.rope_table = gd_graph_leaf(graph, GD_ROLE_CONST, "rope_table", GD_DTYPE_F32, 2,
-                                 (int64_t[]){m.t, c->rotary});
-    if (m.rope_table == GD_NONE)
-      return;
-    graph->tensors[m.rope_table].init = GD_INIT_ROPE;
-    graph->tensors[m.rope_table].init_value = c->rope_base;
+    struct gd_rope rope = {.type = GD_ROPE_DEFAULT, .base = c->rope_base, .magnitude = 1};
+    n.rope_table = gd_rope_table(graph, &rope, n.t, c->rotary);
   }
-
-  snprintf(m.prefix, sizeof m.prefix, "gpt_neox");
-  gd_tensor_id table_VC = param(&m, "embed_in", "weight", 2, table_dims, GD_INIT_NORMAL);
+  gd_blocks_enter(&n.m, "gpt_neox.");
+  gd_tensor_id table_VC = gd_blocks_param(&n.m, "embed_in.weight", 2, table_dims, GD_INIT_NORMAL);
   gd_tensor_id x_BTC = gd_embed(graph, table_VC, graph->ids);
   for (int64_t layer = 0; layer < c->layers; layer++) {
     graph->block = (int32_t)layer;
-    snprintf(m.prefix, sizeof m.prefix, "gpt_neox.layers.%lld", (long long)layer);
-    gd_tensor_id attended = attention(&m, norm(&m, "input_layernorm", x_BTC));
+    gd_blocks_enter(&n.m, "gpt_neox.layers.%lld.", (long long)layer);
+    gd_tensor_id attended = attention(&n, norm(&n, "input_layernorm", x_BTC));
     if (c->parallel_residual) {
-      gd_tensor_id fed = mlp(&m, norm(&m, "post_attention_layernorm", x_BTC));
+      gd_tensor_id fed = mlp(&n, norm(&n, "post_attention_layernorm", x_BTC));
       x_BTC = gd_add(graph, gd_add(graph, fed, attended), x_BTC);
     } else {
       x_BTC = gd_add(graph, attended, x_BTC);
-      x_BTC = gd_add(graph, mlp(&m, norm(&m, "post_attention_layernorm", x_BTC)), x_BTC);
+      x_BTC = gd_add(graph, mlp(&n, norm(&n, "post_attention_layernorm", x_BTC)), x_BTC);
     }
   }
   graph->block = -1;
-  snprintf(m.prefix, sizeof m.prefix, "gpt_neox");
-  x_BTC = norm(&m, "final_layer_norm", x_BTC);
-  gd_tensor_id head_VC = c->tied ? table_VC
-                                 : gd_graph_param(graph, "embed_out.weight", 2, table_dims,
-                                                  GD_INIT_NORMAL, c->init_deviation);
+  gd_blocks_enter(&n.m, "gpt_neox.");
+  x_BTC = norm(&n, "final_layer_norm", x_BTC);
+  gd_blocks_enter(&n.m, "%s", "");
+  gd_tensor_id head_VC =
+      c->tied ? table_VC : gd_blocks_param(&n.m, "embed_out.weight", 2, table_dims, GD_INIT_NORMAL);
   gd_tensor_id logits_BTV = gd_linear(graph, x_BTC, head_VC, GD_NONE);
   graph->loss = gd_xent(graph, logits_BTV, graph->labels, graph->loss_weight,
                         (struct gd_attr_xent){.ignore = -100, .shift = true});
 }
 
-static bool ends_with(const char *text, const char *end) {
-  size_t length = strlen(text), end_length = strlen(end);
-  return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 /* Causal masks and frequency tables that transformers 4 stored beside the weights. */
 static bool neox_ignores_tensor(const char *name) {
-  return ends_with(name, ".attention.bias") || ends_with(name, ".attention.masked_bias") ||
-         ends_with(name, ".rotary_emb.inv_freq");
+  return gd_name_ends(name, ".attention.bias") || gd_name_ends(name, ".attention.masked_bias") ||
+         gd_name_ends(name, ".rotary_emb.inv_freq");
 }
 
 static int64_t neox_classes(const struct gd_model *model) {

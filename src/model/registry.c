@@ -21,7 +21,11 @@
 
 enum { PATH_BYTES = PATH_MAX, SUGGESTIONS = 3 };
 
-static const struct gd_family *const families[] = {&gd_family_neox};
+static const struct gd_family *const families[] = {
+    &gd_family_neox,    &gd_family_gpt2, &gd_family_llama,   &gd_family_mistral,
+    &gd_family_qwen2, &gd_family_olmo, &gd_family_roberta, &gd_family_bert,
+    &gd_family_mamba, &gd_family_vit, &gd_family_convnext,
+};
 enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
 
 /* --- names of the recipe's choices --------------------------------------------------------- */
@@ -426,7 +430,7 @@ static enum gd_status add_preset(struct presets *presets, const char *file, stru
   char *name = gd_arena_copy_string(presets->arena, file);
   if (!name || !gd_vec_reserve((void **)&presets->list, &presets->capacity, presets->count + 1,
                                sizeof *presets->list))
-    return gd_fail(err, GD_NOMEM_HOST, "memory ran out while listing models");
+    return gd_fail(err, GD_ENVIRONMENT, "memory ran out while listing models");
   name[length - 5] = '\0';
   for (uint32_t i = 0; i < presets->count; i++)
     if (strcmp(presets->list[i].name, name) == 0)
@@ -548,7 +552,7 @@ static enum gd_status measure(struct preset *preset, struct gd_error *err) {
   struct gd_error reason = {0};
   bool found;
   enum gd_status status = load_preset(preset->name, &model, &found, &reason);
-  if (status == GD_NOMEM_HOST)
+  if (status == GD_ENVIRONMENT)
     return gd_fail(err, status, "%s", reason.text);
   if (status != GD_OK || !found)
     return GD_OK;
@@ -560,7 +564,7 @@ static enum gd_status measure(struct preset *preset, struct gd_error *err) {
     preset->parameters = gd_graph_parameters(&graph);
   }
   gd_graph_deinit(&graph);
-  return status == GD_NOMEM_HOST ? gd_fail(err, status, "%s", reason.text) : GD_OK;
+  return status == GD_ENVIRONMENT ? gd_fail(err, status, "%s", reason.text) : GD_OK;
 }
 
 enum gd_status gd_model_list(struct gd_arena *arena, const char *const **names, int *count,
@@ -575,7 +579,7 @@ enum gd_status gd_model_list(struct gd_arena *arena, const char *const **names, 
     qsort(presets.list, presets.count, sizeof *presets.list, compare_sizes);
   const char **list = gd_arena_alloc(arena, presets.count + (size_t)1, sizeof *list);
   if (!list) {
-    status = gd_fail(err, GD_NOMEM_HOST, "memory ran out while listing models");
+    status = gd_fail(err, GD_ENVIRONMENT, "memory ran out while listing models");
     goto done;
   }
   for (uint32_t i = 0; i < presets.count; i++)

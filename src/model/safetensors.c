@@ -76,7 +76,7 @@ struct extent {
 };
 
 static enum gd_status out_of_memory(const char *label, struct gd_error *err) {
-  return gd_fail(err, GD_NOMEM_HOST, "%s: memory ran out while reading its header", label);
+  return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while reading its header", label);
 }
 
 static const char *show_shape(char *text, size_t size, const struct gd_safetensor *tensor) {
@@ -707,7 +707,7 @@ static enum gd_status write_header(const char *path, const struct placement *pla
   while (!out->failed && out->length % 8 != 0)
     gd_strbuf_append(out, " ");
   if (out->failed)
-    return gd_fail(err, GD_NOMEM_HOST, "%s: memory ran out while writing its header", path);
+    return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while writing its header", path);
   uint64_t length = out->length - LENGTH_BYTES;
   if (length > HEADER_CAP_BYTES)
     return gd_fail(err, GD_BAD_INPUT,
@@ -765,7 +765,7 @@ static enum gd_status write_file(const char *path, const struct gd_strbuf *heade
   const char *temporary = NULL;
   int fd = open_temporary(path, arena, &temporary);
   if (fd < 0)
-    return gd_fail(err, errno == ENOMEM ? GD_NOMEM_HOST : GD_ENVIRONMENT,
+    return gd_fail(err, errno == ENOMEM ? GD_ENVIRONMENT : GD_ENVIRONMENT,
                    "%s: cannot be written: %s", path, strerror(errno));
   bool done = write_all(fd, header->text, (int64_t)header->length);
   for (uint32_t i = 0; done && i < count; i++)
@@ -796,7 +796,7 @@ enum gd_status gd_safetensors_write(const char *path, const struct gd_safetensor
   enum gd_status status;
   struct placement *placements = gd_arena_alloc(&arena, count, sizeof *placements);
   if (!placements) {
-    status = gd_fail(err, GD_NOMEM_HOST, "%s: memory ran out while writing its header", path);
+    status = gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while writing its header", path);
     goto done;
   }
   status = place_tensors(path, tensors, count, placements, err);

@@ -50,7 +50,8 @@ void gd_samples_summarise(struct gd_samples *samples) {
     return;
   memcpy(sorted, samples->ns, (size_t)n * sizeof *sorted);
   qsort(sorted, (size_t)n, sizeof *sorted, compare_ns);
-  samples->median_s = 1e-9 * 0.5 * ((double)sorted[(n - 1) / 2] + (double)sorted[n / 2]);
+  int lower = (n - 1) / 2, upper = n / 2;
+  samples->median_s = 1e-9 * 0.5 * ((double)sorted[lower] + (double)sorted[upper]);
   if (n < 2) {
     samples->half_width_s = samples->median_s; /* one sample says nothing about its spread */
     return;
@@ -203,6 +204,7 @@ static enum gd_status plan_trial(struct planning *p, struct candidate *full, str
   GD_TRY(find_micro_batch(p, &found, err));
   bool fixed = p->options->micro_batch == GD_MICRO_BATCH_FIXED;
   trial->micro_batch = found ? found : fixed ? p->options->micro_batch_size : 1;
+  GD_ASSERT(trial->micro_batch > 0);
   trial->accumulation = (batch + trial->micro_batch - 1) / trial->micro_batch;
   trial->remainder = batch % trial->micro_batch;
   GD_TRY(make_candidate(p, trial->micro_batch, full, err));

@@ -75,6 +75,24 @@ static gd_tensor_id build_transpose_4(struct gd_graph *g) {
   return gd_transpose(g, param(g, "x", DIMS(2, 3, 2, 3)), (uint8_t[]){0, 2, 1, 3});
 }
 
+static gd_tensor_id build_slice(struct gd_graph *g) { /* entry 2 is in both */
+  gd_tensor_id x = param(g, "x", DIMS(2, 5, 3));
+  return gd_add(g, gd_slice(g, x, 1, 0, 3),
+                gd_activate(g, gd_slice(g, x, 1, 2, 3), GD_ACTIVATION_TANH));
+}
+
+static gd_tensor_id build_slice_last(struct gd_graph *g) {
+  return gd_slice(g, param(g, "x", DIMS(3, 5)), 1, 3, 2);
+}
+
+static gd_tensor_id build_pad(struct gd_graph *g) {
+  return gd_pad(g, param(g, "x", DIMS(2, 2, 3)), 1, 1, 4);
+}
+
+static gd_tensor_id build_cast(struct gd_graph *g) { /* without a precision pass: to fp32 */
+  return gd_cast(g, param(g, "x", DIMS(3, 2)), GD_DTYPE_COUNT);
+}
+
 static gd_tensor_id build_embed(struct gd_graph *g) { /* 8 ids out of 5: some twice, some never */
   return gd_embed(g, param(g, "table", DIMS(5, 3)), integers(g, "ids5", DIMS(2, 4)));
 }
@@ -141,6 +159,34 @@ static gd_tensor_id build_add_broadcast(struct gd_graph *g) {
   return gd_add(g, param(g, "a", DIMS(2, 2, 3)), param(g, "b", DIMS(2, 3)));
 }
 
+static gd_tensor_id build_add_computed(struct gd_graph *g) { /* what is repeated is no parameter */
+  gd_tensor_id b = gd_activate(g, param(g, "b", DIMS(2, 3)), GD_ACTIVATION_SILU);
+  return gd_add(g, param(g, "a", DIMS(3, 2, 3)), gd_add(g, b, b));
+}
+
+static gd_tensor_id build_mul(struct gd_graph *g) {
+  return gd_mul(g, param(g, "a", DIMS(2, 3)), param(g, "b", DIMS(2, 3)));
+}
+
+static gd_tensor_id build_mul_broadcast(struct gd_graph *g) {
+  return gd_mul(g, param(g, "a", DIMS(2, 2, 3)), param(g, "b", DIMS(3)));
+}
+
+static gd_tensor_id build_mul_computed(struct gd_graph *g) {
+  gd_tensor_id b = gd_activate(g, param(g, "b", DIMS(2, 3)), GD_ACTIVATION_SILU);
+  return gd_mul(g, gd_activate(g, param(g, "a", DIMS(3, 2, 3)), GD_ACTIVATION_TANH), b);
+}
+
+static gd_tensor_id build_mul_square(struct gd_graph *g) {
+  gd_tensor_id x = param(g, "x", DIMS(2, 3));
+  return gd_mul(g, x, x);
+}
+
+/* Two masks; the seed is any, as its name ends in a letter. */
+static gd_tensor_id build_dropout(struct gd_graph *g) {
+  return gd_dropout(g, gd_dropout(g, param(g, "x", DIMS(4, 3)), 0.3), 0.5);
+}
+
 static gd_tensor_id build_add_twice(struct gd_graph *g) { /* (x + x) + silu(x) */
   gd_tensor_id x = param(g, "x", DIMS(2, 3));
   return gd_add(g, gd_add(g, x, x), gd_activate(g, x, GD_ACTIVATION_SILU));
@@ -153,6 +199,10 @@ static gd_tensor_id build_layernorm(struct gd_graph *g) {
 
 static gd_tensor_id build_layernorm_nobias(struct gd_graph *g) {
   return gd_layernorm(g, param(g, "x", DIMS(3, 5)), param(g, "weight", DIMS(5)), GD_NONE, 0.1f);
+}
+
+static gd_tensor_id build_rmsnorm(struct gd_graph *g) {
+  return gd_rmsnorm(g, param(g, "x", DIMS(2, 2, 5)), param(g, "weight", DIMS(5)), 1e-5f);
 }
 
 static gd_tensor_id build_rope(struct gd_graph *g) {
@@ -178,6 +228,46 @@ static gd_tensor_id build_relu(struct gd_graph *g) {
 }
 static gd_tensor_id build_silu(struct gd_graph *g) {
   return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_SILU);
+}
+
+static gd_tensor_id build_softplus(struct gd_graph *g) {
+  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_SOFTPLUS);
+}
+static gd_tensor_id build_quick_gelu(struct gd_graph *g) {
+  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_QUICK_GELU);
+}
+static gd_tensor_id build_tanh(struct gd_graph *g) {
+  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_TANH);
+}
+static gd_tensor_id build_sigmoid(struct gd_graph *g) {
+  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_SIGMOID);
+}
+
+static gd_tensor_id build_pool(struct gd_graph *g) {
+  return gd_pool(g, param(g, "x", DIMS(2, 3, 4)));
+}
+
+static gd_tensor_id build_depthwise(struct gd_graph *g) {
+  return gd_depthwise(g, param(g, "x", DIMS(1, 4, 3, 2)), param(g, "weight", DIMS(2, 1, 3, 3)),
+                      param(g, "bias", DIMS(2)));
+}
+
+static gd_tensor_id build_conv1d(struct gd_graph *g) {
+  return gd_conv1d(g, param(g, "x", DIMS(2, 5, 2)), param(g, "weight", DIMS(2, 1, 3)),
+                   param(g, "bias", DIMS(2)));
+}
+
+static gd_tensor_id scan_case(struct gd_graph *g, int64_t batch, int64_t steps) {
+  return gd_scan(g, param(g, "u", DIMS(batch, steps, 2)), param(g, "delta", DIMS(batch, steps, 2)),
+                 param(g, "a_log", DIMS(2, 3)), param(g, "b", DIMS(batch, steps, 3)),
+                 param(g, "c", DIMS(batch, steps, 3)), param(g, "d", DIMS(2)));
+}
+static gd_tensor_id build_scan(struct gd_graph *g) {
+  return scan_case(g, 2, 5);
+}
+/* Past a kept state; the loss of a few steps, as that of all would drown in its own rounding. */
+static gd_tensor_id build_scan_chunks(struct gd_graph *g) {
+  return gd_slice(g, scan_case(g, 1, GD_SCAN_CHUNK + 6), 1, GD_SCAN_CHUNK - 2, 8);
 }
 
 static gd_tensor_id xent_case(struct gd_graph *g, bool shift) {
@@ -221,6 +311,10 @@ static const struct grad_case cases[] = {
     {GD_OP_concat, "concat", build_concat, 0, 0},
     {GD_OP_transpose, "transpose", build_transpose, 0, 0},
     {GD_OP_transpose, "transpose of rank 4", build_transpose_4, 0, 0},
+    {GD_OP_slice, "slice", build_slice, 0, 0},
+    {GD_OP_slice, "slice of the last dim", build_slice_last, 0, 0},
+    {GD_OP_pad, "pad", build_pad, 0, 0},
+    {GD_OP_cast, "cast", build_cast, 0, 0},
     {GD_OP_embed, "embed", build_embed, 0, 0},
     {GD_OP_matmul, "matmul nn", build_matmul_nn, 0, 0},
     {GD_OP_matmul, "matmul nt", build_matmul_nt, 0, 0},
@@ -236,8 +330,15 @@ static const struct grad_case cases[] = {
     {GD_OP_add, "add", build_add, 0, 0},
     {GD_OP_add, "broadcast add", build_add_broadcast, 0, 0},
     {GD_OP_add, "a parameter used three times", build_add_twice, 0, 0},
+    {GD_OP_add, "broadcast add of what is no parameter", build_add_computed, 0, 0},
+    {GD_OP_mul, "mul", build_mul, 0, 0},
+    {GD_OP_mul, "broadcast mul", build_mul_broadcast, 0, 0},
+    {GD_OP_mul, "broadcast mul of what is no parameter", build_mul_computed, 0, 0},
+    {GD_OP_mul, "square", build_mul_square, 0, 0},
+    {GD_OP_dropout, "dropout", build_dropout, 0, 0},
     {GD_OP_layernorm, "layernorm", build_layernorm, 0, 0},
     {GD_OP_layernorm, "layernorm without bias", build_layernorm_nobias, 0, 0},
+    {GD_OP_rmsnorm, "rmsnorm", build_rmsnorm, 0, 0},
     {GD_OP_rope, "rope", build_rope, 0, 0},
     {GD_OP_softmax, "softmax", build_softmax, -2, 2},
     {GD_OP_softmax, "causal softmax", build_softmax_causal, -2, 2},
@@ -246,6 +347,15 @@ static const struct grad_case cases[] = {
     {GD_OP_activate, "relu above", build_relu, 0.1f, 1}, /* the step stays on its side of 0 */
     {GD_OP_activate, "relu below", build_relu, -1, -0.1f},
     {GD_OP_activate, "silu", build_silu, -3, 3},
+    {GD_OP_activate, "softplus", build_softplus, -3, 3},
+    {GD_OP_activate, "quick_gelu", build_quick_gelu, -3, 3},
+    {GD_OP_activate, "tanh", build_tanh, -2, 2},
+    {GD_OP_activate, "sigmoid", build_sigmoid, -3, 3},
+    {GD_OP_pool, "pool", build_pool, 0, 0},
+    {GD_OP_depthwise, "depthwise", build_depthwise, 0, 0},
+    {GD_OP_conv1d, "conv1d", build_conv1d, 0, 0},
+    {GD_OP_scan, "scan", build_scan, 0.1f, 0.9f},
+    {GD_OP_scan, "scan of two chunks", build_scan_chunks, 0.1f, 0.5f},
     {GD_OP_xent, "xent", build_xent, -2, 2},
     {GD_OP_xent, "shifted xent", build_xent_shift, -2, 2},
     {GD_OP_embed, "tied embedding", build_tied, 0, 0},

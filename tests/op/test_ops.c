@@ -217,7 +217,8 @@ static void cases_matmul(void) {
     }
 }
 
-static void cases_add(void) {
+/* add and mul: every pair of dtypes, b with all dims of a or fewer. */
+static void broadcast_cases(enum gd_op_kind kind) {
   static const struct {
     struct op_input a, b;
   } shapes[] = {
@@ -236,11 +237,15 @@ static void cases_add(void) {
   for (int64_t a = 0; a < COUNT(floats); a++)
     for (int64_t b = 0; b < COUNT(floats); b++)
       for (int64_t s = 0; s < COUNT(shapes); s++) {
-        struct op_case c = {.kind = GD_OP_add, .n_in = 2, .in = {shapes[s].a, shapes[s].b}};
+        struct op_case c = {.kind = kind, .n_in = 2, .in = {shapes[s].a, shapes[s].b}};
         c.in[0].dtype = floats[a];
         c.in[1].dtype = floats[b];
         check(&c);
       }
+}
+
+static void cases_add(void) {
+  broadcast_cases(GD_OP_add);
 }
 
 /* Rows and columns for ops over the last dim; the leading dims come as one or two. */
@@ -364,7 +369,7 @@ static void activation_cases(enum gd_op_kind kind, enum gd_activation function) 
 }
 
 static void cases_activate(void) {
-  for (int f = GD_ACTIVATION_GELU; f <= GD_ACTIVATION_SILU; f++)
+  for (int f = 0; f < GD_ACTIVATION_COUNT; f++)
     activation_cases(GD_OP_activate, (enum gd_activation)f);
 }
 
@@ -459,7 +464,7 @@ static void cases_softmax_grad(void) {
 }
 
 static void cases_activate_grad(void) {
-  for (int f = GD_ACTIVATION_GELU; f <= GD_ACTIVATION_SILU; f++)
+  for (int f = 0; f < GD_ACTIVATION_COUNT; f++)
     activation_cases(GD_OP_activate_grad, (enum gd_activation)f);
 }
 
@@ -474,7 +479,9 @@ static void cases_embed_grad(void) {
       for (int64_t v = 0; v < COUNT(vocabularies); v++)
         for (int64_t rows = 0; rows <= 300; rows = rows * 16 + 1) {
           struct op_case c = {
-              .kind = GD_OP_embed_grad, .n_in = 2, .attr = {.rows = {vocabularies[v]}}};
+              .kind = GD_OP_embed_grad,
+              .n_in = 2,
+              .attr = {.embed = {vocabularies[v], rows % 2 == 1, (int32_t)(vocabularies[v] / 2)}}};
           c.in[0] = (struct op_input){.dtype = floats[d], DIMS(1, rows, sizes[s])};
           c.in[1] = (struct op_input){.dtype = GD_DTYPE_I32,
                                       DIMS(1, rows),

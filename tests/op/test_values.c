@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <string.h>
 
 #include "support/op_harness.h"
 
@@ -58,6 +59,40 @@ static void test_shapes(void **state) {
                           .in = {GIVEN(F32, (2, 2, 2), 0, 1, 2, 3, 4, 5, 6, 7)},
                           .attr = {.transpose = {{2, 0, 1}}}};
   EXPECT(cycle, 0, 0, 2, 4, 6, 1, 3, 5, 7);
+
+  struct op_case slice = {.kind = GD_OP_slice,
+                          .n_in = 1,
+                          .in = {GIVEN(BF16, (2, 3, 2), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)},
+                          .attr = {.slice = {.dim = 1, .start = 1, .length = 2}}};
+  EXPECT(slice, 0, 3, 4, 5, 6, 9, 10, 11, 12);
+  slice.attr.slice = (struct gd_attr_slice){.dim = 2, .start = 0, .length = 1};
+  EXPECT(slice, 0, 1, 3, 5, 7, 9, 11);
+  slice.attr.slice = (struct gd_attr_slice){.dim = 0, .start = 1, .length = 1};
+  EXPECT(slice, 0, 7, 8, 9, 10, 11, 12);
+  struct op_case pad = {.kind = GD_OP_pad,
+                        .n_in = 1,
+                        .in = {GIVEN(F32, (2, 2), 1, 2, 3, 4)},
+                        .attr = {.slice = {.dim = 1, .start = 1, .length = 4}}};
+  EXPECT(pad, 0, 0, 1, 2, 0, 0, 3, 4, 0);
+  pad.attr.slice = (struct gd_attr_slice){.dim = 0, .start = 1, .length = 3};
+  EXPECT(pad, 0, 0, 0, 1, 2, 3, 4);
+
+  /* 1 + 2^-8 is the middle between two bf16, 65520 between the largest f16 and the next step. */
+  struct op_case cast = {.kind = GD_OP_cast,
+                         .n_in = 1,
+                         .in = {GIVEN(F32, (3), 1.00390625, -3, 65520)},
+                         .attr = {.cast = {GD_DTYPE_BF16}}};
+  EXPECT(cast, 0, 1, -3, 65536);
+  cast.attr.cast.dtype = GD_DTYPE_F16;
+  EXPECT(cast, 0, 1.00390625, -3, HUGE_VAL);
+  cast.attr.cast.dtype = GD_DTYPE_COUNT;
+  EXPECT(cast, 0, 1.00390625, -3, 65520);
+
+  struct op_case positions = {.kind = GD_OP_positions,
+                              .n_in = 1,
+                              .in = {GIVEN(I32, (2, 4), 5, 1, 7, 1, 1, 1, 2, 3)},
+                              .attr = {.positions = {.pad = 1}}};
+  EXPECT(positions, 0, 2, 1, 3, 1, 1, 1, 2, 3);
 }
 
 static void test_embed(void **state) {
@@ -69,8 +104,10 @@ static void test_embed(void **state) {
   struct op_case grad = {.kind = GD_OP_embed_grad,
                          .n_in = 2,
                          .in = {GIVEN(BF16, (3, 2), 1, 2, 3, 4, 5, 6), GIVEN(I32, (3), 3, 0, 3)},
-                         .attr = {.rows = {4}}};
+                         .attr = {.embed = {.rows = 4}}};
   EXPECT(grad, 0, 3, 4, 0, 0, 0, 0, 6, 8);
+  grad.attr.embed = (struct gd_attr_embed){.rows = 4, .has_pad = true, .pad = 3};
+  EXPECT(grad, 0, 3, 4, 0, 0, 0, 0, 0, 0);
 }
 
 /* A = [1 2; 3 4; 5 6], B = [1 0 -1; 2 1 0]: AB = [5 2 -1; 11 4 -3; 17 6 -5]. */
@@ -120,6 +157,110 @@ static void test_add(void **state) {
                       .n_in = 2,
                       .in = {GIVEN(F32, (2, 3), 1, 2, 3, 4, 5, 6), GIVEN(BF16, (3), 10, 20, 30)}};
   EXPECT(c, 0, 11, 22, 33, 14, 25, 36);
+  c.kind = GD_OP_mul;
+  EXPECT(c, 0, 10, 40, 90, 40, 100, 180);
+}
+
+/* y = dropout of n ones in samples of `columns`, the first of them sample `first` of the batch. */
+static void drop(const gd_kernel *kernels, float *y, int64_t samples, int64_t columns,
+                 struct gd_attr_dropout attr, int32_t seed, int32_t step, int32_t first) {
+  int32_t seeds[3] = {seed, step, first};
+  int64_t dims[2] = {samples, columns}, three = 3, n = samples * columns;
+  for (int64_t i = 0; i < n; i++)
+    y[i] = 1;
+  struct gd_view x = {y, GD_DTYPE_F32, 2, dims, n};
+  kernels[GD_OP_dropout](&(struct gd_kernel_args){
+      .attr = &(union gd_attr){.dropout = attr},
+      .n_in = 2,
+      .n_out = 1,
+      .in = (struct gd_view[]){x, {seeds, GD_DTYPE_I32, 1, &three, 3}},
+      .out = &x,
+      .threads = 1,
+  });
+}
+
+static void test_dropout(void **state) {
+  (void)state;
+  enum { SAMPLES = 6, COLUMNS = 5003, N = SAMPLES * COLUMNS };
+  static const struct gd_attr_dropout attr = {.probability = 0.3f, .stream = 2};
+  static const gd_kernel *const tables[] = {gd_ref_kernels, gd_cpu_kernels};
+  static float all[N], part[N], ref[N];
+
+  /* The words of counter 0, key 0 are 0x6627e8d5 e169c58d bc57ac4c 9b00dbd8 (the test vectors of
+     the Philox paper's library): 0.399, 0.881, 0.736, 0.605 of 2^32. */
+  struct op_case c = {.kind = GD_OP_dropout,
+                      .n_in = 2,
+                      .in = {GIVEN(F32, (1, 4), 1, 2, 3, 4), GIVEN(I32, (3), 0, 0, 0)},
+                      .attr = {.dropout = {.probability = 0.5f}}};
+  EXPECT(c, 0, 0, 4, 6, 8);
+  c.attr.dropout.probability = 0.75f;
+  EXPECT(c, 0, 0, 8, 0, 0);
+
+  for (int64_t t = 0; t < COUNT(tables); t++) {
+    int64_t kept = 0, same = 0;
+    drop(tables[t], all, SAMPLES, COLUMNS, attr, 11, 22, 4);
+    for (int64_t i = 0; i < N; i++) {
+      assert_true(all[i] == 0 || fabsf(all[i] - 1 / 0.7f) < 1e-6f);
+      kept += all[i] != 0;
+    }
+    /* 0.7 of 30018, with a deviation of sqrt(30018 . 0.3 . 0.7) = 79.4: five of them. */
+    assert_true(fabs((double)kept - 0.7 * N) < 400);
+    /* The same samples as 1 + 2 + 3 of a batch, each with its place in it. */
+    drop(tables[t], part, 1, COLUMNS, attr, 11, 22, 4);
+    drop(tables[t], part + COLUMNS, 2, COLUMNS, attr, 11, 22, 5);
+    drop(tables[t], part + 3 * COLUMNS, 3, COLUMNS, attr, 11, 22, 7);
+    assert_memory_equal(part, all, sizeof all);
+    /* Another seed, step or stream draws anew: two masks agree in 0.7^2 + 0.3^2 = 0.58 of N, with a
+       deviation of 86. */
+    for (int which = 0; which < 3; which++) {
+      struct gd_attr_dropout other = {attr.probability, attr.stream + (which == 0)};
+      drop(tables[t], part, SAMPLES, COLUMNS, other, 11 + (which == 1), 22 + (which == 2), 4);
+      same = 0;
+      for (int64_t i = 0; i < N; i++)
+        same += (part[i] != 0) == (all[i] != 0);
+      assert_true(fabs((double)same - 0.58 * N) < 430);
+    }
+    if (t == 0)
+      memcpy(ref, all, sizeof ref);
+    for (int64_t i = 0; i < N; i++)
+      assert_true((ref[i] != 0) == (all[i] != 0));
+  }
+}
+
+/* [3 4]: mean square 12.5. */
+static void test_rmsnorm(void **state) {
+  (void)state;
+  struct op_case c = {.kind = GD_OP_rmsnorm,
+                      .n_in = 2,
+                      .in = {GIVEN(F32, (2, 2), 3, 4, 1, -1), GIVEN(F32, (2), 1, 10)},
+                      .attr = {.norm = {1e-12f}}};
+  EXPECT(c, 0, 0.8485281374, 11.313708499, 1, -10);
+  EXPECT(c, 1, 0.2828427125, 1);
+  c.attr.norm.eps = 12.5f; /* 1 / sqrt(25) and 1 / sqrt(13.5) */
+  EXPECT(c, 0, 0.6, 8, 0.2721655270, -2.721655270);
+  EXPECT(c, 1, 0.2, 0.2721655270);
+
+  /* g = dy w = [3 2], r = 1: dx = g - x mean(g x) = [3 2] - [1 -1] / 2. Second row: x r = [1.5 -1],
+     g = [1 2], mean(g x r) = -1/4: dx = r ([1 2] + [1.5 -1] / 4). */
+  struct op_case grad = {.kind = GD_OP_rmsnorm_grad,
+                         .n_in = 4,
+                         .in = {GIVEN(F32, (2, 2), 3, 1, 1, 1), GIVEN(F32, (2, 2), 1, -1, 3, -2),
+                                GIVEN(F32, (2), 1, 2), GIVEN(F32, (2), 1, 0.5)}};
+  EXPECT(grad, 0, 2.5, 2.5, 0.6875, 0.875);
+  EXPECT(grad, 1, 4.5, -2);
+}
+
+static void test_pool(void **state) {
+  (void)state;
+  struct op_case c = {.kind = GD_OP_pool,
+                      .n_in = 1,
+                      .in = {GIVEN(BF16, (2, 3, 2), 1, 2, 3, 4, 5, 9, -1, 0, -1, 0, -1, 6)}};
+  EXPECT(c, 0, 3, 5, -1, 2);
+  struct op_case grad = {.kind = GD_OP_pool_grad,
+                         .n_in = 1,
+                         .in = {GIVEN(F32, (2, 2), 3, 6, 0, 9)},
+                         .attr = {.rows = {3}}};
+  EXPECT(grad, 0, 1, 2, 1, 2, 1, 2, 0, 3, 0, 3, 0, 3);
 }
 
 /* [1 2 3]: mean 2, variance 2/3, so y = -+sqrt(3/2) = -+1.2247449. */
@@ -206,6 +347,14 @@ static void test_activations(void **state) {
   EXPECT(c, 0, 0, 0.7310585786, -0.2689414214, 1.7615941560, -0.2384058440);
   c.attr.activate.function = GD_ACTIVATION_GELU_TANH; /* tanh(0.8335621) = 0.6823842 at 1 */
   expect(&c, 0, 5, (const double[]){0, 0.8411920, -0.1588080, 1.9545977, -0.0454023}, 2e-6);
+  c.attr.activate.function = GD_ACTIVATION_SOFTPLUS; /* log(1 + e^x) */
+  EXPECT(c, 0, 0.6931471806, 1.3132616875, 0.3132616875, 2.1269280110, 0.1269280110);
+  c.attr.activate.function = GD_ACTIVATION_QUICK_GELU; /* x / (1 + e^-1.702x) */
+  EXPECT(c, 0, 0, 0.8457957659, -0.1542042341, 1.9356586231, -0.0643413769);
+  c.attr.activate.function = GD_ACTIVATION_TANH;
+  EXPECT(c, 0, 0, 0.7615941560, -0.7615941560, 0.9640275801, -0.9640275801);
+  c.attr.activate.function = GD_ACTIVATION_SIGMOID;
+  EXPECT(c, 0, 0.5, 0.7310585786, 0.2689414214, 0.8807970780, 0.1192029220);
 
   c.kind = GD_OP_activate_grad;
   c.n_in = 2;
@@ -215,6 +364,50 @@ static void test_activations(void **state) {
   EXPECT(c, 0, 0, 1, 0, 1, 0);
   c.attr.activate.function = GD_ACTIVATION_SILU;
   EXPECT(c, 0, 0.5, 0.9276705119, 0.0723294881, 1.0907842488, 3 * -0.0907842488);
+  c.attr.activate.function = GD_ACTIVATION_SOFTPLUS; /* the sigmoid */
+  EXPECT(c, 0, 0.5, 0.7310585786, 0.2689414214, 0.8807970780, 3 * 0.1192029220);
+  c.attr.activate.function = GD_ACTIVATION_QUICK_GELU; /* s (1 + 1.702 x (1 - s)) */
+  EXPECT(c, 0, 0.5, 1.0677796066, -0.0677796066, 1.0738153543, 3 * -0.0738153543);
+  c.attr.activate.function = GD_ACTIVATION_TANH; /* 1 - tanh^2 */
+  EXPECT(c, 0, 1, 0.4199743416, 0.4199743416, 0.0706508249, 3 * 0.0706508249);
+  c.attr.activate.function = GD_ACTIVATION_SIGMOID; /* s (1 - s) */
+  EXPECT(c, 0, 0.25, 0.1966119332, 0.1966119332, 0.1049935854, 3 * 0.1049935854);
+}
+
+/* Where results are small or arguments large: one value each, to six digits of itself. */
+static void test_activation_tails(void **state) {
+  (void)state;
+  static const struct {
+    enum gd_op_kind kind;
+    enum gd_activation function;
+    double x, y;
+  } tails[] = {
+      {GD_OP_activate, GD_ACTIVATION_SOFTPLUS, -5, 0.00671534848912},
+      {GD_OP_activate, GD_ACTIVATION_SOFTPLUS, -20, 2.06115362031e-9},
+      {GD_OP_activate, GD_ACTIVATION_SOFTPLUS, -80, 1.804851388e-35},
+      {GD_OP_activate, GD_ACTIVATION_SOFTPLUS, -1e6, 0},
+      {GD_OP_activate, GD_ACTIVATION_SOFTPLUS, 20, 20.0000000020612},
+      {GD_OP_activate, GD_ACTIVATION_SOFTPLUS, 1e6, 1e6},
+      {GD_OP_activate, GD_ACTIVATION_SOFTPLUS, 1e38, 1e38},
+      {GD_OP_activate, GD_ACTIVATION_TANH, 1e-4, 9.99999996667e-5},
+      {GD_OP_activate, GD_ACTIVATION_TANH, -1e-20, -1e-20},
+      {GD_OP_activate, GD_ACTIVATION_TANH, -1e6, -1},
+      {GD_OP_activate, GD_ACTIVATION_SIGMOID, -20, 2.06115361819e-9},
+      {GD_OP_activate, GD_ACTIVATION_SIGMOID, 1e6, 1},
+      {GD_OP_activate, GD_ACTIVATION_QUICK_GELU, 1e38, 1e38},
+      {GD_OP_activate_grad, GD_ACTIVATION_TANH, 10, 8.24461445577e-9},
+      {GD_OP_activate_grad, GD_ACTIVATION_SIGMOID, -20, 2.06115361394e-9},
+      {GD_OP_activate_grad, GD_ACTIVATION_QUICK_GELU, 1e38, 1},
+      {GD_OP_activate_grad, GD_ACTIVATION_SOFTPLUS, -20, 2.06115361819e-9},
+  };
+  for (int64_t i = 0; i < COUNT(tails); i++) {
+    struct op_case c = {.kind = tails[i].kind,
+                        .n_in = tails[i].kind == GD_OP_activate ? 1 : 2,
+                        .in = {GIVEN(F32, (1), tails[i].x), GIVEN(F32, (1), 1)},
+                        .attr = {.activate = {tails[i].function}}};
+    double size = fabs(tails[i].y);
+    expect(&c, 0, 1, &tails[i].y, 1e-6 * size / (1 + size) + 1e-44);
+  }
 }
 
 static void test_xent(void **state) {
@@ -367,6 +560,8 @@ int main(void) {
       cmocka_unit_test(test_softmax),   cmocka_unit_test(test_activations),
       cmocka_unit_test(test_xent),      cmocka_unit_test(test_sums),
       cmocka_unit_test(test_control),   cmocka_unit_test(test_adam),
+      cmocka_unit_test(test_dropout),   cmocka_unit_test(test_rmsnorm),
+      cmocka_unit_test(test_pool),      cmocka_unit_test(test_activation_tails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

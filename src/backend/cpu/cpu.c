@@ -24,7 +24,9 @@ int64_t gd_cpu_workspace_bytes(int threads, int64_t widest) {
   int64_t partials_bytes = GD_CPU_PARTIALS * (int64_t)sizeof(float);
   int64_t losses_bytes = GD_CPU_LOSS_CHUNKS * (int64_t)sizeof(double);
   int64_t buffers_bytes = threads * gd_cpu_buffer_floats(widest) * (int64_t)sizeof(float);
-  return larger(larger(gd_gemm_workspace_bytes(threads), buffers_bytes),
+  int64_t scan_bytes = threads * (int64_t)sizeof(struct gd_cpu_scan_scratch) +
+                       3 * GD_CPU_SCAN_CARRIED * (int64_t)sizeof(float);
+  return larger(larger(larger(gd_gemm_workspace_bytes(threads), buffers_bytes), scan_bytes),
                 larger(partials_bytes, losses_bytes));
 }
 

@@ -38,7 +38,9 @@ void gd_cpu_embed_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *ids = &args->in[1], *dtable = &args->out[0];
   const int32_t *id = ids->data;
   float *sums = dtable->data;
-  int64_t vocabulary = args->attr->rows.rows, columns = gd_cpu_columns(dy);
+  const struct gd_attr_embed *attr = &args->attr->embed;
+  int64_t skipped = attr->has_pad ? attr->pad : -1;
+  int64_t vocabulary = attr->rows, columns = gd_cpu_columns(dy);
   int threads = gd_cpu_threads(args, 4 * dtable->elements);
   int64_t ranges = range_count(dtable->elements, ids->elements, threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
@@ -47,7 +49,7 @@ void gd_cpu_embed_grad(const struct gd_kernel_args *args) {
     memset(sums + range.begin * columns, 0,
            (size_t)((range.end - range.begin) * columns) * sizeof *sums);
     for (int64_t r = 0; r < ids->elements; r++)
-      if (id[r] >= range.begin && id[r] < range.end) {
+      if (id[r] >= range.begin && id[r] < range.end && id[r] != skipped) {
         float *row = sums + id[r] * columns;
         rows->add(GD_DTYPE_F32, row, row, dy->dtype, gd_cpu_at(dy, r * columns), columns);
       }

@@ -29,17 +29,28 @@ struct gd_cpu_norm {
   float eps;
   const void *x;       /* [rows, columns] */
   const float *weight; /* [columns] */
-  const float *bias;   /* [columns] or NULL */
+  const float *bias;   /* [columns] or NULL; rmsnorm has none */
   void *y;             /* may be x */
-  float *mean, *rstd;  /* [rows] */
+  float *mean, *rstd;  /* [rows]; rmsnorm has no mean */
 };
 
 struct gd_cpu_norm_grad {
   enum gd_dtype dtype; /* of dy, x and dx */
   int64_t columns;
   const void *dy, *x;
-  const float *weight, *mean, *rstd;
-  void *dx; /* may be dy */
+  const float *weight, *mean, *rstd; /* rmsnorm has no mean */
+  void *dx;                          /* may be dy */
+};
+
+struct gd_cpu_dropout {
+  enum gd_dtype dtype;
+  uint32_t seed;
+  uint64_t stream;
+  uint64_t first;     /* element 0 has word first mod 4 of counter first / 4, and so on */
+  uint32_t threshold; /* a word at least this keeps its element */
+  float scale;        /* of what is kept */
+  const void *x;
+  void *y; /* may be x */
 };
 
 struct gd_cpu_rope {
@@ -67,12 +78,89 @@ struct gd_cpu_adam {
   float eps;
 };
 
+struct gd_cpu_depthwise {
+  enum gd_dtype dtype; /* of x, y and dy */
+  int64_t height, width, channels, k;
+  const void *x;        /* [B, height, width, channels] */
+  const void *dy;       /* the same; of dw alone */
+  const float *filters; /* [groups][k * k][lanes] */
+  const float *bias;    /* [channels] or NULL */
+  void *y;
+};
+
+struct gd_cpu_conv1d {
+  enum gd_dtype dtype; /* of x, y and dy */
+  int64_t steps, channels, taps;
+  int64_t begin, end; /* channels to work on */
+  bool ahead;         /* looks at the steps that come instead of those that were */
+  const void *x, *dy; /* [B][steps][channels]; dy of dw alone */
+  const float *w;     /* [taps][end - begin]: of the present step, the one next to it, ... */
+  const float *bias;  /* [channels] or NULL */
+  void *y;
+};
+
+enum {
+  GD_CPU_SCAN_CHANNELS = 64,     /* of a group, which one thread takes at a time */
+  GD_CPU_SCAN_STATES = 16,       /* of a block: what the backward pass keeps per step */
+  GD_CPU_SCAN_PAIR = 32,         /* channels of the widest pair of vectors */
+  GD_CPU_SCAN_MOST_STATES = 256, /* S past this, or more states in all than */
+  GD_CPU_SCAN_CARRIED = 3 << 16  /* ... this, goes to the reference kernels */
+};
+
+struct gd_cpu_scan {
+  enum gd_dtype dtype;       /* of u, y and du */
+  enum gd_dtype dtype_delta; /* of delta and ddelta */
+  enum gd_dtype dtype_b;     /* of b, c */
+  enum gd_dtype dtype_dy;
+  int64_t steps, channels, states, chunks; /* T, C, S; chunks of a sequence */
+  const void *u, *delta, *b, *c, *dy;
+  const float *a_log, *d;
+  float *kept; /* [B][chunks][C][S]: written by scan, read by scan_grad */
+  void *y, *du, *ddelta;
+  float *da_log, *dd;
+  float *carried;  /* [groups][S][GD_CPU_SCAN_CHANNELS]: dL/dh, from chunk to chunk */
+  float *partials; /* [groups][2][GD_SCAN_CHUNK][S]: db and dc of one chunk */
+};
+
+struct gd_cpu_scan_forward { /* [state][channel] */
+  float a[GD_CPU_SCAN_MOST_STATES * GD_CPU_SCAN_CHANNELS];
+  float h[GD_CPU_SCAN_MOST_STATES * GD_CPU_SCAN_CHANNELS];
+};
+
+struct gd_cpu_scan_backward {
+  float a[GD_CPU_SCAN_STATES * GD_CPU_SCAN_CHANNELS]; /* [state][channel] */
+  float q[GD_CPU_SCAN_STATES * GD_CPU_SCAN_CHANNELS];
+  float first[GD_CPU_SCAN_STATES * GD_CPU_SCAN_CHANNELS];
+  float gb[GD_SCAN_CHUNK * GD_CPU_SCAN_CHANNELS]; /* [step][channel] */
+  float ap[GD_SCAN_CHUNK * GD_CPU_SCAN_CHANNELS];
+  float h[(GD_SCAN_CHUNK + 1) * GD_CPU_SCAN_STATES * GD_CPU_SCAN_PAIR]; /* [step][state][channel] */
+  float e[GD_SCAN_CHUNK * GD_CPU_SCAN_STATES * GD_CPU_SCAN_PAIR];
+};
+
+/* One thread's: 376 KiB, to stay in L2. y is dy in the backward pass. */
+struct gd_cpu_scan_scratch {
+  float delta[GD_SCAN_CHUNK * GD_CPU_SCAN_CHANNELS], u[GD_SCAN_CHUNK * GD_CPU_SCAN_CHANNELS];
+  float y[GD_SCAN_CHUNK * GD_CPU_SCAN_CHANNELS];
+  float b[GD_SCAN_CHUNK * GD_CPU_SCAN_STATES], c[GD_SCAN_CHUNK * GD_CPU_SCAN_STATES];
+  union {
+    struct gd_cpu_scan_forward forward;
+    struct gd_cpu_scan_backward backward;
+  } of;
+};
+
 /* x, y, ... are the first element to touch; n counts elements. Nothing outside is touched. */
 struct gd_cpu_rows {
   void (*convert)(enum gd_dtype dtype_y, void *y, enum gd_dtype dtype_x, const void *x, int64_t n);
-  /* y = a + b, in fp32; y may be a. */
+  /* y = a + b and y = a * b, in fp32; y may be a. */
   void (*add)(enum gd_dtype dtype, void *y, const void *a, enum gd_dtype dtype_b, const void *b,
               int64_t n);
+  void (*mul)(enum gd_dtype dtype, void *y, const void *a, enum gd_dtype dtype_b, const void *b,
+              int64_t n);
+  /* y = x * factor. */
+  void (*scale)(enum gd_dtype dtype_y, void *y, enum gd_dtype dtype_x, const void *x, float factor,
+                int64_t n);
+  /* Elements begin .. end - 1. */
+  void (*dropout)(const struct gd_cpu_dropout *dropout, int64_t begin, int64_t end);
   void (*activate)(enum gd_activation function, enum gd_dtype dtype, void *y, const void *x,
                    int64_t n);
   void (*activate_grad)(enum gd_activation function, enum gd_dtype dtype, void *dx, const void *x,
@@ -85,6 +173,9 @@ struct gd_cpu_rows {
   /* Also adds these rows to dweight and dbias; dbias may be NULL. */
   void (*layernorm_grad)(const struct gd_cpu_norm_grad *norm, int64_t begin, int64_t end,
                          float *dweight, float *dbias);
+  void (*rmsnorm)(const struct gd_cpu_norm *norm, int64_t begin, int64_t end);
+  void (*rmsnorm_grad)(const struct gd_cpu_norm_grad *norm, int64_t begin, int64_t end,
+                       float *dweight, float *dbias);
   void (*rope)(const struct gd_cpu_rope *rope, int64_t begin, int64_t end);
 
   /* One row; the columns from `seen` on become 0 and are not read. buffer: `seen` floats. */
@@ -99,6 +190,25 @@ struct gd_cpu_rows {
   /* sum[j] += the sum over rows of x[row * stride + j]. */
   void (*sum_rows)(enum gd_dtype dtype, float *sum, const void *x, int64_t rows, int64_t stride,
                    int64_t columns);
+
+  int64_t lanes; /* channels of a group */
+  /* One group of one image, rows begin .. end - 1. */
+  void (*depthwise)(const struct gd_cpu_depthwise *depthwise, int64_t image, int64_t group,
+                    int64_t begin, int64_t end);
+  /* One group, rows of all images: taps[t * stride + lane] for the k * k taps and the bias. */
+  void (*depthwise_dw)(const struct gd_cpu_depthwise *depthwise, int64_t group, int64_t begin,
+                       int64_t end, float *taps, int64_t stride);
+
+  /* Steps begin .. end - 1 of one sequence. */
+  void (*conv1d)(const struct gd_cpu_conv1d *conv, int64_t batch, int64_t begin, int64_t end);
+  /* Adds them to sums[taps + 1][channels worked on]; the last row is dbias. */
+  void (*conv1d_dw)(const struct gd_cpu_conv1d *conv, int64_t batch, int64_t begin, int64_t end,
+                    float *sums);
+  /* One group of one sequence; one group in one chunk of steps, the last chunk first. */
+  void (*scan)(const struct gd_cpu_scan *scan, int64_t batch, int64_t group,
+               struct gd_cpu_scan_scratch *own);
+  void (*scan_grad)(const struct gd_cpu_scan *scan, int64_t batch, int64_t chunk, int64_t group,
+                    struct gd_cpu_scan_scratch *own);
 
   /* The functions under softmax and gelu, for their tests. */
   void (*exp)(float *y, const float *x, int64_t n);
@@ -162,6 +272,7 @@ enum {
   GD_CPU_CHUNK_ROWS = 8,              /* fewest rows worth a piece */
   GD_CPU_PARTIALS = 1 << 18,          /* floats for the sums of all pieces */
   GD_CPU_LINE_ELEMENTS = 64,          /* shares of elements start on whole cache lines */
+  GD_CPU_FILTER_MOST = 27,            /* largest K of depthwise that has fast loops */
   GD_CPU_LOSS_CHUNKS = 512            /* pieces of a scalar sum: one double each */
 };
 
@@ -205,36 +316,36 @@ static inline const float *gd_cpu_optional(const struct gd_kernel_args *args, ui
 
 /* Not vectorised yet: the reference kernels serve. Remove a line when its cpu kernel is there. */
 #include "backend/ref/ref_int.h"
-#define gd_cpu_slice        gd_ref_slice
-#define gd_cpu_pad          gd_ref_pad
-#define gd_cpu_cast         gd_ref_cast
-#define gd_cpu_positions    gd_ref_positions
-#define gd_cpu_mul          gd_ref_mul
-#define gd_cpu_dropout      gd_ref_dropout
-#define gd_cpu_rmsnorm      gd_ref_rmsnorm
-#define gd_cpu_rmsnorm_grad gd_ref_rmsnorm_grad
-#define gd_cpu_pool         gd_ref_pool
-#define gd_cpu_pool_grad    gd_ref_pool_grad
-#define gd_cpu_depthwise    gd_ref_depthwise
-#define gd_cpu_depthwise_dx gd_ref_depthwise_dx
-#define gd_cpu_depthwise_dw gd_ref_depthwise_dw
-#define gd_cpu_conv1d       gd_ref_conv1d
-#define gd_cpu_conv1d_dx    gd_ref_conv1d_dx
-#define gd_cpu_conv1d_dw    gd_ref_conv1d_dw
-#define gd_cpu_scan         gd_ref_scan
-#define gd_cpu_scan_grad    gd_ref_scan_grad
 
 void gd_cpu_concat(const struct gd_kernel_args *args);
 void gd_cpu_transpose(const struct gd_kernel_args *args);
+void gd_cpu_slice(const struct gd_kernel_args *args);
+void gd_cpu_pad(const struct gd_kernel_args *args);
+void gd_cpu_cast(const struct gd_kernel_args *args);
+void gd_cpu_positions(const struct gd_kernel_args *args);
 void gd_cpu_embed(const struct gd_kernel_args *args);
 void gd_cpu_matmul(const struct gd_kernel_args *args);
 void gd_cpu_add(const struct gd_kernel_args *args);
+void gd_cpu_mul(const struct gd_kernel_args *args);
+void gd_cpu_dropout(const struct gd_kernel_args *args);
 void gd_cpu_layernorm(const struct gd_kernel_args *args);
+void gd_cpu_rmsnorm(const struct gd_kernel_args *args);
 void gd_cpu_rope(const struct gd_kernel_args *args);
 void gd_cpu_softmax(const struct gd_kernel_args *args);
 void gd_cpu_activate(const struct gd_kernel_args *args);
+void gd_cpu_depthwise(const struct gd_kernel_args *args);
+void gd_cpu_depthwise_dx(const struct gd_kernel_args *args);
+void gd_cpu_depthwise_dw(const struct gd_kernel_args *args);
+void gd_cpu_conv1d(const struct gd_kernel_args *args);
+void gd_cpu_conv1d_dx(const struct gd_kernel_args *args);
+void gd_cpu_conv1d_dw(const struct gd_kernel_args *args);
+void gd_cpu_scan(const struct gd_kernel_args *args);
+void gd_cpu_scan_grad(const struct gd_kernel_args *args);
 void gd_cpu_xent(const struct gd_kernel_args *args);
+void gd_cpu_pool(const struct gd_kernel_args *args);
 void gd_cpu_layernorm_grad(const struct gd_kernel_args *args);
+void gd_cpu_rmsnorm_grad(const struct gd_kernel_args *args);
+void gd_cpu_pool_grad(const struct gd_kernel_args *args);
 void gd_cpu_softmax_grad(const struct gd_kernel_args *args);
 void gd_cpu_activate_grad(const struct gd_kernel_args *args);
 void gd_cpu_xent_grad(const struct gd_kernel_args *args);

@@ -1,5 +1,6 @@
 /*
- * Kernels of the cpu backend that only move bytes: concat, transpose, copy, fill.
+ * Kernels of the cpu backend that only move bytes: concat, slice, pad, copy, cast, fill, transpose,
+ * and positions, which only counts.
  */
 #include <string.h>
 
@@ -30,15 +31,101 @@ void gd_cpu_concat(const struct gd_kernel_args *args) {
   }
 }
 
-void gd_cpu_copy(const struct gd_kernel_args *args) {
+/* Bytes of every row of the output y: zeros, some of row x, zeros. A row of slice has no zeros. */
+struct window {
+  int64_t row_y, lead; /* all of it; the zeros in front */
+  int64_t row_x, skip; /* all of it; what is left out in front */
+  int64_t run;         /* copied */
+};
+
+/* Rows may be few and long or many and short: threads share bytes, and may meet inside a row. */
+static void copy_window(const struct gd_kernel_args *args, const struct window *window) {
+  const struct window w = *window;
+  const char *x = args->in[0].data;
+  char *y = args->out[0].data;
+  int64_t bytes = args->out[0].elements * gd_dtype_bytes(args->out[0].dtype);
+  int threads = gd_cpu_threads(args, 2 * bytes);
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    struct gd_cpu_range range = gd_cpu_share(bytes, 64, part, threads);
+    for (int64_t at = range.begin; at < range.end;) {
+      int64_t row = at / w.row_y, in = at % w.row_y;
+      bool copied = in >= w.lead && in < w.lead + w.run;
+      int64_t stop = in < w.lead ? w.lead : copied ? w.lead + w.run : w.row_y;
+      int64_t count = stop - in < range.end - at ? stop - in : range.end - at;
+      if (copied)
+        memcpy(y + at, x + row * w.row_x + w.skip + (in - w.lead), (size_t)count);
+      else
+        memset(y + at, 0, (size_t)count);
+      at += count;
+    }
+  }
+}
+
+/* Bytes of one entry of a dim: of all dims behind it. */
+static int64_t entry_bytes(const struct gd_view *x, uint32_t dim) {
+  int64_t bytes = gd_dtype_bytes(x->dtype);
+  for (uint32_t i = dim + 1; i < x->rank; i++)
+    bytes *= x->dims[i];
+  return bytes;
+}
+
+/* Bytes: y twice. */
+void gd_cpu_slice(const struct gd_kernel_args *args) {
+  const struct gd_attr_slice *a = &args->attr->slice;
+  const struct gd_view *x = &args->in[0];
+  int64_t entry = entry_bytes(x, a->dim);
+  copy_window(args, &(struct window){.row_y = a->length * entry,
+                                     .row_x = x->dims[a->dim] * entry,
+                                     .skip = a->start * entry,
+                                     .run = a->length * entry});
+}
+
+/* Bytes: x and y once each. */
+void gd_cpu_pad(const struct gd_kernel_args *args) {
+  const struct gd_attr_slice *a = &args->attr->slice;
+  const struct gd_view *x = &args->in[0];
+  int64_t entry = entry_bytes(x, a->dim), run = x->dims[a->dim] * entry;
+  copy_window(args,
+              &(struct window){
+                  .row_y = a->length * entry, .lead = a->start * entry, .row_x = run, .run = run});
+}
+
+static void convert_elements(const struct gd_kernel_args *args, const struct gd_view *y,
+                             const struct gd_view *x) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();
-  const struct gd_view *x = &args->in[1], *y = &args->out[0];
   int threads = gd_cpu_threads(args, 8 * x->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
     struct gd_cpu_range range = gd_cpu_share(x->elements, GD_CPU_LINE_ELEMENTS, part, threads);
     rows->convert(y->dtype, gd_cpu_at(y, range.begin), x->dtype, gd_cpu_at(x, range.begin),
                   range.end - range.begin);
+  }
+}
+
+void gd_cpu_copy(const struct gd_kernel_args *args) {
+  convert_elements(args, &args->out[0], &args->in[1]);
+}
+
+void gd_cpu_cast(const struct gd_kernel_args *args) {
+  convert_elements(args, &args->out[0], &args->in[0]);
+}
+
+/* One thread owns a sequence: its count runs through it. Bytes: ids and y once each. */
+void gd_cpu_positions(const struct gd_kernel_args *args) {
+  const struct gd_view *ids = &args->in[0];
+  const int32_t pad = args->attr->positions.pad;
+  int64_t sequences = ids->dims[0], steps = ids->dims[1];
+  int threads = gd_cpu_threads(args, 8 * ids->elements);
+#pragma omp parallel for num_threads(threads)
+  for (int64_t b = 0; b < sequences; b++) {
+    const int32_t *x = (const int32_t *)ids->data + b * steps;
+    int32_t *y = (int32_t *)args->out[0].data + b * steps, count = 0;
+    for (int64_t t = 0; t < steps; t++) {
+      int32_t real = x[t] != pad;
+      count += real;
+      y[t] = pad + (count & -real);
+    }
   }
 }
 
@@ -151,9 +238,10 @@ static int64_t tile_extent(const struct axis *axis, int64_t tile, int64_t index)
 }
 
 /*
- * The last dim stays last: rows of `run` bytes are copied. A step copies ROWS rows along the innermost
- * other dim of the output. Dims with smaller input steps run inside these tiles and the others outside
- * them, so that the input a thread jumps about in is small and stays in cache until it is used up.
+ * The last dim stays last: rows of `run` bytes are copied. A step copies ROWS rows along the
+ * innermost other dim of the output. Dims with smaller input steps run inside these tiles and the
+ * others outside them, so that the input a thread jumps about in is small and stays in cache until
+ * it is used up.
  */
 static void transpose_runs(const struct gd_kernel_args *args, const struct axis *axes,
                            uint32_t count, int64_t run) {
@@ -188,13 +276,13 @@ static void transpose_runs(const struct gd_kernel_args *args, const struct axis 
 }
 
 /*
- * Another dim becomes last: tiles of TILE x TILE elements between that dim and the one that was last.
- * A tile is turned into a buffer, square by square, and leaves it in whole lines: output rows that are
- * a power of two apart, or nearly, would evict each other from L1 before their lines are full. Tiles
- * follow each other along the output's rows: few pages are written at a time.
+ * Another dim becomes last: tiles of TILE x TILE elements between that dim and the one that was
+ * last. A tile is turned into a buffer, square by square, and leaves it in whole lines: output rows
+ * that are a power of two apart, or nearly, would evict each other from L1 before their lines are
+ * full. Tiles follow each other along the output's rows: few pages are written at a time.
  *
- * In a square of 16-byte vectors, interleaving the first half of the rows with the second rotates the
- * digits of (row, column) by one; log2 of the rows such steps exchange the two.
+ * In a square of 16-byte vectors, interleaving the first half of the rows with the second rotates
+ * the digits of (row, column) by one; log2 of the rows such steps exchange the two.
  */
 enum { TILE = 64 };
 

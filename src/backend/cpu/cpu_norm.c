@@ -1,5 +1,6 @@
 /*
- * Layer normalisation, its gradient, and sums over rows. Letters: R rows, C columns.
+ * Layer and root-mean-square normalisation, their gradients, and sums over rows. Letters: R rows, C
+ * columns.
  *
  * Forward, one thread owns a range of rows. Where rows are summed (gradients of weight and bias,
  * sum_rows) they are cut into at most GD_CPU_CHUNKS chunks by the shape alone; a chunk is summed in
@@ -9,8 +10,9 @@
 
 #include "backend/cpu/cpu_int.h"
 
-void gd_cpu_layernorm(const struct gd_kernel_args *args) {
-  const struct gd_cpu_rows *rows = gd_cpu_rows();
+/* Both norms have x, the weight and perhaps a bias; their last output is 1 / deviation. */
+static void normalise(const struct gd_kernel_args *args, float *mean,
+                      void (*loop)(const struct gd_cpu_norm *norm, int64_t begin, int64_t end)) {
   const struct gd_view *x = &args->in[0];
   struct gd_cpu_norm norm = {
       .dtype = x->dtype,
@@ -20,16 +22,24 @@ void gd_cpu_layernorm(const struct gd_kernel_args *args) {
       .weight = args->in[1].data,
       .bias = gd_cpu_optional(args, 2),
       .y = args->out[0].data,
-      .mean = args->out[1].data,
-      .rstd = args->out[2].data,
+      .mean = mean,
+      .rstd = args->out[args->n_out - 1].data,
   };
   int64_t count = gd_cpu_row_count(x);
   int threads = gd_cpu_threads(args, 4 * x->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
     struct gd_cpu_range range = gd_cpu_share(count, 1, part, threads);
-    rows->layernorm(&norm, range.begin, range.end);
+    loop(&norm, range.begin, range.end);
   }
+}
+
+void gd_cpu_layernorm(const struct gd_kernel_args *args) {
+  normalise(args, args->out[1].data, gd_cpu_rows()->layernorm);
+}
+
+void gd_cpu_rmsnorm(const struct gd_kernel_args *args) {
+  normalise(args, NULL, gd_cpu_rows()->rmsnorm);
 }
 
 /* sums[j] = the sum over chunks of partials[chunk * stride + j], for columns begin .. end - 1. */
@@ -52,8 +62,9 @@ static void clear(float *sums, int64_t count) {
 }
 
 /* Bytes: dy, x and dx once each; the partial sums of a chunk stay in L1 or L2. */
-void gd_cpu_layernorm_grad(const struct gd_kernel_args *args) {
-  const struct gd_cpu_rows *rows = gd_cpu_rows();
+static void norm_grad(const struct gd_kernel_args *args, const float *mean, float *dbias,
+                      void (*loop)(const struct gd_cpu_norm_grad *norm, int64_t begin, int64_t end,
+                                   float *dweight, float *dbias)) {
   const struct gd_view *x = &args->in[1];
   int64_t columns = gd_cpu_columns(x), count = gd_cpu_row_count(x);
   struct gd_cpu_norm_grad norm = {
@@ -62,19 +73,18 @@ void gd_cpu_layernorm_grad(const struct gd_kernel_args *args) {
       .dy = args->in[0].data,
       .x = x->data,
       .weight = args->in[2].data,
-      .mean = args->in[3].data,
-      .rstd = args->in[4].data,
+      .mean = mean,
+      .rstd = args->in[args->n_in - 1].data,
       .dx = args->out[0].data,
   };
   float *dweight = args->out[1].data;
-  float *dbias = args->attr->norm_grad.has_bias ? args->out[2].data : NULL;
   float *partials = args->workspace; /* [chunks][2][C]: of the weight, of the bias */
   int64_t chunks = gd_cpu_chunks(count, 2 * columns);
   if (chunks == 1) {
     clear(dweight, columns);
     if (dbias)
       clear(dbias, columns);
-    rows->layernorm_grad(&norm, 0, count, dweight, dbias);
+    loop(&norm, 0, count, dweight, dbias);
     return;
   }
   int threads = gd_cpu_threads(args, 8 * x->elements);
@@ -85,7 +95,7 @@ void gd_cpu_layernorm_grad(const struct gd_kernel_args *args) {
       struct gd_cpu_range range = gd_cpu_share(count, 1, c, chunks);
       float *sums = partials + c * 2 * columns;
       clear(sums, 2 * columns);
-      rows->layernorm_grad(&norm, range.begin, range.end, sums, dbias ? sums + columns : NULL);
+      loop(&norm, range.begin, range.end, sums, dbias ? sums + columns : NULL);
     }
 #pragma omp for schedule(static)
     for (int part = 0; part < threads; part++) {
@@ -95,6 +105,15 @@ void gd_cpu_layernorm_grad(const struct gd_kernel_args *args) {
         add_chunks(dbias, partials + columns, chunks, 2 * columns, range.begin, range.end);
     }
   }
+}
+
+void gd_cpu_layernorm_grad(const struct gd_kernel_args *args) {
+  float *dbias = args->attr->norm_grad.has_bias ? args->out[2].data : NULL;
+  norm_grad(args, args->in[3].data, dbias, gd_cpu_rows()->layernorm_grad);
+}
+
+void gd_cpu_rmsnorm_grad(const struct gd_kernel_args *args) {
+  norm_grad(args, NULL, NULL, gd_cpu_rows()->rmsnorm_grad);
 }
 
 /* Bytes: x once. A task is one chunk of rows by at most BLOCK columns, whose sums stay in L1. */

@@ -330,12 +330,15 @@ static void ref_xent_grad(const struct gd_kernel_args *args) {
   }
 }
 
-/* dtable[v, :] = sum over the positions whose id is v of dy[position, :]. */
+/* dtable[v, :] = sum over the positions whose id is v of dy[position, :]; 0 for v = pad. */
 static void ref_embed_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *ids = &args->in[1];
+  const struct gd_attr_embed *attr = &args->attr->embed;
   int64_t columns = columns_of(dy);
-  for (int64_t v = 0; v < args->attr->rows.rows; v++) {
+  for (int64_t v = 0; v < attr->rows; v++) {
     int64_t first = 0; /* most of a vocabulary is not in the batch: found once, not per column */
+    if (attr->has_pad && v == attr->pad)
+      first = ids->elements;
     while (first < ids->elements && get_index(ids, first) != v)
       first++;
     for (int64_t j = 0; j < columns; j++) {

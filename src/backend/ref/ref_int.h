@@ -35,7 +35,7 @@ static inline int64_t rows_of(const struct gd_view *view) {
 
 /* Copies count elements between tensors of one dtype, bit by bit. */
 static inline void move(const struct gd_view *to, int64_t to_at, const struct gd_view *from,
-                 int64_t from_at, int64_t count) {
+                        int64_t from_at, int64_t count) {
   int64_t size = gd_dtype_bytes(to->dtype);
   if (count > 0)
     memcpy((char *)to->data + to_at * size, (const char *)from->data + from_at * size,

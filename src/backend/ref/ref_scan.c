@@ -41,7 +41,8 @@ void gd_ref_scan(const struct gd_kernel_args *args) {
     }
 }
 
-/* What one chunk of one sequence adds up: over states for du and ddelta, over channels for db, dc. */
+/* What one chunk of one sequence adds up: over states for du and ddelta, over channels for db, dc.
+ */
 struct chunk_sums {
   double du[GD_SCAN_CHUNK], ddelta[GD_SCAN_CHUNK];
   double db[GD_SCAN_CHUNK][MOST_STATES], dc[GD_SCAN_CHUNK][MOST_STATES];

@@ -1,0 +1,51 @@
+/*
+ * Fields of a Hugging Face config.json that several families read. transformers leaves out what
+ * equals its defaults and writes null for "none", so most fields are optional: missing or null
+ * leaves *value as it is. What the engine does not have is GD_UNSUPPORTED naming the field.
+ */
+#ifndef GD_MODEL_CONFIG_H
+#define GD_MODEL_CONFIG_H
+
+#include "base/json.h"
+#include "ir/graph.h"
+
+/* Past any model; products of sizes are checked where tensors are made. */
+#define GD_CONFIG_LARGEST ((int64_t)1 << 31)
+enum { GD_CONFIG_MOST_LAYERS = 1024 };
+
+enum gd_status gd_config_int(const struct gd_json *json, const json_t *config, const char *key,
+                             int64_t low, int64_t high, int64_t *value,
+                             struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_config_number(const struct gd_json *json, const json_t *config, const char *key,
+                                double low, double high, double *value,
+                                struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_config_bool(const struct gd_json *json, const json_t *config, const char *key,
+                              bool *value, struct gd_error *err) GD_MUST_USE;
+/* A dropout probability: 0 to below 1. */
+enum gd_status gd_config_dropout(const struct gd_json *json, const json_t *config, const char *key,
+                                 double *value, struct gd_error *err) GD_MUST_USE;
+/* "gelu", "gelu_new", "silu", ... */
+enum gd_status gd_config_activation(const struct gd_json *json, const json_t *config,
+                                    const char *key, enum gd_activation *value,
+                                    struct gd_error *err) GD_MUST_USE;
+/* pad_token_id as a row of the embedding, counted from the end where negative; -1: null. */
+enum gd_status gd_config_padding(const struct gd_json *json, const json_t *config, int64_t vocab,
+                                 int64_t *value, struct gd_error *err) GD_MUST_USE;
+
+/* GD_BAD_INPUT unless heads divide width; the key names the heads. */
+enum gd_status gd_config_divides(const struct gd_json *json, const char *heads_key, int64_t heads,
+                                 const char *width_key, int64_t width,
+                                 struct gd_error *err) GD_MUST_USE;
+
+/* GD_UNSUPPORTED unless the switch is missing, null or `only`. */
+enum gd_status gd_config_only(const struct gd_json *json, const json_t *config, const char *key,
+                              bool only, struct gd_error *err) GD_MUST_USE;
+/* GD_UNSUPPORTED with the value found and what the engine has: "clip_qkv is 8; expected null". */
+enum gd_status gd_config_unsupported(const struct gd_json *json, const json_t *object,
+                                     const char *key, const char *expected, struct gd_error *err);
+
+/* For buffers and copies that a checkpoint may hold besides the parameters. */
+bool gd_name_ends(const char *name, const char *end);
+bool gd_name_begins(const char *name, const char *begin);
+
+#endif
