@@ -4,11 +4,12 @@
  *
  *   bench_ops [--dtype bf16|f16|f32] [--threads N] [--batch N] [--seq N] [--filter TEXT]
  *
- * The table: op, milliseconds (median and best of several runs after a warm-up), GB/s of the best run
- * over the bytes that must move at least once, and the same of memcpy on as many threads for as many
- * bytes, which is the bound of a kernel that only streams. The best run is the one that other programs
- * disturbed least. Small tensors stay in the last-level cache between runs, for both. Before a case is
- * timed it is compared with the ref backend on a short sequence; a row says "WRONG" where they differ.
+ * The table: op, milliseconds (median and best of several runs after a warm-up), GB/s of the best
+ * run over the bytes that must move at least once, and the same of memcpy on as many threads for as
+ * many bytes, which is the bound of a kernel that only streams. The best run is the one that other
+ * programs disturbed least. Small tensors stay in the last-level cache between runs, for both.
+ * Before a case is timed it is compared with the ref backend on a short sequence; a row says
+ * "WRONG" where they differ.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -45,15 +46,40 @@ struct op_case {
   struct input in[MAX_IN];
 };
 
-#define WIDTH_768  3, {BATCH, SEQ, 768}
-#define WIDTH_3072 3, {BATCH, SEQ, 3072}
-#define HEADS      4, {BATCH, 12, SEQ, 64}
-#define SCORES     4, {BATCH, 12, SEQ, SEQ}
-#define LOGITS     3, {BATCH, SEQ, VOCABULARY}
-#define TOKENS     2, {BATCH, SEQ}
-#define ONE        1, {1}
-#define TABLE      2, {VOCABULARY, 768}
+#define WIDTH_768   \
+  3, {              \
+    BATCH, SEQ, 768 \
+  }
+#define WIDTH_3072   \
+  3, {               \
+    BATCH, SEQ, 3072 \
+  }
+#define HEADS          \
+  4, {                 \
+    BATCH, 12, SEQ, 64 \
+  }
+#define SCORES          \
+  4, {                  \
+    BATCH, 12, SEQ, SEQ \
+  }
+#define LOGITS             \
+  3, {                     \
+    BATCH, SEQ, VOCABULARY \
+  }
+#define TOKENS \
+  2, {         \
+    BATCH, SEQ \
+  }
+#define ONE \
+  1, {      \
+    1       \
+  }
+#define TABLE       \
+  2, {              \
+    VOCABULARY, 768 \
+  }
 
+/* clang-format off */
 static const struct op_case cases[] = {
     {"concat x3", GD_OP_concat, {.none = {0}}, 0, 3, {{HALF, HEADS}, {HALF, HEADS}, {HALF, HEADS}}},
     {"transpose BTN3D-3BNTD", GD_OP_transpose, {.transpose = {{3, 0, 2, 1, 4}}}, 0, 1,
@@ -70,7 +96,8 @@ static const struct op_case cases[] = {
     {"layernorm_grad", GD_OP_layernorm_grad, {.norm_grad = {true}}, 0, 5,
      {{HALF, WIDTH_768}, {HALF, WIDTH_768}, {F32, 1, {768}}, {F32, TOKENS}, {F32, TOKENS}}},
     {"rope", GD_OP_rope, {.rope = {16, false}}, 0, 2, {{HALF, HEADS}, {F32, 2, {SEQ, 16}}}},
-    {"rope in place", GD_OP_rope, {.rope = {16, false}}, 1, 2, {{HALF, HEADS}, {F32, 2, {SEQ, 16}}}},
+    {"rope in place", GD_OP_rope, {.rope = {16, false}}, 1, 2,
+     {{HALF, HEADS}, {F32, 2, {SEQ, 16}}}},
     {"softmax", GD_OP_softmax, {.softmax = {false}}, 0, 1, {{HALF, SCORES}}},
     {"softmax causal", GD_OP_softmax, {.softmax = {true}}, 0, 1, {{HALF, SCORES}}},
     {"softmax causal in place", GD_OP_softmax, {.softmax = {true}}, 1, 1, {{HALF, SCORES}}},
@@ -79,7 +106,8 @@ static const struct op_case cases[] = {
     {"softmax_grad in place", GD_OP_softmax_grad, {.softmax = {true}}, 2, 2,
      {{HALF, SCORES}, {HALF, SCORES}}},
     {"gelu", GD_OP_activate, {.activate = {GD_ACTIVATION_GELU}}, 0, 1, {{HALF, WIDTH_3072}}},
-    {"gelu_tanh", GD_OP_activate, {.activate = {GD_ACTIVATION_GELU_TANH}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"gelu_tanh", GD_OP_activate, {.activate = {GD_ACTIVATION_GELU_TANH}}, 0, 1,
+     {{HALF, WIDTH_3072}}},
     {"relu", GD_OP_activate, {.activate = {GD_ACTIVATION_RELU}}, 0, 1, {{HALF, WIDTH_3072}}},
     {"silu", GD_OP_activate, {.activate = {GD_ACTIVATION_SILU}}, 0, 1, {{HALF, WIDTH_3072}}},
     {"gelu_grad", GD_OP_activate_grad, {.activate = {GD_ACTIVATION_GELU}}, 0, 2,
@@ -89,17 +117,20 @@ static const struct op_case cases[] = {
      {{HALF, LOGITS}, {F32, TOKENS}, {I32, TOKENS}, {F32, ONE}, {F32, 1, {2}}}},
     {"xent_grad in place", GD_OP_xent_grad, {.xent = {-100, true}}, 1, 5,
      {{HALF, LOGITS}, {F32, TOKENS}, {I32, TOKENS}, {F32, ONE}, {F32, 1, {2}}}},
-    {"embed_grad", GD_OP_embed_grad, {.rows = {VOCABULARY}}, 0, 2, {{HALF, WIDTH_768}, {I32, TOKENS}}},
+    {"embed_grad", GD_OP_embed_grad, {.rows = {VOCABULARY}}, 0, 2,
+     {{HALF, WIDTH_768}, {I32, TOKENS}}},
     {"sum_rows 768", GD_OP_sum_rows, {.rows = {1}}, 0, 1, {{HALF, WIDTH_768}}},
     {"sum_rows 3072", GD_OP_sum_rows, {.rows = {1}}, 0, 1, {{HALF, WIDTH_3072}}},
-    {"accumulate", GD_OP_accumulate, {.none = {0}}, 0, 2, {{F32, 2, {3072, 768}}, {F32, 2, {3072, 768}}}},
+    {"accumulate", GD_OP_accumulate, {.none = {0}}, 0, 2,
+     {{F32, 2, {3072, 768}}, {F32, 2, {3072, 768}}}},
     {"sum_squares", GD_OP_sum_squares, {.none = {0}}, 0, 1, {{F32, TABLE}}},
     {"adam", GD_OP_adam, {.adam = {0.9f, 0.95f, 1e-8f, 0.1f, true}}, 0, 8,
-     {{F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, ONE}, {F32, ONE}, {F32, ONE},
-      {HALF, TABLE}}},
+     {{F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, ONE}, {F32, ONE},
+      {F32, ONE}, {HALF, TABLE}}},
     {"fill", GD_OP_fill, {.fill = {0}}, 0, 1, {{F32, TABLE}}},
     {"copy f32-half", GD_OP_copy, {.none = {0}}, 0, 2, {{HALF, TABLE}, {F32, TABLE}}},
 };
+/* clang-format on */
 
 struct options {
   enum gd_dtype dtype;
@@ -334,7 +365,8 @@ static void run_case(const struct op_case *c, const struct options *o, void *wor
   struct bound_op op;
   bound_op_init(&op, c, o, o->seq);
   double bytes = bytes_moved(c, &op);
-  struct times times = measure(run_op, &(struct timed){&op, workspace, workspace_bytes, o->threads});
+  struct times times =
+      measure(run_op, &(struct timed){&op, workspace, workspace_bytes, o->threads});
   bound_op_deinit(&op);
   double copy = copy_speed(bytes, o->threads), speed = bytes / times.best_ns;
   printf("%-24s %5s %8.1f %9.3f %9.3f %7.1f %7.1f %5.0f%%%s\n", c->name, gd_dtype_name(o->dtype),

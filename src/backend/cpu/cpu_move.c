@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_int.h"
+#include "base/status.h"
 
 /* --- copies --------------------------------------------------------------------------------- */
 
@@ -151,9 +152,10 @@ static int64_t tile_extent(const struct axis *axis, int64_t tile, int64_t index)
 }
 
 /*
- * The last dim stays last: rows of `run` bytes are copied. A step copies ROWS rows along the innermost
- * other dim of the output. Dims with smaller input steps run inside these tiles and the others outside
- * them, so that the input a thread jumps about in is small and stays in cache until it is used up.
+ * The last dim stays last: rows of `run` bytes are copied. A step copies ROWS rows along the
+ * innermost other dim of the output. Dims with smaller input steps run inside these tiles and the
+ * others outside them, so that the input a thread jumps about in is small and stays in cache until
+ * it is used up.
  */
 static void transpose_runs(const struct gd_kernel_args *args, const struct axis *axes,
                            uint32_t count, int64_t run) {
@@ -188,13 +190,13 @@ static void transpose_runs(const struct gd_kernel_args *args, const struct axis 
 }
 
 /*
- * Another dim becomes last: tiles of TILE x TILE elements between that dim and the one that was last.
- * A tile is turned into a buffer, square by square, and leaves it in whole lines: output rows that are
- * a power of two apart, or nearly, would evict each other from L1 before their lines are full. Tiles
- * follow each other along the output's rows: few pages are written at a time.
+ * Another dim becomes last: tiles of TILE x TILE elements between that dim and the one that was
+ * last. A tile is turned into a buffer, square by square, and leaves it in whole lines: output rows
+ * that are a power of two apart, or nearly, would evict each other from L1 before their lines are
+ * full. Tiles follow each other along the output's rows: few pages are written at a time.
  *
- * In a square of 16-byte vectors, interleaving the first half of the rows with the second rotates the
- * digits of (row, column) by one; log2 of the rows such steps exchange the two.
+ * In a square of 16-byte vectors, interleaving the first half of the rows with the second rotates
+ * the digits of (row, column) by one; log2 of the rows such steps exchange the two.
  */
 enum { TILE = 64 };
 
@@ -278,6 +280,7 @@ static void transpose_tiles(const struct gd_kernel_args *args, const struct axis
     else
       walk.loops[walk.count++] = axes[i];
   }
+  GD_ASSERT(columns.extent > 0); /* some dim of more than one element comes last */
   uint32_t tile_loop = walk.count;
   walk.loops[walk.count++] = tiles_of(&columns, TILE);
   walk.loops[walk.count++] = tiles_of(&rows, TILE);

@@ -1,6 +1,7 @@
 /*
- * Kernels of the cpu backend that treat every element (or pair of elements) alone: add, activations,
- * rotary embedding. One thread owns a range of elements or rows; which one does not matter.
+ * Kernels of the cpu backend that treat every element (or pair of elements) alone: add,
+ * activations, rotary embedding. One thread owns a range of elements or rows; which one does not
+ * matter.
  */
 #include "backend/cpu/cpu_int.h"
 
@@ -11,8 +12,7 @@ static void add_elements(const struct gd_kernel_args *args, const struct gd_view
   int threads = gd_cpu_threads(args, 8 * a->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
-    struct gd_cpu_range range =
-        gd_cpu_share(a->elements, GD_CPU_LINE_ELEMENTS, part, threads);
+    struct gd_cpu_range range = gd_cpu_share(a->elements, GD_CPU_LINE_ELEMENTS, part, threads);
     rows->add(a->dtype, gd_cpu_at(y, range.begin), gd_cpu_at(a, range.begin), b->dtype,
               gd_cpu_at(b, range.begin), range.end - range.begin);
   }
@@ -50,8 +50,7 @@ void gd_cpu_activate(const struct gd_kernel_args *args) {
   int threads = gd_cpu_threads(args, 8 * x->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
-    struct gd_cpu_range range =
-        gd_cpu_share(x->elements, GD_CPU_LINE_ELEMENTS, part, threads);
+    struct gd_cpu_range range = gd_cpu_share(x->elements, GD_CPU_LINE_ELEMENTS, part, threads);
     rows->activate(args->attr->activate.function, x->dtype, gd_cpu_at(y, range.begin),
                    gd_cpu_at(x, range.begin), range.end - range.begin);
   }
@@ -63,8 +62,7 @@ void gd_cpu_activate_grad(const struct gd_kernel_args *args) {
   int threads = gd_cpu_threads(args, 8 * x->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
-    struct gd_cpu_range range =
-        gd_cpu_share(x->elements, GD_CPU_LINE_ELEMENTS, part, threads);
+    struct gd_cpu_range range = gd_cpu_share(x->elements, GD_CPU_LINE_ELEMENTS, part, threads);
     rows->activate_grad(args->attr->activate.function, x->dtype, gd_cpu_at(dx, range.begin),
                         gd_cpu_at(x, range.begin), gd_cpu_at(dy, range.begin),
                         range.end - range.begin);
