@@ -196,18 +196,17 @@ static void run_block(const struct job *job, const struct block *block, struct s
         ops->pack_a(&piece, scratch->a);
       }
       for (int64_t i = 0; i < run; i += mr) {
-        const struct gd_gemm_rows packed = {.data =
-                                                scratch->a + (i - packed_from) / mr * a_panel_bytes,
-                                            .row_bytes = 4,
-                                            .unit_bytes = ops->a_step * 4};
-        const struct gd_gemm_rows original = {
+        struct gd_gemm_rows a = {
             .data = in_place + i * row_bytes, .row_bytes = row_bytes, .unit_bytes = 4};
-        const struct gd_gemm_rows *a = i < packed_from ? &original : &packed;
+        if (i >= packed_from)
+          a = (struct gd_gemm_rows){.data = scratch->a + (i - packed_from) / mr * a_panel_bytes,
+                                    .row_bytes = 4,
+                                    .unit_bytes = ops->a_step * 4};
         char *c = block->c + (run_at + i) * g->ldc * c_bytes;
         const int64_t rows = min_size(mr, run - i);
         for (int64_t j = 0; j < block->cols; j += nr) {
           const int64_t cols = min_size(nr, block->cols - j);
-          ops->tile(round.depth, a, scratch->b + j / nr * b_panel_bytes, sums, r > 0, rows, cols);
+          ops->tile(round.depth, &a, scratch->b + j / nr * b_panel_bytes, sums, r > 0, rows, cols);
           if (last)
             ops->store(&job->out, sums, rows, cols, block->bias ? block->bias + j : NULL,
                        c + j * c_bytes);

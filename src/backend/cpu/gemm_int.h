@@ -114,8 +114,8 @@ extern const struct gd_gemm_ops gd_gemm_ops_avx512_bf16; /* bf16 pairs */
 extern const struct gd_gemm_ops gd_gemm_ops_amx;         /* bf16 pairs */
 
 /* Parts of the AVX-512 kernels that AMX uses too (tiles 32 columns wide). */
-void gd_gemm_avx512_pack_b(const struct gd_gemm_piece *piece, void *packed);
 void gd_gemm_avx512_pack_a_tiles(const struct gd_gemm_piece *piece, void *packed);
+void gd_gemm_avx512_pack_b_tiles(const struct gd_gemm_piece *piece, void *packed);
 void gd_gemm_avx512_store(const struct gd_gemm_output *out, const float *sums, int64_t rows,
                           int64_t cols, const float *bias, void *c);
 

@@ -15,7 +15,7 @@
 
 #include <immintrin.h>
 
-enum { MR = 32, NR = 32, TILE = 16, STRIDE_BYTES = NR * 4 };
+enum { MR = 32, NR = 32, TILE = 16, SUMS_BYTES = NR * 4 };
 
 /* Palette 1: eight tiles of 16 rows x 64 bytes (Intel SDM, LDTILECFG). */
 struct tile_config {
@@ -52,13 +52,13 @@ GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const ui
   float *sums_right = sums + TILE, *sums_below = sums + TILE * NR;
   float *sums_corner = sums_below + TILE;
   if (add) {
-    _tile_loadd(0, sums, STRIDE_BYTES);
+    _tile_loadd(0, sums, SUMS_BYTES);
     if (two_cols)
-      _tile_loadd(1, sums_right, STRIDE_BYTES);
+      _tile_loadd(1, sums_right, SUMS_BYTES);
     if (two_rows)
-      _tile_loadd(2, sums_below, STRIDE_BYTES);
+      _tile_loadd(2, sums_below, SUMS_BYTES);
     if (two_rows && two_cols)
-      _tile_loadd(3, sums_corner, STRIDE_BYTES);
+      _tile_loadd(3, sums_corner, SUMS_BYTES);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -66,11 +66,11 @@ GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const ui
     _tile_zero(3);
   }
   for (int64_t u = 0; u < depth; u += TILE) {
-    _tile_loadd(6, b, STRIDE_BYTES);
+    _tile_loadd(6, b, 64);
     _tile_loadd(4, a, 64);
     _tile_dpbf16ps(0, 4, 6);
     if (two_cols) {
-      _tile_loadd(7, b + TILE, STRIDE_BYTES);
+      _tile_loadd(7, b + TILE * depth, 64);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (two_rows) {
@@ -80,15 +80,15 @@ GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const ui
     if (two_rows && two_cols)
       _tile_dpbf16ps(3, 5, 7);
     a += MR * TILE;
-    b += NR * TILE;
+    b += TILE * TILE;
   }
-  _tile_stored(0, sums, STRIDE_BYTES);
+  _tile_stored(0, sums, SUMS_BYTES);
   if (two_cols)
-    _tile_stored(1, sums_right, STRIDE_BYTES);
+    _tile_stored(1, sums_right, SUMS_BYTES);
   if (two_rows)
-    _tile_stored(2, sums_below, STRIDE_BYTES);
+    _tile_stored(2, sums_below, SUMS_BYTES);
   if (two_rows && two_cols)
-    _tile_stored(3, sums_corner, STRIDE_BYTES);
+    _tile_stored(3, sums_corner, SUMS_BYTES);
 }
 
 GD_TARGET_AMX static void tile(int64_t depth, const struct gd_gemm_rows *a, const void *b,
@@ -116,7 +116,7 @@ const struct gd_gemm_ops gd_gemm_ops_amx = {
     .begin = gd_gemm_amx_begin,
     .end = gd_gemm_amx_end,
     .pack_a = gd_gemm_avx512_pack_a_tiles,
-    .pack_b = gd_gemm_avx512_pack_b,
+    .pack_b = gd_gemm_avx512_pack_b_tiles,
     .tile = tile,
     .store = gd_gemm_avx512_store,
 };

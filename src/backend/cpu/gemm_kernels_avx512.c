@@ -244,8 +244,12 @@ GD_TARGET_AVX512 static void pack_a(const struct gd_gemm_piece *piece, void *pac
   pack_any(piece, packed, MR, A_STEP);
 }
 
-GD_TARGET_AVX512 void gd_gemm_avx512_pack_b(const struct gd_gemm_piece *piece, void *packed) {
+GD_TARGET_AVX512 static void pack_b(const struct gd_gemm_piece *piece, void *packed) {
   pack_any(piece, packed, NR, NR);
+}
+
+GD_TARGET_AVX512 void gd_gemm_avx512_pack_b_tiles(const struct gd_gemm_piece *piece, void *packed) {
+  pack_panels(piece, packed, LANES, LANES, GD_GEMM_UNIT_BF16_PAIR);
 }
 
 #define FMA(sum, x, y)  _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(y), sum)
@@ -390,7 +394,7 @@ const struct gd_gemm_ops gd_gemm_ops_avx512 = {
     .pack_penalty = 16,
     .in_place = true,
     .pack_a = pack_a,
-    .pack_b = gd_gemm_avx512_pack_b,
+    .pack_b = pack_b,
     .tile = tile_f32,
     .store = gd_gemm_avx512_store,
 };
@@ -407,7 +411,7 @@ const struct gd_gemm_ops gd_gemm_ops_avx512_bf16 = {
     .pack_penalty = 16,
     .in_place = true,
     .pack_a = pack_a,
-    .pack_b = gd_gemm_avx512_pack_b,
+    .pack_b = pack_b,
     .tile = tile_pair,
     .store = gd_gemm_avx512_store,
 };
