@@ -2,11 +2,12 @@
  * Speed and self-check of the CPU's matrix product (src/backend/cpu/gemm.h), stand-alone.
  *
  *   bench_gemm [--isa NAME] [--dtype f32|bf16|f16] [--threads N] [--filter TEXT] [--batch LIST]
+ *              [--seconds S]    (LIST: sequences of 2,049 tokens, such as 1,2,4; S: per product)
  *   bench_gemm --check     compares every level this CPU has with a loop in double precision
  *
- * The table: shape, dtype, level, GFLOP/s (median of several timed runs after a warm-up) and the share
- * of the peak of the same instruction in registers. Every timed product is spot-checked against a sum in
- * double precision, and the row says "WRONG" where it differs.
+ * The table: shape, dtype, level, GFLOP/s (median of several timed runs after a warm-up) and the
+ * share of the peak of the same instruction in registers. Every timed product is spot-checked
+ * against a sum in double precision, and the row says "WRONG" where it differs.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -35,7 +36,7 @@ static void *allocate(int64_t bytes) {
 
 /* Values in [-1, 1) that fp32 holds exactly; the same for the same seed. */
 static void fill(enum gd_dtype dtype, void *data, int64_t count, uint32_t seed) {
-#pragma omp parallel for
+#pragma omp parallel for if (count > 100000)
   for (int64_t i = 0; i < count; i++) {
     uint32_t x = (uint32_t)i * 2654435761u + seed * 40503u + 12345u;
     x ^= x >> 15;
@@ -53,15 +54,16 @@ static double exact(const struct gd_gemm *g, const void *a, const void *b, int64
   for (int64_t k = 0; k < g->k; k++) {
     int64_t at_a = item * g->stride_a + (g->trans_a ? k * g->lda + i : i * g->lda + k);
     int64_t at_b = item * g->stride_b + (g->trans_b ? j * g->ldb + k : k * g->ldb + j);
-    double product = (double)gd_dtype_load(g->dtype_a, a, at_a) *
-                     (double)gd_dtype_load(g->dtype_b, b, at_b);
+    double product =
+        (double)gd_dtype_load(g->dtype_a, a, at_a) * (double)gd_dtype_load(g->dtype_b, b, at_b);
     sum += product;
     *magnitude += fabs(product);
   }
   return sum;
 }
 
-/* Largest share of the output's rounding plus the sum's: fp32 sums of k terms, then one rounding. */
+/* Largest share of the output's rounding plus the sum's: fp32 sums of k terms, then one rounding.
+ */
 static bool close_enough(enum gd_dtype dtype, double value, double expected, double magnitude,
                          int64_t k) {
   double rounding = dtype == GD_DTYPE_F32 ? 0x1p-23 : dtype == GD_DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
@@ -75,16 +77,16 @@ struct shape {
   bool trans_a, trans_b;
 };
 
-/* The products of pythia-160m (hidden 768, 12 heads of 64, vocabulary 50,304) on `items` sequences of
- * 2,049 tokens: y = x W^T, dx = dy W, dW = dy^T x, and the attention's. */
+/* The products of pythia-160m (hidden 768, 12 heads of 64, vocabulary 50,304) on `items` sequences
+ * of 2,049 tokens: y = x W^T, dx = dy W, dW = dy^T x, and the attention's. */
 static int pythia_shapes(struct shape *shapes, int64_t items) {
   int64_t rows = 2049 * items, heads = 12 * items, count = 0;
   static const struct {
     const char *forward, *backward, *weight;
     int64_t out, in;
   } layers[] = {
-      {"qkv", "qkv dx", "qkv dW", 2304, 768},    {"proj", "proj dx", "proj dW", 768, 768},
-      {"mlp up", "up dx", "up dW", 3072, 768},   {"mlp down", "down dx", "down dW", 768, 3072},
+      {"qkv", "qkv dx", "qkv dW", 2304, 768},        {"proj", "proj dx", "proj dW", 768, 768},
+      {"mlp up", "up dx", "up dW", 3072, 768},       {"mlp down", "down dx", "down dW", 768, 3072},
       {"lm head", "head dx", "head dW", 50304, 768},
   };
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
@@ -124,9 +126,8 @@ static struct gd_gemm describe(const struct shape *s, enum gd_dtype dtype) {
 }
 
 static void bench_shape(const struct shape *s, enum gd_dtype dtype, enum gd_isa isa, int threads,
-                        double peak_flops, void *workspace) {
+                        double peak_flops, double enough_s, void *workspace) {
   enum { SAMPLES_MIN = 3, SAMPLES_MAX = 9 };
-  const double enough_s = 1.0;
   struct gd_gemm g = describe(s, dtype);
   int64_t bytes = gd_dtype_bytes(dtype);
   void *a = allocate(s->batch * g.stride_a * bytes), *b = allocate(s->batch * g.stride_b * bytes);
@@ -166,93 +167,106 @@ static void bench_shape(const struct shape *s, enum gd_dtype dtype, enum gd_isa 
   free(c);
 }
 
-/* One product against the double loop, every element; true when it agrees. */
-static bool check_one(const struct gd_gemm *g, bool with_bias, enum gd_isa isa, int threads,
+/* The whole of op(A) * op(B) in double, into sums and magnitudes of [batch][m][n]. */
+static void exact_all(const struct gd_gemm *g, const void *a, const void *b, double *sums,
+                      double *magnitudes) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < g->batch * g->m; i++)
+    for (int64_t j = 0; j < g->n; j++)
+      sums[i * g->n + j] = exact(g, a, b, i / g->m, i % g->m, j, &magnitudes[i * g->n + j]);
+}
+
+/* One product against its exact sums, every element, and what lies between rows; true if it agrees.
+ */
+static bool check_one(const struct gd_gemm *g, const void *a, const void *b, const float *bias,
+                      const double *sums, const double *magnitudes, enum gd_isa isa, int threads,
                       void *workspace) {
-  int64_t bytes_ab = gd_dtype_bytes(g->dtype_a), bytes_c = gd_dtype_bytes(g->dtype_c);
-  int64_t size_a = g->batch * g->stride_a + 1, size_b = g->batch * g->stride_b + 1;
-  int64_t size_c = g->batch * g->stride_c + 1;
-  void *a = allocate(size_a * bytes_ab), *b = allocate(size_b * bytes_ab);
-  void *c = allocate(size_c * bytes_c), *old = allocate(size_c * bytes_c);
-  float *bias = allocate((g->n + 1) * 4);
-  fill(g->dtype_a, a, size_a, 3);
-  fill(g->dtype_b, b, size_b, 4);
-  fill(g->dtype_c, old, size_c, 5);
-  fill(GD_DTYPE_F32, bias, g->n, 6);
-  memcpy(c, old, (size_t)(size_c * bytes_c));
-  gd_gemm_run_isa(g, a, b, with_bias ? bias : NULL, c, workspace, threads, isa);
+  int64_t bytes = g->batch * g->stride_c * gd_dtype_bytes(g->dtype_c);
+  void *c = allocate(bytes), *old = allocate(bytes);
+  fill(g->dtype_c, old, g->batch * g->stride_c, 5);
+  memcpy(c, old, (size_t)bytes);
+  gd_gemm_run_isa(g, a, b, bias, c, workspace, threads, isa);
   bool right = true;
-  for (int64_t item = 0; right && item < g->batch; item++)
-    for (int64_t i = 0; right && i < g->m; i++)
-      for (int64_t j = 0; j < g->ldc; j++) {
-        int64_t at = item * g->stride_c + i * g->ldc + j;
-        double before = (double)gd_dtype_load(g->dtype_c, old, at);
-        double value = (double)gd_dtype_load(g->dtype_c, c, at);
-        if (j >= g->n) { /* between rows nothing may change */
-          right = right && value == before;
-          continue;
-        }
-        double magnitude, expected = exact(g, a, b, item, i, j, &magnitude);
-        expected = (double)g->alpha * expected + (with_bias ? (double)bias[j] : 0.0) +
-                   (g->accumulate ? before : 0.0);
-        right = right && close_enough(g->dtype_c, value, expected, magnitude + 2, g->k);
+  for (int64_t i = 0; i < g->batch * g->m; i++)
+    for (int64_t j = 0; j < g->ldc; j++) {
+      double before = (double)gd_dtype_load(g->dtype_c, old, i * g->ldc + j);
+      double value = (double)gd_dtype_load(g->dtype_c, c, i * g->ldc + j);
+      if (j >= g->n) {
+        right = right && value == before;
+        continue;
       }
-  free(a);
-  free(b);
+      double expected = (double)g->alpha * sums[i * g->n + j] + (bias ? (double)bias[j] : 0.0) +
+                        (g->accumulate ? before : 0.0);
+      right =
+          right && close_enough(g->dtype_c, value, expected, magnitudes[i * g->n + j] + 2, g->k);
+    }
   free(c);
   free(old);
-  free(bias);
   return right;
 }
 
+/* Every level, dtype, transpose, output dtype, accumulation and bias over odd shapes. */
 static int check(int threads, void *workspace) {
   static const int64_t shapes[][3] = {
-      {1, 1, 1},    {1, 17, 33},   {2, 3, 5},      {15, 16, 31},  {16, 15, 32},  {17, 33, 2},
-      {31, 65, 64}, {33, 31, 127}, {63, 129, 100}, {65, 1, 300},  {129, 63, 17}, {5, 200, 0},
-      {40, 48, 70}, {70, 47, 513}, {97, 577, 65},  {150, 70, 1100}};
+      {1, 1, 1},    {1, 17, 33},   {2, 3, 5},      {15, 16, 31},  {16, 15, 32},   {17, 33, 2},
+      {31, 65, 64}, {33, 31, 127}, {63, 129, 100}, {65, 1, 300},  {129, 63, 17},  {5, 200, 0},
+      {40, 48, 70}, {70, 47, 513}, {97, 577, 65},  {600, 70, 50}, {150, 70, 1100}};
   static const enum gd_dtype dtypes[] = {GD_DTYPE_F32, GD_DTYPE_BF16, GD_DTYPE_F16};
-  int wrong = 0, done = 0;
-  for (enum gd_isa isa = GD_ISA_PLAIN; isa <= gd_isa_detect(); isa++)
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-      for (int bits = 0; bits < 144; bits++) {
-        enum gd_dtype dtype = dtypes[bits / 48], dtype_c = dtypes[bits / 16 % 3];
-        bool trans_a = bits & 1, trans_b = bits & 2;
-        int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
-        int64_t lda = (trans_a ? m : k) + (int64_t)s % 3, ldb = (trans_b ? k : n) + (int64_t)s % 2;
-        struct gd_gemm g = {.m = m,
-                            .n = n,
-                            .k = k,
-                            .batch = s % 4 == 1 ? 3 : 1,
-                            .trans_a = trans_a,
-                            .trans_b = trans_b,
-                            .lda = lda,
-                            .ldb = ldb,
-                            .ldc = n + 3,
-                            .stride_a = (trans_a ? k : m) * lda,
-                            .stride_b = (trans_b ? n : k) * ldb,
-                            .stride_c = m * (n + 3),
-                            .dtype_a = dtype,
-                            .dtype_b = dtype,
-                            .dtype_c = dtype_c,
-                            .alpha = bits & 4 ? 1.0f : 0.5f,
-                            .accumulate = bits & 4};
-        done++;
-        if (!check_one(&g, bits & 8, isa, threads, workspace)) {
-          wrong++;
-          if (wrong <= 20)
+  int wrong[GD_ISA_COUNT] = {0}, done[GD_ISA_COUNT] = {0};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    for (int bits = 0; bits < 12; bits++) {
+      enum gd_dtype dtype = dtypes[bits / 4];
+      struct shape shape = {"",       shapes[s][0], shapes[s][1], shapes[s][2], s % 4 == 1 ? 3 : 1,
+                            bits & 1, bits & 2};
+      struct gd_gemm g = describe(&shape, dtype);
+      g.lda += (int64_t)s % 3;
+      g.ldb += (int64_t)s % 2;
+      g.ldc += 3;
+      g.stride_a = (g.trans_a ? g.k : g.m) * g.lda;
+      g.stride_b = (g.trans_b ? g.n : g.k) * g.ldb;
+      g.stride_c = g.m * g.ldc;
+      int64_t bytes = gd_dtype_bytes(dtype), count = g.batch * g.m * g.n;
+      void *a = allocate(g.batch * g.stride_a * bytes), *b = allocate(g.batch * g.stride_b * bytes);
+      float *bias = allocate(g.n * 4);
+      double *sums = allocate(count * 8), *magnitudes = allocate(count * 8);
+      fill(dtype, a, g.batch * g.stride_a, 3);
+      fill(dtype, b, g.batch * g.stride_b, 4);
+      fill(GD_DTYPE_F32, bias, g.n, 6);
+      exact_all(&g, a, b, sums, magnitudes);
+      for (enum gd_isa isa = GD_ISA_PLAIN; isa <= gd_isa_detect(); isa++)
+        for (int output = 0; output < 12; output++) {
+          g.dtype_c = dtypes[output / 4];
+          g.accumulate = output & 1;
+          g.alpha = g.accumulate ? 0.5f : 1.0f;
+          bool with_bias = output & 2;
+          done[isa]++;
+          if (check_one(&g, a, b, with_bias ? bias : NULL, sums, magnitudes, isa, threads,
+                        workspace))
+            continue;
+          if (++wrong[isa] <= 5)
             printf("WRONG: %s %s -> %s, %lld x %lld x %lld, trans %d %d, accumulate %d, bias %d\n",
-                   gd_isa_name(isa), gd_dtype_name(dtype), gd_dtype_name(dtype_c), (long long)m,
-                   (long long)n, (long long)k, trans_a, trans_b, (bits & 4) != 0, (bits & 8) != 0);
+                   gd_isa_name(isa), gd_dtype_name(dtype), gd_dtype_name(g.dtype_c), (long long)g.m,
+                   (long long)g.n, (long long)g.k, g.trans_a, g.trans_b, g.accumulate, with_bias);
         }
-      }
-  printf("check up to %s, %d threads: %d products, %d wrong\n", gd_isa_name(gd_isa_detect()),
-         threads, done, wrong);
-  return wrong ? 1 : 0;
+      free(a);
+      free(b);
+      free(bias);
+      free(sums);
+      free(magnitudes);
+    }
+  int all_wrong = 0;
+  for (enum gd_isa isa = GD_ISA_PLAIN; isa <= gd_isa_detect(); isa++) {
+    printf("check %-11s %d threads: %d products, %d wrong\n", gd_isa_name(isa), threads, done[isa],
+           wrong[isa]);
+    all_wrong += wrong[isa];
+  }
+  return all_wrong ? 1 : 0;
 }
 
 int main(int argc, char **argv) {
   int threads = omp_get_max_threads();
   bool only_check = false;
+  double seconds = 1;
   const char *filter = "", *isa_name = NULL, *dtype_name = NULL, *items = "1";
   for (int i = 1; i < argc; i++) {
     bool more = i + 1 < argc;
@@ -268,6 +282,8 @@ int main(int argc, char **argv) {
       dtype_name = argv[++i];
     else if (strcmp(argv[i], "--batch") == 0 && more)
       items = argv[++i];
+    else if (strcmp(argv[i], "--seconds") == 0 && more)
+      seconds = strtod(argv[++i], NULL);
     else {
       fprintf(stderr, "bench_gemm: unknown option '%s'; see the top of bench_gemm.c\n", argv[i]);
       return 2;
@@ -280,8 +296,8 @@ int main(int argc, char **argv) {
     return check(threads, workspace);
 
   printf("best level: %s; %d threads\n", gd_isa_name(gd_isa_detect()), threads);
-  printf("%-38s %-4s %-11s %8s %8s %8s\n", "product        m       n       k  batch", "type", "level",
-         "GFLOP/s", "best", "of peak");
+  printf("%-38s %-4s %-11s %8s %8s %8s\n", "product        m       n       k  batch", "type",
+         "level", "GFLOP/s", "best", "of peak");
   static const enum gd_dtype dtypes[] = {GD_DTYPE_F32, GD_DTYPE_BF16, GD_DTYPE_F16};
   for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
     if (dtype_name ? strcmp(dtype_name, gd_dtype_name(dtypes[d])) != 0 : dtypes[d] == GD_DTYPE_F16)
@@ -297,14 +313,14 @@ int main(int argc, char **argv) {
                                  {"square", 4096, 4096, 4096, 1, true, false}};
       for (int i = 0; i < 3; i++)
         if (strstr(shapes[i].name, filter))
-          bench_shape(&shapes[i], dtypes[d], isa, threads, peak_flops, workspace);
+          bench_shape(&shapes[i], dtypes[d], isa, threads, peak_flops, seconds, workspace);
       for (const char *at = items; *at; at += strcspn(at, "0123456789")) {
         char *end;
         int count = pythia_shapes(shapes, strtol(at, &end, 10));
         at = end;
         for (int i = 0; i < count; i++)
           if (strstr(shapes[i].name, filter))
-            bench_shape(&shapes[i], dtypes[d], isa, threads, peak_flops, workspace);
+            bench_shape(&shapes[i], dtypes[d], isa, threads, peak_flops, seconds, workspace);
       }
     }
   }

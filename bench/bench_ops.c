@@ -4,11 +4,12 @@
  *
  *   bench_ops [--dtype bf16|f16|f32] [--threads N] [--batch N] [--seq N] [--filter TEXT]
  *
- * The table: op, milliseconds (median and best of several runs after a warm-up), GB/s of the best run
- * over the bytes that must move at least once, and the same of memcpy on as many threads for as many
- * bytes, which is the bound of a kernel that only streams. The best run is the one that other programs
- * disturbed least. Small tensors stay in the last-level cache between runs, for both. Before a case is
- * timed it is compared with the ref backend on a short sequence; a row says "WRONG" where they differ.
+ * The table: op, milliseconds (median and best of several runs after a warm-up), GB/s of the best
+ * run over the bytes that must move at least once, and the same of memcpy on as many threads for as
+ * many bytes, which is the bound of a kernel that only streams. The best run is the one that other
+ * programs disturbed least. Small tensors stay in the last-level cache between runs, for both.
+ * Before a case is timed it is compared with the ref backend on a short sequence; a row says
+ * "WRONG" where they differ.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -59,6 +60,7 @@ struct op_case {
 #define SCAN     {HALF, CHANNELS}, {F32, CHANNELS}, {F32, 2, {1536, 16}}, {HALF, SELECTED}, \
                  {HALF, SELECTED}, {F32, 1, {1536}}
 
+/* clang-format off */
 static const struct op_case cases[] = {
     {"concat x3", GD_OP_concat, {.none = {0}}, 0, 3, {{HALF, HEADS}, {HALF, HEADS}, {HALF, HEADS}}},
     {"transpose BTN3D-3BNTD", GD_OP_transpose, {.transpose = {{3, 0, 2, 1, 4}}}, 0, 1,
@@ -68,7 +70,8 @@ static const struct op_case cases[] = {
     {"transpose BNTD-BTND", GD_OP_transpose, {.transpose = {{0, 2, 1, 3}}}, 0, 1, {{HALF, HEADS}}},
     {"transpose 2-D", GD_OP_transpose, {.transpose = {{1, 0}}}, 0, 1, {{HALF, 2, {SEQ, 3072}}}},
     {"slice half", GD_OP_slice, {.slice = {2, 0, 1536}}, 0, 1, {{HALF, WIDTH_3072}}},
-    {"slice 16 of 80", GD_OP_slice, {.slice = {2, 48, 16}}, 0, 1, {{HALF, 3, {BATCH, SEQ, 80}}}},
+    {"slice 16 of 80", GD_OP_slice, {.slice = {2, 48, 16}}, 0, 1,
+     {{HALF, 3, {BATCH, SEQ, 80}}}},
     {"pad half", GD_OP_pad, {.slice = {2, 1536, 3072}}, 0, 1, {{HALF, 3, {BATCH, SEQ, 1536}}}},
     {"cast f32-half", GD_OP_cast, {.cast = {HALF}}, 0, 1, {{F32, WIDTH_3072}}},
     {"positions", GD_OP_positions, {.positions = {1}}, 0, 1, {{I32, 2, {768, SEQ}}}},
@@ -88,7 +91,8 @@ static const struct op_case cases[] = {
     {"layernorm_grad", GD_OP_layernorm_grad, {.norm_grad = {true}}, 0, 5,
      {{HALF, WIDTH_768}, {HALF, WIDTH_768}, {F32, 1, {768}}, {F32, TOKENS}, {F32, TOKENS}}},
     {"rope", GD_OP_rope, {.rope = {16, false}}, 0, 2, {{HALF, HEADS}, {F32, 2, {SEQ, 16}}}},
-    {"rope in place", GD_OP_rope, {.rope = {16, false}}, 1, 2, {{HALF, HEADS}, {F32, 2, {SEQ, 16}}}},
+    {"rope in place", GD_OP_rope, {.rope = {16, false}}, 1, 2,
+     {{HALF, HEADS}, {F32, 2, {SEQ, 16}}}},
     {"softmax", GD_OP_softmax, {.softmax = {false}}, 0, 1, {{HALF, SCORES}}},
     {"softmax causal", GD_OP_softmax, {.softmax = {true}}, 0, 1, {{HALF, SCORES}}},
     {"softmax causal in place", GD_OP_softmax, {.softmax = {true}}, 1, 1, {{HALF, SCORES}}},
@@ -97,11 +101,14 @@ static const struct op_case cases[] = {
     {"softmax_grad in place", GD_OP_softmax_grad, {.softmax = {true}}, 2, 2,
      {{HALF, SCORES}, {HALF, SCORES}}},
     {"gelu", GD_OP_activate, {.activate = {GD_ACTIVATION_GELU}}, 0, 1, {{HALF, WIDTH_3072}}},
-    {"gelu_tanh", GD_OP_activate, {.activate = {GD_ACTIVATION_GELU_TANH}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"gelu_tanh", GD_OP_activate, {.activate = {GD_ACTIVATION_GELU_TANH}}, 0, 1,
+     {{HALF, WIDTH_3072}}},
     {"relu", GD_OP_activate, {.activate = {GD_ACTIVATION_RELU}}, 0, 1, {{HALF, WIDTH_3072}}},
     {"silu", GD_OP_activate, {.activate = {GD_ACTIVATION_SILU}}, 0, 1, {{HALF, WIDTH_3072}}},
-    {"softplus", GD_OP_activate, {.activate = {GD_ACTIVATION_SOFTPLUS}}, 0, 1, {{HALF, WIDTH_3072}}},
-    {"quick_gelu", GD_OP_activate, {.activate = {GD_ACTIVATION_QUICK_GELU}}, 0, 1, {{HALF, WIDTH_3072}}},
+    {"softplus", GD_OP_activate, {.activate = {GD_ACTIVATION_SOFTPLUS}}, 0, 1,
+     {{HALF, WIDTH_3072}}},
+    {"quick_gelu", GD_OP_activate, {.activate = {GD_ACTIVATION_QUICK_GELU}}, 0, 1,
+     {{HALF, WIDTH_3072}}},
     {"tanh", GD_OP_activate, {.activate = {GD_ACTIVATION_TANH}}, 0, 1, {{HALF, WIDTH_3072}}},
     {"sigmoid", GD_OP_activate, {.activate = {GD_ACTIVATION_SIGMOID}}, 0, 1, {{HALF, WIDTH_3072}}},
     {"tanh_grad", GD_OP_activate_grad, {.activate = {GD_ACTIVATION_TANH}}, 0, 2,
@@ -117,10 +124,12 @@ static const struct op_case cases[] = {
      {{HALF, LOGITS}, {F32, TOKENS}, {I32, TOKENS}, {F32, ONE}, {F32, 1, {2}}}},
     {"xent_grad in place", GD_OP_xent_grad, {.xent = {-100, true}}, 1, 5,
      {{HALF, LOGITS}, {F32, TOKENS}, {I32, TOKENS}, {F32, ONE}, {F32, 1, {2}}}},
-    {"embed_grad", GD_OP_embed_grad, {.rows = {VOCABULARY}}, 0, 2, {{HALF, WIDTH_768}, {I32, TOKENS}}},
+    {"embed_grad", GD_OP_embed_grad, {.rows = {VOCABULARY}}, 0, 2,
+     {{HALF, WIDTH_768}, {I32, TOKENS}}},
     {"sum_rows 768", GD_OP_sum_rows, {.rows = {1}}, 0, 1, {{HALF, WIDTH_768}}},
     {"sum_rows 3072", GD_OP_sum_rows, {.rows = {1}}, 0, 1, {{HALF, WIDTH_3072}}},
-    {"accumulate", GD_OP_accumulate, {.none = {0}}, 0, 2, {{F32, 2, {3072, 768}}, {F32, 2, {3072, 768}}}},
+    {"accumulate", GD_OP_accumulate, {.none = {0}}, 0, 2,
+     {{F32, 2, {3072, 768}}, {F32, 2, {3072, 768}}}},
     {"sum_squares", GD_OP_sum_squares, {.none = {0}}, 0, 1, {{F32, TABLE}}},
     {"adam", GD_OP_adam, {.adam = {0.9f, 0.95f, 1e-8f, 0.1f, true}}, 0, 8,
      {{F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, TABLE}, {F32, ONE}, {F32, ONE}, {F32, ONE},
@@ -135,6 +144,7 @@ static const struct op_case cases[] = {
     {"fill", GD_OP_fill, {.fill = {0}}, 0, 1, {{F32, TABLE}}},
     {"copy f32-half", GD_OP_copy, {.none = {0}}, 0, 2, {{HALF, TABLE}, {F32, TABLE}}},
 };
+/* clang-format on */
 
 struct options {
   enum gd_dtype dtype;
@@ -200,7 +210,10 @@ static void bound_op_init(struct bound_op *b, const struct op_case *c, const str
     enum gd_dtype dtype = c->in[i].dtype == HALF ? o->dtype : c->in[i].dtype;
     in[i] = gd_graph_leaf(&b->graph, GD_ROLE_INPUT, "x", dtype, c->in[i].rank, dims);
   }
-  gd_graph_op(&b->graph, c->kind, &c->attr, c->n_in, in);
+  union gd_attr attr = c->attr;
+  if (c->kind == GD_OP_cast && attr.cast.dtype == HALF)
+    attr.cast.dtype = o->dtype;
+  gd_graph_op(&b->graph, c->kind, &attr, c->n_in, in);
   struct gd_error err = {0};
   if (gd_graph_check(&b->graph, &err) != GD_OK) {
     fprintf(stderr, "bench_ops: %s: %s\n", c->name, err.text);
@@ -373,7 +386,8 @@ static void run_case(const struct op_case *c, const struct options *o, void *wor
   struct bound_op op;
   bound_op_init(&op, c, o, o->seq);
   double bytes = bytes_moved(c, &op);
-  struct times times = measure(run_op, &(struct timed){&op, workspace, workspace_bytes, o->threads});
+  struct times times =
+      measure(run_op, &(struct timed){&op, workspace, workspace_bytes, o->threads});
   bound_op_deinit(&op);
   double copy = copy_speed(bytes, o->threads), speed = bytes / times.best_ns;
   printf("%-24s %5s %8.1f %9.3f %9.3f %7.1f %7.1f %5.0f%%%s\n", c->name, gd_dtype_name(o->dtype),

@@ -516,7 +516,7 @@ def check(name, case, root):
     print(f"{name}: transformers {transformers.__version__} in fp32: "
           f"loss {abs(losses[0] / reference['loss'].item() - 1):.1e}, "
           f"gradient {errors[worst]:.1e} ({worst}), trajectory {trajectory:.1e}")
-    return max(errors[worst], trajectory) < 1e-5
+    return max(errors[worst], trajectory) < 1e-4  # what gpudays verify allows
 
 
 def main():

@@ -311,21 +311,44 @@ static enum gd_status host_read(struct gd_backend *backend, int64_t offset_bytes
   return GD_OK;
 }
 
-#define HOST_OPS(backend_name, caps_fn, open_fn, peak_fn)                                  \
-  {                                                                                        \
-    .name = backend_name, .caps = caps_fn, .open = open_fn, .close = host_close,           \
-    .describe = host_describe, .peak_flops = peak_fn, .reserve = host_reserve,             \
-    .host_memory = host_memory, .bind = host_bind, .unbind = host_unbind, .run = host_run, \
-    .sync = host_sync, .write = host_write, .read = host_read                              \
-  }
+const struct gd_backend_ops gd_backend_cpu = {
+    .name = "cpu",
+    .caps = cpu_caps,
+    .open = cpu_open,
+    .close = host_close,
+    .describe = host_describe,
+    .peak_flops = cpu_peak_flops,
+    .reserve = host_reserve,
+    .host_memory = host_memory,
+    .bind = host_bind,
+    .unbind = host_unbind,
+    .run = host_run,
+    .sync = host_sync,
+    .write = host_write,
+    .read = host_read,
+};
 
-const struct gd_backend_ops gd_backend_cpu = HOST_OPS("cpu", cpu_caps, cpu_open, cpu_peak_flops);
-const struct gd_backend_ops gd_backend_ref = HOST_OPS("ref", ref_caps, ref_open, ref_peak_flops);
+const struct gd_backend_ops gd_backend_ref = {
+    .name = "ref",
+    .caps = ref_caps,
+    .open = ref_open,
+    .close = host_close,
+    .describe = host_describe,
+    .peak_flops = ref_peak_flops,
+    .reserve = host_reserve,
+    .host_memory = host_memory,
+    .bind = host_bind,
+    .unbind = host_unbind,
+    .run = host_run,
+    .sync = host_sync,
+    .write = host_write,
+    .read = host_read,
+};
 
 enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **ops,
                                struct gd_error *err) {
   static const struct gd_backend_ops *const all[] = {&gd_backend_cpu, &gd_backend_ref};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     if (strcmp(name, all[i]->name) == 0) {
       *ops = all[i];
       return GD_OK;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum gd_status gd_fail_at(struct gd_error *err, enum gd_status status, const char *file, int line,
-                          const char *format, ...) {
+void gd_fail_at(struct gd_error *err, enum gd_status status, const char *file, int line,
+                const char *format, ...) {
   if (err && err->status == GD_OK) {
     va_list args;
     err->status = status;
@@ -18,7 +18,6 @@ enum gd_status gd_fail_at(struct gd_error *err, enum gd_status status, const cha
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
   }
-  return status;
 }
 
 _Noreturn void gd_assert_failed(const char *expr, const char *file, int line) {

@@ -37,9 +37,14 @@ struct gd_error {
 #define GD_PRINTF(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))
 
 /* Records the first failure in err (later ones are ignored) and returns status. err may be NULL. */
-enum gd_status gd_fail_at(struct gd_error *err, enum gd_status status, const char *file, int line,
-                          const char *format, ...) GD_PRINTF(5, 6);
-#define gd_fail(err, status, ...) gd_fail_at((err), (status), __FILE__, __LINE__, __VA_ARGS__)
+void gd_fail_at(struct gd_error *err, enum gd_status status, const char *file, int line,
+                const char *format, ...) GD_PRINTF(5, 6);
+/* The value is `status` itself, so that compilers and analysers see that a failure is never OK. */
+#define gd_fail(err, status, ...) \
+  (gd_fail_at((err), (status), __FILE__, __LINE__, __VA_ARGS__), gd_status_itself(status))
+static inline enum gd_status gd_status_itself(enum gd_status status) {
+  return status;
+}
 
 #define GD_TRY(expr)                        \
   do {                                      \

@@ -98,18 +98,14 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160];
     snprintf(note, sizeof note,
-             "note: the interval is +-%.0f %% wide: other programs are running, or the sample is "
-             "too short (--sample-seconds)",
+             "note: the interval is +-%.2g %%, wider than the 2 %% aimed at: other programs are "
+             "running, or the sample is too short (--sample-seconds)",
              100 * trial->step_half_width_s / trial->step_s);
     gd_show_paragraph(out, 2, note);
   }
 }
 
 /* --- several ------------------------------------------------------------------------------- */
-
-static const char *copy(struct gd_cli *cli, const char *text) {
-  return gd_arena_copy_string(&cli->arena, text);
-}
 
 static void set_row(struct gd_cli *cli, const char **row, const struct gd_trial *trial) {
   char text[GD_SHOW_TEXT];
@@ -120,16 +116,15 @@ static void set_row(struct gd_cli *cli, const char **row, const struct gd_trial 
     return;
   }
   gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
-  row[1] = copy(cli, days.value);
-  row[2] = copy(cli, days.interval);
-  row[3] = copy(cli, gd_show_seconds(text, sizeof text, trial->step_s));
-  row[4] = copy(cli, gd_show_digits(text, sizeof text, trial->tokens_per_s, 4));
+  row[1] = gd_show_cell(cli, "%s", days.value);
+  row[2] = gd_show_cell(cli, "%s", days.interval);
+  row[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, trial->step_s));
+  row[4] = gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, trial->tokens_per_s, 4));
   if (trial->peak_flops > 0)
-    row[5] = gd_arena_printf(&cli->arena, "%s %%",
-                             gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
-  row[6] = copy(cli, gd_format_count(text, sizeof text, trial->micro_batch));
+    row[5] = gd_show_cell(cli, "%s %%", gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
+  row[6] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->micro_batch));
   row[7] = gd_precision_name(trial->precision);
-  row[8] = copy(cli, gd_format_bytes(text, sizeof text, trial->peak_bytes));
+  row[8] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
 }
 
 static enum gd_status append_table(struct gd_cli *cli, const struct bench *benches, int count,

@@ -134,12 +134,10 @@ static enum gd_status show_table(struct gd_cli *cli, const struct entry *entries
     row[0] = entries[i].model.name;
     row[1] = entries[i].model.family->title;
     for (int j = 0; j < 4; j++)
-      row[2 + j] =
-          gd_arena_copy_string(&cli->arena, gd_format_count(text, sizeof text, numbers[j]));
+      row[2 + j] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, numbers[j]));
     row[6] = gd_precision_name(recipe->precision);
     row[7] = gd_optimizer_name(recipe->optimizer);
-    row[8] =
-        gd_arena_copy_string(&cli->arena, gd_show_power(text, sizeof text, entries[i].train_flops));
+    row[8] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, entries[i].train_flops));
     rows++;
   }
   GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err));
@@ -184,10 +182,13 @@ enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err) {
   struct entry *entries = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *entries);
   if (!entries)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing models");
-  /* One broken file of the user's must not hide the others. */
-  for (int i = 0; i < count; i++)
-    if (read_entry(cli, names[i], &entries[i], &entries[i].error) == GD_INTERNAL)
-      return gd_fail(err, GD_INTERNAL, "%s: %s", names[i], entries[i].error.text);
+  for (int i = 0; i < count; i++) {
+    struct gd_error *error = &entries[i].error;
+    enum gd_status status = read_entry(cli, names[i], &entries[i], error);
+    /* One broken file of the user's must not hide the others. */
+    if (status != GD_OK && status != GD_BAD_INPUT && status != GD_UNSUPPORTED)
+      return gd_fail(err, status, "%s: %s", names[i], error->text);
+  }
   return cli->options.json || cli->options.csv ? show_objects(cli, entries, count, err)
                                                : show_table(cli, entries, count, err);
 }

@@ -7,14 +7,14 @@
 #include "cli/show_trial.h"
 
 /* A byte count as a row of the memory table. */
-static void set_row(struct gd_arena *arena, const char **row, const char *name, int64_t bytes,
+static void set_row(struct gd_cli *cli, const char **row, const char *name, int64_t bytes,
                     int64_t whole) {
   char exact[GD_SHOW_TEXT], rounded[GD_SHOW_TEXT];
   row[0] = name;
-  row[1] = gd_arena_copy_string(arena, gd_format_count(exact, sizeof exact, bytes));
-  row[2] = gd_arena_copy_string(arena, gd_format_bytes(rounded, sizeof rounded, bytes));
+  row[1] = gd_show_cell(cli, "%s", gd_format_count(exact, sizeof exact, bytes));
+  row[2] = gd_show_cell(cli, "%s", gd_format_bytes(rounded, sizeof rounded, bytes));
   if (whole > 0)
-    row[3] = gd_arena_printf(arena, "%.1f %%", 100 * (double)bytes / (double)whole);
+    row[3] = gd_show_cell(cli, "%.1f %%", 100 * (double)bytes / (double)whole);
 }
 
 static enum gd_status append_memory(struct gd_cli *cli, const struct gd_trial *trial,
@@ -26,11 +26,11 @@ static enum gd_status append_memory(struct gd_cli *cli, const struct gd_trial *t
   int64_t left = trial->device_limit_bytes - trial->peak_bytes;
   int at = 0;
   for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-    set_row(&cli->arena, cells + (ptrdiff_t)COLUMNS * at++, gd_category_name((enum gd_category)i),
+    set_row(cli, cells + (ptrdiff_t)COLUMNS * at++, gd_category_name((enum gd_category)i),
             trial->bytes[i], trial->peak_bytes);
-  set_row(&cli->arena, cells + (ptrdiff_t)COLUMNS * at++, "peak", trial->peak_bytes, 0);
-  set_row(&cli->arena, cells + (ptrdiff_t)COLUMNS * at++, "limit", trial->device_limit_bytes, 0);
-  set_row(&cli->arena, cells + (ptrdiff_t)COLUMNS * at++, left < 0 ? "missing" : "headroom",
+  set_row(cli, cells + (ptrdiff_t)COLUMNS * at++, "peak", trial->peak_bytes, 0);
+  set_row(cli, cells + (ptrdiff_t)COLUMNS * at++, "limit", trial->device_limit_bytes, 0);
+  set_row(cli, cells + (ptrdiff_t)COLUMNS * at++, left < 0 ? "missing" : "headroom",
           left < 0 ? -left : left, 0);
   return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, at, err);
 }

@@ -33,11 +33,11 @@ static enum gd_status show_object(struct gd_cli *cli, const struct gd_verify_opt
   return gd_show_json(&cli->out, &object, err);
 }
 
-static void set_row(struct gd_arena *arena, const char **row, const char *what, double error,
+static void set_row(struct gd_cli *cli, const char **row, const char *what, double error,
                     double bound, const char *where) {
   row[0] = what;
-  row[1] = gd_arena_printf(arena, "%.2e", error);
-  row[2] = gd_arena_printf(arena, "%.0e", bound);
+  row[1] = gd_show_cell(cli, "%.2e", error);
+  row[2] = gd_show_cell(cli, "%.0e", bound);
   row[3] = error <= bound ? "ok" : "FAILED";
   row[4] = where;
 }
@@ -49,17 +49,14 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_verify_op
   enum { COLUMNS = sizeof columns / sizeof *columns };
   const char *cells[3 * COLUMNS] = {0};
   int rows = 2;
-  bool worst = options->precision == GD_PRECISION_FP32;
-  set_row(
-      &cli->arena, cells, "loss", result->loss_error, result->loss_bound,
-      gd_arena_printf(&cli->arena, "%.6f, reference %.6f", result->loss, result->loss_reference));
-  set_row(&cli->arena, cells + COLUMNS, "gradient", result->gradient_error, result->gradient_bound,
-          gd_arena_printf(&cli->arena, "%s %s", worst ? "worst of" : "all together; worst:",
-                          worst ? gd_arena_printf(&cli->arena, "%d: %s", result->parameters,
-                                                  result->worst_parameter)
-                                : result->worst_parameter));
+  bool full = options->precision == GD_PRECISION_FP32;
+  set_row(cli, cells, "loss", result->loss_error, result->loss_bound,
+          gd_show_cell(cli, "%.6f, reference %.6f", result->loss, result->loss_reference));
+  set_row(cli, cells + COLUMNS, "gradient", result->gradient_error, result->gradient_bound,
+          gd_show_cell(cli, "%s %d: %s", full ? "worst of" : "together; worst of",
+                       result->parameters, result->worst_parameter));
   if (result->trajectory_error >= 0) {
-    set_row(&cli->arena, cells + 2 * (ptrdiff_t)COLUMNS, "trajectory", result->trajectory_error,
+    set_row(cli, cells + 2 * (ptrdiff_t)COLUMNS, "trajectory", result->trajectory_error,
             result->trajectory_bound, "losses before each update");
     rows = 3;
   }

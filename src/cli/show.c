@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <libsmartcols.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +163,18 @@ void gd_show_bold(struct gd_cli *cli, const char *text) {
 }
 
 /* --- tables -------------------------------------------------------------------------------- */
+
+const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  const char *cell = gd_arena_copy_string(&cli->arena, text);
+  if (!cell)
+    cli->out.failed = true;
+  return cell;
+}
 
 static ssize_t write_to_strbuf(void *cookie, const char *data, size_t length) {
   struct gd_strbuf *out = cookie;

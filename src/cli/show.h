@@ -45,6 +45,8 @@ struct gd_show_column {
   const char *title;
   bool right; /* numbers */
 };
+/* A cell's text, in the arena of cli. Without memory it is NULL and cli->out has failed. */
+const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) GD_PRINTF(2, 3);
 /* cells: rows x columns texts, row by row; NULL is an empty cell. */
 enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
                              const struct gd_show_column *columns, int n_columns,

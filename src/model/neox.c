@@ -6,8 +6,6 @@
  * Letters: B batch, T sequence, C width, N heads, D head size, R rotary dims, F inner width,
  * V vocabulary.
  */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "model/blocks.h"

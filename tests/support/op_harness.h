@@ -7,8 +7,8 @@
  *                       .in = {{.dtype = GD_DTYPE_BF16, .rank = 2, .dims = {3, 17}, .high = 4}}};
  *   const char *wrong = op_check(&c, &backend);   // NULL: passed
  */
-#ifndef GD_TESTS_OP_HARNESS_H
-#define GD_TESTS_OP_HARNESS_H
+#ifndef GD_TESTS_SUPPORT_OP_HARNESS_H
+#define GD_TESTS_SUPPORT_OP_HARNESS_H
 
 #include "backend/kernel.h"
 #include "ir/shape.h"

@@ -10,7 +10,7 @@ const gd_kernel gd_cpu_kernels[GD_OP_COUNT] = {
 #define KERNEL_VIEW(name)  NULL
 #define KERNEL_PURE(name)  gd_cpu_##name
 #define KERNEL_STATE(name) gd_cpu_##name
-#define GD_OP(name, min, max, attr, shape, grad, flops, kind, ...)                                \
+#define GD_OP(name, min, max, attr, shape, grad, flops, kind, ...) \
   [GD_OP_##name] = KERNEL_##kind(name),
 #include "ir/ops.def"
 #undef GD_OP

@@ -1,17 +1,17 @@
 /*
- * What the cpu backend's kernels share: the loops over rows that exist once per instruction set, and
- * how work is cut into pieces.
+ * What the cpu backend's kernels share: the loops over rows that exist once per instruction set,
+ * and how work is cut into pieces.
  *
- * A kernel (cpu_<family>.c) reads its arguments, shares rows or elements out to threads and calls the
- * loops of `struct gd_cpu_rows`, which know vectors and dtypes but no threads. The loops are written
- * once, in cpu_rows.inc, and compiled once per instruction set (cpu_rows_*.c).
+ * A kernel (cpu_<family>.c) reads its arguments, shares rows or elements out to threads and calls
+ * the loops of `struct gd_cpu_rows`, which know vectors and dtypes but no threads. The loops are
+ * written once, in cpu_rows.inc, and compiled once per instruction set (cpu_rows_*.c).
  *
  * Rounding: every result is the same for any number of threads. Elementwise and row work does not
  * care who does it; sums over rows are cut into chunks that depend on the shape alone and are added
  * in order.
  *
- * Bound, unless a kernel says otherwise: bytes. Each tensor is streamed once; the second sweep over a
- * row finds it in L1 or L2.
+ * Bound, unless a kernel says otherwise: bytes. Each tensor is streamed once; the second sweep over
+ * a row finds it in L1 or L2.
  */
 #ifndef GD_BACKEND_CPU_CPU_INT_H
 #define GD_BACKEND_CPU_CPU_INT_H
@@ -68,13 +68,13 @@ struct gd_cpu_adam {
   const float *grad;
   void *half; /* NULL: no copy */
   enum gd_dtype half_dtype;
-  float factor;         /* of the gradient */
-  float keep;           /* of the parameter: 1 - lr * decay when decoupled */
-  float decay;          /* of the parameter into the gradient, when coupled */
-  float beta1, beta2;   /* and what complements them to one */
+  float factor;       /* of the gradient */
+  float keep;         /* of the parameter: 1 - lr * decay when decoupled */
+  float decay;        /* of the parameter into the gradient, when coupled */
+  float beta1, beta2; /* and what complements them to one */
   float rest1, rest2;
-  float rate;           /* lr / (1 - beta1^step) */
-  float root;           /* 1 / sqrt(1 - beta2^step) */
+  float rate; /* lr / (1 - beta1^step) */
+  float root; /* 1 / sqrt(1 - beta2^step) */
   float eps;
 };
 

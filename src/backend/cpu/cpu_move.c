@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_int.h"
+#include "base/status.h"
 
 /* --- copies --------------------------------------------------------------------------------- */
 
@@ -366,6 +367,7 @@ static void transpose_tiles(const struct gd_kernel_args *args, const struct axis
     else
       walk.loops[walk.count++] = axes[i];
   }
+  GD_ASSERT(columns.extent > 0); /* some dim of more than one element comes last */
   uint32_t tile_loop = walk.count;
   walk.loops[walk.count++] = tiles_of(&columns, TILE);
   walk.loops[walk.count++] = tiles_of(&rows, TILE);

@@ -59,7 +59,7 @@ void gd_cpu_accumulate(const struct gd_kernel_args *args) {
 
 /*
  * The rule of the random numbers is that of gd_ref_dropout. Bytes: x and y once each; the ten
- * rounds of Philox are about 8 instructions an element's vector, which bound it in cache.
+ * rounds of Philox are about 35 instructions a vector of elements, which bound it in cache.
  */
 void gd_cpu_dropout(const struct gd_kernel_args *args) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();

@@ -1,8 +1,8 @@
 /*
  * The loops of cpu_rows.inc for AVX2 + FMA + F16C: vectors of eight floats.
  *
- * The pragmas compile everything between them for that instruction set; headers come before, so that
- * their inline functions stay usable on any CPU.
+ * The pragmas compile everything between them for that instruction set; headers come before, so
+ * that their inline functions stay usable on any CPU.
  */
 #include <math.h>
 #include <string.h>

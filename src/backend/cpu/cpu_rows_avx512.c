@@ -1,8 +1,8 @@
 /*
  * The loops of cpu_rows.inc for AVX-512 F, BW, DQ and VL: vectors of sixteen floats.
  *
- * The pragmas compile everything between them for that instruction set; headers come before, so that
- * their inline functions stay usable on any CPU.
+ * The pragmas compile everything between them for that instruction set; headers come before, so
+ * that their inline functions stay usable on any CPU.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,9 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#pragma clang attribute push(                                                    \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), \
+    apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")

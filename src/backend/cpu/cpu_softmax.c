@@ -1,9 +1,9 @@
 /*
- * Softmax over the last dim and its gradient. One thread owns a row at a time; in the causal case row
- * i reads i + 1 columns only and zeroes the rest.
+ * Softmax over the last dim and its gradient. One thread owns a row at a time; in the causal case
+ * row i reads i + 1 columns only and zeroes the rest.
  *
- * Bytes: the lower triangle read once, the whole output written once. Rows grow in the causal case, so
- * threads take small blocks of them in turn.
+ * Bytes: the lower triangle read once, the whole output written once. Rows grow in the causal case,
+ * so threads take small blocks of them in turn.
  */
 #include <omp.h>
 

@@ -1,6 +1,6 @@
 /*
- * The update program's kernels: sum of squares, control, Adam. accumulate is in cpu_pointwise.c, fill
- * and copy are in cpu_move.c.
+ * The update program's kernels: sum of squares, control, Adam. accumulate is in cpu_pointwise.c,
+ * fill and copy are in cpu_move.c.
  */
 #include <math.h>
 
@@ -55,9 +55,9 @@ void gd_cpu_control(const struct gd_kernel_args *args) {
 }
 
 /*
- * Adam (Kingma, Ba, arXiv:1412.6980, algorithm 1), decay coupled into the gradient or decoupled from
- * it (Loshchilov, Hutter, arXiv:1711.05101, algorithm 2). One thread owns a range of elements. Bytes:
- * 28 an element, and 2 for the half copy.
+ * Adam (Kingma, Ba, arXiv:1412.6980, algorithm 1), decay coupled into the gradient or decoupled
+ * from it (Loshchilov, Hutter, arXiv:1711.05101, algorithm 2). One thread owns a range of elements.
+ * Bytes: 28 an element, and 2 for the half copy.
  */
 void gd_cpu_adam(const struct gd_kernel_args *args) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();

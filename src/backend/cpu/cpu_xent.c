@@ -1,8 +1,8 @@
 /*
  * Cross-entropy over a vocabulary and its gradient. Letters: V vocabulary.
  *
- * One thread owns a row at a time. Bytes: the logits once, and in the gradient dlogits once. The loss
- * is summed in double over chunks of rows that depend on their number alone.
+ * One thread owns a row at a time. Bytes: the logits once, and in the gradient dlogits once. The
+ * loss is summed in double over chunks of rows that depend on their number alone.
  */
 #include <math.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /*
  * The driver of the CPU's matrix product: blocking, packing, threads, dispatch.
  *
- * C is cut into blocks of mb x nb; a block is a task, owned by one thread from the first to the last
- * k, so threads share nothing they write and need no barrier. Inside a block:
+ * C is cut into blocks of mb x nb; a block is a task, owned by one thread from the first to the
+ * last k, so threads share nothing they write and need no barrier. Inside a block:
  *
  *   for each round of k (at most depth_max units deep)
  *     pack nb columns of B                                    -> L2
- *     for each run of A panels (128 rows)
- *       pack the run                                          -> L2, the panel in use in L1
+ *     for each run of rows of A (some panels)
+ *       pack the run, unless reading A in place is as good    -> L2, the panel in use in L1
  *       for each panel of A, for each panel of B
  *         tile: sums += A panel * B panel                     (registers)
  *         in the last round: store: C = alpha * sums + bias (+ C)
@@ -85,7 +85,7 @@ static struct blocking choose_blocking(const struct gd_gemm *g, const struct gd_
     int64_t nb = div_up(n_panels, n_try);
     int64_t n_blocks = div_up(n_panels, nb);
     /* With several rounds of k, the sums of the whole block wait in the workspace. */
-    int64_t mb_max = best.rounds == 1 ? m_panels : GD_GEMM_SUMS / (ops->mr * ops->nr * nb);
+    int64_t mb_max = best.rounds == 1 ? m_panels : ops->sums_max / (ops->mr * ops->nr * nb);
     int64_t m_least = div_up(m_panels, mb_max);
     for (int64_t m_try = m_least; m_try <= min_size(m_panels, m_least + CANDIDATES - 1); m_try++) {
       int64_t mb = div_up(m_panels, m_try);
@@ -152,33 +152,68 @@ static struct gd_gemm_piece cut_b(const struct job *job, const struct block *blo
   return cut_piece(job, block->b, job->g->ldb, job->g->trans_b, block->col_at, block->cols, round);
 }
 
+/*
+ * Whether tiles read A itself instead of a packed copy. That pays if the copy would serve few
+ * columns, or if mr rows of A spread over the sets of L1 (which repeat every 4 KiB) nearly as well
+ * as a copy.
+ */
+static bool read_in_place(const struct job *job, const struct block *block,
+                          const struct gd_gemm_piece *piece) {
+  const struct gd_gemm_ops *ops = job->ops;
+  const int64_t row_bytes = piece->ld * gd_dtype_bytes(job->g->dtype_a);
+  bool same_units = piece->unit == GD_GEMM_UNIT_F32 || piece->unit == GD_GEMM_UNIT_BF16_PAIR;
+  bool whole_units = piece->k == piece->depth * ops->unit_k;
+  bool few_columns = block->cols <= 4 * ops->nr;
+  bool spread = (row_bytes + 512) % 4096 >= 1024;
+  return ops->in_place && piece->k_contiguous && same_units && whole_units &&
+         (few_columns || spread);
+}
+
 static void run_block(const struct job *job, const struct block *block, struct scratch *scratch) {
   const struct gd_gemm *g = job->g;
   const struct gd_gemm_ops *ops = job->ops;
-  const int64_t mr = ops->mr, nr = ops->nr, c_bytes = gd_dtype_bytes(g->dtype_c);
-  const int64_t rounds = job->cut.rounds;
+  const int64_t mr = ops->mr, nr = ops->nr, rounds = job->cut.rounds;
+  const int64_t row_bytes = g->lda * gd_dtype_bytes(g->dtype_a);
+  const int64_t c_bytes = gd_dtype_bytes(g->dtype_c);
 
   for (int64_t r = 0; r < rounds; r++) {
     const bool last = r == rounds - 1;
     const struct round round = get_round(job, r);
-    const int64_t a_panel_bytes = ops->a_step * round.depth * 4, b_panel_bytes = nr * round.depth * 4;
+    const int64_t a_panel_bytes = ops->a_step * round.depth * 4;
+    const int64_t b_panel_bytes = nr * round.depth * 4;
     struct gd_gemm_piece piece = cut_b(job, block, &round);
     ops->pack_b(&piece, scratch->b);
     float *sums = rounds == 1 ? scratch->tile_sums : scratch->sums;
+
     for (int64_t run_at = 0; run_at < block->rows; run_at += job->cut.run_rows) {
       piece = cut_a(job, block, run_at, &round);
-      ops->pack_a(&piece, scratch->a);
-      for (int64_t i = 0; i < piece.width; i += mr)
+      const char *in_place = piece.data;
+      const int64_t run = piece.width;
+      const int64_t packed_from = read_in_place(job, block, &piece) ? run / mr * mr : 0;
+      if (packed_from < run) {
+        piece = cut_a(job, block, run_at + packed_from, &round);
+        piece.width = run - packed_from;
+        ops->pack_a(&piece, scratch->a);
+      }
+      for (int64_t i = 0; i < run; i += mr) {
+        struct gd_gemm_rows a = {
+            .data = in_place + i * row_bytes, .row_bytes = row_bytes, .unit_bytes = 4};
+        if (i >= packed_from)
+          a = (struct gd_gemm_rows){.data = scratch->a + (i - packed_from) / mr * a_panel_bytes,
+                                    .row_bytes = 4,
+                                    .unit_bytes = ops->a_step * 4};
+        char *c = block->c + (run_at + i) * g->ldc * c_bytes;
+        const int64_t rows = min_size(mr, run - i);
         for (int64_t j = 0; j < block->cols; j += nr) {
-          const int64_t rows = min_size(mr, piece.width - i), cols = min_size(nr, block->cols - j);
-          ops->tile(round.depth, scratch->a + i / mr * a_panel_bytes,
-                    scratch->b + j / nr * b_panel_bytes, sums, r > 0, rows, cols);
+          const int64_t cols = min_size(nr, block->cols - j);
+          ops->tile(round.depth, &a, scratch->b + j / nr * b_panel_bytes, sums, r > 0, rows, cols);
           if (last)
             ops->store(&job->out, sums, rows, cols, block->bias ? block->bias + j : NULL,
-                       block->c + ((run_at + i) * g->ldc + j) * c_bytes);
+                       c + j * c_bytes);
           if (rounds > 1)
             sums += mr * nr;
         }
+      }
     }
   }
 }
@@ -244,18 +279,16 @@ void gd_gemm_run_isa(const struct gd_gemm *g, const void *a, const void *b, cons
     threads = 1 + (int)(work / least_work);
 
   const struct gd_gemm_ops *ops = choose_ops(g->dtype_a, isa);
-  struct job job = {.g = g,
-                    .ops = ops,
-                    .a = a,
-                    .b = b,
-                    .c = c,
-                    .bias = bias,
-                    .unit = choose_unit(g->dtype_a, ops),
-                    .out = {.dtype = g->dtype_c,
-                            .ld = g->ldc,
-                            .alpha = g->alpha,
-                            .accumulate = g->accumulate},
-                    .cut = choose_blocking(g, ops, threads)};
+  struct job job = {
+      .g = g,
+      .ops = ops,
+      .a = a,
+      .b = b,
+      .c = c,
+      .bias = bias,
+      .unit = choose_unit(g->dtype_a, ops),
+      .out = {.dtype = g->dtype_c, .ld = g->ldc, .alpha = g->alpha, .accumulate = g->accumulate},
+      .cut = choose_blocking(g, ops, threads)};
   struct scratch *scratch = workspace;
   int64_t tasks = g->batch * job.cut.m_blocks * job.cut.n_blocks;
   if (tasks < threads)
@@ -265,7 +298,7 @@ void gd_gemm_run_isa(const struct gd_gemm *g, const void *a, const void *b, cons
   {
     if (ops->begin)
       ops->begin();
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
     for (int64_t task = 0; task < tasks; task++)
       run_task(&job, task, &scratch[omp_get_thread_num()]);
     if (ops->end)

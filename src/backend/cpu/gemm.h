@@ -1,5 +1,6 @@
 /*
- * The CPU's matrix product: C = alpha * op(A) * op(B) + bias (+ C), batched, row-major, sums in fp32.
+ * The CPU's matrix product: C = alpha * op(A) * op(B) + bias (+ C), batched, row-major, sums in
+ * fp32.
  *
  * One driver (gemm.c) blocks, packs and hands blocks of C to threads; one set of micro-kernels per
  * instruction set (gemm_kernels_*.c) does the arithmetic, chosen at run time. The result depends on
@@ -36,9 +37,9 @@ struct gd_gemm {
 int64_t gd_gemm_workspace_bytes(int threads);
 
 /*
- * Computes the product with the best kernels of this CPU. a, b and c are of the dtypes in g and need
- * only their element's alignment; c overlaps neither. bias is fp32[n], added to every row, or NULL.
- * workspace is 64-byte aligned and has the size above. Allocates nothing and cannot fail.
+ * Computes the product with the best kernels of this CPU. a, b and c are of the dtypes in g and
+ * need only their element's alignment; c overlaps neither. bias is fp32[n], added to every row, or
+ * NULL. workspace is 64-byte aligned and has the size above. Allocates nothing and cannot fail.
  */
 void gd_gemm_run(const struct gd_gemm *g, const void *a, const void *b, const float *bias, void *c,
                  void *workspace, int threads);

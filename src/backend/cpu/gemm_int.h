@@ -2,8 +2,9 @@
  * What the driver of the matrix product (gemm.c) and its micro-kernels (gemm_kernels_*.c) share.
  *
  * Both operands are packed into 4-byte units: one fp32 (fp16 and bf16 are widened where nothing
- * multiplies them), or a pair of bf16 neighbours along k for the instructions that take pairs. Hence
- * one driver and one kind of layout serve every dtype, and "depth" below counts units, not elements.
+ * multiplies them), or a pair of bf16 neighbours along k for the instructions that take pairs.
+ * Hence one driver and one kind of layout serve every dtype, and "depth" below counts units, not
+ * elements.
  *
  *   packed B   panels of nr columns; in a panel, unit u of column j is at [u * nr + j]
  *   packed A   panels of mr rows;    in a panel, unit u of row i is at [u * a_step + i]
@@ -57,6 +58,14 @@ struct gd_gemm_piece {
   int64_t depth;          /* units to write: those of k, then zeros */
 };
 
+/* Where a tile finds its mr rows of A: in a packed panel, or in A itself (units that are the same).
+ */
+struct gd_gemm_rows {
+  const void *data;   /* unit 0 of row 0 */
+  int64_t row_bytes;  /* from row to row */
+  int64_t unit_bytes; /* from unit to unit */
+};
+
 /* How sums become elements of C. */
 struct gd_gemm_output {
   enum gd_dtype dtype;
@@ -67,31 +76,33 @@ struct gd_gemm_output {
 
 /* The micro-kernels of one instruction set for one kind of unit, and the blocking they like. */
 struct gd_gemm_ops {
-  int mr, nr;       /* tile of C */
-  int a_step;       /* units between depths of packed A: at least mr */
-  int unit_k;       /* elements of k in a unit */
-  int depth_step;   /* packed depth is a multiple of this */
-  int depth_max;    /* units of k packed at a time: mr x depth_max should stay in L1 */
-  int width_max;    /* columns packed at a time: width_max x depth_max should stay in L2 */
-  int pack_penalty; /* multiply-adds of one unit that take as long as packing one unit */
+  int mr, nr;          /* tile of C */
+  int a_step;          /* units between depths of packed A: at least mr */
+  int unit_k;          /* elements of k in a unit */
+  int depth_step;      /* packed depth is a multiple of this */
+  int depth_max;       /* units of k in a round: mr x depth_max should stay in L1 */
+  int width_max;       /* columns in a block: width_max x depth_max should stay in L2 */
+  int sums_max;        /* elements of a block whose sums wait from round to round */
+  int pack_penalty;    /* multiply-adds of one unit that take as long as packing one unit */
+  bool in_place;       /* tiles can read A where it is */
   void (*begin)(void); /* before and after a thread's work; may be NULL */
   void (*end)(void);
   void (*pack_a)(const struct gd_gemm_piece *piece, void *packed);
   void (*pack_b)(const struct gd_gemm_piece *piece, void *packed);
-  /* sums (+)= A panel * B panel; rows and cols say how much of the tile will be used. */
-  void (*tile)(int64_t depth, const void *a, const void *b, float *sums, bool add, int64_t rows,
-               int64_t cols);
+  /* sums (+)= rows of A * B panel; rows and cols say how much of the tile will be used. */
+  void (*tile)(int64_t depth, const struct gd_gemm_rows *a, const void *b, float *sums, bool add,
+               int64_t rows, int64_t cols);
   /* rows x cols of C from a tile's sums; bias (or NULL) is at the tile's first column. */
   void (*store)(const struct gd_gemm_output *out, const float *sums, int64_t rows, int64_t cols,
                 const float *bias, void *c);
 };
 
-/* Capacities of one thread's workspace, for every instruction set. */
+/* Capacities of one thread's workspace, for every instruction set: the largest of each. */
 enum {
-  GD_GEMM_A_UNITS = 128 * 384,       /* packed A: some panels, deep_max deep */
-  GD_GEMM_B_UNITS = 512 * 384,       /* packed B: width_max x depth_max */
-  GD_GEMM_SUMS = 1024 * 512,          /* sums of a block of C while k takes several rounds */
-  GD_GEMM_TILE_SUMS = 32 * 32,       /* sums of one tile, when k takes one round */
+  GD_GEMM_A_UNITS = 192 * 256, /* packed A: some panels, depth_max deep */
+  GD_GEMM_B_UNITS = 512 * 256, /* packed B: width_max x depth_max */
+  GD_GEMM_SUMS = 1024 * 512,   /* sums_max */
+  GD_GEMM_TILE_SUMS = 32 * 32, /* sums of one tile, when k takes one round */
   GD_GEMM_THREAD_BYTES = 4 * (GD_GEMM_A_UNITS + GD_GEMM_B_UNITS + GD_GEMM_SUMS + GD_GEMM_TILE_SUMS)
 };
 
@@ -103,8 +114,8 @@ extern const struct gd_gemm_ops gd_gemm_ops_avx512_bf16; /* bf16 pairs */
 extern const struct gd_gemm_ops gd_gemm_ops_amx;         /* bf16 pairs */
 
 /* Parts of the AVX-512 kernels that AMX uses too (tiles 32 columns wide). */
-void gd_gemm_avx512_pack_b(const struct gd_gemm_piece *piece, void *packed);
 void gd_gemm_avx512_pack_a_tiles(const struct gd_gemm_piece *piece, void *packed);
+void gd_gemm_avx512_pack_b_tiles(const struct gd_gemm_piece *piece, void *packed);
 void gd_gemm_avx512_store(const struct gd_gemm_output *out, const float *sums, int64_t rows,
                           int64_t cols, const float *bias, void *c);
 

@@ -2,11 +2,12 @@
  * Matrix product kernel for Intel AMX over bf16 pairs.
  *
  * One tile of C owns 32 x 32 sums: 2 x 2 AMX tiles of 16 x 16 fp32 (tmm0-3), beside two tiles of A
- * (tmm4, 5: 16 rows x 16 units) and two of B (tmm6, 7: 16 units x 16 columns). Per 16 units of k: four
- * loads of 1 KiB for four TDPBF16PS of 16 cycles. The A panel stays in L1; B comes from L2 at 32 bytes
- * a cycle, which is what bounds it below the register-only peak.
+ * (tmm4, 5: 16 rows x 16 units) and two of B (tmm6, 7: 16 units x 16 columns). Per 16 units of k:
+ * four loads of 1 KiB for four TDPBF16PS of 16 cycles. The A panel stays in L1; B comes from L2 at
+ * 32 bytes a cycle, which is what bounds it below the register-only peak.
  *
- * Never executed on a CPU without AMX; the tile configuration belongs to a thread, see begin and end.
+ * Never executed on a CPU without AMX; the tile configuration belongs to a thread, see begin and
+ * end.
  */
 #include "backend/cpu/gemm_int.h"
 
@@ -14,7 +15,7 @@
 
 #include <immintrin.h>
 
-enum { MR = 32, NR = 32, TILE = 16, STRIDE_BYTES = NR * 4 };
+enum { MR = 32, NR = 32, TILE = 16, SUMS_BYTES = NR * 4 };
 
 /* Palette 1: eight tiles of 16 rows x 64 bytes (Intel SDM, LDTILECFG). */
 struct tile_config {
@@ -41,23 +42,23 @@ GD_TARGET_AMX void gd_gemm_amx_end(void) {
 }
 
 /*
- * two_rows and two_cols are constants where this is inlined: a tile of C of which half is used costs
- * half. Everything read here was written before the call, and the stores are ordered by the asm they
- * are made of, so that gcc's tile loads, which do not mention memory, read what they should.
+ * two_rows and two_cols are constants where this is inlined: a tile of C of which half is used
+ * costs half. Everything read here was written before the call, and the stores are ordered by the
+ * asm they are made of, so that gcc's tile loads, which do not mention memory, read what they
+ * should.
  */
 GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const uint32_t *b,
-                                      float *sums, bool add,
-                                      bool two_rows, bool two_cols) {
+                                      float *sums, bool add, bool two_rows, bool two_cols) {
   float *sums_right = sums + TILE, *sums_below = sums + TILE * NR;
   float *sums_corner = sums_below + TILE;
   if (add) {
-    _tile_loadd(0, sums, STRIDE_BYTES);
+    _tile_loadd(0, sums, SUMS_BYTES);
     if (two_cols)
-      _tile_loadd(1, sums_right, STRIDE_BYTES);
+      _tile_loadd(1, sums_right, SUMS_BYTES);
     if (two_rows)
-      _tile_loadd(2, sums_below, STRIDE_BYTES);
+      _tile_loadd(2, sums_below, SUMS_BYTES);
     if (two_rows && two_cols)
-      _tile_loadd(3, sums_corner, STRIDE_BYTES);
+      _tile_loadd(3, sums_corner, SUMS_BYTES);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -65,11 +66,11 @@ GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const ui
     _tile_zero(3);
   }
   for (int64_t u = 0; u < depth; u += TILE) {
-    _tile_loadd(6, b, STRIDE_BYTES);
+    _tile_loadd(6, b, 64);
     _tile_loadd(4, a, 64);
     _tile_dpbf16ps(0, 4, 6);
     if (two_cols) {
-      _tile_loadd(7, b + TILE, STRIDE_BYTES);
+      _tile_loadd(7, b + TILE * depth, 64);
       _tile_dpbf16ps(1, 4, 7);
     }
     if (two_rows) {
@@ -79,27 +80,27 @@ GD_INLINE GD_TARGET_AMX void multiply(int64_t depth, const uint32_t *a, const ui
     if (two_rows && two_cols)
       _tile_dpbf16ps(3, 5, 7);
     a += MR * TILE;
-    b += NR * TILE;
+    b += TILE * TILE;
   }
-  _tile_stored(0, sums, STRIDE_BYTES);
+  _tile_stored(0, sums, SUMS_BYTES);
   if (two_cols)
-    _tile_stored(1, sums_right, STRIDE_BYTES);
+    _tile_stored(1, sums_right, SUMS_BYTES);
   if (two_rows)
-    _tile_stored(2, sums_below, STRIDE_BYTES);
+    _tile_stored(2, sums_below, SUMS_BYTES);
   if (two_rows && two_cols)
-    _tile_stored(3, sums_corner, STRIDE_BYTES);
+    _tile_stored(3, sums_corner, SUMS_BYTES);
 }
 
-GD_TARGET_AMX static void tile(int64_t depth, const void *a, const void *b, float *sums, bool add,
-                               int64_t rows, int64_t cols) {
+GD_TARGET_AMX static void tile(int64_t depth, const struct gd_gemm_rows *a, const void *b,
+                               float *sums, bool add, int64_t rows, int64_t cols) {
   if (rows > TILE && cols > TILE)
-    multiply(depth, a, b, sums, add, true, true);
+    multiply(depth, a->data, b, sums, add, true, true);
   else if (rows > TILE)
-    multiply(depth, a, b, sums, add, true, false);
+    multiply(depth, a->data, b, sums, add, true, false);
   else if (cols > TILE)
-    multiply(depth, a, b, sums, add, false, true);
+    multiply(depth, a->data, b, sums, add, false, true);
   else
-    multiply(depth, a, b, sums, add, false, false);
+    multiply(depth, a->data, b, sums, add, false, false);
 }
 
 const struct gd_gemm_ops gd_gemm_ops_amx = {
@@ -110,11 +111,12 @@ const struct gd_gemm_ops gd_gemm_ops_amx = {
     .depth_step = TILE,
     .depth_max = 256,
     .width_max = 512,
+    .sums_max = 512 * 512,
     .pack_penalty = 128,
     .begin = gd_gemm_amx_begin,
     .end = gd_gemm_amx_end,
     .pack_a = gd_gemm_avx512_pack_a_tiles,
-    .pack_b = gd_gemm_avx512_pack_b,
+    .pack_b = gd_gemm_avx512_pack_b_tiles,
     .tile = tile,
     .store = gd_gemm_avx512_store,
 };

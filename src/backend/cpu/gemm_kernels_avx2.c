@@ -1,9 +1,10 @@
 /*
  * Matrix product kernels for AVX2 + FMA + F16C, fp32 units.
  *
- * One tile owns 6 x 16 sums: 12 of the 16 registers, beside two of B and two broadcasts of A. Per unit
- * of k that is 8 loads for 12 multiply-adds on two ports. Packing moves 8 x 8 elements at a time; what
- * is not whole (edges, and the last columns of a 6-row panel) goes through a small zeroed square.
+ * One tile owns 6 x 16 sums: 12 of the 16 registers, beside two of B and two broadcasts of A. Per
+ * unit of k that is 8 loads for 12 multiply-adds on two ports. Packing moves 8 x 8 elements at a
+ * time; what is not whole (edges, and the last columns of a 6-row panel) goes through a small
+ * zeroed square.
  */
 #include "backend/cpu/gemm_int.h"
 
@@ -94,9 +95,9 @@ GD_INLINE GD_TARGET_AVX2 void pack_panels(const struct gd_gemm_piece *piece, flo
           const int64_t lanes = clamp_lanes(piece->k - u_at, LANES);
           GD_UNROLL
           for (int i = 0; i < LANES; i++)
-            r[i] = i < rows ? load_wide(unit, piece->data,
-                                        (w_at + part + i) * piece->ld + u_at, lanes)
-                            : _mm256_setzero_ps();
+            r[i] = i < rows
+                       ? load_wide(unit, piece->data, (w_at + part + i) * piece->ld + u_at, lanes)
+                       : _mm256_setzero_ps();
           transpose(r);
           const int64_t units = clamp_lanes(piece->depth - u_at, LANES);
           float *out = packed + u_at * panel + part;
@@ -137,10 +138,11 @@ GD_TARGET_AVX2 static void pack_b(const struct gd_gemm_piece *piece, void *packe
   pack_any(piece, packed, NR);
 }
 
-GD_TARGET_AVX2 static void tile(int64_t depth, const void *a_panel, const void *b_panel,
-                                float *sums, bool add, int64_t rows, int64_t cols) {
+GD_TARGET_AVX2 static void tile(int64_t depth, const struct gd_gemm_rows *a_panel,
+                                const void *b_panel, float *sums, bool add, int64_t rows,
+                                int64_t cols) {
   (void)rows, (void)cols;
-  const float *a = a_panel, *b = b_panel;
+  const float *a = a_panel->data, *b = b_panel;
   __m256 sum[MR][2];
   GD_UNROLL
   for (int i = 0; i < MR; i++)
@@ -186,10 +188,9 @@ GD_INLINE GD_TARGET_AVX2 void store_lanes(const struct gd_gemm_output *out, __m2
   }
   if (out->accumulate) {
     __m128i old = _mm_loadu_si128(c);
-    value = _mm256_add_ps(
-        value, out->dtype == GD_DTYPE_F16
-                   ? _mm256_cvtph_ps(old)
-                   : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(old), 16)));
+    value = _mm256_add_ps(value, out->dtype == GD_DTYPE_F16 ? _mm256_cvtph_ps(old)
+                                                            : _mm256_castsi256_ps(_mm256_slli_epi32(
+                                                                  _mm256_cvtepu16_epi32(old), 16)));
   }
   _mm_storeu_si128(c, out->dtype == GD_DTYPE_F16 ? _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT)
                                                  : to_bf16(value));
@@ -203,8 +204,7 @@ GD_TARGET_AVX2 static void store(const struct gd_gemm_output *out, const float *
     for (int64_t j = 0; j < cols; j += LANES) {
       const int64_t lanes = clamp_lanes(cols - j, LANES);
       char *at = (char *)c + (i * out->ld + j) * bytes;
-      const __m256 shift =
-          bias ? load_wide(GD_GEMM_UNIT_F32, bias, j, lanes) : _mm256_setzero_ps();
+      const __m256 shift = bias ? load_wide(GD_GEMM_UNIT_F32, bias, j, lanes) : _mm256_setzero_ps();
       const __m256 value = _mm256_fmadd_ps(alpha, _mm256_load_ps(sums + i * NR + j), shift);
       if (lanes == LANES) {
         store_lanes(out, value, at);
@@ -225,6 +225,7 @@ const struct gd_gemm_ops gd_gemm_ops_avx2 = {
     .depth_step = 1,
     .depth_max = 256,
     .width_max = 512,
+    .sums_max = 512 * 512,
     .pack_penalty = 12,
     .pack_a = pack_a,
     .pack_b = pack_b,

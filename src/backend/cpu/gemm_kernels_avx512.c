@@ -1,11 +1,12 @@
 /*
- * Matrix product kernels for AVX-512, over fp32 units (FMA) and over bf16 pairs (VDPBF16PS), and the
- * packing and storing that the AMX kernel shares.
+ * Matrix product kernels for AVX-512, over fp32 units (FMA) and over bf16 pairs (VDPBF16PS), and
+ * the packing and storing that the AMX kernel shares.
  *
- * One tile owns 14 x 32 sums: 28 registers, beside two of B and one broadcast of A. Per unit of k that
- * is 16 loads for 28 multiply-adds, so the bound is the multiply-add rate on one port (Zen 4) and on
- * two (Intel servers). Packing moves 16 x 16 units at a time and transposes them in registers where
- * the source runs along k. Edges are masks; nothing is read or written outside the operands.
+ * One tile owns 14 x 32 sums: 28 registers, beside two of B and one broadcast of A. Per unit of k
+ * that is 16 loads for 28 multiply-adds, so the bound is the multiply-add rate on one port (Zen 4)
+ * and on two (Intel servers). Packing moves 16 x 16 units at a time and transposes them in
+ * registers where the source runs along k. Edges are masks; nothing is read or written outside the
+ * operands.
  */
 #include "backend/cpu/gemm_int.h"
 
@@ -15,6 +16,9 @@
 
 enum { MR = 14, NR = 32, LANES = 16, A_STEP = 16 };
 
+/* A unit of A read in place: two bf16, or an fp32, at any address. */
+typedef int32_t any_unit __attribute__((aligned(1), may_alias));
+
 static int64_t clamp_lanes(int64_t n, int64_t most) {
   return n < 0 ? 0 : n < most ? n : most;
 }
@@ -23,7 +27,8 @@ static uint32_t low_bits(int64_t n) {
   return n >= 32 ? 0xffffffffu : (1u << n) - 1u;
 }
 
-/* The neighbours in memory that the mask names, widened to fp32 (pairs: to 32 bits); the rest zero. */
+/* The neighbours in memory that the mask names, widened to fp32 (pairs: to 32 bits); the rest zero.
+ */
 GD_INLINE GD_TARGET_AVX512 __m512i load_wide(enum gd_gemm_unit unit, const void *data, int64_t at,
                                              __mmask16 mask) {
   if (unit == GD_GEMM_UNIT_F32)
@@ -88,23 +93,34 @@ GD_INLINE GD_TARGET_AVX512 void transpose(__m512i r[LANES]) {
 }
 
 /*
- * A square of 16 units x 16 of the width, from u_at and w_at on, `most` (14 or 16) of which belong to
- * the panel: along_k gives r[width] over units, across_k gives r[unit] over the width. The whole square
- * inside the piece is the usual case, and is compiled apart, without masks.
+ * Asks L2 for the lines at element `at` of so many rows: the square after next, as the rows of a
+ * square are too short for the hardware to see where they lead. An address outside the operand does
+ * no harm.
+ */
+GD_INLINE void fetch_lines(const struct gd_gemm_piece *piece, enum gd_gemm_unit unit, int64_t at,
+                           int64_t ld, int64_t rows) {
+  const int64_t bytes = unit == GD_GEMM_UNIT_F32 ? 4 : 2;
+  const uintptr_t first = (uintptr_t)piece->data + (uintptr_t)(at * bytes);
+  GD_UNROLL
+  for (int i = 0; i < 2 * LANES; i++)
+    if (i < rows)
+      __builtin_prefetch((const void *)(first + (uintptr_t)(i * ld * bytes)), 0, 2);
+}
+
+/*
+ * A square of 16 units x 16 of the width, from u_at and w_at on, `most` (14 or 16) of which belong
+ * to a panel (of 14 or 32): along_k gives r[width] over units, across_k gives r[unit] over the
+ * width. A square wholly inside the piece is the usual case, and is compiled apart, without masks.
  */
 GD_INLINE GD_TARGET_AVX512 void square_along_k(const struct gd_gemm_piece *piece,
-                                               enum gd_gemm_unit unit, int64_t w_at, int64_t most,
+                                               enum gd_gemm_unit unit, int64_t w_at, int64_t panel,
                                                int64_t u_at, __m512i r[LANES]) {
+  const int64_t most = panel < LANES ? panel : LANES;
   const int64_t unit_k = unit == GD_GEMM_UNIT_BF16_PAIR ? 2 : 1;
   const int64_t at = w_at * piece->ld + u_at * unit_k;
   const int64_t rows = piece->width - w_at, left = piece->k - u_at * unit_k;
   if (rows >= most && left >= LANES * unit_k) {
-#ifdef PFA
-    GD_UNROLL
-    for (int i = 0; i < LANES; i++)
-      if (i < most)
-        __builtin_prefetch((const char *)piece->data + (at + (i + (most == 14 ? 14 : 32)) * piece->ld) * (unit == GD_GEMM_UNIT_F32 ? 4 : 2), 0, PFA);
-#endif
+    fetch_lines(piece, unit, at + panel * piece->ld, piece->ld, most);
     GD_UNROLL
     for (int i = 0; i < LANES; i++)
       r[i] = i < most ? load_along_k(unit, piece->data, at + i * piece->ld, 0xffffffffu)
@@ -119,19 +135,14 @@ GD_INLINE GD_TARGET_AVX512 void square_along_k(const struct gd_gemm_piece *piece
 }
 
 GD_INLINE GD_TARGET_AVX512 void square_across_k(const struct gd_gemm_piece *piece,
-                                                enum gd_gemm_unit unit, int64_t w_at, int64_t most,
+                                                enum gd_gemm_unit unit, int64_t w_at, int64_t panel,
                                                 int64_t u_at, __m512i r[LANES]) {
+  const int64_t most = panel < LANES ? panel : LANES;
   const int64_t unit_k = unit == GD_GEMM_UNIT_BF16_PAIR ? 2 : 1;
   const int64_t at = u_at * unit_k * piece->ld + w_at;
   const int64_t cols = piece->width - w_at, left = piece->k - u_at * unit_k;
   if (cols >= most && left >= LANES * unit_k) {
-#ifdef PFC
-    GD_UNROLL
-    for (int i = 0; i < LANES; i++) {
-      __builtin_prefetch((const char *)piece->data + (at + (i + 16)* unit_k * piece->ld) * (unit == GD_GEMM_UNIT_F32 ? 4 : 2), 0, PFC);
-      if (unit_k == 2) __builtin_prefetch((const char *)piece->data + (at + ((i + 16)* unit_k + 1) * piece->ld) * (unit == GD_GEMM_UNIT_F32 ? 4 : 2), 0, PFC);
-    }
-#endif
+    fetch_lines(piece, unit, at + LANES * unit_k * piece->ld, piece->ld, LANES * unit_k);
     GD_UNROLL
     for (int i = 0; i < LANES; i++)
       r[i] = load_across_k(unit, piece->data, at + i * unit_k * piece->ld, piece->ld,
@@ -161,18 +172,17 @@ GD_INLINE GD_TARGET_AVX512 void square_store(uint32_t *out, int64_t step, int64_
 }
 
 /*
- * Panels of `panel` (14 or 32) for the FMA layout, [unit][step]. A source that runs across k is taken
- * 16 units deep over all panels, so that its rows are used whole while they are in cache.
+ * Panels of `panel` (14 or 32) for the FMA layout, [unit][step]. A source that runs across k is
+ * taken 16 units deep over all panels, so that its rows are used whole while they are in cache.
  */
 GD_INLINE GD_TARGET_AVX512 void pack_panels(const struct gd_gemm_piece *piece, uint32_t *packed,
                                             int64_t panel, int64_t step, enum gd_gemm_unit unit) {
-  const int64_t most = panel < LANES ? panel : LANES;
   __m512i r[LANES];
   if (piece->k_contiguous) {
     for (int64_t w_at = 0; w_at < piece->width; w_at += panel, packed += step * piece->depth)
       for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES)
         for (int64_t part = 0; part < panel; part += LANES) {
-          square_along_k(piece, unit, w_at + part, most, u_at, r);
+          square_along_k(piece, unit, w_at + part, panel, u_at, r);
           transpose(r);
           square_store(packed + u_at * step + part, step, piece->depth - u_at, r);
         }
@@ -182,18 +192,17 @@ GD_INLINE GD_TARGET_AVX512 void pack_panels(const struct gd_gemm_piece *piece, u
     uint32_t *out = packed + u_at * step;
     for (int64_t w_at = 0; w_at < piece->width; w_at += panel, out += step * piece->depth)
       for (int64_t part = 0; part < panel; part += LANES) {
-        square_across_k(piece, unit, w_at + part, most, u_at, r);
+        square_across_k(piece, unit, w_at + part, panel, u_at, r);
         square_store(out + part, step, piece->depth - u_at, r);
       }
   }
 }
 
 /*
- * Panels of 32 rows for AMX: per 16 units of depth two tiles, each 16 rows of 16 units. It is the other
- * way round than the FMA layout: a source that runs across k is the one to transpose.
+ * Panels of 32 rows for AMX: per 16 units of depth two tiles, each 16 rows of 16 units. It is the
+ * other way round than the FMA layout: a source that runs across k is the one to transpose.
  */
-GD_TARGET_AVX512 void gd_gemm_avx512_pack_a_tiles(const struct gd_gemm_piece *piece,
-                                                  void *packed) {
+GD_TARGET_AVX512 void gd_gemm_avx512_pack_a_tiles(const struct gd_gemm_piece *piece, void *packed) {
   const enum gd_gemm_unit unit = GD_GEMM_UNIT_BF16_PAIR;
   enum { PANEL = 32, TILE = LANES * LANES };
   uint32_t *out = packed;
@@ -202,7 +211,7 @@ GD_TARGET_AVX512 void gd_gemm_avx512_pack_a_tiles(const struct gd_gemm_piece *pi
     for (int64_t w_at = 0; w_at < piece->width; w_at += PANEL)
       for (int64_t u_at = 0; u_at < piece->depth; u_at += LANES)
         for (int64_t part = 0; part < PANEL; part += LANES, out += TILE) {
-          square_along_k(piece, unit, w_at + part, LANES, u_at, r);
+          square_along_k(piece, unit, w_at + part, PANEL, u_at, r);
           square_store(out, LANES, LANES, r);
         }
     return;
@@ -211,7 +220,7 @@ GD_TARGET_AVX512 void gd_gemm_avx512_pack_a_tiles(const struct gd_gemm_piece *pi
     out = (uint32_t *)packed + u_at * PANEL;
     for (int64_t w_at = 0; w_at < piece->width; w_at += PANEL, out += PANEL * piece->depth)
       for (int64_t part = 0; part < PANEL; part += LANES) {
-        square_across_k(piece, unit, w_at + part, LANES, u_at, r);
+        square_across_k(piece, unit, w_at + part, PANEL, u_at, r);
         transpose(r);
         square_store(out + part * LANES, LANES, LANES, r);
       }
@@ -225,7 +234,9 @@ GD_INLINE GD_TARGET_AVX512 void pack_any(const struct gd_gemm_piece *piece, uint
   case GD_GEMM_UNIT_F32: pack_panels(piece, packed, panel, step, GD_GEMM_UNIT_F32); break;
   case GD_GEMM_UNIT_BF16: pack_panels(piece, packed, panel, step, GD_GEMM_UNIT_BF16); break;
   case GD_GEMM_UNIT_F16: pack_panels(piece, packed, panel, step, GD_GEMM_UNIT_F16); break;
-  case GD_GEMM_UNIT_BF16_PAIR: pack_panels(piece, packed, panel, step, GD_GEMM_UNIT_BF16_PAIR); break;
+  case GD_GEMM_UNIT_BF16_PAIR:
+    pack_panels(piece, packed, panel, step, GD_GEMM_UNIT_BF16_PAIR);
+    break;
   }
 }
 
@@ -233,8 +244,12 @@ GD_TARGET_AVX512 static void pack_a(const struct gd_gemm_piece *piece, void *pac
   pack_any(piece, packed, MR, A_STEP);
 }
 
-GD_TARGET_AVX512 void gd_gemm_avx512_pack_b(const struct gd_gemm_piece *piece, void *packed) {
+GD_TARGET_AVX512 static void pack_b(const struct gd_gemm_piece *piece, void *packed) {
   pack_any(piece, packed, NR, NR);
+}
+
+GD_TARGET_AVX512 void gd_gemm_avx512_pack_b_tiles(const struct gd_gemm_piece *piece, void *packed) {
+  pack_panels(piece, packed, LANES, LANES, GD_GEMM_UNIT_BF16_PAIR);
 }
 
 #define FMA(sum, x, y)  _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(y), sum)
@@ -244,39 +259,45 @@ GD_TARGET_AVX512 void gd_gemm_avx512_pack_b(const struct gd_gemm_piece *piece, v
  * The micro-kernel, for tiles 32 or 16 columns wide. A macro because the two multiply-adds need
  * different target attributes, and a function cannot be a parameter of that.
  */
-#define DEFINE_TILE(name, target, MULTIPLY_ADD, columns)                                         \
-  target static void name(int64_t depth, const void *a_panel, const void *b_panel, float *sums,  \
-                          bool add) {                                                            \
-    enum { VECTORS = (columns) / LANES };                                                        \
-    const int32_t *a = a_panel, *b = b_panel;                                                    \
-    __m512 sum[MR][VECTORS];                                                                     \
-    GD_UNROLL                                                                                    \
-    for (int i = 0; i < MR; i++) {                                                               \
-      GD_UNROLL                                                                                  \
-      for (int j = 0; j < VECTORS; j++)                                                          \
-        sum[i][j] = _mm512_setzero_ps();                                                         \
-    }                                                                                            \
-    for (int64_t u = 0; u < depth; u++, a += A_STEP, b += NR) {                                  \
-      __m512i y[VECTORS];                                                                        \
-      GD_UNROLL                                                                                  \
-      for (int j = 0; j < VECTORS; j++)                                                          \
-        y[j] = _mm512_load_si512(b + j * LANES);                                                 \
-      GD_UNROLL                                                                                  \
-      for (int i = 0; i < MR; i++) {                                                             \
-        __m512i x = _mm512_set1_epi32(a[i]);                                                     \
-        GD_UNROLL                                                                                \
-        for (int j = 0; j < VECTORS; j++)                                                        \
-          sum[i][j] = MULTIPLY_ADD(sum[i][j], x, y[j]);                                          \
-      }                                                                                          \
-    }                                                                                            \
-    GD_UNROLL                                                                                    \
-    for (int i = 0; i < MR; i++) {                                                               \
-      GD_UNROLL                                                                                  \
-      for (int j = 0; j < VECTORS; j++) {                                                        \
-        float *out = sums + i * NR + j * LANES;                                                  \
-        _mm512_store_ps(out, add ? _mm512_add_ps(_mm512_load_ps(out), sum[i][j]) : sum[i][j]);   \
-      }                                                                                          \
-    }                                                                                            \
+#define DEFINE_TILE(name, target, MULTIPLY_ADD, columns)                                           \
+  target static void name(int64_t depth, const struct gd_gemm_rows *rows, const void *b_panel,     \
+                          float *sums, bool add) {                                                 \
+    enum { VECTORS = (columns) / LANES };                                                          \
+    const int64_t row = rows->row_bytes;                                                           \
+    const char *a = rows->data, *a5 = a + 5 * row, *a10 = a5 + 5 * row;                            \
+    const int32_t *b = b_panel;                                                                    \
+    __m512 sum[MR][VECTORS];                                                                       \
+    GD_UNROLL                                                                                      \
+    for (int i = 0; i < MR; i++) {                                                                 \
+      GD_UNROLL                                                                                    \
+      for (int j = 0; j < VECTORS; j++)                                                            \
+        sum[i][j] = _mm512_setzero_ps();                                                           \
+    }                                                                                              \
+    for (int64_t u = 0; u < depth; u++, b += NR) {                                                 \
+      __m512i y[VECTORS];                                                                          \
+      GD_UNROLL                                                                                    \
+      for (int j = 0; j < VECTORS; j++)                                                            \
+        y[j] = _mm512_load_si512(b + j * LANES);                                                   \
+      GD_UNROLL                                                                                    \
+      for (int i = 0; i < MR; i++) {                                                               \
+        const char *at = i < 5 ? a + i * row : i < 10 ? a5 + (i - 5) * row : a10 + (i - 10) * row; \
+        __m512i x = _mm512_set1_epi32(*(const any_unit *)at);                                      \
+        GD_UNROLL                                                                                  \
+        for (int j = 0; j < VECTORS; j++)                                                          \
+          sum[i][j] = MULTIPLY_ADD(sum[i][j], x, y[j]);                                            \
+      }                                                                                            \
+      a += rows->unit_bytes;                                                                       \
+      a5 += rows->unit_bytes;                                                                      \
+      a10 += rows->unit_bytes;                                                                     \
+    }                                                                                              \
+    GD_UNROLL                                                                                      \
+    for (int i = 0; i < MR; i++) {                                                                 \
+      GD_UNROLL                                                                                    \
+      for (int j = 0; j < VECTORS; j++) {                                                          \
+        float *out = sums + i * NR + j * LANES;                                                    \
+        _mm512_store_ps(out, add ? _mm512_add_ps(_mm512_load_ps(out), sum[i][j]) : sum[i][j]);     \
+      }                                                                                            \
+    }                                                                                              \
   }
 
 DEFINE_TILE(tile_f32_32, GD_TARGET_AVX512, FMA, 32)
@@ -284,8 +305,8 @@ DEFINE_TILE(tile_f32_16, GD_TARGET_AVX512, FMA, 16)
 DEFINE_TILE(tile_pair_32, GD_TARGET_AVX512_BF16, PAIR, 32)
 DEFINE_TILE(tile_pair_16, GD_TARGET_AVX512_BF16, PAIR, 16)
 
-static void tile_f32(int64_t depth, const void *a, const void *b, float *sums, bool add,
-                     int64_t rows, int64_t cols) {
+static void tile_f32(int64_t depth, const struct gd_gemm_rows *a, const void *b, float *sums,
+                     bool add, int64_t rows, int64_t cols) {
   (void)rows;
   if (cols > LANES)
     tile_f32_32(depth, a, b, sums, add);
@@ -293,8 +314,8 @@ static void tile_f32(int64_t depth, const void *a, const void *b, float *sums, b
     tile_f32_16(depth, a, b, sums, add);
 }
 
-static void tile_pair(int64_t depth, const void *a, const void *b, float *sums, bool add,
-                      int64_t rows, int64_t cols) {
+static void tile_pair(int64_t depth, const struct gd_gemm_rows *a, const void *b, float *sums,
+                      bool add, int64_t rows, int64_t cols) {
   (void)rows;
   if (cols > LANES)
     tile_pair_32(depth, a, b, sums, add);
@@ -303,8 +324,9 @@ static void tile_pair(int64_t depth, const void *a, const void *b, float *sums, 
 }
 
 /*
- * fp32 to bf16 as gd_f32_to_bf16 does it, subnormals included (VCVTNEPS2BF16 flushes those): add half
- * of the last place, less one unless the last place kept is odd, and cut; NaNs keep their top half.
+ * fp32 to bf16 as gd_f32_to_bf16 does it, subnormals included (VCVTNEPS2BF16 flushes those): add
+ * half of the last place, less one unless the last place kept is odd, and cut; NaNs keep their top
+ * half.
  */
 GD_INLINE GD_TARGET_AVX512 __m256i to_bf16(__m512 value) {
   __m512i bits = _mm512_castps_si512(value);
@@ -328,15 +350,13 @@ GD_INLINE GD_TARGET_AVX512 void store_lanes(const struct gd_gemm_output *out, en
   }
   if (out->accumulate) {
     __m256i old = _mm256_maskz_loadu_epi16(mask, c);
-    value = _mm512_add_ps(
-        value, dtype == GD_DTYPE_F16
-                   ? _mm512_cvtph_ps(old)
-                   : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(old), 16)));
+    value = _mm512_add_ps(value, dtype == GD_DTYPE_F16 ? _mm512_cvtph_ps(old)
+                                                       : _mm512_castsi512_ps(_mm512_slli_epi32(
+                                                             _mm512_cvtepu16_epi32(old), 16)));
   }
   _mm256_mask_storeu_epi16(c, mask,
-                           dtype == GD_DTYPE_F16
-                               ? _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT)
-                               : to_bf16(value));
+                           dtype == GD_DTYPE_F16 ? _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT)
+                                                 : to_bf16(value));
 }
 
 GD_INLINE GD_TARGET_AVX512 void store_tile(const struct gd_gemm_output *out, enum gd_dtype dtype,
@@ -370,9 +390,11 @@ const struct gd_gemm_ops gd_gemm_ops_avx512 = {
     .depth_step = 1,
     .depth_max = 256,
     .width_max = 512,
+    .sums_max = 1024 * 512,
     .pack_penalty = 16,
+    .in_place = true,
     .pack_a = pack_a,
-    .pack_b = gd_gemm_avx512_pack_b,
+    .pack_b = pack_b,
     .tile = tile_f32,
     .store = gd_gemm_avx512_store,
 };
@@ -385,9 +407,11 @@ const struct gd_gemm_ops gd_gemm_ops_avx512_bf16 = {
     .depth_step = 1,
     .depth_max = 256,
     .width_max = 512,
+    .sums_max = 1024 * 512,
     .pack_penalty = 16,
+    .in_place = true,
     .pack_a = pack_a,
-    .pack_b = gd_gemm_avx512_pack_b,
+    .pack_b = pack_b,
     .tile = tile_pair,
     .store = gd_gemm_avx512_store,
 };

@@ -1,9 +1,9 @@
 /*
  * Matrix product kernels in C for any CPU: 16-byte vectors of gcc and clang, fp32 units.
  *
- * One tile owns MR x 8 sums in vector registers: 4 rows on x86-64 (16 registers), 8 on CPUs with 32.
- * Bound: the multiply and add rate of 16-byte vectors. Every other instruction set must agree with
- * this file, which is written to be read first.
+ * One tile owns MR x 8 sums in vector registers: 4 rows on x86-64 (16 registers), 8 on CPUs
+ * with 32. Bound: the multiply and add rate of 16-byte vectors. Every other instruction set must
+ * agree with this file, which is written to be read first.
  */
 #include "backend/cpu/gemm_int.h"
 
@@ -43,10 +43,10 @@ static void pack_b(const struct gd_gemm_piece *piece, void *packed) {
   pack(piece, packed, NR);
 }
 
-static void tile(int64_t depth, const void *a_panel, const void *b_panel, float *sums, bool add,
-                 int64_t rows, int64_t cols) {
+static void tile(int64_t depth, const struct gd_gemm_rows *a_panel, const void *b_panel,
+                 float *sums, bool add, int64_t rows, int64_t cols) {
   (void)rows, (void)cols;
-  const float *a = a_panel;
+  const float *a = a_panel->data;
   const gd_f32x4 *b = b_panel;
   gd_f32x4 *out = (gd_f32x4 *)(void *)sums;
   gd_f32x4 sum[MR][2];
@@ -88,6 +88,7 @@ const struct gd_gemm_ops gd_gemm_ops_plain = {
     .depth_step = 1,
     .depth_max = 256,
     .width_max = 256,
+    .sums_max = 512 * 512,
     .pack_penalty = 8,
     .pack_a = pack_a,
     .pack_b = pack_b,

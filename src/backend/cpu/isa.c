@@ -22,10 +22,8 @@
 
 const char *gd_isa_name(enum gd_isa isa) {
   static const char *const names[GD_ISA_COUNT] = {
-      [GD_ISA_PLAIN] = "plain",
-      [GD_ISA_AVX2] = "avx2",
-      [GD_ISA_AVX512] = "avx512",
-      [GD_ISA_AVX512_BF16] = "avx512_bf16",
+      [GD_ISA_PLAIN] = "plain",   [GD_ISA_AVX2] = "avx2",
+      [GD_ISA_AVX512] = "avx512", [GD_ISA_AVX512_BF16] = "avx512_bf16",
       [GD_ISA_AMX] = "amx",
   };
   GD_ASSERT(isa < GD_ISA_COUNT);
@@ -41,7 +39,8 @@ static uint64_t saved_states(void) {
   return (uint64_t)high << 32 | low;
 }
 
-/* Linux hands out the 8 KiB tile state on request only; without it the first tile load is SIGILL. */
+/* Linux hands out the 8 KiB tile state on request only; without it the first tile load is SIGILL.
+ */
 static bool tile_permission(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
@@ -54,9 +53,9 @@ static enum gd_isa detect(void) {
     LEAF7_EBX_AVX512 = 1 << 16 | 1 << 17 | 1 << 30, /* F, DQ, BW; VL is the sign bit */
     LEAF7_EDX_AMX = 1 << 22 | 1 << 24,              /* AMX-BF16, AMX-TILE */
     LEAF7_1_EAX_BF16 = 1 << 5,
-    XCR0_AVX = 0x6,         /* SSE, AVX */
-    XCR0_AVX512 = 0xe0,     /* mask registers, upper halves, registers 16-31 */
-    XCR0_TILES = 3 << 17,   /* tile configuration, tile data */
+    XCR0_AVX = 0x6,       /* SSE, AVX */
+    XCR0_AVX512 = 0xe0,   /* mask registers, upper halves, registers 16-31 */
+    XCR0_TILES = 3 << 17, /* tile configuration, tile data */
   };
   uint32_t eax, ebx, ecx, edx;
   if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & LEAF1_ECX_NEED) != LEAF1_ECX_NEED)
@@ -85,7 +84,8 @@ static enum gd_isa detect(void) {
 #endif
 
 enum gd_isa gd_isa_detect(void) {
-  /* A fact of the machine, asked once: CPUID leaves a virtual machine, far slower than a product. */
+  /* A fact of the machine, asked once: CPUID leaves a virtual machine, far slower than a product.
+   */
   static _Atomic int known = -1;
   int isa = atomic_load_explicit(&known, memory_order_relaxed);
   if (isa < 0) {
@@ -225,7 +225,8 @@ static double now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* FLOP/s of all threads together over `rounds` rounds each; *elapsed_s is the slowest one's time. */
+/* FLOP/s of all threads together over `rounds` rounds each; *elapsed_s is the slowest one's time.
+ */
 static double probe_threads(enum gd_dtype dtype, enum gd_isa isa, int threads, int64_t rounds,
                             double *elapsed_s) {
   double flops = 0, slowest_s = 0;
