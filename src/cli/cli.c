@@ -13,8 +13,14 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
     recipe->seq = options->seq;
   if (options->batch)
     recipe->batch = options->batch;
+  if (options->steps && options->tokens)
+    return gd_fail(err, GD_BAD_INPUT, "--steps and --tokens say the same thing twice; give one");
   if (options->steps)
     recipe->steps = options->steps;
+  if (options->tokens) { /* the last step may be a part of one: round up */
+    int64_t per_step = recipe->batch * recipe->seq;
+    recipe->steps = (options->tokens + per_step - 1) / per_step;
+  }
   if (recipe->warmup_steps > recipe->steps)
     recipe->warmup_steps = recipe->steps;
   if (options->optimizer_given)

@@ -33,7 +33,7 @@ enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 
-/* Loads a model and applies --seq, --batch, --steps, --optimizer to its recipe. */
+/* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) GD_MUST_USE;
 /* The options of a trial; they borrow from cli. */

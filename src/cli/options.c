@@ -90,6 +90,26 @@ static enum gd_status parse_seconds(const struct gd_option *option, const char *
   return bad_value(option, text, expected, err);
 }
 
+/* 300e9, 300B and 0.3T are the same count. */
+static enum gd_status parse_count(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  static const char suffixes[] = "KMBT";
+  char *end;
+  errno = 0;
+  double value = strtod(text, &end);
+  bool number = isdigit((unsigned char)text[0]) && errno == 0;
+  const char *suffix = number && *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
+  if (suffix) {
+    for (const char *s = suffixes; s <= suffix; s++)
+      value *= 1000;
+    end++;
+  }
+  if (!number || *end || !(value >= 1 && value < 1e18))
+    return bad_value(option, text, "a count such as 300B, 1.5T or 2000000", err);
+  *(int64_t *)field(option, options) = (int64_t)value;
+  return GD_OK;
+}
+
 static enum gd_status parse_bytes(const struct gd_option *option, const char *text,
                                   struct gd_cli_options *options, struct gd_error *err) {
   int64_t bytes;
@@ -177,6 +197,8 @@ static const struct gd_option options_table[] = {
      parse_int, TARGET(batch), 1, MOST_A_RECIPE},
     {"steps", "N", ON_RECIPES, 0, false, "training steps of the run, instead of the recipe's",
      parse_int, TARGET(steps), 1, MOST_A_RECIPE},
+    {"tokens", "COUNT", ON_RECIPES, 0, false, "tokens of the run, such as 300B, instead of --steps",
+     parse_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
      parse_optimizer, 0, 0, 0},
     {"seed", "N", ON(BENCH), 0, false, "of parameters and tokens; default 0", parse_int,

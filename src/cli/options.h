@@ -50,7 +50,7 @@ struct gd_cli_options {
   enum gd_precision precision;
   enum gd_optimizer optimizer;
   int64_t device_memory_bytes, host_memory_bytes;
-  int64_t seq, batch, steps;
+  int64_t seq, batch, steps, tokens;
   int64_t seed;
   double sample_seconds;
 };

@@ -79,3 +79,11 @@ expect 0 models --json
 shown '"unreadable": ['
 expect 2 models broken
 said "broken.json"
+
+# --tokens is another way to say --steps: 300e9 / (1024 x 2049), rounded up.
+for count in 300B 300e9 0.3T 300000000000; do
+  expect 0 models pythia-160m --json --tokens "$count"
+  field_is steps 142982
+done
+expect 2 models pythia-160m --tokens 300B --steps 5
+expect 2 models pythia-160m --tokens 300X
