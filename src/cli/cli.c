@@ -9,6 +9,9 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
   const struct gd_cli_options *options = &cli->options;
   GD_TRY(gd_model_load(name, model, err));
   struct gd_recipe *recipe = &model->recipe;
+  if (model->family->images && (options->seq || options->tokens))
+    return gd_fail(err, GD_BAD_INPUT, "%s is trained on images; %s does not apply to it",
+                   model->name, options->seq ? "--seq" : "--tokens");
   if (options->seq)
     recipe->seq = options->seq;
   if (options->batch)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/show.h"
+#include "cli/show_trial.h"
 #include "pass/pass.h"
 
 /* A model and what its graph says; error is set instead when a preset cannot be read. */
@@ -65,19 +65,19 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
 
 static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
   const struct gd_recipe *recipe = &entry->model.recipe;
-  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  char a[GD_SHOW_TEXT], b[3 * GD_SHOW_TEXT];
   struct gd_strbuf *out = &cli->out;
   double tokens_per_step = (double)recipe->batch * (double)recipe->seq;
   gd_show_bold(cli, entry->model.name);
   gd_strbuf_printf(out, ", %s, %s parameters\n", entry->model.family->title,
                    gd_format_count(a, sizeof a, entry->parameters));
-  gd_strbuf_printf(out, "  training    %s steps of %s x %s tokens\n",
+  gd_strbuf_printf(out, "  training    %s steps of %s\n",
                    gd_format_count(a, sizeof a, recipe->steps),
-                   gd_format_count(b, sizeof b, recipe->batch),
-                   gd_format_count(c, sizeof c, recipe->seq));
-  gd_strbuf_printf(out, "  tokens      %s, %s a step\n",
-                   gd_show_power(a, sizeof a, tokens_per_step * (double)recipe->steps),
-                   gd_show_number(b, sizeof b, tokens_per_step, 0));
+                   gd_show_step_size(b, sizeof b, &entry->model));
+  if (!entry->model.family->images)
+    gd_strbuf_printf(out, "  tokens      %s, %s a step\n",
+                     gd_show_power(a, sizeof a, tokens_per_step * (double)recipe->steps),
+                     gd_show_number(b, sizeof b, tokens_per_step, 0));
   gd_strbuf_printf(out, "  FLOPs       %s, %s a step\n",
                    gd_show_power(a, sizeof a, entry->train_flops),
                    gd_show_power(b, sizeof b, entry->flops_per_step));
@@ -134,7 +134,9 @@ static enum gd_status show_table(struct gd_cli *cli, const struct entry *entries
     row[0] = entries[i].model.name;
     row[1] = entries[i].model.family->title;
     for (int j = 0; j < 4; j++)
-      row[2 + j] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, numbers[j]));
+      row[2 + j] = j == 1 && entries[i].model.family->images
+                       ? "-"
+                       : gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, numbers[j]));
     row[6] = gd_precision_name(recipe->precision);
     row[7] = gd_optimizer_name(recipe->optimizer);
     row[8] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, entries[i].train_flops));

@@ -159,3 +159,25 @@ enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *e
   }
   return gd_fail(err, GD_INTERNAL, "the trial of %s has no status", trial->model);
 }
+
+const char *gd_show_step_size(char *text, size_t size, const struct gd_model *model) {
+  char batch[GD_SHOW_TEXT], seq[GD_SHOW_TEXT];
+  gd_format_count(batch, sizeof batch, model->recipe.batch);
+  if (model->family->images)
+    snprintf(text, size, "%s images", batch);
+  else
+    snprintf(text, size, "%s x %s tokens", batch,
+             gd_format_count(seq, sizeof seq, model->recipe.seq));
+  return text;
+}
+
+const char *gd_show_throughput(char *text, size_t size, const struct gd_model *model,
+                               const struct gd_trial *trial) {
+  char rate[GD_SHOW_TEXT];
+  bool images = model->family->images;
+  snprintf(
+      text, size, "%s %s/s",
+      gd_show_digits(rate, sizeof rate, images ? trial->samples_per_s : trial->tokens_per_s, 4),
+      images ? "images" : "tokens");
+  return text;
+}

@@ -21,4 +21,10 @@ void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
 /* A trial that is not ok as a sentence and a status; of several, err keeps the first. */
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err);
 
+/* What a training step consumes: "1,024 x 2,049 tokens" or "4,096 images". */
+const char *gd_show_step_size(char *text, size_t size, const struct gd_model *model);
+/* How fast: "28,230 tokens/s" or "12.3 images/s". */
+const char *gd_show_throughput(char *text, size_t size, const struct gd_model *model,
+                               const struct gd_trial *trial);
+
 #endif

@@ -163,5 +163,6 @@ const struct gd_family gd_family_convnext = {
     .title = "ConvNeXt",
     .parse = convnext_parse,
     .build = convnext_build,
+    .images = true,
     .classes = convnext_classes,
 };

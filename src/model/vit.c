@@ -148,6 +148,7 @@ const struct gd_family gd_family_vit = {
     .title = "ViT",
     .parse = vit_parse,
     .build = vit_build,
+    .images = true,
     .ignores_tensor = vit_ignores_tensor,
     .classes = vit_classes,
     .aliases = vit_aliases,

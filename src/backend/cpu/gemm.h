@@ -5,7 +5,8 @@
  * One driver (gemm.c) blocks, packs and hands blocks of C to threads; one set of micro-kernels per
  * instruction set (gemm_kernels_*.c) does the arithmetic, chosen at run time. The result depends on
  * the shape, the dtypes and the instruction set, never on the number of threads: a block of C has
- * one owner, and k is summed in one fixed order.
+ * one owner, and k is summed in one fixed order. bf16 instructions take subnormal inputs and sums
+ * for zero, as their hardware does; nothing else does.
  *
  *   struct gd_gemm g = {.m = rows, .n = out, .k = in, .batch = 1, .trans_b = true,
  *                       .lda = in, .ldb = in, .ldc = out, .dtype_a = GD_DTYPE_BF16,

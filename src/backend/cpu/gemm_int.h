@@ -8,7 +8,7 @@
  *
  *   packed B   panels of nr columns; in a panel, unit u of column j is at [u * nr + j]
  *   packed A   panels of mr rows;    in a panel, unit u of row i is at [u * a_step + i]
- *              (AMX: 16 x 16 unit tiles, row by row, see gemm_kernels_amx.c)
+ *              (AMX has 16 x 16 unit tiles in both, see gemm_kernels_amx.c)
  *   sums       fp32 tiles of mr x nr, row by row: a tile of C while k is being summed
  *
  * Panels are padded with zeros to full width and depth, so kernels never see an edge of A or B.
@@ -58,7 +58,7 @@ struct gd_gemm_piece {
   int64_t depth;          /* units to write: those of k, then zeros */
 };
 
-/* Where a tile finds its mr rows of A: in a packed panel, or in A itself (units that are the same).
+/* Where a tile finds its mr rows of A: in a packed panel, or in A itself if its units are the same.
  */
 struct gd_gemm_rows {
   const void *data;   /* unit 0 of row 0 */
@@ -99,8 +99,8 @@ struct gd_gemm_ops {
 
 /* Capacities of one thread's workspace, for every instruction set: the largest of each. */
 enum {
-  GD_GEMM_A_UNITS = 192 * 256, /* packed A: some panels, depth_max deep */
-  GD_GEMM_B_UNITS = 512 * 256, /* packed B: width_max x depth_max */
+  GD_GEMM_A_UNITS = 192 * 384, /* packed A: some panels, depth_max deep */
+  GD_GEMM_B_UNITS = 512 * 384, /* packed B: width_max x depth_max */
   GD_GEMM_SUMS = 1024 * 512,   /* sums_max */
   GD_GEMM_TILE_SUMS = 32 * 32, /* sums of one tile, when k takes one round */
   GD_GEMM_THREAD_BYTES = 4 * (GD_GEMM_A_UNITS + GD_GEMM_B_UNITS + GD_GEMM_SUMS + GD_GEMM_TILE_SUMS)

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* syscall */
 #include "backend/cpu/isa.h"
 
+#include <omp.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -225,40 +226,46 @@ static double now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* FLOP/s of all threads together over `rounds` rounds each; *elapsed_s is the slowest one's time.
- */
-static double probe_threads(enum gd_dtype dtype, enum gd_isa isa, int threads, int64_t rounds,
-                            double *elapsed_s) {
-  double flops = 0, slowest_s = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : flops) reduction(max : slowest_s)
-  {
-    float sink = 0;
-#pragma omp barrier
+/* Rounds that take a thread about this long, found by doubling, which also wakes the clock. */
+static int64_t calibrate_rounds(enum gd_dtype dtype, enum gd_isa isa, double slice_s, float *sink) {
+  int64_t rounds = 1000;
+  for (;;) {
     double begin_s = now_s();
-    flops = (double)rounds * probe(dtype, isa, rounds, &sink);
-    slowest_s = now_s() - begin_s;
-    __asm__ volatile("" : : "m"(sink)); /* the results are used */
+    probe(dtype, isa, rounds, sink);
+    double elapsed_s = now_s() - begin_s;
+    if (elapsed_s >= slice_s / 2)
+      return (int64_t)((double)rounds * slice_s / elapsed_s) + 1;
+    rounds *= 2;
   }
-  *elapsed_s = slowest_s;
-  return flops / slowest_s;
 }
 
 double gd_isa_peak_flops(enum gd_dtype dtype, int threads, enum gd_isa isa) {
   GD_ASSERT(isa <= gd_isa_detect() && threads > 0);
   enum { RUNS = 3 };
-  const double run_s = 0.030;
-  /* Doubling up to half a run's length also wakes the threads and the clock. */
-  int64_t rounds = 1000;
-  double elapsed_s = 0, best_flops_per_s = 0;
-  for (;;) {
-    probe_threads(dtype, isa, threads, rounds, &elapsed_s);
-    if (elapsed_s >= run_s / 4)
-      break;
-    rounds *= 2;
-  }
-  rounds = (int64_t)((double)rounds * run_s / elapsed_s) + 1;
+  const double run_s = 0.030, slice_s = 0.001;
+  double best_flops_per_s = 0;
   for (int run = 0; run < RUNS; run++) {
-    double flops_per_s = probe_threads(dtype, isa, threads, rounds, &elapsed_s);
+    double flops_per_s = 0; /* sum of the threads' best slices */
+#pragma omp parallel num_threads(threads) reduction(+ : flops_per_s)
+    {
+      float sink = 0;
+      int64_t rounds = calibrate_rounds(dtype, isa, slice_s, &sink);
+      double thread_best = 0;
+#pragma omp barrier
+      double begin_s = now_s(), end_s = begin_s;
+      while (end_s - begin_s < run_s) {
+        double slice_begin_s = now_s();
+        double flops = (double)rounds * probe(dtype, isa, rounds, &sink);
+        end_s = now_s();
+        if (flops > thread_best * (end_s - slice_begin_s))
+          thread_best = flops / (end_s - slice_begin_s);
+      }
+      flops_per_s += thread_best;
+      __asm__ volatile("" : : "m"(sink)); /* the results are used */
+    }
+    int processors = omp_get_num_procs();
+    if (threads > processors)
+      flops_per_s *= (double)processors / threads;
     if (flops_per_s > best_flops_per_s)
       best_flops_per_s = flops_per_s;
   }

@@ -29,9 +29,11 @@ const char *gd_isa_name(enum gd_isa isa); /* "plain", "avx2", "avx512", "avx512_
 
 /*
  * Attainable FLOP/s of matrix products over this dtype with this level on so many threads: a loop
- * of the best multiply-add the kernels of gemm.h would use, in registers only, best of three runs
- * of about 30 ms. f16 (and bf16 where no instruction multiplies it) is computed in fp32 and has the
- * fp32 peak. isa must not be above gd_isa_detect(). Takes about 0.1 s.
+ * of the best multiply-add the kernels of gemm.h would use, in registers only, on all threads at
+ * once. The best of three runs of about 30 ms, and in a run each thread's best millisecond, so that
+ * what else the machine does meanwhile costs little. Threads beyond the processors add nothing. f16
+ * (and bf16 where no instruction multiplies it) is computed in fp32 and has the fp32 peak. isa must
+ * not be above gd_isa_detect(). Takes about 0.1 s.
  */
 double gd_isa_peak_flops(enum gd_dtype dtype, int threads, enum gd_isa isa);
 
