@@ -630,10 +630,10 @@ static void run(void (*cases)(void)) {
 }
 
 /* Families of ops in files of their own. */
-#include "op/cases_pointwise.h"
-#include "op/cases_depthwise.h"
-#include "op/cases_conv1d.h"
-#include "op/cases_scan.h"
+#include "op/cases_pointwise.inc"
+#include "op/cases_depthwise.inc"
+#include "op/cases_conv1d.inc"
+#include "op/cases_scan.inc"
 
 #define GD_OP(name, ...)                  \
   static void test_##name(void **state) { \

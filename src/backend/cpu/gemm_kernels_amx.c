@@ -4,12 +4,12 @@
  * One tile of C owns 32 x 32 sums: 2 x 2 AMX tiles of 16 x 16 fp32 (tmm0-3), beside two tiles of A
  * (tmm4, 5: 16 rows x 16 units) and two of B (tmm6, 7: 16 units x 16 columns). Per 16 units of k:
  * four loads of 1 KiB for four TDPBF16PS of 16 cycles. The A panel mostly stays in L1 and B comes
- * from L2, at 32 bytes a cycle. That, and packing, which cannot keep up with such a multiplier
- * (both operands come from L3 or memory), bound it at 40 to 60 % of the register-only peak.
+ * from L2, at 32 bytes a cycle. Expected bound: packing and L2, not the multiplier.
  *
- * In memory every tile is 1 KiB in one piece: loading 16 rows from every other line took half as
- * long again. A panel of A: per 16 units, the tile of rows 0-15, then that of rows 16-31. A panel
- * of B: the tiles of columns 0-15 down the whole depth, then those of columns 16-31.
+ * In memory every tile is 1 KiB in one piece. A panel of A: per 16 units, the tile of rows 0-15,
+ * then that of rows 16-31. A panel of B: the tiles of columns 0-15 down the whole depth, then those
+ * of columns 16-31. This layout and depth_max were the best of a few tried on a virtual machine
+ * whose own peak varied twofold between runs, so they are choices, not optima.
  *
  * The tile configuration belongs to a thread: see begin and end.
  */
