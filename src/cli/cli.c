@@ -9,6 +9,11 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
   const struct gd_cli_options *options = &cli->options;
   GD_TRY(gd_model_load(name, model, err));
   struct gd_recipe *recipe = &model->recipe;
+  if (options->seq && model->family->images)
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "%s takes images, whose size is in its configuration (image_size); leave out --seq",
+        model->name);
   if (options->seq)
     recipe->seq = options->seq;
   if (options->batch)

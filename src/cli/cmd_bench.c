@@ -22,15 +22,15 @@ static void append_answer(struct gd_cli *cli, const struct bench *bench) {
   const struct gd_recipe *recipe = &bench->model.recipe;
   struct gd_strbuf *out = &cli->out;
   struct gd_show_duration days;
-  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT];
+  char steps[GD_SHOW_TEXT], batch[2 * GD_SHOW_TEXT], step[GD_SHOW_TEXT];
   gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
   gd_strbuf_append(out, "  ");
   gd_show_bold(cli, days.value);
   gd_strbuf_printf(out, "  (95 %%: %s)\n", days.interval);
-  gd_strbuf_printf(
-      out, "  %s steps of %s x %s tokens, %s each:\n", gd_format_count(a, sizeof a, recipe->steps),
-      gd_format_count(b, sizeof b, recipe->batch), gd_format_count(c, sizeof c, recipe->seq),
-      gd_show_seconds(d, sizeof d, trial->step_s));
+  gd_strbuf_printf(out, "  %s steps of %s, %s each:\n",
+                   gd_format_count(steps, sizeof steps, recipe->steps),
+                   gd_show_batch(batch, sizeof batch, &bench->model),
+                   gd_show_seconds(step, sizeof step, trial->step_s));
 }
 
 static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
@@ -59,10 +59,13 @@ static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
   gd_strbuf_deinit(&line);
 }
 
-static void append_speed(struct gd_strbuf *out, const struct gd_trial *trial) {
+static void append_speed(struct gd_strbuf *out, const struct bench *bench) {
+  const struct gd_trial *trial = &bench->trial;
+  bool images = bench->model.family->images;
   struct gd_strbuf line = {0};
   char rate[GD_SHOW_TEXT];
-  gd_strbuf_printf(&line, "%s tokens/s", gd_show_digits(rate, sizeof rate, trial->tokens_per_s, 4));
+  gd_show_digits(rate, sizeof rate, images ? trial->samples_per_s : trial->tokens_per_s, 4);
+  gd_strbuf_printf(&line, "%s %s/s", rate, images ? "images" : "tokens");
   if (trial->peak_flops > 0) {
     gd_strbuf_printf(&line, ", MFU %s %%", gd_show_digits(rate, sizeof rate, 100 * trial->mfu, 2));
     /* Executed FLOPs are worth a word where they differ from the model's. */
@@ -93,7 +96,7 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   append_answer(cli, bench);
   append_step(out, trial);
   append_memory(out, trial);
-  append_speed(out, trial);
+  append_speed(out, bench);
   gd_show_precision_note(out, &bench->model, trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160];
@@ -107,7 +110,8 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
 
 /* --- several ------------------------------------------------------------------------------- */
 
-static void set_row(struct gd_cli *cli, const char **row, const struct gd_trial *trial) {
+static void set_row(struct gd_cli *cli, const char **row, const struct bench *bench) {
+  const struct gd_trial *trial = &bench->trial;
   char text[GD_SHOW_TEXT];
   struct gd_show_duration days;
   row[0] = trial->model;
@@ -119,7 +123,11 @@ static void set_row(struct gd_cli *cli, const char **row, const struct gd_trial 
   row[1] = gd_show_cell(cli, "%s", days.value);
   row[2] = gd_show_cell(cli, "%s", days.interval);
   row[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, trial->step_s));
-  row[4] = gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, trial->tokens_per_s, 4));
+  if (bench->model.family->images)
+    row[4] =
+        gd_show_cell(cli, "%s images", gd_show_digits(text, sizeof text, trial->samples_per_s, 4));
+  else
+    row[4] = gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, trial->tokens_per_s, 4));
   if (trial->peak_flops > 0)
     row[5] = gd_show_cell(cli, "%s %%", gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
   row[6] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->micro_batch));
@@ -139,7 +147,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct bench *bench
   if (!cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
   for (int i = 0; i < count; i++)
-    set_row(cli, cells + (ptrdiff_t)COLUMNS * i, &benches[i].trial);
+    set_row(cli, cells + (ptrdiff_t)COLUMNS * i, &benches[i]);
   /* A trial that ended in an error may not have come as far as its device. */
   for (int i = 0; i < count; i++)
     if (benches[i].trial.device[0]) {

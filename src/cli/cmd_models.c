@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/show.h"
+#include "cli/show_trial.h"
 #include "pass/pass.h"
 
 /* A model and what its graph says; error is set instead when a preset cannot be read. */
@@ -65,19 +65,19 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
 
 static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
   const struct gd_recipe *recipe = &entry->model.recipe;
-  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], batch[2 * GD_SHOW_TEXT];
   struct gd_strbuf *out = &cli->out;
-  double tokens_per_step = (double)recipe->batch * (double)recipe->seq;
+  bool images = entry->model.family->images;
+  double per_step = (double)recipe->batch * (images ? 1 : (double)recipe->seq);
   gd_show_bold(cli, entry->model.name);
   gd_strbuf_printf(out, ", %s, %s parameters\n", entry->model.family->title,
                    gd_format_count(a, sizeof a, entry->parameters));
-  gd_strbuf_printf(out, "  training    %s steps of %s x %s tokens\n",
+  gd_strbuf_printf(out, "  training    %s steps of %s\n",
                    gd_format_count(a, sizeof a, recipe->steps),
-                   gd_format_count(b, sizeof b, recipe->batch),
-                   gd_format_count(c, sizeof c, recipe->seq));
-  gd_strbuf_printf(out, "  tokens      %s, %s a step\n",
-                   gd_show_power(a, sizeof a, tokens_per_step * (double)recipe->steps),
-                   gd_show_number(b, sizeof b, tokens_per_step, 0));
+                   gd_show_batch(batch, sizeof batch, &entry->model));
+  gd_strbuf_printf(out, "  %s      %s, %s a step\n", images ? "images" : "tokens",
+                   gd_show_power(a, sizeof a, per_step * (double)recipe->steps),
+                   gd_show_number(b, sizeof b, per_step, 0));
   gd_strbuf_printf(out, "  FLOPs       %s, %s a step\n",
                    gd_show_power(a, sizeof a, entry->train_flops),
                    gd_show_power(b, sizeof b, entry->flops_per_step));

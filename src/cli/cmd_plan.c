@@ -38,7 +38,7 @@ static enum gd_status append_memory(struct gd_cli *cli, const struct gd_trial *t
 static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_model *model,
                                    const struct gd_trial *trial, struct gd_error *err) {
   struct gd_strbuf *out = &cli->out;
-  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], passes[3 * GD_SHOW_TEXT];
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], batch[2 * GD_SHOW_TEXT], passes[3 * GD_SHOW_TEXT];
   bool fits = trial->status != GD_TRIAL_INFEASIBLE;
   bool host = !fits && trial->peak_bytes <= trial->device_limit_bytes;
   gd_show_trial_title(out, trial);
@@ -49,9 +49,7 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_model *mo
       gd_format_bytes(a, sizeof a, host ? trial->host_bytes : trial->peak_bytes),
       host ? "host" : "device",
       gd_format_bytes(b, sizeof b, host ? trial->host_limit_bytes : trial->device_limit_bytes));
-  gd_strbuf_printf(out, "  a step of %s x %s tokens is %s\n\n",
-                   gd_format_count(a, sizeof a, model->recipe.batch),
-                   gd_format_count(b, sizeof b, model->recipe.seq),
+  gd_strbuf_printf(out, "  a step of %s is %s\n\n", gd_show_batch(batch, sizeof batch, model),
                    gd_show_passes(passes, sizeof passes, trial));
   GD_TRY(append_memory(cli, trial, err));
   gd_strbuf_printf(out, "\n  host memory %s of %s", gd_format_bytes(a, sizeof a, trial->host_bytes),

@@ -123,6 +123,17 @@ void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial) {
                    gd_precision_name(trial->precision), trial->device);
 }
 
+const char *gd_show_batch(char *text, size_t size, const struct gd_model *model) {
+  char batch[GD_SHOW_TEXT], seq[GD_SHOW_TEXT];
+  gd_format_count(batch, sizeof batch, model->recipe.batch);
+  gd_format_count(seq, sizeof seq, model->recipe.seq);
+  if (model->family->images)
+    snprintf(text, size, "%s images", batch);
+  else
+    snprintf(text, size, "%s x %s tokens", batch, seq);
+  return text;
+}
+
 const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial) {
   char passes[GD_SHOW_TEXT], micro_batch[GD_SHOW_TEXT], last[GD_SHOW_TEXT];
   gd_format_count(passes, sizeof passes, trial->accumulation);

@@ -13,6 +13,8 @@ void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool
 
 /* "pythia-14m, naive, bf16, on AMD EPYC 9R14, 2 threads, avx512_bf16" */
 void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial);
+/* A step's batch: "1,024 x 2,049 tokens", "4,096 images" */
+const char *gd_show_batch(char *text, size_t size, const struct gd_model *model);
 /* "256 passes of micro-batch 4", "342 passes of micro-batch 3, the last of 1" */
 const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial);
 /* Says that the recipe's precision is not the one that runs, when that is so. */

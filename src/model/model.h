@@ -67,6 +67,7 @@ struct gd_family {
   /* Buffers that old checkpoints carry and that are no parameters: skipped when loading. */
   bool (*ignores_tensor)(const char *name);
   int64_t (*classes)(const struct gd_model *model); /* what the loss chooses among */
+  bool images; /* a sample is an image, and recipe.seq follows from its size */
   const struct gd_alias *aliases; /* ends with a zero row; NULL: none */
 };
 
