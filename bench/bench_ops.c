@@ -46,6 +46,7 @@ struct op_case {
   struct input in[MAX_IN];
 };
 
+/* clang-format off */
 #define WIDTH_768  3, {BATCH, SEQ, 768}
 #define WIDTH_3072 3, {BATCH, SEQ, 3072}
 #define HEADS      4, {BATCH, 12, SEQ, 64}
@@ -60,7 +61,6 @@ struct op_case {
 #define SCAN     {HALF, CHANNELS}, {F32, CHANNELS}, {F32, 2, {1536, 16}}, {HALF, SELECTED}, \
                  {HALF, SELECTED}, {F32, 1, {1536}}
 
-/* clang-format off */
 static const struct op_case cases[] = {
     {"concat x3", GD_OP_concat, {.none = {0}}, 0, 3, {{HALF, HEADS}, {HALF, HEADS}, {HALF, HEADS}}},
     {"transpose BTN3D-3BNTD", GD_OP_transpose, {.transpose = {{3, 0, 2, 1, 4}}}, 0, 1,

@@ -224,8 +224,8 @@ const struct gd_op_info *gd_op_info(enum gd_op_kind kind);
 enum gd_init {
   GD_INIT_ZEROS,
   GD_INIT_ONES,
-  GD_INIT_NORMAL, /* init_value is the deviation */
-  GD_INIT_ROPE,   /* [T,R]: cos | sin of t frequencies[i], times init_value */
+  GD_INIT_NORMAL,    /* init_value is the deviation */
+  GD_INIT_ROPE,      /* [T,R]: cos | sin of t frequencies[i], times init_value */
   GD_INIT_UNIFORM,   /* in [-init_value, init_value) */
   GD_INIT_CONSTANT,  /* init_value */
   GD_INIT_LOG_INDEX, /* log(1 + index in the last dim) */
@@ -236,16 +236,16 @@ struct gd_tensor {
   enum gd_dtype dtype;
   enum gd_role role;
   uint32_t rank;
-  const int64_t *dims;    /* rank entries, in the graph's arena */
-  gd_op_id producer;      /* GD_NONE for a leaf */
-  gd_tensor_id alias_of;  /* shares the memory of this older tensor; GD_NONE: its own */
-  int64_t alias_elements; /* where in alias_of it starts, in elements */
-  gd_tensor_id owner;     /* PARAM_HALF, GRAD, OPTIMIZER: the parameter it belongs to */
-  int32_t block;          /* layer; -1: outside the layers */
-  const char *name;       /* leaves: Hugging Face name or ours; activations: NULL or a hint */
-  enum gd_init init;      /* PARAM and CONST */
-  double init_value;      /* see enum gd_init */
-  double init_low;        /* likewise */
+  const int64_t *dims;      /* rank entries, in the graph's arena */
+  gd_op_id producer;        /* GD_NONE for a leaf */
+  gd_tensor_id alias_of;    /* shares the memory of this older tensor; GD_NONE: its own */
+  int64_t alias_elements;   /* where in alias_of it starts, in elements */
+  gd_tensor_id owner;       /* PARAM_HALF, GRAD, OPTIMIZER: the parameter it belongs to */
+  int32_t block;            /* layer; -1: outside the layers */
+  const char *name;         /* leaves: Hugging Face name or ours; activations: NULL or a hint */
+  enum gd_init init;        /* PARAM and CONST */
+  double init_value;        /* see enum gd_init */
+  double init_low;          /* likewise */
   const float *frequencies; /* GD_INIT_ROPE: R/2 of them, in the graph's arena */
 };
 

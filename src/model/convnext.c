@@ -124,9 +124,8 @@ static void convnext_build(const struct gd_model *model, int64_t micro_batch,
   const struct gd_images *images = &c.images;
   gd_tensor_id pixels = gd_images_leaves(graph, images, micro_batch);
   gd_blocks_enter(&m, "convnext.embeddings.");
-  gd_tensor_id x_BHWC =
-      gd_images_patches(&m, "patch_embeddings", pixels, false, images->patch_height,
-                        images->patch_width, c.widths[0]);
+  gd_tensor_id x_BHWC = gd_images_patches(&m, "patch_embeddings", pixels, false,
+                                          images->patch_height, images->patch_width, c.widths[0]);
   x_BHWC = gd_blocks_layernorm(&m, "layernorm", x_BHWC, inner_norm_eps);
   graph->block = 0;
   for (int64_t stage = 0; stage < c.stages; stage++) {

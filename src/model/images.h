@@ -1,6 +1,6 @@
 /*
- * What the families that classify images share: the fields of their config.json that describe images
- * and classes, the leaves of their graphs, and convolutions whose patches do not overlap.
+ * What the families that classify images share: the fields of their config.json that describe
+ * images and classes, the leaves of their graphs, and convolutions whose patches do not overlap.
  *
  * Letters: B batch, C channels, H W rows and columns, O outputs.
  */

@@ -83,15 +83,15 @@ static enum gd_status mamba_parse(const struct gd_json *json, const json_t *conf
   double expand = 2;
   GD_TRY(gd_json_int(json, config, "vocab_size", 1, GD_CONFIG_LARGEST, &mamba.vocab, err));
   GD_TRY(gd_json_int(json, config, "hidden_size", 1, GD_CONFIG_LARGEST, &mamba.width, err));
-  GD_TRY(gd_json_int(json, config, "num_hidden_layers", 1, GD_CONFIG_MOST_LAYERS, &mamba.layers,
-                     err));
+  GD_TRY(
+      gd_json_int(json, config, "num_hidden_layers", 1, GD_CONFIG_MOST_LAYERS, &mamba.layers, err));
   GD_TRY(gd_config_int(json, config, "state_size", 1, MOST_STATES, &mamba.states, err));
   GD_TRY(gd_config_int(json, config, "conv_kernel", 1, MOST_TAPS, &mamba.taps, err));
   GD_TRY(gd_config_number(json, config, "expand", 1e-6, 1024, &expand, err));
   mamba.channels = (int64_t)(expand * (double)mamba.width);
   /* Where both are there, transformers lets the size win over the factor. */
-  GD_TRY(gd_config_int(json, config, "intermediate_size", 1, GD_CONFIG_LARGEST, &mamba.channels,
-                       err));
+  GD_TRY(
+      gd_config_int(json, config, "intermediate_size", 1, GD_CONFIG_LARGEST, &mamba.channels, err));
   if (mamba.channels < 1)
     return gd_json_mismatch(json, config, "expand", "a factor that leaves a channel", err);
   GD_TRY(read_rank(json, config, mamba.width, &mamba.rank, err));
@@ -140,8 +140,7 @@ static gd_tensor_id norm(struct builder *m, const char *name, gd_tensor_id x) {
 static gd_tensor_id project(struct builder *m, const char *weight_name, const char *bias_name,
                             gd_tensor_id x, int64_t outputs, int64_t inputs, double scale) {
   gd_tensor_id weight = uniform(m, weight_name, 2, (int64_t[]){outputs, inputs}, inputs, scale);
-  gd_tensor_id bias =
-      m->c.bias ? param(m, bias_name, 1, &outputs, GD_INIT_ZEROS, 0) : GD_NONE;
+  gd_tensor_id bias = m->c.bias ? param(m, bias_name, 1, &outputs, GD_INIT_ZEROS, 0) : GD_NONE;
   return gd_linear(m->blocks.graph, x, weight, bias);
 }
 
@@ -157,15 +156,15 @@ static gd_tensor_id convolve(struct builder *m, gd_tensor_id x_BTC) {
   return gd_activate(g, gd_conv1d(g, x_BTC, weight, bias), GD_ACTIVATION_SILU);
 }
 
-/* softplus(x dt_proj' + bias) in fp32: the recurrence multiplies a thousand factors exp(delta A). */
+/* softplus(x dt_proj' + bias) in fp32: the recurrence multiplies a thousand factors exp(delta A).
+ */
 static gd_tensor_id step_sizes(struct builder *m, gd_tensor_id x_BTR) {
   struct gd_graph *g = m->blocks.graph;
   const struct mamba *c = &m->c;
   gd_tensor_id weight = param(m, "mixer.dt_proj.weight", 2, (int64_t[]){c->channels, c->rank},
                               c->constant_steps ? GD_INIT_CONSTANT : GD_INIT_UNIFORM,
                               c->step_scale / sqrt((double)c->rank));
-  gd_tensor_id bias =
-      param(m, "mixer.dt_proj.bias", 1, &c->channels, GD_INIT_STEPS, c->step_max);
+  gd_tensor_id bias = param(m, "mixer.dt_proj.bias", 1, &c->channels, GD_INIT_STEPS, c->step_max);
   if (bias == GD_NONE)
     return GD_NONE;
   g->tensors[bias].init_low = c->step_min;
@@ -177,8 +176,8 @@ static gd_tensor_id mixer(struct builder *m, gd_tensor_id x_BTW) {
   struct gd_graph *g = m->blocks.graph;
   const struct mamba *c = &m->c;
   const int64_t state_dims[] = {c->channels, c->states}, all = c->rank + 2 * c->states;
-  gd_tensor_id both = project(m, "mixer.in_proj.weight", "mixer.in_proj.bias", x_BTW,
-                              2 * c->channels, c->width, 1);
+  gd_tensor_id both =
+      project(m, "mixer.in_proj.weight", "mixer.in_proj.bias", x_BTW, 2 * c->channels, c->width, 1);
   gd_tensor_id u_BTC = convolve(m, gd_slice(g, both, 2, 0, c->channels));
   gd_tensor_id gate_BTC = gd_slice(g, both, 2, c->channels, c->channels);
 
@@ -197,8 +196,7 @@ static gd_tensor_id mixer(struct builder *m, gd_tensor_id x_BTW) {
                  c->rescaled ? 1 / sqrt((double)c->layers) : 1);
 }
 
-static void mamba_build(const struct gd_model *model, int64_t micro_batch,
-                        struct gd_graph *graph) {
+static void mamba_build(const struct gd_model *model, int64_t micro_batch, struct gd_graph *graph) {
   struct builder m = {.blocks = {.graph = graph}, .c = config_of(model), .no_bias = GD_NONE};
   const struct mamba *c = &m.c;
   int64_t table_dims[] = {c->vocab, c->width};

@@ -22,9 +22,9 @@
 enum { PATH_BYTES = PATH_MAX, SUGGESTIONS = 3 };
 
 static const struct gd_family *const families[] = {
-    &gd_family_neox,    &gd_family_gpt2, &gd_family_llama,   &gd_family_mistral,
-    &gd_family_qwen2, &gd_family_olmo, &gd_family_roberta, &gd_family_bert,
-    &gd_family_mamba, &gd_family_vit, &gd_family_convnext,
+    &gd_family_neox,  &gd_family_gpt2, &gd_family_llama,    &gd_family_mistral,
+    &gd_family_qwen2, &gd_family_olmo, &gd_family_roberta,  &gd_family_bert,
+    &gd_family_mamba, &gd_family_vit,  &gd_family_convnext,
 };
 enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
 

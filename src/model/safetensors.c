@@ -765,8 +765,7 @@ static enum gd_status write_file(const char *path, const struct gd_strbuf *heade
   const char *temporary = NULL;
   int fd = open_temporary(path, arena, &temporary);
   if (fd < 0)
-    return gd_fail(err, errno == ENOMEM ? GD_ENVIRONMENT : GD_ENVIRONMENT,
-                   "%s: cannot be written: %s", path, strerror(errno));
+    return gd_fail(err, GD_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
   bool done = write_all(fd, header->text, (int64_t)header->length);
   for (uint32_t i = 0; done && i < count; i++)
     done = write_all(fd, placements[i].tensor->data, placements[i].bytes);

@@ -1,7 +1,7 @@
 /*
  * ViT (Dosovitskiy et al. 2021, arXiv:2010.11929): an image cut into patches, each a token, with a
- * class token before them and learned positions; a bidirectional encoder with norms before each part;
- * classes are read off the class token. Names and arithmetic follow transformers'
+ * class token before them and learned positions; a bidirectional encoder with norms before each
+ * part; classes are read off the class token. Names and arithmetic follow transformers'
  * ViTForImageClassification, which has no pooler.
  *
  * Letters: B batch, T tokens (patches and one), C width, N heads, D head size, F inner width.
@@ -115,8 +115,8 @@ static void vit_build(const struct gd_model *model, int64_t micro_batch, struct 
   graph->block = -1;
   gd_blocks_enter(&m, "vit.");
   /* Norms know no other token, so that of the class token is enough. */
-  gd_tensor_id x_BC = gd_reshape(graph, gd_slice(graph, x_BTC, 1, 0, 1), 2,
-                                 (int64_t[]){micro_batch, c.width});
+  gd_tensor_id x_BC =
+      gd_reshape(graph, gd_slice(graph, x_BTC, 1, 0, 1), 2, (int64_t[]){micro_batch, c.width});
   x_BC = gd_blocks_layernorm(&m, "layernorm", x_BC, c.norm_eps);
   gd_images_loss(&m, x_BC, c.images.classes);
 }
@@ -133,15 +133,14 @@ static int64_t vit_classes(const struct gd_model *model) {
 }
 
 /* As transformers 5 names them. */
-static const struct gd_alias vit_aliases[] = {
-    {"vit.encoder.layer.", "vit.layers."},
-    {"attention.attention.query", "attention.q_proj"},
-    {"attention.attention.key", "attention.k_proj"},
-    {"attention.attention.value", "attention.v_proj"},
-    {"attention.output.dense", "attention.o_proj"},
-    {"intermediate.dense", "mlp.fc1"},
-    {"output.dense", "mlp.fc2"},
-    {0}};
+static const struct gd_alias vit_aliases[] = {{"vit.encoder.layer.", "vit.layers."},
+                                              {"attention.attention.query", "attention.q_proj"},
+                                              {"attention.attention.key", "attention.k_proj"},
+                                              {"attention.attention.value", "attention.v_proj"},
+                                              {"attention.output.dense", "attention.o_proj"},
+                                              {"intermediate.dense", "mlp.fc1"},
+                                              {"output.dense", "mlp.fc2"},
+                                              {0}};
 
 const struct gd_family gd_family_vit = {
     .model_type = "vit",

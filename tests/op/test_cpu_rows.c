@@ -1,8 +1,8 @@
 /*
  * The vector loops of the cpu backend at every level this CPU has, below the kernels: the stated
- * error of the exponential and of the normal tail, conversions bit by bit, and rows that make
- * softmax and logsumexp take their rare paths. test_ops.c covers the kernels, at the best level
- * only.
+ * error of the exponential, of the normal tail and of other functions, conversions and random words
+ * bit by bit, and rows that make softmax and logsumexp take their rare paths. test_ops.c covers the
+ * kernels, at the best level only.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_int.h"
+#include "base/rng.h"
 
 enum { BLOCK = 1021 }; /* odd: the last vector of a block is short at every level */
 
@@ -77,6 +78,73 @@ static void test_normal_tail(void **state) {
       fail_msg("%s: the normal tail is off by %g, relative %g", gd_isa_name((enum gd_isa)isa),
                worst, worst_relative);
   }
+}
+
+static double exact_value(enum gd_activation function, bool slope, double x) {
+  double e = exp(-fabs(x));
+  switch (function) {
+  case GD_ACTIVATION_SOFTPLUS: return slope ? 1 / (1 + exp(-x)) : fmax(x, 0) + log1p(e);
+  case GD_ACTIVATION_TANH: return slope ? 1 / (cosh(x) * cosh(x)) : tanh(x);
+  default: return slope ? e / ((1 + e) * (1 + e)) : 1 / (1 + exp(-x)); /* sigmoid */
+  }
+}
+
+/* Relative errors: these functions must be as good where they are small. */
+static void test_activations(void **state) {
+  (void)state;
+  static const enum gd_activation functions[] = {GD_ACTIVATION_SOFTPLUS, GD_ACTIVATION_TANH,
+                                                 GD_ACTIVATION_SIGMOID};
+  float x[BLOCK], y[BLOCK], ones[BLOCK];
+  for (int i = 0; i < BLOCK; i++)
+    ones[i] = 1;
+  for (int isa = 0; isa <= (int)gd_isa_detect(); isa++)
+    for (int which = 0; which < 6; which++) {
+      const struct gd_cpu_rows *rows = gd_cpu_rows_for((enum gd_isa)isa);
+      enum gd_activation function = functions[which / 2];
+      bool slope = which % 2;
+      double worst = 0;
+      for (uint32_t begin = 0x30000000u; begin < 0x42200000u; begin += 977 * BLOCK) {
+        for (uint32_t i = 0; i < BLOCK; i++) /* 2^-31 to 40, with both signs */
+          x[i] = from_bits(begin + 977 * i) * (i % 2 ? 1.0f : -1.0f);
+        if (slope)
+          rows->activate_grad(function, GD_DTYPE_F32, y, x, ones, BLOCK);
+        else
+          rows->activate(function, GD_DTYPE_F32, y, x, BLOCK);
+        for (int i = 0; i < BLOCK; i++)
+          worst = fmax(worst, fabs((double)y[i] / exact_value(function, slope, (double)x[i]) - 1));
+      }
+      if (!(worst < 3e-7))
+        fail_msg("%s: %s%s is off by %g", gd_isa_name((enum gd_isa)isa),
+                 gd_activation_name(function), slope ? " (slope)" : "", worst);
+    }
+}
+
+/* The mask is that of gd_rng_philox, from any element on, across the low word of the counter. */
+static void test_dropout(void **state) {
+  (void)state;
+  static const uint64_t firsts[] = {0, 1, 7, 0x3ffffffe2u, 0x123456789abcdeu};
+  float x[BLOCK], y[BLOCK + 1];
+  for (int i = 0; i < BLOCK; i++)
+    x[i] = (float)(i + 1);
+  for (int isa = 0; isa <= (int)gd_isa_detect(); isa++)
+    for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++)
+      for (int64_t begin = 0; begin < 70; begin += 23)
+        for (int64_t end = begin; end <= BLOCK; end += end < 200 ? 1 : 400) {
+          struct gd_cpu_dropout dropout = {
+              GD_DTYPE_F32, 42, 0x500000003u, firsts[f], 0x60000000u, 2, x, y};
+          for (int64_t i = 0; i <= BLOCK; i++)
+            y[i] = -1;
+          gd_cpu_rows_for((enum gd_isa)isa)->dropout(&dropout, begin, end);
+          for (int64_t i = 0; i <= BLOCK; i++) {
+            uint32_t words[4];
+            uint64_t at = firsts[f] + (uint64_t)i;
+            gd_rng_philox(dropout.seed, dropout.stream, at / 4, words);
+            float kept = words[at % 4] >= dropout.threshold ? 2 * (float)(i + 1) : 0;
+            if (y[i] != (i < begin || i >= end ? -1 : kept))
+              fail_msg("%s: element %lld of %lld to %lld is %g", gd_isa_name((enum gd_isa)isa),
+                       (long long)i, (long long)begin, (long long)end, (double)y[i]);
+          }
+        }
 }
 
 /* Every half, and floats around every half: halfway, just above and just below. */
@@ -162,10 +230,9 @@ static void test_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_exp),
-      cmocka_unit_test(test_normal_tail),
-      cmocka_unit_test(test_convert),
-      cmocka_unit_test(test_rows),
+      cmocka_unit_test(test_exp),         cmocka_unit_test(test_normal_tail),
+      cmocka_unit_test(test_activations), cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_convert),     cmocka_unit_test(test_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

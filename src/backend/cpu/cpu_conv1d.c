@@ -1,11 +1,11 @@
 /*
- * Causal convolution over sequences, one filter a channel, with its gradients. Letters: B sequences,
- * T steps, C channels, K taps.
+ * Causal convolution over sequences, one filter a channel, with its gradients. Letters: B
+ * sequences, T steps, C channels, K taps.
  *
- * dx looks ahead where the convolution looks back and is otherwise the same loop. A task is a run of
- * steps of one sequence. dw is a sum over all steps: they are cut into chunks by the shape alone, a
- * chunk is summed in fp32 and the chunks are added in order, in double. Filters lie as [K][C] in the
- * workspace meanwhile; where K C would not fit, channels are taken in panels.
+ * dx looks ahead where the convolution looks back and is otherwise the same loop. A task is a run
+ * of steps of one sequence. dw is a sum over all steps: they are cut into chunks by the shape
+ * alone, a chunk is summed in fp32 and the chunks are added in order, in double. Filters lie as
+ * [K][C] in the workspace meanwhile; where K C would not fit, channels are taken in panels.
  *
  * Bound: bytes, x and y once each.
  */
@@ -16,11 +16,8 @@
 enum { RUN_STEPS = 64 };
 
 static struct gd_cpu_conv1d describe(const struct gd_view *x, int64_t taps) {
-  return (struct gd_cpu_conv1d){.dtype = x->dtype,
-                                .steps = x->dims[1],
-                                .channels = x->dims[2],
-                                .taps = taps,
-                                .x = x->data};
+  return (struct gd_cpu_conv1d){
+      .dtype = x->dtype, .steps = x->dims[1], .channels = x->dims[2], .taps = taps, .x = x->data};
 }
 
 /* Channels of a panel: those for which one row of K + 1 sums fits the workspace. */

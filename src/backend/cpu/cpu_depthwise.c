@@ -4,8 +4,8 @@
  *
  * dx is the convolution of dy with the filter turned around, so both run the same loops. A task is
  * one group of channels (one vector) in a band of one image's rows; results do not depend on the
- * bands. dw is a sum over all pixels: the rows of all images are cut into chunks by the shape alone, a
- * chunk is summed in fp32, and the chunks are added in order, in double.
+ * bands. dw is a sum over all pixels: the rows of all images are cut into chunks by the shape
+ * alone, a chunk is summed in fp32, and the chunks are added in order, in double.
  *
  * Bound: multiply-adds (K^2 an element) for K = 7 and up; bytes for small filters.
  */
@@ -44,7 +44,8 @@ static void convolve(const struct gd_kernel_args *args, const float *bias, bool 
   int64_t taps = d.k * d.k, lanes = rows->lanes, images = x->dims[0];
   int64_t groups = (d.channels + lanes - 1) / lanes;
   int threads = gd_cpu_threads(args, 8 * x->elements);
-  /* Several tasks a thread, so that none waits long; a band fetches K - 1 rows of its neighbours. */
+  /* Several tasks a thread, so that none waits long; a band fetches K - 1 rows of its neighbours.
+   */
   int64_t bands = 4 * (int64_t)threads / (images * groups + 1) + 1;
   bands = smaller(bands, (d.height + 7) / 8);
   d.bias = bias;
@@ -111,8 +112,8 @@ void gd_cpu_depthwise_dw(const struct gd_kernel_args *args) {
   float *partials = args->workspace; /* [chunks][K * K + 1][C] */
   int64_t taps = d.k * d.k, lanes = rows->lanes, lines = x->dims[0] * d.height;
   int64_t groups = (d.channels + lanes - 1) / lanes;
-  int64_t chunks = smaller(lines * d.width / CHUNK_PIXELS + 1,
-                           gd_cpu_chunks(lines, (taps + 1) * d.channels));
+  int64_t chunks =
+      smaller(lines * d.width / CHUNK_PIXELS + 1, gd_cpu_chunks(lines, (taps + 1) * d.channels));
   int threads = gd_cpu_threads(args, 8 * x->elements);
   d.dy = dy->data;
 #pragma omp parallel num_threads(threads)

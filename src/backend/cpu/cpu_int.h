@@ -268,12 +268,12 @@ static inline struct gd_cpu_range gd_cpu_share(int64_t n, int64_t step, int64_t 
 }
 
 enum {
-  GD_CPU_CHUNKS = 64,                 /* most pieces of a sum over rows */
-  GD_CPU_CHUNK_ROWS = 8,              /* fewest rows worth a piece */
-  GD_CPU_PARTIALS = 1 << 18,          /* floats for the sums of all pieces */
-  GD_CPU_LINE_ELEMENTS = 64,          /* shares of elements start on whole cache lines */
-  GD_CPU_FILTER_MOST = 27,            /* largest K of depthwise that has fast loops */
-  GD_CPU_LOSS_CHUNKS = 512            /* pieces of a scalar sum: one double each */
+  GD_CPU_CHUNKS = 64,        /* most pieces of a sum over rows */
+  GD_CPU_CHUNK_ROWS = 8,     /* fewest rows worth a piece */
+  GD_CPU_PARTIALS = 1 << 18, /* floats for the sums of all pieces */
+  GD_CPU_LINE_ELEMENTS = 64, /* shares of elements start on whole cache lines */
+  GD_CPU_FILTER_MOST = 27,   /* largest K of depthwise that has fast loops */
+  GD_CPU_LOSS_CHUNKS = 512   /* pieces of a scalar sum: one double each */
 };
 
 /* Pieces to cut a sum over rows into, where one row of sums has so many floats. */

@@ -2,11 +2,11 @@
  * The selective scan and its gradient. Letters: B sequences, T steps, C channels, S states.
  *
  * Forward, a task is a group of channels of one sequence, walked from its first step to its last
- * with the state in the thread's scratch. Backward, all groups take one chunk of GD_SCAN_CHUNK steps
- * of one sequence at a time, from the last chunk to the first: a group recomputes the states within
- * the chunk from the one stored before it, and leaves its part of db and dc, which are sums over
- * channels; these parts are then added in the order of the groups. What a group carries from chunk
- * to chunk is dL/dh. Results do not depend on the number of threads.
+ * with the state in the thread's scratch. Backward, all groups take one chunk of GD_SCAN_CHUNK
+ * steps of one sequence at a time, from the last chunk to the first: a group recomputes the states
+ * within the chunk from the one stored before it, and leaves its part of db and dc, which are sums
+ * over channels; these parts are then added in the order of the groups. What a group carries from
+ * chunk to chunk is dL/dh. Results do not depend on the number of threads.
  *
  * Bound: arithmetic. Forward 14 vector operations a state, channel and step, of which 9 are the
  * exponential; backward 23.

@@ -1,0 +1,180 @@
+/*
+ * The families that classify images: what their configurations may say, what is refused and how,
+ * the shapes and blocks of their graphs, presets by their parameters and FLOPs. Numbers of a whole
+ * model are in tests/parity.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/model.h"
+#include "pass/pass.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+/* What every case has; the sizes that some cases change are apart. */
+#define VIT_LAYERS                                                           \
+  "\"model_type\": \"vit\", \"hidden_size\": 24, \"num_hidden_layers\": 2, " \
+  "\"intermediate_size\": 40"
+#define VIT_IMAGE VIT_LAYERS ", \"num_attention_heads\": 3" /* lacks image and patch */
+#define VIT       VIT_IMAGE ", \"image_size\": 32, \"patch_size\": 8"
+#define CONVNEXT_IMAGE                                                \
+  "\"model_type\": \"convnext\", \"hidden_sizes\": [8, 12, 16, 20], " \
+  "\"depths\": [1, 2, 1, 1]"
+#define CONVNEXT CONVNEXT_IMAGE ", \"image_size\": 64"
+
+/* Parses and builds for two images; returns the first failure. */
+static enum gd_status build(const char *text, struct gd_model *model, struct gd_graph *graph,
+                            struct gd_error *err) {
+  struct gd_json json;
+  *err = (struct gd_error){0};
+  gd_graph_init(graph);
+  enum gd_status status = gd_json_parse(&json, "tiny.json", text, (int64_t)strlen(text), err);
+  if (status == GD_OK)
+    status = gd_model_parse(&json, model, err);
+  gd_json_deinit(&json);
+  if (status != GD_OK)
+    return status;
+  model->family->build(model, 2, graph);
+  status = gd_graph_check(graph, err);
+  return status == GD_OK ? gd_graph_verify(graph, err) : status;
+}
+
+static void expect(const char *text, enum gd_status expected, const char *part) {
+  struct gd_model model;
+  struct gd_graph graph;
+  struct gd_error err;
+  enum gd_status status = build(text, &model, &graph, &err);
+  if (status != expected || (part && !strstr(err.text, part)))
+    fail_msg("%s: status %d, \"%s\"; expected %d, \"%s\"", text, (int)status, err.text,
+             (int)expected, part ? part : "");
+  gd_graph_deinit(&graph);
+}
+
+static void test_accepted(void **state) {
+  static const char *const configs[] = {
+      "{" VIT "}",
+      "{" VIT_IMAGE ", \"image_size\": [24, 40], \"patch_size\": [8, 5], \"num_channels\": 1}",
+      "{" VIT_IMAGE ", \"image_size\": 39, \"qkv_bias\": false, \"head_dim\": 8}",
+      "{" VIT ", \"problem_type\": \"single_label_classification\", \"num_labels\": 7}",
+      "{" VIT ", \"id2label\": {\"0\": \"a\", \"1\": \"b\", \"2\": \"c\"}, \"num_labels\": 3}",
+      "{" CONVNEXT "}",
+      "{" CONVNEXT_IMAGE ", \"image_size\": [35, 51], \"layer_scale_init_value\": 0}",
+      "{" CONVNEXT ", \"drop_path_rate\": 0.0, \"problem_type\": null}",
+      "{\"model_type\": \"convnext\", \"image_size\": 32}", /* transformers' default sizes */
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT(configs); i++)
+    expect(configs[i], GD_OK, NULL);
+}
+
+static void test_refused(void **state) {
+  static const struct {
+    const char *config;
+    enum gd_status status;
+    const char *part;
+  } cases[] = {
+      {"{" VIT ", \"hidden_act\": \"mish\"}", GD_UNSUPPORTED, "hidden_act is \"mish\""},
+      {"{" VIT ", \"head_dim\": 16}", GD_UNSUPPORTED, "head_dim is 16"},
+      {"{" VIT ", \"num_labels\": 1}", GD_UNSUPPORTED, "num_labels is 1"},
+      {"{" VIT ", \"problem_type\": \"regression\"}", GD_UNSUPPORTED,
+       "problem_type is \"regression\""},
+      {"{" CONVNEXT ", \"drop_path_rate\": 0.1}", GD_UNSUPPORTED, "drop_path_rate is 0.1"},
+      {"{" CONVNEXT ", \"problem_type\": \"multi_label_classification\"}", GD_UNSUPPORTED,
+       "problem_type is \"multi_label_classification\""},
+      {"{\"model_type\": \"vit\"}", GD_BAD_INPUT, "hidden_size is missing"},
+      {"{" VIT_LAYERS ", \"num_attention_heads\": 5}", GD_BAD_INPUT,
+       "5 does not divide hidden_size 24"},
+      {"{" VIT_IMAGE ", \"image_size\": 15}", GD_BAD_INPUT,
+       "15 x 15 is smaller than patch_size 16 x 16"},
+      {"{" VIT_IMAGE ", \"image_size\": [32, 0]}", GD_BAD_INPUT, "image_size is"},
+      {"{" VIT_IMAGE ", \"patch_size\": [8, 8, 8]}", GD_BAD_INPUT, "patch_size is"},
+      {"{" VIT ", \"hidden_dropout_prob\": 1}", GD_BAD_INPUT, "hidden_dropout_prob is 1"},
+      {"{" VIT ", \"id2label\": {\"0\": \"a\", \"1\": \"b\"}, \"num_labels\": 3}", GD_BAD_INPUT,
+       "num_labels is 3, but id2label names 2 classes"},
+      {"{" CONVNEXT ", \"num_stages\": 3}", GD_BAD_INPUT, "hidden_sizes is"},
+      {"{\"model_type\": \"convnext\", \"depths\": [1, 2, 0, 1]}", GD_BAD_INPUT, "depths is"},
+      {"{\"model_type\": \"convnext\", \"depths\": [1000, 20, 4, 1]}", GD_BAD_INPUT,
+       "1025 blocks in all"},
+      {"{" CONVNEXT_IMAGE ", \"image_size\": 28}", GD_BAD_INPUT, "28 x 28 vanishes in 4 stages"},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT(cases); i++)
+    expect(cases[i].config, cases[i].status, cases[i].part);
+}
+
+static int32_t last_block(const struct gd_graph *graph) {
+  int32_t last = -1;
+  for (gd_op_id op = 0; op < graph->n_ops; op++)
+    last = graph->ops[op].block > last ? graph->ops[op].block : last;
+  return last;
+}
+
+static void test_graphs(void **state) {
+  struct gd_model model;
+  struct gd_graph graph;
+  struct gd_error err;
+  (void)state;
+  assert_int_equal(
+      build("{" VIT ", \"hidden_dropout_prob\": 0.1, \"num_labels\": 9}", &model, &graph, &err),
+      GD_OK);
+  assert_int_equal(model.recipe.seq, 17); /* 4 x 4 patches and the class token */
+  assert_int_equal(model.family->classes(&model), 9);
+  assert_int_equal(graph.n_dropouts, 1 + 2 * 2);
+  assert_int_equal(last_block(&graph), 1);
+  assert_int_equal(gd_tensor_elements(&graph, graph.pixels), 2 * 3 * 32 * 32);
+  assert_int_equal(gd_tensor_elements(&graph, graph.labels), 2);
+  assert_int_equal(graph.ids, GD_NONE);
+  gd_graph_deinit(&graph);
+  assert_int_equal(build("{" CONVNEXT "}", &model, &graph, &err), GD_OK);
+  assert_int_equal(model.recipe.seq, 1);
+  assert_int_equal(model.family->classes(&model), 2);
+  assert_int_equal(last_block(&graph), 4);
+  gd_graph_deinit(&graph);
+}
+
+/* As transformers counts them on the meta device; FLOPs as appendix E of arXiv:2410.23261. */
+static void test_presets(void **state) {
+  static const struct {
+    const char *name;
+    int64_t parameters;
+    double train_flops; /* 0: not published, or published wrong: docs/flops.md */
+  } presets[] = {
+      {"vit", 325688657, 4.7e20},
+      {"vit-base", 102594385, 0},
+      {"convnext-large-1k", 197767336, 0},
+      {"convnext-large-22k", 229799953, 0},
+      {"convnext-xlarge-22k", 392900177, 0},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT(presets); i++) {
+    struct gd_model model;
+    struct gd_graph graph;
+    struct gd_error err = {0};
+    if (gd_model_load(presets[i].name, &model, &err) != GD_OK)
+      fail_msg("%s", err.text);
+    struct gd_setup setup = {&model, GD_PRECISION_FP32, 1};
+    if (gd_pipeline_build(&setup, &graph, &err) != GD_OK)
+      fail_msg("%s", err.text);
+    assert_int_equal(gd_graph_parameters(&graph), presets[i].parameters);
+    double flops = graph.model_flops * (double)model.recipe.batch * (double)model.recipe.steps;
+    if (presets[i].train_flops > 0)
+      assert_true(fabs(flops / presets[i].train_flops - 1) < 0.01);
+    gd_graph_deinit(&graph);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_accepted),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_graphs),
+      cmocka_unit_test(test_presets),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
