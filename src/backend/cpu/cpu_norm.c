@@ -11,7 +11,7 @@
 #include "backend/cpu/cpu_int.h"
 
 /* Both norms have x, the weight and perhaps a bias; their last output is 1 / deviation. */
-static void normalise(const struct gd_kernel_args *args, float *mean,
+static void normalise(const struct gd_kernel_args *args, bool has_mean,
                       void (*loop)(const struct gd_cpu_norm *norm, int64_t begin, int64_t end)) {
   const struct gd_view *x = &args->in[0];
   struct gd_cpu_norm norm = {
@@ -22,7 +22,7 @@ static void normalise(const struct gd_kernel_args *args, float *mean,
       .weight = args->in[1].data,
       .bias = gd_cpu_optional(args, 2),
       .y = args->out[0].data,
-      .mean = mean,
+      .mean = has_mean ? args->out[1].data : NULL,
       .rstd = args->out[args->n_out - 1].data,
   };
   int64_t count = gd_cpu_row_count(x);
@@ -35,11 +35,11 @@ static void normalise(const struct gd_kernel_args *args, float *mean,
 }
 
 void gd_cpu_layernorm(const struct gd_kernel_args *args) {
-  normalise(args, args->out[1].data, gd_cpu_rows()->layernorm);
+  normalise(args, true, gd_cpu_rows()->layernorm);
 }
 
 void gd_cpu_rmsnorm(const struct gd_kernel_args *args) {
-  normalise(args, NULL, gd_cpu_rows()->rmsnorm);
+  normalise(args, false, gd_cpu_rows()->rmsnorm);
 }
 
 /* sums[j] = the sum over chunks of partials[chunk * stride + j], for columns begin .. end - 1. */
