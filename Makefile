@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 30
 JOBS ?= $(shell nproc)
-QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m
+QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
 
 .DEFAULT_GOAL := all
 .PHONY: all help quickstart check test asan fuzz lint format bench install clean

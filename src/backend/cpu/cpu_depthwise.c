@@ -28,11 +28,19 @@ static struct gd_cpu_depthwise describe(const struct gd_view *x, int64_t k) {
 static void arrange_filters(float *filters, const float *weight, int64_t taps, int64_t lanes,
                             int64_t channels, int64_t group, bool turned) {
   float *out = filters + group * taps * lanes;
-  for (int64_t t = 0; t < taps; t++)
-    for (int64_t l = 0; l < lanes; l++) {
-      int64_t c = group * lanes + l;
-      out[t * lanes + l] = c < channels ? weight[c * taps + (turned ? taps - 1 - t : t)] : 0;
-    }
+  for (int64_t l = 0; l < lanes; l++) {
+    int64_t c = group * lanes + l;
+    const float *from = weight + c * taps;
+    if (c >= channels)
+      for (int64_t t = 0; t < taps; t++)
+        out[t * lanes + l] = 0;
+    else if (turned)
+      for (int64_t t = 0; t < taps; t++)
+        out[t * lanes + l] = from[taps - 1 - t];
+    else
+      for (int64_t t = 0; t < taps; t++)
+        out[t * lanes + l] = from[t];
+  }
 }
 
 static void convolve(const struct gd_kernel_args *args, const float *bias, bool turned) {
