@@ -280,7 +280,7 @@ CASES = {
         config=dict(vocab_size=89, hidden_size=23, num_hidden_layers=3, state_size=18, expand=3,
                     conv_kernel=3, time_step_rank=5, use_bias=True, use_conv_bias=False,
                     tie_word_embeddings=False, use_cache=False),
-        batch=("tokens", {"batch": 2, "length": 147, "ignored": 0.2}),
+        batch=("tokens", {"batch": 2, "length": 83, "ignored": 0.2}),
         recipe=adam("adam", weight_decay=0.01),
         seed=12,
         transformers=4),
