@@ -9,12 +9,22 @@
 #ifndef GD_BACKEND_BACKEND_H
 #define GD_BACKEND_BACKEND_H
 
+#include "comm/comm.h"
 #include "ir/caps.h"
 #include "ir/graph.h"
 #include "plan/plan.h"
 
 struct gd_backend_options {
-  int threads; /* 0: as many as the process may use */
+  int threads;          /* 0: as many as the process may use */
+  struct gd_comm *comm; /* borrowed; NULL: one rank */
+  bool trace;           /* record when each op begins and ends: gd_backend_ops.events */
+};
+
+/* When an op of a program ran, in the last run of that program. */
+struct gd_event {
+  gd_op_id op;
+  int64_t begin_ns, end_ns;
+  bool beside; /* on the side thread, not in the stream of the computation */
 };
 
 struct gd_backend;
@@ -50,12 +60,15 @@ struct gd_backend_ops {
   enum gd_status (*run)(struct gd_backend *backend, struct gd_bound *bound, enum gd_program program,
                         struct gd_error *err);
   enum gd_status (*sync)(struct gd_backend *backend, struct gd_error *err);
+  /* The recorded events of a program and their number; NULL where nothing is recorded. */
+  const struct gd_event *(*events)(struct gd_backend *backend, const struct gd_bound *bound,
+                                   enum gd_program program, uint32_t *count);
 
-  /* Bytes between host memory and an offset of the device arena. */
-  enum gd_status (*write)(struct gd_backend *backend, int64_t offset_bytes, const void *from,
-                          int64_t bytes, struct gd_error *err);
-  enum gd_status (*read)(struct gd_backend *backend, int64_t offset_bytes, void *to, int64_t bytes,
-                         struct gd_error *err);
+  /* Bytes between the caller's memory and an offset of an arena. */
+  enum gd_status (*write)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
+                          const void *from, int64_t bytes, struct gd_error *err);
+  enum gd_status (*read)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
+                         void *to, int64_t bytes, struct gd_error *err);
 };
 
 struct gd_backend {

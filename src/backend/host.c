@@ -16,6 +16,8 @@
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
 #include "backend/kernel.h"
+#include "backend/side.h"
+#include "base/clock.h"
 
 struct mapping {
   void *data;
@@ -26,20 +28,31 @@ struct host {
   struct gd_backend base;
   const gd_kernel *kernels;
   int threads;
-  struct mapping device, host;
+  bool trace;
+  struct mapping spaces[GD_SPACE_COUNT];
+  struct gd_comm *comm;       /* borrowed; NULL: one rank */
+  struct gd_side side;        /* runs collectives and copies; started when a plan has some */
+  struct gd_error side_error; /* the first failure there */
 };
 
 /* One launch: a kernel and its resolved arguments. */
 struct launch {
   gd_kernel kernel;
   struct gd_kernel_args args;
+  bool beside;            /* goes to the side thread */
+  uint32_t waits;         /* number of side launches of this program that must be done before it */
+  struct gd_event *event; /* NULL: not recorded */
 };
 
 struct gd_bound {
   struct gd_arena arena;
   struct launch *launches[GD_PROGRAM_COUNT];
+  struct gd_event *events[GD_PROGRAM_COUNT]; /* NULL: not recorded */
   uint32_t n_launches[GD_PROGRAM_COUNT];
 };
+
+/* Pieces of a reduction arrive here; larger ones only save messages. */
+enum { COMM_SCRATCH_BYTES = 1 << 20 };
 
 static struct host *host_of(struct gd_backend *backend) {
   return (struct host *)backend;
@@ -134,6 +147,7 @@ static void cpu_caps(const struct gd_backend_options *options, struct gd_caps *c
       (struct gd_caps){.backend = "cpu",
                        .alignment_bytes = 64,
                        .workspace_bytes = gd_cpu_workspace_bytes(threads, 0),
+                       .comm_bytes = COMM_SCRATCH_BYTES,
                        .column_bytes = (gd_cpu_workspace_bytes(threads, many) + many - 1) / many,
                        .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true}};
 }
@@ -143,30 +157,33 @@ static void ref_caps(const struct gd_backend_options *options, struct gd_caps *c
   *caps = (struct gd_caps){
       .backend = "ref",
       .alignment_bytes = 64,
+      .comm_bytes = COMM_SCRATCH_BYTES,
       .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true, [GD_DTYPE_F16] = true}};
 }
 
 static enum gd_status open_with(const struct gd_backend_ops *ops, const gd_kernel *kernels,
-                                int threads, struct gd_backend **backend, struct gd_error *err) {
+                                const struct gd_backend_options *options, int threads,
+                                struct gd_backend **backend, struct gd_error *err) {
   struct host *h = gd_mem_alloc(1, sizeof *h);
   if (!h)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening the %s backend", ops->name);
   h->base.ops = ops;
   h->kernels = kernels;
   h->threads = threads;
+  h->comm = options->comm;
+  h->trace = options->trace;
   *backend = &h->base;
   return GD_OK;
 }
 
 static enum gd_status cpu_open(const struct gd_backend_options *options,
                                struct gd_backend **backend, struct gd_error *err) {
-  return open_with(&gd_backend_cpu, gd_cpu_kernels, usable_threads(options), backend, err);
+  return open_with(&gd_backend_cpu, gd_cpu_kernels, options, usable_threads(options), backend, err);
 }
 
 static enum gd_status ref_open(const struct gd_backend_options *options,
                                struct gd_backend **backend, struct gd_error *err) {
-  (void)options;
-  return open_with(&gd_backend_ref, gd_ref_kernels, 1, backend, err);
+  return open_with(&gd_backend_ref, gd_ref_kernels, options, 1, backend, err);
 }
 
 static void unmap(struct mapping *mapping) {
@@ -191,41 +208,49 @@ static enum gd_status map(struct mapping *mapping, const char *what, int64_t byt
   return GD_OK;
 }
 
+static void unmap_all(struct host *h) {
+  for (int space = 0; space < GD_SPACE_COUNT; space++)
+    unmap(&h->spaces[space]);
+}
+
 static void host_close(struct gd_backend *backend) {
   struct host *h = host_of(backend);
-  unmap(&h->device);
-  unmap(&h->host);
+  gd_side_stop(&h->side);
+  unmap_all(h);
   gd_mem_free(h);
 }
 
 static enum gd_status host_reserve(struct gd_backend *backend, int64_t device_bytes,
                                    int64_t host_bytes, struct gd_error *err) {
   struct host *h = host_of(backend);
-  unmap(&h->device);
-  unmap(&h->host);
-  GD_TRY(map(&h->device, "device", device_bytes, err));
-  return map(&h->host, "host", host_bytes, err);
+  unmap_all(h);
+  GD_TRY(map(&h->spaces[GD_SPACE_DEVICE], "device", device_bytes, err));
+  return map(&h->spaces[GD_SPACE_HOST], "host", host_bytes, err);
 }
 
 static void *host_memory(struct gd_backend *backend) {
-  return host_of(backend)->host.data;
+  return host_of(backend)->spaces[GD_SPACE_HOST].data;
 }
+
+/* --- binding ------------------------------------------------------------------------------- */
 
 static struct gd_view view_of(const struct host *h, const struct gd_plan *plan, gd_tensor_id id) {
   if (id == GD_NONE)
     return (struct gd_view){0};
   const struct gd_tensor *t = &plan->graph->tensors[id];
+  const struct mapping *space =
+      &h->spaces[plan->graph->tensors[gd_tensor_root(plan->graph, id, NULL)].space];
   GD_ASSERT(plan->offset_bytes[id] >= 0);
-  GD_ASSERT(plan->offset_bytes[id] + gd_tensor_bytes(plan->graph, id) <= h->device.bytes);
-  return (struct gd_view){.data = (char *)h->device.data + plan->offset_bytes[id],
+  GD_ASSERT(plan->offset_bytes[id] + gd_tensor_bytes(plan->graph, id) <= space->bytes);
+  return (struct gd_view){.data = (char *)space->data + plan->offset_bytes[id],
                           .dtype = t->dtype,
                           .rank = t->rank,
                           .dims = t->dims,
                           .elements = gd_tensor_elements(plan->graph, id)};
 }
 
-static bool bind_op(const struct host *h, const struct gd_plan *plan, gd_op_id id,
-                    struct gd_arena *arena, struct launch *launch) {
+static bool bind_op(struct host *h, const struct gd_plan *plan, gd_op_id id, struct gd_arena *arena,
+                    struct launch *launch) {
   const struct gd_op *op = &plan->graph->ops[id];
   struct gd_view *views = gd_arena_alloc(arena, (size_t)op->n_in + op->n_out, sizeof *views);
   if (!views)
@@ -234,15 +259,62 @@ static bool bind_op(const struct host *h, const struct gd_plan *plan, gd_op_id i
     views[i] = view_of(h, plan, op->in[i]);
   for (uint32_t i = 0; i < op->n_out; i++)
     views[op->n_in + i] = view_of(h, plan, op->out[i]);
+  char *device = h->spaces[GD_SPACE_DEVICE].data;
   *launch = (struct launch){.kernel = h->kernels[op->kind],
+                            .beside = gd_op_is_async(op->kind),
                             .args = {.attr = &op->attr,
                                      .n_in = op->n_in,
                                      .n_out = op->n_out,
                                      .in = views,
                                      .out = views + op->n_in,
-                                     .workspace = (char *)h->device.data + plan->workspace_at,
-                                     .workspace_bytes = plan->bytes[GD_CATEGORY_WORKSPACE],
-                                     .threads = h->threads}};
+                                     .workspace = device + plan->workspace_at,
+                                     .workspace_bytes = plan->workspace_bytes,
+                                     .threads = h->threads,
+                                     .comm = h->comm,
+                                     .comm_scratch = device + plan->comm_at,
+                                     .comm_scratch_bytes = plan->comm_bytes,
+                                     .err = &h->side_error}};
+  return true;
+}
+
+/* The last side launch that made something this op reads. beside_at: by op, its number there. */
+static uint32_t waits_for(const struct gd_graph *graph, const struct gd_op *op,
+                          const uint32_t *beside_at) {
+  uint32_t latest = 0;
+  for (uint32_t i = 0; i < op->n_in; i++)
+    for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of) {
+      gd_op_id producer = graph->tensors[in].producer;
+      if (producer != GD_NONE && beside_at[producer] > latest)
+        latest = beside_at[producer];
+    }
+  return latest;
+}
+
+static bool bind_program(struct host *h, const struct gd_plan *plan, enum gd_program program,
+                         uint32_t *beside_at, struct gd_bound *b, bool *any_beside) {
+  uint32_t n = plan->n_order[program], n_beside = 0;
+  struct launch *launches = gd_arena_alloc(&b->arena, n, sizeof *launches);
+  struct gd_event *events = h->trace ? gd_arena_alloc(&b->arena, n, sizeof *events) : NULL;
+  if (!launches || (h->trace && !events))
+    return false;
+  b->launches[program] = launches;
+  b->events[program] = events;
+  b->n_launches[program] = n;
+  memset(beside_at, 0, plan->graph->n_ops * sizeof *beside_at);
+  for (uint32_t i = 0; i < n; i++) {
+    gd_op_id id = plan->order[program][i];
+    if (!bind_op(h, plan, id, &b->arena, &launches[i]))
+      return false;
+    if (launches[i].beside)
+      beside_at[id] = ++n_beside; /* in order there: it waits for nothing else */
+    else
+      launches[i].waits = waits_for(plan->graph, &plan->graph->ops[id], beside_at);
+    if (events) {
+      events[i] = (struct gd_event){.op = id, .beside = launches[i].beside};
+      launches[i].event = &events[i];
+    }
+  }
+  *any_beside |= n_beside > 0;
   return true;
 }
 
@@ -258,56 +330,91 @@ static enum gd_status host_bind(struct gd_backend *backend, const struct gd_plan
                                 struct gd_bound **bound, struct gd_error *err) {
   struct host *h = host_of(backend);
   struct gd_bound *b = gd_mem_alloc(1, sizeof *b);
-  bool ok = b != NULL;
-  GD_ASSERT(plan->device_bytes <= h->device.bytes);
-  for (int program = 0; ok && program < GD_PROGRAM_COUNT; program++) {
-    uint32_t n = plan->n_order[program];
-    b->launches[program] = gd_arena_alloc(&b->arena, n, sizeof *b->launches[program]);
-    b->n_launches[program] = n;
-    ok = b->launches[program] != NULL;
-    for (uint32_t i = 0; ok && i < n; i++)
-      ok = bind_op(h, plan, plan->order[program][i], &b->arena, &b->launches[program][i]);
-  }
+  uint32_t *beside_at = gd_mem_alloc((size_t)plan->graph->n_ops + 1, sizeof *beside_at);
+  bool ok = b && beside_at, any_beside = false;
+  GD_ASSERT(plan->device_bytes <= h->spaces[GD_SPACE_DEVICE].bytes);
+  for (int program = 0; ok && program < GD_PROGRAM_COUNT; program++)
+    ok = bind_program(h, plan, (enum gd_program)program, beside_at, b, &any_beside);
+  gd_mem_free(beside_at);
   if (!ok) {
     host_unbind(backend, b);
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   }
   *bound = b;
-  return GD_OK;
+  if (!any_beside || h->side.started)
+    return GD_OK;
+  enum gd_status status = gd_side_start(&h->side, err);
+  if (status != GD_OK) {
+    host_unbind(backend, b);
+    *bound = NULL;
+  }
+  return status;
+}
+
+/* --- running ------------------------------------------------------------------------------- */
+
+static void run_launch(void *job) {
+  const struct launch *launch = job;
+  if (launch->event)
+    launch->event->begin_ns = gd_clock_ns();
+  launch->kernel(&launch->args);
+  if (launch->event)
+    launch->event->end_ns = gd_clock_ns();
 }
 
 static enum gd_status host_run(struct gd_backend *backend, struct gd_bound *bound,
                                enum gd_program program, struct gd_error *err) {
-  (void)backend;
-  (void)err;
-  const struct launch *launches = bound->launches[program];
-  for (uint32_t i = 0; i < bound->n_launches[program]; i++)
-    launches[i].kernel(&launches[i].args);
-  return GD_OK;
+  struct host *h = host_of(backend);
+  struct launch *launches = bound->launches[program];
+  uint64_t before = h->side.pushed, last = before; /* this thread alone pushes */
+  for (uint32_t i = 0; i < bound->n_launches[program]; i++) {
+    struct launch *launch = &launches[i];
+    if (launch->beside) {
+      last = gd_side_push(&h->side, run_launch, launch);
+      continue;
+    }
+    if (launch->waits)
+      gd_side_wait(&h->side, before + launch->waits);
+    run_launch(launch);
+  }
+  if (last > before)
+    gd_side_wait(&h->side, last);
+  if (h->side_error.status == GD_OK)
+    return GD_OK;
+  return gd_fail(err, h->side_error.status, "%s", h->side_error.text);
 }
 
-/* Kernels return when they are done. */
+/* A program is done when host_run returns. */
 static enum gd_status host_sync(struct gd_backend *backend, struct gd_error *err) {
   (void)backend;
   (void)err;
   return GD_OK;
 }
 
-static enum gd_status host_write(struct gd_backend *backend, int64_t offset_bytes, const void *from,
-                                 int64_t bytes, struct gd_error *err) {
-  struct host *h = host_of(backend);
+static const struct gd_event *host_events(struct gd_backend *backend, const struct gd_bound *bound,
+                                          enum gd_program program, uint32_t *count) {
+  (void)backend;
+  *count = bound->events[program] ? bound->n_launches[program] : 0;
+  return bound->events[program];
+}
+
+static enum gd_status host_write(struct gd_backend *backend, enum gd_space space,
+                                 int64_t offset_bytes, const void *from, int64_t bytes,
+                                 struct gd_error *err) {
+  const struct mapping *to = &host_of(backend)->spaces[space];
   (void)err;
-  GD_ASSERT(offset_bytes >= 0 && offset_bytes + bytes <= h->device.bytes);
-  memcpy((char *)h->device.data + offset_bytes, from, (size_t)bytes);
+  GD_ASSERT(offset_bytes >= 0 && offset_bytes + bytes <= to->bytes);
+  memcpy((char *)to->data + offset_bytes, from, (size_t)bytes);
   return GD_OK;
 }
 
-static enum gd_status host_read(struct gd_backend *backend, int64_t offset_bytes, void *to,
-                                int64_t bytes, struct gd_error *err) {
-  struct host *h = host_of(backend);
+static enum gd_status host_read(struct gd_backend *backend, enum gd_space space,
+                                int64_t offset_bytes, void *to, int64_t bytes,
+                                struct gd_error *err) {
+  const struct mapping *from = &host_of(backend)->spaces[space];
   (void)err;
-  GD_ASSERT(offset_bytes >= 0 && offset_bytes + bytes <= h->device.bytes);
-  memcpy(to, (char *)h->device.data + offset_bytes, (size_t)bytes);
+  GD_ASSERT(offset_bytes >= 0 && offset_bytes + bytes <= from->bytes);
+  memcpy(to, (char *)from->data + offset_bytes, (size_t)bytes);
   return GD_OK;
 }
 
@@ -324,6 +431,7 @@ const struct gd_backend_ops gd_backend_cpu = {
     .unbind = host_unbind,
     .run = host_run,
     .sync = host_sync,
+    .events = host_events,
     .write = host_write,
     .read = host_read,
 };
@@ -341,6 +449,7 @@ const struct gd_backend_ops gd_backend_ref = {
     .unbind = host_unbind,
     .run = host_run,
     .sync = host_sync,
+    .events = host_events,
     .write = host_write,
     .read = host_read,
 };

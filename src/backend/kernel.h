@@ -10,6 +10,7 @@
 #ifndef GD_BACKEND_KERNEL_H
 #define GD_BACKEND_KERNEL_H
 
+#include "comm/comm.h"
 #include "ir/graph.h"
 
 struct gd_view {
@@ -28,6 +29,12 @@ struct gd_kernel_args {
   void *workspace; /* 64-byte aligned; contents do not survive the call */
   int64_t workspace_bytes;
   int threads;
+
+  /* Of collectives alone, which run on a thread of their own beside the others. */
+  struct gd_comm *comm; /* NULL: one rank */
+  void *comm_scratch;
+  int64_t comm_scratch_bytes;
+  struct gd_error *err; /* a collective can fail: another rank may have died */
 };
 
 typedef void (*gd_kernel)(const struct gd_kernel_args *args);
@@ -35,6 +42,16 @@ typedef void (*gd_kernel)(const struct gd_kernel_args *args);
 /* The two tables, indexed by enum gd_op_kind; views have NULL rows (nothing to do). */
 extern const gd_kernel gd_ref_kernels[GD_OP_COUNT];
 extern const gd_kernel gd_cpu_kernels[GD_OP_COUNT];
+
+/* Copies and collectives, of every backend that computes in host memory: host_ranks.c. */
+void gd_host_buffer(const struct gd_kernel_args *args);
+void gd_host_wait(const struct gd_kernel_args *args);
+void gd_host_all_reduce(const struct gd_kernel_args *args);
+void gd_host_reduce_scatter(const struct gd_kernel_args *args);
+void gd_host_all_gather(const struct gd_kernel_args *args);
+void gd_host_gather(const struct gd_kernel_args *args);
+void gd_host_transfer(const struct gd_kernel_args *args);
+void gd_host_transfer_into(const struct gd_kernel_args *args);
 
 /* Scratch the cpu kernels need on this many threads, whatever the shapes up to `widest` columns. */
 int64_t gd_cpu_workspace_bytes(int threads, int64_t widest);

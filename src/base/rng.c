@@ -41,36 +41,51 @@ int64_t gd_rng_below(uint64_t seed, uint64_t stream, uint64_t index, int64_t bou
   return (int64_t)(wide % (uint64_t)bound);
 }
 
-void gd_rng_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, float *out,
-                   int64_t count) {
-  /* Box-Muller: each counter gives two pairs, hence four values. */
+/* Fills elements first .. first + count, of which each counter makes four. */
+static void fill_by_fours(uint64_t seed, uint64_t stream, int64_t first, float *out, int64_t count,
+                          void (*make)(const uint32_t words[4], const double params[2],
+                                       float values[4]),
+                          const double params[2]) {
+  int64_t groups = count > 0 ? (first + count - 1) / 4 - first / 4 + 1 : 0;
 #pragma omp parallel for schedule(static)
-  for (int64_t group = 0; group < (count + 3) / 4; group++) {
+  for (int64_t group = 0; group < groups; group++) {
     uint32_t words[4];
+    float values[4];
     gd_rng_philox(seed, stream, (uint64_t)(first / 4 + group), words);
-    for (int pair = 0; pair < 2; pair++) {
-      double u = ((double)words[2 * pair] + 1.0) * 0x1p-32; /* (0, 1]: the logarithm is finite */
-      double v = (double)words[2 * pair + 1] * 0x1p-32;
-      double radius = sqrt(-2.0 * log(u)) * deviation;
-      double angle = 6.283185307179586 * v;
-      int64_t at = group * 4 + pair * 2;
-      if (at < count)
-        out[at] = (float)(radius * cos(angle));
-      if (at + 1 < count)
-        out[at + 1] = (float)(radius * sin(angle));
+    make(words, params, values);
+    for (int i = 0; i < 4; i++) {
+      int64_t at = (first / 4 + group) * 4 + i - first;
+      if (at >= 0 && at < count)
+        out[at] = values[i];
     }
   }
 }
 
+/* Box-Muller: two pairs. */
+static void make_normals(const uint32_t words[4], const double params[2], float values[4]) {
+  for (int pair = 0; pair < 2; pair++) {
+    double u = ((double)words[2 * pair] + 1.0) * 0x1p-32; /* (0, 1]: the logarithm is finite */
+    double v = (double)words[2 * pair + 1] * 0x1p-32;
+    double radius = sqrt(-2.0 * log(u)) * params[0];
+    double angle = 6.283185307179586 * v;
+    values[2 * pair] = (float)(radius * cos(angle));
+    values[2 * pair + 1] = (float)(radius * sin(angle));
+  }
+}
+
+static void make_uniforms(const uint32_t words[4], const double params[2], float values[4]) {
+  for (int i = 0; i < 4; i++)
+    values[i] = (float)(params[0] + (params[1] - params[0]) * (double)(words[i] >> 8) * 0x1p-24);
+}
+
+void gd_rng_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, float *out,
+                   int64_t count) {
+  fill_by_fours(seed, stream, first, out, count, make_normals, (double[]){deviation, 0});
+}
+
 void gd_rng_uniforms(uint64_t seed, uint64_t stream, double low, double high, int64_t first,
                      float *out, int64_t count) {
-#pragma omp parallel for schedule(static)
-  for (int64_t group = 0; group < (count + 3) / 4; group++) {
-    uint32_t words[4];
-    gd_rng_philox(seed, stream, (uint64_t)(first / 4 + group), words);
-    for (int64_t at = group * 4; at < group * 4 + 4 && at < count; at++)
-      out[at] = (float)(low + (high - low) * (double)(words[at % 4] >> 8) * 0x1p-24);
-  }
+  fill_by_fours(seed, stream, first, out, count, make_uniforms, (double[]){low, high});
 }
 
 uint64_t gd_hash_string(const char *text) {

@@ -15,7 +15,7 @@ float gd_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 /* Uniform integer in [0, bound). */
 int64_t gd_rng_below(uint64_t seed, uint64_t stream, uint64_t index, int64_t bound);
 /* Normal values with mean 0: elements first .. first + count of the sequence (seed, stream), each a
-   function of its index alone. first is a multiple of 4. */
+   function of its index alone. */
 void gd_rng_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, float *out,
                    int64_t count);
 /* Uniform values in [low, high), in the same manner. */

@@ -31,12 +31,15 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
   return GD_OK;
 }
 
-void gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *trial) {
+enum gd_status gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *trial,
+                                    struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
+  struct gd_method method;
+  GD_TRY(gd_method_parse(options->method, &method, err));
   *trial = (struct gd_trial_options){
       .backend = options->backend,
       .threads = (int)options->threads,
-      .method = options->method,
+      .method = method,
       .micro_batch = options->micro_batch,
       .micro_batch_size = options->micro_batch_size,
       .precision = options->precision_given ? &options->precision : NULL,
@@ -45,4 +48,5 @@ void gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *tri
       .seed = (uint64_t)options->seed,
       .sample_seconds = options->sample_seconds,
   };
+  return GD_OK;
 }

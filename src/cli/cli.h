@@ -37,6 +37,7 @@ enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) GD_MUST_USE;
 /* The options of a trial; they borrow from cli. */
-void gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *options);
+enum gd_status gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *options,
+                                    struct gd_error *err) GD_MUST_USE;
 
 #endif

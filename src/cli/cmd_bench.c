@@ -33,7 +33,7 @@ static void append_answer(struct gd_cli *cli, const struct bench *bench) {
 
 static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
   char pass[GD_SHOW_TEXT], last[GD_SHOW_TEXT], update[GD_SHOW_TEXT], passes[3 * GD_SHOW_TEXT];
-  gd_show_seconds(last, sizeof last, trial->remainder_pass.median_s);
+  gd_show_seconds(last, sizeof last, trial->last_pass.median_s);
   gd_strbuf_printf(
       out, "  %s (%s%s%s) + update (%s)\n", gd_show_passes(passes, sizeof passes, trial),
       gd_show_seconds(pass, sizeof pass, trial->pass.median_s), trial->remainder ? ", " : "",
@@ -200,7 +200,7 @@ static enum gd_status measure(struct gd_cli *cli, struct bench *bench, int index
   struct gd_progress progress = {.on = cli->progress};
   struct gd_trial_options options;
   int count = cli->n_arguments;
-  gd_cli_trial_options(cli, &options);
+  GD_TRY(gd_cli_trial_options(cli, &options, err));
   options.progress = gd_progress_report;
   options.progress_user = &progress;
   snprintf(progress.label, sizeof progress.label, "%s", bench->model.name);

@@ -65,7 +65,7 @@ static enum gd_status plan_one(struct gd_cli *cli, const char *name, struct gd_s
   struct gd_trial_options options;
   struct gd_trial trial;
   bool programs = cli->options.json || cli->options.csv;
-  gd_cli_trial_options(cli, &options);
+  GD_TRY(gd_cli_trial_options(cli, &options, err));
   GD_TRY(gd_cli_load_model(cli, name, &model, err));
   GD_TRY(gd_trial_plan(&model, &options, &trial, err));
   if (programs) {

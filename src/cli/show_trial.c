@@ -84,8 +84,8 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
   gd_show_begin(&samples);
   set_samples(&samples, "pass_s", &trial->pass);
-  if (trial->remainder)
-    set_samples(&samples, "remainder_pass_s", &trial->remainder_pass);
+  if (trial->last_pass.count > 0)
+    set_samples(&samples, "last_pass_s", &trial->last_pass);
   set_samples(&samples, "update_s", &trial->update);
   gd_show_set_object(to, "samples", &samples);
   set_or_null(to, "warmup_s", trial->warmup_s, ran);

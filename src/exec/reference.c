@@ -196,7 +196,10 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
   GD_TRY(open_tensors(&v->weights, v->folder, "model.safetensors", err));
   GD_TRY(read_batch(v, err));
   GD_TRY(read_recipe(v, err));
-  struct gd_setup setup = {&v->model, options->precision, v->samples};
+  struct gd_setup setup = {.model = &v->model,
+                           .precision = options->precision,
+                           .micro_batch = v->samples,
+                           .method = options->method};
   GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &caps);

@@ -7,10 +7,12 @@
 
 #include "base/status.h"
 #include "model/model.h"
+#include "pass/method.h"
 
 struct gd_verify_options {
   const char *backend;         /* "cpu", "ref" */
   int threads;                 /* 0: all */
+  struct gd_method method;     /* one device: naive, free-lunch, ckpt */
   enum gd_precision precision; /* fp32 checks every parameter; 16-bit all gradients together */
 };
 

@@ -41,14 +41,17 @@ void gd_run_close(struct gd_run *run) {
   *run = (struct gd_run){0};
 }
 
-static enum gd_status write_at(struct gd_run *run, int64_t offset_bytes, const void *from,
-                               int64_t bytes, struct gd_error *err) {
-  return run->backend->ops->write(run->backend, offset_bytes, from, bytes, err);
+/* Bytes of a leaf, from `first` on. */
+static enum gd_status write_leaf(struct gd_run *run, const struct gd_plan *plan, gd_tensor_id id,
+                                 int64_t first_byte, const void *from, int64_t bytes,
+                                 struct gd_error *err) {
+  return run->backend->ops->write(run->backend, plan->graph->tensors[id].space,
+                                  plan->offset_bytes[id] + first_byte, from, bytes, err);
 }
 
 static enum gd_status write_scalars(struct gd_run *run, const struct gd_plan *plan, gd_tensor_id id,
                                     const float *values, int count, struct gd_error *err) {
-  return write_at(run, plan->offset_bytes[id], values, count * (int64_t)sizeof *values, err);
+  return write_leaf(run, plan, id, 0, values, count * (int64_t)sizeof *values, err);
 }
 
 /* --- filling leaves ------------------------------------------------------------------------ */
@@ -102,31 +105,67 @@ static bool has_init(const struct gd_tensor *t) {
   return t->role == GD_ROLE_PARAM || t->role == GD_ROLE_CONST;
 }
 
-/* Writes every persistent leaf; parameters out of `file` where it is given. */
-static enum gd_status fill_leaves(struct gd_run *run, uint64_t seed, const struct gd_family *family,
-                                  const struct gd_safetensors *file, struct gd_error *err) {
+/* Where parameters come from: their init rules, or a file. */
+struct source {
+  uint64_t seed;
+  const struct gd_family *family;
+  const struct gd_safetensors *file; /* NULL: the rules */
+};
+
+/* Elements first .. first + count of a parameter or a constant. */
+static void values_of(const struct source *source, const struct gd_tensor *t, int64_t first,
+                      float *out, int64_t count) {
+  const struct gd_safetensor *stored =
+      source->file && t->role != GD_ROLE_CONST
+          ? gd_find_parameter(source->family, source->file, "", t->name)
+          : NULL;
+  if (!stored) {
+    initial_values(t, source->seed, first, out, count);
+    return;
+  }
+  for (int64_t i = 0; i < count; i++)
+    out[i] = gd_safetensor_value(stored, first + i);
+}
+
+/* The same of a flat leaf: whatever pieces lie there, and zeros where none does. */
+static void flat_values(const struct gd_graph *graph, const struct source *source,
+                        const struct gd_tensor *leaf, int64_t first, float *out, int64_t count) {
+  const struct gd_flat *flat = &graph->flats[leaf->flat - 1];
+  int64_t begin = leaf->flat_first + first, end = begin + count;
+  memset(out, 0, (size_t)count * sizeof *out);
+  for (uint32_t i = 0; i < flat->n_pieces; i++) {
+    int64_t start = flat->starts[i];
+    int64_t stop = start + gd_tensor_elements(graph, flat->pieces[i]);
+    int64_t from = start > begin ? start : begin, to = stop < end ? stop : end;
+    if (from < to)
+      values_of(source, &graph->tensors[flat->pieces[i]], from - start, out + (from - begin),
+                to - from);
+  }
+}
+
+/* Writes every persistent leaf. */
+static enum gd_status fill_leaves(struct gd_run *run, const struct source *source,
+                                  struct gd_error *err) {
   const struct gd_plan *plan = run->plan[GD_RUN_FULL];
   const struct gd_graph *graph = plan->graph;
   float *chunk = gd_mem_alloc(CHUNK_ELEMENTS, sizeof *chunk);
   enum gd_status status = chunk ? GD_OK : no_memory(err);
   for (gd_tensor_id id = 0; id < graph->n_tensors && status == GD_OK; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
-    if (t->producer != GD_NONE || t->role == GD_ROLE_INPUT || t->role == GD_ROLE_PARAM_HALF)
+    if (t->producer != GD_NONE || t->role == GD_ROLE_INPUT || t->role == GD_ROLE_PARAM_HALF ||
+        t->role == GD_ROLE_PIECE)
       continue;
-    const struct gd_safetensor *stored =
-        file && t->role == GD_ROLE_PARAM ? gd_find_parameter(family, file, "", t->name) : NULL;
     int64_t elements = gd_tensor_elements(graph, id);
     for (int64_t first = 0; first < elements && status == GD_OK; first += CHUNK_ELEMENTS) {
       int64_t count = elements - first < CHUNK_ELEMENTS ? elements - first : CHUNK_ELEMENTS;
-      if (stored)
-        for (int64_t i = 0; i < count; i++)
-          chunk[i] = gd_safetensor_value(stored, first + i);
-      else if (has_init(t))
-        initial_values(t, seed, first, chunk, count);
-      else
+      if (!has_init(t))
         memset(chunk, 0, (size_t)count * sizeof *chunk);
-      status = write_at(run, plan->offset_bytes[id] + first * (int64_t)sizeof *chunk, chunk,
-                        count * (int64_t)sizeof *chunk, err);
+      else if (t->flat)
+        flat_values(graph, source, t, first, chunk, count);
+      else
+        values_of(source, t, first, chunk, count);
+      status = write_leaf(run, plan, id, first * (int64_t)sizeof *chunk, chunk,
+                          count * (int64_t)sizeof *chunk, err);
     }
   }
   gd_mem_free(chunk);
@@ -143,7 +182,7 @@ static enum gd_status fill_leaves(struct gd_run *run, uint64_t seed, const struc
 }
 
 enum gd_status gd_run_init(struct gd_run *run, uint64_t seed, struct gd_error *err) {
-  return fill_leaves(run, seed, NULL, NULL, err);
+  return fill_leaves(run, &(struct source){.seed = seed}, err);
 }
 
 static bool same_dims(const struct gd_tensor *t, const struct gd_safetensor *stored) {
@@ -176,6 +215,15 @@ const struct gd_safetensor *gd_find_parameter(const struct gd_family *family,
   return gd_safetensors_find(file, full);
 }
 
+/* A parameter that lies in a flat leaf or in shards. */
+static bool is_param_piece(const struct gd_graph *graph, gd_tensor_id id) {
+  for (uint32_t i = 0; i < graph->n_flats; i++)
+    for (uint32_t j = 0; j < graph->flats[i].n_pieces; j++)
+      if (graph->flats[i].pieces[j] == id)
+        return true;
+  return false;
+}
+
 static enum gd_status check_file(const struct gd_graph *graph, const struct gd_family *family,
                                  const struct gd_safetensors *file, struct gd_error *err) {
   enum gd_status status = GD_OK;
@@ -184,7 +232,7 @@ static enum gd_status check_file(const struct gd_graph *graph, const struct gd_f
     return no_memory(err);
   for (gd_tensor_id id = 0; id < graph->n_tensors && status == GD_OK; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
-    if (t->role != GD_ROLE_PARAM)
+    if (t->flat || (t->role != GD_ROLE_PARAM && !is_param_piece(graph, id)))
       continue;
     const struct gd_safetensor *stored = gd_find_parameter(family, file, "", t->name);
     if (!stored)
@@ -211,7 +259,7 @@ static enum gd_status check_file(const struct gd_graph *graph, const struct gd_f
 enum gd_status gd_run_load(struct gd_run *run, const struct gd_family *family,
                            const struct gd_safetensors *file, struct gd_error *err) {
   GD_TRY(check_file(run->plan[GD_RUN_FULL]->graph, family, file, err));
-  return fill_leaves(run, 0, family, file, err);
+  return fill_leaves(run, &(struct source){.family = family, .file = file}, err);
 }
 
 /* --- batches ------------------------------------------------------------------------------- */
@@ -244,8 +292,8 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
     if (inputs[i].id != GD_NONE) {
       GD_ASSERT(inputs[i].data);
-      GD_TRY(write_at(run, plan->offset_bytes[inputs[i].id], inputs[i].data,
-                      gd_tensor_bytes(graph, inputs[i].id), err));
+      GD_TRY(write_leaf(run, plan, inputs[i].id, 0, inputs[i].data,
+                        gd_tensor_bytes(graph, inputs[i].id), err));
     }
   return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
 }
@@ -254,6 +302,7 @@ enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, in
                                    uint64_t seed, struct gd_error *err) {
   const struct gd_graph *graph = run->plan[part]->graph;
   char *staging = run->backend->ops->host_memory(run->backend);
+  staging += run->plan[part]->staging_at;
   int64_t n_labels = gd_tensor_elements(graph, graph->labels);
   const uint64_t stream = gd_hash_string("batch") + (uint64_t)part;
   int32_t *ids = NULL, *labels;
@@ -278,7 +327,8 @@ enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, in
   struct gd_batch batch = {.ids = ids,
                            .pixels = pixels,
                            .labels = labels,
-                           .weight = 1.0 / (double)gd_batch_valid_labels(graph, labels)};
+                           .weight =
+                               1.0 / (double)gd_batch_valid_labels(graph, labels) / graph->ranks};
   GD_TRY(gd_run_seed(run, part, (uint32_t)seed, 0, 0, err));
   return gd_run_batch(run, part, &batch, err);
 }
@@ -289,13 +339,18 @@ enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t s
   int32_t values[3] = {(int32_t)seed, (int32_t)step, (int32_t)first_sample};
   if (plan->graph->dropout_seed == GD_NONE)
     return GD_OK;
-  return write_at(run, plan->offset_bytes[plan->graph->dropout_seed], values, sizeof values, err);
+  return write_leaf(run, plan, plan->graph->dropout_seed, 0, values, sizeof values, err);
 }
 
 /* --- programs ------------------------------------------------------------------------------ */
 
 enum gd_status gd_run_pass(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
   GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_PASS, err));
+  return run->backend->ops->sync(run->backend, err);
+}
+
+enum gd_status gd_run_last_pass(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
+  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_LAST, err));
   return run->backend->ops->sync(run->backend, err);
 }
 
@@ -331,12 +386,12 @@ enum gd_status gd_run_read(struct gd_run *run, gd_tensor_id id, float *out, stru
   int64_t elements = gd_tensor_elements(plan->graph, id);
   int64_t bytes = gd_tensor_bytes(plan->graph, id);
   if (t->dtype == GD_DTYPE_F32)
-    return run->backend->ops->read(run->backend, plan->offset_bytes[id], out, bytes, err);
+    return run->backend->ops->read(run->backend, t->space, plan->offset_bytes[id], out, bytes, err);
   void *raw = gd_mem_alloc(1, (size_t)bytes);
   if (!raw)
     return no_memory(err);
   enum gd_status status =
-      run->backend->ops->read(run->backend, plan->offset_bytes[id], raw, bytes, err);
+      run->backend->ops->read(run->backend, t->space, plan->offset_bytes[id], raw, bytes, err);
   for (int64_t i = 0; i < elements && status == GD_OK; i++)
     out[i] = gd_dtype_load(t->dtype, raw, i);
   gd_mem_free(raw);

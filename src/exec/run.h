@@ -51,7 +51,7 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
 /*
  * Random input through the staging memory of the host arena. Tokens are uniform; causal models
  * predict the next one, others 15 % of them (BERT's masking rate). Pixels are normal. The weight
- * makes the loss the mean over this micro-batch.
+ * makes the loss the mean over this micro-batch, and over ranks where there are several.
  */
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
                                    uint64_t seed, struct gd_error *err) GD_MUST_USE;
@@ -64,6 +64,9 @@ int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *label
 /* Forward + backward of one micro-batch; returns when the device is done. */
 enum gd_status gd_run_pass(struct gd_run *run, enum gd_run_part part,
                            struct gd_error *err) GD_MUST_USE;
+/* The same for the last micro-batch of a step: gradients are reduced over ranks on the way. */
+enum gd_status gd_run_last_pass(struct gd_run *run, enum gd_run_part part,
+                                struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) GD_MUST_USE;
 
 /* A parameter's tensor in a file under its own name or an alias of the family; NULL: not there. */

@@ -441,58 +441,105 @@ done:
 
 /* --- the update program -------------------------------------------------------------------- */
 
+/* Every parameter by itself, where no pass has said otherwise. */
+static enum gd_status default_targets(struct gd_graph *graph, struct gd_error *err) {
+  const uint32_t n = graph->n_tensors;
+  uint32_t count = 0;
+  for (gd_tensor_id id = 0; id < n; id++)
+    count += graph->tensors[id].role == GD_ROLE_GRAD;
+  struct gd_target *targets = gd_arena_alloc(&graph->arena, count, sizeof *targets);
+  gd_tensor_id *half_of = gd_mem_alloc(n, sizeof *half_of); /* by master */
+  if (!targets || !half_of) {
+    gd_mem_free(half_of);
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while building the update program");
+  }
+  for (gd_tensor_id id = 0; id < n; id++)
+    half_of[id] = GD_NONE;
+  for (gd_tensor_id id = 0; id < n; id++)
+    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF)
+      half_of[graph->tensors[id].owner] = id;
+  count = 0;
+  for (gd_tensor_id id = 0; id < n; id++)
+    if (graph->tensors[id].role == GD_ROLE_GRAD)
+      targets[count++] = (struct gd_target){.param = graph->tensors[id].owner,
+                                            .grad = id,
+                                            .half = half_of[graph->tensors[id].owner],
+                                            .norm = id,
+                                            .clear = id,
+                                            .gather = GD_NONE};
+  gd_mem_free(half_of);
+  graph->targets = targets;
+  graph->n_targets = count;
+  return GD_OK;
+}
+
+/* The sums of squares behind step and loss scale: what control reads. Returns the step. */
+static gd_tensor_id append_control(struct gd_graph *graph, const struct gd_attr_control *control,
+                                   gd_tensor_id *sums) {
+  uint32_t n = 2;
+  sums[0] = graph->step;
+  sums[1] = graph->loss_scale;
+  for (uint32_t i = 0; i < graph->n_targets; i++)
+    sums[n++] = gd_graph_op(graph, GD_OP_sum_squares, NULL, 1, &graph->targets[i].norm);
+  if (graph->ranks > 1) { /* each rank has summed its share: all need the whole */
+    gd_tensor_id own = gd_concat(graph, n - 2, sums + 2);
+    union gd_attr attr = {.ranks = {graph->rank, graph->ranks}};
+    sums[2] = gd_graph_op(graph, GD_OP_gather, &attr, 1, &own);
+    n = 3;
+  }
+  return gd_graph_op(graph, GD_OP_control, &(union gd_attr){.control = *control}, n, sums);
+}
+
+static void append_all_gather(struct gd_graph *graph, gd_tensor_id flat) {
+  union gd_attr attr = {.ranks = {graph->rank, graph->ranks}};
+  if (flat != GD_NONE)
+    gd_graph_op(graph, GD_OP_all_gather, &attr, 1, &flat);
+}
+
+static void append_adam(struct gd_graph *graph, const struct gd_target *target,
+                        const struct gd_attr_adam *adam, gd_tensor_id step) {
+  gd_tensor_id m = owned_leaf(graph, target->param, GD_ROLE_OPTIMIZER, "m");
+  gd_tensor_id v = owned_leaf(graph, target->param, GD_ROLE_OPTIMIZER, "v");
+  if (v == GD_NONE)
+    return;
+  graph->tensors[m].flat = graph->tensors[v].flat = graph->tensors[target->param].flat;
+  gd_graph_op(graph, GD_OP_adam, &(union gd_attr){.adam = *adam}, target->half == GD_NONE ? 7 : 8,
+              (gd_tensor_id[]){target->param, target->grad, m, v, graph->factor, graph->lr, step,
+                               target->half});
+  append_all_gather(graph, target->gather);
+  gd_graph_op(graph, GD_OP_fill, &(union gd_attr){.fill = {0}}, 1, &target->clear);
+}
+
 enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *update,
                                 struct gd_error *err) {
   GD_TRY(gd_graph_check(graph, err));
   GD_ASSERT(graph->backward_done && graph->step == GD_NONE);
-  const uint32_t n_before = graph->n_tensors;
-  uint32_t n_params = 0;
-  for (gd_tensor_id id = 0; id < n_before; id++)
-    n_params += graph->tensors[id].role == GD_ROLE_GRAD;
-  gd_tensor_id *sums = gd_mem_alloc((size_t)n_params + 2, sizeof *sums);
-  gd_tensor_id *half_of = gd_arena_alloc(&graph->arena, n_before, sizeof *half_of); /* by master */
-  if (!sums || !half_of) {
-    gd_mem_free(sums);
+  if (graph->n_targets == 0)
+    GD_TRY(default_targets(graph, err));
+  gd_tensor_id *sums = gd_mem_alloc((size_t)graph->n_targets + 3, sizeof *sums);
+  if (!sums)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while building the update program");
-  }
-  for (gd_tensor_id id = 0; id < n_before; id++)
-    half_of[id] = GD_NONE;
-  for (gd_tensor_id id = 0; id < n_before; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF)
-      half_of[graph->tensors[id].owner] = id;
-
   graph->phase = GD_PHASE_UPDATE;
   graph->step = gd_graph_leaf(graph, GD_ROLE_STATE, "step", GD_DTYPE_F32, 1, (int64_t[]){1});
   graph->lr = gd_graph_leaf(graph, GD_ROLE_INPUT, "lr", GD_DTYPE_F32, 1, (int64_t[]){1});
-  sums[0] = graph->step;
-  sums[1] = graph->loss_scale;
-  uint32_t n_sums = 2;
-  for (gd_tensor_id id = 0; id < n_before; id++)
-    if (graph->tensors[id].role == GD_ROLE_GRAD)
-      sums[n_sums++] = gd_graph_op(graph, GD_OP_sum_squares, NULL, 1, &id);
-  gd_tensor_id step =
-      gd_graph_op(graph, GD_OP_control, &(union gd_attr){.control = update->control}, n_sums, sums);
+  gd_tensor_id step = append_control(graph, &update->control, sums);
   gd_mem_free(sums);
   GD_TRY(gd_graph_check(graph, err));
   graph->norm = step + 2;
   graph->factor = step + 3;
-
-  for (gd_tensor_id grad = 0; grad < n_before; grad++) {
-    if (graph->tensors[grad].role != GD_ROLE_GRAD)
-      continue;
-    gd_tensor_id param = graph->tensors[grad].owner, half = half_of[param];
-    graph->block = graph->tensors[param].block;
-    gd_tensor_id m = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "m");
-    gd_tensor_id v = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "v");
-    gd_graph_op(graph, GD_OP_adam, &(union gd_attr){.adam = update->adam}, half == GD_NONE ? 7 : 8,
-                (gd_tensor_id[]){param, grad, m, v, graph->factor, graph->lr, step, half});
-    gd_graph_op(graph, GD_OP_fill, &(union gd_attr){.fill = {0}}, 1, &grad);
+  for (uint32_t i = 0; i < graph->n_targets; i++) {
+    graph->block = graph->tensors[graph->targets[i].param].block;
+    append_adam(graph, &graph->targets[i], &update->adam, step);
   }
 
   graph->phase = GD_PHASE_INIT;
-  for (gd_tensor_id half = 0; half < n_before; half++)
-    if (graph->tensors[half].role == GD_ROLE_PARAM_HALF)
-      gd_graph_op(graph, GD_OP_copy, NULL, 2, (gd_tensor_id[]){half, graph->tensors[half].owner});
+  for (uint32_t i = 0; i < graph->n_targets; i++) {
+    const struct gd_target *target = &graph->targets[i];
+    if (target->half == GD_NONE)
+      continue;
+    gd_graph_op(graph, GD_OP_copy, NULL, 2, (gd_tensor_id[]){target->half, target->param});
+    append_all_gather(graph, target->gather);
+  }
   graph->phase = GD_PHASE_FORWARD;
   graph->block = -1;
   return gd_graph_check(graph, err);

@@ -23,6 +23,7 @@ const struct gd_op_info *gd_op_info(enum gd_op_kind kind) {
 
 void gd_graph_init(struct gd_graph *graph) {
   *graph = (struct gd_graph){.block = -1,
+                             .ranks = 1,
                              .ids = GD_NONE,
                              .pixels = GD_NONE,
                              .labels = GD_NONE,
@@ -140,6 +141,7 @@ gd_tensor_id gd_graph_op(struct gd_graph *graph, enum gd_op_kind kind, const uni
     }
     out_ids[i] = add_tensor(graph, &(struct gd_tensor){.dtype = outs[i].dtype,
                                                        .role = GD_ROLE_ACTIVATION,
+                                                       .space = outs[i].space,
                                                        .rank = outs[i].rank,
                                                        .dims = outs[i].dims,
                                                        .producer = graph->n_ops,
@@ -299,6 +301,23 @@ gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id l
                      (gd_tensor_id[]){logits, labels, weight});
 }
 
+gd_tensor_id gd_view(struct gd_graph *graph, gd_tensor_id flat, int64_t start, uint32_t rank,
+                     const int64_t *dims) {
+  union gd_attr attr = {.view = {.start = start, .rank = rank}};
+  GD_ASSERT(rank <= GD_MAX_RANK);
+  for (uint32_t i = 0; i < rank; i++)
+    attr.view.dims[i] = dims[i];
+  return gd_graph_op(graph, GD_OP_view, &attr, 1, &flat);
+}
+
+gd_tensor_id gd_buffer(struct gd_graph *graph, struct gd_attr_buffer attr) {
+  return gd_graph_op(graph, GD_OP_buffer, &(union gd_attr){.buffer = attr}, 0, NULL);
+}
+
+gd_tensor_id gd_transfer(struct gd_graph *graph, gd_tensor_id x, enum gd_space space) {
+  return gd_graph_op(graph, GD_OP_transfer, &(union gd_attr){.transfer = {space}}, 1, &x);
+}
+
 /* --- facts --------------------------------------------------------------------------------- */
 
 int64_t gd_tensor_elements(const struct gd_graph *graph, gd_tensor_id id) {
@@ -324,11 +343,17 @@ gd_tensor_id gd_tensor_root(const struct gd_graph *graph, gd_tensor_id id, int64
   return id;
 }
 
+bool gd_op_is_async(enum gd_op_kind kind) {
+  return kind >= GD_OP_all_reduce && kind <= GD_OP_transfer_into;
+}
+
 int64_t gd_graph_parameters(const struct gd_graph *graph) {
   int64_t elements = 0;
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM)
+    if (graph->tensors[id].role == GD_ROLE_PARAM && !graph->tensors[id].flat)
       elements += gd_tensor_elements(graph, id);
+  for (uint32_t i = 0; i < graph->n_flats; i++)
+    elements += graph->flats[i].elements;
   return elements;
 }
 
@@ -369,7 +394,9 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
     int64_t elements = gd_tensor_elements(graph, op->in[i]);
     if (op->kind == GD_OP_embed && i == 0) /* only the rows that are picked */
       elements = gd_tensor_elements(graph, op->out[0]);
-    bool overwritten = (op->kind == GD_OP_fill || op->kind == GD_OP_copy) && i == 0;
+    bool overwritten =
+        (op->kind == GD_OP_fill || op->kind == GD_OP_copy || op->kind == GD_OP_transfer_into) &&
+        i == 0;
     if (!overwritten)
       cost->read_bytes +=
           (double)elements * (double)gd_dtype_bytes(graph->tensors[op->in[i]].dtype);
@@ -404,7 +431,7 @@ int64_t gd_graph_widest_row(const struct gd_graph *graph) {
   int64_t widest = 0;
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
-    if (t->rank > 0 && t->dims[t->rank - 1] > widest)
+    if (t->rank > 1 && t->dims[t->rank - 1] > widest) /* flat ones have no rows */
       widest = t->dims[t->rank - 1];
   }
   return widest;

@@ -48,11 +48,25 @@ enum gd_role {
   GD_ROLE_INPUT,      /* written by the host before a program: ids, labels, learning rate */
   GD_ROLE_CONST,      /* computed once: rotary table */
   GD_ROLE_STATE,      /* small scalars that persist: step, loss scale, summed loss */
+  GD_ROLE_PIECE,      /* part of a flat leaf (alias_of), or nowhere: a parameter kept in shards */
 };
 
+/* Which memory a tensor lies in. Offloading keeps state on the host; all else is on the device. */
+enum gd_space { GD_SPACE_DEVICE, GD_SPACE_HOST, GD_SPACE_COUNT };
+
 enum gd_phase { GD_PHASE_FORWARD, GD_PHASE_BACKWARD, GD_PHASE_UPDATE, GD_PHASE_INIT };
-/* The programs that phases belong to. */
-enum gd_program { GD_PROGRAM_PASS, GD_PROGRAM_UPDATE, GD_PROGRAM_INIT, GD_PROGRAM_COUNT };
+/*
+ * The programs that phases belong to. LAST is the pass program of a step's last micro-batch: the
+ * same ops, and those that are due once a step while the backward pass still runs (op.last_only:
+ * gradients reduced over ranks).
+ */
+enum gd_program {
+  GD_PROGRAM_PASS,
+  GD_PROGRAM_UPDATE,
+  GD_PROGRAM_INIT,
+  GD_PROGRAM_LAST,
+  GD_PROGRAM_COUNT
+};
 static inline enum gd_program gd_phase_program(enum gd_phase phase) {
   return phase == GD_PHASE_UPDATE ? GD_PROGRAM_UPDATE
          : phase == GD_PHASE_INIT ? GD_PROGRAM_INIT
@@ -151,6 +165,23 @@ struct gd_attr_adam {
 struct gd_attr_fill {
   float value;
 };
+struct gd_attr_view {
+  int64_t start; /* first element of the flat input */
+  uint32_t rank;
+  int64_t dims[GD_MAX_RANK];
+};
+struct gd_attr_buffer {
+  enum gd_dtype dtype;
+  enum gd_space space;
+  int64_t elements;
+  int64_t used; /* the rest is padding: zeroed, since sums of squares run over it */
+};
+struct gd_attr_ranks {
+  int32_t rank, ranks; /* the own slice is number `rank` of `ranks` equal ones */
+};
+struct gd_attr_transfer {
+  enum gd_space space; /* where the copy goes */
+};
 
 union gd_attr {
   struct gd_attr_none none;
@@ -173,6 +204,10 @@ union gd_attr {
   struct gd_attr_control control;
   struct gd_attr_adam adam;
   struct gd_attr_fill fill;
+  struct gd_attr_view view;
+  struct gd_attr_buffer buffer;
+  struct gd_attr_ranks ranks;
+  struct gd_attr_transfer transfer;
 };
 
 enum gd_attr_kind { /* the tag of the union, by op */
@@ -196,6 +231,10 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_control,
                     GD_ATTR_adam,
                     GD_ATTR_fill,
+                    GD_ATTR_view,
+                    GD_ATTR_buffer,
+                    GD_ATTR_ranks,
+                    GD_ATTR_transfer,
 };
 
 enum gd_op_class { GD_CLASS_PURE, GD_CLASS_VIEW, GD_CLASS_STATE };
@@ -247,6 +286,26 @@ struct gd_tensor {
   double init_value;        /* see enum gd_init */
   double init_low;          /* likewise */
   const float *frequencies; /* GD_INIT_ROPE: R/2 of them, in the graph's arena */
+  enum gd_space space;
+  uint32_t flat;      /* 1 + index in graph->flats of what this leaf holds; 0: an ordinary tensor */
+  int64_t flat_first; /* the first of the flat's elements that it holds */
+};
+
+/* Parameters behind each other in one flat piece of memory, padded so that ranks share equally. */
+struct gd_flat {
+  uint32_t n_pieces;
+  const gd_tensor_id *pieces; /* parameters: their names, dims and starting values */
+  const int64_t *starts;      /* where each begins, in elements */
+  int64_t elements;           /* without padding */
+  int64_t shard;              /* of one rank */
+};
+
+/* What one Adam op of the update program works on, where that is not simply a parameter. */
+struct gd_target {
+  gd_tensor_id param, grad, half; /* half: GD_NONE where the parameter itself computes */
+  gd_tensor_id norm;              /* this rank's share of the gradient norm */
+  gd_tensor_id clear;             /* zeroed afterwards */
+  gd_tensor_id gather;            /* flat leaf whose slices the ranks then exchange, or GD_NONE */
 };
 
 struct gd_op {
@@ -257,6 +316,8 @@ struct gd_op {
   const gd_tensor_id *in;  /* GD_NONE where an optional input is absent */
   const gd_tensor_id *out; /* consecutive ids */
   union gd_attr attr;
+  bool last_only;  /* in the pass of a step's last micro-batch alone */
+  bool recomputed; /* a second time, for the backward pass: no model FLOPs */
 };
 
 struct gd_graph {
@@ -273,6 +334,12 @@ struct gd_graph {
   gd_tensor_id ids, pixels, labels, loss_weight, dropout_seed;
   gd_tensor_id loss_scale, step, lr, loss, loss_sum, norm, factor;
   uint32_t n_dropouts; /* streams given out */
+
+  /* Several ranks, or state in shards. */
+  int32_t rank, ranks;       /* ranks is at least 1 */
+  struct gd_flat *flats;     /* in the arena */
+  struct gd_target *targets; /* likewise; none: every parameter is updated by itself */
+  uint32_t n_flats, n_targets;
 
   struct gd_arena arena;
   struct gd_error error; /* the first failure while building */
@@ -330,6 +397,10 @@ gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id w
 gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table, int64_t rotary);
 gd_tensor_id gd_softmax(struct gd_graph *graph, gd_tensor_id x, bool causal);
 gd_tensor_id gd_activate(struct gd_graph *graph, gd_tensor_id x, enum gd_activation function);
+gd_tensor_id gd_view(struct gd_graph *graph, gd_tensor_id flat, int64_t start, uint32_t rank,
+                     const int64_t *dims);
+gd_tensor_id gd_buffer(struct gd_graph *graph, struct gd_attr_buffer attr);
+gd_tensor_id gd_transfer(struct gd_graph *graph, gd_tensor_id x, enum gd_space space);
 gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id labels,
                      gd_tensor_id weight, struct gd_attr_xent attr);
 
@@ -343,7 +414,7 @@ int64_t gd_graph_parameters(const struct gd_graph *graph);
 
 /* What an op costs. Bytes: what it must read and write at least once. */
 struct gd_cost {
-  double product_flops; /* 2 m n k: what the paper counts */
+  double product_flops; /* 2 m n k: what the paper counts; recomputation is not */
   double other_flops;   /* everything else it executes */
   double read_bytes, write_bytes;
 };
@@ -353,6 +424,10 @@ void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
 
 /* Columns of the widest tensor: kernels may want scratch for a row of it per thread. */
 int64_t gd_graph_widest_row(const struct gd_graph *graph);
+
+/* Runs beside the computation: collectives and copies between memories. What it works on is in use
+   until the first op that reads its output, or to the end of the program. */
+bool gd_op_is_async(enum gd_op_kind kind);
 
 /* Recomputes every dtype and shape from the leaves: after a pass changed some of them. */
 enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;

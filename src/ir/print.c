@@ -13,7 +13,7 @@ void gd_tensor_print(const struct gd_graph *graph, gd_tensor_id id, struct gd_st
     return;
   }
   const struct gd_tensor *t = &graph->tensors[id];
-  if (t->role == GD_ROLE_PARAM_HALF)
+  if (t->role == GD_ROLE_PARAM_HALF && !t->flat)
     gd_strbuf_printf(out, "%s:%s", graph->tensors[t->owner].name, gd_dtype_name(t->dtype));
   else if (t->producer == GD_NONE)
     gd_strbuf_append(out, t->name);
@@ -97,6 +97,14 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
                      (double)attr->adam.weight_decay, attr->adam.decoupled ? " decoupled" : "");
     break;
   case GD_ATTR_fill: gd_strbuf_printf(out, " %g", (double)attr->fill.value); break;
+  case GD_ATTR_view: gd_strbuf_printf(out, " start=%" PRId64, attr->view.start); break;
+  case GD_ATTR_buffer: gd_strbuf_printf(out, " used=%" PRId64, attr->buffer.used); break;
+  case GD_ATTR_ranks:
+    gd_strbuf_printf(out, " rank=%d/%d", (int)attr->ranks.rank, (int)attr->ranks.ranks);
+    break;
+  case GD_ATTR_transfer:
+    gd_strbuf_append(out, attr->transfer.space == GD_SPACE_HOST ? " host" : " device");
+    break;
   }
 }
 
@@ -118,6 +126,8 @@ void gd_op_print(const struct gd_graph *graph, gd_op_id id, struct gd_strbuf *ou
   }
   gd_strbuf_append(out, ")");
   print_attr(graph, op, out);
+  gd_strbuf_append(out, op->recomputed ? " again" : "");
+  gd_strbuf_append(out, op->last_only ? " last" : "");
   gd_strbuf_append(out, " : ");
   for (uint32_t i = 0; i < op->n_out; i++) {
     gd_strbuf_append(out, i ? ", " : "");

@@ -159,6 +159,21 @@ static void remove_dropped(struct gd_graph *graph) {
   graph->n_ops = kept;
 }
 
+static void renumber_flats(struct gd_graph *graph, const gd_tensor_id *now) {
+  for (uint32_t i = 0; i < graph->n_flats; i++) {
+    struct gd_flat *flat = &graph->flats[i];
+    flat->pieces = renumber(graph, flat->pieces, flat->n_pieces, now);
+  }
+  for (uint32_t i = 0; i < graph->n_targets; i++) {
+    struct gd_target *target = &graph->targets[i];
+    gd_tensor_id *ids[] = {&target->param, &target->grad,  &target->half,
+                           &target->norm,  &target->clear, &target->gather};
+    for (size_t j = 0; j < sizeof ids / sizeof *ids; j++)
+      if (*ids[j] != GD_NONE)
+        *ids[j] = now[*ids[j]];
+  }
+}
+
 /* Ops, aliases, owners and named tensors, all under their new numbers. */
 static void apply_numbers(const struct gd_graph_rewrite *rewrite, const gd_tensor_id *now,
                           struct gd_tensor *tensors, uint32_t n_tensors) {
@@ -171,7 +186,10 @@ static void apply_numbers(const struct gd_graph_rewrite *rewrite, const gd_tenso
     *t = graph->tensors[id];
     if (t->owner != GD_NONE)
       t->owner = now[t->owner];
+    if (t->role == GD_ROLE_PIECE && t->alias_of != GD_NONE)
+      t->alias_of = now[t->alias_of]; /* that of an op's output is inferred again at the end */
   }
+  renumber_flats(graph, now);
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     struct gd_op *op = &graph->ops[id];
     op->in = renumber(graph, op->in, op->n_in, now);

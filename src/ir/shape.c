@@ -450,10 +450,10 @@ static enum gd_status shape_accumulate(const struct rule *r) {
   return GD_OK;
 }
 
-static enum gd_status shape_scalar(const struct rule *r) {
+static enum gd_status shape_sum_squares(const struct rule *r) {
   if (!is_float(input(r, 0)))
     return wrong(r, "wants floats");
-  output(r, GD_DTYPE_F32, 1, (int64_t[]){1});
+  output(r, GD_DTYPE_F32, 1, (int64_t[]){2});
   return GD_OK;
 }
 
@@ -461,8 +461,8 @@ static enum gd_status shape_control(const struct rule *r) {
   if (!is_vector(input(r, 0), 1) || !is_vector(input(r, 1), 2))
     return wrong(r, "wants step[1] and loss scale[2]");
   for (uint32_t i = 2; i < r->n_in; i++)
-    if (!is_vector(input(r, i), 1))
-      return wrong(r, "wants scalars");
+    if (input(r, i)->rank != 1 || input(r, i)->dims[0] % 2 || input(r, i)->dtype != GD_DTYPE_F32)
+      return wrong(r, "wants pairs: value and rest of a sum of squares");
   output_overwrites(r, 0);
   output_overwrites(r, 1);
   output(r, GD_DTYPE_F32, 1, (int64_t[]){1});
@@ -492,6 +492,73 @@ static enum gd_status shape_fill(const struct rule *r) {
   return GD_OK;
 }
 
+/* --- ranks and memories -------------------------------------------------------------------- */
+
+static enum gd_status shape_view(const struct rule *r) {
+  const struct gd_attr_view *want = &r->attr->view;
+  int64_t count = 1;
+  for (uint32_t i = 0; i < want->rank; i++)
+    count *= want->dims[i];
+  if (want->start < 0 || want->start + count > elements(input(r, 0)))
+    return wrong(r, "the view reaches past its input");
+  struct gd_shape *out = output(r, input(r, 0)->dtype, want->rank, want->dims);
+  out->alias_of = r->in[0];
+  out->alias_elements = want->start;
+  return GD_OK;
+}
+
+static enum gd_status shape_buffer(const struct rule *r) {
+  const struct gd_attr_buffer *want = &r->attr->buffer;
+  if (want->elements < 0 || want->used < 0 || want->used > want->elements)
+    return wrong(r, "more is used than there is");
+  output(r, want->dtype, 1, &want->elements)->space = want->space;
+  return GD_OK;
+}
+
+/* A flat tensor of one equal slice a rank. */
+static bool is_sliced(const struct rule *r) {
+  const struct gd_attr_ranks *at = &r->attr->ranks;
+  return input(r, 0)->rank == 1 && at->ranks > 0 && at->rank >= 0 && at->rank < at->ranks &&
+         input(r, 0)->dims[0] % at->ranks == 0;
+}
+
+static enum gd_status shape_all_reduce(const struct rule *r) {
+  if (!is_sliced(r) || (r->kind == GD_OP_all_reduce && input(r, 0)->dtype != GD_DTYPE_F32))
+    return wrong(r, "wants a flat tensor of equal slices, in fp32 to be summed");
+  output_overwrites(r, 0);
+  return GD_OK;
+}
+
+static enum gd_status shape_reduce_scatter(const struct rule *r) {
+  if (!is_sliced(r) || input(r, 0)->dtype != GD_DTYPE_F32)
+    return wrong(r, "wants a flat fp32 tensor of equal slices");
+  int64_t slice = input(r, 0)->dims[0] / r->attr->ranks.ranks;
+  struct gd_shape *out = output(r, GD_DTYPE_F32, 1, &slice);
+  out->alias_of = r->in[0];
+  out->alias_elements = slice * r->attr->ranks.rank;
+  return GD_OK;
+}
+
+static enum gd_status shape_gather(const struct rule *r) {
+  if (input(r, 0)->rank != 1)
+    return wrong(r, "wants a flat tensor");
+  int64_t whole = input(r, 0)->dims[0] * r->attr->ranks.ranks;
+  output(r, input(r, 0)->dtype, 1, &whole);
+  return GD_OK;
+}
+
+static enum gd_status shape_transfer(const struct rule *r) {
+  output_like(r, 0)->space = r->attr->transfer.space;
+  return GD_OK;
+}
+
+static enum gd_status shape_transfer_into(const struct rule *r) {
+  if (!same_dims(input(r, 0), input(r, 1)) || input(r, 0)->dtype != input(r, 1)->dtype)
+    return wrong(r, "dims or dtypes differ");
+  output_overwrites(r, 0);
+  return GD_OK;
+}
+
 enum gd_status gd_shape_infer(const struct gd_graph *graph, enum gd_op_kind kind,
                               const union gd_attr *attr, uint32_t n_in, const gd_tensor_id *in,
                               struct gd_shape *outs, uint32_t *n_out, struct gd_error *err) {
@@ -509,7 +576,13 @@ enum gd_status gd_shape_infer(const struct gd_graph *graph, enum gd_op_kind kind
     if (in[i] >= graph->n_tensors)
       return gd_fail(err, GD_INTERNAL, "%s: input %u does not exist", info->name, i);
   *n_out = 0;
-  return rules[kind](&rule);
+  GD_TRY(rules[kind](&rule));
+  for (uint32_t i = 0; i < *n_out; i++) { /* a view lies where its input does */
+    gd_tensor_id alias = outs[i].alias_of;
+    if (alias != GD_NONE)
+      outs[i].space = graph->tensors[gd_tensor_root(graph, alias, NULL)].space;
+  }
+  return GD_OK;
 }
 
 enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) {
@@ -524,6 +597,7 @@ enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) {
       graph->tensors[op->out[i]].dtype = outs[i].dtype;
       graph->tensors[op->out[i]].alias_of = outs[i].alias_of;
       graph->tensors[op->out[i]].alias_elements = outs[i].alias_elements;
+      graph->tensors[op->out[i]].space = outs[i].space;
     }
   }
   return GD_OK;

@@ -5,8 +5,9 @@
  *  1. Inputs exist and are leaves or outputs of an earlier op of the same program.
  *  2. Outputs name their op as producer; dtype, dims and aliasing are what the shape rule says.
  *  3. What belongs to a parameter (gradient, moments, half copy) has its dims.
- *  4. Only STATE ops overwrite memory, only that of leaves, and nothing reads the old value later
- *     in the same program.
+ *  4. Only STATE ops overwrite memory, only that of leaves and of `buffer`, and nothing reads the
+ *     old value of a leaf later in the same program. Flat leaves and buffers are exempt from the
+ *     last: they are filled piece by piece, and then read whole.
  */
 #include <string.h>
 
@@ -26,7 +27,7 @@ static enum gd_status verify_leaves(const struct gd_graph *graph, struct gd_erro
     if ((t->role == GD_ROLE_ACTIVATION) != (t->producer != GD_NONE))
       return gd_fail(err, GD_INTERNAL, "tensor %u: activations, and they alone, have a producer",
                      id);
-    if (!owned)
+    if (!owned || t->flat)
       continue;
     if (t->owner >= graph->n_tensors || graph->tensors[t->owner].role != GD_ROLE_PARAM ||
         gd_tensor_elements(graph, t->owner) != gd_tensor_elements(graph, id))
@@ -58,11 +59,16 @@ static enum gd_status verify_op(const struct gd_graph *graph, gd_op_id id, struc
     if (t->producer != id || op->out[i] != op->out[0] + i)
       return bad_op(graph, id, "an output does not name it as producer", err);
     if (t->dtype != outs[i].dtype || t->rank != outs[i].rank || t->alias_of != outs[i].alias_of ||
-        t->alias_elements != outs[i].alias_elements ||
+        t->alias_elements != outs[i].alias_elements || t->space != outs[i].space ||
         memcmp(t->dims, outs[i].dims, t->rank * sizeof *t->dims) != 0)
       return bad_op(graph, id, "an output differs from its shape rule", err);
   }
   return GD_OK;
+}
+
+static bool in_pieces(const struct gd_graph *graph, gd_tensor_id root) {
+  const struct gd_tensor *t = &graph->tensors[root];
+  return t->flat || (t->producer != GD_NONE && graph->ops[t->producer].kind == GD_OP_buffer);
 }
 
 /* overwritten_at[root]: the last STATE op that wrote it in this program, plus one. */
@@ -76,7 +82,8 @@ static enum gd_status verify_order(const struct gd_graph *graph, enum gd_program
     for (uint32_t i = 0; i < op->n_in; i++) {
       const struct gd_tensor *t = &graph->tensors[op->in[i]];
       uint32_t defined = t->producer == GD_NONE ? 0 : t->producer + 1;
-      if (overwritten_at[gd_tensor_root(graph, op->in[i], NULL)] > defined)
+      gd_tensor_id root = gd_tensor_root(graph, op->in[i], NULL);
+      if (!in_pieces(graph, root) && overwritten_at[root] > defined)
         return bad_op(graph, id, "reads a value that was overwritten before", err);
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
@@ -86,7 +93,8 @@ static enum gd_status verify_order(const struct gd_graph *graph, enum gd_program
       gd_tensor_id root = gd_tensor_root(graph, op->out[i], NULL);
       if (op_class == GD_CLASS_VIEW)
         continue;
-      if (op_class != GD_CLASS_STATE || graph->tensors[root].producer != GD_NONE)
+      if (op_class != GD_CLASS_STATE ||
+          (graph->tensors[root].producer != GD_NONE && !in_pieces(graph, root)))
         return bad_op(graph, id, "overwrites memory that is not a leaf's", err);
       overwritten_at[root] = id + 1;
     }

@@ -8,12 +8,15 @@
 #include "ir/caps.h"
 #include "ir/graph.h"
 #include "model/model.h"
+#include "pass/method.h"
 
 /* What to build: a model, one micro-batch size, and the choices that passes act on. */
 struct gd_setup {
   const struct gd_model *model;
   enum gd_precision precision; /* as run, after gd_setup_precision */
   int64_t micro_batch;
+  struct gd_method method;
+  int ranks, rank; /* ranks 0 or 1: one device */
 };
 
 struct gd_pass_ctx {
@@ -21,16 +24,26 @@ struct gd_pass_ctx {
   struct gd_error *err;
 };
 
+/* When a pass runs: on the forward graph, on forward + backward, or on all programs. */
+enum gd_stage { GD_STAGE_FORWARD, GD_STAGE_PASS, GD_STAGE_ALL };
+
 struct gd_pass {
   const char *name;
   enum gd_status (*run)(struct gd_pass_ctx *ctx, struct gd_graph *graph);
-  bool before_autodiff;    /* rewrites the forward graph; others see forward + backward */
+  enum gd_stage stage;
   bool preserves_numerics; /* loss and gradients are bitwise those without it */
   const char *doc;
 };
 
 /* Mixed precision: compute copies of the weights, and everything downstream in that dtype. */
 enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+
+/* Recomputes the inside of each block in the backward pass. */
+enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+/* Data parallel, ZeRO, FSDP: flat leaves, shares, collectives. */
+enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+/* State in host memory, with copies where the two memories meet. After the update program. */
+enum gd_status gd_pass_offload(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 
 const struct gd_pass *gd_passes(int *count);
 

@@ -5,7 +5,13 @@
 #include "pass/pass.h"
 
 static const struct gd_pass passes[] = {
-    {"precision", gd_pass_precision, true, false, "16-bit products with fp32 master weights"},
+    {"precision", gd_pass_precision, GD_STAGE_FORWARD, false,
+     "16-bit products with fp32 master weights"},
+    {"ckpt", gd_pass_ckpt, GD_STAGE_PASS, true,
+     "a block's inside is computed again in the backward pass"},
+    {"shard", gd_pass_shard, GD_STAGE_PASS, false,
+     "ranks share state, gradients or parameters: data parallel, ZeRO, FSDP"},
+    {"offload", gd_pass_offload, GD_STAGE_ALL, true, "state in host memory, Adam on the CPU"},
 };
 
 const struct gd_pass *gd_passes(int *count) {
@@ -26,9 +32,9 @@ enum gd_precision gd_setup_precision(const struct gd_model *model, const struct 
 }
 
 static enum gd_status run_passes(struct gd_pass_ctx *ctx, struct gd_graph *graph,
-                                 bool before_autodiff) {
+                                 enum gd_stage stage) {
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-    if (passes[i].before_autodiff != before_autodiff)
+    if (passes[i].stage != stage)
       continue;
     GD_TRY(passes[i].run(ctx, graph));
     GD_TRY(gd_graph_verify(graph, ctx->err));
@@ -52,9 +58,10 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
   gd_graph_init(graph);
   setup->model->family->build(setup->model, setup->micro_batch, graph);
   GD_TRY(gd_graph_check(graph, err));
-  GD_TRY(run_passes(&ctx, graph, true));
+  GD_TRY(run_passes(&ctx, graph, GD_STAGE_FORWARD));
   GD_TRY(gd_autodiff(graph, err));
-  GD_TRY(run_passes(&ctx, graph, false));
+  GD_TRY(run_passes(&ctx, graph, GD_STAGE_PASS));
   GD_TRY(gd_append_update(graph, &update, err));
+  GD_TRY(run_passes(&ctx, graph, GD_STAGE_ALL));
   return gd_graph_verify(graph, err);
 }

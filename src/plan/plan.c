@@ -34,6 +34,7 @@ static enum gd_category category_of(enum gd_role role) {
   case GD_ROLE_INPUT:
   case GD_ROLE_CONST:
   case GD_ROLE_STATE: return GD_CATEGORY_INPUTS;
+  case GD_ROLE_PIECE:
   case GD_ROLE_ACTIVATION: return GD_CATEGORY_ACTIVATIONS;
   }
   return GD_CATEGORY_ACTIVATIONS;
@@ -43,14 +44,20 @@ static int64_t align_up(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+/* The transient buffers of one program in one memory. */
+struct pool {
+  struct gd_interval *intervals;
+  uint32_t n_intervals;
+};
+
 struct planner {
   const struct gd_graph *graph;
   const struct gd_caps *caps;
   struct gd_plan *plan;
-  uint32_t *last_use;            /* by root tensor: last op that reads it, in this program */
-  uint32_t *buffer_of;           /* by root tensor: index in intervals; GD_NONE: none */
-  struct gd_interval *intervals; /* of this program */
-  uint32_t n_intervals;
+  uint32_t *last_use;     /* by root tensor: last op that needs it, in this program */
+  uint32_t *first_reader; /* by tensor: first op that reads it or a view of it; GD_NONE: none */
+  uint32_t *buffer_of;    /* by root tensor: index in its pool; GD_NONE: none */
+  struct pool pools[GD_SPACE_COUNT];
   int64_t *live_change; /* by op: bytes that come alive there */
 };
 
@@ -66,19 +73,33 @@ static const enum gd_role leaf_order[] = {GD_ROLE_PARAM,     GD_ROLE_PARAM_HALF,
                                           GD_ROLE_OPTIMIZER, GD_ROLE_STATE,      GD_ROLE_CONST,
                                           GD_ROLE_INPUT};
 
-static void place_leaves(struct planner *p, int64_t *at) {
+/* Bytes of a category, in the memory they are in. */
+static int64_t *tally(struct gd_plan *plan, enum gd_category category, enum gd_space space) {
+  return space == GD_SPACE_HOST ? &plan->host_parts[category] : &plan->bytes[category];
+}
+
+static void place_leaves(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
   const struct gd_graph *graph = p->graph;
   for (size_t i = 0; i < sizeof leaf_order / sizeof *leaf_order; i++)
     for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
-      if (graph->tensors[id].role != leaf_order[i])
+      const struct gd_tensor *t = &graph->tensors[id];
+      if (t->role != leaf_order[i])
         continue;
       int64_t bytes = align_up(gd_tensor_bytes(graph, id), p->caps->alignment_bytes);
-      p->plan->offset_bytes[id] = *at;
-      p->plan->bytes[category_of(leaf_order[i])] += bytes;
-      *at += bytes;
+      p->plan->offset_bytes[id] = at[t->space];
+      *tally(p->plan, category_of(t->role), t->space) += bytes;
+      at[t->space] += bytes;
       if (id == graph->ids || id == graph->pixels || id == graph->labels)
-        p->plan->bytes[GD_CATEGORY_HOST] += bytes; /* staged there before it is copied */
+        p->plan->host_parts[GD_CATEGORY_INPUTS] += bytes; /* staged there before it is copied */
     }
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
+    int64_t offset;
+    gd_tensor_id root = gd_tensor_root(graph, id, &offset);
+    if (graph->tensors[id].role == GD_ROLE_PIECE && root != id)
+      p->plan->offset_bytes[id] = p->plan->offset_bytes[root] + offset;
+  }
+  p->plan->staging_at = at[GD_SPACE_HOST];
+  at[GD_SPACE_HOST] += p->plan->host_parts[GD_CATEGORY_INPUTS];
 }
 
 /* --- lifetimes ----------------------------------------------------------------------------- */
@@ -87,20 +108,54 @@ static bool in_program(const struct gd_graph *graph, gd_op_id op, enum gd_progra
   return gd_phase_program(graph->ops[op].phase) == program;
 }
 
+static bool is_view(const struct gd_op *op) {
+  return gd_op_info(op->kind)->op_class == GD_CLASS_VIEW;
+}
+
 static bool is_transient(const struct gd_graph *graph, gd_tensor_id root) {
   return graph->tensors[root].producer != GD_NONE;
 }
 
+static void find_first_readers(struct planner *p, enum gd_program program) {
+  const struct gd_graph *graph = p->graph;
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    p->first_reader[id] = GD_NONE;
+  for (gd_op_id id = graph->n_ops; id-- > 0;) {
+    const struct gd_op *op = &graph->ops[id];
+    if (!in_program(graph, id, program) || is_view(op))
+      continue;
+    for (uint32_t i = 0; i < op->n_in; i++)
+      for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of)
+        p->first_reader[in] = id;
+  }
+}
+
+static void extend(uint32_t *last_use, uint32_t op) {
+  if (*last_use < op)
+    *last_use = op;
+}
+
 static void find_last_uses(struct planner *p, enum gd_program program) {
   const struct gd_graph *graph = p->graph;
+  gd_op_id end = 0;
+  memset(p->last_use, 0, graph->n_tensors * sizeof *p->last_use);
+  for (gd_op_id id = 0; id < graph->n_ops; id++)
+    if (in_program(graph, id, program))
+      end = id;
+  find_first_readers(p, program);
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     if (!in_program(graph, id, program))
       continue;
     const struct gd_op *op = &graph->ops[id];
+    uint32_t until =
+        id; /* what runs beside the computation needs its memory until it is waited for */
+    if (gd_op_is_async(op->kind))
+      until = p->first_reader[op->out[0]] != GD_NONE ? p->first_reader[op->out[0]] : end;
     for (uint32_t i = 0; i < op->n_in; i++)
-      p->last_use[gd_tensor_root(graph, op->in[i], NULL)] = id;
+      if (op->in[i] != GD_NONE)
+        extend(&p->last_use[gd_tensor_root(graph, op->in[i], NULL)], until);
     for (uint32_t i = 0; i < op->n_out; i++) /* an output nobody reads lives at its own op */
-      p->last_use[gd_tensor_root(graph, op->out[i], NULL)] = id;
+      extend(&p->last_use[gd_tensor_root(graph, op->out[i], NULL)], until);
   }
   /* What the host reads after the update must survive to its end. */
   if (program == GD_PROGRAM_UPDATE && graph->norm != GD_NONE)
@@ -112,6 +167,7 @@ static uint32_t inplace_buffer(const struct planner *p, gd_op_id id) {
   const struct gd_graph *graph = p->graph;
   const struct gd_op *op = &graph->ops[id];
   uint32_t permitted = gd_op_info(op->kind)->inplace;
+  enum gd_space space = graph->tensors[op->out[0]].space;
   for (uint32_t i = 0; i < op->n_in; i++) {
     int64_t offset;
     if (!(permitted >> i & 1u))
@@ -119,13 +175,16 @@ static uint32_t inplace_buffer(const struct planner *p, gd_op_id id) {
     gd_tensor_id root = gd_tensor_root(graph, op->in[i], &offset);
     uint32_t buffer = p->buffer_of[root];
     if (!is_transient(graph, root) || offset != 0 || buffer == GD_NONE ||
-        p->intervals[buffer].last != id ||
+        graph->tensors[root].space != space || p->pools[space].intervals[buffer].last != id ||
         gd_tensor_bytes(graph, root) != gd_tensor_bytes(graph, op->out[0]))
       continue;
     bool shared = false; /* another input that is not elementwise the same must stay intact */
-    for (uint32_t j = 0; j < op->n_in; j++)
-      shared |= j != i && op->in[j] != op->in[i] &&
-                p->buffer_of[gd_tensor_root(graph, op->in[j], NULL)] == buffer;
+    for (uint32_t j = 0; j < op->n_in; j++) {
+      if (j == i || op->in[j] == op->in[i])
+        continue;
+      gd_tensor_id other = gd_tensor_root(graph, op->in[j], NULL);
+      shared |= graph->tensors[other].space == space && p->buffer_of[other] == buffer;
+    }
     if (!shared)
       return buffer;
   }
@@ -134,41 +193,44 @@ static uint32_t inplace_buffer(const struct planner *p, gd_op_id id) {
 
 static void make_buffers(struct planner *p, enum gd_program program) {
   const struct gd_graph *graph = p->graph;
-  p->n_intervals = 0;
+  for (int space = 0; space < GD_SPACE_COUNT; space++)
+    p->pools[space].n_intervals = 0;
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     if (!in_program(graph, id, program))
       continue;
     const struct gd_op *op = &graph->ops[id];
     for (uint32_t i = 0; i < op->n_out; i++) {
       gd_tensor_id out = op->out[i];
+      struct pool *pool = &p->pools[graph->tensors[out].space];
       if (graph->tensors[out].alias_of != GD_NONE)
         continue;
       uint32_t buffer = i == 0 ? inplace_buffer(p, id) : GD_NONE;
       if (buffer != GD_NONE) {
         p->plan->n_inplace++;
       } else {
-        buffer = p->n_intervals++;
-        p->intervals[buffer] = (struct gd_interval){
+        buffer = pool->n_intervals++;
+        pool->intervals[buffer] = (struct gd_interval){
             .bytes = align_up(gd_tensor_bytes(graph, out), p->caps->alignment_bytes), .first = id};
       }
-      p->intervals[buffer].last = p->last_use[out];
+      pool->intervals[buffer].last = p->last_use[out];
       p->buffer_of[out] = buffer;
     }
   }
 }
 
 /* The most bytes alive at one op: the bound that packing is measured against. */
-static int64_t find_live_peak(struct planner *p) {
+static int64_t find_live_peak(struct planner *p, enum gd_space space) {
+  const struct pool *pool = &p->pools[space];
   int64_t live = 0, most = 0;
   memset(p->live_change, 0, ((size_t)p->graph->n_ops + 1) * sizeof *p->live_change);
-  for (uint32_t i = 0; i < p->n_intervals; i++) {
-    p->live_change[p->intervals[i].first] += p->intervals[i].bytes;
-    p->live_change[p->intervals[i].last + 1] -= p->intervals[i].bytes;
+  for (uint32_t i = 0; i < pool->n_intervals; i++) {
+    p->live_change[pool->intervals[i].first] += pool->intervals[i].bytes;
+    p->live_change[pool->intervals[i].last + 1] -= pool->intervals[i].bytes;
   }
   for (gd_op_id id = 0; id < p->graph->n_ops; id++) {
     live += p->live_change[id];
     most = live > most ? live : most;
-    if (live > p->plan->live_bytes) {
+    if (space == GD_SPACE_DEVICE && live > p->plan->live_bytes) {
       p->plan->live_bytes = live;
       p->plan->live_at = id;
     }
@@ -176,38 +238,82 @@ static int64_t find_live_peak(struct planner *p) {
   return most;
 }
 
-static enum gd_status plan_program(struct planner *p, enum gd_program program, int64_t base,
-                                   struct gd_error *err) {
-  const struct gd_graph *graph = p->graph;
-  find_last_uses(p, program);
-  make_buffers(p, program);
-  int64_t live_bytes = find_live_peak(p);
-  int64_t peak = gd_pack_intervals(p->intervals, p->n_intervals, live_bytes);
+static enum gd_status pack_pool(struct planner *p, enum gd_space space, struct gd_error *err) {
+  struct pool *pool = &p->pools[space];
+  int64_t live_bytes = find_live_peak(p, space);
+  int64_t peak = gd_pack_intervals(pool->intervals, pool->n_intervals, live_bytes);
+  int64_t *most = tally(p->plan, GD_CATEGORY_ACTIVATIONS, space);
   if (peak < 0)
     return no_memory(err);
-  if (peak > p->plan->bytes[GD_CATEGORY_ACTIVATIONS])
-    p->plan->bytes[GD_CATEGORY_ACTIVATIONS] = peak;
-  p->plan->n_buffers += p->n_intervals;
+  *most = peak > *most ? peak : *most;
+  p->plan->n_buffers += pool->n_intervals;
+  return GD_OK;
+}
 
+/* What a program runs, in order. The pass program and LAST are planned as one. */
+static enum gd_status make_order(struct planner *p, enum gd_program program, struct gd_error *err) {
+  const struct gd_graph *graph = p->graph;
+  enum gd_program planned = program == GD_PROGRAM_LAST ? GD_PROGRAM_PASS : program;
   gd_op_id *order = gd_arena_alloc(&p->plan->arena, graph->n_ops, sizeof *order);
   if (!order)
     return no_memory(err);
   p->plan->order[program] = order;
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    if (!in_program(graph, id, planned) || is_view(&graph->ops[id]))
+      continue;
+    p->plan->has_last |= graph->ops[id].last_only;
+    if (!graph->ops[id].last_only || program == GD_PROGRAM_LAST)
+      order[p->plan->n_order[program]++] = id;
+  }
+  return GD_OK;
+}
+
+static enum gd_status plan_program(struct planner *p, enum gd_program program,
+                                   const int64_t base[GD_SPACE_COUNT], struct gd_error *err) {
+  const struct gd_graph *graph = p->graph;
+  GD_TRY(make_order(p, program, err));
+  if (program == GD_PROGRAM_LAST)
+    return GD_OK;
+  find_last_uses(p, program);
+  make_buffers(p, program);
+  for (int space = 0; space < GD_SPACE_COUNT; space++)
+    GD_TRY(pack_pool(p, (enum gd_space)space, err));
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
     if (!in_program(graph, id, program))
       continue;
-    if (gd_op_info(graph->ops[id].kind)->op_class != GD_CLASS_VIEW)
-      order[p->plan->n_order[program]++] = id;
     for (uint32_t i = 0; i < graph->ops[id].n_out; i++) {
       gd_tensor_id out = graph->ops[id].out[i];
       int64_t offset;
       gd_tensor_id root = gd_tensor_root(graph, out, &offset);
-      p->plan->offset_bytes[out] =
-          offset + (is_transient(graph, root) ? base + p->intervals[p->buffer_of[root]].offset_bytes
-                                              : p->plan->offset_bytes[root]);
+      enum gd_space space = graph->tensors[root].space;
+      int64_t start = p->plan->offset_bytes[root];
+      if (is_transient(graph, root))
+        start = base[space] + p->pools[space].intervals[p->buffer_of[root]].offset_bytes;
+      p->plan->offset_bytes[out] = offset + start;
     }
   }
   return GD_OK;
+}
+
+static bool has_collectives(const struct gd_graph *graph) {
+  for (gd_op_id id = 0; graph->ranks > 1 && id < graph->n_ops; id++)
+    if (gd_op_is_async(graph->ops[id].kind))
+      return true;
+  return false;
+}
+
+static void place_scratch(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
+  struct gd_plan *plan = p->plan;
+  const struct gd_caps *caps = p->caps;
+  int64_t bytes = caps->column_bytes * gd_graph_widest_row(p->graph);
+  bytes = align_up(bytes > caps->workspace_bytes ? bytes : caps->workspace_bytes,
+                   caps->alignment_bytes);
+  plan->workspace_at = at[GD_SPACE_DEVICE];
+  plan->comm_at = plan->workspace_at + bytes;
+  plan->comm_bytes = has_collectives(p->graph) ? caps->comm_bytes : 0;
+  plan->workspace_bytes = bytes;
+  plan->bytes[GD_CATEGORY_WORKSPACE] = bytes + plan->comm_bytes;
+  at[GD_SPACE_DEVICE] += plan->bytes[GD_CATEGORY_WORKSPACE];
 }
 
 enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *caps,
@@ -219,11 +325,16 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
                       .caps = caps,
                       .plan = plan,
                       .last_use = gd_mem_alloc(n, sizeof *p.last_use),
+                      .first_reader = gd_mem_alloc(n, sizeof *p.first_reader),
                       .buffer_of = gd_mem_alloc(n, sizeof *p.buffer_of),
-                      .intervals = gd_mem_alloc(n, sizeof *p.intervals),
                       .live_change = gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *p.live_change)};
+  bool ok = p.last_use && p.first_reader && p.buffer_of && p.live_change;
+  for (int space = 0; space < GD_SPACE_COUNT; space++) {
+    p.pools[space].intervals = gd_mem_alloc(n, sizeof *p.pools[space].intervals);
+    ok = ok && p.pools[space].intervals;
+  }
   plan->offset_bytes = gd_arena_alloc(&plan->arena, n, sizeof *plan->offset_bytes);
-  if (!p.last_use || !p.buffer_of || !p.intervals || !p.live_change || !plan->offset_bytes) {
+  if (!ok || !plan->offset_bytes) {
     status = no_memory(err);
     goto done;
   }
@@ -231,24 +342,23 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
     plan->offset_bytes[i] = -1;
     p.buffer_of[i] = GD_NONE;
   }
-  int64_t at = 0;
-  place_leaves(&p, &at);
-  plan->workspace_at = at;
-  int64_t workspace_bytes = caps->column_bytes * gd_graph_widest_row(graph);
-  if (workspace_bytes < caps->workspace_bytes)
-    workspace_bytes = caps->workspace_bytes;
-  plan->bytes[GD_CATEGORY_WORKSPACE] = align_up(workspace_bytes, caps->alignment_bytes);
-  at += plan->bytes[GD_CATEGORY_WORKSPACE];
+  int64_t at[GD_SPACE_COUNT] = {0};
+  place_leaves(&p, at);
+  place_scratch(&p, at);
   for (int program = 0; program < GD_PROGRAM_COUNT && status == GD_OK; program++)
     status = plan_program(&p, (enum gd_program)program, at, err);
-  for (int category = 0; category < GD_CATEGORY_DEVICE_COUNT; category++)
+  for (int category = 0; category < GD_CATEGORY_DEVICE_COUNT; category++) {
     plan->device_bytes += plan->bytes[category];
+    plan->bytes[GD_CATEGORY_HOST] += plan->host_parts[category];
+  }
   plan->host_bytes = plan->bytes[GD_CATEGORY_HOST];
 done:
   gd_mem_free(p.last_use);
+  gd_mem_free(p.first_reader);
   gd_mem_free(p.buffer_of);
-  gd_mem_free(p.intervals);
   gd_mem_free(p.live_change);
+  for (int space = 0; space < GD_SPACE_COUNT; space++)
+    gd_mem_free(p.pools[space].intervals);
   if (status != GD_OK)
     gd_plan_deinit(plan);
   return status;
@@ -292,18 +402,20 @@ enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, in
 }
 
 void gd_plan_print(const struct gd_plan *plan, struct gd_strbuf *out) {
-  static const char *const programs[GD_PROGRAM_COUNT] = {"pass", "update", "init"};
+  static const char *const programs[GD_PROGRAM_COUNT] = {"pass", "update", "init", "last pass"};
   const struct gd_graph *graph = plan->graph;
   gd_strbuf_append(out, "-- leaves: offset bytes name\n");
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
-    if (graph->tensors[id].producer != GD_NONE)
+    if (graph->tensors[id].producer != GD_NONE || plan->offset_bytes[id] < 0)
       continue;
     gd_strbuf_printf(out, "%14" PRId64 " %14" PRId64 "  ", plan->offset_bytes[id],
                      gd_tensor_bytes(graph, id));
     gd_tensor_print(graph, id, out);
-    gd_strbuf_append(out, "\n");
+    gd_strbuf_append(out, graph->tensors[id].space == GD_SPACE_HOST ? " (host)\n" : "\n");
   }
   for (int program = 0; program < GD_PROGRAM_COUNT; program++) {
+    if (program == GD_PROGRAM_LAST && !plan->has_last)
+      continue;
     gd_strbuf_printf(out, "-- %s program: %u ops; offset of the first output, then the op\n",
                      programs[program], plan->n_order[program]);
     for (uint32_t i = 0; i < plan->n_order[program]; i++) {

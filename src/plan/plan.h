@@ -26,19 +26,25 @@ enum gd_category {
   GD_CATEGORY_WORKSPACE,   /* scratch of kernels */
   GD_CATEGORY_INPUTS,      /* batch, tables, scalars */
   GD_CATEGORY_DEVICE_COUNT,
-  GD_CATEGORY_HOST = GD_CATEGORY_DEVICE_COUNT, /* staging of the batch in host memory */
+  GD_CATEGORY_HOST =
+      GD_CATEGORY_DEVICE_COUNT, /* all of host memory: staged batch, offloaded state */
   GD_CATEGORY_COUNT
 };
 const char *gd_category_name(enum gd_category category); /* as in --json */
 
 struct gd_plan {
   struct gd_arena arena;
-  const struct gd_graph *graph;       /* borrowed */
-  int64_t *offset_bytes;              /* by tensor: place in the device arena; -1: never used */
+  const struct gd_graph *graph; /* borrowed */
+  int64_t *offset_bytes;        /* by tensor: place in the arena of its space; -1: never used */
   gd_op_id *order[GD_PROGRAM_COUNT];  /* what each program runs, in order; views left out */
   uint32_t n_order[GD_PROGRAM_COUNT]; /* lengths of the above */
+  bool has_last;                      /* the LAST program differs from the pass program */
   int64_t workspace_at;               /* offset of the kernels' scratch */
+  int64_t workspace_bytes;
+  int64_t comm_at, comm_bytes; /* scratch of the collectives, which run beside the kernels */
+  int64_t staging_at;          /* in the host arena: where the batch is prepared */
   int64_t bytes[GD_CATEGORY_COUNT];
+  int64_t host_parts[GD_CATEGORY_DEVICE_COUNT]; /* what bytes[GD_CATEGORY_HOST] consists of */
   int64_t device_bytes; /* the device arena: what a run allocates and touches */
   int64_t host_bytes;   /* the host arena */
   int64_t live_bytes;   /* most activation bytes alive at once: no packing can beat it */

@@ -86,7 +86,12 @@ struct planning {
 
 static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
                                      struct candidate *candidate, struct gd_error *err) {
-  struct gd_setup setup = {p->model, p->trial->precision, micro_batch};
+  struct gd_setup setup = {.model = p->model,
+                           .precision = p->trial->precision,
+                           .micro_batch = micro_batch,
+                           .method = p->options->method,
+                           .ranks = p->trial->ranks,
+                           .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
   int64_t start = gd_clock_ns();
   GD_TRY(gd_pipeline_build(&setup, &candidate->graph, err));
   GD_TRY(gd_plan_make(&candidate->graph, &p->caps, &candidate->plan, err));
@@ -113,7 +118,7 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
 
 /* Doubles while it fits; for `max`, then halves the gap. 0: not even one sequence fits. */
 static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struct gd_error *err) {
-  const int64_t batch = p->model->recipe.batch;
+  const int64_t batch = p->model->recipe.batch / p->trial->ranks;
   int64_t good = 0, bad = batch + 1;
   bool fits;
   *found = 0;
@@ -154,7 +159,9 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
   trial->peak_bytes = plan->device_bytes;
   trial->host_bytes = plan->host_bytes;
   trial->live_bytes = plan->live_bytes;
+  trial->reduces = plan->has_last;
   memcpy(trial->bytes, plan->bytes, sizeof trial->bytes);
+  memcpy(trial->host_parts, plan->host_parts, sizeof trial->host_parts);
   trial->model_flops_per_step = candidate->graph.model_flops / sequences * (double)recipe->batch;
   trial->exec_flops_per_step = cost.product_flops / sequences * (double)recipe->batch;
   trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
@@ -171,15 +178,21 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
   struct gd_device_info info;
   *trial = (struct gd_trial){.status = GD_TRIAL_PLANNED, .resident_bytes = -1};
   snprintf(trial->model, sizeof trial->model, "%s", p->model->name);
-  snprintf(trial->method, sizeof trial->method, "%s", options->method);
+  gd_method_name(&options->method, trial->method);
+  trial->ranks = options->comm        ? gd_comm_size(options->comm)
+                 : options->ranks > 1 ? options->ranks
+                                      : 1;
   snprintf(trial->backend, sizeof trial->backend, "%s", options->backend);
-  if (strcmp(options->method, "naive") != 0)
-    return gd_fail(err, GD_UNSUPPORTED, "method \"%s\" is not there; this version has naive",
-                   options->method);
+  if (recipe->batch % trial->ranks)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "a batch of %lld does not divide among %d ranks; choose --ranks or --batch so "
+                   "that it does",
+                   (long long)recipe->batch, trial->ranks);
   if (options->micro_batch == GD_MICRO_BATCH_FIXED &&
-      (options->micro_batch_size < 1 || options->micro_batch_size > recipe->batch))
-    return gd_fail(err, GD_BAD_INPUT, "micro-batch %lld is outside 1..%lld (the batch)",
-                   (long long)options->micro_batch_size, (long long)recipe->batch);
+      (options->micro_batch_size < 1 || options->micro_batch_size > recipe->batch / trial->ranks))
+    return gd_fail(err, GD_BAD_INPUT, "micro-batch %lld is outside 1..%lld (the batch%s)",
+                   (long long)options->micro_batch_size, (long long)recipe->batch / trial->ranks,
+                   trial->ranks > 1 ? " of a rank" : "");
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &p->caps);
   GD_TRY(ops->open(&backend_options, &backend, err));
@@ -199,8 +212,9 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
 /* Chooses the micro-batch and leaves its candidate; infeasible leaves that of micro-batch 1. */
 static enum gd_status plan_trial(struct planning *p, struct candidate *full, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
-  int64_t batch = p->model->recipe.batch, found;
+  int64_t found;
   GD_TRY(begin(p, err));
+  int64_t batch = p->model->recipe.batch / trial->ranks;
   GD_TRY(find_micro_batch(p, &found, err));
   bool fixed = p->options->micro_batch == GD_MICRO_BATCH_FIXED;
   trial->micro_batch = found ? found : fixed ? p->options->micro_batch_size : 1;
@@ -282,36 +296,79 @@ static void report(const struct measuring *m, const char *what) {
                     m->expected_s > 0 ? total - spent : -1);
 }
 
-/* One timed call of a program: the clock stops when the device is done. */
-static enum gd_status time_once(struct measuring *m, enum gd_program program, enum gd_run_part part,
-                                int64_t *ns, struct gd_error *err) {
-  int64_t start = gd_clock_ns();
-  if (program == GD_PROGRAM_PASS)
-    GD_TRY(gd_run_pass(&m->run, part, err));
-  else /* a learning rate of zero costs the same and keeps the loss where it was */
-    GD_TRY(gd_run_update(&m->run, 0, err));
-  *ns = gd_clock_ns() - start;
+/* What a training step is made of, each timed apart. */
+enum piece { PIECE_PASS, PIECE_LAST_PASS, PIECE_UPDATE };
+
+static bool has_last_pass(const struct gd_trial *trial) {
+  return trial->remainder || trial->reduces;
+}
+
+static enum gd_run_part last_part(const struct gd_trial *trial) {
+  return trial->remainder ? GD_RUN_REMAINDER : GD_RUN_FULL;
+}
+
+static enum gd_status run_piece(struct measuring *m, enum piece piece, struct gd_error *err) {
+  switch (piece) {
+  case PIECE_PASS: return gd_run_pass(&m->run, GD_RUN_FULL, err);
+  case PIECE_LAST_PASS: return gd_run_last_pass(&m->run, last_part(m->planning.trial), err);
+  case PIECE_UPDATE: /* a learning rate of zero costs the same and keeps the loss where it was */
+    return gd_run_update(&m->run, 0, err);
+  }
   return GD_OK;
 }
 
+/* The slowest rank's value; all ranks leave with the same. They also wait for each other here. */
+static enum gd_status slowest(struct measuring *m, int64_t *ns, struct gd_error *err) {
+  struct gd_comm *comm = m->planning.options->comm;
+  int size = comm ? gd_comm_size(comm) : 1;
+  if (size == 1)
+    return GD_OK;
+  int64_t *all = gd_mem_alloc((size_t)size, sizeof *all);
+  if (!all)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while comparing ranks");
+  all[gd_comm_rank(comm)] = *ns;
+  enum gd_status status = gd_comm_all_gather(comm, all, sizeof *all, err);
+  for (int i = 0; i < size && status == GD_OK; i++)
+    *ns = all[i] > *ns ? all[i] : *ns;
+  gd_mem_free(all);
+  return status;
+}
+
+/* One timed call: the clock stops when the device, and the slowest rank, are done. */
+static enum gd_status time_once(struct measuring *m, enum piece piece, int64_t *ns,
+                                struct gd_error *err) {
+  int64_t start = gd_clock_ns();
+  GD_TRY(run_piece(m, piece, err));
+  *ns = gd_clock_ns() - start;
+  return slowest(m, ns, err);
+}
+
 /* Samples until the interval is within 2 %, the time is up, or the array is full. */
-static enum gd_status sample(struct measuring *m, const char *what, enum gd_program program,
-                             enum gd_run_part part, struct gd_samples *samples,
-                             struct gd_error *err) {
+static enum gd_status sample(struct measuring *m, const char *what, enum piece piece,
+                             struct gd_samples *samples, struct gd_error *err) {
   int64_t start = gd_clock_ns();
   for (samples->count = 0; samples->count < GD_TRIAL_MAX_SAMPLES;) {
     report(m, what);
-    GD_TRY(time_once(m, program, part, &samples->ns[samples->count], err));
+    GD_TRY(time_once(m, piece, &samples->ns[samples->count], err));
     samples->count++;
     gd_samples_summarise(samples);
+    int64_t elapsed_ns = gd_clock_ns() - start;
+    GD_TRY(slowest(m, &elapsed_ns, err)); /* all ranks must stop at the same sample */
     if (samples->count < 3)
       continue;
     bool tight = samples->half_width_s <= 0.02 * samples->median_s;
-    bool late = 1e-9 * (double)(gd_clock_ns() - start) >= m->limit_s;
+    bool late = 1e-9 * (double)elapsed_ns >= m->limit_s;
     if (tight || late)
       break;
   }
   return GD_OK;
+}
+
+/* The loss of the whole batch: each rank has its share of the sum. */
+static enum gd_status take_loss(struct measuring *m, double *loss, struct gd_error *err) {
+  struct gd_comm *comm = m->planning.options->comm;
+  GD_TRY(gd_run_take_loss(&m->run, loss, err));
+  return comm ? gd_comm_sum_doubles(comm, loss, 1, err) : GD_OK;
 }
 
 /* Warm-up with the check: pages come into being, libraries settle; none of it is timed. */
@@ -319,21 +376,25 @@ static enum gd_status warm_up(struct measuring *m, int64_t *pass_ns, int64_t *up
                               struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
+  struct gd_comm *comm = m->planning.options->comm;
   int64_t classes = model->family->classes(model);
   uint64_t seed = m->planning.options->seed;
+  uint64_t data_seed = seed + (comm ? (uint64_t)gd_comm_rank(comm) : 0); /* each rank its own */
   int64_t start = gd_clock_ns();
   report(m, "warm-up");
   GD_TRY(gd_run_init(&m->run, seed, err));
-  GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, err));
-  GD_TRY(time_once(m, GD_PROGRAM_PASS, GD_RUN_FULL, pass_ns, err));
-  GD_TRY(gd_run_take_loss(&m->run, &trial->loss, err));
-  GD_TRY(time_once(m, GD_PROGRAM_UPDATE, GD_RUN_FULL, update_ns, err));
+  GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, data_seed, err));
+  int64_t before_ns = gd_clock_ns();
+  GD_TRY(gd_run_last_pass(&m->run, GD_RUN_FULL, err)); /* so that the update sees whole gradients */
+  *pass_ns = gd_clock_ns() - before_ns;
+  GD_TRY(take_loss(m, &trial->loss, err));
+  GD_TRY(time_once(m, PIECE_UPDATE, update_ns, err));
   GD_TRY(gd_run_norm(&m->run, &trial->norm, err));
   if (trial->remainder) {
     int64_t unused_ns;
-    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_REMAINDER, classes, seed, err));
-    GD_TRY(time_once(m, GD_PROGRAM_PASS, GD_RUN_REMAINDER, &unused_ns, err));
-    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, seed, err));
+    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_REMAINDER, classes, data_seed, err));
+    GD_TRY(time_once(m, PIECE_LAST_PASS, &unused_ns, err));
+    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, data_seed, err));
   }
   trial->warmup_s = 1e-9 * (double)(gd_clock_ns() - start);
   return GD_OK;
@@ -345,12 +406,12 @@ static double limited(double one_s, double limit_s) {
 
 /* Passes x accumulation + update, as in Sec. 3.2; a smaller last pass counts as itself. */
 static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) {
-  double full = (double)(trial->accumulation - (trial->remainder ? 1 : 0));
-  double rest = trial->remainder ? 1 : 0;
+  double rest = has_last_pass(trial) ? 1 : 0;
+  double full = (double)trial->accumulation - rest;
   trial->step_s =
-      full * trial->pass.median_s + rest * trial->remainder_pass.median_s + trial->update.median_s;
+      full * trial->pass.median_s + rest * trial->last_pass.median_s + trial->update.median_s;
   /* Each program's median is one draw that multiplies its count; the three are independent. */
-  double a = full * trial->pass.half_width_s, b = rest * trial->remainder_pass.half_width_s;
+  double a = full * trial->pass.half_width_s, b = rest * trial->last_pass.half_width_s;
   double c = trial->update.half_width_s;
   trial->step_half_width_s = sqrt(a * a + b * b + c * c);
   double days_per_s = (double)recipe->steps / 86400;
@@ -401,7 +462,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   const struct gd_model *model = m->planning.model;
   int64_t pass_ns, update_ns, before = trial->runtime_bytes;
   enum gd_dtype dtype = product_dtype(trial->precision);
-  trial->peak_flops = backend->ops->peak_flops(backend, dtype);
+  trial->peak_flops = trial->ranks * backend->ops->peak_flops(backend, dtype);
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
   gd_trial_judge(trial, model->family->classes(model)); /* nonsense is not worth timing */
   if (trial->status != GD_TRIAL_OK)
@@ -409,14 +470,15 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
                   limited(1e-9 * (double)pass_ns, m->limit_s / 3) +
                   limited(1e-9 * (double)update_ns, m->limit_s / 10);
-  GD_TRY(sample(m, "passes", GD_PROGRAM_PASS, GD_RUN_FULL, &trial->pass, err));
-  if (trial->remainder)
-    GD_TRY(sample(m, "last pass", GD_PROGRAM_PASS, GD_RUN_REMAINDER, &trial->remainder_pass, err));
-  GD_TRY(sample(m, "updates", GD_PROGRAM_UPDATE, GD_RUN_FULL, &trial->update, err));
+  GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
+  if (has_last_pass(trial))
+    GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
+  GD_TRY(sample(m, "updates", PIECE_UPDATE, &trial->update, err));
   int64_t after = resident_bytes();
   trial->resident_bytes = before < 0 || after < 0 ? -1 : after - before;
   /* Measured at both ends: another program in the way of one must not lower the peak. */
-  trial->peak_flops = fmax(trial->peak_flops, backend->ops->peak_flops(backend, dtype));
+  trial->peak_flops =
+      fmax(trial->peak_flops, trial->ranks * backend->ops->peak_flops(backend, dtype));
   extrapolate(trial, &model->recipe);
   gd_trial_judge(trial, model->family->classes(model));
   return GD_OK;
@@ -437,7 +499,9 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
     status = make_candidate(&m.planning, trial->remainder, &remainder, err);
   if (status == GD_OK)
     status = gd_backend_open(
-        options->backend, &(struct gd_backend_options){.threads = options->threads}, &backend, err);
+        options->backend,
+        &(struct gd_backend_options){.threads = options->threads, .comm = options->comm}, &backend,
+        err);
   if (status != GD_OK)
     goto done;
   trial->runtime_bytes = resident_bytes();

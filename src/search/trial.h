@@ -8,14 +8,17 @@
 
 #include "backend/backend.h"
 #include "model/model.h"
+#include "pass/method.h"
 #include "plan/plan.h"
 
 enum gd_micro_batch { GD_MICRO_BATCH_POW2, GD_MICRO_BATCH_MAX, GD_MICRO_BATCH_FIXED };
 
 struct gd_trial_options {
-  const char *backend;                /* "cpu", "ref" */
-  int threads;                        /* 0: all */
-  const char *method;                 /* "naive" */
+  const char *backend; /* "cpu", "ref" */
+  int threads;         /* 0: all */
+  struct gd_method method;
+  int ranks;                          /* to plan for; 0: as many as comm has, or one */
+  struct gd_comm *comm;               /* borrowed; NULL: one rank */
   enum gd_micro_batch micro_batch;    /* policy */
   int64_t micro_batch_size;           /* GD_MICRO_BATCH_FIXED */
   const enum gd_precision *precision; /* NULL: the recipe's, or its substitute on this device */
@@ -52,23 +55,28 @@ struct gd_trial {
   char method[64];
   char device[128];
   char backend[16];
-  int threads;
+  int threads, ranks;
   enum gd_precision precision;
   bool precision_substituted; /* the recipe says fp16 and the device runs bf16 */
 
   /* the plan */
   int64_t parameters;
-  int64_t micro_batch, accumulation, remainder; /* remainder: size of the last one, 0: full */
+  int64_t micro_batch, accumulation, remainder; /* of one rank; remainder: size of the last
+                                                   one, 0: full */
   int64_t peak_bytes, host_bytes, live_bytes;
   int64_t device_limit_bytes, host_limit_bytes;
   int64_t bytes[GD_CATEGORY_COUNT];
-  double plan_s;               /* time to build and plan one graph */
-  double model_flops_per_step; /* as the paper counts */
-  double exec_flops_per_step;  /* products as executed */
-  double train_flops;          /* of the whole run */
+  int64_t host_parts[GD_CATEGORY_DEVICE_COUNT]; /* what host_bytes consists of */
+  bool reduces;                                 /* the last pass of a step exchanges gradients */
+  double plan_s;                                /* time to build and plan one graph */
+  double model_flops_per_step;                  /* as the paper counts */
+  double exec_flops_per_step;                   /* products as executed */
+  double train_flops;                           /* of the whole run */
 
   /* the measurement */
-  struct gd_samples pass, remainder_pass, update;
+  struct gd_samples pass;
+  struct gd_samples last_pass; /* of a step, where it differs: smaller, or it reduces gradients */
+  struct gd_samples update;
   double warmup_s;
   double step_s, step_half_width_s;
   double days, days_low, days_high;

@@ -62,7 +62,7 @@ field_is remainder 1
 field_is accumulation 3
 field_is backend ref
 field_is mfu null
-shown '"remainder_pass_s": ['
+shown '"last_pass_s": ['
 expect 0 bench "$WORK/tiny" "${quick[@]}" --batch 5 --micro-batch 2
 shown "3 passes of micro-batch 2, the last of 1"
 

@@ -71,8 +71,10 @@ usage '--optimizer is "sgd"' plan pythia-14m --optimizer sgd
 usage '--backend is "abacus"' plan pythia-14m --backend abacus
 usage '--sample-seconds is "nan"' bench pythia-14m --sample-seconds nan
 usage '--sample-seconds is "0"' bench pythia-14m --sample-seconds 0
-usage '"free-lunch"' plan pythia-14m --methods free-lunch
-usage '"free-lunch"' bench pythia-14m --methods free-lunch
+usage '"free-bus"' plan pythia-14m --methods free-bus
+usage 'two shardings' plan pythia-14m --methods free-lunch+zero1+zero2
+usage 'shards nothing' bench pythia-14m --methods free-lunch+offload
+usage 'naive and not naive' bench pythia-14m --methods naive+free-lunch
 usage 'did you mean pythia-160m' plan pythia160m
 usage 'did you mean pythia-14m' bench pythia-14m pytia-14m
 usage "name is empty" plan ''

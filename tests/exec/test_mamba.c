@@ -38,7 +38,7 @@ static void build(const char *text, enum gd_precision precision, struct gd_model
   if (parse(text, model, &err) != GD_OK)
     fail_msg("%s", err.text);
   model->recipe.seq = 9;
-  struct gd_setup setup = {model, precision, 2};
+  struct gd_setup setup = {.model = model, .precision = precision, .micro_batch = 2};
   if (gd_pipeline_build(&setup, graph, &err) != GD_OK)
     fail_msg("%s", err.text);
 }

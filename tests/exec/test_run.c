@@ -65,7 +65,8 @@ static void start(struct fixture *f, const char *backend, int threads, enum gd_p
   f->backend->ops->caps(&options, &caps);
   int64_t sizes[GD_RUN_PARTS] = {micro_batch, remainder};
   for (int part = 0; part < GD_RUN_PARTS && sizes[part] > 0; part++) {
-    struct gd_setup setup = {&f->model, precision, sizes[part]};
+    struct gd_setup setup = {
+        .model = &f->model, .precision = precision, .micro_batch = sizes[part]};
     OK(gd_pipeline_build(&setup, &f->graph[part], &f->err));
     OK(gd_plan_make(&f->graph[part], &caps, &f->plan[part], &f->err));
   }
@@ -189,7 +190,7 @@ static void test_training_lowers_the_loss(void **state) {
 }
 
 static void write_leaf(struct fixture *f, gd_tensor_id id, const float *values) {
-  OK(f->backend->ops->write(f->backend, f->plan[0].offset_bytes[id], values,
+  OK(f->backend->ops->write(f->backend, GD_SPACE_DEVICE, f->plan[0].offset_bytes[id], values,
                             gd_tensor_bytes(&f->graph[0], id), &f->err));
 }
 

@@ -22,7 +22,6 @@ static void plan(const struct gd_model *model, struct gd_trial_options *options,
                  struct gd_trial *trial) {
   struct gd_error err = {0};
   options->backend = "cpu";
-  options->method = "naive";
   if (gd_trial_plan(model, options, trial, &err) != GD_OK)
     fail_msg("%s", err.text);
 }
@@ -91,7 +90,6 @@ static void test_bad_options(void **state) {
   (void)state;
   load("pythia-14m", &model);
   struct gd_trial_options options = {.backend = "cpu",
-                                     .method = "naive",
                                      .micro_batch = GD_MICRO_BATCH_FIXED,
                                      .micro_batch_size = 1025};
   assert_int_equal(gd_trial_plan(&model, &options, &trial, &err), GD_BAD_INPUT);
@@ -159,7 +157,6 @@ static void test_measure(void **state) {
   model.recipe.batch = 7;
   model.recipe.steps = 1000;
   struct gd_trial_options options = {.backend = "cpu",
-                                     .method = "naive",
                                      .micro_batch = GD_MICRO_BATCH_FIXED,
                                      .micro_batch_size = 3,
                                      .sample_seconds = 0.5};
@@ -167,8 +164,8 @@ static void test_measure(void **state) {
   assert_int_equal(trial.status, GD_TRIAL_OK);
   assert_int_equal(trial.accumulation, 3);
   assert_int_equal(trial.remainder, 1);
-  assert_true(trial.pass.count >= 3 && trial.update.count >= 3 && trial.remainder_pass.count >= 3);
-  double step = 2 * trial.pass.median_s + trial.remainder_pass.median_s + trial.update.median_s;
+  assert_true(trial.pass.count >= 3 && trial.update.count >= 3 && trial.last_pass.count >= 3);
+  double step = 2 * trial.pass.median_s + trial.last_pass.median_s + trial.update.median_s;
   assert_true(fabs(trial.step_s - step) < 1e-9);
   assert_true(fabs(trial.days - step * 1000 / 86400) < 1e-12);
   assert_true(trial.days_low < trial.days && trial.days < trial.days_high);
@@ -197,7 +194,6 @@ static void test_resident_set_is_the_plan(void **state) {
     model.recipe.seq = cases[i].seq;
     model.recipe.batch = cases[i].batch;
     struct gd_trial_options options = {.backend = "cpu",
-                                       .method = "naive",
                                        .precision = &cases[i].precision,
                                        .micro_batch = GD_MICRO_BATCH_FIXED,
                                        .micro_batch_size = cases[i].micro_batch,

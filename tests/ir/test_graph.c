@@ -181,7 +181,7 @@ static void test_flops_closed_form(void **state) {
     struct gd_error err = {0};
     struct gd_cost cost;
     assert_int_equal(gd_model_load(names[i], &model, &err), GD_OK);
-    struct gd_setup setup = {&model, GD_PRECISION_BF16, 3};
+    struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_BF16, .micro_batch = 3};
     assert_int_equal(gd_pipeline_build(&setup, &graph, &err), GD_OK);
     const struct gd_neox *c = &model.config.neox;
     double width = (double)c->width, layers = (double)c->layers, seq = (double)model.recipe.seq;

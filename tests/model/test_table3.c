@@ -50,7 +50,7 @@ static void test_counts(void **state) {
     struct gd_error err = {0};
     if (gd_model_load(models[i].name, &model, &err) != GD_OK)
       fail_msg("%s", err.text);
-    struct gd_setup setup = {&model, GD_PRECISION_FP32, 1};
+    struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_FP32, .micro_batch = 1};
     if (gd_pipeline_build(&setup, &graph, &err) != GD_OK)
       fail_msg("%s: %s", models[i].name, err.text);
     double flops = graph.model_flops * (double)model.recipe.batch * (double)model.recipe.steps;

@@ -551,7 +551,7 @@ static void cases_sum_squares(void) {
 }
 
 static void cases_control(void) {
-  static const double huge = 1e39, none = 0; /* huge is infinite as fp32 */
+  static const double huge[] = {1e39, 0}, none[] = {0, 0}; /* huge is infinite as fp32 */
   static const double scales[][2] = {{1, 0}, {65536, 0}, {65536, 1999}, {1, 7}, {1.5, 2}};
   static const float max_norms[] = {0, 1e-3f, 1, 1e6f};
   for (int64_t s = 0; s < COUNT(scales); s++)
@@ -566,9 +566,9 @@ static void cases_control(void) {
             c.in[1] = (struct op_input){
                 .dtype = GD_DTYPE_F32, DIMS(2), .fill = OP_FILL_VALUES, .values = scales[s]};
             for (uint32_t i = 2; i < c.n_in; i++)
-              c.in[i] = (struct op_input){.dtype = GD_DTYPE_F32, DIMS(1), .low = 1, .high = 90};
+              c.in[i] = (struct op_input){.dtype = GD_DTYPE_F32, DIMS(2), .low = 1, .high = 90};
             c.in[2].fill = overflow || sums == 5 ? OP_FILL_VALUES : OP_FILL_UNIFORM;
-            c.in[2].values = overflow ? &huge : &none;
+            c.in[2].values = overflow ? huge : none;
             check(&c);
           }
 }
@@ -633,6 +633,7 @@ static void run(void (*cases)(void)) {
 #include "op/cases_conv1d.inc"
 #include "op/cases_depthwise.inc"
 #include "op/cases_pointwise.inc"
+#include "op/cases_ranks.inc"
 #include "op/cases_scan.inc"
 
 #define GD_OP(name, ...)                  \

@@ -449,7 +449,7 @@ static void test_sums(void **state) {
   EXPECT(rows, 0, 6, 8, 10, 12);
   struct op_case squares = {
       .kind = GD_OP_sum_squares, .n_in = 1, .in = {GIVEN(F32, (2, 2), 1, -2, 3, -4)}};
-  EXPECT(squares, 0, 30);
+  EXPECT(squares, 0, 30, 0);
   struct op_case accumulate = {
       .kind = GD_OP_accumulate, .n_in = 2, .in = {GIVEN(F32, (2), 1, 2), GIVEN(F16, (2), 3, 5)}};
   EXPECT(accumulate, 0, 4, 7);
@@ -468,7 +468,7 @@ static void test_control(void **state) {
   struct op_case c = {
       .kind = GD_OP_control,
       .n_in = 4,
-      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 2, 3), GIVEN(F32, (1), 9), GIVEN(F32, (1), 16)}};
+      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 2, 3), GIVEN(F32, (2), 9, 0), GIVEN(F32, (2), 12, 4)}};
   EXPECT(c, 0, 8);
   EXPECT(c, 1, 2, 3); /* not dynamic: neither number moves */
   EXPECT(c, 2, 2.5);
@@ -487,14 +487,14 @@ static void test_control(void **state) {
   /* norm = max_norm = 1e-6: the 1e-6 of the formula makes it a half. */
   struct op_case tiny = {.kind = GD_OP_control,
                          .n_in = 3,
-                         .in = {GIVEN(F32, (1), 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (1), 1e-12)},
+                         .in = {GIVEN(F32, (1), 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 1e-12, 0)},
                          .attr = {.control = {1e-6f, false, 0}}};
   EXPECT(tiny, 3, 0.5);
 
   struct op_case overflow = {
       .kind = GD_OP_control,
       .n_in = 3,
-      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 16, 3), GIVEN(F32, (1), HUGE_VAL)},
+      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 16, 3), GIVEN(F32, (2), HUGE_VAL, 0)},
       .attr = {.control = {1, true, 5}}};
   EXPECT(overflow, 0, 7);
   EXPECT(overflow, 1, 8, 0);
@@ -549,7 +549,7 @@ static void test_adam(void **state) {
   skipped.in[1].values = (const double[]){HUGE_VAL, nan("")};
   EXPECT(skipped, 0, 1, -1);
   EXPECT(skipped, 1, 0, 0);
-  EXPECT(skipped, 3, 5, 5);
+  EXPECT(skipped, 3, 1, -1); /* the copy is made all the same: it may lie where nothing was yet */
 }
 
 int main(void) {

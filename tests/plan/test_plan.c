@@ -233,7 +233,7 @@ static void plan_preset(const char *name, int64_t micro_batch, enum gd_precision
   struct gd_error err = {0};
   struct gd_caps caps = {.alignment_bytes = 64, .workspace_bytes = 1 << 20};
   assert_int_equal(gd_model_load(name, model, &err), GD_OK);
-  struct gd_setup setup = {model, precision, micro_batch};
+  struct gd_setup setup = {.model = model, .precision = precision, .micro_batch = micro_batch};
   assert_int_equal(gd_pipeline_build(&setup, graph, &err), GD_OK);
   assert_int_equal(gd_plan_make(graph, &caps, plan, &err), GD_OK);
 }
@@ -302,7 +302,7 @@ static void test_out_of_memory(void **state) {
   struct gd_caps caps = {.alignment_bytes = 64};
   (void)state;
   assert_int_equal(gd_model_load("pythia-14m", &model, &err), GD_OK);
-  struct gd_setup setup = {&model, GD_PRECISION_BF16, 1};
+  struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_BF16, .micro_batch = 1};
   int64_t before = gd_mem_live_blocks();
   int failures = 0;
   for (int64_t nth = 1;; nth++) {

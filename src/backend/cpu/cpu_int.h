@@ -317,6 +317,16 @@ static inline const float *gd_cpu_optional(const struct gd_kernel_args *args, ui
 /* Not vectorised yet: the reference kernels serve. Remove a line when its cpu kernel is there. */
 #include "backend/ref/ref_int.h"
 
+/* Copies and collectives are the same for every backend that computes in host memory. */
+#define gd_cpu_buffer         gd_host_buffer
+#define gd_cpu_wait           gd_host_wait
+#define gd_cpu_all_reduce     gd_host_all_reduce
+#define gd_cpu_reduce_scatter gd_host_reduce_scatter
+#define gd_cpu_all_gather     gd_host_all_gather
+#define gd_cpu_gather         gd_host_gather
+#define gd_cpu_transfer       gd_host_transfer
+#define gd_cpu_transfer_into  gd_host_transfer_into
+
 void gd_cpu_concat(const struct gd_kernel_args *args);
 void gd_cpu_transpose(const struct gd_kernel_args *args);
 void gd_cpu_slice(const struct gd_kernel_args *args);

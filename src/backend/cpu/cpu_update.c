@@ -24,6 +24,7 @@ void gd_cpu_sum_squares(const struct gd_kernel_args *args) {
   for (int64_t c = 0; c < chunks; c++)
     total += partials[c];
   y[0] = (float)total;
+  y[1] = isfinite(y[0]) ? (float)(total - (double)y[0]) : 0;
 }
 
 /*
@@ -36,7 +37,8 @@ void gd_cpu_control(const struct gd_kernel_args *args) {
   float *norm_out = args->out[2].data, *factor_out = args->out[3].data;
   double total = 0, old_scale = (double)scale[0];
   for (uint32_t i = 2; i < args->n_in; i++)
-    total += (double)((const float *)args->in[i].data)[0];
+    for (int64_t j = 0; j < args->in[i].elements; j++)
+      total += (double)((const float *)args->in[i].data)[j];
   double norm = sqrt(total) / old_scale, factor = 0;
   if (isfinite(norm)) {
     double clip = attr->max_norm > 0 ? (double)attr->max_norm / (norm + 1e-6) : 1;
@@ -66,9 +68,13 @@ void gd_cpu_adam(const struct gd_kernel_args *args) {
   double lr = (double)*(const float *)args->in[5].data;
   double step = (double)*(const float *)args->in[6].data;
   double beta1 = (double)attr->beta1, beta2 = (double)attr->beta2;
-  if (factor == 0)
-    return;
   bool has_half = args->n_out > 3;
+  if (factor == 0) { /* nothing changes, but a copy in another memory may have nothing in it yet */
+    if (has_half)
+      rows->convert(args->out[3].dtype, args->out[3].data, GD_DTYPE_F32, args->out[0].data,
+                    args->out[0].elements);
+    return;
+  }
   struct gd_cpu_adam adam = {
       .param = args->out[0].data,
       .grad = args->in[1].data,

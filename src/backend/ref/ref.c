@@ -16,6 +16,7 @@
 /* Views name the memory of their input: nothing to run. */
 #define ref_reshape NULL
 #define ref_split   NULL
+#define ref_view    NULL
 
 /* out = in_0 | in_1 | ...: dim 0 is the slowest, so the parts follow each other in memory. */
 static void ref_concat(const struct gd_kernel_args *args) {
@@ -371,12 +372,14 @@ static void ref_accumulate(const struct gd_kernel_args *args) {
 
 /* --- update -------------------------------------------------------------------------------- */
 
-/* y = sum x^2. */
+/* y0 + y1 = sum x^2: y1 is what rounding y0 loses. */
 static void ref_sum_squares(const struct gd_kernel_args *args) {
   double sum = 0;
   for (int64_t i = 0; i < args->in[0].elements; i++)
     sum += get(&args->in[0], i) * get(&args->in[0], i);
   put(&args->out[0], 0, sum);
+  double rest = sum - get(&args->out[0], 0);
+  put(&args->out[0], 1, isfinite(rest) ? rest : 0);
 }
 
 /*
@@ -390,7 +393,8 @@ static void ref_control(const struct gd_kernel_args *args) {
   double step = get(&args->in[0], 0), scale = get(&args->in[1], 0), good = get(&args->in[1], 1);
   double total = 0, factor = 0;
   for (uint32_t i = 2; i < args->n_in; i++)
-    total += get(&args->in[i], 0);
+    for (int64_t j = 0; j < args->in[i].elements; j++)
+      total += get(&args->in[i], j);
   double norm = sqrt(total) / scale;
   if (isfinite(norm)) {
     double clip = attr->max_norm > 0 ? (double)attr->max_norm / (norm + 1e-6) : 1;
@@ -426,8 +430,11 @@ static void ref_adam(const struct gd_kernel_args *args) {
   double decay = (double)attr->weight_decay;
   double factor = get(&args->in[4], 0), lr = get(&args->in[5], 0), step = get(&args->in[6], 0);
   double correction1 = 1 - pow(beta1, step), correction2 = 1 - pow(beta2, step);
-  if (factor == 0)
+  if (factor == 0) { /* nothing changes; a copy in another memory still gets its values */
+    for (int64_t i = 0; args->n_out > 3 && i < args->in[0].elements; i++)
+      put(&args->out[3], i, get(&args->in[0], i));
     return;
+  }
   for (int64_t i = 0; i < args->in[0].elements; i++) {
     double p = get(&args->in[0], i), g = get(&args->in[1], i) * factor;
     if (attr->decoupled)
@@ -457,7 +464,15 @@ static void ref_copy(const struct gd_kernel_args *args) {
     put(&args->out[0], i, get(&args->in[1], i));
 }
 
-/* Those of the other files of this folder. */
+/* Those of the other files of this folder, and of backend/host_ranks.c. */
+#define ref_buffer         gd_host_buffer
+#define ref_wait           gd_host_wait
+#define ref_all_reduce     gd_host_all_reduce
+#define ref_reduce_scatter gd_host_reduce_scatter
+#define ref_all_gather     gd_host_all_gather
+#define ref_gather         gd_host_gather
+#define ref_transfer       gd_host_transfer
+#define ref_transfer_into  gd_host_transfer_into
 #define ref_slice        gd_ref_slice
 #define ref_pad          gd_ref_pad
 #define ref_cast         gd_ref_cast

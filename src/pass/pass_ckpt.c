@@ -1,0 +1,131 @@
+/*
+ * Checkpointing: of a block's inside nothing survives the forward pass. What the backward pass of
+ * the block reads is computed again just before, from the block's input, by the same ops: the same
+ * bits, dropout masks included, since they are drawn from counters.
+ *
+ * Kept as they are: what other blocks read (a block's output is the next one's input) and whatever
+ * lies outside the blocks. Computed again: only what the backward pass needs, so the product that
+ * ends a block runs once.
+ */
+#include "pass/pass.h"
+
+struct ckpt {
+  struct gd_graph_rewrite rewrite;
+  bool *shared;        /* by old tensor: read by the forward pass of another block, so it stays */
+  bool *needed;        /* by old forward op: runs again */
+  gd_tensor_id *again; /* by old tensor: what stands for it in the backward pass; GD_NONE */
+  bool *done;          /* by block */
+};
+
+static bool is_inside(const struct ckpt *c, gd_op_id id) {
+  return c->rewrite.ops[id].phase == GD_PHASE_FORWARD && c->rewrite.ops[id].block >= 0;
+}
+
+static void find_shared(struct ckpt *c) {
+  const struct gd_graph_rewrite *r = &c->rewrite;
+  for (gd_op_id id = 0; id < r->n_ops; id++) {
+    const struct gd_op *op = &r->ops[id];
+    for (uint32_t i = 0; op->phase == GD_PHASE_FORWARD && i < op->n_in; i++) {
+      if (op->in[i] == GD_NONE)
+        continue;
+      gd_op_id producer = r->graph->tensors[op->in[i]].producer;
+      if (producer != GD_NONE && r->ops[producer].block != op->block)
+        c->shared[op->in[i]] = true;
+    }
+  }
+}
+
+/* Marks the producer of a tensor that must be there again, unless it never went away. */
+static void need(struct ckpt *c, gd_tensor_id id, int32_t block) {
+  gd_op_id producer = id == GD_NONE ? GD_NONE : c->rewrite.graph->tensors[id].producer;
+  if (producer != GD_NONE && !c->shared[id] && is_inside(c, producer) &&
+      c->rewrite.ops[producer].block == block)
+    c->needed[producer] = true;
+}
+
+/* Backwards through the ops: consumers come before producers. */
+static void find_needed(struct ckpt *c) {
+  const struct gd_graph_rewrite *r = &c->rewrite;
+  for (gd_op_id id = r->n_ops; id-- > 0;) {
+    const struct gd_op *op = &r->ops[id];
+    if (op->block >= 0 && (op->phase == GD_PHASE_BACKWARD || c->needed[id]))
+      for (uint32_t i = 0; i < op->n_in; i++)
+        need(c, op->in[i], op->block);
+  }
+}
+
+static gd_tensor_id again_or(const struct ckpt *c, gd_tensor_id id) {
+  return id != GD_NONE && c->again[id] != GD_NONE ? c->again[id] : id;
+}
+
+static void run_again(struct ckpt *c, int32_t block) {
+  struct gd_graph_rewrite *r = &c->rewrite;
+  struct gd_graph *graph = r->graph;
+  for (gd_op_id id = 0; id < r->n_ops && graph->error.status == GD_OK; id++) {
+    const struct gd_op *op = &r->ops[id];
+    if (!c->needed[id] || op->block != block)
+      continue;
+    gd_tensor_id *in = gd_arena_alloc(&graph->arena, op->n_in, sizeof *in);
+    if (!in) {
+      gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the ckpt pass");
+      return;
+    }
+    for (uint32_t i = 0; i < op->n_in; i++)
+      in[i] = again_or(c, op->in[i]);
+    gd_tensor_id out = gd_graph_op(graph, op->kind, &op->attr, op->n_in, in);
+    if (out == GD_NONE)
+      return;
+    graph->ops[graph->n_ops - 1].recomputed = true;
+    for (uint32_t i = 0; i < op->n_out;
+         i++) /* a shared one stays alive anyway: both are the same */
+      if (!c->shared[op->out[i]])
+        c->again[op->out[i]] = out + i;
+  }
+}
+
+static void rewrite_ops(struct ckpt *c) {
+  struct gd_graph_rewrite *r = &c->rewrite;
+  for (gd_op_id id = 0; id < r->n_ops; id++) {
+    const struct gd_op *op = &r->ops[id];
+    if (op->phase == GD_PHASE_BACKWARD && op->block >= 0) {
+      gd_graph_rewrite_enter(r, id);
+      if (!c->done[op->block])
+        run_again(c, op->block);
+      c->done[op->block] = true;
+      for (uint32_t i = 0; i < op->n_in; i++)
+        if (op->in[i] != GD_NONE && c->again[op->in[i]] != GD_NONE)
+          gd_graph_rewrite_replace(r, op->in[i], c->again[op->in[i]]);
+    }
+    gd_graph_rewrite_keep(r, id);
+  }
+}
+
+enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
+  int32_t blocks = 0;
+  if (!ctx->setup->method.ckpt)
+    return GD_OK;
+  for (gd_op_id id = 0; id < graph->n_ops; id++)
+    blocks = graph->ops[id].block >= blocks ? graph->ops[id].block + 1 : blocks;
+  struct ckpt c = {.shared = gd_mem_alloc(graph->n_tensors, sizeof *c.shared),
+                   .needed = gd_mem_alloc(graph->n_ops, sizeof *c.needed),
+                   .again = gd_mem_alloc(graph->n_tensors, sizeof *c.again),
+                   .done = gd_mem_alloc((size_t)blocks + 1, sizeof *c.done)};
+  enum gd_status status = GD_OK;
+  if (!c.shared || !c.needed || !c.again || !c.done)
+    status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the ckpt pass");
+  if (status == GD_OK)
+    status = gd_graph_rewrite_begin(&c.rewrite, graph, ctx->err);
+  if (status == GD_OK) {
+    for (gd_tensor_id id = 0; id < c.rewrite.n_tensors; id++)
+      c.again[id] = GD_NONE;
+    find_shared(&c);
+    find_needed(&c);
+    rewrite_ops(&c);
+    status = gd_graph_rewrite_end(&c.rewrite, ctx->err);
+  }
+  gd_mem_free(c.shared);
+  gd_mem_free(c.needed);
+  gd_mem_free(c.again);
+  gd_mem_free(c.done);
+  return status;
+}

@@ -1,0 +1,419 @@
+/*
+ * Ranks and shards: data parallel, ZeRO and FSDP as one rewrite (docs/methods.md has the table).
+ *
+ * Parameters are laid behind each other in flat tensors, padded so that every rank's share has the
+ * same size: one plan serves all ranks. A flat belongs to a unit: a layer (FSDP) or a bucket of
+ * about equal size (the others), and holds the parameters of one kind: those that compute through a
+ * 16-bit copy, or those that compute as they are. From then on everything is per flat:
+ *
+ *   what computes   all of it, or a share that is gathered before use, one unit ahead
+ *   gradients       all of them, reduced once a step behind the last backward pass of the unit; or
+ *                   a share, to which every pass adds its reduced gradients
+ *   Adam            on the share (or, data parallel, on everything), then shares are exchanged
+ *
+ * Collectives run beside the computation: they are started here where their input is ready, and
+ * waited for where the first op reads their output. Where that leaves room in time is the business
+ * of this pass; that memory stays theirs until then is the planner's.
+ */
+#include <stdio.h>
+
+#include "pass/pass.h"
+
+/* Small enough that the first ones leave while the backward pass still runs, large enough that
+   messages are few: PyTorch's DDP takes 25 MiB. A small model still has several. */
+enum { BUCKET_BYTES = 25 << 20, BUCKET_LEAST_BYTES = 64 << 10, BUCKETS = 8 };
+enum { AHEAD = 2 };           /* gathers under way before they are needed: a unit has two flats */
+enum { SHARE_ELEMENTS = 64 }; /* shares start on whole cache lines in every dtype */
+
+/* A stretch of the pass program in which a flat's gathered parameters are in use, from `first`. */
+struct span {
+  uint32_t flat;
+  gd_op_id first;
+};
+
+struct unit_flat {
+  int64_t elements, shard;
+  uint32_t n_pieces;
+  bool half;              /* computes through 16-bit copies */
+  gd_tensor_id compute;   /* leaf the pass reads: flat, or a share of it */
+  gd_tensor_id grad;      /* leaf that gradients are added to: flat, or a share */
+  gd_tensor_id buffer;    /* of this pass's gradients, where the leaf holds a share */
+  gd_op_id last_gradient; /* old op */
+};
+
+struct shard {
+  const struct gd_setup *setup;
+  struct gd_graph_rewrite rewrite;
+  struct gd_graph *graph;
+  uint32_t n_old;
+  uint32_t *flat_of; /* by parameter, its half copy and its gradient: 1 + index of its flat */
+  int64_t *start_of; /* likewise: where it begins */
+  bool *has_half;    /* by parameter */
+  bool *computes;    /* by parameter and copy: the pass reads it */
+  bool *written;     /* by gradient leaf: this pass has put something in the buffer */
+  struct unit_flat *flats;
+  struct span *spans;
+  uint32_t n_flats, n_spans;
+  gd_tensor_id pending; /* reduced gradients that are not added yet; GD_NONE */
+  uint32_t pending_flat;
+};
+
+static bool several(const struct shard *s) {
+  return s->graph->ranks > 1;
+}
+
+static union gd_attr ranks_attr(const struct shard *s) {
+  return (union gd_attr){.ranks = {s->graph->rank, s->graph->ranks}};
+}
+
+/* --- units --------------------------------------------------------------------------------- */
+
+static int64_t bucket_bytes(const struct gd_graph *graph) {
+  int64_t bytes = gd_graph_parameters(graph) * (int64_t)sizeof(float) / BUCKETS;
+  bytes = bytes < BUCKET_BYTES ? bytes : BUCKET_BYTES;
+  return bytes > BUCKET_LEAST_BYTES ? bytes : BUCKET_LEAST_BYTES;
+}
+
+/* Gives every parameter its flat: units in order, in each a flat per kind of parameter. */
+static void assign_flats(struct shard *s) {
+  const struct gd_graph *graph = s->graph;
+  const int64_t most_bytes = bucket_bytes(graph);
+  bool by_block = gd_shards_by_block(s->setup->method.sharding);
+  int64_t unit_bytes = 0;
+  int32_t block = INT32_MIN;
+  uint32_t current[2] = {0}; /* by kind: 1 + index */
+  for (gd_tensor_id id = 0; id < s->n_old; id++)
+    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF)
+      s->has_half[graph->tensors[id].owner] = true;
+  for (gd_tensor_id id = 0; id < s->n_old; id++) {
+    const struct gd_tensor *t = &graph->tensors[id];
+    if (t->role != GD_ROLE_PARAM)
+      continue;
+    bool starts = by_block ? t->block != block : unit_bytes >= most_bytes;
+    if (starts) {
+      current[0] = current[1] = 0;
+      unit_bytes = 0;
+    }
+    block = t->block;
+    unit_bytes += gd_tensor_bytes(graph, id);
+    bool half = s->has_half[id];
+    if (!current[half]) {
+      current[half] = ++s->n_flats;
+      s->flats[s->n_flats - 1] =
+          (struct unit_flat){.half = half, .buffer = GD_NONE, .last_gradient = GD_NONE};
+    }
+    struct unit_flat *flat = &s->flats[current[half] - 1];
+    s->flat_of[id] = current[half];
+    s->start_of[id] = flat->elements;
+    s->computes[id] = !half;
+    flat->elements += gd_tensor_elements(graph, id);
+    flat->n_pieces++;
+  }
+  for (gd_tensor_id id = 0; id < s->n_old; id++) {
+    const struct gd_tensor *t = &graph->tensors[id];
+    if (t->role != GD_ROLE_PARAM_HALF && t->role != GD_ROLE_GRAD)
+      continue;
+    s->flat_of[id] = s->flat_of[t->owner];
+    s->start_of[id] = s->start_of[t->owner];
+    s->computes[id] = t->role == GD_ROLE_PARAM_HALF;
+  }
+  for (uint32_t i = 0; i < s->n_flats; i++) {
+    int64_t share = (s->flats[i].elements + graph->ranks - 1) / graph->ranks;
+    s->flats[i].shard = (share + SHARE_ELEMENTS - 1) / SHARE_ELEMENTS * SHARE_ELEMENTS;
+  }
+}
+
+/* --- leaves -------------------------------------------------------------------------------- */
+
+static void describe_flats(struct shard *s) {
+  struct gd_graph *graph = s->graph;
+  graph->flats = gd_arena_alloc(&graph->arena, s->n_flats, sizeof *graph->flats);
+  graph->targets = gd_arena_alloc(&graph->arena, s->n_flats, sizeof *graph->targets);
+  if (!graph->flats || !graph->targets) {
+    gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the shard pass");
+    return;
+  }
+  for (uint32_t i = 0; i < s->n_flats; i++) {
+    struct unit_flat *flat = &s->flats[i];
+    gd_tensor_id *pieces = gd_arena_alloc(&graph->arena, flat->n_pieces, sizeof *pieces);
+    int64_t *starts = gd_arena_alloc(&graph->arena, flat->n_pieces, sizeof *starts);
+    uint32_t n = 0;
+    if (!pieces || !starts) {
+      gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the shard pass");
+      return;
+    }
+    for (gd_tensor_id id = 0; id < s->n_old; id++)
+      if (graph->tensors[id].role == GD_ROLE_PARAM && s->flat_of[id] == i + 1) {
+        pieces[n] = id;
+        starts[n++] = s->start_of[id];
+      }
+    graph->flats[i] = (struct gd_flat){n, pieces, starts, flat->elements, flat->shard};
+  }
+  graph->n_flats = s->n_flats;
+}
+
+/* A leaf that holds a flat (whole) or this rank's share of it. */
+static gd_tensor_id flat_leaf(struct shard *s, uint32_t index, enum gd_role role, const char *what,
+                              enum gd_dtype dtype, bool whole) {
+  struct gd_graph *graph = s->graph;
+  const struct unit_flat *flat = &s->flats[index];
+  char name[64];
+  int64_t elements = whole ? flat->shard * graph->ranks : flat->shard;
+  snprintf(name, sizeof name, "%s.flat%u%s", what, index, whole ? "" : ".shard");
+  gd_tensor_id id = gd_graph_leaf(graph, role, name, dtype, 1, &elements);
+  if (id == GD_NONE)
+    return id;
+  graph->tensors[id].flat = index + 1;
+  graph->tensors[id].flat_first = whole ? 0 : flat->shard * graph->rank;
+  return id;
+}
+
+/* This rank's slice of a flat leaf, as a leaf of its own that uses the same memory. */
+static gd_tensor_id own_slice(struct shard *s, uint32_t index, gd_tensor_id flat) {
+  struct gd_graph *graph = s->graph;
+  if (graph->error.status != GD_OK)
+    return GD_NONE;
+  char name[96];
+  snprintf(name, sizeof name, "%s.own", graph->tensors[flat].name);
+  gd_tensor_id id = gd_graph_leaf(graph, GD_ROLE_PIECE, name, graph->tensors[flat].dtype, 1,
+                                  &s->flats[index].shard);
+  if (id == GD_NONE)
+    return id;
+  struct gd_tensor *t = &graph->tensors[id];
+  t->alias_of = flat;
+  t->alias_elements = s->flats[index].shard * graph->rank;
+  t->flat = index + 1;
+  t->flat_first = t->alias_elements;
+  return id;
+}
+
+static enum gd_dtype half_dtype(const struct shard *s) {
+  for (gd_tensor_id id = 0; id < s->n_old; id++)
+    if (s->graph->tensors[id].role == GD_ROLE_PARAM_HALF)
+      return s->graph->tensors[id].dtype;
+  return GD_DTYPE_F32;
+}
+
+/* The leaves of one flat, and what Adam works on. */
+static void make_leaves(struct shard *s, uint32_t index) {
+  const struct gd_method *method = &s->setup->method;
+  struct gd_graph *graph = s->graph;
+  struct unit_flat *flat = &s->flats[index];
+  struct gd_target *target = &graph->targets[index];
+  bool shares = method->sharding != GD_SHARDING_NONE; /* Adam works on a share */
+  bool whole_compute = !gd_shards_parameters(method->sharding);
+  bool whole_grad = !gd_shards_gradients(method->sharding);
+  /* Adam on the host cannot work on parameters of the device: it then has its own. */
+  bool master = flat->half || (method->offload && whole_compute);
+  *target = (struct gd_target){GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE};
+
+  flat->compute = flat_leaf(s, index, master ? GD_ROLE_PARAM_HALF : GD_ROLE_PARAM, "compute",
+                            flat->half ? half_dtype(s) : GD_DTYPE_F32, whole_compute);
+  gd_tensor_id compute =
+      shares && whole_compute ? own_slice(s, index, flat->compute) : flat->compute;
+  target->param =
+      master ? flat_leaf(s, index, GD_ROLE_PARAM, "master", GD_DTYPE_F32, !shares) : compute;
+  target->half = master ? compute : GD_NONE;
+
+  flat->grad = flat_leaf(s, index, GD_ROLE_GRAD, "grad", GD_DTYPE_F32, whole_grad);
+  gd_tensor_id own = whole_grad ? own_slice(s, index, flat->grad) : flat->grad;
+  target->grad = shares ? own : flat->grad;
+  target->norm = own;
+  target->clear = flat->grad;
+  target->gather = shares && whole_compute && several(s) ? flat->compute : GD_NONE;
+}
+
+/* Parameters, copies and gradients become pieces of the flat leaves, or of nothing. */
+static void make_pieces(struct shard *s) {
+  struct gd_graph *graph = s->graph;
+  bool whole_compute = !gd_shards_parameters(s->setup->method.sharding);
+  bool whole_grad = !gd_shards_gradients(s->setup->method.sharding);
+  for (gd_tensor_id id = 0; id < s->n_old; id++) {
+    struct gd_tensor *t = &graph->tensors[id];
+    if (!s->flat_of[id])
+      continue;
+    const struct unit_flat *flat = &s->flats[s->flat_of[id] - 1];
+    bool is_grad = t->role == GD_ROLE_GRAD;
+    if (s->computes[id] && whole_compute)
+      t->alias_of = flat->compute;
+    else if (is_grad && whole_grad)
+      t->alias_of = flat->grad;
+    t->alias_elements = t->alias_of == GD_NONE ? 0 : s->start_of[id];
+    t->role = GD_ROLE_PIECE;
+  }
+  graph->n_targets = s->n_flats;
+}
+
+/* --- the pass program ---------------------------------------------------------------------- */
+
+static bool is_compute_piece(const struct shard *s, gd_tensor_id id) {
+  return id != GD_NONE && id < s->n_old && s->computes[id];
+}
+
+static bool adds_gradient(const struct shard *s, const struct gd_op *op) {
+  return op->kind == GD_OP_accumulate && op->in[0] < s->n_old && s->flat_of[op->in[0]];
+}
+
+/* Where each flat is in use: once over the whole pass, or in the forward and the backward pass. */
+static void find_spans(struct shard *s) {
+  const struct gd_graph_rewrite *r = &s->rewrite;
+  bool twice = gd_regathers(s->setup->method.sharding);
+  for (gd_op_id id = 0; id < r->n_ops; id++) {
+    const struct gd_op *op = &r->ops[id];
+    if (adds_gradient(s, op)) {
+      s->flats[s->flat_of[op->in[0]] - 1].last_gradient = id;
+      continue;
+    }
+    for (uint32_t i = 0; i < op->n_in; i++) {
+      if (!is_compute_piece(s, op->in[i]))
+        continue;
+      uint32_t flat = s->flat_of[op->in[i]] - 1, at = 0;
+      while (at < s->n_spans && (s->spans[at].flat != flat ||
+                                 (twice && r->ops[s->spans[at].first].phase != op->phase)))
+        at++;
+      if (at == s->n_spans)
+        s->spans[s->n_spans++] = (struct span){flat, id}; /* in order of first use */
+    }
+  }
+}
+
+/* Starts to gather what a span needs. */
+static gd_tensor_id start_gather(struct shard *s, const struct span *span) {
+  union gd_attr attr = ranks_attr(s);
+  return gd_graph_op(s->graph, GD_OP_gather, &attr, 1, &s->flats[span->flat].compute);
+}
+
+/* From here on ops read their parameters out of the gathered flat. */
+static void use_gathered(struct shard *s, const struct span *span, gd_tensor_id gathered) {
+  struct gd_graph *graph = s->graph;
+  for (gd_tensor_id id = 0; id < s->n_old && graph->error.status == GD_OK; id++) {
+    if (s->flat_of[id] != span->flat + 1 || !s->computes[id])
+      continue;
+    const struct gd_tensor t = graph->tensors[id];
+    gd_tensor_id view = gd_view(graph, gathered, s->start_of[id], t.rank, t.dims);
+    if (view != GD_NONE)
+      gd_graph_rewrite_replace(&s->rewrite, id, view);
+  }
+}
+
+/* The gradients reduced last are added when the next ones are on their way: time to arrive. */
+static void add_pending(struct shard *s) {
+  if (s->pending == GD_NONE)
+    return;
+  gd_graph_op(s->graph, GD_OP_accumulate, NULL, 2,
+              (gd_tensor_id[]){s->flats[s->pending_flat].grad, s->pending});
+  s->pending = GD_NONE;
+}
+
+/* One parameter's gradient, on its way into a flat of which this rank keeps a share. */
+static void put_gradient(struct shard *s, const struct gd_op *op) {
+  struct gd_graph *graph = s->graph;
+  gd_tensor_id leaf = op->in[0];
+  struct unit_flat *flat = &s->flats[s->flat_of[leaf] - 1];
+  if (flat->buffer == GD_NONE)
+    flat->buffer = gd_buffer(graph, (struct gd_attr_buffer){.dtype = GD_DTYPE_F32,
+                                                            .elements = flat->shard * graph->ranks,
+                                                            .used = flat->elements});
+  if (graph->error.status != GD_OK)
+    return;
+  const struct gd_tensor t = graph->tensors[leaf];
+  gd_tensor_id view = gd_view(graph, flat->buffer, s->start_of[leaf], t.rank, t.dims);
+  gd_graph_op(graph, s->written[leaf] ? GD_OP_accumulate : GD_OP_copy, NULL, 2,
+              (gd_tensor_id[]){view, gd_graph_rewrite_now(&s->rewrite, op->in[1])});
+  s->written[leaf] = true;
+}
+
+/* The flat's gradients of this pass are complete. */
+static void reduce_gradients(struct shard *s, uint32_t index) {
+  enum gd_sharding sharding = s->setup->method.sharding;
+  struct gd_graph *graph = s->graph;
+  struct unit_flat *flat = &s->flats[index];
+  union gd_attr attr = ranks_attr(s);
+  if (gd_shards_gradients(sharding)) {
+    gd_tensor_id own = gd_graph_op(graph, GD_OP_reduce_scatter, &attr, 1, &flat->buffer);
+    add_pending(s);
+    s->pending = own;
+    s->pending_flat = index;
+  } else if (several(s)) {
+    enum gd_op_kind kind = sharding == GD_SHARDING_NONE ? GD_OP_all_reduce : GD_OP_reduce_scatter;
+    if (gd_graph_op(graph, kind, &attr, 1, &flat->grad) != GD_NONE)
+      graph->ops[graph->n_ops - 1].last_only = true;
+  }
+}
+
+static void rewrite_pass(struct shard *s) {
+  struct gd_graph_rewrite *r = &s->rewrite;
+  const struct gd_method *method = &s->setup->method;
+  bool gathers = gd_shards_parameters(method->sharding);
+  bool buffers = gd_shards_gradients(method->sharding);
+  uint32_t started = 0, used = 0; /* spans whose gathering has begun; that are in use */
+  gd_tensor_id ahead[AHEAD + 1];
+  for (gd_op_id id = 0; id < r->n_ops; id++) {
+    const struct gd_op *op = &r->ops[id];
+    gd_graph_rewrite_enter(r, id);
+    while (gathers && used < s->n_spans && s->spans[used].first == id) {
+      for (; started < s->n_spans && started <= used + AHEAD; started++)
+        ahead[started % (AHEAD + 1)] = start_gather(s, &s->spans[started]);
+      use_gathered(s, &s->spans[used], ahead[used % (AHEAD + 1)]);
+      used++;
+    }
+    if (!adds_gradient(s, op)) {
+      gd_graph_rewrite_keep(r, id);
+      continue;
+    }
+    uint32_t flat = s->flat_of[op->in[0]] - 1;
+    if (buffers)
+      put_gradient(s, op);
+    else
+      gd_graph_rewrite_keep(r, id);
+    if (s->flats[flat].last_gradient == id)
+      reduce_gradients(s, flat);
+  }
+  add_pending(s);
+}
+
+enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
+  const struct gd_setup *setup = ctx->setup;
+  graph->rank = (int32_t)setup->rank;
+  graph->ranks = setup->ranks > 0 ? (int32_t)setup->ranks : 1;
+  if (graph->ranks == 1 && setup->method.sharding == GD_SHARDING_NONE)
+    return GD_OK;
+  size_t n = graph->n_tensors;
+  struct shard s = {.setup = setup,
+                    .graph = graph,
+                    .n_old = graph->n_tensors,
+                    .flat_of = gd_mem_alloc(n, sizeof *s.flat_of),
+                    .start_of = gd_mem_alloc(n, sizeof *s.start_of),
+                    .has_half = gd_mem_alloc(n, sizeof *s.has_half),
+                    .computes = gd_mem_alloc(n, sizeof *s.computes),
+                    .written = gd_mem_alloc(n, sizeof *s.written),
+                    .flats = gd_mem_alloc(n, sizeof *s.flats),
+                    .spans = gd_mem_alloc(2 * n, sizeof *s.spans),
+                    .pending = GD_NONE};
+  enum gd_status status = GD_OK;
+  if (!s.flat_of || !s.start_of || !s.has_half || !s.computes || !s.written || !s.flats ||
+      !s.spans) {
+    status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the shard pass");
+    goto done;
+  }
+  assign_flats(&s);
+  describe_flats(&s);
+  for (uint32_t i = 0; i < s.n_flats && graph->error.status == GD_OK; i++)
+    make_leaves(&s, i);
+  status = gd_graph_rewrite_begin(&s.rewrite, graph, ctx->err);
+  if (status != GD_OK)
+    goto done;
+  find_spans(&s);
+  make_pieces(&s);
+  rewrite_pass(&s);
+  status = gd_graph_rewrite_end(&s.rewrite, ctx->err);
+done:
+  gd_mem_free(s.flat_of);
+  gd_mem_free(s.start_of);
+  gd_mem_free(s.has_half);
+  gd_mem_free(s.computes);
+  gd_mem_free(s.written);
+  gd_mem_free(s.flats);
+  gd_mem_free(s.spans);
+  return status;
+}

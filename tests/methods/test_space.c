@@ -1,0 +1,168 @@
+/*
+ * The search space, trained: every point, on every family, for five steps, gives the losses of the
+ * naive method on one device, whatever the micro-batch and the number of ranks; and points of one
+ * space give the same bits, since checkpointing, offloading and sharding leave every sum in its
+ * order. One sum does change its order: with several passes a step, sharded gradients are summed
+ * over ranks and then over passes, whole ones over passes and then over ranks. So in fp32, with
+ * several passes, these two groups have each their bits; in bf16, with one pass, all have the same.
+ *
+ * Alone it checks the space of one device, then starts itself under mpirun with 2 and with 4 ranks
+ * for the space of several.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/train.h"
+
+enum { STEPS = 5, BATCH = 8 };
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static int failures, points;
+
+static const char *const families[] = {
+    "neox-parallel", "neox-serial", "gpt2-a", "llama-a", "qwen2",      "olmo",
+    "roberta-a",     "bert",        "vit-a",  "mamba-a", "convnext-a",
+};
+
+static void complain(const char *family, const char *method, enum gd_precision precision,
+                     const char *what) {
+  fprintf(stderr, "%s, %s, %s: %s\n", family, method, gd_precision_name(precision), what);
+  failures++;
+}
+
+static bool train(const struct gd_model *model, struct gd_comm *comm, struct gd_method method,
+                  enum gd_precision precision, int64_t micro_batch, const char *family,
+                  double *losses) {
+  struct gd_error err = {0};
+  char name[GD_METHOD_NAME];
+  struct gd_train_options options = {.model = model,
+                                     .backend = "cpu",
+                                     .threads = 1,
+                                     .precision = precision,
+                                     .method = method,
+                                     .comm = comm,
+                                     .batch = BATCH,
+                                     .micro_batch = micro_batch,
+                                     .steps = STEPS,
+                                     .seed = 11,
+                                     .lr = 3e-3};
+  points++;
+  if (gd_train(&options, losses, &err) == GD_OK)
+    return true;
+  complain(family, gd_method_name(&method, name), precision, err.text);
+  return false;
+}
+
+static void compare(const char *family, const struct gd_method *method, enum gd_precision precision,
+                    const double *losses, const double *naive, const double *plain) {
+  double bound = precision == GD_PRECISION_FP32 ? 1e-5 : 1e-2, worst = 0;
+  char name[GD_METHOD_NAME], what[160];
+  gd_method_name(method, name);
+  for (int i = 0; i < STEPS; i++)
+    worst = fmax(worst, fabs(losses[i] - naive[i]) / fabs(naive[i]));
+  if (!(worst <= bound)) {
+    snprintf(what, sizeof what,
+             "losses differ from naive by %.2e (%.9g ... %.9g, not %.9g ... %.9g)", worst,
+             losses[0], losses[STEPS - 1], naive[0], naive[STEPS - 1]);
+    complain(family, name, precision, what);
+  }
+  if (plain && memcmp(losses, plain, STEPS * sizeof *losses) != 0) {
+    snprintf(what, sizeof what, "not the bits of the same without it (%.17g, not %.17g)",
+             losses[STEPS - 1], plain[STEPS - 1]);
+    complain(family, name, precision, what);
+  }
+}
+
+static void check_family(const char *family, struct gd_comm *comm, enum gd_precision precision) {
+  struct gd_method methods[GD_METHODS_MOST];
+  struct gd_error err = {0};
+  struct gd_model model;
+  char path[512];
+  bool several = comm && gd_comm_size(comm) > 1;
+  int64_t local = several ? BATCH / gd_comm_size(comm) : BATCH;
+  bool accumulates = precision == GD_PRECISION_FP32;
+  int64_t micro_batch = !accumulates ? local
+                        : several    ? local - 1
+                                     : 3; /* 3 + 1, 1 + 1, 3 + 3 + 2 */
+  double naive[STEPS], plain[2][STEPS], losses[STEPS];
+  bool known[2] = {false, false};
+  snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", GD_SOURCE_DIR, family);
+  if (gd_model_load(path, &model, &err) != GD_OK) {
+    complain(family, "", precision, err.text);
+    return;
+  }
+  if (!model.family->images)
+    model.recipe.seq = 13;
+  model.recipe.max_grad_norm = 1;
+  if (!train(&model, NULL, (struct gd_method){0}, precision, BATCH, family, naive))
+    return;
+  if (naive[STEPS - 1] >= naive[0])
+    complain(family, "naive", precision, "the loss does not fall");
+  if (train(&model, comm, (struct gd_method){0}, precision, micro_batch, family, losses))
+    compare(family, &(struct gd_method){0}, precision, losses, naive, NULL);
+  int count = gd_method_space(several, methods);
+  for (int i = 0; i < count; i++) {
+    if (!train(&model, comm, methods[i], precision, micro_batch, family, losses))
+      continue;
+    int group = accumulates && several && gd_shards_gradients(methods[i].sharding);
+    compare(family, &methods[i], precision, losses, naive, known[group] ? plain[group] : NULL);
+    if (!known[group])
+      memcpy(plain[group], losses, sizeof losses);
+    known[group] = true;
+  }
+}
+
+static int check_all(struct gd_comm *comm) {
+  for (size_t i = 0; i < COUNT(families); i++) {
+    check_family(families[i], comm, GD_PRECISION_FP32);
+    check_family(families[i], comm, GD_PRECISION_BF16);
+  }
+  return failures;
+}
+
+static int run_rank(void) {
+  struct gd_comm *comm = NULL;
+  struct gd_error err = {0};
+  if (gd_comm_open(&comm, &err) != GD_OK) {
+    fprintf(stderr, "%s\n", err.text);
+    return 1;
+  }
+  int rank = gd_comm_rank(comm), ranks = gd_comm_size(comm);
+  if (rank != 0)
+    fclose(stderr); /* every rank finds the same; one says so */
+  int bad = check_all(comm);
+  if (rank == 0)
+    printf("%d ranks: %d runs, %d failures\n", ranks, points, bad);
+  gd_comm_close(comm);
+  return bad > 0;
+}
+
+static int run_ranks(const char *self, int ranks) {
+  char command[1024];
+  fflush(stdout);
+  snprintf(command, sizeof command, "mpirun %s --oversubscribe --bind-to none -n %d '%s'",
+           geteuid() == 0 ? "--allow-run-as-root" : "", ranks, self);
+  return system(command) != 0;
+}
+
+int main(int argc, char **argv) {
+  int rank, size;
+  (void)argc;
+  setenv("OMP_NUM_THREADS", "1", 1);
+  if (gd_comm_in_job(&rank, &size))
+    return run_rank();
+  int bad = check_all(NULL);
+  printf("1 rank: %d runs, %d failures\n", points, bad);
+  if (system("command -v mpirun >/dev/null 2>&1") != 0) {
+    printf("SKIPPED the spaces of several ranks: mpirun is not installed (tools/setup)\n");
+    return bad ? 1 : 77;
+  }
+  bad += run_ranks(argv[0], 2);
+  bad += run_ranks(argv[0], 4);
+  return bad > 0;
+}
