@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/show_trial.h"
+#include "search/load.h"
 
 struct bench {
   struct gd_model model;
@@ -78,6 +79,19 @@ static void append_speed(struct gd_strbuf *out, const struct bench *bench) {
   gd_strbuf_deinit(&line);
 }
 
+/* Says that others were computing, when they were; the interval does not show it. */
+static void append_load_note(struct gd_strbuf *out, const char *start,
+                             const struct gd_trial *trial) {
+  char note[256 + sizeof trial->model];
+  if (trial->busy_share <= GD_LOAD_QUIET)
+    return;
+  snprintf(note, sizeof note,
+           "%s: other programs used %.0f %% of the CPUs while this was measured, so that the time "
+           "may be too long by that much or more: measure again on a quiet machine",
+           start, 100 * trial->busy_share);
+  gd_show_paragraph(out, 2, note);
+}
+
 static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   const struct gd_trial *trial = &bench->trial;
   struct gd_strbuf *out = &cli->out;
@@ -94,6 +108,7 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   append_memory(out, trial);
   append_speed(out, bench);
   gd_show_precision_note(out, &bench->model, trial);
+  append_load_note(out, "note", trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160];
     snprintf(note, sizeof note,
@@ -127,6 +142,24 @@ static void set_row(struct gd_cli *cli, const char **row, const struct bench *be
   row[8] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
 }
 
+/* What a row has no room for. */
+static void append_row_notes(struct gd_strbuf *out, const struct bench *bench) {
+  const struct gd_trial *trial = &bench->trial;
+  if (trial->status != GD_TRIAL_OK) {
+    struct gd_strbuf line = {0};
+    gd_strbuf_printf(&line, "%s: %s", trial->model, trial->reason);
+    if (line.text && !line.failed)
+      gd_show_paragraph(out, 2, line.text);
+    gd_strbuf_deinit(&line);
+    return;
+  }
+  if (trial->precision_substituted)
+    gd_strbuf_printf(out, "  %s: the recipe's %s runs as %s here\n", trial->model,
+                     gd_precision_name(bench->model.recipe.precision),
+                     gd_precision_name(trial->precision));
+  append_load_note(out, trial->model, trial);
+}
+
 static enum gd_status append_table(struct gd_cli *cli, const struct bench *benches, int count,
                                    struct gd_error *err) {
   static const struct gd_show_column columns[] = {
@@ -147,17 +180,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct bench *bench
     }
   GD_TRY(gd_show_table(&cli->out, 2, columns, COLUMNS, cells, count, err));
   for (int i = 0; i < count; i++)
-    if (benches[i].trial.status != GD_TRIAL_OK) {
-      struct gd_strbuf line = {0};
-      gd_strbuf_printf(&line, "%s: %s", benches[i].trial.model, benches[i].trial.reason);
-      if (line.text && !line.failed)
-        gd_show_paragraph(&cli->out, 2, line.text);
-      gd_strbuf_deinit(&line);
-    } else if (benches[i].trial.precision_substituted) {
-      gd_strbuf_printf(&cli->out, "  %s: the recipe's %s runs as %s here\n", benches[i].trial.model,
-                       gd_precision_name(benches[i].model.recipe.precision),
-                       gd_precision_name(benches[i].trial.precision));
-    }
+    append_row_notes(&cli->out, &benches[i]);
   return GD_OK;
 }
 

@@ -22,6 +22,7 @@ for name in pass_s update_s step_s days days_high tokens_per_s samples_per_s mfu
 done
 field_above days_low -1
 field_above resident_bytes -1
+[[ -n $(field busy_share) ]] || fail "no busy_share"
 # ln(64) = 4.16 is the loss of a model that knows nothing.
 awk -v loss="$(field loss)" 'BEGIN { exit !(loss > 3.9 && loss < 4.5) }' || fail "loss $(field loss)"
 awk -v days="$(field days)" -v step="$(field step_s)" \
@@ -87,3 +88,23 @@ expect 0 bench pythia-160m "$WORK/tiny" "${quick[@]}" --device-memory 16MiB --js
 expect 0 bench "$WORK/tiny" "$WORK/tiny" "${quick[@]}" --csv
 [[ $(wc -l <"$OUT") == 3 ]] || fail "not two rows of CSV"
 grep -q ',days,days_low,days_high,tokens_per_s,' "$OUT" || fail "CSV has other columns"
+
+# Other programs that compute all the time: every sample is longer alike, and only busy_share tells.
+# The model is large enough that its samples last the half second that the accounts need.
+spinners=()
+stop_spinners() {
+  kill "${spinners[@]}" 2>/dev/null || true
+  rm -rf "$WORK"
+}
+trap stop_spinners EXIT
+for ((i = 0; i < 2 * $(nproc); i++)); do
+  while :; do :; done &
+  spinners+=($!)
+done
+busy=(pythia-14m --seq 256 --batch 8 --micro-batch 8 --threads 2 --sample-seconds 1)
+expect 0 bench "${busy[@]}" --json
+field_above busy_share 0.2
+awk -v share="$(field busy_share)" 'BEGIN { exit !(share <= 1) }' || fail "more than all of the CPUs"
+expect 0 bench "${busy[@]}"
+grep -qE '^  note: other programs used [2-9][0-9] % of the CPUs' "$OUT" || fail "no note of the load"
+awk 'length > 80 { exit 1 }' "$OUT" || fail "more than 80 columns"
