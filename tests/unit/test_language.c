@@ -187,6 +187,7 @@ static void test_presets(void **state) {
       {"llama-3.2-1b", 1235814400, 0}, {"llama-3.1-8b", 8030261248, 0},
       {"olmo-1b", 1176764416, 0},      {"roberta", 355412057, 4.8e21},
       {"roberta-base", 124697433, 0},  {"bert-base", 109514298, 0},
+      {"smollm-135m", 134515008, 0},   {"qwen2.5-0.5b", 494032768, 0},
   };
   (void)state;
   for (size_t i = 0; i < COUNT(presets); i++) {
