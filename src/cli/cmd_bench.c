@@ -110,11 +110,12 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   gd_show_precision_note(out, &bench->model, trial);
   append_load_note(out, "note", trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
-    char note[160];
-    snprintf(note, sizeof note,
-             "note: the interval is +-%.2g %%, wider than the 2 %% aimed at: other programs are "
-             "running, or the sample is too short (--sample-seconds)",
-             100 * trial->step_half_width_s / trial->step_s);
+    char note[160], width[GD_SHOW_TEXT];
+    snprintf(
+        note, sizeof note,
+        "note: the interval is +-%s %%, wider than the 2 %% aimed at: other programs are "
+        "running, or the sample is too short (--sample-seconds)",
+        gd_show_digits(width, sizeof width, 100 * trial->step_half_width_s / trial->step_s, 2));
     gd_show_paragraph(out, 2, note);
   }
 }
@@ -186,20 +187,53 @@ static enum gd_status append_table(struct gd_cli *cli, const struct bench *bench
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* The fastest trial that passed its checks, or -1. */
-static int find_best(const struct bench *benches, int count) {
+/* The fastest trial of the model that argument `of` names, among those that passed, or -1. */
+static int find_best(const struct gd_cli *cli, const struct bench *benches, int of) {
   int best = -1;
-  for (int i = 0; i < count; i++)
-    if (benches[i].trial.status == GD_TRIAL_OK &&
+  for (int i = 0; i < cli->n_arguments; i++)
+    if (strcmp(cli->arguments[i], cli->arguments[of]) == 0 &&
+        benches[i].trial.status == GD_TRIAL_OK &&
         (best < 0 || benches[i].trial.days < benches[best].trial.days))
       best = i;
   return best;
 }
 
+static void set_best(struct gd_show_object *to, const char *key, const struct gd_cli *cli,
+                     const struct bench *benches, int of) {
+  struct gd_show_object row;
+  int best = find_best(cli, benches, of);
+  if (best < 0) {
+    gd_show_set_null(to, key);
+    return;
+  }
+  gd_show_trial(&row, &benches[best].trial, true);
+  gd_show_set_object(to, key, &row);
+}
+
+/* Days of different models are not compared: with several, each has a best trial of its own. */
+static void set_best_by_model(struct gd_show_object *to, const struct gd_cli *cli,
+                              const struct bench *benches) {
+  for (int i = 0; i < cli->n_arguments; i++) {
+    char path[256];
+    const char *key = benches[i].model.name;
+    for (int k = 0; k < cli->n_arguments; k++) /* two folders of one name are told by their paths */
+      if (strcmp(benches[k].model.name, benches[i].model.name) == 0 &&
+          strcmp(cli->arguments[k], cli->arguments[i]) != 0)
+        key = gd_json_excerpt(path, sizeof path, cli->arguments[i]);
+    set_best(to, key, cli, benches, i);
+  }
+}
+
+static bool is_one_model(const struct gd_cli *cli) {
+  for (int i = 1; i < cli->n_arguments; i++)
+    if (strcmp(cli->arguments[i], cli->arguments[0]) != 0)
+      return false;
+  return true;
+}
+
 static enum gd_status show_objects(struct gd_cli *cli, const struct bench *benches, int count,
                                    struct gd_error *err) {
-  struct gd_show_object root, row, rows = {.object = json_array()};
-  int best = find_best(benches, count);
+  struct gd_show_object root, by_model, row, rows = {.object = json_array()};
   for (int i = 0; i < count; i++) {
     gd_show_trial(&row, &benches[i].trial, true);
     gd_show_append(&rows, &row);
@@ -208,11 +242,13 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct bench *bench
     return gd_show_csv(&cli->out, &rows, err);
   gd_show_begin(&root);
   gd_show_set_object(&root, "trials", &rows);
-  if (best < 0) {
-    gd_show_set_null(&root, "best");
+  if (is_one_model(cli)) {
+    set_best(&root, "best", cli, benches, 0);
   } else {
-    gd_show_trial(&row, &benches[best].trial, true);
-    gd_show_set_object(&root, "best", &row);
+    gd_show_begin(&by_model);
+    set_best_by_model(&by_model, cli, benches);
+    gd_show_set_null(&root, "best");
+    gd_show_set_object(&root, "best_by_model", &by_model);
   }
   return gd_show_json(&cli->out, &root, err);
 }
@@ -264,8 +300,9 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
     append_sheet(cli, &benches[0]);
   else
     GD_TRY(append_table(cli, benches, count, err));
-  if (find_best(benches, count) >= 0)
-    return GD_OK;
+  for (int i = 0; i < count; i++)
+    if (benches[i].trial.status == GD_TRIAL_OK)
+      return GD_OK;
   *err = first;
   return first.status;
 }
