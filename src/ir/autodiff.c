@@ -484,7 +484,10 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
     graph->block = graph->tensors[param].block;
     gd_tensor_id m = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "m");
     gd_tensor_id v = owned_leaf(graph, param, GD_ROLE_OPTIMIZER, "v");
-    gd_graph_op(graph, GD_OP_adam, &(union gd_attr){.adam = update->adam}, half == GD_NONE ? 7 : 8,
+    union gd_attr adam = {.adam = update->adam};
+    if (graph->tensors[param].no_decay && !update->decay_all)
+      adam.adam.weight_decay = 0;
+    gd_graph_op(graph, GD_OP_adam, &adam, half == GD_NONE ? 7 : 8,
                 (gd_tensor_id[]){param, grad, m, v, graph->factor, graph->lr, step, half});
     gd_graph_op(graph, GD_OP_fill, &(union gd_attr){.fill = {0}}, 1, &grad);
   }

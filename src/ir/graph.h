@@ -247,6 +247,7 @@ struct gd_tensor {
   double init_value;        /* see enum gd_init */
   double init_low;          /* likewise */
   const float *frequencies; /* GD_INIT_ROPE: R/2 of them, in the graph's arena */
+  bool no_decay;            /* PARAM: left out of weight decay by those who made the model */
 };
 
 struct gd_op {

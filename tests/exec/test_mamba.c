@@ -176,6 +176,39 @@ static void test_start(void **state) {
   gd_graph_deinit(&graph);
 }
 
+/* Which parameters a graph's optimizer decays: A_log and D by the authors' word do not. */
+static void check_decay(bool decay_all) {
+  struct gd_model model;
+  struct gd_graph graph;
+  struct gd_error err;
+  int exempt = 0, decayed = 0;
+  assert_int_equal(tiny_parse("{" MAMBA "}", &model, &err), GD_OK);
+  model.recipe.seq = 9;
+  model.recipe.weight_decay = 0.25;
+  model.recipe.decay_all = decay_all;
+  struct gd_setup setup = {&model, GD_PRECISION_BF16, 2};
+  assert_int_equal(gd_pipeline_build(&setup, &graph, &err), GD_OK);
+  for (gd_op_id id = 0; id < graph.n_ops; id++) {
+    const struct gd_op *op = &graph.ops[id];
+    if (op->kind != GD_OP_adam)
+      continue;
+    const char *name = graph.tensors[op->in[0]].name, *last = strrchr(name, '.') + 1;
+    bool left_out = !decay_all && (strcmp(last, "A_log") == 0 || strcmp(last, "D") == 0);
+    if (op->attr.adam.weight_decay != (left_out ? 0 : 0.25f))
+      fail_msg("%s has weight decay %g", name, (double)op->attr.adam.weight_decay);
+    *(left_out ? &exempt : &decayed) += 1;
+  }
+  assert_int_equal(exempt, decay_all ? 0 : 2 * 2);
+  assert_true(decayed > 2 * 2);
+  gd_graph_deinit(&graph);
+}
+
+static void test_decay(void **state) {
+  (void)state;
+  check_decay(false);
+  check_decay(true);
+}
+
 /* As transformers counts them on the meta device. */
 static void test_presets(void **state) {
   static const struct {
@@ -199,7 +232,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accepted), cmocka_unit_test(test_refused),
       cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_start),
-      cmocka_unit_test(test_presets),
+      cmocka_unit_test(test_decay),    cmocka_unit_test(test_presets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
