@@ -273,7 +273,8 @@ CASES = {
         config=dict(vocab_size=101, hidden_size=35, num_hidden_layers=2, state_size=5,
                     use_cache=False),
         batch=("tokens", {"batch": 3, "length": 19}),
-        recipe=adam("adamw", weight_decay=0.1, max_grad_norm=1.0),
+        # So much that decaying what is exempt would be seen in the losses.
+        recipe=adam("adamw", weight_decay=1.0, decay_all=False, max_grad_norm=1.0),
         seed=11),
     "mamba-b": Case(  # more steps than lie between two stored states
         model="MambaForCausalLM",
@@ -391,9 +392,19 @@ def build_batch(case, config):
     return BATCHES[kind](config, torch.Generator().manual_seed(case.seed), **keywords)
 
 
-def build_optimizer(parameters, recipe):
+# Last parts of the names of parameters that their models' authors exempt from weight decay.
+NOT_DECAYED = {"A_log", "D"}
+
+
+def build_optimizer(model, recipe):
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    return kinds[recipe["optimizer"]](parameters, lr=recipe["lr"], betas=tuple(recipe["betas"]),
+    groups = list(model.parameters())
+    if not recipe.get("decay_all", True):
+        exempt, decayed = [], []
+        for name, parameter in model.named_parameters():
+            (exempt if name.split(".")[-1] in NOT_DECAYED else decayed).append(parameter)
+        groups = [{"params": decayed}, {"params": exempt, "weight_decay": 0.0}]
+    return kinds[recipe["optimizer"]](groups, lr=recipe["lr"], betas=tuple(recipe["betas"]),
                                       eps=recipe["eps"], weight_decay=recipe["weight_decay"])
 
 
@@ -402,7 +413,7 @@ def train(model, batch, recipe):
     parameters = list(model.parameters())
     batch = {k: v.to(parameters[0].dtype) if v.is_floating_point() else v.long()
              for k, v in batch.items()}
-    optimizer = build_optimizer(parameters, recipe)
+    optimizer = build_optimizer(model, recipe)
     gradients, losses, norms = {}, [], []
     model.eval()
     for step in range(recipe["steps"]):

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/show_trial.h"
+#include "search/load.h"
 
 struct bench {
   struct gd_model model;
@@ -78,6 +79,19 @@ static void append_speed(struct gd_strbuf *out, const struct bench *bench) {
   gd_strbuf_deinit(&line);
 }
 
+/* Says that others were computing, when they were; the interval does not show it. */
+static void append_load_note(struct gd_strbuf *out, const char *start,
+                             const struct gd_trial *trial) {
+  char note[256 + sizeof trial->model];
+  if (trial->busy_share <= GD_LOAD_QUIET)
+    return;
+  snprintf(note, sizeof note,
+           "%s: other programs used %.0f %% of the CPUs while this was measured, so that the time "
+           "may be too long by that much or more: measure again on a quiet machine",
+           start, 100 * trial->busy_share);
+  gd_show_paragraph(out, 2, note);
+}
+
 static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   const struct gd_trial *trial = &bench->trial;
   struct gd_strbuf *out = &cli->out;
@@ -94,12 +108,14 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   append_memory(out, trial);
   append_speed(out, bench);
   gd_show_precision_note(out, &bench->model, trial);
+  append_load_note(out, "note", trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
-    char note[160];
-    snprintf(note, sizeof note,
-             "note: the interval is +-%.2g %%, wider than the 2 %% aimed at: other programs are "
-             "running, or the sample is too short (--sample-seconds)",
-             100 * trial->step_half_width_s / trial->step_s);
+    char note[160], width[GD_SHOW_TEXT];
+    snprintf(
+        note, sizeof note,
+        "note: the interval is +-%s %%, wider than the 2 %% aimed at: other programs are "
+        "running, or the sample is too short (--sample-seconds)",
+        gd_show_digits(width, sizeof width, 100 * trial->step_half_width_s / trial->step_s, 2));
     gd_show_paragraph(out, 2, note);
   }
 }
@@ -127,6 +143,24 @@ static void set_row(struct gd_cli *cli, const char **row, const struct bench *be
   row[8] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
 }
 
+/* What a row has no room for. */
+static void append_row_notes(struct gd_strbuf *out, const struct bench *bench) {
+  const struct gd_trial *trial = &bench->trial;
+  if (trial->status != GD_TRIAL_OK) {
+    struct gd_strbuf line = {0};
+    gd_strbuf_printf(&line, "%s: %s", trial->model, trial->reason);
+    if (line.text && !line.failed)
+      gd_show_paragraph(out, 2, line.text);
+    gd_strbuf_deinit(&line);
+    return;
+  }
+  if (trial->precision_substituted)
+    gd_strbuf_printf(out, "  %s: the recipe's %s runs as %s here\n", trial->model,
+                     gd_precision_name(bench->model.recipe.precision),
+                     gd_precision_name(trial->precision));
+  append_load_note(out, trial->model, trial);
+}
+
 static enum gd_status append_table(struct gd_cli *cli, const struct bench *benches, int count,
                                    struct gd_error *err) {
   static const struct gd_show_column columns[] = {
@@ -147,36 +181,59 @@ static enum gd_status append_table(struct gd_cli *cli, const struct bench *bench
     }
   GD_TRY(gd_show_table(&cli->out, 2, columns, COLUMNS, cells, count, err));
   for (int i = 0; i < count; i++)
-    if (benches[i].trial.status != GD_TRIAL_OK) {
-      struct gd_strbuf line = {0};
-      gd_strbuf_printf(&line, "%s: %s", benches[i].trial.model, benches[i].trial.reason);
-      if (line.text && !line.failed)
-        gd_show_paragraph(&cli->out, 2, line.text);
-      gd_strbuf_deinit(&line);
-    } else if (benches[i].trial.precision_substituted) {
-      gd_strbuf_printf(&cli->out, "  %s: the recipe's %s runs as %s here\n", benches[i].trial.model,
-                       gd_precision_name(benches[i].model.recipe.precision),
-                       gd_precision_name(benches[i].trial.precision));
-    }
+    append_row_notes(&cli->out, &benches[i]);
   return GD_OK;
 }
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* The fastest trial that passed its checks, or -1. */
-static int find_best(const struct bench *benches, int count) {
+/* The fastest trial of the model that argument `of` names, among those that passed, or -1. */
+static int find_best(const struct gd_cli *cli, const struct bench *benches, int of) {
   int best = -1;
-  for (int i = 0; i < count; i++)
-    if (benches[i].trial.status == GD_TRIAL_OK &&
+  for (int i = 0; i < cli->n_arguments; i++)
+    if (strcmp(cli->arguments[i], cli->arguments[of]) == 0 &&
+        benches[i].trial.status == GD_TRIAL_OK &&
         (best < 0 || benches[i].trial.days < benches[best].trial.days))
       best = i;
   return best;
 }
 
+static void set_best(struct gd_show_object *to, const char *key, const struct gd_cli *cli,
+                     const struct bench *benches, int of) {
+  struct gd_show_object row;
+  int best = find_best(cli, benches, of);
+  if (best < 0) {
+    gd_show_set_null(to, key);
+    return;
+  }
+  gd_show_trial(&row, &benches[best].trial, true);
+  gd_show_set_object(to, key, &row);
+}
+
+/* Days of different models are not compared: with several, each has a best trial of its own. */
+static void set_best_by_model(struct gd_show_object *to, const struct gd_cli *cli,
+                              const struct bench *benches) {
+  for (int i = 0; i < cli->n_arguments; i++) {
+    char path[256];
+    const char *key = benches[i].model.name;
+    for (int k = 0; k < cli->n_arguments; k++) /* two folders of one name are told by their paths */
+      if (strcmp(benches[k].model.name, benches[i].model.name) == 0 &&
+          strcmp(cli->arguments[k], cli->arguments[i]) != 0)
+        key = gd_json_excerpt(path, sizeof path, cli->arguments[i]);
+    set_best(to, key, cli, benches, i);
+  }
+}
+
+static bool is_one_model(const struct gd_cli *cli) {
+  for (int i = 1; i < cli->n_arguments; i++)
+    if (strcmp(cli->arguments[i], cli->arguments[0]) != 0)
+      return false;
+  return true;
+}
+
 static enum gd_status show_objects(struct gd_cli *cli, const struct bench *benches, int count,
                                    struct gd_error *err) {
-  struct gd_show_object root, row, rows = {.object = json_array()};
-  int best = find_best(benches, count);
+  struct gd_show_object root, by_model, row, rows = {.object = json_array()};
   for (int i = 0; i < count; i++) {
     gd_show_trial(&row, &benches[i].trial, true);
     gd_show_append(&rows, &row);
@@ -185,11 +242,13 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct bench *bench
     return gd_show_csv(&cli->out, &rows, err);
   gd_show_begin(&root);
   gd_show_set_object(&root, "trials", &rows);
-  if (best < 0) {
-    gd_show_set_null(&root, "best");
+  if (is_one_model(cli)) {
+    set_best(&root, "best", cli, benches, 0);
   } else {
-    gd_show_trial(&row, &benches[best].trial, true);
-    gd_show_set_object(&root, "best", &row);
+    gd_show_begin(&by_model);
+    set_best_by_model(&by_model, cli, benches);
+    gd_show_set_null(&root, "best");
+    gd_show_set_object(&root, "best_by_model", &by_model);
   }
   return gd_show_json(&cli->out, &root, err);
 }
@@ -241,8 +300,9 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
     append_sheet(cli, &benches[0]);
   else
     GD_TRY(append_table(cli, benches, count, err));
-  if (find_best(benches, count) >= 0)
-    return GD_OK;
+  for (int i = 0; i < count; i++)
+    if (benches[i].trial.status == GD_TRIAL_OK)
+      return GD_OK;
   *err = first;
   return first.status;
 }

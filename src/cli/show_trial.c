@@ -82,6 +82,7 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "mfu", trial->mfu, peak);
   set_or_null(to, "hfu", trial->hfu, peak);
   set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
+  set_or_null(to, "busy_share", trial->busy_share, timed && trial->busy_share >= 0);
   gd_show_begin(&samples);
   set_samples(&samples, "pass_s", &trial->pass);
   if (trial->last_pass.count > 0)

@@ -166,6 +166,9 @@ static enum gd_status parse_recipe(struct verifier *v, const struct gd_json *jso
   GD_TRY(gd_json_number(json, json->root, "lr", 0, 1e6, &recipe->lr, err));
   GD_TRY(gd_json_number(json, json->root, "eps", 0, 1, &recipe->eps, err));
   GD_TRY(gd_json_number(json, json->root, "weight_decay", 0, 1e6, &recipe->weight_decay, err));
+  recipe->decay_all = true; /* torch's optimizers decay whatever they are given */
+  if (gd_json_has(json->root, "decay_all"))
+    GD_TRY(gd_json_bool(json, json->root, "decay_all", &recipe->decay_all, err));
   GD_TRY(gd_json_number(json, json->root, "max_grad_norm", 0, 1e30, &recipe->max_grad_norm, err));
   return gd_json_int(json, json->root, "steps", 1, 1000000, &v->recipe_steps, err);
 }

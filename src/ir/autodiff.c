@@ -497,13 +497,16 @@ static void append_all_gather(struct gd_graph *graph, gd_tensor_id flat) {
 }
 
 static void append_adam(struct gd_graph *graph, const struct gd_target *target,
-                        const struct gd_attr_adam *adam, gd_tensor_id step) {
+                        const struct gd_update *update, gd_tensor_id step) {
+  union gd_attr adam = {.adam = update->adam};
+  if (graph->tensors[target->param].no_decay && !update->decay_all)
+    adam.adam.weight_decay = 0;
   gd_tensor_id m = owned_leaf(graph, target->param, GD_ROLE_OPTIMIZER, "m");
   gd_tensor_id v = owned_leaf(graph, target->param, GD_ROLE_OPTIMIZER, "v");
   if (v == GD_NONE)
     return;
   graph->tensors[m].flat = graph->tensors[v].flat = graph->tensors[target->param].flat;
-  gd_graph_op(graph, GD_OP_adam, &(union gd_attr){.adam = *adam}, target->half == GD_NONE ? 7 : 8,
+  gd_graph_op(graph, GD_OP_adam, &adam, target->half == GD_NONE ? 7 : 8,
               (gd_tensor_id[]){target->param, target->grad, m, v, graph->factor, graph->lr, step,
                                target->half});
   append_all_gather(graph, target->gather);
@@ -529,7 +532,7 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
   graph->factor = step + 3;
   for (uint32_t i = 0; i < graph->n_targets; i++) {
     graph->block = graph->tensors[graph->targets[i].param].block;
-    append_adam(graph, &graph->targets[i], &update->adam, step);
+    append_adam(graph, &graph->targets[i], update, step);
   }
 
   graph->phase = GD_PHASE_INIT;

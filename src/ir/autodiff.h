@@ -15,7 +15,8 @@
 enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
 struct gd_update {
-  struct gd_attr_adam adam;
+  struct gd_attr_adam adam; /* weight_decay: of parameters without no_decay */
+  bool decay_all;           /* of those with it, too */
   struct gd_attr_control control;
 };
 /*

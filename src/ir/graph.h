@@ -286,6 +286,7 @@ struct gd_tensor {
   double init_value;        /* see enum gd_init */
   double init_low;          /* likewise */
   const float *frequencies; /* GD_INIT_ROPE: R/2 of them, in the graph's arena */
+  bool no_decay;            /* PARAM: left out of weight decay by those who made the model */
   enum gd_space space;
   uint32_t flat;      /* 1 + index in graph->flats of what this leaf holds; 0: an ordinary tensor */
   int64_t flat_first; /* the first of the flat's elements that it holds */

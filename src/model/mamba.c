@@ -190,6 +190,10 @@ static gd_tensor_id mixer(struct builder *m, gd_tensor_id x_BTW) {
 
   gd_tensor_id a_log_CS = param(m, "mixer.A_log", 2, state_dims, GD_INIT_LOG_INDEX, 0);
   gd_tensor_id d_C = param(m, "mixer.D", 1, &c->channels, GD_INIT_ONES, 0);
+  if (d_C == GD_NONE)
+    return GD_NONE;
+  /* As the authors mark them; decay would pull A towards -1, so all states to one time scale. */
+  g->tensors[a_log_CS].no_decay = g->tensors[d_C].no_decay = true;
   gd_tensor_id y_BTC = gd_scan(g, u_BTC, delta_BTC, a_log_CS, b_BTS, c_BTS, d_C);
   y_BTC = gd_mul(g, y_BTC, gd_activate(g, gate_BTC, GD_ACTIVATION_SILU));
   return project(m, "mixer.out_proj.weight", "mixer.out_proj.bias", y_BTC, c->width, c->channels,

@@ -24,6 +24,7 @@ struct gd_recipe {
   enum gd_optimizer optimizer;
   double lr, min_lr; /* peak, and where the schedule ends */
   double beta1, beta2, eps, weight_decay;
+  bool decay_all;       /* also what the family leaves out: an optimizer without groups */
   double max_grad_norm; /* 0: no clipping */
   enum gd_schedule schedule;
   int64_t warmup_steps;

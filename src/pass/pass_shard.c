@@ -3,8 +3,8 @@
  *
  * Parameters are laid behind each other in flat tensors, padded so that every rank's share has the
  * same size: one plan serves all ranks. A flat belongs to a unit: a layer (FSDP) or a bucket of
- * about equal size (the others), and holds the parameters of one kind: those that compute through a
- * 16-bit copy, or those that compute as they are. From then on everything is per flat:
+ * about equal size (the others), and holds the parameters of one kind: computing through a 16-bit
+ * copy or as they are, with or without weight decay. From then on everything is per flat:
  *
  *   what computes   all of it, or a share that is gathered before use, one unit ahead
  *   gradients       all of them, reduced once a step behind the last backward pass of the unit; or
@@ -16,6 +16,7 @@
  * of this pass; that memory stays theirs until then is the planner's.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "pass/pass.h"
 
@@ -35,6 +36,7 @@ struct unit_flat {
   int64_t elements, shard;
   uint32_t n_pieces;
   bool half;              /* computes through 16-bit copies */
+  bool no_decay;          /* weight decay leaves it out */
   gd_tensor_id compute;   /* leaf the pass reads: flat, or a share of it */
   gd_tensor_id grad;      /* leaf that gradients are added to: flat, or a share */
   gd_tensor_id buffer;    /* of this pass's gradients, where the leaf holds a share */
@@ -81,7 +83,7 @@ static void assign_flats(struct shard *s) {
   bool by_block = gd_shards_by_block(s->setup->method.sharding);
   int64_t unit_bytes = 0;
   int32_t block = INT32_MIN;
-  uint32_t current[2] = {0}; /* by kind: 1 + index */
+  uint32_t current[4] = {0}; /* by kind: 1 + index */
   for (gd_tensor_id id = 0; id < s->n_old; id++)
     if (graph->tensors[id].role == GD_ROLE_PARAM_HALF)
       s->has_half[graph->tensors[id].owner] = true;
@@ -91,19 +93,20 @@ static void assign_flats(struct shard *s) {
       continue;
     bool starts = by_block ? t->block != block : unit_bytes >= most_bytes;
     if (starts) {
-      current[0] = current[1] = 0;
+      memset(current, 0, sizeof current);
       unit_bytes = 0;
     }
     block = t->block;
     unit_bytes += gd_tensor_bytes(graph, id);
     bool half = s->has_half[id];
-    if (!current[half]) {
-      current[half] = ++s->n_flats;
-      s->flats[s->n_flats - 1] =
-          (struct unit_flat){.half = half, .buffer = GD_NONE, .last_gradient = GD_NONE};
+    int kind = 2 * t->no_decay + half;
+    if (!current[kind]) {
+      current[kind] = ++s->n_flats;
+      s->flats[s->n_flats - 1] = (struct unit_flat){
+          .half = half, .no_decay = t->no_decay, .buffer = GD_NONE, .last_gradient = GD_NONE};
     }
-    struct unit_flat *flat = &s->flats[current[half] - 1];
-    s->flat_of[id] = current[half];
+    struct unit_flat *flat = &s->flats[current[kind] - 1];
+    s->flat_of[id] = current[kind];
     s->start_of[id] = flat->elements;
     s->computes[id] = !half;
     flat->elements += gd_tensor_elements(graph, id);
@@ -165,6 +168,7 @@ static gd_tensor_id flat_leaf(struct shard *s, uint32_t index, enum gd_role role
     return id;
   graph->tensors[id].flat = index + 1;
   graph->tensors[id].flat_first = whole ? 0 : flat->shard * graph->rank;
+  graph->tensors[id].no_decay = flat->no_decay;
   return id;
 }
 
@@ -184,6 +188,7 @@ static gd_tensor_id own_slice(struct shard *s, uint32_t index, gd_tensor_id flat
   t->alias_elements = s->flats[index].shard * graph->rank;
   t->flat = index + 1;
   t->flat_first = t->alias_elements;
+  t->no_decay = s->flats[index].no_decay;
   return id;
 }
 

@@ -51,6 +51,7 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
                                       .eps = (float)recipe->eps,
                                       .weight_decay = (float)recipe->weight_decay,
                                       .decoupled = recipe->optimizer == GD_OPTIMIZER_ADAMW},
+                             .decay_all = recipe->decay_all,
                              /* 2000 steps between doublings: PyTorch's GradScaler. */
                              .control = {.max_norm = (float)recipe->max_grad_norm,
                                          .dynamic_scale = setup->precision == GD_PRECISION_FP16,

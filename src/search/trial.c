@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "exec/run.h"
 #include "pass/pass.h"
+#include "search/load.h"
 
 const char *gd_trial_status_name(enum gd_trial_status status) {
   switch (status) {
@@ -176,7 +177,7 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
   struct gd_backend_options backend_options = {.threads = options->threads};
   struct gd_backend *backend;
   struct gd_device_info info;
-  *trial = (struct gd_trial){.status = GD_TRIAL_PLANNED, .resident_bytes = -1};
+  *trial = (struct gd_trial){.status = GD_TRIAL_PLANNED, .busy_share = -1, .resident_bytes = -1};
   snprintf(trial->model, sizeof trial->model, "%s", p->model->name);
   gd_method_name(&options->method, trial->method);
   trial->ranks = options->comm        ? gd_comm_size(options->comm)
@@ -460,6 +461,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
                               struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
+  struct gd_load load_before, load_after;
   int64_t pass_ns, update_ns, before = trial->runtime_bytes;
   enum gd_dtype dtype = product_dtype(trial->precision);
   trial->peak_flops = trial->ranks * backend->ops->peak_flops(backend, dtype);
@@ -470,10 +472,13 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
                   limited(1e-9 * (double)pass_ns, m->limit_s / 3) +
                   limited(1e-9 * (double)update_ns, m->limit_s / 10);
+  gd_load_read(&load_before);
   GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
   if (has_last_pass(trial))
     GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
   GD_TRY(sample(m, "updates", PIECE_UPDATE, &trial->update, err));
+  gd_load_read(&load_after);
+  trial->busy_share = gd_load_share(&load_before, &load_after);
   int64_t after = resident_bytes();
   trial->resident_bytes = before < 0 || after < 0 ? -1 : after - before;
   /* Measured at both ends: another program in the way of one must not lower the peak. */

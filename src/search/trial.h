@@ -83,6 +83,7 @@ struct gd_trial {
   double tokens_per_s, samples_per_s;
   double peak_flops;      /* of the device in this precision; 0: unknown */
   double mfu, hfu;        /* 0 when the peak is unknown */
+  double busy_share;      /* of the CPUs, used by others while sampling; -1: unknown */
   double loss, norm;      /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   int64_t runtime_bytes;  /* resident before the arenas: code, libraries, graph, plan */

@@ -22,6 +22,7 @@ for name in pass_s update_s step_s days days_high tokens_per_s samples_per_s mfu
 done
 field_above days_low -1
 field_above resident_bytes -1
+[[ -n $(field busy_share) ]] || fail "no busy_share"
 # ln(64) = 4.16 is the loss of a model that knows nothing.
 awk -v loss="$(field loss)" 'BEGIN { exit !(loss > 3.9 && loss < 4.5) }' || fail "loss $(field loss)"
 awk -v days="$(field days)" -v step="$(field step_s)" \
@@ -82,8 +83,45 @@ expect 0 bench "$WORK/tiny" pythia-160m "${quick[@]}" --device-memory 16MiB
 grep -qE '^  MODEL +TIME +95 % +STEP' "$OUT" || fail "several models make no table"
 grep -qE '^  pythia-160m +infeasible$' "$OUT" || fail "the infeasible one is not in the table"
 shown "of device memory"
+
+# The days of two models are not compared: each has its own best, null where none is good. One model
+# given twice is still one; two folders of one name are two.
 expect 0 bench pythia-160m "$WORK/tiny" "${quick[@]}" --device-memory 16MiB --json
-[[ $(grep -c '"status": "ok"' "$OUT") == 2 ]] || fail "best is not the good trial"
+shown '"best": null'
+[[ $(grep -c '"status": "ok"' "$OUT") == 2 ]] || fail "the good trial is not the best of its model"
+sed -n '/^  "best_by_model": {$/,/^  }$/p' "$OUT" >"$WORK/best"
+grep -qx '    "pythia-160m": null,' "$WORK/best" || fail "an infeasible trial is best"
+grep -qx '    "tiny": {' "$WORK/best" || fail "the good model has no best trial"
+expect 0 bench "$WORK/tiny" "$WORK/tiny" "${quick[@]}" --json
+shown '"best": {'
+! grep -q best_by_model "$OUT" || fail "one model twice is taken for two"
+[[ $(field days) != null ]] || fail "no days"
+awk '/"days":/ { gsub(/[",:]/, ""); days[++n] = $2 }
+  END { low = days[1] < days[2] ? days[1] : days[2]; exit !(n == 3 && days[3] == low) }' "$OUT" ||
+  fail "the best is not the one with the fewest days"
+tiny_config "$WORK/other/tiny" 's/"num_hidden_layers": 2/"num_hidden_layers": 1/'
+expect 0 bench "$WORK/tiny" "$WORK/other/tiny" "${quick[@]}" --json
+[[ $(grep -c '^    ".*/tiny": {$' "$OUT") == 2 ]] || fail "two models of one name share a best trial"
 expect 0 bench "$WORK/tiny" "$WORK/tiny" "${quick[@]}" --csv
 [[ $(wc -l <"$OUT") == 3 ]] || fail "not two rows of CSV"
 grep -q ',days,days_low,days_high,tokens_per_s,' "$OUT" || fail "CSV has other columns"
+
+# Other programs that compute all the time: every sample is longer alike, and only busy_share tells.
+# The model is large enough that its samples last the half second that the accounts need.
+spinners=()
+stop_spinners() {
+  kill "${spinners[@]}" 2>/dev/null || true
+  rm -rf "$WORK"
+}
+trap stop_spinners EXIT
+for ((i = 0; i < $(nproc); i++)); do
+  while :; do :; done &
+  spinners+=($!)
+done
+busy=(pythia-14m --seq 256 --batch 8 --micro-batch 8 --threads 2 --sample-seconds 1)
+expect 0 bench "${busy[@]}" --json
+field_above busy_share 0.2
+awk -v share="$(field busy_share)" 'BEGIN { exit !(share <= 1) }' || fail "more than all of the CPUs"
+expect 0 bench "${busy[@]}"
+grep -qE '^  note: other programs used [0-9]+ % of the CPUs' "$OUT" || fail "no note of the load"
+awk 'length > 80 { exit 1 }' "$OUT" || fail "more than 80 columns"

@@ -61,19 +61,20 @@ while IFS='|' read -r name arguments help; do
 done <"$WORK/program"
 [[ $(wc -l <"$WORK/program") == $(wc -l <"$WORK/manual") ]] || fail "the manual has more commands"
 
-# Names in JSON. The tiny bench has a smaller last micro-batch, so all its names are there.
+# Names in JSON. The bench has a smaller last micro-batch and two models, so all its names are there.
 tiny_config "$WORK/tiny"
+tiny_config "$WORK/other"
 sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1)
 {
   "$GPUDAYS" models --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
-  "$GPUDAYS" bench "$WORK/tiny" --json "${sample[@]}"
+  "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
 } | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"
 awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n' |
   grep -E '^[a-z][a-z0-9_]*$' | sort -u >"$WORK/manual"
 # Inside of objects that the manual describes by their own command or by words.
-printf '%s\n' gpudays commit fp32 bf16 >>"$WORK/manual"
+printf '%s\n' gpudays commit fp32 bf16 tiny other >>"$WORK/manual"
 sort -u -o "$WORK/manual" "$WORK/manual"
 diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "JSON names of the program (<) and the manual (>)"

@@ -40,8 +40,8 @@ field_above bf16 0
 field_above presets 9
 
 # On a terminal: a progress line on stderr that is cleared, and a bold answer.
-if ! command -v script >/dev/null; then
-  echo "skipped in part: script(1), which makes a terminal, is not installed"
+if ! script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+  echo "skipped in part: script(1) is not installed or can make no terminal (/dev/pts) here"
   exit 0
 fi
 # terminal COMMAND...: stdout and stderr of the program on a terminal of its own, in OUT.

@@ -28,6 +28,18 @@ said "(bound 1e-05)"
 expect 1 verify "$WORK/off" --threads 1 --json
 field_is ok false
 
+# The recipe says whether what Mamba exempts from weight decay was decayed all the same.
+mamba=$GD_SOURCE_DIR/tests/reference/mamba-a
+grep -q '"decay_all": false' "$mamba/recipe.json" || fail "mamba-a decays everything"
+expect 0 verify "$mamba" --threads 1
+cp -r "$mamba" "$WORK/decayed"
+sed -i 's/"decay_all": false/"decay_all": true/' "$WORK/decayed/recipe.json"
+expect 1 verify "$WORK/decayed" --threads 1
+grep -qE "^  trajectory .* FAILED" "$OUT" || fail "another decay trains the same"
+sed -i 's/"decay_all": true/"decay_all": 1/' "$WORK/decayed/recipe.json"
+expect 2 verify "$WORK/decayed" --threads 1
+said "decay_all is 1"
+
 expect 2 verify "$WORK/nowhere"
 said "nowhere/config.json"
 cp -r "$reference" "$WORK/part"

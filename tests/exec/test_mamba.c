@@ -16,38 +16,22 @@
 #include "exec/run.h"
 #include "pass/pass.h"
 #include "plan/plan.h"
+#include "support/tiny.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define MAMBA                                                            \
   "\"model_type\": \"mamba\", \"vocab_size\": 67, \"hidden_size\": 24, " \
   "\"num_hidden_layers\": 2"
 
-static enum gd_status parse(const char *text, struct gd_model *model, struct gd_error *err) {
-  struct gd_json json;
-  *err = (struct gd_error){0};
-  enum gd_status status = gd_json_parse(&json, "tiny.json", text, (int64_t)strlen(text), err);
-  if (status == GD_OK)
-    status = gd_model_parse(&json, model, err);
-  gd_json_deinit(&json);
-  return status;
-}
-
 static void build(const char *text, enum gd_precision precision, struct gd_model *model,
                   struct gd_graph *graph) {
   struct gd_error err;
-  if (parse(text, model, &err) != GD_OK)
+  if (tiny_parse(text, model, &err) != GD_OK)
     fail_msg("%s", err.text);
   model->recipe.seq = 9;
   struct gd_setup setup = {.model = model, .precision = precision, .micro_batch = 2};
   if (gd_pipeline_build(&setup, graph, &err) != GD_OK)
     fail_msg("%s", err.text);
-}
-
-static gd_tensor_id find(const struct gd_graph *graph, const char *name) {
-  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM && strcmp(graph->tensors[id].name, name) == 0)
-      return id;
-  return GD_NONE;
 }
 
 static void test_accepted(void **state) {
@@ -67,11 +51,12 @@ static void test_accepted(void **state) {
     struct gd_model model;
     struct gd_graph graph;
     build(cases[i].config, GD_PRECISION_BF16, &model, &graph);
-    gd_tensor_id weight = find(&graph, "backbone.layers.1.mixer.dt_proj.weight");
+    gd_tensor_id weight = tiny_parameter(&graph, "backbone.layers.1.mixer.dt_proj.weight");
     assert_int_not_equal(weight, GD_NONE);
     assert_int_equal(graph.tensors[weight].dims[0], cases[i].channels);
     assert_int_equal(graph.tensors[weight].dims[1], cases[i].rank);
-    assert_int_equal(find(&graph, "lm_head.weight"), GD_NONE); /* tied unless told otherwise */
+    assert_int_equal(tiny_parameter(&graph, "lm_head.weight"),
+                     GD_NONE); /* tied unless told otherwise */
     assert_int_equal(model.family->classes(&model), 67);
     gd_graph_deinit(&graph);
   }
@@ -96,13 +81,8 @@ static void test_refused(void **state) {
       {"{\"model_type\": \"mamba\", \"vocab_size\": 7}", GD_BAD_INPUT, "hidden_size is missing"},
   };
   (void)state;
-  for (size_t i = 0; i < COUNT(cases); i++) {
-    struct gd_model model;
-    struct gd_error err;
-    enum gd_status status = parse(cases[i].config, &model, &err);
-    if (status != cases[i].status || !strstr(err.text, cases[i].part))
-      fail_msg("%s: status %d, \"%s\"", cases[i].config, (int)status, err.text);
-  }
+  for (size_t i = 0; i < COUNT(cases); i++)
+    tiny_expect(cases[i].config, 0, cases[i].status, cases[i].part);
 }
 
 /* In a 16-bit run: step sizes, states and, where the configuration says so, the residual stream. */
@@ -141,7 +121,7 @@ static void extremes(struct gd_run *run, const char *name, double *low, double *
   float values[4096];
   struct gd_error err = {0};
   const struct gd_graph *graph = run->plan[GD_RUN_FULL]->graph;
-  gd_tensor_id id = find(graph, name);
+  gd_tensor_id id = tiny_parameter(graph, name);
   assert_int_not_equal(id, GD_NONE);
   int64_t count = gd_tensor_elements(graph, id);
   assert_true(count <= (int64_t)COUNT(values));
@@ -196,6 +176,39 @@ static void test_start(void **state) {
   gd_graph_deinit(&graph);
 }
 
+/* Which parameters a graph's optimizer decays: A_log and D by the authors' word do not. */
+static void check_decay(bool decay_all) {
+  struct gd_model model;
+  struct gd_graph graph;
+  struct gd_error err;
+  int exempt = 0, decayed = 0;
+  assert_int_equal(tiny_parse("{" MAMBA "}", &model, &err), GD_OK);
+  model.recipe.seq = 9;
+  model.recipe.weight_decay = 0.25;
+  model.recipe.decay_all = decay_all;
+  struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_BF16, .micro_batch = 2};
+  assert_int_equal(gd_pipeline_build(&setup, &graph, &err), GD_OK);
+  for (gd_op_id id = 0; id < graph.n_ops; id++) {
+    const struct gd_op *op = &graph.ops[id];
+    if (op->kind != GD_OP_adam)
+      continue;
+    const char *name = graph.tensors[op->in[0]].name, *last = strrchr(name, '.') + 1;
+    bool left_out = !decay_all && (strcmp(last, "A_log") == 0 || strcmp(last, "D") == 0);
+    if (op->attr.adam.weight_decay != (left_out ? 0 : 0.25f))
+      fail_msg("%s has weight decay %g", name, (double)op->attr.adam.weight_decay);
+    *(left_out ? &exempt : &decayed) += 1;
+  }
+  assert_int_equal(exempt, decay_all ? 0 : 2 * 2);
+  assert_true(decayed > 2 * 2);
+  gd_graph_deinit(&graph);
+}
+
+static void test_decay(void **state) {
+  (void)state;
+  check_decay(false);
+  check_decay(true);
+}
+
 /* As transformers counts them on the meta device. */
 static void test_presets(void **state) {
   static const struct {
@@ -208,16 +221,10 @@ static void test_presets(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(presets); i++) {
     struct gd_model model;
-    struct gd_graph graph;
     struct gd_error err = {0};
-    if (gd_model_load(presets[i].name, &model, &err) != GD_OK)
-      fail_msg("%s", err.text);
-    gd_graph_init(&graph);
-    model.family->build(&model, 1, &graph);
-    assert_int_equal(gd_graph_check(&graph, &err), GD_OK);
-    assert_int_equal(gd_graph_parameters(&graph), presets[i].parameters);
+    tiny_expect_preset(presets[i].name, presets[i].parameters, 0);
+    assert_int_equal(gd_model_load(presets[i].name, &model, &err), GD_OK);
     assert_int_equal(model.recipe.batch * model.recipe.seq * model.recipe.steps, 299892736000);
-    gd_graph_deinit(&graph);
   }
 }
 
@@ -225,7 +232,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_accepted), cmocka_unit_test(test_refused),
       cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_start),
-      cmocka_unit_test(test_presets),
+      cmocka_unit_test(test_decay),    cmocka_unit_test(test_presets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

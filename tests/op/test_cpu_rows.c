@@ -16,20 +16,9 @@
 
 #include "backend/cpu/cpu_int.h"
 #include "base/rng.h"
+#include "support/bits.h"
 
 enum { BLOCK = 1021 }; /* odd: the last vector of a block is short at every level */
-
-static float from_bits(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-static uint32_t to_bits(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
 
 static void test_exp(void **state) {
   (void)state;
@@ -52,7 +41,7 @@ static void test_exp(void **state) {
       rows->exp(y, &given[i], 1);
       assert_true(y[0] == wanted[i]);
     }
-    x[0] = from_bits(0xffffffffu); /* a NaN with every bit set must stay one */
+    x[0] = float_of(0xffffffffu); /* a NaN with every bit set must stay one */
     rows->exp(y, x, 1);
     assert_true(isnan(y[0]));
   }
@@ -105,7 +94,7 @@ static void test_activations(void **state) {
       double worst = 0;
       for (uint32_t begin = 0x30000000u; begin < 0x42200000u; begin += 977 * BLOCK) {
         for (uint32_t i = 0; i < BLOCK; i++) /* 2^-31 to 40, with both signs */
-          x[i] = from_bits(begin + 977 * i) * (i % 2 ? 1.0f : -1.0f);
+          x[i] = float_of(begin + 977 * i) * (i % 2 ? 1.0f : -1.0f);
         if (slope)
           rows->activate_grad(function, GD_DTYPE_F32, y, x, ones, BLOCK);
         else
@@ -161,13 +150,13 @@ static void test_convert(void **state) {
       rows->convert(GD_DTYPE_F32, wide, (enum gd_dtype)dtype, halves, 0x10000);
       for (uint32_t i = 0; i < 0x10000; i++) {
         float exact = bf16 ? gd_bf16_to_f32(halves[i]) : gd_f16_to_f32(halves[i]);
-        assert_true(isnan(exact) ? isnan(wide[i]) : to_bits(exact) == to_bits(wide[i]));
+        assert_true(isnan(exact) ? isnan(wide[i]) : bits_of(exact) == bits_of(wide[i]));
       }
       uint32_t middle = bf16 ? 0x8000u : 0x1000u;
       const uint32_t steps[] = {0, 1, middle - 1, middle, middle + 1, 2 * middle - 1};
       for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         for (uint32_t i = 0; i < 0x10000; i++)
-          around[i] = from_bits(to_bits(wide[i]) + steps[s]);
+          around[i] = float_of(bits_of(wide[i]) + steps[s]);
         rows->convert((enum gd_dtype)dtype, narrow, GD_DTYPE_F32, around, 0x10000);
         for (uint32_t i = 0; i < 0x10000; i++) {
           uint16_t exact = bf16 ? gd_f32_to_bf16(around[i]) : gd_f32_to_f16(around[i]);

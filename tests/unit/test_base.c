@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "ir/dtype.h"
+#include "support/bits.h"
 
 #if defined __SANITIZE_ADDRESS__
 #define ADDRESS_SANITIZER
@@ -380,18 +381,6 @@ static void test_hash(void **state) {
 }
 
 /* --- dtypes -------------------------------------------------------------------------------- */
-
-static uint32_t bits_of(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-static float float_of(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 static void test_round_trips(void **state) {
   (void)state;

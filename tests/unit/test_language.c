@@ -14,7 +14,7 @@
 
 #include "model/model.h"
 #include "model/rope.h"
-#include "pass/pass.h"
+#include "support/tiny.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define SIZES                                                           \
@@ -29,40 +29,6 @@
 #define GPT2                                                                       \
   "\"model_type\": \"gpt2\", \"vocab_size\": 96, \"n_embd\": 32, \"n_layer\": 2, " \
   "\"n_head\": 4, \"n_positions\": 40"
-
-static enum gd_status parse(const char *text, struct gd_model *model, struct gd_error *err) {
-  struct gd_json json;
-  *err = (struct gd_error){0};
-  enum gd_status status = gd_json_parse(&json, "tiny.json", text, (int64_t)strlen(text), err);
-  if (status == GD_OK)
-    status = gd_model_parse(&json, model, err);
-  gd_json_deinit(&json);
-  return status;
-}
-
-/* Parses and builds with a sequence (0: the recipe's); returns the first failure. */
-static enum gd_status build(const char *text, int64_t seq, struct gd_graph *graph,
-                            struct gd_error *err) {
-  struct gd_model model;
-  gd_graph_init(graph);
-  enum gd_status status = parse(text, &model, err);
-  if (status != GD_OK)
-    return status;
-  model.recipe.seq = seq ? seq : model.recipe.seq;
-  model.family->build(&model, 2, graph);
-  status = gd_graph_check(graph, err);
-  return status == GD_OK ? gd_graph_verify(graph, err) : status;
-}
-
-static void expect(const char *text, int64_t seq, enum gd_status expected, const char *part) {
-  struct gd_graph graph;
-  struct gd_error err;
-  enum gd_status status = build(text, seq, &graph, &err);
-  if (status != expected || (part && !strstr(err.text, part)))
-    fail_msg("%s: status %d, \"%s\"; expected %d, \"%s\"", text, (int)status, err.text,
-             (int)expected, part ? part : "");
-  gd_graph_deinit(&graph);
-}
 
 static void test_accepted(void **state) {
   static const char *const configs[] = {
@@ -85,7 +51,7 @@ static void test_accepted(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < COUNT(configs); i++)
-    expect(configs[i], 0, GD_OK, NULL);
+    tiny_expect(configs[i], 0, GD_OK, NULL);
 }
 
 static void test_unsupported(void **state) {
@@ -118,7 +84,7 @@ static void test_unsupported(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < COUNT(cases); i++)
-    expect(cases[i].config, 0, GD_UNSUPPORTED, cases[i].part);
+    tiny_expect(cases[i].config, 0, GD_UNSUPPORTED, cases[i].part);
 }
 
 static void test_bad(void **state) {
@@ -147,7 +113,7 @@ static void test_bad(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < COUNT(cases); i++)
-    expect(cases[i].config, cases[i].seq, GD_BAD_INPUT, cases[i].part);
+    tiny_expect(cases[i].config, cases[i].seq, GD_BAD_INPUT, cases[i].part);
 }
 
 /* Without a recipe the sequence is what the positions allow; dropout is transformers' default. */
@@ -156,19 +122,19 @@ static void test_defaults(void **state) {
   struct gd_graph graph;
   struct gd_error err;
   (void)state;
-  assert_int_equal(parse("{" GPT2 "}", &model, &err), GD_OK);
+  assert_int_equal(tiny_parse("{" GPT2 "}", &model, &err), GD_OK);
   assert_int_equal(model.recipe.seq, 40);
-  assert_int_equal(parse("{" ROBERTA "}", &model, &err), GD_OK);
+  assert_int_equal(tiny_parse("{" ROBERTA "}", &model, &err), GD_OK);
   assert_int_equal(model.recipe.seq, 38);
-  assert_int_equal(parse("{" BERT "}", &model, &err), GD_OK);
+  assert_int_equal(tiny_parse("{" BERT "}", &model, &err), GD_OK);
   assert_int_equal(model.recipe.seq, 40);
-  assert_int_equal(build("{" GPT2 "}", 0, &graph, &err), GD_OK);
+  assert_int_equal(tiny_build("{" GPT2 "}", 0, &model, &graph, &err), GD_OK);
   assert_int_equal(graph.n_dropouts, 1 + 3 * 2);
   gd_graph_deinit(&graph);
-  assert_int_equal(build("{" ROBERTA "}", 0, &graph, &err), GD_OK);
+  assert_int_equal(tiny_build("{" ROBERTA "}", 0, &model, &graph, &err), GD_OK);
   assert_int_equal(graph.n_dropouts, 1 + 3 * 2);
   gd_graph_deinit(&graph);
-  assert_int_equal(build("{" LLAMA "}", 0, &graph, &err), GD_OK);
+  assert_int_equal(tiny_build("{" LLAMA "}", 0, &model, &graph, &err), GD_OK);
   assert_int_equal(graph.n_dropouts, 0);
   gd_graph_deinit(&graph);
 }
@@ -187,23 +153,11 @@ static void test_presets(void **state) {
       {"llama-3.2-1b", 1235814400, 0}, {"llama-3.1-8b", 8030261248, 0},
       {"olmo-1b", 1176764416, 0},      {"roberta", 355412057, 4.8e21},
       {"roberta-base", 124697433, 0},  {"bert-base", 109514298, 0},
+      {"smollm-135m", 134515008, 0},   {"qwen2.5-0.5b", 494032768, 0},
   };
   (void)state;
-  for (size_t i = 0; i < COUNT(presets); i++) {
-    struct gd_model model;
-    struct gd_graph graph;
-    struct gd_error err = {0};
-    if (gd_model_load(presets[i].name, &model, &err) != GD_OK)
-      fail_msg("%s", err.text);
-    struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_FP32, .micro_batch = 1};
-    if (gd_pipeline_build(&setup, &graph, &err) != GD_OK)
-      fail_msg("%s", err.text);
-    assert_int_equal(gd_graph_parameters(&graph), presets[i].parameters);
-    double flops = graph.model_flops * (double)model.recipe.batch * (double)model.recipe.steps;
-    if (presets[i].train_flops > 0)
-      assert_true(fabs(flops / presets[i].train_flops - 1) < 0.01);
-    gd_graph_deinit(&graph);
-  }
+  for (size_t i = 0; i < COUNT(presets); i++)
+    tiny_expect_preset(presets[i].name, presets[i].parameters, presets[i].train_flops);
 }
 
 static const float *frequencies(struct gd_graph *graph, const struct gd_rope *rope, int64_t t) {

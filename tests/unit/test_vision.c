@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "model/model.h"
-#include "pass/pass.h"
+#include "support/tiny.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 /* What every case has; the sizes that some cases change are apart. */
@@ -27,34 +27,6 @@
   "\"model_type\": \"convnext\", \"hidden_sizes\": [8, 12, 16, 20], " \
   "\"depths\": [1, 2, 1, 1]"
 #define CONVNEXT CONVNEXT_IMAGE ", \"image_size\": 64"
-
-/* Parses and builds for two images; returns the first failure. */
-static enum gd_status build(const char *text, struct gd_model *model, struct gd_graph *graph,
-                            struct gd_error *err) {
-  struct gd_json json;
-  *err = (struct gd_error){0};
-  gd_graph_init(graph);
-  enum gd_status status = gd_json_parse(&json, "tiny.json", text, (int64_t)strlen(text), err);
-  if (status == GD_OK)
-    status = gd_model_parse(&json, model, err);
-  gd_json_deinit(&json);
-  if (status != GD_OK)
-    return status;
-  model->family->build(model, 2, graph);
-  status = gd_graph_check(graph, err);
-  return status == GD_OK ? gd_graph_verify(graph, err) : status;
-}
-
-static void expect(const char *text, enum gd_status expected, const char *part) {
-  struct gd_model model;
-  struct gd_graph graph;
-  struct gd_error err;
-  enum gd_status status = build(text, &model, &graph, &err);
-  if (status != expected || (part && !strstr(err.text, part)))
-    fail_msg("%s: status %d, \"%s\"; expected %d, \"%s\"", text, (int)status, err.text,
-             (int)expected, part ? part : "");
-  gd_graph_deinit(&graph);
-}
 
 static void test_accepted(void **state) {
   static const char *const configs[] = {
@@ -70,7 +42,7 @@ static void test_accepted(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < COUNT(configs); i++)
-    expect(configs[i], GD_OK, NULL);
+    tiny_expect(configs[i], 0, GD_OK, NULL);
 }
 
 static void test_refused(void **state) {
@@ -105,7 +77,7 @@ static void test_refused(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < COUNT(cases); i++)
-    expect(cases[i].config, cases[i].status, cases[i].part);
+    tiny_expect(cases[i].config, 0, cases[i].status, cases[i].part);
 }
 
 static int32_t last_block(const struct gd_graph *graph) {
@@ -120,9 +92,9 @@ static void test_graphs(void **state) {
   struct gd_graph graph;
   struct gd_error err;
   (void)state;
-  assert_int_equal(
-      build("{" VIT ", \"hidden_dropout_prob\": 0.1, \"num_labels\": 9}", &model, &graph, &err),
-      GD_OK);
+  assert_int_equal(tiny_build("{" VIT ", \"hidden_dropout_prob\": 0.1, \"num_labels\": 9}", 0,
+                              &model, &graph, &err),
+                   GD_OK);
   assert_int_equal(model.recipe.seq, 17); /* 4 x 4 patches and the class token */
   assert_int_equal(model.family->classes(&model), 9);
   assert_int_equal(graph.n_dropouts, 1 + 2 * 2);
@@ -131,7 +103,7 @@ static void test_graphs(void **state) {
   assert_int_equal(gd_tensor_elements(&graph, graph.labels), 2);
   assert_int_equal(graph.ids, GD_NONE);
   gd_graph_deinit(&graph);
-  assert_int_equal(build("{" CONVNEXT "}", &model, &graph, &err), GD_OK);
+  assert_int_equal(tiny_build("{" CONVNEXT "}", 0, &model, &graph, &err), GD_OK);
   assert_int_equal(model.recipe.seq, 1);
   assert_int_equal(model.family->classes(&model), 2);
   assert_int_equal(last_block(&graph), 4);
@@ -152,21 +124,8 @@ static void test_presets(void **state) {
       {"convnext-xlarge-22k", 392900177, 0},
   };
   (void)state;
-  for (size_t i = 0; i < COUNT(presets); i++) {
-    struct gd_model model;
-    struct gd_graph graph;
-    struct gd_error err = {0};
-    if (gd_model_load(presets[i].name, &model, &err) != GD_OK)
-      fail_msg("%s", err.text);
-    struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_FP32, .micro_batch = 1};
-    if (gd_pipeline_build(&setup, &graph, &err) != GD_OK)
-      fail_msg("%s", err.text);
-    assert_int_equal(gd_graph_parameters(&graph), presets[i].parameters);
-    double flops = graph.model_flops * (double)model.recipe.batch * (double)model.recipe.steps;
-    if (presets[i].train_flops > 0)
-      assert_true(fabs(flops / presets[i].train_flops - 1) < 0.01);
-    gd_graph_deinit(&graph);
-  }
+  for (size_t i = 0; i < COUNT(presets); i++)
+    tiny_expect_preset(presets[i].name, presets[i].parameters, presets[i].train_flops);
 }
 
 int main(void) {

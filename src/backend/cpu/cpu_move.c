@@ -290,47 +290,48 @@ enum { TILE = 64 };
 typedef uint16_t u16x8 __attribute__((vector_size(16)));
 typedef uint32_t u32x4 __attribute__((vector_size(16)));
 
-#define LOW_2(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH_2(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define LOW_4(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+/* The elements of `size` bytes of a and b in turn: of their first halves, and of their second. */
+static inline u16x8 interleave_low(int64_t size, u16x8 a, u16x8 b) {
+  return size == 2 ? __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+                   : (u16x8)__builtin_shufflevector((u32x4)a, (u32x4)b, 0, 4, 1, 5);
+}
+static inline u16x8 interleave_high(int64_t size, u16x8 a, u16x8 b) {
+  return size == 2 ? __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+                   : (u16x8)__builtin_shufflevector((u32x4)a, (u32x4)b, 2, 6, 3, 7);
+}
 
-static void transpose_square_2(char *to, int64_t out_bytes, const char *from, int64_t in_bytes) {
+/* 2: eight rows, three steps; 4: four rows, two steps. A constant, so that no loop is left. */
+static inline __attribute__((always_inline)) void transpose_square(const int64_t size, char *to,
+                                                                   int64_t out_bytes,
+                                                                   const char *from,
+                                                                   int64_t in_bytes) {
+  const int64_t rows = 16 / size, half = rows / 2;
   u16x8 x[8], y[8];
   GD_CPU_UNROLL
-  for (int i = 0; i < 8; i++)
+  for (int64_t i = 0; i < rows; i++)
     memcpy(&x[i], from + i * in_bytes, sizeof x[i]);
   GD_CPU_UNROLL
-  for (int step = 0; step < 3; step++) {
+  for (int64_t step = 1; step < rows; step *= 2) {
     GD_CPU_UNROLL
-    for (int i = 0; i < 4; i++) {
-      y[2 * i] = LOW_2(x[i], x[i + 4]);
-      y[2 * i + 1] = HIGH_2(x[i], x[i + 4]);
+    for (int64_t i = 0; i < half; i++) {
+      y[2 * i] = interleave_low(size, x[i], x[i + half]);
+      y[2 * i + 1] = interleave_high(size, x[i], x[i + half]);
     }
-    memcpy(x, y, sizeof x);
+    GD_CPU_UNROLL
+    for (int64_t i = 0; i < rows; i++)
+      x[i] = y[i];
   }
   GD_CPU_UNROLL
-  for (int i = 0; i < 8; i++)
+  for (int64_t i = 0; i < rows; i++)
     memcpy(to + i * out_bytes, &x[i], sizeof x[i]);
 }
 
+static void transpose_square_2(char *to, int64_t out_bytes, const char *from, int64_t in_bytes) {
+  transpose_square(2, to, out_bytes, from, in_bytes);
+}
+
 static void transpose_square_4(char *to, int64_t out_bytes, const char *from, int64_t in_bytes) {
-  u32x4 x[4], y[4];
-  GD_CPU_UNROLL
-  for (int i = 0; i < 4; i++)
-    memcpy(&x[i], from + i * in_bytes, sizeof x[i]);
-  GD_CPU_UNROLL
-  for (int step = 0; step < 2; step++) {
-    GD_CPU_UNROLL
-    for (int i = 0; i < 2; i++) {
-      y[2 * i] = LOW_4(x[i], x[i + 2]);
-      y[2 * i + 1] = HIGH_4(x[i], x[i + 2]);
-    }
-    memcpy(x, y, sizeof x);
-  }
-  GD_CPU_UNROLL
-  for (int i = 0; i < 4; i++)
-    memcpy(to + i * out_bytes, &x[i], sizeof x[i]);
+  transpose_square(4, to, out_bytes, from, in_bytes);
 }
 
 /* rows x columns elements of `size` bytes: squares, then what is left at the edges. */

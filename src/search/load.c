@@ -1,0 +1,72 @@
+/*
+ * The load of other programs, from /proc/stat; see load.h.
+ */
+#define _GNU_SOURCE
+#include "search/load.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+int64_t gd_load_parse(const char *line, int *cpu) {
+  /* proc(5): user nice system idle iowait irq softirq steal; guest time is part of user's. */
+  static const char busy[] = {1, 1, 1, 0, 0, 1, 1, 1};
+  char *end;
+  int64_t ticks = 0;
+  /* The line of all CPUs together has a blank where the number would be. */
+  if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9')
+    return -1;
+  long number = strtol(line + 3, &end, 10);
+  if (number > INT32_MAX)
+    return -1;
+  for (size_t i = 0; i < sizeof busy; i++) {
+    const char *start = end;
+    long long value = strtoll(start, &end, 10);
+    if (end == start)
+      return -1;
+    ticks += busy[i] ? value : 0;
+  }
+  *cpu = (int)number;
+  return ticks;
+}
+
+void gd_load_read(struct gd_load *now) {
+  char line[512];
+  cpu_set_t set;
+  struct timespec own = {0};
+  int64_t ticks = 0;
+  FILE *file = fopen("/proc/stat", "r");
+  *now = (struct gd_load){.busy_ns = -1};
+  if (file && sched_getaffinity(0, sizeof set, &set) == 0) {
+    while (fgets(line, sizeof line, file)) {
+      int cpu;
+      int64_t busy = gd_load_parse(line, &cpu);
+      if (busy < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET((size_t)cpu, &set))
+        continue;
+      ticks += busy;
+      now->cpus++;
+    }
+    if (now->cpus > 0)
+      now->busy_ns = ticks * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));
+  }
+  if (file)
+    fclose(file);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+  now->own_ns = (int64_t)own.tv_sec * 1000000000 + own.tv_nsec;
+  now->wall_ns = gd_clock_ns();
+}
+
+double gd_load_share(const struct gd_load *before, const struct gd_load *after) {
+  int64_t wall_ns = after->wall_ns - before->wall_ns;
+  if (before->busy_ns < 0 || after->busy_ns < 0 || before->cpus != after->cpus || after->cpus < 1 ||
+      wall_ns < GD_LOAD_SHORTEST_NS)
+    return -1;
+  int64_t others_ns = (after->busy_ns - before->busy_ns) - (after->own_ns - before->own_ns);
+  double share = (double)others_ns / ((double)wall_ns * after->cpus);
+  return share < 0 ? 0 : share > 1 ? 1 : share; /* ticks round */
+}

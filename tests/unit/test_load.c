@@ -1,0 +1,104 @@
+/*
+ * The share of other programs: the arithmetic on made-up accounts, the lines of /proc/stat, and
+ * that a reading of this machine moves.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "search/load.h"
+
+static const int64_t second = 1000000000;
+
+/* Share over wall_s seconds of 4 CPUs, of which own_s were ours and busy_s anybody's. */
+static double share(double wall_s, double own_s, double busy_s) {
+  struct gd_load before = {
+      .wall_ns = 7 * second, .own_ns = 3 * second, .busy_ns = 900 * second, .cpus = 4};
+  struct gd_load after = before;
+  after.wall_ns += (int64_t)(wall_s * 1e9);
+  after.own_ns += (int64_t)(own_s * 1e9);
+  after.busy_ns += (int64_t)(busy_s * 1e9);
+  return gd_load_share(&before, &after);
+}
+
+static void test_share(void **state) {
+  (void)state;
+  assert_true(fabs(share(10, 20, 30) - 0.25) < 1e-9);
+  assert_true(fabs(share(10, 0, 40) - 1) < 1e-9);
+  assert_true(fabs(share(2, 8, 8)) < 1e-9); /* we alone */
+  assert_true(fabs(share(2, 4, 4.4) - 0.05) < 1e-9);
+  /* Ticks lag behind the clock of the process, and behind that of the wall. */
+  assert_true(share(1, 4, 3.97) == 0);
+  assert_true(share(1, 0, 4.03) == 1);
+}
+
+static void test_unknown(void **state) {
+  struct gd_load before = {.wall_ns = 0, .own_ns = 0, .busy_ns = 0, .cpus = 2};
+  struct gd_load after = {.wall_ns = second, .own_ns = second, .busy_ns = 2 * second, .cpus = 2};
+  (void)state;
+  assert_true(fabs(gd_load_share(&before, &after) - 0.5) < 1e-9);
+  assert_true(share(0.499, 1, 1) == -1);
+  assert_true(share(0.5, 1, 1) >= 0);
+  after.cpus = 3; /* one came on line */
+  assert_true(gd_load_share(&before, &after) == -1);
+  after.cpus = 2;
+  after.busy_ns = -1;
+  assert_true(gd_load_share(&before, &after) == -1);
+  after.busy_ns = 2 * second;
+  before.busy_ns = -1;
+  assert_true(gd_load_share(&before, &after) == -1);
+  before = after = (struct gd_load){.busy_ns = 0};
+  after.wall_ns = second;
+  assert_true(gd_load_share(&before, &after) == -1);
+}
+
+static void test_parse(void **state) {
+  int cpu = -1;
+  (void)state;
+  /* user nice system idle iowait irq softirq steal guest guest_nice */
+  assert_int_equal(gd_load_parse("cpu0 1 20 300 4000 50000 6 70 800 9 9\n", &cpu), 1197);
+  assert_int_equal(cpu, 0);
+  assert_int_equal(gd_load_parse("cpu127 0 0 0 0 0 0 0 1\n", &cpu), 1);
+  assert_int_equal(cpu, 127);
+  cpu = -1;
+  const char *others[] = {"cpu  1 2 3 4 5 6 7 8 9 10\n", "intr 1 2 3 4 5 6 7 8\n",
+                          "cpu0 1 2 3 4 5 6 7\n",        "cpu0\n",
+                          "cpux 1 2 3 4 5 6 7 8\n",      ""};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    assert_int_equal(gd_load_parse(others[i], &cpu), -1);
+  assert_int_equal(cpu, -1);
+}
+
+/* Half a second of work: all clocks move, and the share is one. */
+static void test_read(void **state) {
+  struct gd_load before, now;
+  volatile double sum = 0;
+  (void)state;
+  gd_load_read(&before);
+  if (before.busy_ns < 0)
+    skip(); /* not Linux */
+  assert_true(before.cpus >= 1);
+  do {
+    for (int i = 0; i < 1000000; i++)
+      sum = sum + 1;
+    gd_load_read(&now);
+  } while (now.wall_ns - before.wall_ns < GD_LOAD_SHORTEST_NS);
+  assert_true(now.own_ns > before.own_ns);
+  assert_true(now.busy_ns > before.busy_ns);
+  double part = gd_load_share(&before, &now);
+  assert_true(part >= 0 && part <= 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_share),
+      cmocka_unit_test(test_unknown),
+      cmocka_unit_test(test_parse),
+      cmocka_unit_test(test_read),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
