@@ -1,0 +1,77 @@
+/*
+ * The ranks of a run and what they exchange: sums, shards and scalars over MPI, for data parallel
+ * training on CPUs. Everything is blocking and in host memory; the caller gives it a thread of its
+ * own where communication should overlap with computation.
+ *
+ *   struct gd_comm *comm = NULL;
+ *   GD_TRY(gd_comm_open(&comm, err));           // rank 0 of 1 outside a job: MPI is never touched
+ *   GD_TRY(gd_comm_reduce_scatter(comm, gradients, shard, scratch, scratch_bytes, err));
+ *   GD_TRY(gd_comm_all_gather(comm, parameters, shard * 4, err));
+ *   gd_comm_close(comm);
+ *
+ * Contract: every rank makes the same calls in the same order with the same sizes, from one thread
+ * at a time (any thread). Sums are taken in rank order 0, 1, ..., so results are the same bits
+ * whatever the timing. After a failure (GD_ENVIRONMENT) the communicator only takes gd_comm_abort
+ * and gd_comm_close. Waiting sleeps between looks: it never holds a core that computes.
+ */
+#ifndef GD_COMM_COMM_H
+#define GD_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct gd_comm;
+
+enum { GD_COMM_MIN_SCRATCH_BYTES = 65536 };
+
+/*
+ * Whether this process is a rank of a job, from the environment alone: what mpirun (OpenMPI), or
+ * srun with --mpi=pmix or --mpi=pmi2, sets. A batch script's SLURM_PROCID alone is no job. *size is
+ * 0 where only MPI knows it. Otherwise false, rank 0 of 1.
+ */
+bool gd_comm_in_job(int *rank, int *size);
+
+/* Joins the job; free with gd_comm_close. GD_ENVIRONMENT without OpenMPI or when it fails. */
+enum gd_status gd_comm_open(struct gd_comm **comm, struct gd_error *err) GD_MUST_USE;
+/*
+ * Leaves the job, together with all other ranks when nothing has failed (they wait for each other:
+ * call gd_comm_barrier before to learn of one that does not come). NULL is fine.
+ */
+void gd_comm_close(struct gd_comm *comm);
+/* Ends every rank of the job with that exit code, this one included. Does nothing on one rank. */
+void gd_comm_abort(struct gd_comm *comm, int code);
+
+int gd_comm_rank(const struct gd_comm *comm);
+int gd_comm_size(const struct gd_comm *comm);
+/* How many cores this rank may call its own: those it may run on, over the ranks beside it. */
+int gd_comm_cores(const struct gd_comm *comm);
+bool gd_comm_has_failed(const struct gd_comm *comm);
+
+/* A collective that gets nothing from another rank for this long fails; 300 until set. */
+void gd_comm_set_timeout(struct gd_comm *comm, double seconds);
+
+/*
+ * data holds size x shard_elements. Afterwards the own slice, data[rank * shard_elements ...], is
+ * the sum over all ranks; what the other slices hold is not specified. Any scratch from
+ * GD_COMM_MIN_SCRATCH_BYTES works; about 512 KiB x (size - 1) is best.
+ */
+enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t shard_elements,
+                                      void *scratch, int64_t scratch_bytes,
+                                      struct gd_error *err) GD_MUST_USE;
+/* data holds size x shard_bytes: the own slice goes in, all slices come out. */
+enum gd_status gd_comm_all_gather(struct gd_comm *comm, void *data, int64_t shard_bytes,
+                                  struct gd_error *err) GD_MUST_USE;
+/* All of data (size x shard_elements) becomes the sum over all ranks. */
+enum gd_status gd_comm_all_reduce(struct gd_comm *comm, float *data, int64_t shard_elements,
+                                  void *scratch, int64_t scratch_bytes,
+                                  struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_comm_broadcast(struct gd_comm *comm, void *data, int64_t bytes, int root,
+                                 struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_comm_barrier(struct gd_comm *comm, struct gd_error *err) GD_MUST_USE;
+/* Sums of a few scalars, in rank order as well. */
+enum gd_status gd_comm_sum_doubles(struct gd_comm *comm, double *values, int count,
+                                   struct gd_error *err) GD_MUST_USE;
+
+#endif
