@@ -151,14 +151,14 @@ static struct seat own_seat(void) {
 /* Ranks that were bound have masks of their own; those that were not share one. */
 static enum gd_status count_cores(struct gd_comm *comm, struct gd_error *err) {
   struct seat own = own_seat(), *seats;
-  int64_t sharers = 0;
+  int64_t sharers = 1;
   seats = gd_mem_alloc((size_t)comm->size, sizeof *seats);
   if (!seats)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while joining the job");
   seats[comm->rank] = own;
   enum gd_status status = gd_comm_all_gather(comm, seats, sizeof *seats, err);
   for (int i = 0; i < comm->size; i++)
-    sharers += seats[i].host == own.host && seats[i].mask == own.mask;
+    sharers += i != comm->rank && seats[i].host == own.host && seats[i].mask == own.mask;
   gd_mem_free(seats);
   comm->cores = own.cores / sharers > 1 ? (int)(own.cores / sharers) : 1;
   return status;
