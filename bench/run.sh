@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The performance benchmarks: products, memory-bound kernels, planning time, and a whole trial.
+# The performance benchmarks: products, memory-bound kernels, collectives, planning time, and a whole trial.
 # Goals are in docs/performance.md; nothing here passes or fails.
 set -euo pipefail
 : "${GPUDAYS:?run it through make bench}" "${GD_BENCH_DIR:?run it through make bench}"
@@ -9,6 +9,11 @@ echo
 "$GD_BENCH_DIR/bench_gemm"
 echo
 "$GD_BENCH_DIR/bench_ops"
+echo
+for ranks in 2 4; do
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    mpirun --oversubscribe --bind-to none -n "$ranks" "$GD_BENCH_DIR/bench_comm"
+done
 echo
 for model in pythia-160m pythia-6.9b; do
   "$GPUDAYS" plan "$model" --device-memory 1TiB --micro-batch 1

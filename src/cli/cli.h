@@ -10,13 +10,17 @@
 #include "base/strbuf.h"
 #include "cli/options.h"
 
+struct gd_comm;
+
 struct gd_cli {
   const struct gd_command *command; /* NULL: none was named */
   struct gd_cli_options options;
   const char **arguments; /* what is neither command nor option; in the arena */
   int n_arguments;
-  bool bold;     /* stdout is a terminal that may be coloured */
-  bool progress; /* stderr is a terminal, and not --quiet */
+  bool bold;            /* stdout is a terminal that may be coloured */
+  bool progress;        /* stderr is a terminal, and not --quiet */
+  int rank;             /* of this process in its job; 0 outside one */
+  struct gd_comm *comm; /* NULL until gd_launch_join; main() closes it */
   struct gd_arena arena;
   struct gd_strbuf out; /* for stdout */
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/show_trial.h"
 #include "search/load.h"
@@ -284,6 +285,7 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
   /* All are read before any runs: a misspelt last name must not cost the time of the others. */
   for (int i = 0; i < count; i++)
     GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &benches[i].model, err));
+  GD_TRY(gd_launch_join(cli, err));
   for (int i = 0; i < count; i++) {
     struct gd_error own = {0};
     enum gd_status status = measure(cli, &benches[i], i, &own);

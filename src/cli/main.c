@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 
 enum { EXIT_FINE = 0, EXIT_NO = 1, EXIT_USAGE = 2, EXIT_SYSTEM = 3, EXIT_BUG = 4 };
 
@@ -57,21 +58,32 @@ static enum gd_status write_output(const struct gd_strbuf *out, struct gd_error 
 int main(int argc, char **argv) {
   struct gd_cli cli = {0};
   struct gd_error err = {0}, write_err = {0};
+  int code = -1;
   setlocale(LC_CTYPE, ""); /* the width of names in tables; numbers stay as they are in C */
   enum gd_status status = gd_options_parse(argc, argv, &cli, &err);
   cli.bold = may_be_bold();
-  cli.progress = isatty(STDERR_FILENO) && !cli.options.quiet;
+  cli.progress = isatty(STDERR_FILENO);
+  gd_launch_begin(&cli);
+  cli.progress = cli.progress && !cli.options.quiet;
   if (status == GD_OK)
+    status = gd_launch_ranks(&cli, argc, argv, &code, &err);
+  if (status == GD_OK && code < 0)
     status = run(&cli, &err);
+  status = gd_launch_meet(&cli, status, &err);
   /* The answer may be no, and its table is still worth reading; after other errors there is none.
    */
   if (write_output(&cli.out, &write_err) != GD_OK) {
     status = write_err.status;
     err = write_err;
   }
-  if (status != GD_OK)
+  if (status != GD_OK && cli.rank > 0)
+    fprintf(stderr, "gpudays: rank %d: %s\n", cli.rank, err.text);
+  else if (status != GD_OK)
     fprintf(stderr, "gpudays: %s\n", err.text);
+  if (status != GD_OK || code < 0)
+    code = exit_code(status);
+  gd_launch_leave(&cli, code);
   gd_strbuf_deinit(&cli.out);
   gd_arena_deinit(&cli.arena);
-  return exit_code(status);
+  return code;
 }

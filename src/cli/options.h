@@ -53,6 +53,8 @@ struct gd_cli_options {
   int64_t seq, batch, steps, tokens;
   int64_t seed;
   double sample_seconds;
+  int64_t ranks;
+  double rank_timeout; /* seconds */
 };
 
 struct gd_option {

@@ -84,6 +84,7 @@ static void add_chunk(const struct reduction *r, int64_t index) {
   }
 }
 
+/* The sum is written through r.data. NOLINTNEXTLINE(readability-non-const-parameter) */
 enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t shard_elements,
                                       void *scratch, int64_t scratch_bytes, struct gd_error *err) {
   struct reduction r = {.comm = comm, .data = data, .shard = shard_elements, .scratch = scratch};

@@ -84,7 +84,7 @@ static enum gd_status check_mpi(struct gd_comm *comm, int code, const char *what
     return GD_OK;
   comm->failed = true;
   comm->mpi.Error_string(code, text, &length);
-  return gd_fail(err, GD_ENVIRONMENT, "MPI failed in %s on rank %d: %s", what, comm->rank, text);
+  return gd_fail(err, GD_ENVIRONMENT, "MPI failed in %s: %s", what, text);
 }
 
 static enum gd_status start_mpi(struct gd_comm *comm, int expected, struct gd_error *err) {
@@ -151,14 +151,14 @@ static struct seat own_seat(void) {
 /* Ranks that were bound have masks of their own; those that were not share one. */
 static enum gd_status count_cores(struct gd_comm *comm, struct gd_error *err) {
   struct seat own = own_seat(), *seats;
-  int64_t sharers = 0;
+  int64_t sharers = 1;
   seats = gd_mem_alloc((size_t)comm->size, sizeof *seats);
   if (!seats)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while joining the job");
   seats[comm->rank] = own;
   enum gd_status status = gd_comm_all_gather(comm, seats, sizeof *seats, err);
   for (int i = 0; i < comm->size; i++)
-    sharers += seats[i].host == own.host && seats[i].mask == own.mask;
+    sharers += i != comm->rank && seats[i].host == own.host && seats[i].mask == own.mask;
   gd_mem_free(seats);
   comm->cores = own.cores / sharers > 1 ? (int)(own.cores / sharers) : 1;
   return status;
@@ -295,9 +295,9 @@ static enum gd_status stalled(struct gd_comm *comm, struct gd_window *window, co
   comm->failed = true;
   name_missing(comm, window, who, sizeof who);
   return gd_fail(err, GD_ENVIRONMENT,
-                 "rank %d got no answer from %s for %.3g s in %s, which must be stopped, stuck or "
-                 "slow; look there, or raise --rank-timeout",
-                 comm->rank, who, (double)comm->timeout_ns * 1e-9, what);
+                 "no answer from %s for %.3g s in %s: it must be stopped, stuck or slow; look "
+                 "there, or raise --rank-timeout",
+                 who, (double)comm->timeout_ns * 1e-9, what);
 }
 
 enum gd_status gd_window_wait(struct gd_comm *comm, struct gd_window *window, const char *what,
@@ -330,7 +330,7 @@ enum gd_status gd_window_wait(struct gd_comm *comm, struct gd_window *window, co
     if (getppid() != comm->parent) {
       comm->failed = true;
       return gd_fail(err, GD_ENVIRONMENT,
-                     "what started rank %d (mpirun) is gone; the rank ends as well", comm->rank);
+                     "mpirun, which started this rank, is gone; the rank ends as well");
     }
     nanosleep(&nap, NULL);
     if (nap.tv_nsec < LAST_SLEEP_NS)

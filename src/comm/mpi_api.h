@@ -42,12 +42,14 @@ enum {
 #define GD_MPI_IGNORE ((void *)0) /* MPI_STATUS_IGNORE, MPI_STATUSES_IGNORE */
 
 struct gd_mpi {
+/* A declarator cannot be put in parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
 #define GD_MPI_FIELD(name, parameters) int(*name) parameters;
   GD_MPI_FUNCTIONS(GD_MPI_FIELD)
 #undef GD_MPI_FIELD
 #define GD_MPI_FIELD(name, symbol) void *name;
   GD_MPI_OBJECTS(GD_MPI_FIELD)
 #undef GD_MPI_FIELD
+  /* NOLINTEND(bugprone-macro-parentheses) */
 };
 
 /*

@@ -1,0 +1,181 @@
+/*
+ * Starting ranks and being one; see launch.h. How mpirun is watched is in mpirun.c.
+ */
+#define _GNU_SOURCE /* setenv */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/mpirun.h"
+#include "comm/comm.h"
+
+/* Set for the ranks that were started here: 'b' and 'p' in it allow bold text and progress, which a
+ * rank cannot find out, since its output goes through mpirun. */
+#define MARK "GPUDAYS_LAUNCHED"
+
+/* --- being a rank -------------------------------------------------------------------------- */
+
+void gd_launch_begin(struct gd_cli *cli) {
+  const char *mark = getenv(MARK);
+  int size;
+  if (!gd_comm_in_job(&cli->rank, &size))
+    return;
+  cli->bold = mark && strchr(mark, 'b');
+  cli->progress = mark && strchr(mark, 'p') && cli->rank == 0;
+  if (cli->rank == 0)
+    return;
+  int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere >= 0) {
+    dup2(nowhere, STDOUT_FILENO);
+    close(nowhere);
+  }
+}
+
+static enum gd_status check_size(const struct gd_cli *cli, int size, struct gd_error *err) {
+  if (cli->options.ranks > 0 && size > 0 && cli->options.ranks != size)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--ranks is %lld, but this process is one of %d rank%s already (mpirun or srun "
+                   "started it); leave --ranks out, or start as many",
+                   (long long)cli->options.ranks, size, size == 1 ? "" : "s");
+  return GD_OK;
+}
+
+enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
+  GD_TRY(gd_comm_open(&cli->comm, err));
+  GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
+  if (cli->options.rank_timeout > 0)
+    gd_comm_set_timeout(cli->comm, cli->options.rank_timeout);
+  if (gd_comm_size(cli->comm) > 1 && cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
+    cli->options.threads = gd_comm_cores(cli->comm);
+  return GD_OK;
+}
+
+/*
+ * Rank 0 speaks at once. mpirun takes up to a second to end the others after that, so the next one
+ * waits for longer, and the rest a little longer each. When a message failed, its cause may be a
+ * rank that died, which mpirun knows better: it gets time to say so.
+ */
+static void wait_for_turn(const struct gd_cli *cli) {
+  int64_t ms = cli->comm && gd_comm_has_failed(cli->comm) ? 400 : 0;
+  if (cli->rank > 0)
+    ms += 1300 + 400 * ((cli->rank < 6 ? cli->rank : 6) - 1);
+  struct timespec turn = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+  nanosleep(&turn, NULL);
+}
+
+enum gd_status gd_launch_meet(struct gd_cli *cli, enum gd_status status, struct gd_error *err) {
+  if (status == GD_OK && cli->comm) {
+    status = gd_comm_barrier(cli->comm, err);
+    if (status != GD_OK)
+      gd_strbuf_deinit(&cli->out);
+  }
+  if (status != GD_OK)
+    wait_for_turn(cli);
+  return status;
+}
+
+void gd_launch_leave(struct gd_cli *cli, int code) {
+  if (code != 0 && cli->comm)
+    gd_comm_abort(cli->comm, code);
+  gd_comm_close(cli->comm);
+  cli->comm = NULL;
+}
+
+/* --- starting them ------------------------------------------------------------------------- */
+
+/* Set what the user has not set. */
+static void prefer(const char *name, const char *value) {
+  setenv(name, value, 0);
+}
+
+/* Under a batch system mpirun may spread over several machines: their network is not ours to
+ * choose.
+ */
+static bool is_one_machine(void) {
+  static const char *const variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"};
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    if (getenv(variables[i]))
+      return false;
+  return true;
+}
+
+/*
+ * Names of OpenMPI 4 and 5; each ignores the other's. Shared memory is a file in /dev/shm, of which
+ * containers often have 64 MiB: where that is short of 16 MiB a rank, it goes to the temporary
+ * folder.
+ */
+static void prepare_environment(int64_t ranks) {
+  struct statvfs shm;
+  const char *folder = getenv("TMPDIR");
+  prefer("OMPI_MCA_odls_base_sigkill_timeout", "0");
+  prefer("PRTE_MCA_odls_base_sigkill_timeout", "0");
+  if (!is_one_machine())
+    return;
+  prefer("OMPI_MCA_pml", "ob1");
+  prefer("OMPI_MCA_btl", "^openib");
+  if (statvfs("/dev/shm", &shm) == 0 &&
+      (int64_t)(shm.f_bavail * shm.f_frsize) / (16 * 1024 * 1024) >= ranks)
+    return;
+  folder = folder && folder[0] ? folder : "/tmp";
+  prefer("OMPI_MCA_btl_vader_backing_directory", folder);
+  prefer("OMPI_MCA_btl_sm_backing_directory", folder);
+}
+
+static enum gd_status find_self(char *path, size_t size, struct gd_error *err) {
+  ssize_t length = readlink("/proc/self/exe", path, size - 1);
+  if (length < 0)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "cannot read /proc/self/exe (%s), which is needed to start ranks; mount /proc, "
+                   "or start them by mpirun -n N gpudays ...",
+                   strerror(errno));
+  path[length] = '\0';
+  return GD_OK;
+}
+
+static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, int *code,
+                             struct gd_error *err) {
+  enum { OWN = 16 };
+  char mpirun[PATH_MAX], self[PATH_MAX], ranks[24], mark[8];
+  struct gd_arena arena = {0};
+  int at = 0;
+  GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
+  GD_TRY(find_self(self, sizeof self, err));
+  snprintf(ranks, sizeof ranks, "%lld", (long long)cli->options.ranks);
+  snprintf(mark, sizeof mark, "1%s%s", cli->bold ? "b" : "", cli->progress ? "p" : "");
+  setenv(MARK, mark, 1);
+  prepare_environment(cli->options.ranks);
+  const char **arguments = gd_arena_alloc(&arena, (size_t)argc + OWN, sizeof *arguments);
+  if (!arguments)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the ranks were started");
+  arguments[at++] = mpirun;
+  if (geteuid() == 0)
+    arguments[at++] = "--allow-run-as-root";
+  const char *const fixed[] = {
+      "--oversubscribe", "--bind-to", "none", "-x", MARK, "-n", ranks, self};
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+    arguments[at++] = fixed[i];
+  for (int i = 1; i < argc; i++)
+    arguments[at++] = argv[i];
+  enum gd_status status = gd_mpirun_run(arguments, code, err);
+  gd_arena_deinit(&arena);
+  return status;
+}
+
+enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, int *code,
+                               struct gd_error *err) {
+  int rank, size;
+  bool works = cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help;
+  *code = -1;
+  if (gd_comm_in_job(&rank, &size))
+    return works ? check_size(cli, size, err) : GD_OK;
+  return works && cli->options.ranks > 1 ? launch(cli, argc, argv, code, err) : GD_OK;
+}

@@ -1,0 +1,367 @@
+/*
+ * Watching over mpirun; see mpirun.h.
+ *
+ * Its stderr carries three kinds of lines: what ranks wrote, which is passed on at once; boxes of
+ * text between two lines of dashes, which are its reports; and diagnostics that begin with
+ * "[host:pid]". The last two are kept back and asked for the reason when the run has failed.
+ */
+#define _GNU_SOURCE
+#include "cli/mpirun.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+
+#define MS_NS 1000000LL
+
+/* --- finding it ---------------------------------------------------------------------------- */
+
+/* The first folder of PATH with either name wins: Debian's second one is OpenMPI for certain, and a
+ * module that was loaded stands before it. */
+enum gd_status gd_mpirun_find(char *path, size_t size, struct gd_error *err) {
+  static const char *const names[] = {"mpirun.openmpi", "mpirun"};
+  const char *folders = getenv("PATH");
+  for (const char *at = folders ? folders : "/usr/bin:/bin"; *at;) {
+    size_t length = strcspn(at, ":");
+    for (size_t i = 0; i < sizeof names / sizeof *names && length > 0; i++) {
+      int written = snprintf(path, size, "%.*s/%s", (int)length, at, names[i]);
+      if (written > 0 && (size_t)written < size && access(path, X_OK) == 0)
+        return GD_OK;
+    }
+    at += length + (at[length] == ':');
+  }
+  return gd_fail(
+      err, GD_ENVIRONMENT,
+      "--ranks needs mpirun, and there is none in PATH; install OpenMPI (Debian: apt-get "
+      "install openmpi-bin), or add its bin folder to PATH");
+}
+
+/* --- listening ----------------------------------------------------------------------------- */
+
+struct relay {
+  char line[2048]; /* what has come of the current line */
+  size_t length;
+  bool in_box;
+  bool said;             /* a rank gave its own reason: a line "gpudays: ..." */
+  int rank, signal;      /* of the first rank that was killed; signal 0: none */
+  bool no_network;       /* mpirun has found no network interface */
+  struct gd_strbuf box;  /* of the box that is open, its lines joined by blanks */
+  struct gd_strbuf head; /* the first box that says something */
+};
+
+static void pass_on(const char *text, size_t length) {
+  fwrite(text, 1, length, stderr);
+  fflush(stderr);
+}
+
+static bool is_rule(const char *line) {
+  size_t dashes = strspn(line, "-");
+  return dashes >= 40 && line[dashes] == '\0';
+}
+
+/* "[host:1234] ..."; "[warn] ..." comes from the event library that mpirun is built on. */
+static bool is_diagnostic(const char *line) {
+  if (strncmp(line, "[warn] ", 7) == 0 || strncmp(line, "[err] ", 6) == 0)
+    return true;
+  const char *end = strchr(line, ']'), *colon = strchr(line, ':');
+  return line[0] == '[' && end && colon && colon < end && isdigit((unsigned char)colon[1]);
+}
+
+/* Both versions word it alike: "mpirun noticed that process rank 2 with PID 0 on node vm exited on
+ * signal 9 (Killed)." */
+static void read_box(struct relay *relay) {
+  const char *text = relay->box.text ? relay->box.text : "";
+  const char *process = strstr(text, "process rank "), *cause = strstr(text, "exited on signal ");
+  if (process && cause && relay->signal == 0) {
+    relay->rank = (int)strtol(process + strlen("process rank "), NULL, 10);
+    relay->signal = (int)strtol(cause + strlen("exited on signal "), NULL, 10);
+  }
+  /* What it says about how a job ends tells nothing of why. */
+  if (!relay->head.text && text[0] && !strstr(text, "Primary job") &&
+      !strstr(text, "non-zero status"))
+    gd_strbuf_append(&relay->head, text);
+  gd_strbuf_deinit(&relay->box);
+  relay->box = (struct gd_strbuf){0};
+}
+
+/* A whole line without its newline, or at the end of the stream what there is of one. */
+static void take_line(struct relay *relay, bool whole) {
+  relay->line[relay->length] = '\0';
+  /* A progress line that was drawn before: what counts comes after it. */
+  char *last = strrchr(relay->line, '\r');
+  char *line = last ? last + 1 : relay->line;
+  if (last && !relay->in_box)
+    pass_on(relay->line, (size_t)(line - relay->line));
+  if (is_rule(line)) {
+    if (relay->in_box)
+      read_box(relay);
+    relay->in_box = !relay->in_box;
+  } else if (relay->in_box) {
+    if (line[0])
+      gd_strbuf_printf(&relay->box, "%s%s", relay->box.length ? " " : "",
+                       line + strspn(line, " \t"));
+  } else if (is_diagnostic(line)) {
+    relay->no_network = relay->no_network || strstr(line, "unable to find network interfaces");
+  } else if (whole || line[0]) {
+    relay->said = relay->said || strncmp(line, "gpudays: ", 9) == 0;
+    pass_on(line, strlen(line));
+    if (whole)
+      pass_on("\n", 1);
+  }
+  relay->length = 0;
+}
+
+static void take(struct relay *relay, const char *text, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (text[i] == '\n') {
+      take_line(relay, true);
+      continue;
+    }
+    relay->line[relay->length++] = text[i];
+    if (relay->length + 1 == sizeof relay->line)
+      take_line(relay, false);
+  }
+  /* Progress is a line that never ends. */
+  if (relay->length > 0 && relay->line[0] == '\r' && !relay->in_box) {
+    pass_on(relay->line, relay->length);
+    relay->length = 0;
+  }
+}
+
+/* Everything there is to read; false at the end of the stream. */
+static bool listen_to(int fd, struct relay *relay) {
+  char text[4096];
+  for (;;) {
+    ssize_t count = read(fd, text, sizeof text);
+    if (count > 0)
+      take(relay, text, (size_t)count);
+    else if (count == 0)
+      return false;
+    else if (errno != EINTR)
+      return errno == EAGAIN;
+  }
+}
+
+/* --- ending -------------------------------------------------------------------------------- */
+
+struct process {
+  pid_t pid, parent;
+  bool ours;
+};
+
+/* The parent's id in /proc/PID/stat, behind the name, which may hold anything. */
+static pid_t parent_of(const char *pid) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC), parent = 0;
+  if (fd < 0)
+    return 0;
+  ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[length > 0 ? length : 0] = '\0';
+  char *end = strrchr(text, ')');
+  return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : parent;
+}
+
+static struct process *list_processes(uint32_t *count) {
+  struct process *list = NULL;
+  uint32_t capacity = 0;
+  struct dirent *entry;
+  DIR *folder = opendir("/proc");
+  *count = 0;
+  while (folder && (entry = readdir(folder))) {
+    if (!isdigit((unsigned char)entry->d_name[0]))
+      continue;
+    if (!gd_vec_reserve((void **)&list, &capacity, *count + 1, sizeof *list))
+      break;
+    list[(*count)++] = (struct process){.pid = (pid_t)strtol(entry->d_name, NULL, 10),
+                                        .parent = parent_of(entry->d_name)};
+  }
+  if (folder)
+    closedir(folder);
+  return list;
+}
+
+/* Kills what descends from this process, but not spare; says how many there were. */
+static int kill_descendants(pid_t spare) {
+  uint32_t count;
+  int killed = 0;
+  struct process *list = list_processes(&count);
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (uint32_t i = 0; i < count; i++) {
+      bool ours = list[i].parent == getpid();
+      for (uint32_t j = 0; j < count && !ours; j++)
+        ours = list[j].ours && list[j].pid == list[i].parent;
+      grew = grew || (ours && !list[i].ours);
+      list[i].ours = ours;
+    }
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (list[i].ours && list[i].pid != spare)
+      killed += kill(list[i].pid, SIGKILL) == 0;
+  gd_mem_free(list);
+  return killed;
+}
+
+/* After mpirun: orphans have become our children (PR_SET_CHILD_SUBREAPER), so that none is missed.
+ */
+static void sweep(void) {
+  for (int i = 0; i < 200; i++) {
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+      ;
+    if (kill_descendants(0) == 0)
+      return;
+    poll(NULL, 0, 5);
+  }
+}
+
+/* --- running ------------------------------------------------------------------------------- */
+
+struct watch {
+  pid_t pid;
+  int errors, signals; /* what mpirun writes; our signals */
+  int status;          /* as waitpid has it, once it has ended */
+  int stop_signal;     /* that asked us to end; 0: none */
+  int64_t stop_ns;     /* when */
+};
+
+_Noreturn static void become_mpirun(const char *const *arguments, int errors, const sigset_t *mask,
+                                    pid_t parent) {
+  int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0)
+    dup2(nothing, STDIN_FILENO);
+  dup2(errors, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  prctl(PR_SET_PDEATHSIG, SIGTERM); /* the ranks do not outlive us, whatever ends us */
+  if (getppid() == parent)
+    execv(arguments[0], (char *const *)(uintptr_t)arguments);
+  _exit(127);
+}
+
+static enum gd_status start(struct watch *watch, const char *const *arguments, const sigset_t *ours,
+                            const sigset_t *before, struct gd_error *err) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot start mpirun: %s", strerror(errno));
+  watch->errors = ends[0];
+  watch->signals = signalfd(-1, ours, SFD_CLOEXEC | SFD_NONBLOCK);
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  pid_t self = getpid();
+  watch->pid = watch->signals < 0 ? -1 : fork();
+  if (watch->pid == 0)
+    become_mpirun(arguments, ends[1], before, self);
+  close(ends[1]);
+  if (watch->pid < 0)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot start mpirun: %s", strerror(errno));
+  return GD_OK;
+}
+
+static void take_signals(struct watch *watch) {
+  struct signalfd_siginfo info;
+  while (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
+    if (info.ssi_signo != SIGCHLD && watch->stop_signal == 0) {
+      watch->stop_signal = (int)info.ssi_signo;
+      watch->stop_ns = gd_clock_ns();
+      kill(watch->pid, SIGTERM);
+    }
+}
+
+/* mpirun ends its ranks in order when it is asked to; the ranks here are helped along. */
+static void press(const struct watch *watch) {
+  int64_t since = watch->stop_signal ? gd_clock_ns() - watch->stop_ns : 0;
+  if (since > 300 * MS_NS)
+    kill_descendants(since > 3000 * MS_NS ? 0 : watch->pid);
+}
+
+static void watch_over(struct watch *watch, struct relay *relay) {
+  bool open = true;
+  while (waitpid(watch->pid, &watch->status, WNOHANG) == 0) {
+    struct pollfd fds[] = {{.fd = watch->signals, .events = POLLIN},
+                           {.fd = open ? watch->errors : -1, .events = POLLIN}};
+    poll(fds, 2, watch->stop_signal ? 50 : -1);
+    take_signals(watch);
+    open = open && listen_to(watch->errors, relay);
+    press(watch);
+  }
+  sweep();
+  listen_to(watch->errors, relay);
+  if (relay->length > 0)
+    take_line(relay, false);
+}
+
+/* What happened, from how mpirun ended and what it said. */
+static enum gd_status judge(const struct watch *watch, const struct relay *relay, int *code,
+                            struct gd_error *err) {
+  char why[400] = "it gave no reason";
+  if (WIFSIGNALED(watch->status))
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "mpirun was killed by signal %d (%s); its ranks were stopped",
+                   WTERMSIG(watch->status), strsignal(WTERMSIG(watch->status)));
+  int result = WEXITSTATUS(watch->status);
+  if (result == 0 || (relay->said && result <= 4)) {
+    *code = result;
+    return GD_OK;
+  }
+  if (relay->signal > 0)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "rank %d was killed by signal %d (%s); the other ranks were stopped",
+                   relay->rank, relay->signal, strsignal(relay->signal));
+  if (relay->no_network)
+    return gd_fail(
+        err, GD_ENVIRONMENT,
+        "mpirun found no network interface, and needs the loopback one at least: ip link "
+        "set lo up");
+  if (relay->head.text)
+    gd_json_excerpt(why, sizeof why, relay->head.text);
+  return gd_fail(err, GD_ENVIRONMENT, "mpirun ended with exit code %d: %s", result, why);
+}
+
+enum gd_status gd_mpirun_run(const char *const *arguments, int *code, struct gd_error *err) {
+  struct watch watch = {.errors = -1, .signals = -1};
+  struct relay relay = {0};
+  sigset_t ours, before;
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGCHLD);
+  sigaddset(&ours, SIGINT);
+  sigaddset(&ours, SIGTERM);
+  sigaddset(&ours, SIGHUP);
+  sigprocmask(SIG_BLOCK, &ours, &before);
+  enum gd_status status = start(&watch, arguments, &ours, &before, err);
+  if (status == GD_OK) {
+    watch_over(&watch, &relay);
+    if (watch.stop_signal == 0)
+      status = judge(&watch, &relay, code, err);
+  }
+  if (watch.errors >= 0)
+    close(watch.errors);
+  if (watch.signals >= 0)
+    close(watch.signals);
+  gd_strbuf_deinit(&relay.box);
+  gd_strbuf_deinit(&relay.head);
+  if (watch.stop_signal) {
+    signal(watch.stop_signal, SIG_DFL);
+    raise(watch.stop_signal);
+    *code = 128 + watch.stop_signal;
+  }
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  return status;
+}

@@ -1,0 +1,204 @@
+#!/usr/bin/env bash
+# Ranks from the command line: started by --ranks, joined under mpirun, and ended when one of them
+# dies, stops, or the launcher is told to.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/../cli/common.sh"
+
+# A program that is not one of ours must not look like one of ours: every process started here has
+# this in its environment.
+export GD_TEST_RUN=$$-$RANDOM
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+unset OMP_NUM_THREADS
+
+# left_over: the processes of a run that are still there. Shells and tools of this script are not.
+left_over() {
+  local folder
+  for folder in /proc/[0-9]*; do
+    if [[ $(cat "$folder/comm" 2>/dev/null) =~ ^(gpudays|mpirun|orte|prte|sleep) ]] &&
+      grep -qsz "^GD_TEST_RUN=$GD_TEST_RUN\$" "$folder/environ"; then
+      basename "$folder"
+    fi
+  done
+}
+
+tiny_config "$WORK/tiny"
+quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.2)
+# Two thousand tokens a pass on one thread: seconds each, so a run of half a minute.
+long=(pythia-14m --seq 512 --micro-batch 4 --batch 4 --threads 1 --sample-seconds 60)
+
+# --- what needs no mpirun --------------------------------------------------------------------
+
+mkdir "$WORK/empty"
+LAST="bench --ranks without mpirun" RC=0
+PATH=$WORK/empty "$GPUDAYS" bench "$WORK/tiny" --ranks 3 >"$OUT" 2>"$ERR" || RC=$?
+[[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
+said "there is none in PATH; install OpenMPI"
+
+expect 2 bench "$WORK/tiny" --ranks 0
+said '--ranks is "0"; expected a whole number from 1'
+expect 2 bench "$WORK/tiny" --rank-timeout 0
+expect 2 models --ranks 2
+expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 1 --json
+field_is status ok
+
+# fake SCRIPT: what a gpudays under a fake mpirun makes of it.
+fake() {
+  mkdir -p "$WORK/fake"
+  printf '#!/bin/sh\n%s\n' "$1" >"$WORK/fake/mpirun"
+  chmod +x "$WORK/fake/mpirun"
+  LAST="gpudays bench under: $1" RC=0
+  PATH=$WORK/fake:/usr/bin:/bin "$GPUDAYS" bench "$WORK/tiny" --ranks 3 >"$OUT" 2>"$ERR" || RC=$?
+}
+rule=$(printf -- '-%.0s' {1..74})
+
+# OpenMPI 5 wraps its lines and calls itself prterun.
+fake "cat >&2 <<'END'
+$rule
+prterun noticed that process rank 1 with PID 4711 on node n01 exited on
+signal 11 (Segmentation fault).
+$rule
+END
+exit 139"
+[[ $RC == 3 && $(cat "$ERR") == "gpudays: rank 1 was killed by signal 11 (Segmentation fault); \
+the other ranks were stopped" ]] || fail "$LAST: exit $RC, another sentence"
+# Its own trouble.
+fake "cat >&2 <<'END'
+[n01:12] something internal
+$rule
+There are not enough slots available in the system to satisfy the 3
+slots that were requested by the application:
+$rule
+END
+exit 1"
+[[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one line"
+said "mpirun ended with exit code 1: There are not enough slots available in the system to satisfy the 3 slots"
+fake "exit 5"
+[[ $RC == 3 ]] || fail "$LAST: exit $RC"
+said "exit code 5: it gave no reason"
+# A rank's own words pass, with its code, and so does output of ranks that are well.
+fake "echo answer; echo 'gpudays: the model does not fit' >&2; exit 1"
+[[ $RC == 1 && $(cat "$OUT") == answer && $(cat "$ERR") == "gpudays: the model does not fit" ]] ||
+  fail "$LAST: exit $RC, or other words"
+fake "echo answer; printf 'note without an end' >&2; exit 0"
+[[ $RC == 0 && $(cat "$OUT") == answer && $(cat "$ERR") == "note without an end" ]] ||
+  fail "$LAST: exit $RC, or other words"
+# What it leaves behind is ended.
+fake "setsid sleep 300 & exit 0"
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+[[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+
+if ! command -v mpirun >/dev/null; then
+  echo "SKIPPED: runs of several ranks: mpirun is missing; run tools/setup" \
+    "(Debian: apt-get install openmpi-bin)" >&2
+  exit 77
+fi
+
+# --- runs ------------------------------------------------------------------------------------
+
+expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 2 --json
+field_is status ok
+field_is threads "$(($(nproc) > 3 ? $(nproc) / 2 : 1))"
+[[ $(grep -c '"best"' "$OUT") == 1 ]] || fail "$LAST: not one answer"
+expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 3 --threads 2 --json
+field_is threads 2
+expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 2
+[[ $(grep -c '^tiny, naive' "$OUT") == 1 ]] || fail "$LAST: not one answer"
+! grep -q $'\e' "$OUT" || fail "$LAST: bold in a file" # a rank's stdout is a terminal of mpirun's
+expect 1 bench pythia-160m --device-memory 16MiB --ranks 3
+shown infeasible
+expect 2 bench no-such-model --ranks 2
+said 'unknown model "no-such-model"'
+GPUDAYS_LIBMPI=libm.so.6 expect 3 bench "$WORK/tiny" "${quick[@]}" --ranks 2
+said "is not OpenMPI's"
+
+# The user's own mpirun: the job's size counts.
+by_hand() {
+  LAST="mpirun -n 2 gpudays $*" RC=0
+  mpirun --oversubscribe -n 2 "$GPUDAYS" "$@" >"$OUT" 2>"$ERR" </dev/null || RC=$?
+}
+by_hand bench "$WORK/tiny" "${quick[@]}" --json
+[[ $RC == 0 && $(grep -c '"best"' "$OUT") == 1 ]] || fail "$LAST: exit $RC, or not one answer"
+by_hand bench "$WORK/tiny" "${quick[@]}" --ranks 2 --json
+[[ $RC == 0 && $(grep -c '"best"' "$OUT") == 1 ]] || fail "$LAST: exit $RC, or not one answer"
+by_hand bench "$WORK/tiny" "${quick[@]}" --ranks 3
+[[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
+said "--ranks is 3, but this process is one of 2 ranks already"
+[[ $(grep -c '^gpudays: ' "$ERR") == 1 ]] || fail "$LAST: more than one rank speaks"
+by_hand models --json
+[[ $RC == 0 && $(grep -c '^  "models"' "$OUT") == 1 ]] || fail "$LAST: not one answer"
+
+# --- ends ------------------------------------------------------------------------------------
+
+# rank_pid RANK: of the run that was started last; empty: there is none.
+rank_pid() {
+  local folder
+  for folder in /proc/[0-9]*; do
+    if grep -qsz "^GD_TEST_RUN=$GD_TEST_RUN\$" "$folder/environ" &&
+      grep -qsz "^OMPI_COMM_WORLD_RANK=$1\$" "$folder/environ" &&
+      [[ $(readlink "$folder/exe") == "$(realpath "$GPUDAYS")" ]]; then
+      basename "$folder"
+      return
+    fi
+  done
+}
+
+# start RANKS ARGUMENT...: runs in the background until every rank has joined the job: it has mapped
+# the plugin that carries its messages. INT: background jobs of a script ignore it.
+start() {
+  local ranks=$1 rank pid tries
+  shift
+  LAST="gpudays bench $*"
+  env --default-signal=INT "$GPUDAYS" bench "$@" --ranks "$ranks" >"$OUT" 2>"$ERR" </dev/null &
+  LAUNCHER=$!
+  for ((rank = 0; rank < ranks; rank++)); do
+    for ((tries = 0; ; tries++)); do
+      pid=$(rank_pid "$rank")
+      [[ -z $pid ]] || ! grep -qsE 'mca_pml|mca_btl|openmpi' "/proc/$pid/maps" || break
+      ((tries < 300)) || fail "$LAST: rank $rank has not come"
+      sleep 0.1
+    done
+  done
+  sleep 0.3
+}
+
+# finish CODE SECONDS: the launcher ends with CODE in time, and nothing is left of the run.
+finish() {
+  local from=$EPOCHREALTIME took
+  RC=0
+  wait "$LAUNCHER" || RC=$?
+  took=$(awk -v a="$from" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')
+  [[ $RC == "$1" ]] || fail "$LAST: exit $RC, not $1"
+  awk -v took="$took" -v most="$2" 'BEGIN { exit !(took < most) }' || fail "$LAST: took $took s"
+  [[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+}
+
+start 3 "${long[@]}"
+kill -KILL "$(rank_pid 2)"
+finish 3 10
+[[ $(cat "$ERR") == "gpudays: rank 2 was killed by signal 9 (Killed); the other ranks were stopped" ]] ||
+  fail "$LAST: another sentence"
+silent
+
+start 2 "${long[@]}"
+kill -INT "$LAUNCHER"
+finish 130 1
+silent
+[[ ! -s $ERR ]] || fail "$LAST: words on Ctrl-C"
+
+start 2 "${long[@]}"
+kill -TERM "$LAUNCHER"
+finish 143 1
+
+# mpirun itself.
+start 2 "${long[@]}"
+kill -KILL "$(pgrep -P "$LAUNCHER")"
+finish 3 10
+said "mpirun was killed by signal 9 (Killed); its ranks were stopped"
+
+# A rank that stops: the others wait for it at the end.
+start 2 "${long[@]}" --sample-seconds 1 --seq 256 --rank-timeout 2
+kill -STOP "$(rank_pid 1)"
+finish 3 60
+said "no answer from rank 1 for 2 s in"
+[[ $(wc -l <"$ERR") == 1 ]] || fail "$LAST: not one line on stderr"
+silent
