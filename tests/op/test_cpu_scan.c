@@ -306,6 +306,44 @@ static void test_states(void **state) {
                    shapes[i][1], shapes[i][2], shapes[i][3]);
 }
 
+/*
+ * exp(-delta) by the exponential under scan: the product delta log2(e) is rounded, which is delta
+ * last bits of the result; beside that one bit or so. Small steps, whose factors are multiplied a
+ * thousand times, must not be biased: the mean error is a small part of the last bit.
+ */
+static void test_decay_accuracy(void **state) {
+  enum { POINTS = 1 << 14 };
+  static struct gd_cpu_states_scratch scratch;
+  static float delta[POINTS], out[POINTS];
+  const double last_bit = 0x1p-23;
+  float a_log[1] = {0};
+  struct gd_cpu_states p = {.dtype_c = GD_DTYPE_F32,
+                            .steps = POINTS,
+                            .channels = 1,
+                            .states = 1,
+                            .along_c = delta,
+                            .a_log = a_log,
+                            .out = out};
+  (void)state;
+  for (int isa = 0; isa <= (int)gd_isa_detect(); isa++)
+    for (double range = 0.01; range < 100; range *= 20) {
+      double bias = 0;
+      for (int i = 0; i < POINTS; i++)
+        delta[i] = (float)(range * i / POINTS);
+      gd_cpu_rows_for((enum gd_isa)isa)->decay(&p, 0, POINTS, &scratch);
+      assert_true(out[0] == 1);
+      for (int i = 0; i < POINTS; i++) {
+        double want = exp(-(double)delta[i]), error = (double)out[i] / want - 1;
+        bias += error / POINTS;
+        if (!(fabs(error) <= (1 + (double)delta[i]) * last_bit))
+          fail_msg("%s: exp(-%g) is off by %g", gd_isa_name((enum gd_isa)isa), (double)delta[i],
+                   error);
+      }
+      if (!(fabs(bias) <= 0.1 * last_bit * (1 + range)))
+        fail_msg("%s: up to %g the mean error is %g", gd_isa_name((enum gd_isa)isa), range, bias);
+    }
+}
+
 /* --- conv1d --------------------------------------------------------------------------------- */
 
 static void check_conv1d(const struct gd_cpu_rows *rows, const char *level, int64_t b, int64_t t,
@@ -370,9 +408,8 @@ static void test_conv1d(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_scan),
-      cmocka_unit_test(test_extreme_steps),
-      cmocka_unit_test(test_states),
+      cmocka_unit_test(test_scan),   cmocka_unit_test(test_extreme_steps),
+      cmocka_unit_test(test_states), cmocka_unit_test(test_decay_accuracy),
       cmocka_unit_test(test_conv1d),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
