@@ -149,8 +149,8 @@ struct gd_cpu_scan_scratch {
 };
 
 enum {
-  GD_CPU_STATES_BLOCK = 4096, /* floats of a block of channels in the unfused scan */
-  GD_CPU_STATES_MOST = 256    /* S past this goes to the reference kernels */
+  GD_CPU_STATES_BLOCK = 24576, /* floats of a block of channels in the unfused scan: 96 KiB */
+  GD_CPU_STATES_MOST = 256     /* S past this goes to the reference kernels */
 };
 
 /* The parts of an unfused scan. A row is one step of one sequence: [C], [S] or [C][S]. */
