@@ -58,6 +58,7 @@ struct op_case {
 /* Those of mamba-130m. */
 #define CHANNELS 3, {BATCH, SEQ, 1536}
 #define SELECTED 3, {BATCH, SEQ, 16}
+#define STATES   4, {BATCH, SEQ, 1536, 16}
 #define SCAN     {HALF, CHANNELS}, {F32, CHANNELS}, {F32, 2, {1536, 16}}, {HALF, SELECTED}, \
                  {HALF, SELECTED}, {F32, 1, {1536}}
 
@@ -141,6 +142,18 @@ static const struct op_case cases[] = {
     {"scan", GD_OP_scan, {.none = {0}}, 0, 6, {SCAN}},
     {"scan_grad", GD_OP_scan_grad, {.none = {0}}, 0, 8,
      {{HALF, CHANNELS}, SCAN, {F32, 4, {BATCH, CHUNKS, 1536, 16}}}},
+    {"decay", GD_OP_decay, {.none = {0}}, 0, 2, {{F32, CHANNELS}, {F32, 2, {1536, 16}}}},
+    {"decay_grad", GD_OP_decay_grad, {.none = {0}}, 0, 4,
+     {{F32, STATES}, {F32, STATES}, {F32, CHANNELS}, {F32, 2, {1536, 16}}}},
+    {"outer", GD_OP_outer, {.none = {0}}, 0, 2, {{F32, CHANNELS}, {HALF, SELECTED}}},
+    {"recur", GD_OP_recur, {.none = {0}}, 0, 2, {{F32, STATES}, {F32, STATES}}},
+    {"recur in place", GD_OP_recur, {.none = {0}}, 2, 2, {{F32, STATES}, {F32, STATES}}},
+    {"recur_grad in place", GD_OP_recur_grad, {.none = {0}}, 1, 3,
+     {{F32, STATES}, {F32, STATES}, {F32, STATES}}},
+    {"contract_states", GD_OP_contract_states, {.cast = {F32}}, 0, 2,
+     {{F32, STATES}, {HALF, SELECTED}}},
+    {"contract_channels", GD_OP_contract_channels, {.cast = {GD_DTYPE_BF16}}, 0, 2,
+     {{F32, STATES}, {F32, CHANNELS}}},
     {"fill", GD_OP_fill, {.fill = {0}}, 0, 1, {{F32, TABLE}}},
     {"copy f32-half", GD_OP_copy, {.none = {0}}, 0, 2, {{HALF, TABLE}, {F32, TABLE}}},
 };
@@ -225,7 +238,8 @@ static void bound_op_init(struct bound_op *b, const struct op_case *c, const str
     b->views[i] = view_of(&b->graph, in[i], b->blocks[i]);
     bool positive = (c->kind == GD_OP_adam && i >= 3) || b->views[i].elements <= 2 ||
                     (c->kind == GD_OP_layernorm_grad && i == 4) ||
-                    (c->kind == GD_OP_scan && i == 1) || (c->kind == GD_OP_scan_grad && i == 2);
+                    (c->kind == GD_OP_scan && i == 1) || (c->kind == GD_OP_scan_grad && i == 2) ||
+                    c->kind == GD_OP_decay;
     fill(&b->views[i], i + 1, positive, VOCABULARY);
   }
   if (c->kind == GD_OP_xent_grad) /* about what the logits above have */

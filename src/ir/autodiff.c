@@ -262,6 +262,53 @@ static enum gd_status grad_scan(struct diff *d, const struct gd_op *op, struct g
   return GD_OK;
 }
 
+static enum gd_status grad_decay(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id ddelta =
+      gd_graph_op(d->graph, GD_OP_decay_grad, NULL, 4,
+                  (gd_tensor_id[]){grad_of_output(d, op, 0), op->out[0], op->in[0], op->in[1]});
+  if (ddelta == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  contribute(d, op->in[0], ddelta);
+  contribute(d, op->in[1], ddelta + 1);
+  return GD_OK;
+}
+
+/* A sum of products of [B,T,C,S] with what lies along one of its dims, in the dtype of `to`. */
+static void contribute_contraction(struct diff *d, gd_tensor_id to, enum gd_op_kind kind,
+                                   gd_tensor_id states, gd_tensor_id along) {
+  union gd_attr attr = {.cast = {is_weight(d, to) ? GD_DTYPE_F32 : d->graph->tensors[to].dtype}};
+  if (wants(d, to))
+    contribute(d, to, gd_graph_op(d->graph, kind, &attr, 2, (gd_tensor_id[]){states, along}));
+}
+
+static enum gd_status grad_outer(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id dy = grad_of_output(d, op, 0);
+  (void)err;
+  contribute_contraction(d, op->in[1], GD_OP_contract_channels, dy, op->in[0]);
+  contribute_contraction(d, op->in[0], GD_OP_contract_states, dy, op->in[1]);
+  return GD_OK;
+}
+
+static enum gd_status grad_recur(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id dx = gd_graph_op(d->graph, GD_OP_recur_grad, NULL, 3,
+                                (gd_tensor_id[]){grad_of_output(d, op, 0), op->in[0], op->out[0]});
+  if (dx == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  contribute(d, op->in[1], dx);
+  contribute(d, op->in[0], dx + 1);
+  return GD_OK;
+}
+
+static enum gd_status grad_contract_states(struct diff *d, const struct gd_op *op,
+                                           struct gd_error *err) {
+  gd_tensor_id dy = grad_of_output(d, op, 0);
+  (void)err;
+  contribute_contraction(d, op->in[1], GD_OP_contract_channels, op->in[0], dy);
+  if (wants(d, op->in[0]))
+    contribute(d, op->in[0], gd_outer(d->graph, dy, op->in[1]));
+  return GD_OK;
+}
+
 static enum gd_status grad_layernorm(struct diff *d, const struct gd_op *op, struct gd_error *err) {
   union gd_attr attr = {.norm_grad = {.has_bias = op->n_in > 2}};
   gd_tensor_id dx = gd_graph_op(

@@ -276,6 +276,24 @@ gd_tensor_id gd_scan(struct gd_graph *graph, gd_tensor_id u_BTC, gd_tensor_id de
                      (gd_tensor_id[]){u_BTC, delta_BTC, a_log_CS, b_BTS, c_BTS, d_C});
 }
 
+gd_tensor_id gd_decay(struct gd_graph *graph, gd_tensor_id delta_BTC, gd_tensor_id a_log_CS) {
+  return gd_graph_op(graph, GD_OP_decay, NULL, 2, (gd_tensor_id[]){delta_BTC, a_log_CS});
+}
+
+gd_tensor_id gd_outer(struct gd_graph *graph, gd_tensor_id x_BTC, gd_tensor_id b_BTS) {
+  return gd_graph_op(graph, GD_OP_outer, NULL, 2, (gd_tensor_id[]){x_BTC, b_BTS});
+}
+
+gd_tensor_id gd_recur(struct gd_graph *graph, gd_tensor_id a_BTCS, gd_tensor_id x_BTCS) {
+  return gd_graph_op(graph, GD_OP_recur, NULL, 2, (gd_tensor_id[]){a_BTCS, x_BTCS});
+}
+
+gd_tensor_id gd_contract_states(struct gd_graph *graph, gd_tensor_id h_BTCS, gd_tensor_id c_BTS,
+                                enum gd_dtype dtype) {
+  return gd_graph_op(graph, GD_OP_contract_states, &(union gd_attr){.cast = {dtype}}, 2,
+                     (gd_tensor_id[]){h_BTCS, c_BTS});
+}
+
 gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight,
                           gd_tensor_id bias, float eps) {
   return gd_graph_op(graph, GD_OP_layernorm, &(union gd_attr){.norm = {eps}},

@@ -116,7 +116,9 @@ struct gd_attr_slice {
   int64_t length; /* slice: entries taken. pad: entries of the output */
 };
 struct gd_attr_cast {
-  enum gd_dtype dtype; /* GD_DTYPE_COUNT: the compute dtype, which the precision pass fills in */
+  /* GD_DTYPE_COUNT: the compute dtype, which the precision pass fills in; of contract_*, that of
+   * input 1. */
+  enum gd_dtype dtype;
 };
 struct gd_attr_positions {
   int32_t pad; /* the padding id; counting starts behind it */
@@ -393,6 +395,12 @@ gd_tensor_id gd_conv1d(struct gd_graph *graph, gd_tensor_id x_BTC, gd_tensor_id 
 gd_tensor_id gd_scan(struct gd_graph *graph, gd_tensor_id u_BTC, gd_tensor_id delta_BTC,
                      gd_tensor_id a_log_CS, gd_tensor_id b_BTS, gd_tensor_id c_BTS,
                      gd_tensor_id d_C);
+gd_tensor_id gd_decay(struct gd_graph *graph, gd_tensor_id delta_BTC, gd_tensor_id a_log_CS);
+gd_tensor_id gd_outer(struct gd_graph *graph, gd_tensor_id x_BTC, gd_tensor_id b_BTS);
+gd_tensor_id gd_recur(struct gd_graph *graph, gd_tensor_id a_BTCS, gd_tensor_id x_BTCS);
+/* GD_DTYPE_COUNT: the dtype of c. */
+gd_tensor_id gd_contract_states(struct gd_graph *graph, gd_tensor_id h_BTCS, gd_tensor_id c_BTS,
+                                enum gd_dtype dtype);
 gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight,
                           gd_tensor_id bias, float eps);
 gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table, int64_t rotary);

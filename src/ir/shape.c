@@ -359,6 +359,82 @@ static enum gd_status shape_scan_grad(const struct rule *r) {
   return GD_OK;
 }
 
+/* fp32 [B,T,C,S], what the parts of an unfused scan work on. */
+static bool is_states(const struct gd_tensor *t) {
+  return t->rank == 4 && t->dtype == GD_DTYPE_F32;
+}
+
+/* x is [B,T,dims[last]] of states [B,T,C,S]. */
+static bool is_of_states(const struct gd_tensor *x, const struct gd_tensor *states, uint32_t last) {
+  return x->rank == 3 && is_float(x) && x->dims[0] == states->dims[0] &&
+         x->dims[1] == states->dims[1] && x->dims[2] == states->dims[last];
+}
+
+static enum gd_status shape_decay(const struct rule *r) {
+  const struct gd_tensor *delta = input(r, 0), *a = input(r, 1);
+  if (delta->rank != 3 || !is_float(delta) || a->rank != 2 || a->dtype != GD_DTYPE_F32 ||
+      a->dims[0] != delta->dims[2])
+    return wrong(r, "wants delta[B,T,C], A_log[C,S] in fp32");
+  output(r, GD_DTYPE_F32, 4,
+         (int64_t[]){delta->dims[0], delta->dims[1], delta->dims[2], a->dims[1]});
+  return GD_OK;
+}
+
+static enum gd_status shape_decay_grad(const struct rule *r) {
+  const struct gd_tensor *da = input(r, 0), *a_log = input(r, 3);
+  if (!is_states(da) || !is_states(input(r, 1)) || !same_dims(da, input(r, 1)) ||
+      !is_of_states(input(r, 2), da, 2) || a_log->rank != 2 || a_log->dtype != GD_DTYPE_F32 ||
+      a_log->dims[0] != da->dims[2] || a_log->dims[1] != da->dims[3])
+    return wrong(r, "the inputs do not belong to one decay");
+  output_like(r, 2);
+  output_like(r, 3);
+  return GD_OK;
+}
+
+static enum gd_status shape_outer(const struct rule *r) {
+  const struct gd_tensor *x = input(r, 0), *b = input(r, 1);
+  if (x->rank != 3 || b->rank != 3 || !is_float(x) || !is_float(b) || x->dims[0] != b->dims[0] ||
+      x->dims[1] != b->dims[1])
+    return wrong(r, "wants x[B,T,C], b[B,T,S]");
+  output(r, GD_DTYPE_F32, 4, (int64_t[]){x->dims[0], x->dims[1], x->dims[2], b->dims[2]});
+  return GD_OK;
+}
+
+static enum gd_status shape_recur(const struct rule *r) {
+  if (!is_states(input(r, 0)) || !is_states(input(r, 1)) || !same_dims(input(r, 0), input(r, 1)))
+    return wrong(r, "wants a[B,T,C,S] and x[B,T,C,S] in fp32");
+  output_like(r, 1);
+  return GD_OK;
+}
+
+static enum gd_status shape_recur_grad(const struct rule *r) {
+  for (uint32_t i = 0; i < 3; i++)
+    if (!is_states(input(r, i)) || !same_dims(input(r, i), input(r, 0)))
+      return wrong(r, "the inputs do not belong to one recur");
+  output_like(r, 0);
+  output_like(r, 1);
+  return GD_OK;
+}
+
+/* Input 1 goes along dim `along` of the states; `kept` is left. */
+static enum gd_status contract(const struct rule *r, uint32_t along, uint32_t kept) {
+  const struct gd_tensor *h = input(r, 0), *x = input(r, 1);
+  enum gd_dtype dtype = r->attr->cast.dtype;
+  if (!is_states(h) || !is_of_states(x, h, along) || dtype == GD_DTYPE_I32)
+    return wrong(r, "wants h[B,T,C,S] in fp32 and a vector along one of its dims");
+  output(r, dtype == GD_DTYPE_COUNT ? x->dtype : dtype, 3,
+         (int64_t[]){h->dims[0], h->dims[1], h->dims[kept]});
+  return GD_OK;
+}
+
+static enum gd_status shape_contract_states(const struct rule *r) {
+  return contract(r, 3, 2);
+}
+
+static enum gd_status shape_contract_channels(const struct rule *r) {
+  return contract(r, 2, 3);
+}
+
 static enum gd_status shape_rope(const struct rule *r) {
   const struct gd_tensor *x = input(r, 0), *table = input(r, 1);
   int64_t rotary = r->attr->rope.rotary;

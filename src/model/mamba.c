@@ -1,7 +1,7 @@
 /*
  * Mamba (Gu and Dao 2023, arXiv:2312.00752): a causal language model whose layers are selective
  * state spaces behind a short convolution, gated, without attention. Names and arithmetic follow
- * transformers' MambaForCausalLM; the recurrence itself is the op `scan`.
+ * transformers' MambaForCausalLM.
  *
  * fp32 whatever the compute dtype, as in the authors' code: the step sizes delta, A, the state of
  * the recurrence, and the residual stream where residual_in_fp32 says so.
@@ -172,6 +172,21 @@ static gd_tensor_id step_sizes(struct builder *m, gd_tensor_id x_BTR) {
   return gd_activate(g, gd_matmul(g, x_BTR, weight, bias, attr), GD_ACTIVATION_SOFTPLUS);
 }
 
+/*
+ * The recurrence, with every step of it written out in fp32, as transformers does it without its
+ * CUDA kernels. pass/kernels_scan.c makes one op `scan` of it; keep the two in step.
+ */
+static gd_tensor_id scan(struct gd_graph *g, gd_tensor_id u_BTC, gd_tensor_id delta_BTC,
+                         gd_tensor_id a_log_CS, gd_tensor_id b_BTS, gd_tensor_id c_BTS,
+                         gd_tensor_id d_C) {
+  gd_tensor_id u32_BTC = gd_cast(g, u_BTC, GD_DTYPE_F32);
+  gd_tensor_id a_BTCS = gd_decay(g, delta_BTC, a_log_CS);
+  gd_tensor_id x_BTCS = gd_outer(g, gd_mul(g, delta_BTC, u32_BTC), b_BTS);
+  gd_tensor_id h_BTCS = gd_recur(g, a_BTCS, x_BTCS);
+  gd_tensor_id y_BTC = gd_contract_states(g, h_BTCS, c_BTS, GD_DTYPE_F32);
+  return gd_cast(g, gd_add(g, y_BTC, gd_mul(g, u32_BTC, d_C)), GD_DTYPE_COUNT);
+}
+
 static gd_tensor_id mixer(struct builder *m, gd_tensor_id x_BTW) {
   struct gd_graph *g = m->blocks.graph;
   const struct mamba *c = &m->c;
@@ -194,7 +209,7 @@ static gd_tensor_id mixer(struct builder *m, gd_tensor_id x_BTW) {
     return GD_NONE;
   /* As the authors mark them; decay would pull A towards -1, so all states to one time scale. */
   g->tensors[a_log_CS].no_decay = g->tensors[d_C].no_decay = true;
-  gd_tensor_id y_BTC = gd_scan(g, u_BTC, delta_BTC, a_log_CS, b_BTS, c_BTS, d_C);
+  gd_tensor_id y_BTC = scan(g, u_BTC, delta_BTC, a_log_CS, b_BTS, c_BTS, d_C);
   y_BTC = gd_mul(g, y_BTC, gd_activate(g, gate_BTC, GD_ACTIVATION_SILU));
   return project(m, "mixer.out_proj.weight", "mixer.out_proj.bias", y_BTC, c->width, c->channels,
                  c->rescaled ? 1 / sqrt((double)c->layers) : 1);

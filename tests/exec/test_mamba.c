@@ -93,11 +93,12 @@ static void check_dtypes(const char *text, enum gd_dtype residual) {
   build(text, GD_PRECISION_BF16, &model, &graph);
   for (gd_op_id id = 0; id < graph.n_ops; id++) {
     const struct gd_op *op = &graph.ops[id];
-    if (op->kind == GD_OP_scan) {
-      assert_int_equal(graph.tensors[op->in[0]].dtype, GD_DTYPE_BF16);
-      assert_int_equal(graph.tensors[op->in[1]].dtype, GD_DTYPE_F32);
-      assert_int_equal(graph.tensors[op->in[3]].dtype, GD_DTYPE_BF16);
-      assert_int_equal(graph.tensors[op->out[1]].dtype, GD_DTYPE_F32);
+    if (op->kind == GD_OP_decay)
+      assert_int_equal(graph.tensors[op->in[0]].dtype, GD_DTYPE_F32);
+    if (op->kind == GD_OP_contract_states && op->phase == GD_PHASE_FORWARD) {
+      assert_int_equal(graph.tensors[op->in[0]].dtype, GD_DTYPE_F32);
+      assert_int_equal(graph.tensors[op->in[1]].dtype, GD_DTYPE_BF16);
+      assert_int_equal(graph.tensors[op->out[0]].dtype, GD_DTYPE_F32);
       scans++;
     }
     if (op->kind == GD_OP_rmsnorm) {

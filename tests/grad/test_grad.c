@@ -270,6 +270,29 @@ static gd_tensor_id build_scan_chunks(struct gd_graph *g) {
   return gd_slice(g, scan_case(g, 1, GD_SCAN_CHUNK + 6), 1, GD_SCAN_CHUNK - 2, 8);
 }
 
+static gd_tensor_id build_decay(struct gd_graph *g) {
+  return gd_decay(g, param(g, "delta", DIMS(2, 3, 2)), param(g, "a_log", DIMS(2, 3)));
+}
+static gd_tensor_id build_outer(struct gd_graph *g) {
+  return gd_outer(g, param(g, "x", DIMS(2, 3, 2)), param(g, "b", DIMS(2, 3, 4)));
+}
+static gd_tensor_id build_recur(struct gd_graph *g) {
+  return gd_recur(g, param(g, "a", DIMS(2, 4, 2, 3)), param(g, "x", DIMS(2, 4, 2, 3)));
+}
+static gd_tensor_id build_contract_states(struct gd_graph *g) {
+  return gd_contract_states(g, param(g, "h", DIMS(2, 3, 2, 4)), param(g, "c", DIMS(2, 3, 4)),
+                            GD_DTYPE_COUNT);
+}
+/* The whole of an unfused scan; u and delta have two uses each. */
+static gd_tensor_id build_scan_in_parts(struct gd_graph *g) {
+  gd_tensor_id u = param(g, "u", DIMS(2, 5, 2)), delta = param(g, "delta", DIMS(2, 5, 2));
+  gd_tensor_id a = gd_decay(g, delta, param(g, "a_log", DIMS(2, 3)));
+  gd_tensor_id x = gd_outer(g, gd_mul(g, delta, u), param(g, "b", DIMS(2, 5, 3)));
+  gd_tensor_id y =
+      gd_contract_states(g, gd_recur(g, a, x), param(g, "c", DIMS(2, 5, 3)), GD_DTYPE_F32);
+  return gd_add(g, y, gd_mul(g, u, param(g, "d", DIMS(2))));
+}
+
 static gd_tensor_id xent_case(struct gd_graph *g, bool shift) {
   g->loss_weight = gd_graph_leaf(g, GD_ROLE_INPUT, "weight", GD_DTYPE_F32, DIMS(1));
   g->loss = gd_xent(g, param(g, "logits", DIMS(2, 5, 3)), integers(g, "labels3", DIMS(2, 5)),
@@ -356,6 +379,11 @@ static const struct grad_case cases[] = {
     {GD_OP_conv1d, "conv1d", build_conv1d, 0, 0},
     {GD_OP_scan, "scan", build_scan, 0.1f, 0.9f},
     {GD_OP_scan, "scan of two chunks", build_scan_chunks, 0.1f, 0.5f},
+    {GD_OP_decay, "decay", build_decay, 0.1f, 0.9f},
+    {GD_OP_outer, "outer", build_outer, 0, 0},
+    {GD_OP_recur, "recur", build_recur, 0, 0},
+    {GD_OP_contract_states, "contract_states", build_contract_states, 0, 0},
+    {GD_OP_recur, "scan in parts", build_scan_in_parts, 0.1f, 0.9f},
     {GD_OP_xent, "xent", build_xent, -2, 2},
     {GD_OP_xent, "shifted xent", build_xent_shift, -2, 2},
     {GD_OP_embed, "tied embedding", build_tied, 0, 0},

@@ -1,6 +1,7 @@
 /*
- * The loops under scan and conv1d at every level this CPU has, in fp32, against the ref kernels:
- * test_ops.c covers the cpu kernels in every dtype, at the best level only.
+ * The loops under scan, whole and in parts, and conv1d at every level this CPU has, in fp32,
+ * against the ref kernels: test_ops.c covers the cpu kernels in every dtype, at the best level
+ * only.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -207,6 +208,142 @@ static void test_extreme_steps(void **state) {
   }
 }
 
+/* --- scan in parts -------------------------------------------------------------------------- */
+
+/* Each loop on two pieces of its work, against ref. */
+static void check_states(const struct gd_cpu_rows *rows, const char *level, int64_t b, int64_t t,
+                         int64_t c, int64_t n) {
+  static struct gd_cpu_states_scratch scratch;
+  const union gd_attr to_f32 = {.cast = {GD_DTYPE_F32}};
+  struct tensors ref = {.count = 0}, own = {.count = 0};
+  struct gd_view *g = ADD(&ref, -1, 1, b, t, c, n), *a = ADD(&ref, 0.3, 1, b, t, c, n);
+  struct gd_view *h = ADD(&ref, -1, 1, b, t, c, n), *delta = ADD(&ref, 1e-3, 0.5, b, t, c);
+  struct gd_view *along = ADD(&ref, -1, 1, b, t, n), *a_log = ADD(&ref, -1, 2, c, n);
+  struct gd_view *out = ADD(&ref, 0, 0, b, t, c, n), *out_a = ADD(&ref, 0, 0, b, t, c, n);
+  struct gd_view *out_c = ADD(&ref, 0, 0, b, t, c), *out_log = ADD(&ref, 0, 0, c, n);
+  struct gd_view *out_s = ADD(&ref, 0, 0, b, t, n);
+  struct gd_view *own_out = ADD(&own, 9, 9, b, t, c, n), *own_a = ADD(&own, 9, 9, b, t, c, n);
+  struct gd_view *own_c = ADD(&own, 9, 9, b, t, c), *own_log = ADD(&own, 9, 9, c, n);
+  struct gd_view *own_s = ADD(&own, 9, 9, b, t, n);
+  struct gd_cpu_states p = {.dtype_c = GD_DTYPE_F32,
+                            .dtype_s = GD_DTYPE_F32,
+                            .steps = t,
+                            .channels = c,
+                            .states = n,
+                            .along_c = delta->data,
+                            .along_s = along->data,
+                            .a_log = a_log->data,
+                            .a = a->data,
+                            .x = h->data,
+                            .grad = g->data,
+                            .out = own_out->data,
+                            .out_a = own_a->data,
+                            .out_a_log = own_log->data,
+                            .out_c = own_c->data,
+                            .out_s = own_s->data};
+#define REF(kernel, n_inputs, output, ...)                               \
+  kernel(&(struct gd_kernel_args){.attr = &to_f32,                       \
+                                  .n_in = (n_inputs),                    \
+                                  .n_out = 1,                            \
+                                  .in = (struct gd_view[]){__VA_ARGS__}, \
+                                  .out = (output)})
+  struct gd_view two[2] = {*out, *out_a}, sums[2] = {*out_c, *out_log};
+  int64_t all = b * t, half = all / 2, row = c * n, cut = row / 2;
+
+  rows->decay(&p, 0, half, &scratch);
+  rows->decay(&p, half, all, &scratch);
+  REF(gd_ref_decay, 2, out, *delta, *a_log);
+  compare("decay", level, own_out, out);
+
+  rows->outer(&p, 0, half, &scratch);
+  rows->outer(&p, half, all, &scratch);
+  REF(gd_ref_outer, 2, out, *delta, *along);
+  compare("outer", level, own_out, out);
+
+  rows->contract_states(&p, 0, half, &scratch);
+  rows->contract_states(&p, half, all, &scratch);
+  REF(gd_ref_contract_states, 2, out_c, *h, *along);
+  compare("contract_states", level, own_c, out_c);
+
+  rows->contract_channels(&p, 0, half, &scratch);
+  rows->contract_channels(&p, half, all, &scratch);
+  REF(gd_ref_contract_channels, 2, out_s, *h, *delta);
+  compare("contract_channels", level, own_s, out_s);
+
+  for (int64_t batch = 0; batch < b; batch++) {
+    rows->recur(&p, batch, 0, cut);
+    rows->recur(&p, batch, cut, row);
+  }
+  REF(gd_ref_recur, 2, out, *a, *h);
+  compare("recur", level, own_out, out);
+
+  for (int64_t batch = 0; batch < b; batch++) {
+    rows->recur_grad(&p, batch, 0, cut);
+    rows->recur_grad(&p, batch, cut, row);
+  }
+  REF(gd_ref_recur_grad, 3, two, *g, *a, *h);
+  compare("dx of recur", level, own_out, out);
+  compare("da of recur", level, own_a, out_a);
+
+  rows->decay_grad(&p, all, 0, c / 2, &scratch);
+  rows->decay_grad(&p, all, c / 2, c, &scratch);
+  REF(gd_ref_decay_grad, 4, sums, *g, *a, *delta, *a_log);
+  compare("ddelta", level, own_c, out_c);
+  compare("dA_log", level, own_log, out_log);
+#undef REF
+  release(&ref);
+  release(&own);
+}
+
+static void test_states(void **state) {
+  static const int64_t shapes[][4] = {/* sequences, steps, channels, states */
+                                      {1, 5, 3, 2},   {2, 9, 65, 16},  {1, 33, 17, 5},
+                                      {1, 7, 33, 18}, {2, 3, 300, 16}, {1, 4, 20, 256}};
+  (void)state;
+  for (int isa = 0; isa <= (int)gd_isa_detect(); isa++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+      check_states(gd_cpu_rows_for((enum gd_isa)isa), gd_isa_name((enum gd_isa)isa), shapes[i][0],
+                   shapes[i][1], shapes[i][2], shapes[i][3]);
+}
+
+/*
+ * exp(-delta) by the exponential under scan: the product delta log2(e) is rounded, which is delta
+ * last bits of the result; beside that one bit or so. Small steps, whose factors are multiplied a
+ * thousand times, must not be biased: the mean error is a small part of the last bit.
+ */
+static void test_decay_accuracy(void **state) {
+  enum { POINTS = 1 << 14 };
+  static struct gd_cpu_states_scratch scratch;
+  static float delta[POINTS], out[POINTS];
+  const double last_bit = 0x1p-23;
+  float a_log[1] = {0};
+  struct gd_cpu_states p = {.dtype_c = GD_DTYPE_F32,
+                            .steps = POINTS,
+                            .channels = 1,
+                            .states = 1,
+                            .along_c = delta,
+                            .a_log = a_log,
+                            .out = out};
+  (void)state;
+  for (int isa = 0; isa <= (int)gd_isa_detect(); isa++)
+    for (double range = 0.01; range < 100; range *= 20) {
+      double bias = 0;
+      for (int i = 0; i < POINTS; i++)
+        delta[i] = (float)(range * i / POINTS);
+      gd_cpu_rows_for((enum gd_isa)isa)->decay(&p, 0, POINTS, &scratch);
+      assert_true(out[0] == 1);
+      for (int i = 0; i < POINTS; i++) {
+        double want = exp(-(double)delta[i]), error = (double)out[i] / want - 1;
+        bias += error / POINTS;
+        if (!(fabs(error) <= (1 + (double)delta[i]) * last_bit))
+          fail_msg("%s: exp(-%g) is off by %g", gd_isa_name((enum gd_isa)isa), (double)delta[i],
+                   error);
+      }
+      if (!(fabs(bias) <= 0.1 * last_bit * (1 + range)))
+        fail_msg("%s: up to %g the mean error is %g", gd_isa_name((enum gd_isa)isa), range, bias);
+    }
+}
+
 /* --- conv1d --------------------------------------------------------------------------------- */
 
 static void check_conv1d(const struct gd_cpu_rows *rows, const char *level, int64_t b, int64_t t,
@@ -271,8 +408,8 @@ static void test_conv1d(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_scan),
-      cmocka_unit_test(test_extreme_steps),
+      cmocka_unit_test(test_scan),   cmocka_unit_test(test_extreme_steps),
+      cmocka_unit_test(test_states), cmocka_unit_test(test_decay_accuracy),
       cmocka_unit_test(test_conv1d),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,6 +148,32 @@ struct gd_cpu_scan_scratch {
   } of;
 };
 
+enum {
+  GD_CPU_STATES_BLOCK = 24576, /* floats of a block of channels in the unfused scan: 96 KiB */
+  GD_CPU_STATES_MOST = 256     /* S past this goes to the reference kernels */
+};
+
+/* The parts of an unfused scan. A row is one step of one sequence: [C], [S] or [C][S]. */
+struct gd_cpu_states {
+  enum gd_dtype dtype_c; /* of along_c and of what is written there */
+  enum gd_dtype dtype_s; /* likewise */
+  int64_t steps, channels, states;
+  const void *along_c; /* [rows][C]: delta, x or y */
+  const void *along_s; /* [rows][S]: b or c */
+  const float *a_log;  /* [C][S] */
+  const float *a, *x;  /* [rows][C][S]; the gradients read h as x */
+  const float *grad;   /* of what is differentiated */
+  float *out;          /* [rows][C][S]; recur: may be x, recur_grad: may be grad */
+  float *out_a;        /* da */
+  float *out_a_log;    /* [C][S] */
+  void *out_c, *out_s;
+};
+
+/* One thread's. */
+struct gd_cpu_states_scratch {
+  float a[GD_CPU_STATES_BLOCK], c[GD_CPU_STATES_BLOCK], s[GD_CPU_STATES_BLOCK];
+};
+
 /* x, y, ... are the first element to touch; n counts elements. Nothing outside is touched. */
 struct gd_cpu_rows {
   void (*convert)(enum gd_dtype dtype_y, void *y, enum gd_dtype dtype_x, const void *x, int64_t n);
@@ -209,6 +235,22 @@ struct gd_cpu_rows {
                struct gd_cpu_scan_scratch *own);
   void (*scan_grad)(const struct gd_cpu_scan *scan, int64_t batch, int64_t chunk, int64_t group,
                     struct gd_cpu_scan_scratch *own);
+
+  /* Rows begin .. end - 1. */
+  void (*decay)(const struct gd_cpu_states *p, int64_t begin, int64_t end,
+                struct gd_cpu_states_scratch *own);
+  void (*outer)(const struct gd_cpu_states *p, int64_t begin, int64_t end,
+                struct gd_cpu_states_scratch *own);
+  void (*contract_states)(const struct gd_cpu_states *p, int64_t begin, int64_t end,
+                          struct gd_cpu_states_scratch *own);
+  void (*contract_channels)(const struct gd_cpu_states *p, int64_t begin, int64_t end,
+                            struct gd_cpu_states_scratch *own);
+  /* Channels begin .. end - 1 of all rows. */
+  void (*decay_grad)(const struct gd_cpu_states *p, int64_t rows, int64_t begin, int64_t end,
+                     struct gd_cpu_states_scratch *own);
+  /* Elements begin .. end - 1 of the [C][S] of every step of one sequence. */
+  void (*recur)(const struct gd_cpu_states *p, int64_t batch, int64_t begin, int64_t end);
+  void (*recur_grad)(const struct gd_cpu_states *p, int64_t batch, int64_t begin, int64_t end);
 
   /* The functions under softmax and gelu, for their tests. */
   void (*exp)(float *y, const float *x, int64_t n);
@@ -351,6 +393,13 @@ void gd_cpu_conv1d_dx(const struct gd_kernel_args *args);
 void gd_cpu_conv1d_dw(const struct gd_kernel_args *args);
 void gd_cpu_scan(const struct gd_kernel_args *args);
 void gd_cpu_scan_grad(const struct gd_kernel_args *args);
+void gd_cpu_decay(const struct gd_kernel_args *args);
+void gd_cpu_decay_grad(const struct gd_kernel_args *args);
+void gd_cpu_outer(const struct gd_kernel_args *args);
+void gd_cpu_recur(const struct gd_kernel_args *args);
+void gd_cpu_recur_grad(const struct gd_kernel_args *args);
+void gd_cpu_contract_states(const struct gd_kernel_args *args);
+void gd_cpu_contract_channels(const struct gd_kernel_args *args);
 void gd_cpu_xent(const struct gd_kernel_args *args);
 void gd_cpu_pool(const struct gd_kernel_args *args);
 void gd_cpu_layernorm_grad(const struct gd_kernel_args *args);

@@ -492,6 +492,14 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_scan         gd_ref_scan
 #define ref_scan_grad    gd_ref_scan_grad
 
+#define ref_decay             gd_ref_decay
+#define ref_decay_grad        gd_ref_decay_grad
+#define ref_outer             gd_ref_outer
+#define ref_recur             gd_ref_recur
+#define ref_recur_grad        gd_ref_recur_grad
+#define ref_contract_states   gd_ref_contract_states
+#define ref_contract_channels gd_ref_contract_channels
+
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {
 #define GD_OP(name, ...) [GD_OP_##name] = ref_##name,

@@ -63,5 +63,13 @@ void gd_ref_conv1d_dw(const struct gd_kernel_args *args);
 /* ref_scan.c */
 void gd_ref_scan(const struct gd_kernel_args *args);
 void gd_ref_scan_grad(const struct gd_kernel_args *args);
+/* ref_states.c */
+void gd_ref_decay(const struct gd_kernel_args *args);
+void gd_ref_decay_grad(const struct gd_kernel_args *args);
+void gd_ref_outer(const struct gd_kernel_args *args);
+void gd_ref_recur(const struct gd_kernel_args *args);
+void gd_ref_recur_grad(const struct gd_kernel_args *args);
+void gd_ref_contract_states(const struct gd_kernel_args *args);
+void gd_ref_contract_channels(const struct gd_kernel_args *args);
 
 #endif
