@@ -156,7 +156,7 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
   trial->live_bytes = plan->live_bytes;
   memcpy(trial->bytes, plan->bytes, sizeof trial->bytes);
   trial->model_flops_per_step = candidate->graph.model_flops / sequences * (double)recipe->batch;
-  trial->exec_flops_per_step = cost.product_flops / sequences * (double)recipe->batch;
+  trial->exec_flops_per_step = cost.executed_flops / sequences * (double)recipe->batch;
   trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
 }
 

@@ -317,6 +317,8 @@ static inline const float *gd_cpu_optional(const struct gd_kernel_args *args, ui
 /* Not vectorised yet: the reference kernels serve. Remove a line when its cpu kernel is there. */
 #include "backend/ref/ref_int.h"
 
+#define gd_cpu_attention      gd_ref_attention
+#define gd_cpu_attention_grad gd_ref_attention_grad
 void gd_cpu_concat(const struct gd_kernel_args *args);
 void gd_cpu_transpose(const struct gd_kernel_args *args);
 void gd_cpu_slice(const struct gd_kernel_args *args);

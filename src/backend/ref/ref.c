@@ -477,6 +477,9 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_scan         gd_ref_scan
 #define ref_scan_grad    gd_ref_scan_grad
 
+#define ref_attention      gd_ref_attention
+#define ref_attention_grad gd_ref_attention_grad
+
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {
 #define GD_OP(name, ...) [GD_OP_##name] = ref_##name,

@@ -63,5 +63,8 @@ void gd_ref_conv1d_dw(const struct gd_kernel_args *args);
 /* ref_scan.c */
 void gd_ref_scan(const struct gd_kernel_args *args);
 void gd_ref_scan_grad(const struct gd_kernel_args *args);
+/* ref_attention.c */
+void gd_ref_attention(const struct gd_kernel_args *args);
+void gd_ref_attention_grad(const struct gd_kernel_args *args);
 
 #endif
