@@ -341,6 +341,19 @@ static enum gd_status grad_softmax(struct diff *d, const struct gd_op *op, struc
   return GD_OK;
 }
 
+static enum gd_status grad_attention(struct diff *d, const struct gd_op *op, struct gd_error *err) {
+  gd_tensor_id in[7] = {
+      grad_of_output(d, op, 0), op->in[0], op->in[1], op->in[2], op->out[0], op->out[1], GD_NONE};
+  if (op->n_in > 3)
+    in[6] = op->in[3];
+  gd_tensor_id dq = gd_graph_op(d->graph, GD_OP_attention_grad, &op->attr, 3 + op->n_in, in);
+  if (dq == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  for (uint32_t i = 0; i < 3; i++)
+    contribute(d, op->in[i], dq + i);
+  return GD_OK;
+}
+
 static enum gd_status grad_activate(struct diff *d, const struct gd_op *op, struct gd_error *err) {
   (void)err;
   contribute(d, op->in[0],

@@ -309,6 +309,12 @@ gd_tensor_id gd_softmax(struct gd_graph *graph, gd_tensor_id x, bool causal) {
   return gd_graph_op(graph, GD_OP_softmax, &(union gd_attr){.softmax = {causal}}, 1, &x);
 }
 
+gd_tensor_id gd_attention(struct gd_graph *graph, gd_tensor_id q_BNTD, gd_tensor_id k_BMTD,
+                          gd_tensor_id v_BMTD, gd_tensor_id seed, struct gd_attr_attention attr) {
+  return gd_graph_op(graph, GD_OP_attention, &(union gd_attr){.attention = attr},
+                     seed == GD_NONE ? 3 : 4, (gd_tensor_id[]){q_BNTD, k_BMTD, v_BMTD, seed});
+}
+
 gd_tensor_id gd_activate(struct gd_graph *graph, gd_tensor_id x, enum gd_activation function) {
   return gd_graph_op(graph, GD_OP_activate, &(union gd_attr){.activate = {function}}, 1, &x);
 }
@@ -382,6 +388,22 @@ static double filter_taps(const struct gd_graph *graph, gd_tensor_id weight) {
   return (double)gd_tensor_elements(graph, weight) / (double)graph->tensors[weight].dims[0];
 }
 
+/* Elements of all score matrices of an attention: those that count, or all of them. */
+static double score_elements(const struct gd_graph *graph, const struct gd_op *op, bool counted) {
+  const struct gd_tensor *q = &graph->tensors[op->in[op->kind == GD_OP_attention ? 0 : 1]];
+  double t = (double)q->dims[2];
+  double matrix = counted && op->attr.attention.causal ? 0.5 * t * (t + 1) : t * t;
+  return (double)q->dims[0] * (double)q->dims[1] * matrix;
+}
+
+/* 2 D per score and product; forward: scores, output. Backward: two gradients of each, and the
+   scores again, which the paper does not count. */
+static double attention_flops(const struct gd_graph *graph, const struct gd_op *op, bool executed) {
+  const struct gd_tensor *dq = &graph->tensors[op->out[0]];
+  int products = op->kind == GD_OP_attention ? 2 : executed ? 5 : 4;
+  return 2.0 * products * (double)dq->dims[3] * score_elements(graph, op, executed);
+}
+
 static double product_flops(const struct gd_graph *graph, const struct gd_op *op) {
   const struct gd_tensor *a = &graph->tensors[op->in[0]];
   double in0 = (double)gd_tensor_elements(graph, op->in[0]);
@@ -392,6 +414,8 @@ static double product_flops(const struct gd_graph *graph, const struct gd_op *op
   case GD_OP_conv1d_dx: return 2.0 * filter_taps(graph, op->in[1]) * in0;
   case GD_OP_depthwise_dw:
   case GD_OP_conv1d_dw: return 2.0 * filter_taps(graph, op->out[0]) * in0;
+  case GD_OP_attention:
+  case GD_OP_attention_grad: return attention_flops(graph, op, false);
   default: break;
   }
   /* matmul: 2 k per element of the output; k is the contracted dim of a. */
@@ -425,10 +449,20 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
     cost->write_bytes += (double)gd_tensor_bytes(graph, op->out[i]);
     largest = elements > largest ? elements : largest;
   }
-  if (info->flops_per_element == GD_FLOPS_PRODUCT)
-    cost->product_flops = product_flops(graph, op);
-  else
+  if (info->flops_per_element != GD_FLOPS_PRODUCT) {
     cost->other_flops = (double)info->flops_per_element * (double)largest;
+    return;
+  }
+  cost->product_flops = cost->executed_flops = product_flops(graph, op);
+  if (op->kind != GD_OP_attention && op->kind != GD_OP_attention_grad)
+    return;
+  int other = gd_op_info(GD_OP_softmax)->flops_per_element;
+  if (op->kind == GD_OP_attention_grad)
+    other += gd_op_info(GD_OP_softmax_grad)->flops_per_element;
+  if (op->attr.attention.probability > 0)
+    other += gd_op_info(GD_OP_dropout)->flops_per_element;
+  cost->executed_flops = attention_flops(graph, op, true);
+  cost->other_flops = (double)other * score_elements(graph, op, true);
 }
 
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost) {
@@ -438,7 +472,9 @@ void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost) {
     if (gd_phase_program(graph->ops[id].phase) != GD_PROGRAM_PASS)
       continue;
     gd_op_cost(graph, id, &one);
-    cost->product_flops += one.product_flops;
+    if (!graph->ops[id].recomputed) /* the paper counts what training needs, not what it repeats */
+      cost->product_flops += one.product_flops;
+    cost->executed_flops += one.executed_flops;
     cost->other_flops += one.other_flops;
     cost->read_bytes += one.read_bytes;
     cost->write_bytes += one.write_bytes;

@@ -140,6 +140,12 @@ struct gd_attr_rope {
 struct gd_attr_softmax {
   bool causal;
 };
+struct gd_attr_attention {
+  bool causal;
+  float scale;       /* of the scores, before softmax */
+  float probability; /* of dropout on the weights; 0: none, and no seed */
+  uint32_t stream;   /* as struct gd_attr_dropout has it */
+};
 struct gd_attr_activate {
   enum gd_activation function;
 };
@@ -199,6 +205,7 @@ union gd_attr {
   struct gd_attr_norm_grad norm_grad;
   struct gd_attr_rope rope;
   struct gd_attr_softmax softmax;
+  struct gd_attr_attention attention;
   struct gd_attr_activate activate;
   struct gd_attr_xent xent;
   struct gd_attr_embed embed;
@@ -226,6 +233,7 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_norm_grad,
                     GD_ATTR_rope,
                     GD_ATTR_softmax,
+                    GD_ATTR_attention,
                     GD_ATTR_activate,
                     GD_ATTR_xent,
                     GD_ATTR_embed,
@@ -405,6 +413,9 @@ gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id w
                           gd_tensor_id bias, float eps);
 gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table, int64_t rotary);
 gd_tensor_id gd_softmax(struct gd_graph *graph, gd_tensor_id x, bool causal);
+/* seed is GD_NONE where the probability is 0; M divides N, and N / M heads in a row share a key. */
+gd_tensor_id gd_attention(struct gd_graph *graph, gd_tensor_id q_BNTD, gd_tensor_id k_BMTD,
+                          gd_tensor_id v_BMTD, gd_tensor_id seed, struct gd_attr_attention attr);
 gd_tensor_id gd_activate(struct gd_graph *graph, gd_tensor_id x, enum gd_activation function);
 gd_tensor_id gd_view(struct gd_graph *graph, gd_tensor_id flat, int64_t start, uint32_t rank,
                      const int64_t *dims);
@@ -423,8 +434,10 @@ int64_t gd_graph_parameters(const struct gd_graph *graph);
 
 /* What an op costs. Bytes: what it must read and write at least once. */
 struct gd_cost {
-  double product_flops; /* 2 m n k: what the paper counts; recomputation is not */
-  double other_flops;   /* everything else it executes */
+  double product_flops;  /* 2 m n k: what the paper counts, attention in full */
+  double executed_flops; /* products as executed: without what a causal mask saves, with what is
+                            computed again */
+  double other_flops;    /* everything else it executes */
   double read_bytes, write_bytes;
 };
 void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost);

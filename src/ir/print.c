@@ -74,6 +74,13 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
                      attr->rope.inverse ? " inverse" : "");
     break;
   case GD_ATTR_softmax: gd_strbuf_append(out, attr->softmax.causal ? " causal" : ""); break;
+  case GD_ATTR_attention:
+    gd_strbuf_printf(out, "%s scale=%g", attr->attention.causal ? " causal" : "",
+                     (double)attr->attention.scale);
+    if (attr->attention.probability > 0)
+      gd_strbuf_printf(out, " p=%g stream=%u", (double)attr->attention.probability,
+                       attr->attention.stream);
+    break;
   case GD_ATTR_activate:
     gd_strbuf_printf(out, " %s", gd_activation_name(attr->activate.function));
     break;

@@ -447,6 +447,40 @@ static enum gd_status shape_rope(const struct rule *r) {
   return GD_OK;
 }
 
+/* q, k, v as inputs first, first + 1, first + 2, and the seed as input `seed`. */
+static bool attention_fits(const struct rule *r, uint32_t first, uint32_t seed_at) {
+  const struct gd_tensor *q = input(r, first), *k = input(r, first + 1), *v = input(r, first + 2);
+  float probability = r->attr->attention.probability;
+  if (q->rank != 4 || k->rank != 4 || !same_dims(k, v) || !is_float(q) || q->dtype != k->dtype ||
+      q->dtype != v->dtype || q->dims[0] != k->dims[0] || q->dims[2] != k->dims[2] ||
+      q->dims[3] != k->dims[3] || k->dims[1] < 1 || q->dims[1] % k->dims[1])
+    return false;
+  if (!(probability >= 0 && probability < 1) || (probability > 0) != (r->n_in > seed_at))
+    return false;
+  return probability == 0 || (input(r, seed_at)->rank == 1 && input(r, seed_at)->dims[0] == 3 &&
+                              input(r, seed_at)->dtype == GD_DTYPE_I32);
+}
+
+static enum gd_status shape_attention(const struct rule *r) {
+  if (!attention_fits(r, 0, 3))
+    return wrong(r, "wants q[B,N,T,D], k and v[B,M,T,D] with M dividing N, seed[3] for dropout");
+  output_like(r, 0);
+  output(r, GD_DTYPE_F32, 3, input(r, 0)->dims);
+  return GD_OK;
+}
+
+static enum gd_status shape_attention_grad(const struct rule *r) {
+  const struct gd_tensor *dout = input(r, 0), *q = input(r, 1), *out = input(r, 4);
+  const struct gd_tensor *lse = input(r, 5);
+  if (!attention_fits(r, 1, 6) || !same_dims(dout, q) || !same_dims(out, q) ||
+      dout->dtype != q->dtype || out->dtype != q->dtype || lse->dtype != GD_DTYPE_F32 ||
+      lse->rank != 3 || elements(lse) * last_dim(q) != elements(q))
+    return wrong(r, "the inputs do not belong to one attention");
+  for (uint32_t i = 1; i <= 3; i++)
+    output_like(r, i);
+  return GD_OK;
+}
+
 static enum gd_status shape_same(const struct rule *r) {
   if (!is_float(input(r, 0)) || input(r, 0)->rank < 1)
     return wrong(r, "wants floats");

@@ -1,7 +1,7 @@
 /*
- * The parts of the kernels method: each replaces one pattern of the forward graph by one fused op,
- * wherever it finds it, and leaves alone what it does not know. They run behind the precision pass,
- * which decides dtypes, and before autodiff, so that backward passes are those of the fused ops.
+ * The rewrites behind the `kernels` method: patterns of the forward graph that one fused op
+ * computes in less memory and time. Each works on the forward graph alone, after the precision pass
+ * and before autodiff, replaces every occurrence, and leaves a graph without any as it is.
  */
 #ifndef GD_PASS_KERNELS_H
 #define GD_PASS_KERNELS_H
@@ -10,5 +10,7 @@
 
 /* The selective scan, whose decay, input and state are then no longer stored for every step. */
 enum gd_status gd_kernels_scan(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+/* softmax(q k^T) v, with or without mask, dropout and shared key heads -> attention. */
+enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -38,6 +38,8 @@ struct gd_pass {
 /* Mixed precision: compute copies of the weights, and everything downstream in that dtype. */
 enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 
+/* Fused ops in place of patterns: see kernels.h. */
+enum gd_status gd_pass_kernels(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* Recomputes the inside of each block in the backward pass. */
 enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* Data parallel, ZeRO, FSDP: flat leaves, shares, collectives. */

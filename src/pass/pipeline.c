@@ -7,6 +7,8 @@
 static const struct gd_pass passes[] = {
     {"precision", gd_pass_precision, GD_STAGE_FORWARD, false,
      "16-bit products with fp32 master weights"},
+    {"kernels", gd_pass_kernels, GD_STAGE_FORWARD, false,
+     "fused attention, selective scan, linear + cross-entropy"},
     {"ckpt", gd_pass_ckpt, GD_STAGE_PASS, true,
      "a block's inside is computed again in the backward pass"},
     {"shard", gd_pass_shard, GD_STAGE_PASS, false,

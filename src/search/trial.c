@@ -164,7 +164,7 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
   memcpy(trial->bytes, plan->bytes, sizeof trial->bytes);
   memcpy(trial->host_parts, plan->host_parts, sizeof trial->host_parts);
   trial->model_flops_per_step = candidate->graph.model_flops / sequences * (double)recipe->batch;
-  trial->exec_flops_per_step = cost.product_flops / sequences * (double)recipe->batch;
+  trial->exec_flops_per_step = cost.executed_flops / sequences * (double)recipe->batch;
   trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
 }
 

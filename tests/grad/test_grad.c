@@ -217,6 +217,30 @@ static gd_tensor_id build_softmax_causal(struct gd_graph *g) {
   return gd_softmax(g, param(g, "x", DIMS(2, 4, 4)), true);
 }
 
+/* Heads over key heads; the seed as gd_dropout makes it. */
+static gd_tensor_id attention_case(struct gd_graph *g, int64_t heads, int64_t key_heads,
+                                   struct gd_attr_attention attr) {
+  gd_tensor_id seed = GD_NONE;
+  if (attr.probability > 0)
+    seed = g->dropout_seed = integers(g, "dropout_seed9", DIMS(3));
+  return gd_attention(g, param(g, "q", DIMS(2, heads, 3, 2)),
+                      param(g, "k", DIMS(2, key_heads, 3, 2)),
+                      param(g, "v", DIMS(2, key_heads, 3, 2)), seed, attr);
+}
+static gd_tensor_id build_attention_full(struct gd_graph *g) {
+  return attention_case(g, 2, 2, (struct gd_attr_attention){.scale = 0.7f});
+}
+static gd_tensor_id build_attention_causal(struct gd_graph *g) {
+  return attention_case(g, 2, 2, (struct gd_attr_attention){.causal = true, .scale = 1.5f});
+}
+static gd_tensor_id build_attention_shared(struct gd_graph *g) {
+  return attention_case(g, 4, 2, (struct gd_attr_attention){.causal = true, .scale = 0.7f});
+}
+static gd_tensor_id build_attention_dropout(struct gd_graph *g) {
+  return attention_case(
+      g, 3, 1, (struct gd_attr_attention){.scale = 0.7f, .probability = 0.4f, .stream = 2});
+}
+
 static gd_tensor_id build_gelu(struct gd_graph *g) {
   return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_GELU);
 }
@@ -365,6 +389,10 @@ static const struct grad_case cases[] = {
     {GD_OP_rope, "rope", build_rope, 0, 0},
     {GD_OP_softmax, "softmax", build_softmax, -2, 2},
     {GD_OP_softmax, "causal softmax", build_softmax_causal, -2, 2},
+    {GD_OP_attention, "full attention", build_attention_full, -2, 2},
+    {GD_OP_attention, "causal attention", build_attention_causal, 0, 0},
+    {GD_OP_attention, "attention with shared keys", build_attention_shared, -2, 2},
+    {GD_OP_attention, "attention with dropout", build_attention_dropout, 0, 0},
     {GD_OP_activate, "gelu", build_gelu, -3, 3},
     {GD_OP_activate, "gelu_tanh", build_gelu_tanh, -3, 3},
     {GD_OP_activate, "relu above", build_relu, 0.1f, 1}, /* the step stays on its side of 0 */

@@ -174,6 +174,42 @@ struct gd_cpu_states_scratch {
   float a[GD_CPU_STATES_BLOCK], c[GD_CPU_STATES_BLOCK], s[GD_CPU_STATES_BLOCK];
 };
 
+enum {
+  GD_CPU_ATTENTION_BLOCK = 128, /* most keys of a block; queries too, in the backward pass */
+  GD_CPU_ATTENTION_ROWS = 224,  /* queries of a task, forward */
+  GD_CPU_ATTENTION_SIZE = 256   /* heads past this size go to the reference kernels */
+};
+
+/* Some queries by a block of keys: a piece of the score matrix, while it exists. */
+struct gd_cpu_strip {
+  int64_t rows, keys;
+  int64_t width;           /* columns to write: zeros past those that a row sees */
+  int64_t seen, seen_step; /* keys that row 0 sees, and how many more each next row does; any may
+                              be more than there are, or below 0 */
+  float scale;             /* of the scores, times log2(e) */
+  const float *scores;     /* tiles of 2^tile_bits columns, each row by row */
+  const float *slopes;     /* dout v^T, likewise; of the backward pass, as all with an s below */
+  int tile_bits;
+  int64_t tile_floats;
+  bool halves; /* weights and dscores are bf16, not fp32 */
+  bool drops;  /* dropout: see struct gd_cpu_dropout */
+  uint32_t seed;
+  uint64_t stream;
+  uint64_t first;    /* of row 0, column 0 */
+  uint64_t row_step; /* from row to row */
+  uint32_t threshold;
+  float kept;    /* scale of what is kept: of the slopes; the weights come without */
+  void *weights; /* [rows][ld] */
+  int64_t ld;
+  float *shift, *sum; /* by row: what exponents are relative to (base 2), and their sum so far */
+  float *factor;      /* by row: what older sums are to be multiplied by */
+  const float *lse;   /* s: by row, to the base 2 */
+  const float *delta; /* s: by row: dout . out */
+  void *dscores;      /* s: [rows][ld] */
+  uint32_t *weight_pairs, *dscore_pairs; /* s: [rows / 2][ld], bf16 of rows 2i and 2i + 1; NULL:
+                                            weights instead */
+};
+
 /* x, y, ... are the first element to touch; n counts elements. Nothing outside is touched. */
 struct gd_cpu_rows {
   void (*convert)(enum gd_dtype dtype_y, void *y, enum gd_dtype dtype_x, const void *x, int64_t n);
@@ -251,6 +287,15 @@ struct gd_cpu_rows {
   /* Elements begin .. end - 1 of the [C][S] of every step of one sequence. */
   void (*recur)(const struct gd_cpu_states *p, int64_t batch, int64_t begin, int64_t end);
   void (*recur_grad)(const struct gd_cpu_states *p, int64_t batch, int64_t begin, int64_t end);
+
+  /* Forward and backward of a strip; rows of count tiles side by side, times factor[row]; the
+     products of rows of x with rows of y. */
+  void (*attention_weights)(const struct gd_cpu_strip *strip);
+  void (*attention_slopes)(const struct gd_cpu_strip *strip);
+  void (*scale_tile_rows)(float *tiles, int64_t rows, int64_t count, int64_t tile_floats,
+                          int64_t tile_columns, const float *factor);
+  void (*row_dots)(enum gd_dtype dtype, float *dots, const void *x, const void *y, int64_t rows,
+                   int64_t columns);
 
   /* The functions under softmax and gelu, for their tests. */
   void (*exp)(float *y, const float *x, int64_t n);
@@ -384,6 +429,7 @@ void gd_cpu_layernorm(const struct gd_kernel_args *args);
 void gd_cpu_rmsnorm(const struct gd_kernel_args *args);
 void gd_cpu_rope(const struct gd_kernel_args *args);
 void gd_cpu_softmax(const struct gd_kernel_args *args);
+void gd_cpu_attention(const struct gd_kernel_args *args);
 void gd_cpu_activate(const struct gd_kernel_args *args);
 void gd_cpu_depthwise(const struct gd_kernel_args *args);
 void gd_cpu_depthwise_dx(const struct gd_kernel_args *args);
@@ -406,6 +452,7 @@ void gd_cpu_layernorm_grad(const struct gd_kernel_args *args);
 void gd_cpu_rmsnorm_grad(const struct gd_kernel_args *args);
 void gd_cpu_pool_grad(const struct gd_kernel_args *args);
 void gd_cpu_softmax_grad(const struct gd_kernel_args *args);
+void gd_cpu_attention_grad(const struct gd_kernel_args *args);
 void gd_cpu_activate_grad(const struct gd_kernel_args *args);
 void gd_cpu_xent_grad(const struct gd_kernel_args *args);
 void gd_cpu_embed_grad(const struct gd_kernel_args *args);
@@ -416,5 +463,9 @@ void gd_cpu_control(const struct gd_kernel_args *args);
 void gd_cpu_adam(const struct gd_kernel_args *args);
 void gd_cpu_fill(const struct gd_kernel_args *args);
 void gd_cpu_copy(const struct gd_kernel_args *args);
+
+/* The same with the kernels of one level, at most gd_isa_detect(): for tests. */
+void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa);
+void gd_cpu_attention_grad_isa(const struct gd_kernel_args *args, enum gd_isa isa);
 
 #endif

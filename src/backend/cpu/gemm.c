@@ -261,6 +261,13 @@ static enum gd_gemm_unit choose_unit(enum gd_dtype dtype, const struct gd_gemm_o
   return GD_GEMM_UNIT_F32;
 }
 
+const struct gd_gemm_ops *gd_gemm_choose(enum gd_dtype dtype, enum gd_isa isa,
+                                         enum gd_gemm_unit *unit) {
+  const struct gd_gemm_ops *ops = choose_ops(dtype, isa);
+  *unit = choose_unit(dtype, ops);
+  return ops;
+}
+
 int64_t gd_gemm_workspace_bytes(int threads) {
   GD_ASSERT(threads > 0);
   return (int64_t)threads * GD_GEMM_THREAD_BYTES;

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/cpu/isa.h"
 #include "ir/dtype.h"
 
 /* Full unrolling of a short constant loop over register arrays, which -O2 alone does not do. */
@@ -105,6 +106,10 @@ enum {
   GD_GEMM_TILE_SUMS = 32 * 32, /* sums of one tile, when k takes one round */
   GD_GEMM_THREAD_BYTES = 4 * (GD_GEMM_A_UNITS + GD_GEMM_B_UNITS + GD_GEMM_SUMS + GD_GEMM_TILE_SUMS)
 };
+
+/* The kernels for operands of a dtype at this level, and what they take the elements as. */
+const struct gd_gemm_ops *gd_gemm_choose(enum gd_dtype dtype, enum gd_isa isa,
+                                         enum gd_gemm_unit *unit);
 
 extern const struct gd_gemm_ops gd_gemm_ops_plain;
 #if defined(__x86_64__)

@@ -499,6 +499,8 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_recur_grad        gd_ref_recur_grad
 #define ref_contract_states   gd_ref_contract_states
 #define ref_contract_channels gd_ref_contract_channels
+#define ref_attention      gd_ref_attention
+#define ref_attention_grad gd_ref_attention_grad
 
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {

@@ -71,5 +71,8 @@ void gd_ref_recur(const struct gd_kernel_args *args);
 void gd_ref_recur_grad(const struct gd_kernel_args *args);
 void gd_ref_contract_states(const struct gd_kernel_args *args);
 void gd_ref_contract_channels(const struct gd_kernel_args *args);
+/* ref_attention.c */
+void gd_ref_attention(const struct gd_kernel_args *args);
+void gd_ref_attention_grad(const struct gd_kernel_args *args);
 
 #endif

@@ -1,0 +1,12 @@
+/*
+ * The kernels method: each of its rewrites, in turn. What they look for is in kernels_*.c.
+ */
+#include "pass/kernels.h"
+#include "pass/pass.h"
+
+enum gd_status gd_pass_kernels(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
+  if (!ctx->setup->method.kernels)
+    return GD_OK;
+  GD_TRY(gd_kernels_attention(graph, ctx->err));
+  return gd_kernels_scan(graph, ctx->err);
+}
