@@ -1,14 +1,17 @@
 /*
- * The parts of the kernels method: each replaces one pattern of the forward graph by one fused op,
- * wherever it finds it, and leaves alone what it does not know. They run behind the precision pass,
- * which decides dtypes, and before autodiff, so that backward passes are those of the fused ops.
+ * The rewrites behind the `kernels` method: patterns of the forward graph that one fused op
+ * computes in less memory and time. Each works on the forward graph alone, after the precision pass
+ * and before autodiff, replaces every occurrence, and leaves a graph without any as it is.
  */
 #ifndef GD_PASS_KERNELS_H
 #define GD_PASS_KERNELS_H
 
 #include "ir/graph.h"
 
-/* The selective scan, whose decay, input and state are then no longer stored for every step. */
+/* softmax(q k^T) v, with or without mask, dropout and shared key heads -> attention. */
+enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+
+/* The selective scan whose decay, input and state are written out for every step -> scan. */
 enum gd_status gd_kernels_scan(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
 #endif
