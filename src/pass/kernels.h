@@ -8,7 +8,10 @@
 
 #include "ir/graph.h"
 
-/* The selective scan, whose decay, input and state are then no longer stored for every step. */
+/* softmax(q k^T) v, with or without mask, dropout and shared key heads -> attention. */
+enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+
+/* The selective scan whose decay, input and state are written out for every step -> scan. */
 enum gd_status gd_kernels_scan(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 /* softmax(q k^T) v, with or without mask, dropout and shared key heads -> attention. */
 enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
