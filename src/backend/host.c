@@ -238,6 +238,7 @@ static bool bind_op(const struct host *h, const struct gd_plan *plan, gd_op_id i
                             .args = {.attr = &op->attr,
                                      .n_in = op->n_in,
                                      .n_out = op->n_out,
+                                     .adds = op->adds,
                                      .in = views,
                                      .out = views + op->n_in,
                                      .workspace = (char *)h->device.data + plan->workspace_at,

@@ -7,10 +7,10 @@
 
 static const struct gd_op_info op_infos[GD_OP_COUNT] = {
 #define PRODUCT GD_FLOPS_PRODUCT
-#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, doc)            \
+#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, adds, doc)      \
   [GD_OP_##name] = {                                                                              \
       #name, min, max, GD_ATTR_##attr, flops, GD_CLASS_##kind, inplace, GD_RECOMPUTE_##recompute, \
-      doc},
+      adds,  doc},
 #include "ir/ops.def"
 #undef GD_OP
 #undef PRODUCT
@@ -377,7 +377,13 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
   }
   for (uint32_t i = 0; i < op->n_out; i++) {
     int64_t elements = gd_tensor_elements(graph, op->out[i]);
-    cost->write_bytes += (double)gd_tensor_bytes(graph, op->out[i]);
+    if (op->adds >> i & 1u) {
+      if (op->kind == GD_OP_embed_grad) /* the other rows stay as they are */
+        elements = gd_tensor_elements(graph, op->in[0]);
+      cost->read_bytes += 4.0 * (double)elements;
+    }
+    cost->write_bytes +=
+        (double)elements * (double)gd_dtype_bytes(graph->tensors[op->out[i]].dtype);
     largest = elements > largest ? elements : largest;
   }
   if (info->flops_per_element == GD_FLOPS_PRODUCT)

@@ -214,6 +214,7 @@ struct gd_op_info {
   enum gd_op_class op_class;
   uint32_t inplace; /* bit i: output 0 may take the memory of input i */
   enum gd_recompute recompute;
+  uint32_t adds; /* bit i: kernels can add output i to its memory, where it is fp32 */
   const char *doc;
 };
 #define GD_FLOPS_PRODUCT (-1)
@@ -256,6 +257,7 @@ struct gd_op {
   uint32_t n_in, n_out;
   const gd_tensor_id *in;  /* GD_NONE where an optional input is absent */
   const gd_tensor_id *out; /* consecutive ids */
+  uint32_t adds;           /* bit i: output i is added to the leaf that its alias_of names */
   union gd_attr attr;
 };
 

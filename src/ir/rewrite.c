@@ -171,6 +171,8 @@ static void apply_numbers(const struct gd_graph_rewrite *rewrite, const gd_tenso
     *t = graph->tensors[id];
     if (t->owner != GD_NONE)
       t->owner = now[t->owner];
+    if (t->alias_of != GD_NONE) /* a leaf that is added to; the others are inferred again */
+      t->alias_of = now[t->alias_of];
   }
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     struct gd_op *op = &graph->ops[id];

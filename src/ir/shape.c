@@ -522,6 +522,8 @@ enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) {
     for (uint32_t i = 0; i < n_out; i++) {
       /* Passes change dtypes of leaves, never dims: the stored dims stay valid. */
       graph->tensors[op->out[i]].dtype = outs[i].dtype;
+      if (op->adds >> i & 1u) /* keeps the leaf it is added to */
+        continue;
       graph->tensors[op->out[i]].alias_of = outs[i].alias_of;
       graph->tensors[op->out[i]].alias_elements = outs[i].alias_elements;
     }

@@ -60,9 +60,11 @@ extern const struct op_backend op_backend_ref;
  * Runs the case on the backend and on ref, and compares every output: not a NaN that ref does not
  * have, each element within the rounding of its dtype, normalised mean squared error below the
  * dtype's bound. The backend runs on 1, 2 and 3 threads, on memory shifted by one element, and
- * in place wherever ops.def permits it: threads and place must not change a bit. Guard bytes on
- * both sides of every buffer, and every input that is not overwritten, must stay as they were.
- * NULL: all as it should be; else a sentence that stays valid until the next call.
+ * in place wherever ops.def permits it: threads and place must not change a bit. Outputs that
+ * ops.def lets be added to memory are, in every combination, on ref too: what is there plus what
+ * the plain run gave, bit for bit unless the kernel adds in pieces. Guard bytes on both sides of
+ * every buffer, and every input that is not overwritten, must stay as they were. NULL: all as it
+ * should be; else a sentence that stays valid until the next call.
  */
 const char *op_check(const struct op_case *c, const struct op_backend *backend);
 

@@ -118,8 +118,9 @@ struct gd_cpu_scan {
   float *kept; /* [B][chunks][C][S]: written by scan, read by scan_grad */
   void *y, *du, *ddelta;
   float *da_log, *dd;
-  float *carried;  /* [groups][S][GD_CPU_SCAN_CHANNELS]: dL/dh, from chunk to chunk */
-  float *partials; /* [groups][2][GD_SCAN_CHUNK][S]: db and dc of one chunk */
+  bool adds_a_log, adds_d; /* these two are added to, not overwritten */
+  float *carried;          /* [groups][S][GD_CPU_SCAN_CHANNELS]: dL/dh, from chunk to chunk */
+  float *partials;         /* [groups][2][GD_SCAN_CHUNK][S]: db and dc of one chunk */
 };
 
 struct gd_cpu_scan_forward { /* [state][channel] */

@@ -17,6 +17,13 @@ static inline void put(const struct gd_view *view, int64_t i, double value) {
   gd_dtype_store(view->dtype, view->data, i, (float)value);
 }
 
+/* Stores a value of output `output`, or adds it rounded to fp32, as accumulate would. */
+static inline void put_out(const struct gd_kernel_args *args, uint32_t output, int64_t i,
+                           double value) {
+  const struct gd_view *view = &args->out[output];
+  put(view, i, gd_kernel_adds(args, output) ? get(view, i) + (double)(float)value : value);
+}
+
 static inline int32_t get_index(const struct gd_view *view, int64_t i) {
   return ((const int32_t *)view->data)[i];
 }
