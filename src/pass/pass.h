@@ -32,6 +32,12 @@ struct gd_pass {
 /* Mixed precision: compute copies of the weights, and everything downstream in that dtype. */
 enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 
+/*
+ * After autodiff: gradients are added to their leaves by the ops that make them, where these can.
+ * The same sums, and the same bits but for ops that add in pieces.
+ */
+enum gd_status gd_pass_accumulate(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+
 const struct gd_pass *gd_passes(int *count);
 
 /*
