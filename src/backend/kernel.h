@@ -27,7 +27,8 @@ struct gd_kernel_args {
   uint32_t adds; /* bit i: output i, fp32, is added to its memory; only bits that ops.def permits */
   const struct gd_view *in;
   const struct gd_view *out;
-  void *workspace; /* 64-byte aligned; contents do not survive the call */
+  void *workspace; /* 64-byte aligned; contents do not survive the call. What the backend's
+                      gd_caps promises, then gd_op_scratch_bytes */
   int64_t workspace_bytes;
   int threads;
 };

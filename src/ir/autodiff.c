@@ -316,6 +316,18 @@ static enum gd_status grad_xent(struct diff *d, const struct gd_op *op, struct g
   return GD_OK;
 }
 
+/* The op computed its own gradients, with the seed of grad_xent. */
+static enum gd_status grad_linear_xent(struct diff *d, const struct gd_op *op,
+                                       struct gd_error *err) {
+  if (op->out[0] != d->graph->loss || op->in[4] != d->graph->loss_scale)
+    return unsupported(op, "it is not the loss", err);
+  contribute(d, op->in[0], op->out[2]);
+  contribute(d, op->in[1], op->out[3]);
+  if (op->n_in > 5)
+    contribute(d, op->in[5], op->out[4]);
+  return GD_OK;
+}
+
 /* --- the walk ------------------------------------------------------------------------------ */
 
 static gd_tensor_id owned_leaf(struct gd_graph *graph, gd_tensor_id param, enum gd_role role,
@@ -377,8 +389,7 @@ enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) {
     return status;
   GD_ASSERT(graph->loss != GD_NONE && !graph->backward_done);
   graph->block = -1;
-  graph->loss_scale =
-      gd_graph_leaf(graph, GD_ROLE_STATE, "loss_scale", GD_DTYPE_F32, 1, (int64_t[]){2});
+  gd_graph_loss_scale(graph);
   graph->loss_sum =
       gd_graph_leaf(graph, GD_ROLE_STATE, "loss_sum", GD_DTYPE_F32, 1, (int64_t[]){1});
   uint32_t before_leaves = graph->n_tensors;

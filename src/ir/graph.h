@@ -290,6 +290,9 @@ gd_tensor_id gd_graph_leaf(struct gd_graph *graph, enum gd_role role, const char
 gd_tensor_id gd_graph_param(struct gd_graph *graph, const char *name, uint32_t rank,
                             const int64_t *dims, enum gd_init init, double init_value);
 
+/* The leaf of the loss scale and of the good steps since it changed; made on first use. */
+gd_tensor_id gd_graph_loss_scale(struct gd_graph *graph);
+
 /* Appends an op after checking it against its shape rule; returns its first output. */
 gd_tensor_id gd_graph_op(struct gd_graph *graph, enum gd_op_kind kind, const union gd_attr *attr,
                          uint32_t n_in, const gd_tensor_id *in);
@@ -335,6 +338,12 @@ gd_tensor_id gd_activate(struct gd_graph *graph, gd_tensor_id x, enum gd_activat
 gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id labels,
                      gd_tensor_id weight, struct gd_attr_xent attr);
 
+/* The loss of logits = x w' + bias that are never stored, and its gradients. bias may be GD_NONE.
+ */
+gd_tensor_id gd_linear_xent(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_VC,
+                            gd_tensor_id bias, gd_tensor_id labels, gd_tensor_id weight,
+                            struct gd_attr_xent attr);
+
 /* Facts about a tensor. */
 int64_t gd_tensor_elements(const struct gd_graph *graph, gd_tensor_id id);
 int64_t gd_tensor_bytes(const struct gd_graph *graph, gd_tensor_id id);
@@ -352,6 +361,11 @@ struct gd_cost {
 void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost);
 /* Sum over the ops of the pass program. */
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
+
+/* Rows of logits that linear_xent holds at a time: by the shape alone, as the sums depend on it. */
+int64_t gd_loss_chunk_rows(int64_t rows, int64_t vocabulary, enum gd_dtype dtype);
+/* Scratch that an op needs in the workspace behind what struct gd_caps promises; mostly 0. */
+int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id op);
 
 /* Columns of the widest tensor: kernels may want scratch for a row of it per thread. */
 int64_t gd_graph_widest_row(const struct gd_graph *graph);

@@ -210,6 +210,15 @@ static enum gd_status plan_program(struct planner *p, enum gd_program program, i
   return GD_OK;
 }
 
+static int64_t most_scratch_bytes(const struct gd_graph *graph) {
+  int64_t most = 0;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    int64_t bytes = gd_op_scratch_bytes(graph, id);
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
 enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *caps,
                             struct gd_plan *plan, struct gd_error *err) {
   enum gd_status status = GD_OK;
@@ -237,6 +246,7 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
   int64_t workspace_bytes = caps->column_bytes * gd_graph_widest_row(graph);
   if (workspace_bytes < caps->workspace_bytes)
     workspace_bytes = caps->workspace_bytes;
+  workspace_bytes += most_scratch_bytes(graph);
   plan->bytes[GD_CATEGORY_WORKSPACE] = align_up(workspace_bytes, caps->alignment_bytes);
   at += plan->bytes[GD_CATEGORY_WORKSPACE];
   for (int program = 0; program < GD_PROGRAM_COUNT && status == GD_OK; program++)

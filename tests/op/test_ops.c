@@ -632,6 +632,7 @@ static void run(void (*cases)(void)) {
 /* Families of ops in files of their own. */
 #include "op/cases_conv1d.inc"
 #include "op/cases_depthwise.inc"
+#include "op/cases_linear_xent.inc"
 #include "op/cases_pointwise.inc"
 #include "op/cases_scan.inc"
 

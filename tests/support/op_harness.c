@@ -138,11 +138,13 @@ static double made_up(const struct op_case *c, uint32_t input, int64_t i, const 
     return statistic(in->fill, x->dtype, of_data, i * columns, columns);
   }
   case OP_FILL_UNIFORM:
+  case OP_FILL_EIGHTHS:
   case OP_FILL_CAUSAL: break;
   }
   if (low == 0)
     low = -high;
-  return low + (high - low) * (double)gd_rng_uniform(seed, input, at);
+  double value = low + (high - low) * (double)gd_rng_uniform(seed, input, at);
+  return in->fill == OP_FILL_EIGHTHS ? floor(8 * value) / 8 : value;
 }
 
 static const char *problem_init(struct problem *problem, const struct op_case *c) {
@@ -281,7 +283,9 @@ static const char *run_init(struct run *run, const struct problem *problem,
   }
   int64_t scratch_bytes = 0;
   if (backend->workspace_bytes)
-    scratch_bytes = backend->workspace_bytes(variant->threads, widest(views, op->n_in + op->n_out));
+    scratch_bytes =
+        backend->workspace_bytes(variant->threads, widest(views, op->n_in + op->n_out)) +
+        gd_op_scratch_bytes(&problem->graph, 0);
   buffer_init(&run->workspace, scratch_bytes, 0);
 
   backend->kernels[op->kind](&(struct gd_kernel_args){.attr = &op->attr,
@@ -403,7 +407,7 @@ static bool permits_in_place(const struct problem *problem, uint32_t i) {
 
 /* Kernels that add to their memory more than once: their sums have another order then. */
 static bool adds_in_pieces(enum gd_op_kind kind) {
-  return kind == GD_OP_embed_grad || kind == GD_OP_scan_grad;
+  return kind == GD_OP_embed_grad || kind == GD_OP_scan_grad || kind == GD_OP_linear_xent;
 }
 
 /*

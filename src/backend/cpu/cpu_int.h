@@ -313,6 +313,16 @@ static inline const float *gd_cpu_optional(const struct gd_kernel_args *args, ui
   return i < args->n_in ? args->in[i].data : NULL;
 }
 
+/* The label row r is scored against, or attr->ignore. */
+static inline int32_t gd_cpu_label(const struct gd_attr_xent *attr, const struct gd_view *labels,
+                                   int64_t r) {
+  const int32_t *label = labels->data;
+  if (!attr->shift)
+    return label[r];
+  int64_t positions = labels->dims[labels->rank - 1];
+  return r % positions == positions - 1 ? attr->ignore : label[r + 1];
+}
+
 /* --- kernels -------------------------------------------------------------------------------- */
 
 /* Not vectorised yet: the reference kernels serve. Remove a line when its cpu kernel is there. */
@@ -343,6 +353,7 @@ void gd_cpu_conv1d_dw(const struct gd_kernel_args *args);
 void gd_cpu_scan(const struct gd_kernel_args *args);
 void gd_cpu_scan_grad(const struct gd_kernel_args *args);
 void gd_cpu_xent(const struct gd_kernel_args *args);
+void gd_cpu_linear_xent(const struct gd_kernel_args *args);
 void gd_cpu_pool(const struct gd_kernel_args *args);
 void gd_cpu_layernorm_grad(const struct gd_kernel_args *args);
 void gd_cpu_rmsnorm_grad(const struct gd_kernel_args *args);

@@ -226,14 +226,6 @@ static void ref_activate(const struct gd_kernel_args *args) {
     put(&args->out[0], i, activation(args->attr->activate.function, get(&args->in[0], i)));
 }
 
-/* The label row r is scored against, or attr->ignore. */
-static int32_t label_of(const struct gd_attr_xent *attr, const struct gd_view *labels, int64_t r) {
-  if (!attr->shift)
-    return get_index(labels, r);
-  int64_t positions = labels->dims[labels->rank - 1];
-  return r % positions == positions - 1 ? attr->ignore : get_index(labels, r + 1);
-}
-
 /* lse_r = log sum_j exp(x_rj); loss = weight * sum over counted rows of lse_r - x_r,label. */
 static void ref_xent(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
@@ -476,6 +468,7 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_conv1d_dw    gd_ref_conv1d_dw
 #define ref_scan         gd_ref_scan
 #define ref_scan_grad    gd_ref_scan_grad
+#define ref_linear_xent  gd_ref_linear_xent
 
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {

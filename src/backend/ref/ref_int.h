@@ -40,6 +40,15 @@ static inline int64_t rows_of(const struct gd_view *view) {
   return rows;
 }
 
+/* The label row r is scored against, or attr->ignore. */
+static inline int32_t label_of(const struct gd_attr_xent *attr, const struct gd_view *labels,
+                               int64_t r) {
+  if (!attr->shift)
+    return get_index(labels, r);
+  int64_t positions = labels->dims[labels->rank - 1];
+  return r % positions == positions - 1 ? attr->ignore : get_index(labels, r + 1);
+}
+
 /* Copies count elements between tensors of one dtype, bit by bit. */
 static inline void move(const struct gd_view *to, int64_t to_at, const struct gd_view *from,
                         int64_t from_at, int64_t count) {
@@ -70,5 +79,7 @@ void gd_ref_conv1d_dw(const struct gd_kernel_args *args);
 /* ref_scan.c */
 void gd_ref_scan(const struct gd_kernel_args *args);
 void gd_ref_scan_grad(const struct gd_kernel_args *args);
+/* ref_loss.c */
+void gd_ref_linear_xent(const struct gd_kernel_args *args);
 
 #endif

@@ -1,0 +1,14 @@
+/*
+ * The rewrites behind the `kernels` method: patterns of the forward graph that one fused op
+ * computes in less memory and time. Each works on the forward graph alone, after the precision pass
+ * and before autodiff, replaces every occurrence, and leaves a graph without any as it is.
+ */
+#ifndef GD_PASS_KERNELS_H
+#define GD_PASS_KERNELS_H
+
+#include "ir/graph.h"
+
+/* The cross-entropy of a product with the vocabulary -> linear_xent. Makes the loss scale. */
+enum gd_status gd_kernels_loss(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+
+#endif
