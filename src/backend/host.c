@@ -265,6 +265,7 @@ static bool bind_op(struct host *h, const struct gd_plan *plan, gd_op_id id, str
                             .args = {.attr = &op->attr,
                                      .n_in = op->n_in,
                                      .n_out = op->n_out,
+                                     .adds = op->adds,
                                      .in = views,
                                      .out = views + op->n_in,
                                      .workspace = device + plan->workspace_at,

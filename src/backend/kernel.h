@@ -4,8 +4,9 @@
  *
  * Contract of every kernel: inputs and outputs are dense, row-major, aligned to
  * gd_caps.alignment_bytes at the start of their storage (views into a storage may be less aligned);
- * any dim may be zero or odd; output 0 may be the same memory as an input that ops.def permits; no
- * allocation, no I/O, no failure.
+ * any dim may be zero or odd; output 0 may be the same memory as an input that ops.def permits; an
+ * output whose bit in `adds` is set is added to what its memory holds; no allocation, no I/O, no
+ * failure.
  */
 #ifndef GD_BACKEND_KERNEL_H
 #define GD_BACKEND_KERNEL_H
@@ -24,9 +25,11 @@ struct gd_view {
 struct gd_kernel_args {
   const union gd_attr *attr;
   uint32_t n_in, n_out;
+  uint32_t adds; /* bit i: output i, fp32, is added to its memory; only bits that ops.def permits */
   const struct gd_view *in;
   const struct gd_view *out;
-  void *workspace; /* 64-byte aligned; contents do not survive the call */
+  void *workspace; /* 64-byte aligned; contents do not survive the call. What the backend's
+                      gd_caps promises, then gd_op_scratch_bytes */
   int64_t workspace_bytes;
   int threads;
 
@@ -36,6 +39,10 @@ struct gd_kernel_args {
   int64_t comm_scratch_bytes;
   struct gd_error *err; /* a collective can fail: another rank may have died */
 };
+
+static inline bool gd_kernel_adds(const struct gd_kernel_args *args, uint32_t output) {
+  return args->adds >> output & 1u;
+}
 
 typedef void (*gd_kernel)(const struct gd_kernel_args *args);
 

@@ -3,18 +3,17 @@
  *
  * The forward ops are walked backwards; each op's grad_<rule> appends ops that turn the gradient
  * of its outputs into contributions to its inputs. Contributions add up in the order they are
- * found. A parameter's sum goes into its GRAD leaf as soon as its last consumer has been passed,
- * so that a weight gradient lives for one op and not until the end of the pass.
+ * found. Each one to a parameter goes into its GRAD leaf at once, so that a weight gradient lives
+ * for one op and not until the end of the pass; pass_accumulate.c saves even that.
  */
 #include "ir/autodiff.h"
 
 struct diff {
   struct gd_graph *graph;
-  uint32_t n_forward;       /* tensors before the backward pass: the length of the arrays */
-  gd_tensor_id *grad;       /* by forward tensor (a half copy counts as its master) */
-  gd_tensor_id *grad_leaf;  /* by parameter */
-  bool *wanted;             /* depends on a parameter */
-  uint32_t *consumers_left; /* by parameter: forward ops not yet passed */
+  uint32_t n_forward;     /* tensors before the backward pass: the length of the arrays */
+  gd_tensor_id *grad;     /* by forward tensor that is no parameter */
+  gd_tensor_id *grad_sum; /* by parameter: its GRAD leaf, as the last accumulate left it */
+  bool *wanted;           /* depends on a parameter */
 };
 
 /* The tensor under whose id gradients are kept: a half copy stands for its master. */
@@ -43,7 +42,11 @@ static void contribute(struct diff *d, gd_tensor_id to, gd_tensor_id grad) {
   gd_tensor_id key = key_of(d, to);
   if (grad == GD_NONE || !d->wanted[key])
     return;
-  d->grad[key] = d->grad[key] == GD_NONE ? grad : gd_add(d->graph, d->grad[key], grad);
+  if (d->graph->tensors[key].role == GD_ROLE_PARAM)
+    d->grad_sum[key] =
+        gd_graph_op(d->graph, GD_OP_accumulate, NULL, 2, (gd_tensor_id[]){d->grad_sum[key], grad});
+  else
+    d->grad[key] = d->grad[key] == GD_NONE ? grad : gd_add(d->graph, d->grad[key], grad);
 }
 
 static enum gd_status unsupported(const struct gd_op *op, const char *why, struct gd_error *err) {
@@ -373,6 +376,18 @@ static enum gd_status grad_xent(struct diff *d, const struct gd_op *op, struct g
   return GD_OK;
 }
 
+/* The op computed its own gradients, with the seed of grad_xent. */
+static enum gd_status grad_linear_xent(struct diff *d, const struct gd_op *op,
+                                       struct gd_error *err) {
+  if (op->out[0] != d->graph->loss || op->in[4] != d->graph->loss_scale)
+    return unsupported(op, "it is not the loss", err);
+  contribute(d, op->in[0], op->out[2]);
+  contribute(d, op->in[1], op->out[3]);
+  if (op->n_in > 5)
+    contribute(d, op->in[5], op->out[4]);
+  return GD_OK;
+}
+
 /* --- the walk ------------------------------------------------------------------------------ */
 
 static gd_tensor_id owned_leaf(struct gd_graph *graph, gd_tensor_id param, enum gd_role role,
@@ -390,36 +405,17 @@ static gd_tensor_id owned_leaf(struct gd_graph *graph, gd_tensor_id param, enum 
   return id;
 }
 
-/* What depends on a parameter, and how often each parameter is consumed. */
+/* What depends on a parameter. */
 static void find_wanted(struct diff *d) {
   const struct gd_graph *graph = d->graph;
   for (gd_tensor_id id = 0; id < d->n_forward; id++)
     d->wanted[id] = graph->tensors[id].role == GD_ROLE_PARAM;
   for (gd_op_id op = 0; op < graph->n_ops; op++) {
     bool any = false;
-    for (uint32_t i = 0; i < graph->ops[op].n_in; i++) {
-      gd_tensor_id in = graph->ops[op].in[i];
-      if (!wants(d, in))
-        continue;
-      any = true;
-      if (is_param(d, in))
-        d->consumers_left[key_of(d, in)]++;
-    }
+    for (uint32_t i = 0; i < graph->ops[op].n_in; i++)
+      any |= wants(d, graph->ops[op].in[i]);
     for (uint32_t i = 0; i < graph->ops[op].n_out; i++)
       d->wanted[graph->ops[op].out[i]] = any;
-  }
-}
-
-/* Hands a parameter's finished gradient to its leaf. */
-static void settle_params(struct diff *d, const struct gd_op *op) {
-  for (uint32_t i = 0; i < op->n_in; i++) {
-    if (!wants(d, op->in[i]) || !is_param(d, op->in[i]))
-      continue;
-    gd_tensor_id param = key_of(d, op->in[i]);
-    if (--d->consumers_left[param] > 0 || d->grad[param] == GD_NONE)
-      continue;
-    gd_graph_op(d->graph, GD_OP_accumulate, NULL, 2,
-                (gd_tensor_id[]){d->grad_leaf[param], d->grad[param]});
   }
 }
 
@@ -436,12 +432,10 @@ static enum gd_status walk(struct diff *d, struct gd_error *err) {
     bool reached = op.out[0] == graph->loss;
     for (uint32_t i = 0; i < op.n_out; i++)
       reached |= d->grad[op.out[i]] != GD_NONE;
-    if (!d->wanted[op.out[0]])
+    if (!d->wanted[op.out[0]] || !reached)
       continue;
     graph->block = op.block;
-    if (reached)
-      GD_TRY(rules[op.kind](d, &op, err));
-    settle_params(d, &op);
+    GD_TRY(rules[op.kind](d, &op, err));
     GD_TRY(gd_graph_check(graph, err));
   }
   graph->block = -1;
@@ -455,23 +449,21 @@ enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) {
     return status;
   GD_ASSERT(graph->loss != GD_NONE && !graph->backward_done);
   graph->block = -1;
-  graph->loss_scale =
-      gd_graph_leaf(graph, GD_ROLE_STATE, "loss_scale", GD_DTYPE_F32, 1, (int64_t[]){2});
+  gd_graph_loss_scale(graph);
   graph->loss_sum =
       gd_graph_leaf(graph, GD_ROLE_STATE, "loss_sum", GD_DTYPE_F32, 1, (int64_t[]){1});
   uint32_t before_leaves = graph->n_tensors;
-  gd_tensor_id *grad_leaf = gd_mem_alloc(before_leaves, sizeof *grad_leaf);
-  for (gd_tensor_id id = 0; grad_leaf && id < before_leaves; id++)
-    grad_leaf[id] = graph->tensors[id].role == GD_ROLE_PARAM
-                        ? owned_leaf(graph, id, GD_ROLE_GRAD, "grad")
-                        : GD_NONE;
+  gd_tensor_id *grad_sum = gd_mem_alloc(before_leaves, sizeof *grad_sum);
+  for (gd_tensor_id id = 0; grad_sum && id < before_leaves; id++)
+    grad_sum[id] = graph->tensors[id].role == GD_ROLE_PARAM
+                       ? owned_leaf(graph, id, GD_ROLE_GRAD, "grad")
+                       : GD_NONE;
 
   d.n_forward = graph->n_tensors;
-  d.grad_leaf = grad_leaf;
+  d.grad_sum = grad_sum;
   d.grad = gd_mem_alloc(d.n_forward, sizeof *d.grad);
   d.wanted = gd_mem_alloc(d.n_forward, sizeof *d.wanted);
-  d.consumers_left = gd_mem_alloc(d.n_forward, sizeof *d.consumers_left);
-  if (!grad_leaf || !d.grad || !d.wanted || !d.consumers_left) {
+  if (!grad_sum || !d.grad || !d.wanted) {
     status = gd_fail(err, GD_ENVIRONMENT, "out of memory while differentiating");
     goto done;
   }
@@ -492,10 +484,9 @@ enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) {
   gd_graph_cost(graph, &cost);
   graph->model_flops = cost.product_flops;
 done:
-  gd_mem_free(grad_leaf);
+  gd_mem_free(grad_sum);
   gd_mem_free(d.grad);
   gd_mem_free(d.wanted);
-  gd_mem_free(d.consumers_left);
   return status;
 }
 

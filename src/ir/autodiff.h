@@ -8,8 +8,8 @@
 #include "ir/graph.h"
 
 /*
- * Appends the gradients of graph->loss. Each parameter gets a GRAD leaf that the pass adds to, as
- * soon as its last contribution is known. Gradients of parameters are fp32; those of activations
+ * Appends the gradients of graph->loss. Each parameter gets a GRAD leaf that the pass adds every
+ * contribution to as soon as it is known. Gradients of parameters are fp32; those of activations
  * have the activation's dtype. Fails where an op on the way has no gradient rule.
  */
 enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;

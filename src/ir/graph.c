@@ -7,10 +7,10 @@
 
 static const struct gd_op_info op_infos[GD_OP_COUNT] = {
 #define PRODUCT GD_FLOPS_PRODUCT
-#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, doc)            \
+#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, adds, doc)      \
   [GD_OP_##name] = {                                                                              \
       #name, min, max, GD_ATTR_##attr, flops, GD_CLASS_##kind, inplace, GD_RECOMPUTE_##recompute, \
-      doc},
+      adds,  doc},
 #include "ir/ops.def"
 #undef GD_OP
 #undef PRODUCT
@@ -111,6 +111,13 @@ gd_tensor_id gd_graph_param(struct gd_graph *graph, const char *name, uint32_t r
     graph->tensors[id].init_value = init_value;
   }
   return id;
+}
+
+gd_tensor_id gd_graph_loss_scale(struct gd_graph *graph) {
+  if (graph->loss_scale == GD_NONE)
+    graph->loss_scale =
+        gd_graph_leaf(graph, GD_ROLE_STATE, "loss_scale", GD_DTYPE_F32, 1, (int64_t[]){2});
+  return graph->loss_scale;
 }
 
 gd_tensor_id gd_graph_op(struct gd_graph *graph, enum gd_op_kind kind, const union gd_attr *attr,
@@ -342,6 +349,15 @@ gd_tensor_id gd_transfer(struct gd_graph *graph, gd_tensor_id x, enum gd_space s
   return gd_graph_op(graph, GD_OP_transfer, &(union gd_attr){.transfer = {space}}, 1, &x);
 }
 
+gd_tensor_id gd_linear_xent(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_VC,
+                            gd_tensor_id bias, gd_tensor_id labels, gd_tensor_id weight,
+                            struct gd_attr_xent attr) {
+  gd_tensor_id scale = gd_graph_loss_scale(graph);
+  return gd_graph_op(graph, GD_OP_linear_xent, &(union gd_attr){.xent = attr},
+                     bias == GD_NONE ? 5 : 6,
+                     (gd_tensor_id[]){x, weight_VC, labels, weight, scale, bias});
+}
+
 /* --- facts --------------------------------------------------------------------------------- */
 
 int64_t gd_tensor_elements(const struct gd_graph *graph, gd_tensor_id id) {
@@ -416,6 +432,8 @@ static double product_flops(const struct gd_graph *graph, const struct gd_op *op
   case GD_OP_conv1d_dw: return 2.0 * filter_taps(graph, op->out[0]) * in0;
   case GD_OP_attention:
   case GD_OP_attention_grad: return attention_flops(graph, op, false);
+  /* Logits, dx and dw, over all rows: the paper does not count which labels are ignored. */
+  case GD_OP_linear_xent: return 6.0 * in0 * (double)graph->tensors[op->in[1]].dims[0];
   default: break;
   }
   /* matmul: 2 k per element of the output; k is the contracted dim of a. */
@@ -446,7 +464,13 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
   }
   for (uint32_t i = 0; i < op->n_out; i++) {
     int64_t elements = gd_tensor_elements(graph, op->out[i]);
-    cost->write_bytes += (double)gd_tensor_bytes(graph, op->out[i]);
+    if (op->adds >> i & 1u) {
+      if (op->kind == GD_OP_embed_grad) /* the other rows stay as they are */
+        elements = gd_tensor_elements(graph, op->in[0]);
+      cost->read_bytes += 4.0 * (double)elements;
+    }
+    cost->write_bytes +=
+        (double)elements * (double)gd_dtype_bytes(graph->tensors[op->out[i]].dtype);
     largest = elements > largest ? elements : largest;
   }
   if (info->flops_per_element != GD_FLOPS_PRODUCT) {
@@ -454,6 +478,11 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
     return;
   }
   cost->product_flops = cost->executed_flops = product_flops(graph, op);
+  if (op->kind == GD_OP_linear_xent)
+    cost->other_flops = (double)(gd_op_info(GD_OP_xent)->flops_per_element +
+                                 gd_op_info(GD_OP_xent_grad)->flops_per_element) *
+                        (double)gd_tensor_elements(graph, op->in[2]) *
+                        (double)graph->tensors[op->in[1]].dims[0];
   if (op->kind != GD_OP_attention && op->kind != GD_OP_attention_grad)
     return;
   int other = gd_op_info(GD_OP_softmax)->flops_per_element;
@@ -479,6 +508,30 @@ void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost) {
     cost->read_bytes += one.read_bytes;
     cost->write_bytes += one.write_bytes;
   }
+}
+
+/* --- scratch ------------------------------------------------------------------------------- */
+
+enum {
+  LOSS_CHUNK_BYTES = 32 << 20, /* logits at a time: as deep a product as the memory is worth */
+  LOSS_CHUNK_STEP = 16         /* rows: whole tiles of products, and the least there are */
+};
+
+int64_t gd_loss_chunk_rows(int64_t rows, int64_t vocabulary, enum gd_dtype dtype) {
+  int64_t row_bytes = (vocabulary > 0 ? vocabulary : 1) * gd_dtype_bytes(dtype);
+  int64_t most = LOSS_CHUNK_BYTES / row_bytes / LOSS_CHUNK_STEP * LOSS_CHUNK_STEP;
+  most = most > LOSS_CHUNK_STEP ? most : LOSS_CHUNK_STEP;
+  return rows < most ? rows : most;
+}
+
+int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id id) {
+  const struct gd_op *op = &graph->ops[id];
+  if (op->kind != GD_OP_linear_xent)
+    return 0;
+  const struct gd_tensor *w = &graph->tensors[op->in[1]];
+  int64_t rows = gd_loss_chunk_rows(gd_tensor_elements(graph, op->in[2]), w->dims[0], w->dtype);
+  /* A chunk's logits, x and dx, and one number and one index a row, each on its own cache line. */
+  return rows * ((w->dims[0] + 2 * w->dims[1]) * gd_dtype_bytes(w->dtype) + 16) + 5 * 64;
 }
 
 int64_t gd_graph_widest_row(const struct gd_graph *graph) {

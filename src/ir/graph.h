@@ -263,6 +263,7 @@ struct gd_op_info {
   enum gd_op_class op_class;
   uint32_t inplace; /* bit i: output 0 may take the memory of input i */
   enum gd_recompute recompute;
+  uint32_t adds; /* bit i: kernels can add output i to its memory, where it is fp32 */
   const char *doc;
 };
 #define GD_FLOPS_PRODUCT (-1)
@@ -326,6 +327,7 @@ struct gd_op {
   uint32_t n_in, n_out;
   const gd_tensor_id *in;  /* GD_NONE where an optional input is absent */
   const gd_tensor_id *out; /* consecutive ids */
+  uint32_t adds;           /* bit i: output i is added to the leaf that its alias_of names */
   union gd_attr attr;
   bool last_only;  /* in the pass of a step's last micro-batch alone */
   bool recomputed; /* a second time, for the backward pass: no model FLOPs */
@@ -365,6 +367,9 @@ gd_tensor_id gd_graph_leaf(struct gd_graph *graph, enum gd_role role, const char
                            enum gd_dtype dtype, uint32_t rank, const int64_t *dims);
 gd_tensor_id gd_graph_param(struct gd_graph *graph, const char *name, uint32_t rank,
                             const int64_t *dims, enum gd_init init, double init_value);
+
+/* The leaf of the loss scale and of the good steps since it changed; made on first use. */
+gd_tensor_id gd_graph_loss_scale(struct gd_graph *graph);
 
 /* Appends an op after checking it against its shape rule; returns its first output. */
 gd_tensor_id gd_graph_op(struct gd_graph *graph, enum gd_op_kind kind, const union gd_attr *attr,
@@ -424,6 +429,12 @@ gd_tensor_id gd_transfer(struct gd_graph *graph, gd_tensor_id x, enum gd_space s
 gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id labels,
                      gd_tensor_id weight, struct gd_attr_xent attr);
 
+/* The loss of logits = x w' + bias that are never stored, and its gradients. bias may be GD_NONE.
+ */
+gd_tensor_id gd_linear_xent(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight_VC,
+                            gd_tensor_id bias, gd_tensor_id labels, gd_tensor_id weight,
+                            struct gd_attr_xent attr);
+
 /* Facts about a tensor. */
 int64_t gd_tensor_elements(const struct gd_graph *graph, gd_tensor_id id);
 int64_t gd_tensor_bytes(const struct gd_graph *graph, gd_tensor_id id);
@@ -443,6 +454,11 @@ struct gd_cost {
 void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost);
 /* Sum over the ops of the pass program. */
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
+
+/* Rows of logits that linear_xent holds at a time: by the shape alone, as the sums depend on it. */
+int64_t gd_loss_chunk_rows(int64_t rows, int64_t vocabulary, enum gd_dtype dtype);
+/* Scratch that an op needs in the workspace behind what struct gd_caps promises; mostly 0. */
+int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id op);
 
 /* Columns of the widest tensor: kernels may want scratch for a row of it per thread. */
 int64_t gd_graph_widest_row(const struct gd_graph *graph);

@@ -1,7 +1,8 @@
 /*
  * The graph as stable text, one line an op:
  *   b3 fwd  %41 = matmul(%40, gpt_neox.layers.3.mlp.dense_h_to_4h.weight, ...) tb : bf16[2,9,256]
- * Leaves print by name, activations by id.
+ * Leaves print by name, activations by id. An output that is added to a leaf names the leaf:
+ *   b3 bwd  %97, grad.scale += %98 = rmsnorm_grad(...) : bf16[2,9,256], f32[256]
  */
 #include "ir/graph.h"
 
@@ -124,6 +125,10 @@ void gd_op_print(const struct gd_graph *graph, gd_op_id id, struct gd_strbuf *ou
     gd_strbuf_printf(out, "-    %s  ", phases[op->phase]);
   for (uint32_t i = 0; i < op->n_out; i++) {
     gd_strbuf_append(out, i ? ", " : "");
+    if (op->adds >> i & 1u) {
+      gd_tensor_print(graph, graph->tensors[op->out[i]].alias_of, out);
+      gd_strbuf_append(out, " += ");
+    }
     gd_tensor_print(graph, op->out[i], out);
   }
   gd_strbuf_printf(out, " = %s(", gd_op_info(op->kind)->name);

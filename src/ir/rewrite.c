@@ -186,8 +186,8 @@ static void apply_numbers(const struct gd_graph_rewrite *rewrite, const gd_tenso
     *t = graph->tensors[id];
     if (t->owner != GD_NONE)
       t->owner = now[t->owner];
-    if (t->role == GD_ROLE_PIECE && t->alias_of != GD_NONE)
-      t->alias_of = now[t->alias_of]; /* that of an op's output is inferred again at the end */
+    if (t->alias_of != GD_NONE) /* a piece, a leaf that is added to; others are inferred again */
+      t->alias_of = now[t->alias_of];
   }
   renumber_flats(graph, now);
   for (gd_op_id id = 0; id < graph->n_ops; id++) {

@@ -512,6 +512,28 @@ static enum gd_status shape_xent(const struct rule *r) {
   return GD_OK;
 }
 
+static enum gd_status shape_linear_xent(const struct rule *r) {
+  const struct gd_tensor *x = input(r, 0), *w = input(r, 1), *labels = input(r, 2);
+  int64_t rows = 1;
+  for (uint32_t i = 0; i + 1 < x->rank; i++)
+    rows *= x->dims[i];
+  if (x->rank < 1 || w->rank != 2 || !is_float(x) || w->dtype != x->dtype ||
+      last_dim(w) != last_dim(x) || labels->dtype != GD_DTYPE_I32 || elements(labels) != rows ||
+      !is_vector(input(r, 3), 1) || !is_vector(input(r, 4), 2))
+    return wrong(r, "wants x[...,C], w[V,C], labels[...], weight[1], loss scale[2]");
+  if (r->n_in > 5 && !is_vector(input(r, 5), w->dims[0]))
+    return wrong(r, "the bias is not fp32[V]");
+  if (r->attr->xent.shift && labels->rank < 1)
+    return wrong(r, "a shift needs a sequence dim");
+  output(r, GD_DTYPE_F32, 1, (int64_t[]){1});
+  output(r, GD_DTYPE_F32, labels->rank, labels->dims);
+  output_like(r, 0);
+  output(r, GD_DTYPE_F32, 2, w->dims);
+  if (r->n_in > 5)
+    output(r, GD_DTYPE_F32, 1, w->dims);
+  return GD_OK;
+}
+
 static enum gd_status shape_xent_grad(const struct rule *r) {
   if (!is_float(input(r, 0)) || !labels_fit(input(r, 0), input(r, 2)) ||
       !same_dims(input(r, 1), input(r, 2)) || input(r, 1)->dtype != GD_DTYPE_F32 ||
@@ -705,6 +727,8 @@ enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) {
     for (uint32_t i = 0; i < n_out; i++) {
       /* Passes change dtypes of leaves, never dims: the stored dims stay valid. */
       graph->tensors[op->out[i]].dtype = outs[i].dtype;
+      if (op->adds >> i & 1u) /* keeps the leaf it is added to */
+        continue;
       graph->tensors[op->out[i]].alias_of = outs[i].alias_of;
       graph->tensors[op->out[i]].alias_elements = outs[i].alias_elements;
       graph->tensors[op->out[i]].space = outs[i].space;

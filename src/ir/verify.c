@@ -8,6 +8,8 @@
  *  4. Only STATE ops overwrite memory, only that of leaves and of `buffer`, and nothing reads the
  *     old value of a leaf later in the same program. Flat leaves and buffers are exempt from the
  *     last: they are filled piece by piece, and then read whole.
+ *  5. An output that is added to memory is fp32, its op's row in ops.def permits it, and the memory
+ *     is that of an fp32 leaf of as many elements, which counts as overwritten.
  */
 #include <string.h>
 
@@ -36,6 +38,17 @@ static enum gd_status verify_leaves(const struct gd_graph *graph, struct gd_erro
   return GD_OK;
 }
 
+static bool adds_to_leaf(const struct gd_graph *graph, const struct gd_tensor *t) {
+  if (t->alias_of >= graph->n_tensors)
+    return false;
+  const struct gd_tensor *leaf = &graph->tensors[t->alias_of];
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < t->rank; i++)
+    elements *= t->dims[i];
+  return leaf->producer == GD_NONE && leaf->dtype == GD_DTYPE_F32 && t->dtype == GD_DTYPE_F32 &&
+         gd_tensor_elements(graph, t->alias_of) == elements;
+}
+
 static enum gd_status verify_op(const struct gd_graph *graph, gd_op_id id, struct gd_error *err) {
   const struct gd_op *op = &graph->ops[id];
   struct gd_shape outs[GD_MAX_OUTPUTS];
@@ -54,8 +67,15 @@ static enum gd_status verify_op(const struct gd_graph *graph, gd_op_id id, struc
   GD_TRY(gd_shape_infer(graph, op->kind, &op->attr, op->n_in, op->in, outs, &n_out, err));
   if (n_out != op->n_out)
     return bad_op(graph, id, "has another number of outputs than its shape rule", err);
+  if (op->adds & ~gd_op_info(op->kind)->adds || (n_out < 32 && op->adds >> n_out))
+    return bad_op(graph, id, "adds an output that it cannot add", err);
   for (uint32_t i = 0; i < n_out; i++) {
     const struct gd_tensor *t = &graph->tensors[op->out[i]];
+    if (op->adds >> i & 1u) {
+      if (!adds_to_leaf(graph, t))
+        return bad_op(graph, id, "adds to what is no fp32 leaf of the same size", err);
+      outs[i].alias_of = t->alias_of;
+    }
     if (t->producer != id || op->out[i] != op->out[0] + i)
       return bad_op(graph, id, "an output does not name it as producer", err);
     if (t->dtype != outs[i].dtype || t->rank != outs[i].rank || t->alias_of != outs[i].alias_of ||
@@ -93,8 +113,8 @@ static enum gd_status verify_order(const struct gd_graph *graph, enum gd_program
       gd_tensor_id root = gd_tensor_root(graph, op->out[i], NULL);
       if (op_class == GD_CLASS_VIEW)
         continue;
-      if (op_class != GD_CLASS_STATE ||
-          (graph->tensors[root].producer != GD_NONE && !in_pieces(graph, root)))
+      bool writes = op_class == GD_CLASS_STATE || (op->adds >> i & 1u);
+      if (!writes || (graph->tensors[root].producer != GD_NONE && !in_pieces(graph, root)))
         return bad_op(graph, id, "overwrites memory that is not a leaf's", err);
       overwritten_at[root] = id + 1;
     }

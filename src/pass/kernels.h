@@ -15,5 +15,7 @@ enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err
 enum gd_status gd_kernels_scan(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 /* softmax(q k^T) v, with or without mask, dropout and shared key heads -> attention. */
 enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+/* The cross-entropy of a product with the vocabulary -> linear_xent. Makes the loss scale. */
+enum gd_status gd_kernels_loss(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -46,6 +46,11 @@ enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_
 enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* State in host memory, with copies where the two memories meet. After the update program. */
 enum gd_status gd_pass_offload(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+/*
+ * After autodiff: gradients are added to their leaves by the ops that make them, where these can.
+ * The same sums, and the same bits but for ops that add in pieces.
+ */
+enum gd_status gd_pass_accumulate(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 
 const struct gd_pass *gd_passes(int *count);
 

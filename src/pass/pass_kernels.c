@@ -8,5 +8,6 @@ enum gd_status gd_pass_kernels(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
   if (!ctx->setup->method.kernels)
     return GD_OK;
   GD_TRY(gd_kernels_attention(graph, ctx->err));
-  return gd_kernels_scan(graph, ctx->err);
+  GD_TRY(gd_kernels_scan(graph, ctx->err));
+  return gd_kernels_loss(graph, ctx->err);
 }

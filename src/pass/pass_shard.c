@@ -255,8 +255,13 @@ static bool is_compute_piece(const struct shard *s, gd_tensor_id id) {
   return id != GD_NONE && id < s->n_old && s->computes[id];
 }
 
-static bool adds_gradient(const struct shard *s, const struct gd_op *op) {
-  return op->kind == GD_OP_accumulate && op->in[0] < s->n_old && s->flat_of[op->in[0]];
+/* The leaf of a parameter's gradient that an op adds to, through what was added before; or GD_NONE.
+ */
+static gd_tensor_id added_to(const struct shard *s, const struct gd_op *op) {
+  gd_tensor_id id = op->kind == GD_OP_accumulate ? op->in[0] : GD_NONE;
+  while (id != GD_NONE && !(id < s->n_old && s->flat_of[id]))
+    id = s->graph->tensors[id].alias_of;
+  return id;
 }
 
 /* Where each flat is in use: once over the whole pass, or in the forward and the backward pass. */
@@ -265,8 +270,9 @@ static void find_spans(struct shard *s) {
   bool twice = gd_regathers(s->setup->method.sharding);
   for (gd_op_id id = 0; id < r->n_ops; id++) {
     const struct gd_op *op = &r->ops[id];
-    if (adds_gradient(s, op)) {
-      s->flats[s->flat_of[op->in[0]] - 1].last_gradient = id;
+    gd_tensor_id leaf = added_to(s, op);
+    if (leaf != GD_NONE) {
+      s->flats[s->flat_of[leaf] - 1].last_gradient = id;
       continue;
     }
     for (uint32_t i = 0; i < op->n_in; i++) {
@@ -311,9 +317,8 @@ static void add_pending(struct shard *s) {
 }
 
 /* One parameter's gradient, on its way into a flat of which this rank keeps a share. */
-static void put_gradient(struct shard *s, const struct gd_op *op) {
+static void put_gradient(struct shard *s, const struct gd_op *op, gd_tensor_id leaf) {
   struct gd_graph *graph = s->graph;
-  gd_tensor_id leaf = op->in[0];
   struct unit_flat *flat = &s->flats[s->flat_of[leaf] - 1];
   if (flat->buffer == GD_NONE)
     flat->buffer = gd_buffer(graph, (struct gd_attr_buffer){.dtype = GD_DTYPE_F32,
@@ -362,13 +367,14 @@ static void rewrite_pass(struct shard *s) {
       use_gathered(s, &s->spans[used], ahead[used % (AHEAD + 1)]);
       used++;
     }
-    if (!adds_gradient(s, op)) {
+    gd_tensor_id leaf = added_to(s, op);
+    if (leaf == GD_NONE) {
       gd_graph_rewrite_keep(r, id);
       continue;
     }
-    uint32_t flat = s->flat_of[op->in[0]] - 1;
+    uint32_t flat = s->flat_of[leaf] - 1;
     if (buffers)
-      put_gradient(s, op);
+      put_gradient(s, op, leaf);
     else
       gd_graph_rewrite_keep(r, id);
     if (s->flats[flat].last_gradient == id)

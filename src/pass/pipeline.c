@@ -13,6 +13,8 @@ static const struct gd_pass passes[] = {
      "a block's inside is computed again in the backward pass"},
     {"shard", gd_pass_shard, GD_STAGE_PASS, false,
      "ranks share state, gradients or parameters: data parallel, ZeRO, FSDP"},
+    {"accumulate", gd_pass_accumulate, GD_STAGE_PASS, false,
+     "ops add gradients to their leaves themselves"},
     {"offload", gd_pass_offload, GD_STAGE_ALL, true, "state in host memory, Adam on the CPU"},
 };
 

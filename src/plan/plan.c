@@ -302,12 +302,21 @@ static bool has_collectives(const struct gd_graph *graph) {
   return false;
 }
 
+static int64_t most_scratch_bytes(const struct gd_graph *graph) {
+  int64_t most = 0;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    int64_t bytes = gd_op_scratch_bytes(graph, id);
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
 static void place_scratch(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
   struct gd_plan *plan = p->plan;
   const struct gd_caps *caps = p->caps;
   int64_t bytes = caps->column_bytes * gd_graph_widest_row(p->graph);
-  bytes = align_up(bytes > caps->workspace_bytes ? bytes : caps->workspace_bytes,
-                   caps->alignment_bytes);
+  bytes = bytes > caps->workspace_bytes ? bytes : caps->workspace_bytes;
+  bytes = align_up(bytes + most_scratch_bytes(p->graph), caps->alignment_bytes);
   plan->workspace_at = at[GD_SPACE_DEVICE];
   plan->comm_at = plan->workspace_at + bytes;
   plan->comm_bytes = has_collectives(p->graph) ? caps->comm_bytes : 0;

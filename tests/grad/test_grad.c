@@ -330,6 +330,33 @@ static gd_tensor_id build_xent_shift(struct gd_graph *g) {
   return xent_case(g, true);
 }
 
+/* Label 0 is ignored; the labels have dims of their own. */
+static gd_tensor_id linear_xent_case(struct gd_graph *g, bool shift, bool bias) {
+  g->loss_weight = gd_graph_leaf(g, GD_ROLE_INPUT, "weight", GD_DTYPE_F32, DIMS(1));
+  gd_tensor_id x = shift ? param(g, "x", DIMS(10, 3)) : param(g, "x", DIMS(2, 5, 3));
+  g->loss =
+      gd_linear_xent(g, x, param(g, "w", DIMS(4, 3)), bias ? param(g, "bias", DIMS(4)) : GD_NONE,
+                     integers(g, "labels4", DIMS(2, 5)), g->loss_weight,
+                     (struct gd_attr_xent){.ignore = 0, .shift = shift});
+  return g->loss;
+}
+static gd_tensor_id build_linear_xent(struct gd_graph *g) {
+  return linear_xent_case(g, false, false);
+}
+static gd_tensor_id build_linear_xent_shift(struct gd_graph *g) {
+  return linear_xent_case(g, true, true);
+}
+/* Tied: the table embeds, and the loss gives the other half of its gradient. */
+static gd_tensor_id build_linear_xent_tied(struct gd_graph *g) {
+  gd_tensor_id table = param(g, "table", DIMS(4, 3));
+  g->loss_weight = gd_graph_leaf(g, GD_ROLE_INPUT, "weight", GD_DTYPE_F32, DIMS(1));
+  gd_tensor_id x = gd_embed(g, table, integers(g, "ids4", DIMS(2, 3)));
+  g->loss = gd_linear_xent(g, gd_activate(g, x, GD_ACTIVATION_GELU), table, GD_NONE,
+                           integers(g, "labels4", DIMS(2, 3)), g->loss_weight,
+                           (struct gd_attr_xent){.ignore = -100});
+  return g->loss;
+}
+
 /* A table that embeds and, tied, scores: its two contributions lie far apart. */
 static gd_tensor_id build_tied(struct gd_graph *g) {
   gd_tensor_id table = param(g, "table", DIMS(4, 3));
@@ -414,6 +441,9 @@ static const struct grad_case cases[] = {
     {GD_OP_recur, "scan in parts", build_scan_in_parts, 0.1f, 0.9f},
     {GD_OP_xent, "xent", build_xent, -2, 2},
     {GD_OP_xent, "shifted xent", build_xent_shift, -2, 2},
+    {GD_OP_linear_xent, "linear_xent", build_linear_xent, 0, 0},
+    {GD_OP_linear_xent, "shifted linear_xent with bias", build_linear_xent_shift, 0, 0},
+    {GD_OP_linear_xent, "tied linear_xent", build_linear_xent_tied, 0, 0},
     {GD_OP_embed, "tied embedding", build_tied, 0, 0},
     {GD_OP_softmax, "attention", build_attention, 0, 0},
 };

@@ -59,16 +59,19 @@ static void test_print(void **state) {
   gd_graph_deinit(&graph);
 }
 
-static void test_tied_weight_accumulates_once(void **state) {
+/* Each contribution goes to the leaf at once: none waits for the others in memory of its own. */
+static void test_contributions_accumulate(void **state) {
   struct gd_graph graph;
   int accumulated = 0;
   (void)state;
   whole_graph(&graph);
   for (gd_op_id id = 0; id < graph.n_ops; id++)
     if (graph.ops[id].kind == GD_OP_accumulate &&
-        graph.tensors[graph.ops[id].in[0]].role == GD_ROLE_GRAD)
+        graph.tensors[gd_tensor_root(&graph, graph.ops[id].in[0], NULL)].role == GD_ROLE_GRAD)
       accumulated++;
-  assert_int_equal(accumulated, 2); /* table (used twice) and scale */
+  assert_int_equal(accumulated, 3); /* table, used twice, and scale */
+  for (gd_op_id id = 0; id < graph.n_ops; id++)
+    assert_true(graph.ops[id].kind != GD_OP_add);
   gd_graph_deinit(&graph);
 }
 
@@ -215,7 +218,7 @@ static void test_op_cost(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_print),
-      cmocka_unit_test(test_tied_weight_accumulates_once),
+      cmocka_unit_test(test_contributions_accumulate),
       cmocka_unit_test(test_building_is_sticky),
       cmocka_unit_test(test_sizes_overflow),
       cmocka_unit_test(test_verifier),

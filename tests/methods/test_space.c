@@ -3,7 +3,7 @@
  * naive method on one device, whatever the micro-batch and the number of ranks; and points of one
  * space give the same bits, since checkpointing, offloading and sharding leave every sum in its
  * order. One sum does change its order: with several passes a step, sharded gradients are summed
- * over ranks and then over passes, whole ones over passes and then over ranks. So in fp32, with
+ * within a pass and then over passes, whole ones as they come. So in fp32, with
  * several passes, these two groups have each their bits; in bf16, with one pass, all have the same.
  *
  * Alone it checks the space of one device, then starts itself under mpirun with 2 and with 4 ranks
@@ -109,7 +109,7 @@ static void check_family(const char *family, struct gd_comm *comm, enum gd_preci
   for (int i = 0; i < count; i++) {
     if (!train(&model, comm, methods[i], precision, micro_batch, family, losses))
       continue;
-    int group = accumulates && several && gd_shards_gradients(methods[i].sharding);
+    int group = accumulates && gd_shards_gradients(methods[i].sharding);
     compare(family, &methods[i], precision, losses, naive, known[group] ? plain[group] : NULL);
     if (!known[group])
       memcpy(plain[group], losses, sizeof losses);

@@ -138,11 +138,13 @@ static double made_up(const struct op_case *c, uint32_t input, int64_t i, const 
     return statistic(in->fill, x->dtype, of_data, i * columns, columns);
   }
   case OP_FILL_UNIFORM:
+  case OP_FILL_EIGHTHS:
   case OP_FILL_CAUSAL: break;
   }
   if (low == 0)
     low = -high;
-  return low + (high - low) * (double)gd_rng_uniform(seed, input, at);
+  double value = low + (high - low) * (double)gd_rng_uniform(seed, input, at);
+  return in->fill == OP_FILL_EIGHTHS ? floor(8 * value) / 8 : value;
 }
 
 static const char *problem_init(struct problem *problem, const struct op_case *c) {
@@ -197,8 +199,9 @@ static void describe(const struct op_case *c, char *text, size_t size) {
 
 struct variant {
   int threads;
-  bool shifted; /* every buffer starts one element past its alignment */
-  int in_place; /* output 0 takes the memory of this input; -1: it has its own */
+  bool shifted;  /* every buffer starts one element past its alignment */
+  int in_place;  /* output 0 takes the memory of this input; -1: it has its own */
+  uint32_t adds; /* bit i: output i is added to what initial_value says */
 };
 
 struct run {
@@ -213,6 +216,11 @@ static void run_deinit(struct run *run) {
     gd_mem_free(run->out[i].block);
   gd_mem_free(run->workspace.block);
   *run = (struct run){0};
+}
+
+/* What the memory of an output that is added to holds before. */
+static float initial_value(uint32_t output, int64_t i) {
+  return 2 * gd_rng_uniform(77, output, (uint64_t)i) - 1;
 }
 
 static struct gd_view view_of(const struct gd_graph *graph, gd_tensor_id id, void *data) {
@@ -267,17 +275,23 @@ static const char *run_init(struct run *run, const struct problem *problem,
       buffer_init(&run->out[i], gd_tensor_bytes(&problem->graph, op->out[i]),
                   variant->shifted ? gd_dtype_bytes(dtype) : 0);
       run->result[i] = run->out[i].data;
+      int64_t count = gd_tensor_elements(&problem->graph, op->out[i]);
+      for (int64_t j = 0; (variant->adds >> i & 1u) && j < count; j++)
+        gd_dtype_store(dtype, run->result[i], j, initial_value(i, j));
     }
     views[op->n_in + i] = view_of(&problem->graph, op->out[i], run->result[i]);
   }
   int64_t scratch_bytes = 0;
   if (backend->workspace_bytes)
-    scratch_bytes = backend->workspace_bytes(variant->threads, widest(views, op->n_in + op->n_out));
+    scratch_bytes =
+        backend->workspace_bytes(variant->threads, widest(views, op->n_in + op->n_out)) +
+        gd_op_scratch_bytes(&problem->graph, 0);
   buffer_init(&run->workspace, scratch_bytes, 0);
 
   backend->kernels[op->kind](&(struct gd_kernel_args){.attr = &op->attr,
                                                       .n_in = op->n_in,
                                                       .n_out = op->n_out,
+                                                      .adds = variant->adds,
                                                       .in = views,
                                                       .out = views + op->n_in,
                                                       .workspace = run->workspace.data,
@@ -391,6 +405,71 @@ static bool permits_in_place(const struct problem *problem, uint32_t i) {
              gd_tensor_bytes(&problem->graph, op->out[0]);
 }
 
+/* Kernels that add to their memory more than once: their sums have another order then. */
+static bool adds_in_pieces(enum gd_op_kind kind) {
+  return kind == GD_OP_embed_grad || kind == GD_OP_scan_grad || kind == GD_OP_linear_xent;
+}
+
+/*
+ * Output i of a run that added it, against the plain run of the same backend: the bits of one fp32
+ * addition, or close to it where the kernel adds in pieces.
+ */
+static const char *compare_added(const struct problem *problem, const struct run *added,
+                                 const struct run *plain, uint32_t i) {
+  int64_t count = gd_tensor_elements(&problem->graph, problem->op->out[i]);
+  const float *sum = (const float *)(const void *)plain->result[i];
+  const float *got = (const float *)(const void *)added->result[i];
+  double largest = 1;
+  for (int64_t j = 0; j < count; j++)
+    largest = fabs((double)sum[j]) > largest ? fabs((double)sum[j]) : largest;
+  for (int64_t j = 0; j < count; j++) {
+    float want = initial_value(i, j) + sum[j];
+    double allowed = adds_in_pieces(problem->op->kind) ? 2e-6 * largest : 0;
+    if (!(fabs((double)got[j] - (double)want) <= allowed) && !(isnan(want) && isnan(got[j])))
+      return wrong("output %u, added to: element %lld is %.9g, not %.9g", i, (long long)j,
+                   (double)got[j], (double)want);
+  }
+  return NULL;
+}
+
+/* One backend with some outputs added to their memory: those are sums, the others as before. */
+static const char *check_adds(const struct problem *problem, const struct op_backend *backend,
+                              const struct variant *variant, const struct run *plain) {
+  const struct gd_op *op = problem->op;
+  struct run run;
+  const char *why = run_init(&run, problem, backend, variant);
+  for (uint32_t i = 0; i < op->n_out && !why; i++) {
+    if (variant->adds >> i & 1u)
+      why = compare_added(problem, &run, plain, i);
+    else if (memcmp(run.result[i], plain->result[i],
+                    (size_t)gd_tensor_bytes(&problem->graph, op->out[i])) != 0)
+      why = wrong("output %u changes where others are added to their memory", i);
+  }
+  run_deinit(&run);
+  return why;
+}
+
+/* Every set of outputs that the op can add, on one thread and on several, on ref too. */
+static const char *check_all_adds(const struct problem *problem, const struct op_backend *backend,
+                                  const struct run *ref, const struct run *first,
+                                  struct variant *at) {
+  const struct gd_op *op = problem->op;
+  uint32_t permitted = gd_op_info(op->kind)->adds;
+  const char *why = NULL;
+  for (uint32_t i = 0; i < 32; i++)
+    if (i >= op->n_out || problem->graph.tensors[op->out[i]].dtype != GD_DTYPE_F32)
+      permitted &= ~(1u << i);
+  for (uint32_t adds = permitted; adds && !why; adds = (adds - 1) & permitted) {
+    *at = (struct variant){.threads = 1, .in_place = -1, .adds = adds};
+    why = check_adds(problem, &op_backend_ref, at, ref);
+    for (int threads = 1; threads <= 3 && !why; threads += 2) {
+      at->threads = threads;
+      why = check_adds(problem, backend, at, first);
+    }
+  }
+  return why;
+}
+
 static const char *check_variants(const struct problem *problem, const struct op_backend *backend,
                                   struct variant *at) {
   struct run ref, first = {0};
@@ -413,6 +492,8 @@ static const char *check_variants(const struct problem *problem, const struct op
     *at = (struct variant){.threads = 2, .in_place = -1, .shifted = true};
     why = check_variant(problem, backend, at, &ref, &first, false);
   }
+  if (!why)
+    why = check_all_adds(problem, backend, &ref, &first, at);
   run_deinit(&ref);
   run_deinit(&first);
   return why;
@@ -428,8 +509,9 @@ const char *op_check(const struct op_case *c, const struct op_backend *backend) 
     char copy[320], text[384];
     snprintf(copy, sizeof copy, "%s", why);
     describe(c, text, sizeof text);
-    why = wrong("%s on %s, %d threads, in place of %d%s: %s", text, backend->name, variant.threads,
-                variant.in_place, variant.shifted ? ", shifted" : "", copy);
+    why = wrong("%s on %s, %d threads, in place of %d, adds %x%s: %s", text, backend->name,
+                variant.threads, variant.in_place, variant.adds, variant.shifted ? ", shifted" : "",
+                copy);
   }
   problem_deinit(&problem);
   return why;
@@ -511,6 +593,7 @@ void op_program_run(const struct op_program *program, const gd_kernel *kernels,
     kernels[op->kind](&(struct gd_kernel_args){.attr = &op->attr,
                                                .n_in = op->n_in,
                                                .n_out = op->n_out,
+                                               .adds = op->adds,
                                                .in = views,
                                                .out = views + op->n_in,
                                                .threads = 1});

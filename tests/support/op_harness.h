@@ -21,6 +21,7 @@ enum op_fill {
   OP_FILL_VALUES,   /* values[0..elements) */
   OP_FILL_INDEX,    /* integers in [0, high) */
   OP_FILL_LABEL,    /* integers in [0, high), about every fifth is -100 */
+  OP_FILL_EIGHTHS,  /* uniform multiples of 1/8: their products and sums are exact in fp32 */
   OP_FILL_CAUSAL,   /* uniform; NaN in the columns past the row: these must not be read */
   OP_FILL_SOFTMAX,  /* rows that sum to 1 */
   OP_FILL_CAUSAL_P, /* both: rows that sum to 1 up to the diagonal, NaN past it */
@@ -60,9 +61,11 @@ extern const struct op_backend op_backend_ref;
  * Runs the case on the backend and on ref, and compares every output: not a NaN that ref does not
  * have, each element within the rounding of its dtype, normalised mean squared error below the
  * dtype's bound. The backend runs on 1, 2 and 3 threads, on memory shifted by one element, and
- * in place wherever ops.def permits it: threads and place must not change a bit. Guard bytes on
- * both sides of every buffer, and every input that is not overwritten, must stay as they were.
- * NULL: all as it should be; else a sentence that stays valid until the next call.
+ * in place wherever ops.def permits it: threads and place must not change a bit. Outputs that
+ * ops.def lets be added to memory are, in every combination, on ref too: what is there plus what
+ * the plain run gave, bit for bit unless the kernel adds in pieces. Guard bytes on both sides of
+ * every buffer, and every input that is not overwritten, must stay as they were. NULL: all as it
+ * should be; else a sentence that stays valid until the next call.
  */
 const char *op_check(const struct op_case *c, const struct op_backend *backend);
 

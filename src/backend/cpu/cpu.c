@@ -55,6 +55,7 @@ void gd_cpu_matmul(const struct gd_kernel_args *args) {
       .dtype_b = b->dtype,
       .dtype_c = c->dtype,
       .alpha = attr->alpha,
+      .accumulate = gd_kernel_adds(args, 0),
   };
   if (b->rank == 2 && !attr->trans_a) { /* the leading dims of a are so many more rows */
     gemm.m *= batch;

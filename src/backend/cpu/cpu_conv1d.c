@@ -78,7 +78,7 @@ static void sum_chunk(const struct gd_cpu_rows *rows, const struct gd_cpu_conv1d
   }
 }
 
-/* Adds up the chunks of channels begin .. end - 1: dw[C,K] and dbias[C]. */
+/* Adds up the chunks of channels begin .. end - 1: dw[C,K] and dbias[C], written or added to. */
 static void add_chunks(const struct gd_kernel_args *args, const struct gd_cpu_conv1d *conv,
                        const float *partials, int64_t chunks, int64_t begin, int64_t end) {
   enum { BLOCK = 64 };
@@ -93,8 +93,11 @@ static void add_chunks(const struct gd_kernel_args *args, const struct gd_cpu_co
         for (int64_t i = 0; i < count; i++)
           total[i] += (double)part[i];
       }
-      for (int64_t i = 0; i < count; i++)
-        *(j < taps ? &dw[(c + i) * taps + taps - 1 - j] : &dbias[c + i]) = (float)total[i];
+      bool adds = gd_kernel_adds(args, j < taps ? 0 : 1);
+      for (int64_t i = 0; i < count; i++) {
+        float *sum = j < taps ? &dw[(c + i) * taps + taps - 1 - j] : &dbias[c + i];
+        *sum = adds ? *sum + (float)total[i] : (float)total[i];
+      }
     }
   }
 }

@@ -92,7 +92,7 @@ void gd_cpu_depthwise_dx(const struct gd_kernel_args *args) {
     gd_ref_depthwise_dx(args);
 }
 
-/* Adds up the chunks of channels begin .. end - 1: dw[C,K,K] and dbias[C]. */
+/* Adds up the chunks of channels begin .. end - 1: dw[C,K,K] and dbias[C], written or added to. */
 static void add_chunks(const struct gd_kernel_args *args, const float *partials, int64_t chunks,
                        int64_t taps, int64_t channels, int64_t begin, int64_t end) {
   float *dw = args->out[0].data, *dbias = args->out[1].data;
@@ -101,10 +101,8 @@ static void add_chunks(const struct gd_kernel_args *args, const float *partials,
       double total = 0;
       for (int64_t chunk = 0; chunk < chunks; chunk++)
         total += (double)partials[(chunk * (taps + 1) + t) * channels + c];
-      if (t < taps)
-        dw[c * taps + t] = (float)total;
-      else
-        dbias[c] = (float)total;
+      float *sum = t < taps ? &dw[c * taps + t] : &dbias[c];
+      *sum = gd_kernel_adds(args, t < taps ? 0 : 1) ? *sum + (float)total : (float)total;
     }
 }
 

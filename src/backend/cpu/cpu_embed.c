@@ -30,9 +30,9 @@ static int64_t range_count(int64_t table_elements, int64_t ids, int threads) {
 }
 
 /*
- * A task owns a range of the vocabulary: it clears those rows and adds to them in the order of the
- * positions, so the result does not depend on how the vocabulary is cut. Bytes: the table written
- * once, dy read once.
+ * A task owns a range of the vocabulary: it clears those rows, unless they are added to, and adds
+ * to them in the order of the positions, so the result does not depend on how the vocabulary is
+ * cut. Bytes: the table written once (added to: only the rows in the batch), dy read once.
  */
 void gd_cpu_embed_grad(const struct gd_kernel_args *args) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();
@@ -42,13 +42,17 @@ void gd_cpu_embed_grad(const struct gd_kernel_args *args) {
   const struct gd_attr_embed *attr = &args->attr->embed;
   int64_t skipped = attr->has_pad ? attr->pad : -1;
   int64_t vocabulary = attr->rows, columns = gd_cpu_columns(dy);
-  int threads = gd_cpu_threads(args, 4 * dtable->elements);
-  int64_t ranges = range_count(dtable->elements, ids->elements, threads);
+  bool adds = gd_kernel_adds(args, 0);
+  int threads = gd_cpu_threads(args, 4 * (adds ? dy->elements : dtable->elements));
+  /* Nothing to clear: some ranges a thread, so that frequent ids do not leave one alone. */
+  int64_t ranges =
+      adds ? 4 * (int64_t)threads : range_count(dtable->elements, ids->elements, threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
   for (int64_t task = 0; task < ranges; task++) {
     struct gd_cpu_range range = gd_cpu_share(vocabulary, 1, task, ranges);
-    memset(sums + range.begin * columns, 0,
-           (size_t)((range.end - range.begin) * columns) * sizeof *sums);
+    if (!adds)
+      memset(sums + range.begin * columns, 0,
+             (size_t)((range.end - range.begin) * columns) * sizeof *sums);
     for (int64_t r = 0; r < ids->elements; r++)
       if (id[r] >= range.begin && id[r] < range.end && id[r] != skipped) {
         float *row = sums + id[r] * columns;

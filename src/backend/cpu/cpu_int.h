@@ -118,8 +118,9 @@ struct gd_cpu_scan {
   float *kept; /* [B][chunks][C][S]: written by scan, read by scan_grad */
   void *y, *du, *ddelta;
   float *da_log, *dd;
-  float *carried;  /* [groups][S][GD_CPU_SCAN_CHANNELS]: dL/dh, from chunk to chunk */
-  float *partials; /* [groups][2][GD_SCAN_CHUNK][S]: db and dc of one chunk */
+  bool adds_a_log, adds_d; /* these two are added to, not overwritten */
+  float *carried;          /* [groups][S][GD_CPU_SCAN_CHANNELS]: dL/dh, from chunk to chunk */
+  float *partials;         /* [groups][2][GD_SCAN_CHUNK][S]: db and dc of one chunk */
 };
 
 struct gd_cpu_scan_forward { /* [state][channel] */
@@ -399,6 +400,16 @@ static inline const float *gd_cpu_optional(const struct gd_kernel_args *args, ui
   return i < args->n_in ? args->in[i].data : NULL;
 }
 
+/* The label row r is scored against, or attr->ignore. */
+static inline int32_t gd_cpu_label(const struct gd_attr_xent *attr, const struct gd_view *labels,
+                                   int64_t r) {
+  const int32_t *label = labels->data;
+  if (!attr->shift)
+    return label[r];
+  int64_t positions = labels->dims[labels->rank - 1];
+  return r % positions == positions - 1 ? attr->ignore : label[r + 1];
+}
+
 /* --- kernels -------------------------------------------------------------------------------- */
 
 /* Not vectorised yet: the reference kernels serve. Remove a line when its cpu kernel is there. */
@@ -447,6 +458,7 @@ void gd_cpu_recur_grad(const struct gd_kernel_args *args);
 void gd_cpu_contract_states(const struct gd_kernel_args *args);
 void gd_cpu_contract_channels(const struct gd_kernel_args *args);
 void gd_cpu_xent(const struct gd_kernel_args *args);
+void gd_cpu_linear_xent(const struct gd_kernel_args *args);
 void gd_cpu_pool(const struct gd_kernel_args *args);
 void gd_cpu_layernorm_grad(const struct gd_kernel_args *args);
 void gd_cpu_rmsnorm_grad(const struct gd_kernel_args *args);

@@ -42,9 +42,12 @@ void gd_cpu_rmsnorm(const struct gd_kernel_args *args) {
   normalise(args, false, gd_cpu_rows()->rmsnorm);
 }
 
-/* sums[j] = the sum over chunks of partials[chunk * stride + j], for columns begin .. end - 1. */
+/*
+ * sums[j] = the sum over chunks of partials[chunk * stride + j], for columns begin .. end - 1;
+ * adds: that sum, rounded, is added to sums[j].
+ */
 static void add_chunks(float *sums, const float *partials, int64_t chunks, int64_t stride,
-                       int64_t begin, int64_t end) {
+                       int64_t begin, int64_t end, bool adds) {
   enum { BLOCK = 64 };
   for (int64_t at = begin; at < end; at += BLOCK) {
     int64_t count = end - at < BLOCK ? end - at : BLOCK;
@@ -53,7 +56,7 @@ static void add_chunks(float *sums, const float *partials, int64_t chunks, int64
       for (int64_t j = 0; j < count; j++)
         total[j] += (double)partials[c * stride + at + j];
     for (int64_t j = 0; j < count; j++)
-      sums[at + j] = (float)total[j];
+      sums[at + j] = adds ? sums[at + j] + (float)total[j] : (float)total[j];
   }
 }
 
@@ -80,9 +83,11 @@ static void norm_grad(const struct gd_kernel_args *args, const float *mean, floa
   float *dweight = args->out[1].data;
   float *partials = args->workspace; /* [chunks][2][C]: of the weight, of the bias */
   int64_t chunks = gd_cpu_chunks(count, 2 * columns);
-  if (chunks == 1) {
-    clear(dweight, columns);
-    if (dbias)
+  bool fits = 2 * columns <= GD_CPU_PARTIALS;
+  if (chunks == 1 && (!args->adds || !fits)) {
+    if (!gd_kernel_adds(args, 1))
+      clear(dweight, columns);
+    if (dbias && !gd_kernel_adds(args, 2))
       clear(dbias, columns);
     loop(&norm, 0, count, dweight, dbias);
     return;
@@ -100,9 +105,11 @@ static void norm_grad(const struct gd_kernel_args *args, const float *mean, floa
 #pragma omp for schedule(static)
     for (int part = 0; part < threads; part++) {
       struct gd_cpu_range range = gd_cpu_share(columns, 16, part, threads);
-      add_chunks(dweight, partials, chunks, 2 * columns, range.begin, range.end);
+      add_chunks(dweight, partials, chunks, 2 * columns, range.begin, range.end,
+                 gd_kernel_adds(args, 1));
       if (dbias)
-        add_chunks(dbias, partials + columns, chunks, 2 * columns, range.begin, range.end);
+        add_chunks(dbias, partials + columns, chunks, 2 * columns, range.begin, range.end,
+                   gd_kernel_adds(args, 2));
     }
   }
 }
@@ -125,6 +132,7 @@ void gd_cpu_sum_rows(const struct gd_kernel_args *args) {
   for (uint32_t i = 0; i + y->rank < x->rank; i++)
     count *= x->dims[i];
   int64_t chunks = gd_cpu_chunks(count, columns), blocks = (columns + BLOCK - 1) / BLOCK;
+  bool adds = gd_kernel_adds(args, 0);
   float *partials = chunks > 1 ? args->workspace : y->data; /* [chunks][columns] */
   int threads = gd_cpu_threads(args, 4 * x->elements);
 #pragma omp parallel num_threads(threads)
@@ -134,16 +142,19 @@ void gd_cpu_sum_rows(const struct gd_kernel_args *args) {
       int64_t c = task / blocks, at = task % blocks * BLOCK;
       int64_t width = columns - at < BLOCK ? columns - at : BLOCK;
       struct gd_cpu_range range = gd_cpu_share(count, 1, c, chunks);
-      float *sums = partials + c * columns + at;
+      float own[BLOCK]; /* where the one chunk is added to y */
+      float *sums = adds && chunks == 1 ? own : partials + c * columns + at;
       clear(sums, width);
       rows->sum_rows(x->dtype, sums, gd_cpu_at(x, range.begin * columns + at),
                      range.end - range.begin, columns, width);
+      if (sums == own)
+        rows->add(GD_DTYPE_F32, partials + at, partials + at, GD_DTYPE_F32, own, width);
     }
 #pragma omp for schedule(static)
     for (int part = 0; part < threads; part++) {
       struct gd_cpu_range range = gd_cpu_share(columns, 16, part, threads);
       if (chunks > 1)
-        add_chunks(y->data, partials, chunks, columns, range.begin, range.end);
+        add_chunks(y->data, partials, chunks, columns, range.begin, range.end, adds);
     }
   }
 }

@@ -101,9 +101,13 @@ void gd_cpu_scan_grad(const struct gd_kernel_args *args) {
   scan.carried = (float *)scratch_of(args, threads);
   scan.partials = scan.carried + groups * GD_CPU_SCAN_CHANNELS * scan.states;
   const float *partials_c = scan.partials + GD_SCAN_CHUNK * scan.states;
+  scan.adds_a_log = gd_kernel_adds(args, 2);
+  scan.adds_d = gd_kernel_adds(args, 5);
   if (dy->dims[0] * scan.steps == 0) { /* nothing to sum */
-    memset(scan.da_log, 0, (size_t)args->out[2].elements * sizeof *scan.da_log);
-    memset(scan.dd, 0, (size_t)args->out[5].elements * sizeof *scan.dd);
+    if (!scan.adds_a_log)
+      memset(scan.da_log, 0, (size_t)args->out[2].elements * sizeof *scan.da_log);
+    if (!scan.adds_d)
+      memset(scan.dd, 0, (size_t)args->out[5].elements * sizeof *scan.dd);
   }
 #pragma omp parallel num_threads(threads)
   for (int64_t batch = 0; batch < dy->dims[0]; batch++)

@@ -9,15 +9,6 @@
 
 #include "backend/cpu/cpu_int.h"
 
-/* The label row r is scored against, or attr->ignore. */
-static int32_t label_of(const struct gd_attr_xent *attr, const struct gd_view *labels, int64_t r) {
-  const int32_t *label = labels->data;
-  if (!attr->shift)
-    return label[r];
-  int64_t positions = labels->dims[labels->rank - 1];
-  return r % positions == positions - 1 ? attr->ignore : label[r + 1];
-}
-
 void gd_cpu_xent(const struct gd_kernel_args *args) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();
   const struct gd_attr_xent *attr = &args->attr->xent;
@@ -34,7 +25,7 @@ void gd_cpu_xent(const struct gd_kernel_args *args) {
     double sum = 0;
     for (int64_t r = range.begin; r < range.end; r++) {
       double row_lse = rows->logsumexp(logits->dtype, gd_cpu_at(logits, r * columns), columns);
-      int32_t label = label_of(attr, labels, r);
+      int32_t label = gd_cpu_label(attr, labels, r);
       if (label != attr->ignore)
         sum += row_lse - (double)gd_dtype_load(logits->dtype, logits->data, r * columns + label);
       lse[r] = (float)row_lse;
@@ -58,7 +49,7 @@ void gd_cpu_xent_grad(const struct gd_kernel_args *args) {
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t r = 0; r < count; r++) {
     int64_t at = r * columns;
-    int32_t label = label_of(attr, labels, r);
+    int32_t label = gd_cpu_label(attr, labels, r);
     if (label == attr->ignore) {
       memset(gd_cpu_at(dlogits, at), 0, (size_t)(columns * gd_dtype_bytes(dlogits->dtype)));
       continue;

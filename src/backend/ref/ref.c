@@ -62,7 +62,7 @@ static void ref_embed(const struct gd_kernel_args *args) {
  */
 static void ref_matmul(const struct gd_kernel_args *args) {
   const struct gd_attr_matmul *attr = &args->attr->matmul;
-  const struct gd_view *a = &args->in[0], *b = &args->in[1], *y = &args->out[0];
+  const struct gd_view *a = &args->in[0], *b = &args->in[1];
   const struct gd_view *bias = args->n_in > 2 && args->in[2].data ? &args->in[2] : NULL;
   int64_t m = a->dims[a->rank - (attr->trans_a ? 1 : 2)];
   int64_t k = a->dims[a->rank - (attr->trans_a ? 2 : 1)];
@@ -79,7 +79,7 @@ static void ref_matmul(const struct gd_kernel_args *args) {
         for (int64_t l = 0; l < k; l++)
           sum += get(a, a_at + (attr->trans_a ? l * m + i : i * k + l)) *
                  get(b, b_at + (attr->trans_b ? j * k + l : l * n + j));
-        put(y, y_at + i * n + j, (double)attr->alpha * sum + (bias ? get(bias, j) : 0.0));
+        put_out(args, 0, y_at + i * n + j, (double)attr->alpha * sum + (bias ? get(bias, j) : 0.0));
       }
   }
 }
@@ -227,14 +227,6 @@ static void ref_activate(const struct gd_kernel_args *args) {
     put(&args->out[0], i, activation(args->attr->activate.function, get(&args->in[0], i)));
 }
 
-/* The label row r is scored against, or attr->ignore. */
-static int32_t label_of(const struct gd_attr_xent *attr, const struct gd_view *labels, int64_t r) {
-  if (!attr->shift)
-    return get_index(labels, r);
-  int64_t positions = labels->dims[labels->rank - 1];
-  return r % positions == positions - 1 ? attr->ignore : get_index(labels, r + 1);
-}
-
 /* lse_r = log sum_j exp(x_rj); loss = weight * sum over counted rows of lse_r - x_r,label. */
 static void ref_xent(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
@@ -273,9 +265,9 @@ static void ref_layernorm_grad(const struct gd_kernel_args *args) {
       dw += get(dy, i) * (get(x, i) - get(mean, r)) * get(rstd, r);
       db += get(dy, i);
     }
-    put(&args->out[1], j, dw);
+    put_out(args, 1, j, dw);
     if (args->attr->norm_grad.has_bias)
-      put(&args->out[2], j, db);
+      put_out(args, 2, j, db);
   }
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * columns;
@@ -347,7 +339,7 @@ static void ref_embed_grad(const struct gd_kernel_args *args) {
       for (int64_t r = first; r < ids->elements; r++)
         if (get_index(ids, r) == v)
           sum += get(dy, r * columns + j);
-      put(&args->out[0], v * columns + j, sum);
+      put_out(args, 0, v * columns + j, sum);
     }
   }
 }
@@ -360,7 +352,7 @@ static void ref_sum_rows(const struct gd_kernel_args *args) {
     double sum = 0;
     for (int64_t i = j; i < x->elements; i += columns)
       sum += get(x, i);
-    put(&args->out[0], j, sum);
+    put_out(args, 0, j, sum);
   }
 }
 
@@ -491,6 +483,7 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_conv1d_dw    gd_ref_conv1d_dw
 #define ref_scan         gd_ref_scan
 #define ref_scan_grad    gd_ref_scan_grad
+#define ref_linear_xent  gd_ref_linear_xent
 
 #define ref_decay             gd_ref_decay
 #define ref_decay_grad        gd_ref_decay_grad

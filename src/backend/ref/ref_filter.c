@@ -69,12 +69,12 @@ void gd_ref_depthwise_dw(const struct gd_kernel_args *args) {
                 sum += get(dy, ((b * height + h) * width + w) * channels + c) *
                        get(x, ((b * height + row) * width + column) * channels + c);
             }
-        put(&args->out[0], (c * k + i) * k + j, sum);
+        put_out(args, 0, (c * k + i) * k + j, sum);
       }
     double sum = 0;
     for (int64_t r = 0; r < images * height * width; r++)
       sum += get(dy, r * channels + c);
-    put(&args->out[1], c, sum);
+    put_out(args, 1, c, sum);
   }
 }
 
@@ -120,6 +120,6 @@ void gd_ref_conv1d_dw(const struct gd_kernel_args *args) {
         else if (at / channels % steps >= back)
           sum += get(dy, at) * get(x, at - back * channels);
       }
-      put(&args->out[i == k], i == k ? c : c * k + i, sum);
+      put_out(args, i == k, i == k ? c : c * k + i, sum);
     }
 }

@@ -17,6 +17,13 @@ static inline void put(const struct gd_view *view, int64_t i, double value) {
   gd_dtype_store(view->dtype, view->data, i, (float)value);
 }
 
+/* Stores a value of output `output`, or adds it rounded to fp32, as accumulate would. */
+static inline void put_out(const struct gd_kernel_args *args, uint32_t output, int64_t i,
+                           double value) {
+  const struct gd_view *view = &args->out[output];
+  put(view, i, gd_kernel_adds(args, output) ? get(view, i) + (double)(float)value : value);
+}
+
 static inline int32_t get_index(const struct gd_view *view, int64_t i) {
   return ((const int32_t *)view->data)[i];
 }
@@ -31,6 +38,15 @@ static inline int64_t rows_of(const struct gd_view *view) {
   for (uint32_t i = 0; i + 1 < view->rank; i++)
     rows *= view->dims[i];
   return rows;
+}
+
+/* The label row r is scored against, or attr->ignore. */
+static inline int32_t label_of(const struct gd_attr_xent *attr, const struct gd_view *labels,
+                               int64_t r) {
+  if (!attr->shift)
+    return get_index(labels, r);
+  int64_t positions = labels->dims[labels->rank - 1];
+  return r % positions == positions - 1 ? attr->ignore : get_index(labels, r + 1);
 }
 
 /* Copies count elements between tensors of one dtype, bit by bit. */
@@ -74,5 +90,7 @@ void gd_ref_contract_channels(const struct gd_kernel_args *args);
 /* ref_attention.c */
 void gd_ref_attention(const struct gd_kernel_args *args);
 void gd_ref_attention_grad(const struct gd_kernel_args *args);
+/* ref_loss.c */
+void gd_ref_linear_xent(const struct gd_kernel_args *args);
 
 #endif

@@ -93,7 +93,7 @@ void gd_ref_scan_grad(const struct gd_kernel_args *args) {
   static _Thread_local struct chunk_sums sums; /* too large for a stack */
   GD_ASSERT(size <= MOST_STATES);
   for (int64_t i = 0; i < da_log->elements; i++)
-    put(da_log, i, 0);
+    put_out(args, 2, i, 0);
   for (int64_t batch = 0; batch < u->dims[0]; batch++)
     for (int64_t first = 0; first < steps; first += GD_SCAN_CHUNK) {
       int64_t count = steps - first < GD_SCAN_CHUNK ? steps - first : GD_SCAN_CHUNK;
@@ -123,6 +123,6 @@ void gd_ref_scan_grad(const struct gd_kernel_args *args) {
     double dd = 0;
     for (int64_t at = channel; at < u->elements; at += channels)
       dd += get(dy, at) * get(u, at);
-    put(&args->out[5], channel, dd);
+    put_out(args, 5, channel, dd);
   }
 }

@@ -109,7 +109,7 @@ void gd_ref_rmsnorm_grad(const struct gd_kernel_args *args) {
     double dw = 0;
     for (int64_t r = 0; r < rows; r++)
       dw += get(dy, r * columns + c) * get(x, r * columns + c) * get(&args->in[3], r);
-    put(&args->out[1], c, dw);
+    put_out(args, 1, c, dw);
   }
   for (int64_t r = 0; r < rows; r++) {
     double scale = get(&args->in[3], r), projection = 0;
