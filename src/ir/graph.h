@@ -360,6 +360,61 @@ enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) GD_M
 /* Checks every rule that later stages rely on; the message names the op. See verify.c. */
 enum gd_status gd_graph_verify(const struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
+/* --- rewriting ------------------------------------------------------------------------------ */
+
+/*
+ * Replaces ops by others. The old ops go by in order; each is kept, or left out, or dropped later
+ * when an op behind it turns out to be the end of a pattern. New ops are appended by the usual
+ * builders, so they are checked, and stand where they were built: behind everything kept so far.
+ *
+ *   struct gd_graph_rewrite r;
+ *   GD_TRY(gd_graph_rewrite_begin(&r, graph, err));
+ *   for (gd_op_id id = 0; id < r.n_ops; id++) {
+ *     if (!ends_pattern(&r, id, &first)) {            // reads r.ops and graph->tensors
+ *       gd_graph_rewrite_keep(&r, id);
+ *       continue;
+ *     }
+ *     gd_graph_rewrite_drop(&r, first);               // kept before, not wanted after all
+ *     gd_graph_rewrite_enter(&r, id);                 // the new op gets the block and phase of id
+ *     gd_tensor_id x = gd_graph_rewrite_now(&r, r.ops[first].in[0]);
+ *     gd_graph_rewrite_replace(&r, r.ops[id].out[0], gd_softmax(graph, x, true));
+ *   }
+ *   return gd_graph_rewrite_end(&r, err);
+ *
+ * Between begin and end, ids of old ops and tensors stay valid, graph->tensors[t].producer names an
+ * old op (r.ops) for t < r.n_tensors, and graph->ops is under construction. The end renumbers ops
+ * and tensors and forgets tensors without a producer: ids from before are void, those that struct
+ * gd_graph itself holds are brought up to date. Leaves all stay. Works at any stage: before and
+ * after autodiff, with or without the update program.
+ */
+struct gd_graph_rewrite {
+  struct gd_graph *graph;
+  struct gd_op *ops; /* the old list; inputs are the old ones: see gd_graph_rewrite_now */
+  uint32_t n_ops, n_tensors;
+  uint32_t *n_readers;   /* by old tensor: reads by ops, plus one where struct gd_graph names it */
+  gd_op_id *reader;      /* by old tensor: the last op that reads it; GD_NONE */
+  gd_tensor_id *instead; /* by old tensor: what replaces it; GD_NONE */
+  uint32_t *place;       /* by old op: where it is in the new list; GD_NONE */
+  int32_t block;         /* of the graph before */
+  enum gd_phase phase;
+};
+/* Nothing to undo after a failure; after success, gd_graph_rewrite_end must follow. */
+enum gd_status gd_graph_rewrite_begin(struct gd_graph_rewrite *rewrite, struct gd_graph *graph,
+                                      struct gd_error *err) GD_MUST_USE;
+/* What is built next belongs to the block and phase of this old op. */
+void gd_graph_rewrite_enter(struct gd_graph_rewrite *rewrite, gd_op_id id);
+/* Appends an old op, reading what its inputs have been replaced by so far. At most once each. */
+void gd_graph_rewrite_keep(struct gd_graph_rewrite *rewrite, gd_op_id id);
+/* Takes back an op that was kept. Something that stays must not read its outputs. */
+void gd_graph_rewrite_drop(struct gd_graph_rewrite *rewrite, gd_op_id id);
+/* Old ops kept from here on, and struct gd_graph, read this one, of as many elements, instead. */
+void gd_graph_rewrite_replace(struct gd_graph_rewrite *rewrite, gd_tensor_id old, gd_tensor_id by);
+/* What now stands for an old tensor: what to give to builders. */
+gd_tensor_id gd_graph_rewrite_now(const struct gd_graph_rewrite *rewrite, gd_tensor_id id);
+/* Takes over the new list. After a failure the graph holds the reason and is good for deinit. */
+enum gd_status gd_graph_rewrite_end(struct gd_graph_rewrite *rewrite,
+                                    struct gd_error *err) GD_MUST_USE;
+
 /* Stable text, one line an op: `%7 = matmul(%3, gpt_neox.embed_in.weight) ... : bf16[2,9,64]`. */
 void gd_graph_print(const struct gd_graph *graph, struct gd_strbuf *out);
 void gd_tensor_print(const struct gd_graph *graph, gd_tensor_id id, struct gd_strbuf *out);
