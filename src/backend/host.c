@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
 #include "backend/kernel.h"
+#include "codegen/codegen.h"
 
 struct mapping {
   void *data;
@@ -37,6 +38,7 @@ struct launch {
 
 struct gd_bound {
   struct gd_arena arena;
+  struct gd_codegen *code; /* NULL: the graph has no fused ops */
   struct launch *launches[GD_PROGRAM_COUNT];
   uint32_t n_launches[GD_PROGRAM_COUNT];
 };
@@ -135,6 +137,7 @@ static void cpu_caps(const struct gd_backend_options *options, struct gd_caps *c
                        .alignment_bytes = 64,
                        .workspace_bytes = gd_cpu_workspace_bytes(threads, 0),
                        .column_bytes = (gd_cpu_workspace_bytes(threads, many) + many - 1) / many,
+                       .compile = true,
                        .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true}};
 }
 
@@ -225,24 +228,29 @@ static struct gd_view view_of(const struct host *h, const struct gd_plan *plan, 
 }
 
 static bool bind_op(const struct host *h, const struct gd_plan *plan, gd_op_id id,
-                    struct gd_arena *arena, struct launch *launch) {
+                    struct gd_bound *bound, struct launch *launch) {
   const struct gd_op *op = &plan->graph->ops[id];
-  struct gd_view *views = gd_arena_alloc(arena, (size_t)op->n_in + op->n_out, sizeof *views);
+  struct gd_view *views =
+      gd_arena_alloc(&bound->arena, (size_t)op->n_in + op->n_out, sizeof *views);
   if (!views)
     return false;
   for (uint32_t i = 0; i < op->n_in; i++)
     views[i] = view_of(h, plan, op->in[i]);
   for (uint32_t i = 0; i < op->n_out; i++)
     views[op->n_in + i] = view_of(h, plan, op->out[i]);
-  *launch = (struct launch){.kernel = h->kernels[op->kind],
-                            .args = {.attr = &op->attr,
-                                     .n_in = op->n_in,
-                                     .n_out = op->n_out,
-                                     .in = views,
-                                     .out = views + op->n_in,
-                                     .workspace = (char *)h->device.data + plan->workspace_at,
-                                     .workspace_bytes = plan->bytes[GD_CATEGORY_WORKSPACE],
-                                     .threads = h->threads}};
+  *launch =
+      (struct launch){.kernel = h->kernels[op->kind],
+                      .args = {.attr = &op->attr,
+                               .fused = op->kind == GD_OP_fused
+                                            ? gd_codegen_kernel(bound->code, op->attr.fused.fusion)
+                                            : NULL,
+                               .n_in = op->n_in,
+                               .n_out = op->n_out,
+                               .in = views,
+                               .out = views + op->n_in,
+                               .workspace = (char *)h->device.data + plan->workspace_at,
+                               .workspace_bytes = plan->bytes[GD_CATEGORY_WORKSPACE],
+                               .threads = h->threads}};
   return true;
 }
 
@@ -250,6 +258,7 @@ static void host_unbind(struct gd_backend *backend, struct gd_bound *bound) {
   (void)backend;
   if (!bound)
     return;
+  gd_codegen_free(bound->code);
   gd_arena_deinit(&bound->arena);
   gd_mem_free(bound);
 }
@@ -260,13 +269,24 @@ static enum gd_status host_bind(struct gd_backend *backend, const struct gd_plan
   struct gd_bound *b = gd_mem_alloc(1, sizeof *b);
   bool ok = b != NULL;
   GD_ASSERT(plan->device_bytes <= h->device.bytes);
+  if (ok && plan->graph->n_fusions > 0) {
+    enum gd_status status =
+        h->kernels == gd_cpu_kernels
+            ? gd_codegen_build(plan->graph, &b->code, err)
+            : gd_fail(err, GD_UNSUPPORTED, "the %s backend has no generated kernels",
+                      backend->ops->name);
+    if (status != GD_OK) {
+      host_unbind(backend, b);
+      return status;
+    }
+  }
   for (int program = 0; ok && program < GD_PROGRAM_COUNT; program++) {
     uint32_t n = plan->n_order[program];
     b->launches[program] = gd_arena_alloc(&b->arena, n, sizeof *b->launches[program]);
     b->n_launches[program] = n;
     ok = b->launches[program] != NULL;
     for (uint32_t i = 0; ok && i < n; i++)
-      ok = bind_op(h, plan, plan->order[program][i], &b->arena, &b->launches[program][i]);
+      ok = bind_op(h, plan, plan->order[program][i], b, &b->launches[program][i]);
   }
   if (!ok) {
     host_unbind(backend, b);

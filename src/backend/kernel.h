@@ -20,8 +20,11 @@ struct gd_view {
   int64_t elements; /* product of dims */
 };
 
+struct gd_fused_kernel; /* codegen/codegen.h */
+
 struct gd_kernel_args {
   const union gd_attr *attr;
+  const struct gd_fused_kernel *fused; /* of a fused op: what was built for it */
   uint32_t n_in, n_out;
   const struct gd_view *in;
   const struct gd_view *out;

@@ -15,6 +15,7 @@ struct gd_caps {
   int64_t alignment_bytes;    /* of every tensor in an arena */
   int64_t workspace_bytes;    /* scratch reserved once, shared by all ops of a program */
   int64_t column_bytes;       /* ... and at least this much per column of the widest row */
+  bool compile;               /* runs fused ops: the compile pass may make them */
   bool dtype[GD_DTYPE_COUNT]; /* computes in this dtype at a useful speed */
 };
 

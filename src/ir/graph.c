@@ -3,6 +3,7 @@
  */
 #include "ir/graph.h"
 
+#include "ir/fusion.h"
 #include "ir/shape.h"
 
 static const struct gd_op_info op_infos[GD_OP_COUNT] = {
@@ -40,6 +41,7 @@ void gd_graph_init(struct gd_graph *graph) {
 void gd_graph_deinit(struct gd_graph *graph) {
   gd_mem_free(graph->tensors);
   gd_mem_free(graph->ops);
+  gd_fusions_free(graph);
   gd_arena_deinit(&graph->arena);
   *graph = (struct gd_graph){0};
 }
@@ -380,7 +382,9 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
     cost->write_bytes += (double)gd_tensor_bytes(graph, op->out[i]);
     largest = elements > largest ? elements : largest;
   }
-  if (info->flops_per_element == GD_FLOPS_PRODUCT)
+  if (op->kind == GD_OP_fused)
+    cost->other_flops = gd_fusion_flops(&graph->fusions[op->attr.fused.fusion]);
+  else if (info->flops_per_element == GD_FLOPS_PRODUCT)
     cost->product_flops = product_flops(graph, op);
   else
     cost->other_flops = (double)info->flops_per_element * (double)largest;

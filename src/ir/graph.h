@@ -151,6 +151,9 @@ struct gd_attr_adam {
 struct gd_attr_fill {
   float value;
 };
+struct gd_attr_fused {
+  uint32_t fusion; /* index in graph->fusions */
+};
 
 union gd_attr {
   struct gd_attr_none none;
@@ -173,6 +176,7 @@ union gd_attr {
   struct gd_attr_control control;
   struct gd_attr_adam adam;
   struct gd_attr_fill fill;
+  struct gd_attr_fused fused;
 };
 
 enum gd_attr_kind { /* the tag of the union, by op */
@@ -196,6 +200,7 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_control,
                     GD_ATTR_adam,
                     GD_ATTR_fill,
+                    GD_ATTR_fused,
 };
 
 enum gd_op_class { GD_CLASS_PURE, GD_CLASS_VIEW, GD_CLASS_STATE };
@@ -259,9 +264,13 @@ struct gd_op {
   union gd_attr attr;
 };
 
+struct gd_fusion; /* ir/fusion.h */
+
 struct gd_graph {
   struct gd_tensor *tensors;
   struct gd_op *ops;
+  struct gd_fusion *fusions; /* what fused ops consist of */
+  uint32_t n_fusions, fusions_capacity;
   uint32_t n_tensors, tensors_capacity;
   uint32_t n_ops, ops_capacity;
   int32_t block;       /* given to what is added next */

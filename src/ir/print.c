@@ -3,7 +3,7 @@
  *   b3 fwd  %41 = matmul(%40, gpt_neox.layers.3.mlp.dense_h_to_4h.weight, ...) tb : bf16[2,9,256]
  * Leaves print by name, activations by id.
  */
-#include "ir/graph.h"
+#include "ir/fusion.h"
 
 #include <inttypes.h>
 
@@ -97,6 +97,7 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
                      (double)attr->adam.weight_decay, attr->adam.decoupled ? " decoupled" : "");
     break;
   case GD_ATTR_fill: gd_strbuf_printf(out, " %g", (double)attr->fill.value); break;
+  case GD_ATTR_fused: gd_strbuf_printf(out, " fusion=%u", attr->fused.fusion); break;
   }
 }
 
@@ -124,6 +125,8 @@ void gd_op_print(const struct gd_graph *graph, gd_op_id id, struct gd_strbuf *ou
     print_type(&graph->tensors[op->out[i]], out);
   }
   gd_strbuf_append(out, "\n");
+  if (op->kind == GD_OP_fused)
+    gd_fusion_print(&graph->fusions[op->attr.fused.fusion], out);
 }
 
 void gd_graph_print(const struct gd_graph *graph, struct gd_strbuf *out) {

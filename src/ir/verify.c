@@ -7,9 +7,11 @@
  *  3. What belongs to a parameter (gradient, moments, half copy) has its dims.
  *  4. Only STATE ops overwrite memory, only that of leaves, and nothing reads the old value later
  *     in the same program.
+ *  5. What a fused op consists of is such a graph itself, of PURE ops and views.
  */
 #include <string.h>
 
+#include "ir/fusion.h"
 #include "ir/shape.h"
 
 static enum gd_status bad_op(const struct gd_graph *graph, gd_op_id op, const char *what,
@@ -97,6 +99,8 @@ static enum gd_status verify_order(const struct gd_graph *graph, enum gd_program
 enum gd_status gd_graph_verify(const struct gd_graph *graph, struct gd_error *err) {
   GD_TRY(gd_graph_check(graph, err));
   GD_TRY(verify_leaves(graph, err));
+  for (uint32_t i = 0; i < graph->n_fusions; i++)
+    GD_TRY(gd_fusion_verify(&graph->fusions[i], err));
   for (gd_op_id id = 0; id < graph->n_ops; id++)
     GD_TRY(verify_op(graph, id, err));
   uint32_t *overwritten_at = gd_mem_alloc(graph->n_tensors, sizeof *overwritten_at);
