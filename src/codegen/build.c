@@ -489,8 +489,7 @@ static void describe(const struct gd_lowered *l, struct gd_fused_kernel *kernel)
     if (gd_tensor_elements(&f->body, i) == f->rows * f->columns)
       kernel->row_bytes += f->columns * gd_dtype_bytes(f->body.tensors[i].dtype);
   for (uint32_t i = 0; i < f->n_out; i++) {
-    if (l->results[i].kind == GD_RESULT_SUM)
-      kernel->sum_output[l->results[i].sum] = i;
+    kernel->sum_of[i] = l->results[i].kind == GD_RESULT_SUM ? l->results[i].sum : GD_NONE;
     if (l->results[i].kind == GD_RESULT_FULL)
       kernel->row_bytes += f->columns * gd_dtype_bytes(f->body.tensors[f->out[i]].dtype);
   }

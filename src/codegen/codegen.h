@@ -26,7 +26,7 @@ struct gd_fused_kernel {
   int64_t row_bytes; /* what a row reads and writes in memory */
   int64_t buffer_floats;
   uint32_t n_sums;
-  uint32_t sum_output[GD_MAX_OUTPUTS]; /* by sum: the output of the op that it is */
+  uint32_t sum_of[GD_MAX_OUTPUTS]; /* by output of the op: which sum it is; GD_NONE: none */
   uint32_t streams[GD_LOWER_MAX_DROPOUTS];
 };
 

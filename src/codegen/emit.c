@@ -161,16 +161,18 @@ static void emit_values(struct emitter *e, uint32_t sweep, const bool *wanted) {
 
 static void emit_ends(struct emitter *e, uint32_t sweep) {
   const struct gd_fusion *f = e->l->fusion;
+  uint32_t n_sums = 0; /* numbered in the order of outputs */
   for (uint32_t i = 0; i < e->l->n_values; i++)
     if (ends_in(&e->l->values[i], sweep))
       PUT(e->d->reduce_step[which_reduce(&e->l->values[i])], i, e->l->values[i].arg[0]);
   for (uint32_t i = 0; i < f->n_out; i++) {
     const struct gd_result *result = &e->l->results[i];
-    if (result->kind == GD_RESULT_ROW || e->l->values[result->value].sweep != sweep)
-      continue;
-    if (result->kind == GD_RESULT_SUM)
+    bool ends = result->kind != GD_RESULT_ROW && e->l->values[result->value].sweep == sweep;
+    bool new_sum = result->kind == GD_RESULT_SUM && result->sum == n_sums;
+    n_sums += new_sum;
+    if (ends && new_sum)
       PUT(e->d->column_sum, result->sum, f->columns, result->value);
-    else
+    if (ends && result->kind == GD_RESULT_FULL)
       PUT_DTYPE(e->d->store, dtype_of(e, f->out[i]), i, result->value);
   }
 }

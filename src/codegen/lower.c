@@ -442,8 +442,13 @@ static bool find_results(struct lowering *l) {
     if (result->value == UNSET)
       return false;
     result->kind = sum ? GD_RESULT_SUM : is_row(l, result->value) ? GD_RESULT_ROW : GD_RESULT_FULL;
-    if (sum)
-      result->sum = out->n_sums++;
+    if (sum) { /* biases of two products may have the same gradient */
+      result->sum = out->n_sums;
+      for (uint32_t j = 0; j < i; j++)
+        if (out->results[j].kind == GD_RESULT_SUM && out->results[j].value == result->value)
+          result->sum = out->results[j].sum;
+      out->n_sums += result->sum == out->n_sums;
+    }
     int64_t want = sum                             ? f->columns
                    : result->kind == GD_RESULT_ROW ? f->rows
                                                    : f->rows * f->columns;

@@ -32,6 +32,14 @@ struct gd_pass {
 /* Mixed precision: compute copies of the weights, and everything downstream in that dtype. */
 enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 
+/*
+ * The compile method, after autodiff; needs no compiler. First what the forward pass need not keep,
+ * then clusters of small ops as fused ops. Whether they can be run: gd_codegen_available() and
+ * caps->compile. Clusters are fixed here, before checkpointing.
+ */
+enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+enum gd_status gd_pass_compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+
 const struct gd_pass *gd_passes(int *count);
 
 /*

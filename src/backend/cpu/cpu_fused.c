@@ -17,6 +17,7 @@ struct call {
   const struct gd_fused_kernel *kernel;
   const void *in[MOST_INPUTS];
   void *out[GD_MAX_OUTPUTS];
+  uint32_t n_out;
   float *partials; /* [chunks][sums][columns] */
   float *buffers;  /* [threads][buffer floats] */
 };
@@ -49,16 +50,17 @@ static void run_chunks(const struct call *call, int64_t chunks, int threads) {
 #pragma omp for schedule(static)
     for (int part = 0; part < threads; part++) {
       struct gd_cpu_range range = gd_cpu_share(k->columns, 16, part, threads);
-      for (uint32_t i = 0; i < k->n_sums; i++)
-        gd_cpu_add_chunks(call->out[k->sum_output[i]], call->partials + i * k->columns, chunks,
-                          floats, range.begin, range.end);
+      for (uint32_t i = 0; i < call->n_out; i++)
+        if (k->sum_of[i] != GD_NONE)
+          gd_cpu_add_chunks(call->out[i], call->partials + k->sum_of[i] * k->columns, chunks,
+                            floats, range.begin, range.end);
     }
   }
 }
 
 void gd_cpu_fused(const struct gd_kernel_args *args) {
   const struct gd_fused_kernel *k = args->fused;
-  struct call call = {.kernel = k, .buffers = args->workspace};
+  struct call call = {.kernel = k, .n_out = args->n_out, .buffers = args->workspace};
   int threads = gd_cpu_threads(args, 2 * k->row_bytes * k->row_count);
   for (uint32_t i = 0; i < args->n_in; i++)
     call.in[i] = args->in[i].data;
