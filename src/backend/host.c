@@ -18,6 +18,7 @@
 #include "backend/kernel.h"
 #include "backend/side.h"
 #include "base/clock.h"
+#include "codegen/codegen.h"
 
 struct mapping {
   void *data;
@@ -46,6 +47,7 @@ struct launch {
 
 struct gd_bound {
   struct gd_arena arena;
+  struct gd_codegen *code; /* NULL: the graph has no fused ops */
   struct launch *launches[GD_PROGRAM_COUNT];
   struct gd_event *events[GD_PROGRAM_COUNT]; /* NULL: not recorded */
   uint32_t n_launches[GD_PROGRAM_COUNT];
@@ -149,6 +151,7 @@ static void cpu_caps(const struct gd_backend_options *options, struct gd_caps *c
                        .workspace_bytes = gd_cpu_workspace_bytes(threads, 0),
                        .comm_bytes = COMM_SCRATCH_BYTES,
                        .column_bytes = (gd_cpu_workspace_bytes(threads, many) + many - 1) / many,
+                       .compile = true,
                        .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true}};
 }
 
@@ -249,10 +252,11 @@ static struct gd_view view_of(const struct host *h, const struct gd_plan *plan, 
                           .elements = gd_tensor_elements(plan->graph, id)};
 }
 
-static bool bind_op(struct host *h, const struct gd_plan *plan, gd_op_id id, struct gd_arena *arena,
+static bool bind_op(struct host *h, const struct gd_plan *plan, gd_op_id id, struct gd_bound *bound,
                     struct launch *launch) {
   const struct gd_op *op = &plan->graph->ops[id];
-  struct gd_view *views = gd_arena_alloc(arena, (size_t)op->n_in + op->n_out, sizeof *views);
+  struct gd_view *views =
+      gd_arena_alloc(&bound->arena, (size_t)op->n_in + op->n_out, sizeof *views);
   if (!views)
     return false;
   for (uint32_t i = 0; i < op->n_in; i++)
@@ -260,21 +264,25 @@ static bool bind_op(struct host *h, const struct gd_plan *plan, gd_op_id id, str
   for (uint32_t i = 0; i < op->n_out; i++)
     views[op->n_in + i] = view_of(h, plan, op->out[i]);
   char *device = h->spaces[GD_SPACE_DEVICE].data;
-  *launch = (struct launch){.kernel = h->kernels[op->kind],
-                            .beside = gd_op_is_async(op->kind),
-                            .args = {.attr = &op->attr,
-                                     .n_in = op->n_in,
-                                     .n_out = op->n_out,
-                                     .adds = op->adds,
-                                     .in = views,
-                                     .out = views + op->n_in,
-                                     .workspace = device + plan->workspace_at,
-                                     .workspace_bytes = plan->workspace_bytes,
-                                     .threads = h->threads,
-                                     .comm = h->comm,
-                                     .comm_scratch = device + plan->comm_at,
-                                     .comm_scratch_bytes = plan->comm_bytes,
-                                     .err = &h->side_error}};
+  *launch =
+      (struct launch){.kernel = h->kernels[op->kind],
+                      .beside = gd_op_is_async(op->kind),
+                      .args = {.attr = &op->attr,
+                               .fused = op->kind == GD_OP_fused
+                                            ? gd_codegen_kernel(bound->code, op->attr.fused.fusion)
+                                            : NULL,
+                               .n_in = op->n_in,
+                               .n_out = op->n_out,
+                               .adds = op->adds,
+                               .in = views,
+                               .out = views + op->n_in,
+                               .workspace = device + plan->workspace_at,
+                               .workspace_bytes = plan->workspace_bytes,
+                               .threads = h->threads,
+                               .comm = h->comm,
+                               .comm_scratch = device + plan->comm_at,
+                               .comm_scratch_bytes = plan->comm_bytes,
+                               .err = &h->side_error}};
   return true;
 }
 
@@ -304,7 +312,7 @@ static bool bind_program(struct host *h, const struct gd_plan *plan, enum gd_pro
   memset(beside_at, 0, plan->graph->n_ops * sizeof *beside_at);
   for (uint32_t i = 0; i < n; i++) {
     gd_op_id id = plan->order[program][i];
-    if (!bind_op(h, plan, id, &b->arena, &launches[i]))
+    if (!bind_op(h, plan, id, b, &launches[i]))
       return false;
     if (launches[i].beside)
       beside_at[id] = ++n_beside; /* in order there: it waits for nothing else */
@@ -323,6 +331,7 @@ static void host_unbind(struct gd_backend *backend, struct gd_bound *bound) {
   (void)backend;
   if (!bound)
     return;
+  gd_codegen_free(bound->code);
   gd_arena_deinit(&bound->arena);
   gd_mem_free(bound);
 }
@@ -334,6 +343,18 @@ static enum gd_status host_bind(struct gd_backend *backend, const struct gd_plan
   uint32_t *beside_at = gd_mem_alloc((size_t)plan->graph->n_ops + 1, sizeof *beside_at);
   bool ok = b && beside_at, any_beside = false;
   GD_ASSERT(plan->device_bytes <= h->spaces[GD_SPACE_DEVICE].bytes);
+  if (ok && plan->graph->n_fusions > 0) {
+    enum gd_status status =
+        h->kernels == gd_cpu_kernels
+            ? gd_codegen_build(plan->graph, &b->code, err)
+            : gd_fail(err, GD_UNSUPPORTED, "the %s backend has no generated kernels",
+                      backend->ops->name);
+    if (status != GD_OK) {
+      gd_mem_free(beside_at);
+      host_unbind(backend, b);
+      return status;
+    }
+  }
   for (int program = 0; ok && program < GD_PROGRAM_COUNT; program++)
     ok = bind_program(h, plan, (enum gd_program)program, beside_at, b, &any_beside);
   gd_mem_free(beside_at);

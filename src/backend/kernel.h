@@ -22,8 +22,11 @@ struct gd_view {
   int64_t elements; /* product of dims */
 };
 
+struct gd_fused_kernel; /* codegen/codegen.h */
+
 struct gd_kernel_args {
   const union gd_attr *attr;
+  const struct gd_fused_kernel *fused; /* of a fused op: what was built for it */
   uint32_t n_in, n_out;
   uint32_t adds; /* bit i: output i, fp32, is added to its memory; only bits that ops.def permits */
   const struct gd_view *in;

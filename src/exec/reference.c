@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "codegen/codegen.h"
 #include "exec/run.h"
 #include "pass/pass.h"
 
@@ -203,9 +204,11 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
                            .precision = options->precision,
                            .micro_batch = v->samples,
                            .method = options->method};
-  GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
+  struct gd_error why = {0};
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &caps);
+  setup.no_compiler = options->method.compile && !(caps.compile && gd_codegen_available(&why));
+  GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
   GD_TRY(gd_plan_make(&v->graph, &caps, &v->plan, err));
   GD_TRY(ops->open(&backend_options, &v->backend, err));
   GD_TRY(gd_run_open(&v->run, v->backend, &v->plan, NULL, err));

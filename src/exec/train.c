@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "codegen/codegen.h"
 #include "exec/run.h"
 #include "pass/pass.h"
 
@@ -52,8 +53,10 @@ static enum gd_status make_part(struct trainer *t, int64_t micro_batch, struct p
                            .rank = rank_of(o->comm)};
   const struct gd_backend_ops *ops;
   struct gd_caps caps;
+  struct gd_error why = {0};
   GD_TRY(gd_backend_find(o->backend, &ops, err));
   ops->caps(&(struct gd_backend_options){.threads = o->threads}, &caps);
+  setup.no_compiler = o->method.compile && !(caps.compile && gd_codegen_available(&why));
   GD_TRY(gd_pipeline_build(&setup, &part->graph, err));
   return gd_plan_make(&part->graph, &caps, &part->plan, err);
 }

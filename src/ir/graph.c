@@ -3,6 +3,7 @@
  */
 #include "ir/graph.h"
 
+#include "ir/fusion.h"
 #include "ir/shape.h"
 
 static const struct gd_op_info op_infos[GD_OP_COUNT] = {
@@ -41,6 +42,7 @@ void gd_graph_init(struct gd_graph *graph) {
 void gd_graph_deinit(struct gd_graph *graph) {
   gd_mem_free(graph->tensors);
   gd_mem_free(graph->ops);
+  gd_fusions_free(graph);
   gd_arena_deinit(&graph->arena);
   *graph = (struct gd_graph){0};
 }
@@ -472,6 +474,10 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
     cost->write_bytes +=
         (double)elements * (double)gd_dtype_bytes(graph->tensors[op->out[i]].dtype);
     largest = elements > largest ? elements : largest;
+  }
+  if (op->kind == GD_OP_fused) {
+    cost->other_flops = gd_fusion_flops(&graph->fusions[op->attr.fused.fusion]);
+    return;
   }
   if (info->flops_per_element != GD_FLOPS_PRODUCT) {
     cost->other_flops = (double)info->flops_per_element * (double)largest;

@@ -190,6 +190,9 @@ struct gd_attr_ranks {
 struct gd_attr_transfer {
   enum gd_space space; /* where the copy goes */
 };
+struct gd_attr_fused {
+  uint32_t fusion; /* index in graph->fusions */
+};
 
 union gd_attr {
   struct gd_attr_none none;
@@ -217,6 +220,7 @@ union gd_attr {
   struct gd_attr_buffer buffer;
   struct gd_attr_ranks ranks;
   struct gd_attr_transfer transfer;
+  struct gd_attr_fused fused;
 };
 
 enum gd_attr_kind { /* the tag of the union, by op */
@@ -245,6 +249,7 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_buffer,
                     GD_ATTR_ranks,
                     GD_ATTR_transfer,
+                    GD_ATTR_fused,
 };
 
 enum gd_op_class { GD_CLASS_PURE, GD_CLASS_VIEW, GD_CLASS_STATE };
@@ -333,9 +338,13 @@ struct gd_op {
   bool recomputed; /* a second time, for the backward pass: no model FLOPs */
 };
 
+struct gd_fusion; /* ir/fusion.h */
+
 struct gd_graph {
   struct gd_tensor *tensors;
   struct gd_op *ops;
+  struct gd_fusion *fusions; /* what fused ops consist of */
+  uint32_t n_fusions, fusions_capacity;
   uint32_t n_tensors, tensors_capacity;
   uint32_t n_ops, ops_capacity;
   int32_t block;       /* given to what is added next */

@@ -4,7 +4,7 @@
  * Leaves print by name, activations by id. An output that is added to a leaf names the leaf:
  *   b3 bwd  %97, grad.scale += %98 = rmsnorm_grad(...) : bf16[2,9,256], f32[256]
  */
-#include "ir/graph.h"
+#include "ir/fusion.h"
 
 #include <inttypes.h>
 
@@ -113,6 +113,7 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
   case GD_ATTR_transfer:
     gd_strbuf_append(out, attr->transfer.space == GD_SPACE_HOST ? " host" : " device");
     break;
+  case GD_ATTR_fused: gd_strbuf_printf(out, " fusion=%u", attr->fused.fusion); break;
   }
 }
 
@@ -146,6 +147,8 @@ void gd_op_print(const struct gd_graph *graph, gd_op_id id, struct gd_strbuf *ou
     print_type(&graph->tensors[op->out[i]], out);
   }
   gd_strbuf_append(out, "\n");
+  if (op->kind == GD_OP_fused)
+    gd_fusion_print(&graph->fusions[op->attr.fused.fusion], out);
 }
 
 void gd_graph_print(const struct gd_graph *graph, struct gd_strbuf *out) {

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+#include "ir/fusion.h"
+
 struct rule {
   const struct gd_graph *graph;
   enum gd_op_kind kind;
@@ -688,6 +690,24 @@ static enum gd_status shape_transfer_into(const struct rule *r) {
   if (!same_dims(input(r, 0), input(r, 1)) || input(r, 0)->dtype != input(r, 1)->dtype)
     return wrong(r, "dims or dtypes differ");
   output_overwrites(r, 0);
+  return GD_OK;
+}
+
+/* The inputs are those the fusion was made for, by position; the outputs are its outputs. */
+static enum gd_status shape_fused(const struct rule *r) {
+  if (r->attr->fused.fusion >= r->graph->n_fusions)
+    return wrong(r, "the fusion does not exist");
+  const struct gd_fusion *fusion = &r->graph->fusions[r->attr->fused.fusion];
+  const struct gd_tensor *locals = fusion->body.tensors;
+  if (r->n_in != fusion->n_in)
+    return wrong(r, "the fusion takes another number of inputs");
+  for (uint32_t i = 0; i < r->n_in; i++)
+    if (input(r, i)->dtype != locals[i].dtype || !same_dims(input(r, i), &locals[i]))
+      return wrong(r, "an input is not what the fusion was made for");
+  for (uint32_t i = 0; i < fusion->n_out; i++) {
+    const struct gd_tensor *out = &locals[fusion->out[i]];
+    output(r, out->dtype, out->rank, out->dims);
+  }
   return GD_OK;
 }
 

@@ -6,7 +6,7 @@
 
 #include "ir/graph.h"
 
-enum { GD_MAX_OUTPUTS = 8 };
+enum { GD_MAX_OUTPUTS = 16 };
 
 struct gd_shape {
   enum gd_dtype dtype;

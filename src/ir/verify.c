@@ -10,9 +10,11 @@
  *     last: they are filled piece by piece, and then read whole.
  *  5. An output that is added to memory is fp32, its op's row in ops.def permits it, and the memory
  *     is that of an fp32 leaf of as many elements, which counts as overwritten.
+ *  6. What a fused op consists of is such a graph itself, of PURE ops and views.
  */
 #include <string.h>
 
+#include "ir/fusion.h"
 #include "ir/shape.h"
 
 static enum gd_status bad_op(const struct gd_graph *graph, gd_op_id op, const char *what,
@@ -125,6 +127,8 @@ static enum gd_status verify_order(const struct gd_graph *graph, enum gd_program
 enum gd_status gd_graph_verify(const struct gd_graph *graph, struct gd_error *err) {
   GD_TRY(gd_graph_check(graph, err));
   GD_TRY(verify_leaves(graph, err));
+  for (uint32_t i = 0; i < graph->n_fusions; i++)
+    GD_TRY(gd_fusion_verify(&graph->fusions[i], err));
   for (gd_op_id id = 0; id < graph->n_ops; id++)
     GD_TRY(verify_op(graph, id, err));
   uint32_t *overwritten_at = gd_mem_alloc(graph->n_tensors, sizeof *overwritten_at);

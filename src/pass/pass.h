@@ -16,7 +16,8 @@ struct gd_setup {
   enum gd_precision precision; /* as run, after gd_setup_precision */
   int64_t micro_batch;
   struct gd_method method;
-  int ranks, rank; /* ranks 0 or 1: one device */
+  int ranks, rank;  /* ranks 0 or 1: one device */
+  bool no_compiler; /* fused ops cannot be run here: the compile method leaves ops as they are */
 };
 
 struct gd_pass_ctx {
@@ -51,6 +52,13 @@ enum gd_status gd_pass_offload(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
  * The same sums, and the same bits but for ops that add in pieces.
  */
 enum gd_status gd_pass_accumulate(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+/*
+ * The compile method, after autodiff; needs no compiler. First what the forward pass need not keep,
+ * then clusters of small ops as fused ops. Whether they can be run: gd_codegen_available() and
+ * caps->compile. Clusters are fixed here, before checkpointing.
+ */
+enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+enum gd_status gd_pass_compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 
 const struct gd_pass *gd_passes(int *count);
 

@@ -4,11 +4,20 @@
 #include "ir/autodiff.h"
 #include "pass/pass.h"
 
+static enum gd_status compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
+  if (!ctx->setup->method.compile || ctx->setup->no_compiler)
+    return GD_OK;
+  GD_TRY(gd_pass_recompute(ctx, graph));
+  return gd_pass_compile(ctx, graph);
+}
+
 static const struct gd_pass passes[] = {
     {"precision", gd_pass_precision, GD_STAGE_FORWARD, false,
      "16-bit products with fp32 master weights"},
     {"kernels", gd_pass_kernels, GD_STAGE_FORWARD, false,
      "fused attention, selective scan, linear + cross-entropy"},
+    {"compile", compile, GD_STAGE_PASS, false,
+     "generated kernels for clusters of small ops; what is cheap is made again, not kept"},
     {"ckpt", gd_pass_ckpt, GD_STAGE_PASS, true,
      "a block's inside is computed again in the backward pass"},
     {"shard", gd_pass_shard, GD_STAGE_PASS, false,

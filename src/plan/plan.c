@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ir/fusion.h"
+
 static const char *const category_names[GD_CATEGORY_COUNT] = {
     [GD_CATEGORY_PARAMETERS] = "parameters",
     [GD_CATEGORY_GRADIENTS] = "gradients",
@@ -166,9 +168,9 @@ static void find_last_uses(struct planner *p, enum gd_program program) {
 static uint32_t inplace_buffer(const struct planner *p, gd_op_id id) {
   const struct gd_graph *graph = p->graph;
   const struct gd_op *op = &graph->ops[id];
-  uint32_t permitted = gd_op_info(op->kind)->inplace;
+  uint64_t permitted = gd_op_inplace(graph, op);
   enum gd_space space = graph->tensors[op->out[0]].space;
-  for (uint32_t i = 0; i < op->n_in; i++) {
+  for (uint32_t i = 0; i < op->n_in && i < 64; i++) {
     int64_t offset;
     if (!(permitted >> i & 1u))
       continue;

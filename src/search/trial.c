@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "codegen/codegen.h"
 #include "exec/run.h"
 #include "pass/pass.h"
 #include "search/load.h"
@@ -92,6 +93,7 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
                            .micro_batch = micro_batch,
                            .method = p->options->method,
                            .ranks = p->trial->ranks,
+                           .no_compiler = p->trial->no_compiler[0] != '\0',
                            .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
   int64_t start = gd_clock_ns();
   GD_TRY(gd_pipeline_build(&setup, &candidate->graph, err));
@@ -168,6 +170,19 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
   trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
 }
 
+/* Without a compiler the compile method plans and runs unfused, and says so. */
+static void find_compiler(struct planning *p) {
+  struct gd_error why = {0};
+  struct gd_trial *trial = p->trial;
+  if (!p->options->method.compile)
+    return;
+  if (!p->caps.compile)
+    snprintf(trial->no_compiler, sizeof trial->no_compiler,
+             "the %s backend runs no generated kernels", p->options->backend);
+  else if (!gd_codegen_available(&why))
+    snprintf(trial->no_compiler, sizeof trial->no_compiler, "%.255s", why.text);
+}
+
 /* Fills what is known before any plan: names, device, limits, precision. */
 static enum gd_status begin(struct planning *p, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
@@ -196,6 +211,7 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
                    trial->ranks > 1 ? " of a rank" : "");
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &p->caps);
+  find_compiler(p);
   GD_TRY(ops->open(&backend_options, &backend, err));
   ops->describe(backend, &info);
   gd_backend_close(backend);

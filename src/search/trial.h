@@ -57,6 +57,7 @@ struct gd_trial {
   char backend[16];
   int threads, ranks;
   enum gd_precision precision;
+  char no_compiler[256];      /* why the compile method runs unfused; empty: it does not */
   bool precision_substituted; /* the recipe says fp16 and the device runs bf16 */
 
   /* the plan */

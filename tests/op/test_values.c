@@ -465,10 +465,10 @@ static void test_sums(void **state) {
 /* Sums 9 and 16 of gradients that carry a loss scale of 2: norm 5 / 2. */
 static void test_control(void **state) {
   (void)state;
-  struct op_case c = {
-      .kind = GD_OP_control,
-      .n_in = 4,
-      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 2, 3), GIVEN(F32, (2), 9, 0), GIVEN(F32, (2), 12, 4)}};
+  struct op_case c = {.kind = GD_OP_control,
+                      .n_in = 4,
+                      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 2, 3), GIVEN(F32, (2), 9, 0),
+                             GIVEN(F32, (2), 12, 4)}};
   EXPECT(c, 0, 8);
   EXPECT(c, 1, 2, 3); /* not dynamic: neither number moves */
   EXPECT(c, 2, 2.5);
@@ -485,10 +485,11 @@ static void test_control(void **state) {
   EXPECT(clipped, 3, 0.5);
 
   /* norm = max_norm = 1e-6: the 1e-6 of the formula makes it a half. */
-  struct op_case tiny = {.kind = GD_OP_control,
-                         .n_in = 3,
-                         .in = {GIVEN(F32, (1), 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 1e-12, 0)},
-                         .attr = {.control = {1e-6f, false, 0}}};
+  struct op_case tiny = {
+      .kind = GD_OP_control,
+      .n_in = 3,
+      .in = {GIVEN(F32, (1), 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 1e-12, 0)},
+      .attr = {.control = {1e-6f, false, 0}}};
   EXPECT(tiny, 3, 0.5);
 
   struct op_case overflow = {

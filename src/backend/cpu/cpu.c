@@ -4,6 +4,7 @@
  */
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/gemm.h"
+#include "codegen/lower.h"
 
 /* A row of ops.def without its kernel in cpu_int.h does not compile. */
 const gd_kernel gd_cpu_kernels[GD_OP_COUNT] = {
@@ -26,8 +27,9 @@ int64_t gd_cpu_workspace_bytes(int threads, int64_t widest) {
   int64_t buffers_bytes = threads * gd_cpu_buffer_floats(widest) * (int64_t)sizeof(float);
   int64_t scan_bytes = threads * (int64_t)sizeof(struct gd_cpu_scan_scratch) +
                        3 * GD_CPU_SCAN_CARRIED * (int64_t)sizeof(float);
+  int64_t fused_bytes = partials_bytes + threads * GD_LOWER_BUFFER_FLOATS * (int64_t)sizeof(float);
   return larger(larger(larger(gd_gemm_workspace_bytes(threads), buffers_bytes), scan_bytes),
-                larger(partials_bytes, losses_bytes));
+                larger(fused_bytes, losses_bytes));
 }
 
 /* The rules are those of shape_matmul in ir/shape.c. Bound: see gemm.h. */

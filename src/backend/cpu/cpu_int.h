@@ -378,6 +378,11 @@ static inline int64_t gd_cpu_buffer_floats(int64_t columns) {
   return (columns + 15) / 16 * 16;
 }
 
+/* sums[j] = the sum over chunks of partials[chunk * stride + j], for columns begin .. end - 1;
+   adds: that sum, rounded, is added to sums[j]. */
+void gd_cpu_add_chunks(float *sums, const float *partials, int64_t chunks, int64_t stride,
+                       int64_t begin, int64_t end, bool adds);
+
 /* --- views ---------------------------------------------------------------------------------- */
 
 static inline int64_t gd_cpu_columns(const struct gd_view *view) {
@@ -475,6 +480,7 @@ void gd_cpu_control(const struct gd_kernel_args *args);
 void gd_cpu_adam(const struct gd_kernel_args *args);
 void gd_cpu_fill(const struct gd_kernel_args *args);
 void gd_cpu_copy(const struct gd_kernel_args *args);
+void gd_cpu_fused(const struct gd_kernel_args *args);
 
 /* The same with the kernels of one level, at most gd_isa_detect(): for tests. */
 void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa);

@@ -107,7 +107,8 @@ static void sum_bias(const struct loss *loss, int64_t count, float *dbias) {
   }
 }
 
-/* The rows in loss->rows, from x to dx; dbias is added to, dw too or written. Returns their loss. */
+/* The rows in loss->rows, from x to dx; dbias is added to, dw too or written. Returns their loss.
+ */
 static double run_chunk(const struct loss *loss, int64_t count, bool adds) {
   const struct gd_kernel_args *args = loss->args;
   const int64_t columns = loss->columns, vocabulary = loss->vocabulary;

@@ -42,11 +42,7 @@ void gd_cpu_rmsnorm(const struct gd_kernel_args *args) {
   normalise(args, false, gd_cpu_rows()->rmsnorm);
 }
 
-/*
- * sums[j] = the sum over chunks of partials[chunk * stride + j], for columns begin .. end - 1;
- * adds: that sum, rounded, is added to sums[j].
- */
-static void add_chunks(float *sums, const float *partials, int64_t chunks, int64_t stride,
+void gd_cpu_add_chunks(float *sums, const float *partials, int64_t chunks, int64_t stride,
                        int64_t begin, int64_t end, bool adds) {
   enum { BLOCK = 64 };
   for (int64_t at = begin; at < end; at += BLOCK) {
@@ -105,11 +101,11 @@ static void norm_grad(const struct gd_kernel_args *args, const float *mean, floa
 #pragma omp for schedule(static)
     for (int part = 0; part < threads; part++) {
       struct gd_cpu_range range = gd_cpu_share(columns, 16, part, threads);
-      add_chunks(dweight, partials, chunks, 2 * columns, range.begin, range.end,
-                 gd_kernel_adds(args, 1));
+      gd_cpu_add_chunks(dweight, partials, chunks, 2 * columns, range.begin, range.end,
+                        gd_kernel_adds(args, 1));
       if (dbias)
-        add_chunks(dbias, partials + columns, chunks, 2 * columns, range.begin, range.end,
-                   gd_kernel_adds(args, 2));
+        gd_cpu_add_chunks(dbias, partials + columns, chunks, 2 * columns, range.begin, range.end,
+                          gd_kernel_adds(args, 2));
     }
   }
 }
@@ -154,7 +150,7 @@ void gd_cpu_sum_rows(const struct gd_kernel_args *args) {
     for (int part = 0; part < threads; part++) {
       struct gd_cpu_range range = gd_cpu_share(columns, 16, part, threads);
       if (chunks > 1)
-        add_chunks(y->data, partials, chunks, columns, range.begin, range.end, adds);
+        gd_cpu_add_chunks(y->data, partials, chunks, columns, range.begin, range.end, adds);
     }
   }
 }

@@ -495,6 +495,12 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_attention      gd_ref_attention
 #define ref_attention_grad gd_ref_attention_grad
 
+/* ref runs op by op: host.c does not bind a graph with fused ops to it. */
+static void ref_fused(const struct gd_kernel_args *args) {
+  (void)args;
+  GD_ASSERT(!"ref has no fused ops");
+}
+
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {
 #define GD_OP(name, ...) [GD_OP_##name] = ref_##name,

@@ -1,0 +1,251 @@
+/*
+ * Emission: a lowered fusion as source text. The walk over sweeps and values is the same for every
+ * dialect; a dialect is a table of snippets: how a row, a sweep, a buffer, a reduction look. The
+ * formulas of values and the functions of the prelude they call have the same names everywhere.
+ *
+ * All arithmetic is fp32. Loads convert to it, stores round to nearest even; what stays inside a
+ * kernel is not rounded to the dtype that the op by itself would have stored.
+ */
+#include <inttypes.h>
+
+#include "codegen/codegen_int.h"
+
+/*
+ * Names in the text: v<n> values, i<n> inputs, o<n> outputs, b<n> row buffers, w<n> random words,
+ * r the row, j the column, at the element where the row starts. In a snippet, $0 $1 ... are the
+ * numbers that its comment lists, and ~ is the name of a dtype.
+ */
+struct gd_dialect {
+  const char *const *prelude;
+  const char *kernel_open, *kernel_close;
+  const char *input, *output;       /* declarations: number */
+  const char *buffer;               /* declaration: number, floats before it */
+  const char *row_open, *row_close; /* columns */
+  const char *repeated;             /* where a repeated input starts: input, its rows, columns */
+  const char *words;                /* dropout, floats before, seed, elements a sample, columns */
+  const char *reduce_open[2];       /* sum and max, an accumulator: value */
+  const char *vector, *vector_reduce[2], *vector_end; /* announces a sweep; value */
+  const char *sweep_open, *sweep_close;               /* columns */
+  const char *load, *load_repeated, *load_buffer;     /* value, input or buffer */
+  const char *load_word;                              /* value, dropout */
+  const char *store, *store_buffer;                   /* output or buffer, value */
+  const char *reduce_step[2];                         /* value, argument */
+  const char *reduce_close[2];                        /* after the sweep: value */
+  const char *column_sum;                             /* sum, columns, value */
+  const char *row_load, *row_store;                   /* value, input; output, value */
+};
+
+const struct gd_dialect gd_dialect_c = {
+    .prelude = gd_prelude_c,
+    .kernel_open = "void gd_rows(const void *const *in, void *const *out,\n"
+                   "             const uint32_t *streams, int64_t begin, int64_t end,\n"
+                   "             float *buffer, float *sums) {\n"
+                   "  (void)streams, (void)buffer, (void)sums;\n",
+    .kernel_close = "}\n",
+    .input = "  const gd_~ *i$0 = in[$0];\n",
+    .output = "  gd_~ *o$0 = out[$0];\n",
+    .buffer = "  float *b$0 = buffer + $1;\n",
+    .row_open = "  for (int64_t r = begin; r < end; r++) {\n"
+                "    const int64_t at = r * $0;\n",
+    .row_close = "  }\n",
+    .repeated = "    const int64_t at_i$0 = r % $1 * $2;\n",
+    .words = "    const uint32_t *w$0 =\n"
+             "        gd_draw((uint32_t *)(buffer + $1), i$2, streams[$0], $3, at, $4);\n",
+    .reduce_open = {"    float v$0 = 0.0f;\n", "    float v$0 = -__builtin_inff();\n"},
+    .vector = "#pragma omp simd",
+    .vector_reduce = {" reduction(+ : v$0)", " reduction(max : v$0)"},
+    .vector_end = "\n",
+    .sweep_open = "    for (int64_t j = 0; j < $0; j++) {\n",
+    .sweep_close = "    }\n",
+    .load = "      const float v$0 = gd_load_~(i$1, at + j);\n",
+    .load_repeated = "      const float v$0 = gd_load_~(i$1, at_i$1 + j);\n",
+    .load_buffer = "      const float v$0 = b$1[j];\n",
+    .load_word = "      const uint32_t v$0 = w$1[j];\n",
+    .store = "      gd_store_~(o$0, at + j, v$1);\n",
+    .store_buffer = "      b$0[j] = v$1;\n",
+    .reduce_step = {"      v$0 += v$1;\n", "      v$0 = v$1 > v$0 ? v$1 : v$0;\n"},
+    .reduce_close = {"", ""},
+    .column_sum = "      sums[$0 * $1 + j] += v$2;\n",
+    .row_load = "    const float v$0 = i$1[r];\n",
+    .row_store = "    o$0[r] = v$1;\n",
+};
+
+struct emitter {
+  const struct gd_dialect *d;
+  struct gd_lowered *l;
+  struct gd_strbuf *out;
+};
+
+/* A snippet with its numbers put in. */
+static void put(struct emitter *e, const char *text, const char *dtype, const int64_t *numbers) {
+  for (; *text; text++) {
+    if (*text == '$' && text[1] >= '0' && text[1] <= '9')
+      gd_strbuf_printf(e->out, "%" PRId64, numbers[*++text - '0']);
+    else if (*text == '~')
+      gd_strbuf_append(e->out, dtype);
+    else
+      gd_strbuf_append(e->out, (char[2]){*text, '\0'});
+  }
+}
+
+#define PUT(text, ...)             put(e, text, "", (int64_t[]){__VA_ARGS__})
+#define PUT_DTYPE(text, name, ...) put(e, text, name, (int64_t[]){__VA_ARGS__})
+
+static const char *dtype_of(const struct emitter *e, gd_tensor_id local) {
+  return gd_dtype_name(e->l->fusion->body.tensors[local].dtype);
+}
+
+/* A value's formula: see struct gd_value. */
+static void put_formula(struct emitter *e, uint32_t id, const char *indent) {
+  const struct gd_value *v = &e->l->values[id];
+  gd_strbuf_printf(e->out, "%sconst float v%u = ", indent, id);
+  for (const char *text = v->text; *text; text++) {
+    if (*text == '$')
+      gd_strbuf_printf(e->out, "v%u", v->arg[*++text - '0']);
+    else if (*text == '@') /* hexadecimal: exactly this float */
+      gd_strbuf_printf(e->out, "%af", (double)(float)v->number[*++text - '0']);
+    else if (*text == '#')
+      gd_strbuf_printf(e->out, "%" PRIu32 "u", (uint32_t)v->number[*++text - '0']);
+    else
+      gd_strbuf_append(e->out, (char[2]){*text, '\0'});
+  }
+  gd_strbuf_append(e->out, ";\n");
+}
+
+static int which_reduce(const struct gd_value *v) {
+  return v->kind == GD_VALUE_MAX;
+}
+
+static bool ends_in(const struct gd_value *v, uint32_t sweep) {
+  return (v->kind == GD_VALUE_SUM || v->kind == GD_VALUE_MAX) && v->used && v->sweep == sweep + 1;
+}
+
+/* Values per row that are known before this sweep and were not before the last one. */
+static void emit_row_values(struct emitter *e, uint32_t sweep) {
+  for (uint32_t i = 0; i < e->l->n_values; i++) {
+    const struct gd_value *v = &e->l->values[i];
+    if (v->kind == GD_VALUE_ROW_LOAD && v->used && sweep == 0)
+      PUT(e->d->row_load, i, v->input);
+    if (v->kind == GD_VALUE_ROW_EXPR && v->used && v->sweep == sweep)
+      put_formula(e, i, "    ");
+  }
+}
+
+/* Loads first: an output may lie where an input was. */
+static void emit_loads(struct emitter *e, uint32_t sweep, const bool *wanted) {
+  for (uint32_t i = 0; i < e->l->n_values; i++) {
+    const struct gd_value *v = &e->l->values[i];
+    if (!wanted[i])
+      continue;
+    if (v->kind == GD_VALUE_LOAD)
+      PUT_DTYPE(v->repeat_rows ? e->d->load_repeated : e->d->load, dtype_of(e, v->input), i,
+                v->input);
+    else if (v->kind == GD_VALUE_WORD)
+      PUT(e->d->load_word, i, v->input);
+    else if (v->kind == GD_VALUE_EXPR && v->buffer != GD_NONE && v->sweep < sweep)
+      PUT(e->d->load_buffer, i, v->buffer);
+  }
+}
+
+static void emit_values(struct emitter *e, uint32_t sweep, const bool *wanted) {
+  for (uint32_t i = 0; i < e->l->n_values; i++) {
+    const struct gd_value *v = &e->l->values[i];
+    bool kept = v->buffer != GD_NONE;
+    if (!wanted[i] || v->kind != GD_VALUE_EXPR || (kept && v->sweep < sweep))
+      continue;
+    put_formula(e, i, "      ");
+    if (kept)
+      PUT(e->d->store_buffer, v->buffer, i);
+  }
+}
+
+static void emit_ends(struct emitter *e, uint32_t sweep) {
+  const struct gd_fusion *f = e->l->fusion;
+  uint32_t n_sums = 0; /* numbered in the order of outputs */
+  for (uint32_t i = 0; i < e->l->n_values; i++)
+    if (ends_in(&e->l->values[i], sweep))
+      PUT(e->d->reduce_step[which_reduce(&e->l->values[i])], i, e->l->values[i].arg[0]);
+  for (uint32_t i = 0; i < f->n_out; i++) {
+    const struct gd_result *result = &e->l->results[i];
+    bool ends = result->kind != GD_RESULT_ROW && e->l->values[result->value].sweep == sweep;
+    bool new_sum = result->kind == GD_RESULT_SUM && result->sum == n_sums;
+    n_sums += new_sum;
+    if (ends && new_sum)
+      PUT(e->d->column_sum, result->sum, f->columns, result->value);
+    if (ends && result->kind == GD_RESULT_FULL)
+      PUT_DTYPE(e->d->store, dtype_of(e, f->out[i]), i, result->value);
+  }
+}
+
+static void emit_sweep(struct emitter *e, uint32_t sweep) {
+  bool wanted[GD_LOWER_MAX_VALUES];
+  const struct gd_dialect *d = e->d;
+  const struct gd_value *values = e->l->values;
+  gd_lower_wanted(e->l, sweep, wanted);
+  for (uint32_t i = 0; i < e->l->n_values; i++)
+    if (ends_in(&values[i], sweep))
+      PUT(d->reduce_open[which_reduce(&values[i])], i);
+  gd_strbuf_append(e->out, d->vector);
+  for (uint32_t i = 0; i < e->l->n_values; i++)
+    if (ends_in(&values[i], sweep))
+      PUT(d->vector_reduce[which_reduce(&values[i])], i);
+  gd_strbuf_append(e->out, d->vector_end);
+  PUT(d->sweep_open, e->l->fusion->columns);
+  emit_loads(e, sweep, wanted);
+  emit_values(e, sweep, wanted);
+  emit_ends(e, sweep);
+  PUT(d->sweep_close, 0);
+  for (uint32_t i = 0; i < e->l->n_values; i++)
+    if (ends_in(&values[i], sweep))
+      PUT(d->reduce_close[which_reduce(&values[i])], i);
+}
+
+static void emit_declarations(struct emitter *e) {
+  const struct gd_lowered *l = e->l;
+  int64_t row = (l->fusion->columns + 15) / 16 * 16;
+  for (uint32_t i = 0; i < l->fusion->n_in; i++)
+    PUT_DTYPE(e->d->input, dtype_of(e, i), i);
+  for (uint32_t i = 0; i < l->fusion->n_out; i++)
+    if (l->results[i].kind != GD_RESULT_SUM)
+      PUT_DTYPE(e->d->output, dtype_of(e, l->fusion->out[i]), i);
+  for (uint32_t i = 0; i < l->n_buffers; i++)
+    PUT(e->d->buffer, i, i * row);
+}
+
+/* Before the first sweep of a row: where repeated inputs are, and the words of dropouts. */
+static void emit_row_start(struct emitter *e) {
+  const struct gd_lowered *l = e->l;
+  int64_t columns = l->fusion->columns, row = (columns + 15) / 16 * 16;
+  for (uint32_t i = 0; i < l->n_values; i++) {
+    const struct gd_value *v = &l->values[i];
+    if (v->kind == GD_VALUE_LOAD && v->used && v->repeat_rows)
+      PUT(e->d->repeated, v->input, v->repeat_rows, columns);
+  }
+  for (uint32_t i = 0; i < l->n_dropouts; i++)
+    PUT(e->d->words, i, l->n_buffers * row + i * (row + 16), l->dropouts[i].seed_input,
+        l->dropouts[i].sample_elements, columns);
+}
+
+void gd_emit(const struct gd_dialect *dialect, struct gd_lowered *lowered, struct gd_strbuf *out) {
+  struct emitter emitter = {dialect, lowered, out}, *e = &emitter;
+  const struct gd_fusion *f = lowered->fusion;
+  gd_strbuf_append(out, dialect->kernel_open);
+  emit_declarations(e);
+  PUT(dialect->row_open, f->columns);
+  emit_row_start(e);
+  for (uint32_t sweep = 0; sweep < lowered->n_sweeps; sweep++) {
+    emit_row_values(e, sweep);
+    emit_sweep(e, sweep);
+  }
+  emit_row_values(e, lowered->n_sweeps);
+  for (uint32_t i = 0; i < f->n_out; i++)
+    if (lowered->results[i].kind == GD_RESULT_ROW)
+      PUT(dialect->row_store, i, lowered->results[i].value);
+  PUT(dialect->row_close, 0);
+  gd_strbuf_append(out, dialect->kernel_close);
+}
+
+void gd_emit_prelude(const struct gd_dialect *dialect, struct gd_strbuf *out) {
+  for (const char *const *piece = dialect->prelude; *piece; piece++)
+    gd_strbuf_append(out, *piece);
+}
