@@ -42,7 +42,7 @@ extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
 struct gd_cli_options {
   bool help, version, json, csv, quiet, explain;
   const char *backend; /* "cpu" when not given */
-  const char *method;  /* "naive" when not given */
+  const char *methods; /* "naive" when not given */
   int64_t threads;
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size;
