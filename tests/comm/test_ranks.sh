@@ -142,8 +142,8 @@ rank_pid() {
   done
 }
 
-# start RANKS ARGUMENT...: runs in the background until every rank has joined the job: it has mapped
-# the plugin that carries its messages. INT: background jobs of a script ignore it.
+# start RANKS ARGUMENT...: runs in the background; every rank has loaded MPI and had the time to join
+# the job afterwards. INT: background jobs of a script ignore it.
 start() {
   local ranks=$1 rank pid tries
   shift
@@ -153,12 +153,12 @@ start() {
   for ((rank = 0; rank < ranks; rank++)); do
     for ((tries = 0; ; tries++)); do
       pid=$(rank_pid "$rank")
-      [[ -z $pid ]] || ! grep -qsE 'mca_pml|mca_btl|openmpi' "/proc/$pid/maps" || break
+      [[ -z $pid ]] || ! grep -qs libmpi "/proc/$pid/maps" || break
       ((tries < 300)) || fail "$LAST: rank $rank has not come"
       sleep 0.1
     done
   done
-  sleep 0.3
+  sleep 1
 }
 
 # finish CODE SECONDS: the launcher ends with CODE in time, and nothing is left of the run.
@@ -181,13 +181,13 @@ silent
 
 start 2 "${long[@]}"
 kill -INT "$LAUNCHER"
-finish 130 1
+finish 130 2
 silent
 [[ ! -s $ERR ]] || fail "$LAST: words on Ctrl-C"
 
 start 2 "${long[@]}"
 kill -TERM "$LAUNCHER"
-finish 143 1
+finish 143 2
 
 # mpirun itself.
 start 2 "${long[@]}"
