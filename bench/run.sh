@@ -10,6 +10,8 @@ echo
 echo
 "$GD_BENCH_DIR/bench_ops"
 echo
+"$GD_BENCH_DIR/bench_attention"
+echo
 for model in pythia-160m pythia-6.9b; do
   "$GPUDAYS" plan "$model" --device-memory 1TiB --micro-batch 1
 done
