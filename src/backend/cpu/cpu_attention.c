@@ -318,18 +318,20 @@ struct forward {
   float *shift, *sum, *factor;
 };
 
-static struct forward forward_scratch(const struct problem *p, struct scratch scratch) {
+/* For tasks of so many queries. */
+static struct forward forward_scratch(const struct problem *p, int64_t rows,
+                                      struct scratch scratch) {
   return (struct forward){
-      .q = take(&scratch, left_bytes(p, GD_CPU_ATTENTION_ROWS)),
+      .q = take(&scratch, left_bytes(p, rows)),
       .k = take(&scratch, across_bytes(p)),
       .v = take(&scratch, down_bytes(p)),
       .scores = take(&scratch, strip_tiles_bytes(p)),
-      .sums = take(&scratch, div_up(GD_CPU_ATTENTION_ROWS, p->ops->mr) * p->row_floats * 4),
+      .sums = take(&scratch, div_up(rows, p->ops->mr) * p->row_floats * 4),
       .weights = take(&scratch, p->ops->mr * p->block * 4),
       .packed = take(&scratch, packed_strip_bytes(p)),
-      .shift = take(&scratch, GD_CPU_ATTENTION_ROWS * 4),
-      .sum = take(&scratch, GD_CPU_ATTENTION_ROWS * p->rows->lanes * 4),
-      .factor = take(&scratch, GD_CPU_ATTENTION_ROWS * 4),
+      .shift = take(&scratch, rows * 4),
+      .sum = take(&scratch, rows * p->rows->lanes * 4),
+      .factor = take(&scratch, rows * 4),
   };
 }
 
@@ -381,6 +383,14 @@ static int threads_for(const struct gd_kernel_args *args, const struct problem *
   return useful < (double)args->threads ? (int)useful : args->threads;
 }
 
+/* Queries of a task: the more, the less often keys are packed. Rows do not care whom they are with,
+   so this may depend on threads. */
+static int64_t rows_of_task(const struct problem *p, int threads) {
+  int64_t many = 2 * GD_CPU_ATTENTION_ROWS;
+  bool plenty = p->batch * p->heads * div_up(p->steps, many) >= 4 * threads;
+  return plenty && p->size <= GD_CPU_ATTENTION_SIZE / 2 ? many : GD_CPU_ATTENTION_ROWS;
+}
+
 void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa) {
   struct problem p = describe(args, 0, 3, isa);
   p.out = args->out[0].data;
@@ -389,22 +399,22 @@ void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa) {
     gd_ref_attention(args);
     return;
   }
-  const int64_t runs = div_up(p.steps, GD_CPU_ATTENTION_ROWS), tasks = p.batch * p.heads * runs;
+  const int64_t rows = rows_of_task(&p, args->threads);
+  const int64_t runs = div_up(p.steps, rows), tasks = p.batch * p.heads * runs;
   if (tasks == 0)
     return;
   const int threads = (int)min_size(threads_for(args, &p), tasks);
   GD_ASSERT(threads * (int64_t)GD_GEMM_THREAD_BYTES <= args->workspace_bytes);
 #pragma omp parallel num_threads(threads)
   {
-    struct forward own = forward_scratch(&p, scratch_of(args, omp_get_thread_num()));
+    struct forward own = forward_scratch(&p, rows, scratch_of(args, omp_get_thread_num()));
     if (p.ops->begin)
       p.ops->begin();
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t task = 0; task < tasks; task++) {
       /* The last queries first: under a mask they take longest. */
-      int64_t row_at = (runs - 1 - task / (p.batch * p.heads)) * GD_CPU_ATTENTION_ROWS;
-      forward_task(&p, task % (p.batch * p.heads), row_at,
-                   min_size(GD_CPU_ATTENTION_ROWS, p.steps - row_at), &own);
+      int64_t row_at = (runs - 1 - task / (p.batch * p.heads)) * rows;
+      forward_task(&p, task % (p.batch * p.heads), row_at, min_size(rows, p.steps - row_at), &own);
     }
     if (p.ops->end)
       p.ops->end();

@@ -150,7 +150,7 @@ struct gd_cpu_scan_scratch {
 
 enum {
   GD_CPU_ATTENTION_BLOCK = 224, /* most keys of a block; queries too, in the backward pass */
-  GD_CPU_ATTENTION_ROWS = 224,  /* queries of a task, forward */
+  GD_CPU_ATTENTION_ROWS = 224,  /* queries of a task, forward; or twice as many */
   GD_CPU_ATTENTION_SIZE = 256   /* heads past this size go to the reference kernels */
 };
 
