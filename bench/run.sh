@@ -14,6 +14,7 @@ for ranks in 2 4; do
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
     mpirun --oversubscribe --bind-to none -n "$ranks" "$GD_BENCH_DIR/bench_comm"
 done
+"$GD_BENCH_DIR/bench_attention"
 echo
 for model in pythia-160m pythia-6.9b; do
   "$GPUDAYS" plan "$model" --device-memory 1TiB --micro-batch 1
