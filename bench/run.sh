@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The performance benchmarks: products, memory-bound kernels, planning time, and a whole trial.
+# The performance benchmarks: products, memory-bound kernels, the fused loss, planning time, and a
+# whole trial.
 # Goals are in docs/performance.md; nothing here passes or fails.
 set -euo pipefail
 : "${GPUDAYS:?run it through make bench}" "${GD_BENCH_DIR:?run it through make bench}"
@@ -9,6 +10,8 @@ echo
 "$GD_BENCH_DIR/bench_gemm"
 echo
 "$GD_BENCH_DIR/bench_ops"
+echo
+"$GD_BENCH_DIR/bench_loss"
 echo
 for model in pythia-160m pythia-6.9b; do
   "$GPUDAYS" plan "$model" --device-memory 1TiB --micro-batch 1

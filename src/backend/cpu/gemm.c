@@ -261,6 +261,10 @@ static enum gd_gemm_unit choose_unit(enum gd_dtype dtype, const struct gd_gemm_o
   return GD_GEMM_UNIT_F32;
 }
 
+int64_t gd_gemm_tile_rows(enum gd_dtype dtype) {
+  return choose_ops(dtype, gd_isa_detect())->mr;
+}
+
 int64_t gd_gemm_workspace_bytes(int threads) {
   GD_ASSERT(threads > 0);
   return (int64_t)threads * GD_GEMM_THREAD_BYTES;
