@@ -83,5 +83,6 @@ void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *meth
       .host_limit_bytes = options->host_memory_bytes,
       .seed = (uint64_t)options->seed,
       .sample_seconds = options->sample_seconds,
+      .profile = options->profile,
   };
 }

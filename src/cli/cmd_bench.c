@@ -327,6 +327,9 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
     append_sheet(cli, &benches[0]);
   else
     GD_TRY(append_table(cli, benches, count, err));
+  for (int i = 0; i < count && !cli->options.json && !cli->options.csv; i++)
+    if (benches[i].trial.n_profile > 0)
+      GD_TRY(gd_show_profile(cli, &benches[i].trial, err));
   for (int i = 0; i < count; i++)
     if (benches[i].trial.status == GD_TRIAL_OK)
       return GD_OK;

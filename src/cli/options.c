@@ -212,6 +212,8 @@ static const struct gd_option options_table[] = {
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
      TARGET(rank_timeout), 0, 1000000},
+    {"profile", NULL, ON(BENCH), 0, false, "show where the time of a step goes, by kind of op",
+     parse_switch, TARGET(profile), 0, 0},
     {"explain", NULL, ON(PLAN), 0, false, "print the graph and the place of every tensor",
      parse_switch, TARGET(explain), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,

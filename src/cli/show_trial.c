@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/cli.h"
 #include "gd_version.h"
 
 /* --- for programs -------------------------------------------------------------------------- */
@@ -82,6 +83,24 @@ static void set_samples(struct gd_show_object *to, const char *key,
   gd_show_set(to, key, list);
 }
 
+static const char *program_name(enum gd_program program) {
+  return program == GD_PROGRAM_UPDATE ? "update" : "pass";
+}
+
+static void set_profile(struct gd_show_object *to, const struct gd_trial *trial) {
+  struct gd_show_object row, rows = {.object = json_array()};
+  for (uint32_t i = 0; i < trial->n_profile; i++) {
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "op", gd_op_info(trial->profile[i].kind)->name);
+    gd_show_set_text(&row, "program", program_name(trial->profile[i].program));
+    gd_show_set_bool(&row, "beside", trial->profile[i].beside);
+    gd_show_set_int(&row, "count", trial->profile[i].count);
+    gd_show_set_real(&row, "seconds", trial->profile[i].seconds);
+    gd_show_append(&rows, &row);
+  }
+  gd_show_set_object(to, "profile", &rows);
+}
+
 static void set_measurement(struct gd_show_object *to, const struct gd_trial *trial) {
   struct gd_show_object samples, versions;
   bool timed = trial->step_s > 0, ran = timed || trial->warmup_s > 0;
@@ -103,6 +122,8 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "grad_norm", trial->norm, ran);
   set_bytes_or_null(to, "resident_bytes", ran ? trial->resident_bytes : -1);
   set_bytes_or_null(to, "runtime_bytes", ran ? trial->runtime_bytes : -1);
+  if (trial->n_profile > 0)
+    set_profile(to, trial);
   gd_show_begin(&versions);
   gd_show_set_text(&versions, "gpudays", GD_VERSION);
   gd_show_set_text(&versions, "commit", GD_COMMIT);
@@ -161,6 +182,29 @@ void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
                      gd_precision_name(model->recipe.precision),
                      gd_precision_name(trial->precision),
                      gd_precision_name(model->recipe.precision));
+}
+
+enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
+                               struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"PROGRAM", false}, {"OP", false}, {"COUNT", true}, {"TIME", true}, {"SHARE", true}};
+  enum { COLUMNS = sizeof columns / sizeof *columns, MOST = 24 };
+  const char *cells[MOST * COLUMNS] = {0};
+  char text[GD_SHOW_TEXT];
+  int rows = 0;
+  for (uint32_t i = 0; i < trial->n_profile && rows < MOST; i++, rows++) {
+    const struct gd_profile_row *row = &trial->profile[i];
+    double whole =
+        row->program == GD_PROGRAM_UPDATE ? trial->update.median_s : trial->pass.median_s;
+    const char **cell = cells + (ptrdiff_t)COLUMNS * rows;
+    cell[0] = program_name(row->program);
+    cell[1] = gd_op_info(row->kind)->name;
+    cell[2] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, row->count));
+    cell[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, row->seconds));
+    cell[4] = row->beside ? "beside" : gd_show_cell(cli, "%.1f %%", 100 * row->seconds / whole);
+  }
+  gd_strbuf_append(&cli->out, "\n");
+  return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
 }
 
 void gd_show_compiler_note(struct gd_strbuf *out, const struct gd_trial *trial) {
