@@ -81,8 +81,8 @@ static void build(struct form *f, const struct options *o, bool fused) {
 static void *arena_at(const struct form *f, gd_tensor_id id, void *host, bool read) {
   int64_t at = f->plan.offset_bytes[id], bytes = gd_tensor_bytes(&f->graph, id);
   struct gd_error err = {0};
-  check(read ? f->backend->ops->read(f->backend, at, host, bytes, &err)
-             : f->backend->ops->write(f->backend, at, host, bytes, &err),
+  check(read ? f->backend->ops->read(f->backend, GD_SPACE_DEVICE, at, host, bytes, &err)
+             : f->backend->ops->write(f->backend, GD_SPACE_DEVICE, at, host, bytes, &err),
         &err);
   return host;
 }

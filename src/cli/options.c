@@ -183,7 +183,7 @@ static const struct gd_option options_table[] = {
     {"precision", "NAME", ON_RECIPES | ON(VERIFY), 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", parse_precision, 0, 0, 0},
     {"methods", "LIST", ON_RUNS, 0, false,
-     "naive (default), free-lunch, all, or as free-lunch+ckpt+zero1", parse_text, TARGET(methods),
+     "naive (default), free-lunch, all, free-lunch+ckpt+zero1", parse_text, TARGET(methods),
      0, 0},
     {"micro-batch", "SIZE", ON_TRIALS, 0, false,
      "pow2 (default): largest power of two; max: largest; or N", parse_micro_batch, 0, 1,
