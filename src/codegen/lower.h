@@ -91,7 +91,9 @@ int64_t gd_lower_free_columns(uint32_t rank, const int64_t *dims);
 bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out);
 /* What a sweep computes, loads or takes from a buffer: wanted[GD_LOWER_MAX_VALUES]. */
 void gd_lower_wanted(struct gd_lowered *lowered, uint32_t sweep, bool *wanted);
-/* Floats of scratch that one thread of the kernel needs. */
+/* Floats of one row buffer, of the words of one dropout, and of all that a thread needs. */
+int64_t gd_lower_row_floats(const struct gd_lowered *lowered);
+int64_t gd_lower_words_floats(const struct gd_lowered *lowered);
 int64_t gd_lower_buffer_floats(const struct gd_lowered *lowered);
 /* Inputs whose memory this output may take. */
 uint64_t gd_lower_inplace(const struct gd_lowered *lowered, uint32_t output);
