@@ -80,7 +80,7 @@ static void prepare(struct variant *v, int which, const struct gd_model *model, 
   must(gd_run_random_batch(&v->run, GD_RUN_FULL, model->family->classes(model), 7, &err));
   if (v->graph.dropout_seed != GD_NONE)
     must(gd_run_seed(&v->run, GD_RUN_FULL, 9, 1, 0, &err));
-  v->best_s = v->best_cpu_s = INFINITY;
+  v->best_s = v->best_cpu_s = HUGE_VAL;
 }
 
 static void once(struct variant *v) {
@@ -147,7 +147,7 @@ static void measure_cluster(const struct gd_fusion *f, const struct gd_fused_ker
   void **memory = gd_mem_alloc(body->n_tensors, sizeof *memory);
   int64_t bytes = gd_cpu_workspace_bytes(threads, gd_graph_widest_row(body));
   void *workspace = aligned_alloc(64, (size_t)bytes + 64);
-  double ops_s = INFINITY, fused_s = INFINITY;
+  double ops_s = HUGE_VAL, fused_s = HUGE_VAL;
   for (gd_tensor_id id = 0; id < body->n_tensors; id++) {
     if (body->tensors[id].alias_of != GD_NONE)
       continue;

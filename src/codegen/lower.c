@@ -268,7 +268,7 @@ static void lower_op(struct lowering *l, const struct gd_op *op) {
   }
   if (l->failed)
     return;
-  for (uint32_t i = 0; i < op->n_out; i++)
+  for (uint32_t i = 0; i < op->n_out && i < 3; i++)
     l->of_tensor[op->out[i]] = results[i];
 }
 
