@@ -18,8 +18,8 @@
 struct lowering {
   struct gd_lowered *out;
   const struct gd_graph *body;
-  uint32_t *of_tensor;  /* by tensor of body: its value, or what is summed for a sum */
-  int64_t *repeat_rows; /* by tensor: how it is read; -1: not yet */
+  uint32_t *of_tensor;  /* out's */
+  int64_t *repeat_rows; /* out's */
   bool failed;
 };
 
@@ -467,12 +467,11 @@ static bool find_results(struct lowering *l) {
 
 bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out) {
   const struct gd_graph *body = &fusion->body;
-  struct lowering l = {.out = out, .body = body};
+  struct lowering l = {
+      .out = out, .body = body, .of_tensor = out->of_tensor, .repeat_rows = out->repeat_rows};
   memset(out, 0, sizeof *out);
   out->fusion = fusion;
-  l.of_tensor = gd_mem_alloc(body->n_tensors, sizeof *l.of_tensor);
-  l.repeat_rows = gd_mem_alloc(body->n_tensors, sizeof *l.repeat_rows);
-  l.failed = !l.of_tensor || !l.repeat_rows || fusion->n_in > 64;
+  l.failed = body->n_tensors > GD_LOWER_MAX_TENSORS || fusion->n_in > 64;
   for (gd_tensor_id id = 0; !l.failed && id < body->n_tensors; id++) {
     l.of_tensor[id] = UNSET;
     l.repeat_rows[id] = -1;
@@ -489,10 +488,7 @@ bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out) {
     if (!l.failed)
       lower_op(&l, op);
   }
-  bool ok = !l.failed && find_results(&l);
-  gd_mem_free(l.of_tensor);
-  gd_mem_free(l.repeat_rows);
-  if (!ok)
+  if (l.failed || !find_results(&l))
     return false;
   schedule(out);
   return gd_lower_buffer_floats(out) <= GD_LOWER_BUFFER_FLOATS &&

@@ -17,6 +17,7 @@
 #include "exec/run.h"
 #include "ir/fusion.h"
 #include "pass/pass.h"
+#include "support/fault.h"
 #include "support/scratch.h"
 
 static struct gd_error err;
@@ -419,6 +420,26 @@ static void test_ref_refuses(void **state) {
   gd_graph_deinit(&graph);
 }
 
+static enum gd_status attempt(void *context, struct gd_error *why) {
+  struct gd_graph graph = {0};
+  struct gd_setup setup = {context, GD_PRECISION_BF16, 1};
+  struct gd_pass_ctx ctx = {&setup, why};
+  enum gd_status status = gd_pipeline_build(&setup, &graph, why);
+  if (status == GD_OK)
+    status = gd_pass_recompute(&ctx, &graph);
+  if (status == GD_OK)
+    status = gd_pass_compile(&ctx, &graph);
+  gd_graph_deinit(&graph);
+  return status;
+}
+
+static void test_out_of_memory(void **state) {
+  struct gd_model model;
+  (void)state;
+  load_model("llama-a", &model);
+  assert_int_equal(fault_sweep(attempt, &model), GD_OK);
+}
+
 static void test_nothing_left(void **state) {
   (void)state;
   assert_int_equal(gd_mem_live_blocks(), 0);
@@ -436,7 +457,8 @@ int main(void) {
       cmocka_unit_test(test_recompute),     cmocka_unit_test(test_cost),
       cmocka_unit_test(test_print),         cmocka_unit_test(test_ref_refuses),
       cmocka_unit_test(test_families_fp32), cmocka_unit_test(test_families_bf16),
-      cmocka_unit_test(test_threads),       cmocka_unit_test(test_nothing_left),
+      cmocka_unit_test(test_threads),       cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_nothing_left),
   };
   return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }
