@@ -422,7 +422,7 @@ static void test_ref_refuses(void **state) {
 
 static enum gd_status attempt(void *context, struct gd_error *why) {
   struct gd_graph graph = {0};
-  struct gd_setup setup = {context, GD_PRECISION_BF16, 1};
+  struct gd_setup setup = {.model = context, .precision = GD_PRECISION_BF16, .micro_batch = 1};
   struct gd_pass_ctx ctx = {&setup, why};
   enum gd_status status = gd_pipeline_build(&setup, &graph, why);
   if (status == GD_OK)
