@@ -141,6 +141,8 @@ static void run_fused(const struct gd_fusion *f, const struct gd_fused_kernel *k
                                                        .threads = threads});
 }
 
+static double total_ops_s, total_fused_s;
+
 static void measure_cluster(const struct gd_fusion *f, const struct gd_fused_kernel *kernel,
                             int count, int threads) {
   enum { TIMES = 12 };
@@ -167,6 +169,8 @@ static void measure_cluster(const struct gd_fusion *f, const struct gd_fused_ker
     run_fused(f, kernel, memory, workspace, bytes, threads);
     fused_s = fmin(fused_s, cpu_s() - begin);
   }
+  total_ops_s += count * ops_s;
+  total_fused_s += count * fused_s;
   printf("%3d x %8.3f ms -> %8.3f ms  %5.2fx  [%lld,%lld]", count, ops_s * 1e3, fused_s * 1e3,
          ops_s / fused_s, (long long)f->rows, (long long)f->columns);
   for (gd_op_id id = 0; id < body->n_ops; id++)
@@ -195,6 +199,8 @@ static void measure_clusters(const struct gd_graph *graph) {
       measure_cluster(&graph->fusions[i], kernel, count,
                       threads ? (int)strtol(threads, NULL, 10) : 1);
   }
+  printf("all:  %8.3f ms -> %8.3f ms  %5.2fx\n", total_ops_s * 1e3, total_fused_s * 1e3,
+         total_ops_s / total_fused_s);
   gd_codegen_free(code);
 }
 

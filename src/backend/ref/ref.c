@@ -450,6 +450,12 @@ static void ref_fill(const struct gd_kernel_args *args) {
     put(&args->out[0], i, (double)args->attr->fill.value);
 }
 
+/* ref runs op by op: host.c does not bind a graph with fused ops to it. */
+static void ref_fused(const struct gd_kernel_args *args) {
+  (void)args;
+  GD_ASSERT(!"ref has no fused ops");
+}
+
 /* dst = src, in the dtype of dst. */
 static void ref_copy(const struct gd_kernel_args *args) {
   for (int64_t i = 0; i < args->out[0].elements; i++)
@@ -494,12 +500,6 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_contract_channels gd_ref_contract_channels
 #define ref_attention         gd_ref_attention
 #define ref_attention_grad    gd_ref_attention_grad
-
-/* ref runs op by op: host.c does not bind a graph with fused ops to it. */
-static void ref_fused(const struct gd_kernel_args *args) {
-  (void)args;
-  GD_ASSERT(!"ref has no fused ops");
-}
 
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {
