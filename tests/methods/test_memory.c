@@ -33,6 +33,13 @@ static void complain(const char *what, const char *why) {
   failures++;
 }
 
+/* 2 %, and 2 MiB for what libraries and generated kernels bring along. */
+static bool is_planned(const struct gd_train_options *options) {
+  double planned = (double)(options->device_bytes + options->host_bytes);
+  double used = (double)options->resident_bytes;
+  return used > 0.98 * planned - 0x1p21 && used < 1.02 * planned + 0x1p21;
+}
+
 /* Trains a step of two passes and compares. Returns whether all is well. */
 static bool check_point(struct gd_comm *comm, struct gd_method method,
                         enum gd_precision precision) {
@@ -64,13 +71,10 @@ static bool check_point(struct gd_comm *comm, struct gd_method method,
     complain(what, err.text);
     return false;
   }
-  double planned = (double)(options.device_bytes + options.host_bytes);
-  double used = (double)options.resident_bytes;
-  bool good = options.resident_bytes > 0 && used > 0.98 * planned - 0x1p21 &&
-              used < 1.02 * planned + 0x1p21;
+  bool good = is_planned(&options);
   snprintf(why, sizeof why, "planned %.2f + %.2f MiB, resident set grew by %.2f MiB",
            (double)options.device_bytes / 0x1p20, (double)options.host_bytes / 0x1p20,
-           used / 0x1p20);
+           (double)options.resident_bytes / 0x1p20);
   if (!good)
     complain(what, why);
   else if (!comm || gd_comm_rank(comm) == 0)
@@ -163,6 +167,8 @@ static void train_what_fits(void) {
     complain(gd_method_name(&methods[first], name), err.text);
   else if (!(losses[1] > 0 && losses[1] < losses[0] && options.device_bytes <= limit_bytes))
     complain(gd_method_name(&methods[first], name), "the loss does not fall");
+  else if (!is_planned(&options))
+    complain(gd_method_name(&methods[first], name), "the resident set is not the plan");
   printf("pythia-160m in 1.5 GiB: %d of %d methods fit; %s trains: loss %.3f, then %.3f; planned "
          "%.0f MiB, used %.0f MiB\n",
          fits, count, gd_method_name(&methods[first], name), losses[0], losses[1],
