@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The performance benchmarks: products, memory-bound kernels, collectives, planning time, and a whole trial.
-# Goals are in docs/performance.md; nothing here passes or fails.
+# The performance benchmarks: products, memory-bound kernels, fused kernels, collectives, planning
+# time, and whole trials by method. Goals are in docs/performance.md; nothing here passes or fails.
 set -euo pipefail
 : "${GPUDAYS:?run it through make bench}" "${GD_BENCH_DIR:?run it through make bench}"
 
 "$GPUDAYS" doctor
-echo
-"$GD_BENCH_DIR/bench_gemm"
-echo
-"$GD_BENCH_DIR/bench_ops"
+for bench in bench_gemm bench_ops bench_attention bench_loss bench_compile; do
+  echo
+  "$GD_BENCH_DIR/$bench"
+done
 echo
 for ranks in 2 4; do
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -19,4 +19,17 @@ for model in pythia-160m pythia-6.9b; do
   "$GPUDAYS" plan "$model" --device-memory 1TiB --micro-batch 1
 done
 echo
-"$GPUDAYS" bench pythia-70m --micro-batch 1 --quiet
+# Ratios within one run: free-lunch over naive, what checkpointing costs, and the peer where it is
+# installed.
+for model in pythia-70m roberta-base; do
+  "$GPUDAYS" bench "$model" --methods naive,kernels,compile,free-lunch,free-lunch+ckpt \
+    --micro-batch 1 --quiet
+  for mode in eager compile; do
+    python3 -c 'import torch, transformers' 2>/dev/null &&
+      python3 "$(dirname "$0")/peer_torch.py" "$model" --mode "$mode"
+  done
+done
+echo
+# What ZeRO 1 costs over plain data parallel.
+"$GPUDAYS" bench pythia-70m --methods free-lunch,free-lunch+zero1 --ranks 2 --micro-batch 1 \
+  --batch 8 --quiet

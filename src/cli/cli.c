@@ -4,6 +4,11 @@
  */
 #include "cli/cli.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
@@ -31,15 +36,46 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
   return GD_OK;
 }
 
-enum gd_status gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *trial,
-                                    struct gd_error *err) {
+/* How many ranks work, or are planned for. */
+static int ranks_of(const struct gd_cli *cli) {
+  if (cli->comm)
+    return gd_comm_size(cli->comm);
+  return cli->options.ranks > 1 ? (int)cli->options.ranks : 1;
+}
+
+enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
+                              struct gd_error *err) {
+  const char *list = cli->options.methods;
+  size_t most = 1;
+  for (const char *at = list; *at; at++)
+    most += *at == ',';
+  *count = 0;
+  *methods = gd_arena_alloc(&cli->arena, most * GD_METHODS_MOST, sizeof **methods);
+  if (!*methods)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading --methods");
+  for (;;) {
+    size_t length = strcspn(list, ",");
+    char name[GD_METHOD_NAME * 2];
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), list);
+    if (strcmp(name, "all") == 0)
+      *count += gd_method_space(ranks_of(cli) > 1, *methods + *count);
+    else
+      GD_TRY(gd_method_parse(name, &(*methods)[(*count)++], err));
+    if (list[length] == '\0')
+      return GD_OK;
+    list += length + 1;
+  }
+}
+
+void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *method,
+                          struct gd_trial_options *trial) {
   const struct gd_cli_options *options = &cli->options;
-  struct gd_method method;
-  GD_TRY(gd_method_parse(options->method, &method, err));
   *trial = (struct gd_trial_options){
       .backend = options->backend,
       .threads = (int)options->threads,
-      .method = method,
+      .method = *method,
+      .ranks = ranks_of(cli),
+      .comm = ranks_of(cli) > 1 ? cli->comm : NULL,
       .micro_batch = options->micro_batch,
       .micro_batch_size = options->micro_batch_size,
       .precision = options->precision_given ? &options->precision : NULL,
@@ -47,6 +83,6 @@ enum gd_status gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_op
       .host_limit_bytes = options->host_memory_bytes,
       .seed = (uint64_t)options->seed,
       .sample_seconds = options->sample_seconds,
+      .profile = options->profile,
   };
-  return GD_OK;
 }

@@ -40,8 +40,14 @@ enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) GD_MUST_USE;
+/*
+ * The methods that --methods lists, in the arena: names joined by commas, of which `all` is the
+ * search space of as many ranks as there are.
+ */
+enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
+                              struct gd_error *err) GD_MUST_USE;
 /* The options of a trial; they borrow from cli. */
-enum gd_status gd_cli_trial_options(const struct gd_cli *cli, struct gd_trial_options *options,
-                                    struct gd_error *err) GD_MUST_USE;
+void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *method,
+                          struct gd_trial_options *options);
 
 #endif

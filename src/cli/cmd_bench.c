@@ -10,10 +10,13 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/show_trial.h"
+#include "comm/comm.h"
 #include "search/load.h"
 
 struct bench {
+  const char *argument; /* what the user called the model */
   struct gd_model model;
+  struct gd_method method;
   struct gd_trial trial;
 };
 
@@ -35,11 +38,12 @@ static void append_answer(struct gd_cli *cli, const struct bench *bench) {
 
 static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
   char pass[GD_SHOW_TEXT], last[GD_SHOW_TEXT], update[GD_SHOW_TEXT], passes[3 * GD_SHOW_TEXT];
+  bool differs = trial->last_pass.count > 0; /* smaller, or with the exchange of gradients */
   gd_show_seconds(last, sizeof last, trial->last_pass.median_s);
   gd_strbuf_printf(
       out, "  %s (%s%s%s) + update (%s)\n", gd_show_passes(passes, sizeof passes, trial),
-      gd_show_seconds(pass, sizeof pass, trial->pass.median_s), trial->remainder ? ", " : "",
-      trial->remainder ? last : "", gd_show_seconds(update, sizeof update, trial->update.median_s));
+      gd_show_seconds(pass, sizeof pass, trial->pass.median_s), differs ? ", the last " : "",
+      differs ? last : "", gd_show_seconds(update, sizeof update, trial->update.median_s));
 }
 
 static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
@@ -109,6 +113,7 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
   append_memory(out, trial);
   append_speed(out, bench);
   gd_show_precision_note(out, &bench->model, trial);
+  gd_show_compiler_note(out, trial);
   append_load_note(out, "note", trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160], width[GD_SHOW_TEXT];
@@ -128,6 +133,8 @@ static void set_row(struct gd_cli *cli, const char **row, const struct bench *be
   char text[2 * GD_SHOW_TEXT];
   struct gd_show_duration days;
   row[0] = trial->model;
+  row[1] = trial->method;
+  row += 1;
   if (trial->status != GD_TRIAL_OK) {
     row[1] = gd_trial_status_name(trial->status);
     return;
@@ -142,6 +149,7 @@ static void set_row(struct gd_cli *cli, const char **row, const struct bench *be
   row[6] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->micro_batch));
   row[7] = gd_precision_name(trial->precision);
   row[8] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
+  row[9] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->host_bytes));
 }
 
 /* What a row has no room for. */
@@ -149,7 +157,7 @@ static void append_row_notes(struct gd_strbuf *out, const struct bench *bench) {
   const struct gd_trial *trial = &bench->trial;
   if (trial->status != GD_TRIAL_OK) {
     struct gd_strbuf line = {0};
-    gd_strbuf_printf(&line, "%s: %s", trial->model, trial->reason);
+    gd_strbuf_printf(&line, "%s, %s: %s", trial->model, trial->method, trial->reason);
     if (line.text && !line.failed)
       gd_show_paragraph(out, 2, line.text);
     gd_strbuf_deinit(&line);
@@ -165,8 +173,9 @@ static void append_row_notes(struct gd_strbuf *out, const struct bench *bench) {
 static enum gd_status append_table(struct gd_cli *cli, const struct bench *benches, int count,
                                    struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false}, {"TIME", true},        {"95 %", true},  {"STEP", true},   {"SPEED", true},
-      {"MFU", true},    {"MICRO-BATCH", true}, {"PREC", false}, {"MEMORY", true},
+      {"MODEL", false}, {"METHOD", false}, {"TIME", true}, {"95 %", true},
+      {"STEP", true},   {"SPEED", true},   {"MFU", true},  {"MICRO-BATCH", true},
+      {"PREC", false},  {"MEMORY", true},  {"HOST", true},
   };
   enum { COLUMNS = sizeof columns / sizeof *columns };
   const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
@@ -177,7 +186,8 @@ static enum gd_status append_table(struct gd_cli *cli, const struct bench *bench
   /* A trial that ended in an error may not have come as far as its device. */
   for (int i = 0; i < count; i++)
     if (benches[i].trial.device[0]) {
-      gd_strbuf_printf(&cli->out, "%s, on %s\n", benches[i].trial.method, benches[i].trial.device);
+      gd_show_trial_place(&cli->out, &benches[i].trial);
+      gd_strbuf_append(&cli->out, "\n");
       break;
     }
   GD_TRY(gd_show_table(&cli->out, 2, columns, COLUMNS, cells, count, err));
@@ -188,21 +198,21 @@ static enum gd_status append_table(struct gd_cli *cli, const struct bench *bench
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* The fastest trial of the model that argument `of` names, among those that passed, or -1. */
-static int find_best(const struct gd_cli *cli, const struct bench *benches, int of) {
+/* The fastest trial of the model that trial `of` is of, among those that passed, or -1. */
+static int find_best(const struct bench *benches, int count, int of) {
   int best = -1;
-  for (int i = 0; i < cli->n_arguments; i++)
-    if (strcmp(cli->arguments[i], cli->arguments[of]) == 0 &&
+  for (int i = 0; i < count; i++)
+    if (strcmp(benches[i].argument, benches[of].argument) == 0 &&
         benches[i].trial.status == GD_TRIAL_OK &&
         (best < 0 || benches[i].trial.days < benches[best].trial.days))
       best = i;
   return best;
 }
 
-static void set_best(struct gd_show_object *to, const char *key, const struct gd_cli *cli,
-                     const struct bench *benches, int of) {
+static void set_best(struct gd_show_object *to, const char *key, const struct bench *benches,
+                     int count, int of) {
   struct gd_show_object row;
-  int best = find_best(cli, benches, of);
+  int best = find_best(benches, count, of);
   if (best < 0) {
     gd_show_set_null(to, key);
     return;
@@ -212,16 +222,15 @@ static void set_best(struct gd_show_object *to, const char *key, const struct gd
 }
 
 /* Days of different models are not compared: with several, each has a best trial of its own. */
-static void set_best_by_model(struct gd_show_object *to, const struct gd_cli *cli,
-                              const struct bench *benches) {
-  for (int i = 0; i < cli->n_arguments; i++) {
+static void set_best_by_model(struct gd_show_object *to, const struct bench *benches, int count) {
+  for (int i = 0; i < count; i++) {
     char path[256];
     const char *key = benches[i].model.name;
-    for (int k = 0; k < cli->n_arguments; k++) /* two folders of one name are told by their paths */
+    for (int k = 0; k < count; k++) /* two folders of one name are told by their paths */
       if (strcmp(benches[k].model.name, benches[i].model.name) == 0 &&
-          strcmp(cli->arguments[k], cli->arguments[i]) != 0)
-        key = gd_json_excerpt(path, sizeof path, cli->arguments[i]);
-    set_best(to, key, cli, benches, i);
+          strcmp(benches[k].argument, benches[i].argument) != 0)
+        key = gd_json_excerpt(path, sizeof path, benches[i].argument);
+    set_best(to, key, benches, count, i);
   }
 }
 
@@ -244,10 +253,10 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct bench *bench
   gd_show_begin(&root);
   gd_show_set_object(&root, "trials", &rows);
   if (is_one_model(cli)) {
-    set_best(&root, "best", cli, benches, 0);
+    set_best(&root, "best", benches, count, 0);
   } else {
     gd_show_begin(&by_model);
-    set_best_by_model(&by_model, cli, benches);
+    set_best_by_model(&by_model, benches, count);
     gd_show_set_null(&root, "best");
     gd_show_set_object(&root, "best_by_model", &by_model);
   }
@@ -255,12 +264,11 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct bench *bench
 }
 
 /* With several models an error is the result of its own trial, and the others still run. */
-static enum gd_status measure(struct gd_cli *cli, struct bench *bench, int index,
+static enum gd_status measure(struct gd_cli *cli, struct bench *bench, int index, int count,
                               struct gd_error *err) {
   struct gd_progress progress = {.on = cli->progress};
   struct gd_trial_options options;
-  int count = cli->n_arguments;
-  GD_TRY(gd_cli_trial_options(cli, &options, err));
+  gd_cli_trial_options(cli, &bench->method, &options);
   options.progress = gd_progress_report;
   options.progress_user = &progress;
   snprintf(progress.label, sizeof progress.label, "%s", bench->model.name);
@@ -276,22 +284,39 @@ static enum gd_status measure(struct gd_cli *cli, struct bench *bench, int index
   return status;
 }
 
-enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
-  int count = cli->n_arguments;
-  struct gd_error first = {0};
-  struct bench *benches = gd_arena_alloc(&cli->arena, (size_t)count, sizeof *benches);
-  if (!benches)
+/* Every method on every model. */
+static enum gd_status make_benches(struct gd_cli *cli, struct bench **benches, int *count,
+                                   struct gd_error *err) {
+  struct gd_method *methods;
+  int n_methods, at = 0;
+  GD_TRY(gd_cli_methods(cli, &methods, &n_methods, err));
+  *count = cli->n_arguments * n_methods;
+  *benches = gd_arena_alloc(&cli->arena, (size_t)*count, sizeof **benches);
+  if (!*benches)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first trial");
   /* All are read before any runs: a misspelt last name must not cost the time of the others. */
-  for (int i = 0; i < count; i++)
-    GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &benches[i].model, err));
+  for (int i = 0; i < cli->n_arguments; i++)
+    for (int k = 0; k < n_methods; k++, at++) {
+      (*benches)[at].argument = cli->arguments[i];
+      (*benches)[at].method = methods[k];
+      GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &(*benches)[at].model, err));
+    }
+  return GD_OK;
+}
+
+enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_error first = {0};
+  struct bench *benches;
+  int count;
+  GD_TRY(make_benches(cli, &benches, &count, err)); /* a wrong name is said before ranks meet */
   GD_TRY(gd_launch_join(cli, err));
+  GD_TRY(make_benches(cli, &benches, &count, err)); /* `all` depends on how many they are */
   for (int i = 0; i < count; i++) {
     struct gd_error own = {0};
-    enum gd_status status = measure(cli, &benches[i], i, &own);
+    enum gd_status status = measure(cli, &benches[i], i, count, &own);
     if (status == GD_OK)
       status = gd_trial_verdict(&benches[i].trial, &own);
-    else if (count == 1)
+    else if (count == 1 || (cli->comm && gd_comm_has_failed(cli->comm)))
       return gd_fail(err, status, "%s", own.text);
     if (status != GD_OK && first.status == GD_OK)
       first = own;
@@ -302,6 +327,9 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
     append_sheet(cli, &benches[0]);
   else
     GD_TRY(append_table(cli, benches, count, err));
+  for (int i = 0; i < count && !cli->options.json && !cli->options.csv; i++)
+    if (benches[i].trial.n_profile > 0)
+      GD_TRY(gd_show_profile(cli, &benches[i].trial, err));
   for (int i = 0; i < count; i++)
     if (benches[i].trial.status == GD_TRIAL_OK)
       return GD_OK;

@@ -76,8 +76,16 @@ static void append_miss(struct gd_strbuf *misses, const char *what, double error
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err) {
   struct gd_verify_result result = {0};
   struct gd_strbuf misses = {0};
+  struct gd_method *methods;
+  int n_methods;
+  GD_TRY(gd_cli_methods(cli, &methods, &n_methods, err));
+  if (n_methods != 1 || methods[0].sharding != GD_SHARDING_NONE)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "verify compares gradients of whole parameters on one device: --methods takes "
+                   "one of naive, free-lunch, compile, kernels, each with or without +ckpt");
   const struct gd_verify_options options = {
       .backend = cli->options.backend,
+      .method = methods[0],
       .threads = (int)cli->options.threads,
       .precision = cli->options.precision_given ? cli->options.precision : GD_PRECISION_FP32,
   };

@@ -121,7 +121,7 @@ static void prepare_environment(int64_t ranks) {
   if (!is_one_machine())
     return;
   prefer("OMPI_MCA_pml", "ob1");
-  prefer("OMPI_MCA_btl", "^openib");
+  prefer("OMPI_MCA_btl", "^openib,tcp"); /* they would look for networks, and complain */
   if (statvfs("/dev/shm", &shm) == 0 &&
       (int64_t)(shm.f_bavail * shm.f_frsize) / (16 * 1024 * 1024) >= ranks)
     return;

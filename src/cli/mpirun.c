@@ -76,9 +76,11 @@ static bool is_rule(const char *line) {
   return dashes >= 40 && line[dashes] == '\0';
 }
 
-/* "[host:1234] ..."; "[warn] ..." comes from the event library that mpirun is built on. */
+/* "[host:1234] ..." or "[host][[12,1],0][file:56:name] ..."; "[warn] ..." comes from the event
+ * library that mpirun is built on. */
 static bool is_diagnostic(const char *line) {
-  if (strncmp(line, "[warn] ", 7) == 0 || strncmp(line, "[err] ", 6) == 0)
+  if (strncmp(line, "[warn] ", 7) == 0 || strncmp(line, "[err] ", 6) == 0 ||
+      (line[0] == '[' && strstr(line, "][[")))
     return true;
   const char *end = strchr(line, ']'), *colon = strchr(line, ':');
   return line[0] == '[' && end && colon && colon < end && isdigit((unsigned char)colon[1]);

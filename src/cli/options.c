@@ -182,8 +182,8 @@ static const struct gd_option options_table[] = {
      parse_int, TARGET(threads), 1, 4096},
     {"precision", "NAME", ON_RECIPES | ON(VERIFY), 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", parse_precision, 0, 0, 0},
-    {"methods", "NAME", ON_TRIALS, 0, false, "efficiency method; this version has naive",
-     parse_text, TARGET(method), 0, 0},
+    {"methods", "LIST", ON_RUNS, 0, false,
+     "naive (default), free-lunch, all, free-lunch+ckpt+zero1", parse_text, TARGET(methods), 0, 0},
     {"micro-batch", "SIZE", ON_TRIALS, 0, false,
      "pow2 (default): largest power of two; max: largest; or N", parse_micro_batch, 0, 1,
      MOST_A_RECIPE},
@@ -211,6 +211,8 @@ static const struct gd_option options_table[] = {
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
      TARGET(rank_timeout), 0, 1000000},
+    {"profile", NULL, ON(BENCH), 0, false, "show where the time of a step goes, by kind of op",
+     parse_switch, TARGET(profile), 0, 0},
     {"explain", NULL, ON(PLAN), 0, false, "print the graph and the place of every tensor",
      parse_switch, TARGET(explain), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
@@ -399,7 +401,7 @@ enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struc
   struct parser parser = {.argc = argc, .argv = argv, .at = 1};
   bool options_end = false;
   cli->options.backend = "cpu";
-  cli->options.method = "naive";
+  cli->options.methods = "naive";
   cli->arguments = gd_arena_alloc(&cli->arena, (size_t)argc + 1, sizeof *cli->arguments);
   if (!cli->arguments)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading the command line");

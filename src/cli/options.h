@@ -40,9 +40,9 @@ extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
 
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
-  bool help, version, json, csv, quiet, explain;
+  bool help, version, json, csv, quiet, explain, profile;
   const char *backend; /* "cpu" when not given */
-  const char *method;  /* "naive" when not given */
+  const char *methods; /* "naive" when not given */
   int64_t threads;
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/cli.h"
 #include "gd_version.h"
 
 /* --- for programs -------------------------------------------------------------------------- */
@@ -36,6 +37,10 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
   gd_show_set_int(to, "peak_bytes", trial->peak_bytes);
   gd_show_set_int(to, "host_bytes", trial->host_bytes);
   gd_show_set_object(to, "categories", &categories);
+  gd_show_begin(&categories);
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
+    gd_show_set_int(&categories, gd_category_name((enum gd_category)i), trial->host_parts[i]);
+  gd_show_set_object(to, "host_categories", &categories);
   gd_show_set_bool(to, "feasible", trial->status != GD_TRIAL_INFEASIBLE);
   if (trial->reason[0])
     gd_show_set_text(to, "reason", trial->reason);
@@ -46,6 +51,10 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
   gd_show_set_int(to, "live_bytes", trial->live_bytes);
   gd_show_set_text(to, "precision", gd_precision_name(trial->precision));
   gd_show_set_bool(to, "precision_substituted", trial->precision_substituted);
+  if (trial->no_compiler[0])
+    gd_show_set_text(to, "no_compiler", trial->no_compiler);
+  else
+    gd_show_set_null(to, "no_compiler");
   gd_show_set_int(to, "parameters", trial->parameters);
   gd_show_set_real(to, "flops_per_step", trial->model_flops_per_step);
   gd_show_set_real(to, "executed_flops_per_step", trial->exec_flops_per_step);
@@ -57,6 +66,7 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
 static void set_times(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
   bool timed = measured && trial->step_s > 0, ok = measured && trial->status == GD_TRIAL_OK;
   set_or_null(to, "pass_s", trial->pass.median_s, timed);
+  set_or_null(to, "last_pass_s", trial->last_pass.median_s, timed && trial->last_pass.count > 0);
   set_or_null(to, "update_s", trial->update.median_s, timed);
   set_or_null(to, "step_s", trial->step_s, timed);
   set_or_null(to, "days", trial->days, ok);
@@ -71,6 +81,24 @@ static void set_samples(struct gd_show_object *to, const char *key,
     if (json_array_append_new(list, json_real(1e-9 * (double)samples->ns[i])) != 0)
       to->failed = true;
   gd_show_set(to, key, list);
+}
+
+static const char *program_name(enum gd_program program) {
+  return program == GD_PROGRAM_UPDATE ? "update" : "pass";
+}
+
+static void set_profile(struct gd_show_object *to, const struct gd_trial *trial) {
+  struct gd_show_object row, rows = {.object = json_array()};
+  for (uint32_t i = 0; i < trial->n_profile; i++) {
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "op", gd_op_info(trial->profile[i].kind)->name);
+    gd_show_set_text(&row, "program", program_name(trial->profile[i].program));
+    gd_show_set_bool(&row, "beside", trial->profile[i].beside);
+    gd_show_set_int(&row, "count", trial->profile[i].count);
+    gd_show_set_real(&row, "seconds", trial->profile[i].seconds);
+    gd_show_append(&rows, &row);
+  }
+  gd_show_set_object(to, "profile", &rows);
 }
 
 static void set_measurement(struct gd_show_object *to, const struct gd_trial *trial) {
@@ -94,6 +122,8 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "grad_norm", trial->norm, ran);
   set_bytes_or_null(to, "resident_bytes", ran ? trial->resident_bytes : -1);
   set_bytes_or_null(to, "runtime_bytes", ran ? trial->runtime_bytes : -1);
+  if (trial->n_profile > 0)
+    set_profile(to, trial);
   gd_show_begin(&versions);
   gd_show_set_text(&versions, "gpudays", GD_VERSION);
   gd_show_set_text(&versions, "commit", GD_COMMIT);
@@ -105,12 +135,12 @@ void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool
   gd_show_set_text(to, "model", trial->model);
   gd_show_set_text(to, "method", trial->method);
   gd_show_set_text(to, "gpu", trial->device);
-  gd_show_set_int(to, "count", 1);
+  gd_show_set_int(to, "count", trial->ranks);
   gd_show_set_text(to, "status", gd_trial_status_name(trial->status));
   gd_show_set_text(to, "device", trial->device);
   gd_show_set_text(to, "backend", trial->backend);
   gd_show_set_int(to, "threads", trial->threads);
-  gd_show_set_int(to, "ranks", 1);
+  gd_show_set_int(to, "ranks", trial->ranks);
   set_plan(to, trial);
   set_times(to, trial, measured);
   if (measured)
@@ -119,9 +149,18 @@ void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool
 
 /* --- for people ---------------------------------------------------------------------------- */
 
+void gd_show_trial_place(struct gd_strbuf *out, const struct gd_trial *trial) {
+  gd_strbuf_append(out, "on ");
+  if (trial->ranks > 1)
+    gd_strbuf_printf(out, "%d ranks, each ", trial->ranks);
+  gd_strbuf_append(out, trial->device);
+}
+
 void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial) {
-  gd_strbuf_printf(out, "%s, %s, %s, on %s\n", trial->model, trial->method,
-                   gd_precision_name(trial->precision), trial->device);
+  gd_strbuf_printf(out, "%s, %s, %s, ", trial->model, trial->method,
+                   gd_precision_name(trial->precision));
+  gd_show_trial_place(out, trial);
+  gd_strbuf_append(out, "\n");
 }
 
 const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial) {
@@ -129,9 +168,10 @@ const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial
   gd_format_count(passes, sizeof passes, trial->accumulation);
   gd_format_count(micro_batch, sizeof micro_batch, trial->micro_batch);
   gd_format_count(last, sizeof last, trial->remainder);
-  snprintf(text, size, "%s pass%s of micro-batch %s%s%s", passes,
+  snprintf(text, size, "%s pass%s of micro-batch %s%s%s%s", passes,
            trial->accumulation == 1 ? "" : "es", micro_batch,
-           trial->remainder ? ", the last of " : "", trial->remainder ? last : "");
+           trial->remainder ? ", the last of " : "", trial->remainder ? last : "",
+           trial->ranks > 1 ? " on each rank" : "");
   return text;
 }
 
@@ -142,6 +182,40 @@ void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
                      gd_precision_name(model->recipe.precision),
                      gd_precision_name(trial->precision),
                      gd_precision_name(model->recipe.precision));
+}
+
+enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
+                               struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"PROGRAM", false}, {"OP", false}, {"COUNT", true}, {"TIME", true}, {"SHARE", true}};
+  enum { COLUMNS = sizeof columns / sizeof *columns, MOST = 24 };
+  const char *cells[MOST * COLUMNS] = {0};
+  char text[GD_SHOW_TEXT];
+  int rows = 0;
+  for (uint32_t i = 0; i < trial->n_profile && rows < MOST; i++, rows++) {
+    const struct gd_profile_row *row = &trial->profile[i];
+    double whole =
+        row->program == GD_PROGRAM_UPDATE ? trial->update.median_s : trial->pass.median_s;
+    const char **cell = cells + (ptrdiff_t)COLUMNS * rows;
+    cell[0] = program_name(row->program);
+    cell[1] = gd_op_info(row->kind)->name;
+    cell[2] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, row->count));
+    cell[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, row->seconds));
+    cell[4] = row->beside ? "beside" : gd_show_cell(cli, "%.1f %%", 100 * row->seconds / whole);
+  }
+  gd_strbuf_append(&cli->out, "\n");
+  return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
+}
+
+void gd_show_compiler_note(struct gd_strbuf *out, const struct gd_trial *trial) {
+  struct gd_strbuf line = {0};
+  if (!trial->no_compiler[0])
+    return;
+  gd_strbuf_printf(&line, "note: the compile method ran without generated kernels: %s",
+                   trial->no_compiler);
+  if (line.text && !line.failed)
+    gd_show_paragraph(out, 2, line.text);
+  gd_strbuf_deinit(&line);
 }
 
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err) {

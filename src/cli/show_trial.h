@@ -11,6 +11,8 @@
 /* measured false: the plan's names alone, the times null. */
 void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured);
 
+/* "on 2 ranks, each AMD EPYC 9R14, 1 thread, avx512_bf16" */
+void gd_show_trial_place(struct gd_strbuf *out, const struct gd_trial *trial);
 /* "pythia-14m, naive, bf16, on AMD EPYC 9R14, 2 threads, avx512_bf16" */
 void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial);
 /* "256 passes of micro-batch 4", "342 passes of micro-batch 3, the last of 1" */
@@ -18,6 +20,11 @@ const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial
 /* Says that the recipe's precision is not the one that runs, when that is so. */
 void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
                             const struct gd_trial *trial);
+/* Where the time of a step went: one row a kind of op and program, the longest first. */
+enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
+                               struct gd_error *err) GD_MUST_USE;
+/* Says that the compile method runs unfused, and why, when that is so. */
+void gd_show_compiler_note(struct gd_strbuf *out, const struct gd_trial *trial);
 /* A trial that is not ok as a sentence and a status; of several, err keeps the first. */
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err);
 

@@ -1,7 +1,8 @@
 /*
  * The collectives of comm.h. All but the broadcast are direct exchanges between every two ranks, in
- * chunks through two windows, so that one chunk travels while the other is added up. A ring would
- * move the same bytes, but add in another order on every slice.
+ * chunks through a few windows, so that chunks travel while one is added up, and a rank that wakes
+ * from its sleep finds several. A ring would move the same bytes, but add in another order on every
+ * slice.
  */
 #include <string.h>
 
@@ -10,9 +11,9 @@
 #include "comm/comm_int.h"
 
 enum {
-  SUM_CHUNK_BYTES = 256 * 1024,       /* stays in the second-level cache until it is added */
-  MOVE_CHUNK_BYTES = 4 * 1024 * 1024, /* long enough to be at full speed */
-  BLOCK = 1024,                       /* elements added at a time, in the first-level cache */
+  SUM_CHUNK_BYTES = 256 * 1024,   /* stays in the second-level cache until it is added */
+  MOVE_CHUNK_BYTES = 1024 * 1024, /* long enough to be at full speed */
+  BLOCK = 1024,                   /* elements added at a time, in the first-level cache */
 };
 
 /* Four lanes: what every machine of this century has, and more than its memory can feed. */
@@ -97,11 +98,10 @@ enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t
   if (r.chunk == 0)
     return gd_fail(err, GD_ENVIRONMENT, "%d ranks are more than a scratch of %lld bytes can serve",
                    comm->size, (long long)scratch_bytes);
-  int64_t chunks = (shard_elements + r.chunk - 1) / r.chunk;
-  GD_TRY(post_chunk(&r, 0, err));
+  int64_t chunks = (shard_elements + r.chunk - 1) / r.chunk, posted = 0;
   for (int64_t i = 0; i < chunks; i++) {
-    if (i + 1 < chunks)
-      GD_TRY(post_chunk(&r, i + 1, err));
+    while (posted < least(chunks, i + GD_COMM_WINDOWS))
+      GD_TRY(post_chunk(&r, posted++, err));
     GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], "a reduce-scatter", err));
     add_chunk(&r, i);
   }
@@ -125,13 +125,12 @@ static enum gd_status post_slices(struct gd_comm *comm, char *data, int64_t shar
 
 static enum gd_status gather(struct gd_comm *comm, void *data, int64_t shard_bytes,
                              const char *what, struct gd_error *err) {
-  int64_t chunks = (shard_bytes + MOVE_CHUNK_BYTES - 1) / MOVE_CHUNK_BYTES;
-  if (comm->size == 1 || chunks == 0)
+  int64_t chunks = (shard_bytes + MOVE_CHUNK_BYTES - 1) / MOVE_CHUNK_BYTES, posted = 0;
+  if (comm->size == 1)
     return GD_OK;
-  GD_TRY(post_slices(comm, data, shard_bytes, 0, err));
   for (int64_t i = 0; i < chunks; i++) {
-    if (i + 1 < chunks)
-      GD_TRY(post_slices(comm, data, shard_bytes, i + 1, err));
+    while (posted < least(chunks, i + GD_COMM_WINDOWS))
+      GD_TRY(post_slices(comm, data, shard_bytes, posted++, err));
     GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], what, err));
   }
   return GD_OK;

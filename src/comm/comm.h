@@ -55,7 +55,7 @@ void gd_comm_set_timeout(struct gd_comm *comm, double seconds);
 /*
  * data holds size x shard_elements. Afterwards the own slice, data[rank * shard_elements ...], is
  * the sum over all ranks; what the other slices hold is not specified. Any scratch from
- * GD_COMM_MIN_SCRATCH_BYTES works; about 512 KiB x (size - 1) is best.
+ * GD_COMM_MIN_SCRATCH_BYTES works; 1 MiB x (size - 1) is best.
  */
 enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t shard_elements,
                                       void *scratch, int64_t scratch_bytes,

@@ -10,7 +10,7 @@
 #include "comm/comm.h"
 #include "comm/mpi_api.h"
 
-enum { GD_COMM_WINDOWS = 2, GD_COMM_SCALARS = 32 };
+enum { GD_COMM_WINDOWS = 4, GD_COMM_SCALARS = 32 };
 
 struct gd_window {
   int count;       /* messages posted */

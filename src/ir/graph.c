@@ -519,8 +519,9 @@ void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost) {
 /* --- scratch ------------------------------------------------------------------------------- */
 
 enum {
-  LOSS_CHUNK_BYTES = 32 << 20, /* logits at a time: as deep a product as the memory is worth */
-  LOSS_CHUNK_STEP = 16         /* rows: whole tiles of products, and the least there are */
+  /* Logits at a time. Products over 336 rows run at 97 % of the rate of 1,024, over 160 at 88 %. */
+  LOSS_CHUNK_BYTES = 33 << 20,
+  LOSS_CHUNK_STEP = 16 /* rows: the least there are */
 };
 
 int64_t gd_loss_chunk_rows(int64_t rows, int64_t vocabulary, enum gd_dtype dtype) {

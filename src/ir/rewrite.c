@@ -221,7 +221,7 @@ enum gd_status gd_graph_rewrite_end(struct gd_graph_rewrite *rewrite, struct gd_
   struct gd_tensor *tensors = gd_mem_alloc(graph->n_tensors, sizeof *tensors);
   if (!now || !tensors)
     no_memory(graph);
-  if (graph->error.status == GD_OK)
+  else if (graph->error.status == GD_OK)
     apply_numbers(rewrite, now, tensors, number_tensors(graph, now));
   gd_mem_free(now);
   gd_mem_free(tensors);

@@ -473,6 +473,43 @@ static enum gd_dtype product_dtype(enum gd_precision precision) {
                                           : GD_DTYPE_F16;
 }
 
+/* --- profile ------------------------------------------------------------------------------- */
+
+static int compare_rows(const void *left, const void *right) {
+  const struct gd_profile_row *a = left, *b = right;
+  return a->seconds > b->seconds ? -1 : a->seconds < b->seconds;
+}
+
+static void add_event(struct gd_trial *trial, enum gd_op_kind kind, enum gd_program program,
+                      const struct gd_event *event) {
+  uint32_t i = 0;
+  while (i < trial->n_profile &&
+         (trial->profile[i].kind != kind || trial->profile[i].program != program))
+    i++;
+  if (i == GD_PROFILE_ROWS)
+    return;
+  if (i == trial->n_profile)
+    trial->profile[trial->n_profile++] =
+        (struct gd_profile_row){.kind = kind, .program = program, .beside = event->beside};
+  trial->profile[i].count++;
+  trial->profile[i].seconds += 1e-9 * (double)(event->end_ns - event->begin_ns);
+}
+
+/* The last pass and update that were sampled. */
+static void take_profile(struct measuring *m, struct gd_backend *backend) {
+  static const enum gd_program programs[] = {GD_PROGRAM_PASS, GD_PROGRAM_UPDATE};
+  struct gd_trial *trial = m->planning.trial;
+  const struct gd_graph *graph = m->run.plan[GD_RUN_FULL]->graph;
+  for (size_t p = 0; p < sizeof programs / sizeof *programs; p++) {
+    uint32_t count;
+    const struct gd_event *events =
+        backend->ops->events(backend, m->run.bound[GD_RUN_FULL], programs[p], &count);
+    for (uint32_t i = 0; i < count; i++)
+      add_event(trial, graph->ops[events[i].op].kind, programs[p], &events[i]);
+  }
+  qsort(trial->profile, trial->n_profile, sizeof *trial->profile, compare_rows);
+}
+
 static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
                               struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
@@ -495,6 +532,8 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   GD_TRY(sample(m, "updates", PIECE_UPDATE, &trial->update, err));
   gd_load_read(&load_after);
   trial->busy_share = gd_load_share(&load_before, &load_after);
+  if (m->planning.options->profile)
+    take_profile(m, backend);
   int64_t after = resident_bytes();
   trial->resident_bytes = before < 0 || after < 0 ? -1 : after - before;
   /* Measured at both ends: another program in the way of one must not lower the peak. */
@@ -519,10 +558,11 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
   if (trial->remainder)
     status = make_candidate(&m.planning, trial->remainder, &remainder, err);
   if (status == GD_OK)
-    status = gd_backend_open(
-        options->backend,
-        &(struct gd_backend_options){.threads = options->threads, .comm = options->comm}, &backend,
-        err);
+    status = gd_backend_open(options->backend,
+                             &(struct gd_backend_options){.threads = options->threads,
+                                                          .comm = options->comm,
+                                                          .trace = options->profile},
+                             &backend, err);
   if (status != GD_OK)
     goto done;
   trial->runtime_bytes = resident_bytes();

@@ -27,6 +27,7 @@ struct gd_trial_options {
   uint64_t seed;
   double
       sample_seconds; /* stop sampling each program after this long (0: 20 s), 3 samples at least */
+  bool profile;       /* also time each op of one step */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;
 };
@@ -47,6 +48,16 @@ struct gd_samples {
   int64_t ns[GD_TRIAL_MAX_SAMPLES];
   double median_s, half_width_s; /* 95 %: median +- half width (Student's t over the samples) */
 };
+
+/* Where the time of a training step goes: one kind of op in one program. */
+struct gd_profile_row {
+  enum gd_op_kind kind;
+  enum gd_program program;
+  bool beside;    /* beside the computation: its time need not add to the step's */
+  uint32_t count; /* ops of that kind in one run of the program */
+  double seconds; /* of one run of the program */
+};
+enum { GD_PROFILE_ROWS = 96 };
 
 struct gd_trial {
   enum gd_trial_status status;
@@ -87,7 +98,9 @@ struct gd_trial {
   double busy_share;      /* of the CPUs, used by others while sampling; -1: unknown */
   double loss, norm;      /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
-  int64_t runtime_bytes;  /* resident before the arenas: code, libraries, graph, plan */
+  uint32_t n_profile;     /* with options.profile, longest first */
+  struct gd_profile_row profile[GD_PROFILE_ROWS];
+  int64_t runtime_bytes; /* resident before the arenas: code, libraries, graph, plan */
 };
 
 /* Finds the micro-batch and fills the plan part. Infeasible is GD_OK with that status. */

@@ -80,8 +80,8 @@ shown '"best": null'
 expect 1 bench pythia-160m --device-memory 16MiB
 shown "infeasible"
 expect 0 bench "$WORK/tiny" pythia-160m "${quick[@]}" --device-memory 16MiB
-grep -qE '^  MODEL +TIME +95 % +STEP' "$OUT" || fail "several models make no table"
-grep -qE '^  pythia-160m +infeasible$' "$OUT" || fail "the infeasible one is not in the table"
+grep -qE '^  MODEL +METHOD +TIME +95 % +STEP' "$OUT" || fail "several models make no table"
+grep -qE '^  pythia-160m +naive +infeasible$' "$OUT" || fail "the infeasible one is not in the table"
 shown "of device memory"
 
 # The days of two models are not compared: each has its own best, null where none is good. One model

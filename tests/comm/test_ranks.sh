@@ -22,9 +22,9 @@ left_over() {
 }
 
 tiny_config "$WORK/tiny"
-quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.2)
+quick=(--seq 8 --batch 12 --steps 10 --sample-seconds 0.2)
 # Two thousand tokens a pass on one thread: seconds each, so a run of half a minute.
-long=(pythia-14m --seq 512 --micro-batch 4 --batch 4 --threads 1 --sample-seconds 60)
+long=(pythia-14m --seq 512 --micro-batch 4 --batch 12 --threads 1 --sample-seconds 60)
 
 # --- what needs no mpirun --------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ field_is threads 2
 expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 2
 [[ $(grep -c '^tiny, naive' "$OUT") == 1 ]] || fail "$LAST: not one answer"
 ! grep -q $'\e' "$OUT" || fail "$LAST: bold in a file" # a rank's stdout is a terminal of mpirun's
-expect 1 bench pythia-160m --device-memory 16MiB --ranks 3
+expect 1 bench pythia-160m --batch 12 --device-memory 16MiB --ranks 3
 shown infeasible
 expect 2 bench no-such-model --ranks 2
 said 'unknown model "no-such-model"'
@@ -142,8 +142,8 @@ rank_pid() {
   done
 }
 
-# start RANKS ARGUMENT...: runs in the background until every rank has joined the job: it has mapped
-# the plugin that carries its messages. INT: background jobs of a script ignore it.
+# start RANKS ARGUMENT...: runs in the background; every rank has loaded MPI and had the time to join
+# the job afterwards. INT: background jobs of a script ignore it.
 start() {
   local ranks=$1 rank pid tries
   shift
@@ -153,12 +153,12 @@ start() {
   for ((rank = 0; rank < ranks; rank++)); do
     for ((tries = 0; ; tries++)); do
       pid=$(rank_pid "$rank")
-      [[ -z $pid ]] || ! grep -qsE 'mca_pml|mca_btl|openmpi' "/proc/$pid/maps" || break
+      [[ -z $pid ]] || ! grep -qs libmpi "/proc/$pid/maps" || break
       ((tries < 300)) || fail "$LAST: rank $rank has not come"
       sleep 0.1
     done
   done
-  sleep 0.3
+  sleep 1
 }
 
 # finish CODE SECONDS: the launcher ends with CODE in time, and nothing is left of the run.
@@ -181,13 +181,13 @@ silent
 
 start 2 "${long[@]}"
 kill -INT "$LAUNCHER"
-finish 130 1
+finish 130 2
 silent
 [[ ! -s $ERR ]] || fail "$LAST: words on Ctrl-C"
 
 start 2 "${long[@]}"
 kill -TERM "$LAUNCHER"
-finish 143 1
+finish 143 2
 
 # mpirun itself.
 start 2 "${long[@]}"

@@ -215,6 +215,65 @@ static void test_op_cost(void **state) {
   gd_graph_deinit(&graph);
 }
 
+/* What the paper counts is full attention; what runs leaves out the mask, and has one product
+   more in the backward pass. */
+static void test_attention_cost(void **state) {
+  (void)state;
+  for (int causal = 0; causal < 2; causal++) {
+    struct gd_graph graph;
+    struct gd_cost cost;
+    int64_t q_dims[] = {2, 6, 10, 8}, k_dims[] = {2, 3, 10, 8};
+    union gd_attr attr = {.attention = {.causal = causal, .scale = 1}};
+    double scores = 2.0 * 6 * (causal ? 10 * 11 / 2 : 10 * 10), all = 2.0 * 6 * 100;
+    gd_graph_init(&graph);
+    gd_tensor_id q = gd_graph_param(&graph, "q", 4, q_dims, GD_INIT_NORMAL, 1);
+    gd_tensor_id k = gd_graph_param(&graph, "k", 4, k_dims, GD_INIT_NORMAL, 1);
+    gd_tensor_id v = gd_graph_param(&graph, "v", 4, k_dims, GD_INIT_NORMAL, 1);
+    gd_tensor_id out = gd_attention(&graph, q, k, v, GD_NONE, attr.attention);
+    gd_graph_op(&graph, GD_OP_attention_grad, &attr, 6,
+                (gd_tensor_id[]){out, q, k, v, out, out + 1});
+    gd_op_cost(&graph, 0, &cost);
+    assert_true(cost.product_flops == 4 * 8 * all);
+    assert_true(cost.executed_flops == 4 * 8 * scores);
+    assert_true(cost.write_bytes == 4.0 * (960 + 120));
+    gd_op_cost(&graph, 1, &cost);
+    assert_true(cost.product_flops == 8 * 8 * all);
+    assert_true(cost.executed_flops == 10 * 8 * scores);
+    gd_graph_deinit(&graph);
+  }
+}
+
+/* What attention refuses, in words. */
+static void test_attention_shapes(void **state) {
+  static const struct {
+    int64_t q[4], k[4];
+    float probability;
+    bool seed;
+  } wrong[] = {
+      {{2, 3, 5, 4}, {2, 2, 5, 4}, 0, false}, /* heads do not divide */
+      {{2, 2, 5, 4}, {2, 2, 6, 4}, 0, false}, /* another length */
+      {{2, 2, 5, 4}, {1, 2, 5, 4}, 0, false}, /* another batch */
+      {{2, 2, 5, 4}, {2, 2, 5, 3}, 0, false}, /* another size */
+      {{2, 2, 5, 4}, {2, 2, 5, 4}, 0.5f, false}, {{2, 2, 5, 4}, {2, 2, 5, 4}, 0, true},
+      {{2, 2, 5, 4}, {2, 2, 5, 4}, 1, true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    struct gd_graph graph;
+    struct gd_error err = {0};
+    gd_graph_init(&graph);
+    gd_tensor_id q = gd_graph_param(&graph, "q", 4, wrong[i].q, GD_INIT_NORMAL, 1);
+    gd_tensor_id k = gd_graph_param(&graph, "k", 4, wrong[i].k, GD_INIT_NORMAL, 1);
+    gd_tensor_id seed =
+        gd_graph_leaf(&graph, GD_ROLE_INPUT, "seed", GD_DTYPE_I32, 1, (int64_t[]){3});
+    struct gd_attr_attention attr = {.scale = 1, .probability = wrong[i].probability};
+    gd_attention(&graph, q, k, k, wrong[i].seed ? seed : GD_NONE, attr);
+    assert_int_equal(gd_graph_check(&graph, &err), GD_INTERNAL);
+    assert_non_null(strstr(err.text, "attention of ("));
+    gd_graph_deinit(&graph);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_print),
@@ -225,6 +284,8 @@ int main(void) {
       cmocka_unit_test(test_no_gradient_rule),
       cmocka_unit_test(test_flops_closed_form),
       cmocka_unit_test(test_op_cost),
+      cmocka_unit_test(test_attention_cost),
+      cmocka_unit_test(test_attention_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

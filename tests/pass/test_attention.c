@@ -24,28 +24,32 @@
 #define SIZES                                                           \
   "\"vocab_size\": 67, \"hidden_size\": 32, \"num_hidden_layers\": 2, " \
   "\"intermediate_size\": 48, \"max_position_embeddings\": 140, "
-#define BERT_DROPOUT "\"attention_probs_dropout_prob\": 0.2, \"hidden_dropout_prob\": 0.1"
+#define HEADS(n)     "\"num_attention_heads\": " #n
+#define KEY_HEADS(m) ", \"num_key_value_heads\": " #m
+#define NEOX         "{\"model_type\": \"gpt_neox\", " SIZES "\"rotary_pct\": 0.5, "
+#define BERT_DROPOUT ", \"attention_probs_dropout_prob\": 0.2, \"hidden_dropout_prob\": 0.1"
 
 static const struct {
   const char *config;
   int64_t seq; /* 0: images */
   bool dropout;
 } models[] = {
-    {"{\"model_type\": \"gpt_neox\", " SIZES "\"num_attention_heads\": 4, \"rotary_pct\": 0.5}", 37, false},
-    {"{\"model_type\": \"gpt_neox\", " SIZES "\"num_attention_heads\": 2, \"rotary_pct\": 0.5}", 131, false},
-    {"{\"model_type\": \"gpt2\", \"vocab_size\": 67, \"n_embd\": 33, \"n_layer\": 2, \"n_head\": 3, "
-     "\"n_positions\": 40, \"attn_pdrop\": 0.3, \"embd_pdrop\": 0.1, \"resid_pdrop\": 0.1}", 29, true},
-    {"{\"model_type\": \"llama\", " SIZES "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
-     "\"attention_dropout\": 0.25}", 33, true},
-    {"{\"model_type\": \"mistral\", " SIZES "\"num_attention_heads\": 4, \"num_key_value_heads\": 1, "
-     "\"sliding_window\": null}", 21, false},
-    {"{\"model_type\": \"qwen2\", " SIZES "\"num_attention_heads\": 4, \"num_key_value_heads\": 2}", 16, false},
-    {"{\"model_type\": \"olmo\", " SIZES "\"num_attention_heads\": 4}", 130, false},
-    {"{\"model_type\": \"roberta\", " SIZES "\"num_attention_heads\": 4, " BERT_DROPOUT "}", 31, true},
-    {"{\"model_type\": \"bert\", " SIZES "\"num_attention_heads\": 2, " BERT_DROPOUT "}", 120, true},
-    {"{\"model_type\": \"vit\", \"hidden_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 3, "
+    {NEOX HEADS(4) "}", 37, false},
+    {NEOX HEADS(2) "}", 131, false},
+    {"{\"model_type\": \"gpt2\", \"vocab_size\": 67, \"n_embd\": 33, \"n_layer\": 2, "
+     "\"n_head\": 3, \"n_positions\": 40, \"attn_pdrop\": 0.3, \"embd_pdrop\": 0.1, "
+     "\"resid_pdrop\": 0.1}", 29, true},
+    {"{\"model_type\": \"llama\", " SIZES HEADS(4) KEY_HEADS(2) ", \"attention_dropout\": 0.25}",
+     33, true},
+    {"{\"model_type\": \"mistral\", " SIZES HEADS(4) KEY_HEADS(1) ", \"sliding_window\": null}",
+     21, false},
+    {"{\"model_type\": \"qwen2\", " SIZES HEADS(4) KEY_HEADS(2) "}", 16, false},
+    {"{\"model_type\": \"olmo\", " SIZES HEADS(4) "}", 130, false},
+    {"{\"model_type\": \"roberta\", " SIZES HEADS(4) BERT_DROPOUT "}", 31, true},
+    {"{\"model_type\": \"bert\", " SIZES HEADS(2) BERT_DROPOUT "}", 120, true},
+    {"{\"model_type\": \"vit\", \"hidden_size\": 24, \"num_hidden_layers\": 2, " HEADS(3) ", "
      "\"intermediate_size\": 40, \"image_size\": 20, \"patch_size\": 4, \"num_channels\": 3, "
-     "\"attention_probs_dropout_prob\": 0.2, \"hidden_dropout_prob\": 0.1, \"num_labels\": 7}", 0, true},
+     "\"num_labels\": 7" BERT_DROPOUT "}", 0, true},
 };
 /* clang-format on */
 

@@ -35,8 +35,6 @@
 #include "backend/cpu/gemm_int.h"
 #include "base/status.h"
 
-enum { MOST_ROWS = 32 }; /* of a strip: mr of any kernel */
-
 struct problem {
   const struct gd_gemm_ops *ops;
   const struct gd_cpu_rows *rows;
@@ -50,7 +48,8 @@ struct problem {
   int64_t panels;     /* of D columns */
   int64_t row_floats; /* of the tiles of sums of one strip by D columns */
   bool causal;
-  bool trims; /* products may stop short of the packed depth */
+  bool in_place; /* rows of D elements can be left operands as they are */
+  bool trims;    /* products may stop short of the packed depth */
   float scale, scale_base_2;
   bool drops;
   uint32_t seed, threshold;
@@ -72,6 +71,11 @@ static int64_t div_up(int64_t a, int64_t b) {
 
 static int64_t round_up(int64_t a, int64_t step) {
   return div_up(a, step) * step;
+}
+
+/* At most `most` keys: whole vectors, and whole strips where those are as even. */
+static int64_t block_of(const struct gd_gemm_ops *ops, int64_t most) {
+  return most / ops->mr * ops->mr / 16 * 16;
 }
 
 /* q, k, v from input `first` on, and the seed, if there is one, as input `seed`. */
@@ -103,8 +107,9 @@ static struct problem describe(const struct gd_kernel_args *args, uint32_t first
   p.depth = round_up(div_up(p.size, p.ops->unit_k), p.ops->depth_step);
   p.panels = div_up(p.size, p.ops->nr);
   p.row_floats = p.panels * p.ops->mr * p.ops->nr;
-  /* A whole number of strips, so that blocks start where strips do. */
-  p.block = GD_CPU_ATTENTION_BLOCK / p.ops->mr * p.ops->mr / 16 * 16;
+  p.in_place = p.ops->in_place && p.size == p.depth * p.ops->unit_k &&
+               (p.unit == GD_GEMM_UNIT_F32 || p.unit == GD_GEMM_UNIT_BF16_PAIR);
+  p.block = block_of(p.ops, GD_CPU_ATTENTION_BLOCK);
   if (p.drops) { /* as gd_cpu_dropout has it */
     const int32_t *seed = args->in[seed_at].data;
     double probability = (double)attr->probability;
@@ -142,11 +147,9 @@ static struct gd_gemm_rows strip_of(const struct problem *p, const struct left *
 static struct left left_rows(const struct problem *p, const char *data, int64_t rows,
                              char *packed) {
   const struct gd_gemm_ops *ops = p->ops;
-  bool same_units = p->unit == GD_GEMM_UNIT_F32 || p->unit == GD_GEMM_UNIT_BF16_PAIR;
-  bool in_place = ops->in_place && same_units && p->size == p->depth * ops->unit_k;
   struct left left = {.data = data,
                       .row_bytes = p->size * p->elem_bytes,
-                      .in_place = in_place ? rows / ops->mr : 0,
+                      .in_place = p->in_place ? rows / ops->mr : 0,
                       .packed = packed,
                       .strip_bytes = ops->a_step * p->depth * 4};
   int64_t from = left.in_place * ops->mr;
@@ -197,16 +200,15 @@ static void multiply(const struct problem *p, int64_t depth, const struct gd_gem
               tiles + t * ops->mr * ops->nr, add, rows, min_size(ops->nr, cols - j));
 }
 
-/* Rows of sums into a tensor. */
-static void store_rows(const struct problem *p, const float *tiles, int64_t rows, float alpha,
-                       char *to) {
-  const struct gd_gemm_ops *ops = p->ops;
-  const struct gd_gemm_output out = {.dtype = p->dtype, .ld = p->size, .alpha = alpha};
-  for (int64_t i = 0; i < rows; i += ops->mr, tiles += p->row_floats)
+/* Rows of sums into a tensor, each times its factor, or all times one. */
+static void store_rows(const struct problem *p, const float *tiles, int64_t rows,
+                       const float *factors, float factor, char *to) {
+  const int64_t mr = p->ops->mr, nr = p->ops->nr;
+  for (int64_t i = 0; i < rows; i++)
     for (int64_t t = 0; t < p->panels; t++)
-      ops->store(&out, tiles + t * ops->mr * ops->nr, min_size(ops->mr, rows - i),
-                 min_size(ops->nr, p->size - t * ops->nr), NULL,
-                 to + (i * p->size + t * ops->nr) * p->elem_bytes);
+      p->rows->scale(p->dtype, to + (i * p->size + t * nr) * p->elem_bytes, GD_DTYPE_F32,
+                     tiles + i / mr * p->row_floats + (t * mr + i % mr) * nr,
+                     factors ? factors[i] : factor, min_size(nr, p->size - t * nr));
 }
 
 /* --- strips --------------------------------------------------------------------------------- */
@@ -285,7 +287,8 @@ static struct scratch scratch_of(const struct gd_kernel_args *args, int thread) 
 }
 
 static int64_t left_bytes(const struct problem *p, int64_t rows) {
-  return div_up(rows, p->ops->mr) * p->ops->a_step * p->depth * 4;
+  int64_t strips = p->in_place ? 1 : div_up(rows, p->ops->mr);
+  return strips * p->ops->a_step * p->depth * 4;
 }
 
 static int64_t across_bytes(const struct problem *p) {
@@ -315,18 +318,20 @@ struct forward {
   float *shift, *sum, *factor;
 };
 
-static struct forward forward_scratch(const struct problem *p, struct scratch scratch) {
+/* For tasks of so many queries. */
+static struct forward forward_scratch(const struct problem *p, int64_t rows,
+                                      struct scratch scratch) {
   return (struct forward){
-      .q = take(&scratch, left_bytes(p, GD_CPU_ATTENTION_ROWS)),
+      .q = take(&scratch, left_bytes(p, rows)),
       .k = take(&scratch, across_bytes(p)),
       .v = take(&scratch, down_bytes(p)),
       .scores = take(&scratch, strip_tiles_bytes(p)),
-      .sums = take(&scratch, div_up(GD_CPU_ATTENTION_ROWS, p->ops->mr) * p->row_floats * 4),
+      .sums = take(&scratch, div_up(rows, p->ops->mr) * p->row_floats * 4),
       .weights = take(&scratch, p->ops->mr * p->block * 4),
       .packed = take(&scratch, packed_strip_bytes(p)),
-      .shift = take(&scratch, GD_CPU_ATTENTION_ROWS * 4),
-      .sum = take(&scratch, GD_CPU_ATTENTION_ROWS * 4),
-      .factor = take(&scratch, MOST_ROWS * 4),
+      .shift = take(&scratch, rows * 4),
+      .sum = take(&scratch, rows * p->rows->lanes * 4),
+      .factor = take(&scratch, rows * 4),
   };
 }
 
@@ -338,10 +343,6 @@ static void forward_task(const struct problem *p, int64_t head, int64_t row_at, 
   const char *k = p->k + head / p->group * head_bytes, *v = p->v + head / p->group * head_bytes;
   const int64_t at = (head * p->steps + row_at) * p->size * p->elem_bytes;
   struct left q = left_rows(p, p->q + at, rows, own->q);
-  for (int64_t r = 0; r < rows; r++) {
-    own->shift[r] = -INFINITY;
-    own->sum[r] = 0;
-  }
   const int64_t end = keys_seen(p, row_at, rows, 0, p->steps);
   for (int64_t key_at = 0; key_at < end; key_at += p->block) {
     const int64_t keys = min_size(p->block, end - key_at);
@@ -359,8 +360,9 @@ static void forward_task(const struct problem *p, int64_t head, int64_t row_at, 
       const int64_t depth = strip_depth(p, seen, depth_v, &strip.width);
       strip.scores = own->scores;
       strip.weights = own->weights;
+      strip.is_first = key_at == 0;
       strip.shift = own->shift + i;
-      strip.sum = own->sum + i;
+      strip.sum = own->sum + i * p->rows->lanes;
       strip.factor = own->factor;
       p->rows->attention_weights(&strip);
       if (key_at > 0)
@@ -369,15 +371,9 @@ static void forward_task(const struct problem *p, int64_t head, int64_t row_at, 
       multiply(p, depth, &a, own->v, depth_v, 0, sums, key_at > 0, count, p->size);
     }
   }
-  for (int64_t r = 0; r < rows; r++) { /* shifts are to the base 2 */
-    p->lse[head * p->steps + row_at + r] =
-        (float)(((double)own->shift[r] + log2((double)own->sum[r])) * 0x1.62e42fefa39efp-1);
-    own->shift[r] = p->kept / own->sum[r];
-  }
-  for (int64_t i = 0, s = 0; i < rows; i += ops->mr, s++)
-    p->rows->scale_tile_rows(own->sums + s * p->row_floats, min_size(ops->mr, rows - i), p->panels,
-                             ops->mr * ops->nr, ops->nr, own->shift + i);
-  store_rows(p, own->sums, rows, 1, p->out + at);
+  p->rows->attention_finish(rows, own->shift, own->sum, p->kept, p->lse + head * p->steps + row_at,
+                            own->factor);
+  store_rows(p, own->sums, rows, own->factor, 1, p->out + at);
 }
 
 /* Threads worth waking: each gets some 100,000 multiply-adds at least, as in gemm.c. */
@@ -385,6 +381,14 @@ static int threads_for(const struct gd_kernel_args *args, const struct problem *
   double work = (double)(p->batch * p->heads * p->steps) * (double)(p->steps * (p->size + 16));
   double useful = 1 + work / 131072;
   return useful < (double)args->threads ? (int)useful : args->threads;
+}
+
+/* Queries of a task: the more, the less often keys are packed. Rows do not care whom they are with,
+   so this may depend on threads. */
+static int64_t rows_of_task(const struct problem *p, int threads) {
+  int64_t many = 2 * GD_CPU_ATTENTION_ROWS;
+  bool plenty = p->batch * p->heads * div_up(p->steps, many) >= 4 * threads;
+  return plenty && p->size <= GD_CPU_ATTENTION_SIZE / 2 ? many : GD_CPU_ATTENTION_ROWS;
 }
 
 void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa) {
@@ -395,22 +399,22 @@ void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa) {
     gd_ref_attention(args);
     return;
   }
-  const int64_t runs = div_up(p.steps, GD_CPU_ATTENTION_ROWS), tasks = p.batch * p.heads * runs;
+  const int64_t rows = rows_of_task(&p, args->threads);
+  const int64_t runs = div_up(p.steps, rows), tasks = p.batch * p.heads * runs;
   if (tasks == 0)
     return;
   const int threads = (int)min_size(threads_for(args, &p), tasks);
   GD_ASSERT(threads * (int64_t)GD_GEMM_THREAD_BYTES <= args->workspace_bytes);
 #pragma omp parallel num_threads(threads)
   {
-    struct forward own = forward_scratch(&p, scratch_of(args, omp_get_thread_num()));
+    struct forward own = forward_scratch(&p, rows, scratch_of(args, omp_get_thread_num()));
     if (p.ops->begin)
       p.ops->begin();
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t task = 0; task < tasks; task++) {
       /* The last queries first: under a mask they take longest. */
-      int64_t row_at = (runs - 1 - task / (p.batch * p.heads)) * GD_CPU_ATTENTION_ROWS;
-      forward_task(&p, task % (p.batch * p.heads), row_at,
-                   min_size(GD_CPU_ATTENTION_ROWS, p.steps - row_at), &own);
+      int64_t row_at = (runs - 1 - task / (p.batch * p.heads)) * rows;
+      forward_task(&p, task % (p.batch * p.heads), row_at, min_size(rows, p.steps - row_at), &own);
     }
     if (p.ops->end)
       p.ops->end();
@@ -424,14 +428,18 @@ void gd_cpu_attention(const struct gd_kernel_args *args) {
 /* --- backward ------------------------------------------------------------------------------- */
 
 struct backward {
-  char *k, *v, *k_down;             /* a block of keys, packed */
-  char *q, *dout, *q_down, *o_down; /* a block of queries, packed */
-  float *scores, *slopes;           /* of a strip */
-  void *weights, *dscores;          /* [block][block]: of a block of queries by a block of keys */
+  char *k, *v, *k_down;    /* a block of keys, packed */
+  char *q, *dout;          /* a block of queries, packed */
+  float *scores, *slopes;  /* of a strip */
+  void *weights, *dscores; /* [block][block]: of a block of queries by a block of keys */
   uint32_t *weight_pairs, *dscore_pairs;
   char *packed;        /* a strip, or a block of weights turned round, as left operand */
-  float *lse, *delta;  /* of a block of queries */
   float *dq, *dk, *dv; /* sums: of one block, or of all blocks of a head */
+
+  /* What is made of queries and needed with every block of keys: of one block, or of all. */
+  bool keeps_rows;
+  char *q_down, *dout_down; /* packed */
+  float *lse, *delta;
 };
 
 static int64_t blocks_of(const struct problem *p) {
@@ -447,30 +455,38 @@ static bool uses_pairs(const struct problem *p) {
   return p->weight_unit == GD_GEMM_UNIT_BF16_PAIR && p->ops->in_place;
 }
 
-/* Everything but the sums. */
+/* What is kept of so many blocks of queries. */
+static void take_rows(const struct problem *p, int64_t blocks, struct scratch *scratch,
+                      struct backward *own) {
+  own->keeps_rows = blocks > 1;
+  own->q_down = take(scratch, blocks * down_bytes(p));
+  own->dout_down = take(scratch, blocks * down_bytes(p));
+  own->lse = take(scratch, blocks * p->block * 4);
+  own->delta = take(scratch, blocks * p->block * 4);
+}
+
+/* Everything else but the sums. */
 static struct backward backward_scratch(const struct problem *p, struct scratch *scratch) {
   const int64_t whole = p->block * p->block;
+  const int64_t whole_bytes = p->weight_unit == GD_GEMM_UNIT_F32 ? whole * 4 : whole * 2;
   struct backward own = {
       .k = take(scratch, across_bytes(p)),
       .v = take(scratch, across_bytes(p)),
       .k_down = take(scratch, down_bytes(p)),
       .q = take(scratch, left_bytes(p, p->block)),
       .dout = take(scratch, left_bytes(p, p->block)),
-      .q_down = take(scratch, down_bytes(p)),
-      .o_down = take(scratch, down_bytes(p)),
       .scores = take(scratch, strip_tiles_bytes(p)),
       .slopes = take(scratch, strip_tiles_bytes(p)),
-      .dscores = take(scratch, whole * 4),
-      .lse = take(scratch, p->block * 4),
-      .delta = take(scratch, p->block * 4),
+      .dscores = take(scratch, whole_bytes),
   };
   if (uses_pairs(p)) {
     own.weight_pairs = take(scratch, whole * 2);
     own.dscore_pairs = take(scratch, whole * 2);
   } else {
-    own.weights = take(scratch, whole * 4);
+    own.weights = take(scratch, whole_bytes);
   }
-  own.packed = take(scratch, div_up(p->block, p->ops->mr) * packed_strip_bytes(p));
+  if (!p->ops->in_place)
+    own.packed = take(scratch, div_up(p->block, p->ops->mr) * packed_strip_bytes(p));
   return own;
 }
 
@@ -479,6 +495,8 @@ struct pair {
   int64_t head;
   int64_t row_at, rows, key_at, keys;
   int64_t depth_rows, depth_keys; /* units, packed */
+  const char *q_down, *dout_down; /* of the queries */
+  const float *lse, *delta;
 };
 
 static const char *head_at(const struct problem *p, const char *data, int64_t head, int64_t row) {
@@ -496,32 +514,52 @@ static void load_keys(const struct problem *p, struct pair *pair, int64_t key_bl
       pack_down(p, head_at(p, p->k, key_head, pair->key_at), pair->keys, own->k_down);
 }
 
+/* `fresh`: what is kept of these queries is not there yet. */
+static void load_rows(const struct problem *p, struct pair *b, int64_t row_block, bool fresh,
+                      const struct backward *own) {
+  const int64_t slot = own->keeps_rows ? row_block : 0, slot_bytes = slot * down_bytes(p);
+  float *lse = own->lse + slot * p->block, *delta = own->delta + slot * p->block;
+  b->row_at = row_block * p->block;
+  b->rows = min_size(p->block, p->steps - b->row_at);
+  b->depth_rows = round_up(div_up(b->rows, p->ops->unit_k), p->ops->depth_step);
+  b->q_down = own->q_down + slot_bytes;
+  b->dout_down = own->dout_down + slot_bytes;
+  b->lse = lse;
+  b->delta = delta;
+  if (!fresh && own->keeps_rows)
+    return;
+  const char *dout = head_at(p, p->dout, b->head, b->row_at);
+  pack_down(p, head_at(p, p->q, b->head, b->row_at), b->rows, own->q_down + slot_bytes);
+  pack_down(p, dout, b->rows, own->dout_down + slot_bytes);
+  p->rows->row_dots(p->dtype, delta, dout, head_at(p, p->out_in, b->head, b->row_at), b->rows,
+                    p->size);
+  for (int64_t r = 0; r < b->rows; r++)
+    lse[r] = p->lse_in[b->head * p->steps + b->row_at + r] * 0x1.715476p0f; /* log2(e) */
+}
+
 /* Weights and slopes of the block; and its share of dq, if sums for that are given. */
 static void score_block(const struct problem *p, const struct pair *b, const struct backward *own,
                         float *dq) {
   const struct gd_gemm_ops *ops = p->ops;
   const int64_t elem_bytes = p->weight_unit == GD_GEMM_UNIT_F32 ? 4 : 2;
-  const char *dout_rows = head_at(p, p->dout, b->head, b->row_at);
   struct left q = left_rows(p, head_at(p, p->q, b->head, b->row_at), b->rows, own->q);
-  struct left dout = left_rows(p, dout_rows, b->rows, own->dout);
-  p->rows->row_dots(p->dtype, own->delta, dout_rows, head_at(p, p->out_in, b->head, b->row_at),
-                    b->rows, p->size);
-  for (int64_t r = 0; r < b->rows; r++)
-    own->lse[r] = p->lse_in[b->head * p->steps + b->row_at + r] * 0x1.715476p0f; /* log2(e) */
-
+  struct left dout = left_rows(p, head_at(p, p->dout, b->head, b->row_at), b->rows, own->dout);
   for (int64_t i = 0, s = 0; i < b->rows; i += ops->mr, s++) {
     const int64_t count = min_size(ops->mr, b->rows - i);
     const int64_t seen = keys_seen(p, b->row_at + i, count, b->key_at, b->keys);
     struct gd_cpu_strip strip = make_strip(p, b->head, b->row_at + i, count, b->key_at, b->keys);
-    const int64_t depth = strip_depth(p, seen, b->depth_keys, &strip.width);
+    int64_t width;
+    const int64_t depth = strip_depth(p, seen, b->depth_keys, &width);
+    /* Where add_turned packs, it reads all columns. */
+    strip.width = ops->in_place || width > b->keys ? width : b->keys;
     struct gd_gemm_rows a = strip_of(p, &q, s);
     multiply(p, p->depth, &a, own->k, p->depth, 0, own->scores, false, count, seen);
     a = strip_of(p, &dout, s);
     multiply(p, p->depth, &a, own->v, p->depth, 0, own->slopes, false, count, seen);
     strip.scores = own->scores;
     strip.slopes = own->slopes;
-    strip.lse = own->lse + i;
-    strip.delta = own->delta + i;
+    strip.lse = b->lse + i;
+    strip.delta = b->delta + i;
     strip.dscores = (char *)own->dscores + i * p->block * elem_bytes;
     if (own->weight_pairs) {
       strip.weight_pairs = own->weight_pairs + i / 2 * p->block;
@@ -532,7 +570,7 @@ static void score_block(const struct problem *p, const struct pair *b, const str
     p->rows->attention_slopes(&strip);
     if (!dq)
       continue;
-    a = left_strip(p, strip.dscores, count, strip.width, depth, own->packed);
+    a = left_strip(p, strip.dscores, count, width, depth, own->packed);
     multiply(p, depth, &a, own->k_down, b->depth_keys, 0, dq + s * p->row_floats, b->key_at > 0,
              count, p->size);
   }
@@ -545,7 +583,7 @@ static void add_turned(const struct problem *p, const struct pair *b, const stru
   const struct gd_gemm_ops *ops = p->ops;
   struct gd_gemm_rows a = {.row_bytes = 4, .unit_bytes = p->block * 4};
   const char *columns = pairs ? (const char *)pairs : weights;
-  const bool turned = pairs || ops->in_place; /* a column's units are p->block apart already */
+  const bool turned = ops->in_place; /* a column's units are p->block apart already */
   const int64_t packed_bytes = ops->a_step * b->depth_rows * 4;
   if (!turned)
     ops->pack_a(&(struct gd_gemm_piece){.data = weights,
@@ -570,24 +608,24 @@ static void add_turned(const struct problem *p, const struct pair *b, const stru
   }
 }
 
-static void add_to_keys(const struct problem *p, struct pair *b, const struct backward *own,
+static void add_to_keys(const struct problem *p, const struct pair *b, const struct backward *own,
                         float *dk, float *dv) {
-  b->depth_rows = pack_down(p, head_at(p, p->dout, b->head, b->row_at), b->rows, own->o_down);
-  pack_down(p, head_at(p, p->q, b->head, b->row_at), b->rows, own->q_down);
-  add_turned(p, b, own, own->weights, own->weight_pairs, own->o_down, dv);
-  add_turned(p, b, own, own->dscores, own->dscore_pairs, own->q_down, dk);
+  add_turned(p, b, own, own->weights, own->weight_pairs, b->dout_down, dv);
+  add_turned(p, b, own, own->dscores, own->dscore_pairs, b->q_down, dk);
 }
 
 static void store_keys(const struct problem *p, const struct pair *b, const float *dk,
                        const float *dv) {
   int64_t at = (b->head / p->group * p->steps + b->key_at) * p->size * p->elem_bytes;
-  store_rows(p, dk, b->keys, p->scale, p->dk + at);
-  store_rows(p, dv, b->keys, p->kept, p->dv + at);
+  store_rows(p, dk, b->keys, NULL, p->scale, p->dk + at);
+  store_rows(p, dv, b->keys, NULL, p->kept, p->dv + at);
 }
 
-static void set_rows(const struct problem *p, struct pair *b, int64_t row_block) {
-  b->row_at = row_block * p->block;
-  b->rows = min_size(p->block, p->steps - b->row_at);
+static void store_queries(const struct problem *p, int64_t head, int64_t row_block,
+                          const float *dq) {
+  int64_t row_at = row_block * p->block;
+  store_rows(p, dq, min_size(p->block, p->steps - row_at), NULL, p->scale,
+             p->dq + (head * p->steps + row_at) * p->size * p->elem_bytes);
 }
 
 /* All gradients of a key head (of all sequences: b M + m) and of the heads that share it. */
@@ -604,18 +642,15 @@ static void head_task(const struct problem *p, int64_t key_head, const struct ba
       }
       load_keys(p, &b, j, own);
       for (int64_t i = p->causal ? j : 0; i < blocks; i++) {
-        set_rows(p, &b, i);
+        load_rows(p, &b, i, j == 0, own);
         score_block(p, &b, own, own->dq + i * floats);
         add_to_keys(p, &b, own, dk, dv);
       }
       if (g == p->group - 1)
         store_keys(p, &b, dk, dv);
     }
-    for (int64_t i = 0; i < blocks; i++) {
-      set_rows(p, &b, i);
-      store_rows(p, own->dq + i * floats, b.rows, p->scale,
-                 p->dq + (b.head * p->steps + b.row_at) * p->size * p->elem_bytes);
-    }
+    for (int64_t i = 0; i < blocks; i++)
+      store_queries(p, b.head, i, own->dq + i * floats);
   }
 }
 
@@ -627,7 +662,7 @@ static void keys_task(const struct problem *p, int64_t key_head, int64_t key_blo
   load_keys(p, &b, key_block, own);
   for (int64_t g = 0; g < p->group; g++, b.head++)
     for (int64_t i = p->causal ? key_block : 0; i < blocks_of(p); i++) {
-      set_rows(p, &b, i);
+      load_rows(p, &b, i, true, own);
       score_block(p, &b, own, NULL);
       add_to_keys(p, &b, own, own->dk, own->dv);
     }
@@ -638,25 +673,27 @@ static void keys_task(const struct problem *p, int64_t key_head, int64_t key_blo
 static void queries_task(const struct problem *p, int64_t head, int64_t row_block,
                          const struct backward *own) {
   struct pair b = {.head = head};
-  set_rows(p, &b, row_block);
+  load_rows(p, &b, row_block, true, own);
   for (int64_t j = 0; j < (p->causal ? row_block + 1 : blocks_of(p)); j++) {
     load_keys(p, &b, j, own);
     score_block(p, &b, own, own->dq);
   }
-  store_rows(p, own->dq, b.rows, p->scale,
-             p->dq + (head * p->steps + b.row_at) * p->size * p->elem_bytes);
+  store_queries(p, head, row_block, own->dq);
 }
 
-/* Blocks of sums that a task by heads needs, and whether a thread's scratch has them. */
-static bool heads_fit(const struct problem *p, const struct gd_kernel_args *args) {
+/* How many blocks of queries a task by heads can keep what it made of: all, 1, or 0 if it does not
+   even have room for its sums. */
+static int64_t blocks_kept(const struct problem *p, const struct gd_kernel_args *args) {
   struct scratch scratch = scratch_of(args, 0);
-  int64_t blocks = blocks_of(p), slots = blocks + 2 * (p->group > 1 ? blocks : 1);
+  int64_t blocks = blocks_of(p), sums = blocks + 2 * (p->group > 1 ? blocks : 1);
   backward_scratch(p, &scratch);
-  return (scratch.end - scratch.at) / (int64_t)sizeof(float) >=
-         slots * round_up(sums_floats(p), 16);
+  int64_t left_bytes = scratch.end - scratch.at - sums * round_up(sums_floats(p) * 4, 64);
+  int64_t kept_bytes = 2 * down_bytes(p) + 2 * p->block * 4 + 4 * 64;
+  return left_bytes >= blocks * kept_bytes ? blocks : left_bytes >= kept_bytes ? 1 : 0;
 }
 
-static void run_heads(const struct gd_kernel_args *args, const struct problem *p, int threads) {
+static void run_heads(const struct gd_kernel_args *args, const struct problem *p, int64_t kept,
+                      int threads) {
   const int64_t tasks = p->batch * p->heads / p->group, blocks = blocks_of(p);
   const int64_t sums_bytes = sums_floats(p) * (int64_t)sizeof(float);
 #pragma omp parallel num_threads(threads)
@@ -666,6 +703,7 @@ static void run_heads(const struct gd_kernel_args *args, const struct problem *p
     own.dq = take(&scratch, blocks * sums_bytes);
     own.dk = take(&scratch, (p->group > 1 ? blocks : 1) * sums_bytes);
     own.dv = take(&scratch, (p->group > 1 ? blocks : 1) * sums_bytes);
+    take_rows(p, kept, &scratch, &own);
     if (p->ops->begin)
       p->ops->begin();
 #pragma omp for schedule(dynamic, 1) nowait
@@ -685,6 +723,7 @@ static void run_blocks(const struct gd_kernel_args *args, const struct problem *
     struct backward own = backward_scratch(p, &scratch);
     own.dq = own.dk = take(&scratch, sums_bytes);
     own.dv = take(&scratch, sums_bytes);
+    take_rows(p, 1, &scratch, &own);
     if (p->ops->begin)
       p->ops->begin();
       /* The longest first: the first keys, the last queries. */
@@ -719,8 +758,13 @@ void gd_cpu_attention_grad_isa(const struct gd_kernel_args *args, enum gd_isa is
   /* 5 products on the busiest thread against 7 shared evenly. */
   const bool by_heads =
       5.0 * (double)div_up(key_heads, threads) <= 7.0 * (double)key_heads / (double)threads;
-  if (by_heads && heads_fit(&p, args))
-    run_heads(args, &p, (int)min_size(threads, key_heads));
+  int64_t kept = blocks_kept(&p, args);
+  if (kept == 0) { /* smaller blocks leave more room; by the shape alone */
+    p.block = block_of(p.ops, GD_CPU_ATTENTION_BLOCK / 2);
+    kept = blocks_kept(&p, args);
+  }
+  if (by_heads && kept > 0)
+    run_heads(args, &p, kept, (int)min_size(threads, key_heads));
   else
     run_blocks(args, &p, threads);
 }

@@ -176,8 +176,8 @@ struct gd_cpu_states_scratch {
 };
 
 enum {
-  GD_CPU_ATTENTION_BLOCK = 128, /* most keys of a block; queries too, in the backward pass */
-  GD_CPU_ATTENTION_ROWS = 224,  /* queries of a task, forward */
+  GD_CPU_ATTENTION_BLOCK = 224, /* most keys of a block; queries too, in the backward pass */
+  GD_CPU_ATTENTION_ROWS = 224,  /* queries of a task, forward; or twice as many */
   GD_CPU_ATTENTION_SIZE = 256   /* heads past this size go to the reference kernels */
 };
 
@@ -202,7 +202,9 @@ struct gd_cpu_strip {
   float kept;    /* scale of what is kept: of the slopes; the weights come without */
   void *weights; /* [rows][ld] */
   int64_t ld;
-  float *shift, *sum; /* by row: what exponents are relative to (base 2), and their sum so far */
+  bool is_first;      /* nothing has been summed yet */
+  float *shift;       /* by row: what exponents, to the base 2, are relative to */
+  float *sum;         /* by row: the sum of weights so far, in `lanes` parts */
   float *factor;      /* by row: what older sums are to be multiplied by */
   const float *lse;   /* s: by row, to the base 2 */
   const float *delta; /* s: by row: dout . out */
@@ -289,9 +291,11 @@ struct gd_cpu_rows {
   void (*recur)(const struct gd_cpu_states *p, int64_t batch, int64_t begin, int64_t end);
   void (*recur_grad)(const struct gd_cpu_states *p, int64_t batch, int64_t begin, int64_t end);
 
-  /* Forward and backward of a strip; rows of count tiles side by side, times factor[row]; the
-     products of rows of x with rows of y. */
+  /* A strip forward, and the end of its rows; backward. Rows of count tiles side by side, times
+     factor[row]. The products of rows of x with rows of y. */
   void (*attention_weights)(const struct gd_cpu_strip *strip);
+  void (*attention_finish)(int64_t rows, const float *shift, const float *sum, float kept,
+                           float *lse, float *factor);
   void (*attention_slopes)(const struct gd_cpu_strip *strip);
   void (*scale_tile_rows)(float *tiles, int64_t rows, int64_t count, int64_t tile_floats,
                           int64_t tile_columns, const float *factor);

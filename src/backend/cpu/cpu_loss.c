@@ -154,6 +154,15 @@ static double run_chunk(const struct loss *loss, int64_t count, bool adds) {
   return sum;
 }
 
+/* Chunks of about one size, in whole tiles of the products where that many rows are permitted. */
+static int64_t chunk_rows(int64_t rows, int64_t most, int64_t tile) {
+  int64_t whole = most / tile * tile;
+  if (rows <= most || whole == 0)
+    return most;
+  int64_t chunks = (rows + whole - 1) / whole;
+  return ((rows + chunks - 1) / chunks + tile - 1) / tile * tile;
+}
+
 void gd_cpu_linear_xent(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *labels = &args->in[2];
@@ -165,10 +174,7 @@ void gd_cpu_linear_xent(const struct gd_kernel_args *args) {
   int64_t counted = 0;
   for (int64_t r = 0; r < labels->elements; r++)
     counted += gd_cpu_label(attr, labels, r) != attr->ignore;
-  /* Chunks of about one size, in whole tiles. */
-  int64_t chunks = counted > 0 ? (counted + most - 1) / most : 1;
-  int64_t chunk = ((counted + chunks - 1) / chunks + 15) / 16 * 16;
-  chunk = chunk < most ? chunk : most;
+  int64_t chunk = chunk_rows(counted, most, gd_gemm_tile_rows(loss.dtype));
 
   bool adds = gd_kernel_adds(args, 3);
   if (!adds && counted == 0)

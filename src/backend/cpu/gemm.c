@@ -268,6 +268,10 @@ const struct gd_gemm_ops *gd_gemm_choose(enum gd_dtype dtype, enum gd_isa isa,
   return ops;
 }
 
+int64_t gd_gemm_tile_rows(enum gd_dtype dtype) {
+  return choose_ops(dtype, gd_isa_detect())->mr;
+}
+
 int64_t gd_gemm_workspace_bytes(int threads) {
   GD_ASSERT(threads > 0);
   return (int64_t)threads * GD_GEMM_THREAD_BYTES;

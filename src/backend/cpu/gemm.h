@@ -37,6 +37,9 @@ struct gd_gemm {
 /* Bytes of scratch for any product on this many threads, whatever its shape and instruction set. */
 int64_t gd_gemm_workspace_bytes(int threads);
 
+/* Rows of C that the best kernels of this CPU compute at a time: any less costs as much. */
+int64_t gd_gemm_tile_rows(enum gd_dtype dtype);
+
 /*
  * Computes the product with the best kernels of this CPU. a, b and c are of the dtypes in g and
  * need only their element's alignment; c overlaps neither. bias is fp32[n], added to every row, or

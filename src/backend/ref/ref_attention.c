@@ -82,7 +82,7 @@ void gd_ref_attention(const struct gd_kernel_args *args) {
   const struct gd_view *out = &args->out[0], *lse = &args->out[1];
   for (int64_t r = 0; r < p.batch * p.heads * p.steps; r++) {
     int64_t i = r % p.steps, n = r / p.steps % p.heads, b = r / p.steps / p.heads;
-    double max = -INFINITY, sum = 0;
+    double max = -(double)INFINITY, sum = 0;
     for (int64_t j = 0; j < keys_seen(&p, i); j++)
       max = fmax(max, score(&p, b, n, i, j));
     for (int64_t j = 0; j < keys_seen(&p, i); j++)
