@@ -4,6 +4,7 @@
  */
 #include "store/store.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,6 +164,7 @@ static enum gd_status insert_details(struct gd_store *store, int64_t id,
   code |= sqlite3_bind_int64(statement, 2 + GD_PART_COUNT, id);
   if (code != SQLITE_OK)
     return no_memory(err);
+  errno = 0;
   code = sqlite3_step(statement);
   enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, "write to", err);
   sqlite3_reset(statement);
@@ -177,6 +179,7 @@ enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key
   GD_TRY(make_digest(key, trial, provenance, digest, err));
   if (bind_row(store->insert, key, digest, trial, provenance) != SQLITE_OK)
     return no_memory(err);
+  errno = 0;
   int code = sqlite3_step(store->insert);
   *added = code == SQLITE_DONE && sqlite3_changes(store->db) > 0;
   enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, "write to", err);
@@ -189,12 +192,14 @@ enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key
 enum gd_status gd_store_change(struct gd_store *store, const char *what, const char *sql,
                                const char *a, const char *b, const char *c, struct gd_error *err) {
   const char *texts[] = {a, b, c};
+  errno = 0;
   sqlite3_stmt *statement = NULL;
   int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
   for (int i = 0; i < 3 && code == SQLITE_OK && texts[i]; i++)
     code = sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
   if (code == SQLITE_OK)
-    code = sqlite3_step(statement);
+    errno = 0;
+  code = sqlite3_step(statement);
   enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, what, err);
   sqlite3_finalize(statement);
   return status;
