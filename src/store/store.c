@@ -486,32 +486,27 @@ enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filt
 
 enum gd_status gd_store_count(struct gd_store *store, const struct gd_store_filter *filter,
                               struct gd_store_total *total, struct gd_error *err) {
-  struct gd_store_total counted = {0};
+  struct gd_strbuf what = {0};
   sqlite3_stmt *statement = NULL;
   int code = SQLITE_DONE;
-  enum gd_status status = prepare_filter(store, filter, "status, count(*), sum(measured_s)",
-                                         " GROUP BY status", &statement, err);
-  while (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
-    enum gd_trial_status which;
-    counted.trials += sqlite3_column_int64(statement, 1);
-    counted.measured_s += sqlite3_column_double(statement, 2);
-    if (gd_trial_status_parse(column_text(statement, 0), &which))
-      counted.by_status[which] += sqlite3_column_int64(statement, 1);
-  }
-  sqlite3_finalize(statement);
-  statement = NULL;
-  if (status == GD_OK && code == SQLITE_DONE)
-    status = prepare_filter(store, filter, "count(DISTINCT model), count(DISTINCT device)", "",
-                            &statement, err);
+  gd_strbuf_append(&what, "count(*), count(DISTINCT model), count(DISTINCT device), "
+                          "total(measured_s)");
+  for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
+    gd_strbuf_printf(&what, ", count(*) FILTER(WHERE status = '%s')",
+                     gd_trial_status_name((enum gd_trial_status)i));
+  enum gd_status status =
+      what.failed ? no_memory(err) : prepare_filter(store, filter, what.text, "", &statement, err);
+  gd_strbuf_deinit(&what);
   if (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
-    counted.models = sqlite3_column_int64(statement, 0);
-    counted.devices = sqlite3_column_int64(statement, 1);
-    code = SQLITE_DONE;
-  }
-  if (status == GD_OK && code != SQLITE_DONE)
+    total->trials = sqlite3_column_int64(statement, 0);
+    total->models = sqlite3_column_int64(statement, 1);
+    total->devices = sqlite3_column_int64(statement, 2);
+    total->measured_s = sqlite3_column_double(statement, 3);
+    for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
+      total->by_status[i] = sqlite3_column_int64(statement, 4 + i);
+  } else if (status == GD_OK) {
     status = gd_store_fail(store, code, "read", err);
+  }
   sqlite3_finalize(statement);
-  if (status == GD_OK)
-    *total = counted;
   return status;
 }
