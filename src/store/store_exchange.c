@@ -204,6 +204,7 @@ static enum gd_status add_row(struct loading *from, const struct gd_store_key *k
   *(added ? &from->added : &from->known) += 1;
   if (!added)
     return GD_OK;
+  GD_TRY(gd_store_drop_pending(from->store, key, err));
   return gd_store_change(
       from->store, "write to",
       "UPDATE trials SET superseded = id != (SELECT id FROM trials WHERE key = ?1 AND host = ?2 AND"
