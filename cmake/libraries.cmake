@@ -33,9 +33,11 @@ find_package(Threads REQUIRED)
 
 gd_use_package(jansson)
 gd_use_package(smartcols)
+gd_use_package(sqlite3)
 if(EXISTS "${PROJECT_SOURCE_DIR}/src/backend/cpu/gemm_dnnl.c")
   gd_use_library(dnnl dnnl.h)
 endif()
 
 target_link_libraries(gd_libraries INTERFACE
-  OpenMP::OpenMP_C PkgConfig::jansson PkgConfig::smartcols Threads::Threads ${CMAKE_DL_LIBS} m)
+  OpenMP::OpenMP_C PkgConfig::jansson PkgConfig::smartcols PkgConfig::sqlite3 Threads::Threads
+  ${CMAKE_DL_LIBS} m)

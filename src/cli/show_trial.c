@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "gd_version.h"
 
 /* --- for programs -------------------------------------------------------------------------- */
 
@@ -125,8 +124,8 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   if (trial->n_profile > 0)
     set_profile(to, trial);
   gd_show_begin(&versions);
-  gd_show_set_text(&versions, "gpudays", GD_VERSION);
-  gd_show_set_text(&versions, "commit", GD_COMMIT);
+  gd_show_set_text(&versions, "gpudays", trial->version);
+  gd_show_set_text(&versions, "commit", trial->commit);
   gd_show_set_object(to, "versions", &versions);
 }
 
@@ -231,6 +230,7 @@ enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *e
   case GD_TRIAL_IMPLAUSIBLE:
     return gd_fail(err, GD_MISMATCH, "the result of %s is implausible: %s", trial->model,
                    trial->reason);
+  case GD_TRIAL_STATUS_COUNT: break;
   }
   return gd_fail(err, GD_INTERNAL, "the trial of %s has no status", trial->model);
 }

@@ -1,0 +1,130 @@
+/*
+ * The record of a trial: what was asked, planned and measured, as --json shows it and as the store
+ * keeps it; and where it came from. It is plain data: src/search fills it, src/cli prints it.
+ *
+ * As text it is one line of JSON with every number exact, for whatever is not a database: a result
+ * that a trial's own process or a cluster job hands over, and the files that labs exchange.
+ *
+ *   struct gd_strbuf line = {0};
+ *   GD_TRY(gd_record_print(&trial, &line, err));
+ *   GD_TRY(gd_record_parse("pipe of the trial", line.text, (int64_t)line.length, &copy, err));
+ *   gd_strbuf_deinit(&line);
+ */
+#ifndef GD_STORE_RECORD_H
+#define GD_STORE_RECORD_H
+
+#include "base/strbuf.h"
+#include "ir/graph.h"
+#include "model/model.h"
+#include "plan/plan.h"
+
+/* --- trials -------------------------------------------------------------------------------- */
+
+enum gd_micro_batch { GD_MICRO_BATCH_POW2, GD_MICRO_BATCH_MAX, GD_MICRO_BATCH_FIXED };
+
+enum gd_trial_status {
+  GD_TRIAL_PLANNED,     /* feasible, not measured; in the store: pending */
+  GD_TRIAL_OK,          /* measured and checked */
+  GD_TRIAL_INFEASIBLE,  /* does not fit; reason has the breakdown */
+  GD_TRIAL_FAILED,      /* the same-run check failed, or the run ended; reason says which, how */
+  GD_TRIAL_IMPLAUSIBLE, /* faster than the device can be */
+  GD_TRIAL_STATUS_COUNT
+};
+const char *gd_trial_status_name(enum gd_trial_status status); /* "planned", "ok", ... */
+bool gd_trial_status_parse(const char *text, enum gd_trial_status *status);
+
+enum { GD_TRIAL_MAX_SAMPLES = 64 };
+
+struct gd_samples {
+  int count;
+  int64_t ns[GD_TRIAL_MAX_SAMPLES];
+  double median_s, half_width_s; /* 95 %: median +- half width (Student's t over the samples) */
+};
+
+/* Where the time of a training step goes: one kind of op in one program. */
+struct gd_profile_row {
+  enum gd_op_kind kind;
+  enum gd_program program;
+  bool beside;    /* beside the computation: its time need not add to the step's */
+  uint32_t count; /* ops of that kind in one run of the program */
+  double seconds; /* of one run of the program */
+};
+enum { GD_PROFILE_ROWS = 96 };
+
+struct gd_trial {
+  enum gd_trial_status status;
+  char reason[1152]; /* why not ok; empty otherwise */
+  char model[128];
+  char method[64];
+  char device[128];
+  char backend[16];
+  int threads, ranks, nodes;
+  char version[32], commit[64]; /* of the gpudays that made it */
+  enum gd_precision precision;
+  char no_compiler[256];      /* why the compile method runs unfused; empty: it does not */
+  bool precision_substituted; /* the recipe says fp16 and the device runs bf16 */
+
+  /* the plan */
+  int64_t parameters;
+  int64_t micro_batch, accumulation, remainder; /* of one rank; remainder: size of the last
+                                                   one, 0: full */
+  int64_t peak_bytes, host_bytes, live_bytes;
+  int64_t device_limit_bytes, host_limit_bytes;
+  int64_t bytes[GD_CATEGORY_COUNT];
+  int64_t host_parts[GD_CATEGORY_DEVICE_COUNT]; /* what host_bytes consists of */
+  bool reduces;                                 /* the last pass of a step exchanges gradients */
+  double plan_s;                                /* time to build and plan one graph */
+  double model_flops_per_step;                  /* as the paper counts */
+  double exec_flops_per_step;                   /* products as executed */
+  double train_flops;                           /* of the whole run */
+
+  /* the measurement */
+  struct gd_samples pass;
+  struct gd_samples last_pass; /* of a step, where it differs: smaller, or it reduces gradients */
+  struct gd_samples update;
+  double warmup_s;
+  double step_s, step_half_width_s;
+  double days, days_low, days_high;
+  double tokens_per_s, samples_per_s;
+  double peak_flops;      /* of the device in this precision; 0: unknown */
+  double mfu, hfu;        /* 0 when the peak is unknown */
+  double busy_share;      /* of the CPUs, used by others while sampling; -1: unknown */
+  double loss, norm;      /* of the warm-up step at random start */
+  int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
+  uint32_t n_profile;     /* with options.profile, longest first */
+  struct gd_profile_row profile[GD_PROFILE_ROWS];
+  int64_t runtime_bytes; /* resident before the arenas: code, libraries, graph, plan */
+};
+
+/* Median and half width of what is in ns[0..count). */
+void gd_samples_summarise(struct gd_samples *samples);
+
+/* --- provenance ---------------------------------------------------------------------------- */
+
+/* Where and when it was measured (the trial knows by which gpudays); texts that are not known are
+ * empty. */
+struct gd_provenance {
+  char time[32];    /* UTC, "2024-05-01T12:00:00.123Z": sorts as text */
+  char host[256];   /* its name */
+  char system[128]; /* "Debian GNU/Linux 12 (bookworm)" */
+  char kernel[128]; /* "Linux 6.1.0-18-amd64" */
+  char cpu[128];    /* as /proc/cpuinfo calls it */
+  char clocks[64];  /* of the CPU, "800-3500 MHz" */
+  char driver[128]; /* of the GPU; empty on a CPU */
+};
+/* This machine, now. What cannot be found out stays empty: it never fails. */
+void gd_provenance_here(struct gd_provenance *provenance);
+
+/* --- as text ------------------------------------------------------------------------------- */
+
+/* Appends one line without its newline: {"status":"ok","reason":"",...}. */
+enum gd_status gd_record_print(const struct gd_trial *trial, struct gd_strbuf *out,
+                               struct gd_error *err) GD_MUST_USE;
+/*
+ * Reads such a line; label names it in messages. A field that is missing, unknown, of another type
+ * or too long: GD_BAD_INPUT with the field's name. *trial is untouched then.
+ */
+enum gd_status gd_record_parse(const char *label, const char *text, int64_t length,
+                               struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * The result store: every trial that was run here or loaded from others, in one SQLite database.
+ * A trial is found by its key, the text of everything that determines its result: asked again, it
+ * is read, not run. src/store is the only code that sees SQL; src/search writes, src/cli shows.
+ *
+ *   struct gd_store *store = NULL;
+ *   struct gd_store_key key;
+ *   GD_TRY(gd_store_open(NULL, &store, err));
+ *   GD_TRY(gd_store_key_make(&(struct gd_store_asked){.model = &model, .plan = &planned}, &key,
+ *                            err));
+ *   GD_TRY(gd_store_find(store, &key, &trial, NULL, &found, err));
+ *   if (!found || trial.status == GD_TRIAL_PLANNED) {
+ *     GD_TRY(gd_store_put(store, &key, &planned, NULL, err)); // pending, should we be killed
+ *     ... measure ...
+ *     GD_TRY(gd_store_put(store, &key, &trial, NULL, err));   // takes its place
+ *   }
+ *   gd_store_close(store);
+ *
+ * Once gd_store_put has returned, the row survives a crash of this process, its kill, and (on a
+ * disk that keeps its promises) a power cut. Any number of processes may have the database open
+ * and write to it. A store must not be used by a forked child: open another one there.
+ */
+#ifndef GD_STORE_STORE_H
+#define GD_STORE_STORE_H
+
+#include "store/record.h"
+
+struct gd_store;
+
+/*
+ * Opens the database, and creates it with its folders where there is none. path NULL: $GPUDAYS_DB,
+ * else $XDG_DATA_HOME/gpudays/results.db, else ~/.local/share/gpudays/results.db. An older schema
+ * is brought up to date. GD_ENVIRONMENT, naming the file and the remedy, for a file that is
+ * damaged, no database of ours, or of a newer schema (all left untouched), and for a folder or a
+ * disk that does not let us. Close it with gd_store_close, also after a failure (it is NULL then).
+ */
+enum gd_status gd_store_open(const char *path, struct gd_store **store,
+                             struct gd_error *err) GD_MUST_USE;
+void gd_store_close(struct gd_store *store); /* NULL is fine */
+const char *gd_store_path(const struct gd_store *store);
+
+/* --- keys ---------------------------------------------------------------------------------- */
+
+/* What determines a result. Of the build (version, commit, changes to it) the key knows itself. */
+struct gd_store_asked {
+  const struct gd_model *model; /* with its recipe; its graph counts, not its name alone */
+  const struct gd_trial *plan;  /* after gd_trial_plan: method, ranks, nodes, backend, device,
+                                   threads, precision, limits, whether there is a compiler */
+  enum gd_micro_batch micro_batch;
+  int64_t micro_batch_size; /* GD_MICRO_BATCH_FIXED */
+  uint64_t seed;
+  double sample_seconds; /* 0: the default */
+  bool profile;          /* a trial without one is no answer to who asked for it */
+  const char *driver;    /* and libraries of the device; NULL or empty on a CPU */
+};
+
+struct gd_store_key {
+  char hash[33];   /* 128 bits of the text, hexadecimal */
+  char text[2048]; /* canonical: one "name=value" a line */
+};
+/* GD_ENVIRONMENT without memory; GD_INTERNAL when the model's graph cannot be built. */
+enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_store_key *key,
+                                 struct gd_error *err) GD_MUST_USE;
+
+/* --- trials by key ------------------------------------------------------------------------- */
+
+/*
+ * The newest finished trial of that key, or the pending one (status planned) where none has
+ * finished. *found false leaves *trial as it was. provenance may be NULL.
+ */
+enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *key,
+                             struct gd_trial *trial, struct gd_provenance *provenance, bool *found,
+                             struct gd_error *err) GD_MUST_USE;
+/*
+ * One trial, one transaction. A finished one supersedes those of the same key before it, which stay
+ * as history, and ends the pending one; a pending one (status planned) replaces only a pending one.
+ * provenance NULL: this machine, now.
+ */
+enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *key,
+                            const struct gd_trial *trial, const struct gd_provenance *provenance,
+                            struct gd_error *err) GD_MUST_USE;
+/* Forgets that the trial is pending; nothing happens where it is not. */
+enum gd_status gd_store_drop_pending(struct gd_store *store, const struct gd_store_key *key,
+                                     struct gd_error *err) GD_MUST_USE;
+
+/* --- many trials --------------------------------------------------------------------------- */
+
+enum gd_store_sort {
+  GD_STORE_SORT_TIME, /* newest first */
+  GD_STORE_SORT_DAYS, /* shortest first, those without days last */
+  GD_STORE_SORT_MODEL,
+  GD_STORE_SORT_METHOD,
+  GD_STORE_SORT_DEVICE,
+  GD_STORE_SORT_STATUS,
+  GD_STORE_SORT_MEMORY, /* smallest peak first */
+  GD_STORE_SORT_MFU,    /* highest first */
+  GD_STORE_SORT_COUNT
+};
+const char *gd_store_sort_name(enum gd_store_sort sort); /* "time", "days", ... */
+bool gd_store_sort_parse(const char *text, enum gd_store_sort *sort);
+
+/* Which rows; a zeroed one means all that is finished and not superseded. */
+struct gd_store_filter {
+  const char *model; /* exact, or with * and ? as in a shell; likewise the next three */
+  const char *method;
+  const char *device; /* a part of the name is enough, in either case of letters */
+  const char *host;
+  const enum gd_trial_status *status; /* NULL: any */
+  int ranks;                          /* 0: any */
+  const char *since;                  /* a time as in struct gd_provenance, or its beginning */
+  bool pending;                       /* those that are planned, instead of those that ended */
+  bool history;                       /* also what was superseded */
+  bool brief;                         /* leave samples and profile empty: several times faster */
+  enum gd_store_sort sort;
+  bool reverse;
+  int64_t limit; /* at most so many rows; 0: all */
+};
+
+struct gd_store_row {
+  int64_t id; /* in this database */
+  bool superseded;
+  char key_hash[33];
+  struct gd_trial trial;
+  struct gd_provenance provenance;
+};
+/* Called for each row in order; a status other than GD_OK ends the query and is returned. */
+typedef enum gd_status (*gd_store_visit)(void *user, const struct gd_store_row *row,
+                                         struct gd_error *err);
+enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filter *filter,
+                              gd_store_visit visit, void *user, struct gd_error *err) GD_MUST_USE;
+
+/* How many rows a filter finds, and the time that measuring them took. */
+struct gd_store_total {
+  int64_t trials;
+  int64_t by_status[GD_TRIAL_STATUS_COUNT];
+  int64_t models, devices; /* different ones */
+  double measured_s;       /* warm-up and samples */
+};
+enum gd_status gd_store_count(struct gd_store *store, const struct gd_store_filter *filter,
+                              struct gd_store_total *total, struct gd_error *err) GD_MUST_USE;
+
+/* --- exchange ------------------------------------------------------------------------------ */
+
+/*
+ * Writes all finished trials, history included, as JSON lines: a header, then one a trial. The file
+ * appears whole or not at all, and replaces an older one.
+ */
+enum gd_status gd_store_save(struct gd_store *store, const char *path, int64_t *saved,
+                             struct gd_error *err) GD_MUST_USE;
+/*
+ * Reads such a file, all of it or (GD_BAD_INPUT with the line) nothing. Trials that are here
+ * already, equal in every number and in provenance, count as known. Others are added; of the same
+ * key from the same host the newest is current, those of other hosts stay beside it.
+ */
+enum gd_status gd_store_load(struct gd_store *store, const char *path, int64_t *added,
+                             int64_t *known, struct gd_error *err) GD_MUST_USE;
+
+#endif
