@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "search/child.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,7 +17,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -389,8 +392,9 @@ static enum gd_status judge_signal(const struct watch *watch, const struct words
                    "its process was killed by signal 9 (Killed) at a resident set of %s: by "
                    "somebody, or for want of memory",
                    resident);
-  return gd_fail(err, GD_INTERNAL, "its process ended by signal %d (%s)%s%s", signal,
-                 strsignal(signal), words->other[0] ? ": " : "", words->other);
+  const char *said = words->sentence[0] ? words->sentence : words->other;
+  return gd_fail(err, GD_INTERNAL, "its process ended by signal %d (%s)%s%.800s", signal,
+                 strsignal(signal), said[0] ? ": " : "", said);
 }
 
 /* The codes of main(), back into what they stand for. */
@@ -425,16 +429,52 @@ static enum gd_status judge(const struct watch *watch, const struct words *words
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* Order and result lie in a folder of their own, named in $TMPDIR. */
+/* Order and result lie in a folder of their own, in $TMPDIR, with our process in its name. */
+#define FOLDER_NAME "gpudays-trial-"
 struct folder {
-  char path[PATH_MAX - 16];
+  char path[PATH_MAX - 32];
   char order[PATH_MAX], result[PATH_MAX];
 };
+
+static void remove_folder(struct folder *folder) {
+  char part[PATH_MAX + 8];
+  if (!folder->path[0])
+    return;
+  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
+  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
+  snprintf(part, sizeof part, "%s.part", folder->result);
+  unlink(part);
+  unlink(folder->order);
+  unlink(folder->result);
+  rmdir(folder->path);
+}
+
+/* What searches that were killed have left: their process is gone, and so is the day. */
+static void remove_stale(const char *parent) {
+  enum { DAY_S = 86400 };
+  struct dirent *entry;
+  DIR *list = opendir(parent);
+  while (list && (entry = readdir(list))) {
+    struct folder folder;
+    struct stat about;
+    if (strncmp(entry->d_name, FOLDER_NAME, strlen(FOLDER_NAME)) != 0)
+      continue;
+    pid_t pid = (pid_t)strtol(entry->d_name + strlen(FOLDER_NAME), NULL, 10);
+    snprintf(folder.path, sizeof folder.path, "%s/%.64s", parent, entry->d_name);
+    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH && stat(folder.path, &about) == 0 &&
+        about.st_uid == geteuid() && time(NULL) - about.st_mtime > DAY_S)
+      remove_folder(&folder);
+  }
+  if (list)
+    closedir(list);
+}
 
 static enum gd_status make_folder(struct folder *folder, struct gd_error *err) {
   const char *parent = getenv("TMPDIR");
   parent = parent && parent[0] ? parent : "/tmp";
-  int length = snprintf(folder->path, sizeof folder->path, "%s/gpudays-trial-XXXXXX", parent);
+  remove_stale(parent);
+  int length = snprintf(folder->path, sizeof folder->path, "%s/" FOLDER_NAME "%d-XXXXXX", parent,
+                        (int)getpid());
   if (length < 0 || (size_t)length >= sizeof folder->path || !mkdtemp(folder->path)) {
     folder->path[0] = '\0';
     return gd_fail(err, GD_ENVIRONMENT,
@@ -444,17 +484,6 @@ static enum gd_status make_folder(struct folder *folder, struct gd_error *err) {
   snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
   snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
   return GD_OK;
-}
-
-static void remove_folder(struct folder *folder) {
-  char part[PATH_MAX + 8];
-  if (!folder->path[0])
-    return;
-  snprintf(part, sizeof part, "%s.part", folder->result);
-  unlink(part);
-  unlink(folder->order);
-  unlink(folder->result);
-  rmdir(folder->path);
 }
 
 static enum gd_status run(const struct gd_child_order *order,

@@ -111,11 +111,17 @@ static int64_t machine_bytes(const struct gd_search *search) {
   return info.memory_bytes;
 }
 
+/* memory_bytes: of this machine, 0 where the device has its own. */
 static enum gd_status plan_point(struct gd_search *search, struct gd_search_point *point,
-                                 struct gd_error *err) {
+                                 int64_t memory_bytes, struct gd_error *err) {
   struct gd_trial_options options = search->trial;
   struct gd_error own = {0};
   options.method = point->method;
+  /* Ranks share the machine: without a limit each has its part of the memory. */
+  if (options.ranks > 1 && options.device_limit_bytes == 0)
+    options.device_limit_bytes = memory_bytes / options.ranks;
+  if (options.ranks > 1 && options.host_limit_bytes == 0)
+    options.host_limit_bytes = memory_bytes / options.ranks;
   if (gd_trial_plan(point->model, &options, &point->trial, &own) != GD_OK) {
     if (search->count == 1)
       return gd_fail(err, own.status, "%s", own.text);
@@ -243,6 +249,9 @@ static enum gd_status measure_point(struct measuring *m, struct gd_search_point 
     return GD_OK;
   order.trial.method = point->method;
   order.trial.comm = NULL;
+  /* As planned, whatever free memory is by then. */
+  order.trial.device_limit_bytes = point->trial.device_limit_bytes;
+  order.trial.host_limit_bytes = point->trial.host_limit_bytes;
   m->point = point;
   m->trial_start_ns = gd_clock_ns();
   if (!is_beyond_machine(m, point)) {
@@ -268,7 +277,6 @@ static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct 
   m->of = order_points(search, places);
   if (m->of == 0)
     return GD_OK;
-  m->machine_bytes = machine_bytes(search);
   GD_TRY(announce(search, err));
   for (int i = 0; i < m->of && !search->stop_signal; i++) {
     if (m->deadline_ns && gd_clock_ns() >= m->deadline_ns)
@@ -289,13 +297,14 @@ static void count_sources(struct gd_search *search) {
 }
 
 enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) {
-  struct measuring m = {.search = search, .start_ns = gd_clock_ns()};
+  struct measuring m = {
+      .search = search, .start_ns = gd_clock_ns(), .machine_bytes = machine_bytes(search)};
   if (search->time_limit_s > 0)
     m.deadline_ns = m.start_ns + (int64_t)(search->time_limit_s * 1e9);
   int(*places)[2] = gd_mem_alloc((size_t)search->count + 1, sizeof *places);
   enum gd_status status = places ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory");
   for (int i = 0; i < search->count && status == GD_OK; i++)
-    status = plan_point(search, &search->points[i], err);
+    status = plan_point(search, &search->points[i], m.machine_bytes, err);
   for (int i = 0; i < search->count && status == GD_OK; i++)
     status = ask_store(search, &search->points[i], err);
   if (status == GD_OK)
