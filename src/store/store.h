@@ -56,7 +56,7 @@ struct gd_store_asked {
 
 struct gd_store_key {
   char hash[33];   /* 128 bits of the text, hexadecimal */
-  char text[2048]; /* canonical: one "name=value" a line */
+  char text[2048]; /* canonical: "name=value;name=value" */
 };
 /* GD_ENVIRONMENT without memory; GD_INTERNAL when the model's graph cannot be built. */
 enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_store_key *key,

@@ -1,0 +1,62 @@
+/*
+ * The fields of a record, for the two who store them: record.c as JSON, store.c as columns.
+ */
+#ifndef GD_STORE_RECORD_INT_H
+#define GD_STORE_RECORD_INT_H
+
+#include <jansson.h>
+
+#include "store/record.h"
+
+enum gd_field_kind {
+  GD_FIELD_TEXT,
+  GD_FIELD_BOOL,
+  GD_FIELD_INT,
+  GD_FIELD_INT64,
+  GD_FIELD_REAL,
+  GD_FIELD_STATUS,
+  GD_FIELD_PRECISION
+};
+
+struct gd_field {
+  const char *name; /* of the column and of the JSON field */
+  enum gd_field_kind kind;
+  size_t offset, size; /* in its struct; size of a text's array */
+};
+
+/* What is one value; by name, in the order of the struct. */
+extern const struct gd_field gd_trial_fields[];
+extern const int gd_trial_field_count;
+extern const struct gd_field gd_provenance_fields[];
+extern const int gd_provenance_field_count;
+
+/* What is many values: each is one JSON value, and a text in the database. */
+enum gd_part { GD_PART_SAMPLES, GD_PART_BYTES, GD_PART_HOST_PARTS, GD_PART_PROFILE, GD_PART_COUNT };
+const char *gd_part_name(enum gd_part part); /* "samples", "bytes", ... */
+/* A new reference; NULL without memory. */
+json_t *gd_part_get(const struct gd_trial *trial, enum gd_part part);
+/* false: not what gd_part_get makes. Ops that this version does not have are left out. */
+bool gd_part_set(struct gd_trial *trial, enum gd_part part, const json_t *value);
+
+/* Copies text into a field, with '?' for what is no UTF-8 or is a control character: what is stored
+   may end up on a terminal. */
+void gd_clean_text(char *to, size_t size, const char *text);
+
+/* As in gd_record_print, for either struct. A new reference; NULL without memory. */
+json_t *gd_fields_get(const struct gd_field *fields, int count, const void *record);
+/* Every field must be there; others are the caller's business. */
+enum gd_status gd_fields_set(const struct gd_json *json, const json_t *object,
+                             const struct gd_field *fields, int count, void *record,
+                             struct gd_error *err) GD_MUST_USE;
+json_t *gd_record_get(const struct gd_trial *trial);
+/* Also that the numbers make sense together. */
+enum gd_status gd_record_set(const struct gd_json *json, const json_t *object,
+                             struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
+
+/* Appends the value on one line; false without memory, or without a value. */
+bool gd_json_text(const json_t *value, struct gd_strbuf *out);
+
+/* 128 bits of the text as 32 hexadecimal digits. Made for telling texts apart, not for secrets. */
+void gd_hash_hex(char hex[33], const char *text);
+
+#endif

@@ -1,0 +1,512 @@
+/*
+ * Trials in and out of the database: by key, one at a time, and by filter, many. The columns are
+ * made from the field tables of record.c; the schema is in store_open.c.
+ */
+#include "store/store.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/record_int.h"
+#include "store/store_int.h"
+
+/* --- a value as a column ------------------------------------------------------------------- */
+
+static int bind_text(sqlite3_stmt *statement, int at, const char *text) {
+  char clean[sizeof((struct gd_trial *)0)->reason];
+  gd_clean_text(clean, sizeof clean, text);
+  return sqlite3_bind_text(statement, at, clean, -1, SQLITE_TRANSIENT);
+}
+
+/* SQLite turns what is not a number into NULL, and back it comes. */
+static int bind_field(sqlite3_stmt *statement, int at, const struct gd_field *field,
+                      const void *record) {
+  const void *value = (const char *)record + field->offset;
+  switch (field->kind) {
+  case GD_FIELD_TEXT: return bind_text(statement, at, value);
+  case GD_FIELD_BOOL: return sqlite3_bind_int(statement, at, *(const bool *)value);
+  case GD_FIELD_INT: return sqlite3_bind_int(statement, at, *(const int *)value);
+  case GD_FIELD_INT64: return sqlite3_bind_int64(statement, at, *(const int64_t *)value);
+  case GD_FIELD_REAL: return sqlite3_bind_double(statement, at, *(const double *)value);
+  case GD_FIELD_STATUS:
+    return bind_text(statement, at, gd_trial_status_name(*(const enum gd_trial_status *)value));
+  case GD_FIELD_PRECISION:
+    return bind_text(statement, at, gd_precision_name(*(const enum gd_precision *)value));
+  }
+  return SQLITE_MISUSE;
+}
+
+static const char *column_text(sqlite3_stmt *statement, int at) {
+  const char *text = (const char *)sqlite3_column_text(statement, at);
+  return text ? text : "";
+}
+
+/* false: the text is no word that this version knows. */
+static bool read_field(sqlite3_stmt *statement, int at, const struct gd_field *field,
+                       void *record) {
+  void *value = (char *)record + field->offset;
+  switch (field->kind) {
+  case GD_FIELD_TEXT: gd_clean_text(value, field->size, column_text(statement, at)); return true;
+  case GD_FIELD_BOOL: *(bool *)value = sqlite3_column_int(statement, at) != 0; return true;
+  case GD_FIELD_INT: *(int *)value = sqlite3_column_int(statement, at); return true;
+  case GD_FIELD_INT64: *(int64_t *)value = sqlite3_column_int64(statement, at); return true;
+  case GD_FIELD_REAL:
+    *(double *)value = sqlite3_column_type(statement, at) == SQLITE_NULL
+                           ? (double)NAN
+                           : sqlite3_column_double(statement, at);
+    return true;
+  case GD_FIELD_STATUS: return gd_trial_status_parse(column_text(statement, at), value);
+  case GD_FIELD_PRECISION: return gd_precision_parse(column_text(statement, at), value);
+  }
+  return false;
+}
+
+static enum gd_status prepare(struct gd_store *store, const char *sql, sqlite3_stmt **statement,
+                              struct gd_error *err) {
+  GD_SQL_TRY(store, "read", sqlite3_prepare_v2(store->db, sql, -1, statement, NULL), err);
+  return GD_OK;
+}
+
+static enum gd_status no_memory(struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT, "out of memory while talking to the database of results");
+}
+
+/* ", name, name ..." of both structs. */
+static void append_columns(struct gd_strbuf *sql) {
+  for (int i = 0; i < gd_trial_field_count; i++)
+    gd_strbuf_printf(sql, ", \"%s\"", gd_trial_fields[i].name);
+  for (int i = 0; i < gd_provenance_field_count; i++)
+    gd_strbuf_printf(sql, ", \"%s\"", gd_provenance_fields[i].name);
+}
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+static double measured_s(const struct gd_trial *trial) {
+  const struct gd_samples *all[] = {&trial->pass, &trial->last_pass, &trial->update};
+  double seconds = isfinite(trial->warmup_s) ? trial->warmup_s : 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (int k = 0; k < all[i]->count; k++)
+      seconds += 1e-9 * (double)all[i]->ns[k];
+  return seconds;
+}
+
+enum { OWN_COLUMNS = 4 }; /* digest, key, superseded, measured_s */
+
+static enum gd_status prepare_inserts(struct gd_store *store, struct gd_error *err) {
+  struct gd_strbuf sql = {0};
+  if (store->insert)
+    return GD_OK;
+  gd_strbuf_append(&sql, "INSERT INTO trials(digest, key, superseded, measured_s");
+  append_columns(&sql);
+  gd_strbuf_append(&sql, ") VALUES(?");
+  for (int i = 1; i < OWN_COLUMNS + gd_trial_field_count + gd_provenance_field_count; i++)
+    gd_strbuf_append(&sql, ", ?");
+  gd_strbuf_append(&sql, ") ON CONFLICT(digest) DO NOTHING");
+  enum gd_status status =
+      sql.failed ? no_memory(err) : prepare(store, sql.text, &store->insert, err);
+  gd_strbuf_deinit(&sql);
+  if (status == GD_OK)
+    status = prepare(store,
+                     "INSERT INTO details(key_text, samples, bytes, host_parts, profile, id) "
+                     "VALUES(?, ?, ?, ?, ?, ?)",
+                     &store->insert_details, err);
+  return status;
+}
+
+/* All that a row says, so that one and the same row is stored once, whoever brings it. */
+static enum gd_status make_digest(const struct gd_store_key *key, const struct gd_trial *trial,
+                                  const struct gd_provenance *provenance, char digest[33],
+                                  struct gd_error *err) {
+  struct gd_strbuf text = {0};
+  json_t *fields = gd_fields_get(gd_provenance_fields, gd_provenance_field_count, provenance);
+  gd_strbuf_printf(&text, "%s\n", key->text);
+  bool fine = gd_json_text(fields, &text);
+  json_decref(fields);
+  enum gd_status status = fine ? gd_record_print(trial, &text, err) : no_memory(err);
+  if (status == GD_OK)
+    gd_hash_hex(digest, text.text);
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+static int bind_row(sqlite3_stmt *statement, const struct gd_store_key *key, const char *digest,
+                    const struct gd_trial *trial, const struct gd_provenance *provenance) {
+  int code = SQLITE_OK, at = 1;
+  code |= sqlite3_bind_text(statement, at++, digest, -1, SQLITE_TRANSIENT);
+  code |= sqlite3_bind_text(statement, at++, key->hash, -1, SQLITE_TRANSIENT);
+  code |= sqlite3_bind_int(statement, at++, 0);
+  code |= sqlite3_bind_double(statement, at++, measured_s(trial));
+  for (int i = 0; i < gd_trial_field_count; i++)
+    code |= bind_field(statement, at++, &gd_trial_fields[i], trial);
+  for (int i = 0; i < gd_provenance_field_count; i++)
+    code |= bind_field(statement, at++, &gd_provenance_fields[i], provenance);
+  return code;
+}
+
+static enum gd_status insert_details(struct gd_store *store, int64_t id,
+                                     const struct gd_store_key *key, const struct gd_trial *trial,
+                                     struct gd_error *err) {
+  sqlite3_stmt *statement = store->insert_details;
+  int code = sqlite3_bind_text(statement, 1, key->text, -1, SQLITE_TRANSIENT);
+  for (int i = 0; i < GD_PART_COUNT; i++) {
+    struct gd_strbuf text = {0};
+    json_t *part = gd_part_get(trial, (enum gd_part)i);
+    if (gd_json_text(part, &text))
+      code |= sqlite3_bind_text(statement, 2 + i, text.text, -1, SQLITE_TRANSIENT);
+    else
+      code |= SQLITE_NOMEM;
+    json_decref(part);
+    gd_strbuf_deinit(&text);
+  }
+  code |= sqlite3_bind_int64(statement, 2 + GD_PART_COUNT, id);
+  if (code != SQLITE_OK)
+    return no_memory(err);
+  code = sqlite3_step(statement);
+  enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, "write to", err);
+  sqlite3_reset(statement);
+  return status;
+}
+
+enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key *key,
+                               const struct gd_trial *trial, const struct gd_provenance *provenance,
+                               bool *added, struct gd_error *err) {
+  char digest[33];
+  GD_TRY(prepare_inserts(store, err));
+  GD_TRY(make_digest(key, trial, provenance, digest, err));
+  if (bind_row(store->insert, key, digest, trial, provenance) != SQLITE_OK)
+    return no_memory(err);
+  int code = sqlite3_step(store->insert);
+  *added = code == SQLITE_DONE && sqlite3_changes(store->db) > 0;
+  enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, "write to", err);
+  sqlite3_reset(store->insert);
+  if (status == GD_OK && *added)
+    status = insert_details(store, sqlite3_last_insert_rowid(store->db), key, trial, err);
+  return status;
+}
+
+enum gd_status gd_store_change(struct gd_store *store, const char *what, const char *sql,
+                               const char *a, const char *b, const char *c, struct gd_error *err) {
+  const char *texts[] = {a, b, c};
+  sqlite3_stmt *statement = NULL;
+  int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
+  for (int i = 0; i < 3 && code == SQLITE_OK && texts[i]; i++)
+    code = sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
+  if (code == SQLITE_OK)
+    code = sqlite3_step(statement);
+  enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, what, err);
+  sqlite3_finalize(statement);
+  return status;
+}
+
+#define DELETE_PENDING "DELETE FROM trials WHERE key = ? AND status = 'planned'"
+
+static enum gd_status put(struct gd_store *store, const struct gd_store_key *key,
+                          const struct gd_trial *trial, const struct gd_provenance *provenance,
+                          struct gd_error *err) {
+  bool added;
+  GD_TRY(gd_store_change(store, "write to", DELETE_PENDING, key->hash, NULL, NULL, err));
+  if (trial->status != GD_TRIAL_PLANNED)
+    GD_TRY(gd_store_change(store, "write to",
+                           "UPDATE trials SET superseded = 1 WHERE key = ? AND superseded = 0",
+                           key->hash, NULL, NULL, err));
+  GD_TRY(gd_store_insert(store, key, trial, provenance, &added, err));
+  if (!added) { /* the very same row, put again: it is the current one */
+    char digest[33];
+    GD_TRY(make_digest(key, trial, provenance, digest, err));
+    GD_TRY(gd_store_change(store, "write to", "UPDATE trials SET superseded = 0 WHERE digest = ?",
+                           digest, NULL, NULL, err));
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *key,
+                            const struct gd_trial *trial, const struct gd_provenance *provenance,
+                            struct gd_error *err) {
+  struct gd_provenance here;
+  if (!provenance) {
+    gd_provenance_here(&here);
+    provenance = &here;
+  }
+  GD_TRY(gd_store_begin(store, err));
+  return gd_store_end(store, put(store, key, trial, provenance, err), err);
+}
+
+enum gd_status gd_store_drop_pending(struct gd_store *store, const struct gd_store_key *key,
+                                     struct gd_error *err) {
+  return gd_store_change(store, "write to", DELETE_PENDING, key->hash, NULL, NULL, err);
+}
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+static enum gd_status fail_row(const struct gd_store *store, int64_t id, const char *column,
+                               struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "%s: trial %lld has a %s that this gpudays does not understand; the database was "
+                 "edited or is damaged: restore a copy, or set GPUDAYS_DB to another file",
+                 store->path, (long long)id, column);
+}
+
+static enum gd_status prepare_fetch(struct gd_store *store, bool details, struct gd_error *err) {
+  struct gd_strbuf sql = {0};
+  if (store->fetch[details])
+    return GD_OK;
+  gd_strbuf_append(&sql, "SELECT superseded, key");
+  append_columns(&sql);
+  if (details)
+    gd_strbuf_append(&sql, ", samples, bytes, host_parts, profile"
+                           " FROM trials JOIN details USING(id) WHERE id = ?");
+  else
+    gd_strbuf_append(&sql, " FROM trials WHERE id = ?");
+  enum gd_status status =
+      sql.failed ? no_memory(err) : prepare(store, sql.text, &store->fetch[details], err);
+  gd_strbuf_deinit(&sql);
+  return status;
+}
+
+static bool read_part(sqlite3_stmt *statement, int at, enum gd_part part, struct gd_trial *trial) {
+  json_t *value = json_loads(column_text(statement, at), JSON_DECODE_ANY, NULL);
+  bool fine = value && gd_part_set(trial, part, value);
+  json_decref(value);
+  return fine;
+}
+
+static enum gd_status read_row(const struct gd_store *store, sqlite3_stmt *statement, bool details,
+                               struct gd_store_row *row, struct gd_error *err) {
+  int at = 0;
+  row->superseded = sqlite3_column_int(statement, at++) != 0;
+  snprintf(row->key_hash, sizeof row->key_hash, "%s", column_text(statement, at++));
+  for (int i = 0; i < gd_trial_field_count; i++)
+    if (!read_field(statement, at++, &gd_trial_fields[i], &row->trial))
+      return fail_row(store, row->id, gd_trial_fields[i].name, err);
+  for (int i = 0; i < gd_provenance_field_count; i++)
+    if (!read_field(statement, at++, &gd_provenance_fields[i], &row->provenance))
+      return fail_row(store, row->id, gd_provenance_fields[i].name, err);
+  for (int i = 0; i < GD_PART_COUNT && details; i++)
+    if (!read_part(statement, at++, (enum gd_part)i, &row->trial))
+      return fail_row(store, row->id, gd_part_name((enum gd_part)i), err);
+  return GD_OK;
+}
+
+static enum gd_status fetch(struct gd_store *store, int64_t id, bool details,
+                            struct gd_store_row *row, struct gd_error *err) {
+  GD_TRY(prepare_fetch(store, details, err));
+  sqlite3_stmt *statement = store->fetch[details];
+  enum gd_status status = GD_OK;
+  *row = (struct gd_store_row){.id = id};
+  int code = sqlite3_bind_int64(statement, 1, id);
+  if (code == SQLITE_OK)
+    code = sqlite3_step(statement);
+  if (code == SQLITE_ROW)
+    status = read_row(store, statement, details, row, err);
+  else if (code == SQLITE_DONE)
+    status = fail_row(store, id, "missing part", err);
+  else
+    status = gd_store_fail(store, code, "read", err);
+  sqlite3_reset(statement);
+  return status;
+}
+
+enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *key,
+                             struct gd_trial *trial, struct gd_provenance *provenance, bool *found,
+                             struct gd_error *err) {
+  sqlite3_stmt *statement = NULL;
+  int64_t id = 0;
+  GD_TRY(prepare(store,
+                 "SELECT trials.id FROM trials JOIN details USING(id) WHERE key = ? AND "
+                 "key_text = ? AND superseded = 0 ORDER BY status = 'planned', time DESC, "
+                 "trials.id DESC LIMIT 1",
+                 &statement, err));
+  int code = sqlite3_bind_text(statement, 1, key->hash, -1, SQLITE_STATIC);
+  if (code == SQLITE_OK)
+    code = sqlite3_bind_text(statement, 2, key->text, -1, SQLITE_STATIC);
+  if (code == SQLITE_OK)
+    code = sqlite3_step(statement);
+  if (code == SQLITE_ROW)
+    id = sqlite3_column_int64(statement, 0);
+  sqlite3_finalize(statement);
+  if (code != SQLITE_ROW && code != SQLITE_DONE)
+    return gd_store_fail(store, code, "read", err);
+  if (id) {
+    struct gd_store_row *row = gd_mem_alloc(1, sizeof *row);
+    enum gd_status status = row ? fetch(store, id, true, row, err) : no_memory(err);
+    if (status == GD_OK) {
+      *trial = row->trial;
+      if (provenance)
+        *provenance = row->provenance;
+    }
+    gd_mem_free(row);
+    GD_TRY(status);
+  }
+  *found = id != 0;
+  return GD_OK;
+}
+
+/* --- filters ------------------------------------------------------------------------------- */
+
+static const struct {
+  const char *name, *order, *reverse;
+} sorts[GD_STORE_SORT_COUNT] = {
+    [GD_STORE_SORT_TIME] = {"time", "time DESC", "time"},
+    [GD_STORE_SORT_DAYS] = {"days", "status != 'ok', days", "status != 'ok', days DESC"},
+    [GD_STORE_SORT_MODEL] = {"model", "model, status != 'ok', days", "model DESC"},
+    [GD_STORE_SORT_METHOD] = {"method", "method, model, status != 'ok', days", "method DESC"},
+    [GD_STORE_SORT_DEVICE] = {"device", "device, model, status != 'ok', days", "device DESC"},
+    [GD_STORE_SORT_STATUS] = {"status", "status, model, days", "status DESC"},
+    [GD_STORE_SORT_MEMORY] = {"memory", "peak_bytes", "peak_bytes DESC"},
+    [GD_STORE_SORT_MFU] = {"mfu", "status != 'ok', mfu DESC", "status != 'ok', mfu"},
+};
+
+const char *gd_store_sort_name(enum gd_store_sort sort) {
+  GD_ASSERT(sort < GD_STORE_SORT_COUNT);
+  return sorts[sort].name;
+}
+
+bool gd_store_sort_parse(const char *text, enum gd_store_sort *sort) {
+  for (int i = 0; i < GD_STORE_SORT_COUNT; i++)
+    if (strcmp(sorts[i].name, text) == 0) {
+      *sort = (enum gd_store_sort)i;
+      return true;
+    }
+  return false;
+}
+
+static void append_match(struct gd_strbuf *sql, const char *column, const char *pattern,
+                         const char *parameter) {
+  if (pattern)
+    gd_strbuf_printf(sql, " AND %s %s %s", column, strpbrk(pattern, "*?[") ? "GLOB" : "=",
+                     parameter);
+}
+
+static void append_where(struct gd_strbuf *sql, const struct gd_store_filter *filter) {
+  gd_strbuf_printf(sql, " FROM trials WHERE status %s 'planned'", filter->pending ? "=" : "!=");
+  if (!filter->history)
+    gd_strbuf_append(sql, " AND superseded = 0");
+  append_match(sql, "model", filter->model, ":model");
+  append_match(sql, "method", filter->method, ":method");
+  append_match(sql, "host", filter->host, ":host");
+  if (filter->device)
+    gd_strbuf_append(sql, " AND instr(lower(device), lower(:device)) > 0");
+  if (filter->status)
+    gd_strbuf_append(sql, " AND status = :status");
+  if (filter->ranks > 0)
+    gd_strbuf_append(sql, " AND ranks = :ranks");
+  if (filter->since)
+    gd_strbuf_append(sql, " AND time >= :since");
+}
+
+static int bind_named(sqlite3_stmt *statement, const char *name, const char *text) {
+  int at = sqlite3_bind_parameter_index(statement, name);
+  return at && text ? sqlite3_bind_text(statement, at, text, -1, SQLITE_STATIC) : SQLITE_OK;
+}
+
+static int bind_filter(sqlite3_stmt *statement, const struct gd_store_filter *filter) {
+  int code = SQLITE_OK, at;
+  code |= bind_named(statement, ":model", filter->model);
+  code |= bind_named(statement, ":method", filter->method);
+  code |= bind_named(statement, ":host", filter->host);
+  code |= bind_named(statement, ":device", filter->device);
+  code |= bind_named(statement, ":since", filter->since);
+  if (filter->status)
+    code |= bind_named(statement, ":status", gd_trial_status_name(*filter->status));
+  if ((at = sqlite3_bind_parameter_index(statement, ":ranks")) > 0)
+    code |= sqlite3_bind_int(statement, at, filter->ranks);
+  if ((at = sqlite3_bind_parameter_index(statement, ":limit")) > 0)
+    code |= sqlite3_bind_int64(statement, at, filter->limit);
+  return code;
+}
+
+/* SELECT `what` of the rows of a filter; ends with `end`. */
+static enum gd_status prepare_filter(struct gd_store *store, const struct gd_store_filter *filter,
+                                     const char *what, const char *end, sqlite3_stmt **statement,
+                                     struct gd_error *err) {
+  struct gd_strbuf sql = {0};
+  gd_strbuf_printf(&sql, "SELECT %s", what);
+  append_where(&sql, filter);
+  gd_strbuf_append(&sql, end);
+  enum gd_status status = sql.failed ? no_memory(err) : prepare(store, sql.text, statement, err);
+  gd_strbuf_deinit(&sql);
+  if (status == GD_OK && bind_filter(*statement, filter) != SQLITE_OK)
+    status = no_memory(err);
+  return status;
+}
+
+/* Which rows, in order. They come out of an index alone; whole rows are read one by one then. */
+static enum gd_status find_ids(struct gd_store *store, const struct gd_store_filter *filter,
+                               int64_t **ids, uint32_t *count, struct gd_error *err) {
+  char end[160];
+  uint32_t capacity = 0;
+  sqlite3_stmt *statement = NULL;
+  int code = SQLITE_DONE;
+  snprintf(end, sizeof end, " ORDER BY %s, id%s%s",
+           filter->reverse ? sorts[filter->sort].reverse : sorts[filter->sort].order,
+           filter->sort == GD_STORE_SORT_TIME && !filter->reverse ? " DESC" : "",
+           filter->limit > 0 ? " LIMIT :limit" : "");
+  enum gd_status status = prepare_filter(store, filter, "id", end, &statement, err);
+  while (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
+    if (!gd_vec_reserve((void **)ids, &capacity, *count + 1, sizeof **ids))
+      status = no_memory(err);
+    else
+      (*ids)[(*count)++] = sqlite3_column_int64(statement, 0);
+  }
+  if (status == GD_OK && code != SQLITE_DONE)
+    status = gd_store_fail(store, code, "read", err);
+  sqlite3_finalize(statement);
+  return status;
+}
+
+enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filter *filter,
+                              gd_store_visit visit, void *user, struct gd_error *err) {
+  int64_t *ids = NULL;
+  uint32_t count = 0;
+  struct gd_store_row *row = gd_mem_alloc(1, sizeof *row);
+  if (!row)
+    return no_memory(err);
+  /* One view of the database, whatever others write meanwhile. */
+  enum gd_status status = gd_store_exec(store, "read", "BEGIN", err);
+  if (status == GD_OK) {
+    status = find_ids(store, filter, &ids, &count, err);
+    for (uint32_t i = 0; i < count && status == GD_OK; i++) {
+      status = fetch(store, ids[i], !filter->brief, row, err);
+      if (status == GD_OK)
+        status = visit(user, row, err);
+    }
+    status = gd_store_end(store, status, err);
+  }
+  gd_mem_free(ids);
+  gd_mem_free(row);
+  return status;
+}
+
+enum gd_status gd_store_count(struct gd_store *store, const struct gd_store_filter *filter,
+                              struct gd_store_total *total, struct gd_error *err) {
+  struct gd_store_total counted = {0};
+  sqlite3_stmt *statement = NULL;
+  int code = SQLITE_DONE;
+  enum gd_status status = prepare_filter(store, filter, "status, count(*), sum(measured_s)",
+                                         " GROUP BY status", &statement, err);
+  while (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
+    enum gd_trial_status which;
+    counted.trials += sqlite3_column_int64(statement, 1);
+    counted.measured_s += sqlite3_column_double(statement, 2);
+    if (gd_trial_status_parse(column_text(statement, 0), &which))
+      counted.by_status[which] += sqlite3_column_int64(statement, 1);
+  }
+  sqlite3_finalize(statement);
+  statement = NULL;
+  if (status == GD_OK && code == SQLITE_DONE)
+    status = prepare_filter(store, filter, "count(DISTINCT model), count(DISTINCT device)", "",
+                            &statement, err);
+  if (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
+    counted.models = sqlite3_column_int64(statement, 0);
+    counted.devices = sqlite3_column_int64(statement, 1);
+    code = SQLITE_DONE;
+  }
+  if (status == GD_OK && code != SQLITE_DONE)
+    status = gd_store_fail(store, code, "read", err);
+  sqlite3_finalize(statement);
+  if (status == GD_OK)
+    *total = counted;
+  return status;
+}

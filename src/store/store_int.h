@@ -1,0 +1,57 @@
+/*
+ * Inside the store: the handle, and one way from SQLite's codes to sentences.
+ */
+#ifndef GD_STORE_STORE_INT_H
+#define GD_STORE_STORE_INT_H
+
+#include <limits.h>
+#include <sqlite3.h>
+
+#include "store/store.h"
+
+enum { GD_STORE_SCHEMA = 2 }; /* PRAGMA user_version of what this program writes */
+
+struct gd_store {
+  sqlite3 *db;
+  sqlite3_stmt *insert, *insert_details; /* prepared at the first put */
+  sqlite3_stmt *fetch[2];                /* one row by id; [1]: with its details */
+  char path[PATH_MAX];
+};
+
+/* What SQLite's code means for the user: the file, what happened, the remedy. */
+enum gd_status gd_store_fail(const struct gd_store *store, int code, const char *what,
+                             struct gd_error *err);
+#define GD_SQL_TRY(store, what, call, err)                        \
+  do {                                                            \
+    int gd_sql_code_ = (call);                                    \
+    if (gd_sql_code_ != SQLITE_OK && gd_sql_code_ != SQLITE_DONE) \
+      return gd_store_fail((store), gd_sql_code_, (what), (err)); \
+  } while (0)
+
+enum gd_status gd_store_exec(struct gd_store *store, const char *what, const char *sql,
+                             struct gd_error *err) GD_MUST_USE;
+/* gd_store_begin, work, gd_store_end(status of the work): commits, or takes all of it back. */
+enum gd_status gd_store_begin(struct gd_store *store, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_store_end(struct gd_store *store, enum gd_status status, struct gd_error *err);
+
+/* Brings the database from its schema to `steps`' last: step i takes version i to i + 1, each in a
+   transaction of its own. */
+enum gd_status gd_store_migrate(struct gd_store *store, const char *const *steps, int count,
+                                struct gd_error *err) GD_MUST_USE;
+extern const char *const gd_store_steps[GD_STORE_SCHEMA];
+
+/* A row as it is, within a transaction: nothing else changes. *added false: it is there already. */
+enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key *key,
+                               const struct gd_trial *trial, const struct gd_provenance *provenance,
+                               bool *added, struct gd_error *err) GD_MUST_USE;
+/* Statements with up to three texts bound, run to their end. */
+enum gd_status gd_store_change(struct gd_store *store, const char *what, const char *sql,
+                               const char *a, const char *b, const char *c,
+                               struct gd_error *err) GD_MUST_USE;
+
+/* Whether files there are on another machine, where WAL's shared memory does not work. */
+bool gd_store_on_network(const char *path);
+/* The same by the magic number that statfs gives. */
+bool gd_store_is_network(int64_t magic);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * The key of a trial: everything that determines its result, as one line of text that two
+ * questions share only when the same measurement answers both.
+ *
+ * A model counts by the graph that it builds: a configuration that was edited is another model
+ * under the same name, and a name alone changes nothing.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "gd_version.h"
+#include "store/record_int.h"
+#include "store/store.h"
+
+/* A key under construction; failed: it did not fit. */
+struct writer {
+  char *text;
+  size_t size, length;
+  bool failed;
+};
+
+static void put_char(struct writer *to, char c) {
+  if (to->length + 1 >= to->size) {
+    to->failed = true;
+    return;
+  }
+  to->text[to->length++] = c;
+  to->text[to->length] = '\0';
+}
+
+/* What separates fields, and what a terminal would obey, is written as %3B: no value can look like
+   the beginning of the next field. */
+static void put_value(struct writer *to, const char *value) {
+  static const char digits[] = "0123456789ABCDEF";
+  for (; *value; value++) {
+    unsigned char c = (unsigned char)*value;
+    if (c > 0x20 && c < 0x7f && c != ';' && c != '%') {
+      put_char(to, (char)c);
+    } else if (c == ' ') {
+      put_char(to, ' ');
+    } else {
+      put_char(to, '%');
+      put_char(to, digits[c >> 4]);
+      put_char(to, digits[c & 15]);
+    }
+  }
+}
+
+static void put(struct writer *to, const char *name, const char *format, ...) GD_PRINTF(3, 4);
+static void put(struct writer *to, const char *name, const char *format, ...) {
+  char value[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(value, sizeof value, format, args);
+  va_end(args);
+  if (to->length)
+    put_char(to, ';');
+  put_value(to, name);
+  put_char(to, '=');
+  put_value(to, value);
+}
+
+/* --- the model ----------------------------------------------------------------------------- */
+
+/* What the text of a graph leaves out: the values that leaves begin with. */
+static void print_beginning(const struct gd_graph *graph, gd_tensor_id id, struct gd_strbuf *out) {
+  const struct gd_tensor *t = &graph->tensors[id];
+  if (t->producer != GD_NONE)
+    return;
+  gd_strbuf_printf(out, "%u %d %.17g %.17g %d", id, (int)t->init, t->init_value, t->init_low,
+                   (int)t->no_decay);
+  for (int64_t i = 0; t->frequencies && i < t->dims[t->rank - 1] / 2; i++)
+    gd_strbuf_printf(out, " %.9g", (double)t->frequencies[i]);
+  gd_strbuf_append(out, "\n");
+}
+
+/* The forward graph of one sequence. */
+static enum gd_status hash_model(const struct gd_model *model, char hash[33],
+                                 struct gd_error *err) {
+  struct gd_graph graph;
+  struct gd_strbuf text = {0};
+  gd_graph_init(&graph);
+  model->family->build(model, 1, &graph);
+  enum gd_status status = gd_graph_check(&graph, err);
+  if (status == GD_OK) {
+    gd_graph_print(&graph, &text);
+    for (gd_tensor_id id = 0; id < graph.n_tensors; id++)
+      print_beginning(&graph, id, &text);
+    if (text.failed)
+      status = gd_fail(err, GD_ENVIRONMENT, "out of memory while naming a trial");
+    else
+      gd_hash_hex(hash, text.text);
+  }
+  gd_strbuf_deinit(&text);
+  gd_graph_deinit(&graph);
+  return status;
+}
+
+static void put_recipe(struct writer *to, const struct gd_recipe *recipe) {
+  put(to, "batch", "%" PRId64, recipe->batch);
+  put(to, "seq", "%" PRId64, recipe->seq);
+  put(to, "steps", "%" PRId64, recipe->steps);
+  put(to, "recipe_precision", "%s", gd_precision_name(recipe->precision));
+  put(to, "optimizer", "%s", gd_optimizer_name(recipe->optimizer));
+  put(to, "lr", "%.17g", recipe->lr);
+  put(to, "min_lr", "%.17g", recipe->min_lr);
+  put(to, "betas", "%.17g,%.17g", recipe->beta1, recipe->beta2);
+  put(to, "eps", "%.17g", recipe->eps);
+  put(to, "weight_decay", "%.17g%s", recipe->weight_decay, recipe->decay_all ? ",all" : "");
+  put(to, "max_grad_norm", "%.17g", recipe->max_grad_norm);
+  put(to, "schedule", "%s", gd_schedule_name(recipe->schedule));
+  put(to, "warmup_steps", "%" PRId64, recipe->warmup_steps);
+}
+
+/* --- the program --------------------------------------------------------------------------- */
+
+/* The program's own bytes, 8 at a time: a build with changes that are not committed is known by
+   nothing else. 0 when it cannot be read. */
+static uint64_t hash_program(void) {
+  enum { WORDS = 8192 };
+  uint64_t hash = 0, *words = gd_mem_alloc(WORDS, sizeof *words);
+  FILE *file = words ? fopen("/proc/self/exe", "re") : NULL;
+  while (file) {
+    size_t bytes = fread(words, 1, WORDS * sizeof *words, file);
+    if (bytes == 0)
+      break;
+    memset((char *)words + bytes, 0, WORDS * sizeof *words - bytes);
+    for (size_t i = 0; i < (bytes + 7) / 8; i++)
+      hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u + (hash >> 29);
+  }
+  if (file)
+    fclose(file);
+  gd_mem_free(words);
+  return hash;
+}
+
+static void put_program(struct writer *to) {
+  static const char dirty[] = "-dirty";
+  const char *commit = GD_COMMIT;
+  size_t length = strlen(commit);
+  bool known = strcmp(commit, "unknown") != 0 &&
+               (length < strlen(dirty) || strcmp(commit + length - strlen(dirty), dirty) != 0);
+  put(to, "version", "%s", GD_VERSION);
+  put(to, "commit", "%s", commit);
+  if (!known)
+    put(to, "build", "%016" PRIx64, hash_program());
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_store_key *key,
+                                 struct gd_error *err) {
+  static const char *const policies[] = {[GD_MICRO_BATCH_POW2] = "pow2",
+                                         [GD_MICRO_BATCH_MAX] = "max",
+                                         [GD_MICRO_BATCH_FIXED] = "fixed"};
+  const struct gd_trial *plan = asked->plan;
+  struct gd_store_key made = {0};
+  struct writer to = {.text = made.text, .size = sizeof made.text};
+  char graph[33];
+  GD_TRY(hash_model(asked->model, graph, err));
+  put(&to, "model", "%s", asked->model->name);
+  put(&to, "family", "%s", asked->model->family->model_type);
+  put(&to, "graph", "%s", graph);
+  put_recipe(&to, &asked->model->recipe);
+  put(&to, "method", "%s", plan->method);
+  put(&to, "compiler", "%s", plan->no_compiler[0] ? "no" : "yes");
+  put(&to, "precision", "%s", gd_precision_name(plan->precision));
+  put(&to, "ranks", "%d", plan->ranks);
+  put(&to, "nodes", "%d", plan->nodes);
+  put(&to, "backend", "%s", plan->backend);
+  put(&to, "device", "%s", plan->device);
+  put(&to, "driver", "%s", asked->driver ? asked->driver : "");
+  put(&to, "threads", "%d", plan->threads);
+  put(&to, "device_limit_bytes", "%" PRId64, plan->device_limit_bytes);
+  put(&to, "host_limit_bytes", "%" PRId64, plan->host_limit_bytes);
+  put(&to, "micro_batch", "%s", policies[asked->micro_batch]);
+  if (asked->micro_batch == GD_MICRO_BATCH_FIXED)
+    put(&to, "micro_batch_size", "%" PRId64, asked->micro_batch_size);
+  put(&to, "seed", "%" PRIu64, asked->seed);
+  put(&to, "sample_seconds", "%.17g", asked->sample_seconds);
+  put(&to, "profile", "%d", (int)asked->profile);
+  put_program(&to);
+  if (to.failed)
+    return gd_fail(err, GD_INTERNAL, "the key of a trial of %s is longer than %zu bytes",
+                   asked->model->name, sizeof made.text);
+  gd_hash_hex(made.hash, made.text);
+  *key = made;
+  return GD_OK;
+}

@@ -1,0 +1,400 @@
+/*
+ * Opening the database: where it is, whether it is ours to touch, its schema, and how it is to
+ * survive what comes. A file that is not plainly ours is refused by its first bytes, before SQLite
+ * could change anything.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "store/store_int.h"
+
+enum {
+  APPLICATION_ID = 0x67706473, /* "gpds": PRAGMA application_id */
+  BUSY_MS = 30000,             /* a trial is one small transaction; others wait their turn */
+  HEADER_BYTES = 100,          /* https://www.sqlite.org/fileformat2.html, section 1.3 */
+};
+
+/* --- schema -------------------------------------------------------------------------------- */
+
+/*
+ * Frozen: a step that was released is never edited, changes are steps of their own. Columns have
+ * the names of the fields in record.c.
+ */
+const char *const gd_store_steps[GD_STORE_SCHEMA] = {
+    /* 0 -> 1. What is long and seldom asked for lies apart, so that searching stays fast. */
+    "CREATE TABLE trials("
+    "  id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, key TEXT NOT NULL,"
+    "  superseded INTEGER NOT NULL, measured_s REAL NOT NULL,"
+    "  status TEXT NOT NULL, reason TEXT, model TEXT, method TEXT, device TEXT, backend TEXT,"
+    "  threads INTEGER, ranks INTEGER, nodes INTEGER, version TEXT, \"commit\" TEXT,"
+    "  precision TEXT, no_compiler TEXT, precision_substituted INTEGER, parameters INTEGER,"
+    "  micro_batch INTEGER, accumulation INTEGER, remainder INTEGER, peak_bytes INTEGER,"
+    "  host_bytes INTEGER, live_bytes INTEGER, device_limit_bytes INTEGER,"
+    "  host_limit_bytes INTEGER, reduces INTEGER, plan_s REAL, model_flops_per_step REAL,"
+    "  exec_flops_per_step REAL, train_flops REAL, pass_s REAL, pass_half_width_s REAL,"
+    "  last_pass_s REAL, last_pass_half_width_s REAL, update_s REAL, update_half_width_s REAL,"
+    "  warmup_s REAL, step_s REAL, step_half_width_s REAL, days REAL, days_low REAL,"
+    "  days_high REAL, tokens_per_s REAL, samples_per_s REAL, peak_flops REAL, mfu REAL, hfu REAL,"
+    "  busy_share REAL, loss REAL, norm REAL, resident_bytes INTEGER, runtime_bytes INTEGER,"
+    "  time TEXT, host TEXT, system TEXT, kernel TEXT, cpu TEXT, driver TEXT);"
+    "CREATE TABLE details("
+    "  id INTEGER PRIMARY KEY REFERENCES trials(id) ON DELETE CASCADE, key_text TEXT NOT NULL,"
+    "  samples TEXT NOT NULL, bytes TEXT NOT NULL, host_parts TEXT NOT NULL,"
+    "  profile TEXT NOT NULL);"
+    "CREATE INDEX trials_key ON trials(key);",
+    /* 1 -> 2. Clocks; and everything that filters, orders or counts rows in one index. */
+    "ALTER TABLE trials ADD COLUMN clocks TEXT NOT NULL DEFAULT '';"
+    "CREATE INDEX trials_filter ON trials(superseded, model, status, method, device, host, ranks,"
+    "  time, days, peak_bytes, mfu, measured_s);",
+};
+
+static enum gd_status get_number(struct gd_store *store, const char *sql, int64_t *number,
+                                 struct gd_error *err) {
+  sqlite3_stmt *statement = NULL;
+  int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
+  if (code == SQLITE_OK)
+    code = sqlite3_step(statement);
+  if (code == SQLITE_ROW) {
+    *number = sqlite3_column_int64(statement, 0);
+    code = SQLITE_OK;
+  }
+  sqlite3_finalize(statement);
+  GD_SQL_TRY(store, "read", code, err);
+  return GD_OK;
+}
+
+static enum gd_status fail_newer(const char *path, int64_t version, struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "%s was written by a newer gpudays (schema %lld, this one knows %d) and was left "
+                 "untouched; use that gpudays, or set GPUDAYS_DB to another file",
+                 path, (long long)version, GD_STORE_SCHEMA);
+}
+
+static enum gd_status fail_foreign(const char *path, struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "%s is a database of another program and was left untouched; set GPUDAYS_DB to "
+                 "another file",
+                 path);
+}
+
+static enum gd_status fail_damaged(const char *path, const char *why, struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "%s is damaged (%s) and was left as it is; move it away to start anew, or restore "
+                 "a copy of it (a file that 'results save' wrote comes back with 'results load')",
+                 path, why);
+}
+
+static enum gd_status migrate_once(struct gd_store *store, const char *const *steps, int count,
+                                   bool *done, struct gd_error *err) {
+  int64_t version, tables;
+  char sql[128];
+  GD_TRY(get_number(store, "PRAGMA user_version", &version, err));
+  *done = version == count;
+  if (version > count)
+    return fail_newer(store->path, version, err);
+  if (*done)
+    return GD_OK;
+  if (version == 0) {
+    GD_TRY(get_number(store, "SELECT count(*) FROM sqlite_schema", &tables, err));
+    if (tables > 0)
+      return fail_foreign(store->path, err);
+  }
+  GD_TRY(gd_store_exec(store, "change the schema of", steps[version], err));
+  snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
+           (int)version + 1);
+  return gd_store_exec(store, "change the schema of", sql, err);
+}
+
+enum gd_status gd_store_migrate(struct gd_store *store, const char *const *steps, int count,
+                                struct gd_error *err) {
+  int64_t version;
+  bool done = false;
+  /* Nothing is locked in the usual case. */
+  GD_TRY(get_number(store, "PRAGMA user_version", &version, err));
+  if (version == count)
+    return GD_OK;
+  if (version > count)
+    return fail_newer(store->path, version, err);
+  while (!done) { /* another process may do it meanwhile: asked again under the lock */
+    GD_TRY(gd_store_begin(store, err));
+    GD_TRY(gd_store_end(store, migrate_once(store, steps, count, &done, err), err));
+  }
+  return GD_OK;
+}
+
+/* --- errors -------------------------------------------------------------------------------- */
+
+enum gd_status gd_store_fail(const struct gd_store *store, int code, const char *what,
+                             struct gd_error *err) {
+  const char *path = store->path;
+  const char *why = store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
+  int number = store->db ? sqlite3_system_errno(store->db) : 0;
+  bool failed_write = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
+  if ((code & 0xff) == SQLITE_FULL ||
+      (failed_write && (number == ENOSPC || number == EDQUOT || number == EFBIG)))
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "cannot %s %s: the disk is full (%s); what was stored before is safe, free "
+                   "some space or set GPUDAYS_DB to a file elsewhere",
+                   what, path, number ? strerror(number) : why);
+  switch (code & 0xff) {
+  case SQLITE_CORRUPT:
+  case SQLITE_NOTADB: return fail_damaged(path, why, err);
+  case SQLITE_READONLY:
+  case SQLITE_PERM:
+  case SQLITE_CANTOPEN:
+  case SQLITE_AUTH:
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "cannot %s %s: %s%s%s; set GPUDAYS_DB to a file where you may write", what, path,
+                   why, number ? ", " : "", number ? strerror(number) : "");
+  case SQLITE_BUSY:
+  case SQLITE_LOCKED:
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "cannot %s %s: another process has held it for over %d seconds; wait for it, or "
+                   "end it",
+                   what, path, BUSY_MS / 1000);
+  case SQLITE_NOMEM:
+    return gd_fail(err, GD_ENVIRONMENT, "cannot %s %s: memory ran out", what, path);
+  case SQLITE_IOERR:
+    return gd_fail(err, GD_ENVIRONMENT, "cannot %s %s: %s (%s); is its disk all right?", what, path,
+                   why, number ? strerror(number) : "no reason given");
+  default: return gd_fail(err, GD_INTERNAL, "cannot %s %s: %s", what, path, why);
+  }
+}
+
+enum gd_status gd_store_exec(struct gd_store *store, const char *what, const char *sql,
+                             struct gd_error *err) {
+  GD_SQL_TRY(store, what, sqlite3_exec(store->db, sql, NULL, NULL, NULL), err);
+  return GD_OK;
+}
+
+enum gd_status gd_store_begin(struct gd_store *store, struct gd_error *err) {
+  return gd_store_exec(store, "write to", "BEGIN IMMEDIATE", err);
+}
+
+enum gd_status gd_store_end(struct gd_store *store, enum gd_status status, struct gd_error *err) {
+  if (status == GD_OK)
+    status = gd_store_exec(store, "write to", "COMMIT", err);
+  /* A failed COMMIT (a full disk) leaves the transaction open, or has rolled it back already. */
+  if (status != GD_OK && !sqlite3_get_autocommit(store->db))
+    sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+  return status;
+}
+
+/* --- the file ------------------------------------------------------------------------------ */
+
+static enum gd_status find_path(const char *asked, char path[PATH_MAX], struct gd_error *err) {
+  const char *env = getenv("GPUDAYS_DB"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+  int length;
+  if (asked || (env && env[0]))
+    length = snprintf(path, PATH_MAX, "%s", asked ? asked : env);
+  else if (data && data[0] == '/') /* the standard has relative ones ignored */
+    length = snprintf(path, PATH_MAX, "%s/gpudays/results.db", data);
+  else if (home && home[0])
+    length = snprintf(path, PATH_MAX, "%s/.local/share/gpudays/results.db", home);
+  else
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "there is no place for results: neither GPUDAYS_DB, XDG_DATA_HOME nor HOME is "
+                   "set; set GPUDAYS_DB to a file");
+  if (length <= 0 || length >= PATH_MAX - 16) /* room for SQLite's "-journal" */
+    return gd_fail(err, GD_ENVIRONMENT, "the path of the database is %s; set GPUDAYS_DB to a file",
+                   length <= 0 ? "empty" : "too long");
+  return GD_OK;
+}
+
+/* The folders of a file, those that are missing. */
+static enum gd_status make_folders(const char *path, struct gd_error *err) {
+  char folder[PATH_MAX];
+  snprintf(folder, sizeof folder, "%s", path);
+  for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
+    *at = '\0';
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST && access(folder, F_OK) != 0)
+      return gd_fail(err, GD_ENVIRONMENT,
+                     "cannot make the folder %s for results: %s; set GPUDAYS_DB to a file where "
+                     "you may write",
+                     folder, strerror(errno));
+    *at = '/';
+  }
+  return GD_OK;
+}
+
+static uint32_t big_endian(const unsigned char *at) {
+  return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* What the first bytes say. A file that a crash left half written has a journal: SQLite's matter.
+ */
+static enum gd_status inspect(const char *path, bool *wal, struct gd_error *err) {
+  unsigned char header[HEADER_BYTES];
+  char journal[PATH_MAX];
+  struct stat info;
+  *wal = false;
+  if (stat(path, &info) != 0)
+    return errno == ENOENT
+               ? GD_OK
+               : gd_fail(err, GD_ENVIRONMENT, "cannot open %s: %s; set GPUDAYS_DB to another file",
+                         path, strerror(errno));
+  if (!S_ISREG(info.st_mode))
+    return gd_fail(err, GD_ENVIRONMENT, "%s is no file; set GPUDAYS_DB to one", path);
+  snprintf(journal, sizeof journal, "%.*s-journal", PATH_MAX - 16, path);
+  if (info.st_size == 0 || access(journal, F_OK) == 0)
+    return GD_OK;
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot open %s: %s; set GPUDAYS_DB to another file", path,
+                   strerror(errno));
+  size_t got = fread(header, 1, sizeof header, file);
+  fclose(file);
+  if (got < sizeof header || memcmp(header, "SQLite format 3", 16) != 0)
+    return fail_damaged(path, "it does not begin as a database does", err);
+  uint32_t version = big_endian(header + 60), application = big_endian(header + 68);
+  *wal = header[19] == 2;
+  if (application != APPLICATION_ID)
+    return fail_foreign(path, err);
+  if (version > GD_STORE_SCHEMA)
+    return fail_newer(path, version, err);
+  return GD_OK;
+}
+
+/* Magic numbers: statfs(2) and the sources of each; FUSE counts, as sshfs and the like are it. */
+bool gd_store_is_network(int64_t magic) {
+  static const uint32_t network[] = {
+      0x6969,     /* NFS */
+      0x0bd00bd0, /* Lustre */
+      0x19830326, /* BeeGFS (fhgfs) */
+      0xff534d42, /* CIFS */
+      0xfe534d42, /* SMB 2 */
+      0x517b,     /* SMB */
+      0x65735546, /* FUSE */
+      0x47504653, /* GPFS (Spectrum Scale) */
+      0x00c36400, /* Ceph */
+      0x5346414f, /* AFS */
+      0x6b414653, /* kAFS */
+      0x73757245, /* Coda */
+      0x01021997, /* 9p */
+      0x20030528, /* OrangeFS */
+      0x7461636f, /* OCFS2 */
+      0x01161970, /* GFS2 */
+      0x013111a8, /* IBRIX */
+      0xaad7aaea, /* PanFS */
+      0x564c,     /* NCP */
+  };
+  for (size_t i = 0; i < sizeof network / sizeof *network; i++)
+    if ((uint32_t)magic == network[i])
+      return true;
+  return false;
+}
+
+bool gd_store_on_network(const char *path) {
+  char folder[PATH_MAX];
+  struct statfs info;
+  snprintf(folder, sizeof folder, "%s", path);
+  char *slash = strrchr(folder, '/');
+  if (slash)
+    slash[slash == folder ? 1 : 0] = '\0';
+  if (statfs(path, &info) != 0 && statfs(slash ? folder : ".", &info) != 0)
+    return false;
+  return gd_store_is_network((int64_t)info.f_type);
+}
+
+/* --- open and close ------------------------------------------------------------------------ */
+
+/* A database in WAL mode on a read-only disk can only be read as one that nobody changes. */
+static int open_immutable(struct gd_store *store) {
+  char uri[3 * PATH_MAX + 32], wal[PATH_MAX];
+  size_t length = (size_t)snprintf(uri, sizeof uri, "file:");
+  struct stat info;
+  snprintf(wal, sizeof wal, "%.*s-wal", PATH_MAX - 16, store->path);
+  if (stat(wal, &info) == 0 && info.st_size > 0) /* the newest rows would be missing */
+    return SQLITE_READONLY;
+  for (const char *at = store->path; *at; at++)
+    length += (size_t)snprintf(uri + length, sizeof uri - length,
+                               strchr("%?#", *at) ? "%%%02X" : "%c", (unsigned)(unsigned char)*at);
+  snprintf(uri + length, sizeof uri - length, "?immutable=1");
+  sqlite3_close(store->db);
+  store->db = NULL;
+  return sqlite3_open_v2(uri, &store->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+}
+
+/* Opens the file without a change to it; what can only be read is opened so. */
+static enum gd_status open_file(struct gd_store *store, bool wal, bool network,
+                                struct gd_error *err) {
+  static const char probe[] = "SELECT count(*) FROM sqlite_schema";
+  int code =
+      sqlite3_open_v2(store->path, &store->db,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+  GD_SQL_TRY(store, "open", code, err);
+  sqlite3_extended_result_codes(store->db, 1);
+  sqlite3_busy_timeout(store->db, BUSY_MS);
+  /* WAL keeps its index in memory that machines do not share: alone, it can be ended. */
+  if (wal && network)
+    GD_TRY(gd_store_exec(store, "open",
+                         "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE;"
+                         "PRAGMA locking_mode = NORMAL",
+                         err));
+  code = sqlite3_exec(store->db, probe, NULL, NULL, NULL);
+  if (wal && ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_READONLY)) {
+    code = open_immutable(store);
+    if (code == SQLITE_OK)
+      code = sqlite3_exec(store->db, probe, NULL, NULL, NULL);
+  }
+  GD_SQL_TRY(store, "open", code, err);
+  return GD_OK;
+}
+
+static enum gd_status prepare(struct gd_store *store, bool network, struct gd_error *err) {
+  GD_TRY(gd_store_exec(store, "open", "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL", err));
+  GD_TRY(gd_store_migrate(store, gd_store_steps, GD_STORE_SCHEMA, err));
+  /* After the schema, so that the file itself says whose it is from its first moment. Where the
+     mode cannot change now (others are at it, or it is read-only) the one it has is fine too. */
+  if (!network && !sqlite3_db_readonly(store->db, "main"))
+    sqlite3_exec(store->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+  return GD_OK;
+}
+
+enum gd_status gd_store_open(const char *path, struct gd_store **store, struct gd_error *err) {
+  bool wal, network;
+  *store = NULL;
+  struct gd_store *opened = gd_mem_alloc(1, sizeof *opened);
+  if (!opened)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening the database of results");
+  enum gd_status status = find_path(path, opened->path, err);
+  if (status == GD_OK)
+    status = inspect(opened->path, &wal, err);
+  if (status == GD_OK)
+    status = make_folders(opened->path, err);
+  if (status == GD_OK) {
+    network = gd_store_on_network(opened->path);
+    status = open_file(opened, wal, network, err);
+    if (status == GD_OK)
+      status = prepare(opened, network, err);
+  }
+  if (status != GD_OK) {
+    gd_store_close(opened);
+    return status;
+  }
+  *store = opened;
+  return GD_OK;
+}
+
+void gd_store_close(struct gd_store *store) {
+  if (!store)
+    return;
+  sqlite3_finalize(store->insert);
+  sqlite3_finalize(store->insert_details);
+  for (size_t i = 0; i < sizeof store->fetch / sizeof *store->fetch; i++)
+    sqlite3_finalize(store->fetch[i]);
+  sqlite3_close(store->db);
+  gd_mem_free(store);
+}
+
+const char *gd_store_path(const struct gd_store *store) {
+  return store->path;
+}
