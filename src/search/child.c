@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -429,29 +430,39 @@ static enum gd_status judge(const struct watch *watch, const struct words *words
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* Order and result lie in a folder of their own, in $TMPDIR, with our process in its name. */
+/* Order and result lie in a folder of their own, in $TMPDIR, locked as long as it is in use. */
 #define FOLDER_NAME "gpudays-trial-"
 struct folder {
   char path[PATH_MAX - 32];
   char order[PATH_MAX], result[PATH_MAX];
+  int lock;
 };
+
+static void name_files(struct folder *folder) {
+  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
+  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
+}
 
 static void remove_folder(struct folder *folder) {
   char part[PATH_MAX + 8];
   if (!folder->path[0])
     return;
-  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
-  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
   snprintf(part, sizeof part, "%s.part", folder->result);
   unlink(part);
   unlink(folder->order);
   unlink(folder->result);
   rmdir(folder->path);
+  if (folder->lock >= 0)
+    close(folder->lock);
 }
 
-/* What searches that were killed have left: their process is gone, and so is the day. */
+static bool lock_folder(struct folder *folder) {
+  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) == 0;
+}
+
+/* What searches that were killed have left: nobody holds it. A new one has a minute to lock it. */
 static void remove_stale(const char *parent) {
-  enum { DAY_S = 86400 };
   struct dirent *entry;
   DIR *list = opendir(parent);
   while (list && (entry = readdir(list))) {
@@ -459,11 +470,15 @@ static void remove_stale(const char *parent) {
     struct stat about;
     if (strncmp(entry->d_name, FOLDER_NAME, strlen(FOLDER_NAME)) != 0)
       continue;
-    pid_t pid = (pid_t)strtol(entry->d_name + strlen(FOLDER_NAME), NULL, 10);
     snprintf(folder.path, sizeof folder.path, "%s/%.64s", parent, entry->d_name);
-    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH && stat(folder.path, &about) == 0 &&
-        about.st_uid == geteuid() && time(NULL) - about.st_mtime > DAY_S)
+    name_files(&folder);
+    if (stat(folder.path, &about) != 0 || about.st_uid != geteuid() ||
+        time(NULL) - about.st_mtime < 60)
+      continue;
+    if (lock_folder(&folder))
       remove_folder(&folder);
+    else if (folder.lock >= 0)
+      close(folder.lock);
   }
   if (list)
     closedir(list);
@@ -473,16 +488,15 @@ static enum gd_status make_folder(struct folder *folder, struct gd_error *err) {
   const char *parent = getenv("TMPDIR");
   parent = parent && parent[0] ? parent : "/tmp";
   remove_stale(parent);
-  int length = snprintf(folder->path, sizeof folder->path, "%s/" FOLDER_NAME "%d-XXXXXX", parent,
-                        (int)getpid());
+  int length = snprintf(folder->path, sizeof folder->path, "%s/" FOLDER_NAME "XXXXXX", parent);
   if (length < 0 || (size_t)length >= sizeof folder->path || !mkdtemp(folder->path)) {
     folder->path[0] = '\0';
     return gd_fail(err, GD_ENVIRONMENT,
                    "cannot make a folder for a trial in %.256s: %s; set TMPDIR to one that works",
                    parent, strerror(errno));
   }
-  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
-  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
+  name_files(folder);
+  lock_folder(folder); /* a file system without locks has a stale folder now and then */
   return GD_OK;
 }
 
@@ -533,7 +547,7 @@ static enum gd_status run(const struct gd_child_order *order,
 enum gd_status gd_child_run(const struct gd_child_order *order,
                             const struct gd_child_options *options, struct gd_trial *trial,
                             struct gd_child_end *end, struct gd_error *err) {
-  struct folder folder = {0};
+  struct folder folder = {.lock = -1};
   *end = (struct gd_child_end){0};
   enum gd_status status = make_folder(&folder, err);
   if (status == GD_OK)

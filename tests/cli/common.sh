@@ -12,6 +12,8 @@ OUT=$WORK/out ERR=$WORK/err RC=0
 touch "$OUT" "$ERR"
 # Tests outside tools/run-test must not see the user's presets either.
 export XDG_CONFIG_HOME=${XDG_CONFIG_HOME:-$WORK/config}
+# Nor find results of another one.
+export GPUDAYS_DB=$WORK/results.db
 
 fail() {
   echo "FAILED: $*" >&2
