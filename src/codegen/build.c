@@ -134,9 +134,10 @@ static void identify(struct compiler *compiler) {
   struct stat info = {0};
   uint64_t key = hash_text(HASH_START, compiler->path);
   if (stat(compiler->path, &info) == 0) {
-    int64_t facts[] = {(int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec,
-                       (int64_t)info.st_mtim.tv_nsec};
-    key = hash_bytes(key, facts, sizeof facts);
+    char facts[96];
+    snprintf(facts, sizeof facts, "%" PRId64 " %" PRId64 ".%09ld", (int64_t)info.st_size,
+             (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+    key = hash_text(key, facts);
   }
   for (int i = 1; i < compiler->n_words; i++)
     key = hash_text(key, compiler->word[i]);
@@ -551,7 +552,7 @@ void gd_codegen_stats(const struct gd_codegen *code, struct gd_codegen_stats *st
 void gd_codegen_free(struct gd_codegen *code) {
   if (!code)
     return;
-  for (uint32_t i = 0; i < code->n_objects; i++)
+  for (uint32_t i = 0; code->objects && i < code->n_objects; i++)
     if (code->objects[i].handle)
       dlclose(code->objects[i].handle);
   gd_arena_deinit(&code->arena);

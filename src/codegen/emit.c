@@ -11,32 +11,38 @@
 #include "codegen/codegen_int.h"
 
 /*
- * Names in the text: v<n> values, i<n> inputs, o<n> outputs, b<n> row buffers, w<n> random words,
- * r the row, j the column, at the element where the row starts. In a snippet, $0 $1 ... are the
- * numbers that its comment lists, and ~ is the name of a dtype.
+ * Names in the text: v<n> values, a<n> accumulators, i<n> inputs, o<n> outputs, b<n> row buffers,
+ * w<n> random words, r the row, at the element where it starts, j the column, n how many columns
+ * from there on one value stands for. In a snippet, $0 $1 ... are the numbers that its comment
+ * lists, and ~ is the name of a dtype.
  */
 struct gd_dialect {
   const char *const *prelude;
+  int64_t chains; /* accumulators that a sum is spread over, so that additions overlap */
   const char *kernel_open, *kernel_close;
-  const char *input, *output;       /* declarations: number */
-  const char *buffer;               /* declaration: number, floats before it */
-  const char *row_open, *row_close; /* columns */
-  const char *repeated;             /* where a repeated input starts: input, its rows, columns */
-  const char *words;                /* dropout, floats before, seed, elements a sample, columns */
-  const char *reduce_open[2];       /* sum and max, an accumulator: value */
-  const char *vector, *vector_reduce[2], *vector_end; /* announces a sweep; value */
-  const char *sweep_open, *sweep_close;               /* columns */
-  const char *load, *load_repeated, *load_buffer;     /* value, input or buffer */
-  const char *load_word;                              /* value, dropout */
-  const char *store, *store_buffer;                   /* output or buffer, value */
-  const char *reduce_step[2];                         /* value, argument */
-  const char *reduce_close[2];                        /* after the sweep: value */
-  const char *column_sum;                             /* sum, columns, value */
-  const char *row_load, *row_store;                   /* value, input; output, value */
+  const char *input, *output;                     /* declarations: number */
+  const char *buffer;                             /* declaration: number, floats before it */
+  const char *row_open, *row_close;               /* columns */
+  const char *repeated;                           /* input, its rows, columns */
+  const char *words;                              /* dropout, floats before, seed, elements of a
+                                                     sample, columns */
+  const char *reduce_open[2];                     /* sum and max: value, chains */
+  const char *sweep_open, *sweep_close;           /* columns, chains */
+  const char *chain_open, *chain_close;           /* columns, chains, chain */
+  const char *load, *load_repeated, *load_buffer; /* value, input or buffer */
+  const char *load_word;                          /* value, dropout */
+  const char *element, *row_value;                /* declares a value: value */
+  const char *store, *store_buffer;               /* output or buffer, value */
+  const char *reduce_step[2];                     /* value, argument, chain */
+  const char *reduce_join[2];                     /* after the sweep: value, chain; not for 0 */
+  const char *reduce_close[2];                    /* value */
+  const char *column_sum;                         /* sum, columns, value */
+  const char *row_load, *row_store;               /* value, input; output, value */
 };
 
 const struct gd_dialect gd_dialect_c = {
     .prelude = gd_prelude_c,
+    .chains = 2,
     .kernel_open = "void gd_rows(const void *const *in, void *const *out,\n"
                    "             const uint32_t *streams, int64_t begin, int64_t end,\n"
                    "             float *buffer, float *sums) {\n"
@@ -51,21 +57,29 @@ const struct gd_dialect gd_dialect_c = {
     .repeated = "    const int64_t at_i$0 = r % $1 * $2;\n",
     .words = "    const uint32_t *w$0 =\n"
              "        gd_draw((uint32_t *)(buffer + $1), i$2, streams[$0], $3, at, $4);\n",
-    .reduce_open = {"    float v$0 = 0.0f;\n", "    float v$0 = -__builtin_inff();\n"},
-    .vector = "#pragma omp simd",
-    .vector_reduce = {" reduction(+ : v$0)", " reduction(max : v$0)"},
-    .vector_end = "\n",
-    .sweep_open = "    for (int64_t j = 0; j < $0; j++) {\n",
+    .reduce_open = {"    gd_val a$0[$1] = {{0}};\n", "    gd_val a$0[$1];\n"
+                                                     "    for (int c = 0; c < $1; c++)\n"
+                                                     "      a$0[c] = gd_all(-__builtin_inff());\n"},
+    .sweep_open = "    for (int64_t c = 0; c < $0; c += $1 * GD_LANES) {\n",
     .sweep_close = "    }\n",
-    .load = "      const float v$0 = gd_load_~(i$1, at + j);\n",
-    .load_repeated = "      const float v$0 = gd_load_~(i$1, at_i$1 + j);\n",
-    .load_buffer = "      const float v$0 = b$1[j];\n",
-    .load_word = "      const uint32_t v$0 = w$1[j];\n",
-    .store = "      gd_store_~(o$0, at + j, v$1);\n",
-    .store_buffer = "      b$0[j] = v$1;\n",
-    .reduce_step = {"      v$0 += v$1;\n", "      v$0 = v$1 > v$0 ? v$1 : v$0;\n"},
-    .reduce_close = {"", ""},
-    .column_sum = "      sums[$0 * $1 + j] += v$2;\n",
+    .chain_open = "      if ($2 == 0 || $0 % ($1 * GD_LANES) == 0 || c + $2 * GD_LANES < $0) {\n"
+                  "        const int64_t j = c + $2 * GD_LANES, n = GD_COUNT($0, $1, j);\n",
+    .chain_close = "      }\n",
+    .load = "        const gd_val v$0 = gd_load_~(i$1, at + j, n);\n",
+    .load_repeated = "        const gd_val v$0 = gd_load_~(i$1, at_i$1 + j, n);\n",
+    .load_buffer = "        const gd_val v$0 = gd_load_buffer(b$1, j);\n",
+    .load_word = "        const gd_word v$0 = gd_load_word(w$1, j);\n",
+    .element = "        const gd_val v$0 = ",
+    .row_value = "    const float v$0 = ",
+    .store = "        gd_store_~(o$0, at + j, v$1, n);\n",
+    .store_buffer = "        gd_store_buffer(b$0, j, v$1);\n",
+    .reduce_step = {"        a$0[$2] += gd_first(v$1, n, 0.0f);\n",
+                    "        a$0[$2] = gd_larger(a$0[$2], gd_first(v$1, n, -__builtin_inff()));\n"},
+    .reduce_join = {"    a$0[0] += a$0[$1];\n", "    a$0[0] = gd_larger(a$0[0], a$0[$1]);\n"},
+    .reduce_close = {"    const float v$0 = gd_sum(a$0[0]);\n",
+                     "    const float v$0 = gd_max(a$0[0]);\n"},
+    .column_sum = "        gd_store_f32(sums, $0 * $1 + j,\n"
+                  "                     gd_load_f32(sums, $0 * $1 + j, n) + v$2, n);\n",
     .row_load = "    const float v$0 = i$1[r];\n",
     .row_store = "    o$0[r] = v$1;\n",
 };
@@ -96,9 +110,9 @@ static const char *dtype_of(const struct emitter *e, gd_tensor_id local) {
 }
 
 /* A value's formula: see struct gd_value. */
-static void put_formula(struct emitter *e, uint32_t id, const char *indent) {
+static void put_formula(struct emitter *e, uint32_t id) {
   const struct gd_value *v = &e->l->values[id];
-  gd_strbuf_printf(e->out, "%sconst float v%u = ", indent, id);
+  PUT(v->kind == GD_VALUE_EXPR ? e->d->element : e->d->row_value, id);
   for (const char *text = v->text; *text; text++) {
     if (*text == '$')
       gd_strbuf_printf(e->out, "v%u", v->arg[*++text - '0']);
@@ -127,7 +141,7 @@ static void emit_row_values(struct emitter *e, uint32_t sweep) {
     if (v->kind == GD_VALUE_ROW_LOAD && v->used && sweep == 0)
       PUT(e->d->row_load, i, v->input);
     if (v->kind == GD_VALUE_ROW_EXPR && v->used && v->sweep == sweep)
-      put_formula(e, i, "    ");
+      put_formula(e, i);
   }
 }
 
@@ -153,18 +167,18 @@ static void emit_values(struct emitter *e, uint32_t sweep, const bool *wanted) {
     bool kept = v->buffer != GD_NONE;
     if (!wanted[i] || v->kind != GD_VALUE_EXPR || (kept && v->sweep < sweep))
       continue;
-    put_formula(e, i, "      ");
+    put_formula(e, i);
     if (kept)
       PUT(e->d->store_buffer, v->buffer, i);
   }
 }
 
-static void emit_ends(struct emitter *e, uint32_t sweep) {
+static void emit_ends(struct emitter *e, uint32_t sweep, int64_t chain) {
   const struct gd_fusion *f = e->l->fusion;
   uint32_t n_sums = 0; /* numbered in the order of outputs */
   for (uint32_t i = 0; i < e->l->n_values; i++)
     if (ends_in(&e->l->values[i], sweep))
-      PUT(e->d->reduce_step[which_reduce(&e->l->values[i])], i, e->l->values[i].arg[0]);
+      PUT(e->d->reduce_step[which_reduce(&e->l->values[i])], i, e->l->values[i].arg[0], chain);
   for (uint32_t i = 0; i < f->n_out; i++) {
     const struct gd_result *result = &e->l->results[i];
     bool ends = result->kind != GD_RESULT_ROW && e->l->values[result->value].sweep == sweep;
@@ -181,28 +195,34 @@ static void emit_sweep(struct emitter *e, uint32_t sweep) {
   bool wanted[GD_LOWER_MAX_VALUES];
   const struct gd_dialect *d = e->d;
   const struct gd_value *values = e->l->values;
+  int64_t columns = e->l->fusion->columns, chains = 1;
   gd_lower_wanted(e->l, sweep, wanted);
   for (uint32_t i = 0; i < e->l->n_values; i++)
-    if (ends_in(&values[i], sweep))
-      PUT(d->reduce_open[which_reduce(&values[i])], i);
-  gd_strbuf_append(e->out, d->vector);
+    chains = ends_in(&values[i], sweep) ? d->chains : chains;
   for (uint32_t i = 0; i < e->l->n_values; i++)
     if (ends_in(&values[i], sweep))
-      PUT(d->vector_reduce[which_reduce(&values[i])], i);
-  gd_strbuf_append(e->out, d->vector_end);
-  PUT(d->sweep_open, e->l->fusion->columns);
-  emit_loads(e, sweep, wanted);
-  emit_values(e, sweep, wanted);
-  emit_ends(e, sweep);
+      PUT(d->reduce_open[which_reduce(&values[i])], i, chains);
+  PUT(d->sweep_open, columns, chains);
+  for (int64_t chain = 0; chain < chains; chain++) {
+    PUT(d->chain_open, columns, chains, chain);
+    emit_loads(e, sweep, wanted);
+    emit_values(e, sweep, wanted);
+    emit_ends(e, sweep, chain);
+    PUT(d->chain_close, 0);
+  }
   PUT(d->sweep_close, 0);
-  for (uint32_t i = 0; i < e->l->n_values; i++)
-    if (ends_in(&values[i], sweep))
-      PUT(d->reduce_close[which_reduce(&values[i])], i);
+  for (uint32_t i = 0; i < e->l->n_values; i++) {
+    if (!ends_in(&values[i], sweep))
+      continue;
+    for (int64_t chain = 1; chain < chains; chain++)
+      PUT(d->reduce_join[which_reduce(&values[i])], i, chain);
+    PUT(d->reduce_close[which_reduce(&values[i])], i);
+  }
 }
 
 static void emit_declarations(struct emitter *e) {
   const struct gd_lowered *l = e->l;
-  int64_t row = (l->fusion->columns + 15) / 16 * 16;
+  int64_t row = gd_lower_row_floats(l);
   for (uint32_t i = 0; i < l->fusion->n_in; i++)
     PUT_DTYPE(e->d->input, dtype_of(e, i), i);
   for (uint32_t i = 0; i < l->fusion->n_out; i++)
@@ -215,14 +235,14 @@ static void emit_declarations(struct emitter *e) {
 /* Before the first sweep of a row: where repeated inputs are, and the words of dropouts. */
 static void emit_row_start(struct emitter *e) {
   const struct gd_lowered *l = e->l;
-  int64_t columns = l->fusion->columns, row = (columns + 15) / 16 * 16;
+  int64_t columns = l->fusion->columns, before = l->n_buffers * gd_lower_row_floats(l);
   for (uint32_t i = 0; i < l->n_values; i++) {
     const struct gd_value *v = &l->values[i];
     if (v->kind == GD_VALUE_LOAD && v->used && v->repeat_rows)
       PUT(e->d->repeated, v->input, v->repeat_rows, columns);
   }
   for (uint32_t i = 0; i < l->n_dropouts; i++)
-    PUT(e->d->words, i, l->n_buffers * row + i * (row + 16), l->dropouts[i].seed_input,
+    PUT(e->d->words, i, before + i * gd_lower_words_floats(l), l->dropouts[i].seed_input,
         l->dropouts[i].sample_elements, columns);
 }
 

@@ -18,8 +18,8 @@
 struct lowering {
   struct gd_lowered *out;
   const struct gd_graph *body;
-  uint32_t *of_tensor;  /* by tensor of body: its value, or what is summed for a sum */
-  int64_t *repeat_rows; /* by tensor: how it is read; -1: not yet */
+  uint32_t *of_tensor;  /* out's */
+  int64_t *repeat_rows; /* out's */
   bool failed;
 };
 
@@ -165,7 +165,7 @@ static uint32_t lower_dropout(struct lowering *l, const struct gd_op *op) {
   uint32_t word =
       make(l, &(struct gd_value){.kind = GD_VALUE_WORD, .text = "", .input = out->n_dropouts++});
   double threshold = ceil(probability * 0x1p32);
-  return formula(l, 2, "$1 >= #0 ? $0 * @1 : 0.0f",
+  return formula(l, 2, "gd_drop($0, $1, #0, @1)",
                  NUMBERS(threshold > 0 ? threshold : 0, 1 / (1 - probability)),
                  ARGS(element(l, op->in[0]), word));
 }
@@ -268,7 +268,7 @@ static void lower_op(struct lowering *l, const struct gd_op *op) {
   }
   if (l->failed)
     return;
-  for (uint32_t i = 0; i < op->n_out; i++)
+  for (uint32_t i = 0; i < op->n_out && i < 3; i++)
     l->of_tensor[op->out[i]] = results[i];
 }
 
@@ -312,12 +312,17 @@ bool gd_lower_shape(const struct gd_graph *graph, gd_op_id id, int64_t *elements
   return *columns == 0 || *elements % *columns == 0;
 }
 
+/* Trailing dims as long as they fit, then a divisor of the next: samples stay whole rows. */
 int64_t gd_lower_free_columns(uint32_t rank, const int64_t *dims) {
   int64_t columns = 1;
   for (uint32_t i = rank; i-- > 0;) {
-    if (columns * dims[i] > GD_LOWER_FREE_COLUMNS && columns > 1)
+    int64_t part = GD_LOWER_FREE_COLUMNS / columns;
+    part = part < dims[i] ? part : dims[i];
+    while (part > 1 && dims[i] % part)
+      part--;
+    columns *= part > 1 ? part : 1;
+    if (part < dims[i])
       break;
-    columns *= dims[i];
   }
   return columns;
 }
@@ -462,12 +467,11 @@ static bool find_results(struct lowering *l) {
 
 bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out) {
   const struct gd_graph *body = &fusion->body;
-  struct lowering l = {.out = out, .body = body};
+  struct lowering l = {
+      .out = out, .body = body, .of_tensor = out->of_tensor, .repeat_rows = out->repeat_rows};
   memset(out, 0, sizeof *out);
   out->fusion = fusion;
-  l.of_tensor = gd_mem_alloc(body->n_tensors, sizeof *l.of_tensor);
-  l.repeat_rows = gd_mem_alloc(body->n_tensors, sizeof *l.repeat_rows);
-  l.failed = !l.of_tensor || !l.repeat_rows || fusion->n_in > 64;
+  l.failed = body->n_tensors > GD_LOWER_MAX_TENSORS || fusion->n_in > 64;
   for (gd_tensor_id id = 0; !l.failed && id < body->n_tensors; id++) {
     l.of_tensor[id] = UNSET;
     l.repeat_rows[id] = -1;
@@ -484,20 +488,25 @@ bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out) {
     if (!l.failed)
       lower_op(&l, op);
   }
-  bool ok = !l.failed && find_results(&l);
-  gd_mem_free(l.of_tensor);
-  gd_mem_free(l.repeat_rows);
-  if (!ok)
+  if (l.failed || !find_results(&l))
     return false;
   schedule(out);
   return gd_lower_buffer_floats(out) <= GD_LOWER_BUFFER_FLOATS &&
          out->n_sums * fusion->columns <= GD_LOWER_SUM_FLOATS;
 }
 
-/* Words of a dropout may start inside a counter and end inside another. */
+int64_t gd_lower_row_floats(const struct gd_lowered *lowered) {
+  return (lowered->fusion->columns + 15) / 16 * 16;
+}
+
+/* They may start inside a counter of 4 and are drawn for up to 16 counters at a time. */
+int64_t gd_lower_words_floats(const struct gd_lowered *lowered) {
+  return gd_lower_row_floats(lowered) + 80;
+}
+
 int64_t gd_lower_buffer_floats(const struct gd_lowered *lowered) {
-  int64_t row = (lowered->fusion->columns + 15) / 16 * 16;
-  return lowered->n_buffers * row + lowered->n_dropouts * (row + 16);
+  return lowered->n_buffers * gd_lower_row_floats(lowered) +
+         lowered->n_dropouts * gd_lower_words_floats(lowered);
 }
 
 uint64_t gd_lower_inplace(const struct gd_lowered *lowered, uint32_t output) {

@@ -22,6 +22,7 @@
 
 enum {
   GD_LOWER_MAX_VALUES = 320,
+  GD_LOWER_MAX_TENSORS = 256, /* of a fusion's body */
   GD_LOWER_MAX_ARGS = 5,
   GD_LOWER_MAX_DROPOUTS = 8,
   GD_LOWER_SUM_FLOATS = 1 << 16,    /* most columns, times the sums over rows of a kernel */
@@ -77,6 +78,9 @@ struct gd_lowered {
   uint32_t n_sums;
   uint32_t n_sweeps, n_buffers;
   uint32_t last_load[64]; /* by input: last sweep that loads it + 1; 0: none does */
+  /* Of the lowering itself, by tensor of the body. */
+  uint32_t of_tensor[GD_LOWER_MAX_TENSORS];  /* its value, or what is summed for a sum */
+  int64_t repeat_rows[GD_LOWER_MAX_TENSORS]; /* how an input is read; -1: not yet */
 };
 
 /*
@@ -87,11 +91,14 @@ bool gd_lower_shape(const struct gd_graph *graph, gd_op_id id, int64_t *elements
 /* How long a row is best made of so many elements with such a last dim, where nothing fixes it. */
 int64_t gd_lower_free_columns(uint32_t rank, const int64_t *dims);
 
-/* Fills out (about 30 KiB). False: too large, or a tensor would have to be two things at once. */
+/* Fills out (about 40 KiB); asks for no memory. False: too large, or a tensor would have to be two
+ * things at once. */
 bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out);
 /* What a sweep computes, loads or takes from a buffer: wanted[GD_LOWER_MAX_VALUES]. */
 void gd_lower_wanted(struct gd_lowered *lowered, uint32_t sweep, bool *wanted);
-/* Floats of scratch that one thread of the kernel needs. */
+/* Floats of one row buffer, of the words of one dropout, and of all that a thread needs. */
+int64_t gd_lower_row_floats(const struct gd_lowered *lowered);
+int64_t gd_lower_words_floats(const struct gd_lowered *lowered);
 int64_t gd_lower_buffer_floats(const struct gd_lowered *lowered);
 /* Inputs whose memory this output may take. */
 uint64_t gd_lower_inplace(const struct gd_lowered *lowered, uint32_t output);

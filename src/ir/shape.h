@@ -13,8 +13,8 @@ struct gd_shape {
   uint32_t rank;
   int64_t dims[GD_MAX_RANK];
   gd_tensor_id alias_of;  /* GD_NONE: new memory */
-  int64_t alias_elements; /* offset in alias_of */
   enum gd_space space;    /* that of alias_of where there is one */
+  int64_t alias_elements; /* offset in alias_of */
 };
 
 /* Fills outs[0..*n_out). Fails with a sentence that names the op and the dims that do not fit. */

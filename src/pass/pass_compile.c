@@ -359,6 +359,8 @@ static void try_merge(struct compile *c, uint32_t a, uint32_t b, bool fed) {
   else
     return;
   bool ok = make_fused(c, &both, &fused);
+  if (fused.fusion.body.error.status == GD_ENVIRONMENT)
+    c->graph->error = fused.fusion.body.error;
   gd_graph_deinit(&fused.fusion.body);
   if (!ok)
     return;
@@ -403,8 +405,8 @@ static void emit_cluster(struct compile *c, struct gd_graph_rewrite *rewrite,
   struct gd_graph *graph = c->graph;
   struct fused fused;
   gd_tensor_id in[MOST_INPUTS];
-  bool ok = make_fused(c, cluster, &fused);
-  GD_ASSERT(ok || fused.fusion.body.error.status != GD_OK);
+  bool ok = make_fused(c, cluster, &fused); /* as it was when it was merged */
+  GD_ASSERT(ok || fused.fusion.body.error.status == GD_ENVIRONMENT);
   uint32_t n_in = fused.fusion.n_in, n_out = fused.fusion.n_out;
   for (uint32_t i = 0; i < n_in; i++)
     in[i] = gd_graph_rewrite_now(rewrite, fused.in[i]);
@@ -489,10 +491,12 @@ enum gd_status gd_pass_compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
   } else {
     find_overwritten(&c);
     start_clusters(&c);
-    for (gd_op_id id = 0; id < c.n_ops; id++)
+    for (gd_op_id id = 0; id < c.n_ops && graph->error.status == GD_OK; id++)
       if (c.cluster_of[id] != GD_NONE)
         grow(&c, id);
-    status = rewrite_all(&c);
+    status = gd_graph_check(graph, ctx->err);
+    if (status == GD_OK)
+      status = rewrite_all(&c);
   }
   gd_mem_free(c.clusters);
   gd_mem_free(c.cluster_of);

@@ -251,8 +251,22 @@ static void make_pieces(struct shard *s) {
 
 /* --- the pass program ---------------------------------------------------------------------- */
 
-static bool is_compute_piece(const struct shard *s, gd_tensor_id id) {
-  return id != GD_NONE && id < s->n_old && s->computes[id];
+static bool is_view(const struct gd_op *op) {
+  return gd_op_info(op->kind)->op_class == GD_CLASS_VIEW;
+}
+
+/* The parameter or copy that the pass reads as this tensor, itself or a view of it; or GD_NONE. */
+static gd_tensor_id compute_piece(const struct shard *s, gd_tensor_id id) {
+  while (id != GD_NONE && s->graph->tensors[id].producer != GD_NONE &&
+         is_view(&s->rewrite.ops[s->graph->tensors[id].producer]))
+    id = s->rewrite.ops[s->graph->tensors[id].producer].in[0];
+  return id != GD_NONE && id < s->n_old && s->computes[id] ? id : GD_NONE;
+}
+
+/* A view of a parameter (a filter as a matrix): made anew in every span, since one that is made in
+   the forward pass would keep what is gathered there until the backward pass. */
+static bool is_piece_view(const struct shard *s, const struct gd_op *op) {
+  return is_view(op) && compute_piece(s, op->in[0]) != GD_NONE;
 }
 
 /* The leaf of a parameter's gradient that an op adds to, through what was added before; or GD_NONE.
@@ -275,10 +289,11 @@ static void find_spans(struct shard *s) {
       s->flats[s->flat_of[leaf] - 1].last_gradient = id;
       continue;
     }
-    for (uint32_t i = 0; i < op->n_in; i++) {
-      if (!is_compute_piece(s, op->in[i]))
+    for (uint32_t i = 0; i < op->n_in && !is_view(op); i++) {
+      gd_tensor_id piece = compute_piece(s, op->in[i]);
+      if (piece == GD_NONE)
         continue;
-      uint32_t flat = s->flat_of[op->in[i]] - 1, at = 0;
+      uint32_t flat = s->flat_of[piece] - 1, at = 0;
       while (at < s->n_spans && (s->spans[at].flat != flat ||
                                  (twice && r->ops[s->spans[at].first].phase != op->phase)))
         at++;
@@ -304,6 +319,15 @@ static void use_gathered(struct shard *s, const struct span *span, gd_tensor_id 
     gd_tensor_id view = gd_view(graph, gathered, s->start_of[id], t.rank, t.dims);
     if (view != GD_NONE)
       gd_graph_rewrite_replace(&s->rewrite, id, view);
+  }
+  for (gd_op_id id = 0; id < s->rewrite.n_ops && graph->error.status == GD_OK; id++) {
+    const struct gd_op *op = &s->rewrite.ops[id];
+    if (!is_piece_view(s, op) || s->flat_of[compute_piece(s, op->in[0])] != span->flat + 1)
+      continue;
+    gd_tensor_id in = gd_graph_rewrite_now(&s->rewrite, op->in[0]);
+    gd_tensor_id view = gd_graph_op(graph, op->kind, &op->attr, 1, &in);
+    for (uint32_t i = 0; i < op->n_out && view != GD_NONE; i++)
+      gd_graph_rewrite_replace(&s->rewrite, op->out[i], view + i);
   }
 }
 
@@ -360,6 +384,8 @@ static void rewrite_pass(struct shard *s) {
   gd_tensor_id ahead[AHEAD + 1];
   for (gd_op_id id = 0; id < r->n_ops; id++) {
     const struct gd_op *op = &r->ops[id];
+    if (gathers && is_piece_view(s, op))
+      continue;
     gd_graph_rewrite_enter(r, id);
     while (gathers && used < s->n_spans && s->spans[used].first == id) {
       for (; started < s->n_spans && started <= used + AHEAD; started++)

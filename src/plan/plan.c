@@ -56,9 +56,9 @@ struct planner {
   const struct gd_graph *graph;
   const struct gd_caps *caps;
   struct gd_plan *plan;
-  uint32_t *last_use;     /* by root tensor: last op that needs it, in this program */
-  uint32_t *first_reader; /* by tensor: first op that reads it or a view of it; GD_NONE: none */
-  uint32_t *buffer_of;    /* by root tensor: index in its pool; GD_NONE: none */
+  uint32_t *last_use;  /* by root tensor: last op that needs it, in this program */
+  uint32_t *awaited;   /* by tensor: first op that waits until it is there, reading it or a view */
+  uint32_t *buffer_of; /* by root tensor: index in its pool; GD_NONE: none */
   struct pool pools[GD_SPACE_COUNT];
   int64_t *live_change; /* by op: bytes that come alive there */
 };
@@ -82,6 +82,7 @@ static int64_t *tally(struct gd_plan *plan, enum gd_category category, enum gd_s
 
 static void place_leaves(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
   const struct gd_graph *graph = p->graph;
+  int64_t staging_bytes = 0;
   for (size_t i = 0; i < sizeof leaf_order / sizeof *leaf_order; i++)
     for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
       const struct gd_tensor *t = &graph->tensors[id];
@@ -92,7 +93,7 @@ static void place_leaves(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
       *tally(p->plan, category_of(t->role), t->space) += bytes;
       at[t->space] += bytes;
       if (id == graph->ids || id == graph->pixels || id == graph->labels)
-        p->plan->host_parts[GD_CATEGORY_INPUTS] += bytes; /* staged there before it is copied */
+        staging_bytes += bytes; /* prepared on the host before it is copied */
     }
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
     int64_t offset;
@@ -101,7 +102,8 @@ static void place_leaves(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
       p->plan->offset_bytes[id] = p->plan->offset_bytes[root] + offset;
   }
   p->plan->staging_at = at[GD_SPACE_HOST];
-  at[GD_SPACE_HOST] += p->plan->host_parts[GD_CATEGORY_INPUTS];
+  at[GD_SPACE_HOST] += staging_bytes;
+  p->plan->host_parts[GD_CATEGORY_INPUTS] += staging_bytes;
 }
 
 /* --- lifetimes ----------------------------------------------------------------------------- */
@@ -118,17 +120,20 @@ static bool is_transient(const struct gd_graph *graph, gd_tensor_id root) {
   return graph->tensors[root].producer != GD_NONE;
 }
 
-static void find_first_readers(struct planner *p, enum gd_program program) {
+/* The first op of the computation that reads a tensor, or what the side thread makes out of it: an
+   op there that reads it has merely been handed over. GD_NONE: none. */
+static void find_awaited(struct planner *p, enum gd_program program) {
   const struct gd_graph *graph = p->graph;
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    p->first_reader[id] = GD_NONE;
+    p->awaited[id] = GD_NONE;
   for (gd_op_id id = graph->n_ops; id-- > 0;) {
     const struct gd_op *op = &graph->ops[id];
     if (!in_program(graph, id, program) || is_view(op))
       continue;
+    uint32_t by = gd_op_is_async(op->kind) ? p->awaited[op->out[0]] : id;
     for (uint32_t i = 0; i < op->n_in; i++)
       for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of)
-        p->first_reader[in] = id;
+        p->awaited[in] = by < p->awaited[in] ? by : p->awaited[in];
   }
 }
 
@@ -144,7 +149,7 @@ static void find_last_uses(struct planner *p, enum gd_program program) {
   for (gd_op_id id = 0; id < graph->n_ops; id++)
     if (in_program(graph, id, program))
       end = id;
-  find_first_readers(p, program);
+  find_awaited(p, program);
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     if (!in_program(graph, id, program))
       continue;
@@ -152,7 +157,7 @@ static void find_last_uses(struct planner *p, enum gd_program program) {
     uint32_t until =
         id; /* what runs beside the computation needs its memory until it is waited for */
     if (gd_op_is_async(op->kind))
-      until = p->first_reader[op->out[0]] != GD_NONE ? p->first_reader[op->out[0]] : end;
+      until = p->awaited[op->out[0]] != GD_NONE ? p->awaited[op->out[0]] : end;
     for (uint32_t i = 0; i < op->n_in; i++)
       if (op->in[i] != GD_NONE)
         extend(&p->last_use[gd_tensor_root(graph, op->in[i], NULL)], until);
@@ -336,10 +341,10 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
                       .caps = caps,
                       .plan = plan,
                       .last_use = gd_mem_alloc(n, sizeof *p.last_use),
-                      .first_reader = gd_mem_alloc(n, sizeof *p.first_reader),
+                      .awaited = gd_mem_alloc(n, sizeof *p.awaited),
                       .buffer_of = gd_mem_alloc(n, sizeof *p.buffer_of),
                       .live_change = gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *p.live_change)};
-  bool ok = p.last_use && p.first_reader && p.buffer_of && p.live_change;
+  bool ok = p.last_use && p.awaited && p.buffer_of && p.live_change;
   for (int space = 0; space < GD_SPACE_COUNT; space++) {
     p.pools[space].intervals = gd_mem_alloc(n, sizeof *p.pools[space].intervals);
     ok = ok && p.pools[space].intervals;
@@ -365,7 +370,7 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
   plan->host_bytes = plan->bytes[GD_CATEGORY_HOST];
 done:
   gd_mem_free(p.last_use);
-  gd_mem_free(p.first_reader);
+  gd_mem_free(p.awaited);
   gd_mem_free(p.buffer_of);
   gd_mem_free(p.live_change);
   for (int space = 0; space < GD_SPACE_COUNT; space++)

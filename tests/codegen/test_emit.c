@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -408,23 +409,22 @@ static int check(const struct problem *p, const struct gd_fusion *fusion,
   return wrong;
 }
 
-/* All cases in one graph: their kernels are built together. */
-static void test_kernels(void **state) {
-  enum { N = COUNT(cases) * COUNT(shapes) };
-  static struct problem problems[N];
+/* The cases at these shapes, in one graph: their kernels are built together. */
+static void check_all(const int *which, int n_shapes) {
+  enum { MOST = COUNT(cases) * COUNT(shapes) };
+  static struct problem problems[MOST];
   static struct gd_lowered lowered;
   struct gd_graph graph;
   struct gd_codegen *code = NULL;
   struct gd_error err = {0};
-  int wrong = 0, in_place = 0;
-  (void)state;
-  setenv("XDG_CACHE_HOME", scratch_path("cache"), 1);
+  int wrong = 0, in_place = 0, n = COUNT(cases) * n_shapes;
   gd_graph_init(&graph);
-  for (int i = 0; i < N; i++) {
+  for (int i = 0; i < n; i++) {
     struct problem *p = &problems[i];
-    *p = (struct problem){.c = &cases[i / COUNT(shapes)]};
-    struct context c = {.dtype = shapes[i % COUNT(shapes)].dtype};
-    memcpy(c.dims, shapes[i % COUNT(shapes)].dims, sizeof c.dims);
+    int shape = which[i % n_shapes];
+    *p = (struct problem){.c = &cases[i / n_shapes]};
+    struct context c = {.dtype = shapes[shape].dtype};
+    memcpy(c.dims, shapes[shape].dims, sizeof c.dims);
     struct gd_fusion fusion = {.n_in = LEAVES, .rows = c.dims[0] * c.dims[1], .columns = c.dims[2]};
     gd_graph_init(&fusion.body);
     c.g = &fusion.body;
@@ -440,7 +440,7 @@ static void test_kernels(void **state) {
     in_place += fusion.inplace != 0;
     assert_int_not_equal(gd_graph_fusion(&graph, &fusion), GD_NONE);
   }
-  for (int i = 0; i < N; i++) {
+  for (int i = 0; i < n; i++) {
     if (gd_fusion_verify(&graph.fusions[i], &err) != GD_OK)
       fail_msg("%s: %s", problems[i].c->name, err.text);
     assert_true(op_program_init(&problems[i].ref, &graph.fusions[i].body));
@@ -450,20 +450,54 @@ static void test_kernels(void **state) {
   }
   if (gd_codegen_build(&graph, &code, &err) != GD_OK)
     fail_msg("%s", err.text);
-  for (int i = 0; i < N; i++) {
+  for (int i = 0; i < n; i++) {
     wrong += check(&problems[i], &graph.fusions[i], gd_codegen_kernel(code, (uint32_t)i));
     op_program_deinit(&problems[i].ref);
   }
   gd_codegen_free(code);
   gd_graph_deinit(&graph);
   assert_int_equal(wrong, 0);
-  assert_true(in_place > N / 2); /* the variants in place are not empty */
+  assert_true(in_place > n / 2); /* the variants in place are not empty */
   assert_int_equal(gd_mem_live_blocks(), 0);
+}
+
+static void test_kernels(void **state) {
+  const int all[] = {0, 1, 2, 3, 4, 5, 6};
+  _Static_assert(COUNT(all) == COUNT(shapes), "a shape is left out");
+  (void)state;
+  setenv("XDG_CACHE_HOME", scratch_path("cache"), 1);
+  check_all(all, COUNT(all));
+}
+
+/* The prelude has other code for each width of vectors: a compiler that is told of fewer. */
+static void test_instruction_sets(void **state) {
+#if defined(__x86_64__)
+  static const char *const levels[] = {"x86-64", "x86-64-v3"};
+  const int few[] = {1, 4, 5}; /* one of each dtype */
+  (void)state;
+  setenv("XDG_CACHE_HOME", scratch_path("cache"), 1);
+  for (int i = 0; i < COUNT(levels); i++) {
+    char script[128], name[32];
+    if (i > 0 && !__builtin_cpu_supports("avx2"))
+      break;
+    snprintf(script, sizeof script, "#!/bin/sh\nexec cc \"$@\" -march=%s\n", levels[i]);
+    snprintf(name, sizeof name, "cc-%s", levels[i]);
+    scratch_write_text(name, script);
+    assert_int_equal(chmod(scratch_path(name), 0700), 0);
+    setenv("CC", scratch_path(name), 1);
+    check_all(few, COUNT(few));
+    unsetenv("CC");
+  }
+#else
+  (void)state;
+  skip();
+#endif
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_kernels, scratch_setup, scratch_teardown),
+      cmocka_unit_test_setup_teardown(test_instruction_sets, scratch_setup, scratch_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

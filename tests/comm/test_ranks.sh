@@ -22,9 +22,9 @@ left_over() {
 }
 
 tiny_config "$WORK/tiny"
-quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.2)
+quick=(--seq 8 --batch 12 --steps 10 --sample-seconds 0.2)
 # Two thousand tokens a pass on one thread: seconds each, so a run of half a minute.
-long=(pythia-14m --seq 512 --micro-batch 4 --batch 4 --threads 1 --sample-seconds 60 --no-store)
+long=(pythia-14m --seq 512 --micro-batch 4 --batch 12 --threads 1 --sample-seconds 60 --no-store)
 
 # --- what needs no mpirun --------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ field_is threads 2
 expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 2
 [[ $(grep -c '^tiny, naive' "$OUT") == 1 ]] || fail "$LAST: not one answer"
 ! grep -q $'\e' "$OUT" || fail "$LAST: bold in a file" # a rank's stdout is a terminal of mpirun's
-expect 1 bench pythia-160m --device-memory 16MiB --ranks 3
+expect 1 bench pythia-160m --batch 12 --device-memory 16MiB --ranks 3
 shown infeasible
 expect 2 bench no-such-model --ranks 2
 said 'unknown model "no-such-model"'

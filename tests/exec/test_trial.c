@@ -89,9 +89,8 @@ static void test_bad_options(void **state) {
   struct gd_error err = {0};
   (void)state;
   load("pythia-14m", &model);
-  struct gd_trial_options options = {.backend = "cpu",
-                                     .micro_batch = GD_MICRO_BATCH_FIXED,
-                                     .micro_batch_size = 1025};
+  struct gd_trial_options options = {
+      .backend = "cpu", .micro_batch = GD_MICRO_BATCH_FIXED, .micro_batch_size = 1025};
   assert_int_equal(gd_trial_plan(&model, &options, &trial, &err), GD_BAD_INPUT);
   assert_non_null(strstr(err.text, "1025"));
   err = (struct gd_error){0};

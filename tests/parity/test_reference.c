@@ -1,6 +1,6 @@
 /*
- * Parity with transformers: every committed reference, on every backend, in every precision, and
- * proof that the comparison can fail.
+ * Parity with transformers: every committed reference, on every backend, in every precision, naive
+ * and under free-lunch, and proof that the comparison can fail.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
@@ -21,7 +21,10 @@
 
 static const char *const references = GD_SOURCE_DIR "/tests/reference";
 
-static void verify_all(const char *backend, enum gd_precision precision) {
+static void verify_all(const char *backend, enum gd_precision precision, const char *name) {
+  struct gd_method method;
+  struct gd_error bad = {0};
+  assert_int_equal(gd_method_parse(name, &method, &bad), GD_OK);
   struct dirent *entry;
   int seen = 0;
   DIR *folder = opendir(references);
@@ -32,13 +35,14 @@ static void verify_all(const char *backend, enum gd_precision precision) {
     snprintf(path, sizeof path, "%s/%s", references, entry->d_name);
     if (entry->d_name[0] == '.' || stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
       continue;
-    struct gd_verify_options options = {.backend = backend, .precision = precision};
+    struct gd_verify_options options = {
+        .backend = backend, .precision = precision, .method = method};
     struct gd_verify_result result;
     struct gd_error err = {0};
     if (gd_verify(path, &options, &result, &err) != GD_OK)
       fail_msg("%s", err.text);
-    print_message("%-16s %s %s: loss %.1e, gradients %.1e (worst %.1e %s), trajectory %.1e\n",
-                  entry->d_name, backend, gd_precision_name(precision), result.loss_error,
+    print_message("%-16s %s %s %s: loss %.1e, gradients %.1e (worst %.1e %s), trajectory %.1e\n",
+                  entry->d_name, name, backend, gd_precision_name(precision), result.loss_error,
                   result.together_error, result.worst_error, result.worst_parameter,
                   result.trajectory_error);
     assert_true(result.ok);
@@ -51,21 +55,29 @@ static void verify_all(const char *backend, enum gd_precision precision) {
 
 static void test_ref_fp32(void **state) {
   (void)state;
-  verify_all("ref", GD_PRECISION_FP32);
+  verify_all("ref", GD_PRECISION_FP32, "naive");
 }
 static void test_cpu_fp32(void **state) {
   (void)state;
-  verify_all("cpu", GD_PRECISION_FP32);
+  verify_all("cpu", GD_PRECISION_FP32, "naive");
 }
 static void test_ref_16_bit(void **state) {
   (void)state;
-  verify_all("ref", GD_PRECISION_BF16);
-  verify_all("ref", GD_PRECISION_FP16);
+  verify_all("ref", GD_PRECISION_BF16, "naive");
+  verify_all("ref", GD_PRECISION_FP16, "naive");
 }
 static void test_cpu_16_bit(void **state) {
   (void)state;
-  verify_all("cpu", GD_PRECISION_BF16);
-  verify_all("cpu", GD_PRECISION_FP16);
+  verify_all("cpu", GD_PRECISION_BF16, "naive");
+  verify_all("cpu", GD_PRECISION_FP16, "naive");
+}
+
+/* Fused kernels, generated kernels and recomputation: the same numbers. */
+static void test_free_lunch(void **state) {
+  (void)state;
+  verify_all("cpu", GD_PRECISION_FP32, "free-lunch+ckpt");
+  verify_all("cpu", GD_PRECISION_BF16, "free-lunch+ckpt");
+  verify_all("ref", GD_PRECISION_FP32, "kernels");
 }
 
 /* --- the comparison can fail ---------------------------------------------------------------- */
@@ -162,9 +174,10 @@ static void test_bad_folders(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ref_fp32),        cmocka_unit_test(test_cpu_fp32),
-      cmocka_unit_test(test_ref_16_bit),      cmocka_unit_test(test_cpu_16_bit),
-      cmocka_unit_test(test_misses_are_seen), cmocka_unit_test(test_bad_folders),
+      cmocka_unit_test(test_ref_fp32),    cmocka_unit_test(test_cpu_fp32),
+      cmocka_unit_test(test_ref_16_bit),  cmocka_unit_test(test_cpu_16_bit),
+      cmocka_unit_test(test_free_lunch),  cmocka_unit_test(test_misses_are_seen),
+      cmocka_unit_test(test_bad_folders),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -450,6 +450,12 @@ static void ref_fill(const struct gd_kernel_args *args) {
     put(&args->out[0], i, (double)args->attr->fill.value);
 }
 
+/* ref runs op by op: host.c does not bind a graph with fused ops to it. */
+static void ref_fused(const struct gd_kernel_args *args) {
+  (void)args;
+  GD_ASSERT(!"ref has no fused ops");
+}
+
 /* dst = src, in the dtype of dst. */
 static void ref_copy(const struct gd_kernel_args *args) {
   for (int64_t i = 0; i < args->out[0].elements; i++)
@@ -465,25 +471,25 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_gather         gd_host_gather
 #define ref_transfer       gd_host_transfer
 #define ref_transfer_into  gd_host_transfer_into
-#define ref_slice        gd_ref_slice
-#define ref_pad          gd_ref_pad
-#define ref_cast         gd_ref_cast
-#define ref_positions    gd_ref_positions
-#define ref_mul          gd_ref_mul
-#define ref_dropout      gd_ref_dropout
-#define ref_rmsnorm      gd_ref_rmsnorm
-#define ref_rmsnorm_grad gd_ref_rmsnorm_grad
-#define ref_pool         gd_ref_pool
-#define ref_pool_grad    gd_ref_pool_grad
-#define ref_depthwise    gd_ref_depthwise
-#define ref_depthwise_dx gd_ref_depthwise_dx
-#define ref_depthwise_dw gd_ref_depthwise_dw
-#define ref_conv1d       gd_ref_conv1d
-#define ref_conv1d_dx    gd_ref_conv1d_dx
-#define ref_conv1d_dw    gd_ref_conv1d_dw
-#define ref_scan         gd_ref_scan
-#define ref_scan_grad    gd_ref_scan_grad
-#define ref_linear_xent  gd_ref_linear_xent
+#define ref_slice          gd_ref_slice
+#define ref_pad            gd_ref_pad
+#define ref_cast           gd_ref_cast
+#define ref_positions      gd_ref_positions
+#define ref_mul            gd_ref_mul
+#define ref_dropout        gd_ref_dropout
+#define ref_rmsnorm        gd_ref_rmsnorm
+#define ref_rmsnorm_grad   gd_ref_rmsnorm_grad
+#define ref_pool           gd_ref_pool
+#define ref_pool_grad      gd_ref_pool_grad
+#define ref_depthwise      gd_ref_depthwise
+#define ref_depthwise_dx   gd_ref_depthwise_dx
+#define ref_depthwise_dw   gd_ref_depthwise_dw
+#define ref_conv1d         gd_ref_conv1d
+#define ref_conv1d_dx      gd_ref_conv1d_dx
+#define ref_conv1d_dw      gd_ref_conv1d_dw
+#define ref_scan           gd_ref_scan
+#define ref_scan_grad      gd_ref_scan_grad
+#define ref_linear_xent    gd_ref_linear_xent
 
 #define ref_decay             gd_ref_decay
 #define ref_decay_grad        gd_ref_decay_grad
@@ -492,14 +498,8 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_recur_grad        gd_ref_recur_grad
 #define ref_contract_states   gd_ref_contract_states
 #define ref_contract_channels gd_ref_contract_channels
-#define ref_attention      gd_ref_attention
-#define ref_attention_grad gd_ref_attention_grad
-
-/* ref runs op by op: host.c does not bind a graph with fused ops to it. */
-static void ref_fused(const struct gd_kernel_args *args) {
-  (void)args;
-  GD_ASSERT(!"ref has no fused ops");
-}
+#define ref_attention         gd_ref_attention
+#define ref_attention_grad    gd_ref_attention_grad
 
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {
