@@ -123,8 +123,6 @@ static enum gd_status plan_point(struct gd_search *search, struct gd_search_poin
   if (options.ranks > 1 && options.host_limit_bytes == 0)
     options.host_limit_bytes = memory_bytes / options.ranks;
   if (gd_trial_plan(point->model, &options, &point->trial, &own) != GD_OK) {
-    if (search->count == 1)
-      return gd_fail(err, own.status, "%s", own.text);
     fail_point(point, &own);
     return GD_OK;
   }
@@ -138,6 +136,14 @@ static enum gd_status plan_point(struct gd_search *search, struct gd_search_poin
 static void take_trial(struct gd_search_point *point, const struct gd_trial *trial) {
   point->trial = *trial;
   snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
+}
+
+/* Where nothing can be planned, it is the question that is wrong. */
+static enum gd_status check_plans(const struct gd_search *search, struct gd_error *err) {
+  for (int i = 0; i < search->count; i++)
+    if (search->points[i].status == GD_OK)
+      return GD_OK;
+  return gd_fail(err, search->points[0].status, "%s", search->points[0].trial.reason);
 }
 
 /*
@@ -305,6 +311,8 @@ enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) {
   enum gd_status status = places ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory");
   for (int i = 0; i < search->count && status == GD_OK; i++)
     status = plan_point(search, &search->points[i], m.machine_bytes, err);
+  if (status == GD_OK)
+    status = check_plans(search, err);
   for (int i = 0; i < search->count && status == GD_OK; i++)
     status = ask_store(search, &search->points[i], err);
   if (status == GD_OK)

@@ -65,8 +65,8 @@ struct gd_search {
 
 /*
  * Runs it. A trial that breaks is the result of its point. An error of the search itself (a store
- * that cannot be written, no process can be started; with a single point, one that cannot be
- * planned) ends it; what was stored before stays.
+ * that cannot be written, no process can be started, no point can be planned) ends it; what was
+ * stored before stays.
  */
 enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) GD_MUST_USE;
 

@@ -201,7 +201,7 @@ GPUDAYS_TEST_FAULT=naive=hang interrupt INT 130 "${quick[@]}"
 # The first one ends, the second one never, and the rest have no time left.
 fresh_store limit
 from=$EPOCHREALTIME
-limited=("${quick[@]}" --methods free-lunch,free-lunch+ckpt,free-lunch+ckpt+zero3+offload)
+limited=("${quick[@]}" --methods "free-lunch,free-lunch+ckpt,free-lunch+ckpt+zero3+offload")
 GPUDAYS_TEST_FAULT=free-lunch+ckpt=hang expect 0 bench "${limited[@]}" --time-limit 5s
 below "$(seconds_since "$from")" 6.5
 grep -qE '^  neox-parallel  free-lunch\+ckpt +pending$' "$OUT" || fail "$LAST: no pending row"
