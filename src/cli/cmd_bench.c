@@ -196,7 +196,7 @@ static void append_row_notes(struct gd_strbuf *out, const struct gd_search *sear
 static void append_winner(struct gd_cli *cli, const struct gd_search *search, int of) {
   struct gd_strbuf line = {0};
   char text[GD_SHOW_TEXT];
-  int best = gd_search_best(search, of), rivals = 0, pending = 0;
+  int best = gd_search_best(search, of), rivals = 0;
   for (int i = 0; i < search->count; i++)
     rivals += strcmp(search->points[i].argument, search->points[of].argument) == 0;
   if (best < 0 || rivals < 2)
@@ -213,7 +213,6 @@ static void append_winner(struct gd_cli *cli, const struct gd_search *search, in
     const struct gd_search_point *point = &search->points[i];
     if (i == best || strcmp(point->argument, search->points[of].argument) != 0)
       continue;
-    pending += point->source == GD_SEARCH_PENDING;
     if (point->trial.status != GD_TRIAL_OK)
       continue;
     /* Intervals that overlap do not tell who is faster. */
