@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The performance benchmarks: products, memory-bound kernels, fused kernels, collectives, planning
-# time, and whole trials by method. Goals are in docs/performance.md; nothing here passes or fails.
+# The performance benchmarks: products, memory-bound kernels, fused kernels, the store, collectives,
+# planning time, and whole trials by method. Goals are in docs/performance.md; nothing here passes or fails.
 set -euo pipefail
 : "${GPUDAYS:?run it through make bench}" "${GD_BENCH_DIR:?run it through make bench}"
 
 "$GPUDAYS" doctor
-for bench in bench_gemm bench_ops bench_attention bench_loss bench_compile; do
+for bench in bench_gemm bench_ops bench_attention bench_loss bench_compile bench_store; do
   echo
   "$GD_BENCH_DIR/$bench"
 done

@@ -33,6 +33,8 @@ struct gd_cli {
 enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);

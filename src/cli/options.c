@@ -2,6 +2,7 @@
  * The table of commands, the table of options, and the parser over both. What a value means is
  * decided here and nowhere else; whether it makes sense for a model is the library's business.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "cli/options.h"
 
 #include <ctype.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
@@ -32,6 +34,15 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
         {"bench", "MODEL...", 1, -1, "measured here: step time, memory, days to train",
          "Measures training steps on this machine and tells how long the run would take.",
          "gpudays bench pythia-14m", gd_cmd_bench},
+    [GD_COMMAND_RESULTS] =
+        {"results", "[VERB FILE]", 0, 2, "trials that were measured, here or by others",
+         "Lists the trials in the database of results. 'results save FILE' writes all of\n"
+         "them to a file, 'results load FILE' adds those of another lab's.",
+         "gpudays results --model 'pythia-*' --sort days", gd_cmd_results},
+    [GD_COMMAND_BEST] = {"best", "MODEL", 1, 1, "the fastest way to train it that was measured",
+                         "Shows the best trial of a model on each device and number of ranks.\n"
+                         "Exit 1 when there is none.",
+                         "gpudays best pythia-14m", gd_cmd_best},
     [GD_COMMAND_VERIFY] =
         {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
          "Compares loss, gradients and training losses with those stored in DIR.\n"
@@ -179,6 +190,59 @@ static enum gd_status parse_micro_batch(const struct gd_option *option, const ch
   return GD_OK;
 }
 
+static enum gd_status parse_status(const struct gd_option *option, const char *text,
+                                   struct gd_cli_options *options, struct gd_error *err) {
+  if (!gd_trial_status_parse(text, &options->status) || options->status == GD_TRIAL_PLANNED)
+    return bad_value(option, text,
+                     "ok, infeasible, failed or implausible (--pending for those to come)", err);
+  options->filter.status = &options->status;
+  return GD_OK;
+}
+
+static enum gd_status parse_sort(const struct gd_option *option, const char *text,
+                                 struct gd_cli_options *options, struct gd_error *err) {
+  char expected[128] = "";
+  size_t length = 0;
+  if (gd_store_sort_parse(text, &options->filter.sort))
+    return GD_OK;
+  for (int i = 0; i < GD_STORE_SORT_COUNT && length < sizeof expected; i++)
+    length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%s",
+                               i == 0                         ? ""
+                               : i + 1 == GD_STORE_SORT_COUNT ? " or "
+                                                              : ", ",
+                               gd_store_sort_name((enum gd_store_sort)i));
+  return bad_value(option, text, expected, err);
+}
+
+/* A day of the calendar, or so many hours or days back; times in the store sort as text. */
+static enum gd_status parse_since(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  static const char shape[] = "dddd-dd-ddTdd:dd:dd";
+  size_t length = strlen(text), i = 0;
+  char *end;
+  long back = strtol(text, &end, 10);
+  if (isdigit((unsigned char)text[0]) && back >= 0 && back < 100000 && end[0] && !end[1] &&
+      strchr("hd", end[0])) {
+    time_t then = time(NULL) - back * (end[0] == 'h' ? 3600 : 86400);
+    struct tm utc;
+    gmtime_r(&then, &utc);
+    strftime(options->since, sizeof options->since, "%Y-%m-%dT%H:%M:%S", &utc);
+    options->filter.since = options->since;
+    return GD_OK;
+  }
+  while (i < length && i < strlen(shape) &&
+         (shape[i] == 'd' ? isdigit((unsigned char)text[i]) != 0 : text[i] == shape[i]))
+    i++;
+  bool month = length >= 7 && (strncmp(text + 5, "01", 2) < 0 || strncmp(text + 5, "12", 2) > 0);
+  if (i != length || (length != 4 && length != 7 && length != 10 && length != 16 && length != 19) ||
+      month)
+    return bad_value(option, text, "a day such as 2024-05-31, or 24h or 7d for the last of them",
+                     err);
+  snprintf(options->since, sizeof options->since, "%s", text);
+  options->filter.since = options->since;
+  return GD_OK;
+}
+
 /* Which methods there are is the library's answer. */
 static enum gd_status parse_text(const struct gd_option *option, const char *text,
                                  struct gd_cli_options *options, struct gd_error *err) {
@@ -193,6 +257,7 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define ON_TRIALS     (ON(PLAN) | ON(BENCH))
 #define ON_RUNS       (ON_TRIALS | ON(VERIFY))
 #define ON_RECIPES    (ON(MODELS) | ON_TRIALS)
+#define ON_STORE      (ON(RESULTS) | ON(BEST))
 #define EVERYWHERE    ((1u << GD_COMMAND_COUNT) - 1)
 #define TARGET(name)  offsetof(struct gd_cli_options, name)
 #define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
@@ -213,14 +278,16 @@ static const struct gd_option options_table[] = {
      parse_bytes, TARGET(device_memory_bytes), 0, 0},
     {"host-memory", "SIZE", ON_TRIALS, 0, false, "limit for what stays in host memory", parse_bytes,
      TARGET(host_memory_bytes), 0, 0},
-    {"seq", "N", ON_RECIPES, 0, false, "tokens a sequence, instead of the recipe's", parse_int,
-     TARGET(seq), 2, MOST_A_RECIPE},
-    {"batch", "N", ON_RECIPES, 0, false, "sequences a training step, instead of the recipe's",
-     parse_int, TARGET(batch), 1, MOST_A_RECIPE},
-    {"steps", "N", ON_RECIPES, 0, false, "training steps of the run, instead of the recipe's",
-     parse_int, TARGET(steps), 1, MOST_A_RECIPE},
-    {"tokens", "COUNT", ON_RECIPES, 0, false, "tokens of the run, such as 300B, instead of --steps",
-     parse_count, TARGET(tokens), 0, 0},
+    {"seq", "N", ON_RECIPES | ON(BEST), 0, false, "tokens a sequence, instead of the recipe's",
+     parse_int, TARGET(seq), 2, MOST_A_RECIPE},
+    {"batch", "N", ON_RECIPES | ON(BEST), 0, false,
+     "sequences a training step, instead of the recipe's", parse_int, TARGET(batch), 1,
+     MOST_A_RECIPE},
+    {"steps", "N", ON_RECIPES | ON(BEST), 0, false,
+     "training steps of the run, instead of the recipe's", parse_int, TARGET(steps), 1,
+     MOST_A_RECIPE},
+    {"tokens", "COUNT", ON_RECIPES | ON(BEST), 0, false,
+     "tokens of the run, such as 300B, instead of --steps", parse_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
      parse_optimizer, 0, 0, 0},
     {"seed", "N", ON(BENCH), 0, false, "of parameters and tokens; default 0", parse_int,
@@ -228,8 +295,8 @@ static const struct gd_option options_table[] = {
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time passes and updates for S seconds each at most", parse_seconds, TARGET(sample_seconds), 0,
      86400},
-    {"ranks", "N", ON_TRIALS, 0, false, "ranks to train on, each a process; bench starts them",
-     parse_int, TARGET(ranks), 1, 4096},
+    {"ranks", "N", ON_TRIALS | ON_STORE, 0, false,
+     "ranks to train on, each a process; bench starts them", parse_int, TARGET(ranks), 1, 4096},
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
      TARGET(rank_timeout), 0, 1000000},
@@ -237,8 +304,8 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH), 0, false, "results; default $GPUDAYS_DB or the user's data folder",
-     parse_text, TARGET(store), 0, 0},
+    {"store", "FILE", ON(BENCH) | ON_STORE, 0, false,
+     "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
     {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
      TARGET(no_store), 0, 0},
     {"time-limit", "TIME", ON(BENCH), 0, false, "end the search after 90s, 10m, 2h; it can go on",
@@ -249,9 +316,33 @@ static const struct gd_option options_table[] = {
      parse_switch, TARGET(profile), 0, 0},
     {"explain", NULL, ON(PLAN), 0, false, "print the graph and the place of every tensor",
      parse_switch, TARGET(explain), 0, 0},
+    {"model", "NAME", ON(RESULTS), 0, false, "of this model; * and ? stand for any letters",
+     parse_text, TARGET(filter.model), 0, 0},
+    {"method", "NAME", ON(RESULTS), 0, false, "of this method; * and ? likewise", parse_text,
+     TARGET(filter.method), 0, 0},
+    {"device", "NAME", ON_STORE, 0, false, "on a device with this in its name", parse_text,
+     TARGET(filter.device), 0, 0},
+    {"host", "NAME", ON_STORE, 0, false, "measured on this machine; * and ? likewise", parse_text,
+     TARGET(filter.host), 0, 0},
+    {"status", "NAME", ON(RESULTS), 0, false, "ok, infeasible, failed or implausible", parse_status,
+     0, 0, 0},
+    {"since", "TIME", ON_STORE, 0, false, "measured since 2024-05-31, or in the last 24h or 7d",
+     parse_since, 0, 0, 0},
+    {"sort", "KEY", ON(RESULTS), 0, false, "time (default), days, model, method, device, mfu ...",
+     parse_sort, 0, 0, 0},
+    {"reverse", NULL, ON(RESULTS), 0, false, "the other way round", parse_switch,
+     TARGET(filter.reverse), 0, 0},
+    {"limit", "N", ON(RESULTS), 0, false, "at most N rows", parse_int, TARGET(filter.limit), 1,
+     INT64_MAX},
+    {"pending", NULL, ON(RESULTS), 0, false, "trials that a search has yet to measure",
+     parse_switch, TARGET(filter.pending), 0, 0},
+    {"history", NULL, ON(RESULTS), 0, false, "also what later trials superseded", parse_switch,
+     TARGET(filter.history), 0, 0},
+    {"total", NULL, ON(RESULTS), 0, false, "counts and hours instead of a list", parse_switch,
+     TARGET(total), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
-    {"csv", NULL, ON_RECIPES | ON(HELP), 0, true, "print the table as CSV", parse_switch,
+    {"csv", NULL, ON_RECIPES | ON_STORE | ON(HELP), 0, true, "print the table as CSV", parse_switch,
      TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
@@ -345,6 +436,11 @@ static enum gd_status foreign_option(const struct gd_option *option, enum gd_com
   if (!names[0])
     return gd_fail(err, GD_BAD_INPUT, "--%s is not an option of %s; it stands alone: gpudays --%s",
                    option->name, gd_commands[id].name, option->name);
+  for (int i = 0; i < OPTION_COUNT; i++) /* --device of another command was --device-memory here */
+    if (taken_by(&options_table[i], id) &&
+        strncmp(option->name, options_table[i].name, strlen(option->name)) == 0)
+      return gd_fail(err, GD_BAD_INPUT, "--%s is not an option of %s; did you mean --%s?",
+                     option->name, gd_commands[id].name, options_table[i].name);
   return gd_fail(err, GD_BAD_INPUT, "--%s is not an option of %s; it belongs to %s", option->name,
                  gd_commands[id].name, names);
 }

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "search/trial.h"
+#include "store/store.h"
 
 struct gd_cli;
 
@@ -19,6 +20,8 @@ enum gd_command_id {
   GD_COMMAND_MODELS,
   GD_COMMAND_PLAN,
   GD_COMMAND_BENCH,
+  GD_COMMAND_RESULTS,
+  GD_COMMAND_BEST,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_HELP,
@@ -56,8 +59,12 @@ struct gd_cli_options {
   int64_t ranks;
   double rank_timeout; /* seconds; likewise the next two */
   double time_limit, trial_timeout;
-  const char *store;  /* the database's file */
-  const char *models; /* names joined by commas: further arguments */
+  const char *store;             /* the database's file */
+  const char *models;            /* names joined by commas: further arguments */
+  struct gd_store_filter filter; /* of results; its ranks are above */
+  enum gd_trial_status status;   /* what filter.status points to */
+  char since[32];                /* likewise */
+  bool total;
 };
 
 struct gd_option {

@@ -140,6 +140,7 @@ void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool
   gd_show_set_text(to, "backend", trial->backend);
   gd_show_set_int(to, "threads", trial->threads);
   gd_show_set_int(to, "ranks", trial->ranks);
+  gd_show_set_int(to, "nodes", trial->nodes);
   set_plan(to, trial);
   set_times(to, trial, measured);
   if (measured)

@@ -471,8 +471,11 @@ static enum gd_status check_names(const struct gd_json *json, const json_t *obje
       known = strcmp(key, gd_trial_fields[i].name) == 0;
     for (int i = 0; i < GD_PART_COUNT && !known; i++)
       known = strcmp(key, gd_part_name((enum gd_part)i)) == 0;
-    if (!known)
-      return gd_json_mismatch(json, object, key, "no such field in the record of a trial", err);
+    if (!known) {
+      char clean[64];
+      return gd_fail(err, GD_BAD_INPUT, "%s: \"%s\" is no field of a trial", json->file,
+                     gd_json_excerpt(clean, sizeof clean, key));
+    }
   }
   return GD_OK;
 }

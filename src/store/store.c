@@ -4,6 +4,7 @@
  */
 #include "store/store.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,6 +164,7 @@ static enum gd_status insert_details(struct gd_store *store, int64_t id,
   code |= sqlite3_bind_int64(statement, 2 + GD_PART_COUNT, id);
   if (code != SQLITE_OK)
     return no_memory(err);
+  errno = 0;
   code = sqlite3_step(statement);
   enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, "write to", err);
   sqlite3_reset(statement);
@@ -177,6 +179,7 @@ enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key
   GD_TRY(make_digest(key, trial, provenance, digest, err));
   if (bind_row(store->insert, key, digest, trial, provenance) != SQLITE_OK)
     return no_memory(err);
+  errno = 0;
   int code = sqlite3_step(store->insert);
   *added = code == SQLITE_DONE && sqlite3_changes(store->db) > 0;
   enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, "write to", err);
@@ -189,12 +192,14 @@ enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key
 enum gd_status gd_store_change(struct gd_store *store, const char *what, const char *sql,
                                const char *a, const char *b, const char *c, struct gd_error *err) {
   const char *texts[] = {a, b, c};
+  errno = 0;
   sqlite3_stmt *statement = NULL;
   int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
   for (int i = 0; i < 3 && code == SQLITE_OK && texts[i]; i++)
     code = sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
   if (code == SQLITE_OK)
-    code = sqlite3_step(statement);
+    errno = 0;
+  code = sqlite3_step(statement);
   enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, what, err);
   sqlite3_finalize(statement);
   return status;
@@ -481,32 +486,27 @@ enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filt
 
 enum gd_status gd_store_count(struct gd_store *store, const struct gd_store_filter *filter,
                               struct gd_store_total *total, struct gd_error *err) {
-  struct gd_store_total counted = {0};
+  struct gd_strbuf what = {0};
   sqlite3_stmt *statement = NULL;
   int code = SQLITE_DONE;
-  enum gd_status status = prepare_filter(store, filter, "status, count(*), sum(measured_s)",
-                                         " GROUP BY status", &statement, err);
-  while (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
-    enum gd_trial_status which;
-    counted.trials += sqlite3_column_int64(statement, 1);
-    counted.measured_s += sqlite3_column_double(statement, 2);
-    if (gd_trial_status_parse(column_text(statement, 0), &which))
-      counted.by_status[which] += sqlite3_column_int64(statement, 1);
-  }
-  sqlite3_finalize(statement);
-  statement = NULL;
-  if (status == GD_OK && code == SQLITE_DONE)
-    status = prepare_filter(store, filter, "count(DISTINCT model), count(DISTINCT device)", "",
-                            &statement, err);
+  gd_strbuf_append(&what, "count(*), count(DISTINCT model), count(DISTINCT device), "
+                          "total(measured_s)");
+  for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
+    gd_strbuf_printf(&what, ", count(*) FILTER(WHERE status = '%s')",
+                     gd_trial_status_name((enum gd_trial_status)i));
+  enum gd_status status =
+      what.failed ? no_memory(err) : prepare_filter(store, filter, what.text, "", &statement, err);
+  gd_strbuf_deinit(&what);
   if (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
-    counted.models = sqlite3_column_int64(statement, 0);
-    counted.devices = sqlite3_column_int64(statement, 1);
-    code = SQLITE_DONE;
-  }
-  if (status == GD_OK && code != SQLITE_DONE)
+    total->trials = sqlite3_column_int64(statement, 0);
+    total->models = sqlite3_column_int64(statement, 1);
+    total->devices = sqlite3_column_int64(statement, 2);
+    total->measured_s = sqlite3_column_double(statement, 3);
+    for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
+      total->by_status[i] = sqlite3_column_int64(statement, 4 + i);
+  } else if (status == GD_OK) {
     status = gd_store_fail(store, code, "read", err);
+  }
   sqlite3_finalize(statement);
-  if (status == GD_OK)
-    *total = counted;
   return status;
 }

@@ -136,14 +136,16 @@ enum gd_status gd_store_fail(const struct gd_store *store, int code, const char 
                              struct gd_error *err) {
   const char *path = store->path;
   const char *why = store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
-  int number = store->db ? sqlite3_system_errno(store->db) : 0;
+  int number = errno; /* SQLite does not keep it for a COMMIT */
+  if (store->db && sqlite3_system_errno(store->db) != 0)
+    number = sqlite3_system_errno(store->db);
   bool failed_write = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
   if ((code & 0xff) == SQLITE_FULL ||
       (failed_write && (number == ENOSPC || number == EDQUOT || number == EFBIG)))
     return gd_fail(err, GD_ENVIRONMENT,
                    "cannot %s %s: the disk is full (%s); what was stored before is safe, free "
                    "some space or set GPUDAYS_DB to a file elsewhere",
-                   what, path, number ? strerror(number) : why);
+                   what, path, why);
   switch (code & 0xff) {
   case SQLITE_CORRUPT:
   case SQLITE_NOTADB: return fail_damaged(path, why, err);
@@ -152,8 +154,8 @@ enum gd_status gd_store_fail(const struct gd_store *store, int code, const char 
   case SQLITE_CANTOPEN:
   case SQLITE_AUTH:
     return gd_fail(err, GD_ENVIRONMENT,
-                   "cannot %s %s: %s%s%s; set GPUDAYS_DB to a file where you may write", what, path,
-                   why, number ? ", " : "", number ? strerror(number) : "");
+                   "cannot %s %s: %s; set GPUDAYS_DB to a file where you may write", what, path,
+                   why);
   case SQLITE_BUSY:
   case SQLITE_LOCKED:
     return gd_fail(err, GD_ENVIRONMENT,
@@ -171,6 +173,7 @@ enum gd_status gd_store_fail(const struct gd_store *store, int code, const char 
 
 enum gd_status gd_store_exec(struct gd_store *store, const char *what, const char *sql,
                              struct gd_error *err) {
+  errno = 0;
   GD_SQL_TRY(store, what, sqlite3_exec(store->db, sql, NULL, NULL, NULL), err);
   return GD_OK;
 }

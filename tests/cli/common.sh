@@ -10,10 +10,9 @@ WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 OUT=$WORK/out ERR=$WORK/err RC=0
 touch "$OUT" "$ERR"
-# Tests outside tools/run-test must not see the user's presets either.
-export XDG_CONFIG_HOME=${XDG_CONFIG_HOME:-$WORK/config}
-# Nor find results of another one.
-export GPUDAYS_DB=$WORK/results.db
+# Tests outside tools/run-test must not see the user's presets and results either.
+export XDG_CONFIG_HOME=${XDG_CONFIG_HOME:-$WORK/config} XDG_DATA_HOME=$WORK/data
+unset GPUDAYS_DB
 
 fail() {
   echo "FAILED: $*" >&2

@@ -69,6 +69,11 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" models --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
+  "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json
+  "$GPUDAYS" results save "$WORK/saved" --json
+  "$GPUDAYS" results --json
+  "$GPUDAYS" results --total --json
+  "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
 } | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"

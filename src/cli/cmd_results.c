@@ -1,0 +1,412 @@
+/*
+ * `gpudays results` and `gpudays best`: what the store has, as the paper's table of optimal
+ * configurations, and in and out of files. What a row means is src/store's.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/show_trial.h"
+#include "pass/pass.h"
+#include "store/store.h"
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+/* What a query found. For people only what the table shows is kept. */
+struct found {
+  struct gd_cli *cli;
+  const char **cells; /* for people; in gd_mem, the texts in the arena */
+  uint32_t capacity, count;
+  struct gd_show_object rows; /* for programs */
+  struct gd_show_object best_by_model;
+  bool several_models;
+  char model[sizeof((struct gd_trial *)0)->model];
+};
+
+static const struct gd_show_column columns[] = {
+    {"MODEL", false}, {"DEVICE", false},   {"COUNT", true},    {"FREE LUNCH", false},
+    {"CKPT", false},  {"SHARDING", false}, {"OFFLOAD", false}, {"MICRO-BATCH", true},
+    {"ACCUM", true},  {"DAYS", true},      {"95 %", true},     {"MEMORY", true},
+    {"MFU", true},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static const char *yes_no(bool yes) {
+  return yes ? "yes" : "no";
+}
+
+static void set_method(const char **row, const struct gd_trial *trial) {
+  struct gd_method method;
+  if (gd_method_parse(trial->method, &method, NULL) != GD_OK)
+    return;
+  row[0] = method.compile && method.kernels ? "yes"
+           : method.compile                 ? "compile"
+           : method.kernels                 ? "kernels"
+                                            : "no";
+  row[1] = yes_no(method.ckpt);
+  row[2] = method.sharding == GD_SHARDING_NONE ? "no" : gd_sharding_name(method.sharding);
+  row[3] = yes_no(method.offload);
+}
+
+static void set_days(struct gd_cli *cli, const char **row, const struct gd_trial *trial) {
+  char low[GD_SHOW_TEXT], high[GD_SHOW_TEXT];
+  if (trial->status != GD_TRIAL_OK) {
+    row[0] = trial->status == GD_TRIAL_PLANNED ? "pending" : gd_trial_status_name(trial->status);
+    return;
+  }
+  row[0] = gd_show_cell(cli, "%s", gd_show_digits(low, sizeof low, trial->days, 4));
+  row[1] = gd_show_cell(cli, "%s - %s", gd_show_digits(low, sizeof low, trial->days_low, 4),
+                        gd_show_digits(high, sizeof high, trial->days_high, 4));
+}
+
+static enum gd_status add_cells(struct found *found, const struct gd_trial *trial,
+                                struct gd_error *err) {
+  struct gd_cli *cli = found->cli;
+  char text[GD_SHOW_TEXT];
+  if (!gd_vec_reserve((void **)&found->cells, &found->capacity, (found->count + 1) * COLUMNS,
+                      sizeof *found->cells))
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing results");
+  const char **row = found->cells + (size_t)found->count * COLUMNS;
+  memset(row, 0, COLUMNS * sizeof *row);
+  row[0] = gd_show_cell(cli, "%s", trial->model);
+  row[1] = gd_show_cell(cli, "%s", trial->device);
+  row[2] = gd_show_cell(cli, "%d", trial->ranks);
+  set_method(row + 3, trial);
+  row[7] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->micro_batch));
+  row[8] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->accumulation));
+  set_days(cli, row + 9, trial);
+  row[11] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
+  if (trial->status == GD_TRIAL_OK && trial->peak_flops > 0)
+    row[12] = gd_show_cell(cli, "%s %%", gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
+  return GD_OK;
+}
+
+static void set_row(struct gd_show_object *to, const struct gd_store_row *row) {
+  const struct gd_provenance *from = &row->provenance;
+  struct gd_show_object object;
+  gd_show_trial(to, &row->trial, row->trial.status != GD_TRIAL_PLANNED);
+  gd_show_begin(&object);
+  gd_show_set_text(&object, "time", from->time);
+  gd_show_set_text(&object, "host", from->host);
+  gd_show_set_text(&object, "system", from->system);
+  gd_show_set_text(&object, "kernel", from->kernel);
+  gd_show_set_text(&object, "cpu", from->cpu);
+  gd_show_set_text(&object, "clocks", from->clocks);
+  gd_show_set_text(&object, "driver", from->driver);
+  gd_show_set_object(to, "provenance", &object);
+  gd_show_set_text(to, "key", row->key_hash);
+  gd_show_set_bool(to, "superseded", row->superseded);
+}
+
+/* Days of different models are not compared: with several, each has a best trial of its own. */
+static void remember_best(struct found *found, const struct gd_store_row *row) {
+  const struct gd_trial *trial = &row->trial;
+  struct gd_show_object object;
+  if (found->model[0] && strcmp(found->model, trial->model) != 0)
+    found->several_models = true;
+  snprintf(found->model, sizeof found->model, "%s", trial->model);
+  json_t *best = json_object_get(found->best_by_model.object, trial->model);
+  bool ok = trial->status == GD_TRIAL_OK && !row->superseded;
+  double days = best ? json_number_value(json_object_get(best, "days")) : (double)INFINITY;
+  if (ok && (!json_is_object(best) || trial->days < days)) {
+    set_row(&object, row);
+    gd_show_set_object(&found->best_by_model, trial->model, &object);
+  } else if (!best) {
+    gd_show_set_null(&found->best_by_model, trial->model);
+  }
+}
+
+static bool for_programs(const struct gd_cli *cli) {
+  return cli->options.json || cli->options.csv;
+}
+
+static enum gd_status add_row(struct found *found, const struct gd_store_row *row,
+                              struct gd_error *err) {
+  if (!for_programs(found->cli)) {
+    GD_TRY(add_cells(found, &row->trial, err));
+  } else {
+    struct gd_show_object object;
+    set_row(&object, row);
+    gd_show_append(&found->rows, &object);
+    if (found->cli->options.json)
+      remember_best(found, row);
+  }
+  found->count++;
+  return GD_OK;
+}
+
+static void found_begin(struct found *found, struct gd_cli *cli) {
+  *found = (struct found){.cli = cli};
+  if (!for_programs(cli))
+    return;
+  found->rows = (struct gd_show_object){.object = json_array()};
+  gd_show_begin(&found->best_by_model);
+}
+
+static void found_deinit(struct found *found) {
+  json_decref(found->rows.object);
+  json_decref(found->best_by_model.object);
+  gd_mem_free(found->cells);
+}
+
+/* As bench prints it. */
+static enum gd_status append_json(struct found *found, struct gd_error *err) {
+  struct gd_show_object root;
+  json_t *only = found->several_models || !found->model[0]
+                     ? NULL
+                     : json_object_get(found->best_by_model.object, found->model);
+  gd_show_begin(&root);
+  root.failed = found->best_by_model.failed;
+  gd_show_set_object(&root, "trials", &found->rows);
+  gd_show_set(&root, "best", only ? json_incref(only) : json_null());
+  if (found->several_models)
+    gd_show_set_object(&root, "best_by_model", &found->best_by_model);
+  return gd_show_json(&found->cli->out, &root, err);
+}
+
+/* The table, or its like for programs. */
+static enum gd_status append_found(struct found *found, struct gd_error *err) {
+  struct gd_cli *cli = found->cli;
+  if (cli->options.json)
+    return append_json(found, err);
+  if (cli->options.csv)
+    return gd_show_csv(&cli->out, &found->rows, err);
+  return gd_show_table(&cli->out, 0, columns, COLUMNS, found->cells, (int)found->count, err);
+}
+
+/* --- results ------------------------------------------------------------------------------- */
+
+static enum gd_status visit(void *user, const struct gd_store_row *row, struct gd_error *err) {
+  return add_row(user, row, err);
+}
+
+static enum gd_status list(struct gd_cli *cli, struct gd_store *store,
+                           const struct gd_store_filter *filter, struct gd_error *err) {
+  struct found found;
+  found_begin(&found, cli);
+  enum gd_status status = gd_store_query(store, filter, visit, &found, err);
+  if (status == GD_OK && found.count == 0 && !for_programs(cli))
+    gd_strbuf_printf(&cli->out, "no %s trials that match in %s; 'gpudays bench' measures some\n",
+                     filter->pending ? "pending" : "finished", gd_store_path(store));
+  else if (status == GD_OK)
+    status = append_found(&found, err);
+  found_deinit(&found);
+  return status;
+}
+
+static enum gd_status show_total(struct gd_cli *cli, struct gd_store *store,
+                                 const struct gd_store_filter *filter, struct gd_error *err) {
+  struct gd_store_total total;
+  struct gd_show_object object, rows;
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], hours[GD_SHOW_TEXT];
+  GD_TRY(gd_store_count(store, filter, &total, err));
+  if (for_programs(cli)) {
+    gd_show_begin(&object);
+    gd_show_set_int(&object, "trials", total.trials);
+    for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
+      gd_show_set_int(&object, gd_trial_status_name((enum gd_trial_status)i), total.by_status[i]);
+    gd_show_set_int(&object, "models", total.models);
+    gd_show_set_int(&object, "devices", total.devices);
+    gd_show_set_real(&object, "measured_hours", total.measured_s / 3600);
+    if (cli->options.json)
+      return gd_show_json(&cli->out, &object, err);
+    rows = (struct gd_show_object){.object = json_array()};
+    gd_show_append(&rows, &object);
+    return gd_show_csv(&cli->out, &rows, err);
+  }
+  gd_strbuf_printf(&cli->out, "%s trial%s, %s model%s, %s device%s",
+                   gd_format_count(a, sizeof a, total.trials), total.trials == 1 ? "" : "s",
+                   gd_format_count(b, sizeof b, total.models), total.models == 1 ? "" : "s",
+                   gd_format_count(c, sizeof c, total.devices), total.devices == 1 ? "" : "s");
+  const char *before = ": ";
+  for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
+    if (total.by_status[i] > 0) {
+      gd_strbuf_printf(
+          &cli->out, "%s%s %s", before, gd_format_count(a, sizeof a, total.by_status[i]),
+          i == GD_TRIAL_PLANNED ? "pending" : gd_trial_status_name((enum gd_trial_status)i));
+      before = ", ";
+    }
+  gd_strbuf_printf(&cli->out, "\n%s hours of measuring\n",
+                   gd_show_digits(hours, sizeof hours, total.measured_s / 3600, 3));
+  return GD_OK;
+}
+
+static enum gd_status save(struct gd_cli *cli, struct gd_store *store, struct gd_error *err) {
+  struct gd_show_object object;
+  const char *file = cli->arguments[1];
+  int64_t saved = 0;
+  GD_TRY(gd_store_save(store, file, &saved, err));
+  if (!cli->options.json) {
+    gd_strbuf_printf(&cli->out, "saved %lld trial%s to %s\n", (long long)saved,
+                     saved == 1 ? "" : "s", file);
+    return GD_OK;
+  }
+  gd_show_begin(&object);
+  gd_show_set_int(&object, "saved", saved);
+  return gd_show_json(&cli->out, &object, err);
+}
+
+static enum gd_status load(struct gd_cli *cli, struct gd_store *store, struct gd_error *err) {
+  struct gd_show_object object;
+  int64_t added = 0, known = 0;
+  GD_TRY(gd_store_load(store, cli->arguments[1], &added, &known, err));
+  if (!cli->options.json) {
+    gd_strbuf_printf(&cli->out, "loaded %lld trial%s from %s; %lld more were here already\n",
+                     (long long)added, added == 1 ? "" : "s", cli->arguments[1], (long long)known);
+    return GD_OK;
+  }
+  gd_show_begin(&object);
+  gd_show_set_int(&object, "added", added);
+  gd_show_set_int(&object, "known", known);
+  return gd_show_json(&cli->out, &object, err);
+}
+
+/* A filter beside save or load would be ignored, and is refused instead. */
+static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error *err) {
+  const struct gd_store_filter *f = &cli->options.filter;
+  const char *verb = cli->arguments[0];
+  char clean[64];
+  bool known = strcmp(verb, "save") == 0 || strcmp(verb, "load") == 0;
+  if (!known)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "unexpected argument \"%s\"; results takes 'save FILE', 'load FILE' or nothing",
+                   gd_json_excerpt(clean, sizeof clean, verb));
+  if (cli->n_arguments < 2)
+    return gd_fail(err, GD_BAD_INPUT, "results %s needs a file: gpudays results %s FILE", verb,
+                   verb);
+  if (f->model || f->method || f->device || f->host || f->status || f->since || f->pending ||
+      f->history || f->reverse || f->sort || f->limit || cli->options.total || cli->options.ranks ||
+      cli->options.csv)
+    return gd_fail(err, GD_BAD_INPUT, "results %s takes all results; leave the filters out", verb);
+  return GD_OK;
+}
+
+/* What was asked for, with methods by their canonical name. */
+static enum gd_status make_filter(const struct gd_cli *cli, struct gd_store_filter *filter,
+                                  char method[GD_METHOD_NAME], struct gd_error *err) {
+  *filter = cli->options.filter;
+  filter->ranks = (int)cli->options.ranks;
+  filter->brief = !for_programs(cli);
+  if (filter->pending && filter->status)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--pending and --status exclude each other; what is pending has no result yet");
+  if (filter->method && !strpbrk(filter->method, "*?[")) {
+    struct gd_method parsed;
+    GD_TRY(gd_method_parse(filter->method, &parsed, err));
+    filter->method = gd_method_name(&parsed, method);
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_store *store = NULL;
+  struct gd_store_filter filter;
+  char method[GD_METHOD_NAME];
+  if (cli->n_arguments > 0)
+    GD_TRY(check_arguments(cli, err));
+  GD_TRY(make_filter(cli, &filter, method, err));
+  GD_TRY(gd_store_open(cli->options.store, &store, err));
+  enum gd_status status;
+  if (cli->n_arguments > 0)
+    status = strcmp(cli->arguments[0], "save") == 0 ? save(cli, store, err) : load(cli, store, err);
+  else
+    status =
+        cli->options.total ? show_total(cli, store, &filter, err) : list(cli, store, &filter, err);
+  gd_store_close(store);
+  return status;
+}
+
+/* --- best ---------------------------------------------------------------------------------- */
+
+enum { MOST_PLACES = 256 };
+
+/* The first trial on each device and number of ranks; rows come by days. */
+struct choosing {
+  struct found found;
+  double flops_per_step, train_flops; /* of the recipe asked for */
+  int64_t other_recipes;
+  struct {
+    char device[sizeof((struct gd_trial *)0)->device];
+    int ranks;
+  } places[MOST_PLACES];
+  int n_places;
+};
+
+static bool equal(double a, double b) {
+  return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+static enum gd_status choose(void *user, const struct gd_store_row *row, struct gd_error *err) {
+  struct choosing *choosing = user;
+  const struct gd_trial *trial = &row->trial;
+  if (!equal(trial->model_flops_per_step, choosing->flops_per_step) ||
+      !equal(trial->train_flops, choosing->train_flops)) {
+    choosing->other_recipes++;
+    return GD_OK;
+  }
+  for (int i = 0; i < choosing->n_places; i++)
+    if (choosing->places[i].ranks == trial->ranks &&
+        strcmp(choosing->places[i].device, trial->device) == 0)
+      return GD_OK;
+  if (choosing->n_places == MOST_PLACES)
+    return GD_OK;
+  snprintf(choosing->places[choosing->n_places].device, sizeof choosing->places->device, "%s",
+           trial->device);
+  choosing->places[choosing->n_places++].ranks = trial->ranks;
+  return add_row(&choosing->found, row, err);
+}
+
+/* What the recipe asked for costs: trials of another batch or length are no answer to it. */
+static enum gd_status count_flops(const struct gd_model *model, struct choosing *choosing,
+                                  struct gd_error *err) {
+  struct gd_graph graph = {0};
+  struct gd_setup setup = {.model = model, .precision = model->recipe.precision, .micro_batch = 1};
+  enum gd_status status = gd_pipeline_build(&setup, &graph, err);
+  choosing->flops_per_step = graph.model_flops * (double)model->recipe.batch;
+  choosing->train_flops = choosing->flops_per_step * (double)model->recipe.steps;
+  gd_graph_deinit(&graph);
+  return status;
+}
+
+static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
+                                const struct gd_model *model, struct choosing *choosing,
+                                struct gd_error *err) {
+  static const enum gd_trial_status ok = GD_TRIAL_OK;
+  struct gd_store_filter filter = cli->options.filter;
+  filter.model = model->name;
+  filter.status = &ok;
+  filter.ranks = (int)cli->options.ranks;
+  filter.brief = !for_programs(cli);
+  filter.sort = GD_STORE_SORT_DAYS;
+  GD_TRY(gd_store_query(store, &filter, choose, choosing, err));
+  if (choosing->found.count == 0 && choosing->other_recipes > 0)
+    return gd_fail(err, GD_MISMATCH,
+                   "no good trial of %s with this recipe is stored, %lld with others (--batch, "
+                   "--seq, --steps, --tokens ask for those); gpudays bench %s --methods all",
+                   model->name, (long long)choosing->other_recipes, model->name);
+  if (choosing->found.count == 0)
+    return gd_fail(err, GD_MISMATCH,
+                   "no good trial of %s is stored; gpudays bench %s --methods all", model->name,
+                   model->name);
+  return append_found(&choosing->found, err);
+}
+
+enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_store *store = NULL;
+  struct gd_model model;
+  GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &model, err));
+  struct choosing *choosing = gd_mem_alloc(1, sizeof *choosing);
+  if (!choosing)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while looking for the best trial");
+  found_begin(&choosing->found, cli);
+  enum gd_status status = count_flops(&model, choosing, err);
+  if (status == GD_OK)
+    status = gd_store_open(cli->options.store, &store, err);
+  if (status == GD_OK)
+    status = find_best(cli, store, &model, choosing, err);
+  gd_store_close(store);
+  found_deinit(&choosing->found);
+  gd_mem_free(choosing);
+  return status;
+}
