@@ -195,7 +195,7 @@ static bool real_set(const json_t *value, double *real) {
   static const struct {
     const char *text;
     double value;
-  } others[] = {{"nan", NAN}, {"inf", INFINITY}, {"-inf", -INFINITY}};
+  } others[] = {{"nan", (double)NAN}, {"inf", (double)INFINITY}, {"-inf", -(double)INFINITY}};
   if (json_is_number(value)) {
     *real = json_number_value(value);
     return true;

@@ -85,9 +85,10 @@ static void append_columns(struct gd_strbuf *sql) {
 /* --- writing ------------------------------------------------------------------------------- */
 
 static double measured_s(const struct gd_trial *trial) {
-  const struct gd_samples *all[] = {&trial->pass, &trial->last_pass, &trial->update};
+  enum { PROGRAMS = 3 };
+  const struct gd_samples *all[PROGRAMS] = {&trial->pass, &trial->last_pass, &trial->update};
   double seconds = isfinite(trial->warmup_s) ? trial->warmup_s : 0;
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+  for (int i = 0; i < PROGRAMS; i++)
     for (int k = 0; k < all[i]->count; k++)
       seconds += 1e-9 * (double)all[i]->ns[k];
   return seconds;

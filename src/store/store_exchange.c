@@ -53,7 +53,7 @@ static enum gd_status fail_write(const char *path, int number, struct gd_error *
 enum gd_status gd_store_save(struct gd_store *store, const char *path, int64_t *saved,
                              struct gd_error *err) {
   struct saving to = {.store = store};
-  char temporary[PATH_MAX];
+  char temporary[GD_STORE_PATH];
   int length = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
   if (length < 0 || (size_t)length >= sizeof temporary)
     return gd_fail(err, GD_BAD_INPUT, "the name of the file to save to is too long");

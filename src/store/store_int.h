@@ -4,18 +4,21 @@
 #ifndef GD_STORE_STORE_INT_H
 #define GD_STORE_STORE_INT_H
 
-#include <limits.h>
 #include <sqlite3.h>
 
 #include "store/store.h"
 
-enum { GD_STORE_SCHEMA = 2 }; /* PRAGMA user_version of what this program writes */
+enum {
+  GD_STORE_SCHEMA = 2,  /* PRAGMA user_version of what this program writes */
+  GD_STORE_PATH = 4096, /* bytes of the longest path, as Linux has it */
+  GD_STORE_FETCHES = 2,
+};
 
 struct gd_store {
   sqlite3 *db;
   sqlite3_stmt *insert, *insert_details; /* prepared at the first put */
-  sqlite3_stmt *fetch[2];                /* one row by id; [1]: with its details */
-  char path[PATH_MAX];
+  sqlite3_stmt *fetch[GD_STORE_FETCHES]; /* one row by id; [1]: with its details */
+  char path[GD_STORE_PATH];
 };
 
 /* What SQLite's code means for the user: the file, what happened, the remedy. */
@@ -49,6 +52,10 @@ enum gd_status gd_store_change(struct gd_store *store, const char *what, const c
                                const char *a, const char *b, const char *c,
                                struct gd_error *err) GD_MUST_USE;
 
+/* gd_store_open, with the kind of disk given instead of asked for, for tests. */
+enum gd_store_disk { GD_STORE_ASK, GD_STORE_LOCAL, GD_STORE_NETWORK };
+enum gd_status gd_store_open_as(const char *path, enum gd_store_disk disk, struct gd_store **store,
+                                struct gd_error *err) GD_MUST_USE;
 /* Whether files there are on another machine, where WAL's shared memory does not work. */
 bool gd_store_on_network(const char *path);
 /* The same by the magic number that statfs gives. */

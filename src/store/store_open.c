@@ -94,7 +94,7 @@ static enum gd_status fail_damaged(const char *path, const char *why, struct gd_
 
 static enum gd_status migrate_once(struct gd_store *store, const char *const *steps, int count,
                                    bool *done, struct gd_error *err) {
-  int64_t version, tables;
+  int64_t version = 0, tables = 0;
   char sql[128];
   GD_TRY(get_number(store, "PRAGMA user_version", &version, err));
   *done = version == count;
@@ -115,7 +115,7 @@ static enum gd_status migrate_once(struct gd_store *store, const char *const *st
 
 enum gd_status gd_store_migrate(struct gd_store *store, const char *const *steps, int count,
                                 struct gd_error *err) {
-  int64_t version;
+  int64_t version = 0;
   bool done = false;
   /* Nothing is locked in the usual case. */
   GD_TRY(get_number(store, "PRAGMA user_version", &version, err));
@@ -193,20 +193,20 @@ enum gd_status gd_store_end(struct gd_store *store, enum gd_status status, struc
 
 /* --- the file ------------------------------------------------------------------------------ */
 
-static enum gd_status find_path(const char *asked, char path[PATH_MAX], struct gd_error *err) {
+static enum gd_status find_path(const char *asked, char path[GD_STORE_PATH], struct gd_error *err) {
   const char *env = getenv("GPUDAYS_DB"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
   int length;
   if (asked || (env && env[0]))
-    length = snprintf(path, PATH_MAX, "%s", asked ? asked : env);
+    length = snprintf(path, GD_STORE_PATH, "%s", asked ? asked : env);
   else if (data && data[0] == '/') /* the standard has relative ones ignored */
-    length = snprintf(path, PATH_MAX, "%s/gpudays/results.db", data);
+    length = snprintf(path, GD_STORE_PATH, "%s/gpudays/results.db", data);
   else if (home && home[0])
-    length = snprintf(path, PATH_MAX, "%s/.local/share/gpudays/results.db", home);
+    length = snprintf(path, GD_STORE_PATH, "%s/.local/share/gpudays/results.db", home);
   else
     return gd_fail(err, GD_ENVIRONMENT,
                    "there is no place for results: neither GPUDAYS_DB, XDG_DATA_HOME nor HOME is "
                    "set; set GPUDAYS_DB to a file");
-  if (length <= 0 || length >= PATH_MAX - 16) /* room for SQLite's "-journal" */
+  if (length <= 0 || length >= GD_STORE_PATH - 16) /* room for SQLite's "-journal" */
     return gd_fail(err, GD_ENVIRONMENT, "the path of the database is %s; set GPUDAYS_DB to a file",
                    length <= 0 ? "empty" : "too long");
   return GD_OK;
@@ -214,7 +214,7 @@ static enum gd_status find_path(const char *asked, char path[PATH_MAX], struct g
 
 /* The folders of a file, those that are missing. */
 static enum gd_status make_folders(const char *path, struct gd_error *err) {
-  char folder[PATH_MAX];
+  char folder[GD_STORE_PATH];
   snprintf(folder, sizeof folder, "%s", path);
   for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
     *at = '\0';
@@ -236,7 +236,7 @@ static uint32_t big_endian(const unsigned char *at) {
  */
 static enum gd_status inspect(const char *path, bool *wal, struct gd_error *err) {
   unsigned char header[HEADER_BYTES];
-  char journal[PATH_MAX];
+  char journal[GD_STORE_PATH];
   struct stat info;
   *wal = false;
   if (stat(path, &info) != 0)
@@ -246,7 +246,7 @@ static enum gd_status inspect(const char *path, bool *wal, struct gd_error *err)
                          path, strerror(errno));
   if (!S_ISREG(info.st_mode))
     return gd_fail(err, GD_ENVIRONMENT, "%s is no file; set GPUDAYS_DB to one", path);
-  snprintf(journal, sizeof journal, "%.*s-journal", PATH_MAX - 16, path);
+  snprintf(journal, sizeof journal, "%.*s-journal", GD_STORE_PATH - 16, path);
   if (info.st_size == 0 || access(journal, F_OK) == 0)
     return GD_OK;
   FILE *file = fopen(path, "re");
@@ -296,7 +296,7 @@ bool gd_store_is_network(int64_t magic) {
 }
 
 bool gd_store_on_network(const char *path) {
-  char folder[PATH_MAX];
+  char folder[GD_STORE_PATH];
   struct statfs info;
   snprintf(folder, sizeof folder, "%s", path);
   char *slash = strrchr(folder, '/');
@@ -311,10 +311,10 @@ bool gd_store_on_network(const char *path) {
 
 /* A database in WAL mode on a read-only disk can only be read as one that nobody changes. */
 static int open_immutable(struct gd_store *store) {
-  char uri[3 * PATH_MAX + 32], wal[PATH_MAX];
+  char uri[3 * GD_STORE_PATH + 32], wal[GD_STORE_PATH];
   size_t length = (size_t)snprintf(uri, sizeof uri, "file:");
   struct stat info;
-  snprintf(wal, sizeof wal, "%.*s-wal", PATH_MAX - 16, store->path);
+  snprintf(wal, sizeof wal, "%.*s-wal", GD_STORE_PATH - 16, store->path);
   if (stat(wal, &info) == 0 && info.st_size > 0) /* the newest rows would be missing */
     return SQLITE_READONLY;
   for (const char *at = store->path; *at; at++)
@@ -362,8 +362,9 @@ static enum gd_status prepare(struct gd_store *store, bool network, struct gd_er
   return GD_OK;
 }
 
-enum gd_status gd_store_open(const char *path, struct gd_store **store, struct gd_error *err) {
-  bool wal, network;
+enum gd_status gd_store_open_as(const char *path, enum gd_store_disk disk, struct gd_store **store,
+                                struct gd_error *err) {
+  bool wal = false, network;
   *store = NULL;
   struct gd_store *opened = gd_mem_alloc(1, sizeof *opened);
   if (!opened)
@@ -374,7 +375,7 @@ enum gd_status gd_store_open(const char *path, struct gd_store **store, struct g
   if (status == GD_OK)
     status = make_folders(opened->path, err);
   if (status == GD_OK) {
-    network = gd_store_on_network(opened->path);
+    network = disk == GD_STORE_ASK ? gd_store_on_network(opened->path) : disk == GD_STORE_NETWORK;
     status = open_file(opened, wal, network, err);
     if (status == GD_OK)
       status = prepare(opened, network, err);
@@ -387,12 +388,16 @@ enum gd_status gd_store_open(const char *path, struct gd_store **store, struct g
   return GD_OK;
 }
 
+enum gd_status gd_store_open(const char *path, struct gd_store **store, struct gd_error *err) {
+  return gd_store_open_as(path, GD_STORE_ASK, store, err);
+}
+
 void gd_store_close(struct gd_store *store) {
   if (!store)
     return;
   sqlite3_finalize(store->insert);
   sqlite3_finalize(store->insert_details);
-  for (size_t i = 0; i < sizeof store->fetch / sizeof *store->fetch; i++)
+  for (int i = 0; i < GD_STORE_FETCHES; i++)
     sqlite3_finalize(store->fetch[i]);
   sqlite3_close(store->db);
   gd_mem_free(store);

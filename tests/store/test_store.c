@@ -808,14 +808,35 @@ static void test_network(void **state) {
   assert_false(gd_store_is_network(0x9123683e));         /* btrfs */
 }
 
-/* On a local disk the mode is WAL; one that was moved to a network file system loses it. */
+static bool is_wal(const char *path) {
+  return ask(path, "SELECT journal_mode = 'wal' FROM pragma_journal_mode") == 1;
+}
+
+/* On a local disk the mode is WAL; a database that moves to a network file system loses it. */
 static void test_journal(void **state) {
+  const char *path = scratch_path("a.db");
+  struct gd_store *store, *other;
   (void)state;
-  if (gd_store_on_network(scratch_path("a.db")))
-    skip();
-  gd_store_close(open_store("a.db"));
-  assert_int_equal(
-      ask(scratch_path("a.db"), "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
+  OK(gd_store_open_as(path, GD_STORE_LOCAL, &store, &oops));
+  put_sample(store, 1, 1, "here", "2024-05-01T00:00:00.000Z");
+  gd_store_close(store);
+  assert_true(is_wal(path));
+  OK(gd_store_open_as(path, GD_STORE_NETWORK, &store, &oops));
+  OK(gd_store_open_as(path, GD_STORE_NETWORK, &other, &oops)); /* and it is not held */
+  put_sample(store, 2, 1, "here", "2024-05-01T00:00:00.000Z");
+  put_sample(other, 3, 1, "here", "2024-05-01T00:00:00.000Z");
+  assert_int_equal(count_rows(store, &(struct gd_store_filter){0}), 3);
+  assert_int_equal(scratch_count(""), 1); /* no -wal, no -shm */
+  gd_store_close(store);
+  gd_store_close(other);
+  assert_false(is_wal(path));
+  OK(gd_store_open_as(path, GD_STORE_LOCAL, &store, &oops));
+  assert_int_equal(count_rows(store, &(struct gd_store_filter){0}), 3);
+  gd_store_close(store);
+  assert_true(is_wal(path));
+  OK(gd_store_open_as(scratch_path("new.db"), GD_STORE_NETWORK, &store, &oops));
+  gd_store_close(store);
+  assert_false(is_wal(scratch_path("new.db")));
 }
 
 /* --- memory -------------------------------------------------------------------------------- */
