@@ -198,7 +198,7 @@ static void report(void *user, const char *what, double done, double eta_s) {
   double spent = 1e-9 * (double)(gd_clock_ns() - m->trial_start_ns);
   int after = m->of - m->number, before = m->number - 1;
   double mean_s = before > 0 ? m->finished_s / before : spent + eta_s;
-  double whole = m->of > 1 ? (before + done) / m->of : done;
+  double whole = (before + (eta_s < 0 ? 0 : done)) / m->of; /* no ETA: not known how far it is */
   double left_s = eta_s < 0 && before > 0 ? (mean_s > spent ? mean_s - spent : 0) : eta_s;
   m->search->progress(m->search->user, m->point, m->number, m->of, what, whole,
                       left_s < 0 ? -1 : left_s + after * mean_s);
