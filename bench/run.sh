@@ -22,7 +22,7 @@ echo
 # Ratios within one run: free-lunch over naive, what checkpointing costs, and the peer where it is
 # installed.
 for model in pythia-70m roberta-base; do
-  "$GPUDAYS" bench "$model" --methods naive,kernels,compile,free-lunch,free-lunch+ckpt \
+  "$GPUDAYS" bench --no-store "$model" --methods naive,kernels,compile,free-lunch,free-lunch+ckpt \
     --micro-batch 1 --quiet
   for mode in eager compile; do
     python3 -c 'import torch, transformers' 2>/dev/null &&
@@ -31,5 +31,5 @@ for model in pythia-70m roberta-base; do
 done
 echo
 # What ZeRO 1 costs over plain data parallel.
-"$GPUDAYS" bench pythia-70m --methods free-lunch,free-lunch+zero1 --ranks 2 --micro-batch 1 \
+"$GPUDAYS" bench --no-store pythia-70m --methods free-lunch,free-lunch+zero1 --ranks 2 --micro-batch 1 \
   --batch 8 --quiet

@@ -18,6 +18,7 @@ struct gd_cli {
   const char **arguments; /* what is neither command nor option; in the arena */
   int n_arguments;
   bool bold;            /* stdout is a terminal that may be coloured */
+  bool colour;          /* stderr may be coloured */
   bool progress;        /* stderr is a terminal, and not --quiet */
   int rank;             /* of this process in its job; 0 outside one */
   struct gd_comm *comm; /* NULL until gd_launch_join; main() closes it */
@@ -38,6 +39,13 @@ enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
+
+/*
+ * The command that the search gives its trials' processes (search/child.h); it is in no table.
+ * gd_cmd_trial_parse takes the place of gd_options_parse where the command line is one of it.
+ */
+extern const struct gd_command gd_command_trial;
+bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,

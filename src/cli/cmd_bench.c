@@ -1,29 +1,29 @@
 /*
- * `gpudays bench MODEL...`: training measured here. One model is answered by a few lines that begin
- * with the answer, several by a table.
+ * `gpudays bench MODEL...`: training measured here, by a search over models and methods. One trial
+ * is answered by a few lines that begin with the answer, several by a table, the winner, and why
+ * the others lost.
  */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include <math.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/mpirun.h"
 #include "cli/progress.h"
 #include "cli/show_trial.h"
 #include "comm/comm.h"
 #include "search/load.h"
-
-struct bench {
-  const char *argument; /* what the user called the model */
-  struct gd_model model;
-  struct gd_method method;
-  struct gd_trial trial;
-};
+#include "search/search.h"
 
 /* --- one trial for people ------------------------------------------------------------------ */
 
-static void append_answer(struct gd_cli *cli, const struct bench *bench) {
-  const struct gd_trial *trial = &bench->trial;
+static void append_answer(struct gd_cli *cli, const struct gd_search_point *point) {
+  const struct gd_trial *trial = &point->trial;
   struct gd_strbuf *out = &cli->out;
   struct gd_show_duration days;
   char a[GD_SHOW_TEXT], b[3 * GD_SHOW_TEXT], c[GD_SHOW_TEXT];
@@ -32,8 +32,8 @@ static void append_answer(struct gd_cli *cli, const struct bench *bench) {
   gd_show_bold(cli, days.value);
   gd_strbuf_printf(out, "  (95 %%: %s)\n", days.interval);
   gd_strbuf_printf(
-      out, "  %s steps of %s, %s each:\n", gd_format_count(a, sizeof a, bench->model.recipe.steps),
-      gd_show_step_size(b, sizeof b, &bench->model), gd_show_seconds(c, sizeof c, trial->step_s));
+      out, "  %s steps of %s, %s each:\n", gd_format_count(a, sizeof a, point->model->recipe.steps),
+      gd_show_step_size(b, sizeof b, point->model), gd_show_seconds(c, sizeof c, trial->step_s));
 }
 
 static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
@@ -63,11 +63,11 @@ static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
   gd_strbuf_deinit(&line);
 }
 
-static void append_speed(struct gd_strbuf *out, const struct bench *bench) {
-  const struct gd_trial *trial = &bench->trial;
+static void append_speed(struct gd_strbuf *out, const struct gd_search_point *point) {
+  const struct gd_trial *trial = &point->trial;
   struct gd_strbuf line = {0};
   char rate[2 * GD_SHOW_TEXT];
-  gd_strbuf_append(&line, gd_show_throughput(rate, sizeof rate, &bench->model, trial));
+  gd_strbuf_append(&line, gd_show_throughput(rate, sizeof rate, point->model, trial));
   if (trial->peak_flops > 0) {
     gd_strbuf_printf(&line, ", MFU %s %%", gd_show_digits(rate, sizeof rate, 100 * trial->mfu, 2));
     /* Executed FLOPs are worth a word where they differ from the model's. */
@@ -85,20 +85,26 @@ static void append_speed(struct gd_strbuf *out, const struct bench *bench) {
 }
 
 /* Says that others were computing, when they were; the interval does not show it. */
-static void append_load_note(struct gd_strbuf *out, const char *start,
-                             const struct gd_trial *trial) {
-  char note[256 + sizeof trial->model];
-  if (trial->busy_share <= GD_LOAD_QUIET)
+static void append_load_note(struct gd_strbuf *out, const char *up_to, double busy_share) {
+  char note[256];
+  if (busy_share <= GD_LOAD_QUIET)
     return;
   snprintf(note, sizeof note,
-           "%s: other programs used %.0f %% of the CPUs while this was measured, so that the time "
-           "may be too long by that much or more: measure again on a quiet machine",
-           start, 100 * trial->busy_share);
+           "note: other programs used %s%.0f %% of the CPUs while this was measured, so that the "
+           "time may be too long by that much or more: measure again on a quiet machine",
+           up_to, 100 * busy_share);
   gd_show_paragraph(out, 2, note);
 }
 
-static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
-  const struct gd_trial *trial = &bench->trial;
+/* Says that nothing ran, and how to make it. */
+static void append_store_note(struct gd_strbuf *out, const struct gd_search_point *point) {
+  if (point->source == GD_SEARCH_STORE)
+    gd_strbuf_printf(out, "  note: measured on %.10s at %.5s UTC; --fresh measures anew\n",
+                     point->stored_at, strlen(point->stored_at) > 11 ? point->stored_at + 11 : "");
+}
+
+static void append_sheet(struct gd_cli *cli, const struct gd_search_point *point) {
+  const struct gd_trial *trial = &point->trial;
   struct gd_strbuf *out = &cli->out;
   gd_show_trial_title(out, trial);
   if (trial->status != GD_TRIAL_OK) {
@@ -106,15 +112,16 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
     gd_show_bold(cli, gd_trial_status_name(trial->status));
     gd_strbuf_append(out, "\n");
     gd_show_paragraph(out, 2, trial->reason);
+    append_store_note(out, point);
     return;
   }
-  append_answer(cli, bench);
+  append_answer(cli, point);
   append_step(out, trial);
   append_memory(out, trial);
-  append_speed(out, bench);
-  gd_show_precision_note(out, &bench->model, trial);
+  append_speed(out, point);
+  gd_show_precision_note(out, point->model, trial);
   gd_show_compiler_note(out, trial);
-  append_load_note(out, "note", trial);
+  append_load_note(out, "", trial->busy_share);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160], width[GD_SHOW_TEXT];
     snprintf(
@@ -124,26 +131,27 @@ static void append_sheet(struct gd_cli *cli, const struct bench *bench) {
         gd_show_digits(width, sizeof width, 100 * trial->step_half_width_s / trial->step_s, 2));
     gd_show_paragraph(out, 2, note);
   }
+  append_store_note(out, point);
 }
 
 /* --- several ------------------------------------------------------------------------------- */
 
-static void set_row(struct gd_cli *cli, const char **row, const struct bench *bench) {
-  const struct gd_trial *trial = &bench->trial;
+static void set_row(struct gd_cli *cli, const char **row, const struct gd_search_point *point) {
+  const struct gd_trial *trial = &point->trial;
   char text[2 * GD_SHOW_TEXT];
   struct gd_show_duration days;
   row[0] = trial->model;
   row[1] = trial->method;
   row += 1;
   if (trial->status != GD_TRIAL_OK) {
-    row[1] = gd_trial_status_name(trial->status);
+    row[1] = point->source == GD_SEARCH_PENDING ? "pending" : gd_trial_status_name(trial->status);
     return;
   }
   gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
   row[1] = gd_show_cell(cli, "%s", days.value);
   row[2] = gd_show_cell(cli, "%s", days.interval);
   row[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, trial->step_s));
-  row[4] = gd_show_cell(cli, "%s", gd_show_throughput(text, sizeof text, &bench->model, trial));
+  row[4] = gd_show_cell(cli, "%s", gd_show_throughput(text, sizeof text, point->model, trial));
   if (trial->peak_flops > 0)
     row[5] = gd_show_cell(cli, "%s %%", gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
   row[6] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->micro_batch));
@@ -152,25 +160,83 @@ static void set_row(struct gd_cli *cli, const char **row, const struct bench *be
   row[9] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->host_bytes));
 }
 
-/* What a row has no room for. */
-static void append_row_notes(struct gd_strbuf *out, const struct bench *bench) {
-  const struct gd_trial *trial = &bench->trial;
-  if (trial->status != GD_TRIAL_OK) {
-    struct gd_strbuf line = {0};
-    gd_strbuf_printf(&line, "%s, %s: %s", trial->model, trial->method, trial->reason);
-    if (line.text && !line.failed)
-      gd_show_paragraph(out, 2, line.text);
-    gd_strbuf_deinit(&line);
-    return;
-  }
-  if (trial->precision_substituted)
-    gd_strbuf_printf(out, "  %s: the recipe's %s runs as %s here\n", trial->model,
-                     gd_precision_name(bench->model.recipe.precision),
-                     gd_precision_name(trial->precision));
-  append_load_note(out, trial->model, trial);
+/* Whether this is the first point of its model. */
+static bool is_first_of_model(const struct gd_search *search, int index) {
+  for (int i = 0; i < index; i++)
+    if (strcmp(search->points[i].argument, search->points[index].argument) == 0)
+      return false;
+  return true;
 }
 
-static enum gd_status append_table(struct gd_cli *cli, const struct bench *benches, int count,
+static void append_text(struct gd_strbuf *out, struct gd_strbuf *line) {
+  if (line->text && !line->failed)
+    gd_show_paragraph(out, 2, line->text);
+  out->failed = out->failed || line->failed;
+  gd_strbuf_deinit(line);
+}
+
+/* What a row has no room for. */
+static void append_row_notes(struct gd_strbuf *out, const struct gd_search *search, int index) {
+  const struct gd_search_point *point = &search->points[index];
+  const struct gd_trial *trial = &point->trial;
+  struct gd_strbuf line = {0};
+  if (point->source == GD_SEARCH_PENDING)
+    return;
+  if (trial->status != GD_TRIAL_OK) {
+    gd_strbuf_printf(&line, "%s, %s: %s", trial->model, trial->method, trial->reason);
+    append_text(out, &line);
+  } else if (trial->precision_substituted && is_first_of_model(search, index)) {
+    gd_strbuf_printf(out, "  %s: the recipe's %s runs as %s here\n", trial->model,
+                     gd_precision_name(point->model->recipe.precision),
+                     gd_precision_name(trial->precision));
+  }
+}
+
+/* The winner among the methods on one model, and by how much the others were slower. */
+static void append_winner(struct gd_cli *cli, const struct gd_search *search, int of) {
+  struct gd_strbuf line = {0};
+  char text[GD_SHOW_TEXT];
+  int best = gd_search_best(search, of), rivals = 0;
+  for (int i = 0; i < search->count; i++)
+    rivals += strcmp(search->points[i].argument, search->points[of].argument) == 0;
+  if (best < 0 || rivals < 2)
+    return;
+  const struct gd_trial *winner = &search->points[best].trial;
+  gd_strbuf_printf(&cli->out, "  best for %s: ", winner->model);
+  gd_show_bold(cli, winner->method);
+  struct gd_show_duration days;
+  gd_show_duration(&days, winner->days * 86400, winner->days_low * 86400,
+                   winner->days_high * 86400);
+  gd_strbuf_printf(&cli->out, ", %s\n", days.value);
+  rivals = 0;
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    if (i == best || strcmp(point->argument, search->points[of].argument) != 0)
+      continue;
+    if (point->trial.status != GD_TRIAL_OK)
+      continue;
+    /* Intervals that overlap do not tell who is faster. */
+    bool close = point->trial.days_low <= winner->days_high;
+    gd_strbuf_printf(&line, "%s %s %sx%s", rivals++ ? "," : "slower:", point->trial.method,
+                     gd_show_digits(text, sizeof text, point->trial.days / winner->days, 3),
+                     close ? " (within the intervals)" : "");
+  }
+  append_text(&cli->out, &line);
+}
+
+static void append_pending(struct gd_strbuf *out, const struct gd_search *search) {
+  struct gd_strbuf line = {0};
+  if (search->n_pending == 0)
+    return;
+  gd_strbuf_printf(&line, "pending, %d of %d:", search->n_pending, search->count);
+  for (int i = 0, shown = 0; i < search->count; i++)
+    if (search->points[i].source == GD_SEARCH_PENDING)
+      gd_strbuf_printf(&line, "%s %s", shown++ ? "," : "", search->points[i].trial.method);
+  gd_strbuf_append(&line, "; the time limit came first: the same command goes on with them");
+  append_text(out, &line);
+}
+
+static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *search,
                                    struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"MODEL", false}, {"METHOD", false}, {"TIME", true}, {"95 %", true},
@@ -178,161 +244,284 @@ static enum gd_status append_table(struct gd_cli *cli, const struct bench *bench
       {"PREC", false},  {"MEMORY", true},  {"HOST", true},
   };
   enum { COLUMNS = sizeof columns / sizeof *columns };
+  int count = search->count;
+  double busy_share = -1;
   const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
   if (!cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
   for (int i = 0; i < count; i++)
-    set_row(cli, cells + (ptrdiff_t)COLUMNS * i, &benches[i]);
+    set_row(cli, cells + (ptrdiff_t)COLUMNS * i, &search->points[i]);
   /* A trial that ended in an error may not have come as far as its device. */
   for (int i = 0; i < count; i++)
-    if (benches[i].trial.device[0]) {
-      gd_show_trial_place(&cli->out, &benches[i].trial);
+    if (search->points[i].trial.device[0]) {
+      gd_show_trial_place(&cli->out, &search->points[i].trial);
       gd_strbuf_append(&cli->out, "\n");
       break;
     }
   GD_TRY(gd_show_table(&cli->out, 2, columns, COLUMNS, cells, count, err));
   for (int i = 0; i < count; i++)
-    append_row_notes(&cli->out, &benches[i]);
+    if (is_first_of_model(search, i))
+      append_winner(cli, search, i);
+  for (int i = 0; i < count; i++) {
+    const struct gd_trial *trial = &search->points[i].trial;
+    append_row_notes(&cli->out, search, i);
+    if (trial->status == GD_TRIAL_OK && trial->busy_share > busy_share)
+      busy_share = trial->busy_share;
+  }
+  append_load_note(&cli->out, "up to ", busy_share);
+  append_pending(&cli->out, search);
+  if (search->n_stored > 0)
+    gd_strbuf_printf(&cli->out, "  note: %d of %d were measured before; --fresh measures anew\n",
+                     search->n_stored, count);
   return GD_OK;
 }
 
-/* --- all of it ----------------------------------------------------------------------------- */
+/* --- for programs -------------------------------------------------------------------------- */
 
-/* The fastest trial of the model that trial `of` is of, among those that passed, or -1. */
-static int find_best(const struct bench *benches, int count, int of) {
-  int best = -1;
-  for (int i = 0; i < count; i++)
-    if (strcmp(benches[i].argument, benches[of].argument) == 0 &&
-        benches[i].trial.status == GD_TRIAL_OK &&
-        (best < 0 || benches[i].trial.days < benches[best].trial.days))
-      best = i;
-  return best;
+static void set_point(struct gd_show_object *to, const struct gd_search_point *point) {
+  static const char *const sources[] = {[GD_SEARCH_PENDING] = "pending",
+                                        [GD_SEARCH_PLAN] = "plan",
+                                        [GD_SEARCH_STORE] = "store",
+                                        [GD_SEARCH_RUN] = "run"};
+  gd_show_trial(to, &point->trial, true);
+  gd_show_set_text(to, "source", sources[point->source]);
 }
 
-static void set_best(struct gd_show_object *to, const char *key, const struct bench *benches,
-                     int count, int of) {
+static void set_best(struct gd_show_object *to, const char *key, const struct gd_search *search,
+                     int of) {
   struct gd_show_object row;
-  int best = find_best(benches, count, of);
+  int best = gd_search_best(search, of);
   if (best < 0) {
     gd_show_set_null(to, key);
     return;
   }
-  gd_show_trial(&row, &benches[best].trial, true);
+  set_point(&row, &search->points[best]);
   gd_show_set_object(to, key, &row);
 }
 
 /* Days of different models are not compared: with several, each has a best trial of its own. */
-static void set_best_by_model(struct gd_show_object *to, const struct bench *benches, int count) {
-  for (int i = 0; i < count; i++) {
+static void set_best_by_model(struct gd_show_object *to, const struct gd_search *search) {
+  for (int i = 0; i < search->count; i++) {
     char path[256];
-    const char *key = benches[i].model.name;
-    for (int k = 0; k < count; k++) /* two folders of one name are told by their paths */
-      if (strcmp(benches[k].model.name, benches[i].model.name) == 0 &&
-          strcmp(benches[k].argument, benches[i].argument) != 0)
-        key = gd_json_excerpt(path, sizeof path, benches[i].argument);
-    set_best(to, key, benches, count, i);
+    const struct gd_search_point *point = &search->points[i];
+    const char *key = point->model->name;
+    for (int k = 0; k < search->count; k++) /* two folders of one name are told by their paths */
+      if (strcmp(search->points[k].model->name, point->model->name) == 0 &&
+          strcmp(search->points[k].argument, point->argument) != 0)
+        key = gd_json_excerpt(path, sizeof path, point->argument);
+    set_best(to, key, search, i);
   }
 }
 
-static bool is_one_model(const struct gd_cli *cli) {
-  for (int i = 1; i < cli->n_arguments; i++)
-    if (strcmp(cli->arguments[i], cli->arguments[0]) != 0)
+static bool is_one_model(const struct gd_search *search) {
+  for (int i = 1; i < search->count; i++)
+    if (strcmp(search->points[i].argument, search->points[0].argument) != 0)
       return false;
   return true;
 }
 
-static enum gd_status show_objects(struct gd_cli *cli, const struct bench *benches, int count,
+static enum gd_status show_objects(struct gd_cli *cli, const struct gd_search *search,
                                    struct gd_error *err) {
   struct gd_show_object root, by_model, row, rows = {.object = json_array()};
-  for (int i = 0; i < count; i++) {
-    gd_show_trial(&row, &benches[i].trial, true);
+  for (int i = 0; i < search->count; i++) {
+    set_point(&row, &search->points[i]);
     gd_show_append(&rows, &row);
   }
   if (cli->options.csv)
     return gd_show_csv(&cli->out, &rows, err);
   gd_show_begin(&root);
   gd_show_set_object(&root, "trials", &rows);
-  if (is_one_model(cli)) {
-    set_best(&root, "best", benches, count, 0);
+  if (is_one_model(search)) {
+    set_best(&root, "best", search, 0);
   } else {
     gd_show_begin(&by_model);
-    set_best_by_model(&by_model, benches, count);
+    set_best_by_model(&by_model, search);
     gd_show_set_null(&root, "best");
     gd_show_set_object(&root, "best_by_model", &by_model);
   }
   return gd_show_json(&cli->out, &root, err);
 }
 
-/* With several models an error is the result of its own trial, and the others still run. */
-static enum gd_status measure(struct gd_cli *cli, struct bench *bench, int index, int count,
-                              struct gd_error *err) {
-  struct gd_progress progress = {.on = cli->progress};
-  struct gd_trial_options options;
-  gd_cli_trial_options(cli, &bench->method, &options);
-  options.progress = gd_progress_report;
-  options.progress_user = &progress;
-  snprintf(progress.label, sizeof progress.label, "%s", bench->model.name);
-  if (count > 1)
-    snprintf(progress.label, sizeof progress.label, "%.128s (%d of %d)", bench->model.name,
-             index + 1, count);
-  enum gd_status status = gd_trial_measure(&bench->model, &options, &bench->trial, err);
-  gd_progress_clear(&progress);
-  if (status != GD_OK) {
-    bench->trial.status = GD_TRIAL_FAILED;
-    snprintf(bench->trial.reason, sizeof bench->trial.reason, "%s", err->text);
-  }
-  return status;
+/* --- progress ------------------------------------------------------------------------------ */
+
+struct watching {
+  const struct gd_cli *cli;
+  struct gd_progress progress;
+};
+
+static void set_label(struct watching *watching, const struct gd_search_point *point, int number,
+                      int of) {
+  struct gd_progress *progress = &watching->progress;
+  if (of > 1)
+    snprintf(progress->label, sizeof progress->label, "%d of %d, %.64s, %s", number, of,
+             point->model->name, point->trial.method);
+  else
+    snprintf(progress->label, sizeof progress->label, "%.128s", point->model->name);
 }
 
+static void show_progress(void *user, const struct gd_search_point *point, int number, int of,
+                          const char *what, double done, double eta_s) {
+  struct watching *watching = user;
+  set_label(watching, point, number, of);
+  gd_progress_report(&watching->progress, what, done, eta_s);
+}
+
+/* The live table: a line for each finished trial, above the progress line. */
+static void show_finished(void *user, const struct gd_search_point *point) {
+  struct watching *watching = user;
+  const struct gd_trial *trial = &point->trial;
+  struct gd_show_duration days;
+  char memory[GD_SHOW_TEXT];
+  bool ok = trial->status == GD_TRIAL_OK, colour = watching->cli->colour;
+  gd_progress_clear(&watching->progress);
+  fprintf(stderr, "  %-16s  %-30s  ", trial->model, trial->method);
+  if (ok) {
+    gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
+    fprintf(stderr, "%s%s%s  (95 %%: %s)  %s\n", colour ? "\033[32m" : "", days.value,
+            colour ? "\033[0m" : "", days.interval,
+            gd_format_bytes(memory, sizeof memory, trial->peak_bytes));
+  } else {
+    fprintf(stderr, "%s%s%s  %.160s\n", colour ? "\033[31m" : "",
+            gd_trial_status_name(trial->status), colour ? "\033[0m" : "", trial->reason);
+  }
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
 /* Every method on every model. */
-static enum gd_status make_benches(struct gd_cli *cli, struct bench **benches, int *count,
-                                   struct gd_error *err) {
+static enum gd_status make_points(struct gd_cli *cli, struct gd_search *search,
+                                  struct gd_error *err) {
   struct gd_method *methods;
   int n_methods, at = 0;
   GD_TRY(gd_cli_methods(cli, &methods, &n_methods, err));
-  *count = cli->n_arguments * n_methods;
-  *benches = gd_arena_alloc(&cli->arena, (size_t)*count, sizeof **benches);
-  if (!*benches)
+  search->count = cli->n_arguments * n_methods;
+  search->points = gd_arena_alloc(&cli->arena, (size_t)search->count, sizeof *search->points);
+  struct gd_model *models = gd_arena_alloc(&cli->arena, (size_t)cli->n_arguments, sizeof *models);
+  if (!search->points || !models)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first trial");
   /* All are read before any runs: a misspelt last name must not cost the time of the others. */
-  for (int i = 0; i < cli->n_arguments; i++)
-    for (int k = 0; k < n_methods; k++, at++) {
-      (*benches)[at].argument = cli->arguments[i];
-      (*benches)[at].method = methods[k];
-      GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &(*benches)[at].model, err));
-    }
+  for (int i = 0; i < cli->n_arguments; i++) {
+    GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &models[i], err));
+    for (int k = 0; k < n_methods; k++, at++)
+      search->points[at] = (struct gd_search_point){
+          .argument = cli->arguments[i], .model = &models[i], .method = methods[k]};
+  }
   return GD_OK;
 }
 
-enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
-  struct gd_error first = {0};
-  struct bench *benches;
-  int count;
-  GD_TRY(make_benches(cli, &benches, &count, err)); /* a wrong name is said before ranks meet */
+/*
+ * Inside a job that somebody else has started, this process is one of its ranks: the trials run
+ * here, one after the other, and nothing is read from the store or kept.
+ */
+static enum gd_status run_in_job(struct gd_cli *cli, struct gd_search *search,
+                                 struct gd_error *err) {
+  struct watching watching = {.cli = cli, .progress = {.on = cli->progress}};
   GD_TRY(gd_launch_join(cli, err));
-  GD_TRY(make_benches(cli, &benches, &count, err)); /* `all` depends on how many they are */
-  for (int i = 0; i < count; i++) {
+  GD_TRY(make_points(cli, search, err)); /* `all` depends on how many ranks there are */
+  for (int i = 0; i < search->count; i++) {
+    struct gd_search_point *point = &search->points[i];
+    struct gd_trial_options options;
     struct gd_error own = {0};
-    enum gd_status status = measure(cli, &benches[i], i, count, &own);
-    if (status == GD_OK)
-      status = gd_trial_verdict(&benches[i].trial, &own);
-    else if (count == 1 || (cli->comm && gd_comm_has_failed(cli->comm)))
-      return gd_fail(err, status, "%s", own.text);
-    if (status != GD_OK && first.status == GD_OK)
-      first = own;
+    gd_cli_trial_options(cli, &point->method, &options);
+    set_label(&watching, point, i + 1, search->count);
+    options.progress = gd_progress_report;
+    options.progress_user = &watching.progress;
+    point->status = gd_trial_measure(point->model, &options, &point->trial, &own);
+    point->source = GD_SEARCH_RUN;
+    gd_progress_clear(&watching.progress);
+    if (point->status == GD_OK)
+      continue;
+    point->trial.status = GD_TRIAL_FAILED;
+    snprintf(point->trial.reason, sizeof point->trial.reason, "%s", own.text);
+    if (cli->comm && gd_comm_has_failed(cli->comm))
+      return gd_fail(err, point->status, "%s", own.text);
   }
-  if (cli->options.json || cli->options.csv)
-    GD_TRY(show_objects(cli, benches, count, err));
-  else if (count == 1)
-    append_sheet(cli, &benches[0]);
-  else
-    GD_TRY(append_table(cli, benches, count, err));
-  for (int i = 0; i < count && !cli->options.json && !cli->options.csv; i++)
-    if (benches[i].trial.n_profile > 0)
-      GD_TRY(gd_show_profile(cli, &benches[i].trial, err));
-  for (int i = 0; i < count; i++)
-    if (benches[i].trial.status == GD_TRIAL_OK)
+  return GD_OK;
+}
+
+/* As many as each rank has to itself when they share this machine. */
+static int64_t share_of_cores(int64_t ranks) {
+  cpu_set_t set;
+  int64_t cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : ranks;
+  return cores / ranks > 1 ? cores / ranks : 1;
+}
+
+/* Ctrl-C and its like: the trial is gone, and so are we, in the way the shell expects. */
+static void leave_by_signal(const struct gd_cli *cli, const struct gd_search *search) {
+  if (cli->progress)
+    fprintf(stderr, "gpudays: interrupted with %d of %d trials to go; the same command goes on\n",
+            search->n_pending, search->count);
+  signal(search->stop_signal, SIG_DFL);
+  raise(search->stop_signal);
+}
+
+static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
+                                 struct gd_error *err) {
+  struct watching watching = {.cli = cli, .progress = {.on = cli->progress}};
+  struct gd_cli_options *options = &cli->options;
+  char mpirun[4096];
+  if (options->ranks > 1) {
+    GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
+    if (options->threads == 0 && !getenv("OMP_NUM_THREADS"))
+      options->threads = share_of_cores(options->ranks);
+  }
+  gd_cli_trial_options(cli, &(struct gd_method){0}, &search->trial);
+  search->fresh = options->fresh;
+  search->time_limit_s = options->time_limit;
+  search->trial_timeout_s = options->trial_timeout;
+  search->rank_timeout_s = options->rank_timeout;
+  search->user = &watching;
+  search->progress = cli->progress ? show_progress : NULL;
+  search->finished = cli->progress && search->count > 1 ? show_finished : NULL;
+  if (!options->no_store)
+    GD_TRY(gd_store_open(options->store, &search->store, err));
+  enum gd_status status = gd_search_run(search, err);
+  gd_store_close(search->store);
+  search->store = NULL;
+  gd_progress_clear(&watching.progress);
+  if (search->stop_signal)
+    leave_by_signal(cli, search);
+  return status;
+}
+
+/* One good trial is an answer; otherwise what kept the first from being one. */
+static enum gd_status conclude(const struct gd_search *search, struct gd_error *err) {
+  struct gd_error first = {0};
+  for (int i = 0; i < search->count; i++)
+    if (search->points[i].trial.status == GD_TRIAL_OK)
       return GD_OK;
-  *err = first;
-  return first.status;
+  for (int i = 0; i < search->count && first.status == GD_OK; i++)
+    if (search->points[i].source != GD_SEARCH_PENDING)
+      gd_trial_verdict(&search->points[i].trial, &first);
+  if (first.status != GD_OK && search->n_pending == 0) {
+    *err = first;
+    return first.status;
+  }
+  return gd_fail(err, GD_MISMATCH,
+                 "no trial was good before the time limit, and %d of %d are pending; the same "
+                 "command goes on with them",
+                 search->n_pending, search->count);
+}
+
+enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_search search = {0};
+  int rank, size;
+  GD_TRY(make_points(cli, &search, err)); /* a wrong name is said before ranks meet */
+  if (gd_comm_in_job(&rank, &size))
+    GD_TRY(run_in_job(cli, &search, err));
+  else
+    GD_TRY(run_search(cli, &search, err));
+  const struct gd_search_point *only = &search.points[0];
+  if (search.count == 1 && only->source == GD_SEARCH_RUN && only->status != GD_OK)
+    return gd_fail(err, only->status, "%s", only->trial.reason);
+  if (cli->options.json || cli->options.csv)
+    GD_TRY(show_objects(cli, &search, err));
+  else if (search.count == 1 && only->source != GD_SEARCH_PENDING)
+    append_sheet(cli, only);
+  else
+    GD_TRY(append_table(cli, &search, err));
+  for (int i = 0; i < search.count && !cli->options.json && !cli->options.csv; i++)
+    if (search.points[i].trial.n_profile > 0)
+      GD_TRY(gd_show_profile(cli, &search.points[i].trial, err));
+  return conclude(&search, err);
 }

@@ -306,7 +306,7 @@ enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err) {
   if (cli->n_arguments > 0)
     GD_TRY(check_arguments(cli, err));
   GD_TRY(make_filter(cli, &filter, method, err));
-  GD_TRY(gd_store_open(NULL, &store, err));
+  GD_TRY(gd_store_open(cli->options.store, &store, err));
   enum gd_status status;
   if (cli->n_arguments > 0)
     status = strcmp(cli->arguments[0], "save") == 0 ? save(cli, store, err) : load(cli, store, err);
@@ -402,7 +402,7 @@ enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err) {
   found_begin(&choosing->found, cli);
   enum gd_status status = count_flops(&model, choosing, err);
   if (status == GD_OK)
-    status = gd_store_open(NULL, &store, err);
+    status = gd_store_open(cli->options.store, &store, err);
   if (status == GD_OK)
     status = find_best(cli, store, &model, choosing, err);
   gd_store_close(store);

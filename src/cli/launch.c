@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/json.h"
+#include "base/process.h"
 #include "cli/mpirun.h"
 #include "comm/comm.h"
 
@@ -130,17 +130,6 @@ static void prepare_environment(int64_t ranks) {
   prefer("OMPI_MCA_btl_sm_backing_directory", folder);
 }
 
-static enum gd_status find_self(char *path, size_t size, struct gd_error *err) {
-  ssize_t length = readlink("/proc/self/exe", path, size - 1);
-  if (length < 0)
-    return gd_fail(err, GD_ENVIRONMENT,
-                   "cannot read /proc/self/exe (%s), which is needed to start ranks; mount /proc, "
-                   "or start them by mpirun -n N gpudays ...",
-                   strerror(errno));
-  path[length] = '\0';
-  return GD_OK;
-}
-
 static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, int *code,
                              struct gd_error *err) {
   enum { OWN = 16 };
@@ -148,7 +137,7 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
   struct gd_arena arena = {0};
   int at = 0;
   GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
-  GD_TRY(find_self(self, sizeof self, err));
+  GD_TRY(gd_process_self(self, sizeof self, err));
   snprintf(ranks, sizeof ranks, "%lld", (long long)cli->options.ranks);
   snprintf(mark, sizeof mark, "1%s%s", cli->bold ? "b" : "", cli->progress ? "p" : "");
   setenv(MARK, mark, 1);
@@ -173,9 +162,10 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
 enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, int *code,
                                struct gd_error *err) {
   int rank, size;
-  bool works = cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help;
+  bool trial = cli->command == &gd_command_trial;
+  bool works = trial || (cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help);
   *code = -1;
   if (gd_comm_in_job(&rank, &size))
     return works ? check_size(cli, size, err) : GD_OK;
-  return works && cli->options.ranks > 1 ? launch(cli, argc, argv, code, err) : GD_OK;
+  return trial && cli->options.ranks > 1 ? launch(cli, argc, argv, code, err) : GD_OK;
 }

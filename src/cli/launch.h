@@ -1,7 +1,8 @@
 /*
- * Ranks from the command line's side: `--ranks N` starts this program again under mpirun, N times;
- * a process that is a rank of a job (started so, or by the user's own mpirun or srun) joins it, and
- * only rank 0 speaks. main() calls all of these but gd_launch_join, in this order.
+ * Ranks from the command line's side: the process of a trial of several ranks starts this program
+ * again under mpirun; a process that is a rank of a job (started so, or by the user's own mpirun or
+ * srun) joins it, and only rank 0 speaks. main() calls all of these but gd_launch_join, in this
+ * order.
  */
 #ifndef GD_CLI_LAUNCH_H
 #define GD_CLI_LAUNCH_H
@@ -13,7 +14,7 @@
 void gd_launch_begin(struct gd_cli *cli);
 
 /*
- * Starts the ranks where --ranks asks for them and this process is not one, and waits for them.
+ * Starts the ranks of a trial (cmd_trial.c) where this process is not one, and waits for them.
  * *code becomes their exit code; -1: this process is to do the work. GD_BAD_INPUT when --ranks
  * contradicts the job, GD_ENVIRONMENT without mpirun or when a rank died.
  */

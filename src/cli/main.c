@@ -30,9 +30,9 @@ static int exit_code(enum gd_status status) {
 }
 
 /* https://no-color.org: set and not empty means none. */
-static bool may_be_bold(void) {
+static bool may_be_coloured(int stream) {
   const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-  return isatty(STDOUT_FILENO) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
+  return isatty(stream) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 }
 
 static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
@@ -60,8 +60,10 @@ int main(int argc, char **argv) {
   struct gd_error err = {0}, write_err = {0};
   int code = -1;
   setlocale(LC_CTYPE, ""); /* the width of names in tables; numbers stay as they are in C */
-  enum gd_status status = gd_options_parse(argc, argv, &cli, &err);
-  cli.bold = may_be_bold();
+  enum gd_status status =
+      gd_cmd_trial_parse(argc, argv, &cli) ? GD_OK : gd_options_parse(argc, argv, &cli, &err);
+  cli.bold = may_be_coloured(STDOUT_FILENO);
+  cli.colour = may_be_coloured(STDERR_FILENO);
   cli.progress = isatty(STDERR_FILENO);
   gd_launch_begin(&cli);
   cli.progress = cli.progress && !cli.options.quiet;

@@ -9,7 +9,6 @@
 #include "cli/mpirun.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/mem.h"
+#include "base/process.h"
 #include "base/strbuf.h"
 
 #define MS_NS 1000000LL
@@ -161,80 +160,6 @@ static bool listen_to(int fd, struct relay *relay) {
   }
 }
 
-/* --- ending -------------------------------------------------------------------------------- */
-
-struct process {
-  pid_t pid, parent;
-  bool ours;
-};
-
-/* The parent's id in /proc/PID/stat, behind the name, which may hold anything. */
-static pid_t parent_of(const char *pid) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC), parent = 0;
-  if (fd < 0)
-    return 0;
-  ssize_t length = read(fd, text, sizeof text - 1);
-  close(fd);
-  text[length > 0 ? length : 0] = '\0';
-  char *end = strrchr(text, ')');
-  return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : parent;
-}
-
-static struct process *list_processes(uint32_t *count) {
-  struct process *list = NULL;
-  uint32_t capacity = 0;
-  struct dirent *entry;
-  DIR *folder = opendir("/proc");
-  *count = 0;
-  while (folder && (entry = readdir(folder))) {
-    if (!isdigit((unsigned char)entry->d_name[0]))
-      continue;
-    if (!gd_vec_reserve((void **)&list, &capacity, *count + 1, sizeof *list))
-      break;
-    list[(*count)++] = (struct process){.pid = (pid_t)strtol(entry->d_name, NULL, 10),
-                                        .parent = parent_of(entry->d_name)};
-  }
-  if (folder)
-    closedir(folder);
-  return list;
-}
-
-/* Kills what descends from this process, but not spare; says how many there were. */
-static int kill_descendants(pid_t spare) {
-  uint32_t count;
-  int killed = 0;
-  struct process *list = list_processes(&count);
-  for (bool grew = true; grew;) {
-    grew = false;
-    for (uint32_t i = 0; i < count; i++) {
-      bool ours = list[i].parent == getpid();
-      for (uint32_t j = 0; j < count && !ours; j++)
-        ours = list[j].ours && list[j].pid == list[i].parent;
-      grew = grew || (ours && !list[i].ours);
-      list[i].ours = ours;
-    }
-  }
-  for (uint32_t i = 0; i < count; i++)
-    if (list[i].ours && list[i].pid != spare)
-      killed += kill(list[i].pid, SIGKILL) == 0;
-  gd_mem_free(list);
-  return killed;
-}
-
-/* After mpirun: orphans have become our children (PR_SET_CHILD_SUBREAPER), so that none is missed.
- */
-static void sweep(void) {
-  for (int i = 0; i < 200; i++) {
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-      ;
-    if (kill_descendants(0) == 0)
-      return;
-    poll(NULL, 0, 5);
-  }
-}
-
 /* --- running ------------------------------------------------------------------------------- */
 
 struct watch {
@@ -291,7 +216,7 @@ static void take_signals(struct watch *watch) {
 static void press(const struct watch *watch) {
   int64_t since = watch->stop_signal ? gd_clock_ns() - watch->stop_ns : 0;
   if (since > 300 * MS_NS)
-    kill_descendants(since > 3000 * MS_NS ? 0 : watch->pid);
+    gd_process_kill_descendants(since > 3000 * MS_NS ? 0 : watch->pid);
 }
 
 static void watch_over(struct watch *watch, struct relay *relay) {
@@ -304,7 +229,7 @@ static void watch_over(struct watch *watch, struct relay *relay) {
     open = open && listen_to(watch->errors, relay);
     press(watch);
   }
-  sweep();
+  gd_process_sweep();
   listen_to(watch->errors, relay);
   if (relay->length > 0)
     take_line(relay, false);

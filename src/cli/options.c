@@ -101,6 +101,28 @@ static enum gd_status parse_seconds(const struct gd_option *option, const char *
   return bad_value(option, text, expected, err);
 }
 
+/* 90, 90s, 1.5m, 2h and 1d: seconds unless said otherwise. */
+static enum gd_status parse_time(const struct gd_option *option, const char *text,
+                                 struct gd_cli_options *options, struct gd_error *err) {
+  static const struct {
+    char letter;
+    double seconds;
+  } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  char *end;
+  errno = 0;
+  double value = strtod(text, &end);
+  bool number = (isdigit((unsigned char)text[0]) || text[0] == '.') && errno == 0;
+  for (size_t i = 0; number && i < sizeof units / sizeof *units; i++)
+    if (*end == units[i].letter && end[1] == '\0') {
+      value *= units[i].seconds;
+      end++;
+    }
+  if (!number || *end || !(value > 0 && value <= (double)option->high))
+    return bad_value(option, text, "a time above 0 such as 90s, 10m, 2h or 1d", err);
+  *(double *)field(option, options) = value;
+  return GD_OK;
+}
+
 /* 300e9, 300B and 0.3T are the same count. */
 static enum gd_status parse_count(const struct gd_option *option, const char *text,
                                   struct gd_cli_options *options, struct gd_error *err) {
@@ -278,6 +300,18 @@ static const struct gd_option options_table[] = {
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
      TARGET(rank_timeout), 0, 1000000},
+    {"models", "LIST", ON(BENCH), 0, false, "further models, joined by commas", parse_text,
+     TARGET(models), 0, 0},
+    {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
+     TARGET(fresh), 0, 0},
+    {"store", "FILE", ON(BENCH) | ON_STORE, 0, false,
+     "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
+    {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
+     TARGET(no_store), 0, 0},
+    {"time-limit", "TIME", ON(BENCH), 0, false, "end the search after 90s, 10m, 2h; it can go on",
+     parse_time, TARGET(time_limit), 0, 31536000},
+    {"trial-timeout", "TIME", ON(BENCH), 0, false, "a trial that takes longer failed; default 1h",
+     parse_time, TARGET(trial_timeout), 0, 31536000},
     {"profile", NULL, ON(BENCH), 0, false, "show where the time of a step goes, by kind of op",
      parse_switch, TARGET(profile), 0, 0},
     {"explain", NULL, ON(PLAN), 0, false, "print the graph and the place of every tensor",
@@ -490,7 +524,35 @@ static enum gd_status check_all(const struct parser *parser, const struct gd_cli
       return foreign_option(parser->seen[i], parser->id, err);
   if (cli->options.json && cli->options.csv)
     return gd_fail(err, GD_BAD_INPUT, "--json and --csv exclude each other; choose one");
+  if (cli->options.no_store && (cli->options.fresh || cli->options.store))
+    return gd_fail(err, GD_BAD_INPUT, "--no-store uses no results; leave out --%s",
+                   cli->options.fresh ? "fresh" : "store");
   return alone ? GD_OK : check_arguments(cli, err);
+}
+
+/* --models A,B is A B. */
+static enum gd_status append_models(struct gd_cli *cli, struct gd_error *err) {
+  const char *list = cli->options.models;
+  size_t most = (size_t)cli->n_arguments + 1;
+  for (const char *at = list; *at; at++)
+    most += *at == ',';
+  const char **arguments = gd_arena_alloc(&cli->arena, most, sizeof *arguments);
+  for (int i = 0; i < cli->n_arguments && arguments; i++)
+    arguments[i] = cli->arguments[i];
+  cli->arguments = arguments;
+  for (; arguments; list++) {
+    size_t length = strcspn(list, ",");
+    char *name = gd_arena_printf(&cli->arena, "%.*s", (int)length, list);
+    if (!name)
+      break;
+    if (!name[0])
+      return gd_fail(err, GD_BAD_INPUT, "--models has an empty name; join names by one comma each");
+    arguments[cli->n_arguments++] = name;
+    list += length;
+    if (*list == '\0')
+      return GD_OK;
+  }
+  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading the command line");
 }
 
 enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struct gd_error *err) {
@@ -514,5 +576,7 @@ enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struc
       cli->arguments[cli->n_arguments++] = argument;
     }
   }
+  if (cli->options.models)
+    GD_TRY(append_models(cli, err));
   return check_all(&parser, cli, err);
 }

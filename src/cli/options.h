@@ -43,7 +43,7 @@ extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
 
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
-  bool help, version, json, csv, quiet, explain, profile;
+  bool help, version, json, csv, quiet, explain, profile, fresh, no_store;
   const char *backend; /* "cpu" when not given */
   const char *methods; /* "naive" when not given */
   int64_t threads;
@@ -57,7 +57,10 @@ struct gd_cli_options {
   int64_t seed;
   double sample_seconds;
   int64_t ranks;
-  double rank_timeout;           /* seconds */
+  double rank_timeout; /* seconds; likewise the next two */
+  double time_limit, trial_timeout;
+  const char *store;             /* the database's file */
+  const char *models;            /* names joined by commas: further arguments */
   struct gd_store_filter filter; /* of results; its ranks are above */
   enum gd_trial_status status;   /* what filter.status points to */
   char since[32];                /* likewise */

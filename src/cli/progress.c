@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -21,8 +22,10 @@ void gd_progress_report(void *user, const char *what, double done, double eta_s)
   struct gd_progress *progress = user;
   int64_t now = gd_clock_ns();
   char line[256], eta[GD_SHOW_TEXT];
-  if (!progress->on || (progress->shown > 0 && now - progress->last_ns < 100000000))
+  bool same = progress->shown > 0 && strncmp(progress->what, what, sizeof progress->what - 1) == 0;
+  if (!progress->on || (same && now - progress->last_ns < 100000000))
     return;
+  snprintf(progress->what, sizeof progress->what, "%s", what);
   int length = eta_s < 0
                    ? snprintf(line, sizeof line, "%s: %s ...", progress->label, what)
                    : snprintf(line, sizeof line, "%s: %s, %.0f %%, %s left", progress->label, what,

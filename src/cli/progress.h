@@ -13,6 +13,7 @@ struct gd_progress {
   char label[160]; /* what runs: "pythia-14m (2 of 5)" */
   int64_t last_ns; /* when it was last drawn */
   int shown;       /* columns on the screen now */
+  char what[32];   /* what was last drawn as going on */
 };
 
 /* The callback of struct gd_trial_options; user is the struct. eta_s below 0: not known yet. */

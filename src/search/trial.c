@@ -505,7 +505,7 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
                                 const struct gd_trial_options *options, struct gd_trial *trial,
                                 struct gd_error *err) {
   struct measuring m = {.planning = {.model = model, .options = options, .trial = trial},
-                        .limit_s = options->sample_seconds > 0 ? options->sample_seconds : 20,
+                        .limit_s = options->sample_seconds > 0 ? options->sample_seconds : 5,
                         .started_ns = gd_clock_ns()};
   struct candidate full = {0}, remainder = {0};
   struct gd_backend *backend = NULL;

@@ -25,7 +25,7 @@ struct gd_trial_options {
   int64_t host_limit_bytes;           /* 0: what the machine has */
   uint64_t seed;
   double
-      sample_seconds; /* stop sampling each program after this long (0: 20 s), 3 samples at least */
+      sample_seconds; /* stop sampling each program after this long (0: 5 s), 3 samples at least */
   bool profile;       /* also time each op of one step */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;

@@ -3,7 +3,7 @@
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
 tiny_config "$WORK/tiny"
-quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.2 --threads 1)
+quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.2 --threads 1 --no-store)
 
 # full ARGUMENT...: stdout cannot be written: exit 3, whatever the answer was.
 full() {
@@ -54,8 +54,14 @@ terminal() {
 terminal bench "$WORK/tiny" "${quick[@]}"
 shown $'\r'"tiny: warm-up"
 shown $'\e[1m'
+# Several: a line for each finished trial, and how far the search is.
+terminal bench "$WORK/tiny" "${quick[@]}" --methods naive,free-lunch
+shown $'\r'"1 of 2, tiny, "
+shown $'\r'"2 of 2, tiny, "
+[[ $(grep -c $'\e\\[32m.*(95 %: ' "$OUT") == 2 ]] || fail "$LAST: no live table"
 terminal bench "$WORK/tiny" "${quick[@]}" --quiet
 ! grep -q "warm-up" "$OUT" || fail "$LAST: progress in spite of --quiet"
 export NO_COLOR=1
 terminal bench "$WORK/tiny" "${quick[@]}"
-! grep -qF $'\e[1m' "$OUT" || fail "$LAST: bold in spite of NO_COLOR"
+terminal bench "$WORK/tiny" "${quick[@]}" --methods naive,free-lunch
+! grep -qF $'\e[' "$OUT" || fail "$LAST: bold in spite of NO_COLOR"

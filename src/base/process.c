@@ -1,0 +1,101 @@
+/*
+ * The tree of processes below this one; see process.h.
+ */
+#define _GNU_SOURCE
+#include "base/process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+struct process {
+  pid_t pid, parent;
+  bool ours;
+};
+
+/* The parent's id in /proc/PID/stat, behind the name, which may hold anything. */
+static pid_t parent_of(const char *pid) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return 0;
+  ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[length > 0 ? length : 0] = '\0';
+  char *end = strrchr(text, ')');
+  return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : 0;
+}
+
+static struct process *list_processes(uint32_t *count) {
+  struct process *list = NULL;
+  uint32_t capacity = 0;
+  struct dirent *entry;
+  DIR *folder = opendir("/proc");
+  *count = 0;
+  while (folder && (entry = readdir(folder))) {
+    if (!isdigit((unsigned char)entry->d_name[0]))
+      continue;
+    if (!gd_vec_reserve((void **)&list, &capacity, *count + 1, sizeof *list))
+      break;
+    list[(*count)++] = (struct process){.pid = (pid_t)strtol(entry->d_name, NULL, 10),
+                                        .parent = parent_of(entry->d_name)};
+  }
+  if (folder)
+    closedir(folder);
+  return list;
+}
+
+int gd_process_kill_descendants(pid_t spare) {
+  uint32_t count;
+  int killed = 0;
+  struct process *list = list_processes(&count);
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (uint32_t i = 0; i < count; i++) {
+      bool ours = list[i].parent == getpid();
+      for (uint32_t j = 0; j < count && !ours; j++)
+        ours = list[j].ours && list[j].pid == list[i].parent;
+      grew = grew || (ours && !list[i].ours);
+      list[i].ours = ours;
+    }
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (list[i].ours && list[i].pid != spare)
+      killed += kill(list[i].pid, SIGKILL) == 0;
+  gd_mem_free(list);
+  return killed;
+}
+
+void gd_process_sweep(void) {
+  for (int i = 0; i < 200; i++) {
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+      ;
+    if (gd_process_kill_descendants(0) == 0)
+      return;
+    poll(NULL, 0, 5);
+  }
+}
+
+enum gd_status gd_process_self(char *path, size_t size, struct gd_error *err) {
+  ssize_t length = readlink("/proc/self/exe", path, size - 1);
+  if (length < 0)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "cannot read /proc/self/exe (%s), which is needed to start this program again; "
+                   "mount /proc",
+                   strerror(errno));
+  path[length] = '\0';
+  return GD_OK;
+}

@@ -1,0 +1,105 @@
+/*
+ * `gpudays trial-child ORDER RESULT RANKS TIMEOUT`: one trial in a process (or, under mpirun, the
+ * processes) of its own. Only the search starts it; see search/child.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "comm/comm.h"
+#include "search/child.h"
+
+/* --- faults -------------------------------------------------------------------------------- */
+
+/* Takes memory until somebody objects; past a few GiB that will not happen. */
+static void take_memory(void) {
+  enum { PIECE = 16 << 20, MOST = 256 };
+  for (int i = 0; i < MOST; i++) {
+    char *piece = gd_mem_alloc(1, PIECE);
+    if (!piece)
+      break;
+    memset(piece, 1, PIECE);
+  }
+  raise(SIGKILL);
+}
+
+/*
+ * For tests of the search: GPUDAYS_TEST_FAULT=METHOD=FAULT breaks the trial of that method in a way
+ * that real ones break, at rank 0.
+ */
+static void inject_fault(const struct gd_cli *cli, const struct gd_method *method) {
+  const char *wanted = getenv("GPUDAYS_TEST_FAULT");
+  char name[GD_METHOD_NAME];
+  size_t length = strlen(gd_method_name(method, name));
+  if (!wanted || cli->rank > 0 || strncmp(wanted, name, length) != 0 || wanted[length] != '=')
+    return;
+  const char *fault = wanted + length + 1;
+  if (strcmp(fault, "segfault") == 0)
+    raise(SIGSEGV);
+  else if (strcmp(fault, "assert") == 0)
+    GD_ASSERT(!"a fault that was asked for");
+  else if (strcmp(fault, "kill") == 0)
+    raise(SIGKILL);
+  else if (strcmp(fault, "memory") == 0)
+    take_memory();
+  else if (strcmp(fault, "exit") == 0)
+    _exit(5);
+  else if (strcmp(fault, "silent") == 0)
+    _exit(0);
+  else if (strcmp(fault, "hang") == 0) {
+    signal(SIGTERM, SIG_IGN); /* the kind that does not listen either */
+    for (;;)
+      pause();
+  }
+}
+
+/* --- the trial ----------------------------------------------------------------------------- */
+
+static enum gd_status run_trial(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_child_task *task = gd_arena_alloc(&cli->arena, 1, sizeof *task);
+  struct gd_trial *trial = gd_arena_alloc(&cli->arena, 1, sizeof *trial);
+  struct gd_child_reported reported = {0};
+  if (!task || !trial)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the trial");
+  GD_TRY(gd_child_read_order(cli->arguments[0], task, err));
+  struct gd_trial_options *options = &task->order.trial;
+  if (options->ranks > 1) {
+    GD_TRY(gd_launch_join(cli, err));
+    options->comm = cli->comm;
+    if (options->threads == 0)
+      options->threads = (int)cli->options.threads;
+  }
+  if (task->progress && cli->rank == 0) {
+    options->progress = gd_child_report;
+    options->progress_user = &reported;
+  }
+  inject_fault(cli, &options->method);
+  GD_TRY(gd_trial_measure(&task->model, options, trial, err));
+  return cli->rank == 0 ? gd_child_write_result(cli->arguments[1], trial, err) : GD_OK;
+}
+
+const struct gd_command gd_command_trial = {
+    GD_CHILD_COMMAND,       "ORDER RESULT RANKS TIMEOUT", 4,        4, "one trial of a search",
+    "Used by bench alone.", "gpudays bench pythia-14m",   run_trial};
+
+bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli) {
+  if (argc != 6 || strcmp(argv[1], GD_CHILD_COMMAND) != 0)
+    return false;
+  cli->arguments = gd_arena_alloc(&cli->arena, 2, sizeof *cli->arguments);
+  if (!cli->arguments)
+    return false;
+  cli->command = &gd_command_trial;
+  cli->arguments[0] = argv[2];
+  cli->arguments[1] = argv[3];
+  cli->n_arguments = 2;
+  cli->options.ranks = strtol(argv[4], NULL, 10);
+  cli->options.rank_timeout = strtod(argv[5], NULL);
+  cli->options.quiet = true;
+  return true;
+}

@@ -1,0 +1,559 @@
+/*
+ * Trials in processes of their own; see child.h. The order and the result are files, since ranks
+ * under mpirun inherit nothing else; everything about ending a process is in `watch_over`.
+ */
+#define _GNU_SOURCE
+#include "search/child.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/process.h"
+
+#define MS_NS INT64_C(1000000)
+
+/* --- the order ----------------------------------------------------------------------------- */
+
+static json_t *pack_recipe(const struct gd_recipe *recipe) {
+  return json_pack("{sI sI sI ss ss sf sf s[ff] sf sf sf ss sI}", "batch",
+                   (json_int_t)recipe->batch, "seq", (json_int_t)recipe->seq, "steps",
+                   (json_int_t)recipe->steps, "precision", gd_precision_name(recipe->precision),
+                   "optimizer", gd_optimizer_name(recipe->optimizer), "lr", recipe->lr, "min_lr",
+                   recipe->min_lr, "betas", recipe->beta1, recipe->beta2, "eps", recipe->eps,
+                   "weight_decay", recipe->weight_decay, "max_grad_norm", recipe->max_grad_norm,
+                   "schedule", gd_schedule_name(recipe->schedule), "warmup_steps",
+                   (json_int_t)recipe->warmup_steps);
+}
+
+/* Text that is not UTF-8 cannot be packed; a path may be such, so it travels as bytes. */
+static json_t *pack_bytes(const char *text) {
+  json_t *bytes = json_array();
+  for (; bytes && *text; text++)
+    if (json_array_append_new(bytes, json_integer((unsigned char)*text)) != 0) {
+      json_decref(bytes);
+      return NULL;
+    }
+  return bytes;
+}
+
+static json_t *pack_order(const struct gd_child_order *order, bool progress) {
+  const struct gd_trial_options *trial = &order->trial;
+  char method[GD_METHOD_NAME];
+  return json_pack(
+      "{so so ss ss si si si sI ss sI sI sI sf sb sb}", "model", pack_bytes(order->model), "recipe",
+      pack_recipe(&order->recipe), "method", gd_method_name(&trial->method, method), "backend",
+      trial->backend, "threads", trial->threads, "ranks", trial->ranks, "micro_batch",
+      (int)trial->micro_batch, "micro_batch_size", (json_int_t)trial->micro_batch_size, "precision",
+      trial->precision ? gd_precision_name(*trial->precision) : "", "device_limit_bytes",
+      (json_int_t)trial->device_limit_bytes, "host_limit_bytes",
+      (json_int_t)trial->host_limit_bytes, "seed", (json_int_t)trial->seed, "sample_seconds",
+      trial->sample_seconds, "profile", trial->profile, "progress", progress);
+}
+
+static enum gd_status write_order(const char *path, const struct gd_child_order *order,
+                                  bool progress, struct gd_error *err) {
+  json_t *json = pack_order(order, progress);
+  int failed = json ? json_dump_file(json, path, JSON_COMPACT) : -1;
+  json_decref(json);
+  return failed ? gd_fail(err, GD_ENVIRONMENT,
+                          "cannot write %s, the order for a trial: the disk is full or memory is "
+                          "out",
+                          path)
+                : GD_OK;
+}
+
+static enum gd_status unpack_model(const struct gd_json *json, struct gd_model *model,
+                                   struct gd_error *err) {
+  char name[PATH_MAX];
+  json_t *bytes = json_object_get(json->root, "model"), *value;
+  size_t i;
+  if (json_array_size(bytes) == 0 || json_array_size(bytes) >= sizeof name)
+    return gd_json_mismatch(json, json->root, "model", "the bytes of a name", err);
+  json_array_foreach(bytes, i, value) {
+    name[i] = (char)json_integer_value(value);
+  }
+  name[json_array_size(bytes)] = '\0';
+  return gd_model_load(name, model, err);
+}
+
+static enum gd_status unpack_numbers(const struct gd_json *json, struct gd_trial_options *trial,
+                                     bool *progress, struct gd_error *err) {
+  const json_t *root = json->root;
+  int64_t threads, ranks, micro_batch, seed;
+  GD_TRY(gd_json_int(json, root, "threads", 0, INT_MAX, &threads, err));
+  GD_TRY(gd_json_int(json, root, "ranks", 1, INT_MAX, &ranks, err));
+  GD_TRY(gd_json_int(json, root, "micro_batch", 0, GD_MICRO_BATCH_FIXED, &micro_batch, err));
+  GD_TRY(gd_json_int(json, root, "micro_batch_size", 0, INT64_MAX, &trial->micro_batch_size, err));
+  GD_TRY(
+      gd_json_int(json, root, "device_limit_bytes", 0, INT64_MAX, &trial->device_limit_bytes, err));
+  GD_TRY(gd_json_int(json, root, "host_limit_bytes", 0, INT64_MAX, &trial->host_limit_bytes, err));
+  GD_TRY(gd_json_int(json, root, "seed", INT64_MIN, INT64_MAX, &seed, err));
+  GD_TRY(gd_json_number(json, root, "sample_seconds", 0, 1e9, &trial->sample_seconds, err));
+  GD_TRY(gd_json_bool(json, root, "profile", &trial->profile, err));
+  GD_TRY(gd_json_bool(json, root, "progress", progress, err));
+  trial->threads = (int)threads;
+  trial->ranks = (int)ranks;
+  trial->micro_batch = (enum gd_micro_batch)micro_batch;
+  trial->seed = (uint64_t)seed;
+  return GD_OK;
+}
+
+static enum gd_status unpack_order(const struct gd_json *json, struct gd_child_task *task,
+                                   struct gd_error *err) {
+  struct gd_trial_options *trial = &task->order.trial;
+  const char *method, *backend, *precision;
+  GD_TRY(unpack_model(json, &task->model, err));
+  GD_TRY(gd_recipe_parse(json, json_object_get(json->root, "recipe"), &task->model.recipe, err));
+  GD_TRY(gd_json_string(json, json->root, "method", &method, err));
+  GD_TRY(gd_method_parse(method, &trial->method, err));
+  GD_TRY(gd_json_string(json, json->root, "backend", &backend, err));
+  snprintf(task->backend, sizeof task->backend, "%s", backend);
+  trial->backend = task->backend;
+  GD_TRY(gd_json_string(json, json->root, "precision", &precision, err));
+  if (gd_precision_parse(precision, &task->precision))
+    trial->precision = &task->precision;
+  task->order.recipe = task->model.recipe;
+  return unpack_numbers(json, trial, &task->progress, err);
+}
+
+enum gd_status gd_child_read_order(const char *path, struct gd_child_task *task,
+                                   struct gd_error *err) {
+  struct gd_json json = {0};
+  *task = (struct gd_child_task){0};
+  enum gd_status status = gd_json_load(&json, path, err);
+  if (status == GD_OK)
+    status = unpack_order(&json, task, err);
+  gd_json_deinit(&json);
+  return status;
+}
+
+/* --- the result ---------------------------------------------------------------------------- */
+
+enum gd_status gd_child_write_result(const char *path, const struct gd_trial *trial,
+                                     struct gd_error *err) {
+  struct gd_strbuf line = {0};
+  char part[PATH_MAX];
+  snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
+  enum gd_status status = gd_record_print(trial, &line, err);
+  FILE *file = status == GD_OK ? fopen(part, "we") : NULL;
+  if (status == GD_OK &&
+      (!file || fwrite(line.text, 1, line.length, file) != line.length || fflush(file) != 0))
+    status = gd_fail(err, GD_ENVIRONMENT, "cannot write the result of the trial to %s: %s", part,
+                     strerror(errno));
+  if (file && fclose(file) != 0 && status == GD_OK)
+    status = gd_fail(err, GD_ENVIRONMENT, "cannot write the result of the trial to %s: %s", part,
+                     strerror(errno));
+  if (status == GD_OK && rename(part, path) != 0)
+    status = gd_fail(err, GD_ENVIRONMENT, "cannot rename %s: %s", part, strerror(errno));
+  gd_strbuf_deinit(&line);
+  return status;
+}
+
+static enum gd_status read_result(const char *path, struct gd_trial *trial, struct gd_error *err) {
+  struct gd_strbuf text = {0};
+  char part[4096];
+  size_t count;
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return gd_fail(err, GD_INTERNAL, "its process ended without an answer");
+  while ((count = fread(part, 1, sizeof part - 1, file)) > 0) {
+    part[count] = '\0';
+    gd_strbuf_append(&text, part);
+  }
+  fclose(file);
+  enum gd_status status =
+      text.failed || !text.text
+          ? gd_fail(err, GD_ENVIRONMENT, "the answer of its process cannot be read")
+          : gd_record_parse("the answer of a trial", text.text, (int64_t)text.length, trial, err);
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+/* --- words of the child -------------------------------------------------------------------- */
+
+/* "@0.25 12.5 passes": the share that is done, the seconds left, and what goes on. */
+void gd_child_report(void *user, const char *what, double done, double eta_s) {
+  struct gd_child_reported *last = user;
+  int64_t now = gd_clock_ns();
+  if (last->ns && now - last->ns < 100 * MS_NS &&
+      strncmp(last->what, what, sizeof last->what - 1) == 0)
+    return;
+  last->ns = now;
+  snprintf(last->what, sizeof last->what, "%s", what);
+  fprintf(stderr, "@%.4f %.2f %s\n", done, eta_s, what);
+  fflush(stderr);
+}
+
+struct words {
+  const struct gd_child_options *options;
+  char line[1024 + 64]; /* what has come of the current line */
+  size_t length;
+  char sentence[1024]; /* the first "gpudays: ..." */
+  char other[256];     /* the last line of anything else: an assertion, a loader */
+};
+
+static void take_line(struct words *words) {
+  char *line = words->line, *end;
+  line[words->length] = '\0';
+  words->length = 0;
+  if (line[0] == '@') {
+    double done = strtod(line + 1, &end), eta_s = strtod(end, &end);
+    if (words->options->progress && *end == ' ')
+      words->options->progress(words->options->progress_user, end + 1, done, eta_s);
+  } else if (strncmp(line, "gpudays: ", 9) == 0 && !words->sentence[0]) {
+    snprintf(words->sentence, sizeof words->sentence, "%s", line + 9);
+  } else if (line[0]) {
+    gd_json_excerpt(words->other, sizeof words->other, line);
+  }
+}
+
+static void listen_to(int fd, struct words *words) {
+  char text[4096];
+  ssize_t count;
+  while ((count = read(fd, text, sizeof text)) > 0)
+    for (ssize_t i = 0; i < count; i++)
+      if (text[i] == '\n')
+        take_line(words);
+      else if (words->length + 1 < sizeof words->line)
+        words->line[words->length++] = text[i];
+}
+
+/* --- the process --------------------------------------------------------------------------- */
+
+struct watch {
+  pid_t pid;
+  int errors, signals;
+  int status; /* as wait4 has it */
+  struct rusage usage;
+  bool several;    /* ranks: the process is a launcher that ends them in order */
+  int stop_signal; /* that asked us to end */
+  bool late, hung;
+  int64_t start_ns, press_ns; /* when it began; when it was first asked to end, 0: not yet */
+  int64_t oom_kills;          /* of the machine, before */
+};
+
+/* Processes that the kernel has killed for want of memory since it started; -1: not known. */
+static int64_t count_oom_kills(void) {
+  char line[128];
+  int64_t count = -1;
+  FILE *file = fopen("/proc/vmstat", "re");
+  while (file && fgets(line, sizeof line, file))
+    if (strncmp(line, "oom_kill ", 9) == 0)
+      count = strtoll(line + 9, NULL, 10);
+  if (file)
+    fclose(file);
+  return count;
+}
+
+/* Between fork and exec: system calls alone. */
+_Noreturn static void become_child(const char *const *arguments, int errors, const sigset_t *mask,
+                                   pid_t parent, bool several) {
+  setpgid(0, 0);
+  /* The launcher ends its ranks when it is asked to; a lone trial has nothing to put in order. */
+  prctl(PR_SET_PDEATHSIG, several ? SIGTERM : SIGKILL);
+  /* Where memory runs out, the trial is to be killed, and not the search or a neighbour. */
+  int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (score >= 0 && write(score, "1000", 4) != 4)
+    close(score);
+  int nothing = open("/dev/null", O_RDWR);
+  if (nothing >= 0) {
+    dup2(nothing, STDIN_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+  }
+  dup2(errors, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  if (getppid() == parent)
+    execv(arguments[0], (char *const *)(uintptr_t)arguments);
+  _exit(127);
+}
+
+static enum gd_status start(struct watch *watch, const char *const *arguments, const sigset_t *ours,
+                            const sigset_t *before, struct gd_error *err) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot start a trial: %s", strerror(errno));
+  watch->errors = ends[0];
+  watch->signals = signalfd(-1, ours, SFD_CLOEXEC | SFD_NONBLOCK);
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  watch->start_ns = gd_clock_ns();
+  watch->oom_kills = count_oom_kills();
+  pid_t self = getpid();
+  watch->pid = watch->signals < 0 ? -1 : fork();
+  if (watch->pid == 0)
+    become_child(arguments, ends[1], before, self, watch->several);
+  close(ends[1]);
+  if (watch->pid < 0)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot start a trial: %s", strerror(errno));
+  setpgid(watch->pid, watch->pid); /* whoever of the two comes first */
+  return GD_OK;
+}
+
+static void take_signals(struct watch *watch) {
+  struct signalfd_siginfo info;
+  while (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
+    if (info.ssi_signo != SIGCHLD && watch->stop_signal == 0)
+      watch->stop_signal = (int)info.ssi_signo;
+}
+
+/* Milliseconds until something has to be looked at; -1: nothing is due. */
+static int wait_ms(const struct watch *watch, const struct gd_child_options *options) {
+  int64_t now = gd_clock_ns(), due = INT64_MAX;
+  if (watch->press_ns)
+    return 20;
+  if (options->timeout_s > 0)
+    due = watch->start_ns + (int64_t)(options->timeout_s * 1e9);
+  if (options->deadline_ns && options->deadline_ns < due)
+    due = options->deadline_ns;
+  if (due == INT64_MAX)
+    return -1;
+  int64_t left_ms = due > now ? (due - now) / MS_NS + 1 : 0;
+  return left_ms > 60000 ? 60000 : (int)left_ms;
+}
+
+/* Asks first, which a launcher needs to end its ranks; then the whole group, then all there is. */
+static void press(struct watch *watch, const struct gd_child_options *options) {
+  int64_t now = gd_clock_ns();
+  if (!watch->press_ns) {
+    watch->late = options->deadline_ns && now >= options->deadline_ns;
+    watch->hung =
+        options->timeout_s > 0 && 1e-9 * (double)(now - watch->start_ns) >= options->timeout_s;
+    if (!watch->late && !watch->hung && !watch->stop_signal)
+      return;
+    watch->press_ns = now;
+    kill(-watch->pid, SIGTERM);
+    kill(-watch->pid, SIGCONT); /* a stopped one hears nothing */
+    return;
+  }
+  if (now - watch->press_ns > (watch->several ? 600 : 200) * MS_NS) {
+    kill(-watch->pid, SIGKILL);
+    gd_process_kill_descendants(0);
+  }
+}
+
+static void watch_over(struct watch *watch, const struct gd_child_options *options,
+                       struct words *words) {
+  while (wait4(watch->pid, &watch->status, WNOHANG, &watch->usage) == 0) {
+    struct pollfd fds[] = {{.fd = watch->signals, .events = POLLIN},
+                           {.fd = watch->errors, .events = POLLIN}};
+    poll(fds, 2, wait_ms(watch, options));
+    if (fds[1].revents & POLLHUP && !(fds[1].revents & POLLIN))
+      poll(fds, 1, 20); /* stderr is closed: there is only its end to wait for */
+    take_signals(watch);
+    listen_to(watch->errors, words);
+    press(watch, options);
+  }
+  gd_process_sweep();
+  listen_to(watch->errors, words);
+  if (words->length > 0)
+    take_line(words);
+}
+
+/* --- what came of it ----------------------------------------------------------------------- */
+
+static const char *span(char *text, size_t size, double seconds) {
+  if (seconds >= 7200)
+    snprintf(text, size, "%.3g h", seconds / 3600);
+  else if (seconds >= 120)
+    snprintf(text, size, "%.3g min", seconds / 60);
+  else
+    snprintf(text, size, "%.3g s", seconds);
+  return text;
+}
+
+static enum gd_status judge_signal(const struct watch *watch, const struct words *words,
+                                   struct gd_error *err) {
+  int signal = WTERMSIG(watch->status);
+  char resident[32];
+  gd_format_bytes(resident, sizeof resident, (int64_t)watch->usage.ru_maxrss * 1024);
+  if (signal == SIGKILL && count_oom_kills() > watch->oom_kills)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "the machine ran out of memory: the kernel killed the trial, whose resident set "
+                   "had grown to %s; lower --device-memory or --host-memory",
+                   resident);
+  if (signal == SIGKILL)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "its process was killed by signal 9 (Killed) at a resident set of %s: by "
+                   "somebody, or for want of memory",
+                   resident);
+  const char *said = words->sentence[0] ? words->sentence : words->other;
+  return gd_fail(err, GD_INTERNAL, "its process ended by signal %d (%s)%s%.800s", signal,
+                 strsignal(signal), said[0] ? ": " : "", said);
+}
+
+/* The codes of main(), back into what they stand for. */
+static enum gd_status status_of(int code) {
+  return code == 1   ? GD_MISMATCH
+         : code == 2 ? GD_BAD_INPUT
+         : code == 3 ? GD_ENVIRONMENT
+                     : GD_INTERNAL;
+}
+
+static enum gd_status judge(const struct watch *watch, const struct words *words,
+                            const struct gd_child_options *options, const char *result,
+                            struct gd_trial *trial, struct gd_error *err) {
+  char text[32];
+  if (watch->hung)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "it took longer than %s and was ended; --trial-timeout sets the limit",
+                   span(text, sizeof text, options->timeout_s));
+  if (WIFSIGNALED(watch->status))
+    return judge_signal(watch, words, err);
+  int code = WEXITSTATUS(watch->status);
+  if (code == 0)
+    return read_result(result, trial, err);
+  if (words->sentence[0] && strstr(words->sentence, "signal 9") &&
+      count_oom_kills() > watch->oom_kills)
+    return gd_fail(err, GD_ENVIRONMENT, "the machine ran out of memory: %s", words->sentence);
+  if (words->sentence[0])
+    return gd_fail(err, status_of(code), "%s", words->sentence);
+  return gd_fail(err, status_of(code), "its process ended with exit code %d%s%s", code,
+                 words->other[0] ? ": " : " and gave no reason", words->other);
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+/* Order and result lie in a folder of their own, in $TMPDIR, locked as long as it is in use. */
+#define FOLDER_NAME "gpudays-trial-"
+struct folder {
+  char path[PATH_MAX - 32];
+  char order[PATH_MAX], result[PATH_MAX];
+  int lock;
+};
+
+static void name_files(struct folder *folder) {
+  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
+  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
+}
+
+static void remove_folder(struct folder *folder) {
+  char part[PATH_MAX + 8];
+  if (!folder->path[0])
+    return;
+  snprintf(part, sizeof part, "%s.part", folder->result);
+  unlink(part);
+  unlink(folder->order);
+  unlink(folder->result);
+  rmdir(folder->path);
+  if (folder->lock >= 0)
+    close(folder->lock);
+}
+
+static bool lock_folder(struct folder *folder) {
+  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) == 0;
+}
+
+/* What searches that were killed have left: nobody holds it. A new one has a minute to lock it. */
+static void remove_stale(const char *parent) {
+  struct dirent *entry;
+  DIR *list = opendir(parent);
+  while (list && (entry = readdir(list))) {
+    struct folder folder;
+    struct stat about;
+    if (strncmp(entry->d_name, FOLDER_NAME, strlen(FOLDER_NAME)) != 0)
+      continue;
+    snprintf(folder.path, sizeof folder.path, "%s/%.64s", parent, entry->d_name);
+    name_files(&folder);
+    if (stat(folder.path, &about) != 0 || about.st_uid != geteuid() ||
+        time(NULL) - about.st_mtime < 60)
+      continue;
+    if (lock_folder(&folder))
+      remove_folder(&folder);
+    else if (folder.lock >= 0)
+      close(folder.lock);
+  }
+  if (list)
+    closedir(list);
+}
+
+static enum gd_status make_folder(struct folder *folder, struct gd_error *err) {
+  const char *parent = getenv("TMPDIR");
+  parent = parent && parent[0] ? parent : "/tmp";
+  remove_stale(parent);
+  int length = snprintf(folder->path, sizeof folder->path, "%s/" FOLDER_NAME "XXXXXX", parent);
+  if (length < 0 || (size_t)length >= sizeof folder->path || !mkdtemp(folder->path)) {
+    folder->path[0] = '\0';
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "cannot make a folder for a trial in %.256s: %s; set TMPDIR to one that works",
+                   parent, strerror(errno));
+  }
+  name_files(folder);
+  lock_folder(folder); /* a file system without locks has a stale folder now and then */
+  return GD_OK;
+}
+
+static enum gd_status run(const struct gd_child_order *order,
+                          const struct gd_child_options *options, const struct folder *folder,
+                          struct gd_trial *trial, struct gd_child_end *end, struct gd_error *err) {
+  struct watch watch = {.errors = -1, .signals = -1, .several = order->trial.ranks > 1};
+  struct words words = {.options = options};
+  struct gd_error broken = {0};
+  char self[PATH_MAX], ranks[16], timeout[32];
+  sigset_t ours, before;
+  GD_TRY(gd_process_self(self, sizeof self, err));
+  snprintf(ranks, sizeof ranks, "%d", order->trial.ranks);
+  snprintf(timeout, sizeof timeout, "%g", order->rank_timeout_s);
+  const char *const arguments[] = {self,  GD_CHILD_COMMAND, folder->order, folder->result,
+                                   ranks, timeout,          NULL};
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGCHLD);
+  sigaddset(&ours, SIGINT);
+  sigaddset(&ours, SIGTERM);
+  sigaddset(&ours, SIGHUP);
+  sigprocmask(SIG_BLOCK, &ours, &before);
+  enum gd_status status = start(&watch, arguments, &ours, &before, err);
+  if (status == GD_OK) {
+    watch_over(&watch, options, &words);
+    take_signals(&watch);
+    end->wall_s = 1e-9 * (double)(gd_clock_ns() - watch.start_ns);
+    end->signal = watch.stop_signal;
+    if (watch.stop_signal)
+      end->how = GD_CHILD_STOPPED;
+    else if (watch.late)
+      end->how = GD_CHILD_LATE;
+    else if ((end->status = judge(&watch, &words, options, folder->result, trial, &broken)) !=
+             GD_OK) {
+      end->how = GD_CHILD_BROKEN;
+      trial->status = GD_TRIAL_FAILED;
+      snprintf(trial->reason, sizeof trial->reason, "%s", broken.text);
+    }
+  }
+  if (watch.errors >= 0)
+    close(watch.errors);
+  if (watch.signals >= 0)
+    close(watch.signals);
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  return status;
+}
+
+enum gd_status gd_child_run(const struct gd_child_order *order,
+                            const struct gd_child_options *options, struct gd_trial *trial,
+                            struct gd_child_end *end, struct gd_error *err) {
+  struct folder folder = {.lock = -1};
+  *end = (struct gd_child_end){0};
+  enum gd_status status = make_folder(&folder, err);
+  if (status == GD_OK)
+    status = write_order(folder.order, order, options->progress != NULL, err);
+  if (status == GD_OK)
+    status = run(order, options, &folder, trial, end, err);
+  remove_folder(&folder);
+  return status;
+}

@@ -1,0 +1,79 @@
+/*
+ * A trial in a process of its own, so that nothing a trial does can end the search: a crash, a
+ * kill, a hang and memory that runs out become a sentence. The program starts itself as
+ * `gpudays trial-child ORDER RESULT RANKS TIMEOUT`, in its own process group; with several ranks
+ * that process starts mpirun. The order is a file of JSON, the result one that appears by rename;
+ * progress and the last words come over stderr.
+ *
+ *   GD_TRY(gd_child_run(&order, &options, &trial, &end, err));
+ *   if (end.how == GD_CHILD_BROKEN)
+ *     show(trial.reason); // trial.status is GD_TRIAL_FAILED
+ */
+#ifndef GD_SEARCH_CHILD_H
+#define GD_SEARCH_CHILD_H
+
+#include "search/trial.h"
+
+#define GD_CHILD_COMMAND "trial-child"
+
+/* What the process is told. Its model is loaded anew by name; the recipe is the one given here. */
+struct gd_child_order {
+  const char *model; /* as gd_model_load takes it */
+  struct gd_recipe recipe;
+  struct gd_trial_options trial; /* without comm; progress_user is not looked at */
+  double rank_timeout_s;         /* 0: the default */
+};
+
+struct gd_child_options {
+  double timeout_s;    /* a trial that takes longer has hung; 0: any time */
+  int64_t deadline_ns; /* of gd_clock_ns(): it is ended then; 0: none */
+  void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
+  void *progress_user;
+};
+
+enum gd_child_how {
+  GD_CHILD_DONE,    /* *trial is its answer */
+  GD_CHILD_BROKEN,  /* it ended without one: *trial is failed, with the reason */
+  GD_CHILD_LATE,    /* the deadline came first; *trial as it was */
+  GD_CHILD_STOPPED, /* a signal asked this process to end; *trial as it was */
+};
+struct gd_child_end {
+  enum gd_child_how how;
+  enum gd_status status; /* BROKEN: what kind of failure it was */
+  int signal;            /* STOPPED: which */
+  double wall_s;
+};
+
+/*
+ * Runs one trial and waits for it. SIGINT, SIGTERM and SIGHUP to this process end the trial within
+ * a second, ranks and compilers included, as does the death of this process. *trial holds the plan
+ * before, and keeps it where the trial breaks. GD_ENVIRONMENT when no process can be started.
+ */
+enum gd_status gd_child_run(const struct gd_child_order *order,
+                            const struct gd_child_options *options, struct gd_trial *trial,
+                            struct gd_child_end *end, struct gd_error *err) GD_MUST_USE;
+
+/* --- the other side ------------------------------------------------------------------------ */
+
+/* What the order's texts and precision point to. */
+struct gd_child_task {
+  struct gd_child_order order;
+  struct gd_model model; /* with the order's recipe */
+  enum gd_precision precision;
+  char backend[16];
+  bool progress; /* somebody looks at it */
+};
+enum gd_status gd_child_read_order(const char *path, struct gd_child_task *task,
+                                   struct gd_error *err) GD_MUST_USE;
+/* Writes the trial to path, whole or not at all. */
+enum gd_status gd_child_write_result(const char *path, const struct gd_trial *trial,
+                                     struct gd_error *err) GD_MUST_USE;
+/* The progress callback of the child: a line on stderr for the process above, ten a second at most.
+ * user is a zeroed one of these. */
+struct gd_child_reported {
+  int64_t ns;
+  char what[32];
+};
+void gd_child_report(void *user, const char *what, double done, double eta_s);
+
+#endif

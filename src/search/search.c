@@ -1,0 +1,335 @@
+/*
+ * From points to results; see search.h.
+ */
+#include "search/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "search/child.h"
+
+/* --- promise ------------------------------------------------------------------------------- */
+
+double gd_search_promise(const struct gd_trial *plan, const struct gd_method *method) {
+  const double flops_per_s = 2e11, moved_per_s = 2e10, linked_per_s = 5e9;
+  double passes = (double)plan->accumulation, parameters = (double)plan->parameters;
+  double half = plan->precision == GD_PRECISION_FP32 ? 4 : 2; /* bytes that products read */
+  bool split = plan->ranks > 1, offload = method->offload;
+  double moved = 3 * passes * (half * parameters + (double)plan->bytes[GD_CATEGORY_ACTIVATIONS]);
+  double linked = 0;
+  /* Gathers: every pass, twice where they are let go in between. */
+  if (gd_shards_parameters(method->sharding) && (split || offload))
+    linked += passes * half * parameters * (gd_regathers(method->sharding) ? 2 : 1);
+  else if (method->sharding != GD_SHARDING_NONE && (split || offload))
+    linked += half * parameters; /* once an update */
+  /* Gradients: to their owner each pass where only shares are kept, else once a step. */
+  if (split || offload)
+    linked += 4 * parameters * (gd_shards_gradients(method->sharding) ? passes : 1);
+  if (offload)
+    linked += 4 * parameters; /* Adam on the CPU reads and writes what the device would */
+  return plan->exec_flops_per_step / plan->ranks / flops_per_s + moved / moved_per_s +
+         linked / linked_per_s;
+}
+
+static bool comes_before(const struct gd_search_point *a, const struct gd_search_point *b) {
+  if (a->promise_s < b->promise_s || a->promise_s > b->promise_s)
+    return a->promise_s < b->promise_s;
+  return a->trial.micro_batch > b->trial.micro_batch;
+}
+
+/* Days of different models are not compared, so their points take turns by rank within a model:
+ * a time limit leaves each with its most promising ones. */
+static int compare_places(const void *left, const void *right) {
+  const int *a = left, *b = right;
+  return a[0] != b[0] ? (a[0] < b[0] ? -1 : 1) : a[1] < b[1] ? -1 : a[1] > b[1];
+}
+
+/* The points that are pending, in the order in which they run; how many. */
+static int order_points(const struct gd_search *search, int (*places)[2]) {
+  int count = 0;
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    int before = 0;
+    if (point->source != GD_SEARCH_PENDING)
+      continue;
+    for (int k = 0; k < search->count; k++) {
+      const struct gd_search_point *other = &search->points[k];
+      if (k != i && other->source == GD_SEARCH_PENDING &&
+          strcmp(other->argument, point->argument) == 0 &&
+          (comes_before(other, point) || (k < i && !comes_before(point, other))))
+        before++;
+    }
+    places[count][0] = before;
+    places[count++][1] = i;
+  }
+  qsort(places, (size_t)count, sizeof *places, compare_places);
+  return count;
+}
+
+/* --- what is known before anything runs ---------------------------------------------------- */
+
+static void fail_point(struct gd_search_point *point, const struct gd_error *error) {
+  point->status = error->status;
+  point->source = GD_SEARCH_PLAN;
+  point->trial.status = GD_TRIAL_FAILED;
+  snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
+  gd_method_name(&point->method, point->trial.method);
+  snprintf(point->trial.reason, sizeof point->trial.reason, "%s", error->text);
+}
+
+static enum gd_status make_key(const struct gd_search *search, struct gd_search_point *point,
+                               struct gd_error *err) {
+  struct gd_trial asked = point->trial;
+  /* Free memory changes from minute to minute: what counts is the limit that was asked for. */
+  asked.device_limit_bytes = search->trial.device_limit_bytes;
+  asked.host_limit_bytes = search->trial.host_limit_bytes;
+  return gd_store_key_make(
+      &(struct gd_store_asked){.model = point->model,
+                               .plan = &asked,
+                               .micro_batch = search->trial.micro_batch,
+                               .micro_batch_size = search->trial.micro_batch_size,
+                               .seed = search->trial.seed,
+                               .sample_seconds = search->trial.sample_seconds,
+                               .profile = search->trial.profile},
+      &point->key, err);
+}
+
+/* What the machine has for arenas, where the device's memory is the machine's; else 0. */
+static int64_t machine_bytes(const struct gd_search *search) {
+  struct gd_device_info info = {0};
+  struct gd_backend *backend = NULL;
+  bool host =
+      strcmp(search->trial.backend, "cpu") == 0 || strcmp(search->trial.backend, "ref") == 0;
+  if (!host || gd_backend_open(search->trial.backend,
+                               &(struct gd_backend_options){.threads = search->trial.threads},
+                               &backend, NULL) != GD_OK)
+    return 0;
+  backend->ops->describe(backend, &info);
+  gd_backend_close(backend);
+  return info.memory_bytes;
+}
+
+/* memory_bytes: of this machine, 0 where the device has its own. */
+static enum gd_status plan_point(struct gd_search *search, struct gd_search_point *point,
+                                 int64_t memory_bytes, struct gd_error *err) {
+  struct gd_trial_options options = search->trial;
+  struct gd_error own = {0};
+  options.method = point->method;
+  /* Ranks share the machine: without a limit each has its part of the memory. */
+  if (options.ranks > 1 && options.device_limit_bytes == 0)
+    options.device_limit_bytes = memory_bytes / options.ranks;
+  if (options.ranks > 1 && options.host_limit_bytes == 0)
+    options.host_limit_bytes = memory_bytes / options.ranks;
+  if (gd_trial_plan(point->model, &options, &point->trial, &own) != GD_OK) {
+    fail_point(point, &own);
+    return GD_OK;
+  }
+  point->promise_s = gd_search_promise(&point->trial, &point->method);
+  if (point->trial.status == GD_TRIAL_INFEASIBLE)
+    point->source = GD_SEARCH_PLAN;
+  return make_key(search, point, err);
+}
+
+/* The same model under another name has the same key, but keeps its name. */
+static void take_trial(struct gd_search_point *point, const struct gd_trial *trial) {
+  point->trial = *trial;
+  snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
+}
+
+/* Where nothing can be planned, it is the question that is wrong. */
+static enum gd_status check_plans(const struct gd_search *search, struct gd_error *err) {
+  for (int i = 0; i < search->count; i++)
+    if (search->points[i].status == GD_OK)
+      return GD_OK;
+  return gd_fail(err, search->points[0].status, "%s", search->points[0].trial.reason);
+}
+
+/*
+ * What the store knows of a planned point. A pending one is measured; an infeasible one is noted
+ * unless there is a result, which a machine with more free memory may have given.
+ */
+static enum gd_status ask_store(struct gd_search *search, struct gd_search_point *point,
+                                struct gd_error *err) {
+  struct gd_provenance provenance = {0};
+  struct gd_trial known;
+  bool found = false;
+  if (!search->store || (point->source == GD_SEARCH_PLAN && point->status != GD_OK))
+    return GD_OK;
+  GD_TRY(gd_store_find(search->store, &point->key, &known, &provenance, &found, err));
+  found = found && known.status != GD_TRIAL_PLANNED;
+  if (point->source == GD_SEARCH_PLAN)
+    return found && !search->fresh
+               ? GD_OK
+               : gd_store_put(search->store, &point->key, &point->trial, NULL, err);
+  if (found && !search->fresh && known.status != GD_TRIAL_INFEASIBLE) {
+    take_trial(point, &known);
+    point->source = GD_SEARCH_STORE;
+    snprintf(point->stored_at, sizeof point->stored_at, "%s", provenance.time);
+  }
+  return GD_OK;
+}
+
+/* Listed as pending from here on, should the search be killed. */
+static enum gd_status announce(struct gd_search *search, struct gd_error *err) {
+  for (int i = 0; i < search->count && search->store; i++)
+    if (search->points[i].source == GD_SEARCH_PENDING)
+      GD_TRY(
+          gd_store_put(search->store, &search->points[i].key, &search->points[i].trial, NULL, err));
+  return GD_OK;
+}
+
+/* --- measuring ----------------------------------------------------------------------------- */
+
+struct measuring {
+  struct gd_search *search;
+  int64_t start_ns, deadline_ns; /* deadline 0: none */
+  int64_t machine_bytes;         /* 0: not known */
+  const struct gd_search_point *point;
+  int number, of;
+  int64_t trial_start_ns;
+  double finished_s; /* wall time of the finished trials */
+};
+
+/* What is left of this trial, and as much for each of the others as those before have taken. */
+static void report(void *user, const char *what, double done, double eta_s) {
+  const struct measuring *m = user;
+  double spent = 1e-9 * (double)(gd_clock_ns() - m->trial_start_ns);
+  int after = m->of - m->number, before = m->number - 1;
+  double mean_s = before > 0 ? m->finished_s / before : spent + eta_s;
+  double whole = (before + (eta_s < 0 ? 0 : done)) / m->of; /* no ETA: not known how far it is */
+  double left_s = eta_s < 0 && before > 0 ? (mean_s > spent ? mean_s - spent : 0) : eta_s;
+  m->search->progress(m->search->user, m->point, m->number, m->of, what, whole,
+                      left_s < 0 ? -1 : left_s + after * mean_s);
+}
+
+/* A plan that fits its limit may still be more than there is; better not to find out by trying. */
+static bool is_beyond_machine(const struct measuring *m, struct gd_search_point *point) {
+  char need[32], have[32];
+  struct gd_trial *trial = &point->trial;
+  int64_t bytes = trial->ranks * (trial->peak_bytes + trial->host_bytes);
+  if (m->machine_bytes <= 0 || bytes <= m->machine_bytes)
+    return false;
+  point->status = GD_NOMEM_HOST;
+  trial->status = GD_TRIAL_FAILED;
+  snprintf(trial->reason, sizeof trial->reason,
+           "its plan keeps to the limits, but needs %s%s, and this machine has %s free; lower "
+           "--device-memory or --host-memory",
+           gd_format_bytes(need, sizeof need, bytes), trial->ranks > 1 ? " over all ranks" : "",
+           gd_format_bytes(have, sizeof have, m->machine_bytes));
+  return true;
+}
+
+/* A point that was asked for twice is measured once. */
+static bool copy_twin(struct gd_search *search, struct gd_search_point *point) {
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *twin = &search->points[i];
+    if (twin == point || twin->source != GD_SEARCH_RUN ||
+        strcmp(twin->key.hash, point->key.hash) != 0)
+      continue;
+    take_trial(point, &twin->trial);
+    point->status = twin->status;
+    point->source = GD_SEARCH_RUN;
+    return true;
+  }
+  return false;
+}
+
+/* Measures and stores one point; it stays pending where the search ends first. */
+static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
+                                    struct gd_error *err) {
+  struct gd_search *search = m->search;
+  struct gd_child_order order = {.model = point->argument,
+                                 .recipe = point->model->recipe,
+                                 .trial = search->trial,
+                                 .rank_timeout_s = search->rank_timeout_s};
+  struct gd_child_options options = {.timeout_s = search->trial_timeout_s > 0
+                                                      ? search->trial_timeout_s
+                                                      : GD_SEARCH_TRIAL_TIMEOUT_S,
+                                     .deadline_ns = m->deadline_ns,
+                                     .progress = search->progress ? report : NULL,
+                                     .progress_user = m};
+  struct gd_child_end end = {0};
+  if (copy_twin(search, point))
+    return GD_OK;
+  order.trial.method = point->method;
+  order.trial.comm = NULL;
+  /* As planned, whatever free memory is by then. */
+  order.trial.device_limit_bytes = point->trial.device_limit_bytes;
+  order.trial.host_limit_bytes = point->trial.host_limit_bytes;
+  m->point = point;
+  m->trial_start_ns = gd_clock_ns();
+  if (!is_beyond_machine(m, point)) {
+    if (search->progress)
+      report(m, "starting", 0, -1);
+    GD_TRY(gd_child_run(&order, &options, &point->trial, &end, err));
+    search->stop_signal = end.signal;
+    if (end.how == GD_CHILD_LATE || end.how == GD_CHILD_STOPPED)
+      return GD_OK;
+    point->status = end.status;
+  }
+  m->finished_s += end.wall_s;
+  point->source = GD_SEARCH_RUN;
+  if (search->store)
+    GD_TRY(gd_store_put(search->store, &point->key, &point->trial, NULL, err));
+  if (search->finished)
+    search->finished(search->user, point);
+  return GD_OK;
+}
+
+static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct gd_error *err) {
+  struct gd_search *search = m->search;
+  m->of = order_points(search, places);
+  if (m->of == 0)
+    return GD_OK;
+  GD_TRY(announce(search, err));
+  for (int i = 0; i < m->of && !search->stop_signal; i++) {
+    if (m->deadline_ns && gd_clock_ns() >= m->deadline_ns)
+      break;
+    m->number = i + 1;
+    GD_TRY(measure_point(m, &search->points[places[i][1]], err));
+  }
+  return GD_OK;
+}
+
+static void count_sources(struct gd_search *search) {
+  search->n_run = search->n_stored = search->n_pending = 0;
+  for (int i = 0; i < search->count; i++) {
+    search->n_run += search->points[i].source == GD_SEARCH_RUN;
+    search->n_stored += search->points[i].source == GD_SEARCH_STORE;
+    search->n_pending += search->points[i].source == GD_SEARCH_PENDING;
+  }
+}
+
+enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) {
+  struct measuring m = {
+      .search = search, .start_ns = gd_clock_ns(), .machine_bytes = machine_bytes(search)};
+  if (search->time_limit_s > 0)
+    m.deadline_ns = m.start_ns + (int64_t)(search->time_limit_s * 1e9);
+  int(*places)[2] = gd_mem_alloc((size_t)search->count + 1, sizeof *places);
+  enum gd_status status = places ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory");
+  for (int i = 0; i < search->count && status == GD_OK; i++)
+    status = plan_point(search, &search->points[i], m.machine_bytes, err);
+  if (status == GD_OK)
+    status = check_plans(search, err);
+  for (int i = 0; i < search->count && status == GD_OK; i++)
+    status = ask_store(search, &search->points[i], err);
+  if (status == GD_OK)
+    status = measure_all(&m, places, err);
+  gd_mem_free(places);
+  count_sources(search);
+  return status;
+}
+
+int gd_search_best(const struct gd_search *search, int of) {
+  int best = -1;
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    if (strcmp(point->argument, search->points[of].argument) == 0 &&
+        point->trial.status == GD_TRIAL_OK &&
+        (best < 0 || point->trial.days < search->points[best].trial.days))
+      best = i;
+  }
+  return best;
+}

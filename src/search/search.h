@@ -1,0 +1,79 @@
+/*
+ * The search: models x methods in, results out. All points are planned first, which takes
+ * milliseconds and answers those that do not fit; the store is asked for what is known; the rest is
+ * measured, each trial in a process of its own (child.h), the most promising first, and stored
+ * before the next one begins. Killed at any moment, the same search goes on where it was.
+ *
+ *   struct gd_search search = {.points = points, .count = 12, .trial = options, .store = store};
+ *   GD_TRY(gd_search_run(&search, err));
+ *   int best = gd_search_best(&search, 0);
+ *
+ * Promise: the step that is predicted to be the shortest comes first, and of equals the larger
+ * micro-batch. The prediction is the sum, over one training step of one rank, of
+ *   - executed FLOPs, recomputation included, at 200 GFLOP/s,
+ *   - bytes that passes move: parameters and activations of each pass, at 20 GB/s,
+ *   - bytes between ranks and between host and device, as docs/methods.md counts them, at 5 GB/s.
+ * The rates are those of a small CPU; only their proportions matter, and the order decides nothing
+ * but what a time limit leaves out.
+ */
+#ifndef GD_SEARCH_SEARCH_H
+#define GD_SEARCH_SEARCH_H
+
+#include "search/trial.h"
+#include "store/store.h"
+
+enum gd_search_source {
+  GD_SEARCH_PENDING, /* not reached, or its process was ended with the search */
+  GD_SEARCH_PLAN,    /* answered by the plan: it does not fit, or cannot be planned */
+  GD_SEARCH_STORE,   /* read, not run */
+  GD_SEARCH_RUN,     /* measured now */
+};
+
+struct gd_search_point {
+  const char *argument;         /* what the user called the model */
+  const struct gd_model *model; /* borrowed, with its recipe */
+  struct gd_method method;
+  /* results */
+  struct gd_trial trial;
+  enum gd_search_source source;
+  enum gd_status status; /* what kind of failure an error was that is now trial.reason */
+  char stored_at[32];    /* GD_SEARCH_STORE: when it was measured */
+  double promise_s;      /* predicted step */
+  struct gd_store_key key;
+};
+
+struct gd_search {
+  struct gd_search_point *points;
+  int count;
+  struct gd_trial_options trial; /* of every point, but for the method */
+  struct gd_store *store;        /* NULL: nothing is read or kept */
+  bool fresh;                    /* measure also what is known */
+  double rank_timeout_s;         /* 0: the default */
+  double trial_timeout_s;        /* of one trial; 0: GD_SEARCH_TRIAL_TIMEOUT_S */
+  double time_limit_s;           /* of the whole search; 0: none */
+  /* Both may be NULL. eta_s is that of the whole search; below 0: not known. */
+  void (*progress)(void *user, const struct gd_search_point *point, int number, int of,
+                   const char *what, double done, double eta_s);
+  void (*finished)(void *user, const struct gd_search_point *point);
+  void *user;
+  /* results */
+  int stop_signal; /* that ended the search; 0: none */
+  int n_run, n_stored, n_pending;
+};
+
+#define GD_SEARCH_TRIAL_TIMEOUT_S 3600.0
+
+/*
+ * Runs it. A trial that breaks is the result of its point. An error of the search itself (a store
+ * that cannot be written, no process can be started, no point can be planned) ends it; what was
+ * stored before stays.
+ */
+enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) GD_MUST_USE;
+
+/* The trial with the fewest days among the good ones of that point's model, or -1. */
+int gd_search_best(const struct gd_search *search, int of);
+
+/* The predicted seconds of a planned trial's step; see above. */
+double gd_search_promise(const struct gd_trial *plan, const struct gd_method *method);
+
+#endif

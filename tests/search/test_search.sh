@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# The search from the command line: 12 points, the store, trials that break in every way, Ctrl-C, the
+# time limit. tests/search/test_kill.c kills it.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/../cli/common.sh"
+
+# Every process of a run has this in its environment.
+export GD_TEST_RUN=$$-$RANDOM
+unset OMP_NUM_THREADS
+model=$GD_SOURCE_DIR/tests/reference/neox-parallel
+quick=("$model" --seq 16 --batch 8 --sample-seconds 0.02 --threads 1 --device-memory 64MiB)
+
+left_over() {
+  local folder
+  for folder in /proc/[0-9]*; do
+    if [[ $(cat "$folder/comm" 2>/dev/null) =~ ^(gpudays|mpirun|orte|prte) ]] &&
+      grep -qsz "^GD_TEST_RUN=$GD_TEST_RUN\$" "$folder/environ"; then
+      basename "$folder"
+    fi
+  done
+}
+# count TEXT NUMBER: so many lines of stdout have it.
+count() {
+  local found
+  found=$(grep -c -- "$1" "$OUT" || true)
+  [[ $found == "$2" ]] || fail "$LAST: $found lines with '$1', not $2"
+}
+seconds_since() {
+  awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'
+}
+below() {
+  awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }' || fail "$LAST: took $1 s, not below $2 s"
+}
+fresh_store() {
+  export GPUDAYS_DB=$WORK/$1.db
+}
+
+# --- 12 points, then out of the store --------------------------------------------------------
+
+expect 0 bench "${quick[@]}" --methods all --json
+count '^      "status": "ok"' 12
+count '^      "source": "run"' 12
+field_is source run
+cp "$OUT" "$WORK/first"
+from=$EPOCHREALTIME
+expect 0 bench "${quick[@]}" --methods all --json
+below "$(seconds_since "$from")" 1
+count '^      "source": "store"' 12
+diff <(grep -v '"source"\|plan_s' "$WORK/first") <(grep -v '"source"\|plan_s' "$OUT") >"$ERR" ||
+  fail "$LAST: other numbers out of the store"
+expect 0 bench "${quick[@]}" --methods all
+[[ $(grep -c '^  neox-parallel  free-lunch' "$OUT") == 12 ]] || fail "$LAST: not 12 rows"
+grep -qE '^  best for neox-parallel: free-lunch[^ ]*, ' "$OUT" || fail "$LAST: no winner"
+grep -qE '^  slower: free-lunch[^ ]* [0-9.,]+x' "$OUT" || fail "$LAST: nobody lost"
+shown "note: 12 of 12 were measured before; --fresh measures anew"
+! grep -q $'\e' "$OUT" || fail "$LAST: colours in a file"
+expect 0 bench "${quick[@]}" --methods free-lunch
+grep -qE '^  note: measured on [0-9-]{10} at [0-9:]{5} UTC; --fresh measures anew$' "$OUT" ||
+  fail "$LAST: it does not say that it was measured before"
+
+# Anew; one part of the space; another question; no store at all.
+expect 0 bench "${quick[@]}" --methods free-lunch --fresh --json
+field_is source run
+expect 0 bench "${quick[@]}" --methods free-lunch,naive --json
+count '^      "source": "store"' 1
+count '^      "source": "run"' 1
+expect 0 bench "${quick[@]}" --methods free-lunch --seed 1 --json
+field_is source run
+expect 0 bench "${quick[@]}" --methods free-lunch --no-store --json
+field_is source run
+GPUDAYS_DB=/nowhere/at/all expect 0 bench "${quick[@]}" --no-store --json
+expect 0 bench "${quick[@]}" --store "$WORK/other.db" --json
+field_is source run
+[[ -f $WORK/other.db ]] || fail "$LAST: no database"
+GPUDAYS_DB=$WORK/other.db expect 0 bench "${quick[@]}" --json
+field_is source store
+# Asked for twice, measured once; a list of models is further arguments.
+expect 0 bench "${quick[@]}" --models "$model,$model" --seed 2 --json
+count '"source": "run"' 4
+[[ $(grep '"step_s"' "$OUT" | tr -d ' ' | sort -u | wc -l) == 1 ]] || fail "$LAST: measured more than once"
+
+# What does not fit is known without running: a byte is missing.
+tight=("${quick[@]}" --micro-batch 8)
+expect 0 plan "$model" --seq 16 --batch 8 --threads 1 --micro-batch 8 --json
+expect 0 bench "${tight[@]}" --methods naive,free-lunch+zero1+offload \
+  --device-memory $(($(field peak_bytes) - 1)) --json
+count '^      "source": "plan"' 1
+count '^      "status": "infeasible"' 1
+count '^      "status": "ok"' 1
+shown "micro-batch 8 needs"
+
+# --- trials that break -----------------------------------------------------------------------
+
+# broken FAULT REASON: the trial has the reason, the others are fine, and the store knows it too.
+broken() {
+  fresh_store "fault-$1"
+  local again
+  for again in run store; do
+    GPUDAYS_TEST_FAULT=free-lunch+ckpt=$1 expect 0 bench "${quick[@]}" --trial-timeout 20 \
+      --methods free-lunch,free-lunch+ckpt,free-lunch+zero1+offload --json "${@:3}"
+    count '^      "status": "ok"' 2
+    count '^      "status": "failed"' 1
+    count "^      \"source\": \"$again\"" 3
+    shown "$2"
+  done
+  [[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+}
+broken segfault "its process ended by signal 11 (Segmentation fault)"
+broken assert "ended by signal 6 (Aborted): internal error:"
+broken kill "was killed by signal 9 (Killed) at a resident set of"
+broken exit "its process ended with exit code 5 and gave no reason"
+broken silent "its process ended without an answer"
+broken hang "it took longer than 3 s and was ended; --trial-timeout sets the limit" --trial-timeout 3s
+
+# Alone, it is the error; out of the store, the answer is no.
+fresh_store alone
+GPUDAYS_TEST_FAULT=naive=segfault expect 4 bench "${quick[@]}"
+said "its process ended by signal 11"
+silent
+expect 1 bench "${quick[@]}"
+said "neox-parallel failed: its process ended by signal 11"
+shown "--fresh measures anew"
+expect 0 bench "${quick[@]}" --fresh
+expect 0 bench "${quick[@]}"
+
+# Memory that the machine refuses: the plan of 700 MiB keeps to its limit.
+fresh_store memory
+refused=(pythia-14m --seq 512 --batch 64 --threads 1 --device-memory 1GiB --methods kernels)
+LAST="bench under ulimit -v" RC=0
+(ulimit -v 600000 && exec "$GPUDAYS" bench "${refused[@]}") >"$OUT" 2>"$ERR" || RC=$?
+[[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one sentence"
+expect 1 bench "${refused[@]}"
+shown "measures anew"
+
+# A plan that no machine has the memory for is not tried.
+beyond=(--batch 1048576 --micro-batch 1048576 --device-memory 1000000GiB --host-memory 1000GiB)
+expect 1 bench pythia-14m --threads 1 "${beyond[@]}" \
+  --methods kernels,naive
+shown "its plan keeps to the limits, but needs"
+
+# Killed by the kernel for its memory, in a control group of 256 MiB where we may make one.
+group=
+for parent in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+  [[ -n $group || ! -w $parent ]] || group=$parent/gpudays-test-$$
+done
+file=memory.max
+[[ $group != /sys/fs/cgroup/memory/* ]] || file=memory.limit_in_bytes
+if [[ -n $group ]] && mkdir "$group" 2>/dev/null && echo 268435456 >"$group/$file" 2>/dev/null; then
+  fresh_store oom
+  LAST="bench in a control group" RC=0
+  (echo "$BASHPID" >"$group/cgroup.procs" &&
+    GPUDAYS_TEST_FAULT=free-lunch=memory exec "$GPUDAYS" bench "${quick[@]}" --json \
+      --methods free-lunch,naive) >"$OUT" 2>"$ERR" || RC=$?
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    rmdir "$group" 2>/dev/null && break
+    sleep 0.1
+  done
+  [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+  count '^      "status": "ok"' 1
+  shown "the machine ran out of memory: the kernel killed the trial"
+else
+  [[ -z $group ]] || rmdir "$group" 2>/dev/null || true
+  echo "skipped in part: no control group can be made here, so nothing is killed for its memory"
+fi
+
+# --- Ctrl-C, and its like --------------------------------------------------------------------
+
+long=(pythia-14m --seq 512 --micro-batch 8 --batch 8 --threads 1 --sample-seconds 60)
+# interrupt SIGNAL CODE ARGUMENT...
+interrupt() {
+  local tries from
+  LAST="gpudays bench ${*:3}, $1"
+  env --default-signal=INT "$GPUDAYS" bench "${@:3}" >"$OUT" 2>"$ERR" </dev/null &
+  local search=$!
+  for ((tries = 0; ; tries++)); do
+    [[ -z $(pgrep -P "$search" || true) ]] || break
+    ((tries < 100)) || fail "$LAST: no trial begins"
+    sleep 0.05
+  done
+  sleep 0.5
+  from=$EPOCHREALTIME
+  kill "-$1" "$search"
+  RC=0
+  wait "$search" || RC=$?
+  below "$(seconds_since "$from")" 1
+  [[ $RC == "$2" ]] || fail "$LAST: exit $RC, not $2"
+  [[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+  [[ ! -s $OUT && ! -s $ERR ]] || fail "$LAST: words"
+}
+fresh_store interrupt
+interrupt INT 130 "${long[@]}" --methods naive,free-lunch
+interrupt TERM 143 "${long[@]}" --methods naive,free-lunch
+interrupt HUP 129 "${long[@]}"
+if command -v mpirun >/dev/null; then
+  interrupt INT 130 "${long[@]}" --ranks 2 --micro-batch 4
+fi
+GPUDAYS_TEST_FAULT=naive=hang interrupt INT 130 "${quick[@]}"
+
+# --- the time limit --------------------------------------------------------------------------
+
+# The first one ends, the second one never, and the rest have no time left.
+fresh_store limit
+from=$EPOCHREALTIME
+limited=("${quick[@]}" --methods "free-lunch,free-lunch+ckpt,free-lunch+ckpt+zero3+offload")
+GPUDAYS_TEST_FAULT=free-lunch+ckpt=hang expect 0 bench "${limited[@]}" --time-limit 5s
+below "$(seconds_since "$from")" 6.5
+grep -qE '^  neox-parallel  free-lunch\+ckpt +pending$' "$OUT" || fail "$LAST: no pending row"
+shown "pending, 2 of 3: free-lunch+ckpt, free-lunch+ckpt+zero3+offload; the time"
+expect 0 bench "${limited[@]}" --json
+count '^      "source": "store"' 1
+count '^      "source": "run"' 2
+expect 1 bench "${long[@]}" --methods naive,kernels --time-limit 1 --json
+said "no trial was good before the time limit, and 2 of 2 are pending"
+count '"source": "pending"' 2
+
+# --- what cannot be meant --------------------------------------------------------------------
+
+expect 2 bench "${quick[@]}" --time-limit 10x
+said '--time-limit is "10x"; expected a time above 0 such as 90s, 10m, 2h or 1d'
+expect 2 bench "${quick[@]}" --trial-timeout 0
+expect 2 bench "${quick[@]}" --no-store --fresh
+said "--no-store uses no results; leave out --fresh"
+expect 2 bench --models "tiny,,pythia-14m"
+said "--models has an empty name"
+expect 2 bench "${quick[@]}" --methods all --ranks 3
+said "does not divide among 3 ranks"
+expect 3 bench "${quick[@]}" --store "$model/config.json/results.db"
