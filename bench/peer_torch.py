@@ -44,7 +44,8 @@ def main():
         config.max_position_embeddings = max(config.max_position_embeddings, room)
     attention = "eager" if args.mode == "eager" else "sdpa"
     auto = AutoModelForMaskedLM if kind in MASKED else AutoModelForCausalLM
-    model = auto.from_config(config, attn_implementation=attention).to(args.device).train()
+    model = auto.from_config(config, attn_implementation=attention)
+    model = model.to(args.device, torch.float32).train()  # masters in fp32; autocast does the rest
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, betas=tuple(recipe["betas"]))
     ids = torch.randint(config.vocab_size, (args.micro_batch, recipe["seq"]), device=args.device)
     labels = ids.clone()
