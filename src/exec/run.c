@@ -11,6 +11,7 @@
 
 /* Leaves are filled through a small buffer, so that filling never needs memory the plan lacks. */
 enum { CHUNK_ELEMENTS = 1 << 16 };
+enum { MASKED_PERCENT = 15 }; /* of the tokens of a masked model are predicted: BERT's rate */
 
 static enum gd_status no_memory(struct gd_error *err) {
   return gd_fail(err, GD_ENVIRONMENT, "out of memory while preparing a run");
@@ -298,6 +299,10 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
 }
 
+double gd_run_counted_share(const struct gd_graph *graph) {
+  return graph->ids == GD_NONE || loss_shifts(graph) ? 1 : MASKED_PERCENT / 100.0;
+}
+
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
                                    uint64_t seed, struct gd_error *err) {
   const struct gd_graph *graph = run->plan[part]->graph;
@@ -312,7 +317,8 @@ enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, in
     labels = ids + gd_tensor_elements(graph, graph->ids);
     for (int64_t i = 0; i < n_labels; i++) {
       ids[i] = (int32_t)gd_rng_below(seed, stream, (uint64_t)i, classes);
-      bool counts = loss_shifts(graph) || gd_rng_below(seed, stream + 7, (uint64_t)i, 100) < 15;
+      bool counts =
+          loss_shifts(graph) || gd_rng_below(seed, stream + 7, (uint64_t)i, 100) < MASKED_PERCENT;
       labels[i] = counts ? ids[i] : -100;
     }
     labels[n_labels - 1] = ids[n_labels - 1]; /* never a batch without a label */

@@ -55,6 +55,8 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
  */
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
                                    uint64_t seed, struct gd_error *err) GD_MUST_USE;
+/* About what share of such a batch's labels counts. */
+double gd_run_counted_share(const struct gd_graph *graph);
 /* What dropout draws: step of training, and the place of the micro-batch's first sample in it. */
 enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t seed, int64_t step,
                            int64_t first_sample, struct gd_error *err) GD_MUST_USE;

@@ -103,12 +103,25 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
   return GD_OK;
 }
 
+/* Products of a pass as executed. The fused loss multiplies only rows whose label counts. */
+static double executed_flops(const struct candidate *candidate) {
+  const struct gd_graph *graph = &candidate->graph;
+  double skipped = 1 - gd_run_counted_share(graph);
+  struct gd_cost cost;
+  gd_graph_cost(graph, &cost);
+  double flops = cost.executed_flops;
+  for (gd_op_id id = 0; id < graph->n_ops; id++)
+    if (graph->ops[id].kind == GD_OP_linear_xent) {
+      gd_op_cost(graph, id, &cost);
+      flops -= skipped * cost.executed_flops;
+    }
+  return flops;
+}
+
 static void record_plan(struct gd_trial *trial, const struct gd_model *model,
                         const struct candidate *candidate) {
   const struct gd_plan *plan = &candidate->plan;
   const struct gd_recipe *recipe = &model->recipe;
-  struct gd_cost cost;
-  gd_graph_cost(&candidate->graph, &cost);
   double sequences = (double)trial->micro_batch;
   trial->parameters = gd_graph_parameters(&candidate->graph);
   trial->peak_bytes = plan->device_bytes;
@@ -118,7 +131,7 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
   memcpy(trial->bytes, plan->bytes, sizeof trial->bytes);
   memcpy(trial->host_parts, plan->host_parts, sizeof trial->host_parts);
   trial->model_flops_per_step = candidate->graph.model_flops / sequences * (double)recipe->batch;
-  trial->exec_flops_per_step = cost.executed_flops / sequences * (double)recipe->batch;
+  trial->exec_flops_per_step = executed_flops(candidate) / sequences * (double)recipe->batch;
   trial->train_flops = trial->model_flops_per_step * (double)recipe->steps;
 }
 
@@ -398,12 +411,12 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
 
 void gd_trial_judge(struct gd_trial *trial, int64_t classes) {
   double bound = 5 * log((double)(classes > 2 ? classes : 3));
-  double rate = trial->step_s > 0 ? trial->model_flops_per_step / trial->step_s : 0;
+  double rate = trial->step_s > 0 ? trial->exec_flops_per_step / trial->step_s : 0;
   trial->status = GD_TRIAL_OK;
   trial->reason[0] = '\0';
   if (trial->peak_flops > 0 && trial->step_s > 0) {
-    trial->mfu = rate / trial->peak_flops;
-    trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
+    trial->mfu = trial->model_flops_per_step / trial->step_s / trial->peak_flops;
+    trial->hfu = rate / trial->peak_flops;
   }
   if (!isfinite(trial->loss) || trial->loss <= 0 || trial->loss > bound) {
     trial->status = GD_TRIAL_FAILED;
@@ -415,10 +428,11 @@ void gd_trial_judge(struct gd_trial *trial, int64_t classes) {
     snprintf(trial->reason, sizeof trial->reason,
              "the gradient norm is %g, not finite and positive: the run computes nonsense",
              trial->norm);
-  } else if (trial->mfu > 1 || !isfinite(trial->step_s)) {
+  } else if (trial->hfu > 1 || !isfinite(trial->step_s)) { /* mfu counts what fused ops skip */
     trial->status = GD_TRIAL_IMPLAUSIBLE;
     snprintf(trial->reason, sizeof trial->reason,
-             "%.3g FLOP/s are more than this device's peak of %.3g in %s: the clock or the count "
+             "%.3g executed FLOP/s are more than this device's peak of %.3g in %s: the clock or "
+             "the count "
              "is wrong",
              rate, trial->peak_flops, gd_precision_name(trial->precision));
   }

@@ -47,8 +47,9 @@ enum gd_status gd_trial_explain(const struct gd_model *model,
 
 /*
  * The guards on a measured trial: loss and gradient norm must be sane at random start, and the
- * model FLOPs per second must not exceed the device's peak. Sets status, reason, mfu and hfu from
- * loss, norm, step_s, the FLOP counts and peak_flops.
+ * FLOPs executed per second must not exceed the device's peak (model FLOPs may: a fused loss skips
+ * rows that do not count, causal attention half of the scores). Sets status, reason, mfu and hfu
+ * from loss, norm, step_s, the FLOP counts and peak_flops.
  */
 void gd_trial_judge(struct gd_trial *trial, int64_t classes);
 

@@ -125,7 +125,14 @@ static void test_guards(void **state) {
   assert_int_equal(trial.status, GD_TRIAL_OK);
   assert_true(fabs(trial.mfu - 0.5) < 1e-12 && fabs(trial.hfu - 0.6) < 1e-12);
   trial = good;
-  trial.step_s = 0.99; /* 101 % of peak */
+  trial.exec_flops_per_step =
+      0.9e12; /* fused ops skip a tenth: 110 % of the model's, 99 % of ours */
+  trial.step_s = 0.91;
+  gd_trial_judge(&trial, 50304);
+  assert_int_equal(trial.status, GD_TRIAL_OK);
+  assert_true(trial.mfu > 1 && trial.hfu < 1);
+  trial = good;
+  trial.step_s = 1.19; /* 101 % of peak executed */
   gd_trial_judge(&trial, 50304);
   assert_int_equal(trial.status, GD_TRIAL_IMPLAUSIBLE);
   assert_non_null(strstr(trial.reason, "peak"));
