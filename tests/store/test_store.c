@@ -149,7 +149,7 @@ static void test_bad_records(void **state) {
   expect_refused(line.text, "\"status\":\"ok\"", "\"status\":\"good\"", "status");
   expect_refused(line.text, "\"ranks\":", "\"ronks\":", "ronks");
   expect_refused(line.text, "\"days\":", "\"days\":-", "days");
-  expect_refused(line.text, "\"mfu\":", "\"mfu\":1", "mfu");
+  expect_refused(line.text, "\"hfu\":", "\"hfu\":1", "hfu");
   expect_refused(line.text, "\"method\":\"", "\"method\":\"un", "method");
   expect_refused(line.text, "\"pass_ns\":[", "\"pass_ns\":[-1,", "samples");
   expect_refused(line.text, "\"parameters\":", "\"parameters\":-5", "parameters");
