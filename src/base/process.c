@@ -99,3 +99,13 @@ enum gd_status gd_process_self(char *path, size_t size, struct gd_error *err) {
   path[length] = '\0';
   return GD_OK;
 }
+
+int64_t gd_process_resident_bytes(void) {
+  long long total, resident;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (!file)
+    return -1;
+  int got = fscanf(file, "%lld %lld", &total, &resident);
+  fclose(file);
+  return got == 2 ? resident * (int64_t)sysconf(_SC_PAGESIZE) : -1;
+}

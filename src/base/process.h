@@ -7,6 +7,7 @@
 #define GD_BASE_PROCESS_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -17,5 +18,7 @@ int gd_process_kill_descendants(pid_t spare);
 void gd_process_sweep(void);
 /* The path of the program that runs; GD_ENVIRONMENT without /proc. */
 enum gd_status gd_process_self(char *path, size_t size, struct gd_error *err) GD_MUST_USE;
+/* Resident set of this process in bytes, or -1. */
+int64_t gd_process_resident_bytes(void);
 
 #endif

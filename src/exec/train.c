@@ -4,10 +4,7 @@
  */
 #include "exec/train.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
+#include "base/process.h"
 #include "base/rng.h"
 #include "codegen/codegen.h"
 #include "exec/run.h"
@@ -134,17 +131,6 @@ static enum gd_status run_passes(struct trainer *t, int step, struct gd_error *e
   return GD_OK;
 }
 
-/* Resident set of this process in bytes, or -1. */
-static int64_t resident_bytes(void) {
-  long long total, resident;
-  FILE *file = fopen("/proc/self/statm", "r");
-  if (!file)
-    return -1;
-  int got = fscanf(file, "%lld %lld", &total, &resident);
-  fclose(file);
-  return got == 2 ? resident * (int64_t)sysconf(_SC_PAGESIZE) : -1;
-}
-
 static enum gd_status train(struct trainer *t, double *losses, struct gd_error *err) {
   struct gd_train_options *o = t->options;
   int64_t rest = t->local % o->micro_batch;
@@ -157,7 +143,7 @@ static enum gd_status train(struct trainer *t, double *losses, struct gd_error *
   GD_TRY(gd_backend_open(o->backend,
                          &(struct gd_backend_options){.threads = o->threads, .comm = o->comm},
                          &t->backend, err));
-  int64_t before = o->resident ? resident_bytes() : -1;
+  int64_t before = o->resident ? gd_process_resident_bytes() : -1;
   GD_TRY(gd_run_open(&t->run, t->backend, &t->parts[GD_RUN_FULL].plan,
                      rest ? &t->parts[GD_RUN_REMAINDER].plan : NULL, err));
   GD_TRY(gd_run_init(&t->run, o->seed, err));
@@ -168,7 +154,7 @@ static enum gd_status train(struct trainer *t, double *losses, struct gd_error *
       GD_TRY(gd_comm_sum_doubles(o->comm, &losses[step], 1, err));
     GD_TRY(gd_run_update(&t->run, o->lr, err));
   }
-  o->resident_bytes = before < 0 ? -1 : resident_bytes() - before;
+  o->resident_bytes = before < 0 ? -1 : gd_process_resident_bytes() - before;
   return GD_OK;
 }
 

@@ -270,8 +270,11 @@ _Noreturn static void become_child(const char *const *arguments, int errors, con
   prctl(PR_SET_PDEATHSIG, several ? SIGTERM : SIGKILL);
   /* Where memory runs out, the trial is to be killed, and not the search or a neighbour. */
   int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (score >= 0 && write(score, "1000", 4) != 4)
+  if (score >= 0) {
+    ssize_t written = write(score, "1000", 4); /* refused: the kernel decides, as without it */
+    (void)written;
     close(score);
+  }
   int nothing = open("/dev/null", O_RDWR);
   if (nothing >= 0) {
     dup2(nothing, STDIN_FILENO);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "codegen/codegen.h"
 #include "exec/run.h"
 #include "gd_version.h"
@@ -253,17 +254,6 @@ enum gd_status gd_trial_explain(const struct gd_model *model,
 }
 
 /* --- measuring ----------------------------------------------------------------------------- */
-
-/* Resident set of this process in bytes, or -1. */
-static int64_t resident_bytes(void) {
-  long long total, resident;
-  FILE *file = fopen("/proc/self/statm", "r");
-  if (!file)
-    return -1;
-  int got = fscanf(file, "%lld %lld", &total, &resident);
-  fclose(file);
-  return got == 2 ? resident * (int64_t)sysconf(_SC_PAGESIZE) : -1;
-}
 
 struct measuring {
   struct planning planning;
@@ -519,7 +509,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   trial->busy_share = gd_load_share(&load_before, &load_after);
   if (m->planning.options->profile)
     take_profile(m, backend);
-  int64_t after = resident_bytes();
+  int64_t after = gd_process_resident_bytes();
   trial->resident_bytes = before < 0 || after < 0 ? -1 : after - before;
   /* Measured at both ends: another program in the way of one must not lower the peak. */
   trial->peak_flops =
@@ -550,7 +540,7 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
                              &backend, err);
   if (status != GD_OK)
     goto done;
-  trial->runtime_bytes = resident_bytes();
+  trial->runtime_bytes = gd_process_resident_bytes();
   status = gd_run_open(&m.run, backend, &full.plan, trial->remainder ? &remainder.plan : NULL, err);
   if (status == GD_OK)
     status = measure(&m, backend, err);

@@ -16,6 +16,7 @@
 
 #include "exec/train.h"
 #include "search/trial.h"
+#include "support/ranks.h"
 #include "support/tiny.h"
 
 static int failures, points;
@@ -194,14 +195,6 @@ static int run_rank(void) {
   return failures > 0;
 }
 
-static void run_ranks(const char *self, int ranks) {
-  char command[1024];
-  fflush(stdout);
-  snprintf(command, sizeof command, "mpirun %s --oversubscribe --bind-to none -n %d '%s'",
-           geteuid() == 0 ? "--allow-run-as-root" : "", ranks, self);
-  failures += system(command) != 0;
-}
-
 int main(int argc, char **argv) {
   int rank, size;
   (void)argc;
@@ -211,10 +204,8 @@ int main(int argc, char **argv) {
   check_space(NULL);
   train_what_fits();
   printf("1 rank: %d runs, %d failures\n", points, failures);
-  if (system("command -v mpirun >/dev/null 2>&1") != 0) {
-    printf("SKIPPED two ranks: mpirun is not installed (tools/setup)\n");
+  if (!ranks_can_start())
     return failures ? 1 : 77;
-  }
-  run_ranks(argv[0], 2);
+  failures += ranks_run(argv[0], 2);
   return failures > 0;
 }

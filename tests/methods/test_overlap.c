@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "exec/run.h"
 #include "pass/pass.h"
+#include "support/ranks.h"
 #include "support/tiny.h"
 
 enum { PATIENCE_S = 20 }; /* the first run shows it, unless the machine is very busy */
@@ -311,19 +312,13 @@ static int run_rank(void) {
 
 int main(int argc, char **argv) {
   int rank, size;
-  char command[1024];
   (void)argc;
   if (gd_comm_in_job(&rank, &size))
     return run_rank();
   for (size_t i = 0; i < COUNT(one_rank); i++)
     check(&one_rank[i], NULL);
-  if (system("command -v mpirun >/dev/null 2>&1") != 0) {
-    printf("SKIPPED two ranks: mpirun is not installed (tools/setup)\n");
+  if (!ranks_can_start())
     return failures ? 1 : 77;
-  }
-  fflush(stdout);
-  snprintf(command, sizeof command, "mpirun %s --oversubscribe --bind-to none -n 2 '%s'",
-           geteuid() == 0 ? "--allow-run-as-root" : "", argv[0]);
-  failures += system(command) != 0;
+  failures += ranks_run(argv[0], 2);
   return failures > 0;
 }

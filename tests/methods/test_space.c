@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "exec/train.h"
+#include "support/ranks.h"
 
 enum { STEPS = 5, BATCH = 8 };
 
@@ -148,14 +149,6 @@ static int run_rank(void) {
   return bad > 0;
 }
 
-static int run_ranks(const char *self, int ranks) {
-  char command[1024];
-  fflush(stdout);
-  snprintf(command, sizeof command, "mpirun %s --oversubscribe --bind-to none -n %d '%s'",
-           geteuid() == 0 ? "--allow-run-as-root" : "", ranks, self);
-  return system(command) != 0;
-}
-
 int main(int argc, char **argv) {
   int rank, size;
   (void)argc;
@@ -164,11 +157,9 @@ int main(int argc, char **argv) {
     return run_rank();
   int bad = check_all(NULL);
   printf("1 rank: %d runs, %d failures\n", points, bad);
-  if (system("command -v mpirun >/dev/null 2>&1") != 0) {
-    printf("SKIPPED the spaces of several ranks: mpirun is not installed (tools/setup)\n");
+  if (!ranks_can_start())
     return bad ? 1 : 77;
-  }
-  bad += run_ranks(argv[0], 2);
-  bad += run_ranks(argv[0], 4);
+  bad += ranks_run(argv[0], 2);
+  bad += ranks_run(argv[0], 4);
   return bad > 0;
 }
