@@ -1,0 +1,146 @@
+/*
+ * What the files of the CUDA backend share. One op of a plan is one call of a gd_cuda_op, a host
+ * function that puts kernels and library calls on a stream; cuda.c captures these calls into CUDA
+ * graphs. Kernels are CUDA C files in kernels/, embedded in the binary, built by NVRTC for the
+ * exact architecture when they are first wanted, and kept on disk (module.c).
+ *
+ * Contract of every gd_cuda_op: views hold device addresses and are as struct gd_kernel_args
+ * describes them (dense, row-major, any dim may be zero or odd, a view may be aligned to its
+ * element alone, output 0 may be an input's memory where ops.def permits it, outputs in `adds` are
+ * added to); the same inputs give the same bits (no floating-point atomics); nothing is allocated;
+ * scratch is args->workspace (GD_CUDA_WORKSPACE_BYTES, then gd_op_scratch_bytes).
+ */
+#ifndef GD_BACKEND_CUDA_CUDA_INT_H
+#define GD_BACKEND_CUDA_CUDA_INT_H
+
+#include "backend/backend.h"
+#include "backend/cuda/driver.h"
+#include "backend/kernel.h"
+
+/* Shared by all ops; also the most that a library's algorithm may want. */
+enum { GD_CUDA_WORKSPACE_BYTES = 64 << 20 };
+
+struct gd_cublaslt; /* cublaslt.h */
+struct gd_cudnn;    /* cudnn.h */
+struct gd_nccl;     /* nccl.h */
+struct gd_cuda_modules;
+
+struct gd_cuda {
+  struct gd_backend base;
+  const struct gd_cu *cu;
+  CUdevice device;
+  CUcontext context;
+  CUstream stream, side; /* the computation; copies and collectives beside it */
+  int sm;                /* compute capability: 80, 86, 90 */
+  int sm_count;
+  int shared_bytes; /* most dynamic shared memory of a block */
+  struct gd_cuda_modules *modules;
+  void *products;  /* op_matmul.c: handle and chosen algorithms; NULL until the first product */
+  void *attention; /* cudnn.c: likewise */
+
+  CUdeviceptr arena;
+  int64_t arena_bytes;
+  void *host; /* pinned */
+  int64_t host_bytes;
+  struct gd_comm *comm; /* borrowed; NULL: one rank */
+  bool trace;
+  struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
+};
+
+/*
+ * What a call is for. Binding a plan calls every op in the first two, before memory holds anything
+ * worth keeping, then in the third.
+ */
+enum gd_cuda_stage {
+  GD_CUDA_COLLECT, /* modules are noted, to be built side by side; nothing runs */
+  GD_CUDA_TUNE,    /* algorithms may be timed on the real addresses, whose contents are void */
+  GD_CUDA_LAUNCH,  /* put it on the stream, which may be capturing: no synchronising, no timing */
+};
+
+struct gd_cuda_call {
+  struct gd_cuda *cuda;
+  const struct gd_kernel_args *args;
+  CUstream stream;
+  enum gd_cuda_stage stage;
+  struct gd_error *err;
+};
+
+typedef enum gd_status (*gd_cuda_op)(const struct gd_cuda_call *call);
+/* Indexed by enum gd_op_kind; views have NULL rows. */
+extern const gd_cuda_op gd_cuda_ops[GD_OP_COUNT];
+
+/* --- kernels: module.c ---------------------------------------------------------------------- */
+
+enum { GD_CUDA_TYPES = 4 };
+
+/* A __global__ function of kernels/<file>.cu. */
+struct gd_cuda_kernel {
+  const char *file;
+  const char *name;
+  const char *defines; /* "HEAD=64 CAUSAL=1": one -D each; NULL: none */
+  int n_types;
+  enum gd_dtype types[GD_CUDA_TYPES]; /* the macros T0, T1, ...: gd_f32, gd_bf16, gd_f16, gd_i32 */
+};
+
+struct gd_cuda_grid {
+  int64_t x, y, z; /* blocks; 0 in x: nothing is launched; 0 in y or z stand for 1 */
+  int threads;     /* of a block */
+  int shared_bytes;
+};
+
+/* COLLECT: notes the module. TUNE: nothing. LAUNCH: launches. params: addresses of arguments. */
+enum gd_status gd_cuda_launch(const struct gd_cuda_call *call, const struct gd_cuda_kernel *kernel,
+                              struct gd_cuda_grid grid, void **params) GD_MUST_USE;
+/* Launches at any stage but COLLECT: for timing one's own kernel against a library's. */
+enum gd_status gd_cuda_launch_now(const struct gd_cuda_call *call,
+                                  const struct gd_cuda_kernel *kernel, struct gd_cuda_grid grid,
+                                  void **params) GD_MUST_USE;
+/* GD_CUDA_LAUNCH(call, &kernel, grid, &pointer, &count): arguments by address, in order. */
+#define GD_CUDA_LAUNCH(call, kernel, grid, ...) \
+  gd_cuda_launch(call, kernel, grid, (void *[]){__VA_ARGS__})
+
+/* GD_OK, or the driver's error as a sentence: GD_NOMEM_DEVICE for memory, else GD_ENVIRONMENT. */
+enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char *what,
+                             struct gd_error *err) GD_MUST_USE;
+
+/* Blocks for `items` at `each` a block, at most `waves` times what the device holds at once
+   with one block a multiprocessor; for kernels that stride over the grid. */
+static inline int64_t gd_cuda_blocks(const struct gd_cuda *cuda, int64_t items, int64_t each,
+                                     int64_t waves) {
+  int64_t blocks = (items + each - 1) / each, most = waves * cuda->sm_count;
+  return blocks < most ? blocks : most;
+}
+
+/* --- libraries: load.c ---------------------------------------------------------------------- */
+
+/* Loaded once, kept to the end of the process. GD_ENVIRONMENT with what was looked for. */
+enum gd_status gd_cu_load(const struct gd_cu **cu, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_nvrtc_load(const struct gd_nvrtc **nvrtc, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_cublaslt_load(const struct gd_cublaslt **lt, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_cudnn_load(const struct gd_cudnn **dnn, struct gd_error *err) GD_MUST_USE;
+
+/* A cubin of one module's source text for sm_<sm>; *cubin is freed with gd_mem_free. Needs no GPU.
+ */
+enum gd_status gd_cuda_compile(const char *name, const char *source, int sm, char **cubin,
+                               size_t *bytes, struct gd_error *err) GD_MUST_USE;
+/* The text that NVRTC gets for a kernel's module: defines, common.cuh, the file. */
+enum gd_status gd_cuda_source(const struct gd_cuda_kernel *kernel, struct gd_strbuf *source,
+                              struct gd_error *err) GD_MUST_USE;
+/* A function of a module whose text is given (generated kernels): by content, built at once. */
+enum gd_status gd_cuda_text_function(struct gd_cuda *cuda, const char *source, const char *name,
+                                     CUfunction *function, struct gd_error *err) GD_MUST_USE;
+
+/* --- state of parts, released by close ------------------------------------------------------ */
+
+void gd_cuda_products_free(struct gd_cuda *cuda);  /* op_matmul.c */
+void gd_cuda_attention_free(struct gd_cuda *cuda); /* cudnn.c */
+
+/* --- ops ------------------------------------------------------------------------------------ */
+
+/* One function per row of ops.def that is no view: gd_cuda_<name>. Those whose tensors lie in
+   host memory (offload) are run by the cpu kernels instead: cuda.c. */
+#define GD_OP(name, ...) enum gd_status gd_cuda_op_##name(const struct gd_cuda_call *call);
+#include "ir/ops.def"
+#undef GD_OP
+
+#endif

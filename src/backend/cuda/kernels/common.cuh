@@ -1,0 +1,174 @@
+// Comes before every kernel: types, conversions, vectors, reductions, random numbers, mathematics.
+// No CUDA headers: NVRTC's users often have none.
+
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+
+#define GD_DEVICE __device__ __forceinline__
+#define GD_INFINITY __int_as_float(0x7f800000)
+
+// --- dtypes ----------------------------------------------------------------------------------------
+
+typedef float gd_f32;
+typedef int gd_i32;
+struct gd_bf16 {
+  uint16_t bits;
+};
+struct gd_f16 {
+  uint16_t bits;
+};
+
+GD_DEVICE float gd_float(gd_f32 x) { return x; }
+GD_DEVICE float gd_float(gd_i32 x) { return (float)x; }
+GD_DEVICE float gd_float(gd_bf16 x) { return __uint_as_float((uint32_t)x.bits << 16); }
+GD_DEVICE float gd_float(gd_f16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+
+template <typename T> struct gd_rounding;
+template <> struct gd_rounding<gd_f32> {
+  static GD_DEVICE gd_f32 from(float x) { return x; }
+};
+template <> struct gd_rounding<gd_bf16> {
+  static GD_DEVICE gd_bf16 from(float x) {
+    gd_bf16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+  }
+};
+template <> struct gd_rounding<gd_f16> {
+  static GD_DEVICE gd_f16 from(float x) {
+    gd_f16 y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+  }
+};
+// To nearest even. gd_to<T0>(x).
+template <typename T> GD_DEVICE T gd_to(float x) { return gd_rounding<T>::from(x); }
+
+// --- vectors ---------------------------------------------------------------------------------------
+
+// N elements behind each other that move as one access; N * sizeof(T) is at most 16 bytes (more is
+// split by the compiler). The address must be a multiple of that: gd_aligned asks.
+template <typename T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) gd_pack {
+  T at[N];
+};
+template <typename T, int N> GD_DEVICE void gd_load(const T *p, float (&x)[N]) {
+  gd_pack<T, N> pack = *(const gd_pack<T, N> *)p;
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    x[i] = gd_float(pack.at[i]);
+}
+template <typename T, int N> GD_DEVICE void gd_store(T *p, const float (&x)[N]) {
+  gd_pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    pack.at[i] = gd_to<T>(x[i]);
+  *(gd_pack<T, N> *)p = pack;
+}
+GD_DEVICE bool gd_aligned(const void *p, int bytes) { return (uint64_t)p % (uint32_t)bytes == 0; }
+
+// --- reductions ------------------------------------------------------------------------------------
+
+struct gd_add {
+  static GD_DEVICE float of(float a, float b) { return a + b; }
+  static GD_DEVICE float none() { return 0; }
+};
+struct gd_greater {
+  static GD_DEVICE float of(float a, float b) { return fmaxf(a, b); }
+  static GD_DEVICE float none() { return -GD_INFINITY; }
+};
+
+// Over the `width` (a power of two) neighbouring lanes of a warp; every lane gets the result.
+template <typename Op> GD_DEVICE float gd_warp(float x, int width = 32) {
+  for (int step = width / 2; step > 0; step /= 2)
+    x = Op::of(x, __shfl_xor_sync(0xffffffff, x, step, 32));
+  return x;
+}
+
+// Over a block of whole warps; every thread gets the result. shared: 33 floats, used again at once.
+template <typename Op> GD_DEVICE float gd_block(float x, float *shared) {
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (blockDim.x + 31) / 32;
+  x = gd_warp<Op>(x);
+  if (warps == 1)
+    return x;
+  if (lane == 0)
+    shared[warp] = x;
+  __syncthreads();
+  if (warp == 0) {
+    x = gd_warp<Op>(lane < warps ? shared[lane] : Op::none());
+    if (lane == 0)
+      shared[32] = x;
+  }
+  __syncthreads();
+  x = shared[32];
+  __syncthreads();
+  return x;
+}
+
+// --- random numbers --------------------------------------------------------------------------------
+
+// Philox 4x32-10; the same words as the other backends draw.
+struct gd_words {
+  uint32_t at[4];
+};
+GD_DEVICE gd_words gd_philox(uint32_t key, uint32_t step, uint32_t stream, uint64_t counter) {
+  uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = step, c3 = stream;
+  uint32_t k0 = key, k1 = 0;
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
+    uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+    uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+    c0 = high1 ^ c1 ^ k0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ k1;
+    c3 = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return gd_words{{c0, c1, c2, c3}};
+}
+
+// --- mathematics -----------------------------------------------------------------------------------
+
+// sigmoid and its like are written so that no intermediate overflows into NaN.
+GD_DEVICE float gd_logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
+GD_DEVICE float gd_logistic_slope(float x) {
+  float e = expf(-fabsf(x)), sum = 1.0f + e;
+  return e / (sum * sum);
+}
+GD_DEVICE float gd_normal_cdf(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+GD_DEVICE float gd_gelu(float x) { return x * gd_normal_cdf(x); }
+GD_DEVICE float gd_gelu_slope(float x) {
+  return gd_normal_cdf(x) + x * 0.3989422804014327f * expf(-0.5f * x * x);
+}
+GD_DEVICE float gd_twice_inner(float x) {
+  return x * (x * x * 0.07135481627f + 1.5957691216057308f);
+}
+GD_DEVICE float gd_gelu_tanh(float x) { return x / (1.0f + expf(-gd_twice_inner(x))); }
+GD_DEVICE float gd_gelu_tanh_slope(float x) {
+  float s = gd_logistic(gd_twice_inner(x));
+  return x * (x * x * 0.21406444881f + 1.5957691216057308f) * (s * (1.0f - s)) + s;
+}
+GD_DEVICE float gd_relu(float x) { return x > 0.0f ? x : 0.0f; }
+GD_DEVICE float gd_relu_slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
+GD_DEVICE float gd_silu(float x) { return x / (1.0f + expf(-x)); }
+GD_DEVICE float gd_silu_slope(float x) {
+  float s = gd_logistic(x);
+  return s * (x * (1.0f - s) + 1.0f);
+}
+GD_DEVICE float gd_softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+GD_DEVICE float gd_softplus_slope(float x) { return gd_logistic(x); }
+GD_DEVICE float gd_quick_gelu(float x) { return x / (1.0f + expf(-1.702f * x)); }
+GD_DEVICE float gd_quick_gelu_slope(float x) {
+  float s = gd_logistic(1.702f * x);
+  return s * (x * ((1.0f - s) * 1.702f) + 1.0f);
+}
+GD_DEVICE float gd_tanh(float x) { return tanhf(x); }
+GD_DEVICE float gd_tanh_slope(float x) { return 4.0f * gd_logistic_slope(2.0f * x); }
