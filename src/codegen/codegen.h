@@ -12,6 +12,7 @@
 #define GD_CODEGEN_CODEGEN_H
 
 #include "codegen/lower.h"
+#include "ir/caps.h"
 
 /*
  * Rows begin .. end - 1 of a fusion, on one thread. buffer: gd_fused_kernel.buffer_floats floats,
@@ -56,6 +57,8 @@ void gd_emit_prelude(const struct gd_dialect *dialect, struct gd_strbuf *out);
  * If not, *why says so in one sentence (GD_UNSUPPORTED). Compiles a line of C the first time.
  */
 bool gd_codegen_available(struct gd_error *why);
+/* The same for a backend: it may have no generated kernels, or a compiler of its own. */
+bool gd_codegen_works(const struct gd_caps *caps, struct gd_error *why);
 
 /*
  * Builds the kernel of every fusion of a graph. Compiled kernels are kept in
