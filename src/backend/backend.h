@@ -71,6 +71,8 @@ struct gd_backend_ops {
   /* Bytes between the caller's memory and an offset of an arena. */
   enum gd_status (*write)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                           const void *from, int64_t bytes, struct gd_error *err);
+  enum gd_status (*clear)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
+                          int64_t bytes, struct gd_error *err); /* to zeros */
   enum gd_status (*read)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                          void *to, int64_t bytes, struct gd_error *err);
 };

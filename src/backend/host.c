@@ -410,6 +410,15 @@ static enum gd_status host_write(struct gd_backend *backend, enum gd_space space
   return GD_OK;
 }
 
+static enum gd_status host_clear(struct gd_backend *backend, enum gd_space space,
+                                 int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
+  const struct mapping *at = &host_of(backend)->spaces[space];
+  (void)err;
+  GD_ASSERT(offset_bytes >= 0 && offset_bytes + bytes <= at->bytes);
+  memset((char *)at->data + offset_bytes, 0, (size_t)bytes);
+  return GD_OK;
+}
+
 static enum gd_status host_read(struct gd_backend *backend, enum gd_space space,
                                 int64_t offset_bytes, void *to, int64_t bytes,
                                 struct gd_error *err) {
@@ -436,6 +445,7 @@ const struct gd_backend_ops gd_backend_cpu = {
     .sync = host_sync,
     .events = host_events,
     .write = host_write,
+    .clear = host_clear,
     .read = host_read,
 };
 
@@ -455,5 +465,6 @@ const struct gd_backend_ops gd_backend_ref = {
     .sync = host_sync,
     .events = host_events,
     .write = host_write,
+    .clear = host_clear,
     .read = host_read,
 };

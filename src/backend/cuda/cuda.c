@@ -317,6 +317,23 @@ static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space
   return copy(cuda, cuda->arena + (CUdeviceptr)offset_bytes, device_address(from), bytes, err);
 }
 
+static enum gd_status cuda_clear(struct gd_backend *backend, enum gd_space space,
+                                 int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  GD_ASSERT(offset_bytes >= 0 &&
+            offset_bytes + bytes <=
+                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  if (space == GD_SPACE_HOST) {
+    memset((char *)cuda->host + offset_bytes, 0, (size_t)bytes);
+    return GD_OK;
+  }
+  if (bytes > 0)
+    CHECK(cuda->cu->MemsetD8Async(cuda->arena + (CUdeviceptr)offset_bytes, 0, (size_t)bytes,
+                                  cuda->stream),
+          "cuMemset");
+  return GD_OK;
+}
+
 static enum gd_status cuda_read(struct gd_backend *backend, enum gd_space space,
                                 int64_t offset_bytes, void *to, int64_t bytes,
                                 struct gd_error *err) {
@@ -750,5 +767,6 @@ const struct gd_backend_ops gd_backend_cuda = {
     .sync = cuda_sync,
     .events = cuda_events,
     .write = cuda_write,
+    .clear = cuda_clear,
     .read = cuda_read,
 };
