@@ -18,7 +18,7 @@
 #include "backend/kernel.h"
 
 /* Shared by all ops; also the most that a library's algorithm may want. */
-enum { GD_CUDA_WORKSPACE_BYTES = 64 << 20 };
+enum { GD_CUDA_WORKSPACE_BYTES = 256 << 20 };
 
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
@@ -119,6 +119,8 @@ enum gd_status gd_cu_load(const struct gd_cu **cu, struct gd_error *err) GD_MUST
 enum gd_status gd_nvrtc_load(const struct gd_nvrtc **nvrtc, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cublaslt_load(const struct gd_cublaslt **lt, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cudnn_load(const struct gd_cudnn **dnn, struct gd_error *err) GD_MUST_USE;
+
+size_t gd_cudnn_version(void); /* 91900 for 9.19.0; 0: not loaded */
 
 struct gd_cuda_library {
   const char *name;

@@ -144,12 +144,21 @@ DEFINE_LOADER(gd_cudnn_load, gd_cudnn, GD_CUDNN_FUNCTIONS, "cuDNN",
               "install cuDNN 9 (pip install nvidia-cudnn-cu13)", "cudnnGetVersion", "libcudnn.so.9")
 #undef LOOK_UP
 
+static size_t version_number(const struct library *library) {
+  size_t (*ask)(void) = NULL;
+  void *address =
+      library->handle && library->version ? dlsym(library->handle, library->version) : NULL;
+  memcpy(&ask, &address, sizeof address);
+  return ask ? ask() : 0;
+}
+
+size_t gd_cudnn_version(void) {
+  return version_number(&library_gd_cudnn_load);
+}
+
 /* "13.0" of the numbers that the libraries answer with. */
 static void read_version(const struct library *library, char *text, size_t size) {
-  size_t (*ask)(void) = NULL;
-  void *address = library->version ? dlsym(library->handle, library->version) : NULL;
-  memcpy(&ask, &address, sizeof address);
-  size_t version = ask ? ask() : 0;
+  size_t version = version_number(library);
   if (version > 0)
     snprintf(text, size, "%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
 }
