@@ -207,6 +207,7 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
   struct gd_error why = {0};
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &caps);
+  setup.loss_chunk_bytes = caps.loss_chunk_bytes;
   setup.no_compiler = options->method.compile && !(caps.compile && gd_codegen_available(&why));
   GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
   GD_TRY(gd_plan_make(&v->graph, &caps, &v->plan, err));

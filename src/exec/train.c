@@ -53,6 +53,7 @@ static enum gd_status make_part(struct trainer *t, int64_t micro_batch, struct p
   struct gd_error why = {0};
   GD_TRY(gd_backend_find(o->backend, &ops, err));
   ops->caps(&(struct gd_backend_options){.threads = o->threads}, &caps);
+  setup.loss_chunk_bytes = caps.loss_chunk_bytes;
   setup.no_compiler = o->method.compile && !(caps.compile && gd_codegen_available(&why));
   GD_TRY(gd_pipeline_build(&setup, &part->graph, err));
   return gd_plan_make(&part->graph, &caps, &part->plan, err);

@@ -99,6 +99,7 @@ struct gd_attr_matmul {
   bool trans_a, trans_b;   /* the last two dims are stored transposed */
   float alpha;             /* scales the product, not the bias */
   enum gd_dtype out_dtype; /* GD_DTYPE_COUNT: that of a */
+  bool tf32;               /* fp32 inputs may be rounded to TF32 where a device multiplies that */
 };
 struct gd_attr_reshape {
   uint32_t rank;
@@ -150,8 +151,10 @@ struct gd_attr_activate {
   enum gd_activation function;
 };
 struct gd_attr_xent {
-  int32_t ignore; /* label that does not count: -100 */
-  bool shift;     /* causal models: position t is scored against label t + 1 */
+  int32_t ignore;      /* label that does not count: -100 */
+  bool shift;          /* causal models: position t is scored against label t + 1 */
+  bool tf32;           /* linear_xent: as struct gd_attr_matmul has it */
+  int64_t chunk_bytes; /* linear_xent: logits at a time; 0: as many as suit a CPU */
 };
 struct gd_attr_embed {
   int64_t rows; /* embed_grad: V */
@@ -464,8 +467,12 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost)
 /* Sum over the ops of the pass program. */
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
 
-/* Rows of logits that linear_xent holds at a time: by the shape alone, as the sums depend on it. */
-int64_t gd_loss_chunk_rows(int64_t rows, int64_t vocabulary, enum gd_dtype dtype);
+/* Rows of logits that linear_xent holds at a time: by shape and attribute alone, as the sums depend
+   on it. */
+int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
+                           enum gd_dtype dtype);
+/* Elements from one row of its logits to the next. */
+int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary);
 /* Scratch that an op needs in the workspace behind what struct gd_caps promises; mostly 0. */
 int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id op);
 

@@ -16,7 +16,8 @@ struct gd_setup {
   enum gd_precision precision; /* as run, after gd_setup_precision */
   int64_t micro_batch;
   struct gd_method method;
-  int ranks, rank;  /* ranks 0 or 1: one device */
+  int ranks, rank;          /* ranks 0 or 1: one device */
+  int64_t loss_chunk_bytes; /* of struct gd_caps */
   bool no_compiler; /* fused ops cannot be run here: the compile method leaves ops as they are */
 };
 
