@@ -59,7 +59,7 @@ static void *allocate(int64_t bytes) {
 static gd_tensor_id product(struct gd_graph *g, gd_tensor_id a, gd_tensor_id b, bool trans_a,
                             bool trans_b, float alpha) {
   return gd_matmul(g, a, b, GD_NONE,
-                   (struct gd_attr_matmul){trans_a, trans_b, alpha, GD_DTYPE_COUNT});
+                   (struct gd_attr_matmul){trans_a, trans_b, alpha, GD_DTYPE_COUNT, false});
 }
 
 static gd_tensor_id reshape(struct gd_graph *g, gd_tensor_id x, int64_t b, int64_t n, int64_t r,

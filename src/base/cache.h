@@ -17,8 +17,8 @@
 
 uint64_t gd_cache_hash(uint64_t hash, const void *bytes, size_t count);
 
-/* $XDG_CACHE_HOME/gpudays/<folder>, else ~/.cache/gpudays/<folder>, made if it is not there; false
-   where there is none that can be written. */
+/* $XDG_CACHE_HOME/gpudays/<folder>, else ~/.cache/gpudays/<folder>, made if it is not there; false,
+   with *path empty, where there is none that can be written. */
 bool gd_cache_folder(const char *folder, char *path, size_t size);
 
 /* What was kept under that key, from gd_mem_alloc; NULL where there is nothing whole. */

@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "codegen/codegen_int.h"
@@ -185,38 +186,10 @@ struct folder {
   bool is_private; /* removed when the kernels are loaded */
 };
 
-/* Creates the folder and those above it; only the last must be writable. */
-static bool make_folders(const char *path) {
-  char part[1024];
-  size_t length = strlen(path);
-  if (length >= sizeof part)
-    return false;
-  for (size_t i = 1; i <= length; i++)
-    if (path[i] == '/' || path[i] == '\0') {
-      snprintf(part, sizeof part, "%.*s", (int)i, path);
-      if (mkdir(part, 0700) != 0 && errno != EEXIST && errno != EACCES && errno != EROFS)
-        return false;
-    }
-  /* access() lets root write anywhere, read-only file systems included: try it. */
-  char probe[1100];
-  snprintf(probe, sizeof probe, "%s/.probe.%ld", path, (long)getpid());
-  int file = open(probe, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0)
-    return false;
-  close(file);
-  unlink(probe);
-  return true;
-}
-
 static enum gd_status find_folder(struct folder *folder, struct gd_error *err) {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *tmp = getenv("TMPDIR");
+  const char *tmp = getenv("TMPDIR");
   folder->is_private = false;
-  folder->path[0] = '\0';
-  if (cache && cache[0] == '/')
-    snprintf(folder->path, sizeof folder->path, "%s/gpudays/kernels", cache);
-  else if (home && home[0] == '/')
-    snprintf(folder->path, sizeof folder->path, "%s/.cache/gpudays/kernels", home);
-  if (folder->path[0] && make_folders(folder->path))
+  if (gd_cache_folder("kernels", folder->path, sizeof folder->path))
     return GD_OK;
   folder->is_private = true;
   snprintf(folder->path, sizeof folder->path, "%s/gpudays-kernels-XXXXXX",

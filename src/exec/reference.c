@@ -209,6 +209,7 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
   ops->caps(&backend_options, &caps);
   setup.no_compiler = options->method.compile && !gd_codegen_works(&caps, &why);
   setup.tf32 = caps.tf32;
+  setup.loss_chunk_bytes = caps.loss_chunk_bytes;
   GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
   GD_TRY(gd_plan_make(&v->graph, &caps, &v->plan, err));
   GD_TRY(ops->open(&backend_options, &v->backend, err));

@@ -55,6 +55,7 @@ static enum gd_status make_part(struct trainer *t, int64_t micro_batch, struct p
   ops->caps(&(struct gd_backend_options){.threads = o->threads}, &caps);
   setup.no_compiler = o->method.compile && !gd_codegen_works(&caps, &why);
   setup.tf32 = caps.tf32;
+  setup.loss_chunk_bytes = caps.loss_chunk_bytes;
   GD_TRY(gd_pipeline_build(&setup, &part->graph, err));
   return gd_plan_make(&part->graph, &caps, &part->plan, err);
 }

@@ -16,6 +16,7 @@ struct gd_caps {
   int64_t workspace_bytes;    /* scratch reserved once, shared by all ops of a program */
   int64_t column_bytes;       /* ... and at least this much per column of the widest row */
   int64_t comm_bytes;         /* scratch of collectives, where there are several ranks */
+  int64_t loss_chunk_bytes;   /* logits that linear_xent should hold at a time; 0: as for a CPU */
   bool compile;               /* runs fused ops: the compile pass may make them */
   bool needs_cc;              /* ... and builds their kernels with the system's C compiler */
   bool tf32;                  /* has fp32 products of lower precision that are faster */

@@ -524,11 +524,18 @@ enum {
   LOSS_CHUNK_STEP = 16 /* rows: the least there are */
 };
 
-int64_t gd_loss_chunk_rows(int64_t rows, int64_t vocabulary, enum gd_dtype dtype) {
+int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
+                           enum gd_dtype dtype) {
   int64_t row_bytes = (vocabulary > 0 ? vocabulary : 1) * gd_dtype_bytes(dtype);
-  int64_t most = LOSS_CHUNK_BYTES / row_bytes / LOSS_CHUNK_STEP * LOSS_CHUNK_STEP;
+  int64_t bytes = attr->chunk_bytes > 0 ? attr->chunk_bytes : LOSS_CHUNK_BYTES;
+  int64_t most = bytes / row_bytes / LOSS_CHUNK_STEP * LOSS_CHUNK_STEP;
   most = most > LOSS_CHUNK_STEP ? most : LOSS_CHUNK_STEP;
   return rows < most ? rows : most;
+}
+
+/* A GPU multiplies fast what starts at multiples of 16 bytes, whatever the vocabulary. */
+int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary) {
+  return attr->chunk_bytes > 0 ? (vocabulary + 63) / 64 * 64 : vocabulary;
 }
 
 int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id id) {
@@ -536,7 +543,11 @@ int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id id) {
   if (op->kind != GD_OP_linear_xent)
     return 0;
   const struct gd_tensor *w = &graph->tensors[op->in[1]];
-  int64_t rows = gd_loss_chunk_rows(gd_tensor_elements(graph, op->in[2]), w->dims[0], w->dtype);
+  const struct gd_attr_xent *attr = &op->attr.xent;
+  int64_t rows =
+      gd_loss_chunk_rows(attr, gd_tensor_elements(graph, op->in[2]), w->dims[0], w->dtype);
+  if (attr->chunk_bytes > 0) /* ignored rows are masked there, not left out: logits and losses */
+    return rows * (gd_loss_row_pitch(attr, w->dims[0]) * gd_dtype_bytes(w->dtype) + 8) + 1024;
   /* A chunk's logits, x and dx, and one number and one index a row, each on its own cache line. */
   return rows * ((w->dims[0] + 2 * w->dims[1]) * gd_dtype_bytes(w->dtype) + 16) + 5 * 64;
 }

@@ -152,9 +152,10 @@ struct gd_attr_activate {
   enum gd_activation function;
 };
 struct gd_attr_xent {
-  int32_t ignore; /* label that does not count: -100 */
-  bool shift;     /* causal models: position t is scored against label t + 1 */
-  bool tf32;      /* linear_xent: as struct gd_attr_matmul has it */
+  int32_t ignore;      /* label that does not count: -100 */
+  bool shift;          /* causal models: position t is scored against label t + 1 */
+  bool tf32;           /* linear_xent: as struct gd_attr_matmul has it */
+  int64_t chunk_bytes; /* linear_xent: logits at a time; 0: as many as suit a CPU */
 };
 struct gd_attr_embed {
   int64_t rows; /* embed_grad: V */
@@ -467,8 +468,12 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost)
 /* Sum over the ops of the pass program. */
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
 
-/* Rows of logits that linear_xent holds at a time: by the shape alone, as the sums depend on it. */
-int64_t gd_loss_chunk_rows(int64_t rows, int64_t vocabulary, enum gd_dtype dtype);
+/* Rows of logits that linear_xent holds at a time: by shape and attribute alone, as the sums depend
+   on it. */
+int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
+                           enum gd_dtype dtype);
+/* Elements from one row of its logits to the next. */
+int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary);
 /* Scratch that an op needs in the workspace behind what struct gd_caps promises; mostly 0. */
 int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id op);
 

@@ -16,8 +16,9 @@ struct gd_setup {
   enum gd_precision precision; /* as run, after gd_setup_precision */
   int64_t micro_batch;
   struct gd_method method;
-  int ranks, rank;  /* ranks 0 or 1: one device */
-  bool tf32;        /* the device has it: the tf32 method may use it */
+  int ranks, rank;          /* ranks 0 or 1: one device */
+  int64_t loss_chunk_bytes; /* of struct gd_caps */
+  bool tf32;                /* the device has it: the tf32 method may use it */
   bool no_compiler; /* fused ops cannot be run here: the compile method leaves ops as they are */
 };
 

@@ -9,5 +9,9 @@ enum gd_status gd_pass_kernels(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
     return GD_OK;
   GD_TRY(gd_kernels_attention(graph, ctx->err));
   GD_TRY(gd_kernels_scan(graph, ctx->err));
-  return gd_kernels_loss(graph, ctx->err);
+  GD_TRY(gd_kernels_loss(graph, ctx->err));
+  for (gd_op_id id = 0; id < graph->n_ops; id++)
+    if (graph->ops[id].kind == GD_OP_linear_xent)
+      graph->ops[id].attr.xent.chunk_bytes = ctx->setup->loss_chunk_bytes;
+  return GD_OK;
 }

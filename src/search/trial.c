@@ -47,6 +47,7 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
                            .method = p->options->method,
                            .ranks = p->trial->ranks,
                            .tf32 = p->caps.tf32,
+                           .loss_chunk_bytes = p->caps.loss_chunk_bytes,
                            .no_compiler = p->trial->no_compiler[0] != '\0',
                            .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
   int64_t start = gd_clock_ns();

@@ -102,7 +102,7 @@ static gd_tensor_id matmul_case(struct gd_graph *g, bool trans_a, bool trans_b) 
   gd_tensor_id a = trans_a ? param(g, "a", DIMS(3, 2)) : param(g, "a", DIMS(2, 3));
   gd_tensor_id b = trans_b ? param(g, "b", DIMS(4, 3)) : param(g, "b", DIMS(3, 4));
   return gd_matmul(g, a, b, param(g, "bias", DIMS(4)),
-                   (struct gd_attr_matmul){trans_a, trans_b, 0.5f, GD_DTYPE_COUNT});
+                   (struct gd_attr_matmul){trans_a, trans_b, 0.5f, GD_DTYPE_COUNT, false});
 }
 static gd_tensor_id build_matmul_nn(struct gd_graph *g) {
   return matmul_case(g, false, false);
@@ -121,7 +121,7 @@ static gd_tensor_id batched_case(struct gd_graph *g, bool trans_a, bool trans_b)
   gd_tensor_id a = trans_a ? param(g, "a", DIMS(2, 2, 3, 2)) : param(g, "a", DIMS(2, 2, 2, 3));
   gd_tensor_id b = trans_b ? param(g, "b", DIMS(2, 2, 4, 3)) : param(g, "b", DIMS(2, 2, 3, 4));
   return gd_matmul(g, a, b, GD_NONE,
-                   (struct gd_attr_matmul){trans_a, trans_b, 0.5f, GD_DTYPE_COUNT});
+                   (struct gd_attr_matmul){trans_a, trans_b, 0.5f, GD_DTYPE_COUNT, false});
 }
 static gd_tensor_id build_batched_nn(struct gd_graph *g) {
   return batched_case(g, false, false);
@@ -143,12 +143,13 @@ static gd_tensor_id build_linear(struct gd_graph *g) {
 
 static gd_tensor_id build_flat_nn(struct gd_graph *g) {
   return gd_matmul(g, param(g, "a", DIMS(2, 2, 3)), param(g, "b", DIMS(3, 4)), GD_NONE,
-                   (struct gd_attr_matmul){false, false, 2, GD_DTYPE_COUNT});
+                   (struct gd_attr_matmul){false, false, 2, GD_DTYPE_COUNT, false});
 }
 
 static gd_tensor_id build_square(struct gd_graph *g) { /* x x^T: both operands are one parameter */
   gd_tensor_id x = param(g, "x", DIMS(3, 3));
-  return gd_matmul(g, x, x, GD_NONE, (struct gd_attr_matmul){false, true, 1, GD_DTYPE_COUNT});
+  return gd_matmul(g, x, x, GD_NONE,
+                   (struct gd_attr_matmul){false, true, 1, GD_DTYPE_COUNT, false});
 }
 
 static gd_tensor_id build_add(struct gd_graph *g) {
@@ -372,10 +373,11 @@ static gd_tensor_id build_attention(struct gd_graph *g) {
   qkv = gd_transpose(g, gd_reshape(g, qkv, DIMS(3, 3, 4)), (uint8_t[]){1, 0, 2});
   gd_tensor_id q = gd_split(g, qkv, 3), k = q + 1, v = q + 2;
   gd_tensor_id table = constant(g, "table", DIMS(3, 2));
-  gd_tensor_id scores = gd_matmul(g, gd_rope(g, q, table, 2), gd_rope(g, k, table, 2), GD_NONE,
-                                  (struct gd_attr_matmul){false, true, 0.5f, GD_DTYPE_COUNT});
+  gd_tensor_id scores =
+      gd_matmul(g, gd_rope(g, q, table, 2), gd_rope(g, k, table, 2), GD_NONE,
+                (struct gd_attr_matmul){false, true, 0.5f, GD_DTYPE_COUNT, false});
   gd_tensor_id mixed = gd_matmul(g, gd_softmax(g, scores, true), v, GD_NONE,
-                                 (struct gd_attr_matmul){false, false, 1, GD_DTYPE_COUNT});
+                                 (struct gd_attr_matmul){false, false, 1, GD_DTYPE_COUNT, false});
   return gd_add(g, x, gd_reshape(g, mixed, DIMS(3, 4)));
 }
 
@@ -461,7 +463,7 @@ static void append_loss(struct gd_graph *g, gd_tensor_id y) {
   int64_t rows = gd_tensor_elements(g, y) / columns;
   gd_tensor_id logits = gd_matmul(g, gd_reshape(g, y, DIMS(rows, columns)),
                                   constant(g, "mix", DIMS(columns, CLASSES)), GD_NONE,
-                                  (struct gd_attr_matmul){false, false, 1, GD_DTYPE_COUNT});
+                                  (struct gd_attr_matmul){false, false, 1, GD_DTYPE_COUNT, false});
   g->loss_weight = gd_graph_leaf(g, GD_ROLE_INPUT, "weight", GD_DTYPE_F32, DIMS(1));
   g->loss = gd_xent(g, logits, integers(g, "labels3", DIMS(rows)), g->loss_weight,
                     (struct gd_attr_xent){.ignore = -100});

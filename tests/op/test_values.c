@@ -117,7 +117,7 @@ static void test_matmul(void **state) {
                       .n_in = 2,
                       .in = {GIVEN(F32, (3, 2), 1, 2, 3, 4, 5, 6),
                              GIVEN(F32, (2, 3), 1, 0, -1, 2, 1, 0), GIVEN(F32, (3), 10, 20, 30)},
-                      .attr = {.matmul = {false, false, 1, GD_DTYPE_COUNT}}};
+                      .attr = {.matmul = {false, false, 1, GD_DTYPE_COUNT, false}}};
   EXPECT(c, 0, 5, 2, -1, 11, 4, -3, 17, 6, -5);
   c.n_in = 3;
   c.attr.matmul.alpha = 2; /* scales the product, not the bias */
@@ -127,27 +127,27 @@ static void test_matmul(void **state) {
       .kind = GD_OP_matmul,
       .n_in = 2,
       .in = {GIVEN(BF16, (2, 3), 1, 3, 5, 2, 4, 6), GIVEN(BF16, (3, 2), 1, 2, 0, 1, -1, 0)},
-      .attr = {.matmul = {true, true, 1, GD_DTYPE_F32}}};
+      .attr = {.matmul = {true, true, 1, GD_DTYPE_F32, false}}};
   EXPECT(both, 0, 5, 2, -1, 11, 4, -3, 17, 6, -5);
 
   struct op_case batch = {
       .kind = GD_OP_matmul,
       .n_in = 2,
       .in = {GIVEN(F16, (2, 1, 2), 1, 2, 3, 4), GIVEN(F16, (2, 2, 1), 5, 6, 7, 8)},
-      .attr = {.matmul = {false, false, 1, GD_DTYPE_COUNT}}};
+      .attr = {.matmul = {false, false, 1, GD_DTYPE_COUNT, false}}};
   EXPECT(batch, 0, 17, 53);
 
   struct op_case flat = {.kind = GD_OP_matmul,
                          .n_in = 2,
                          .in = {GIVEN(F32, (2, 1, 2), 1, 2, 3, 4), GIVEN(F32, (1, 2), 10, 1)},
-                         .attr = {.matmul = {false, true, 1, GD_DTYPE_COUNT}}};
+                         .attr = {.matmul = {false, true, 1, GD_DTYPE_COUNT, false}}};
   EXPECT(flat, 0, 12, 34);
 
   struct op_case empty = {
       .kind = GD_OP_matmul,
       .n_in = 3,
       .in = {GIVEN(F32, (2, 0), 0), GIVEN(F32, (0, 2), 0), GIVEN(F32, (2), 7, 8)},
-      .attr = {.matmul = {false, false, 1, GD_DTYPE_COUNT}}};
+      .attr = {.matmul = {false, false, 1, GD_DTYPE_COUNT, false}}};
   EXPECT(empty, 0, 7, 8, 7, 8);
 }
 

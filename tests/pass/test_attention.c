@@ -225,10 +225,10 @@ static struct parts attention_by_hand(struct gd_graph *graph, bool trans_a) {
   p.k = gd_graph_param(graph, "k", 4, (int64_t[]){2, 3, 5, 5}, GD_INIT_NORMAL, 1);
   p.v = gd_graph_param(graph, "v", 4, (int64_t[]){2, 3, 5, 5}, GD_INIT_NORMAL, 1);
   p.scores = gd_matmul(graph, p.q, p.k, GD_NONE,
-                       (struct gd_attr_matmul){trans_a, true, 0.25f, GD_DTYPE_COUNT});
+                       (struct gd_attr_matmul){trans_a, true, 0.25f, GD_DTYPE_COUNT, false});
   p.weights = gd_softmax(graph, p.scores, true);
   p.out = gd_matmul(graph, p.weights, p.v, GD_NONE,
-                    (struct gd_attr_matmul){false, false, 1, GD_DTYPE_COUNT});
+                    (struct gd_attr_matmul){false, false, 1, GD_DTYPE_COUNT, false});
   return p;
 }
 

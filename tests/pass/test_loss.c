@@ -285,13 +285,40 @@ static void test_out_of_memory(void **state) {
 }
 
 static void test_chunk_rows(void **state) {
+  const struct gd_attr_xent cpu = {0}, large = {.chunk_bytes = 256 << 20};
   (void)state;
-  assert_int_equal(gd_loss_chunk_rows(2048, 50304, GD_DTYPE_BF16) % 16, 0);
-  assert_true(gd_loss_chunk_rows(2048, 50304, GD_DTYPE_BF16) * 50304 * 2 <= 33 << 20);
-  assert_true(gd_loss_chunk_rows(2048, 50304, GD_DTYPE_F32) * 50304 * 4 <= 33 << 20);
-  assert_int_equal(gd_loss_chunk_rows(9, 50304, GD_DTYPE_BF16), 9);
-  assert_int_equal(gd_loss_chunk_rows(2048, 10000000, GD_DTYPE_F32), 16);
-  assert_int_equal(gd_loss_chunk_rows(0, 0, GD_DTYPE_F32), 0);
+  assert_int_equal(gd_loss_chunk_rows(&cpu, 2048, 50304, GD_DTYPE_BF16) % 16, 0);
+  assert_true(gd_loss_chunk_rows(&cpu, 2048, 50304, GD_DTYPE_BF16) * 50304 * 2 <= 33 << 20);
+  assert_true(gd_loss_chunk_rows(&cpu, 2048, 50304, GD_DTYPE_F32) * 50304 * 4 <= 33 << 20);
+  assert_int_equal(gd_loss_chunk_rows(&cpu, 9, 50304, GD_DTYPE_BF16), 9);
+  assert_int_equal(gd_loss_chunk_rows(&cpu, 2048, 10000000, GD_DTYPE_F32), 16);
+  assert_int_equal(gd_loss_chunk_rows(&cpu, 0, 0, GD_DTYPE_F32), 0);
+  assert_int_equal(gd_loss_chunk_rows(&large, 9000, 50304, GD_DTYPE_BF16), 2656);
+  assert_int_equal(gd_loss_row_pitch(&cpu, 50257), 50257);
+  assert_int_equal(gd_loss_row_pitch(&large, 50257), 50304);
+}
+
+/* A device that wants larger chunks gets them, and the scratch for them. */
+static void test_chunk_bytes(void **state) {
+  struct gd_graph graph;
+  struct gd_error err = {0};
+  struct gd_setup setup = {.method = {.kernels = true}};
+  struct gd_pass_ctx ctx = {&setup, &err};
+  (void)state;
+  for (int large = 0; large < 2; large++) {
+    setup.loss_chunk_bytes = large ? 1 << 20 : 0;
+    loss_graph(&graph, BIAS);
+    assert_int_equal(gd_pass_kernels(&ctx, &graph), GD_OK);
+    gd_op_id id = graph.tensors[graph.loss].producer;
+    assert_int_equal(graph.ops[id].kind, GD_OP_linear_xent);
+    assert_int_equal(graph.ops[id].attr.xent.chunk_bytes, setup.loss_chunk_bytes);
+    int64_t rows = gd_tensor_elements(&graph, graph.labels);
+    const struct gd_tensor *w = &graph.tensors[graph.ops[id].in[1]];
+    int64_t pitch = large ? (w->dims[0] + 63) / 64 * 64 : w->dims[0];
+    assert_true(gd_op_scratch_bytes(&graph, id) >=
+                rows * (pitch * gd_dtype_bytes(w->dtype) + 8) + 256);
+    gd_graph_deinit(&graph);
+  }
 }
 
 int main(void) {
@@ -300,7 +327,7 @@ int main(void) {
       cmocka_unit_test(test_models_cpu),  cmocka_unit_test(test_models_ref),
       cmocka_unit_test(test_all_ignored), cmocka_unit_test(test_threads_change_nothing),
       cmocka_unit_test(test_plan),        cmocka_unit_test(test_out_of_memory),
-      cmocka_unit_test(test_chunk_rows),
+      cmocka_unit_test(test_chunk_rows),  cmocka_unit_test(test_chunk_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

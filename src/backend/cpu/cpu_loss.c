@@ -168,7 +168,7 @@ void gd_cpu_linear_xent(const struct gd_kernel_args *args) {
   const struct gd_view *labels = &args->in[2];
   const float *weight = args->in[3].data;
   float *loss_out = args->out[0].data, *lse = args->out[1].data;
-  int64_t most = gd_loss_chunk_rows(labels->elements, args->in[1].dims[0], args->in[1].dtype);
+  int64_t most = gd_loss_chunk_rows(attr, labels->elements, args->in[1].dims[0], args->in[1].dtype);
   struct loss loss = describe(args, most);
   size_t row_bytes = (size_t)(loss.columns * gd_dtype_bytes(loss.dtype));
   int64_t counted = 0;

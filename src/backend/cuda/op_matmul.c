@@ -1,0 +1,581 @@
+/*
+ * Products by cuBLASLt: descriptors, the choice of an algorithm, and the small kernels around them
+ * (kernels/matmul.cu). What is multiplied with what is product.c's to say.
+ *
+ * The library proposes algorithms; when a plan is bound, each is timed on the plan's own addresses
+ * and the fastest is kept, by everything that may matter to it: shape, layout, dtypes, epilogue,
+ * alignment. Choices outlive the process in a text file by GPU and library version, one line each;
+ * a line that is damaged, or that the library no longer takes, counts for nothing.
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/product.h"
+#include "base/cache.h"
+#include "base/rng.h"
+
+enum {
+  HALF_BYTES = GD_CUDA_WORKSPACE_BYTES / 2,
+  WORKSPACE_ALIGNMENT = 256,
+  LIBRARY_BYTES = HALF_BYTES - WORKSPACE_ALIGNMENT, /* most that an algorithm may want */
+  /* Of pointers, as told to the library. 16 bytes is the widest access of its kernels; telling more
+     would make the choice, and so the bits, depend on where the planner puts a tensor. */
+  MOST_ALIGNMENT = 16,
+  CANDIDATES = 8,
+  LEAST_TRIED = 4, /* of them, however long they take */
+  MOST_RUNS = 10,
+  ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
+  HEX_DIGITS = 16 * ALGO_WORDS,
+  KEY_BYTES = 320,
+};
+static const double tune_ms = 20; /* of one problem, about */
+
+enum state {
+  STORED,      /* read from the file; the library has not seen it yet */
+  PROPOSED,    /* the library's first proposal */
+  TIMED,       /* the fastest */
+  UNSUPPORTED, /* the library has no algorithm for it */
+};
+
+struct choice {
+  char *key;
+  cublasLtMatmulAlgo_t algo;
+  enum state state;
+  bool ran; /* what it needs is loaded: nothing is, while a graph is captured */
+};
+
+struct products {
+  const struct gd_cublaslt *lt;
+  cublasLtHandle_t handle;
+  CUevent begin, end;
+  struct choice *choices;
+  uint32_t n_choices, capacity;
+  char path[1200]; /* of the file of choices; empty: there is none */
+  bool changed;
+};
+
+/* A product as the library sees it. */
+struct problem {
+  const struct gd_cuda_product *product;
+  const void *bias; /* in the dtype of D, or NULL */
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t a, b, d;
+  uint32_t alignment[4]; /* of a, b, d, bias */
+  char key[KEY_BYTES];
+};
+
+/* --- the file of choices -------------------------------------------------------------------- */
+
+static struct choice *find_choice(const struct products *products, const char *key) {
+  for (uint32_t i = 0; i < products->n_choices; i++)
+    if (strcmp(products->choices[i].key, key) == 0)
+      return &products->choices[i];
+  return NULL;
+}
+
+static struct choice *add_choice(struct products *products, const char *key) {
+  size_t bytes = strlen(key) + 1;
+  char *copy = gd_mem_alloc(bytes, 1);
+  if (!copy || !gd_vec_reserve((void **)&products->choices, &products->capacity,
+                               products->n_choices + 1, sizeof *products->choices)) {
+    gd_mem_free(copy);
+    return NULL;
+  }
+  memcpy(copy, key, bytes);
+  struct choice *choice = &products->choices[products->n_choices++];
+  *choice = (struct choice){.key = copy};
+  return choice;
+}
+
+static bool parse_algo(const char *hex, cublasLtMatmulAlgo_t *algo) {
+  if (strspn(hex, "0123456789abcdef") != HEX_DIGITS)
+    return false;
+  for (int i = 0; i < ALGO_WORDS; i++) {
+    char word[17];
+    snprintf(word, sizeof word, "%.16s", hex + (ptrdiff_t)(16 * i));
+    algo->data[i] = strtoull(word, NULL, 16);
+  }
+  return true;
+}
+
+/* "key TAB algorithm TAB checksum of what is before". Cuts the line up. */
+static void take_line(struct products *products, char *line) {
+  cublasLtMatmulAlgo_t algo;
+  char *sum = strrchr(line, '\t');
+  if (!sum)
+    return;
+  *sum++ = '\0';
+  if (strtoull(sum, NULL, 16) != gd_hash_string(line))
+    return;
+  char *hex = strchr(line, '\t');
+  if (!hex)
+    return;
+  *hex++ = '\0';
+  if (!parse_algo(hex, &algo) || find_choice(products, line))
+    return;
+  struct choice *choice = add_choice(products, line);
+  if (choice) {
+    choice->algo = algo;
+    choice->state = STORED;
+  }
+}
+
+static void read_choices(struct products *products) {
+  char line[KEY_BYTES + HEX_DIGITS + 64];
+  FILE *file = products->path[0] ? fopen(products->path, "re") : NULL;
+  if (!file)
+    return;
+  while (fgets(line, sizeof line, file))
+    take_line(products, line);
+  fclose(file);
+}
+
+/* Keeps what other processes have written since. A cache: failures cost a second tuning. */
+static void write_choices(struct products *products) {
+  char temporary[1300], line[KEY_BYTES + HEX_DIGITS + 64];
+  if (!products->changed || !products->path[0])
+    return;
+  read_choices(products);
+  snprintf(temporary, sizeof temporary, "%s.%ld", products->path, (long)getpid());
+  FILE *file = fopen(temporary, "we");
+  if (!file)
+    return;
+  bool ok = true;
+  for (uint32_t i = 0; i < products->n_choices; i++) {
+    const struct choice *choice = &products->choices[i];
+    if (choice->state != TIMED && choice->state != STORED)
+      continue;
+    int at = snprintf(line, sizeof line, "%s\t", choice->key);
+    for (int w = 0; w < ALGO_WORDS; w++)
+      at += snprintf(line + at, sizeof line - (size_t)at, "%016" PRIx64, choice->algo.data[w]);
+    ok = fprintf(file, "%s\t%016" PRIx64 "\n", line, gd_hash_string(line)) > 0 && ok;
+  }
+  ok = fclose(file) == 0 && ok;
+  if (!ok || rename(temporary, products->path) != 0)
+    unlink(temporary);
+}
+
+static void find_file(const struct gd_cuda *cuda, struct products *products) {
+  static const int parts[] = {CUBLASLT_MAJOR_VERSION, CUBLASLT_MINOR_VERSION, CUBLASLT_PATCH_LEVEL};
+  char folder[1024], name[96] = "";
+  int version[3] = {0};
+  if (cuda->cu->DeviceGetName(name, sizeof name, cuda->device) != CUDA_SUCCESS || !name[0])
+    return;
+  for (int i = 0; i < 3; i++)
+    if (products->lt->GetProperty(parts[i], &version[i]) != CUBLAS_STATUS_SUCCESS)
+      return;
+  for (char *at = name; *at; at++)
+    if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-", *at))
+      *at = '_';
+  if (gd_cache_folder("cuda", folder, sizeof folder))
+    snprintf(products->path, sizeof products->path, "%s/products-%s-cublaslt-%d.%d.%d.txt", folder,
+             name, version[0], version[1], version[2]);
+}
+
+/* --- state ---------------------------------------------------------------------------------- */
+
+static enum gd_status open_products(struct gd_cuda *cuda, struct gd_error *err) {
+  if (cuda->products)
+    return GD_OK;
+  struct products *products = gd_mem_alloc(1, sizeof *products);
+  if (!products)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening cuBLASLt");
+  cuda->products = products;
+  enum gd_status status = gd_cublaslt_load(&products->lt, err);
+  if (status == GD_OK) {
+    int failure = products->lt->Create(&products->handle);
+    if (failure != CUBLAS_STATUS_SUCCESS)
+      status = gd_fail(
+          err, GD_ENVIRONMENT,
+          "cuBLASLt cannot be started (status %d); is its version right for the driver?", failure);
+  }
+  if (status == GD_OK)
+    status = gd_cuda_check(cuda, cuda->cu->EventCreate(&products->begin, CU_EVENT_DEFAULT),
+                           "making an event", err);
+  if (status == GD_OK)
+    status = gd_cuda_check(cuda, cuda->cu->EventCreate(&products->end, CU_EVENT_DEFAULT),
+                           "making an event", err);
+  if (status != GD_OK) {
+    gd_cuda_products_free(cuda);
+    return status;
+  }
+  find_file(cuda, products);
+  read_choices(products);
+  return GD_OK;
+}
+
+void gd_cuda_products_free(struct gd_cuda *cuda) {
+  struct products *products = cuda->products;
+  if (!products)
+    return;
+  write_choices(products);
+  if (products->begin)
+    cuda->cu->EventDestroy(products->begin);
+  if (products->end)
+    cuda->cu->EventDestroy(products->end);
+  if (products->handle)
+    products->lt->Destroy(products->handle);
+  for (uint32_t i = 0; i < products->n_choices; i++)
+    gd_mem_free(products->choices[i].key);
+  gd_mem_free(products->choices);
+  gd_mem_free(products);
+  cuda->products = NULL;
+}
+
+/* --- one problem ---------------------------------------------------------------------------- */
+
+static int data_type(enum gd_dtype dtype) {
+  GD_ASSERT(dtype == GD_DTYPE_F32 || dtype == GD_DTYPE_BF16 || dtype == GD_DTYPE_F16);
+  return dtype == GD_DTYPE_F32 ? CUDA_R_32F : dtype == GD_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+static uint32_t alignment_of(const void *at) {
+  uint32_t alignment = MOST_ALIGNMENT;
+  while ((uintptr_t)at % alignment != 0)
+    alignment /= 2;
+  return alignment;
+}
+
+/* The addresses behind args->workspace: the library's half and ours, from a multiple of 256 on. */
+static void *workspace_half(const struct gd_cuda_call *call, int half) {
+  uintptr_t at = (uintptr_t)call->args->workspace + (uintptr_t)half * HALF_BYTES;
+  at = (at + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+  return (void *)at;
+}
+
+static int make_layout(const struct gd_cublaslt *lt, cublasLtMatrixLayout_t *layout,
+                       enum gd_dtype dtype, int64_t rows, int64_t columns, int64_t ld,
+                       int64_t batch, int64_t stride) {
+  int failure =
+      lt->MatrixLayoutCreate(layout, data_type(dtype), (uint64_t)rows, (uint64_t)columns, ld);
+  int32_t count = (int32_t)batch;
+  if (!failure && batch > 1)
+    failure = lt->MatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                           sizeof count);
+  if (!failure && batch > 1)
+    failure = lt->MatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                           &stride, sizeof stride);
+  return failure;
+}
+
+static int make_desc(const struct gd_cublaslt *lt, struct problem *problem) {
+  const struct gd_cuda_product *p = problem->product;
+  int32_t trans_a = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  int32_t trans_b = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  bool tf32 = p->tf32 && p->dtype == GD_DTYPE_F32;
+  int failure = lt->MatmulDescCreate(
+      &problem->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  if (!failure)
+    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a,
+                                         sizeof trans_a);
+  if (!failure)
+    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b,
+                                         sizeof trans_b);
+  if (!failure && problem->bias)
+    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                         sizeof epilogue);
+  if (!failure && problem->bias)
+    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                         &problem->bias, sizeof problem->bias);
+  return failure;
+}
+
+static void write_key(struct problem *problem) {
+  const struct gd_cuda_product *p = problem->product;
+  snprintf(problem->key, sizeof problem->key,
+           "%c%c %" PRId64 "x%" PRId64 "x%" PRId64 " batch %" PRId64 " ld %" PRId64 ",%" PRId64
+           ",%" PRId64 " stride %" PRId64 ",%" PRId64 ",%" PRId64 " %s->%s%s%s%s align %u,%u,%u,%u",
+           p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, p->batch, p->lda,
+           p->ldb, p->ldd, p->stride_a, p->stride_b, p->stride_d, gd_dtype_name(p->dtype),
+           gd_dtype_name(p->dtype_d), p->tf32 && p->dtype == GD_DTYPE_F32 ? " tf32" : "",
+           problem->bias ? " bias" : "", p->adds ? " adds" : "", problem->alignment[0],
+           problem->alignment[1], problem->alignment[2], problem->alignment[3]);
+}
+
+static void problem_deinit(const struct gd_cublaslt *lt, struct problem *problem) {
+  if (problem->desc)
+    lt->MatmulDescDestroy(problem->desc);
+  if (problem->a)
+    lt->MatrixLayoutDestroy(problem->a);
+  if (problem->b)
+    lt->MatrixLayoutDestroy(problem->b);
+  if (problem->d)
+    lt->MatrixLayoutDestroy(problem->d);
+}
+
+static enum gd_status failed(const char *what, int failure, const struct problem *problem,
+                             struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT, "cuBLASLt %s the product %s (status %d)", what, problem->key,
+                 failure);
+}
+
+static enum gd_status problem_init(const struct gd_cublaslt *lt, struct problem *problem,
+                                   const struct gd_cuda_product *p, const void *bias,
+                                   struct gd_error *err) {
+  *problem = (struct problem){
+      .product = p,
+      .bias = bias,
+      .alignment = {alignment_of(p->a), alignment_of(p->b), alignment_of(p->d), alignment_of(bias)},
+  };
+  write_key(problem);
+  GD_ASSERT(p->batch <= INT32_MAX);
+  int failure = make_desc(lt, problem);
+  if (!failure)
+    failure = make_layout(lt, &problem->a, p->dtype, p->trans_a ? p->k : p->m,
+                          p->trans_a ? p->m : p->k, p->lda, p->batch, p->stride_a);
+  if (!failure)
+    failure = make_layout(lt, &problem->b, p->dtype, p->trans_b ? p->n : p->k,
+                          p->trans_b ? p->k : p->n, p->ldb, p->batch, p->stride_b);
+  if (!failure)
+    failure = make_layout(lt, &problem->d, p->dtype_d, p->m, p->n, p->ldd, p->batch, p->stride_d);
+  if (!failure)
+    return GD_OK;
+  problem_deinit(lt, problem);
+  return failed("cannot describe", failure, problem, err);
+}
+
+static int multiply(const struct gd_cuda_call *call, const struct products *products,
+                    const struct problem *problem, const cublasLtMatmulAlgo_t *algo) {
+  const struct gd_cuda_product *p = problem->product;
+  const float beta = p->adds ? 1 : 0;
+  return products->lt->Matmul(products->handle, problem->desc, &p->alpha, p->a, problem->a, p->b,
+                              problem->b, &beta, p->d, problem->d, p->d, problem->d, algo,
+                              workspace_half(call, 0), LIBRARY_BYTES, call->stream);
+}
+
+/* --- choosing ------------------------------------------------------------------------------- */
+
+/* At most CANDIDATES algorithms, what the library holds for the best first; 0: it has none. */
+static int propose(const struct products *products, const struct problem *problem,
+                   cublasLtMatmulAlgo_t *algos) {
+  const struct gd_cublaslt *lt = products->lt;
+  const uint64_t most_bytes = LIBRARY_BYTES;
+  const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  const struct {
+    int attribute;
+    const void *value;
+    size_t bytes;
+  } settings[] = {
+      {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most_bytes, sizeof most_bytes},
+      {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme, sizeof scheme},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &problem->alignment[0], sizeof(uint32_t)},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &problem->alignment[1], sizeof(uint32_t)},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &problem->alignment[2], sizeof(uint32_t)},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &problem->alignment[2], sizeof(uint32_t)},
+  };
+  cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+  cublasLtMatmulPreference_t preference = NULL;
+  int found = 0, taken = 0;
+  int failure = lt->MatmulPreferenceCreate(&preference);
+  for (size_t i = 0; i < sizeof settings / sizeof *settings && !failure; i++)
+    failure = lt->MatmulPreferenceSetAttribute(preference, settings[i].attribute, settings[i].value,
+                                               settings[i].bytes);
+  if (!failure)
+    failure =
+        lt->MatmulAlgoGetHeuristic(products->handle, problem->desc, problem->a, problem->b,
+                                   problem->d, problem->d, preference, CANDIDATES, results, &found);
+  if (preference)
+    lt->MatmulPreferenceDestroy(preference);
+  for (int i = 0; i < found && !failure; i++)
+    if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= LIBRARY_BYTES)
+      algos[taken++] = results[i].algo;
+  return taken;
+}
+
+static bool still_taken(const struct products *products, const struct problem *problem,
+                        const cublasLtMatmulAlgo_t *algo) {
+  cublasLtMatmulHeuristicResult_t result = {0};
+  return products->lt->MatmulAlgoCheck(products->handle, problem->desc, problem->a, problem->b,
+                                       problem->d, problem->d, algo,
+                                       &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= LIBRARY_BYTES;
+}
+
+/* Milliseconds of one of `runs` products; negative: the library refuses. */
+static enum gd_status time_runs(const struct gd_cuda_call *call, const struct products *products,
+                                const struct problem *problem, const cublasLtMatmulAlgo_t *algo,
+                                int runs, double *ms) {
+  const struct gd_cu *cu = call->cuda->cu;
+  float all = 0;
+  int failure = CUBLAS_STATUS_SUCCESS;
+  GD_TRY(gd_cuda_check(call->cuda, cu->EventRecord(products->begin, call->stream),
+                       "timing a product", call->err));
+  for (int i = 0; i < runs && !failure; i++)
+    failure = multiply(call, products, problem, algo);
+  GD_TRY(gd_cuda_check(call->cuda, cu->EventRecord(products->end, call->stream), "timing a product",
+                       call->err));
+  GD_TRY(gd_cuda_check(call->cuda, cu->EventSynchronize(products->end), "timing a product",
+                       call->err));
+  GD_TRY(gd_cuda_check(call->cuda, cu->EventElapsedTime(&all, products->begin, products->end),
+                       "timing a product", call->err));
+  *ms = failure ? -1 : (double)all / runs;
+  return GD_OK;
+}
+
+/* Keeps the fastest. The first run of each loads its kernel and is not timed. */
+static enum gd_status tune(const struct gd_cuda_call *call, struct products *products,
+                           const struct problem *problem, const cublasLtMatmulAlgo_t *algos,
+                           int count, struct choice *choice) {
+  double best_ms = -1, spent_ms = 0;
+  for (int i = 0; i < count && (best_ms < 0 || i < LEAST_TRIED || spent_ms < tune_ms); i++) {
+    double ms;
+    GD_TRY(time_runs(call, products, problem, &algos[i], 1, &ms));
+    if (ms < 0)
+      continue;
+    GD_TRY(time_runs(call, products, problem, &algos[i], 1, &ms));
+    spent_ms += 2 * ms;
+    if (best_ms >= 0 && ms > 1.5 * best_ms)
+      continue;
+    double fit = tune_ms / (CANDIDATES * (ms > 1e-3 ? ms : 1e-3));
+    int runs = fit > MOST_RUNS ? MOST_RUNS : (int)fit;
+    if (runs > 1) { /* a short one is noisy */
+      GD_TRY(time_runs(call, products, problem, &algos[i], runs, &ms));
+      spent_ms += runs * ms;
+    }
+    if (ms >= 0 && (best_ms < 0 || ms < best_ms)) {
+      best_ms = ms;
+      choice->algo = algos[i];
+    }
+  }
+  if (best_ms < 0)
+    return failed("runs no algorithm it proposes for", CUBLAS_STATUS_NOT_SUPPORTED, problem,
+                  call->err);
+  choice->state = TIMED;
+  choice->ran = products->changed = true;
+  return GD_OK;
+}
+
+/* The algorithm for a problem: its state may be UNSUPPORTED. */
+static enum gd_status choose(const struct gd_cuda_call *call, struct products *products,
+                             const struct problem *problem, struct choice **chosen) {
+  cublasLtMatmulAlgo_t algos[CANDIDATES];
+  int count = 0;
+  struct choice *choice = find_choice(products, problem->key);
+  bool tuning = call->stage == GD_CUDA_TUNE;
+  if (!choice) {
+    choice = add_choice(products, problem->key);
+    if (!choice)
+      return gd_fail(call->err, GD_ENVIRONMENT, "out of memory while choosing how to multiply");
+    choice->state = UNSUPPORTED;
+    count = propose(products, problem, algos);
+  } else if (choice->state == STORED && still_taken(products, problem, &choice->algo)) {
+    choice->state = TIMED;
+  } else if (choice->state == STORED || (choice->state == PROPOSED && tuning)) {
+    count = propose(products, problem, algos);
+    choice->state = UNSUPPORTED;
+  }
+  if (count > 0) {
+    choice->state = PROPOSED;
+    choice->algo = algos[0];
+    if (tuning)
+      GD_TRY(tune(call, products, problem, algos, count, choice));
+  }
+  *chosen = choice;
+  return GD_OK;
+}
+
+/* --- running -------------------------------------------------------------------------------- */
+
+static struct gd_cuda_kernel kernel_of(const char *name, const struct gd_cuda_product *p) {
+  return (struct gd_cuda_kernel){
+      .file = "matmul", .name = name, .n_types = 1, .types = {p->dtype_d}};
+}
+
+static struct gd_cuda_grid grid_of(const struct gd_cuda *cuda, int64_t items) {
+  return (struct gd_cuda_grid){.x = gd_cuda_blocks(cuda, items, 256, 16), .threads = 256};
+}
+
+/* By the library alone; *done is false where it has no algorithm. */
+static enum gd_status run_library(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
+                                  bool *done) {
+  struct products *products = call->cuda->products;
+  struct problem problem;
+  struct choice *choice;
+  const void *bias = p->bias;
+  *done = false;
+  if (p->bias_way == GD_CUDA_BIAS_ROUNDED) {
+    void *rounded = workspace_half(call, 1);
+    struct gd_cuda_kernel kernel = kernel_of("matmul_round", p);
+    int64_t count = p->m;
+    if (p->m * gd_dtype_bytes(p->dtype_d) > LIBRARY_BYTES)
+      return GD_OK;
+    GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(call->cuda, count), &rounded,
+                          &(const float *){p->bias}, &count));
+    bias = rounded;
+  }
+  GD_TRY(problem_init(products->lt, &problem, p, bias, call->err));
+  enum gd_status status = choose(call, products, &problem, &choice);
+  *done = status == GD_OK && choice->state != UNSUPPORTED;
+  if (*done && (call->stage == GD_CUDA_LAUNCH || !choice->ran)) {
+    int failure = multiply(call, products, &problem, &choice->algo);
+    choice->ran = true;
+    if (failure)
+      status = failed("failed at", failure, &problem, call->err);
+  }
+  problem_deinit(products->lt, &problem);
+  return status;
+}
+
+/* Pieces in fp32 that stay in the cache, each followed by its bias and its rounding. */
+static enum gd_status run_staged(const struct gd_cuda_call *call, const struct gd_cuda_product *p) {
+  struct gd_cuda_product piece;
+  struct gd_cuda_kernel kernel = kernel_of("matmul_finish", p);
+  float *stage = workspace_half(call, 1);
+  int64_t at = 0, d_at = 0;
+  for (; gd_cuda_product_piece(p, at, stage, LIBRARY_BYTES / 4, &piece, &d_at); at++) {
+    bool done;
+    uint32_t count = (uint32_t)(piece.batch * piece.n * piece.m), columns = (uint32_t)p->m;
+    char *to = (char *)p->d + d_at * gd_dtype_bytes(p->dtype_d);
+    const float *bias = p->bias;
+    int64_t pitch = p->ldd;
+    int adds = p->adds;
+    GD_TRY(run_library(call, &piece, &done));
+    if (!done)
+      return gd_fail(call->err, GD_ENVIRONMENT,
+                     "cuBLASLt has no algorithm for a product of %lld x %lld x %lld in %s",
+                     (long long)p->n, (long long)p->m, (long long)p->k, gd_dtype_name(p->dtype));
+    GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(call->cuda, count / 4 + 1), &to, &stage, &bias,
+                          &count, &columns, &pitch, &adds));
+  }
+  if (at == 0)
+    return gd_fail(call->err, GD_UNSUPPORTED,
+                   "a product with %lld columns to %s is wider than the workspace; use fp32",
+                   (long long)p->m, gd_dtype_name(p->dtype_d));
+  return GD_OK;
+}
+
+/* Nothing is multiplied: the bias, or zeros. */
+static enum gd_status run_empty(const struct gd_cuda_call *call, const struct gd_cuda_product *p) {
+  struct gd_cuda_kernel kernel = kernel_of("matmul_empty", p);
+  struct gd_cuda_product q = *p;
+  int adds = p->adds;
+  return GD_CUDA_LAUNCH(call, &kernel, grid_of(call->cuda, p->m * p->n * p->batch), &q.d, &q.bias,
+                        &q.m, &q.n, &q.batch, &q.ldd, &q.stride_d, &adds);
+}
+
+enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
+                                   const struct gd_cuda_product *p) {
+  bool done = false;
+  if (p->m == 0 || p->n == 0 || p->batch == 0)
+    return GD_OK;
+  if (p->k == 0)
+    return run_empty(call, p);
+  if (call->stage == GD_CUDA_COLLECT) /* the same module holds all of kernels/matmul.cu */
+    return p->bias || p->staged ? run_empty(call, p) : GD_OK;
+  GD_TRY(open_products(call->cuda, call->err));
+  if (!p->staged)
+    GD_TRY(run_library(call, p, &done));
+  return done ? GD_OK : run_staged(call, p);
+}
+
+enum gd_status gd_cuda_op_matmul(const struct gd_cuda_call *call) {
+  struct gd_cuda_product product;
+  gd_cuda_product_of(call->args, &product);
+  return gd_cuda_product_run(call, &product);
+}

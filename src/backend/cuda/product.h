@@ -1,0 +1,66 @@
+/*
+ * A matrix product as cuBLASLt takes it, and how the ops of a graph become one. product.c is the
+ * mapping, which needs no GPU; op_matmul.c runs it.
+ *
+ * The library is column-major, our tensors are row-major: a row-major matrix read column by column
+ * is its transpose, so y = op(a) op(b) is computed as y' = op(b)' op(a)', without a copy. A is
+ * then b, B is a, and a bias over the columns of y is one over the rows of D.
+ *
+ *   struct gd_cuda_product product;
+ *   gd_cuda_product_of(args, &product);
+ *   GD_TRY(gd_cuda_product_run(call, &product));
+ */
+#ifndef GD_BACKEND_CUDA_PRODUCT_H
+#define GD_BACKEND_CUDA_PRODUCT_H
+
+#include "backend/cpu/gemm.h"
+#include "backend/cuda/cuda_int.h"
+
+/* How the bias, always fp32, comes in. */
+enum gd_cuda_bias {
+  GD_CUDA_BIAS_NONE,
+  GD_CUDA_BIAS_EPILOGUE, /* as it is, by the library */
+  /* The library wants it in the dtype of a half output: rounded first, which moves a result by at
+     most half a last bit of the bias. A pass over the output would cost more than it gains. */
+  GD_CUDA_BIAS_ROUNDED,
+};
+
+/* D[m,n] = alpha op(A)[m,k] op(B)[k,n] + bias[m] (+ D), column-major, `batch` times. */
+struct gd_cuda_product {
+  int64_t m, n, k, batch;
+  bool trans_a, trans_b;                /* A is stored k x m, B is stored n x k */
+  int64_t lda, ldb, ldd;                /* elements between columns as stored */
+  int64_t stride_a, stride_b, stride_d; /* elements between batch items; 0: shared */
+  enum gd_dtype dtype;                  /* of A and B */
+  enum gd_dtype dtype_d;
+  float alpha;
+  bool adds; /* D is added to; fp32 */
+  bool tf32; /* fp32 inputs may be rounded to TF32 */
+  enum gd_cuda_bias bias_way;
+  /* The library has no such pair of dtypes: through fp32 in the workspace, a piece at a time. */
+  bool staged;
+  const void *a, *b;
+  const float *bias;
+  void *d;
+};
+
+/* Of a row-major product. bias may be NULL. */
+void gd_cuda_product_rows(const struct gd_gemm *rows, const void *a, const void *b,
+                          const float *bias, void *c, struct gd_cuda_product *product);
+/* Of a matmul op. */
+void gd_cuda_product_of(const struct gd_kernel_args *args, struct gd_cuda_product *product);
+
+/*
+ * Pieces of a staged product: whole batch items, or columns of one. Piece `at` (0, 1, ...) as a
+ * product into `stage`, fp32 [batch][n][m] without gaps, and where in d its result belongs, in
+ * elements. False when there is no such piece, or when `stage_elements` cannot hold a column.
+ */
+bool gd_cuda_product_piece(const struct gd_cuda_product *whole, int64_t at, float *stage,
+                           int64_t stage_elements, struct gd_cuda_product *piece, int64_t *d_at);
+
+/* At every stage of a call; the first half of the workspace is the library's, the second its own.
+ */
+enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
+                                   const struct gd_cuda_product *product) GD_MUST_USE;
+
+#endif

@@ -1,0 +1,199 @@
+/*
+ * How a matmul op becomes a column-major product of the CUDA backend, without a GPU: products run
+ * here by the library's rules, in plain C, and are held against ref like any backend's kernel.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backend/cuda/product.h"
+#include "support/op_harness.h"
+
+enum { STAGE = 96 }; /* elements: small products come in several pieces */
+
+/* D = alpha op(A) op(B) + bias (+ D), column-major: element (i, j) of a matrix is at i + j ld. */
+static void library(const struct gd_cuda_product *p) {
+  assert_true(p->lda >= (p->trans_a ? p->k : p->m) && p->ldb >= (p->trans_b ? p->n : p->k));
+  assert_true(p->ldd >= p->m && p->lda > 0 && p->ldb > 0);
+  for (int64_t item = 0; item < p->batch; item++)
+    for (int64_t j = 0; j < p->n; j++)
+      for (int64_t i = 0; i < p->m; i++) {
+        double sum = 0;
+        for (int64_t l = 0; l < p->k; l++)
+          sum += (double)gd_dtype_load(p->dtype, p->a,
+                                       item * p->stride_a +
+                                           (p->trans_a ? l + i * p->lda : i + l * p->lda)) *
+                 (double)gd_dtype_load(p->dtype, p->b,
+                                       item * p->stride_b +
+                                           (p->trans_b ? j + l * p->ldb : l + j * p->ldb));
+        int64_t at = item * p->stride_d + i + j * p->ldd;
+        float value = (float)((double)p->alpha * sum + (p->bias ? (double)p->bias[i] : 0));
+        gd_dtype_store(p->dtype_d, p->d, at,
+                       p->adds ? gd_dtype_load(p->dtype_d, p->d, at) + value : value);
+      }
+}
+
+/* As op_matmul.c does it: what the library has no dtypes for comes in pieces of fp32. */
+static void staged(const struct gd_cuda_product *p) {
+  float stage[STAGE];
+  struct gd_cuda_product piece;
+  int64_t d_at = 0, done = 0;
+  for (int64_t at = 0; gd_cuda_product_piece(p, at, stage, STAGE, &piece, &d_at); at++) {
+    int64_t count = piece.batch * piece.n * piece.m;
+    assert_true(count > 0 && count <= STAGE && !piece.staged && !piece.bias && !piece.adds);
+    library(&piece);
+    for (int64_t i = 0; i < count; i++) {
+      int64_t row = i / p->m, column = i % p->m, to = d_at + row * p->ldd + column;
+      float value = stage[i] + (p->bias ? p->bias[column] : 0);
+      gd_dtype_store(p->dtype_d, p->d, to,
+                     p->adds ? gd_dtype_load(p->dtype_d, p->d, to) + value : value);
+    }
+    done += count;
+  }
+  assert_int_equal(done, p->m * p->n * p->batch);
+}
+
+static bool always_staged;
+
+static void run_matmul(const struct gd_kernel_args *args) {
+  struct gd_cuda_product p;
+  gd_cuda_product_of(args, &p);
+  assert_true(p.staged == (p.dtype_d != GD_DTYPE_F32 && p.dtype_d != p.dtype));
+  assert_int_equal(p.bias_way == GD_CUDA_BIAS_NONE, args->n_in < 3);
+  if (args->in[1].rank == 2)
+    assert_int_equal(p.batch, 1); /* rows of all items as one product */
+  if (p.m == 0 || p.n == 0 || p.batch == 0)
+    return;
+  if ((p.staged || always_staged) && p.m <= STAGE && p.k > 0)
+    staged(&p);
+  else if (p.k > 0)
+    library(&p);
+  else
+    for (int64_t i = 0; i < args->out[0].elements; i++) { /* matmul_empty */
+      float value = p.bias ? p.bias[i % p.m] : 0;
+      gd_dtype_store(p.dtype_d, p.d, i, p.adds ? gd_dtype_load(p.dtype_d, p.d, i) + value : value);
+    }
+}
+
+static gd_kernel kernels[GD_OP_COUNT];
+static int checked;
+
+static void check(const struct op_case *c) {
+  const struct op_backend backend = {"column-major", kernels, NULL};
+  const char *wrong = op_check(c, &backend);
+  if (wrong)
+    fail_msg("%s", wrong);
+  checked++;
+}
+
+static void check_shape(enum gd_dtype in, struct gd_attr_matmul attr, uint32_t leading,
+                        const int64_t *batch, bool flat_b, int64_t m, int64_t n, int64_t k,
+                        bool bias) {
+  struct op_case c = {.kind = GD_OP_matmul, .n_in = bias ? 3 : 2, .attr = {.matmul = attr}};
+  uint32_t leading_b = flat_b ? 0 : leading;
+  c.in[0] = (struct op_input){.dtype = in, .rank = leading + 2};
+  c.in[1] = (struct op_input){.dtype = in, .rank = leading_b + 2};
+  for (uint32_t i = 0; i < leading; i++)
+    c.in[0].dims[i] = c.in[1].dims[i] = batch[i];
+  c.in[0].dims[leading] = attr.trans_a ? k : m;
+  c.in[0].dims[leading + 1] = attr.trans_a ? m : k;
+  c.in[1].dims[leading_b] = attr.trans_b ? n : k;
+  c.in[1].dims[leading_b + 1] = attr.trans_b ? k : n;
+  c.in[2] = (struct op_input){.dtype = GD_DTYPE_F32, .rank = 1, .dims = {n}};
+  check(&c);
+}
+
+static void test_layouts(void **state) {
+  static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {17, 1, 4}, {1, 19, 3},
+                                     {4, 6, 0}, {0, 3, 2}, {5, 0, 2},  {17, 19, 3}};
+  static const struct {
+    uint32_t leading;
+    int64_t batch[2];
+    bool flat_b;
+  } batches[] = {{0, {0}, false},   {1, {3}, false}, {2, {2, 3}, false}, {1, {1}, false},
+                 {2, {2, 3}, true}, {1, {4}, true},  {1, {0}, false},    {2, {2, 0}, true}};
+  static const enum gd_dtype dtypes[] = {GD_DTYPE_F32, GD_DTYPE_BF16, GD_DTYPE_F16, GD_DTYPE_COUNT};
+  (void)state;
+  kernels[GD_OP_matmul] = run_matmul;
+  for (int s = 0; s < 8; s++)
+    for (int b = 0; b < 8; b++)
+      for (int i = 0; i < 96; i++) {
+        struct gd_attr_matmul attr = {.trans_a = i & 1,
+                                      .trans_b = i & 2,
+                                      .alpha = i & 4 ? 0.5f : 1,
+                                      .out_dtype = dtypes[i / 8 % 4]};
+        if (batches[b].flat_b && attr.trans_a)
+          continue; /* not a matmul op: a transposed a is batched, and a flat b is not */
+        always_staged = i / 8 % 2;
+        check_shape(dtypes[i / 32], attr, batches[b].leading, batches[b].batch, batches[b].flat_b,
+                    sizes[s][0], sizes[s][1], sizes[s][2], (s + b + i / 4) % 2);
+      }
+  assert_true(checked > 4000);
+}
+
+/* Leading distances beyond the row, as the loss has them, map the same way. */
+static void test_pitch(void **state) {
+  const float a[] = {1, 2, -1, 3, 4, -1}, b[] = {1, 2, -9, 3, 4, -9}; /* [2][2], 3 apart */
+  float c[8] = {0, 0, -5, -5, 0, 0, -5, -5};                          /* [2][2], 4 apart */
+  struct gd_cuda_product p;
+  (void)state;
+  gd_cuda_product_rows(&(struct gd_gemm){.m = 2,
+                                         .n = 2,
+                                         .k = 2,
+                                         .batch = 1,
+                                         .trans_b = true,
+                                         .lda = 3,
+                                         .ldb = 3,
+                                         .ldc = 4,
+                                         .alpha = 1},
+                       a, b, NULL, c, &p);
+  library(&p);
+  const float want[8] = {5, 11, -5, -5, 11, 25, -5, -5};
+  assert_memory_equal(c, want, sizeof c);
+}
+
+/* What decides how a bias comes in, and that a stage too small for a column is refused. */
+static void test_decisions(void **state) {
+  static float memory[64];
+  struct gd_cuda_product p, piece;
+  struct gd_gemm rows = {.m = 4,
+                         .n = 8,
+                         .k = 2,
+                         .batch = 1,
+                         .trans_b = true,
+                         .lda = 2,
+                         .ldb = 2,
+                         .ldc = 8,
+                         .dtype_a = GD_DTYPE_BF16,
+                         .dtype_b = GD_DTYPE_BF16,
+                         .dtype_c = GD_DTYPE_F32,
+                         .alpha = 1};
+  int64_t d_at;
+  (void)state;
+  gd_cuda_product_rows(&rows, memory, memory, memory, memory, &p);
+  assert_int_equal(p.bias_way, GD_CUDA_BIAS_EPILOGUE);
+  assert_true(!p.staged && !p.adds && !p.tf32);
+  rows.dtype_c = GD_DTYPE_BF16;
+  gd_cuda_product_rows(&rows, memory, memory, memory, memory, &p);
+  assert_int_equal(p.bias_way, GD_CUDA_BIAS_ROUNDED);
+  assert_false(p.staged);
+  rows.dtype_c = GD_DTYPE_F16;
+  gd_cuda_product_rows(&rows, memory, memory, NULL, memory, &p);
+  assert_true(p.staged && p.bias_way == GD_CUDA_BIAS_NONE);
+  assert_false(gd_cuda_product_piece(&p, 0, memory, 7, &piece, &d_at));
+  assert_true(gd_cuda_product_piece(&p, 3, memory, 8, &piece, &d_at));
+  assert_int_equal(d_at, 24);
+  assert_false(gd_cuda_product_piece(&p, 4, memory, 8, &piece, &d_at));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_layouts),
+      cmocka_unit_test(test_pitch),
+      cmocka_unit_test(test_decisions),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
