@@ -145,6 +145,7 @@ struct gd_attr_attention {
   float scale;       /* of the scores, before softmax */
   float probability; /* of dropout on the weights; 0: none, and no seed */
   uint32_t stream;   /* as struct gd_attr_dropout has it */
+  bool tf32;         /* fp32: the products may round their operands to TF32 */
 };
 struct gd_attr_activate {
   enum gd_activation function;
