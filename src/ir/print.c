@@ -81,6 +81,8 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
     if (attr->attention.probability > 0)
       gd_strbuf_printf(out, " p=%g stream=%u", (double)attr->attention.probability,
                        attr->attention.stream);
+    if (attr->attention.tf32)
+      gd_strbuf_append(out, " tf32");
     break;
   case GD_ATTR_activate:
     gd_strbuf_printf(out, " %s", gd_activation_name(attr->activate.function));

@@ -1,0 +1,930 @@
+// Fused attention: out = softmax(scale q k') v and its gradient, without a score matrix in memory.
+// One module holds one pass, picked by FORWARD, GRAD_QUERIES, GRAD_KEYS or DELTA; op_attention.c
+// sets the other macros:
+//   T0         gd_bf16, gd_f16 (m16n8k16) or gd_f32 (tf32 m16n8k8)
+//   HEAD       D, rounded up to a multiple of 16; the padding is zeros in shared memory
+//   WARPS, ROW_TILES  a block owns WARPS x ROW_TILES x 16 rows, a warp ROW_TILES x 16 of them
+//   COLUMNS    what it visits at a time, a multiple of 16
+//   STAGES     tiles in flight of the gradients' loops, 1 or 2
+//   PARTS      GRAD_KEYS: bit 0 dv, bit 1 dk; both in one pass where the registers suffice
+//   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 4
+//   ALIGNED    rows start on 16 bytes: cp.async; else element by element
+//   PRODUCTS   gd_f32: 1 is TF32; 3 keeps fp32's accuracy, see left_of
+//   BLOCKS     blocks that must fit on a multiprocessor
+//
+// FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 products, of which 2 are repeated: the
+// price of sums in a fixed order without atomics), half of it where causal. Bytes: q, k, v, out
+// once if a head's keys stay in L2; so the products are the floor.
+//
+// Letters: T steps, D size, N heads, M key heads; rows and columns are those of the scores, or of
+// their transpose in GRAD_KEYS, where a block owns keys and visits queries.
+
+struct gd_attention {      // op_attention.c has the same
+  int64_t heads;           // to work on: key heads in GRAD_KEYS, query heads elsewhere
+  int64_t first_head;      // query heads before these, counted for dropout alone
+  int64_t weights;         // of one sample: N T T
+  int group;               // query heads that share a key head
+  int steps, size;         // T, D
+  int chunk;               // heads whose tiles share L2: see place_of
+  int causal;
+  float scale, exponent;   // exponent: scale log2(e), never 0
+  float kept_scale;        // 1 / (1 - probability)
+  uint32_t threshold;      // words below it drop their element
+  uint32_t stream;
+};
+
+#ifdef DELTA
+
+// delta[row] = dout[row] . out[row]. Eight lanes a row. Reads 2 x rows x D elements: bytes alone.
+extern "C" __global__ void __launch_bounds__(256)
+    attention_delta(const T0 *dout, const T0 *out, float *delta, int64_t rows, int size) {
+  constexpr int N = 16 / sizeof(T0);
+  int64_t row = (int64_t)blockIdx.x * 32 + threadIdx.x / 8;
+  int lane = threadIdx.x % 8;
+  float sum = 0;
+  if (row < rows) {
+    dout += row * size;
+    out += row * size;
+    if (ALIGNED) {
+      for (int at = lane * N; at < size; at += 8 * N) {
+        float x[N], y[N];
+        gd_load(dout + at, x);
+        gd_load(out + at, y);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+          sum = fmaf(x[i], y[i], sum);
+      }
+    } else {
+      for (int at = lane; at < size; at += 8)
+        sum = fmaf(gd_float(dout[at]), gd_float(out[at]), sum);
+    }
+  }
+  sum = gd_warp<gd_add>(sum, 8);
+  if (row < rows && lane == 0)
+    delta[row] = sum;
+}
+
+#else
+
+constexpr int BYTES = sizeof(T0);
+constexpr int STRIDE = HEAD * BYTES + 16; // of a row in shared memory: an odd number of 16-byte
+                                          // pieces, so that 8 rows in a column meet all banks
+constexpr int STEPS = HEAD * BYTES / 32;  // products along the head; one eats 32 bytes of a row
+constexpr int THREADS = WARPS * 32;
+constexpr int WARP_ROWS = ROW_TILES * 16;
+constexpr int ROWS = WARPS * WARP_ROWS;
+constexpr int TILES = COLUMNS / 8;
+constexpr int HEAD_TILES = HEAD / 8;
+
+extern __shared__ __align__(16) unsigned char shared[];
+
+// --- instructions ----------------------------------------------------------------------------------
+
+GD_DEVICE uint32_t shared_address(const void *p) {
+  uint32_t address;
+  asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }"
+      : "=r"(address)
+      : "l"(p));
+  return address;
+}
+
+// Four 8x8 matrices of 16-bit elements (or 8x4 of 32-bit ones): lanes 8i..8i+7 name the rows of
+// matrix i, 16 bytes each; lane 4r + c gets bytes 4c..4c+3 of row r of each.
+GD_DEVICE void load_matrices(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
+// The same of 16-bit matrices, transposed: lane 4c + r gets rows 2r, 2r+1 of column c.
+GD_DEVICE void load_transposed(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
+GD_DEVICE uint32_t load_word(uint32_t address) {
+  uint32_t x;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return x;
+}
+
+// Zeros where `valid` is false; `from` is not read then.
+GD_DEVICE void copy16(uint32_t to, const void *from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+GD_DEVICE void copy4(uint32_t to, const void *from, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+               "r"(valid ? 4 : 0)
+               : "memory");
+}
+GD_DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most N of the groups that this thread committed are still under way.
+template <int N> GD_DEVICE void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+GD_DEVICE float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+template <typename T> struct gd_unit; // what differs between dtypes
+
+// `first` goes to the lower half.
+template <> struct gd_unit<gd_bf16> {
+  static GD_DEVICE uint32_t pack(float first, float second) {
+    uint32_t x;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(second), "f"(first));
+    return x;
+  }
+  static GD_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+};
+template <> struct gd_unit<gd_f16> {
+  static GD_DEVICE uint32_t pack(float first, float second) {
+    uint32_t x;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(second), "f"(first));
+    return x;
+  }
+  static GD_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+};
+template <> struct gd_unit<gd_f32> { // operands are rounded to tf32 before
+  static GD_DEVICE uint32_t pack(float first, float) { return __float_as_uint(first); }
+  static GD_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+};
+
+// --- fragments -------------------------------------------------------------------------------------
+//
+// With group = lane / 4 and pair = lane % 4, a product of a 16 x K matrix a, a K x 8 matrix b (K is
+// 16 for 16-bit elements, 8 for tf32) and the 16 x 8 sums c, a lane holds
+//   c[0], c[1]  row group,     columns 2 pair, 2 pair + 1
+//   c[2], c[3]  row group + 8, the same columns
+//   a[0]  row group,     a[1]  row group + 8     16-bit: columns 2 pair, 2 pair + 1; tf32: pair
+//   a[2]  row group,     a[3]  row group + 8     8 (tf32: 4) columns further
+//   b[0]  column group   16-bit: rows 2 pair, 2 pair + 1; tf32: row pair
+//   b[1]  column group   8 (tf32: 4) rows further
+// so load_matrices serves both: a from rows of a matrix, b from rows of its transpose.
+
+// Operand a. fp32 in three products: x = at + rest with both in tf32 to nearest, so 22 bits of x
+// are kept, and at at + at rest + rest at lacks 2^-22 of the product.
+struct gd_left {
+  uint32_t at[4];
+  uint32_t rest[4];
+};
+
+GD_DEVICE uint32_t tf32(uint32_t x) { return (x + 0x1000u) & 0xffffe000u; }
+GD_DEVICE uint32_t tf32_rest(uint32_t x, uint32_t at) {
+  return tf32(__float_as_uint(__uint_as_float(x) - __uint_as_float(at)));
+}
+
+GD_DEVICE void left_of(gd_left &a, const uint32_t (&x)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    a.at[i] = BYTES == 4 ? tf32(x[i]) : x[i];
+    if (PRODUCTS == 3)
+      a.rest[i] = tf32_rest(x[i], a.at[i]);
+  }
+}
+
+// c[i] += a[i] b, for the row tiles of a warp.
+GD_DEVICE void multiply(float (&c0)[4], const gd_left &a, uint32_t b0, uint32_t b1) {
+  if (BYTES == 2) {
+    gd_unit<T0>::mma(c0, a.at, b0, b1);
+    return;
+  }
+  uint32_t at0 = tf32(b0), at1 = tf32(b1);
+  if (PRODUCTS == 3) {
+    gd_unit<T0>::mma(c0, a.rest, at0, at1);
+    gd_unit<T0>::mma(c0, a.at, tf32_rest(b0, at0), tf32_rest(b1, at1));
+  }
+  gd_unit<T0>::mma(c0, a.at, at0, at1);
+}
+
+// c = a b' over the head: rows of a (those of this warp from `a` on) by rows of b. Addresses of
+// shared memory.
+GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], uint32_t a, uint32_t b) {
+  int lane = threadIdx.x % 32;
+  a += lane % 16 * STRIDE + lane / 16 * 16;
+  b += (lane % 8 + lane / 16 * 8) * STRIDE + lane / 8 % 2 * 16;
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        c[i][j][e] = 0;
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) {
+    gd_left left[ROW_TILES];
+    uint32_t x[4];
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++) {
+      load_matrices(x, a + i * 16 * STRIDE + step * 32);
+      left_of(left[i], x);
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; j += 2) { // 16 rows of b: b[0], b[1] of tile j, then of j + 1
+      load_matrices(x, b + j * 8 * STRIDE + step * 32);
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++) {
+        multiply(c[i][j], left[i], x[0], x[1]);
+        multiply(c[i][j + 1], left[i], x[2], x[3]);
+      }
+    }
+  }
+}
+
+// sums += w b: w the weights (or slopes) that this warp holds as sums of products, rounded to T0; b
+// the rows of shared memory that belong to w's columns.
+GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
+                          const float (&w)[ROW_TILES][TILES][4], uint32_t b) {
+  int lane = threadIdx.x % 32;
+  if constexpr (BYTES == 2) {
+    b += lane % 16 * STRIDE + lane / 16 * 16;
+#pragma unroll
+    for (int step = 0; step < COLUMNS / 16; step++) {
+      gd_left left[ROW_TILES];
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++) // columns of two tiles are one operand's 16 columns
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          const float(&tile)[4] = w[i][2 * step + e / 2];
+          left[i].at[e] = gd_unit<T0>::pack(tile[e % 2 * 2], tile[e % 2 * 2 + 1]);
+        }
+#pragma unroll
+      for (int j = 0; j < HEAD_TILES; j += 2) { // 16 columns of b
+        uint32_t x[4];
+        load_transposed(x, b + step * 16 * STRIDE + j * 16);
+#pragma unroll
+        for (int i = 0; i < ROW_TILES; i++) {
+          multiply(sums[i][j], left[i], x[0], x[1]);
+          multiply(sums[i][j + 1], left[i], x[2], x[3]);
+        }
+      }
+    }
+  } else {
+    // The order of the 8 terms of a product is free: column `pair` of a stands for the weights'
+    // column 2 pair, column pair + 4 for 2 pair + 1, as this lane holds them; b follows.
+    b += lane % 4 * 2 * STRIDE + lane / 4 * 4;
+#pragma unroll
+    for (int step = 0; step < TILES; step++) {
+      gd_left left[ROW_TILES];
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++) {
+        const float(&tile)[4] = w[i][step];
+        const uint32_t x[4] = {__float_as_uint(tile[0]), __float_as_uint(tile[2]),
+                               __float_as_uint(tile[1]), __float_as_uint(tile[3])};
+        left_of(left[i], x);
+      }
+#pragma unroll
+      for (int j = 0; j < HEAD_TILES; j++) {
+        uint32_t b0 = load_word(b + step * 8 * STRIDE + j * 32);
+        uint32_t b1 = load_word(b + (step * 8 + 1) * STRIDE + j * 32);
+#pragma unroll
+        for (int i = 0; i < ROW_TILES; i++)
+          multiply(sums[i][j], left[i], b0, b1);
+      }
+    }
+  }
+}
+
+// Row and column, within the warp's tiles, of element e of tile [i][j].
+GD_DEVICE int row_of(int i, int e) { return i * 16 + e / 2 * 8 + threadIdx.x % 32 / 4; }
+GD_DEVICE int column_of(int j, int e) { return j * 8 + threadIdx.x % 4 * 2 + e % 2; }
+
+// --- tiles -----------------------------------------------------------------------------------------
+
+// Rows first.. of a head's matrix[T][D] to shared memory, zeros past T and past D.
+template <int COUNT>
+GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size) {
+  if (ALIGNED) {
+    constexpr int PIECES = HEAD * BYTES / 16, N = 16 / BYTES;
+    uint32_t base = shared_address(shared) + to;
+#pragma unroll
+    for (int start = 0; start < COUNT * PIECES; start += THREADS) {
+      int at = start + threadIdx.x, row = at / PIECES, column = at % PIECES * N;
+      bool valid = first + row < steps && column < size;
+      const T0 *source = from + (valid ? (int64_t)(first + row) * size + column : 0);
+      if (COUNT * PIECES % THREADS == 0 || at < COUNT * PIECES)
+        copy16(base + row * STRIDE + column * BYTES, source, valid);
+    }
+  } else {
+    for (int at = threadIdx.x; at < COUNT * HEAD; at += THREADS) {
+      int row = at / HEAD, column = at % HEAD;
+      T0 x = gd_to<T0>(0.0f);
+      if (first + row < steps && column < size)
+        x = from[(int64_t)(first + row) * size + column];
+      *(T0 *)(shared + to + row * STRIDE + column * BYTES) = x;
+    }
+  }
+}
+
+// fp32 values first.. of a head, zeros past T.
+template <int COUNT> GD_DEVICE void load_values(int to, const float *from, int first, int steps) {
+  uint32_t base = shared_address(shared) + to;
+  for (int at = threadIdx.x; at < COUNT; at += THREADS) {
+    bool valid = first + at < steps;
+    copy4(base + at * 4, from + (valid ? first + at : 0), valid);
+  }
+}
+
+// The rows of this warp, times a factor a row, to a head's matrix[T][D].
+GD_DEVICE void store_rows(T0 *to, const float (&sums)[ROW_TILES][HEAD_TILES][4],
+                          const float (&factor)[ROW_TILES][2], int first, int steps, int size) {
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      int row = first + row_of(i, 2 * half);
+      if (row >= steps)
+        continue;
+      T0 *line = to + (int64_t)row * size;
+#pragma unroll
+      for (int j = 0; j < HEAD_TILES; j++) {
+        int column = column_of(j, 0);
+        float x[2] = {sums[i][j][2 * half] * factor[i][half],
+                      sums[i][j][2 * half + 1] * factor[i][half]};
+        if (ALIGNED) { // D is even
+          if (column < size)
+            gd_store(line + column, x);
+        } else {
+          if (column < size)
+            line[column] = gd_to<T0>(x[0]);
+          if (column + 1 < size)
+            line[column + 1] = gd_to<T0>(x[1]);
+        }
+      }
+    }
+}
+
+// Which head and rows this block of threads has. Heads go in chunks whose keys and values (or
+// queries) stay in L2 while all their blocks run; within a chunk, the longest rows of all heads
+// come first, so that the last to run are short.
+struct gd_place {
+  int64_t head;
+  int row; // the first
+};
+GD_DEVICE gd_place place_of(const gd_attention &p, bool last_is_longest) {
+  int blocks = (p.steps + ROWS - 1) / ROWS;
+  int64_t each = (int64_t)p.chunk * blocks, chunk = blockIdx.x / each, first = chunk * p.chunk;
+  int here = (int)(p.heads - first < p.chunk ? p.heads - first : p.chunk);
+  int at = (int)(blockIdx.x - chunk * each), block = at / here;
+  return {first + at % here, (last_is_longest ? blocks - 1 - block : block) * ROWS};
+}
+
+// --- dropout ---------------------------------------------------------------------------------------
+
+// Element [head, query, key] of the weights has number (head T + query) T + key, plus where the
+// rank's samples start; four numbers share a counter of the generator.
+struct gd_dropout {
+  uint32_t key, step, stream, threshold;
+  uint64_t start;
+};
+GD_DEVICE gd_dropout dropout_of(const gd_attention &p, const int *seed, int64_t head) {
+  if (!DROPOUT)
+    return {};
+  return {(uint32_t)seed[0], (uint32_t)seed[1], p.stream, p.threshold,
+          (uint64_t)((p.first_head + head) * p.steps * p.steps) +
+              (uint64_t)(int64_t)seed[2] * (uint64_t)p.weights};
+}
+GD_DEVICE uint32_t word_of(const gd_words &words, int i) {
+  uint32_t low = i & 1 ? words.at[1] : words.at[0], high = i & 1 ? words.at[3] : words.at[2];
+  return i & 2 ? high : low;
+}
+GD_DEVICE gd_words words_at(const gd_dropout &d, uint64_t number) {
+  return gd_philox(d.key, d.step, d.stream, number >> 2);
+}
+// Bit i: element number + i is dropped. `number` is a multiple of 4.
+GD_DEVICE uint32_t four_bits(const gd_dropout &d, uint64_t number) {
+  gd_words words = words_at(d, number);
+  return (words.at[0] < d.threshold ? 1u : 0u) | (words.at[1] < d.threshold ? 2u : 0u) |
+         (words.at[2] < d.threshold ? 4u : 0u) | (words.at[3] < d.threshold ? 8u : 0u);
+}
+
+// Marks the dropped ones among the weights of the warp's rows by a sign; the weights are not
+// negative. `first`: the number of the weight at the warp's first row and first column. Rows are
+// queries and columns keys.
+GD_DEVICE void mark(float (&w)[ROW_TILES][TILES][4], const gd_dropout &d, uint64_t first,
+                    int64_t steps) {
+  int lane = threadIdx.x % 32, pair = lane % 4;
+  if (DROPOUT == 1) {
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+      for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e += 2) { // two neighbours: one counter, or one and the next
+          uint64_t number = first + row_of(i, e) * steps + column_of(j, e);
+          gd_words words = words_at(d, number);
+          uint32_t one = word_of(words, number & 3), two = word_of(words, (number & 3) + 1);
+          if ((number & 3) == 3)
+            two = words_at(d, number + 1).at[0];
+          w[i][j][e] = one < d.threshold ? -w[i][j][e] : w[i][j][e];
+          w[i][j][e + 1] = two < d.threshold ? -w[i][j][e + 1] : w[i][j][e + 1];
+        }
+    return;
+  }
+  // Two lanes beside each other share each of their counters: of two tiles, the even lane draws
+  // for the first, the odd one for the second. Four bits a counter.
+  uint32_t bits[(ROW_TILES * TILES + 7) / 8] = {}, other[(ROW_TILES * TILES + 7) / 8];
+#pragma unroll
+  for (int draw = 0; draw < ROW_TILES * TILES; draw++) {
+    int row = draw / (TILES / 2) * 8 + lane / 4, tile = draw % (TILES / 2) * 2 + pair % 2;
+    bits[draw / 8] |= four_bits(d, first + row * steps + tile * 8 + pair / 2 * 4) << draw % 8 * 4;
+  }
+#pragma unroll
+  for (int i = 0; i < (ROW_TILES * TILES + 7) / 8; i++)
+    other[i] = __shfl_xor_sync(0xffffffff, bits[i], 1, 32);
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        int draw = (i * 2 + e / 2) * (TILES / 2) + j / 2;
+        uint32_t drawn = pair % 2 == j % 2 ? bits[draw / 8] : other[draw / 8];
+        if (drawn >> (draw % 8 * 4 + pair % 2 * 2 + e % 2) & 1)
+          w[i][j][e] = -w[i][j][e];
+      }
+}
+
+// The same where rows are keys and columns queries.
+GD_DEVICE void mark_transposed(float (&w)[ROW_TILES][TILES][4], const gd_dropout &d,
+                               uint64_t first, int64_t steps) {
+  int lane = threadIdx.x % 32, fourth = lane / 4 % 4;
+  if (DROPOUT == 1) {
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+      for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          uint64_t number = first + row_of(i, e) + column_of(j, e) * steps;
+          if (word_of(words_at(d, number), number & 3) < d.threshold)
+            w[i][j][e] = -w[i][j][e];
+        }
+    return;
+  }
+  // Four lanes below each other share their counters: of the four columns that each has in two
+  // tiles, each draws for one.
+  uint32_t bits[(ROW_TILES * TILES + 7) / 8] = {};
+#pragma unroll
+  for (int draw = 0; draw < ROW_TILES * TILES; draw++) {
+    int row = draw / (TILES / 2) * 8 + lane / 16 * 4, tile = draw % (TILES / 2) * 2 + fourth / 2;
+    int column = tile * 8 + lane % 4 * 2 + fourth % 2;
+    bits[draw / 8] |= four_bits(d, first + row + column * steps) << draw % 8 * 4;
+  }
+#pragma unroll
+  for (int source = 0; source < 4; source++) { // which of the four columns
+    uint32_t drawn[(ROW_TILES * TILES + 7) / 8];
+#pragma unroll
+    for (int i = 0; i < (ROW_TILES * TILES + 7) / 8; i++)
+      drawn[i] = __shfl_sync(0xffffffff, bits[i], (lane & ~12) | source << 2, 32) >> fourth;
+#pragma unroll
+    for (int draw = 0; draw < ROW_TILES * TILES; draw++) {
+      int row = draw / (TILES / 2), tile = draw % (TILES / 2) * 2 + source / 2;
+      float &x = w[row / 2][tile][row % 2 * 2 + source % 2];
+      if (drawn[draw / 8] >> draw % 8 * 4 & 1)
+        x = -x;
+    }
+  }
+}
+GD_DEVICE bool dropped(float marked) { return __float_as_int(marked) < 0; }
+
+// --- forward ---------------------------------------------------------------------------------------
+
+#ifdef FORWARD
+
+// A block owns ROWS queries of a head. While it multiplies by keys, the values of the same columns
+// arrive; while by values, the next keys.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_forward(const T0 *q, const T0 *k, const T0 *v, T0 *out, float *lse, const int *seed,
+                      gd_attention p) {
+  constexpr int KEYS = ROWS * STRIDE, VALUES = KEYS + COLUMNS * STRIDE;
+  gd_place place = place_of(p, true);
+  int64_t matrix = (int64_t)p.steps * p.size, key_head = place.head / p.group;
+  q += place.head * matrix;
+  k += key_head * matrix;
+  v += key_head * matrix;
+  int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
+  int visible = p.causal && place.row + ROWS < p.steps ? place.row + ROWS : p.steps;
+  gd_dropout dropout = dropout_of(p, seed, place.head);
+  uint32_t base = shared_address(shared);
+  float exponent = fabsf(p.exponent);
+  float slack = 8 / exponent;
+
+  float sums[ROW_TILES][HEAD_TILES][4], w[ROW_TILES][TILES][4];
+  float most[ROW_TILES][2], total[ROW_TILES][2]; // of a row: what exponents are relative to, and
+                                                 // this lane's share of the sum
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      most[i][half] = -GD_INFINITY;
+      total[i][half] = 0;
+    }
+#pragma unroll
+    for (int j = 0; j < HEAD_TILES; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        sums[i][j][e] = 0;
+  }
+
+  load_rows<ROWS>(0, q, place.row, p.steps, p.size);
+  load_rows<COLUMNS>(KEYS, k, 0, p.steps, p.size);
+  copies_commit();
+  for (int column = 0; column < visible; column += COLUMNS) {
+    // Columns past all of the warp's rows: nothing to do but keep step.
+    bool sees = !p.causal || column < first + WARP_ROWS;
+    copies_wait<0>();
+    __syncthreads(); // the keys are there, and nobody needs the former values
+    load_rows<COLUMNS>(VALUES, v, column, p.steps, p.size);
+    copies_commit();
+    if (sees)
+      scores(w, base + warp_row * STRIDE, base + KEYS);
+    copies_wait<0>();
+    __syncthreads(); // the values are there, and nobody needs these keys
+    if (column + COLUMNS < visible)
+      load_rows<COLUMNS>(KEYS, k, column + COLUMNS, p.steps, p.size);
+    copies_commit();
+    if (!sees)
+      continue;
+
+    if (p.exponent < 0) {
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            w[i][j][e] = -w[i][j][e];
+    }
+    if (column + COLUMNS > p.steps || (p.causal && column + COLUMNS > first + 1)) {
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++) {
+            int key = column + column_of(j, e);
+            if (key >= p.steps || (p.causal && key > first + row_of(i, e)))
+              w[i][j][e] = -GD_INFINITY;
+          }
+    }
+
+    // Any reference near the greatest score will do; it moves, and the sums with it, only when a
+    // score exceeds it by 2^8.
+    bool moves = false;
+    float factor[ROW_TILES][2];
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float greatest = -GD_INFINITY;
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+          greatest = fmaxf(greatest, fmaxf(w[i][j][2 * half], w[i][j][2 * half + 1]));
+        greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffff, greatest, 1, 32));
+        greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffff, greatest, 2, 32));
+        factor[i][half] = 1;
+        if (greatest > most[i][half] + slack) {
+          factor[i][half] = power_of_two((most[i][half] - greatest) * exponent);
+          most[i][half] = greatest;
+          moves = true;
+        }
+      }
+    if (__any_sync(0xffffffff, moves)) {
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          total[i][half] *= factor[i][half];
+#pragma unroll
+          for (int j = 0; j < HEAD_TILES; j++) {
+            sums[i][j][2 * half] *= factor[i][half];
+            sums[i][j][2 * half + 1] *= factor[i][half];
+          }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float reference = most[i][half] * exponent;
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; e++) {
+            w[i][j][e] = power_of_two(fmaf(w[i][j][e], exponent, -reference));
+            total[i][half] += w[i][j][e];
+          }
+      }
+    if (DROPOUT) {
+      mark(w, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            w[i][j][e] = dropped(w[i][j][e]) ? 0 : w[i][j][e];
+    }
+    accumulate(sums, w, base + VALUES);
+  }
+
+  float factor[ROW_TILES][2];
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float sum = total[i][half];
+      sum += __shfl_xor_sync(0xffffffff, sum, 1, 32);
+      sum += __shfl_xor_sync(0xffffffff, sum, 2, 32);
+      factor[i][half] = (DROPOUT ? p.kept_scale : 1) / sum;
+      int row = first + row_of(i, 2 * half);
+      if (row < p.steps && threadIdx.x % 4 == 0)
+        lse[place.head * p.steps + row] =
+            0.69314718055994531f * fmaf(most[i][half], exponent, log2f(sum));
+    }
+  store_rows(out + place.head * matrix, sums, factor, first, p.steps, p.size);
+}
+
+#endif
+
+// --- gradient of the queries -----------------------------------------------------------------------
+
+#ifdef GRAD_QUERIES
+
+// dq_i = scale sum_j ds_ij k_j with ds_ij = p_ij (kept_ij dout_i . v_j - delta_i). A block owns ROWS
+// queries of a head and visits keys and values together.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_grad_queries(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
+                           const float *delta, const int *seed, T0 *dq, gd_attention p) {
+  constexpr int DOUT = ROWS * STRIDE, KEYS = 2 * DOUT, VALUES = COLUMNS * STRIDE;
+  constexpr int STAGE = 2 * COLUMNS * STRIDE;
+  gd_place place = place_of(p, true);
+  int64_t matrix = (int64_t)p.steps * p.size, key_head = place.head / p.group;
+  q += place.head * matrix;
+  dout += place.head * matrix;
+  k += key_head * matrix;
+  v += key_head * matrix;
+  lse += place.head * p.steps;
+  delta += place.head * p.steps;
+  int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
+  int visible = p.causal && place.row + ROWS < p.steps ? place.row + ROWS : p.steps;
+  int visits = (visible + COLUMNS - 1) / COLUMNS;
+  gd_dropout dropout = dropout_of(p, seed, place.head);
+  uint32_t base = shared_address(shared);
+
+  float sums[ROW_TILES][HEAD_TILES][4], w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
+  float reference[ROW_TILES][2], mean[ROW_TILES][2], factor[ROW_TILES][2];
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      int row = first + row_of(i, 2 * half);
+      reference[i][half] = row < p.steps ? lse[row] * 1.4426950408889634f : 0;
+      mean[i][half] = row < p.steps ? delta[row] : 0;
+      factor[i][half] = p.scale;
+    }
+#pragma unroll
+    for (int j = 0; j < HEAD_TILES; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        sums[i][j][e] = 0;
+  }
+
+  load_rows<ROWS>(0, q, place.row, p.steps, p.size);
+  load_rows<ROWS>(DOUT, dout, place.row, p.steps, p.size);
+  if (STAGES == 2) {
+    load_rows<COLUMNS>(KEYS, k, 0, p.steps, p.size);
+    load_rows<COLUMNS>(KEYS + VALUES, v, 0, p.steps, p.size);
+    copies_commit();
+  }
+  for (int visit = 0; visit < visits; visit++) {
+    int column = visit * COLUMNS, stage = KEYS + (STAGES == 2 ? visit % 2 * STAGE : 0);
+    if (STAGES == 2) {
+      copies_wait<0>();
+      __syncthreads(); // this stage is there, and nobody needs the other
+      if (visit + 1 < visits) {
+        int next = KEYS + (visit + 1) % 2 * STAGE;
+        load_rows<COLUMNS>(next, k, column + COLUMNS, p.steps, p.size);
+        load_rows<COLUMNS>(next + VALUES, v, column + COLUMNS, p.steps, p.size);
+      }
+      copies_commit();
+    } else {
+      __syncthreads(); // nobody needs the stage
+      load_rows<COLUMNS>(stage, k, column, p.steps, p.size);
+      load_rows<COLUMNS>(stage + VALUES, v, column, p.steps, p.size);
+      copies_commit();
+      copies_wait<0>();
+      __syncthreads();
+    }
+    if (p.causal && column >= first + WARP_ROWS)
+      continue;
+
+    scores(w, base + warp_row * STRIDE, base + stage);
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+      for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          w[i][j][e] = power_of_two(fmaf(w[i][j][e], p.exponent, -reference[i][e / 2]));
+    if (column + COLUMNS > p.steps || (p.causal && column + COLUMNS > first + 1)) {
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++) {
+            int key = column + column_of(j, e);
+            if (key >= p.steps || (p.causal && key > first + row_of(i, e)))
+              w[i][j][e] = 0;
+          }
+    }
+    if (DROPOUT)
+      mark(w, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
+    scores(slopes, base + DOUT + warp_row * STRIDE, base + stage + VALUES);
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+      for (int j = 0; j < TILES; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          float slope = slopes[i][j][e];
+          if (DROPOUT)
+            slope = dropped(w[i][j][e]) ? 0 : slope * p.kept_scale;
+          slopes[i][j][e] = fabsf(w[i][j][e]) * (slope - mean[i][e / 2]);
+        }
+    accumulate(sums, slopes, base + stage);
+  }
+  store_rows(dq + place.head * matrix, sums, factor, first, p.steps, p.size);
+}
+
+#endif
+
+// --- gradients of keys and values ------------------------------------------------------------------
+
+#ifdef GRAD_KEYS
+
+// dv_j = sum_i kept_ij p_ij dout_i, dk_j = scale sum_i ds_ij q_i, over the queries of all heads that
+// share the key head, one head after another. A block owns ROWS keys, so everything is transposed:
+// rows are keys, columns queries.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_grad_keys(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
+                        const float *delta, const int *seed, T0 *dk, T0 *dv, gd_attention p) {
+  constexpr bool VALUES = PARTS & 1, KEYS = PARTS & 2;
+  constexpr int AT_V = ROWS * STRIDE, AT_STAGE = AT_V + (KEYS ? ROWS * STRIDE : 0);
+  constexpr int DOUT = COLUMNS * STRIDE, LSE = 2 * DOUT, DELTA_AT = LSE + COLUMNS * 4;
+  constexpr int STAGE = DELTA_AT + COLUMNS * 4;
+  gd_place place = place_of(p, false);
+  int64_t matrix = (int64_t)p.steps * p.size, head = place.head * p.group;
+  k += place.head * matrix;
+  v += place.head * matrix;
+  int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
+  int start = p.causal ? place.row / COLUMNS * COLUMNS : 0;
+  int each = (p.steps - start + COLUMNS - 1) / COLUMNS; // visits to one head
+  int64_t visits = (int64_t)each * p.group;
+  uint32_t base = shared_address(shared);
+
+  float sums_k[ROW_TILES][KEYS ? HEAD_TILES : 1][4], sums_v[ROW_TILES][VALUES ? HEAD_TILES : 1][4];
+  float w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int j = 0; j < HEAD_TILES; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        if (KEYS)
+          sums_k[i][KEYS ? j : 0][e] = 0;
+        if (VALUES)
+          sums_v[i][VALUES ? j : 0][e] = 0;
+      }
+
+  auto load = [&](int64_t visit) {
+    int64_t from = head + visit / each;
+    int column = start + (int)(visit % each) * COLUMNS;
+    int to = AT_STAGE + (STAGES == 2 ? (int)(visit % 2) * STAGE : 0);
+    load_rows<COLUMNS>(to, q + from * matrix, column, p.steps, p.size);
+    load_rows<COLUMNS>(to + DOUT, dout + from * matrix, column, p.steps, p.size);
+    load_values<COLUMNS>(to + LSE, lse + from * p.steps, column, p.steps);
+    load_values<COLUMNS>(to + DELTA_AT, delta + from * p.steps, column, p.steps);
+    copies_commit();
+  };
+  load_rows<ROWS>(0, k, place.row, p.steps, p.size);
+  if (KEYS)
+    load_rows<ROWS>(AT_V, v, place.row, p.steps, p.size);
+  if (STAGES == 2 && visits > 0)
+    load(0);
+  for (int64_t visit = 0; visit < visits; visit++) {
+    int column = start + (int)(visit % each) * COLUMNS;
+    int stage = AT_STAGE + (STAGES == 2 ? (int)(visit % 2) * STAGE : 0);
+    if (STAGES == 2) {
+      copies_wait<0>();
+      __syncthreads(); // this stage is there, and nobody needs the other
+      if (visit + 1 < visits)
+        load(visit + 1);
+    } else {
+      __syncthreads(); // nobody needs the stage
+      load(visit);
+      copies_wait<0>();
+      __syncthreads();
+    }
+    if (p.causal && column + COLUMNS <= first)
+      continue;
+
+    scores(w, base + warp_row * STRIDE, base + stage);
+    // Past T, queries, dout, lse and delta are zeros: those weights are finite and meet zeros.
+#pragma unroll
+    for (int j = 0; j < TILES; j++) {
+      const float *values = (const float *)(shared + stage + LSE) + column_of(j, 0);
+      float reference[2] = {values[0] * 1.4426950408889634f, values[1] * 1.4426950408889634f};
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          w[i][j][e] = power_of_two(fmaf(w[i][j][e], p.exponent, -reference[e % 2]));
+    }
+    if (p.causal && column < first + WARP_ROWS - 1) {
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            if (column + column_of(j, e) < first + row_of(i, e))
+              w[i][j][e] = 0;
+    }
+    if (DROPOUT) {
+      gd_dropout dropout = dropout_of(p, seed, head + visit / each);
+      mark_transposed(w, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
+                      p.steps);
+    }
+    if constexpr (KEYS)
+      scores(slopes, base + AT_V + warp_row * STRIDE, base + stage + DOUT);
+    if constexpr (VALUES) {
+      float kept[ROW_TILES][TILES][4];
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            kept[i][j][e] = DROPOUT && dropped(w[i][j][e]) ? 0 : w[i][j][e];
+      accumulate(sums_v, kept, base + stage + DOUT);
+    }
+    if constexpr (KEYS) {
+#pragma unroll
+      for (int j = 0; j < TILES; j++) {
+        const float *values = (const float *)(shared + stage + DELTA_AT) + column_of(j, 0);
+        float mean[2] = {values[0], values[1]};
+#pragma unroll
+        for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+          for (int e = 0; e < 4; e++) {
+            float slope = slopes[i][j][e];
+            if (DROPOUT)
+              slope = dropped(w[i][j][e]) ? 0 : slope * p.kept_scale;
+            slopes[i][j][e] = fabsf(w[i][j][e]) * (slope - mean[e % 2]);
+          }
+      }
+      accumulate(sums_k, slopes, base + stage);
+    }
+  }
+
+  float factor[ROW_TILES][2];
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+    factor[i][0] = factor[i][1] = DROPOUT ? p.kept_scale : 1;
+  if constexpr (VALUES)
+    store_rows(dv + place.head * matrix, sums_v, factor, first, p.steps, p.size);
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+    factor[i][0] = factor[i][1] = p.scale;
+  if constexpr (KEYS)
+    store_rows(dk + place.head * matrix, sums_k, factor, first, p.steps, p.size);
+}
+
+#endif
+#endif
