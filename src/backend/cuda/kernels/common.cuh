@@ -74,6 +74,16 @@ template <typename T, int N> GD_DEVICE void gd_store(T *p, const float (&x)[N]) 
 }
 GD_DEVICE bool gd_aligned(const void *p, int bytes) { return (uint64_t)p % (uint32_t)bytes == 0; }
 
+// --- division --------------------------------------------------------------------------------------
+
+// Of numbers below 2^31 by one that the host knows: divide.h makes these and says why it is right.
+struct gd_divider {
+  uint32_t divisor, factor, shift;
+};
+GD_DEVICE uint32_t gd_quotient(uint32_t n, const gd_divider &by) {
+  return (__umulhi(n, by.factor) + n) >> by.shift;
+}
+
 // --- reductions ------------------------------------------------------------------------------------
 
 struct gd_add {
