@@ -40,6 +40,9 @@ fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
 	@cmake --build --preset fuzz
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
+gpu-check: all ## the tests that need a GPU; each is skipped with its reason where there is none
+	@ctest --preset dev -L gpu --verbose
+
 lint: ## formatting, rules of the source, clang -Werror, clang-tidy, shellcheck
 	@tools/lint
 

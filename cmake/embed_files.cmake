@@ -1,12 +1,17 @@
 # Script: writes OUTPUT, the table of src/base/embedded.h, from the files named in LIST (relative
-# to DATA_DIR). Bytes become character constants: string literals end at 4095 characters in ISO C,
+# to one of FOLDERS). Bytes become character constants: string literals end at 4095 characters in ISO C,
 # and 0xe2 does not fit a signed char without a warning while '\xe2' does.
 file(READ "${LIST}" files)
 set(arrays "")
 set(table "")
 set(count 0)
 foreach(path IN LISTS files)
-  file(READ "${DATA_DIR}/${path}" hex HEX)
+  foreach(folder IN LISTS FOLDERS)
+    if(EXISTS "${folder}/${path}")
+      file(READ "${folder}/${path}" hex HEX)
+      break()
+    endif()
+  endforeach()
   string(LENGTH "${hex}" digits)
   math(EXPR length "${digits} / 2")
   string(REGEX REPLACE "(................)" "\\1\n    " hex "${hex}")
@@ -15,7 +20,7 @@ foreach(path IN LISTS files)
   string(APPEND table "    {\"${path}\", file_${count}, ${length}},\n")
   math(EXPR count "${count} + 1")
 endforeach()
-file(WRITE "${OUTPUT}" "/* Written by the build (cmake/embed_files.cmake) from data/. */
+file(WRITE "${OUTPUT}" "/* Written by the build (cmake/embed_files.cmake) from data/ and src/backend/. */
 #include \"base/embedded.h\"
 
 ${arrays}

@@ -1,4 +1,4 @@
-# What the build writes: gd_version.h (version and commit) and embedded_data.c (the data files).
+# What the build writes: gd_version.h (version and commit) and embedded_data.c (data files and CUDA kernels).
 # Target gd_generated makes the header, gd_embedded holds the compiled data.
 set(GD_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
 file(MAKE_DIRECTORY "${GD_GENERATED_DIR}")
@@ -19,13 +19,23 @@ add_custom_target(gd_generated
 # leaves the binary too.
 file(GLOB_RECURSE data_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/data"
   data/*.json data/*.csv)
+file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src/backend"
+  src/backend/*.cu src/backend/*.cuh)
+list(APPEND data_files ${kernel_files})
 list(SORT data_files)
 file(CONFIGURE OUTPUT "${GD_GENERATED_DIR}/embedded_files.txt" CONTENT "${data_files}" @ONLY)
-list(TRANSFORM data_files PREPEND "${PROJECT_SOURCE_DIR}/data/" OUTPUT_VARIABLE data_paths)
+set(data_paths "")
+foreach(path IN LISTS data_files)
+  if(path IN_LIST kernel_files)
+    list(APPEND data_paths "${PROJECT_SOURCE_DIR}/src/backend/${path}")
+  else()
+    list(APPEND data_paths "${PROJECT_SOURCE_DIR}/data/${path}")
+  endif()
+endforeach()
 add_custom_command(
   OUTPUT "${GD_GENERATED_DIR}/embedded_data.c"
   COMMAND "${CMAKE_COMMAND}"
-          "-DDATA_DIR=${PROJECT_SOURCE_DIR}/data"
+          "-DFOLDERS=${PROJECT_SOURCE_DIR}/data;${PROJECT_SOURCE_DIR}/src/backend"
           "-DLIST=${GD_GENERATED_DIR}/embedded_files.txt"
           "-DOUTPUT=${GD_GENERATED_DIR}/embedded_data.c"
           -P "${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake"

@@ -1,6 +1,6 @@
 /*
- * A backend: one device that can hold a plan's arenas and run its programs. ref and cpu are here;
- * each is a const struct gd_backend_ops. Executors see this header only.
+ * A backend: one device that can hold a plan's arenas and run its programs: ref, cpu and cuda, each
+ * a const struct gd_backend_ops. Executors see this header only.
  *
  *   struct gd_backend *backend;
  *   GD_TRY(gd_backend_open("cpu", &(struct gd_backend_options){0}, &backend, err));
@@ -31,8 +31,9 @@ struct gd_backend;
 struct gd_bound; /* a plan bound to memory: programs with resolved addresses */
 
 struct gd_device_info {
-  char name[128];       /* "AMD EPYC 9654 (2 threads, avx512_bf16)" */
-  int64_t memory_bytes; /* default limit of the device arena */
+  char name[128];            /* "AMD EPYC 9654 (2 threads, avx512_bf16)" */
+  int64_t memory_bytes;      /* default limit of the device arena */
+  int64_t host_memory_bytes; /* likewise of the host arena */
   int threads;
 };
 
@@ -45,12 +46,15 @@ struct gd_backend_ops {
   void (*close)(struct gd_backend *backend);
   void (*describe)(struct gd_backend *backend, struct gd_device_info *info);
   /* Highest multiply-add rate this device can reach in that dtype, measured or from its record. */
-  double (*peak_flops)(struct gd_backend *backend, enum gd_dtype dtype);
+  double (*peak_flops)(struct gd_backend *backend, enum gd_dtype dtype, bool tf32);
 
   /* One device arena and one host arena, zeroed; both are freed by close or by the next reserve. */
   enum gd_status (*reserve)(struct gd_backend *backend, int64_t device_bytes, int64_t host_bytes,
                             struct gd_error *err);
   void *(*host_memory)(struct gd_backend *backend);
+  /* Bytes of device memory in use, as the system or the driver counts them: what came with the
+     reserved arenas, and all else (program, context, libraries). -1: not known. */
+  void (*usage)(struct gd_backend *backend, int64_t *plan_bytes, int64_t *runtime_bytes);
 
   /* Resolves a plan against the reserved arenas; whatever may allocate or compile happens here. */
   enum gd_status (*bind)(struct gd_backend *backend, const struct gd_plan *plan,
@@ -67,6 +71,8 @@ struct gd_backend_ops {
   /* Bytes between the caller's memory and an offset of an arena. */
   enum gd_status (*write)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                           const void *from, int64_t bytes, struct gd_error *err);
+  enum gd_status (*clear)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
+                          int64_t bytes, struct gd_error *err); /* to zeros */
   enum gd_status (*read)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                          void *to, int64_t bytes, struct gd_error *err);
 };
@@ -77,6 +83,7 @@ struct gd_backend {
 
 extern const struct gd_backend_ops gd_backend_ref;
 extern const struct gd_backend_ops gd_backend_cpu;
+extern const struct gd_backend_ops gd_backend_cuda;
 
 /* The backend of that name, or GD_BAD_INPUT that lists the names there are. */
 enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **ops,
@@ -84,5 +91,7 @@ enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **o
 enum gd_status gd_backend_open(const char *name, const struct gd_backend_options *options,
                                struct gd_backend **backend, struct gd_error *err) GD_MUST_USE;
 void gd_backend_close(struct gd_backend *backend); /* NULL is fine */
+/* The fastest one that works here: cuda where there is a GPU, else cpu. */
+const char *gd_backend_default(void);
 
 #endif

@@ -15,9 +15,11 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
+#include "backend/host_memory.h"
 #include "backend/kernel.h"
 #include "backend/side.h"
 #include "base/clock.h"
+#include "base/process.h"
 #include "codegen/codegen.h"
 
 struct mapping {
@@ -31,9 +33,10 @@ struct host {
   int threads;
   bool trace;
   struct mapping spaces[GD_SPACE_COUNT];
-  struct gd_comm *comm;       /* borrowed; NULL: one rank */
-  struct gd_side side;        /* runs collectives and copies; started when a plan has some */
-  struct gd_error side_error; /* the first failure there */
+  int64_t resident_before_bytes; /* of the process, when the arenas were made; -1: not known */
+  struct gd_comm *comm;          /* borrowed; NULL: one rank */
+  struct gd_side side;           /* runs collectives and copies; started when a plan has some */
+  struct gd_error side_error;    /* the first failure there */
 };
 
 /* One launch: a kernel and its resolved arguments. */
@@ -69,39 +72,6 @@ static int usable_threads(const struct gd_backend_options *options) {
   return cpus < limit ? cpus : limit;
 }
 
-/* A field of /proc/meminfo or 0. */
-static int64_t meminfo_bytes(const char *field) {
-  char line[256];
-  int64_t kib = 0;
-  FILE *file = fopen("/proc/meminfo", "r");
-  if (!file)
-    return 0;
-  while (fgets(line, sizeof line, file))
-    if (strncmp(line, field, strlen(field)) == 0) {
-      kib = strtoll(line + strlen(field), NULL, 10);
-      break;
-    }
-  fclose(file);
-  return kib * 1024;
-}
-
-/* A container's memory limit, where there is one below the machine's. */
-static int64_t cgroup_limit_bytes(void) {
-  static const char *const files[] = {"/sys/fs/cgroup/memory.max",
-                                      "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    char line[64];
-    FILE *file = fopen(files[i], "r");
-    if (!file)
-      continue;
-    char *got = fgets(line, sizeof line, file);
-    fclose(file);
-    if (got && line[0] >= '0' && line[0] <= '9')
-      return strtoll(line, NULL, 10);
-  }
-  return INT64_MAX;
-}
-
 static void read_cpu_name(char *name, size_t size) {
   char line[256];
   snprintf(name, size, "CPU");
@@ -127,16 +97,17 @@ static void host_describe(struct gd_backend *backend, struct gd_device_info *inf
   snprintf(info->name, sizeof info->name, "%s, %d thread%s, %s", cpu, h->threads,
            h->threads == 1 ? "" : "s",
            h->kernels == gd_ref_kernels ? "ref" : gd_isa_name(gd_isa_detect()));
-  int64_t available = meminfo_bytes("MemAvailable:"), limit = cgroup_limit_bytes();
-  info->memory_bytes = available < limit ? available : limit;
+  info->memory_bytes = info->host_memory_bytes = gd_host_memory_bytes();
 }
 
-static double cpu_peak_flops(struct gd_backend *backend, enum gd_dtype dtype) {
+static double cpu_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, bool tf32) {
+  (void)tf32;
   return gd_isa_peak_flops(dtype, host_of(backend)->threads, gd_isa_detect());
 }
 
 /* ref makes no claim of speed: 0 means that no utilisation is reported. */
-static double ref_peak_flops(struct gd_backend *backend, enum gd_dtype dtype) {
+static double ref_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, bool tf32) {
+  (void)tf32;
   (void)backend;
   (void)dtype;
   return 0;
@@ -152,6 +123,7 @@ static void cpu_caps(const struct gd_backend_options *options, struct gd_caps *c
                        .comm_bytes = COMM_SCRATCH_BYTES,
                        .column_bytes = (gd_cpu_workspace_bytes(threads, many) + many - 1) / many,
                        .compile = true,
+                       .needs_cc = true,
                        .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true}};
 }
 
@@ -227,12 +199,20 @@ static enum gd_status host_reserve(struct gd_backend *backend, int64_t device_by
                                    int64_t host_bytes, struct gd_error *err) {
   struct host *h = host_of(backend);
   unmap_all(h);
+  h->resident_before_bytes = gd_process_resident_bytes();
   GD_TRY(map(&h->spaces[GD_SPACE_DEVICE], "device", device_bytes, err));
   return map(&h->spaces[GD_SPACE_HOST], "host", host_bytes, err);
 }
 
 static void *host_memory(struct gd_backend *backend) {
   return host_of(backend)->spaces[GD_SPACE_HOST].data;
+}
+
+/* Pages of the arenas come into being when they are touched, so the resident set is the proof. */
+static void host_usage(struct gd_backend *backend, int64_t *plan_bytes, int64_t *runtime_bytes) {
+  int64_t before = host_of(backend)->resident_before_bytes, now = gd_process_resident_bytes();
+  *plan_bytes = before < 0 || now < 0 ? -1 : now - before;
+  *runtime_bytes = before;
 }
 
 /* --- binding ------------------------------------------------------------------------------- */
@@ -430,6 +410,15 @@ static enum gd_status host_write(struct gd_backend *backend, enum gd_space space
   return GD_OK;
 }
 
+static enum gd_status host_clear(struct gd_backend *backend, enum gd_space space,
+                                 int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
+  const struct mapping *at = &host_of(backend)->spaces[space];
+  (void)err;
+  GD_ASSERT(offset_bytes >= 0 && offset_bytes + bytes <= at->bytes);
+  memset((char *)at->data + offset_bytes, 0, (size_t)bytes);
+  return GD_OK;
+}
+
 static enum gd_status host_read(struct gd_backend *backend, enum gd_space space,
                                 int64_t offset_bytes, void *to, int64_t bytes,
                                 struct gd_error *err) {
@@ -449,12 +438,14 @@ const struct gd_backend_ops gd_backend_cpu = {
     .peak_flops = cpu_peak_flops,
     .reserve = host_reserve,
     .host_memory = host_memory,
+    .usage = host_usage,
     .bind = host_bind,
     .unbind = host_unbind,
     .run = host_run,
     .sync = host_sync,
     .events = host_events,
     .write = host_write,
+    .clear = host_clear,
     .read = host_read,
 };
 
@@ -467,34 +458,13 @@ const struct gd_backend_ops gd_backend_ref = {
     .peak_flops = ref_peak_flops,
     .reserve = host_reserve,
     .host_memory = host_memory,
+    .usage = host_usage,
     .bind = host_bind,
     .unbind = host_unbind,
     .run = host_run,
     .sync = host_sync,
     .events = host_events,
     .write = host_write,
+    .clear = host_clear,
     .read = host_read,
 };
-
-enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **ops,
-                               struct gd_error *err) {
-  static const struct gd_backend_ops *const all[] = {&gd_backend_cpu, &gd_backend_ref};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-    if (strcmp(name, all[i]->name) == 0) {
-      *ops = all[i];
-      return GD_OK;
-    }
-  return gd_fail(err, GD_BAD_INPUT, "unknown backend \"%s\"; there are cpu and ref", name);
-}
-
-enum gd_status gd_backend_open(const char *name, const struct gd_backend_options *options,
-                               struct gd_backend **backend, struct gd_error *err) {
-  const struct gd_backend_ops *ops;
-  GD_TRY(gd_backend_find(name, &ops, err));
-  return ops->open(options, backend, err);
-}
-
-void gd_backend_close(struct gd_backend *backend) {
-  if (backend)
-    backend->ops->close(backend);
-}

@@ -23,10 +23,12 @@ struct gd_view {
 };
 
 struct gd_fused_kernel; /* codegen/codegen.h */
+struct gd_cuda_fused;
 
 struct gd_kernel_args {
   const union gd_attr *attr;
-  const struct gd_fused_kernel *fused; /* of a fused op: what was built for it */
+  const struct gd_fused_kernel *fused;      /* of a fused op: what was built for it */
+  const struct gd_cuda_fused *device_fused; /* likewise, for a GPU: backend/cuda/fused.h */
   uint32_t n_in, n_out;
   uint32_t adds; /* bit i: output i, fp32, is added to its memory; only bits that ops.def permits */
   const struct gd_view *in;

@@ -67,11 +67,15 @@ enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, in
   }
 }
 
+const char *gd_cli_backend(const struct gd_cli *cli) {
+  return cli->options.backend ? cli->options.backend : gd_backend_default();
+}
+
 void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *method,
                           struct gd_trial_options *trial) {
   const struct gd_cli_options *options = &cli->options;
   *trial = (struct gd_trial_options){
-      .backend = options->backend,
+      .backend = gd_cli_backend(cli),
       .threads = (int)options->threads,
       .method = *method,
       .ranks = ranks_of(cli),

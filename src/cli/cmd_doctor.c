@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "backend/cpu/isa.h"
+#include "backend/cuda/cuda_int.h"
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "gd_version.h"
@@ -24,15 +25,66 @@ static enum gd_status look(struct gd_cli *cli, struct machine *machine, struct g
   GD_TRY(gd_backend_open("cpu", &options, &backend, err));
   backend->ops->describe(backend, &machine->info);
   machine->isa = gd_isa_detect();
-  machine->fp32_flops = backend->ops->peak_flops(backend, GD_DTYPE_F32);
-  machine->bf16_flops = backend->ops->peak_flops(backend, GD_DTYPE_BF16);
+  machine->fp32_flops = backend->ops->peak_flops(backend, GD_DTYPE_F32, false);
+  machine->bf16_flops = backend->ops->peak_flops(backend, GD_DTYPE_BF16, false);
   gd_backend_close(backend);
   return GD_OK;
 }
 
+/* --- NVIDIA --------------------------------------------------------------------------------- */
+
+static void append_library(void *user, const struct gd_cuda_library *library) {
+  struct gd_cli *cli = user;
+  if (library->path)
+    gd_strbuf_printf(&cli->out, "%-13s ok: %s, %s\n", library->name, library->version,
+                     library->path);
+  else
+    gd_strbuf_printf(&cli->out, "%-13s missing: %s\n", library->name, library->missing);
+}
+
+static void set_library(void *user, const struct gd_cuda_library *library) {
+  struct gd_show_object *libraries = user, one;
+  gd_show_begin(&one);
+  if (library->path) {
+    gd_show_set_text(&one, "version", library->version);
+    gd_show_set_text(&one, "path", library->path);
+  } else {
+    gd_show_set_text(&one, "missing", library->missing);
+  }
+  gd_show_set_object(libraries, library->name, &one);
+}
+
+/* The GPU that the cuda backend would take, or why there is none. */
+static bool find_gpu(struct gd_device_info *info, double *half_flops, double *tf32_flops,
+                     struct gd_error *why) {
+  struct gd_backend *backend;
+  if (gd_backend_open("cuda", &(struct gd_backend_options){0}, &backend, why) != GD_OK)
+    return false;
+  backend->ops->describe(backend, info);
+  *half_flops = backend->ops->peak_flops(backend, GD_DTYPE_BF16, false);
+  *tf32_flops = backend->ops->peak_flops(backend, GD_DTYPE_F32, true);
+  gd_backend_close(backend);
+  return true;
+}
+
+static void append_gpu(struct gd_cli *cli) {
+  struct gd_device_info info;
+  struct gd_error why = {0};
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  double half_flops, tf32_flops;
+  if (find_gpu(&info, &half_flops, &tf32_flops, &why))
+    gd_strbuf_printf(&cli->out,
+                     "GPU           ok: %s, %s for arenas, %s bf16, %s TF32 (datasheet)\n",
+                     info.name, gd_format_bytes(a, sizeof a, info.memory_bytes),
+                     gd_show_rate(b, sizeof b, half_flops), gd_show_rate(c, sizeof c, tf32_flops));
+  else
+    gd_strbuf_printf(&cli->out, "GPU           missing: %s\n", why.text);
+  gd_cuda_libraries(append_library, cli);
+}
+
 static enum gd_status show_object(struct gd_cli *cli, const struct machine *machine,
                                   struct gd_error *err) {
-  struct gd_show_object object, versions, peaks;
+  struct gd_show_object object, versions, peaks, libraries;
   gd_show_begin(&object);
   gd_show_begin(&versions);
   gd_show_set_text(&versions, "gpudays", GD_VERSION);
@@ -48,6 +100,9 @@ static enum gd_status show_object(struct gd_cli *cli, const struct machine *mach
   gd_show_set_object(&object, "peak_flops", &peaks);
   gd_show_set_bool(&object, "bf16_instructions", machine->isa >= GD_ISA_AVX512_BF16);
   gd_show_set_int(&object, "presets", machine->presets);
+  gd_show_begin(&libraries);
+  gd_cuda_libraries(set_library, &libraries);
+  gd_show_set_object(&object, "nvidia", &libraries);
   return gd_show_json(&cli->out, &object, err);
 }
 
@@ -67,6 +122,7 @@ static void append_sheet(struct gd_cli *cli, const struct machine *machine) {
   else
     gd_strbuf_append(out, "bf16 products missing: computed in fp32; a CPU with AVX512_BF16 or AMX "
                           "has them\n");
+  append_gpu(cli);
   gd_strbuf_printf(out, "presets       ok: %d models ('gpudays models')\n", machine->presets);
 }
 

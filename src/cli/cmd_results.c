@@ -40,10 +40,12 @@ static void set_method(const char **row, const struct gd_trial *trial) {
   struct gd_method method;
   if (gd_method_parse(trial->method, &method, NULL) != GD_OK)
     return;
-  row[0] = method.compile && method.kernels ? "yes"
-           : method.compile                 ? "compile"
-           : method.kernels                 ? "kernels"
-                                            : "no";
+  row[0] = method.compile && method.kernels && method.tf32 ? "yes"
+           : method.compile && method.kernels              ? "compile+kernels"
+           : method.compile                                ? "compile"
+           : method.kernels                                ? "kernels"
+           : method.tf32                                   ? "tf32"
+                                                           : "no";
   row[1] = yes_no(method.ckpt);
   row[2] = method.sharding == GD_SHARDING_NONE ? "no" : gd_sharding_name(method.sharding);
   row[3] = yes_no(method.offload);

@@ -84,7 +84,7 @@ enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err) {
                    "verify compares gradients of whole parameters on one device: --methods takes "
                    "one of naive, free-lunch, compile, kernels, each with or without +ckpt");
   const struct gd_verify_options options = {
-      .backend = cli->options.backend,
+      .backend = gd_cli_backend(cli),
       .method = methods[0],
       .threads = (int)cli->options.threads,
       .precision = cli->options.precision_given ? cli->options.precision : GD_PRECISION_FP32,

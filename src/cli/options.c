@@ -263,7 +263,9 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
 
 static const struct gd_option options_table[] = {
-    {"backend", "NAME", ON_RUNS, 0, false, "cpu (default), or ref: plain C, slow, obviously right",
+    {"backend", "NAME", ON_RUNS, 0, false,
+     "cuda (default where there is a GPU), cpu (default elsewhere), or ref:\n"
+     "plain C, slow, obviously right",
      parse_backend, 0, 0, 0},
     {"threads", "N", ON_RUNS | ON(DOCTOR), 0, false, "threads to run with; default: all there are",
      parse_int, TARGET(threads), 1, 4096},
@@ -558,7 +560,6 @@ static enum gd_status append_models(struct gd_cli *cli, struct gd_error *err) {
 enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struct gd_error *err) {
   struct parser parser = {.argc = argc, .argv = argv, .at = 1};
   bool options_end = false;
-  cli->options.backend = "cpu";
   cli->options.methods = "naive";
   cli->arguments = gd_arena_alloc(&cli->arena, (size_t)argc + 1, sizeof *cli->arguments);
   if (!cli->arguments)

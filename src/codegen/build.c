@@ -498,6 +498,13 @@ void gd_fused_describe(const struct gd_lowered *l, struct gd_fused_kernel *kerne
     kernel->streams[i] = l->dropouts[i].stream;
 }
 
+bool gd_codegen_works(const struct gd_caps *caps, struct gd_error *why) {
+  if (!caps->compile)
+    return gd_fail(why, GD_UNSUPPORTED, "the %s backend runs no generated kernels",
+                   caps->backend) == GD_OK;
+  return !caps->needs_cc || gd_codegen_available(why);
+}
+
 enum gd_status gd_codegen_build(const struct gd_graph *graph, struct gd_codegen **code,
                                 struct gd_error *err) {
   int64_t begin_ns = gd_clock_ns();

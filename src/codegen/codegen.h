@@ -12,6 +12,7 @@
 #define GD_CODEGEN_CODEGEN_H
 
 #include "codegen/lower.h"
+#include "ir/caps.h"
 
 /*
  * Rows begin .. end - 1 of a fusion, on one thread. buffer: gd_fused_kernel.buffer_floats floats,
@@ -75,6 +76,8 @@ void gd_emit_teams(const struct gd_lowered *lowered, struct gd_teams *teams);
  * If not, *why says so in one sentence (GD_UNSUPPORTED). Compiles a line of C the first time.
  */
 bool gd_codegen_available(struct gd_error *why);
+/* The same for a backend: it may have no generated kernels, or a compiler of its own. */
+bool gd_codegen_works(const struct gd_caps *caps, struct gd_error *why);
 
 /*
  * Builds the kernel of every fusion of a graph. Compiled kernels are kept in

@@ -207,7 +207,8 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
   struct gd_error why = {0};
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &caps);
-  setup.no_compiler = options->method.compile && !(caps.compile && gd_codegen_available(&why));
+  setup.no_compiler = options->method.compile && !gd_codegen_works(&caps, &why);
+  setup.tf32 = caps.tf32;
   GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
   GD_TRY(gd_plan_make(&v->graph, &caps, &v->plan, err));
   GD_TRY(ops->open(&backend_options, &v->backend, err));

@@ -9,8 +9,9 @@
 
 #include "base/rng.h"
 
-/* Leaves are filled through a small buffer, so that filling never needs memory the plan lacks. */
-enum { CHUNK_ELEMENTS = 1 << 16 };
+/* Leaves are filled through a small buffer, so that filling never needs memory the plan lacks;
+   threads share its pieces, since a billion normal deviates take one of them half a minute. */
+enum { PIECE_ELEMENTS = 1 << 15, CHUNK_ELEMENTS = 64 * PIECE_ELEMENTS };
 enum { MASKED_PERCENT = 15 }; /* of the tokens of a masked model are predicted: BERT's rate */
 
 static enum gd_status no_memory(struct gd_error *err) {
@@ -144,6 +145,18 @@ static void flat_values(const struct gd_graph *graph, const struct source *sourc
   }
 }
 
+static void chunk_values(const struct gd_graph *graph, const struct source *source,
+                         const struct gd_tensor *t, int64_t first, float *out, int64_t count) {
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t at = 0; at < count; at += PIECE_ELEMENTS) {
+    int64_t piece = count - at < PIECE_ELEMENTS ? count - at : PIECE_ELEMENTS;
+    if (t->flat)
+      flat_values(graph, source, t, first + at, out + at, piece);
+    else
+      values_of(source, t, first + at, out + at, piece);
+  }
+}
+
 /* Writes every persistent leaf. */
 static enum gd_status fill_leaves(struct gd_run *run, const struct source *source,
                                   struct gd_error *err) {
@@ -157,14 +170,13 @@ static enum gd_status fill_leaves(struct gd_run *run, const struct source *sourc
         t->role == GD_ROLE_PIECE)
       continue;
     int64_t elements = gd_tensor_elements(graph, id);
-    for (int64_t first = 0; first < elements && status == GD_OK; first += CHUNK_ELEMENTS) {
+    if (!has_init(t))
+      status = run->backend->ops->clear(run->backend, t->space, plan->offset_bytes[id],
+                                        gd_tensor_bytes(graph, id), err);
+    for (int64_t first = 0; has_init(t) && first < elements && status == GD_OK;
+         first += CHUNK_ELEMENTS) {
       int64_t count = elements - first < CHUNK_ELEMENTS ? elements - first : CHUNK_ELEMENTS;
-      if (!has_init(t))
-        memset(chunk, 0, (size_t)count * sizeof *chunk);
-      else if (t->flat)
-        flat_values(graph, source, t, first, chunk, count);
-      else
-        values_of(source, t, first, chunk, count);
+      chunk_values(graph, source, t, first, chunk, count);
       status = write_leaf(run, plan, id, first * (int64_t)sizeof *chunk, chunk,
                           count * (int64_t)sizeof *chunk, err);
     }

@@ -53,7 +53,8 @@ static enum gd_status make_part(struct trainer *t, int64_t micro_batch, struct p
   struct gd_error why = {0};
   GD_TRY(gd_backend_find(o->backend, &ops, err));
   ops->caps(&(struct gd_backend_options){.threads = o->threads}, &caps);
-  setup.no_compiler = o->method.compile && !(caps.compile && gd_codegen_available(&why));
+  setup.no_compiler = o->method.compile && !gd_codegen_works(&caps, &why);
+  setup.tf32 = caps.tf32;
   GD_TRY(gd_pipeline_build(&setup, &part->graph, err));
   return gd_plan_make(&part->graph, &caps, &part->plan, err);
 }

@@ -11,12 +11,14 @@
 #include "ir/dtype.h"
 
 struct gd_caps {
-  const char *backend;        /* "ref", "cpu" */
+  const char *backend;        /* "ref", "cpu", "cuda" */
   int64_t alignment_bytes;    /* of every tensor in an arena */
   int64_t workspace_bytes;    /* scratch reserved once, shared by all ops of a program */
   int64_t column_bytes;       /* ... and at least this much per column of the widest row */
   int64_t comm_bytes;         /* scratch of collectives, where there are several ranks */
   bool compile;               /* runs fused ops: the compile pass may make them */
+  bool needs_cc;              /* ... and builds their kernels with the system's C compiler */
+  bool tf32;                  /* has fp32 products of lower precision that are faster */
   bool dtype[GD_DTYPE_COUNT]; /* computes in this dtype at a useful speed */
 };
 

@@ -99,6 +99,7 @@ struct gd_attr_matmul {
   bool trans_a, trans_b;   /* the last two dims are stored transposed */
   float alpha;             /* scales the product, not the bias */
   enum gd_dtype out_dtype; /* GD_DTYPE_COUNT: that of a */
+  bool tf32;               /* fp32 operands may be rounded to TF32 where the device has it */
 };
 struct gd_attr_reshape {
   uint32_t rank;
@@ -145,6 +146,7 @@ struct gd_attr_attention {
   float scale;       /* of the scores, before softmax */
   float probability; /* of dropout on the weights; 0: none, and no seed */
   uint32_t stream;   /* as struct gd_attr_dropout has it */
+  bool tf32;         /* as struct gd_attr_matmul has it */
 };
 struct gd_attr_activate {
   enum gd_activation function;
@@ -152,6 +154,7 @@ struct gd_attr_activate {
 struct gd_attr_xent {
   int32_t ignore; /* label that does not count: -100 */
   bool shift;     /* causal models: position t is scored against label t + 1 */
+  bool tf32;      /* linear_xent: as struct gd_attr_matmul has it */
 };
 struct gd_attr_embed {
   int64_t rows; /* embed_grad: V */

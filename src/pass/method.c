@@ -26,11 +26,13 @@ static bool take_part(struct gd_method *method, const char *part, size_t length,
   if (is_word(part, length, "naive"))
     *naive = true;
   else if (is_word(part, length, "free-lunch"))
-    method->compile = method->kernels = true;
+    method->compile = method->kernels = method->tf32 = true;
   else if (is_word(part, length, "compile"))
     method->compile = true;
   else if (is_word(part, length, "kernels"))
     method->kernels = true;
+  else if (is_word(part, length, "tf32"))
+    method->tf32 = true;
   else if (is_word(part, length, "ckpt"))
     method->ckpt = true;
   else if (is_word(part, length, "offload"))
@@ -56,7 +58,7 @@ enum gd_status gd_method_parse(const char *text, struct gd_method *method, struc
     if (!take_part(method, part, length, &naive, &clash))
       return gd_fail(err, GD_BAD_INPUT,
                      "unknown part \"%.*s\" of method \"%s\"; there are naive, free-lunch, "
-                     "compile, kernels, ckpt, zero1, zero2, zero3, fsdp2, fsdp3 and offload, "
+                     "compile, kernels, tf32, ckpt, zero1, zero2, zero3, fsdp2, fsdp3 and offload, "
                      "joined by +",
                      (int)(length > 32 ? 32 : length), part, text);
     if (part[length] == '\0')
@@ -65,7 +67,7 @@ enum gd_status gd_method_parse(const char *text, struct gd_method *method, struc
   }
   if (clash)
     return gd_fail(err, GD_BAD_INPUT, "method \"%s\" names two shardings; choose one", text);
-  if (naive && (method->compile || method->kernels))
+  if (naive && (method->compile || method->kernels || method->tf32))
     return gd_fail(err, GD_BAD_INPUT,
                    "method \"%s\" is naive and not naive; leave out one of the two", text);
   if (method->offload && method->sharding == GD_SHARDING_NONE)
@@ -77,10 +79,9 @@ enum gd_status gd_method_parse(const char *text, struct gd_method *method, struc
 }
 
 const char *gd_method_name(const struct gd_method *method, char name[GD_METHOD_NAME]) {
-  const char *base = method->compile && method->kernels ? "free-lunch"
-                     : method->compile                  ? "compile"
-                     : method->kernels                  ? "kernels"
-                                                        : "naive";
+  static const char *const bases[8] = {"naive", "compile",      "kernels",      "compile+kernels",
+                                       "tf32",  "compile+tf32", "kernels+tf32", "free-lunch"};
+  const char *base = bases[method->compile | method->kernels << 1 | method->tf32 << 2];
   snprintf(name, GD_METHOD_NAME, "%s%s%s%s%s", base, method->ckpt ? "+ckpt" : "",
            method->sharding ? "+" : "", sharding_names[method->sharding],
            method->offload ? "+offload" : "");
@@ -98,6 +99,7 @@ int gd_method_space(bool several, struct gd_method methods[GD_METHODS_MOST]) {
         GD_ASSERT(count < GD_METHODS_MOST);
         methods[count++] = (struct gd_method){.compile = true,
                                               .kernels = true,
+                                              .tf32 = true,
                                               .ckpt = ckpt,
                                               .sharding = (enum gd_sharding)sharding,
                                               .offload = offload};

@@ -27,6 +27,7 @@ const char *gd_sharding_name(enum gd_sharding sharding); /* "zero1"; "" for none
 struct gd_method {
   bool compile; /* generated kernels for clusters of pointwise, norm and reduction ops */
   bool kernels; /* fused attention, selective scan, linear + cross-entropy */
+  bool tf32;    /* fp32 products on faster units of lower precision, where a device has them */
   bool ckpt;
   enum gd_sharding sharding;
   bool offload;
@@ -48,7 +49,7 @@ static inline bool gd_regathers(enum gd_sharding sharding) {
   return sharding == GD_SHARDING_ZERO3 || sharding == GD_SHARDING_FSDP3;
 }
 
-/* Parts joined by +, in any order: naive, or free-lunch (= compile+kernels), then ckpt, one
+/* Parts joined by +, in any order: naive, or free-lunch (= compile+kernels+tf32), then ckpt, one
    sharding, offload. What contradicts itself is GD_BAD_INPUT with the reason. */
 enum gd_status gd_method_parse(const char *text, struct gd_method *method,
                                struct gd_error *err) GD_MUST_USE;

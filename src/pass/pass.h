@@ -17,6 +17,7 @@ struct gd_setup {
   int64_t micro_batch;
   struct gd_method method;
   int ranks, rank;  /* ranks 0 or 1: one device */
+  bool tf32;        /* the device has it: the tf32 method may use it */
   bool no_compiler; /* fused ops cannot be run here: the compile method leaves ops as they are */
 };
 
@@ -41,6 +42,8 @@ enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph
 
 /* Fused ops in place of patterns: see kernels.h. */
 enum gd_status gd_pass_kernels(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
+/* Lets fp32 products round their operands to TF32. */
+enum gd_status gd_pass_tf32(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* Recomputes the inside of each block in the backward pass. */
 enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* Data parallel, ZeRO, FSDP: flat leaves, shares, collectives. */

@@ -18,6 +18,8 @@ static const struct gd_pass passes[] = {
      "fused attention, selective scan, linear + cross-entropy"},
     {"compile", compile, GD_STAGE_PASS, false,
      "generated kernels for clusters of small ops; what is cheap is made again, not kept"},
+    {"tf32", gd_pass_tf32, GD_STAGE_PASS, false,
+     "fp32 products on faster units of lower precision, where a device has them"},
     {"ckpt", gd_pass_ckpt, GD_STAGE_PASS, true,
      "a block's inside is computed again in the backward pass"},
     {"shard", gd_pass_shard, GD_STAGE_PASS, false,

@@ -46,6 +46,7 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
                            .micro_batch = micro_batch,
                            .method = p->options->method,
                            .ranks = p->trial->ranks,
+                           .tf32 = p->caps.tf32,
                            .no_compiler = p->trial->no_compiler[0] != '\0',
                            .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
   int64_t start = gd_clock_ns();
@@ -140,12 +141,7 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
 static void find_compiler(struct planning *p) {
   struct gd_error why = {0};
   struct gd_trial *trial = p->trial;
-  if (!p->options->method.compile)
-    return;
-  if (!p->caps.compile)
-    snprintf(trial->no_compiler, sizeof trial->no_compiler,
-             "the %s backend runs no generated kernels", p->options->backend);
-  else if (!gd_codegen_available(&why))
+  if (p->options->method.compile && !gd_codegen_works(&p->caps, &why))
     snprintf(trial->no_compiler, sizeof trial->no_compiler, "%.255s", why.text);
 }
 
@@ -191,7 +187,7 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
   trial->device_limit_bytes =
       options->device_limit_bytes ? options->device_limit_bytes : info.memory_bytes;
   trial->host_limit_bytes =
-      options->host_limit_bytes ? options->host_limit_bytes : info.memory_bytes;
+      options->host_limit_bytes ? options->host_limit_bytes : info.host_memory_bytes;
   trial->precision =
       gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
   return GD_OK;
@@ -489,9 +485,10 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
   struct gd_load load_before, load_after;
-  int64_t pass_ns, update_ns, before = trial->runtime_bytes;
+  int64_t pass_ns, update_ns;
   enum gd_dtype dtype = product_dtype(trial->precision);
-  trial->peak_flops = trial->ranks * backend->ops->peak_flops(backend, dtype);
+  bool tf32 = m->planning.caps.tf32 && m->planning.options->method.tf32;
+  trial->peak_flops = trial->ranks * backend->ops->peak_flops(backend, dtype, tf32);
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
   gd_trial_judge(trial, model->family->classes(model)); /* nonsense is not worth timing */
   if (trial->status != GD_TRIAL_OK)
@@ -509,11 +506,10 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   trial->busy_share = gd_load_share(&load_before, &load_after);
   if (m->planning.options->profile)
     take_profile(m, backend);
-  int64_t after = gd_process_resident_bytes();
-  trial->resident_bytes = before < 0 || after < 0 ? -1 : after - before;
+  backend->ops->usage(backend, &trial->resident_bytes, &trial->runtime_bytes);
   /* Measured at both ends: another program in the way of one must not lower the peak. */
   trial->peak_flops =
-      fmax(trial->peak_flops, trial->ranks * backend->ops->peak_flops(backend, dtype));
+      fmax(trial->peak_flops, trial->ranks * backend->ops->peak_flops(backend, dtype, tf32));
   extrapolate(trial, &model->recipe);
   gd_trial_judge(trial, model->family->classes(model));
   return GD_OK;
@@ -540,7 +536,6 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
                              &backend, err);
   if (status != GD_OK)
     goto done;
-  trial->runtime_bytes = gd_process_resident_bytes();
   status = gd_run_open(&m.run, backend, &full.plan, trial->remainder ? &remainder.plan : NULL, err);
   if (status == GD_OK)
     status = measure(&m, backend, err);

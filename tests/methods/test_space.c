@@ -6,6 +6,9 @@
  * within a pass and then over passes, whole ones as they come. So in fp32, with
  * several passes, these two groups have each their bits; in bf16, with one pass, all have the same.
  *
+ * GD_TEST_BACKEND names another backend than cpu. There fp32 means fp32 (no TF32), and Adam on the
+ * host may round another way than on the device.
+ *
  * Alone it checks the space of one device, then starts itself under mpirun with 2 and with 4 ranks
  * for the space of several.
  */
@@ -24,6 +27,11 @@ enum { STEPS = 5, BATCH = 8 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static int failures, points;
+static const char *backend = "cpu";
+
+static bool on_gpu(void) {
+  return strcmp(backend, "cuda") == 0;
+}
 
 /* One configuration a family, and others of the same families that are trained on one rank alone.
  */
@@ -44,7 +52,7 @@ static bool train(const struct gd_model *model, struct gd_comm *comm, struct gd_
   struct gd_error err = {0};
   char name[GD_METHOD_NAME];
   struct gd_train_options options = {.model = model,
-                                     .backend = "cpu",
+                                     .backend = backend,
                                      .threads = 1,
                                      .precision = precision,
                                      .method = method,
@@ -110,10 +118,13 @@ static void check_family(const char *family, struct gd_comm *comm, enum gd_preci
     compare(family, &(struct gd_method){0}, precision, losses, naive, NULL);
   int count = gd_method_space(several, methods);
   for (int i = 0; i < count; i++) {
+    if (on_gpu())
+      methods[i].tf32 = false;
     if (!train(&model, comm, methods[i], precision, micro_batch, family, losses))
       continue;
     int group = accumulates && gd_shards_gradients(methods[i].sharding);
-    compare(family, &methods[i], precision, losses, naive, known[group] ? plain[group] : NULL);
+    bool same = known[group] && !(on_gpu() && methods[i].offload);
+    compare(family, &methods[i], precision, losses, naive, same ? plain[group] : NULL);
     if (!known[group])
       memcpy(plain[group], losses, sizeof losses);
     known[group] = true;
@@ -153,6 +164,8 @@ int main(int argc, char **argv) {
   int rank, size;
   (void)argc;
   setenv("OMP_NUM_THREADS", "1", 1);
+  if (getenv("GD_TEST_BACKEND"))
+    backend = getenv("GD_TEST_BACKEND");
   if (gd_comm_in_job(&rank, &size))
     return run_rank();
   int bad = check_all(NULL);

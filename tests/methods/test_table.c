@@ -540,7 +540,7 @@ static void test_tables(void **state) {
   static const char *const presets[] = {"pythia-14m", "roberta-base", "mamba-130m",
                                         "convnext-large-1k"};
   const struct gd_method naive = {0};
-  const struct gd_method ckpt = {.compile = true, .kernels = true, .ckpt = true};
+  const struct gd_method ckpt = {.compile = true, .kernels = true, .tf32 = true, .ckpt = true};
   (void)state;
   for (size_t i = 0; i < COUNT(presets); i++) {
     check_subject(presets[i], GD_PRECISION_FP32, naive);
@@ -597,6 +597,7 @@ static void test_example(void **state) {
     for (int sharding = offload; sharding < GD_SHARDING_COUNT; sharding++) {
       struct gd_method method = {.compile = true,
                                  .kernels = true,
+                                 .tf32 = true,
                                  .sharding = (enum gd_sharding)sharding,
                                  .offload = offload};
       struct gd_graph graph = {0};

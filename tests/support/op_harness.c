@@ -16,7 +16,7 @@ enum {
   POISON = 0xff,     /* a NaN in every floating dtype, -1 as an index */
 };
 
-const struct op_backend op_backend_ref = {"ref", gd_ref_kernels, NULL};
+const struct op_backend op_backend_ref = {.name = "ref", .kernels = gd_ref_kernels};
 
 static char message[1024];
 
@@ -462,7 +462,7 @@ static const char *check_all_adds(const struct problem *problem, const struct op
   for (uint32_t adds = permitted; adds && !why; adds = (adds - 1) & permitted) {
     *at = (struct variant){.threads = 1, .in_place = -1, .adds = adds};
     why = check_adds(problem, &op_backend_ref, at, ref);
-    for (int threads = 1; threads <= 3 && !why; threads += 2) {
+    for (int threads = 1; threads <= (backend->threads_alike ? 1 : 3) && !why; threads += 2) {
       at->threads = threads;
       why = check_adds(problem, backend, at, first);
     }
@@ -479,7 +479,7 @@ static const char *check_variants(const struct problem *problem, const struct op
     why = check_variant(problem, backend, at, &ref, NULL, false);
   if (!why)
     why = run_init(&first, problem, backend, at);
-  for (int threads = 1; threads <= 3 && !why; threads++) {
+  for (int threads = 1; threads <= (backend->threads_alike ? 1 : 3) && !why; threads++) {
     *at = (struct variant){.threads = threads, .in_place = -1};
     why = check_variant(problem, backend, at, &ref, &first, true);
   }
@@ -503,8 +503,14 @@ const char *op_check(const struct op_case *c, const struct op_backend *backend) 
   struct problem problem;
   struct variant variant = {0};
   const char *why = problem_init(&problem, c);
-  if (!why)
+  if (!why && backend->collects) {
+    struct run run;
+    variant = (struct variant){.threads = 1, .in_place = -1};
+    why = run_init(&run, &problem, backend, &variant);
+    run_deinit(&run);
+  } else if (!why) {
     why = check_variants(&problem, backend, &variant);
+  }
   if (why) {
     char copy[320], text[384];
     snprintf(copy, sizeof copy, "%s", why);

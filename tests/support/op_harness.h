@@ -54,6 +54,9 @@ struct op_backend {
   const char *name;
   const gd_kernel *kernels;
   int64_t (*workspace_bytes)(int threads, int64_t widest); /* NULL: needs none */
+  bool partial;  /* ops without a kernel are left out; blocks of memory stay between cases */
+  bool collects; /* kernels only note what they would run: one call a case, nothing to compare */
+  bool threads_alike; /* there is no such thing as threads: run on one */
 };
 extern const struct op_backend op_backend_ref;
 

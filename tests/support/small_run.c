@@ -32,7 +32,7 @@ static void build(struct small_run *s, const struct small_setup *setup, int64_t 
   struct gd_setup what = {.model = &s->model,
                           .precision = setup->precision,
                           .micro_batch = micro_batch,
-                          .method = {.compile = true, .kernels = true}};
+                          .method = {.compile = true, .kernels = true, .tf32 = true}};
   struct gd_pass_ctx ctx = {&what, &s->err};
   gd_graph_init(&s->graph);
   s->model.family->build(&s->model, micro_batch, &s->graph);

@@ -18,7 +18,7 @@
 #include "backend/kernel.h"
 
 /* Shared by all ops; also the most that a library's algorithm may want. */
-enum { GD_CUDA_WORKSPACE_BYTES = 64 << 20 };
+enum { GD_CUDA_WORKSPACE_BYTES = 256 << 20 };
 
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
@@ -40,7 +40,8 @@ struct gd_cuda {
 
   CUdeviceptr arena;
   int64_t arena_bytes;
-  void *host; /* pinned */
+  int64_t measured_bytes; /* what the driver counted for it; -1: not known */
+  void *host;             /* pinned */
   int64_t host_bytes;
   struct gd_comm *comm; /* borrowed; NULL: one rank */
   bool trace;
@@ -118,6 +119,17 @@ enum gd_status gd_cu_load(const struct gd_cu **cu, struct gd_error *err) GD_MUST
 enum gd_status gd_nvrtc_load(const struct gd_nvrtc **nvrtc, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cublaslt_load(const struct gd_cublaslt **lt, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cudnn_load(const struct gd_cudnn **dnn, struct gd_error *err) GD_MUST_USE;
+
+size_t gd_cudnn_version(void); /* 91900 for 9.19.0; 0: not loaded */
+
+struct gd_cuda_library {
+  const char *name;
+  const char *path; /* where it was found; NULL: it was not */
+  char version[32];
+  const char *missing; /* the sentence, where it was not found */
+};
+/* All of them, loaded for the asking: for doctor. */
+void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *library), void *user);
 
 /* A cubin of one module's source text for sm_<sm>; *cubin is freed with gd_mem_free. Needs no GPU.
  */

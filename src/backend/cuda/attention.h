@@ -1,0 +1,13 @@
+/*
+ * Fused attention by own kernels: every precision, head size and mask, dropout included. cudnn.c
+ * decides between them and cuDNN.
+ */
+#ifndef GD_BACKEND_CUDA_ATTENTION_H
+#define GD_BACKEND_CUDA_ATTENTION_H
+
+#include "backend/cuda/cuda_int.h"
+
+enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call) GD_MUST_USE;
+enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call) GD_MUST_USE;
+
+#endif

@@ -1,0 +1,772 @@
+/*
+ * The CUDA runtime: one context, one arena, one CUDA graph per program of a plan.
+ *
+ * Binding calls every op of a program three times (enum gd_cuda_stage): to learn which kernels it
+ * needs, to time algorithms, and to capture it. What runs beside the computation goes to a second
+ * stream, tied in by events exactly where the plan lets buffers live until. Work of the host, Adam
+ * on offloaded state and collectives through MPI, is a host node of the same graph, so a program
+ * stays one launch. With `trace`, ops are launched one by one between events instead.
+ *
+ * The context stays until the process ends: making it takes half a second, and a search asks for
+ * many backends.
+ */
+#define _GNU_SOURCE
+#include <omp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/cuda_int.h"
+#include "backend/cuda/fused.h"
+#include "backend/cuda/module.h"
+#include "backend/host_memory.h"
+
+enum {
+  ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
+  COMM_SCRATCH_BYTES = 1 << 20, /* pieces of a reduction over ranks arrive here, on the host */
+  RUNTIME_BYTES = 1536 << 20,   /* context, kernels and libraries: not for the arena */
+};
+
+/* Work of the host inside a graph. */
+struct job {
+  gd_kernel kernel;
+  struct gd_kernel_args args;
+};
+
+struct launch {
+  gd_op_id op;
+  enum gd_op_kind kind;
+  gd_cuda_op function; /* NULL: a copy, a collective, or the host's work */
+  struct gd_kernel_args args;
+  struct job *job; /* what the host does, if anything */
+  bool beside;
+  uint32_t waits; /* 1 + index of the side launch whose event this one waits for; 0: none */
+  CUevent done;   /* of a side launch */
+};
+
+struct gd_bound {
+  struct gd_arena arena;
+  struct gd_cuda_fusions *fusions;
+  struct launch *launches[GD_PROGRAM_COUNT];
+  uint32_t n_launches[GD_PROGRAM_COUNT];
+  CUgraphExec graphs[GD_PROGRAM_COUNT];      /* NULL with trace, and for empty programs */
+  struct gd_event *events[GD_PROGRAM_COUNT]; /* with trace */
+  CUevent *marks;                            /* with trace: before and after each op */
+  uint32_t n_marks;
+  CUevent fork;   /* what the side stream waits for */
+  void **staging; /* pinned, one for each collective between ranks */
+  uint32_t n_staging;
+};
+
+static struct gd_cuda *cuda_of(struct gd_backend *backend) {
+  return (struct gd_cuda *)backend;
+}
+
+enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char *what,
+                             struct gd_error *err) {
+  const char *name = NULL, *text = NULL;
+  if (result == CUDA_SUCCESS)
+    return GD_OK;
+  cuda->cu->GetErrorName(result, &name);
+  cuda->cu->GetErrorString(result, &text);
+  return gd_fail(err, result == CUDA_ERROR_OUT_OF_MEMORY ? GD_NOMEM_DEVICE : GD_ENVIRONMENT,
+                 "CUDA fails in %s: %s (%s)", what, text ? text : "unknown error",
+                 name ? name : "?");
+}
+
+#define CHECK(call, what) GD_TRY(gd_cuda_check(cuda, (call), (what), err))
+
+/* --- the device ----------------------------------------------------------------------------- */
+
+/*
+ * Peak rates in TFLOP/s, dense: 16-bit products with fp32 sums, TF32, fp32, from NVIDIA's
+ * datasheets at the boost clock. What is not listed is reckoned from its multiprocessors.
+ */
+static const struct {
+  const char *name;
+  double half, tf32, fp32;
+} known[] = {
+    {"H200", 989.4, 494.7, 66.9},         {"GH200", 989.4, 494.7, 66.9},
+    {"H100 PCIe", 756, 378, 51.2},        {"H100 NVL", 835, 417.5, 60},
+    {"H100", 989.4, 494.7, 66.9},         {"A100", 311.9, 155.9, 19.5},
+    {"A40", 149.7, 74.8, 37.4},           {"RTX A6000", 154.8, 77.4, 38.7},
+    {"RTX 6000 Ada", 364.2, 182.1, 91.1}, {"L40", 181, 90.5, 90.5},
+    {"RTX 4090", 165.2, 82.6, 82.6},      {"RTX 3090", 71, 35.6, 35.6},
+};
+
+/* FLOPs of one multiprocessor in one cycle. */
+static void reckon(const struct gd_cuda *cuda, double *half, double *tf32, double *fp32) {
+  int khz = 0;
+  cuda->cu->DeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, cuda->device);
+  double cycles = 1e3 * khz * cuda->sm_count;
+  double per_cycle = cuda->sm >= 90 ? 4096 : cuda->sm == 80 ? 2048 : 1024;
+  *half = per_cycle * cycles;
+  *tf32 = per_cycle / 2 * cycles;
+  *fp32 = (cuda->sm == 80 ? 128 : 256) * cycles;
+}
+
+static double cuda_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, bool use_tf32) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  char name[128] = "";
+  double half, tf32, fp32;
+  reckon(cuda, &half, &tf32, &fp32);
+  cuda->cu->DeviceGetName(name, sizeof name, cuda->device);
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strstr(name, known[i].name)) {
+      half = 1e12 * known[i].half;
+      tf32 = 1e12 * known[i].tf32;
+      fp32 = 1e12 * known[i].fp32;
+      break;
+    }
+  return dtype != GD_DTYPE_F32 ? half : use_tf32 ? tf32 : fp32;
+}
+
+static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
+  (void)options;
+  *caps = (struct gd_caps){
+      .backend = "cuda",
+      .alignment_bytes = ALIGNMENT_BYTES,
+      .workspace_bytes = GD_CUDA_WORKSPACE_BYTES,
+      .comm_bytes = 0,
+      .compile = true,
+      .tf32 = true,
+      .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true, [GD_DTYPE_F16] = true}};
+}
+
+static void cuda_describe(struct gd_backend *backend, struct gd_device_info *info) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  size_t bytes = 0;
+  cuda->cu->DeviceGetName(info->name, sizeof info->name, cuda->device);
+  cuda->cu->DeviceTotalMem(&bytes, cuda->device);
+  info->memory_bytes = (int64_t)bytes - RUNTIME_BYTES;
+  info->host_memory_bytes = gd_host_memory_bytes();
+  info->threads = omp_get_max_threads();
+}
+
+static int attribute(const struct gd_cuda *cuda, int which) {
+  int value = 0;
+  cuda->cu->DeviceGetAttribute(&value, which, cuda->device);
+  return value;
+}
+
+static enum gd_status find_device(struct gd_cuda *cuda, int rank, struct gd_error *err) {
+  int count = 0, result = cuda->cu->Init(0);
+  if (result == CUDA_ERROR_NO_DEVICE ||
+      (result == CUDA_SUCCESS && (cuda->cu->DeviceGetCount(&count) != CUDA_SUCCESS || count == 0)))
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "there is no GPU for the cuda backend; use --backend cpu, or look at "
+                   "CUDA_VISIBLE_DEVICES");
+  CHECK(result, "cuInit");
+  CHECK(cuda->cu->DeviceGet(&cuda->device, rank % count), "cuDeviceGet");
+  cuda->sm = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+             attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  cuda->sm_count = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  cuda->shared_bytes = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  if (cuda->sm < 80)
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "this GPU has compute capability %d.%d; the cuda backend needs 8.0 (Ampere) or "
+                   "newer",
+                   cuda->sm / 10, cuda->sm % 10);
+  return GD_OK;
+}
+
+/* What needs a context waits until memory is asked for: describing a device takes no memory. */
+static enum gd_status wake(struct gd_cuda *cuda, struct gd_error *err) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static CUcontext kept[64];
+  if (cuda->context)
+    return gd_cuda_check(cuda, cuda->cu->CtxSetCurrent(cuda->context), "cuCtxSetCurrent", err);
+  int result = CUDA_SUCCESS;
+  pthread_mutex_lock(&mutex);
+  GD_ASSERT(cuda->device < 64);
+  if (!kept[cuda->device])
+    result = cuda->cu->DevicePrimaryCtxRetain(&kept[cuda->device], cuda->device);
+  CUcontext context = kept[cuda->device];
+  pthread_mutex_unlock(&mutex);
+  CHECK(result, "cuDevicePrimaryCtxRetain");
+  CHECK(cuda->cu->CtxSetCurrent(context), "cuCtxSetCurrent");
+  CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  cuda->context = context;
+  return gd_cuda_modules_open(cuda, err);
+}
+
+static void release(struct gd_cuda *cuda) {
+  if (cuda->arena)
+    cuda->cu->MemFree(cuda->arena);
+  if (cuda->host)
+    cuda->cu->MemFreeHost(cuda->host);
+  cuda->arena = 0;
+  cuda->host = NULL;
+  cuda->arena_bytes = cuda->host_bytes = 0;
+}
+
+static void cuda_close(struct gd_backend *backend) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  if (cuda->context) {
+    cuda->cu->CtxSynchronize();
+    release(cuda);
+    gd_cuda_products_free(cuda);
+    gd_cuda_attention_free(cuda);
+    gd_cuda_modules_close(cuda);
+    cuda->cu->StreamDestroy(cuda->stream);
+    cuda->cu->StreamDestroy(cuda->side);
+  }
+  gd_mem_free(cuda);
+}
+
+static enum gd_status cuda_open(const struct gd_backend_options *options,
+                                struct gd_backend **backend, struct gd_error *err) {
+  const struct gd_cu *cu;
+  GD_TRY(gd_cu_load(&cu, err));
+  struct gd_cuda *cuda = gd_mem_alloc(1, sizeof *cuda);
+  if (!cuda)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening the cuda backend");
+  cuda->base.ops = &gd_backend_cuda;
+  cuda->cu = cu;
+  cuda->comm = options->comm;
+  cuda->trace = options->trace;
+  enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_rank(cuda->comm) : 0, err);
+  if (status != GD_OK) {
+    gd_mem_free(cuda);
+    return status;
+  }
+  *backend = &cuda->base;
+  return GD_OK;
+}
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+static int64_t used_bytes(const struct gd_cuda *cuda) {
+  size_t free_bytes = 0, total = 0;
+  if (cuda->cu->MemGetInfo(&free_bytes, &total) != CUDA_SUCCESS)
+    return -1;
+  return (int64_t)(total - free_bytes);
+}
+
+static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_bytes,
+                                   int64_t host_bytes, struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  char size[32], left[32];
+  GD_TRY(wake(cuda, err));
+  release(cuda);
+  int64_t before = used_bytes(cuda);
+  if (device_bytes > 0) {
+    int result = cuda->cu->MemAlloc(&cuda->arena, (size_t)device_bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      size_t free_bytes = 0, total = 0;
+      cuda->cu->MemGetInfo(&free_bytes, &total);
+      return gd_fail(err, GD_NOMEM_DEVICE,
+                     "the GPU refuses %s: %s are free; does another program use it?",
+                     gd_format_bytes(size, sizeof size, device_bytes),
+                     gd_format_bytes(left, sizeof left, (int64_t)free_bytes));
+    }
+    CHECK(result, "cuMemAlloc");
+    cuda->arena_bytes = device_bytes;
+    CHECK(cuda->cu->MemsetD8Async(cuda->arena, 0, (size_t)device_bytes, cuda->stream), "cuMemset");
+  }
+  int64_t after = used_bytes(cuda);
+  cuda->measured_bytes = before < 0 || after < 0 ? -1 : after - before;
+  if (host_bytes > 0) {
+    if (cuda->cu->MemHostAlloc(&cuda->host, (size_t)host_bytes, 0) != CUDA_SUCCESS)
+      return gd_fail(err, GD_NOMEM_HOST, "the system refuses %s of pinned host memory",
+                     gd_format_bytes(size, sizeof size, host_bytes));
+    cuda->host_bytes = host_bytes;
+    memset(cuda->host, 0, (size_t)host_bytes);
+  }
+  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "cuStreamSynchronize");
+  return GD_OK;
+}
+
+static void *cuda_host_memory(struct gd_backend *backend) {
+  return cuda_of(backend)->host;
+}
+
+static void cuda_usage(struct gd_backend *backend, int64_t *plan_bytes, int64_t *runtime_bytes) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  int64_t used = cuda->context ? used_bytes(cuda) : -1;
+  *plan_bytes = used < 0 ? -1 : cuda->measured_bytes;
+  *runtime_bytes = used < 0 || cuda->measured_bytes < 0 ? -1 : used - cuda->measured_bytes;
+}
+
+static enum gd_status copy(struct gd_cuda *cuda, CUdeviceptr to, CUdeviceptr from, int64_t bytes,
+                           struct gd_error *err) {
+  if (bytes == 0)
+    return GD_OK;
+  CHECK(cuda->cu->MemcpyAsync(to, from, (size_t)bytes, cuda->stream), "cuMemcpy");
+  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "cuMemcpy");
+  return GD_OK;
+}
+
+static CUdeviceptr device_address(const void *host) {
+  return (CUdeviceptr)(uintptr_t)host; /* one address space for both: every 64-bit system */
+}
+
+static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space,
+                                 int64_t offset_bytes, const void *from, int64_t bytes,
+                                 struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  GD_ASSERT(offset_bytes >= 0 &&
+            offset_bytes + bytes <=
+                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  if (space == GD_SPACE_HOST) {
+    memcpy((char *)cuda->host + offset_bytes, from, (size_t)bytes);
+    return GD_OK;
+  }
+  return copy(cuda, cuda->arena + (CUdeviceptr)offset_bytes, device_address(from), bytes, err);
+}
+
+static enum gd_status cuda_clear(struct gd_backend *backend, enum gd_space space,
+                                 int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  GD_ASSERT(offset_bytes >= 0 &&
+            offset_bytes + bytes <=
+                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  if (space == GD_SPACE_HOST) {
+    memset((char *)cuda->host + offset_bytes, 0, (size_t)bytes);
+    return GD_OK;
+  }
+  if (bytes > 0)
+    CHECK(cuda->cu->MemsetD8Async(cuda->arena + (CUdeviceptr)offset_bytes, 0, (size_t)bytes,
+                                  cuda->stream),
+          "cuMemset");
+  return GD_OK;
+}
+
+static enum gd_status cuda_read(struct gd_backend *backend, enum gd_space space,
+                                int64_t offset_bytes, void *to, int64_t bytes,
+                                struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  GD_ASSERT(offset_bytes >= 0 &&
+            offset_bytes + bytes <=
+                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  if (space == GD_SPACE_HOST) {
+    memcpy(to, (char *)cuda->host + offset_bytes, (size_t)bytes);
+    return GD_OK;
+  }
+  return copy(cuda, device_address(to), cuda->arena + (CUdeviceptr)offset_bytes, bytes, err);
+}
+
+/* --- launches ------------------------------------------------------------------------------- */
+
+static int64_t view_bytes(const struct gd_view *view) {
+  return view->elements * gd_dtype_bytes(view->dtype);
+}
+
+static bool is_collective(enum gd_op_kind kind) {
+  return kind == GD_OP_all_reduce || kind == GD_OP_reduce_scatter || kind == GD_OP_all_gather ||
+         kind == GD_OP_gather;
+}
+
+/* What a collective works on: the flat tensor of all ranks' slices. */
+static const struct gd_view *whole_of(const struct launch *launch) {
+  return launch->kind == GD_OP_reduce_scatter ? &launch->args.in[0] : &launch->args.out[0];
+}
+
+static enum gd_status copy_bytes(struct gd_cuda *cuda, void *to, const void *from, int64_t bytes,
+                                 CUstream stream, struct gd_error *err) {
+  if (bytes == 0)
+    return GD_OK;
+  return gd_cuda_check(
+      cuda, cuda->cu->MemcpyAsync(device_address(to), device_address(from), (size_t)bytes, stream),
+      "cuMemcpyAsync", err);
+}
+
+/* Called by the driver, on a thread of its own, between the work before and behind it. */
+static void run_job(void *argument) {
+  const struct job *job = argument;
+  job->kernel(&job->args);
+}
+
+/* Down to the host, over the ranks, and up again; on one rank there is nobody to talk to. */
+static enum gd_status put_collective(struct gd_cuda *cuda, const struct launch *launch,
+                                     CUstream stream, struct gd_error *err) {
+  const struct gd_view *whole = whole_of(launch), *x = &launch->args.in[0];
+  if (launch->kind == GD_OP_gather)
+    GD_TRY(copy_bytes(cuda, (char *)whole->data + launch->args.attr->ranks.rank * view_bytes(x),
+                      x->data, view_bytes(x), stream, err));
+  if (!launch->job)
+    return GD_OK;
+  void *staging = launch->job->args.out[0].data;
+  if (launch->kind == GD_OP_reduce_scatter)
+    staging = launch->job->args.in[0].data;
+  GD_TRY(copy_bytes(cuda, staging, whole->data, view_bytes(whole), stream, err));
+  CHECK(cuda->cu->LaunchHostFunc(stream, run_job, launch->job), "cuLaunchHostFunc");
+  return copy_bytes(cuda, whole->data, staging, view_bytes(whole), stream, err);
+}
+
+static enum gd_status put(struct gd_cuda *cuda, const struct launch *launch,
+                          enum gd_cuda_stage stage, struct gd_error *err) {
+  CUstream stream = launch->beside ? cuda->side : cuda->stream;
+  const struct gd_kernel_args *args = &launch->args;
+  struct gd_cuda_call call = {
+      .cuda = cuda, .args = args, .stream = stream, .stage = stage, .err = err};
+  if (launch->function)
+    return launch->function(&call);
+  if (stage != GD_CUDA_LAUNCH)
+    return GD_OK;
+  if (is_collective(launch->kind))
+    return put_collective(cuda, launch, stream, err);
+  if (launch->kind == GD_OP_transfer)
+    return copy_bytes(cuda, args->out[0].data, args->in[0].data, view_bytes(&args->in[0]), stream,
+                      err);
+  if (launch->kind == GD_OP_transfer_into)
+    return copy_bytes(cuda, args->out[0].data, args->in[1].data, view_bytes(&args->in[1]), stream,
+                      err);
+  if (launch->job)
+    CHECK(cuda->cu->LaunchHostFunc(stream, run_job, launch->job), "cuLaunchHostFunc");
+  return GD_OK;
+}
+
+/* --- binding -------------------------------------------------------------------------------- */
+
+static bool on_host(const struct gd_graph *graph, gd_tensor_id id) {
+  return graph->tensors[gd_tensor_root(graph, id, NULL)].space == GD_SPACE_HOST;
+}
+
+static struct gd_view view_of(const struct gd_cuda *cuda, const struct gd_plan *plan,
+                              gd_tensor_id id) {
+  if (id == GD_NONE)
+    return (struct gd_view){0};
+  const struct gd_tensor *t = &plan->graph->tensors[id];
+  bool host = on_host(plan->graph, id);
+  int64_t at = plan->offset_bytes[id];
+  GD_ASSERT(at >= 0 &&
+            at + gd_tensor_bytes(plan->graph, id) <= (host ? cuda->host_bytes : cuda->arena_bytes));
+  return (struct gd_view){.data = (char *)(host ? cuda->host : (void *)(uintptr_t)cuda->arena) + at,
+                          .dtype = t->dtype,
+                          .rank = t->rank,
+                          .dims = t->dims,
+                          .elements = gd_tensor_elements(plan->graph, id)};
+}
+
+/* Adam and its like on offloaded state: the cpu kernels, on host memory. */
+static enum gd_status bind_host_op(struct gd_cuda *cuda, struct gd_bound *bound,
+                                   struct launch *launch, struct gd_error *err) {
+  launch->job = gd_arena_alloc(&bound->arena, 1, sizeof *launch->job);
+  if (!launch->job)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  *launch->job = (struct job){gd_cpu_kernels[launch->kind], launch->args};
+  launch->job->args.threads = omp_get_max_threads();
+  launch->job->args.workspace = NULL;
+  launch->job->args.workspace_bytes = 0;
+  launch->job->args.err = &cuda->host_error;
+  return GD_OK;
+}
+
+/* Between ranks: the host kernel on a staged copy of the whole. */
+static enum gd_status bind_collective(struct gd_cuda *cuda, struct gd_bound *bound,
+                                      struct launch *launch, struct gd_error *err) {
+  static const gd_kernel kernels[GD_OP_COUNT] = {
+      [GD_OP_all_reduce] = gd_host_all_reduce,
+      [GD_OP_reduce_scatter] = gd_host_reduce_scatter,
+      [GD_OP_all_gather] = gd_host_all_gather,
+      [GD_OP_gather] = gd_host_all_gather, /* the own slice is in its place by then */
+  };
+  if (!cuda->comm || launch->args.attr->ranks.ranks == 1)
+    return GD_OK;
+  int64_t bytes = view_bytes(whole_of(launch));
+  struct gd_view *views = gd_arena_alloc(&bound->arena, 2, sizeof *views);
+  GD_TRY(bind_host_op(cuda, bound, launch, err));
+  struct gd_kernel_args *args = &launch->job->args;
+  void *staging = NULL;
+  if (!views)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  /* Each has its own: the next may be on its way down while this one is on its way up. */
+  CHECK(cuda->cu->MemHostAlloc(&staging, (size_t)(bytes + COMM_SCRATCH_BYTES), 0),
+        "pinned memory for a collective");
+  bound->staging[bound->n_staging++] = staging;
+  views[0] = launch->args.in[0];
+  views[1] = launch->args.out[0];
+  views[launch->kind == GD_OP_reduce_scatter ? 0 : 1].data = staging;
+  args->in = &views[0];
+  args->out = &views[1];
+  args->comm = cuda->comm;
+  args->comm_scratch = (char *)staging + bytes;
+  args->comm_scratch_bytes = COMM_SCRATCH_BYTES;
+  launch->job->kernel = kernels[launch->kind];
+  return GD_OK;
+}
+
+static enum gd_status bind_op(struct gd_cuda *cuda, const struct gd_plan *plan, gd_op_id id,
+                              struct gd_bound *bound, struct launch *launch, struct gd_error *err) {
+  const struct gd_op *op = &plan->graph->ops[id];
+  struct gd_view *views =
+      gd_arena_alloc(&bound->arena, (size_t)op->n_in + op->n_out + 1, sizeof *views);
+  if (!views)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  for (uint32_t i = 0; i < op->n_in; i++)
+    views[i] = view_of(cuda, plan, op->in[i]);
+  for (uint32_t i = 0; i < op->n_out; i++)
+    views[op->n_in + i] = view_of(cuda, plan, op->out[i]);
+  *launch = (struct launch){
+      .op = id,
+      .kind = op->kind,
+      .beside = gd_op_is_async(op->kind),
+      .args = {.attr = &op->attr,
+               .device_fused = op->kind == GD_OP_fused
+                                   ? gd_cuda_fusion(bound->fusions, op->attr.fused.fusion)
+                                   : NULL,
+               .n_in = op->n_in,
+               .n_out = op->n_out,
+               .adds = op->adds,
+               .in = views,
+               .out = views + op->n_in,
+               .workspace = (char *)(uintptr_t)cuda->arena + plan->workspace_at,
+               .workspace_bytes = plan->workspace_bytes}};
+  if (is_collective(op->kind))
+    return bind_collective(cuda, bound, launch, err);
+  if (launch->beside || op->kind == GD_OP_wait)
+    return GD_OK;
+  if (on_host(plan->graph, op->out[0]))
+    return bind_host_op(cuda, bound, launch, err);
+  launch->function = gd_cuda_ops[op->kind];
+  if (!launch->function)
+    return gd_fail(err, GD_UNSUPPORTED, "the cuda backend has no kernel for %s",
+                   gd_op_info(op->kind)->name);
+  return GD_OK;
+}
+
+/* 1 + index of the last side launch that made something this op reads. beside_at: by op. */
+static uint32_t waits_for(const struct gd_graph *graph, const struct gd_op *op,
+                          const uint32_t *beside_at) {
+  uint32_t latest = 0;
+  for (uint32_t i = 0; i < op->n_in; i++)
+    for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of) {
+      gd_op_id producer = graph->tensors[in].producer;
+      if (producer != GD_NONE && beside_at[producer] > latest)
+        latest = beside_at[producer];
+    }
+  return latest;
+}
+
+static enum gd_status bind_program(struct gd_cuda *cuda, const struct gd_plan *plan,
+                                   enum gd_program program, uint32_t *beside_at,
+                                   struct gd_bound *bound, struct gd_error *err) {
+  uint32_t n = plan->n_order[program];
+  struct launch *launches = gd_arena_alloc(&bound->arena, (size_t)n + 1, sizeof *launches);
+  struct gd_event *events =
+      cuda->trace ? gd_arena_alloc(&bound->arena, (size_t)n + 1, sizeof *events) : NULL;
+  if (!launches || (cuda->trace && !events))
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  bound->launches[program] = launches;
+  bound->events[program] = events;
+  memset(beside_at, 0, plan->graph->n_ops * sizeof *beside_at);
+  for (uint32_t i = 0; i < n; i++) {
+    gd_op_id id = plan->order[program][i];
+    GD_TRY(bind_op(cuda, plan, id, bound, &launches[i], err));
+    bound->n_launches[program] = i + 1;
+    if (launches[i].beside) {
+      CHECK(cuda->cu->EventCreate(&launches[i].done, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+      beside_at[id] = i + 1;
+    } else {
+      launches[i].waits = waits_for(plan->graph, &plan->graph->ops[id], beside_at);
+    }
+    if (events)
+      events[i] = (struct gd_event){.op = id, .beside = launches[i].beside};
+  }
+  return GD_OK;
+}
+
+static enum gd_status call_all(struct gd_cuda *cuda, struct gd_bound *bound,
+                               enum gd_cuda_stage stage, struct gd_error *err) {
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    for (uint32_t i = 0; i < bound->n_launches[program]; i++)
+      GD_TRY(put(cuda, &bound->launches[program][i], stage, err));
+  return GD_OK;
+}
+
+/* All of a program on the two streams; the side stream starts and ends inside. */
+static enum gd_status put_program(struct gd_cuda *cuda, struct gd_bound *bound,
+                                  enum gd_program program, struct gd_error *err) {
+  const struct launch *launches = bound->launches[program], *last_beside = NULL;
+  CUevent *marks = cuda->trace ? bound->marks : NULL;
+  for (uint32_t i = 0; i < bound->n_launches[program]; i++) {
+    const struct launch *launch = &launches[i];
+    CUstream stream = launch->beside ? cuda->side : cuda->stream;
+    if (launch->beside) { /* after everything before it */
+      CHECK(cuda->cu->EventRecord(bound->fork, cuda->stream), "cuEventRecord");
+      CHECK(cuda->cu->StreamWaitEvent(cuda->side, bound->fork, 0), "cuStreamWaitEvent");
+    } else if (launch->waits) {
+      CHECK(cuda->cu->StreamWaitEvent(cuda->stream, launches[launch->waits - 1].done, 0),
+            "cuStreamWaitEvent");
+    }
+    if (marks)
+      CHECK(cuda->cu->EventRecord(marks[2 * i], stream), "cuEventRecord");
+    GD_TRY(put(cuda, launch, GD_CUDA_LAUNCH, err));
+    if (marks)
+      CHECK(cuda->cu->EventRecord(marks[2 * i + 1], stream), "cuEventRecord");
+    if (launch->beside) {
+      CHECK(cuda->cu->EventRecord(launch->done, cuda->side), "cuEventRecord");
+      last_beside = launch;
+    }
+  }
+  if (last_beside)
+    CHECK(cuda->cu->StreamWaitEvent(cuda->stream, last_beside->done, 0), "cuStreamWaitEvent");
+  return GD_OK;
+}
+
+static enum gd_status capture(struct gd_cuda *cuda, struct gd_bound *bound, enum gd_program program,
+                              struct gd_error *err) {
+  CUgraph graph = NULL;
+  if (bound->n_launches[program] == 0)
+    return GD_OK;
+  CHECK(cuda->cu->StreamBeginCapture(cuda->stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+        "cuStreamBeginCapture");
+  enum gd_status status = put_program(cuda, bound, program, err);
+  int ended = cuda->cu->StreamEndCapture(cuda->stream, &graph); /* also after a failure */
+  if (status == GD_OK)
+    status = gd_cuda_check(cuda, ended, "cuStreamEndCapture", err);
+  if (status == GD_OK)
+    status = gd_cuda_check(cuda, cuda->cu->GraphInstantiate(&bound->graphs[program], graph, 0),
+                           "cuGraphInstantiate", err);
+  if (graph)
+    cuda->cu->GraphDestroy(graph);
+  return status;
+}
+
+static void cuda_unbind(struct gd_backend *backend, struct gd_bound *bound) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  if (!bound)
+    return;
+  cuda->cu->CtxSynchronize();
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++) {
+    if (bound->graphs[program])
+      cuda->cu->GraphExecDestroy(bound->graphs[program]);
+    for (uint32_t i = 0; i < bound->n_launches[program]; i++)
+      if (bound->launches[program][i].done)
+        cuda->cu->EventDestroy(bound->launches[program][i].done);
+  }
+  for (uint32_t i = 0; i < bound->n_marks; i++)
+    cuda->cu->EventDestroy(bound->marks[i]);
+  for (uint32_t i = 0; i < bound->n_staging; i++)
+    cuda->cu->MemFreeHost(bound->staging[i]);
+  if (bound->fork)
+    cuda->cu->EventDestroy(bound->fork);
+  gd_cuda_fusions_free(bound->fusions);
+  gd_arena_deinit(&bound->arena);
+  gd_mem_free(bound);
+}
+
+/* Events around every op of the longest program. */
+static enum gd_status make_marks(struct gd_cuda *cuda, struct gd_bound *bound,
+                                 struct gd_error *err) {
+  uint32_t most = 0;
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    most = bound->n_launches[program] > most ? bound->n_launches[program] : most;
+  bound->marks = gd_arena_alloc(&bound->arena, 2 * (size_t)most + 1, sizeof *bound->marks);
+  if (!bound->marks)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  for (; bound->n_marks < 2 * most; bound->n_marks++)
+    CHECK(cuda->cu->EventCreate(&bound->marks[bound->n_marks], CU_EVENT_DEFAULT), "cuEventCreate");
+  return GD_OK;
+}
+
+static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
+                               struct gd_bound *bound, uint32_t *beside_at, struct gd_error *err) {
+  uint32_t n_all = 0;
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    n_all += plan->n_order[program];
+  bound->staging = gd_arena_alloc(&bound->arena, (size_t)n_all + 1, sizeof *bound->staging);
+  if (!bound->staging || !beside_at)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  CHECK(cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  if (plan->graph->n_fusions > 0)
+    GD_TRY(gd_cuda_fusions_build(cuda, plan->graph, &bound->fusions, err));
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    GD_TRY(bind_program(cuda, plan, (enum gd_program)program, beside_at, bound, err));
+  GD_TRY(call_all(cuda, bound, GD_CUDA_COLLECT, err));
+  GD_TRY(gd_cuda_modules_build(cuda, err));
+  GD_TRY(call_all(cuda, bound, GD_CUDA_TUNE, err));
+  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "timing algorithms");
+  if (cuda->trace)
+    return make_marks(cuda, bound, err);
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    GD_TRY(capture(cuda, bound, (enum gd_program)program, err));
+  return GD_OK;
+}
+
+static enum gd_status cuda_bind(struct gd_backend *backend, const struct gd_plan *plan,
+                                struct gd_bound **bound, struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  struct gd_bound *b = gd_mem_alloc(1, sizeof *b);
+  uint32_t *beside_at = gd_mem_alloc((size_t)plan->graph->n_ops + 1, sizeof *beside_at);
+  GD_ASSERT(plan->device_bytes <= cuda->arena_bytes);
+  enum gd_status status = b ? bind_all(cuda, plan, b, beside_at, err)
+                            : gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  gd_mem_free(beside_at);
+  if (status != GD_OK) {
+    cuda_unbind(backend, b);
+    b = NULL;
+  }
+  *bound = b;
+  return status;
+}
+
+/* --- running -------------------------------------------------------------------------------- */
+
+static enum gd_status cuda_sync(struct gd_backend *backend, struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "a program");
+  if (cuda->host_error.status == GD_OK)
+    return GD_OK;
+  return gd_fail(err, cuda->host_error.status, "%s", cuda->host_error.text);
+}
+
+static int64_t since_ns(struct gd_cuda *cuda, CUevent begin, CUevent end) {
+  float milliseconds = 0;
+  cuda->cu->EventElapsedTime(&milliseconds, begin, end);
+  return (int64_t)(1e6 * (double)milliseconds);
+}
+
+/* Op by op, with the time of each. */
+static enum gd_status run_traced(struct gd_cuda *cuda, struct gd_bound *bound,
+                                 enum gd_program program, struct gd_error *err) {
+  struct gd_event *events = bound->events[program];
+  GD_TRY(put_program(cuda, bound, program, err));
+  GD_TRY(cuda_sync(&cuda->base, err));
+  for (uint32_t i = 0; i < bound->n_launches[program]; i++) {
+    events[i].begin_ns = since_ns(cuda, bound->marks[0], bound->marks[2 * i]);
+    events[i].end_ns = since_ns(cuda, bound->marks[0], bound->marks[2 * i + 1]);
+  }
+  return GD_OK;
+}
+
+static enum gd_status cuda_run(struct gd_backend *backend, struct gd_bound *bound,
+                               enum gd_program program, struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  if (bound->n_launches[program] == 0)
+    return GD_OK;
+  if (cuda->trace)
+    return run_traced(cuda, bound, program, err);
+  return gd_cuda_check(cuda, cuda->cu->GraphLaunch(bound->graphs[program], cuda->stream),
+                       "cuGraphLaunch", err);
+}
+
+static const struct gd_event *cuda_events(struct gd_backend *backend, const struct gd_bound *bound,
+                                          enum gd_program program, uint32_t *count) {
+  (void)backend;
+  *count = bound->events[program] ? bound->n_launches[program] : 0;
+  return bound->events[program];
+}
+
+const struct gd_backend_ops gd_backend_cuda = {
+    .name = "cuda",
+    .caps = cuda_caps,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .peak_flops = cuda_peak_flops,
+    .reserve = cuda_reserve,
+    .host_memory = cuda_host_memory,
+    .usage = cuda_usage,
+    .bind = cuda_bind,
+    .unbind = cuda_unbind,
+    .run = cuda_run,
+    .sync = cuda_sync,
+    .events = cuda_events,
+    .write = cuda_write,
+    .clear = cuda_clear,
+    .read = cuda_read,
+};

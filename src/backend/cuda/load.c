@@ -1,0 +1,189 @@
+/*
+ * Finding and loading NVIDIA's libraries. Each is looked for in $GPUDAYS_CUDA_PATH, on the loader's
+ * path, in the usual CUDA folders, and in the wheels that PyTorch brings: many labs have nothing
+ * else. What was loaded stays to the end of the process.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/cuda_int.h"
+#include "backend/cuda/cudnn.h"
+
+enum { NAMES = 4, PATH_BYTES = 1024 };
+
+struct library {
+  const char *what;
+  const char *names[NAMES]; /* newest first */
+  const char *remedy;
+  const char *version; /* the function that tells it as a number; NULL */
+  pthread_mutex_t mutex;
+  bool tried;
+  void *handle;
+  char path[PATH_BYTES]; /* where it was found */
+  struct gd_error error; /* why not */
+};
+
+/* Folders that may hold them: $VARIABLE/rest, or a pattern for glob(3). */
+static const struct {
+  const char *variable, *pattern;
+} folders[] = {
+    {"GPUDAYS_CUDA_PATH", ""},
+    {NULL, NULL}, /* the loader's own path */
+    {"CUDA_HOME", "/lib64"},
+    {"CUDA_PATH", "/lib64"},
+    {NULL, "/usr/local/cuda/lib64"},
+    {NULL, "/usr/local/cuda-1[2-9]*/lib64"},
+    {NULL, "/usr/lib/x86_64-linux-gnu"},
+    {NULL, "/usr/lib/aarch64-linux-gnu"},
+    {NULL, "/usr/lib64"},
+    {NULL, "/usr/lib/wsl/lib"},
+    {"VIRTUAL_ENV", "/lib/python3*/site-packages/nvidia/*/lib"},
+    {"CONDA_PREFIX", "/lib"},
+    {"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/lib"},
+    {"HOME", "/.local/lib/python3*/site-packages/nvidia/*/lib"},
+    {"HOME", "/.pyenv/versions/*/lib/python3*/site-packages/nvidia/*/lib"},
+    {"HOME", "/*conda*/lib/python3*/site-packages/nvidia/*/lib"},
+    {"HOME", "/*conda*/envs/*/lib/python3*/site-packages/nvidia/*/lib"},
+    {NULL, "/opt/*/lib/python3*/site-packages/nvidia/*/lib"},
+    {NULL, "/usr/local/lib/python3*/site-packages/nvidia/*/lib"},
+    {NULL, "/usr/local/lib/python3*/dist-packages/nvidia/*/lib"},
+    {NULL, "/usr/lib/python3*/*-packages/nvidia/*/lib"},
+};
+
+static void *open_at(struct library *library, const char *folder) {
+  for (int i = 0; i < NAMES && library->names[i] && !library->handle; i++) {
+    snprintf(library->path, sizeof library->path, "%s%s%s", folder, folder[0] ? "/" : "",
+             library->names[i]);
+    library->handle = dlopen(library->path, RTLD_NOW | RTLD_LOCAL);
+  }
+  return library->handle;
+}
+
+static void *open_in(struct library *library, const char *variable, const char *pattern) {
+  const char *start = variable ? getenv(variable) : "";
+  char full[PATH_BYTES];
+  glob_t found;
+  if (!pattern)
+    return open_at(library, "");
+  if (!start || (variable && !start[0]) ||
+      snprintf(full, sizeof full, "%s%s", start, pattern) >= (int)sizeof full)
+    return NULL;
+  if (glob(full, 0, NULL, &found) != 0)
+    return NULL;
+  for (size_t i = found.gl_pathc; i-- > 0 && !library->handle;) /* the highest version first */
+    open_at(library, found.gl_pathv[i]);
+  globfree(&found);
+  return library->handle;
+}
+
+/* Looks once; the answer stays. */
+static enum gd_status find(struct library *library, struct gd_error *err) {
+  for (size_t i = 0; i < sizeof folders / sizeof *folders && !library->handle; i++)
+    open_in(library, folders[i].variable, folders[i].pattern);
+  if (library->handle)
+    return GD_OK;
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "%s was not found (%s); %s, or name its folder in "
+                 "GPUDAYS_CUDA_PATH",
+                 library->what, library->names[0], library->remedy);
+}
+
+/* A missing symbol is remembered; ISO C has no cast from an object to a function pointer. */
+static void look_up(struct library *library, const char *symbol, void *to, size_t size,
+                    const char **missing) {
+  void *address = dlsym(library->handle, symbol);
+  GD_ASSERT(size == sizeof address);
+  if (!address && !*missing)
+    *missing = symbol;
+  memcpy(to, &address, sizeof address);
+}
+
+#define DEFINE_LOADER(function, structure, functions, title, why, version_symbol, ...)     \
+  static struct library library_##function = {.what = (title),                             \
+                                              .names = {__VA_ARGS__},                      \
+                                              .remedy = (why),                             \
+                                              .version = (version_symbol),                 \
+                                              .mutex = PTHREAD_MUTEX_INITIALIZER};         \
+  enum gd_status function(const struct structure **out, struct gd_error *err) {            \
+    static struct structure table;                                                         \
+    struct library *library = &library_##function;                                         \
+    const char *missing = NULL;                                                            \
+    pthread_mutex_lock(&library->mutex);                                                   \
+    if (!library->tried && find(library, &library->error) == GD_OK) {                      \
+      functions(LOOK_UP)                                                                   \
+    }                                                                                      \
+    if (missing)                                                                           \
+      gd_fail_at(&library->error, GD_ENVIRONMENT, __FILE__, __LINE__,                      \
+                 "%s (%.300s) has no %s; it is too old: %s", library->what, library->path, \
+                 missing, library->remedy);                                                \
+    library->tried = true;                                                                 \
+    pthread_mutex_unlock(&library->mutex);                                                 \
+    if (library->error.status != GD_OK)                                                    \
+      return gd_fail(err, library->error.status, "%s", library->error.text);               \
+    *out = &table;                                                                         \
+    return GD_OK;                                                                          \
+  }
+#define LOOK_UP(field, symbol, parameters) \
+  look_up(library, #symbol, &table.field, sizeof table.field, &missing);
+
+DEFINE_LOADER(gd_cu_load, gd_cu, GD_CU_FUNCTIONS, "NVIDIA driver", "install NVIDIA's driver", NULL,
+              "libcuda.so.1")
+DEFINE_LOADER(gd_nvrtc_load, gd_nvrtc, GD_NVRTC_FUNCTIONS, "NVRTC",
+              "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, "libnvrtc.so.13",
+              "libnvrtc.so.12")
+DEFINE_LOADER(gd_cublaslt_load, gd_cublaslt, GD_CUBLASLT_FUNCTIONS, "cuBLASLt",
+              "install CUDA 12 or 13 (pip install nvidia-cublas)", "cublasLtGetVersion",
+              "libcublasLt.so.13", "libcublasLt.so.12")
+DEFINE_LOADER(gd_cudnn_load, gd_cudnn, GD_CUDNN_FUNCTIONS, "cuDNN",
+              "install cuDNN 9 (pip install nvidia-cudnn-cu13)", "cudnnGetVersion", "libcudnn.so.9")
+#undef LOOK_UP
+
+static size_t version_number(const struct library *library) {
+  size_t (*ask)(void) = NULL;
+  void *address =
+      library->handle && library->version ? dlsym(library->handle, library->version) : NULL;
+  memcpy(&ask, &address, sizeof address);
+  return ask ? ask() : 0;
+}
+
+size_t gd_cudnn_version(void) {
+  return version_number(&library_gd_cudnn_load);
+}
+
+/* "13.0" of the numbers that the libraries answer with. */
+static void read_version(const struct library *library, char *text, size_t size) {
+  size_t version = version_number(library);
+  if (version > 0)
+    snprintf(text, size, "%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
+void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *library),
+                       void *user) {
+  static struct library *const all[] = {&library_gd_cu_load, &library_gd_nvrtc_load,
+                                        &library_gd_cublaslt_load, &library_gd_cudnn_load};
+  const struct gd_cu *cu;
+  const struct gd_nvrtc *nvrtc;
+  const struct gd_cublaslt *lt;
+  const struct gd_cudnn *dnn;
+  enum gd_status found[] = {gd_cu_load(&cu, NULL), gd_nvrtc_load(&nvrtc, NULL),
+                            gd_cublaslt_load(&lt, NULL), gd_cudnn_load(&dnn, NULL)};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    struct gd_cuda_library entry = {.name = all[i]->what, .missing = all[i]->error.text};
+    int major = 0, minor = 0;
+    if (found[i] == GD_OK) {
+      entry.path = all[i]->path;
+      read_version(all[i], entry.version, sizeof entry.version);
+    }
+    if (i == 0 && entry.path && cu->DriverGetVersion(&major) == CUDA_SUCCESS)
+      snprintf(entry.version, sizeof entry.version, "CUDA %d.%d", major / 1000, major % 1000 / 10);
+    if (i == 1 && entry.path && nvrtc->Version(&major, &minor) == 0)
+      snprintf(entry.version, sizeof entry.version, "%d.%d", major, minor);
+    show(user, &entry);
+  }
+}

@@ -1,0 +1,41 @@
+/*
+ * Every op on the GPU against ref: the cases of tests/op/test_ops.c, run twice. The first time
+ * kernels are only noted, so that they are built side by side; the second time counts.
+ */
+#define GD_TEST_NO_MAIN
+#define GD_TEST_BACKEND cuda_ops
+#include "support/cuda_ops.h"
+
+#include "op/test_ops.c"
+
+#include <stdio.h>
+
+static void quietly(void (*cases)(void)) {
+  cases();
+  failed = 0;
+}
+
+int main(void) {
+  struct gd_error why = {0};
+  const struct CMUnitTest tests[] = {
+#define GD_OP(name, ...) cmocka_unit_test(test_##name),
+#include "ir/ops.def"
+#undef GD_OP
+  };
+  if (!cuda_ops_open(&why)) {
+    printf("skipped: %s\n", why.text);
+    return 77;
+  }
+  cuda_ops.collects = true;
+#define GD_OP(name, ...) quietly(cases_##name);
+#include "ir/ops.def"
+#undef GD_OP
+  cuda_ops.collects = false;
+  if (!cuda_ops_build(&why)) {
+    printf("%s\n", why.text);
+    return 1;
+  }
+  int result = cmocka_run_group_tests(tests, NULL, NULL);
+  cuda_ops_close();
+  return result;
+}

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# The search space trained on the GPU, on one rank and on two that share it: tests/methods/test_space
+# with another backend.
+set -euo pipefail
+"$GPUDAYS" doctor | grep -q '^GPU  *ok' || {
+  "$GPUDAYS" doctor | grep '^GPU' || true
+  echo "skipped: there is no GPU"
+  exit 77
+}
+GD_TEST_BACKEND=cuda "$(dirname "$GPUDAYS")/tests/methods/test_space"

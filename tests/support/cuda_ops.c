@@ -1,0 +1,159 @@
+/*
+ * See cuda_ops.h.
+ */
+#include "support/cuda_ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/cuda/cuda_int.h"
+#include "backend/cuda/module.h"
+
+enum {
+  GUARD_BYTES = 128,       /* as op_harness.c lays them out */
+  ARENA_BYTES = 512 << 20, /* all tensors of a case */
+};
+
+static struct gd_backend *opened;
+static struct gd_cuda pretended;
+static struct gd_cuda *cuda;
+static int compiled;
+struct op_backend cuda_ops = {.name = "cuda", .partial = true, .threads_alike = true};
+
+/* Where a tensor of the host is on the GPU during a call. */
+struct twin {
+  char *host; /* with guards */
+  int64_t bytes;
+  CUdeviceptr device;
+};
+
+static void expect(int result, const char *what) {
+  struct gd_error err = {0};
+  if (gd_cuda_check(cuda, result, what, &err) != GD_OK) {
+    fprintf(stderr, "%s\n", err.text);
+    abort(); /* the device is of no use any more */
+  }
+}
+
+static void copy(CUdeviceptr to, CUdeviceptr from, int64_t bytes) {
+  expect(cuda->cu->MemcpyAsync(to, from, (size_t)bytes, cuda->stream), "copying");
+  expect(cuda->cu->StreamSynchronize(cuda->stream), "a kernel before");
+}
+
+static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
+  struct twin twins[OP_MAX_IN + GD_MAX_OUTPUTS];
+  struct gd_view views[OP_MAX_IN + GD_MAX_OUTPUTS];
+  struct gd_kernel_args args = *host;
+  struct gd_error err = {0};
+  uint32_t n = 0;
+  int64_t workspace_bytes = GD_CUDA_WORKSPACE_BYTES + host->workspace_bytes;
+  CUdeviceptr at = cuda->arena + (CUdeviceptr)workspace_bytes;
+  for (uint32_t i = 0; i < host->n_in + host->n_out; i++) {
+    views[i] = i < host->n_in ? host->in[i] : host->out[i - host->n_in];
+    if (!views[i].data)
+      continue;
+    char *data = views[i].data;
+    int64_t bytes = views[i].elements * gd_dtype_bytes(views[i].dtype);
+    struct twin *twin = NULL;
+    for (uint32_t j = 0; j < n; j++)
+      if (twins[j].host == data - GUARD_BYTES)
+        twin = &twins[j];
+    if (!twin) {
+      twin = &twins[n++];
+      at = (at + 511) / 512 * 512;
+      *twin = (struct twin){data - GUARD_BYTES, bytes + 2 * GUARD_BYTES,
+                            at + (CUdeviceptr)((uintptr_t)data % 64)}; /* aligned as it is here */
+      at += (CUdeviceptr)(twin->bytes + 64);
+      if (!cuda_ops.collects) {
+        GD_ASSERT(at <= cuda->arena + ARENA_BYTES);
+        copy(twin->device, (CUdeviceptr)(uintptr_t)twin->host, twin->bytes);
+      }
+    }
+    views[i].data = (void *)(uintptr_t)(twin->device + GUARD_BYTES);
+  }
+  args.in = views;
+  args.out = views + host->n_in;
+  args.workspace = (void *)(uintptr_t)cuda->arena;
+  args.workspace_bytes = workspace_bytes;
+  struct gd_cuda_call call = {
+      .cuda = cuda, .args = &args, .stream = cuda->stream, .stage = GD_CUDA_COLLECT, .err = &err};
+  if (gd_cuda_ops[kind](&call) != GD_OK)
+    fprintf(stderr, "%s: %s\n", gd_op_info(kind)->name, err.text);
+  if (cuda_ops.collects)
+    return;
+  call.stage = GD_CUDA_LAUNCH;
+  if (err.status == GD_OK && gd_cuda_ops[kind](&call) != GD_OK)
+    fprintf(stderr, "%s: %s\n", gd_op_info(kind)->name, err.text);
+  for (uint32_t i = 0; i < n; i++)
+    copy((CUdeviceptr)(uintptr_t)twins[i].host, twins[i].device, twins[i].bytes);
+}
+
+#define GD_OP(name, ...)                                      \
+  static void run_##name(const struct gd_kernel_args *args) { \
+    run(GD_OP_##name, args);                                  \
+  }
+#include "ir/ops.def"
+#undef GD_OP
+
+static gd_kernel kernels[GD_OP_COUNT] = {
+#define GD_OP(name, ...) [GD_OP_##name] = run_##name,
+#include "ir/ops.def"
+#undef GD_OP
+};
+
+static int64_t no_bytes(int threads, int64_t widest) {
+  (void)threads;
+  (void)widest;
+  return 0;
+}
+
+static void fill_table(void) {
+  for (int kind = 0; kind < GD_OP_COUNT; kind++)
+    if (!gd_cuda_ops[kind] || kind == GD_OP_fused)
+      kernels[kind] = NULL;
+  cuda_ops.kernels = kernels;
+  cuda_ops.workspace_bytes = no_bytes; /* then what gd_op_scratch_bytes wants is added */
+}
+
+bool cuda_ops_open(struct gd_error *why) {
+  fill_table();
+  if (gd_backend_open("cuda", &(struct gd_backend_options){0}, &opened, why) != GD_OK ||
+      opened->ops->reserve(opened, ARENA_BYTES, 0, why) != GD_OK)
+    return false;
+  cuda = (struct gd_cuda *)opened;
+  return true;
+}
+
+bool cuda_ops_pretend(int sm, struct gd_error *why) {
+  const struct gd_nvrtc *nvrtc;
+  fill_table();
+  if (gd_nvrtc_load(&nvrtc, why) != GD_OK)
+    return false;
+  cuda_ops.collects = true;
+  pretended = (struct gd_cuda){.sm = sm,
+                               .sm_count = 108,
+                               .shared_bytes = sm == 80   ? 166912
+                                               : sm == 86 ? 101376
+                                                          : 232448,
+                               .arena = 1 << 20};
+  cuda = &pretended;
+  return gd_cuda_modules_open(cuda, why) == GD_OK;
+}
+
+bool cuda_ops_build(struct gd_error *why) {
+  if (cuda == &pretended)
+    return gd_cuda_modules_compile(cuda, &compiled, why) == GD_OK;
+  return gd_cuda_modules_build(cuda, why) == GD_OK;
+}
+
+int cuda_ops_compiled(void) {
+  return compiled;
+}
+
+void cuda_ops_close(void) {
+  if (cuda == &pretended)
+    gd_cuda_modules_close(cuda);
+  gd_backend_close(opened);
+  opened = NULL;
+  cuda = NULL;
+}

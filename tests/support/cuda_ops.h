@@ -1,0 +1,28 @@
+/*
+ * The CUDA backend as a table of kernels, for the op tests: each call takes its tensors, with the
+ * guard bytes around them, to the GPU and back. Also without a GPU, where calls only note which
+ * kernels they would run, so that all of them can be compiled for every architecture.
+ *
+ *   if (!cuda_ops_open(false, why))
+ *     skip(why);
+ *   op_check(&c, &cuda_ops);
+ *   cuda_ops_close();
+ */
+#ifndef GD_TESTS_SUPPORT_CUDA_OPS_H
+#define GD_TESTS_SUPPORT_CUDA_OPS_H
+
+#include "support/op_harness.h"
+
+extern struct op_backend cuda_ops;
+
+/* False without a GPU or a library, with the reason. */
+bool cuda_ops_open(struct gd_error *why);
+/* After every case was run with cuda_ops.collects: builds what they need, side by side. */
+bool cuda_ops_build(struct gd_error *why);
+void cuda_ops_close(void);
+
+/* For sm_<sm>, without a GPU: collects only. cuda_ops_build then compiles; returns the count. */
+bool cuda_ops_pretend(int sm, struct gd_error *why);
+int cuda_ops_compiled(void);
+
+#endif
