@@ -453,7 +453,7 @@ static struct object *object_for(struct gd_codegen *code, const char *source) {
   return object;
 }
 
-static void describe(const struct gd_lowered *l, struct gd_fused_kernel *kernel) {
+void gd_fused_describe(const struct gd_lowered *l, struct gd_fused_kernel *kernel) {
   const struct gd_fusion *f = l->fusion;
   kernel->row_count = f->rows;
   kernel->columns = f->columns;
@@ -501,7 +501,7 @@ enum gd_status gd_codegen_build(const struct gd_graph *graph, struct gd_codegen 
       break;
     }
     object_of[i] = (uint32_t)(object - c->objects);
-    describe(lowered, &c->kernels[i]);
+    gd_fused_describe(lowered, &c->kernels[i]);
   }
   if (status == GD_OK && c->n_objects > 0)
     status = build_objects(c, err);

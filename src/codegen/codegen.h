@@ -31,6 +31,9 @@ struct gd_fused_kernel {
   uint32_t streams[GD_LOWER_MAX_DROPOUTS];
 };
 
+/* All of it but the function: what whoever runs the kernel has to know. */
+void gd_fused_describe(const struct gd_lowered *lowered, struct gd_fused_kernel *kernel);
+
 /* How the kernels came about. */
 struct gd_codegen_stats {
   uint32_t n_fusions, n_kernels; /* layers share kernels */
@@ -42,13 +45,29 @@ struct gd_codegen_stats {
 
 /* A language that kernels are written in. */
 struct gd_dialect;
-extern const struct gd_dialect gd_dialect_c; /* C with `#pragma omp simd`; exports gd_rows */
+extern const struct gd_dialect gd_dialect_c;    /* C with vector types; exports gd_rows */
+extern const struct gd_dialect gd_dialect_cuda; /* CUDA C++: a __global__ gd_rows */
 
 /* The kernel's text, without the prelude. Fusions that differ in their leaves' names, in the number
    of rows or in the streams of their dropouts have the same text. */
 void gd_emit(const struct gd_dialect *dialect, struct gd_lowered *lowered, struct gd_strbuf *out);
-/* What comes before every kernel: conversions, mathematics, random numbers. */
+/* What comes before every kernel: conversions, mathematics, random numbers. Of the CUDA dialect it
+   is a file of the backend, backend/cuda/kernels/fused.cu. */
 void gd_emit_prelude(const struct gd_dialect *dialect, struct gd_strbuf *out);
+
+/*
+ * How the CUDA dialect shares rows out: a team of threads has a row, a thread `per` times `lanes`
+ * neighbouring columns of it. A team is a power of two of lanes of one warp, or whole warps; a block
+ * is one team or several. Depends on columns, dtypes and formulas, not on the rows.
+ */
+struct gd_teams {
+  int lanes;        /* 8, 4, 2 or 1; divides the columns */
+  int team, per;    /* team * per * parts * lanes >= columns */
+  int block;        /* threads of a block, a multiple of team */
+  int parts;        /* blocks a row: more than 1 only where nothing is reduced over columns */
+  int n_reductions; /* over the columns */
+};
+void gd_emit_teams(const struct gd_lowered *lowered, struct gd_teams *teams);
 
 /* --- functions ------------------------------------------------------------------------------ */
 

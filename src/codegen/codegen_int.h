@@ -9,4 +9,39 @@
 /* The prelude of the C dialect in pieces, NULL at the end. */
 extern const char *const gd_prelude_c[];
 
+/*
+ * Names in the text: v<n> values, a<n> accumulators, i<n> inputs, o<n> outputs, b<n> row buffers,
+ * w<n> random words, x<n> the row of an input, s<n> sums over rows, r the row, at the element where
+ * it starts, j the column, n how many columns from there on one value stands for. In a snippet,
+ * $0 $1 ... are the numbers that its comment lists, and ~ is the name of a dtype. A snippet that a
+ * dialect has no use for is "".
+ */
+struct gd_dialect {
+  const char *const *prelude;
+  int64_t chains;          /* accumulators that a sum is spread over, so that additions overlap */
+  const char *kernel_open; /* lanes, team, per, block, columns, reductions, sums */
+  const char *kernel_close;
+  const char *input, *output;       /* declarations: number */
+  const char *buffer;               /* declaration: number, floats before it */
+  const char *sum_open, *sum_close; /* around all rows: sum, sums */
+  const char *row_open, *row_close; /* columns */
+  const char *repeated;             /* input, its rows, columns */
+  const char *load_row;             /* all of this row of a full input: input */
+  const char *words;          /* dropout, floats before, seed, elements of a sample, columns */
+  const char *reduce_open[2]; /* sum and max: value, chains */
+  const char *sweep_open, *sweep_close;           /* columns, chains */
+  const char *chain_open, *chain_close;           /* columns, chains, chain */
+  const char *load, *load_repeated, *load_buffer; /* value, input or buffer */
+  const char *load_word;                          /* value, dropout */
+  const char *element, *row_value;                /* declares a value: value */
+  const char *store, *store_buffer;               /* output or buffer, value */
+  const char *reduce_step[2];                     /* value, argument, chain */
+  const char *reduce_join[2];                     /* after the sweep: value, chain; not for 0 */
+  const char *reduce_share[2];                    /* value, reductions before it in the kernel */
+  const char *reduce_wait;                        /* once a sweep, when all are shared */
+  const char *reduce_close[2];                    /* value, reductions before it in the kernel */
+  const char *column_sum;                         /* sum, columns, value */
+  const char *row_load, *row_store;               /* value, input; output, value */
+};
+
 #endif

@@ -10,36 +10,6 @@
 
 #include "codegen/codegen_int.h"
 
-/*
- * Names in the text: v<n> values, a<n> accumulators, i<n> inputs, o<n> outputs, b<n> row buffers,
- * w<n> random words, r the row, at the element where it starts, j the column, n how many columns
- * from there on one value stands for. In a snippet, $0 $1 ... are the numbers that its comment
- * lists, and ~ is the name of a dtype.
- */
-struct gd_dialect {
-  const char *const *prelude;
-  int64_t chains; /* accumulators that a sum is spread over, so that additions overlap */
-  const char *kernel_open, *kernel_close;
-  const char *input, *output;                     /* declarations: number */
-  const char *buffer;                             /* declaration: number, floats before it */
-  const char *row_open, *row_close;               /* columns */
-  const char *repeated;                           /* input, its rows, columns */
-  const char *words;                              /* dropout, floats before, seed, elements of a
-                                                     sample, columns */
-  const char *reduce_open[2];                     /* sum and max: value, chains */
-  const char *sweep_open, *sweep_close;           /* columns, chains */
-  const char *chain_open, *chain_close;           /* columns, chains, chain */
-  const char *load, *load_repeated, *load_buffer; /* value, input or buffer */
-  const char *load_word;                          /* value, dropout */
-  const char *element, *row_value;                /* declares a value: value */
-  const char *store, *store_buffer;               /* output or buffer, value */
-  const char *reduce_step[2];                     /* value, argument, chain */
-  const char *reduce_join[2];                     /* after the sweep: value, chain; not for 0 */
-  const char *reduce_close[2];                    /* value */
-  const char *column_sum;                         /* sum, columns, value */
-  const char *row_load, *row_store;               /* value, input; output, value */
-};
-
 const struct gd_dialect gd_dialect_c = {
     .prelude = gd_prelude_c,
     .chains = 2,
@@ -51,10 +21,13 @@ const struct gd_dialect gd_dialect_c = {
     .input = "  const gd_~ *i$0 = in[$0];\n",
     .output = "  gd_~ *o$0 = out[$0];\n",
     .buffer = "  float *b$0 = buffer + $1;\n",
+    .sum_open = "",
+    .sum_close = "",
     .row_open = "  for (int64_t r = begin; r < end; r++) {\n"
                 "    const int64_t at = r * $0;\n",
     .row_close = "  }\n",
     .repeated = "    const int64_t at_i$0 = r % $1 * $2;\n",
+    .load_row = "",
     .words = "    const uint32_t *w$0 =\n"
              "        gd_draw((uint32_t *)(buffer + $1), i$2, streams[$0], $3, at, $4);\n",
     .reduce_open = {"    gd_val a$0[$1] = {{0}};\n", "    gd_val a$0[$1];\n"
@@ -76,6 +49,8 @@ const struct gd_dialect gd_dialect_c = {
     .reduce_step = {"        a$0[$2] += gd_first(v$1, n, 0.0f);\n",
                     "        a$0[$2] = gd_larger(a$0[$2], gd_first(v$1, n, -__builtin_inff()));\n"},
     .reduce_join = {"    a$0[0] += a$0[$1];\n", "    a$0[0] = gd_larger(a$0[0], a$0[$1]);\n"},
+    .reduce_share = {"", ""},
+    .reduce_wait = "",
     .reduce_close = {"    const float v$0 = gd_sum(a$0[0]);\n",
                      "    const float v$0 = gd_max(a$0[0]);\n"},
     .column_sum = "        gd_store_f32(sums, $0 * $1 + j,\n"
@@ -88,6 +63,7 @@ struct emitter {
   const struct gd_dialect *d;
   struct gd_lowered *l;
   struct gd_strbuf *out;
+  int64_t n_reductions; /* of the sweeps so far */
 };
 
 /* A snippet with its numbers put in. */
@@ -191,6 +167,24 @@ static void emit_ends(struct emitter *e, uint32_t sweep, int64_t chain) {
   }
 }
 
+/* All are shared before the first is wanted: threads wait for each other once a sweep. */
+static void emit_reductions(struct emitter *e, uint32_t sweep, int64_t chains) {
+  const struct gd_value *values = e->l->values;
+  int64_t before = e->n_reductions;
+  for (uint32_t i = 0; i < e->l->n_values; i++) {
+    if (!ends_in(&values[i], sweep))
+      continue;
+    for (int64_t chain = 1; chain < chains; chain++)
+      PUT(e->d->reduce_join[which_reduce(&values[i])], i, chain);
+    PUT(e->d->reduce_share[which_reduce(&values[i])], i, e->n_reductions++);
+  }
+  if (e->n_reductions > before)
+    PUT(e->d->reduce_wait, 0);
+  for (uint32_t i = 0; i < e->l->n_values; i++)
+    if (ends_in(&values[i], sweep))
+      PUT(e->d->reduce_close[which_reduce(&values[i])], i, before++);
+}
+
 static void emit_sweep(struct emitter *e, uint32_t sweep) {
   bool wanted[GD_LOWER_MAX_VALUES];
   const struct gd_dialect *d = e->d;
@@ -211,13 +205,7 @@ static void emit_sweep(struct emitter *e, uint32_t sweep) {
     PUT(d->chain_close, 0);
   }
   PUT(d->sweep_close, 0);
-  for (uint32_t i = 0; i < e->l->n_values; i++) {
-    if (!ends_in(&values[i], sweep))
-      continue;
-    for (int64_t chain = 1; chain < chains; chain++)
-      PUT(d->reduce_join[which_reduce(&values[i])], i, chain);
-    PUT(d->reduce_close[which_reduce(&values[i])], i);
-  }
+  emit_reductions(e, sweep, chains);
 }
 
 static void emit_declarations(struct emitter *e) {
@@ -230,9 +218,11 @@ static void emit_declarations(struct emitter *e) {
       PUT_DTYPE(e->d->output, dtype_of(e, l->fusion->out[i]), i);
   for (uint32_t i = 0; i < l->n_buffers; i++)
     PUT(e->d->buffer, i, i * row);
+  for (uint32_t i = 0; i < l->n_sums; i++)
+    PUT(e->d->sum_open, i, l->n_sums);
 }
 
-/* Before the first sweep of a row: where repeated inputs are, and the words of dropouts. */
+/* Before the first sweep of a row: where inputs are, or what they hold, and dropouts' words. */
 static void emit_row_start(struct emitter *e) {
   const struct gd_lowered *l = e->l;
   int64_t columns = l->fusion->columns, before = l->n_buffers * gd_lower_row_floats(l);
@@ -240,6 +230,8 @@ static void emit_row_start(struct emitter *e) {
     const struct gd_value *v = &l->values[i];
     if (v->kind == GD_VALUE_LOAD && v->used && v->repeat_rows)
       PUT(e->d->repeated, v->input, v->repeat_rows, columns);
+    if (v->kind == GD_VALUE_LOAD && v->used && !v->repeat_rows)
+      PUT_DTYPE(e->d->load_row, dtype_of(e, v->input), v->input);
   }
   for (uint32_t i = 0; i < l->n_dropouts; i++)
     PUT(e->d->words, i, before + i * gd_lower_words_floats(l), l->dropouts[i].seed_input,
@@ -247,9 +239,12 @@ static void emit_row_start(struct emitter *e) {
 }
 
 void gd_emit(const struct gd_dialect *dialect, struct gd_lowered *lowered, struct gd_strbuf *out) {
-  struct emitter emitter = {dialect, lowered, out}, *e = &emitter;
+  struct emitter emitter = {dialect, lowered, out, 0}, *e = &emitter;
   const struct gd_fusion *f = lowered->fusion;
-  gd_strbuf_append(out, dialect->kernel_open);
+  struct gd_teams teams;
+  gd_emit_teams(lowered, &teams);
+  PUT(dialect->kernel_open, teams.lanes, teams.team, teams.per, teams.block, f->columns,
+      teams.n_reductions, lowered->n_sums);
   emit_declarations(e);
   PUT(dialect->row_open, f->columns);
   emit_row_start(e);
@@ -262,6 +257,8 @@ void gd_emit(const struct gd_dialect *dialect, struct gd_lowered *lowered, struc
     if (lowered->results[i].kind == GD_RESULT_ROW)
       PUT(dialect->row_store, i, lowered->results[i].value);
   PUT(dialect->row_close, 0);
+  for (uint32_t i = 0; i < lowered->n_sums; i++)
+    PUT(dialect->sum_close, i, lowered->n_sums);
   gd_strbuf_append(out, dialect->kernel_close);
 }
 

@@ -1,0 +1,371 @@
+// What comes before every generated kernel (src/codegen/dialect_cuda.c), after common.cuh. The text
+// of a kernel is formulas over gd_val, a few neighbouring columns of a row as fp32; here is what
+// these mean, how rows come from memory and go there, and how threads of a row add up.
+//
+// A block holds ROWS teams of TEAM threads; a team has one row at a time, and strides over the grid.
+// Thread `lane` of a team has columns first + k * STEP .. + LANES - 1 of it, k < PER, so the 32
+// lanes of a warp read what lies behind each other. GD_ALIGNED 0: some tensor is aligned to its
+// elements alone; then these move one by one.
+#ifndef GD_ALIGNED
+#define GD_ALIGNED 1
+#endif
+
+// As struct args of op_fused.c.
+struct gd_fused_args {
+  const void *in[64];
+  void *out[16];
+  int64_t rows;
+  float *partials; // [gridDim.x][sums][columns]
+  uint32_t streams[8];
+};
+
+template <int LANES_, int TEAM_, int PER_, int BLOCK_, int64_t COLUMNS_, int REDUCTIONS_, int SUMS_>
+struct gd_layout {
+  static constexpr int LANES = LANES_, TEAM = TEAM_, PER = PER_, BLOCK = BLOCK_;
+  static constexpr int REDUCTIONS = REDUCTIONS_, SUMS = SUMS_;
+  static constexpr int64_t COLUMNS = COLUMNS_;
+  static constexpr int ROWS = BLOCK / TEAM, STEP = TEAM * LANES;
+  static constexpr int WARPS = TEAM / 32; // of a team of several
+  // Blocks of a multiprocessor: 384 threads, so up to 168 registers each.
+  static constexpr int BLOCKS = BLOCK < 384 ? 384 / BLOCK : 1;
+  static constexpr int UNROLL = PER <= 16 ? PER : 1;
+  static constexpr bool EXACT = COLUMNS % (STEP * PER) == 0;
+  static constexpr int EXCHANGE = TEAM > 32 ? 2 * REDUCTIONS * 32 : 0;
+  static constexpr int COMBINE = SUMS > 0 && ROWS > 1 ? BLOCK * LANES : 0;
+  static constexpr int SHARED_FLOATS = EXCHANGE + COMBINE > 0 ? EXCHANGE + COMBINE : 1;
+  static_assert(TEAM <= 32 || TEAM % 32 == 0, "a team is part of a warp, or whole warps");
+
+  static GD_DEVICE int first(int lane) { return blockIdx.y * (STEP * PER) + lane * LANES; }
+  static GD_DEVICE bool on(int column, bool live) { return live && (EXACT || column < COLUMNS); }
+  static GD_DEVICE bool leads(int lane) { return lane == 0 && blockIdx.y == 0; }
+};
+
+// --- values ----------------------------------------------------------------------------------------
+
+template <int N> struct gd_lanes {
+  float at[N];
+};
+template <int N> struct gd_lane_words {
+  uint32_t at[N];
+};
+
+#define GD_LIFT_OPERATOR(op)                                                               \
+  template <int N> GD_DEVICE gd_lanes<N> operator op(const gd_lanes<N> &a, const gd_lanes<N> &b) { \
+    gd_lanes<N> y;                                                                         \
+    _Pragma("unroll") for (int i = 0; i < N; i++) y.at[i] = a.at[i] op b.at[i];            \
+    return y;                                                                              \
+  }                                                                                        \
+  template <int N> GD_DEVICE gd_lanes<N> operator op(const gd_lanes<N> &a, float b) {      \
+    gd_lanes<N> y;                                                                         \
+    _Pragma("unroll") for (int i = 0; i < N; i++) y.at[i] = a.at[i] op b;                  \
+    return y;                                                                              \
+  }                                                                                        \
+  template <int N> GD_DEVICE gd_lanes<N> operator op(float a, const gd_lanes<N> &b) {      \
+    gd_lanes<N> y;                                                                         \
+    _Pragma("unroll") for (int i = 0; i < N; i++) y.at[i] = a op b.at[i];                  \
+    return y;                                                                              \
+  }
+GD_LIFT_OPERATOR(+)
+GD_LIFT_OPERATOR(-)
+GD_LIFT_OPERATOR(*)
+GD_LIFT_OPERATOR(/)
+
+GD_DEVICE float gd_exp_small(float x) { return expf(x); }
+GD_DEVICE float gd_sqrt(float x) { return sqrtf(x); }
+
+#define GD_LIFT(name)                                                       \
+  template <int N> GD_DEVICE gd_lanes<N> name(const gd_lanes<N> &x) {       \
+    gd_lanes<N> y;                                                          \
+    _Pragma("unroll") for (int i = 0; i < N; i++) y.at[i] = name(x.at[i]); \
+    return y;                                                               \
+  }
+GD_LIFT(gd_exp_small)
+GD_LIFT(gd_gelu)
+GD_LIFT(gd_gelu_slope)
+GD_LIFT(gd_gelu_tanh)
+GD_LIFT(gd_gelu_tanh_slope)
+GD_LIFT(gd_relu)
+GD_LIFT(gd_relu_slope)
+GD_LIFT(gd_silu)
+GD_LIFT(gd_silu_slope)
+GD_LIFT(gd_softplus)
+GD_LIFT(gd_logistic)
+GD_LIFT(gd_logistic_slope)
+GD_LIFT(gd_quick_gelu)
+GD_LIFT(gd_quick_gelu_slope)
+GD_LIFT(gd_tanh)
+GD_LIFT(gd_tanh_slope)
+
+// --- memory ----------------------------------------------------------------------------------------
+
+// Elements as they lie in memory, packed into words; a single 16-bit element is a word's low half.
+template <int BYTES> struct gd_raw {
+  uint32_t at[(BYTES + 3) / 4];
+};
+
+template <int BYTES> GD_DEVICE gd_raw<BYTES> gd_fetch(const void *p) {
+  gd_raw<BYTES> x;
+  if constexpr (BYTES == 2) {
+    x.at[0] = *(const uint16_t *)p;
+  } else if constexpr (BYTES == 4) {
+    x.at[0] = *(const uint32_t *)p;
+  } else if constexpr (BYTES == 8) {
+    uint2 a = *(const uint2 *)p;
+    x.at[0] = a.x, x.at[1] = a.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < BYTES / 16; i++) {
+      uint4 a = ((const uint4 *)p)[i];
+      x.at[4 * i] = a.x, x.at[4 * i + 1] = a.y, x.at[4 * i + 2] = a.z, x.at[4 * i + 3] = a.w;
+    }
+  }
+  return x;
+}
+template <int BYTES> GD_DEVICE void gd_put(void *p, const gd_raw<BYTES> &x) {
+  if constexpr (BYTES == 2) {
+    *(uint16_t *)p = (uint16_t)x.at[0];
+  } else if constexpr (BYTES == 4) {
+    *(uint32_t *)p = x.at[0];
+  } else if constexpr (BYTES == 8) {
+    *(uint2 *)p = make_uint2(x.at[0], x.at[1]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < BYTES / 16; i++)
+      ((uint4 *)p)[i] =
+          make_uint4(x.at[4 * i], x.at[4 * i + 1], x.at[4 * i + 2], x.at[4 * i + 3]);
+  }
+}
+
+// N elements from p on; zeros where !on, which reads nothing.
+template <int N, typename T> GD_DEVICE gd_raw<N * sizeof(T)> gd_read(const T *p, bool on) {
+  constexpr int BYTES = N * sizeof(T);
+  gd_raw<BYTES> x;
+#pragma unroll
+  for (int i = 0; i < (BYTES + 3) / 4; i++)
+    x.at[i] = 0;
+  if (on) {
+    if constexpr (GD_ALIGNED) {
+      x = gd_fetch<BYTES>(p);
+    } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        x.at[i] = ((const uint32_t *)p)[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        x.at[i / 2] |= (uint32_t)((const uint16_t *)p)[i] << i % 2 * 16;
+    }
+  }
+  return x;
+}
+
+// All that a thread has of a row, before anything is computed: as many loads in flight as there are.
+template <typename L, typename T>
+GD_DEVICE void gd_read_row(gd_raw<L::LANES * sizeof(T)> (&x)[L::PER], const T *row, int first,
+                           bool live) {
+#pragma unroll L::UNROLL
+  for (int k = 0; k < L::PER; k++) {
+    int j = first + k * L::STEP;
+    x[k] = gd_read<L::LANES>(row + j, L::on(j, live));
+  }
+}
+
+GD_DEVICE float gd_element(gd_f32, uint32_t word, int) { return __uint_as_float(word); }
+GD_DEVICE float gd_element(gd_bf16, uint32_t word, int half) {
+  return __uint_as_float(half ? word & 0xffff0000u : word << 16);
+}
+GD_DEVICE float gd_element(gd_f16, uint32_t word, int half) {
+  return gd_float(gd_f16{(uint16_t)(half ? word >> 16 : word)});
+}
+template <typename T, int N> GD_DEVICE gd_lanes<N> gd_values(const gd_raw<N * sizeof(T)> &x) {
+  constexpr int EACH = 4 / sizeof(T);
+  gd_lanes<N> y;
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    y.at[i] = gd_element(T(), x.at[i / EACH], i % EACH);
+  return y;
+}
+
+// Two to a word, to nearest even; `high` in the upper half.
+GD_DEVICE uint32_t gd_pair(gd_bf16, float low, float high) {
+  uint32_t y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+  return y;
+}
+GD_DEVICE uint32_t gd_pair(gd_f16, float low, float high) {
+  uint32_t y;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+  return y;
+}
+
+template <int N, typename T> GD_DEVICE void gd_write(T *p, const gd_lanes<N> &x, bool on) {
+  gd_raw<N * sizeof(T)> y;
+  if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      y.at[i] = __float_as_uint(x.at[i]);
+  } else if constexpr (N == 1) {
+    y.at[0] = gd_pair(T(), x.at[0], 0.0f) & 0xffffu;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+      y.at[i] = gd_pair(T(), x.at[2 * i], x.at[2 * i + 1]);
+  }
+  if (!on)
+    return;
+  if constexpr (GD_ALIGNED) {
+    gd_put(p, y);
+  } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      ((uint32_t *)p)[i] = y.at[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      ((uint16_t *)p)[i] = (uint16_t)(y.at[i / 2] >> i % 2 * 16);
+  }
+}
+
+// --- over the columns ------------------------------------------------------------------------------
+
+template <typename Op, int N> GD_DEVICE float gd_fold(const gd_lanes<N> &x) {
+  float y[N];
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    y[i] = x.at[i];
+#pragma unroll
+  for (int step = N / 2; step > 0; step /= 2)
+#pragma unroll
+    for (int i = 0; i < step; i++)
+      y[i] = Op::of(y[i], y[i + step]);
+  return y[0];
+}
+template <int N> GD_DEVICE float gd_sum(const gd_lanes<N> &x) { return gd_fold<gd_add>(x); }
+template <int N> GD_DEVICE float gd_largest(const gd_lanes<N> &x) { return gd_fold<gd_greater>(x); }
+
+// One slot a reduction, a float a warp, in two sets by turns of rows: who is a row ahead writes into
+// the other set, and cannot be two ahead, since the whole block waits once a row.
+template <typename L> GD_DEVICE float *gd_slot(float *shared, int parity, int reduction) {
+  return shared + (parity * L::REDUCTIONS + reduction) * 32;
+}
+template <typename L, typename Op>
+GD_DEVICE void gd_share(float x, float *shared, int parity, int reduction) {
+  if constexpr (L::TEAM > 32) {
+    x = gd_warp<Op>(x);
+    if (threadIdx.x % 32 == 0)
+      gd_slot<L>(shared, parity, reduction)[threadIdx.x / 32] = x;
+  }
+}
+template <typename L> GD_DEVICE void gd_wait() {
+  if constexpr (L::TEAM > 32)
+    __syncthreads();
+}
+GD_DEVICE constexpr int gd_power_from(int n) { return n <= 1 ? 1 : 2 * gd_power_from((n + 1) / 2); }
+// The same bits in every thread of the team: both sides of an exchange add the same two numbers.
+template <typename L, typename Op>
+GD_DEVICE float gd_total(float x, float *shared, int parity, int reduction) {
+  if constexpr (L::TEAM > 32) {
+    constexpr int WIDTH = gd_power_from(L::WARPS);
+    int warp = threadIdx.x % WIDTH, before = threadIdx.x / L::TEAM * L::WARPS;
+    x = warp < L::WARPS ? gd_slot<L>(shared, parity, reduction)[before + warp] : Op::none();
+    return gd_warp<Op>(x, WIDTH);
+  } else {
+    return gd_warp<Op>(x, L::TEAM);
+  }
+}
+
+// --- over the rows ---------------------------------------------------------------------------------
+
+template <int N, int PER> GD_DEVICE void gd_clear(gd_lanes<N> (&s)[PER]) {
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      s[k].at[i] = 0;
+}
+template <int N> GD_DEVICE void gd_accumulate(gd_lanes<N> &s, const gd_lanes<N> &x, bool on) {
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    s.at[i] += on ? x.at[i] : 0.0f;
+}
+// The teams of a block in order, then to this block's row of the partial sums; fused_sums.cu adds
+// these up.
+template <typename L>
+GD_DEVICE void gd_write_sums(float *partials, int sum, const gd_lanes<L::LANES> (&s)[L::PER],
+                             int first, float *shared) {
+  float *row = partials + ((int64_t)blockIdx.x * L::SUMS + sum) * L::COLUMNS;
+#pragma unroll L::UNROLL
+  for (int k = 0; k < L::PER; k++) {
+    int j = first + k * L::STEP;
+    if constexpr (L::ROWS == 1) {
+      if (L::on(j, true))
+#pragma unroll
+        for (int i = 0; i < L::LANES; i++)
+          row[j + i] = s[k].at[i];
+    } else {
+      float *of_teams = shared + L::EXCHANGE; // [team][lane of a value][thread of a team]
+#pragma unroll
+      for (int i = 0; i < L::LANES; i++)
+        of_teams[(threadIdx.x / L::TEAM * L::LANES + i) * L::TEAM + threadIdx.x % L::TEAM] =
+            s[k].at[i];
+      __syncthreads();
+      for (int c = threadIdx.x; c < L::STEP; c += L::BLOCK) {
+        int column = L::first(c % L::TEAM) + k * L::STEP + c / L::TEAM;
+        float total = 0;
+        for (int team = 0; team < L::ROWS; team++)
+          total += of_teams[team * L::STEP + c];
+        if (column < L::COLUMNS)
+          row[column] = total;
+      }
+      __syncthreads();
+    }
+  }
+}
+
+// --- dropout ---------------------------------------------------------------------------------------
+
+// The words of a row; the rule is that of gd_ref_dropout. FOURS: samples are whole counters.
+template <bool FOURS> struct gd_draws {
+  uint32_t key, step, stream;
+  uint64_t from; // word of column 0
+  GD_DEVICE gd_draws(const gd_i32 *seed, uint32_t stream_, int64_t sample, int64_t at)
+      : key((uint32_t)seed[0]), step((uint32_t)seed[1]), stream(stream_),
+        from((uint64_t)(int64_t)seed[2] * (uint64_t)sample + (uint64_t)at) {}
+};
+
+template <int N, bool FOURS>
+GD_DEVICE gd_lane_words<N> gd_draw(const gd_draws<FOURS> &draws, int column) {
+  gd_lane_words<N> y;
+  uint64_t from = draws.from + (uint32_t)column;
+  if constexpr (FOURS && N % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      gd_words w = gd_philox(draws.key, draws.step, draws.stream, from / 4 + i / 4);
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+        y.at[i + k] = w.at[k];
+    }
+  } else {
+    gd_words w = gd_philox(draws.key, draws.step, draws.stream, from / 4);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      uint32_t at = (uint32_t)(from + i) % 4;
+      if (i > 0 && at == 0)
+        w = gd_philox(draws.key, draws.step, draws.stream, (from + i) / 4);
+      y.at[i] = at < 2 ? (at == 0 ? w.at[0] : w.at[1]) : (at == 2 ? w.at[2] : w.at[3]);
+    }
+  }
+  return y;
+}
+
+// x * scale where the word reaches the threshold, 0 elsewhere.
+template <int N>
+GD_DEVICE gd_lanes<N> gd_drop(const gd_lanes<N> &x, const gd_lane_words<N> &word,
+                              uint32_t threshold, float scale) {
+  gd_lanes<N> y;
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    y.at[i] = word.at[i] >= threshold ? x.at[i] * scale : 0.0f;
+  return y;
+}
+
