@@ -1,0 +1,85 @@
+// Sums over rows of a matrix, and means, which are sums divided; and the gradient of a mean, which
+// is a row repeated. T0: what is read, T1: what is written. VEC elements of a row move together;
+// a block is TX times VEC columns wide and takes TY rows at once. Which rows a thread adds, and in
+// which order blocks' sums are added, depends on the shape alone.
+
+// Group g of the grid sums rows [g per, (g + 1) per) of x, divides, and writes row g of out, or adds
+// to it. Rows of x are `stride` elements apart. Column i of a row goes to element
+// i % inner * (columns / inner) + i / inner of it: a transpose of [columns / inner, inner].
+// Reads each element once, writes 1 / per as many: floor (bytes of x) / bandwidth.
+extern "C" __global__ void __launch_bounds__(TX *TY)
+    column_sums(const T0 *x, T1 *out, int64_t rows, int64_t per, int64_t columns, int64_t stride,
+                int64_t inner, float divisor, int adds) {
+  __shared__ float sums[TY][TX * VEC];
+  int64_t tiles = (columns + TX * VEC - 1) / (TX * VEC);
+  int64_t group = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+  int64_t column = (tile * TX + tx) * VEC;
+  int64_t end = (group + 1) * per < rows ? (group + 1) * per : rows;
+  float sum[VEC] = {};
+  if (column < columns) {
+    int64_t r = group * per + ty;
+    for (; r + 3 * TY < end; r += 4 * TY) {
+      float part[4][VEC];
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+        gd_load(x + (r + k * TY) * stride + column, part[k]);
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int v = 0; v < VEC; v++)
+          sum[v] += part[k][v];
+    }
+    for (; r < end; r += TY) {
+      float part[VEC];
+      gd_load(x + r * stride + column, part);
+#pragma unroll
+      for (int v = 0; v < VEC; v++)
+        sum[v] += part[v];
+    }
+  }
+#pragma unroll
+  for (int v = 0; v < VEC; v++)
+    sums[ty][tx * VEC + v] = sum[v];
+  for (int half = TY / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (ty < half)
+#pragma unroll
+      for (int v = 0; v < VEC; v++)
+        sums[ty][tx * VEC + v] += sums[ty + half][tx * VEC + v];
+  }
+  if (ty > 0 || column >= columns) // ty 0 has written what it reads
+    return;
+#pragma unroll
+  for (int v = 0; v < VEC; v++) {
+    int64_t i = column + v, to = i;
+    if (inner != columns)
+      to = i % inner * (columns / inner) + i / inner;
+    T1 *at = out + group * columns + to;
+    float value = sums[0][tx * VEC + v] / divisor;
+    *at = gd_to<T1>(adds ? gd_float(*at) + value : value);
+  }
+}
+
+// dx[b,s,:] = dy[b,:] / positions. A block has one b, a tile of columns and TY * each positions.
+// Writes dx, reads 1 / positions as much: floor (bytes of dx) / bandwidth.
+extern "C" __global__ void __launch_bounds__(TX *TY)
+    repeat_rows(const T0 *dy, T0 *dx, int64_t positions, int64_t columns, int64_t each) {
+  int64_t tiles = (columns + TX * VEC - 1) / (TX * VEC);
+  int64_t parts = (positions + TY * each - 1) / (TY * each);
+  int64_t tile = blockIdx.x % tiles, part = blockIdx.x / tiles % parts;
+  int64_t batch = blockIdx.x / tiles / parts;
+  int64_t column = (tile * TX + threadIdx.x % TX) * VEC;
+  if (column >= columns)
+    return;
+  float value[VEC];
+  gd_load(dy + batch * columns + column, value);
+#pragma unroll
+  for (int v = 0; v < VEC; v++)
+    value[v] /= (float)positions;
+  for (int64_t i = 0; i < each; i++) {
+    int64_t s = (part * each + i) * TY + threadIdx.x / TX;
+    if (s < positions)
+      gd_store(dx + (batch * positions + s) * columns + column, value);
+  }
+}

@@ -1,0 +1,276 @@
+// Norms and softmax over the last dim, with their gradients: x[rows, columns] in dtype T0.
+// LANES threads have a row (a power of two up to 32, or whole warps), each ITEMS vectors of VEC
+// elements of it in registers: vector i of lane l is vector i LANES + l of the row. A block of
+// THREADS threads has ROWS rows at a time. Every thread goes through every reduction, those whose
+// row or columns do not exist with zeros.
+// All are bound by memory: each tensor is read or written once, at about 1 FLOP a byte.
+
+#define ROWS (THREADS / LANES)
+
+// Larger rows than registers hold are looped over in local memory: right, if slow.
+#if ITEMS * VEC <= 128
+#define EACH_ITEM(i) _Pragma("unroll") for (int i = 0; i < ITEMS; i++)
+#else
+#define EACH_ITEM(i) _Pragma("unroll 1") for (int i = 0; i < ITEMS; i++)
+#endif
+#define EACH(v) _Pragma("unroll") for (int v = 0; v < VEC; v++)
+
+GD_DEVICE int lane_of_row(void) { return threadIdx.x % LANES; }
+GD_DEVICE int64_t column_of(int i) { return ((int64_t)i * LANES + lane_of_row()) * VEC; }
+
+// Each of N values over the threads of a row; every thread gets the result.
+template <typename Op, int N> GD_DEVICE void over_row(float (&x)[N]) {
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    x[n] = gd_warp<Op>(x[n], LANES < 32 ? LANES : 32);
+#if LANES > 32
+  __shared__ float parts[N][THREADS / 32];
+  int lane = threadIdx.x % 32, first = threadIdx.x / LANES * (LANES / 32);
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    if (lane == 0)
+      parts[n][threadIdx.x / 32] = x[n];
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < N; n++)
+    x[n] = gd_warp<Op>(lane < LANES / 32 ? parts[n][first + lane] : Op::none());
+  __syncthreads(); // parts are used again
+#endif
+}
+
+// The elements of a row that lie before `end`; `fill` for the others.
+GD_DEVICE void load_row(float (&x)[ITEMS][VEC], const T0 *row, int64_t end, float fill) {
+  EACH_ITEM(i) {
+    if (column_of(i) < end)
+      gd_load(row + column_of(i), x[i]);
+    else
+      EACH(v) x[i][v] = fill;
+  }
+}
+
+// --- norms -----------------------------------------------------------------------------------------
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    layernorm(const T0 *x, const float *weight, const float *bias, T0 *y, float *means,
+              float *scales, int64_t rows, int64_t columns, float eps) {
+  int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
+  int64_t end = row < rows ? columns : 0;
+  float values[ITEMS][VEC], sum[1] = {0}, squares[1] = {0};
+  load_row(values, x + row * columns, end, 0);
+  EACH_ITEM(i) EACH(v) sum[0] += values[i][v];
+  over_row<gd_add>(sum);
+  float mean = sum[0] / (float)columns;
+  EACH_ITEM(i) {
+    if (column_of(i) < end)
+      EACH(v) {
+        float difference = values[i][v] - mean;
+        squares[0] += difference * difference;
+      }
+  }
+  over_row<gd_add>(squares);
+  float scale = 1.0f / sqrtf(squares[0] / (float)columns + eps);
+  EACH_ITEM(i) {
+    if (column_of(i) < end) {
+      float w[VEC], b[VEC] = {};
+      gd_load(weight + column_of(i), w);
+      if (bias)
+        gd_load(bias + column_of(i), b);
+      EACH(v) values[i][v] = (values[i][v] - mean) * scale * w[v] + b[v];
+      gd_store(y + row * columns + column_of(i), values[i]);
+    }
+  }
+  if (row < rows && lane_of_row() == 0) {
+    means[row] = mean;
+    scales[row] = scale;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rmsnorm(const T0 *x, const float *weight, T0 *y, float *scales, int64_t rows, int64_t columns,
+            float eps) {
+  int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
+  int64_t end = row < rows ? columns : 0;
+  float values[ITEMS][VEC], squares[1] = {0};
+  load_row(values, x + row * columns, end, 0);
+  EACH_ITEM(i) EACH(v) squares[0] += values[i][v] * values[i][v];
+  over_row<gd_add>(squares);
+  float scale = 1.0f / sqrtf(squares[0] / (float)columns + eps);
+  EACH_ITEM(i) {
+    if (column_of(i) < end) {
+      float w[VEC];
+      gd_load(weight + column_of(i), w);
+      EACH(v) values[i][v] = values[i][v] * scale * w[v];
+      gd_store(y + row * columns + column_of(i), values[i]);
+    }
+  }
+  if (row < rows && lane_of_row() == 0)
+    scales[row] = scale;
+}
+
+struct packed_row {
+  gd_pack<T0, VEC> at[ITEMS];
+};
+GD_DEVICE void fetch_row(packed_row &pack, const T0 *row, int64_t end) {
+  EACH_ITEM(i) {
+    if (column_of(i) < end)
+      pack.at[i] = *(const gd_pack<T0, VEC> *)(row + column_of(i));
+  }
+}
+
+// Block g has rows [g per, (g + 1) per): dx of each, and row g of partial[groups, PARTS, columns],
+// its share of dweight and, as the second part, of dbias. The next rows are loaded before this
+// one's sums are waited for. dx may be dy: a row is loaded whole before it is written.
+template <bool CENTRED, int PARTS>
+GD_DEVICE void norm_grad(const T0 *dy, const T0 *x, const float *weight, const float *means,
+                         const float *scales, T0 *dx, float *partial, int64_t rows, int64_t per,
+                         int64_t columns) {
+  float sums[PARTS][ITEMS][VEC] = {}, weights[ITEMS][VEC];
+  EACH_ITEM(i) {
+    if (column_of(i) < columns)
+      gd_load(weight + column_of(i), weights[i]);
+    else
+      EACH(v) weights[i][v] = 0;
+  }
+  int64_t first = (int64_t)blockIdx.x * per, last = first + per < rows ? first + per : rows;
+  int64_t row = first + threadIdx.x / LANES;
+  packed_row next_dy, next_x;
+  float next_mean = 0, next_scale = 0;
+  if (row < last) {
+    fetch_row(next_dy, dy + row * columns, columns);
+    fetch_row(next_x, x + row * columns, columns);
+    next_mean = CENTRED ? means[row] : 0;
+    next_scale = scales[row];
+  }
+  for (int64_t step = first; step < last; step += ROWS, row += ROWS) {
+    int64_t end = row < last ? columns : 0;
+    float g[ITEMS][VEC], h[ITEMS][VEC], scale = next_scale, over[2] = {0, 0};
+    EACH_ITEM(i) {
+      bool inside = column_of(i) < end;
+      EACH(v) {
+        float slope = inside ? gd_float(next_dy.at[i].at[v]) : 0.0f;
+        h[i][v] = inside ? (gd_float(next_x.at[i].at[v]) - next_mean) * scale : 0.0f;
+        g[i][v] = slope * weights[i][v];
+        sums[0][i][v] += slope * h[i][v];
+        if (PARTS > 1)
+          sums[PARTS - 1][i][v] += slope;
+        over[0] += g[i][v] * h[i][v];
+        over[1] += CENTRED ? g[i][v] : 0.0f;
+      }
+    }
+    if (row + ROWS < last) {
+      fetch_row(next_dy, dy + (row + ROWS) * columns, columns);
+      fetch_row(next_x, x + (row + ROWS) * columns, columns);
+      next_mean = CENTRED ? means[row + ROWS] : 0;
+      next_scale = scales[row + ROWS];
+    }
+    if (CENTRED) {
+      over_row<gd_add>(over);
+    } else {
+      float one[1] = {over[0]};
+      over_row<gd_add>(one);
+      over[0] = one[0];
+    }
+    float mean_gh = over[0] / (float)columns, mean_g = over[1] / (float)columns;
+    EACH_ITEM(i) {
+      EACH(v) g[i][v] = scale * (g[i][v] - mean_g - h[i][v] * mean_gh);
+      if (column_of(i) < end)
+        gd_store(dx + row * columns + column_of(i), g[i]);
+    }
+  }
+#if THREADS / LANES > 1
+  // The rows that went side by side, in order.
+  __shared__ float shared[PARTS][LANES * ITEMS * VEC];
+  int mine = threadIdx.x / LANES;
+  for (int other = 1; other < ROWS; other++) {
+    if (mine == other)
+      for (int p = 0; p < PARTS; p++)
+        EACH_ITEM(i) EACH(v) shared[p][column_of(i) + v] = sums[p][i][v];
+    __syncthreads();
+    if (mine == 0)
+      for (int p = 0; p < PARTS; p++)
+        EACH_ITEM(i) EACH(v) sums[p][i][v] += shared[p][column_of(i) + v];
+    __syncthreads();
+  }
+  if (mine > 0)
+    return;
+#endif
+  for (int p = 0; p < PARTS; p++)
+    EACH_ITEM(i) {
+      if (column_of(i) < columns)
+        EACH(v) partial[((int64_t)blockIdx.x * PARTS + p) * columns + column_of(i) + v] =
+            sums[p][i][v];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    layernorm_grad(const T0 *dy, const T0 *x, const float *weight, const float *means,
+                   const float *scales, T0 *dx, float *partial, int64_t rows, int64_t per,
+                   int64_t columns) {
+  norm_grad<true, 1>(dy, x, weight, means, scales, dx, partial, rows, per, columns);
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+    layernorm_bias_grad(const T0 *dy, const T0 *x, const float *weight, const float *means,
+                        const float *scales, T0 *dx, float *partial, int64_t rows, int64_t per,
+                        int64_t columns) {
+  norm_grad<true, 2>(dy, x, weight, means, scales, dx, partial, rows, per, columns);
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rmsnorm_grad(const T0 *dy, const T0 *x, const float *weight, const float *scales, T0 *dx,
+                 float *partial, int64_t rows, int64_t per, int64_t columns) {
+  norm_grad<false, 1>(dy, x, weight, nullptr, scales, dx, partial, rows, per, columns);
+}
+
+// --- softmax ---------------------------------------------------------------------------------------
+
+// Columns of a row that count. positions 0: all; else rows are so many positions, and row r sees the
+// columns up to r mod positions.
+GD_DEVICE int64_t columns_seen(int64_t row, int64_t positions, int64_t columns) {
+  int64_t seen = positions ? row % positions + 1 : columns;
+  return seen < columns ? seen : columns;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    softmax(const T0 *x, T0 *y, int64_t rows, int64_t positions, int64_t columns) {
+  int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
+  int64_t end = row < rows ? columns : 0;
+  int64_t seen = row < rows ? columns_seen(row, positions, columns) : 0;
+  float values[ITEMS][VEC], most[1] = {-GD_INFINITY}, sum[1] = {0};
+  load_row(values, x + row * columns, seen, 0); // past the row's own there may be anything
+  EACH_ITEM(i) EACH(v) {
+    if (column_of(i) + v < seen)
+      most[0] = fmaxf(most[0], values[i][v]);
+  }
+  over_row<gd_greater>(most);
+  EACH_ITEM(i) EACH(v) {
+    values[i][v] = column_of(i) + v < seen ? expf(values[i][v] - most[0]) : 0.0f;
+    sum[0] += values[i][v];
+  }
+  over_row<gd_add>(sum);
+  EACH_ITEM(i) {
+    EACH(v) values[i][v] = column_of(i) + v < seen ? values[i][v] / sum[0] : 0.0f;
+    if (column_of(i) < end)
+      gd_store(y + row * columns + column_of(i), values[i]);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    softmax_grad(const T0 *y, const T0 *dy, T0 *dx, int64_t rows, int64_t positions,
+                 int64_t columns) {
+  int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
+  int64_t end = row < rows ? columns : 0;
+  int64_t seen = row < rows ? columns_seen(row, positions, columns) : 0;
+  float values[ITEMS][VEC], slopes[ITEMS][VEC], dot[1] = {0};
+  load_row(values, y + row * columns, seen, 0);
+  load_row(slopes, dy + row * columns, seen, 0);
+  EACH_ITEM(i) EACH(v) {
+    if (column_of(i) + v < seen)
+      dot[0] += values[i][v] * slopes[i][v];
+  }
+  over_row<gd_add>(dot);
+  EACH_ITEM(i) {
+    EACH(v) values[i][v] =
+        column_of(i) + v < seen ? values[i][v] * (slopes[i][v] - dot[0]) : 0.0f;
+    if (column_of(i) < end)
+      gd_store(dx + row * columns + column_of(i), values[i]);
+  }
+}
