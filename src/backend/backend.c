@@ -7,7 +7,8 @@
 
 enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **ops,
                                struct gd_error *err) {
-  static const struct gd_backend_ops *const all[] = {&gd_backend_cpu, &gd_backend_ref};
+  static const struct gd_backend_ops *const all[] = {&gd_backend_cpu, &gd_backend_cuda,
+                                                     &gd_backend_ref};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     if (strcmp(name, all[i]->name) == 0) {
       *ops = all[i];

@@ -3,6 +3,7 @@
  * paper's GPUs: no GPU is needed, so kernels cannot rot on machines without one.
  */
 #define GD_TEST_NO_MAIN
+#define GD_TEST_CASES_ONLY
 #define GD_TEST_BACKEND cuda_ops
 #include "support/cuda_ops.h"
 

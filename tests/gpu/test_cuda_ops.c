@@ -31,10 +31,8 @@ int main(void) {
 #include "ir/ops.def"
 #undef GD_OP
   cuda_ops.collects = false;
-  if (!cuda_ops_build(&why)) {
+  if (!cuda_ops_build(&why)) /* those that need it fail by themselves */
     printf("%s\n", why.text);
-    return 1;
-  }
   int result = cmocka_run_group_tests(tests, NULL, NULL);
   cuda_ops_close();
   return result;
