@@ -26,7 +26,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "or the folder that holds one.",
          "gpudays models pythia-160m", gd_cmd_models},
     [GD_COMMAND_PLAN] =
-        {"plan", "MODEL...", 1, -1, "memory by category and largest micro-batch, before a run",
+        {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
          "Plans training on this machine without running it: exact bytes, micro-batch.\n"
          "Exit 1 when the model does not fit.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
@@ -179,14 +179,16 @@ static enum gd_status parse_optimizer(const struct gd_option *option, const char
 
 static enum gd_status parse_micro_batch(const struct gd_option *option, const char *text,
                                         struct gd_cli_options *options, struct gd_error *err) {
-  if (strcmp(text, "pow2") == 0)
+  if (strcmp(text, "auto") == 0)
+    options->micro_batch = GD_MICRO_BATCH_AUTO;
+  else if (strcmp(text, "pow2") == 0)
     options->micro_batch = GD_MICRO_BATCH_POW2;
   else if (strcmp(text, "max") == 0)
     options->micro_batch = GD_MICRO_BATCH_MAX;
   else if (gd_parse_int(text, option->low, option->high, &options->micro_batch_size))
     options->micro_batch = GD_MICRO_BATCH_FIXED;
   else
-    return bad_value(option, text, "pow2, max or a whole number from 1", err);
+    return bad_value(option, text, "auto, pow2, max or a whole number from 1", err);
   return GD_OK;
 }
 
@@ -272,7 +274,7 @@ static const struct gd_option options_table[] = {
     {"methods", "LIST", ON_RUNS, 0, false,
      "naive (default), free-lunch, all, free-lunch+ckpt+zero1", parse_text, TARGET(methods), 0, 0},
     {"micro-batch", "SIZE", ON_TRIALS, 0, false,
-     "pow2 (default): largest power of two; max: largest; or N", parse_micro_batch, 0, 1,
+     "auto (default), pow2 or max of what fits; or a number", parse_micro_batch, 0, 1,
      MOST_A_RECIPE},
     {"device-memory", "SIZE", ON_TRIALS, 0, false, "limit such as 8GiB; default: what is there",
      parse_bytes, TARGET(device_memory_bytes), 0, 0},

@@ -17,6 +17,7 @@ struct gd_caps {
   int64_t column_bytes;       /* ... and at least this much per column of the widest row */
   int64_t comm_bytes;         /* scratch of collectives, where there are several ranks */
   bool compile;               /* runs fused ops: the compile pass may make them */
+  double enough_flops;        /* a pass of more model FLOPs gains nothing; 0: no bound */
   bool dtype[GD_DTYPE_COUNT]; /* computes in this dtype at a useful speed */
 };
 

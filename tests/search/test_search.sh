@@ -125,7 +125,8 @@ expect 0 bench "${quick[@]}"
 
 # Memory that the machine refuses: the plan of 700 MiB keeps to its limit.
 fresh_store memory
-refused=(pythia-14m --seq 512 --batch 64 --threads 1 --device-memory 1GiB --methods kernels)
+refused=(pythia-14m --seq 512 --batch 64 --threads 1 --device-memory 1GiB --micro-batch pow2
+  --methods kernels)
 LAST="bench under ulimit -v" RC=0
 (ulimit -v 600000 && exec "$GPUDAYS" bench "${refused[@]}") >"$OUT" 2>"$ERR" || RC=$?
 [[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one sentence"
