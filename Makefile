@@ -49,7 +49,7 @@ format: ## apply clang-format
 bench: all ## run the performance benchmarks
 	@tools/bench build/dev
 
-install: build/dev/build.ninja ## program and manual page to PREFIX (under DESTDIR)
+install: build/dev/build.ninja ## program, manual page and completion to PREFIX (under DESTDIR)
 	@cmake --build --preset dev --target gpudays
 	@DESTDIR=$(DESTDIR) cmake --install build/dev --prefix $(PREFIX)
 

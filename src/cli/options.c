@@ -51,6 +51,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
+    [GD_COMMAND_COMPLETION] =
+        {"completion", "SHELL", 1, -1, "a script for bash, zsh or fish: complete by Tab",
+         "Prints the script that completes commands, options and values of gpudays.\n"
+         "An installed gpudays needs no more; otherwise the shell reads it when it starts.",
+         "source <(gpudays completion bash)", gd_cmd_completion},
     [GD_COMMAND_HELP] = {"help", "[COMMAND]", 0, 1, "the commands, or the options of one of them",
                          "Shows all commands, or one command's options.", "gpudays help bench",
                          gd_cmd_help},
@@ -330,7 +335,7 @@ static const struct gd_option options_table[] = {
      0, 0, 0},
     {"since", "TIME", ON_STORE, 0, false, "measured since 2024-05-31, or in the last 24h or 7d",
      parse_since, 0, 0, 0},
-    {"sort", "KEY", ON(RESULTS), 0, false, "time (default), days, model, method, device, mfu ...",
+    {"sort", "KEY", ON(RESULTS), 0, false, "time, days, model, method, device, status, mfu, memory",
      parse_sort, 0, 0, 0},
     {"reverse", NULL, ON(RESULTS), 0, false, "the other way round", parse_switch,
      TARGET(filter.reverse), 0, 0},
@@ -458,9 +463,7 @@ struct parser {
   int n_seen;
 };
 
-/* The option that "--name", "--name=value" or "-x" asks for, or NULL. */
-static const struct gd_option *find_option(const char *argument, const char **name,
-                                           size_t *length) {
+const struct gd_option *gd_option_find(const char *argument, const char **name, size_t *length) {
   bool is_long = argument[1] == '-';
   *name = argument + (is_long ? 2 : 1);
   *length = is_long ? strcspn(*name, "=") : strlen(*name);
@@ -479,7 +482,7 @@ static enum gd_status read_option(struct parser *parser, const char *argument,
                                   struct gd_cli_options *options, struct gd_error *err) {
   const char *name, *value = NULL;
   size_t length;
-  const struct gd_option *option = find_option(argument, &name, &length);
+  const struct gd_option *option = gd_option_find(argument, &name, &length);
   if (!option)
     return unknown_option(argument, name, length, parser->id, err);
   if (argument[1] == '-' && name[length] == '=')

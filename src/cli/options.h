@@ -24,6 +24,7 @@ enum gd_command_id {
   GD_COMMAND_BEST,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
+  GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
   GD_COMMAND_COUNT
 };
@@ -82,6 +83,11 @@ struct gd_option {
 };
 
 const struct gd_option *gd_options(int *count);
+/*
+ * The option that "--name", "--name=value" or "-x" asks for, or NULL; its name as it stands there
+ * and how long that is, in either case.
+ */
+const struct gd_option *gd_option_find(const char *argument, const char **name, size_t *length);
 
 /*
  * Fills cli->command (NULL: none was named), cli->options, cli->arguments. Options may stand
