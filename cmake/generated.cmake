@@ -18,7 +18,7 @@ add_custom_target(gd_generated
 # The list goes through a file: it is a dependency of its own, so a data file that was removed
 # leaves the binary too.
 file(GLOB_RECURSE data_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/data"
-  data/*.json data/*.csv data/completion/gpudays.*)
+  data/*.json data/*.csv data/completion/gpudays.* docs/gpudays.1.in)
 list(SORT data_files)
 file(CONFIGURE OUTPUT "${GD_GENERATED_DIR}/embedded_files.txt" CONTENT "${data_files}" @ONLY)
 list(TRANSFORM data_files PREPEND "${PROJECT_SOURCE_DIR}/data/" OUTPUT_VARIABLE data_paths)

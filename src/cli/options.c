@@ -347,6 +347,8 @@ static const struct gd_option options_table[] = {
      TARGET(filter.history), 0, 0},
     {"total", NULL, ON(RESULTS), 0, false, "counts and hours instead of a list", parse_switch,
      TARGET(total), 0, 0},
+    {"man", NULL, ON(HELP), 0, false, "print the manual page; gpudays help --man | man -l -",
+     parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
     {"csv", NULL, ON_RECIPES | ON_STORE | ON(HELP), 0, true, "print the table as CSV", parse_switch,

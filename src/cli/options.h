@@ -1,7 +1,7 @@
 /*
  * What can be typed: the commands and the options, each in one table. The parser, the help of every
- * command, and the check of the manual page all read these two tables; an option is added by one
- * row and one field.
+ * command, the manual page and the completion of shells all read these two tables; an option is
+ * added by one row and one field.
  */
 #ifndef GD_CLI_OPTIONS_H
 #define GD_CLI_OPTIONS_H
@@ -44,7 +44,7 @@ extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
 
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
-  bool help, version, json, csv, quiet, explain, profile, fresh, no_store;
+  bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
   const char *backend; /* "cpu" when not given */
   const char *methods; /* "naive" when not given */
   int64_t threads;
