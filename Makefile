@@ -52,8 +52,8 @@ format: ## apply clang-format
 bench: all ## run the performance benchmarks
 	@tools/bench build/dev
 
-install: build/dev/build.ninja ## program and manual page to PREFIX (under DESTDIR)
-	@cmake --build --preset dev --target gpudays
+install: build/dev/build.ninja ## program, manual page and completion to PREFIX (under DESTDIR)
+	@cmake --build --preset dev --target manual
 	@DESTDIR=$(DESTDIR) cmake --install build/dev --prefix $(PREFIX)
 
 clean: ## remove build/

@@ -83,34 +83,36 @@ def images(config, generator, batch, ignored=0):
 BATCHES = {"tokens": tokens, "images": images}
 
 
-def old_neox_buffers(config):
-    """Buffers that old versions stored with the weights; the mask was uint8 first, then bool."""
-    positions = config.max_position_embeddings
-    rotary = int(config.hidden_size // config.num_attention_heads * config.rotary_pct)
+def old_masks(layers, positions, masked, attention):
+    """Causal masks and the value of what is masked, which old versions stored with the weights; the
+    masks were uint8 first, then bool."""
     mask = torch.ones(positions, positions).tril().view(1, 1, positions, positions)
-    inv_freq = 1.0 / config.rotary_emb_base ** (torch.arange(0, rotary, 2).float() / rotary)
     extra = {}
-    for layer in range(config.num_hidden_layers):
-        attention = f"gpt_neox.layers.{layer}.attention"
-        extra[f"{attention}.bias"] = mask.to(torch.uint8 if layer % 2 == 0 else torch.bool)
-        extra[f"{attention}.masked_bias"] = torch.tensor(-1e9)
-        extra[f"{attention}.rotary_emb.inv_freq"] = inv_freq.clone()
+    for layer in range(layers):
+        name = attention.format(layer)
+        extra[f"{name}.bias"] = mask.to(torch.uint8 if layer % 2 == 0 else torch.bool)
+        extra[f"{name}.masked_bias"] = torch.tensor(masked)
     return extra
+
+
+def old_neox_buffers(config):
+    """Masks, and the frequencies of each layer."""
+    attention = "gpt_neox.layers.{}.attention"
+    rotary = int(config.hidden_size // config.num_attention_heads * config.rotary_pct)
+    inv_freq = 1.0 / config.rotary_emb_base ** (torch.arange(0, rotary, 2).float() / rotary)
+    extra = old_masks(config.num_hidden_layers, config.max_position_embeddings, -1e9, attention)
+    for layer in range(config.num_hidden_layers):
+        extra[f"{attention.format(layer)}.rotary_emb.inv_freq"] = inv_freq.clone()
+    return extra
+
+
+def old_gpt2_buffers(config):
+    """Masks under the names of a checkpoint without a head, as OpenAI's are stored."""
+    return old_masks(config.n_layer, config.n_positions, -1e4, "h.{}.attn")
 
 
 def neox(**keywords):
     return {"bos_token_id": 0, "eos_token_id": 0, "max_position_embeddings": 64} | keywords
-
-
-def old_gpt2_buffers(config):
-    """Causal masks under the names of a checkpoint without a head, as OpenAI's are stored."""
-    positions = config.n_positions
-    mask = torch.ones(positions, positions).tril().view(1, 1, positions, positions)
-    extra = {}
-    for layer in range(config.n_layer):
-        extra[f"h.{layer}.attn.bias"] = mask.to(torch.uint8 if layer % 2 == 0 else torch.bool)
-        extra[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
-    return extra
 
 
 def gpt2(**keywords):
@@ -466,6 +468,10 @@ def write_json(path, value):
     path.write_text(json.dumps(value, indent=2) + "\n")
 
 
+def save_weights(folder, weights):
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def make(name, case, root):
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -477,14 +483,12 @@ def make(name, case, root):
     (folder / "generation_config.json").unlink(missing_ok=True)
     if case.own_names:
         weights = {n: p.detach().contiguous() for n, p in model.named_parameters()}
-        safetensors.torch.save_file(weights, folder / "model.safetensors",
-                                    metadata={"format": "pt"})
+        save_weights(folder, weights)
     if case.extra or case.strip:
         stored = safetensors.torch.load_file(folder / "model.safetensors")
         weights = {n.removeprefix(case.strip): w for n, w in stored.items()}
         extra = case.extra(model.config) if case.extra else {}
-        safetensors.torch.save_file(weights | extra, folder / "model.safetensors",
-                                    metadata={"format": "pt"})
+        save_weights(folder, weights | extra)
 
     gradients = {n: g.float().contiguous() for n, g in gradients.items()}
     reference = {f"grad.{n}": g for n, g in file_names(case, model, gradients).items()}

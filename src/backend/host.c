@@ -113,6 +113,10 @@ static double ref_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, bo
   return 0;
 }
 
+/* A pass of one thread, about two seconds of a core with bf16 instructions: what a pass costs
+   whatever its size is 1 % of it (docs/decisions.md, "A pass of enough work"). */
+#define CPU_ENOUGH_FLOPS 3e11
+
 static void cpu_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
   const int64_t many = 1 << 20; /* columns: enough that the slope alone is left */
   int threads = usable_threads(options);
@@ -124,6 +128,7 @@ static void cpu_caps(const struct gd_backend_options *options, struct gd_caps *c
                        .column_bytes = (gd_cpu_workspace_bytes(threads, many) + many - 1) / many,
                        .compile = true,
                        .needs_cc = true,
+                       .enough_flops = CPU_ENOUGH_FLOPS * threads,
                        .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true}};
 }
 

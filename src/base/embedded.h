@@ -1,8 +1,9 @@
 /*
  * The data files that travel inside the binary, so that gpudays is one file: presets, hardware
- * records, prices, CUDA kernels. The table is written by the build (cmake/embed_files.cmake) from
- * every .json and .csv file under data/ and every .cu and .cuh file under src/backend/; this header
- * only declares it. Looking up and parsing is the caller's.
+ * records, prices, scripts for shells, CUDA kernels. The table is written by the build
+ * (cmake/embed_files.cmake) from every .json and .csv file and every script under data/ and every
+ * .cu and .cuh file under src/backend/; this header only declares it. Looking up and parsing is the
+ * caller's.
  *
  *   for (int i = 0; i < gd_embedded_file_count; i++)
  *     if (strncmp(gd_embedded_files[i].path, "models/", 7) == 0)

@@ -15,10 +15,98 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+
+/* --- starting one -------------------------------------------------------------------------- */
+
+/* What is read while a process runs: its end, and what asks this one to end. */
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+enum { WATCHED = sizeof watched / sizeof *watched };
+
+/* Between fork and exec: system calls alone. */
+_Noreturn static void become(const struct gd_process_order *order, int errors, const sigset_t *mask,
+                             pid_t parent) {
+  if (order->own_group)
+    setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, order->death_signal);
+  int score = order->expendable ? open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC) : -1;
+  if (score >= 0) {
+    ssize_t written = write(score, "1000", 4); /* refused: the kernel decides, as without it */
+    (void)written;
+    close(score);
+  }
+  int nothing = open("/dev/null", O_RDWR);
+  if (nothing >= 0) {
+    dup2(nothing, STDIN_FILENO);
+    if (order->silent)
+      dup2(nothing, STDOUT_FILENO);
+  }
+  dup2(errors, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  if (getppid() == parent)
+    execv(order->arguments[0], (char *const *)(uintptr_t)order->arguments);
+  _exit(127);
+}
+
+enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_process *process,
+                                struct gd_error *err) {
+  sigset_t ours, before;
+  int ends[2];
+  pid_t self = getpid();
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot start %s: %s", order->name, strerror(errno));
+  sigemptyset(&ours);
+  for (int i = 0; i < WATCHED; i++)
+    sigaddset(&ours, watched[i]);
+  sigprocmask(SIG_BLOCK, &ours, &before);
+  process->blocked = 0;
+  for (int i = 0; i < WATCHED; i++)
+    process->blocked |= (sigismember(&before, watched[i]) == 1 ? 1u : 0u) << i;
+  process->errors = ends[0];
+  process->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  process->pid = process->signals < 0 ? -1 : fork();
+  if (process->pid == 0)
+    become(order, ends[1], &before, self);
+  int reason = errno;
+  close(ends[1]);
+  if (process->pid < 0) {
+    gd_process_close(process);
+    return gd_fail(err, GD_ENVIRONMENT, "cannot start %s: %s", order->name, strerror(reason));
+  }
+  if (order->own_group)
+    setpgid(process->pid, process->pid); /* whoever of the two comes first */
+  return GD_OK;
+}
+
+int gd_process_asked_to_end(const struct gd_process *process) {
+  struct signalfd_siginfo info;
+  int asked = 0;
+  while (read(process->signals, &info, sizeof info) == (ssize_t)sizeof info)
+    if (info.ssi_signo != SIGCHLD && asked == 0)
+      asked = (int)info.ssi_signo;
+  return asked;
+}
+
+void gd_process_close(struct gd_process *process) {
+  sigset_t ours;
+  close(process->errors);
+  if (process->signals >= 0)
+    close(process->signals);
+  sigemptyset(&ours);
+  for (int i = 0; i < WATCHED; i++)
+    if (!(process->blocked & 1u << i))
+      sigaddset(&ours, watched[i]);
+  sigprocmask(SIG_UNBLOCK, &ours, NULL);
+}
+
+/* --- ending all ---------------------------------------------------------------------------- */
 
 struct process {
   pid_t pid, parent;
@@ -88,6 +176,8 @@ void gd_process_sweep(void) {
     poll(NULL, 0, 5);
   }
 }
+
+/* --- this one ------------------------------------------------------------------------------ */
 
 enum gd_status gd_process_self(char *path, size_t size, struct gd_error *err) {
   ssize_t length = readlink("/proc/self/exe", path, size - 1);

@@ -1,16 +1,50 @@
 /*
- * Processes that this one has started, and what these have started in turn: found in /proc, and
- * ended. With PR_SET_CHILD_SUBREAPER orphans become children of this process, so that none is
- * missed, whatever process group or session it has moved to.
+ * Processes that this one starts, and what these start in turn: found in /proc, and ended. With
+ * PR_SET_CHILD_SUBREAPER orphans become children of this process, so that none is missed, whatever
+ * process group or session it has moved to.
+ *
+ *   struct gd_process process;
+ *   GD_TRY(gd_process_start(&(struct gd_process_order){.arguments = arguments, ...}, &process,
+ * err)); while (waitpid(process.pid, &status, WNOHANG) == 0)
+ *     ... poll process.errors and process.signals ...
+ *   gd_process_sweep();
+ *   gd_process_close(&process);
  */
 #ifndef GD_BASE_PROCESS_H
 #define GD_BASE_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/status.h"
+
+struct gd_process_order {
+  const char *name;             /* what it is, for the error: "a trial" */
+  const char *const *arguments; /* the first is the program's path; NULL after the last */
+  int death_signal;             /* that it gets when this process ends, whatever ends it */
+  bool own_group;               /* it leads a process group */
+  bool silent;                  /* what it writes to stdout goes nowhere */
+  bool expendable;              /* where memory runs out, the kernel is to end it before others */
+};
+
+/* A process that runs. SIGCHLD, SIGINT, SIGTERM and SIGHUP are blocked meanwhile, and read. */
+struct gd_process {
+  pid_t pid;
+  int errors;       /* its stderr, to read from; does not block */
+  int signals;      /* those signals (signalfd); does not block */
+  unsigned blocked; /* which of them were blocked before: a bit each, in that order */
+};
+
+/* Starts it with nothing to read on stdin, and becomes the reaper of its orphans. GD_ENVIRONMENT,
+   with nothing to close, where that fails; a program that cannot be run ends with code 127. */
+enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_process *process,
+                                struct gd_error *err) GD_MUST_USE;
+/* The first signal since the last call that asks this process to end; 0: none. */
+int gd_process_asked_to_end(const struct gd_process *process);
+/* Closes what was open for it, and takes signals again; those that wait come now. */
+void gd_process_close(struct gd_process *process);
 
 /* Kills what descends from this process, but not spare (0: nobody); says how many there were. */
 int gd_process_kill_descendants(pid_t spare);

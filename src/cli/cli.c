@@ -7,7 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/embedded.h"
 #include "comm/comm.h"
+
+const char *gd_cli_embedded(const char *path) {
+  for (int i = 0; i < gd_embedded_file_count; i++)
+    if (strcmp(gd_embedded_files[i].path, path) == 0)
+      return gd_embedded_files[i].text;
+  return NULL;
+}
 
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) {

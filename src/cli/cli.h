@@ -37,6 +37,7 @@ enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 
@@ -47,6 +48,8 @@ enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 extern const struct gd_command gd_command_trial;
 bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
+/* The text of a file under data/ that travels in the program, or NULL. */
+const char *gd_cli_embedded(const char *path);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) GD_MUST_USE;

@@ -175,16 +175,54 @@ static void append_text(struct gd_strbuf *out, struct gd_strbuf *line) {
   gd_strbuf_deinit(line);
 }
 
+static bool is_same_failure(const struct gd_search_point *a, const struct gd_search_point *b) {
+  return a->source != GD_SEARCH_PENDING && b->source != GD_SEARCH_PENDING &&
+         a->trial.status != GD_TRIAL_OK && a->trial.status == b->trial.status &&
+         strcmp(a->trial.reason, b->trial.reason) == 0;
+}
+
+/* A library that is missing fails every point alike: then its sentence is the whole answer. */
+static bool all_fail_alike(const struct gd_search *search) {
+  for (int i = 0; i < search->count; i++)
+    if (!is_same_failure(&search->points[0], &search->points[i]))
+      return false;
+  return search->count > 1;
+}
+
+/* The reason once for all points of the model that share it, at the first of them. */
+static void append_failure(struct gd_strbuf *out, const struct gd_search *search, int index) {
+  const struct gd_search_point *point = &search->points[index];
+  struct gd_strbuf line = {0};
+  int alike = 0, of = 0, shown = 0;
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *other = &search->points[i];
+    bool rival = strcmp(other->argument, point->argument) == 0;
+    if (rival && i < index && is_same_failure(point, other))
+      return;
+    of += rival;
+    alike += rival && is_same_failure(point, other);
+  }
+  gd_strbuf_printf(&line, "%s, ", point->trial.model);
+  if (alike > 1)
+    gd_strbuf_printf(&line, "%d of %d (", alike, of);
+  for (int i = index; i < search->count; i++) {
+    const struct gd_search_point *other = &search->points[i];
+    if (strcmp(other->argument, point->argument) == 0 && is_same_failure(point, other))
+      gd_strbuf_printf(&line, "%s%s", shown++ ? ", " : "", other->trial.method);
+  }
+  gd_strbuf_printf(&line, "%s: %s", alike > 1 ? ")" : "", point->trial.reason);
+  append_text(out, &line);
+}
+
 /* What a row has no room for. */
 static void append_row_notes(struct gd_strbuf *out, const struct gd_search *search, int index) {
   const struct gd_search_point *point = &search->points[index];
   const struct gd_trial *trial = &point->trial;
-  struct gd_strbuf line = {0};
   if (point->source == GD_SEARCH_PENDING)
     return;
   if (trial->status != GD_TRIAL_OK) {
-    gd_strbuf_printf(&line, "%s, %s: %s", trial->model, trial->method, trial->reason);
-    append_text(out, &line);
+    if (!all_fail_alike(search)) /* else the error says it, with the count */
+      append_failure(out, search, index);
   } else if (trial->precision_substituted && is_first_of_model(search, index)) {
     gd_strbuf_printf(out, "  %s: the recipe's %s runs as %s here\n", trial->model,
                      gd_precision_name(point->model->recipe.precision),
@@ -347,6 +385,7 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct gd_search *s
 struct watching {
   const struct gd_cli *cli;
   struct gd_progress progress;
+  const char *reason; /* of the last trial that was not good; NULL: none */
 };
 
 static void set_label(struct watching *watching, const struct gd_search_point *point, int number,
@@ -381,8 +420,11 @@ static void show_finished(void *user, const struct gd_search_point *point) {
             colour ? "\033[0m" : "", days.interval,
             gd_format_bytes(memory, sizeof memory, trial->peak_bytes));
   } else {
+    bool again = watching->reason && strcmp(watching->reason, trial->reason) == 0;
     fprintf(stderr, "%s%s%s  %.160s\n", colour ? "\033[31m" : "",
-            gd_trial_status_name(trial->status), colour ? "\033[0m" : "", trial->reason);
+            gd_trial_status_name(trial->status), colour ? "\033[0m" : "",
+            again ? "for the same reason" : trial->reason);
+    watching->reason = trial->reason;
   }
 }
 
@@ -493,6 +535,12 @@ static enum gd_status conclude(const struct gd_search *search, struct gd_error *
   for (int i = 0; i < search->count && first.status == GD_OK; i++)
     if (search->points[i].source != GD_SEARCH_PENDING)
       gd_trial_verdict(&search->points[i].trial, &first);
+  if (all_fail_alike(search)) {
+    const struct gd_trial *trial = &search->points[0].trial;
+    return gd_fail(err, first.status, "all %d trials %s%s: %s", search->count,
+                   trial->status == GD_TRIAL_FAILED ? "" : "are ",
+                   gd_trial_status_name(trial->status), trial->reason);
+  }
   if (first.status != GD_OK && search->n_pending == 0) {
     *err = first;
     return first.status;

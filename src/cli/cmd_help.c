@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/manual.h"
 #include "cli/show.h"
 #include "gd_version.h"
 
@@ -111,6 +112,8 @@ enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err) {
   enum gd_command_id id = GD_COMMAND_NONE;
   if (cli->options.json || cli->options.csv)
     return show_tables(cli, err);
+  if (cli->options.man)
+    return gd_manual_print(&cli->out, err);
   /* `help bench` names the command as an argument, `bench --help` is it. */
   if (cli->command != &gd_commands[GD_COMMAND_HELP] && cli->command)
     id = (enum gd_command_id)(cli->command - gd_commands);

@@ -10,7 +10,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -18,8 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,74 +160,40 @@ static bool listen_to(int fd, struct relay *relay) {
 /* --- running ------------------------------------------------------------------------------- */
 
 struct watch {
-  pid_t pid;
-  int errors, signals; /* what mpirun writes; our signals */
-  int status;          /* as waitpid has it, once it has ended */
-  int stop_signal;     /* that asked us to end; 0: none */
-  int64_t stop_ns;     /* when */
+  struct gd_process process;
+  int status;      /* as waitpid has it, once it has ended */
+  int stop_signal; /* that asked us to end; 0: none */
+  int64_t stop_ns; /* when */
 };
 
-_Noreturn static void become_mpirun(const char *const *arguments, int errors, const sigset_t *mask,
-                                    pid_t parent) {
-  int nothing = open("/dev/null", O_RDONLY);
-  if (nothing >= 0)
-    dup2(nothing, STDIN_FILENO);
-  dup2(errors, STDERR_FILENO);
-  sigprocmask(SIG_SETMASK, mask, NULL);
-  prctl(PR_SET_PDEATHSIG, SIGTERM); /* the ranks do not outlive us, whatever ends us */
-  if (getppid() == parent)
-    execv(arguments[0], (char *const *)(uintptr_t)arguments);
-  _exit(127);
-}
-
-static enum gd_status start(struct watch *watch, const char *const *arguments, const sigset_t *ours,
-                            const sigset_t *before, struct gd_error *err) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    return gd_fail(err, GD_ENVIRONMENT, "cannot start mpirun: %s", strerror(errno));
-  watch->errors = ends[0];
-  watch->signals = signalfd(-1, ours, SFD_CLOEXEC | SFD_NONBLOCK);
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-  pid_t self = getpid();
-  watch->pid = watch->signals < 0 ? -1 : fork();
-  if (watch->pid == 0)
-    become_mpirun(arguments, ends[1], before, self);
-  close(ends[1]);
-  if (watch->pid < 0)
-    return gd_fail(err, GD_ENVIRONMENT, "cannot start mpirun: %s", strerror(errno));
-  return GD_OK;
-}
-
 static void take_signals(struct watch *watch) {
-  struct signalfd_siginfo info;
-  while (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
-    if (info.ssi_signo != SIGCHLD && watch->stop_signal == 0) {
-      watch->stop_signal = (int)info.ssi_signo;
-      watch->stop_ns = gd_clock_ns();
-      kill(watch->pid, SIGTERM);
-    }
+  int asked = gd_process_asked_to_end(&watch->process);
+  if (asked == 0 || watch->stop_signal)
+    return;
+  watch->stop_signal = asked;
+  watch->stop_ns = gd_clock_ns();
+  kill(watch->process.pid, SIGTERM);
 }
 
 /* mpirun ends its ranks in order when it is asked to; the ranks here are helped along. */
 static void press(const struct watch *watch) {
   int64_t since = watch->stop_signal ? gd_clock_ns() - watch->stop_ns : 0;
   if (since > 300 * MS_NS)
-    gd_process_kill_descendants(since > 3000 * MS_NS ? 0 : watch->pid);
+    gd_process_kill_descendants(since > 3000 * MS_NS ? 0 : watch->process.pid);
 }
 
 static void watch_over(struct watch *watch, struct relay *relay) {
   bool open = true;
-  while (waitpid(watch->pid, &watch->status, WNOHANG) == 0) {
-    struct pollfd fds[] = {{.fd = watch->signals, .events = POLLIN},
-                           {.fd = open ? watch->errors : -1, .events = POLLIN}};
+  while (waitpid(watch->process.pid, &watch->status, WNOHANG) == 0) {
+    struct pollfd fds[] = {{.fd = watch->process.signals, .events = POLLIN},
+                           {.fd = open ? watch->process.errors : -1, .events = POLLIN}};
     poll(fds, 2, watch->stop_signal ? 50 : -1);
     take_signals(watch);
-    open = open && listen_to(watch->errors, relay);
+    open = open && listen_to(watch->process.errors, relay);
     press(watch);
   }
   gd_process_sweep();
-  listen_to(watch->errors, relay);
+  listen_to(watch->process.errors, relay);
   if (relay->length > 0)
     take_line(relay, false);
 }
@@ -263,32 +226,21 @@ static enum gd_status judge(const struct watch *watch, const struct relay *relay
 }
 
 enum gd_status gd_mpirun_run(const char *const *arguments, int *code, struct gd_error *err) {
-  struct watch watch = {.errors = -1, .signals = -1};
+  struct watch watch = {0};
   struct relay relay = {0};
-  sigset_t ours, before;
-  sigemptyset(&ours);
-  sigaddset(&ours, SIGCHLD);
-  sigaddset(&ours, SIGINT);
-  sigaddset(&ours, SIGTERM);
-  sigaddset(&ours, SIGHUP);
-  sigprocmask(SIG_BLOCK, &ours, &before);
-  enum gd_status status = start(&watch, arguments, &ours, &before, err);
-  if (status == GD_OK) {
-    watch_over(&watch, &relay);
-    if (watch.stop_signal == 0)
-      status = judge(&watch, &relay, code, err);
-  }
-  if (watch.errors >= 0)
-    close(watch.errors);
-  if (watch.signals >= 0)
-    close(watch.signals);
+  /* The ranks do not outlive us, whatever ends us: mpirun ends them when it is asked to. */
+  GD_TRY(gd_process_start(
+      &(struct gd_process_order){.name = "mpirun", .arguments = arguments, .death_signal = SIGTERM},
+      &watch.process, err));
+  watch_over(&watch, &relay);
+  enum gd_status status = watch.stop_signal ? GD_OK : judge(&watch, &relay, code, err);
   gd_strbuf_deinit(&relay.box);
   gd_strbuf_deinit(&relay.head);
   if (watch.stop_signal) {
     signal(watch.stop_signal, SIG_DFL);
-    raise(watch.stop_signal);
+    raise(watch.stop_signal); /* it comes when signals do again */
     *code = 128 + watch.stop_signal;
   }
-  sigprocmask(SIG_SETMASK, &before, NULL);
+  gd_process_close(&watch.process);
   return status;
 }

@@ -26,7 +26,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "or the folder that holds one.",
          "gpudays models pythia-160m", gd_cmd_models},
     [GD_COMMAND_PLAN] =
-        {"plan", "MODEL...", 1, -1, "memory by category and largest micro-batch, before a run",
+        {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
          "Plans training on this machine without running it: exact bytes, micro-batch.\n"
          "Exit 1 when the model does not fit.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
@@ -51,6 +51,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
+    [GD_COMMAND_COMPLETION] =
+        {"completion", "SHELL", 1, -1, "a script for bash, zsh or fish: complete by Tab",
+         "Prints the script that completes commands, options and values of gpudays.\n"
+         "An installed gpudays needs no more; otherwise the shell reads it when it starts.",
+         "source <(gpudays completion bash)", gd_cmd_completion},
     [GD_COMMAND_HELP] = {"help", "[COMMAND]", 0, 1, "the commands, or the options of one of them",
                          "Shows all commands, or one command's options.", "gpudays help bench",
                          gd_cmd_help},
@@ -179,14 +184,16 @@ static enum gd_status parse_optimizer(const struct gd_option *option, const char
 
 static enum gd_status parse_micro_batch(const struct gd_option *option, const char *text,
                                         struct gd_cli_options *options, struct gd_error *err) {
-  if (strcmp(text, "pow2") == 0)
+  if (strcmp(text, "auto") == 0)
+    options->micro_batch = GD_MICRO_BATCH_AUTO;
+  else if (strcmp(text, "pow2") == 0)
     options->micro_batch = GD_MICRO_BATCH_POW2;
   else if (strcmp(text, "max") == 0)
     options->micro_batch = GD_MICRO_BATCH_MAX;
   else if (gd_parse_int(text, option->low, option->high, &options->micro_batch_size))
     options->micro_batch = GD_MICRO_BATCH_FIXED;
   else
-    return bad_value(option, text, "pow2, max or a whole number from 1", err);
+    return bad_value(option, text, "auto, pow2, max or a whole number from 1", err);
   return GD_OK;
 }
 
@@ -274,7 +281,7 @@ static const struct gd_option options_table[] = {
     {"methods", "LIST", ON_RUNS, 0, false,
      "naive (default), free-lunch, all, free-lunch+ckpt+zero1", parse_text, TARGET(methods), 0, 0},
     {"micro-batch", "SIZE", ON_TRIALS, 0, false,
-     "pow2 (default): largest power of two; max: largest; or N", parse_micro_batch, 0, 1,
+     "auto (default), pow2 or max of what fits; or a number", parse_micro_batch, 0, 1,
      MOST_A_RECIPE},
     {"device-memory", "SIZE", ON_TRIALS, 0, false, "limit such as 8GiB; default: what is there",
      parse_bytes, TARGET(device_memory_bytes), 0, 0},
@@ -330,7 +337,7 @@ static const struct gd_option options_table[] = {
      0, 0, 0},
     {"since", "TIME", ON_STORE, 0, false, "measured since 2024-05-31, or in the last 24h or 7d",
      parse_since, 0, 0, 0},
-    {"sort", "KEY", ON(RESULTS), 0, false, "time (default), days, model, method, device, mfu ...",
+    {"sort", "KEY", ON(RESULTS), 0, false, "time, days, model, method, device, status, mfu, memory",
      parse_sort, 0, 0, 0},
     {"reverse", NULL, ON(RESULTS), 0, false, "the other way round", parse_switch,
      TARGET(filter.reverse), 0, 0},
@@ -342,6 +349,8 @@ static const struct gd_option options_table[] = {
      TARGET(filter.history), 0, 0},
     {"total", NULL, ON(RESULTS), 0, false, "counts and hours instead of a list", parse_switch,
      TARGET(total), 0, 0},
+    {"man", NULL, ON(HELP), 0, false, "print the manual page; gpudays help --man | man -l -",
+     parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
     {"csv", NULL, ON_RECIPES | ON_STORE | ON(HELP), 0, true, "print the table as CSV", parse_switch,
@@ -458,9 +467,7 @@ struct parser {
   int n_seen;
 };
 
-/* The option that "--name", "--name=value" or "-x" asks for, or NULL. */
-static const struct gd_option *find_option(const char *argument, const char **name,
-                                           size_t *length) {
+const struct gd_option *gd_option_find(const char *argument, const char **name, size_t *length) {
   bool is_long = argument[1] == '-';
   *name = argument + (is_long ? 2 : 1);
   *length = is_long ? strcspn(*name, "=") : strlen(*name);
@@ -479,7 +486,7 @@ static enum gd_status read_option(struct parser *parser, const char *argument,
                                   struct gd_cli_options *options, struct gd_error *err) {
   const char *name, *value = NULL;
   size_t length;
-  const struct gd_option *option = find_option(argument, &name, &length);
+  const struct gd_option *option = gd_option_find(argument, &name, &length);
   if (!option)
     return unknown_option(argument, name, length, parser->id, err);
   if (argument[1] == '-' && name[length] == '=')

@@ -1,7 +1,7 @@
 /*
  * What can be typed: the commands and the options, each in one table. The parser, the help of every
- * command, and the check of the manual page all read these two tables; an option is added by one
- * row and one field.
+ * command, the manual page and the completion of shells all read these two tables; an option is
+ * added by one row and one field.
  */
 #ifndef GD_CLI_OPTIONS_H
 #define GD_CLI_OPTIONS_H
@@ -24,6 +24,7 @@ enum gd_command_id {
   GD_COMMAND_BEST,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
+  GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
   GD_COMMAND_COUNT
 };
@@ -43,7 +44,7 @@ extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
 
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
-  bool help, version, json, csv, quiet, explain, profile, fresh, no_store;
+  bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
   const char *backend; /* "cpu" when not given */
   const char *methods; /* "naive" when not given */
   int64_t threads;
@@ -82,6 +83,11 @@ struct gd_option {
 };
 
 const struct gd_option *gd_options(int *count);
+/*
+ * The option that "--name", "--name=value" or "-x" asks for, or NULL; its name as it stands there
+ * and how long that is, in either case.
+ */
+const struct gd_option *gd_option_find(const char *argument, const char **name, size_t *length);
 
 /*
  * Fills cli->command (NULL: none was named), cli->options, cli->arguments. Options may stand

@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -238,8 +236,7 @@ static void listen_to(int fd, struct words *words) {
 /* --- the process --------------------------------------------------------------------------- */
 
 struct watch {
-  pid_t pid;
-  int errors, signals;
+  struct gd_process process;
   int status; /* as wait4 has it */
   struct rusage usage;
   bool several;    /* ranks: the process is a launcher that ends them in order */
@@ -262,58 +259,10 @@ static int64_t count_oom_kills(void) {
   return count;
 }
 
-/* Between fork and exec: system calls alone. */
-_Noreturn static void become_child(const char *const *arguments, int errors, const sigset_t *mask,
-                                   pid_t parent, bool several) {
-  setpgid(0, 0);
-  /* The launcher ends its ranks when it is asked to; a lone trial has nothing to put in order. */
-  prctl(PR_SET_PDEATHSIG, several ? SIGTERM : SIGKILL);
-  /* Where memory runs out, the trial is to be killed, and not the search or a neighbour. */
-  int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (score >= 0) {
-    ssize_t written = write(score, "1000", 4); /* refused: the kernel decides, as without it */
-    (void)written;
-    close(score);
-  }
-  int nothing = open("/dev/null", O_RDWR);
-  if (nothing >= 0) {
-    dup2(nothing, STDIN_FILENO);
-    dup2(nothing, STDOUT_FILENO);
-  }
-  dup2(errors, STDERR_FILENO);
-  sigprocmask(SIG_SETMASK, mask, NULL);
-  if (getppid() == parent)
-    execv(arguments[0], (char *const *)(uintptr_t)arguments);
-  _exit(127);
-}
-
-static enum gd_status start(struct watch *watch, const char *const *arguments, const sigset_t *ours,
-                            const sigset_t *before, struct gd_error *err) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    return gd_fail(err, GD_ENVIRONMENT, "cannot start a trial: %s", strerror(errno));
-  watch->errors = ends[0];
-  watch->signals = signalfd(-1, ours, SFD_CLOEXEC | SFD_NONBLOCK);
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-  watch->start_ns = gd_clock_ns();
-  watch->oom_kills = count_oom_kills();
-  pid_t self = getpid();
-  watch->pid = watch->signals < 0 ? -1 : fork();
-  if (watch->pid == 0)
-    become_child(arguments, ends[1], before, self, watch->several);
-  close(ends[1]);
-  if (watch->pid < 0)
-    return gd_fail(err, GD_ENVIRONMENT, "cannot start a trial: %s", strerror(errno));
-  setpgid(watch->pid, watch->pid); /* whoever of the two comes first */
-  return GD_OK;
-}
-
 static void take_signals(struct watch *watch) {
-  struct signalfd_siginfo info;
-  while (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
-    if (info.ssi_signo != SIGCHLD && watch->stop_signal == 0)
-      watch->stop_signal = (int)info.ssi_signo;
+  int asked = gd_process_asked_to_end(&watch->process);
+  if (watch->stop_signal == 0)
+    watch->stop_signal = asked;
 }
 
 /* Milliseconds until something has to be looked at; -1: nothing is due. */
@@ -341,30 +290,30 @@ static void press(struct watch *watch, const struct gd_child_options *options) {
     if (!watch->late && !watch->hung && !watch->stop_signal)
       return;
     watch->press_ns = now;
-    kill(-watch->pid, SIGTERM);
-    kill(-watch->pid, SIGCONT); /* a stopped one hears nothing */
+    kill(-watch->process.pid, SIGTERM);
+    kill(-watch->process.pid, SIGCONT); /* a stopped one hears nothing */
     return;
   }
   if (now - watch->press_ns > (watch->several ? 600 : 200) * MS_NS) {
-    kill(-watch->pid, SIGKILL);
+    kill(-watch->process.pid, SIGKILL);
     gd_process_kill_descendants(0);
   }
 }
 
 static void watch_over(struct watch *watch, const struct gd_child_options *options,
                        struct words *words) {
-  while (wait4(watch->pid, &watch->status, WNOHANG, &watch->usage) == 0) {
-    struct pollfd fds[] = {{.fd = watch->signals, .events = POLLIN},
-                           {.fd = watch->errors, .events = POLLIN}};
+  while (wait4(watch->process.pid, &watch->status, WNOHANG, &watch->usage) == 0) {
+    struct pollfd fds[] = {{.fd = watch->process.signals, .events = POLLIN},
+                           {.fd = watch->process.errors, .events = POLLIN}};
     poll(fds, 2, wait_ms(watch, options));
     if (fds[1].revents & POLLHUP && !(fds[1].revents & POLLIN))
       poll(fds, 1, 20); /* stderr is closed: there is only its end to wait for */
     take_signals(watch);
-    listen_to(watch->errors, words);
+    listen_to(watch->process.errors, words);
     press(watch, options);
   }
   gd_process_sweep();
-  listen_to(watch->errors, words);
+  listen_to(watch->process.errors, words);
   if (words->length > 0)
     take_line(words);
 }
@@ -506,45 +455,43 @@ static enum gd_status make_folder(struct folder *folder, struct gd_error *err) {
 static enum gd_status run(const struct gd_child_order *order,
                           const struct gd_child_options *options, const struct folder *folder,
                           struct gd_trial *trial, struct gd_child_end *end, struct gd_error *err) {
-  struct watch watch = {.errors = -1, .signals = -1, .several = order->trial.ranks > 1};
+  struct watch watch = {.several = order->trial.ranks > 1};
   struct words words = {.options = options};
   struct gd_error broken = {0};
   char self[PATH_MAX], ranks[16], timeout[32];
-  sigset_t ours, before;
   GD_TRY(gd_process_self(self, sizeof self, err));
   snprintf(ranks, sizeof ranks, "%d", order->trial.ranks);
   snprintf(timeout, sizeof timeout, "%g", order->rank_timeout_s);
   const char *const arguments[] = {self,  GD_CHILD_COMMAND, folder->order, folder->result,
                                    ranks, timeout,          NULL};
-  sigemptyset(&ours);
-  sigaddset(&ours, SIGCHLD);
-  sigaddset(&ours, SIGINT);
-  sigaddset(&ours, SIGTERM);
-  sigaddset(&ours, SIGHUP);
-  sigprocmask(SIG_BLOCK, &ours, &before);
-  enum gd_status status = start(&watch, arguments, &ours, &before, err);
-  if (status == GD_OK) {
-    watch_over(&watch, options, &words);
-    take_signals(&watch);
-    end->wall_s = 1e-9 * (double)(gd_clock_ns() - watch.start_ns);
-    end->signal = watch.stop_signal;
-    if (watch.stop_signal)
-      end->how = GD_CHILD_STOPPED;
-    else if (watch.late)
-      end->how = GD_CHILD_LATE;
-    else if ((end->status = judge(&watch, &words, options, folder->result, trial, &broken)) !=
-             GD_OK) {
-      end->how = GD_CHILD_BROKEN;
-      trial->status = GD_TRIAL_FAILED;
-      snprintf(trial->reason, sizeof trial->reason, "%s", broken.text);
-    }
+  watch.start_ns = gd_clock_ns();
+  watch.oom_kills = count_oom_kills();
+  /* A launcher ends its ranks when it is asked to; a lone trial has nothing to put in order. Where
+     memory runs out, the trial is to be killed, and not the search or a neighbour. */
+  GD_TRY(
+      gd_process_start(&(struct gd_process_order){.name = "a trial",
+                                                  .arguments = arguments,
+                                                  .death_signal = watch.several ? SIGTERM : SIGKILL,
+                                                  .own_group = true,
+                                                  .silent = true,
+                                                  .expendable = true},
+                       &watch.process, err));
+  watch_over(&watch, options, &words);
+  take_signals(&watch);
+  end->wall_s = 1e-9 * (double)(gd_clock_ns() - watch.start_ns);
+  end->signal = watch.stop_signal;
+  if (watch.stop_signal)
+    end->how = GD_CHILD_STOPPED;
+  else if (watch.late)
+    end->how = GD_CHILD_LATE;
+  else if ((end->status = judge(&watch, &words, options, folder->result, trial, &broken)) !=
+           GD_OK) {
+    end->how = GD_CHILD_BROKEN;
+    trial->status = GD_TRIAL_FAILED;
+    snprintf(trial->reason, sizeof trial->reason, "%s", broken.text);
   }
-  if (watch.errors >= 0)
-    close(watch.errors);
-  if (watch.signals >= 0)
-    close(watch.signals);
-  sigprocmask(SIG_SETMASK, &before, NULL);
-  return status;
+  gd_process_close(&watch.process);
+  return GD_OK;
 }
 
 enum gd_status gd_child_run(const struct gd_child_order *order,

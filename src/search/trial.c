@@ -1,5 +1,5 @@
 /*
- * Trials: the largest micro-batch that fits, then the measurement of Sec. 3.2 of the paper with
+ * Trials: the micro-batch, then the measurement of Sec. 3.2 of the paper with
  * the guards its code lacks: a timed region that ends when the device is done, an interval, a check
  * of the numbers in the same run, and the physics of the device.
  */
@@ -57,8 +57,9 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
   return GD_OK;
 }
 
-/* Whether a micro-batch fits; what it misses goes into trial->reason. */
-static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits,
+/* Whether a micro-batch fits; what it misses goes into trial->reason. flops: of its pass, may be
+   NULL. */
+static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits, double *flops,
                                struct gd_error *err) {
   struct candidate candidate = {0};
   struct gd_error miss = {0};
@@ -66,6 +67,8 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
   if (status == GD_OK) {
     *fits = gd_plan_fits(&candidate.plan, p->trial->device_limit_bytes, p->trial->host_limit_bytes,
                          &miss) == GD_OK;
+    if (flops)
+      *flops = candidate.graph.model_flops;
     if (!*fits)
       snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
                (long long)micro_batch, miss.text);
@@ -74,19 +77,26 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
   return status;
 }
 
-/* Doubles while it fits; for `max`, then halves the gap. 0: not even one sequence fits. */
+/*
+ * Doubles while it fits; `auto` also stops before a pass that is longer than it gains from; for
+ * `max`, then halves the gap. 0: not even one sequence fits.
+ */
 static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struct gd_error *err) {
   const int64_t batch = p->model->recipe.batch / p->trial->ranks;
+  const double enough = p->options->micro_batch == GD_MICRO_BATCH_AUTO ? p->caps.enough_flops : 0;
   int64_t good = 0, bad = batch + 1;
+  double flops = 0;
   bool fits;
   *found = 0;
   if (p->options->micro_batch == GD_MICRO_BATCH_FIXED) {
-    GD_TRY(try_size(p, p->options->micro_batch_size, &fits, err));
+    GD_TRY(try_size(p, p->options->micro_batch_size, &fits, NULL, err));
     *found = fits ? p->options->micro_batch_size : 0;
     return GD_OK;
   }
   for (int64_t size = 1; size <= batch; size *= 2) {
-    GD_TRY(try_size(p, size, &fits, err));
+    GD_TRY(try_size(p, size, &fits, &flops, err));
+    if (fits && good > 0 && enough > 0 && flops > enough)
+      break;
     if (!fits) {
       bad = size;
       break;
@@ -96,7 +106,7 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
   if (p->options->micro_batch == GD_MICRO_BATCH_MAX)
     while (good > 0 && bad - good > 1) {
       int64_t middle = good + (bad - good) / 2;
-      GD_TRY(try_size(p, middle, &fits, err));
+      GD_TRY(try_size(p, middle, &fits, NULL, err));
       if (fits)
         good = middle;
       else

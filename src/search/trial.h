@@ -1,6 +1,6 @@
 /*
- * A trial: one method on one model on one machine. First planned (largest micro-batch that fits),
- * then measured: warm-up, passes and updates timed apart until the interval is tight, each number
+ * A trial: one method on one model on one machine. First planned (which micro-batch fits), then
+ * measured: warm-up, passes and updates timed apart until the interval is tight, each number
  * beside the check of the same run. What comes out of it, struct gd_trial, is in store/record.h.
  */
 #ifndef GD_SEARCH_TRIAL_H

@@ -20,7 +20,13 @@
 
 /* --- trials -------------------------------------------------------------------------------- */
 
-enum gd_micro_batch { GD_MICRO_BATCH_POW2, GD_MICRO_BATCH_MAX, GD_MICRO_BATCH_FIXED };
+/* How the micro-batch is chosen among those that fit. */
+enum gd_micro_batch {
+  GD_MICRO_BATCH_AUTO, /* largest power of two within gd_caps.enough_flops a pass; one at least */
+  GD_MICRO_BATCH_POW2, /* largest power of two, as in the paper */
+  GD_MICRO_BATCH_MAX,  /* largest */
+  GD_MICRO_BATCH_FIXED /* the size that was asked for */
+};
 
 enum gd_trial_status {
   GD_TRIAL_PLANNED,     /* feasible, not measured; in the store: pending */

@@ -153,7 +153,8 @@ static void put_program(struct writer *to) {
 
 enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_store_key *key,
                                  struct gd_error *err) {
-  static const char *const policies[] = {[GD_MICRO_BATCH_POW2] = "pow2",
+  static const char *const policies[] = {[GD_MICRO_BATCH_AUTO] = "auto",
+                                         [GD_MICRO_BATCH_POW2] = "pow2",
                                          [GD_MICRO_BATCH_MAX] = "max",
                                          [GD_MICRO_BATCH_FIXED] = "fixed"};
   const struct gd_trial *plan = asked->plan;

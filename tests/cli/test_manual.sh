@@ -1,9 +1,23 @@
 #!/usr/bin/env bash
-# The manual page against the program: every option with its argument, help line and commands, every
-# command, every name of the JSON output; and back.
+# The manual page that the program writes: groff has nothing to say about it, every option is there
+# with its argument, help line and commands, every command, every name of the JSON output; and back.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
-page=$GD_SOURCE_DIR/docs/gpudays.1
+page=$WORK/gpudays.1
+expect 0 help --man
+cp "$OUT" "$page"
+cmp "$page" "$(dirname "$GPUDAYS")/gpudays.1" 2>"$ERR" || fail "the page that is installed is another"
+if grep -n '@' "$page" >"$OUT"; then
+  fail "a mark of the page's source is left"
+fi
+if command -v groff >/dev/null; then
+  groff -man -ww -z -Tutf8 "$page" >"$OUT" 2>"$ERR" || fail "groff does not read the page"
+  [[ ! -s $ERR ]] || fail "groff warns"
+  groff -man -Tascii -P-cbou -rHY=0 "$page" | tr -s ' \n' ' ' >"$OUT"
+  shown "--micro-batch SIZE auto (default), pow2 or max of what fits; or a number. pow2 is the"
+else
+  echo "skipped in part: no groff here, the page is not rendered"
+fi
 
 # One line an option: name|letter|argument|help|commands. In the CSV only help is ever quoted.
 "$GPUDAYS" help --csv | tail -n +2 | sed 's/""/"/g' |
@@ -23,6 +37,7 @@ awk '
   head {
     head = 0
     line = $0
+    gsub(/\\f[IR]/, "", line)
     if (match(line, /-[a-zA-Z] ", "/))
       letter = substr(line, RSTART + 1, 1)
     match(line, /--[a-z-]+/)
@@ -76,6 +91,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
+  "$GPUDAYS" completion bash --json
 } | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"
 awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n' |
   grep -E '^[a-z][a-z0-9_]*$' | sort -u >"$WORK/manual"

@@ -10,7 +10,7 @@ sum_is_peak() {
   [[ $sum == "$(field peak_bytes)" ]] || fail "$LAST: categories sum to $sum, not to the peak"
 }
 
-expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --json
+expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --micro-batch pow2 --json
 field_is status planned
 field_is feasible true
 field_is reason null
@@ -29,6 +29,18 @@ done
 sum_is_peak
 pow2=$(field peak_bytes)
 
+# By default a pass ends at enough work for a thread.
+expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --json
+field_is micro_batch 2
+expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --micro-batch auto --json
+field_is micro_batch 2
+expect 0 plan pythia-14m --device-memory 4GiB --threads 2 --json
+field_is micro_batch 4
+expect 0 plan pythia-14m --device-memory 1GiB --threads 2 --json
+field_is micro_batch 1
+expect 2 plan pythia-14m --micro-batch most
+said "auto, pow2, max or a whole number"
+
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --micro-batch max --json
 field_above micro_batch 7
 field_above peak_bytes "$((pow2 - 1))"
@@ -41,7 +53,7 @@ field_is precision fp32
 field_is precision_substituted false
 field_is micro_batch 2
 
-expect 0 plan pythia-14m --device-memory 4GiB --threads 1
+expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --micro-batch pow2
 shown "fits: "
 shown "128 passes of micro-batch 8"
 for name in parameters gradients optimizer activations workspace inputs peak limit headroom; do

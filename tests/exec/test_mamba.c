@@ -63,11 +63,7 @@ static void test_accepted(void **state) {
 }
 
 static void test_refused(void **state) {
-  static const struct {
-    const char *config;
-    enum gd_status status;
-    const char *part;
-  } cases[] = {
+  static const struct tiny_refused cases[] = {
       {"{" MAMBA ", \"hidden_act\": \"gelu\"}", GD_UNSUPPORTED, "hidden_act is \"gelu\""},
       {"{" MAMBA ", \"hidden_act\": \"mish\"}", GD_UNSUPPORTED, "hidden_act is \"mish\""},
       {"{" MAMBA ", \"time_step_floor\": 0.01}", GD_UNSUPPORTED, "time_step_floor is 0.01"},
@@ -81,8 +77,7 @@ static void test_refused(void **state) {
       {"{\"model_type\": \"mamba\", \"vocab_size\": 7}", GD_BAD_INPUT, "hidden_size is missing"},
   };
   (void)state;
-  for (size_t i = 0; i < COUNT(cases); i++)
-    tiny_expect(cases[i].config, 0, cases[i].status, cases[i].part);
+  tiny_expect_refused(cases, COUNT(cases));
 }
 
 /* In a 16-bit run: step sizes, states and, where the configuration says so, the residual stream. */

@@ -65,6 +65,47 @@ static void test_micro_batch_search(void **state) {
   assert_int_equal(trial.micro_batch, 40);
 }
 
+/* `auto` doubles like pow2, up to so many FLOPs a pass and thread; one sequence is always allowed.
+ */
+static void test_enough_work(void **state) {
+  static const struct {
+    const char *model;
+    int threads;
+    int64_t seq, want;
+  } cases[] = {
+      {"pythia-14m", 1, 0, 2},    {"pythia-14m", 2, 0, 4},  {"pythia-14m", 16, 0, 32},
+      {"pythia-14m", 2, 256, 32}, {"pythia-160m", 2, 0, 1}, /* more than enough in one sequence */
+  };
+  struct gd_model model;
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gd_trial bounded, free;
+    struct gd_trial_options options = {.threads = cases[i].threads,
+                                       .device_limit_bytes = INT64_MAX};
+    load(cases[i].model, &model);
+    if (cases[i].seq)
+      model.recipe.seq = cases[i].seq;
+    model.recipe.batch = 128;
+    plan(&model, &options, &bounded);
+    options.micro_batch = GD_MICRO_BATCH_POW2;
+    plan(&model, &options, &free);
+    double enough = 3e11 * cases[i].threads;
+    double sequence = bounded.model_flops_per_step / 128;
+    double pass = sequence * (double)bounded.micro_batch;
+    assert_int_equal(bounded.micro_batch, cases[i].want);
+    assert_true(bounded.micro_batch == 1 || pass <= enough);
+    assert_true(bounded.micro_batch == 128 || 2 * pass > enough);
+    assert_int_equal(free.micro_batch, 128);
+  }
+  /* Memory is the bound where it comes first. */
+  struct gd_trial tight;
+  load("pythia-14m", &model);
+  plan(&model,
+       &(struct gd_trial_options){.threads = 16, .device_limit_bytes = peak_of(&model, 4) - 1},
+       &tight);
+  assert_int_equal(tight.micro_batch, 2);
+}
+
 static void test_infeasible(void **state) {
   struct gd_model model;
   struct gd_trial trial;
@@ -219,6 +260,7 @@ static void test_resident_set_is_the_plan(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_micro_batch_search),
+      cmocka_unit_test(test_enough_work),
       cmocka_unit_test(test_infeasible),
       cmocka_unit_test(test_bad_options),
       cmocka_unit_test(test_statistics),

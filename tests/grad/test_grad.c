@@ -242,31 +242,18 @@ static gd_tensor_id build_attention_dropout(struct gd_graph *g) {
       g, 3, 1, (struct gd_attr_attention){.scale = 0.7f, .probability = 0.4f, .stream = 2});
 }
 
-static gd_tensor_id build_gelu(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_GELU);
-}
-static gd_tensor_id build_gelu_tanh(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_GELU_TANH);
-}
-static gd_tensor_id build_relu(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_RELU);
-}
-static gd_tensor_id build_silu(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_SILU);
-}
-
-static gd_tensor_id build_softplus(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_SOFTPLUS);
-}
-static gd_tensor_id build_quick_gelu(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_QUICK_GELU);
-}
-static gd_tensor_id build_tanh(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_TANH);
-}
-static gd_tensor_id build_sigmoid(struct gd_graph *g) {
-  return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_SIGMOID);
-}
+#define BUILD_ACTIVATION(name, kind)                                        \
+  static gd_tensor_id build_##name(struct gd_graph *g) {                    \
+    return gd_activate(g, param(g, "x", DIMS(3, 4)), GD_ACTIVATION_##kind); \
+  }
+BUILD_ACTIVATION(gelu, GELU)
+BUILD_ACTIVATION(gelu_tanh, GELU_TANH)
+BUILD_ACTIVATION(quick_gelu, QUICK_GELU)
+BUILD_ACTIVATION(relu, RELU)
+BUILD_ACTIVATION(silu, SILU)
+BUILD_ACTIVATION(softplus, SOFTPLUS)
+BUILD_ACTIVATION(tanh, TANH)
+BUILD_ACTIVATION(sigmoid, SIGMOID)
 
 static gd_tensor_id build_pool(struct gd_graph *g) {
   return gd_pool(g, param(g, "x", DIMS(2, 3, 4)));

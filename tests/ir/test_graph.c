@@ -12,14 +12,11 @@
 
 #include "ir/autodiff.h"
 #include "pass/pass.h"
+#include "support/graphs.h"
 
 /* loss = xent(layernorm(x) W): small, with a norm, a product and both kinds of leaves. */
 static void tiny_graph(struct gd_graph *graph) {
-  gd_graph_init(graph);
-  graph->ids = gd_graph_leaf(graph, GD_ROLE_INPUT, "ids", GD_DTYPE_I32, 2, (int64_t[]){2, 3});
-  graph->labels = gd_graph_leaf(graph, GD_ROLE_INPUT, "labels", GD_DTYPE_I32, 2, (int64_t[]){2, 3});
-  graph->loss_weight =
-      gd_graph_leaf(graph, GD_ROLE_INPUT, "loss_weight", GD_DTYPE_F32, 1, (int64_t[]){1});
+  graph_begin(graph);
   gd_tensor_id table = gd_graph_param(graph, "table", 2, (int64_t[]){7, 4}, GD_INIT_NORMAL, 1);
   gd_tensor_id scale = gd_graph_param(graph, "scale", 1, (int64_t[]){4}, GD_INIT_ONES, 0);
   gd_tensor_id x = gd_embed(graph, table, graph->ids);
@@ -105,14 +102,6 @@ static void test_sizes_overflow(void **state) {
   gd_graph_deinit(&graph);
 }
 
-static void expect_broken(struct gd_graph *graph, const char *sentence) {
-  struct gd_error err = {0};
-  assert_int_equal(gd_graph_verify(graph, &err), GD_INTERNAL);
-  if (!strstr(err.text, sentence))
-    fail_msg("\"%s\" lacks \"%s\"", err.text, sentence);
-  gd_graph_deinit(graph);
-}
-
 static gd_op_id find_op(const struct gd_graph *graph, enum gd_op_kind kind) {
   for (gd_op_id id = 0; id < graph->n_ops; id++)
     if (graph->ops[id].kind == kind)
@@ -128,25 +117,25 @@ static void test_verifier(void **state) {
   struct gd_op first = graph.ops[0];
   graph.ops[0] = graph.ops[1];
   graph.ops[1] = first;
-  expect_broken(&graph, "produced later");
+  graph_expect_broken(&graph, "produced later");
 
   whole_graph(&graph); /* rule 1: programs */
   graph.ops[find_op(&graph, GD_OP_sum_squares)].phase = GD_PHASE_INIT;
-  expect_broken(&graph, "another program");
+  graph_expect_broken(&graph, "another program");
 
   whole_graph(&graph); /* rule 2: producer */
   graph.tensors[graph.loss].producer = 0;
-  expect_broken(&graph, "does not name it as producer");
+  graph_expect_broken(&graph, "does not name it as producer");
 
   whole_graph(&graph); /* rule 2: dtype */
   graph.tensors[graph.ops[find_op(&graph, GD_OP_embed_grad)].out[0]].dtype = GD_DTYPE_F16;
-  expect_broken(&graph, "");
+  graph_expect_broken(&graph, "");
 
   whole_graph(&graph); /* rule 3: owners */
   for (gd_tensor_id id = 0; id < graph.n_tensors; id++)
     if (graph.tensors[id].role == GD_ROLE_GRAD)
       graph.tensors[id].owner = graph.ids;
-  expect_broken(&graph, "does not match its parameter");
+  graph_expect_broken(&graph, "does not match its parameter");
 
   whole_graph(&graph); /* rule 4: fill(grad) before adam reads it */
   gd_op_id adam = find_op(&graph, GD_OP_adam), fill = find_op(&graph, GD_OP_fill);
@@ -157,7 +146,7 @@ static void test_verifier(void **state) {
   for (gd_op_id id = adam; id <= fill; id++)
     for (uint32_t i = 0; i < graph.ops[id].n_out; i++)
       graph.tensors[graph.ops[id].out[i]].producer = id;
-  expect_broken(&graph, "overwritten before");
+  graph_expect_broken(&graph, "overwritten before");
 }
 
 /* An op that was never differentiable, on the way to a parameter. */

@@ -11,14 +11,11 @@
 #include <cmocka.h>
 
 #include "ir/autodiff.h"
+#include "support/graphs.h"
 
 /* loss = xent(table silu(relu(embed(ids))) + the same reshaped twice): two patterns of two ops. */
 static void make_graph(struct gd_graph *graph) {
-  gd_graph_init(graph);
-  graph->ids = gd_graph_leaf(graph, GD_ROLE_INPUT, "ids", GD_DTYPE_I32, 2, (int64_t[]){2, 3});
-  graph->labels = gd_graph_leaf(graph, GD_ROLE_INPUT, "labels", GD_DTYPE_I32, 2, (int64_t[]){2, 3});
-  graph->loss_weight =
-      gd_graph_leaf(graph, GD_ROLE_INPUT, "loss_weight", GD_DTYPE_F32, 1, (int64_t[]){1});
+  graph_begin(graph);
   gd_tensor_id table = gd_graph_param(graph, "table", 2, (int64_t[]){7, 4}, GD_INIT_NORMAL, 1);
   gd_tensor_id x = gd_embed(graph, table, graph->ids);
   for (int i = 0; i < 2; i++) {

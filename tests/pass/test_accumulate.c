@@ -12,14 +12,8 @@
 #include <cmocka.h>
 
 #include "ir/autodiff.h"
+#include "support/graphs.h"
 #include "support/small_run.h"
-
-static int count_ops(const struct gd_graph *graph, enum gd_op_kind kind) {
-  int count = 0;
-  for (gd_op_id id = 0; id < graph->n_ops; id++)
-    count += graph->ops[id].kind == kind;
-  return count;
-}
 
 static gd_tensor_id leaf(struct gd_graph *graph, const char *name) {
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
@@ -32,11 +26,7 @@ static gd_tensor_id leaf(struct gd_graph *graph, const char *name) {
 /* loss = xent(layernorm(embed) table' + bias): tied, with a norm and a bias. */
 static void tiny_graph(struct gd_graph *graph) {
   struct gd_error err = {0};
-  gd_graph_init(graph);
-  graph->ids = gd_graph_leaf(graph, GD_ROLE_INPUT, "ids", GD_DTYPE_I32, 2, (int64_t[]){2, 3});
-  graph->labels = gd_graph_leaf(graph, GD_ROLE_INPUT, "labels", GD_DTYPE_I32, 2, (int64_t[]){2, 3});
-  graph->loss_weight =
-      gd_graph_leaf(graph, GD_ROLE_INPUT, "loss_weight", GD_DTYPE_F32, 1, (int64_t[]){1});
+  graph_begin(graph);
   gd_tensor_id table = gd_graph_param(graph, "table", 2, (int64_t[]){7, 4}, GD_INIT_NORMAL, 1);
   gd_tensor_id scale = gd_graph_param(graph, "scale", 1, (int64_t[]){4}, GD_INIT_ONES, 0);
   gd_tensor_id bias = gd_graph_param(graph, "bias", 1, (int64_t[]){7}, GD_INIT_ZEROS, 0);
@@ -59,9 +49,9 @@ static void test_text(void **state) {
   struct gd_strbuf text = {0};
   (void)state;
   tiny_graph(&graph);
-  assert_int_equal(count_ops(&graph, GD_OP_accumulate), 5); /* 4 gradients and the loss */
+  assert_int_equal(graph_count_ops(&graph, GD_OP_accumulate), 5); /* 4 gradients and the loss */
   fold(&graph);
-  assert_int_equal(count_ops(&graph, GD_OP_accumulate), 1);
+  assert_int_equal(graph_count_ops(&graph, GD_OP_accumulate), 1);
   for (gd_op_id id = 0; id < graph.n_ops; id++)
     if (graph.ops[id].phase == GD_PHASE_BACKWARD)
       gd_op_print(&graph, id, &text);
@@ -107,7 +97,7 @@ static void test_kept_apart(void **state) {
     if (graph.ops[id].kind == GD_OP_embed_grad)
       gd_graph_op(&graph, GD_OP_sum_squares, NULL, 1, &graph.ops[id].out[0]);
   fold(&graph);
-  assert_int_equal(count_ops(&graph, GD_OP_accumulate), 2); /* that of embed_grad, the loss */
+  assert_int_equal(graph_count_ops(&graph, GD_OP_accumulate), 2); /* that of embed_grad, the loss */
   gd_graph_deinit(&graph);
 
   gd_graph_init(&graph); /* sum_rows, a read of its leaf, accumulate */
@@ -122,16 +112,8 @@ static void test_kept_apart(void **state) {
   gd_graph_op(&graph, GD_OP_accumulate, NULL, 2, (gd_tensor_id[]){g, sum});
   assert_int_equal(gd_graph_verify(&graph, &err), GD_OK);
   fold(&graph);
-  assert_int_equal(count_ops(&graph, GD_OP_accumulate), 1);
+  assert_int_equal(graph_count_ops(&graph, GD_OP_accumulate), 1);
   gd_graph_deinit(&graph);
-}
-
-static void expect_broken(struct gd_graph *graph, const char *sentence) {
-  struct gd_error err = {0};
-  assert_int_equal(gd_graph_verify(graph, &err), GD_INTERNAL);
-  if (!strstr(err.text, sentence))
-    fail_msg("\"%s\" lacks \"%s\"", err.text, sentence);
-  gd_graph_deinit(graph);
 }
 
 static struct gd_op *adding_op(struct gd_graph *graph) {
@@ -149,29 +131,29 @@ static void test_verifier(void **state) {
   tiny_graph(&graph); /* an op that cannot add */
   fold(&graph);
   graph.ops[0].adds = 1;
-  expect_broken(&graph, "cannot add");
+  graph_expect_broken(&graph, "cannot add");
 
   tiny_graph(&graph); /* an output that is not there */
   fold(&graph);
   adding_op(&graph)->adds |= 2;
-  expect_broken(&graph, "cannot add");
+  graph_expect_broken(&graph, "cannot add");
 
   tiny_graph(&graph); /* memory of its own */
   fold(&graph);
   graph.tensors[adding_op(&graph)->out[0]].alias_of = GD_NONE;
-  expect_broken(&graph, "no fp32 leaf");
+  graph_expect_broken(&graph, "no fp32 leaf");
 
   tiny_graph(&graph); /* a leaf of another size */
   fold(&graph);
   graph.tensors[adding_op(&graph)->out[0]].alias_of = leaf(&graph, "grad.scale");
-  expect_broken(&graph, "no fp32 leaf");
+  graph_expect_broken(&graph, "no fp32 leaf");
 
   tiny_graph(&graph); /* the value before: read after it was added to */
   fold(&graph);
   gd_op_id first = (gd_op_id)(adding_op(&graph) - graph.ops);
   graph.phase = GD_PHASE_BACKWARD;
   gd_graph_op(&graph, GD_OP_sum_squares, NULL, 1, (gd_tensor_id[]){graph.ops[first].out[0]});
-  expect_broken(&graph, "overwritten before"); /* embed_grad adds to it too */
+  graph_expect_broken(&graph, "overwritten before"); /* embed_grad adds to it too */
 
   tiny_graph(&graph); /* aliases survive inference */
   fold(&graph);
@@ -209,7 +191,7 @@ static int count_readers(const struct gd_graph *graph, gd_tensor_id tensor) {
 /* An accumulate stays only where its gradient comes out of an op that cannot add, or is read by
    others too: the positions of a ViT, which its class token shares. */
 static void check_left(const struct gd_graph *graph, int before, const char *reference) {
-  int left = count_ops(graph, GD_OP_accumulate);
+  int left = graph_count_ops(graph, GD_OP_accumulate);
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     if (graph->ops[id].kind != GD_OP_accumulate)
       continue;
@@ -229,7 +211,7 @@ static void compare(const char *reference, const char *backend, enum gd_precisio
   small_start(&plain, &setup);
   setup.after = gd_pass_accumulate;
   small_start(&folded, &setup);
-  check_left(&folded.graph, count_ops(&plain.graph, GD_OP_accumulate), reference);
+  check_left(&folded.graph, graph_count_ops(&plain.graph, GD_OP_accumulate), reference);
   assert_true(plain.graph.model_flops == folded.graph.model_flops);
   assert_true(folded.plan.live_bytes <= plain.plan.live_bytes);
   assert_true(folded.plan.n_buffers < plain.plan.n_buffers);
@@ -237,8 +219,8 @@ static void compare(const char *reference, const char *backend, enum gd_precisio
     assert_true(small_pass(&plain) == small_pass(&folded));
   double worst = small_worst_gradient(&folded, &plain, &name);
   /* Only embed_grad and scan_grad add in another order. */
-  bool pieces =
-      count_ops(&plain.graph, GD_OP_embed_grad) + count_ops(&plain.graph, GD_OP_scan_grad);
+  bool pieces = graph_count_ops(&plain.graph, GD_OP_embed_grad) +
+                graph_count_ops(&plain.graph, GD_OP_scan_grad);
   if (worst > (pieces ? 1e-6 : 0))
     fail_msg("%s on %s: %s differs by %g", reference, backend, name, worst);
   small_stop(&plain);

@@ -17,6 +17,7 @@
 #include "ir/autodiff.h"
 #include "pass/kernels.h"
 #include "pass/pass.h"
+#include "support/graphs.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -72,13 +73,6 @@ static void load(const char *config, int64_t seq, struct gd_model *model) {
     model->recipe.seq = seq;
 }
 
-static int count_ops(const struct gd_graph *graph, enum gd_op_kind kind) {
-  int count = 0;
-  for (gd_op_id id = 0; id < graph->n_ops; id++)
-    count += graph->ops[id].kind == kind;
-  return count;
-}
-
 static void forward(const struct gd_model *model, enum gd_precision precision, bool rewrite,
                     struct gd_graph *graph) {
   struct gd_error err = {0};
@@ -107,8 +101,8 @@ static int64_t train(const struct gd_model *model, const char *backend_name, int
   struct gd_caps caps;
   struct gd_backend_options options = {.threads = threads};
   forward(model, precision, rewrite, &graph);
-  assert_int_equal(count_ops(&graph, GD_OP_attention), rewrite ? 2 : 0);
-  assert_int_equal(count_ops(&graph, GD_OP_softmax), rewrite ? 0 : 2);
+  assert_int_equal(graph_count_ops(&graph, GD_OP_attention), rewrite ? 2 : 0);
+  assert_int_equal(graph_count_ops(&graph, GD_OP_softmax), rewrite ? 0 : 2);
   OK(gd_autodiff(&graph, &err));
   OK(gd_append_update(&graph, &(struct gd_update){0}, &err));
   OK(gd_graph_verify(&graph, &err));
@@ -236,8 +230,8 @@ static void expect_attentions(struct gd_graph *graph, int expected) {
   struct gd_error err = {0};
   OK(gd_kernels_attention(graph, &err));
   OK(gd_graph_verify(graph, &err));
-  assert_int_equal(count_ops(graph, GD_OP_attention), expected);
-  assert_int_equal(count_ops(graph, GD_OP_softmax), 1 - expected);
+  assert_int_equal(graph_count_ops(graph, GD_OP_attention), expected);
+  assert_int_equal(graph_count_ops(graph, GD_OP_softmax), 1 - expected);
   gd_graph_deinit(graph);
 }
 

@@ -14,14 +14,8 @@
 #include "ir/autodiff.h"
 #include "pass/kernels.h"
 #include "support/fault.h"
+#include "support/graphs.h"
 #include "support/small_run.h"
-
-static int count_ops(const struct gd_graph *graph, enum gd_op_kind kind) {
-  int count = 0;
-  for (gd_op_id id = 0; id < graph->n_ops; id++)
-    count += graph->ops[id].kind == kind;
-  return count;
-}
 
 /* --- the pattern --------------------------------------------------------------------------- */
 
@@ -69,8 +63,8 @@ static void test_pattern(void **state) {
     uint32_t n_before = graph.n_ops;
     if (gd_kernels_loss(&graph, &err) != GD_OK || gd_graph_verify(&graph, &err) != GD_OK)
       fail_msg("%s", err.text);
-    assert_int_equal(count_ops(&graph, GD_OP_linear_xent), cases[i].found);
-    assert_int_equal(count_ops(&graph, GD_OP_xent), !cases[i].found);
+    assert_int_equal(graph_count_ops(&graph, GD_OP_linear_xent), cases[i].found);
+    assert_int_equal(graph_count_ops(&graph, GD_OP_xent), !cases[i].found);
     if (!cases[i].found)
       assert_int_equal(graph.n_ops, n_before);
     assert_int_equal(graph.tensors[graph.loss].producer, graph.n_ops - 1);
@@ -125,8 +119,9 @@ static void compare(const struct small_setup *plain_setup, struct bounds bounds)
     losses[pass] = small_pass(&plain);
   for (int i = 0; i < 2; i++) {
     small_start(&fused, &setups[i]);
-    assert_int_equal(count_ops(&fused.graph, GD_OP_linear_xent), 1);
-    assert_int_equal(count_ops(&fused.graph, GD_OP_xent) + count_ops(&fused.graph, GD_OP_xent_grad),
+    assert_int_equal(graph_count_ops(&fused.graph, GD_OP_linear_xent), 1);
+    assert_int_equal(graph_count_ops(&fused.graph, GD_OP_xent) +
+                         graph_count_ops(&fused.graph, GD_OP_xent_grad),
                      0);
     assert_true(fused.graph.model_flops == plain.graph.model_flops);
     for (int pass = 0; pass < 2; pass++) {

@@ -123,9 +123,24 @@ shown "--fresh measures anew"
 expect 0 bench "${quick[@]}" --fresh
 expect 0 bench "${quick[@]}"
 
+# A reason that several share is shown once: with those that it concerns, or, where nothing else
+# happened, as the error. The store has it for each.
+fresh_store alike
+expect 0 bench "${quick[@]}" --methods naive
+expect 0 bench "${quick[@]}" --methods naive,compile,kernels --trial-timeout 0.001s
+shown "neox-parallel, 2 of 3 (compile, kernels): it took longer than 0.001 s and was"
+count "it took longer" 1
+expect 1 bench "${quick[@]}" --methods compile,kernels,free-lunch --trial-timeout 0.001s
+count "it took longer" 0
+count "failed" 3
+said "all 3 trials failed: it took longer than 0.001 s and was ended; --trial-timeout sets the limit"
+expect 0 results --status failed --json
+count "it took longer" 3
+
 # Memory that the machine refuses: the plan of 700 MiB keeps to its limit.
 fresh_store memory
-refused=(pythia-14m --seq 512 --batch 64 --threads 1 --device-memory 1GiB --methods kernels)
+refused=(pythia-14m --seq 512 --batch 64 --threads 1 --device-memory 1GiB --micro-batch pow2
+  --methods kernels)
 LAST="bench under ulimit -v" RC=0
 (ulimit -v 600000 && exec "$GPUDAYS" bench "${refused[@]}") >"$OUT" 2>"$ERR" || RC=$?
 [[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one sentence"

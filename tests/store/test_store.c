@@ -259,6 +259,7 @@ static void test_keys(void **state) {
       {.sample_seconds = 1},
       {.profile = true},
       {.driver = "550.1"},
+      {.micro_batch = GD_MICRO_BATCH_POW2},
       {.micro_batch = GD_MICRO_BATCH_MAX},
       {.micro_batch = GD_MICRO_BATCH_FIXED, .micro_batch_size = 4},
       {.micro_batch = GD_MICRO_BATCH_FIXED, .micro_batch_size = 8},

@@ -47,6 +47,11 @@ void tiny_expect(const char *text, int64_t seq, enum gd_status expected, const c
   gd_graph_deinit(&graph);
 }
 
+void tiny_expect_refused(const struct tiny_refused *cases, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    tiny_expect(cases[i].config, 0, cases[i].status, cases[i].part);
+}
+
 gd_tensor_id tiny_parameter(const struct gd_graph *graph, const char *name) {
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
     if (graph->tensors[id].role == GD_ROLE_PARAM && strcmp(graph->tensors[id].name, name) == 0)

@@ -24,6 +24,14 @@ enum gd_status tiny_build(const char *text, int64_t seq, struct gd_model *model,
 /* tiny_build returns that status, and the sentence holds that part; NULL: whatever it says. */
 void tiny_expect(const char *text, int64_t seq, enum gd_status expected, const char *part);
 
+/* Configurations that are refused, each with its status and a part of the sentence. */
+struct tiny_refused {
+  const char *config;
+  enum gd_status status;
+  const char *part;
+};
+void tiny_expect_refused(const struct tiny_refused *cases, size_t count);
+
 /* The parameter of that name, or GD_NONE. */
 gd_tensor_id tiny_parameter(const struct gd_graph *graph, const char *name);
 

@@ -46,11 +46,7 @@ static void test_accepted(void **state) {
 }
 
 static void test_refused(void **state) {
-  static const struct {
-    const char *config;
-    enum gd_status status;
-    const char *part;
-  } cases[] = {
+  static const struct tiny_refused cases[] = {
       {"{" VIT ", \"hidden_act\": \"mish\"}", GD_UNSUPPORTED, "hidden_act is \"mish\""},
       {"{" VIT ", \"head_dim\": 16}", GD_UNSUPPORTED, "head_dim is 16"},
       {"{" VIT ", \"num_labels\": 1}", GD_UNSUPPORTED, "num_labels is 1"},
@@ -76,8 +72,7 @@ static void test_refused(void **state) {
       {"{" CONVNEXT_IMAGE ", \"image_size\": 28}", GD_BAD_INPUT, "28 x 28 vanishes in 4 stages"},
   };
   (void)state;
-  for (size_t i = 0; i < COUNT(cases); i++)
-    tiny_expect(cases[i].config, 0, cases[i].status, cases[i].part);
+  tiny_expect_refused(cases, COUNT(cases));
 }
 
 static int32_t last_block(const struct gd_graph *graph) {
