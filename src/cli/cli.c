@@ -53,7 +53,7 @@ static int ranks_of(const struct gd_cli *cli) {
 
 enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
                               struct gd_error *err) {
-  const char *list = cli->options.methods;
+  const char *list = cli->options.methods ? cli->options.methods : "naive";
   size_t most = 1;
   for (const char *at = list; *at; at++)
     most += *at == ',';

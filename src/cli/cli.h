@@ -23,7 +23,8 @@ struct gd_cli {
   int rank;             /* of this process in its job; 0 outside one */
   struct gd_comm *comm; /* NULL until gd_launch_join; main() closes it */
   struct gd_arena arena;
-  struct gd_strbuf out; /* for stdout */
+  struct gd_strbuf out;   /* for stdout */
+  struct gd_strbuf notes; /* lines for stderr, where stdout is a file of its own */
 };
 
 /*
@@ -35,6 +36,7 @@ enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err);

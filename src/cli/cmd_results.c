@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/best.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
-#include "pass/pass.h"
+#include "pass/method.h"
 #include "store/store.h"
 
 /* --- rows ---------------------------------------------------------------------------------- */
@@ -326,8 +327,6 @@ enum { MOST_PLACES = 256 };
 /* The first trial on each device and number of ranks; rows come by days. */
 struct choosing {
   struct found found;
-  double flops_per_step, train_flops; /* of the recipe asked for */
-  int64_t other_recipes;
   struct {
     char device[sizeof((struct gd_trial *)0)->device];
     int ranks;
@@ -335,18 +334,9 @@ struct choosing {
   int n_places;
 };
 
-static bool equal(double a, double b) {
-  return fabs(a - b) <= 1e-6 * fabs(b);
-}
-
 static enum gd_status choose(void *user, const struct gd_store_row *row, struct gd_error *err) {
   struct choosing *choosing = user;
   const struct gd_trial *trial = &row->trial;
-  if (!equal(trial->model_flops_per_step, choosing->flops_per_step) ||
-      !equal(trial->train_flops, choosing->train_flops)) {
-    choosing->other_recipes++;
-    return GD_OK;
-  }
   for (int i = 0; i < choosing->n_places; i++)
     if (choosing->places[i].ranks == trial->ranks &&
         strcmp(choosing->places[i].device, trial->device) == 0)
@@ -359,38 +349,13 @@ static enum gd_status choose(void *user, const struct gd_store_row *row, struct 
   return add_row(&choosing->found, row, err);
 }
 
-/* What the recipe asked for costs: trials of another batch or length are no answer to it. */
-static enum gd_status count_flops(const struct gd_model *model, struct choosing *choosing,
-                                  struct gd_error *err) {
-  struct gd_graph graph = {0};
-  struct gd_setup setup = {.model = model, .precision = model->recipe.precision, .micro_batch = 1};
-  enum gd_status status = gd_pipeline_build(&setup, &graph, err);
-  choosing->flops_per_step = graph.model_flops * (double)model->recipe.batch;
-  choosing->train_flops = choosing->flops_per_step * (double)model->recipe.steps;
-  gd_graph_deinit(&graph);
-  return status;
-}
-
 static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
                                 const struct gd_model *model, struct choosing *choosing,
                                 struct gd_error *err) {
-  static const enum gd_trial_status ok = GD_TRIAL_OK;
   struct gd_store_filter filter = cli->options.filter;
-  filter.model = model->name;
-  filter.status = &ok;
   filter.ranks = (int)cli->options.ranks;
   filter.brief = !for_programs(cli);
-  filter.sort = GD_STORE_SORT_DAYS;
-  GD_TRY(gd_store_query(store, &filter, choose, choosing, err));
-  if (choosing->found.count == 0 && choosing->other_recipes > 0)
-    return gd_fail(err, GD_MISMATCH,
-                   "no good trial of %s with this recipe is stored, %lld with others (--batch, "
-                   "--seq, --steps, --tokens ask for those); gpudays bench %s --methods all",
-                   model->name, (long long)choosing->other_recipes, model->name);
-  if (choosing->found.count == 0)
-    return gd_fail(err, GD_MISMATCH,
-                   "no good trial of %s is stored; gpudays bench %s --methods all", model->name,
-                   model->name);
+  GD_TRY(gd_best_query(store, model, &filter, choose, choosing, err));
   return append_found(&choosing->found, err);
 }
 
@@ -402,9 +367,7 @@ enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err) {
   if (!choosing)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while looking for the best trial");
   found_begin(&choosing->found, cli);
-  enum gd_status status = count_flops(&model, choosing, err);
-  if (status == GD_OK)
-    status = gd_store_open(cli->options.store, &store, err);
+  enum gd_status status = gd_store_open(cli->options.store, &store, err);
   if (status == GD_OK)
     status = find_best(cli, store, &model, choosing, err);
   gd_store_close(store);

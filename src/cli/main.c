@@ -55,6 +55,17 @@ static enum gd_status write_output(const struct gd_strbuf *out, struct gd_error 
   return GD_OK;
 }
 
+/* One line each, after the output: what there is to say about it. */
+static void write_notes(const struct gd_cli *cli) {
+  const char *at = cli->notes.text;
+  if (cli->notes.length == 0 || cli->notes.failed || cli->options.quiet)
+    return;
+  for (size_t length; *at; at += length + (at[length] != '\0')) {
+    length = strcspn(at, "\n");
+    fprintf(stderr, "gpudays: note: %.*s\n", (int)length, at);
+  }
+}
+
 int main(int argc, char **argv) {
   struct gd_cli cli = {0};
   struct gd_error err = {0}, write_err = {0};
@@ -78,6 +89,8 @@ int main(int argc, char **argv) {
     status = write_err.status;
     err = write_err;
   }
+  if (status == GD_OK)
+    write_notes(&cli);
   if (status != GD_OK && cli.rank > 0)
     fprintf(stderr, "gpudays: rank %d: %s\n", cli.rank, err.text);
   else if (status != GD_OK)
@@ -86,6 +99,7 @@ int main(int argc, char **argv) {
     code = exit_code(status);
   gd_launch_leave(&cli, code);
   gd_strbuf_deinit(&cli.out);
+  gd_strbuf_deinit(&cli.notes);
   gd_arena_deinit(&cli.arena);
   return code;
 }

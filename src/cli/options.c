@@ -43,6 +43,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
                          "Shows the best trial of a model on each device and number of ranks.\n"
                          "Exit 1 when there is none.",
                          "gpudays best pythia-14m", gd_cmd_best},
+    [GD_COMMAND_EXPORT] =
+        {"export", "MODEL", 1, 1, "the best trial as settings for other tools",
+         "Prints the best trial that is stored, or the point of --methods, for a tool.\n"
+         "Exit 1 when there is none.",
+         "gpudays export pythia-14m --format hf -o args.json", gd_cmd_export},
     [GD_COMMAND_VERIFY] =
         {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
          "Compares loss, gradients and training losses with those stored in DIR.\n"
@@ -221,6 +226,14 @@ static enum gd_status parse_sort(const struct gd_option *option, const char *tex
   return bad_value(option, text, expected, err);
 }
 
+static enum gd_status parse_format(const struct gd_option *option, const char *text,
+                                   struct gd_cli_options *options, struct gd_error *err) {
+  if (!gd_export_parse(text, &options->format))
+    return bad_value(option, text, "hf, deepspeed, torchtitan or sbatch", err);
+  options->format_given = true;
+  return GD_OK;
+}
+
 /* A day of the calendar, or so many hours or days back; times in the store sort as text. */
 static enum gd_status parse_since(const struct gd_option *option, const char *text,
                                   struct gd_cli_options *options, struct gd_error *err) {
@@ -265,6 +278,7 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define ON_RUNS       (ON_TRIALS | ON(VERIFY))
 #define ON_RECIPES    (ON(MODELS) | ON_TRIALS)
 #define ON_STORE      (ON(RESULTS) | ON(BEST))
+#define ON_CHOICE     (ON_STORE | ON(EXPORT))
 #define EVERYWHERE    ((1u << GD_COMMAND_COUNT) - 1)
 #define TARGET(name)  offsetof(struct gd_cli_options, name)
 #define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
@@ -278,33 +292,33 @@ static const struct gd_option options_table[] = {
      parse_int, TARGET(threads), 1, 4096},
     {"precision", "NAME", ON_RECIPES | ON(VERIFY), 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", parse_precision, 0, 0, 0},
-    {"methods", "LIST", ON_RUNS, 0, false,
+    {"methods", "LIST", ON_RUNS | ON(EXPORT), 0, false,
      "naive (default), free-lunch, all, free-lunch+ckpt+zero1", parse_text, TARGET(methods), 0, 0},
-    {"micro-batch", "SIZE", ON_TRIALS, 0, false,
+    {"micro-batch", "SIZE", ON_TRIALS | ON(EXPORT), 0, false,
      "auto (default), pow2 or max of what fits; or a number", parse_micro_batch, 0, 1,
      MOST_A_RECIPE},
-    {"device-memory", "SIZE", ON_TRIALS, 0, false, "limit such as 8GiB; default: what is there",
-     parse_bytes, TARGET(device_memory_bytes), 0, 0},
-    {"host-memory", "SIZE", ON_TRIALS, 0, false, "limit for what stays in host memory", parse_bytes,
-     TARGET(host_memory_bytes), 0, 0},
-    {"seq", "N", ON_RECIPES | ON(BEST), 0, false, "tokens a sequence, instead of the recipe's",
-     parse_int, TARGET(seq), 2, MOST_A_RECIPE},
-    {"batch", "N", ON_RECIPES | ON(BEST), 0, false,
+    {"device-memory", "SIZE", ON_TRIALS | ON(EXPORT), 0, false,
+     "limit such as 8GiB; default: what is there", parse_bytes, TARGET(device_memory_bytes), 0, 0},
+    {"host-memory", "SIZE", ON_TRIALS | ON(EXPORT), 0, false, "limit for what stays in host memory",
+     parse_bytes, TARGET(host_memory_bytes), 0, 0},
+    {"seq", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+     "tokens a sequence, instead of the recipe's", parse_int, TARGET(seq), 2, MOST_A_RECIPE},
+    {"batch", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
      "sequences a training step, instead of the recipe's", parse_int, TARGET(batch), 1,
      MOST_A_RECIPE},
-    {"steps", "N", ON_RECIPES | ON(BEST), 0, false,
+    {"steps", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
      "training steps of the run, instead of the recipe's", parse_int, TARGET(steps), 1,
      MOST_A_RECIPE},
-    {"tokens", "COUNT", ON_RECIPES | ON(BEST), 0, false,
+    {"tokens", "COUNT", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
      "tokens of the run, such as 300B, instead of --steps", parse_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
      parse_optimizer, 0, 0, 0},
-    {"seed", "N", ON(BENCH), 0, false, "of parameters and tokens; default 0", parse_int,
-     TARGET(seed), 0, INT64_MAX},
+    {"seed", "N", ON(BENCH) | ON(EXPORT), 0, false, "of parameters and tokens; default 0",
+     parse_int, TARGET(seed), 0, INT64_MAX},
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time passes and updates for S seconds each at most", parse_seconds, TARGET(sample_seconds), 0,
      86400},
-    {"ranks", "N", ON_TRIALS | ON_STORE, 0, false,
+    {"ranks", "N", ON_TRIALS | ON_CHOICE, 0, false,
      "ranks to train on, each a process; bench starts them", parse_int, TARGET(ranks), 1, 4096},
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
@@ -313,7 +327,7 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH) | ON_STORE, 0, false,
+    {"store", "FILE", ON(BENCH) | ON_CHOICE, 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
     {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
      TARGET(no_store), 0, 0},
@@ -329,13 +343,13 @@ static const struct gd_option options_table[] = {
      parse_text, TARGET(filter.model), 0, 0},
     {"method", "NAME", ON(RESULTS), 0, false, "of this method; * and ? likewise", parse_text,
      TARGET(filter.method), 0, 0},
-    {"device", "NAME", ON_STORE, 0, false, "on a device with this in its name", parse_text,
+    {"device", "NAME", ON_CHOICE, 0, false, "on a device with this in its name", parse_text,
      TARGET(filter.device), 0, 0},
-    {"host", "NAME", ON_STORE, 0, false, "measured on this machine; * and ? likewise", parse_text,
+    {"host", "NAME", ON_CHOICE, 0, false, "measured on this machine; * and ? likewise", parse_text,
      TARGET(filter.host), 0, 0},
     {"status", "NAME", ON(RESULTS), 0, false, "ok, infeasible, failed or implausible", parse_status,
      0, 0, 0},
-    {"since", "TIME", ON_STORE, 0, false, "measured since 2024-05-31, or in the last 24h or 7d",
+    {"since", "TIME", ON_CHOICE, 0, false, "measured since 2024-05-31, or in the last 24h or 7d",
      parse_since, 0, 0, 0},
     {"sort", "KEY", ON(RESULTS), 0, false, "time, days, model, method, device, status, mfu, memory",
      parse_sort, 0, 0, 0},
@@ -349,6 +363,12 @@ static const struct gd_option options_table[] = {
      TARGET(filter.history), 0, 0},
     {"total", NULL, ON(RESULTS), 0, false, "counts and hours instead of a list", parse_switch,
      TARGET(total), 0, 0},
+    {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
+     0, 0},
+    {"output", "FILE", ON(EXPORT), 'o', false, "write it there, whole or not at all", parse_text,
+     TARGET(output), 0, 0},
+    {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
+     TARGET(job_time), 0, 31536000},
     {"man", NULL, ON(HELP), 0, false, "print the manual page; gpudays help --man | man -l -",
      parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
@@ -567,7 +587,6 @@ static enum gd_status append_models(struct gd_cli *cli, struct gd_error *err) {
 enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struct gd_error *err) {
   struct parser parser = {.argc = argc, .argv = argv, .at = 1};
   bool options_end = false;
-  cli->options.methods = "naive";
   cli->arguments = gd_arena_alloc(&cli->arena, (size_t)argc + 1, sizeof *cli->arguments);
   if (!cli->arguments)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading the command line");

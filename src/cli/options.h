@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "export/export.h"
 #include "search/trial.h"
 #include "store/store.h"
 
@@ -22,6 +23,7 @@ enum gd_command_id {
   GD_COMMAND_BENCH,
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
+  GD_COMMAND_EXPORT,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
@@ -46,7 +48,7 @@ extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
 struct gd_cli_options {
   bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
   const char *backend; /* "cpu" when not given */
-  const char *methods; /* "naive" when not given */
+  const char *methods; /* NULL: naive, and of export the best */
   int64_t threads;
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size;
@@ -66,6 +68,10 @@ struct gd_cli_options {
   enum gd_trial_status status;   /* what filter.status points to */
   char since[32];                /* likewise */
   bool total;
+  bool format_given;
+  enum gd_export_format format;
+  const char *output; /* a file, instead of stdout */
+  double job_time;    /* seconds */
 };
 
 struct gd_option {

@@ -89,6 +89,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" results --json
   "$GPUDAYS" results --total --json
   "$GPUDAYS" best pythia-14m --json
+  "$GPUDAYS" export pythia-14m --format hf --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json

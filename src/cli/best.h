@@ -1,0 +1,19 @@
+/*
+ * The good trials of a model in the store, fastest first: what `best` shows and `export` exports.
+ */
+#ifndef GD_CLI_BEST_H
+#define GD_CLI_BEST_H
+
+#include "model/model.h"
+#include "store/store.h"
+
+/*
+ * Visits the trials that are ok, pass the filter and train the recipe that is asked for, by days;
+ * of the filter's fields model, status and sort are set here. With no such trial: GD_MISMATCH, and
+ * the command that measures some.
+ */
+enum gd_status gd_best_query(struct gd_store *store, const struct gd_model *model,
+                             const struct gd_store_filter *filter, gd_store_visit visit, void *user,
+                             struct gd_error *err) GD_MUST_USE;
+
+#endif

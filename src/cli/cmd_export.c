@@ -1,0 +1,195 @@
+/*
+ * `gpudays export MODEL --format NAME`: the best stored trial, or a given point, as settings for
+ * another tool. What they are is src/export's; here is which trial, and where the text goes.
+ */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/best.h"
+#include "cli/cli.h"
+#include "cli/show_trial.h"
+
+/* --- which trial --------------------------------------------------------------------------- */
+
+struct first {
+  struct gd_trial *trial;
+  bool found;
+};
+
+static enum gd_status keep_first(void *user, const struct gd_store_row *row, struct gd_error *err) {
+  struct first *first = user;
+  (void)err;
+  if (!first->found)
+    *first->trial = row->trial;
+  first->found = true;
+  return GD_OK;
+}
+
+/* The fastest stored trial, of the method where one is named. */
+static enum gd_status read_best(const struct gd_cli *cli, const struct gd_model *model,
+                                const char *method, struct gd_trial *trial, struct gd_error *err) {
+  struct gd_store *store = NULL;
+  struct gd_store_filter filter = cli->options.filter;
+  struct first first = {.trial = trial};
+  filter.method = method;
+  filter.ranks = (int)cli->options.ranks;
+  filter.brief = true;
+  GD_TRY(gd_store_open(cli->options.store, &store, err));
+  enum gd_status status = gd_best_query(store, model, &filter, keep_first, &first, err);
+  gd_store_close(store);
+  return status;
+}
+
+/* The point as it fits this machine, or the memory that was named. */
+static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *model,
+                                 const struct gd_method *method, struct gd_trial *trial,
+                                 struct gd_error *err) {
+  struct gd_trial_options options;
+  struct gd_error verdict = {0};
+  char name[GD_METHOD_NAME], ranks[24] = "";
+  gd_cli_trial_options(cli, method, &options);
+  *trial = (struct gd_trial){0};
+  GD_TRY(gd_trial_plan(model, &options, trial, err));
+  if (gd_trial_verdict(trial, &verdict) != GD_OK)
+    return gd_fail(err, verdict.status, "%s", verdict.text);
+  if (trial->ranks > 1)
+    snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
+  gd_strbuf_printf(&cli->notes,
+                   "micro-batch %lld is planned, not measured; 'gpudays bench %s --methods %s%s' "
+                   "measures it\n",
+                   (long long)trial->micro_batch, cli->arguments[0], gd_method_name(method, name),
+                   ranks);
+  return GD_OK;
+}
+
+static enum gd_status find_trial(struct gd_cli *cli, const struct gd_model *model,
+                                 struct gd_trial *trial, struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  const struct gd_store_filter *f = &options->filter;
+  bool planned = options->device_memory_bytes || options->host_memory_bytes ||
+                 options->micro_batch != GD_MICRO_BATCH_POW2;
+  struct gd_error missing = {0};
+  struct gd_method method;
+  char name[GD_METHOD_NAME];
+  if (!options->methods && planned)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--device-memory, --host-memory and --micro-batch plan a point anew; name it "
+                   "with --methods");
+  if (!options->methods)
+    return read_best(cli, model, NULL, trial, err);
+  if (strchr(options->methods, ',') || strcmp(options->methods, "all") == 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "export takes one method, such as --methods "
+                   "free-lunch+ckpt+zero2; without --methods it is the best");
+  GD_TRY(gd_method_parse(options->methods, &method, err));
+  if (!planned) {
+    enum gd_status status = read_best(cli, model, gd_method_name(&method, name), trial, &missing);
+    if (status != GD_MISMATCH || f->device || f->host || f->since)
+      return status == GD_OK ? GD_OK : gd_fail(err, status, "%s", missing.text);
+  }
+  return plan_point(cli, model, &method, trial, err);
+}
+
+/* --- where it goes ------------------------------------------------------------------------- */
+
+static enum gd_status fail_write(const char *path, int number, struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s; name a file elsewhere", path,
+                 strerror(number));
+}
+
+/* Whole or not at all: beside it first, then in its place. */
+static enum gd_status write_file(const char *path, const struct gd_strbuf *text,
+                                 struct gd_error *err) {
+  char temporary[PATH_MAX];
+  struct stat about;
+  if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+    return gd_fail(err, GD_BAD_INPUT, "%s is no file; without -o the text goes to stdout", path);
+  int length = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
+  if (length < 0 || (size_t)length >= sizeof temporary)
+    return gd_fail(err, GD_BAD_INPUT, "the name of the file to write is too long");
+  FILE *file = fopen(temporary, "we");
+  if (!file)
+    return fail_write(path, errno, err);
+  errno = 0;
+  bool ok = fwrite(text->text, 1, text->length, file) == text->length && fflush(file) == 0 &&
+            fsync(fileno(file)) == 0;
+  int number = errno ? errno : EIO;
+  if (fclose(file) != 0 && ok) {
+    ok = false;
+    number = errno;
+  }
+  if (ok && rename(temporary, path) != 0) {
+    ok = false;
+    number = errno;
+  }
+  if (ok)
+    return GD_OK;
+  unlink(temporary);
+  return fail_write(path, number, err);
+}
+
+/* For programs: the text and the notes as values. */
+static enum gd_status show_json(struct gd_cli *cli, const struct gd_trial *trial,
+                                const struct gd_strbuf *text, struct gd_error *err) {
+  struct gd_show_object root, notes = {.object = json_array()};
+  gd_show_begin(&root);
+  gd_show_set_text(&root, "format", gd_export_name(cli->options.format));
+  gd_show_set_text(&root, "model", trial->model);
+  gd_show_set_text(&root, "method", trial->method);
+  gd_show_set_int(&root, "ranks", trial->ranks);
+  gd_show_set_bool(&root, "measured", trial->status == GD_TRIAL_OK);
+  for (const char *at = cli->notes.text; at && *at;) {
+    size_t length = strcspn(at, "\n");
+    if (json_array_append_new(notes.object, json_stringn(at, length)) != 0)
+      notes.failed = true;
+    at += length + (at[length] != '\0');
+  }
+  gd_show_set_object(&root, "notes", &notes);
+  gd_show_set_text(&root, "text", text->text);
+  gd_strbuf_deinit(&cli->notes);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+static enum gd_status deliver(struct gd_cli *cli, const struct gd_trial *trial,
+                              const struct gd_strbuf *text, struct gd_error *err) {
+  const char *path = cli->options.output;
+  if (path)
+    GD_TRY(write_file(path, text, err));
+  if (cli->options.json)
+    return show_json(cli, trial, text, err);
+  if (path)
+    gd_strbuf_printf(&cli->out, "wrote %s: ", path);
+  if (path)
+    gd_show_trial_title(&cli->out, trial);
+  else
+    gd_strbuf_append(&cli->out, text->text);
+  return GD_OK;
+}
+
+enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_strbuf text = {0};
+  struct gd_model model;
+  if (!cli->options.format_given)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "export needs a format: --format hf, deepspeed, torchtitan or sbatch");
+  GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &model, err));
+  struct gd_trial *trial = gd_arena_alloc(&cli->arena, 1, sizeof *trial);
+  if (!trial)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the export");
+  GD_TRY(find_trial(cli, &model, trial, err));
+  struct gd_export from = {.model = &model,
+                           .trial = trial,
+                           .seed = (uint64_t)cli->options.seed,
+                           .job_s = cli->options.job_time};
+  enum gd_status status = gd_export(cli->options.format, &from, &text, &cli->notes, err);
+  if (status == GD_OK)
+    status = deliver(cli, trial, &text, err);
+  gd_strbuf_deinit(&text);
+  return status;
+}

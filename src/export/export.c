@@ -1,0 +1,132 @@
+/*
+ * The table of formats, and a trial made ready for them.
+ */
+#include "export/export.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "export/export_int.h"
+
+static const struct {
+  const char *name;
+  gd_export_write write;
+} formats[GD_EXPORT_COUNT] = {
+    [GD_EXPORT_HF] = {"hf", gd_export_hf},
+    [GD_EXPORT_DEEPSPEED] = {"deepspeed", gd_export_deepspeed},
+    [GD_EXPORT_TORCHTITAN] = {"torchtitan", gd_export_torchtitan},
+    [GD_EXPORT_SBATCH] = {"sbatch", gd_export_sbatch},
+};
+
+const char *gd_export_name(enum gd_export_format format) {
+  GD_ASSERT(format < GD_EXPORT_COUNT);
+  return formats[format].name;
+}
+
+bool gd_export_parse(const char *text, enum gd_export_format *format) {
+  for (int i = 0; i < GD_EXPORT_COUNT; i++)
+    if (strcmp(text, formats[i].name) == 0) {
+      *format = (enum gd_export_format)i;
+      return true;
+    }
+  return false;
+}
+
+enum gd_schedule gd_export_schedule(const struct gd_recipe *recipe) {
+  return recipe->min_lr >= recipe->lr ? GD_SCHEDULE_CONSTANT : recipe->schedule;
+}
+
+/* The largest divisor of whole that is no larger than most. */
+static int64_t largest_divisor(int64_t whole, int64_t most) {
+  int64_t best = 1;
+  for (int64_t low = 1; low <= whole / low; low++) {
+    if (whole % low != 0)
+      continue;
+    if (low <= most && low > best)
+      best = low;
+    if (whole / low <= most && whole / low > best)
+      best = whole / low;
+  }
+  return best;
+}
+
+/* The batch stays as it is, and no micro-batch becomes larger than what was found to fit. */
+static enum gd_status divide_batch(struct gd_export_point *point, struct gd_error *err) {
+  const struct gd_trial *trial = point->trial;
+  int64_t batch = point->recipe->batch;
+  point->ranks = trial->ranks > 0 ? trial->ranks : 1;
+  if (batch % point->ranks != 0 || trial->micro_batch < 1)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "a batch of %" PRId64 " does not divide among %" PRId64
+                   " ranks of micro-batch %" PRId64 "; choose --batch so that it does",
+                   batch, point->ranks, trial->micro_batch);
+  int64_t share = batch / point->ranks;
+  point->micro_batch = largest_divisor(share, trial->micro_batch);
+  point->accumulation = share / point->micro_batch;
+  if (point->micro_batch != trial->micro_batch)
+    gd_strbuf_printf(point->notes,
+                     "micro-batch %" PRId64 " leaves a smaller last one in the %" PRId64
+                     " sequences of a rank, which cannot be said here; it is %" PRId64 ", %" PRId64
+                     " times\n",
+                     trial->micro_batch, share, point->micro_batch, point->accumulation);
+  return GD_OK;
+}
+
+static bool is_plain(char c) {
+  return isalnum((unsigned char)c) || strchr("._-", c);
+}
+
+/* Letters, digits and ._- alone, and a beginning that is no option and not hidden. */
+static void clean_name(char *to, size_t size, const char *from) {
+  size_t at = 0;
+  while (*from && !isalnum((unsigned char)*from))
+    from++;
+  for (; *from && at + 1 < size; from++)
+    to[at++] = is_plain(*from) ? *from : '_';
+  to[at] = '\0';
+  if (at == 0)
+    snprintf(to, size, "model");
+}
+
+static int64_t hourly_steps(const struct gd_export_point *point) {
+  double steps = point->measured && point->trial->step_s > 0 ? 3600 / point->trial->step_s : 0;
+  if (steps <= 0)
+    return 0;
+  return steps < 1                              ? 1
+         : steps > (double)point->recipe->steps ? point->recipe->steps
+                                                : (int64_t)steps;
+}
+
+enum gd_status gd_export(enum gd_export_format format, const struct gd_export *from,
+                         struct gd_strbuf *out, struct gd_strbuf *notes, struct gd_error *err) {
+  const struct gd_trial *trial = from->trial;
+  struct gd_export_point point = {
+      .from = from,
+      .recipe = &from->model->recipe,
+      .trial = trial,
+      .measured = trial->status == GD_TRIAL_OK,
+      .cpu = strcmp(trial->backend, "cpu") == 0 || strcmp(trial->backend, "ref") == 0,
+      .notes = notes,
+  };
+  GD_ASSERT(format < GD_EXPORT_COUNT);
+  if (from->seed > UINT32_MAX)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "a seed of %" PRIu64 " has more than the 32 bits that numpy "
+                   "takes; choose a smaller --seed",
+                   from->seed);
+  GD_TRY(gd_method_parse(trial->method, &point.method, err));
+  clean_name(point.name, sizeof point.name, from->model->name);
+  point.tf32 = !point.cpu && trial->precision == GD_PRECISION_FP32 &&
+               (point.method.compile || point.method.kernels);
+  GD_TRY(divide_batch(&point, err));
+  point.save_steps = hourly_steps(&point);
+  if (trial->precision_substituted)
+    gd_strbuf_append(notes,
+                     "the recipe's fp16 runs as bf16 on this device, and is exported as such\n");
+  GD_TRY(formats[format].write(&point, out, err));
+  return out->failed || notes->failed
+             ? gd_fail(err, GD_ENVIRONMENT, "out of memory while exporting")
+             : GD_OK;
+}
