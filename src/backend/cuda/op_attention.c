@@ -78,14 +78,15 @@ static struct problem problem_of(const struct gd_kernel_args *args, uint32_t fir
   return p;
 }
 
-static enum gd_status check_steps(const struct problem *p, const struct gd_view *q,
-                                  struct gd_error *err) {
-  if (q->dims[2] <= INT32_MAX / 2 && q->dims[3] <= INT32_MAX / 2 && p->device.group < INT32_MAX)
+/* The kernels count rows, and elements of one head, in 32 bits. */
+static enum gd_status check_size(const struct gd_view *q, struct gd_error *err) {
+  int64_t steps = q->dims[2], size = q->dims[3];
+  if (steps < INT32_MAX / 2 && (size == 0 || steps < INT32_MAX / size))
     return GD_OK;
   return gd_fail(err, GD_UNSUPPORTED,
-                 "attention over %lld steps with heads of %lld: the CUDA kernels count both in 32 "
-                 "bits; shorten the sequence",
-                 (long long)q->dims[2], (long long)q->dims[3]);
+                 "attention over %lld steps with heads of %lld: a head has 2^31 elements or more, "
+                 "which the CUDA kernels do not take; shorten the sequence",
+                 (long long)steps, (long long)size);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------ */
@@ -107,13 +108,13 @@ static int grad_bytes(const struct problem *p, const struct tiling *t) {
   return 2 * tile_rows(t) * row_bytes(p) + t->stages * 2 * t->columns * (row_bytes(p) + 4);
 }
 
-/* The first of the list that fits; every list ends with one that does on sm_86, whose blocks have
-   the least. */
+/* The first of the list that a multiprocessor holds as often as it says (each block takes 1 KiB
+   more); every list ends with one that fits sm_86, whose blocks have the least. */
 static struct tiling first_fit(const struct gd_cuda *cuda, const struct problem *p,
                                int (*bytes)(const struct problem *, const struct tiling *),
                                const struct tiling *list, int count) {
   int i = 0;
-  while (i < count - 1 && bytes(p, &list[i]) > cuda->shared_bytes)
+  while (i < count - 1 && list[i].blocks * (bytes(p, &list[i]) + 1024) > cuda->shared_bytes + 1024)
     i++;
   return list[i];
 }
@@ -122,26 +123,37 @@ static struct tiling first_fit(const struct gd_cuda *cuda, const struct problem 
   first_fit(cuda, p, bytes, (const struct tiling[]){__VA_ARGS__}, \
             (int)(sizeof(const struct tiling[]){__VA_ARGS__} / sizeof(struct tiling)))
 
-/* Registers bound these: a warp's sums take row_tiles x head / 2 of each lane's 255, its scores
-   row_tiles x columns / 2. */
+/*
+ * Registers bound the tiles: of a lane's 255, a warp's sums take row_tiles x head / 2 (twice for dk
+ * and dv together), its scores row_tiles x columns / 2 (twice in the gradient). Two row tiles halve
+ * the reads of shared memory, which one row tile is bound by (2.25 cycles a product of 16 x 8 x 16,
+ * of which the tensor cores do one in about 1.6).
+ */
 static struct tiling forward_tiling(const struct gd_cuda *cuda, const struct problem *p) {
-  if (gd_dtype_bytes(p->dtype) == 2)
-    return p->head <= 128 ? FIRST_FIT(cuda, p, forward_bytes, {4, 2, 64, 1, 2})
-                          : FIRST_FIT(cuda, p, forward_bytes, {8, 1, 64, 1, 1}, {4, 1, 64, 1, 1});
-  return p->head <= 64 ? FIRST_FIT(cuda, p, forward_bytes, {4, 2, 32, 1, 2})
-                       : FIRST_FIT(cuda, p, forward_bytes, {8, 1, 32, 1, 1}, {4, 1, 32, 1, 2},
-                                   {4, 1, 16, 1, 1});
+  bool half = gd_dtype_bytes(p->dtype) == 2;
+  if (half && p->head <= 128 && p->drops)
+    return FIRST_FIT(cuda, p, forward_bytes, {4, 2, 32, 1, 2}, {8, 1, 64, 1, 1});
+  if (half && p->head <= 128)
+    return FIRST_FIT(cuda, p, forward_bytes, {4, 2, 64, 1, 2}, {8, 1, 64, 1, 1});
+  if (half)
+    return FIRST_FIT(cuda, p, forward_bytes, {8, 1, 64, 1, 1}, {4, 1, 64, 1, 1});
+  if (p->head <= 64)
+    return FIRST_FIT(cuda, p, forward_bytes, {4, 2, 32, 1, 2}, {8, 1, 32, 1, 1});
+  return FIRST_FIT(cuda, p, forward_bytes, {8, 1, 32, 1, 1}, {4, 1, 32, 1, 1}, {4, 1, 16, 1, 1});
 }
 
-static struct tiling queries_tiling(const struct gd_cuda *cuda, const struct problem *p) {
-  if (gd_dtype_bytes(p->dtype) == 2 && p->head <= 128)
-    return FIRST_FIT(cuda, p, grad_bytes, {8, 1, 64, 2, 1}, {4, 1, 64, 2, 1}, {4, 1, 32, 2, 2});
+static struct tiling grad_tiling(const struct gd_cuda *cuda, const struct problem *p, bool keys) {
+  bool half = gd_dtype_bytes(p->dtype) == 2;
+  if (half && p->head <= 64 && keys)
+    return FIRST_FIT(cuda, p, grad_bytes, {4, 2, 32, 2, 2}, {8, 1, 64, 2, 1});
+  if (half && p->head <= 64)
+    return FIRST_FIT(cuda, p, grad_bytes, {4, 2, 64, 2, 2}, {8, 1, 64, 2, 1});
+  if (half && p->head <= 128 && keys)
+    return FIRST_FIT(cuda, p, grad_bytes, {8, 1, 64, 2, 1}, {4, 1, 32, 2, 1});
+  if (half && p->head <= 128)
+    return FIRST_FIT(cuda, p, grad_bytes, {4, 2, 32, 2, 2}, {8, 1, 64, 2, 1}, {4, 1, 32, 2, 1});
   return FIRST_FIT(cuda, p, grad_bytes, {8, 1, 32, 2, 1}, {4, 1, 32, 2, 1}, {4, 1, 16, 2, 1},
                    {4, 1, 16, 1, 1}, {2, 1, 16, 1, 1});
-}
-
-static struct tiling keys_tiling(const struct gd_cuda *cuda, const struct problem *p) {
-  return queries_tiling(cuda, p);
 }
 
 /* dk and dv in one pass where a lane has the registers for both. */
@@ -203,7 +215,7 @@ static struct gd_cuda_grid wide_grid(int64_t rows) {
 enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *args = call->args;
   struct problem p = problem_of(args, 0, 3);
-  GD_TRY(check_steps(&p, &args->in[0], call->err));
+  GD_TRY(check_size(&args->in[0], call->err));
   void *out = args->out[0].data, *lse = args->out[1].data;
   if (p.head > HEAD_MAX) {
     struct gd_cuda_kernel kernel = wide_kernel(&p, "attention_wide");
@@ -247,14 +259,14 @@ static enum gd_status tiled_grad(const struct gd_cuda_call *call, const struct p
   struct gd_attention device = p->device;
   double group = (double)device.group;
 
-  struct tiling t = queries_tiling(call->cuda, p);
+  struct tiling t = grad_tiling(call->cuda, p, false);
   struct gd_cuda_kernel kernel =
       kernel_of(p, &t, "attention_grad_queries", "GRAD_QUERIES", 0, defines);
   device.chunk = chunk_of(call->cuda, p, device.heads, 2 / (group > 0 ? group : 1), tile_rows(&t));
   GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(p, &t, device.heads, grad_bytes(p, &t)), &s->dout,
                         &s->q, &s->k, &s->v, &s->lse, &s->delta, &seed, &s->dq, &device));
 
-  t = keys_tiling(call->cuda, p);
+  t = grad_tiling(call->cuda, p, true);
   device.heads = s->key_heads;
   device.chunk = chunk_of(call->cuda, p, device.heads, 2 * group, tile_rows(&t));
   bool at_once = keys_at_once(p);
@@ -269,7 +281,7 @@ static enum gd_status tiled_grad(const struct gd_cuda_call *call, const struct p
 enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *args = call->args;
   struct problem p = problem_of(args, 1, 6);
-  GD_TRY(check_steps(&p, &args->in[1], call->err));
+  GD_TRY(check_size(&args->in[1], call->err));
   int64_t group = p.device.group, steps = p.device.steps;
   int64_t row_bytes = p.device.size * gd_dtype_bytes(p.dtype);
   int64_t delta_bytes = group * steps * (int64_t)sizeof(float); /* of a key head */

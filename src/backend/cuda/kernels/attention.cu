@@ -206,18 +206,25 @@ GD_DEVICE void left_of(gd_left &a, const uint32_t (&x)[4]) {
   }
 }
 
-// c[i] += a[i] b, for the row tiles of a warp.
-GD_DEVICE void multiply(float (&c0)[4], const gd_left &a, uint32_t b0, uint32_t b1) {
+// c += a b. The tensor cores cut off what a sum exceeds fp32 by; where fp32's accuracy is wanted,
+// only the sum of 8 terms is theirs.
+GD_DEVICE void multiply(float (&c)[4], const gd_left &a, uint32_t b0, uint32_t b1) {
   if (BYTES == 2) {
-    gd_unit<T0>::mma(c0, a.at, b0, b1);
+    gd_unit<T0>::mma(c, a.at, b0, b1);
     return;
   }
   uint32_t at0 = tf32(b0), at1 = tf32(b1);
-  if (PRODUCTS == 3) {
-    gd_unit<T0>::mma(c0, a.rest, at0, at1);
-    gd_unit<T0>::mma(c0, a.at, tf32_rest(b0, at0), tf32_rest(b1, at1));
+  if (PRODUCTS == 1) {
+    gd_unit<T0>::mma(c, a.at, at0, at1);
+    return;
   }
-  gd_unit<T0>::mma(c0, a.at, at0, at1);
+  float sum[4] = {};
+  gd_unit<T0>::mma(sum, a.rest, at0, at1);
+  gd_unit<T0>::mma(sum, a.at, tf32_rest(b0, at0), tf32_rest(b1, at1));
+  gd_unit<T0>::mma(sum, a.at, at0, at1);
+#pragma unroll
+  for (int e = 0; e < 4; e++)
+    c[e] += sum[e];
 }
 
 // c = a b' over the head: rows of a (those of this warp from `a` on) by rows of b. Addresses of
@@ -314,17 +321,20 @@ GD_DEVICE int column_of(int j, int e) { return j * 8 + threadIdx.x % 4 * 2 + e %
 
 // --- tiles -----------------------------------------------------------------------------------------
 
-// Rows first.. of a head's matrix[T][D] to shared memory, zeros past T and past D.
+// Rows first.. of a head's matrix[T][D], of less than 2^31 elements, to shared memory, zeros past T
+// and past D.
 template <int COUNT>
 GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size) {
   if (ALIGNED) {
     constexpr int PIECES = HEAD * BYTES / 16, N = 16 / BYTES;
     uint32_t base = shared_address(shared) + to;
+    int thread = threadIdx.x;
+    asm volatile("" : "+r"(thread)); // addresses are worked out each time: no registers to keep them
 #pragma unroll
     for (int start = 0; start < COUNT * PIECES; start += THREADS) {
-      int at = start + threadIdx.x, row = at / PIECES, column = at % PIECES * N;
+      int at = start + thread, row = at / PIECES, column = at % PIECES * N;
       bool valid = first + row < steps && column < size;
-      const T0 *source = from + (valid ? (int64_t)(first + row) * size + column : 0);
+      const T0 *source = from + (valid ? (first + row) * size + column : 0);
       if (COUNT * PIECES % THREADS == 0 || at < COUNT * PIECES)
         copy16(base + row * STRIDE + column * BYTES, source, valid);
     }
@@ -333,7 +343,7 @@ GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size)
       int row = at / HEAD, column = at % HEAD;
       T0 x = gd_to<T0>(0.0f);
       if (first + row < steps && column < size)
-        x = from[(int64_t)(first + row) * size + column];
+        x = from[(first + row) * size + column];
       *(T0 *)(shared + to + row * STRIDE + column * BYTES) = x;
     }
   }
@@ -358,7 +368,7 @@ GD_DEVICE void store_rows(T0 *to, const float (&sums)[ROW_TILES][HEAD_TILES][4],
       int row = first + row_of(i, 2 * half);
       if (row >= steps)
         continue;
-      T0 *line = to + (int64_t)row * size;
+      T0 *line = to + row * size;
 #pragma unroll
       for (int j = 0; j < HEAD_TILES; j++) {
         int column = column_of(j, 0);
@@ -808,19 +818,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   int64_t visits = (int64_t)each * p.group;
   uint32_t base = shared_address(shared);
 
-  float sums_k[ROW_TILES][KEYS ? HEAD_TILES : 1][4], sums_v[ROW_TILES][VALUES ? HEAD_TILES : 1][4];
+  float sums_k[ROW_TILES][HEAD_TILES][4], sums_v[ROW_TILES][HEAD_TILES][4];
   float w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
 #pragma unroll
   for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
     for (int j = 0; j < HEAD_TILES; j++)
 #pragma unroll
-      for (int e = 0; e < 4; e++) {
-        if (KEYS)
-          sums_k[i][KEYS ? j : 0][e] = 0;
-        if (VALUES)
-          sums_v[i][VALUES ? j : 0][e] = 0;
-      }
+      for (int e = 0; e < 4; e++)
+        sums_k[i][j][e] = sums_v[i][j][e] = 0;
 
   auto load = [&](int64_t visit) {
     int64_t from = head + visit / each;
@@ -881,9 +887,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       mark_transposed(w, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
                       p.steps);
     }
-    if constexpr (KEYS)
+    if (KEYS)
       scores(slopes, base + AT_V + warp_row * STRIDE, base + stage + DOUT);
-    if constexpr (VALUES) {
+    if (VALUES) {
       float kept[ROW_TILES][TILES][4];
 #pragma unroll
       for (int i = 0; i < ROW_TILES; i++)
@@ -894,7 +900,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             kept[i][j][e] = DROPOUT && dropped(w[i][j][e]) ? 0 : w[i][j][e];
       accumulate(sums_v, kept, base + stage + DOUT);
     }
-    if constexpr (KEYS) {
+    if (KEYS) {
 #pragma unroll
       for (int j = 0; j < TILES; j++) {
         const float *values = (const float *)(shared + stage + DELTA_AT) + column_of(j, 0);
@@ -917,12 +923,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
   for (int i = 0; i < ROW_TILES; i++)
     factor[i][0] = factor[i][1] = DROPOUT ? p.kept_scale : 1;
-  if constexpr (VALUES)
+  if (VALUES)
     store_rows(dv + place.head * matrix, sums_v, factor, first, p.steps, p.size);
 #pragma unroll
   for (int i = 0; i < ROW_TILES; i++)
     factor[i][0] = factor[i][1] = p.scale;
-  if constexpr (KEYS)
+  if (KEYS)
     store_rows(dk + place.head * matrix, sums_k, factor, first, p.steps, p.size);
 }
 
