@@ -28,11 +28,11 @@ enum gd_status gd_cuda_sum_columns(const struct gd_cuda_call *call,
 
 /* Addresses of a call's tensors, which a launch wants to be pointed to. */
 struct gd_cuda_data {
-  void *in[8], *out[GD_MAX_OUTPUTS];
+  void *in[8], *out[GD_MAX_OUTPUTS], *work;
 };
 
 static inline struct gd_cuda_data gd_cuda_data_of(const struct gd_kernel_args *args) {
-  struct gd_cuda_data data = {{0}, {0}};
+  struct gd_cuda_data data = {.work = args->workspace};
   for (uint32_t i = 0; i < args->n_in && i < 8; i++)
     data.in[i] = args->in[i].data;
   for (uint32_t i = 0; i < args->n_out; i++)

@@ -202,19 +202,22 @@ GD_DEVICE void norm_grad(const T0 *dy, const T0 *x, const float *weight, const f
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Two blocks of 256 threads a multiprocessor: left alone, the compiler takes registers for one.
+#define GRAD_BOUNDS __launch_bounds__(THREADS, THREADS <= 512 ? 512 / THREADS : 1)
+
+extern "C" __global__ void GRAD_BOUNDS
     layernorm_grad(const T0 *dy, const T0 *x, const float *weight, const float *means,
                    const float *scales, T0 *dx, float *partial, int64_t rows, int64_t per,
                    int64_t columns) {
   norm_grad<true, 1>(dy, x, weight, means, scales, dx, partial, rows, per, columns);
 }
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void GRAD_BOUNDS
     layernorm_bias_grad(const T0 *dy, const T0 *x, const float *weight, const float *means,
                         const float *scales, T0 *dx, float *partial, int64_t rows, int64_t per,
                         int64_t columns) {
   norm_grad<true, 2>(dy, x, weight, means, scales, dx, partial, rows, per, columns);
 }
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void GRAD_BOUNDS
     rmsnorm_grad(const T0 *dy, const T0 *x, const float *weight, const float *scales, T0 *dx,
                  float *partial, int64_t rows, int64_t per, int64_t columns) {
   norm_grad<false, 1>(dy, x, weight, nullptr, scales, dx, partial, rows, per, columns);
@@ -225,7 +228,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // Columns of a row that count. positions 0: all; else rows are so many positions, and row r sees the
 // columns up to r mod positions.
 GD_DEVICE int64_t columns_seen(int64_t row, int64_t positions, int64_t columns) {
-  int64_t seen = positions ? row % positions + 1 : columns;
+  int64_t seen = columns;
+  if (positions) // 64-bit remainders are slow and rarely needed
+    seen = 1 + ((row | positions) >> 32 ? row % positions : (uint32_t)row % (uint32_t)positions);
   return seen < columns ? seen : columns;
 }
 
@@ -246,8 +251,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     sum[0] += values[i][v];
   }
   over_row<gd_add>(sum);
+  float factor = 1.0f / sum[0];
   EACH_ITEM(i) {
-    EACH(v) values[i][v] = column_of(i) + v < seen ? values[i][v] / sum[0] : 0.0f;
+    EACH(v) values[i][v] = column_of(i) + v < seen ? values[i][v] * factor : 0.0f;
     if (column_of(i) < end)
       gd_store(y + row * columns + column_of(i), values[i]);
   }
