@@ -53,8 +53,8 @@ static void inject_fault(const struct gd_cli *cli, const struct gd_method *metho
     _exit(5);
   else if (strcmp(fault, "silent") == 0)
     _exit(0);
-  else if (strcmp(fault, "slow") == 0)
-    sleep(4);
+  else if (strncmp(fault, "slow", 4) == 0)
+    sleep((unsigned)strtoul(fault + 4, NULL, 10));
   else if (strcmp(fault, "hang") == 0) {
     signal(SIGTERM, SIG_IGN); /* the kind that does not listen either */
     for (;;)

@@ -32,6 +32,7 @@ enum {
   LOOK_MS = 250,   /* between looks at the files */
   ASK_MOST_S = 10, /* between questions to squeue */
   GRACE_S = 10,    /* for files of another machine to show up here */
+  REFUSED_S = 120, /* that a job which has ended may still count against a limit */
   SILENCE_S = 900, /* squeue fails for so long: something is wrong for good */
 };
 
@@ -58,7 +59,8 @@ struct gd_slurm {
   char program[PATH_MAX];
   struct gd_slurm_job *jobs;
   uint32_t count, capacity;
-  bool held; /* the last submission was refused: wait until a job has ended */
+  bool held;                    /* the last submission was refused: wait until a job has ended */
+  int64_t refused_ns, ended_ns; /* when that was; when the last job ended, 0: never */
   int64_t ask_ns, interval_ns, heard_ns;
   int signals, stop_signal;
   sigset_t before;
@@ -290,7 +292,9 @@ static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *
     return GD_OK;
   }
   unlink(path_in(job, "job", path));
-  slurm->held = has_active(slurm);
+  slurm->refused_ns = gd_clock_ns();
+  slurm->held = has_active(slurm) ||
+                (slurm->ended_ns && slurm->refused_ns - slurm->ended_ns < REFUSED_S * S_NS);
   if (slurm->held) {
     leave_folder(job);
     return GD_OK;
@@ -435,7 +439,7 @@ static bool has_ended(const struct gd_slurm_job *job) {
   if (has_file(job, "result.json"))
     return true;
   if (!job->how[0])
-    return false;
+    return job->hung; /* SLURM may take its time to end it: the answer is known */
   bool late = gd_clock_ns() - job->ended_ns > GRACE_S * S_NS;
   if (strcmp(job->how, "COMPLETED") == 0)
     return late;
@@ -457,6 +461,8 @@ enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended
   take_signals(slurm);
   if (slurm->stop_signal)
     return GD_OK;
+  if (!has_active(slurm) && gd_clock_ns() - slurm->refused_ns > 2 * S_NS)
+    slurm->held = false;
   for (uint32_t i = 0; i < slurm->count && !slurm->held; i++)
     if (slurm->jobs[i].state == WAITING)
       return submit(slurm, &slurm->jobs[i], err);
@@ -467,6 +473,7 @@ enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended
     if (has_ended(job)) {
       job->state = ENDED;
       slurm->held = false;
+      slurm->ended_ns = gd_clock_ns();
       slurm->interval_ns = S_NS;
       *ended = job;
       return GD_OK;

@@ -53,8 +53,8 @@ enum gd_status gd_slurm_start(struct gd_slurm *slurm, const char *key,
 /*
  * One thing: submits a job, or asks after those there are, or waits for a moment. *ended is a job
  * that has an answer or never will, each one once; NULL: none. A job that SLURM refuses is an error
- * where no other is left to wait for, and is tried again after one has ended otherwise (limits on
- * how many one may have). Jobs stay as they are when this fails.
+ * where no other has just ended or is left to wait for, and is tried again otherwise (limits on how
+ * many one may have). Jobs stay as they are when this fails.
  */
 enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended,
                              struct gd_error *err) GD_MUST_USE;

@@ -177,6 +177,15 @@ expect 0 results --json
 field_is host "$(hostname)"
 ! grep -q SLURM: "$OUT" || fail "$LAST: the device is not the node's"
 
+# On a terminal the progress line counts the jobs.
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+  LAST="bench on a terminal"
+  printf -v line '%q ' "$GPUDAYS" bench "${quick[@]}" --methods naive,kernels --seed 1
+  script -qec "$line" /dev/null >"$OUT" </dev/null || fail "$LAST: failed"
+  shown "2 jobs: 2 pending, 0 running, 0 done ..."
+  grep -qE '2 jobs: (0 pending, 1|1 pending, 0) running, 1 done, 50 %' "$OUT" || fail "$LAST: not 50 %"
+fi
+
 # Two ranks on two nodes.
 if srun --mpi=list 2>&1 | grep -qw pmix; then
   expect 0 bench "${quick[@]}" --methods kernels+zero2 --ranks 2 --nodes 2 --json
@@ -210,8 +219,33 @@ for again in run store; do
   count "^      \"source\": \"$again\"" 2
   shown "its process ended with exit code 5 and gave no reason"
 done
-GPUDAYS_TEST_FAULT=compile=hang expect 3 bench "${quick[@]}" --methods compile --trial-timeout 1s
+GPUDAYS_TEST_FAULT=compile=slow60 expect 3 bench "${quick[@]}" --methods compile --trial-timeout 1s
 said "it took longer than 1 s and was ended; --trial-timeout sets the limit"
+nothing_left
+# A limit on jobs, and a controller that does not answer at first: both are waited for.
+mkdir "$WORK/fake"
+cat >"$WORK/fake/sbatch" <<END
+#!/bin/sh
+if [ "\$1" != --version ] && [ -n "\$($(command -v squeue) -h -o %i)" ]; then
+  echo 'sbatch: error: AssocMaxSubmitJobLimit' >&2
+  exit 1
+fi
+exec $(command -v sbatch) "\$@"
+END
+cat >"$WORK/fake/squeue" <<END
+#!/bin/sh
+if [ "\$1" != --version ] && ! mv "$WORK/fake/answers" "$WORK/fake/answered" 2>/dev/null &&
+  [ ! -e "$WORK/fake/answered" ]; then
+  touch "$WORK/fake/answers"
+  echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2
+  exit 1
+fi
+exec $(command -v squeue) "\$@"
+END
+chmod +x "$WORK/fake/sbatch" "$WORK/fake/squeue"
+PATH=$WORK/fake:$PATH expect 0 bench "${quick[@]}" --methods naive,kernels --fresh --json
+count '^      "status": "ok"' 2
+[[ -e $WORK/fake/answered ]] || fail "$LAST: squeue was not asked again"
 nothing_left
 sed 's/"main"/"nowhere"/' "$XDG_CONFIG_HOME/gpudays/slurm.json" >"$WORK/nowhere.json"
 expect 3 bench "${quick[@]}" --methods kernels --fresh --slurm-config "$WORK/nowhere.json"
@@ -238,24 +272,29 @@ background() {
 # finish CODE
 finish() {
   RC=0
-  wait "$SEARCH" || RC=$?
+  wait "$SEARCH" 2>/dev/null || RC=$?
   [[ $RC == "$1" ]] || fail "$LAST: exit $RC, not $1"
 }
 
 # Somebody else's scancel is a reason; the search goes on to its end.
 fresh_store cancelled
-background naive=hang "${quick[@]}" --methods naive --json
+background naive=slow60 "${quick[@]}" --methods naive --json
 scancel "$(present)"
 finish 3
 said "was cancelled by somebody"
 nothing_left
 
 # Ctrl-C cancels.
-background compile=hang "${quick[@]}" --methods compile
+background compile=slow60 "${quick[@]}" --methods compile
 kill -INT "$SEARCH"
 finish 130
 [[ $(cat "$ERR") == "gpudays: interrupted with 1 of 1 trials to go; 1 job was cancelled; \
 the same command goes on" ]] || fail "$LAST: other words"
+nothing_left
+
+# So does the time limit.
+GPUDAYS_TEST_FAULT=compile=slow60 expect 1 bench "${quick[@]}" --methods compile --time-limit 2s
+said "no trial was good before the time limit, and 1 of 1 are pending"
 nothing_left
 
 # A submitter that goes away comes back to its job: by the id, by the name, and after the job's end.
@@ -269,19 +308,19 @@ come_back() {
   nothing_left
 }
 fresh_store hup
-background naive=slow "${slow[@]}"
+background naive=slow3 "${slow[@]}"
 kill -HUP "$SEARCH"
 finish 129
 said "its jobs stay with SLURM"
 come_back "$(present)"
 fresh_store killed
-background naive=slow "${slow[@]}"
+background naive=slow3 "${slow[@]}"
 kill -KILL "$SEARCH"
 finish 137
 echo submitting >"$(echo "$jobs"/*/job)"
 come_back "$(present)"
 fresh_store ended
-background naive=slow "${slow[@]}"
+background naive=slow3 "${slow[@]}"
 kill -KILL "$SEARCH"
 finish 137
 id=$(present)
