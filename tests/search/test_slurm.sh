@@ -247,6 +247,21 @@ PATH=$WORK/fake:$PATH expect 0 bench "${quick[@]}" --methods naive,kernels --fre
 count '^      "status": "ok"' 2
 [[ -e $WORK/fake/answered ]] || fail "$LAST: squeue was not asked again"
 nothing_left
+# What needs control groups, or minutes, to happen: SLURM's words for it.
+# ends_as STATE SENTENCE
+ends_as() {
+  mkdir -p "$WORK/word"
+  printf '#!/bin/sh\n%s "$@" | sed "s/|RUNNING|.*/|%s|None/"\n' "$(command -v squeue)" "$1" \
+    >"$WORK/word/squeue"
+  chmod +x "$WORK/word/squeue"
+  GPUDAYS_TEST_FAULT=compile=slow60 PATH=$WORK/word:$PATH expect 3 bench "${quick[@]}" \
+    --methods compile --fresh
+  said "$2"
+  scancel "$(submitted)"
+  nothing_left
+}
+ends_as OUT_OF_MEMORY 'ran out of memory, of which it had 1.00 GiB a rank; raise "memory" in slurm.json'
+ends_as TIMEOUT "came to SLURM's time limit; raise \"time\" in slurm.json"
 sed 's/"main"/"nowhere"/' "$XDG_CONFIG_HOME/gpudays/slurm.json" >"$WORK/nowhere.json"
 expect 3 bench "${quick[@]}" --methods kernels --fresh --slurm-config "$WORK/nowhere.json"
 said "sbatch refuses the job: "
