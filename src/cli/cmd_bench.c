@@ -441,7 +441,7 @@ static enum gd_status run_in_job(struct gd_cli *cli, struct gd_search *search,
   return GD_OK;
 }
 
-/* The other backends compute on the CPU. */
+/* cpu and ref compute on the CPU; every other backend has a device for each rank. */
 static bool has_gpus(const struct gd_cli_options *options) {
   return strcmp(options->backend, "cpu") != 0 && strcmp(options->backend, "ref") != 0;
 }

@@ -13,7 +13,7 @@
  *   while (...) {
  *     GD_TRY(gd_slurm_poll(slurm, &job, err));
  *     if (job) {
- *       status = gd_slurm_collect(slurm, job, &trial, &provenance, &where);
+ *       status = gd_slurm_collect(slurm, job, &trial, &provenance);
  *       ... store it ...
  *       gd_slurm_forget(slurm, job);
  *     }
