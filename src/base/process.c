@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* --- starting one -------------------------------------------------------------------------- */
@@ -188,6 +190,100 @@ enum gd_status gd_process_self(char *path, size_t size, struct gd_error *err) {
                    strerror(errno));
   path[length] = '\0';
   return GD_OK;
+}
+
+/* --- commands ------------------------------------------------------------------------------ */
+
+/* out and errors: where its two streams go. */
+static int spawn(const char *const *arguments, int out, int errors, pid_t *pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  int failure = posix_spawnp(pid, arguments[0], &actions, &attributes,
+                             (char *const *)(uintptr_t)arguments, environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return failure;
+}
+
+/* What there is to read now; false at the end. */
+static bool take(int fd, struct gd_strbuf *to) {
+  enum { MOST_BYTES = 1 << 20 }; /* further words are not kept */
+  char text[4096];
+  ssize_t count = read(fd, text, sizeof text - 1);
+  if (count <= 0)
+    return count < 0 && (errno == EINTR || errno == EAGAIN);
+  text[count] = '\0';
+  if (to->length < MOST_BYTES)
+    gd_strbuf_append(to, text);
+  return true;
+}
+
+/* Both streams until both have ended; false: not in time. */
+static bool listen_to(int out, int errors, int64_t deadline_ns, struct gd_process_output *output) {
+  struct pollfd fds[] = {{.fd = out, .events = POLLIN}, {.fd = errors, .events = POLLIN}};
+  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    int64_t left_ms = (deadline_ns - gd_clock_ns()) / 1000000;
+    if (left_ms <= 0)
+      return false;
+    poll(fds, 2, left_ms > 1000 ? 1000 : (int)left_ms);
+    if (fds[0].revents && !take(out, &output->out))
+      fds[0].fd = -1;
+    if (fds[1].revents && !take(errors, &output->errors))
+      fds[1].fd = -1;
+  }
+  return true;
+}
+
+enum gd_status gd_process_run(const char *const *arguments, double timeout_s,
+                              struct gd_process_output *output, struct gd_error *err) {
+  int outs[2] = {-1, -1}, errors[2] = {-1, -1}, status = 0;
+  pid_t pid = 0;
+  *output = (struct gd_process_output){0};
+  int failure = pipe2(outs, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0 ? errno : 0;
+  if (!failure)
+    failure = spawn(arguments, outs[1], errors[1], &pid);
+  if (outs[1] >= 0)
+    close(outs[1]);
+  if (errors[1] >= 0)
+    close(errors[1]);
+  bool in_time = true;
+  if (!failure) {
+    in_time = listen_to(outs[0], errors[0], gd_clock_ns() + (int64_t)(timeout_s * 1e9), output);
+    if (!in_time)
+      kill(-pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+      ;
+    output->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  if (outs[0] >= 0)
+    close(outs[0]);
+  if (errors[0] >= 0)
+    close(errors[0]);
+  if (failure == ENOENT)
+    return gd_fail(err, GD_UNSUPPORTED, "%s is not in PATH", arguments[0]);
+  if (failure)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot run %s: %s", arguments[0], strerror(failure));
+  if (!in_time)
+    return gd_fail(err, GD_ENVIRONMENT, "%s did not end within %.3g s", arguments[0], timeout_s);
+  if (output->out.failed || output->errors.failed)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading what %s says", arguments[0]);
+  return GD_OK;
+}
+
+void gd_process_output_deinit(struct gd_process_output *output) {
+  gd_strbuf_deinit(&output->out);
+  gd_strbuf_deinit(&output->errors);
+  *output = (struct gd_process_output){0};
 }
 
 int64_t gd_process_resident_bytes(void) {

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "base/status.h"
+#include "base/strbuf.h"
 
 struct gd_process_order {
   const char *name;             /* what it is, for the error: "a trial" */
@@ -52,6 +53,22 @@ int gd_process_kill_descendants(pid_t spare);
 void gd_process_sweep(void);
 /* The path of the program that runs; GD_ENVIRONMENT without /proc. */
 enum gd_status gd_process_self(char *path, size_t size, struct gd_error *err) GD_MUST_USE;
+
+/* What a command wrote, and how it ended; free with gd_process_output_deinit. */
+struct gd_process_output {
+  struct gd_strbuf out, errors;
+  int code; /* exit code; 128 + signal where one ended it */
+};
+/*
+ * Runs a command of the system (arguments[0] is looked for in PATH, NULL ends them) to its end, out
+ * of reach of a Ctrl-C at the terminal, with no input. GD_UNSUPPORTED where there is no such
+ * command, GD_ENVIRONMENT when it cannot be run or takes longer than timeout_s, when it is killed.
+ * A code other than 0 is the caller's business.
+ */
+enum gd_status gd_process_run(const char *const *arguments, double timeout_s,
+                              struct gd_process_output *output, struct gd_error *err) GD_MUST_USE;
+void gd_process_output_deinit(struct gd_process_output *output);
+
 /* Resident set of this process in bytes, or -1. */
 int64_t gd_process_resident_bytes(void);
 

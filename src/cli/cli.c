@@ -87,6 +87,7 @@ void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *meth
       .threads = (int)options->threads,
       .method = *method,
       .ranks = ranks_of(cli),
+      .nodes = options->nodes > 1 ? (int)options->nodes : 1,
       .comm = ranks_of(cli) > 1 ? cli->comm : NULL,
       .micro_batch = options->micro_batch,
       .micro_batch_size = options->micro_batch_size,

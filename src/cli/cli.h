@@ -47,7 +47,7 @@ enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
  * The command that the search gives its trials' processes (search/child.h); it is in no table.
  * gd_cmd_trial_parse takes the place of gd_options_parse where the command line is one of it.
  */
-extern const struct gd_command gd_command_trial;
+extern const struct gd_command gd_command_trial, gd_command_rank;
 bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
 /* The text of a file under data/ that travels in the program, or NULL. */

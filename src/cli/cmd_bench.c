@@ -391,7 +391,9 @@ struct watching {
 static void set_label(struct watching *watching, const struct gd_search_point *point, int number,
                       int of) {
   struct gd_progress *progress = &watching->progress;
-  if (of > 1)
+  if (!point)
+    snprintf(progress->label, sizeof progress->label, "%d job%s", of, of == 1 ? "" : "s");
+  else if (of > 1)
     snprintf(progress->label, sizeof progress->label, "%d of %d, %.64s, %s", number, of,
              point->model->name, point->trial.method);
   else
@@ -481,6 +483,11 @@ static enum gd_status run_in_job(struct gd_cli *cli, struct gd_search *search,
   return GD_OK;
 }
 
+/* cpu and ref compute on the CPU; every other backend has a device for each rank. */
+static bool has_gpus(const struct gd_cli_options *options) {
+  return strcmp(options->backend, "cpu") != 0 && strcmp(options->backend, "ref") != 0;
+}
+
 /* As many as each rank has to itself when they share this machine. */
 static int64_t share_of_cores(int64_t ranks) {
   cpu_set_t set;
@@ -488,13 +495,69 @@ static int64_t share_of_cores(int64_t ranks) {
   return cores / ranks > 1 ? cores / ranks : 1;
 }
 
+/* What became of jobs is said in any case: nobody sees them end. */
+static void say_jobs(const struct gd_search *search) {
+  static const char on[] = "the same command goes on";
+  if (search->n_cancelled < 0)
+    fprintf(stderr, "gpudays: interrupted; scancel failed, so its jobs are still there: "
+                    "the same command waits for them, 'squeue --me' lists them\n");
+  else if (search->stop_signal == SIGHUP)
+    fprintf(stderr, "gpudays: interrupted; its jobs stay with SLURM, and %s with them\n", on);
+  else
+    fprintf(stderr, "gpudays: interrupted with %d of %d trials to go; %d job%s cancelled; %s\n",
+            search->n_pending, search->count, search->n_cancelled,
+            search->n_cancelled == 1 ? " was" : "s were", on);
+}
+
 /* Ctrl-C and its like: the trial is gone, and so are we, in the way the shell expects. */
 static void leave_by_signal(const struct gd_cli *cli, const struct gd_search *search) {
-  if (cli->progress)
+  if (search->slurm_config)
+    say_jobs(search);
+  else if (cli->progress)
     fprintf(stderr, "gpudays: interrupted with %d of %d trials to go; the same command goes on\n",
             search->n_pending, search->count);
   signal(search->stop_signal, SIG_DFL);
   raise(search->stop_signal);
+}
+
+/* With --slurm: what a rank has is what its job asks for, and not what this machine has. */
+static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
+                                   struct gd_error *err) {
+  struct gd_cli_options *options = &cli->options;
+  bool named = options->slurm_device != NULL;
+  struct gd_slurm_config *config = gd_arena_alloc(&cli->arena, 1, sizeof *config);
+  if (!config)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
+  GD_TRY(gd_slurm_config_load(
+      options->slurm_config, named ? options->slurm_device : options->backend, named, config, err));
+  if (options->threads == 0)
+    options->threads = config->cpus;
+  if (options->device_memory_bytes == 0 && !has_gpus(options))
+    options->device_memory_bytes = gd_search_job_bytes(config);
+  if (options->host_memory_bytes == 0)
+    options->host_memory_bytes = gd_search_job_bytes(config);
+  search->slurm_config = config;
+  return GD_OK;
+}
+
+static enum gd_status open_jobs(struct gd_cli *cli, struct gd_search *search,
+                                struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  const char *store = gd_store_path(search->store), *slash = strrchr(store, '/');
+  char *folder = slash ? gd_arena_printf(&cli->arena, "%.*s/slurm", (int)(slash - store), store)
+                       : gd_arena_copy_string(&cli->arena, "slurm");
+  if (!folder)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
+  return gd_slurm_open(
+      &(struct gd_slurm_options){.config = search->slurm_config,
+                                 .folder = options->slurm_dir ? options->slurm_dir : folder,
+                                 .ranks = search->trial.ranks,
+                                 .nodes = search->trial.nodes,
+                                 .gpus = has_gpus(options),
+                                 .timeout_s = options->trial_timeout > 0
+                                                  ? options->trial_timeout
+                                                  : GD_SEARCH_TRIAL_TIMEOUT_S},
+      &search->slurm, err);
 }
 
 static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
@@ -502,7 +565,9 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
   struct watching watching = {.cli = cli, .progress = {.on = cli->progress}};
   struct gd_cli_options *options = &cli->options;
   char mpirun[4096];
-  if (options->ranks > 1) {
+  if (options->slurm) {
+    GD_TRY(prepare_jobs(cli, search, err));
+  } else if (options->ranks > 1) {
     GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
     if (options->threads == 0 && !getenv("OMP_NUM_THREADS"))
       options->threads = share_of_cores(options->ranks);
@@ -517,7 +582,11 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
   search->finished = cli->progress && search->count > 1 ? show_finished : NULL;
   if (!options->no_store)
     GD_TRY(gd_store_open(options->store, &search->store, err));
-  enum gd_status status = gd_search_run(search, err);
+  enum gd_status status = options->slurm ? open_jobs(cli, search, err) : GD_OK;
+  if (status == GD_OK)
+    status = gd_search_run(search, err);
+  gd_slurm_close(search->slurm);
+  search->slurm = NULL;
   gd_store_close(search->store);
   search->store = NULL;
   gd_progress_clear(&watching.progress);
@@ -555,6 +624,9 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
   struct gd_search search = {0};
   int rank, size;
   GD_TRY(make_points(cli, &search, err)); /* a wrong name is said before ranks meet */
+  if (cli->options.slurm && gd_comm_in_job(&rank, &size))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--slurm submits jobs, and this process is a rank of one; leave out --slurm");
   if (gd_comm_in_job(&rank, &size))
     GD_TRY(run_in_job(cli, &search, err));
   else

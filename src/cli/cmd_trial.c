@@ -1,6 +1,7 @@
 /*
  * `gpudays trial-child ORDER RESULT RANKS TIMEOUT`: one trial in a process (or, under mpirun, the
- * processes) of its own. Only the search starts it; see search/child.h.
+ * processes) of its own; `trial-rank` is the same in a job whose ranks are started by srun. Only
+ * the search starts either; see search/child.h and search/slurm.h.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
@@ -52,6 +53,8 @@ static void inject_fault(const struct gd_cli *cli, const struct gd_method *metho
     _exit(5);
   else if (strcmp(fault, "silent") == 0)
     _exit(0);
+  else if (strncmp(fault, "slow", 4) == 0)
+    sleep((unsigned)strtoul(fault + 4, NULL, 10));
   else if (strcmp(fault, "hang") == 0) {
     signal(SIGTERM, SIG_IGN); /* the kind that does not listen either */
     for (;;)
@@ -60,6 +63,34 @@ static void inject_fault(const struct gd_cli *cli, const struct gd_method *metho
 }
 
 /* --- the trial ----------------------------------------------------------------------------- */
+
+/*
+ * That a job has as many ranks on as many nodes as the trial was planned for. An srun without the
+ * MPI that was asked for starts processes that know nothing of each other: each would be a trial.
+ */
+static enum gd_status check_world(const struct gd_trial_options *options, struct gd_error *err) {
+  int rank, size;
+  int64_t nodes;
+  const char *text = getenv("SLURM_STEP_NUM_NODES");
+  bool joined = gd_comm_in_job(&rank, &size);
+  if (!joined)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "srun started a process that is no rank of an MPI job, instead of one of %d; "
+                   "'srun --mpi=list' must list what slurm.json names as \"mpi\" (pmix)",
+                   options->ranks);
+  if (size != options->ranks)
+    return gd_fail(
+        err, GD_ENVIRONMENT,
+        "srun started %d ranks, and not the %d that were asked for; look at \"extra\" in "
+        "slurm.json",
+        size, options->ranks);
+  if (text && gd_parse_int(text, 1, 1 << 20, &nodes) && nodes != options->nodes)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "srun started the ranks on %s node%s, and not on the %d that were asked for; "
+                   "look at \"extra\" in slurm.json",
+                   text, nodes == 1 ? "" : "s", options->nodes);
+  return GD_OK;
+}
 
 static enum gd_status run_trial(struct gd_cli *cli, struct gd_error *err) {
   struct gd_child_task *task = gd_arena_alloc(&cli->arena, 1, sizeof *task);
@@ -70,6 +101,8 @@ static enum gd_status run_trial(struct gd_cli *cli, struct gd_error *err) {
   GD_TRY(gd_child_read_order(cli->arguments[0], task, err));
   struct gd_trial_options *options = &task->order.trial;
   if (options->ranks > 1) {
+    if (cli->command == &gd_command_rank)
+      GD_TRY(check_world(options, err));
     GD_TRY(gd_launch_join(cli, err));
     options->comm = cli->comm;
     if (options->threads == 0)
@@ -88,13 +121,18 @@ const struct gd_command gd_command_trial = {
     GD_CHILD_COMMAND,       "ORDER RESULT RANKS TIMEOUT", 4,        4, "one trial of a search",
     "Used by bench alone.", "gpudays bench pythia-14m",   run_trial};
 
+const struct gd_command gd_command_rank = {
+    GD_CHILD_RANK,          "ORDER RESULT RANKS TIMEOUT", 4,        4, "one trial of a search",
+    "Used by bench alone.", "gpudays bench pythia-14m",   run_trial};
+
 bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli) {
-  if (argc != 6 || strcmp(argv[1], GD_CHILD_COMMAND) != 0)
+  bool rank = argc == 6 && strcmp(argv[1], GD_CHILD_RANK) == 0;
+  if (argc != 6 || (!rank && strcmp(argv[1], GD_CHILD_COMMAND) != 0))
     return false;
   cli->arguments = gd_arena_alloc(&cli->arena, 2, sizeof *cli->arguments);
   if (!cli->arguments)
     return false;
-  cli->command = &gd_command_trial;
+  cli->command = rank ? &gd_command_rank : &gd_command_trial;
   cli->arguments[0] = argv[2];
   cli->arguments[1] = argv[3];
   cli->n_arguments = 2;

@@ -323,6 +323,16 @@ static const struct gd_option options_table[] = {
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
      TARGET(rank_timeout), 0, 1000000},
+    {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
+     parse_switch, TARGET(slurm), 0, 0},
+    {"nodes", "K", ON(BENCH), 0, false, "with --slurm: spread the ranks over K nodes; default 1",
+     parse_int, TARGET(nodes), 1, 4096},
+    {"slurm-config", "FILE", ON(BENCH), 0, false,
+     "what jobs ask for; default: the user's slurm.json", parse_text, TARGET(slurm_config), 0, 0},
+    {"slurm-device", "NAME", ON(BENCH), 0, false, "section of slurm.json; default: the backend",
+     parse_text, TARGET(slurm_device), 0, 0},
+    {"slurm-dir", "DIR", ON(BENCH), 0, false, "folder that nodes share; default: beside the store",
+     parse_text, TARGET(slurm_dir), 0, 0},
     {"models", "LIST", ON(BENCH), 0, false, "further models, joined by commas", parse_text,
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
@@ -542,6 +552,27 @@ static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error 
   return GD_OK;
 }
 
+static enum gd_status check_slurm(const struct gd_cli_options *options, struct gd_error *err) {
+  int64_t ranks = options->ranks > 0 ? options->ranks : 1;
+  const char *without = options->nodes > 1      ? "nodes"
+                        : options->slurm_config ? "slurm-config"
+                        : options->slurm_device ? "slurm-device"
+                        : options->slurm_dir    ? "slurm-dir"
+                                                : NULL;
+  if (!options->slurm && without)
+    return gd_fail(err, GD_BAD_INPUT, "--%s needs --slurm, which starts the trials as jobs",
+                   without);
+  if (options->slurm && options->no_store)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--slurm collects results in the store; leave out --no-store");
+  if (options->nodes > 1 && ranks % options->nodes)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%" PRId64 " rank%s cannot be spread evenly over %" PRId64
+                   " nodes; choose --ranks as a multiple of --nodes",
+                   ranks, ranks == 1 ? "" : "s", options->nodes);
+  return GD_OK;
+}
+
 /* What can only be judged once everything was read. */
 static enum gd_status check_all(const struct parser *parser, const struct gd_cli *cli,
                                 struct gd_error *err) {
@@ -556,6 +587,7 @@ static enum gd_status check_all(const struct parser *parser, const struct gd_cli
   if (cli->options.no_store && (cli->options.fresh || cli->options.store))
     return gd_fail(err, GD_BAD_INPUT, "--no-store uses no results; leave out --%s",
                    cli->options.fresh ? "fresh" : "store");
+  GD_TRY(check_slurm(&cli->options, err));
   return alone ? GD_OK : check_arguments(cli, err);
 }
 

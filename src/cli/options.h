@@ -62,6 +62,9 @@ struct gd_cli_options {
   int64_t ranks;
   double rank_timeout; /* seconds; likewise the next two */
   double time_limit, trial_timeout;
+  bool slurm;
+  int64_t nodes;
+  const char *slurm_config, *slurm_device, *slurm_dir;
   const char *store;             /* the database's file */
   const char *models;            /* names joined by commas: further arguments */
   struct gd_store_filter filter; /* of results; its ranks are above */

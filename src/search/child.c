@@ -54,19 +54,20 @@ static json_t *pack_bytes(const char *text) {
 static json_t *pack_order(const struct gd_child_order *order, bool progress) {
   const struct gd_trial_options *trial = &order->trial;
   char method[GD_METHOD_NAME];
-  return json_pack(
-      "{so so ss ss si si si sI ss sI sI sI sf sb sb}", "model", pack_bytes(order->model), "recipe",
-      pack_recipe(&order->recipe), "method", gd_method_name(&trial->method, method), "backend",
-      trial->backend, "threads", trial->threads, "ranks", trial->ranks, "micro_batch",
-      (int)trial->micro_batch, "micro_batch_size", (json_int_t)trial->micro_batch_size, "precision",
-      trial->precision ? gd_precision_name(*trial->precision) : "", "device_limit_bytes",
-      (json_int_t)trial->device_limit_bytes, "host_limit_bytes",
-      (json_int_t)trial->host_limit_bytes, "seed", (json_int_t)trial->seed, "sample_seconds",
-      trial->sample_seconds, "profile", trial->profile, "progress", progress);
+  return json_pack("{so so ss ss si si si si sI ss sI sI sI sf sb sb}", "model",
+                   pack_bytes(order->model), "recipe", pack_recipe(&order->recipe), "method",
+                   gd_method_name(&trial->method, method), "backend", trial->backend, "threads",
+                   trial->threads, "ranks", trial->ranks, "nodes", trial->nodes, "micro_batch",
+                   (int)trial->micro_batch, "micro_batch_size", (json_int_t)trial->micro_batch_size,
+                   "precision", trial->precision ? gd_precision_name(*trial->precision) : "",
+                   "device_limit_bytes", (json_int_t)trial->device_limit_bytes, "host_limit_bytes",
+                   (json_int_t)trial->host_limit_bytes, "seed", (json_int_t)trial->seed,
+                   "sample_seconds", trial->sample_seconds, "profile", trial->profile, "progress",
+                   progress);
 }
 
-static enum gd_status write_order(const char *path, const struct gd_child_order *order,
-                                  bool progress, struct gd_error *err) {
+enum gd_status gd_child_write_order(const char *path, const struct gd_child_order *order,
+                                    bool progress, struct gd_error *err) {
   json_t *json = pack_order(order, progress);
   int failed = json ? json_dump_file(json, path, JSON_COMPACT) : -1;
   json_decref(json);
@@ -94,9 +95,10 @@ static enum gd_status unpack_model(const struct gd_json *json, struct gd_model *
 static enum gd_status unpack_numbers(const struct gd_json *json, struct gd_trial_options *trial,
                                      bool *progress, struct gd_error *err) {
   const json_t *root = json->root;
-  int64_t threads, ranks, micro_batch, seed;
+  int64_t threads, ranks, nodes, micro_batch, seed;
   GD_TRY(gd_json_int(json, root, "threads", 0, INT_MAX, &threads, err));
   GD_TRY(gd_json_int(json, root, "ranks", 1, INT_MAX, &ranks, err));
+  GD_TRY(gd_json_int(json, root, "nodes", 0, INT_MAX, &nodes, err));
   GD_TRY(gd_json_int(json, root, "micro_batch", 0, GD_MICRO_BATCH_FIXED, &micro_batch, err));
   GD_TRY(gd_json_int(json, root, "micro_batch_size", 0, INT64_MAX, &trial->micro_batch_size, err));
   GD_TRY(
@@ -108,6 +110,7 @@ static enum gd_status unpack_numbers(const struct gd_json *json, struct gd_trial
   GD_TRY(gd_json_bool(json, root, "progress", progress, err));
   trial->threads = (int)threads;
   trial->ranks = (int)ranks;
+  trial->nodes = (int)nodes;
   trial->micro_batch = (enum gd_micro_batch)micro_batch;
   trial->seed = (uint64_t)seed;
   return GD_OK;
@@ -147,9 +150,14 @@ enum gd_status gd_child_read_order(const char *path, struct gd_child_task *task,
 enum gd_status gd_child_write_result(const char *path, const struct gd_trial *trial,
                                      struct gd_error *err) {
   struct gd_strbuf line = {0};
+  struct gd_provenance here;
   char part[PATH_MAX];
   snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
   enum gd_status status = gd_record_print(trial, &line, err);
+  gd_provenance_here(&here);
+  gd_strbuf_append(&line, "\n");
+  if (status == GD_OK)
+    status = gd_provenance_print(&here, &line, err);
   FILE *file = status == GD_OK ? fopen(part, "we") : NULL;
   if (status == GD_OK &&
       (!file || fwrite(line.text, 1, line.length, file) != line.length || fflush(file) != 0))
@@ -164,7 +172,24 @@ enum gd_status gd_child_write_result(const char *path, const struct gd_trial *tr
   return status;
 }
 
-static enum gd_status read_result(const char *path, struct gd_trial *trial, struct gd_error *err) {
+/* Two lines: the record, and where it was made. */
+static enum gd_status parse_result(const struct gd_strbuf *text, struct gd_trial *trial,
+                                   struct gd_provenance *provenance, struct gd_error *err) {
+  static const char label[] = "the answer of a trial";
+  size_t first = text->text ? strcspn(text->text, "\n") : 0;
+  if (text->failed || first == 0)
+    return gd_fail(err, GD_ENVIRONMENT, "the answer of its process cannot be read");
+  GD_TRY(gd_record_parse(label, text->text, (int64_t)first, trial, err));
+  if (!provenance)
+    return GD_OK;
+  if (first == text->length)
+    return gd_fail(err, GD_INTERNAL, "the answer of its process does not say where it comes from");
+  return gd_provenance_parse(label, text->text + first + 1, (int64_t)(text->length - first - 1),
+                             provenance, err);
+}
+
+enum gd_status gd_child_read_result(const char *path, struct gd_trial *trial,
+                                    struct gd_provenance *provenance, struct gd_error *err) {
   struct gd_strbuf text = {0};
   char part[4096];
   size_t count;
@@ -176,10 +201,7 @@ static enum gd_status read_result(const char *path, struct gd_trial *trial, stru
     gd_strbuf_append(&text, part);
   }
   fclose(file);
-  enum gd_status status =
-      text.failed || !text.text
-          ? gd_fail(err, GD_ENVIRONMENT, "the answer of its process cannot be read")
-          : gd_record_parse("the answer of a trial", text.text, (int64_t)text.length, trial, err);
+  enum gd_status status = parse_result(&text, trial, provenance, err);
   gd_strbuf_deinit(&text);
   return status;
 }
@@ -203,9 +225,15 @@ struct words {
   const struct gd_child_options *options;
   char line[1024 + 64]; /* what has come of the current line */
   size_t length;
-  char sentence[1024]; /* the first "gpudays: ..." */
-  char other[256];     /* the last line of anything else: an assertion, a loader */
+  struct gd_child_said said;
 };
+
+void gd_child_hear(struct gd_child_said *said, const char *line) {
+  if (strncmp(line, "gpudays: ", 9) == 0 && !said->sentence[0])
+    snprintf(said->sentence, sizeof said->sentence, "%s", line + 9);
+  else if (line[0] && strncmp(line, "gpudays: ", 9) != 0)
+    gd_json_excerpt(said->other, sizeof said->other, line);
+}
 
 static void take_line(struct words *words) {
   char *line = words->line, *end;
@@ -215,10 +243,8 @@ static void take_line(struct words *words) {
     double done = strtod(line + 1, &end), eta_s = strtod(end, &end);
     if (words->options->progress && *end == ' ')
       words->options->progress(words->options->progress_user, end + 1, done, eta_s);
-  } else if (strncmp(line, "gpudays: ", 9) == 0 && !words->sentence[0]) {
-    snprintf(words->sentence, sizeof words->sentence, "%s", line + 9);
-  } else if (line[0]) {
-    gd_json_excerpt(words->other, sizeof words->other, line);
+  } else {
+    gd_child_hear(&words->said, line);
   }
 }
 
@@ -320,7 +346,7 @@ static void watch_over(struct watch *watch, const struct gd_child_options *optio
 
 /* --- what came of it ----------------------------------------------------------------------- */
 
-static const char *span(char *text, size_t size, double seconds) {
+const char *gd_child_span(char *text, size_t size, double seconds) {
   if (seconds >= 7200)
     snprintf(text, size, "%.3g h", seconds / 3600);
   else if (seconds >= 120)
@@ -345,13 +371,13 @@ static enum gd_status judge_signal(const struct watch *watch, const struct words
                    "its process was killed by signal 9 (Killed) at a resident set of %s: by "
                    "somebody, or for want of memory",
                    resident);
-  const char *said = words->sentence[0] ? words->sentence : words->other;
+  const char *said = words->said.sentence[0] ? words->said.sentence : words->said.other;
   return gd_fail(err, GD_INTERNAL, "its process ended by signal %d (%s)%s%.800s", signal,
                  strsignal(signal), said[0] ? ": " : "", said);
 }
 
 /* The codes of main(), back into what they stand for. */
-static enum gd_status status_of(int code) {
+enum gd_status gd_child_status_of(int code) {
   return code == 1   ? GD_MISMATCH
          : code == 2 ? GD_BAD_INPUT
          : code == 3 ? GD_ENVIRONMENT
@@ -365,19 +391,19 @@ static enum gd_status judge(const struct watch *watch, const struct words *words
   if (watch->hung)
     return gd_fail(err, GD_ENVIRONMENT,
                    "it took longer than %s and was ended; --trial-timeout sets the limit",
-                   span(text, sizeof text, options->timeout_s));
+                   gd_child_span(text, sizeof text, options->timeout_s));
   if (WIFSIGNALED(watch->status))
     return judge_signal(watch, words, err);
   int code = WEXITSTATUS(watch->status);
   if (code == 0)
-    return read_result(result, trial, err);
-  if (words->sentence[0] && strstr(words->sentence, "signal 9") &&
+    return gd_child_read_result(result, trial, NULL, err);
+  if (words->said.sentence[0] && strstr(words->said.sentence, "signal 9") &&
       count_oom_kills() > watch->oom_kills)
-    return gd_fail(err, GD_ENVIRONMENT, "the machine ran out of memory: %s", words->sentence);
-  if (words->sentence[0])
-    return gd_fail(err, status_of(code), "%s", words->sentence);
-  return gd_fail(err, status_of(code), "its process ended with exit code %d%s%s", code,
-                 words->other[0] ? ": " : " and gave no reason", words->other);
+    return gd_fail(err, GD_ENVIRONMENT, "the machine ran out of memory: %s", words->said.sentence);
+  if (words->said.sentence[0])
+    return gd_fail(err, gd_child_status_of(code), "%s", words->said.sentence);
+  return gd_fail(err, gd_child_status_of(code), "its process ended with exit code %d%s%s", code,
+                 words->said.other[0] ? ": " : " and gave no reason", words->said.other);
 }
 
 /* --- all of it ----------------------------------------------------------------------------- */
@@ -501,7 +527,7 @@ enum gd_status gd_child_run(const struct gd_child_order *order,
   *end = (struct gd_child_end){0};
   enum gd_status status = make_folder(&folder, err);
   if (status == GD_OK)
-    status = write_order(folder.order, order, options->progress != NULL, err);
+    status = gd_child_write_order(folder.order, order, options->progress != NULL, err);
   if (status == GD_OK)
     status = run(order, options, &folder, trial, end, err);
   remove_folder(&folder);

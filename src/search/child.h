@@ -15,6 +15,7 @@
 #include "search/trial.h"
 
 #define GD_CHILD_COMMAND "trial-child"
+#define GD_CHILD_RANK    "trial-rank" /* the same; a scheduler has started all of its ranks */
 
 /* What the process is told. Its model is loaded anew by name; the recipe is the one given here. */
 struct gd_child_order {
@@ -53,6 +54,27 @@ enum gd_status gd_child_run(const struct gd_child_order *order,
                             const struct gd_child_options *options, struct gd_trial *trial,
                             struct gd_child_end *end, struct gd_error *err) GD_MUST_USE;
 
+/* --- for whoever starts trials in another way (slurm.h) ------------------------------------ */
+
+/* progress: somebody reads the stderr of the process. */
+enum gd_status gd_child_write_order(const char *path, const struct gd_child_order *order,
+                                    bool progress, struct gd_error *err) GD_MUST_USE;
+/* What gd_child_write_result wrote; provenance may be NULL. */
+enum gd_status gd_child_read_result(const char *path, struct gd_trial *trial,
+                                    struct gd_provenance *provenance,
+                                    struct gd_error *err) GD_MUST_USE;
+
+/* The last words of a trial, line by line. */
+struct gd_child_said {
+  char sentence[1024]; /* the first "gpudays: ..." */
+  char other[256];     /* the last line of anything else: an assertion, a loader */
+};
+void gd_child_hear(struct gd_child_said *said, const char *line);
+/* The codes of main(), back into what they stand for. */
+enum gd_status gd_child_status_of(int code);
+/* "90 s", "1.5 h". */
+const char *gd_child_span(char *text, size_t size, double seconds);
+
 /* --- the other side ------------------------------------------------------------------------ */
 
 /* What the order's texts and precision point to. */
@@ -65,7 +87,7 @@ struct gd_child_task {
 };
 enum gd_status gd_child_read_order(const char *path, struct gd_child_task *task,
                                    struct gd_error *err) GD_MUST_USE;
-/* Writes the trial to path, whole or not at all. */
+/* Writes the trial, and that it was made here and now, to path: whole or not at all. */
 enum gd_status gd_child_write_result(const char *path, const struct gd_trial *trial,
                                      struct gd_error *err) GD_MUST_USE;
 /* The progress callback of the child: a line on stderr for the process above, ten a second at most.

@@ -1,8 +1,10 @@
 /*
  * From points to results; see search.h.
  */
+#define _POSIX_C_SOURCE 200809L /* SIGHUP */
 #include "search/search.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,12 +98,28 @@ static enum gd_status make_key(const struct gd_search *search, struct gd_search_
       &point->key, err);
 }
 
+int64_t gd_search_job_bytes(const struct gd_slurm_config *config) {
+  return config->memory_bytes / 16 * 15;
+}
+
+/* A job runs on whatever machine it gets, so that what was asked for stands for the device. */
+static void name_device(const struct gd_search *search, struct gd_trial *trial) {
+  const struct gd_slurm_config *config = search->slurm_config;
+  if (!search->slurm)
+    return;
+  snprintf(trial->device, sizeof trial->device, "SLURM: %.32s%s%.32s%s%.32s", config->device,
+           config->partition[0] ? ", " : "", config->partition, config->constraint[0] ? ", " : "",
+           config->constraint);
+}
+
 /* What the machine has for arenas, where the device's memory is the machine's; else 0. */
 static int64_t machine_bytes(const struct gd_search *search) {
   struct gd_device_info info = {0};
   struct gd_backend *backend = NULL;
   bool host =
       strcmp(search->trial.backend, "cpu") == 0 || strcmp(search->trial.backend, "ref") == 0;
+  if (host && search->slurm)
+    return search->trial.ranks * gd_search_job_bytes(search->slurm_config);
   if (!host || gd_backend_open(search->trial.backend,
                                &(struct gd_backend_options){.threads = search->trial.threads},
                                &backend, NULL) != GD_OK)
@@ -126,6 +144,7 @@ static enum gd_status plan_point(struct gd_search *search, struct gd_search_poin
     fail_point(point, &own);
     return GD_OK;
   }
+  name_device(search, &point->trial);
   point->promise_s = gd_search_promise(&point->trial, &point->method);
   if (point->trial.status == GD_TRIAL_INFEASIBLE)
     point->source = GD_SEARCH_PLAN;
@@ -214,9 +233,10 @@ static bool is_beyond_machine(const struct measuring *m, struct gd_search_point 
   point->status = GD_NOMEM_HOST;
   trial->status = GD_TRIAL_FAILED;
   snprintf(trial->reason, sizeof trial->reason,
-           "its plan keeps to the limits, but needs %s%s, and this machine has %s free; lower "
+           "its plan keeps to the limits, but needs %s%s, and %s has %s free; lower "
            "--device-memory or --host-memory",
            gd_format_bytes(need, sizeof need, bytes), trial->ranks > 1 ? " over all ranks" : "",
+           m->search->slurm ? "its job" : "this machine",
            gd_format_bytes(have, sizeof have, m->machine_bytes));
   return true;
 }
@@ -236,14 +256,36 @@ static bool copy_twin(struct gd_search *search, struct gd_search_point *point) {
   return false;
 }
 
-/* Measures and stores one point; it stays pending where the search ends first. */
-static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
-                                    struct gd_error *err) {
-  struct gd_search *search = m->search;
+static struct gd_child_order make_order(const struct gd_search *search,
+                                        const struct gd_search_point *point) {
   struct gd_child_order order = {.model = point->argument,
                                  .recipe = point->model->recipe,
                                  .trial = search->trial,
                                  .rank_timeout_s = search->rank_timeout_s};
+  order.trial.method = point->method;
+  order.trial.comm = NULL;
+  /* As planned, whatever free memory is by then. */
+  order.trial.device_limit_bytes = point->trial.device_limit_bytes;
+  order.trial.host_limit_bytes = point->trial.host_limit_bytes;
+  return order;
+}
+
+/* provenance NULL: here and now. */
+static enum gd_status keep_point(struct gd_search *search, struct gd_search_point *point,
+                                 const struct gd_provenance *provenance, struct gd_error *err) {
+  point->source = GD_SEARCH_RUN;
+  if (search->store)
+    GD_TRY(gd_store_put(search->store, &point->key, &point->trial, provenance, err));
+  if (search->finished)
+    search->finished(search->user, point);
+  return GD_OK;
+}
+
+/* Measures and stores one point; it stays pending where the search ends first. */
+static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
+                                    struct gd_error *err) {
+  struct gd_search *search = m->search;
+  struct gd_child_order order = make_order(search, point);
   struct gd_child_options options = {.timeout_s = search->trial_timeout_s > 0
                                                       ? search->trial_timeout_s
                                                       : GD_SEARCH_TRIAL_TIMEOUT_S,
@@ -253,11 +295,6 @@ static enum gd_status measure_point(struct measuring *m, struct gd_search_point 
   struct gd_child_end end = {0};
   if (copy_twin(search, point))
     return GD_OK;
-  order.trial.method = point->method;
-  order.trial.comm = NULL;
-  /* As planned, whatever free memory is by then. */
-  order.trial.device_limit_bytes = point->trial.device_limit_bytes;
-  order.trial.host_limit_bytes = point->trial.host_limit_bytes;
   m->point = point;
   m->trial_start_ns = gd_clock_ns();
   if (!is_beyond_machine(m, point)) {
@@ -270,11 +307,91 @@ static enum gd_status measure_point(struct measuring *m, struct gd_search_point 
     point->status = end.status;
   }
   m->finished_s += end.wall_s;
-  point->source = GD_SEARCH_RUN;
-  if (search->store)
-    GD_TRY(gd_store_put(search->store, &point->key, &point->trial, NULL, err));
-  if (search->finished)
-    search->finished(search->user, point);
+  return keep_point(search, point, NULL, err);
+}
+
+/* --- measuring by jobs --------------------------------------------------------------------- */
+
+static void report_jobs(const struct measuring *m) {
+  struct gd_slurm_counts counts;
+  char what[128];
+  if (!m->search->progress)
+    return;
+  gd_slurm_count(m->search->slurm, &counts);
+  int of = counts.pending + counts.running + counts.ended;
+  double spent = 1e-9 * (double)(gd_clock_ns() - m->start_ns);
+  bool waits = counts.running == 0 && counts.pending > 0 && counts.why[0];
+  snprintf(what, sizeof what, "%d pending%s%s%s, %d running, %d done", counts.pending,
+           waits ? " (" : "", waits ? counts.why : "", waits ? ")" : "", counts.running,
+           counts.ended);
+  m->search->progress(m->search->user, NULL, counts.ended, of, what,
+                      of ? (double)counts.ended / of : 0,
+                      counts.ended ? spent / counts.ended * (of - counts.ended) : -1);
+}
+
+/* The answer of a job that has ended, kept before its files go. */
+static enum gd_status keep_job(struct gd_search *search, struct gd_slurm_job *job,
+                               struct gd_error *err) {
+  struct gd_search_point *point = &search->points[gd_slurm_tag(job)];
+  struct gd_provenance where = {0};
+  struct gd_trial answer = point->trial;
+  point->status = gd_slurm_collect(search->slurm, job, &answer, &where);
+  take_trial(point, &answer);
+  GD_TRY(keep_point(search, point, point->status == GD_OK ? &where : NULL, err));
+  gd_slurm_forget(search->slurm, job);
+  return GD_OK;
+}
+
+static bool has_twin_before(const struct gd_search *search, int (*places)[2], int at) {
+  const char *hash = search->points[places[at][1]].key.hash;
+  for (int i = 0; i < at; i++)
+    if (strcmp(search->points[places[i][1]].key.hash, hash) == 0)
+      return true;
+  return false;
+}
+
+static enum gd_status start_jobs(struct measuring *m, int (*places)[2], int *started,
+                                 struct gd_error *err) {
+  struct gd_search *search = m->search;
+  *started = 0;
+  for (int i = 0; i < m->of; i++) {
+    struct gd_search_point *point = &search->points[places[i][1]];
+    if (has_twin_before(search, places, i))
+      continue;
+    if (is_beyond_machine(m, point)) {
+      GD_TRY(keep_point(search, point, NULL, err));
+      continue;
+    }
+    struct gd_child_order order = make_order(search, point);
+    GD_TRY(gd_slurm_start(search->slurm, point->key.hash, &order, places[i][1], err));
+    *started += 1;
+  }
+  return GD_OK;
+}
+
+/* All jobs are in the queue at once, as the cluster has room for more than one. */
+static enum gd_status measure_jobs(struct measuring *m, int (*places)[2], struct gd_error *err) {
+  struct gd_search *search = m->search;
+  struct gd_slurm_job *job;
+  int left;
+  bool late = false;
+  GD_TRY(start_jobs(m, places, &left, err));
+  while (left > 0 && !late && !search->stop_signal) {
+    GD_TRY(gd_slurm_poll(search->slurm, &job, err));
+    if (job) {
+      GD_TRY(keep_job(search, job, err));
+      left--;
+    }
+    report_jobs(m);
+    search->stop_signal = gd_slurm_stop_signal(search->slurm);
+    late = m->deadline_ns && gd_clock_ns() >= m->deadline_ns;
+  }
+  /* A terminal that goes away is no wish to give up a place in the queue. */
+  if (left > 0 && search->stop_signal != SIGHUP)
+    search->n_cancelled = gd_slurm_cancel(search->slurm);
+  for (int i = 0; i < m->of; i++)
+    if (search->points[places[i][1]].source == GD_SEARCH_PENDING)
+      copy_twin(search, &search->points[places[i][1]]);
   return GD_OK;
 }
 
@@ -284,6 +401,8 @@ static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct 
   if (m->of == 0)
     return GD_OK;
   GD_TRY(announce(search, err));
+  if (search->slurm)
+    return measure_jobs(m, places, err);
   for (int i = 0; i < m->of && !search->stop_signal; i++) {
     if (m->deadline_ns && gd_clock_ns() >= m->deadline_ns)
       break;

@@ -2,7 +2,8 @@
  * The search: models x methods in, results out. All points are planned first, which takes
  * milliseconds and answers those that do not fit; the store is asked for what is known; the rest is
  * measured, each trial in a process of its own (child.h), the most promising first, and stored
- * before the next one begins. Killed at any moment, the same search goes on where it was.
+ * before the next one begins. Killed at any moment, the same search goes on where it was. With
+ * SLURM (slurm.h) the trials are jobs instead, submitted in that order and stored as they end.
  *
  *   struct gd_search search = {.points = points, .count = 12, .trial = options, .store = store};
  *   GD_TRY(gd_search_run(&search, err));
@@ -19,6 +20,7 @@
 #ifndef GD_SEARCH_SEARCH_H
 #define GD_SEARCH_SEARCH_H
 
+#include "search/slurm.h"
 #include "search/trial.h"
 #include "store/store.h"
 
@@ -51,7 +53,10 @@ struct gd_search {
   double rank_timeout_s;         /* 0: the default */
   double trial_timeout_s;        /* of one trial; 0: GD_SEARCH_TRIAL_TIMEOUT_S */
   double time_limit_s;           /* of the whole search; 0: none */
-  /* Both may be NULL. eta_s is that of the whole search; below 0: not known. */
+  struct gd_slurm *slurm;        /* trials are its jobs; NULL: they run here */
+  const struct gd_slurm_config *slurm_config;
+  /* Both may be NULL. eta_s is that of the whole search; below 0: not known. point is NULL where
+   * the progress is that of all jobs. */
   void (*progress)(void *user, const struct gd_search_point *point, int number, int of,
                    const char *what, double done, double eta_s);
   void (*finished)(void *user, const struct gd_search_point *point);
@@ -59,6 +64,7 @@ struct gd_search {
   /* results */
   int stop_signal; /* that ended the search; 0: none */
   int n_run, n_stored, n_pending;
+  int n_cancelled; /* jobs, when a signal or the time limit ended the search; -1: scancel failed */
 };
 
 #define GD_SEARCH_TRIAL_TIMEOUT_S 3600.0
@@ -72,6 +78,9 @@ enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) GD_
 
 /* The trial with the fewest days among the good ones of that point's model, or -1. */
 int gd_search_best(const struct gd_search *search, int of);
+
+/* What one rank of a job may plan for: its memory less a sixteenth for the program itself. */
+int64_t gd_search_job_bytes(const struct gd_slurm_config *config);
 
 /* The predicted seconds of a planned trial's step; see above. */
 double gd_search_promise(const struct gd_trial *plan, const struct gd_method *method);

@@ -166,7 +166,7 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
   struct gd_backend *backend;
   struct gd_device_info info;
   *trial = (struct gd_trial){.status = GD_TRIAL_PLANNED,
-                             .nodes = 1,
+                             .nodes = options->nodes > 1 ? options->nodes : 1,
                              .busy_share = -1,
                              .resident_bytes = -1,
                              .version = GD_VERSION,

@@ -17,6 +17,7 @@ struct gd_trial_options {
   int threads;         /* 0: all */
   struct gd_method method;
   int ranks;                          /* to plan for; 0: as many as comm has, or one */
+  int nodes;                          /* that the ranks are spread over; 0: one */
   struct gd_comm *comm;               /* borrowed; NULL: one rank */
   enum gd_micro_batch micro_batch;    /* policy */
   int64_t micro_batch_size;           /* GD_MICRO_BATCH_FIXED */

@@ -612,6 +612,28 @@ void gd_provenance_here(struct gd_provenance *provenance) {
   read_clocks(provenance->clocks, sizeof provenance->clocks);
 }
 
+enum gd_status gd_provenance_print(const struct gd_provenance *provenance, struct gd_strbuf *out,
+                                   struct gd_error *err) {
+  json_t *object = gd_fields_get(gd_provenance_fields, gd_provenance_field_count, provenance);
+  bool fine = gd_json_text(object, out);
+  json_decref(object);
+  return fine ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a record");
+}
+
+enum gd_status gd_provenance_parse(const char *label, const char *text, int64_t length,
+                                   struct gd_provenance *provenance, struct gd_error *err) {
+  struct gd_json json = {0};
+  struct gd_provenance read = {0};
+  enum gd_status status = gd_json_parse(&json, label, text, length, err);
+  if (status == GD_OK)
+    status = gd_fields_set(&json, json.root, gd_provenance_fields, gd_provenance_field_count, &read,
+                           err);
+  if (status == GD_OK)
+    *provenance = read;
+  gd_json_deinit(&json);
+  return status;
+}
+
 /* --- hashes -------------------------------------------------------------------------------- */
 
 /* The finaliser of MurmurHash3 (Appleby, public domain): every bit changes every other. */

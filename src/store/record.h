@@ -133,4 +133,11 @@ enum gd_status gd_record_print(const struct gd_trial *trial, struct gd_strbuf *o
 enum gd_status gd_record_parse(const char *label, const char *text, int64_t length,
                                struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 
+/* The same for where it came from: {"time":"2024-05-01T12:00:00.123Z","host":...}. */
+enum gd_status gd_provenance_print(const struct gd_provenance *provenance, struct gd_strbuf *out,
+                                   struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_provenance_parse(const char *label, const char *text, int64_t length,
+                                   struct gd_provenance *provenance,
+                                   struct gd_error *err) GD_MUST_USE;
+
 #endif

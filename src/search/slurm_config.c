@@ -1,0 +1,225 @@
+/*
+ * slurm.json, and the batch script it ends up in; see slurm_config.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "search/slurm_config.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "search/child.h"
+
+#define MIB INT64_C(1048576)
+
+/* --- slurm.json ---------------------------------------------------------------------------- */
+
+/* The batch script has one option a line, and SLURM's parser takes blanks and quotes for its own.
+ */
+static enum gd_status read_word(const struct gd_json *json, const json_t *section, const char *key,
+                                char to[GD_SLURM_TEXT], struct gd_error *err) {
+  const char *text;
+  GD_TRY(gd_json_string(json, section, key, &text, err));
+  if (!text[0] || strlen(text) >= GD_SLURM_TEXT || strpbrk(text, " \"'\\#"))
+    return gd_json_mismatch(json, section, key, "a word without blanks or quotes", err);
+  snprintf(to, GD_SLURM_TEXT, "%s", text);
+  return GD_OK;
+}
+
+static enum gd_status read_memory(const struct gd_json *json, const json_t *section,
+                                  struct gd_slurm_config *config, struct gd_error *err) {
+  const char *text = json_string_value(json_object_get(section, "memory"));
+  int64_t bytes;
+  if (!text || !gd_parse_bytes(text, &bytes) || bytes < MIB || bytes > INT64_C(1) << 50)
+    return gd_json_mismatch(json, section, "memory", "a size of a rank's memory such as \"64GiB\"",
+                            err);
+  config->memory_bytes = bytes;
+  return GD_OK;
+}
+
+static enum gd_status read_extra(const struct gd_json *json, const json_t *section,
+                                 struct gd_slurm_config *config, struct gd_error *err) {
+  const json_t *list = json_object_get(section, "extra"), *item;
+  size_t i;
+  config->n_extra = 0;
+  if (!json_is_array(list) || json_array_size(list) > GD_SLURM_EXTRA)
+    return gd_json_mismatch(json, section, "extra",
+                            "up to 16 options of sbatch, such as [\"--qos=short\"]", err);
+  json_array_foreach(list, i, item) {
+    char clean[64];
+    const char *text = json_string_value(item);
+    bool fine = text && text[0] == '-' && strlen(text) < sizeof config->extra[0];
+    for (const char *at = text; fine && *at; at++)
+      fine = (unsigned char)*at >= 0x20;
+    if (!fine)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: extra[%zu] of %s is %s; expected an option of sbatch, such as "
+                     "\"--qos=short\"",
+                     json->file, i, config->device,
+                     text ? gd_json_excerpt(clean, sizeof clean, text) : "no text");
+    snprintf(config->extra[config->n_extra++], sizeof config->extra[0], "%s", text);
+  }
+  return GD_OK;
+}
+
+static enum gd_status read_setting(const struct gd_json *json, const json_t *section,
+                                   const char *key, struct gd_slurm_config *config,
+                                   struct gd_error *err) {
+  struct {
+    const char *key;
+    char *to;
+  } words[] = {{"partition", config->partition},
+               {"account", config->account},
+               {"constraint", config->constraint},
+               {"time", config->time},
+               {"gres", config->gres},
+               {"mpi", config->mpi}};
+  char clean[64];
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strcmp(key, words[i].key) == 0)
+      return read_word(json, section, key, words[i].to, err);
+  if (strcmp(key, "cpus") == 0)
+    return gd_json_int(json, section, key, 1, 4096, &config->cpus, err);
+  if (strcmp(key, "memory") == 0)
+    return read_memory(json, section, config, err);
+  if (strcmp(key, "extra") == 0)
+    return read_extra(json, section, config, err);
+  return gd_fail(
+      err, GD_BAD_INPUT,
+      "%s: \"%s\" of %s is unknown; there are partition, account, constraint, time, cpus, "
+      "memory, gres, mpi and extra",
+      json->file, gd_json_excerpt(clean, sizeof clean, key), config->device);
+}
+
+/* Every section is read, so that a mistake is said before somebody needs it. */
+static enum gd_status read_section(const struct gd_json *json, const char *name,
+                                   struct gd_slurm_config *config, struct gd_error *err) {
+  const json_t *section = json_object_get(json->root, name);
+  const char *key;
+  json_t *value;
+  if (!json_is_object(section))
+    return gd_json_mismatch(json, json->root, name, "an object of settings", err);
+  gd_json_excerpt(config->device, sizeof config->device, name);
+  json_object_foreach((json_t *)(uintptr_t)section, key, value) {
+    GD_TRY(read_setting(json, section, key, config, err));
+  }
+  return GD_OK;
+}
+
+static enum gd_status read_sections(const struct gd_json *json, const char *device, bool asked,
+                                    struct gd_slurm_config *config, struct gd_error *err) {
+  struct gd_slurm_config any;
+  char names[256] = "", clean[64];
+  size_t length = 0;
+  const char *key;
+  json_t *value;
+  json_object_foreach(json->root, key, value) {
+    any = *config;
+    GD_TRY(read_section(json, key, &any, err));
+    if (length < sizeof names)
+      length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "",
+                                 gd_json_excerpt(clean, sizeof clean, key));
+  }
+  bool known = json_object_get(json->root, device) != NULL;
+  if (asked && !known)
+    return gd_fail(err, GD_BAD_INPUT, "%s: has no section \"%s\" (--slurm-device); it has: %s",
+                   json->file, gd_json_excerpt(clean, sizeof clean, device),
+                   length ? names : "none");
+  if (json_object_get(json->root, "default"))
+    GD_TRY(read_section(json, "default", config, err));
+  return known ? read_section(json, device, config, err) : GD_OK;
+}
+
+/* The user's own file; false when there is none. */
+static bool find_file(char *path, size_t size) {
+  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+  int length = -1;
+  if (config && config[0] == '/')
+    length = snprintf(path, size, "%s/gpudays/slurm.json", config);
+  else if (home && home[0])
+    length = snprintf(path, size, "%s/.config/gpudays/slurm.json", home);
+  return length >= 0 && (size_t)length < size && access(path, F_OK) == 0;
+}
+
+enum gd_status gd_slurm_config_load(const char *path, const char *device, bool asked,
+                                    struct gd_slurm_config *config, struct gd_error *err) {
+  char found[PATH_MAX], clean[64];
+  struct gd_json json = {0};
+  struct gd_slurm_config read = {
+      .cpus = 4, .memory_bytes = 65536 * MIB, .gres = "gpu", .mpi = "pmix"};
+  if (!path && find_file(found, sizeof found))
+    path = found;
+  if (!path && asked)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--slurm-device %s is a section of slurm.json, and there is no such file; write "
+                   "~/.config/gpudays/slurm.json or name one by --slurm-config",
+                   gd_json_excerpt(clean, sizeof clean, device));
+  enum gd_status status = path ? gd_json_load(&json, path, err) : GD_OK;
+  if (status == GD_OK && path)
+    status = read_sections(&json, device, asked, &read, err);
+  gd_json_deinit(&json);
+  snprintf(read.device, sizeof read.device, "%s", device);
+  if (status == GD_OK)
+    *config = read;
+  return status;
+}
+
+/* --- the script ---------------------------------------------------------------------------- */
+
+static void append_option(struct gd_strbuf *out, const char *name, const char *value) {
+  if (value[0])
+    gd_strbuf_printf(out, "#SBATCH --%s=%s\n", name, value);
+}
+
+/* One word for the shell. */
+static void append_quoted(struct gd_strbuf *out, const char *text) {
+  gd_strbuf_append(out, " '");
+  for (; *text; text++)
+    if (*text == '\'')
+      gd_strbuf_append(out, "'\\''");
+    else
+      gd_strbuf_printf(out, "%c", *text);
+  gd_strbuf_append(out, "'");
+}
+
+void gd_slurm_script_print(const struct gd_slurm_config *config,
+                           const struct gd_slurm_script *script, struct gd_strbuf *out) {
+  int per_node = script->ranks / script->nodes;
+  char minutes[32];
+  /* SLURM's clock also counts the start of the job, and knows whole minutes. */
+  snprintf(minutes, sizeof minutes, "%.0f", ceil(script->timeout_s / 60) + 1);
+  gd_strbuf_append(out, "#!/bin/sh\n");
+  append_option(out, "job-name", script->name);
+  gd_strbuf_printf(out, "#SBATCH --nodes=%d\n#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n",
+                   script->nodes, script->ranks, per_node);
+  gd_strbuf_printf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", config->cpus);
+  gd_strbuf_printf(out, "#SBATCH --mem=%" PRId64 "M\n",
+                   (config->memory_bytes + MIB - 1) / MIB * per_node);
+  if (script->gpus)
+    gd_strbuf_printf(out, "#SBATCH --gres=%s:%d\n", config->gres, per_node);
+  append_option(out, "time", config->time[0] ? config->time : minutes);
+  append_option(out, "partition", config->partition);
+  append_option(out, "account", config->account);
+  append_option(out, "constraint", config->constraint);
+  gd_strbuf_append(out, "#SBATCH --no-requeue\n");
+  for (int i = 0; i < config->n_extra; i++)
+    gd_strbuf_printf(out, "#SBATCH %s\n", config->extra[i]);
+  /*
+   * Also one rank is a step: what a shell has started may outlive it where SLURM follows parents
+   * and children. From 22.05 on srun does not take over the CPUs of the job by itself.
+   */
+  gd_strbuf_printf(out, "srun --mpi=%s --kill-on-bad-exit=1 --cpus-per-task=%" PRId64,
+                   script->ranks > 1 ? config->mpi : "none", config->cpus);
+  append_quoted(out, script->program);
+  gd_strbuf_append(out, " " GD_CHILD_RANK);
+  append_quoted(out, script->order);
+  append_quoted(out, script->result);
+  gd_strbuf_printf(out, " %d %g\ncode=$?\necho $code >", script->ranks, script->rank_timeout_s);
+  append_quoted(out, script->code);
+  gd_strbuf_append(out, "\nexit $code\n");
+}

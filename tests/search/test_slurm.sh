@@ -1,0 +1,346 @@
+#!/usr/bin/env bash
+# Trials as jobs of a real SLURM: munged, slurmctld and two slurmd as two nodes of one machine, all in
+# a folder of this test and on ports of its own, without systemd, control groups or accounting.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/../cli/common.sh"
+PATH=$PATH:/usr/sbin:/sbin
+
+# Every process of this test has it in its environment, those of the jobs included.
+export GD_TEST_RUN=$$-$RANDOM
+unset OMP_NUM_THREADS
+tiny_config "$WORK/tiny"
+quick=("$WORK/tiny" --seq 16 --batch 8 --steps 10 --sample-seconds 0.02 --threads 1 --slurm)
+export GPUDAYS_DB=$WORK/store/results.db
+jobs=$WORK/store/slurm
+
+# count TEXT NUMBER: so many lines of stdout have it.
+count() {
+  local found
+  found=$(grep -c -- "$1" "$OUT" || true)
+  [[ $found == "$2" ]] || fail "$LAST: $found lines with '$1', not $2"
+}
+fresh_store() {
+  export GPUDAYS_DB=$WORK/$1/results.db
+  jobs=$WORK/$1/slurm
+}
+
+# --- what needs no SLURM ---------------------------------------------------------------------
+
+expect 2 bench "$WORK/tiny" --nodes 2 --ranks 2
+said "--nodes needs --slurm"
+expect 2 bench "${quick[@]}" --nodes 2
+said "1 rank cannot be spread evenly over 2 nodes; choose --ranks as a multiple of --nodes"
+expect 2 bench "${quick[@]}" --nodes 2 --ranks 3
+expect 2 bench "${quick[@]}" --no-store
+said "--slurm collects results in the store"
+expect 2 bench "$WORK/tiny" --slurm-dir "$WORK"
+said "--slurm-dir needs --slurm"
+echo '{"cpu": {"partion": "x"}}' >"$WORK/wrong.json"
+expect 2 bench "${quick[@]}" --slurm-config "$WORK/wrong.json"
+said "$WORK/wrong.json: \"partion\" of cpu is unknown"
+expect 2 bench "${quick[@]}" --slurm-config "$WORK/none.json"
+mkdir -p "$WORK/empty" "$XDG_CONFIG_HOME/gpudays"
+LAST="bench --slurm without SLURM" RC=0
+PATH=$WORK/empty "$GPUDAYS" bench "${quick[@]}" >"$OUT" 2>"$ERR" || RC=$?
+[[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one line on stderr"
+said "--slurm needs SLURM's commands, and sbatch is not in PATH"
+
+# --- a cluster -------------------------------------------------------------------------------
+
+skip() {
+  echo "SKIPPED: jobs of SLURM: $*" >&2
+  exit 77
+}
+for command in munged slurmctld slurmd sbatch squeue scancel srun sinfo scontrol; do
+  command -v "$command" >/dev/null ||
+    skip "$command is missing; run tools/setup (Debian: apt-get install slurmctld slurmd munge)"
+done
+
+# With marks in their environment even those are found that have left their parents.
+marked() {
+  local pid
+  for pid in $(pgrep "^($1)" || true); do
+    ! grep -qsz "^GD_TEST_RUN=$GD_TEST_RUN\$" "/proc/$pid/environ" || echo "$pid"
+  done
+}
+clean_up() {
+  local pid tries
+  trap - EXIT
+  exec 2>/dev/null # bash tells of every process that is killed
+  for ((tries = 0; tries < 10; tries++)); do
+    for pid in $(marked 'gpudays|srun|slurm|munged|sbatch|sleep'); do
+      kill -KILL "$pid" 2>/dev/null || true
+    done
+    [[ -n $(marked 'gpudays|srun|slurm|munged') ]] || break
+    sleep 0.1
+  done
+  wait 2>/dev/null
+  rm -rf "$WORK"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+S=$WORK/s
+mkdir -m 755 "$S" "$S/state" "$S/munge"
+chmod 755 "$WORK"
+# is_free PORT...: nobody listens there.
+is_free() {
+  local port
+  for port in "$@"; do
+    ! (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null || return 1
+  done
+}
+port=0
+until ((port > 0)) && is_free "$port" $((port + 1)) $((port + 2)); do
+  port=$((20000 + RANDOM % 10000))
+done
+host=$(hostname -s)
+# TmpFS: the PMIx servers of both nodes would make the same folder in /tmp.
+cat >"$S/slurm.conf" <<END
+ClusterName=gpudays-test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+AuthType=auth/munge
+AuthInfo=socket=$S/munge/socket
+CredType=cred/munge
+StateSaveLocation=$S/state
+SlurmdSpoolDir=$S/spool.%n
+TmpFS=$S/tmp.%n
+SlurmctldPidFile=$S/slurmctld.pid
+SlurmdPidFile=$S/slurmd.%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+MpiDefault=none
+KillWait=1
+ReturnToService=2
+NodeName=node1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=16 RealMemory=1000000
+NodeName=node2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=16 RealMemory=1000000
+PartitionName=main Nodes=node[1-2] Default=YES MaxTime=INFINITE State=UP
+END
+export SLURM_CONF=$S/slurm.conf
+(umask 077 && head -c 1024 /dev/urandom >"$S/munge/key")
+munged --foreground --force --key-file="$S/munge/key" --socket="$S/munge/socket" \
+  --pid-file="$S/munge/pid" --log-file="$S/munge/log" --seed-file="$S/munge/seed" \
+  --num-threads=2 >"$S/munged.out" 2>&1 &
+slurmctld -D -i >"$S/slurmctld.log" 2>&1 &
+for node in node1 node2; do
+  mkdir "$S/spool.$node" "$S/tmp.$node"
+  slurmd -D -N "$node" >"$S/$node.log" 2>&1 &
+done
+for ((tries = 0; ; tries++)); do
+  [[ $(sinfo -h -N -o %T 2>/dev/null | grep -c idle) != 2 ]] || break
+  ((tries < 100)) || skip "the nodes do not come up here:" \
+    "$(cat "$S/munged.out" "$S/munge/log" "$S"/*.log 2>/dev/null | grep -iE 'error|fatal' | tail -n 3 | tr '\n' ' ')"
+  sleep 0.2
+done
+
+# Ranks of two "nodes" of one machine find each other over the loopback device.
+export OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo
+echo '{"default": {"memory": "1GiB", "time": "5"}, "cpu": {"cpus": 1, "partition": "main"}}' \
+  >"$XDG_CONFIG_HOME/gpudays/slurm.json"
+
+# How many jobs were ever submitted; those that are there now.
+submitted() { squeue -h -t all -o %i | sort -n | tail -n 1; }
+present() { squeue -h -o %i; }
+# SLURM takes a moment to end those that do not listen.
+nothing_left() {
+  local tries
+  [[ -z $(ls -A "$jobs") ]] || fail "$LAST: left over in $jobs: $(ls "$jobs")"
+  for ((tries = 0; tries < 50; tries++)); do
+    [[ -n $(present)$(marked gpudays) ]] || return 0
+    sleep 0.1
+  done
+  fail "$LAST: left over: jobs $(present), processes $(marked gpudays)"
+}
+
+# --- jobs ------------------------------------------------------------------------------------
+
+expect 0 bench "${quick[@]}" --methods naive,kernels --json
+count '^      "status": "ok"' 2
+count '^      "source": "run"' 2
+count '^      "nodes": 1' 2
+field_is device_limit_bytes $((960 * 1024 * 1024)) # 15/16 of what the job has
+nothing_left
+[[ $(submitted) == 2 ]] || fail "$LAST: $(submitted) jobs, not 2"
+expect 0 bench "${quick[@]}" --methods naive,kernels --json
+count '^      "source": "store"' 2
+[[ $(submitted) == 2 ]] || fail "$LAST: submitted again"
+expect 0 results --json
+field_is host "$(hostname)"
+! grep -q SLURM: "$OUT" || fail "$LAST: the device is not the node's"
+
+# On a terminal the progress line counts the jobs.
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+  LAST="bench on a terminal"
+  printf -v line '%q ' "$GPUDAYS" bench "${quick[@]}" --methods naive,kernels --seed 1
+  script -qec "$line" /dev/null >"$OUT" </dev/null || fail "$LAST: failed"
+  shown "2 jobs: 2 pending, 0 running, 0 done ..."
+  grep -qE '2 jobs: (0 pending, 1|1 pending, 0) running, 1 done, 50 %' "$OUT" || fail "$LAST: not 50 %"
+fi
+
+# Two ranks on two nodes.
+if srun --mpi=list 2>&1 | grep -qw pmix; then
+  expect 0 bench "${quick[@]}" --methods kernels+zero2 --ranks 2 --nodes 2 --json
+  field_is status ok
+  field_is ranks 2
+  field_is nodes 2
+  scontrol show job "$(submitted)" >"$WORK/job"
+  grep -q 'NumNodes=2 .*NumTasks=2' "$WORK/job" || fail "$LAST: $(grep NumNodes "$WORK/job")"
+  expect 0 bench "${quick[@]}" --methods kernels+zero2 --ranks 2 --json
+  field_is nodes 1
+  field_is status ok
+  # An srun whose processes are no ranks.
+  sed 's/"cpus"/"mpi": "none", "cpus"/' "$XDG_CONFIG_HOME/gpudays/slurm.json" >"$WORK/none.json"
+  expect 3 bench "${quick[@]}" --methods kernels --ranks 2 --nodes 2 --slurm-config "$WORK/none.json"
+  said "srun started a process that is no rank of an MPI job, instead of one of 2"
+  GPUDAYS_TEST_FAULT=kernels=segfault expect 4 bench "${quick[@]}" --methods kernels --ranks 2 --nodes 2 \
+    --fresh
+  said "a rank of it ended (node1: task 0: Segmentation fault"
+  nothing_left
+else
+  echo "skipped in part: srun has no pmix here, so no job has several ranks"
+fi
+
+# --- jobs that break -------------------------------------------------------------------------
+
+fresh_store broken
+for again in run store; do
+  GPUDAYS_TEST_FAULT=kernels=exit expect 0 bench "${quick[@]}" --methods naive,kernels --json
+  count '^      "status": "ok"' 1
+  count '^      "status": "failed"' 1
+  count "^      \"source\": \"$again\"" 2
+  shown "its process ended with exit code 5 and gave no reason"
+done
+GPUDAYS_TEST_FAULT=compile=slow60 expect 3 bench "${quick[@]}" --methods compile --trial-timeout 1s
+said "it took longer than 1 s and was ended; --trial-timeout sets the limit"
+nothing_left
+# A limit on jobs, and a controller that does not answer at first: both are waited for.
+mkdir "$WORK/fake"
+cat >"$WORK/fake/sbatch" <<END
+#!/bin/sh
+if [ "\$1" != --version ] && [ -n "\$($(command -v squeue) -h -o %i)" ]; then
+  echo 'sbatch: error: AssocMaxSubmitJobLimit' >&2
+  exit 1
+fi
+exec $(command -v sbatch) "\$@"
+END
+cat >"$WORK/fake/squeue" <<END
+#!/bin/sh
+if [ "\$1" != --version ] && ! mv "$WORK/fake/answers" "$WORK/fake/answered" 2>/dev/null &&
+  [ ! -e "$WORK/fake/answered" ]; then
+  touch "$WORK/fake/answers"
+  echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2
+  exit 1
+fi
+exec $(command -v squeue) "\$@"
+END
+chmod +x "$WORK/fake/sbatch" "$WORK/fake/squeue"
+PATH=$WORK/fake:$PATH expect 0 bench "${quick[@]}" --methods naive,kernels --fresh --json
+count '^      "status": "ok"' 2
+[[ -e $WORK/fake/answered ]] || fail "$LAST: squeue was not asked again"
+nothing_left
+# What needs control groups, or minutes, to happen: SLURM's words for it.
+# ends_as STATE SENTENCE
+ends_as() {
+  mkdir -p "$WORK/word"
+  printf '#!/bin/sh\n%s "$@" | sed "s/|RUNNING|.*/|%s|None/"\n' "$(command -v squeue)" "$1" \
+    >"$WORK/word/squeue"
+  chmod +x "$WORK/word/squeue"
+  GPUDAYS_TEST_FAULT=compile=slow60 PATH=$WORK/word:$PATH expect 3 bench "${quick[@]}" \
+    --methods compile --fresh
+  said "$2"
+  scancel "$(submitted)"
+  nothing_left
+}
+ends_as OUT_OF_MEMORY 'ran out of memory, of which it had 1.00 GiB a rank; raise "memory" in slurm.json'
+ends_as TIMEOUT "came to SLURM's time limit; raise \"time\" in slurm.json"
+sed 's/"main"/"nowhere"/' "$XDG_CONFIG_HOME/gpudays/slurm.json" >"$WORK/nowhere.json"
+expect 3 bench "${quick[@]}" --methods kernels --fresh --slurm-config "$WORK/nowhere.json"
+said "sbatch refuses the job: "
+said "nvalid partition"
+nothing_left
+
+# --- submitters that end ---------------------------------------------------------------------
+
+# background FAULT ARGUMENT...: a search whose job runs. INT: background jobs of a script ignore it.
+background() {
+  local tries running
+  LAST="gpudays bench ${*:2} in the background"
+  GPUDAYS_TEST_FAULT=$1 env --default-signal=INT "$GPUDAYS" bench "${@:2}" \
+    >"$OUT" 2>"$ERR" </dev/null &
+  SEARCH=$!
+  for ((tries = 0; ; tries++)); do
+    running=$(marked gpudays | grep -vx "$SEARCH" || true)
+    [[ -z $running || -z $(squeue -h -t running -o %i) ]] || break
+    ((tries < 150)) || fail "$LAST: no job runs"
+    sleep 0.1
+  done
+}
+# finish CODE
+finish() {
+  RC=0
+  wait "$SEARCH" 2>/dev/null || RC=$?
+  [[ $RC == "$1" ]] || fail "$LAST: exit $RC, not $1"
+}
+
+# Somebody else's scancel is a reason; the search goes on to its end.
+fresh_store cancelled
+background naive=slow60 "${quick[@]}" --methods naive --json
+scancel "$(present)"
+finish 3
+said "was cancelled by somebody"
+nothing_left
+
+# Ctrl-C cancels.
+background compile=slow60 "${quick[@]}" --methods compile
+kill -INT "$SEARCH"
+finish 130
+[[ $(cat "$ERR") == "gpudays: interrupted with 1 of 1 trials to go; 1 job was cancelled; \
+the same command goes on" ]] || fail "$LAST: other words"
+nothing_left
+
+# So does the time limit.
+GPUDAYS_TEST_FAULT=compile=slow60 expect 1 bench "${quick[@]}" --methods compile --time-limit 2s
+said "no trial was good before the time limit, and 1 of 1 are pending"
+nothing_left
+
+# A submitter that goes away comes back to its job: by the id, by the name, and after the job's end.
+slow=("${quick[@]}" --methods naive)
+come_back() {
+  local before=$1
+  expect 0 bench "${slow[@]}" --json
+  field_is status ok
+  field_is source run
+  [[ $(submitted) == "$before" ]] || fail "$LAST: submitted again: $(submitted), not $before"
+  nothing_left
+}
+fresh_store hup
+background naive=slow3 "${slow[@]}"
+kill -HUP "$SEARCH"
+finish 129
+said "its jobs stay with SLURM"
+come_back "$(present)"
+fresh_store killed
+background naive=slow3 "${slow[@]}"
+kill -KILL "$SEARCH"
+finish 137
+echo submitting >"$(echo "$jobs"/*/job)"
+come_back "$(present)"
+fresh_store ended
+background naive=slow3 "${slow[@]}"
+kill -KILL "$SEARCH"
+finish 137
+id=$(present)
+for ((tries = 0; tries < 100; tries++)); do
+  [[ -n $(present) ]] || break
+  sleep 0.2
+done
+come_back "$id"
