@@ -1,21 +1,36 @@
 // Cross-entropy over a vocabulary, its gradient, and what linear_xent does between its products.
-// T0: dtype of the logits. A block owns a row at a time. Rows may start anywhere: elements before
-// the first and behind the last multiple of 16 bytes go one by one.
+// T0: dtype of the logits. A block owns a row at a time, a thread every blockDim-th group of WIDE
+// columns: whatever the alignment of a row, so that where a tensor lies changes no bit. A group
+// moves as one access where it can.
 
 enum { THREADS = 512, WIDE = 16 / sizeof(T0), TOGETHER = 2 };
 
-struct row_cut {
-  int64_t head, vectors, tail; // elements, vectors of WIDE behind them, where single ones go on
-};
+typedef gd_pack<T0, WIDE> group;
 
-GD_DEVICE row_cut cut(const T0 *row, int64_t columns) {
-  int64_t past = (uint64_t)row % 16 / sizeof(T0);
-  row_cut c;
-  c.head = past ? WIDE - past : 0;
-  c.head = c.head < columns ? c.head : columns;
-  c.vectors = (columns - c.head) / WIDE;
-  c.tail = c.head + c.vectors * WIDE;
-  return c;
+GD_DEVICE int64_t groups_of(int64_t columns) { return (columns + WIDE - 1) / WIDE; }
+
+GD_DEVICE group load_group(const T0 *row, int64_t g, int64_t columns, bool aligned) {
+  group x = {};
+  row += g * WIDE;
+  if (aligned && (g + 1) * WIDE <= columns)
+    return *(const group *)row;
+#pragma unroll
+  for (int j = 0; j < WIDE; j++)
+    if (g * WIDE + j < columns)
+      x.at[j] = row[j];
+  return x;
+}
+
+GD_DEVICE void store_group(T0 *row, int64_t g, int64_t columns, bool aligned, const group &x) {
+  row += g * WIDE;
+  if (aligned && (g + 1) * WIDE <= columns) {
+    *(group *)row = x;
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < WIDE; j++)
+    if (g * WIDE + j < columns)
+      row[j] = x.at[j];
 }
 
 // The label that row r is scored against. positions: of a sequence, where labels are shifted; or 0.
@@ -35,10 +50,10 @@ struct running {
   float top, sum;
 };
 
-template <int N> GD_DEVICE void take(running &run, const float (&x)[N]) {
+GD_DEVICE void take(running &run, const float (&x)[WIDE]) {
   float top = x[0];
 #pragma unroll
-  for (int j = 1; j < N; j++)
+  for (int j = 1; j < WIDE; j++)
     top = fmaxf(top, x[j]);
   if (top > run.top) {
     run.sum *= expf(run.top - top);
@@ -46,39 +61,30 @@ template <int N> GD_DEVICE void take(running &run, const float (&x)[N]) {
   }
   float base = run.top > -GD_INFINITY ? run.top : 0.0f;
 #pragma unroll
-  for (int j = 0; j < N; j++)
+  for (int j = 0; j < WIDE; j++)
     run.sum += expf(x[j] - base);
 }
 
 // Maximum and sum of a row, in every thread.
 GD_DEVICE running measure(const T0 *row, int64_t columns, float *shared) {
   running run = {-GD_INFINITY, 0};
-  row_cut c = cut(row, columns);
-  int64_t t = threadIdx.x, threads = blockDim.x;
-  float one[1], x[WIDE];
-  if (t < c.head) {
-    one[0] = gd_float(row[t]);
-    take(run, one);
-  }
-  const T0 *body = row + c.head;
-  for (int64_t v = t; v < c.vectors; v += TOGETHER * threads) {
-    gd_pack<T0, WIDE> packs[TOGETHER];
+  bool aligned = gd_aligned(row, 16);
+  int64_t groups = groups_of(columns), threads = blockDim.x;
+  for (int64_t g = threadIdx.x; g < groups; g += TOGETHER * threads) {
+    group loaded[TOGETHER];
 #pragma unroll
     for (int u = 0; u < TOGETHER; u++)
-      if (v + u * threads < c.vectors)
-        packs[u] = *(const gd_pack<T0, WIDE> *)(body + (v + u * threads) * WIDE);
+      if (g + u * threads < groups)
+        loaded[u] = load_group(row, g + u * threads, columns, aligned);
 #pragma unroll
     for (int u = 0; u < TOGETHER; u++)
-      if (v + u * threads < c.vectors) {
+      if (g + u * threads < groups) {
+        float x[WIDE];
 #pragma unroll
         for (int j = 0; j < WIDE; j++)
-          x[j] = gd_float(packs[u].at[j]);
+          x[j] = (g + u * threads) * WIDE + j < columns ? gd_float(loaded[u].at[j]) : -GD_INFINITY;
         take(run, x);
       }
-  }
-  if (c.tail + t < columns) {
-    one[0] = gd_float(row[c.tail + t]);
-    take(run, one);
   }
   float top = gd_block<gd_greater>(run.top, shared);
   float mine = run.sum == 0.0f ? 0.0f : run.sum * expf(run.top - top);
@@ -86,50 +92,37 @@ GD_DEVICE running measure(const T0 *row, int64_t columns, float *shared) {
 }
 
 GD_DEVICE void clear(T0 *row, int64_t columns) {
-  row_cut c = cut(row, columns);
-  const float zeros[WIDE] = {};
-  int64_t t = threadIdx.x;
-  if (t < c.head)
-    row[t] = gd_to<T0>(0.0f);
-  for (int64_t v = t; v < c.vectors; v += blockDim.x)
-    gd_store(row + c.head + v * WIDE, zeros);
-  if (c.tail + t < columns)
-    row[c.tail + t] = gd_to<T0>(0.0f);
+  group zeros = {};
+  bool aligned = gd_aligned(row, 16);
+  int64_t groups = groups_of(columns);
+  for (int64_t g = threadIdx.x; g < groups; g += blockDim.x)
+    store_group(row, g, columns, aligned, zeros);
 }
 
 // to = exp(from - lse) scale, but (exp(x - lse) - 1) scale at the label; `to` may be `from`, and x,
 // the logit of the label, has been read before. All threads of the block.
 GD_DEVICE void turn(T0 *to, const T0 *from, int64_t columns, float lse, float scale, int label,
                     float x) {
-  int64_t t = threadIdx.x, threads = blockDim.x;
+  bool to_aligned = gd_aligned(to, 16), from_aligned = gd_aligned(from, 16);
+  int64_t groups = groups_of(columns), threads = blockDim.x;
   __syncthreads();
-  if (((uint64_t)to ^ (uint64_t)from) % 16 != 0) {
-    for (int64_t i = t; i < columns; i += threads)
-      to[i] = gd_to<T0>(expf(gd_float(from[i]) - lse) * scale);
-  } else {
-    row_cut c = cut(to, columns);
-    if (t < c.head)
-      to[t] = gd_to<T0>(expf(gd_float(from[t]) - lse) * scale);
-    for (int64_t v = t; v < c.vectors; v += TOGETHER * threads) {
-      gd_pack<T0, WIDE> packs[TOGETHER];
+  for (int64_t g = threadIdx.x; g < groups; g += TOGETHER * threads) {
+    group loaded[TOGETHER];
 #pragma unroll
-      for (int u = 0; u < TOGETHER; u++)
-        if (v + u * threads < c.vectors)
-          packs[u] = *(const gd_pack<T0, WIDE> *)(from + c.head + (v + u * threads) * WIDE);
+    for (int u = 0; u < TOGETHER; u++)
+      if (g + u * threads < groups)
+        loaded[u] = load_group(from, g + u * threads, columns, from_aligned);
 #pragma unroll
-      for (int u = 0; u < TOGETHER; u++)
-        if (v + u * threads < c.vectors) {
+    for (int u = 0; u < TOGETHER; u++)
+      if (g + u * threads < groups) {
 #pragma unroll
-          for (int j = 0; j < WIDE; j++)
-            packs[u].at[j] = gd_to<T0>(expf(gd_float(packs[u].at[j]) - lse) * scale);
-          *(gd_pack<T0, WIDE> *)(to + c.head + (v + u * threads) * WIDE) = packs[u];
-        }
-    }
-    if (c.tail + t < columns)
-      to[c.tail + t] = gd_to<T0>(expf(gd_float(from[c.tail + t]) - lse) * scale);
+        for (int j = 0; j < WIDE; j++)
+          loaded[u].at[j] = gd_to<T0>(expf(gd_float(loaded[u].at[j]) - lse) * scale);
+        store_group(to, g + u * threads, columns, to_aligned, loaded[u]);
+      }
   }
   __syncthreads();
-  if (t == 0 && label >= 0 && label < columns)
+  if (threadIdx.x == 0 && label >= 0 && label < columns)
     to[label] = gd_to<T0>(expm1f(x - lse) * scale);
 }
 
