@@ -809,13 +809,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   constexpr int DOUT = COLUMNS * STRIDE, LSE = 2 * DOUT, DELTA_AT = LSE + COLUMNS * 4;
   constexpr int STAGE = DELTA_AT + COLUMNS * 4;
   gd_place place = place_of(p, false);
-  int64_t matrix = (int64_t)p.steps * p.size, head = place.head * p.group;
+  int64_t matrix = (int64_t)p.steps * p.size;
   k += place.head * matrix;
   v += place.head * matrix;
   int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
   int start = p.causal ? place.row / COLUMNS * COLUMNS : 0;
-  int each = (p.steps - start + COLUMNS - 1) / COLUMNS; // visits to one head
-  int64_t visits = (int64_t)each * p.group;
+  // Which query head, and its columns from where, comes next; and of which to load them.
+  int64_t head = place.head * p.group, end = head + p.group, next_head = head;
+  int at = start, next_column = start;
   uint32_t base = shared_address(shared);
 
   float sums_k[ROW_TILES][HEAD_TILES][4], sums_v[ROW_TILES][HEAD_TILES][4];
@@ -828,34 +829,45 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       for (int e = 0; e < 4; e++)
         sums_k[i][j][e] = sums_v[i][j][e] = 0;
 
-  auto load = [&](int64_t visit) {
-    int64_t from = head + visit / each;
-    int column = start + (int)(visit % each) * COLUMNS;
-    int to = AT_STAGE + (STAGES == 2 ? (int)(visit % 2) * STAGE : 0);
-    load_rows<COLUMNS>(to, q + from * matrix, column, p.steps, p.size);
-    load_rows<COLUMNS>(to + DOUT, dout + from * matrix, column, p.steps, p.size);
-    load_values<COLUMNS>(to + LSE, lse + from * p.steps, column, p.steps);
-    load_values<COLUMNS>(to + DELTA_AT, delta + from * p.steps, column, p.steps);
+  auto load = [&](int to) {
+    load_rows<COLUMNS>(to, q + next_head * matrix, next_column, p.steps, p.size);
+    load_rows<COLUMNS>(to + DOUT, dout + next_head * matrix, next_column, p.steps, p.size);
+    load_values<COLUMNS>(to + LSE, lse + next_head * p.steps, next_column, p.steps);
+    load_values<COLUMNS>(to + DELTA_AT, delta + next_head * p.steps, next_column, p.steps);
     copies_commit();
+    next_column += COLUMNS;
+    if (next_column >= p.steps) {
+      next_column = start;
+      next_head++;
+    }
   };
   load_rows<ROWS>(0, k, place.row, p.steps, p.size);
   if (KEYS)
     load_rows<ROWS>(AT_V, v, place.row, p.steps, p.size);
-  if (STAGES == 2 && visits > 0)
-    load(0);
-  for (int64_t visit = 0; visit < visits; visit++) {
-    int column = start + (int)(visit % each) * COLUMNS;
-    int stage = AT_STAGE + (STAGES == 2 ? (int)(visit % 2) * STAGE : 0);
+  int stage = AT_STAGE, other = STAGES == 2 ? AT_STAGE + STAGE : AT_STAGE;
+  if (STAGES == 2 && head < end)
+    load(other);
+  while (head < end) {
     if (STAGES == 2) {
+      int loaded = other;
+      other = stage;
+      stage = loaded;
       copies_wait<0>();
       __syncthreads(); // this stage is there, and nobody needs the other
-      if (visit + 1 < visits)
-        load(visit + 1);
+      if (next_head < end)
+        load(other);
     } else {
       __syncthreads(); // nobody needs the stage
-      load(visit);
+      load(stage);
       copies_wait<0>();
       __syncthreads();
+    }
+    int64_t from = head;
+    int column = at;
+    at += COLUMNS;
+    if (at >= p.steps) {
+      at = start;
+      head++;
     }
     if (p.causal && column + COLUMNS <= first)
       continue;
@@ -883,7 +895,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
               w[i][j][e] = 0;
     }
     if (DROPOUT) {
-      gd_dropout dropout = dropout_of(p, seed, head + visit / each);
+      gd_dropout dropout = dropout_of(p, seed, from);
       mark_transposed(w, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
                       p.steps);
     }
