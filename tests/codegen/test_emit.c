@@ -250,14 +250,18 @@ static const struct emit_case cases[] = {
     {"reshape", case_reshape, false},
 };
 
-static const struct {
+struct shape {
   enum gd_dtype dtype;
   int64_t dims[3];
-} shapes[] = {
+};
+
+#ifndef GD_TEST_NO_MAIN
+static const struct shape shapes[] = {
     {GD_DTYPE_F32, {1, 1, 1}},     {GD_DTYPE_F32, {2, 3, 17}},   {GD_DTYPE_F32, {1, 67, 64}},
     {GD_DTYPE_BF16, {2, 3, 17}},   {GD_DTYPE_BF16, {3, 41, 64}}, {GD_DTYPE_F16, {2, 5, 33}},
     {GD_DTYPE_BF16, {5, 300, 17}}, /* the kernels of another shape, more rows than chunks */
 };
+#endif
 
 /* --- running ------------------------------------------------------------------------------- */
 
@@ -324,6 +328,45 @@ static int compare(const struct problem *p, uint32_t output, const void *got, co
   return 0;
 }
 
+/* The cases at these shapes, in one graph: their kernels are built together. Results of ref. */
+static int make_problems(const struct shape *list, int n_shapes, struct gd_graph *graph,
+                         struct problem *problems) {
+  static struct gd_lowered lowered;
+  struct gd_error err = {0};
+  int n = COUNT(cases) * n_shapes;
+  gd_graph_init(graph);
+  for (int i = 0; i < n; i++) {
+    struct problem *p = &problems[i];
+    const struct shape *shape = &list[i % n_shapes];
+    *p = (struct problem){.c = &cases[i / n_shapes]};
+    struct context c = {.dtype = shape->dtype};
+    memcpy(c.dims, shape->dims, sizeof c.dims);
+    struct gd_fusion fusion = {.n_in = LEAVES, .rows = c.dims[0] * c.dims[1], .columns = c.dims[2]};
+    gd_graph_init(&fusion.body);
+    c.g = &fusion.body;
+    make_leaves(&c);
+    p->c->build(&c, &p->outputs);
+    assert_int_equal(gd_graph_check(&fusion.body, &err), GD_OK);
+    p->n_in = LEAVES;
+    fusion.n_out = p->outputs.n;
+    memcpy(fusion.out, p->outputs.id, sizeof fusion.out);
+    if (!gd_lower(&fusion, &lowered))
+      fail_msg("%s cannot be lowered", p->c->name);
+    fusion.inplace = gd_lower_inplace(&lowered, 0);
+    assert_int_not_equal(gd_graph_fusion(graph, &fusion), GD_NONE);
+  }
+  for (int i = 0; i < n; i++) {
+    if (gd_fusion_verify(&graph->fusions[i], &err) != GD_OK)
+      fail_msg("%s: %s", problems[i].c->name, err.text);
+    assert_true(op_program_init(&problems[i].ref, &graph->fusions[i].body));
+    for (gd_tensor_id id = 0; id < problems[i].n_in; id++)
+      fill(&problems[i].ref, id, id);
+    op_program_run(&problems[i].ref, gd_ref_kernels, GD_PHASE_FORWARD);
+  }
+  return n;
+}
+
+#ifndef GD_TEST_NO_MAIN /* tests/gpu runs the same cases elsewhere */
 enum { GUARD = 64, THREADS = 3 };
 
 /* Memory of the outputs, guarded on both sides. */
@@ -409,48 +452,21 @@ static int check(const struct problem *p, const struct gd_fusion *fusion,
   return wrong;
 }
 
-/* The cases at these shapes, in one graph: their kernels are built together. */
 static void check_all(const int *which, int n_shapes) {
   enum { MOST = COUNT(cases) * COUNT(shapes) };
   static struct problem problems[MOST];
-  static struct gd_lowered lowered;
+  struct shape list[COUNT(shapes)];
   struct gd_graph graph;
   struct gd_codegen *code = NULL;
   struct gd_error err = {0};
-  int wrong = 0, in_place = 0, n = COUNT(cases) * n_shapes;
-  gd_graph_init(&graph);
-  for (int i = 0; i < n; i++) {
-    struct problem *p = &problems[i];
-    int shape = which[i % n_shapes];
-    *p = (struct problem){.c = &cases[i / n_shapes]};
-    struct context c = {.dtype = shapes[shape].dtype};
-    memcpy(c.dims, shapes[shape].dims, sizeof c.dims);
-    struct gd_fusion fusion = {.n_in = LEAVES, .rows = c.dims[0] * c.dims[1], .columns = c.dims[2]};
-    gd_graph_init(&fusion.body);
-    c.g = &fusion.body;
-    make_leaves(&c);
-    p->c->build(&c, &p->outputs);
-    assert_int_equal(gd_graph_check(&fusion.body, &err), GD_OK);
-    p->n_in = LEAVES;
-    fusion.n_out = p->outputs.n;
-    memcpy(fusion.out, p->outputs.id, sizeof fusion.out);
-    if (!gd_lower(&fusion, &lowered))
-      fail_msg("%s cannot be lowered", p->c->name);
-    fusion.inplace = gd_lower_inplace(&lowered, 0);
-    in_place += fusion.inplace != 0;
-    assert_int_not_equal(gd_graph_fusion(&graph, &fusion), GD_NONE);
-  }
-  for (int i = 0; i < n; i++) {
-    if (gd_fusion_verify(&graph.fusions[i], &err) != GD_OK)
-      fail_msg("%s: %s", problems[i].c->name, err.text);
-    assert_true(op_program_init(&problems[i].ref, &graph.fusions[i].body));
-    for (gd_tensor_id id = 0; id < problems[i].n_in; id++)
-      fill(&problems[i].ref, id, id);
-    op_program_run(&problems[i].ref, gd_ref_kernels, GD_PHASE_FORWARD);
-  }
+  int wrong = 0, in_place = 0;
+  for (int i = 0; i < n_shapes; i++)
+    list[i] = shapes[which[i]];
+  int n = make_problems(list, n_shapes, &graph, problems);
   if (gd_codegen_build(&graph, &code, &err) != GD_OK)
     fail_msg("%s", err.text);
   for (int i = 0; i < n; i++) {
+    in_place += graph.fusions[i].inplace != 0;
     wrong += check(&problems[i], &graph.fusions[i], gd_codegen_kernel(code, (uint32_t)i));
     op_program_deinit(&problems[i].ref);
   }
@@ -501,3 +517,4 @@ int main(void) {
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
+#endif

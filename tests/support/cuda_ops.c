@@ -95,6 +95,10 @@ static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
 #include "ir/ops.def"
 #undef GD_OP
 
+void cuda_ops_fused(const struct gd_kernel_args *args) {
+  run(GD_OP_fused, args);
+}
+
 static gd_kernel kernels[GD_OP_COUNT] = {
 #define GD_OP(name, ...) [GD_OP_##name] = run_##name,
 #include "ir/ops.def"

@@ -15,6 +15,10 @@
 
 extern struct op_backend cuda_ops;
 
+/* A fused op; its kernel is args->device_fused. Tensors as the op tests lay them out: with 128
+   bytes before and behind them that are copied too. */
+void cuda_ops_fused(const struct gd_kernel_args *args);
+
 /* False without a GPU or a library, with the reason. */
 bool cuda_ops_open(struct gd_error *why);
 /* After every case was run with cuda_ops.collects: builds what they need, side by side. */
