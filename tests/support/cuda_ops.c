@@ -18,7 +18,8 @@ static struct gd_backend *opened;
 static struct gd_cuda pretended;
 static struct gd_cuda *cuda;
 static int compiled;
-struct op_backend cuda_ops = {.name = "cuda", .partial = true, .threads_alike = true};
+struct op_backend cuda_ops = {
+    .name = "cuda", .partial = true, .threads_alike = true, .library_sums = true};
 
 /* Where a tensor of the host is on the GPU during a call. */
 struct twin {
