@@ -240,7 +240,7 @@ GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], uint32_t a, uint32_t b) {
 #pragma unroll
       for (int e = 0; e < 4; e++)
         c[i][j][e] = 0;
-#pragma unroll
+#pragma unroll(PRODUCTS == 3 ? 2 : STEPS) // fp32 needs its registers for the parts of operands
   for (int step = 0; step < STEPS; step++) {
     gd_left left[ROW_TILES];
     uint32_t x[4];
