@@ -240,7 +240,7 @@ GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], uint32_t a, uint32_t b) {
 #pragma unroll
       for (int e = 0; e < 4; e++)
         c[i][j][e] = 0;
-#pragma unroll
+#pragma unroll(PRODUCTS == 3 ? 2 : STEPS) // fp32 needs its registers for the parts of operands
   for (int step = 0; step < STEPS; step++) {
     gd_left left[ROW_TILES];
     uint32_t x[4];
@@ -329,7 +329,7 @@ GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size)
     constexpr int PIECES = HEAD * BYTES / 16, N = 16 / BYTES;
     uint32_t base = shared_address(shared) + to;
     int thread = threadIdx.x;
-    asm volatile("" : "+r"(thread)); // addresses are worked out each time: no registers to keep them
+    asm volatile("" : "+r"(thread)); // addresses are worked out each time, not kept in registers
 #pragma unroll
     for (int start = 0; start < COUNT * PIECES; start += THREADS) {
       int at = start + thread, row = at / PIECES, column = at % PIECES * N;
@@ -685,8 +685,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 #ifdef GRAD_QUERIES
 
-// dq_i = scale sum_j ds_ij k_j with ds_ij = p_ij (kept_ij dout_i . v_j - delta_i). A block owns ROWS
-// queries of a head and visits keys and values together.
+// dq_i = scale sum_j ds_ij k_j with ds_ij = p_ij (kept_ij dout_i . v_j - delta_i). A block owns
+// ROWS queries of a head and visits keys and values together.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_grad_queries(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
                            const float *delta, const int *seed, T0 *dq, gd_attention p) {
@@ -798,9 +798,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 #ifdef GRAD_KEYS
 
-// dv_j = sum_i kept_ij p_ij dout_i, dk_j = scale sum_i ds_ij q_i, over the queries of all heads that
-// share the key head, one head after another. A block owns ROWS keys, so everything is transposed:
-// rows are keys, columns queries.
+// dv_j = sum_i kept_ij p_ij dout_i, dk_j = scale sum_i ds_ij q_i, over the queries of all heads
+// that share the key head, one head after another. A block owns ROWS keys, so everything is
+// transposed: rows are keys, columns queries.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_grad_keys(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
                         const float *delta, const int *seed, T0 *dk, T0 *dv, gd_attention p) {
