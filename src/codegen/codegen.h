@@ -57,8 +57,8 @@ void gd_emit_prelude(const struct gd_dialect *dialect, struct gd_strbuf *out);
 
 /*
  * How the CUDA dialect shares rows out: a team of threads has a row, a thread `per` times `lanes`
- * neighbouring columns of it. A team is a power of two of lanes of one warp, or whole warps; a block
- * is one team or several. Depends on columns, dtypes and formulas, not on the rows.
+ * neighbouring columns of it. A team is a power of two of lanes of one warp, or whole warps; a
+ * block is one team or several. Depends on columns, dtypes and formulas, not on the rows.
  */
 struct gd_teams {
   int lanes;        /* 8, 4, 2 or 1; divides the columns */

@@ -106,22 +106,17 @@ static int held_bytes(const struct gd_lowered *l, bool *wide) {
 
 /* Threads of a row: as few as hold it; idle ones at its end count against a size. */
 static void choose_team(int64_t chunks, int most_per, struct gd_teams *t) {
-  static const int sizes[] = {1,   2,   4,   8,   16,  32,  64,  96,  128,
-                              160, 192, 256, 320, 384, 512, 640, 768, MOST_TEAM};
   double best = 0;
-  t->team = 0;
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && best < 0.875; i++) {
-    int64_t per = (chunks + sizes[i] - 1) / sizes[i];
-    double busy = (double)chunks / (double)(per * sizes[i]);
+  if (chunks > (int64_t)MOST_TEAM * most_per) /* more than registers hold, or nearly */
+    most_per = (int)((chunks + MOST_TEAM - 1) / MOST_TEAM);
+  for (int size = 1; size <= MOST_TEAM && best < 0.875; size += size < WARP ? size : WARP) {
+    int64_t per = (chunks + size - 1) / size;
+    double busy = (double)chunks / (double)(per * size);
     if (per > most_per || busy <= best)
       continue;
     best = busy;
-    t->team = sizes[i];
+    t->team = size;
     t->per = (int)per;
-  }
-  if (t->team == 0) {
-    t->team = MOST_TEAM;
-    t->per = (int)((chunks + MOST_TEAM - 1) / MOST_TEAM);
   }
 }
 

@@ -2,7 +2,7 @@
 // of a kernel is formulas over gd_val, a few neighbouring columns of a row as fp32; here is what
 // these mean, how rows come from memory and go there, and how threads of a row add up.
 //
-// A block holds ROWS teams of TEAM threads; a team has one row at a time, and strides over the grid.
+// A block holds ROWS teams of TEAM threads; a team has one row at a time and strides over the grid.
 // Thread `lane` of a team has columns first + k * STEP .. + LANES - 1 of it, k < PER, so the 32
 // lanes of a warp read what lies behind each other. GD_ALIGNED 0: some tensor is aligned to its
 // elements alone; then these move one by one.
@@ -40,7 +40,7 @@ struct gd_layout {
   static GD_DEVICE bool leads(int lane) { return lane == 0 && blockIdx.y == 0; }
 };
 
-// --- values ----------------------------------------------------------------------------------------
+// --- values --------------------------------------------------------------------------------------
 
 template <int N> struct gd_lanes {
   float at[N];
@@ -96,7 +96,7 @@ GD_LIFT(gd_quick_gelu_slope)
 GD_LIFT(gd_tanh)
 GD_LIFT(gd_tanh_slope)
 
-// --- memory ----------------------------------------------------------------------------------------
+// --- memory --------------------------------------------------------------------------------------
 
 // Elements as they lie in memory, packed into words; a single 16-bit element is a word's low half.
 template <int BYTES> struct gd_raw {
@@ -159,7 +159,7 @@ template <int N, typename T> GD_DEVICE gd_raw<N * sizeof(T)> gd_read(const T *p,
   return x;
 }
 
-// All that a thread has of a row, before anything is computed: as many loads in flight as there are.
+// All that a thread has of a row, before anything is computed: as many loads in flight as can be.
 template <typename L, typename T>
 GD_DEVICE void gd_read_row(gd_raw<L::LANES * sizeof(T)> (&x)[L::PER], const T *row, int first,
                            bool live) {
@@ -226,7 +226,7 @@ template <int N, typename T> GD_DEVICE void gd_write(T *p, const gd_lanes<N> &x,
   }
 }
 
-// --- over the columns ------------------------------------------------------------------------------
+// --- over the columns ----------------------------------------------------------------------------
 
 template <typename Op, int N> GD_DEVICE float gd_fold(const gd_lanes<N> &x) {
   float y[N];
@@ -243,7 +243,7 @@ template <typename Op, int N> GD_DEVICE float gd_fold(const gd_lanes<N> &x) {
 template <int N> GD_DEVICE float gd_sum(const gd_lanes<N> &x) { return gd_fold<gd_add>(x); }
 template <int N> GD_DEVICE float gd_largest(const gd_lanes<N> &x) { return gd_fold<gd_greater>(x); }
 
-// One slot a reduction, a float a warp, in two sets by turns of rows: who is a row ahead writes into
+// One slot a reduction, a float a warp, in two sets by turns of rows: who is a row ahead writes to
 // the other set, and cannot be two ahead, since the whole block waits once a row.
 template <typename L> GD_DEVICE float *gd_slot(float *shared, int parity, int reduction) {
   return shared + (parity * L::REDUCTIONS + reduction) * 32;
@@ -274,7 +274,7 @@ GD_DEVICE float gd_total(float x, float *shared, int parity, int reduction) {
   }
 }
 
-// --- over the rows ---------------------------------------------------------------------------------
+// --- over the rows -------------------------------------------------------------------------------
 
 template <int N, int PER> GD_DEVICE void gd_clear(gd_lanes<N> (&s)[PER]) {
 #pragma unroll
@@ -322,7 +322,7 @@ GD_DEVICE void gd_write_sums(float *partials, int sum, const gd_lanes<L::LANES> 
   }
 }
 
-// --- dropout ---------------------------------------------------------------------------------------
+// --- dropout -------------------------------------------------------------------------------------
 
 // The words of a row; the rule is that of gd_ref_dropout. FOURS: samples are whole counters.
 template <bool FOURS> struct gd_draws {
