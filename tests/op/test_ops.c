@@ -126,6 +126,12 @@ static void cases_transpose(void) {
     check_transpose(dtypes[d], 1, (int64_t[]){17}, (uint8_t[]){0});
     check_transpose(dtypes[d], 2, (int64_t[]){129, 65}, (uint8_t[]){1, 0});
     check_transpose(dtypes[d], 2, (int64_t[]){1, 2049}, (uint8_t[]){1, 0});
+    /* Rows, columns, or both allow whole vectors. */
+    check_transpose(dtypes[d], 2, (int64_t[]){72, 136}, (uint8_t[]){1, 0});
+    check_transpose(dtypes[d], 2, (int64_t[]){64, 129}, (uint8_t[]){1, 0});
+    check_transpose(dtypes[d], 2, (int64_t[]){129, 64}, (uint8_t[]){1, 0});
+    check_transpose(dtypes[d], 4, (int64_t[]){2, 40, 3, 80}, (uint8_t[]){0, 3, 2, 1});
+    check_transpose(dtypes[d], 4, (int64_t[]){2, 5, 3, 64}, (uint8_t[]){0, 2, 1, 3});
     check_transpose(dtypes[d], 3, (int64_t[]){3, 17, 7}, (uint8_t[]){2, 0, 1});
     check_transpose(dtypes[d], 5, (int64_t[]){2, 17, 3, 4, 33}, (uint8_t[]){2, 0, 3, 1, 4});
     check_transpose(dtypes[d], 5, (int64_t[]){2, 7, 3, 4, 5}, (uint8_t[]){4, 2, 0, 3, 1});
@@ -152,6 +158,12 @@ static void cases_embed(void) {
         c.in[1].high = (double)vocabulary;
         check(&c);
       }
+  for (int64_t d = 0; d < COUNT(floats); d++)
+    check(&(struct op_case){
+        .kind = GD_OP_embed,
+        .n_in = 2,
+        .in = {{.dtype = floats[d], DIMS(50, 136)},
+               {.dtype = GD_DTYPE_I32, DIMS(40), .fill = OP_FILL_INDEX, .high = 50}}});
 }
 
 struct matmul_shape {
@@ -480,8 +492,23 @@ static void cases_xent_grad(void) {
   xent_cases(GD_OP_xent_grad);
 }
 
+/* Many positions, of which most have few ids, and rows of whole vectors. */
+static void check_busy_embed_grad(enum gd_dtype dtype, int64_t vocabulary, int64_t columns) {
+  struct op_case c = {
+      .kind = GD_OP_embed_grad, .n_in = 2, .attr = {.embed = {vocabulary, true, 1}}};
+  c.in[0] = (struct op_input){.dtype = dtype, DIMS(3, 700, columns)};
+  c.in[1] =
+      (struct op_input){.dtype = GD_DTYPE_I32, DIMS(3, 700), .fill = OP_FILL_INDEX, .high = 4};
+  c.noise = last_bit * 700; /* a sum of some 500 terms may come out near 0 */
+  check(&c);
+}
+
 static void cases_embed_grad(void) {
   static const int64_t vocabularies[] = {1, 7, 129, 5000};
+  for (int64_t d = 0; d < COUNT(floats); d++) {
+    check_busy_embed_grad(floats[d], 700, 132);
+    check_busy_embed_grad(floats[d], 300000, 4);
+  }
   for (int64_t d = 0; d < COUNT(floats); d++)
     for (int64_t s = 0; s < COUNT(sizes); s++)
       for (int64_t v = 0; v < COUNT(vocabularies); v++)

@@ -18,7 +18,7 @@ static bool is_aligned(const void *data, int64_t bytes) {
 /* Elements an access has: 16 bytes of the larger dtype, if all addresses are multiples of theirs.
  */
 static int64_t width_of(const struct gd_view *const *views, int count) {
-  int64_t largest = 0;
+  int64_t largest = 1;
   for (int i = 0; i < count; i++) {
     int64_t size = gd_dtype_bytes(views[i]->dtype);
     largest = size > largest ? size : largest;

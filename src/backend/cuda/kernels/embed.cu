@@ -4,20 +4,20 @@
 // Positions are sorted by id: a stable radix sort of least significant digits first, integers alone
 // (sort_count, sort_scan, sort_scatter, once a digit). Then a warp owns 128 columns of a row of the
 // table and adds up its positions (row_sums). An id that is everywhere would leave one warp alone
-// with all of them, so pieces of the sorted order that lie at multiples of a fixed length and within
-// one id are added up beforehand (piece_sums), and the row takes these sums.
+// with all of them, so pieces of the sorted order that lie at multiples of a fixed length and
+// within one id are added up beforehand (piece_sums), and the row takes these sums.
 //
 // Bytes: dy read once, the table written once (added to: the rows in the batch read and written),
 // ids some ten times; a FLOP an element of dy. The floor is the bytes of dy and the table.
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
 
-// --- sorting ----------------------------------------------------------------------------------------
+// --- sorting ------------------------------------------------------------------------------------
 
 enum { MAX_BINS = 512, ROUNDS = 4, CHUNK = THREADS * ROUNDS };
 
 struct digit {
-  int32_t shift, bins;  // bins: a power of two
+  int32_t shift, bins; // bins: a power of two
 };
 GD_DEVICE int digit_of(const digit &d, int32_t key) {
   return (int)((uint32_t)key >> d.shift) & (d.bins - 1);
@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   offsets[v] = low;
 }
 
-// --- summing ----------------------------------------------------------------------------------------
+// --- summing ------------------------------------------------------------------------------------
 
 enum { WIDTH = 4, COLUMNS = 32 * WIDTH, DEEP = 8 };
 
@@ -218,12 +218,12 @@ GD_DEVICE void add_rows(float (&sum)[WIDTH], const T *x, const int32_t *order, i
 }
 
 struct sums {
-  gd_divider chunks;      // of 128 columns in a row
+  gd_divider chunks; // of 128 columns in a row
   int64_t columns;
-  int32_t rows;           // of the table
-  int32_t piece_log2;     // length of a piece
-  int32_t skipped;        // id of the padding, or -1
-  int32_t adds;           // to what the table holds
+  int32_t rows;       // of the table
+  int32_t piece_log2; // length of a piece
+  int32_t skipped;    // id of the padding, or -1
+  int32_t adds;       // to what the table holds
 };
 
 // A warp owns 128 columns of a piece, if all of that has one id.
@@ -278,16 +278,16 @@ GD_DEVICE void row_sum(float *table, const T0 *dy, const int32_t *order, const i
   store_columns<WIDE>(table, first, s.columns, sum);
 }
 
-#define BY_WIDTH(NAME, WIDE)                                                                        \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                            \
-      piece_sums_##NAME(float *partials, const T0 *dy, const int32_t *keys, const int32_t *order,  \
-                        const __grid_constant__ sums s, uint32_t pieces) {                         \
-    piece_sum<WIDE>(partials, dy, keys, order, s, pieces);                                         \
-  }                                                                                                \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                            \
-      row_sums_##NAME(float *table, const T0 *dy, const int32_t *order, const int32_t *offsets,    \
-                      const float *partials, const __grid_constant__ sums s) {                     \
-    row_sum<WIDE>(table, dy, order, offsets, partials, s);                                         \
+#define BY_WIDTH(NAME, WIDE)                                                                      \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                           \
+      piece_sums_##NAME(float *partials, const T0 *dy, const int32_t *keys, const int32_t *order, \
+                        const __grid_constant__ sums s, uint32_t pieces) {                        \
+    piece_sum<WIDE>(partials, dy, keys, order, s, pieces);                                        \
+  }                                                                                               \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                           \
+      row_sums_##NAME(float *table, const T0 *dy, const int32_t *order, const int32_t *offsets,   \
+                      const float *partials, const __grid_constant__ sums s) {                    \
+    row_sum<WIDE>(table, dy, order, offsets, partials, s);                                        \
   }
 BY_WIDTH(wide, true)
 BY_WIDTH(narrow, false)

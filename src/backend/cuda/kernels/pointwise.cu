@@ -1,5 +1,5 @@
-// Kernels that treat every element alone: conversions, add, mul, dropout, activations. Arithmetic is
-// fp32, whatever the dtypes. A grid covers the elements once; a block's elements lie behind each
+// Kernels that treat every element alone: conversions, add, mul, dropout, activations. Arithmetic
+// is fp32, whatever the dtypes. A grid covers the elements once; a block's elements lie behind each
 // other, and a thread has several vectors in flight, each of at most 16 bytes. The output may be an
 // input's memory: a thread writes only what it has read itself.
 //
@@ -25,35 +25,50 @@ GD_DEVICE void in_vectors(int64_t count, Load load, Store store) {
       store(u, (first + u * THREADS) * V);
 }
 
-// A vector on its way, as words: the compiler gives a 16-bit value that waits a register of its own.
+// A vector on its way, as words: the compiler gives a 16-bit value that waits a register of its
+// own.
 template <typename T, int V> struct words {
   gd_pack<uint32_t, V * sizeof(T) / 4> at;
-  GD_DEVICE void take(const T *p) { at = *(const gd_pack<uint32_t, V * sizeof(T) / 4> *)p; }
+  GD_DEVICE void take(const T *p) {
+    at = *(const gd_pack<uint32_t, V * sizeof(T) / 4> *)p;
+  }
   GD_DEVICE float operator[](int j) const {
     return gd_float(T{(uint16_t)(at.at[j / 2] >> (j % 2 * 16))});
   }
 };
 template <int V> struct words<gd_f32, V> {
   gd_pack<gd_f32, V> at;
-  GD_DEVICE void take(const gd_f32 *p) { at = *(const gd_pack<gd_f32, V> *)p; }
-  GD_DEVICE float operator[](int j) const { return at.at[j]; }
+  GD_DEVICE void take(const gd_f32 *p) {
+    at = *(const gd_pack<gd_f32, V> *)p;
+  }
+  GD_DEVICE float operator[](int j) const {
+    return at.at[j];
+  }
 };
 template <typename T> struct words<T, 1> {
   T at;
-  GD_DEVICE void take(const T *p) { at = *p; }
-  GD_DEVICE float operator[](int) const { return gd_float(at); }
+  GD_DEVICE void take(const T *p) {
+    at = *p;
+  }
+  GD_DEVICE float operator[](int) const {
+    return gd_float(at);
+  }
 };
 template <> struct words<gd_f32, 1> {
   gd_f32 at;
-  GD_DEVICE void take(const gd_f32 *p) { at = *p; }
-  GD_DEVICE float operator[](int) const { return at; }
+  GD_DEVICE void take(const gd_f32 *p) {
+    at = *p;
+  }
+  GD_DEVICE float operator[](int) const {
+    return at;
+  }
 };
 
 // The element behind the last vector that this thread has to do alone, or -1: fewer than V threads
 // of the last block have one.
 template <int V> GD_DEVICE int64_t left_over(int64_t count) {
   return blockIdx.x == gridDim.x - 1 && threadIdx.x < count % V ? count - count % V + threadIdx.x
-                                                                 : -1;
+                                                                : -1;
 }
 
 #ifdef ACTIVATION
@@ -95,14 +110,14 @@ template <int V> GD_DEVICE void activate_grad(T0 *dx, const T0 *x, const T0 *dy,
     dx[i] = gd_to<T0>(SLOPE(gd_float(x[i])) * gd_float(dy[i]));
 }
 
-#define BY_WIDTH(NAME, V)                                                                           \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                            \
-      activate_##NAME(T0 *y, const T0 *x, int64_t count) {                                         \
-    activate<V>(y, x, count);                                                                      \
-  }                                                                                                \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                            \
-      activate_grad_##NAME(T0 *dx, const T0 *x, const T0 *dy, int64_t count) {                     \
-    activate_grad<V>(dx, x, dy, count);                                                            \
+#define BY_WIDTH(NAME, V)                                                      \
+  extern "C" __global__ void __launch_bounds__(THREADS)                        \
+      activate_##NAME(T0 *y, const T0 *x, int64_t count) {                     \
+    activate<V>(y, x, count);                                                  \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(THREADS)                        \
+      activate_grad_##NAME(T0 *dx, const T0 *x, const T0 *dy, int64_t count) { \
+    activate_grad<V>(dx, x, dy, count);                                        \
   }
 BY_WIDTH(wide, 16 / sizeof(T0))
 BY_WIDTH(narrow, 1)
@@ -115,7 +130,7 @@ BY_WIDTH(narrow, 1)
 
 enum { UNROLL = 4, WIDE = 16 / (sizeof(T0) > sizeof(T1) ? sizeof(T0) : sizeof(T1)) };
 
-// --- conversions ------------------------------------------------------------------------------------
+// --- conversions --------------------------------------------------------------------------------
 
 template <int V> GD_DEVICE void convert(T1 *y, const T0 *x, int64_t count) {
   words<T0, V> xs[UNROLL];
@@ -133,14 +148,17 @@ template <int V> GD_DEVICE void convert(T1 *y, const T0 *x, int64_t count) {
     y[i] = gd_to<T1>(gd_float(x[i]));
 }
 
-// --- add and mul ------------------------------------------------------------------------------------
+// --- add and mul --------------------------------------------------------------------------------
 
 struct times {
-  static GD_DEVICE float of(float a, float b) { return a * b; }
+  static GD_DEVICE float of(float a, float b) {
+    return a * b;
+  }
 };
 
 // b has as many elements as a.
-template <typename Op, int V> GD_DEVICE void combine(T0 *y, const T0 *a, const T1 *b, int64_t count) {
+template <typename Op, int V>
+GD_DEVICE void combine(T0 *y, const T0 *a, const T1 *b, int64_t count) {
   words<T0, V> as[UNROLL];
   words<T1, V> bs[UNROLL];
   in_vectors<V, UNROLL>(
@@ -183,27 +201,26 @@ GD_DEVICE void repeat(T0 *y, const T0 *a, const T1 *b, int64_t count, const gd_d
       });
 }
 
-#define COMBINE(NAME, OP, WIDTH, V)                                                                 \
+#define COMBINE(NAME, OP, WIDTH, V)                                                                \
   extern "C" __global__ void __launch_bounds__(THREADS)                                            \
       NAME##_##WIDTH(T0 *y, const T0 *a, const T1 *b, int64_t count) {                             \
     combine<OP, V>(y, a, b, count);                                                                \
   }                                                                                                \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                            \
-      NAME##_repeated_##WIDTH(T0 *y, const T0 *a, const T1 *b, int64_t count,                      \
-                              const __grid_constant__ gd_divider period) {                         \
+  extern "C" __global__ void __launch_bounds__(THREADS) NAME##_repeated_##WIDTH(                   \
+      T0 *y, const T0 *a, const T1 *b, int64_t count, const __grid_constant__ gd_divider period) { \
     repeat<OP, V>(y, a, b, count, period);                                                         \
   }
-#define BY_WIDTH(NAME, V)                                                                           \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                            \
-      convert_##NAME(T1 *y, const T0 *x, int64_t count) {                                          \
-    convert<V>(y, x, count);                                                                       \
-  }                                                                                                \
-  COMBINE(add, gd_add, NAME, V)                                                                    \
+#define BY_WIDTH(NAME, V)                                 \
+  extern "C" __global__ void __launch_bounds__(THREADS)   \
+      convert_##NAME(T1 *y, const T0 *x, int64_t count) { \
+    convert<V>(y, x, count);                              \
+  }                                                       \
+  COMBINE(add, gd_add, NAME, V)                           \
   COMBINE(mul, times, NAME, V)
 BY_WIDTH(wide, WIDE)
 BY_WIDTH(narrow, 1)
 
-// --- dropout ----------------------------------------------------------------------------------------
+// --- dropout ------------------------------------------------------------------------------------
 
 // Element i is word g mod 4 of counter g / 4, g = i + seed[2] * sample: a thread owns four counters
 // and draws each once. Where counters begin at multiples of four elements of memory, and x and y

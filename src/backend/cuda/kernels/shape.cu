@@ -1,7 +1,7 @@
 // Kernels that move elements without looking at them: concat, slice, pad, transpose, embed, fill,
-// and positions, which counts. Elements move as units of 16, 8, 4 or 2 bytes, the largest that every
-// address of a call is a multiple of (op_shape.c); one module serves all dtypes. No FLOPs: the floor
-// is the bytes named at each kernel over the memory's bandwidth.
+// and positions, which counts. Elements move as units of 16, 8, 4 or 2 bytes, the largest that
+// every address of a call is a multiple of (op_shape.c); one module serves all dtypes. No FLOPs:
+// the floor is the bytes named at each kernel over the memory's bandwidth.
 //
 // A thread has four units in flight, a block's units lie behind each other, and a grid covers the
 // output once.
@@ -13,12 +13,12 @@ typedef gd_pack<uint32_t, 2> unit_8;
 typedef uint32_t unit_4;
 typedef uint16_t unit_2;
 
-// --- concat -----------------------------------------------------------------------------------------
+// --- concat -------------------------------------------------------------------------------------
 
 enum { MAX_PARTS = 224 };
 struct parts {
   const void *from[MAX_PARTS];
-  int64_t end[MAX_PARTS];  // of the part in the output, in units
+  int64_t end[MAX_PARTS]; // of the part in the output, in units
   int32_t count;
 };
 
@@ -50,14 +50,14 @@ template <typename Unit> GD_DEVICE void concat(Unit *y, const parts &p) {
       y[first + u * THREADS] = units[u];
 }
 
-// --- slice, and transposes that keep the last dim ---------------------------------------------------
+// --- slice, and transposes that keep the last dim -----------------------------------------------
 
 enum { MAX_DIMS = 8 };
 struct strided {
-  gd_divider dims[MAX_DIMS];  // of the output, outermost first
-  int64_t strides[MAX_DIMS];  // of the input, in units
-  uint32_t total;             // units of the output: below 2^31
-  int32_t rank;               // at least 1
+  gd_divider dims[MAX_DIMS]; // of the output, outermost first
+  int64_t strides[MAX_DIMS]; // of the input, in units
+  uint32_t total;            // units of the output: below 2^31
+  int32_t rank;              // at least 1
 };
 
 GD_DEVICE int64_t strided_at(const strided &s, uint32_t i) {
@@ -84,13 +84,13 @@ template <typename Unit> GD_DEVICE void strided_copy(Unit *y, const Unit *x, con
       y[first + u * THREADS] = units[u];
 }
 
-// --- pad --------------------------------------------------------------------------------------------
+// --- pad ----------------------------------------------------------------------------------------
 
 // Rows of `row` units of the output: `lead` zeros, `run` units of x, zeros.
 struct window {
   gd_divider row;
   uint32_t lead, run;
-  uint32_t total;  // units of the output: below 2^31
+  uint32_t total; // units of the output: below 2^31
 };
 
 // Bytes: the input and the output once each.
@@ -111,7 +111,7 @@ template <typename Unit> GD_DEVICE void pad(Unit *y, const Unit *x, const window
       y[first + u * THREADS] = units[u];
 }
 
-// --- embed ------------------------------------------------------------------------------------------
+// --- embed --------------------------------------------------------------------------------------
 
 // Bytes: ids once, the output twice (rows of the table that come again are in L2).
 template <typename Unit>
@@ -133,42 +133,44 @@ GD_DEVICE void embed(Unit *y, const Unit *table, const int32_t *ids, const gd_di
       y[first + u * THREADS] = units[u];
 }
 
-#define BY_UNIT(BYTES)                                                                           \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-      concat_##BYTES(void *y, const __grid_constant__ parts p) {                                 \
-    concat((unit_##BYTES *)y, p);                                                                \
-  }                                                                                              \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-      strided_##BYTES(void *y, const void *x, const __grid_constant__ strided s) {               \
-    strided_copy((unit_##BYTES *)y, (const unit_##BYTES *)x, s);                                 \
-  }                                                                                              \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-      pad_##BYTES(void *y, const void *x, const __grid_constant__ window w) {                    \
-    pad((unit_##BYTES *)y, (const unit_##BYTES *)x, w);                                          \
-  }                                                                                              \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-      embed_##BYTES(void *y, const void *table, const int32_t *ids,                              \
-                    const __grid_constant__ gd_divider row, uint32_t total) {                    \
-    embed((unit_##BYTES *)y, (const unit_##BYTES *)table, ids, row, total);                      \
+#define BY_UNIT(BYTES)                                                             \
+  extern "C" __global__ void __launch_bounds__(THREADS)                            \
+      concat_##BYTES(void *y, const __grid_constant__ parts p) {                   \
+    concat((unit_##BYTES *)y, p);                                                  \
+  }                                                                                \
+  extern "C" __global__ void __launch_bounds__(THREADS)                            \
+      strided_##BYTES(void *y, const void *x, const __grid_constant__ strided s) { \
+    strided_copy((unit_##BYTES *)y, (const unit_##BYTES *)x, s);                   \
+  }                                                                                \
+  extern "C" __global__ void __launch_bounds__(THREADS)                            \
+      pad_##BYTES(void *y, const void *x, const __grid_constant__ window w) {      \
+    pad((unit_##BYTES *)y, (const unit_##BYTES *)x, w);                            \
+  }                                                                                \
+  extern "C" __global__ void __launch_bounds__(THREADS)                            \
+      embed_##BYTES(void *y, const void *table, const int32_t *ids,                \
+                    const __grid_constant__ gd_divider row, uint32_t total) {      \
+    embed((unit_##BYTES *)y, (const unit_##BYTES *)table, ids, row, total);        \
   }
 BY_UNIT(16)
 BY_UNIT(8)
 BY_UNIT(4)
 BY_UNIT(2)
 
-// --- transposes that bring another dim last ---------------------------------------------------------
+// --- transposes that bring another dim last -----------------------------------------------------
 
 // Rows are the dim that is last in the output, columns the one that is last in the input. All in
 // elements. Tiles follow each other along the rows, then the columns, then the other dims.
 struct tiles {
   gd_divider row_tiles, column_tiles;
-  gd_divider dims[MAX_DIMS];  // the others, outermost first
+  gd_divider dims[MAX_DIMS]; // the others, outermost first
   int64_t in_strides[MAX_DIMS], out_strides[MAX_DIMS];
   int64_t rows, columns;
-  int64_t row_in;      // from row to row of the input
-  int64_t column_out;  // from column to column of the output
-  int32_t rank;        // of dims
-  int32_t wide_in, wide_out;  // whether 16 bytes can be read, written at a time
+  int64_t row_in;     // from row to row of the input
+  int64_t column_out; // from column to column of the output
+  int32_t rank;       // of dims
+  // Whether 16 bytes can be read, written at a time: rows, columns are then a multiple of these,
+  // since some other dim steps over just one of them.
+  int32_t wide_in, wide_out;
 };
 
 // A tile in shared memory, in the input's order, 128 bytes a row. Two layouts, each without bank
@@ -206,26 +208,26 @@ template <typename E> GD_DEVICE void transpose(E *y, const E *x, const tiles &t)
   int columns = t.columns - c0 < S::SIDE ? (int)(t.columns - c0) : S::SIDE;
 
   if (t.wide_in) {
+    const int N = S::SIDE * 8 / THREADS;
+    unit_16 units[N];
 #pragma unroll
-    for (int i = 0; i < S::SIDE * 8 / THREADS; i++) {
+    for (int i = 0; i < N; i++) {
+      int at = i * THREADS + threadIdx.x, r = at / 8, c = at % 8 * S::V;
+      if (r < rows && c < columns)
+        units[i] = *(const unit_16 *)(x + r * t.row_in + c);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
       int at = i * THREADS + threadIdx.x, r = at / 8, c = at % 8 * S::V;
       if (r >= rows || c >= columns)
         continue;
-      gd_pack<E, S::V> pack;
-      if (c + S::V <= columns) {
-        pack = *(const gd_pack<E, S::V> *)(x + r * t.row_in + c);
-      } else {
-#pragma unroll
-        for (int j = 0; j < S::V; j++)
-          pack.at[j] = c + j < columns ? x[r * t.row_in + c + j] : E{};
-      }
+      E *to = &tile[tile_at<E>(wide_out, r, c)];
       if (wide_out) {
-        *(gd_pack<E, S::V> *)&tile[tile_at<E>(true, r, c)] = pack;
-      } else {  // rows are a multiple of 4 bytes alone
-        typedef gd_pack<E, 4 / sizeof(E)> word;
+        *(unit_16 *)to = units[i];
+      } else { // rows are a multiple of 4 bytes alone
 #pragma unroll
         for (int j = 0; j < 4; j++)
-          ((word *)&tile[tile_at<E>(false, r, c)])[j] = ((const word *)&pack)[j];
+          ((uint32_t *)to)[j] = units[i].at[j];
       }
     }
   } else {
@@ -246,14 +248,7 @@ template <typename E> GD_DEVICE void transpose(E *y, const E *x, const tiles &t)
 #pragma unroll
       for (int j = 0; j < S::V; j++)
         pack.at[j] = tile[tile_at<E>(true, r + j, c)];
-      if (r + S::V <= rows) {
-        *(gd_pack<E, S::V> *)(y + c * t.column_out + r) = pack;
-      } else {
-#pragma unroll
-        for (int j = 0; j < S::V; j++)
-          if (r + j < rows)
-            y[c * t.column_out + r + j] = pack.at[j];
-      }
+      *(gd_pack<E, S::V> *)(y + c * t.column_out + r) = pack;
     }
   } else {
     for (int at = threadIdx.x; at < S::SIDE * S::SIDE; at += THREADS) {
@@ -273,12 +268,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   transpose((uint32_t *)y, (const uint32_t *)x, t);
 }
 
-// --- fill -------------------------------------------------------------------------------------------
+// --- fill ---------------------------------------------------------------------------------------
 
 // pattern: the value once, or twice if it has 2 bytes, so that it does not matter where a unit
 // begins. The first and the last block also write what is not a whole unit. Bytes: y once.
-extern "C" __global__ void __launch_bounds__(THREADS) fill(void *y, int64_t bytes,
-                                                           uint32_t pattern) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    fill(void *y, int64_t bytes, uint32_t pattern) {
   int64_t head = (16 - (int64_t)((uint64_t)y % 16)) % 16;
   head = head < bytes ? head : bytes;
   int64_t units = (bytes - head) / 16, tail = bytes - head - units * 16;
@@ -297,7 +292,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fill(void *y, int64_t byte
   }
 }
 
-// --- positions --------------------------------------------------------------------------------------
+// --- positions ----------------------------------------------------------------------------------
 
 enum { POSITION_THREADS = 1024 };
 
@@ -306,7 +301,7 @@ extern "C" __global__ void __launch_bounds__(POSITION_THREADS)
     positions(int32_t *y, const int32_t *ids, int64_t steps, int32_t pad) {
   __shared__ int counts[POSITION_THREADS / 32];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int count = 0;  // of ids before this round
+  int count = 0; // of ids before this round
   y += blockIdx.x * steps;
   ids += blockIdx.x * steps;
   for (int64_t begin = 0; begin < steps; begin += POSITION_THREADS) {

@@ -1,13 +1,16 @@
 // The update program: sum of squares, control, Adam. T0: what is squared, or the half copy of Adam.
+// A model has hundreds of tensors, most of them small: kernels take a table of them by value, in
+// the 4 KB that arguments may have.
 
-// --- sum of squares ---------------------------------------------------------------------------------
+// --- sum of squares -----------------------------------------------------------------------------
 
-// The total is a double that is cut into two floats. A thread adds fp32 squares of up to 64 elements
-// and keeps what each addition rounds away (Knuth's two-sum); such sums are added in double. The
-// error is some 2^-46 of the total, so that neither the cut into shards nor the tree shows in the
-// norm, and cards with few units for double keep up. Who adds what follows from the shape alone.
+// The total is a double that is cut into two floats. A thread adds fp32 squares of up to 64
+// elements and keeps what each addition rounds away (Knuth's two-sum); such sums are added in
+// double. The error is some 2^-46 of the total, so that neither the cut into shards nor the tree
+// shows in the norm, and cards with few units for double keep up. Who adds what follows from the
+// shape alone.
 //
-// Bytes: x once. FLOPs: 8 an element; a double addition for 64.
+// Bytes: x once. FLOPs: 8 an element; 2 additions in double for each 16 (half dtypes: 8) of them.
 
 enum { ELEMENTS = 64, SQUARE_THREADS = 256, WHOLE_THREADS = 1024, DEEP = 4 };
 
@@ -40,7 +43,7 @@ GD_DEVICE double block_sum(double x, double *shared) {
   return x;
 }
 
-// Elements begin .. end of x, of which `begin` is a multiple of V: a share of every thread.
+// The thread's share of elements begin .. end of x; x + begin allows vectors of V.
 template <int V, int THREADS> GD_DEVICE double squares_of(const T0 *x, int64_t begin, int64_t end) {
   double total = 0;
   int64_t vectors = (end - begin) / V;
@@ -79,63 +82,83 @@ GD_DEVICE void store_pair(float *y, double total) {
   y[1] = isfinite(y[0]) ? (float)(total - (double)y[0]) : 0.0f;
 }
 
-// One block for all of a small tensor.
+enum { SQUARES_ENTRIES = 96 };
+struct squares_entry {
+  const T0 *x;
+  float *y;
+  int64_t count;
+  int64_t each; // elements of a piece
+  uint32_t end; // number of pieces up to the end of this tensor
+  int32_t wide; // whether its address allows 16 bytes at a time
+};
+struct squares_table {
+  squares_entry at[SQUARES_ENTRIES];
+  int32_t count;
+};
+
+// A block owns a piece of a tensor. Many tensors share a launch.
+extern "C" __global__ void __launch_bounds__(SQUARE_THREADS)
+    squares_pieces(double *partials, const __grid_constant__ squares_table table) {
+  __shared__ double shared[32];
+  int at = 0; // number of tensors that end before this block
+  for (int width = 64; width > 0; width /= 2)
+    if (at + width < table.count && table.at[at + width - 1].end <= blockIdx.x)
+      at += width;
+  const squares_entry &t = table.at[at];
+  int64_t begin = (blockIdx.x - (at ? table.at[at - 1].end : 0)) * t.each;
+  int64_t end = t.count - begin < t.each ? t.count : begin + t.each;
+  double total = t.wide ? squares_of<16 / sizeof(T0), SQUARE_THREADS>(t.x, begin, end)
+                        : squares_of<1, SQUARE_THREADS>(t.x, begin, end);
+  total = block_sum(total, shared);
+  if (threadIdx.x == 0)
+    partials[blockIdx.x] = total;
+}
+
+// A block owns a tensor.
+extern "C" __global__ void __launch_bounds__(SQUARE_THREADS)
+    squares_totals(const double *partials, const __grid_constant__ squares_table table) {
+  __shared__ double shared[32];
+  uint32_t begin = blockIdx.x ? table.at[blockIdx.x - 1].end : 0, end = table.at[blockIdx.x].end;
+  double total = 0;
+  for (uint32_t i = begin + threadIdx.x; i < end; i += SQUARE_THREADS)
+    total += partials[i];
+  total = block_sum(total, shared);
+  if (threadIdx.x == 0)
+    store_pair(table.at[blockIdx.x].y, total);
+}
+
+// One block for all of a small tensor: one launch where there is but one tensor.
 template <int V> GD_DEVICE void squares_whole(float *y, const T0 *x, int64_t count) {
   __shared__ double shared[32];
   double total = block_sum(squares_of<V, WHOLE_THREADS>(x, 0, count), shared);
   if (threadIdx.x == 0)
     store_pair(y, total);
 }
-
-// A block for each `each` elements.
-template <int V>
-GD_DEVICE void squares_pieces(double *partials, const T0 *x, int64_t count, int64_t each) {
-  __shared__ double shared[32];
-  int64_t begin = blockIdx.x * each, end = count - begin < each ? count : begin + each;
-  double total = block_sum(squares_of<V, SQUARE_THREADS>(x, begin, end), shared);
-  if (threadIdx.x == 0)
-    partials[blockIdx.x] = total;
-}
-
-#define BY_WIDTH(NAME, V)                                                                           \
-  extern "C" __global__ void __launch_bounds__(WHOLE_THREADS)                                      \
-      squares_whole_##NAME(float *y, const T0 *x, int64_t count) {                                 \
-    squares_whole<V>(y, x, count);                                                                 \
-  }                                                                                                \
-  extern "C" __global__ void __launch_bounds__(SQUARE_THREADS)                                     \
-      squares_pieces_##NAME(double *partials, const T0 *x, int64_t count, int64_t each) {          \
-    squares_pieces<V>(partials, x, count, each);                                                   \
-  }
-BY_WIDTH(wide, 16 / sizeof(T0))
-BY_WIDTH(narrow, 1)
-
 extern "C" __global__ void __launch_bounds__(WHOLE_THREADS)
-    squares_total(float *y, const double *partials, int32_t count) {
-  __shared__ double shared[32];
-  double total = 0;
-  for (int i = threadIdx.x; i < count; i += WHOLE_THREADS)
-    total += partials[i];
-  total = block_sum(total, shared);
-  if (threadIdx.x == 0)
-    store_pair(y, total);
+    squares_whole_wide(float *y, const T0 *x, int64_t count) {
+  squares_whole<16 / sizeof(T0)>(y, x, count);
+}
+extern "C" __global__ void __launch_bounds__(WHOLE_THREADS)
+    squares_whole_narrow(float *y, const T0 *x, int64_t count) {
+  squares_whole<1>(y, x, count);
 }
 
-// --- control ----------------------------------------------------------------------------------------
+// --- control ------------------------------------------------------------------------------------
 
 enum { CONTROL_THREADS = 256, MAX_SUMS = 224 };
 struct sums {
   const float *from[MAX_SUMS];
-  int64_t end[MAX_SUMS];  // of the tensor among all elements
+  int64_t end[MAX_SUMS]; // of the tensor among all elements
   int32_t count;
-  int32_t first, last;  // whether it is the first, the last of the launches of this op
+  int32_t first, last; // whether it is the first, the last of the launches of this op
 };
 struct rules {
   float max_norm, growth_interval;
   int32_t dynamic_scale;
 };
 
-// One block; the rule is that of ref_control. carry: the total so far, where there are more sums than
-// fit one launch.
+// One block; the rule is that of ref_control. carry: the total so far, where there are more sums
+// than fit one launch.
 extern "C" __global__ void __launch_bounds__(CONTROL_THREADS)
     control(float *step, float *scale, float *norm_out, float *factor_out, double *carry,
             const __grid_constant__ sums s, const __grid_constant__ rules rule) {
@@ -143,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(CONTROL_THREADS)
   int64_t elements = s.count ? s.end[s.count - 1] : 0;
   double total = 0;
   for (int64_t i = threadIdx.x; i < elements; i += CONTROL_THREADS) {
-    int tensor = 0;  // number of tensors that end at or before i
+    int tensor = 0; // number of tensors that end at or before i
     for (int width = 128; width > 0; width /= 2)
       if (tensor + width < s.count && s.end[tensor + width - 1] <= i)
         tensor += width;
@@ -177,13 +200,13 @@ extern "C" __global__ void __launch_bounds__(CONTROL_THREADS)
   *factor_out = (float)factor;
 }
 
-// --- Adam -------------------------------------------------------------------------------------------
+// --- Adam ---------------------------------------------------------------------------------------
 
 enum { ADAM_THREADS = 256 };
 struct adam_rule {
-  float beta1, beta2, rest1, rest2;  // rest: 1 - beta
-  float log_beta1, log_beta2;        // natural logarithms
-  float eps, decay;
+  float beta1, beta2, rest1, rest2; // rest: 1 - beta
+  float log_beta1, log_beta2;       // natural logarithms
+  float eps;
   int32_t decoupled;
 };
 // The inputs that change from step to step.
@@ -192,33 +215,37 @@ struct adam_now {
 };
 
 // 1 - beta^t as -expm1(t log beta): beta^t alone would round away what is left for beta near 1.
-GD_DEVICE adam_now adam_of(const adam_rule &r, float factor, float lr, float step) {
+GD_DEVICE adam_now adam_of(const adam_rule &r, float decay, float factor, float lr, float step) {
   adam_now now;
   now.factor = factor;
   now.rate = lr / -expm1f(step * r.log_beta1);
   now.root = 1.0f / sqrtf(-expm1f(step * r.log_beta2));
-  now.keep = r.decoupled ? fmaf(-lr, r.decay, 1.0f) : 1.0f;
-  now.decay = r.decoupled ? 0.0f : r.decay;
+  now.keep = r.decoupled ? fmaf(-lr, decay, 1.0f) : 1.0f;
+  now.decay = r.decoupled ? 0.0f : decay;
   return now;
 }
 
-struct adam_tensors {
-  float *param, *m, *v;
-  const float *grad;
-  T0 *half;  // NULL: none
+struct adam_entry {
+  float *param, *m, *v, *grad;
+  T0 *half; // NULL: none
+  int64_t count;
+  uint32_t end; // number of blocks up to the end of this tensor
+  float decay;
+  int32_t wide;  // whether all addresses allow four elements at a time
+  int32_t clear; // whether the gradient is zeroed once it is used
 };
 
 // V elements from i on. Kingma, Ba, arXiv:1412.6980, algorithm 1; decay coupled or decoupled
-// (Loshchilov, Hutter, arXiv:1711.05101). Bytes: 28 an element, and 2 for the half copy.
+// (Loshchilov, Hutter, arXiv:1711.05101). Bytes: 28 an element, 2 for the half copy, 4 to clear.
 template <int V>
-GD_DEVICE void adam_step(const adam_tensors &t, int64_t i, const adam_rule &r, const float *factor,
+GD_DEVICE void adam_step(const adam_entry &t, int64_t i, const adam_rule &r, const float *factor,
                          const float *lr, const float *step) {
   float p[V], g[V], m[V], v[V];
-  gd_load(t.param + i, p);
-  gd_load(t.grad + i, g);
+  gd_load((const float *)t.param + i, p);
+  gd_load((const float *)t.grad + i, g);
   gd_load((const float *)t.m + i, m);
   gd_load((const float *)t.v + i, v);
-  adam_now now = adam_of(r, *factor, *lr, *step);
+  adam_now now = adam_of(r, t.decay, *factor, *lr, *step);
   if (now.factor != 0.0f) {
 #pragma unroll
     for (int j = 0; j < V; j++) {
@@ -231,31 +258,36 @@ GD_DEVICE void adam_step(const adam_tensors &t, int64_t i, const adam_rule &r, c
     gd_store(t.m + i, m);
     gd_store(t.v + i, v);
   }
-  if (t.half)  // skipped or not: a copy in another memory may have nothing in it yet
+  if (t.half) // skipped or not: a copy in another memory may have nothing in it yet
     gd_store(t.half + i, p);
+  if (t.clear) {
+    float zeros[V] = {};
+    gd_store(t.grad + i, zeros);
+  }
 }
 
-// A thread owns one vector: its four loads are enough in flight.
-template <int V>
-GD_DEVICE void adam(const adam_tensors &t, int64_t count, const adam_rule &r, const float *factor,
-                    const float *lr, const float *step) {
-  int64_t i = ((int64_t)blockIdx.x * ADAM_THREADS + threadIdx.x) * V;
-  if (i + V <= count)
-    adam_step<V>(t, i, r, factor, lr, step);
+// A block owns 1,024 elements of a tensor, a thread four of them: its four loads are enough in
+// flight. Many tensors share a launch, which costs as much as 10 MB of them.
+enum { ADAM_ENTRIES = 60 };
+struct adam_table {
+  adam_entry at[ADAM_ENTRIES];
+  int32_t count;
+};
+extern "C" __global__ void __launch_bounds__(ADAM_THREADS)
+    adam(const __grid_constant__ adam_table table, const __grid_constant__ adam_rule r,
+         const float *factor, const float *lr, const float *step) {
+  int at = 0; // number of tensors that end before this block
+  for (int width = 32; width > 0; width /= 2)
+    if (at + width < table.count && table.at[at + width - 1].end <= blockIdx.x)
+      at += width;
+  const adam_entry &t = table.at[at];
+  int64_t first = (int64_t)(blockIdx.x - (at ? table.at[at - 1].end : 0)) * (4 * ADAM_THREADS);
+  if (t.wide && first + 4 * threadIdx.x + 4 <= t.count)
+    adam_step<4>(t, first + 4 * threadIdx.x, r, factor, lr, step);
   else
-    for (; i < count; i++)
-      adam_step<1>(t, i, r, factor, lr, step);
-}
-
-extern "C" __global__ void __launch_bounds__(ADAM_THREADS)
-    adam_wide(const __grid_constant__ adam_tensors t, int64_t count,
-              const __grid_constant__ adam_rule r, const float *factor, const float *lr,
-              const float *step) {
-  adam<4>(t, count, r, factor, lr, step);
-}
-extern "C" __global__ void __launch_bounds__(ADAM_THREADS)
-    adam_narrow(const __grid_constant__ adam_tensors t, int64_t count,
-                const __grid_constant__ adam_rule r, const float *factor, const float *lr,
-                const float *step) {
-  adam<1>(t, count, r, factor, lr, step);
+    for (int k = 0; k < 4; k++) {
+      int64_t i = first + (t.wide ? 4 * threadIdx.x + k : k * ADAM_THREADS + threadIdx.x);
+      if (i < t.count)
+        adam_step<1>(t, i, r, factor, lr, step);
+    }
 }
