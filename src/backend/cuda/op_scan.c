@@ -156,7 +156,7 @@ enum gd_status gd_cuda_op_scan_grad(const struct gd_cuda_call *call) {
   s.block_channels = s.threads / lanes * pair;
   s.groups = gd_cuda_ceil(s.channels, s.block_channels);
   int64_t warps = s.threads / 32;
-  int64_t floats = 3 * GD_SCAN_CHUNK * s.block_channels + 8 * pair * each * s.threads +
+  int64_t floats = 3 * GD_SCAN_CHUNK * (s.block_channels + 4) + 8 * pair * each * s.threads +
                    warps * 8 * 2 * s.padded + (wide ? 0 : 2 * GD_SCAN_CHUNK * s.padded);
   s.shared_bytes = (int)(floats * 4);
   if (s.shared_bytes > call->cuda->shared_bytes)

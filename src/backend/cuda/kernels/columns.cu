@@ -3,8 +3,8 @@
 // a block is TX times VEC columns wide and takes TY rows at once. Which rows a thread adds, and in
 // which order blocks' sums are added, depends on the shape alone.
 
-// Group g of the grid sums rows [g per, (g + 1) per) of x, divides, and writes row g of out, or adds
-// to it. Rows of x are `stride` elements apart. Column i of a row goes to element
+// Group g of the grid sums rows [g per, (g + 1) per) of x, divides, and writes row g of out, or
+// adds to it. Rows of x are `stride` elements apart. Column i of a row goes to element
 // i % inner * (columns / inner) + i / inner of it: a transpose of [columns / inner, inner].
 // Reads each element once, writes 1 / per as many: floor (bytes of x) / bandwidth.
 extern "C" __global__ void __launch_bounds__(TX *TY)

@@ -48,7 +48,7 @@ GD_DEVICE void load_row(float (&x)[ITEMS][VEC], const T0 *row, int64_t end, floa
   }
 }
 
-// --- norms -----------------------------------------------------------------------------------------
+// --- norms ---------------------------------------------------------------------------------------
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     layernorm(const T0 *x, const float *weight, const float *bias, T0 *y, float *means,
@@ -223,10 +223,10 @@ extern "C" __global__ void GRAD_BOUNDS
   norm_grad<false, 1>(dy, x, weight, nullptr, scales, dx, partial, rows, per, columns);
 }
 
-// --- softmax ---------------------------------------------------------------------------------------
+// --- softmax -------------------------------------------------------------------------------------
 
-// Columns of a row that count. positions 0: all; else rows are so many positions, and row r sees the
-// columns up to r mod positions.
+// Columns of a row that count. positions 0: all; else rows are so many positions, and row r sees
+// the columns up to r mod positions.
 GD_DEVICE int64_t columns_seen(int64_t row, int64_t positions, int64_t columns) {
   int64_t seen = columns;
   if (positions) // 64-bit remainders are slow and rarely needed

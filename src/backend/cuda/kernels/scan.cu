@@ -43,12 +43,14 @@ template <int COUNT, int W, int STRIDE, int N> GD_DEVICE int share_sums(float (&
   }
 }
 
-// --- tiles -----------------------------------------------------------------------------------------
+// --- tiles ---------------------------------------------------------------------------------------
 
-// STEPS x CHANNELS elements of x[T, C], VEC at a time, between global and shared memory; `first` is
-// the element of x that the tile begins with.
-template <typename T, int STEPS, int CHANNELS> struct tile {
-  static constexpr int ACROSS = CHANNELS / VEC, UNITS = (STEPS * ACROSS + THREADS - 1) / THREADS;
+// STEPS x WIDTH elements of x[T, C], VEC at a time, between global and shared memory; `first` is
+// the element of x that the tile begins with. Rows in shared memory lie PITCH apart: a channel's
+// lanes write different steps, which must not meet in one bank.
+#define PITCH(channels) ((channels) + 4)
+template <typename T, int STEPS, int WIDTH> struct tile {
+  static constexpr int ACROSS = WIDTH / VEC, UNITS = (STEPS * ACROSS + THREADS - 1) / THREADS;
   gd_pack<T, VEC> at[UNITS];
 
   GD_DEVICE void fetch(const T *x, int64_t first, int64_t stride, int64_t steps, int64_t channels) {
@@ -66,13 +68,13 @@ template <typename T, int STEPS, int CHANNELS> struct tile {
   GD_DEVICE void put(float *shared) const {
 #pragma unroll
     for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS;
+      int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
       float values[VEC];
 #pragma unroll
       for (int v = 0; v < VEC; v++)
         values[v] = gd_float(at[i].at[v]);
-      if (unit < STEPS * ACROSS)
-        gd_store(shared + unit * VEC, values);
+      if (t < STEPS)
+        gd_store(shared + t * PITCH(WIDTH) + c, values);
     }
   }
   // A thread takes the units that it put.
@@ -83,7 +85,7 @@ template <typename T, int STEPS, int CHANNELS> struct tile {
       int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
       if (t < STEPS && t < steps && c < channels) {
         float values[VEC];
-        gd_load(shared + unit * VEC, values);
+        gd_load(shared + t * PITCH(WIDTH) + c, values);
         gd_store(x + first + t * stride + c, values);
       }
     }
@@ -127,18 +129,19 @@ GD_DEVICE void get_selected(float (&x)[SP], const float *, const T2 *from, int64
 }
 #endif
 
-// --- forward ---------------------------------------------------------------------------------------
+// --- forward -------------------------------------------------------------------------------------
 
 #ifdef FORWARD
 #define CHANNELS (THREADS / LANES)
-#define TILE 32  // steps
+#define ROW PITCH(CHANNELS)
+#define TILE 32    // steps
 #define TOGETHER 4 // steps whose sums over states are shared out
 
 // A block has CHANNELS channels of a sequence. The next tile is on its way while one is worked on.
 extern "C" __global__ void __launch_bounds__(THREADS)
     scan(const T0 *u, const T1 *delta, const float *a_log, const T2 *b, const T2 *c, const float *d,
          T0 *y, float *kept, int64_t steps, int64_t channels) {
-  alignas(16) __shared__ float tile_u[TILE * CHANNELS], tile_delta[TILE * CHANNELS];
+  alignas(16) __shared__ float tile_u[TILE * ROW], tile_delta[TILE * ROW];
   alignas(16) __shared__ float tile_b[STATES <= 32 ? TILE * PADDED : 1];
   alignas(16) __shared__ float tile_c[STATES <= 32 ? TILE * PADDED : 1];
   int64_t groups = (channels + CHANNELS - 1) / CHANNELS, batch = blockIdx.x / groups;
@@ -188,8 +191,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       float sums[TOGETHER];
 #pragma unroll
       for (int k = 0; k < TOGETHER; k++) {
-        float step = tile_delta[(t + k) * CHANNELS + local];
-        float x = step * tile_u[(t + k) * CHANNELS + local], bs[SP], cs[SP];
+        float step = tile_delta[(t + k) * ROW + local];
+        float x = step * tile_u[(t + k) * ROW + local], bs[SP], cs[SP];
         get_selected(bs, tile_b, b + row * STATES, steps - first, t + k, state);
         get_selected(cs, tile_c, c + row * STATES, steps - first, t + k, state);
         sums[k] = 0;
@@ -206,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       if (lane % SAME == 0)
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-          float *at = tile_u + (t + mine + k) * CHANNELS + local;
+          float *at = tile_u + (t + mine + k) * ROW + local;
           *at = sums[k] + skip * *at;
         }
     }
@@ -217,30 +220,31 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 #endif
 
-// --- backward --------------------------------------------------------------------------------------
+// --- backward ------------------------------------------------------------------------------------
 
 #ifdef BACKWARD
 #define ACROSS (32 / LANES) // lanes of a warp that differ in channel
 #define WARPS (THREADS / 32)
 #define CHANNELS (WARPS * ACROSS * CP)
+#define ROW PITCH(CHANNELS)
 #define TOGETHER 8 // steps whose states and powers are in registers
 #define PIECES (CHUNK / TOGETHER)
 
 // A block has CHANNELS channels of a sequence, a thread CP neighbouring ones, and walks the chunks
 // [begin, end) backward. A chunk's states are recomputed twice: once through all of it, leaving one
 // every TOGETHER steps in shared memory, once from each of these, kept with the powers for the way
-// back. carry: dL/dh times the power of the step behind the chunk, between launches; null at the end
-// of the sequence. Sums over states go into the tiles, sums over channels by warp, block and, through
-// partial[sequence, group, step, b | c, S], by scan_sums. partial_a[sequence, C, S] and
-// partial_d[sequence, C] are added up over sequences by others.
+// back. carry: dL/dh times the power of the step behind the slice, between launches; null where one
+// launch has all chunks. Sums over states go into the tiles, sums over channels by warp, by block
+// and, through partial[sequence, group, step, b | c, S], by scan_sums. partial_a[sequence, C, S]
+// and partial_d[sequence, C] are added up over sequences by others.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     scan_grad(const T0 *dy, const T0 *u, const T1 *delta, const float *a_log, const T2 *b,
               const T2 *c, const float *d, const float *kept, T0 *du, T1 *ddelta, float *partial,
               float *partial_a, float *partial_d, float *carry, int from_carry, int64_t first_batch,
               int64_t begin, int64_t end, int64_t steps, int64_t channels) {
   extern __shared__ float shared[];
-  float *tile_u = shared, *tile_delta = tile_u + CHUNK * CHANNELS;
-  float *tile_dy = tile_delta + CHUNK * CHANNELS, *saved = tile_dy + CHUNK * CHANNELS;
+  float *tile_u = shared, *tile_delta = tile_u + CHUNK * ROW;
+  float *tile_dy = tile_delta + CHUNK * ROW, *saved = tile_dy + CHUNK * ROW;
   float *sums = saved + PIECES * CP * SP * THREADS, *tile_b = sums + WARPS * TOGETHER * 2 * PADDED;
   float *tile_c = tile_b + CHUNK * PADDED; // unused where there are many states
   int64_t groups = (channels + CHANNELS - 1) / CHANNELS, sequence = blockIdx.x / groups;
@@ -283,14 +287,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       in_b.put(tile_b); // last read before the last barrier
       in_c.put(tile_c);
     }
-    float h[CP][SP];
+    const float *from = kept + ((batch * chunks + chunk) * channels + channel) * STATES;
+    float h[CP][SP] = {};
 #pragma unroll
     for (int j = 0; j < CP; j++)
 #pragma unroll
       for (int i = 0; i < SP; i++)
-        h[j][i] = channel + j < channels && state + i < STATES
-                      ? kept[((batch * chunks + chunk) * channels + channel + j) * STATES + state + i]
-                      : 0;
+        if (channel + j < channels && state + i < STATES)
+          h[j][i] = from[j * STATES + state + i];
     __syncthreads();
 
     for (int piece = 0; piece < PIECES; piece++) {
@@ -305,8 +309,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       for (int k = 0; k < TOGETHER; k++) {
         int t = piece * TOGETHER + k;
         float step[CP], input[CP], bs[SP];
-        gd_load(tile_delta + t * CHANNELS + local, step);
-        gd_load(tile_u + t * CHANNELS + local, input);
+        gd_load(tile_delta + t * ROW + local, step);
+        gd_load(tile_u + t * ROW + local, input);
         get_selected(bs, tile_b, b_row, rest, t, state);
 #pragma unroll
         for (int j = 0; j < CP; j++)
@@ -327,8 +331,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       for (int k = 0; k < TOGETHER; k++) {
         int t = piece * TOGETHER + k;
         float step[CP], input[CP], bs[SP];
-        gd_load(tile_delta + t * CHANNELS + local, step);
-        gd_load(tile_u + t * CHANNELS + local, input);
+        gd_load(tile_delta + t * ROW + local, step);
+        gd_load(tile_u + t * ROW + local, input);
         get_selected(bs, tile_b, b_row, rest, t, state);
 #pragma unroll
         for (int j = 0; j < CP; j++)
@@ -343,9 +347,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       for (int k = TOGETHER - 1; k >= 0; k--) {
         int t = piece * TOGETHER + k;
         float step[CP], input[CP], slope[CP], bs[SP], cs[SP], over_channels[2 * SP] = {};
-        gd_load(tile_delta + t * CHANNELS + local, step);
-        gd_load(tile_u + t * CHANNELS + local, input);
-        gd_load(tile_dy + t * CHANNELS + local, slope);
+        gd_load(tile_delta + t * ROW + local, step);
+        gd_load(tile_u + t * ROW + local, input);
+        gd_load(tile_dy + t * ROW + local, slope);
         get_selected(bs, tile_b, b_row, rest, t, state);
         get_selected(cs, tile_c, c_row, rest, t, state);
 #pragma unroll
@@ -380,7 +384,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
         for (int v = 0; v < OWN; v++) {
           int j = v / 2 % CP; // a lane has both channels of a thread, or there is one
-          int at = (piece * TOGETHER + (mine + v) / (2 * CP)) * CHANNELS + local + j;
+          int at = (piece * TOGETHER + (mine + v) / (2 * CP)) * ROW + local + j;
           if ((mine + v) % 2) {
             tile_delta[at] = over_states[v];
           } else {

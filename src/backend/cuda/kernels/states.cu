@@ -47,8 +47,8 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
-// dA_log, first stage: row blockIdx.y of partial has the sums over rows [y per, (y + 1) per). Reads 8
-// bytes a state.
+// dA_log, first stage: row blockIdx.y of partial has the sums over rows [y per, (y + 1) per).
+// Reads 8 bytes a state.
 extern "C" __global__ void __launch_bounds__(256)
     decay_grad_rates(const float *da, const float *a, const T0 *delta, const float *a_log,
                      float *partial, int64_t rows, int64_t per, int64_t channels, int64_t states) {

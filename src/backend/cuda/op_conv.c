@@ -1,0 +1,244 @@
+/*
+ * Filters with one kernel a channel on CUDA: depthwise over images (depthwise.cu) and the causal
+ * conv1d over sequences (conv1d.cu), with their gradients. Each has a fast kernel for the filter
+ * sizes that models use and a general one for all others.
+ *
+ * Gradients of filters are sums over all outputs: blocks leave sums of theirs in the workspace as
+ * [taps and bias, channels], which are then added in order and turned into [channels, taps].
+ */
+#include <stdio.h>
+
+#include "backend/cuda/columns.h"
+
+enum {
+  DEFINES = 96,
+  BLOCK = 256,
+  SUM_BLOCKS = 1056,   /* as in op_rows.c */
+  MOST_BLOCKS = 65535, /* in y and z */
+  PATCH_DOWN = 2,      /* outputs of a thread, as in depthwise.cu */
+  PATCH_ACROSS = 7,
+  RUN = 16, /* steps of a thread in conv1d.cu, and of its gradient to the filter */
+  RUN_DW = 64,
+};
+
+static bool all_aligned(const struct gd_kernel_args *args, int64_t bytes) {
+  for (uint32_t i = 0; i < args->n_in; i++)
+    if (!gd_cuda_aligned(args->in[i].data, bytes))
+      return false;
+  for (uint32_t i = 0; i < args->n_out; i++)
+    if (!gd_cuda_aligned(args->out[i].data, bytes))
+      return false;
+  return true;
+}
+
+/* Parts of a sum, each with a row of sums in the workspace. */
+struct cut {
+  int64_t groups, per; /* per items of the sum a group */
+};
+
+/* Cuts `items`, `least` a group at least, for blocks that lie `across` side by side. */
+static struct cut cut_of(const struct gd_cuda_call *call, int64_t items, int64_t least,
+                         int64_t across, int64_t width) {
+  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most(width, 1));
+  int64_t groups = gd_cuda_ceil(SUM_BLOCKS, gd_cuda_most(across, 1));
+  groups = gd_cuda_least(gd_cuda_least(groups, gd_cuda_ceil(items, least)), fit);
+  groups = gd_cuda_most(groups, 1);
+  struct cut cut = {.per = gd_cuda_most(gd_cuda_ceil(items, groups), 1)};
+  cut.groups = gd_cuda_ceil(items, cut.per);
+  return cut;
+}
+
+/* dw[C, taps] and dbias[C] out of the groups' [taps + 1, C]. */
+static enum gd_status add_up(const struct gd_cuda_call *call, int64_t groups, int64_t taps,
+                             int64_t channels) {
+  const struct gd_kernel_args *a = call->args;
+  struct gd_cuda_sums sums = {.x = a->workspace,
+                              .dtype = GD_DTYPE_F32,
+                              .rows = groups,
+                              .columns = taps * channels,
+                              .stride = (taps + 1) * channels,
+                              .inner = channels,
+                              .out = a->out[0].data,
+                              .out_dtype = GD_DTYPE_F32,
+                              .adds = gd_kernel_adds(a, 0)};
+  GD_TRY(gd_cuda_sum_columns(call, sums));
+  sums.x = (float *)a->workspace + taps * channels;
+  sums.columns = channels;
+  sums.inner = 0;
+  sums.out = a->out[1].data;
+  sums.adds = gd_kernel_adds(a, 1);
+  return gd_cuda_sum_columns(call, sums);
+}
+
+static enum gd_status check_workspace(const struct gd_cuda_call *call, int64_t taps,
+                                      int64_t channels) {
+  int64_t bytes = 4 * (taps + 1) * channels;
+  if (bytes <= call->args->workspace_bytes && taps < MOST_BLOCKS)
+    return GD_OK;
+  return gd_fail(call->err, GD_UNSUPPORTED,
+                 "the gradient of %lld filters of %lld taps needs a workspace of %lld bytes, not "
+                 "%lld: use smaller filters",
+                 (long long)channels, (long long)taps, (long long)bytes,
+                 (long long)call->args->workspace_bytes);
+}
+
+/* --- depthwise ------------------------------------------------------------------------------ */
+
+struct images {
+  char defines[DEFINES];
+  struct gd_cuda_kernel kernel;
+  int64_t images, height, width, channels, k;
+  bool fast;
+  int64_t patches, tiles; /* of the fast kernels: outputs and channels of a block's threads */
+};
+
+static void images_init(struct images *s, const char *name, const struct gd_view *x, int64_t k) {
+  *s = (struct images){.images = x->dims[0],
+                       .height = x->dims[1],
+                       .width = x->dims[2],
+                       .channels = x->dims[3],
+                       .k = k,
+                       .fast = k == 3 || k == 5 || k == 7};
+  s->patches =
+      s->images * gd_cuda_ceil(s->height, PATCH_DOWN) * gd_cuda_ceil(s->width, PATCH_ACROSS);
+  s->tiles = gd_cuda_ceil(s->channels, 32);
+  if (s->fast)
+    snprintf(s->defines, sizeof s->defines, "TAPS=%d CHANNELS=%lld WIDTH=%lld", (int)k,
+             (long long)s->channels, (long long)s->width);
+  else
+    snprintf(s->defines, sizeof s->defines, "TAPS=0");
+  s->kernel = (struct gd_cuda_kernel){"depthwise", name, s->defines, 1, {x->dtype}};
+}
+
+/* flip: the gradient to x, which filters dy with the filter turned. */
+static enum gd_status depthwise(const struct gd_cuda_call *call, int flip) {
+  const struct gd_kernel_args *a = call->args;
+  struct gd_cuda_data p = gd_cuda_data_of(a);
+  struct images s;
+  images_init(&s, "depthwise", &a->in[0], a->in[1].dims[2]);
+  struct gd_cuda_grid grid = {.threads = BLOCK};
+  if (!s.fast) {
+    grid.x = gd_cuda_ceil(a->in[0].elements, BLOCK);
+    return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.images,
+                          &s.height, &s.width, &s.channels, &s.k, &flip);
+  }
+  if (flip)
+    s.kernel.name = "depthwise_dx";
+  /* Several patches a thread share the loading of its filter, where enough blocks remain. */
+  int64_t blocks = s.tiles * gd_cuda_ceil(s.patches, 8);
+  int64_t each = gd_cuda_most(gd_cuda_least(blocks / SUM_BLOCKS, 4), 1);
+  grid.x = s.tiles * gd_cuda_ceil(s.patches, 8 * each);
+  return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.height,
+                        &s.patches, &each);
+}
+
+enum gd_status gd_cuda_op_depthwise(const struct gd_cuda_call *call) {
+  return depthwise(call, 0);
+}
+
+enum gd_status gd_cuda_op_depthwise_dx(const struct gd_cuda_call *call) {
+  return depthwise(call, 1);
+}
+
+enum gd_status gd_cuda_op_depthwise_dw(const struct gd_cuda_call *call) {
+  const struct gd_kernel_args *a = call->args;
+  struct gd_cuda_data p = gd_cuda_data_of(a);
+  struct images s;
+  images_init(&s, "depthwise_dw", &a->in[0], a->attr->rows.rows);
+  int64_t taps = s.k * s.k, width = (taps + 1) * s.channels;
+  GD_TRY(check_workspace(call, taps, s.channels));
+  if (s.fast) {
+    struct cut cut = cut_of(call, s.patches, 8, s.tiles, width);
+    struct gd_cuda_grid grid = {.x = cut.groups ? s.tiles : 0, .y = cut.groups, .threads = BLOCK};
+    GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &s.height, &s.patches,
+                          &cut.per));
+    return add_up(call, cut.groups, taps, s.channels);
+  }
+  int64_t across = gd_cuda_ceil(s.channels, BLOCK);
+  struct cut cut = cut_of(call, s.width ? s.images * s.height : 0, 8, across * (taps + 1), width);
+  struct gd_cuda_grid grid = {
+      .x = cut.groups ? across : 0, .y = taps + 1, .z = cut.groups, .threads = BLOCK};
+  GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &s.images, &cut.per,
+                        &s.height, &s.width, &s.channels, &s.k));
+  return add_up(call, cut.groups, taps, s.channels);
+}
+
+/* --- conv1d --------------------------------------------------------------------------------- */
+
+struct sequences {
+  char defines[DEFINES];
+  struct gd_cuda_kernel kernel;
+  int64_t batches, steps, channels, k, vec;
+  bool fast;
+};
+
+static void sequences_init(struct sequences *s, const struct gd_cuda_call *call, const char *name,
+                           int64_t k, int64_t widest) {
+  const struct gd_view *x = &call->args->in[0];
+  *s = (struct sequences){.batches = x->dims[0],
+                          .steps = x->dims[1],
+                          .channels = x->dims[2],
+                          .k = k,
+                          .vec = 1,
+                          .fast = k >= 2 && k <= 4};
+  int64_t vec = gd_cuda_least(16 / gd_dtype_bytes(x->dtype), widest);
+  if (s->fast && s->channels % vec == 0 && all_aligned(call->args, 16))
+    s->vec = vec;
+  snprintf(s->defines, sizeof s->defines, "TAPS=%d VEC=%d", s->fast ? (int)k : 0, (int)s->vec);
+  s->kernel = (struct gd_cuda_kernel){"conv1d", name, s->defines, 1, {x->dtype}};
+}
+
+/* sign -1: the filter looks back; 1: its gradient looks ahead. */
+static enum gd_status conv1d(const struct gd_cuda_call *call, int sign) {
+  const struct gd_kernel_args *a = call->args;
+  struct gd_cuda_data p = gd_cuda_data_of(a);
+  struct sequences s;
+  sequences_init(&s, call, "conv1d", a->in[1].dims[2], 8);
+  int64_t rows = s.batches * s.steps;
+  struct gd_cuda_grid grid = {.threads = BLOCK};
+  if (!s.fast) {
+    grid.x = gd_cuda_ceil(rows * s.channels, BLOCK);
+    return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &rows,
+                          &s.steps, &s.channels, &s.k, &sign);
+  }
+  int length = RUN;
+  if (sign > 0)
+    s.kernel.name = "conv1d_dx";
+  grid.x = gd_cuda_ceil(s.channels / s.vec * s.batches * gd_cuda_ceil(s.steps, length), BLOCK);
+  return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.batches,
+                        &s.steps, &s.channels, &length);
+}
+
+enum gd_status gd_cuda_op_conv1d(const struct gd_cuda_call *call) {
+  return conv1d(call, -1);
+}
+
+enum gd_status gd_cuda_op_conv1d_dx(const struct gd_cuda_call *call) {
+  return conv1d(call, 1);
+}
+
+enum gd_status gd_cuda_op_conv1d_dw(const struct gd_cuda_call *call) {
+  const struct gd_kernel_args *a = call->args;
+  struct gd_cuda_data p = gd_cuda_data_of(a);
+  struct sequences s;
+  sequences_init(&s, call, "conv1d_dw", a->attr->rows.rows, 4);
+  int64_t width = (s.k + 1) * s.channels, rows = s.batches * s.steps;
+  GD_TRY(check_workspace(call, s.k, s.channels));
+  if (s.fast) {
+    int length = RUN_DW;
+    int64_t across = gd_cuda_ceil(s.channels, 32 * s.vec);
+    int64_t runs = s.batches * gd_cuda_ceil(s.steps, length);
+    struct cut cut = cut_of(call, runs, 8, across, width);
+    struct gd_cuda_grid grid = {.x = cut.groups ? across : 0, .y = cut.groups, .threads = BLOCK};
+    GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &s.batches, &cut.per,
+                          &s.steps, &s.channels, &length));
+    return add_up(call, cut.groups, s.k, s.channels);
+  }
+  int64_t across = gd_cuda_ceil(s.channels, BLOCK);
+  struct cut cut = cut_of(call, rows, 64, across * (s.k + 1), width);
+  struct gd_cuda_grid grid = {
+      .x = cut.groups ? across : 0, .y = s.k + 1, .z = cut.groups, .threads = BLOCK};
+  GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &rows, &cut.per,
+                        &s.steps, &s.channels, &s.k));
+  return add_up(call, cut.groups, s.k, s.channels);
+}
