@@ -32,7 +32,8 @@
 
 static void expect(const struct op_case *c, uint32_t output, int64_t count, const double *values,
                    double tolerance) {
-  static const struct op_backend cpu = {"cpu", gd_cpu_kernels, gd_cpu_workspace_bytes};
+  static const struct op_backend cpu = {
+      .name = "cpu", .kernels = gd_cpu_kernels, .workspace_bytes = gd_cpu_workspace_bytes};
   const char *wrong = op_check_values(c, &op_backend_ref, output, count, values, tolerance);
   if (!wrong)
     wrong = op_check_values(c, &cpu, output, count, values, tolerance);

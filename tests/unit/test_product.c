@@ -82,7 +82,8 @@ static gd_kernel kernels[GD_OP_COUNT];
 static int checked;
 
 static void check(const struct op_case *c) {
-  const struct op_backend backend = {"column-major", kernels, NULL};
+  const struct op_backend backend = {
+      .name = "column-major", .kernels = kernels, .workspace_bytes = NULL};
   const char *wrong = op_check(c, &backend);
   if (wrong)
     fail_msg("%s", wrong);
