@@ -95,6 +95,8 @@ static void set_profile(struct gd_show_object *to, const struct gd_trial *trial)
     gd_show_set_bool(&row, "beside", trial->profile[i].beside);
     gd_show_set_int(&row, "count", trial->profile[i].count);
     gd_show_set_real(&row, "seconds", trial->profile[i].seconds);
+    gd_show_set_real(&row, "bytes", trial->profile[i].bytes);
+    gd_show_set_real(&row, "flops", trial->profile[i].flops);
     gd_show_append(&rows, &row);
   }
   gd_show_set_object(to, "profile", &rows);
@@ -187,7 +189,8 @@ void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
 enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
                                struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"PROGRAM", false}, {"OP", false}, {"COUNT", true}, {"TIME", true}, {"SHARE", true}};
+      {"PROGRAM", false}, {"OP", false},    {"COUNT", true},   {"TIME", true},
+      {"SHARE", true},    {"MEMORY", true}, {"PRODUCTS", true}};
   enum { COLUMNS = sizeof columns / sizeof *columns, MOST = 24 };
   const char *cells[MOST * COLUMNS] = {0};
   char text[GD_SHOW_TEXT];
@@ -202,6 +205,14 @@ enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
     cell[2] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, row->count));
     cell[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, row->seconds));
     cell[4] = row->beside ? "beside" : gd_show_cell(cli, "%.1f %%", 100 * row->seconds / whole);
+    bool known = row->seconds > 0;
+    cell[5] = known && row->bytes > 0
+                  ? gd_show_cell(cli, "%.3g GB/s", 1e-9 * row->bytes / row->seconds)
+                  : "";
+    cell[6] =
+        known && row->flops > 0
+            ? gd_show_cell(cli, "%s", gd_show_rate(text, sizeof text, row->flops / row->seconds))
+            : "";
   }
   gd_strbuf_append(&cli->out, "\n");
   return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);

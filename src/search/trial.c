@@ -116,7 +116,8 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
   return GD_OK;
 }
 
-/* Products of a pass as executed. The fused loss multiplies only rows whose label counts. */
+/* Products of a pass as executed. The fused loss of a CPU multiplies only rows whose label counts;
+   a GPU, which cannot know how many there are, all of them. */
 static double executed_flops(const struct candidate *candidate) {
   const struct gd_graph *graph = &candidate->graph;
   double skipped = 1 - gd_run_counted_share(graph);
@@ -124,7 +125,7 @@ static double executed_flops(const struct candidate *candidate) {
   gd_graph_cost(graph, &cost);
   double flops = cost.executed_flops;
   for (gd_op_id id = 0; id < graph->n_ops; id++)
-    if (graph->ops[id].kind == GD_OP_linear_xent) {
+    if (graph->ops[id].kind == GD_OP_linear_xent && graph->ops[id].attr.xent.chunk_bytes == 0) {
       gd_op_cost(graph, id, &cost);
       flops -= skipped * cost.executed_flops;
     }
@@ -448,8 +449,10 @@ static int compare_rows(const void *left, const void *right) {
   return a->seconds > b->seconds ? -1 : a->seconds < b->seconds;
 }
 
-static void add_event(struct gd_trial *trial, enum gd_op_kind kind, enum gd_program program,
+static void add_event(struct gd_trial *trial, const struct gd_graph *graph, enum gd_program program,
                       const struct gd_event *event) {
+  enum gd_op_kind kind = graph->ops[event->op].kind;
+  struct gd_cost cost;
   uint32_t i = 0;
   while (i < trial->n_profile &&
          (trial->profile[i].kind != kind || trial->profile[i].program != program))
@@ -461,6 +464,9 @@ static void add_event(struct gd_trial *trial, enum gd_op_kind kind, enum gd_prog
         (struct gd_profile_row){.kind = kind, .program = program, .beside = event->beside};
   trial->profile[i].count++;
   trial->profile[i].seconds += 1e-9 * (double)(event->end_ns - event->begin_ns);
+  gd_op_cost(graph, event->op, &cost);
+  trial->profile[i].bytes += cost.read_bytes + cost.write_bytes;
+  trial->profile[i].flops += cost.executed_flops;
 }
 
 /* The last pass and update that were sampled. */
@@ -473,7 +479,7 @@ static void take_profile(struct measuring *m, struct gd_backend *backend) {
     const struct gd_event *events =
         backend->ops->events(backend, m->run.bound[GD_RUN_FULL], programs[p], &count);
     for (uint32_t i = 0; i < count; i++)
-      add_event(trial, graph->ops[events[i].op].kind, programs[p], &events[i]);
+      add_event(trial, graph, programs[p], &events[i]);
   }
   qsort(trial->profile, trial->n_profile, sizeof *trial->profile, compare_rows);
 }

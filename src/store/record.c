@@ -381,9 +381,11 @@ static json_t *profile_get(const struct gd_trial *trial) {
   json_t *rows = json_array();
   for (uint32_t i = 0; i < trial->n_profile; i++) {
     const struct gd_profile_row *row = &trial->profile[i];
-    json_t *object = json_pack("{s:s, s:s, s:b, s:I, s:o}", "op", gd_op_info(row->kind)->name,
-                               "program", program_names[row->program], "beside", (int)row->beside,
-                               "count", (json_int_t)row->count, "seconds", real_get(row->seconds));
+    json_t *object =
+        json_pack("{s:s, s:s, s:b, s:I, s:o, s:o, s:o}", "op", gd_op_info(row->kind)->name,
+                  "program", program_names[row->program], "beside", (int)row->beside, "count",
+                  (json_int_t)row->count, "seconds", real_get(row->seconds), "bytes",
+                  real_get(row->bytes), "flops", real_get(row->flops));
     if (json_array_append_new(rows, object) != 0) {
       json_decref(rows);
       return NULL;
@@ -418,6 +420,11 @@ static bool profile_set(struct gd_trial *trial, const json_t *value) {
         !real_set(json_object_get(object, "seconds"), &row.seconds))
       return false;
     row.count = (uint32_t)json_integer_value(ops);
+    /* Records of before had neither. */
+    if (json_object_get(object, "bytes") &&
+        (!real_set(json_object_get(object, "bytes"), &row.bytes) ||
+         !real_set(json_object_get(object, "flops"), &row.flops)))
+      return false;
     if (op_find(json_string_value(op), &row.kind))
       trial->profile[trial->n_profile++] = row;
   }

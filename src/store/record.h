@@ -54,6 +54,8 @@ struct gd_profile_row {
   bool beside;    /* beside the computation: its time need not add to the step's */
   uint32_t count; /* ops of that kind in one run of the program */
   double seconds; /* of one run of the program */
+  double bytes;   /* that they must read and write in that run, at least */
+  double flops;   /* of their products, as executed */
 };
 enum { GD_PROFILE_ROWS = 96 };
 

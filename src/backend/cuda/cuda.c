@@ -20,10 +20,12 @@
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/fused.h"
 #include "backend/cuda/module.h"
+#include "backend/cuda/multi.h"
 #include "backend/host_memory.h"
 
 enum {
   ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
+  MOST_TOGETHER = 256,          /* ops that one launch may take */
   COMM_SCRATCH_BYTES = 1 << 20, /* pieces of a reduction over ranks arrive here, on the host */
   RUNTIME_BYTES = 1536 << 20,   /* context, kernels and libraries: not for the arena */
 };
@@ -420,6 +422,31 @@ static enum gd_status put(struct gd_cuda *cuda, const struct launch *launch,
   return GD_OK;
 }
 
+/*
+ * The same for as many launches as one kernel can take: updates of many parameters. *taken says how
+ * many that were, at least one. With trace every op stands alone.
+ */
+static enum gd_status put_some(struct gd_cuda *cuda, const struct launch *launches, uint32_t n,
+                               enum gd_cuda_stage stage, uint32_t *taken, struct gd_error *err) {
+  struct gd_cuda_step steps[MOST_TOGETHER];
+  struct gd_cuda_call call = {.cuda = cuda, .stream = cuda->stream, .stage = stage, .err = err};
+  uint32_t count = 0;
+  *taken = 0;
+  while (!cuda->trace && count < n && count < MOST_TOGETHER && launches[count].function &&
+         !launches[count].beside && (count == 0 || !launches[count].waits)) {
+    steps[count] = (struct gd_cuda_step){launches[count].kind, &launches[count].args};
+    count++;
+  }
+  if (count > 1 && steps[0].kind == GD_OP_adam)
+    GD_TRY(gd_cuda_multi_adam(&call, steps, count, taken));
+  else if (count > 1 && steps[0].kind == GD_OP_sum_squares)
+    GD_TRY(gd_cuda_multi_squares(&call, steps, count, taken));
+  if (*taken > 0)
+    return GD_OK;
+  *taken = 1;
+  return put(cuda, launches, stage, err);
+}
+
 /* --- binding -------------------------------------------------------------------------------- */
 
 static bool on_host(const struct gd_graph *graph, gd_tensor_id id) {
@@ -573,8 +600,8 @@ static enum gd_status bind_program(struct gd_cuda *cuda, const struct gd_plan *p
 static enum gd_status call_all(struct gd_cuda *cuda, struct gd_bound *bound,
                                enum gd_cuda_stage stage, struct gd_error *err) {
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
-    for (uint32_t i = 0; i < bound->n_launches[program]; i++)
-      GD_TRY(put(cuda, &bound->launches[program][i], stage, err));
+    for (uint32_t i = 0, n = bound->n_launches[program], taken; i < n; i += taken)
+      GD_TRY(put_some(cuda, &bound->launches[program][i], n - i, stage, &taken, err));
   return GD_OK;
 }
 
@@ -583,7 +610,7 @@ static enum gd_status put_program(struct gd_cuda *cuda, struct gd_bound *bound,
                                   enum gd_program program, struct gd_error *err) {
   const struct launch *launches = bound->launches[program], *last_beside = NULL;
   CUevent *marks = cuda->trace ? bound->marks : NULL;
-  for (uint32_t i = 0; i < bound->n_launches[program]; i++) {
+  for (uint32_t i = 0, n = bound->n_launches[program], taken; i < n; i += taken) {
     const struct launch *launch = &launches[i];
     CUstream stream = launch->beside ? cuda->side : cuda->stream;
     if (launch->beside) { /* after everything before it */
@@ -595,7 +622,7 @@ static enum gd_status put_program(struct gd_cuda *cuda, struct gd_bound *bound,
     }
     if (marks)
       CHECK(cuda->cu->EventRecord(marks[2 * i], stream), "cuEventRecord");
-    GD_TRY(put(cuda, launch, GD_CUDA_LAUNCH, err));
+    GD_TRY(put_some(cuda, launch, n - i, GD_CUDA_LAUNCH, &taken, err));
     if (marks)
       CHECK(cuda->cu->EventRecord(marks[2 * i + 1], stream), "cuEventRecord");
     if (launch->beside) {
