@@ -623,6 +623,7 @@ static enum gd_status conclude(const struct gd_search *search, struct gd_error *
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
   struct gd_search search = {0};
   int rank, size;
+  cli->options.backend = gd_cli_backend(cli);
   GD_TRY(make_points(cli, &search, err)); /* a wrong name is said before ranks meet */
   if (cli->options.slurm && gd_comm_in_job(&rank, &size))
     return gd_fail(err, GD_BAD_INPUT,

@@ -73,7 +73,7 @@ static enum gd_status find_trial(struct gd_cli *cli, const struct gd_model *mode
   const struct gd_cli_options *options = &cli->options;
   const struct gd_store_filter *f = &options->filter;
   bool planned = options->device_memory_bytes || options->host_memory_bytes ||
-                 options->micro_batch != GD_MICRO_BATCH_POW2;
+                 options->micro_batch != GD_MICRO_BATCH_AUTO;
   struct gd_error missing = {0};
   struct gd_method method;
   char name[GD_METHOD_NAME];

@@ -11,7 +11,7 @@
 
 /* Leaves are filled through a small buffer, so that filling never needs memory the plan lacks;
    threads share its pieces, since a billion normal deviates take one of them half a minute. */
-enum { PIECE_ELEMENTS = 1 << 15, CHUNK_ELEMENTS = 64 * PIECE_ELEMENTS };
+enum { PIECE_ELEMENTS = 1 << 13, CHUNK_ELEMENTS = 64 * PIECE_ELEMENTS };
 enum { MASKED_PERCENT = 15 }; /* of the tokens of a masked model are predicted: BERT's rate */
 
 static enum gd_status no_memory(struct gd_error *err) {

@@ -47,15 +47,16 @@ offered files "" plan -- --thread
 offered words "" nonsense ""
 
 # Values: fixed sets, models, methods by their parts, files, folders; nothing for a number.
-declare -A values=([backend]="cpu ref" [precision]="fp32 bf16 fp16" [optimizer]="adam adamw"
+declare -A values=([backend]="cuda cpu ref" [precision]="fp32 bf16 fp16" [optimizer]="adam adamw"
   [micro-batch]="auto pow2 max")
 for option in "${!values[@]}"; do
   offered words "${values[$option]}" plan pythia-14m "--$option" ""
   for value in ${values[$option]}; do
+    [[ $value != cuda ]] || "$GPUDAYS" doctor | grep -q '^GPU  *ok' || continue # it needs one
     expect 0 plan "$WORK/tiny" --threads 1 "--$option" "$value"
   done
 done
-offered words "--backend=cpu --backend=ref" plan --backend=
+offered words "--backend=cuda --backend=cpu --backend=ref" plan --backend=
 offered words "--precision=bf16" plan --precision=b
 offered words "ok infeasible failed implausible" results --status ""
 offered words "time days model method device status mfu memory" results --sort ""
@@ -115,7 +116,7 @@ completed "bench best" be
 completed "" nonsense be
 completed "--device-memory" bench pythia-14m --dev
 completed "cpu" bench pythia-14m --backend c
-completed "cpu ref" bench pythia-14m --backend = # as bash cuts the line
+completed "cuda cpu ref" bench pythia-14m --backend = # as bash cuts the line
 completed "cpu" bench pythia-14m --backend = c
 completed "pythia-70m" bench --threads = 2 pythia-7 --models pythia-7
 completed "pythia-70m pythia-7-folder pythia-7-notes" bench --threads = 2 pythia-7
@@ -139,5 +140,5 @@ if command -v fish >/dev/null; then
     complete -C 'gpudays bench --backend '; complete -C 'gpudays be'; complete -C 'gpudays x --backend='" \
     >"$OUT" 2>"$ERR" || fail "fish completes nothing"
   cut -f1 "$OUT" >"$WORK/words"
-  same_words "cpu ref bench best" "$WORK/words"
+  same_words "cuda cpu ref bench best" "$WORK/words"
 fi
