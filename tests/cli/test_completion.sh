@@ -115,9 +115,9 @@ touch "$WORK/files/pythia-7-notes" "$WORK/files/other"
 completed "bench best" be
 completed "" nonsense be
 completed "--device-memory" bench pythia-14m --dev
-completed "cpu" bench pythia-14m --backend c
+completed "cuda cpu" bench pythia-14m --backend c
 completed "cuda cpu ref" bench pythia-14m --backend = # as bash cuts the line
-completed "cpu" bench pythia-14m --backend = c
+completed "cuda cpu" bench pythia-14m --backend = c
 completed "pythia-70m" bench --threads = 2 pythia-7 --models pythia-7
 completed "pythia-70m pythia-7-folder pythia-7-notes" bench --threads = 2 pythia-7
 completed "pythia-7-folder" verify ""

@@ -10,6 +10,7 @@
 #include "op/test_ops.c"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "backend/cuda/cuda_int.h"
 
@@ -17,33 +18,41 @@ static void collect(void (*cases)(void)) {
   cases();
 }
 
-static void compile_for(int sm) {
+/*
+ * There are hundreds of modules and some take NVRTC seconds: each architecture compiles its own
+ * share of them. GD_TEST_ALL=1: all of them for each.
+ */
+enum { SHARES = 9 };
+
+static void compile_for(int sm, int share) {
   struct gd_error why = {0};
   if (!cuda_ops_pretend(sm, &why))
     fail_msg("%s", why.text);
 #define GD_OP(name, ...) collect(cases_##name);
 #include "ir/ops.def"
 #undef GD_OP
+  if (!getenv("GD_TEST_ALL"))
+    cuda_ops_keep(SHARES, share);
   if (!cuda_ops_build(&why))
     fail_msg("%s", why.text);
   print_message("sm_%d: %d modules\n", sm, cuda_ops_compiled());
-  assert_true(cuda_ops_compiled() > 20);
+  assert_true(cuda_ops_compiled() > 5);
   cuda_ops_close();
 }
 
 static void test_sm80(void **state) {
   (void)state;
-  compile_for(80);
+  compile_for(80, 0);
 }
 
 static void test_sm86(void **state) {
   (void)state;
-  compile_for(86);
+  compile_for(86, 3);
 }
 
 static void test_sm90(void **state) {
   (void)state;
-  compile_for(90);
+  compile_for(90, 6);
 }
 
 int main(void) {

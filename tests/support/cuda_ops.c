@@ -151,6 +151,10 @@ bool cuda_ops_build(struct gd_error *why) {
   return gd_cuda_modules_build(cuda, why) == GD_OK;
 }
 
+void cuda_ops_keep(int every, int which) {
+  gd_cuda_modules_keep(cuda, every, which);
+}
+
 int cuda_ops_compiled(void) {
   return compiled;
 }

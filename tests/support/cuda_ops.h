@@ -27,6 +27,8 @@ void cuda_ops_close(void);
 
 /* For sm_<sm>, without a GPU: collects only. cuda_ops_build then compiles; returns the count. */
 bool cuda_ops_pretend(int sm, struct gd_error *why);
+/* Only number `which` of every `every` modules is compiled. */
+void cuda_ops_keep(int every, int which);
 int cuda_ops_compiled(void);
 
 #endif

@@ -202,6 +202,27 @@ enum gd_status gd_cuda_modules_build(struct gd_cuda *cuda, struct gd_error *err)
 
 /* --- modules by key ------------------------------------------------------------------------- */
 
+static void free_module(const struct gd_cuda *cuda, struct module *m) {
+  if (m->loaded)
+    cuda->cu->ModuleUnload(m->loaded);
+  gd_mem_free(m->cubin);
+  gd_mem_free(m->source);
+  gd_mem_free(m);
+}
+
+void gd_cuda_modules_keep(struct gd_cuda *cuda, int every, int which) {
+  struct module **at = &cuda->modules->modules;
+  for (int i = 0; *at; i++) {
+    struct module *m = *at;
+    if (i % every == which) {
+      at = &m->next;
+      continue;
+    }
+    *at = m->next;
+    free_module(cuda, m);
+  }
+}
+
 enum gd_status gd_cuda_modules_open(struct gd_cuda *cuda, struct gd_error *err) {
   cuda->modules = gd_mem_alloc(1, sizeof *cuda->modules);
   return cuda->modules ? GD_OK : no_memory(err);
@@ -212,11 +233,7 @@ void gd_cuda_modules_close(struct gd_cuda *cuda) {
     return;
   for (struct module *m = cuda->modules->modules, *next; m; m = next) {
     next = m->next;
-    if (m->loaded)
-      cuda->cu->ModuleUnload(m->loaded);
-    gd_mem_free(m->cubin);
-    gd_mem_free(m->source);
-    gd_mem_free(m);
+    free_module(cuda, m);
   }
   for (struct function *f = cuda->modules->functions, *next; f; f = next) {
     next = f->next;

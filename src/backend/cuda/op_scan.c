@@ -162,7 +162,7 @@ enum gd_status gd_cuda_op_scan_grad(const struct gd_cuda_call *call) {
   if (s.shared_bytes > call->cuda->shared_bytes)
     return gd_fail(call->err, GD_UNSUPPORTED,
                    "the scan's gradient over %lld states needs %d bytes of shared memory, of which "
-                   "this GPU has %d: use at most 256 states",
+                   "this GPU has %d: use fewer states",
                    (long long)s.states, s.shared_bytes, call->cuda->shared_bytes);
   snprintf(s.defines, sizeof s.defines,
            "BACKWARD=1 STATES=%lld LANES=%d SP=%d CP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d",
