@@ -284,8 +284,8 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
 
 static const struct gd_option options_table[] = {
-    {"backend", "NAME", ON_RUNS, 0, false,
-     "cuda (default with a GPU), cpu, or ref: plain and slow", parse_backend, 0, 0, 0},
+    {"backend", "NAME", ON_RUNS, 0, false, "cuda (default with a GPU), cpu, or ref: plain and slow",
+     parse_backend, 0, 0, 0},
     {"threads", "N", ON_RUNS | ON(DOCTOR), 0, false, "threads to run with; default: all there are",
      parse_int, TARGET(threads), 1, 4096},
     {"precision", "NAME", ON_RECIPES | ON(VERIFY), 0, false,
