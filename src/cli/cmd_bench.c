@@ -46,18 +46,31 @@ static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
       differs ? last : "", gd_show_seconds(update, sizeof update, trial->update.median_s));
 }
 
+static bool on_gpu(const struct gd_trial *trial) {
+  return strcmp(trial->backend, "cuda") == 0;
+}
+
+static bool uses_tf32(const struct gd_trial *trial) {
+  struct gd_method method;
+  return gd_method_parse(trial->method, &method, NULL) == GD_OK && method.tf32;
+}
+
 static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
   struct gd_strbuf line = {0};
-  char size[GD_SHOW_TEXT];
+  char size[GD_SHOW_TEXT], more[GD_SHOW_TEXT];
   gd_strbuf_printf(&line, "memory %s:", gd_format_bytes(size, sizeof size, trial->peak_bytes));
   for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
     gd_strbuf_printf(&line, " %s %s%s", gd_category_name((enum gd_category)i),
                      gd_format_bytes(size, sizeof size, trial->bytes[i]),
                      i + 1 < GD_CATEGORY_DEVICE_COUNT ? "," : ";");
   gd_strbuf_printf(&line, " host %s", gd_format_bytes(size, sizeof size, trial->host_bytes));
-  if (trial->resident_bytes >= 0)
+  if (trial->resident_bytes >= 0 && !on_gpu(trial))
     gd_strbuf_printf(&line, "; resident set grew by %s",
                      gd_format_bytes(size, sizeof size, trial->resident_bytes));
+  if (trial->resident_bytes >= 0 && on_gpu(trial))
+    gd_strbuf_printf(&line, "; the driver counts %s, and %s of runtime beside it",
+                     gd_format_bytes(size, sizeof size, trial->resident_bytes),
+                     gd_format_bytes(more, sizeof more, trial->runtime_bytes));
   if (line.text && !line.failed)
     gd_show_paragraph(out, 2, line.text);
   gd_strbuf_deinit(&line);
@@ -74,9 +87,12 @@ static void append_speed(struct gd_strbuf *out, const struct gd_search_point *po
     if (fabs(trial->hfu - trial->mfu) >= 0.005)
       gd_strbuf_printf(&line, ", HFU %s %%",
                        gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2));
-    gd_strbuf_printf(&line, " of %s %s (measured peak)",
+    gd_strbuf_printf(&line, " of %s %s (%s peak)",
                      gd_show_rate(rate, sizeof rate, trial->peak_flops),
-                     gd_precision_name(trial->precision));
+                     on_gpu(trial) && trial->precision == GD_PRECISION_FP32 && uses_tf32(trial)
+                         ? "TF32"
+                         : gd_precision_name(trial->precision),
+                     on_gpu(trial) ? "datasheet" : "measured");
   }
   gd_strbuf_printf(&line, "; loss %.4g, gradient norm %.3g: plausible", trial->loss, trial->norm);
   if (line.text && !line.failed)

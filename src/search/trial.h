@@ -13,7 +13,7 @@
 #include "store/record.h"
 
 struct gd_trial_options {
-  const char *backend; /* "cpu", "ref" */
+  const char *backend; /* "cpu", "cuda", "ref" */
   int threads;         /* 0: all */
   struct gd_method method;
   int ranks;                          /* to plan for; 0: as many as comm has, or one */
