@@ -49,7 +49,7 @@ foreach(path IN LISTS test_files)
   endif()
   # A test that hangs must end; those that start ranks need room on a machine with few, busy cores.
   set(timeout 300)
-  if(folder MATCHES "^(methods|comm|search|op)$")
+  if(folder MATCHES "^(methods|comm|search|op|codegen|gpu)$")
     set(timeout 1200)
   endif()
   add_test(NAME "${folder}/${name}"
