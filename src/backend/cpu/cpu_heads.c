@@ -3,6 +3,8 @@
  * would do, in one pass over memory. The rotation is the kernel of rope with other steps between
  * rows, so the bits are those of the ops apart.
  */
+#include <string.h>
+
 #include "backend/cpu/cpu_int.h"
 
 /* Tokens of a step. Steps go through the heads of these before others: what lies in x stays in L2
@@ -23,15 +25,21 @@ static void move_head(const struct gd_cpu_rows *rows, const struct heads *h, int
   int64_t count = h->attr->parts, width = count * h->heads * h->columns;
   int64_t part = h->attr->interleaved ? in_token % count : in_token / h->heads;
   int64_t head = h->attr->interleaved ? in_token / count : in_token % h->heads;
-  void *x = gd_cpu_at(h->x, b * h->tokens * width + in_token * h->columns);
-  void *y = gd_cpu_at(&h->parts[part], (b * h->heads + head) * h->tokens * h->columns);
+  void *in_x = gd_cpu_at(h->x, b * h->tokens * width + in_token * h->columns);
+  void *in_part = gd_cpu_at(&h->parts[part], (b * h->heads + head) * h->tokens * h->columns);
   struct gd_cpu_rope rope = h->rope;
-  rope.rotary = h->attr->rotated >> part & 1u ? h->attr->rotary : 0;
-  rope.x = h->split ? x : y;
-  rope.y = h->split ? y : x;
+  rope.x = h->split ? in_x : in_part;
+  rope.y = h->split ? in_part : in_x;
   rope.x_step = h->split ? width : h->columns;
   rope.y_step = h->split ? h->columns : width;
-  rows->rope(&rope, begin, end);
+  if (h->attr->rotated >> part & 1u) {
+    rows->rope(&rope, begin, end);
+    return;
+  }
+  int64_t size = gd_dtype_bytes(rope.dtype);
+  for (int64_t t = begin; t < end; t++)
+    memcpy((char *)rope.y + t * rope.y_step * size, (const char *)rope.x + t * rope.x_step * size,
+           (size_t)(h->columns * size));
 }
 
 /* Bytes: x and the parts once each. */
@@ -49,6 +57,7 @@ static void move_heads(const struct gd_kernel_args *args, bool split) {
   h.rope = (struct gd_cpu_rope){
       .dtype = parts->dtype,
       .columns = h.columns,
+      .rotary = attr->rotary,
       .positions = h.tokens,
       .inverse = attr->inverse,
       .table = attr->rotated ? args->in[split ? 1 : attr->parts].data : NULL,
