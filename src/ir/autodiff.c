@@ -336,6 +336,34 @@ static enum gd_status grad_rope(struct diff *d, const struct gd_op *op, struct g
   return GD_OK;
 }
 
+static enum gd_status grad_split_heads(struct diff *d, const struct gd_op *op,
+                                       struct gd_error *err) {
+  gd_tensor_id parts[GD_HEADS_PARTS];
+  struct gd_attr_heads attr = op->attr.heads;
+  attr.inverse = !attr.inverse;
+  for (uint32_t i = 0; i < op->n_out; i++) {
+    parts[i] = grad_of_output(d, op, i);
+    if (parts[i] == GD_NONE)
+      return unsupported(op, "a part is not used", err);
+  }
+  contribute(d, op->in[0],
+             gd_merge_heads(d->graph, parts, attr.rotated ? op->in[1] : GD_NONE, attr));
+  return GD_OK;
+}
+
+static enum gd_status grad_merge_heads(struct diff *d, const struct gd_op *op,
+                                       struct gd_error *err) {
+  struct gd_attr_heads attr = op->attr.heads;
+  attr.inverse = !attr.inverse;
+  gd_tensor_id first = gd_split_heads(d->graph, grad_of_output(d, op, 0),
+                                      attr.rotated ? op->in[attr.parts] : GD_NONE, attr);
+  if (first == GD_NONE)
+    return gd_graph_check(d->graph, err);
+  for (uint32_t i = 0; i < attr.parts; i++)
+    contribute(d, op->in[i], first + i);
+  return GD_OK;
+}
+
 static enum gd_status grad_softmax(struct diff *d, const struct gd_op *op, struct gd_error *err) {
   (void)err;
   contribute(d, op->in[0],

@@ -314,6 +314,25 @@ gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table,
                      (gd_tensor_id[]){x, table});
 }
 
+gd_tensor_id gd_split_heads(struct gd_graph *graph, gd_tensor_id x_BTC, gd_tensor_id table,
+                            struct gd_attr_heads attr) {
+  return gd_graph_op(graph, GD_OP_split_heads, &(union gd_attr){.heads = attr},
+                     attr.rotated ? 2 : 1, (gd_tensor_id[]){x_BTC, table});
+}
+
+gd_tensor_id gd_merge_heads(struct gd_graph *graph, const gd_tensor_id *parts_BNTD,
+                            gd_tensor_id table, struct gd_attr_heads attr) {
+  gd_tensor_id in[GD_HEADS_PARTS + 1];
+  uint32_t n_in = 0;
+  while (n_in < attr.parts && n_in < GD_HEADS_PARTS) {
+    in[n_in] = parts_BNTD[n_in];
+    n_in++;
+  }
+  if (attr.rotated)
+    in[n_in++] = table;
+  return gd_graph_op(graph, GD_OP_merge_heads, &(union gd_attr){.heads = attr}, n_in, in);
+}
+
 gd_tensor_id gd_softmax(struct gd_graph *graph, gd_tensor_id x, bool causal) {
   return gd_graph_op(graph, GD_OP_softmax, &(union gd_attr){.softmax = {causal}}, 1, &x);
 }
@@ -477,6 +496,12 @@ void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost)
   }
   if (op->kind == GD_OP_fused) {
     cost->other_flops = gd_fusion_flops(&graph->fusions[op->attr.fused.fusion]);
+    return;
+  }
+  if (op->kind == GD_OP_split_heads || op->kind == GD_OP_merge_heads) { /* as rope counts them */
+    int64_t part = largest / op->attr.heads.parts;
+    for (uint32_t rotated = op->attr.heads.rotated; rotated; rotated &= rotated - 1)
+      cost->other_flops += (double)gd_op_info(GD_OP_rope)->flops_per_element * (double)part;
     return;
   }
   if (info->flops_per_element != GD_FLOPS_PRODUCT) {

@@ -90,6 +90,8 @@ const char *gd_activation_name(enum gd_activation activation);
 /* Steps between the states that scan keeps; the backward pass recomputes those between. */
 enum { GD_SCAN_CHUNK = 64 };
 
+enum { GD_HEADS_PARTS = 3 }; /* q, k and v */
+
 enum { GD_MAX_RANK = 8 }; /* checked: a ninth dim is an error, not a truncation */
 
 struct gd_attr_none {
@@ -137,6 +139,15 @@ struct gd_attr_norm_grad {
 struct gd_attr_rope {
   int64_t rotary; /* R: even, at most D */
   bool inverse;   /* the gradient rotates back */
+};
+/* split_heads and merge_heads: parts [B,N,T,D] of one x[B,T,C]. */
+struct gd_attr_heads {
+  int64_t heads;    /* N */
+  uint32_t parts;   /* P: at most GD_HEADS_PARTS */
+  bool interleaved; /* C is N P D: parts alternate per head (GPT-NeoX); else P N D (GPT-2) */
+  uint32_t rotated; /* bit i: part i is; 0: none, and there is no table */
+  int64_t rotary;   /* as struct gd_attr_rope has it */
+  bool inverse;     /* likewise */
 };
 struct gd_attr_softmax {
   bool causal;
@@ -211,6 +222,7 @@ union gd_attr {
   struct gd_attr_norm norm;
   struct gd_attr_norm_grad norm_grad;
   struct gd_attr_rope rope;
+  struct gd_attr_heads heads;
   struct gd_attr_softmax softmax;
   struct gd_attr_attention attention;
   struct gd_attr_activate activate;
@@ -240,6 +252,7 @@ enum gd_attr_kind { /* the tag of the union, by op */
                     GD_ATTR_norm,
                     GD_ATTR_norm_grad,
                     GD_ATTR_rope,
+                    GD_ATTR_heads,
                     GD_ATTR_softmax,
                     GD_ATTR_attention,
                     GD_ATTR_activate,
@@ -430,6 +443,11 @@ gd_tensor_id gd_contract_states(struct gd_graph *graph, gd_tensor_id h_BTCS, gd_
 gd_tensor_id gd_layernorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight,
                           gd_tensor_id bias, float eps);
 gd_tensor_id gd_rope(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id table, int64_t rotary);
+/* table is GD_NONE where nothing is rotated. The parts of a split have consecutive ids. */
+gd_tensor_id gd_split_heads(struct gd_graph *graph, gd_tensor_id x_BTC, gd_tensor_id table,
+                            struct gd_attr_heads attr);
+gd_tensor_id gd_merge_heads(struct gd_graph *graph, const gd_tensor_id *parts_BNTD,
+                            gd_tensor_id table, struct gd_attr_heads attr);
 gd_tensor_id gd_softmax(struct gd_graph *graph, gd_tensor_id x, bool causal);
 /* seed is GD_NONE where the probability is 0; M divides N, and N / M heads in a row share a key. */
 gd_tensor_id gd_attention(struct gd_graph *graph, gd_tensor_id q_BNTD, gd_tensor_id k_BMTD,

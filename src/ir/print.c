@@ -74,6 +74,13 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
     gd_strbuf_printf(out, " rotary=%" PRId64 "%s", attr->rope.rotary,
                      attr->rope.inverse ? " inverse" : "");
     break;
+  case GD_ATTR_heads:
+    gd_strbuf_printf(out, " heads=%" PRId64 " parts=%u%s", attr->heads.heads, attr->heads.parts,
+                     attr->heads.interleaved ? " interleaved" : "");
+    if (attr->heads.rotated)
+      gd_strbuf_printf(out, " rotated=%u rotary=%" PRId64 "%s", attr->heads.rotated,
+                       attr->heads.rotary, attr->heads.inverse ? " inverse" : "");
+    break;
   case GD_ATTR_softmax: gd_strbuf_append(out, attr->softmax.causal ? " causal" : ""); break;
   case GD_ATTR_attention:
     gd_strbuf_printf(out, "%s scale=%g", attr->attention.causal ? " causal" : "",

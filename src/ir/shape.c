@@ -449,6 +449,48 @@ static enum gd_status shape_rope(const struct rule *r) {
   return GD_OK;
 }
 
+/* The table, behind so many other inputs where something is rotated, is that of T and the heads. */
+static bool rotation_fits(const struct rule *r, uint32_t others, int64_t positions, int64_t head) {
+  const struct gd_attr_heads *a = &r->attr->heads;
+  if (a->rotated >> a->parts || r->n_in != others + (a->rotated != 0))
+    return false;
+  if (!a->rotated)
+    return true;
+  const struct gd_tensor *table = input(r, others);
+  return a->rotary >= 0 && a->rotary % 2 == 0 && a->rotary <= head && table->rank == 2 &&
+         table->dtype == GD_DTYPE_F32 && table->dims[0] == positions && table->dims[1] == a->rotary;
+}
+
+static enum gd_status shape_split_heads(const struct rule *r) {
+  const struct gd_attr_heads *a = &r->attr->heads;
+  const struct gd_tensor *x = input(r, 0);
+  if (a->parts < 1 || a->parts > GD_HEADS_PARTS || a->heads < 1 || x->rank != 3 || !is_float(x) ||
+      x->dims[2] % (a->heads * a->parts))
+    return wrong(r, "wants x[B,T,C] whose columns divide into parts and heads");
+  int64_t head = x->dims[2] / (a->heads * a->parts);
+  if (!rotation_fits(r, 1, x->dims[1], head))
+    return wrong(r, "the parts to rotate do not exist, or the table is not fp32[T,R]");
+  for (uint32_t i = 0; i < a->parts; i++)
+    output(r, x->dtype, 4, (int64_t[]){x->dims[0], a->heads, x->dims[1], head});
+  return GD_OK;
+}
+
+static enum gd_status shape_merge_heads(const struct rule *r) {
+  const struct gd_attr_heads *a = &r->attr->heads;
+  const struct gd_tensor *first = input(r, 0);
+  if (a->parts < 1 || a->parts > GD_HEADS_PARTS || r->n_in < a->parts || first->rank != 4 ||
+      !is_float(first) || first->dims[1] != a->heads || a->heads < 1)
+    return wrong(r, "wants parts[B,N,T,D] of as many heads as the attribute has");
+  for (uint32_t i = 1; i < a->parts; i++)
+    if (!same_dims(first, input(r, i)) || first->dtype != input(r, i)->dtype)
+      return wrong(r, "the parts differ");
+  if (!rotation_fits(r, a->parts, first->dims[2], first->dims[3]))
+    return wrong(r, "the parts to rotate do not exist, or the table is not fp32[T,R]");
+  output(r, first->dtype, 3,
+         (int64_t[]){first->dims[0], first->dims[2], a->parts * a->heads * first->dims[3]});
+  return GD_OK;
+}
+
 /* q, k, v as inputs first, first + 1, first + 2, and the seed as input `seed`. */
 static bool attention_fits(const struct rule *r, uint32_t first, uint32_t seed_at) {
   const struct gd_tensor *q = input(r, first), *k = input(r, first + 1), *v = input(r, first + 2);

@@ -10,11 +10,11 @@
 
 /* softmax(q k^T) v, with or without mask, dropout and shared key heads -> attention. */
 enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
-
+/* Around attention: transposes to and from heads, parts and rotary positions -> split_heads,
+   merge_heads. Finds what gd_kernels_attention has made. */
+enum gd_status gd_kernels_heads(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 /* The selective scan whose decay, input and state are written out for every step -> scan. */
 enum gd_status gd_kernels_scan(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
-/* softmax(q k^T) v, with or without mask, dropout and shared key heads -> attention. */
-enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 /* The cross-entropy of a product with the vocabulary -> linear_xent. Makes the loss scale. */
 enum gd_status gd_kernels_loss(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 

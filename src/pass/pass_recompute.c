@@ -63,7 +63,8 @@ static bool is_cheap(enum gd_op_kind kind) {
   case GD_OP_activate:
   case GD_OP_layernorm:
   case GD_OP_rmsnorm:
-  case GD_OP_transpose: return true;
+  case GD_OP_transpose:
+  case GD_OP_merge_heads: return true;
   default: return false;
   }
 }

@@ -206,6 +206,25 @@ static gd_tensor_id build_rmsnorm(struct gd_graph *g) {
   return gd_rmsnorm(g, param(g, "x", DIMS(2, 2, 5)), param(g, "weight", DIMS(5)), 1e-5f);
 }
 
+static const struct gd_attr_heads two_parts = {
+    .heads = 2, .parts = 2, .interleaved = true, .rotated = 2, .rotary = 2};
+
+static gd_tensor_id build_split_heads(struct gd_graph *g) {
+  gd_tensor_id first =
+      gd_split_heads(g, param(g, "x", DIMS(2, 3, 12)), constant(g, "table", DIMS(3, 2)), two_parts);
+  return gd_mul(g, first, first + 1);
+}
+
+static gd_tensor_id build_merge_heads(struct gd_graph *g) {
+  gd_tensor_id parts[] = {param(g, "a", DIMS(2, 2, 3, 3)), param(g, "b", DIMS(2, 2, 3, 3))};
+  return gd_merge_heads(g, parts, constant(g, "table", DIMS(3, 2)), two_parts);
+}
+
+static gd_tensor_id build_merge_one(struct gd_graph *g) {
+  gd_tensor_id part = param(g, "x", DIMS(2, 3, 2, 2));
+  return gd_merge_heads(g, &part, GD_NONE, (struct gd_attr_heads){.heads = 3, .parts = 1});
+}
+
 static gd_tensor_id build_rope(struct gd_graph *g) {
   return gd_rope(g, param(g, "x", DIMS(2, 3, 6)), constant(g, "table", DIMS(3, 4)), 4);
 }
@@ -403,6 +422,9 @@ static const struct grad_case cases[] = {
     {GD_OP_layernorm, "layernorm without bias", build_layernorm_nobias, 0, 0},
     {GD_OP_rmsnorm, "rmsnorm", build_rmsnorm, 0, 0},
     {GD_OP_rope, "rope", build_rope, 0, 0},
+    {GD_OP_split_heads, "split_heads", build_split_heads, 0, 0},
+    {GD_OP_merge_heads, "merge_heads", build_merge_heads, 0, 0},
+    {GD_OP_merge_heads, "merge_heads of one part", build_merge_one, 0, 0},
     {GD_OP_softmax, "softmax", build_softmax, -2, 2},
     {GD_OP_softmax, "causal softmax", build_softmax_causal, -2, 2},
     {GD_OP_attention, "full attention", build_attention_full, -2, 2},

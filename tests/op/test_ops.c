@@ -682,6 +682,7 @@ static void run(void (*cases)(void)) {
 #include "op/cases_attention.inc"
 #include "op/cases_conv1d.inc"
 #include "op/cases_depthwise.inc"
+#include "op/cases_heads.inc"
 #include "op/cases_linear_xent.inc"
 #include "op/cases_pointwise.inc"
 #include "op/cases_ranks.inc"

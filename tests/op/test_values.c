@@ -314,6 +314,37 @@ static void test_rope(void **state) {
   EXPECT(halves, 0, -3, 2, 1, 4);
 }
 
+static void test_heads(void **state) {
+  (void)state;
+  /* A token's columns are q0 q1 k0 k1, then q0 k0 q1 k1; a head is one column wide. */
+  struct op_case c = {.kind = GD_OP_split_heads,
+                      .n_in = 1,
+                      .in = {GIVEN(F32, (1, 2, 4), 1, 2, 3, 4, 5, 6, 7, 8)},
+                      .attr = {.heads = {.heads = 2, .parts = 2}}};
+  EXPECT(c, 0, 1, 5, 2, 6);
+  EXPECT(c, 1, 3, 7, 4, 8);
+  c.attr.heads.interleaved = true;
+  EXPECT(c, 0, 1, 5, 3, 7);
+  EXPECT(c, 1, 2, 6, 4, 8);
+  /* The second part of two, two columns wide, turns by 0 and by a quarter. */
+  struct op_case turned = {
+      .kind = GD_OP_split_heads,
+      .n_in = 2,
+      .in = {GIVEN(F32, (1, 2, 4), 1, 2, 3, 4, 5, 6, 7, 8), GIVEN(F32, (2, 2), 1, 0, 0, 1)},
+      .attr = {.heads = {.heads = 1, .parts = 2, .rotated = 2, .rotary = 2}}};
+  EXPECT(turned, 0, 1, 2, 5, 6);
+  EXPECT(turned, 1, 3, 4, -8, 7);
+  /* Back again. */
+  struct op_case back = {.kind = GD_OP_merge_heads,
+                         .n_in = 3,
+                         .in = {GIVEN(F32, (1, 1, 2, 2), 1, 2, 5, 6),
+                                GIVEN(F32, (1, 1, 2, 2), 3, 4, -8, 7),
+                                GIVEN(F32, (2, 2), 1, 0, 0, 1)},
+                         .attr = turned.attr};
+  back.attr.heads.inverse = true;
+  EXPECT(back, 0, 1, 2, 3, 4, 5, 6, 7, 8);
+}
+
 /* exp(ln n) = n. */
 static void test_softmax(void **state) {
   (void)state;
@@ -556,14 +587,23 @@ static void test_adam(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),    cmocka_unit_test(test_embed),
-      cmocka_unit_test(test_matmul),    cmocka_unit_test(test_add),
-      cmocka_unit_test(test_layernorm), cmocka_unit_test(test_rope),
-      cmocka_unit_test(test_softmax),   cmocka_unit_test(test_activations),
-      cmocka_unit_test(test_xent),      cmocka_unit_test(test_sums),
-      cmocka_unit_test(test_control),   cmocka_unit_test(test_adam),
-      cmocka_unit_test(test_dropout),   cmocka_unit_test(test_rmsnorm),
-      cmocka_unit_test(test_pool),      cmocka_unit_test(test_activation_tails),
+      cmocka_unit_test(test_shapes),
+      cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_matmul),
+      cmocka_unit_test(test_add),
+      cmocka_unit_test(test_layernorm),
+      cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_heads),
+      cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_xent),
+      cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_control),
+      cmocka_unit_test(test_adam),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_rmsnorm),
+      cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_activation_tails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

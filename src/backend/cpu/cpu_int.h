@@ -56,7 +56,8 @@ struct gd_cpu_dropout {
 struct gd_cpu_rope {
   enum gd_dtype dtype;
   int64_t columns, rotary;
-  int64_t positions; /* row r is at position r mod positions */
+  int64_t positions;      /* row r is at position r mod positions */
+  int64_t x_step, y_step; /* elements from row to row */
   bool inverse;
   const float *table; /* [positions, rotary] */
   const void *x;
@@ -448,6 +449,8 @@ void gd_cpu_dropout(const struct gd_kernel_args *args);
 void gd_cpu_layernorm(const struct gd_kernel_args *args);
 void gd_cpu_rmsnorm(const struct gd_kernel_args *args);
 void gd_cpu_rope(const struct gd_kernel_args *args);
+void gd_cpu_split_heads(const struct gd_kernel_args *args);
+void gd_cpu_merge_heads(const struct gd_kernel_args *args);
 void gd_cpu_softmax(const struct gd_kernel_args *args);
 void gd_cpu_attention(const struct gd_kernel_args *args);
 void gd_cpu_activate(const struct gd_kernel_args *args);

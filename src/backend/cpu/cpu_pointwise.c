@@ -121,6 +121,8 @@ void gd_cpu_rope(const struct gd_kernel_args *args) {
       .columns = gd_cpu_columns(x),
       .rotary = args->attr->rope.rotary,
       .positions = x->dims[x->rank - 2],
+      .x_step = gd_cpu_columns(x),
+      .y_step = gd_cpu_columns(x),
       .inverse = args->attr->rope.inverse,
       .table = table->data,
       .x = x->data,

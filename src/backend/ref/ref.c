@@ -500,6 +500,8 @@ static void ref_copy(const struct gd_kernel_args *args) {
 #define ref_contract_channels gd_ref_contract_channels
 #define ref_attention         gd_ref_attention
 #define ref_attention_grad    gd_ref_attention_grad
+#define ref_split_heads       gd_ref_split_heads
+#define ref_merge_heads       gd_ref_merge_heads
 
 /* A row of ops.def without its function does not compile. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {

@@ -90,6 +90,9 @@ void gd_ref_contract_channels(const struct gd_kernel_args *args);
 /* ref_attention.c */
 void gd_ref_attention(const struct gd_kernel_args *args);
 void gd_ref_attention_grad(const struct gd_kernel_args *args);
+/* ref_heads.c */
+void gd_ref_split_heads(const struct gd_kernel_args *args);
+void gd_ref_merge_heads(const struct gd_kernel_args *args);
 /* ref_loss.c */
 void gd_ref_linear_xent(const struct gd_kernel_args *args);
 

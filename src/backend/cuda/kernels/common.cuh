@@ -145,6 +145,14 @@ GD_DEVICE gd_words gd_philox(uint32_t key, uint32_t step, uint32_t stream, uint6
   return gd_words{{c0, c1, c2, c3}};
 }
 
+// --- rotary positions --------------------------------------------------------------------------
+
+// The pair (a, b) turned. Said in full which product is fused: every kernel gives the same bits.
+GD_DEVICE void gd_turn(float a, float b, float cosine, float sine, float (&turned)[2]) {
+  turned[0] = fmaf(a, cosine, -(b * sine));
+  turned[1] = fmaf(b, cosine, a * sine);
+}
+
 // --- mathematics -----------------------------------------------------------------------------------
 
 // The special-function unit's exponential and quotient, a few units in the last place off, in place

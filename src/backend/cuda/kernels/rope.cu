@@ -16,19 +16,20 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int64_t item = threadIdx.x % lanes; item < items; item += lanes) {
     if (item < pairs) {
       int64_t at = row * columns + item * VEC;
-      float a[VEC], b[VEC], cosine[VEC], sine[VEC], turned[VEC];
+      float a[VEC], b[VEC], cosine[VEC], sine[VEC];
       gd_load(x + at, a);
       gd_load(x + at + half, b);
       gd_load(angles + item * VEC, cosine);
       gd_load(angles + item * VEC + half, sine);
 #pragma unroll
-      for (int v = 0; v < VEC; v++)
-        turned[v] = a[v] * cosine[v] - b[v] * (sign * sine[v]);
-      gd_store(y + at, turned);
-#pragma unroll
-      for (int v = 0; v < VEC; v++)
-        turned[v] = b[v] * cosine[v] + a[v] * (sign * sine[v]);
-      gd_store(y + at + half, turned);
+      for (int v = 0; v < VEC; v++) {
+        float turned[2];
+        gd_turn(a[v], b[v], cosine[v], sign * sine[v], turned);
+        a[v] = turned[0];
+        b[v] = turned[1];
+      }
+      gd_store(y + at, a);
+      gd_store(y + at + half, b);
     } else {
       int64_t at = row * columns + rotary + (item - pairs) * VEC;
       float a[VEC];
