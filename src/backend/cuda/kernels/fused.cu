@@ -326,7 +326,9 @@ GD_DEVICE void gd_write_sums(float *partials, int sum, const gd_lanes<L::LANES> 
 
 // The random bits of a row; the rule is that of gd_ref_dropout. WHOLE: what the elements of a sample
 // are a multiple of, 8 (whole counters), 4 or 1.
-constexpr int gd_whole(int64_t sample) { return sample % 8 == 0 ? 8 : sample % 4 == 0 ? 4 : 1; }
+GD_DEVICE constexpr int gd_whole(int64_t sample) {
+  return sample % 8 == 0 ? 8 : sample % 4 == 0 ? 4 : 1;
+}
 template <int WHOLE> struct gd_draws {
   uint32_t key, step, stream;
   uint64_t from; // element of column 0
