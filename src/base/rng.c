@@ -1,17 +1,17 @@
 /*
- * Philox4x32-10 and what is drawn from it.
+ * Philox4x32 and what is drawn from it.
  */
 #include "base/rng.h"
 
 #include <math.h>
 
-void gd_rng_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]) {
+static void philox(uint64_t seed, uint64_t stream, uint64_t index, int rounds, uint32_t out[4]) {
   /* Multipliers and Weyl constants of the paper's Philox4x32. */
   const uint64_t multiply_0 = 0xD2511F53u, multiply_1 = 0xCD9E8D57u;
   uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
   uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-  for (int round = 0; round < 10; round++) {
+  for (int round = 0; round < rounds; round++) {
     uint64_t p0 = multiply_0 * c0, p1 = multiply_1 * c2;
     uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
     uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -26,6 +26,25 @@ void gd_rng_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[
   out[1] = c1;
   out[2] = c2;
   out[3] = c3;
+}
+
+void gd_rng_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]) {
+  philox(seed, stream, index, 10, out);
+}
+
+uint32_t gd_rng_dropout(uint64_t seed, uint64_t stream, uint64_t element) {
+  uint32_t words[4];
+  philox(seed, stream, element / 8, 7, words);
+  return words[element % 8 / 2] >> element % 2 * 16 & 0xffff;
+}
+
+uint32_t gd_rng_dropout_threshold(double probability) {
+  double threshold = floor(probability * 65536 + 0.5);
+  return threshold > 65535 ? 65535 : threshold > 0 ? (uint32_t)threshold : 0;
+}
+
+double gd_rng_dropout_scale(double probability) {
+  return 65536.0 / (65536.0 - (double)gd_rng_dropout_threshold(probability));
 }
 
 float gd_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index) {

@@ -40,7 +40,7 @@ const struct gd_dialect gd_dialect_cuda = {
     .repeated = "    const int64_t at_i$0 = r % $1 * $2;\n",
     .load_row = "    gd_raw<gd_l::LANES * sizeof(gd_~)> x$0[gd_l::PER];\n"
                 "    gd_read_row<gd_l>(x$0, i$0 + at, first, live);\n",
-    .words = "    const gd_draws<$3 % 4 == 0> w$0(i$2, args.streams[$0], $3, at);\n",
+    .words = "    const gd_draws<gd_whole($3)> w$0(i$2, args.streams[$0], $3, at);\n",
     .reduce_open = {"    float a$0 = 0;\n", "    float a$0 = -GD_INFINITY;\n"},
     .sweep_open = "#pragma unroll gd_l::UNROLL\n"
                   "    for (int k = 0; k < gd_l::PER; k++) {\n",

@@ -28,7 +28,7 @@ const struct gd_dialect gd_dialect_c = {
     .row_close = "  }\n",
     .repeated = "    const int64_t at_i$0 = r % $1 * $2;\n",
     .load_row = "",
-    .words = "    const uint32_t *w$0 =\n"
+    .words = "    const uint16_t *w$0 =\n"
              "        gd_draw((uint32_t *)(buffer + $1), i$2, streams[$0], $3, at, $4);\n",
     .reduce_open = {"    gd_val a$0[$1] = {{0}};\n", "    gd_val a$0[$1];\n"
                                                      "    for (int c = 0; c < $1; c++)\n"

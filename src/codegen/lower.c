@@ -8,8 +8,9 @@
  */
 #include "codegen/lower.h"
 
-#include <math.h>
 #include <string.h>
+
+#include "base/rng.h"
 
 /* --- values --------------------------------------------------------------------------------- */
 
@@ -164,9 +165,8 @@ static uint32_t lower_dropout(struct lowering *l, const struct gd_op *op) {
       .sample_elements = gd_tensor_elements(l->body, op->in[0]) / x->dims[0]};
   uint32_t word =
       make(l, &(struct gd_value){.kind = GD_VALUE_WORD, .text = "", .input = out->n_dropouts++});
-  double threshold = ceil(probability * 0x1p32);
   return formula(l, 2, "gd_drop($0, $1, #0, @1)",
-                 NUMBERS(threshold > 0 ? threshold : 0, 1 / (1 - probability)),
+                 NUMBERS(gd_rng_dropout_threshold(probability), gd_rng_dropout_scale(probability)),
                  ARGS(element(l, op->in[0]), word));
 }
 
@@ -499,9 +499,10 @@ int64_t gd_lower_row_floats(const struct gd_lowered *lowered) {
   return (lowered->fusion->columns + 15) / 16 * 16;
 }
 
-/* They may start inside a counter of 4 and are drawn for up to 16 counters at a time. */
+/* Two to a float. They may start inside a counter of 8 and are drawn for up to 16 counters, of 4
+   floats, at a time; in whole lines of the cache. */
 int64_t gd_lower_words_floats(const struct gd_lowered *lowered) {
-  return gd_lower_row_floats(lowered) + 80;
+  return (gd_lower_row_floats(lowered) / 2 + 88) / 16 * 16;
 }
 
 int64_t gd_lower_buffer_floats(const struct gd_lowered *lowered) {

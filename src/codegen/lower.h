@@ -32,7 +32,7 @@ enum {
 
 enum gd_value_kind {
   GD_VALUE_LOAD,     /* element: of input `input` */
-  GD_VALUE_WORD,     /* element: 32 random bits of dropout `input` */
+  GD_VALUE_WORD,     /* element: 16 random bits of dropout `input` */
   GD_VALUE_EXPR,     /* element: text over args */
   GD_VALUE_ROW_LOAD, /* row: of input `input` */
   GD_VALUE_ROW_EXPR, /* row: text over args */

@@ -187,21 +187,24 @@ static void test_dropout(void **state) {
   static const gd_kernel *const tables[] = {gd_ref_kernels, gd_cpu_kernels};
   static float all[N], part[N], ref[N];
 
-  /* The words of counter 0, key 0 are 0x6627e8d5 e169c58d bc57ac4c 9b00dbd8 (the test vectors of
-     the Philox paper's library): 0.399, 0.881, 0.736, 0.605 of 2^32. */
+  /* The words of counter 0, key 0 after 7 rounds are 0x5f6fb709 0d893f64 4f121f81 4f730a48 (the
+     test vectors of the Philox paper's library): of 2^16, 0.715 0.373 0.248 0.053 0.123 0.309 0.040
+     0.310. */
   struct op_case c = {.kind = GD_OP_dropout,
                       .n_in = 2,
-                      .in = {GIVEN(F32, (1, 4), 1, 2, 3, 4), GIVEN(I32, (3), 0, 0, 0)},
+                      .in = {GIVEN(F32, (1, 8), 1, 2, 3, 4, 5, 6, 7, 8), GIVEN(I32, (3), 0, 0, 0)},
                       .attr = {.dropout = {.probability = 0.5f}}};
-  EXPECT(c, 0, 0, 4, 6, 8);
-  c.attr.dropout.probability = 0.75f;
-  EXPECT(c, 0, 0, 8, 0, 0);
+  EXPECT(c, 0, 2, 0, 0, 0, 0, 0, 0, 0);
+  c.attr.dropout.probability = 0.2f; /* rounded to 13107 of 65536 */
+  EXPECT(c, 0, 1.2499952, 2.4999905, 3.7499857, 0, 0, 7.4999714, 0, 9.9999619);
+  c.attr.dropout.probability = 0x1p-18f; /* rounded to none */
+  EXPECT(c, 0, 1, 2, 3, 4, 5, 6, 7, 8);
 
   for (int64_t t = 0; t < COUNT(tables); t++) {
     int64_t kept = 0, same = 0;
     drop(tables[t], all, SAMPLES, COLUMNS, attr, 11, 22, 4);
     for (int64_t i = 0; i < N; i++) {
-      assert_true(all[i] == 0 || fabsf(all[i] - 1 / 0.7f) < 1e-6f);
+      assert_true(all[i] == 0 || fabsf(all[i] - 65536 / (65536 - 19661.0f)) < 1e-6f);
       kept += all[i] != 0;
     }
     /* 0.7 of 30018, with a deviation of sqrt(30018 . 0.3 . 0.7) = 79.4: five of them. */

@@ -337,6 +337,63 @@ static void test_philox(void **state) {
   }
 }
 
+/*
+ * Of a million elements: the share that is kept, its variance over blocks of 100, and what
+ * elements 1 to 9 apart (of the same word, of the same counter, of the next) have in common, all
+ * within five standard deviations; so for steps, streams and seeds that follow each other, which is
+ * how dropouts of a run are told apart.
+ */
+static void test_dropout(void **state) {
+  (void)state;
+  enum { N = 1000000, BLOCK = 100, LAGS = 9 };
+  static unsigned char kept[N + LAGS];
+  static unsigned char last[N];
+  /* Counter 0 is a known answer of the Random123 distribution for philox4x32-7. */
+  static const uint32_t known[2][4] = {{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48},
+                                       {0x1df8a382, 0x46b9669e, 0xfa04da42, 0x14f30e67}};
+  for (uint64_t e = 0; e < 8; e++) {
+    uint32_t shift = e % 2 ? 16 : 0;
+    assert_int_equal(gd_rng_dropout(0, 0, e), known[0][e / 2] >> shift & 0xffff);
+    assert_int_equal(gd_rng_dropout(42, 0x500000003, 0xffffffff0 + e),
+                     known[1][e / 2] >> shift & 0xffff);
+  }
+  for (int series = 0; series < 5; series++) {
+    uint64_t seed = 7 + (series == 1), step = 100 + (series == 2), layer = 3 + (series == 3);
+    double probability = series == 4 ? 0.5 : 0.1, n = N;
+    uint32_t threshold = gd_rng_dropout_threshold(probability);
+    double p = threshold / 65536.0, q = 1 - p, squares = 0;
+    assert_true(fabs(p - probability) <= 0x1p-17);
+    assert_true(fabs(gd_rng_dropout_scale(probability) * q - 1) < 1e-15);
+    int64_t total = 0, together = 0;
+    for (uint64_t i = 0; i < N + LAGS; i++)
+      kept[i] = gd_rng_dropout(seed, layer << 32 | step, i) >= threshold;
+    for (int64_t i = 0; i < N; i += BLOCK) {
+      int64_t sum = 0;
+      for (int64_t k = 0; k < BLOCK; k++)
+        sum += kept[i + k];
+      squares += ((double)sum - BLOCK * q) * ((double)sum - BLOCK * q);
+      total += sum;
+    }
+    assert_true(fabs((double)total - n * q) < 5 * sqrt(n * p * q));
+    /* The mean of N / BLOCK squares, each with a variance of about twice its mean squared. */
+    assert_true(fabs(squares / (n * p * q) - 1) < 5 * sqrt(2.0 * BLOCK / n));
+    for (int lag = 1; lag <= LAGS; lag++) {
+      double sum = 0;
+      for (int64_t i = 0; i < N; i++)
+        sum += (kept[i] - q) * (kept[i + lag] - q);
+      assert_true(fabs(sum) < 5 * sqrt(n) * p * q);
+    }
+    for (int64_t i = 0; i < N; i++)
+      together += kept[i] && last[i];
+    if (series > 0 && series < 4) /* two draws with the same probability */
+      assert_true(fabs((double)together - n * q * q) < 5 * sqrt(n * q * q * (1 - q * q)));
+    memcpy(last, kept, sizeof last);
+  }
+  assert_int_equal(gd_rng_dropout_threshold(0), 0);
+  assert_int_equal(gd_rng_dropout_threshold(0.999999999), 65535);
+  assert_true(gd_rng_dropout_scale(0) == 1);
+}
+
 static void test_draws(void **state) {
   (void)state;
   enum { DRAWS = 100003 };
@@ -478,9 +535,9 @@ int main(void) {
       cmocka_unit_test(test_format_count), cmocka_unit_test(test_parse_bytes),
       cmocka_unit_test(test_parse_int),    cmocka_unit_test(test_edit_distance),
       cmocka_unit_test(test_philox),       cmocka_unit_test(test_draws),
-      cmocka_unit_test(test_hash),         cmocka_unit_test(test_round_trips),
-      cmocka_unit_test(test_f16_values),   cmocka_unit_test(test_rounding),
-      cmocka_unit_test(test_dtypes),
+      cmocka_unit_test(test_dropout),      cmocka_unit_test(test_hash),
+      cmocka_unit_test(test_round_trips),  cmocka_unit_test(test_f16_values),
+      cmocka_unit_test(test_rounding),     cmocka_unit_test(test_dtypes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

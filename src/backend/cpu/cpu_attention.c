@@ -24,15 +24,15 @@
  * their slopes are bf16 where the kernels multiply bf16, else fp32.
  *
  * Bound: the multiply-add rate, 2 products forward and 5 (or 7) backward; beside them, about 15
- * vector operations for 16 scores, and 35 more with dropout.
+ * vector operations for 16 scores, and 15 more with dropout.
  */
-#include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_int.h"
+#include "base/rng.h"
 #include "base/status.h"
 
 struct problem {
@@ -116,8 +116,8 @@ static struct problem describe(const struct gd_kernel_args *args, uint32_t first
     p.seed = (uint32_t)seed[0];
     p.stream = (uint64_t)attr->stream << 32 | (uint32_t)seed[1];
     p.first = (uint64_t)seed[2] * (uint64_t)(p.heads * p.steps * p.steps);
-    p.threshold = (uint32_t)ceil(probability * 0x1p32);
-    p.kept = (float)(1 / (1 - probability));
+    p.threshold = gd_rng_dropout_threshold(probability);
+    p.kept = (float)gd_rng_dropout_scale(probability);
   }
   return p;
 }

@@ -46,8 +46,8 @@ struct gd_cpu_dropout {
   enum gd_dtype dtype;
   uint32_t seed;
   uint64_t stream;
-  uint64_t first;     /* element 0 has word first mod 4 of counter first / 4, and so on */
-  uint32_t threshold; /* a word at least this keeps its element */
+  uint64_t first;     /* element 0 has the bits of gd_rng_dropout(seed, stream, first), and so on */
+  uint32_t threshold; /* 16 bits that are at least this keep their element */
   float scale;        /* of what is kept */
   const void *x;
   void *y; /* may be x */

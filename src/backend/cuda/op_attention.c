@@ -6,11 +6,11 @@
  * Key head number p of all samples and key heads, p = b M + m, serves query heads p N/M and up, so
  * both ops see a batch of key heads and nothing else.
  */
-#include <math.h>
 #include <stdio.h>
 
 #include "backend/cuda/attention.h"
 #include "backend/cuda/cuda_int.h"
+#include "base/rng.h"
 
 enum { HEAD_MAX = 256 };
 
@@ -72,8 +72,8 @@ static struct problem problem_of(const struct gd_kernel_args *args, uint32_t fir
       .causal = attr->causal,
       .scale = attr->scale,
       .exponent = exponent == 0 ? 1e-30F : exponent, /* 0 times -infinity, a masked score, is NaN */
-      .kept_scale = (float)(1 / (1 - (double)attr->probability)),
-      .threshold = (uint32_t)ceil((double)attr->probability * 0x1p32),
+      .kept_scale = (float)gd_rng_dropout_scale((double)attr->probability),
+      .threshold = gd_rng_dropout_threshold((double)attr->probability),
       .stream = attr->stream};
   return p;
 }
@@ -182,7 +182,7 @@ enum { DEFINES_BYTES = 192 };
 static struct gd_cuda_kernel kernel_of(const struct problem *p, const struct tiling *t,
                                        const char *name, const char *pass, int parts,
                                        char defines[DEFINES_BYTES]) {
-  int dropout = !p->drops ? 0 : p->device.steps % 4 ? 1 : 2;
+  int dropout = !p->drops ? 0 : p->device.steps % 8 ? 1 : 2;
   snprintf(defines, DEFINES_BYTES,
            "%s=1 HEAD=%d WARPS=%d ROW_TILES=%d COLUMNS=%d STAGES=%d PARTS=%d DROPOUT=%d "
            "ALIGNED=%d PRODUCTS=%d BLOCKS=%d",

@@ -4,10 +4,9 @@
  * elements an access has, and long tensors with a repeated operand are cut to what the kernels'
  * indices hold.
  */
-#include <math.h>
-
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/divide.h"
+#include "base/rng.h"
 
 enum { THREADS = 256, UNROLL = 4, ACTIVATION_ELEMENTS = 16 /* a thread */ };
 
@@ -142,16 +141,15 @@ enum gd_status gd_cuda_op_accumulate(const struct gd_cuda_call *call) {
 enum gd_status gd_cuda_op_dropout(const struct gd_cuda_call *call) {
   const struct gd_attr_dropout *attr = &call->args->attr->dropout;
   const struct gd_view *x = &call->args->in[0], *y = &call->args->out[0];
-  double probability = (double)attr->probability, limit = ceil(probability * 0x1p32);
-  uint32_t stream = attr->stream, threshold = limit > 0 ? (uint32_t)limit : 0;
-  float scale = (float)(1 / (1 - probability));
+  uint32_t stream = attr->stream, threshold = gd_rng_dropout_threshold((double)attr->probability);
+  float scale = (float)gd_rng_dropout_scale((double)attr->probability);
   int64_t count = x->elements, sample = x->dims[0] ? count / x->dims[0] : 0;
-  int64_t four = 4 * gd_dtype_bytes(x->dtype);
-  int32_t wide = is_aligned(x->data, four) && is_aligned(y->data, four);
+  int64_t vector = 16 / gd_dtype_bytes(x->dtype);
+  int32_t wide = is_aligned(x->data, 16) && is_aligned(y->data, 16);
   struct gd_cuda_kernel kernel = kernel_of("dropout", x->dtype, x->dtype);
   void *to = y->data, *from = x->data, *seed = call->args->in[1].data;
-  /* A counter may begin before the first element and end behind the last. */
-  struct gd_cuda_grid grid = grid_of(count ? (count + 6) / 4 : 0, 1, UNROLL);
+  /* A thread's elements may begin before the first and end behind the last. */
+  struct gd_cuda_grid grid = grid_of(count ? (count + 2 * vector - 2) / vector : 0, 1, UNROLL);
   return GD_CUDA_LAUNCH(call, &kernel, grid, &to, &from, &seed, &count, &sample, &stream,
                         &threshold, &scale, &wide);
 }

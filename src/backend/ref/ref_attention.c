@@ -66,14 +66,14 @@ static int64_t keys_seen(const struct problem *p, int64_t i) {
 static double kept(const struct problem *p, int64_t b, int64_t n, int64_t i, int64_t j) {
   if (!p->seed)
     return 1;
-  uint32_t words[4];
   int64_t sample = p->heads * p->steps * p->steps;
   uint64_t g = (uint64_t)(((b * p->heads + n) * p->steps + i) * p->steps + j) +
                (uint64_t)p->seed[2] * (uint64_t)sample;
-  gd_rng_philox((uint32_t)p->seed[0], (uint64_t)p->attr->stream << 32 | (uint32_t)p->seed[1], g / 4,
-                words);
+  uint64_t stream = (uint64_t)p->attr->stream << 32 | (uint32_t)p->seed[1];
   double probability = (double)p->attr->probability;
-  return (double)words[g % 4] >= probability * 0x1p32 ? 1 / (1 - probability) : 0;
+  bool keep =
+      gd_rng_dropout((uint32_t)p->seed[0], stream, g) >= gd_rng_dropout_threshold(probability);
+  return keep ? gd_rng_dropout_scale(probability) : 0;
 }
 
 /* lse_i = log sum_j exp(s_ij), out_i = sum_j kept_ij exp(s_ij - lse_i) v_j. */

@@ -66,23 +66,22 @@ void gd_ref_mul(const struct gd_kernel_args *args) {
 }
 
 /*
- * y[i] = x[i] / (1 - p) where word g mod 4 of philox(seed[0], stream << 32 | seed[1], g / 4) is at
- * least p 2^32, else 0. g = i + seed[2] * elements per sample (dim 0), so that a sample draws the
- * same numbers whatever micro-batch it is in.
+ * y[i] = x[i] / (1 - p) where gd_rng_dropout(seed[0], stream << 32 | seed[1], g) is at least
+ * p 2^16, else 0; p rounded to 2^-16. g = i + seed[2] * elements per sample (dim 0), so that a
+ * sample draws the same numbers whatever micro-batch it is in.
  */
 void gd_ref_dropout(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0];
   const int32_t *seed = args->in[1].data;
   const struct gd_attr_dropout *a = &args->attr->dropout;
   uint64_t stream = (uint64_t)a->stream << 32 | (uint32_t)seed[1];
-  double threshold = (double)a->probability * 0x1p32;
+  uint32_t threshold = gd_rng_dropout_threshold((double)a->probability);
+  double scale = gd_rng_dropout_scale((double)a->probability);
   int64_t sample = x->dims[0] ? x->elements / x->dims[0] : 0;
   for (int64_t i = 0; i < x->elements; i++) {
-    uint32_t words[4];
     uint64_t g = (uint64_t)i + (uint64_t)seed[2] * (uint64_t)sample;
-    gd_rng_philox((uint32_t)seed[0], stream, g / 4, words);
-    bool kept = (double)words[g % 4] >= threshold;
-    put(&args->out[0], i, kept ? get(x, i) / (1 - (double)a->probability) : 0);
+    bool kept = gd_rng_dropout((uint32_t)seed[0], stream, g) >= threshold;
+    put(&args->out[0], i, kept ? get(x, i) * scale : 0);
   }
 }
 

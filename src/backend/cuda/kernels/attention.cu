@@ -7,7 +7,7 @@
 //   COLUMNS    what it visits at a time, a multiple of 16
 //   STAGES     tiles in flight of the gradients' loops, 1 or 2
 //   PARTS      GRAD_KEYS: bit 0 dv, bit 1 dk; both in one pass where the registers suffice
-//   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 4
+//   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 8
 //   ALIGNED    rows start on 16 bytes: cp.async; else element by element
 //   PRODUCTS   gd_f32: 1 is TF32; 3 keeps fp32's accuracy, see left_of
 //   BLOCKS     blocks that must fit on a multiprocessor
@@ -28,8 +28,8 @@ struct gd_attention {      // op_attention.c has the same
   int chunk;               // heads whose tiles share L2: see place_of
   int causal;
   float scale, exponent;   // exponent: scale log2(e), never 0
-  float kept_scale;        // 1 / (1 - probability)
-  uint32_t threshold;      // words below it drop their element
+  float kept_scale;        // of what is not dropped
+  uint32_t threshold;      // 16 bits below it drop their element
   uint32_t stream;
 };
 
@@ -405,38 +405,65 @@ GD_DEVICE gd_place place_of(const gd_attention &p, bool last_is_longest) {
 // --- dropout ---------------------------------------------------------------------------------------
 
 // Element [head, query, key] of the weights has number (head T + query) T + key, plus where the
-// rank's samples start; four numbers share a counter of the generator.
+// rank's samples start; eight numbers share a counter of the generator.
 struct gd_dropout {
-  uint32_t key, step, stream, threshold;
+  uint32_t key, step, stream;
+  uint32_t limit; // what gd_drawn makes for dropped ones is below it
   uint64_t start;
 };
 GD_DEVICE gd_dropout dropout_of(const gd_attention &p, const int *seed, int64_t head) {
   if (!DROPOUT)
     return {};
-  return {(uint32_t)seed[0], (uint32_t)seed[1], p.stream, p.threshold,
+  return {(uint32_t)seed[0], (uint32_t)seed[1], p.stream, p.threshold << 16,
           (uint64_t)((p.first_head + head) * p.steps * p.steps) +
               (uint64_t)(int64_t)seed[2] * (uint64_t)p.weights};
 }
-GD_DEVICE uint32_t word_of(const gd_words &words, int i) {
-  uint32_t low = i & 1 ? words.at[1] : words.at[0], high = i & 1 ? words.at[3] : words.at[2];
-  return i & 2 ? high : low;
-}
 GD_DEVICE gd_words words_at(const gd_dropout &d, uint64_t number) {
-  return gd_philox(d.key, d.step, d.stream, number >> 2);
+  return gd_philox(d.key, d.step, d.stream, number >> 3);
 }
-// Bit i: element number + i is dropped. `number` is a multiple of 4.
-GD_DEVICE uint32_t four_bits(const gd_dropout &d, uint64_t number) {
+// Bit i: element number + i is dropped. `number` is a multiple of 8.
+GD_DEVICE uint32_t eight_bits(const gd_dropout &d, uint64_t number) {
   gd_words words = words_at(d, number);
-  return (words.at[0] < d.threshold ? 1u : 0u) | (words.at[1] < d.threshold ? 2u : 0u) |
-         (words.at[2] < d.threshold ? 4u : 0u) | (words.at[3] < d.threshold ? 8u : 0u);
+  uint32_t bits = 0;
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+    bits |= gd_drawn(words, i) < d.limit ? 1u << i : 0u;
+  return bits;
 }
 
-// Marks the dropped ones among the weights of the warp's rows by a sign; the weights are not
-// negative. `first`: the number of the weight at the warp's first row and first column. Rows are
-// queries and columns keys.
+// A bit for each weight of a lane, in the order of mark_by_bits. Of the lanes that share counters,
+// each draws some, a byte of bits a counter; then they exchange bits as a matrix is transposed. A
+// step swaps, between two lanes, the bits of the lower that are not in `low` for those of the upper
+// that are.
+constexpr int DRAWS = ROW_TILES * TILES / 2, DRAWN = (DRAWS + 3) / 4;
+GD_DEVICE void swap_bits(uint32_t (&bits)[DRAWN], int apart, int shift, uint32_t low) {
+  bool upper = threadIdx.x & apart;
+  uint32_t own = upper ? ~low : low;
+#pragma unroll
+  for (int i = 0; i < DRAWN; i++) {
+    uint32_t other = __shfl_xor_sync(0xffffffff, bits[i], apart, 32);
+    bits[i] = (bits[i] & own) | ((upper ? other >> shift : other << shift) & ~own);
+  }
+}
+// Marks the dropped ones by a sign; the weights are not negative.
+GD_DEVICE void mark_by_bits(float (&w)[ROW_TILES][TILES][4], const uint32_t (&bits)[DRAWN]) {
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        int bit = ((i * 2 + e / 2) * TILES + j) * 2 + e % 2;
+        w[i][j][e] = __int_as_float(__float_as_int(w[i][j][e]) |
+                                    (int)(bits[bit / 32] << (31 - bit % 32) & 0x80000000u));
+      }
+}
+
+// Marks the dropped ones among the weights of the warp's rows. `first`: the number of the weight at
+// the warp's first row and first column. Rows are queries and columns keys.
 GD_DEVICE void mark(float (&w)[ROW_TILES][TILES][4], const gd_dropout &d, uint64_t first,
                     int64_t steps) {
-  int lane = threadIdx.x % 32, pair = lane % 4;
+  int lane = threadIdx.x % 32;
   if (DROPOUT == 1) {
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++)
@@ -446,42 +473,31 @@ GD_DEVICE void mark(float (&w)[ROW_TILES][TILES][4], const gd_dropout &d, uint64
         for (int e = 0; e < 4; e += 2) { // two neighbours: one counter, or one and the next
           uint64_t number = first + row_of(i, e) * steps + column_of(j, e);
           gd_words words = words_at(d, number);
-          uint32_t one = word_of(words, number & 3), two = word_of(words, (number & 3) + 1);
-          if ((number & 3) == 3)
-            two = words_at(d, number + 1).at[0];
-          w[i][j][e] = one < d.threshold ? -w[i][j][e] : w[i][j][e];
-          w[i][j][e + 1] = two < d.threshold ? -w[i][j][e + 1] : w[i][j][e + 1];
+          uint32_t one = gd_drawn(words, number & 7), two = gd_drawn(words, (number & 7) + 1);
+          if ((number & 7) == 7)
+            two = gd_drawn(words_at(d, number + 1), 0);
+          w[i][j][e] = one < d.limit ? -w[i][j][e] : w[i][j][e];
+          w[i][j][e + 1] = two < d.limit ? -w[i][j][e + 1] : w[i][j][e + 1];
         }
     return;
   }
-  // Two lanes beside each other share each of their counters: of two tiles, the even lane draws
-  // for the first, the odd one for the second. Four bits a counter.
-  uint32_t bits[(ROW_TILES * TILES + 7) / 8] = {}, other[(ROW_TILES * TILES + 7) / 8];
+  // A row of a tile is a counter, which four lanes share, each with two weights: of four such rows,
+  // each draws one.
+  uint32_t bits[DRAWN] = {};
 #pragma unroll
-  for (int draw = 0; draw < ROW_TILES * TILES; draw++) {
-    int row = draw / (TILES / 2) * 8 + lane / 4, tile = draw % (TILES / 2) * 2 + pair % 2;
-    bits[draw / 8] |= four_bits(d, first + row * steps + tile * 8 + pair / 2 * 4) << draw % 8 * 4;
+  for (int draw = 0; draw < DRAWS; draw++) {
+    int at = draw * 4 + lane % 4, row = at / TILES * 8 + lane / 4, tile = at % TILES;
+    bits[draw / 4] |= eight_bits(d, first + row * steps + tile * 8) << draw % 4 * 8;
   }
-#pragma unroll
-  for (int i = 0; i < (ROW_TILES * TILES + 7) / 8; i++)
-    other[i] = __shfl_xor_sync(0xffffffff, bits[i], 1, 32);
-#pragma unroll
-  for (int i = 0; i < ROW_TILES; i++)
-#pragma unroll
-    for (int j = 0; j < TILES; j++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) {
-        int draw = (i * 2 + e / 2) * (TILES / 2) + j / 2;
-        uint32_t drawn = pair % 2 == j % 2 ? bits[draw / 8] : other[draw / 8];
-        if (drawn >> (draw % 8 * 4 + pair % 2 * 2 + e % 2) & 1)
-          w[i][j][e] = -w[i][j][e];
-      }
+  swap_bits(bits, 1, 2, 0x33333333u);
+  swap_bits(bits, 2, 4, 0x0f0f0f0fu);
+  mark_by_bits(w, bits);
 }
 
 // The same where rows are keys and columns queries.
 GD_DEVICE void mark_transposed(float (&w)[ROW_TILES][TILES][4], const gd_dropout &d,
                                uint64_t first, int64_t steps) {
-  int lane = threadIdx.x % 32, fourth = lane / 4 % 4;
+  int lane = threadIdx.x % 32;
   if (DROPOUT == 1) {
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++)
@@ -490,34 +506,24 @@ GD_DEVICE void mark_transposed(float (&w)[ROW_TILES][TILES][4], const gd_dropout
 #pragma unroll
         for (int e = 0; e < 4; e++) {
           uint64_t number = first + row_of(i, e) + column_of(j, e) * steps;
-          if (word_of(words_at(d, number), number & 3) < d.threshold)
+          if (gd_drawn(words_at(d, number), number & 7) < d.limit)
             w[i][j][e] = -w[i][j][e];
         }
     return;
   }
-  // Four lanes below each other share their counters: of the four columns that each has in two
-  // tiles, each draws for one.
-  uint32_t bits[(ROW_TILES * TILES + 7) / 8] = {};
+  // Half a column of a tile is a counter, which eight lanes share, each with one weight: of eight
+  // such columns, each draws one.
+  uint32_t bits[DRAWN] = {};
 #pragma unroll
-  for (int draw = 0; draw < ROW_TILES * TILES; draw++) {
-    int row = draw / (TILES / 2) * 8 + lane / 16 * 4, tile = draw % (TILES / 2) * 2 + fourth / 2;
-    int column = tile * 8 + lane % 4 * 2 + fourth % 2;
-    bits[draw / 8] |= four_bits(d, first + row + column * steps) << draw % 8 * 4;
+  for (int draw = 0; draw < DRAWS; draw++) {
+    int at = draw * 8 + lane / 4, row = at / (2 * TILES) * 8;
+    int column = at / 2 % TILES * 8 + lane % 4 * 2 + at % 2;
+    bits[draw / 4] |= eight_bits(d, first + row + column * steps) << draw % 4 * 8;
   }
-#pragma unroll
-  for (int source = 0; source < 4; source++) { // which of the four columns
-    uint32_t drawn[(ROW_TILES * TILES + 7) / 8];
-#pragma unroll
-    for (int i = 0; i < (ROW_TILES * TILES + 7) / 8; i++)
-      drawn[i] = __shfl_sync(0xffffffff, bits[i], (lane & ~12) | source << 2, 32) >> fourth;
-#pragma unroll
-    for (int draw = 0; draw < ROW_TILES * TILES; draw++) {
-      int row = draw / (TILES / 2), tile = draw % (TILES / 2) * 2 + source / 2;
-      float &x = w[row / 2][tile][row % 2 * 2 + source % 2];
-      if (drawn[draw / 8] >> draw % 8 * 4 & 1)
-        x = -x;
-    }
-  }
+  swap_bits(bits, 4, 1, 0x55555555u);
+  swap_bits(bits, 8, 2, 0x33333333u);
+  swap_bits(bits, 16, 4, 0x0f0f0f0fu);
+  mark_by_bits(w, bits);
 }
 GD_DEVICE bool dropped(float marked) { return __float_as_int(marked) < 0; }
 

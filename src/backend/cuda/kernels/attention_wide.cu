@@ -23,10 +23,8 @@ GD_DEVICE float kept(const gd_attention &p, const int *seed, int64_t head, int q
     return 1;
   uint64_t number = (uint64_t)(((p.first_head + head) * p.steps + query) * p.steps + key) +
                     (uint64_t)(int64_t)seed[2] * (uint64_t)p.weights;
-  gd_words words = gd_philox((uint32_t)seed[0], (uint32_t)seed[1], p.stream, number >> 2);
-  uint32_t low = number & 1 ? words.at[1] : words.at[0];
-  uint32_t high = number & 1 ? words.at[3] : words.at[2];
-  return (number & 2 ? high : low) >= p.threshold ? p.kept_scale : 0;
+  gd_words words = gd_philox((uint32_t)seed[0], (uint32_t)seed[1], p.stream, number >> 3);
+  return gd_drawn(words, number & 7) >= p.threshold << 16 ? p.kept_scale : 0;
 }
 
 // sums += weight x row, for the EACH columns from `first` on that this lane has.

@@ -124,7 +124,7 @@ template <typename Op> GD_DEVICE float gd_block(float x, float *shared) {
 
 // --- random numbers --------------------------------------------------------------------------------
 
-// Philox 4x32-10; the same words as the other backends draw.
+// Philox 4x32 with the 7 rounds of gd_rng_dropout; a counter serves 8 elements, 16 bits each.
 struct gd_words {
   uint32_t at[4];
 };
@@ -132,7 +132,7 @@ GD_DEVICE gd_words gd_philox(uint32_t key, uint32_t step, uint32_t stream, uint6
   uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = step, c3 = stream;
   uint32_t k0 = key, k1 = 0;
 #pragma unroll
-  for (int round = 0; round < 10; round++) {
+  for (int round = 0; round < 7; round++) {
     uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
     uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
     c0 = high1 ^ c1 ^ k0;
@@ -143,6 +143,13 @@ GD_DEVICE gd_words gd_philox(uint32_t key, uint32_t step, uint32_t stream, uint6
     k1 += 0xBB67AE85u;
   }
   return gd_words{{c0, c1, c2, c3}};
+}
+// The bits of element i of a counter's 8, in the high half; what is in the low half is left over, so
+// compare with threshold << 16: that is the same.
+GD_DEVICE uint32_t gd_drawn(const gd_words &words, uint32_t i) {
+  uint32_t low = i & 2 ? words.at[1] : words.at[0], high = i & 2 ? words.at[3] : words.at[2];
+  uint32_t word = i & 4 ? high : low;
+  return i & 1 ? word : word << 16;
 }
 
 // --- rotary positions --------------------------------------------------------------------------

@@ -324,48 +324,53 @@ GD_DEVICE void gd_write_sums(float *partials, int sum, const gd_lanes<L::LANES> 
 
 // --- dropout -------------------------------------------------------------------------------------
 
-// The words of a row; the rule is that of gd_ref_dropout. FOURS: samples are whole counters.
-template <bool FOURS> struct gd_draws {
+// The random bits of a row; the rule is that of gd_ref_dropout. WHOLE: what the elements of a sample
+// are a multiple of, 8 (whole counters), 4 or 1.
+GD_DEVICE constexpr int gd_whole(int64_t sample) {
+  return sample % 8 == 0 ? 8 : sample % 4 == 0 ? 4 : 1;
+}
+template <int WHOLE> struct gd_draws {
   uint32_t key, step, stream;
-  uint64_t from; // word of column 0
+  uint64_t from; // element of column 0
   GD_DEVICE gd_draws(const gd_i32 *seed, uint32_t stream_, int64_t sample, int64_t at)
       : key((uint32_t)seed[0]), step((uint32_t)seed[1]), stream(stream_),
         from((uint64_t)(int64_t)seed[2] * (uint64_t)sample + (uint64_t)at) {}
 };
 
-template <int N, bool FOURS>
-GD_DEVICE gd_lane_words<N> gd_draw(const gd_draws<FOURS> &draws, int column) {
+// Rows, and so columns of vectors, begin at multiples of N elements.
+template <int N, int WHOLE>
+GD_DEVICE gd_lane_words<N> gd_draw(const gd_draws<WHOLE> &draws, int column) {
   gd_lane_words<N> y;
   uint64_t from = draws.from + (uint32_t)column;
-  if constexpr (FOURS && N % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {
-      gd_words w = gd_philox(draws.key, draws.step, draws.stream, from / 4 + i / 4);
-#pragma unroll
-      for (int k = 0; k < 4; k++)
-        y.at[i + k] = w.at[k];
+  gd_words w = gd_philox(draws.key, draws.step, draws.stream, from / 8);
+  if constexpr (N >= 4 && N <= WHOLE) { // one counter, or the first or second half of one
+    if (N == 4 && from % 8 != 0) {
+      w.at[0] = w.at[2];
+      w.at[1] = w.at[3];
     }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      y.at[i] = gd_drawn(w, i);
   } else {
-    gd_words w = gd_philox(draws.key, draws.step, draws.stream, from / 4);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      uint32_t at = (uint32_t)(from + i) % 4;
+      uint32_t at = (uint32_t)(from + i) % 8;
       if (i > 0 && at == 0)
-        w = gd_philox(draws.key, draws.step, draws.stream, (from + i) / 4);
-      y.at[i] = at < 2 ? (at == 0 ? w.at[0] : w.at[1]) : (at == 2 ? w.at[2] : w.at[3]);
+        w = gd_philox(draws.key, draws.step, draws.stream, (from + i) / 8);
+      y.at[i] = gd_drawn(w, at);
     }
   }
   return y;
 }
 
-// x * scale where the word reaches the threshold, 0 elsewhere.
+// x * scale where the word, as gd_drawn makes it, reaches the threshold, 0 elsewhere.
 template <int N>
 GD_DEVICE gd_lanes<N> gd_drop(const gd_lanes<N> &x, const gd_lane_words<N> &word,
                               uint32_t threshold, float scale) {
   gd_lanes<N> y;
 #pragma unroll
   for (int i = 0; i < N; i++)
-    y.at[i] = word.at[i] >= threshold ? x.at[i] * scale : 0.0f;
+    y.at[i] = word.at[i] >= threshold << 16 ? x.at[i] * scale : 0.0f;
   return y;
 }
 

@@ -222,44 +222,50 @@ BY_WIDTH(narrow, 1)
 
 // --- dropout ------------------------------------------------------------------------------------
 
-// Element i is word g mod 4 of counter g / 4, g = i + seed[2] * sample: a thread owns four counters
-// and draws each once. Where counters begin at multiples of four elements of memory, and x and y
-// allow it (wide), these are one access. Ten rounds of Philox are about 80 instructions a counter:
-// as long as its 16 bytes take in a half dtype.
+// Element i has the bits of element g mod 8 of counter g / 8, g = i + seed[2] * sample. A thread has
+// UNROLL times the V elements of one 16-byte access: a counter, or half of one in fp32, which is
+// then drawn twice; the draw is about as many instructions as the 32 bytes beside it leave time for.
+// Where g and i are multiples of V together, and x and y allow it (wide), it is one access.
 extern "C" __global__ void __launch_bounds__(THREADS)
     dropout(T0 *y, const T0 *x, const int32_t *seed, int64_t count, int64_t sample, uint32_t stream,
             uint32_t threshold, float scale, int32_t wide) {
   uint64_t before = (uint64_t)(int64_t)seed[2] * (uint64_t)sample;
   uint32_t key = (uint32_t)seed[0], step = (uint32_t)seed[1];
-  int phase = (int)(before % 4);
+  constexpr int V = 16 / sizeof(T0);
+  int phase = (int)(before % V);
   bool whole = wide && phase == 0;
   int64_t first = (int64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
-  float values[UNROLL][4];
+  float values[UNROLL][V];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) {
-    int64_t i = 4 * (first + u * THREADS) - phase;
-    if (whole && i + 4 <= count) {
+    int64_t i = V * (first + u * THREADS) - phase;
+    if (whole && i + V <= count) {
       gd_load(x + i, values[u]);
     } else {
 #pragma unroll
-      for (int j = 0; j < 4; j++)
+      for (int j = 0; j < V; j++)
         values[u][j] = i + j >= 0 && i + j < count ? gd_float(x[i + j]) : 0.0f;
     }
   }
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) {
-    int64_t i = 4 * (first + u * THREADS) - phase;
+    int64_t i = V * (first + u * THREADS) - phase;
     if (i >= count)
       continue;
-    gd_words words = gd_philox(key, step, stream, before / 4 + (uint64_t)(first + u * THREADS));
+    uint64_t element = before + (uint64_t)i;
+    gd_words words = gd_philox(key, step, stream, element / 8);
+    if (V == 4 && element % 8 != 0) {
+      words.at[0] = words.at[2];
+      words.at[1] = words.at[3];
+    }
 #pragma unroll
-    for (int j = 0; j < 4; j++)
-      values[u][j] = words.at[j] >= threshold ? values[u][j] * scale : 0.0f;
-    if (whole && i + 4 <= count) {
+    for (int j = 0; j < V; j++)
+      values[u][j] = gd_drawn(words, j) >= threshold << 16 ? values[u][j] * scale : 0.0f;
+    if (whole && i + V <= count) {
       gd_store(y + i, values[u]);
     } else {
 #pragma unroll
-      for (int j = 0; j < 4; j++)
+      for (int j = 0; j < V; j++)
         if (i + j >= 0 && i + j < count)
           y[i + j] = gd_to<T0>(values[u][j]);
     }
