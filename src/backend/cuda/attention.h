@@ -7,7 +7,9 @@
 
 #include "backend/cuda/cuda_int.h"
 
-enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call) GD_MUST_USE;
-enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call) GD_MUST_USE;
+/* `tunes`, the same at all stages: time several tiles and keep the best. */
+enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call, bool tunes) GD_MUST_USE;
+enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call, bool tunes) GD_MUST_USE;
+void gd_cuda_own_attention_free(struct gd_cuda *cuda);
 
 #endif

@@ -37,6 +37,7 @@ struct gd_cuda {
   struct gd_cuda_modules *modules;
   void *products;  /* op_matmul.c: handle and chosen algorithms; NULL until the first product */
   void *attention; /* cudnn.c: likewise */
+  void *attention_tiles; /* op_attention.c: those chosen so far */
 
   CUdeviceptr arena;
   int64_t arena_bytes;

@@ -491,6 +491,7 @@ static struct state *state_of(struct gd_cuda *cuda) {
 
 void gd_cuda_attention_free(struct gd_cuda *cuda) {
   struct state *state = cuda->attention;
+  gd_cuda_own_attention_free(cuda);
   if (!state)
     return;
   for (struct plan *p = state->plans, *next; p; p = next) {
@@ -644,7 +645,8 @@ struct timing {
 static enum gd_status run_timed(const struct timing *t) {
   if (t->slice)
     return run_library(t->call, t->state, t->shape, t->slice);
-  return t->shape->grad ? gd_cuda_own_attention_grad(t->call) : gd_cuda_own_attention(t->call);
+  return t->shape->grad ? gd_cuda_own_attention_grad(t->call, false)
+                        : gd_cuda_own_attention(t->call, false);
 }
 
 /* Microseconds of one call, the best of a few; infinite where it fails. */
@@ -715,7 +717,8 @@ static enum gd_status attend(const struct gd_cuda_call *call, bool grad) {
       state && call->stage == GD_CUDA_LAUNCH ? find_choice(state, &shape) : NULL;
   if (choice && choice->slice)
     return run_library(call, state, &shape, choice->slice);
-  return grad ? gd_cuda_own_attention_grad(call) : gd_cuda_own_attention(call);
+  /* Where there is cuDNN, it is mostly the better one: not worth building several tiles. */
+  return grad ? gd_cuda_own_attention_grad(call, !state) : gd_cuda_own_attention(call, !state);
 }
 
 enum gd_status gd_cuda_op_attention(const struct gd_cuda_call *call) {

@@ -1,12 +1,20 @@
 /*
  * Attention on CUDA: kernels/attention.cu for heads of up to 256, kernels/attention_wide.cu for the
- * rest. Here the tiles are picked by head size, dtype and the shared memory of the device, and the
- * gradient is cut into slices of heads whose sums per row (delta) fit the workspace.
+ * rest. The gradient is cut into slices of heads whose sums per row (delta) fit the workspace.
+ *
+ * Tiles are data: a few candidates for each pass, kind of products and head size. Those that the
+ * device holds are timed on the real shapes in stage TUNE and the fastest is kept for the shape, so
+ * that a forward pass and its recomputation agree; small problems take the first. For people who
+ * tune: GPUDAYS_ATTENTION_TRACE=FILE appends a line for every candidate timed (shape, pass, tile,
+ * microseconds, TFLOP/s), GPUDAYS_ATTENTION_TILE=N takes candidate N, counted round, and times
+ * nothing; with GPUDAYS_DETERMINISTIC=1 it is the first.
  *
  * Key head number p of all samples and key heads, p = b M + m, serves query heads p N/M and up, so
  * both ops see a batch of key heads and nothing else.
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "backend/cuda/attention.h"
 #include "backend/cuda/cuda_int.h"
@@ -37,6 +45,7 @@ struct problem {
 struct tiling {
   int warps, row_tiles, columns, stages;
   int blocks; /* on a multiprocessor: what the registers are limited for */
+  int keep;
 };
 
 static bool aligned16(const struct gd_view *view) {
@@ -108,52 +117,104 @@ static int grad_bytes(const struct problem *p, const struct tiling *t) {
   return 2 * tile_rows(t) * row_bytes(p) + t->stages * 2 * t->columns * (row_bytes(p) + 4);
 }
 
-/* The first of the list that a multiprocessor holds as often as it says (each block takes 1 KiB
-   more); every list ends with one that fits sm_86, whose blocks have the least. */
-static struct tiling first_fit(const struct gd_cuda *cuda, const struct problem *p,
-                               int (*bytes)(const struct problem *, const struct tiling *),
-                               const struct tiling *list, int count) {
-  int i = 0;
-  while (i < count - 1 && list[i].blocks * (bytes(p, &list[i]) + 1024) > cuda->shared_bytes + 1024)
-    i++;
-  return list[i];
-}
-
-#define FIRST_FIT(cuda, p, bytes, ...)                            \
-  first_fit(cuda, p, bytes, (const struct tiling[]){__VA_ARGS__}, \
-            (int)(sizeof(const struct tiling[]){__VA_ARGS__} / sizeof(struct tiling)))
+enum pass { FORWARD, QUERIES, KEYS }; /* KEYS: gradients of keys and values */
+enum kind { HALF, TF32, FP32 };
+enum { NEVER, ALWAYS, EITHER };
+enum { MOST_TILINGS = 7 };
 
 /*
  * Registers bound the tiles: of a lane's 255, a warp's sums take row_tiles x head / 2 (twice for dk
- * and dv together), its scores row_tiles x columns / 2 (twice in the gradient). Two row tiles halve
- * the reads of shared memory, which one row tile is bound by: 2.25 cycles a product of 16 x 8 x 16
- * by count of bytes, of which mma.sync does one in about 1.6 on sm_90.
+ * and dv together), its scores row_tiles x columns / 2 (twice in the gradient), an operand that is
+ * kept row_tiles x head / 4 (16 bits; else / 2). Reads of shared memory bound the products: with
+ * one row tile 2.25 cycles each by count of bytes, with two 1.5, with two and an operand kept 1, of
+ * which mma.sync does one in about 1.6 on sm_90.
+ *
+ * The first row that fits is a problem's. Its first `tries` tilings are candidates where a
+ * multiprocessor holds them as often as they say; the others are for devices with less shared
+ * memory, and the last one fits sm_86, whose blocks have the least.
  */
-static struct tiling forward_tiling(const struct gd_cuda *cuda, const struct problem *p) {
-  bool half = gd_dtype_bytes(p->dtype) == 2;
-  if (half && p->head <= 128 && p->drops)
-    return FIRST_FIT(cuda, p, forward_bytes, {4, 2, 32, 1, 2}, {8, 1, 64, 1, 1});
-  if (half && p->head <= 128)
-    return FIRST_FIT(cuda, p, forward_bytes, {4, 2, 64, 1, 2}, {8, 1, 64, 1, 1});
-  if (half)
-    return FIRST_FIT(cuda, p, forward_bytes, {8, 1, 64, 1, 1}, {4, 1, 64, 1, 1});
-  if (p->head <= 64)
-    return FIRST_FIT(cuda, p, forward_bytes, {4, 2, 32, 1, 2}, {8, 1, 32, 1, 1});
-  return FIRST_FIT(cuda, p, forward_bytes, {8, 1, 32, 1, 1}, {4, 1, 32, 1, 1}, {4, 1, 16, 1, 1});
+static const struct variants {
+  enum pass pass;
+  enum kind kind;
+  int head_most, drops, tries, count;
+  struct tiling tilings[MOST_TILINGS];
+} variants[] = {
+#define TILINGS(...)                                                \
+  sizeof((struct tiling[]){__VA_ARGS__}) / sizeof(struct tiling), { \
+    __VA_ARGS__                                                     \
+  }
+    {FORWARD, HALF, 64, ALWAYS, 4,
+     TILINGS({4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 4, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 64, 1, 2, 0},
+             {8, 1, 64, 1, 1, 0})},
+    {FORWARD, HALF, 64, NEVER, 3,
+     TILINGS({4, 2, 64, 1, 2, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 32, 1, 2, 1}, {8, 1, 64, 1, 1, 0})},
+    {FORWARD, HALF, 128, ALWAYS, 3,
+     TILINGS({4, 2, 32, 1, 2, 0}, {4, 1, 32, 1, 3, 0}, {8, 1, 64, 1, 1, 1}, {8, 1, 64, 1, 1, 0})},
+    {FORWARD, HALF, 128, NEVER, 3,
+     TILINGS({4, 2, 64, 1, 2, 0}, {4, 2, 32, 1, 2, 0}, {8, 1, 64, 1, 1, 1}, {8, 1, 64, 1, 1, 0})},
+    {FORWARD, HALF, 256, EITHER, 1, TILINGS({8, 1, 64, 1, 1, 0}, {4, 1, 64, 1, 1, 0})},
+    {FORWARD, TF32, 64, EITHER, 4,
+     TILINGS({4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 3, 1}, {4, 2, 32, 1, 2, 0}, {4, 2, 64, 1, 2, 0},
+             {8, 1, 32, 1, 1, 0})},
+    {FORWARD, TF32, 128, EITHER, 2,
+     TILINGS({4, 2, 32, 1, 2, 0}, {8, 1, 32, 1, 1, 0}, {4, 1, 32, 1, 1, 0}, {4, 1, 16, 1, 1, 0})},
+    {FORWARD, FP32, 64, EITHER, 2, TILINGS({4, 2, 32, 1, 2, 0}, {8, 1, 32, 1, 1, 0})},
+    {FORWARD, FP32, 256, EITHER, 1,
+     TILINGS({8, 1, 32, 1, 1, 0}, {4, 1, 32, 1, 1, 0}, {4, 1, 16, 1, 1, 0})},
+
+    {QUERIES, HALF, 64, EITHER, 3,
+     TILINGS({4, 2, 32, 2, 2, 2}, {4, 1, 32, 2, 4, 2}, {4, 2, 64, 2, 2, 0}, {8, 1, 64, 2, 1, 0})},
+    {QUERIES, HALF, 128, EITHER, 2,
+     TILINGS({4, 2, 32, 2, 2, 0}, {8, 1, 64, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
+    {QUERIES, TF32, 64, EITHER, 3,
+     TILINGS({4, 2, 32, 2, 2, 1}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 32, 2, 1, 0},
+             {4, 1, 32, 2, 1, 0})},
+
+    {KEYS, HALF, 64, EITHER, 3,
+     TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 64, 2, 1, 0})},
+    {KEYS, HALF, 128, EITHER, 1, TILINGS({8, 1, 64, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
+    {KEYS, TF32, 64, EITHER, 3,
+     TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
+};
+
+/* Both gradients, all else. */
+static const struct variants other_grads = {QUERIES,
+                                            FP32,
+                                            256,
+                                            EITHER,
+                                            1,
+                                            TILINGS({8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0},
+                                                    {4, 1, 16, 2, 1, 0}, {4, 1, 16, 1, 1, 0},
+                                                    {2, 1, 16, 1, 1, 0})};
+
+static int pass_bytes(const struct problem *p, enum pass pass, const struct tiling *t) {
+  return pass == FORWARD ? forward_bytes(p, t) : grad_bytes(p, t);
 }
 
-static struct tiling grad_tiling(const struct gd_cuda *cuda, const struct problem *p, bool keys) {
-  bool half = gd_dtype_bytes(p->dtype) == 2;
-  if (half && p->head <= 64 && keys)
-    return FIRST_FIT(cuda, p, grad_bytes, {4, 2, 32, 2, 2}, {8, 1, 64, 2, 1});
-  if (half && p->head <= 64)
-    return FIRST_FIT(cuda, p, grad_bytes, {4, 2, 64, 2, 2}, {8, 1, 64, 2, 1});
-  if (half && p->head <= 128 && keys)
-    return FIRST_FIT(cuda, p, grad_bytes, {8, 1, 64, 2, 1}, {4, 1, 32, 2, 1});
-  if (half && p->head <= 128)
-    return FIRST_FIT(cuda, p, grad_bytes, {4, 2, 32, 2, 2}, {8, 1, 64, 2, 1}, {4, 1, 32, 2, 1});
-  return FIRST_FIT(cuda, p, grad_bytes, {8, 1, 32, 2, 1}, {4, 1, 32, 2, 1}, {4, 1, 16, 2, 1},
-                   {4, 1, 16, 1, 1}, {2, 1, 16, 1, 1});
+static const struct variants *variants_of(const struct problem *p, enum pass pass) {
+  enum kind kind = gd_dtype_bytes(p->dtype) == 2 ? HALF : p->products == 1 ? TF32 : FP32;
+  for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+    const struct variants *v = &variants[i];
+    bool same_kind = v->kind == kind || (v->kind == FP32 && kind == TF32);
+    if (v->pass == pass && same_kind && p->head <= v->head_most &&
+        (v->drops == EITHER || p->drops == (v->drops == ALWAYS)))
+      return v;
+  }
+  return &other_grads;
+}
+
+/* What is worth timing, or what there is; at least one. */
+static int candidates_of(const struct gd_cuda *cuda, const struct problem *p, enum pass pass,
+                         const struct tiling *list[MOST_TILINGS]) {
+  const struct variants *v = variants_of(p, pass);
+  int n = 0;
+  for (int i = 0; i < v->count && (i < v->tries || n == 0); i++) {
+    const struct tiling *t = &v->tilings[i];
+    if (t->blocks * (pass_bytes(p, pass, t) + 1024) <= cuda->shared_bytes + 1024 ||
+        i == v->count - 1)
+      list[n++] = t;
+  }
+  return n;
 }
 
 /* dk and dv in one pass where a lane has the registers for both. */
@@ -185,9 +246,9 @@ static struct gd_cuda_kernel kernel_of(const struct problem *p, const struct til
   int dropout = !p->drops ? 0 : p->device.steps % 8 ? 1 : 2;
   snprintf(defines, DEFINES_BYTES,
            "%s=1 HEAD=%d WARPS=%d ROW_TILES=%d COLUMNS=%d STAGES=%d PARTS=%d DROPOUT=%d "
-           "ALIGNED=%d PRODUCTS=%d BLOCKS=%d",
+           "ALIGNED=%d PRODUCTS=%d BLOCKS=%d KEEP=%d",
            pass, p->head, t->warps, t->row_tiles, t->columns, t->stages, parts, dropout, p->aligned,
-           p->products, t->blocks);
+           p->products, t->blocks, t->keep);
   return (struct gd_cuda_kernel){
       .file = "attention", .name = name, .defines = defines, .n_types = 1, .types = {p->dtype}};
 }
@@ -198,6 +259,196 @@ static struct gd_cuda_grid grid_of(const struct problem *p, const struct tiling 
   return (struct gd_cuda_grid){
       .x = heads * blocks, .threads = t->warps * 32, .shared_bytes = shared_bytes};
 }
+
+/* One pass, but for its tiles. */
+struct work {
+  enum pass pass;
+  const struct problem *problem;
+  struct gd_attention *device; /* the last parameter; its chunk depends on the tiles */
+  double visited;              /* matrices a head */
+  void **params;
+};
+
+static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct work *work,
+                                   const struct tiling *t) {
+  static const char *const names[] = {"attention_forward", "attention_grad_queries",
+                                      "attention_grad_keys"};
+  static const char *const passes[] = {"FORWARD", "GRAD_QUERIES", "GRAD_KEYS"};
+  char defines[DEFINES_BYTES];
+  const struct problem *p = work->problem;
+  int64_t heads = work->device->heads;
+  work->device->chunk = chunk_of(call->cuda, p, heads, work->visited, tile_rows(t));
+  struct gd_cuda_grid grid = grid_of(p, t, heads, pass_bytes(p, work->pass, t));
+  int first = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 1;
+  int last = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 2;
+  for (int parts = first; parts <= last; parts++) {
+    struct gd_cuda_kernel kernel =
+        kernel_of(p, t, names[work->pass], passes[work->pass], parts, defines);
+    GD_TRY(gd_cuda_launch(call, &kernel, grid, work->params));
+  }
+  return GD_OK;
+}
+
+/* --- choice of tiles -------------------------------------------------------------------------- */
+
+/* What the choice is made for. */
+struct shape {
+  int64_t key_heads;
+  int32_t group, steps, size;
+  int pass, dtype, products, causal, drops, aligned;
+};
+
+struct choice {
+  struct shape shape;
+  const struct tiling *tiling;
+  struct choice *next;
+};
+
+static struct shape shape_of(const struct work *work) {
+  const struct problem *p = work->problem;
+  struct shape s;
+  memset(&s, 0, sizeof s); /* compared as bytes */
+  s.key_heads = p->key_heads;
+  s.group = p->device.group;
+  s.steps = p->device.steps;
+  s.size = p->device.size;
+  s.pass = (int)work->pass;
+  s.dtype = (int)p->dtype;
+  s.products = p->products;
+  s.causal = p->device.causal;
+  s.drops = p->drops;
+  s.aligned = p->aligned;
+  return s;
+}
+
+static struct choice *find_choice(const struct gd_cuda *cuda, const struct shape *shape) {
+  struct choice *c = cuda->attention_tiles;
+  while (c && memcmp(&c->shape, shape, sizeof *shape) != 0)
+    c = c->next;
+  return c;
+}
+
+void gd_cuda_own_attention_free(struct gd_cuda *cuda) {
+  for (struct choice *c = cuda->attention_tiles, *next; c; c = next) {
+    next = c->next;
+    gd_mem_free(c);
+  }
+  cuda->attention_tiles = NULL;
+}
+
+/* Of the heads that are worked on; products that a pass repeats are not counted again, so that the
+   two passes of the gradient share five. */
+static double flops_of(const struct work *work) {
+  const struct gd_attention *d = &work->problem->device;
+  double products = work->pass == FORWARD ? 2 : work->pass == QUERIES ? 2 : 3;
+  double flops = 2 * products * (double)d->steps * (double)d->steps * (double)d->size;
+  return flops * (double)d->heads / (d->causal ? 2 : 1);
+}
+
+static void trace(const struct work *work, const struct tiling *t, double us) {
+  static const char *const names[] = {"forward", "queries", "keys"};
+  const char *path = getenv("GPUDAYS_ATTENTION_TRACE");
+  const struct problem *p = work->problem;
+  FILE *file = path && path[0] ? fopen(path, "a") : NULL;
+  if (!file)
+    return;
+  fprintf(
+      file,
+      "%s %s%s heads %lld group %d steps %d size %d causal %d dropout %d: warps %d row_tiles %d "
+      "columns %d stages %d blocks %d keep %d: %.1f us %.1f TFLOP/s\n",
+      names[work->pass], gd_dtype_name(p->dtype),
+      p->dtype == GD_DTYPE_F32 && p->products == 1 ? " tf32" : "", (long long)p->device.heads,
+      p->device.group, p->device.steps, p->device.size, p->device.causal, p->drops, t->warps,
+      t->row_tiles, t->columns, t->stages, t->blocks, t->keep, us, flops_of(work) / us * 1e-6);
+  fclose(file);
+}
+
+/* Microseconds, the best of a few; infinite where it fails. */
+static double time_tiled(const struct gd_cuda_call *call, const struct work *work,
+                         const struct tiling *t) {
+  const struct gd_cu *cu = call->cuda->cu;
+  CUevent begin = NULL, end = NULL;
+  double best = INFINITY;
+  if (cu->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+    return best;
+  if (cu->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    cu->EventDestroy(begin);
+    return best;
+  }
+  for (int i = 0; i < 4; i++) { /* the first one warms up */
+    float milliseconds = 0;
+    if (cu->EventRecord(begin, call->stream) != CUDA_SUCCESS ||
+        launch_tiled(call, work, t) != GD_OK ||
+        cu->EventRecord(end, call->stream) != CUDA_SUCCESS ||
+        cu->EventSynchronize(end) != CUDA_SUCCESS ||
+        cu->EventElapsedTime(&milliseconds, begin, end) != CUDA_SUCCESS)
+      break;
+    if (i > 0 && 1e3 * (double)milliseconds < best)
+      best = 1e3 * (double)milliseconds;
+  }
+  cu->EventDestroy(begin);
+  cu->EventDestroy(end);
+  return best;
+}
+
+static enum gd_status tune(const struct gd_cuda_call *call, const struct work *work,
+                           const struct tiling *const *list, int count) {
+  struct shape shape = shape_of(work);
+  if (find_choice(call->cuda, &shape))
+    return GD_OK;
+  struct choice *choice = gd_mem_alloc(1, sizeof *choice);
+  if (!choice)
+    return gd_fail(call->err, GD_ENVIRONMENT, "out of memory while tuning attention");
+  *choice = (struct choice){.shape = shape, .tiling = list[0], .next = call->cuda->attention_tiles};
+  call->cuda->attention_tiles = choice;
+  struct gd_error unused = {0};
+  struct gd_cuda_call quiet = *call;
+  quiet.stage = GD_CUDA_LAUNCH;
+  quiet.err = &unused;
+  double best = INFINITY;
+  for (int i = 0; i < count; i++) {
+    double us = time_tiled(&quiet, work, list[i]);
+    trace(work, list[i], us);
+    if (us < best) {
+      best = us;
+      choice->tiling = list[i];
+    }
+  }
+  return gd_cuda_check(call->cuda, call->cuda->cu->StreamSynchronize(call->stream),
+                       "timing attention", call->err);
+}
+
+/* Is it worth building, and timing, several? */
+static bool wants_tuning(const struct work *work) {
+  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
+  return !(fixed && fixed[0] == '1') && flops_of(work) >= 1e9;
+}
+
+/* All stages. A library that is better anyway leaves `tunes` false. */
+static enum gd_status run_tiled(const struct gd_cuda_call *call, const struct work *work,
+                                bool tunes) {
+  const struct tiling *list[MOST_TILINGS];
+  const char *forced = getenv("GPUDAYS_ATTENTION_TILE");
+  int count = candidates_of(call->cuda, work->problem, work->pass, list);
+  if (forced && forced[0] >= '0' && forced[0] <= '9') {
+    list[0] = list[(forced[0] - '0') % count];
+    count = 1;
+  } else if (!tunes || !wants_tuning(work)) {
+    count = 1;
+  }
+  if (call->stage == GD_CUDA_COLLECT) {
+    for (int i = 0; i < count; i++)
+      GD_TRY(launch_tiled(call, work, list[i]));
+    return GD_OK;
+  }
+  if (call->stage == GD_CUDA_TUNE)
+    return count > 1 ? tune(call, work, list, count) : GD_OK;
+  struct shape shape = shape_of(work);
+  const struct choice *choice = count > 1 ? find_choice(call->cuda, &shape) : NULL;
+  return launch_tiled(call, work, choice ? choice->tiling : list[0]);
+}
+
+/* --- ops -------------------------------------------------------------------------------------- */
 
 static struct gd_cuda_kernel wide_kernel(const struct problem *p, const char *name) {
   return (struct gd_cuda_kernel){.file = "attention_wide",
@@ -212,7 +463,7 @@ static struct gd_cuda_grid wide_grid(int64_t rows) {
   return (struct gd_cuda_grid){.x = (rows + 3) / 4, .threads = 128};
 }
 
-enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call) {
+enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call, bool tunes) {
   const struct gd_kernel_args *args = call->args;
   struct problem p = problem_of(args, 0, 3);
   GD_TRY(check_size(&args->in[0], call->err));
@@ -222,13 +473,12 @@ enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call) {
     return GD_CUDA_LAUNCH(call, &kernel, wide_grid(p.device.heads * p.device.steps), &p.q, &p.k,
                           &p.v, &out, &lse, &p.seed, &p.device);
   }
-  char defines[DEFINES_BYTES];
-  struct tiling t = forward_tiling(call->cuda, &p);
-  struct gd_cuda_kernel kernel = kernel_of(&p, &t, "attention_forward", "FORWARD", 0, defines);
-  p.device.chunk = chunk_of(call->cuda, &p, p.device.heads,
-                            2.0 / (p.device.group ? p.device.group : 1), tile_rows(&t));
-  return GD_CUDA_LAUNCH(call, &kernel, grid_of(&p, &t, p.device.heads, forward_bytes(&p, &t)), &p.q,
-                        &p.k, &p.v, &out, &lse, &p.seed, &p.device);
+  struct work work = {.pass = FORWARD,
+                      .problem = &p,
+                      .device = &p.device,
+                      .visited = 2.0 / (p.device.group ? p.device.group : 1),
+                      .params = (void *[]){&p.q, &p.k, &p.v, &out, &lse, &p.seed, &p.device}};
+  return run_tiled(call, &work, tunes);
 }
 
 /* What the passes of the gradient share: addresses of one slice of key heads. */
@@ -253,32 +503,28 @@ static enum gd_status wide_grad(const struct gd_cuda_call *call, const struct pr
 }
 
 static enum gd_status tiled_grad(const struct gd_cuda_call *call, const struct problem *p,
-                                 struct slice *s) {
-  char defines[DEFINES_BYTES];
+                                 struct slice *s, bool tunes) {
   const int32_t *seed = p->seed;
   struct gd_attention device = p->device;
   double group = (double)device.group;
-
-  struct tiling t = grad_tiling(call->cuda, p, false);
-  struct gd_cuda_kernel kernel =
-      kernel_of(p, &t, "attention_grad_queries", "GRAD_QUERIES", 0, defines);
-  device.chunk = chunk_of(call->cuda, p, device.heads, 2 / (group > 0 ? group : 1), tile_rows(&t));
-  GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(p, &t, device.heads, grad_bytes(p, &t)), &s->dout,
-                        &s->q, &s->k, &s->v, &s->lse, &s->delta, &seed, &s->dq, &device));
-
-  t = grad_tiling(call->cuda, p, true);
+  struct work queries = {.pass = QUERIES,
+                         .problem = p,
+                         .device = &device,
+                         .visited = 2 / (group > 0 ? group : 1),
+                         .params = (void *[]){&s->dout, &s->q, &s->k, &s->v, &s->lse, &s->delta,
+                                              &seed, &s->dq, &device}};
+  GD_TRY(run_tiled(call, &queries, tunes));
   device.heads = s->key_heads;
-  device.chunk = chunk_of(call->cuda, p, device.heads, 2 * group, tile_rows(&t));
-  bool at_once = keys_at_once(p);
-  for (int parts = at_once ? 3 : 1; parts <= (at_once ? 3 : 2); parts++) {
-    kernel = kernel_of(p, &t, "attention_grad_keys", "GRAD_KEYS", parts, defines);
-    GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(p, &t, device.heads, grad_bytes(p, &t)), &s->dout,
-                          &s->q, &s->k, &s->v, &s->lse, &s->delta, &seed, &s->dk, &s->dv, &device));
-  }
-  return GD_OK;
+  struct work keys = {.pass = KEYS,
+                      .problem = p,
+                      .device = &device,
+                      .visited = 2 * group,
+                      .params = (void *[]){&s->dout, &s->q, &s->k, &s->v, &s->lse, &s->delta, &seed,
+                                           &s->dk, &s->dv, &device}};
+  return run_tiled(call, &keys, tunes);
 }
 
-enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call) {
+enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call, bool tunes) {
   const struct gd_kernel_args *args = call->args;
   struct problem p = problem_of(args, 1, 6);
   GD_TRY(check_size(&args->in[1], call->err));
@@ -318,7 +564,7 @@ enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call) {
     p.device.heads = key_heads * group;
     p.device.first_head = first * group;
     GD_TRY(GD_CUDA_LAUNCH(call, &delta, grid, &s.dout, &s.out, &s.delta, &s.rows, &p.device.size));
-    GD_TRY(p.head > HEAD_MAX ? wide_grad(call, &p, &s) : tiled_grad(call, &p, &s));
+    GD_TRY(p.head > HEAD_MAX ? wide_grad(call, &p, &s) : tiled_grad(call, &p, &s, tunes));
   }
   return GD_OK;
 }

@@ -11,6 +11,8 @@
 //   ALIGNED    rows start on 16 bytes: cp.async; else element by element
 //   PRODUCTS   gd_f32: 1 is TF32; 3 keeps fp32's accuracy, see left_of
 //   BLOCKS     blocks that must fit on a multiprocessor
+//   KEEP       how many of the block's own operands (FORWARD: q; GRAD_QUERIES: q, dout; GRAD_KEYS:
+//              k, v) lie in registers instead of being read again for every visit
 //
 // FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 products, of which 2 are repeated: the
 // price of sums in a fixed order without atomics), half of it where causal. Bytes: q, k, v, out
@@ -75,6 +77,8 @@ constexpr int WARP_ROWS = ROW_TILES * 16;
 constexpr int ROWS = WARPS * WARP_ROWS;
 constexpr int TILES = COLUMNS / 8;
 constexpr int HEAD_TILES = HEAD / 8;
+constexpr int RUN = BYTES == 2 ? 1 : HEAD % 32 == 0 ? 4 : 2; // see head_column
+static_assert(!KEEP || PRODUCTS == 1, "the parts of operands take too many registers");
 
 extern __shared__ __align__(16) unsigned char shared[];
 
@@ -105,10 +109,18 @@ GD_DEVICE void load_transposed(uint32_t (&x)[4], uint32_t address) {
                : "memory");
 }
 
-GD_DEVICE uint32_t load_word(uint32_t address) {
-  uint32_t x;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
-  return x;
+// 2 or 4 words beside each other.
+template <int N> GD_DEVICE void load_words(uint32_t (&x)[N], uint32_t address) {
+  if constexpr (N == 4)
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(address)
+                 : "memory");
+  if constexpr (N == 2)
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(x[0]), "=r"(x[1])
+                 : "r"(address)
+                 : "memory");
 }
 
 // Zeros where `valid` is false; `from` is not read then.
@@ -163,7 +175,7 @@ template <> struct gd_unit<gd_f16> {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 };
-template <> struct gd_unit<gd_f32> { // operands are rounded to tf32 before
+template <> struct gd_unit<gd_f32> { // of operands, the lowest 13 bits are not looked at
   static GD_DEVICE uint32_t pack(float first, float) { return __float_as_uint(first); }
   static GD_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
@@ -192,7 +204,12 @@ struct gd_left {
   uint32_t rest[4];
 };
 
-GD_DEVICE uint32_t tf32(uint32_t x) { return (x + 0x1000u) & 0xffffe000u; }
+// To nearest. The tensor cores cut off the rest themselves. What a block visits is rounded at every
+// use, one addition each: in shared memory it would be a quarter more of reads and writes, which
+// are as scarce as products. What it owns is rounded there, once: see round_rows.
+GD_DEVICE uint32_t tf32(uint32_t x) {
+  return PRODUCTS == 1 ? x + 0x1000u : (x + 0x1000u) & 0xffffe000u;
+}
 GD_DEVICE uint32_t tf32_rest(uint32_t x, uint32_t at) {
   return tf32(__float_as_uint(__uint_as_float(x) - __uint_as_float(at)));
 }
@@ -227,11 +244,39 @@ GD_DEVICE void multiply(float (&c)[4], const gd_left &a, uint32_t b0, uint32_t b
     c[e] += sum[e];
 }
 
-// c = a b' over the head: rows of a (those of this warp from `a` on) by rows of b. Addresses of
-// shared memory.
-GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], uint32_t a, uint32_t b) {
+// The warp's rows of a tile as operand a: from shared memory each time or, KEPT, from registers,
+// where keep put them once the tile was there.
+template <bool KEPT> struct gd_own {
+  uint32_t address; // of what this lane names
+  gd_left at[KEPT ? STEPS : 1][ROW_TILES];
+
+  GD_DEVICE explicit gd_own(uint32_t rows)
+      : address(rows + threadIdx.x % 16 * STRIDE + threadIdx.x % 32 / 16 * 16) {}
+  GD_DEVICE void load(gd_left (&left)[ROW_TILES], int step) const {
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++) {
+      if (PRODUCTS == 1) {
+        load_matrices(left[i].at, address + i * 16 * STRIDE + step * 32);
+        continue;
+      }
+      uint32_t x[4];
+      load_matrices(x, address + i * 16 * STRIDE + step * 32);
+      left_of(left[i], x);
+    }
+  }
+  GD_DEVICE void keep() {
+    if constexpr (KEPT) {
+#pragma unroll
+      for (int step = 0; step < STEPS; step++)
+        load(at[step], step);
+    }
+  }
+};
+
+// c = a b' over the head: rows of a by rows of b, which is an address of shared memory.
+template <bool KEPT>
+GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], const gd_own<KEPT> &a, uint32_t b) {
   int lane = threadIdx.x % 32;
-  a += lane % 16 * STRIDE + lane / 16 * 16;
   b += (lane % 8 + lane / 16 * 8) * STRIDE + lane / 8 % 2 * 16;
 #pragma unroll
   for (int i = 0; i < ROW_TILES; i++)
@@ -242,20 +287,18 @@ GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], uint32_t a, uint32_t b) {
         c[i][j][e] = 0;
 #pragma unroll(PRODUCTS == 3 ? 2 : STEPS) // fp32 needs its registers for the parts of operands
   for (int step = 0; step < STEPS; step++) {
-    gd_left left[ROW_TILES];
-    uint32_t x[4];
-#pragma unroll
-    for (int i = 0; i < ROW_TILES; i++) {
-      load_matrices(x, a + i * 16 * STRIDE + step * 32);
-      left_of(left[i], x);
-    }
+    gd_left read[ROW_TILES];
+    if constexpr (!KEPT)
+      a.load(read, step);
 #pragma unroll
     for (int j = 0; j < TILES; j += 2) { // 16 rows of b: b[0], b[1] of tile j, then of j + 1
+      uint32_t x[4];
       load_matrices(x, b + j * 8 * STRIDE + step * 32);
 #pragma unroll
       for (int i = 0; i < ROW_TILES; i++) {
-        multiply(c[i][j], left[i], x[0], x[1]);
-        multiply(c[i][j + 1], left[i], x[2], x[3]);
+        const gd_left &left = KEPT ? a.at[KEPT ? step : 0][i] : read[i];
+        multiply(c[i][j], left, x[0], x[1]);
+        multiply(c[i][j + 1], left, x[2], x[3]);
       }
     }
   }
@@ -291,8 +334,10 @@ GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
     }
   } else {
     // The order of the 8 terms of a product is free: column `pair` of a stands for the weights'
-    // column 2 pair, column pair + 4 for 2 pair + 1, as this lane holds them; b follows.
-    b += lane % 4 * 2 * STRIDE + lane / 4 * 4;
+    // column 2 pair, column pair + 4 for 2 pair + 1, as this lane holds them; b follows. Nor does
+    // it matter which columns of the head a tile has: RUN tiles share 8 RUN columns such that a
+    // lane's lie beside each other. 16 bytes of lanes 8i..8i+7 meet all banks.
+    b += lane % 4 * 2 * STRIDE + lane / 4 * RUN * 4;
 #pragma unroll
     for (int step = 0; step < TILES; step++) {
       gd_left left[ROW_TILES];
@@ -304,12 +349,15 @@ GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
         left_of(left[i], x);
       }
 #pragma unroll
-      for (int j = 0; j < HEAD_TILES; j++) {
-        uint32_t b0 = load_word(b + step * 8 * STRIDE + j * 32);
-        uint32_t b1 = load_word(b + (step * 8 + 1) * STRIDE + j * 32);
+      for (int j = 0; j < HEAD_TILES; j += RUN) {
+        uint32_t b0[RUN], b1[RUN];
+        load_words(b0, b + step * 8 * STRIDE + j * 32);
+        load_words(b1, b + (step * 8 + 1) * STRIDE + j * 32);
 #pragma unroll
-        for (int i = 0; i < ROW_TILES; i++)
-          multiply(sums[i][j], left[i], b0, b1);
+        for (int k = 0; k < RUN; k++)
+#pragma unroll
+          for (int i = 0; i < ROW_TILES; i++)
+            multiply(sums[i][j + k], left[i], b0[k], b1[k]);
       }
     }
   }
@@ -318,8 +366,17 @@ GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
 // Row and column, within the warp's tiles, of element e of tile [i][j].
 GD_DEVICE int row_of(int i, int e) { return i * 16 + e / 2 * 8 + threadIdx.x % 32 / 4; }
 GD_DEVICE int column_of(int j, int e) { return j * 8 + threadIdx.x % 4 * 2 + e % 2; }
+// The column of the head that sums[i][j][e] are of: as column_of, but for accumulate of fp32.
+GD_DEVICE int head_column(int j, int e) {
+  return j / RUN * 8 * RUN + (threadIdx.x % 4 * 2 + e % 2) * RUN + j % RUN;
+}
 
 // --- tiles -----------------------------------------------------------------------------------------
+
+template <typename T> GD_DEVICE T rounded(T x) { return x; }
+GD_DEVICE float rounded(float x) { // TF32; twice changes nothing
+  return PRODUCTS == 1 ? __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u) : x;
+}
 
 // Rows first.. of a head's matrix[T][D], of less than 2^31 elements, to shared memory, zeros past T
 // and past D.
@@ -328,15 +385,29 @@ GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size)
   if (ALIGNED) {
     constexpr int PIECES = HEAD * BYTES / 16, N = 16 / BYTES;
     uint32_t base = shared_address(shared) + to;
-    int thread = threadIdx.x;
+    unsigned thread = threadIdx.x;
     asm volatile("" : "+r"(thread)); // addresses are worked out each time, not kept in registers
+    if constexpr (THREADS % PIECES == 0) { // a thread stays in its column
+      constexpr int APART = THREADS / PIECES;
+      int row = thread / PIECES, column = thread % PIECES * N;
+      int left = column < size ? steps - first - row : 0; // rows of this thread that exist
+      const T0 *source = from + ((int64_t)(first + row) * size + column);
+      base += row * STRIDE + column * BYTES;
 #pragma unroll
-    for (int start = 0; start < COUNT * PIECES; start += THREADS) {
-      int at = start + thread, row = at / PIECES, column = at % PIECES * N;
-      bool valid = first + row < steps && column < size;
-      const T0 *source = from + (valid ? (first + row) * size + column : 0);
-      if (COUNT * PIECES % THREADS == 0 || at < COUNT * PIECES)
-        copy16(base + row * STRIDE + column * BYTES, source, valid);
+      for (int at = 0; at < COUNT; at += APART) {
+        if (COUNT % APART == 0 || at + row < COUNT)
+          copy16(base + at * STRIDE, source, at < left);
+        source += APART * size;
+      }
+    } else {
+#pragma unroll
+      for (int start = 0; start < COUNT * PIECES; start += THREADS) {
+        int at = start + thread, row = at / PIECES, column = at % PIECES * N;
+        bool valid = first + row < steps && column < size;
+        const T0 *source = from + (valid ? (first + row) * size + column : 0);
+        if (COUNT * PIECES % THREADS == 0 || at < COUNT * PIECES)
+          copy16(base + row * STRIDE + column * BYTES, source, valid);
+      }
     }
   } else {
     for (int at = threadIdx.x; at < COUNT * HEAD; at += THREADS) {
@@ -344,7 +415,23 @@ GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size)
       T0 x = gd_to<T0>(0.0f);
       if (first + row < steps && column < size)
         x = from[(first + row) * size + column];
-      *(T0 *)(shared + to + row * STRIDE + column * BYTES) = x;
+      *(T0 *)(shared + to + row * STRIDE + column * BYTES) = rounded(x);
+    }
+  }
+}
+
+// TF32: rounds what this thread copied by load_rows and waited for. (Where rows are not aligned,
+// load_rows did.)
+template <int COUNT> GD_DEVICE void round_rows(int to) {
+  if constexpr (BYTES == 4 && PRODUCTS == 1 && ALIGNED) {
+    constexpr int PIECES = HEAD * BYTES / 16;
+    for (int at = threadIdx.x; at < COUNT * PIECES; at += THREADS) {
+      float *x = (float *)(shared + to + at / PIECES * STRIDE + at % PIECES * 16), y[4];
+      gd_load(x, y);
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        y[i] = rounded(y[i]);
+      gd_store(x, y);
     }
   }
 }
@@ -369,19 +456,24 @@ GD_DEVICE void store_rows(T0 *to, const float (&sums)[ROW_TILES][HEAD_TILES][4],
       if (row >= steps)
         continue;
       T0 *line = to + row * size;
+      constexpr int N = RUN == 1 ? 2 : RUN; // beside each other; D is a multiple where ALIGNED
 #pragma unroll
-      for (int j = 0; j < HEAD_TILES; j++) {
-        int column = column_of(j, 0);
-        float x[2] = {sums[i][j][2 * half] * factor[i][half],
-                      sums[i][j][2 * half + 1] * factor[i][half]};
-        if (ALIGNED) { // D is even
+      for (int at = 0; at < HEAD_TILES * 2; at += N) {
+        int j = RUN == 1 ? at / 2 : at / (2 * RUN) * RUN, e = RUN == 1 ? 0 : at / RUN % 2;
+        int column = head_column(j, e);
+        float x[N];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+          x[n] = (RUN == 1 ? sums[i][j][2 * half + n] : sums[i][j + n % RUN][2 * half + e]) *
+                 factor[i][half];
+        if (ALIGNED) {
           if (column < size)
             gd_store(line + column, x);
         } else {
-          if (column < size)
-            line[column] = gd_to<T0>(x[0]);
-          if (column + 1 < size)
-            line[column + 1] = gd_to<T0>(x[1]);
+#pragma unroll
+          for (int n = 0; n < N; n++)
+            if (column + n < size)
+              line[column + n] = gd_to<T0>(x[n]);
         }
       }
     }
@@ -566,18 +658,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         sums[i][j][e] = 0;
   }
 
+  gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
   load_rows<ROWS>(0, q, place.row, p.steps, p.size);
   load_rows<COLUMNS>(KEYS, k, 0, p.steps, p.size);
   copies_commit();
+  copies_wait<0>();
+  round_rows<ROWS>(0);
+  if (KEEP >= 1) {
+    __syncthreads();
+    own.keep();
+  }
   for (int column = 0; column < visible; column += COLUMNS) {
-    // Columns past all of the warp's rows: nothing to do but keep step.
-    bool sees = !p.causal || column < first + WARP_ROWS;
+    // Columns past all of the warp's rows, or rows past T: nothing to do but keep step.
+    bool sees = first < p.steps && (!p.causal || column < first + WARP_ROWS);
     copies_wait<0>();
     __syncthreads(); // the keys are there, and nobody needs the former values
     load_rows<COLUMNS>(VALUES, v, column, p.steps, p.size);
     copies_commit();
     if (sees)
-      scores(w, base + warp_row * STRIDE, base + KEYS);
+      scores(w, own, base + KEYS);
     copies_wait<0>();
     __syncthreads(); // the values are there, and nobody needs these keys
     if (column + COLUMNS < visible)
@@ -737,6 +836,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     load_rows<COLUMNS>(KEYS + VALUES, v, 0, p.steps, p.size);
     copies_commit();
   }
+  gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
+  gd_own<KEEP >= 2> own_dout(base + DOUT + warp_row * STRIDE);
+  copies_commit();
+  copies_wait<0>();
+  round_rows<ROWS>(0);
+  round_rows<ROWS>(DOUT);
+  if (KEEP) {
+    __syncthreads();
+    own.keep();
+    own_dout.keep();
+  }
   for (int visit = 0; visit < visits; visit++) {
     int column = visit * COLUMNS, stage = KEYS + (STAGES == 2 ? visit % 2 * STAGE : 0);
     if (STAGES == 2) {
@@ -756,10 +866,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       copies_wait<0>();
       __syncthreads();
     }
-    if (p.causal && column >= first + WARP_ROWS)
+    if (first >= p.steps || (p.causal && column >= first + WARP_ROWS))
       continue;
 
-    scores(w, base + warp_row * STRIDE, base + stage);
+    scores(w, own, base + stage);
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
@@ -781,7 +891,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     if (DROPOUT)
       mark(w, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
-    scores(slopes, base + DOUT + warp_row * STRIDE, base + stage + VALUES);
+    scores(slopes, own_dout, base + stage + VALUES);
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
@@ -853,6 +963,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   int stage = AT_STAGE, other = STAGES == 2 ? AT_STAGE + STAGE : AT_STAGE;
   if (STAGES == 2 && head < end)
     load(other);
+  gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
+  gd_own<KEEP >= 2> own_v(base + AT_V + warp_row * STRIDE);
+  copies_commit();
+  copies_wait<0>();
+  round_rows<ROWS>(0);
+  if (KEYS)
+    round_rows<ROWS>(AT_V);
+  if (KEEP) {
+    __syncthreads();
+    own.keep();
+    if (KEYS)
+      own_v.keep();
+  }
   while (head < end) {
     if (STAGES == 2) {
       int loaded = other;
@@ -875,10 +998,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       at = start;
       head++;
     }
-    if (p.causal && column + COLUMNS <= first)
+    if (first >= p.steps || (p.causal && column + COLUMNS <= first))
       continue;
 
-    scores(w, base + warp_row * STRIDE, base + stage);
+    scores(w, own, base + stage);
     // Past T, queries, dout, lse and delta are zeros: those weights are finite and meet zeros.
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
@@ -906,7 +1029,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                       p.steps);
     }
     if (KEYS)
-      scores(slopes, base + AT_V + warp_row * STRIDE, base + stage + DOUT);
+      scores(slopes, own_v, base + stage + DOUT);
     if (VALUES) {
       float kept[ROW_TILES][TILES][4];
 #pragma unroll
