@@ -12,6 +12,7 @@
  * Key head number p of all samples and key heads, p = b M + m, serves query heads p N/M and up, so
  * both ops see a batch of key heads and nothing else.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
