@@ -6,7 +6,7 @@ set -euo pipefail
 : "${GPUDAYS:?run it through make bench}" "${GD_BENCH_DIR:?run it through make bench}"
 
 "$GPUDAYS" doctor
-for bench in bench_gemm bench_ops bench_attention bench_loss "bench_compile pythia-70m" \
+for bench in bench_gemm bench_ops bench_attention bench_loss bench_cuda "bench_compile pythia-70m" \
   bench_store; do
   echo
   # shellcheck disable=SC2086 # a program and its argument

@@ -560,7 +560,12 @@ int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_
 
 /* A GPU multiplies fast what starts at multiples of 16 bytes, whatever the vocabulary. */
 int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary) {
-  return attr->chunk_bytes > 0 ? (vocabulary + 63) / 64 * 64 : vocabulary;
+  int64_t steps = (vocabulary + GD_LOSS_PITCH_STEP - 1) / GD_LOSS_PITCH_STEP;
+  return attr->chunk_bytes > 0 ? steps * GD_LOSS_PITCH_STEP : vocabulary;
+}
+
+bool gd_loss_pads(const struct gd_attr_xent *attr, int64_t vocabulary) {
+  return attr->chunk_bytes > 0 && vocabulary % 8 != 0;
 }
 
 int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id id) {
@@ -571,8 +576,13 @@ int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id id) {
   const struct gd_attr_xent *attr = &op->attr.xent;
   int64_t rows =
       gd_loss_chunk_rows(attr, gd_tensor_elements(graph, op->in[2]), w->dims[0], w->dtype);
-  if (attr->chunk_bytes > 0) /* ignored rows are masked there, not left out: logits and losses */
-    return rows * (gd_loss_row_pitch(attr, w->dims[0]) * gd_dtype_bytes(w->dtype) + 8) + 1024;
+  if (attr->chunk_bytes > 0) { /* ignored rows are masked there, not left out: logits and losses */
+    int64_t pitch = gd_loss_row_pitch(attr, w->dims[0]), element = gd_dtype_bytes(w->dtype);
+    int64_t bytes = rows * (pitch * element + 8) + 1024;
+    if (gd_loss_pads(attr, w->dims[0])) /* w and bias to the pitch, dw of the last, partial group */
+      bytes += w->dims[1] * (pitch * element + 4 * GD_LOSS_PITCH_STEP) + 4 * pitch + 1024;
+    return bytes;
+  }
   /* A chunk's logits, x and dx, and one number and one index a row, each on its own cache line. */
   return rows * ((w->dims[0] + 2 * w->dims[1]) * gd_dtype_bytes(w->dtype) + 16) + 5 * 64;
 }

@@ -490,8 +490,11 @@ void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
    on it. */
 int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
                            enum gd_dtype dtype);
-/* Elements from one row of its logits to the next. */
+/* Elements from one row of its logits to the next: on a GPU a multiple of the step. */
+enum { GD_LOSS_PITCH_STEP = 64 };
 int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary);
+/* Whether its products are padded to that many columns: a GPU's are slow over an odd vocabulary. */
+bool gd_loss_pads(const struct gd_attr_xent *attr, int64_t vocabulary);
 /* Scratch that an op needs in the workspace behind what struct gd_caps promises; mostly 0. */
 int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id op);
 

@@ -291,6 +291,9 @@ static void test_chunk_rows(void **state) {
   assert_int_equal(gd_loss_chunk_rows(&large, 9000, 50304, GD_DTYPE_BF16), 2656);
   assert_int_equal(gd_loss_row_pitch(&cpu, 50257), 50257);
   assert_int_equal(gd_loss_row_pitch(&large, 50257), 50304);
+  assert_false(gd_loss_pads(&cpu, 50257));
+  assert_true(gd_loss_pads(&large, 50257));
+  assert_false(gd_loss_pads(&large, 50280)); /* products over multiples of 8 are fast as they are */
 }
 
 /* A device that wants larger chunks gets them, and the scratch for them. */
@@ -311,7 +314,10 @@ static void test_chunk_bytes(void **state) {
     const struct gd_tensor *w = &graph.tensors[graph.ops[id].in[1]];
     int64_t pitch = large ? (w->dims[0] + 63) / 64 * 64 : w->dims[0];
     assert_true(gd_op_scratch_bytes(&graph, id) >=
-                rows * (pitch * gd_dtype_bytes(w->dtype) + 8) + 256);
+                rows * (pitch * gd_dtype_bytes(w->dtype) + 8) + 256 +
+                    (large && w->dims[0] % 8 != 0 /* w, bias, and dw of the last rows */
+                         ? w->dims[1] * (pitch * gd_dtype_bytes(w->dtype) + 64 * 4) + pitch * 4
+                         : 0));
     gd_graph_deinit(&graph);
   }
 }

@@ -133,7 +133,7 @@ static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *
       .comm_bytes = 0,
       .compile = true,
       .tf32 = true,
-      .loss_chunk_bytes = 256 << 20,
+      .loss_chunk_bytes = 512 << 20, /* dw is read and written once a chunk: fewer are better */
       .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true, [GD_DTYPE_F16] = true}};
 }
 

@@ -8,6 +8,11 @@
  * leaving them out needs their number, and a captured graph cannot wait for it. dw, in fp32, is
  * read and written once a chunk and w read twice, so chunks want to be deep: struct gd_caps says
  * how deep.
+ *
+ * Products over an odd number of columns run at a fifth of the rate of others, so where V is no
+ * multiple of 8 they see a copy of w and the bias with zeros behind, up to the pitch of the logits;
+ * dw of the last, partial group of rows is summed in scratch. The bias stays with the product,
+ * whose epilogue adds it for nothing: read by the walk it would be twice the bytes of a row.
  */
 #include "backend/cuda/product.h"
 
@@ -16,6 +21,7 @@ enum {
   MOST_BLOCKS = 4096, /* of xent; fixed, as the order of the sum depends on it */
   TILE_ROWS = 128,    /* rows that products compute at a time: any less costs as much */
   SCRATCH_ALIGNMENT = 256,
+  WALK_SHARED_BYTES = 1024, /* of linear_xent_turn beside a row, at most */
 };
 
 static struct gd_cuda_kernel kernel_of(const char *name, enum gd_dtype dtype) {
@@ -79,26 +85,89 @@ struct loss {
   const struct gd_cuda_call *call;
   enum gd_dtype dtype;
   int64_t columns, vocabulary, pitch; /* C, V, elements between rows of logits */
+  int64_t width;                      /* V as products see it: the pitch where it is padded */
+  int64_t direct;                     /* rows of dw that products write; the rest is in tail */
   char *logits;                       /* [rows of a chunk][pitch]; then their gradient */
   double *losses, *total;             /* [rows of a chunk], [1] */
+  void *w;                            /* [width][C] */
+  float *bias;                        /* [width], or NULL */
+  float *tail;                        /* dw of rows from direct on: [width - direct][C] */
 };
+
+/* The next `bytes` of scratch. */
+static void *take(uintptr_t *at, int64_t bytes) {
+  uintptr_t start = (*at + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+  *at = start + (uintptr_t)bytes;
+  return (void *)start;
+}
 
 static struct loss describe(const struct gd_cuda_call *call, int64_t chunk) {
   const struct gd_kernel_args *args = call->args;
   const struct gd_view *w = &args->in[1];
-  struct loss loss = {
-      .call = call, .dtype = w->dtype, .columns = w->dims[1], .vocabulary = w->dims[0]};
-  loss.pitch = gd_loss_row_pitch(&args->attr->xent, loss.vocabulary);
-  uintptr_t start = (uintptr_t)args->workspace + GD_CUDA_WORKSPACE_BYTES;
-  uintptr_t at = (start + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-  loss.logits = (char *)at;
-  at += (uintptr_t)(chunk * loss.pitch * gd_dtype_bytes(loss.dtype));
-  at = (at + sizeof(double) - 1) / sizeof(double) * sizeof(double);
-  loss.total = (double *)at;
+  const int64_t element = gd_dtype_bytes(w->dtype), c = w->dims[1], v = w->dims[0];
+  struct loss loss = {.call = call,
+                      .dtype = w->dtype,
+                      .columns = c,
+                      .vocabulary = v,
+                      .pitch = gd_loss_row_pitch(&args->attr->xent, v),
+                      .width = v,
+                      .direct = v,
+                      .w = w->data,
+                      .bias = args->n_in > 5 ? args->in[5].data : NULL};
+  uintptr_t at = (uintptr_t)args->workspace + GD_CUDA_WORKSPACE_BYTES;
+  loss.logits = take(&at, chunk * loss.pitch * element);
+  loss.total = take(&at, (chunk + 1) * (int64_t)sizeof(double));
   loss.losses = loss.total + 1;
-  at += (uintptr_t)(chunk + 1) * sizeof(double);
+  if (gd_loss_pads(&args->attr->xent, v)) {
+    loss.width = loss.pitch;
+    loss.direct = v / GD_LOSS_PITCH_STEP * GD_LOSS_PITCH_STEP;
+    loss.w = take(&at, loss.width * c * element);
+    loss.bias = loss.bias ? take(&at, loss.width * (int64_t)sizeof(float)) : NULL;
+    loss.tail = take(&at, (loss.width - loss.direct) * c * (int64_t)sizeof(float));
+  }
   GD_ASSERT(at <= (uintptr_t)args->workspace + (uintptr_t)args->workspace_bytes);
   return loss;
+}
+
+static enum gd_status copy(const struct gd_cuda_call *call, void *to, const void *from,
+                           int64_t bytes) {
+  if (bytes == 0 || call->stage != GD_CUDA_LAUNCH)
+    return GD_OK;
+  return gd_cuda_check(call->cuda,
+                       call->cuda->cu->MemcpyAsync((CUdeviceptr)(uintptr_t)to,
+                                                   (CUdeviceptr)(uintptr_t)from, (size_t)bytes,
+                                                   call->stream),
+                       "copying inside linear_xent", call->err);
+}
+
+static enum gd_status clear(const struct gd_cuda_call *call, void *at, int64_t bytes) {
+  if (bytes == 0 || call->stage != GD_CUDA_LAUNCH)
+    return GD_OK;
+  return gd_cuda_check(
+      call->cuda,
+      call->cuda->cu->MemsetD8Async((CUdeviceptr)(uintptr_t)at, 0, (size_t)bytes, call->stream),
+      "clearing inside linear_xent", call->err);
+}
+
+/* w and the bias with zeros behind. */
+static enum gd_status pad(const struct loss *loss) {
+  const struct gd_kernel_args *args = loss->call->args;
+  int64_t row = loss->columns * gd_dtype_bytes(loss->dtype), have = loss->vocabulary;
+  int64_t lacks = loss->width - have, number = sizeof(float);
+  GD_TRY(copy(loss->call, loss->w, args->in[1].data, have * row));
+  GD_TRY(clear(loss->call, (char *)loss->w + have * row, lacks * row));
+  if (!loss->bias)
+    return GD_OK;
+  GD_TRY(copy(loss->call, loss->bias, args->in[5].data, have * number));
+  return clear(loss->call, loss->bias + have, lacks * number);
+}
+
+/* The rows of dw that are summed in scratch: from where they belong, and back. */
+static enum gd_status move_tail(const struct loss *loss, bool back) {
+  float *own = loss->call->args->out[3].data;
+  int64_t bytes = (loss->vocabulary - loss->direct) * loss->columns * (int64_t)sizeof(float);
+  own += loss->direct * loss->columns;
+  return copy(loss->call, back ? own : loss->tail, back ? loss->tail : own, bytes);
 }
 
 static enum gd_status multiply(const struct loss *loss, struct gd_gemm rows, const void *a,
@@ -119,12 +188,16 @@ static enum gd_status turn_logits(const struct loss *loss, int64_t first, int64_
   struct gd_cuda_kernel kernel = kernel_of("linear_xent_turn", loss->dtype);
   struct loss l = *loss;
   int64_t positions = positions_of(attr, &args->in[2]);
+  int64_t row_bytes = (l.width * gd_dtype_bytes(l.dtype) + 15) / 16 * 16;
   int ignore = attr->ignore;
+  int keeps = row_bytes + WALK_SHARED_BYTES <= l.call->cuda->shared_bytes;
   void *label = args->in[2].data, *weight = args->in[3].data, *scale = args->in[4].data;
   void *lse = args->out[1].data;
-  return GD_CUDA_LAUNCH(loss->call, &kernel, grid_of(count, l.vocabulary, l.dtype), &l.logits,
-                        &label, &weight, &scale, &lse, &l.losses, &first, &l.vocabulary, &l.pitch,
-                        &positions, &ignore);
+  struct gd_cuda_grid grid = grid_of(count, l.vocabulary, l.dtype);
+  grid.shared_bytes = keeps ? (int)row_bytes : 0;
+  return GD_CUDA_LAUNCH(loss->call, &kernel, grid, &l.logits, &label, &weight, &scale, &lse,
+                        &l.losses, &first, &l.vocabulary, &l.width, &l.pitch, &positions, &ignore,
+                        &keeps);
 }
 
 static enum gd_status sum_bias(const struct loss *loss, int64_t count, bool adds) {
@@ -140,46 +213,53 @@ static enum gd_status sum_bias(const struct loss *loss, int64_t count, bool adds
       &dbias, &l.logits, &count, &l.vocabulary, &l.pitch, &add, &by_wide);
 }
 
+/* dw of a chunk: rows from `first` on, of which there are `rows`, to `to`. */
+static enum gd_status multiply_dw(const struct loss *loss, const void *x, int64_t count,
+                                  int64_t first, int64_t rows, void *to, bool adds) {
+  return multiply(loss,
+                  (struct gd_gemm){.m = rows,
+                                   .n = loss->columns,
+                                   .k = count,
+                                   .trans_a = true,
+                                   .lda = loss->pitch,
+                                   .ldb = loss->columns,
+                                   .ldc = loss->columns,
+                                   .dtype_c = GD_DTYPE_F32,
+                                   .accumulate = adds},
+                  loss->logits + first * gd_dtype_bytes(loss->dtype), x, NULL, to);
+}
+
 /* Rows first to first + count, from x to dx. dw and dbias are added to, or written. */
 static enum gd_status run_chunk(const struct loss *loss, int64_t first, int64_t count, bool begins,
                                 bool adds_dw, bool adds_dbias) {
   const struct gd_kernel_args *args = loss->call->args;
-  const int64_t columns = loss->columns, vocabulary = loss->vocabulary;
+  const int64_t columns = loss->columns, width = loss->width, direct = loss->direct;
   const int64_t at_bytes = first * columns * gd_dtype_bytes(loss->dtype);
   const char *x = (const char *)args->in[0].data + at_bytes;
   char *dx = (char *)args->out[2].data + at_bytes;
-  const void *w = args->in[1].data;
   GD_TRY(multiply(loss,
                   (struct gd_gemm){.m = count,
-                                   .n = vocabulary,
+                                   .n = width,
                                    .k = columns,
                                    .trans_b = true,
                                    .lda = columns,
                                    .ldb = columns,
                                    .ldc = loss->pitch,
                                    .dtype_c = loss->dtype},
-                  x, w, args->n_in > 5 ? args->in[5].data : NULL, loss->logits));
+                  x, loss->w, loss->bias, loss->logits));
   GD_TRY(turn_logits(loss, first, count));
   GD_TRY(multiply(loss,
                   (struct gd_gemm){.m = count,
                                    .n = columns,
-                                   .k = vocabulary,
+                                   .k = width,
                                    .lda = loss->pitch,
                                    .ldb = columns,
                                    .ldc = columns,
                                    .dtype_c = loss->dtype},
-                  loss->logits, w, NULL, dx));
-  GD_TRY(multiply(loss,
-                  (struct gd_gemm){.m = vocabulary,
-                                   .n = columns,
-                                   .k = count,
-                                   .trans_a = true,
-                                   .lda = loss->pitch,
-                                   .ldb = columns,
-                                   .ldc = columns,
-                                   .dtype_c = GD_DTYPE_F32,
-                                   .accumulate = adds_dw},
-                  loss->logits, x, NULL, args->out[3].data));
+                  loss->logits, loss->w, NULL, dx));
+  GD_TRY(multiply_dw(loss, x, count, 0, direct, args->out[3].data, adds_dw));
+  if (loss->tail)
+    GD_TRY(multiply_dw(loss, x, count, direct, width - direct, loss->tail, adds_dw));
   if (args->n_out > 4)
     GD_TRY(sum_bias(loss, count, adds_dbias));
   return sum_losses(loss->call, loss->dtype, loss->losses, count, loss->total, !begins,
@@ -190,13 +270,9 @@ static enum gd_status run_chunk(const struct loss *loss, int64_t first, int64_t 
 static enum gd_status run_nothing(const struct loss *loss) {
   const struct gd_cuda_call *call = loss->call;
   const struct gd_kernel_args *args = call->args;
-  for (uint32_t i = 3; i < args->n_out && call->stage == GD_CUDA_LAUNCH; i++)
-    if (!gd_kernel_adds(args, i) && args->out[i].elements > 0)
-      GD_TRY(gd_cuda_check(call->cuda,
-                           call->cuda->cu->MemsetD8Async(
-                               (CUdeviceptr)(uintptr_t)args->out[i].data, 0,
-                               (size_t)args->out[i].elements * sizeof(float), call->stream),
-                           "clearing a gradient", call->err));
+  for (uint32_t i = 3; i < args->n_out; i++)
+    if (!gd_kernel_adds(args, i))
+      GD_TRY(clear(call, args->out[i].data, args->out[i].elements * (int64_t)sizeof(float)));
   return sum_losses(call, loss->dtype, loss->losses, 0, loss->total, false, args->in[3].data,
                     args->out[0].data);
 }
@@ -219,8 +295,12 @@ enum gd_status gd_cuda_op_linear_xent(const struct gd_cuda_call *call) {
   if (rows == 0)
     return run_nothing(&loss);
   int64_t chunk = chunk_rows(rows, most);
+  if (loss.tail)
+    GD_TRY(pad(&loss));
+  if (loss.tail && gd_kernel_adds(args, 3))
+    GD_TRY(move_tail(&loss, false));
   for (int64_t first = 0; first < rows; first += chunk)
     GD_TRY(run_chunk(&loss, first, rows - first < chunk ? rows - first : chunk, first == 0,
                      first > 0 || gd_kernel_adds(args, 3), first > 0 || gd_kernel_adds(args, 4)));
-  return GD_OK;
+  return loss.tail ? move_tail(&loss, true) : GD_OK;
 }

@@ -4,8 +4,9 @@
  *
  * The library proposes algorithms; when a plan is bound, each is timed on the plan's own addresses
  * and the fastest is kept, by everything that may matter to it: shape, layout, dtypes, epilogue,
- * alignment. Choices outlive the process in a text file by GPU and library version, one line each;
- * a line that is damaged, or that the library no longer takes, counts for nothing.
+ * alignment. Choices outlive the process in a text file by GPU and library version, one line each,
+ * with the time and rate that were measured, for people to read; a line that is damaged, or that
+ * the library no longer takes, counts for nothing.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -22,18 +23,21 @@
 enum {
   HALF_BYTES = GD_CUDA_WORKSPACE_BYTES / 2,
   WORKSPACE_ALIGNMENT = 256,
-  LIBRARY_BYTES = HALF_BYTES - WORKSPACE_ALIGNMENT, /* most that an algorithm may want */
-  /* Of pointers, as told to the library. 16 bytes is the widest access of its kernels; telling more
-     would make the choice, and so the bits, depend on where the planner puts a tensor. */
-  MOST_ALIGNMENT = 16,
-  CANDIDATES = 8,
-  LEAST_TRIED = 4, /* of them, however long they take */
-  MOST_RUNS = 10,
+  LIBRARY_BYTES = HALF_BYTES - WORKSPACE_ALIGNMENT,          /* most that an algorithm may want */
+  ALL_BYTES = GD_CUDA_WORKSPACE_BYTES - WORKSPACE_ALIGNMENT, /* where our half is not in use */
+  /* Of pointers, as told to the library: the planner puts every tensor at such a multiple. Views
+     inside a tensor may have less, and may then get another algorithm. */
+  MOST_ALIGNMENT = 256,
+  CANDIDATES = 24,
+  FINALISTS = 4, /* the fastest of them, timed again in turns */
+  ROUNDS = 3,
+  MOST_RUNS = 10, /* of a finalist in a round */
+  NOTE_BYTES = 64,
   ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
   HEX_DIGITS = 16 * ALGO_WORDS,
   KEY_BYTES = 320,
 };
-static const double tune_ms = 20; /* of one problem, about */
+static const double final_ms = 20; /* of one problem's finalists, about */
 
 enum state {
   STORED,      /* read from the file; the library has not seen it yet */
@@ -46,7 +50,8 @@ struct choice {
   char *key;
   cublasLtMatmulAlgo_t algo;
   enum state state;
-  bool ran; /* what it needs is loaded: nothing is, while a graph is captured */
+  bool ran;              /* what it needs is loaded: nothing is, while a graph is captured */
+  char note[NOTE_BYTES]; /* "812.5 us, 701.3 TFLOP/s, number 3 of 17": for people; may be empty */
 };
 
 struct products {
@@ -66,6 +71,7 @@ struct problem {
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, d;
   uint32_t alignment[4]; /* of a, b, d, bias */
+  int64_t workspace_bytes;
   char key[KEY_BYTES];
 };
 
@@ -103,7 +109,7 @@ static bool parse_algo(const char *hex, cublasLtMatmulAlgo_t *algo) {
   return true;
 }
 
-/* "key TAB algorithm TAB checksum of what is before". Cuts the line up. */
+/* "key TAB algorithm TAB note TAB checksum of what is before". Cuts the line up. */
 static void take_line(struct products *products, char *line) {
   cublasLtMatmulAlgo_t algo;
   char *sum = strrchr(line, '\t');
@@ -120,13 +126,15 @@ static void take_line(struct products *products, char *line) {
     return;
   struct choice *choice = add_choice(products, line);
   if (choice) {
+    if (hex[HEX_DIGITS] == '\t')
+      snprintf(choice->note, sizeof choice->note, "%s", hex + HEX_DIGITS + 1);
     choice->algo = algo;
     choice->state = STORED;
   }
 }
 
 static void read_choices(struct products *products) {
-  char line[KEY_BYTES + HEX_DIGITS + 64];
+  char line[KEY_BYTES + HEX_DIGITS + NOTE_BYTES + 64];
   FILE *file = products->path[0] ? fopen(products->path, "re") : NULL;
   if (!file)
     return;
@@ -137,7 +145,7 @@ static void read_choices(struct products *products) {
 
 /* Keeps what other processes have written since. A cache: failures cost a second tuning. */
 static void write_choices(struct products *products) {
-  char temporary[1300], line[KEY_BYTES + HEX_DIGITS + 64];
+  char temporary[1300], line[KEY_BYTES + HEX_DIGITS + NOTE_BYTES + 64];
   if (!products->changed || !products->path[0])
     return;
   read_choices(products);
@@ -153,6 +161,7 @@ static void write_choices(struct products *products) {
     int at = snprintf(line, sizeof line, "%s\t", choice->key);
     for (int w = 0; w < ALGO_WORDS; w++)
       at += snprintf(line + at, sizeof line - (size_t)at, "%016" PRIx64, choice->algo.data[w]);
+    snprintf(line + at, sizeof line - (size_t)at, "\t%s", choice->note);
     ok = fprintf(file, "%s\t%016" PRIx64 "\n", line, gd_hash_string(line)) > 0 && ok;
   }
   ok = fclose(file) == 0 && ok;
@@ -290,12 +299,14 @@ static void write_key(struct problem *problem) {
   const struct gd_cuda_product *p = problem->product;
   snprintf(problem->key, sizeof problem->key,
            "%c%c %" PRId64 "x%" PRId64 "x%" PRId64 " batch %" PRId64 " ld %" PRId64 ",%" PRId64
-           ",%" PRId64 " stride %" PRId64 ",%" PRId64 ",%" PRId64 " %s->%s%s%s%s align %u,%u,%u,%u",
+           ",%" PRId64 " stride %" PRId64 ",%" PRId64 ",%" PRId64
+           " %s->%s%s%s%s align %u,%u,%u,%u in %lld MiB",
            p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, p->batch, p->lda,
            p->ldb, p->ldd, p->stride_a, p->stride_b, p->stride_d, gd_dtype_name(p->dtype),
            gd_dtype_name(p->dtype_d), p->tf32 && p->dtype == GD_DTYPE_F32 ? " tf32" : "",
            problem->bias ? " bias" : "", p->adds ? " adds" : "", problem->alignment[0],
-           problem->alignment[1], problem->alignment[2], problem->alignment[3]);
+           problem->alignment[1], problem->alignment[2], problem->alignment[3],
+           (long long)((problem->workspace_bytes + (1 << 20) - 1) >> 20));
 }
 
 static void problem_deinit(const struct gd_cublaslt *lt, struct problem *problem) {
@@ -317,10 +328,11 @@ static enum gd_status failed(const char *what, int failure, const struct problem
 
 static enum gd_status problem_init(const struct gd_cublaslt *lt, struct problem *problem,
                                    const struct gd_cuda_product *p, const void *bias,
-                                   struct gd_error *err) {
+                                   int64_t workspace_bytes, struct gd_error *err) {
   *problem = (struct problem){
       .product = p,
       .bias = bias,
+      .workspace_bytes = workspace_bytes,
       .alignment = {alignment_of(p->a), alignment_of(p->b), alignment_of(p->d), alignment_of(bias)},
   };
   write_key(problem);
@@ -346,7 +358,8 @@ static int multiply(const struct gd_cuda_call *call, const struct products *prod
   const float beta = p->adds ? 1 : 0;
   return products->lt->Matmul(products->handle, problem->desc, &p->alpha, p->a, problem->a, p->b,
                               problem->b, &beta, p->d, problem->d, p->d, problem->d, algo,
-                              workspace_half(call, 0), LIBRARY_BYTES, call->stream);
+                              workspace_half(call, 0), (size_t)problem->workspace_bytes,
+                              call->stream);
 }
 
 /* --- choosing ------------------------------------------------------------------------------- */
@@ -355,7 +368,7 @@ static int multiply(const struct gd_cuda_call *call, const struct products *prod
 static int propose(const struct products *products, const struct problem *problem,
                    cublasLtMatmulAlgo_t *algos) {
   const struct gd_cublaslt *lt = products->lt;
-  const uint64_t most_bytes = LIBRARY_BYTES;
+  const uint64_t most_bytes = (uint64_t)problem->workspace_bytes;
   const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const struct {
     int attribute;
@@ -383,7 +396,7 @@ static int propose(const struct products *products, const struct problem *proble
   if (preference)
     lt->MatmulPreferenceDestroy(preference);
   for (int i = 0; i < found && !failure; i++)
-    if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= LIBRARY_BYTES)
+    if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= most_bytes)
       algos[taken++] = results[i].algo;
   return taken;
 }
@@ -394,7 +407,7 @@ static bool still_taken(const struct products *products, const struct problem *p
   return products->lt->MatmulAlgoCheck(products->handle, problem->desc, problem->a, problem->b,
                                        problem->d, problem->d, algo,
                                        &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= LIBRARY_BYTES;
+         result.workspaceSize <= (size_t)problem->workspace_bytes;
 }
 
 /* Milliseconds of one of `runs` products; negative: the library refuses. */
@@ -418,34 +431,63 @@ static enum gd_status time_runs(const struct gd_cuda_call *call, const struct pr
   return GD_OK;
 }
 
-/* Keeps the fastest. The first run of each loads its kernel and is not timed. */
+struct candidate {
+  int at; /* in the order of the library */
+  double ms;
+};
+
+/* The first run of each loads its kernel and is not timed. The fastest first; returns how many run.
+ */
+static enum gd_status time_each(const struct gd_cuda_call *call, const struct products *products,
+                                const struct problem *problem, const cublasLtMatmulAlgo_t *algos,
+                                int count, struct candidate *candidates, int *taken) {
+  *taken = 0;
+  for (int i = 0; i < count; i++) {
+    double ms;
+    GD_TRY(time_runs(call, products, problem, &algos[i], 1, &ms));
+    if (ms >= 0)
+      GD_TRY(time_runs(call, products, problem, &algos[i], 1, &ms));
+    if (ms < 0)
+      continue;
+    int to = (*taken)++;
+    for (; to > 0 && candidates[to - 1].ms > ms; to--)
+      candidates[to] = candidates[to - 1];
+    candidates[to] = (struct candidate){i, ms};
+  }
+  return GD_OK;
+}
+
+/* Keeps the fastest: every proposal once, then the best few in turns, so that a clock that falls
+   meanwhile falls for all of them, and by the least of their times. */
 static enum gd_status tune(const struct gd_cuda_call *call, struct products *products,
                            const struct problem *problem, const cublasLtMatmulAlgo_t *algos,
                            int count, struct choice *choice) {
-  double best_ms = -1, spent_ms = 0;
-  for (int i = 0; i < count && (best_ms < 0 || i < LEAST_TRIED || spent_ms < tune_ms); i++) {
-    double ms;
-    GD_TRY(time_runs(call, products, problem, &algos[i], 1, &ms));
-    if (ms < 0)
-      continue;
-    GD_TRY(time_runs(call, products, problem, &algos[i], 1, &ms));
-    spent_ms += 2 * ms;
-    if (best_ms >= 0 && ms > 1.5 * best_ms)
-      continue;
-    double fit = tune_ms / (CANDIDATES * (ms > 1e-3 ? ms : 1e-3));
-    int runs = fit > MOST_RUNS ? MOST_RUNS : (int)fit;
-    if (runs > 1) { /* a short one is noisy */
-      GD_TRY(time_runs(call, products, problem, &algos[i], runs, &ms));
-      spent_ms += runs * ms;
-    }
-    if (ms >= 0 && (best_ms < 0 || ms < best_ms)) {
-      best_ms = ms;
-      choice->algo = algos[i];
-    }
-  }
-  if (best_ms < 0)
+  const struct gd_cuda_product *p = problem->product;
+  struct candidate candidates[CANDIDATES];
+  int taken, best = 0;
+  GD_TRY(time_each(call, products, problem, algos, count, candidates, &taken));
+  if (taken == 0)
     return failed("runs no algorithm it proposes for", CUBLAS_STATUS_NOT_SUPPORTED, problem,
                   call->err);
+  int finalists = taken < FINALISTS ? taken : FINALISTS;
+  double once_ms = candidates[0].ms > 1e-3 ? candidates[0].ms : 1e-3;
+  double fit = final_ms / (ROUNDS * finalists * once_ms);
+  int runs = fit > MOST_RUNS ? MOST_RUNS : fit < 1 ? 1 : (int)fit;
+  for (int round = 0; round < ROUNDS && taken > 1; round++)
+    for (int i = 0; i < finalists; i++) {
+      double ms;
+      GD_TRY(time_runs(call, products, problem, &algos[candidates[i].at], runs, &ms));
+      if (ms >= 0 && (round == 0 || ms < candidates[i].ms))
+        candidates[i].ms = ms; /* the single run before says less */
+    }
+  for (int i = 1; i < finalists; i++)
+    if (candidates[i].ms < candidates[best].ms)
+      best = i;
+  double ms = candidates[best].ms > 1e-6 ? candidates[best].ms : 1e-6;
+  double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+  snprintf(choice->note, sizeof choice->note, "%.1f us, %.1f TFLOP/s, number %d of %d", ms * 1e3,
+           flops / ms * 1e-9, candidates[best].at + 1, count);
+  choice->algo = algos[candidates[best].at];
   choice->state = TIMED;
   choice->ran = products->changed = true;
   return GD_OK;
@@ -493,7 +535,7 @@ static struct gd_cuda_grid grid_of(const struct gd_cuda *cuda, int64_t items) {
 
 /* By the library alone; *done is false where it has no algorithm. */
 static enum gd_status run_library(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
-                                  bool *done) {
+                                  int64_t workspace_bytes, bool *done) {
   struct products *products = call->cuda->products;
   struct problem problem;
   struct choice *choice;
@@ -508,8 +550,9 @@ static enum gd_status run_library(const struct gd_cuda_call *call, const struct 
     GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(call->cuda, count), &rounded,
                           &(const float *){p->bias}, &count));
     bias = rounded;
+    workspace_bytes = LIBRARY_BYTES;
   }
-  GD_TRY(problem_init(products->lt, &problem, p, bias, call->err));
+  GD_TRY(problem_init(products->lt, &problem, p, bias, workspace_bytes, call->err));
   enum gd_status status = choose(call, products, &problem, &choice);
   *done = status == GD_OK && choice->state != UNSUPPORTED;
   if (*done && (call->stage == GD_CUDA_LAUNCH || !choice->ran)) {
@@ -535,7 +578,7 @@ static enum gd_status run_staged(const struct gd_cuda_call *call, const struct g
     const float *bias = p->bias;
     int64_t pitch = p->ldd;
     int adds = p->adds;
-    GD_TRY(run_library(call, &piece, &done));
+    GD_TRY(run_library(call, &piece, LIBRARY_BYTES, &done));
     if (!done)
       return gd_fail(call->err, GD_ENVIRONMENT,
                      "cuBLASLt has no algorithm for a product of %lld x %lld x %lld in %s",
@@ -570,7 +613,7 @@ enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
     return p->bias || p->staged ? run_empty(call, p) : GD_OK;
   GD_TRY(open_products(call->cuda, call->err));
   if (!p->staged)
-    GD_TRY(run_library(call, p, &done));
+    GD_TRY(run_library(call, p, ALL_BYTES, &done));
   return done ? GD_OK : run_staged(call, p);
 }
 

@@ -58,8 +58,8 @@ void gd_cuda_product_of(const struct gd_kernel_args *args, struct gd_cuda_produc
 bool gd_cuda_product_piece(const struct gd_cuda_product *whole, int64_t at, float *stage,
                            int64_t stage_elements, struct gd_cuda_product *piece, int64_t *d_at);
 
-/* At every stage of a call; the first half of the workspace is the library's, the second its own.
- */
+/* At every stage of a call. The library has the workspace to itself where no bias is rounded and
+   nothing is staged; else its first half. */
 enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
                                    const struct gd_cuda_product *product) GD_MUST_USE;
 

@@ -3,10 +3,16 @@
 // columns: whatever the alignment of a row, so that where a tensor lies changes no bit. A group
 // moves as one access where it can.
 
-enum { THREADS = 512, WIDE = 16 / sizeof(T0), TOGETHER = 2 };
+enum { THREADS = 512, WIDE = 16 / sizeof(T0) };
+// How a row is walked: by groups that may be partial or not aligned; by whole ones alone; by whole
+// ones that shared memory keeps from the first walk to the second.
+enum { LOOSE, WHOLE, KEPT };
 
 typedef gd_pack<T0, WIDE> group;
 
+GD_DEVICE bool walks_whole(const T0 *row, int64_t width) {
+  return gd_aligned(row, 16) && width % WIDE == 0;
+}
 GD_DEVICE int64_t groups_of(int64_t columns) { return (columns + WIDE - 1) / WIDE; }
 
 GD_DEVICE group load_group(const T0 *row, int64_t g, int64_t columns, bool aligned) {
@@ -45,10 +51,23 @@ GD_DEVICE float logit_of(const T0 *row, int64_t columns, int label) {
   return label >= 0 && label < columns ? gd_float(row[label]) : __int_as_float(0x7fffffff);
 }
 
+// Logits of halves have 11 bits: two of expf an element would take as long as the memory.
+GD_DEVICE float exp_of(float x) { return sizeof(T0) == 4 ? expf(x) : gd_exp_fast(x); }
+
 // A running maximum and the sum of exp(x - maximum).
 struct running {
   float top, sum;
 };
+
+// Of a group of which `left` are logits, the rest becomes what adds nothing.
+GD_DEVICE void mask(float (&x)[WIDE], int64_t left) {
+  if (left >= WIDE)
+    return;
+#pragma unroll
+  for (int j = 0; j < WIDE; j++)
+    if (j >= left)
+      x[j] = -GD_INFINITY;
+}
 
 GD_DEVICE void take(running &run, const float (&x)[WIDE]) {
   float top = x[0];
@@ -56,17 +75,21 @@ GD_DEVICE void take(running &run, const float (&x)[WIDE]) {
   for (int j = 1; j < WIDE; j++)
     top = fmaxf(top, x[j]);
   if (top > run.top) {
-    run.sum *= expf(run.top - top);
+    run.sum *= exp_of(run.top - top);
     run.top = top;
   }
   float base = run.top > -GD_INFINITY ? run.top : 0.0f;
 #pragma unroll
   for (int j = 0; j < WIDE; j++)
-    run.sum += expf(x[j] - base);
+    run.sum += exp_of(x[j] - base);
 }
 
-// Maximum and sum of a row, in every thread.
-GD_DEVICE running measure(const T0 *row, int64_t columns, float *shared) {
+// Maximum and sum of a row, in every thread. `width` elements can be read, of which `columns` are
+// logits. kept: where every thread puts what it loads, for turn.
+template <int HOW>
+GD_DEVICE running measure(const T0 *row, int64_t columns, int64_t width, group *kept,
+                          float *shared) {
+  const int TOGETHER = HOW == LOOSE ? 2 : 4;
   running run = {-GD_INFINITY, 0};
   bool aligned = gd_aligned(row, 16);
   int64_t groups = groups_of(columns), threads = blockDim.x;
@@ -75,19 +98,23 @@ GD_DEVICE running measure(const T0 *row, int64_t columns, float *shared) {
 #pragma unroll
     for (int u = 0; u < TOGETHER; u++)
       if (g + u * threads < groups)
-        loaded[u] = load_group(row, g + u * threads, columns, aligned);
+        loaded[u] = HOW == LOOSE ? load_group(row, g + u * threads, width, aligned)
+                                 : ((const group *)row)[g + u * threads];
 #pragma unroll
     for (int u = 0; u < TOGETHER; u++)
       if (g + u * threads < groups) {
         float x[WIDE];
+        if (HOW == KEPT)
+          kept[g + u * threads] = loaded[u];
 #pragma unroll
         for (int j = 0; j < WIDE; j++)
-          x[j] = (g + u * threads) * WIDE + j < columns ? gd_float(loaded[u].at[j]) : -GD_INFINITY;
+          x[j] = gd_float(loaded[u].at[j]);
+        mask(x, columns - (g + u * threads) * WIDE);
         take(run, x);
       }
   }
   float top = gd_block<gd_greater>(run.top, shared);
-  float mine = run.sum == 0.0f ? 0.0f : run.sum * expf(run.top - top);
+  float mine = run.sum == 0.0f ? 0.0f : run.sum * exp_of(run.top - top);
   return running{top, gd_block<gd_add>(mine, shared)};
 }
 
@@ -99,26 +126,39 @@ GD_DEVICE void clear(T0 *row, int64_t columns) {
     store_group(row, g, columns, aligned, zeros);
 }
 
-// to = exp(from - lse) scale, but (exp(x - lse) - 1) scale at the label; `to` may be `from`, and x,
-// the logit of the label, has been read before. All threads of the block.
-GD_DEVICE void turn(T0 *to, const T0 *from, int64_t columns, float lse, float scale, int label,
-                    float x) {
+// to = exp(from - lse) scale, but (exp(x - lse) - 1) scale at the label, and zeros from `columns` to
+// `width` (where a scale or lse that is not finite may leave a NaN, as it does elsewhere). `to` may be `from`, and x, the logit of the label, has been read before. kept: the row as
+// measure left it. All threads of the block.
+template <int HOW>
+GD_DEVICE void turn(T0 *to, const T0 *from, int64_t columns, int64_t width, const group *kept,
+                    float lse, float scale, int label, float x) {
+  const int TOGETHER = HOW == LOOSE ? 2 : 4;
   bool to_aligned = gd_aligned(to, 16), from_aligned = gd_aligned(from, 16);
-  int64_t groups = groups_of(columns), threads = blockDim.x;
+  int64_t groups = groups_of(width), threads = blockDim.x;
   __syncthreads();
   for (int64_t g = threadIdx.x; g < groups; g += TOGETHER * threads) {
     group loaded[TOGETHER];
 #pragma unroll
     for (int u = 0; u < TOGETHER; u++)
-      if (g + u * threads < groups)
-        loaded[u] = load_group(from, g + u * threads, columns, from_aligned);
+      if ((g + u * threads) * WIDE < columns)
+        loaded[u] = HOW == KEPT    ? kept[g + u * threads]
+                    : HOW == WHOLE ? ((const group *)from)[g + u * threads]
+                                   : load_group(from, g + u * threads, width, from_aligned);
 #pragma unroll
     for (int u = 0; u < TOGETHER; u++)
       if (g + u * threads < groups) {
+        float y[WIDE];
 #pragma unroll
         for (int j = 0; j < WIDE; j++)
-          loaded[u].at[j] = gd_to<T0>(expf(gd_float(loaded[u].at[j]) - lse) * scale);
-        store_group(to, g + u * threads, columns, to_aligned, loaded[u]);
+          y[j] = gd_float(loaded[u].at[j]);
+        mask(y, columns - (g + u * threads) * WIDE);
+#pragma unroll
+        for (int j = 0; j < WIDE; j++)
+          loaded[u].at[j] = gd_to<T0>(exp_of(y[j] - lse) * scale);
+        if (HOW == LOOSE)
+          store_group(to, g + u * threads, width, to_aligned, loaded[u]);
+        else
+          ((group *)to)[g + u * threads] = loaded[u];
       }
   }
   __syncthreads();
@@ -135,7 +175,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   double sum = 0;
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const T0 *row = logits + r * columns;
-    running run = measure(row, columns, shared);
+    running run = walks_whole(row, columns)
+                      ? measure<WHOLE>(row, columns, columns, (group *)0, shared)
+                      : measure<LOOSE>(row, columns, columns, (group *)0, shared);
     if (threadIdx.x == 0) {
       int label = label_of(labels, r, positions, ignore);
       double rest = log((double)run.sum);
@@ -160,40 +202,62 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     clear(dlogits + r * columns, columns);
     return;
   }
-  turn(dlogits + r * columns, row, columns, lse[r], weight[0] * loss_scale[0], label,
-       logit_of(row, columns, label));
+  float x = logit_of(row, columns, label), scale = weight[0] * loss_scale[0];
+  T0 *to = dlogits + r * columns;
+  if (walks_whole(row, columns) && gd_aligned(to, 16))
+    turn<WHOLE>(to, row, columns, columns, (const group *)0, lse[r], scale, label, x);
+  else
+    turn<LOOSE>(to, row, columns, columns, (const group *)0, lse[r], scale, label, x);
 }
 
-// A chunk of linear_xent's logits becomes their gradient in place; row i of it is row first + i.
-// Two blocks a multiprocessor keep the rows at work in L2, so device memory sees them read once
-// and written once: those bytes are the floor. FLOPs: two exp and six others an element.
+template <int HOW>
+GD_DEVICE void turn_logits(T0 *row, int64_t columns, int64_t width, group *kept, float scale,
+                           int label, float *lse, double *loss, float *shared) {
+  __shared__ float row_lse;
+  float x = logit_of(row, columns, label);
+  running run = measure<HOW>(row, columns, width, kept, shared);
+  if (threadIdx.x == 0) {
+    double rest = log((double)run.sum);
+    row_lse = (float)((double)run.top + rest);
+    *lse = row_lse;
+    *loss = (double)run.top - (double)x + rest;
+  }
+  __syncthreads();
+  turn<HOW>(row, row, columns, width, kept, row_lse, scale, label, x);
+}
+
+// A chunk of linear_xent's logits becomes their gradient in place; row i of it is row first + i, and
+// its `width` elements, which products read, are all written. keeps: a row fits in shared memory,
+// so device memory sees it read once and written once: those bytes are the floor. Else it is read
+// twice, of which L2 serves a part. FLOPs: two exp and six others an element.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     linear_xent_turn(T0 *logits, const int *labels, const float *weight, const float *loss_scale,
-                     float *lse, double *losses, int64_t first, int64_t columns, int64_t pitch,
-                     int64_t positions, int ignore) {
+                     float *lse, double *losses, int64_t first, int64_t columns, int64_t width,
+                     int64_t pitch, int64_t positions, int ignore, int keeps) {
+  extern __shared__ __align__(16) unsigned char kept_row[];
   __shared__ float shared[33];
-  __shared__ float row_lse;
   T0 *row = logits + (int64_t)blockIdx.x * pitch;
+  group *kept = (group *)kept_row;
   int64_t r = first + blockIdx.x;
   int label = label_of(labels, r, positions, ignore);
+  float scale = weight[0] * loss_scale[0];
   if (label == ignore) {
-    clear(row, columns);
+    clear(row, width);
     if (threadIdx.x == 0) {
       lse[r] = 0;
       losses[blockIdx.x] = 0;
     }
     return;
   }
-  float x = logit_of(row, columns, label);
-  running run = measure(row, columns, shared);
-  if (threadIdx.x == 0) {
-    double rest = log((double)run.sum);
-    row_lse = (float)((double)run.top + rest);
-    lse[r] = row_lse;
-    losses[blockIdx.x] = (double)run.top - (double)x + rest;
-  }
-  __syncthreads();
-  turn(row, row, columns, row_lse, weight[0] * loss_scale[0], label, x);
+  if (!walks_whole(row, width))
+    turn_logits<LOOSE>(row, columns, width, kept, scale, label, lse + r, losses + blockIdx.x,
+                       shared);
+  else if (keeps)
+    turn_logits<KEPT>(row, columns, width, kept, scale, label, lse + r, losses + blockIdx.x,
+                      shared);
+  else
+    turn_logits<WHOLE>(row, columns, width, kept, scale, label, lse + r, losses + blockIdx.x,
+                       shared);
 }
 
 // total = sum of losses (+ total); loss = weight total. One block, one order.
