@@ -251,6 +251,14 @@ static void loss(struct bench *b, const struct model *m, int64_t chunk_bytes) {
   run_row(b, &r);
 }
 
+static enum gd_status own_attention(const struct gd_cuda_call *call) {
+  return gd_cuda_own_attention(call, true);
+}
+
+static enum gd_status own_attention_grad(const struct gd_cuda_call *call) {
+  return gd_cuda_own_attention_grad(call, true);
+}
+
 static void attention(struct bench *b, const struct model *m, float dropout, bool own) {
   const int64_t n = m->heads, t = m->length, d = m->width / n;
   char name[64];
@@ -264,7 +272,7 @@ static void attention(struct bench *b, const struct model *m, float dropout, boo
                                        .probability = dropout,
                                        .tf32 = m->dtype == GD_DTYPE_F32}};
     if (own)
-      r.op = grad ? gd_cuda_own_attention_grad : gd_cuda_own_attention;
+      r.op = grad ? own_attention_grad : own_attention;
     for (int i = 0; i < 5; i++)
       r.in[i] = (__typeof__(r.in[0]))SHAPE(m->dtype, m->batch, n, t, d);
     if (grad)

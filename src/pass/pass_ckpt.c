@@ -14,7 +14,7 @@ struct ckpt {
   bool *shared;        /* by old tensor: read by the forward pass of another block, so it stays */
   bool *needed;        /* by old forward op: runs again */
   gd_tensor_id *again; /* by old tensor: what stands for it in the backward pass; GD_NONE */
-  bool *done;          /* by block */
+  bool *done;          /* by old forward op: it ran again */
 };
 
 static bool is_inside(const struct ckpt *c, gd_op_id id) {
@@ -58,29 +58,39 @@ static gd_tensor_id again_or(const struct ckpt *c, gd_tensor_id id) {
   return id != GD_NONE && c->again[id] != GD_NONE ? c->again[id] : id;
 }
 
-static void run_again(struct ckpt *c, int32_t block) {
-  struct gd_graph_rewrite *r = &c->rewrite;
-  struct gd_graph *graph = r->graph;
-  for (gd_op_id id = 0; id < r->n_ops && graph->error.status == GD_OK; id++) {
-    const struct gd_op *op = &r->ops[id];
-    if (!c->needed[id] || op->block != block)
-      continue;
-    gd_tensor_id *in = gd_arena_alloc(&graph->arena, op->n_in, sizeof *in);
-    if (!in) {
-      gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the ckpt pass");
-      return;
-    }
-    for (uint32_t i = 0; i < op->n_in; i++)
-      in[i] = again_or(c, op->in[i]);
-    gd_tensor_id out = gd_graph_op(graph, op->kind, &op->attr, op->n_in, in);
-    if (out == GD_NONE)
-      return;
-    graph->ops[graph->n_ops - 1].recomputed = true;
-    for (uint32_t i = 0; i < op->n_out;
-         i++) /* a shared one stays alive anyway: both are the same */
-      if (!c->shared[op->out[i]])
-        c->again[op->out[i]] = out + i;
+/* The producer of a tensor that went away, unless it ran again already. */
+static gd_op_id gone(const struct ckpt *c, gd_tensor_id id, int32_t block) {
+  gd_op_id producer = id == GD_NONE ? GD_NONE : c->rewrite.graph->tensors[id].producer;
+  bool away = producer != GD_NONE && producer < c->rewrite.n_ops && c->needed[producer] &&
+              !c->done[producer] && !c->shared[id] && c->rewrite.ops[producer].block == block;
+  return away ? producer : GD_NONE;
+}
+
+/*
+ * An op with what it reads, as late as possible: of two branches of a block the second one is not
+ * computed again before the backward pass is through with the first. As deep as a block has ops.
+ */
+static void run_again(struct ckpt *c, gd_op_id id) { /* NOLINT(misc-no-recursion) */
+  struct gd_graph *graph = c->rewrite.graph;
+  const struct gd_op *op = &c->rewrite.ops[id];
+  c->done[id] = true;
+  for (uint32_t i = 0; i < op->n_in; i++)
+    if (gone(c, op->in[i], op->block) != GD_NONE)
+      run_again(c, gone(c, op->in[i], op->block));
+  gd_tensor_id *in = gd_arena_alloc(&graph->arena, op->n_in, sizeof *in);
+  if (!in) {
+    gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the ckpt pass");
+    return;
   }
+  for (uint32_t i = 0; i < op->n_in; i++)
+    in[i] = again_or(c, op->in[i]);
+  gd_tensor_id out = gd_graph_op(graph, op->kind, &op->attr, op->n_in, in);
+  if (out == GD_NONE)
+    return;
+  graph->ops[graph->n_ops - 1].recomputed = true;
+  for (uint32_t i = 0; i < op->n_out; i++) /* a shared one stays alive anyway: both are the same */
+    if (!c->shared[op->out[i]])
+      c->again[op->out[i]] = out + i;
 }
 
 static void rewrite_ops(struct ckpt *c) {
@@ -89,9 +99,9 @@ static void rewrite_ops(struct ckpt *c) {
     const struct gd_op *op = &r->ops[id];
     if (op->phase == GD_PHASE_BACKWARD && op->block >= 0) {
       gd_graph_rewrite_enter(r, id);
-      if (!c->done[op->block])
-        run_again(c, op->block);
-      c->done[op->block] = true;
+      for (uint32_t i = 0; i < op->n_in && r->graph->error.status == GD_OK; i++)
+        if (gone(c, op->in[i], op->block) != GD_NONE)
+          run_again(c, gone(c, op->in[i], op->block));
       for (uint32_t i = 0; i < op->n_in; i++)
         if (op->in[i] != GD_NONE && c->again[op->in[i]] != GD_NONE)
           gd_graph_rewrite_replace(r, op->in[i], c->again[op->in[i]]);
@@ -101,15 +111,12 @@ static void rewrite_ops(struct ckpt *c) {
 }
 
 enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
-  int32_t blocks = 0;
   if (!ctx->setup->method.ckpt)
     return GD_OK;
-  for (gd_op_id id = 0; id < graph->n_ops; id++)
-    blocks = graph->ops[id].block >= blocks ? graph->ops[id].block + 1 : blocks;
   struct ckpt c = {.shared = gd_mem_alloc(graph->n_tensors, sizeof *c.shared),
                    .needed = gd_mem_alloc(graph->n_ops, sizeof *c.needed),
                    .again = gd_mem_alloc(graph->n_tensors, sizeof *c.again),
-                   .done = gd_mem_alloc((size_t)blocks + 1, sizeof *c.done)};
+                   .done = gd_mem_alloc(graph->n_ops, sizeof *c.done)};
   enum gd_status status = GD_OK;
   if (!c.shared || !c.needed || !c.again || !c.done)
     status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the ckpt pass");
