@@ -94,9 +94,9 @@ struct loss {
   float *tail;                        /* dw of rows from direct on: [width - direct][C] */
 };
 
-/* The next `bytes` of scratch. */
-static void *take(uintptr_t *at, int64_t bytes) {
-  uintptr_t start = (*at + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+/* The next `bytes` of scratch, from a multiple of `alignment` on. */
+static void *take(uintptr_t *at, int64_t bytes, uintptr_t alignment) {
+  uintptr_t start = (*at + alignment - 1) / alignment * alignment;
   *at = start + (uintptr_t)bytes;
   return (void *)start;
 }
@@ -115,15 +115,17 @@ static struct loss describe(const struct gd_cuda_call *call, int64_t chunk) {
                       .w = w->data,
                       .bias = args->n_in > 5 ? args->in[5].data : NULL};
   uintptr_t at = (uintptr_t)args->workspace + GD_CUDA_WORKSPACE_BYTES;
-  loss.logits = take(&at, chunk * loss.pitch * element);
-  loss.total = take(&at, (chunk + 1) * (int64_t)sizeof(double));
+  loss.logits = take(&at, chunk * loss.pitch * element, SCRATCH_ALIGNMENT);
+  loss.total = take(&at, (chunk + 1) * (int64_t)sizeof(double), sizeof(double));
   loss.losses = loss.total + 1;
   if (gd_loss_pads(&args->attr->xent, v)) {
     loss.width = loss.pitch;
     loss.direct = v / GD_LOSS_PITCH_STEP * GD_LOSS_PITCH_STEP;
-    loss.w = take(&at, loss.width * c * element);
-    loss.bias = loss.bias ? take(&at, loss.width * (int64_t)sizeof(float)) : NULL;
-    loss.tail = take(&at, (loss.width - loss.direct) * c * (int64_t)sizeof(float));
+    loss.w = take(&at, loss.width * c * element, SCRATCH_ALIGNMENT);
+    loss.bias =
+        loss.bias ? take(&at, loss.width * (int64_t)sizeof(float), SCRATCH_ALIGNMENT) : NULL;
+    loss.tail =
+        take(&at, (loss.width - loss.direct) * c * (int64_t)sizeof(float), SCRATCH_ALIGNMENT);
   }
   GD_ASSERT(at <= (uintptr_t)args->workspace + (uintptr_t)args->workspace_bytes);
   return loss;
