@@ -97,7 +97,10 @@ static void add_unfused(struct program *p, const struct shape *s, const gd_tenso
 static void add_fused(struct program *p, const struct shape *s, const gd_tensor_id qkv[3],
                       gd_tensor_id seed) {
   struct gd_graph *g = &p->graph;
-  union gd_attr attr = {.attention = {s->causal, 1 / sqrtf((float)s->size), (float)s->dropout, 3}};
+  union gd_attr attr = {.attention = {.causal = s->causal,
+                                      .scale = 1 / sqrtf((float)s->size),
+                                      .probability = (float)s->dropout,
+                                      .stream = 3}};
   gd_tensor_id out =
       gd_attention(g, qkv[0], qkv[1], qkv[2], s->dropout > 0 ? seed : GD_NONE, attr.attention);
   p->results[0] = out;

@@ -596,15 +596,17 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
   search->user = &watching;
   search->progress = cli->progress ? show_progress : NULL;
   search->finished = cli->progress && search->count > 1 ? show_finished : NULL;
-  if (!options->no_store)
-    GD_TRY(gd_store_open(options->store, &search->store, err));
-  enum gd_status status = options->slurm ? open_jobs(cli, search, err) : GD_OK;
+  enum gd_status status =
+      options->no_store ? GD_OK : gd_store_open(options->store, &search->store, err);
+  if (status == GD_OK && options->slurm)
+    status = open_jobs(cli, search, err);
   if (status == GD_OK)
     status = gd_search_run(search, err);
   gd_slurm_close(search->slurm);
   search->slurm = NULL;
   gd_store_close(search->store);
   search->store = NULL;
+  search->user = NULL;
   gd_progress_clear(&watching.progress);
   if (search->stop_signal)
     leave_by_signal(cli, search);

@@ -682,8 +682,7 @@ static void test_activations(void **state) {
                 "free-lunch, another %.2f x less with ckpt\n",
                 (double)naive[GD_CATEGORY_ACTIVATIONS] / 0x1p30, fused, again);
   assert_true(fused >= 3);
-  assert_true(again >= 4);
-  assert_true(fused * again >= 25); /* what the first has saved, the second cannot save again */
+  assert_true(again >= 5);
 }
 
 int main(void) {

@@ -133,6 +133,7 @@ static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *
       .comm_bytes = 0,
       .compile = true,
       .tf32 = true,
+      .enough_flops = 1e15,          /* a second or two of an H200 */
       .loss_chunk_bytes = 512 << 20, /* dw is read and written once a chunk: fewer are better */
       .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true, [GD_DTYPE_F16] = true}};
 }
@@ -155,13 +156,14 @@ static int attribute(const struct gd_cuda *cuda, int which) {
 
 static enum gd_status find_device(struct gd_cuda *cuda, int rank, struct gd_error *err) {
   int count = 0, result = cuda->cu->Init(0);
-  if (result == CUDA_ERROR_NO_DEVICE ||
-      (result == CUDA_SUCCESS && (cuda->cu->DeviceGetCount(&count) != CUDA_SUCCESS || count == 0)))
+  if (result == CUDA_SUCCESS)
+    cuda->cu->DeviceGetCount(&count);
+  if (result == CUDA_ERROR_NO_DEVICE || (result == CUDA_SUCCESS && count <= 0))
     return gd_fail(err, GD_ENVIRONMENT,
                    "there is no GPU for the cuda backend; use --backend cpu, or look at "
                    "CUDA_VISIBLE_DEVICES");
   CHECK(result, "cuInit");
-  CHECK(cuda->cu->DeviceGet(&cuda->device, rank % count), "cuDeviceGet");
+  CHECK(cuda->cu->DeviceGet(&cuda->device, rank % (count > 0 ? count : 1)), "cuDeviceGet");
   cuda->sm = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
              attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   cuda->sm_count = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -683,7 +685,7 @@ static enum gd_status make_marks(struct gd_cuda *cuda, struct gd_bound *bound,
   uint32_t most = 0;
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
     most = bound->n_launches[program] > most ? bound->n_launches[program] : most;
-  bound->marks = gd_arena_alloc(&bound->arena, 2 * (size_t)most + 1, sizeof *bound->marks);
+  bound->marks = gd_arena_alloc(&bound->arena, 2 * (size_t)most + 1, sizeof(CUevent));
   if (!bound->marks)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   for (; bound->n_marks < 2 * most; bound->n_marks++)

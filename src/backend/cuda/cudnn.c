@@ -654,7 +654,7 @@ static double time_it(const struct timing *t) {
   const struct gd_cu *cu = t->call->cuda->cu;
   CUstream stream = t->call->stream;
   CUevent begin = NULL, end = NULL;
-  double best = INFINITY;
+  double best = HUGE_VAL;
   if (cu->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
       cu->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
     return best;

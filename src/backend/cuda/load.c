@@ -173,7 +173,7 @@ void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *li
   const struct gd_cudnn *dnn;
   enum gd_status found[] = {gd_cu_load(&cu, NULL), gd_nvrtc_load(&nvrtc, NULL),
                             gd_cublaslt_load(&lt, NULL), gd_cudnn_load(&dnn, NULL)};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+  for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
     struct gd_cuda_library entry = {.name = all[i]->what, .missing = all[i]->error.text};
     int major = 0, minor = 0;
     if (found[i] == GD_OK) {
