@@ -369,7 +369,7 @@ static double time_tiled(const struct gd_cuda_call *call, const struct work *wor
                          const struct tiling *t) {
   const struct gd_cu *cu = call->cuda->cu;
   CUevent begin = NULL, end = NULL;
-  double best = INFINITY;
+  double best = HUGE_VAL;
   if (cu->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
     return best;
   if (cu->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
@@ -406,7 +406,7 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
   struct gd_cuda_call quiet = *call;
   quiet.stage = GD_CUDA_LAUNCH;
   quiet.err = &unused;
-  double best = INFINITY;
+  double best = HUGE_VAL;
   for (int i = 0; i < count; i++) {
     double us = time_tiled(&quiet, work, list[i]);
     trace(work, list[i], us);
