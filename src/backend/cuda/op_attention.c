@@ -307,24 +307,28 @@ struct choice {
 
 static struct shape shape_of(const struct work *work) {
   const struct problem *p = work->problem;
-  struct shape s;
-  memset(&s, 0, sizeof s); /* compared as bytes */
-  s.key_heads = p->key_heads;
-  s.group = p->device.group;
-  s.steps = p->device.steps;
-  s.size = p->device.size;
-  s.pass = (int)work->pass;
-  s.dtype = (int)p->dtype;
-  s.products = p->products;
-  s.causal = p->device.causal;
-  s.drops = p->drops;
-  s.aligned = p->aligned;
-  return s;
+  return (struct shape){.key_heads = p->key_heads,
+                        .group = p->device.group,
+                        .steps = p->device.steps,
+                        .size = p->device.size,
+                        .pass = (int)work->pass,
+                        .dtype = (int)p->dtype,
+                        .products = p->products,
+                        .causal = p->device.causal,
+                        .drops = p->drops,
+                        .aligned = p->aligned};
+}
+
+static bool same_shape(const struct shape *a, const struct shape *b) {
+  return a->key_heads == b->key_heads && a->group == b->group && a->steps == b->steps &&
+         a->size == b->size && a->pass == b->pass && a->dtype == b->dtype &&
+         a->products == b->products && a->causal == b->causal && a->drops == b->drops &&
+         a->aligned == b->aligned;
 }
 
 static struct choice *find_choice(const struct gd_cuda *cuda, const struct shape *shape) {
   struct choice *c = cuda->attention_tiles;
-  while (c && memcmp(&c->shape, shape, sizeof *shape) != 0)
+  while (c && !same_shape(&c->shape, shape))
     c = c->next;
   return c;
 }
@@ -428,9 +432,10 @@ static bool wants_tuning(const struct work *work) {
 /* All stages. A library that is better anyway leaves `tunes` false. */
 static enum gd_status run_tiled(const struct gd_cuda_call *call, const struct work *work,
                                 bool tunes) {
-  const struct tiling *list[MOST_TILINGS];
+  const struct tiling *list[MOST_TILINGS] = {NULL};
   const char *forced = getenv("GPUDAYS_ATTENTION_TILE");
   int count = candidates_of(call->cuda, work->problem, work->pass, list);
+  GD_ASSERT(count > 0 && list[0]);
   if (forced && forced[0] >= '0' && forced[0] <= '9') {
     list[0] = list[(forced[0] - '0') % count];
     count = 1;
