@@ -45,12 +45,9 @@ static void append_library(void *user, const struct gd_cuda_library *library) {
 static void set_library(void *user, const struct gd_cuda_library *library) {
   struct gd_show_object *libraries = user, one;
   gd_show_begin(&one);
-  if (library->path) {
-    gd_show_set_text(&one, "version", library->version);
-    gd_show_set_text(&one, "path", library->path);
-  } else {
-    gd_show_set_text(&one, "missing", library->missing);
-  }
+  gd_show_set_text(&one, "version", library->version);
+  gd_show_set_text(&one, "path", library->path ? library->path : "");
+  gd_show_set_text(&one, "missing", library->path ? "" : library->missing);
   gd_show_set_object(libraries, library->name, &one);
 }
 
