@@ -271,19 +271,6 @@ static bool bind_op(struct host *h, const struct gd_plan *plan, gd_op_id id, str
   return true;
 }
 
-/* The last side launch that made something this op reads. beside_at: by op, its number there. */
-static uint32_t waits_for(const struct gd_graph *graph, const struct gd_op *op,
-                          const uint32_t *beside_at) {
-  uint32_t latest = 0;
-  for (uint32_t i = 0; i < op->n_in; i++)
-    for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of) {
-      gd_op_id producer = graph->tensors[in].producer;
-      if (producer != GD_NONE && beside_at[producer] > latest)
-        latest = beside_at[producer];
-    }
-  return latest;
-}
-
 static bool bind_program(struct host *h, const struct gd_plan *plan, enum gd_program program,
                          uint32_t *beside_at, struct gd_bound *b, bool *any_beside) {
   uint32_t n = plan->n_order[program], n_beside = 0;
@@ -302,7 +289,7 @@ static bool bind_program(struct host *h, const struct gd_plan *plan, enum gd_pro
     if (launches[i].beside)
       beside_at[id] = ++n_beside; /* in order there: it waits for nothing else */
     else
-      launches[i].waits = waits_for(plan->graph, &plan->graph->ops[id], beside_at);
+      launches[i].waits = gd_side_waits_for(plan->graph, &plan->graph->ops[id], beside_at);
     if (events) {
       events[i] = (struct gd_event){.op = id, .beside = launches[i].beside};
       launches[i].event = &events[i];

@@ -71,3 +71,15 @@ void gd_side_wait(struct gd_side *side, uint64_t number) {
     pthread_cond_wait(&side->changed, &side->mutex);
   pthread_mutex_unlock(&side->mutex);
 }
+
+uint32_t gd_side_waits_for(const struct gd_graph *graph, const struct gd_op *op,
+                           const uint32_t *beside_at) {
+  uint32_t latest = 0;
+  for (uint32_t i = 0; i < op->n_in; i++)
+    for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of) {
+      gd_op_id producer = graph->tensors[in].producer;
+      if (producer != GD_NONE && beside_at[producer] > latest)
+        latest = beside_at[producer];
+    }
+  return latest;
+}

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "ir/graph.h"
 
 enum { GD_SIDE_JOBS = 256 }; /* waiting at once; a further push waits for room */
 
@@ -36,5 +37,10 @@ enum gd_status gd_side_start(struct gd_side *side, struct gd_error *err) GD_MUST
 void gd_side_stop(struct gd_side *side);
 uint64_t gd_side_push(struct gd_side *side, void (*run)(void *job), void *job);
 void gd_side_wait(struct gd_side *side, uint64_t number);
+
+/* The last op beside the computation that made something this op reads, as beside_at numbers it:
+   by op, from 1 on, 0 for those that do not run there. Streams and threads alike wait by it. */
+uint32_t gd_side_waits_for(const struct gd_graph *graph, const struct gd_op *op,
+                           const uint32_t *beside_at);
 
 #endif

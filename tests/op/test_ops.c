@@ -189,9 +189,13 @@ static void check_matmul(const struct matmul_shape *shape, enum gd_dtype dtype,
   c.in[0] = matrix(dtype, shape, shape->leading, shape->m, shape->k, attr.trans_a);
   c.in[1] =
       matrix(dtype, shape, shape->flat_b ? 0 : shape->leading, shape->k, shape->n, attr.trans_b);
-  if (bias) /* exact in every dtype: a library may want it in that of the output */
-    c.in[2] = (struct op_input){
-        .dtype = GD_DTYPE_F32, DIMS(shape->n), .fill = OP_FILL_EIGHTHS, .high = 1};
+  if (bias)
+    c.in[2] = (struct op_input)F32_VECTOR(shape->n);
+  if (bias &&
+      backend.library_sums) { /* it may want a bias in the dtype of the output: exact in all */
+    c.in[2].fill = OP_FILL_EIGHTHS;
+    c.in[2].high = 1;
+  }
   check(&c);
 }
 

@@ -22,6 +22,7 @@
 #include "backend/cuda/module.h"
 #include "backend/cuda/multi.h"
 #include "backend/host_memory.h"
+#include "backend/side.h"
 
 enum {
   ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
@@ -558,19 +559,6 @@ static enum gd_status bind_op(struct gd_cuda *cuda, const struct gd_plan *plan, 
   return GD_OK;
 }
 
-/* 1 + index of the last side launch that made something this op reads. beside_at: by op. */
-static uint32_t waits_for(const struct gd_graph *graph, const struct gd_op *op,
-                          const uint32_t *beside_at) {
-  uint32_t latest = 0;
-  for (uint32_t i = 0; i < op->n_in; i++)
-    for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of) {
-      gd_op_id producer = graph->tensors[in].producer;
-      if (producer != GD_NONE && beside_at[producer] > latest)
-        latest = beside_at[producer];
-    }
-  return latest;
-}
-
 static enum gd_status bind_program(struct gd_cuda *cuda, const struct gd_plan *plan,
                                    enum gd_program program, uint32_t *beside_at,
                                    struct gd_bound *bound, struct gd_error *err) {
@@ -591,7 +579,7 @@ static enum gd_status bind_program(struct gd_cuda *cuda, const struct gd_plan *p
       CHECK(cuda->cu->EventCreate(&launches[i].done, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
       beside_at[id] = i + 1;
     } else {
-      launches[i].waits = waits_for(plan->graph, &plan->graph->ops[id], beside_at);
+      launches[i].waits = gd_side_waits_for(plan->graph, &plan->graph->ops[id], beside_at);
     }
     if (events)
       events[i] = (struct gd_event){.op = id, .beside = launches[i].beside};
