@@ -5,7 +5,7 @@
 #   - lines over 100 columns (UTF-8 counts as one column per character)
 
 BEGIN {
-  order = "base ir model codegen pass plan hw comm backend exec store search money survey report export cli"
+  order = "base ir model codegen pass plan hw paper comm backend exec store predict search plot money survey export report cli"
   count = split(order, names, " ")
   for (i = 1; i <= count; i++)
     rank[names[i]] = i

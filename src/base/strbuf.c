@@ -34,12 +34,16 @@ static bool reserve(struct gd_strbuf *buf, size_t extra) {
   return true;
 }
 
-void gd_strbuf_append(struct gd_strbuf *buf, const char *text) {
-  size_t length = strlen(text);
+void gd_strbuf_append_bytes(struct gd_strbuf *buf, const char *bytes, size_t length) {
   if (!reserve(buf, length))
     return;
-  memcpy(buf->text + buf->length, text, length + 1);
+  memcpy(buf->text + buf->length, bytes, length);
   buf->length += length;
+  buf->text[buf->length] = '\0';
+}
+
+void gd_strbuf_append(struct gd_strbuf *buf, const char *text) {
+  gd_strbuf_append_bytes(buf, text, strlen(text));
 }
 
 void gd_strbuf_printf(struct gd_strbuf *buf, const char *format, ...) {

@@ -21,6 +21,7 @@ struct gd_strbuf {
 };
 
 void gd_strbuf_append(struct gd_strbuf *buf, const char *text);
+void gd_strbuf_append_bytes(struct gd_strbuf *buf, const char *bytes, size_t length);
 void gd_strbuf_printf(struct gd_strbuf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void gd_strbuf_deinit(struct gd_strbuf *buf);

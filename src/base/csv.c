@@ -1,0 +1,224 @@
+/*
+ * CSV by one walk over the text: cells are cut in a copy of it, in place, so a cell is a pointer
+ * into the arena. See csv.h for the dialect.
+ */
+#include "base/csv.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/strbuf.h"
+
+struct reader {
+  struct gd_csv *csv;
+  char *at;  /* next byte to read */
+  char *end; /* a NUL stands there */
+  int line;  /* of `at` */
+};
+
+static enum gd_status fail_at(const struct reader *reader, const char *what, struct gd_error *err) {
+  return gd_fail(err, GD_BAD_INPUT, "%s, line %d: %s", reader->csv->file, reader->line, what);
+}
+
+/* Undoubles quotes and leaves `at` behind the closing one; *length is the cell's. */
+static enum gd_status read_quoted(struct reader *reader, size_t *length, struct gd_error *err) {
+  char *out = reader->at;
+  char *start = out;
+  reader->at++;
+  for (;;) {
+    if (reader->at == reader->end)
+      return fail_at(reader, "a quoted cell does not end; expected a closing \"", err);
+    char c = *reader->at++;
+    if (c == '"' && *reader->at != '"')
+      break;
+    if (c == '"')
+      reader->at++;
+    if (c == '\n')
+      reader->line++;
+    *out++ = c;
+  }
+  *length = (size_t)(out - start);
+  return GD_OK;
+}
+
+/* One cell; *last when the row ends with it. `at` is then behind the separator. */
+static enum gd_status read_cell(struct reader *reader, const char **cell, bool *last,
+                                struct gd_error *err) {
+  char *start = reader->at;
+  size_t length;
+  if (*start == '"')
+    GD_TRY(read_quoted(reader, &length, err));
+  else {
+    length = strcspn(start, ",\r\n");
+    reader->at += length;
+  }
+  char separator = *reader->at;
+  if (separator == '\r' && reader->at[1] == '\n')
+    separator = *++reader->at;
+  if (separator != ',' && separator != '\n' && reader->at != reader->end)
+    return fail_at(reader, "text behind the end of a cell; expected a comma or the end of the line",
+                   err);
+  if (reader->at != reader->end)
+    reader->at++;
+  *last = separator != ',';
+  start[length] = '\0';
+  *cell = start;
+  return GD_OK;
+}
+
+static bool skip_empty_lines(struct reader *reader) {
+  for (; *reader->at == '\n' || (*reader->at == '\r' && reader->at[1] == '\n'); reader->at++)
+    reader->line += *reader->at == '\n';
+  return reader->at != reader->end;
+}
+
+static enum gd_status read_header(struct reader *reader, struct gd_error *err) {
+  struct gd_csv *csv = reader->csv;
+  const char *line_end = strchr(reader->at, '\n');
+  size_t most = 1;
+  bool last = false;
+  if (!line_end)
+    line_end = reader->end;
+  for (const char *at = reader->at; at < line_end; at++)
+    most += *at == ',';
+  csv->header = gd_arena_alloc(&csv->arena, most, sizeof *csv->header);
+  if (!csv->header)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
+  while (!last) {
+    if ((size_t)csv->columns == most)
+      return fail_at(reader, "the header spans lines; expected one line of names", err);
+    GD_TRY(read_cell(reader, &csv->header[csv->columns++], &last, err));
+  }
+  reader->line++;
+  return GD_OK;
+}
+
+static enum gd_status read_row(struct reader *reader, struct gd_error *err) {
+  struct gd_csv *csv = reader->csv;
+  const char **row = csv->cells + (ptrdiff_t)csv->rows * csv->columns;
+  bool last = false;
+  int count = 0;
+  csv->lines[csv->rows] = reader->line;
+  while (!last) {
+    const char *cell;
+    GD_TRY(read_cell(reader, &cell, &last, err));
+    if (count < csv->columns)
+      row[count] = cell;
+    count++;
+  }
+  if (count != csv->columns)
+    return gd_fail(err, GD_BAD_INPUT, "%s, line %d: %d cells; the header has %d", csv->file,
+                   csv->lines[csv->rows], count, csv->columns);
+  csv->rows++;
+  reader->line++;
+  return GD_OK;
+}
+
+static enum gd_status read_all(struct reader *reader, struct gd_error *err) {
+  struct gd_csv *csv = reader->csv;
+  size_t lines = 1;
+  if (!skip_empty_lines(reader))
+    return gd_fail(err, GD_BAD_INPUT, "%s is empty; expected a header and rows", csv->file);
+  GD_TRY(read_header(reader, err));
+  for (const char *at = reader->at; at < reader->end; at++)
+    lines += *at == '\n';
+  csv->cells = gd_arena_alloc(&csv->arena, lines * (size_t)csv->columns, sizeof *csv->cells);
+  csv->lines = gd_arena_alloc(&csv->arena, lines, sizeof *csv->lines);
+  if (!csv->cells || !csv->lines)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
+  while (skip_empty_lines(reader))
+    GD_TRY(read_row(reader, err));
+  return GD_OK;
+}
+
+enum gd_status gd_csv_parse(struct gd_csv *csv, const char *label, const char *text, int64_t length,
+                            struct gd_error *err) {
+  static const char mark[] = "\xef\xbb\xbf";
+  *csv = (struct gd_csv){0};
+  gd_json_excerpt(csv->file, sizeof csv->file, label);
+  if (memchr(text, '\0', (size_t)length))
+    return gd_fail(err, GD_BAD_INPUT, "%s holds a NUL byte; expected text", csv->file);
+  char *copy = gd_arena_alloc(&csv->arena, (size_t)length + 1, 1);
+  if (!copy)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
+  memcpy(copy, text, (size_t)length);
+  copy[length] = '\0';
+  struct reader reader = {.csv = csv, .at = copy, .end = copy + length, .line = 1};
+  if (strncmp(copy, mark, sizeof mark - 1) == 0)
+    reader.at += sizeof mark - 1;
+  enum gd_status status = read_all(&reader, err);
+  if (status != GD_OK)
+    gd_csv_deinit(csv);
+  return status;
+}
+
+enum gd_status gd_csv_load(struct gd_csv *csv, const char *path, struct gd_error *err) {
+  enum { MOST_BYTES = 256 << 20 };
+  char clean[256];
+  FILE *file = fopen(path, "rb");
+  *csv = (struct gd_csv){0};
+  if (!file)
+    return gd_fail(err, GD_BAD_INPUT, "cannot open %s: %s",
+                   gd_json_excerpt(clean, sizeof clean, path), strerror(errno));
+  struct gd_strbuf text = {0};
+  char piece[1 << 16];
+  size_t got;
+  while ((got = fread(piece, 1, sizeof piece, file)) > 0 && text.length < MOST_BYTES)
+    gd_strbuf_append_bytes(&text, piece, got);
+  bool broken = ferror(file) != 0;
+  fclose(file);
+  enum gd_status status;
+  if (broken || text.failed)
+    status = gd_fail(err, GD_ENVIRONMENT, "cannot read %s: %s",
+                     gd_json_excerpt(clean, sizeof clean, path), strerror(errno));
+  else if (text.length >= MOST_BYTES)
+    status = gd_fail(err, GD_BAD_INPUT, "%s has more than %d MiB; expected a table",
+                     gd_json_excerpt(clean, sizeof clean, path), MOST_BYTES >> 20);
+  else
+    status = gd_csv_parse(csv, path, text.text ? text.text : "", (int64_t)text.length, err);
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+void gd_csv_deinit(struct gd_csv *csv) {
+  gd_arena_deinit(&csv->arena);
+  *csv = (struct gd_csv){0};
+}
+
+int gd_csv_column(const struct gd_csv *csv, const char *name) {
+  for (int i = 0; i < csv->columns; i++)
+    if (strcmp(csv->header[i], name) == 0)
+      return i;
+  return -1;
+}
+
+const char *gd_csv_cell(const struct gd_csv *csv, int row, int column) {
+  GD_ASSERT(row >= 0 && row < csv->rows && column >= 0 && column < csv->columns);
+  return csv->cells[(ptrdiff_t)row * csv->columns + column];
+}
+
+enum gd_status gd_csv_mismatch(const struct gd_csv *csv, int row, int column, const char *expected,
+                               struct gd_error *err) {
+  char clean[64], name[64];
+  return gd_fail(err, GD_BAD_INPUT, "%s, line %d, column \"%s\": \"%s\"; expected %s", csv->file,
+                 csv->lines[row], gd_json_excerpt(name, sizeof name, csv->header[column]),
+                 gd_json_excerpt(clean, sizeof clean, gd_csv_cell(csv, row, column)), expected);
+}
+
+enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, double low, double high,
+                             double *value, struct gd_error *err) {
+  const char *text = gd_csv_cell(csv, row, column);
+  char expected[96], *end;
+  errno = 0;
+  double number = strtod(text, &end);
+  if (end != text && *end == '\0' && isfinite(number) && number >= low && number <= high) {
+    *value = number;
+    return GD_OK;
+  }
+  snprintf(expected, sizeof expected, "a number from %g to %g", low, high);
+  return gd_csv_mismatch(csv, row, column, expected, err);
+}

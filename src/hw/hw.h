@@ -1,0 +1,131 @@
+/*
+ * Hardware and prices as data: GPUs, machines that hold them, networks between machines, what it
+ * costs to buy or to rent. Records are the files of data/gpus, data/machines, data/networks and
+ * data/prices, inside the program; a user's own are in $XDG_CONFIG_HOME/gpudays/{gpus,...} or named
+ * by path, and hide those of the same name. Every figure has a source and a date.
+ *
+ *   struct gd_hw hw = {0};
+ *   GD_TRY(gd_hw_load(&hw, err));
+ *   const struct gd_gpu *gpu;
+ *   GD_TRY(gd_hw_gpu(&hw, "a100-80gb", &gpu, err));
+ *   gd_hw_deinit(&hw);
+ */
+#ifndef GD_HW_HW_H
+#define GD_HW_HW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "ir/caps.h"
+
+/* Rates of products, dense, accumulating in fp32. */
+enum gd_peak { GD_PEAK_FP32, GD_PEAK_TF32, GD_PEAK_FP16, GD_PEAK_BF16, GD_PEAK_COUNT };
+
+/* Where a figure of a record comes from. */
+struct gd_cite {
+  const char *field;  /* "memory_bytes_per_s" */
+  const char *source; /* "NVIDIA A100 datasheet, 2021" */
+  const char *date;   /* "2024-09-21": published or quoted */
+};
+
+struct gd_gpu {
+  const char *name;         /* "a100" */
+  const char *title;        /* "NVIDIA A100 SXM 80 GB" */
+  const char *aliases;      /* "a100-80gb,a100-sxm": other names it answers to */
+  const char *architecture; /* "ampere" */
+  const char *class_name;   /* "desktop", "workstation", "datacenter" (Appendix A) */
+  int compute_capability;   /* 80 */
+  int multiprocessors;
+  int64_t memory_bytes;
+  double memory_bytes_per_s;
+  double flops[GD_PEAK_COUNT]; /* 0: it does not compute in that precision at a useful speed */
+  double paper_flops; /* of 16-bit recipes in the paper's Figure 9; 0: not among its GPUs */
+  double host_link_bytes_per_s; /* one way */
+  double
+      peer_link_bytes_per_s; /* one way, all links of a GPU together; 0: through the host's bus */
+  double power_w;
+  double usd; /* to buy one; 0: not known */
+  const struct gd_cite *cites;
+  int n_cites;
+};
+
+enum gd_topology { GD_TOPOLOGY_BUS, GD_TOPOLOGY_PAIRS, GD_TOPOLOGY_SWITCH };
+
+struct gd_machine {
+  const char *name; /* "paper-a100" or "server-8x-a100" */
+  const char *title;
+  const char *gpu; /* name of its GPU */
+  int count;       /* GPUs in it */
+  int cpus;
+  int64_t host_memory_bytes;
+  enum gd_topology topology;
+  bool in_paper;  /* one of the paper's four, or of its cost tables */
+  double usd;     /* of the whole, GPUs included; 0: not for sale as such */
+  double power_w; /* of all but the GPUs */
+  const struct gd_cite *cites;
+  int n_cites;
+};
+
+struct gd_network {
+  const char *name, *title; /* "infiniband-hdr" */
+  double bytes_per_s, latency_s;
+  const struct gd_cite *cites;
+  int n_cites;
+};
+
+/* Renting: one GPU for one hour. */
+struct gd_rent {
+  const char *gpu, *provider;
+  double usd_per_gpu_hour;
+  const struct gd_cite *cites;
+  int n_cites;
+};
+
+struct gd_hw {
+  struct gd_arena arena;
+  struct gd_gpu *gpus;
+  struct gd_machine *machines;
+  struct gd_network *networks;
+  struct gd_rent *rents;
+  int n_gpus, n_machines, n_networks, n_rents;
+};
+
+enum gd_status gd_hw_load(struct gd_hw *hw, struct gd_error *err) GD_MUST_USE;
+void gd_hw_deinit(struct gd_hw *hw); /* safe on a zeroed one */
+/* Adds the records of one file; GD_BAD_INPUT names file, field, value and what was expected. */
+enum gd_status gd_hw_add_file(struct gd_hw *hw, const char *path, struct gd_error *err) GD_MUST_USE;
+
+/* By name, alias, or path of a file; else GD_BAD_INPUT that lists the nearest names. */
+enum gd_status gd_hw_gpu(struct gd_hw *hw, const char *name, const struct gd_gpu **gpu,
+                         struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_hw_machine(struct gd_hw *hw, const char *name, const struct gd_machine **machine,
+                             struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_hw_network(struct gd_hw *hw, const char *name, const struct gd_network **network,
+                             struct gd_error *err) GD_MUST_USE;
+
+/*
+ * What a run would be on: so many GPUs of a kind, in machines of so many, with their links. The
+ * planner reads its caps, the prediction the rest.
+ */
+struct gd_target {
+  const struct gd_gpu *gpu;
+  const struct gd_machine *machine; /* whose links and host memory hold; NULL: as a plain build */
+  const struct gd_network *network; /* between machines; NULL where there is one machine */
+  int count, nodes;                 /* GPUs in all; machines they are spread over */
+  enum gd_topology topology;
+  int64_t memory_bytes; /* of one GPU, free for a plan: less what the runtime takes */
+  int64_t
+      host_memory_bytes; /* a GPU's share: 64 GB, as in the paper, unless the machine has less */
+  int cpus;              /* a GPU's share: 4, as in the paper */
+};
+/* count GPUs of that kind; machine may be NULL (the catalogue's for that GPU and count is taken).
+ */
+enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
+                            const char *machine, const char *network, struct gd_target *target,
+                            struct gd_error *err) GD_MUST_USE;
+/* What the planner must know of it. */
+void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
+
+#endif
