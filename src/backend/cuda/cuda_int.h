@@ -22,7 +22,6 @@ enum { GD_CUDA_WORKSPACE_BYTES = 256 << 20 };
 
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
-struct gd_nccl;     /* nccl.h */
 struct gd_cuda_modules;
 
 struct gd_cuda {
@@ -46,6 +45,7 @@ struct gd_cuda {
   int64_t host_bytes;
   struct gd_comm *comm; /* borrowed; NULL: one rank */
   bool trace;
+  bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };
 
