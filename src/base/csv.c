@@ -224,7 +224,7 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-void gd_csv_append_text(struct gd_strbuf *out, const char *text) {
+void gd_csv_append_cell(struct gd_strbuf *out, const char *text) {
   if (!strpbrk(text, ",\"\r\n")) {
     gd_strbuf_append(out, text);
     return;

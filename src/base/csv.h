@@ -45,8 +45,8 @@ enum gd_status gd_csv_mismatch(const struct gd_csv *csv, int row, int column, co
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-/* A cell, quoted where a comma, a quote or a line's end is inside. */
-void gd_csv_append_text(struct gd_strbuf *out, const char *text);
+/* A cell as a file holds it: quoted where it must be. Commas and line ends are the caller's. */
+void gd_csv_append_cell(struct gd_strbuf *out, const char *text);
 /* A number in the fewest digits that read back as it; nothing where it is not finite. */
 void gd_csv_append_number(struct gd_strbuf *out, double value);
 

@@ -293,7 +293,7 @@ static void append_value(struct gd_strbuf *out, const json_t *value) {
   size_t i;
   json_t *word;
   switch (json_typeof(value)) {
-  case JSON_STRING: gd_csv_append_text(out, json_string_value(value)); break;
+  case JSON_STRING: gd_csv_append_cell(out, json_string_value(value)); break;
   case JSON_INTEGER: gd_strbuf_printf(out, "%" PRId64, (int64_t)json_integer_value(value)); break;
   case JSON_REAL: gd_csv_append_number(out, json_real_value(value)); break;
   case JSON_TRUE: gd_strbuf_append(out, "true"); break;
@@ -302,7 +302,7 @@ static void append_value(struct gd_strbuf *out, const json_t *value) {
     json_array_foreach(value, i, word) {
       gd_strbuf_printf(&words, "%s%s", i ? " " : "", json_string_value(word));
     }
-    gd_csv_append_text(out, words.text ? words.text : "");
+    gd_csv_append_cell(out, words.text ? words.text : "");
     gd_strbuf_deinit(&words);
     break;
   case JSON_NULL:

@@ -25,7 +25,7 @@ enum { MOST_BYTES = 64 << 20 }; /* of a drawing */
 
 static void append_value(const struct gd_plot *plot, double value, struct gd_strbuf *out) {
   if (plot->n_classes > 0 && value >= 0 && value < plot->n_classes)
-    gd_csv_append_text(out, plot->classes[(int)value]);
+    gd_csv_append_cell(out, plot->classes[(int)value]);
   else
     gd_csv_append_number(out, value);
 }
@@ -38,14 +38,14 @@ static void points_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
     labels = labels || plot->series[s].labels;
   }
   gd_strbuf_append(out, "series,");
-  gd_csv_append_text(out, plot->x_label ? plot->x_label : "x");
+  gd_csv_append_cell(out, plot->x_label ? plot->x_label : "x");
   gd_strbuf_append(out, ",");
-  gd_csv_append_text(out, plot->y_label ? plot->y_label : "y");
+  gd_csv_append_cell(out, plot->y_label ? plot->y_label : "y");
   gd_strbuf_printf(out, "%s%s\n", errors ? ",low,high" : "", labels ? ",label" : "");
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count; i++) {
       const struct gd_plot_series *series = &plot->series[s];
-      gd_csv_append_text(out, series->name);
+      gd_csv_append_cell(out, series->name);
       gd_strbuf_append(out, ",");
       gd_csv_append_number(out, series->x[i]);
       gd_strbuf_append(out, ",");
@@ -59,21 +59,21 @@ static void points_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
       if (labels)
         gd_strbuf_append(out, ",");
       if (labels && series->labels && series->labels[i])
-        gd_csv_append_text(out, series->labels[i]);
+        gd_csv_append_cell(out, series->labels[i]);
       gd_strbuf_append(out, "\n");
     }
 }
 
 /* As it is drawn: a row a series, a column a category. */
 static void cells_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
-  gd_csv_append_text(out, plot->y_label ? plot->y_label : "row");
+  gd_csv_append_cell(out, plot->y_label ? plot->y_label : "row");
   for (int i = 0; i < plot->n_categories; i++) {
     gd_strbuf_append(out, ",");
-    gd_csv_append_text(out, plot->categories[i]);
+    gd_csv_append_cell(out, plot->categories[i]);
   }
   gd_strbuf_append(out, "\n");
   for (int s = 0; s < plot->n_series; s++) {
-    gd_csv_append_text(out, plot->series[s].name);
+    gd_csv_append_cell(out, plot->series[s].name);
     for (int i = 0; i < plot->n_categories; i++) {
       gd_strbuf_append(out, ",");
       if (i < plot->series[s].count)
@@ -85,7 +85,7 @@ static void cells_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
 
 /* A row a category, a column a series, with its interval behind it where there is one. */
 static void categories_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
-  gd_csv_append_text(out, plot->x_label ? plot->x_label : "category");
+  gd_csv_append_cell(out, plot->x_label ? plot->x_label : "category");
   for (int s = 0; s < plot->n_series; s++) {
     const struct gd_plot_series *series = &plot->series[s];
     struct gd_strbuf name = {0};
@@ -93,13 +93,13 @@ static void categories_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
       name.length = 0;
       gd_strbuf_printf(&name, "%s%s", series->name, part == 0 ? "" : part == 1 ? " low" : " high");
       gd_strbuf_append(out, ",");
-      gd_csv_append_text(out, name.text ? name.text : "");
+      gd_csv_append_cell(out, name.text ? name.text : "");
     }
     gd_strbuf_deinit(&name);
   }
   gd_strbuf_append(out, "\n");
   for (int i = 0; i < plot->n_categories; i++) {
-    gd_csv_append_text(out, plot->categories[i]);
+    gd_csv_append_cell(out, plot->categories[i]);
     for (int s = 0; s < plot->n_series; s++) {
       const struct gd_plot_series *series = &plot->series[s];
       const double *parts[] = {series->y, series->low, series->high};
