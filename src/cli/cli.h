@@ -63,9 +63,9 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
  */
 enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
                               struct gd_error *err) GD_MUST_USE;
-/* The options of a trial; they borrow from cli. */
 /* What --backend says, or the fastest that works here. */
 const char *gd_cli_backend(const struct gd_cli *cli);
+/* The options of a trial; they borrow from cli. */
 void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *method,
                           struct gd_trial_options *options);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The manual page that the program writes: groff has nothing to say about it, every option is there
-# with its argument, help line and commands, every command, every name of the JSON output; and back.
+# with its argument, help line and commands, every command, every name of the JSON output, every
+# variable of the environment; and back.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
 page=$WORK/gpudays.1
@@ -103,3 +104,12 @@ awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n
 printf '%s\n' gpudays commit fp32 bf16 tiny other >>"$WORK/manual"
 sort -u -o "$WORK/manual" "$WORK/manual"
 diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "JSON names of the program (<) and the manual (>)"
+
+# Variables of our own that the source reads, but for those of tests and of tuning by hand.
+{
+  grep -rhoE 'getenv\("GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
+  grep -rhoE '\{"GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
+} | grep -oE 'GPUDAYS_[A-Z_]+' | grep -vE '^GPUDAYS_(TEST_|ATTENTION_)' | sort -u >"$WORK/program"
+awk '/^\.SH/ { inside = $2 == "ENVIRONMENT" } inside && /^\.B GPUDAYS/ { print $2 }' "$page" |
+  sort -u >"$WORK/manual"
+diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "variables of the source (<) and the manual (>)"
