@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "cli/cli.h"
 
 enum { COLUMNS = 80 };
@@ -314,18 +315,6 @@ static bool is_column(const json_t *value) {
   return !json_is_array(value) || json_is_string(json_array_get(value, 0));
 }
 
-/* RFC 4180: quoted where a comma, a quote or a line's end is inside. */
-static void append_cell(struct gd_strbuf *out, const char *text) {
-  if (!strpbrk(text, ",\"\r\n")) {
-    gd_strbuf_append(out, text);
-    return;
-  }
-  gd_strbuf_append(out, "\"");
-  for (; *text; text++)
-    gd_strbuf_printf(out, "%s%c", *text == '"' ? "\"" : "", *text);
-  gd_strbuf_append(out, "\"");
-}
-
 /* The shortest text that reads back as the same number. */
 static void append_real(struct gd_strbuf *out, double value) {
   char text[GD_SHOW_TEXT];
@@ -342,7 +331,7 @@ static void append_value(struct gd_strbuf *out, const json_t *value) {
   size_t i;
   json_t *word;
   switch (json_typeof(value)) {
-  case JSON_STRING: append_cell(out, json_string_value(value)); break;
+  case JSON_STRING: gd_csv_append_cell(out, json_string_value(value)); break;
   case JSON_INTEGER: gd_strbuf_printf(out, "%" PRId64, (int64_t)json_integer_value(value)); break;
   case JSON_REAL: append_real(out, json_real_value(value)); break;
   case JSON_TRUE: gd_strbuf_append(out, "true"); break;
@@ -351,7 +340,7 @@ static void append_value(struct gd_strbuf *out, const json_t *value) {
     json_array_foreach(value, i, word) {
       gd_strbuf_printf(&words, "%s%s", i ? " " : "", json_string_value(word));
     }
-    append_cell(out, words.text ? words.text : "");
+    gd_csv_append_cell(out, words.text ? words.text : "");
     gd_strbuf_deinit(&words);
     break;
   case JSON_NULL:
