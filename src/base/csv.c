@@ -263,6 +263,8 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
   return gd_csv_mismatch(csv, row, column, expected, err);
 }
 
+/* --- writing ------------------------------------------------------------------------------- */
+
 void gd_csv_append_cell(struct gd_strbuf *out, const char *text) {
   /* A blank at either end is kept by every reader only inside quotes, as is a byte order mark. */
   size_t length = strlen(text);
@@ -279,4 +281,16 @@ void gd_csv_append_cell(struct gd_strbuf *out, const char *text) {
     gd_strbuf_append_bytes(out, text, 1);
   }
   gd_strbuf_append(out, "\"");
+}
+
+void gd_csv_append_number(struct gd_strbuf *out, double value) {
+  char text[48];
+  if (!isfinite(value))
+    return;
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value)
+      break;
+  }
+  gd_strbuf_append(out, text);
 }

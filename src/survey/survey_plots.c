@@ -38,6 +38,7 @@ static struct gd_plot *begin(struct drawing *drawing, const char *name, const ch
       warning ? say(drawing, gd_arena_printf(arena, "%s (synthetic answers)", title)) : title;
   figure->plot.note =
       warning && who ? say(drawing, gd_arena_printf(arena, "%s; %s", who, warning)) : who;
+  figure->plot.x_label = warning ? "synthetic answers" : NULL; /* the head of the figure's CSV */
   figure->plot.y_label = "respondents";
   return &figure->plot;
 }

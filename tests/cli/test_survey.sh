@@ -125,10 +125,12 @@ for name in figure-1 figure-8-classes figure-8-uses figure-8-satisfaction figure
   for ending in svg png csv; do
     [[ -s figures/$name.$ending ]] || fail "no $name.$ending"
   done
-  grep -q synthetic "figures/$name.svg" || fail "$name.svg does not say that it is synthetic"
+  for ending in svg csv; do
+    grep -q synthetic "figures/$name.$ending" || fail "$name.$ending is not marked as synthetic"
+  done
 done
 expect 0 survey answers.csv -o figures --json
-! grep -q synthetic figures/figure-1.svg || fail "a figure of real answers says synthetic"
+! grep -q synthetic figures/figure-1.svg figures/figure-1.csv || fail "a figure of real answers says synthetic"
 expect 0 survey answers.csv -o new/folder
 [[ -s new/folder/figure-1.png ]] || fail "no figures in folders that are made"
 expect 3 survey answers.csv -o answers.csv/figures
