@@ -3,8 +3,8 @@
  * questions; an empty file to fill in; invented answers. What the answers mean is src/survey's.
  * Where some are synthetic, every table, line of CSV, JSON and figure says so.
  */
+#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -272,6 +272,11 @@ static enum gd_status append_grid(struct gd_cli *cli, const struct gd_survey_tab
   return gd_show_table(&cli->out, 2, columns, width, cells, question->n_rows, err);
 }
 
+/* Whole amounts as such, others with two decimals. */
+static const char *show_amount(char text[GD_SHOW_TEXT], double value) {
+  return gd_show_number(text, GD_SHOW_TEXT, value, value == floor(value) ? 0 : 2);
+}
+
 static enum gd_status append_table(struct gd_cli *cli, const struct gd_survey *survey,
                                    const struct gd_survey_table *table, struct gd_error *err) {
   const struct gd_survey_question *question = table->question;
@@ -280,17 +285,20 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_survey *s
   append_title(cli, survey, title);
   if (question->kind == GD_SURVEY_GRID)
     return append_grid(cli, table, err);
+  if (table->answered == 0) {
+    gd_strbuf_append(&cli->out, "  nobody answered\n");
+    return GD_OK;
+  }
   if (question->kind == GD_SURVEY_TEXT) {
     gd_strbuf_printf(&cli->out, "  %d of %d answered, %d different\n", table->answered,
                      survey->respondents, table->distinct);
     return GD_OK;
   }
   GD_TRY(append_answers(cli, table, err));
-  if (question->kind == GD_SURVEY_NUMBER && table->answered > 0)
+  if (question->kind == GD_SURVEY_NUMBER)
     gd_strbuf_printf(&cli->out, "  least %s, median %s, most %s (n = %d)\n",
-                     gd_show_digits(low, sizeof low, table->least, 4),
-                     gd_show_digits(middle, sizeof middle, table->median, 4),
-                     gd_show_digits(high, sizeof high, table->most, 4), table->answered);
+                     show_amount(low, table->least), show_amount(middle, table->median),
+                     show_amount(high, table->most), table->answered);
   return GD_OK;
 }
 

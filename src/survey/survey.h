@@ -183,8 +183,8 @@ struct gd_survey_beside {
   struct gd_survey_count here; /* its answer is NULL */
   int answered;
 };
-/* Those of data/paper/statements.csv that the schema knows; none where the file is not there. The
-   paper's own number of respondents, 0 where it is not stated. */
+/* Those of the paper's statements (data/paper/statements.csv) that the schema knows, and the
+   paper's own number of respondents. */
 enum gd_status gd_survey_compare(struct gd_survey *survey, const struct gd_survey_beside **beside,
                                  int *count, int *paper_respondents,
                                  struct gd_error *err) GD_MUST_USE;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/embedded.h"
+#include "paper/paper.h"
 #include "survey/survey_int.h"
 
 enum { MOST_OTHERS = 100 }; /* different texts that are listed */
@@ -202,62 +202,36 @@ static void count_statement(const struct gd_survey *survey,
   set_share(&beside->here, beside->answered);
 }
 
-/* Its row, or -1. */
-static int find_statement(const struct gd_csv *csv, const char *id) {
-  int column = gd_csv_column(csv, "id");
-  for (int row = 0; row < csv->rows && column >= 0; row++)
-    if (strcmp(gd_csv_cell(csv, row, column), id) == 0)
-      return row;
-  return -1;
-}
-
-static enum gd_status read_statements(struct gd_survey *survey, const struct gd_csv *csv,
-                                      struct gd_survey_beside *made, int *count, int *respondents,
-                                      struct gd_error *err) {
-  int value = gd_csv_column(csv, "value"), text = gd_csv_column(csv, "text");
-  int where = gd_csv_column(csv, "where"), row = find_statement(csv, "survey_respondents");
-  double number;
-  if (value < 0 || text < 0 || where < 0)
-    return gd_fail(err, GD_INTERNAL, "%s lacks a column; expected id, where, value, text",
-                   csv->file);
-  if (row >= 0) {
-    GD_TRY(gd_csv_number(csv, row, value, 1, 1e6, &number, err));
-    *respondents = (int)number;
-  }
-  for (int i = 0; i < survey->schema.n_statements; i++) {
-    const struct gd_survey_statement *statement = &survey->schema.statements[i];
-    struct gd_survey_beside *beside = &made[*count];
-    row = find_statement(csv, statement->id);
-    if (row < 0)
-      continue;
-    GD_TRY(gd_csv_number(csv, row, value, 0, 100, &beside->paper_percent, err));
-    beside->text = gd_arena_copy_string(&survey->arena, gd_csv_cell(csv, row, text));
-    beside->where = gd_arena_copy_string(&survey->arena, gd_csv_cell(csv, row, where));
-    if (!beside->text || !beside->where)
-      return fail_memory(err);
-    count_statement(survey, statement, beside);
-    (*count)++;
-  }
-  return GD_OK;
+static enum gd_status copy_statement(struct gd_survey *survey,
+                                     const struct gd_paper_statement *statement,
+                                     struct gd_survey_beside *beside, struct gd_error *err) {
+  beside->paper_percent = statement->value;
+  beside->text = gd_arena_copy_string(&survey->arena, statement->text);
+  beside->where = gd_arena_copy_string(&survey->arena, statement->where);
+  return beside->text && beside->where ? GD_OK : fail_memory(err);
 }
 
 enum gd_status gd_survey_compare(struct gd_survey *survey, const struct gd_survey_beside **beside,
                                  int *count, int *paper_respondents, struct gd_error *err) {
-  static const char path[] = "paper/statements.csv";
-  struct gd_csv csv = {0};
+  struct gd_paper paper = {0};
   struct gd_survey_beside *made =
       gd_arena_alloc(&survey->arena, (size_t)survey->schema.n_statements + 1, sizeof *made);
   if (!made)
     return fail_memory(err);
   *beside = made;
-  *count = *paper_respondents = 0;
-  const struct gd_embedded_file *file = gd_embedded_files;
-  while (file->path && strcmp(file->path, path) != 0)
-    file++;
-  if (!file->path)
-    return GD_OK;
-  GD_TRY(gd_csv_parse(&csv, path, file->text, file->length, err));
-  enum gd_status status = read_statements(survey, &csv, made, count, paper_respondents, err);
-  gd_csv_deinit(&csv);
+  *count = 0;
+  GD_TRY(gd_paper_load(&paper, err));
+  const struct gd_paper_statement *asked = gd_paper_find_statement(&paper, "survey_respondents");
+  *paper_respondents = asked ? (int)asked->value : 0;
+  enum gd_status status = GD_OK;
+  for (int i = 0; i < survey->schema.n_statements && status == GD_OK; i++) {
+    const struct gd_survey_statement *ours = &survey->schema.statements[i];
+    const struct gd_paper_statement *stated = gd_paper_find_statement(&paper, ours->id);
+    if (!stated)
+      continue;
+    count_statement(survey, ours, &made[*count]);
+    status = copy_statement(survey, stated, &made[(*count)++], err);
+  }
+  gd_paper_deinit(&paper);
   return status;
 }

@@ -69,44 +69,50 @@ static void draw_bars(struct drawing *drawing, const struct gd_survey_table *tab
   plot->n_series = 1;
 }
 
-/* "n = 40 / 38 / 38 respondents by bar". */
+/* "n = 40 / 38 / 38 of 50 respondents". */
 static const char *say_answered(struct drawing *drawing, const struct gd_survey_table *tables,
                                 int count) {
   struct gd_strbuf text = {0};
+  bool same = true;
+  for (int i = 1; i < count; i++)
+    same = same && tables[i].answered == tables[0].answered;
   gd_strbuf_append(&text, "n = ");
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < (same ? 1 : count); i++)
     gd_strbuf_printf(&text, "%s%d", i ? " / " : "", tables[i].answered);
-  gd_strbuf_printf(&text, " of %d respondents, by bar", drawing->survey->respondents);
+  gd_strbuf_printf(&text, " of %d respondents%s; the rest of them cannot",
+                   drawing->survey->respondents, same ? "" : ", by bar");
   const char *who = text.failed ? NULL : gd_arena_copy_string(&drawing->survey->arena, text.text);
   gd_strbuf_deinit(&text);
   return say(drawing, who);
 }
 
 /*
- * A bar a row of the grid, the last answer at the bottom: up to the top of "Days" reach those who
- * can use so many GPUs for days or longer.
+ * A bar a row of the grid: its height is those who can use so many GPUs at all, its parts for how
+ * long at most. Who cannot ("N/A", the answer that stands alone) is the rest up to n.
  */
 static void draw_grid(struct drawing *drawing, const struct gd_survey_table *tables) {
   const struct gd_survey_question *question = tables[0].question;
-  int rows = question->n_rows, answers = question->n_answers;
-  struct gd_plot_series *series = take(drawing, answers, sizeof *series);
-  double *heights = take(drawing, rows * answers, sizeof *heights);
+  int rows = question->n_rows, used = 0;
+  struct gd_plot_series *series = take(drawing, question->n_answers, sizeof *series);
+  double *heights = take(drawing, rows * question->n_answers, sizeof *heights);
   const char *who = say_answered(drawing, tables, rows);
   if (drawing->failed)
     return;
   struct gd_plot *plot = begin(drawing, question->figure, question->title, who);
-  for (int i = 0; i < answers; i++) {
-    int answer = answers - 1 - i;
+  for (int i = 0; i < question->n_answers; i++) {
+    double *y = heights + (ptrdiff_t)used * rows;
+    if (question->answers[i].alone)
+      continue;
     for (int row = 0; row < rows; row++)
-      heights[i * rows + row] = tables[row].counts[answer].count;
-    series[i] = (struct gd_plot_series){
-        .name = question->answers[answer].label, .y = heights + i * rows, .count = rows};
+      y[row] = tables[row].counts[i].count;
+    series[used++] =
+        (struct gd_plot_series){.name = question->answers[i].label, .y = y, .count = rows};
   }
   plot->kind = GD_PLOT_STACKED;
   plot->categories = question->rows;
   plot->n_categories = rows;
   plot->series = series;
-  plot->n_series = answers;
+  plot->n_series = used;
   plot->ordered = true;
 }
 
