@@ -69,7 +69,7 @@ static void draw_bars(struct drawing *drawing, const struct gd_survey_table *tab
   plot->n_series = 1;
 }
 
-/* "n = 40 / 38 / 38 of 50 respondents". */
+/* "n = 40 / 38 / 38 of 50 respondents, by bar; ...". */
 static const char *say_answered(struct drawing *drawing, const struct gd_survey_table *tables,
                                 int count) {
   struct gd_strbuf text = {0};
@@ -79,7 +79,7 @@ static const char *say_answered(struct drawing *drawing, const struct gd_survey_
   gd_strbuf_append(&text, "n = ");
   for (int i = 0; i < (same ? 1 : count); i++)
     gd_strbuf_printf(&text, "%s%d", i ? " / " : "", tables[i].answered);
-  gd_strbuf_printf(&text, " of %d respondents%s; the rest of them cannot",
+  gd_strbuf_printf(&text, " of %d respondents%s; the rest of n cannot use so many",
                    drawing->survey->respondents, same ? "" : ", by bar");
   const char *who = text.failed ? NULL : gd_arena_copy_string(&drawing->survey->arena, text.text);
   gd_strbuf_deinit(&text);

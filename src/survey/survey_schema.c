@@ -144,12 +144,15 @@ static enum gd_status read_bins(struct loading *loading, const json_t *object,
 static enum gd_status read_choices(struct loading *loading, const json_t *object,
                                    const struct gd_survey_question *question,
                                    struct gd_survey_answer *answers, int *count) {
-  const char *const *texts, *const *alone;
-  int n_alone;
+  const char *const *texts, *const *alone, *const *labels;
+  int n_alone, n_labels;
   GD_TRY(copy_strings(loading, object, "answers", &texts, count));
   GD_TRY(copy_strings(loading, object, "alone", &alone, &n_alone));
+  GD_TRY(copy_strings(loading, object, "labels", &labels, &n_labels));
   if (*count == 0 || *count > GD_SURVEY_ANSWERS)
     return gd_json_mismatch(&loading->json, object, "answers", "1 to 31 texts", loading->err);
+  if (n_labels && n_labels != *count)
+    return gd_json_mismatch(&loading->json, object, "labels", "as many as answers", loading->err);
   for (int i = 0; i < *count; i++) {
     if (question->kind == GD_SURVEY_MULTIPLE && strpbrk(texts[i], ",;"))
       return gd_json_mismatch(&loading->json, object, "answers", "texts without a comma in them",
@@ -159,7 +162,9 @@ static enum gd_status read_choices(struct loading *loading, const json_t *object
       answers[i].alone = answers[i].alone || strcmp(alone[j], texts[i]) == 0;
   }
   for (int i = 0; i < *count; i++) {
-    if (question->kind != GD_SURVEY_SCALE)
+    if (n_labels)
+      answers[i].label = labels[i];
+    else if (question->kind != GD_SURVEY_SCALE)
       GD_TRY(make_label(loading, answers, *count, i));
     else if (!(answers[i].label = gd_arena_printf(&loading->schema->arena, "%d", i + 1)))
       return fail_memory(loading->err);

@@ -3,7 +3,7 @@
 # figures, and files that are no good.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
-cd "$WORK"
+cd "$WORK" || exit
 
 # One thing is asked at a time.
 expect 2 survey

@@ -71,8 +71,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_table(&csv);
   else
     GD_ASSERT(status == GD_BAD_INPUT && err.text[0] && !strchr(err.text, '\n'));
+  /* The schema is read each time, which takes long: only for what looks like answers. */
+  if (status == GD_OK && gd_csv_column(&csv, "q2_role") >= 0)
+    check_survey(data, size);
   gd_csv_deinit(&csv);
-  check_survey(data, size);
   GD_ASSERT(gd_mem_live_blocks() == blocks);
   return 0;
 }
