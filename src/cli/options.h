@@ -26,6 +26,7 @@ enum gd_command_id {
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
   GD_COMMAND_EXPORT,
+  GD_COMMAND_SURVEY,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
@@ -80,7 +81,9 @@ struct gd_cli_options {
   const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
   int64_t count;      /* how many of them */
   bool paper_peaks;
-  const char *check; /* a file of records to validate */
+  const char *check;        /* a file of records to validate */
+  bool questions, template; /* of survey */
+  int64_t synthetic;        /* answers to invent */
 };
 
 struct gd_option {

@@ -94,6 +94,12 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" results --total --json
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" export pythia-14m --format hf --json
+  "$GPUDAYS" survey --questions --json
+  "$GPUDAYS" survey --synthetic 9 --json
+  "$GPUDAYS" survey --synthetic 9 -o "$WORK/answers.csv" --quiet >/dev/null
+  "$GPUDAYS" survey "$WORK/answers.csv" --json
+  sed 's/^yes/maybe/' "$WORK/answers.csv" >"$WORK/refused.csv"
+  "$GPUDAYS" survey "$WORK/refused.csv" --json 2>/dev/null || [[ $? == 2 ]]
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json
