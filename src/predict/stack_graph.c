@@ -41,7 +41,7 @@ static bool fuses_attention(const struct gd_model *model) {
   return strcmp(model->family->model_type, "roberta") != 0;
 }
 
-static bool compiles(const struct gd_model *model) {
+bool gd_stack_compiles(const struct gd_model *model) {
   return strcmp(model->family->model_type, "mamba") != 0;
 }
 
@@ -102,7 +102,7 @@ static double logit_bytes(const struct counting *c) {
 /* mamba_ssm's kernel for the inside of a block keeps its input and its result, and makes what lies
    between again: beside them only the norm's input and what the first product read remain. */
 static bool keep_for_mamba(struct counting *c, const struct gd_op *op, bool *first) {
-  if (op->block < 0 || c->mode == GD_STACK_NAIVE || compiles(c->model))
+  if (op->block < 0 || c->mode == GD_STACK_NAIVE || gd_stack_compiles(c->model))
     return false;
   if (op->kind == GD_OP_rmsnorm) {
     keep(c, op->in[0], 4); /* residual_in_fp32 */
@@ -274,7 +274,7 @@ static enum gd_status count(struct counting *c, int64_t micro_batch, struct gd_s
   GD_TRY(gd_autodiff(c->graph, err));
   result->model_flops = c->graph->model_flops / (double)micro_batch;
   int64_t scores = score_elements(c->graph);
-  if (c->mode == GD_STACK_COMPILED && compiles(c->model))
+  if (c->mode == GD_STACK_COMPILED && gd_stack_compiles(c->model))
     GD_TRY(gd_pass_compile(&ctx, c->graph));
   count_phases(c->graph, scores, sums);
   return GD_OK;

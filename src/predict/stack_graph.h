@@ -47,6 +47,8 @@ struct gd_stack_graph {
 
 enum gd_status gd_stack_graph_make(const struct gd_model *model, enum gd_stack_mode mode,
                                    struct gd_stack_graph *graph, struct gd_error *err) GD_MUST_USE;
+/* Whether torch.compile works for it: Appendix F. */
+bool gd_stack_compiles(const struct gd_model *model);
 /* The sums of any micro-batch. */
 void gd_stack_graph_at(const struct gd_stack_graph *graph, double micro_batch,
                        struct gd_stack_sums *sums);
