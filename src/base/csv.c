@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/strbuf.h"
 
 struct reader {
   struct gd_csv *csv;
@@ -221,4 +220,29 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
   }
   snprintf(expected, sizeof expected, "a number from %g to %g", low, high);
   return gd_csv_mismatch(csv, row, column, expected, err);
+}
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+void gd_csv_append_cell(struct gd_strbuf *out, const char *text) {
+  if (!strpbrk(text, ",\"\r\n")) {
+    gd_strbuf_append(out, text);
+    return;
+  }
+  gd_strbuf_append(out, "\"");
+  for (; *text; text++)
+    gd_strbuf_printf(out, "%s%c", *text == '"' ? "\"" : "", *text);
+  gd_strbuf_append(out, "\"");
+}
+
+void gd_csv_append_number(struct gd_strbuf *out, double value) {
+  char text[48];
+  if (!isfinite(value))
+    return;
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value)
+      break;
+  }
+  gd_strbuf_append(out, text);
 }

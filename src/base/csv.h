@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/strbuf.h"
 
 struct gd_csv {
   struct gd_arena arena;
@@ -41,5 +42,12 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
 /* That failure for checks made elsewhere. */
 enum gd_status gd_csv_mismatch(const struct gd_csv *csv, int row, int column, const char *expected,
                                struct gd_error *err);
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+/* A cell as a file holds it: quoted where it must be. Commas and line ends are the caller's. */
+void gd_csv_append_cell(struct gd_strbuf *out, const char *text);
+/* A number in the fewest digits that read back as it; nothing where it is not finite. */
+void gd_csv_append_number(struct gd_strbuf *out, double value);
 
 #endif
