@@ -16,10 +16,11 @@
 /*
  * Bytes an element of the logits. Transformers makes them in 16 bits (2), copies all but the last
  * position (2), and the loss keeps its log-softmax; autocast widens that copy (4), the result (4)
- * and what the model returns (4); the backward pass has one gradient of them alive.
+ * and what the model returns (4); the backward pass has one gradient of them alive. Megatron-LM
+ * widens them (4) and keeps the softmax (4).
  */
 static const double logit_bytes_autocast = 2 + 2 + 4 + 4 + 4, logit_bytes_half = 2 + 2 + 2 + 2,
-                    logit_bytes_fp32 = 4 + 4 + 4;
+                    logit_bytes_fp32 = 4 + 4 + 4, logit_bytes_megatron = 2 + 4 + 4;
 
 struct counting {
   const struct gd_model *model;
@@ -57,7 +58,7 @@ static enum gd_status build(const struct counting *c, int64_t micro_batch, struc
   GD_TRY(gd_graph_check(graph, err));
   GD_TRY(gd_pass_precision(&ctx, graph));
   if (c->mode != GD_STACK_NAIVE) {
-    if (fuses_attention(c->model))
+    if (fuses_attention(c->model) && c->mode != GD_STACK_MEGATRON)
       GD_TRY(gd_kernels_attention(graph, err));
     GD_TRY(gd_kernels_scan(graph, err));
   }
@@ -90,13 +91,15 @@ static void keep_inputs(struct counting *c, const struct gd_op *op) {
 
 /* fp32 where autocast computes in it, else the dtype's own. */
 static double wide(const struct counting *c) {
-  return c->half && c->mode != GD_STACK_HALF ? 4 : 0;
+  return c->half && (c->mode == GD_STACK_NAIVE || c->mode == GD_STACK_COMPILED) ? 4 : 0;
 }
 
 static double logit_bytes(const struct counting *c) {
-  return !c->half                   ? logit_bytes_fp32
-         : c->mode == GD_STACK_HALF ? logit_bytes_half
-                                    : logit_bytes_autocast;
+  if (!c->half)
+    return logit_bytes_fp32;
+  return c->mode == GD_STACK_HALF       ? logit_bytes_half
+         : c->mode == GD_STACK_MEGATRON ? logit_bytes_megatron
+                                        : logit_bytes_autocast;
 }
 
 /* mamba_ssm's kernel for the inside of a block keeps its input and its result, and makes what lies

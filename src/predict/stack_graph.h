@@ -14,6 +14,7 @@ enum gd_stack_mode {
   GD_STACK_NAIVE,    /* eager under autocast, attention with its scores */
   GD_STACK_COMPILED, /* free lunch without DeepSpeed: compiled where that works, under autocast */
   GD_STACK_HALF,     /* free lunch under DeepSpeed: eager, the model itself in 16 bits */
+  GD_STACK_MEGATRON, /* Megatron-LM on DeepSpeed: 16 bits, scores, fused small kernels */
   GD_STACK_MODE_COUNT
 };
 

@@ -102,14 +102,14 @@ static void fsdp_bytes(const struct gd_stack_graph *graph, const struct gd_metho
   *(method->offload ? &bytes->host : &bytes->device) += 16 * own;
 }
 
-void gd_stack_bytes(const struct gd_stack_graph *graph, enum gd_stack_mode mode,
-                    const struct gd_method *method, int count, double micro_batch,
-                    struct gd_stack_bytes *bytes) {
+void gd_stack_bytes(const struct gd_stack_graph *graph, const struct gd_method *method, int count,
+                    double micro_batch, struct gd_stack_bytes *bytes) {
   struct gd_stack_sums sums;
-  (void)mode;
   gd_stack_graph_at(graph, micro_batch, &sums);
-  double activations = method->ckpt ? sums.ckpt_bytes + sums.block_saved_bytes + sums.outside_bytes
-                                    : sums.saved_bytes;
+  /* Under checkpointing the logits are gone when a block is computed again. */
+  double activations = method->ckpt
+                           ? sums.ckpt_bytes + fmax(sums.block_saved_bytes, sums.outside_bytes)
+                           : sums.saved_bytes;
   activations *= allocator_overhead;
   *bytes = (struct gd_stack_bytes){0};
   if (method->sharding == GD_SHARDING_NONE)
@@ -130,7 +130,7 @@ void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *
   int64_t own = batch / target->count;
   for (int64_t size = 1; size <= own; size *= 2) {
     struct gd_stack_bytes bytes;
-    gd_stack_bytes(graph, point->mode, method, target->count, (double)size, &bytes);
+    gd_stack_bytes(graph, method, target->count, (double)size, &bytes);
     if (point->micro_batch == 0)
       point->bytes = bytes; /* where nothing fits: what one sequence would take */
     if (bytes.device > (double)target->gpu->memory_bytes ||
@@ -168,6 +168,8 @@ static void traffic(const struct gd_stack_model *model, enum gd_stack_mode mode,
   if (mode == GD_STACK_NAIVE) {
     *ops = fit->value[fp32 ? GD_STACK_EAGER : GD_STACK_AUTOCAST];
     *scores = fp32 ? whole / 2 : whole; /* without conversions half as many */
+  } else if (mode == GD_STACK_MEGATRON) {
+    *ops = *scores = 1; /* its own kernels for norms, softmax, bias with activation or dropout */
   } else if (mode == GD_STACK_HALF || !gd_stack_compiles(&model->model)) {
     *ops = fit->value[GD_STACK_EAGER];
     *scores = whole / 2;
@@ -261,6 +263,34 @@ double gd_stack_step_s(const struct gd_stack_model *model, const struct gd_stack
   if (method->offload)
     add_offload(graph, method->sharding, target, &pass_s, &update_s);
   return point->accumulation * pass_s + update_s;
+}
+
+/* --- Megatron-LM --------------------------------------------------------------------------- */
+
+enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row *row,
+                                 const struct gd_stack_fit *fit, struct gd_stack_megatron *result,
+                                 struct gd_error *err) {
+  static const enum gd_sharding stages[] = {GD_SHARDING_NONE, GD_SHARDING_ZERO1, GD_SHARDING_ZERO2,
+                                            GD_SHARDING_ZERO3};
+  struct gd_stack_model model = {0};
+  struct gd_stack_graph *graph = &model.graphs[GD_STACK_MEGATRON];
+  struct gd_target target;
+  struct gd_stack_sums sums;
+  struct gd_stack_point point = {.mode = GD_STACK_MEGATRON, .accumulation = 1};
+  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->batch > 0);
+  point.method = (struct gd_method){
+      .kernels = true, .ckpt = true, .sharding = stages[row->zero_stage], .offload = row->offload};
+  point.micro_batch = row->batch / row->data_parallel;
+  GD_TRY(gd_hw_target(hw, "a100-40gb", row->gpus, 1, NULL, NULL, &target, err));
+  GD_TRY(gd_model_load(row->model, &model.model, err));
+  GD_TRY(gd_stack_graph_make(&model.model, GD_STACK_MEGATRON, graph, err));
+  gd_stack_graph_at(graph, (double)point.micro_batch, &sums);
+  point.forward = sums.forward;
+  point.backward = sums.backward;
+  gd_stack_bytes(graph, &point.method, row->gpus, (double)point.micro_batch, &result->bytes);
+  result->limit_bytes = (double)target.gpu->memory_bytes;
+  result->iteration_s = gd_stack_step_s(&model, &point, &target, fit);
+  return GD_OK;
 }
 
 /* --- the paper's cells --------------------------------------------------------------------- */

@@ -56,9 +56,8 @@ enum gd_stack_mode gd_stack_mode(const struct gd_method *method);
 struct gd_stack_bytes {
   double device, host;
 };
-void gd_stack_bytes(const struct gd_stack_graph *graph, enum gd_stack_mode mode,
-                    const struct gd_method *method, int count, double micro_batch,
-                    struct gd_stack_bytes *bytes);
+void gd_stack_bytes(const struct gd_stack_graph *graph, const struct gd_method *method, int count,
+                    double micro_batch, struct gd_stack_bytes *bytes);
 
 /* A method with the largest power of two that fits, and all that its time depends on. */
 struct gd_stack_point {
@@ -81,6 +80,19 @@ struct gd_stack_answer {
   const struct gd_stack_point *point; /* the fastest; NULL where none fits */
   double step_s, days;
 };
+
+/*
+ * A data-parallel row of the Megatron/DeepSpeed table, as a checkpointed GPT on 8 x A100 40 GB; fit
+ * is the paper's. The bytes are those of the row's own batch.
+ */
+struct gd_stack_megatron {
+  struct gd_stack_bytes bytes;
+  double limit_bytes; /* of the GPU */
+  double iteration_s;
+};
+enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row *row,
+                                 const struct gd_stack_fit *fit, struct gd_stack_megatron *result,
+                                 struct gd_error *err) GD_MUST_USE;
 
 /* --- the paper's cells --------------------------------------------------------------------- */
 
