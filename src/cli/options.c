@@ -25,6 +25,16 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Lists the presets, or shows one model: a preset, a Hugging Face config.json,\n"
          "or the folder that holds one.",
          "gpudays models pythia-160m", gd_cmd_models},
+    [GD_COMMAND_GPUS] =
+        {"gpus", "[GPU]", 0, 1, "GPUs that are known: peaks, memory, links, prices",
+         "Lists the GPUs of the catalogue, or shows one with machines, prices and the source\n"
+         "of every figure. A file of your own is checked with --check.",
+         "gpudays gpus a100", gd_cmd_gpus},
+    [GD_COMMAND_ESTIMATE] =
+        {"estimate", "[MODEL...]", 0, -1, "days at the peak of given GPUs: a lower bound",
+         "Divides training FLOPs by the peak of the GPUs, as Section 3.1 of the paper does.\n"
+         "Without arguments: the paper's nine models on its four GPUs.",
+         "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =
         {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
          "Plans training on this machine without running it: exact bytes, micro-batch.\n"
@@ -202,6 +212,14 @@ static enum gd_status parse_micro_batch(const struct gd_option *option, const ch
   return GD_OK;
 }
 
+static enum gd_status parse_peaks(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  options->paper_peaks = strcmp(text, "paper") == 0;
+  if (!options->paper_peaks && strcmp(text, "datasheet") != 0)
+    return bad_value(option, text, "datasheet or paper", err);
+  return GD_OK;
+}
+
 static enum gd_status parse_status(const struct gd_option *option, const char *text,
                                    struct gd_cli_options *options, struct gd_error *err) {
   if (!gd_trial_status_parse(text, &options->status) || options->status == GD_TRIAL_PLANNED)
@@ -277,6 +295,7 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define ON_TRIALS     (ON(PLAN) | ON(BENCH))
 #define ON_RUNS       (ON_TRIALS | ON(VERIFY))
 #define ON_RECIPES    (ON(MODELS) | ON_TRIALS)
+#define ON_SIZES      (ON_RECIPES | ON(ESTIMATE))
 #define ON_STORE      (ON(RESULTS) | ON(BEST))
 #define ON_CHOICE     (ON_STORE | ON(EXPORT))
 #define EVERYWHERE    ((1u << GD_COMMAND_COUNT) - 1)
@@ -288,8 +307,16 @@ static const struct gd_option options_table[] = {
      parse_backend, 0, 0, 0},
     {"threads", "N", ON_RUNS | ON(DOCTOR), 0, false, "threads to run with; default: all there are",
      parse_int, TARGET(threads), 1, 4096},
-    {"precision", "NAME", ON_RECIPES | ON(VERIFY), 0, false,
+    {"precision", "NAME", ON_SIZES | ON(VERIFY), 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", parse_precision, 0, 0, 0},
+    {"gpu", "NAME", ON(ESTIMATE), 0, false, "of 'gpudays gpus', or a file; several by commas",
+     parse_text, TARGET(gpu), 0, 0},
+    {"count", "N", ON(ESTIMATE), 0, false, "how many GPUs; default: 1, 2, 4 and 8", parse_int,
+     TARGET(count), 1, 1000000},
+    {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
+     parse_peaks, 0, 0, 0},
+    {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
+     parse_text, TARGET(check), 0, 0},
     {"methods", "LIST", ON_RUNS | ON(EXPORT), 0, false,
      "naive (default), free-lunch, all, free-lunch+ckpt+zero1", parse_text, TARGET(methods), 0, 0},
     {"micro-batch", "SIZE", ON_TRIALS | ON(EXPORT), 0, false,
@@ -299,15 +326,15 @@ static const struct gd_option options_table[] = {
      "limit such as 8GiB; default: what is there", parse_bytes, TARGET(device_memory_bytes), 0, 0},
     {"host-memory", "SIZE", ON_TRIALS | ON(EXPORT), 0, false, "limit for what stays in host memory",
      parse_bytes, TARGET(host_memory_bytes), 0, 0},
-    {"seq", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"seq", "N", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
      "tokens a sequence, instead of the recipe's", parse_int, TARGET(seq), 2, MOST_A_RECIPE},
-    {"batch", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"batch", "N", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
      "sequences a training step, instead of the recipe's", parse_int, TARGET(batch), 1,
      MOST_A_RECIPE},
-    {"steps", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"steps", "N", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
      "training steps of the run, instead of the recipe's", parse_int, TARGET(steps), 1,
      MOST_A_RECIPE},
-    {"tokens", "COUNT", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"tokens", "COUNT", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
      "tokens of the run, such as 300B, instead of --steps", parse_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
      parse_optimizer, 0, 0, 0},
@@ -381,8 +408,8 @@ static const struct gd_option options_table[] = {
      parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
-    {"csv", NULL, ON_RECIPES | ON_STORE | ON(HELP), 0, true, "print the table as CSV", parse_switch,
-     TARGET(csv), 0, 0},
+    {"csv", NULL, ON_SIZES | ON(GPUS) | ON_STORE | ON(HELP), 0, true, "print the table as CSV",
+     parse_switch, TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
      TARGET(help), 0, 0},

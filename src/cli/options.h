@@ -19,6 +19,8 @@ struct gd_cli;
 enum gd_command_id {
   GD_COMMAND_NONE,
   GD_COMMAND_MODELS,
+  GD_COMMAND_GPUS,
+  GD_COMMAND_ESTIMATE,
   GD_COMMAND_PLAN,
   GD_COMMAND_BENCH,
   GD_COMMAND_RESULTS,
@@ -75,6 +77,10 @@ struct gd_cli_options {
   enum gd_export_format format;
   const char *output; /* a file, instead of stdout */
   double job_time;    /* seconds */
+  const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
+  int64_t count;      /* how many of them */
+  bool paper_peaks;
+  const char *check; /* a file of records to validate */
 };
 
 struct gd_option {

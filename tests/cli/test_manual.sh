@@ -82,6 +82,9 @@ tiny_config "$WORK/other"
 sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1)
 {
   "$GPUDAYS" models --json
+  "$GPUDAYS" gpus --json
+  "$GPUDAYS" gpus --check "$GD_SOURCE_DIR/data/gpus/a100.json" --json
+  "$GPUDAYS" estimate --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json

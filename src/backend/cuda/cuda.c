@@ -25,10 +25,9 @@
 #include "backend/side.h"
 
 enum {
-  ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
+  OLDEST_SM = 80,               /* compute capability that kernels are written for */
   MOST_TOGETHER = 256,          /* ops that one launch may take */
   COMM_SCRATCH_BYTES = 1 << 20, /* pieces of a reduction over ranks arrive here, on the host */
-  RUNTIME_BYTES = 1536 << 20,   /* context, kernels and libraries: not for the arena */
 };
 
 /* Work of the host inside a graph. */
@@ -128,16 +127,7 @@ static double cuda_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, b
 
 static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
   (void)options;
-  *caps = (struct gd_caps){
-      .backend = "cuda",
-      .alignment_bytes = ALIGNMENT_BYTES,
-      .workspace_bytes = GD_CUDA_WORKSPACE_BYTES,
-      .comm_bytes = 0,
-      .compile = true,
-      .tf32 = true,
-      .enough_flops = 1e15,          /* a second or two of an H200 */
-      .loss_chunk_bytes = 512 << 20, /* dw is read and written once a chunk: fewer are better */
-      .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true, [GD_DTYPE_F16] = true}};
+  gd_caps_gpu(OLDEST_SM, caps);
 }
 
 static void cuda_describe(struct gd_backend *backend, struct gd_device_info *info) {
@@ -145,7 +135,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   size_t bytes = 0;
   cuda->cu->DeviceGetName(info->name, sizeof info->name, cuda->device);
   cuda->cu->DeviceTotalMem(&bytes, cuda->device);
-  info->memory_bytes = (int64_t)bytes - RUNTIME_BYTES;
+  info->memory_bytes = gd_gpu_plan_bytes((int64_t)bytes);
   info->host_memory_bytes = gd_host_memory_bytes();
   info->threads = omp_get_max_threads();
 }
@@ -170,7 +160,7 @@ static enum gd_status find_device(struct gd_cuda *cuda, int local_rank, struct g
              attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   cuda->sm_count = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   cuda->shared_bytes = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  if (cuda->sm < 80)
+  if (cuda->sm < OLDEST_SM)
     return gd_fail(err, GD_UNSUPPORTED,
                    "this GPU has compute capability %d.%d; the cuda backend needs 8.0 (Ampere) or "
                    "newer",

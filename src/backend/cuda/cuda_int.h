@@ -16,9 +16,10 @@
 #include "backend/backend.h"
 #include "backend/cuda/driver.h"
 #include "backend/kernel.h"
+#include "hw/hw.h"
 
 /* Shared by all ops; also the most that a library's algorithm may want. */
-enum { GD_CUDA_WORKSPACE_BYTES = 256 << 20 };
+enum { GD_CUDA_WORKSPACE_BYTES = GD_GPU_WORKSPACE_BYTES };
 
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
