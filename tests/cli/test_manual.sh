@@ -40,7 +40,7 @@ awk '
     gsub(/\\f[IR]/, "", line)
     if (match(line, /-[a-zA-Z] ", "/))
       letter = substr(line, RSTART + 1, 1)
-    match(line, /--[a-z-]+/)
+    match(line, /--[a-z0-9-]+/)
     name = substr(line, RSTART + 2, RLENGTH - 2)
     if (match(line, / " [A-Z]+"$/))
       argument = substr(line, RSTART + 3, RLENGTH - 4)
@@ -93,6 +93,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" results --total --json
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" export pythia-14m --format hf --json
+  "$GPUDAYS" cost pythia-1b --times paper --budget 5000 --days 30 --text --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json
