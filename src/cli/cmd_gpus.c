@@ -38,12 +38,15 @@ static void set_known(struct gd_show_object *to, const char *key, double value) 
 
 static void set_gpu(struct gd_show_object *to, const struct gd_gpu *gpu) {
   struct gd_show_object peaks;
+  char capability[GD_SHOW_TEXT];
+  snprintf(capability, sizeof capability, "%d.%d", gpu->compute_capability / 10,
+           gpu->compute_capability % 10);
   gd_show_begin(to);
   gd_show_set_text(to, "name", gpu->name);
   gd_show_set_text(to, "title", gpu->title);
   gd_show_set_text(to, "architecture", gpu->architecture);
   gd_show_set_text(to, "class", gpu->class_name);
-  gd_show_set_real(to, "compute_capability", gpu->compute_capability / 10.0);
+  gd_show_set_text(to, "compute_capability", capability);
   gd_show_set_int(to, "multiprocessors", gpu->multiprocessors);
   gd_show_set_int(to, "memory_bytes", gpu->memory_bytes);
   gd_show_set_int(to, "plan_bytes", gd_gpu_plan_bytes(gpu->memory_bytes));
@@ -209,7 +212,7 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
   GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, hw->n_gpus, err));
   gd_strbuf_append(&cli->out,
                    "\n16-BIT, TF32, FP32: TFLOP/s of dense products that add in fp32. LINK: GB/s "
-                   "one way.\n'gpudays gpus NAME' shows machines, prices and the source of every "
+                   "one way.\n'gpudays gpus GPU' shows machines, prices and the source of every "
                    "figure.\n");
   return GD_OK;
 }

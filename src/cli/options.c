@@ -27,12 +27,12 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "gpudays models pythia-160m", gd_cmd_models},
     [GD_COMMAND_GPUS] =
         {"gpus", "[GPU]", 0, 1, "GPUs that are known: peaks, memory, links, prices",
-         "Lists the GPUs of the catalogue, or shows one with machines, prices and the source\n"
-         "of every figure. A file of your own is checked with --check.",
+         "Lists the GPUs of the catalogue, or shows one with its machines and prices, and\n"
+         "where every figure comes from. --check reads a file of your own.",
          "gpudays gpus a100", gd_cmd_gpus},
     [GD_COMMAND_ESTIMATE] =
         {"estimate", "[MODEL...]", 0, -1, "days at the peak of given GPUs: a lower bound",
-         "Divides training FLOPs by the peak of the GPUs, as Section 3.1 of the paper does.\n"
+         "Divides training FLOPs by the peak of the GPUs: Section 3.1 of the paper.\n"
          "Without arguments: the paper's nine models on its four GPUs.",
          "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =

@@ -439,7 +439,7 @@ enum gd_status gd_hw_machine(struct gd_hw *hw, const char *name, const struct gd
       *machine = &hw->machines[i];
       return GD_OK;
     }
-  return unknown(&(struct names){"machine", "gpudays gpus NAME", hw->machines, hw->n_machines,
+  return unknown(&(struct names){"machine", "gpudays gpus GPU", hw->machines, hw->n_machines,
                                  sizeof *hw->machines},
                  name, err);
 }

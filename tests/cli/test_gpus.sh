@@ -18,7 +18,7 @@ expect 0 gpus --csv
 [[ $(wc -l <"$OUT") == $((rows + 1)) ]] || fail "CSV has another number of rows"
 grep -q '^name,title,architecture,class,compute_capability,' "$OUT" || fail "CSV has other columns"
 expect 0 gpus --json
-[[ $(grep -c '"multiprocessors"' "$OUT") == "$rows" ]] || fail "JSON has another number of GPUs"
+[[ $(grep -c '"plan_bytes"' "$OUT") == "$rows" ]] || fail "JSON has another number of GPUs"
 for name in gpus machines rents networks energies; do
   shown "\"$name\": ["
 done
@@ -71,7 +71,7 @@ expect 0 gpus a100 --json
 field_is title "Our A100"
 shown '"usd": 82673.0'
 expect 0 gpus --json
-[[ $(grep -c '"multiprocessors"' "$OUT") == "$rows" ]] || fail "the user's GPU is beside the other"
+[[ $(grep -c '"plan_bytes"' "$OUT") == "$rows" ]] || fail "the user's GPU is beside the other"
 
 # What is wrong is one sentence, with file and field.
 wrong() {
