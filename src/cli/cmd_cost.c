@@ -247,6 +247,7 @@ static void set_reach(struct gd_show_object *to, const char *key,
 /* What there is to say about one model. */
 struct answer {
   const struct gd_money_option *chosen, *rented; /* NULL: none within the limits */
+  const struct gd_money_option *possible;        /* chosen as if impossible days were not there */
   struct gd_money_reach reach_bought, reach_rented;
 };
 
@@ -274,6 +275,7 @@ static enum gd_status append_json(struct gd_cli *cli, const struct gd_money_tabl
   set_rows(&rows, table);
   gd_show_set_object(&root, "options", &rows);
   gd_show_set_option(&root, "chosen", table, answer->chosen);
+  gd_show_set_option(&root, "chosen_possible", table, answer->possible);
   gd_show_set_option(&root, "chosen_rented", table, answer->rented);
   set_reach(&root, "reach_bought", table, &answer->reach_bought);
   set_reach(&root, "reach_rented", table, &answer->reach_rented);
@@ -307,6 +309,11 @@ static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_ta
   GD_TRY(gd_show_options(cli, table, err));
   if (answer->chosen)
     append_chosen(cli, table, &limits, answer->chosen);
+  if (answer->possible && answer->possible != answer->chosen)
+    gd_strbuf_printf(&cli->out, "of those that physics allows: %s for %s, %s days\n",
+                     answer->possible->machine->name,
+                     gd_show_usd(a, sizeof a, answer->possible->hardware_usd),
+                     gd_show_days(b, sizeof b, answer->possible->time.days));
   if (answer->rented && answer->rented != answer->chosen)
     gd_strbuf_printf(&cli->out, "cheapest to rent: %s, %s for %s days\n",
                      answer->rented->machine->name,
@@ -332,6 +339,9 @@ static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *as
   if (!known)
     return no_days(table, err);
   answer.chosen = gd_money_choose(table, &limits);
+  answer.possible = gd_money_choose(
+      table, &(struct gd_money_limits){
+                 .budget_usd = limits.budget_usd, .days = limits.days, .possible = true});
   answer.rented = gd_money_choose_rented(table, &limits);
   if (both) {
     gd_money_reach_bought(table, &limits, &answer.reach_bought);

@@ -67,15 +67,19 @@ void gd_money_front(const double *x, const double *y, int count, bool *on) {
   }
 }
 
-/* Its days and its price are known: it can be bought for this run. */
 static bool for_sale(const struct gd_money_option *option) {
-  return option->time.state == GD_TIME_KNOWN && isfinite(option->hardware_usd);
+  return isfinite(option->hardware_usd);
+}
+
+/* What the limits ask of days. */
+static bool days_within(const struct gd_time *time, const struct gd_money_limits *limits) {
+  return time->state == GD_TIME_KNOWN && (limits->days <= 0 || time->days <= limits->days) &&
+         !(limits->possible && gd_physics_of(time->share) == GD_PHYSICS_IMPOSSIBLE);
 }
 
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits) {
-  return for_sale(option) &&
-         (limits->budget_usd <= 0 || option->hardware_usd <= limits->budget_usd) &&
-         (limits->days <= 0 || option->time.days <= limits->days);
+  return for_sale(option) && days_within(&option->time, limits) &&
+         (limits->budget_usd <= 0 || option->hardware_usd <= limits->budget_usd);
 }
 
 /* What is made small first, and among equals second. */
@@ -125,8 +129,7 @@ const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table
   const struct gd_money_option *best = NULL;
   for (int i = 0; i < table->count; i++) {
     const struct gd_money_option *option = &table->options[i];
-    bool within = isfinite(option->rent_usd) &&
-                  (limits->days <= 0 || option->time.days <= limits->days) &&
+    bool within = isfinite(option->rent_usd) && days_within(&option->time, limits) &&
                   (limits->budget_usd <= 0 || option->rent_usd <= limits->budget_usd);
     if (within && (!best || option->rent_usd < best->rent_usd))
       best = option;

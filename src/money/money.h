@@ -164,6 +164,7 @@ void gd_money_front(const double *x, const double *y, int count, bool *on);
 
 struct gd_money_limits {
   double budget_usd, days; /* 0: none */
+  bool possible;           /* leave out days that physics does not allow: gd_physics_of */
 };
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits);
 /*

@@ -18,6 +18,7 @@ chosen_is() {
 expect 0 "${paper[@]}" --budget 40k
 shown "server-8x-3090 for \$21,073, 30 days: the fastest of"
 shown "impossible"
+shown "of those that physics allows: desktop-1x-h100 for \$31,020, 34 days"
 expect 0 "${paper[@]}" --budget 40000 --json
 chosen_is machine server-8x-3090
 chosen_is gpu 3090

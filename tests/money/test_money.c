@@ -178,6 +178,19 @@ static void test_choose(void **state) {
   assert_string_equal(chosen(0, 0), "slow");   /* 1,000 x 100 against 9,000 x 20, and energy */
 }
 
+static void test_choose_possible(void **state) {
+  (void)state;
+  struct gd_money_option options[COUNT];
+  struct gd_money_table table = table_of(options);
+  struct gd_money_limits limits = {.budget_usd = 9000, .possible = true};
+  options[2].time.share = 1;
+  assert_string_equal(gd_money_choose(&table, &limits)->machine->name, "fast");
+  options[2].time.share = 1.01;
+  assert_string_equal(gd_money_choose(&table, &limits)->machine->name, "slow");
+  limits.possible = false;
+  assert_string_equal(gd_money_choose(&table, &limits)->machine->name, "fast");
+}
+
 static void test_nearest(void **state) {
   (void)state;
   struct gd_money_option options[COUNT];
@@ -244,9 +257,9 @@ int main(void) {
       cmocka_unit_test(test_price),         cmocka_unit_test(test_own_and_rent),
       cmocka_unit_test(test_price_unknown), cmocka_unit_test(test_never),
       cmocka_unit_test(test_physics),       cmocka_unit_test(test_front),
-      cmocka_unit_test(test_choose),        cmocka_unit_test(test_nearest),
-      cmocka_unit_test(test_rented),        cmocka_unit_test(test_reach),
-      cmocka_unit_test(test_times),
+      cmocka_unit_test(test_choose),        cmocka_unit_test(test_choose_possible),
+      cmocka_unit_test(test_nearest),       cmocka_unit_test(test_rented),
+      cmocka_unit_test(test_reach),         cmocka_unit_test(test_times),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
