@@ -37,8 +37,8 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =
         {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
-         "Plans training on this machine without running it: exact bytes, micro-batch.\n"
-         "Exit 1 when the model does not fit.",
+         "Plans training without running it: exact bytes, micro-batch, and predicted time;\n"
+         "on this machine, or on the GPUs of --gpu. Exit 1 when the model does not fit.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
     [GD_COMMAND_BENCH] =
         {"bench", "MODEL...", 1, -1, "measured here: step time, memory, days to train",
@@ -68,6 +68,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Compares loss, gradients and training losses with those stored in DIR.\n"
          "Exit 1 past the bounds.",
          "gpudays verify tests/reference/neox-parallel", gd_cmd_verify},
+    [GD_COMMAND_CALIBRATE] =
+        {"calibrate", "", 0, 0, "measures this machine, so that times can be predicted",
+         "Measures products, memory and links of this machine in about a minute, keeps\n"
+         "their rates, and checks predictions made from them on steps it has not seen.",
+         "gpudays calibrate", gd_cmd_calibrate},
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
@@ -371,6 +376,7 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define ON(command)   (1u << GD_COMMAND_##command)
 #define ON_TRIALS     (ON(PLAN) | ON(BENCH))
 #define ON_RUNS       (ON_TRIALS | ON(VERIFY))
+#define ON_DEVICES    (ON_RUNS | ON(CALIBRATE))
 #define ON_RECIPES    (ON(MODELS) | ON_TRIALS)
 #define ON_SIZES      (ON_RECIPES | ON(ESTIMATE))
 #define ON_STORE      (ON(RESULTS) | ON(BEST))
@@ -380,16 +386,16 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
 
 static const struct gd_option options_table[] = {
-    {"backend", "NAME", ON_RUNS, 0, false, "cuda (default with a GPU), cpu, or ref: plain and slow",
-     parse_backend, 0, 0, 0},
-    {"threads", "N", ON_RUNS | ON(DOCTOR), 0, false, "threads to run with; default: all there are",
-     parse_int, TARGET(threads), 1, 4096},
+    {"backend", "NAME", ON_DEVICES, 0, false,
+     "cuda (default with a GPU), cpu, or ref: plain and slow", parse_backend, 0, 0, 0},
+    {"threads", "N", ON_DEVICES | ON(DOCTOR), 0, false,
+     "threads to run with; default: all there are", parse_int, TARGET(threads), 1, 4096},
     {"precision", "NAME", ON_SIZES | ON(VERIFY), 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", parse_precision, 0, 0, 0},
-    {"gpu", "NAME", ON(ESTIMATE), 0, false, "of 'gpudays gpus', or a file; several by commas",
-     parse_text, TARGET(gpu), 0, 0},
-    {"count", "N", ON(ESTIMATE), 0, false, "how many GPUs; default: 1, 2, 4 and 8", parse_int,
-     TARGET(count), 1, 1000000},
+    {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE), 0, false,
+     "of 'gpudays gpus', or a file; none need be here", parse_text, TARGET(gpu), 0, 0},
+    {"count", "N", ON_TRIALS | ON(ESTIMATE), 0, false,
+     "how many GPUs; default 1, of estimate 1, 2, 4 and 8", parse_int, TARGET(count), 1, 1000000},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      parse_peaks, 0, 0, 0},
     {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
@@ -427,8 +433,16 @@ static const struct gd_option options_table[] = {
      TARGET(rank_timeout), 0, 1000000},
     {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
      parse_switch, TARGET(slurm), 0, 0},
-    {"nodes", "K", ON(BENCH), 0, false, "with --slurm: spread the ranks over K nodes; default 1",
+    {"nodes", "K", ON_TRIALS, 0, false, "with --slurm or --gpu: spread over K nodes; default 1",
      parse_int, TARGET(nodes), 1, 4096},
+    {"machine", "NAME", ON_TRIALS, 0, false, "with --gpu: the machine that holds them", parse_text,
+     TARGET(machine), 0, 0},
+    {"network", "NAME", ON_TRIALS, 0, false, "with --gpu and --nodes: what connects the nodes",
+     parse_text, TARGET(network), 0, 0},
+    {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
+     parse_switch, TARGET(simulate), 0, 0},
+    {"fast", NULL, ON(BENCH), 0, false, "measure only what prediction cannot exclude", parse_switch,
+     TARGET(fast), 0, 0},
     {"slurm-config", "FILE", ON(BENCH), 0, false,
      "what jobs ask for; default: the user's slurm.json", parse_text, TARGET(slurm_config), 0, 0},
     {"slurm-device", "NAME", ON(BENCH), 0, false, "section of slurm.json; default: the backend",
@@ -443,8 +457,9 @@ static const struct gd_option options_table[] = {
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
     {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
      TARGET(no_store), 0, 0},
-    {"time-limit", "TIME", ON(BENCH), 0, false, "end the search after 90s, 10m, 2h; it can go on",
-     parse_time, TARGET(time_limit), 0, 31536000},
+    {"time-limit", "TIME", ON(BENCH) | ON(CALIBRATE), 0, false,
+     "end the search after 90s, 10m, 2h; it can go on", parse_time, TARGET(time_limit), 0,
+     31536000},
     {"trial-timeout", "TIME", ON(BENCH), 0, false, "a trial that takes longer failed; default 1h",
      parse_time, TARGET(trial_timeout), 0, 31536000},
     {"profile", NULL, ON(BENCH), 0, false, "show where the time of a step goes, by kind of op",
@@ -477,8 +492,8 @@ static const struct gd_option options_table[] = {
      TARGET(total), 0, 0},
     {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
      0, 0},
-    {"output", "FILE", ON(EXPORT), 'o', false, "write it there, whole or not at all", parse_text,
-     TARGET(output), 0, 0},
+    {"output", "FILE", ON(EXPORT) | ON(CALIBRATE), 'o', false,
+     "write it there, whole or not at all", parse_text, TARGET(output), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
      TARGET(job_time), 0, 31536000},
     {"budget", "USD", ON(COST), 0, false, "for the machine, or its rent: 40000, 40k", parse_usd,
@@ -678,6 +693,31 @@ static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error 
   return GD_OK;
 }
 
+/* Hardware of the catalogue. */
+static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  const char *without = options->count     ? "count"
+                        : options->machine ? "machine"
+                        : options->network ? "network"
+                                           : NULL;
+  if (!options->gpu && without)
+    return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names what there are so many of",
+                   without);
+  if (options->gpu && options->ranks)
+    return gd_fail(err, GD_BAD_INPUT, "--gpu counts its ranks by --count; leave out --ranks");
+  if (options->gpu && options->backend)
+    return gd_fail(err, GD_BAD_INPUT, "--gpu is planned for CUDA; leave out --backend");
+  if (options->gpu && cli->command == &gd_commands[GD_COMMAND_BENCH] && !options->simulate &&
+      !options->slurm)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "bench measures this machine; --gpu needs --simulate, which predicts, or "
+                   "--slurm, whose jobs run on that GPU");
+  if (options->simulate && (options->fast || options->slurm))
+    return gd_fail(err, GD_BAD_INPUT, "--simulate measures nothing; leave out --%s",
+                   options->fast ? "fast" : "slurm");
+  return GD_OK;
+}
+
 static enum gd_status check_slurm(const struct gd_cli_options *options, struct gd_error *err) {
   int64_t ranks = options->ranks > 0 ? options->ranks : 1;
   const char *without = options->nodes > 1      ? "nodes"
@@ -685,7 +725,7 @@ static enum gd_status check_slurm(const struct gd_cli_options *options, struct g
                         : options->slurm_device ? "slurm-device"
                         : options->slurm_dir    ? "slurm-dir"
                                                 : NULL;
-  if (!options->slurm && without)
+  if (!options->slurm && without && !(options->gpu && options->nodes > 1))
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --slurm, which starts the trials as jobs",
                    without);
   if (options->slurm && options->no_store)
@@ -713,6 +753,7 @@ static enum gd_status check_all(const struct parser *parser, const struct gd_cli
   if (cli->options.no_store && (cli->options.fresh || cli->options.store))
     return gd_fail(err, GD_BAD_INPUT, "--no-store uses no results; leave out --%s",
                    cli->options.fresh ? "fresh" : "store");
+  GD_TRY(check_gpu(cli, err));
   GD_TRY(check_slurm(&cli->options, err));
   return alone ? GD_OK : check_arguments(cli, err);
 }

@@ -29,6 +29,7 @@ enum gd_command_id {
   GD_COMMAND_EXPORT,
   GD_COMMAND_COST,
   GD_COMMAND_VERIFY,
+  GD_COMMAND_CALIBRATE,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
@@ -74,6 +75,8 @@ struct gd_cli_options {
   double time_limit, trial_timeout;
   bool slurm;
   int64_t nodes;
+  const char *machine, *network; /* of the catalogue, that hold and join what gpu names */
+  bool simulate, fast;
   const char *slurm_config, *slurm_device, *slurm_dir;
   const char *store;             /* the database's file */
   const char *models;            /* names joined by commas: further arguments */
