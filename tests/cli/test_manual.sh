@@ -41,7 +41,7 @@ awk '
     gsub(/\\f[IR]/, "", line)
     if (match(line, /-[a-zA-Z] ", "/))
       letter = substr(line, RSTART + 1, 1)
-    match(line, /--[a-z-]+/)
+    match(line, /--[a-z0-9-]+/)
     name = substr(line, RSTART + 2, RLENGTH - 2)
     if (match(line, / " [A-Z]+"$/))
       argument = substr(line, RSTART + 3, RLENGTH - 4)
@@ -100,6 +100,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" survey "$WORK/answers.csv" --json
   sed 's/^yes/maybe/' "$WORK/answers.csv" >"$WORK/refused.csv"
   "$GPUDAYS" survey "$WORK/refused.csv" --json 2>/dev/null || [[ $? == 2 ]]
+  "$GPUDAYS" cost pythia-1b --times paper --budget 5000 --days 30 --text --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json
