@@ -681,6 +681,17 @@ static enum gd_status make_marks(struct gd_cuda *cuda, struct gd_bound *bound,
   return GD_OK;
 }
 
+/* Leaves the arena as reserve did: zeros. */
+static enum gd_status time_algorithms(struct gd_cuda *cuda, struct gd_bound *bound,
+                                      struct gd_error *err) {
+  GD_TRY(call_all(cuda, bound, GD_CUDA_TUNE, err));
+  if (cuda->arena_bytes > 0)
+    CHECK(cuda->cu->MemsetD8Async(cuda->arena, 0, (size_t)cuda->arena_bytes, cuda->stream),
+          "cuMemset");
+  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "timing algorithms");
+  return GD_OK;
+}
+
 static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
                                struct gd_bound *bound, uint32_t *beside_at, struct gd_error *err) {
   uint32_t n_all = 0;
@@ -696,8 +707,7 @@ static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
     GD_TRY(bind_program(cuda, plan, (enum gd_program)program, beside_at, bound, err));
   GD_TRY(call_all(cuda, bound, GD_CUDA_COLLECT, err));
   GD_TRY(gd_cuda_modules_build(cuda, err));
-  GD_TRY(call_all(cuda, bound, GD_CUDA_TUNE, err));
-  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "timing algorithms");
+  GD_TRY(time_algorithms(cuda, bound, err));
   if (cuda->trace)
     return make_marks(cuda, bound, err);
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)

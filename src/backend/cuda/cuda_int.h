@@ -55,7 +55,8 @@ struct gd_cuda {
  */
 enum gd_cuda_stage {
   GD_CUDA_COLLECT, /* modules are noted, to be built side by side; nothing runs */
-  GD_CUDA_TUNE,    /* algorithms may be timed on the real addresses, whose contents are void */
+  GD_CUDA_TUNE,    /* algorithms may be timed on the real addresses, whose contents are void;
+                      the arena is cleared behind it */
   GD_CUDA_LAUNCH,  /* put it on the stream, which may be capturing: no synchronising, no timing */
 };
 
@@ -112,6 +113,14 @@ static inline int64_t gd_cuda_blocks(const struct gd_cuda *cuda, int64_t items, 
   int64_t blocks = (items + each - 1) / each, most = waves * cuda->sm_count;
   return blocks < most ? blocks : most;
 }
+
+/* --- data to time on: noise.c --------------------------------------------------------------- */
+
+/* Fills memory, or all inputs of a call that are no integers, with numbers: before timing, in stage
+   TUNE. In COLLECT the kernel is noted. */
+enum gd_status gd_cuda_noise(const struct gd_cuda_call *call, const void *at, int64_t elements,
+                             enum gd_dtype dtype) GD_MUST_USE;
+enum gd_status gd_cuda_noise_inputs(const struct gd_cuda_call *call) GD_MUST_USE;
 
 /* --- libraries: load.c ---------------------------------------------------------------------- */
 

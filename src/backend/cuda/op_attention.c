@@ -404,6 +404,7 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
     return gd_fail(call->err, GD_ENVIRONMENT, "out of memory while tuning attention");
   *choice = (struct choice){.shape = shape, .tiling = list[0], .next = call->cuda->attention_tiles};
   call->cuda->attention_tiles = choice;
+  GD_TRY(gd_cuda_noise_inputs(call));
   struct gd_error unused = {0};
   struct gd_cuda_call quiet = *call;
   quiet.stage = GD_CUDA_LAUNCH;

@@ -2,11 +2,11 @@
  * Products by cuBLASLt: descriptors, the choice of an algorithm, and the small kernels around them
  * (kernels/matmul.cu). What is multiplied with what is product.c's to say.
  *
- * The library proposes algorithms; when a plan is bound, each is timed on the plan's own addresses
- * and the fastest is kept, by everything that may matter to it: shape, layout, dtypes, epilogue,
- * alignment. Choices outlive the process in a text file by GPU and library version, one line each,
- * with the time and rate that were measured, for people to read; a line that is damaged, or that
- * the library no longer takes, counts for nothing.
+ * The library proposes algorithms; when a plan is bound, each is timed on the plan's own addresses,
+ * filled with numbers (noise.c), and the fastest is kept, by everything that may matter to it:
+ * shape, layout, dtypes, epilogue, alignment. Choices outlive the process in a text file by GPU and
+ * library version, one line each, with the time and rate that were measured, for people to read; a
+ * line that is damaged, or that the library no longer takes, counts for nothing.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -182,8 +182,8 @@ static void find_file(const struct gd_cuda *cuda, struct products *products) {
     if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-", *at))
       *at = '_';
   if (gd_cache_folder("cuda", folder, sizeof folder))
-    snprintf(products->path, sizeof products->path, "%s/products-%s-cublaslt-%d.%d.%d.txt", folder,
-             name, version[0], version[1], version[2]);
+    snprintf(products->path, sizeof products->path, "%s/products-by-noise-%s-cublaslt-%d.%d.%d.txt",
+             folder, name, version[0], version[1], version[2]);
 }
 
 /* --- state ---------------------------------------------------------------------------------- */
@@ -457,6 +457,21 @@ static enum gd_status time_each(const struct gd_cuda_call *call, const struct pr
   return GD_OK;
 }
 
+/* From the first element of a stored matrix to behind the last, over the batch. */
+static int64_t extent(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) {
+  return (batch - 1) * stride + (columns - 1) * ld + rows;
+}
+
+static enum gd_status fill_operands(const struct gd_cuda_call *call,
+                                    const struct gd_cuda_product *p) {
+  int64_t a =
+      extent(p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->batch, p->stride_a);
+  int64_t b =
+      extent(p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->batch, p->stride_b);
+  GD_TRY(gd_cuda_noise(call, p->a, a, p->dtype));
+  return gd_cuda_noise(call, p->b, b, p->dtype);
+}
+
 /* Keeps the fastest: every proposal once, then the best few in turns, so that a clock that falls
    meanwhile falls for all of them, and by the least of their times. */
 static enum gd_status tune(const struct gd_cuda_call *call, struct products *products,
@@ -465,6 +480,7 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct products *pro
   const struct gd_cuda_product *p = problem->product;
   struct candidate candidates[CANDIDATES];
   int taken, best = 0;
+  GD_TRY(fill_operands(call, p));
   GD_TRY(time_each(call, products, problem, algos, count, candidates, &taken));
   if (taken == 0)
     return failed("runs no algorithm it proposes for", CUBLAS_STATUS_NOT_SUPPORTED, problem,
@@ -609,8 +625,10 @@ enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
     return GD_OK;
   if (p->k == 0)
     return run_empty(call, p);
-  if (call->stage == GD_CUDA_COLLECT) /* the same module holds all of kernels/matmul.cu */
+  if (call->stage == GD_CUDA_COLLECT) { /* the same module holds all of kernels/matmul.cu */
+    GD_TRY(gd_cuda_noise(call, NULL, 0, p->dtype));
     return p->bias || p->staged ? run_empty(call, p) : GD_OK;
+  }
   GD_TRY(open_products(call->cuda, call->err));
   if (!p->staged)
     GD_TRY(run_library(call, p, ALL_BYTES, &done));
