@@ -32,12 +32,17 @@ struct gd_cli {
  * sentence, after the table or the JSON was appended to cli->out.
  */
 enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_gpus(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_estimate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);

@@ -41,7 +41,7 @@ awk '
     gsub(/\\f[IR]/, "", line)
     if (match(line, /-[a-zA-Z] ", "/))
       letter = substr(line, RSTART + 1, 1)
-    match(line, /--[a-z-]+/)
+    match(line, /--[a-z0-9-]+/)
     name = substr(line, RSTART + 2, RLENGTH - 2)
     if (match(line, / " [A-Z]+"$/))
       argument = substr(line, RSTART + 3, RLENGTH - 4)
@@ -83,6 +83,9 @@ tiny_config "$WORK/other"
 sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1)
 {
   "$GPUDAYS" models --json
+  "$GPUDAYS" gpus --json
+  "$GPUDAYS" gpus --check "$GD_SOURCE_DIR/data/gpus/a100.json" --json
+  "$GPUDAYS" estimate --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json
@@ -91,6 +94,13 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" results --total --json
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" export pythia-14m --format hf --json
+  "$GPUDAYS" survey --questions --json
+  "$GPUDAYS" survey --synthetic 9 --json
+  "$GPUDAYS" survey --synthetic 9 -o "$WORK/answers.csv" --quiet >/dev/null
+  "$GPUDAYS" survey "$WORK/answers.csv" --json
+  sed 's/^yes/maybe/' "$WORK/answers.csv" >"$WORK/refused.csv"
+  "$GPUDAYS" survey "$WORK/refused.csv" --json 2>/dev/null || [[ $? == 2 ]]
+  "$GPUDAYS" cost pythia-1b --times paper --budget 5000 --days 30 --text --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json

@@ -23,6 +23,7 @@ enum {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_NOT_READY = 600,
 
   CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13, /* kHz */
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
@@ -49,6 +50,7 @@ enum {
   X(DeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                      \
   X(DeviceGetName, cuDeviceGetName, (char *name, int size, CUdevice device))                       \
   X(DeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))        \
+  X(DeviceGetUuid, cuDeviceGetUuid_v2, (unsigned char uuid[16], CUdevice device))                  \
   X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                        \
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))      \
   X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext context))                                           \
@@ -56,6 +58,8 @@ enum {
   X(MemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                      \
   X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr * at, size_t bytes))                                     \
   X(MemFree, cuMemFree_v2, (CUdeviceptr at))                                                       \
+  X(MemHostRegister, cuMemHostRegister_v2, (void *at, size_t bytes, unsigned flags))               \
+  X(MemHostUnregister, cuMemHostUnregister, (void *at))                                            \
   X(MemHostAlloc, cuMemHostAlloc, (void **at, size_t bytes, unsigned flags))                       \
   X(MemFreeHost, cuMemFreeHost, (void *at))                                                        \
   X(MemcpyAsync, cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
@@ -63,6 +67,7 @@ enum {
     (CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream))                          \
   X(StreamCreate, cuStreamCreate, (CUstream * stream, unsigned flags))                             \
   X(StreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                          \
+  X(StreamQuery, cuStreamQuery, (CUstream stream))                                                 \
   X(StreamSynchronize, cuStreamSynchronize, (CUstream stream))                                     \
   X(StreamWaitEvent, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))          \
   X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, int mode))                      \

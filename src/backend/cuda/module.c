@@ -5,12 +5,18 @@
  * architecture and NVRTC's version. Modules are kept in memory by key and on disk as cubins.
  * Binding a plan first notes every module it needs, then builds the missing ones side by side,
  * since NVRTC takes a second for some and a program needs a few dozen.
+ *
+ * NVRTC's front end works behind one lock of the process, which leaves threads a factor of two or
+ * three. So children of this process build first, and leave cubins in the cache on disk.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/module.h"
@@ -49,23 +55,45 @@ static enum gd_status no_memory(struct gd_error *err) {
 
 /* --- text ----------------------------------------------------------------------------------- */
 
-static enum gd_status append_file(const char *path, struct gd_strbuf *source,
+/*
+ * The text of kernels/<name>, and in the place of each line #include "<other>" that of kernels/
+ * <other>: NVRTC sees one text, which is all that a module's key must be made of. No file may
+ * include itself by way of others; one that is included twice guards itself, as everywhere.
+ */
+static enum gd_status append_file(const char *name, struct gd_strbuf *source,
                                   struct gd_error *err) {
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0) {
-      gd_strbuf_append(source, gd_embedded_files[i].text);
-      return GD_OK;
+  static const char include[] = "#include \"";
+  char path[128];
+  const char *text = NULL;
+  snprintf(path, sizeof path, "cuda/kernels/%s", name);
+  for (int i = 0; i < gd_embedded_file_count && !text; i++)
+    if (strcmp(gd_embedded_files[i].path, path) == 0)
+      text = gd_embedded_files[i].text;
+  if (!text)
+    return gd_fail(err, GD_INTERNAL, "the kernel file %s is not in this binary", path);
+  for (int line = 1; *text; line++) {
+    size_t length = strcspn(text, "\n"), before = sizeof include - 1;
+    if (strncmp(text, include, before) == 0) {
+      char other[64];
+      snprintf(other, sizeof other, "%.*s", (int)strcspn(text + before, "\"\n"), text + before);
+      gd_strbuf_printf(source, "#line 1 \"%s\"\n", other);
+      GD_TRY(append_file(other, source, err));
+      gd_strbuf_printf(source, "#line %d \"%s\"\n", line + 1, name);
+    } else {
+      gd_strbuf_printf(source, "%.*s\n", (int)length, text);
     }
-  return gd_fail(err, GD_INTERNAL, "the kernel file %s is not in this binary", path);
+    text += length + (text[length] == '\n');
+  }
+  return GD_OK;
 }
 
 enum gd_status gd_cuda_prelude(struct gd_strbuf *source, struct gd_error *err) {
-  return append_file("cuda/kernels/common.cuh", source, err);
+  return append_file("common.cuh", source, err);
 }
 
 enum gd_status gd_cuda_source(const struct gd_cuda_kernel *kernel, struct gd_strbuf *source,
                               struct gd_error *err) {
-  char path[128];
+  char file[64];
   for (int i = 0; i < kernel->n_types; i++)
     gd_strbuf_printf(source, "#define T%d gd_%s\n", i, gd_dtype_name(kernel->types[i]));
   for (const char *at = kernel->defines; at && *at;) { /* "NAME=VALUE NAME=VALUE" */
@@ -76,9 +104,9 @@ enum gd_status gd_cuda_source(const struct gd_cuda_kernel *kernel, struct gd_str
     at += length + strspn(at + length, " ");
   }
   GD_TRY(gd_cuda_prelude(source, err));
-  gd_strbuf_printf(source, "#line 1 \"%s.cu\"\n", kernel->file);
-  snprintf(path, sizeof path, "cuda/kernels/%s.cu", kernel->file);
-  GD_TRY(append_file(path, source, err));
+  snprintf(file, sizeof file, "%s.cu", kernel->file);
+  gd_strbuf_printf(source, "#line 1 \"%s\"\n", file);
+  GD_TRY(append_file(file, source, err));
   return source->failed ? no_memory(err) : GD_OK;
 }
 
@@ -141,6 +169,40 @@ static bool wants_building(const struct module *module) {
   return !module->loaded && !module->cubin && module->error.status == GD_OK;
 }
 
+/* A child does nothing but compile and write files: it must not touch the driver, which does not
+   survive a fork. What one fails at is left to the threads, for the message. */
+static void build_in_children(const struct gd_cuda *cuda) {
+  char folder[1024];
+  pid_t children[MOST_THREADS];
+  int wanted = 0, n = 0;
+  for (struct module *m = cuda->modules->modules; m; m = m->next) {
+    if (wants_building(m))
+      m->cubin = gd_cache_read("cuda", m->key, &m->cubin_bytes);
+    wanted += wants_building(m);
+  }
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int most = cores < MOST_THREADS ? (int)cores : MOST_THREADS;
+  if (most > wanted / 2)
+    most = wanted / 2;
+  if (most < 2 || cuda->comm || !gd_cache_folder("cuda", folder, sizeof folder))
+    return;
+  for (; n < most; n++) {
+    int at = 0;
+    children[n] = fork();
+    if (children[n] < 0)
+      break;
+    if (children[n] > 0)
+      continue;
+    for (struct module *m = cuda->modules->modules; m; m = m->next)
+      if (wants_building(m) && at++ % most == n)
+        build(m, cuda->sm);
+    _exit(0);
+  }
+  for (int i = 0; i < n; i++)
+    while (waitpid(children[i], NULL, 0) < 0 && errno == EINTR)
+      continue;
+}
+
 static void *work(void *argument) {
   struct crew *crew = argument;
   for (;;) {
@@ -177,6 +239,7 @@ enum gd_status gd_cuda_modules_compile(struct gd_cuda *cuda, int *count, struct 
       .mutex = PTHREAD_MUTEX_INITIALIZER, .next = cuda->modules->modules, .sm = cuda->sm};
   pthread_t threads[MOST_THREADS];
   int missing = 0, n = 0;
+  build_in_children(cuda);
   for (struct module *m = cuda->modules->modules; m; m = m->next) /* before anybody builds them */
     missing += wants_building(m);
   while (n < missing && n < MOST_THREADS && pthread_create(&threads[n], NULL, work, &crew) == 0)

@@ -1,6 +1,7 @@
 /*
- * Attention on CUDA: kernels/attention.cu for heads of up to 256, kernels/attention_wide.cu for the
- * rest. The gradient is cut into slices of heads whose sums per row (delta) fit the workspace.
+ * Attention on CUDA: the tiled kernels (kernels/attention_tiles.cuh) for heads of up to 256,
+ * kernels/attention_wide.cu for the rest. The gradient is cut into slices of heads whose sums per
+ * row (delta) fit the workspace.
  *
  * Tiles are data: a few candidates for each pass, kind of products and head size. Those that the
  * device holds are timed on the real shapes in stage TUNE and the fastest is kept for the shape, so
@@ -23,7 +24,7 @@
 
 enum { HEAD_MAX = 256 };
 
-/* As kernels/attention.cu has it. */
+/* As kernels/attention.cuh has it. */
 struct gd_attention {
   int64_t heads, first_head, weights;
   int32_t group, steps, size, chunk, causal;
@@ -42,7 +43,7 @@ struct problem {
   const int32_t *seed;
 };
 
-/* What a block of threads has: see the head of attention.cu. */
+/* What a block of threads has: see the head of attention_tiles.cuh. */
 struct tiling {
   int warps, row_tiles, columns, stages;
   int blocks; /* on a multiprocessor: what the registers are limited for */
@@ -109,8 +110,9 @@ static int tile_rows(const struct tiling *t) {
   return t->warps * t->row_tiles * 16;
 }
 
+/* Queries; then stages of keys and of values. */
 static int forward_bytes(const struct problem *p, const struct tiling *t) {
-  return (tile_rows(t) + 2 * t->columns) * row_bytes(p);
+  return (tile_rows(t) + 2 * t->stages * t->columns) * row_bytes(p);
 }
 
 /* Queries and dout, or keys and values; then stages of the others, with lse and delta. */
@@ -128,7 +130,8 @@ enum { MOST_TILINGS = 7 };
  * and dv together), its scores row_tiles x columns / 2 (twice in the gradient), an operand that is
  * kept row_tiles x head / 4 (16 bits; else / 2). Reads of shared memory bound the products: with
  * one row tile 2.25 cycles each by count of bytes, with two 1.5, with two and an operand kept 1, of
- * which mma.sync does one in about 1.6 on sm_90.
+ * which mma.sync does one in about 1.6 on sm_90. Seven warps are for T 197, whose rows they cover
+ * with 224 where four or eight take 256.
  *
  * The first row that fits is a problem's. Its first `tries` tilings are candidates where a
  * multiprocessor holds them as often as they say; the others are for devices with less shared
@@ -144,19 +147,20 @@ static const struct variants {
   sizeof((struct tiling[]){__VA_ARGS__}) / sizeof(struct tiling), { \
     __VA_ARGS__                                                     \
   }
-    {FORWARD, HALF, 64, ALWAYS, 4,
-     TILINGS({4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 4, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 64, 1, 2, 0},
+    {FORWARD, HALF, 64, ALWAYS, 5,
+     TILINGS({4, 2, 32, 2, 2, 1}, {4, 2, 32, 1, 3, 0}, {4, 1, 32, 2, 3, 1}, {4, 1, 32, 2, 4, 0},
+             {4, 1, 32, 1, 4, 1}, {8, 1, 64, 1, 1, 0})},
+    {FORWARD, HALF, 64, NEVER, 4,
+     TILINGS({4, 2, 64, 1, 2, 1}, {4, 2, 32, 2, 2, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 64, 2, 2, 0},
              {8, 1, 64, 1, 1, 0})},
-    {FORWARD, HALF, 64, NEVER, 3,
-     TILINGS({4, 2, 64, 1, 2, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 32, 1, 2, 1}, {8, 1, 64, 1, 1, 0})},
     {FORWARD, HALF, 128, ALWAYS, 3,
      TILINGS({4, 2, 32, 1, 2, 0}, {4, 1, 32, 1, 3, 0}, {8, 1, 64, 1, 1, 1}, {8, 1, 64, 1, 1, 0})},
     {FORWARD, HALF, 128, NEVER, 3,
      TILINGS({4, 2, 64, 1, 2, 0}, {4, 2, 32, 1, 2, 0}, {8, 1, 64, 1, 1, 1}, {8, 1, 64, 1, 1, 0})},
     {FORWARD, HALF, 256, EITHER, 1, TILINGS({8, 1, 64, 1, 1, 0}, {4, 1, 64, 1, 1, 0})},
-    {FORWARD, TF32, 64, EITHER, 4,
-     TILINGS({4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 3, 1}, {4, 2, 32, 1, 2, 0}, {4, 2, 64, 1, 2, 0},
-             {8, 1, 32, 1, 1, 0})},
+    {FORWARD, TF32, 64, EITHER, 5,
+     TILINGS({4, 2, 32, 2, 2, 0}, {7, 1, 32, 2, 2, 1}, {4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 3, 1},
+             {4, 2, 64, 1, 2, 0}, {8, 1, 32, 1, 1, 0})},
     {FORWARD, TF32, 128, EITHER, 2,
      TILINGS({4, 2, 32, 1, 2, 0}, {8, 1, 32, 1, 1, 0}, {4, 1, 32, 1, 1, 0}, {4, 1, 16, 1, 1, 0})},
     {FORWARD, FP32, 64, EITHER, 2, TILINGS({4, 2, 32, 1, 2, 0}, {8, 1, 32, 1, 1, 0})},
@@ -167,15 +171,16 @@ static const struct variants {
      TILINGS({4, 2, 32, 2, 2, 2}, {4, 1, 32, 2, 4, 2}, {4, 2, 64, 2, 2, 0}, {8, 1, 64, 2, 1, 0})},
     {QUERIES, HALF, 128, EITHER, 2,
      TILINGS({4, 2, 32, 2, 2, 0}, {8, 1, 64, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
-    {QUERIES, TF32, 64, EITHER, 3,
-     TILINGS({4, 2, 32, 2, 2, 1}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 32, 2, 1, 0},
-             {4, 1, 32, 2, 1, 0})},
+    {QUERIES, TF32, 64, EITHER, 4,
+     TILINGS({4, 2, 32, 2, 2, 1}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {7, 1, 32, 2, 2, 0},
+             {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
 
     {KEYS, HALF, 64, EITHER, 3,
      TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 64, 2, 1, 0})},
     {KEYS, HALF, 128, EITHER, 1, TILINGS({8, 1, 64, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
-    {KEYS, TF32, 64, EITHER, 3,
-     TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
+    {KEYS, TF32, 64, EITHER, 4,
+     TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {7, 1, 32, 2, 2, 0}, {8, 1, 32, 2, 1, 0},
+             {4, 1, 32, 2, 1, 0})},
 };
 
 /* Both gradients, all else. */
@@ -242,16 +247,15 @@ static int32_t chunk_of(const struct gd_cuda *cuda, const struct problem *p, int
 enum { DEFINES_BYTES = 192 };
 
 static struct gd_cuda_kernel kernel_of(const struct problem *p, const struct tiling *t,
-                                       const char *name, const char *pass, int parts,
-                                       char defines[DEFINES_BYTES]) {
+                                       const char *name, int parts, char defines[DEFINES_BYTES]) {
   int dropout = !p->drops ? 0 : p->device.steps % 8 ? 1 : 2;
   snprintf(defines, DEFINES_BYTES,
-           "%s=1 HEAD=%d WARPS=%d ROW_TILES=%d COLUMNS=%d STAGES=%d PARTS=%d DROPOUT=%d "
+           "HEAD=%d WARPS=%d ROW_TILES=%d COLUMNS=%d STAGES=%d PARTS=%d DROPOUT=%d "
            "ALIGNED=%d PRODUCTS=%d BLOCKS=%d KEEP=%d",
-           pass, p->head, t->warps, t->row_tiles, t->columns, t->stages, parts, dropout, p->aligned,
+           p->head, t->warps, t->row_tiles, t->columns, t->stages, parts, dropout, p->aligned,
            p->products, t->blocks, t->keep);
   return (struct gd_cuda_kernel){
-      .file = "attention", .name = name, .defines = defines, .n_types = 1, .types = {p->dtype}};
+      .file = name, .name = name, .defines = defines, .n_types = 1, .types = {p->dtype}};
 }
 
 static struct gd_cuda_grid grid_of(const struct problem *p, const struct tiling *t, int64_t heads,
@@ -274,7 +278,6 @@ static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct
                                    const struct tiling *t) {
   static const char *const names[] = {"attention_forward", "attention_grad_queries",
                                       "attention_grad_keys"};
-  static const char *const passes[] = {"FORWARD", "GRAD_QUERIES", "GRAD_KEYS"};
   char defines[DEFINES_BYTES];
   const struct problem *p = work->problem;
   int64_t heads = work->device->heads;
@@ -283,8 +286,7 @@ static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct
   int first = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 1;
   int last = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 2;
   for (int parts = first; parts <= last; parts++) {
-    struct gd_cuda_kernel kernel =
-        kernel_of(p, t, names[work->pass], passes[work->pass], parts, defines);
+    struct gd_cuda_kernel kernel = kernel_of(p, t, names[work->pass], parts, defines);
     GD_TRY(gd_cuda_launch(call, &kernel, grid, work->params));
   }
   return GD_OK;
@@ -406,6 +408,7 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
     return gd_fail(call->err, GD_ENVIRONMENT, "out of memory while tuning attention");
   *choice = (struct choice){.shape = shape, .tiling = list[0], .next = call->cuda->attention_tiles};
   call->cuda->attention_tiles = choice;
+  GD_TRY(gd_cuda_noise_inputs(call));
   struct gd_error unused = {0};
   struct gd_cuda_call quiet = *call;
   quiet.stage = GD_CUDA_LAUNCH;
@@ -544,8 +547,8 @@ enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call, bool 
                    (long long)steps, (long long)delta_bytes, p.device.group,
                    (long long)args->workspace_bytes);
   char defines[32];
-  snprintf(defines, sizeof defines, "DELTA=1 ALIGNED=%d", p.aligned);
-  struct gd_cuda_kernel delta = {.file = "attention",
+  snprintf(defines, sizeof defines, "ALIGNED=%d", p.aligned);
+  struct gd_cuda_kernel delta = {.file = "attention_delta",
                                  .name = "attention_delta",
                                  .defines = defines,
                                  .n_types = 1,
