@@ -511,7 +511,7 @@ static const struct gd_option options_table[] = {
      TARGET(budget_usd), 0, 1000000000000},
     {"days", "N", ON(COST), 0, false, "days in which the run must end", parse_above, TARGET(days),
      0, 1000000},
-    {"machine", "LIST", ON(COST), 0, false, "these machines alone, joined by commas", parse_text,
+    {"machines", "LIST", ON(COST), 0, false, "these machines alone, joined by commas", parse_text,
      TARGET(machines), 0, 0},
     {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, analytic or paper",
      parse_times, 0, 0, 0},
