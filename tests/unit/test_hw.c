@@ -76,6 +76,9 @@ static void test_names(void **state) {
       {"v100", "v100-16gb"},
       {"RTX_4090", "4090"},
       {"NVIDIA H200", "h200"},
+      {"GeForce RTX 3090", "3090"},
+      {"nvidia a6000", "a6000"},
+      {"NVIDIA H100 PCIe", "h100-pcie"},
       {"NVIDIA A100-SXM4-80GB", "a100"},
       {"NVIDIA RTX 6000 Ada Generation", "6000-ada"},
   };
