@@ -14,6 +14,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
@@ -82,15 +83,24 @@ enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char 
 
 /* --- the device ----------------------------------------------------------------------------- */
 
-/* What a GPU without a record should reach, from what one multiprocessor does in a cycle. */
+/*
+ * What a GPU without a record should reach, from the FLOPs of one multiprocessor in one cycle:
+ * dense 16-bit products of GA100, of GA10x and AD10x, of GH100, of GB100 and of GB20x, as NVIDIA's
+ * papers on these architectures have them. Consumer cards do half of it with fp32 sums: for them
+ * this is too much, and never too little.
+ */
 static void reckon(const struct gd_cuda *cuda, double peaks[GD_PEAK_COUNT]) {
-  int khz = 0, sm = cuda->sm;
+  int khz = 0;
   cuda->cu->DeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, cuda->device);
   double cycles = 1e3 * khz * cuda->sm_count;
-  double per_cycle = sm >= 100 && sm < 120 ? 8192 : sm == 90 ? 4096 : sm == 80 ? 2048 : 1024;
+  double per_cycle = cuda->sm >= 120   ? 1024
+                     : cuda->sm >= 100 ? 8192
+                     : cuda->sm >= 90  ? 4096
+                     : cuda->sm == 80  ? 2048
+                                       : 1024;
   peaks[GD_PEAK_FP16] = peaks[GD_PEAK_BF16] = per_cycle * cycles;
   peaks[GD_PEAK_TF32] = per_cycle / 2 * cycles;
-  peaks[GD_PEAK_FP32] = (sm == 80 ? 128 : 256) * cycles;
+  peaks[GD_PEAK_FP32] = (cuda->sm == 80 ? 128 : 256) * cycles;
 }
 
 /* The catalogue knows GPUs by the driver's name. */
@@ -169,10 +179,14 @@ static enum gd_status wake(struct gd_cuda *cuda, struct gd_error *err) {
   pthread_mutex_unlock(&mutex);
   CHECK(result, "cuDevicePrimaryCtxRetain");
   CHECK(cuda->cu->CtxSetCurrent(context), "cuCtxSetCurrent");
-  CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  cuda->context = context;
-  return gd_cuda_modules_open(cuda, err);
+  if (!cuda->modules)
+    GD_TRY(gd_cuda_modules_open(cuda, err));
+  if (!cuda->stream)
+    CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  if (!cuda->side)
+    CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  cuda->context = context; /* everything is there */
+  return GD_OK;
 }
 
 static void release(struct gd_cuda *cuda) {
@@ -193,16 +207,19 @@ static void cuda_close(struct gd_backend *backend) {
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);
     gd_cuda_nccl_free(cuda);
-    gd_cuda_modules_close(cuda);
-    cuda->cu->StreamDestroy(cuda->stream);
-    cuda->cu->StreamDestroy(cuda->side);
   }
+  gd_cuda_modules_close(cuda);
+  if (cuda->stream)
+    cuda->cu->StreamDestroy(cuda->stream);
+  if (cuda->side)
+    cuda->cu->StreamDestroy(cuda->side);
   gd_mem_free(cuda);
 }
 
 static enum gd_status cuda_open(const struct gd_backend_options *options,
                                 struct gd_backend **backend, struct gd_error *err) {
   const struct gd_cu *cu;
+  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
   GD_TRY(gd_cu_load(&cu, err));
   struct gd_cuda *cuda = gd_mem_alloc(1, sizeof *cuda);
   if (!cuda)
@@ -211,6 +228,7 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->cu = cu;
   cuda->comm = options->comm;
   cuda->trace = options->trace;
+  cuda->deterministic = fixed && fixed[0] == '1';
   enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);
   if (status != GD_OK) {
     gd_mem_free(cuda);
@@ -287,13 +305,17 @@ static CUdeviceptr device_address(const void *host) {
   return (CUdeviceptr)(uintptr_t)host; /* one address space for both: every 64-bit system */
 }
 
+static bool is_inside(const struct gd_cuda *cuda, enum gd_space space, int64_t offset_bytes,
+                      int64_t bytes) {
+  int64_t all_bytes = space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes;
+  return offset_bytes >= 0 && bytes >= 0 && offset_bytes <= all_bytes - bytes;
+}
+
 static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, const void *from, int64_t bytes,
                                  struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy((char *)cuda->host + offset_bytes, from, (size_t)bytes);
     return GD_OK;
@@ -304,9 +326,7 @@ static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space
 static enum gd_status cuda_clear(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memset((char *)cuda->host + offset_bytes, 0, (size_t)bytes);
     return GD_OK;
@@ -322,9 +342,7 @@ static enum gd_status cuda_read(struct gd_backend *backend, enum gd_space space,
                                 int64_t offset_bytes, void *to, int64_t bytes,
                                 struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy(to, (char *)cuda->host + offset_bytes, (size_t)bytes);
     return GD_OK;
@@ -444,8 +462,8 @@ static struct gd_view view_of(const struct gd_cuda *cuda, const struct gd_plan *
   const struct gd_tensor *t = &plan->graph->tensors[id];
   bool host = on_host(plan->graph, id);
   int64_t at = plan->offset_bytes[id];
-  GD_ASSERT(at >= 0 &&
-            at + gd_tensor_bytes(plan->graph, id) <= (host ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, host ? GD_SPACE_HOST : GD_SPACE_DEVICE, at,
+                      gd_tensor_bytes(plan->graph, id)));
   return (struct gd_view){.data = (char *)(host ? cuda->host : (void *)(uintptr_t)cuda->arena) + at,
                           .dtype = t->dtype,
                           .rank = t->rank,
