@@ -136,15 +136,15 @@ static void check_columns(struct checking *checking) {
 
 /* An answer of the schema that this seems to be meant as; NULL: none. */
 static const char *nearest_answer(const struct gd_survey_question *question, const char *text) {
-  char typed[GD_SURVEY_FOLD], known[GD_SURVEY_FOLD];
+  char typed[GD_SURVEY_FOLD];
   gd_survey_fold(typed, text);
   if (strlen(typed) < 4)
     return NULL;
   for (int i = 0; i < question->n_answers; i++) {
     const struct gd_survey_answer *answer = &question->answers[i];
-    if (gd_edit_distance(typed, gd_survey_fold(known, answer->text)) <= 2 ||
-        gd_edit_distance(typed, gd_survey_fold(known, answer->label)) <= 2 ||
-        strncmp(typed, gd_survey_fold(known, answer->text), strlen(typed)) == 0)
+    if (gd_edit_distance(typed, answer->folded_text) <= 2 ||
+        gd_edit_distance(typed, answer->folded_label) <= 2 ||
+        strncmp(typed, answer->folded_text, strlen(typed)) == 0)
       return answer->label;
   }
   return NULL;
