@@ -23,6 +23,7 @@ enum { GD_CUDA_WORKSPACE_BYTES = GD_GPU_WORKSPACE_BYTES };
 
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
+struct gd_nccl;     /* nccl.h */
 struct gd_cuda_modules;
 struct gd_cuda_nccl;
 
