@@ -240,6 +240,8 @@ static void read_choices(struct checking *checking, const struct gd_survey_quest
     }
     text += length + (text[length] != '\0');
   }
+  if (!cell->answered)
+    note_cell(checking, separator, "answers between the separators, or an empty cell");
   for (int i = 0; i < question->n_answers; i++)
     if (question->answers[i].alone)
       alone |= 1u << i;
