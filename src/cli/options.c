@@ -68,6 +68,12 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Measures products, memory and links of this machine in about a minute, keeps\n"
          "their rates, and checks predictions made from them on steps it has not seen.",
          "gpudays calibrate", gd_cmd_calibrate},
+    [GD_COMMAND_ACCURACY] =
+        {"accuracy", "[FILE...]", 0, -1, "predicted against measured, and against the paper",
+         "Compares predictions with the trials of the database, or of files that\n"
+         "'gpudays results --csv' wrote, and with the paper's Tables 1 and 4 by parameters\n"
+         "that were fitted without the GPU or the models in question.",
+         "gpudays accuracy results/h200.csv -o docs/accuracy.md", gd_cmd_accuracy},
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
@@ -376,7 +382,7 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH) | ON_CHOICE, 0, false,
+    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(ACCURACY), 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
     {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
      TARGET(no_store), 0, 0},
@@ -415,7 +421,7 @@ static const struct gd_option options_table[] = {
      TARGET(total), 0, 0},
     {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
      0, 0},
-    {"output", "FILE", ON(EXPORT) | ON(CALIBRATE), 'o', false,
+    {"output", "FILE", ON(EXPORT) | ON(CALIBRATE) | ON(ACCURACY), 'o', false,
      "write it there, whole or not at all", parse_text, TARGET(output), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
      TARGET(job_time), 0, 31536000},
@@ -423,8 +429,8 @@ static const struct gd_option options_table[] = {
      parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
-    {"csv", NULL, ON_SIZES | ON(GPUS) | ON_STORE | ON(HELP), 0, true, "print the table as CSV",
-     parse_switch, TARGET(csv), 0, 0},
+    {"csv", NULL, ON_SIZES | ON(GPUS) | ON_STORE | ON(ACCURACY) | ON(HELP), 0, true,
+     "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
      TARGET(help), 0, 0},
