@@ -22,12 +22,13 @@ static const double zero3_live_parameters = 1e9; /* stage3_max_live_parameters o
 
 static const struct gd_stack_parameter_info parameters[GD_STACK_PARAMETERS] = {
     [GD_STACK_REUSE] = {"reuse", "FLOP/B", "FLOPs of a product for each byte of memory bandwidth",
-                        400},
-    [GD_STACK_BANDWIDTH] = {"bandwidth", "of the datasheet's", "what other ops reach of it", 0.8},
-    [GD_STACK_EAGER] = {"eager", "x", "bytes moved op by op over those of our graph", 1.5},
-    [GD_STACK_AUTOCAST] = {"autocast", "x", "likewise with the conversions of autocast", 2.5},
-    [GD_STACK_SCORES] = {"scores", "x", "likewise for the scores of attention", 6},
-    [GD_STACK_BUS] = {"bus", "B/s", "collectives over the host's bus", 8e9},
+                        400, 1},
+    [GD_STACK_BANDWIDTH] = {"bandwidth", "of the data sheet's", "what other ops reach of it", 0.8,
+                            1},
+    [GD_STACK_EAGER] = {"eager", "x", "bytes moved op by op over those of our graph", 1.5, 1},
+    [GD_STACK_AUTOCAST] = {"autocast", "x", "likewise with the conversions of autocast", 2.5, 1},
+    [GD_STACK_SCORES] = {"scores", "x", "likewise for the scores of attention", 6, 1},
+    [GD_STACK_BUS] = {"bus", "GB/s", "collectives over the host's bus", 8e9, 1e9},
 };
 
 const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter parameter) {

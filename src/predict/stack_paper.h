@@ -33,6 +33,7 @@ enum gd_stack_parameter {
 struct gd_stack_parameter_info {
   const char *name, *unit, *meaning;
   double start; /* where a fit starts, and what it is weakly pulled to */
+  double shown; /* values are shown in this many: 1e9 for GB */
 };
 const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter parameter);
 

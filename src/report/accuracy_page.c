@@ -282,7 +282,9 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
       "of days, outliers weighted down:\n");
   parameters(a, out);
   gd_strbuf_printf(out,
-                   "\nOnly what a fit has not seen counts. Each row below is a fit of its own, "
+                   "\nWhat is in the model was chosen with these tables in view; the values of its "
+                   "parameters were "
+                   "not.\nOnly what a fit has not seen counts. Each row below is a fit of its own, "
                    "without any cell of that GPU or family,\nscored on the cells that were left "
                    "out. Cells under 10 days are rounded to whole days: half a day of their error\n"
                    "is the table's. (Scored on the %d cells it is fitted to, the fit to all has a "
