@@ -292,6 +292,14 @@ static enum gd_status parse_since(const struct gd_option *option, const char *te
   return GD_OK;
 }
 
+static enum gd_status parse_stack(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  options->paper_stack = strcmp(text, "paper") == 0;
+  if (!options->paper_stack && strcmp(text, "gpudays") != 0)
+    return bad_value(option, text, "gpudays or paper", err);
+  return GD_OK;
+}
+
 /* Which methods there are is the library's answer. */
 static enum gd_status parse_text(const struct gd_option *option, const char *text,
                                  struct gd_cli_options *options, struct gd_error *err) {
@@ -325,6 +333,8 @@ static const struct gd_option options_table[] = {
      "of 'gpudays gpus', or a file; none need be here", parse_text, TARGET(gpu), 0, 0},
     {"count", "N", ON_TRIALS | ON(ESTIMATE), 0, false,
      "how many GPUs; default 1, of estimate 1, 2, 4 and 8", parse_int, TARGET(count), 1, 1000000},
+    {"stack", "NAME", ON(PLAN), 0, false, "gpudays (default), or paper: PyTorch with DeepSpeed",
+     parse_stack, 0, 0, 0},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      parse_peaks, 0, 0, 0},
     {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",

@@ -83,6 +83,7 @@ struct gd_cli_options {
   double job_time;    /* seconds */
   const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
   int64_t count;      /* how many of them */
+  bool paper_stack;
   bool paper_peaks;
   const char *check; /* a file of records to validate */
 };

@@ -38,9 +38,7 @@ const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter
 
 /* --- models and methods -------------------------------------------------------------------- */
 
-enum gd_status gd_stack_model_load(const char *name, struct gd_stack_model *model,
-                                   struct gd_error *err) {
-  GD_TRY(gd_model_load(name, &model->model, err));
+enum gd_status gd_stack_model_make(struct gd_stack_model *model, struct gd_error *err) {
   for (int mode = 0; mode < GD_STACK_MODE_COUNT; mode++)
     GD_TRY(gd_stack_graph_make(&model->model, (enum gd_stack_mode)mode, &model->graphs[mode], err));
   return GD_OK;
@@ -348,8 +346,10 @@ static enum gd_status load(struct gd_stack *stack, struct gd_error *err) {
   stack->cells = gd_arena_alloc(&stack->arena, (size_t)stack->n_cells, sizeof *stack->cells);
   if (!stack->models || !stack->cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while predicting the paper's tables");
-  for (int i = 0; i < stack->n_models; i++)
-    GD_TRY(gd_stack_model_load(stack->paper.recipes[i].model, &stack->models[i], err));
+  for (int i = 0; i < stack->n_models; i++) {
+    GD_TRY(gd_model_load(stack->paper.recipes[i].model, &stack->models[i].model, err));
+    GD_TRY(gd_stack_model_make(&stack->models[i], err));
+  }
   return fill_cells(stack, err);
 }
 
