@@ -349,7 +349,7 @@ static const struct gd_option options_table[] = {
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time passes and updates for S seconds each at most", parse_seconds, TARGET(sample_seconds), 0,
      86400},
-    {"ranks", "N", ON_TRIALS | ON_CHOICE, 0, false,
+    {"ranks", "N", ON_TRIALS | ON_CHOICE | ON(CALIBRATE), 0, false,
      "ranks to train on, each a process; bench starts them", parse_int, TARGET(ranks), 1, 4096},
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
