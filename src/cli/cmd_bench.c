@@ -189,6 +189,13 @@ static bool is_first_of_model(const struct gd_search *search, int index) {
   return true;
 }
 
+static bool is_one_model(const struct gd_search *search) {
+  for (int i = 1; i < search->count; i++)
+    if (strcmp(search->points[i].argument, search->points[0].argument) != 0)
+      return false;
+  return true;
+}
+
 static void append_text(struct gd_strbuf *out, struct gd_strbuf *line) {
   if (line->text && !line->failed)
     gd_show_paragraph(out, 2, line->text);
@@ -303,7 +310,9 @@ static void append_pending(struct gd_strbuf *out, const struct gd_search *search
   gd_strbuf_printf(&line, "pending, %d of %d:", search->n_pending, search->count);
   for (int i = 0, shown = 0; i < search->count; i++)
     if (search->points[i].source == GD_SEARCH_PENDING)
-      gd_strbuf_printf(&line, "%s %s", shown++ ? "," : "", search->points[i].trial.method);
+      gd_strbuf_printf(&line, "%s %s%s%s", shown++ ? "," : "",
+                       is_one_model(search) ? "" : search->points[i].trial.model,
+                       is_one_model(search) ? "" : " ", search->points[i].trial.method);
   gd_strbuf_append(&line, "; the time limit came first: the same command goes on with them");
   append_text(out, &line);
 }
@@ -390,13 +399,6 @@ static void set_best_by_model(struct gd_show_object *to, const struct gd_search 
         key = gd_json_excerpt(path, sizeof path, point->argument);
     set_best(to, key, search, i);
   }
-}
-
-static bool is_one_model(const struct gd_search *search) {
-  for (int i = 1; i < search->count; i++)
-    if (strcmp(search->points[i].argument, search->points[0].argument) != 0)
-      return false;
-  return true;
 }
 
 static enum gd_status show_objects(struct gd_cli *cli, const struct gd_search *search,
