@@ -58,6 +58,16 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Prints the best trial that is stored, or the point of --methods, for a tool.\n"
          "Exit 1 when there is none.",
          "gpudays export pythia-14m --format hf -o args.json", gd_cmd_export},
+    [GD_COMMAND_SURVEY] =
+        {"survey", "[FILE]", 0, 1, "answers to the compute survey: checked, counted, drawn",
+         "Counts the answers in a CSV file; with -o DIR, draws Figures 1 and 8 from them.\n"
+         "Exit 2 when the file does not answer the questions, with all that is wrong.",
+         "gpudays survey answers.csv -o figures", gd_cmd_survey},
+    [GD_COMMAND_COST] =
+        {"cost", "[MODEL]", 0, 1, "machines to buy or rent: dollars, days, energy",
+         "Compares the machines of the catalogue for a run, and takes one. Without MODEL:\n"
+         "which presets --budget and --days allow. Exit 1 when nothing is within them.",
+         "gpudays cost pythia-1b --budget 40000", gd_cmd_cost},
     [GD_COMMAND_VERIFY] =
         {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
          "Compares loss, gradients and training losses with those stored in DIR.\n"
@@ -129,6 +139,78 @@ static enum gd_status parse_seconds(const struct gd_option *option, const char *
     return GD_OK;
   }
   snprintf(expected, sizeof expected, "seconds above 0, %" PRId64 " at most", option->high);
+  return bad_value(option, text, expected, err);
+}
+
+static bool is_number(const char *text, double *value, char **end) {
+  errno = 0;
+  *value = strtod(text, end);
+  return (isdigit((unsigned char)text[0]) || text[0] == '.') && errno == 0;
+}
+
+/* Keeps a number that its parser found good, unless it is too large. */
+static enum gd_status set_number(const struct gd_option *option, const char *text, double value,
+                                 bool good, const char *above, struct gd_cli_options *options,
+                                 struct gd_error *err) {
+  char expected[96];
+  if (good && value <= (double)option->high) {
+    *(struct gd_cli_number *)field(option, options) = (struct gd_cli_number){true, value};
+    return GD_OK;
+  }
+  snprintf(expected, sizeof expected, "a number %s %" PRId64 " to %" PRId64, above, option->low,
+           option->high);
+  return bad_value(option, text, expected, err);
+}
+
+static enum gd_status parse_number(const struct gd_option *option, const char *text,
+                                   struct gd_cli_options *options, struct gd_error *err) {
+  char *end;
+  double value;
+  bool good = is_number(text, &value, &end) && *end == '\0' && value >= (double)option->low;
+  return set_number(option, text, value, good, "from", options, err);
+}
+
+static enum gd_status parse_above(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  char *end;
+  double value;
+  bool good = is_number(text, &value, &end) && *end == '\0' && value > (double)option->low;
+  return set_number(option, text, value, good, "above", options, err);
+}
+
+/* 40000, 40k and 0.04M are the same sum. */
+static enum gd_status parse_usd(const struct gd_option *option, const char *text,
+                                struct gd_cli_options *options, struct gd_error *err) {
+  char *end;
+  double value;
+  bool good = is_number(text, &value, &end);
+  if (good && *end && !end[1]) {
+    int letter = tolower((unsigned char)*end);
+    value *= letter == 'k' ? 1e3 : letter == 'm' ? 1e6 : 1;
+    end += letter == 'k' || letter == 'm';
+  }
+  if (!good || *end || !(value > 0 && value <= (double)option->high))
+    return bad_value(option, text, "dollars above 0 such as 40000, 40k or 1.5M", err);
+  *(struct gd_cli_number *)field(option, options) = (struct gd_cli_number){true, value};
+  return GD_OK;
+}
+
+static enum gd_status parse_times(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  char expected[96] = "";
+  size_t length = 0;
+  if (gd_times_parse(text, &options->times))
+    return GD_OK;
+  for (int i = 0; i < GD_TIMES_COUNT && length < sizeof expected; i++) {
+    enum gd_times times;
+    const char *name = gd_times_name((enum gd_times)i);
+    if (gd_times_parse(name, &times))
+      length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%s",
+                                 i == 0                    ? ""
+                                 : i + 1 == GD_TIMES_COUNT ? " or "
+                                                           : ", ",
+                                 name);
+  }
   return bad_value(option, text, expected, err);
 }
 
@@ -348,24 +430,24 @@ static const struct gd_option options_table[] = {
      "limit such as 8GiB; default: what is there", parse_bytes, TARGET(device_memory_bytes), 0, 0},
     {"host-memory", "SIZE", ON_TRIALS | ON(EXPORT), 0, false, "limit for what stays in host memory",
      parse_bytes, TARGET(host_memory_bytes), 0, 0},
-    {"seq", "N", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
+    {"seq", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "tokens a sequence, instead of the recipe's", parse_int, TARGET(seq), 2, MOST_A_RECIPE},
-    {"batch", "N", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
+    {"batch", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "sequences a training step, instead of the recipe's", parse_int, TARGET(batch), 1,
      MOST_A_RECIPE},
-    {"steps", "N", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
+    {"steps", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "training steps of the run, instead of the recipe's", parse_int, TARGET(steps), 1,
      MOST_A_RECIPE},
-    {"tokens", "COUNT", ON_SIZES | ON(BEST) | ON(EXPORT), 0, false,
+    {"tokens", "COUNT", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "tokens of the run, such as 300B, instead of --steps", parse_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
      parse_optimizer, 0, 0, 0},
-    {"seed", "N", ON(BENCH) | ON(EXPORT), 0, false, "of parameters and tokens; default 0",
+    {"seed", "N", ON(BENCH) | ON(EXPORT) | ON(SURVEY), 0, false, "of what is random; default 0",
      parse_int, TARGET(seed), 0, INT64_MAX},
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time passes and updates for S seconds each at most", parse_seconds, TARGET(sample_seconds), 0,
      86400},
-    {"ranks", "N", ON_TRIALS | ON_CHOICE, 0, false,
+    {"ranks", "N", ON_TRIALS | ON_CHOICE | ON(CALIBRATE), 0, false,
      "ranks to train on, each a process; bench starts them", parse_int, TARGET(ranks), 1, 4096},
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
@@ -392,7 +474,7 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(ACCURACY), 0, false,
+    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(ACCURACY), 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
     {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
      TARGET(no_store), 0, 0},
@@ -431,16 +513,46 @@ static const struct gd_option options_table[] = {
      TARGET(total), 0, 0},
     {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
      0, 0},
-    {"output", "FILE", ON(EXPORT) | ON(CALIBRATE) | ON(ACCURACY), 'o', false,
+    {"output", "FILE", ON(EXPORT) | ON(SURVEY) | ON(CALIBRATE) | ON(ACCURACY), 'o', false,
      "write it there, whole or not at all", parse_text, TARGET(output), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
      TARGET(job_time), 0, 31536000},
+    {"questions", NULL, ON(SURVEY), 0, false, "print the questions and their answers", parse_switch,
+     TARGET(questions), 0, 0},
+    {"template", NULL, ON(SURVEY), 0, false, "print the first line of a file of answers",
+     parse_switch, TARGET(template), 0, 0},
+    {"synthetic", "N", ON(SURVEY), 0, false, "invent N answers, marked as synthetic", parse_int,
+     TARGET(synthetic), 1, 100000},
+    {"budget", "USD", ON(COST), 0, false, "for the machine, or its rent: 40000, 40k", parse_usd,
+     TARGET(budget_usd), 0, 1000000000000},
+    {"days", "N", ON(COST), 0, false, "days in which the run must end", parse_above, TARGET(days),
+     0, 1000000},
+    {"machine", "LIST", ON(COST), 0, false, "these machines alone, joined by commas", parse_text,
+     TARGET(machines), 0, 0},
+    {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, analytic or paper",
+     parse_times, 0, 0, 0},
+    {"rent", "OFFER", ON(COST), 0, false, "a provider's name, or USD a GPU-hour; default: least",
+     parse_text, TARGET(rent), 0, 0},
+    {"energy", "NAME", ON(COST), 0, false, "the grid: us (default), eu, or one of yours",
+     parse_text, TARGET(energy), 0, 0},
+    {"kwh-usd", "USD", ON(COST), 0, false, "price of electricity, instead of the grid's",
+     parse_number, TARGET(kwh_usd), 0, 100},
+    {"co2", "GRAMS", ON(COST), 0, false, "CO2 a kWh, instead of the grid's", parse_number,
+     TARGET(co2), 0, 10000},
+    {"pue", "X", ON(COST), 0, false, "energy of the building over the machine's", parse_number,
+     TARGET(pue), 1, 10},
+    {"utilisation", "X", ON(COST), 0, false, "share of a GPU's board power drawn; default 1",
+     parse_above, TARGET(utilisation), 0, 1},
+    {"mfu", "X", ON(COST), 0, false, "--times analytic: share of the peak; default 0.4",
+     parse_above, TARGET(mfu), 0, 1},
+    {"text", NULL, ON(COST), 0, false, "the compute paragraph of a grant proposal", parse_switch,
+     TARGET(text), 0, 0},
     {"man", NULL, ON(HELP), 0, false, "print the manual page; gpudays help --man | man -l -",
      parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
-    {"csv", NULL, ON_SIZES | ON(GPUS) | ON_STORE | ON(ACCURACY) | ON(HELP), 0, true,
-     "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
+    {"csv", NULL, ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(HELP),
+     0, true, "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
      TARGET(help), 0, 0},

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "export/export.h"
+#include "money/money.h"
 #include "search/trial.h"
 #include "store/store.h"
 
@@ -26,6 +27,8 @@ enum gd_command_id {
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
   GD_COMMAND_EXPORT,
+  GD_COMMAND_SURVEY,
+  GD_COMMAND_COST,
   GD_COMMAND_VERIFY,
   GD_COMMAND_CALIBRATE,
   GD_COMMAND_ACCURACY,
@@ -47,6 +50,12 @@ struct gd_command {
 
 /* By id; GD_COMMAND_NONE has no name. */
 extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
+
+/* A number of which zero is a value. */
+struct gd_cli_number {
+  bool given;
+  double value;
+};
 
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
@@ -85,7 +94,14 @@ struct gd_cli_options {
   int64_t count;      /* how many of them */
   bool paper_stack;
   bool paper_peaks;
-  const char *check; /* a file of records to validate */
+  const char *check;                     /* a file of records to validate */
+  struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
+  struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
+  enum gd_times times;
+  const char *machines, *rent, *energy;
+  bool text;
+  bool questions, template; /* of survey */
+  int64_t synthetic;        /* answers to invent */
 };
 
 struct gd_option {

@@ -79,7 +79,7 @@ static enum gd_status predict_cpu(struct gd_accuracy *a, const struct gd_trial *
   if (!predictor.calibrated || !same)
     to->why = "measured on a machine whose calibration is not here";
   else if (to->feasible)
-    status = gd_trial_predict_stored(trial, &predictor, &prediction, err);
+    status = gd_trial_predict_stored(trial, NULL, &predictor, &prediction, err);
   if (!to->why && to->feasible && status == GD_OK)
     to->predicted_s = prediction.step_s;
   gd_predictor_deinit(&predictor);
