@@ -31,6 +31,7 @@ enum gd_command_id {
   GD_COMMAND_COST,
   GD_COMMAND_VERIFY,
   GD_COMMAND_CALIBRATE,
+  GD_COMMAND_ACCURACY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
@@ -92,6 +93,7 @@ struct gd_cli_options {
   double job_time;    /* seconds */
   const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
   int64_t count;      /* how many of them */
+  bool paper_stack;
   bool paper_peaks;
   const char *check;                     /* a file of records to validate */
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
