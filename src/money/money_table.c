@@ -110,7 +110,7 @@ static enum gd_status add_option(const struct gd_times_context *context,
   return GD_OK;
 }
 
-/* The machines of --machines, each by name or by file. */
+/* The machines of --machine, each by name or by file. */
 static enum gd_status add_named(const struct gd_times_context *context,
                                 struct gd_money_table *table, struct gd_error *err) {
   for (const char *at = context->asked->machines;;) {

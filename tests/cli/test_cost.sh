@@ -48,7 +48,7 @@ expect 1 "${paper[@]}" --budget 500 --json
 field_is chosen null
 expect 1 cost gpt2 --times paper
 said "the paper has no days of gpt2"
-expect 1 cost pythia-6.9b --times paper --machines desktop-1x-a100
+expect 1 cost pythia-6.9b --times paper --machine desktop-1x-a100
 said "none of these machines"
 
 # Budget and deadline: how much of the model, or which preset.
@@ -65,24 +65,24 @@ expect 1 cost --budget 1 --days 1
 said "no preset can be trained for \$1.00 within 1 day"
 
 # Terms: every one is shown with its source, and every one can be said.
-expect 0 "${paper[@]}" --machines server-8x-a100 --rent reserved
+expect 0 "${paper[@]}" --machine server-8x-a100 --rent reserved
 shown "5 years without pause: "
 shown "\$649,992 to rent"
 shown "PUE "
 shown "electricity \$"
 shown "CO2 "
-expect 0 "${paper[@]}" --machines server-8x-a100 --rent 2 --pue 1 --kwh-usd 0 --co2 0 --utilisation 0.5 --json
+expect 0 "${paper[@]}" --machine server-8x-a100 --rent 2 --pue 1 --kwh-usd 0 --co2 0 --utilisation 0.5 --json
 [[ $(chosen energy_usd) == 0.0 && $(chosen co2_kg) == 0.0 ]] || fail "free electricity"
 chosen_is rent_usd_per_hour 16.0
 chosen_is rent_provider --rent
 shown '"source": "--pue"'
-expect 0 "${paper[@]}" --machines server-8x-a100 --energy eu
+expect 0 "${paper[@]}" --machine server-8x-a100 --energy eu
 shown "European Union"
 
 # Days by arithmetic: twice the share of the peak, half the days.
-expect 0 cost pythia-1b --times analytic --mfu 0.25 --machines server-8x-a100 --json
+expect 0 cost pythia-1b --times analytic --mfu 0.25 --machine server-8x-a100 --json
 slow=$(chosen days)
-expect 0 cost pythia-1b --times analytic --mfu 0.5 --machines server-8x-a100 --json
+expect 0 cost pythia-1b --times analytic --mfu 0.5 --machine server-8x-a100 --json
 awk -v a="$slow" -v b="$(chosen days)" 'BEGIN { exit !(a > 0 && a - 2 * b < 1e-9 * a && 2 * b - a < 1e-9 * a) }' ||
   fail "days at half the share"
 chosen_is physics fine
@@ -98,7 +98,7 @@ chosen_is times measured
 [[ $(chosen days) == 1.625* ]] || fail "not the trial's days: $(chosen days)"
 expect 0 cost pythia-14m
 shown "also measured, on what the catalogue does not have: AMD EPYC"
-expect 0 cost pythia-14m --machines server-4x-a100,server-8x-a100 --csv
+expect 0 cost pythia-14m --machine server-4x-a100,server-8x-a100 --csv
 [[ $(cut -d, -f2,11 "$OUT" | paste -sd' ') == "machine,times server-4x-a100,measured server-8x-a100,"* ]] ||
   fail "the sources of two machines"
 
@@ -112,7 +112,7 @@ shown '"text": "We will pre-train'
 expect 1 "${paper[@]}" --budget 5 --text
 
 # CSV has a row a machine.
-expect 0 "${paper[@]}" --csv --machines server-8x-a100,desktop-2x-h100
+expect 0 "${paper[@]}" --csv --machine server-8x-a100,desktop-2x-h100
 [[ $(wc -l <"$OUT") == 3 ]] || fail "CSV: a header and two rows"
 head -1 "$OUT" | grep -q '^model,machine,gpu,count,hardware_usd,experiment_usd,days,' || fail "CSV: the header"
 
@@ -122,14 +122,14 @@ for arguments in "" "--budget 5000" "--days 3" "--text --budget 5000 --days 30" 
   "pythia-1b --days 0" "pythia-1b --days -1" "pythia-1b --days nan" "pythia-1b --pue 0.9" \
   "pythia-1b --utilisation 0" "pythia-1b --utilisation 1.5" "pythia-1b --kwh-usd -1" \
   "pythia-1b --co2 1e9" "pythia-1b --mfu 2" "pythia-1b --times guessed" "pythia-1b --rent 0" \
-  "pythia-1b --rent nobody" "pythia-1b --machines abacus" "pythia-1b --energy moon" \
+  "pythia-1b --rent nobody" "pythia-1b --machine abacus" "pythia-1b --energy moon" \
   "pythia-1b --text --csv" "pythia-1b roberta" "no-such-model" "pythia-1b --ranks 4" \
   "--budget 5 --days 3 --steps 7"; do
   # shellcheck disable=SC2086
   expect 2 cost $arguments
   silent
 done
-expect 2 cost pythia-1b --machines server-8x-a10
+expect 2 cost pythia-1b --machine server-8x-a10
 said "server-8x-a100"
 expect 2 cost pythia-1b --budget -5
 said "dollars above 0"

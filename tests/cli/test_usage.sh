@@ -10,10 +10,10 @@ commands=$("$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/s/^ *"na
 twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 [[ -z $twice ]] || fail "two options are called $twice"
 
-# A small terminal has 24 lines; bench and plan have more options than that.
+# A small terminal has 24 lines; bench has more options than that.
 fits_screen() {
   local most=24
-  [[ $* != *bench* && $* != *plan* ]] || most=40
+  [[ $* != *bench* ]] || most=40
   expect 0 "$@"
   [[ $(wc -l <"$OUT") -le $most ]] || fail "$LAST: more than $most lines"
   awk 'length > 80 { exit 1 }' "$OUT" || fail "$LAST: more than 80 columns"
