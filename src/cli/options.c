@@ -201,16 +201,12 @@ static enum gd_status parse_times(const struct gd_option *option, const char *te
   size_t length = 0;
   if (gd_times_parse(text, &options->times))
     return GD_OK;
-  for (int i = 0; i < GD_TIMES_COUNT && length < sizeof expected; i++) {
-    enum gd_times times;
-    const char *name = gd_times_name((enum gd_times)i);
-    if (gd_times_parse(name, &times))
-      length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%s",
-                                 i == 0                    ? ""
-                                 : i + 1 == GD_TIMES_COUNT ? " or "
-                                                           : ", ",
-                                 name);
-  }
+  for (int i = 0; i < GD_TIMES_COUNT && length < sizeof expected; i++)
+    length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%s",
+                               i == 0                    ? ""
+                               : i + 1 == GD_TIMES_COUNT ? " or "
+                                                         : ", ",
+                               gd_times_name((enum gd_times)i));
   return bad_value(option, text, expected, err);
 }
 
@@ -456,8 +452,8 @@ static const struct gd_option options_table[] = {
      parse_switch, TARGET(slurm), 0, 0},
     {"nodes", "K", ON_TRIALS, 0, false, "with --slurm or --gpu: spread over K nodes; default 1",
      parse_int, TARGET(nodes), 1, 4096},
-    {"machine", "NAME", ON_TRIALS, 0, false, "with --gpu: the machine that holds them", parse_text,
-     TARGET(machine), 0, 0},
+    {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
+     "that holds the GPUs; cost: these alone, by commas", parse_text, TARGET(machine), 0, 0},
     {"network", "NAME", ON_TRIALS, 0, false, "with --gpu and --nodes: what connects the nodes",
      parse_text, TARGET(network), 0, 0},
     {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
@@ -527,9 +523,7 @@ static const struct gd_option options_table[] = {
      TARGET(budget_usd), 0, 1000000000000},
     {"days", "N", ON(COST), 0, false, "days in which the run must end", parse_above, TARGET(days),
      0, 1000000},
-    {"machine", "LIST", ON(COST), 0, false, "these machines alone, joined by commas", parse_text,
-     TARGET(machines), 0, 0},
-    {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, analytic or paper",
+    {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, predicted, analytic or paper",
      parse_times, 0, 0, 0},
     {"rent", "OFFER", ON(COST), 0, false, "a provider's name, or USD a GPU-hour; default: least",
      parse_text, TARGET(rent), 0, 0},
@@ -723,10 +717,11 @@ static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error 
 /* Hardware of the catalogue. */
 static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
-  const char *without = options->count     ? "count"
-                        : options->machine ? "machine"
-                        : options->network ? "network"
-                                           : NULL;
+  bool cost = cli->command == &gd_commands[GD_COMMAND_COST];
+  const char *without = options->count              ? "count"
+                        : options->machine && !cost ? "machine"
+                        : options->network          ? "network"
+                                                    : NULL;
   if (!options->gpu && without)
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names what there are so many of",
                    without);

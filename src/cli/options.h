@@ -99,7 +99,7 @@ struct gd_cli_options {
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
   enum gd_times times;
-  const char *machines, *rent, *energy;
+  const char *rent, *energy;
   bool text;
   int64_t synthetic; /* answers of survey to invent */
 };
