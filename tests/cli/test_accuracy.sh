@@ -2,7 +2,7 @@
 # gpudays accuracy: the committed page is what the program writes, and keeps what it promises.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
-cd "$GD_SOURCE_DIR"
+cd "$GD_SOURCE_DIR" || exit 1
 
 # After a change on purpose: make accuracy
 expect 0 accuracy results/*.csv -o "$WORK/page.md"
