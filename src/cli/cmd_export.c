@@ -61,10 +61,10 @@ static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *mode
   if (trial->ranks > 1)
     snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
   gd_strbuf_printf(&cli->notes,
-                   "micro-batch %lld is planned, not measured; 'gpudays bench %s --methods %s%s' "
-                   "measures it\n",
+                   "micro-batch %lld is planned, not measured; 'gpudays bench %s --methods %s%s "
+                   "--micro-batch %lld' measures it\n",
                    (long long)trial->micro_batch, cli->arguments[0], gd_method_name(method, name),
-                   ranks);
+                   ranks, (long long)trial->micro_batch);
   return GD_OK;
 }
 

@@ -60,8 +60,9 @@ struct gd_cli_number {
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
   bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
-  const char *backend; /* "cpu" when not given */
-  const char *methods; /* NULL: naive, and of export the best */
+  bool questions, template; /* of survey */
+  const char *backend;      /* "cpu" when not given */
+  const char *methods;      /* NULL: naive, and of export the best */
   int64_t threads;
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size;
@@ -100,8 +101,7 @@ struct gd_cli_options {
   enum gd_times times;
   const char *machines, *rent, *energy;
   bool text;
-  bool questions, template; /* of survey */
-  int64_t synthetic;        /* answers to invent */
+  int64_t synthetic; /* answers of survey to invent */
 };
 
 struct gd_option {
