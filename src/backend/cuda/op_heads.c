@@ -10,7 +10,8 @@
 enum {
   VECTOR_BYTES = 16, /* the widest access */
   BLOCK = 256,       /* threads */
-  DEFINES = 64,      /* bytes of a list of defines */
+  DEFINES = 96,      /* bytes of a list of defines */
+  MOST_RUN = 32,     /* elements of a rotary part that one thread rotates */
 };
 
 struct heads {
@@ -27,22 +28,67 @@ struct heads {
   float sign;
 };
 
-/* May so many elements move as one? The halves of the rotary part and what is behind them too. */
+/* How rows move: see the head of kernels/heads.cu. */
+struct way {
+  int64_t vec;
+  int rotates, unroll;
+  int64_t run; /* vectors of the rotary part, with `rotates` 3 */
+};
+
+/* May so many elements move as one? */
 static bool vector_fits(const struct heads *h, int64_t vec, int64_t size, uint32_t parts) {
-  int64_t angle_bytes = gd_cuda_least(vec * (int64_t)sizeof(float), VECTOR_BYTES);
   if (h->columns % vec || !gd_cuda_aligned(h->x, vec * size))
     return false;
   for (uint32_t i = 0; i < parts; i++)
     if (!gd_cuda_aligned(h->part[i], vec * size))
       return false;
+  return true;
+}
+
+/* The halves of the rotary part and what is behind them too? */
+static bool halves_fit(const struct heads *h, int64_t vec) {
+  int64_t angle_bytes = gd_cuda_least(vec * (int64_t)sizeof(float), VECTOR_BYTES);
   return !h->rotated || (h->rotary / 2 % vec == 0 && gd_cuda_aligned(h->table, angle_bytes));
+}
+
+static int32_t lanes_for(int64_t items) {
+  return (int32_t)gd_cuda_least(gd_cuda_power(items), BLOCK);
+}
+
+/* One unit of the rotary part a thread at most, whatever `most` rows it has? */
+static bool spreads(const struct heads *h, int64_t vec, struct way *way) {
+  int64_t items = h->columns / vec, units = 1;
+  way->rotates = h->rotary / 2 % vec ? 3 : 2;
+  way->run = gd_cuda_ceil(h->rotary, vec);
+  if (way->rotates == 2)
+    units = h->rotary / 2 / vec;
+  else if (h->rotary > MOST_RUN || h->rotary % 4 || way->run > items)
+    return false;
+  if (items > BLOCK || !gd_cuda_aligned(h->table, VECTOR_BYTES))
+    return false;
+  for (way->unroll = 4; way->unroll > 1 && way->unroll * units > lanes_for(items);)
+    way->unroll /= 2;
+  return way->unroll > 1;
+}
+
+static struct way choose_way(const struct heads *h, int64_t size, uint32_t parts) {
+  struct way way = {.vec = VECTOR_BYTES / size};
+  while (way.vec > 1 && !vector_fits(h, way.vec, size, parts))
+    way.vec /= 2;
+  if (h->rotated && way.vec * size >= 8 && spreads(h, way.vec, &way))
+    return way;
+  way.rotates = h->rotated != 0;
+  way.unroll = h->rotated ? 2 : 4; /* a pair is two vectors */
+  while (way.vec > 1 && !halves_fit(h, way.vec))
+    way.vec /= 2;
+  return way;
 }
 
 static enum gd_status move_heads(const struct gd_cuda_call *call, const char *name, bool split) {
   const struct gd_kernel_args *args = call->args;
   const struct gd_attr_heads *attr = &args->attr->heads;
   const struct gd_view *x = split ? args->in : args->out, *parts = split ? args->out : args->in;
-  int64_t size = gd_dtype_bytes(x->dtype), vec = VECTOR_BYTES / size;
+  int64_t size = gd_dtype_bytes(x->dtype);
   if (x->elements == 0)
     return GD_OK;
   struct heads h = {
@@ -62,19 +108,18 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
     h.part[i] = parts[i].data;
   if (h.rotated)
     h.table = args->in[split ? 1 : attr->parts].data;
-  while (vec > 1 && !vector_fits(&h, vec, size, attr->parts))
-    vec /= 2;
+  struct way way = choose_way(&h, size, attr->parts);
 
   /* Where every part turns, a row has a pair of vectors for two of its vectors. */
-  bool all = h.rotated + 1 == 1u << attr->parts;
-  h.items = (h.columns - (all ? h.rotary / 2 : 0)) / vec;
-  h.lanes = (int32_t)gd_cuda_least(gd_cuda_power(h.items), BLOCK);
-  int unroll = h.rotated ? 2 : 4; /* a pair is two vectors */
+  bool all = way.rotates == 1 && h.rotated + 1 == 1u << attr->parts;
+  h.items = (h.columns - (all ? h.rotary / 2 : 0)) / way.vec;
+  h.lanes = lanes_for(h.items);
   char defines[DEFINES];
-  snprintf(defines, sizeof defines, "VEC=%d UNROLL=%d ROTATES=%d WIDE=%d", (int)vec, unroll,
-           h.rotated != 0, h.rows >= GD_CUDA_DIVIDEND_LIMIT);
+  snprintf(defines, sizeof defines, "VEC=%d UNROLL=%d ROTATES=%d WIDE=%d RUN=%d HALF=%d",
+           (int)way.vec, way.unroll, way.rotates, h.rows >= GD_CUDA_DIVIDEND_LIMIT,
+           way.rotates == 3 ? (int)way.run : 0, way.rotates == 3 ? (int)h.rotary / 2 : 0);
   struct gd_cuda_kernel kernel = {"heads", name, defines, 1, {x->dtype}};
-  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * unroll),
+  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * way.unroll),
                               .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &kernel, grid, &h);
 }

@@ -2,8 +2,15 @@
 // elements at a time. A row is one head of one token, D elements in a run on either side, and the
 // rows are taken in the order of x: x is one stream, a part is written or read in runs of a row.
 // `lanes` threads (a power of two) have a row and UNROLL rows each; of a rotated row a thread has a
-// vector of the first half of the rotary part with its partner in the second (as in rope.cu: the
-// same bits), of all else a vector that it copies. The loads of all rows come before the stores.
+// unit of the rotary part (the same bits as in rope.cu) or a vector that it copies. The loads of all
+// rows come before the stores. ROTATES:
+//   0  no row is rotated
+//   1  a unit is a vector of the first half with its partner in the second, and a thread may have
+//      several
+//   2  the same, but a thread has at most one in all its rows: which lane has which item moves on
+//      from row to row, so that a warp does the arithmetic once and not once a row
+//   3  as 2, but the unit is the whole rotary part, RUN vectors with what is behind it in the last
+//      one: halves of HALF elements that are no vectors
 // Reads and writes every element once, the table through L1: floor 2 (bytes of x) / bandwidth;
 // 3 FLOPs a rotated element.
 
@@ -114,9 +121,98 @@ template <bool SPLIT> static GD_DEVICE void move_heads(const heads &h) {
   }
 }
 
+#if ROTATES >= 2
+#if ROTATES == 2
+#undef RUN
+#define RUN 2
+#define ANGLES (2 * VEC)
+#else
+#define ANGLES (2 * HALF)
+#endif
+
+// What one thread rotates, in registers.
+struct unit {
+  vector at[RUN];
+  float angles[ANGLES]; // cosines, then sines
+  T0 *to;
+
+  GD_DEVICE void load(const T0 *from, const float *table, int64_t half) {
+    constexpr int AHEAD = ROTATES == 2 ? VEC : HALF, N = AHEAD % 4 == 0 ? 4 : 2;
+    int64_t apart = ROTATES == 2 ? half : VEC;
+#pragma unroll
+    for (int i = 0; i < RUN; i++)
+      at[i] = *(const vector *)(from + i * apart);
+#pragma unroll
+    for (int i = 0; i < ANGLES; i += N) {
+      float x[N];
+      gd_load(table + (i < AHEAD ? i : half + i - AHEAD), x);
+#pragma unroll
+      for (int n = 0; n < N; n++)
+        angles[i + n] = x[n];
+    }
+  }
+
+  GD_DEVICE void turn(float sign, int64_t half) {
+    constexpr int AHEAD = ROTATES == 2 ? VEC : HALF;
+    int64_t apart = ROTATES == 2 ? half : VEC;
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) { // element i and the one AHEAD of it, wherever in the vectors
+      T0 &a = at[i / VEC].at[i % VEC], &b = at[(i + AHEAD) / VEC].at[(i + AHEAD) % VEC];
+      float turned[2];
+      gd_turn(gd_float(a), gd_float(b), angles[i], sign * angles[i + AHEAD], turned);
+      a = gd_to<T0>(turned[0]);
+      b = gd_to<T0>(turned[1]);
+    }
+#pragma unroll
+    for (int i = 0; i < RUN; i++)
+      *(vector *)(to + i * apart) = at[i];
+  }
+};
+
+template <bool SPLIT> static GD_DEVICE void spread_heads(const heads &h) {
+  int lane = threadIdx.x & (h.lanes - 1), each = 256 / h.lanes;
+  int64_t first = (int64_t)blockIdx.x * (each * UNROLL) + threadIdx.x / h.lanes;
+  int64_t half = h.rotary / 2;
+  int units = ROTATES == 2 ? (int)half / VEC : 1;
+  int behind = ROTATES == 2 ? (int)half : (RUN - 1) * VEC; // how much further a copied item is
+  vector a[UNROLL];
+  T0 *to[UNROLL];
+  unit turned;
+  turned.to = 0;
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) {
+    int64_t index = first + u * each;
+    to[u] = 0;
+    if (index >= h.rows)
+      continue;
+    row r = row_at(h, (index_t)index);
+    int item = (lane + u * units) & (h.lanes - 1), at = item * VEC;
+    if (r.rotated && item < units) {
+      turned.load((SPLIT ? r.x : r.part) + at, r.angles + at, half);
+      turned.to = (SPLIT ? r.part : r.x) + at;
+      continue;
+    }
+    at += r.rotated ? behind : 0;
+    if (at >= h.columns)
+      continue;
+    a[u] = *(const vector *)((SPLIT ? r.x : r.part) + at);
+    to[u] = (SPLIT ? r.part : r.x) + at;
+  }
+  if (turned.to)
+    turned.turn(h.sign, half);
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++)
+    if (to[u])
+      *(vector *)to[u] = a[u];
+}
+#define MOVE spread_heads
+#else
+#define MOVE move_heads
+#endif
+
 extern "C" __global__ void __launch_bounds__(256) split_heads(heads h) {
-  move_heads<true>(h);
+  MOVE<true>(h);
 }
 extern "C" __global__ void __launch_bounds__(256) merge_heads(heads h) {
-  move_heads<false>(h);
+  MOVE<false>(h);
 }
