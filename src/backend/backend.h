@@ -56,7 +56,8 @@ struct gd_backend_ops {
      reserved arenas, and all else (program, context, libraries). -1: not known. */
   void (*usage)(struct gd_backend *backend, int64_t *plan_bytes, int64_t *runtime_bytes);
 
-  /* Resolves a plan against the reserved arenas; whatever may allocate or compile happens here. */
+  /* Resolves a plan against the reserved arenas; whatever may allocate or compile happens here.
+     Before anything is written: algorithms may be timed in the arenas, which are then cleared. */
   enum gd_status (*bind)(struct gd_backend *backend, const struct gd_plan *plan,
                          struct gd_bound **bound, struct gd_error *err);
   void (*unbind)(struct gd_backend *backend, struct gd_bound *bound);

@@ -56,7 +56,23 @@ static void staged(const struct gd_cuda_product *p) {
   assert_int_equal(done, p->m * p->n * p->batch);
 }
 
-static bool always_staged;
+/* As op_matmul.c and matmul_turn do it: every TF32 product, with its operands turned. */
+static void turned(const struct gd_cuda_product *p) {
+  static float room[8192];
+  struct gd_cuda_product q;
+  struct gd_cuda_turn turns[2];
+  int n = gd_cuda_product_turned(p, room, sizeof room, &q, turns);
+  assert_int_equal(n, p->batch == 1 ? !p->trans_a + p->trans_b : 0);
+  for (int i = 0; i < n; i++)
+    for (int64_t r = 0; r < turns[i].rows; r++)
+      for (int64_t c = 0; c < turns[i].columns; c++)
+        turns[i].to[c * turns[i].to_pitch + r] = turns[i].from[r * turns[i].from_pitch + c];
+  if (n)
+    assert_true(q.trans_a && !q.trans_b && q.m == p->m && q.n == p->n && q.d == p->d);
+  library(&q);
+}
+
+static bool always_staged, always_turned;
 
 static void run_matmul(const struct gd_kernel_args *args) {
   struct gd_cuda_product p;
@@ -69,7 +85,10 @@ static void run_matmul(const struct gd_kernel_args *args) {
     return;
   if ((p.staged || always_staged) && p.m <= STAGE && p.k > 0)
     staged(&p);
-  else if (p.k > 0)
+  else if (p.k > 0 && always_turned && p.dtype == GD_DTYPE_F32 && p.dtype_d == GD_DTYPE_F32) {
+    p.tf32 = true;
+    turned(&p);
+  } else if (p.k > 0)
     library(&p);
   else
     for (int64_t i = 0; i < args->out[0].elements; i++) { /* matmul_empty */
@@ -129,6 +148,7 @@ static void test_layouts(void **state) {
         if (batches[b].flat_b && attr.trans_a)
           continue; /* not a matmul op: a transposed a is batched, and a flat b is not */
         always_staged = i / 8 % 2;
+        always_turned = (i + s) % 2;
         check_shape(dtypes[i / 32], attr, batches[b].leading, batches[b].batch, batches[b].flat_b,
                     sizes[s][0], sizes[s][1], sizes[s][2], (s + b + i / 4) % 2);
       }
@@ -154,6 +174,39 @@ static void test_pitch(void **state) {
   library(&p);
   const float want[8] = {5, 11, -5, -5, 11, 25, -5, -5};
   assert_memory_equal(c, want, sizeof c);
+}
+
+/* Nothing is turned that need not be, may not be, or does not fit. */
+static void test_turned(void **state) {
+  static float memory[4096];
+  struct gd_cuda_product p = {.m = 3,
+                              .n = 5,
+                              .k = 70,
+                              .batch = 1,
+                              .lda = 3,
+                              .ldb = 70,
+                              .ldd = 3,
+                              .dtype = GD_DTYPE_F32,
+                              .dtype_d = GD_DTYPE_F32,
+                              .tf32 = true,
+                              .a = memory,
+                              .b = memory,
+                              .d = memory};
+  struct gd_cuda_product q;
+  struct gd_cuda_turn turns[2];
+  (void)state;
+  assert_int_equal(gd_cuda_product_turned(&p, memory, 3 * 128 * 4, &q, turns), 1);
+  assert_int_equal(q.lda, 128); /* 70 floats, to a multiple of 256 bytes */
+  assert_int_equal(gd_cuda_product_turned(&p, memory, 3 * 128 * 4 - 1, &q, turns), 0);
+  p.trans_b = true;
+  assert_int_equal(gd_cuda_product_turned(&p, memory, 3 * 128 * 4, &q, turns), 0);
+  assert_int_equal(gd_cuda_product_turned(&p, memory, 8 * 128 * 4, &q, turns), 2);
+  assert_ptr_equal(q.b, memory + 3 * 128);
+  p.tf32 = false;
+  assert_int_equal(gd_cuda_product_turned(&p, memory, sizeof memory, &q, turns), 0);
+  p.tf32 = true;
+  p.dtype_d = GD_DTYPE_BF16;
+  assert_int_equal(gd_cuda_product_turned(&p, memory, sizeof memory, &q, turns), 0);
 }
 
 /* What decides how a bias comes in, and that a stage too small for a column is refused. */
@@ -194,6 +247,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_layouts),
       cmocka_unit_test(test_pitch),
+      cmocka_unit_test(test_turned),
       cmocka_unit_test(test_decisions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,6 +44,7 @@ struct launch {
   struct gd_kernel_args args;
   struct job *job; /* what the host does, if anything */
   bool beside;
+  bool by_nccl;   /* a collective that NCCL carries */
   uint32_t waits; /* 1 + index of the side launch whose event this one waits for; 0: none */
   CUevent done;   /* of a side launch */
 };
@@ -155,7 +156,7 @@ static int attribute(const struct gd_cuda *cuda, int which) {
   return value;
 }
 
-static enum gd_status find_device(struct gd_cuda *cuda, int rank, struct gd_error *err) {
+static enum gd_status find_device(struct gd_cuda *cuda, int local_rank, struct gd_error *err) {
   int count = 0, result = cuda->cu->Init(0);
   if (result == CUDA_SUCCESS)
     cuda->cu->DeviceGetCount(&count);
@@ -164,7 +165,7 @@ static enum gd_status find_device(struct gd_cuda *cuda, int rank, struct gd_erro
                    "there is no GPU for the cuda backend; use --backend cpu, or look at "
                    "CUDA_VISIBLE_DEVICES");
   CHECK(result, "cuInit");
-  CHECK(cuda->cu->DeviceGet(&cuda->device, rank % (count > 0 ? count : 1)), "cuDeviceGet");
+  CHECK(cuda->cu->DeviceGet(&cuda->device, local_rank % (count > 0 ? count : 1)), "cuDeviceGet");
   cuda->sm = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
              attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   cuda->sm_count = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -215,6 +216,7 @@ static void cuda_close(struct gd_backend *backend) {
     release(cuda);
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);
+    gd_cuda_nccl_free(cuda);
     gd_cuda_modules_close(cuda);
     cuda->cu->StreamDestroy(cuda->stream);
     cuda->cu->StreamDestroy(cuda->side);
@@ -233,7 +235,7 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->cu = cu;
   cuda->comm = options->comm;
   cuda->trace = options->trace;
-  enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_rank(cuda->comm) : 0, err);
+  enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);
   if (status != GD_OK) {
     gd_mem_free(cuda);
     return status;
@@ -385,13 +387,16 @@ static void run_job(void *argument) {
   job->kernel(&job->args);
 }
 
-/* Down to the host, over the ranks, and up again; on one rank there is nobody to talk to. */
+/* By NCCL; or down to the host, over the ranks, and up again; one rank has nobody to talk to. */
 static enum gd_status put_collective(struct gd_cuda *cuda, const struct launch *launch,
                                      CUstream stream, struct gd_error *err) {
   const struct gd_view *whole = whole_of(launch), *x = &launch->args.in[0];
   if (launch->kind == GD_OP_gather)
     GD_TRY(copy_bytes(cuda, (char *)whole->data + launch->args.attr->ranks.rank * view_bytes(x),
                       x->data, view_bytes(x), stream, err));
+  if (launch->by_nccl)
+    return gd_cuda_nccl_put(cuda, launch->kind, whole->data, whole->elements, whole->dtype, stream,
+                            err);
   if (!launch->job)
     return GD_OK;
   void *staging = launch->job->args.out[0].data;
@@ -486,17 +491,15 @@ static enum gd_status bind_host_op(struct gd_cuda *cuda, struct gd_bound *bound,
   return GD_OK;
 }
 
-/* Between ranks: the host kernel on a staged copy of the whole. */
-static enum gd_status bind_collective(struct gd_cuda *cuda, struct gd_bound *bound,
-                                      struct launch *launch, struct gd_error *err) {
+/* Without NCCL: the host kernel on a staged copy of the whole. */
+static enum gd_status bind_staged(struct gd_cuda *cuda, struct gd_bound *bound,
+                                  struct launch *launch, struct gd_error *err) {
   static const gd_kernel kernels[GD_OP_COUNT] = {
       [GD_OP_all_reduce] = gd_host_all_reduce,
       [GD_OP_reduce_scatter] = gd_host_reduce_scatter,
       [GD_OP_all_gather] = gd_host_all_gather,
       [GD_OP_gather] = gd_host_all_gather, /* the own slice is in its place by then */
   };
-  if (!cuda->comm || launch->args.attr->ranks.ranks == 1)
-    return GD_OK;
   int64_t bytes = view_bytes(whole_of(launch));
   struct gd_view *views = gd_arena_alloc(&bound->arena, 2, sizeof *views);
   GD_TRY(bind_host_op(cuda, bound, launch, err));
@@ -518,6 +521,17 @@ static enum gd_status bind_collective(struct gd_cuda *cuda, struct gd_bound *bou
   args->comm_scratch_bytes = COMM_SCRATCH_BYTES;
   launch->job->kernel = kernels[launch->kind];
   return GD_OK;
+}
+
+static enum gd_status bind_collective(struct gd_cuda *cuda, const struct gd_plan *plan,
+                                      struct gd_bound *bound, struct launch *launch,
+                                      struct gd_error *err) {
+  const struct gd_op *op = &plan->graph->ops[launch->op];
+  bool host = on_host(plan->graph, launch->kind == GD_OP_reduce_scatter ? op->in[0] : op->out[0]);
+  launch->by_nccl = cuda->nccl && !host;
+  if (launch->by_nccl || !cuda->comm || launch->args.attr->ranks.ranks == 1)
+    return GD_OK;
+  return bind_staged(cuda, bound, launch, err);
 }
 
 static enum gd_status bind_op(struct gd_cuda *cuda, const struct gd_plan *plan, gd_op_id id,
@@ -547,7 +561,7 @@ static enum gd_status bind_op(struct gd_cuda *cuda, const struct gd_plan *plan, 
                .workspace = (char *)(uintptr_t)cuda->arena + plan->workspace_at,
                .workspace_bytes = plan->workspace_bytes}};
   if (is_collective(op->kind))
-    return bind_collective(cuda, bound, launch, err);
+    return bind_collective(cuda, plan, bound, launch, err);
   if (launch->beside || op->kind == GD_OP_wait)
     return GD_OK;
   if (on_host(plan->graph, op->out[0]))
@@ -681,6 +695,25 @@ static enum gd_status make_marks(struct gd_cuda *cuda, struct gd_bound *bound,
   return GD_OK;
 }
 
+static bool has_collectives(const struct gd_plan *plan) {
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    for (uint32_t i = 0; i < plan->n_order[program]; i++)
+      if (is_collective(plan->graph->ops[plan->order[program][i]].kind))
+        return true;
+  return false;
+}
+
+/* Leaves the arena as reserve did: zeros. */
+static enum gd_status time_algorithms(struct gd_cuda *cuda, struct gd_bound *bound,
+                                      struct gd_error *err) {
+  GD_TRY(call_all(cuda, bound, GD_CUDA_TUNE, err));
+  if (cuda->arena_bytes > 0)
+    CHECK(cuda->cu->MemsetD8Async(cuda->arena, 0, (size_t)cuda->arena_bytes, cuda->stream),
+          "cuMemset");
+  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "timing algorithms");
+  return GD_OK;
+}
+
 static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
                                struct gd_bound *bound, uint32_t *beside_at, struct gd_error *err) {
   uint32_t n_all = 0;
@@ -690,14 +723,15 @@ static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
   if (!bound->staging || !beside_at)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   CHECK(cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  if (has_collectives(plan))
+    GD_TRY(gd_cuda_nccl_open(cuda, err));
   if (plan->graph->n_fusions > 0)
     GD_TRY(gd_cuda_fusions_build(cuda, plan->graph, &bound->fusions, err));
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
     GD_TRY(bind_program(cuda, plan, (enum gd_program)program, beside_at, bound, err));
   GD_TRY(call_all(cuda, bound, GD_CUDA_COLLECT, err));
   GD_TRY(gd_cuda_modules_build(cuda, err));
-  GD_TRY(call_all(cuda, bound, GD_CUDA_TUNE, err));
-  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "timing algorithms");
+  GD_TRY(time_algorithms(cuda, bound, err));
   if (cuda->trace)
     return make_marks(cuda, bound, err);
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
@@ -726,7 +760,10 @@ static enum gd_status cuda_bind(struct gd_backend *backend, const struct gd_plan
 
 static enum gd_status cuda_sync(struct gd_backend *backend, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "a program");
+  if (cuda->nccl)
+    GD_TRY(gd_cuda_nccl_sync(cuda, err));
+  else
+    CHECK(cuda->cu->StreamSynchronize(cuda->stream), "a program");
   if (cuda->host_error.status == GD_OK)
     return GD_OK;
   return gd_fail(err, cuda->host_error.status, "%s", cuda->host_error.text);

@@ -24,6 +24,7 @@ struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
 struct gd_nccl;     /* nccl.h */
 struct gd_cuda_modules;
+struct gd_cuda_nccl;
 
 struct gd_cuda {
   struct gd_backend base;
@@ -44,7 +45,9 @@ struct gd_cuda {
   int64_t measured_bytes; /* what the driver counted for it; -1: not known */
   void *host;             /* pinned */
   int64_t host_bytes;
-  struct gd_comm *comm; /* borrowed; NULL: one rank */
+  struct gd_comm *comm;      /* borrowed; NULL: one rank */
+  struct gd_cuda_nccl *nccl; /* nccl.c; NULL: ranks exchange through host memory */
+  bool nccl_decided;         /* all ranks know whether they use it */
   bool trace;
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };
@@ -55,7 +58,8 @@ struct gd_cuda {
  */
 enum gd_cuda_stage {
   GD_CUDA_COLLECT, /* modules are noted, to be built side by side; nothing runs */
-  GD_CUDA_TUNE,    /* algorithms may be timed on the real addresses, whose contents are void */
+  GD_CUDA_TUNE,    /* algorithms may be timed on the real addresses, whose contents are void;
+                      the arena is cleared behind it */
   GD_CUDA_LAUNCH,  /* put it on the stream, which may be capturing: no synchronising, no timing */
 };
 
@@ -113,6 +117,14 @@ static inline int64_t gd_cuda_blocks(const struct gd_cuda *cuda, int64_t items, 
   return blocks < most ? blocks : most;
 }
 
+/* --- data to time on: noise.c --------------------------------------------------------------- */
+
+/* Fills memory, or all inputs of a call that are no integers, with numbers: before timing, in stage
+   TUNE. In COLLECT the kernel is noted. */
+enum gd_status gd_cuda_noise(const struct gd_cuda_call *call, const void *at, int64_t elements,
+                             enum gd_dtype dtype) GD_MUST_USE;
+enum gd_status gd_cuda_noise_inputs(const struct gd_cuda_call *call) GD_MUST_USE;
+
 /* --- libraries: load.c ---------------------------------------------------------------------- */
 
 /* Loaded once, kept to the end of the process. GD_ENVIRONMENT with what was looked for. */
@@ -120,6 +132,7 @@ enum gd_status gd_cu_load(const struct gd_cu **cu, struct gd_error *err) GD_MUST
 enum gd_status gd_nvrtc_load(const struct gd_nvrtc **nvrtc, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cublaslt_load(const struct gd_cublaslt **lt, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cudnn_load(const struct gd_cudnn **dnn, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_nccl_load(const struct gd_nccl **nccl, struct gd_error *err) GD_MUST_USE;
 
 size_t gd_cudnn_version(void); /* 91900 for 9.19.0; 0: not loaded */
 
@@ -147,6 +160,22 @@ enum gd_status gd_cuda_text_function(struct gd_cuda *cuda, const char *source, c
 
 void gd_cuda_products_free(struct gd_cuda *cuda);  /* op_matmul.c */
 void gd_cuda_attention_free(struct gd_cuda *cuda); /* cudnn.c */
+
+/* --- collectives between GPUs: nccl.c --------------------------------------------------------- */
+
+/*
+ * Decides, together with all other ranks, whether NCCL carries the collectives, and then joins its
+ * communicator: cuda->nccl is set. Called by every rank before a plan with collectives is bound.
+ */
+enum gd_status gd_cuda_nccl_open(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
+void gd_cuda_nccl_free(struct gd_cuda *cuda);
+/* The collective in place on the whole of all ranks' slices; what a gather reads is in its slice.
+ */
+enum gd_status gd_cuda_nccl_put(struct gd_cuda *cuda, enum gd_op_kind kind, void *whole,
+                                int64_t elements, enum gd_dtype dtype, CUstream stream,
+                                struct gd_error *err) GD_MUST_USE;
+/* Waits for the stream, but not for ever for ranks that do not come. */
+enum gd_status gd_cuda_nccl_sync(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
 
 /* --- ops ------------------------------------------------------------------------------------ */
 

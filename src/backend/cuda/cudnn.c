@@ -694,6 +694,7 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct state *state,
   int64_t slice = slice_of(state, shape, call->args->workspace_bytes);
   if (slice == 0)
     return GD_OK;
+  GD_TRY(gd_cuda_noise_inputs(call));
   struct gd_error unused = {0};
   struct gd_cuda_call quiet = *call;
   quiet.stage = GD_CUDA_LAUNCH;
@@ -711,6 +712,8 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct state *state,
 static enum gd_status attend(const struct gd_cuda_call *call, bool grad) {
   struct shape shape;
   struct state *state = describe_call(call->args, grad, &shape) ? state_of(call->cuda) : NULL;
+  if (call->stage == GD_CUDA_COLLECT)
+    GD_TRY(gd_cuda_noise_inputs(call));
   if (state && call->stage == GD_CUDA_TUNE)
     return tune(call, state, &shape);
   const struct choice *choice =

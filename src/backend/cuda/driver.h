@@ -23,6 +23,7 @@ enum {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_NOT_READY = 600,
 
   CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13, /* kHz */
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
@@ -52,6 +53,7 @@ enum {
   X(DeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                      \
   X(DeviceGetName, cuDeviceGetName, (char *name, int size, CUdevice device))                       \
   X(DeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))        \
+  X(DeviceGetUuid, cuDeviceGetUuid_v2, (unsigned char uuid[16], CUdevice device))                  \
   X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                        \
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))      \
   X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                      \
@@ -67,6 +69,7 @@ enum {
     (CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream))                          \
   X(StreamCreate, cuStreamCreate, (CUstream * stream, unsigned flags))                             \
   X(StreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                          \
+  X(StreamQuery, cuStreamQuery, (CUstream stream))                                                 \
   X(StreamSynchronize, cuStreamSynchronize, (CUstream stream))                                     \
   X(StreamWaitEvent, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))          \
   X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, int mode))                      \

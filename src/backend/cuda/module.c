@@ -49,23 +49,45 @@ static enum gd_status no_memory(struct gd_error *err) {
 
 /* --- text ----------------------------------------------------------------------------------- */
 
-static enum gd_status append_file(const char *path, struct gd_strbuf *source,
+/*
+ * The text of kernels/<name>, and in the place of each line #include "<other>" that of kernels/
+ * <other>: NVRTC sees one text, which is all that a module's key must be made of. No file may
+ * include itself by way of others; one that is included twice guards itself, as everywhere.
+ */
+static enum gd_status append_file(const char *name, struct gd_strbuf *source,
                                   struct gd_error *err) {
-  for (int i = 0; i < gd_embedded_file_count; i++)
-    if (strcmp(gd_embedded_files[i].path, path) == 0) {
-      gd_strbuf_append(source, gd_embedded_files[i].text);
-      return GD_OK;
+  static const char include[] = "#include \"";
+  char path[128];
+  const char *text = NULL;
+  snprintf(path, sizeof path, "cuda/kernels/%s", name);
+  for (int i = 0; i < gd_embedded_file_count && !text; i++)
+    if (strcmp(gd_embedded_files[i].path, path) == 0)
+      text = gd_embedded_files[i].text;
+  if (!text)
+    return gd_fail(err, GD_INTERNAL, "the kernel file %s is not in this binary", path);
+  for (int line = 1; *text; line++) {
+    size_t length = strcspn(text, "\n"), before = sizeof include - 1;
+    if (strncmp(text, include, before) == 0) {
+      char other[64];
+      snprintf(other, sizeof other, "%.*s", (int)strcspn(text + before, "\"\n"), text + before);
+      gd_strbuf_printf(source, "#line 1 \"%s\"\n", other);
+      GD_TRY(append_file(other, source, err));
+      gd_strbuf_printf(source, "#line %d \"%s\"\n", line + 1, name);
+    } else {
+      gd_strbuf_printf(source, "%.*s\n", (int)length, text);
     }
-  return gd_fail(err, GD_INTERNAL, "the kernel file %s is not in this binary", path);
+    text += length + (text[length] == '\n');
+  }
+  return GD_OK;
 }
 
 enum gd_status gd_cuda_prelude(struct gd_strbuf *source, struct gd_error *err) {
-  return append_file("cuda/kernels/common.cuh", source, err);
+  return append_file("common.cuh", source, err);
 }
 
 enum gd_status gd_cuda_source(const struct gd_cuda_kernel *kernel, struct gd_strbuf *source,
                               struct gd_error *err) {
-  char path[128];
+  char file[64];
   for (int i = 0; i < kernel->n_types; i++)
     gd_strbuf_printf(source, "#define T%d gd_%s\n", i, gd_dtype_name(kernel->types[i]));
   for (const char *at = kernel->defines; at && *at;) { /* "NAME=VALUE NAME=VALUE" */
@@ -76,9 +98,9 @@ enum gd_status gd_cuda_source(const struct gd_cuda_kernel *kernel, struct gd_str
     at += length + strspn(at + length, " ");
   }
   GD_TRY(gd_cuda_prelude(source, err));
-  gd_strbuf_printf(source, "#line 1 \"%s.cu\"\n", kernel->file);
-  snprintf(path, sizeof path, "cuda/kernels/%s.cu", kernel->file);
-  GD_TRY(append_file(path, source, err));
+  snprintf(file, sizeof file, "%s.cu", kernel->file);
+  gd_strbuf_printf(source, "#line 1 \"%s\"\n", file);
+  GD_TRY(append_file(file, source, err));
   return source->failed ? no_memory(err) : GD_OK;
 }
 

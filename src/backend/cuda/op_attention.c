@@ -1,6 +1,7 @@
 /*
- * Attention on CUDA: kernels/attention.cu for heads of up to 256, kernels/attention_wide.cu for the
- * rest. The gradient is cut into slices of heads whose sums per row (delta) fit the workspace.
+ * Attention on CUDA: the tiled kernels (kernels/attention_tiles.cuh) for heads of up to 256,
+ * kernels/attention_wide.cu for the rest. The gradient is cut into slices of heads whose sums per
+ * row (delta) fit the workspace.
  *
  * Tiles are data: a few candidates for each pass, kind of products and head size. Those that the
  * device holds are timed on the real shapes in stage TUNE and the fastest is kept for the shape, so
@@ -23,7 +24,7 @@
 
 enum { HEAD_MAX = 256 };
 
-/* As kernels/attention.cu has it. */
+/* As kernels/attention.cuh has it. */
 struct gd_attention {
   int64_t heads, first_head, weights;
   int32_t group, steps, size, chunk, causal;
@@ -42,7 +43,7 @@ struct problem {
   const int32_t *seed;
 };
 
-/* What a block of threads has: see the head of attention.cu. */
+/* What a block of threads has: see the head of attention_tiles.cuh. */
 struct tiling {
   int warps, row_tiles, columns, stages;
   int blocks; /* on a multiprocessor: what the registers are limited for */
@@ -242,16 +243,15 @@ static int32_t chunk_of(const struct gd_cuda *cuda, const struct problem *p, int
 enum { DEFINES_BYTES = 192 };
 
 static struct gd_cuda_kernel kernel_of(const struct problem *p, const struct tiling *t,
-                                       const char *name, const char *pass, int parts,
-                                       char defines[DEFINES_BYTES]) {
+                                       const char *name, int parts, char defines[DEFINES_BYTES]) {
   int dropout = !p->drops ? 0 : p->device.steps % 8 ? 1 : 2;
   snprintf(defines, DEFINES_BYTES,
-           "%s=1 HEAD=%d WARPS=%d ROW_TILES=%d COLUMNS=%d STAGES=%d PARTS=%d DROPOUT=%d "
+           "HEAD=%d WARPS=%d ROW_TILES=%d COLUMNS=%d STAGES=%d PARTS=%d DROPOUT=%d "
            "ALIGNED=%d PRODUCTS=%d BLOCKS=%d KEEP=%d",
-           pass, p->head, t->warps, t->row_tiles, t->columns, t->stages, parts, dropout, p->aligned,
+           p->head, t->warps, t->row_tiles, t->columns, t->stages, parts, dropout, p->aligned,
            p->products, t->blocks, t->keep);
   return (struct gd_cuda_kernel){
-      .file = "attention", .name = name, .defines = defines, .n_types = 1, .types = {p->dtype}};
+      .file = name, .name = name, .defines = defines, .n_types = 1, .types = {p->dtype}};
 }
 
 static struct gd_cuda_grid grid_of(const struct problem *p, const struct tiling *t, int64_t heads,
@@ -274,7 +274,6 @@ static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct
                                    const struct tiling *t) {
   static const char *const names[] = {"attention_forward", "attention_grad_queries",
                                       "attention_grad_keys"};
-  static const char *const passes[] = {"FORWARD", "GRAD_QUERIES", "GRAD_KEYS"};
   char defines[DEFINES_BYTES];
   const struct problem *p = work->problem;
   int64_t heads = work->device->heads;
@@ -283,8 +282,7 @@ static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct
   int first = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 1;
   int last = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 2;
   for (int parts = first; parts <= last; parts++) {
-    struct gd_cuda_kernel kernel =
-        kernel_of(p, t, names[work->pass], passes[work->pass], parts, defines);
+    struct gd_cuda_kernel kernel = kernel_of(p, t, names[work->pass], parts, defines);
     GD_TRY(gd_cuda_launch(call, &kernel, grid, work->params));
   }
   return GD_OK;
@@ -406,6 +404,7 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
     return gd_fail(call->err, GD_ENVIRONMENT, "out of memory while tuning attention");
   *choice = (struct choice){.shape = shape, .tiling = list[0], .next = call->cuda->attention_tiles};
   call->cuda->attention_tiles = choice;
+  GD_TRY(gd_cuda_noise_inputs(call));
   struct gd_error unused = {0};
   struct gd_cuda_call quiet = *call;
   quiet.stage = GD_CUDA_LAUNCH;
@@ -545,8 +544,8 @@ enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call, bool 
                    (long long)steps, (long long)delta_bytes, p.device.group,
                    (long long)args->workspace_bytes);
   char defines[32];
-  snprintf(defines, sizeof defines, "DELTA=1 ALIGNED=%d", p.aligned);
-  struct gd_cuda_kernel delta = {.file = "attention",
+  snprintf(defines, sizeof defines, "ALIGNED=%d", p.aligned);
+  struct gd_cuda_kernel delta = {.file = "attention_delta",
                                  .name = "attention_delta",
                                  .defines = defines,
                                  .n_types = 1,

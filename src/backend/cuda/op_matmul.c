@@ -2,14 +2,20 @@
  * Products by cuBLASLt: descriptors, the choice of an algorithm, and the small kernels around them
  * (kernels/matmul.cu). What is multiplied with what is product.c's to say.
  *
- * The library proposes algorithms; when a plan is bound, each is timed on the plan's own addresses
- * and the fastest is kept, by everything that may matter to it: shape, layout, dtypes, epilogue,
- * alignment. Choices outlive the process in a text file by GPU and library version, one line each,
- * with the time and rate that were measured, for people to read; a line that is damaged, or that
- * the library no longer takes, counts for nothing.
+ * The library proposes algorithms; when a plan is bound, each is timed on the plan's own addresses,
+ * filled with numbers (noise.c), and the fastest is kept, by everything that may matter to it:
+ * shape, layout, dtypes, epilogue, alignment. Choices outlive the process in a text file by GPU and
+ * library version, one line each, with the time and rate that were measured, for people to read; a
+ * line that is damaged, or that the library no longer takes, counts for nothing.
+ *
+ * Products in TF32 whose operands do not have k contiguous have an alternative: copies of these,
+ * turned, in the workspace, and the product that Hopper's tensor cores do best. Both are timed, the
+ * copies included, and the faster one runs. For people who tune: with GPUDAYS_TURNED=0 there are no
+ * turned products, with GPUDAYS_TURNED=1 there are wherever there is room.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +44,7 @@ enum {
   KEY_BYTES = 320,
 };
 static const double final_ms = 20; /* of one problem's finalists, about */
+static const double least_turned_flops = 1e9;
 
 enum state {
   STORED,      /* read from the file; the library has not seen it yet */
@@ -64,9 +71,19 @@ struct products {
   bool changed;
 };
 
+/* One way to compute a product. */
+struct way {
+  struct gd_cuda_product product;
+  struct gd_cuda_turn turns[2];
+  int n_turns;
+  int64_t workspace_bytes;
+};
+
 /* A product as the library sees it. */
 struct problem {
   const struct gd_cuda_product *product;
+  const struct gd_cuda_turn *turns; /* what is copied first */
+  int n_turns;
   const void *bias; /* in the dtype of D, or NULL */
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, d;
@@ -182,8 +199,8 @@ static void find_file(const struct gd_cuda *cuda, struct products *products) {
     if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-", *at))
       *at = '_';
   if (gd_cache_folder("cuda", folder, sizeof folder))
-    snprintf(products->path, sizeof products->path, "%s/products-%s-cublaslt-%d.%d.%d.txt", folder,
-             name, version[0], version[1], version[2]);
+    snprintf(products->path, sizeof products->path, "%s/products-by-noise-%s-cublaslt-%d.%d.%d.txt",
+             folder, name, version[0], version[1], version[2]);
 }
 
 /* --- state ---------------------------------------------------------------------------------- */
@@ -300,13 +317,14 @@ static void write_key(struct problem *problem) {
   snprintf(problem->key, sizeof problem->key,
            "%c%c %" PRId64 "x%" PRId64 "x%" PRId64 " batch %" PRId64 " ld %" PRId64 ",%" PRId64
            ",%" PRId64 " stride %" PRId64 ",%" PRId64 ",%" PRId64
-           " %s->%s%s%s%s align %u,%u,%u,%u in %lld MiB",
+           " %s->%s%s%s%s align %u,%u,%u,%u in %lld MiB%s",
            p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, p->batch, p->lda,
            p->ldb, p->ldd, p->stride_a, p->stride_b, p->stride_d, gd_dtype_name(p->dtype),
            gd_dtype_name(p->dtype_d), p->tf32 && p->dtype == GD_DTYPE_F32 ? " tf32" : "",
            problem->bias ? " bias" : "", p->adds ? " adds" : "", problem->alignment[0],
            problem->alignment[1], problem->alignment[2], problem->alignment[3],
-           (long long)((problem->workspace_bytes + (1 << 20) - 1) >> 20));
+           (long long)((problem->workspace_bytes + (1 << 20) - 1) >> 20),
+           problem->n_turns ? " turned" : "");
 }
 
 static void problem_deinit(const struct gd_cublaslt *lt, struct problem *problem) {
@@ -327,12 +345,14 @@ static enum gd_status failed(const char *what, int failure, const struct problem
 }
 
 static enum gd_status problem_init(const struct gd_cublaslt *lt, struct problem *problem,
-                                   const struct gd_cuda_product *p, const void *bias,
-                                   int64_t workspace_bytes, struct gd_error *err) {
+                                   const struct way *way, const void *bias, struct gd_error *err) {
+  const struct gd_cuda_product *p = &way->product;
   *problem = (struct problem){
       .product = p,
+      .turns = way->turns,
+      .n_turns = way->n_turns,
       .bias = bias,
-      .workspace_bytes = workspace_bytes,
+      .workspace_bytes = way->workspace_bytes,
       .alignment = {alignment_of(p->a), alignment_of(p->b), alignment_of(p->d), alignment_of(bias)},
   };
   write_key(problem);
@@ -352,10 +372,30 @@ static enum gd_status problem_init(const struct gd_cublaslt *lt, struct problem 
   return failed("cannot describe", failure, problem, err);
 }
 
+static struct gd_cuda_kernel kernel_of(const char *name, const struct gd_cuda_product *p) {
+  return (struct gd_cuda_kernel){
+      .file = "matmul", .name = name, .n_types = 1, .types = {p->dtype_d}};
+}
+
+static enum gd_status turn(const struct gd_cuda_call *call, const struct problem *problem) {
+  struct gd_cuda_kernel kernel = kernel_of("matmul_turn", problem->product);
+  for (int i = 0; i < problem->n_turns; i++) {
+    struct gd_cuda_turn t = problem->turns[i];
+    struct gd_cuda_grid grid = {.x = (t.rows + 31) / 32 * ((t.columns + 31) / 32), .threads = 256};
+    GD_TRY(gd_cuda_launch_now(
+        call, &kernel, grid,
+        (void *[]){&t.to, &t.from, &t.rows, &t.columns, &t.from_pitch, &t.to_pitch}));
+  }
+  return GD_OK;
+}
+
+/* Returns the library's status. */
 static int multiply(const struct gd_cuda_call *call, const struct products *products,
                     const struct problem *problem, const cublasLtMatmulAlgo_t *algo) {
   const struct gd_cuda_product *p = problem->product;
   const float beta = p->adds ? 1 : 0;
+  if (turn(call, problem) != GD_OK)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   return products->lt->Matmul(products->handle, problem->desc, &p->alpha, p->a, problem->a, p->b,
                               problem->b, &beta, p->d, problem->d, p->d, problem->d, algo,
                               workspace_half(call, 0), (size_t)problem->workspace_bytes,
@@ -457,6 +497,27 @@ static enum gd_status time_each(const struct gd_cuda_call *call, const struct pr
   return GD_OK;
 }
 
+/* From the first element of a stored matrix to behind the last, over the batch. */
+static int64_t extent(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) {
+  return (batch - 1) * stride + (columns - 1) * ld + rows;
+}
+
+static enum gd_status fill_operands(const struct gd_cuda_call *call,
+                                    const struct problem *problem) {
+  const struct gd_cuda_product *p = problem->product;
+  int64_t a =
+      extent(p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->batch, p->stride_a);
+  int64_t b =
+      extent(p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->batch, p->stride_b);
+  for (int i = 0; i < problem->n_turns; i++) {
+    const struct gd_cuda_turn *t = &problem->turns[i];
+    int64_t elements = extent(t->columns, t->rows, t->from_pitch, 1, 0);
+    GD_TRY(gd_cuda_noise(call, t->from, elements, p->dtype));
+  }
+  GD_TRY(gd_cuda_noise(call, p->a, a, p->dtype));
+  return gd_cuda_noise(call, p->b, b, p->dtype);
+}
+
 /* Keeps the fastest: every proposal once, then the best few in turns, so that a clock that falls
    meanwhile falls for all of them, and by the least of their times. */
 static enum gd_status tune(const struct gd_cuda_call *call, struct products *products,
@@ -465,6 +526,7 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct products *pro
   const struct gd_cuda_product *p = problem->product;
   struct candidate candidates[CANDIDATES];
   int taken, best = 0;
+  GD_TRY(fill_operands(call, problem));
   GD_TRY(time_each(call, products, problem, algos, count, candidates, &taken));
   if (taken == 0)
     return failed("runs no algorithm it proposes for", CUBLAS_STATUS_NOT_SUPPORTED, problem,
@@ -524,19 +586,14 @@ static enum gd_status choose(const struct gd_cuda_call *call, struct products *p
 
 /* --- running -------------------------------------------------------------------------------- */
 
-static struct gd_cuda_kernel kernel_of(const char *name, const struct gd_cuda_product *p) {
-  return (struct gd_cuda_kernel){
-      .file = "matmul", .name = name, .n_types = 1, .types = {p->dtype_d}};
-}
-
 static struct gd_cuda_grid grid_of(const struct gd_cuda *cuda, int64_t items) {
   return (struct gd_cuda_grid){.x = gd_cuda_blocks(cuda, items, 256, 16), .threads = 256};
 }
 
 /* By the library alone; *done is false where it has no algorithm. */
-static enum gd_status run_library(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
-                                  int64_t workspace_bytes, bool *done) {
+static enum gd_status run_way(const struct gd_cuda_call *call, struct way *way, bool *done) {
   struct products *products = call->cuda->products;
+  const struct gd_cuda_product *p = &way->product;
   struct problem problem;
   struct choice *choice;
   const void *bias = p->bias;
@@ -550,9 +607,9 @@ static enum gd_status run_library(const struct gd_cuda_call *call, const struct 
     GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(call->cuda, count), &rounded,
                           &(const float *){p->bias}, &count));
     bias = rounded;
-    workspace_bytes = LIBRARY_BYTES;
+    way->workspace_bytes = LIBRARY_BYTES;
   }
-  GD_TRY(problem_init(products->lt, &problem, p, bias, workspace_bytes, call->err));
+  GD_TRY(problem_init(products->lt, &problem, way, bias, call->err));
   enum gd_status status = choose(call, products, &problem, &choice);
   *done = status == GD_OK && choice->state != UNSUPPORTED;
   if (*done && (call->stage == GD_CUDA_LAUNCH || !choice->ran)) {
@@ -563,6 +620,52 @@ static enum gd_status run_library(const struct gd_cuda_call *call, const struct 
   }
   problem_deinit(products->lt, &problem);
   return status;
+}
+
+/* What a way takes, by its note; infinite where it was not timed. */
+static enum gd_status time_of(const struct gd_cuda_call *call, const struct way *way, double *us) {
+  struct products *products = call->cuda->products;
+  struct problem problem;
+  GD_TRY(problem_init(products->lt, &problem, way, way->product.bias, call->err));
+  const struct choice *choice = find_choice(products, problem.key);
+  bool timed = choice && (choice->state == TIMED || choice->state == STORED) && choice->note[0];
+  *us = timed ? strtod(choice->note, NULL) : HUGE_VAL;
+  problem_deinit(products->lt, &problem);
+  return GD_OK;
+}
+
+/* Its operands turned, if that is worth trying: '0' never, '1' always, else by size. */
+static bool turned_way(const struct gd_cuda_call *call, const struct gd_cuda_product *p, char how,
+                       struct way *way) {
+  double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+  if (how == '0' || (how != '1' && flops < least_turned_flops))
+    return false;
+  way->workspace_bytes = LIBRARY_BYTES;
+  way->n_turns =
+      gd_cuda_product_turned(p, workspace_half(call, 1), LIBRARY_BYTES, &way->product, way->turns);
+  return way->n_turns > 0;
+}
+
+/* By the library, as it is or, where all of the workspace is there for it, turned. */
+static enum gd_status run_library(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
+                                  int64_t workspace_bytes, bool *done) {
+  const char *said = getenv("GPUDAYS_TURNED");
+  char how = said ? said[0] : '\0';
+  struct way direct = {.product = *p, .workspace_bytes = workspace_bytes}, turned = {0};
+  if (workspace_bytes < ALL_BYTES || !turned_way(call, p, how, &turned))
+    return run_way(call, &direct, done);
+  if (call->stage == GD_CUDA_TUNE) {
+    bool unused;
+    GD_TRY(run_way(call, &turned, &unused));
+    return run_way(call, &direct, done);
+  }
+  double direct_us, turned_us;
+  GD_TRY(time_of(call, &direct, &direct_us));
+  GD_TRY(time_of(call, &turned, &turned_us));
+  *done = false;
+  if (turned_us < direct_us || how == '1')
+    GD_TRY(run_way(call, &turned, done));
+  return *done ? GD_OK : run_way(call, &direct, done);
 }
 
 /* Pieces in fp32 that stay in the cache, each followed by its bias and its rounding. */
@@ -609,8 +712,10 @@ enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
     return GD_OK;
   if (p->k == 0)
     return run_empty(call, p);
-  if (call->stage == GD_CUDA_COLLECT) /* the same module holds all of kernels/matmul.cu */
-    return p->bias || p->staged ? run_empty(call, p) : GD_OK;
+  if (call->stage == GD_CUDA_COLLECT) { /* the same module holds all of kernels/matmul.cu */
+    GD_TRY(gd_cuda_noise(call, NULL, 0, p->dtype));
+    return p->bias || p->staged || p->tf32 ? run_empty(call, p) : GD_OK;
+  }
   GD_TRY(open_products(call->cuda, call->err));
   if (!p->staged)
     GD_TRY(run_library(call, p, ALL_BYTES, &done));

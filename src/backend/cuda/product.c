@@ -113,3 +113,43 @@ bool gd_cuda_product_piece(const struct gd_cuda_product *whole, int64_t at, floa
   *d_at = item * whole->stride_d + column * whole->ldd;
   return true;
 }
+
+enum { TURNED_ALIGNMENT = 64 }; /* in elements: 256 bytes, of rows and matrices alike */
+
+/* from: `rows` (k) rows of `columns`. False: it does not fit in what is left of the room. */
+static bool turn(const void *from, int64_t rows, int64_t columns, int64_t pitch, float **room,
+                 int64_t *room_elements, struct gd_cuda_turn *t) {
+  int64_t to_pitch = (rows + TURNED_ALIGNMENT - 1) / TURNED_ALIGNMENT * TURNED_ALIGNMENT;
+  *t = (struct gd_cuda_turn){from, *room, rows, columns, pitch, to_pitch};
+  if (columns > *room_elements / to_pitch)
+    return false;
+  *room += columns * to_pitch;
+  *room_elements -= columns * to_pitch;
+  return true;
+}
+
+int gd_cuda_product_turned(const struct gd_cuda_product *p, void *room, int64_t room_bytes,
+                           struct gd_cuda_product *turned, struct gd_cuda_turn turns[2]) {
+  float *at = room;
+  int64_t elements = room_bytes / (int64_t)sizeof(float);
+  int n = 0;
+  *turned = *p;
+  if (!p->tf32 || p->dtype != GD_DTYPE_F32 || p->dtype_d != GD_DTYPE_F32 || p->batch != 1 ||
+      p->m == 0 || p->n == 0 || p->k == 0)
+    return 0;
+  if (!p->trans_a) { /* stored m x k column by column: k rows of m */
+    if (!turn(p->a, p->k, p->m, p->lda, &at, &elements, &turns[n]))
+      return 0;
+    turned->a = turns[n].to;
+    turned->lda = turns[n++].to_pitch;
+    turned->trans_a = true;
+  }
+  if (p->trans_b) { /* stored n x k: k rows of n */
+    if (!turn(p->b, p->k, p->n, p->ldb, &at, &elements, &turns[n]))
+      return 0;
+    turned->b = turns[n].to;
+    turned->ldb = turns[n++].to_pitch;
+    turned->trans_b = false;
+  }
+  return n;
+}

@@ -58,6 +58,21 @@ void gd_cuda_product_of(const struct gd_kernel_args *args, struct gd_cuda_produc
 bool gd_cuda_product_piece(const struct gd_cuda_product *whole, int64_t at, float *stage,
                            int64_t stage_elements, struct gd_cuda_product *piece, int64_t *d_at);
 
+/* to[c][r] = from[r][c], row by row; distances between rows in elements of 4 bytes. */
+struct gd_cuda_turn {
+  const float *from;
+  float *to;
+  int64_t rows, columns, from_pitch, to_pitch;
+};
+
+/*
+ * TF32 products as Hopper's tensor cores like them: both operands with k contiguous, copied into
+ * `room` (at a multiple of 256) where they are not. Returns how many copies come first; 0: there is
+ * nothing to turn, or no room for it.
+ */
+int gd_cuda_product_turned(const struct gd_cuda_product *product, void *room, int64_t room_bytes,
+                           struct gd_cuda_product *turned, struct gd_cuda_turn turns[2]);
+
 /* At every stage of a call. The library has the workspace to itself where no bias is rounded and
    nothing is staged; else its first half. */
 enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,

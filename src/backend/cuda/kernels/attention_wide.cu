@@ -1,13 +1,8 @@
 // Attention with heads of more than 256, which no model of note has: right, not fast. One warp owns
 // one row, scores are computed again for every 256 columns of the result, all in fp32. The passes
-// are those of attention.cu; delta comes from there.
+// are those of attention_tiles.cuh; delta comes from attention_delta.cu.
 
-struct gd_attention { // op_attention.c has the same; attention.cu says what is what
-  int64_t heads, first_head, weights;
-  int group, steps, size, chunk, causal;
-  float scale, exponent, kept_scale;
-  uint32_t threshold, stream;
-};
+#include "attention.cuh"
 
 constexpr int EACH = 8; // columns of the result that a lane sums
 

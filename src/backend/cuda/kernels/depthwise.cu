@@ -105,6 +105,24 @@ GD_DEVICE void load_row(float (&values)[N], const T0 *x, int64_t h, int w, int64
   }
 }
 
+// f(o, q, tap, value) for every product of output [o][q] of a patch. x: of the patch's corner.
+template <typename F>
+GD_DEVICE void each_product(const patch &p, const T0 *x, int64_t height, F f) {
+#pragma unroll
+  for (int r = 0; r < DOWN + TAPS - 1; r++) {
+    float values[WIDE];
+    load_row(values, x, p.row + r - TAPS / 2, p.column - TAPS / 2, height, p.inputs);
+#pragma unroll
+    for (int o = 0; o < DOWN; o++)
+      if (r - o >= 0 && r - o < TAPS)
+#pragma unroll
+        for (int j = 0; j < TAPS; j++)
+#pragma unroll
+          for (int q = 0; q < ACROSS; q++)
+            f(o, q, (r - o) * TAPS + j, values[q + j]);
+  }
+}
+
 template <bool FLIP>
 GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int64_t height,
                       int64_t count, int64_t each) {
@@ -132,20 +150,9 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
 #pragma unroll
       for (int q = 0; q < ACROSS; q++)
         sums[o][q] = start;
-#pragma unroll
-    for (int r = 0; r < DOWN + TAPS - 1; r++) {
-      float values[WIDE];
-      load_row(values, x + p.corner + channel, p.row + r - TAPS / 2, p.column - TAPS / 2, height,
-               p.inputs);
-#pragma unroll
-      for (int o = 0; o < DOWN; o++)
-        if (r - o >= 0 && r - o < TAPS)
-#pragma unroll
-          for (int j = 0; j < TAPS; j++)
-#pragma unroll
-            for (int q = 0; q < ACROSS; q++)
-              sums[o][q] += values[q + j] * weights[(r - o) * TAPS + j];
-    }
+    each_product(p, x + p.corner + channel, height, [&](int o, int q, int tap, float value) {
+      sums[o][q] += value * weights[tap];
+    });
 #pragma unroll
     for (int o = 0; o < DOWN; o++)
 #pragma unroll
@@ -189,20 +196,9 @@ extern "C" __global__ void __launch_bounds__(256, 2)
         for (int q = 0; q < ACROSS; q++)
           sums[ALL - 1] += slopes[o][q];
       }
-#pragma unroll
-      for (int r = 0; r < DOWN + TAPS - 1; r++) {
-        float values[WIDE];
-        load_row(values, x + p.corner + channel, p.row + r - TAPS / 2, p.column - TAPS / 2, height,
-                 p.inputs);
-#pragma unroll
-        for (int o = 0; o < DOWN; o++)
-          if (r - o >= 0 && r - o < TAPS)
-#pragma unroll
-            for (int j = 0; j < TAPS; j++)
-#pragma unroll
-              for (int q = 0; q < ACROSS; q++)
-                sums[(r - o) * TAPS + j] += slopes[o][q] * values[q + j];
-      }
+      each_product(p, x + p.corner + channel, height, [&](int o, int q, int tap, float value) {
+        sums[tap] += slopes[o][q] * value;
+      });
     }
 #pragma unroll
   for (int from = 0; from < ALL; from += ROUND) {

@@ -59,3 +59,23 @@ extern "C" __global__ void __launch_bounds__(256)
     *at = gd_to<T0>((bias ? bias[column] : 0.0f) + (adds ? gd_float(*at) : 0.0f));
   }
 }
+
+// to[c][r] = from[r][c] of fp32 matrices, rows `pitch` elements apart; a block has 32 x 32 elements.
+// Reads and writes each once. blocks: ceil(columns / 32) beside each other, times those below.
+extern "C" __global__ void __launch_bounds__(256)
+    matmul_turn(float *to, const float *from, int64_t rows, int64_t columns, int64_t from_pitch,
+                int64_t to_pitch) {
+  __shared__ float tile[32][33];
+  int64_t across = (columns + 31) / 32;
+  int64_t row = blockIdx.x / across * 32, column = blockIdx.x % across * 32;
+  int x = threadIdx.x % 32, y = threadIdx.x / 32;
+#pragma unroll
+  for (int i = y; i < 32; i += 8)
+    if (row + i < rows && column + x < columns)
+      tile[i][x] = from[(row + i) * from_pitch + column + x];
+  __syncthreads();
+#pragma unroll
+  for (int i = y; i < 32; i += 8)
+    if (column + i < columns && row + x < rows)
+      to[(column + i) * to_pitch + row + x] = tile[x][i];
+}

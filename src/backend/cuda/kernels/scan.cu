@@ -295,6 +295,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       for (int i = 0; i < SP; i++)
         if (channel + j < channels && state + i < STATES)
           h[j][i] = from[j * STATES + state + i];
+    // The states behind step t of the chunk, from those before it.
+    auto advance = [&](int t, const float(&before)[CP][SP], float(&behind)[CP][SP],
+                       float(&power)[CP][SP]) {
+      float step[CP], input[CP], bs[SP];
+      gd_load(tile_delta + t * ROW + local, step);
+      gd_load(tile_u + t * ROW + local, input);
+      get_selected(bs, tile_b, b_row, rest, t, state);
+#pragma unroll
+      for (int j = 0; j < CP; j++)
+#pragma unroll
+        for (int i = 0; i < SP; i++) {
+          power[j][i] = power_of_2(step[j] * a[j][i]);
+          behind[j][i] = power[j][i] * before[j][i] + step[j] * input[j] * bs[i];
+        }
+    };
     __syncthreads();
 
     for (int piece = 0; piece < PIECES; piece++) {
@@ -307,16 +322,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         break;
 #pragma unroll
       for (int k = 0; k < TOGETHER; k++) {
-        int t = piece * TOGETHER + k;
-        float step[CP], input[CP], bs[SP];
-        gd_load(tile_delta + t * ROW + local, step);
-        gd_load(tile_u + t * ROW + local, input);
-        get_selected(bs, tile_b, b_row, rest, t, state);
-#pragma unroll
-        for (int j = 0; j < CP; j++)
-#pragma unroll
-          for (int i = 0; i < SP; i++)
-            h[j][i] = power_of_2(step[j] * a[j][i]) * h[j][i] + step[j] * input[j] * bs[i];
+        float power[CP][SP];
+        advance(piece * TOGETHER + k, h, h, power);
       }
     }
 
@@ -328,20 +335,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         for (int i = 0; i < SP; i++)
           before[0][j][i] = saved[((piece * CP + j) * SP + i) * THREADS + threadIdx.x];
 #pragma unroll
-      for (int k = 0; k < TOGETHER; k++) {
-        int t = piece * TOGETHER + k;
-        float step[CP], input[CP], bs[SP];
-        gd_load(tile_delta + t * ROW + local, step);
-        gd_load(tile_u + t * ROW + local, input);
-        get_selected(bs, tile_b, b_row, rest, t, state);
-#pragma unroll
-        for (int j = 0; j < CP; j++)
-#pragma unroll
-          for (int i = 0; i < SP; i++) {
-            power[k][j][i] = power_of_2(step[j] * a[j][i]);
-            before[k + 1][j][i] = power[k][j][i] * before[k][j][i] + step[j] * input[j] * bs[i];
-          }
-      }
+      for (int k = 0; k < TOGETHER; k++)
+        advance(piece * TOGETHER + k, before[k], before[k + 1], power[k]);
       float over_states[TOGETHER * CP * 2]; // of du and of ddelta, by step and channel
 #pragma unroll
       for (int k = TOGETHER - 1; k >= 0; k--) {

@@ -1,0 +1,145 @@
+#include "attention_dropout.cuh"
+
+// dv_j = sum_i kept_ij p_ij dout_i, dk_j = scale sum_i ds_ij q_i, over the queries of all heads
+// that share the key head, one head after another. A block owns ROWS keys, so everything is
+// transposed: rows are keys, columns queries.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_grad_keys(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
+                        const float *delta, const int *seed, T0 *dk, T0 *dv, gd_attention p) {
+  constexpr bool VALUES = PARTS & 1, KEYS = PARTS & 2;
+  constexpr int AT_V = ROWS * STRIDE, AT_STAGE = AT_V + (KEYS ? ROWS * STRIDE : 0);
+  constexpr int DOUT = COLUMNS * STRIDE, LSE = 2 * DOUT, DELTA_AT = LSE + COLUMNS * 4;
+  constexpr int STAGE = DELTA_AT + COLUMNS * 4;
+  gd_place place = place_of(p, false);
+  int64_t matrix = (int64_t)p.steps * p.size;
+  k += place.head * matrix;
+  v += place.head * matrix;
+  int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
+  int start = p.causal ? place.row / COLUMNS * COLUMNS : 0;
+  // Which query head, and its columns from where, comes next; and of which to load them.
+  int64_t head = place.head * p.group, end = head + p.group, next_head = head;
+  int at = start, next_column = start;
+  uint32_t base = shared_address(shared);
+
+  float sums_k[ROW_TILES][HEAD_TILES][4], sums_v[ROW_TILES][HEAD_TILES][4];
+  float w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
+  each_sum<HEAD_TILES>([&](int i, int j, int e) { sums_k[i][j][e] = sums_v[i][j][e] = 0; });
+
+  auto load = [&](int to) {
+    load_rows<COLUMNS>(to, q + next_head * matrix, next_column, p.steps, p.size);
+    load_rows<COLUMNS>(to + DOUT, dout + next_head * matrix, next_column, p.steps, p.size);
+    load_values<COLUMNS>(to + LSE, lse + next_head * p.steps, next_column, p.steps);
+    load_values<COLUMNS>(to + DELTA_AT, delta + next_head * p.steps, next_column, p.steps);
+    copies_commit();
+    next_column += COLUMNS;
+    if (next_column >= p.steps) {
+      next_column = start;
+      next_head++;
+    }
+  };
+  load_rows<ROWS>(0, k, place.row, p.steps, p.size);
+  if (KEYS)
+    load_rows<ROWS>(AT_V, v, place.row, p.steps, p.size);
+  int stage = AT_STAGE, other = STAGES == 2 ? AT_STAGE + STAGE : AT_STAGE;
+  if (STAGES == 2 && head < end)
+    load(other);
+  gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
+  gd_own<KEEP >= 2> own_v(base + AT_V + warp_row * STRIDE);
+  copies_commit();
+  copies_wait<0>();
+  round_rows<ROWS>(0);
+  if (KEYS)
+    round_rows<ROWS>(AT_V);
+  if (KEEP) {
+    __syncthreads();
+    own.keep();
+    if (KEYS)
+      own_v.keep();
+  }
+  while (head < end) {
+    if (STAGES == 2) {
+      int loaded = other;
+      other = stage;
+      stage = loaded;
+      copies_wait<0>();
+      __syncthreads(); // this stage is there, and nobody needs the other
+      if (next_head < end)
+        load(other);
+    } else {
+      __syncthreads(); // nobody needs the stage
+      load(stage);
+      copies_wait<0>();
+      __syncthreads();
+    }
+    int64_t from = head;
+    int column = at;
+    at += COLUMNS;
+    if (at >= p.steps) {
+      at = start;
+      head++;
+    }
+    if (first >= p.steps || (p.causal && column + COLUMNS <= first))
+      continue;
+
+    scores(w, own, base + stage);
+    // Past T, queries, dout, lse and delta are zeros: those weights are finite and meet zeros.
+#pragma unroll
+    for (int j = 0; j < TILES; j++) {
+      const float *values = (const float *)(shared + stage + LSE) + column_of(j, 0);
+      float reference[2] = {values[0] * 1.4426950408889634f, values[1] * 1.4426950408889634f};
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          w[i][j][e] = gd_exp2(fmaf(w[i][j][e], p.exponent, -reference[e % 2]));
+    }
+    if (p.causal && column < first + WARP_ROWS - 1)
+      each_sum<TILES>([&](int i, int j, int e) {
+        if (column + column_of(j, e) < first + row_of(i, e))
+          w[i][j][e] = 0;
+      });
+    if (DROPOUT) {
+      gd_dropout dropout = dropout_of(p, seed, from);
+      mark_transposed(w, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
+                      p.steps);
+    }
+    if (KEYS)
+      scores(slopes, own_v, base + stage + DOUT);
+    if (VALUES) {
+      float kept[ROW_TILES][TILES][4];
+      each_sum<TILES>([&](int i, int j, int e) {
+        kept[i][j][e] = DROPOUT && dropped(w[i][j][e]) ? 0 : w[i][j][e];
+      });
+      accumulate(sums_v, kept, base + stage + DOUT);
+    }
+    if (KEYS) {
+#pragma unroll
+      for (int j = 0; j < TILES; j++) {
+        const float *values = (const float *)(shared + stage + DELTA_AT) + column_of(j, 0);
+        float mean[2] = {values[0], values[1]};
+#pragma unroll
+        for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+          for (int e = 0; e < 4; e++) {
+            float slope = slopes[i][j][e];
+            if (DROPOUT)
+              slope = dropped(w[i][j][e]) ? 0 : slope * p.kept_scale;
+            slopes[i][j][e] = fabsf(w[i][j][e]) * (slope - mean[e % 2]);
+          }
+      }
+      accumulate(sums_k, slopes, base + stage);
+    }
+  }
+
+  float factor[ROW_TILES][2];
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+    factor[i][0] = factor[i][1] = DROPOUT ? p.kept_scale : 1;
+  if (VALUES)
+    store_rows(dv + place.head * matrix, sums_v, factor, first, p.steps, p.size);
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+    factor[i][0] = factor[i][1] = p.scale;
+  if (KEYS)
+    store_rows(dk + place.head * matrix, sums_k, factor, first, p.steps, p.size);
+}

@@ -1,0 +1,95 @@
+#include "attention_dropout.cuh"
+
+// dq_i = scale sum_j ds_ij k_j with ds_ij = p_ij (kept_ij dout_i . v_j - delta_i). A block owns
+// ROWS queries of a head and visits keys and values together.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_grad_queries(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
+                           const float *delta, const int *seed, T0 *dq, gd_attention p) {
+  constexpr int DOUT = ROWS * STRIDE, KEYS = 2 * DOUT, VALUES = COLUMNS * STRIDE;
+  constexpr int STAGE = 2 * COLUMNS * STRIDE;
+  gd_place place = place_of(p, true);
+  int64_t matrix = (int64_t)p.steps * p.size, key_head = place.head / p.group;
+  q += place.head * matrix;
+  dout += place.head * matrix;
+  k += key_head * matrix;
+  v += key_head * matrix;
+  lse += place.head * p.steps;
+  delta += place.head * p.steps;
+  int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
+  int visible = p.causal && place.row + ROWS < p.steps ? place.row + ROWS : p.steps;
+  int visits = (visible + COLUMNS - 1) / COLUMNS;
+  gd_dropout dropout = dropout_of(p, seed, place.head);
+  uint32_t base = shared_address(shared);
+
+  float sums[ROW_TILES][HEAD_TILES][4], w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
+  float reference[ROW_TILES][2], mean[ROW_TILES][2], factor[ROW_TILES][2];
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      int row = first + row_of(i, 2 * half);
+      reference[i][half] = row < p.steps ? lse[row] * 1.4426950408889634f : 0;
+      mean[i][half] = row < p.steps ? delta[row] : 0;
+      factor[i][half] = p.scale;
+    }
+  }
+  each_sum<HEAD_TILES>([&](int i, int j, int e) { sums[i][j][e] = 0; });
+
+  load_rows<ROWS>(0, q, place.row, p.steps, p.size);
+  load_rows<ROWS>(DOUT, dout, place.row, p.steps, p.size);
+  if (STAGES == 2) {
+    load_rows<COLUMNS>(KEYS, k, 0, p.steps, p.size);
+    load_rows<COLUMNS>(KEYS + VALUES, v, 0, p.steps, p.size);
+    copies_commit();
+  }
+  gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
+  gd_own<KEEP >= 2> own_dout(base + DOUT + warp_row * STRIDE);
+  copies_commit();
+  copies_wait<0>();
+  round_rows<ROWS>(0);
+  round_rows<ROWS>(DOUT);
+  if (KEEP) {
+    __syncthreads();
+    own.keep();
+    own_dout.keep();
+  }
+  for (int visit = 0; visit < visits; visit++) {
+    int column = visit * COLUMNS, stage = KEYS + (STAGES == 2 ? visit % 2 * STAGE : 0);
+    if (STAGES == 2) {
+      copies_wait<0>();
+      __syncthreads(); // this stage is there, and nobody needs the other
+      if (visit + 1 < visits) {
+        int next = KEYS + (visit + 1) % 2 * STAGE;
+        load_rows<COLUMNS>(next, k, column + COLUMNS, p.steps, p.size);
+        load_rows<COLUMNS>(next + VALUES, v, column + COLUMNS, p.steps, p.size);
+      }
+      copies_commit();
+    } else {
+      __syncthreads(); // nobody needs the stage
+      load_rows<COLUMNS>(stage, k, column, p.steps, p.size);
+      load_rows<COLUMNS>(stage + VALUES, v, column, p.steps, p.size);
+      copies_commit();
+      copies_wait<0>();
+      __syncthreads();
+    }
+    if (first >= p.steps || (p.causal && column >= first + WARP_ROWS))
+      continue;
+
+    scores(w, own, base + stage);
+    each_sum<TILES>([&](int i, int j, int e) {
+      w[i][j][e] = gd_exp2(fmaf(w[i][j][e], p.exponent, -reference[i][e / 2]));
+    });
+    hide(w, p, first, column, 0);
+    if (DROPOUT)
+      mark(w, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
+    scores(slopes, own_dout, base + stage + VALUES);
+    each_sum<TILES>([&](int i, int j, int e) {
+      float slope = slopes[i][j][e];
+      if (DROPOUT)
+        slope = dropped(w[i][j][e]) ? 0 : slope * p.kept_scale;
+      slopes[i][j][e] = fabsf(w[i][j][e]) * (slope - mean[i][e / 2]);
+    });
+    accumulate(sums, slopes, base + stage);
+  }
+  store_rows(dq + place.head * matrix, sums, factor, first, p.steps, p.size);
+}

@@ -1,0 +1,455 @@
+// What the tiled kernels of fused attention share: instructions, fragments of matrices, tiles in
+// shared memory. out = softmax(scale q k') v and its gradient are computed without a score matrix
+// in memory, one pass a file (attention_forward.cu, attention_grad_queries.cu,
+// attention_grad_keys.cu); op_attention.c sets these macros:
+//   T0         gd_bf16, gd_f16 (m16n8k16) or gd_f32 (tf32 m16n8k8)
+//   HEAD       D, rounded up to a multiple of 16; the padding is zeros in shared memory
+//   WARPS, ROW_TILES  a block owns WARPS x ROW_TILES x 16 rows, a warp ROW_TILES x 16 of them
+//   COLUMNS    what it visits at a time, a multiple of 16
+//   STAGES     tiles in flight of the gradients' loops, 1 or 2
+//   PARTS      of attention_grad_keys: bit 0 dv, bit 1 dk; both at once where the registers suffice
+//   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 8
+//   ALIGNED    rows start on 16 bytes: cp.async; else element by element
+//   PRODUCTS   gd_f32: 1 is TF32; 3 keeps fp32's accuracy, see left_of
+//   BLOCKS     blocks that must fit on a multiprocessor
+//   KEEP       how many of the block's own operands (forward: q; queries: q, dout; keys: k, v) lie
+//              in registers instead of being read again for every visit
+//
+// FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 products, of which 2 are repeated: the
+// price of sums in a fixed order without atomics), half of it where causal. Bytes: q, k, v, out
+// once if a head's keys stay in L2; so the products are the floor.
+//
+// Rows and columns are those of the scores, or of their transpose in attention_grad_keys, where a
+// block owns keys and visits queries.
+#ifndef GD_ATTENTION_TILES_CUH
+#define GD_ATTENTION_TILES_CUH
+
+#include "attention.cuh"
+
+constexpr int BYTES = sizeof(T0);
+constexpr int STRIDE = HEAD * BYTES + 16; // of a row in shared memory: an odd number of 16-byte
+                                          // pieces, so that 8 rows in a column meet all banks
+constexpr int STEPS = HEAD * BYTES / 32;  // products along the head; one eats 32 bytes of a row
+constexpr int THREADS = WARPS * 32;
+constexpr int WARP_ROWS = ROW_TILES * 16;
+constexpr int ROWS = WARPS * WARP_ROWS;
+constexpr int TILES = COLUMNS / 8;
+constexpr int HEAD_TILES = HEAD / 8;
+constexpr int RUN = BYTES == 2 ? 1 : HEAD % 32 == 0 ? 4 : 2; // see head_column
+static_assert(!KEEP || PRODUCTS == 1, "the parts of operands take too many registers");
+
+extern __shared__ __align__(16) unsigned char shared[];
+
+// --- instructions ----------------------------------------------------------------------------------
+
+GD_DEVICE uint32_t shared_address(const void *p) {
+  uint32_t address;
+  asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }"
+      : "=r"(address)
+      : "l"(p));
+  return address;
+}
+
+// Four 8x8 matrices of 16-bit elements (or 8x4 of 32-bit ones): lanes 8i..8i+7 name the rows of
+// matrix i, 16 bytes each; lane 4r + c gets bytes 4c..4c+3 of row r of each.
+GD_DEVICE void load_matrices(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
+// The same of 16-bit matrices, transposed: lane 4c + r gets rows 2r, 2r+1 of column c.
+GD_DEVICE void load_transposed(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
+// 2 or 4 words beside each other.
+template <int N> GD_DEVICE void load_words(uint32_t (&x)[N], uint32_t address) {
+  if constexpr (N == 4)
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(address)
+                 : "memory");
+  if constexpr (N == 2)
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(x[0]), "=r"(x[1])
+                 : "r"(address)
+                 : "memory");
+}
+
+// Zeros where `valid` is false; `from` is not read then.
+GD_DEVICE void copy16(uint32_t to, const void *from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+GD_DEVICE void copy4(uint32_t to, const void *from, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+               "r"(valid ? 4 : 0)
+               : "memory");
+}
+GD_DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most N of the groups that this thread committed are still under way.
+template <int N> GD_DEVICE void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// What differs between dtypes. Of two that are packed, `first` goes to the lower half.
+template <typename T> struct gd_unit;
+#define GD_PRODUCT(kind)                                                                         \
+  static GD_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {   \
+    asm("mma.sync.aligned." kind " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "               \
+        "{%0, %1, %2, %3};"                                                                      \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                         \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                         \
+  }
+template <> struct gd_unit<gd_bf16> {
+  static GD_DEVICE uint32_t pack(float first, float second) {
+    uint32_t x;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(second), "f"(first));
+    return x;
+  }
+  GD_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32")
+};
+template <> struct gd_unit<gd_f16> {
+  static GD_DEVICE uint32_t pack(float first, float second) {
+    uint32_t x;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(second), "f"(first));
+    return x;
+  }
+  GD_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32")
+};
+template <> struct gd_unit<gd_f32> { // of operands, the lowest 13 bits are not looked at
+  static GD_DEVICE uint32_t pack(float first, float) { return __float_as_uint(first); }
+  GD_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32")
+};
+
+// --- fragments -------------------------------------------------------------------------------------
+//
+// With group = lane / 4 and pair = lane % 4, a product of a 16 x K matrix a, a K x 8 matrix b (K is
+// 16 for 16-bit elements, 8 for tf32) and the 16 x 8 sums c, a lane holds
+//   c[0], c[1]  row group,     columns 2 pair, 2 pair + 1
+//   c[2], c[3]  row group + 8, the same columns
+//   a[0]  row group,     a[1]  row group + 8     16-bit: columns 2 pair, 2 pair + 1; tf32: pair
+//   a[2]  row group,     a[3]  row group + 8     8 (tf32: 4) columns further
+//   b[0]  column group   16-bit: rows 2 pair, 2 pair + 1; tf32: row pair
+//   b[1]  column group   8 (tf32: 4) rows further
+// so load_matrices serves both: a from rows of a matrix, b from rows of its transpose.
+
+// Operand a. fp32 in three products: x = at + rest with both in tf32 to nearest, so 22 bits of x
+// are kept, and at at + at rest + rest at lacks 2^-22 of the product.
+struct gd_left {
+  uint32_t at[4];
+  uint32_t rest[4];
+};
+
+// To nearest. The tensor cores cut off the rest themselves. What a block visits is rounded at every
+// use, one addition each: in shared memory it would be a quarter more of reads and writes, which
+// are as scarce as products. What it owns is rounded there, once: see round_rows.
+GD_DEVICE uint32_t tf32(uint32_t x) {
+  return PRODUCTS == 1 ? x + 0x1000u : (x + 0x1000u) & 0xffffe000u;
+}
+GD_DEVICE uint32_t tf32_rest(uint32_t x, uint32_t at) {
+  return tf32(__float_as_uint(__uint_as_float(x) - __uint_as_float(at)));
+}
+
+GD_DEVICE void left_of(gd_left &a, const uint32_t (&x)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    a.at[i] = BYTES == 4 ? tf32(x[i]) : x[i];
+    if (PRODUCTS == 3)
+      a.rest[i] = tf32_rest(x[i], a.at[i]);
+  }
+}
+
+// c += a b. The tensor cores cut off what a sum exceeds fp32 by; where fp32's accuracy is wanted,
+// only the sum of 8 terms is theirs.
+GD_DEVICE void multiply(float (&c)[4], const gd_left &a, uint32_t b0, uint32_t b1) {
+  if (BYTES == 2) {
+    gd_unit<T0>::mma(c, a.at, b0, b1);
+    return;
+  }
+  uint32_t at0 = tf32(b0), at1 = tf32(b1);
+  if (PRODUCTS == 1) {
+    gd_unit<T0>::mma(c, a.at, at0, at1);
+    return;
+  }
+  float sum[4] = {};
+  gd_unit<T0>::mma(sum, a.rest, at0, at1);
+  gd_unit<T0>::mma(sum, a.at, tf32_rest(b0, at0), tf32_rest(b1, at1));
+  gd_unit<T0>::mma(sum, a.at, at0, at1);
+#pragma unroll
+  for (int e = 0; e < 4; e++)
+    c[e] += sum[e];
+}
+
+// The warp's rows of a tile as operand a: from shared memory each time or, KEPT, from registers,
+// where keep put them once the tile was there.
+template <bool KEPT> struct gd_own {
+  uint32_t address; // of what this lane names
+  gd_left at[KEPT ? STEPS : 1][ROW_TILES];
+
+  GD_DEVICE explicit gd_own(uint32_t rows)
+      : address(rows + threadIdx.x % 16 * STRIDE + threadIdx.x % 32 / 16 * 16) {}
+  GD_DEVICE void load(gd_left (&left)[ROW_TILES], int step) const {
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++) {
+      if (PRODUCTS == 1) {
+        load_matrices(left[i].at, address + i * 16 * STRIDE + step * 32);
+        continue;
+      }
+      uint32_t x[4];
+      load_matrices(x, address + i * 16 * STRIDE + step * 32);
+      left_of(left[i], x);
+    }
+  }
+  GD_DEVICE void keep() {
+    if constexpr (KEPT) {
+#pragma unroll
+      for (int step = 0; step < STEPS; step++)
+        load(at[step], step);
+    }
+  }
+};
+
+// f(i, j, e) for every sum of a warp's ROW_TILES x N tiles: element e of tile [i][j].
+template <int N, typename F> GD_DEVICE void each_sum(F f) {
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        f(i, j, e);
+}
+
+// c = a b' over the head: rows of a by rows of b, which is an address of shared memory.
+template <bool KEPT>
+GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], const gd_own<KEPT> &a, uint32_t b) {
+  int lane = threadIdx.x % 32;
+  b += (lane % 8 + lane / 16 * 8) * STRIDE + lane / 8 % 2 * 16;
+  each_sum<TILES>([&](int i, int j, int e) { c[i][j][e] = 0; });
+#pragma unroll(PRODUCTS == 3 ? 2 : STEPS) // fp32 needs its registers for the parts of operands
+  for (int step = 0; step < STEPS; step++) {
+    gd_left read[ROW_TILES];
+    if constexpr (!KEPT)
+      a.load(read, step);
+#pragma unroll
+    for (int j = 0; j < TILES; j += 2) { // 16 rows of b: b[0], b[1] of tile j, then of j + 1
+      uint32_t x[4];
+      load_matrices(x, b + j * 8 * STRIDE + step * 32);
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++) {
+        const gd_left &left = KEPT ? a.at[KEPT ? step : 0][i] : read[i];
+        multiply(c[i][j], left, x[0], x[1]);
+        multiply(c[i][j + 1], left, x[2], x[3]);
+      }
+    }
+  }
+}
+
+// sums += w b: w the weights (or slopes) that this warp holds as sums of products, rounded to T0; b
+// the rows of shared memory that belong to w's columns.
+GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
+                          const float (&w)[ROW_TILES][TILES][4], uint32_t b) {
+  int lane = threadIdx.x % 32;
+  if constexpr (BYTES == 2) {
+    b += lane % 16 * STRIDE + lane / 16 * 16;
+#pragma unroll
+    for (int step = 0; step < COLUMNS / 16; step++) {
+      gd_left left[ROW_TILES];
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++) // columns of two tiles are one operand's 16 columns
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          const float(&tile)[4] = w[i][2 * step + e / 2];
+          left[i].at[e] = gd_unit<T0>::pack(tile[e % 2 * 2], tile[e % 2 * 2 + 1]);
+        }
+#pragma unroll
+      for (int j = 0; j < HEAD_TILES; j += 2) { // 16 columns of b
+        uint32_t x[4];
+        load_transposed(x, b + step * 16 * STRIDE + j * 16);
+#pragma unroll
+        for (int i = 0; i < ROW_TILES; i++) {
+          multiply(sums[i][j], left[i], x[0], x[1]);
+          multiply(sums[i][j + 1], left[i], x[2], x[3]);
+        }
+      }
+    }
+  } else {
+    // The order of the 8 terms of a product is free: column `pair` of a stands for the weights'
+    // column 2 pair, column pair + 4 for 2 pair + 1, as this lane holds them; b follows. Nor does
+    // it matter which columns of the head a tile has: RUN tiles share 8 RUN columns such that a
+    // lane's lie beside each other. 16 bytes of lanes 8i..8i+7 meet all banks.
+    b += lane % 4 * 2 * STRIDE + lane / 4 * RUN * 4;
+#pragma unroll
+    for (int step = 0; step < TILES; step++) {
+      gd_left left[ROW_TILES];
+#pragma unroll
+      for (int i = 0; i < ROW_TILES; i++) {
+        const float(&tile)[4] = w[i][step];
+        const uint32_t x[4] = {__float_as_uint(tile[0]), __float_as_uint(tile[2]),
+                               __float_as_uint(tile[1]), __float_as_uint(tile[3])};
+        left_of(left[i], x);
+      }
+#pragma unroll
+      for (int j = 0; j < HEAD_TILES; j += RUN) {
+        uint32_t b0[RUN], b1[RUN];
+        load_words(b0, b + step * 8 * STRIDE + j * 32);
+        load_words(b1, b + (step * 8 + 1) * STRIDE + j * 32);
+#pragma unroll
+        for (int k = 0; k < RUN; k++)
+#pragma unroll
+          for (int i = 0; i < ROW_TILES; i++)
+            multiply(sums[i][j + k], left[i], b0[k], b1[k]);
+      }
+    }
+  }
+}
+
+// Row and column, within the warp's tiles, of element e of tile [i][j].
+GD_DEVICE int row_of(int i, int e) { return i * 16 + e / 2 * 8 + threadIdx.x % 32 / 4; }
+GD_DEVICE int column_of(int j, int e) { return j * 8 + threadIdx.x % 4 * 2 + e % 2; }
+// Weights that a row must not see, past T or past the row itself, become `hidden`.
+GD_DEVICE void hide(float (&w)[ROW_TILES][TILES][4], const gd_attention &p, int first, int column,
+                    float hidden) {
+  if (column + COLUMNS > p.steps || (p.causal && column + COLUMNS > first + 1))
+    each_sum<TILES>([&](int i, int j, int e) {
+      int key = column + column_of(j, e);
+      if (key >= p.steps || (p.causal && key > first + row_of(i, e)))
+        w[i][j][e] = hidden;
+    });
+}
+// The column of the head that sums[i][j][e] are of: as column_of, but for accumulate of fp32.
+GD_DEVICE int head_column(int j, int e) {
+  return j / RUN * 8 * RUN + (threadIdx.x % 4 * 2 + e % 2) * RUN + j % RUN;
+}
+
+// --- tiles -----------------------------------------------------------------------------------------
+
+template <typename T> GD_DEVICE T rounded(T x) { return x; }
+GD_DEVICE float rounded(float x) { // TF32; twice changes nothing
+  return PRODUCTS == 1 ? __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u) : x;
+}
+
+// Rows first.. of a head's matrix[T][D], of less than 2^31 elements, to shared memory, zeros past T
+// and past D.
+template <int COUNT>
+GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size) {
+  if (ALIGNED) {
+    constexpr int PIECES = HEAD * BYTES / 16, N = 16 / BYTES;
+    uint32_t base = shared_address(shared) + to;
+    unsigned thread = threadIdx.x;
+    asm volatile("" : "+r"(thread)); // addresses are worked out each time, not kept in registers
+    if constexpr (THREADS % PIECES == 0) { // a thread stays in its column
+      constexpr int APART = THREADS / PIECES;
+      int row = thread / PIECES, column = thread % PIECES * N;
+      int left = column < size ? steps - first - row : 0; // rows of this thread that exist
+      const T0 *source = from + ((int64_t)(first + row) * size + column);
+      base += row * STRIDE + column * BYTES;
+#pragma unroll
+      for (int at = 0; at < COUNT; at += APART) {
+        if (COUNT % APART == 0 || at + row < COUNT)
+          copy16(base + at * STRIDE, source, at < left);
+        source += APART * size;
+      }
+    } else {
+#pragma unroll
+      for (int start = 0; start < COUNT * PIECES; start += THREADS) {
+        int at = start + thread, row = at / PIECES, column = at % PIECES * N;
+        bool valid = first + row < steps && column < size;
+        const T0 *source = from + (valid ? (first + row) * size + column : 0);
+        if (COUNT * PIECES % THREADS == 0 || at < COUNT * PIECES)
+          copy16(base + row * STRIDE + column * BYTES, source, valid);
+      }
+    }
+  } else {
+    for (int at = threadIdx.x; at < COUNT * HEAD; at += THREADS) {
+      int row = at / HEAD, column = at % HEAD;
+      T0 x = gd_to<T0>(0.0f);
+      if (first + row < steps && column < size)
+        x = from[(first + row) * size + column];
+      *(T0 *)(shared + to + row * STRIDE + column * BYTES) = rounded(x);
+    }
+  }
+}
+
+// TF32: rounds what this thread copied by load_rows and waited for. (Where rows are not aligned,
+// load_rows did.)
+template <int COUNT> GD_DEVICE void round_rows(int to) {
+  if constexpr (BYTES == 4 && PRODUCTS == 1 && ALIGNED) {
+    constexpr int PIECES = HEAD * BYTES / 16;
+    for (int at = threadIdx.x; at < COUNT * PIECES; at += THREADS) {
+      float *x = (float *)(shared + to + at / PIECES * STRIDE + at % PIECES * 16), y[4];
+      gd_load(x, y);
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        y[i] = rounded(y[i]);
+      gd_store(x, y);
+    }
+  }
+}
+
+// fp32 values first.. of a head, zeros past T.
+template <int COUNT> GD_DEVICE void load_values(int to, const float *from, int first, int steps) {
+  uint32_t base = shared_address(shared) + to;
+  for (int at = threadIdx.x; at < COUNT; at += THREADS) {
+    bool valid = first + at < steps;
+    copy4(base + at * 4, from + (valid ? first + at : 0), valid);
+  }
+}
+
+// The rows of this warp, times a factor a row, to a head's matrix[T][D].
+GD_DEVICE void store_rows(T0 *to, const float (&sums)[ROW_TILES][HEAD_TILES][4],
+                          const float (&factor)[ROW_TILES][2], int first, int steps, int size) {
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      int row = first + row_of(i, 2 * half);
+      if (row >= steps)
+        continue;
+      T0 *line = to + row * size;
+      constexpr int N = RUN == 1 ? 2 : RUN; // beside each other; D is a multiple where ALIGNED
+#pragma unroll
+      for (int at = 0; at < HEAD_TILES * 2; at += N) {
+        int j = RUN == 1 ? at / 2 : at / (2 * RUN) * RUN, e = RUN == 1 ? 0 : at / RUN % 2;
+        int column = head_column(j, e);
+        float x[N];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+          x[n] = (RUN == 1 ? sums[i][j][2 * half + n] : sums[i][j + n % RUN][2 * half + e]) *
+                 factor[i][half];
+        if (ALIGNED) {
+          if (column < size)
+            gd_store(line + column, x);
+        } else {
+#pragma unroll
+          for (int n = 0; n < N; n++)
+            if (column + n < size)
+              line[column + n] = gd_to<T0>(x[n]);
+        }
+      }
+    }
+}
+
+// Which head and rows this block of threads has. Heads go in chunks whose keys and values (or
+// queries) stay in L2 while all their blocks run; within a chunk, the longest rows of all heads
+// come first, so that the last to run are short.
+struct gd_place {
+  int64_t head;
+  int row; // the first
+};
+GD_DEVICE gd_place place_of(const gd_attention &p, bool last_is_longest) {
+  int blocks = (p.steps + ROWS - 1) / ROWS;
+  int64_t each = (int64_t)p.chunk * blocks, chunk = blockIdx.x / each, first = chunk * p.chunk;
+  int here = (int)(p.heads - first < p.chunk ? p.heads - first : p.chunk);
+  int at = (int)(blockIdx.x - chunk * each), block = at / here;
+  return {first + at % here, (last_is_longest ? blocks - 1 - block : block) * ROWS};
+}
+
+#endif
