@@ -37,6 +37,7 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err);

@@ -24,6 +24,7 @@ enum gd_command_id {
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
   GD_COMMAND_EXPORT,
+  GD_COMMAND_REPORT,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
@@ -73,7 +74,7 @@ struct gd_cli_options {
   bool total;
   bool format_given;
   enum gd_export_format format;
-  const char *output; /* a file, instead of stdout */
+  const char *output; /* a file, instead of stdout; of report a folder */
   double job_time;    /* seconds */
 };
 

@@ -114,7 +114,7 @@ static const struct gd_report_column measured_columns[] = {
     {"Model", NULL, false},      {"Device", NULL, false},     {"Count", NULL, true},
     {"Method", NULL, false},     {"Micro-batch", NULL, true}, {"Days", NULL, true},
     {"95 % from", NULL, true},   {"to", NULL, true},          {"MFU, %", NULL, true},
-    {"Memory, GiB", NULL, true}, {"Paper, days", NULL, true}, {"Measured", NULL, false},
+    {"Memory, GiB", NULL, true}, {"Measured", NULL, false},   {"Paper, days", NULL, true},
 };
 enum { MEASURED_COLUMNS = sizeof measured_columns / sizeof *measured_columns };
 
@@ -128,6 +128,14 @@ static void set_paper_days(struct gd_report *report, struct gd_report_cell *cell
     set_paper_cell(report, days, cell);
 }
 
+/* The paper's days are a column only where a device is one of its GPUs. */
+static struct gd_report_table *measured_table(struct gd_report *report, int rows) {
+  bool any = false;
+  for (int i = 0; i < report->measured.n_sites; i++)
+    any = any || gd_report_paper_gpu(report, report->measured.sites[i].device);
+  return gd_report_table_new(&report->arena, measured_columns, MEASURED_COLUMNS - !any, rows);
+}
+
 static void measured_row(struct gd_report *report, enum gd_paper_table which,
                          const struct gd_report_trial *trial, struct gd_report_table *table) {
   struct gd_report_cell *row = gd_report_table_row(table);
@@ -136,8 +144,9 @@ static void measured_row(struct gd_report *report, enum gd_paper_table which,
   row[1].text = trial->device;
   gd_report_set_count(report, &row[2], trial->ranks);
   row[3].text = trial->method_name;
-  row[11].text = trial->date;
-  set_paper_days(report, &row[10], which, trial);
+  row[10].text = trial->date;
+  if (table->n_columns > 11)
+    set_paper_days(report, &row[11], which, trial);
   if (trial->micro_batch > 0)
     gd_report_set_count(report, &row[4], trial->micro_batch);
   if (trial->peak_bytes > 0)
@@ -156,8 +165,7 @@ static void measured_row(struct gd_report *report, enum gd_paper_table which,
 static enum gd_status measured_days(struct gd_report *report, enum gd_paper_table which,
                                     const struct gd_report_block *block, struct gd_error *err) {
   const struct gd_report_measured *measured = &report->measured;
-  struct gd_report_table *table =
-      gd_report_table_new(&report->arena, measured_columns, MEASURED_COLUMNS, measured->n_groups);
+  struct gd_report_table *table = measured_table(report, measured->n_groups);
   if (!table)
     return gd_report_no_memory(err);
   for (int i = 0; i < measured->n_groups; i++) {
@@ -236,7 +244,7 @@ static enum gd_status table_4(struct gd_report *report, struct gd_error *err) {
 
 /* --- figure 2 ------------------------------------------------------------------------------ */
 
-enum { FIGURE_2_BARS = GD_REPORT_GPUS + 1, MOST_RATIOS = 512 };
+enum { FIGURE_2_BARS = GD_REPORT_GPUS + 1, MOST_RATIOS = 512, FEW_BARS = 12 };
 
 static bool is_pythia(const struct gd_paper_recipe *recipe) {
   return strcmp(recipe->family, "Pythia") == 0;
@@ -318,28 +326,49 @@ static enum gd_status figure_2_paper(struct gd_report *report, struct gd_error *
       &plot, err);
 }
 
-static enum gd_status figure_2_measured(struct gd_report *report, struct gd_error *err) {
+static bool has_ratio(const struct gd_report_group *group) {
+  return group->best && group->naive && group->naive->status == GD_TRIAL_OK;
+}
+
+/* One bar a model and device while they are few, else the means of devices. */
+static int measured_speedups(struct gd_report *report, struct means *means, const char **names) {
   const struct gd_report_measured *measured = &report->measured;
-  struct means means;
   double ratios[MOST_RATIOS];
-  int bars = 0;
-  const char **names = gd_report_texts(report, measured->n_sites);
-  if (!names || !new_means(report, &means, measured->n_sites))
-    return gd_report_no_memory(err);
-  for (int i = 0; i < measured->n_sites; i++) {
+  int bars = 0, groups = 0;
+  for (int g = 0; g < measured->n_groups; g++)
+    groups += has_ratio(&measured->groups[g]);
+  for (int g = 0; g < measured->n_groups && groups <= FEW_BARS; g++) {
+    const struct gd_report_group *group = &measured->groups[g];
+    if (!has_ratio(group))
+      continue;
+    const char *title = gd_report_model_title(report, group->model);
+    names[bars] = measured->n_sites == 1
+                      ? title
+                      : gd_report_print(report, "%s, %d x %s", title, group->ranks, group->device);
+    means->y[bars++] = group->naive->days / group->best->days;
+  }
+  for (int i = 0; i < measured->n_sites && groups > FEW_BARS; i++) {
     int count = 0;
     for (int m = 0; m < measured->n_models; m++) {
       const struct gd_report_group *group =
           gd_report_find_group(measured, measured->models[m], &measured->sites[i]);
-      if (group && group->best && group->naive && group->naive->status == GD_TRIAL_OK &&
-          count < MOST_RATIOS)
+      if (group && has_ratio(group) && count < MOST_RATIOS)
         ratios[count++] = group->naive->days / group->best->days;
     }
     if (count == 0)
       continue;
     names[bars] = measured->sites[i].label;
-    set_mean(&means, bars++, gd_report_mean_of(ratios, count));
+    set_mean(means, bars++, gd_report_mean_of(ratios, count));
   }
+  return bars;
+}
+
+static enum gd_status figure_2_measured(struct gd_report *report, struct gd_error *err) {
+  struct means means;
+  const char **names = gd_report_texts(report, report->measured.n_groups);
+  if (!names || !new_means(report, &means, report->measured.n_groups))
+    return gd_report_no_memory(err);
+  int bars = measured_speedups(report, &means, names);
   if (bars == 0) {
     gd_report_lacks(
         report, GD_REPORT_MEASURED,
@@ -350,7 +379,7 @@ static enum gd_status figure_2_measured(struct gd_report *report, struct gd_erro
   struct gd_plot_series series = series_of(&means, "best settings", bars);
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
                          .title = "Speed-up over naive settings, measured",
-                         .x_label = "device",
+                         .x_label = "model",
                          .y_label = "times as fast as naive",
                          .categories = names,
                          .n_categories = bars,
@@ -359,8 +388,8 @@ static enum gd_status figure_2_measured(struct gd_report *report, struct gd_erro
   return gd_report_add_plot(
       report,
       &(struct gd_report_block){"figure-2-measured",
-                                "Mean over the models that have both trials, "
-                                "with 95 % intervals where there are several.",
+                                "Naive against the best trial of the same model, device "
+                                "and count.",
                                 GD_REPORT_MEASURED, gd_report_measured_from(report)},
       &plot, err);
 }
@@ -387,7 +416,7 @@ enum { ORIGINAL_COLUMNS = sizeof original_columns / sizeof *original_columns };
 struct originals {
   double *before, *after, *here;
   const char **names;
-  double ratios[64]; /* of those that were trained on GPUs of data centers */
+  double ratios[64];
   int n_ratios;
 };
 
@@ -408,7 +437,7 @@ static void original_row(struct gd_report *report, int i, struct originals *all,
   gd_report_set_days(report, &row[4], all->before[i] = from->gpus * from->days);
   if (isfinite(all->after[i])) {
     gd_report_set_digits(report, &row[6], all->before[i] / all->after[i]);
-    if (!strstr(from->gpu, "TPU") && all->n_ratios < 64)
+    if (all->n_ratios < 64)
       all->ratios[all->n_ratios++] = all->before[i] / all->after[i];
   }
 }
@@ -444,12 +473,11 @@ static enum gd_status figure_6(struct gd_report *report, struct gd_error *err) {
   for (int i = 0; i < count; i++)
     original_row(report, i, &all, table);
   struct gd_report_mean mean = gd_report_mean_of(all.ratios, all.n_ratios);
-  gd_report_text(report,
-                 gd_report_print(report,
-                                 "On average the original runs on GPUs of data centers took "
-                                 "%.1f times the GPU-days of 8 A100 with the best settings "
-                                 "(the text says 3.0).",
-                                 mean.mean));
+  gd_report_text(report, gd_report_print(report,
+                                         "On average the original runs took "
+                                         "%.1f times the GPU-days of 8 A100 with the best settings "
+                                         "(the text says 3.0).",
+                                         mean.mean));
   GD_TRY(gd_report_add_table(
       report,
       &(struct gd_report_block){"figure-6a",
@@ -497,8 +525,7 @@ enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) 
     gd_report_end(report);
     return GD_OK;
   }
-  struct gd_report_table *table =
-      gd_report_table_new(&report->arena, measured_columns, MEASURED_COLUMNS, measured->n_trials);
+  struct gd_report_table *table = measured_table(report, measured->n_trials);
   if (!table)
     return gd_report_no_memory(err);
   for (int i = 0; i < measured->n_trials; i++)

@@ -40,12 +40,11 @@ static bool paper_lunch_alone(const struct gd_report *report, const char *model,
   return false;
 }
 
-enum { INFEASIBLE, SAVING_ONLY, LUNCH_ONLY, NAIVE_TOO };
-static const char *const classes_10[] = {"infeasible", "feasible; best with memory-saving methods",
+enum { INFEASIBLE = -1, SAVING_ONLY, LUNCH_ONLY, NAIVE_TOO };
+static const char *const classes_10[] = {"feasible; best with memory-saving methods",
                                          "feasible; best with free-lunch alone",
                                          "feasible with naive settings too"};
-static const char *const classes_3[] = {"infeasible", "only with efficient methods",
-                                        "with naive settings too"};
+static const char *const classes_3[] = {"only with efficient methods", "with naive settings too"};
 
 static int paper_class(const struct gd_report *report, const char *model, const char *gpu,
                        enum counts counts) {
@@ -81,7 +80,8 @@ static enum gd_status paper_grid(struct gd_report *report, const struct grid *gr
       continue;
     for (int g = 0; g < paper->n_gpus; g++) {
       int found = paper_class(report, paper->recipes[m].model, paper->gpus[g].gpu, grid->counts);
-      values[g] = !grid->pythia_only ? found : found == NAIVE_TOO ? 2 : found > INFEASIBLE;
+      if (found != INFEASIBLE)
+        values[g] = grid->pythia_only ? found == NAIVE_TOO : found;
     }
     series[rows++] =
         (struct gd_plot_series){.name = gd_report_model_title(report, paper->recipes[m].model),
@@ -95,8 +95,9 @@ static enum gd_status paper_grid(struct gd_report *report, const struct grid *gr
                          .series = series,
                          .n_series = rows,
                          .classes = grid->pythia_only ? classes_3 : classes_10,
-                         .n_classes = grid->pythia_only ? 3 : 4,
-                         .ordered = true};
+                         .n_classes = grid->pythia_only ? 2 : 3,
+                         .ordered = true,
+                         .empty_name = "infeasible"};
   return gd_report_add_plot(report,
                             &(struct gd_report_block){grid->name, grid->caption, GD_REPORT_PAPER,
                                                       "derived from Tables 1 and 4 and Appendix J "
@@ -122,7 +123,7 @@ static double measured_class(const struct gd_report_group *group) {
   return 0;
 }
 
-/* Models of the store over its sites, each cell by `value`. */
+/* Models of the store over its sites, each cell by `value`; those without any are left out. */
 static enum gd_status measured_map(struct gd_report *report,
                                    double (*value)(const struct gd_report_group *group),
                                    struct gd_plot *plot, bool *any, struct gd_error *err) {
@@ -131,26 +132,30 @@ static enum gd_status measured_map(struct gd_report *report,
   const char **sites = gd_report_texts(report, measured->n_sites);
   if (!series || !sites)
     return gd_report_no_memory(err);
-  *any = false;
+  int rows = 0;
   for (int i = 0; i < measured->n_sites; i++)
     sites[i] = measured->sites[i].label;
   for (int m = 0; m < measured->n_models; m++) {
     double *values = gd_report_numbers(report, measured->n_sites);
     if (!values)
       return gd_report_no_memory(err);
+    bool known = false;
     for (int i = 0; i < measured->n_sites; i++) {
       values[i] = value(gd_report_find_group(measured, measured->models[m], &measured->sites[i]));
-      *any = *any || isfinite(values[i]);
+      known = known || isfinite(values[i]);
     }
-    series[m] = (struct gd_plot_series){.name = gd_report_model_title(report, measured->models[m]),
-                                        .y = values,
-                                        .count = measured->n_sites};
+    if (known)
+      series[rows++] =
+          (struct gd_plot_series){.name = gd_report_model_title(report, measured->models[m]),
+                                  .y = values,
+                                  .count = measured->n_sites};
   }
   plot->kind = GD_PLOT_CELLS;
   plot->categories = sites;
   plot->n_categories = measured->n_sites;
   plot->series = series;
-  plot->n_series = measured->n_models;
+  plot->n_series = rows;
+  *any = rows > 0;
   return GD_OK;
 }
 

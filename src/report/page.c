@@ -144,7 +144,7 @@ enum gd_status gd_report_add_table(struct gd_report *report, const struct gd_rep
   gd_strbuf_deinit(&csv);
   begin_block(report, block);
   begin_scroll(report, "wide", block->caption);
-  gd_report_table_html(table, NULL, &report->body);
+  gd_report_table_html(table, &report->body);
   gd_strbuf_append(&report->body, "</div>\n");
   end_block(report, block, false);
   report->made->tables++;
@@ -198,16 +198,17 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
   file.note = block->from;
   inside.title = NULL;
   inside.note = NULL;
+  enum gd_status status = GD_OK;
   gd_plot_csv(plot, &csv);
-  enum gd_status status = write_text(report, block->name, "csv", &csv, err);
   begin_block(report, block);
-  if (status == GD_OK && report->draws) {
-    status = gd_plot_write(&file, report->order->folder, block->name, err);
-    report->made->files += 2;
+  if (report->draws) {
     begin_scroll(report, "drawing", plot->title ? plot->title : block->caption);
-    if (status == GD_OK)
-      status = gd_plot_svg(&inside, block->name, &report->body, err);
+    status =
+        gd_plot_write_both(&file, &inside, report->order->folder, block->name, &report->body, err);
     gd_strbuf_append(&report->body, "</div>\n");
+    report->made->files += 3;
+  } else {
+    status = write_text(report, block->name, "csv", &csv, err);
   }
   if (status == GD_OK)
     status = numbers_html(report, block, &csv, err);
@@ -232,6 +233,8 @@ enum gd_status gd_report_add_statements(struct gd_report *report, const char *na
   const struct gd_paper *paper = &report->paper;
   struct gd_report_table *table =
       gd_report_table_new(&report->arena, columns, 4, paper->n_statements);
+  if (table)
+    table->prose = true;
   for (int i = 0; i < paper->n_statements && table; i++) {
     const struct gd_paper_statement *statement = &paper->statements[i];
     char text[48];

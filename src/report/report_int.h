@@ -38,6 +38,7 @@ struct gd_report_table {
   int n_columns;
   struct gd_report_cell *cells; /* rows x columns */
   int n_rows, room;             /* rows that cells has room for */
+  bool prose;                   /* the first column holds sentences */
 };
 
 /* In the arena; NULL when memory is out. */
@@ -46,8 +47,7 @@ struct gd_report_table *gd_report_table_new(struct gd_arena *arena,
                                             int rows);
 /* The next row, cells empty with NaN values. There must be room. */
 struct gd_report_cell *gd_report_table_row(struct gd_report_table *table);
-void gd_report_table_html(const struct gd_report_table *table, const char *caption,
-                          struct gd_strbuf *out);
+void gd_report_table_html(const struct gd_report_table *table, struct gd_strbuf *out);
 void gd_report_table_csv(const struct gd_report_table *table, struct gd_strbuf *out);
 
 /* --- the store ----------------------------------------------------------------------------- */

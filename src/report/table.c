@@ -84,11 +84,8 @@ static void cell_html(const struct gd_report_table *table, const struct gd_repor
   gd_strbuf_printf(out, "</%s>", tag);
 }
 
-void gd_report_table_html(const struct gd_report_table *table, const char *caption,
-                          struct gd_strbuf *out) {
-  gd_strbuf_append(out, "<table class=\"sortable\">\n");
-  if (caption)
-    gd_html_element(out, "caption", NULL, caption);
+void gd_report_table_html(const struct gd_report_table *table, struct gd_strbuf *out) {
+  gd_strbuf_printf(out, "<table class=\"sortable%s\">\n", table->prose ? " prose" : "");
   gd_strbuf_append(out, "<thead>\n");
   group_row(table, out);
   gd_strbuf_append(out, "<tr>");
