@@ -24,15 +24,66 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* --- starting one -------------------------------------------------------------------------- */
+/* --- signals ------------------------------------------------------------------------------- */
 
-/* What is read while a process runs: its end, and what asks this one to end. */
 static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 enum { WATCHED = sizeof watched / sizeof *watched };
 
+/* A signal that is blocked waits for its reader even where it is ignored: those are left alone. */
+static bool is_ignored(int signal) {
+  struct sigaction action;
+  return signal != SIGCHLD && sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static sigset_t set_of(unsigned bits) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int i = 0; i < WATCHED; i++)
+    if (bits >> i & 1)
+      sigaddset(&set, watched[i]);
+  return set;
+}
+
+bool gd_signals_open(struct gd_signals *signals) {
+  sigset_t before;
+  unsigned wanted = 0;
+  for (int i = 0; i < WATCHED; i++)
+    wanted |= (is_ignored(watched[i]) ? 0u : 1u) << i;
+  sigset_t ours = set_of(wanted);
+  *signals = (struct gd_signals){.fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK)};
+  if (signals->fd < 0)
+    return false;
+  sigprocmask(SIG_BLOCK, &ours, &before);
+  for (int i = 0; i < WATCHED; i++)
+    if (sigismember(&before, watched[i]) == 0)
+      signals->blocked |= wanted & 1u << i;
+  return true;
+}
+
+int gd_signals_asked(const struct gd_signals *signals) {
+  struct signalfd_siginfo info;
+  int asked = 0;
+  while (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info)
+    if (info.ssi_signo != SIGCHLD && asked == 0)
+      asked = (int)info.ssi_signo;
+  return asked;
+}
+
+static void unblock(const struct gd_signals *signals) {
+  sigset_t ours = set_of(signals->blocked);
+  sigprocmask(SIG_UNBLOCK, &ours, NULL);
+}
+
+void gd_signals_close(struct gd_signals *signals) {
+  close(signals->fd);
+  unblock(signals);
+}
+
+/* --- starting one -------------------------------------------------------------------------- */
+
 /* Between fork and exec: system calls alone. */
-_Noreturn static void become(const struct gd_process_order *order, int errors, const sigset_t *mask,
-                             pid_t parent) {
+_Noreturn static void become(const struct gd_process_order *order, int errors,
+                             const struct gd_signals *signals, pid_t parent) {
   if (order->own_group)
     setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, order->death_signal);
@@ -49,7 +100,7 @@ _Noreturn static void become(const struct gd_process_order *order, int errors, c
       dup2(nothing, STDOUT_FILENO);
   }
   dup2(errors, STDERR_FILENO);
-  sigprocmask(SIG_SETMASK, mask, NULL);
+  unblock(signals);
   if (getppid() == parent)
     execv(order->arguments[0], (char *const *)(uintptr_t)order->arguments);
   _exit(127);
@@ -57,29 +108,23 @@ _Noreturn static void become(const struct gd_process_order *order, int errors, c
 
 enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_process *process,
                                 struct gd_error *err) {
-  sigset_t ours, before;
   int ends[2];
   pid_t self = getpid();
   if (pipe2(ends, O_CLOEXEC) != 0)
     return gd_fail(err, GD_ENVIRONMENT, "cannot start %s: %s", order->name, strerror(errno));
-  sigemptyset(&ours);
-  for (int i = 0; i < WATCHED; i++)
-    sigaddset(&ours, watched[i]);
-  sigprocmask(SIG_BLOCK, &ours, &before);
-  process->blocked = 0;
-  for (int i = 0; i < WATCHED; i++)
-    process->blocked |= (sigismember(&before, watched[i]) == 1 ? 1u : 0u) << i;
   process->errors = ends[0];
-  process->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  process->pid = process->signals < 0 ? -1 : fork();
+  bool heard = gd_signals_open(&process->signals);
+  process->pid = heard ? fork() : -1;
   if (process->pid == 0)
-    become(order, ends[1], &before, self);
+    become(order, ends[1], &process->signals, self);
   int reason = errno;
   close(ends[1]);
   if (process->pid < 0) {
-    gd_process_close(process);
+    if (heard)
+      gd_signals_close(&process->signals);
+    close(ends[0]);
     return gd_fail(err, GD_ENVIRONMENT, "cannot start %s: %s", order->name, strerror(reason));
   }
   if (order->own_group)
@@ -87,25 +132,9 @@ enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_
   return GD_OK;
 }
 
-int gd_process_asked_to_end(const struct gd_process *process) {
-  struct signalfd_siginfo info;
-  int asked = 0;
-  while (read(process->signals, &info, sizeof info) == (ssize_t)sizeof info)
-    if (info.ssi_signo != SIGCHLD && asked == 0)
-      asked = (int)info.ssi_signo;
-  return asked;
-}
-
 void gd_process_close(struct gd_process *process) {
-  sigset_t ours;
   close(process->errors);
-  if (process->signals >= 0)
-    close(process->signals);
-  sigemptyset(&ours);
-  for (int i = 0; i < WATCHED; i++)
-    if (!(process->blocked & 1u << i))
-      sigaddset(&ours, watched[i]);
-  sigprocmask(SIG_UNBLOCK, &ours, NULL);
+  gd_signals_close(&process->signals);
 }
 
 /* --- ending all ---------------------------------------------------------------------------- */

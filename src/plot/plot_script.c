@@ -30,12 +30,15 @@ enum { STOPS = 5 };
 
 /* --- texts --------------------------------------------------------------------------------- */
 
+/* A quote becomes the typographic one: gnuplot takes two of them at the beginning of a string for
+   an empty string, and what follows for commands. */
 static void quote(struct gd_strbuf *out, const char *text) {
   gd_strbuf_append(out, "'");
-  for (; *text; text++) {
-    char c = (unsigned char)*text < ' ' || *text == 127 ? ' ' : *text;
-    gd_strbuf_printf(out, "%s%c", c == '\'' ? "'" : "", c);
-  }
+  for (; *text; text++)
+    if (*text == '\'')
+      gd_strbuf_append(out, "\xe2\x80\x99");
+    else
+      gd_strbuf_append_bytes(out, (unsigned char)*text < ' ' || *text == 127 ? " " : text, 1);
   gd_strbuf_append(out, "'");
 }
 

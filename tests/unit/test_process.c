@@ -37,7 +37,7 @@ static int listen_to(struct gd_process *process, char *text, size_t size) {
   int status;
   for (bool ended = false; !ended;) {
     struct pollfd fds[] = {{.fd = process->errors, .events = POLLIN},
-                           {.fd = process->signals, .events = POLLIN}};
+                           {.fd = process->signals.fd, .events = POLLIN}};
     poll(fds, 2, 10000);
     ended = waitpid(process->pid, &status, WNOHANG) == process->pid;
     ssize_t count = read(process->errors, text + length, size - 1 - length);
@@ -70,7 +70,7 @@ static void test_words(void **state) {
   char group[64];
   snprintf(group, sizeof group, "%d of %d\n", (int)process.pid, (int)process.pid);
   assert_non_null(strstr(text, group));
-  assert_int_equal(gd_process_asked_to_end(&process), 0); /* its end asks nobody to end */
+  assert_int_equal(gd_signals_asked(&process.signals), 0); /* its end asks nobody to end */
   gd_process_close(&process);
 }
 
@@ -87,15 +87,31 @@ static void test_signals(void **state) {
   assert_true(is_blocked(SIGINT) && is_blocked(SIGCHLD));
   raise(SIGTERM);
   raise(SIGINT);
-  int asked = gd_process_asked_to_end(&process);
+  int asked = gd_signals_asked(&process.signals);
   assert_true(asked == SIGTERM || asked == SIGINT);
-  assert_int_equal(gd_process_asked_to_end(&process), 0);
+  assert_int_equal(gd_signals_asked(&process.signals), 0);
   assert_int_equal(listen_to(&process, text, sizeof text), 0);
   assert_string_equal(text, "heard\n"); /* it is deaf to nothing itself */
   gd_process_close(&process);
   assert_false(is_blocked(SIGINT) || is_blocked(SIGCHLD) || is_blocked(SIGTERM));
   assert_true(is_blocked(SIGHUP));
   sigprocmask(SIG_UNBLOCK, &hup, NULL);
+}
+
+/* nohup, and a shell's background jobs: what is ignored asks nobody to end. */
+static void test_ignored(void **state) {
+  struct gd_signals signals;
+  (void)state;
+  signal(SIGHUP, SIG_IGN);
+  assert_true(gd_signals_open(&signals));
+  assert_false(is_blocked(SIGHUP));
+  raise(SIGHUP);
+  assert_int_equal(gd_signals_asked(&signals), 0);
+  raise(SIGTERM);
+  assert_int_equal(gd_signals_asked(&signals), SIGTERM);
+  gd_signals_close(&signals);
+  signal(SIGHUP, SIG_DFL);
+  assert_false(is_blocked(SIGTERM));
 }
 
 static void test_no_program(void **state) {
@@ -145,9 +161,8 @@ static void test_death(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_words),
-      cmocka_unit_test(test_signals),
-      cmocka_unit_test(test_no_program),
+      cmocka_unit_test(test_words),   cmocka_unit_test(test_signals),
+      cmocka_unit_test(test_ignored), cmocka_unit_test(test_no_program),
       cmocka_unit_test(test_death),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

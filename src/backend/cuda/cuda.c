@@ -11,9 +11,11 @@
  * many backends.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
@@ -25,10 +27,9 @@
 #include "backend/side.h"
 
 enum {
-  ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
+  OLDEST_SM = 80,               /* compute capability that kernels are written for */
   MOST_TOGETHER = 256,          /* ops that one launch may take */
   COMM_SCRATCH_BYTES = 1 << 20, /* pieces of a reduction over ranks arrive here, on the host */
-  RUNTIME_BYTES = 1536 << 20,   /* context, kernels and libraries: not for the arena */
 };
 
 /* Work of the host inside a graph. */
@@ -91,20 +92,44 @@ static const struct {
   const char *name;
   double half, tf32, fp32;
 } known[] = {
-    {"H200", 989.4, 494.7, 66.9},         {"GH200", 989.4, 494.7, 66.9},
-    {"H100 PCIe", 756, 378, 51.2},        {"H100 NVL", 835, 417.5, 60},
-    {"H100", 989.4, 494.7, 66.9},         {"A100", 311.9, 155.9, 19.5},
-    {"A40", 149.7, 74.8, 37.4},           {"RTX A6000", 154.8, 77.4, 38.7},
-    {"RTX 6000 Ada", 364.2, 182.1, 91.1}, {"L40", 181, 90.5, 90.5},
-    {"RTX 4090", 165.2, 82.6, 82.6},      {"RTX 3090", 71, 35.6, 35.6},
+    {"H200", 989.4, 494.7, 66.9},
+    {"GH200", 989.4, 494.7, 66.9},
+    {"H100 PCIe", 756, 378, 51.2},
+    {"H100 NVL", 835, 417.5, 60},
+    {"H100", 989.4, 494.7, 66.9},
+    {"A100", 311.9, 155.9, 19.5},
+    {"A40", 149.7, 74.8, 37.4},
+    {"RTX A6000", 154.8, 77.4, 38.7},
+    {"RTX 6000 Ada", 364.2, 182.1, 91.1},
+    {"L40S", 362, 183, 91.6},
+    {"L40", 181, 90.5, 90.5},
+    {"RTX 4090", 165.2, 82.6, 82.6},
+    {"RTX 3090 Ti", 80, 40, 40},
+    {"RTX 3090", 71, 35.6, 35.6},
 };
 
-/* FLOPs of one multiprocessor in one cycle. */
+/* Whether the device's name has it as whole words: an L40S is no L40, an RTX A4000 no A40. */
+static bool is_named(const char *device, const char *name) {
+  for (const char *at = device; (at = strstr(at, name)); at++)
+    if ((at == device || at[-1] == ' ') && !isalnum((unsigned char)at[strlen(name)]))
+      return true;
+  return false;
+}
+
+/*
+ * FLOPs of one multiprocessor in one cycle: dense 16-bit products of GA100, of GA10x and AD10x, of
+ * GH100, of GB100 and of GB20x, as NVIDIA's papers on these architectures have them. Consumer cards
+ * do half of it with fp32 sums: for them this is too much, and never too little.
+ */
 static void reckon(const struct gd_cuda *cuda, double *half, double *tf32, double *fp32) {
   int khz = 0;
   cuda->cu->DeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, cuda->device);
   double cycles = 1e3 * khz * cuda->sm_count;
-  double per_cycle = cuda->sm >= 90 ? 4096 : cuda->sm == 80 ? 2048 : 1024;
+  double per_cycle = cuda->sm >= 120   ? 1024
+                     : cuda->sm >= 100 ? 8192
+                     : cuda->sm >= 90  ? 4096
+                     : cuda->sm == 80  ? 2048
+                                       : 1024;
   *half = per_cycle * cycles;
   *tf32 = per_cycle / 2 * cycles;
   *fp32 = (cuda->sm == 80 ? 128 : 256) * cycles;
@@ -117,7 +142,7 @@ static double cuda_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, b
   reckon(cuda, &half, &tf32, &fp32);
   cuda->cu->DeviceGetName(name, sizeof name, cuda->device);
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strstr(name, known[i].name)) {
+    if (is_named(name, known[i].name)) {
       half = 1e12 * known[i].half;
       tf32 = 1e12 * known[i].tf32;
       fp32 = 1e12 * known[i].fp32;
@@ -128,16 +153,7 @@ static double cuda_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, b
 
 static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
   (void)options;
-  *caps = (struct gd_caps){
-      .backend = "cuda",
-      .alignment_bytes = ALIGNMENT_BYTES,
-      .workspace_bytes = GD_CUDA_WORKSPACE_BYTES,
-      .comm_bytes = 0,
-      .compile = true,
-      .tf32 = true,
-      .enough_flops = 1e15,          /* a second or two of an H200 */
-      .loss_chunk_bytes = 512 << 20, /* dw is read and written once a chunk: fewer are better */
-      .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true, [GD_DTYPE_F16] = true}};
+  gd_caps_gpu(OLDEST_SM, caps);
 }
 
 static void cuda_describe(struct gd_backend *backend, struct gd_device_info *info) {
@@ -145,7 +161,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   size_t bytes = 0;
   cuda->cu->DeviceGetName(info->name, sizeof info->name, cuda->device);
   cuda->cu->DeviceTotalMem(&bytes, cuda->device);
-  info->memory_bytes = (int64_t)bytes - RUNTIME_BYTES;
+  info->memory_bytes = gd_gpu_plan_bytes((int64_t)bytes);
   info->host_memory_bytes = gd_host_memory_bytes();
   info->threads = omp_get_max_threads();
 }
@@ -170,7 +186,7 @@ static enum gd_status find_device(struct gd_cuda *cuda, int local_rank, struct g
              attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   cuda->sm_count = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   cuda->shared_bytes = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  if (cuda->sm < 80)
+  if (cuda->sm < OLDEST_SM)
     return gd_fail(err, GD_UNSUPPORTED,
                    "this GPU has compute capability %d.%d; the cuda backend needs 8.0 (Ampere) or "
                    "newer",
@@ -193,10 +209,14 @@ static enum gd_status wake(struct gd_cuda *cuda, struct gd_error *err) {
   pthread_mutex_unlock(&mutex);
   CHECK(result, "cuDevicePrimaryCtxRetain");
   CHECK(cuda->cu->CtxSetCurrent(context), "cuCtxSetCurrent");
-  CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  cuda->context = context;
-  return gd_cuda_modules_open(cuda, err);
+  if (!cuda->modules)
+    GD_TRY(gd_cuda_modules_open(cuda, err));
+  if (!cuda->stream)
+    CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  if (!cuda->side)
+    CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  cuda->context = context; /* everything is there */
+  return GD_OK;
 }
 
 static void release(struct gd_cuda *cuda) {
@@ -217,16 +237,19 @@ static void cuda_close(struct gd_backend *backend) {
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);
     gd_cuda_nccl_free(cuda);
-    gd_cuda_modules_close(cuda);
-    cuda->cu->StreamDestroy(cuda->stream);
-    cuda->cu->StreamDestroy(cuda->side);
   }
+  gd_cuda_modules_close(cuda);
+  if (cuda->stream)
+    cuda->cu->StreamDestroy(cuda->stream);
+  if (cuda->side)
+    cuda->cu->StreamDestroy(cuda->side);
   gd_mem_free(cuda);
 }
 
 static enum gd_status cuda_open(const struct gd_backend_options *options,
                                 struct gd_backend **backend, struct gd_error *err) {
   const struct gd_cu *cu;
+  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
   GD_TRY(gd_cu_load(&cu, err));
   struct gd_cuda *cuda = gd_mem_alloc(1, sizeof *cuda);
   if (!cuda)
@@ -235,6 +258,7 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->cu = cu;
   cuda->comm = options->comm;
   cuda->trace = options->trace;
+  cuda->deterministic = fixed && fixed[0] == '1';
   enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);
   if (status != GD_OK) {
     gd_mem_free(cuda);
@@ -311,13 +335,17 @@ static CUdeviceptr device_address(const void *host) {
   return (CUdeviceptr)(uintptr_t)host; /* one address space for both: every 64-bit system */
 }
 
+static bool is_inside(const struct gd_cuda *cuda, enum gd_space space, int64_t offset_bytes,
+                      int64_t bytes) {
+  int64_t all_bytes = space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes;
+  return offset_bytes >= 0 && bytes >= 0 && offset_bytes <= all_bytes - bytes;
+}
+
 static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, const void *from, int64_t bytes,
                                  struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy((char *)cuda->host + offset_bytes, from, (size_t)bytes);
     return GD_OK;
@@ -328,9 +356,7 @@ static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space
 static enum gd_status cuda_clear(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memset((char *)cuda->host + offset_bytes, 0, (size_t)bytes);
     return GD_OK;
@@ -346,9 +372,7 @@ static enum gd_status cuda_read(struct gd_backend *backend, enum gd_space space,
                                 int64_t offset_bytes, void *to, int64_t bytes,
                                 struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy(to, (char *)cuda->host + offset_bytes, (size_t)bytes);
     return GD_OK;
@@ -468,8 +492,8 @@ static struct gd_view view_of(const struct gd_cuda *cuda, const struct gd_plan *
   const struct gd_tensor *t = &plan->graph->tensors[id];
   bool host = on_host(plan->graph, id);
   int64_t at = plan->offset_bytes[id];
-  GD_ASSERT(at >= 0 &&
-            at + gd_tensor_bytes(plan->graph, id) <= (host ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, host ? GD_SPACE_HOST : GD_SPACE_DEVICE, at,
+                      gd_tensor_bytes(plan->graph, id)));
   return (struct gd_view){.data = (char *)(host ? cuda->host : (void *)(uintptr_t)cuda->arena) + at,
                           .dtype = t->dtype,
                           .rank = t->rank,

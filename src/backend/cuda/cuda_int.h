@@ -16,9 +16,10 @@
 #include "backend/backend.h"
 #include "backend/cuda/driver.h"
 #include "backend/kernel.h"
+#include "hw/hw.h"
 
 /* Shared by all ops; also the most that a library's algorithm may want. */
-enum { GD_CUDA_WORKSPACE_BYTES = 256 << 20 };
+enum { GD_CUDA_WORKSPACE_BYTES = GD_GPU_WORKSPACE_BYTES };
 
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
@@ -49,6 +50,7 @@ struct gd_cuda {
   struct gd_cuda_nccl *nccl; /* nccl.c; NULL: ranks exchange through host memory */
   bool nccl_decided;         /* all ranks know whether they use it */
   bool trace;
+  bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };
 
