@@ -41,7 +41,7 @@ fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
 gpu-check: all ## the tests that need a GPU; each is skipped with its reason where there is none
-	@ctest --preset dev -L gpu --verbose
+	@ctest --preset dev -L gpu --verbose -j 2
 
 lint: ## formatting, rules of the source, clang -Werror, clang-tidy, shellcheck
 	@tools/lint

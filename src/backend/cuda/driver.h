@@ -58,6 +58,8 @@ enum {
   X(MemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                      \
   X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr * at, size_t bytes))                                     \
   X(MemFree, cuMemFree_v2, (CUdeviceptr at))                                                       \
+  X(MemHostRegister, cuMemHostRegister_v2, (void *at, size_t bytes, unsigned flags))               \
+  X(MemHostUnregister, cuMemHostUnregister, (void *at))                                            \
   X(MemHostAlloc, cuMemHostAlloc, (void **at, size_t bytes, unsigned flags))                       \
   X(MemFreeHost, cuMemFreeHost, (void *at))                                                        \
   X(MemcpyAsync, cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \

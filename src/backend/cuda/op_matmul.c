@@ -13,7 +13,7 @@
  * Products in TF32 whose operands do not have k contiguous have an alternative: copies of these,
  * turned, in the workspace, and the product that Hopper's tensor cores do best. Both are timed, the
  * copies included, and the faster one runs. For people who tune: with GPUDAYS_TURNED=0 there are no
- * turned products, with GPUDAYS_TURNED=1 there are wherever there is room.
+ * turned products, with GPUDAYS_TURNED=1 there are wherever there is room, in full fp32 too.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -641,7 +641,7 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct way 
 static bool turned_way(const struct gd_cuda_call *call, const struct gd_cuda_product *p, char how,
                        struct way *way) {
   double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-  if (how == '0' || (how != '1' && flops < least_turned_flops))
+  if (how == '0' || (how != '1' && (!p->tf32 || flops < least_turned_flops)))
     return false;
   way->workspace_bytes = LIBRARY_BYTES;
   way->n_turns =
