@@ -1,7 +1,7 @@
 /*
  * A CSV file in memory (RFC 4180: quotes, quoted commas and line ends, CRLF or LF, an optional
- * byte order mark), as a table of strings. Errors name file, row and column as a spreadsheet
- * counts them: the header is line 1.
+ * byte order mark), as a table of strings. Errors name file, line and column; lines are those of
+ * a text editor, so that a quoted cell of two lines counts twice, and the header is line 1.
  *
  *   struct gd_csv csv = {0};
  *   GD_TRY(gd_csv_load(&csv, "answers.csv", err));
@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/strbuf.h"
 
 struct gd_csv {
   struct gd_arena arena;
@@ -27,7 +28,8 @@ struct gd_csv {
   int *lines;          /* by row: the line of the file where it begins */
 };
 
-/* Every row must have as many cells as the header; lines that are wholly empty are skipped. */
+/* At most 256 MiB. Every row must have as many cells as the header; lines that are wholly empty are
+ * skipped. */
 enum gd_status gd_csv_load(struct gd_csv *csv, const char *path, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_csv_parse(struct gd_csv *csv, const char *label, const char *text, int64_t length,
                             struct gd_error *err) GD_MUST_USE;
@@ -41,5 +43,12 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
 /* That failure for checks made elsewhere. */
 enum gd_status gd_csv_mismatch(const struct gd_csv *csv, int row, int column, const char *expected,
                                struct gd_error *err);
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+/* A cell as a file holds it: quoted where it must be. Commas and line ends are the caller's. */
+void gd_csv_append_cell(struct gd_strbuf *out, const char *text);
+/* A number in the fewest digits that read back as it; nothing where it is not finite. */
+void gd_csv_append_number(struct gd_strbuf *out, double value);
 
 #endif

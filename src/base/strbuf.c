@@ -98,6 +98,41 @@ const char *gd_format_count(char *text, size_t size, int64_t count) {
   return text;
 }
 
+const char *gd_format_number(char *text, size_t size, double value, int decimals) {
+  char plain[48], whole[48];
+  /* Beyond 2^53 a double has no units digit to separate. */
+  if (!(fabs(value) < 0x1p53)) {
+    snprintf(text, size, "%.3g", value);
+    return text;
+  }
+  snprintf(plain, sizeof plain, "%.*f", decimals, fabs(value));
+  size_t digits = strcspn(plain, ".");
+  int64_t integer = 0;
+  for (size_t i = 0; i < digits; i++)
+    integer = integer * 10 + (plain[i] - '0');
+  snprintf(text, size, "%s%s%s", value < 0 ? "-" : "",
+           gd_format_count(whole, sizeof whole, integer), plain + digits);
+  return text;
+}
+
+int gd_format_decimals(double value, int digits) {
+  double size = fabs(value);
+  int decimals = digits - 1;
+  if (!(size > 0) || !isfinite(size))
+    return 0;
+  if (size < 1)
+    for (; size < 1 && decimals < 12; size *= 10)
+      decimals++;
+  else
+    for (; decimals > 0 && size >= 10 - 5 * pow(10, -digits); size /= 10)
+      decimals--;
+  return decimals;
+}
+
+const char *gd_format_digits(char *text, size_t size, double value, int digits) {
+  return gd_format_number(text, size, value, gd_format_decimals(value, digits));
+}
+
 bool gd_parse_bytes(const char *text, int64_t *bytes) {
   static const struct {
     const char *unit;

@@ -30,6 +30,12 @@ void gd_strbuf_deinit(struct gd_strbuf *buf);
 const char *gd_format_bytes(char *text, size_t size, int64_t bytes);
 /* "1,234,567". */
 const char *gd_format_count(char *text, size_t size, int64_t count);
+/* "1,234.5": thousands separated, so many decimals. 48 bytes hold any. */
+const char *gd_format_number(char *text, size_t size, double value, int decimals);
+/* The same with `digits` significant ones, and no more decimals than that takes. */
+const char *gd_format_digits(char *text, size_t size, double value, int digits);
+/* Decimals that give a value so many significant digits; 9.996 counts as 10.0. */
+int gd_format_decimals(double value, int digits);
 /* "2GiB", "512MiB", "1.5G", "4096" (bytes); false when it is not a size. */
 bool gd_parse_bytes(const char *text, int64_t *bytes);
 /* Whole string as a decimal integer in [low, high]. */

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/mpirun.h"
+#include "cli/predicting.h"
 #include "cli/progress.h"
 #include "cli/show_trial.h"
 #include "comm/comm.h"
@@ -30,7 +31,8 @@ static void append_answer(struct gd_cli *cli, const struct gd_search_point *poin
   gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
   gd_strbuf_append(out, "  ");
   gd_show_bold(cli, days.value);
-  gd_strbuf_printf(out, "  (95 %%: %s)\n", days.interval);
+  gd_strbuf_printf(out, "  (%s: %s)\n", point->source == GD_SEARCH_PREDICTED ? "predicted" : "95 %",
+                   days.interval);
   gd_strbuf_printf(
       out, "  %s steps of %s, %s each:\n", gd_format_count(a, sizeof a, point->model->recipe.steps),
       gd_show_step_size(b, sizeof b, point->model), gd_show_seconds(c, sizeof c, trial->step_s));
@@ -134,6 +136,8 @@ static void append_sheet(struct gd_cli *cli, const struct gd_search_point *point
   append_answer(cli, point);
   append_step(out, trial);
   append_memory(out, trial);
+  if (point->source == GD_SEARCH_PREDICTED)
+    return;
   append_speed(out, point);
   gd_show_precision_note(out, point->model, trial);
   gd_show_compiler_note(out, trial);
@@ -156,6 +160,7 @@ static void set_row(struct gd_cli *cli, const char **row, const struct gd_search
   const struct gd_trial *trial = &point->trial;
   char text[2 * GD_SHOW_TEXT];
   struct gd_show_duration days;
+  bool predicted = point->source == GD_SEARCH_PREDICTED;
   row[0] = trial->model;
   row[1] = trial->method;
   row += 1;
@@ -165,7 +170,7 @@ static void set_row(struct gd_cli *cli, const char **row, const struct gd_search
   }
   gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
   row[1] = gd_show_cell(cli, "%s", days.value);
-  row[2] = gd_show_cell(cli, "%s", days.interval);
+  row[2] = gd_show_cell(cli, "%s%s", predicted ? "predicted: " : "", days.interval);
   row[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, trial->step_s));
   row[4] = gd_show_cell(cli, "%s", gd_show_throughput(text, sizeof text, point->model, trial));
   if (trial->peak_flops > 0)
@@ -180,6 +185,13 @@ static void set_row(struct gd_cli *cli, const char **row, const struct gd_search
 static bool is_first_of_model(const struct gd_search *search, int index) {
   for (int i = 0; i < index; i++)
     if (strcmp(search->points[i].argument, search->points[index].argument) == 0)
+      return false;
+  return true;
+}
+
+static bool is_one_model(const struct gd_search *search) {
+  for (int i = 1; i < search->count; i++)
+    if (strcmp(search->points[i].argument, search->points[0].argument) != 0)
       return false;
   return true;
 }
@@ -267,7 +279,7 @@ static void append_winner(struct gd_cli *cli, const struct gd_search *search, in
     const struct gd_search_point *point = &search->points[i];
     if (i == best || strcmp(point->argument, search->points[of].argument) != 0)
       continue;
-    if (point->trial.status != GD_TRIAL_OK)
+    if (point->trial.status != GD_TRIAL_OK || point->source != search->points[best].source)
       continue;
     /* Intervals that overlap do not tell who is faster. */
     bool close = point->trial.days_low <= winner->days_high;
@@ -278,6 +290,19 @@ static void append_winner(struct gd_cli *cli, const struct gd_search *search, in
   append_text(&cli->out, &line);
 }
 
+/* What --fast left out, and by how much the prediction has it behind. */
+static void append_excluded(struct gd_strbuf *out, const struct gd_search *search) {
+  struct gd_strbuf line = {0};
+  if (search->n_predicted == 0 || search->simulate)
+    return;
+  gd_strbuf_printf(&line, "not measured, %d of %d, since their predicted times exclude them:",
+                   search->n_predicted, search->count);
+  for (int i = 0, shown = 0; i < search->count; i++)
+    if (search->points[i].source == GD_SEARCH_PREDICTED)
+      gd_strbuf_printf(&line, "%s %s", shown++ ? "," : "", search->points[i].trial.method);
+  append_text(out, &line);
+}
+
 static void append_pending(struct gd_strbuf *out, const struct gd_search *search) {
   struct gd_strbuf line = {0};
   if (search->n_pending == 0)
@@ -285,7 +310,9 @@ static void append_pending(struct gd_strbuf *out, const struct gd_search *search
   gd_strbuf_printf(&line, "pending, %d of %d:", search->n_pending, search->count);
   for (int i = 0, shown = 0; i < search->count; i++)
     if (search->points[i].source == GD_SEARCH_PENDING)
-      gd_strbuf_printf(&line, "%s %s", shown++ ? "," : "", search->points[i].trial.method);
+      gd_strbuf_printf(&line, "%s %s%s%s", shown++ ? "," : "",
+                       is_one_model(search) ? "" : search->points[i].trial.model,
+                       is_one_model(search) ? "" : " ", search->points[i].trial.method);
   gd_strbuf_append(&line, "; the time limit came first: the same command goes on with them");
   append_text(out, &line);
 }
@@ -324,6 +351,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
   }
   append_load_note(&cli->out, "up to ", busy_share);
   append_pending(&cli->out, search);
+  append_excluded(&cli->out, search);
   if (search->n_stored > 0)
     gd_strbuf_printf(&cli->out, "  note: %d of %d were measured before; --fresh measures anew\n",
                      search->n_stored, count);
@@ -332,13 +360,19 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
 
 /* --- for programs -------------------------------------------------------------------------- */
 
-static void set_point(struct gd_show_object *to, const struct gd_search_point *point) {
+static void set_point(struct gd_show_object *to, const struct gd_search *search,
+                      const struct gd_search_point *point) {
   static const char *const sources[] = {[GD_SEARCH_PENDING] = "pending",
                                         [GD_SEARCH_PLAN] = "plan",
                                         [GD_SEARCH_STORE] = "store",
-                                        [GD_SEARCH_RUN] = "run"};
+                                        [GD_SEARCH_RUN] = "run",
+                                        [GD_SEARCH_PREDICTED] = "predicted"};
   gd_show_trial(to, &point->trial, true);
   gd_show_set_text(to, "source", sources[point->source]);
+  if (point->source == GD_SEARCH_PREDICTED)
+    gd_show_set_text(to, "basis", search->predictor->basis);
+  else
+    gd_show_set_null(to, "basis");
 }
 
 static void set_best(struct gd_show_object *to, const char *key, const struct gd_search *search,
@@ -349,7 +383,7 @@ static void set_best(struct gd_show_object *to, const char *key, const struct gd
     gd_show_set_null(to, key);
     return;
   }
-  set_point(&row, &search->points[best]);
+  set_point(&row, search, &search->points[best]);
   gd_show_set_object(to, key, &row);
 }
 
@@ -367,18 +401,11 @@ static void set_best_by_model(struct gd_show_object *to, const struct gd_search 
   }
 }
 
-static bool is_one_model(const struct gd_search *search) {
-  for (int i = 1; i < search->count; i++)
-    if (strcmp(search->points[i].argument, search->points[0].argument) != 0)
-      return false;
-  return true;
-}
-
 static enum gd_status show_objects(struct gd_cli *cli, const struct gd_search *search,
                                    struct gd_error *err) {
   struct gd_show_object root, by_model, row, rows = {.object = json_array()};
   for (int i = 0; i < search->count; i++) {
-    set_point(&row, &search->points[i]);
+    set_point(&row, search, &search->points[i]);
     gd_show_append(&rows, &row);
   }
   if (cli->options.csv)
@@ -433,9 +460,10 @@ static void show_finished(void *user, const struct gd_search_point *point) {
   gd_progress_clear(&watching->progress);
   fprintf(stderr, "  %-16s  %-30s  ", trial->model, trial->method);
   if (ok) {
+    bool predicted = point->source == GD_SEARCH_PREDICTED;
     gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
-    fprintf(stderr, "%s%s%s  (95 %%: %s)  %s\n", colour ? "\033[32m" : "", days.value,
-            colour ? "\033[0m" : "", days.interval,
+    fprintf(stderr, "%s%s%s  (%s: %s)  %s\n", colour ? "\033[32m" : "", days.value,
+            colour ? "\033[0m" : "", predicted ? "predicted" : "95 %", days.interval,
             gd_format_bytes(memory, sizeof memory, trial->peak_bytes));
   } else {
     bool again = watching->reason && strcmp(watching->reason, trial->reason) == 0;
@@ -577,27 +605,30 @@ static enum gd_status open_jobs(struct gd_cli *cli, struct gd_search *search,
 }
 
 static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
-                                 struct gd_error *err) {
+                                 const struct gd_predicting *predicting, struct gd_error *err) {
   struct watching watching = {.cli = cli, .progress = {.on = cli->progress}};
   struct gd_cli_options *options = &cli->options;
   char mpirun[4096];
   if (options->slurm) {
     GD_TRY(prepare_jobs(cli, search, err));
-  } else if (options->ranks > 1) {
+  } else if (options->ranks > 1 && !options->simulate) {
     GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
-    if (options->threads == 0 && !getenv("OMP_NUM_THREADS"))
-      options->threads = share_of_cores(options->ranks);
   }
   gd_cli_trial_options(cli, &(struct gd_method){0}, &search->trial);
+  search->trial.target = predicting->has_target ? &predicting->target : NULL;
+  search->predictor = &predicting->predictor;
   search->fresh = options->fresh;
+  search->simulate = options->simulate;
+  search->fast = options->fast;
   search->time_limit_s = options->time_limit;
   search->trial_timeout_s = options->trial_timeout;
   search->rank_timeout_s = options->rank_timeout;
   search->user = &watching;
   search->progress = cli->progress ? show_progress : NULL;
   search->finished = cli->progress && search->count > 1 ? show_finished : NULL;
-  enum gd_status status =
-      options->no_store ? GD_OK : gd_store_open(options->store, &search->store, err);
+  enum gd_status status = options->no_store || options->simulate
+                              ? GD_OK
+                              : gd_store_open(options->store, &search->store, err);
   if (status == GD_OK && options->slurm)
     status = open_jobs(cli, search, err);
   if (status == GD_OK)
@@ -638,29 +669,54 @@ static enum gd_status conclude(const struct gd_search *search, struct gd_error *
                  search->n_pending, search->count);
 }
 
-enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
-  struct gd_search search = {0};
-  int rank, size;
-  cli->options.backend = gd_cli_backend(cli);
-  GD_TRY(make_points(cli, &search, err)); /* a wrong name is said before ranks meet */
-  if (cli->options.slurm && gd_comm_in_job(&rank, &size))
-    return gd_fail(err, GD_BAD_INPUT,
-                   "--slurm submits jobs, and this process is a rank of one; leave out --slurm");
-  if (gd_comm_in_job(&rank, &size))
-    GD_TRY(run_in_job(cli, &search, err));
-  else
-    GD_TRY(run_search(cli, &search, err));
-  const struct gd_search_point *only = &search.points[0];
-  if (search.count == 1 && only->source == GD_SEARCH_RUN && only->status != GD_OK)
+static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *search,
+                                  const struct gd_predicting *predicting, struct gd_error *err) {
+  const struct gd_search_point *only = &search->points[0];
+  bool people = !cli->options.json && !cli->options.csv;
+  if (search->count == 1 && only->source == GD_SEARCH_RUN && only->status != GD_OK)
     return gd_fail(err, only->status, "%s", only->trial.reason);
-  if (cli->options.json || cli->options.csv)
-    GD_TRY(show_objects(cli, &search, err));
-  else if (search.count == 1 && only->source != GD_SEARCH_PENDING)
+  if (!people)
+    GD_TRY(show_objects(cli, search, err));
+  else if (search->count == 1 && only->source != GD_SEARCH_PENDING)
     append_sheet(cli, only);
   else
-    GD_TRY(append_table(cli, &search, err));
-  for (int i = 0; i < search.count && !cli->options.json && !cli->options.csv; i++)
-    if (search.points[i].trial.n_profile > 0)
-      GD_TRY(gd_show_profile(cli, &search.points[i].trial, err));
-  return conclude(&search, err);
+    GD_TRY(append_table(cli, search, err));
+  if (people && search->n_predicted > 0)
+    gd_show_basis(cli, predicting);
+  for (int i = 0; i < search->count && people; i++)
+    if (search->points[i].trial.n_profile > 0)
+      GD_TRY(gd_show_profile(cli, &search->points[i].trial, err));
+  return conclude(search, err);
+}
+
+static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting, bool in_job,
+                            struct gd_error *err) {
+  struct gd_search search = {0};
+  GD_TRY(make_points(cli, &search, err)); /* a wrong name is said before ranks meet */
+  if (cli->options.slurm && in_job)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--slurm submits jobs, and this process is a rank of one; leave out --slurm");
+  if (in_job) {
+    GD_TRY(run_in_job(cli, &search, err));
+  } else {
+    if (cli->options.ranks > 1 && !cli->options.slurm && !cli->options.gpu &&
+        cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
+      cli->options.threads = share_of_cores(cli->options.ranks);
+    if (!cli->options.gpu) /* the hardware of --gpu was looked up before: it counts the ranks */
+      GD_TRY(gd_predicting_open(predicting, cli, err));
+    GD_TRY(run_search(cli, &search, predicting, err));
+  }
+  return show_search(cli, &search, predicting, err);
+}
+
+enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_predicting predicting = {0};
+  int rank, size;
+  bool in_job = gd_comm_in_job(&rank, &size);
+  if (cli->options.gpu && !in_job)
+    GD_TRY(gd_predicting_open(&predicting, cli, err));
+  cli->options.backend = gd_cli_backend(cli);
+  enum gd_status status = bench(cli, &predicting, in_job, err);
+  gd_predicting_close(&predicting);
+  return status;
 }

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "hw/hw.h"
 
 struct completing {
   struct gd_cli *cli;
@@ -69,11 +70,20 @@ static enum gd_status offer_models(struct completing *c, struct gd_error *err) {
   return GD_OK;
 }
 
+static enum gd_status offer_gpus(struct completing *c, struct gd_error *err) {
+  struct gd_hw hw = {0};
+  GD_TRY(gd_hw_load(&hw, err));
+  for (int i = 0; i < hw.n_gpus; i++)
+    offer(c, hw.gpus[i].name, hw.gpus[i].title);
+  gd_hw_deinit(&hw);
+  return GD_OK;
+}
+
 /* Parts that the method typed so far can have beside its others. */
 static void offer_methods(struct completing *c, bool list) {
   static const char *const parts[] = {"naive", "free-lunch", "compile", "kernels",
-                                      "ckpt",  "zero1",      "zero2",   "zero3",
-                                      "fsdp2", "fsdp3",      "offload"};
+                                      "tf32",  "ckpt",       "zero1",   "zero2",
+                                      "zero3", "fsdp2",      "fsdp3",   "offload"};
   if (list)
     keep_through(c, ",");
   const char *method = c->start;
@@ -117,7 +127,7 @@ static void offer_named(struct completing *c, const struct gd_option *option) {
 
 static enum gd_status offer_values(struct completing *c, const struct gd_option *option,
                                    struct gd_error *err) {
-  if (strcmp(option->argument, "FILE") == 0)
+  if (strcmp(option->argument, "FILE") == 0 || strcmp(option->argument, "PATH") == 0)
     c->kind = "files";
   else if (strcmp(option->argument, "DIR") == 0)
     c->kind = "folders";
@@ -129,7 +139,9 @@ static enum gd_status offer_values(struct completing *c, const struct gd_option 
       c->open = true;
     }
     return offer_models(c, err);
-  } else
+  } else if (strcmp(option->name, "gpu") == 0)
+    return offer_gpus(c, err);
+  else
     offer_named(c, option);
   return GD_OK;
 }
@@ -184,6 +196,8 @@ static enum gd_status offer_arguments(struct completing *c, struct gd_error *err
     c->kind = "files";
     if (strcmp(argument, "MODEL") == 0)
       return offer_models(c, err);
+    if (strcmp(argument, "GPU") == 0)
+      return offer_gpus(c, err);
   }
   return GD_OK;
 }

@@ -24,39 +24,63 @@ static void append_option(struct gd_strbuf *out, const struct gd_option *option)
 static void append_overview(struct gd_strbuf *out) {
   int count;
   const struct gd_option *options = gd_options(&count);
-  gd_strbuf_append(out, "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n\n"
+  gd_strbuf_append(out, "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
                         "How long does it take to pre-train this model on this hardware?\n\n");
   for (int i = 1; i < GD_COMMAND_COUNT; i++) {
     char left[64];
     snprintf(left, sizeof left, "%s %s", gd_commands[i].name, gd_commands[i].arguments);
     gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, gd_commands[i].summary);
   }
-  gd_strbuf_append(out, "\n");
+  gd_strbuf_append(out, "\nEverywhere:");
   for (int i = 0; i < count; i++)
-    if (options[i].common)
-      append_option(out, &options[i]);
+    if (options[i].common && options[i].letter)
+      gd_strbuf_printf(out, " -%c|--%s", options[i].letter, options[i].name);
+    else if (options[i].common)
+      gd_strbuf_printf(out, " --%s", options[i].name);
   gd_strbuf_append(out,
                    "\nMODEL is a preset or a path to a Hugging Face config.json or its folder.\n"
                    "Exit: 0 fine, 1 the answer is no, 2 usage, 3 environment, 4 internal.\n"
                    "Start here: gpudays bench pythia-14m\n");
 }
 
-static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
-  const struct gd_command *command = &gd_commands[id];
+/* What changes the recipe is told by `models`; elsewhere its names stand on one line. */
+static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
+  return id != GD_COMMAND_MODELS && (option->commands & 1u << GD_COMMAND_MODELS) &&
+         (option->commands & 1u << id) && !option->common;
+}
+
+static void append_names(struct gd_strbuf *out, enum gd_command_id id, bool recipe) {
   const char *separator = "";
   int count;
+  const struct gd_option *options = gd_options(&count);
+  for (int i = 0; i < count; i++)
+    if (recipe ? is_recipe(&options[i], id)
+               : (options[i].commands & 1u << id) && options[i].common) {
+      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
+      separator = ", ";
+    }
+}
+
+static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
+  const struct gd_command *command = &gd_commands[id];
+  int count, n_recipe = 0;
   const struct gd_option *options = gd_options(&count);
   gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
                    command->arguments[0] ? " " : "", command->arguments, command->about);
   for (int i = 0; i < count; i++)
-    if ((options[i].commands & 1u << id) && !options[i].common)
-      append_option(out, &options[i]);
-  gd_strbuf_append(out, "  as everywhere: ");
+    n_recipe += is_recipe(&options[i], id);
+  bool folded = n_recipe > 2;
   for (int i = 0; i < count; i++)
-    if ((options[i].commands & 1u << id) && options[i].common) {
-      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
-      separator = ", ";
-    }
+    if ((options[i].commands & 1u << id) && !options[i].common &&
+        !(folded && is_recipe(&options[i], id)))
+      append_option(out, &options[i]);
+  if (folded) {
+    gd_strbuf_append(out, "  as of models: ");
+    append_names(out, id, true);
+    gd_strbuf_append(out, "\n");
+  }
+  gd_strbuf_append(out, "  as everywhere: ");
+  append_names(out, id, false);
   gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);
 }
 

@@ -25,10 +25,20 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Lists the presets, or shows one model: a preset, a Hugging Face config.json,\n"
          "or the folder that holds one.",
          "gpudays models pythia-160m", gd_cmd_models},
+    [GD_COMMAND_GPUS] =
+        {"gpus", "[GPU]", 0, 1, "GPUs that are known: peaks, memory, links, prices",
+         "Lists the GPUs of the catalogue, or shows one with its machines and prices, and\n"
+         "where every figure comes from. --check reads a file of your own.",
+         "gpudays gpus a100", gd_cmd_gpus},
+    [GD_COMMAND_ESTIMATE] =
+        {"estimate", "[MODEL...]", 0, -1, "days at the peak of given GPUs: a lower bound",
+         "Divides training FLOPs by the peak of the GPUs: Section 3.1 of the paper.\n"
+         "Without arguments: the paper's nine models on its four GPUs.",
+         "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =
         {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
-         "Plans training on this machine without running it: exact bytes, micro-batch.\n"
-         "Exit 1 when the model does not fit.",
+         "Plans training without running it: exact bytes, micro-batch, and predicted time;\n"
+         "on this machine, or on the GPUs of --gpu. Exit 1 when the model does not fit.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
     [GD_COMMAND_BENCH] =
         {"bench", "MODEL...", 1, -1, "measured here: step time, memory, days to train",
@@ -48,11 +58,37 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Prints the best trial that is stored, or the point of --methods, for a tool.\n"
          "Exit 1 when there is none.",
          "gpudays export pythia-14m --format hf -o args.json", gd_cmd_export},
+    [GD_COMMAND_SURVEY] =
+        {"survey", "[FILE]", 0, 1, "answers to the compute survey: checked, counted, drawn",
+         "Counts the answers in a CSV file; with -o DIR, draws Figures 1 and 8 from them.\n"
+         "Exit 2 when the file does not answer the questions, with all that is wrong.",
+         "gpudays survey answers.csv -o figures", gd_cmd_survey},
+    [GD_COMMAND_COST] =
+        {"cost", "[MODEL]", 0, 1, "machines to buy or rent: dollars, days, energy",
+         "Compares the machines of the catalogue for a run, and takes one. Without MODEL:\n"
+         "which presets --budget and --days allow. Exit 1 when nothing is within them.",
+         "gpudays cost pythia-1b --budget 40000", gd_cmd_cost},
+    [GD_COMMAND_REPORT] =
+        {"report", "", 0, 0, "tables and figures of the paper beside what was measured",
+         "Writes a page (index.html) that needs no network, and beside it every table and\n"
+         "figure as CSV, SVG and PNG.",
+         "gpudays report -o out", gd_cmd_report},
     [GD_COMMAND_VERIFY] =
         {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
          "Compares loss, gradients and training losses with those stored in DIR.\n"
          "Exit 1 past the bounds.",
          "gpudays verify tests/reference/neox-parallel", gd_cmd_verify},
+    [GD_COMMAND_CALIBRATE] =
+        {"calibrate", "", 0, 0, "measures this machine, so that times can be predicted",
+         "Measures products, memory and links of this machine in about a minute, keeps\n"
+         "their rates, and checks predictions made from them on steps it has not seen.",
+         "gpudays calibrate", gd_cmd_calibrate},
+    [GD_COMMAND_ACCURACY] =
+        {"accuracy", "[FILE...]", 0, -1, "predicted against measured, and against the paper",
+         "Compares predictions with the trials of the database, or of files that\n"
+         "'gpudays results --csv' wrote, and with the paper's Tables 1 and 4 by parameters\n"
+         "that were fitted without the GPU or the models in question.",
+         "gpudays accuracy results/h200.csv -o docs/accuracy.md", gd_cmd_accuracy},
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
@@ -108,6 +144,74 @@ static enum gd_status parse_seconds(const struct gd_option *option, const char *
     return GD_OK;
   }
   snprintf(expected, sizeof expected, "seconds above 0, %" PRId64 " at most", option->high);
+  return bad_value(option, text, expected, err);
+}
+
+static bool is_number(const char *text, double *value, char **end) {
+  errno = 0;
+  *value = strtod(text, end);
+  return (isdigit((unsigned char)text[0]) || text[0] == '.') && errno == 0;
+}
+
+/* Keeps a number that its parser found good, unless it is too large. */
+static enum gd_status set_number(const struct gd_option *option, const char *text, double value,
+                                 bool good, const char *above, struct gd_cli_options *options,
+                                 struct gd_error *err) {
+  char expected[96];
+  if (good && value <= (double)option->high) {
+    *(struct gd_cli_number *)field(option, options) = (struct gd_cli_number){true, value};
+    return GD_OK;
+  }
+  snprintf(expected, sizeof expected, "a number %s %" PRId64 " to %" PRId64, above, option->low,
+           option->high);
+  return bad_value(option, text, expected, err);
+}
+
+static enum gd_status parse_number(const struct gd_option *option, const char *text,
+                                   struct gd_cli_options *options, struct gd_error *err) {
+  char *end;
+  double value;
+  bool good = is_number(text, &value, &end) && *end == '\0' && value >= (double)option->low;
+  return set_number(option, text, value, good, "from", options, err);
+}
+
+static enum gd_status parse_above(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  char *end;
+  double value;
+  bool good = is_number(text, &value, &end) && *end == '\0' && value > (double)option->low;
+  return set_number(option, text, value, good, "above", options, err);
+}
+
+/* 40000, 40k and 0.04M are the same sum. */
+static enum gd_status parse_usd(const struct gd_option *option, const char *text,
+                                struct gd_cli_options *options, struct gd_error *err) {
+  char *end;
+  double value;
+  bool good = is_number(text, &value, &end);
+  if (good && *end && !end[1]) {
+    int letter = tolower((unsigned char)*end);
+    value *= letter == 'k' ? 1e3 : letter == 'm' ? 1e6 : 1;
+    end += letter == 'k' || letter == 'm';
+  }
+  if (!good || *end || !(value > 0 && value <= (double)option->high))
+    return bad_value(option, text, "dollars above 0 such as 40000, 40k or 1.5M", err);
+  *(struct gd_cli_number *)field(option, options) = (struct gd_cli_number){true, value};
+  return GD_OK;
+}
+
+static enum gd_status parse_times(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  char expected[96] = "";
+  size_t length = 0;
+  if (gd_times_parse(text, &options->times))
+    return GD_OK;
+  for (int i = 0; i < GD_TIMES_COUNT && length < sizeof expected; i++)
+    length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%s",
+                               i == 0                    ? ""
+                               : i + 1 == GD_TIMES_COUNT ? " or "
+                                                         : ", ",
+                               gd_times_name((enum gd_times)i));
   return bad_value(option, text, expected, err);
 }
 
@@ -202,6 +306,14 @@ static enum gd_status parse_micro_batch(const struct gd_option *option, const ch
   return GD_OK;
 }
 
+static enum gd_status parse_peaks(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  options->paper_peaks = strcmp(text, "paper") == 0;
+  if (!options->paper_peaks && strcmp(text, "datasheet") != 0)
+    return bad_value(option, text, "datasheet or paper", err);
+  return GD_OK;
+}
+
 static enum gd_status parse_status(const struct gd_option *option, const char *text,
                                    struct gd_cli_options *options, struct gd_error *err) {
   if (!gd_trial_status_parse(text, &options->status) || options->status == GD_TRIAL_PLANNED)
@@ -263,6 +375,14 @@ static enum gd_status parse_since(const struct gd_option *option, const char *te
   return GD_OK;
 }
 
+static enum gd_status parse_stack(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  options->paper_stack = strcmp(text, "paper") == 0;
+  if (!options->paper_stack && strcmp(text, "gpudays") != 0)
+    return bad_value(option, text, "gpudays or paper", err);
+  return GD_OK;
+}
+
 /* Which methods there are is the library's answer. */
 static enum gd_status parse_text(const struct gd_option *option, const char *text,
                                  struct gd_cli_options *options, struct gd_error *err) {
@@ -276,7 +396,9 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define ON(command)   (1u << GD_COMMAND_##command)
 #define ON_TRIALS     (ON(PLAN) | ON(BENCH))
 #define ON_RUNS       (ON_TRIALS | ON(VERIFY))
+#define ON_DEVICES    (ON_RUNS | ON(CALIBRATE))
 #define ON_RECIPES    (ON(MODELS) | ON_TRIALS)
+#define ON_SIZES      (ON_RECIPES | ON(ESTIMATE))
 #define ON_STORE      (ON(RESULTS) | ON(BEST))
 #define ON_CHOICE     (ON_STORE | ON(EXPORT))
 #define EVERYWHERE    ((1u << GD_COMMAND_COUNT) - 1)
@@ -284,12 +406,22 @@ static enum gd_status parse_text(const struct gd_option *option, const char *tex
 #define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
 
 static const struct gd_option options_table[] = {
-    {"backend", "NAME", ON_RUNS, 0, false, "cuda (default with a GPU), cpu, or ref: plain and slow",
-     parse_backend, 0, 0, 0},
-    {"threads", "N", ON_RUNS | ON(DOCTOR), 0, false, "threads to run with; default: all there are",
-     parse_int, TARGET(threads), 1, 4096},
-    {"precision", "NAME", ON_RECIPES | ON(VERIFY), 0, false,
+    {"backend", "NAME", ON_DEVICES, 0, false,
+     "cuda (default with a GPU), cpu, or ref: plain and slow", parse_backend, 0, 0, 0},
+    {"threads", "N", ON_DEVICES | ON(DOCTOR), 0, false,
+     "threads to run with; default: all there are", parse_int, TARGET(threads), 1, 4096},
+    {"precision", "NAME", ON_SIZES | ON(VERIFY), 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", parse_precision, 0, 0, 0},
+    {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE), 0, false,
+     "of 'gpudays gpus', or a file; none need be here", parse_text, TARGET(gpu), 0, 0},
+    {"count", "N", ON_TRIALS | ON(ESTIMATE), 0, false,
+     "how many GPUs; default 1, of estimate 1, 2, 4 and 8", parse_int, TARGET(count), 1, 1000000},
+    {"stack", "NAME", ON(PLAN), 0, false, "gpudays (default), or paper: PyTorch with DeepSpeed",
+     parse_stack, 0, 0, 0},
+    {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
+     parse_peaks, 0, 0, 0},
+    {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
+     parse_text, TARGET(check), 0, 0},
     {"methods", "LIST", ON_RUNS | ON(EXPORT), 0, false,
      "naive (default), free-lunch, all, free-lunch+ckpt+zero1", parse_text, TARGET(methods), 0, 0},
     {"micro-batch", "SIZE", ON_TRIALS | ON(EXPORT), 0, false,
@@ -299,32 +431,40 @@ static const struct gd_option options_table[] = {
      "limit such as 8GiB; default: what is there", parse_bytes, TARGET(device_memory_bytes), 0, 0},
     {"host-memory", "SIZE", ON_TRIALS | ON(EXPORT), 0, false, "limit for what stays in host memory",
      parse_bytes, TARGET(host_memory_bytes), 0, 0},
-    {"seq", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"seq", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "tokens a sequence, instead of the recipe's", parse_int, TARGET(seq), 2, MOST_A_RECIPE},
-    {"batch", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"batch", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "sequences a training step, instead of the recipe's", parse_int, TARGET(batch), 1,
      MOST_A_RECIPE},
-    {"steps", "N", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"steps", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "training steps of the run, instead of the recipe's", parse_int, TARGET(steps), 1,
      MOST_A_RECIPE},
-    {"tokens", "COUNT", ON_RECIPES | ON(BEST) | ON(EXPORT), 0, false,
+    {"tokens", "COUNT", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST), 0, false,
      "tokens of the run, such as 300B, instead of --steps", parse_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
      parse_optimizer, 0, 0, 0},
-    {"seed", "N", ON(BENCH) | ON(EXPORT), 0, false, "of parameters and tokens; default 0",
+    {"seed", "N", ON(BENCH) | ON(EXPORT) | ON(SURVEY), 0, false, "of what is random; default 0",
      parse_int, TARGET(seed), 0, INT64_MAX},
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time passes and updates for S seconds each at most", parse_seconds, TARGET(sample_seconds), 0,
      86400},
-    {"ranks", "N", ON_TRIALS | ON_CHOICE, 0, false,
+    {"ranks", "N", ON_TRIALS | ON_CHOICE | ON(CALIBRATE), 0, false,
      "ranks to train on, each a process; bench starts them", parse_int, TARGET(ranks), 1, 4096},
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
      TARGET(rank_timeout), 0, 1000000},
     {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
      parse_switch, TARGET(slurm), 0, 0},
-    {"nodes", "K", ON(BENCH), 0, false, "with --slurm: spread the ranks over K nodes; default 1",
+    {"nodes", "K", ON_TRIALS, 0, false, "with --slurm or --gpu: spread over K nodes; default 1",
      parse_int, TARGET(nodes), 1, 4096},
+    {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
+     "that holds the GPUs; cost: these alone, by commas", parse_text, TARGET(machine), 0, 0},
+    {"network", "NAME", ON_TRIALS, 0, false, "with --gpu and --nodes: what connects the nodes",
+     parse_text, TARGET(network), 0, 0},
+    {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
+     parse_switch, TARGET(simulate), 0, 0},
+    {"fast", NULL, ON(BENCH), 0, false, "measure only what prediction cannot exclude", parse_switch,
+     TARGET(fast), 0, 0},
     {"slurm-config", "FILE", ON(BENCH), 0, false,
      "what jobs ask for; default: the user's slurm.json", parse_text, TARGET(slurm_config), 0, 0},
     {"slurm-device", "NAME", ON(BENCH), 0, false, "section of slurm.json; default: the backend",
@@ -335,12 +475,13 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH) | ON_CHOICE, 0, false,
+    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(REPORT) | ON(ACCURACY), 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
-    {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
-     TARGET(no_store), 0, 0},
-    {"time-limit", "TIME", ON(BENCH), 0, false, "end the search after 90s, 10m, 2h; it can go on",
-     parse_time, TARGET(time_limit), 0, 31536000},
+    {"no-store", NULL, ON(BENCH) | ON(REPORT), 0, false, "read no results and keep none",
+     parse_switch, TARGET(no_store), 0, 0},
+    {"time-limit", "TIME", ON(BENCH) | ON(CALIBRATE), 0, false,
+     "end the search after 90s, 10m, 2h; it can go on", parse_time, TARGET(time_limit), 0,
+     31536000},
     {"trial-timeout", "TIME", ON(BENCH), 0, false, "a trial that takes longer failed; default 1h",
      parse_time, TARGET(trial_timeout), 0, 31536000},
     {"profile", NULL, ON(BENCH), 0, false, "show where the time of a step goes, by kind of op",
@@ -373,16 +514,44 @@ static const struct gd_option options_table[] = {
      TARGET(total), 0, 0},
     {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
      0, 0},
-    {"output", "FILE", ON(EXPORT), 'o', false, "write it there, whole or not at all", parse_text,
-     TARGET(output), 0, 0},
+    {"output", "PATH", ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(CALIBRATE) | ON(ACCURACY), 'o',
+     false, "where to write: a file, or a folder of figures", parse_text, TARGET(output), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
      TARGET(job_time), 0, 31536000},
+    {"questions", NULL, ON(SURVEY), 0, false, "print the questions and their answers", parse_switch,
+     TARGET(questions), 0, 0},
+    {"template", NULL, ON(SURVEY), 0, false, "print the first line of a file of answers",
+     parse_switch, TARGET(template), 0, 0},
+    {"synthetic", "N", ON(SURVEY), 0, false, "invent N answers, marked as synthetic", parse_int,
+     TARGET(synthetic), 1, 100000},
+    {"budget", "USD", ON(COST), 0, false, "for the machine, or its rent: 40000, 40k", parse_usd,
+     TARGET(budget_usd), 0, 1000000000000},
+    {"days", "N", ON(COST), 0, false, "days in which the run must end", parse_above, TARGET(days),
+     0, 1000000},
+    {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, predicted, analytic or paper",
+     parse_times, 0, 0, 0},
+    {"rent", "OFFER", ON(COST), 0, false, "a provider's name, or USD a GPU-hour; default: least",
+     parse_text, TARGET(rent), 0, 0},
+    {"energy", "NAME", ON(COST), 0, false, "the grid: us (default), eu, or one of yours",
+     parse_text, TARGET(energy), 0, 0},
+    {"kwh-usd", "USD", ON(COST), 0, false, "price of electricity, instead of the grid's",
+     parse_number, TARGET(kwh_usd), 0, 100},
+    {"co2", "GRAMS", ON(COST), 0, false, "CO2 a kWh, instead of the grid's", parse_number,
+     TARGET(co2), 0, 10000},
+    {"pue", "X", ON(COST), 0, false, "energy of the building over the machine's", parse_number,
+     TARGET(pue), 1, 10},
+    {"utilisation", "X", ON(COST), 0, false, "share of a GPU's board power drawn; default 1",
+     parse_above, TARGET(utilisation), 0, 1},
+    {"mfu", "X", ON(COST), 0, false, "--times analytic: share of the peak; default 0.4",
+     parse_above, TARGET(mfu), 0, 1},
+    {"text", NULL, ON(COST), 0, false, "the compute paragraph of a grant proposal", parse_switch,
+     TARGET(text), 0, 0},
     {"man", NULL, ON(HELP), 0, false, "print the manual page; gpudays help --man | man -l -",
      parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
-    {"csv", NULL, ON_RECIPES | ON_STORE | ON(HELP), 0, true, "print the table as CSV", parse_switch,
-     TARGET(csv), 0, 0},
+    {"csv", NULL, ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(HELP),
+     0, true, "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
      TARGET(help), 0, 0},
@@ -550,6 +719,32 @@ static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error 
   return GD_OK;
 }
 
+/* Hardware of the catalogue. */
+static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  bool cost = cli->command == &gd_commands[GD_COMMAND_COST];
+  const char *without = options->count              ? "count"
+                        : options->machine && !cost ? "machine"
+                        : options->network          ? "network"
+                                                    : NULL;
+  if (!options->gpu && without)
+    return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names what there are so many of",
+                   without);
+  if (options->gpu && options->ranks)
+    return gd_fail(err, GD_BAD_INPUT, "--gpu counts its ranks by --count; leave out --ranks");
+  if (options->gpu && options->backend)
+    return gd_fail(err, GD_BAD_INPUT, "--gpu is planned for CUDA; leave out --backend");
+  if (options->gpu && cli->command == &gd_commands[GD_COMMAND_BENCH] && !options->simulate &&
+      !options->slurm)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "bench measures this machine; --gpu needs --simulate, which predicts, or "
+                   "--slurm, whose jobs run on that GPU");
+  if (options->simulate && (options->fast || options->slurm))
+    return gd_fail(err, GD_BAD_INPUT, "--simulate measures nothing; leave out --%s",
+                   options->fast ? "fast" : "slurm");
+  return GD_OK;
+}
+
 static enum gd_status check_slurm(const struct gd_cli_options *options, struct gd_error *err) {
   int64_t ranks = options->ranks > 0 ? options->ranks : 1;
   const char *without = options->nodes > 1      ? "nodes"
@@ -557,7 +752,7 @@ static enum gd_status check_slurm(const struct gd_cli_options *options, struct g
                         : options->slurm_device ? "slurm-device"
                         : options->slurm_dir    ? "slurm-dir"
                                                 : NULL;
-  if (!options->slurm && without)
+  if (!options->slurm && without && !(options->gpu && options->nodes > 1))
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --slurm, which starts the trials as jobs",
                    without);
   if (options->slurm && options->no_store)
@@ -585,6 +780,7 @@ static enum gd_status check_all(const struct parser *parser, const struct gd_cli
   if (cli->options.no_store && (cli->options.fresh || cli->options.store))
     return gd_fail(err, GD_BAD_INPUT, "--no-store uses no results; leave out --%s",
                    cli->options.fresh ? "fresh" : "store");
+  GD_TRY(check_gpu(cli, err));
   GD_TRY(check_slurm(&cli->options, err));
   return alone ? GD_OK : check_arguments(cli, err);
 }

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "export/export.h"
+#include "money/money.h"
 #include "search/trial.h"
 #include "store/store.h"
 
@@ -19,12 +20,19 @@ struct gd_cli;
 enum gd_command_id {
   GD_COMMAND_NONE,
   GD_COMMAND_MODELS,
+  GD_COMMAND_GPUS,
+  GD_COMMAND_ESTIMATE,
   GD_COMMAND_PLAN,
   GD_COMMAND_BENCH,
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
   GD_COMMAND_EXPORT,
+  GD_COMMAND_SURVEY,
+  GD_COMMAND_COST,
+  GD_COMMAND_REPORT,
   GD_COMMAND_VERIFY,
+  GD_COMMAND_CALIBRATE,
+  GD_COMMAND_ACCURACY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
@@ -44,11 +52,18 @@ struct gd_command {
 /* By id; GD_COMMAND_NONE has no name. */
 extern const struct gd_command gd_commands[GD_COMMAND_COUNT];
 
+/* A number of which zero is a value. */
+struct gd_cli_number {
+  bool given;
+  double value;
+};
+
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
   bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
-  const char *backend; /* "cpu" when not given */
-  const char *methods; /* NULL: naive, and of export the best */
+  bool questions, template; /* of survey */
+  const char *backend;      /* "cpu" when not given */
+  const char *methods;      /* NULL: naive, and of export the best */
   int64_t threads;
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size;
@@ -64,6 +79,8 @@ struct gd_cli_options {
   double time_limit, trial_timeout;
   bool slurm;
   int64_t nodes;
+  const char *machine, *network; /* of the catalogue, that hold and join what gpu names */
+  bool simulate, fast;
   const char *slurm_config, *slurm_device, *slurm_dir;
   const char *store;             /* the database's file */
   const char *models;            /* names joined by commas: further arguments */
@@ -73,8 +90,19 @@ struct gd_cli_options {
   bool total;
   bool format_given;
   enum gd_export_format format;
-  const char *output; /* a file, instead of stdout */
+  const char *output; /* a file, instead of stdout; of report a folder */
   double job_time;    /* seconds */
+  const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
+  int64_t count;      /* how many of them */
+  bool paper_stack;
+  bool paper_peaks;
+  const char *check;                     /* a file of records to validate */
+  struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
+  struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
+  enum gd_times times;
+  const char *rent, *energy;
+  bool text;
+  int64_t synthetic; /* answers of survey to invent */
 };
 
 struct gd_option {

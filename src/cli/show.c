@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "cli/cli.h"
 
 enum { COLUMNS = 80 };
@@ -20,39 +21,11 @@ enum { COLUMNS = 80 };
 /* --- numbers ------------------------------------------------------------------------------- */
 
 const char *gd_show_number(char *text, size_t size, double value, int decimals) {
-  char plain[GD_SHOW_TEXT], whole[GD_SHOW_TEXT];
-  /* Beyond 2^53 a double has no units digit to separate. */
-  if (!(fabs(value) < 0x1p53)) {
-    snprintf(text, size, "%.3g", value);
-    return text;
-  }
-  snprintf(plain, sizeof plain, "%.*f", decimals, fabs(value));
-  size_t digits = strcspn(plain, ".");
-  int64_t integer = 0;
-  for (size_t i = 0; i < digits; i++)
-    integer = integer * 10 + (plain[i] - '0');
-  snprintf(text, size, "%s%s%s", value < 0 ? "-" : "",
-           gd_format_count(whole, sizeof whole, integer), plain + digits);
-  return text;
-}
-
-/* Decimals that give a value so many significant digits; 9.996 counts as 10.0. */
-static int decimals_for(double value, int digits) {
-  double size = fabs(value);
-  int decimals = digits - 1;
-  if (!(size > 0) || !isfinite(size))
-    return 0;
-  if (size < 1)
-    for (; size < 1 && decimals < 12; size *= 10)
-      decimals++;
-  else
-    for (; decimals > 0 && size >= 10 - 5 * pow(10, -digits); size /= 10)
-      decimals--;
-  return decimals;
+  return gd_format_number(text, size, value, decimals);
 }
 
 const char *gd_show_digits(char *text, size_t size, double value, int digits) {
-  return gd_show_number(text, size, value, decimals_for(value, digits));
+  return gd_format_digits(text, size, value, digits);
 }
 
 struct unit {
@@ -116,9 +89,10 @@ void gd_show_duration(struct gd_show_duration *shown, double seconds, double low
   char number[GD_SHOW_TEXT], low[GD_SHOW_TEXT], high[GD_SHOW_TEXT];
   const struct unit *unit = unit_of(seconds);
   double scale = unit->scale_s, width = (high_s - low_s) / 2 / scale;
-  int decimals = decimals_for(seconds / scale, 3), most = decimals_for(seconds / scale, 5);
+  int decimals = gd_format_decimals(seconds / scale, 3),
+      most = gd_format_decimals(seconds / scale, 5);
   /* A tight interval earns more digits than three, up to its own first one. */
-  int earned = width > 0 ? decimals_for(width, 1) : decimals;
+  int earned = width > 0 ? gd_format_decimals(width, 1) : decimals;
   if (earned > decimals)
     decimals = earned < most ? earned : most;
   gd_show_number(number, sizeof number, seconds / scale, decimals);
@@ -314,44 +288,21 @@ static bool is_column(const json_t *value) {
   return !json_is_array(value) || json_is_string(json_array_get(value, 0));
 }
 
-/* RFC 4180: quoted where a comma, a quote or a line's end is inside. */
-static void append_cell(struct gd_strbuf *out, const char *text) {
-  if (!strpbrk(text, ",\"\r\n")) {
-    gd_strbuf_append(out, text);
-    return;
-  }
-  gd_strbuf_append(out, "\"");
-  for (; *text; text++)
-    gd_strbuf_printf(out, "%s%c", *text == '"' ? "\"" : "", *text);
-  gd_strbuf_append(out, "\"");
-}
-
-/* The shortest text that reads back as the same number. */
-static void append_real(struct gd_strbuf *out, double value) {
-  char text[GD_SHOW_TEXT];
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    if (strtod(text, NULL) == value)
-      break;
-  }
-  gd_strbuf_append(out, text);
-}
-
 static void append_value(struct gd_strbuf *out, const json_t *value) {
   struct gd_strbuf words = {0};
   size_t i;
   json_t *word;
   switch (json_typeof(value)) {
-  case JSON_STRING: append_cell(out, json_string_value(value)); break;
+  case JSON_STRING: gd_csv_append_cell(out, json_string_value(value)); break;
   case JSON_INTEGER: gd_strbuf_printf(out, "%" PRId64, (int64_t)json_integer_value(value)); break;
-  case JSON_REAL: append_real(out, json_real_value(value)); break;
+  case JSON_REAL: gd_csv_append_number(out, json_real_value(value)); break;
   case JSON_TRUE: gd_strbuf_append(out, "true"); break;
   case JSON_FALSE: gd_strbuf_append(out, "false"); break;
   case JSON_ARRAY:
     json_array_foreach(value, i, word) {
       gd_strbuf_printf(&words, "%s%s", i ? " " : "", json_string_value(word));
     }
-    append_cell(out, words.text ? words.text : "");
+    gd_csv_append_cell(out, words.text ? words.text : "");
     gd_strbuf_deinit(&words);
     break;
   case JSON_NULL:

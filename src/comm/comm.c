@@ -148,8 +148,8 @@ static struct seat own_seat(void) {
   return seat;
 }
 
-/* Ranks that were bound have masks of their own; those that were not share one. */
-static enum gd_status count_cores(struct gd_comm *comm, struct gd_error *err) {
+/* Who is on this machine. Ranks that were bound have masks of their own; others share one. */
+static enum gd_status meet_neighbours(struct gd_comm *comm, struct gd_error *err) {
   struct seat own = own_seat(), *seats;
   int64_t sharers = 1;
   seats = gd_mem_alloc((size_t)comm->size, sizeof *seats);
@@ -159,6 +159,8 @@ static enum gd_status count_cores(struct gd_comm *comm, struct gd_error *err) {
   enum gd_status status = gd_comm_all_gather(comm, seats, sizeof *seats, err);
   for (int i = 0; i < comm->size; i++)
     sharers += i != comm->rank && seats[i].host == own.host && seats[i].mask == own.mask;
+  for (int i = 0; i < comm->rank; i++)
+    comm->local_rank += seats[i].host == own.host;
   gd_mem_free(seats);
   comm->cores = own.cores / sharers > 1 ? (int)(own.cores / sharers) : 1;
   return status;
@@ -189,7 +191,7 @@ static enum gd_status join(struct gd_comm *comm, struct gd_error *err) {
   if (gd_comm_in_job(&rank, &size) && size != 1)
     GD_TRY(start_mpi(comm, size, err));
   GD_TRY(allocate(comm, err));
-  return count_cores(comm, err);
+  return meet_neighbours(comm, err);
 }
 
 enum gd_status gd_comm_open(struct gd_comm **comm, struct gd_error *err) {
@@ -233,6 +235,10 @@ int gd_comm_size(const struct gd_comm *comm) {
   return comm->size;
 }
 
+int gd_comm_local_rank(const struct gd_comm *comm) {
+  return comm->local_rank;
+}
+
 int gd_comm_cores(const struct gd_comm *comm) {
   return comm->cores;
 }
@@ -243,6 +249,10 @@ bool gd_comm_has_failed(const struct gd_comm *comm) {
 
 void gd_comm_set_timeout(struct gd_comm *comm, double seconds) {
   comm->timeout_ns = (int64_t)(seconds * 1e9);
+}
+
+double gd_comm_timeout_s(const struct gd_comm *comm) {
+  return 1e-9 * (double)comm->timeout_ns;
 }
 
 /* --- windows ------------------------------------------------------------------------------- */

@@ -45,12 +45,15 @@ void gd_comm_abort(struct gd_comm *comm, int code);
 
 int gd_comm_rank(const struct gd_comm *comm);
 int gd_comm_size(const struct gd_comm *comm);
+/* Its number among the ranks of its machine. */
+int gd_comm_local_rank(const struct gd_comm *comm);
 /* How many cores this rank may call its own: those it may run on, over the ranks beside it. */
 int gd_comm_cores(const struct gd_comm *comm);
 bool gd_comm_has_failed(const struct gd_comm *comm);
 
 /* A collective that gets nothing from another rank for this long fails; 300 until set. */
 void gd_comm_set_timeout(struct gd_comm *comm, double seconds);
+double gd_comm_timeout_s(const struct gd_comm *comm);
 
 /*
  * data holds size x shard_elements. Afterwards the own slice, data[rank * shard_elements ...], is

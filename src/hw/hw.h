@@ -23,9 +23,13 @@
 /* Rates of products, dense, accumulating in fp32. */
 enum gd_peak { GD_PEAK_FP32, GD_PEAK_TF32, GD_PEAK_FP16, GD_PEAK_BF16, GD_PEAK_COUNT };
 
+/* How the GPUs of a machine reach each other: through the host's bus, or by links of their own in
+   pairs or all to all. */
+enum gd_topology { GD_TOPOLOGY_BUS, GD_TOPOLOGY_PAIRS, GD_TOPOLOGY_SWITCH };
+
 /* Where a figure of a record comes from. */
 struct gd_cite {
-  const char *field;  /* "memory_bytes_per_s" */
+  const char *field;  /* as the file has it: "memory_gb_per_s" */
   const char *source; /* "NVIDIA A100 datasheet, 2021" */
   const char *date;   /* "2024-09-21": published or quoted */
 };
@@ -45,14 +49,37 @@ struct gd_gpu {
   double host_link_bytes_per_s; /* one way */
   double
       peer_link_bytes_per_s; /* one way, all links of a GPU together; 0: through the host's bus */
+  enum gd_topology topology; /* how several of them are usually joined */
   double power_w;
   double usd; /* to buy one; 0: not known */
   const struct gd_cite *cites;
   int n_cites;
+  const char *file; /* it comes from; likewise below */
 };
 
-enum gd_topology { GD_TOPOLOGY_BUS, GD_TOPOLOGY_PAIRS, GD_TOPOLOGY_SWITCH };
+/* What a machine costs without GPUs, as Tables 6 and 7 of the paper list it. */
+struct gd_part {
+  const char *part, *detail; /* "Memory", "Corsair Vengeance LPX 64 GB" */
+  double usd;
+};
+struct gd_build {
+  const char *name; /* "desktop"; with count, what tells it from others */
+  const char *title;
+  int count; /* GPUs it holds */
+  int cpus;
+  int64_t host_memory_bytes;
+  enum gd_topology topology;
+  bool in_paper;
+  double usd;     /* sum of its parts */
+  double power_w; /* without GPUs */
+  const struct gd_part *parts;
+  int n_parts;
+  const struct gd_cite *cites;
+  int n_cites;
+  const char *file;
+};
 
+/* Those of the files, then every build with every GPU whose price is known. */
 struct gd_machine {
   const char *name; /* "paper-a100" or "server-8x-a100" */
   const char *title;
@@ -61,11 +88,14 @@ struct gd_machine {
   int cpus;
   int64_t host_memory_bytes;
   enum gd_topology topology;
-  bool in_paper;  /* one of the paper's four, or of its cost tables */
-  double usd;     /* of the whole, GPUs included; 0: not for sale as such */
-  double power_w; /* of all but the GPUs */
+  const char *network;          /* that joins several of them; NULL: not stated */
+  bool in_paper;                /* one of the paper's four, or of its cost tables */
+  double usd;                   /* of the whole, GPUs included; 0: not for sale as such */
+  double power_w;               /* of all but the GPUs */
+  const struct gd_build *build; /* NULL: a machine of a file */
   const struct gd_cite *cites;
   int n_cites;
+  const char *file;
 };
 
 struct gd_network {
@@ -73,6 +103,16 @@ struct gd_network {
   double bytes_per_s, latency_s;
   const struct gd_cite *cites;
   int n_cites;
+  const char *file;
+};
+
+/* To buy one GPU; gd_gpu.usd is it. */
+struct gd_price {
+  const char *gpu;
+  double usd;
+  const struct gd_cite *cites;
+  int n_cites;
+  const char *file;
 };
 
 /* Renting: one GPU for one hour. */
@@ -81,29 +121,64 @@ struct gd_rent {
   double usd_per_gpu_hour;
   const struct gd_cite *cites;
   int n_cites;
+  const char *file;
+};
+
+/* What electricity costs, and what it leaves in the air. */
+struct gd_energy {
+  const char *name, *title; /* "us" */
+  double usd_per_kwh;
+  double pue; /* energy of the building over that of its computers */
+  double g_co2_per_kwh;
+  const struct gd_cite *cites;
+  int n_cites;
+  const char *file;
 };
 
 struct gd_hw {
   struct gd_arena arena;
   struct gd_gpu *gpus;
+  struct gd_build *builds;
   struct gd_machine *machines;
   struct gd_network *networks;
+  struct gd_price *prices;
   struct gd_rent *rents;
-  int n_gpus, n_machines, n_networks, n_rents;
+  struct gd_energy *energies;
+  int n_gpus, n_builds, n_machines, n_networks, n_prices, n_rents, n_energies;
+  struct gd_machine *stated; /* machines of files alone */
+  int n_stated;
 };
 
 enum gd_status gd_hw_load(struct gd_hw *hw, struct gd_error *err) GD_MUST_USE;
 void gd_hw_deinit(struct gd_hw *hw); /* safe on a zeroed one */
-/* Adds the records of one file; GD_BAD_INPUT names file, field, value and what was expected. */
-enum gd_status gd_hw_add_file(struct gd_hw *hw, const char *path, struct gd_error *err) GD_MUST_USE;
+/*
+ * Adds the records of one file; GD_BAD_INPUT names file, field, value and what was expected. What
+ * was found before stays valid, as it was. *what, which may be NULL, becomes what the file holds:
+ * "GPU mine, price of mine".
+ */
+enum gd_status gd_hw_add_file(struct gd_hw *hw, const char *path, const char **what,
+                              struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_hw_add_text(struct gd_hw *hw, const char *label, const char *text, int64_t length,
+                              const char **what, struct gd_error *err) GD_MUST_USE;
 
-/* By name, alias, or path of a file; else GD_BAD_INPUT that lists the nearest names. */
+/*
+ * By name, alias (the driver's name among them: "NVIDIA H200"), or path of a file; else
+ * GD_BAD_INPUT that lists the nearest names. Case does not matter, nor whether words are joined by
+ * '-' or ' '.
+ */
 enum gd_status gd_hw_gpu(struct gd_hw *hw, const char *name, const struct gd_gpu **gpu,
                          struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_hw_machine(struct gd_hw *hw, const char *name, const struct gd_machine **machine,
                              struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_hw_network(struct gd_hw *hw, const char *name, const struct gd_network **network,
                              struct gd_error *err) GD_MUST_USE;
+/* NULL is the catalogue's usual: "us". */
+enum gd_status gd_hw_energy(struct gd_hw *hw, const char *name, const struct gd_energy **energy,
+                            struct gd_error *err) GD_MUST_USE;
+/* The cite of that field of a record, or NULL. */
+const struct gd_cite *gd_cite_of(const struct gd_cite *cites, int n_cites, const char *field);
+const char *gd_topology_name(enum gd_topology topology); /* "bus", "pairs", "switch" */
+const char *gd_peak_name(enum gd_peak peak);             /* "fp32", "tf32", "fp16", "bf16" */
 
 /*
  * What a run would be on: so many GPUs of a kind, in machines of so many, with their links. The
@@ -120,12 +195,24 @@ struct gd_target {
       host_memory_bytes; /* a GPU's share: 64 GB, as in the paper, unless the machine has less */
   int cpus;              /* a GPU's share: 4, as in the paper */
 };
-/* count GPUs of that kind; machine may be NULL (the catalogue's for that GPU and count is taken).
+/*
+ * count GPUs of that kind over so many machines (0: as few as hold them). machine may be NULL: the
+ * paper's for that GPU, else the smallest of the catalogue that holds them, else a plain build with
+ * 64 GB and 4 CPUs a GPU. network may be NULL: the machine's, else InfiniBand HDR.
  */
 enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
                             const char *machine, const char *network, struct gd_target *target,
                             struct gd_error *err) GD_MUST_USE;
 /* What the planner must know of it. */
 void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
+
+/*
+ * What the CUDA backend offers on a GPU of that compute capability (80, 86, 90), and how much of
+ * its memory it leaves to a plan: the backend itself answers with these two, so that the plan for a
+ * GPU one does not own is the one that would run on it.
+ */
+enum { GD_GPU_WORKSPACE_BYTES = 256 << 20 };
+void gd_caps_gpu(int compute_capability, struct gd_caps *caps);
+int64_t gd_gpu_plan_bytes(int64_t memory_bytes);
 
 #endif

@@ -526,7 +526,7 @@ static enum gd_status default_targets(struct gd_graph *graph, struct gd_error *e
   uint32_t count = 0;
   for (gd_tensor_id id = 0; id < n; id++)
     count += graph->tensors[id].role == GD_ROLE_GRAD;
-  struct gd_target *targets = gd_arena_alloc(&graph->arena, count, sizeof *targets);
+  struct gd_adam_target *targets = gd_arena_alloc(&graph->arena, count, sizeof *targets);
   gd_tensor_id *half_of = gd_mem_alloc(n, sizeof *half_of); /* by master */
   if (!targets || !half_of) {
     gd_mem_free(half_of);
@@ -540,12 +540,12 @@ static enum gd_status default_targets(struct gd_graph *graph, struct gd_error *e
   count = 0;
   for (gd_tensor_id id = 0; id < n; id++)
     if (graph->tensors[id].role == GD_ROLE_GRAD)
-      targets[count++] = (struct gd_target){.param = graph->tensors[id].owner,
-                                            .grad = id,
-                                            .half = half_of[graph->tensors[id].owner],
-                                            .norm = id,
-                                            .clear = id,
-                                            .gather = GD_NONE};
+      targets[count++] = (struct gd_adam_target){.param = graph->tensors[id].owner,
+                                                 .grad = id,
+                                                 .half = half_of[graph->tensors[id].owner],
+                                                 .norm = id,
+                                                 .clear = id,
+                                                 .gather = GD_NONE};
   gd_mem_free(half_of);
   graph->targets = targets;
   graph->n_targets = count;
@@ -575,7 +575,7 @@ static void append_all_gather(struct gd_graph *graph, gd_tensor_id flat) {
     gd_graph_op(graph, GD_OP_all_gather, &attr, 1, &flat);
 }
 
-static void append_adam(struct gd_graph *graph, const struct gd_target *target,
+static void append_adam(struct gd_graph *graph, const struct gd_adam_target *target,
                         const struct gd_update *update, gd_tensor_id step) {
   union gd_attr adam = {.adam = update->adam};
   if (graph->tensors[target->param].no_decay && !update->decay_all)
@@ -616,7 +616,7 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
 
   graph->phase = GD_PHASE_INIT;
   for (uint32_t i = 0; i < graph->n_targets; i++) {
-    const struct gd_target *target = &graph->targets[i];
+    const struct gd_adam_target *target = &graph->targets[i];
     if (target->half == GD_NONE)
       continue;
     gd_graph_op(graph, GD_OP_copy, NULL, 2, (gd_tensor_id[]){target->half, target->param});

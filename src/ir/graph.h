@@ -335,7 +335,7 @@ struct gd_flat {
 };
 
 /* What one Adam op of the update program works on, where that is not simply a parameter. */
-struct gd_target {
+struct gd_adam_target {
   gd_tensor_id param, grad, half; /* half: GD_NONE where the parameter itself computes */
   gd_tensor_id norm;              /* this rank's share of the gradient norm */
   gd_tensor_id clear;             /* zeroed afterwards */
@@ -375,9 +375,9 @@ struct gd_graph {
   uint32_t n_dropouts; /* streams given out */
 
   /* Several ranks, or state in shards. */
-  int32_t rank, ranks;       /* ranks is at least 1 */
-  struct gd_flat *flats;     /* in the arena */
-  struct gd_target *targets; /* likewise; none: every parameter is updated by itself */
+  int32_t rank, ranks;            /* ranks is at least 1 */
+  struct gd_flat *flats;          /* in the arena */
+  struct gd_adam_target *targets; /* likewise; none: every parameter is updated by itself */
   uint32_t n_flats, n_targets;
 
   struct gd_arena arena;

@@ -165,7 +165,7 @@ static void renumber_flats(struct gd_graph *graph, const gd_tensor_id *now) {
     flat->pieces = renumber(graph, flat->pieces, flat->n_pieces, now);
   }
   for (uint32_t i = 0; i < graph->n_targets; i++) {
-    struct gd_target *target = &graph->targets[i];
+    struct gd_adam_target *target = &graph->targets[i];
     gd_tensor_id *ids[] = {&target->param, &target->grad,  &target->half,
                            &target->norm,  &target->clear, &target->gather};
     for (size_t j = 0; j < sizeof ids / sizeof *ids; j++)

@@ -27,7 +27,7 @@ static bool on_host(const struct gd_graph *graph, gd_tensor_id id) {
 
 static void move_leaves(struct gd_graph *graph, enum gd_sharding sharding) {
   for (uint32_t i = 0; i < graph->n_targets; i++) {
-    const struct gd_target *target = &graph->targets[i];
+    const struct gd_adam_target *target = &graph->targets[i];
     graph->tensors[target->param].space = GD_SPACE_HOST;
     if (gd_shards_parameters(sharding) && target->half != GD_NONE)
       graph->tensors[target->half].space = GD_SPACE_HOST;

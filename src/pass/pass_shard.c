@@ -204,13 +204,13 @@ static void make_leaves(struct shard *s, uint32_t index) {
   const struct gd_method *method = &s->setup->method;
   struct gd_graph *graph = s->graph;
   struct unit_flat *flat = &s->flats[index];
-  struct gd_target *target = &graph->targets[index];
+  struct gd_adam_target *target = &graph->targets[index];
   bool shares = method->sharding != GD_SHARDING_NONE; /* Adam works on a share */
   bool whole_compute = !gd_shards_parameters(method->sharding);
   bool whole_grad = !gd_shards_gradients(method->sharding);
   /* Adam on the host cannot work on parameters of the device: it then has its own. */
   bool master = flat->half || (method->offload && whole_compute);
-  *target = (struct gd_target){GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE};
+  *target = (struct gd_adam_target){GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE};
 
   flat->compute = flat_leaf(s, index, master ? GD_ROLE_PARAM_HALF : GD_ROLE_PARAM, "compute",
                             flat->half ? half_dtype(s) : GD_DTYPE_F32, whole_compute);

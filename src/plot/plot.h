@@ -4,6 +4,8 @@
  *
  *   struct gd_plot plot = {.kind = GD_PLOT_BARS, .title = "...", .categories = gpus, ...};
  *   GD_TRY(gd_plot_write(&plot, "out", "figure-7", err));
+ *
+ * Texts may hold anything: none of them is read as a command or as markup.
  */
 #ifndef GD_PLOT_PLOT_H
 #define GD_PLOT_PLOT_H
@@ -26,31 +28,46 @@ struct gd_plot_series {
   const double *x;           /* SCATTER and LINES; otherwise the category's number */
   const double *y;           /* NaN: nothing there, and the CSV cell is empty */
   const double *low, *high;  /* of error bars; NULL: none */
-  const char *const *labels; /* of points or cells; NULL: none */
+  const char *const *labels; /* of points, bars or cells; NULL: none, an entry may be NULL too. A
+                                bar without a value shows its label where it would stand */
   int count;
 };
 
 struct gd_plot {
   enum gd_plot_kind kind;
-  const char *title, *x_label, *y_label;
+  const char *title, *x_label, *y_label; /* NULL: none */
   const char *note;              /* a line under the figure: source, "synthetic answers"; or NULL */
   const char *const *categories; /* BARS, STACKED, CELLS */
   int n_categories;
   const struct gd_plot_series *series;
   int n_series;
-  bool log_x, log_y;
-  int width, height; /* pixels; 0: 800 x 450 */
+  const char *const *classes; /* CELLS whose y is an index into these words; NULL: y is a number */
+  int n_classes;
+  bool log_x, log_y;      /* CELLS: log_y is the scale of the colours */
+  bool ordered;           /* the series (or classes) are steps of a scale: colours are a ramp */
+  bool diverging;         /* CELLS: two colours, which part at 0 */
+  const char *empty_name; /* CELLS: what a cell without a value is, for the legend; or NULL */
+  int width, height;      /* pixels; 0: 720 and what the kind needs */
 };
 
 /* GD_OK where gnuplot runs, else GD_ENVIRONMENT with what to install. */
 enum gd_status gd_plot_works(struct gd_error *err) GD_MUST_USE;
-/* Writes DIR/NAME.svg, .png and .csv, each by rename; the CSV needs no gnuplot. */
+/* Writes DIR/NAME.svg, .png and .csv, each by rename, the CSV first: it needs no gnuplot. */
 enum gd_status gd_plot_write(const struct gd_plot *plot, const char *dir, const char *name,
                              struct gd_error *err) GD_MUST_USE;
 /* The figure's data alone. */
 void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out);
-/* The figure as SVG text, for a page that holds its figures itself. */
-enum gd_status gd_plot_svg(const struct gd_plot *plot, struct gd_strbuf *out,
+/*
+ * The figure as SVG text, for a page that holds its figures itself. `name` (letters, digits, -) is
+ * what its ids begin with. Texts have the classes gd-ink and gd-muted, so that the page may colour
+ * them: light and dark share all other colours.
+ */
+enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct gd_strbuf *out,
                            struct gd_error *err) GD_MUST_USE;
+
+/* Both at once, for the price of one: the files of `plot`, and `inside` as text. */
+enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_plot *inside,
+                                  const char *dir, const char *name, struct gd_strbuf *out,
+                                  struct gd_error *err) GD_MUST_USE;
 
 #endif

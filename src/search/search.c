@@ -4,6 +4,7 @@
 #define _POSIX_C_SOURCE 200809L /* SIGHUP */
 #include "search/search.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,30 +15,10 @@
 
 /* --- promise ------------------------------------------------------------------------------- */
 
-double gd_search_promise(const struct gd_trial *plan, const struct gd_method *method) {
-  const double flops_per_s = 2e11, moved_per_s = 2e10, linked_per_s = 5e9;
-  double passes = (double)plan->accumulation, parameters = (double)plan->parameters;
-  double half = plan->precision == GD_PRECISION_FP32 ? 4 : 2; /* bytes that products read */
-  bool split = plan->ranks > 1, offload = method->offload;
-  double moved = 3 * passes * (half * parameters + (double)plan->bytes[GD_CATEGORY_ACTIVATIONS]);
-  double linked = 0;
-  /* Gathers: every pass, twice where they are let go in between. */
-  if (gd_shards_parameters(method->sharding) && (split || offload))
-    linked += passes * half * parameters * (gd_regathers(method->sharding) ? 2 : 1);
-  else if (method->sharding != GD_SHARDING_NONE && (split || offload))
-    linked += half * parameters; /* once an update */
-  /* Gradients: to their owner each pass where only shares are kept, else once a step. */
-  if (split || offload)
-    linked += 4 * parameters * (gd_shards_gradients(method->sharding) ? passes : 1);
-  if (offload)
-    linked += 4 * parameters; /* Adam on the CPU reads and writes what the device would */
-  return plan->exec_flops_per_step / plan->ranks / flops_per_s + moved / moved_per_s +
-         linked / linked_per_s;
-}
-
 static bool comes_before(const struct gd_search_point *a, const struct gd_search_point *b) {
-  if (a->promise_s < b->promise_s || a->promise_s > b->promise_s)
-    return a->promise_s < b->promise_s;
+  double a_s = a->prediction.step_s, b_s = b->prediction.step_s;
+  if (a_s < b_s || a_s > b_s)
+    return a_s < b_s;
   return a->trial.micro_batch > b->trial.micro_batch;
 }
 
@@ -116,8 +97,8 @@ static void name_device(const struct gd_search *search, struct gd_trial *trial) 
 static int64_t machine_bytes(const struct gd_search *search) {
   struct gd_device_info info = {0};
   struct gd_backend *backend = NULL;
-  bool host =
-      strcmp(search->trial.backend, "cpu") == 0 || strcmp(search->trial.backend, "ref") == 0;
+  bool host = !search->trial.target && (strcmp(search->trial.backend, "cpu") == 0 ||
+                                        strcmp(search->trial.backend, "ref") == 0);
   if (host && search->slurm)
     return search->trial.ranks * gd_search_job_bytes(search->slurm_config);
   if (!host || gd_backend_open(search->trial.backend,
@@ -140,12 +121,12 @@ static enum gd_status plan_point(struct gd_search *search, struct gd_search_poin
     options.device_limit_bytes = memory_bytes / options.ranks;
   if (options.ranks > 1 && options.host_limit_bytes == 0)
     options.host_limit_bytes = memory_bytes / options.ranks;
-  if (gd_trial_plan(point->model, &options, &point->trial, &own) != GD_OK) {
+  if (gd_trial_predict(point->model, &options, search->predictor, &point->trial, &point->prediction,
+                       &own) != GD_OK) {
     fail_point(point, &own);
     return GD_OK;
   }
   name_device(search, &point->trial);
-  point->promise_s = gd_search_promise(&point->trial, &point->method);
   if (point->trial.status == GD_TRIAL_INFEASIBLE)
     point->source = GD_SEARCH_PLAN;
   return make_key(search, point, err);
@@ -174,7 +155,8 @@ static enum gd_status ask_store(struct gd_search *search, struct gd_search_point
   struct gd_provenance provenance = {0};
   struct gd_trial known;
   bool found = false;
-  if (!search->store || (point->source == GD_SEARCH_PLAN && point->status != GD_OK))
+  if (!search->store || search->simulate ||
+      (point->source == GD_SEARCH_PLAN && point->status != GD_OK))
     return GD_OK;
   GD_TRY(gd_store_find(search->store, &point->key, &known, &provenance, &found, err));
   found = found && known.status != GD_TRIAL_PLANNED;
@@ -395,8 +377,121 @@ static enum gd_status measure_jobs(struct measuring *m, int (*places)[2], struct
   return GD_OK;
 }
 
+/* --- what prediction answers --------------------------------------------------------------- */
+
+/* A predicted trial looks like a measured one; its source says what it is. */
+static void take_prediction(const struct gd_search *search, struct gd_search_point *point) {
+  const struct gd_prediction *p = &point->prediction;
+  struct gd_trial *trial = &point->trial;
+  const struct gd_recipe *recipe = &point->model->recipe;
+  point->source = GD_SEARCH_PREDICTED;
+  trial->status = GD_TRIAL_OK;
+  trial->pass.median_s = p->pass_s;
+  trial->last_pass.median_s = p->has_last_pass ? p->last_pass_s : 0;
+  trial->last_pass.count = p->has_last_pass ? 1 : 0;
+  trial->update.median_s = p->update_s;
+  trial->step_s = p->step_s;
+  trial->days = p->days;
+  trial->days_low = p->days_low;
+  trial->days_high = p->days_high;
+  trial->samples_per_s = (double)recipe->batch / p->step_s;
+  trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
+  trial->peak_flops =
+      trial->ranks * gd_predictor_peak(search->predictor, trial->precision, point->method.tf32);
+  if (trial->peak_flops > 0) {
+    trial->mfu = trial->model_flops_per_step / p->step_s / trial->peak_flops;
+    trial->hfu = trial->exec_flops_per_step / p->step_s / trial->peak_flops;
+  }
+}
+
+static bool counts_as_measured(const struct gd_search_point *point) {
+  return (point->source == GD_SEARCH_RUN || point->source == GD_SEARCH_STORE) &&
+         point->trial.status == GD_TRIAL_OK && point->prediction.step_s > 0;
+}
+
+/* The shortest step that was measured of a point's model; NULL: none was. */
+static const struct gd_search_point *best_measured(const struct gd_search *search,
+                                                   const struct gd_search_point *of) {
+  const struct gd_search_point *best = NULL;
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    if (counts_as_measured(point) && strcmp(point->argument, of->argument) == 0 &&
+        (!best || point->trial.step_s < best->trial.step_s))
+      best = point;
+  }
+  return best;
+}
+
+/* Seconds of a predicted step by kind of op; the last one is what the computation waits. */
+static void step_by_kind(const struct gd_search_point *point, double seconds[GD_OP_COUNT + 1]) {
+  const struct gd_prediction *p = &point->prediction;
+  double passes = (double)point->trial.accumulation, sum = 0;
+  memset(seconds, 0, (GD_OP_COUNT + 1) * sizeof *seconds);
+  for (uint32_t i = 0; i < p->pass.n_rows; i++)
+    if (!p->pass.rows[i].beside)
+      seconds[p->pass.rows[i].kind] += passes * p->pass.rows[i].seconds;
+  for (uint32_t i = 0; i < p->update.n_rows; i++)
+    if (!p->update.rows[i].beside)
+      seconds[p->update.rows[i].kind] += p->update.rows[i].seconds;
+  for (int kind = 0; kind < GD_OP_COUNT; kind++)
+    sum += seconds[kind];
+  seconds[GD_OP_COUNT] = p->step_s - sum;
+}
+
+/*
+ * The least by which one step may be longer than another (below 0: shorter), when each kind of op
+ * may be off by the error of the predictor. What both spend on a kind has the same error in both,
+ * so that only the difference counts: copies that one has and the other has not cannot make it
+ * faster, however wrong their time is.
+ */
+static double least_difference(const struct gd_search_point *a, const struct gd_search_point *b,
+                               double error) {
+  double in_a[GD_OP_COUNT + 1], in_b[GD_OP_COUNT + 1], least = 0;
+  step_by_kind(a, in_a);
+  step_by_kind(b, in_b);
+  for (int i = 0; i <= GD_OP_COUNT; i++) {
+    double more = in_a[i] - in_b[i];
+    least += more * (more > 0 ? 1 - error : 1 + error);
+  }
+  return least;
+}
+
+/* Whether a point cannot be faster than the best of its model by more than a hundredth. */
+static bool is_excluded(const struct gd_search *search, const struct gd_search_point *point) {
+  const double worth = 0.01;
+  const struct gd_search_point *best = best_measured(search, point);
+  if (!best)
+    return false;
+  double ratio = best->trial.step_s / best->prediction.step_s; /* what all methods have in common */
+  double least_s = best->trial.step_s +
+                   ratio * least_difference(point, best, fmin(search->predictor->error, 0.9));
+  return least_s > (1 - worth) * best->trial.step_s;
+}
+
+/* Seen from the points that were planned, before any is measured. */
+static enum gd_status answer_by_prediction(struct gd_search *search) {
+  for (int i = 0; i < search->count; i++)
+    if (search->points[i].source == GD_SEARCH_PENDING)
+      take_prediction(search, &search->points[i]);
+  return GD_OK;
+}
+
+static enum gd_status exclude(struct gd_search *search, struct gd_search_point *point,
+                              struct gd_error *err) {
+  if (search->store)
+    GD_TRY(gd_store_drop_pending(search->store, &point->key, err));
+  take_prediction(search, point);
+  if (search->finished)
+    search->finished(search->user, point);
+  return GD_OK;
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
 static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct gd_error *err) {
   struct gd_search *search = m->search;
+  if (search->simulate)
+    return answer_by_prediction(search);
   m->of = order_points(search, places);
   if (m->of == 0)
     return GD_OK;
@@ -407,17 +502,22 @@ static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct 
     if (m->deadline_ns && gd_clock_ns() >= m->deadline_ns)
       break;
     m->number = i + 1;
-    GD_TRY(measure_point(m, &search->points[places[i][1]], err));
+    struct gd_search_point *point = &search->points[places[i][1]];
+    if (search->fast && is_excluded(search, point))
+      GD_TRY(exclude(search, point, err));
+    else
+      GD_TRY(measure_point(m, point, err));
   }
   return GD_OK;
 }
 
 static void count_sources(struct gd_search *search) {
-  search->n_run = search->n_stored = search->n_pending = 0;
+  search->n_run = search->n_stored = search->n_pending = search->n_predicted = 0;
   for (int i = 0; i < search->count; i++) {
     search->n_run += search->points[i].source == GD_SEARCH_RUN;
     search->n_stored += search->points[i].source == GD_SEARCH_STORE;
     search->n_pending += search->points[i].source == GD_SEARCH_PENDING;
+    search->n_predicted += search->points[i].source == GD_SEARCH_PREDICTED;
   }
 }
 
@@ -445,7 +545,8 @@ int gd_search_best(const struct gd_search *search, int of) {
   int best = -1;
   for (int i = 0; i < search->count; i++) {
     const struct gd_search_point *point = &search->points[i];
-    if (strcmp(point->argument, search->points[of].argument) == 0 &&
+    bool measured = point->source != GD_SEARCH_PREDICTED || search->simulate;
+    if (strcmp(point->argument, search->points[of].argument) == 0 && measured &&
         point->trial.status == GD_TRIAL_OK &&
         (best < 0 || point->trial.days < search->points[best].trial.days))
       best = i;

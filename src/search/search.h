@@ -10,12 +10,13 @@
  *   int best = gd_search_best(&search, 0);
  *
  * Promise: the step that is predicted to be the shortest comes first, and of equals the larger
- * micro-batch. The prediction is the sum, over one training step of one rank, of
- *   - executed FLOPs, recomputation included, at 200 GFLOP/s,
- *   - bytes that passes move: parameters and activations of each pass, at 20 GB/s,
- *   - bytes between ranks and between host and device, as docs/methods.md counts them, at 5 GB/s.
- * The rates are those of a small CPU; only their proportions matter, and the order decides nothing
- * but what a time limit leaves out.
+ * micro-batch. The prediction is that of predict/predict.h: of this machine where it was
+ * calibrated, else of a usual one, whose proportions are enough for an order.
+ *
+ * With `fast`, a point is measured only where the prediction cannot exclude it: its low end must
+ * lie a hundredth below the best that was measured of its model. The low end is that best one's own
+ * time and the predicted difference between the two, kind of op by kind of op, each difference off
+ * by the predictor's error in the point's favour. The error of what both have in common falls out.
  */
 #ifndef GD_SEARCH_SEARCH_H
 #define GD_SEARCH_SEARCH_H
@@ -25,10 +26,11 @@
 #include "store/store.h"
 
 enum gd_search_source {
-  GD_SEARCH_PENDING, /* not reached, or its process was ended with the search */
-  GD_SEARCH_PLAN,    /* answered by the plan: it does not fit, or cannot be planned */
-  GD_SEARCH_STORE,   /* read, not run */
-  GD_SEARCH_RUN,     /* measured now */
+  GD_SEARCH_PENDING,   /* not reached, or its process was ended with the search */
+  GD_SEARCH_PLAN,      /* answered by the plan: it does not fit, or cannot be planned */
+  GD_SEARCH_STORE,     /* read, not run */
+  GD_SEARCH_RUN,       /* measured now */
+  GD_SEARCH_PREDICTED, /* not measured: simulated, or excluded by `fast` */
 };
 
 struct gd_search_point {
@@ -40,20 +42,23 @@ struct gd_search_point {
   enum gd_search_source source;
   enum gd_status status; /* what kind of failure an error was that is now trial.reason */
   char stored_at[32];    /* GD_SEARCH_STORE: when it was measured */
-  double promise_s;      /* predicted step */
+  struct gd_prediction prediction;
   struct gd_store_key key;
 };
 
 struct gd_search {
   struct gd_search_point *points;
   int count;
-  struct gd_trial_options trial; /* of every point, but for the method */
-  struct gd_store *store;        /* NULL: nothing is read or kept */
-  bool fresh;                    /* measure also what is known */
-  double rank_timeout_s;         /* 0: the default */
-  double trial_timeout_s;        /* of one trial; 0: GD_SEARCH_TRIAL_TIMEOUT_S */
-  double time_limit_s;           /* of the whole search; 0: none */
-  struct gd_slurm *slurm;        /* trials are its jobs; NULL: they run here */
+  struct gd_trial_options trial;        /* of every point, but for the method */
+  struct gd_store *store;               /* NULL: nothing is read or kept */
+  const struct gd_predictor *predictor; /* borrowed */
+  bool fresh;                           /* measure also what is known */
+  bool simulate;          /* measure nothing: predictions are the answer, and none is kept */
+  bool fast;              /* leave out what the prediction excludes */
+  double rank_timeout_s;  /* 0: the default */
+  double trial_timeout_s; /* of one trial; 0: GD_SEARCH_TRIAL_TIMEOUT_S */
+  double time_limit_s;    /* of the whole search; 0: none */
+  struct gd_slurm *slurm; /* trials are its jobs; NULL: they run here */
   const struct gd_slurm_config *slurm_config;
   /* Both may be NULL. eta_s is that of the whole search; below 0: not known. point is NULL where
    * the progress is that of all jobs. */
@@ -63,7 +68,7 @@ struct gd_search {
   void *user;
   /* results */
   int stop_signal; /* that ended the search; 0: none */
-  int n_run, n_stored, n_pending;
+  int n_run, n_stored, n_pending, n_predicted;
   int n_cancelled; /* jobs, when a signal or the time limit ended the search; -1: scancel failed */
 };
 
@@ -81,8 +86,5 @@ int gd_search_best(const struct gd_search *search, int of);
 
 /* What one rank of a job may plan for: its memory less a sixteenth for the program itself. */
 int64_t gd_search_job_bytes(const struct gd_slurm_config *config);
-
-/* The predicted seconds of a planned trial's step; see above. */
-double gd_search_promise(const struct gd_trial *plan, const struct gd_method *method);
 
 #endif

@@ -157,27 +157,62 @@ static void find_compiler(struct planning *p) {
     snprintf(trial->no_compiler, sizeof trial->no_compiler, "%.255s", why.text);
 }
 
+/* Device, threads and memory: of the target, or of what the backend finds here. */
+static enum gd_status find_device(struct planning *p, struct gd_error *err) {
+  const struct gd_trial_options *options = p->options;
+  struct gd_backend_options backend_options = {.threads = options->threads};
+  const struct gd_backend_ops *ops;
+  struct gd_backend *backend;
+  struct gd_device_info info = {0};
+  if (options->target) {
+    const struct gd_target *target = options->target;
+    gd_target_caps(target, &p->caps);
+    snprintf(info.name, sizeof info.name, "%.127s", target->gpu->title);
+    info.threads = target->cpus;
+    info.memory_bytes = target->memory_bytes;
+    info.host_memory_bytes = target->host_memory_bytes;
+  } else {
+    GD_TRY(gd_backend_find(options->backend, &ops, err));
+    ops->caps(&backend_options, &p->caps);
+    find_compiler(p);
+    GD_TRY(ops->open(&backend_options, &backend, err));
+    ops->describe(backend, &info);
+    gd_backend_close(backend);
+  }
+  struct gd_trial *trial = p->trial;
+  snprintf(trial->device, sizeof trial->device, "%s", info.name);
+  trial->threads = info.threads;
+  trial->device_limit_bytes =
+      options->device_limit_bytes ? options->device_limit_bytes : info.memory_bytes;
+  trial->host_limit_bytes =
+      options->host_limit_bytes ? options->host_limit_bytes : info.host_memory_bytes;
+  return GD_OK;
+}
+
+static int ranks_of(const struct gd_trial_options *options) {
+  int ranks = options->comm     ? gd_comm_size(options->comm)
+              : options->target ? options->target->count
+                                : options->ranks;
+  return ranks > 1 ? ranks : 1;
+}
+
 /* Fills what is known before any plan: names, device, limits, precision. */
 static enum gd_status begin(struct planning *p, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
   const struct gd_trial_options *options = p->options;
   const struct gd_recipe *recipe = &p->model->recipe;
-  const struct gd_backend_ops *ops;
-  struct gd_backend_options backend_options = {.threads = options->threads};
-  struct gd_backend *backend;
-  struct gd_device_info info;
+  int nodes = options->target ? options->target->nodes : options->nodes;
   *trial = (struct gd_trial){.status = GD_TRIAL_PLANNED,
-                             .nodes = options->nodes > 1 ? options->nodes : 1,
+                             .nodes = nodes > 1 ? nodes : 1,
                              .busy_share = -1,
                              .resident_bytes = -1,
                              .version = GD_VERSION,
                              .commit = GD_COMMIT};
   snprintf(trial->model, sizeof trial->model, "%s", p->model->name);
   gd_method_name(&options->method, trial->method);
-  trial->ranks = options->comm        ? gd_comm_size(options->comm)
-                 : options->ranks > 1 ? options->ranks
-                                      : 1;
-  snprintf(trial->backend, sizeof trial->backend, "%s", options->backend);
+  trial->ranks = ranks_of(options);
+  snprintf(trial->backend, sizeof trial->backend, "%s",
+           options->target ? "cuda" : options->backend);
   if (recipe->batch % trial->ranks)
     return gd_fail(err, GD_BAD_INPUT,
                    "a batch of %lld does not divide among %d ranks; choose --ranks or --batch so "
@@ -188,18 +223,7 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
     return gd_fail(err, GD_BAD_INPUT, "micro-batch %lld is outside 1..%lld (the batch%s)",
                    (long long)options->micro_batch_size, (long long)recipe->batch / trial->ranks,
                    trial->ranks > 1 ? " of a rank" : "");
-  GD_TRY(gd_backend_find(options->backend, &ops, err));
-  ops->caps(&backend_options, &p->caps);
-  find_compiler(p);
-  GD_TRY(ops->open(&backend_options, &backend, err));
-  ops->describe(backend, &info);
-  gd_backend_close(backend);
-  snprintf(trial->device, sizeof trial->device, "%s", info.name);
-  trial->threads = info.threads;
-  trial->device_limit_bytes =
-      options->device_limit_bytes ? options->device_limit_bytes : info.memory_bytes;
-  trial->host_limit_bytes =
-      options->host_limit_bytes ? options->host_limit_bytes : info.host_memory_bytes;
+  GD_TRY(find_device(p, err));
   trial->precision =
       gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
   return GD_OK;
@@ -233,6 +257,73 @@ enum gd_status gd_trial_plan(const struct gd_model *model, const struct gd_trial
   enum gd_status status = plan_trial(&p, &full, err);
   candidate_deinit(&full);
   return status;
+}
+
+/* --- predicting ---------------------------------------------------------------------------- */
+
+/* The times of a candidate, and of its smaller last pass where there is one. */
+static enum gd_status predict_candidate(struct planning *p, const struct candidate *full,
+                                        const struct gd_predictor *predictor,
+                                        struct gd_prediction *prediction, struct gd_error *err) {
+  struct candidate rest = {0};
+  const struct gd_trial *trial = p->trial;
+  double plan_s = trial->plan_s;
+  enum gd_status status = GD_OK;
+  if (trial->remainder)
+    status = make_candidate(p, trial->remainder, &rest, err);
+  p->trial->plan_s = plan_s;
+  if (status == GD_OK)
+    status = gd_predict(predictor, &full->plan, trial->remainder ? &rest.plan : NULL,
+                        &(struct gd_step_shape){.accumulation = trial->accumulation,
+                                                .steps = p->model->recipe.steps},
+                        prediction, err);
+  candidate_deinit(&rest);
+  return status;
+}
+
+enum gd_status gd_trial_predict(const struct gd_model *model,
+                                const struct gd_trial_options *options,
+                                const struct gd_predictor *predictor, struct gd_trial *trial,
+                                struct gd_prediction *prediction, struct gd_error *err) {
+  struct planning p = {.model = model, .options = options, .trial = trial};
+  struct candidate full = {0};
+  *prediction = (struct gd_prediction){0};
+  enum gd_status status = plan_trial(&p, &full, err);
+  if (status == GD_OK)
+    status = predict_candidate(&p, &full, predictor, prediction, err);
+  candidate_deinit(&full);
+  return status;
+}
+
+static bool close_to(double a, double b) {
+  return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
+                                       const struct gd_target *target,
+                                       const struct gd_predictor *predictor,
+                                       struct gd_prediction *prediction, struct gd_error *err) {
+  struct gd_model model;
+  struct gd_trial planned;
+  struct gd_trial_options options = {.backend = stored->backend,
+                                     .target = target,
+                                     .threads = stored->threads,
+                                     .ranks = stored->ranks,
+                                     .nodes = stored->nodes,
+                                     .micro_batch = GD_MICRO_BATCH_FIXED,
+                                     .micro_batch_size = stored->micro_batch,
+                                     .precision = &stored->precision,
+                                     .device_limit_bytes = INT64_MAX / 4,
+                                     .host_limit_bytes = INT64_MAX / 4};
+  GD_TRY(gd_model_load(stored->model, &model, err));
+  GD_TRY(gd_method_parse(stored->method, &options.method, err));
+  int64_t rest = stored->remainder ? stored->remainder : stored->micro_batch;
+  model.recipe.batch = ((stored->accumulation - 1) * stored->micro_batch + rest) * stored->ranks;
+  GD_TRY(gd_trial_predict(&model, &options, predictor, &planned, prediction, err));
+  if (!close_to(planned.model_flops_per_step, stored->model_flops_per_step))
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "the stored trial of %s was not run with the preset's recipe", stored->model);
+  return GD_OK;
 }
 
 enum gd_status gd_trial_explain(const struct gd_model *model,

@@ -7,14 +7,18 @@
 #define GD_SEARCH_TRIAL_H
 
 #include "backend/backend.h"
+#include "hw/hw.h"
 #include "model/model.h"
 #include "pass/method.h"
 #include "plan/plan.h"
+#include "predict/predict.h"
 #include "store/record.h"
 
 struct gd_trial_options {
   const char *backend; /* "cpu", "cuda", "ref" */
-  int threads;         /* 0: all */
+  const struct gd_target
+      *target; /* borrowed: plan for that hardware and open no device; else NULL */
+  int threads; /* 0: all */
   struct gd_method method;
   int ranks;                          /* to plan for; 0: as many as comm has, or one */
   int nodes;                          /* that the ranks are spread over; 0: one */
@@ -35,6 +39,25 @@ struct gd_trial_options {
 /* Finds the micro-batch and fills the plan part. Infeasible is GD_OK with that status. */
 enum gd_status gd_trial_plan(const struct gd_model *model, const struct gd_trial_options *options,
                              struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
+/*
+ * gd_trial_plan, then the predicted times of what was planned, feasible or not. prediction->known
+ * is false where there is no plan.
+ */
+enum gd_status gd_trial_predict(const struct gd_model *model,
+                                const struct gd_trial_options *options,
+                                const struct gd_predictor *predictor, struct gd_trial *trial,
+                                struct gd_prediction *prediction, struct gd_error *err) GD_MUST_USE;
+/*
+ * The prediction for a trial that was measured, at its own micro-batch, precision, ranks and
+ * threads: what to hold against trial->step_s. target: what it ran on, where that is no CPU and not
+ * here; else NULL. The model is the preset of that name; GD_UNSUPPORTED where the trial's recipe is
+ * not that preset's, so that nothing can be compared.
+ */
+enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
+                                       const struct gd_target *target,
+                                       const struct gd_predictor *predictor,
+                                       struct gd_prediction *prediction,
+                                       struct gd_error *err) GD_MUST_USE;
 /* gd_trial_plan, then measures. Wrong numbers are GD_OK with status failed or implausible. */
 enum gd_status gd_trial_measure(const struct gd_model *model,
                                 const struct gd_trial_options *options, struct gd_trial *trial,

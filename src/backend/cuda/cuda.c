@@ -11,10 +11,13 @@
  * many backends.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda_int.h"
@@ -25,10 +28,9 @@
 #include "backend/side.h"
 
 enum {
-  ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
+  OLDEST_SM = 80,               /* compute capability that kernels are written for */
   MOST_TOGETHER = 256,          /* ops that one launch may take */
   COMM_SCRATCH_BYTES = 1 << 20, /* pieces of a reduction over ranks arrive here, on the host */
-  RUNTIME_BYTES = 1536 << 20,   /* context, kernels and libraries: not for the arena */
 };
 
 /* Work of the host inside a graph. */
@@ -44,6 +46,7 @@ struct launch {
   struct gd_kernel_args args;
   struct job *job; /* what the host does, if anything */
   bool beside;
+  bool by_nccl;   /* a collective that NCCL carries */
   uint32_t waits; /* 1 + index of the side launch whose event this one waits for; 0: none */
   CUevent done;   /* of a side launch */
 };
@@ -83,60 +86,46 @@ enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char 
 /* --- the device ----------------------------------------------------------------------------- */
 
 /*
- * Peak rates in TFLOP/s, dense: 16-bit products with fp32 sums, TF32, fp32, from NVIDIA's
- * datasheets at the boost clock. What is not listed is reckoned from its multiprocessors.
+ * What a GPU without a record should reach, from the FLOPs of one multiprocessor in one cycle:
+ * dense 16-bit products of GA100, of GA10x and AD10x, of GH100, of GB100 and of GB20x, as NVIDIA's
+ * papers on these architectures have them. Consumer cards do half of it with fp32 sums: for them
+ * this is too much, and never too little.
  */
-static const struct {
-  const char *name;
-  double half, tf32, fp32;
-} known[] = {
-    {"H200", 989.4, 494.7, 66.9},         {"GH200", 989.4, 494.7, 66.9},
-    {"H100 PCIe", 756, 378, 51.2},        {"H100 NVL", 835, 417.5, 60},
-    {"H100", 989.4, 494.7, 66.9},         {"A100", 311.9, 155.9, 19.5},
-    {"A40", 149.7, 74.8, 37.4},           {"RTX A6000", 154.8, 77.4, 38.7},
-    {"RTX 6000 Ada", 364.2, 182.1, 91.1}, {"L40", 181, 90.5, 90.5},
-    {"RTX 4090", 165.2, 82.6, 82.6},      {"RTX 3090", 71, 35.6, 35.6},
-};
-
-/* FLOPs of one multiprocessor in one cycle. */
-static void reckon(const struct gd_cuda *cuda, double *half, double *tf32, double *fp32) {
+static void reckon(const struct gd_cuda *cuda, double peaks[GD_PEAK_COUNT]) {
   int khz = 0;
   cuda->cu->DeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, cuda->device);
   double cycles = 1e3 * khz * cuda->sm_count;
-  double per_cycle = cuda->sm >= 90 ? 4096 : cuda->sm == 80 ? 2048 : 1024;
-  *half = per_cycle * cycles;
-  *tf32 = per_cycle / 2 * cycles;
-  *fp32 = (cuda->sm == 80 ? 128 : 256) * cycles;
+  double per_cycle = cuda->sm >= 120   ? 1024
+                     : cuda->sm >= 100 ? 8192
+                     : cuda->sm >= 90  ? 4096
+                     : cuda->sm == 80  ? 2048
+                                       : 1024;
+  peaks[GD_PEAK_FP16] = peaks[GD_PEAK_BF16] = per_cycle * cycles;
+  peaks[GD_PEAK_TF32] = per_cycle / 2 * cycles;
+  peaks[GD_PEAK_FP32] = (cuda->sm == 80 ? 128 : 256) * cycles;
 }
 
+/* The catalogue knows GPUs by the driver's name. */
 static double cuda_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, bool use_tf32) {
   struct gd_cuda *cuda = cuda_of(backend);
+  struct gd_hw hw = {0};
+  const struct gd_gpu *gpu = NULL;
   char name[128] = "";
-  double half, tf32, fp32;
-  reckon(cuda, &half, &tf32, &fp32);
+  double peaks[GD_PEAK_COUNT];
+  reckon(cuda, peaks);
   cuda->cu->DeviceGetName(name, sizeof name, cuda->device);
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strstr(name, known[i].name)) {
-      half = 1e12 * known[i].half;
-      tf32 = 1e12 * known[i].tf32;
-      fp32 = 1e12 * known[i].fp32;
-      break;
-    }
-  return dtype != GD_DTYPE_F32 ? half : use_tf32 ? tf32 : fp32;
+  if (gd_hw_load(&hw, NULL) == GD_OK && gd_hw_gpu(&hw, name, &gpu, NULL) == GD_OK)
+    memcpy(peaks, gpu->flops, sizeof peaks);
+  gd_hw_deinit(&hw);
+  return peaks[dtype == GD_DTYPE_F16    ? GD_PEAK_FP16
+               : dtype == GD_DTYPE_BF16 ? GD_PEAK_BF16
+               : use_tf32               ? GD_PEAK_TF32
+                                        : GD_PEAK_FP32];
 }
 
 static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
   (void)options;
-  *caps = (struct gd_caps){
-      .backend = "cuda",
-      .alignment_bytes = ALIGNMENT_BYTES,
-      .workspace_bytes = GD_CUDA_WORKSPACE_BYTES,
-      .comm_bytes = 0,
-      .compile = true,
-      .tf32 = true,
-      .enough_flops = 1e15,          /* a second or two of an H200 */
-      .loss_chunk_bytes = 512 << 20, /* dw is read and written once a chunk: fewer are better */
-      .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = true, [GD_DTYPE_F16] = true}};
+  gd_caps_gpu(OLDEST_SM, caps);
 }
 
 static void cuda_describe(struct gd_backend *backend, struct gd_device_info *info) {
@@ -144,7 +133,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   size_t bytes = 0;
   cuda->cu->DeviceGetName(info->name, sizeof info->name, cuda->device);
   cuda->cu->DeviceTotalMem(&bytes, cuda->device);
-  info->memory_bytes = (int64_t)bytes - RUNTIME_BYTES;
+  info->memory_bytes = gd_gpu_plan_bytes((int64_t)bytes);
   info->host_memory_bytes = gd_host_memory_bytes();
   info->threads = omp_get_max_threads();
 }
@@ -155,7 +144,7 @@ static int attribute(const struct gd_cuda *cuda, int which) {
   return value;
 }
 
-static enum gd_status find_device(struct gd_cuda *cuda, int rank, struct gd_error *err) {
+static enum gd_status find_device(struct gd_cuda *cuda, int local_rank, struct gd_error *err) {
   int count = 0, result = cuda->cu->Init(0);
   if (result == CUDA_SUCCESS)
     cuda->cu->DeviceGetCount(&count);
@@ -164,12 +153,12 @@ static enum gd_status find_device(struct gd_cuda *cuda, int rank, struct gd_erro
                    "there is no GPU for the cuda backend; use --backend cpu, or look at "
                    "CUDA_VISIBLE_DEVICES");
   CHECK(result, "cuInit");
-  CHECK(cuda->cu->DeviceGet(&cuda->device, rank % (count > 0 ? count : 1)), "cuDeviceGet");
+  CHECK(cuda->cu->DeviceGet(&cuda->device, local_rank % (count > 0 ? count : 1)), "cuDeviceGet");
   cuda->sm = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
              attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   cuda->sm_count = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   cuda->shared_bytes = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  if (cuda->sm < 80)
+  if (cuda->sm < OLDEST_SM)
     return gd_fail(err, GD_UNSUPPORTED,
                    "this GPU has compute capability %d.%d; the cuda backend needs 8.0 (Ampere) or "
                    "newer",
@@ -192,17 +181,23 @@ static enum gd_status wake(struct gd_cuda *cuda, struct gd_error *err) {
   pthread_mutex_unlock(&mutex);
   CHECK(result, "cuDevicePrimaryCtxRetain");
   CHECK(cuda->cu->CtxSetCurrent(context), "cuCtxSetCurrent");
-  CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  cuda->context = context;
-  return gd_cuda_modules_open(cuda, err);
+  if (!cuda->modules)
+    GD_TRY(gd_cuda_modules_open(cuda, err));
+  if (!cuda->stream)
+    CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  if (!cuda->side)
+    CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  cuda->context = context; /* everything is there */
+  return GD_OK;
 }
 
 static void release(struct gd_cuda *cuda) {
   if (cuda->arena)
     cuda->cu->MemFree(cuda->arena);
-  if (cuda->host)
-    cuda->cu->MemFreeHost(cuda->host);
+  if (cuda->host) {
+    cuda->cu->MemHostUnregister(cuda->host);
+    munmap(cuda->host, (size_t)cuda->host_bytes);
+  }
   cuda->arena = 0;
   cuda->host = NULL;
   cuda->arena_bytes = cuda->host_bytes = 0;
@@ -215,16 +210,20 @@ static void cuda_close(struct gd_backend *backend) {
     release(cuda);
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);
-    gd_cuda_modules_close(cuda);
-    cuda->cu->StreamDestroy(cuda->stream);
-    cuda->cu->StreamDestroy(cuda->side);
+    gd_cuda_nccl_free(cuda);
   }
+  gd_cuda_modules_close(cuda);
+  if (cuda->stream)
+    cuda->cu->StreamDestroy(cuda->stream);
+  if (cuda->side)
+    cuda->cu->StreamDestroy(cuda->side);
   gd_mem_free(cuda);
 }
 
 static enum gd_status cuda_open(const struct gd_backend_options *options,
                                 struct gd_backend **backend, struct gd_error *err) {
   const struct gd_cu *cu;
+  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
   GD_TRY(gd_cu_load(&cu, err));
   struct gd_cuda *cuda = gd_mem_alloc(1, sizeof *cuda);
   if (!cuda)
@@ -233,7 +232,8 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->cu = cu;
   cuda->comm = options->comm;
   cuda->trace = options->trace;
-  enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_rank(cuda->comm) : 0, err);
+  cuda->deterministic = fixed && fixed[0] == '1';
+  enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);
   if (status != GD_OK) {
     gd_mem_free(cuda);
     return status;
@@ -249,6 +249,33 @@ static int64_t used_bytes(const struct gd_cuda *cuda) {
   if (cuda->cu->MemGetInfo(&free_bytes, &total) != CUDA_SUCCESS)
     return -1;
   return (int64_t)(total - free_bytes);
+}
+
+/*
+ * Host memory that copies can overlap with: zeroed by the system as all threads touch it, in huge
+ * pages where there are such, then pinned. The driver's own allocation does both with one thread,
+ * 4 KiB at a time: many seconds for the state of a large model.
+ */
+static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *err) {
+  enum { PAGE_BYTES = 4096 };
+  char size[32];
+  void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    return gd_fail(err, GD_NOMEM_HOST, "the system refuses %s of host memory: %s",
+                   gd_format_bytes(size, sizeof size, bytes), strerror(errno));
+  madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* a wish */
+  volatile char *page = at;
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < bytes; i += PAGE_BYTES)
+    page[i] = 0;
+  if (cuda->cu->MemHostRegister(at, (size_t)bytes, 0) != CUDA_SUCCESS) {
+    munmap(at, (size_t)bytes);
+    return gd_fail(err, GD_NOMEM_HOST, "the driver refuses to pin %s of host memory",
+                   gd_format_bytes(size, sizeof size, bytes));
+  }
+  cuda->host = at;
+  cuda->host_bytes = bytes;
+  return GD_OK;
 }
 
 static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_bytes,
@@ -274,13 +301,8 @@ static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_by
   }
   int64_t after = used_bytes(cuda);
   cuda->measured_bytes = before < 0 || after < 0 ? -1 : after - before;
-  if (host_bytes > 0) {
-    if (cuda->cu->MemHostAlloc(&cuda->host, (size_t)host_bytes, 0) != CUDA_SUCCESS)
-      return gd_fail(err, GD_NOMEM_HOST, "the system refuses %s of pinned host memory",
-                     gd_format_bytes(size, sizeof size, host_bytes));
-    cuda->host_bytes = host_bytes;
-    memset(cuda->host, 0, (size_t)host_bytes);
-  }
+  if (host_bytes > 0)
+    GD_TRY(pin(cuda, host_bytes, err));
   CHECK(cuda->cu->StreamSynchronize(cuda->stream), "cuStreamSynchronize");
   return GD_OK;
 }
@@ -309,13 +331,17 @@ static CUdeviceptr device_address(const void *host) {
   return (CUdeviceptr)(uintptr_t)host; /* one address space for both: every 64-bit system */
 }
 
+static bool is_inside(const struct gd_cuda *cuda, enum gd_space space, int64_t offset_bytes,
+                      int64_t bytes) {
+  int64_t all_bytes = space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes;
+  return offset_bytes >= 0 && bytes >= 0 && offset_bytes <= all_bytes - bytes;
+}
+
 static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, const void *from, int64_t bytes,
                                  struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy((char *)cuda->host + offset_bytes, from, (size_t)bytes);
     return GD_OK;
@@ -326,9 +352,7 @@ static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space
 static enum gd_status cuda_clear(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memset((char *)cuda->host + offset_bytes, 0, (size_t)bytes);
     return GD_OK;
@@ -344,9 +368,7 @@ static enum gd_status cuda_read(struct gd_backend *backend, enum gd_space space,
                                 int64_t offset_bytes, void *to, int64_t bytes,
                                 struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy(to, (char *)cuda->host + offset_bytes, (size_t)bytes);
     return GD_OK;
@@ -385,13 +407,16 @@ static void run_job(void *argument) {
   job->kernel(&job->args);
 }
 
-/* Down to the host, over the ranks, and up again; on one rank there is nobody to talk to. */
+/* By NCCL; or down to the host, over the ranks, and up again; one rank has nobody to talk to. */
 static enum gd_status put_collective(struct gd_cuda *cuda, const struct launch *launch,
                                      CUstream stream, struct gd_error *err) {
   const struct gd_view *whole = whole_of(launch), *x = &launch->args.in[0];
   if (launch->kind == GD_OP_gather)
     GD_TRY(copy_bytes(cuda, (char *)whole->data + launch->args.attr->ranks.rank * view_bytes(x),
                       x->data, view_bytes(x), stream, err));
+  if (launch->by_nccl)
+    return gd_cuda_nccl_put(cuda, launch->kind, whole->data, whole->elements, whole->dtype, stream,
+                            err);
   if (!launch->job)
     return GD_OK;
   void *staging = launch->job->args.out[0].data;
@@ -463,8 +488,8 @@ static struct gd_view view_of(const struct gd_cuda *cuda, const struct gd_plan *
   const struct gd_tensor *t = &plan->graph->tensors[id];
   bool host = on_host(plan->graph, id);
   int64_t at = plan->offset_bytes[id];
-  GD_ASSERT(at >= 0 &&
-            at + gd_tensor_bytes(plan->graph, id) <= (host ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, host ? GD_SPACE_HOST : GD_SPACE_DEVICE, at,
+                      gd_tensor_bytes(plan->graph, id)));
   return (struct gd_view){.data = (char *)(host ? cuda->host : (void *)(uintptr_t)cuda->arena) + at,
                           .dtype = t->dtype,
                           .rank = t->rank,
@@ -486,17 +511,15 @@ static enum gd_status bind_host_op(struct gd_cuda *cuda, struct gd_bound *bound,
   return GD_OK;
 }
 
-/* Between ranks: the host kernel on a staged copy of the whole. */
-static enum gd_status bind_collective(struct gd_cuda *cuda, struct gd_bound *bound,
-                                      struct launch *launch, struct gd_error *err) {
+/* Without NCCL: the host kernel on a staged copy of the whole. */
+static enum gd_status bind_staged(struct gd_cuda *cuda, struct gd_bound *bound,
+                                  struct launch *launch, struct gd_error *err) {
   static const gd_kernel kernels[GD_OP_COUNT] = {
       [GD_OP_all_reduce] = gd_host_all_reduce,
       [GD_OP_reduce_scatter] = gd_host_reduce_scatter,
       [GD_OP_all_gather] = gd_host_all_gather,
       [GD_OP_gather] = gd_host_all_gather, /* the own slice is in its place by then */
   };
-  if (!cuda->comm || launch->args.attr->ranks.ranks == 1)
-    return GD_OK;
   int64_t bytes = view_bytes(whole_of(launch));
   struct gd_view *views = gd_arena_alloc(&bound->arena, 2, sizeof *views);
   GD_TRY(bind_host_op(cuda, bound, launch, err));
@@ -518,6 +541,17 @@ static enum gd_status bind_collective(struct gd_cuda *cuda, struct gd_bound *bou
   args->comm_scratch_bytes = COMM_SCRATCH_BYTES;
   launch->job->kernel = kernels[launch->kind];
   return GD_OK;
+}
+
+static enum gd_status bind_collective(struct gd_cuda *cuda, const struct gd_plan *plan,
+                                      struct gd_bound *bound, struct launch *launch,
+                                      struct gd_error *err) {
+  const struct gd_op *op = &plan->graph->ops[launch->op];
+  bool host = on_host(plan->graph, launch->kind == GD_OP_reduce_scatter ? op->in[0] : op->out[0]);
+  launch->by_nccl = cuda->nccl && !host;
+  if (launch->by_nccl || !cuda->comm || launch->args.attr->ranks.ranks == 1)
+    return GD_OK;
+  return bind_staged(cuda, bound, launch, err);
 }
 
 static enum gd_status bind_op(struct gd_cuda *cuda, const struct gd_plan *plan, gd_op_id id,
@@ -547,7 +581,7 @@ static enum gd_status bind_op(struct gd_cuda *cuda, const struct gd_plan *plan, 
                .workspace = (char *)(uintptr_t)cuda->arena + plan->workspace_at,
                .workspace_bytes = plan->workspace_bytes}};
   if (is_collective(op->kind))
-    return bind_collective(cuda, bound, launch, err);
+    return bind_collective(cuda, plan, bound, launch, err);
   if (launch->beside || op->kind == GD_OP_wait)
     return GD_OK;
   if (on_host(plan->graph, op->out[0]))
@@ -681,6 +715,14 @@ static enum gd_status make_marks(struct gd_cuda *cuda, struct gd_bound *bound,
   return GD_OK;
 }
 
+static bool has_collectives(const struct gd_plan *plan) {
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    for (uint32_t i = 0; i < plan->n_order[program]; i++)
+      if (is_collective(plan->graph->ops[plan->order[program][i]].kind))
+        return true;
+  return false;
+}
+
 /* Leaves the arena as reserve did: zeros. */
 static enum gd_status time_algorithms(struct gd_cuda *cuda, struct gd_bound *bound,
                                       struct gd_error *err) {
@@ -701,6 +743,8 @@ static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
   if (!bound->staging || !beside_at)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   CHECK(cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  if (has_collectives(plan))
+    GD_TRY(gd_cuda_nccl_open(cuda, err));
   if (plan->graph->n_fusions > 0)
     GD_TRY(gd_cuda_fusions_build(cuda, plan->graph, &bound->fusions, err));
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
@@ -736,7 +780,10 @@ static enum gd_status cuda_bind(struct gd_backend *backend, const struct gd_plan
 
 static enum gd_status cuda_sync(struct gd_backend *backend, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "a program");
+  if (cuda->nccl)
+    GD_TRY(gd_cuda_nccl_sync(cuda, err));
+  else
+    CHECK(cuda->cu->StreamSynchronize(cuda->stream), "a program");
   if (cuda->host_error.status == GD_OK)
     return GD_OK;
   return gd_fail(err, cuda->host_error.status, "%s", cuda->host_error.text);

@@ -16,14 +16,16 @@
 #include "backend/backend.h"
 #include "backend/cuda/driver.h"
 #include "backend/kernel.h"
+#include "hw/hw.h"
 
 /* Shared by all ops; also the most that a library's algorithm may want. */
-enum { GD_CUDA_WORKSPACE_BYTES = 256 << 20 };
+enum { GD_CUDA_WORKSPACE_BYTES = GD_GPU_WORKSPACE_BYTES };
 
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
 struct gd_nccl;     /* nccl.h */
 struct gd_cuda_modules;
+struct gd_cuda_nccl;
 
 struct gd_cuda {
   struct gd_backend base;
@@ -44,8 +46,11 @@ struct gd_cuda {
   int64_t measured_bytes; /* what the driver counted for it; -1: not known */
   void *host;             /* pinned */
   int64_t host_bytes;
-  struct gd_comm *comm; /* borrowed; NULL: one rank */
+  struct gd_comm *comm;      /* borrowed; NULL: one rank */
+  struct gd_cuda_nccl *nccl; /* nccl.c; NULL: ranks exchange through host memory */
+  bool nccl_decided;         /* all ranks know whether they use it */
   bool trace;
+  bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };
 
@@ -129,6 +134,7 @@ enum gd_status gd_cu_load(const struct gd_cu **cu, struct gd_error *err) GD_MUST
 enum gd_status gd_nvrtc_load(const struct gd_nvrtc **nvrtc, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cublaslt_load(const struct gd_cublaslt **lt, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cudnn_load(const struct gd_cudnn **dnn, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_nccl_load(const struct gd_nccl **nccl, struct gd_error *err) GD_MUST_USE;
 
 size_t gd_cudnn_version(void); /* 91900 for 9.19.0; 0: not loaded */
 
@@ -156,6 +162,22 @@ enum gd_status gd_cuda_text_function(struct gd_cuda *cuda, const char *source, c
 
 void gd_cuda_products_free(struct gd_cuda *cuda);  /* op_matmul.c */
 void gd_cuda_attention_free(struct gd_cuda *cuda); /* cudnn.c */
+
+/* --- collectives between GPUs: nccl.c --------------------------------------------------------- */
+
+/*
+ * Decides, together with all other ranks, whether NCCL carries the collectives, and then joins its
+ * communicator: cuda->nccl is set. Called by every rank before a plan with collectives is bound.
+ */
+enum gd_status gd_cuda_nccl_open(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
+void gd_cuda_nccl_free(struct gd_cuda *cuda);
+/* The collective in place on the whole of all ranks' slices; what a gather reads is in its slice.
+ */
+enum gd_status gd_cuda_nccl_put(struct gd_cuda *cuda, enum gd_op_kind kind, void *whole,
+                                int64_t elements, enum gd_dtype dtype, CUstream stream,
+                                struct gd_error *err) GD_MUST_USE;
+/* Waits for the stream, but not for ever for ranks that do not come. */
+enum gd_status gd_cuda_nccl_sync(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
 
 /* --- ops ------------------------------------------------------------------------------------ */
 

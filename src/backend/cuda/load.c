@@ -14,6 +14,7 @@
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/cuda/nccl.h"
 
 enum { NAMES = 4, PATH_BYTES = 1024 };
 
@@ -142,6 +143,10 @@ DEFINE_LOADER(gd_cublaslt_load, gd_cublaslt, GD_CUBLASLT_FUNCTIONS, "cuBLASLt",
               "libcublasLt.so.13", "libcublasLt.so.12")
 DEFINE_LOADER(gd_cudnn_load, gd_cudnn, GD_CUDNN_FUNCTIONS, "cuDNN",
               "install cuDNN 9 (pip install nvidia-cudnn-cu13)", "cudnnGetVersion", "libcudnn.so.9")
+DEFINE_LOADER(gd_nccl_load, gd_nccl, GD_NCCL_FUNCTIONS, "NCCL",
+              "install NCCL 2 (pip install nvidia-nccl-cu13); without it ranks exchange through "
+              "host memory",
+              NULL, "libnccl.so.2")
 #undef LOOK_UP
 
 static size_t version_number(const struct library *library) {
@@ -166,13 +171,16 @@ static void read_version(const struct library *library, char *text, size_t size)
 void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *library),
                        void *user) {
   static struct library *const all[] = {&library_gd_cu_load, &library_gd_nvrtc_load,
-                                        &library_gd_cublaslt_load, &library_gd_cudnn_load};
+                                        &library_gd_cublaslt_load, &library_gd_cudnn_load,
+                                        &library_gd_nccl_load};
   const struct gd_cu *cu;
   const struct gd_nvrtc *nvrtc;
   const struct gd_cublaslt *lt;
   const struct gd_cudnn *dnn;
+  const struct gd_nccl *nccl;
   enum gd_status found[] = {gd_cu_load(&cu, NULL), gd_nvrtc_load(&nvrtc, NULL),
-                            gd_cublaslt_load(&lt, NULL), gd_cudnn_load(&dnn, NULL)};
+                            gd_cublaslt_load(&lt, NULL), gd_cudnn_load(&dnn, NULL),
+                            gd_nccl_load(&nccl, NULL)};
   for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
     struct gd_cuda_library entry = {.name = all[i]->what, .missing = all[i]->error.text};
     int major = 0, minor = 0;
@@ -184,6 +192,9 @@ void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *li
       snprintf(entry.version, sizeof entry.version, "CUDA %d.%d", major / 1000, major % 1000 / 10);
     if (i == 1 && entry.path && nvrtc->Version(&major, &minor) == 0)
       snprintf(entry.version, sizeof entry.version, "%d.%d", major, minor);
+    if (i == 4 && entry.path && nccl->GetVersion(&major) == ncclSuccess)
+      snprintf(entry.version, sizeof entry.version, "%d.%d.%d", major / 10000, major / 100 % 100,
+               major % 100);
     show(user, &entry);
   }
 }

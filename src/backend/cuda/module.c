@@ -238,11 +238,12 @@ enum gd_status gd_cuda_modules_compile(struct gd_cuda *cuda, int *count, struct 
   struct crew crew = {
       .mutex = PTHREAD_MUTEX_INITIALIZER, .next = cuda->modules->modules, .sm = cuda->sm};
   pthread_t threads[MOST_THREADS];
-  int n = 0;
+  int missing = 0, n = 0;
   build_in_children(cuda);
-  for (struct module *m = cuda->modules->modules; m && n < MOST_THREADS; m = m->next)
-    if (wants_building(m) && pthread_create(&threads[n], NULL, work, &crew) == 0)
-      n++;
+  for (struct module *m = cuda->modules->modules; m; m = m->next) /* before anybody builds them */
+    missing += wants_building(m);
+  while (n < missing && n < MOST_THREADS && pthread_create(&threads[n], NULL, work, &crew) == 0)
+    n++;
   work(&crew); /* here too: there may be no thread to be had */
   for (int i = 0; i < n; i++)
     pthread_join(threads[i], NULL);

@@ -429,9 +429,8 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
 }
 
 /* Is it worth building, and timing, several? */
-static bool wants_tuning(const struct work *work) {
-  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
-  return !(fixed && fixed[0] == '1') && flops_of(work) >= 1e9;
+static bool wants_tuning(const struct gd_cuda *cuda, const struct work *work) {
+  return !cuda->deterministic && flops_of(work) >= 1e9;
 }
 
 /* All stages. A library that is better anyway leaves `tunes` false. */
@@ -444,7 +443,7 @@ static enum gd_status run_tiled(const struct gd_cuda_call *call, const struct wo
   if (forced && forced[0] >= '0' && forced[0] <= '9') {
     list[0] = list[(forced[0] - '0') % count];
     count = 1;
-  } else if (!tunes || !wants_tuning(work)) {
+  } else if (!tunes || !wants_tuning(call->cuda, work)) {
     count = 1;
   }
   if (call->stage == GD_CUDA_COLLECT) {

@@ -1,0 +1,197 @@
+/*
+ * `gpudays calibrate`: measures this machine so that times can be predicted on it and on its like,
+ * keeps the rates where `plan` and `bench` look for them, and shows them.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "cli/progress.h"
+#include "cli/show.h"
+#include "predict/calibrate.h"
+#include "search/load.h"
+
+/* --- where it goes ------------------------------------------------------------------------- */
+
+static enum gd_status make_folders(char *path, struct gd_error *err) {
+  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    int failed = mkdir(path, 0777);
+    int reason = errno;
+    struct stat what;
+    bool there = stat(path, &what) == 0 && S_ISDIR(what.st_mode);
+    if (failed && !there)
+      return gd_fail(err, GD_ENVIRONMENT, "cannot make the folder %s: %s", path, strerror(reason));
+    *slash = '/';
+  }
+  return GD_OK;
+}
+
+static enum gd_status keep(const struct gd_cli *cli, const struct gd_rates *rates, char *path,
+                           size_t size, struct gd_error *err) {
+  if (cli->options.output) {
+    snprintf(path, size, "%s", cli->options.output);
+  } else {
+    if (!gd_calibration_path(rates->device, path, size))
+      return gd_fail(err, GD_ENVIRONMENT,
+                     "there is no folder to keep the calibration in; set HOME or XDG_DATA_HOME, "
+                     "or name a file with -o");
+    GD_TRY(make_folders(path, err));
+  }
+  return gd_rates_save(rates, path, err);
+}
+
+/* --- how it looks -------------------------------------------------------------------------- */
+
+/* Rates of one kind of op, in one unit: the range over the sizes that were measured. */
+struct range {
+  int count;
+  double low, high;
+};
+
+static struct range range_of(const struct gd_rates *rates, enum gd_op_kind kind, enum gd_peak unit,
+                             bool flops) {
+  struct range range = {.low = INFINITY};
+  for (uint32_t i = rates->first[kind]; i < rates->first[kind + 1]; i++) {
+    const struct gd_rate_point *point = &rates->points[i];
+    double amount = flops ? point->work.flops : point->work.bytes;
+    if (point->work.unit != unit || amount <= 0)
+      continue;
+    range.count++;
+    range.low = fmin(range.low, amount / point->seconds);
+    range.high = fmax(range.high, amount / point->seconds);
+  }
+  return range;
+}
+
+static bool has_flops(const struct gd_rates *rates, enum gd_op_kind kind) {
+  uint32_t first = rates->first[kind];
+  return first < rates->first[kind + 1] && rates->points[first].work.flops > 0;
+}
+
+static enum gd_status append_points(struct gd_cli *cli, const struct gd_rates *rates,
+                                    struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"OP", false}, {"UNIT", false}, {"POINTS", true}, {"SLOWEST", true}, {"FASTEST", true}};
+  enum { COLUMNS = sizeof columns / sizeof *columns };
+  const char **cells =
+      gd_arena_alloc(&cli->arena, (size_t)GD_OP_COUNT * GD_PEAK_COUNT * COLUMNS, sizeof *cells);
+  int rows = 0;
+  if (!cells)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
+  for (int kind = 0; kind < GD_OP_COUNT; kind++)
+    for (int unit = 0; unit < GD_PEAK_COUNT; unit++) {
+      bool flops = has_flops(rates, (enum gd_op_kind)kind);
+      struct range range = range_of(rates, (enum gd_op_kind)kind, (enum gd_peak)unit, flops);
+      const char **row = cells + (ptrdiff_t)COLUMNS * rows;
+      if (range.count == 0)
+        continue;
+      row[0] = gd_op_info((enum gd_op_kind)kind)->name;
+      row[1] = gd_unit_name((enum gd_peak)unit);
+      row[2] = gd_show_cell(cli, "%d", range.count);
+      row[3] = gd_show_cell(cli, flops ? "%.3g GFLOP/s" : "%.3g GB/s", 1e-9 * range.low);
+      row[4] = gd_show_cell(cli, flops ? "%.3g GFLOP/s" : "%.3g GB/s", 1e-9 * range.high);
+      rows++;
+    }
+  return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
+}
+
+static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_rates *rates,
+                                   const char *path, double seconds, struct gd_error *err) {
+  struct gd_strbuf *out = &cli->out, line = {0};
+  char text[GD_SHOW_TEXT];
+  gd_strbuf_printf(out, "%s, measured in %s\n", rates->device,
+                   gd_show_seconds(text, sizeof text, seconds));
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    if (rates->flops[i] > 0)
+      gd_strbuf_printf(out, "  peak %s %s\n", gd_unit_name((enum gd_peak)i),
+                       gd_show_rate(text, sizeof text, rates->flops[i]));
+  gd_strbuf_printf(out, "  memory %.3g GB/s, link to host memory %.3g GB/s\n",
+                   1e-9 * rates->memory_bytes_per_s, 1e-9 * rates->host_link.bytes_per_s);
+  gd_strbuf_printf(out, "  between ranks %.3g GB/s (%s)\n\n", 1e-9 * rates->peer_link.bytes_per_s,
+                   rates->peer_source);
+  GD_TRY(append_points(cli, rates, err));
+  if (rates->checked_trials > 0)
+    gd_strbuf_printf(&line, "checked against %s: median error %.0f %%, worst %.0f %%. ",
+                     rates->checked, 100 * rates->median_error, 100 * rates->worst_error);
+  gd_strbuf_printf(&line, "Kept in %s", path);
+  if (line.text && !line.failed)
+    gd_show_paragraph(out, 2, line.text);
+  out->failed = out->failed || line.failed;
+  gd_strbuf_deinit(&line);
+  if (rates->busy_share > GD_LOAD_QUIET)
+    gd_strbuf_printf(out,
+                     "  note: other programs used %.0f %% of the CPUs meanwhile; calibrate again "
+                     "when it is quiet\n",
+                     100 * rates->busy_share);
+  return GD_OK;
+}
+
+static enum gd_status show_object(struct gd_cli *cli, const struct gd_rates *rates,
+                                  const char *path, double seconds, struct gd_error *err) {
+  struct gd_show_object root, peaks;
+  gd_show_begin(&root);
+  gd_show_set_text(&root, "device", rates->device);
+  gd_show_set_text(&root, "backend", rates->backend);
+  gd_show_set_text(&root, "file", path);
+  gd_show_set_real(&root, "seconds", seconds);
+  gd_show_begin(&peaks);
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    gd_show_set_real(&peaks, gd_unit_name((enum gd_peak)i), rates->flops[i]);
+  gd_show_set_object(&root, "peak_flops", &peaks);
+  gd_show_set_real(&root, "memory_bytes_per_s", rates->memory_bytes_per_s);
+  gd_show_set_real(&root, "host_link_bytes_per_s", rates->host_link.bytes_per_s);
+  gd_show_set_real(&root, "peer_link_bytes_per_s", rates->peer_link.bytes_per_s);
+  gd_show_set_text(&root, "peer_source", rates->peer_source);
+  gd_show_set_int(&root, "points", rates->n_points);
+  gd_show_set_int(&root, "checked_trials", rates->checked_trials);
+  gd_show_set_real(&root, "median_error", rates->median_error);
+  gd_show_set_real(&root, "worst_error", rates->worst_error);
+  gd_show_set_real(&root, "busy_share", rates->busy_share);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_progress progress = {.on = cli->progress};
+  struct gd_rates rates = {0};
+  struct gd_load before, after;
+  char path[4096];
+  struct gd_calibrate_options options = {.backend = gd_cli_backend(cli),
+                                         .threads = (int)cli->options.threads,
+                                         .limit_s = cli->options.time_limit,
+                                         .progress = gd_progress_report,
+                                         .progress_user = &progress};
+  if (strcmp(options.backend, "ref") == 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "the ref backend is plain and slow on purpose; calibrate cpu or cuda");
+  snprintf(progress.label, sizeof progress.label, "calibrating");
+  if (cli->options.ranks > 1) {
+    GD_TRY(gd_launch_join(cli, err));
+    options.threads = (int)cli->options.threads;
+    options.comm = cli->comm;
+  }
+  gd_load_read(&before);
+  enum gd_status status = gd_calibrate(&options, &rates, err);
+  gd_load_read(&after);
+  gd_progress_clear(&progress);
+  rates.busy_share = gd_load_share(&before, &after);
+  double seconds = 1e-9 * (double)(after.wall_ns - before.wall_ns);
+  if (status == GD_OK && cli->rank > 0) {
+    gd_rates_deinit(&rates);
+    return GD_OK; /* rank 0 speaks */
+  }
+  if (status == GD_OK)
+    status = keep(cli, &rates, path, sizeof path, err);
+  if (status == GD_OK)
+    status = cli->options.json ? show_object(cli, &rates, path, seconds, err)
+                               : append_sheet(cli, &rates, path, seconds, err);
+  gd_rates_deinit(&rates);
+  return status;
+}

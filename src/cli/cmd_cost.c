@@ -1,0 +1,516 @@
+/*
+ * `gpudays cost [MODEL]`: machines compared for one model, or presets for one budget and deadline.
+ * The arithmetic is src/money's, how options look is show_cost.c's.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/show_cost.h"
+
+/* What a question needs; zeroed before, freed after. */
+struct sources {
+  struct gd_hw hw;
+  struct gd_paper paper;
+  struct gd_store *store;
+};
+
+static void sources_deinit(struct sources *sources) {
+  gd_hw_deinit(&sources->hw);
+  gd_paper_deinit(&sources->paper);
+  gd_store_close(sources->store);
+}
+
+/* --- what was asked ------------------------------------------------------------------------ */
+
+static void override(struct gd_money_figure *figure, const struct gd_cli_number *given,
+                     const char *option) {
+  if (!given->given)
+    return;
+  figure->value = given->value;
+  snprintf(figure->source, sizeof figure->source, "%s", option);
+}
+
+/* --rent is a price, or else whose. */
+static enum gd_status read_rent(const char *text, struct gd_money_asked *asked,
+                                struct gd_error *err) {
+  struct gd_money_figure *figure = &asked->terms.rent_usd_per_gpu_hour;
+  char *end, clean[64];
+  if (!text)
+    return GD_OK;
+  double usd = strtod(text, &end);
+  if (end == text || *end) {
+    asked->provider = text;
+    return GD_OK;
+  }
+  if (!(usd > 0 && usd <= 1000))
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--rent is \"%s\"; expected USD a GPU-hour above 0, 1000 at most, or a part of a "
+        "provider's name",
+        gd_json_excerpt(clean, sizeof clean, text));
+  figure->value = usd;
+  snprintf(figure->source, sizeof figure->source, "--rent");
+  return GD_OK;
+}
+
+static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
+                          struct gd_money_asked *asked, struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  GD_TRY(gd_hw_load(&sources->hw, err));
+  GD_TRY(gd_paper_load(&sources->paper, err));
+  if (options->times == GD_TIMES_AUTO || options->times == GD_TIMES_MEASURED)
+    GD_TRY(gd_store_open(options->store, &sources->store, err));
+  *asked = (struct gd_money_asked){.hw = &sources->hw,
+                                   .paper = &sources->paper,
+                                   .store = sources->store,
+                                   .times = options->times,
+                                   .machines = options->machine};
+  GD_TRY(gd_money_terms_default(&sources->hw, options->energy, &asked->terms, err));
+  override(&asked->terms.usd_per_kwh, &options->kwh_usd, "--kwh-usd");
+  override(&asked->terms.pue, &options->pue, "--pue");
+  override(&asked->terms.utilisation, &options->utilisation, "--utilisation");
+  override(&asked->terms.g_co2_per_kwh, &options->co2, "--co2");
+  override(&asked->terms.mfu, &options->mfu, "--mfu");
+  return read_rent(options->rent, asked, err);
+}
+
+static struct gd_money_limits limits_of(const struct gd_cli *cli) {
+  return (struct gd_money_limits){.budget_usd = cli->options.budget_usd.value,
+                                  .days = cli->options.days.value};
+}
+
+static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  bool both = options->budget_usd.given && options->days.given;
+  if (cli->n_arguments == 0 && options->text)
+    return gd_fail(err, GD_BAD_INPUT, "--text needs a model: gpudays cost MODEL --text");
+  if (cli->n_arguments == 0 && !both)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "cost needs a model, such as 'gpudays cost pythia-1b', or --budget and --days "
+                   "together: which presets they allow");
+  if (cli->n_arguments == 0 &&
+      (options->seq || options->batch || options->steps || options->tokens))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--seq, --batch, --steps and --tokens change a model's recipe; name the model");
+  if (options->text && options->csv)
+    return gd_fail(err, GD_BAD_INPUT, "--text and --csv exclude each other; --json has both");
+  return GD_OK;
+}
+
+static const char *plural(double count) {
+  return fabs(count - 1) < 1e-9 ? "" : "s";
+}
+
+/* --- the answer is no ---------------------------------------------------------------------- */
+
+/* No machine has days from that source. */
+static enum gd_status no_days(const struct gd_money_table *table, struct gd_error *err) {
+  const char *model = table->model->name;
+  int infeasible = 0;
+  for (int i = 0; i < table->count; i++)
+    infeasible += table->options[i].time.state == GD_TIME_INFEASIBLE;
+  if (infeasible > 0)
+    return gd_fail(err, GD_MISMATCH, "%s can be trained on none of these machines", model);
+  if (table->times == GD_TIMES_PAPER)
+    return gd_fail(err, GD_MISMATCH,
+                   "the paper has no days of %s with this recipe on these machines; leave --times "
+                   "paper out",
+                   model);
+  return gd_fail(err, GD_MISMATCH,
+                 "no good trial of %s on a GPU of these machines is stored; gpudays bench %s "
+                 "measures some, or leave --times %s out",
+                 model, model, gd_times_name(table->times));
+}
+
+/* Nothing is within the limits: what is nearest to them. */
+static enum gd_status none_within(const struct gd_money_table *table,
+                                  const struct gd_money_limits *limits, struct gd_error *err) {
+  const struct gd_money_option *nearest = gd_money_nearest(table, limits);
+  char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  if (!nearest)
+    return no_days(table, err);
+  gd_show_usd(b, sizeof b, nearest->hardware_usd);
+  gd_show_days(c, sizeof c, nearest->time.days);
+  if (limits->budget_usd > 0)
+    return gd_fail(err, GD_MISMATCH,
+                   "no machine within %s trains %s; the cheapest that there is: %s for %s, %s days",
+                   gd_show_usd(a, sizeof a, limits->budget_usd), table->model->name,
+                   nearest->machine->name, b, c);
+  return gd_fail(err, GD_MISMATCH,
+                 "no machine trains %s within %g day%s; the fastest that there is: %s for %s, %s "
+                 "days",
+                 table->model->name, limits->days, plural(limits->days), nearest->machine->name, b,
+                 c);
+}
+
+/* --- one model, for people ----------------------------------------------------------------- */
+
+static void append_title(struct gd_cli *cli, const struct gd_money_table *table) {
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  gd_show_bold(cli, table->model->name);
+  gd_strbuf_printf(&cli->out, ", %s parameters, %s %s, %s FLOPs\n\n",
+                   gd_format_count(a, sizeof a, table->work.parameters),
+                   gd_show_power(b, sizeof b, table->work.tokens),
+                   table->model->family->images ? "images" : "tokens",
+                   gd_show_power(c, sizeof c, table->work.train_flops));
+}
+
+static int count_within(const struct gd_money_table *table, const struct gd_money_limits *limits) {
+  int count = 0;
+  for (int i = 0; i < table->count; i++)
+    count += gd_money_within(&table->options[i], limits);
+  return count;
+}
+
+static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table,
+                          const struct gd_money_limits *limits,
+                          const struct gd_money_option *option) {
+  struct gd_money_limits buying = *limits;
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT];
+  if (limits->budget_usd > 0)
+    buying.days = 0;
+  int count = count_within(table, &buying);
+  gd_strbuf_append(&cli->out, "\n");
+  gd_show_bold(cli, option->machine->name);
+  gd_strbuf_printf(&cli->out, " for %s, %s days: ", gd_show_usd(a, sizeof a, option->hardware_usd),
+                   gd_show_days(b, sizeof b, option->time.days));
+  if (limits->budget_usd > 0)
+    gd_strbuf_printf(&cli->out, "the fastest of %d within %s\n", count,
+                     gd_show_usd(c, sizeof c, limits->budget_usd));
+  else if (limits->days > 0)
+    gd_strbuf_printf(&cli->out, "the cheapest of %d within %g day%s\n", count, limits->days,
+                     plural(limits->days));
+  else
+    gd_strbuf_printf(&cli->out, "the cheapest run of %d, energy included\n", count);
+  gd_show_option_lines(cli, table, option);
+}
+
+/* What budget and deadline together allow, bought or rented. */
+static void append_reach(struct gd_cli *cli, const struct gd_money_table *table,
+                         const struct gd_money_reach *reach, const char *how) {
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT];
+  if (!reach->option)
+    return;
+  gd_strbuf_printf(&cli->out, "%s: %s, %s, %s days: %s %s, %s %% of the recipe\n", how,
+                   reach->option->machine->name, gd_show_usd(a, sizeof a, reach->usd),
+                   gd_show_days(b, sizeof b, reach->days),
+                   gd_show_power(c, sizeof c, reach->share * table->work.tokens),
+                   table->model->family->images ? "images" : "tokens",
+                   gd_show_digits(d, sizeof d, 100 * reach->share, 3));
+}
+
+static void append_notes(struct gd_cli *cli, const struct gd_money_table *table) {
+  int unknown = 0;
+  for (int i = 0; i < table->count; i++)
+    unknown += table->options[i].time.state == GD_TIME_UNKNOWN;
+  gd_strbuf_append(&cli->out, "\n");
+  gd_show_paragraph(
+      &cli->out, 0,
+      "RUN: the run's share of the hardware's life. RENT: of the run. EVEN AT: months "
+      "of use after which buying is cheaper than renting. FRONT: no machine is "
+      "cheaper to buy (buy), or has a cheaper run (run), and is as fast.");
+  if (unknown > 0)
+    gd_strbuf_printf(&cli->out,
+                     "note: %d more machines are left out: there are no %s days of them\n", unknown,
+                     gd_times_name(table->times));
+  if (table->left_out[0])
+    gd_strbuf_printf(&cli->out, "note: also measured, on what the catalogue does not have: %s\n",
+                     table->left_out);
+}
+
+/* --- one model, for programs --------------------------------------------------------------- */
+
+static void set_number(struct gd_show_object *to, const char *key,
+                       const struct gd_cli_number *number) {
+  gd_show_set_real(to, key, number->given ? number->value : (double)NAN);
+}
+
+static void set_reach(struct gd_show_object *to, const char *key,
+                      const struct gd_money_table *table, const struct gd_money_reach *reach) {
+  struct gd_show_object object;
+  if (!reach->option) {
+    gd_show_set_null(to, key);
+    return;
+  }
+  gd_show_begin(&object);
+  gd_show_set_text(&object, "machine", reach->option->machine->name);
+  gd_show_set_real(&object, "usd", reach->usd);
+  gd_show_set_real(&object, "days", reach->days);
+  gd_show_set_real(&object, "share", reach->share);
+  gd_show_set_real(&object, "tokens", reach->share * table->work.tokens);
+  gd_show_set_object(to, key, &object);
+}
+
+/* What there is to say about one model. */
+struct answer {
+  const struct gd_money_option *chosen, *rented; /* NULL: none within the limits */
+  const struct gd_money_option *possible;        /* chosen as if impossible days were not there */
+  struct gd_money_reach reach_bought, reach_rented;
+};
+
+static void set_rows(struct gd_show_object *rows, const struct gd_money_table *table) {
+  *rows = (struct gd_show_object){.object = json_array()};
+  for (int i = 0; i < table->count; i++) {
+    struct gd_show_object object;
+    gd_show_option(&object, table, &table->options[i]);
+    gd_show_append(rows, &object);
+  }
+}
+
+static enum gd_status append_json(struct gd_cli *cli, const struct gd_money_table *table,
+                                  const struct answer *answer, struct gd_error *err) {
+  struct gd_show_object root, rows;
+  struct gd_strbuf text = {0};
+  gd_show_begin(&root);
+  gd_show_set_text(&root, "model", table->model->name);
+  gd_show_set_int(&root, "parameters", table->work.parameters);
+  gd_show_set_real(&root, "tokens", table->work.tokens);
+  gd_show_set_real(&root, "train_flops", table->work.train_flops);
+  set_number(&root, "budget_usd", &cli->options.budget_usd);
+  set_number(&root, "days_limit", &cli->options.days);
+  gd_show_set_terms(&root, "terms", &table->terms);
+  set_rows(&rows, table);
+  gd_show_set_object(&root, "options", &rows);
+  gd_show_set_option(&root, "chosen", table, answer->chosen);
+  gd_show_set_option(&root, "chosen_possible", table, answer->possible);
+  gd_show_set_option(&root, "chosen_rented", table, answer->rented);
+  set_reach(&root, "reach_bought", table, &answer->reach_bought);
+  set_reach(&root, "reach_rented", table, &answer->reach_rented);
+  if (cli->options.text && answer->chosen) {
+    gd_money_paragraph(table, answer->chosen, &text);
+    gd_show_set_text(&root, "text", text.text ? text.text : "");
+    gd_strbuf_deinit(&text);
+  }
+  return gd_show_json(&cli->out, &root, err);
+}
+
+/* --- one model ----------------------------------------------------------------------------- */
+
+static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_table *table,
+                                    const struct answer *answer, struct gd_error *err) {
+  const struct gd_money_limits limits = limits_of(cli);
+  struct gd_show_object rows;
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT];
+  if (cli->options.json)
+    return append_json(cli, table, answer, err);
+  if (cli->options.csv) {
+    set_rows(&rows, table);
+    return gd_show_csv(&cli->out, &rows, err);
+  }
+  if (cli->options.text) {
+    if (answer->chosen)
+      gd_money_paragraph(table, answer->chosen, &cli->out);
+    return GD_OK;
+  }
+  append_title(cli, table);
+  GD_TRY(gd_show_options(cli, table, err));
+  if (answer->chosen)
+    append_chosen(cli, table, &limits, answer->chosen);
+  if (answer->possible && answer->possible != answer->chosen)
+    gd_strbuf_printf(&cli->out, "of those that physics allows: %s for %s, %s days\n",
+                     answer->possible->machine->name,
+                     gd_show_usd(a, sizeof a, answer->possible->hardware_usd),
+                     gd_show_days(b, sizeof b, answer->possible->time.days));
+  if (answer->rented && answer->rented != answer->chosen)
+    gd_strbuf_printf(&cli->out, "cheapest to rent: %s, %s for %s days\n",
+                     answer->rented->machine->name,
+                     gd_show_usd(a, sizeof a, answer->rented->rent_usd),
+                     gd_show_days(b, sizeof b, answer->rented->time.days));
+  if (answer->reach_bought.option || answer->reach_rented.option)
+    gd_strbuf_append(&cli->out, "\n");
+  append_reach(cli, table, &answer->reach_bought, "bought");
+  append_reach(cli, table, &answer->reach_rented, "rented");
+  append_notes(cli, table);
+  gd_show_terms(cli, table);
+  return GD_OK;
+}
+
+static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *asked,
+                                   struct gd_money_table *table, struct gd_error *err) {
+  const struct gd_money_limits limits = limits_of(cli);
+  struct answer answer = {0};
+  bool both = limits.budget_usd > 0 && limits.days > 0, known = false;
+  GD_TRY(gd_money_table_make(asked, table, err));
+  for (int i = 0; i < table->count; i++)
+    known = known || table->options[i].time.state == GD_TIME_KNOWN;
+  if (!known)
+    return no_days(table, err);
+  answer.chosen = gd_money_choose(table, &limits);
+  answer.possible = gd_money_choose(
+      table, &(struct gd_money_limits){
+                 .budget_usd = limits.budget_usd, .days = limits.days, .possible = true});
+  answer.rented = gd_money_choose_rented(table, &limits);
+  if (both) {
+    gd_money_reach_bought(table, &limits, &answer.reach_bought);
+    gd_money_reach_rented(table, &limits, &answer.reach_rented);
+  }
+  GD_TRY(append_answer(cli, table, &answer, err));
+  if (!answer.chosen && !answer.reach_rented.option)
+    return none_within(table, &limits, err);
+  return GD_OK;
+}
+
+/* --- all presets --------------------------------------------------------------------------- */
+
+/* A preset, and the best that the limits allow for it. */
+struct preset {
+  struct gd_model model;
+  struct gd_money_table table;
+  const struct gd_money_option *bought, *rented; /* within both limits; NULL: none */
+  const struct gd_money_option *fastest;         /* within the budget; NULL: none */
+};
+
+static int compare_presets(const void *left, const void *right) {
+  const struct preset *a = left, *b = right;
+  double x = a->table.work.train_flops, y = b->table.work.train_flops;
+  return x != y ? (x > y) - (x < y) : strcmp(a->model.name, b->model.name);
+}
+
+/* preset->model is loaded. */
+static enum gd_status price_preset(const struct gd_cli *cli, struct gd_money_asked *asked,
+                                   struct preset *preset, struct gd_error *err) {
+  const struct gd_money_limits limits = limits_of(cli);
+  asked->model = &preset->model;
+  GD_TRY(gd_money_table_make(asked, &preset->table, err));
+  preset->fastest = gd_money_choose(&preset->table, &limits);
+  preset->bought =
+      preset->fastest && gd_money_within(preset->fastest, &limits) ? preset->fastest : NULL;
+  preset->rented = gd_money_choose_rented(&preset->table, &limits);
+  return GD_OK;
+}
+
+static const char *machine_cell(struct gd_cli *cli, const struct gd_money_option *option,
+                                double usd) {
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT];
+  if (!option)
+    return "-";
+  return gd_show_cell(cli, "%s, %s, %s days", option->machine->name, gd_show_usd(a, sizeof a, usd),
+                      gd_show_days(b, sizeof b, option->time.days));
+}
+
+/* The preset with the most FLOPs that can be trained; presets are sorted by them. */
+static const struct preset *largest(const struct preset *presets, int count, bool rented) {
+  for (int i = count - 1; i >= 0; i--)
+    if (rented ? presets[i].rented : presets[i].bought)
+      return &presets[i];
+  return NULL;
+}
+
+static enum gd_status append_presets(struct gd_cli *cli, const struct preset *presets, int count,
+                                     struct gd_error *err) {
+  static const struct gd_show_column columns[] = {{"MODEL", false},     {"PARAMETERS", true},
+                                                  {"FLOPS", true},      {"DAYS", true},
+                                                  {"IF BOUGHT", false}, {"IF RENTED", false}};
+  enum { COLUMNS = sizeof columns / sizeof *columns };
+  const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS + 1, sizeof *cells);
+  const struct preset *bought = largest(presets, count, false);
+  const struct preset *rented = largest(presets, count, true);
+  char text[GD_SHOW_TEXT];
+  if (!cells)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing presets");
+  for (int i = 0; i < count; i++) {
+    const struct preset *p = &presets[i];
+    const char **row = cells + (size_t)i * COLUMNS;
+    row[0] = p->model.name;
+    row[1] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, p->table.work.parameters));
+    row[2] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, p->table.work.train_flops));
+    row[3] = p->fastest
+                 ? gd_show_cell(cli, "%s", gd_show_days(text, sizeof text, p->fastest->time.days))
+                 : "-";
+    row[4] = machine_cell(cli, p->bought, p->bought ? p->bought->hardware_usd : 0);
+    row[5] = machine_cell(cli, p->rented, p->rented ? p->rented->rent_usd : 0);
+  }
+  GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, count, err));
+  gd_strbuf_printf(&cli->out,
+                   "\nlargest that can be trained: %s on a machine that is bought, %s on "
+                   "one that is rented\nDAYS: on the fastest machine within the budget\n",
+                   bought ? bought->model.name : "none", rented ? rented->model.name : "none");
+  if (count > 0)
+    gd_show_terms(cli, &presets[0].table);
+  return GD_OK;
+}
+
+static enum gd_status append_presets_json(struct gd_cli *cli, const struct preset *presets,
+                                          int count, struct gd_error *err) {
+  struct gd_show_object root, rows = {.object = json_array()}, object;
+  const struct preset *bought = largest(presets, count, false);
+  const struct preset *rented = largest(presets, count, true);
+  for (int i = 0; i < count; i++)
+    if (presets[i].fastest) {
+      gd_show_option(&object, &presets[i].table, presets[i].fastest);
+      gd_show_append(&rows, &object);
+    }
+  if (cli->options.csv)
+    return gd_show_csv(&cli->out, &rows, err);
+  gd_show_begin(&root);
+  set_number(&root, "budget_usd", &cli->options.budget_usd);
+  set_number(&root, "days_limit", &cli->options.days);
+  if (count > 0)
+    gd_show_set_terms(&root, "terms", &presets[0].table.terms);
+  gd_show_set_object(&root, "options", &rows);
+  gd_show_set_option(&root, "chosen", bought ? &bought->table : NULL,
+                     bought ? bought->bought : NULL);
+  gd_show_set_option(&root, "chosen_rented", rented ? &rented->table : NULL,
+                     rented ? rented->rented : NULL);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+static enum gd_status show_presets(struct gd_cli *cli, struct preset *presets, int count,
+                                   struct gd_error *err) {
+  bool programs = cli->options.json || cli->options.csv;
+  const struct gd_money_limits limits = limits_of(cli);
+  char a[2 * GD_SHOW_TEXT];
+  if (count > 1)
+    qsort(presets, (size_t)count, sizeof *presets, compare_presets);
+  GD_TRY(programs ? append_presets_json(cli, presets, count, err)
+                  : append_presets(cli, presets, count, err));
+  if (!largest(presets, count, false) && !largest(presets, count, true))
+    return gd_fail(err, GD_MISMATCH, "no preset can be trained for %s within %g day%s",
+                   gd_show_usd(a, sizeof a, limits.budget_usd), limits.days, plural(limits.days));
+  return GD_OK;
+}
+
+static enum gd_status answer_presets(struct gd_cli *cli, struct gd_money_asked *asked,
+                                     struct gd_error *err) {
+  const char *const *names;
+  int count, read = 0;
+  enum gd_status status = GD_OK;
+  GD_TRY(gd_model_list(&cli->arena, &names, &count, err));
+  struct preset *presets = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *presets);
+  if (!presets)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading presets");
+  asked->quick = true;
+  for (int i = 0; i < count && status == GD_OK; i++) {
+    /* One broken file of the user's must not hide the other presets; `models` tells of it. */
+    if (gd_model_load(names[i], &presets[read].model, NULL) == GD_OK)
+      status = price_preset(cli, asked, &presets[read++], err);
+  }
+  if (status == GD_OK)
+    status = show_presets(cli, presets, read, err);
+  for (int i = 0; i < read; i++)
+    gd_money_table_deinit(&presets[i].table);
+  return status;
+}
+
+enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err) {
+  struct sources sources = {0};
+  struct gd_money_asked asked = {0};
+  struct gd_money_table table = {0};
+  struct gd_model model;
+  GD_TRY(check_options(cli, err));
+  enum gd_status status = ask(cli, &sources, &asked, err);
+  if (status == GD_OK && cli->n_arguments > 0) {
+    status = gd_cli_load_model(cli, cli->arguments[0], &model, err);
+    asked.model = &model;
+    if (status == GD_OK)
+      status = answer_model(cli, &asked, &table, err);
+  } else if (status == GD_OK) {
+    status = answer_presets(cli, &asked, err);
+  }
+  gd_money_table_deinit(&table);
+  sources_deinit(&sources);
+  return status;
+}

@@ -1,0 +1,78 @@
+/*
+ * The hardware that a prediction is for, and how it is shown; see predicting.h.
+ */
+#include "cli/predicting.h"
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
+                                  struct gd_error *err) {
+  struct gd_cli_options *options = &cli->options;
+  int count = options->count > 0 ? (int)options->count : 1;
+  GD_TRY(gd_hw_load(&p->hw, err));
+  GD_TRY(gd_hw_target(&p->hw, options->gpu, count, (int)options->nodes, options->machine,
+                      options->network, &p->target, err));
+  p->has_target = true;
+  options->ranks = p->target.count;
+  options->backend = "cuda";
+  return gd_predictor_for_target(&p->predictor, &p->target, err);
+}
+
+enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
+                                  struct gd_error *err) {
+  const struct gd_cli_options *options = &cli->options;
+  int ranks = options->ranks > 1 ? (int)options->ranks : 1;
+  enum gd_status status = options->gpu
+                              ? find_target(p, cli, err)
+                              : gd_predictor_for_machine(&p->predictor, gd_cli_backend(cli),
+                                                         (int)options->threads, ranks, err);
+  if (status != GD_OK)
+    gd_predicting_close(p);
+  return status;
+}
+
+void gd_predicting_close(struct gd_predicting *p) {
+  gd_predictor_deinit(&p->predictor);
+  gd_hw_deinit(&p->hw);
+  *p = (struct gd_predicting){0};
+}
+
+bool gd_predicting_shows(const struct gd_predicting *p) {
+  return p->has_target || p->predictor.calibrated;
+}
+
+void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p,
+                        const struct gd_trial *trial, const struct gd_prediction *prediction) {
+  bool shows = gd_predicting_shows(p) && prediction->known && trial->status != GD_TRIAL_INFEASIBLE;
+  if (p->has_target)
+    gd_show_set_text(to, "gpu", p->target.gpu->name);
+  if (shows) {
+    gd_show_set_real(to, "pass_s", prediction->pass_s);
+    if (prediction->has_last_pass)
+      gd_show_set_real(to, "last_pass_s", prediction->last_pass_s);
+    gd_show_set_real(to, "update_s", prediction->update_s);
+    gd_show_set_real(to, "step_s", prediction->step_s);
+    gd_show_set_real(to, "days", prediction->days);
+    gd_show_set_real(to, "days_low", prediction->days_low);
+    gd_show_set_real(to, "days_high", prediction->days_high);
+  }
+  gd_show_set_bool(to, "predicted", shows);
+  gd_show_set_bool(to, "validated", shows && p->predictor.validated);
+  gd_show_set_text(to, "basis", p->predictor.basis);
+}
+
+void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p) {
+  struct gd_strbuf line = {0};
+  if (gd_predicting_shows(p))
+    gd_strbuf_printf(&line, "predicted, not measured: %s; interval +-%.0f %%", p->predictor.basis,
+                     100 * p->predictor.error);
+  else
+    gd_strbuf_append(&line, "note: 'gpudays calibrate' measures this machine once, in about a "
+                            "minute; plans then come with predicted times");
+  if (line.text && !line.failed)
+    gd_show_paragraph(&cli->out, 2, line.text);
+  cli->out.failed = cli->out.failed || line.failed;
+  gd_strbuf_deinit(&line);
+}

@@ -1,0 +1,35 @@
+/*
+ * What commands that predict have in common: the hardware of --gpu, --count, --nodes, --machine and
+ * --network, or this machine; and how a prediction looks, in tables and in JSON.
+ */
+#ifndef GD_CLI_PREDICTING_H
+#define GD_CLI_PREDICTING_H
+
+#include "cli/show.h"
+#include "predict/predict.h"
+#include "search/trial.h"
+
+struct gd_cli;
+
+struct gd_predicting {
+  struct gd_hw hw;         /* loaded with a target, which borrows from it */
+  struct gd_target target; /* with --gpu */
+  bool has_target;
+  struct gd_predictor predictor;
+};
+
+/* Opens the catalogue and the calibration. With --gpu, --ranks becomes --count. */
+enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
+                                  struct gd_error *err) GD_MUST_USE;
+void gd_predicting_close(struct gd_predicting *p); /* safe on a zeroed one */
+
+/* Whether times are worth showing: of a target always, of this machine once it was calibrated. */
+bool gd_predicting_shows(const struct gd_predicting *p);
+
+/* Puts the predicted times in the place of the measured ones, and says that they are. */
+void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p,
+                        const struct gd_trial *trial, const struct gd_prediction *prediction);
+/* "predicted; unvalidated on ...: +-40 %" as a paragraph, or the hint to calibrate. */
+void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * What `cost` says of options: rows of a table, objects for programs, sentences. What an option is
+ * and which one is taken is src/money's.
+ */
+#ifndef GD_CLI_SHOW_COST_H
+#define GD_CLI_SHOW_COST_H
+
+#include "cli/show.h"
+#include "money/money.h"
+
+/* "$21,073"; "$0.22" below ten; "-" where it is not known. */
+const char *gd_show_usd(char *text, size_t size, double usd);
+
+/* "30", "8.73", "1,250". */
+const char *gd_show_days(char *text, size_t size, double days);
+
+/* One option as an object; NULL is null there. */
+void gd_show_option(struct gd_show_object *to, const struct gd_money_table *table,
+                    const struct gd_money_option *option);
+void gd_show_set_option(struct gd_show_object *to, const char *key,
+                        const struct gd_money_table *table, const struct gd_money_option *option);
+/* {"pue": {"value": 1.56, "source": "..."}, ...} */
+void gd_show_set_terms(struct gd_show_object *to, const char *key,
+                       const struct gd_money_terms *terms);
+
+/* The options whose days are known or known not to be, by price. */
+enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *table,
+                               struct gd_error *err) GD_MUST_USE;
+/* Two or three lines about one option: the run, renting, the whole life; then doubts. */
+void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table,
+                          const struct gd_money_option *option);
+/* The terms with their sources, a line each. */
+void gd_show_terms(struct gd_cli *cli, const struct gd_money_table *table);
+
+#endif

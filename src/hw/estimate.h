@@ -1,0 +1,33 @@
+/*
+ * Section 3.1 of the paper: training FLOPs over what the GPUs could do at best. It is a bound from
+ * below, since no run reaches the peak; src/predict says what to expect.
+ *
+ *   double flops;
+ *   GD_TRY(gd_estimate_flops(&model, model.recipe.precision, &flops, err));
+ *   double days = gd_estimate_days(flops, gd_estimate_peak(gpu, precision, GD_PEAKS_PAPER), 4);
+ */
+#ifndef GD_HW_ESTIMATE_H
+#define GD_HW_ESTIMATE_H
+
+#include "hw/hw.h"
+#include "model/model.h"
+
+enum gd_peaks {
+  GD_PEAKS_DATASHEET, /* of the record: fp32 recipes at the TF32 rate where the GPU has it */
+  GD_PEAKS_PAPER,     /* of the paper's Figure 9: fp32 recipes at half of the 16-bit rate */
+};
+
+/* Of the whole recipe, as the paper counts: products, forward and backward, full attention. */
+enum gd_status gd_estimate_flops(const struct gd_model *model, enum gd_precision precision,
+                                 double *flops, struct gd_error *err) GD_MUST_USE;
+/* Whose rate a recipe of that precision is held against. */
+enum gd_peak gd_estimate_kind(const struct gd_gpu *gpu, enum gd_precision precision);
+/* FLOP/s of one GPU; 0: it does not compute in that precision, or is not among the paper's. */
+double gd_estimate_peak(const struct gd_gpu *gpu, enum gd_precision precision, enum gd_peaks peaks);
+/* Infinite where the peak is 0. */
+double gd_estimate_days(double flops, double peak_flops, int count);
+
+/* The models and GPUs of the paper's tables, in its order; they end with NULL. */
+extern const char *const gd_estimate_models[], *const gd_estimate_gpus[];
+
+#endif

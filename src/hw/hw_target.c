@@ -1,0 +1,108 @@
+/*
+ * From "4 x a100" to what the planner and the prediction must know: memory, links, host, network.
+ * What the CUDA backend can do on a GPU is said here, once, for GPUs at hand and GPUs on paper.
+ */
+#include <string.h>
+
+#include "hw/hw.h"
+
+enum {
+  ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
+  RUNTIME_BYTES = 1536 << 20,   /* context, kernels and libraries: not for a plan */
+  LOSS_CHUNK_BYTES = 512 << 20, /* dw is read and written once a chunk: fewer are better */
+  CPUS_A_GPU = 4,               /* this and the next: Appendix B of the paper */
+  NODE_GPUS = 8,
+};
+static const int64_t host_bytes_a_gpu = (int64_t)64 << 30;
+
+void gd_caps_gpu(int compute_capability, struct gd_caps *caps) {
+  bool ampere = compute_capability >= 80;
+  *caps = (struct gd_caps){
+      .backend = "cuda",
+      .alignment_bytes = ALIGNMENT_BYTES,
+      .workspace_bytes = GD_GPU_WORKSPACE_BYTES,
+      .comm_bytes = 0,
+      .compile = true,
+      .tf32 = ampere,
+      .enough_flops = 1e15, /* a second or two of an H200 */
+      .loss_chunk_bytes = LOSS_CHUNK_BYTES,
+      .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = ampere, [GD_DTYPE_F16] = true}};
+}
+
+int64_t gd_gpu_plan_bytes(int64_t memory_bytes) {
+  return memory_bytes > RUNTIME_BYTES ? memory_bytes - RUNTIME_BYTES : 0;
+}
+
+void gd_target_caps(const struct gd_target *target, struct gd_caps *caps) {
+  gd_caps_gpu(target->gpu->compute_capability, caps);
+}
+
+/* The paper's machine, else the smallest that holds so many; NULL: none. */
+static const struct gd_machine *usual_machine(const struct gd_hw *hw, const struct gd_gpu *gpu,
+                                              int count) {
+  const struct gd_machine *best = NULL;
+  for (int i = 0; i < hw->n_machines; i++) {
+    const struct gd_machine *machine = &hw->machines[i];
+    if (strcmp(machine->gpu, gpu->name) != 0 || machine->count < count)
+      continue;
+    if (machine->in_paper && !machine->build)
+      return machine;
+    if (!best || machine->count < best->count)
+      best = machine;
+  }
+  return best;
+}
+
+static enum gd_status check_counts(const struct gd_target *target, struct gd_error *err) {
+  const struct gd_machine *machine = target->machine;
+  if (target->count % target->nodes)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%d GPUs cannot be spread evenly over %d machines; choose a multiple of it",
+                   target->count, target->nodes);
+  if (machine && strcmp(machine->gpu, target->gpu->name) != 0)
+    return gd_fail(err, GD_BAD_INPUT, "machine %s holds %s, not %s; choose one that holds it",
+                   machine->name, machine->gpu, target->gpu->name);
+  if (machine && target->count / target->nodes > machine->count)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "machine %s holds %d GPUs, not the %d that each of %d would need; use more "
+                   "machines",
+                   machine->name, machine->count, target->count / target->nodes, target->nodes);
+  return GD_OK;
+}
+
+static enum gd_status set_network(struct gd_hw *hw, const char *network, struct gd_target *target,
+                                  struct gd_error *err) {
+  if (target->nodes == 1)
+    return GD_OK;
+  if (!network)
+    network =
+        target->machine && target->machine->network ? target->machine->network : "infiniband-hdr";
+  return gd_hw_network(hw, network, &target->network, err);
+}
+
+enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
+                            const char *machine, const char *network, struct gd_target *target,
+                            struct gd_error *err) {
+  struct gd_target made = {.count = count};
+  GD_ASSERT(count > 0 && nodes >= 0);
+  GD_TRY(gd_hw_gpu(hw, gpu, &made.gpu, err));
+  if (machine)
+    GD_TRY(gd_hw_machine(hw, machine, &made.machine, err));
+  int room = made.machine ? made.machine->count : NODE_GPUS;
+  made.nodes = nodes > 0 ? nodes : (count + room - 1) / room;
+  if (!machine)
+    made.machine = usual_machine(hw, made.gpu, (count + made.nodes - 1) / made.nodes);
+  GD_TRY(check_counts(&made, err));
+  GD_TRY(set_network(hw, network, &made, err));
+  int used = count / made.nodes;
+  made.topology = made.machine ? made.machine->topology : made.gpu->topology;
+  made.memory_bytes = gd_gpu_plan_bytes(made.gpu->memory_bytes);
+  made.host_memory_bytes = host_bytes_a_gpu;
+  made.cpus = CPUS_A_GPU;
+  if (made.machine && made.machine->host_memory_bytes / used < made.host_memory_bytes)
+    made.host_memory_bytes = made.machine->host_memory_bytes / used;
+  if (made.machine && made.machine->cpus / used < made.cpus)
+    made.cpus = made.machine->cpus / used > 0 ? made.machine->cpus / used : 1;
+  *target = made;
+  return GD_OK;
+}

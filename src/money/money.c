@@ -1,0 +1,175 @@
+/*
+ * The arithmetic of docs/cost.md: what an option costs, which options are on the front, and which
+ * one to take. The table of options is made in money_table.c, their days come from times.c.
+ */
+#include "money/money.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- one option ---------------------------------------------------------------------------- */
+
+enum gd_physics gd_physics_of(double share) {
+  return share > 1 ? GD_PHYSICS_IMPOSSIBLE : share > 0.8 ? GD_PHYSICS_DOUBTFUL : GD_PHYSICS_FINE;
+}
+
+/* kWh an hour, from the grid. */
+static double power_kw(const struct gd_money_option *option) {
+  return option->power_w / 1000;
+}
+
+/* NaN where the machine has no price; INFINITY where renting costs no more than the electricity. */
+static double break_even_months(const struct gd_money_terms *terms,
+                                const struct gd_money_option *option) {
+  double saved = option->rent_usd_per_hour - power_kw(option) * terms->usd_per_kwh.value;
+  if (!isfinite(option->hardware_usd) || !isfinite(saved))
+    return (double)NAN;
+  return saved > 0 ? option->hardware_usd / saved / GD_MONEY_HOURS_A_MONTH : (double)INFINITY;
+}
+
+void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option) {
+  const struct gd_machine *machine = option->machine;
+  double days = option->time.state == GD_TIME_KNOWN ? option->time.days : (double)NAN;
+  double rate = terms->rent_usd_per_gpu_hour.value > 0 ? terms->rent_usd_per_gpu_hour.value
+                : option->rent                         ? option->rent->usd_per_gpu_hour
+                                                       : (double)NAN;
+  double gpus_w = machine->count * option->gpu->power_w * terms->utilisation.value;
+  option->hardware_usd = machine->usd > 0 ? machine->usd : (double)NAN;
+  option->experiment_usd =
+      option->hardware_usd * days * 24 / (terms->life_years.value * GD_MONEY_HOURS_A_YEAR);
+  option->power_w = (gpus_w + machine->power_w) * terms->pue.value;
+  option->energy_kwh = power_kw(option) * 24 * days;
+  option->energy_usd = option->energy_kwh * terms->usd_per_kwh.value;
+  option->co2_kg = option->energy_kwh * terms->g_co2_per_kwh.value / 1000;
+  option->rent_usd_per_hour = rate * machine->count;
+  option->rent_usd = option->rent_usd_per_hour * 24 * days;
+  option->break_even_months = break_even_months(terms, option);
+}
+
+double gd_money_own_usd(const struct gd_money_terms *terms, const struct gd_money_option *option,
+                        double months) {
+  double energy_usd = power_kw(option) * terms->usd_per_kwh.value * months * GD_MONEY_HOURS_A_MONTH;
+  return option->hardware_usd + energy_usd;
+}
+
+double gd_money_rent_usd(const struct gd_money_option *option, double months) {
+  return option->rent_usd_per_hour * months * GD_MONEY_HOURS_A_MONTH;
+}
+
+/* --- many options -------------------------------------------------------------------------- */
+
+void gd_money_front(const double *x, const double *y, int count, bool *on) {
+  for (int i = 0; i < count; i++) {
+    on[i] = isfinite(x[i]) && isfinite(y[i]);
+    for (int j = 0; j < count && on[i]; j++)
+      if (x[j] <= x[i] && y[j] <= y[i] && (x[j] < x[i] || y[j] < y[i]))
+        on[i] = false;
+  }
+}
+
+static bool for_sale(const struct gd_money_option *option) {
+  return isfinite(option->hardware_usd);
+}
+
+/* What the limits ask of days. */
+static bool days_within(const struct gd_time *time, const struct gd_money_limits *limits) {
+  return time->state == GD_TIME_KNOWN && (limits->days <= 0 || time->days <= limits->days) &&
+         !(limits->possible && gd_physics_of(time->share) == GD_PHYSICS_IMPOSSIBLE);
+}
+
+bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits) {
+  return for_sale(option) && days_within(&option->time, limits) &&
+         (limits->budget_usd <= 0 || option->hardware_usd <= limits->budget_usd);
+}
+
+/* What is made small first, and among equals second. */
+struct rank {
+  double first, second;
+};
+
+static struct rank rank_of(const struct gd_money_option *option,
+                           const struct gd_money_limits *limits) {
+  if (limits->budget_usd > 0)
+    return (struct rank){option->time.days, option->hardware_usd};
+  if (limits->days > 0)
+    return (struct rank){option->hardware_usd, option->time.days};
+  return (struct rank){option->experiment_usd + option->energy_usd, option->time.days};
+}
+
+/* The lowest of those that can be bought within `within`, ranked as for `ranked`. */
+static const struct gd_money_option *lowest(const struct gd_money_table *table,
+                                            const struct gd_money_limits *within,
+                                            const struct gd_money_limits *ranked) {
+  const struct gd_money_option *best = NULL;
+  struct rank least = {0};
+  for (int i = 0; i < table->count; i++) {
+    const struct gd_money_option *option = &table->options[i];
+    if (!gd_money_within(option, within))
+      continue;
+    struct rank rank = rank_of(option, ranked);
+    if (!best || rank.first < least.first ||
+        (rank.first <= least.first && rank.second < least.second)) {
+      best = option;
+      least = rank;
+    }
+  }
+  return best;
+}
+
+const struct gd_money_option *gd_money_choose(const struct gd_money_table *table,
+                                              const struct gd_money_limits *limits) {
+  struct gd_money_limits within = *limits;
+  if (limits->budget_usd > 0)
+    within.days = 0;
+  return lowest(table, &within, limits);
+}
+
+const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table *table,
+                                                     const struct gd_money_limits *limits) {
+  const struct gd_money_option *best = NULL;
+  for (int i = 0; i < table->count; i++) {
+    const struct gd_money_option *option = &table->options[i];
+    bool within = isfinite(option->rent_usd) && days_within(&option->time, limits) &&
+                  (limits->budget_usd <= 0 || option->rent_usd <= limits->budget_usd);
+    if (within && (!best || option->rent_usd < best->rent_usd))
+      best = option;
+  }
+  return best;
+}
+
+const struct gd_money_option *gd_money_nearest(const struct gd_money_table *table,
+                                               const struct gd_money_limits *limits) {
+  struct gd_money_limits all = {0};
+  /* Ranked the other way round: by price where money is short, by days where time is. */
+  struct gd_money_limits ranked = {.budget_usd = limits->budget_usd > 0 ? 0 : 1, .days = 1};
+  return lowest(table, &all, &ranked);
+}
+
+/* --- budget and deadline together ---------------------------------------------------------- */
+
+void gd_money_reach_bought(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                           struct gd_money_reach *reach) {
+  *reach = (struct gd_money_reach){.option = gd_money_choose(table, limits)};
+  if (!reach->option)
+    return;
+  reach->days = limits->days;
+  reach->share = limits->days / reach->option->time.days;
+  reach->usd = reach->option->hardware_usd;
+}
+
+void gd_money_reach_rented(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                           struct gd_money_reach *reach) {
+  *reach = (struct gd_money_reach){0};
+  for (int i = 0; i < table->count; i++) {
+    const struct gd_money_option *option = &table->options[i];
+    double usd_per_day = option->rent_usd_per_hour * 24;
+    if (option->time.state != GD_TIME_KNOWN || !isfinite(usd_per_day))
+      continue;
+    double days = fmin(limits->days, limits->budget_usd / usd_per_day);
+    double share = days / option->time.days;
+    if (reach->option && share <= reach->share)
+      continue;
+    *reach = (struct gd_money_reach){
+        .option = option, .days = days, .share = share, .usd = days * usd_per_day};
+  }
+}

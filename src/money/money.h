@@ -1,0 +1,207 @@
+/*
+ * Money: what machines of the catalogue cost for a training run, and which one to take. A table of
+ * options (one a machine) comes out of a model, a source of days and terms; choosing, fronts and
+ * the paragraph for a grant proposal work on that table. Formulas: docs/cost.md, after Sec. 4.1 of
+ * the paper. Nothing here prints; src/cli and src/report show it.
+ *
+ *   struct gd_money_table table = {0};
+ *   struct gd_money_asked asked = {.hw = &hw, .paper = &paper, .store = store, .model = &model};
+ *   GD_TRY(gd_money_terms_default(&hw, NULL, &asked.terms, err));
+ *   GD_TRY(gd_money_table_make(&asked, &table, err));
+ *   const struct gd_money_option *best = gd_money_choose(&table, &(struct gd_money_limits){
+ *                                                                    .budget_usd = 40000});
+ *   gd_money_table_deinit(&table);
+ */
+#ifndef GD_MONEY_MONEY_H
+#define GD_MONEY_MONEY_H
+
+#include "base/strbuf.h"
+#include "hw/hw.h"
+#include "model/model.h"
+#include "paper/paper.h"
+#include "store/store.h"
+
+#define GD_MONEY_HOURS_A_YEAR  8760.0 /* 365 days */
+#define GD_MONEY_HOURS_A_MONTH 730.0  /* a twelfth of that */
+
+/* --- terms --------------------------------------------------------------------------------- */
+
+/* A figure that an answer rests on, with where it comes from. */
+struct gd_money_figure {
+  double value;
+  char source[256]; /* "--pue", "Table 6 of ..., 2024-09-21" */
+};
+
+struct gd_money_terms {
+  struct gd_money_figure life_years;            /* that hardware is used for */
+  struct gd_money_figure utilisation;           /* of a GPU's board power, while it trains */
+  struct gd_money_figure pue;                   /* energy of the building / of the machine */
+  struct gd_money_figure usd_per_kwh;           /* electricity */
+  struct gd_money_figure g_co2_per_kwh;         /* of its making */
+  struct gd_money_figure mfu;                   /* of GD_TIMES_ANALYTIC */
+  struct gd_money_figure rent_usd_per_gpu_hour; /* value 0: the catalogue's, by GPU */
+};
+/*
+ * Those of the catalogue, and for the rest those that docs/cost.md argues for. energy names a
+ * record of the catalogue's; NULL: its usual one.
+ */
+enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
+                                      struct gd_money_terms *terms,
+                                      struct gd_error *err) GD_MUST_USE;
+
+/* --- days ---------------------------------------------------------------------------------- */
+
+/* Where the days of a run come from. */
+enum gd_times {
+  GD_TIMES_AUTO, /* the first of the following that has an answer, paper excepted */
+  GD_TIMES_MEASURED,
+  GD_TIMES_PREDICTED, /* the best of a few methods; of all where none of these fits */
+  GD_TIMES_ANALYTIC,  /* FLOPs / (GPUs x peak x terms.mfu); memory is not looked at */
+  GD_TIMES_PAPER,     /* Table 1 */
+  GD_TIMES_COUNT
+};
+const char *gd_times_name(enum gd_times times); /* "auto", "measured", ... */
+bool gd_times_parse(const char *text, enum gd_times *times);
+
+/* What physics says of a time: the FLOPs of the run over what the GPUs could do in it. */
+enum gd_physics {
+  GD_PHYSICS_FINE,
+  GD_PHYSICS_DOUBTFUL,   /* 80 to 100 % of the peak */
+  GD_PHYSICS_IMPOSSIBLE, /* more than the peak */
+};
+enum gd_physics gd_physics_of(double share);
+
+enum gd_time_state {
+  GD_TIME_UNKNOWN,    /* the source says nothing of this machine */
+  GD_TIME_INFEASIBLE, /* it says that the model cannot be trained there */
+  GD_TIME_KNOWN
+};
+
+struct gd_time {
+  enum gd_time_state state;
+  enum gd_times times;              /* which source answered: never AUTO */
+  double days, days_low, days_high; /* KNOWN; low and high equal days where no interval is known */
+  double share;                     /* of the GPUs' peak that these days need; 0: not known */
+  char method[64];                  /* "free-lunch+zero1"; empty: the source does not say */
+  char source[640];                 /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
+};
+
+/* --- options ------------------------------------------------------------------------------- */
+
+/* What a training run consists of. */
+struct gd_money_work {
+  int64_t parameters;
+  double tokens; /* images of a model of images */
+  double flops_per_step, train_flops;
+};
+/* Counted on the model's graph, as `gpudays models` does. */
+enum gd_status gd_money_work_of(const struct gd_model *model, struct gd_money_work *work,
+                                struct gd_error *err) GD_MUST_USE;
+
+/* One machine, and what the run costs on it. What is not known is NaN. */
+struct gd_money_option {
+  const struct gd_machine *machine;
+  const struct gd_gpu *gpu;
+  const struct gd_rent *rent; /* the cheapest offer of that GPU, or NULL */
+  struct gd_time time;
+  double hardware_usd;   /* of the whole machine */
+  double experiment_usd; /* hardware_usd x days / life: Sec. 4.1 */
+  double power_w;        /* at the wall of the building: PUE included */
+  double energy_kwh, energy_usd, co2_kg;
+  double rent_usd_per_hour; /* of as many GPUs */
+  double rent_usd;          /* of the run */
+  double break_even_months; /* of use, after which buying is cheaper; INFINITY: never */
+  bool hardware_front;      /* no other is cheaper to buy and as fast, or faster at its price */
+  bool experiment_front;    /* the same with experiment_usd */
+};
+
+struct gd_money_asked {
+  struct gd_hw *hw;
+  const struct gd_paper *paper;
+  struct gd_store *store; /* NULL: nothing is measured */
+  const struct gd_model *model;
+  enum gd_times times;
+  bool quick; /* AUTO: leave out predictions, which take a tenth of a second a machine */
+  struct gd_money_terms terms;
+  const char *machines; /* names joined by commas; NULL: all of the catalogue */
+  const char *provider; /* of rented GPUs: a part of its name; NULL: whoever asks least */
+};
+
+struct gd_money_table {
+  struct gd_arena arena;
+  const struct gd_model *model;
+  struct gd_money_terms terms;
+  struct gd_money_work work;
+  enum gd_times times;
+  struct gd_money_option *options; /* by hardware_usd, then days; those without a price last */
+  int count;
+  char left_out[192]; /* measured devices that the catalogue does not have; empty: none */
+};
+/*
+ * One option a machine that is for sale, and for GPUs that can only be rented one each of 1, 2, 4
+ * and 8. GD_BAD_INPUT for a machine or a provider that is not in the catalogue. The table borrows
+ * hw and model. Deinitialise it also after a failure.
+ */
+enum gd_status gd_money_table_make(const struct gd_money_asked *asked, struct gd_money_table *table,
+                                   struct gd_error *err) GD_MUST_USE;
+void gd_money_table_deinit(struct gd_money_table *table); /* safe on a zeroed one */
+
+/* --- arithmetic ---------------------------------------------------------------------------- */
+
+/* Everything of an option that follows from machine, GPU, rent, time and terms. */
+void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option);
+/* What a machine costs that runs without pause for so many months: bought, and rented. */
+double gd_money_own_usd(const struct gd_money_terms *terms, const struct gd_money_option *option,
+                        double months);
+double gd_money_rent_usd(const struct gd_money_option *option, double months);
+/*
+ * on[i]: no other point is at most as large in both and smaller in one. Equal points are on the
+ * front together; points that are not finite never are.
+ */
+void gd_money_front(const double *x, const double *y, int count, bool *on);
+
+/* --- choosing ------------------------------------------------------------------------------ */
+
+struct gd_money_limits {
+  double budget_usd, days; /* 0: none */
+  bool possible;           /* leave out days that physics does not allow: gd_physics_of */
+};
+bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits);
+/*
+ * With a budget the fastest that it buys, of equals the cheapest; with days alone the cheapest that
+ * is in time, of equals the fastest; without limits the lowest cost of the run, energy included.
+ * NULL: none is within the limits. With both limits the days do not exclude: how much can be
+ * trained in them is gd_money_reach's answer.
+ */
+const struct gd_money_option *gd_money_choose(const struct gd_money_table *table,
+                                              const struct gd_money_limits *limits);
+/* What costs least to rent for the run, within the days; the budget is for the rent then. */
+const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table *table,
+                                                     const struct gd_money_limits *limits);
+/* The nearest that there is when none is within the limits: the cheapest, or the fastest. */
+const struct gd_money_option *gd_money_nearest(const struct gd_money_table *table,
+                                               const struct gd_money_limits *limits);
+
+/* How much of the run a budget and a deadline allow. */
+struct gd_money_reach {
+  const struct gd_money_option *option; /* NULL: none */
+  double days;                          /* of training: the limit, or what the money lasts */
+  double share;                         /* of the run, in those days; above 1: more than all */
+  double usd;                           /* spent: the machine, or its rent */
+};
+/* Both limits must be given. Bought: hardware within the budget. Rented: as long as it lasts. */
+void gd_money_reach_bought(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                           struct gd_money_reach *reach);
+void gd_money_reach_rented(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                           struct gd_money_reach *reach);
+
+/* --- words --------------------------------------------------------------------------------- */
+
+/*
+ * The compute paragraph of a grant proposal for that option, then its assumptions, as plain text in
+ * lines of up to 80 columns.
+ */
+void gd_money_paragraph(const struct gd_money_table *table, const struct gd_money_option *option,
+                        struct gd_strbuf *out);
+
+#endif

@@ -1,0 +1,262 @@
+/*
+ * The table of options: every machine of the catalogue, or those that were named, with its days and
+ * its costs, sorted and with both fronts marked.
+ */
+#define _GNU_SOURCE /* strcasestr */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "money/money_int.h"
+#include "pass/pass.h"
+
+enum { MOST_RENTED = 8 }; /* GPUs of a machine: those of the paper */
+
+/* --- terms --------------------------------------------------------------------------------- */
+
+static void set_figure(struct gd_money_figure *figure, double value, const char *source) {
+  figure->value = value;
+  snprintf(figure->source, sizeof figure->source, "%s", source);
+}
+
+static void set_cited(struct gd_money_figure *figure, double value, const struct gd_energy *energy,
+                      const char *field) {
+  const struct gd_cite *cite = gd_cite_of(energy->cites, energy->n_cites, field);
+  figure->value = value;
+  snprintf(figure->source, sizeof figure->source, "%.40s: %.180s, %.20s", energy->title,
+           cite ? cite->source : "no source", cite ? cite->date : "no date");
+}
+
+enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
+                                      struct gd_money_terms *terms, struct gd_error *err) {
+  const struct gd_energy *record;
+  GD_TRY(gd_hw_energy(hw, energy, &record, err));
+  *terms = (struct gd_money_terms){0};
+  set_figure(&terms->life_years, 5, "as in arXiv:2410.23261, Sec. 4.1");
+  set_figure(&terms->utilisation, 1,
+             "assumed: board power in full, as Llama 2 reports it (arXiv:2307.09288, Table 2)");
+  set_figure(&terms->mfu, 0.4,
+             "assumed: this engine has 34 - 58 % on an H200 (results/h200.csv), Llama 3 38 - 43 %");
+  set_figure(&terms->rent_usd_per_gpu_hour, 0, "the catalogue's offers, by GPU");
+  set_cited(&terms->pue, record->pue, record, "pue");
+  set_cited(&terms->usd_per_kwh, record->usd_per_kwh, record, "usd_per_kwh");
+  set_cited(&terms->g_co2_per_kwh, record->g_co2_per_kwh, record, "g_co2_per_kwh");
+  return GD_OK;
+}
+
+/* --- work ---------------------------------------------------------------------------------- */
+
+enum gd_status gd_money_work_of(const struct gd_model *model, struct gd_money_work *work,
+                                struct gd_error *err) {
+  const struct gd_recipe *recipe = &model->recipe;
+  struct gd_graph graph = {0};
+  struct gd_setup setup = {.model = model, .precision = recipe->precision, .micro_batch = 1};
+  enum gd_status status = gd_pipeline_build(&setup, &graph, err);
+  if (status == GD_OK) {
+    double samples = (double)recipe->batch * (double)recipe->steps;
+    work->parameters = gd_graph_parameters(&graph);
+    work->tokens = samples * (model->family->images ? 1.0 : (double)recipe->seq);
+    work->flops_per_step = graph.model_flops * (double)recipe->batch;
+    work->train_flops = work->flops_per_step * (double)recipe->steps;
+  }
+  gd_graph_deinit(&graph);
+  return status;
+}
+
+/* --- options ------------------------------------------------------------------------------- */
+
+/* The least that the provider, or anyone, asks for that GPU; NULL: it is not for rent there. */
+static const struct gd_rent *cheapest_rent(const struct gd_money_asked *asked, const char *gpu) {
+  const struct gd_hw *hw = asked->hw;
+  const struct gd_rent *best = NULL;
+  for (int i = 0; i < hw->n_rents; i++) {
+    const struct gd_rent *rent = &hw->rents[i];
+    if ((!gpu || strcmp(rent->gpu, gpu) == 0) &&
+        (!asked->provider || strcasestr(rent->provider, asked->provider)) &&
+        (!best || rent->usd_per_gpu_hour < best->usd_per_gpu_hour))
+      best = rent;
+  }
+  return best;
+}
+
+static enum gd_status check_provider(const struct gd_money_asked *asked, struct gd_error *err) {
+  char clean[64];
+  if (!asked->provider || cheapest_rent(asked, NULL))
+    return GD_OK;
+  return gd_fail(
+      err, GD_BAD_INPUT,
+      "no offer of the catalogue is by \"%s\"; expected a part of a provider's name, such "
+      "as %s, or USD a GPU-hour",
+      gd_json_excerpt(clean, sizeof clean, asked->provider),
+      asked->hw->n_rents > 0 ? asked->hw->rents[0].provider : "none");
+}
+
+static enum gd_status add_option(const struct gd_times_context *context,
+                                 const struct gd_machine *machine, struct gd_money_table *table,
+                                 struct gd_error *err) {
+  struct gd_hw *hw = context->asked->hw;
+  struct gd_money_option *option = &table->options[table->count];
+  for (int i = 0; i < table->count; i++)
+    if (table->options[i].machine == machine)
+      return GD_OK; /* named twice */
+  *option = (struct gd_money_option){.machine = machine};
+  GD_TRY(gd_hw_gpu(hw, machine->gpu, &option->gpu, err));
+  option->rent = cheapest_rent(context->asked, option->gpu->name);
+  GD_TRY(gd_times_find(context, machine, option->gpu, &option->time, err));
+  gd_money_price(&table->terms, option);
+  table->count++;
+  return GD_OK;
+}
+
+/* The machines of --machine, each by name or by file. */
+static enum gd_status add_named(const struct gd_times_context *context,
+                                struct gd_money_table *table, struct gd_error *err) {
+  for (const char *at = context->asked->machines;;) {
+    const struct gd_machine *machine;
+    size_t length = strcspn(at, ",");
+    char *name = gd_arena_printf(&table->arena, "%.*s", (int)length, at);
+    if (!name)
+      return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading names of machines");
+    GD_TRY(gd_hw_machine(context->asked->hw, name, &machine, err));
+    GD_TRY(add_option(context, machine, table, err));
+    if (at[length] == '\0')
+      return GD_OK;
+    at += length + 1;
+  }
+}
+
+/* For sale, or the only one of its kind that there is. */
+static bool listed(const struct gd_hw *hw, const struct gd_machine *machine) {
+  if (machine->usd > 0)
+    return true;
+  for (int i = 0; i < hw->n_machines; i++) {
+    const struct gd_machine *other = &hw->machines[i];
+    if (other != machine && other->count == machine->count &&
+        strcmp(other->gpu, machine->gpu) == 0 && (other->usd > 0 || other < machine))
+      return false;
+  }
+  return true;
+}
+
+/* A machine of a provider's: so many of that GPU, with the power of a build for as many. */
+static struct gd_machine *rented_machine(struct gd_arena *arena, const struct gd_hw *hw,
+                                         const struct gd_gpu *gpu, int count) {
+  struct gd_machine *machine = gd_arena_alloc(arena, 1, sizeof *machine);
+  char *name = gd_arena_printf(arena, "rented-%dx-%s", count, gpu->name);
+  char *title = gd_arena_printf(arena, "%d x %s of a provider", count, gpu->title);
+  if (!machine || !name || !title)
+    return NULL;
+  *machine = (struct gd_machine){
+      .name = name, .title = title, .gpu = gpu->name, .count = count, .topology = gpu->topology};
+  for (int i = 0; i < hw->n_builds; i++)
+    if (hw->builds[i].count == count)
+      machine->power_w = hw->builds[i].power_w;
+  return machine;
+}
+
+/* GPUs that are for rent and that no machine of the catalogue holds. */
+static enum gd_status add_rented(const struct gd_times_context *context,
+                                 struct gd_money_table *table, struct gd_error *err) {
+  const struct gd_hw *hw = context->asked->hw;
+  for (int i = 0; i < hw->n_gpus; i++) {
+    const struct gd_gpu *gpu = &hw->gpus[i];
+    for (int count = 1; count <= MOST_RENTED && cheapest_rent(context->asked, gpu->name);
+         count *= 2) {
+      bool held = false;
+      for (int j = 0; j < hw->n_machines && !held; j++)
+        held = hw->machines[j].count == count && strcmp(hw->machines[j].gpu, gpu->name) == 0;
+      if (held)
+        continue;
+      const struct gd_machine *machine = rented_machine(&table->arena, hw, gpu, count);
+      if (!machine)
+        return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing rented GPUs");
+      GD_TRY(add_option(context, machine, table, err));
+    }
+  }
+  return GD_OK;
+}
+
+static int compare_numbers(double a, double b) {
+  bool known_a = isfinite(a), known_b = isfinite(b);
+  if (!known_a || !known_b)
+    return known_b - known_a; /* what is not known comes last */
+  return (a > b) - (a < b);
+}
+
+static double days_of(const struct gd_money_option *option) {
+  return option->time.state == GD_TIME_KNOWN ? option->time.days : (double)NAN;
+}
+
+static int compare_options(const void *left, const void *right) {
+  const struct gd_money_option *a = left, *b = right;
+  int order = compare_numbers(a->hardware_usd, b->hardware_usd);
+  if (order == 0)
+    order = compare_numbers(days_of(a), days_of(b));
+  return order != 0 ? order : strcmp(a->machine->name, b->machine->name);
+}
+
+static enum gd_status mark_fronts(struct gd_money_table *table, struct gd_error *err) {
+  size_t count = (size_t)table->count;
+  double *numbers = gd_arena_alloc(&table->arena, 3 * count + 1, sizeof *numbers);
+  bool *on = gd_arena_alloc(&table->arena, count + 1, sizeof *on);
+  if (!numbers || !on)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while comparing machines");
+  double *hardware = numbers, *experiment = numbers + count, *days = numbers + 2 * count;
+  for (size_t i = 0; i < count; i++) {
+    const struct gd_money_option *option = &table->options[i];
+    hardware[i] = option->hardware_usd;
+    experiment[i] = option->experiment_usd;
+    days[i] = days_of(option);
+  }
+  gd_money_front(hardware, days, table->count, on);
+  for (size_t i = 0; i < count; i++)
+    table->options[i].hardware_front = on[i];
+  gd_money_front(experiment, days, table->count, on);
+  for (size_t i = 0; i < count; i++)
+    table->options[i].experiment_front = on[i];
+  return GD_OK;
+}
+
+static enum gd_status add_all(const struct gd_times_context *context, struct gd_money_table *table,
+                              struct gd_error *err) {
+  const struct gd_hw *hw = context->asked->hw;
+  for (int i = 0; i < hw->n_machines; i++)
+    if (listed(hw, &hw->machines[i]))
+      GD_TRY(add_option(context, &hw->machines[i], table, err));
+  return add_rented(context, table, err);
+}
+
+/* How many machines the table may have: those of the catalogue, and files that are named. */
+static size_t most_options(const struct gd_money_asked *asked) {
+  size_t most = (size_t)asked->hw->n_machines + (size_t)asked->hw->n_gpus * MOST_RENTED + 1;
+  for (const char *at = asked->machines; at && *at; at++)
+    most += *at == ',';
+  return most;
+}
+
+enum gd_status gd_money_table_make(const struct gd_money_asked *asked, struct gd_money_table *table,
+                                   struct gd_error *err) {
+  struct gd_times_context context;
+  *table =
+      (struct gd_money_table){.model = asked->model, .terms = asked->terms, .times = asked->times};
+  GD_TRY(check_provider(asked, err));
+  GD_TRY(gd_money_work_of(asked->model, &table->work, err));
+  GD_TRY(gd_times_open(asked, table, &context, err));
+  table->options = gd_arena_alloc(&table->arena, most_options(asked), sizeof *table->options);
+  if (!table->options)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the machines are compared");
+  if (asked->machines)
+    GD_TRY(add_named(&context, table, err));
+  else
+    GD_TRY(add_all(&context, table, err));
+  if (table->count > 1)
+    qsort(table->options, (size_t)table->count, sizeof *table->options, compare_options);
+  return mark_fronts(table, err);
+}
+
+void gd_money_table_deinit(struct gd_money_table *table) {
+  gd_arena_deinit(&table->arena);
+  *table = (struct gd_money_table){0};
+}

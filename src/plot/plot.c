@@ -1,0 +1,397 @@
+/*
+ * A figure as files: data as CSV, and what gnuplot makes of the script (plot_script.c). gnuplot
+ * runs as a child, in a folder of its own under $TMPDIR; what it drew is read from there, so that
+ * no name of the user's gets into a script.
+ */
+#define _GNU_SOURCE
+#include "plot/plot.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/csv.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "plot/plot_int.h"
+
+enum { MOST_BYTES = 64 << 20 }; /* of a drawing */
+
+/* --- data ---------------------------------------------------------------------------------- */
+
+static void append_value(const struct gd_plot *plot, double value, struct gd_strbuf *out) {
+  if (plot->n_classes > 0 && value >= 0 && value < plot->n_classes)
+    gd_csv_append_cell(out, plot->classes[(int)value]);
+  else
+    gd_csv_append_number(out, value);
+}
+
+/* A row a point. */
+static void points_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
+  bool errors = false, labels = false;
+  for (int s = 0; s < plot->n_series; s++) {
+    errors = errors || (plot->series[s].low && plot->series[s].high);
+    labels = labels || plot->series[s].labels;
+  }
+  gd_strbuf_append(out, "series,");
+  gd_csv_append_cell(out, plot->x_label ? plot->x_label : "x");
+  gd_strbuf_append(out, ",");
+  gd_csv_append_cell(out, plot->y_label ? plot->y_label : "y");
+  gd_strbuf_printf(out, "%s%s\n", errors ? ",low,high" : "", labels ? ",label" : "");
+  for (int s = 0; s < plot->n_series; s++)
+    for (int i = 0; i < plot->series[s].count; i++) {
+      const struct gd_plot_series *series = &plot->series[s];
+      gd_csv_append_cell(out, series->name);
+      gd_strbuf_append(out, ",");
+      gd_csv_append_number(out, series->x[i]);
+      gd_strbuf_append(out, ",");
+      gd_csv_append_number(out, series->y[i]);
+      if (errors) {
+        gd_strbuf_append(out, ",");
+        gd_csv_append_number(out, series->low ? series->low[i] : (double)NAN);
+        gd_strbuf_append(out, ",");
+        gd_csv_append_number(out, series->high ? series->high[i] : (double)NAN);
+      }
+      if (labels)
+        gd_strbuf_append(out, ",");
+      if (labels && series->labels && series->labels[i])
+        gd_csv_append_cell(out, series->labels[i]);
+      gd_strbuf_append(out, "\n");
+    }
+}
+
+/* As it is drawn: a row a series, a column a category. */
+static void cells_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
+  gd_csv_append_cell(out, plot->y_label ? plot->y_label : "row");
+  for (int i = 0; i < plot->n_categories; i++) {
+    gd_strbuf_append(out, ",");
+    gd_csv_append_cell(out, plot->categories[i]);
+  }
+  gd_strbuf_append(out, "\n");
+  for (int s = 0; s < plot->n_series; s++) {
+    gd_csv_append_cell(out, plot->series[s].name);
+    for (int i = 0; i < plot->n_categories; i++) {
+      gd_strbuf_append(out, ",");
+      if (i < plot->series[s].count)
+        append_value(plot, plot->series[s].y[i], out);
+    }
+    gd_strbuf_append(out, "\n");
+  }
+}
+
+/* A row a category, a column a series, with its interval behind it where there is one. */
+static void categories_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
+  gd_csv_append_cell(out, plot->x_label ? plot->x_label : "category");
+  for (int s = 0; s < plot->n_series; s++) {
+    const struct gd_plot_series *series = &plot->series[s];
+    struct gd_strbuf name = {0};
+    for (int part = 0; part < (series->low && series->high ? 3 : 1); part++) {
+      name.length = 0;
+      gd_strbuf_printf(&name, "%s%s", series->name, part == 0 ? "" : part == 1 ? " low" : " high");
+      gd_strbuf_append(out, ",");
+      gd_csv_append_cell(out, name.text ? name.text : "");
+    }
+    gd_strbuf_deinit(&name);
+  }
+  gd_strbuf_append(out, "\n");
+  for (int i = 0; i < plot->n_categories; i++) {
+    gd_csv_append_cell(out, plot->categories[i]);
+    for (int s = 0; s < plot->n_series; s++) {
+      const struct gd_plot_series *series = &plot->series[s];
+      const double *parts[] = {series->y, series->low, series->high};
+      for (int part = 0; part < (series->low && series->high ? 3 : 1); part++) {
+        gd_strbuf_append(out, ",");
+        if (i < series->count)
+          gd_csv_append_number(out, parts[part][i]);
+      }
+    }
+    gd_strbuf_append(out, "\n");
+  }
+}
+
+void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
+  switch (plot->kind) {
+  case GD_PLOT_BARS:
+  case GD_PLOT_STACKED: categories_csv(plot, out); break;
+  case GD_PLOT_SCATTER:
+  case GD_PLOT_LINES: points_csv(plot, out); break;
+  case GD_PLOT_CELLS: cells_csv(plot, out); break;
+  }
+}
+
+/* --- gnuplot ------------------------------------------------------------------------------- */
+
+static enum gd_status fail_missing(const char *why, struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT,
+                 "figures need gnuplot, and it does not run here (%s); install it: apt-get install "
+                 "gnuplot-nox",
+                 why);
+}
+
+enum gd_status gd_plot_works(struct gd_error *err) {
+  static const char *const arguments[] = {"gnuplot", "--version", NULL};
+  struct gd_process_output output;
+  struct gd_error why = {0};
+  enum gd_status status = gd_process_run(arguments, 30, &output, &why);
+  bool fine = status == GD_OK && output.code == 0;
+  gd_process_output_deinit(&output);
+  if (status != GD_OK)
+    return fail_missing(why.text, err);
+  return fine ? GD_OK : fail_missing("gnuplot --version failed", err);
+}
+
+/* The files of one drawing, in a folder that nobody else has. */
+struct workshop {
+  char folder[256], script[300], svg[300], png[300], inside[300];
+};
+
+static enum gd_status open_workshop(struct workshop *shop, struct gd_error *err) {
+  const char *parent = getenv("TMPDIR");
+  *shop = (struct workshop){0};
+  int length = snprintf(shop->folder, sizeof shop->folder, "%s/gpudays-plot.XXXXXX",
+                        parent && parent[0] == '/' ? parent : "/tmp");
+  if (length < 0 || (size_t)length >= sizeof shop->folder || !mkdtemp(shop->folder)) {
+    int number = errno;
+    shop->folder[0] = '\0';
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "cannot make a folder for drawing under %s: %s; set TMPDIR to one that can be "
+                   "written",
+                   parent && parent[0] == '/' ? parent : "/tmp", strerror(number));
+  }
+  snprintf(shop->script, sizeof shop->script, "%s/figure.gp", shop->folder);
+  snprintf(shop->svg, sizeof shop->svg, "%s/figure.svg", shop->folder);
+  snprintf(shop->png, sizeof shop->png, "%s/figure.png", shop->folder);
+  snprintf(shop->inside, sizeof shop->inside, "%s/inside.svg", shop->folder);
+  return GD_OK;
+}
+
+static void close_workshop(struct workshop *shop) {
+  if (!shop->folder[0])
+    return;
+  unlink(shop->script);
+  unlink(shop->svg);
+  unlink(shop->png);
+  unlink(shop->inside);
+  rmdir(shop->folder);
+}
+
+/* In single quotes nothing but the quote itself has a meaning. */
+static void append_output(struct gd_strbuf *script, const char *path) {
+  gd_strbuf_append(script, "set output '");
+  for (; *path; path++)
+    gd_strbuf_printf(script, "%s%c", *path == '\'' ? "'" : "", *path);
+  gd_strbuf_append(script, "'\n");
+}
+
+static void append_svg(const struct gd_plot *plot, const char *path, struct gd_strbuf *script) {
+  int width, height;
+  gd_plot_size(plot, &width, &height);
+  gd_strbuf_printf(
+      script,
+      "reset\nset terminal svg size %d,%d dynamic noenhanced font 'sans-serif,13' name 'gd'\n",
+      width, height);
+  append_output(script, path);
+  gd_plot_script(plot, script);
+}
+
+/* What was drawn last, again. Twice the pixels: sharp on screens of today and in print. Sizes of
+   fonts are pixels in the SVG and points of 4/3 pixels here. */
+static void append_png(const struct gd_plot *plot, const char *path, struct gd_strbuf *script) {
+  int width, height;
+  gd_plot_size(plot, &width, &height);
+  gd_strbuf_printf(script,
+                   "set terminal pngcairo size %d,%d noenhanced font 'sans-serif,13' fontscale 1.5 "
+                   "linewidth 2 pointscale 2 background rgb 'white'\n",
+                   2 * width, 2 * height);
+  append_output(script, path);
+  gd_strbuf_append(script, "replot\n");
+}
+
+/* file: as SVG and PNG; inside: as SVG. Either may be NULL. */
+static enum gd_status draw(const struct workshop *shop, const struct gd_plot *file,
+                           const struct gd_plot *inside, struct gd_error *err) {
+  const char *arguments[] = {"gnuplot", shop->script, NULL};
+  struct gd_strbuf script = {0};
+  struct gd_process_output output = {0};
+  struct gd_error why = {0};
+  if (file) {
+    append_svg(file, shop->svg, &script);
+    append_png(file, shop->png, &script);
+  }
+  if (inside)
+    append_svg(inside, shop->inside, &script);
+  gd_strbuf_append(&script, "unset output\n");
+  enum gd_status status = GD_OK;
+  if (script.failed)
+    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while drawing a figure");
+  if (status == GD_OK)
+    status = gd_file_write(shop->script, script.text, script.length, err);
+  gd_strbuf_deinit(&script);
+  if (status != GD_OK)
+    return status;
+  status = gd_process_run(arguments, 120, &output, &why);
+  if (status != GD_OK)
+    status = fail_missing(why.text, err);
+  else if (output.code != 0)
+    status = gd_fail(err, GD_ENVIRONMENT, "gnuplot ended with code %d: %.400s", output.code,
+                     output.errors.text ? output.errors.text : "it said nothing");
+  gd_process_output_deinit(&output);
+  return status;
+}
+
+/* --- SVG ----------------------------------------------------------------------------------- */
+
+static void append_escaped(struct gd_strbuf *out, const char *text) {
+  for (; *text; text++)
+    switch (*text) {
+    case '&': gd_strbuf_append(out, "&amp;"); break;
+    case '<': gd_strbuf_append(out, "&lt;"); break;
+    case '>': gd_strbuf_append(out, "&gt;"); break;
+    case '"': gd_strbuf_append(out, "&quot;"); break;
+    default: gd_strbuf_append_bytes(out, (unsigned char)*text < ' ' ? " " : text, 1);
+    }
+}
+
+/* gnuplot's words on the left, ours on the right; Ids become the figure's own, so
+   that a page may hold many; texts get classes in place of fixed colours. */
+static const struct {
+  const char *from, *before, *after; /* before and after the name, where named */
+  bool named;
+} rewrites[] = {
+    {"id='gp", "id='", "-gp", true},
+    {"href='#gp", "href='#", "-gp", true},
+    {"id='textbox'", "id='", "-textbox'", true},
+    {"id='greybox'", "id='", "-greybox'", true},
+    {"id=\"gnuplot_canvas\"", "id=\"", "-canvas\"", true},
+    {"id=\"gd_plot_", "id=\"", "-plot-", true},
+    {"fill=\"rgb(30,31,33)\"", "class=\"gd-ink\" fill=\"" GD_PLOT_INK "\"", NULL, false},
+    {"fill=\"rgb(91,95,102)\"", "class=\"gd-muted\" fill=\"" GD_PLOT_MUTED "\"", NULL, false},
+    {"stroke='rgb( 30,  31,  33)'", "class='gd-line' stroke='" GD_PLOT_INK "'", NULL, false},
+    {"font-family=\":Bold\"", "font-family=\"sans-serif\" font-weight=\"bold\"", NULL, false},
+};
+
+/* The drawing without gnuplot's root element and title, for a root of our own. */
+static enum gd_status rewrite(const char *text, const char *name, struct gd_strbuf *out,
+                              struct gd_error *err) {
+  const char *at = strstr(text, "<g id=\"gnuplot_canvas\">");
+  if (!at || !strstr(at, "</svg>"))
+    return gd_fail(err, GD_ENVIRONMENT, "gnuplot wrote an SVG that is not whole");
+  while (*at) {
+    size_t next = 0, count = sizeof rewrites / sizeof *rewrites;
+    for (; next < count; next++)
+      if (strncmp(at, rewrites[next].from, strlen(rewrites[next].from)) == 0)
+        break;
+    if (next < count) {
+      gd_strbuf_append(out, rewrites[next].before);
+      if (rewrites[next].named)
+        gd_strbuf_printf(out, "%s%s", name, rewrites[next].after);
+      at += strlen(rewrites[next].from);
+      continue;
+    }
+    size_t length = 1 + strcspn(at + 1, "ihfs");
+    gd_strbuf_append_bytes(out, at, length);
+    at += length;
+  }
+  return GD_OK;
+}
+
+static void append_root(const struct gd_plot *plot, bool alone, struct gd_strbuf *out) {
+  int width, height;
+  gd_plot_size(plot, &width, &height);
+  if (alone)
+    gd_strbuf_append(out, "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n");
+  gd_strbuf_printf(out,
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" "
+                   "xmlns:xlink=\"http://www.w3.org/1999/xlink\" viewBox=\"0 0 %d %d\" "
+                   "width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"",
+                   width, height, width, height);
+  append_escaped(out, plot->title ? plot->title : plot->y_label ? plot->y_label : "figure");
+  gd_strbuf_append(out, "\">\n");
+  if (alone)
+    gd_strbuf_append(out, "<style>svg{background:#fff}"
+                          "@media(prefers-color-scheme:dark){svg{background:#14171b}"
+                          ".gd-ink{fill:#e8eaed}.gd-muted{fill:#a7adb5}.gd-line{stroke:#e8eaed}}"
+                          "</style>\n");
+}
+
+static enum gd_status take_svg(const struct gd_plot *plot, const char *path, const char *name,
+                               bool alone, struct gd_strbuf *out, struct gd_error *err) {
+  struct gd_strbuf drawn = {0};
+  enum gd_status status = gd_file_read(path, MOST_BYTES, &drawn, err);
+  if (status == GD_OK) {
+    append_root(plot, alone, out);
+    status = rewrite(drawn.text ? drawn.text : "", name, out, err);
+  }
+  if (status == GD_OK && out->failed)
+    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while drawing a figure");
+  gd_strbuf_deinit(&drawn);
+  return status;
+}
+
+enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct gd_strbuf *out,
+                           struct gd_error *err) {
+  struct workshop shop;
+  GD_TRY(open_workshop(&shop, err));
+  enum gd_status status = draw(&shop, NULL, plot, err);
+  if (status == GD_OK)
+    status = take_svg(plot, shop.inside, name, false, out, err);
+  close_workshop(&shop);
+  return status;
+}
+
+/* --- files --------------------------------------------------------------------------------- */
+
+static enum gd_status write_part(const char *dir, const char *name, const char *ending,
+                                 const struct gd_strbuf *text, struct gd_error *err) {
+  struct gd_strbuf path = {0};
+  gd_strbuf_printf(&path, "%s/%s.%s", dir, name, ending);
+  enum gd_status status =
+      text->failed || path.failed
+          ? gd_fail(err, GD_ENVIRONMENT, "out of memory while writing %s.%s", name, ending)
+          : gd_file_write(path.text, text->text ? text->text : "", text->length, err);
+  gd_strbuf_deinit(&path);
+  return status;
+}
+
+static enum gd_status write_drawings(const struct workshop *shop, const struct gd_plot *plot,
+                                     const char *dir, const char *name, struct gd_error *err) {
+  struct gd_strbuf svg = {0}, png = {0};
+  enum gd_status status = take_svg(plot, shop->svg, name, true, &svg, err);
+  if (status == GD_OK)
+    status = gd_file_read(shop->png, MOST_BYTES, &png, err);
+  if (status == GD_OK)
+    status = write_part(dir, name, "svg", &svg, err);
+  if (status == GD_OK)
+    status = write_part(dir, name, "png", &png, err);
+  gd_strbuf_deinit(&svg);
+  gd_strbuf_deinit(&png);
+  return status;
+}
+
+enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_plot *inside,
+                                  const char *dir, const char *name, struct gd_strbuf *out,
+                                  struct gd_error *err) {
+  struct workshop shop;
+  struct gd_strbuf csv = {0};
+  gd_plot_csv(plot, &csv);
+  enum gd_status status = write_part(dir, name, "csv", &csv, err);
+  gd_strbuf_deinit(&csv);
+  GD_TRY(status);
+  GD_TRY(open_workshop(&shop, err));
+  status = draw(&shop, plot, inside, err);
+  if (status == GD_OK)
+    status = write_drawings(&shop, plot, dir, name, err);
+  if (status == GD_OK && inside)
+    status = take_svg(inside, shop.inside, name, false, out, err);
+  close_workshop(&shop);
+  return status;
+}
+
+enum gd_status gd_plot_write(const struct gd_plot *plot, const char *dir, const char *name,
+                             struct gd_error *err) {
+  return gd_plot_write_both(plot, NULL, dir, name, NULL, err);
+}

@@ -1,0 +1,63 @@
+/*
+ * Predictions: how long the programs of a plan take on a device that need not be here, with an
+ * interval and a sentence that says what the figures rest on. The device is this machine, if
+ * `gpudays calibrate` has measured it, or a target of the catalogue, for which the nearest
+ * calibration stands in: the same GPU, else its architecture, else the nearest generation.
+ *
+ *   struct gd_predictor predictor = {0};
+ *   GD_TRY(gd_predictor_for_target(&predictor, &target, err));
+ *   GD_TRY(gd_predict(&predictor, &plan, NULL, &shape, &prediction, err));
+ *   gd_predictor_deinit(&predictor);
+ */
+#ifndef GD_PREDICT_PREDICT_H
+#define GD_PREDICT_PREDICT_H
+
+#include "predict/simulate.h"
+
+/* No figure that nothing has validated is given a narrower interval than +-40 %. */
+#define GD_PREDICT_UNVALIDATED 0.4
+
+struct gd_predictor {
+  struct gd_rates rates;
+  bool validated;  /* against measurements on this kind of device */
+  bool calibrated; /* the rates are this very device's */
+  double error;    /* half width of the interval, relative */
+  char basis[768]; /* what the figures rest on, as a sentence without its full stop */
+};
+
+/* This machine, or whatever the backend opens: its calibration, or (calibrated false) a guess. */
+enum gd_status gd_predictor_for_machine(struct gd_predictor *predictor, const char *backend,
+                                        int threads, int ranks, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_predictor_for_target(struct gd_predictor *predictor,
+                                       const struct gd_target *target,
+                                       struct gd_error *err) GD_MUST_USE;
+void gd_predictor_deinit(struct gd_predictor *predictor); /* safe on a zeroed one */
+
+/* The peak that a trial's FLOPs are held against: of its precision, and of TF32 where it counts. */
+double gd_predictor_peak(const struct gd_predictor *predictor, enum gd_precision precision,
+                         bool tf32);
+
+/* What a training step consists of. */
+struct gd_step_shape {
+  int64_t accumulation; /* passes of a rank */
+  int64_t steps;        /* of the whole run */
+};
+
+struct gd_prediction {
+  bool known;         /* false: nothing was predicted */
+  bool has_last_pass; /* last_pass_s differs from pass_s */
+  double pass_s, last_pass_s, update_s, step_s;
+  double low_s, high_s; /* of the step */
+  double days, days_low, days_high;
+  struct gd_simulated pass, update; /* by kind of op */
+};
+
+/* remainder: the plan of a smaller last pass, or NULL. */
+enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_plan *full,
+                          const struct gd_plan *remainder, const struct gd_step_shape *shape,
+                          struct gd_prediction *prediction, struct gd_error *err) GD_MUST_USE;
+
+/* The file of a device's calibration in the user's data folder; false: there is no such folder. */
+bool gd_calibration_path(const char *device, char *path, size_t size);
+
+#endif

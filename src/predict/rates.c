@@ -1,0 +1,224 @@
+/*
+ * The time of a piece of work by the nearest measured ones; see rates.h. Reading and writing is
+ * rates_file.c's.
+ */
+#include "predict/rates.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gd_rates_deinit(struct gd_rates *rates) {
+  gd_arena_deinit(&rates->arena);
+  gd_mem_free(rates->points);
+  *rates = (struct gd_rates){0};
+}
+
+/* --- what nobody measured ------------------------------------------------------------------ */
+
+void gd_rates_guess_cpu(struct gd_rates *rates, int threads, int cpus) {
+  *rates = (struct gd_rates){.device = "a CPU that was not measured",
+                             .backend = "cpu",
+                             .threads = threads,
+                             .cpus = cpus > threads ? cpus : threads,
+                             .busy_share = -1,
+                             .source = "assumed: a core of 2022",
+                             .op_s = 5e-6,
+                             .memory_bytes_per_s = 2e10,
+                             .host_bytes_per_s = 1e10,
+                             .host_link = {5e9, 1e-5},
+                             .peer_link = {2e9, 5e-5},
+                             .peer_source = "assumed"};
+  rates->flops[GD_PEAK_FP32] = rates->flops[GD_PEAK_TF32] = 1e11 * threads;
+  rates->flops[GD_PEAK_BF16] = rates->flops[GD_PEAK_FP16] = 2e11 * threads;
+  rates->beside_speed = (double)rates->cpus / (threads + 1);
+  if (rates->beside_speed > 1)
+    rates->beside_speed = 1;
+}
+
+/* Log of the factor of a kind without points: products reach 70 % of their peak, what moves memory
+   80 %; fused attention half of what products do (docs/cuda-notes.md, docs/performance.md). */
+static double usual_factor(const struct gd_work *work) {
+  if (work->kind == GD_OP_attention || work->kind == GD_OP_attention_grad)
+    return log(1 / 0.35);
+  return work->flops > 0 ? log(1 / 0.7) : log(1 / 0.8);
+}
+
+/* --- the roofline -------------------------------------------------------------------------- */
+
+static double ceiling(double value, double step) {
+  return ceil(value / step) * step;
+}
+
+/*
+ * The share of a GPU's multipliers that a product keeps busy: tiles of 128 x 128 at the edges, the
+ * last wave of tiles over the multiprocessors, and the start of each tile's sum. Products with few
+ * tiles and a long sum are cut along it, 512 a piece, as the libraries do.
+ */
+static double tiled_share(const struct gd_rates *rates, const struct gd_work *work) {
+  const double tile = 128, piece = 512, start = 64;
+  double batch = work->sizes[0], m = work->sizes[1], n = work->sizes[2], k = work->sizes[3];
+  double sm = rates->multiprocessors;
+  if (sm <= 0 || work->kind != GD_OP_matmul)
+    return 1;
+  double tiles = batch * ceiling(m, tile) / tile * ceiling(n, tile) / tile;
+  double edges =
+      m / ceiling(m, fmin(tile, ceiling(m, 16))) * n / ceiling(n, fmin(tile, ceiling(n, 16)));
+  double pieces = tiles < sm ? fmin(ceil(k / piece), floor(sm / tiles)) : 1;
+  tiles *= pieces;
+  return edges * tiles / ceiling(tiles, sm) * k / (k + start * pieces);
+}
+
+static double collective_bound(const struct gd_rates *rates, const struct gd_work *work) {
+  double bytes = work->sizes[0], ranks = work->sizes[1];
+  double rounds = work->kind == GD_OP_all_reduce ? 2 : 1; /* scatter, then gather */
+  if (ranks < 2) /* nothing to exchange; gather has a copy of its own */
+    return rates->op_s + (work->kind != GD_OP_gather ? 0
+                          : rates->multiprocessors > 0
+                              ? work->bytes / rates->memory_bytes_per_s
+                              : 0.5 * work->bytes / rates->host_link.bytes_per_s);
+  /* Alpha-beta of a ring: every rank sends and receives all but its own share, once a round. */
+  return rounds * ((ranks - 1) / ranks * bytes / rates->peer_link.bytes_per_s +
+                   (ranks - 1) * rates->peer_link.latency_s);
+}
+
+static bool on_gpu(const struct gd_rates *rates) {
+  return rates->multiprocessors > 0;
+}
+
+double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work) {
+  if (gd_work_is_collective(work->kind))
+    return collective_bound(rates, work);
+  if (gd_work_is_transfer(work->kind)) /* what is read there is written here: once over the link */
+    return 0.5 * work->bytes / rates->host_link.bytes_per_s + rates->host_link.latency_s;
+  if (work->on_host && on_gpu(rates))
+    return work->bytes / (rates->host_bytes_per_s * rates->cpus) + rates->op_s;
+  double peak =
+      rates->flops[work->unit] > 0 ? rates->flops[work->unit] : rates->flops[GD_PEAK_FP32];
+  double multiply = work->flops > 0 ? work->flops / peak / tiled_share(rates, work) : 0;
+  return fmax(multiply, work->bytes / rates->memory_bytes_per_s) + rates->op_s;
+}
+
+/* --- the factor ---------------------------------------------------------------------------- */
+
+static bool comparable(const struct gd_rates *rates, const struct gd_work *a,
+                       const struct gd_work *b) {
+  return a->on_host == b->on_host || !on_gpu(rates);
+}
+
+/* A rate for any size: the unit counts for more than the variant. */
+static int misfit(const struct gd_work *rate, const struct gd_work *work) {
+  return 2 * (rate->unit != work->unit) + (rate->variant != work->variant);
+}
+
+/*
+ * Shepard's mean of the logs: near points decide, far ones settle where there are none. The fourth
+ * power of the distance keeps the many far points from outweighing the few near ones.
+ */
+static double factor_of(const struct gd_rates *rates, const struct gd_work *work) {
+  double sum = 0, weights = 0;
+  const struct gd_rate_point *any = NULL;
+  for (uint32_t i = rates->first[work->kind]; i < rates->first[work->kind + 1]; i++) {
+    const struct gd_rate_point *point = &rates->points[i];
+    if (!comparable(rates, &point->work, work))
+      continue;
+    if (point->any_size) {
+      if (!any || misfit(&point->work, work) < misfit(&any->work, work))
+        any = point;
+      continue;
+    }
+    double apart = gd_work_distance(&point->work, work);
+    double weight = 1 / ((apart * apart + 0.01) * (apart * apart + 0.01));
+    sum += weight * point->factor;
+    weights += weight;
+  }
+  if (weights > 0)
+    return sum / weights;
+  return any ? any->factor : usual_factor(work);
+}
+
+/* Whether the factors of a kind say anything of this work: of an exchange among ranks, those of
+   exchanges; links without any have the rate that was measured or assumed. */
+static bool has_factor(const struct gd_rates *rates, const struct gd_work *work) {
+  bool any = rates->first[work->kind] < rates->first[work->kind + 1];
+  if (gd_work_is_collective(work->kind))
+    return any && work->sizes[1] > 1;
+  return any || !gd_work_is_transfer(work->kind);
+}
+
+double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work) {
+  if (work->kind == GD_OP_wait || work->kind == GD_OP_buffer)
+    return 0;
+  double bound = gd_rates_bound(rates, work);
+  return has_factor(rates, work) ? bound * exp(factor_of(rates, work)) : bound;
+}
+
+/* --- points -------------------------------------------------------------------------------- */
+
+enum gd_status gd_rates_add(struct gd_rates *rates, const struct gd_work *work, double seconds,
+                            struct gd_error *err) {
+  if (!gd_vec_reserve((void **)&rates->points, &rates->points_capacity, rates->n_points + 1,
+                      sizeof *rates->points))
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while collecting rates");
+  rates->points[rates->n_points++] = (struct gd_rate_point){
+      .work = *work, .seconds = seconds, .factor = log(seconds / gd_rates_bound(rates, work))};
+  return GD_OK;
+}
+
+static int compare_points(const void *left, const void *right) {
+  const struct gd_rate_point *a = left, *b = right;
+  if (a->work.kind != b->work.kind)
+    return a->work.kind < b->work.kind ? -1 : 1;
+  return a->work.flops + a->work.bytes < b->work.flops + b->work.bytes   ? -1
+         : a->work.flops + a->work.bytes > b->work.flops + b->work.bytes ? 1
+                                                                         : 0;
+}
+
+void gd_rates_sort(struct gd_rates *rates) {
+  uint32_t at = 0;
+  if (rates->n_points)
+    qsort(rates->points, rates->n_points, sizeof *rates->points, compare_points);
+  for (int kind = 0; kind <= GD_OP_COUNT; kind++) {
+    rates->first[kind] = at;
+    while (kind < GD_OP_COUNT && at < rates->n_points && (int)rates->points[at].work.kind == kind)
+      at++;
+  }
+}
+
+/* --- other hardware ------------------------------------------------------------------------ */
+
+/* NVLink carries 80 % of its data sheet's figure in nccl-tests, PCIe and networks about as much. */
+#define LINK_SHARE 0.8
+
+struct gd_link gd_rates_peer_link(const struct gd_target *target) {
+  const struct gd_gpu *gpu = target->gpu;
+  int inside = target->nodes > 0 ? target->count / target->nodes : target->count;
+  struct gd_link link = {gpu->host_link_bytes_per_s, 10e-6};
+  /* Cards on a bus share the way through the host: each ring hop crosses it in and out. */
+  if (target->topology == GD_TOPOLOGY_BUS || gpu->peer_link_bytes_per_s <= 0)
+    link.bytes_per_s = inside > 2 ? 0.5 * gpu->host_link_bytes_per_s : gpu->host_link_bytes_per_s;
+  else if (target->topology == GD_TOPOLOGY_PAIRS && inside > 2)
+    link.bytes_per_s = gpu->host_link_bytes_per_s; /* between pairs a ring takes the bus */
+  else
+    link = (struct gd_link){gpu->peer_link_bytes_per_s, 5e-6};
+  link.bytes_per_s *= LINK_SHARE;
+  if (target->nodes > 1 && target->network) { /* every machine's one way out carries the ring */
+    double out = LINK_SHARE * target->network->bytes_per_s;
+    link.bytes_per_s = fmin(link.bytes_per_s, out);
+    link.latency_s = fmax(link.latency_s, target->network->latency_s);
+  }
+  return link;
+}
+
+void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target) {
+  const struct gd_gpu *gpu = target->gpu;
+  /* What was measured of memory relates to the data sheet of the card it was measured on. */
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    rates->flops[i] = gpu->flops[i];
+  rates->memory_bytes_per_s = gpu->memory_bytes_per_s;
+  rates->multiprocessors = gpu->multiprocessors;
+  rates->compute_capability = gpu->compute_capability;
+  rates->host_link.bytes_per_s = LINK_SHARE * gpu->host_link_bytes_per_s;
+  rates->peer_link = gd_rates_peer_link(target);
+  rates->cpus = target->cpus > 0 ? target->cpus : 1;
+}

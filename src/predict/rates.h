@@ -1,0 +1,90 @@
+/*
+ * What a device does in a second: its peaks, and how far from them each kind of op was measured to
+ * stay. A calibration file is one of these; `gpudays calibrate` writes it, and a prediction for
+ * other hardware takes the nearest one and puts that hardware's peaks in its place.
+ *
+ * The time of a piece of work is a roofline (products at the peak of their unit, with the tiles a
+ * GPU cuts them into; all else bytes at the speed of memory; a fixed cost a launch) times a factor.
+ * The factor is what measured points of the same kind had, weighted by how near they are in size.
+ *
+ *   struct gd_rates rates = {0};
+ *   GD_TRY(gd_rates_load(&rates, "h200.json", err));
+ *   double seconds = gd_rates_seconds(&rates, &work);
+ *   gd_rates_deinit(&rates);
+ */
+#ifndef GD_PREDICT_RATES_H
+#define GD_PREDICT_RATES_H
+
+#include "base/json.h"
+#include "base/strbuf.h"
+#include "hw/hw.h"
+#include "predict/work.h"
+
+struct gd_rate_point {
+  struct gd_work work;
+  bool any_size;  /* stands for its kind at any size: work.flops or work.bytes in seconds */
+  double seconds; /* measured */
+  double factor;  /* log of seconds over the roofline of the device it was measured on */
+};
+
+/* One way between two devices or two memories. */
+struct gd_link {
+  double bytes_per_s, latency_s;
+};
+
+struct gd_rates {
+  struct gd_arena arena;
+  char device[128];      /* as the backend calls it */
+  char gpu[32];          /* its record in the catalogue; empty: a CPU, or unknown */
+  char architecture[32]; /* likewise */
+  char backend[16];
+  int compute_capability, multiprocessors; /* 0: a CPU */
+  int threads, cpus;                       /* that compute, and those there are */
+  char version[32], commit[64], date[32];
+  char source[256];  /* how the figures were found */
+  double busy_share; /* of the CPUs, used by others meanwhile; -1: unknown */
+  double flops[GD_PEAK_COUNT];
+  double memory_bytes_per_s;
+  double op_s;             /* fixed cost of a launch */
+  double host_bytes_per_s; /* of one CPU that computes on offloaded state */
+  struct gd_link host_link, peer_link;
+  char peer_source[128]; /* of peer_link: "two ranks", "estimated from memory" */
+  double beside_speed;   /* of the computation while something runs beside it; 1: undisturbed */
+  struct gd_rate_point *points;
+  uint32_t n_points, points_capacity;
+  uint32_t first[GD_OP_COUNT + 1]; /* where a kind's points begin, once sorted */
+  /* What was found when predictions were compared with measurements that it had not seen. */
+  int checked_trials;               /* 0: never */
+  double median_error, worst_error; /* relative */
+  char checked[256];                /* which */
+};
+
+void gd_rates_deinit(struct gd_rates *rates); /* safe on a zeroed one */
+
+/* A device that nobody measured: a CPU of that many threads, or a GPU by its record. */
+void gd_rates_guess_cpu(struct gd_rates *rates, int threads, int cpus);
+
+/* The roofline, and the roofline times the factor of the nearest points. */
+double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work);
+double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work);
+
+/* Adds a measured point (its factor follows from the peaks, which must be set); then sort. */
+enum gd_status gd_rates_add(struct gd_rates *rates, const struct gd_work *work, double seconds,
+                            struct gd_error *err) GD_MUST_USE;
+void gd_rates_sort(struct gd_rates *rates);
+
+/* Calibration files. GD_BAD_INPUT names the field; rates must be zeroed or deinitialised. */
+enum gd_status gd_rates_load(struct gd_rates *rates, const char *path,
+                             struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_rates_parse(struct gd_rates *rates, const struct gd_json *json,
+                              struct gd_error *err) GD_MUST_USE;
+/* Whole or not at all. */
+enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path,
+                             struct gd_error *err) GD_MUST_USE;
+
+/* Another device in its place: peaks and links of a target, factors as they are. */
+void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target);
+/* What carries collectives among so many ranks of a target. */
+struct gd_link gd_rates_peer_link(const struct gd_target *target);
+
+#endif

@@ -1,0 +1,302 @@
+/*
+ * Calibration files: JSON with the peaks, the links, one array a measured point, and what the
+ * predictions made from it were checked against.
+ *
+ *   "points": [["matmul", "bf16", variant, on_host, [batch, M, N, K], flops, bytes, seconds], ...]
+ *   "rates":  [{"op": "attention", "unit": "bf16", "flops_per_s": 2.9e14, "source": "..."}, ...]
+ *
+ * Points are compared by size; rates hold for any size of their op.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "predict/rates.h"
+
+enum { FORMAT = 1, MOST_POINTS = 100000 };
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+static enum gd_status read_text(const struct gd_json *json, const char *key, char *to, size_t size,
+                                struct gd_error *err) {
+  const char *text = "";
+  if (gd_json_has(json->root, key))
+    GD_TRY(gd_json_string(json, json->root, key, &text, err));
+  snprintf(to, size, "%s", text);
+  return GD_OK;
+}
+
+static enum gd_status read_count(const struct gd_json *json, const char *key, int *to,
+                                 struct gd_error *err) {
+  int64_t value = 0;
+  if (gd_json_has(json->root, key))
+    GD_TRY(gd_json_int(json, json->root, key, 0, 1000000, &value, err));
+  *to = (int)value;
+  return GD_OK;
+}
+
+static enum gd_status read_link(const struct gd_json *json, const char *key, struct gd_link *link,
+                                struct gd_error *err) {
+  const json_t *object = json_object_get(json->root, key);
+  if (!json_is_object(object))
+    return gd_json_mismatch(json, json->root, key, "an object with bytes_per_s and latency_s", err);
+  GD_TRY(gd_json_number(json, object, "bytes_per_s", 1, 1e18, &link->bytes_per_s, err));
+  return gd_json_number(json, object, "latency_s", 0, 10, &link->latency_s, err);
+}
+
+static bool find_kind(const char *name, enum gd_op_kind *kind) {
+  for (int i = 0; i < GD_OP_COUNT; i++)
+    if (strcmp(gd_op_info((enum gd_op_kind)i)->name, name) == 0) {
+      *kind = (enum gd_op_kind)i;
+      return true;
+    }
+  return false;
+}
+
+static bool read_number(const json_t *value, double low, double *to) {
+  double number = json_number_value(value);
+  *to = number;
+  return json_is_number(value) && isfinite(number) && number >= low;
+}
+
+/* False: not a point. An op that this version does not have is a point to skip (*known false). */
+static bool read_point(const json_t *row, struct gd_work *work, double *seconds, bool *known) {
+  const json_t *sizes = json_array_get(row, 4);
+  const char *kind = json_string_value(json_array_get(row, 0));
+  const char *unit = json_string_value(json_array_get(row, 1));
+  const json_t *variant = json_array_get(row, 2);
+  *work = (struct gd_work){0};
+  if (json_array_size(row) != 8 || !kind || !unit || !json_is_integer(variant) ||
+      !json_is_array(sizes) || json_array_size(sizes) != GD_WORK_SIZES ||
+      !gd_unit_parse(unit, &work->unit))
+    return false;
+  *known = find_kind(kind, &work->kind);
+  work->variant = (uint64_t)json_integer_value(variant);
+  work->on_host = json_is_true(json_array_get(row, 3));
+  for (size_t i = 0; i < GD_WORK_SIZES; i++)
+    if (!read_number(json_array_get(sizes, i), 1, &work->sizes[i]))
+      return false;
+  return read_number(json_array_get(row, 5), 0, &work->flops) &&
+         read_number(json_array_get(row, 6), 0, &work->bytes) &&
+         read_number(json_array_get(row, 7), 1e-12, seconds);
+}
+
+static enum gd_status read_points(const struct gd_json *json, struct gd_rates *rates,
+                                  struct gd_error *err) {
+  const json_t *points = json_object_get(json->root, "points"), *row;
+  size_t i;
+  if (!points)
+    return GD_OK;
+  if (!json_is_array(points) || json_array_size(points) > MOST_POINTS)
+    return gd_json_mismatch(json, json->root, "points", "a list of up to 100,000 points", err);
+  json_array_foreach(points, i, row) {
+    struct gd_work work;
+    double seconds;
+    bool known = false;
+    if (!read_point(row, &work, &seconds, &known))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: points[%zu] is no point; expected [op, unit, variant, on host, [4 "
+                     "sizes], flops, bytes, seconds]",
+                     json->file, i);
+    if (known)
+      GD_TRY(gd_rates_add(rates, &work, seconds, err));
+  }
+  return GD_OK;
+}
+
+/* A rate for every size is a point of one second's work, without the cost of its launch. */
+static enum gd_status read_rate(const struct gd_json *json, const json_t *row,
+                                struct gd_rates *rates, struct gd_error *err) {
+  const char *op, *unit;
+  struct gd_work work = {.sizes = {1, 1e6, 1e6, 1e6}};
+  GD_TRY(gd_json_string(json, row, "op", &op, err));
+  GD_TRY(gd_json_string(json, row, "unit", &unit, err));
+  if (!find_kind(op, &work.kind))
+    return gd_json_mismatch(json, row, "op", "a kind of op", err);
+  if (!gd_unit_parse(unit, &work.unit))
+    return gd_json_mismatch(json, row, "unit", "fp32, tf32, fp16 or bf16", err);
+  if (gd_json_has(row, "variant")) {
+    int64_t variant;
+    GD_TRY(gd_json_int(json, row, "variant", 0, INT64_MAX, &variant, err));
+    work.variant = (uint64_t)variant;
+  }
+  if (gd_json_has(row, "on_host"))
+    GD_TRY(gd_json_bool(json, row, "on_host", &work.on_host, err));
+  if (gd_json_has(row, "flops_per_s"))
+    GD_TRY(gd_json_number(json, row, "flops_per_s", 1, 1e20, &work.flops, err));
+  else
+    GD_TRY(gd_json_number(json, row, "bytes_per_s", 1, 1e20, &work.bytes, err));
+  GD_TRY(gd_rates_add(rates, &work, 1, err));
+  rates->points[rates->n_points - 1].any_size = true;
+  return GD_OK;
+}
+
+static enum gd_status read_rates(const struct gd_json *json, struct gd_rates *rates,
+                                 struct gd_error *err) {
+  const json_t *list = json_object_get(json->root, "rates"), *row;
+  size_t i;
+  json_array_foreach(list, i, row) {
+    if (!json_is_object(row))
+      return gd_json_mismatch(json, json->root, "rates", "objects with op, unit and a rate", err);
+    GD_TRY(read_rate(json, row, rates, err));
+  }
+  return GD_OK;
+}
+
+static enum gd_status read_names(const struct gd_json *json, struct gd_rates *r,
+                                 struct gd_error *err) {
+  GD_TRY(read_text(json, "device", r->device, sizeof r->device, err));
+  GD_TRY(read_text(json, "gpu", r->gpu, sizeof r->gpu, err));
+  GD_TRY(read_text(json, "architecture", r->architecture, sizeof r->architecture, err));
+  GD_TRY(read_text(json, "backend", r->backend, sizeof r->backend, err));
+  GD_TRY(read_text(json, "version", r->version, sizeof r->version, err));
+  GD_TRY(read_text(json, "commit", r->commit, sizeof r->commit, err));
+  GD_TRY(read_text(json, "date", r->date, sizeof r->date, err));
+  GD_TRY(read_text(json, "source", r->source, sizeof r->source, err));
+  GD_TRY(read_text(json, "peer_source", r->peer_source, sizeof r->peer_source, err));
+  GD_TRY(read_count(json, "compute_capability", &r->compute_capability, err));
+  GD_TRY(read_count(json, "multiprocessors", &r->multiprocessors, err));
+  GD_TRY(read_count(json, "threads", &r->threads, err));
+  return read_count(json, "cpus", &r->cpus, err);
+}
+
+static enum gd_status read_checked(const struct gd_json *json, struct gd_rates *r,
+                                   struct gd_error *err) {
+  const json_t *checked = json_object_get(json->root, "checked");
+  const char *what;
+  int64_t trials;
+  if (!checked || json_is_null(checked))
+    return GD_OK;
+  if (!json_is_object(checked))
+    return gd_json_mismatch(json, json->root, "checked", "an object", err);
+  GD_TRY(gd_json_int(json, checked, "trials", 0, 1000000, &trials, err));
+  GD_TRY(gd_json_number(json, checked, "median_error", 0, 100, &r->median_error, err));
+  GD_TRY(gd_json_number(json, checked, "worst_error", 0, 100, &r->worst_error, err));
+  GD_TRY(gd_json_string(json, checked, "what", &what, err));
+  r->checked_trials = (int)trials;
+  snprintf(r->checked, sizeof r->checked, "%s", what);
+  return GD_OK;
+}
+
+static enum gd_status read_all(const struct gd_json *json, struct gd_rates *r,
+                               struct gd_error *err) {
+  const json_t *root = json->root, *peaks = json_object_get(root, "peaks");
+  int64_t format;
+  GD_TRY(gd_json_int(json, root, "format", FORMAT, FORMAT, &format, err));
+  GD_TRY(read_names(json, r, err));
+  if (!json_is_object(peaks))
+    return gd_json_mismatch(json, root, "peaks", "an object of FLOP/s by precision", err);
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    GD_TRY(gd_json_number(json, peaks, gd_unit_name((enum gd_peak)i), 0, 1e20, &r->flops[i], err));
+  if (r->flops[GD_PEAK_FP32] <= 0)
+    return gd_json_mismatch(json, peaks, "fp32", "FLOP/s above 0", err);
+  GD_TRY(gd_json_number(json, root, "memory_bytes_per_s", 1, 1e18, &r->memory_bytes_per_s, err));
+  GD_TRY(gd_json_number(json, root, "op_s", 0, 1, &r->op_s, err));
+  GD_TRY(gd_json_number(json, root, "host_bytes_per_s", 1, 1e18, &r->host_bytes_per_s, err));
+  GD_TRY(gd_json_number(json, root, "beside_speed", 0.01, 1, &r->beside_speed, err));
+  GD_TRY(gd_json_number(json, root, "busy_share", -1, 1, &r->busy_share, err));
+  GD_TRY(read_link(json, "host_link", &r->host_link, err));
+  GD_TRY(read_link(json, "peer_link", &r->peer_link, err));
+  GD_TRY(read_checked(json, r, err));
+  GD_TRY(read_points(json, r, err));
+  return read_rates(json, r, err);
+}
+
+enum gd_status gd_rates_parse(struct gd_rates *rates, const struct gd_json *json,
+                              struct gd_error *err) {
+  enum gd_status status = read_all(json, rates, err);
+  if (status == GD_OK)
+    gd_rates_sort(rates);
+  else
+    gd_rates_deinit(rates);
+  return status;
+}
+
+enum gd_status gd_rates_load(struct gd_rates *rates, const char *path, struct gd_error *err) {
+  struct gd_json json = {0};
+  enum gd_status status = gd_json_load(&json, path, err);
+  if (status == GD_OK)
+    status = gd_rates_parse(rates, &json, err);
+  gd_json_deinit(&json);
+  return status;
+}
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+static json_t *pack_link(const struct gd_link *link) {
+  return json_pack("{sf sf}", "bytes_per_s", link->bytes_per_s, "latency_s", link->latency_s);
+}
+
+static json_t *pack_point(const struct gd_rate_point *point) {
+  const struct gd_work *w = &point->work;
+  return json_pack("[s s I b [f f f f] f f f]", gd_op_info(w->kind)->name, gd_unit_name(w->unit),
+                   (json_int_t)w->variant, w->on_host, w->sizes[0], w->sizes[1], w->sizes[2],
+                   w->sizes[3], w->flops, w->bytes, point->seconds);
+}
+
+static json_t *pack_rates(const struct gd_rates *r) {
+  json_t *points = json_array(), *peaks = json_object();
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    json_object_set_new(peaks, gd_unit_name((enum gd_peak)i), json_real(r->flops[i]));
+  for (uint32_t i = 0; i < r->n_points; i++)
+    if (!r->points[i].any_size)
+      json_array_append_new(points, pack_point(&r->points[i]));
+  return json_pack(
+      "{si ss ss ss ss si si si si ss ss ss ss sf so sf sf sf sf so so ss s{si sf sf ss} so}",
+      "format", FORMAT, "device", r->device, "gpu", r->gpu, "architecture", r->architecture,
+      "backend", r->backend, "compute_capability", r->compute_capability, "multiprocessors",
+      r->multiprocessors, "threads", r->threads, "cpus", r->cpus, "version", r->version, "commit",
+      r->commit, "date", r->date, "source", r->source, "busy_share", r->busy_share, "peaks", peaks,
+      "memory_bytes_per_s", r->memory_bytes_per_s, "op_s", r->op_s, "host_bytes_per_s",
+      r->host_bytes_per_s, "beside_speed", r->beside_speed, "host_link", pack_link(&r->host_link),
+      "peer_link", pack_link(&r->peer_link), "peer_source", r->peer_source, "checked", "trials",
+      r->checked_trials, "median_error", r->median_error, "worst_error", r->worst_error, "what",
+      r->checked, "points", points);
+}
+
+/* One line a field, and one a point: a file that can be read and compared. */
+static int write_json(json_t *root, FILE *file) {
+  const char *key;
+  json_t *value, *row;
+  size_t at = 0, i;
+  int failed = fputs("{\n", file) < 0;
+  json_object_foreach(root, key, value) {
+    failed |= fprintf(file, "%s  \"%s\": ", at++ ? ",\n" : "", key) < 0;
+    if (strcmp(key, "points") != 0) {
+      failed |= json_dumpf(value, file, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) != 0;
+      continue;
+    }
+    failed |= fputs("[", file) < 0;
+    json_array_foreach(value, i, row) {
+      failed |= fputs(i ? ",\n    " : "\n    ", file) < 0;
+      failed |= json_dumpf(row, file, JSON_COMPACT | JSON_REAL_PRECISION(6)) != 0;
+    }
+    failed |= fputs("\n  ]", file) < 0;
+  }
+  return failed | (fputs("\n}\n", file) < 0);
+}
+
+enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path, struct gd_error *err) {
+  char part[PATH_MAX];
+  json_t *root = pack_rates(rates);
+  if (!root)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a calibration");
+  snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
+  FILE *file = fopen(part, "we");
+  int failed = !file || write_json(root, file) || fflush(file) != 0;
+  int reason = errno;
+  if (file && fclose(file) != 0)
+    failed = 1;
+  json_decref(root);
+  if (!failed && rename(part, path) == 0)
+    return GD_OK;
+  if (!failed)
+    reason = errno;
+  unlink(part);
+  return gd_fail(err, GD_ENVIRONMENT, "cannot write the calibration to %s: %s", path,
+                 strerror(reason));
+}

@@ -1,0 +1,151 @@
+/*
+ * Two streams and their waits; see simulate.h.
+ */
+#include "predict/simulate.h"
+
+#include <string.h>
+
+#include "backend/side.h"
+#include "exec/run.h"
+
+/* --- the streams --------------------------------------------------------------------------- */
+
+struct streams {
+  double now_s;
+  double speed;   /* of both while both run */
+  double *left_s; /* of each job beside the computation, by number - 1 */
+  uint32_t pushed, done;
+};
+
+/* The computation works for so long, and what is queued beside it goes on meanwhile. */
+static void compute(struct streams *s, double seconds) {
+  while (seconds > 0) {
+    if (s->done == s->pushed) {
+      s->now_s += seconds;
+      return;
+    }
+    double *left = &s->left_s[s->done];
+    double both = seconds < *left ? seconds : *left;
+    s->now_s += both / s->speed;
+    seconds -= both;
+    *left -= both;
+    if (*left <= 0)
+      s->done++;
+  }
+}
+
+/* Nothing computes until that many jobs are done. */
+static void wait_for(struct streams *s, uint32_t number) {
+  for (; s->done < number; s->done++)
+    s->now_s += s->left_s[s->done];
+}
+
+/* --- times of ops -------------------------------------------------------------------------- */
+
+/* Layers repeat their ops: each different one is looked up once. */
+struct memo {
+  uint32_t count; /* a power of two */
+  struct {
+    struct gd_work work;
+    double seconds; /* below 0: empty */
+  } * slots;
+};
+
+static uint64_t hash_work(const struct gd_work *work) {
+  const double numbers[] = {work->flops,    work->bytes,    work->sizes[0],
+                            work->sizes[1], work->sizes[2], work->sizes[3]};
+  uint64_t hash = work->variant * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)work->kind;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    uint64_t bits;
+    memcpy(&bits, &numbers[i], sizeof bits);
+    hash = (hash ^ bits) * UINT64_C(0xff51afd7ed558ccd);
+    hash ^= hash >> 33;
+  }
+  return hash;
+}
+
+static bool same_work(const struct gd_work *a, const struct gd_work *b) {
+  bool same = a->kind == b->kind && a->unit == b->unit && a->variant == b->variant &&
+              a->on_host == b->on_host && memcmp(a->sizes, b->sizes, sizeof a->sizes) == 0;
+  return same && memcmp(&a->flops, &b->flops, sizeof a->flops) == 0 &&
+         memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0;
+}
+
+static double look_up(struct memo *memo, const struct gd_rates *rates, const struct gd_work *work) {
+  uint64_t at = hash_work(work) & (memo->count - 1);
+  while (memo->slots[at].seconds >= 0 && !same_work(&memo->slots[at].work, work))
+    at = (at + 1) & (memo->count - 1);
+  if (memo->slots[at].seconds < 0) {
+    memo->slots[at].work = *work;
+    memo->slots[at].seconds = gd_rates_seconds(rates, work);
+  }
+  return memo->slots[at].seconds;
+}
+
+static void add_row(struct gd_simulated *to, enum gd_program program, const struct gd_work *work,
+                    bool beside, double seconds) {
+  uint32_t i = 0;
+  while (i < to->n_rows && to->rows[i].kind != work->kind)
+    i++;
+  if (i == GD_PROFILE_ROWS)
+    return;
+  if (i == to->n_rows)
+    to->rows[to->n_rows++] =
+        (struct gd_profile_row){.kind = work->kind, .program = program, .beside = beside};
+  to->rows[i].count++;
+  to->rows[i].seconds += seconds;
+  to->rows[i].bytes += work->bytes;
+  to->rows[i].flops += work->flops;
+}
+
+/* --- the walk ------------------------------------------------------------------------------ */
+
+static void walk(const struct gd_plan *plan, enum gd_program program, const struct gd_rates *rates,
+                 struct memo *memo, struct streams *streams, uint32_t *beside_at,
+                 struct gd_simulated *to) {
+  const struct gd_graph *graph = plan->graph;
+  double share = graph->loss == GD_NONE ? 1 : gd_run_counted_share(graph);
+  for (uint32_t i = 0; i < plan->n_order[program]; i++) {
+    gd_op_id id = plan->order[program][i];
+    const struct gd_op *op = &graph->ops[id];
+    bool beside = gd_op_is_async(op->kind);
+    struct gd_work work;
+    gd_work_of(graph, id, share, &work);
+    double seconds = look_up(memo, rates, &work);
+    add_row(to, program, &work, beside, seconds);
+    if (beside) {
+      streams->left_s[streams->pushed] = seconds;
+      beside_at[id] = ++streams->pushed;
+      to->beside_s += seconds;
+    } else {
+      wait_for(streams, gd_side_waits_for(graph, op, beside_at));
+      compute(streams, seconds);
+      to->main_s += seconds;
+    }
+  }
+  wait_for(streams, streams->pushed);
+  to->seconds = streams->now_s;
+}
+
+enum gd_status gd_simulate(const struct gd_plan *plan, enum gd_program program,
+                           const struct gd_rates *rates, struct gd_simulated *simulated,
+                           struct gd_error *err) {
+  uint32_t n = plan->n_order[program];
+  struct memo memo = {.count = 64};
+  *simulated = (struct gd_simulated){0};
+  while (memo.count < 2 * n)
+    memo.count *= 2;
+  memo.slots = gd_mem_alloc(memo.count, sizeof *memo.slots);
+  uint32_t *beside_at = gd_mem_alloc((size_t)plan->graph->n_ops + 1, sizeof *beside_at);
+  struct streams streams = {.speed = rates->beside_speed > 0 ? rates->beside_speed : 1,
+                            .left_s = gd_mem_alloc((size_t)n + 1, sizeof *streams.left_s)};
+  bool ok = memo.slots && beside_at && streams.left_s;
+  for (uint32_t i = 0; ok && i < memo.count; i++)
+    memo.slots[i].seconds = -1;
+  if (ok)
+    walk(plan, program, rates, &memo, &streams, beside_at, simulated);
+  gd_mem_free(streams.left_s);
+  gd_mem_free(beside_at);
+  gd_mem_free(memo.slots);
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while simulating a plan");
+}

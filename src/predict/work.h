@@ -1,0 +1,37 @@
+/*
+ * What one op asks of a device, in the terms in which ops are compared: kind, unit of arithmetic,
+ * variant, a few sizes, FLOPs and bytes. Calibration stores measured times beside it, prediction
+ * looks for the nearest ones. Nothing here knows a device.
+ */
+#ifndef GD_PREDICT_WORK_H
+#define GD_PREDICT_WORK_H
+
+#include "hw/hw.h"
+#include "ir/graph.h"
+
+enum { GD_WORK_SIZES = 4 };
+
+struct gd_work {
+  enum gd_op_kind kind;
+  enum gd_peak unit;           /* what multiplies, or the dtype that is moved */
+  uint64_t variant;            /* bits that change the kernel: masks, transposes, fused kinds */
+  bool on_host;                /* its data lie in host memory: a GPU's host computes it */
+  double sizes[GD_WORK_SIZES]; /* at least 1; matmul: batch, M, N, K. Others: see work.c */
+  double flops;                /* products, as executed */
+  double bytes;                /* read and written, each at least once */
+};
+
+/* counted_share: of the rows of a masked loss, which linear_xent of a CPU alone multiplies. */
+void gd_work_of(const struct gd_graph *graph, gd_op_id id, double counted_share,
+                struct gd_work *work);
+
+/* How unlike two pieces of work of one kind are: 0, or about the factor of two between sizes. */
+double gd_work_distance(const struct gd_work *a, const struct gd_work *b);
+
+bool gd_work_is_collective(enum gd_op_kind kind);
+bool gd_work_is_transfer(enum gd_op_kind kind);
+
+const char *gd_unit_name(enum gd_peak peak); /* "fp32", "tf32", "fp16", "bf16" */
+bool gd_unit_parse(const char *text, enum gd_peak *peak);
+
+#endif

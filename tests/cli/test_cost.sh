@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# `gpudays cost`: the paper's statements as a user asks for them, limits that nothing meets, budget
+# and deadline together, measured trials, the paragraph, and values that cannot be meant.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+paper=(cost pythia-1b --times paper)
+
+# chosen NAME: a field of the machine that was taken.
+chosen() {
+  sed -n '/^  "chosen": {$/,/^  }/p' "$OUT" | sed -nE 's/^ *"'"$1"'": ("(.*)"|([^"[{,]+)),?$/\2\3/p'
+}
+# chosen_is NAME VALUE
+chosen_is() {
+  [[ $(chosen "$1") == "$2" ]] || fail "$LAST: chosen $1 is '$(chosen "$1")', not '$2'"
+}
+
+# $40k buys 8 x 3090; the days are flagged.
+expect 0 "${paper[@]}" --budget 40k
+shown "server-8x-3090 for \$21,073, 30 days: the fastest of"
+shown "impossible"
+shown "of those that physics allows: desktop-1x-h100 for \$31,020, 34 days"
+expect 0 "${paper[@]}" --budget 40000 --json
+chosen_is machine server-8x-3090
+chosen_is gpu 3090
+chosen_is count 8
+chosen_is physics impossible
+chosen_is times paper
+chosen_is method free-lunch+zero1
+[[ $(chosen days) == 30.0 ]] || fail "30 days"
+[[ $(grep -c '"hardware_usd":' "$OUT") -gt 16 ]] || fail "options are missing"
+
+# The cheapest in time, the fastest of all, the cheapest run.
+expect 0 "${paper[@]}" --days 17 --json
+chosen_is machine desktop-2x-h100
+expect 0 "${paper[@]}" --budget 1M --json
+chosen_is machine server-8x-h100
+expect 0 "${paper[@]}" --json
+chosen_is machine desktop-2x-h100 # the 3090s draw four times the energy
+expect 0 "${paper[@]}" --kwh-usd 0 --json
+chosen_is machine desktop-2x-3090
+
+# The answer is no, and what is nearest.
+expect 1 "${paper[@]}" --budget 500
+said "no machine within \$500 trains pythia-1b; the cheapest that there is: desktop-1x-3090 for \$2,320"
+expect 1 "${paper[@]}" --days 1
+said "the fastest that there is: server-8x-h100"
+expect 1 "${paper[@]}" --budget 500 --json
+field_is chosen null
+expect 1 cost gpt2 --times paper
+said "the paper has no days of gpt2"
+expect 1 cost pythia-6.9b --times paper --machine desktop-1x-a100
+said "none of these machines"
+
+# Budget and deadline: how much of the model, or which preset.
+expect 0 "${paper[@]}" --budget 5000 --days 30
+shown "bought: desktop-2x-3090, \$4,056, 30 days: 8.3e10 tokens, 27.5 % of the recipe"
+shown "rented: "
+expect 0 cost --budget 5000 --days 30
+shown "largest that can be trained: "
+shown "pythia-14m"
+expect 0 cost --budget 5000 --days 30 --json
+[[ -n $(chosen machine) ]] || fail "no preset was chosen"
+expect 0 cost --budget 5000 --days 30 --csv
+expect 1 cost --budget 1 --days 1
+said "no preset can be trained for \$1.00 within 1 day"
+
+# Terms: every one is shown with its source, and every one can be said.
+expect 0 "${paper[@]}" --machine server-8x-a100 --rent reserved
+shown "5 years without pause: "
+shown "\$649,992 to rent"
+shown "PUE "
+shown "electricity \$"
+shown "CO2 "
+expect 0 "${paper[@]}" --machine server-8x-a100 --rent 2 --pue 1 --kwh-usd 0 --co2 0 --utilisation 0.5 --json
+[[ $(chosen energy_usd) == 0.0 && $(chosen co2_kg) == 0.0 ]] || fail "free electricity"
+chosen_is rent_usd_per_hour 16.0
+chosen_is rent_provider --rent
+shown '"source": "--pue"'
+expect 0 "${paper[@]}" --machine server-8x-a100 --energy eu
+shown "European Union"
+
+# Days by arithmetic: twice the share of the peak, half the days.
+expect 0 cost pythia-1b --times analytic --mfu 0.25 --machine server-8x-a100 --json
+slow=$(chosen days)
+expect 0 cost pythia-1b --times analytic --mfu 0.5 --machine server-8x-a100 --json
+awk -v a="$slow" -v b="$(chosen days)" 'BEGIN { exit !(a > 0 && a - 2 * b < 1e-9 * a && 2 * b - a < 1e-9 * a) }' ||
+  fail "days at half the share"
+chosen_is physics fine
+
+# Measured trials come first; what the catalogue does not have is named.
+expect 1 cost pythia-14m --times measured
+said "gpudays bench pythia-14m"
+sed 's/NVIDIA A100 80GB PCIe/NVIDIA A100-SXM4-80GB/' "$(dirname "$0")/results.jsonl" >"$WORK/results"
+expect 0 results load "$WORK/results"
+expect 0 cost pythia-14m --times measured --json
+chosen_is machine server-4x-a100
+chosen_is times measured
+[[ $(chosen days) == 1.625* ]] || fail "not the trial's days: $(chosen days)"
+expect 0 cost pythia-14m
+shown "also measured, on what the catalogue does not have: AMD EPYC"
+expect 0 cost pythia-14m --machine server-4x-a100,server-8x-a100 --csv
+[[ $(cut -d, -f2,11 "$OUT" | paste -sd' ') == "machine,times server-4x-a100,measured server-8x-a100,"* ]] ||
+  fail "the sources of two machines"
+
+# The paragraph.
+expect 0 "${paper[@]}" --budget 40000 --text
+shown "We will pre-train pythia-1b"
+shown "Assumptions:"
+[[ $(awk 'length > 80' "$OUT" | wc -l) == 0 ]] || fail "a line over 80 columns"
+expect 0 "${paper[@]}" --budget 40000 --text --json
+shown '"text": "We will pre-train'
+expect 1 "${paper[@]}" --budget 5 --text
+
+# CSV has a row a machine.
+expect 0 "${paper[@]}" --csv --machine server-8x-a100,desktop-2x-h100
+[[ $(wc -l <"$OUT") == 3 ]] || fail "CSV: a header and two rows"
+head -1 "$OUT" | grep -q '^model,machine,gpu,count,hardware_usd,experiment_usd,days,' || fail "CSV: the header"
+
+# What cannot be meant.
+for arguments in "" "--budget 5000" "--days 3" "--text --budget 5000 --days 30" \
+  "pythia-1b --budget -5" "pythia-1b --budget 0" "pythia-1b --budget many" "pythia-1b --budget 4x" \
+  "pythia-1b --days 0" "pythia-1b --days -1" "pythia-1b --days nan" "pythia-1b --pue 0.9" \
+  "pythia-1b --utilisation 0" "pythia-1b --utilisation 1.5" "pythia-1b --kwh-usd -1" \
+  "pythia-1b --co2 1e9" "pythia-1b --mfu 2" "pythia-1b --times guessed" "pythia-1b --rent 0" \
+  "pythia-1b --rent nobody" "pythia-1b --machine abacus" "pythia-1b --energy moon" \
+  "pythia-1b --text --csv" "pythia-1b roberta" "no-such-model" "pythia-1b --ranks 4" \
+  "--budget 5 --days 3 --steps 7"; do
+  # shellcheck disable=SC2086
+  expect 2 cost $arguments
+  silent
+done
+expect 2 cost pythia-1b --machine server-8x-a10
+said "server-8x-a100"
+expect 2 cost pythia-1b --budget -5
+said "dollars above 0"

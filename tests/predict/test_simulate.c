@@ -1,0 +1,311 @@
+/*
+ * The predicted clock on graphs made by hand: products at a known rate, copies hidden as far as
+ * what reads them allows, collectives by alpha and beta, and faster hardware that is never slower.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pass/pass.h"
+#include "predict/predict.h"
+#include "support/scratch.h"
+
+/* A device whose every figure is round: 1e12 FLOP/s at half of the peak, 1e9 bytes/s of link. */
+static const char device[] =
+    "{\"format\":1,\"device\":\"round\",\"backend\":\"cuda\",\"multiprocessors\":0,\"threads\":1,"
+    "\"cpus\":1,\"busy_share\":0,"
+    "\"peaks\":{\"fp32\":2e12,\"tf32\":0,\"fp16\":0,\"bf16\":4e12},\"memory_bytes_per_s\":1e11,"
+    "\"op_s\":0,\"host_bytes_per_s\":1e10,\"beside_speed\":1,"
+    "\"host_link\":{\"bytes_per_s\":1e9,\"latency_s\":0},"
+    "\"peer_link\":{\"bytes_per_s\":1e9,\"latency_s\":1e-3},\"peer_source\":\"test\","
+    "\"rates\":[{\"op\":\"matmul\",\"unit\":\"fp32\",\"flops_per_s\":1e12},"
+    "{\"op\":\"add\",\"unit\":\"fp32\",\"bytes_per_s\":1e11}]}";
+
+static void parse_rates(struct gd_rates *rates) {
+  struct gd_json json = {0};
+  struct gd_error err = {0};
+  *rates = (struct gd_rates){0};
+  assert_int_equal(gd_json_parse(&json, "device", device, (int64_t)strlen(device), &err), GD_OK);
+  if (gd_rates_parse(rates, &json, &err) != GD_OK)
+    fail_msg("%s", err.text);
+  gd_json_deinit(&json);
+}
+
+static void assert_near(double value, double expected) {
+  if (fabs(value - expected) > 1e-9 + 1e-6 * fabs(expected))
+    fail_msg("%.12g instead of %.12g", value, expected);
+}
+
+static const struct gd_caps caps = {
+    .backend = "cpu", .alignment_bytes = 64, .dtype = {[GD_DTYPE_F32] = true}};
+
+/* Plans what was built and simulates its pass program. */
+static void simulate(struct gd_graph *graph, const struct gd_rates *rates,
+                     struct gd_simulated *out) {
+  struct gd_plan plan = {0};
+  struct gd_error err = {0};
+  if (gd_graph_check(graph, &err) != GD_OK || gd_plan_make(graph, &caps, &plan, &err) != GD_OK ||
+      gd_simulate(&plan, GD_PROGRAM_PASS, rates, out, &err) != GD_OK)
+    fail_msg("%s", err.text);
+  gd_plan_deinit(&plan);
+}
+
+static gd_tensor_id leaf(struct gd_graph *graph, const char *name, int64_t rows, int64_t columns) {
+  const int64_t dims[2] = {rows, columns};
+  return gd_graph_leaf(graph, GD_ROLE_INPUT, name, GD_DTYPE_F32, 2, dims);
+}
+
+static gd_tensor_id product(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
+  return gd_matmul(graph, a, b, GD_NONE,
+                   (struct gd_attr_matmul){.alpha = 1, .out_dtype = GD_DTYPE_COUNT});
+}
+
+static void products_take_their_flops(void **state) {
+  struct gd_graph graph = {0};
+  struct gd_rates rates;
+  struct gd_simulated out;
+  (void)state;
+  parse_rates(&rates);
+  gd_graph_init(&graph);
+  product(&graph, leaf(&graph, "a", 1000, 2000), leaf(&graph, "b", 2000, 3000));
+  simulate(&graph, &rates, &out);
+  assert_near(out.seconds, 2.0 * 1000 * 2000 * 3000 / 1e12);
+  assert_near(out.main_s, out.seconds);
+  assert_int_equal(out.n_rows, 1);
+  assert_int_equal(out.rows[0].kind, GD_OP_matmul);
+  assert_near(out.rows[0].flops, 12e9);
+  gd_graph_deinit(&graph);
+  gd_rates_deinit(&rates);
+}
+
+/* A copy from host memory (1 ms), then products (2 ms each), the copy read at a given place. */
+static double with_copy(const struct gd_rates *rates, int reads_at) {
+  struct gd_graph graph = {0};
+  struct gd_simulated out;
+  const int64_t n = 1000;
+  gd_graph_init(&graph);
+  gd_tensor_id far = leaf(&graph, "far", 250, n); /* 1e6 bytes: 1 ms of the link */
+  graph.tensors[far].space = GD_SPACE_HOST;
+  gd_tensor_id w = leaf(&graph, "w", n, n), x = leaf(&graph, "x", n, n);
+  gd_tensor_id near = gd_transfer(&graph, far, GD_SPACE_DEVICE);
+  for (int i = 0; i < 2; i++) {
+    if (i == reads_at)
+      gd_add(&graph, near, near); /* 3e6 bytes at 1e11/s: 0.03 ms */
+    x = product(&graph, x, w);
+  }
+  simulate(&graph, rates, &out);
+  assert_near(out.beside_s, 1e6 / rates->host_link.bytes_per_s);
+  gd_graph_deinit(&graph);
+  return out.seconds;
+}
+
+static void copies_hide_as_far_as_they_may(void **state) {
+  struct gd_rates rates;
+  (void)state;
+  parse_rates(&rates);
+  /* Read at once, all of the copy shows; read after a product that takes longer, none of it. */
+  assert_near(with_copy(&rates, 0), 1e-3 + 2 * 2e-3 + 3e-5);
+  assert_near(with_copy(&rates, 1), 2 * 2e-3 + 3e-5);
+  assert_near(with_copy(&rates, 2), 2 * 2e-3); /* read by nobody: it ends before the products do */
+  /* A slower link shows by what the product does not cover. */
+  rates.host_link.bytes_per_s = 1e6 / 5e-3;
+  assert_near(with_copy(&rates, 1), 5e-3 + 3e-5 + 2e-3);
+  gd_rates_deinit(&rates);
+}
+
+/* While both run, a machine without a core to spare slows the computation. */
+static void what_runs_beside_takes_its_share(void **state) {
+  struct gd_rates rates;
+  (void)state;
+  parse_rates(&rates);
+  rates.beside_speed = 0.5;
+  /* 1 ms of copy and 1 ms of a product in 2 ms, then 1 ms of the product and the rest. */
+  assert_near(with_copy(&rates, 1), 2e-3 + 1e-3 + 3e-5 + 2e-3);
+  gd_rates_deinit(&rates);
+}
+
+static double collective(const struct gd_rates *rates, enum gd_op_kind kind, int64_t elements,
+                         int ranks) {
+  struct gd_graph graph = {0};
+  struct gd_simulated out;
+  gd_graph_init(&graph);
+  gd_tensor_id flat = gd_graph_leaf(&graph, GD_ROLE_GRAD, "flat", GD_DTYPE_F32, 1, &elements);
+  union gd_attr attr = {.ranks = {.rank = 0, .ranks = ranks}};
+  gd_graph_op(&graph, kind, &attr, 1, &flat);
+  simulate(&graph, rates, &out);
+  gd_graph_deinit(&graph);
+  return out.seconds;
+}
+
+static void collectives_are_alpha_and_beta(void **state) {
+  struct gd_rates rates;
+  (void)state;
+  parse_rates(&rates);
+  /* 4e6 bytes over 4 ranks: each sends three quarters, 1e9 bytes/s, 1 ms a hop. */
+  assert_near(collective(&rates, GD_OP_reduce_scatter, 1000000, 4), 3e-3 + 3e-3);
+  assert_near(collective(&rates, GD_OP_all_gather, 1000000, 4), 3e-3 + 3e-3);
+  assert_near(collective(&rates, GD_OP_all_reduce, 1000000, 4), 2 * (3e-3 + 3e-3));
+  assert_near(collective(&rates, GD_OP_all_reduce, 1000000, 2), 2 * (2e-3 + 1e-3));
+  gd_rates_deinit(&rates);
+}
+
+/* --- topologies ---------------------------------------------------------------------------- */
+
+static void rings_take_the_narrowest_way(void **state) {
+  const struct gd_gpu gpu = {.name = "g",
+                             .title = "G",
+                             .architecture = "a",
+                             .host_link_bytes_per_s = 2.5e10,
+                             .peer_link_bytes_per_s = 3e11};
+  const struct gd_network network = {.name = "n", .bytes_per_s = 1e9, .latency_s = 5e-5};
+  struct gd_target target = {
+      .gpu = &gpu, .count = 4, .nodes = 1, .topology = GD_TOPOLOGY_SWITCH, .network = &network};
+  (void)state;
+  double joined = gd_rates_peer_link(&target).bytes_per_s;
+  assert_near(joined, 0.8 * 3e11);
+  target.topology = GD_TOPOLOGY_PAIRS;
+  double pairs = gd_rates_peer_link(&target).bytes_per_s;
+  target.count = 2;
+  assert_near(gd_rates_peer_link(&target).bytes_per_s, joined); /* one pair has its own link */
+  target.count = 4;
+  target.topology = GD_TOPOLOGY_BUS;
+  double bus = gd_rates_peer_link(&target).bytes_per_s;
+  assert_true(joined > pairs && pairs > bus && bus > 0);
+  target.nodes = 2;
+  target.topology = GD_TOPOLOGY_SWITCH;
+  struct gd_link out = gd_rates_peer_link(&target);
+  assert_near(out.bytes_per_s, 0.8 * 1e9);
+  assert_near(out.latency_s, 5e-5);
+}
+
+/* --- points -------------------------------------------------------------------------------- */
+
+static void near_points_decide(void **state) {
+  struct gd_rates rates;
+  struct gd_error err = {0};
+  struct gd_work small = {.kind = GD_OP_matmul, .unit = GD_PEAK_FP32, .sizes = {1, 64, 64, 64}};
+  struct gd_work large = {
+      .kind = GD_OP_matmul, .unit = GD_PEAK_FP32, .sizes = {1, 4096, 4096, 4096}};
+  (void)state;
+  parse_rates(&rates);
+  small.flops = 2.0 * 64 * 64 * 64;
+  large.flops = 2.0 * 4096 * 4096 * 4096;
+  assert_int_equal(gd_rates_add(&rates, &small, small.flops / 1e11, &err), GD_OK);
+  assert_int_equal(gd_rates_add(&rates, &large, large.flops / 1.8e12, &err), GD_OK);
+  gd_rates_sort(&rates);
+  assert_true(fabs(gd_rates_seconds(&rates, &small) * 1e11 / small.flops - 1) < 0.01);
+  assert_true(fabs(gd_rates_seconds(&rates, &large) * 1.8e12 / large.flops - 1) < 0.01);
+  struct gd_work middle = large;
+  middle.sizes[1] = middle.sizes[2] = middle.sizes[3] = 512;
+  middle.flops = 2.0 * 512 * 512 * 512;
+  double rate = middle.flops / gd_rates_seconds(&rates, &middle);
+  assert_true(rate > 1e11 && rate < 1.8e12);
+  gd_rates_deinit(&rates);
+}
+
+static void files_keep_every_point(void **state) {
+  struct gd_rates rates, again = {0};
+  struct gd_error err = {0};
+  struct gd_work work = {.kind = GD_OP_attention,
+                         .unit = GD_PEAK_BF16,
+                         .variant = 1,
+                         .sizes = {8, 2049, 64, 1},
+                         .flops = 3e9,
+                         .bytes = 4e6};
+  (void)state;
+  parse_rates(&rates);
+  assert_int_equal(gd_rates_add(&rates, &work, 0.0125, &err), GD_OK);
+  gd_rates_sort(&rates);
+  if (gd_rates_save(&rates, scratch_path("rates.json"), &err) != GD_OK ||
+      gd_rates_load(&again, scratch_path("rates.json"), &err) != GD_OK)
+    fail_msg("%s", err.text);
+  assert_near(gd_rates_seconds(&again, &work), 0.0125);
+  assert_near(gd_rates_seconds(&again, &work), gd_rates_seconds(&rates, &work));
+  gd_rates_deinit(&again);
+  gd_rates_deinit(&rates);
+}
+
+static void broken_files_are_named(void **state) {
+  static const char *const broken[][2] = {
+      {"{\"format\":2}", "format"},
+      {"{\"format\":1,\"peaks\":3}", "peaks"},
+      {"{\"format\":1,\"peaks\":{\"fp32\":-1}}", "fp32"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+    struct gd_rates rates = {0};
+    struct gd_error err = {0};
+    scratch_write_text("broken.json", broken[i][0]);
+    assert_int_equal(gd_rates_load(&rates, scratch_path("broken.json"), &err), GD_BAD_INPUT);
+    assert_non_null(strstr(err.text, broken[i][1]));
+    gd_rates_deinit(&rates);
+  }
+}
+
+/* --- whole models -------------------------------------------------------------------------- */
+
+static double step_of(const struct gd_rates *rates, const char *method) {
+  struct gd_model model;
+  struct gd_error err = {0};
+  struct gd_graph graph = {0};
+  struct gd_plan plan = {0};
+  struct gd_prediction prediction;
+  struct gd_predictor predictor = {.rates = *rates, .error = 0.4};
+  struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_FP32, .micro_batch = 2};
+  assert_int_equal(gd_model_load("pythia-14m", &model, &err), GD_OK);
+  model.recipe.seq = 128;
+  assert_int_equal(gd_method_parse(method, &setup.method, &err), GD_OK);
+  if (gd_pipeline_build(&setup, &graph, &err) != GD_OK ||
+      gd_plan_make(&graph, &caps, &plan, &err) != GD_OK ||
+      gd_predict(&predictor, &plan, NULL,
+                 &(struct gd_step_shape){.accumulation = 8, .steps = 864000}, &prediction,
+                 &err) != GD_OK)
+    fail_msg("%s: %s", method, err.text);
+  assert_near(prediction.step_s, 8 * prediction.pass_s + prediction.update_s);
+  assert_near(prediction.days, 10 * prediction.step_s);
+  assert_true(prediction.days_low <= 0.6 * prediction.days + 1e-12);
+  assert_true(prediction.days_high >= 1.4 * prediction.days);
+  gd_plan_deinit(&plan);
+  gd_graph_deinit(&graph);
+  return prediction.step_s;
+}
+
+static void better_hardware_is_never_slower(void **state) {
+  struct gd_rates rates;
+  (void)state;
+  parse_rates(&rates);
+  double plain = step_of(&rates, "kernels"), offloaded = step_of(&rates, "kernels+zero1+offload");
+  assert_true(plain < step_of(&rates, "kernels+ckpt"));
+  assert_true(plain < offloaded);
+  struct gd_rates better = rates;
+  better.flops[GD_PEAK_FP32] *= 2;
+  assert_true(step_of(&better, "kernels") < plain);
+  better = rates;
+  better.memory_bytes_per_s *= 2;
+  assert_true(step_of(&better, "kernels") < plain);
+  better = rates;
+  better.host_link.bytes_per_s *= 2;
+  assert_near(step_of(&better, "kernels"), plain);
+  assert_true(step_of(&better, "kernels+zero1+offload") < offloaded);
+  gd_rates_deinit(&rates);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(products_take_their_flops),
+      cmocka_unit_test(copies_hide_as_far_as_they_may),
+      cmocka_unit_test(what_runs_beside_takes_its_share),
+      cmocka_unit_test(collectives_are_alpha_and_beta),
+      cmocka_unit_test(rings_take_the_narrowest_way),
+      cmocka_unit_test(near_points_decide),
+      cmocka_unit_test_setup_teardown(files_keep_every_point, scratch_setup, scratch_teardown),
+      cmocka_unit_test_setup_teardown(broken_files_are_named, scratch_setup, scratch_teardown),
+      cmocka_unit_test(better_hardware_is_never_slower),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
