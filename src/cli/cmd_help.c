@@ -43,6 +43,24 @@ static void append_overview(struct gd_strbuf *out) {
                    "Start here: gpudays bench pythia-14m\n");
 }
 
+/* Options that only say more about --gpu; several of them share a line. */
+static bool belongs_to_gpu(const struct gd_option *option, enum gd_command_id id) {
+  return (option->commands & 1u << id) && strncmp(option->help, "with --gpu", 10) == 0;
+}
+
+static bool append_gpu_options(struct gd_strbuf *out, enum gd_command_id id) {
+  int count, shown = 0, of = 0;
+  const struct gd_option *options = gd_options(&count);
+  for (int i = 0; i < count; i++)
+    of += belongs_to_gpu(&options[i], id);
+  for (int i = 0; i < count && of > 1; i++)
+    if (belongs_to_gpu(&options[i], id))
+      gd_strbuf_printf(out, "%s--%s %s", shown++ ? ", " : "  with --gpu: ", options[i].name,
+                       options[i].argument);
+  gd_strbuf_append(out, of > 1 ? "\n" : "");
+  return of > 1;
+}
+
 static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
   const struct gd_command *command = &gd_commands[id];
   const char *separator = "";
@@ -50,9 +68,15 @@ static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
   const struct gd_option *options = gd_options(&count);
   gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
                    command->arguments[0] ? " " : "", command->arguments, command->about);
+  struct gd_strbuf gpu = {0};
+  bool joined = append_gpu_options(&gpu, id);
   for (int i = 0; i < count; i++)
-    if ((options[i].commands & 1u << id) && !options[i].common)
+    if ((options[i].commands & 1u << id) && !options[i].common &&
+        !(joined && belongs_to_gpu(&options[i], id)))
       append_option(out, &options[i]);
+  gd_strbuf_append(out, gpu.text ? gpu.text : "");
+  out->failed = out->failed || gpu.failed;
+  gd_strbuf_deinit(&gpu);
   gd_strbuf_append(out, "  as everywhere: ");
   for (int i = 0; i < count; i++)
     if ((options[i].commands & 1u << id) && options[i].common) {

@@ -400,7 +400,7 @@ static const struct gd_option options_table[] = {
     {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE), 0, false,
      "of 'gpudays gpus', or a file; none need be here", parse_text, TARGET(gpu), 0, 0},
     {"count", "N", ON_TRIALS | ON(ESTIMATE), 0, false,
-     "how many GPUs; default 1, of estimate 1, 2, 4 and 8", parse_int, TARGET(count), 1, 1000000},
+     "with --gpu: how many; default 1, estimate: 1, 2, 4, 8", parse_int, TARGET(count), 1, 1000000},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      parse_peaks, 0, 0, 0},
     {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
@@ -438,10 +438,10 @@ static const struct gd_option options_table[] = {
      TARGET(rank_timeout), 0, 1000000},
     {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
      parse_switch, TARGET(slurm), 0, 0},
-    {"nodes", "K", ON_TRIALS, 0, false, "with --slurm or --gpu: spread over K nodes; default 1",
+    {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm: spread over K nodes; default 1",
      parse_int, TARGET(nodes), 1, 4096},
-    {"machine", "NAME", ON_TRIALS, 0, false, "with --gpu: the machine that holds them", parse_text,
-     TARGET(machine), 0, 0},
+    {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
+     "with --gpu: what holds them; of cost: these alone, a,b", parse_text, TARGET(machines), 0, 0},
     {"network", "NAME", ON_TRIALS, 0, false, "with --gpu and --nodes: what connects the nodes",
      parse_text, TARGET(network), 0, 0},
     {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
@@ -511,8 +511,6 @@ static const struct gd_option options_table[] = {
      TARGET(budget_usd), 0, 1000000000000},
     {"days", "N", ON(COST), 0, false, "days in which the run must end", parse_above, TARGET(days),
      0, 1000000},
-    {"machine", "LIST", ON(COST), 0, false, "these machines alone, joined by commas", parse_text,
-     TARGET(machines), 0, 0},
     {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, analytic or paper",
      parse_times, 0, 0, 0},
     {"rent", "OFFER", ON(COST), 0, false, "a provider's name, or USD a GPU-hour; default: least",
@@ -707,11 +705,13 @@ static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error 
 /* Hardware of the catalogue. */
 static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
-  const char *without = options->count     ? "count"
-                        : options->machine ? "machine"
-                        : options->network ? "network"
-                                           : NULL;
-  if (!options->gpu && without)
+  const char *without = options->count      ? "count"
+                        : options->machines ? "machine"
+                        : options->network  ? "network"
+                                            : NULL;
+  bool plans = cli->command == &gd_commands[GD_COMMAND_PLAN] ||
+               cli->command == &gd_commands[GD_COMMAND_BENCH];
+  if (plans && !options->gpu && without)
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names what there are so many of",
                    without);
   if (options->gpu && options->ranks)

@@ -76,7 +76,7 @@ struct gd_cli_options {
   double time_limit, trial_timeout;
   bool slurm;
   int64_t nodes;
-  const char *machine, *network; /* of the catalogue, that hold and join what gpu names */
+  const char *network; /* of the catalogue, that joins what gpu names; machines holds it */
   bool simulate, fast;
   const char *slurm_config, *slurm_device, *slurm_dir;
   const char *store;             /* the database's file */
