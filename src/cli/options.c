@@ -455,7 +455,7 @@ static const struct gd_option options_table[] = {
      TARGET(rank_timeout), 0, 1000000},
     {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
      parse_switch, TARGET(slurm), 0, 0},
-    {"nodes", "K", ON_TRIALS, 0, false, "with --slurm or --gpu: spread over K nodes; default 1",
+    {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm: spread over K nodes; default 1",
      parse_int, TARGET(nodes), 1, 4096},
     {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
      "that holds the GPUs; cost: these alone, by commas", parse_text, TARGET(machine), 0, 0},
