@@ -9,14 +9,14 @@ JOBS ?= $(shell nproc)
 QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check test asan fuzz lint format bench install clean
+.PHONY: all help quickstart check test asan fuzz gpu-check lint format bench accuracy install clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
 	@cmake --build --preset dev
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 14
 
 quickstart: ## install what is missing, build, and run a first benchmark on the CPU
 	@tools/setup --build
@@ -41,7 +41,7 @@ fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
 gpu-check: all ## the tests that need a GPU; each is skipped with its reason where there is none
-	@ctest --preset dev -L gpu --verbose
+	@ctest --preset dev -L gpu --verbose -j 2
 
 lint: ## formatting, rules of the source, clang -Werror, clang-tidy, shellcheck
 	@tools/lint
@@ -51,6 +51,10 @@ format: ## apply clang-format
 
 bench: all ## run the performance benchmarks
 	@tools/bench build/dev
+
+accuracy: build/dev/build.ninja ## write docs/accuracy.md anew
+	@cmake --build --preset dev --target gpudays
+	@build/dev/gpudays accuracy results/*.csv -o docs/accuracy.md
 
 install: build/dev/build.ninja ## program, manual page and completion to PREFIX (under DESTDIR)
 	@cmake --build --preset dev --target manual

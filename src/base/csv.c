@@ -12,6 +12,10 @@
 
 #include "base/json.h"
 
+enum { MOST_BYTES = 256 << 20, FIRST_COLUMNS = 64 };
+
+static const char byte_order_mark[] = "\xef\xbb\xbf";
+
 struct reader {
   struct gd_csv *csv;
   char *at;  /* next byte to read */
@@ -19,18 +23,24 @@ struct reader {
   int line;  /* of `at` */
 };
 
-static enum gd_status fail_at(const struct reader *reader, const char *what, struct gd_error *err) {
-  return gd_fail(err, GD_BAD_INPUT, "%s, line %d: %s", reader->csv->file, reader->line, what);
+static enum gd_status fail_at(const struct reader *reader, int line, const char *what,
+                              struct gd_error *err) {
+  return gd_fail(err, GD_BAD_INPUT, "%s, line %d: %s", reader->csv->file, line, what);
+}
+
+static enum gd_status fail_memory(const struct gd_csv *csv, struct gd_error *err) {
+  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
 }
 
 /* Undoubles quotes and leaves `at` behind the closing one; *length is the cell's. */
 static enum gd_status read_quoted(struct reader *reader, size_t *length, struct gd_error *err) {
   char *out = reader->at;
   char *start = out;
+  int line = reader->line; /* where it begins: the end may be the end of the file */
   reader->at++;
   for (;;) {
     if (reader->at == reader->end)
-      return fail_at(reader, "a quoted cell does not end; expected a closing \"", err);
+      return fail_at(reader, line, "a quoted cell does not end; expected a closing \"", err);
     char c = *reader->at++;
     if (c == '"' && *reader->at != '"')
       break;
@@ -58,9 +68,14 @@ static enum gd_status read_cell(struct reader *reader, const char **cell, bool *
   char separator = *reader->at;
   if (separator == '\r' && reader->at[1] == '\n')
     separator = *++reader->at;
-  if (separator != ',' && separator != '\n' && reader->at != reader->end)
-    return fail_at(reader, "text behind the end of a cell; expected a comma or the end of the line",
+  if (separator == '\r')
+    return fail_at(reader, reader->line,
+                   "a carriage return without a line feed; save the file with lines that end in "
+                   "LF or CRLF, or quote the cell",
                    err);
+  if (separator != ',' && separator != '\n' && reader->at != reader->end)
+    return fail_at(reader, reader->line,
+                   "text behind a closing quote; expected a comma or the end of the line", err);
   if (reader->at != reader->end)
     reader->at++;
   *last = separator != ',';
@@ -75,21 +90,28 @@ static bool skip_empty_lines(struct reader *reader) {
   return reader->at != reader->end;
 }
 
+/* Twice the room for names; the old array stays in the arena, which is no loss worth a count. */
+static bool grow_header(struct gd_csv *csv, int *room) {
+  if (csv->columns < *room)
+    return true;
+  int more = *room ? 2 * *room : FIRST_COLUMNS;
+  const char **header = gd_arena_alloc(&csv->arena, (size_t)more, sizeof *header);
+  if (!header)
+    return false;
+  if (csv->columns > 0)
+    memcpy(header, csv->header, (size_t)csv->columns * sizeof *header);
+  csv->header = header;
+  *room = more;
+  return true;
+}
+
 static enum gd_status read_header(struct reader *reader, struct gd_error *err) {
   struct gd_csv *csv = reader->csv;
-  const char *line_end = strchr(reader->at, '\n');
-  size_t most = 1;
   bool last = false;
-  if (!line_end)
-    line_end = reader->end;
-  for (const char *at = reader->at; at < line_end; at++)
-    most += *at == ',';
-  csv->header = gd_arena_alloc(&csv->arena, most, sizeof *csv->header);
-  if (!csv->header)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
+  int room = 0;
   while (!last) {
-    if ((size_t)csv->columns == most)
-      return fail_at(reader, "the header spans lines; expected one line of names", err);
+    if (!grow_header(csv, &room))
+      return fail_memory(csv, err);
     GD_TRY(read_cell(reader, &csv->header[csv->columns++], &last, err));
   }
   reader->line++;
@@ -117,18 +139,28 @@ static enum gd_status read_row(struct reader *reader, struct gd_error *err) {
   return GD_OK;
 }
 
-static enum gd_status read_all(struct reader *reader, struct gd_error *err) {
+/*
+ * Room for all rows: each takes a separator a cell (the last one may end with the file), so the
+ * cells are bounded by the file's bytes, however many columns its header has.
+ */
+static bool reserve_rows(struct reader *reader) {
   struct gd_csv *csv = reader->csv;
-  size_t lines = 1;
-  if (!skip_empty_lines(reader))
-    return gd_fail(err, GD_BAD_INPUT, "%s is empty; expected a header and rows", csv->file);
-  GD_TRY(read_header(reader, err));
-  for (const char *at = reader->at; at < reader->end; at++)
+  size_t lines = 1, cells = 1;
+  for (const char *at = reader->at; at < reader->end; at++) {
     lines += *at == '\n';
-  csv->cells = gd_arena_alloc(&csv->arena, lines * (size_t)csv->columns, sizeof *csv->cells);
+    cells += *at == '\n' || *at == ',';
+  }
+  csv->cells = gd_arena_alloc(&csv->arena, cells, sizeof *csv->cells);
   csv->lines = gd_arena_alloc(&csv->arena, lines, sizeof *csv->lines);
-  if (!csv->cells || !csv->lines)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
+  return csv->cells && csv->lines;
+}
+
+static enum gd_status read_all(struct reader *reader, struct gd_error *err) {
+  if (!skip_empty_lines(reader))
+    return gd_fail(err, GD_BAD_INPUT, "%s is empty; expected a header and rows", reader->csv->file);
+  GD_TRY(read_header(reader, err));
+  if (!reserve_rows(reader))
+    return fail_memory(reader->csv, err);
   while (skip_empty_lines(reader))
     GD_TRY(read_row(reader, err));
   return GD_OK;
@@ -136,48 +168,56 @@ static enum gd_status read_all(struct reader *reader, struct gd_error *err) {
 
 enum gd_status gd_csv_parse(struct gd_csv *csv, const char *label, const char *text, int64_t length,
                             struct gd_error *err) {
-  static const char mark[] = "\xef\xbb\xbf";
   *csv = (struct gd_csv){0};
   gd_json_excerpt(csv->file, sizeof csv->file, label);
+  if (length > MOST_BYTES)
+    return gd_fail(err, GD_BAD_INPUT, "%s has more than %d MiB; expected a table", csv->file,
+                   MOST_BYTES >> 20);
   if (memchr(text, '\0', (size_t)length))
     return gd_fail(err, GD_BAD_INPUT, "%s holds a NUL byte; expected text", csv->file);
   char *copy = gd_arena_alloc(&csv->arena, (size_t)length + 1, 1);
   if (!copy)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
+    return fail_memory(csv, err);
   memcpy(copy, text, (size_t)length);
   copy[length] = '\0';
   struct reader reader = {.csv = csv, .at = copy, .end = copy + length, .line = 1};
-  if (strncmp(copy, mark, sizeof mark - 1) == 0)
-    reader.at += sizeof mark - 1;
+  if (strncmp(copy, byte_order_mark, sizeof byte_order_mark - 1) == 0)
+    reader.at += sizeof byte_order_mark - 1;
   enum gd_status status = read_all(&reader, err);
   if (status != GD_OK)
     gd_csv_deinit(csv);
   return status;
 }
 
-enum gd_status gd_csv_load(struct gd_csv *csv, const char *path, struct gd_error *err) {
-  enum { MOST_BYTES = 256 << 20 };
-  char clean[256];
-  FILE *file = fopen(path, "rb");
-  *csv = (struct gd_csv){0};
-  if (!file)
-    return gd_fail(err, GD_BAD_INPUT, "cannot open %s: %s",
-                   gd_json_excerpt(clean, sizeof clean, path), strerror(errno));
-  struct gd_strbuf text = {0};
+/* The whole file; one byte past the bound is enough to know that it is too large. */
+static enum gd_status read_file(FILE *file, const char *name, struct gd_strbuf *text,
+                                struct gd_error *err) {
   char piece[1 << 16];
   size_t got;
-  while ((got = fread(piece, 1, sizeof piece, file)) > 0 && text.length < MOST_BYTES)
-    gd_strbuf_append_bytes(&text, piece, got);
-  bool broken = ferror(file) != 0;
+  errno = 0;
+  while ((got = fread(piece, 1, sizeof piece, file)) > 0 && text->length <= MOST_BYTES &&
+         !text->failed)
+    gd_strbuf_append_bytes(text, piece, got);
+  if (text->failed)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", name);
+  if (ferror(file) && errno == EISDIR)
+    return gd_fail(err, GD_BAD_INPUT, "%s is a folder; name a CSV file", name);
+  if (ferror(file))
+    return gd_fail(err, GD_ENVIRONMENT, "cannot read %s: %s", name, strerror(errno));
+  return GD_OK;
+}
+
+enum gd_status gd_csv_load(struct gd_csv *csv, const char *path, struct gd_error *err) {
+  char clean[256];
+  struct gd_strbuf text = {0};
+  FILE *file = fopen(path, "rb");
+  *csv = (struct gd_csv){0};
+  gd_json_excerpt(clean, sizeof clean, path);
+  if (!file)
+    return gd_fail(err, GD_BAD_INPUT, "cannot open %s: %s", clean, strerror(errno));
+  enum gd_status status = read_file(file, clean, &text, err);
   fclose(file);
-  enum gd_status status;
-  if (broken || text.failed)
-    status = gd_fail(err, GD_ENVIRONMENT, "cannot read %s: %s",
-                     gd_json_excerpt(clean, sizeof clean, path), strerror(errno));
-  else if (text.length >= MOST_BYTES)
-    status = gd_fail(err, GD_BAD_INPUT, "%s has more than %d MiB; expected a table",
-                     gd_json_excerpt(clean, sizeof clean, path), MOST_BYTES >> 20);
-  else
+  if (status == GD_OK)
     status = gd_csv_parse(csv, path, text.text ? text.text : "", (int64_t)text.length, err);
   gd_strbuf_deinit(&text);
   return status;
@@ -212,9 +252,10 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
                              double *value, struct gd_error *err) {
   const char *text = gd_csv_cell(csv, row, column);
   char expected[96], *end;
-  errno = 0;
   double number = strtod(text, &end);
-  if (end != text && *end == '\0' && isfinite(number) && number >= low && number <= high) {
+  /* strtod also takes words (inf, nan) and hexadecimal digits, which nobody means in a table. */
+  bool plain = text[strspn(text, " 0123456789+-.eE")] == '\0';
+  if (plain && end != text && *end == '\0' && isfinite(number) && number >= low && number <= high) {
     *value = number;
     return GD_OK;
   }
@@ -225,13 +266,20 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
 /* --- writing ------------------------------------------------------------------------------- */
 
 void gd_csv_append_cell(struct gd_strbuf *out, const char *text) {
-  if (!strpbrk(text, ",\"\r\n")) {
+  /* A blank at either end is kept by every reader only inside quotes, as is a byte order mark. */
+  size_t length = strlen(text);
+  bool kept = length > 0 && text[0] != ' ' && text[length - 1] != ' ' &&
+              strncmp(text, byte_order_mark, sizeof byte_order_mark - 1) != 0;
+  if ((kept || length == 0) && !strpbrk(text, ",\"\r\n")) {
     gd_strbuf_append(out, text);
     return;
   }
   gd_strbuf_append(out, "\"");
-  for (; *text; text++)
-    gd_strbuf_printf(out, "%s%c", *text == '"' ? "\"" : "", *text);
+  for (; *text; text++) {
+    if (*text == '"')
+      gd_strbuf_append(out, "\"");
+    gd_strbuf_append_bytes(out, text, 1);
+  }
   gd_strbuf_append(out, "\"");
 }
 

@@ -1,7 +1,7 @@
 /*
  * A CSV file in memory (RFC 4180: quotes, quoted commas and line ends, CRLF or LF, an optional
- * byte order mark), as a table of strings. Errors name file, row and column as a spreadsheet
- * counts them: the header is line 1.
+ * byte order mark), as a table of strings. Errors name file, line and column; lines are those of
+ * a text editor, so that a quoted cell of two lines counts twice, and the header is line 1.
  *
  *   struct gd_csv csv = {0};
  *   GD_TRY(gd_csv_load(&csv, "answers.csv", err));
@@ -28,7 +28,8 @@ struct gd_csv {
   int *lines;          /* by row: the line of the file where it begins */
 };
 
-/* Every row must have as many cells as the header; lines that are wholly empty are skipped. */
+/* At most 256 MiB. Every row must have as many cells as the header; lines that are wholly empty are
+ * skipped. */
 enum gd_status gd_csv_load(struct gd_csv *csv, const char *path, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_csv_parse(struct gd_csv *csv, const char *label, const char *text, int64_t length,
                             struct gd_error *err) GD_MUST_USE;

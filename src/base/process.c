@@ -24,15 +24,66 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* --- starting one -------------------------------------------------------------------------- */
+/* --- signals ------------------------------------------------------------------------------- */
 
-/* What is read while a process runs: its end, and what asks this one to end. */
 static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 enum { WATCHED = sizeof watched / sizeof *watched };
 
+/* A signal that is blocked waits for its reader even where it is ignored: those are left alone. */
+static bool is_ignored(int signal) {
+  struct sigaction action;
+  return signal != SIGCHLD && sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static sigset_t set_of(unsigned bits) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int i = 0; i < WATCHED; i++)
+    if (bits >> i & 1)
+      sigaddset(&set, watched[i]);
+  return set;
+}
+
+bool gd_signals_open(struct gd_signals *signals) {
+  sigset_t before;
+  unsigned wanted = 0;
+  for (int i = 0; i < WATCHED; i++)
+    wanted |= (is_ignored(watched[i]) ? 0u : 1u) << i;
+  sigset_t ours = set_of(wanted);
+  *signals = (struct gd_signals){.fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK)};
+  if (signals->fd < 0)
+    return false;
+  sigprocmask(SIG_BLOCK, &ours, &before);
+  for (int i = 0; i < WATCHED; i++)
+    if (sigismember(&before, watched[i]) == 0)
+      signals->blocked |= wanted & 1u << i;
+  return true;
+}
+
+int gd_signals_asked(const struct gd_signals *signals) {
+  struct signalfd_siginfo info;
+  int asked = 0;
+  while (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info)
+    if (info.ssi_signo != SIGCHLD && asked == 0)
+      asked = (int)info.ssi_signo;
+  return asked;
+}
+
+static void unblock(const struct gd_signals *signals) {
+  sigset_t ours = set_of(signals->blocked);
+  sigprocmask(SIG_UNBLOCK, &ours, NULL);
+}
+
+void gd_signals_close(struct gd_signals *signals) {
+  close(signals->fd);
+  unblock(signals);
+}
+
+/* --- starting one -------------------------------------------------------------------------- */
+
 /* Between fork and exec: system calls alone. */
-_Noreturn static void become(const struct gd_process_order *order, int errors, const sigset_t *mask,
-                             pid_t parent) {
+_Noreturn static void become(const struct gd_process_order *order, int errors,
+                             const struct gd_signals *signals, pid_t parent) {
   if (order->own_group)
     setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, order->death_signal);
@@ -49,7 +100,7 @@ _Noreturn static void become(const struct gd_process_order *order, int errors, c
       dup2(nothing, STDOUT_FILENO);
   }
   dup2(errors, STDERR_FILENO);
-  sigprocmask(SIG_SETMASK, mask, NULL);
+  unblock(signals);
   if (getppid() == parent)
     execv(order->arguments[0], (char *const *)(uintptr_t)order->arguments);
   _exit(127);
@@ -57,29 +108,23 @@ _Noreturn static void become(const struct gd_process_order *order, int errors, c
 
 enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_process *process,
                                 struct gd_error *err) {
-  sigset_t ours, before;
   int ends[2];
   pid_t self = getpid();
   if (pipe2(ends, O_CLOEXEC) != 0)
     return gd_fail(err, GD_ENVIRONMENT, "cannot start %s: %s", order->name, strerror(errno));
-  sigemptyset(&ours);
-  for (int i = 0; i < WATCHED; i++)
-    sigaddset(&ours, watched[i]);
-  sigprocmask(SIG_BLOCK, &ours, &before);
-  process->blocked = 0;
-  for (int i = 0; i < WATCHED; i++)
-    process->blocked |= (sigismember(&before, watched[i]) == 1 ? 1u : 0u) << i;
   process->errors = ends[0];
-  process->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  process->pid = process->signals < 0 ? -1 : fork();
+  bool heard = gd_signals_open(&process->signals);
+  process->pid = heard ? fork() : -1;
   if (process->pid == 0)
-    become(order, ends[1], &before, self);
+    become(order, ends[1], &process->signals, self);
   int reason = errno;
   close(ends[1]);
   if (process->pid < 0) {
-    gd_process_close(process);
+    if (heard)
+      gd_signals_close(&process->signals);
+    close(ends[0]);
     return gd_fail(err, GD_ENVIRONMENT, "cannot start %s: %s", order->name, strerror(reason));
   }
   if (order->own_group)
@@ -87,25 +132,9 @@ enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_
   return GD_OK;
 }
 
-int gd_process_asked_to_end(const struct gd_process *process) {
-  struct signalfd_siginfo info;
-  int asked = 0;
-  while (read(process->signals, &info, sizeof info) == (ssize_t)sizeof info)
-    if (info.ssi_signo != SIGCHLD && asked == 0)
-      asked = (int)info.ssi_signo;
-  return asked;
-}
-
 void gd_process_close(struct gd_process *process) {
-  sigset_t ours;
   close(process->errors);
-  if (process->signals >= 0)
-    close(process->signals);
-  sigemptyset(&ours);
-  for (int i = 0; i < WATCHED; i++)
-    if (!(process->blocked & 1u << i))
-      sigaddset(&ours, watched[i]);
-  sigprocmask(SIG_UNBLOCK, &ours, NULL);
+  gd_signals_close(&process->signals);
 }
 
 /* --- ending all ---------------------------------------------------------------------------- */
@@ -244,6 +273,16 @@ static bool listen_to(int out, int errors, int64_t deadline_ns, struct gd_proces
   return true;
 }
 
+/* Its end, which comes with that of its streams unless it has closed them; false: not in time. */
+static bool wait_until(pid_t pid, int64_t deadline_ns, int *status) {
+  while (waitpid(pid, status, WNOHANG) == 0) {
+    if (gd_clock_ns() >= deadline_ns)
+      return false;
+    poll(NULL, 0, 5);
+  }
+  return true;
+}
+
 enum gd_status gd_process_run(const char *const *arguments, double timeout_s,
                               struct gd_process_output *output, struct gd_error *err) {
   int outs[2] = {-1, -1}, errors[2] = {-1, -1}, status = 0;
@@ -258,11 +297,14 @@ enum gd_status gd_process_run(const char *const *arguments, double timeout_s,
     close(errors[1]);
   bool in_time = true;
   if (!failure) {
-    in_time = listen_to(outs[0], errors[0], gd_clock_ns() + (int64_t)(timeout_s * 1e9), output);
-    if (!in_time)
+    int64_t deadline_ns = gd_clock_ns() + (int64_t)(timeout_s * 1e9);
+    in_time =
+        listen_to(outs[0], errors[0], deadline_ns, output) && wait_until(pid, deadline_ns, &status);
+    if (!in_time) {
       kill(-pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-      ;
+      while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    }
     output->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   if (outs[0] >= 0)

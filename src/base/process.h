@@ -4,9 +4,9 @@
  * process group or session it has moved to.
  *
  *   struct gd_process process;
- *   GD_TRY(gd_process_start(&(struct gd_process_order){.arguments = arguments, ...}, &process,
- * err)); while (waitpid(process.pid, &status, WNOHANG) == 0)
- *     ... poll process.errors and process.signals ...
+ *   GD_TRY(gd_process_start(&order, &process, err));
+ *   while (waitpid(process.pid, &status, WNOHANG) == 0)
+ *     ... poll process.errors and process.signals.fd ...
  *   gd_process_sweep();
  *   gd_process_close(&process);
  */
@@ -21,6 +21,21 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
+/*
+ * SIGCHLD, and SIGINT, SIGTERM and SIGHUP, which ask this process to end: blocked, and read from
+ * fd, which does not block. Those that are ignored, as nohup has it, stay ignored.
+ */
+struct gd_signals {
+  int fd;           /* signalfd */
+  unsigned blocked; /* which of them are blocked by us: a bit each, in that order */
+};
+/* False where there is no descriptor to be had, errno says why; then nothing is blocked. */
+bool gd_signals_open(struct gd_signals *signals) GD_MUST_USE;
+/* The first signal since the last call that asks this process to end; 0: none. */
+int gd_signals_asked(const struct gd_signals *signals);
+/* Takes signals again; those that wait come now. */
+void gd_signals_close(struct gd_signals *signals);
+
 struct gd_process_order {
   const char *name;             /* what it is, for the error: "a trial" */
   const char *const *arguments; /* the first is the program's path; NULL after the last */
@@ -30,21 +45,18 @@ struct gd_process_order {
   bool expendable;              /* where memory runs out, the kernel is to end it before others */
 };
 
-/* A process that runs. SIGCHLD, SIGINT, SIGTERM and SIGHUP are blocked meanwhile, and read. */
+/* A process that runs. */
 struct gd_process {
   pid_t pid;
-  int errors;       /* its stderr, to read from; does not block */
-  int signals;      /* those signals (signalfd); does not block */
-  unsigned blocked; /* which of them were blocked before: a bit each, in that order */
+  int errors; /* its stderr, to read from; does not block */
+  struct gd_signals signals;
 };
 
 /* Starts it with nothing to read on stdin, and becomes the reaper of its orphans. GD_ENVIRONMENT,
    with nothing to close, where that fails; a program that cannot be run ends with code 127. */
 enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_process *process,
                                 struct gd_error *err) GD_MUST_USE;
-/* The first signal since the last call that asks this process to end; 0: none. */
-int gd_process_asked_to_end(const struct gd_process *process);
-/* Closes what was open for it, and takes signals again; those that wait come now. */
+/* Closes what was open for it, signals included. */
 void gd_process_close(struct gd_process *process);
 
 /* Kills what descends from this process, but not spare (0: nobody); says how many there were. */

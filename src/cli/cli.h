@@ -36,9 +36,11 @@ enum gd_status gd_cmd_gpus(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_estimate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err);
@@ -54,6 +56,9 @@ enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 extern const struct gd_command gd_command_trial, gd_command_rank;
 bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
+/* A file with that text, whole or not at all. */
+enum gd_status gd_cli_write_file(const char *path, const struct gd_strbuf *text,
+                                 struct gd_error *err) GD_MUST_USE;
 /* The text of a file under data/ that travels in the program, or NULL. */
 const char *gd_cli_embedded(const char *path);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */
@@ -65,9 +70,9 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
  */
 enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
                               struct gd_error *err) GD_MUST_USE;
-/* The options of a trial; they borrow from cli. */
 /* What --backend says, or the fastest that works here. */
 const char *gd_cli_backend(const struct gd_cli *cli);
+/* The options of a trial; they borrow from cli. */
 void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *method,
                           struct gd_trial_options *options);
 

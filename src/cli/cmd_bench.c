@@ -189,6 +189,13 @@ static bool is_first_of_model(const struct gd_search *search, int index) {
   return true;
 }
 
+static bool is_one_model(const struct gd_search *search) {
+  for (int i = 1; i < search->count; i++)
+    if (strcmp(search->points[i].argument, search->points[0].argument) != 0)
+      return false;
+  return true;
+}
+
 static void append_text(struct gd_strbuf *out, struct gd_strbuf *line) {
   if (line->text && !line->failed)
     gd_show_paragraph(out, 2, line->text);
@@ -303,7 +310,9 @@ static void append_pending(struct gd_strbuf *out, const struct gd_search *search
   gd_strbuf_printf(&line, "pending, %d of %d:", search->n_pending, search->count);
   for (int i = 0, shown = 0; i < search->count; i++)
     if (search->points[i].source == GD_SEARCH_PENDING)
-      gd_strbuf_printf(&line, "%s %s", shown++ ? "," : "", search->points[i].trial.method);
+      gd_strbuf_printf(&line, "%s %s%s%s", shown++ ? "," : "",
+                       is_one_model(search) ? "" : search->points[i].trial.model,
+                       is_one_model(search) ? "" : " ", search->points[i].trial.method);
   gd_strbuf_append(&line, "; the time limit came first: the same command goes on with them");
   append_text(out, &line);
 }
@@ -390,13 +399,6 @@ static void set_best_by_model(struct gd_show_object *to, const struct gd_search 
         key = gd_json_excerpt(path, sizeof path, point->argument);
     set_best(to, key, search, i);
   }
-}
-
-static bool is_one_model(const struct gd_search *search) {
-  for (int i = 1; i < search->count; i++)
-    if (strcmp(search->points[i].argument, search->points[0].argument) != 0)
-      return false;
-  return true;
 }
 
 static enum gd_status show_objects(struct gd_cli *cli, const struct gd_search *search,
@@ -611,8 +613,6 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
     GD_TRY(prepare_jobs(cli, search, err));
   } else if (options->ranks > 1 && !options->simulate) {
     GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
-    if (options->threads == 0 && !getenv("OMP_NUM_THREADS"))
-      options->threads = share_of_cores(options->ranks);
   }
   gd_cli_trial_options(cli, &(struct gd_method){0}, &search->trial);
   search->trial.target = predicting->has_target ? &predicting->target : NULL;
@@ -699,6 +699,9 @@ static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting
   if (in_job) {
     GD_TRY(run_in_job(cli, &search, err));
   } else {
+    if (cli->options.ranks > 1 && !cli->options.slurm && !cli->options.gpu &&
+        cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
+      cli->options.threads = share_of_cores(cli->options.ranks);
     if (!cli->options.gpu) /* the hardware of --gpu was looked up before: it counts the ranks */
       GD_TRY(gd_predicting_open(predicting, cli, err));
     GD_TRY(run_search(cli, &search, predicting, err));

@@ -82,8 +82,8 @@ static enum gd_status offer_gpus(struct completing *c, struct gd_error *err) {
 /* Parts that the method typed so far can have beside its others. */
 static void offer_methods(struct completing *c, bool list) {
   static const char *const parts[] = {"naive", "free-lunch", "compile", "kernels",
-                                      "ckpt",  "zero1",      "zero2",   "zero3",
-                                      "fsdp2", "fsdp3",      "offload"};
+                                      "tf32",  "ckpt",       "zero1",   "zero2",
+                                      "zero3", "fsdp2",      "fsdp3",   "offload"};
   if (list)
     keep_through(c, ",");
   const char *method = c->start;

@@ -46,7 +46,7 @@ static enum gd_status find_gpus(struct gd_cli *cli, struct gd_hw *hw, struct que
   int most = length_of(gd_estimate_gpus) + 1;
   for (const char *at = list; at && *at; at++)
     most += *at == ',';
-  question->gpus = gd_arena_alloc(&cli->arena, (size_t)most, sizeof *question->gpus);
+  question->gpus = gd_arena_alloc(&cli->arena, (size_t)most, sizeof(void *));
   if (!question->gpus)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading --gpu");
   for (int i = 0; !list && gd_estimate_gpus[i]; i++)

@@ -393,12 +393,12 @@ static enum gd_status answer(struct gd_cli *cli, struct gd_hw *hw, struct gd_err
     return check(cli, hw, err);
   if (cli->n_arguments > 0)
     return show_one(cli, hw, err);
-  const struct gd_gpu **gpus = gd_arena_alloc(&cli->arena, (size_t)hw->n_gpus + 1, sizeof *gpus);
+  const struct gd_gpu **gpus = gd_arena_alloc(&cli->arena, (size_t)hw->n_gpus + 1, sizeof(void *));
   if (!gpus)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing GPUs");
   for (int i = 0; i < hw->n_gpus; i++)
     gpus[i] = &hw->gpus[i];
-  qsort(gpus, (size_t)hw->n_gpus, sizeof(const struct gd_gpu *), compare_gpus);
+  qsort(gpus, (size_t)hw->n_gpus, sizeof(void *), compare_gpus);
   return for_programs(cli) ? show_objects(cli, hw, gpus, err) : show_table(cli, hw, gpus, err);
 }
 

@@ -82,7 +82,7 @@ enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err) {
   if (n_methods != 1 || methods[0].sharding != GD_SHARDING_NONE)
     return gd_fail(err, GD_BAD_INPUT,
                    "verify compares gradients of whole parameters on one device: --methods takes "
-                   "one of naive, free-lunch, compile, kernels, each with or without +ckpt");
+                   "one of naive, free-lunch, compile, kernels, tf32, each with or without +ckpt");
   const struct gd_verify_options options = {
       .backend = gd_cli_backend(cli),
       .method = methods[0],

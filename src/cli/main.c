@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,8 @@ int main(int argc, char **argv) {
   struct gd_cli cli = {0};
   struct gd_error err = {0}, write_err = {0};
   int code = -1;
-  setlocale(LC_CTYPE, ""); /* the width of names in tables; numbers stay as they are in C */
+  signal(SIGCHLD, SIG_DFL); /* ignored, as some parents leave it, children cannot be waited for */
+  setlocale(LC_CTYPE, "");  /* the width of names in tables; numbers stay as they are in C */
   enum gd_status status =
       gd_cmd_trial_parse(argc, argv, &cli) ? GD_OK : gd_options_parse(argc, argv, &cli, &err);
   cli.bold = may_be_coloured(STDOUT_FILENO);

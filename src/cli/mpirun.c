@@ -167,7 +167,7 @@ struct watch {
 };
 
 static void take_signals(struct watch *watch) {
-  int asked = gd_process_asked_to_end(&watch->process);
+  int asked = gd_signals_asked(&watch->process.signals);
   if (asked == 0 || watch->stop_signal)
     return;
   watch->stop_signal = asked;
@@ -185,7 +185,7 @@ static void press(const struct watch *watch) {
 static void watch_over(struct watch *watch, struct relay *relay) {
   bool open = true;
   while (waitpid(watch->process.pid, &watch->status, WNOHANG) == 0) {
-    struct pollfd fds[] = {{.fd = watch->process.signals, .events = POLLIN},
+    struct pollfd fds[] = {{.fd = watch->process.signals.fd, .events = POLLIN},
                            {.fd = open ? watch->process.errors : -1, .events = POLLIN}};
     poll(fds, 2, watch->stop_signal ? 50 : -1);
     take_signals(watch);

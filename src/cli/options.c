@@ -58,6 +58,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Prints the best trial that is stored, or the point of --methods, for a tool.\n"
          "Exit 1 when there is none.",
          "gpudays export pythia-14m --format hf -o args.json", gd_cmd_export},
+    [GD_COMMAND_SURVEY] =
+        {"survey", "[FILE]", 0, 1, "answers to the compute survey: checked, counted, drawn",
+         "Counts the answers in a CSV file; with -o DIR, draws Figures 1 and 8 from them.\n"
+         "Exit 2 when the file does not answer the questions, with all that is wrong.",
+         "gpudays survey answers.csv -o figures", gd_cmd_survey},
     [GD_COMMAND_COST] =
         {"cost", "[MODEL]", 0, 1, "machines to buy or rent: dollars, days, energy",
          "Compares the machines of the catalogue for a run, and takes one. Without MODEL:\n"
@@ -73,6 +78,12 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Measures products, memory and links of this machine in about a minute, keeps\n"
          "their rates, and checks predictions made from them on steps it has not seen.",
          "gpudays calibrate", gd_cmd_calibrate},
+    [GD_COMMAND_ACCURACY] =
+        {"accuracy", "[FILE...]", 0, -1, "predicted against measured, and against the paper",
+         "Compares predictions with the trials of the database, or of files that\n"
+         "'gpudays results --csv' wrote, and with the paper's Tables 1 and 4 by parameters\n"
+         "that were fitted without the GPU or the models in question.",
+         "gpudays accuracy results/h200.csv -o docs/accuracy.md", gd_cmd_accuracy},
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
@@ -359,6 +370,14 @@ static enum gd_status parse_since(const struct gd_option *option, const char *te
   return GD_OK;
 }
 
+static enum gd_status parse_stack(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  options->paper_stack = strcmp(text, "paper") == 0;
+  if (!options->paper_stack && strcmp(text, "gpudays") != 0)
+    return bad_value(option, text, "gpudays or paper", err);
+  return GD_OK;
+}
+
 /* Which methods there are is the library's answer. */
 static enum gd_status parse_text(const struct gd_option *option, const char *text,
                                  struct gd_cli_options *options, struct gd_error *err) {
@@ -392,6 +411,8 @@ static const struct gd_option options_table[] = {
      "of 'gpudays gpus', or a file; none need be here", parse_text, TARGET(gpu), 0, 0},
     {"count", "N", ON_TRIALS | ON(ESTIMATE), 0, false,
      "how many GPUs; default 1, of estimate 1, 2, 4 and 8", parse_int, TARGET(count), 1, 1000000},
+    {"stack", "NAME", ON(PLAN), 0, false, "gpudays (default), or paper: PyTorch with DeepSpeed",
+     parse_stack, 0, 0, 0},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      parse_peaks, 0, 0, 0},
     {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
@@ -417,12 +438,12 @@ static const struct gd_option options_table[] = {
      "tokens of the run, such as 300B, instead of --steps", parse_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES, 0, false, "adam or adamw, instead of the recipe's",
      parse_optimizer, 0, 0, 0},
-    {"seed", "N", ON(BENCH) | ON(EXPORT), 0, false, "of parameters and tokens; default 0",
+    {"seed", "N", ON(BENCH) | ON(EXPORT) | ON(SURVEY), 0, false, "of what is random; default 0",
      parse_int, TARGET(seed), 0, INT64_MAX},
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time passes and updates for S seconds each at most", parse_seconds, TARGET(sample_seconds), 0,
      86400},
-    {"ranks", "N", ON_TRIALS | ON_CHOICE, 0, false,
+    {"ranks", "N", ON_TRIALS | ON_CHOICE | ON(CALIBRATE), 0, false,
      "ranks to train on, each a process; bench starts them", parse_int, TARGET(ranks), 1, 4096},
     {"rank-timeout", "S", ON(BENCH), 0, false,
      "give up when a rank is silent for S seconds; default 300", parse_seconds,
@@ -449,7 +470,7 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST), 0, false,
+    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(ACCURACY), 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
     {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
      TARGET(no_store), 0, 0},
@@ -488,10 +509,16 @@ static const struct gd_option options_table[] = {
      TARGET(total), 0, 0},
     {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
      0, 0},
-    {"output", "FILE", ON(EXPORT) | ON(CALIBRATE), 'o', false,
+    {"output", "FILE", ON(EXPORT) | ON(SURVEY) | ON(CALIBRATE) | ON(ACCURACY), 'o', false,
      "write it there, whole or not at all", parse_text, TARGET(output), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
      TARGET(job_time), 0, 31536000},
+    {"questions", NULL, ON(SURVEY), 0, false, "print the questions and their answers", parse_switch,
+     TARGET(questions), 0, 0},
+    {"template", NULL, ON(SURVEY), 0, false, "print the first line of a file of answers",
+     parse_switch, TARGET(template), 0, 0},
+    {"synthetic", "N", ON(SURVEY), 0, false, "invent N answers, marked as synthetic", parse_int,
+     TARGET(synthetic), 1, 100000},
     {"budget", "USD", ON(COST), 0, false, "for the machine, or its rent: 40000, 40k", parse_usd,
      TARGET(budget_usd), 0, 1000000000000},
     {"days", "N", ON(COST), 0, false, "days in which the run must end", parse_above, TARGET(days),
@@ -518,8 +545,8 @@ static const struct gd_option options_table[] = {
      parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
-    {"csv", NULL, ON_SIZES | ON(GPUS) | ON_STORE | ON(COST) | ON(HELP), 0, true,
-     "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
+    {"csv", NULL, ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(HELP),
+     0, true, "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
      TARGET(help), 0, 0},

@@ -27,9 +27,11 @@ enum gd_command_id {
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
   GD_COMMAND_EXPORT,
+  GD_COMMAND_SURVEY,
   GD_COMMAND_COST,
   GD_COMMAND_VERIFY,
   GD_COMMAND_CALIBRATE,
+  GD_COMMAND_ACCURACY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
@@ -58,8 +60,9 @@ struct gd_cli_number {
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
   bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
-  const char *backend; /* "cpu" when not given */
-  const char *methods; /* NULL: naive, and of export the best */
+  bool questions, template; /* of survey */
+  const char *backend;      /* "cpu" when not given */
+  const char *methods;      /* NULL: naive, and of export the best */
   int64_t threads;
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size;
@@ -90,6 +93,7 @@ struct gd_cli_options {
   double job_time;    /* seconds */
   const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
   int64_t count;      /* how many of them */
+  bool paper_stack;
   bool paper_peaks;
   const char *check;                     /* a file of records to validate */
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
@@ -97,6 +101,7 @@ struct gd_cli_options {
   enum gd_times times;
   const char *rent, *energy;
   bool text;
+  int64_t synthetic; /* answers of survey to invent */
 };
 
 struct gd_option {

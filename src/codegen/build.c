@@ -82,16 +82,8 @@ static enum gd_status no_memory(struct gd_error *err) {
 
 enum { HASH_START = 0 };
 
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count) {
-  const unsigned char *at = bytes;
-  hash ^= 0xcbf29ce484222325u;
-  for (size_t i = 0; i < count; i++)
-    hash = (hash ^ at[i]) * 0x100000001b3u;
-  return hash ^ hash >> 29; /* FNV-1a alone mixes upwards only */
-}
-
 static uint64_t hash_text(uint64_t hash, const char *text) {
-  return hash_bytes(hash, text, strlen(text) + 1);
+  return gd_cache_hash(hash, text, strlen(text) + 1);
 }
 
 /* What -march=native depends on: the model and the features of the CPU. */
@@ -235,7 +227,7 @@ static bool is_whole(const struct object *object) {
   if (whole) {
     memcpy(&trailer, text + bytes - sizeof trailer, sizeof trailer);
     whole = memcmp(trailer.magic, magic, sizeof magic) == 0 && trailer.key == object->key &&
-            trailer.checksum == hash_bytes(HASH_START, text, bytes - sizeof trailer);
+            trailer.checksum == gd_cache_hash(HASH_START, text, bytes - sizeof trailer);
   }
   gd_mem_free(text);
   return whole;
@@ -247,7 +239,7 @@ static bool finish_file(const struct object *object, const char *temporary) {
   char *text = read_whole(temporary, &bytes);
   if (!text)
     return false;
-  struct trailer trailer = {.key = object->key, .checksum = hash_bytes(HASH_START, text, bytes)};
+  struct trailer trailer = {.key = object->key, .checksum = gd_cache_hash(HASH_START, text, bytes)};
   memcpy(trailer.magic, magic, sizeof magic);
   gd_mem_free(text);
   FILE *file = fopen(temporary, "abe");

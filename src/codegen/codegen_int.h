@@ -18,22 +18,21 @@ extern const char *const gd_prelude_c[];
  */
 struct gd_dialect {
   const char *const *prelude;
-  int64_t chains;          /* accumulators that a sum is spread over, so that additions overlap */
-  const char *kernel_open; /* lanes, team, per, block, columns, reductions, sums */
-  const char *kernel_close;
+  int64_t chains; /* accumulators that a sum is spread over, so that additions overlap */
+  const char
+      *kernel_open; /* emit.c closes it: lanes, team, per, block, columns, reductions, sums */
   const char *input, *output;       /* declarations: number */
   const char *buffer;               /* declaration: number, floats before it */
   const char *sum_open, *sum_close; /* around all rows: sum, sums */
   const char *row_open, *row_close; /* columns */
-  const char *repeated;             /* input, its rows, columns */
   const char *load_row;             /* all of this row of a full input: input */
   const char *words;          /* dropout, floats before, seed, elements of a sample, columns */
   const char *reduce_open[2]; /* sum and max: value, chains */
-  const char *sweep_open, *sweep_close;           /* columns, chains */
+  const char *sweep_open;     /* emit.c closes it: columns, chains */
   const char *chain_open, *chain_close;           /* columns, chains, chain */
   const char *load, *load_repeated, *load_buffer; /* value, input or buffer */
   const char *load_word;                          /* value, dropout */
-  const char *element, *row_value;                /* declares a value: value */
+  const char *element;                            /* declares a value: value */
   const char *store, *store_buffer;               /* output or buffer, value */
   const char *reduce_step[2];                     /* value, argument, chain */
   const char *reduce_join[2];                     /* after the sweep: value, chain; not for 0 */

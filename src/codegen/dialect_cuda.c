@@ -24,7 +24,6 @@ const struct gd_dialect gd_dialect_cuda = {
                    "  __shared__ float shared[gd_l::SHARED_FLOATS];\n"
                    "  const int lane = threadIdx.x % gd_l::TEAM, first = gd_l::first(lane);\n"
                    "  int parity = 0;\n",
-    .kernel_close = "}\n",
     .input = "  const gd_~ *i$0 = (const gd_~ *)args.in[$0];\n",
     .output = "  gd_~ *o$0 = (gd_~ *)args.out[$0];\n",
     .buffer = "  gd_val b$0[gd_l::PER];\n",
@@ -37,14 +36,12 @@ const struct gd_dialect gd_dialect_cuda = {
         "    const bool live = gd_l::ROWS == 1 || r < args.rows;\n",
     .row_close = "    parity ^= 1;\n"
                  "  }\n",
-    .repeated = "    const int64_t at_i$0 = r % $1 * $2;\n",
     .load_row = "    gd_raw<gd_l::LANES * sizeof(gd_~)> x$0[gd_l::PER];\n"
                 "    gd_read_row<gd_l>(x$0, i$0 + at, first, live);\n",
     .words = "    const gd_draws<gd_whole($3)> w$0(i$2, args.streams[$0], $3, at);\n",
     .reduce_open = {"    float a$0 = 0;\n", "    float a$0 = -GD_INFINITY;\n"},
     .sweep_open = "#pragma unroll gd_l::UNROLL\n"
                   "    for (int k = 0; k < gd_l::PER; k++) {\n",
-    .sweep_close = "    }\n",
     .chain_open = "      const int j = first + k * gd_l::STEP;\n"
                   "      const bool on = gd_l::on(j, live);\n",
     .chain_close = "",
@@ -54,7 +51,6 @@ const struct gd_dialect gd_dialect_cuda = {
     .load_buffer = "      const gd_val v$0 = b$1[k];\n",
     .load_word = "      const gd_word v$0 = gd_draw<gd_l::LANES>(w$1, j);\n",
     .element = "      const gd_val v$0 = ",
-    .row_value = "    const float v$0 = ",
     .store = "      gd_write(o$0 + at + j, v$1, on);\n",
     .store_buffer = "      b$0[k] = v$1;\n",
     .reduce_step = {"      a$0 += on ? gd_sum(v$1) : 0.0f;\n",

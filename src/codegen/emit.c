@@ -17,7 +17,6 @@ const struct gd_dialect gd_dialect_c = {
                    "             const uint32_t *streams, int64_t begin, int64_t end,\n"
                    "             float *buffer, float *sums) {\n"
                    "  (void)streams, (void)buffer, (void)sums;\n",
-    .kernel_close = "}\n",
     .input = "  const gd_~ *i$0 = in[$0];\n",
     .output = "  gd_~ *o$0 = out[$0];\n",
     .buffer = "  float *b$0 = buffer + $1;\n",
@@ -26,7 +25,6 @@ const struct gd_dialect gd_dialect_c = {
     .row_open = "  for (int64_t r = begin; r < end; r++) {\n"
                 "    const int64_t at = r * $0;\n",
     .row_close = "  }\n",
-    .repeated = "    const int64_t at_i$0 = r % $1 * $2;\n",
     .load_row = "",
     .words = "    const uint16_t *w$0 =\n"
              "        gd_draw((uint32_t *)(buffer + $1), i$2, streams[$0], $3, at, $4);\n",
@@ -34,7 +32,6 @@ const struct gd_dialect gd_dialect_c = {
                                                      "    for (int c = 0; c < $1; c++)\n"
                                                      "      a$0[c] = gd_all(-__builtin_inff());\n"},
     .sweep_open = "    for (int64_t c = 0; c < $0; c += $1 * GD_LANES) {\n",
-    .sweep_close = "    }\n",
     .chain_open = "      if ($2 == 0 || $0 % ($1 * GD_LANES) == 0 || c + $2 * GD_LANES < $0) {\n"
                   "        const int64_t j = c + $2 * GD_LANES, n = GD_COUNT($0, $1, j);\n",
     .chain_close = "      }\n",
@@ -43,7 +40,6 @@ const struct gd_dialect gd_dialect_c = {
     .load_buffer = "        const gd_val v$0 = gd_load_buffer(b$1, j);\n",
     .load_word = "        const gd_word v$0 = gd_load_word(w$1, j);\n",
     .element = "        const gd_val v$0 = ",
-    .row_value = "    const float v$0 = ",
     .store = "        gd_store_~(o$0, at + j, v$1, n);\n",
     .store_buffer = "        gd_store_buffer(b$0, j, v$1);\n",
     .reduce_step = {"        a$0[$2] += gd_first(v$1, n, 0.0f);\n",
@@ -58,6 +54,11 @@ const struct gd_dialect gd_dialect_c = {
     .row_load = "    const float v$0 = i$1[r];\n",
     .row_store = "    o$0[r] = v$1;\n",
 };
+
+/* What every dialect of C has in common. */
+static const char row_value[] = "    const float v$0 = "; /* value */
+static const char repeated[] =
+    "    const int64_t at_i$0 = r % $1 * $2;\n"; /* input, rows, columns */
 
 struct emitter {
   const struct gd_dialect *d;
@@ -88,7 +89,7 @@ static const char *dtype_of(const struct emitter *e, gd_tensor_id local) {
 /* A value's formula: see struct gd_value. */
 static void put_formula(struct emitter *e, uint32_t id) {
   const struct gd_value *v = &e->l->values[id];
-  PUT(v->kind == GD_VALUE_EXPR ? e->d->element : e->d->row_value, id);
+  PUT(v->kind == GD_VALUE_EXPR ? e->d->element : row_value, id);
   for (const char *text = v->text; *text; text++) {
     if (*text == '$')
       gd_strbuf_printf(e->out, "v%u", v->arg[*++text - '0']);
@@ -204,7 +205,7 @@ static void emit_sweep(struct emitter *e, uint32_t sweep) {
     emit_ends(e, sweep, chain);
     PUT(d->chain_close, 0);
   }
-  PUT(d->sweep_close, 0);
+  gd_strbuf_append(e->out, "    }\n");
   emit_reductions(e, sweep, chains);
 }
 
@@ -229,7 +230,7 @@ static void emit_row_start(struct emitter *e) {
   for (uint32_t i = 0; i < l->n_values; i++) {
     const struct gd_value *v = &l->values[i];
     if (v->kind == GD_VALUE_LOAD && v->used && v->repeat_rows)
-      PUT(e->d->repeated, v->input, v->repeat_rows, columns);
+      PUT(repeated, v->input, v->repeat_rows, columns);
     if (v->kind == GD_VALUE_LOAD && v->used && !v->repeat_rows)
       PUT_DTYPE(e->d->load_row, dtype_of(e, v->input), v->input);
   }
@@ -259,7 +260,7 @@ void gd_emit(const struct gd_dialect *dialect, struct gd_lowered *lowered, struc
   PUT(dialect->row_close, 0);
   for (uint32_t i = 0; i < lowered->n_sums; i++)
     PUT(dialect->sum_close, i, lowered->n_sums);
-  gd_strbuf_append(out, dialect->kernel_close);
+  gd_strbuf_append(out, "}\n");
 }
 
 void gd_emit_prelude(const struct gd_dialect *dialect, struct gd_strbuf *out) {

@@ -118,8 +118,7 @@ enum gd_status gd_export(enum gd_export_format format, const struct gd_export *f
                    from->seed);
   GD_TRY(gd_method_parse(trial->method, &point.method, err));
   clean_name(point.name, sizeof point.name, from->model->name);
-  point.tf32 = !point.cpu && trial->precision == GD_PRECISION_FP32 &&
-               (point.method.compile || point.method.kernels);
+  point.tf32 = !point.cpu && trial->precision == GD_PRECISION_FP32 && point.method.tf32;
   GD_TRY(divide_batch(&point, err));
   point.save_steps = hourly_steps(&point);
   if (trial->precision_substituted)

@@ -25,15 +25,23 @@ static enum gd_status no_memory(struct gd_error *err) {
 
 /* --- joining what the files say ------------------------------------------------------------ */
 
+/* Drivers once left out the maker's name. */
+static const char *without_maker(const char *name) {
+  char start[8];
+  snprintf(start, sizeof start, "%.7s", name);
+  return gd_hw_same_name(start, "nvidia-") ? name + strlen(start) : name;
+}
+
 /* By name or alias. */
 static bool is_gpu(const struct gd_gpu *gpu, const char *name) {
   char alias[128];
+  name = without_maker(name);
   if (gd_hw_same_name(gpu->name, name))
     return true;
   for (const char *at = gpu->aliases; *at;) {
     size_t length = strcspn(at, ",");
     snprintf(alias, sizeof alias, "%.*s", (int)length, at);
-    if (gd_hw_same_name(alias, name))
+    if (gd_hw_same_name(without_maker(alias), name))
       return true;
     at += length + (at[length] == ',');
   }
@@ -148,9 +156,16 @@ static enum gd_status join_prices(struct gd_hw *hw, struct gd_error *err) {
 }
 
 /*
- * The machine that a build is with GPUs of a kind. Modules for a switched board are priced as the
- * paper prices them, in a server for cards, but keep their links.
+ * Desktops and servers hold cards. Modules for a switched board are in them all the same for the
+ * paper's GPUs, since the paper prices its own so, and for others in servers: what such a board's
+ * server costs beyond that is not known here.
  */
+static bool fits(const struct gd_build *build, const struct gd_gpu *gpu) {
+  bool module = gpu->topology == GD_TOPOLOGY_SWITCH;
+  return gpu->usd > 0 && (!module || gpu->paper_flops > 0 || build->count >= 4);
+}
+
+/* The machine that a build is with GPUs of a kind; modules keep their links. */
 static enum gd_status assemble(struct gd_hw *hw, const struct gd_build *build,
                                const struct gd_gpu *gpu, struct gd_machine *machine,
                                struct gd_error *err) {
@@ -188,7 +203,7 @@ static enum gd_status join_builds(struct gd_hw *hw, struct gd_error *err) {
     machines[i] = hw->stated[i];
   for (int g = 0; g < hw->n_gpus; g++)
     for (int b = 0; b < hw->n_builds; b++) {
-      bool hidden = hw->gpus[g].usd <= 0;
+      bool hidden = !fits(&hw->builds[b], &hw->gpus[g]);
       if (!hidden)
         GD_TRY(assemble(hw, &hw->builds[b], &hw->gpus[g], &machines[n], err));
       for (int i = 0; i < hw->n_stated && !hidden; i++)

@@ -377,6 +377,7 @@ static enum gd_status put_price(struct reader *reader, const struct gd_price *pr
 /* Remembers the first name of a kind, and what the file holds. */
 static enum gd_status note(struct reader *reader, const char **first, const char *name,
                            struct gd_error *err) {
+  GD_ASSERT(reader->read);
   if (first && !*first)
     *first = name;
   const char *before = reader->read->what;
@@ -455,6 +456,7 @@ static enum gd_status read_gpu(struct reader *reader, struct gd_error *err) {
   struct gd_gpu gpu = {.file = reader->file};
   int at = 0;
   GD_TRY(read_fields(reader, &gpu, err));
+  GD_ASSERT(gpu.name && gpu.class_name); /* required texts */
   GD_TRY(read_topology(reader, &gpu.topology, err));
   GD_TRY(read_aliases(reader, &gpu, err));
   GD_TRY(read_rates(reader, &gpu, err));
@@ -496,6 +498,7 @@ static enum gd_status read_machine(struct reader *reader, struct gd_error *err) 
   struct gd_machine machine = {.file = reader->file};
   int at = 0;
   GD_TRY(read_fields(reader, &machine, err));
+  GD_ASSERT(machine.name); /* required texts */
   GD_TRY(read_topology(reader, &machine.topology, err));
   GD_TRY(read_in_paper(reader, &machine.in_paper, err));
   GD_TRY(read_cites(reader, &machine.cites, &machine.n_cites, err));
@@ -551,6 +554,7 @@ static enum gd_status read_build(struct reader *reader, struct gd_error *err) {
   struct gd_build build = {.file = reader->file};
   int at = 0;
   GD_TRY(read_fields(reader, &build, err));
+  GD_ASSERT(build.name); /* required texts */
   GD_TRY(read_topology(reader, &build.topology, err));
   GD_TRY(read_in_paper(reader, &build.in_paper, err));
   GD_TRY(read_parts(reader, &build, err));
@@ -578,6 +582,7 @@ static enum gd_status read_network(struct reader *reader, struct gd_error *err) 
   struct gd_network network = {.file = reader->file};
   int at = 0;
   GD_TRY(read_fields(reader, &network, err));
+  GD_ASSERT(network.name); /* required texts */
   GD_TRY(read_cites(reader, &network.cites, &network.n_cites, err));
   while (at < hw->n_networks && strcmp(hw->networks[at].name, network.name) != 0)
     at++;
@@ -614,6 +619,7 @@ static enum gd_status read_rent(struct reader *reader, struct gd_error *err) {
   struct gd_rent rent = {.file = reader->file};
   int at = 0;
   GD_TRY(read_fields(reader, &rent, err));
+  GD_ASSERT(rent.gpu && rent.provider); /* required texts */
   GD_TRY(read_cites(reader, &rent.cites, &rent.n_cites, err));
   while (at < hw->n_rents && (!gd_hw_same_name(hw->rents[at].gpu, rent.gpu) ||
                               strcmp(hw->rents[at].provider, rent.provider) != 0))
@@ -639,6 +645,7 @@ static enum gd_status read_energy(struct reader *reader, struct gd_error *err) {
   struct gd_energy energy = {.file = reader->file};
   int at = 0;
   GD_TRY(read_fields(reader, &energy, err));
+  GD_ASSERT(energy.name); /* required texts */
   GD_TRY(read_cites(reader, &energy.cites, &energy.n_cites, err));
   while (at < hw->n_energies && strcmp(hw->energies[at].name, energy.name) != 0)
     at++;

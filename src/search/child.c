@@ -286,7 +286,7 @@ static int64_t count_oom_kills(void) {
 }
 
 static void take_signals(struct watch *watch) {
-  int asked = gd_process_asked_to_end(&watch->process);
+  int asked = gd_signals_asked(&watch->process.signals);
   if (watch->stop_signal == 0)
     watch->stop_signal = asked;
 }
@@ -329,7 +329,7 @@ static void press(struct watch *watch, const struct gd_child_options *options) {
 static void watch_over(struct watch *watch, const struct gd_child_options *options,
                        struct words *words) {
   while (wait4(watch->process.pid, &watch->status, WNOHANG, &watch->usage) == 0) {
-    struct pollfd fds[] = {{.fd = watch->process.signals, .events = POLLIN},
+    struct pollfd fds[] = {{.fd = watch->process.signals.fd, .events = POLLIN},
                            {.fd = watch->process.errors, .events = POLLIN}};
     poll(fds, 2, wait_ms(watch, options));
     if (fds[1].revents & POLLHUP && !(fds[1].revents & POLLIN))
@@ -435,7 +435,7 @@ static void remove_folder(struct folder *folder) {
 }
 
 static bool lock_folder(struct folder *folder) {
-  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   return folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) == 0;
 }
 
@@ -450,7 +450,8 @@ static void remove_stale(const char *parent) {
       continue;
     snprintf(folder.path, sizeof folder.path, "%s/%.64s", parent, entry->d_name);
     name_files(&folder);
-    if (stat(folder.path, &about) != 0 || about.st_uid != geteuid() ||
+    /* Others may write to that folder too: what they leave there, or let point elsewhere, stays. */
+    if (lstat(folder.path, &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != geteuid() ||
         time(NULL) - about.st_mtime < 60)
       continue;
     if (lock_folder(&folder))
@@ -506,7 +507,9 @@ static enum gd_status run(const struct gd_child_order *order,
   take_signals(&watch);
   end->wall_s = 1e-9 * (double)(gd_clock_ns() - watch.start_ns);
   end->signal = watch.stop_signal;
-  if (watch.stop_signal)
+  /* A signal that came when all was over takes no answer away. */
+  bool answered = !watch.press_ns && WIFEXITED(watch.status) && WEXITSTATUS(watch.status) == 0;
+  if (watch.stop_signal && !answered)
     end->how = GD_CHILD_STOPPED;
   else if (watch.late)
     end->how = GD_CHILD_LATE;

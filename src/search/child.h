@@ -41,7 +41,7 @@ enum gd_child_how {
 struct gd_child_end {
   enum gd_child_how how;
   enum gd_status status; /* BROKEN: what kind of failure it was */
-  int signal;            /* STOPPED: which */
+  int signal;            /* that asked this process to end; 0: none */
   double wall_s;
 };
 

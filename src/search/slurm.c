@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,6 +49,7 @@ struct gd_slurm_job {
   char why[64];     /* what it waits for */
   int64_t ended_ns; /* when `how` was learnt */
   int64_t running_ns;
+  int64_t cancel_ns; /* not before then, as it has just failed */
   bool hung;
 };
 
@@ -62,8 +62,8 @@ struct gd_slurm {
   bool held;                    /* the last submission was refused: wait until a job has ended */
   int64_t refused_ns, ended_ns; /* when that was; when the last job ended, 0: never */
   int64_t ask_ns, interval_ns, heard_ns;
-  int signals, stop_signal;
-  sigset_t before;
+  struct gd_signals signals;
+  int stop_signal;
 };
 
 static bool is_active(const struct gd_slurm_job *job) {
@@ -185,12 +185,13 @@ static enum gd_status run_command(const char *const *arguments, struct gd_proces
   return status == GD_OK ? GD_OK : gd_fail(err, status, "%s", own.text);
 }
 
-/* A job of that name that has not ended: its id, or empty. */
+/* A job of ours of that name that has not ended: its id, or empty. Others may ask the same. */
 static enum gd_status find_by_name(const char *name, char id[24], struct gd_error *err) {
   struct gd_process_output output;
-  char option[96], why[256];
+  char option[96], user[48], why[256];
   snprintf(option, sizeof option, "--name=%s", name);
-  const char *const arguments[] = {"squeue", "--noheader", "--format=%i", option, NULL};
+  snprintf(user, sizeof user, "--user=%lld", (long long)geteuid());
+  const char *const arguments[] = {"squeue", "--noheader", "--format=%i", user, option, NULL};
   enum gd_status status = run_command(arguments, &output, err);
   id[0] = '\0';
   if (status == GD_OK && output.code != 0) {
@@ -422,13 +423,17 @@ static enum gd_status ask(struct gd_slurm *slurm, struct gd_error *err) {
   return status;
 }
 
+/* A controller that does not take it is asked again, but not at once. */
 static void cancel_hung(struct gd_slurm *slurm, struct gd_slurm_job *job) {
   struct gd_process_output output;
-  double running_s = 1e-9 * (double)(gd_clock_ns() - job->running_ns);
-  if (job->state != RUNNING || job->hung || job->how[0] || running_s < slurm->options.timeout_s)
+  int64_t now = gd_clock_ns();
+  double running_s = 1e-9 * (double)(now - job->running_ns);
+  if (job->state != RUNNING || job->hung || job->how[0] || now < job->cancel_ns ||
+      running_s < slurm->options.timeout_s)
     return;
   const char *const arguments[] = {"scancel", job->id, NULL};
   job->hung = run_command(arguments, &output, NULL) == GD_OK && output.code == 0;
+  job->cancel_ns = now + ASK_MOST_S * S_NS;
   slurm->interval_ns = S_NS;
   slurm->ask_ns = 0;
   gd_process_output_deinit(&output);
@@ -449,10 +454,9 @@ static bool has_ended(const struct gd_slurm_job *job) {
 }
 
 static void take_signals(struct gd_slurm *slurm) {
-  struct signalfd_siginfo info;
-  while (read(slurm->signals, &info, sizeof info) == (ssize_t)sizeof info)
-    if (slurm->stop_signal == 0)
-      slurm->stop_signal = (int)info.ssi_signo;
+  int asked = gd_signals_asked(&slurm->signals);
+  if (slurm->stop_signal == 0)
+    slurm->stop_signal = asked;
 }
 
 enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended,
@@ -482,7 +486,7 @@ enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended
   }
   if (gd_clock_ns() >= slurm->ask_ns)
     return ask(slurm, err);
-  poll(&(struct pollfd){.fd = slurm->signals, .events = POLLIN}, 1, LOOK_MS);
+  poll(&(struct pollfd){.fd = slurm->signals.fd, .events = POLLIN}, 1, LOOK_MS);
   take_signals(slurm);
   return GD_OK;
 }
@@ -619,18 +623,15 @@ static enum gd_status check_commands(struct gd_error *err) {
 enum gd_status gd_slurm_open(const struct gd_slurm_options *options, struct gd_slurm **slurm,
                              struct gd_error *err) {
   struct gd_slurm *opened = gd_mem_alloc(1, sizeof *opened);
-  sigset_t ours;
   if (!opened)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
   opened->options = *options;
   opened->interval_ns = S_NS;
   opened->heard_ns = gd_clock_ns();
-  sigemptyset(&ours);
-  sigaddset(&ours, SIGINT);
-  sigaddset(&ours, SIGTERM);
-  sigaddset(&ours, SIGHUP);
-  sigprocmask(SIG_BLOCK, &ours, &opened->before);
-  opened->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (!gd_signals_open(&opened->signals)) {
+    gd_mem_free(opened);
+    return gd_fail(err, GD_ENVIRONMENT, "cannot wait for signals: %s", strerror(errno));
+  }
   enum gd_status status = check_commands(err);
   if (status == GD_OK)
     status = make_folder(opened, err);
@@ -649,9 +650,7 @@ void gd_slurm_close(struct gd_slurm *slurm) {
     return;
   for (uint32_t i = 0; i < slurm->count; i++)
     leave_folder(&slurm->jobs[i]);
-  if (slurm->signals >= 0)
-    close(slurm->signals);
-  sigprocmask(SIG_SETMASK, &slurm->before, NULL);
+  gd_signals_close(&slurm->signals);
   gd_mem_free(slurm->jobs);
   gd_mem_free(slurm);
 }

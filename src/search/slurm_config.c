@@ -19,8 +19,7 @@
 
 /* --- slurm.json ---------------------------------------------------------------------------- */
 
-/* The batch script has one option a line, and SLURM's parser takes blanks and quotes for its own.
- */
+/* SLURM's parser takes blanks, quotes and # for its own; gd_json_string has refused line ends. */
 static enum gd_status read_word(const struct gd_json *json, const json_t *section, const char *key,
                                 char to[GD_SLURM_TEXT], struct gd_error *err) {
   const char *text;
@@ -178,7 +177,7 @@ static void append_option(struct gd_strbuf *out, const char *name, const char *v
 
 /* One word for the shell. */
 static void append_quoted(struct gd_strbuf *out, const char *text) {
-  gd_strbuf_append(out, " '");
+  gd_strbuf_append(out, "'");
   for (; *text; text++)
     if (*text == '\'')
       gd_strbuf_append(out, "'\\''");
@@ -213,13 +212,15 @@ void gd_slurm_script_print(const struct gd_slurm_config *config,
    * Also one rank is a step: what a shell has started may outlive it where SLURM follows parents
    * and children. From 22.05 on srun does not take over the CPUs of the job by itself.
    */
-  gd_strbuf_printf(out, "srun --mpi=%s --kill-on-bad-exit=1 --cpus-per-task=%" PRId64,
-                   script->ranks > 1 ? config->mpi : "none", config->cpus);
+  gd_strbuf_append(out, "srun --mpi=");
+  append_quoted(out, script->ranks > 1 ? config->mpi : "none");
+  gd_strbuf_printf(out, " --kill-on-bad-exit=1 --cpus-per-task=%" PRId64 " ", config->cpus);
   append_quoted(out, script->program);
-  gd_strbuf_append(out, " " GD_CHILD_RANK);
+  gd_strbuf_append(out, " " GD_CHILD_RANK " ");
   append_quoted(out, script->order);
+  gd_strbuf_append(out, " ");
   append_quoted(out, script->result);
-  gd_strbuf_printf(out, " %d %g\ncode=$?\necho $code >", script->ranks, script->rank_timeout_s);
+  gd_strbuf_printf(out, " %d %g\ncode=$?\necho $code > ", script->ranks, script->rank_timeout_s);
   append_quoted(out, script->code);
   gd_strbuf_append(out, "\nexit $code\n");
 }

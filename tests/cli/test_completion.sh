@@ -75,11 +75,11 @@ offered files "$presets" bench ""
 offered files "$presets" bench pythia-14m --threads 2 ""
 offered files "pythia-70m" plan pythia-7
 offered "words open" "mamba,pythia-70m" bench --models mamba,pythia-7
-offered "words open" "all naive free-lunch compile kernels ckpt zero1 zero2 zero3 fsdp2 fsdp3" \
+offered "words open" "all naive free-lunch compile kernels tf32 ckpt zero1 zero2 zero3 fsdp2 fsdp3" \
   bench --methods ""
 offered "words open" "--methods=naive,ckpt+zero1 --methods=naive,ckpt+zero2 --methods=naive,ckpt+zero3" \
   bench --methods=naive,ckpt+z
-offered "words open" "kernels+zero1+compile kernels+zero1+free-lunch kernels+zero1+ckpt kernels+zero1+offload" \
+offered "words open" "kernels+zero1+compile kernels+zero1+free-lunch kernels+zero1+tf32 kernels+zero1+ckpt kernels+zero1+offload" \
   plan --methods kernels+zero1+
 offered "words open" "free-lunch+ckpt" results --method free-lunch+c
 mkdir -p "$XDG_CONFIG_HOME/gpudays/models"

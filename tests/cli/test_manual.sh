@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The manual page that the program writes: groff has nothing to say about it, every option is there
-# with its argument, help line and commands, every command, every name of the JSON output; and back.
+# with its argument, help line and commands, every command, every name of the JSON output, every
+# variable of the environment; and back.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
 page=$WORK/gpudays.1
@@ -86,6 +87,8 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" gpus --check "$GD_SOURCE_DIR/data/gpus/a100.json" --json
   "$GPUDAYS" estimate --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
+  "$GPUDAYS" plan pythia-160m --gpu a100 --stack paper --json
+  "$GPUDAYS" accuracy --json
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json
   "$GPUDAYS" results save "$WORK/saved" --json
@@ -93,6 +96,12 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" results --total --json
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" export pythia-14m --format hf --json
+  "$GPUDAYS" survey --questions --json
+  "$GPUDAYS" survey --synthetic 9 --json
+  "$GPUDAYS" survey --synthetic 9 -o "$WORK/answers.csv" --quiet >/dev/null
+  "$GPUDAYS" survey "$WORK/answers.csv" --json
+  sed 's/^yes/maybe/' "$WORK/answers.csv" >"$WORK/refused.csv"
+  "$GPUDAYS" survey "$WORK/refused.csv" --json 2>/dev/null || [[ $? == 2 ]]
   "$GPUDAYS" cost pythia-1b --times paper --budget 5000 --days 30 --text --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
   "$GPUDAYS" doctor --json --threads 1
@@ -104,3 +113,12 @@ awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n
 printf '%s\n' gpudays commit fp32 bf16 tiny other >>"$WORK/manual"
 sort -u -o "$WORK/manual" "$WORK/manual"
 diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "JSON names of the program (<) and the manual (>)"
+
+# Variables of our own that the source reads, but for those of tests and of tuning by hand.
+{
+  grep -rhoE 'getenv\("GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
+  grep -rhoE '\{"GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
+} | grep -oE 'GPUDAYS_[A-Z_]+' | grep -vE '^GPUDAYS_(TEST_|ATTENTION_)' | sort -u >"$WORK/program"
+awk '/^\.SH/ { inside = $2 == "ENVIRONMENT" } inside && /^\.B GPUDAYS/ { print $2 }' "$page" |
+  sort -u >"$WORK/manual"
+diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "variables of the source (<) and the manual (>)"

@@ -4,26 +4,17 @@
  * on a GPU, op by op and model by model.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backend/cuda/fused.h"
 #include "pass/pass.h"
 #include "support/fault.h"
+#include "support/ok.h"
+#include "support/tiny.h"
 
 static struct gd_error err;
-#define OK(expr)                           \
-  do {                                     \
-    if ((expr) != GD_OK)                   \
-      fail_msg("%s: %s", #expr, err.text); \
-  } while (0)
 
 /* One of each family, and what differs inside one. */
 static const char *const folders[] = {
@@ -31,35 +22,9 @@ static const char *const folders[] = {
 };
 enum { N_FOLDERS = sizeof folders / sizeof *folders, MOST_TEXTS = 512 };
 
-/* The same length, so that it can be done in place. */
-static void turn_on_dropout(char *text) {
-  static const char *const keys[] = {"\"hidden_dropout_prob\": 0.0",
-                                     "\"attention_probs_dropout_prob\": 0.0", "\"embd_pdrop\": 0.0",
-                                     "\"attn_pdrop\": 0.0", "\"resid_pdrop\": 0.0"};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    char *at = strstr(text, keys[i]);
-    if (at)
-      at[strlen(keys[i]) - 1] = '2';
-  }
-}
-
 static void build_graph(const char *folder, struct gd_graph *graph) {
-  static char text[16384];
-  char path[512];
-  struct gd_json json = {0};
   struct gd_model model;
-  snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", GD_SOURCE_DIR, folder);
-  FILE *file = fopen(path, "r");
-  assert_non_null(file);
-  size_t bytes = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[bytes] = '\0';
-  turn_on_dropout(text);
-  OK(gd_json_parse(&json, path, text, (int64_t)bytes, &err));
-  OK(gd_model_parse(&json, &model, &err));
-  gd_json_deinit(&json);
-  if (!model.family->images)
-    model.recipe.seq = 17;
+  tiny_load_reference(folder, 17, &model);
   struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_BF16, .micro_batch = 3};
   struct gd_pass_ctx ctx = {&setup, &err};
   OK(gd_pipeline_build(&setup, graph, &err));

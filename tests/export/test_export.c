@@ -179,21 +179,22 @@ static bool noted(const struct point *p, const char *part) {
 static void each_point(void (*check)(struct point *p)) {
   static const char *const backends[] = {"cuda", "cpu"};
   static const int ranks[] = {1, 4, 8};
-  struct gd_method methods[GD_METHODS_MOST + 1];
+  struct gd_method methods[GD_METHODS_MOST + 2];
   static struct point p;
   int points = 0;
   for (int m = 0; m < MODELS; m++)
     for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++) {
       int count = gd_method_space(ranks[r] > 1, methods);
       assert_int_equal(count, ranks[r] > 1 ? 22 : 12);
-      methods[count++] = (struct gd_method){0}; /* naive */
+      methods[count++] = (struct gd_method){0};               /* naive */
+      methods[count++] = (struct gd_method){.kernels = true}; /* and without TF32 */
       for (int i = 0; i < 2 * count; i++, points++) {
         make_point(&p, models[m], &methods[i / 2], ranks[r], backends[i % 2]);
         check(&p);
         point_deinit(&p);
       }
     }
-  assert_int_equal(points, MODELS * 2 * (13 + 23 + 23));
+  assert_int_equal(points, MODELS * 2 * (14 + 24 + 24));
 }
 
 static json_t *load(struct point *p, enum gd_export_format format) {
@@ -239,7 +240,7 @@ static void check_hf(struct point *p) {
   assert_int_equal(json_object_get(root, "tf32") != NULL,
                    !cpu && recipe->precision == GD_PRECISION_FP32);
   assert_int_equal(bool_at(root, "tf32"),
-                   !cpu && recipe->precision == GD_PRECISION_FP32 && p->method.kernels);
+                   !cpu && recipe->precision == GD_PRECISION_FP32 && p->method.tf32);
   json_t *config = json_object_get(root, "fsdp_config");
   assert_int_equal(bool_at(root, "fsdp"), fsdp);
   assert_int_equal(config != NULL, fsdp);

@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
 # Parity with transformers on the GPU: every committed reference, in every precision, naive and with
-# fused and generated kernels; and TF32, whose rounding is that of a 16-bit precision.
+# fused and generated kernels, a few of them at a time.
 set -euo pipefail
 "$GPUDAYS" doctor | grep -q '^GPU  *ok' || {
   echo "skipped: there is no GPU"
   exit 77
 }
-failed=0
+verify() { # FOLDER PRECISION METHOD
+  "$GPUDAYS" verify "$1" --backend cuda --precision "$2" --methods "$3" || {
+    echo "FAILED: $*"
+    return 1
+  }
+}
+export -f verify
+jobs=$(($(nproc) / 2))
+jobs=$((jobs < 1 ? 1 : jobs > 8 ? 8 : jobs))
 for folder in "$GD_SOURCE_DIR"/tests/reference/*/; do
   for precision in fp32 bf16 fp16; do
     for method in naive compile+kernels compile+kernels+ckpt; do
-      "$GPUDAYS" verify "$folder" --backend cuda --precision "$precision" --methods "$method" || {
-        echo "FAILED: $folder $precision $method"
-        failed=$((failed + 1))
-      }
+      printf '%s\0' "$folder" "$precision" "$method"
     done
   done
-done
-echo "$failed failures"
-[ "$failed" -eq 0 ]
+done | xargs -0 -n 3 -P "$jobs" bash -c 'verify "$@"' verify

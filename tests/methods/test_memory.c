@@ -182,12 +182,7 @@ static void train_what_fits(void) {
 /* --- start --------------------------------------------------------------------------------- */
 
 static int run_rank(void) {
-  struct gd_comm *comm = NULL;
-  struct gd_error err = {0};
-  if (gd_comm_open(&comm, &err) != GD_OK) {
-    fprintf(stderr, "%s\n", err.text);
-    return 1;
-  }
+  struct gd_comm *comm = ranks_join();
   check_space(comm);
   if (gd_comm_rank(comm) == 0)
     printf("%d ranks: %d runs, %d failures\n", gd_comm_size(comm), points, failures);

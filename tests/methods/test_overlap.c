@@ -298,12 +298,7 @@ static void check(const struct promise *p, struct gd_comm *comm) {
 }
 
 static int run_rank(void) {
-  struct gd_comm *comm = NULL;
-  struct gd_error err = {0};
-  if (gd_comm_open(&comm, &err) != GD_OK) {
-    fprintf(stderr, "%s\n", err.text);
-    return 1;
-  }
+  struct gd_comm *comm = ranks_join();
   for (size_t i = 0; i < COUNT(two_ranks); i++)
     check(&two_ranks[i], comm);
   gd_comm_close(comm);

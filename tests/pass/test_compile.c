@@ -4,28 +4,19 @@
  */
 #define _GNU_SOURCE
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "exec/run.h"
 #include "ir/fusion.h"
 #include "pass/pass.h"
 #include "support/fault.h"
+#include "support/ok.h"
 #include "support/scratch.h"
+#include "support/tiny.h"
 
 static struct gd_error err;
-#define OK(expr)                           \
-  do {                                     \
-    if ((expr) != GD_OK)                   \
-      fail_msg("%s: %s", #expr, err.text); \
-  } while (0)
 
 /* --- models -------------------------------------------------------------------------------- */
 
@@ -36,34 +27,8 @@ static const char *const folders[] = {
 };
 enum { N_FOLDERS = sizeof folders / sizeof *folders };
 
-/* The same length, so that it can be done in place. */
-static void turn_on_dropout(char *text) {
-  static const char *const keys[] = {"\"hidden_dropout_prob\": 0.0",
-                                     "\"attention_probs_dropout_prob\": 0.0", "\"embd_pdrop\": 0.0",
-                                     "\"attn_pdrop\": 0.0", "\"resid_pdrop\": 0.0"};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    char *at = strstr(text, keys[i]);
-    if (at)
-      at[strlen(keys[i]) - 1] = '2';
-  }
-}
-
 static void load_model(const char *folder, struct gd_model *model) {
-  static char text[16384];
-  char path[512];
-  struct gd_json json = {0};
-  snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", GD_SOURCE_DIR, folder);
-  FILE *file = fopen(path, "r");
-  assert_non_null(file);
-  size_t bytes = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[bytes] = '\0';
-  turn_on_dropout(text);
-  OK(gd_json_parse(&json, path, text, (int64_t)bytes, &err));
-  OK(gd_model_parse(&json, model, &err));
-  gd_json_deinit(&json);
-  if (!model->family->images)
-    model->recipe.seq = 17; /* short enough for all of them */
+  tiny_load_reference(folder, 17, model); /* short enough for all of them */
 }
 
 enum { MICRO_BATCH = 3 };

@@ -4,143 +4,50 @@
  * those that they stand for; and what it must leave alone.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "exec/run.h"
 #include "ir/autodiff.h"
 #include "pass/kernels.h"
-#include "pass/pass.h"
+#include "support/attending.h"
 #include "support/graphs.h"
+#include "support/ok.h"
 #include "support/op_harness.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-#define OK(expr)                           \
-  do {                                     \
-    if ((expr) != GD_OK)                   \
-      fail_msg("%s: %s", #expr, err.text); \
-  } while (0)
-
 /* --- models --------------------------------------------------------------------------------- */
 
-/* clang-format off */
-#define SIZES                                                           \
-  "\"vocab_size\": 67, \"hidden_size\": 32, \"num_hidden_layers\": 2, " \
-  "\"intermediate_size\": 48, \"max_position_embeddings\": 140, "
-#define HEADS(n)     "\"num_attention_heads\": " #n
-#define KEY_HEADS(m) ", \"num_key_value_heads\": " #m
-#define NEOX         "{\"model_type\": \"gpt_neox\", " SIZES HEADS(4)
-#define DROPOUT      ", \"attention_probs_dropout_prob\": 0.2, \"hidden_dropout_prob\": 0.1"
-
-static const struct {
-  const char *config;
-  int64_t seq;     /* 0: images */
-  uint32_t splits; /* of a layer: one for q, k and v together, or three */
-  uint32_t ropes;  /* of a layer, without the rewrite */
-} models[] = {
-    {NEOX ", \"rotary_pct\": 0.5}", 37, 1, 2},
-    {NEOX ", \"rotary_pct\": 1.0}", 33, 1, 2},
-    {NEOX ", \"rotary_pct\": 0.0}", 19, 1, 0},
-    {"{\"model_type\": \"gpt2\", \"vocab_size\": 67, \"n_embd\": 33, \"n_layer\": 2, "
-     "\"n_head\": 3, \"n_positions\": 40, \"attn_pdrop\": 0.3}", 29, 1, 0},
-    {"{\"model_type\": \"llama\", " SIZES HEADS(4) KEY_HEADS(2) ", \"attention_dropout\": 0.25}",
-     33, 3, 2},
-    {"{\"model_type\": \"mistral\", " SIZES HEADS(4) KEY_HEADS(1) ", \"sliding_window\": null}",
-     21, 3, 2},
-    {"{\"model_type\": \"qwen2\", " SIZES HEADS(4) KEY_HEADS(2) "}", 16, 3, 2},
-    {"{\"model_type\": \"olmo\", " SIZES HEADS(4) "}", 130, 3, 2},
-    {"{\"model_type\": \"roberta\", " SIZES HEADS(4) DROPOUT "}", 31, 3, 0},
-    {"{\"model_type\": \"vit\", \"hidden_size\": 24, \"num_hidden_layers\": 2, " HEADS(3) ", "
-     "\"intermediate_size\": 40, \"image_size\": 20, \"patch_size\": 4, \"num_channels\": 3, "
-     "\"num_labels\": 7" DROPOUT "}", 0, 3, 0},
-};
-/* clang-format on */
-
-enum { BATCH = 2, LAYERS = 2, MOST_GRADIENTS = 60000 };
-static float apart[MOST_GRADIENTS], fused[MOST_GRADIENTS];
-
-static void load(const char *config, int64_t seq, struct gd_model *model) {
-  struct gd_json json = {0};
-  struct gd_error err = {0};
-  OK(gd_json_parse(&json, "test", config, (int64_t)strlen(config), &err));
-  OK(gd_model_parse(&json, model, &err));
-  gd_json_deinit(&json);
-  if (seq)
-    model->recipe.seq = seq;
-}
+static float apart[ATTENDING_GRADIENTS], fused[ATTENDING_GRADIENTS];
 
 /* The forward graph with attention ops, and with the rewrite or without it. */
 static void forward(const struct gd_model *model, enum gd_precision precision, bool rewrite,
                     struct gd_graph *graph) {
-  struct gd_error err = {0};
-  struct gd_setup setup = {.model = model, .precision = precision, .micro_batch = BATCH};
-  struct gd_pass_ctx ctx = {.setup = &setup, .err = &err};
-  gd_graph_init(graph);
-  model->family->build(model, BATCH, graph);
-  OK(gd_graph_check(graph, &err));
-  OK(gd_pass_precision(&ctx, graph));
-  OK(gd_kernels_attention(graph, &err));
-  if (rewrite)
-    OK(gd_kernels_heads(graph, &err));
-  OK(gd_graph_verify(graph, &err));
+  const attending_rewrite rewrites[] = {gd_kernels_attention, rewrite ? gd_kernels_heads : NULL,
+                                        NULL};
+  attending_forward(model, precision, rewrites, graph);
 }
 
-static double train(const struct gd_model *model, const char *backend_name, int threads,
-                    enum gd_precision precision, bool rewrite, float *out, int64_t *count) {
-  struct gd_error err = {0};
+static int64_t train(const struct gd_model *model, const char *backend, int threads,
+                     enum gd_precision precision, bool rewrite, double *loss, float *gradients) {
   struct gd_graph graph;
-  struct gd_plan plan = {0};
-  struct gd_run run = {0};
-  struct gd_backend *backend;
-  struct gd_caps caps;
-  struct gd_backend_options options = {.threads = threads};
-  double loss;
   forward(model, precision, rewrite, &graph);
-  OK(gd_autodiff(&graph, &err));
-  OK(gd_append_update(&graph, &(struct gd_update){0}, &err));
-  OK(gd_graph_verify(&graph, &err));
-  OK(gd_backend_open(backend_name, &options, &backend, &err));
-  backend->ops->caps(&options, &caps);
-  OK(gd_plan_make(&graph, &caps, &plan, &err));
-  OK(gd_run_open(&run, backend, &plan, NULL, &err));
-  OK(gd_run_init(&run, 5, &err));
-  OK(gd_run_random_batch(&run, GD_RUN_FULL, model->family->classes(model), 3, &err));
-  OK(gd_run_seed(&run, GD_RUN_FULL, 11, 4, 6, &err));
-  OK(gd_run_pass(&run, GD_RUN_FULL, &err));
-  OK(gd_run_take_loss(&run, &loss, &err));
-  *count = 0;
-  for (gd_tensor_id id = 0; id < graph.n_tensors; id++)
-    if (graph.tensors[id].role == GD_ROLE_GRAD) {
-      int64_t elements = gd_tensor_elements(&graph, id);
-      assert_true(*count + elements <= MOST_GRADIENTS);
-      OK(gd_run_read(&run, id, out + *count, &err));
-      *count += elements;
-    }
-  gd_run_close(&run);
-  gd_backend_close(backend);
-  gd_plan_deinit(&plan);
+  int64_t count = attending_train(model, &graph, backend, threads, loss, gradients);
   gd_graph_deinit(&graph);
-  return loss;
+  return count;
 }
 
 static void compare(const char *backend, enum gd_precision precision) {
-  for (size_t i = 0; i < COUNT(models); i++) {
+  for (size_t i = 0; i < ATTENDING_COUNT; i++) {
     struct gd_model model;
-    int64_t count, again;
-    load(models[i].config, models[i].seq, &model);
-    double loss = train(&model, backend, 2, precision, false, apart, &count);
+    double loss, again;
+    attending_load(&attending[i], &model);
+    int64_t count = train(&model, backend, 2, precision, false, &loss, apart);
     assert_true(isfinite(loss));
-    if (train(&model, backend, 3, precision, true, fused, &again) != loss)
-      fail_msg("%s: another loss", models[i].config);
-    assert_int_equal(again, count);
+    assert_int_equal(train(&model, backend, 3, precision, true, &again, fused), count);
+    if (again != loss)
+      fail_msg("%s: another loss", attending[i].config);
     if (memcmp(apart, fused, (size_t)count * sizeof *apart) != 0)
-      fail_msg("%s: other gradients", models[i].config);
+      fail_msg("%s: other gradients", attending[i].config);
   }
 }
 
@@ -163,19 +70,20 @@ static void test_models_cpu_bf16(void **state) {
    of their own, which stays. */
 static void test_counts(void **state) {
   (void)state;
-  for (size_t i = 0; i < COUNT(models); i++) {
+  for (size_t i = 0; i < ATTENDING_COUNT; i++) {
     struct gd_error err = {0};
     struct gd_model model;
     struct gd_graph before, after;
-    load(models[i].config, models[i].seq, &model);
+    attending_load(&attending[i], &model);
     forward(&model, GD_PRECISION_BF16, false, &before);
     forward(&model, GD_PRECISION_BF16, true, &after);
-    assert_int_equal(graph_count_ops(&before, GD_OP_rope), LAYERS * models[i].ropes);
+    assert_int_equal(graph_count_ops(&before, GD_OP_rope), ATTENDING_LAYERS * attending[i].ropes);
     assert_int_equal(graph_count_ops(&after, GD_OP_rope), 0);
     assert_int_equal(graph_count_ops(&after, GD_OP_split), 0);
-    assert_int_equal(graph_count_ops(&after, GD_OP_transpose), models[i].seq ? 0 : 1);
-    assert_int_equal(graph_count_ops(&after, GD_OP_split_heads), LAYERS * models[i].splits);
-    assert_int_equal(graph_count_ops(&after, GD_OP_merge_heads), LAYERS);
+    assert_int_equal(graph_count_ops(&after, GD_OP_transpose), attending[i].seq ? 0 : 1);
+    assert_int_equal(graph_count_ops(&after, GD_OP_split_heads),
+                     ATTENDING_LAYERS * attending[i].splits);
+    assert_int_equal(graph_count_ops(&after, GD_OP_merge_heads), ATTENDING_LAYERS);
     struct gd_cost cost_before, cost_after;
     gd_graph_cost(&before, &cost_before);
     gd_graph_cost(&after, &cost_after);
@@ -184,7 +92,7 @@ static void test_counts(void **state) {
     assert_true(cost_after.read_bytes <= cost_before.read_bytes);
     OK(gd_autodiff(&after, &err));
     OK(gd_graph_verify(&after, &err));
-    uint32_t both = LAYERS * (models[i].splits + 1);
+    uint32_t both = ATTENDING_LAYERS * (attending[i].splits + 1);
     assert_int_equal(graph_count_ops(&after, GD_OP_split_heads), both);
     assert_int_equal(graph_count_ops(&after, GD_OP_merge_heads), both);
     assert_int_equal(graph_count_ops(&after, GD_OP_concat), 0);

@@ -79,6 +79,17 @@ expect 0 bench "${quick[@]}" --models "$model,$model" --seed 2 --json
 count '"source": "run"' 4
 [[ $(grep '"step_s"' "$OUT" | tr -d ' ' | sort -u | wc -l) == 1 ]] || fail "$LAST: measured more than once"
 
+# On two ranks the space has 22 points.
+if command -v mpirun >/dev/null; then
+  for source in run store; do
+    expect 0 bench "${quick[@]}" --methods all --ranks 2 --json
+    count '^      "status": "ok"' 22
+    count "^      \"source\": \"$source\"" 22
+  done
+else
+  echo "skipped in part: there is no mpirun, so no search on two ranks"
+fi
+
 # What does not fit is known without running: a byte is missing.
 tight=("${quick[@]}" --micro-batch 8)
 expect 0 plan "$model" --seq 16 --batch 8 --threads 1 --micro-batch 8 --json
@@ -178,6 +189,40 @@ else
   echo "skipped in part: no control group can be made here, so nothing is killed for its memory"
 fi
 
+# A disk that is full: the search ends with its sentence, what was stored stays, and it goes on later.
+fresh_store disk/full
+mkdir "$WORK/disk"
+cat >"$WORK/fill" <<'END'
+set -eu
+mount -t tmpfs -o size=2m small "$WORK/disk"
+"$GPUDAYS" bench "$@" --methods free-lunch --json >"$WORK/before"
+head -c 4194304 /dev/zero >"$WORK/disk/filler" 2>/dev/null || true
+code=0
+"$GPUDAYS" bench "$@" --methods free-lunch,naive,kernels >"$WORK/full" 2>"$WORK/said" || code=$?
+echo "$code" >"$WORK/code"
+rm "$WORK/disk/filler"
+"$GPUDAYS" results --csv >"$WORK/kept"
+"$GPUDAYS" bench "$@" --methods free-lunch,naive,kernels --json >"$WORK/after"
+END
+if unshare --map-root-user --mount true 2>/dev/null; then
+  LAST="bench on a full disk"
+  (export WORK && exec unshare --map-root-user --mount bash "$WORK/fill" "${quick[@]}") \
+    >"$OUT" 2>"$ERR" ||
+    fail "$LAST: it does not go on"
+  cp "$WORK/said" "$ERR"
+  [[ $(cat "$WORK/code") == 3 && ! -s $WORK/full && $(wc -l <"$ERR") == 1 ]] ||
+    fail "$LAST: exit $(cat "$WORK/code"), or not one sentence"
+  said "disk is full"
+  cp "$WORK/kept" "$OUT"
+  count ',free-lunch,' 1
+  [[ $(wc -l <"$OUT") == 2 ]] || fail "$LAST: more is stored than was measured"
+  cp "$WORK/after" "$OUT"
+  count '^      "source": "store"' 1
+  count '^      "source": "run"' 2
+else
+  echo "skipped in part: nothing can be mounted here, so no disk is full (tests/store tries it too)"
+fi
+
 # --- Ctrl-C, and its like --------------------------------------------------------------------
 
 long=(pythia-14m --seq 512 --micro-batch 8 --batch 8 --threads 1 --sample-seconds 60)
@@ -210,6 +255,22 @@ if command -v mpirun >/dev/null; then
   interrupt INT 130 "${long[@]}" --ranks 2 --micro-batch 4
 fi
 GPUDAYS_TEST_FAULT=naive=hang interrupt INT 130 "${quick[@]}"
+# What is ignored, as nohup has it, ends nothing.
+LAST="bench that ignores SIGHUP" RC=0
+GPUDAYS_TEST_FAULT=naive=slow2 env --ignore-signal=HUP "$GPUDAYS" bench "${quick[@]}" --fresh \
+  >"$OUT" 2>"$ERR" </dev/null &
+search=$!
+for ((tries = 0; tries < 100; tries++)); do
+  [[ -z $(pgrep -P "$search" || true) ]] || break
+  sleep 0.05
+done
+kill -HUP "$search"
+wait "$search" || RC=$?
+[[ $RC == 0 && ! -s $ERR ]] || fail "$LAST: exit $RC"
+# A parent that does not care for its children leaves us that way; we do.
+LAST="bench with SIGCHLD ignored" RC=0
+env --ignore-signal=CHLD "$GPUDAYS" bench "${quick[@]}" --fresh >"$OUT" 2>"$ERR" </dev/null || RC=$?
+[[ $RC == 0 && ! -s $ERR ]] || fail "$LAST: exit $RC"
 
 # --- the time limit --------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ static void without_a_file_it_is_the_papers_share(void **state) {
             "#SBATCH --mem=65536M\n"
             "#SBATCH --time=61\n"
             "#SBATCH --no-requeue\n"
-            "srun --mpi=none --kill-on-bad-exit=1 --cpus-per-task=4"
+            "srun --mpi='none' --kill-on-bad-exit=1 --cpus-per-task=4"
             " '/opt/it'\\''s here/gpudays' trial-rank '/s/o' '/s/r' 1 0\n"
             "code=$?\n"
             "echo $code > '/s/c'\n"
@@ -119,8 +119,8 @@ static void sections_add_to_the_default(void **state) {
             "#SBATCH --constraint=a100&ib\n"
             "#SBATCH --no-requeue\n"
             "#SBATCH --qos=a b\n"
-            "srun --mpi=pmix_v4 --kill-on-bad-exit=1 --cpus-per-task=8 '/g' trial-rank '/o' '/r' 8 "
-            "2.5\n"
+            "srun --mpi='pmix_v4' --kill-on-bad-exit=1 --cpus-per-task=8"
+            " '/g' trial-rank '/o' '/r' 8 2.5\n"
             "code=$?\n"
             "echo $code > '/c'\n"
             "exit $code\n");
@@ -142,6 +142,8 @@ static void mistakes_are_named(void **state) {
   refused("{\"cpu\": {\"memory\": \"lots\"}}", "cpu", "cpu.memory is \"lots\"; expected a size");
   refused("{\"cpu\": {\"partition\": [\"a\"]}}", "cpu", "cpu.partition is an array of 1; expected");
   refused("{\"cpu\": {\"partition\": \"a b\"}}", "cpu", "expected a word without blanks");
+  refused("{\"cpu\": {\"partition\": \"a\\nrm\"}}", "cpu", "expected a string without control");
+  refused("{\"cpu\": {\"mpi\": \"pmix x\"}}", "cpu", "expected a word without blanks");
   refused("{\"cpu\": {\"extra\": \"--qos=a\"}}", "cpu",
           "cpu.extra is \"--qos=a\"; expected up to 16");
   refused("{\"cpu\": {\"extra\": [\"qos\"]}}", "cpu", "extra[0] of cpu is qos; expected an option");

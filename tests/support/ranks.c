@@ -22,3 +22,13 @@ int ranks_run(const char *self, int ranks) {
            geteuid() == 0 ? "--allow-run-as-root" : "", ranks, self);
   return system(command) != 0;
 }
+
+struct gd_comm *ranks_join(void) {
+  struct gd_comm *comm = NULL;
+  struct gd_error err = {0};
+  if (gd_comm_open(&comm, &err) != GD_OK) {
+    fprintf(stderr, "%s\n", err.text);
+    exit(1);
+  }
+  return comm;
+}

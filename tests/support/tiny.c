@@ -4,15 +4,11 @@
 #include "support/tiny.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "pass/pass.h"
+#include "support/ok.h"
 
 enum gd_status tiny_parse(const char *text, struct gd_model *model, struct gd_error *err) {
   struct gd_json json;
@@ -22,6 +18,35 @@ enum gd_status tiny_parse(const char *text, struct gd_model *model, struct gd_er
     status = gd_model_parse(&json, model, err);
   gd_json_deinit(&json);
   return status;
+}
+
+/* The same length, so that it can be done in place. */
+static void turn_on_dropout(char *text) {
+  static const char *const keys[] = {"\"hidden_dropout_prob\": 0.0",
+                                     "\"attention_probs_dropout_prob\": 0.0", "\"embd_pdrop\": 0.0",
+                                     "\"attn_pdrop\": 0.0", "\"resid_pdrop\": 0.0"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    char *at = strstr(text, keys[i]);
+    if (at)
+      at[strlen(keys[i]) - 1] = '2';
+  }
+}
+
+void tiny_load_reference(const char *folder, int64_t seq, struct gd_model *model) {
+  static char text[16384];
+  char path[512];
+  struct gd_error err;
+  snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", GD_SOURCE_DIR, folder);
+  FILE *file = fopen(path, "r");
+  assert_non_null(file);
+  size_t bytes = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  assert_true(bytes < sizeof text - 1);
+  text[bytes] = '\0';
+  turn_on_dropout(text);
+  OK(tiny_parse(text, model, &err));
+  if (!model->family->images)
+    model->recipe.seq = seq;
 }
 
 enum gd_status tiny_build(const char *text, int64_t seq, struct gd_model *model,

@@ -15,6 +15,12 @@
 enum gd_status tiny_parse(const char *text, struct gd_model *model, struct gd_error *err);
 
 /*
+ * The configuration of tests/reference/<folder>, with dropout turned on where the family has some,
+ * and sequences of that length.
+ */
+void tiny_load_reference(const char *folder, int64_t seq, struct gd_model *model);
+
+/*
  * Parses, builds the forward graph for two sequences or images and verifies it; returns the first
  * failure. seq 0: the recipe's. The graph is the caller's to deinit, whatever is returned.
  */

@@ -76,12 +76,16 @@ static void test_names(void **state) {
       {"v100", "v100-16gb"},
       {"RTX_4090", "4090"},
       {"NVIDIA H200", "h200"},
+      {"GeForce RTX 3090", "3090"},
+      {"nvidia a6000", "a6000"},
+      {"NVIDIA H100 PCIe", "h100-pcie"},
       {"NVIDIA A100-SXM4-80GB", "a100"},
       {"NVIDIA RTX 6000 Ada Generation", "6000-ada"},
   };
-  static const char *const all[] = {"3090",      "4090",      "a6000",     "6000-ada", "a40",
-                                    "l40",       "v100-16gb", "v100-32gb", "a100",     "a100-40gb",
-                                    "h100-pcie", "h100",      "h200",      "b200"};
+  static const char *const all[] = {
+      "3090",      "4090", "a6000",     "6000-ada",       "a40",      "l40",     "v100-16gb",
+      "v100-32gb", "a100", "a100-40gb", "h100-pcie",      "h100",     "h200",    "b200",
+      "5090",      "l40s", "a100-pcie", "a100-pcie-40gb", "h100-nvl", "3090-ti", "gh200"};
   for (size_t i = 0; i < COUNT(cases); i++)
     assert_string_equal(gpu_of(cases[i].asked)->name, cases[i].name);
   for (size_t i = 0; i < COUNT(all); i++)
@@ -168,6 +172,9 @@ static void test_costs(void **state) {
   assert_true(machine_of("server-8x-3090")->usd < 40000);
   assert_true(machine_of("server-8x-a100")->usd < 200000);
   assert_false(machine_of("server-8x-4090")->in_paper);
+  assert_true(machine_of("server-8x-h200")->usd > 0);
+  for (int i = 0; i < hw.n_machines; i++) /* a module of 1000 W is in no desktop */
+    assert_string_not_equal(hw.machines[i].name, "desktop-1x-b200");
   int in_paper = 0;
   for (int i = 0; i < hw.n_machines; i++)
     in_paper += hw.machines[i].in_paper && hw.machines[i].usd > 0;
@@ -200,7 +207,8 @@ static void test_targets(void **state) {
       {"a100", 8, "paper-a100", GD_TOPOLOGY_SWITCH},
       {"h100", 2, "paper-h100", GD_TOPOLOGY_SWITCH},
       {"4090", 3, "server-4x-4090", GD_TOPOLOGY_BUS},
-      {"b200", 8, NULL, GD_TOPOLOGY_SWITCH},
+      {"b200", 8, "server-8x-b200", GD_TOPOLOGY_SWITCH},
+      {"a40", 8, NULL, GD_TOPOLOGY_PAIRS},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     struct gd_target target;

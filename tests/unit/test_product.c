@@ -56,7 +56,7 @@ static void staged(const struct gd_cuda_product *p) {
   assert_int_equal(done, p->m * p->n * p->batch);
 }
 
-/* As op_matmul.c and matmul_turn do it: every TF32 product, with its operands turned. */
+/* As op_matmul.c and matmul_turn do it: every product of fp32, with its operands turned. */
 static void turned(const struct gd_cuda_product *p) {
   static float room[8192];
   struct gd_cuda_product q;
@@ -85,10 +85,9 @@ static void run_matmul(const struct gd_kernel_args *args) {
     return;
   if ((p.staged || always_staged) && p.m <= STAGE && p.k > 0)
     staged(&p);
-  else if (p.k > 0 && always_turned && p.dtype == GD_DTYPE_F32 && p.dtype_d == GD_DTYPE_F32) {
-    p.tf32 = true;
+  else if (p.k > 0 && always_turned && p.dtype == GD_DTYPE_F32 && p.dtype_d == GD_DTYPE_F32)
     turned(&p);
-  } else if (p.k > 0)
+  else if (p.k > 0)
     library(&p);
   else
     for (int64_t i = 0; i < args->out[0].elements; i++) { /* matmul_empty */
@@ -188,7 +187,6 @@ static void test_turned(void **state) {
                               .ldd = 3,
                               .dtype = GD_DTYPE_F32,
                               .dtype_d = GD_DTYPE_F32,
-                              .tf32 = true,
                               .a = memory,
                               .b = memory,
                               .d = memory};
@@ -202,9 +200,9 @@ static void test_turned(void **state) {
   assert_int_equal(gd_cuda_product_turned(&p, memory, 3 * 128 * 4, &q, turns), 0);
   assert_int_equal(gd_cuda_product_turned(&p, memory, 8 * 128 * 4, &q, turns), 2);
   assert_ptr_equal(q.b, memory + 3 * 128);
-  p.tf32 = false;
+  p.batch = 2;
   assert_int_equal(gd_cuda_product_turned(&p, memory, sizeof memory, &q, turns), 0);
-  p.tf32 = true;
+  p.batch = 1;
   p.dtype_d = GD_DTYPE_BF16;
   assert_int_equal(gd_cuda_product_turned(&p, memory, sizeof memory, &q, turns), 0);
 }

@@ -45,6 +45,17 @@ static inline bool gd_cuda_aligned(const void *data, int64_t bytes) {
   return (uintptr_t)data % (uintptr_t)bytes == 0;
 }
 
+/* May all tensors of a call? */
+static inline bool gd_cuda_all_aligned(const struct gd_kernel_args *args, int64_t bytes) {
+  for (uint32_t i = 0; i < args->n_in; i++)
+    if (!gd_cuda_aligned(args->in[i].data, bytes))
+      return false;
+  for (uint32_t i = 0; i < args->n_out; i++)
+    if (!gd_cuda_aligned(args->out[i].data, bytes))
+      return false;
+  return true;
+}
+
 static inline int64_t gd_cuda_ceil(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

@@ -11,10 +11,13 @@
  * many backends.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda_int.h"
@@ -83,46 +86,41 @@ enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char 
 /* --- the device ----------------------------------------------------------------------------- */
 
 /*
- * Peak rates in TFLOP/s, dense: 16-bit products with fp32 sums, TF32, fp32, from NVIDIA's
- * datasheets at the boost clock. What is not listed is reckoned from its multiprocessors.
+ * What a GPU without a record should reach, from the FLOPs of one multiprocessor in one cycle:
+ * dense 16-bit products of GA100, of GA10x and AD10x, of GH100, of GB100 and of GB20x, as NVIDIA's
+ * papers on these architectures have them. Consumer cards do half of it with fp32 sums: for them
+ * this is too much, and never too little.
  */
-static const struct {
-  const char *name;
-  double half, tf32, fp32;
-} known[] = {
-    {"H200", 989.4, 494.7, 66.9},         {"GH200", 989.4, 494.7, 66.9},
-    {"H100 PCIe", 756, 378, 51.2},        {"H100 NVL", 835, 417.5, 60},
-    {"H100", 989.4, 494.7, 66.9},         {"A100", 311.9, 155.9, 19.5},
-    {"A40", 149.7, 74.8, 37.4},           {"RTX A6000", 154.8, 77.4, 38.7},
-    {"RTX 6000 Ada", 364.2, 182.1, 91.1}, {"L40", 181, 90.5, 90.5},
-    {"RTX 4090", 165.2, 82.6, 82.6},      {"RTX 3090", 71, 35.6, 35.6},
-};
-
-/* FLOPs of one multiprocessor in one cycle. */
-static void reckon(const struct gd_cuda *cuda, double *half, double *tf32, double *fp32) {
+static void reckon(const struct gd_cuda *cuda, double peaks[GD_PEAK_COUNT]) {
   int khz = 0;
   cuda->cu->DeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, cuda->device);
   double cycles = 1e3 * khz * cuda->sm_count;
-  double per_cycle = cuda->sm >= 90 ? 4096 : cuda->sm == 80 ? 2048 : 1024;
-  *half = per_cycle * cycles;
-  *tf32 = per_cycle / 2 * cycles;
-  *fp32 = (cuda->sm == 80 ? 128 : 256) * cycles;
+  double per_cycle = cuda->sm >= 120   ? 1024
+                     : cuda->sm >= 100 ? 8192
+                     : cuda->sm >= 90  ? 4096
+                     : cuda->sm == 80  ? 2048
+                                       : 1024;
+  peaks[GD_PEAK_FP16] = peaks[GD_PEAK_BF16] = per_cycle * cycles;
+  peaks[GD_PEAK_TF32] = per_cycle / 2 * cycles;
+  peaks[GD_PEAK_FP32] = (cuda->sm == 80 ? 128 : 256) * cycles;
 }
 
+/* The catalogue knows GPUs by the driver's name. */
 static double cuda_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, bool use_tf32) {
   struct gd_cuda *cuda = cuda_of(backend);
+  struct gd_hw hw = {0};
+  const struct gd_gpu *gpu = NULL;
   char name[128] = "";
-  double half, tf32, fp32;
-  reckon(cuda, &half, &tf32, &fp32);
+  double peaks[GD_PEAK_COUNT];
+  reckon(cuda, peaks);
   cuda->cu->DeviceGetName(name, sizeof name, cuda->device);
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strstr(name, known[i].name)) {
-      half = 1e12 * known[i].half;
-      tf32 = 1e12 * known[i].tf32;
-      fp32 = 1e12 * known[i].fp32;
-      break;
-    }
-  return dtype != GD_DTYPE_F32 ? half : use_tf32 ? tf32 : fp32;
+  if (gd_hw_load(&hw, NULL) == GD_OK && gd_hw_gpu(&hw, name, &gpu, NULL) == GD_OK)
+    memcpy(peaks, gpu->flops, sizeof peaks);
+  gd_hw_deinit(&hw);
+  return peaks[dtype == GD_DTYPE_F16    ? GD_PEAK_FP16
+               : dtype == GD_DTYPE_BF16 ? GD_PEAK_BF16
+               : use_tf32               ? GD_PEAK_TF32
+                                        : GD_PEAK_FP32];
 }
 
 static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
@@ -183,17 +181,23 @@ static enum gd_status wake(struct gd_cuda *cuda, struct gd_error *err) {
   pthread_mutex_unlock(&mutex);
   CHECK(result, "cuDevicePrimaryCtxRetain");
   CHECK(cuda->cu->CtxSetCurrent(context), "cuCtxSetCurrent");
-  CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  cuda->context = context;
-  return gd_cuda_modules_open(cuda, err);
+  if (!cuda->modules)
+    GD_TRY(gd_cuda_modules_open(cuda, err));
+  if (!cuda->stream)
+    CHECK(cuda->cu->StreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  if (!cuda->side)
+    CHECK(cuda->cu->StreamCreate(&cuda->side, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  cuda->context = context; /* everything is there */
+  return GD_OK;
 }
 
 static void release(struct gd_cuda *cuda) {
   if (cuda->arena)
     cuda->cu->MemFree(cuda->arena);
-  if (cuda->host)
-    cuda->cu->MemFreeHost(cuda->host);
+  if (cuda->host) {
+    cuda->cu->MemHostUnregister(cuda->host);
+    munmap(cuda->host, (size_t)cuda->host_bytes);
+  }
   cuda->arena = 0;
   cuda->host = NULL;
   cuda->arena_bytes = cuda->host_bytes = 0;
@@ -207,16 +211,19 @@ static void cuda_close(struct gd_backend *backend) {
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);
     gd_cuda_nccl_free(cuda);
-    gd_cuda_modules_close(cuda);
-    cuda->cu->StreamDestroy(cuda->stream);
-    cuda->cu->StreamDestroy(cuda->side);
   }
+  gd_cuda_modules_close(cuda);
+  if (cuda->stream)
+    cuda->cu->StreamDestroy(cuda->stream);
+  if (cuda->side)
+    cuda->cu->StreamDestroy(cuda->side);
   gd_mem_free(cuda);
 }
 
 static enum gd_status cuda_open(const struct gd_backend_options *options,
                                 struct gd_backend **backend, struct gd_error *err) {
   const struct gd_cu *cu;
+  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
   GD_TRY(gd_cu_load(&cu, err));
   struct gd_cuda *cuda = gd_mem_alloc(1, sizeof *cuda);
   if (!cuda)
@@ -225,6 +232,7 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->cu = cu;
   cuda->comm = options->comm;
   cuda->trace = options->trace;
+  cuda->deterministic = fixed && fixed[0] == '1';
   enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);
   if (status != GD_OK) {
     gd_mem_free(cuda);
@@ -241,6 +249,33 @@ static int64_t used_bytes(const struct gd_cuda *cuda) {
   if (cuda->cu->MemGetInfo(&free_bytes, &total) != CUDA_SUCCESS)
     return -1;
   return (int64_t)(total - free_bytes);
+}
+
+/*
+ * Host memory that copies can overlap with: zeroed by the system as all threads touch it, in huge
+ * pages where there are such, then pinned. The driver's own allocation does both with one thread,
+ * 4 KiB at a time: many seconds for the state of a large model.
+ */
+static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *err) {
+  enum { PAGE_BYTES = 4096 };
+  char size[32];
+  void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    return gd_fail(err, GD_NOMEM_HOST, "the system refuses %s of host memory: %s",
+                   gd_format_bytes(size, sizeof size, bytes), strerror(errno));
+  madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* a wish */
+  volatile char *page = at;
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < bytes; i += PAGE_BYTES)
+    page[i] = 0;
+  if (cuda->cu->MemHostRegister(at, (size_t)bytes, 0) != CUDA_SUCCESS) {
+    munmap(at, (size_t)bytes);
+    return gd_fail(err, GD_NOMEM_HOST, "the driver refuses to pin %s of host memory",
+                   gd_format_bytes(size, sizeof size, bytes));
+  }
+  cuda->host = at;
+  cuda->host_bytes = bytes;
+  return GD_OK;
 }
 
 static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_bytes,
@@ -266,13 +301,8 @@ static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_by
   }
   int64_t after = used_bytes(cuda);
   cuda->measured_bytes = before < 0 || after < 0 ? -1 : after - before;
-  if (host_bytes > 0) {
-    if (cuda->cu->MemHostAlloc(&cuda->host, (size_t)host_bytes, 0) != CUDA_SUCCESS)
-      return gd_fail(err, GD_NOMEM_HOST, "the system refuses %s of pinned host memory",
-                     gd_format_bytes(size, sizeof size, host_bytes));
-    cuda->host_bytes = host_bytes;
-    memset(cuda->host, 0, (size_t)host_bytes);
-  }
+  if (host_bytes > 0)
+    GD_TRY(pin(cuda, host_bytes, err));
   CHECK(cuda->cu->StreamSynchronize(cuda->stream), "cuStreamSynchronize");
   return GD_OK;
 }
@@ -301,13 +331,17 @@ static CUdeviceptr device_address(const void *host) {
   return (CUdeviceptr)(uintptr_t)host; /* one address space for both: every 64-bit system */
 }
 
+static bool is_inside(const struct gd_cuda *cuda, enum gd_space space, int64_t offset_bytes,
+                      int64_t bytes) {
+  int64_t all_bytes = space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes;
+  return offset_bytes >= 0 && bytes >= 0 && offset_bytes <= all_bytes - bytes;
+}
+
 static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, const void *from, int64_t bytes,
                                  struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy((char *)cuda->host + offset_bytes, from, (size_t)bytes);
     return GD_OK;
@@ -318,9 +352,7 @@ static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space
 static enum gd_status cuda_clear(struct gd_backend *backend, enum gd_space space,
                                  int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memset((char *)cuda->host + offset_bytes, 0, (size_t)bytes);
     return GD_OK;
@@ -336,9 +368,7 @@ static enum gd_status cuda_read(struct gd_backend *backend, enum gd_space space,
                                 int64_t offset_bytes, void *to, int64_t bytes,
                                 struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  GD_ASSERT(offset_bytes >= 0 &&
-            offset_bytes + bytes <=
-                (space == GD_SPACE_HOST ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
   if (space == GD_SPACE_HOST) {
     memcpy(to, (char *)cuda->host + offset_bytes, (size_t)bytes);
     return GD_OK;
@@ -458,8 +488,8 @@ static struct gd_view view_of(const struct gd_cuda *cuda, const struct gd_plan *
   const struct gd_tensor *t = &plan->graph->tensors[id];
   bool host = on_host(plan->graph, id);
   int64_t at = plan->offset_bytes[id];
-  GD_ASSERT(at >= 0 &&
-            at + gd_tensor_bytes(plan->graph, id) <= (host ? cuda->host_bytes : cuda->arena_bytes));
+  GD_ASSERT(is_inside(cuda, host ? GD_SPACE_HOST : GD_SPACE_DEVICE, at,
+                      gd_tensor_bytes(plan->graph, id)));
   return (struct gd_view){.data = (char *)(host ? cuda->host : (void *)(uintptr_t)cuda->arena) + at,
                           .dtype = t->dtype,
                           .rank = t->rank,

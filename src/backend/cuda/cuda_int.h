@@ -50,6 +50,7 @@ struct gd_cuda {
   struct gd_cuda_nccl *nccl; /* nccl.c; NULL: ranks exchange through host memory */
   bool nccl_decided;         /* all ranks know whether they use it */
   bool trace;
+  bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };
 

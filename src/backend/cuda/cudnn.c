@@ -476,7 +476,6 @@ static struct plan *plan_of(struct state *state, const struct shape *shape) {
 }
 
 static struct state *state_of(struct gd_cuda *cuda) {
-  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
   struct state *state = cuda->attention;
   if (state)
     return state->absent ? NULL : state;
@@ -484,7 +483,7 @@ static struct state *state_of(struct gd_cuda *cuda) {
   if (!state)
     return NULL;
   cuda->attention = state;
-  state->absent = (fixed && fixed[0] == '1') || gd_cudnn_load(&state->dnn, NULL) != GD_OK ||
+  state->absent = cuda->deterministic || gd_cudnn_load(&state->dnn, NULL) != GD_OK ||
                   gd_cudnn_version() < OLDEST_VERSION || state->dnn->Create(&state->handle) != 0;
   return state->absent ? NULL : state;
 }

@@ -27,14 +27,11 @@ enum {
 
   CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13, /* kHz */
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
-  CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
 
   CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
-  CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
-  CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
 
   CU_STREAM_NON_BLOCKING = 1,
@@ -56,12 +53,13 @@ enum {
   X(DeviceGetUuid, cuDeviceGetUuid_v2, (unsigned char uuid[16], CUdevice device))                  \
   X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                        \
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))      \
-  X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                      \
   X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext context))                                           \
   X(CtxSynchronize, cuCtxSynchronize, (void))                                                      \
   X(MemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                      \
   X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr * at, size_t bytes))                                     \
   X(MemFree, cuMemFree_v2, (CUdeviceptr at))                                                       \
+  X(MemHostRegister, cuMemHostRegister_v2, (void *at, size_t bytes, unsigned flags))               \
+  X(MemHostUnregister, cuMemHostUnregister, (void *at))                                            \
   X(MemHostAlloc, cuMemHostAlloc, (void **at, size_t bytes, unsigned flags))                       \
   X(MemFreeHost, cuMemFreeHost, (void *at))                                                        \
   X(MemcpyAsync, cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
@@ -85,8 +83,6 @@ enum {
     (CUfunction * function, CUmodule module, const char *name))                                    \
   X(FuncGetAttribute, cuFuncGetAttribute, (int *value, int attribute, CUfunction function))        \
   X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction function, int attribute, int value))         \
-  X(OccupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                         \
-    (int *blocks, CUfunction function, int threads, size_t shared_bytes))                          \
   X(LaunchKernel, cuLaunchKernel,                                                                  \
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params,    \

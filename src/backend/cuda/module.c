@@ -5,12 +5,18 @@
  * architecture and NVRTC's version. Modules are kept in memory by key and on disk as cubins.
  * Binding a plan first notes every module it needs, then builds the missing ones side by side,
  * since NVRTC takes a second for some and a program needs a few dozen.
+ *
+ * NVRTC's front end works behind one lock of the process, which leaves threads a factor of two or
+ * three. So children of this process build first, and leave cubins in the cache on disk.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/module.h"
@@ -163,6 +169,40 @@ static bool wants_building(const struct module *module) {
   return !module->loaded && !module->cubin && module->error.status == GD_OK;
 }
 
+/* A child does nothing but compile and write files: it must not touch the driver, which does not
+   survive a fork. What one fails at is left to the threads, for the message. */
+static void build_in_children(const struct gd_cuda *cuda) {
+  char folder[1024];
+  pid_t children[MOST_THREADS];
+  int wanted = 0, n = 0;
+  for (struct module *m = cuda->modules->modules; m; m = m->next) {
+    if (wants_building(m))
+      m->cubin = gd_cache_read("cuda", m->key, &m->cubin_bytes);
+    wanted += wants_building(m);
+  }
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int most = cores < MOST_THREADS ? (int)cores : MOST_THREADS;
+  if (most > wanted / 2)
+    most = wanted / 2;
+  if (most < 2 || cuda->comm || !gd_cache_folder("cuda", folder, sizeof folder))
+    return;
+  for (; n < most; n++) {
+    int at = 0;
+    children[n] = fork();
+    if (children[n] < 0)
+      break;
+    if (children[n] > 0)
+      continue;
+    for (struct module *m = cuda->modules->modules; m; m = m->next)
+      if (wants_building(m) && at++ % most == n)
+        build(m, cuda->sm);
+    _exit(0);
+  }
+  for (int i = 0; i < n; i++)
+    while (waitpid(children[i], NULL, 0) < 0 && errno == EINTR)
+      continue;
+}
+
 static void *work(void *argument) {
   struct crew *crew = argument;
   for (;;) {
@@ -198,10 +238,12 @@ enum gd_status gd_cuda_modules_compile(struct gd_cuda *cuda, int *count, struct 
   struct crew crew = {
       .mutex = PTHREAD_MUTEX_INITIALIZER, .next = cuda->modules->modules, .sm = cuda->sm};
   pthread_t threads[MOST_THREADS];
-  int n = 0;
-  for (struct module *m = cuda->modules->modules; m && n < MOST_THREADS; m = m->next)
-    if (wants_building(m) && pthread_create(&threads[n], NULL, work, &crew) == 0)
-      n++;
+  int missing = 0, n = 0;
+  build_in_children(cuda);
+  for (struct module *m = cuda->modules->modules; m; m = m->next) /* before anybody builds them */
+    missing += wants_building(m);
+  while (n < missing && n < MOST_THREADS && pthread_create(&threads[n], NULL, work, &crew) == 0)
+    n++;
   work(&crew); /* here too: there may be no thread to be had */
   for (int i = 0; i < n; i++)
     pthread_join(threads[i], NULL);

@@ -110,8 +110,9 @@ static int tile_rows(const struct tiling *t) {
   return t->warps * t->row_tiles * 16;
 }
 
+/* Queries; then stages of keys and of values. */
 static int forward_bytes(const struct problem *p, const struct tiling *t) {
-  return (tile_rows(t) + 2 * t->columns) * row_bytes(p);
+  return (tile_rows(t) + 2 * t->stages * t->columns) * row_bytes(p);
 }
 
 /* Queries and dout, or keys and values; then stages of the others, with lse and delta. */
@@ -129,7 +130,8 @@ enum { MOST_TILINGS = 7 };
  * and dv together), its scores row_tiles x columns / 2 (twice in the gradient), an operand that is
  * kept row_tiles x head / 4 (16 bits; else / 2). Reads of shared memory bound the products: with
  * one row tile 2.25 cycles each by count of bytes, with two 1.5, with two and an operand kept 1, of
- * which mma.sync does one in about 1.6 on sm_90.
+ * which mma.sync does one in about 1.6 on sm_90. Seven warps are for T 197, whose rows they cover
+ * with 224 where four or eight take 256.
  *
  * The first row that fits is a problem's. Its first `tries` tilings are candidates where a
  * multiprocessor holds them as often as they say; the others are for devices with less shared
@@ -145,19 +147,20 @@ static const struct variants {
   sizeof((struct tiling[]){__VA_ARGS__}) / sizeof(struct tiling), { \
     __VA_ARGS__                                                     \
   }
-    {FORWARD, HALF, 64, ALWAYS, 4,
-     TILINGS({4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 4, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 64, 1, 2, 0},
+    {FORWARD, HALF, 64, ALWAYS, 5,
+     TILINGS({4, 2, 32, 2, 2, 1}, {4, 2, 32, 1, 3, 0}, {4, 1, 32, 2, 3, 1}, {4, 1, 32, 2, 4, 0},
+             {4, 1, 32, 1, 4, 1}, {8, 1, 64, 1, 1, 0})},
+    {FORWARD, HALF, 64, NEVER, 4,
+     TILINGS({4, 2, 64, 1, 2, 1}, {4, 2, 32, 2, 2, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 64, 2, 2, 0},
              {8, 1, 64, 1, 1, 0})},
-    {FORWARD, HALF, 64, NEVER, 3,
-     TILINGS({4, 2, 64, 1, 2, 1}, {4, 1, 64, 1, 3, 1}, {4, 2, 32, 1, 2, 1}, {8, 1, 64, 1, 1, 0})},
     {FORWARD, HALF, 128, ALWAYS, 3,
      TILINGS({4, 2, 32, 1, 2, 0}, {4, 1, 32, 1, 3, 0}, {8, 1, 64, 1, 1, 1}, {8, 1, 64, 1, 1, 0})},
     {FORWARD, HALF, 128, NEVER, 3,
      TILINGS({4, 2, 64, 1, 2, 0}, {4, 2, 32, 1, 2, 0}, {8, 1, 64, 1, 1, 1}, {8, 1, 64, 1, 1, 0})},
     {FORWARD, HALF, 256, EITHER, 1, TILINGS({8, 1, 64, 1, 1, 0}, {4, 1, 64, 1, 1, 0})},
-    {FORWARD, TF32, 64, EITHER, 4,
-     TILINGS({4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 3, 1}, {4, 2, 32, 1, 2, 0}, {4, 2, 64, 1, 2, 0},
-             {8, 1, 32, 1, 1, 0})},
+    {FORWARD, TF32, 64, EITHER, 5,
+     TILINGS({4, 2, 32, 2, 2, 0}, {7, 1, 32, 2, 2, 1}, {4, 2, 32, 1, 2, 1}, {4, 1, 32, 1, 3, 1},
+             {4, 2, 64, 1, 2, 0}, {8, 1, 32, 1, 1, 0})},
     {FORWARD, TF32, 128, EITHER, 2,
      TILINGS({4, 2, 32, 1, 2, 0}, {8, 1, 32, 1, 1, 0}, {4, 1, 32, 1, 1, 0}, {4, 1, 16, 1, 1, 0})},
     {FORWARD, FP32, 64, EITHER, 2, TILINGS({4, 2, 32, 1, 2, 0}, {8, 1, 32, 1, 1, 0})},
@@ -168,15 +171,16 @@ static const struct variants {
      TILINGS({4, 2, 32, 2, 2, 2}, {4, 1, 32, 2, 4, 2}, {4, 2, 64, 2, 2, 0}, {8, 1, 64, 2, 1, 0})},
     {QUERIES, HALF, 128, EITHER, 2,
      TILINGS({4, 2, 32, 2, 2, 0}, {8, 1, 64, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
-    {QUERIES, TF32, 64, EITHER, 3,
-     TILINGS({4, 2, 32, 2, 2, 1}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 32, 2, 1, 0},
-             {4, 1, 32, 2, 1, 0})},
+    {QUERIES, TF32, 64, EITHER, 4,
+     TILINGS({4, 2, 32, 2, 2, 1}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {7, 1, 32, 2, 2, 0},
+             {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
 
     {KEYS, HALF, 64, EITHER, 3,
      TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 64, 2, 1, 0})},
     {KEYS, HALF, 128, EITHER, 1, TILINGS({8, 1, 64, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
-    {KEYS, TF32, 64, EITHER, 3,
-     TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
+    {KEYS, TF32, 64, EITHER, 4,
+     TILINGS({4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {7, 1, 32, 2, 2, 0}, {8, 1, 32, 2, 1, 0},
+             {4, 1, 32, 2, 1, 0})},
 };
 
 /* Both gradients, all else. */
@@ -423,9 +427,8 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
 }
 
 /* Is it worth building, and timing, several? */
-static bool wants_tuning(const struct work *work) {
-  const char *fixed = getenv("GPUDAYS_DETERMINISTIC");
-  return !(fixed && fixed[0] == '1') && flops_of(work) >= 1e9;
+static bool wants_tuning(const struct gd_cuda *cuda, const struct work *work) {
+  return !cuda->deterministic && flops_of(work) >= 1e9;
 }
 
 /* All stages. A library that is better anyway leaves `tunes` false. */
@@ -438,7 +441,7 @@ static enum gd_status run_tiled(const struct gd_cuda_call *call, const struct wo
   if (forced && forced[0] >= '0' && forced[0] <= '9') {
     list[0] = list[(forced[0] - '0') % count];
     count = 1;
-  } else if (!tunes || !wants_tuning(work)) {
+  } else if (!tunes || !wants_tuning(call->cuda, work)) {
     count = 1;
   }
   if (call->stage == GD_CUDA_COLLECT) {

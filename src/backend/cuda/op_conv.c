@@ -21,16 +21,6 @@ enum {
   RUN_DW = 64,
 };
 
-static bool all_aligned(const struct gd_kernel_args *args, int64_t bytes) {
-  for (uint32_t i = 0; i < args->n_in; i++)
-    if (!gd_cuda_aligned(args->in[i].data, bytes))
-      return false;
-  for (uint32_t i = 0; i < args->n_out; i++)
-    if (!gd_cuda_aligned(args->out[i].data, bytes))
-      return false;
-  return true;
-}
-
 /* Parts of a sum, each with a row of sums in the workspace. */
 struct cut {
   int64_t groups, per; /* per items of the sum a group */
@@ -182,7 +172,7 @@ static void sequences_init(struct sequences *s, const struct gd_cuda_call *call,
                           .vec = 1,
                           .fast = k >= 2 && k <= 4};
   int64_t vec = gd_cuda_least(16 / gd_dtype_bytes(x->dtype), widest);
-  if (s->fast && s->channels % vec == 0 && all_aligned(call->args, 16))
+  if (s->fast && s->channels % vec == 0 && gd_cuda_all_aligned(call->args, 16))
     s->vec = vec;
   snprintf(s->defines, sizeof s->defines, "TAPS=%d VEC=%d", s->fast ? (int)k : 0, (int)s->vec);
   s->kernel = (struct gd_cuda_kernel){"conv1d", name, s->defines, 1, {x->dtype}};

@@ -10,32 +10,45 @@
 enum {
   VECTOR_BYTES = 16, /* the widest access */
   BLOCK = 256,       /* threads */
-  DEFINES = 64,      /* bytes of a list of defines */
+  TOKENS = 8,        /* of a group: see the kernel */
+  UNROLL = 4,        /* rows of a thread */
+  MOST_PAIR = 4,     /* neighbours that a thread turns */
+  DEFINES = 80,      /* bytes of a list of defines */
 };
 
 struct heads {
   void *x;
   void *part[GD_HEADS_PARTS];
   const void *table;
-  int64_t rows, columns, rotary;
+  int64_t rows, tokens;
+  int64_t columns, rotary;
   int64_t heads;
-  struct gd_divider by_token, by_positions, by_inner;
+  struct gd_divider by_group, by_positions, by_inner;
   uint32_t rotated;
   int32_t interleaved;
   int32_t lanes;
-  int64_t items;
+  int32_t items, turned;
+  struct gd_divider by_pieces;
   float sign;
 };
 
-/* May so many elements move as one? The halves of the rotary part and what is behind them too. */
+/* May so many elements move as one? */
 static bool vector_fits(const struct heads *h, int64_t vec, int64_t size, uint32_t parts) {
-  int64_t angle_bytes = gd_cuda_least(vec * (int64_t)sizeof(float), VECTOR_BYTES);
   if (h->columns % vec || !gd_cuda_aligned(h->x, vec * size))
     return false;
   for (uint32_t i = 0; i < parts; i++)
     if (!gd_cuda_aligned(h->part[i], vec * size))
       return false;
-  return !h->rotated || (h->rotary / 2 % vec == 0 && gd_cuda_aligned(h->table, angle_bytes));
+  return true;
+}
+
+/* How many neighbours are turned at a time: of the halves, and of what the last vector has left. */
+static int64_t pair_of(const struct heads *h, int64_t vec) {
+  int64_t pair = gd_cuda_least(vec, MOST_PAIR);
+  while (pair > 1 && (h->rotary / 2 % pair || (h->turned - h->rotary) % pair ||
+                      !gd_cuda_aligned(h->table, pair * (int64_t)sizeof(float))))
+    pair /= 2;
+  return pair;
 }
 
 static enum gd_status move_heads(const struct gd_cuda_call *call, const char *name, bool split) {
@@ -47,16 +60,17 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
     return GD_OK;
   struct heads h = {
       .x = x->data,
-      .rows = x->elements / parts->dims[3],
+      .tokens = parts->dims[0] * parts->dims[2],
       .columns = parts->dims[3],
       .rotary = attr->rotated ? attr->rotary : 0,
       .heads = attr->heads,
-      .by_token = gd_divider_of(attr->parts * attr->heads),
+      .by_group = gd_divider_of(attr->parts * attr->heads * TOKENS),
       .by_positions = gd_divider_of(parts->dims[2]),
       .by_inner = gd_divider_of(attr->interleaved ? (int64_t)attr->parts : attr->heads),
       .interleaved = attr->interleaved,
       .sign = attr->inverse ? -1.0f : 1.0f,
   };
+  h.rows = gd_cuda_ceil(h.tokens, TOKENS) * TOKENS * attr->parts * attr->heads;
   h.rotated = h.rotary > 0 ? attr->rotated : 0;
   for (uint32_t i = 0; i < attr->parts; i++)
     h.part[i] = parts[i].data;
@@ -65,16 +79,16 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
   while (vec > 1 && !vector_fits(&h, vec, size, attr->parts))
     vec /= 2;
 
-  /* Where every part turns, a row has a pair of vectors for two of its vectors. */
-  bool all = h.rotated + 1 == 1u << attr->parts;
-  h.items = (h.columns - (all ? h.rotary / 2 : 0)) / vec;
-  h.lanes = (int32_t)gd_cuda_least(gd_cuda_power(h.items), BLOCK);
-  int unroll = h.rotated ? 2 : 4; /* a pair is two vectors */
+  h.items = (int32_t)(h.columns / vec);
+  h.lanes = (int32_t)gd_cuda_least(h.items, BLOCK);
+  h.turned = (int32_t)(gd_cuda_ceil(h.rotary, vec) * vec);
+  int64_t pair = pair_of(&h, vec), pieces = (h.rotary / 2 + h.turned - h.rotary) / pair;
+  h.by_pieces = gd_divider_of(pieces > 0 ? pieces : 1);
   char defines[DEFINES];
-  snprintf(defines, sizeof defines, "VEC=%d UNROLL=%d ROTATES=%d WIDE=%d", (int)vec, unroll,
-           h.rotated != 0, h.rows >= GD_CUDA_DIVIDEND_LIMIT);
+  snprintf(defines, sizeof defines, "VEC=%d UNROLL=%d PAIR=%d ROTATES=%d WIDE=%d TOKENS=%d",
+           (int)vec, UNROLL, (int)pair, h.rotated != 0, h.rows >= GD_CUDA_DIVIDEND_LIMIT, TOKENS);
   struct gd_cuda_kernel kernel = {"heads", name, defines, 1, {x->dtype}};
-  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * unroll),
+  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * UNROLL),
                               .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &kernel, grid, &h);
 }

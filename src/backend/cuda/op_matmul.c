@@ -6,12 +6,14 @@
  * filled with numbers (noise.c), and the fastest is kept, by everything that may matter to it:
  * shape, layout, dtypes, epilogue, alignment. Choices outlive the process in a text file by GPU and
  * library version, one line each, with the time and rate that were measured, for people to read; a
- * line that is damaged, or that the library no longer takes, counts for nothing.
+ * line that is damaged, or that the library no longer takes, counts for nothing. With
+ * GPUDAYS_DETERMINISTIC=1 it is the library's first proposal, so that processes that know nothing
+ * of each other choose alike.
  *
  * Products in TF32 whose operands do not have k contiguous have an alternative: copies of these,
  * turned, in the workspace, and the product that Hopper's tensor cores do best. Both are timed, the
  * copies included, and the faster one runs. For people who tune: with GPUDAYS_TURNED=0 there are no
- * turned products, with GPUDAYS_TURNED=1 there are wherever there is room.
+ * turned products, with GPUDAYS_TURNED=1 there are wherever there is room, in full fp32 too.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -230,7 +232,8 @@ static enum gd_status open_products(struct gd_cuda *cuda, struct gd_error *err) 
     gd_cuda_products_free(cuda);
     return status;
   }
-  find_file(cuda, products);
+  if (!cuda->deterministic)
+    find_file(cuda, products);
   read_choices(products);
   return GD_OK;
 }
@@ -561,7 +564,7 @@ static enum gd_status choose(const struct gd_cuda_call *call, struct products *p
   cublasLtMatmulAlgo_t algos[CANDIDATES];
   int count = 0;
   struct choice *choice = find_choice(products, problem->key);
-  bool tuning = call->stage == GD_CUDA_TUNE;
+  bool tuning = call->stage == GD_CUDA_TUNE && !call->cuda->deterministic;
   if (!choice) {
     choice = add_choice(products, problem->key);
     if (!choice)
@@ -638,7 +641,7 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct way 
 static bool turned_way(const struct gd_cuda_call *call, const struct gd_cuda_product *p, char how,
                        struct way *way) {
   double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-  if (how == '0' || (how != '1' && flops < least_turned_flops))
+  if (how == '0' || (how != '1' && (!p->tf32 || flops < least_turned_flops)))
     return false;
   way->workspace_bytes = LIBRARY_BYTES;
   way->n_turns =

@@ -18,16 +18,6 @@ enum {
   MOST_ROWS = 65535, /* of a grid */
 };
 
-static bool all_aligned(const struct gd_kernel_args *args, int64_t bytes) {
-  for (uint32_t i = 0; i < args->n_in; i++)
-    if (!gd_cuda_aligned(args->in[i].data, bytes))
-      return false;
-  for (uint32_t i = 0; i < args->n_out; i++)
-    if (!gd_cuda_aligned(args->out[i].data, bytes))
-      return false;
-  return true;
-}
-
 /* --- fused ---------------------------------------------------------------------------------- */
 
 struct scan {
@@ -54,7 +44,7 @@ static struct scan scan_of(const struct gd_cuda_call *call, uint32_t first) {
 }
 
 static int vector_of(const struct gd_cuda_call *call, const struct scan *s) {
-  return s->channels % 4 == 0 && all_aligned(call->args, 16) ? 4 : 1;
+  return s->channels % 4 == 0 && gd_cuda_all_aligned(call->args, 16) ? 4 : 1;
 }
 
 enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
@@ -205,7 +195,7 @@ static void parts_init(struct parts *s, const struct gd_cuda_call *call, const c
                       .states = states->dims[3]};
   s->rows = s->batches * s->steps;
   s->width = s->channels * s->states;
-  s->vec = s->states % 4 == 0 && all_aligned(call->args, 16) ? 4 : 1;
+  s->vec = s->states % 4 == 0 && gd_cuda_all_aligned(call->args, 16) ? 4 : 1;
   snprintf(s->defines, sizeof s->defines, "VEC=%d", (int)s->vec);
   s->kernel = (struct gd_cuda_kernel){"states", name, s->defines, 2, {type0, type1}};
 }

@@ -134,8 +134,8 @@ int gd_cuda_product_turned(const struct gd_cuda_product *p, void *room, int64_t 
   int64_t elements = room_bytes / (int64_t)sizeof(float);
   int n = 0;
   *turned = *p;
-  if (!p->tf32 || p->dtype != GD_DTYPE_F32 || p->dtype_d != GD_DTYPE_F32 || p->batch != 1 ||
-      p->m == 0 || p->n == 0 || p->k == 0)
+  if (p->dtype != GD_DTYPE_F32 || p->dtype_d != GD_DTYPE_F32 || p->batch != 1 || p->m == 0 ||
+      p->n == 0 || p->k == 0)
     return 0;
   if (!p->trans_a) { /* stored m x k column by column: k rows of m */
     if (!turn(p->a, p->k, p->m, p->lda, &at, &elements, &turns[n]))

@@ -66,9 +66,9 @@ struct gd_cuda_turn {
 };
 
 /*
- * TF32 products as Hopper's tensor cores like them: both operands with k contiguous, copied into
- * `room` (at a multiple of 256) where they are not. Returns how many copies come first; 0: there is
- * nothing to turn, or no room for it.
+ * Products of fp32 as Hopper's tensor cores like them in TF32: both operands with k contiguous,
+ * copied into `room` (at a multiple of 256) where they are not. Returns how many copies come first;
+ * 0: there is nothing to turn, or no room for it.
  */
 int gd_cuda_product_turned(const struct gd_cuda_product *product, void *room, int64_t room_bytes,
                            struct gd_cuda_product *turned, struct gd_cuda_turn turns[2]);

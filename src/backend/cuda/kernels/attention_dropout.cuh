@@ -1,4 +1,4 @@
-// Dropout of attention's weights: which elements a warp's tiles lose, the same ones in every pass.
+// Dropout of attention's weights: which elements a warp's tiles keep, the same ones in every pass.
 #ifndef GD_ATTENTION_DROPOUT_CUH
 #define GD_ATTENTION_DROPOUT_CUH
 
@@ -8,113 +8,132 @@
 // rank's samples start; eight numbers share a counter of the generator.
 struct gd_dropout {
   uint32_t key, step, stream;
-  uint32_t limit; // what gd_drawn makes for dropped ones is below it
+  uint32_t threshold; // 16 bits below it drop their element
   uint64_t start;
 };
 GD_DEVICE gd_dropout dropout_of(const gd_attention &p, const int *seed, int64_t head) {
   if (!DROPOUT)
     return {};
-  return {(uint32_t)seed[0], (uint32_t)seed[1], p.stream, p.threshold << 16,
+  return {(uint32_t)seed[0], (uint32_t)seed[1], p.stream, p.threshold,
           (uint64_t)((p.first_head + head) * p.steps * p.steps) +
               (uint64_t)(int64_t)seed[2] * (uint64_t)p.weights};
 }
 GD_DEVICE gd_words words_at(const gd_dropout &d, uint64_t number) {
   return gd_philox(d.key, d.step, d.stream, number >> 3);
 }
-// Bit i: element number + i is dropped. `number` is a multiple of 8.
-GD_DEVICE uint32_t eight_bits(const gd_dropout &d, uint64_t number) {
-  gd_words words = words_at(d, number);
-  uint32_t bits = 0;
-#pragma unroll
-  for (int i = 0; i < 8; i++)
-    bits |= gd_drawn(words, i) < d.limit ? 1u << i : 0u;
-  return bits;
+GD_DEVICE bool kept_at(const gd_dropout &d, uint64_t number) {
+  return gd_drawn(words_at(d, number), number & 7) >= d.threshold << 16;
 }
 
-// A bit for each weight of a lane, in the order of mark_by_bits. Of the lanes that share counters,
-// each draws some, a byte of bits a counter; then they exchange bits as a matrix is transposed. A
-// step swaps, between two lanes, the bits of the lower that are not in `low` for those of the upper
-// that are.
-constexpr int DRAWS = ROW_TILES * TILES / 2, DRAWN = (DRAWS + 3) / 4;
-GD_DEVICE void swap_bits(uint32_t (&bits)[DRAWN], int apart, int shift, uint32_t low) {
+// Which of a lane's weights are kept, a bit each: with k = (2 i + e / 2) TILES + j, element e of
+// tile [i][j] is bit 16 (e % 2) + k % 16 of word k / 16, so that two neighbours, which are packed
+// into one operand, are 16 bits apart and a byte's sign, replicated, masks one.
+constexpr int SLOTS = ROW_TILES * 2 * TILES, DRAWS = SLOTS / 4, WORDS = (SLOTS + 15) / 16;
+
+template <int SELECTOR> GD_DEVICE uint32_t byte_signs(uint32_t x) {
+  uint32_t y;
+  asm("prmt.b32 %0, %1, %1, %2;" : "=r"(y) : "r"(x), "n"(SELECTOR));
+  return y;
+}
+
+struct gd_kept {
+  uint32_t bits[WORDS];
+
+  static GD_DEVICE int slot(int i, int half, int j) { return (2 * i + half) * TILES + j; }
+  // The bit of an element, and 7 others, as the signs of bytes.
+  GD_DEVICE uint32_t signs(int k) const { return bits[k / 16] << (7 - k % 8); }
+  // Of elements 2 half and 2 half + 1 of a tile, as 16 bits each.
+  GD_DEVICE uint32_t pair(uint32_t x, int i, int half, int j) const {
+    int k = slot(i, half, j);
+    return x & (k % 16 < 8 ? byte_signs<0xAA88>(signs(k)) : byte_signs<0xBB99>(signs(k)));
+  }
+  GD_DEVICE float one(float x, int i, int j, int e) const {
+    int k = slot(i, e / 2, j), byte = k % 16 / 8 + e % 2 * 2;
+    uint32_t mask = byte == 0   ? byte_signs<0x8888>(signs(k))
+                    : byte == 1 ? byte_signs<0x9999>(signs(k))
+                    : byte == 2 ? byte_signs<0xAAAA>(signs(k))
+                                : byte_signs<0xBBBB>(signs(k));
+    return __uint_as_float(__float_as_uint(x) & mask);
+  }
+};
+
+// A counter's eight elements, to bits 16 (i % 2) + at + i / 2 of `bits`. A half of a word is at
+// least the threshold where its lower 15 bits are, borrowing from the 16th, and what the 16th bits
+// of both say; the majority of three says it in one instruction.
+GD_DEVICE void draw_eight(uint32_t &bits, int at, const gd_dropout &d, uint64_t number) {
+  gd_words words = words_at(d, number);
+  uint32_t low = (d.threshold & 0x7fffu) * 0x10001u, any = d.threshold & 0x8000u ? 0 : 0xffffffffu;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    uint32_t x = words.at[i], y = (x | 0x80008000u) - low;
+    uint32_t kept = (x & y) | (any & (x | y));
+    bits |= kept >> (15 - at - i) & 0x00010001u << (at + i);
+  }
+}
+
+// Bits of lanes that share counters are exchanged as a matrix is transposed: a step swaps, between
+// two lanes, the bits of the lower that are not in `low` for those of the upper that are.
+GD_DEVICE void swap_bits(uint32_t (&bits)[WORDS], int apart, int shift, uint32_t low) {
   bool upper = threadIdx.x & apart;
   uint32_t own = upper ? ~low : low;
 #pragma unroll
-  for (int i = 0; i < DRAWN; i++) {
+  for (int i = 0; i < WORDS; i++) {
     uint32_t other = __shfl_xor_sync(0xffffffff, bits[i], apart, 32);
     bits[i] = (bits[i] & own) | ((upper ? other >> shift : other << shift) & ~own);
   }
 }
-// Marks the dropped ones by a sign; the weights are not negative.
-GD_DEVICE void mark_by_bits(float (&w)[ROW_TILES][TILES][4], const uint32_t (&bits)[DRAWN]) {
-  each_sum<TILES>([&](int i, int j, int e) {
-    int bit = ((i * 2 + e / 2) * TILES + j) * 2 + e % 2;
-    w[i][j][e] = __int_as_float(__float_as_int(w[i][j][e]) |
-                                (int)(bits[bit / 32] << (31 - bit % 32) & 0x80000000u));
-  });
-}
 
-// Marks the dropped ones among the weights of the warp's rows. `first`: the number of the weight at
-// the warp's first row and first column. Rows are queries and columns keys.
-GD_DEVICE void mark(float (&w)[ROW_TILES][TILES][4], const gd_dropout &d, uint64_t first,
-                    int64_t steps) {
+// What is kept of the warp's rows. `first`: the number of the weight at the warp's first row and
+// first column. Rows are queries and columns keys.
+GD_DEVICE void draw(gd_kept &kept, const gd_dropout &d, uint64_t first, int64_t steps) {
   int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++)
+    kept.bits[i] = 0;
   if (DROPOUT == 1) {
-#pragma unroll
-    for (int i = 0; i < ROW_TILES; i++)
-#pragma unroll
-      for (int j = 0; j < TILES; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e += 2) { // two neighbours: one counter, or one and the next
-          uint64_t number = first + row_of(i, e) * steps + column_of(j, e);
-          gd_words words = words_at(d, number);
-          uint32_t one = gd_drawn(words, number & 7), two = gd_drawn(words, (number & 7) + 1);
-          if ((number & 7) == 7)
-            two = gd_drawn(words_at(d, number + 1), 0);
-          w[i][j][e] = one < d.limit ? -w[i][j][e] : w[i][j][e];
-          w[i][j][e + 1] = two < d.limit ? -w[i][j][e + 1] : w[i][j][e + 1];
-        }
+    each_sum<TILES>([&](int i, int j, int e) {
+      int k = gd_kept::slot(i, e / 2, j);
+      bool keeps = kept_at(d, first + row_of(i, e) * steps + column_of(j, e));
+      kept.bits[k / 16] |= (uint32_t)keeps << (16 * (e % 2) + k % 16);
+    });
     return;
   }
   // A row of a tile is a counter, which four lanes share, each with two weights: of four such rows,
   // each draws one.
-  uint32_t bits[DRAWN] = {};
 #pragma unroll
   for (int draw = 0; draw < DRAWS; draw++) {
     int at = draw * 4 + lane % 4, row = at / TILES * 8 + lane / 4, tile = at % TILES;
-    bits[draw / 4] |= eight_bits(d, first + row * steps + tile * 8) << draw % 4 * 8;
+    draw_eight(kept.bits[draw / 4], draw % 4 * 4, d, first + row * steps + tile * 8);
   }
-  swap_bits(bits, 1, 2, 0x33333333u);
-  swap_bits(bits, 2, 4, 0x0f0f0f0fu);
-  mark_by_bits(w, bits);
+  swap_bits(kept.bits, 1, 1, 0x55555555u);
+  swap_bits(kept.bits, 2, 2, 0x33333333u);
 }
 
 // The same where rows are keys and columns queries.
-GD_DEVICE void mark_transposed(float (&w)[ROW_TILES][TILES][4], const gd_dropout &d,
-                               uint64_t first, int64_t steps) {
+GD_DEVICE void draw_transposed(gd_kept &kept, const gd_dropout &d, uint64_t first, int64_t steps) {
   int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++)
+    kept.bits[i] = 0;
   if (DROPOUT == 1) {
     each_sum<TILES>([&](int i, int j, int e) {
-      uint64_t number = first + row_of(i, e) + column_of(j, e) * steps;
-      if (gd_drawn(words_at(d, number), number & 7) < d.limit)
-        w[i][j][e] = -w[i][j][e];
+      int k = gd_kept::slot(i, e / 2, j);
+      bool keeps = kept_at(d, first + row_of(i, e) + column_of(j, e) * steps);
+      kept.bits[k / 16] |= (uint32_t)keeps << (16 * (e % 2) + k % 16);
     });
     return;
   }
   // Half a column of a tile is a counter, which eight lanes share, each with one weight: of eight
-  // such columns, each draws one.
-  uint32_t bits[DRAWN] = {};
+  // such columns, two neighbours in four places, each draws one.
 #pragma unroll
   for (int draw = 0; draw < DRAWS; draw++) {
-    int at = draw * 8 + lane / 4, row = at / (2 * TILES) * 8;
-    int column = at / 2 % TILES * 8 + lane % 4 * 2 + at % 2;
-    bits[draw / 4] |= eight_bits(d, first + row + column * steps) << draw % 4 * 8;
+    int at = draw * 4 + lane / 8, row = at / TILES * 8;
+    int column = at % TILES * 8 + lane % 4 * 2 + lane / 4 % 2;
+    draw_eight(kept.bits[draw / 4], draw % 4 * 4, d, first + row + column * steps);
   }
-  swap_bits(bits, 4, 1, 0x55555555u);
-  swap_bits(bits, 8, 2, 0x33333333u);
-  swap_bits(bits, 16, 4, 0x0f0f0f0fu);
-  mark_by_bits(w, bits);
+  swap_bits(kept.bits, 4, 16, 0x0000ffffu);
+  swap_bits(kept.bits, 8, 1, 0x55555555u);
+  swap_bits(kept.bits, 16, 2, 0x33333333u);
 }
-GD_DEVICE bool dropped(float marked) { return __float_as_int(marked) < 0; }
 
 #endif

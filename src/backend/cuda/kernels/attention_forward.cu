@@ -1,69 +1,29 @@
 #include "attention_dropout.cuh"
 
-// A block owns ROWS queries of a head. While it multiplies by keys, the values of the same columns
-// arrive; while by values, the next keys.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_forward(const T0 *q, const T0 *k, const T0 *v, T0 *out, float *lse, const int *seed,
-                      gd_attention p) {
-  constexpr int KEYS = ROWS * STRIDE, VALUES = KEYS + COLUMNS * STRIDE;
-  gd_place place = place_of(p, true);
-  int64_t matrix = (int64_t)p.steps * p.size, key_head = place.head / p.group;
-  q += place.head * matrix;
-  k += key_head * matrix;
-  v += key_head * matrix;
-  int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
-  int visible = p.causal && place.row + ROWS < p.steps ? place.row + ROWS : p.steps;
-  gd_dropout dropout = dropout_of(p, seed, place.head);
-  uint32_t base = shared_address(shared);
-  float exponent = fabsf(p.exponent);
-  float slack = 8 / exponent;
-
-  float sums[ROW_TILES][HEAD_TILES][4], w[ROW_TILES][TILES][4];
+// A block owns ROWS queries of a head. With one stage, the values of the same columns arrive while
+// it multiplies by keys, and the next keys while by values. With two, the next scores are computed
+// amid the arithmetic on these, which is as long as all products together, with one barrier a visit.
+struct gd_softmax {
+  float sums[ROW_TILES][HEAD_TILES][4];
   float most[ROW_TILES][2], total[ROW_TILES][2]; // of a row: what exponents are relative to, and
                                                  // this lane's share of the sum
+  float exponent, slack;
+
+  GD_DEVICE explicit gd_softmax(const gd_attention &p)
+      : exponent(fabsf(p.exponent)), slack(8 / fabsf(p.exponent)) {
 #pragma unroll
-  for (int i = 0; i < ROW_TILES; i++) {
+    for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      most[i][half] = -GD_INFINITY;
-      total[i][half] = 0;
-    }
+      for (int half = 0; half < 2; half++) {
+        most[i][half] = -GD_INFINITY;
+        total[i][half] = 0;
+      }
+    each_sum<HEAD_TILES>([&](int i, int j, int e) { sums[i][j][e] = 0; });
   }
-  each_sum<HEAD_TILES>([&](int i, int j, int e) { sums[i][j][e] = 0; });
 
-  gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
-  load_rows<ROWS>(0, q, place.row, p.steps, p.size);
-  load_rows<COLUMNS>(KEYS, k, 0, p.steps, p.size);
-  copies_commit();
-  copies_wait<0>();
-  round_rows<ROWS>(0);
-  if (KEEP >= 1) {
-    __syncthreads();
-    own.keep();
-  }
-  for (int column = 0; column < visible; column += COLUMNS) {
-    // Columns past all of the warp's rows, or rows past T: nothing to do but keep step.
-    bool sees = first < p.steps && (!p.causal || column < first + WARP_ROWS);
-    copies_wait<0>();
-    __syncthreads(); // the keys are there, and nobody needs the former values
-    load_rows<COLUMNS>(VALUES, v, column, p.steps, p.size);
-    copies_commit();
-    if (sees)
-      scores(w, own, base + KEYS);
-    copies_wait<0>();
-    __syncthreads(); // the values are there, and nobody needs these keys
-    if (column + COLUMNS < visible)
-      load_rows<COLUMNS>(KEYS, k, column + COLUMNS, p.steps, p.size);
-    copies_commit();
-    if (!sees)
-      continue;
-
-    if (p.exponent < 0)
-      each_sum<TILES>([&](int i, int j, int e) { w[i][j][e] = -w[i][j][e]; });
-    hide(w, p, first, column, -GD_INFINITY);
-
-    // Any reference near the greatest score will do; it moves, and the sums with it, only when a
-    // score exceeds it by 2^8.
+  // Any reference near the greatest score will do; it moves, and the sums with it, only when a
+  // score exceeds it by 2^8.
+  GD_DEVICE void refer(const float (&w)[ROW_TILES][TILES][4]) {
     bool moves = false;
     float factor[ROW_TILES][2];
 #pragma unroll
@@ -83,19 +43,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
           moves = true;
         }
       }
-    if (__any_sync(0xffffffff, moves)) {
+    if (!__any_sync(0xffffffff, moves))
+      return;
 #pragma unroll
-      for (int i = 0; i < ROW_TILES; i++)
+    for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-          total[i][half] *= factor[i][half];
-#pragma unroll
-          for (int j = 0; j < HEAD_TILES; j++) {
-            sums[i][j][2 * half] *= factor[i][half];
-            sums[i][j][2 * half + 1] *= factor[i][half];
-          }
-        }
-    }
+      for (int half = 0; half < 2; half++)
+        total[i][half] *= factor[i][half];
+    each_sum<HEAD_TILES>([&](int i, int j, int e) { sums[i][j][e] *= factor[i][e / 2]; });
+  }
+
+  // From scores to weights, but for what all of a row share.
+  GD_DEVICE void weigh(float (&w)[ROW_TILES][TILES][4]) {
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
@@ -109,13 +68,105 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             total[i][half] += w[i][j][e];
           }
       }
-    if (DROPOUT) {
-      mark(w, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
-      each_sum<TILES>([&](int i, int j, int e) {
-        w[i][j][e] = dropped(w[i][j][e]) ? 0 : w[i][j][e];
-      });
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_forward(const T0 *q, const T0 *k, const T0 *v, T0 *out, float *lse, const int *seed,
+                      gd_attention p) {
+  constexpr int PIECE = COLUMNS * STRIDE, KEYS = ROWS * STRIDE, VALUES = KEYS + STAGES * PIECE;
+  gd_place place = place_of(p, true);
+  int64_t matrix = (int64_t)p.steps * p.size, key_head = place.head / p.group;
+  q += place.head * matrix;
+  k += key_head * matrix;
+  v += key_head * matrix;
+  int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
+  int visible = p.causal && place.row + ROWS < p.steps ? place.row + ROWS : p.steps;
+  gd_dropout dropout = dropout_of(p, seed, place.head);
+  uint32_t base = shared_address(shared);
+  gd_softmax softmax(p);
+
+  // Columns past all of the warp's rows, or rows past T: nothing to do but keep step.
+  auto sees = [&](int column) {
+    return first < p.steps && (!p.causal || column < first + WARP_ROWS);
+  };
+  auto load_keys = [&](int column, int slot) {
+    if (column < visible)
+      load_rows<COLUMNS>(KEYS + slot * PIECE, k, column, p.steps, p.size);
+  };
+  auto load_values = [&](int column, int slot) {
+    if (column < visible)
+      load_rows<COLUMNS>(VALUES + slot * PIECE, v, column, p.steps, p.size);
+  };
+  gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
+  // All that comes of the scores w and, beside it, the next scores: the last time, these are of
+  // what is left in shared memory, and not used.
+  auto take = [&](float(&w)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4], int column,
+                  int slot) {
+    if (p.exponent < 0)
+      each_sum<TILES>([&](int i, int j, int e) { w[i][j][e] = -w[i][j][e]; });
+    hide(w, p, first, column, -GD_INFINITY);
+    if constexpr (STAGES == 2)
+      scores(next, own, base + KEYS + (1 - slot) * PIECE);
+    gd_kept kept;
+    if (DROPOUT)
+      draw(kept, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
+    softmax.refer(w);
+    softmax.weigh(w);
+    if constexpr (DROPOUT != 0)
+      accumulate(softmax.sums, w, base + VALUES + slot * PIECE, kept);
+    else
+      accumulate(softmax.sums, w, base + VALUES + slot * PIECE, gd_all());
+  };
+
+  load_rows<ROWS>(0, q, place.row, p.steps, p.size);
+  load_keys(0, 0);
+  copies_commit();
+  if (STAGES == 2) {
+    load_keys(COLUMNS, 1);
+    load_values(0, 0);
+    copies_commit();
+  }
+  copies_wait<STAGES - 1>();
+  round_rows<ROWS>(0);
+  if (KEEP >= 1 || STAGES == 2) {
+    __syncthreads();
+    own.keep();
+  }
+  float w[ROW_TILES][TILES][4];
+  if constexpr (STAGES == 2) {
+    float other[ROW_TILES][TILES][4];
+    scores(w, own, base + KEYS);
+    auto visit = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4],
+                     int column, int slot) {
+      copies_wait<0>();
+      __syncthreads(); // the next keys and these values are there; nobody needs those before
+      load_keys(column + 2 * COLUMNS, slot);
+      load_values(column + COLUMNS, 1 - slot);
+      copies_commit();
+      if (sees(column))
+        take(now, next, column, slot);
+    };
+    for (int column = 0; column < visible; column += 2 * COLUMNS) {
+      visit(w, other, column, 0);
+      if (column + COLUMNS < visible)
+        visit(other, w, column + COLUMNS, 1);
     }
-    accumulate(sums, w, base + VALUES);
+  } else {
+    for (int column = 0; column < visible; column += COLUMNS) {
+      copies_wait<0>();
+      __syncthreads(); // the keys are there, and nobody needs the former values
+      load_values(column, 0);
+      copies_commit();
+      if (sees(column))
+        scores(w, own, base + KEYS);
+      copies_wait<0>();
+      __syncthreads(); // the values are there, and nobody needs these keys
+      load_keys(column + COLUMNS, 0);
+      copies_commit();
+      if (sees(column))
+        take(w, w, column, 0);
+    }
   }
 
   float factor[ROW_TILES][2];
@@ -123,14 +174,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      float sum = total[i][half];
+      float sum = softmax.total[i][half];
       sum += __shfl_xor_sync(0xffffffff, sum, 1, 32);
       sum += __shfl_xor_sync(0xffffffff, sum, 2, 32);
       factor[i][half] = (DROPOUT ? p.kept_scale : 1) / sum;
       int row = first + row_of(i, 2 * half);
       if (row < p.steps && threadIdx.x % 4 == 0)
         lse[place.head * p.steps + row] =
-            0.69314718055994531f * fmaf(most[i][half], exponent, log2f(sum));
+            0.69314718055994531f * fmaf(softmax.most[i][half], softmax.exponent, log2f(sum));
     }
-  store_rows(out + place.head * matrix, sums, factor, first, p.steps, p.size);
+  store_rows(out + place.head * matrix, softmax.sums, factor, first, p.steps, p.size);
 }

@@ -20,6 +20,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   int64_t head = place.head * p.group, end = head + p.group, next_head = head;
   int at = start, next_column = start;
   uint32_t base = shared_address(shared);
+  gd_dropout dropout = dropout_of(p, seed, head);
+  float hidden = p.exponent < 0 ? GD_INFINITY : -GD_INFINITY;
 
   float sums_k[ROW_TILES][HEAD_TILES][4], sums_v[ROW_TILES][HEAD_TILES][4];
   float w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
@@ -82,6 +84,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       continue;
 
     scores(w, own, base + stage);
+    if (p.causal && column < first + WARP_ROWS - 1)
+      each_sum<TILES>([&](int i, int j, int e) {
+        if (column + column_of(j, e) < first + row_of(i, e))
+          w[i][j][e] = hidden;
+      });
+    if (KEYS)
+      scores(slopes, own_v, base + stage + DOUT);
     // Past T, queries, dout, lse and delta are zeros: those weights are finite and meet zeros.
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
@@ -93,25 +102,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         for (int e = 0; e < 4; e++)
           w[i][j][e] = gd_exp2(fmaf(w[i][j][e], p.exponent, -reference[e % 2]));
     }
-    if (p.causal && column < first + WARP_ROWS - 1)
-      each_sum<TILES>([&](int i, int j, int e) {
-        if (column + column_of(j, e) < first + row_of(i, e))
-          w[i][j][e] = 0;
-      });
+    gd_kept kept;
     if (DROPOUT) {
-      gd_dropout dropout = dropout_of(p, seed, from);
-      mark_transposed(w, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
-                      p.steps);
+      int64_t row = (from - place.head * p.group) * p.steps + column; // of the first head's weights
+      draw_transposed(kept, dropout, dropout.start + (uint64_t)(row * p.steps + first), p.steps);
     }
-    if (KEYS)
-      scores(slopes, own_v, base + stage + DOUT);
-    if (VALUES) {
-      float kept[ROW_TILES][TILES][4];
-      each_sum<TILES>([&](int i, int j, int e) {
-        kept[i][j][e] = DROPOUT && dropped(w[i][j][e]) ? 0 : w[i][j][e];
-      });
-      accumulate(sums_v, kept, base + stage + DOUT);
-    }
+    if (VALUES && DROPOUT)
+      accumulate(sums_v, w, base + stage + DOUT, kept);
+    else if (VALUES)
+      accumulate(sums_v, w, base + stage + DOUT, gd_all());
     if (KEYS) {
 #pragma unroll
       for (int j = 0; j < TILES; j++) {
@@ -121,13 +120,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
           for (int e = 0; e < 4; e++) {
-            float slope = slopes[i][j][e];
+            float slope = slopes[i][j][e] - mean[e % 2];
             if (DROPOUT)
-              slope = dropped(w[i][j][e]) ? 0 : slope * p.kept_scale;
-            slopes[i][j][e] = fabsf(w[i][j][e]) * (slope - mean[e % 2]);
+              slope = fmaf(kept.one(slopes[i][j][e], i, j, e), p.kept_scale, -mean[e % 2]);
+            slopes[i][j][e] = w[i][j][e] * slope;
           }
       }
-      accumulate(sums_k, slopes, base + stage);
+      accumulate(sums_k, slopes, base + stage, gd_all());
     }
   }
 

@@ -20,6 +20,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   int visits = (visible + COLUMNS - 1) / COLUMNS;
   gd_dropout dropout = dropout_of(p, seed, place.head);
   uint32_t base = shared_address(shared);
+  float hidden = p.exponent < 0 ? GD_INFINITY : -GD_INFINITY;
 
   float sums[ROW_TILES][HEAD_TILES][4], w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
   float reference[ROW_TILES][2], mean[ROW_TILES][2], factor[ROW_TILES][2];
@@ -76,20 +77,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       continue;
 
     scores(w, own, base + stage);
+    hide(w, p, first, column, hidden);
+    // No branch from here on: the second product hides behind the arithmetic on the first.
+    scores(slopes, own_dout, base + stage + VALUES);
     each_sum<TILES>([&](int i, int j, int e) {
       w[i][j][e] = gd_exp2(fmaf(w[i][j][e], p.exponent, -reference[i][e / 2]));
     });
-    hide(w, p, first, column, 0);
+    gd_kept kept;
     if (DROPOUT)
-      mark(w, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
-    scores(slopes, own_dout, base + stage + VALUES);
+      draw(kept, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
     each_sum<TILES>([&](int i, int j, int e) {
-      float slope = slopes[i][j][e];
+      float slope = slopes[i][j][e] - mean[i][e / 2];
       if (DROPOUT)
-        slope = dropped(w[i][j][e]) ? 0 : slope * p.kept_scale;
-      slopes[i][j][e] = fabsf(w[i][j][e]) * (slope - mean[i][e / 2]);
+        slope = fmaf(kept.one(slopes[i][j][e], i, j, e), p.kept_scale, -mean[i][e / 2]);
+      slopes[i][j][e] = w[i][j][e] * slope;
     });
-    accumulate(sums, slopes, base + stage);
+    accumulate(sums, slopes, base + stage, gd_all());
   }
   store_rows(dq + place.head * matrix, sums, factor, first, p.steps, p.size);
 }

@@ -6,7 +6,7 @@
 //   HEAD       D, rounded up to a multiple of 16; the padding is zeros in shared memory
 //   WARPS, ROW_TILES  a block owns WARPS x ROW_TILES x 16 rows, a warp ROW_TILES x 16 of them
 //   COLUMNS    what it visits at a time, a multiple of 16
-//   STAGES     tiles in flight of the gradients' loops, 1 or 2
+//   STAGES     tiles that are in shared memory at a time, 1 or 2
 //   PARTS      of attention_grad_keys: bit 0 dv, bit 1 dk; both at once where the registers suffice
 //   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 8
 //   ALIGNED    rows start on 16 bytes: cp.async; else element by element
@@ -252,10 +252,17 @@ GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], const gd_own<KEPT> &a, ui
   }
 }
 
-// sums += w b: w the weights (or slopes) that this warp holds as sums of products, rounded to T0; b
-// the rows of shared memory that belong to w's columns.
+// Which weights count: all of them here; gd_kept of attention_dropout.cuh has the other answer.
+struct gd_all {
+  GD_DEVICE uint32_t pair(uint32_t x, int, int, int) const { return x; }
+  GD_DEVICE float one(float x, int, int, int) const { return x; }
+};
+
+// sums += w b: w the weights (or slopes) that this warp holds as sums of products, those that are
+// kept, rounded to T0; b the rows of shared memory that belong to w's columns.
+template <typename K>
 GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
-                          const float (&w)[ROW_TILES][TILES][4], uint32_t b) {
+                          const float (&w)[ROW_TILES][TILES][4], uint32_t b, const K &kept) {
   int lane = threadIdx.x % 32;
   if constexpr (BYTES == 2) {
     b += lane % 16 * STRIDE + lane / 16 * 16;
@@ -267,7 +274,8 @@ GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
 #pragma unroll
         for (int e = 0; e < 4; e++) {
           const float(&tile)[4] = w[i][2 * step + e / 2];
-          left[i].at[e] = gd_unit<T0>::pack(tile[e % 2 * 2], tile[e % 2 * 2 + 1]);
+          uint32_t x = gd_unit<T0>::pack(tile[e % 2 * 2], tile[e % 2 * 2 + 1]);
+          left[i].at[e] = kept.pair(x, i, e % 2, 2 * step + e / 2);
         }
 #pragma unroll
       for (int j = 0; j < HEAD_TILES; j += 2) { // 16 columns of b
@@ -291,9 +299,10 @@ GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
       gd_left left[ROW_TILES];
 #pragma unroll
       for (int i = 0; i < ROW_TILES; i++) {
-        const float(&tile)[4] = w[i][step];
-        const uint32_t x[4] = {__float_as_uint(tile[0]), __float_as_uint(tile[2]),
-                               __float_as_uint(tile[1]), __float_as_uint(tile[3])};
+        uint32_t x[4]; // as tile[0], [2], [1], [3]
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          x[e / 2 + e % 2 * 2] = __float_as_uint(kept.one(w[i][step][e], i, step, e));
         left_of(left[i], x);
       }
 #pragma unroll
@@ -314,7 +323,7 @@ GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
 // Row and column, within the warp's tiles, of element e of tile [i][j].
 GD_DEVICE int row_of(int i, int e) { return i * 16 + e / 2 * 8 + threadIdx.x % 32 / 4; }
 GD_DEVICE int column_of(int j, int e) { return j * 8 + threadIdx.x % 4 * 2 + e % 2; }
-// Weights that a row must not see, past T or past the row itself, become `hidden`.
+// Scores that a row must not see, past T or past the row itself, become what has weight 0.
 GD_DEVICE void hide(float (&w)[ROW_TILES][TILES][4], const gd_attention &p, int first, int column,
                     float hidden) {
   if (column + COLUMNS > p.steps || (p.causal && column + COLUMNS > first + 1))

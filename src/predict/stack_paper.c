@@ -1,0 +1,396 @@
+/*
+ * The paper's stack: memory, time, and the fit of what the time depends on; see stack_paper.h.
+ *
+ * Memory is counted, not fitted: PyTorch keeps 16 bytes a parameter and autocast 2 more, DeepSpeed
+ * keeps the model in 16 bits and the rest in shares; activations are those of stack_graph.c. Time
+ * is a sum: products at the peak and at the speed of memory, everything else at the speed of
+ * memory, collectives as far as the backward pass does not hide them.
+ */
+#include "predict/stack_paper.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- what is known of the stack, and not fitted ---------------------------------------------- */
+
+static const double context_bytes = 0.9 * 1024 * 1024 * 1024; /* CUDA, cuBLAS, NCCL */
+static const double allocator_overhead = 1.02;                /* of activations, by rounding */
+static const double nvlink_share = 0.7;          /* of the links' rate that NCCL reaches */
+static const double host_link_share = 0.5;       /* likewise of copies while the GPU computes */
+static const double cpu_adam_per_s = 0.3e9;      /* parameters that 4 cores update */
+static const double zero3_live_parameters = 1e9; /* stage3_max_live_parameters of DeepSpeed */
+
+static const struct gd_stack_parameter_info parameters[GD_STACK_PARAMETERS] = {
+    [GD_STACK_REUSE] = {"reuse", "FLOP/B", "FLOPs of a product for each byte of memory bandwidth",
+                        400, 1},
+    [GD_STACK_BANDWIDTH] = {"bandwidth", "of the data sheet's", "what other ops reach of it", 0.8,
+                            1},
+    [GD_STACK_EAGER] = {"eager", "x", "bytes moved op by op over those of our graph", 1.5, 1},
+    [GD_STACK_AUTOCAST] = {"autocast", "x", "likewise with the conversions of autocast", 2.5, 1},
+    [GD_STACK_SCORES] = {"scores", "x", "likewise for the scores of attention", 6, 1},
+    [GD_STACK_BUS] = {"bus", "GB/s", "collectives over the host's bus", 8e9, 1e9},
+};
+
+const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter parameter) {
+  GD_ASSERT(parameter < GD_STACK_PARAMETERS);
+  return &parameters[parameter];
+}
+
+/* --- models and methods -------------------------------------------------------------------- */
+
+enum gd_status gd_stack_model_make(struct gd_stack_model *model, struct gd_error *err) {
+  for (int mode = 0; mode < GD_STACK_MODE_COUNT; mode++)
+    GD_TRY(gd_stack_graph_make(&model->model, (enum gd_stack_mode)mode, &model->graphs[mode], err));
+  return GD_OK;
+}
+
+static bool is_naive(const struct gd_method *method) {
+  return !method->compile && !method->kernels && !method->tf32;
+}
+
+static bool is_zero(enum gd_sharding sharding) {
+  return sharding >= GD_SHARDING_ZERO1 && sharding <= GD_SHARDING_ZERO3;
+}
+
+enum gd_stack_mode gd_stack_mode(const struct gd_method *method) {
+  return is_naive(method)            ? GD_STACK_NAIVE
+         : is_zero(method->sharding) ? GD_STACK_HALF
+                                     : GD_STACK_COMPILED;
+}
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+/* Bytes a parameter that compute: of DeepSpeed's model, of what FSDP gathers. */
+static double compute_bytes(const struct gd_stack_graph *graph) {
+  return graph->fp32 ? 4 : 2;
+}
+
+/* fp32 weights, gradients and moments, the 16-bit copies that autocast caches, and the buckets into
+   which data parallel copies gradients; at the update, the temporaries of Adam instead. */
+static double replicated_bytes(const struct gd_stack_graph *graph, int count, double activations) {
+  double p = graph->parameters;
+  double pass = (graph->fp32 ? 0 : 2 * p) + (count > 1 ? 4 * p : 0) + activations;
+  return 16 * p + fmax(pass, 4 * p);
+}
+
+static void zero_bytes(const struct gd_stack_graph *graph, const struct gd_method *method,
+                       int count, struct gd_stack_bytes *bytes) {
+  double p = graph->parameters, own = p / count, half = compute_bytes(graph);
+  double optimizer = graph->fp32 ? 8 : 12; /* with fp32 masters */
+  bool gradients = gd_shards_gradients(method->sharding);
+  if (gd_shards_parameters(method->sharding)) {
+    double live = fmin(p, zero3_live_parameters + 2 * graph->block_parameters);
+    bytes->device = half * live + (method->offload ? 0 : 2 * half * own);
+    bytes->host = method->offload ? 2 * half * own : 0;
+  } else {
+    bytes->device = half * p + half * (gradients ? own : p);
+  }
+  if (method->offload)
+    bytes->host += (optimizer + 4) * own; /* and gradients in fp32 for the CPU */
+  else
+    bytes->device += optimizer * own;
+}
+
+static void fsdp_bytes(const struct gd_stack_graph *graph, const struct gd_method *method,
+                       int count, struct gd_stack_bytes *bytes) {
+  double p = graph->parameters, own = p / count, half = compute_bytes(graph);
+  double outside = fmax(0, p - graph->blocks * graph->block_parameters);
+  double gathered =
+      method->sharding == GD_SHARDING_FSDP2 ? p : 3 * graph->block_parameters + outside;
+  bytes->device = half * gathered + 8 * graph->block_parameters;
+  *(method->offload ? &bytes->host : &bytes->device) += 16 * own;
+}
+
+void gd_stack_bytes(const struct gd_stack_graph *graph, const struct gd_method *method, int count,
+                    double micro_batch, struct gd_stack_bytes *bytes) {
+  struct gd_stack_sums sums;
+  gd_stack_graph_at(graph, micro_batch, &sums);
+  /* Under checkpointing the logits are gone when a block is computed again. */
+  double activations = method->ckpt
+                           ? sums.ckpt_bytes + fmax(sums.block_saved_bytes, sums.outside_bytes)
+                           : sums.saved_bytes;
+  activations *= allocator_overhead;
+  *bytes = (struct gd_stack_bytes){0};
+  if (method->sharding == GD_SHARDING_NONE)
+    bytes->device = replicated_bytes(graph, count, activations);
+  else if (is_zero(method->sharding))
+    zero_bytes(graph, method, count, bytes);
+  else
+    fsdp_bytes(graph, method, count, bytes);
+  if (method->sharding != GD_SHARDING_NONE)
+    bytes->device += activations;
+  bytes->device += context_bytes;
+}
+
+void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *method,
+                    const struct gd_target *target, int64_t batch, struct gd_stack_point *point) {
+  *point = (struct gd_stack_point){.method = *method, .mode = gd_stack_mode(method)};
+  const struct gd_stack_graph *graph = &model->graphs[point->mode];
+  int64_t own = batch / target->count;
+  for (int64_t size = 1; size <= own; size *= 2) {
+    struct gd_stack_bytes bytes;
+    gd_stack_bytes(graph, method, target->count, (double)size, &bytes);
+    if (point->micro_batch == 0)
+      point->bytes = bytes; /* where nothing fits: what one sequence would take */
+    if (bytes.device > (double)target->gpu->memory_bytes ||
+        bytes.host > (double)target->host_memory_bytes)
+      break;
+    point->micro_batch = size;
+    point->bytes = bytes;
+  }
+  if (point->micro_batch == 0)
+    return;
+  struct gd_stack_sums sums;
+  gd_stack_graph_at(graph, (double)point->micro_batch, &sums);
+  point->forward = sums.forward;
+  point->backward = sums.backward;
+  point->accumulation = (double)own / (double)point->micro_batch;
+}
+
+/* --- time ---------------------------------------------------------------------------------- */
+
+/* The peak of the unit that multiplies: TF32 is part of the free lunch. */
+static double peak_of(const struct gd_gpu *gpu, enum gd_precision precision, bool naive) {
+  switch (precision) {
+  case GD_PRECISION_FP16: return gpu->flops[GD_PEAK_FP16];
+  case GD_PRECISION_BF16: return gpu->flops[GD_PEAK_BF16];
+  case GD_PRECISION_FP32: break;
+  }
+  return gpu->flops[naive ? GD_PEAK_FP32 : GD_PEAK_TF32];
+}
+
+/* How many times the bytes of our graph are moved: by ops, and by ops on scores. */
+static void traffic(const struct gd_stack_model *model, enum gd_stack_mode mode,
+                    const struct gd_stack_fit *fit, double *ops, double *scores) {
+  bool fp32 = model->graphs[mode].fp32;
+  double whole = fit->value[GD_STACK_SCORES];
+  if (mode == GD_STACK_NAIVE) {
+    *ops = fit->value[fp32 ? GD_STACK_EAGER : GD_STACK_AUTOCAST];
+    *scores = fp32 ? whole / 2 : whole; /* without conversions half as many */
+  } else if (mode == GD_STACK_MEGATRON) {
+    *ops = *scores = 1; /* its own kernels for norms, softmax, bias with activation or dropout */
+  } else if (mode == GD_STACK_HALF || !gd_stack_compiles(&model->model)) {
+    *ops = fit->value[GD_STACK_EAGER];
+    *scores = whole / 2;
+  } else {
+    *ops = *scores = 1;
+  }
+}
+
+struct clock {
+  const struct gd_stack_fit *fit;
+  double peak, memory_bytes_per_s;
+  double ops, scores;
+};
+
+static double phase_s(const struct clock *clock, const struct gd_stack_phase *phase) {
+  double flops = phase->product_flops + phase->attention_flops;
+  double bytes = clock->ops * phase->other_bytes + clock->scores * phase->score_bytes;
+  double bandwidth = clock->memory_bytes_per_s;
+  return flops / clock->peak + flops / (clock->fit->value[GD_STACK_REUSE] * bandwidth) +
+         bytes / (clock->fit->value[GD_STACK_BANDWIDTH] * bandwidth);
+}
+
+static double collective_bytes_per_s(const struct gd_target *target,
+                                     const struct gd_stack_fit *fit) {
+  bool linked = target->topology == GD_TOPOLOGY_SWITCH ||
+                (target->topology == GD_TOPOLOGY_PAIRS && target->count == 2);
+  return linked && target->gpu->peer_link_bytes_per_s > 0
+             ? nvlink_share * target->gpu->peer_link_bytes_per_s
+             : fit->value[GD_STACK_BUS];
+}
+
+/* What a pass and an update spend on other GPUs. Hugging Face's Trainer lets data parallel sum
+   gradients in every pass; ZeRO 1 alone waits for the last one. */
+static void add_collectives(const struct gd_stack_graph *graph, enum gd_sharding sharding,
+                            const struct gd_target *target, const struct gd_stack_fit *fit,
+                            double backward_s, double *pass_s, double *update_s) {
+  if (target->count < 2)
+    return;
+  /* A ring moves (n - 1) / n of the data over each link, an all-reduce twice that. */
+  double ring = (double)(target->count - 1) / target->count / collective_bytes_per_s(target, fit);
+  double half = compute_bytes(graph) * graph->parameters;
+  switch (sharding) {
+  case GD_SHARDING_NONE: *pass_s += fmax(0, 2 * ring * 4 * graph->parameters - backward_s); break;
+  case GD_SHARDING_ZERO1: *update_s += 2 * ring * half; break;
+  case GD_SHARDING_ZERO2:
+    *pass_s += fmax(0, ring * half - backward_s);
+    *update_s += ring * half;
+    break;
+  case GD_SHARDING_FSDP2: *pass_s = fmax(*pass_s, 2 * ring * half); break;
+  case GD_SHARDING_ZERO3:
+  case GD_SHARDING_FSDP3: *pass_s = fmax(*pass_s, 3 * ring * half); break;
+  case GD_SHARDING_COUNT: break;
+  }
+}
+
+/* Adam on the CPU, and what crosses the host link in a pass and in an update. */
+static void add_offload(const struct gd_stack_graph *graph, enum gd_sharding sharding,
+                        const struct gd_target *target, double *pass_s, double *update_s) {
+  double own = graph->parameters / target->count, half = compute_bytes(graph) * own;
+  double link = host_link_share * target->gpu->host_link_bytes_per_s;
+  *update_s += own / cpu_adam_per_s;
+  switch (sharding) {
+  case GD_SHARDING_ZERO2:
+    *pass_s += half / link; /* gradients, each pass */
+                            /* fall through */
+  case GD_SHARDING_ZERO1: *update_s += 2 * half / link; break;
+  case GD_SHARDING_ZERO3: *pass_s += 3 * half / link; break; /* weights twice, gradients */
+  case GD_SHARDING_FSDP2: *pass_s += 8 * own / link; break;  /* in fp32 */
+  case GD_SHARDING_FSDP3: *pass_s += 12 * own / link; break;
+  case GD_SHARDING_NONE:
+  case GD_SHARDING_COUNT: break;
+  }
+}
+
+double gd_stack_step_s(const struct gd_stack_model *model, const struct gd_stack_point *point,
+                       const struct gd_target *target, const struct gd_stack_fit *fit) {
+  const struct gd_method *method = &point->method;
+  const struct gd_stack_graph *graph = &model->graphs[point->mode];
+  struct clock clock = {
+      .fit = fit,
+      .peak = peak_of(target->gpu, model->model.recipe.precision, point->mode == GD_STACK_NAIVE),
+      .memory_bytes_per_s = target->gpu->memory_bytes_per_s};
+  traffic(model, point->mode, fit, &clock.ops, &clock.scores);
+  double forward_s = phase_s(&clock, &point->forward);
+  double backward_s = phase_s(&clock, &point->backward);
+  double pass_s = (method->ckpt ? 2 : 1) * forward_s + backward_s;
+  double updated = graph->parameters / (method->sharding == GD_SHARDING_NONE ? 1 : target->count);
+  double update_s =
+      28 * updated / (fit->value[GD_STACK_BANDWIDTH] * target->gpu->memory_bytes_per_s);
+  add_collectives(graph, method->sharding, target, fit, backward_s, &pass_s, &update_s);
+  if (method->offload)
+    add_offload(graph, method->sharding, target, &pass_s, &update_s);
+  return point->accumulation * pass_s + update_s;
+}
+
+/* --- Megatron-LM --------------------------------------------------------------------------- */
+
+enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row *row,
+                                 const struct gd_stack_fit *fit, struct gd_stack_megatron *result,
+                                 struct gd_error *err) {
+  static const enum gd_sharding stages[] = {GD_SHARDING_NONE, GD_SHARDING_ZERO1, GD_SHARDING_ZERO2,
+                                            GD_SHARDING_ZERO3};
+  struct gd_stack_model model = {0};
+  struct gd_stack_graph *graph = &model.graphs[GD_STACK_MEGATRON];
+  struct gd_target target;
+  struct gd_stack_sums sums;
+  struct gd_stack_point point = {.mode = GD_STACK_MEGATRON, .accumulation = 1};
+  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->batch > 0);
+  point.method = (struct gd_method){
+      .kernels = true, .ckpt = true, .sharding = stages[row->zero_stage], .offload = row->offload};
+  point.micro_batch = row->batch / row->data_parallel;
+  GD_TRY(gd_hw_target(hw, "a100-40gb", row->gpus, 1, NULL, NULL, &target, err));
+  GD_TRY(gd_model_load(row->model, &model.model, err));
+  GD_TRY(gd_stack_graph_make(&model.model, GD_STACK_MEGATRON, graph, err));
+  gd_stack_graph_at(graph, (double)point.micro_batch, &sums);
+  point.forward = sums.forward;
+  point.backward = sums.backward;
+  gd_stack_bytes(graph, &point.method, row->gpus, (double)point.micro_batch, &result->bytes);
+  result->limit_bytes = (double)target.gpu->memory_bytes;
+  result->iteration_s = gd_stack_step_s(&model, &point, &target, fit);
+  return GD_OK;
+}
+
+/* --- the paper's cells --------------------------------------------------------------------- */
+
+static void fill_points(struct gd_stack_cell *cell) {
+  struct gd_method methods[GD_METHODS_MOST] = {{0}};
+  int n = 1;
+  if (cell->paper->table == GD_PAPER_OPTIMAL)
+    n = gd_method_space(cell->paper->count > 1, methods);
+  for (int i = 0; i < n; i++)
+    gd_stack_point(cell->model, &methods[i], &cell->target, cell->model->model.recipe.batch,
+                   &cell->points[i]);
+  cell->n_points = n;
+}
+
+static void classify(struct gd_stack_cell *cell) {
+  const struct gd_recipe *recipe = &cell->model->model.recipe;
+  bool naive = cell->paper->table == GD_PAPER_NAIVE;
+  double peak = peak_of(cell->target.gpu, recipe->precision, naive) * cell->paper->count;
+  double flops = cell->model->graphs[GD_STACK_NAIVE].model_flops * (double)recipe->batch *
+                 (double)recipe->steps;
+  if (cell->paper->days > 0)
+    cell->share = flops / (peak * 86400 * cell->paper->days);
+  cell->group = cell->paper->days <= 0 ? GD_STACK_INFEASIBLE
+                : cell->share > 1      ? GD_STACK_IMPOSSIBLE
+                : cell->share > 0.8    ? GD_STACK_APART
+                                       : GD_STACK_FITTED;
+}
+
+static enum gd_status fill_cells(struct gd_stack *stack, struct gd_error *err) {
+  for (int i = 0; i < stack->n_cells; i++) {
+    struct gd_stack_cell *cell = &stack->cells[i];
+    cell->paper = &stack->paper.days[i];
+    for (int m = 0; m < stack->n_models; m++)
+      if (strcmp(stack->paper.recipes[m].model, cell->paper->model) == 0) {
+        cell->model = &stack->models[m];
+        cell->family = stack->paper.recipes[m].family;
+      }
+    GD_ASSERT(cell->model); /* gd_paper_load has checked it */
+    GD_TRY(gd_hw_target(&stack->hw, cell->paper->gpu, cell->paper->count, 1, NULL, NULL,
+                        &cell->target, err));
+    classify(cell);
+    fill_points(cell);
+  }
+  return GD_OK;
+}
+
+static enum gd_status load(struct gd_stack *stack, struct gd_error *err) {
+  GD_TRY(gd_paper_load(&stack->paper, err));
+  GD_TRY(gd_hw_load(&stack->hw, err));
+  stack->n_models = stack->paper.n_recipes;
+  stack->n_cells = stack->paper.n_days;
+  stack->models = gd_arena_alloc(&stack->arena, (size_t)stack->n_models, sizeof *stack->models);
+  stack->cells = gd_arena_alloc(&stack->arena, (size_t)stack->n_cells, sizeof *stack->cells);
+  if (!stack->models || !stack->cells)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while predicting the paper's tables");
+  for (int i = 0; i < stack->n_models; i++) {
+    GD_TRY(gd_model_load(stack->paper.recipes[i].model, &stack->models[i].model, err));
+    GD_TRY(gd_stack_model_make(&stack->models[i], err));
+  }
+  return fill_cells(stack, err);
+}
+
+enum gd_status gd_stack_load(struct gd_stack *stack, struct gd_error *err) {
+  *stack = (struct gd_stack){0};
+  enum gd_status status = load(stack, err);
+  if (status != GD_OK)
+    gd_stack_deinit(stack);
+  return status;
+}
+
+void gd_stack_deinit(struct gd_stack *stack) {
+  gd_paper_deinit(&stack->paper);
+  gd_hw_deinit(&stack->hw);
+  gd_arena_deinit(&stack->arena);
+  *stack = (struct gd_stack){0};
+}
+
+bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell) {
+  return leave && ((leave->gpu && strcmp(leave->gpu, cell->paper->gpu) == 0) ||
+                   (leave->family && strcmp(leave->family, cell->family) == 0));
+}
+
+void gd_stack_cell_predict(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit,
+                           struct gd_stack_answer *answer) {
+  *answer = (struct gd_stack_answer){0};
+  for (int i = 0; i < cell->n_points; i++) {
+    const struct gd_stack_point *point = &cell->points[i];
+    if (point->micro_batch == 0)
+      continue;
+    double step_s = gd_stack_step_s(cell->model, point, &cell->target, fit);
+    /* Of two that are as fast, the one with fewer parts, which comes first. */
+    if (!answer->feasible || step_s < 0.999 * answer->step_s)
+      *answer = (struct gd_stack_answer){.feasible = true, .point = point, .step_s = step_s};
+  }
+  answer->days = answer->step_s * (double)cell->model->model.recipe.steps / 86400;
+}
+
+double gd_stack_cell_error(const struct gd_stack_cell *cell, double days) {
+  double off = fabs(days - cell->paper->days);
+  if (cell->paper->days < 10)
+    off = fmax(0, off - 0.5);
+  return off / cell->paper->days;
+}
