@@ -87,6 +87,19 @@ awk -v a="$slow" -v b="$(chosen days)" 'BEGIN { exit !(a > 0 && a - 2 * b < 1e-9
   fail "days at half the share"
 chosen_is physics fine
 
+# Predicted days are those of plan; what fits nowhere is said so.
+expect 0 plan pythia-14m --gpu a100 --count 1 --machine desktop-1x-a100 --methods free-lunch --json
+planned=$(field days)
+expect 0 cost pythia-14m --times predicted --machine desktop-1x-a100 --json
+chosen_is days "$planned"
+chosen_is times predicted
+chosen_is method free-lunch
+[[ $(chosen days_low) != "$(chosen days_high)" ]] || fail "a prediction without an interval"
+expect 0 cost pythia-14m --machine desktop-1x-a100
+shown "predicted, not measured: "
+expect 1 cost pythia-12b --machine desktop-1x-3090
+said "none of these machines"
+
 # Measured trials come first; what the catalogue does not have is named.
 expect 1 cost pythia-14m --times measured
 said "gpudays bench pythia-14m"
