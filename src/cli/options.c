@@ -68,6 +68,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Compares the machines of the catalogue for a run, and takes one. Without MODEL:\n"
          "which presets --budget and --days allow. Exit 1 when nothing is within them.",
          "gpudays cost pythia-1b --budget 40000", gd_cmd_cost},
+    [GD_COMMAND_REPORT] =
+        {"report", "", 0, 0, "tables and figures of the paper beside what was measured",
+         "Writes a page (index.html) that needs no network, and beside it every table and\n"
+         "figure as CSV, SVG and PNG.",
+         "gpudays report -o out", gd_cmd_report},
     [GD_COMMAND_VERIFY] =
         {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
          "Compares loss, gradients and training losses with those stored in DIR.\n"
@@ -470,10 +475,10 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(ACCURACY), 0, false,
+    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(REPORT) | ON(ACCURACY), 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
-    {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
-     TARGET(no_store), 0, 0},
+    {"no-store", NULL, ON(BENCH) | ON(REPORT), 0, false, "read no results and keep none",
+     parse_switch, TARGET(no_store), 0, 0},
     {"time-limit", "TIME", ON(BENCH) | ON(CALIBRATE), 0, false,
      "end the search after 90s, 10m, 2h; it can go on", parse_time, TARGET(time_limit), 0,
      31536000},
@@ -509,8 +514,8 @@ static const struct gd_option options_table[] = {
      TARGET(total), 0, 0},
     {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
      0, 0},
-    {"output", "FILE", ON(EXPORT) | ON(SURVEY) | ON(CALIBRATE) | ON(ACCURACY), 'o', false,
-     "write it there, whole or not at all", parse_text, TARGET(output), 0, 0},
+    {"output", "PATH", ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(CALIBRATE) | ON(ACCURACY), 'o',
+     false, "where to write: a file, or a folder of figures", parse_text, TARGET(output), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
      TARGET(job_time), 0, 31536000},
     {"questions", NULL, ON(SURVEY), 0, false, "print the questions and their answers", parse_switch,

@@ -67,7 +67,8 @@ static enum gd_status fill_rows(struct question *q, const struct gd_method *meth
   bool known = true;
   struct gd_stack_model *models =
       gd_arena_alloc(&cli->arena, (size_t)cli->n_arguments, sizeof *models);
-  q->rows = gd_arena_alloc(&cli->arena, (size_t)(cli->n_arguments * q->n_methods), sizeof *q->rows);
+  q->rows =
+      gd_arena_alloc(&cli->arena, (size_t)cli->n_arguments * (size_t)q->n_methods, sizeof *q->rows);
   if (!models || !q->rows)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first plan");
   for (int i = 0; i < cli->n_arguments; i++) {

@@ -164,16 +164,14 @@ static void traffic(const struct gd_stack_model *model, enum gd_stack_mode mode,
                     const struct gd_stack_fit *fit, double *ops, double *scores) {
   bool fp32 = model->graphs[mode].fp32;
   double whole = fit->value[GD_STACK_SCORES];
+  *ops = *scores = 1; /* compiled, or Megatron-LM's own kernels */
   if (mode == GD_STACK_NAIVE) {
     *ops = fit->value[fp32 ? GD_STACK_EAGER : GD_STACK_AUTOCAST];
     *scores = fp32 ? whole / 2 : whole; /* without conversions half as many */
-  } else if (mode == GD_STACK_MEGATRON) {
-    *ops = *scores = 1; /* its own kernels for norms, softmax, bias with activation or dropout */
-  } else if (mode == GD_STACK_HALF || !gd_stack_compiles(&model->model)) {
+  } else if (mode == GD_STACK_HALF ||
+             (mode == GD_STACK_COMPILED && !gd_stack_compiles(&model->model))) {
     *ops = fit->value[GD_STACK_EAGER];
     *scores = whole / 2;
-  } else {
-    *ops = *scores = 1;
   }
 }
 

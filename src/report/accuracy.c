@@ -27,7 +27,7 @@ struct gd_accuracy_score gd_accuracy_score(double *errors, int count) {
 
 /* --- folds --------------------------------------------------------------------------------- */
 
-/* Errors of many cells; there is room for all of them. */
+/* Errors of many cells; there is room for all of them. By value: an empty one to fill. */
 struct errors {
   double *values;
   int count;
@@ -45,9 +45,8 @@ static bool in_fold(const struct gd_accuracy_fold *fold, const struct gd_stack_c
 /* Errors of one group, and of one table where that is not 0, in a fold. */
 static struct gd_accuracy_score score_cells(const struct gd_accuracy *a,
                                             const struct gd_accuracy_fold *fold,
-                                            enum gd_stack_group group, int table, double *room,
-                                            struct errors *all) {
-  struct errors errors = {.values = room};
+                                            enum gd_stack_group group, int table,
+                                            struct errors errors, struct errors *all) {
   for (int i = 0; i < a->stack.n_cells; i++) {
     const struct gd_stack_cell *cell = &a->stack.cells[i];
     struct gd_stack_answer answer;
@@ -63,8 +62,8 @@ static struct gd_accuracy_score score_cells(const struct gd_accuracy *a,
   return gd_accuracy_score(errors.values, errors.count);
 }
 
-static void score_fold(const struct gd_accuracy *a, struct gd_accuracy_fold *fold, double *room,
-                       struct errors *all, struct errors *apart) {
+static void score_fold(const struct gd_accuracy *a, struct gd_accuracy_fold *fold,
+                       struct errors room, struct errors *all, struct errors *apart) {
   gd_stack_fit(&a->stack, &fold->leave, &fold->fit);
   fold->score = score_cells(a, fold, GD_STACK_FITTED, 0, room, all);
   fold->apart = score_cells(a, fold, GD_STACK_APART, 0, room, apart);
@@ -107,25 +106,26 @@ static void fill_cells(struct gd_accuracy *a) {
   }
 }
 
-static void score_folds(struct gd_accuracy *a, double *room, int n) {
-  struct errors gpus = {.values = room + n}, families = {.values = room + 2 * n};
-  struct errors apart_gpus = {.values = room + 3 * n}, apart_families = {.values = room + 4 * n};
-  score_fold(a, &a->all, room, NULL, NULL);
+/* rooms: five empty ones. */
+static void score_folds(struct gd_accuracy *a, struct errors *rooms) {
+  struct errors one = rooms[0], *gpus = &rooms[1], *families = &rooms[2];
+  struct errors *apart_gpus = &rooms[3], *apart_families = &rooms[4];
+  score_fold(a, &a->all, one, NULL, NULL);
   for (int i = 0; i < a->n_gpus; i++)
-    score_fold(a, &a->gpus[i], room, &gpus, &apart_gpus);
+    score_fold(a, &a->gpus[i], one, gpus, apart_gpus);
   for (int i = 0; i < a->n_families; i++)
-    score_fold(a, &a->families[i], room, &families, &apart_families);
-  a->held_gpu = gd_accuracy_score(gpus.values, gpus.count);
-  a->held_family = gd_accuracy_score(families.values, families.count);
-  a->apart_gpu = gd_accuracy_score(apart_gpus.values, apart_gpus.count);
-  a->apart_family = gd_accuracy_score(apart_families.values, apart_families.count);
+    score_fold(a, &a->families[i], one, families, apart_families);
+  a->held_gpu = gd_accuracy_score(gpus->values, gpus->count);
+  a->held_family = gd_accuracy_score(families->values, families->count);
+  a->apart_gpu = gd_accuracy_score(apart_gpus->values, apart_gpus->count);
+  a->apart_family = gd_accuracy_score(apart_families->values, apart_families->count);
 }
 
 /* --- the Megatron table --------------------------------------------------------------------- */
 
-static enum gd_status predict_megatron(struct gd_accuracy *a, double *room, struct gd_error *err) {
+static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memory,
+                                       struct errors time, struct gd_error *err) {
   const struct gd_paper *paper = &a->stack.paper;
-  struct errors memory = {.values = room}, time = {.values = room + paper->n_megatron};
   for (int i = 0; i < paper->n_megatron; i++) {
     const struct gd_megatron_row *row = &paper->megatron[i];
     struct gd_stack_megatron *result = &a->megatron[i];
@@ -145,15 +145,19 @@ static enum gd_status predict_megatron(struct gd_accuracy *a, double *room, stru
 static enum gd_status make(struct gd_accuracy *a, struct gd_error *err) {
   GD_TRY(gd_stack_load(&a->stack, err));
   int n = a->stack.n_cells;
+  struct errors rooms[5] = {{0}};
   double *room = gd_arena_alloc(&a->arena, 5 * (size_t)n, sizeof *room);
   a->cells = gd_arena_alloc(&a->arena, (size_t)n, sizeof *a->cells);
   a->megatron = gd_arena_alloc(&a->arena, (size_t)a->stack.paper.n_megatron, sizeof *a->megatron);
   if (!room || !a->cells || !a->megatron)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while judging predictions");
   name_folds(a);
-  score_folds(a, room, n);
+  for (int i = 0; i < 5; i++)
+    rooms[i].values = room + i * (ptrdiff_t)n;
+  score_folds(a, rooms);
   fill_cells(a);
-  return predict_megatron(a, room, err);
+  return predict_megatron(a, (struct errors){.values = room},
+                          (struct errors){.values = room + a->stack.paper.n_megatron}, err);
 }
 
 enum gd_status gd_accuracy_make(struct gd_accuracy *accuracy, struct gd_error *err) {

@@ -120,7 +120,7 @@ static void parameters(const struct gd_accuracy *a, struct gd_strbuf *out) {
                         "|---|---:|---:|---|\n");
   for (int i = 0; i < GD_STACK_PARAMETERS; i++) {
     const struct gd_stack_parameter_info *info = gd_stack_parameter((enum gd_stack_parameter)i);
-    double low = INFINITY, high = 0;
+    double low = (double)INFINITY, high = 0;
     for (int f = 0; f < a->n_gpus + a->n_families; f++) {
       double value = (f < a->n_gpus ? &a->gpus[f] : &a->families[f - a->n_gpus])->fit.value[i];
       low = fmin(low, value);

@@ -2,7 +2,7 @@
 # gpudays accuracy: the committed page is what the program writes, and keeps what it promises.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
-cd "$GD_SOURCE_DIR"
+cd "$GD_SOURCE_DIR" || exit 1
 
 # After a change on purpose: make accuracy
 expect 0 accuracy results/*.csv -o "$WORK/page.md"
@@ -35,3 +35,20 @@ expect 0 accuracy --store "$WORK/empty.db"
 expect 2 accuracy data/paper/days.csv
 grep -q "has no column" "$ERR" || fail "the column is not named"
 expect 2 accuracy "$WORK/not-there.csv"
+
+# The same model for a question: the paper's software on given GPUs.
+expect 0 plan pythia-1b --gpu a100 --count 4 --methods all --stack paper --json
+[[ $(grep -c '"stack": "paper"' "$OUT") == 22 ]] || fail "not 22 points"
+[[ $(grep -c '"validated": true' "$OUT") == 22 ]] || fail "an A100 is in the paper"
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch --stack paper --json
+field_is validated false
+field_is count 1
+expect 1 plan pythia-6.9b --gpu h100 --methods all --stack paper
+expect 2 plan pythia-1b --stack paper
+expect 2 plan pythia-1b --gpu a100 --stack other
+expect 2 plan pythia-1b --gpu a100 --stack paper --methods kernels
+expect 2 plan pythia-1b --gpu a100 --count 3 --stack paper
+# Naive holds the scores of attention in memory: more bytes, smaller micro-batch, more days.
+expect 0 plan pythia-410m --gpu a100 --methods naive,free-lunch --stack paper --csv
+awk -F, 'NR == 2 { m = $2; b = $6 } NR == 3 { exit !(m == "free-lunch" && $2 == "naive" && b > $6) }' "$OUT" ||
+  fail "naive is not the slower one with the smaller micro-batch"
