@@ -100,6 +100,10 @@ shown "predicted, not measured: "
 expect 1 cost pythia-12b --machine desktop-1x-3090
 said "none of these machines"
 
+# GPUs that are rented have names too.
+expect 0 cost pythia-14m --times analytic --machine rented-4x-h200,rented-4x-h200 --budget 1000 --days 9 --csv
+[[ $(cut -d, -f2,5 "$OUT" | paste -sd' ') == "machine,hardware_usd rented-4x-h200," ]] || fail "one rented row"
+
 # Measured trials come first; what the catalogue does not have is named.
 expect 1 cost pythia-14m --times measured
 said "gpudays bench pythia-14m"
