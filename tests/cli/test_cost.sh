@@ -56,10 +56,12 @@ expect 0 "${paper[@]}" --budget 5000 --days 30
 shown "bought: desktop-2x-3090, \$4,056, 30 days: 8.3e10 tokens, 27.5 % of the recipe"
 shown "rented: "
 expect 0 cost --budget 5000 --days 30
-shown "largest that can be trained: "
+shown "largest that can be trained:"
 shown "pythia-14m"
+shown "predicted:"
 expect 0 cost --budget 5000 --days 30 --json
 [[ -n $(chosen machine) ]] || fail "no preset was chosen"
+chosen_is times predicted # what the answer rests on, the other rows do not
 expect 0 cost --budget 5000 --days 30 --csv
 expect 1 cost --budget 1 --days 1
 said "no preset can be trained for \$1.00 within 1 day"
