@@ -83,13 +83,13 @@ static void device_section(const struct gd_accuracy *a, const struct gd_accuracy
   struct gd_accuracy_score score = gd_accuracy_trials(a, first->device);
   gd_strbuf_printf(out, "\n### %s\n\n", first->device);
   if (first->file[0])
-    gd_strbuf_printf(out, "Trials of `results/%s`. ", first->file);
+    gd_strbuf_printf(out, "Trials of `results/%s`.\n", first->file);
   if (first->basis)
-    gd_strbuf_printf(out, "Predictions rest on %s.", first->basis);
+    gd_strbuf_printf(out, "Predictions rest on: %s.\n", first->basis);
   if (score.count)
-    gd_strbuf_printf(out, " Step time: median error %.1f %%, worst %.1f %%, %d trials.",
-                     100 * score.median, 100 * score.worst, score.count);
-  gd_strbuf_append(out, "\n\n| model | method | ranks | micro-batch | GiB, run | GiB, planned | "
+    gd_strbuf_printf(out, "Step time, %d trials: median error %.1f %%, worst %.1f %%.\n",
+                     score.count, 100 * score.median, 100 * score.worst);
+  gd_strbuf_append(out, "\n| model | method | ranks | micro-batch | GiB, run | GiB, planned | "
                         "step, measured (s) | step, predicted (s) | error |\n"
                         "|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
   for (uint32_t i = 0; i < a->n_trials; i++)
