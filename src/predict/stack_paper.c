@@ -368,7 +368,8 @@ void gd_stack_deinit(struct gd_stack *stack) {
 
 bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell) {
   return leave && ((leave->gpu && strcmp(leave->gpu, cell->paper->gpu) == 0) ||
-                   (leave->family && strcmp(leave->family, cell->family) == 0));
+                   (leave->family && strcmp(leave->family, cell->family) == 0) ||
+                   (leave->model && strcmp(leave->model, cell->paper->model) == 0));
 }
 
 void gd_stack_cell_predict(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit,

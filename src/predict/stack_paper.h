@@ -129,7 +129,7 @@ void gd_stack_deinit(struct gd_stack *stack); /* safe on a zeroed one */
 
 /* What a fit must not see; NULL: nothing is left out. */
 struct gd_stack_leave {
-  const char *gpu, *family;
+  const char *gpu, *family, *model;
 };
 bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell);
 

@@ -126,8 +126,9 @@ static void parameters(const struct gd_accuracy *a, struct gd_strbuf *out) {
       low = fmin(low, value);
       high = fmax(high, value);
     }
-    gd_strbuf_printf(out, "| %s | %.2g %s | %.2g to %.2g | %s |\n", info->name, a->all.fit.value[i],
-                     info->unit, low, high, info->meaning);
+    gd_strbuf_printf(out, "| %s | %.3g %s | %.3g to %.3g | %s |\n", info->name,
+                     a->all.fit.value[i] / info->shown, info->unit, low / info->shown,
+                     high / info->shown, info->meaning);
   }
 }
 
@@ -280,6 +281,23 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
       "Table 1 is the fastest of the 12 or 22 methods that fit, Table 4 the naive one. Six "
       "parameters, the same for\nall GPUs and models, are fitted by least squares in the logarithm "
       "of days, outliers weighted down:\n");
+  gd_strbuf_append(
+      out,
+      "\n```\n"
+      "pass       = forward + backward; checkpointed: 2 forward + backward\n"
+      "phase      = FLOPs / peak + FLOPs / (reuse x B) + bytes x factor / (bandwidth x B)\n"
+      "             B: memory bandwidth of the data sheet; factor: eager, autocast, scores; "
+      "compiled: 1\n"
+      "collective = bytes x (n - 1) / n / link; link: bus, or 70 % of NVLink where all are joined "
+      "by it\n"
+      "             data parallel sums 4 bytes a parameter in every pass, behind the backward pass "
+      "as far as\n"
+      "             that takes; ZeRO 1 waits for the update; ZeRO 3 and FSDP gather behind the "
+      "whole pass\n"
+      "offload    = bytes / half of the host link, and 0.3e9 parameters a second of Adam a GPU's "
+      "share of CPUs\n"
+      "step       = passes x accumulation + update; what is a number here is assumed, not fitted\n"
+      "```\n");
   parameters(a, out);
   gd_strbuf_printf(out,
                    "\nWhat is in the model was chosen with these tables in view; the values of its "
@@ -292,6 +310,8 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
                    a->all.fit.cells, 100 * a->all.score.median);
   folds("GPU", a->gpus, a->n_gpus, &a->held_gpu, out);
   folds("family", a->families, a->n_families, &a->held_family, out);
+  gd_strbuf_append(out, "\nOf one model alone, its relatives stay in the fit:\n");
+  folds("model", a->models, a->n_models, &a->held_model, out);
   feasibility(a, out);
   misses(a, out);
   flags(a, out);
