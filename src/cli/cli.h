@@ -42,6 +42,7 @@ enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);

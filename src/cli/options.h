@@ -29,6 +29,7 @@ enum gd_command_id {
   GD_COMMAND_EXPORT,
   GD_COMMAND_SURVEY,
   GD_COMMAND_COST,
+  GD_COMMAND_REPORT,
   GD_COMMAND_VERIFY,
   GD_COMMAND_CALIBRATE,
   GD_COMMAND_ACCURACY,
@@ -89,7 +90,7 @@ struct gd_cli_options {
   bool total;
   bool format_given;
   enum gd_export_format format;
-  const char *output; /* a file, instead of stdout */
+  const char *output; /* a file, instead of stdout; of report a folder */
   double job_time;    /* seconds */
   const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
   int64_t count;      /* how many of them */
@@ -99,7 +100,7 @@ struct gd_cli_options {
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
   enum gd_times times;
-  const char *machines, *rent, *energy;
+  const char *rent, *energy;
   bool text;
   int64_t synthetic; /* answers of survey to invent */
 };

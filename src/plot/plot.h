@@ -65,4 +65,9 @@ void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out);
 enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct gd_strbuf *out,
                            struct gd_error *err) GD_MUST_USE;
 
+/* Both at once, for the price of one: the files of `plot`, and `inside` as text. */
+enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_plot *inside,
+                                  const char *dir, const char *name, struct gd_strbuf *out,
+                                  struct gd_error *err) GD_MUST_USE;
+
 #endif
