@@ -274,10 +274,10 @@ enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row 
   struct gd_target target;
   struct gd_stack_sums sums;
   struct gd_stack_point point = {.mode = GD_STACK_MEGATRON, .accumulation = 1};
-  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->batch > 0);
+  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->model_parallel == 1);
   point.method = (struct gd_method){
       .kernels = true, .ckpt = true, .sharding = stages[row->zero_stage], .offload = row->offload};
-  point.micro_batch = row->batch / row->data_parallel;
+  point.micro_batch = row->batch ? row->batch / row->data_parallel : 1;
   GD_TRY(gd_hw_target(hw, "a100-40gb", row->gpus, 1, NULL, NULL, &target, err));
   GD_TRY(gd_model_load(row->model, &model.model, err));
   GD_TRY(gd_stack_graph_make(&model.model, GD_STACK_MEGATRON, graph, err));

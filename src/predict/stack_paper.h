@@ -83,7 +83,7 @@ struct gd_stack_answer {
 
 /*
  * A data-parallel row of the Megatron/DeepSpeed table, as a checkpointed GPT on 8 x A100 40 GB; fit
- * is the paper's. The bytes are those of the row's own batch.
+ * is the paper's. The bytes are those of the row's own batch; of one sequence where it has none.
  */
 struct gd_stack_megatron {
   struct gd_stack_bytes bytes;

@@ -137,9 +137,11 @@ static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memo
   for (int i = 0; i < paper->n_megatron; i++) {
     const struct gd_megatron_row *row = &paper->megatron[i];
     struct gd_stack_megatron *result = &a->megatron[i];
-    if (row->model_parallel > 1 || row->batch == 0)
+    if (row->model_parallel > 1)
       continue;
     GD_TRY(gd_stack_megatron(&a->stack.hw, row, &a->all.fit, result, err));
+    if (row->batch == 0)
+      continue; /* nothing was measured */
     push(&memory, fabs(result->bytes.device / row->memory_high_bytes - 1));
     push(&time, fabs(result->iteration_s / row->iteration_s - 1));
   }
