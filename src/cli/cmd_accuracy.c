@@ -39,6 +39,7 @@ static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy 
     set_row(cli, &cells[COLUMNS * rows++],
             gd_show_cell(cli, "paper, %s left out", a->families[i].name), &a->families[i].score);
   set_row(cli, &cells[COLUMNS * rows++], "paper, every family left out once", &a->held_family);
+  set_row(cli, &cells[COLUMNS * rows++], "paper, every model left out once", &a->held_model);
   set_row(cli, &cells[COLUMNS * rows++], "Megatron table, memory", &a->megatron_memory);
   set_row(cli, &cells[COLUMNS * rows++], "Megatron table, time", &a->megatron_time);
   GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err));
@@ -173,6 +174,7 @@ static enum gd_status show_json(struct gd_cli *cli, const struct gd_accuracy *a,
   gd_show_begin(&paper);
   add_folds(&paper, "gpu_left_out", a->gpus, a->n_gpus, &a->held_gpu);
   add_folds(&paper, "family_left_out", a->families, a->n_families, &a->held_family);
+  add_folds(&paper, "model_left_out", a->models, a->n_models, &a->held_model);
   add_score(&paper, "apart_gpu_left_out", &a->apart_gpu);
   add_score(&paper, "apart_family_left_out", &a->apart_family);
   add_feasible(&paper, a);

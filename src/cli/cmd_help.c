@@ -32,7 +32,7 @@ static void append_overview(struct gd_strbuf *out) {
     snprintf(left, sizeof left, "%s %s", gd_commands[i].name, gd_commands[i].arguments);
     gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, gd_commands[i].summary);
   }
-  gd_strbuf_append(out, "\nEverywhere:");
+  gd_strbuf_append(out, "Everywhere:"); /* no empty line: a small terminal has 24 */
   for (int i = 0; i < count; i++)
     if (options[i].common && options[i].letter)
       gd_strbuf_printf(out, " -%c|--%s", options[i].letter, options[i].name);

@@ -274,10 +274,10 @@ enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row 
   struct gd_target target;
   struct gd_stack_sums sums;
   struct gd_stack_point point = {.mode = GD_STACK_MEGATRON, .accumulation = 1};
-  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->batch > 0);
+  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->model_parallel == 1);
   point.method = (struct gd_method){
       .kernels = true, .ckpt = true, .sharding = stages[row->zero_stage], .offload = row->offload};
-  point.micro_batch = row->batch / row->data_parallel;
+  point.micro_batch = row->batch ? row->batch / row->data_parallel : 1;
   GD_TRY(gd_hw_target(hw, "a100-40gb", row->gpus, 1, NULL, NULL, &target, err));
   GD_TRY(gd_model_load(row->model, &model.model, err));
   GD_TRY(gd_stack_graph_make(&model.model, GD_STACK_MEGATRON, graph, err));
@@ -368,7 +368,8 @@ void gd_stack_deinit(struct gd_stack *stack) {
 
 bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell) {
   return leave && ((leave->gpu && strcmp(leave->gpu, cell->paper->gpu) == 0) ||
-                   (leave->family && strcmp(leave->family, cell->family) == 0));
+                   (leave->family && strcmp(leave->family, cell->family) == 0) ||
+                   (leave->model && strcmp(leave->model, cell->paper->model) == 0));
 }
 
 void gd_stack_cell_predict(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit,

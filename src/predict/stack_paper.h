@@ -83,7 +83,7 @@ struct gd_stack_answer {
 
 /*
  * A data-parallel row of the Megatron/DeepSpeed table, as a checkpointed GPT on 8 x A100 40 GB; fit
- * is the paper's. The bytes are those of the row's own batch.
+ * is the paper's. The bytes are those of the row's own batch; of one sequence where it has none.
  */
 struct gd_stack_megatron {
   struct gd_stack_bytes bytes;
@@ -129,7 +129,7 @@ void gd_stack_deinit(struct gd_stack *stack); /* safe on a zeroed one */
 
 /* What a fit must not see; NULL: nothing is left out. */
 struct gd_stack_leave {
-  const char *gpu, *family;
+  const char *gpu, *family, *model;
 };
 bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell);
 

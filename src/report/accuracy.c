@@ -38,7 +38,7 @@ static void push(struct errors *errors, double value) {
 }
 
 static bool in_fold(const struct gd_accuracy_fold *fold, const struct gd_stack_cell *cell) {
-  bool whole = !fold->leave.gpu && !fold->leave.family;
+  bool whole = !fold->leave.gpu && !fold->leave.family && !fold->leave.model;
   return whole || gd_stack_leaves_out(&fold->leave, cell);
 }
 
@@ -77,6 +77,9 @@ static void name_folds(struct gd_accuracy *a) {
   for (int i = 0; i < paper->n_gpus && i < GD_ACCURACY_FOLDS; i++)
     a->gpus[a->n_gpus++] =
         (struct gd_accuracy_fold){.leave.gpu = paper->gpus[i].gpu, .name = paper->gpus[i].title};
+  for (int i = 0; i < paper->n_recipes && i < GD_ACCURACY_FOLDS; i++)
+    a->models[a->n_models++] = (struct gd_accuracy_fold){.leave.model = paper->recipes[i].model,
+                                                         .name = paper->recipes[i].model};
   for (int i = 0; i < paper->n_recipes; i++) {
     const char *family = paper->recipes[i].family;
     bool known = false;
@@ -106,15 +109,20 @@ static void fill_cells(struct gd_accuracy *a) {
   }
 }
 
-/* rooms: five empty ones. */
+enum { ROOMS = 6 };
+
+/* rooms: so many empty ones. */
 static void score_folds(struct gd_accuracy *a, struct errors *rooms) {
   struct errors one = rooms[0], *gpus = &rooms[1], *families = &rooms[2];
-  struct errors *apart_gpus = &rooms[3], *apart_families = &rooms[4];
+  struct errors *apart_gpus = &rooms[3], *apart_families = &rooms[4], *models = &rooms[5];
   score_fold(a, &a->all, one, NULL, NULL);
   for (int i = 0; i < a->n_gpus; i++)
     score_fold(a, &a->gpus[i], one, gpus, apart_gpus);
   for (int i = 0; i < a->n_families; i++)
     score_fold(a, &a->families[i], one, families, apart_families);
+  for (int i = 0; i < a->n_models; i++)
+    score_fold(a, &a->models[i], one, models, NULL);
+  a->held_model = gd_accuracy_score(models->values, models->count);
   a->held_gpu = gd_accuracy_score(gpus->values, gpus->count);
   a->held_family = gd_accuracy_score(families->values, families->count);
   a->apart_gpu = gd_accuracy_score(apart_gpus->values, apart_gpus->count);
@@ -129,9 +137,11 @@ static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memo
   for (int i = 0; i < paper->n_megatron; i++) {
     const struct gd_megatron_row *row = &paper->megatron[i];
     struct gd_stack_megatron *result = &a->megatron[i];
-    if (row->model_parallel > 1 || row->batch == 0)
+    if (row->model_parallel > 1)
       continue;
     GD_TRY(gd_stack_megatron(&a->stack.hw, row, &a->all.fit, result, err));
+    if (row->batch == 0)
+      continue; /* nothing was measured */
     push(&memory, fabs(result->bytes.device / row->memory_high_bytes - 1));
     push(&time, fabs(result->iteration_s / row->iteration_s - 1));
   }
@@ -145,14 +155,14 @@ static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memo
 static enum gd_status make(struct gd_accuracy *a, struct gd_error *err) {
   GD_TRY(gd_stack_load(&a->stack, err));
   int n = a->stack.n_cells;
-  struct errors rooms[5] = {{0}};
-  double *room = gd_arena_alloc(&a->arena, 5 * (size_t)n, sizeof *room);
+  struct errors rooms[ROOMS] = {{0}};
+  double *room = gd_arena_alloc(&a->arena, ROOMS * (size_t)n, sizeof *room);
   a->cells = gd_arena_alloc(&a->arena, (size_t)n, sizeof *a->cells);
   a->megatron = gd_arena_alloc(&a->arena, (size_t)a->stack.paper.n_megatron, sizeof *a->megatron);
   if (!room || !a->cells || !a->megatron)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while judging predictions");
   name_folds(a);
-  for (int i = 0; i < 5; i++)
+  for (int i = 0; i < ROOMS; i++)
     rooms[i].values = room + i * (ptrdiff_t)n;
   score_folds(a, rooms);
   fill_cells(a);

@@ -54,8 +54,9 @@ struct gd_accuracy {
   struct gd_arena arena;
   struct gd_stack stack;
   struct gd_accuracy_fold all, gpus[GD_ACCURACY_FOLDS], families[GD_ACCURACY_FOLDS];
-  int n_gpus, n_families;
-  struct gd_accuracy_score held_gpu, held_family; /* over all folds of a kind */
+  struct gd_accuracy_fold models[GD_ACCURACY_FOLDS];
+  int n_gpus, n_families, n_models;
+  struct gd_accuracy_score held_gpu, held_family, held_model; /* over all folds of a kind */
   struct gd_accuracy_score apart_gpu, apart_family;
   struct gd_accuracy_cell *cells;     /* as stack.cells */
   struct gd_stack_megatron *megatron; /* as paper.megatron; zero where it is not predicted */

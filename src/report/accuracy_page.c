@@ -83,13 +83,13 @@ static void device_section(const struct gd_accuracy *a, const struct gd_accuracy
   struct gd_accuracy_score score = gd_accuracy_trials(a, first->device);
   gd_strbuf_printf(out, "\n### %s\n\n", first->device);
   if (first->file[0])
-    gd_strbuf_printf(out, "Trials of `results/%s`. ", first->file);
+    gd_strbuf_printf(out, "Trials of `results/%s`.\n", first->file);
   if (first->basis)
-    gd_strbuf_printf(out, "Predictions rest on %s.", first->basis);
+    gd_strbuf_printf(out, "Predictions rest on: %s.\n", first->basis);
   if (score.count)
-    gd_strbuf_printf(out, " Step time: median error %.1f %%, worst %.1f %%, %d trials.",
-                     100 * score.median, 100 * score.worst, score.count);
-  gd_strbuf_append(out, "\n\n| model | method | ranks | micro-batch | GiB, run | GiB, planned | "
+    gd_strbuf_printf(out, "Step time, %d trials: median error %.1f %%, worst %.1f %%.\n",
+                     score.count, 100 * score.median, 100 * score.worst);
+  gd_strbuf_append(out, "\n| model | method | ranks | micro-batch | GiB, run | GiB, planned | "
                         "step, measured (s) | step, predicted (s) | error |\n"
                         "|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
   for (uint32_t i = 0; i < a->n_trials; i++)
@@ -126,8 +126,9 @@ static void parameters(const struct gd_accuracy *a, struct gd_strbuf *out) {
       low = fmin(low, value);
       high = fmax(high, value);
     }
-    gd_strbuf_printf(out, "| %s | %.2g %s | %.2g to %.2g | %s |\n", info->name, a->all.fit.value[i],
-                     info->unit, low, high, info->meaning);
+    gd_strbuf_printf(out, "| %s | %.3g %s | %.3g to %.3g | %s |\n", info->name,
+                     a->all.fit.value[i] / info->shown, info->unit, low / info->shown,
+                     high / info->shown, info->meaning);
   }
 }
 
@@ -280,6 +281,23 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
       "Table 1 is the fastest of the 12 or 22 methods that fit, Table 4 the naive one. Six "
       "parameters, the same for\nall GPUs and models, are fitted by least squares in the logarithm "
       "of days, outliers weighted down:\n");
+  gd_strbuf_append(
+      out,
+      "\n```\n"
+      "pass       = forward + backward; checkpointed: 2 forward + backward\n"
+      "phase      = FLOPs / peak + FLOPs / (reuse x B) + bytes x factor / (bandwidth x B)\n"
+      "             B: memory bandwidth of the data sheet; factor: eager, autocast, scores; "
+      "compiled: 1\n"
+      "collective = bytes x (n - 1) / n / link; link: bus, or 70 % of NVLink where all are joined "
+      "by it\n"
+      "             data parallel sums 4 bytes a parameter in every pass, behind the backward pass "
+      "as far as\n"
+      "             that takes; ZeRO 1 waits for the update; ZeRO 3 and FSDP gather behind the "
+      "whole pass\n"
+      "offload    = bytes / half of the host link, and 0.3e9 parameters a second of Adam a GPU's "
+      "share of CPUs\n"
+      "step       = passes x accumulation + update; what is a number here is assumed, not fitted\n"
+      "```\n");
   parameters(a, out);
   gd_strbuf_printf(out,
                    "\nWhat is in the model was chosen with these tables in view; the values of its "
@@ -292,6 +310,8 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
                    a->all.fit.cells, 100 * a->all.score.median);
   folds("GPU", a->gpus, a->n_gpus, &a->held_gpu, out);
   folds("family", a->families, a->n_families, &a->held_family, out);
+  gd_strbuf_append(out, "\nOf one model alone, its relatives stay in the fit:\n");
+  folds("model", a->models, a->n_models, &a->held_model, out);
   feasibility(a, out);
   misses(a, out);
   flags(a, out);
@@ -302,9 +322,15 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
 
 static void megatron_row(const struct gd_megatron_row *row, const struct gd_stack_megatron *found,
                          struct gd_strbuf *out) {
-  gd_strbuf_printf(out, "| %s | %d | %s | %d | %.1f | %.1f |", row->model, row->zero_stage,
-                   row->offload ? "yes" : "no", row->batch, row->memory_high_bytes / gib,
-                   found->bytes.device / gib);
+  gd_strbuf_printf(out, "| %s | %d | %s |", row->model, row->zero_stage,
+                   row->offload ? "yes" : "no");
+  if (row->batch == 0) {
+    gd_strbuf_printf(out, " none | does not fit | %.1f: %s | | | | |\n", found->bytes.device / gib,
+                     found->bytes.device > found->limit_bytes ? "does not fit" : "fits");
+    return;
+  }
+  gd_strbuf_printf(out, " %d | %.1f to %.1f | %.1f |", row->batch, row->memory_low_bytes / gib,
+                   row->memory_high_bytes / gib, found->bytes.device / gib);
   percent(out, found->bytes.device, row->memory_high_bytes);
   gd_strbuf_printf(out, " %.2f | %.2f |", row->iteration_s, found->iteration_s);
   percent(out, found->iteration_s, row->iteration_s);
@@ -312,34 +338,48 @@ static void megatron_row(const struct gd_megatron_row *row, const struct gd_stac
 }
 
 static void waiting_row(const struct gd_megatron_row *row, struct gd_strbuf *out) {
-  gd_strbuf_printf(out, "| %s | %d | %d | %d | %s |", row->model, row->data_parallel,
-                   row->model_parallel, row->zero_stage, row->offload ? "yes" : "no");
-  if (row->batch)
-    gd_strbuf_printf(out, " %d | %.1f | %.2f | tensor parallelism |\n", row->batch,
-                     row->memory_high_bytes / gib, row->iteration_s);
-  else
-    gd_strbuf_append(out, " | | | could not be initialised there: nothing was measured |\n");
+  gd_strbuf_printf(out, "| %s | %d | %d | %s | %d | %.1f | %.2f |\n", row->model,
+                   row->model_parallel, row->zero_stage, row->offload ? "yes" : "no", row->batch,
+                   row->memory_high_bytes / gib, row->iteration_s);
 }
 
 static void megatron_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
   const struct gd_paper *paper = &a->stack.paper;
-  gd_strbuf_append(
-      out, "\n## The Megatron/DeepSpeed table\n\n"
-           "GPT on 8 x A100 40 GB, sequences of 1,024, every layer checkpointed, one pass a "
-           "step. Nothing is fitted to it: the\nparameters are those of the paper's tables. "
-           "Memory is the highest of the 8 GPUs, as `nvidia-smi` shows it, which\nincludes "
-           "what the allocator holds and does not use.\n\n"
-           "| model | ZeRO | offload | batch | GiB | GiB, predicted | error | iteration (s) "
-           "| predicted (s) | error |\n|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n");
+  int right = 0, rows = 0, shorter = 0, timed = 0;
+  for (int i = 0; i < paper->n_megatron; i++) {
+    const struct gd_megatron_row *row = &paper->megatron[i];
+    const struct gd_stack_megatron *found = &a->megatron[i];
+    if (row->model_parallel > 1)
+      continue;
+    rows++;
+    right += (found->bytes.device <= found->limit_bytes) == (row->batch > 0);
+    timed += row->batch > 0;
+    shorter += row->batch > 0 && found->iteration_s < row->iteration_s;
+  }
+  gd_strbuf_printf(
+      out,
+      "\n## The Megatron/DeepSpeed table\n\n"
+      "GPT on 8 x A100 40 GB, sequences of 1,024, every layer checkpointed, one pass a step. "
+      "Nothing "
+      "is fitted to it: the\nparameters are those of the paper's tables, which belong to younger "
+      "software; %d of %d times are predicted too short.\nMemory is compared with the highest of "
+      "the 8 "
+      "GPUs, as `nvidia-smi` shows it, with what the allocator holds and does\nnot use. Fits or "
+      "not: "
+      "%d of %d right.\n\n"
+      "| model | ZeRO | offload | batch | GiB, lowest to highest | GiB, predicted | error | "
+      "iteration (s) | predicted (s) | error |\n"
+      "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n",
+      shorter, timed, right, rows);
   for (int i = 0; i < paper->n_megatron; i++)
-    if (a->megatron[i].iteration_s > 0)
+    if (paper->megatron[i].model_parallel == 1)
       megatron_row(&paper->megatron[i], &a->megatron[i], out);
   gd_strbuf_append(out,
-                   "\nRows that are not predicted, and what they wait for:\n\n"
-                   "| model | data parallel | model parallel | ZeRO | offload | batch | GiB | "
-                   "iteration (s) | waits for |\n|---|---:|---:|---:|---|---:|---:|---:|---|\n");
+                   "\nThese rows wait for tensor parallelism:\n\n"
+                   "| model | model parallel | ZeRO | offload | batch | GiB | iteration (s) |\n"
+                   "|---|---:|---:|---|---:|---:|---:|\n");
   for (int i = 0; i < paper->n_megatron; i++)
-    if (a->megatron[i].iteration_s <= 0)
+    if (paper->megatron[i].model_parallel > 1)
       waiting_row(&paper->megatron[i], out);
 }
 

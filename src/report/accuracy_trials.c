@@ -1,12 +1,14 @@
 /*
  * Trials that were measured, beside what would have been predicted: planned again for their device
  * at their own micro-batch, then timed by the rates of that device. A GPU need not be here: its
- * record and its calibration are in the program. A CPU must be this one, calibrated.
+ * record and its calibration are in the program. A CPU is this one, or its calibration is there
+ * too.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/csv.h"
+#include "base/embedded.h"
 #include "report/accuracy.h"
 #include "search/trial.h"
 
@@ -39,7 +41,7 @@ static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gp
                                   const struct gd_trial *trial, struct gd_accuracy_trial *to,
                                   struct gd_error *err) {
   struct gd_predictor predictor = {0};
-  struct gd_prediction prediction;
+  struct gd_prediction prediction = {0};
   struct gd_trial planned;
   struct gd_target target;
   struct gd_model model;
@@ -53,35 +55,72 @@ static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gp
                                      .host_limit_bytes = trial->host_limit_bytes};
   GD_TRY(gd_method_parse(trial->method, &options.method, err));
   GD_TRY(gd_model_load(trial->model, &model, err));
-  GD_TRY(gd_predictor_for_target(&predictor, &target, err));
-  to->basis = keep(a, predictor.basis);
-  enum gd_status status =
-      gd_trial_predict(&model, &options, &predictor, &planned, &prediction, err);
-  gd_predictor_deinit(&predictor);
-  if (status != GD_OK)
-    return status;
+  GD_TRY(gd_trial_plan(&model, &options, &planned, err));
   to->planned_feasible = planned.status != GD_TRIAL_INFEASIBLE;
   to->planned_bytes = planned.peak_bytes;
-  to->predicted_s = to->feasible ? prediction.step_s : 0;
+  GD_TRY(gd_predictor_for_target(&predictor, &target, err));
+  to->basis = keep(a, predictor.basis);
+  enum gd_status status = GD_OK;
+  if (to->feasible)
+    status = gd_trial_predict_stored(trial, &target, &predictor, &prediction, err);
+  to->predicted_s = status == GD_OK ? prediction.step_s : 0;
+  gd_predictor_deinit(&predictor);
+  return status;
+}
+
+/* The calibration of that device that travels in the program; *found false: there is none. */
+static enum gd_status embedded_rates(const char *device, struct gd_rates *rates, bool *found,
+                                     struct gd_error *err) {
+  static const char folder[] = "calibration/";
+  *found = false;
+  for (int i = 0; i < gd_embedded_file_count && !*found; i++) {
+    const struct gd_embedded_file *file = &gd_embedded_files[i];
+    struct gd_json json = {0};
+    if (strncmp(file->path, folder, strlen(folder)) != 0)
+      continue;
+    enum gd_status status = gd_json_parse(&json, file->path, file->text, file->length, err);
+    if (status == GD_OK)
+      status = gd_rates_parse(rates, &json, err);
+    gd_json_deinit(&json);
+    GD_TRY(status);
+    *found = strcmp(rates->device, device) == 0;
+    if (!*found)
+      gd_rates_deinit(rates);
+  }
+  return GD_OK;
+}
+
+/* This machine where it is the one that measured, else one whose calibration is in the program: of
+   ranks, which share a machine, only the former knows. */
+static enum gd_status open_cpu(const struct gd_trial *trial, struct gd_predictor *predictor,
+                               bool *found, struct gd_error *err) {
+  GD_TRY(gd_predictor_for_machine(predictor, trial->backend, trial->threads, trial->ranks, err));
+  *found = predictor->calibrated && strcmp(predictor->rates.device, trial->device) == 0;
+  if (*found || trial->ranks > 1)
+    return GD_OK;
+  struct gd_rates rates = {0};
+  GD_TRY(embedded_rates(trial->device, &rates, found, err));
+  if (!*found)
+    return GD_OK;
+  gd_predictor_deinit(predictor);
+  *predictor = (struct gd_predictor){.rates = rates, .calibrated = true};
+  snprintf(predictor->basis, sizeof predictor->basis, "its calibration of %.10s", rates.date);
   return GD_OK;
 }
 
 static enum gd_status predict_cpu(struct gd_accuracy *a, const struct gd_trial *trial,
                                   struct gd_accuracy_trial *to, struct gd_error *err) {
   struct gd_predictor predictor = {0};
-  struct gd_prediction prediction;
-  GD_TRY(gd_predictor_for_machine(&predictor, trial->backend, trial->threads, trial->ranks, err));
-  bool same = strcmp(predictor.rates.device, trial->device) == 0;
+  struct gd_prediction prediction = {0};
+  bool found = false;
   to->planned_feasible = to->feasible;
-  to->planned_bytes = to->peak_bytes;
-  to->basis = keep(a, predictor.basis);
-  enum gd_status status = GD_OK;
-  if (!predictor.calibrated || !same)
+  enum gd_status status = open_cpu(trial, &predictor, &found, err);
+  if (status == GD_OK && !found)
     to->why = "measured on a machine whose calibration is not here";
-  else if (to->feasible)
+  else if (status == GD_OK && to->feasible)
     status = gd_trial_predict_stored(trial, NULL, &predictor, &prediction, err);
-  if (!to->why && to->feasible && status == GD_OK)
-    to->predicted_s = prediction.step_s;
+  to->basis = found ? keep(a, predictor.basis) : NULL;
+  to->predicted_s = prediction.step_s;
   gd_predictor_deinit(&predictor);
   return status;
 }

@@ -52,3 +52,8 @@ expect 2 plan pythia-1b --gpu a100 --count 3 --stack paper
 expect 0 plan pythia-410m --gpu a100 --methods naive,free-lunch --stack paper --csv
 awk -F, 'NR == 2 { m = $2; b = $6 } NR == 3 { exit !(m == "free-lunch" && $2 == "naive" && b > $6) }' "$OUT" ||
   fail "naive is not the slower one with the smaller micro-batch"
+
+# A store with trials of other machines: they are shown, and why they are not predicted.
+expect 0 results load "$GD_SOURCE_DIR/tests/cli/results.jsonl" --store "$WORK/theirs.db"
+expect 0 accuracy --store "$WORK/theirs.db" --json
+grep -q '"reason": "measured on a machine whose calibration is not here"' "$OUT" || fail "no reason"
