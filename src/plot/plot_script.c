@@ -611,15 +611,15 @@ static void put_plot(struct gd_plot_layout *at, bool errors) {
   if (at->n_empty > 0)
     gd_strbuf_append(at->out, ", $empty using 1:2:3:4:5:6 with boxxyerror lc rgb '#C0808080' "
                               "fs solid noborder notitle");
+  if (errors)
+    gd_strbuf_append(at->out,
+                     ", $errors using 1:2:3:4 with vectors nohead lw 1.5 lc rgb '" GD_PLOT_INK
+                     "' notitle");
   for (int s = 0; s < plot->n_series && !has_categories(plot); s++)
     if (gd_plot_any_drawn(at, &plot->series[s]))
       gd_strbuf_printf(at->out, ", $s%d using 1:2 with %s lw 2 pt %d ps 0.9 lc rgb '#%06x' notitle",
                        s, plot->kind == GD_PLOT_LINES ? "linespoints" : "points",
                        markers[s % COLOURS], gd_plot_colour_of(plot, s, plot->n_series));
-  if (errors)
-    gd_strbuf_append(at->out,
-                     ", $errors using 1:2:3:4 with vectors nohead lw 1.5 lc rgb '" GD_PLOT_INK
-                     "' notitle");
   gd_strbuf_append(at->out, "\n");
 }
 

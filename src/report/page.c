@@ -91,6 +91,15 @@ void gd_report_pair(struct gd_report *report, bool open) {
   gd_strbuf_append(&report->body, open ? "<div class=\"pair\">\n" : "</div>\n");
 }
 
+void gd_report_fold(struct gd_report *report, const char *summary) {
+  if (!summary) {
+    gd_strbuf_append(&report->body, "</details>\n");
+    return;
+  }
+  gd_strbuf_append(&report->body, "<details class=\"more\">");
+  gd_html_element(&report->body, "summary", NULL, summary);
+}
+
 /* --- blocks -------------------------------------------------------------------------------- */
 
 static enum gd_status write_text(struct gd_report *report, const char *name, const char *ending,
