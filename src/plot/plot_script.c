@@ -113,9 +113,10 @@ const char *gd_plot_format_value(char *text, size_t size, double value) {
   double magnitude = fabs(value);
   if (magnitude >= 1e7 || (magnitude > 0 && magnitude < 1e-3)) {
     snprintf(text, size, "%.2g", value);
-    char *plus = strstr(text, "e+");
-    if (plus)
-      memmove(plus + 1, plus + 2, strlen(plus + 2) + 1);
+    char *power = strchr(text, 'e'); /* "e+09" is "e9" */
+    size_t extra = power ? strspn(power + 1, "+0") : 0;
+    if (extra > 0)
+      memmove(power + 1, power + 1 + extra, strlen(power + 1 + extra) + 1);
     return text;
   }
   gd_format_digits(text, size, value, 3);

@@ -2,6 +2,7 @@
  * Models and GPUs: Table 3 (recipes), Appendix E with Figure 9 (FLOPs and peaks), both beside what
  * this program counts on its own graphs; and the survey, Figures 1 and 8.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -103,8 +104,8 @@ static enum gd_status table_3(struct gd_report *report, const struct ours *ours,
   gd_report_begin(report, "table-3", "Table 3", "Models and how they are trained");
   for (int i = 0; i < count; i++) {
     recipe_row(report, &report->paper.recipes[i], &ours[i], table);
-    paper[i] = report->paper.recipes[i].parameters;
-    here[i] = ours[i].parameters;
+    paper[i] = report->paper.recipes[i].parameters / 1e6;
+    here[i] = ours[i].parameters / 1e6;
   }
   GD_TRY(gd_report_add_table(
       report,
@@ -118,8 +119,8 @@ static enum gd_status table_3(struct gd_report *report, const struct ours *ours,
       report,
       &(struct gd_report_block){"table-3-parameters", "Parameters by the paper and as counted.",
                                 GD_REPORT_PAPER, "arXiv 2410.23261, Table 3; " COUNTED},
-      "Parameters (Table 3)", "parameters, logarithmic", names, paper, here, "counted here", count,
-      err));
+      "Parameters (Table 3)", "million parameters, logarithmic", names, paper, here, "counted here",
+      count, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -138,8 +139,13 @@ static const struct gd_report_column peak_columns[] = {
 };
 
 static void set_power(struct gd_report *report, struct gd_report_cell *cell, double value) {
-  if (isfinite(value))
-    *cell = (struct gd_report_cell){gd_report_print(report, "%.2e", value), value, NULL};
+  char text[32], *plus;
+  if (!isfinite(value))
+    return;
+  snprintf(text, sizeof text, "%.2e", value);
+  if ((plus = strchr(text, '+'))) /* "2.90e20" */
+    memmove(plus, plus + 1, strlen(plus));
+  *cell = (struct gd_report_cell){gd_report_print(report, "%s", text), value, NULL};
 }
 
 static enum gd_status figure_9a(struct gd_report *report, const struct ours *ours,

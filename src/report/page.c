@@ -206,6 +206,8 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
   struct gd_plot file = *plot, inside = *plot;
   file.note = block->from;
   inside.title = NULL;
+  inside.alt =
+      plot->title ? gd_report_print(report, "%s. %s", plot->title, block->caption) : block->caption;
   inside.note = NULL;
   enum gd_status status = GD_OK;
   gd_plot_csv(plot, &csv);
