@@ -613,8 +613,6 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
     GD_TRY(prepare_jobs(cli, search, err));
   } else if (options->ranks > 1 && !options->simulate) {
     GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
-    if (options->threads == 0 && !getenv("OMP_NUM_THREADS"))
-      options->threads = share_of_cores(options->ranks);
   }
   gd_cli_trial_options(cli, &(struct gd_method){0}, &search->trial);
   search->trial.target = predicting->has_target ? &predicting->target : NULL;
@@ -701,6 +699,9 @@ static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting
   if (in_job) {
     GD_TRY(run_in_job(cli, &search, err));
   } else {
+    if (cli->options.ranks > 1 && !cli->options.slurm && !cli->options.gpu &&
+        cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
+      cli->options.threads = share_of_cores(cli->options.ranks);
     if (!cli->options.gpu) /* the hardware of --gpu was looked up before: it counts the ranks */
       GD_TRY(gd_predicting_open(predicting, cli, err));
     GD_TRY(run_search(cli, &search, predicting, err));

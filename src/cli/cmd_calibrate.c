@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/show.h"
 #include "predict/calibrate.h"
@@ -171,12 +172,21 @@ enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
     return gd_fail(err, GD_BAD_INPUT,
                    "the ref backend is plain and slow on purpose; calibrate cpu or cuda");
   snprintf(progress.label, sizeof progress.label, "calibrating");
+  if (cli->options.ranks > 1) {
+    GD_TRY(gd_launch_join(cli, err));
+    options.threads = (int)cli->options.threads;
+    options.comm = cli->comm;
+  }
   gd_load_read(&before);
   enum gd_status status = gd_calibrate(&options, &rates, err);
   gd_load_read(&after);
   gd_progress_clear(&progress);
   rates.busy_share = gd_load_share(&before, &after);
   double seconds = 1e-9 * (double)(after.wall_ns - before.wall_ns);
+  if (status == GD_OK && cli->rank > 0) {
+    gd_rates_deinit(&rates);
+    return GD_OK; /* rank 0 speaks */
+  }
   if (status == GD_OK)
     status = keep(cli, &rates, path, sizeof path, err);
   if (status == GD_OK)

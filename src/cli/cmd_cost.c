@@ -67,7 +67,7 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
                                    .paper = &sources->paper,
                                    .store = sources->store,
                                    .times = options->times,
-                                   .machines = options->machines};
+                                   .machines = options->machine};
   GD_TRY(gd_money_terms_default(&sources->hw, options->energy, &asked->terms, err));
   override(&asked->terms.usd_per_kwh, &options->kwh_usd, "--kwh-usd");
   override(&asked->terms.pue, &options->pue, "--pue");
@@ -209,9 +209,9 @@ static void append_notes(struct gd_cli *cli, const struct gd_money_table *table)
   gd_strbuf_append(&cli->out, "\n");
   gd_show_paragraph(
       &cli->out, 0,
-      "FRONT: no machine is cheaper to buy (buy), or to use for the run (run), and as "
-      "fast. EXPERIMENT: the run's share of the hardware's life. BREAK-EVEN: months of "
-      "use after which buying is cheaper than renting.");
+      "RUN: the run's share of the hardware's life. RENT: of the run. EVEN AT: months "
+      "of use after which buying is cheaper than renting. FRONT: no machine is "
+      "cheaper to buy (buy), or has a cheaper run (run), and is as fast.");
   if (unknown > 0)
     gd_strbuf_printf(&cli->out,
                      "note: %d more machines are left out: there are no %s days of them\n", unknown,
@@ -482,6 +482,7 @@ static enum gd_status answer_presets(struct gd_cli *cli, struct gd_money_asked *
   struct preset *presets = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *presets);
   if (!presets)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading presets");
+  asked->quick = true;
   for (int i = 0; i < count && status == GD_OK; i++) {
     /* One broken file of the user's must not hide the other presets; `models` tells of it. */
     if (gd_model_load(names[i], &presets[read].model, NULL) == GD_OK)

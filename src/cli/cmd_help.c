@@ -43,22 +43,44 @@ static void append_overview(struct gd_strbuf *out) {
                    "Start here: gpudays bench pythia-14m\n");
 }
 
-static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
-  const struct gd_command *command = &gd_commands[id];
+/* What changes the recipe is told by `models`; elsewhere its names stand on one line. */
+static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
+  return id != GD_COMMAND_MODELS && (option->commands & 1u << GD_COMMAND_MODELS) &&
+         (option->commands & 1u << id) && !option->common;
+}
+
+static void append_names(struct gd_strbuf *out, enum gd_command_id id, bool recipe) {
   const char *separator = "";
   int count;
+  const struct gd_option *options = gd_options(&count);
+  for (int i = 0; i < count; i++)
+    if (recipe ? is_recipe(&options[i], id)
+               : (options[i].commands & 1u << id) && options[i].common) {
+      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
+      separator = ", ";
+    }
+}
+
+static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
+  const struct gd_command *command = &gd_commands[id];
+  int count, n_recipe = 0;
   const struct gd_option *options = gd_options(&count);
   gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
                    command->arguments[0] ? " " : "", command->arguments, command->about);
   for (int i = 0; i < count; i++)
-    if ((options[i].commands & 1u << id) && !options[i].common)
-      append_option(out, &options[i]);
-  gd_strbuf_append(out, "  as everywhere: ");
+    n_recipe += is_recipe(&options[i], id);
+  bool folded = n_recipe > 2;
   for (int i = 0; i < count; i++)
-    if ((options[i].commands & 1u << id) && options[i].common) {
-      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
-      separator = ", ";
-    }
+    if ((options[i].commands & 1u << id) && !options[i].common &&
+        !(folded && is_recipe(&options[i], id)))
+      append_option(out, &options[i]);
+  if (folded) {
+    gd_strbuf_append(out, "  as of models: ");
+    append_names(out, id, true);
+    gd_strbuf_append(out, "\n");
+  }
+  gd_strbuf_append(out, "  as everywhere: ");
+  append_names(out, id, false);
   gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);
 }
 

@@ -163,9 +163,12 @@ enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, 
                                struct gd_error *err) {
   int rank, size;
   bool trial = cli->command == &gd_command_trial;
-  bool works = trial || (cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help);
+  bool calibrates = cli->command == &gd_commands[GD_COMMAND_CALIBRATE] && !cli->options.help;
+  bool works =
+      trial || calibrates || (cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help);
   *code = -1;
   if (gd_comm_in_job(&rank, &size))
     return works ? check_size(cli, size, err) : GD_OK;
-  return trial && cli->options.ranks > 1 ? launch(cli, argc, argv, code, err) : GD_OK;
+  return (trial || calibrates) && cli->options.ranks > 1 ? launch(cli, argc, argv, code, err)
+                                                         : GD_OK;
 }

@@ -22,7 +22,7 @@
 #include "gd_version.h"
 #include "pass/pass.h"
 
-enum { RUNS = 4, GPU_BATCHES = 32 };
+enum { RUNS = 4, GPU_BATCHES = 32, COMM_SCRATCH = 1 << 20 };
 
 /* All that was timed of one piece of work. */
 struct gathered {
@@ -89,15 +89,19 @@ static enum gd_status gather(struct calibration *c, const struct gd_work *work, 
   return GD_OK;
 }
 
-/* The ops of a program with their least times over the runs. */
+/*
+ * The ops of a program with their least times over the runs. What runs beside a computation shares
+ * the machine with it, which is the simulation's business: alone, it is timed alone.
+ */
 static enum gd_status gather_program(struct calibration *c, const struct gd_plan *plan,
-                                     enum gd_program program, struct gd_error *err) {
+                                     enum gd_program program, bool alone, struct gd_error *err) {
   const struct gd_graph *graph = plan->graph;
   double share = graph->loss == GD_NONE ? 1 : gd_run_counted_share(graph);
   for (uint32_t i = 0; i < plan->n_order[program]; i++) {
     struct gd_work work;
     gd_work_of(graph, plan->order[program][i], share, &work);
-    GD_TRY(gather(c, &work, c->best_s[i], err));
+    if (alone || !gd_op_is_async(work.kind))
+      GD_TRY(gather(c, &work, c->best_s[i], err));
   }
   return GD_OK;
 }
@@ -115,7 +119,7 @@ static void keep_best(struct calibration *c, struct gd_bound *bound, enum gd_pro
 
 /* Runs a program a few times, a second at most, and gathers its ops. */
 static enum gd_status time_program(struct calibration *c, const struct gd_plan *plan,
-                                   struct gd_bound *bound, enum gd_program program,
+                                   struct gd_bound *bound, enum gd_program program, bool alone,
                                    struct gd_error *err) {
   const struct gd_backend_ops *ops = c->backend->ops;
   int64_t start_ns = gd_clock_ns();
@@ -127,7 +131,7 @@ static enum gd_status time_program(struct calibration *c, const struct gd_plan *
     GD_TRY(ops->sync(c->backend, err));
     keep_best(c, bound, program, i == 0);
   }
-  return gather_program(c, plan, program, err);
+  return gather_program(c, plan, program, alone, err);
 }
 
 /* --- products ------------------------------------------------------------------------------ */
@@ -173,7 +177,7 @@ static enum gd_status fill_leaves(struct calibration *c, const struct gd_plan *p
       half[i] = t->dtype == GD_DTYPE_BF16 ? gd_f32_to_bf16(normal[i]) : gd_f32_to_f16(normal[i]);
     for (int64_t at = 0; at < bytes && status == GD_OK; at += CHUNK * width) {
       int64_t part = bytes - at < CHUNK * width ? bytes - at : CHUNK * width;
-      status = c->backend->ops->write(c->backend, GD_SPACE_DEVICE, plan->offset_bytes[id] + at,
+      status = c->backend->ops->write(c->backend, t->space, plan->offset_bytes[id] + at,
                                       width == 2 ? (void *)half : (void *)normal, part, err);
     }
   }
@@ -182,16 +186,15 @@ static enum gd_status fill_leaves(struct calibration *c, const struct gd_plan *p
   return status;
 }
 
-static enum gd_status time_product(struct calibration *c, const double *sizes, uint64_t variant,
-                                   enum gd_dtype dtype, bool tf32, struct gd_error *err) {
-  struct gd_graph graph = {0};
+/* Plans, fills and times a graph that was built; takes it over. */
+static enum gd_status time_graph(struct calibration *c, struct gd_graph *graph,
+                                 struct gd_error *err) {
   struct gd_plan plan = {0};
   struct gd_bound *bound = NULL;
   const struct gd_backend_ops *ops = c->backend->ops;
-  build_product(&graph, sizes, variant, dtype, tf32);
-  enum gd_status status = gd_graph_check(&graph, err);
+  enum gd_status status = gd_graph_check(graph, err);
   if (status == GD_OK)
-    status = gd_plan_make(&graph, &c->caps, &plan, err);
+    status = gd_plan_make(graph, &c->caps, &plan, err);
   if (status == GD_OK && plan.device_bytes < c->info.memory_bytes / 2) {
     status = ops->reserve(c->backend, plan.device_bytes, plan.host_bytes, err);
     if (status == GD_OK)
@@ -199,13 +202,20 @@ static enum gd_status time_product(struct calibration *c, const double *sizes, u
     if (status == GD_OK)
       status = fill_leaves(c, &plan, err);
     if (status == GD_OK)
-      status = time_program(c, &plan, bound, GD_PROGRAM_PASS, err);
+      status = time_program(c, &plan, bound, GD_PROGRAM_PASS, true, err);
     if (bound)
       ops->unbind(c->backend, bound);
   }
   gd_plan_deinit(&plan);
-  gd_graph_deinit(&graph);
+  gd_graph_deinit(graph);
   return status;
+}
+
+static enum gd_status time_product(struct calibration *c, const double *sizes, uint64_t variant,
+                                   enum gd_dtype dtype, bool tf32, struct gd_error *err) {
+  struct gd_graph graph = {0};
+  build_product(&graph, sizes, variant, dtype, tf32);
+  return time_graph(c, &graph, err);
 }
 
 /* Each shape as a layer's forward product, the gradient of its input, that of its weight. */
@@ -241,6 +251,72 @@ static enum gd_status time_products(struct calibration *c, struct gd_error *err)
         GD_TRY(time_shape(c, sizes, err));
       }
   return GD_OK;
+}
+
+/* --- links --------------------------------------------------------------------------------- */
+
+/* Copies between the two memories, with nothing beside them. */
+static enum gd_status time_transfers(struct calibration *c, struct gd_error *err) {
+  static const int64_t elements[] = {1 << 14, 1 << 18, 1 << 21, 1 << 23};
+  report(c, "copies");
+  for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+    struct gd_graph graph = {0};
+    gd_graph_init(&graph);
+    gd_tensor_id far = gd_graph_leaf(&graph, GD_ROLE_INPUT, "far", GD_DTYPE_F32, 1, &elements[i]);
+    gd_tensor_id near = gd_graph_leaf(&graph, GD_ROLE_INPUT, "near", GD_DTYPE_F32, 1, &elements[i]);
+    if (graph.error.status == GD_OK)
+      graph.tensors[far].space = GD_SPACE_HOST;
+    gd_transfer(&graph, far, GD_SPACE_DEVICE);
+    gd_transfer(&graph, near, GD_SPACE_HOST);
+    const gd_tensor_id into[2] = {far, near};
+    gd_graph_op(&graph, GD_OP_transfer_into, &(union gd_attr){.none = {0}}, 2, into);
+    GD_TRY(time_graph(c, &graph, err));
+  }
+  return GD_OK;
+}
+
+/* One collective of so many bytes: the least of a few, the slowest rank's. */
+static enum gd_status time_collective(struct calibration *c, enum gd_op_kind kind, float *data,
+                                      int64_t shard, void *scratch, struct gd_error *err) {
+  struct gd_comm *comm = c->options->comm;
+  int64_t ranks = gd_comm_size(comm);
+  double least = INFINITY, bytes = 4.0 * (double)(shard * ranks);
+  for (int i = 0; i < RUNS + 1; i++) {
+    enum gd_status status = GD_OK;
+    GD_TRY(gd_comm_barrier(comm, err));
+    int64_t start_ns = gd_clock_ns();
+    if (kind == GD_OP_all_reduce)
+      status = gd_comm_all_reduce(comm, data, shard, scratch, COMM_SCRATCH, err);
+    else if (kind == GD_OP_reduce_scatter)
+      status = gd_comm_reduce_scatter(comm, data, shard, scratch, COMM_SCRATCH, err);
+    else
+      status = gd_comm_all_gather(comm, data, 4 * shard, err);
+    if (status != GD_OK)
+      return status;
+    least = fmin(least, 1e-9 * (double)(gd_clock_ns() - start_ns));
+  }
+  struct gd_work work = {
+      .kind = kind, .unit = GD_PEAK_FP32, .sizes = {bytes, (double)ranks, 1, 1}, .bytes = bytes};
+  return gather(c, &work, least, err);
+}
+
+static enum gd_status time_collectives(struct calibration *c, struct gd_error *err) {
+  static const enum gd_op_kind kinds[] = {GD_OP_all_reduce, GD_OP_reduce_scatter, GD_OP_all_gather,
+                                          GD_OP_gather};
+  static const int64_t sizes[] = {1 << 14, 1 << 18, 1 << 21};
+  int ranks = gd_comm_size(c->options->comm);
+  enum gd_status status = GD_OK;
+  float *data = gd_mem_alloc((size_t)(sizes[2] * ranks), sizeof *data);
+  void *scratch = gd_mem_alloc(1, COMM_SCRATCH);
+  if (!data || !scratch)
+    status = no_memory(err);
+  report(c, "collectives");
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && status == GD_OK; i++)
+      status = time_collective(c, kinds[k], data, sizes[i], scratch, err);
+  gd_mem_free(scratch);
+  gd_mem_free(data);
+  return status;
 }
 
 /* --- models -------------------------------------------------------------------------------- */
@@ -291,9 +367,11 @@ static enum gd_status learn_model(struct calibration *c, const struct gd_calibra
   report(c, spec->family);
   enum gd_status status = build(c, spec, method, precision, &built, &fits, err);
   if (status == GD_OK && fits)
-    status = time_program(c, &built.plan, built.run.bound[GD_RUN_FULL], GD_PROGRAM_PASS, err);
+    status =
+        time_program(c, &built.plan, built.run.bound[GD_RUN_FULL], GD_PROGRAM_PASS, false, err);
   if (status == GD_OK && fits)
-    status = time_program(c, &built.plan, built.run.bound[GD_RUN_FULL], GD_PROGRAM_UPDATE, err);
+    status =
+        time_program(c, &built.plan, built.run.bound[GD_RUN_FULL], GD_PROGRAM_UPDATE, false, err);
   built_deinit(&built);
   return status;
 }
@@ -355,9 +433,11 @@ static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
     rates->memory_bytes_per_s = memory > 0 ? memory : 2e10;
   rates->host_link = (struct gd_link){link > 0 ? 0.5 * link : 5e9, 1e-5};
   rates->host_bytes_per_s = adam > 0 ? adam / rates->cpus : rates->memory_bytes_per_s / rates->cpus;
-  /* Ranks on one machine move bytes through its memory: out, in, and to where they are added. */
+  /* Ranks on one machine move bytes through its memory: out, in, and to where they are added. What
+     was measured of them is in their points' factors. */
   rates->peer_link = (struct gd_link){rates->memory_bytes_per_s / 8, 5e-5};
-  snprintf(rates->peer_source, sizeof rates->peer_source, "estimated from the speed of memory");
+  snprintf(rates->peer_source, sizeof rates->peer_source, "%s",
+           c->options->comm ? "measured" : "estimated from the speed of memory");
   for (uint32_t i = 0; i < c->count; i++)
     GD_TRY(gd_rates_add(rates, &c->list[i].work, mean_s(&c->list[i]), err));
   gd_rates_sort(rates);
@@ -493,6 +573,11 @@ static enum gd_status reopen(struct calibration *c, bool trace, struct gd_error 
 static enum gd_status measure(struct calibration *c, struct gd_error *err) {
   const struct gd_backend_ops *ops;
   struct gd_hw hw = {0};
+  if (c->options->comm) {
+    GD_TRY(time_collectives(c, err));
+    if (gd_comm_rank(c->options->comm) > 0)
+      return GD_OK;
+  }
   GD_TRY(gd_backend_find(c->options->backend, &ops, err));
   ops->caps(&(struct gd_backend_options){.threads = c->options->threads}, &c->caps);
   c->no_compiler = !gd_codegen_works(&c->caps, NULL);
@@ -505,6 +590,7 @@ static enum gd_status measure(struct calibration *c, struct gd_error *err) {
     look_up_gpu(c->rates, &hw);
     gd_hw_deinit(&hw);
   }
+  GD_TRY(time_transfers(c, err));
   GD_TRY(time_products(c, err));
   GD_TRY(learn_models(c, err));
   GD_TRY(make_points(c, err));

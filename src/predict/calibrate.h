@@ -20,12 +20,15 @@
 struct gd_calibrate_options {
   const char *backend; /* "cpu" or "cuda" */
   int threads;         /* 0: all */
-  double limit_s;      /* what is left after this long is not measured; 0: 60 s */
+  struct gd_comm
+      *comm;      /* borrowed; of several ranks, collectives are measured, and rank 0 goes on */
+  double limit_s; /* what is left after this long is not measured; 0: 60 s */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;
 };
 
-/* Fills rates, which the caller deinitialises also after a failure. */
+/* Fills rates, which the caller deinitialises also after a failure; of ranks above 0 it is empty.
+ */
 enum gd_status gd_calibrate(const struct gd_calibrate_options *options, struct gd_rates *rates,
                             struct gd_error *err) GD_MUST_USE;
 

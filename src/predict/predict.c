@@ -206,26 +206,57 @@ static int usable_cpus(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* Ranks on one machine share its memory, and each has its threads. */
+/* Ranks on one machine share its cores; what each finds of its memory is less, too, by as much as
+   two such ranks on two cores were seen to lose (docs/prediction.md). */
 static void share_machine(struct gd_rates *rates, int ranks) {
   double cpus = usable_cpus();
   if (ranks < 2 || rates->multiprocessors > 0)
     return;
-  rates->memory_bytes_per_s /= ranks;
   rates->beside_speed = fmin(1, cpus / (ranks * (rates->threads + 1)));
 }
 
-enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const char *backend, int threads,
-                                        int ranks, struct gd_error *err) {
-  struct gd_backend *open;
-  struct gd_device_info info;
+/* The same CPU with another number of threads: "AMD EPYC, 2 threads, avx512" is named up to there.
+ */
+static bool is_same_cpu(const struct gd_rates *rates, const char *device) {
+  size_t length = strcspn(device, ",");
+  return strcmp(rates->backend, "cpu") == 0 && strcspn(rates->device, ",") == length &&
+         strncmp(rates->device, device, length) == 0;
+}
+
+/* Cores multiply by their number, the memory they share by less. */
+static void scale_threads(struct gd_rates *rates, int threads) {
+  double ratio = (double)threads / rates->threads;
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    rates->flops[i] *= ratio;
+  rates->memory_bytes_per_s *= sqrt(ratio);
+  rates->threads = threads;
+}
+
+static bool find_same_cpu(struct gd_rates *found, const char *device) {
+  char folder[PATH_BYTES - 300], path[PATH_BYTES];
+  bool is_found = false;
+  DIR *open = data_folder(folder, sizeof folder) ? opendir(folder) : NULL;
+  for (const struct dirent *entry; open && !is_found && (entry = readdir(open));) {
+    size_t length = strlen(entry->d_name);
+    if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0)
+      continue;
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    if (gd_rates_load(found, path, NULL) != GD_OK)
+      continue;
+    is_found = is_same_cpu(found, device);
+    if (!is_found)
+      gd_rates_deinit(found);
+  }
+  if (open)
+    closedir(open);
+  return is_found;
+}
+
+/* What the machine's figures rest on, by how they were found. */
+static enum gd_status find_machine(struct gd_predictor *p, const struct gd_device_info *info,
+                                   struct gd_error *err) {
   char path[PATH_BYTES];
-  GD_TRY(gd_backend_open(backend, &(struct gd_backend_options){.threads = threads}, &open, err));
-  open->ops->describe(open, &info);
-  gd_backend_close(open);
-  *p = (struct gd_predictor){.error = GD_PREDICT_UNVALIDATED};
-  bool found = gd_calibration_path(info.name, path, sizeof path) && access(path, F_OK) == 0;
-  if (found) {
+  if (gd_calibration_path(info->name, path, sizeof path) && access(path, F_OK) == 0) {
     GD_TRY(gd_rates_load(&p->rates, path, err));
     p->calibrated = true;
     p->validated = p->rates.checked_trials > 0;
@@ -233,11 +264,29 @@ enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const char *back
     snprintf(p->basis, sizeof p->basis, "%scalibrated here on %.10s",
              p->validated ? "" : "unvalidated; ", p->rates.date);
     say_checked(p);
+  } else if (find_same_cpu(&p->rates, info->name)) {
+    p->calibrated = true;
+    snprintf(p->basis, sizeof p->basis,
+             "unvalidated; calibrated here on %.10s with %d thread%s, scaled to %d", p->rates.date,
+             p->rates.threads, p->rates.threads == 1 ? "" : "s", info->threads);
+    scale_threads(&p->rates, info->threads);
   } else {
-    gd_rates_guess_cpu(&p->rates, info.threads, usable_cpus());
+    gd_rates_guess_cpu(&p->rates, info->threads, usable_cpus());
     snprintf(p->basis, sizeof p->basis,
              "unvalidated; this machine was not measured: 'gpudays calibrate' does that");
   }
+  return GD_OK;
+}
+
+enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const char *backend, int threads,
+                                        int ranks, struct gd_error *err) {
+  struct gd_backend *open;
+  struct gd_device_info info;
+  GD_TRY(gd_backend_open(backend, &(struct gd_backend_options){.threads = threads}, &open, err));
+  open->ops->describe(open, &info);
+  gd_backend_close(open);
+  *p = (struct gd_predictor){.error = GD_PREDICT_UNVALIDATED};
+  GD_TRY(find_machine(p, &info, err));
   bool links = strcmp(p->rates.peer_source, "measured") == 0;
   share_machine(&p->rates, ranks);
   judge_ranks(p, ranks, links);

@@ -72,8 +72,11 @@ static double tiled_share(const struct gd_rates *rates, const struct gd_work *wo
 static double collective_bound(const struct gd_rates *rates, const struct gd_work *work) {
   double bytes = work->sizes[0], ranks = work->sizes[1];
   double rounds = work->kind == GD_OP_all_reduce ? 2 : 1; /* scatter, then gather */
-  if (ranks < 2)
-    return work->bytes / rates->memory_bytes_per_s + rates->op_s;
+  if (ranks < 2) /* nothing to exchange; gather has a copy of its own */
+    return rates->op_s + (work->kind != GD_OP_gather ? 0
+                          : rates->multiprocessors > 0
+                              ? work->bytes / rates->memory_bytes_per_s
+                              : 0.5 * work->bytes / rates->host_link.bytes_per_s);
   /* Alpha-beta of a ring: every rank sends and receives all but its own share, once a round. */
   return rounds * ((ranks - 1) / ranks * bytes / rates->peer_link.bytes_per_s +
                    (ranks - 1) * rates->peer_link.latency_s);
@@ -134,15 +137,20 @@ static double factor_of(const struct gd_rates *rates, const struct gd_work *work
   return any ? any->factor : usual_factor(work);
 }
 
+/* Whether the factors of a kind say anything of this work: of an exchange among ranks, those of
+   exchanges; links without any have the rate that was measured or assumed. */
+static bool has_factor(const struct gd_rates *rates, const struct gd_work *work) {
+  bool any = rates->first[work->kind] < rates->first[work->kind + 1];
+  if (gd_work_is_collective(work->kind))
+    return any && work->sizes[1] > 1;
+  return any || !gd_work_is_transfer(work->kind);
+}
+
 double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work) {
-  double bound = gd_rates_bound(rates, work);
   if (work->kind == GD_OP_wait || work->kind == GD_OP_buffer)
     return 0;
-  if (gd_work_is_collective(work->kind) && rates->first[work->kind] == rates->first[work->kind + 1])
-    return bound; /* the link's own rate is what was measured or assumed */
-  if (gd_work_is_transfer(work->kind) && rates->first[work->kind] == rates->first[work->kind + 1])
-    return bound;
-  return bound * exp(factor_of(rates, work));
+  double bound = gd_rates_bound(rates, work);
+  return has_factor(rates, work) ? bound * exp(factor_of(rates, work)) : bound;
 }
 
 /* --- points -------------------------------------------------------------------------------- */

@@ -404,53 +404,68 @@ static void take_prediction(const struct gd_search *search, struct gd_search_poi
   }
 }
 
-/* What was measured of a model so far, and how predictions of it were off. */
-struct measured {
-  int count;
-  double best_high_s; /* high end of the shortest step */
-  double low, high;   /* least and largest measured over predicted */
-  double ratio;       /* geometric middle of the two */
-};
-
 static bool counts_as_measured(const struct gd_search_point *point) {
   return (point->source == GD_SEARCH_RUN || point->source == GD_SEARCH_STORE) &&
          point->trial.status == GD_TRIAL_OK && point->prediction.step_s > 0;
 }
 
-static void look_at_measured(const struct gd_search *search, const char *argument,
-                             struct measured *m) {
-  double best_s = INFINITY;
-  *m = (struct measured){.best_high_s = INFINITY, .low = INFINITY};
+/* The shortest step that was measured of a point's model; NULL: none was. */
+static const struct gd_search_point *best_measured(const struct gd_search *search,
+                                                   const struct gd_search_point *of) {
+  const struct gd_search_point *best = NULL;
   for (int i = 0; i < search->count; i++) {
     const struct gd_search_point *point = &search->points[i];
-    const struct gd_trial *trial = &point->trial;
-    if (!counts_as_measured(point) || strcmp(point->argument, argument) != 0)
-      continue;
-    double ratio = trial->step_s / point->prediction.step_s;
-    m->count++;
-    m->low = fmin(m->low, ratio);
-    m->high = fmax(m->high, ratio);
-    if (trial->step_s < best_s) {
-      best_s = trial->step_s;
-      m->best_high_s = trial->step_s + trial->step_half_width_s;
-    }
+    if (counts_as_measured(point) && strcmp(point->argument, of->argument) == 0 &&
+        (!best || point->trial.step_s < best->trial.step_s))
+      best = point;
   }
-  m->ratio = m->count ? sqrt(m->low * m->high) : 1;
+  return best;
+}
+
+/* Seconds of a predicted step by kind of op; the last one is what the computation waits. */
+static void step_by_kind(const struct gd_search_point *point, double seconds[GD_OP_COUNT + 1]) {
+  const struct gd_prediction *p = &point->prediction;
+  double passes = (double)point->trial.accumulation, sum = 0;
+  memset(seconds, 0, (GD_OP_COUNT + 1) * sizeof *seconds);
+  for (uint32_t i = 0; i < p->pass.n_rows; i++)
+    if (!p->pass.rows[i].beside)
+      seconds[p->pass.rows[i].kind] += passes * p->pass.rows[i].seconds;
+  for (uint32_t i = 0; i < p->update.n_rows; i++)
+    if (!p->update.rows[i].beside)
+      seconds[p->update.rows[i].kind] += p->update.rows[i].seconds;
+  for (int kind = 0; kind < GD_OP_COUNT; kind++)
+    sum += seconds[kind];
+  seconds[GD_OP_COUNT] = p->step_s - sum;
 }
 
 /*
- * Whether a point cannot be the best of its model. Before anything of the model was measured
- * nothing is excluded. Then the prediction is corrected by what was seen, and its error is a third
- * of the published one (what methods of one model do not share), or what was seen if that is more.
+ * The least by which one step may be longer than another (below 0: shorter), when each kind of op
+ * may be off by the error of the predictor. What both spend on a kind has the same error in both,
+ * so that only the difference counts: copies that one has and the other has not cannot make it
+ * faster, however wrong their time is.
  */
+static double least_difference(const struct gd_search_point *a, const struct gd_search_point *b,
+                               double error) {
+  double in_a[GD_OP_COUNT + 1], in_b[GD_OP_COUNT + 1], least = 0;
+  step_by_kind(a, in_a);
+  step_by_kind(b, in_b);
+  for (int i = 0; i <= GD_OP_COUNT; i++) {
+    double more = in_a[i] - in_b[i];
+    least += more * (more > 0 ? 1 - error : 1 + error);
+  }
+  return least;
+}
+
+/* Whether a point cannot be faster than the best of its model by more than a hundredth. */
 static bool is_excluded(const struct gd_search *search, const struct gd_search_point *point) {
-  struct measured m;
-  look_at_measured(search, point->argument, &m);
-  if (m.count == 0)
+  const double worth = 0.01;
+  const struct gd_search_point *best = best_measured(search, point);
+  if (!best)
     return false;
-  double seen = sqrt(m.high / m.low) - 1;
-  double error = fmax(seen, search->predictor->error / 3);
-  return point->prediction.step_s * m.ratio / (1 + error) > m.best_high_s;
+  double ratio = best->trial.step_s / best->prediction.step_s; /* what all methods have in common */
+  double least_s = best->trial.step_s +
+                   ratio * least_difference(point, best, fmin(search->predictor->error, 0.9));
+  return least_s > (1 - worth) * best->trial.step_s;
 }
 
 /* Seen from the points that were planned, before any is measured. */

@@ -14,9 +14,9 @@
  * calibrated, else of a usual one, whose proportions are enough for an order.
  *
  * With `fast`, a point is measured only where the prediction cannot exclude it: its low end must
- * lie below the high end of the best that was measured. What the first measurements of a model show
- * of the prediction's error is taken out of it: methods share most of their ops, and so most of the
- * error, and what is left is the spread among those that were measured.
+ * lie a hundredth below the best that was measured of its model. The low end is that best one's own
+ * time and the predicted difference between the two, kind of op by kind of op, each difference off
+ * by the predictor's error in the point's favour. The error of what both have in common falls out.
  */
 #ifndef GD_SEARCH_SEARCH_H
 #define GD_SEARCH_SEARCH_H

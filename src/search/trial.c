@@ -300,11 +300,13 @@ static bool close_to(double a, double b) {
 }
 
 enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
+                                       const struct gd_target *target,
                                        const struct gd_predictor *predictor,
                                        struct gd_prediction *prediction, struct gd_error *err) {
   struct gd_model model;
   struct gd_trial planned;
   struct gd_trial_options options = {.backend = stored->backend,
+                                     .target = target,
                                      .threads = stored->threads,
                                      .ranks = stored->ranks,
                                      .nodes = stored->nodes,

@@ -51,7 +51,7 @@ static void test_counts(void **state) {
   assert_int_equal(paper->n_originals, 9);
   assert_int_equal(paper->n_megatron, 30);
   assert_int_equal(paper->n_parts, 26);
-  assert_int_equal(paper->n_sources, 9);
+  assert_int_equal(paper->n_sources, 10);
   assert_true(paper->n_statements >= 70);
 }
 

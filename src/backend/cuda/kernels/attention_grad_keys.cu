@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     load_rows<COLUMNS>(to, q + next_head * matrix, next_column, p.steps, p.size);
     load_rows<COLUMNS>(to + DOUT, dout + next_head * matrix, next_column, p.steps, p.size);
     load_values<COLUMNS>(to + LSE, lse + next_head * p.steps, next_column, p.steps);
-    load_values<COLUMNS>(to + DELTA_AT, delta + next_head * p.steps, next_column, p.steps);
+    load_values<COLUMNS, 32>(to + DELTA_AT, delta + next_head * p.steps, next_column, p.steps);
     copies_commit();
     next_column += COLUMNS;
     if (next_column >= p.steps) {
