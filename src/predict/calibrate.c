@@ -280,7 +280,7 @@ static enum gd_status time_collective(struct calibration *c, enum gd_op_kind kin
                                       int64_t shard, void *scratch, struct gd_error *err) {
   struct gd_comm *comm = c->options->comm;
   int64_t ranks = gd_comm_size(comm);
-  double least = INFINITY, bytes = 4.0 * (double)(shard * ranks);
+  double least = HUGE_VAL, bytes = 4.0 * (double)(shard * ranks);
   for (int i = 0; i < RUNS + 1; i++) {
     enum gd_status status = GD_OK;
     GD_TRY(gd_comm_barrier(comm, err));
