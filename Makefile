@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check test asan fuzz gpu-check lint format bench install clean
+.PHONY: all help quickstart check test asan fuzz gpu-check lint format bench accuracy install clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
@@ -51,6 +51,10 @@ format: ## apply clang-format
 
 bench: all ## run the performance benchmarks
 	@tools/bench build/dev
+
+accuracy: build/dev/build.ninja ## write docs/accuracy.md anew
+	@cmake --build --preset dev --target gpudays
+	@build/dev/gpudays accuracy results/*.csv -o docs/accuracy.md
 
 install: build/dev/build.ninja ## program, manual page and completion to PREFIX (under DESTDIR)
 	@cmake --build --preset dev --target manual

@@ -273,6 +273,16 @@ static bool listen_to(int out, int errors, int64_t deadline_ns, struct gd_proces
   return true;
 }
 
+/* Its end, which comes with that of its streams unless it has closed them; false: not in time. */
+static bool wait_until(pid_t pid, int64_t deadline_ns, int *status) {
+  while (waitpid(pid, status, WNOHANG) == 0) {
+    if (gd_clock_ns() >= deadline_ns)
+      return false;
+    poll(NULL, 0, 5);
+  }
+  return true;
+}
+
 enum gd_status gd_process_run(const char *const *arguments, double timeout_s,
                               struct gd_process_output *output, struct gd_error *err) {
   int outs[2] = {-1, -1}, errors[2] = {-1, -1}, status = 0;
@@ -287,11 +297,14 @@ enum gd_status gd_process_run(const char *const *arguments, double timeout_s,
     close(errors[1]);
   bool in_time = true;
   if (!failure) {
-    in_time = listen_to(outs[0], errors[0], gd_clock_ns() + (int64_t)(timeout_s * 1e9), output);
-    if (!in_time)
+    int64_t deadline_ns = gd_clock_ns() + (int64_t)(timeout_s * 1e9);
+    in_time =
+        listen_to(outs[0], errors[0], deadline_ns, output) && wait_until(pid, deadline_ns, &status);
+    if (!in_time) {
       kill(-pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-      ;
+      while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    }
     output->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   if (outs[0] >= 0)

@@ -36,11 +36,13 @@ enum gd_status gd_cmd_gpus(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_estimate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
@@ -55,6 +57,9 @@ enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 extern const struct gd_command gd_command_trial, gd_command_rank;
 bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
+/* A file with that text, whole or not at all. */
+enum gd_status gd_cli_write_file(const char *path, const struct gd_strbuf *text,
+                                 struct gd_error *err) GD_MUST_USE;
 /* The text of a file under data/ that travels in the program, or NULL. */
 const char *gd_cli_embedded(const char *path);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */

@@ -127,7 +127,7 @@ static void offer_named(struct completing *c, const struct gd_option *option) {
 
 static enum gd_status offer_values(struct completing *c, const struct gd_option *option,
                                    struct gd_error *err) {
-  if (strcmp(option->argument, "FILE") == 0)
+  if (strcmp(option->argument, "FILE") == 0 || strcmp(option->argument, "PATH") == 0)
     c->kind = "files";
   else if (strcmp(option->argument, "DIR") == 0)
     c->kind = "folders";

@@ -61,10 +61,10 @@ static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *mode
   if (trial->ranks > 1)
     snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
   gd_strbuf_printf(&cli->notes,
-                   "micro-batch %lld is planned, not measured; 'gpudays bench %s --methods %s%s' "
-                   "measures it\n",
+                   "micro-batch %lld is planned, not measured; 'gpudays bench %s --methods %s%s "
+                   "--micro-batch %lld' measures it\n",
                    (long long)trial->micro_batch, cli->arguments[0], gd_method_name(method, name),
-                   ranks);
+                   ranks, (long long)trial->micro_batch);
   return GD_OK;
 }
 
@@ -104,7 +104,7 @@ static enum gd_status fail_write(const char *path, int number, struct gd_error *
 }
 
 /* Whole or not at all: beside it first, then in its place. */
-static enum gd_status write_file(const char *path, const struct gd_strbuf *text,
+enum gd_status gd_cli_write_file(const char *path, const struct gd_strbuf *text,
                                  struct gd_error *err) {
   char temporary[PATH_MAX];
   struct stat about;
@@ -160,7 +160,7 @@ static enum gd_status deliver(struct gd_cli *cli, const struct gd_trial *trial,
                               const struct gd_strbuf *text, struct gd_error *err) {
   const char *path = cli->options.output;
   if (path)
-    GD_TRY(write_file(path, text, err));
+    GD_TRY(gd_cli_write_file(path, text, err));
   if (cli->options.json)
     return show_json(cli, trial, text, err);
   if (path)

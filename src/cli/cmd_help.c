@@ -24,14 +24,15 @@ static void append_option(struct gd_strbuf *out, const struct gd_option *option)
 static void append_overview(struct gd_strbuf *out) {
   int count;
   const struct gd_option *options = gd_options(&count);
-  gd_strbuf_append(out, "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
-                        "How long does it take to pre-train this model on this hardware?\n\n");
+  gd_strbuf_append(out,
+                   "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
+                   "How long does pre-training take? Start here: gpudays bench pythia-14m\n\n");
   for (int i = 1; i < GD_COMMAND_COUNT; i++) {
     char left[64];
     snprintf(left, sizeof left, "%s %s", gd_commands[i].name, gd_commands[i].arguments);
     gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, gd_commands[i].summary);
   }
-  gd_strbuf_append(out, "\nEverywhere:");
+  gd_strbuf_append(out, "Everywhere:"); /* no empty line: a small terminal has 24 */
   for (int i = 0; i < count; i++)
     if (options[i].common && options[i].letter)
       gd_strbuf_printf(out, " -%c|--%s", options[i].letter, options[i].name);
@@ -39,50 +40,47 @@ static void append_overview(struct gd_strbuf *out) {
       gd_strbuf_printf(out, " --%s", options[i].name);
   gd_strbuf_append(out,
                    "\nMODEL is a preset or a path to a Hugging Face config.json or its folder.\n"
-                   "Exit: 0 fine, 1 the answer is no, 2 usage, 3 environment, 4 internal.\n"
-                   "Start here: gpudays bench pythia-14m\n");
+                   "Exit: 0 fine, 1 the answer is no, 2 usage, 3 environment, 4 internal.\n");
 }
 
-/* Options that only say more about --gpu; several of them share a line. */
-static bool belongs_to_gpu(const struct gd_option *option, enum gd_command_id id) {
-  return (option->commands & 1u << id) && strncmp(option->help, "with --gpu", 10) == 0;
+/* What changes the recipe is told by `models`; elsewhere its names stand on one line. */
+static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
+  return id != GD_COMMAND_MODELS && (option->commands & 1u << GD_COMMAND_MODELS) &&
+         (option->commands & 1u << id) && !option->common;
 }
 
-static bool append_gpu_options(struct gd_strbuf *out, enum gd_command_id id) {
-  int count, shown = 0, of = 0;
+static void append_names(struct gd_strbuf *out, enum gd_command_id id, bool recipe) {
+  const char *separator = "";
+  int count;
   const struct gd_option *options = gd_options(&count);
   for (int i = 0; i < count; i++)
-    of += belongs_to_gpu(&options[i], id);
-  for (int i = 0; i < count && of > 1; i++)
-    if (belongs_to_gpu(&options[i], id))
-      gd_strbuf_printf(out, "%s--%s %s", shown++ ? ", " : "  with --gpu: ", options[i].name,
-                       options[i].argument);
-  gd_strbuf_append(out, of > 1 ? "\n" : "");
-  return of > 1;
+    if (recipe ? is_recipe(&options[i], id)
+               : (options[i].commands & 1u << id) && options[i].common) {
+      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
+      separator = ", ";
+    }
 }
 
 static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
   const struct gd_command *command = &gd_commands[id];
-  const char *separator = "";
-  int count;
+  int count, n_recipe = 0;
   const struct gd_option *options = gd_options(&count);
   gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
                    command->arguments[0] ? " " : "", command->arguments, command->about);
-  struct gd_strbuf gpu = {0};
-  bool joined = append_gpu_options(&gpu, id);
+  for (int i = 0; i < count; i++)
+    n_recipe += is_recipe(&options[i], id);
+  bool folded = n_recipe > 2;
   for (int i = 0; i < count; i++)
     if ((options[i].commands & 1u << id) && !options[i].common &&
-        !(joined && belongs_to_gpu(&options[i], id)))
+        !(folded && is_recipe(&options[i], id)))
       append_option(out, &options[i]);
-  gd_strbuf_append(out, gpu.text ? gpu.text : "");
-  out->failed = out->failed || gpu.failed;
-  gd_strbuf_deinit(&gpu);
+  if (folded) {
+    gd_strbuf_append(out, "  as of models: ");
+    append_names(out, id, true);
+    gd_strbuf_append(out, "\n");
+  }
   gd_strbuf_append(out, "  as everywhere: ");
-  for (int i = 0; i < count; i++)
-    if ((options[i].commands & 1u << id) && options[i].common) {
-      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
-      separator = ", ";
-    }
+  append_names(out, id, false);
   gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);
 }
 

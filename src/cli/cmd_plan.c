@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "cli/plan_stack.h"
 #include "cli/predicting.h"
 #include "cli/show_trial.h"
 #include "search/plans.h"
@@ -306,6 +307,8 @@ enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   struct gd_predicting predicting = {0};
   if (cli->options.explain && (cli->options.json || cli->options.csv))
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
+  if (cli->options.paper_stack)
+    return gd_plan_stack(cli, err);
   GD_TRY(gd_predicting_open(&predicting, cli, err));
   enum gd_status status = plan_all(cli, &predicting, err);
   gd_predicting_close(&predicting);

@@ -256,7 +256,7 @@ static enum gd_status append_grid(struct gd_cli *cli, const struct gd_survey_tab
   int width = question->n_answers + 2;
   struct gd_show_column columns[GD_SURVEY_ANSWERS + 2] = {{"GPUS", false}};
   const char **cells =
-      gd_arena_alloc(&cli->arena, (size_t)(width * question->n_rows), sizeof *cells);
+      gd_arena_alloc(&cli->arena, (size_t)width * (size_t)question->n_rows, sizeof *cells);
   if (!cells)
     return fail_memory(err);
   for (int i = 0; i < question->n_answers; i++)

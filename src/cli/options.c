@@ -68,6 +68,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Compares the machines of the catalogue for a run, and takes one. Without MODEL:\n"
          "which presets --budget and --days allow. Exit 1 when nothing is within them.",
          "gpudays cost pythia-1b --budget 40000", gd_cmd_cost},
+    [GD_COMMAND_REPORT] =
+        {"report", "", 0, 0, "tables and figures of the paper beside what was measured",
+         "Writes a page (index.html) that needs no network, and beside it every table and\n"
+         "figure as CSV, SVG and PNG.",
+         "gpudays report -o out", gd_cmd_report},
     [GD_COMMAND_VERIFY] =
         {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
          "Compares loss, gradients and training losses with those stored in DIR.\n"
@@ -78,6 +83,12 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Measures products, memory and links of this machine in about a minute, keeps\n"
          "their rates, and checks predictions made from them on steps it has not seen.",
          "gpudays calibrate", gd_cmd_calibrate},
+    [GD_COMMAND_ACCURACY] =
+        {"accuracy", "[FILE...]", 0, -1, "predicted against measured, and against the paper",
+         "Compares predictions with the trials of the database, or of files that\n"
+         "'gpudays results --csv' wrote, and with the paper's Tables 1 and 4 by parameters\n"
+         "that were fitted without the GPU or the models in question.",
+         "gpudays accuracy results/h200.csv -o docs/accuracy.md", gd_cmd_accuracy},
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
@@ -195,16 +206,12 @@ static enum gd_status parse_times(const struct gd_option *option, const char *te
   size_t length = 0;
   if (gd_times_parse(text, &options->times))
     return GD_OK;
-  for (int i = 0; i < GD_TIMES_COUNT && length < sizeof expected; i++) {
-    enum gd_times times;
-    const char *name = gd_times_name((enum gd_times)i);
-    if (gd_times_parse(name, &times))
-      length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%s",
-                                 i == 0                    ? ""
-                                 : i + 1 == GD_TIMES_COUNT ? " or "
-                                                           : ", ",
-                                 name);
-  }
+  for (int i = 0; i < GD_TIMES_COUNT && length < sizeof expected; i++)
+    length += (size_t)snprintf(expected + length, sizeof expected - length, "%s%s",
+                               i == 0                    ? ""
+                               : i + 1 == GD_TIMES_COUNT ? " or "
+                                                         : ", ",
+                               gd_times_name((enum gd_times)i));
   return bad_value(option, text, expected, err);
 }
 
@@ -368,6 +375,14 @@ static enum gd_status parse_since(const struct gd_option *option, const char *te
   return GD_OK;
 }
 
+static enum gd_status parse_stack(const struct gd_option *option, const char *text,
+                                  struct gd_cli_options *options, struct gd_error *err) {
+  options->paper_stack = strcmp(text, "paper") == 0;
+  if (!options->paper_stack && strcmp(text, "gpudays") != 0)
+    return bad_value(option, text, "gpudays or paper", err);
+  return GD_OK;
+}
+
 /* Which methods there are is the library's answer. */
 static enum gd_status parse_text(const struct gd_option *option, const char *text,
                                  struct gd_cli_options *options, struct gd_error *err) {
@@ -400,7 +415,9 @@ static const struct gd_option options_table[] = {
     {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE), 0, false,
      "of 'gpudays gpus', or a file; none need be here", parse_text, TARGET(gpu), 0, 0},
     {"count", "N", ON_TRIALS | ON(ESTIMATE), 0, false,
-     "with --gpu: how many; default 1, estimate: 1, 2, 4, 8", parse_int, TARGET(count), 1, 1000000},
+     "how many GPUs; default 1, of estimate 1, 2, 4 and 8", parse_int, TARGET(count), 1, 1000000},
+    {"stack", "NAME", ON(PLAN), 0, false, "gpudays (default), or paper: PyTorch with DeepSpeed",
+     parse_stack, 0, 0, 0},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      parse_peaks, 0, 0, 0},
     {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
@@ -441,7 +458,7 @@ static const struct gd_option options_table[] = {
     {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm: spread over K nodes; default 1",
      parse_int, TARGET(nodes), 1, 4096},
     {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
-     "with --gpu: what holds them; of cost: these alone, a,b", parse_text, TARGET(machines), 0, 0},
+     "that holds the GPUs; cost: these alone, by commas", parse_text, TARGET(machine), 0, 0},
     {"network", "NAME", ON_TRIALS, 0, false, "with --gpu and --nodes: what connects the nodes",
      parse_text, TARGET(network), 0, 0},
     {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
@@ -458,10 +475,10 @@ static const struct gd_option options_table[] = {
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
-    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST), 0, false,
+    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(REPORT) | ON(ACCURACY), 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
-    {"no-store", NULL, ON(BENCH), 0, false, "read no results and keep none", parse_switch,
-     TARGET(no_store), 0, 0},
+    {"no-store", NULL, ON(BENCH) | ON(REPORT), 0, false, "read no results and keep none",
+     parse_switch, TARGET(no_store), 0, 0},
     {"time-limit", "TIME", ON(BENCH) | ON(CALIBRATE), 0, false,
      "end the search after 90s, 10m, 2h; it can go on", parse_time, TARGET(time_limit), 0,
      31536000},
@@ -497,8 +514,10 @@ static const struct gd_option options_table[] = {
      TARGET(total), 0, 0},
     {"format", "NAME", ON(EXPORT), 0, false, "hf, deepspeed, torchtitan or sbatch", parse_format, 0,
      0, 0},
-    {"output", "FILE", ON(EXPORT) | ON(SURVEY) | ON(CALIBRATE), 'o', false,
-     "write it there, whole or not at all", parse_text, TARGET(output), 0, 0},
+    {"output", "PATH", ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(CALIBRATE) | ON(ACCURACY), 'o',
+     false, "where to write: a file, or a folder of figures", parse_text, TARGET(output), 0, 0},
+    {"no-predictions", NULL, ON(REPORT), 0, false, "only the paper and what was measured",
+     parse_switch, TARGET(no_predictions), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,
      TARGET(job_time), 0, 31536000},
     {"questions", NULL, ON(SURVEY), 0, false, "print the questions and their answers", parse_switch,
@@ -511,7 +530,7 @@ static const struct gd_option options_table[] = {
      TARGET(budget_usd), 0, 1000000000000},
     {"days", "N", ON(COST), 0, false, "days in which the run must end", parse_above, TARGET(days),
      0, 1000000},
-    {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, analytic or paper",
+    {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, predicted, analytic or paper",
      parse_times, 0, 0, 0},
     {"rent", "OFFER", ON(COST), 0, false, "a provider's name, or USD a GPU-hour; default: least",
      parse_text, TARGET(rent), 0, 0},
@@ -533,8 +552,8 @@ static const struct gd_option options_table[] = {
      parse_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", parse_switch, TARGET(json), 0,
      0},
-    {"csv", NULL, ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(HELP), 0, true,
-     "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
+    {"csv", NULL, ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(HELP),
+     0, true, "print the table as CSV", parse_switch, TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", parse_switch, TARGET(quiet), 0, 0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", parse_switch,
      TARGET(help), 0, 0},
@@ -705,13 +724,12 @@ static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error 
 /* Hardware of the catalogue. */
 static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
-  const char *without = options->count      ? "count"
-                        : options->machines ? "machine"
-                        : options->network  ? "network"
-                                            : NULL;
-  bool plans = cli->command == &gd_commands[GD_COMMAND_PLAN] ||
-               cli->command == &gd_commands[GD_COMMAND_BENCH];
-  if (plans && !options->gpu && without)
+  bool cost = cli->command == &gd_commands[GD_COMMAND_COST];
+  const char *without = options->count              ? "count"
+                        : options->machine && !cost ? "machine"
+                        : options->network          ? "network"
+                                                    : NULL;
+  if (!options->gpu && without)
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names what there are so many of",
                    without);
   if (options->gpu && options->ranks)

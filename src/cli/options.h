@@ -29,8 +29,10 @@ enum gd_command_id {
   GD_COMMAND_EXPORT,
   GD_COMMAND_SURVEY,
   GD_COMMAND_COST,
+  GD_COMMAND_REPORT,
   GD_COMMAND_VERIFY,
   GD_COMMAND_CALIBRATE,
+  GD_COMMAND_ACCURACY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
@@ -59,8 +61,9 @@ struct gd_cli_number {
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
   bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
-  const char *backend; /* "cpu" when not given */
-  const char *methods; /* NULL: naive, and of export the best */
+  bool questions, template; /* of survey */
+  const char *backend;      /* "cpu" when not given */
+  const char *methods;      /* NULL: naive, and of export the best */
   int64_t threads;
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size;
@@ -76,7 +79,7 @@ struct gd_cli_options {
   double time_limit, trial_timeout;
   bool slurm;
   int64_t nodes;
-  const char *network; /* of the catalogue, that joins what gpu names; machines holds it */
+  const char *machine, *network; /* of the catalogue, that hold and join what gpu names */
   bool simulate, fast;
   const char *slurm_config, *slurm_device, *slurm_dir;
   const char *store;             /* the database's file */
@@ -87,19 +90,20 @@ struct gd_cli_options {
   bool total;
   bool format_given;
   enum gd_export_format format;
-  const char *output; /* a file, instead of stdout */
+  bool no_predictions;
+  const char *output; /* a file, instead of stdout; of report a folder */
   double job_time;    /* seconds */
   const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
   int64_t count;      /* how many of them */
+  bool paper_stack;
   bool paper_peaks;
   const char *check;                     /* a file of records to validate */
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
   enum gd_times times;
-  const char *machines, *rent, *energy;
+  const char *rent, *energy;
   bool text;
-  bool questions, template; /* of survey */
-  int64_t synthetic;        /* answers to invent */
+  int64_t synthetic; /* answers of survey to invent */
 };
 
 struct gd_option {

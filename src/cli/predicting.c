@@ -12,7 +12,7 @@ static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
   struct gd_cli_options *options = &cli->options;
   int count = options->count > 0 ? (int)options->count : 1;
   GD_TRY(gd_hw_load(&p->hw, err));
-  GD_TRY(gd_hw_target(&p->hw, options->gpu, count, (int)options->nodes, options->machines,
+  GD_TRY(gd_hw_target(&p->hw, options->gpu, count, (int)options->nodes, options->machine,
                       options->network, &p->target, err));
   p->has_target = true;
   options->ranks = p->target.count;

@@ -115,9 +115,9 @@ void gd_show_set_terms(struct gd_show_object *to, const char *key,
 /* --- the table ----------------------------------------------------------------------------- */
 
 static const struct gd_show_column columns[] = {
-    {"MACHINE", false}, {"HARDWARE", true},   {"DAYS", true}, {"EXPERIMENT", true},
-    {"KWH", true},      {"ENERGY", true},     {"RENT", true}, {"BREAK-EVEN", true},
-    {"FRONT", false},   {"DAYS FROM", false},
+    {"MACHINE", false}, {"HARDWARE", true}, {"DAYS", true},       {"INTERVAL", true},
+    {"RUN", true},      {"KWH", true},      {"ENERGY", true},     {"RENT", true},
+    {"EVEN AT", true},  {"FRONT", false},   {"DAYS FROM", false},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
@@ -145,25 +145,39 @@ static const char *source_cell(struct gd_cli *cli, const struct gd_time *time) {
                       physics_name(physics));
 }
 
+/* Of days that were measured or predicted. */
+static const char *interval_cell(struct gd_cli *cli, const struct gd_time *time) {
+  char low[GD_SHOW_TEXT], high[GD_SHOW_TEXT];
+  if (time->times == GD_TIMES_PAPER || !(time->days_high > time->days_low))
+    return "";
+  return gd_show_cell(cli, "%s - %s", gd_show_days(low, sizeof low, time->days_low),
+                      gd_show_days(high, sizeof high, time->days_high));
+}
+
+static const char *front_cell(const struct gd_money_option *option) {
+  return option->hardware_front && option->experiment_front ? "buy, run"
+         : option->hardware_front                           ? "buy"
+         : option->experiment_front                         ? "run"
+                                                            : "";
+}
+
 static void fill_row(struct gd_cli *cli, const struct gd_money_option *option, const char **row) {
   char text[GD_SHOW_TEXT];
   row[0] = option->machine->name;
   row[1] = usd_cell(cli, option->hardware_usd);
-  row[9] = source_cell(cli, &option->time);
+  row[10] = source_cell(cli, &option->time);
   if (option->time.state != GD_TIME_KNOWN) {
     row[2] = "infeasible";
     return;
   }
   row[2] = gd_show_cell(cli, "%s", gd_show_days(text, sizeof text, option->time.days));
-  row[3] = usd_cell(cli, option->experiment_usd);
-  row[4] = gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, option->energy_kwh, 3));
-  row[5] = usd_cell(cli, option->energy_usd);
-  row[6] = usd_cell(cli, option->rent_usd);
-  row[7] = months_cell(cli, option->break_even_months);
-  row[8] = option->hardware_front && option->experiment_front ? "buy, run"
-           : option->hardware_front                           ? "buy"
-           : option->experiment_front                         ? "run"
-                                                              : "";
+  row[3] = interval_cell(cli, &option->time);
+  row[4] = usd_cell(cli, option->experiment_usd);
+  row[5] = gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, option->energy_kwh, 3));
+  row[6] = usd_cell(cli, option->energy_usd);
+  row[7] = usd_cell(cli, option->rent_usd);
+  row[8] = months_cell(cli, option->break_even_months);
+  row[9] = front_cell(option);
 }
 
 enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *table,
@@ -216,6 +230,13 @@ static void append_doubts(struct gd_cli *cli, const struct gd_time *time) {
   gd_show_paragraph(&cli->out, 2, text);
 }
 
+static void append_source(struct gd_cli *cli, const struct gd_time *time) {
+  char text[sizeof time->source + sizeof time->method + 64];
+  snprintf(text, sizeof text, "days: %s%s%s%s", time->method, time->method[0] ? ", " : "",
+           time->times == GD_TIMES_PREDICTED ? "predicted, not measured: " : "", time->source);
+  gd_show_paragraph(&cli->out, 2, text);
+}
+
 void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table,
                           const struct gd_money_option *option) {
   char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT];
@@ -228,8 +249,7 @@ void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table
       &cli->out, "%s kWh (%s, %s kg of CO2)\n", gd_show_digits(c, sizeof c, option->energy_kwh, 3),
       gd_show_usd(b, sizeof b, option->energy_usd), gd_show_digits(d, sizeof d, option->co2_kg, 3));
   append_rent(cli, table, option);
-  gd_strbuf_printf(&cli->out, "  days: %s%s%s\n", option->time.source,
-                   option->time.method[0] ? ", " : "", option->time.method);
+  append_source(cli, &option->time);
   append_doubts(cli, &option->time);
 }
 

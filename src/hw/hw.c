@@ -25,15 +25,23 @@ static enum gd_status no_memory(struct gd_error *err) {
 
 /* --- joining what the files say ------------------------------------------------------------ */
 
+/* Drivers once left out the maker's name. */
+static const char *without_maker(const char *name) {
+  char start[8];
+  snprintf(start, sizeof start, "%.7s", name);
+  return gd_hw_same_name(start, "nvidia-") ? name + strlen(start) : name;
+}
+
 /* By name or alias. */
 static bool is_gpu(const struct gd_gpu *gpu, const char *name) {
   char alias[128];
+  name = without_maker(name);
   if (gd_hw_same_name(gpu->name, name))
     return true;
   for (const char *at = gpu->aliases; *at;) {
     size_t length = strcspn(at, ",");
     snprintf(alias, sizeof alias, "%.*s", (int)length, at);
-    if (gd_hw_same_name(alias, name))
+    if (gd_hw_same_name(without_maker(alias), name))
       return true;
     at += length + (at[length] == ',');
   }

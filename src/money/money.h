@@ -55,13 +55,12 @@ enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
 enum gd_times {
   GD_TIMES_AUTO, /* the first of the following that has an answer, paper excepted */
   GD_TIMES_MEASURED,
-  GD_TIMES_PREDICTED,
-  GD_TIMES_ANALYTIC, /* FLOPs / (GPUs x peak x terms.mfu); memory is not looked at */
-  GD_TIMES_PAPER,    /* Table 1 */
+  GD_TIMES_PREDICTED, /* the best of a few methods; of all where none of these fits */
+  GD_TIMES_ANALYTIC,  /* FLOPs / (GPUs x peak x terms.mfu); memory is not looked at */
+  GD_TIMES_PAPER,     /* Table 1 */
   GD_TIMES_COUNT
 };
 const char *gd_times_name(enum gd_times times); /* "auto", "measured", ... */
-/* Also says no to a source that this program does not have. */
 bool gd_times_parse(const char *text, enum gd_times *times);
 
 /* What physics says of a time: the FLOPs of the run over what the GPUs could do in it. */
@@ -84,7 +83,7 @@ struct gd_time {
   double days, days_low, days_high; /* KNOWN; low and high equal days where no interval is known */
   double share;                     /* of the GPUs' peak that these days need; 0: not known */
   char method[64];                  /* "free-lunch+zero1"; empty: the source does not say */
-  char source[192];                 /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
+  char source[640];                 /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
 };
 
 /* --- options ------------------------------------------------------------------------------- */
@@ -122,6 +121,7 @@ struct gd_money_asked {
   struct gd_store *store; /* NULL: nothing is measured */
   const struct gd_model *model;
   enum gd_times times;
+  bool quick; /* AUTO: leave out predictions, which take a tenth of a second a machine */
   struct gd_money_terms terms;
   const char *machines; /* names joined by commas; NULL: all of the catalogue */
   const char *provider; /* of rented GPUs: a part of its name; NULL: whoever asks least */
@@ -194,6 +194,14 @@ void gd_money_reach_bought(const struct gd_money_table *table, const struct gd_m
                            struct gd_money_reach *reach);
 void gd_money_reach_rented(const struct gd_money_table *table, const struct gd_money_limits *limits,
                            struct gd_money_reach *reach);
+
+/*
+ * Names, joined by commas and in the table's arena, of up to `most` machines of a GD_TIMES_ANALYTIC
+ * table that are within both limits, bought or rented, if their GPUs reach `share` of their peak:
+ * the fastest, or the cheapest to rent, first. Empty: none; NULL: no memory.
+ */
+const char *gd_money_candidates(struct gd_money_table *table, const struct gd_money_limits *limits,
+                                bool rented, double share, int most);
 
 /* --- words --------------------------------------------------------------------------------- */
 

@@ -34,4 +34,9 @@ enum gd_status gd_times_find(const struct gd_times_context *context,
                              const struct gd_machine *machine, const struct gd_gpu *gpu,
                              struct gd_time *time, struct gd_error *err) GD_MUST_USE;
 
+/* times_predicted.c: the simulator's answer for that machine. */
+enum gd_status gd_times_predict(const struct gd_times_context *context,
+                                const struct gd_machine *machine, const struct gd_gpu *gpu,
+                                struct gd_time *time, struct gd_error *err) GD_MUST_USE;
+
 #endif

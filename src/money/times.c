@@ -144,14 +144,15 @@ static double paper_scale(const struct gd_money_asked *asked) {
 
 /* --- all of them --------------------------------------------------------------------------- */
 
-/* A source: NULL as `find` is one that this program does not have. */
 static const struct {
   const char *name;
   enum gd_status (*find)(const struct gd_times_context *context, const struct gd_machine *machine,
                          const struct gd_gpu *gpu, struct gd_time *time, struct gd_error *err);
 } sources[GD_TIMES_COUNT] = {
-    [GD_TIMES_AUTO] = {"auto", NULL},           [GD_TIMES_MEASURED] = {"measured", find_measured},
-    [GD_TIMES_PREDICTED] = {"predicted", NULL}, [GD_TIMES_ANALYTIC] = {"analytic", find_analytic},
+    [GD_TIMES_AUTO] = {"auto", NULL},
+    [GD_TIMES_MEASURED] = {"measured", find_measured},
+    [GD_TIMES_PREDICTED] = {"predicted", gd_times_predict},
+    [GD_TIMES_ANALYTIC] = {"analytic", find_analytic},
     [GD_TIMES_PAPER] = {"paper", find_paper},
 };
 
@@ -161,7 +162,7 @@ const char *gd_times_name(enum gd_times times) {
 
 bool gd_times_parse(const char *text, enum gd_times *times) {
   for (int i = 0; i < GD_TIMES_COUNT; i++)
-    if (strcmp(text, sources[i].name) == 0 && (i == GD_TIMES_AUTO || sources[i].find)) {
+    if (strcmp(text, sources[i].name) == 0) {
       *times = (enum gd_times)i;
       return true;
     }
@@ -192,9 +193,10 @@ enum gd_status gd_times_find(const struct gd_times_context *context,
   int first = asked == GD_TIMES_AUTO ? GD_TIMES_MEASURED : (int)asked;
   int last = asked == GD_TIMES_AUTO ? GD_TIMES_ANALYTIC : (int)asked;
   for (int i = first; i <= last; i++) {
+    if (i == GD_TIMES_PREDICTED && asked == GD_TIMES_AUTO && context->asked->quick)
+      continue;
     *time = (struct gd_time){.times = (enum gd_times)i};
-    if (sources[i].find)
-      GD_TRY(sources[i].find(context, machine, gpu, time, err));
+    GD_TRY(sources[i].find(context, machine, gpu, time, err));
     if (time->state != GD_TIME_UNKNOWN)
       return GD_OK;
   }

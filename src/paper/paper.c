@@ -105,6 +105,11 @@ static const struct field megatron_fields[] = {
     {"memory_high_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_high_bytes)},
     FIELD(gd_megatron_row, note, KIND_TEXT),
 };
+static const struct field note_fields[] = {
+    FIELD(gd_paper_note, table, KIND_INT), FIELD(gd_paper_note, model, KIND_TEXT),
+    FIELD(gd_paper_note, gpu, KIND_TEXT),  FIELD(gd_paper_note, count, KIND_INT),
+    FIELD(gd_paper_note, note, KIND_TEXT),
+};
 static const struct field source_fields[] = {
     FIELD(gd_paper_source, file, KIND_TEXT),
     FIELD(gd_paper_source, source, KIND_TEXT),
@@ -126,6 +131,7 @@ static const struct file statements_file =
     FILE_OF("paper/statements.csv", statement_fields, gd_paper_statement);
 static const struct file megatron_file =
     FILE_OF("paper/megatron.csv", megatron_fields, gd_megatron_row);
+static const struct file notes_file = FILE_OF("paper/notes.csv", note_fields, gd_paper_note);
 static const struct file sources_file =
     FILE_OF("paper/sources.csv", source_fields, gd_paper_source);
 
@@ -231,6 +237,8 @@ static enum gd_status read_files(struct gd_paper *paper, struct gd_error *err) {
   paper->statements = rows;
   GD_TRY(read_file(paper, &megatron_file, &rows, &paper->n_megatron, err));
   paper->megatron = rows;
+  GD_TRY(read_file(paper, &notes_file, &rows, &paper->n_notes, err));
+  paper->notes = rows;
   GD_TRY(read_file(paper, &sources_file, &rows, &paper->n_sources, err));
   paper->sources = rows;
   return join_flops(paper, err);

@@ -98,6 +98,14 @@ struct gd_megatron_row {
   const char *note;
 };
 
+/* What we know of a cell that is not as it seems. */
+struct gd_paper_note {
+  int table;
+  const char *model, *gpu;
+  int count; /* 0: any */
+  const char *note;
+};
+
 struct gd_paper_source {
   const char *file, *source, *date, *note; /* "days.csv" */
 };
@@ -112,9 +120,10 @@ struct gd_paper {
   struct gd_paper_original *originals;
   struct gd_paper_statement *statements;
   struct gd_megatron_row *megatron;
+  struct gd_paper_note *notes;
   struct gd_paper_source *sources;
   int n_days, n_settings, n_recipes, n_gpus, n_parts, n_originals, n_statements, n_megatron;
-  int n_sources;
+  int n_notes, n_sources;
 };
 
 enum gd_status gd_paper_load(struct gd_paper *paper, struct gd_error *err) GD_MUST_USE;

@@ -146,7 +146,7 @@ enum gd_status gd_plot_works(struct gd_error *err) {
 
 /* The files of one drawing, in a folder that nobody else has. */
 struct workshop {
-  char folder[256], script[300], svg[300], png[300];
+  char folder[256], script[300], svg[300], png[300], inside[300];
 };
 
 static enum gd_status open_workshop(struct workshop *shop, struct gd_error *err) {
@@ -165,6 +165,7 @@ static enum gd_status open_workshop(struct workshop *shop, struct gd_error *err)
   snprintf(shop->script, sizeof shop->script, "%s/figure.gp", shop->folder);
   snprintf(shop->svg, sizeof shop->svg, "%s/figure.svg", shop->folder);
   snprintf(shop->png, sizeof shop->png, "%s/figure.png", shop->folder);
+  snprintf(shop->inside, sizeof shop->inside, "%s/inside.svg", shop->folder);
   return GD_OK;
 }
 
@@ -174,6 +175,7 @@ static void close_workshop(struct workshop *shop) {
   unlink(shop->script);
   unlink(shop->svg);
   unlink(shop->png);
+  unlink(shop->inside);
   rmdir(shop->folder);
 }
 
@@ -185,34 +187,43 @@ static void append_output(struct gd_strbuf *script, const char *path) {
   gd_strbuf_append(script, "'\n");
 }
 
-static void append_terminals(const struct gd_plot *plot, const struct workshop *shop, bool png,
-                             struct gd_strbuf *script) {
+static void append_svg(const struct gd_plot *plot, const char *path, struct gd_strbuf *script) {
   int width, height;
   gd_plot_size(plot, &width, &height);
   gd_strbuf_printf(
-      script, "set terminal svg size %d,%d dynamic noenhanced font 'sans-serif,13' name 'gd'\n",
+      script,
+      "reset\nset terminal svg size %d,%d dynamic noenhanced font 'sans-serif,13' name 'gd'\n",
       width, height);
-  append_output(script, shop->svg);
+  append_output(script, path);
   gd_plot_script(plot, script);
-  if (!png)
-    return;
-  /* Twice the pixels: sharp on screens of today and in print. Sizes of fonts are pixels in the
-     SVG and points of 4/3 pixels here. */
+}
+
+/* What was drawn last, again. Twice the pixels: sharp on screens of today and in print. Sizes of
+   fonts are pixels in the SVG and points of 4/3 pixels here. */
+static void append_png(const struct gd_plot *plot, const char *path, struct gd_strbuf *script) {
+  int width, height;
+  gd_plot_size(plot, &width, &height);
   gd_strbuf_printf(script,
                    "set terminal pngcairo size %d,%d noenhanced font 'sans-serif,13' fontscale 1.5 "
                    "linewidth 2 pointscale 2 background rgb 'white'\n",
                    2 * width, 2 * height);
-  append_output(script, shop->png);
+  append_output(script, path);
   gd_strbuf_append(script, "replot\n");
 }
 
-static enum gd_status draw(const struct gd_plot *plot, const struct workshop *shop, bool png,
-                           struct gd_error *err) {
+/* file: as SVG and PNG; inside: as SVG. Either may be NULL. */
+static enum gd_status draw(const struct workshop *shop, const struct gd_plot *file,
+                           const struct gd_plot *inside, struct gd_error *err) {
   const char *arguments[] = {"gnuplot", shop->script, NULL};
   struct gd_strbuf script = {0};
   struct gd_process_output output = {0};
   struct gd_error why = {0};
-  append_terminals(plot, shop, png, &script);
+  if (file) {
+    append_svg(file, shop->svg, &script);
+    append_png(file, shop->png, &script);
+  }
+  if (inside)
+    append_svg(inside, shop->inside, &script);
   gd_strbuf_append(&script, "unset output\n");
   enum gd_status status = GD_OK;
   if (script.failed)
@@ -298,7 +309,8 @@ static void append_root(const struct gd_plot *plot, bool alone, struct gd_strbuf
                    "xmlns:xlink=\"http://www.w3.org/1999/xlink\" viewBox=\"0 0 %d %d\" "
                    "width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"",
                    width, height, width, height);
-  append_escaped(out, plot->title ? plot->title : plot->y_label ? plot->y_label : "figure");
+  const char *alt = plot->alt ? plot->alt : plot->title;
+  append_escaped(out, alt ? alt : "figure");
   gd_strbuf_append(out, "\">\n");
   if (alone)
     gd_strbuf_append(out, "<style>svg{background:#fff}"
@@ -307,11 +319,10 @@ static void append_root(const struct gd_plot *plot, bool alone, struct gd_strbuf
                           "</style>\n");
 }
 
-static enum gd_status take_svg(const struct gd_plot *plot, const struct workshop *shop,
-                               const char *name, bool alone, struct gd_strbuf *out,
-                               struct gd_error *err) {
+static enum gd_status take_svg(const struct gd_plot *plot, const char *path, const char *name,
+                               bool alone, struct gd_strbuf *out, struct gd_error *err) {
   struct gd_strbuf drawn = {0};
-  enum gd_status status = gd_file_read(shop->svg, MOST_BYTES, &drawn, err);
+  enum gd_status status = gd_file_read(path, MOST_BYTES, &drawn, err);
   if (status == GD_OK) {
     append_root(plot, alone, out);
     status = rewrite(drawn.text ? drawn.text : "", name, out, err);
@@ -326,9 +337,9 @@ enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct 
                            struct gd_error *err) {
   struct workshop shop;
   GD_TRY(open_workshop(&shop, err));
-  enum gd_status status = draw(plot, &shop, false, err);
+  enum gd_status status = draw(&shop, NULL, plot, err);
   if (status == GD_OK)
-    status = take_svg(plot, &shop, name, false, out, err);
+    status = take_svg(plot, shop.inside, name, false, out, err);
   close_workshop(&shop);
   return status;
 }
@@ -347,31 +358,41 @@ static enum gd_status write_part(const char *dir, const char *name, const char *
   return status;
 }
 
-static enum gd_status write_drawings(const struct gd_plot *plot, const char *dir, const char *name,
-                                     struct gd_error *err) {
-  struct workshop shop;
+static enum gd_status write_drawings(const struct workshop *shop, const struct gd_plot *plot,
+                                     const char *dir, const char *name, struct gd_error *err) {
   struct gd_strbuf svg = {0}, png = {0};
-  GD_TRY(open_workshop(&shop, err));
-  enum gd_status status = draw(plot, &shop, true, err);
+  enum gd_status status = take_svg(plot, shop->svg, name, true, &svg, err);
   if (status == GD_OK)
-    status = take_svg(plot, &shop, name, true, &svg, err);
-  if (status == GD_OK)
-    status = gd_file_read(shop.png, MOST_BYTES, &png, err);
+    status = gd_file_read(shop->png, MOST_BYTES, &png, err);
   if (status == GD_OK)
     status = write_part(dir, name, "svg", &svg, err);
   if (status == GD_OK)
     status = write_part(dir, name, "png", &png, err);
   gd_strbuf_deinit(&svg);
   gd_strbuf_deinit(&png);
+  return status;
+}
+
+enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_plot *inside,
+                                  const char *dir, const char *name, struct gd_strbuf *out,
+                                  struct gd_error *err) {
+  struct workshop shop;
+  struct gd_strbuf csv = {0};
+  gd_plot_csv(plot, &csv);
+  enum gd_status status = write_part(dir, name, "csv", &csv, err);
+  gd_strbuf_deinit(&csv);
+  GD_TRY(status);
+  GD_TRY(open_workshop(&shop, err));
+  status = draw(&shop, plot, inside, err);
+  if (status == GD_OK)
+    status = write_drawings(&shop, plot, dir, name, err);
+  if (status == GD_OK && inside)
+    status = take_svg(inside, shop.inside, name, false, out, err);
   close_workshop(&shop);
   return status;
 }
 
 enum gd_status gd_plot_write(const struct gd_plot *plot, const char *dir, const char *name,
                              struct gd_error *err) {
-  struct gd_strbuf csv = {0};
-  gd_plot_csv(plot, &csv);
-  enum gd_status status = write_part(dir, name, "csv", &csv, err);
-  gd_strbuf_deinit(&csv);
-  return status == GD_OK ? write_drawings(plot, dir, name, err) : status;
+  return gd_plot_write_both(plot, NULL, dir, name, NULL, err);
 }

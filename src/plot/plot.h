@@ -36,6 +36,7 @@ struct gd_plot_series {
 struct gd_plot {
   enum gd_plot_kind kind;
   const char *title, *x_label, *y_label; /* NULL: none */
+  const char *alt;                       /* for those who cannot see it; NULL: the title */
   const char *note;              /* a line under the figure: source, "synthetic answers"; or NULL */
   const char *const *categories; /* BARS, STACKED, CELLS */
   int n_categories;
@@ -64,5 +65,10 @@ void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out);
  */
 enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct gd_strbuf *out,
                            struct gd_error *err) GD_MUST_USE;
+
+/* Both at once, for the price of one: the files of `plot`, and `inside` as text. */
+enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_plot *inside,
+                                  const char *dir, const char *name, struct gd_strbuf *out,
+                                  struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -13,8 +13,7 @@
 
 #include "plot/plot_int.h"
 
-enum { PAD = 14, FONT = 13, SMALL = 12, TITLE = 16, LINE = 18, CELL_HEIGHT = 30, MOST_TICKS = 24 };
-enum { MOST_LABELS = 400 }; /* of points; further ones are in the CSV alone */
+enum { PAD = 14, FONT = 13, TITLE = 16, LINE = 18 };
 
 /* Each at least 3:1 against white and against #14171b; the first four are told apart with any kind
    of colour blindness, those behind them by their names. */
@@ -29,32 +28,22 @@ static const double two_ways[][3] = {
     {176, 88, 8}, {236, 170, 98}, {240, 238, 232}, {132, 182, 218}, {28, 96, 168}};
 enum { STOPS = 5 };
 
-struct layout {
-  const struct gd_plot *plot;
-  struct gd_strbuf *out;
-  double width, height;
-  double left, right, top, bottom; /* of the axes */
-  double x0, x1, y0, y1;           /* their ranges */
-  bool log_x, log_y;
-  double ticks[MOST_TICKS]; /* of y */
-  int n_ticks;
-  double legend_top;
-  int n_boxes, n_empty; /* rectangles written: gnuplot complains of data without any */
-};
-
 /* --- texts --------------------------------------------------------------------------------- */
 
+/* A quote becomes the typographic one: gnuplot takes two of them at the beginning of a string for
+   an empty string, and what follows for commands. */
 static void quote(struct gd_strbuf *out, const char *text) {
   gd_strbuf_append(out, "'");
-  for (; *text; text++) {
-    char c = (unsigned char)*text < ' ' || *text == 127 ? ' ' : *text;
-    gd_strbuf_printf(out, "%s%c", c == '\'' ? "'" : "", c);
-  }
+  for (; *text; text++)
+    if (*text == '\'')
+      gd_strbuf_append(out, "\xe2\x80\x99");
+    else
+      gd_strbuf_append_bytes(out, (unsigned char)*text < ' ' || *text == 127 ? " " : text, 1);
   gd_strbuf_append(out, "'");
 }
 
 /* About as wide as the widest of the usual sans-serif fonts makes it. */
-static double text_width(const char *text, size_t length, double size) {
+double gd_plot_text_width(const char *text, size_t length, double size) {
   double glyphs = 0;
   for (size_t i = 0; i < length && text[i]; i++)
     if (((unsigned char)text[i] & 0xc0) != 0x80)
@@ -62,18 +51,9 @@ static double text_width(const char *text, size_t length, double size) {
   return glyphs * size;
 }
 
-enum align { LEFT, CENTRE, RIGHT };
-
-struct style {
-  const char *colour;
-  int size;
-  enum align align;
-  bool bold;
-  int rotate; /* degrees, against the clock */
-};
-
 /* y is the middle of the line. */
-static void put_text(struct layout *at, double x, double y, struct style style, const char *text) {
+void gd_plot_put_text(struct gd_plot_layout *at, double x, double y, struct gd_plot_style style,
+                      const char *text) {
   static const char *const sides[] = {"left", "center", "right"};
   gd_strbuf_append(at->out, "set label ");
   quote(at->out, text);
@@ -91,7 +71,7 @@ static size_t line_length(const char *text, double width, int size) {
   size_t best = 0;
   for (size_t i = 1; text[i - 1]; i++)
     if (text[i] == ' ' || text[i] == '\0') {
-      if (best > 0 && text_width(text, i, size) > width)
+      if (best > 0 && gd_plot_text_width(text, i, size) > width)
         break;
       best = i;
       if (text[i] == '\0')
@@ -101,15 +81,15 @@ static size_t line_length(const char *text, double width, int size) {
 }
 
 /* How many lines the text takes; with at it is written, from y downwards. */
-static int put_lines(struct layout *at, double x, double y, double width, struct style style,
-                     const char *text) {
+static int put_lines(struct gd_plot_layout *at, double x, double y, double width,
+                     struct gd_plot_style style, const char *text) {
   int lines = 0;
   char line[512];
   while (*text) {
     size_t length = line_length(text, width, style.size);
     if (at) {
       snprintf(line, sizeof line, "%.*s", (int)length, text);
-      put_text(at, x, y + lines * (style.size + 4), style, line);
+      gd_plot_put_text(at, x, y + lines * (style.size + 4), style, line);
     }
     lines++;
     text += length;
@@ -129,13 +109,14 @@ static const char *trim_zeros(char *text) {
   return text;
 }
 
-static const char *format_value(char *text, size_t size, double value) {
+const char *gd_plot_format_value(char *text, size_t size, double value) {
   double magnitude = fabs(value);
   if (magnitude >= 1e7 || (magnitude > 0 && magnitude < 1e-3)) {
     snprintf(text, size, "%.2g", value);
-    char *plus = strstr(text, "e+");
-    if (plus)
-      memmove(plus + 1, plus + 2, strlen(plus + 2) + 1);
+    char *power = strchr(text, 'e'); /* "e+09" is "e9" */
+    size_t extra = power ? strspn(power + 1, "+0") : 0;
+    if (extra > 0)
+      memmove(power + 1, power + 1 + extra, strlen(power + 1 + extra) + 1);
     return text;
   }
   gd_format_digits(text, size, value, 3);
@@ -144,11 +125,7 @@ static const char *format_value(char *text, size_t size, double value) {
 
 /* --- ranges -------------------------------------------------------------------------------- */
 
-struct span {
-  double low, high; /* low > high: nothing was found */
-};
-
-static void take(struct span *span, double value, bool logarithmic) {
+static void take(struct gd_plot_span *span, double value, bool logarithmic) {
   if (!isfinite(value) || (logarithmic && value <= 0))
     return;
   if (value < span->low)
@@ -157,8 +134,8 @@ static void take(struct span *span, double value, bool logarithmic) {
     span->high = value;
 }
 
-static struct span span_y(const struct gd_plot *plot) {
-  struct span span = {DBL_MAX, -DBL_MAX};
+struct gd_plot_span gd_plot_span_y(const struct gd_plot *plot) {
+  struct gd_plot_span span = {DBL_MAX, -DBL_MAX};
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count; i++) {
       const struct gd_plot_series *series = &plot->series[s];
@@ -179,8 +156,8 @@ static struct span span_y(const struct gd_plot *plot) {
   return span;
 }
 
-static struct span span_x(const struct gd_plot *plot) {
-  struct span span = {DBL_MAX, -DBL_MAX};
+static struct gd_plot_span span_x(const struct gd_plot *plot) {
+  struct gd_plot_span span = {DBL_MAX, -DBL_MAX};
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count; i++)
       if (isfinite(plot->series[s].y[i]))
@@ -207,7 +184,7 @@ static int linear_ticks(double *low, double *high, double *ticks) {
   int count = 0;
   *low = first * step;
   *high = last * step;
-  for (double k = first; k <= last && count < MOST_TICKS; k++)
+  for (double k = first; k <= last && count < GD_PLOT_MOST_TICKS; k++)
     ticks[count++] = fabs(k) < 0.5 ? 0 : k * step;
   return count;
 }
@@ -219,17 +196,17 @@ static int log_ticks(double low, double high, double *ticks) {
   for (double power = floor(log10(low)); power <= log10(high) + 1e-9; power += every)
     for (int p = 0; p < (decades < 2.6 ? 3 : 1); p++) {
       double tick = parts[p] * pow(10, power);
-      if (tick >= low * 0.9999 && tick <= high * 1.0001 && count < MOST_TICKS)
+      if (tick >= low * 0.9999 && tick <= high * 1.0001 && count < GD_PLOT_MOST_TICKS)
         ticks[count++] = tick;
     }
   return count;
 }
 
 /* Makes a range of what was found, and its ticks. */
-static int set_range(struct span span, bool logarithmic, bool from_zero, double *low, double *high,
-                     double *ticks) {
+static int set_range(struct gd_plot_span span, bool logarithmic, bool from_zero, double *low,
+                     double *high, double *ticks) {
   if (span.low > span.high)
-    span = logarithmic ? (struct span){1, 10} : (struct span){0, 1};
+    span = logarithmic ? (struct gd_plot_span){1, 10} : (struct gd_plot_span){0, 1};
   if (logarithmic) {
     *low = nice_below(span.low * 0.94);
     *high = nice_above(span.high * 1.06);
@@ -246,13 +223,13 @@ static int set_range(struct span span, bool logarithmic, bool from_zero, double 
   return linear_ticks(low, high, ticks);
 }
 
-static double pixel_x(const struct layout *at, double x) {
+double gd_plot_pixel_x(const struct gd_plot_layout *at, double x) {
   double part =
       at->log_x ? log(x / at->x0) / log(at->x1 / at->x0) : (x - at->x0) / (at->x1 - at->x0);
   return at->left + part * (at->right - at->left);
 }
 
-static double pixel_y(const struct layout *at, double y) {
+double gd_plot_pixel_y(const struct gd_plot_layout *at, double y) {
   double part =
       at->log_y ? log(y / at->y0) / log(at->y1 / at->y0) : (y - at->y0) / (at->y1 - at->y0);
   return at->bottom - part * (at->bottom - at->top);
@@ -275,11 +252,12 @@ static int number_of(const int *rgb) {
 }
 
 /* Of one of so many series or classes, as a number. */
-static int colour_of(const struct gd_plot *plot, int index, int count) {
+int gd_plot_colour_of(const struct gd_plot *plot, int index, int count) {
   int rgb[3];
   unsigned value = 0;
   if (plot->ordered) {
-    mix(ramp, count > 1 ? 0.12 + 0.88 * index / (count - 1) : 0.6, rgb);
+    double first = count > 3 ? 0.12 : 0.35;
+    mix(ramp, count > 1 ? first + (1 - first) * index / (count - 1) : 0.6, rgb);
     return number_of(rgb);
   }
   sscanf(palette[index % COLOURS] + 1, "%x", &value);
@@ -287,7 +265,7 @@ static int colour_of(const struct gd_plot *plot, int index, int count) {
 }
 
 /* Black or white, whichever is read better on it. */
-static const char *text_on(int colour) {
+const char *gd_plot_text_on(int colour) {
   double sum = 0;
   static const double weights[] = {0.2126, 0.7152, 0.0722};
   for (int i = 0; i < 3; i++)
@@ -295,378 +273,11 @@ static const char *text_on(int colour) {
   return sum > 0.2 ? "#101214" : "#ffffff";
 }
 
-/* --- legend -------------------------------------------------------------------------------- */
-
-static bool has_empty_cell(const struct gd_plot *plot) {
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count; i++)
-      if (!isfinite(plot->series[s].y[i]))
-        return true;
-  return false;
-}
-
-static bool ends_labelled(const struct gd_plot *plot) {
-  return plot->kind == GD_PLOT_LINES && plot->n_series > 1 && plot->n_series <= 8;
-}
-
-static int legend_count(const struct gd_plot *plot) {
-  if (plot->kind == GD_PLOT_CELLS)
-    return plot->n_classes + (plot->empty_name && has_empty_cell(plot));
-  return plot->n_series > 1 && !ends_labelled(plot) ? plot->n_series : 0;
-}
-
-static const char *legend_name(const struct gd_plot *plot, int i) {
-  if (plot->kind != GD_PLOT_CELLS)
-    return plot->series[i].name;
-  return i < plot->n_classes ? plot->classes[i] : plot->empty_name;
-}
-
-static void put_rectangle(struct layout *at, double x0, double y0, double x1, double y1,
-                          const char *colour) {
-  gd_strbuf_printf(at->out,
-                   "set object rect from screen %.5f,%.5f to screen %.5f,%.5f fs solid noborder "
-                   "fc rgb %s front\n",
-                   x0 / at->width, 1 - y0 / at->height, x1 / at->width, 1 - y1 / at->height,
-                   colour);
-}
-
-static void put_key(struct layout *at, int i, double x, double y) {
-  const struct gd_plot *plot = at->plot;
-  char colour[16];
-  if (plot->kind == GD_PLOT_CELLS && i == plot->n_classes)
-    snprintf(colour, sizeof colour, "'#B0808080'");
-  else
-    snprintf(colour, sizeof colour, "'#%06x'",
-             colour_of(plot, i, plot->n_classes > 0 ? plot->n_classes : plot->n_series));
-  if (plot->kind == GD_PLOT_SCATTER || plot->kind == GD_PLOT_LINES)
-    gd_strbuf_printf(at->out, "set label '' at screen %.5f,%.5f point pt %d ps 1 lc rgb %s front\n",
-                     (x + 6) / at->width, 1 - y / at->height, markers[i % COLOURS], colour);
-  else
-    put_rectangle(at, x, y - 6, x + 12, y + 6, colour);
-}
-
-/* From y downwards; says how many lines it takes. With at->out NULL it only counts. */
-static int put_legend(struct layout *at, double y) {
-  double x = PAD;
-  int lines = 0, count = legend_count(at->plot);
-  for (int i = 0; i < count; i++) {
-    const char *name = legend_name(at->plot, i);
-    double width = 18 + text_width(name, strlen(name), FONT) + 18;
-    if (lines == 0 || x + width > at->width - PAD) {
-      lines++;
-      x = PAD;
-    }
-    if (at->out) {
-      put_key(at, i, x, y + (lines - 1) * LINE);
-      put_text(at, x + 18, y + (lines - 1) * LINE,
-               (struct style){GD_PLOT_INK, FONT, LEFT, false, 0}, name);
-    }
-    x += width;
-  }
-  return lines;
-}
-
-/* --- frame --------------------------------------------------------------------------------- */
-
-static bool has_categories(const struct gd_plot *plot) {
-  return plot->kind == GD_PLOT_BARS || plot->kind == GD_PLOT_STACKED || plot->kind == GD_PLOT_CELLS;
-}
-
-static double category_width(const struct layout *at) {
-  return (at->right - at->left) / (at->plot->n_categories > 0 ? at->plot->n_categories : 1);
-}
-
-static int category_size(const struct gd_plot *plot) {
-  return plot->n_categories > 10 ? SMALL - 1 : SMALL;
-}
-
-/* Whether the words of all of them fit under each other into their columns. */
-static bool categories_fit(const struct layout *at) {
-  for (int i = 0; i < at->plot->n_categories; i++)
-    for (const char *word = at->plot->categories[i]; *word;) {
-      size_t length = strcspn(word, " ");
-      if (text_width(word, length, category_size(at->plot)) > category_width(at))
-        return false;
-      word += length + (word[length] == ' ');
-    }
-  return true;
-}
-
-/* How high the names of the categories stand. */
-static double categories_height(const struct layout *at) {
-  double most = 0;
-  bool fit = categories_fit(at);
-  for (int i = 0; i < at->plot->n_categories; i++) {
-    const char *name = at->plot->categories[i];
-    double height = fit ? (category_size(at->plot) + 4) *
-                              put_lines(NULL, 0, 0, category_width(at),
-                                        (struct style){.size = category_size(at->plot)}, name)
-                        : category_size(at->plot) +
-                              0.6 * text_width(name, strlen(name), category_size(at->plot));
-    most = height > most ? height : most;
-  }
-  return most;
-}
-
-static void put_categories(struct layout *at) {
-  bool fit = categories_fit(at), over = at->plot->kind == GD_PLOT_CELLS;
-  struct style style = {GD_PLOT_INK, category_size(at->plot), CENTRE, false, 0};
-  for (int i = 0; i < at->plot->n_categories; i++) {
-    const char *name = at->plot->categories[i];
-    double x = at->left + (i + 0.5) * category_width(at), width = category_width(at);
-    if (fit) {
-      int lines = put_lines(NULL, 0, 0, width, style, name);
-      double y =
-          over ? at->top - 6 - (lines - 0.5) * (category_size(at->plot) + 4) : at->bottom + 14;
-      put_lines(at, x, y, width, style, name);
-    } else {
-      style.align = over ? LEFT : RIGHT;
-      style.rotate = 35;
-      put_text(at, x + (over ? -6 : 6), over ? at->top - 8 : at->bottom + 10, style, name);
-    }
-  }
-}
-
-static double widest_tick(const struct layout *at) {
-  char text[48];
-  double most = 0;
-  if (at->plot->kind == GD_PLOT_CELLS) {
-    for (int s = 0; s < at->plot->n_series; s++) {
-      const char *name = at->plot->series[s].name;
-      double width = text_width(name, strlen(name), SMALL);
-      most = width > most ? width : most;
-    }
-    return most;
-  }
-  for (int i = 0; i < at->n_ticks; i++) {
-    format_value(text, sizeof text, at->ticks[i]);
-    double width = text_width(text, strlen(text), SMALL);
-    most = width > most ? width : most;
-  }
-  return most;
-}
-
-static double widest_series_name(const struct gd_plot *plot) {
-  double most = 0;
-  for (int s = 0; s < plot->n_series; s++) {
-    double width = text_width(plot->series[s].name, strlen(plot->series[s].name), SMALL);
-    most = width > most ? width : most;
-  }
-  return most;
-}
-
-static double base_height(const struct gd_plot *plot) {
-  return plot->kind == GD_PLOT_CELLS ? CELL_HEIGHT * (double)plot->n_series : 280;
-}
-
-/* Margins from what stands in them; the height follows where the caller left it open. */
-static void set_margins(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  double y = PAD, under = 10;
-  struct gd_strbuf *out = at->out;
-  at->out = NULL;
-  if (plot->title)
-    y += (TITLE + 4) * put_lines(NULL, 0, 0, at->width - 2 * PAD,
-                                 (struct style){.size = TITLE, .bold = true}, plot->title) +
-         6;
-  at->legend_top = y + LINE / 2.0;
-  int legend = put_legend(at, 0);
-  y += legend * LINE + (legend ? 8 : 0);
-  at->out = out;
-  at->left = PAD + widest_tick(at) + 10;
-  at->right = at->width - PAD;
-  if (!has_categories(plot))
-    at->right -= 24; /* half of the last tick's text */
-  if (ends_labelled(plot))
-    at->right -= fmin(widest_series_name(plot) + 8, 0.35 * at->width);
-  if (plot->y_label)
-    y += LINE + 4;
-  if (plot->kind == GD_PLOT_CELLS)
-    y += categories_height(at) + 8;
-  else
-    under += has_categories(plot) ? categories_height(at) + 4 : LINE;
-  if (plot->x_label)
-    under += LINE + 4;
-  if (plot->note)
-    under += 6 + (SMALL + 4) * put_lines(NULL, 0, 0, at->width - 2 * PAD,
-                                         (struct style){.size = SMALL}, plot->note);
-  at->top = y + 4;
-  if (plot->height <= 0)
-    at->height = ceil(at->top + base_height(plot) + under);
-  at->bottom = at->height - under;
-  if (at->bottom < at->top + 20)
-    at->bottom = at->top + 20;
-}
-
-static void set_ranges(struct layout *at, double *x_ticks, int *n_x_ticks) {
-  const struct gd_plot *plot = at->plot;
-  *n_x_ticks = 0;
-  at->x0 = 0;
-  at->x1 = plot->n_categories > 0 ? plot->n_categories : 1;
-  if (plot->kind == GD_PLOT_CELLS) {
-    at->y0 = 0;
-    at->y1 = plot->n_series > 0 ? plot->n_series : 1;
-    return;
-  }
-  at->log_y = plot->log_y && plot->kind != GD_PLOT_STACKED;
-  at->n_ticks =
-      set_range(span_y(plot), at->log_y, has_categories(plot), &at->y0, &at->y1, at->ticks);
-  if (!has_categories(plot)) {
-    at->log_x = plot->log_x;
-    *n_x_ticks = set_range(span_x(plot), at->log_x, false, &at->x0, &at->x1, x_ticks);
-  }
-}
-
-/* Labels over the highest bar want room. */
-static void add_headroom(struct layout *at) {
-  if (at->plot->kind != GD_PLOT_BARS)
-    return;
-  double part = 16 / (at->bottom - at->top);
-  at->y1 = at->log_y ? at->y1 * pow(at->y1 / at->y0, part) : at->y1 + (at->y1 - at->y0) * part;
-}
-
-static void put_ticks(struct layout *at, const double *x_ticks, int n_x_ticks) {
-  char text[48];
-  struct style style = {GD_PLOT_INK, SMALL, RIGHT, false, 0};
-  for (int i = 0; i < at->n_ticks; i++) {
-    double y = pixel_y(at, at->ticks[i]);
-    gd_strbuf_printf(at->out,
-                     "set arrow from screen %.5f,%.5f to screen %.5f,%.5f nohead lc rgb "
-                     "'#%s808080' lw 1 back\n",
-                     at->left / at->width, 1 - y / at->height, at->right / at->width,
-                     1 - y / at->height, fabs(at->ticks[i]) > 0 ? "B0" : "40");
-    put_text(at, at->left - 8, y, style, format_value(text, sizeof text, at->ticks[i]));
-  }
-  style.align = CENTRE;
-  for (int i = 0; i < n_x_ticks; i++) {
-    double x = pixel_x(at, x_ticks[i]);
-    gd_strbuf_printf(at->out,
-                     "set arrow from screen %.5f,%.5f to screen %.5f,%.5f nohead lc rgb "
-                     "'#B0808080' lw 1 back\n",
-                     x / at->width, 1 - at->bottom / at->height, x / at->width,
-                     1 - at->top / at->height);
-    put_text(at, x, at->bottom + 12, style, format_value(text, sizeof text, x_ticks[i]));
-  }
-}
-
-static void put_frame(struct layout *at, const double *x_ticks, int n_x_ticks) {
-  const struct gd_plot *plot = at->plot;
-  double inner = at->width - 2 * PAD, y = at->height - 10;
-  struct style note = {GD_PLOT_MUTED, SMALL, LEFT, false, 0};
-  if (plot->title)
-    put_lines(at, PAD, PAD + TITLE / 2.0, inner, (struct style){GD_PLOT_INK, TITLE, LEFT, true, 0},
-              plot->title);
-  put_legend(at, at->legend_top);
-  put_ticks(at, x_ticks, n_x_ticks);
-  if (has_categories(plot))
-    put_categories(at);
-  if (plot->kind == GD_PLOT_CELLS)
-    for (int s = 0; s < plot->n_series; s++)
-      put_text(at, at->left - 8, at->top + (s + 0.5) * (at->bottom - at->top) / plot->n_series,
-               (struct style){GD_PLOT_INK, SMALL, RIGHT, false, 0}, plot->series[s].name);
-  if (plot->y_label) {
-    double above = plot->kind == GD_PLOT_CELLS ? categories_height(at) + 8 : 0;
-    put_text(at, PAD, at->top - above - LINE / 2.0 - 4, note, plot->y_label);
-  }
-  if (plot->note) {
-    int lines = put_lines(NULL, 0, 0, inner, note, plot->note);
-    put_lines(at, PAD, y - (lines - 1) * (SMALL + 4) - 2, inner, note, plot->note);
-    y -= lines * (SMALL + 4) + 6;
-  }
-  note.align = RIGHT;
-  if (plot->x_label)
-    put_text(at, at->right, y - 2, note, plot->x_label);
-}
-
-/* --- rectangles ---------------------------------------------------------------------------- */
-
-static void put_box(struct layout *at, double x0, double y0, double x1, double y1, int colour) {
-  gd_strbuf_printf(at->out, "%.9g %.9g %.9g %.9g %.9g %.9g %d\n", (x0 + x1) / 2, (y0 + y1) / 2, x0,
-                   x1, y0, y1, colour);
-  at->n_boxes++;
-}
-
-static const char *label_at(const struct gd_plot_series *series, int i) {
-  return series->labels ? series->labels[i] : NULL;
-}
-
-static void bars_boxes(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  double width = 0.84 / plot->n_series;
-  double base = at->log_y ? at->y0 : 0;
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
-      double x = i + 0.08 + s * width, y = plot->series[s].y[i];
-      if (isfinite(y) && (!at->log_y || y > 0))
-        put_box(at, x, base, x + width * 0.94, y, colour_of(plot, s, plot->n_series));
-    }
-}
-
-static void bars_labels(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  char text[48];
-  double room = category_width(at) * 0.84 / plot->n_series;
-  bool values = plot->n_categories * plot->n_series <= 40 && room >= 22;
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
-      const struct gd_plot_series *series = &plot->series[s];
-      double y = series->y[i], top = series->high ? series->high[i] : y;
-      const char *label = label_at(series, i);
-      bool there = isfinite(y) && (!at->log_y || y > 0);
-      if (!label && there && values)
-        label = format_value(text, sizeof text, y);
-      if (!label)
-        continue;
-      double x = at->left + category_width(at) * (i + 0.08) + room * (s + 0.47);
-      double up = there ? pixel_y(at, isfinite(top) && top > y ? top : y) : at->bottom;
-      bool fits = text_width(label, strlen(label), 11) <= room + 6;
-      bool below = there && y < 0;
-      struct style style = {there ? GD_PLOT_INK : GD_PLOT_MUTED, 11, fits ? CENTRE : LEFT, false,
-                            fits ? 0 : 90};
-      put_text(at, x, below ? up + 9 : up - (fits ? 9 : 5), style, label);
-    }
-}
-
-static void stacked_boxes(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  for (int i = 0; i < plot->n_categories; i++) {
-    double sum = 0;
-    for (int s = 0; s < plot->n_series; s++)
-      if (i < plot->series[s].count && plot->series[s].y[i] > 0) {
-        put_box(at, i + 0.12, sum, i + 0.88, sum + plot->series[s].y[i],
-                colour_of(plot, s, plot->n_series));
-        sum += plot->series[s].y[i];
-      }
-  }
-}
-
-/* Inside the parts that are high enough. */
-static void stacked_labels(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  char text[48];
-  for (int i = 0; i < plot->n_categories; i++) {
-    double sum = 0;
-    for (int s = 0; s < plot->n_series; s++) {
-      const struct gd_plot_series *series = &plot->series[s];
-      if (i >= series->count || !(series->y[i] > 0))
-        continue;
-      const char *label = label_at(series, i);
-      if (!label)
-        label = format_value(text, sizeof text, series->y[i]);
-      double low = pixel_y(at, sum), high = pixel_y(at, sum + series->y[i]);
-      sum += series->y[i];
-      struct style style = {text_on(colour_of(plot, s, plot->n_series)), 11, CENTRE, false, 0};
-      if (low - high >= 14 && text_width(label, strlen(label), 11) < category_width(at) * 0.76)
-        put_text(at, at->left + category_width(at) * (i + 0.5), (low + high) / 2, style, label);
-    }
-  }
-}
-
-static int cell_colour(const struct gd_plot *plot, struct span span, double y) {
+int gd_plot_cell_colour(const struct gd_plot *plot, struct gd_plot_span span, double y) {
   int rgb[3];
   if (plot->n_classes > 0) {
     int index = (int)y;
-    return colour_of(plot, index < 0 ? 0 : index, plot->n_classes);
+    return gd_plot_colour_of(plot, index < 0 ? 0 : index, plot->n_classes);
   }
   if (plot->diverging) {
     double most = fmax(fabs(span.low), fabs(span.high));
@@ -679,192 +290,303 @@ static int cell_colour(const struct gd_plot *plot, struct span span, double y) {
   return number_of(rgb);
 }
 
-static void cells_boxes(struct layout *at, bool empty) {
-  const struct gd_plot *plot = at->plot;
-  struct span span = span_y(plot);
-  double x_gap = 1 / category_width(at), y_gap = 1.0 / CELL_HEIGHT;
+/* --- legend -------------------------------------------------------------------------------- */
+
+static bool has_empty_cell(const struct gd_plot *plot) {
   for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
-      double y = plot->series[s].y[i], row = plot->n_series - 1 - s;
-      if (isfinite(y) != empty)
-        put_box(at, i + x_gap, row + y_gap, i + 1 - x_gap, row + 1 - y_gap,
-                empty ? 0 : cell_colour(plot, span, y));
-    }
-}
-
-static void cells_labels(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  struct span span = span_y(plot);
-  char text[48];
-  double height = (at->bottom - at->top) / plot->n_series;
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
-      double y = plot->series[s].y[i];
-      const char *label = label_at(&plot->series[s], i);
-      if (!label && isfinite(y) && plot->n_classes == 0)
-        label = format_value(text, sizeof text, y);
-      double x = at->left + category_width(at) * (i + 0.5), middle = at->top + height * (s + 0.5);
-      if (!isfinite(y)) /* a stroke through it, so that it shows without colours too */
-        gd_strbuf_printf(at->out,
-                         "set arrow from screen %.5f,%.5f to screen %.5f,%.5f nohead lc rgb "
-                         "'#60808080' lw 1 front\n",
-                         (x - category_width(at) / 2 + 2) / at->width,
-                         1 - (middle + height / 2 - 2) / at->height,
-                         (x + category_width(at) / 2 - 2) / at->width,
-                         1 - (middle - height / 2 + 2) / at->height);
-      if (!label || !label[0])
-        continue;
-      bool wide = text_width(label, strlen(label), SMALL) > category_width(at) - 4;
-      put_text(at, x, middle,
-               (struct style){isfinite(y) ? text_on(cell_colour(plot, span, y)) : GD_PLOT_INK,
-                              wide ? 10 : SMALL, CENTRE, false, 0},
-               label);
-    }
-}
-
-/* --- points -------------------------------------------------------------------------------- */
-
-struct box {
-  double x0, y0, x1, y1; /* pixels */
-};
-
-static double shared_area(const struct box *a, const struct box *b) {
-  double width = fmin(a->x1, b->x1) - fmax(a->x0, b->x0);
-  double height = fmin(a->y1, b->y1) - fmax(a->y0, b->y0);
-  return width > 0 && height > 0 ? width * height : 0;
-}
-
-/* What a label there would cover, beside what sticks out of the figure. */
-static double covered(const struct layout *at, const struct box *box, const struct box *taken,
-                      int count) {
-  struct box inside = {at->left, at->top, at->width - 4, at->bottom};
-  double sum = 4 * ((box->x1 - box->x0) * (box->y1 - box->y0) - shared_area(box, &inside));
-  for (int i = 0; i < count; i++)
-    sum += shared_area(box, &taken[i]);
-  return sum;
-}
-
-static bool drawn(const struct layout *at, const struct gd_plot_series *series, int i) {
-  return isfinite(series->y[i]) && isfinite(series->x[i]) && (!at->log_y || series->y[i] > 0) &&
-         (!at->log_x || series->x[i] > 0);
-}
-
-static bool any_drawn(const struct layout *at, const struct gd_plot_series *series) {
-  for (int i = 0; i < series->count; i++)
-    if (drawn(at, series, i))
-      return true;
+    for (int i = 0; i < plot->series[s].count; i++)
+      if (!isfinite(plot->series[s].y[i]))
+        return true;
   return false;
 }
 
-/* Beside its point, where it covers least. */
-static void place_label(struct layout *at, double x, double y, const char *label, struct box *taken,
-                        int *count) {
-  static const double ways[][2] = {{1, 0},    {-1, 0},    {0, -1},  {0, 1},
-                                   {1, -0.9}, {-1, -0.9}, {1, 0.9}, {-1, 0.9}};
-  double width = text_width(label, strlen(label), 11), best_cost = DBL_MAX;
-  struct box best = {0};
-  for (int w = 0; w < 8; w++) {
-    double middle = x + ways[w][0] * (width / 2 + (fabs(ways[w][1]) > 0.5 ? 4 : 8));
-    double line = y + ways[w][1] * 13;
-    struct box box = {middle - width / 2, line - 7, middle + width / 2, line + 7};
-    double cost = covered(at, &box, taken, *count) + 0.01 * w;
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = box;
+bool gd_plot_ends_labelled(const struct gd_plot *plot) {
+  return plot->kind == GD_PLOT_LINES && plot->n_series > 1 && plot->n_series <= 8;
+}
+
+static int legend_count(const struct gd_plot *plot) {
+  if (plot->kind == GD_PLOT_CELLS)
+    return plot->n_classes + (plot->empty_name && has_empty_cell(plot));
+  return plot->n_series > 1 && !gd_plot_ends_labelled(plot) ? plot->n_series : 0;
+}
+
+static const char *legend_name(const struct gd_plot *plot, int i) {
+  if (plot->kind != GD_PLOT_CELLS)
+    return plot->series[i].name;
+  return i < plot->n_classes ? plot->classes[i] : plot->empty_name;
+}
+
+static void put_rectangle(struct gd_plot_layout *at, double x0, double y0, double x1, double y1,
+                          const char *colour) {
+  gd_strbuf_printf(at->out,
+                   "set object rect from screen %.5f,%.5f to screen %.5f,%.5f fs solid noborder "
+                   "fc rgb %s front\n",
+                   x0 / at->width, 1 - y0 / at->height, x1 / at->width, 1 - y1 / at->height,
+                   colour);
+}
+
+static void put_key(struct gd_plot_layout *at, int i, double x, double y) {
+  const struct gd_plot *plot = at->plot;
+  char colour[16];
+  if (plot->kind == GD_PLOT_CELLS && i == plot->n_classes)
+    snprintf(colour, sizeof colour, "'#B0808080'");
+  else
+    snprintf(colour, sizeof colour, "'#%06x'",
+             gd_plot_colour_of(plot, i, plot->n_classes > 0 ? plot->n_classes : plot->n_series));
+  if (plot->kind == GD_PLOT_SCATTER || plot->kind == GD_PLOT_LINES)
+    gd_strbuf_printf(at->out, "set label '' at screen %.5f,%.5f point pt %d ps 1 lc rgb %s front\n",
+                     (x + 6) / at->width, 1 - y / at->height, markers[i % COLOURS], colour);
+  else
+    put_rectangle(at, x, y - 6, x + 12, y + 6, colour);
+}
+
+/* From y downwards; says how many lines it takes. With at->out NULL it only counts. */
+static int put_legend(struct gd_plot_layout *at, double y) {
+  double x = PAD;
+  int lines = 0, count = legend_count(at->plot);
+  for (int i = 0; i < count; i++) {
+    const char *name = legend_name(at->plot, i);
+    double width = 18 + gd_plot_text_width(name, strlen(name), FONT) + 18;
+    if (lines == 0 || x + width > at->width - PAD) {
+      lines++;
+      x = PAD;
+    }
+    if (at->out) {
+      put_key(at, i, x, y + (lines - 1) * LINE);
+      gd_plot_put_text(at, x + 18, y + (lines - 1) * LINE,
+                       (struct gd_plot_style){GD_PLOT_INK, FONT, GD_PLOT_LEFT, false, 0}, name);
+    }
+    x += width;
+  }
+  return lines;
+}
+
+/* --- frame --------------------------------------------------------------------------------- */
+
+static bool has_categories(const struct gd_plot *plot) {
+  return plot->kind == GD_PLOT_BARS || plot->kind == GD_PLOT_STACKED || plot->kind == GD_PLOT_CELLS;
+}
+
+double gd_plot_category_width(const struct gd_plot_layout *at) {
+  return (at->right - at->left) / (at->plot->n_categories > 0 ? at->plot->n_categories : 1);
+}
+
+static int category_size(const struct gd_plot *plot) {
+  return plot->n_categories > 10 ? GD_PLOT_SMALL - 1 : GD_PLOT_SMALL;
+}
+
+/* Whether the words of all of them fit under each other into their columns. */
+static bool categories_fit(const struct gd_plot_layout *at) {
+  for (int i = 0; i < at->plot->n_categories; i++)
+    for (const char *word = at->plot->categories[i]; *word;) {
+      size_t length = strcspn(word, " ");
+      if (gd_plot_text_width(word, length, category_size(at->plot)) >
+          gd_plot_category_width(at) - 2)
+        return false;
+      word += length + (word[length] == ' ');
+    }
+  return true;
+}
+
+/* How high the names of the categories stand. */
+static double categories_height(const struct gd_plot_layout *at) {
+  double most = 0;
+  bool fit = categories_fit(at);
+  for (int i = 0; i < at->plot->n_categories; i++) {
+    const char *name = at->plot->categories[i];
+    double height =
+        fit ? (category_size(at->plot) + 4) *
+                  put_lines(NULL, 0, 0, gd_plot_category_width(at),
+                            (struct gd_plot_style){.size = category_size(at->plot)}, name)
+            : category_size(at->plot) +
+                  0.6 * gd_plot_text_width(name, strlen(name), category_size(at->plot));
+    most = height > most ? height : most;
+  }
+  return most;
+}
+
+static void put_categories(struct gd_plot_layout *at) {
+  bool fit = categories_fit(at), over = at->plot->kind == GD_PLOT_CELLS;
+  struct gd_plot_style style = {GD_PLOT_INK, category_size(at->plot), GD_PLOT_CENTRE, false, 0};
+  for (int i = 0; i < at->plot->n_categories; i++) {
+    const char *name = at->plot->categories[i];
+    double x = at->left + (i + 0.5) * gd_plot_category_width(at),
+           width = gd_plot_category_width(at);
+    if (fit) {
+      int lines = put_lines(NULL, 0, 0, width, style, name);
+      double y =
+          over ? at->top - 6 - (lines - 0.5) * (category_size(at->plot) + 4) : at->bottom + 14;
+      put_lines(at, x, y, width, style, name);
+    } else {
+      style.align = over ? GD_PLOT_LEFT : GD_PLOT_RIGHT;
+      style.rotate = 35;
+      gd_plot_put_text(at, x + (over ? -6 : 6), over ? at->top - 8 : at->bottom + 10, style, name);
     }
   }
-  taken[(*count)++] = best;
-  put_text(at, (best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2,
-           (struct style){GD_PLOT_INK, 11, CENTRE, false, 0}, label);
 }
 
-static void point_labels(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  struct box taken[2 * MOST_LABELS];
-  int count = 0;
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count && count < MOST_LABELS; i++)
-      if (drawn(at, &plot->series[s], i)) {
-        double x = pixel_x(at, plot->series[s].x[i]), y = pixel_y(at, plot->series[s].y[i]);
-        taken[count++] = (struct box){x - 6, y - 6, x + 6, y + 6};
-      }
-  for (int s = 0; s < plot->n_series; s++)
-    for (int i = 0; i < plot->series[s].count && count < 2 * MOST_LABELS; i++) {
-      const char *label = label_at(&plot->series[s], i);
-      if (label && label[0] && drawn(at, &plot->series[s], i))
-        place_label(at, pixel_x(at, plot->series[s].x[i]), pixel_y(at, plot->series[s].y[i]), label,
-                    taken, &count);
+static double widest_tick(const struct gd_plot_layout *at) {
+  char text[48];
+  double most = 0;
+  if (at->plot->kind == GD_PLOT_CELLS) {
+    for (int s = 0; s < at->plot->n_series; s++) {
+      const char *name = at->plot->series[s].name;
+      double width = gd_plot_text_width(name, strlen(name), GD_PLOT_SMALL);
+      most = width > most ? width : most;
     }
-}
-
-/* The names of lines where they end, from the highest down, none upon another. */
-static void end_labels(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
-  bool done[8] = {false};
-  double below = -DBL_MAX;
-  for (int k = 0; k < plot->n_series; k++) {
-    int next = -1;
-    double next_y = DBL_MAX;
-    for (int s = 0; s < plot->n_series; s++) {
-      const struct gd_plot_series *series = &plot->series[s];
-      int last = series->count - 1;
-      while (last >= 0 && !drawn(at, series, last))
-        last--;
-      if (!done[s] && last >= 0 && pixel_y(at, series->y[last]) < next_y) {
-        next = s;
-        next_y = pixel_y(at, series->y[last]);
-      }
-    }
-    if (next < 0)
-      return;
-    done[next] = true;
-    char colour[16];
-    snprintf(colour, sizeof colour, "#%06x", colour_of(plot, next, plot->n_series));
-    double y = fmax(next_y, below + 14);
-    below = y;
-    put_text(at, at->right + 8, y,
-             (struct style){plot->ordered ? GD_PLOT_INK : colour, SMALL, LEFT, true, 0},
-             plot->series[next].name);
+    return most;
   }
+  for (int i = 0; i < at->n_ticks; i++) {
+    gd_plot_format_value(text, sizeof text, at->ticks[i]);
+    double width = gd_plot_text_width(text, strlen(text), GD_PLOT_SMALL);
+    most = width > most ? width : most;
+  }
+  return most;
 }
 
-static void points_data(struct layout *at) {
-  const struct gd_plot *plot = at->plot;
+static double widest_series_name(const struct gd_plot *plot) {
+  double most = 0;
   for (int s = 0; s < plot->n_series; s++) {
-    const struct gd_plot_series *series = &plot->series[s];
-    gd_strbuf_printf(at->out, "$s%d << END\n", s);
-    for (int i = 0; i < series->count; i++)
-      if (drawn(at, series, i))
-        gd_strbuf_printf(at->out, "%.12g %.12g\n", series->x[i], series->y[i]);
-      else
-        gd_strbuf_append(at->out, "\n"); /* the line breaks there */
-    gd_strbuf_append(at->out, "END\n");
+    double width =
+        gd_plot_text_width(plot->series[s].name, strlen(plot->series[s].name), GD_PLOT_SMALL);
+    most = width > most ? width : most;
+  }
+  return most;
+}
+
+static double base_height(const struct gd_plot *plot) {
+  return plot->kind == GD_PLOT_CELLS ? GD_PLOT_CELL_HEIGHT * (double)plot->n_series : 280;
+}
+
+/* Margins from what stands in them; the height follows where the caller left it open. */
+static void set_margins(struct gd_plot_layout *at) {
+  const struct gd_plot *plot = at->plot;
+  double y = PAD, under = 10;
+  struct gd_strbuf *out = at->out;
+  at->out = NULL;
+  if (plot->title)
+    y += (TITLE + 4) * put_lines(NULL, 0, 0, at->width - 2 * PAD,
+                                 (struct gd_plot_style){.size = TITLE, .bold = true}, plot->title) +
+         6;
+  at->legend_top = y + LINE / 2.0;
+  int legend = put_legend(at, 0);
+  y += legend * LINE + (legend ? 8 : 0);
+  at->out = out;
+  at->left = PAD + widest_tick(at) + 10;
+  at->right = at->width - PAD;
+  if (!has_categories(plot))
+    at->right -= 24;               /* half of the last tick's text */
+  if (plot->kind == GD_PLOT_CELLS) /* few columns need not be wide */
+    at->right = fmin(at->right, at->left + 150.0 * plot->n_categories);
+  if (gd_plot_ends_labelled(plot))
+    at->right -= fmin(widest_series_name(plot) + 8, 0.35 * at->width);
+  if (plot->y_label)
+    y += LINE + 8;
+  if (plot->kind == GD_PLOT_CELLS)
+    y += categories_height(at) + 8;
+  else
+    under += has_categories(plot) ? categories_height(at) + 4 : LINE;
+  if (plot->x_label)
+    under += LINE + 4;
+  if (plot->note)
+    under += 6 + (GD_PLOT_SMALL + 4) * put_lines(NULL, 0, 0, at->width - 2 * PAD,
+                                                 (struct gd_plot_style){.size = GD_PLOT_SMALL},
+                                                 plot->note);
+  at->top = y + 4;
+  if (plot->height <= 0)
+    at->height = ceil(at->top + base_height(plot) + under);
+  at->bottom = at->height - under;
+  if (at->bottom < at->top + 20)
+    at->bottom = at->top + 20;
+}
+
+static void set_ranges(struct gd_plot_layout *at, double *x_ticks, int *n_x_ticks) {
+  const struct gd_plot *plot = at->plot;
+  *n_x_ticks = 0;
+  at->x0 = 0;
+  at->x1 = plot->n_categories > 0 ? plot->n_categories : 1;
+  if (plot->kind == GD_PLOT_CELLS) {
+    at->y0 = 0;
+    at->y1 = plot->n_series > 0 ? plot->n_series : 1;
+    return;
+  }
+  at->log_y = plot->log_y && plot->kind != GD_PLOT_STACKED;
+  at->n_ticks =
+      set_range(gd_plot_span_y(plot), at->log_y, has_categories(plot), &at->y0, &at->y1, at->ticks);
+  if (!has_categories(plot)) {
+    at->log_x = plot->log_x;
+    *n_x_ticks = set_range(span_x(plot), at->log_x, false, &at->x0, &at->x1, x_ticks);
   }
 }
 
-/* Bars of error: x, low, 0, height. */
-static bool errors_data(struct layout *at) {
+/* Labels over the highest bar want room. */
+static void add_headroom(struct gd_plot_layout *at) {
+  if (at->plot->kind != GD_PLOT_BARS)
+    return;
+  double part = 16 / (at->bottom - at->top);
+  at->y1 = at->log_y ? at->y1 * pow(at->y1 / at->y0, part) : at->y1 + (at->y1 - at->y0) * part;
+}
+
+static void put_ticks(struct gd_plot_layout *at, const double *x_ticks, int n_x_ticks) {
+  char text[48];
+  struct gd_plot_style style = {GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_RIGHT, false, 0};
+  for (int i = 0; i < at->n_ticks; i++) {
+    double y = gd_plot_pixel_y(at, at->ticks[i]);
+    gd_strbuf_printf(at->out,
+                     "set arrow from screen %.5f,%.5f to screen %.5f,%.5f nohead lc rgb "
+                     "'#%s' lw 1 back\n",
+                     at->left / at->width, 1 - y / at->height, at->right / at->width,
+                     1 - y / at->height, fabs(at->ticks[i]) > 0 ? "C0808080" : "40707070");
+    gd_plot_put_text(at, at->left - 8, y, style,
+                     gd_plot_format_value(text, sizeof text, at->ticks[i]));
+  }
+  style.align = GD_PLOT_CENTRE;
+  for (int i = 0; i < n_x_ticks; i++) {
+    double x = gd_plot_pixel_x(at, x_ticks[i]);
+    gd_strbuf_printf(at->out,
+                     "set arrow from screen %.5f,%.5f to screen %.5f,%.5f nohead lc rgb "
+                     "'#C0808080' lw 1 back\n",
+                     x / at->width, 1 - at->bottom / at->height, x / at->width,
+                     1 - at->top / at->height);
+    gd_plot_put_text(at, x, at->bottom + 12, style,
+                     gd_plot_format_value(text, sizeof text, x_ticks[i]));
+  }
+}
+
+static void put_frame(struct gd_plot_layout *at, const double *x_ticks, int n_x_ticks) {
   const struct gd_plot *plot = at->plot;
-  bool any = false;
-  double width = 0.84 / (plot->n_series > 0 ? plot->n_series : 1);
-  gd_strbuf_append(at->out, "$errors << END\n");
-  for (int s = 0; s < plot->n_series && plot->kind != GD_PLOT_CELLS; s++)
-    for (int i = 0; i < plot->series[s].count && plot->kind != GD_PLOT_STACKED; i++) {
-      const struct gd_plot_series *series = &plot->series[s];
-      if (!series->low || !series->high || !isfinite(series->low[i]) || !isfinite(series->high[i]))
-        continue;
-      double x = plot->kind == GD_PLOT_BARS ? i + 0.08 + (s + 0.47) * width : series->x[i];
-      double low = at->log_y && series->low[i] <= 0 ? at->y0 : series->low[i];
-      gd_strbuf_printf(at->out, "%.12g %.12g 0 %.12g\n", x, low, series->high[i] - low);
-      any = true;
-    }
-  gd_strbuf_append(at->out, "END\n");
-  return any;
+  double inner = at->width - 2 * PAD, y = at->height - 10;
+  struct gd_plot_style note = {GD_PLOT_MUTED, GD_PLOT_SMALL, GD_PLOT_LEFT, false, 0};
+  if (plot->title)
+    put_lines(at, PAD, PAD + TITLE / 2.0, inner,
+              (struct gd_plot_style){GD_PLOT_INK, TITLE, GD_PLOT_LEFT, true, 0}, plot->title);
+  put_legend(at, at->legend_top);
+  put_ticks(at, x_ticks, n_x_ticks);
+  if (has_categories(plot))
+    put_categories(at);
+  if (plot->kind == GD_PLOT_CELLS)
+    for (int s = 0; s < plot->n_series; s++)
+      gd_plot_put_text(at, at->left - 8,
+                       at->top + (s + 0.5) * (at->bottom - at->top) / plot->n_series,
+                       (struct gd_plot_style){GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_RIGHT, false, 0},
+                       plot->series[s].name);
+  if (plot->y_label) {
+    double above = plot->kind == GD_PLOT_CELLS ? categories_height(at) + 8 : 0;
+    gd_plot_put_text(at, PAD, at->top - above - LINE / 2.0 - 7, note, plot->y_label);
+  }
+  if (plot->note) {
+    int lines = put_lines(NULL, 0, 0, inner, note, plot->note);
+    put_lines(at, PAD, y - (lines - 1) * (GD_PLOT_SMALL + 4) - 2, inner, note, plot->note);
+    y -= lines * (GD_PLOT_SMALL + 4) + 6;
+  }
+  note.align = GD_PLOT_RIGHT;
+  if (plot->x_label)
+    gd_plot_put_text(at, at->right, y - 2, note, plot->x_label);
 }
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-static void put_settings(struct layout *at) {
+static void put_settings(struct gd_plot_layout *at) {
   gd_strbuf_append(at->out,
                    "set encoding utf8\nunset key\nunset border\nunset xtics\nunset ytics\n");
   gd_strbuf_printf(at->out,
@@ -880,37 +602,7 @@ static void put_settings(struct layout *at) {
     gd_strbuf_append(at->out, "set logscale y\n");
 }
 
-/* What the kind draws: its rectangles as data, its texts as labels. */
-static void put_content(struct layout *at) {
-  gd_strbuf_append(at->out, "$boxes << END\n");
-  switch (at->plot->kind) {
-  case GD_PLOT_BARS: bars_boxes(at); break;
-  case GD_PLOT_STACKED: stacked_boxes(at); break;
-  case GD_PLOT_CELLS: cells_boxes(at, false); break;
-  case GD_PLOT_SCATTER:
-  case GD_PLOT_LINES: break;
-  }
-  gd_strbuf_append(at->out, "END\n$empty << END\n");
-  int boxes = at->n_boxes;
-  if (at->plot->kind == GD_PLOT_CELLS)
-    cells_boxes(at, true);
-  at->n_empty = at->n_boxes - boxes;
-  at->n_boxes = boxes;
-  gd_strbuf_append(at->out, "END\n");
-  switch (at->plot->kind) {
-  case GD_PLOT_BARS: bars_labels(at); break;
-  case GD_PLOT_STACKED: stacked_labels(at); break;
-  case GD_PLOT_CELLS: cells_labels(at); break;
-  case GD_PLOT_SCATTER: point_labels(at); break;
-  case GD_PLOT_LINES:
-    point_labels(at);
-    if (ends_labelled(at->plot))
-      end_labels(at);
-    break;
-  }
-}
-
-static void put_plot(struct layout *at, bool errors) {
+static void put_plot(struct gd_plot_layout *at, bool errors) {
   const struct gd_plot *plot = at->plot;
   gd_strbuf_printf(at->out, "$frame << END\n%.12g %.12g\nEND\n", at->x0, at->y0);
   gd_strbuf_append(at->out, "plot $frame using 1:2 with dots lc rgb '#ffffffff' notitle");
@@ -920,31 +612,31 @@ static void put_plot(struct layout *at, bool errors) {
   if (at->n_empty > 0)
     gd_strbuf_append(at->out, ", $empty using 1:2:3:4:5:6 with boxxyerror lc rgb '#C0808080' "
                               "fs solid noborder notitle");
-  for (int s = 0; s < plot->n_series && !has_categories(plot); s++)
-    if (any_drawn(at, &plot->series[s]))
-      gd_strbuf_printf(at->out, ", $s%d using 1:2 with %s lw 2 pt %d ps 0.9 lc rgb '#%06x' notitle",
-                       s, plot->kind == GD_PLOT_LINES ? "linespoints" : "points",
-                       markers[s % COLOURS], colour_of(plot, s, plot->n_series));
   if (errors)
     gd_strbuf_append(at->out,
                      ", $errors using 1:2:3:4 with vectors nohead lw 1.5 lc rgb '" GD_PLOT_INK
                      "' notitle");
+  for (int s = 0; s < plot->n_series && !has_categories(plot); s++)
+    if (gd_plot_any_drawn(at, &plot->series[s]))
+      gd_strbuf_printf(at->out, ", $s%d using 1:2 with %s lw 2 pt %d ps 0.9 lc rgb '#%06x' notitle",
+                       s, plot->kind == GD_PLOT_LINES ? "linespoints" : "points",
+                       markers[s % COLOURS], gd_plot_colour_of(plot, s, plot->n_series));
   gd_strbuf_append(at->out, "\n");
 }
 
-static void lay_out(struct layout *at, const struct gd_plot *plot, double *x_ticks,
+static void lay_out(struct gd_plot_layout *at, const struct gd_plot *plot, double *x_ticks,
                     int *n_x_ticks) {
-  *at = (struct layout){.plot = plot,
-                        .width = plot->width > 0 ? plot->width : 720,
-                        .height = plot->height > 0 ? plot->height : 0};
+  *at = (struct gd_plot_layout){.plot = plot,
+                                .width = plot->width > 0 ? plot->width : 720,
+                                .height = plot->height > 0 ? plot->height : 0};
   set_ranges(at, x_ticks, n_x_ticks);
   set_margins(at);
   add_headroom(at);
 }
 
 void gd_plot_size(const struct gd_plot *plot, int *width, int *height) {
-  struct layout at;
-  double x_ticks[MOST_TICKS];
+  struct gd_plot_layout at;
+  double x_ticks[GD_PLOT_MOST_TICKS];
   int n_x_ticks;
   lay_out(&at, plot, x_ticks, &n_x_ticks);
   *width = (int)at.width;
@@ -952,15 +644,15 @@ void gd_plot_size(const struct gd_plot *plot, int *width, int *height) {
 }
 
 void gd_plot_script(const struct gd_plot *plot, struct gd_strbuf *script) {
-  struct layout at;
-  double x_ticks[MOST_TICKS];
+  struct gd_plot_layout at;
+  double x_ticks[GD_PLOT_MOST_TICKS];
   int n_x_ticks;
   lay_out(&at, plot, x_ticks, &n_x_ticks);
   at.out = script;
   put_settings(&at);
   put_frame(&at, x_ticks, n_x_ticks);
-  put_content(&at);
+  gd_plot_put_content(&at);
   if (!has_categories(plot))
-    points_data(&at);
-  put_plot(&at, errors_data(&at));
+    gd_plot_points_data(&at);
+  put_plot(&at, gd_plot_errors_data(&at));
 }

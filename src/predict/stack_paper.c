@@ -22,12 +22,13 @@ static const double zero3_live_parameters = 1e9; /* stage3_max_live_parameters o
 
 static const struct gd_stack_parameter_info parameters[GD_STACK_PARAMETERS] = {
     [GD_STACK_REUSE] = {"reuse", "FLOP/B", "FLOPs of a product for each byte of memory bandwidth",
-                        400},
-    [GD_STACK_BANDWIDTH] = {"bandwidth", "of the datasheet's", "what other ops reach of it", 0.8},
-    [GD_STACK_EAGER] = {"eager", "x", "bytes moved op by op over those of our graph", 1.5},
-    [GD_STACK_AUTOCAST] = {"autocast", "x", "likewise with the conversions of autocast", 2.5},
-    [GD_STACK_SCORES] = {"scores", "x", "likewise for the scores of attention", 6},
-    [GD_STACK_BUS] = {"bus", "B/s", "collectives over the host's bus", 8e9},
+                        400, 1},
+    [GD_STACK_BANDWIDTH] = {"bandwidth", "of the data sheet's", "what other ops reach of it", 0.8,
+                            1},
+    [GD_STACK_EAGER] = {"eager", "x", "bytes moved op by op over those of our graph", 1.5, 1},
+    [GD_STACK_AUTOCAST] = {"autocast", "x", "likewise with the conversions of autocast", 2.5, 1},
+    [GD_STACK_SCORES] = {"scores", "x", "likewise for the scores of attention", 6, 1},
+    [GD_STACK_BUS] = {"bus", "GB/s", "collectives over the host's bus", 8e9, 1e9},
 };
 
 const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter parameter) {
@@ -37,9 +38,7 @@ const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter
 
 /* --- models and methods -------------------------------------------------------------------- */
 
-enum gd_status gd_stack_model_load(const char *name, struct gd_stack_model *model,
-                                   struct gd_error *err) {
-  GD_TRY(gd_model_load(name, &model->model, err));
+enum gd_status gd_stack_model_make(struct gd_stack_model *model, struct gd_error *err) {
   for (int mode = 0; mode < GD_STACK_MODE_COUNT; mode++)
     GD_TRY(gd_stack_graph_make(&model->model, (enum gd_stack_mode)mode, &model->graphs[mode], err));
   return GD_OK;
@@ -165,16 +164,14 @@ static void traffic(const struct gd_stack_model *model, enum gd_stack_mode mode,
                     const struct gd_stack_fit *fit, double *ops, double *scores) {
   bool fp32 = model->graphs[mode].fp32;
   double whole = fit->value[GD_STACK_SCORES];
+  *ops = *scores = 1; /* compiled, or Megatron-LM's own kernels */
   if (mode == GD_STACK_NAIVE) {
     *ops = fit->value[fp32 ? GD_STACK_EAGER : GD_STACK_AUTOCAST];
     *scores = fp32 ? whole / 2 : whole; /* without conversions half as many */
-  } else if (mode == GD_STACK_MEGATRON) {
-    *ops = *scores = 1; /* its own kernels for norms, softmax, bias with activation or dropout */
-  } else if (mode == GD_STACK_HALF || !gd_stack_compiles(&model->model)) {
+  } else if (mode == GD_STACK_HALF ||
+             (mode == GD_STACK_COMPILED && !gd_stack_compiles(&model->model))) {
     *ops = fit->value[GD_STACK_EAGER];
     *scores = whole / 2;
-  } else {
-    *ops = *scores = 1;
   }
 }
 
@@ -277,10 +274,10 @@ enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row 
   struct gd_target target;
   struct gd_stack_sums sums;
   struct gd_stack_point point = {.mode = GD_STACK_MEGATRON, .accumulation = 1};
-  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->batch > 0);
+  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->model_parallel == 1);
   point.method = (struct gd_method){
       .kernels = true, .ckpt = true, .sharding = stages[row->zero_stage], .offload = row->offload};
-  point.micro_batch = row->batch / row->data_parallel;
+  point.micro_batch = row->batch ? row->batch / row->data_parallel : 1;
   GD_TRY(gd_hw_target(hw, "a100-40gb", row->gpus, 1, NULL, NULL, &target, err));
   GD_TRY(gd_model_load(row->model, &model.model, err));
   GD_TRY(gd_stack_graph_make(&model.model, GD_STACK_MEGATRON, graph, err));
@@ -347,8 +344,10 @@ static enum gd_status load(struct gd_stack *stack, struct gd_error *err) {
   stack->cells = gd_arena_alloc(&stack->arena, (size_t)stack->n_cells, sizeof *stack->cells);
   if (!stack->models || !stack->cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while predicting the paper's tables");
-  for (int i = 0; i < stack->n_models; i++)
-    GD_TRY(gd_stack_model_load(stack->paper.recipes[i].model, &stack->models[i], err));
+  for (int i = 0; i < stack->n_models; i++) {
+    GD_TRY(gd_model_load(stack->paper.recipes[i].model, &stack->models[i].model, err));
+    GD_TRY(gd_stack_model_make(&stack->models[i], err));
+  }
   return fill_cells(stack, err);
 }
 
@@ -369,7 +368,8 @@ void gd_stack_deinit(struct gd_stack *stack) {
 
 bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell) {
   return leave && ((leave->gpu && strcmp(leave->gpu, cell->paper->gpu) == 0) ||
-                   (leave->family && strcmp(leave->family, cell->family) == 0));
+                   (leave->family && strcmp(leave->family, cell->family) == 0) ||
+                   (leave->model && strcmp(leave->model, cell->paper->model) == 0));
 }
 
 void gd_stack_cell_predict(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit,

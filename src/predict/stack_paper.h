@@ -33,6 +33,7 @@ enum gd_stack_parameter {
 struct gd_stack_parameter_info {
   const char *name, *unit, *meaning;
   double start; /* where a fit starts, and what it is weakly pulled to */
+  double shown; /* values are shown in this many: 1e9 for GB */
 };
 const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter parameter);
 
@@ -43,11 +44,10 @@ struct gd_stack_fit {
 
 /* A model in every mode. */
 struct gd_stack_model {
-  struct gd_model model;
+  struct gd_model model; /* filled by the caller */
   struct gd_stack_graph graphs[GD_STACK_MODE_COUNT];
 };
-enum gd_status gd_stack_model_load(const char *name, struct gd_stack_model *model,
-                                   struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_stack_model_make(struct gd_stack_model *model, struct gd_error *err) GD_MUST_USE;
 
 /* How a method of the search space is run there; naive: a method without any part. */
 enum gd_stack_mode gd_stack_mode(const struct gd_method *method);
@@ -83,7 +83,7 @@ struct gd_stack_answer {
 
 /*
  * A data-parallel row of the Megatron/DeepSpeed table, as a checkpointed GPT on 8 x A100 40 GB; fit
- * is the paper's. The bytes are those of the row's own batch.
+ * is the paper's. The bytes are those of the row's own batch; of one sequence where it has none.
  */
 struct gd_stack_megatron {
   struct gd_stack_bytes bytes;
@@ -129,7 +129,7 @@ void gd_stack_deinit(struct gd_stack *stack); /* safe on a zeroed one */
 
 /* What a fit must not see; NULL: nothing is left out. */
 struct gd_stack_leave {
-  const char *gpu, *family;
+  const char *gpu, *family, *model;
 };
 bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell);
 

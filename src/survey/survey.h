@@ -43,6 +43,7 @@ struct gd_survey_answer {
   const char *label; /* short, and taken as an answer too: "Ampere"; of a scale "3" */
   bool alone;        /* contradicts every other answer: "None available" */
   double from;       /* of a bin: its least value */
+  const char *folded_text, *folded_label; /* for comparing: survey_int.h */
 };
 
 struct gd_survey_question {

@@ -18,13 +18,17 @@ enum { COLUMN_UNKNOWN = -1, COLUMN_IGNORED = -2, COLUMN_MARK = -3 };
 
 struct checking {
   struct gd_survey *survey;
-  const struct gd_survey_question **questions; /* by column of the schema */
+  int *owner;   /* by column of the schema: its question */
   int *meaning; /* by column of the file: of the schema's, or above */
   int *place;   /* by column of the schema: the file's, or -1 */
   int row;      /* of the file, while cells are read */
   int column;
   bool failed; /* out of memory */
 };
+
+static const struct gd_survey_question *question_at(const struct checking *checking, int column) {
+  return &checking->survey->schema.questions[checking->owner[column]];
+}
 
 /* --- problems ------------------------------------------------------------------------------ */
 
@@ -84,7 +88,7 @@ static int find_column(const struct checking *checking, const char *header) {
     if (strcmp(folded, gd_survey_fold(known, schema->ignored[i])) == 0)
       return COLUMN_IGNORED;
   for (int i = 0; i < schema->columns; i++)
-    if (names_column(folded, checking->questions[i], i - checking->questions[i]->first_column))
+    if (names_column(folded, question_at(checking, i), i - question_at(checking, i)->first_column))
       return i;
   return COLUMN_UNKNOWN;
 }
@@ -127,8 +131,8 @@ static void check_columns(struct checking *checking) {
     marked = marked || meaning == COLUMN_MARK;
   }
   for (int i = 0; i < survey->schema.columns; i++)
-    if (checking->questions[i]->required && checking->place[i] < 0)
-      note_problem(checking, 1, checking->questions[i]->id, "",
+    if (question_at(checking, i)->required && checking->place[i] < 0)
+      note_problem(checking, 1, question_at(checking, i)->id, "",
                    "this column: the question must be answered");
 }
 
@@ -136,15 +140,15 @@ static void check_columns(struct checking *checking) {
 
 /* An answer of the schema that this seems to be meant as; NULL: none. */
 static const char *nearest_answer(const struct gd_survey_question *question, const char *text) {
-  char typed[GD_SURVEY_FOLD], known[GD_SURVEY_FOLD];
+  char typed[GD_SURVEY_FOLD];
   gd_survey_fold(typed, text);
   if (strlen(typed) < 4)
     return NULL;
   for (int i = 0; i < question->n_answers; i++) {
     const struct gd_survey_answer *answer = &question->answers[i];
-    if (gd_edit_distance(typed, gd_survey_fold(known, answer->text)) <= 2 ||
-        gd_edit_distance(typed, gd_survey_fold(known, answer->label)) <= 2 ||
-        strncmp(typed, gd_survey_fold(known, answer->text), strlen(typed)) == 0)
+    if (gd_edit_distance(typed, answer->folded_text) <= 2 ||
+        gd_edit_distance(typed, answer->folded_label) <= 2 ||
+        strncmp(typed, answer->folded_text, strlen(typed)) == 0)
       return answer->label;
   }
   return NULL;
@@ -153,24 +157,19 @@ static const char *nearest_answer(const struct gd_survey_question *question, con
 /* What may be answered: all of it where the answers are few, else the nearest, else an example. */
 static void say_expected(const struct gd_survey_question *question, const char *nearest, char *out,
                          size_t size) {
-  size_t length = 0, total = 0;
   if (question->kind == GD_SURVEY_SCALE) {
     snprintf(out, size, "a number from 1 to %d", question->n_answers);
     return;
   }
-  for (int i = 0; i < question->n_answers; i++)
-    total += strlen(question->answers[i].label) + 2;
-  if (total + 32 > size) {
+  size_t length = (size_t)snprintf(out, size, "one of: ");
+  for (int i = 0; i < question->n_answers && length < size; i++)
+    length += (size_t)snprintf(out + length, size - length, "%s%s", i ? "; " : "",
+                               question->answers[i].label);
+  if (length >= size)
     snprintf(out, size, "%s\"%s\" ('gpudays survey --questions' lists all %d answers)",
              nearest ? "" : "an answer such as ",
              nearest ? nearest : question->answers[question->n_answers - 1].label,
              question->n_answers);
-    return;
-  }
-  length += (size_t)snprintf(out, size, "one of: ");
-  for (int i = 0; i < question->n_answers; i++)
-    length += (size_t)snprintf(out + length, size - length, "%s%s", i ? "; " : "",
-                               question->answers[i].label);
 }
 
 /* "Other: robots" and "[Other] robots" are robots, "Other" is nothing more; *marked says so. */
@@ -241,6 +240,8 @@ static void read_choices(struct checking *checking, const struct gd_survey_quest
     }
     text += length + (text[length] != '\0');
   }
+  if (!cell->answered)
+    note_cell(checking, separator, "answers between the separators, or an empty cell");
   for (int i = 0; i < question->n_answers; i++)
     if (question->answers[i].alone)
       alone |= 1u << i;
@@ -324,7 +325,7 @@ static void read_row(struct checking *checking, struct gd_survey_cell *cells) {
     if (meaning == COLUMN_MARK)
       read_mark(checking);
     else if (meaning >= 0 && checking->place[meaning] == c)
-      read_cell(checking, checking->questions[meaning], &cells[meaning]);
+      read_cell(checking, question_at(checking, meaning), &cells[meaning]);
   }
 }
 
@@ -339,19 +340,19 @@ static bool prepare(struct checking *checking) {
   const struct gd_survey_schema *schema = &survey->schema;
   struct gd_arena *arena = &survey->arena;
   size_t columns = (size_t)schema->columns;
-  checking->questions = gd_arena_alloc(arena, columns, sizeof *checking->questions);
+  checking->owner = gd_arena_alloc(arena, columns, sizeof *checking->owner);
   checking->place = gd_arena_alloc(arena, columns, sizeof *checking->place);
   checking->meaning = gd_arena_alloc(arena, (size_t)survey->csv.columns, sizeof *checking->meaning);
   survey->problems = gd_arena_alloc(arena, GD_SURVEY_PROBLEMS, sizeof *survey->problems);
   survey->cells =
       gd_arena_alloc(arena, (size_t)survey->csv.rows * columns + 1, sizeof *survey->cells);
-  if (!checking->questions || !checking->place || !checking->meaning || !survey->problems ||
+  if (!checking->owner || !checking->place || !checking->meaning || !survey->problems ||
       !survey->cells)
     return false;
   for (int i = 0; i < schema->n_questions; i++)
     for (int row = 0; row < schema->questions[i].n_rows; row++) {
       int column = schema->questions[i].first_column + row;
-      checking->questions[column] = &schema->questions[i];
+      checking->owner[column] = i;
       checking->place[column] = -1;
     }
   return true;

@@ -31,15 +31,15 @@ static char plain_character(const char *text, size_t *length) {
     char plain;
   } table[] = {{"\xe2\x80\x98", '\''}, {"\xe2\x80\x99", '\''}, {"\xe2\x80\x93", '-'},
                {"\xe2\x80\x94", '-'},  {"\xe2\x80\x91", '-'},  {"\xc2\xa0", ' '}};
-  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-    *length = strlen(table[i].bytes);
-    if (strncmp(text, table[i].bytes, *length) == 0)
-      return table[i].plain;
-  }
   *length = 1;
-  if (isspace((unsigned char)*text))
-    return ' ';
-  return (unsigned char)*text < 0x80 ? (char)tolower((unsigned char)*text) : *text;
+  if ((unsigned char)*text < 0x80)
+    return isspace((unsigned char)*text) ? ' ' : (char)tolower((unsigned char)*text);
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (strncmp(text, table[i].bytes, strlen(table[i].bytes)) == 0) {
+      *length = strlen(table[i].bytes);
+      return table[i].plain;
+    }
+  return *text;
 }
 
 const char *gd_survey_fold(char out[GD_SURVEY_FOLD], const char *text) {
@@ -56,11 +56,11 @@ const char *gd_survey_fold(char out[GD_SURVEY_FOLD], const char *text) {
 }
 
 int gd_survey_find_answer(const struct gd_survey_question *question, const char *text) {
-  char typed[GD_SURVEY_FOLD], known[GD_SURVEY_FOLD];
+  char typed[GD_SURVEY_FOLD];
   gd_survey_fold(typed, text);
   for (int i = 0; i < question->n_answers; i++)
-    if (strcmp(typed, gd_survey_fold(known, question->answers[i].text)) == 0 ||
-        strcmp(typed, gd_survey_fold(known, question->answers[i].label)) == 0)
+    if (strcmp(typed, question->answers[i].folded_text) == 0 ||
+        strcmp(typed, question->answers[i].folded_label) == 0)
       return i;
   return -1;
 }
@@ -172,14 +172,9 @@ static enum gd_status read_choices(struct loading *loading, const json_t *object
   return GD_OK;
 }
 
-static enum gd_status read_answers(struct loading *loading, const json_t *object,
-                                   struct gd_survey_question *question) {
-  struct gd_survey_answer *answers =
-      gd_arena_alloc(&loading->schema->arena, GD_SURVEY_ANSWERS, sizeof *answers);
-  if (!answers)
-    return fail_memory(loading->err);
-  question->answers = answers;
-  question->n_rows = 1;
+static enum gd_status read_kind(struct loading *loading, const json_t *object,
+                                struct gd_survey_question *question,
+                                struct gd_survey_answer *answers) {
   if (question->kind == GD_SURVEY_TEXT)
     return GD_OK;
   if (question->kind == GD_SURVEY_GRID) {
@@ -193,6 +188,26 @@ static enum gd_status read_answers(struct loading *loading, const json_t *object
   GD_TRY(gd_json_number(&loading->json, object, "high", question->low, 1e15, &question->high,
                         loading->err));
   return read_bins(loading, object, answers, &question->n_answers);
+}
+
+static enum gd_status read_answers(struct loading *loading, const json_t *object,
+                                   struct gd_survey_question *question) {
+  struct gd_arena *arena = &loading->schema->arena;
+  char folded[GD_SURVEY_FOLD];
+  struct gd_survey_answer *answers = gd_arena_alloc(arena, GD_SURVEY_ANSWERS, sizeof *answers);
+  if (!answers)
+    return fail_memory(loading->err);
+  question->answers = answers;
+  question->n_rows = 1;
+  GD_TRY(read_kind(loading, object, question, answers));
+  for (int i = 0; i < question->n_answers; i++) {
+    struct gd_survey_answer *answer = &answers[i];
+    answer->folded_text = gd_arena_copy_string(arena, gd_survey_fold(folded, answer->text));
+    answer->folded_label = gd_arena_copy_string(arena, gd_survey_fold(folded, answer->label));
+    if (!answer->folded_text || !answer->folded_label)
+      return fail_memory(loading->err);
+  }
+  return GD_OK;
 }
 
 static enum gd_status read_question(struct loading *loading, const json_t *object,

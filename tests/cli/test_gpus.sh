@@ -27,7 +27,7 @@ done
 for name in a100 A100-80GB "NVIDIA A100-SXM4-80GB"; do
   expect 0 gpus "$name" --json
   field_is name a100
-  field_is memory_bytes 84986665370
+  field_is memory_bytes 85094039552
   field_is memory_bytes_per_s 2039000000000.0
   field_is fp16 312000000000000.0
   field_is usd 19000.0

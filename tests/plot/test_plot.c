@@ -152,14 +152,15 @@ static void test_bar_heights(void **state) {
 
 /* Texts that would be commands, markup or escapes anywhere else. */
 static void test_hostile_texts(void **state) {
-  struct gd_strbuf text = {0}, evil = {0};
+  struct gd_strbuf text = {0}, evil = {0}, command = {0};
   struct gd_error err = {0};
   struct gd_plot plot = bars();
   (void)state;
   need_gnuplot();
   gd_strbuf_printf(&evil, "`touch %s` ' \" <b>&amp; $(x) @y _a^b {c} \\n\n%%s é",
                    scratch_path("owned"));
-  const char *names[] = {evil.text, evil.text, evil.text};
+  gd_strbuf_printf(&command, "''; system(\"touch %s\") #", scratch_path("owned"));
+  const char *names[] = {evil.text, command.text, "'"};
   struct gd_plot_series series = {.name = evil.text, .y = fast, .labels = names, .count = 3};
   plot.title = plot.x_label = plot.y_label = plot.note = evil.text;
   plot.categories = names;
@@ -170,13 +171,16 @@ static void test_hostile_texts(void **state) {
   assert_int_equal(scratch_count(""), 0);
   assert_null(strstr(text.text, "<b>"));
   assert_non_null(strstr(text.text, "&lt;b"));
-  assert_non_null(strstr(text.text, "@y _a^b {c} \\n"));
+  assert_non_null(strstr(text.text, "_a^b")); /* word by word: lines break anywhere */
+  assert_non_null(strstr(text.text, "{c}"));
+  assert_non_null(strstr(text.text, "\\n"));
   /* Every id is this figure's own. */
   assert_int_equal(count_of(text.text, " id="),
                    count_of(text.text, " id='figure-7-") + count_of(text.text, " id=\"figure-7"));
   assert_int_equal(count_of(text.text, "href='#"), count_of(text.text, "href='#figure-7-"));
   gd_strbuf_deinit(&text);
   gd_strbuf_deinit(&evil);
+  gd_strbuf_deinit(&command);
 }
 
 static void test_nothing_to_draw(void **state) {

@@ -206,7 +206,8 @@ rm "$WORK/disk/filler"
 END
 if unshare --map-root-user --mount true 2>/dev/null; then
   LAST="bench on a full disk"
-  WORK=$WORK unshare --map-root-user --mount bash "$WORK/fill" "${quick[@]}" >"$OUT" 2>"$ERR" ||
+  (export WORK && exec unshare --map-root-user --mount bash "$WORK/fill" "${quick[@]}") \
+    >"$OUT" 2>"$ERR" ||
     fail "$LAST: it does not go on"
   cp "$WORK/said" "$ERR"
   [[ $(cat "$WORK/code") == 3 && ! -s $WORK/full && $(wc -l <"$ERR") == 1 ]] ||

@@ -255,6 +255,10 @@ static void test_cells_refused(void **state) {
   expect_refused(REQUIRED ",q17_network\n" GOOD ",carrier pigeons\n",
                  "a.csv, line 2, column \"q17_network\": \"carrier pigeons\"; expected an answer "
                  "such as \"Infiniband NDR\" ('gpudays survey --questions' lists all 17 answers)");
+  expect_refused(
+      REQUIRED "\nPostdoc, ; ,3,Not sure,Not sure,Ampere\n",
+      "a.csv, line 2, column \"q4_use\": \";\"; expected answers between the separators, "
+      "or an empty cell");
   expect_refused("synthetic," REQUIRED "\nmaybe," GOOD "\n",
                  "a.csv, line 2, column \"synthetic\": \"maybe\"; expected yes for a synthetic "
                  "answer, no or nothing for a real one");

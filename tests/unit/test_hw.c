@@ -76,13 +76,16 @@ static void test_names(void **state) {
       {"v100", "v100-16gb"},
       {"RTX_4090", "4090"},
       {"NVIDIA H200", "h200"},
+      {"GeForce RTX 3090", "3090"},
+      {"nvidia a6000", "a6000"},
+      {"NVIDIA H100 PCIe", "h100-pcie"},
       {"NVIDIA A100-SXM4-80GB", "a100"},
       {"NVIDIA RTX 6000 Ada Generation", "6000-ada"},
   };
   static const char *const all[] = {
-      "3090",      "4090", "a6000",     "6000-ada",       "a40",      "l40",  "v100-16gb",
-      "v100-32gb", "a100", "a100-40gb", "h100-pcie",      "h100",     "h200", "b200",
-      "5090",      "l40s", "a100-pcie", "a100-pcie-40gb", "h100-nvl", "gh200"};
+      "3090",      "4090", "a6000",     "6000-ada",       "a40",      "l40",     "v100-16gb",
+      "v100-32gb", "a100", "a100-40gb", "h100-pcie",      "h100",     "h200",    "b200",
+      "5090",      "l40s", "a100-pcie", "a100-pcie-40gb", "h100-nvl", "3090-ti", "gh200"};
   for (size_t i = 0; i < COUNT(cases); i++)
     assert_string_equal(gpu_of(cases[i].asked)->name, cases[i].name);
   for (size_t i = 0; i < COUNT(all); i++)

@@ -51,7 +51,7 @@ static void test_counts(void **state) {
   assert_int_equal(paper->n_originals, 9);
   assert_int_equal(paper->n_megatron, 30);
   assert_int_equal(paper->n_parts, 26);
-  assert_int_equal(paper->n_sources, 9);
+  assert_int_equal(paper->n_sources, 10);
   assert_true(paper->n_statements >= 70);
 }
 
@@ -211,12 +211,30 @@ static void test_megatron(void **state) {
   assert_int_equal(cannot, 3);
 }
 
+/* Without memory it fails with a sentence and leaves nothing behind. */
+static void test_no_memory(void **state) {
+  (void)state;
+  enum gd_status status = GD_ENVIRONMENT;
+  for (int64_t nth = 1; status != GD_OK; nth++) {
+    struct gd_paper paper = {0};
+    struct gd_error err = {0};
+    int64_t before = gd_mem_live_blocks();
+    gd_mem_fail_after(nth);
+    status = gd_paper_load(&paper, &err);
+    gd_mem_fail_after(0);
+    assert_true(status == GD_OK || (status == GD_ENVIRONMENT && err.text[0]));
+    gd_paper_deinit(&paper);
+    assert_int_equal(gd_mem_live_blocks(), before);
+    assert_true(nth < 10000);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_counts),     cmocka_unit_test(test_days),
       cmocka_unit_test(test_settings),   cmocka_unit_test(test_recipes),
       cmocka_unit_test(test_statistics), cmocka_unit_test(test_above_peak),
-      cmocka_unit_test(test_megatron),
+      cmocka_unit_test(test_megatron),   cmocka_unit_test(test_no_memory),
   };
   return cmocka_run_group_tests(tests, load, unload);
 }

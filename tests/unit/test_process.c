@@ -1,6 +1,7 @@
 /*
  * Starting a process: what it writes and how it ends come back, signals are read meanwhile and
- * taken as before afterwards, and it ends with its parent.
+ * taken as before afterwards, and it ends with its parent. Commands of the system: their words,
+ * their codes, and an end to those that take too long.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/process.h"
 
 static const char *const end_of_all = NULL;
@@ -129,6 +131,55 @@ static void test_no_program(void **state) {
   gd_process_close(&process);
 }
 
+/* --- commands ------------------------------------------------------------------------------ */
+
+static enum gd_status run_shell(const char *script, double timeout_s,
+                                struct gd_process_output *output, struct gd_error *err) {
+  const char *const arguments[] = {"sh", "-c", script, end_of_all};
+  *err = (struct gd_error){0};
+  return gd_process_run(arguments, timeout_s, output, err);
+}
+
+static void test_run(void **state) {
+  struct gd_process_output output;
+  struct gd_error err;
+  (void)state;
+  assert_int_equal(run_shell("read x || echo no input; echo oh >&2; exit 7", 20, &output, &err),
+                   GD_OK);
+  assert_string_equal(output.out.text, "no input\n");
+  assert_string_equal(output.errors.text, "oh\n");
+  assert_int_equal(output.code, 7);
+  gd_process_output_deinit(&output);
+  assert_int_equal(run_shell("kill -9 $$", 20, &output, &err), GD_OK);
+  assert_int_equal(output.code, 128 + SIGKILL);
+  gd_process_output_deinit(&output);
+  /* More than a pipe holds; what is too much is read and not kept. */
+  assert_int_equal(run_shell("head -c 3000000 /dev/zero | tr '\\0' x", 20, &output, &err), GD_OK);
+  assert_true(output.code == 0 && output.out.length >= 1 << 20 && output.out.length < 1200000);
+  gd_process_output_deinit(&output);
+  const char *const missing[] = {"no-such-command-anywhere", end_of_all};
+  err = (struct gd_error){0};
+  assert_int_equal(gd_process_run(missing, 20, &output, &err), GD_UNSUPPORTED);
+  assert_string_equal(err.text, "no-such-command-anywhere is not in PATH");
+  gd_process_output_deinit(&output);
+}
+
+/* One that goes on speaking, and one that has closed its streams: neither is waited for. */
+static void test_run_late(void **state) {
+  static const char *const scripts[] = {"while :; do echo; sleep 0.01; done",
+                                        "exec >&- 2>&-; sleep 60"};
+  (void)state;
+  for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+    struct gd_process_output output;
+    struct gd_error err;
+    int64_t start_ns = gd_clock_ns();
+    assert_int_equal(run_shell(scripts[i], 0.3, &output, &err), GD_ENVIRONMENT);
+    assert_string_equal(err.text, "sh did not end within 0.3 s");
+    assert_true(gd_clock_ns() - start_ns < INT64_C(20000000000));
+    gd_process_output_deinit(&output);
+  }
+}
+
 /* A parent that is killed takes along what it started. */
 static void test_death(void **state) {
   int ends[2];
@@ -163,6 +214,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_words),   cmocka_unit_test(test_signals),
       cmocka_unit_test(test_ignored), cmocka_unit_test(test_no_program),
+      cmocka_unit_test(test_run),     cmocka_unit_test(test_run_late),
       cmocka_unit_test(test_death),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,6 @@
  * many backends.
  */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <errno.h>
 #include <omp.h>
 #include <pthread.h>
@@ -87,43 +86,12 @@ enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char 
 /* --- the device ----------------------------------------------------------------------------- */
 
 /*
- * Peak rates in TFLOP/s, dense: 16-bit products with fp32 sums, TF32, fp32, from NVIDIA's
- * datasheets at the boost clock. What is not listed is reckoned from its multiprocessors.
+ * What a GPU without a record should reach, from the FLOPs of one multiprocessor in one cycle:
+ * dense 16-bit products of GA100, of GA10x and AD10x, of GH100, of GB100 and of GB20x, as NVIDIA's
+ * papers on these architectures have them. Consumer cards do half of it with fp32 sums: for them
+ * this is too much, and never too little.
  */
-static const struct {
-  const char *name;
-  double half, tf32, fp32;
-} known[] = {
-    {"H200", 989.4, 494.7, 66.9},
-    {"GH200", 989.4, 494.7, 66.9},
-    {"H100 PCIe", 756, 378, 51.2},
-    {"H100 NVL", 835, 417.5, 60},
-    {"H100", 989.4, 494.7, 66.9},
-    {"A100", 311.9, 155.9, 19.5},
-    {"A40", 149.7, 74.8, 37.4},
-    {"RTX A6000", 154.8, 77.4, 38.7},
-    {"RTX 6000 Ada", 364.2, 182.1, 91.1},
-    {"L40S", 362, 183, 91.6},
-    {"L40", 181, 90.5, 90.5},
-    {"RTX 4090", 165.2, 82.6, 82.6},
-    {"RTX 3090 Ti", 80, 40, 40},
-    {"RTX 3090", 71, 35.6, 35.6},
-};
-
-/* Whether the device's name has it as whole words: an L40S is no L40, an RTX A4000 no A40. */
-static bool is_named(const char *device, const char *name) {
-  for (const char *at = device; (at = strstr(at, name)); at++)
-    if ((at == device || at[-1] == ' ') && !isalnum((unsigned char)at[strlen(name)]))
-      return true;
-  return false;
-}
-
-/*
- * FLOPs of one multiprocessor in one cycle: dense 16-bit products of GA100, of GA10x and AD10x, of
- * GH100, of GB100 and of GB20x, as NVIDIA's papers on these architectures have them. Consumer cards
- * do half of it with fp32 sums: for them this is too much, and never too little.
- */
-static void reckon(const struct gd_cuda *cuda, double *half, double *tf32, double *fp32) {
+static void reckon(const struct gd_cuda *cuda, double peaks[GD_PEAK_COUNT]) {
   int khz = 0;
   cuda->cu->DeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, cuda->device);
   double cycles = 1e3 * khz * cuda->sm_count;
@@ -132,25 +100,27 @@ static void reckon(const struct gd_cuda *cuda, double *half, double *tf32, doubl
                      : cuda->sm >= 90  ? 4096
                      : cuda->sm == 80  ? 2048
                                        : 1024;
-  *half = per_cycle * cycles;
-  *tf32 = per_cycle / 2 * cycles;
-  *fp32 = (cuda->sm == 80 ? 128 : 256) * cycles;
+  peaks[GD_PEAK_FP16] = peaks[GD_PEAK_BF16] = per_cycle * cycles;
+  peaks[GD_PEAK_TF32] = per_cycle / 2 * cycles;
+  peaks[GD_PEAK_FP32] = (cuda->sm == 80 ? 128 : 256) * cycles;
 }
 
+/* The catalogue knows GPUs by the driver's name. */
 static double cuda_peak_flops(struct gd_backend *backend, enum gd_dtype dtype, bool use_tf32) {
   struct gd_cuda *cuda = cuda_of(backend);
+  struct gd_hw hw = {0};
+  const struct gd_gpu *gpu = NULL;
   char name[128] = "";
-  double half, tf32, fp32;
-  reckon(cuda, &half, &tf32, &fp32);
+  double peaks[GD_PEAK_COUNT];
+  reckon(cuda, peaks);
   cuda->cu->DeviceGetName(name, sizeof name, cuda->device);
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (is_named(name, known[i].name)) {
-      half = 1e12 * known[i].half;
-      tf32 = 1e12 * known[i].tf32;
-      fp32 = 1e12 * known[i].fp32;
-      break;
-    }
-  return dtype != GD_DTYPE_F32 ? half : use_tf32 ? tf32 : fp32;
+  if (gd_hw_load(&hw, NULL) == GD_OK && gd_hw_gpu(&hw, name, &gpu, NULL) == GD_OK)
+    memcpy(peaks, gpu->flops, sizeof peaks);
+  gd_hw_deinit(&hw);
+  return peaks[dtype == GD_DTYPE_F16    ? GD_PEAK_FP16
+               : dtype == GD_DTYPE_BF16 ? GD_PEAK_BF16
+               : use_tf32               ? GD_PEAK_TF32
+                                        : GD_PEAK_FP32];
 }
 
 static void cuda_caps(const struct gd_backend_options *options, struct gd_caps *caps) {
@@ -294,6 +264,8 @@ static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *
     return gd_fail(err, GD_NOMEM_HOST, "the system refuses %s of host memory: %s",
                    gd_format_bytes(size, sizeof size, bytes), strerror(errno));
   madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* a wish */
+  /* Children that build kernels do without: pinned pages would be copied for each of them. */
+  madvise(at, (size_t)bytes, MADV_DONTFORK);
   volatile char *page = at;
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < bytes; i += PAGE_BYTES)

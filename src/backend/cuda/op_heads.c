@@ -11,7 +11,9 @@ enum {
   VECTOR_BYTES = 16, /* the widest access */
   BLOCK = 256,       /* threads */
   TOKENS = 8,        /* of a group: see the kernel */
-  DEFINES = 64,      /* bytes of a list of defines */
+  UNROLL = 4,        /* rows of a thread */
+  MOST_PAIR = 4,     /* neighbours that a thread turns */
+  DEFINES = 80,      /* bytes of a list of defines */
 };
 
 struct heads {
@@ -25,7 +27,8 @@ struct heads {
   uint32_t rotated;
   int32_t interleaved;
   int32_t lanes;
-  int64_t items;
+  int32_t items, turned;
+  struct gd_divider by_pieces;
   float sign;
 };
 
@@ -39,12 +42,13 @@ static bool vector_fits(const struct heads *h, int64_t vec, int64_t size, uint32
   return true;
 }
 
-/* 0: no part turns; 1: in pairs of whole vectors; 2: element by element. */
-static int way_to_rotate(const struct heads *h, int64_t vec) {
-  int64_t angle_bytes = gd_cuda_least(vec * (int64_t)sizeof(float), VECTOR_BYTES);
-  if (!h->rotated)
-    return 0;
-  return h->rotary / 2 % vec == 0 && gd_cuda_aligned(h->table, angle_bytes) ? 1 : 2;
+/* How many neighbours are turned at a time: of the halves, and of what the last vector has left. */
+static int64_t pair_of(const struct heads *h, int64_t vec) {
+  int64_t pair = gd_cuda_least(vec, MOST_PAIR);
+  while (pair > 1 && (h->rotary / 2 % pair || (h->turned - h->rotary) % pair ||
+                      !gd_cuda_aligned(h->table, pair * (int64_t)sizeof(float))))
+    pair /= 2;
+  return pair;
 }
 
 static enum gd_status move_heads(const struct gd_cuda_call *call, const char *name, bool split) {
@@ -75,17 +79,16 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
   while (vec > 1 && !vector_fits(&h, vec, size, attr->parts))
     vec /= 2;
 
-  /* Where every part turns, a row has a pair of vectors for two of its vectors. */
-  int way = way_to_rotate(&h, vec);
-  bool paired = way == 1 && h.rotated + 1 == 1u << attr->parts;
-  h.items = (h.columns - (paired ? h.rotary / 2 : 0)) / vec;
+  h.items = (int32_t)(h.columns / vec);
   h.lanes = (int32_t)gd_cuda_least(h.items, BLOCK);
-  int unroll = way == 1 ? 2 : 4; /* a pair is two vectors */
+  h.turned = (int32_t)(gd_cuda_ceil(h.rotary, vec) * vec);
+  int64_t pair = pair_of(&h, vec), pieces = (h.rotary / 2 + h.turned - h.rotary) / pair;
+  h.by_pieces = gd_divider_of(pieces > 0 ? pieces : 1);
   char defines[DEFINES];
-  snprintf(defines, sizeof defines, "VEC=%d UNROLL=%d ROTATES=%d WIDE=%d TOKENS=%d", (int)vec,
-           unroll, way, h.rows >= GD_CUDA_DIVIDEND_LIMIT, TOKENS);
+  snprintf(defines, sizeof defines, "VEC=%d UNROLL=%d PAIR=%d ROTATES=%d WIDE=%d TOKENS=%d",
+           (int)vec, UNROLL, (int)pair, h.rotated != 0, h.rows >= GD_CUDA_DIVIDEND_LIMIT, TOKENS);
   struct gd_cuda_kernel kernel = {"heads", name, defines, 1, {x->dtype}};
-  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * unroll),
+  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * UNROLL),
                               .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &kernel, grid, &h);
 }

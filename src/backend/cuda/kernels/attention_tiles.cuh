@@ -6,7 +6,7 @@
 //   HEAD       D, rounded up to a multiple of 16; the padding is zeros in shared memory
 //   WARPS, ROW_TILES  a block owns WARPS x ROW_TILES x 16 rows, a warp ROW_TILES x 16 of them
 //   COLUMNS    what it visits at a time, a multiple of 16
-//   STAGES     tiles that are in shared memory at a time, 1 or 2
+//   STAGES     tiles that are in shared memory at a time, 1 or 2; of the gradients' up to 3
 //   PARTS      of attention_grad_keys: bit 0 dv, bit 1 dk; both at once where the registers suffice
 //   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 8
 //   ALIGNED    rows start on 16 bytes: cp.async; else element by element
@@ -403,12 +403,20 @@ template <int COUNT> GD_DEVICE void round_rows(int to) {
   }
 }
 
-// fp32 values first.. of a head, zeros past T.
-template <int COUNT> GD_DEVICE void load_values(int to, const float *from, int first, int steps) {
+// fp32 values first.. of a head, zeros past T; by the threads from FROM on, where there are as many,
+// so that it is not the first warp that has all such work while the others wait.
+template <int COUNT, int FROM = 0>
+GD_DEVICE void load_values(int to, const float *from, int first, int steps) {
   uint32_t base = shared_address(shared) + to;
-  for (int at = threadIdx.x; at < COUNT; at += THREADS) {
+  constexpr bool ONCE = FROM + COUNT <= THREADS;
+  int at = ONCE ? (int)threadIdx.x - FROM : (int)threadIdx.x;
+  if (ONCE && (at < 0 || at >= COUNT))
+    return;
+#pragma unroll
+  for (int n = 0; n < (ONCE ? 1 : (COUNT + THREADS - 1) / THREADS); n++, at += THREADS) {
     bool valid = first + at < steps;
-    copy4(base + at * 4, from + (valid ? first + at : 0), valid);
+    if (ONCE || at < COUNT)
+      copy4(base + at * 4, from + (valid ? first + at : 0), valid);
   }
 }
 

@@ -3,12 +3,12 @@
 // taken in groups of TOKENS tokens, of a group one head after the other, and of a head token after
 // token: so either side is read or written in runs of some rows at about the same time, where the
 // order of x would scatter the parts' rows over memory.
-// `lanes` threads have a row and UNROLL rows each. ROTATES=1: of a rotated row a thread has a vector
-// of the first half of the rotary part with its partner in the second (as in rope.cu: the same
-// bits), of all else a vector that it copies. ROTATES=2, where the halves are no whole vectors: a
-// thread turns the elements of its vector one by one, and finds their partners in L1.
-// The loads of all rows come before the stores. Reads and writes every element once, the table
-// through L1: floor 2 (bytes of x) / bandwidth; 3 FLOPs a rotated element.
+// `lanes` threads have a row and UNROLL rows each, and copy its vectors, the loads of all rows before
+// the stores. What ROTATES, and whatever else lies in the same vectors, is left to a second walk
+// over the block's rotated rows: there all threads share the pairs of all rows evenly, PAIR
+// neighbours a thread (the same bits as rope.cu), where the few lanes that have a row's pairs would
+// keep their warp waiting. Reads and writes every element once, the table through L1: floor
+// 2 (bytes of x) / bandwidth; 3 FLOPs a rotated element.
 
 struct heads {
   T0 *x;
@@ -23,7 +23,9 @@ struct heads {
   uint32_t rotated;
   int32_t interleaved;
   int32_t lanes;
-  int64_t items; // vectors and pairs of a row, at most
+  int32_t items;        // vectors of a row
+  int32_t turned;       // columns of a rotated row that the second walk has: whole vectors
+  gd_divider by_pieces; // PAIRs of a rotated row in the second walk
   float sign;
 };
 
@@ -64,96 +66,74 @@ static GD_DEVICE row row_at(const heads &h, index_t index) {
 
 typedef gd_pack<T0, VEC> vector;
 
-#if ROTATES == 2
-// The elements from `at` on of a row that begins at `from`, turned.
-static GD_DEVICE vector turned_at(const heads &h, const row &r, const T0 *from, int64_t at) {
-  int half = (int)(h.rotary / 2);
-  vector own = *(const vector *)(from + at);
+template <bool SPLIT> static GD_DEVICE void copy_vectors(const heads &h, int64_t block, int each) {
+  for (int item = threadIdx.x % h.lanes; item < h.items; item += h.lanes) {
+    vector a[UNROLL];
+    T0 *to[UNROLL];
 #pragma unroll
-  for (int v = 0; v < VEC; v++) {
-    int e = (int)at + v;
-    bool second = e >= half;
-    if (e >= 2 * half)
-      continue;
-    int angle = second ? e - half : e;
-    float partner = gd_float(from[second ? e - half : e + half]), x = gd_float(own.at[v]);
-    float turned[2];
-    gd_turn(second ? partner : x, second ? x : partner, r.angles[angle],
-            h.sign * r.angles[half + angle], turned);
-    own.at[v] = gd_to<T0>(second ? turned[1] : turned[0]);
+    for (int u = 0; u < UNROLL; u++) {
+      int64_t index = block + threadIdx.x / h.lanes + u * each;
+      to[u] = 0;
+      if (index >= h.rows)
+        continue;
+      row r = row_at(h, (index_t)index);
+      int at = item * VEC + (ROTATES && r.rotated ? h.turned : 0);
+      if (!r.x || at >= h.columns) // a rotated row has fewer items than another
+        continue;
+      a[u] = *(const vector *)((SPLIT ? r.x : r.part) + at);
+      to[u] = (SPLIT ? r.part : r.x) + at;
+    }
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+      if (to[u])
+        *(vector *)to[u] = a[u];
   }
-  return own;
+}
+
+#if ROTATES
+template <bool SPLIT> static GD_DEVICE void turn_pairs(const heads &h, int64_t block, int rows) {
+  typedef gd_pack<T0, PAIR> piece;
+  int half = (int)(h.rotary / 2), pairs = half / PAIR, pieces = h.by_pieces.divisor;
+  for (int i = threadIdx.x; i < rows * pieces; i += 256) {
+    int in_block = (int)gd_quotient((uint32_t)i, h.by_pieces), number = i - in_block * pieces;
+    if (block + in_block >= h.rows)
+      break;
+    row r = row_at(h, (index_t)(block + in_block));
+    if (!r.x || !r.rotated)
+      continue;
+    const T0 *from = SPLIT ? r.x : r.part;
+    T0 *to = SPLIT ? r.part : r.x;
+    if (number >= pairs) { // behind the rotary part
+      int at = (int)h.rotary + (number - pairs) * PAIR;
+      *(piece *)(to + at) = *(const piece *)(from + at);
+      continue;
+    }
+    int at = number * PAIR;
+    piece a = *(const piece *)(from + at), b = *(const piece *)(from + half + at);
+    float cosine[PAIR], sine[PAIR];
+    gd_load(r.angles + at, cosine);
+    gd_load(r.angles + half + at, sine);
+#pragma unroll
+    for (int v = 0; v < PAIR; v++) {
+      float turned[2];
+      gd_turn(gd_float(a.at[v]), gd_float(b.at[v]), cosine[v], h.sign * sine[v], turned);
+      a.at[v] = gd_to<T0>(turned[0]);
+      b.at[v] = gd_to<T0>(turned[1]);
+    }
+    *(piece *)(to + at) = a;
+    *(piece *)(to + half + at) = b;
+  }
 }
 #endif
 
 template <bool SPLIT> static GD_DEVICE void move_heads(const heads &h) {
-  int each = 256 / h.lanes;
-  if (threadIdx.x >= each * h.lanes)
-    return;
-  int64_t first = (int64_t)blockIdx.x * (each * UNROLL) + threadIdx.x / h.lanes;
-  int64_t half = ROTATES == 1 ? h.rotary / 2 : 0, pairs = half / VEC;
-  for (int64_t item = threadIdx.x % h.lanes; item < h.items; item += h.lanes) {
-    vector a[UNROLL], b[UNROLL];
-    T0 *to[UNROLL];
-    const float *angles[UNROLL]; // of a pair; else NULL
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      int64_t index = first + u * each;
-      to[u] = 0;
-      angles[u] = 0;
-      if (index >= h.rows)
-        continue;
-      row r = row_at(h, (index_t)index);
-      if (!r.x)
-        continue;
-      const T0 *from = SPLIT ? r.x : r.part;
-      to[u] = SPLIT ? r.part : r.x;
-      int64_t at = item * VEC;
-#if ROTATES == 2
-      if (r.rotated && at < h.rotary) {
-        a[u] = turned_at(h, r, from, at);
-        to[u] += at;
-        continue;
-      }
+  int each = 256 / h.lanes, rows = each * UNROLL;
+  int64_t block = (int64_t)blockIdx.x * rows;
+  if (threadIdx.x < each * h.lanes)
+    copy_vectors<SPLIT>(h, block, each);
+#if ROTATES
+  turn_pairs<SPLIT>(h, block, rows);
 #endif
-      if (ROTATES == 1 && r.rotated) {
-        if (item < pairs) {
-          angles[u] = r.angles + at;
-          b[u] = *(const vector *)(from + at + half);
-        } else {
-          at += half; // behind both halves
-        }
-        if (at >= h.columns) { // a rotated row has fewer items than another
-          to[u] = 0;
-          continue;
-        }
-      }
-      a[u] = *(const vector *)(from + at);
-      to[u] += at;
-    }
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      if (!to[u])
-        continue;
-      if (ROTATES == 1 && angles[u]) {
-        float cosine[VEC], sine[VEC];
-        gd_load(angles[u], cosine);
-        gd_load(angles[u] + half, sine);
-        vector c, d;
-#pragma unroll
-        for (int v = 0; v < VEC; v++) {
-          float turned[2];
-          gd_turn(gd_float(a[u].at[v]), gd_float(b[u].at[v]), cosine[v], h.sign * sine[v], turned);
-          c.at[v] = gd_to<T0>(turned[0]);
-          d.at[v] = gd_to<T0>(turned[1]);
-        }
-        *(vector *)to[u] = c;
-        *(vector *)(to[u] + half) = d;
-      } else {
-        *(vector *)to[u] = a[u];
-      }
-    }
-  }
 }
 
 extern "C" __global__ void __launch_bounds__(256) split_heads(heads h) {

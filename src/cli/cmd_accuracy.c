@@ -1,0 +1,242 @@
+/*
+ * `gpudays accuracy`: predicted against measured, as a summary, as the page docs/accuracy.md, or
+ * for programs. What is compared and how it is scored is src/report/accuracy.h.
+ */
+#include <math.h>
+
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "report/accuracy.h"
+
+/* --- for people ----------------------------------------------------------------------------- */
+
+enum { COLUMNS = 5, ROWS_MOST = 2 * GD_ACCURACY_FOLDS + 8 };
+
+static void set_row(struct gd_cli *cli, const char **row, const char *what,
+                    const struct gd_accuracy_score *score) {
+  row[0] = what;
+  row[1] = gd_show_cell(cli, "%d", score->count);
+  if (score->count == 0)
+    return;
+  row[2] = gd_show_cell(cli, "%.1f %%", 100 * score->median);
+  row[3] = gd_show_cell(cli, "%.1f %%", 100 * score->p90);
+  row[4] = gd_show_cell(cli, "%.1f %%", 100 * score->worst);
+}
+
+static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy *a,
+                                   struct gd_error *err) {
+  static const struct gd_show_column columns[COLUMNS] = {
+      {"PREDICTED", false}, {"COMPARED", true}, {"MEDIAN", true}, {"90 %", true}, {"WORST", true}};
+  const char *cells[ROWS_MOST * COLUMNS] = {0};
+  struct gd_accuracy_score trials = gd_accuracy_trials(a, NULL);
+  int rows = 0, exact, near, right[2], of[2];
+  set_row(cli, &cells[COLUMNS * rows++], "trials, step time", &trials);
+  for (int i = 0; i < a->n_gpus; i++)
+    set_row(cli, &cells[COLUMNS * rows++], gd_show_cell(cli, "paper, %s left out", a->gpus[i].name),
+            &a->gpus[i].score);
+  set_row(cli, &cells[COLUMNS * rows++], "paper, every GPU left out once", &a->held_gpu);
+  for (int i = 0; i < a->n_families; i++)
+    set_row(cli, &cells[COLUMNS * rows++],
+            gd_show_cell(cli, "paper, %s left out", a->families[i].name), &a->families[i].score);
+  set_row(cli, &cells[COLUMNS * rows++], "paper, every family left out once", &a->held_family);
+  set_row(cli, &cells[COLUMNS * rows++], "paper, every model left out once", &a->held_model);
+  set_row(cli, &cells[COLUMNS * rows++], "Megatron table, memory", &a->megatron_memory);
+  set_row(cli, &cells[COLUMNS * rows++], "Megatron table, time", &a->megatron_time);
+  GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err));
+  right[0] = gd_accuracy_feasible(a, GD_PAPER_OPTIMAL, &of[0]);
+  right[1] = gd_accuracy_feasible(a, GD_PAPER_NAIVE, &of[1]);
+  gd_accuracy_micro_batches(a, &exact, &near);
+  gd_strbuf_printf(&cli->out,
+                   "\nFits or not: %d of %d cells right in Table 1, %d of %d in Table 4.\n"
+                   "Micro-batches of Appendix J: %d of %d exact, %d within a factor of two.\n",
+                   right[0], of[0], right[1], of[1], exact, a->stack.paper.n_settings, near);
+  return GD_OK;
+}
+
+/* --- for programs --------------------------------------------------------------------------- */
+
+static void set_score(struct gd_show_object *to, const struct gd_accuracy_score *score) {
+  bool any = score->count > 0;
+  gd_show_set_int(to, "compared", score->count);
+  gd_show_set_real(to, "median_error", any ? score->median : (double)NAN);
+  gd_show_set_real(to, "p90_error", any ? score->p90 : (double)NAN);
+  gd_show_set_real(to, "worst_error", any ? score->worst : (double)NAN);
+}
+
+static void add_score(struct gd_show_object *to, const char *key,
+                      const struct gd_accuracy_score *score) {
+  struct gd_show_object object;
+  gd_show_begin(&object);
+  set_score(&object, score);
+  gd_show_set_object(to, key, &object);
+}
+
+static void add_folds(struct gd_show_object *to, const char *key,
+                      const struct gd_accuracy_fold *folds, int count,
+                      const struct gd_accuracy_score *together) {
+  struct gd_show_object object, rows = {.object = json_array()};
+  gd_show_begin(&object);
+  set_score(&object, together);
+  for (int i = 0; i < count; i++) {
+    struct gd_show_object row;
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "left_out", folds[i].name);
+    gd_show_set_int(&row, "fitted", folds[i].fit.cells);
+    set_score(&row, &folds[i].score);
+    gd_show_append(&rows, &row);
+  }
+  gd_show_set_object(&object, "folds", &rows);
+  gd_show_set_object(to, key, &object);
+}
+
+static struct gd_show_object cells_of(const struct gd_accuracy *a) {
+  static const char *const groups[GD_STACK_GROUP_COUNT] = {[GD_STACK_FITTED] = "fitted",
+                                                           [GD_STACK_APART] = "apart",
+                                                           [GD_STACK_IMPOSSIBLE] = "implausible",
+                                                           [GD_STACK_INFEASIBLE] = "infeasible"};
+  struct gd_show_object rows = {.object = json_array()};
+  for (int i = 0; i < a->stack.n_cells; i++) {
+    const struct gd_stack_cell *cell = &a->stack.cells[i];
+    const struct gd_accuracy_cell *found = &a->cells[i];
+    char method[GD_METHOD_NAME] = "";
+    struct gd_show_object row;
+    bool measured = cell->paper->days > 0, fits = found->point != NULL;
+    gd_show_begin(&row);
+    gd_show_set_int(&row, "table", cell->paper->table);
+    gd_show_set_text(&row, "model", cell->paper->model);
+    gd_show_set_text(&row, "gpu", cell->paper->gpu);
+    gd_show_set_int(&row, "count", cell->paper->count);
+    gd_show_set_text(&row, "group", groups[cell->group]);
+    gd_show_set_real(&row, "paper_days", measured ? cell->paper->days : (double)NAN);
+    gd_show_set_real(&row, "peak_share", measured ? cell->share : (double)NAN);
+    gd_show_set_bool(&row, "feasible", fits);
+    gd_show_set_real(&row, "days", fits ? found->days_gpu : (double)NAN);
+    gd_show_set_real(&row, "days_family_left_out", fits ? found->days_family : (double)NAN);
+    gd_show_set_text(&row, "method", fits ? gd_method_name(&found->point->method, method) : "");
+    gd_show_set_int(&row, "micro_batch", fits ? found->point->micro_batch : 0);
+    gd_show_append(&rows, &row);
+  }
+  return rows;
+}
+
+static struct gd_show_object trials_of(const struct gd_accuracy *a) {
+  struct gd_show_object rows = {.object = json_array()};
+  for (uint32_t i = 0; i < a->n_trials; i++) {
+    const struct gd_accuracy_trial *trial = &a->trials[i];
+    struct gd_show_object row;
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "model", trial->model);
+    gd_show_set_text(&row, "method", trial->method);
+    gd_show_set_text(&row, "device", trial->device);
+    gd_show_set_int(&row, "ranks", trial->ranks);
+    gd_show_set_int(&row, "micro_batch", trial->micro_batch);
+    gd_show_set_bool(&row, "feasible", trial->feasible);
+    gd_show_set_int(&row, "peak_bytes", trial->peak_bytes);
+    gd_show_set_int(&row, "planned_bytes", trial->planned_bytes);
+    gd_show_set_real(&row, "step_s", trial->measured_s > 0 ? trial->measured_s : (double)NAN);
+    gd_show_set_real(&row, "predicted_step_s",
+                     trial->predicted_s > 0 ? trial->predicted_s : (double)NAN);
+    gd_show_set_text(&row, "reason", trial->why ? trial->why : "");
+    gd_show_append(&rows, &row);
+  }
+  return rows;
+}
+
+static void add_parameters(struct gd_show_object *to, const struct gd_stack_fit *fit) {
+  struct gd_show_object object;
+  gd_show_begin(&object);
+  for (int i = 0; i < GD_STACK_PARAMETERS; i++)
+    gd_show_set_real(&object, gd_stack_parameter((enum gd_stack_parameter)i)->name, fit->value[i]);
+  gd_show_set_object(to, "parameters", &object);
+}
+
+static void add_feasible(struct gd_show_object *to, const struct gd_accuracy *a) {
+  struct gd_show_object object;
+  int right = 0, cells = 0;
+  gd_show_begin(&object);
+  for (int t = 0; t < 2; t++) {
+    int of;
+    right += gd_accuracy_feasible(a, t ? GD_PAPER_NAIVE : GD_PAPER_OPTIMAL, &of);
+    cells += of;
+  }
+  gd_show_set_int(&object, "cells", cells);
+  gd_show_set_int(&object, "right", right);
+  gd_show_set_object(to, "feasibility", &object);
+}
+
+static enum gd_status show_json(struct gd_cli *cli, const struct gd_accuracy *a,
+                                struct gd_error *err) {
+  struct gd_show_object root, paper, megatron, rows = trials_of(a);
+  struct gd_accuracy_score trials = gd_accuracy_trials(a, NULL);
+  gd_show_begin(&root);
+  gd_show_set_object(&root, "trials", &rows);
+  add_score(&root, "trials_error", &trials);
+  gd_show_begin(&paper);
+  add_folds(&paper, "gpu_left_out", a->gpus, a->n_gpus, &a->held_gpu);
+  add_folds(&paper, "family_left_out", a->families, a->n_families, &a->held_family);
+  add_folds(&paper, "model_left_out", a->models, a->n_models, &a->held_model);
+  add_score(&paper, "apart_gpu_left_out", &a->apart_gpu);
+  add_score(&paper, "apart_family_left_out", &a->apart_family);
+  add_feasible(&paper, a);
+  add_parameters(&paper, &a->all.fit);
+  rows = cells_of(a);
+  gd_show_set_object(&paper, "cells", &rows);
+  gd_show_set_object(&root, "paper", &paper);
+  gd_show_begin(&megatron);
+  add_score(&megatron, "memory", &a->megatron_memory);
+  add_score(&megatron, "time", &a->megatron_time);
+  gd_show_set_object(&root, "megatron", &megatron);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+/* --- the command ---------------------------------------------------------------------------- */
+
+static enum gd_status add_trials(struct gd_cli *cli, struct gd_accuracy *a, struct gd_error *err) {
+  struct gd_store *store = NULL;
+  for (int i = 0; i < cli->n_arguments; i++)
+    GD_TRY(gd_accuracy_add_file(a, cli->arguments[i], err));
+  if (cli->n_arguments > 0)
+    return GD_OK;
+  enum gd_status status = gd_store_open(cli->options.store, &store, err);
+  if (status == GD_OK)
+    status = gd_accuracy_add_store(a, store, err);
+  gd_store_close(store);
+  return status;
+}
+
+static enum gd_status write_page(struct gd_cli *cli, const struct gd_accuracy *a,
+                                 struct gd_error *err) {
+  struct gd_strbuf page = {0};
+  gd_accuracy_page(a, &page);
+  enum gd_status status = page.failed
+                              ? gd_fail(err, GD_ENVIRONMENT, "out of memory while writing the page")
+                              : gd_cli_write_file(cli->options.output, &page, err);
+  gd_strbuf_deinit(&page);
+  return status;
+}
+
+static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, struct gd_error *err) {
+  if (cli->options.output)
+    GD_TRY(write_page(cli, a, err));
+  if (cli->options.json)
+    return show_json(cli, a, err);
+  if (cli->options.csv) {
+    struct gd_show_object rows = cells_of(a);
+    return gd_show_csv(&cli->out, &rows, err);
+  }
+  GD_TRY(show_summary(cli, a, err));
+  if (cli->options.output)
+    gd_strbuf_printf(&cli->out, "Wrote %s.\n", cli->options.output);
+  return GD_OK;
+}
+
+enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_accuracy accuracy = {0};
+  enum gd_status status = gd_accuracy_make(&accuracy, err);
+  if (status == GD_OK)
+    status = add_trials(cli, &accuracy, err);
+  if (status == GD_OK)
+    status = show(cli, &accuracy, err);
+  gd_accuracy_deinit(&accuracy);
+  return status;
+}

@@ -1,0 +1,227 @@
+/*
+ * Fits, folds and scores of accuracy.h; the page is accuracy_page.c, the trials accuracy_trials.c.
+ */
+#include "report/accuracy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- scores -------------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+struct gd_accuracy_score gd_accuracy_score(double *errors, int count) {
+  struct gd_accuracy_score score = {.count = count};
+  if (count == 0)
+    return score;
+  qsort(errors, (size_t)count, sizeof *errors, compare);
+  score.median = count % 2 ? errors[count / 2] : (errors[count / 2 - 1] + errors[count / 2]) / 2;
+  score.p90 = errors[(int)ceil(0.9 * count) - 1];
+  score.worst = errors[count - 1];
+  return score;
+}
+
+/* --- folds --------------------------------------------------------------------------------- */
+
+/* Errors of many cells; there is room for all of them. By value: an empty one to fill. */
+struct errors {
+  double *values;
+  int count;
+};
+
+static void push(struct errors *errors, double value) {
+  errors->values[errors->count++] = value;
+}
+
+static bool in_fold(const struct gd_accuracy_fold *fold, const struct gd_stack_cell *cell) {
+  bool whole = !fold->leave.gpu && !fold->leave.family && !fold->leave.model;
+  return whole || gd_stack_leaves_out(&fold->leave, cell);
+}
+
+/* Errors of one group, and of one table where that is not 0, in a fold. */
+static struct gd_accuracy_score score_cells(const struct gd_accuracy *a,
+                                            const struct gd_accuracy_fold *fold,
+                                            enum gd_stack_group group, int table,
+                                            struct errors errors, struct errors *all) {
+  for (int i = 0; i < a->stack.n_cells; i++) {
+    const struct gd_stack_cell *cell = &a->stack.cells[i];
+    struct gd_stack_answer answer;
+    if (cell->group != group || !in_fold(fold, cell) || (table && cell->paper->table != table))
+      continue;
+    gd_stack_cell_predict(cell, &fold->fit, &answer);
+    if (!answer.feasible)
+      continue;
+    push(&errors, gd_stack_cell_error(cell, answer.days));
+    if (all)
+      push(all, errors.values[errors.count - 1]);
+  }
+  return gd_accuracy_score(errors.values, errors.count);
+}
+
+static void score_fold(const struct gd_accuracy *a, struct gd_accuracy_fold *fold,
+                       struct errors room, struct errors *all, struct errors *apart) {
+  gd_stack_fit(&a->stack, &fold->leave, &fold->fit);
+  fold->score = score_cells(a, fold, GD_STACK_FITTED, 0, room, all);
+  fold->apart = score_cells(a, fold, GD_STACK_APART, 0, room, apart);
+  fold->table[0] = score_cells(a, fold, GD_STACK_FITTED, GD_PAPER_OPTIMAL, room, NULL);
+  fold->table[1] = score_cells(a, fold, GD_STACK_FITTED, GD_PAPER_NAIVE, room, NULL);
+}
+
+static void name_folds(struct gd_accuracy *a) {
+  const struct gd_paper *paper = &a->stack.paper;
+  a->all.name = "nothing";
+  for (int i = 0; i < paper->n_gpus && i < GD_ACCURACY_FOLDS; i++)
+    a->gpus[a->n_gpus++] =
+        (struct gd_accuracy_fold){.leave.gpu = paper->gpus[i].gpu, .name = paper->gpus[i].title};
+  for (int i = 0; i < paper->n_recipes && i < GD_ACCURACY_FOLDS; i++)
+    a->models[a->n_models++] = (struct gd_accuracy_fold){.leave.model = paper->recipes[i].model,
+                                                         .name = paper->recipes[i].model};
+  for (int i = 0; i < paper->n_recipes; i++) {
+    const char *family = paper->recipes[i].family;
+    bool known = false;
+    for (int j = 0; j < a->n_families; j++)
+      known = known || strcmp(a->families[j].name, family) == 0;
+    if (!known && a->n_families < GD_ACCURACY_FOLDS)
+      a->families[a->n_families++] =
+          (struct gd_accuracy_fold){.leave.family = family, .name = family};
+  }
+}
+
+static void fill_cells(struct gd_accuracy *a) {
+  for (int i = 0; i < a->stack.n_cells; i++) {
+    const struct gd_stack_cell *cell = &a->stack.cells[i];
+    struct gd_stack_answer answer;
+    for (int f = 0; f < a->n_gpus; f++)
+      if (gd_stack_leaves_out(&a->gpus[f].leave, cell)) {
+        gd_stack_cell_predict(cell, &a->gpus[f].fit, &answer);
+        a->cells[i].days_gpu = answer.days;
+        a->cells[i].point = answer.point;
+      }
+    for (int f = 0; f < a->n_families; f++)
+      if (gd_stack_leaves_out(&a->families[f].leave, cell)) {
+        gd_stack_cell_predict(cell, &a->families[f].fit, &answer);
+        a->cells[i].days_family = answer.days;
+      }
+  }
+}
+
+enum { ROOMS = 6 };
+
+/* rooms: so many empty ones. */
+static void score_folds(struct gd_accuracy *a, struct errors *rooms) {
+  struct errors one = rooms[0], *gpus = &rooms[1], *families = &rooms[2];
+  struct errors *apart_gpus = &rooms[3], *apart_families = &rooms[4], *models = &rooms[5];
+  score_fold(a, &a->all, one, NULL, NULL);
+  for (int i = 0; i < a->n_gpus; i++)
+    score_fold(a, &a->gpus[i], one, gpus, apart_gpus);
+  for (int i = 0; i < a->n_families; i++)
+    score_fold(a, &a->families[i], one, families, apart_families);
+  for (int i = 0; i < a->n_models; i++)
+    score_fold(a, &a->models[i], one, models, NULL);
+  a->held_model = gd_accuracy_score(models->values, models->count);
+  a->held_gpu = gd_accuracy_score(gpus->values, gpus->count);
+  a->held_family = gd_accuracy_score(families->values, families->count);
+  a->apart_gpu = gd_accuracy_score(apart_gpus->values, apart_gpus->count);
+  a->apart_family = gd_accuracy_score(apart_families->values, apart_families->count);
+}
+
+/* --- the Megatron table --------------------------------------------------------------------- */
+
+static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memory,
+                                       struct errors time, struct gd_error *err) {
+  const struct gd_paper *paper = &a->stack.paper;
+  for (int i = 0; i < paper->n_megatron; i++) {
+    const struct gd_megatron_row *row = &paper->megatron[i];
+    struct gd_stack_megatron *result = &a->megatron[i];
+    if (row->model_parallel > 1)
+      continue;
+    GD_TRY(gd_stack_megatron(&a->stack.hw, row, &a->all.fit, result, err));
+    if (row->batch == 0)
+      continue; /* nothing was measured */
+    push(&memory, fabs(result->bytes.device / row->memory_high_bytes - 1));
+    push(&time, fabs(result->iteration_s / row->iteration_s - 1));
+  }
+  a->megatron_memory = gd_accuracy_score(memory.values, memory.count);
+  a->megatron_time = gd_accuracy_score(time.values, time.count);
+  return GD_OK;
+}
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+static enum gd_status make(struct gd_accuracy *a, struct gd_error *err) {
+  GD_TRY(gd_stack_load(&a->stack, err));
+  int n = a->stack.n_cells;
+  struct errors rooms[ROOMS] = {{0}};
+  double *room = gd_arena_alloc(&a->arena, ROOMS * (size_t)n, sizeof *room);
+  a->cells = gd_arena_alloc(&a->arena, (size_t)n, sizeof *a->cells);
+  a->megatron = gd_arena_alloc(&a->arena, (size_t)a->stack.paper.n_megatron, sizeof *a->megatron);
+  if (!room || !a->cells || !a->megatron)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while judging predictions");
+  name_folds(a);
+  for (int i = 0; i < ROOMS; i++)
+    rooms[i].values = room + i * (ptrdiff_t)n;
+  score_folds(a, rooms);
+  fill_cells(a);
+  return predict_megatron(a, (struct errors){.values = room},
+                          (struct errors){.values = room + a->stack.paper.n_megatron}, err);
+}
+
+enum gd_status gd_accuracy_make(struct gd_accuracy *accuracy, struct gd_error *err) {
+  *accuracy = (struct gd_accuracy){0};
+  enum gd_status status = make(accuracy, err);
+  if (status != GD_OK)
+    gd_accuracy_deinit(accuracy);
+  return status;
+}
+
+void gd_accuracy_deinit(struct gd_accuracy *accuracy) {
+  gd_stack_deinit(&accuracy->stack);
+  gd_arena_deinit(&accuracy->arena);
+  gd_mem_free(accuracy->trials);
+  *accuracy = (struct gd_accuracy){0};
+}
+
+int gd_accuracy_feasible(const struct gd_accuracy *accuracy, enum gd_paper_table table,
+                         int *cells) {
+  int right = 0;
+  *cells = 0;
+  for (int i = 0; i < accuracy->stack.n_cells; i++) {
+    const struct gd_paper_days *paper = accuracy->stack.cells[i].paper;
+    if (paper->table != (int)table)
+      continue;
+    ++*cells;
+    right += (accuracy->cells[i].days_gpu > 0) == (paper->days > 0);
+  }
+  return right;
+}
+
+static const struct gd_stack_point *find_point(const struct gd_stack_cell *cell,
+                                               const struct gd_paper_setting *setting) {
+  for (int i = 0; i < cell->n_points; i++) {
+    const struct gd_method *method = &cell->points[i].method;
+    if (method->ckpt == setting->checkpointing && method->offload == setting->offloading &&
+        strcmp(gd_sharding_name(method->sharding), setting->sharding) == 0)
+      return &cell->points[i];
+  }
+  return NULL;
+}
+
+void gd_accuracy_micro_batches(const struct gd_accuracy *accuracy, int *exact, int *near) {
+  const struct gd_paper *paper = &accuracy->stack.paper;
+  *exact = *near = 0;
+  for (int i = 0; i < accuracy->stack.n_cells; i++) {
+    const struct gd_stack_cell *cell = &accuracy->stack.cells[i];
+    const struct gd_paper_setting *setting =
+        gd_paper_find_setting(paper, cell->paper->model, cell->paper->gpu, cell->paper->count);
+    if (cell->paper->table != GD_PAPER_OPTIMAL || !setting)
+      continue;
+    const struct gd_stack_point *point = find_point(cell, setting);
+    int64_t found = point ? point->micro_batch : 0;
+    *exact += found == setting->micro_batch;
+    *near += found > 0 && 2 * found >= setting->micro_batch && found <= 2 * setting->micro_batch;
+  }
+}

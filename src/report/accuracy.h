@@ -1,0 +1,93 @@
+/*
+ * How good predictions are: predicted against measured for stored trials, for the paper's Tables 1
+ * and 4 (only by parameters that were fitted without the GPU or the family in question), and for
+ * the Megatron/DeepSpeed table. `gpudays accuracy` writes it as docs/accuracy.md, so what the page
+ * says is what the program computes.
+ *
+ *   struct gd_accuracy accuracy = {0};
+ *   GD_TRY(gd_accuracy_make(&accuracy, err));
+ *   GD_TRY(gd_accuracy_add_file(&accuracy, "results/h200.csv", err));
+ *   gd_accuracy_page(&accuracy, &out);
+ *   gd_accuracy_deinit(&accuracy);
+ */
+#ifndef GD_REPORT_ACCURACY_H
+#define GD_REPORT_ACCURACY_H
+
+#include "predict/stack_paper.h"
+#include "store/store.h"
+
+struct gd_accuracy_score {
+  int count;
+  double median, p90, worst; /* relative errors */
+};
+
+/* One fit, and what it says of the cells it has not seen. */
+struct gd_accuracy_fold {
+  struct gd_stack_leave leave; /* nothing: the fit to all cells, scored on the same */
+  const char *name;            /* "RTX 3090", "Pythia" */
+  struct gd_stack_fit fit;
+  struct gd_accuracy_score score;    /* of group GD_STACK_FITTED */
+  struct gd_accuracy_score apart;    /* of group GD_STACK_APART */
+  struct gd_accuracy_score table[2]; /* of the score: Table 1, Table 4 */
+};
+
+/* By cell: predicted days without its GPU, and without its family; 0: does not fit. */
+struct gd_accuracy_cell {
+  double days_gpu, days_family;
+  const struct gd_stack_point *point; /* the method of the former */
+};
+
+struct gd_accuracy_trial {
+  const char *file, *model, *method, *device, *precision;
+  int ranks;
+  int64_t micro_batch;
+  bool feasible, planned_feasible;
+  int64_t peak_bytes, planned_bytes;
+  double measured_s, predicted_s; /* of a training step; 0: none */
+  const char *why;                /* there is no prediction; NULL: there is */
+  const char *basis;              /* what the prediction rests on */
+};
+
+enum { GD_ACCURACY_FOLDS = 16 };
+
+struct gd_accuracy {
+  struct gd_arena arena;
+  struct gd_stack stack;
+  struct gd_accuracy_fold all, gpus[GD_ACCURACY_FOLDS], families[GD_ACCURACY_FOLDS];
+  struct gd_accuracy_fold models[GD_ACCURACY_FOLDS];
+  int n_gpus, n_families, n_models;
+  struct gd_accuracy_score held_gpu, held_family, held_model; /* over all folds of a kind */
+  struct gd_accuracy_score apart_gpu, apart_family;
+  struct gd_accuracy_cell *cells;     /* as stack.cells */
+  struct gd_stack_megatron *megatron; /* as paper.megatron; zero where it is not predicted */
+  struct gd_accuracy_score megatron_memory, megatron_time;
+  struct gd_accuracy_trial *trials;
+  uint32_t n_trials, trials_capacity;
+};
+
+/* The paper's part; no trials yet. */
+enum gd_status gd_accuracy_make(struct gd_accuracy *accuracy, struct gd_error *err) GD_MUST_USE;
+void gd_accuracy_deinit(struct gd_accuracy *accuracy); /* safe on a zeroed one */
+
+/*
+ * Trials of a file that `gpudays results --csv` wrote, or of a store. Those that are neither
+ * measured nor infeasible are left out; what cannot be predicted here says why.
+ */
+enum gd_status gd_accuracy_add_file(struct gd_accuracy *accuracy, const char *path,
+                                    struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_store *store,
+                                     struct gd_error *err) GD_MUST_USE;
+
+/* Scores of relative errors; sorts them. */
+struct gd_accuracy_score gd_accuracy_score(double *errors, int count);
+/* Of the trials of one device; NULL: of all. */
+struct gd_accuracy_score gd_accuracy_trials(const struct gd_accuracy *accuracy, const char *device);
+/* Cells of a table whose feasibility is as the paper says. */
+int gd_accuracy_feasible(const struct gd_accuracy *accuracy, enum gd_paper_table table, int *cells);
+/* Settings of Appendix J whose micro-batch is found: exactly, and within a factor of two. */
+void gd_accuracy_micro_batches(const struct gd_accuracy *accuracy, int *exact, int *near);
+
+/* The page, in Markdown. */
+void gd_accuracy_page(const struct gd_accuracy *accuracy, struct gd_strbuf *out);
+
+#endif

@@ -1,0 +1,272 @@
+/*
+ * Trials that were measured, beside what would have been predicted: planned again for their device
+ * at their own micro-batch, then timed by the rates of that device. A GPU need not be here: its
+ * record and its calibration are in the program. A CPU is this one, or its calibration is there
+ * too.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/csv.h"
+#include "base/embedded.h"
+#include "report/accuracy.h"
+#include "search/trial.h"
+
+/* --- one trial ----------------------------------------------------------------------------- */
+
+static const char *keep(struct gd_accuracy *a, const char *text) {
+  const char *copy = gd_arena_copy_string(&a->arena, text);
+  return copy ? copy : "";
+}
+
+static struct gd_accuracy_trial *add(struct gd_accuracy *a, const char *file,
+                                     const struct gd_trial *trial) {
+  if (!gd_vec_reserve((void **)&a->trials, &a->trials_capacity, a->n_trials + 1, sizeof *a->trials))
+    return NULL;
+  struct gd_accuracy_trial *to = &a->trials[a->n_trials++];
+  *to = (struct gd_accuracy_trial){.file = keep(a, file),
+                                   .model = keep(a, trial->model),
+                                   .method = keep(a, trial->method),
+                                   .device = keep(a, trial->device),
+                                   .precision = gd_precision_name(trial->precision),
+                                   .ranks = trial->ranks,
+                                   .micro_batch = trial->micro_batch,
+                                   .feasible = trial->status == GD_TRIAL_OK,
+                                   .peak_bytes = trial->peak_bytes,
+                                   .measured_s = trial->step_s};
+  return to;
+}
+
+static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gpu,
+                                  const struct gd_trial *trial, struct gd_accuracy_trial *to,
+                                  struct gd_error *err) {
+  struct gd_predictor predictor = {0};
+  struct gd_prediction prediction = {0};
+  struct gd_trial planned;
+  struct gd_target target;
+  struct gd_model model;
+  GD_TRY(
+      gd_hw_target(&a->stack.hw, gpu->name, trial->ranks, trial->nodes, NULL, NULL, &target, err));
+  struct gd_trial_options options = {.target = &target,
+                                     .micro_batch = GD_MICRO_BATCH_FIXED,
+                                     .micro_batch_size = trial->micro_batch,
+                                     .precision = &trial->precision,
+                                     .device_limit_bytes = trial->device_limit_bytes,
+                                     .host_limit_bytes = trial->host_limit_bytes};
+  GD_TRY(gd_method_parse(trial->method, &options.method, err));
+  GD_TRY(gd_model_load(trial->model, &model, err));
+  GD_TRY(gd_trial_plan(&model, &options, &planned, err));
+  to->planned_feasible = planned.status != GD_TRIAL_INFEASIBLE;
+  to->planned_bytes = planned.peak_bytes;
+  GD_TRY(gd_predictor_for_target(&predictor, &target, err));
+  to->basis = keep(a, predictor.basis);
+  enum gd_status status = GD_OK;
+  if (to->feasible)
+    status = gd_trial_predict_stored(trial, &target, &predictor, &prediction, err);
+  to->predicted_s = status == GD_OK ? prediction.step_s : 0;
+  gd_predictor_deinit(&predictor);
+  return status;
+}
+
+/* The calibration of that device that travels in the program; *found false: there is none. */
+static enum gd_status embedded_rates(const char *device, struct gd_rates *rates, bool *found,
+                                     struct gd_error *err) {
+  static const char folder[] = "calibration/";
+  *found = false;
+  for (int i = 0; i < gd_embedded_file_count && !*found; i++) {
+    const struct gd_embedded_file *file = &gd_embedded_files[i];
+    struct gd_json json = {0};
+    if (strncmp(file->path, folder, strlen(folder)) != 0)
+      continue;
+    enum gd_status status = gd_json_parse(&json, file->path, file->text, file->length, err);
+    if (status == GD_OK)
+      status = gd_rates_parse(rates, &json, err);
+    gd_json_deinit(&json);
+    GD_TRY(status);
+    *found = strcmp(rates->device, device) == 0;
+    if (!*found)
+      gd_rates_deinit(rates);
+  }
+  return GD_OK;
+}
+
+/* This machine where it is the one that measured, else one whose calibration is in the program: of
+   ranks, which share a machine, only the former knows. */
+static enum gd_status open_cpu(const struct gd_trial *trial, struct gd_predictor *predictor,
+                               bool *found, struct gd_error *err) {
+  GD_TRY(gd_predictor_for_machine(predictor, trial->backend, trial->threads, trial->ranks, err));
+  *found = predictor->calibrated && strcmp(predictor->rates.device, trial->device) == 0;
+  if (*found || trial->ranks > 1)
+    return GD_OK;
+  struct gd_rates rates = {0};
+  GD_TRY(embedded_rates(trial->device, &rates, found, err));
+  if (!*found)
+    return GD_OK;
+  gd_predictor_deinit(predictor);
+  *predictor = (struct gd_predictor){.rates = rates, .calibrated = true};
+  snprintf(predictor->basis, sizeof predictor->basis, "its calibration of %.10s", rates.date);
+  return GD_OK;
+}
+
+static enum gd_status predict_cpu(struct gd_accuracy *a, const struct gd_trial *trial,
+                                  struct gd_accuracy_trial *to, struct gd_error *err) {
+  struct gd_predictor predictor = {0};
+  struct gd_prediction prediction = {0};
+  bool found = false;
+  to->planned_feasible = to->feasible;
+  enum gd_status status = open_cpu(trial, &predictor, &found, err);
+  if (status == GD_OK && !found)
+    to->why = "measured on a machine whose calibration is not here";
+  else if (status == GD_OK && to->feasible)
+    status = gd_trial_predict_stored(trial, NULL, &predictor, &prediction, err);
+  to->basis = found ? keep(a, predictor.basis) : NULL;
+  to->predicted_s = prediction.step_s;
+  gd_predictor_deinit(&predictor);
+  return status;
+}
+
+static enum gd_status add_trial(struct gd_accuracy *a, const char *file,
+                                const struct gd_trial *trial, struct gd_error *err) {
+  const struct gd_gpu *gpu;
+  struct gd_error why = {0};
+  if (trial->status != GD_TRIAL_OK && trial->status != GD_TRIAL_INFEASIBLE)
+    return GD_OK;
+  struct gd_accuracy_trial *to = add(a, file, trial);
+  if (!to)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading trials");
+  bool known = gd_hw_gpu(&a->stack.hw, trial->device, &gpu, &why) == GD_OK;
+  why = (struct gd_error){0};
+  enum gd_status status =
+      known ? predict_gpu(a, gpu, trial, to, &why) : predict_cpu(a, trial, to, &why);
+  if (status == GD_ENVIRONMENT || status == GD_INTERNAL)
+    return gd_fail(err, status, "%s", why.text);
+  if (status != GD_OK)
+    to->why = keep(a, why.text);
+  return GD_OK;
+}
+
+/* --- from a store --------------------------------------------------------------------------- */
+
+static enum gd_status visit(void *user, const struct gd_store_row *row, struct gd_error *err) {
+  return add_trial(user, "", &row->trial, err);
+}
+
+enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_store *store,
+                                     struct gd_error *err) {
+  struct gd_store_filter filter = {.brief = true, .sort = GD_STORE_SORT_MODEL};
+  return gd_store_query(store, &filter, visit, accuracy, err);
+}
+
+/* --- from a file ---------------------------------------------------------------------------- */
+
+static enum gd_status read_text(const struct gd_csv *csv, int row, const char *name, char *text,
+                                size_t size, struct gd_error *err) {
+  int column = gd_csv_column(csv, name);
+  if (column < 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s has no column '%s'; expected what 'gpudays results --csv' writes", csv->file,
+                   name);
+  snprintf(text, size, "%s", gd_csv_cell(csv, row, column));
+  return GD_OK;
+}
+
+/* An empty cell is 0. */
+static enum gd_status read_real(const struct gd_csv *csv, int row, const char *name, double *value,
+                                struct gd_error *err) {
+  char text[64];
+  *value = 0;
+  GD_TRY(read_text(csv, row, name, text, sizeof text, err));
+  return text[0] ? gd_csv_number(csv, row, gd_csv_column(csv, name), 0, 1e30, value, err) : GD_OK;
+}
+
+static enum gd_status read_int(const struct gd_csv *csv, int row, const char *name, int64_t *value,
+                               struct gd_error *err) {
+  double real;
+  GD_TRY(read_real(csv, row, name, &real, err));
+  *value = (int64_t)real;
+  return GD_OK;
+}
+
+static enum gd_status read_names(const struct gd_csv *csv, int row, struct gd_trial *trial,
+                                 struct gd_error *err) {
+  char status[32], precision[32];
+  GD_TRY(read_text(csv, row, "model", trial->model, sizeof trial->model, err));
+  GD_TRY(read_text(csv, row, "method", trial->method, sizeof trial->method, err));
+  GD_TRY(read_text(csv, row, "device", trial->device, sizeof trial->device, err));
+  GD_TRY(read_text(csv, row, "backend", trial->backend, sizeof trial->backend, err));
+  GD_TRY(read_text(csv, row, "status", status, sizeof status, err));
+  GD_TRY(read_text(csv, row, "precision", precision, sizeof precision, err));
+  if (!gd_trial_status_parse(status, &trial->status))
+    return gd_csv_mismatch(csv, row, gd_csv_column(csv, "status"), "a status such as ok", err);
+  if (!gd_precision_parse(precision, &trial->precision))
+    return gd_csv_mismatch(csv, row, gd_csv_column(csv, "precision"), "fp32, fp16 or bf16", err);
+  return GD_OK;
+}
+
+static enum gd_status read_trial(const struct gd_csv *csv, int row, struct gd_trial *trial,
+                                 struct gd_error *err) {
+  int64_t threads, ranks, nodes;
+  *trial = (struct gd_trial){0};
+  GD_TRY(read_names(csv, row, trial, err));
+  GD_TRY(read_int(csv, row, "threads", &threads, err));
+  GD_TRY(read_int(csv, row, "ranks", &ranks, err));
+  GD_TRY(read_int(csv, row, "nodes", &nodes, err));
+  GD_TRY(read_int(csv, row, "micro_batch", &trial->micro_batch, err));
+  GD_TRY(read_int(csv, row, "accumulation", &trial->accumulation, err));
+  GD_TRY(read_int(csv, row, "remainder", &trial->remainder, err));
+  GD_TRY(read_int(csv, row, "peak_bytes", &trial->peak_bytes, err));
+  GD_TRY(read_int(csv, row, "device_limit_bytes", &trial->device_limit_bytes, err));
+  GD_TRY(read_int(csv, row, "host_limit_bytes", &trial->host_limit_bytes, err));
+  GD_TRY(read_real(csv, row, "flops_per_step", &trial->model_flops_per_step, err));
+  GD_TRY(read_real(csv, row, "step_s", &trial->step_s, err));
+  if (threads > 100000 || ranks < 1 || ranks > 100000 || nodes < 1 || nodes > ranks ||
+      trial->micro_batch < 1 || trial->micro_batch > 1000000000)
+    return gd_csv_mismatch(csv, row, gd_csv_column(csv, "ranks"),
+                           "threads, ranks, nodes and micro-batch of a trial", err);
+  trial->threads = (int)threads;
+  trial->ranks = (int)ranks;
+  trial->nodes = (int)nodes;
+  return GD_OK;
+}
+
+static enum gd_status add_rows(struct gd_accuracy *a, const struct gd_csv *csv, const char *path,
+                               struct gd_error *err) {
+  const char *name = strrchr(path, '/');
+  for (int row = 0; row < csv->rows; row++) {
+    struct gd_trial trial;
+    char superseded[16];
+    GD_TRY(read_text(csv, row, "superseded", superseded, sizeof superseded, err));
+    GD_TRY(read_trial(csv, row, &trial, err));
+    if (strcmp(superseded, "true") != 0)
+      GD_TRY(add_trial(a, name ? name + 1 : path, &trial, err));
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_accuracy_add_file(struct gd_accuracy *accuracy, const char *path,
+                                    struct gd_error *err) {
+  struct gd_csv csv = {0};
+  enum gd_status status = gd_csv_load(&csv, path, err);
+  if (status == GD_OK)
+    status = add_rows(accuracy, &csv, path, err);
+  gd_csv_deinit(&csv);
+  return status;
+}
+
+struct gd_accuracy_score gd_accuracy_trials(const struct gd_accuracy *accuracy,
+                                            const char *device) {
+  struct gd_accuracy_score score = {0};
+  double *errors = gd_mem_alloc(accuracy->n_trials + 1, sizeof *errors);
+  int count = 0;
+  for (uint32_t i = 0; errors && i < accuracy->n_trials; i++) {
+    const struct gd_accuracy_trial *trial = &accuracy->trials[i];
+    double off = trial->predicted_s - trial->measured_s;
+    if (trial->predicted_s > 0 && trial->measured_s > 0 &&
+        (!device || strcmp(device, trial->device) == 0))
+      errors[count++] = (off < 0 ? -off : off) / trial->measured_s;
+  }
+  if (errors)
+    score = gd_accuracy_score(errors, count);
+  gd_mem_free(errors);
+  return score;
+}

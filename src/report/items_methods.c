@@ -1,0 +1,519 @@
+/*
+ * Methods: Figures 3 and 10 (what is feasible), 4 and 11 (what saving memory does to speed), 5 (the
+ * best against an arbitrary choice), and Appendix J (the settings behind Table 1).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/report_int.h"
+
+/* --- feasibility, figures 3 and 10 ---------------------------------------------------------- */
+
+/* Which counts of GPUs a figure looks at. */
+enum counts { ONE_GPU, SEVERAL_GPUS };
+
+static bool counts_hold(enum counts counts, int gpus) {
+  return counts == ONE_GPU ? gpus == 1 : gpus > 1;
+}
+
+static bool paper_feasible(const struct gd_report *report, enum gd_paper_table table,
+                           const char *model, const char *gpu, enum counts counts) {
+  for (int i = 0; i < GD_REPORT_COUNTS; i++) {
+    const struct gd_paper_days *cell =
+        gd_paper_find(&report->paper, table, model, gpu, gd_report_counts[i]);
+    if (cell && cell->days > 0 && counts_hold(counts, gd_report_counts[i]))
+      return true;
+  }
+  return false;
+}
+
+/* Whether free-lunch alone is the optimum there for one of the counts: then it is feasible. */
+static bool paper_lunch_alone(const struct gd_report *report, const char *model, const char *gpu,
+                              enum counts counts) {
+  for (int i = 0; i < GD_REPORT_COUNTS; i++) {
+    const struct gd_paper_setting *setting =
+        gd_paper_find_setting(&report->paper, model, gpu, gd_report_counts[i]);
+    if (setting && counts_hold(counts, gd_report_counts[i]) && !setting->checkpointing &&
+        !setting->offloading && setting->sharding[0] == '\0')
+      return true;
+  }
+  return false;
+}
+
+enum { INFEASIBLE = -1, SAVING_ONLY, LUNCH_ONLY, NAIVE_TOO };
+static const char *const classes_10[] = {"feasible; best with memory-saving methods",
+                                         "feasible; best with free-lunch alone",
+                                         "feasible with naive settings too"};
+static const char *const classes_3[] = {"only with efficient methods", "with naive settings too"};
+
+static int paper_class(const struct gd_report *report, const char *model, const char *gpu,
+                       enum counts counts) {
+  if (paper_feasible(report, GD_PAPER_NAIVE, model, gpu, counts))
+    return NAIVE_TOO;
+  if (!paper_feasible(report, GD_PAPER_OPTIMAL, model, gpu, counts))
+    return INFEASIBLE;
+  return paper_lunch_alone(report, model, gpu, counts) ? LUNCH_ONLY : SAVING_ONLY;
+}
+
+struct grid {
+  const char *name, *title, *caption;
+  enum counts counts;
+  bool pythia_only; /* Figure 3: three classes */
+};
+
+static enum gd_status paper_grid(struct gd_report *report, const struct grid *grid,
+                                 struct gd_error *err) {
+  const struct gd_paper *paper = &report->paper;
+  struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
+  const char **gpus = gd_report_texts(report, paper->n_gpus);
+  int rows = 0;
+  if (!series || !gpus)
+    return gd_report_no_memory(err);
+  for (int g = 0; g < paper->n_gpus; g++)
+    gpus[g] =
+        gd_report_print(report, "%s (%.0f GB)", paper->gpus[g].title, paper->gpus[g].memory_gb);
+  for (int m = 0; m < paper->n_recipes; m++) {
+    double *values = gd_report_numbers(report, paper->n_gpus);
+    if (!values)
+      return gd_report_no_memory(err);
+    if (grid->pythia_only && strcmp(paper->recipes[m].family, "Pythia") != 0)
+      continue;
+    for (int g = 0; g < paper->n_gpus; g++) {
+      int found = paper_class(report, paper->recipes[m].model, paper->gpus[g].gpu, grid->counts);
+      if (found != INFEASIBLE)
+        values[g] = grid->pythia_only ? found == NAIVE_TOO : found;
+    }
+    series[rows++] =
+        (struct gd_plot_series){.name = gd_report_model_title(report, paper->recipes[m].model),
+                                .y = values,
+                                .count = paper->n_gpus};
+  }
+  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
+                         .title = grid->title,
+                         .categories = gpus,
+                         .n_categories = paper->n_gpus,
+                         .series = series,
+                         .n_series = rows,
+                         .classes = grid->pythia_only ? classes_3 : classes_10,
+                         .n_classes = grid->pythia_only ? 2 : 3,
+                         .ordered = true,
+                         .empty_name = "infeasible"};
+  return gd_report_add_plot(report,
+                            &(struct gd_report_block){grid->name, grid->caption, GD_REPORT_PAPER,
+                                                      "derived from Tables 1 and 4 and Appendix J "
+                                                      "of arXiv 2410.23261"},
+                            &plot, err);
+}
+
+static const char *const classes_measured[] = {"infeasible", "only with efficient methods",
+                                               "efficient methods; naive not measured",
+                                               "with naive settings too"};
+
+/* NaN: nothing is known. */
+static double measured_class(const struct gd_report_group *group) {
+  if (!group)
+    return (double)NAN;
+  if (group->naive && group->naive->status == GD_TRIAL_OK)
+    return 3;
+  if (group->best)
+    return group->naive && group->naive->status == GD_TRIAL_INFEASIBLE ? 1 : 2;
+  for (int i = 0; i < group->count; i++)
+    if (group->trials[i].status != GD_TRIAL_INFEASIBLE)
+      return (double)NAN;
+  return 0;
+}
+
+/* Models of the store over its sites, each cell by `value`; those without any are left out. */
+static enum gd_status measured_map(struct gd_report *report,
+                                   double (*value)(const struct gd_report_group *group),
+                                   struct gd_plot *plot, bool *any, struct gd_error *err) {
+  const struct gd_report_measured *measured = &report->measured;
+  struct gd_plot_series *series = gd_report_series(report, measured->n_models);
+  const char **sites = gd_report_texts(report, measured->n_sites);
+  if (!series || !sites)
+    return gd_report_no_memory(err);
+  int rows = 0;
+  for (int i = 0; i < measured->n_sites; i++)
+    sites[i] = measured->sites[i].label;
+  for (int m = 0; m < measured->n_models; m++) {
+    double *values = gd_report_numbers(report, measured->n_sites);
+    if (!values)
+      return gd_report_no_memory(err);
+    bool known = false;
+    for (int i = 0; i < measured->n_sites; i++) {
+      values[i] = value(gd_report_find_group(measured, measured->models[m], &measured->sites[i]));
+      known = known || isfinite(values[i]);
+    }
+    if (known)
+      series[rows++] =
+          (struct gd_plot_series){.name = gd_report_model_title(report, measured->models[m]),
+                                  .y = values,
+                                  .count = measured->n_sites};
+  }
+  plot->kind = GD_PLOT_CELLS;
+  plot->categories = sites;
+  plot->n_categories = measured->n_sites;
+  plot->series = series;
+  plot->n_series = rows;
+  *any = rows > 0;
+  return GD_OK;
+}
+
+static enum gd_status measured_grid(struct gd_report *report, const char *name,
+                                    struct gd_error *err) {
+  struct gd_plot plot = {.title = "What could be trained, measured",
+                         .classes = classes_measured,
+                         .n_classes = 4,
+                         .ordered = true,
+                         .empty_name = "not measured"};
+  bool any;
+  GD_TRY(measured_map(report, measured_class, &plot, &any, err));
+  if (!any) {
+    gd_report_lacks(report, GD_REPORT_MEASURED,
+                    "no trials in this store; 'gpudays bench MODEL --methods naive,all' says what "
+                    "is feasible here");
+    return GD_OK;
+  }
+  return gd_report_add_plot(report,
+                            &(struct gd_report_block){name,
+                                                      "The same of this store: models over "
+                                                      "the devices on which they were tried.",
+                                                      GD_REPORT_MEASURED,
+                                                      gd_report_measured_from(report)},
+                            &plot, err);
+}
+
+static enum gd_status figure_3(struct gd_report *report, struct gd_error *err) {
+  gd_report_begin(report, "figure-3", "Figure 3", "Which Pythia models can be trained at all");
+  gd_report_pair(report, true);
+  GD_TRY(paper_grid(report,
+                    &(struct grid){"figure-3-paper", "Feasible Pythia models and GPUs (Figure 3)",
+                                   "Pythia on 2, 4 or 8 GPUs: 9 of 20 pairs are infeasible with "
+                                   "naive settings, none with the best ones.",
+                                   SEVERAL_GPUS, true},
+                    err));
+  GD_TRY(measured_grid(report, "figure-3-measured", err));
+  gd_report_pair(report, false);
+  gd_report_end(report);
+  return GD_OK;
+}
+
+static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) {
+  gd_report_begin(report, "figure-10", "Figure 10", "What is feasible with which methods");
+  gd_report_text(
+      report, "The paper's figure also shows where free-lunch methods alone fit. Its tables tell "
+              "that only where free-lunch alone is the best choice; elsewhere it is not known, "
+              "and this figure says what the best choice was.");
+  gd_report_pair(report, true);
+  GD_TRY(paper_grid(report,
+                    &(struct grid){"figure-10-paper-1", "Feasible methods on one GPU (Figure 10)",
+                                   "On one GPU.", ONE_GPU, false},
+                    err));
+  GD_TRY(paper_grid(report,
+                    &(struct grid){"figure-10-paper-several",
+                                   "Feasible methods on 2, 4 or 8 GPUs (Figure 10)",
+                                   "On 2, 4 or 8 GPUs.", SEVERAL_GPUS, false},
+                    err));
+  gd_report_pair(report, false);
+  gd_report_end(report);
+  return GD_OK;
+}
+
+/* --- what saving memory does to speed, figures 4 and 11 ------------------------------------- */
+
+/* Reduction of the training time in percent by the best memory-saving methods. */
+static double saving_gain(const struct gd_report_group *group) {
+  if (!group || !group->saving || !group->free_lunch || group->free_lunch->status != GD_TRIAL_OK)
+    return (double)NAN;
+  return 100 * (1 - group->saving->days / group->free_lunch->days);
+}
+
+static enum gd_status figure_gain(struct gd_report *report, const char *number, const char *title,
+                                  const char *about, struct gd_error *err) {
+  struct gd_plot plot = {
+      .title = gd_report_print(report, "Time saved by memory-saving methods (Figure %s)", number),
+      .y_label = "% less time than free-lunch alone (negative: more)",
+      .diverging = true,
+      .empty_name = "one of the two was not measured, or is infeasible"};
+  bool any;
+  gd_report_begin(report, gd_report_print(report, "figure-%s", number),
+                  gd_report_print(report, "Figure %s", number), title);
+  gd_report_text(report, about);
+  if (strcmp(number, "4") == 0)
+    GD_TRY(gd_report_add_statements(report, "figure-4-paper", "Figure 4", err));
+  GD_TRY(measured_map(report, saving_gain, &plot, &any, err));
+  if (any)
+    GD_TRY(gd_report_add_plot(
+        report,
+        &(struct gd_report_block){gd_report_print(report, "figure-%s-measured", number),
+                                  "Time of the best memory-saving trial against the free-lunch "
+                                  "trial of the same model, device and count.",
+                                  GD_REPORT_MEASURED, gd_report_measured_from(report)},
+        &plot, err));
+  else
+    gd_report_lacks(
+        report, GD_REPORT_MEASURED,
+        "no model has both a free-lunch and a memory-saving trial; 'gpudays bench MODEL "
+        "--methods all' measures them");
+  gd_report_end(report);
+  return GD_OK;
+}
+
+/* --- the best against an arbitrary choice, figure 5 ------------------------------------------ */
+
+enum { RELATIVES = 4 };
+static const char *const relative_names[RELATIVES] = {"best", "free-lunch alone", "median",
+                                                      "worst"};
+
+/* Speeds relative to the median of the memory-saving trials, over all groups that have three. */
+static int relative_speeds(const struct gd_report_measured *measured, double *means, double *low,
+                           double *high) {
+  enum { MOST = 512 };
+  double values[RELATIVES][MOST];
+  int counts[RELATIVES] = {0};
+  for (int g = 0; g < measured->n_groups; g++) {
+    const struct gd_report_group *group = &measured->groups[g];
+    double speeds[RELATIVES] = {(double)NAN, (double)NAN, 1,
+                                group->median_days / group->worst_days};
+    if (!isfinite(group->median_days) || counts[2] == MOST)
+      continue;
+    speeds[0] = group->median_days / group->saving->days;
+    if (group->free_lunch && group->free_lunch->status == GD_TRIAL_OK)
+      speeds[1] = group->median_days / group->free_lunch->days;
+    for (int i = 0; i < RELATIVES; i++)
+      if (isfinite(speeds[i]))
+        values[i][counts[i]++] = speeds[i];
+  }
+  for (int i = 0; i < RELATIVES; i++) {
+    struct gd_report_mean mean = gd_report_mean_of(values[i], counts[i]);
+    means[i] = mean.mean;
+    low[i] = i == 2 ? (double)NAN : mean.mean - mean.half;
+    high[i] = i == 2 ? (double)NAN : mean.mean + mean.half;
+  }
+  return counts[2];
+}
+
+static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
+  double means[RELATIVES], low[RELATIVES], high[RELATIVES];
+  gd_report_begin(report, "figure-5", "Figure 5", "The best settings against an arbitrary choice");
+  GD_TRY(gd_report_add_statements(report, "figure-5-paper", "Figure 5", err));
+  int groups = relative_speeds(&report->measured, means, low, high);
+  if (groups == 0) {
+    gd_report_lacks(report, GD_REPORT_MEASURED,
+                    "no model has three memory-saving trials on one device; 'gpudays bench MODEL "
+                    "--methods all' measures them");
+    gd_report_end(report);
+    return GD_OK;
+  }
+  struct gd_plot_series series = {
+      .name = "speed", .y = means, .low = low, .high = high, .count = RELATIVES};
+  struct gd_plot plot = {.kind = GD_PLOT_BARS,
+                         .title = "Speed among combinations of memory-saving methods (Figure 5)",
+                         .x_label = "choice",
+                         .y_label = "speed, relative to the median choice",
+                         .categories = relative_names,
+                         .n_categories = RELATIVES,
+                         .series = &series,
+                         .n_series = 1};
+  GD_TRY(gd_report_add_plot(
+      report,
+      &(struct gd_report_block){
+          "figure-5-measured",
+          gd_report_print(report, "Mean over %d combination%s of model, device and count.", groups,
+                          groups == 1 ? "" : "s"),
+          GD_REPORT_MEASURED, gd_report_measured_from(report)},
+      &plot, err));
+  gd_report_end(report);
+  return GD_OK;
+}
+
+/* --- Appendix J ----------------------------------------------------------------------------- */
+
+static const struct gd_report_column setting_columns[] = {
+    {"Model", NULL, false},         {"GPU", NULL, false},           {"Count", NULL, true},
+    {"Free lunch", NULL, false},    {"Checkpointing", NULL, false}, {"Sharding", NULL, false},
+    {"Offloading", NULL, false},    {"Micro-batch", NULL, true},    {"Accumulation", NULL, true},
+    {"Days (Table 1)", NULL, true},
+};
+enum { SETTING_COLUMNS = sizeof setting_columns / sizeof *setting_columns };
+
+static const char *yes_no(bool yes) {
+  return yes ? "yes" : "no";
+}
+
+/* "FSDP 2" of "fsdp2". */
+static const char *sharding_title(struct gd_report *report, const char *name) {
+  if (strncmp(name, "zero", 4) == 0)
+    return gd_report_print(report, "ZeRO %s", name + 4);
+  if (strncmp(name, "fsdp", 4) == 0)
+    return gd_report_print(report, "FSDP %s", name + 4);
+  return "none";
+}
+
+static enum gd_status settings_table(struct gd_report *report, struct gd_error *err) {
+  const struct gd_paper *paper = &report->paper;
+  struct gd_report_table *table =
+      gd_report_table_new(&report->arena, setting_columns, SETTING_COLUMNS, paper->n_settings);
+  if (!table)
+    return gd_report_no_memory(err);
+  for (int i = 0; i < paper->n_settings; i++) {
+    const struct gd_paper_setting *setting = &paper->settings[i];
+    const struct gd_paper_gpu *gpu = gd_paper_find_gpu(paper, setting->gpu);
+    const struct gd_paper_days *days =
+        gd_paper_find(paper, GD_PAPER_OPTIMAL, setting->model, setting->gpu, setting->count);
+    struct gd_report_cell *row = gd_report_table_row(table);
+    row[0].text = gd_report_model_title(report, setting->model);
+    row[1].text = gpu ? gpu->title : setting->gpu;
+    gd_report_set_count(report, &row[2], setting->count);
+    row[3].text = yes_no(setting->free_lunch);
+    row[4].text = yes_no(setting->checkpointing);
+    row[5].text = sharding_title(report, setting->sharding);
+    row[6].text = yes_no(setting->offloading);
+    gd_report_set_count(report, &row[7], setting->micro_batch);
+    gd_report_set_count(report, &row[8], setting->accumulation);
+    if (days && days->days > 0)
+      gd_report_set_days(report, &row[9], days->days);
+  }
+  return gd_report_add_table(
+      report,
+      &(struct gd_report_block){"appendix-j-paper",
+                                "The best settings of every feasible cell of Table 1. GPUs x "
+                                "micro-batch x accumulation is the batch of Table 3.",
+                                GD_REPORT_PAPER, "arXiv 2410.23261, Appendix J, 2024-10-30"},
+      table, err);
+}
+
+static const char *const setting_classes[] = {"free-lunch alone", "+ sharding", "+ checkpointing",
+                                              "+ checkpointing and sharding", "+ offloading"};
+
+static double setting_class(const struct gd_paper_setting *setting) {
+  if (!setting)
+    return (double)NAN;
+  if (setting->offloading)
+    return 4;
+  if (setting->checkpointing)
+    return setting->sharding[0] ? 3 : 2;
+  return setting->sharding[0] ? 1 : 0;
+}
+
+/* "Z1", "F3", as labels of cells. */
+static const char *setting_label(struct gd_report *report, const struct gd_paper_setting *setting) {
+  const char *sharding = setting ? setting->sharding : "";
+  return sharding[0] ? gd_report_print(report, "%s%s", sharding[0] == 'z' ? "Z" : "F", sharding + 4)
+                     : NULL;
+}
+
+static enum gd_status settings_map(struct gd_report *report, struct gd_error *err) {
+  const struct gd_paper *paper = &report->paper;
+  struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
+  const char **columns = gd_report_grid_names(report);
+  if (!series || !columns)
+    return gd_report_no_memory(err);
+  for (int m = 0; m < paper->n_recipes; m++) {
+    double *values = gd_report_numbers(report, GD_REPORT_CELLS);
+    const char **labels = gd_report_texts(report, GD_REPORT_CELLS);
+    if (!values || !labels)
+      return gd_report_no_memory(err);
+    for (int i = 0; i < GD_REPORT_CELLS; i++) {
+      const struct gd_paper_setting *setting = gd_paper_find_setting(
+          paper, paper->recipes[m].model, paper->gpus[i / GD_REPORT_COUNTS].gpu,
+          gd_report_counts[i % GD_REPORT_COUNTS]);
+      values[i] = setting_class(setting);
+      labels[i] = setting_label(report, setting);
+    }
+    series[m] =
+        (struct gd_plot_series){.name = gd_report_model_title(report, paper->recipes[m].model),
+                                .y = values,
+                                .labels = labels,
+                                .count = GD_REPORT_CELLS};
+  }
+  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
+                         .title = "The best methods (Appendix J)",
+                         .categories = columns,
+                         .n_categories = GD_REPORT_CELLS,
+                         .series = series,
+                         .n_series = paper->n_recipes,
+                         .classes = setting_classes,
+                         .n_classes = 5,
+                         .ordered = true,
+                         .empty_name = "infeasible"};
+  return gd_report_add_plot(
+      report,
+      &(struct gd_report_block){
+          "appendix-j-map",
+          "What the best settings use. Z1 to Z3 and F2, F3: stages of ZeRO and "
+          "FSDP.",
+          GD_REPORT_PAPER, "arXiv 2410.23261, Appendix J, 2024-10-30"},
+      &plot, err);
+}
+
+static const struct gd_report_column best_columns[] = {
+    {"Model", NULL, false},      {"Device", NULL, false},        {"Count", NULL, true},
+    {"Free lunch", NULL, false}, {"Checkpointing", NULL, false}, {"Sharding", NULL, false},
+    {"Offloading", NULL, false}, {"Micro-batch", NULL, true},    {"Accumulation", NULL, true},
+    {"Days", NULL, true},
+};
+enum { BEST_COLUMNS = sizeof best_columns / sizeof *best_columns };
+
+static enum gd_status settings_measured(struct gd_report *report, struct gd_error *err) {
+  const struct gd_report_measured *measured = &report->measured;
+  struct gd_report_table *table =
+      gd_report_table_new(&report->arena, best_columns, BEST_COLUMNS, measured->n_groups);
+  if (!table)
+    return gd_report_no_memory(err);
+  for (int g = 0; g < measured->n_groups; g++) {
+    const struct gd_report_trial *best = measured->groups[g].best;
+    if (!best)
+      continue;
+    struct gd_report_cell *row = gd_report_table_row(table);
+    row[0].text = gd_report_model_title(report, best->model);
+    row[1].text = best->device;
+    gd_report_set_count(report, &row[2], best->ranks);
+    row[3].text = yes_no(best->method.compile && best->method.kernels && best->method.tf32);
+    row[4].text = yes_no(best->method.ckpt);
+    row[5].text = sharding_title(report, gd_sharding_name(best->method.sharding));
+    row[6].text = yes_no(best->method.offload);
+    gd_report_set_count(report, &row[7], best->micro_batch);
+    gd_report_set_count(report, &row[8], best->accumulation);
+    gd_report_set_days(report, &row[9], best->days);
+  }
+  if (table->n_rows == 0) {
+    gd_report_lacks(report, GD_REPORT_MEASURED,
+                    "no good trials in this store; 'gpudays bench MODEL --methods all' finds the "
+                    "best settings of this machine");
+    return GD_OK;
+  }
+  return gd_report_add_table(
+      report,
+      &(struct gd_report_block){"appendix-j-measured", "The best settings that were measured.",
+                                GD_REPORT_MEASURED, gd_report_measured_from(report)},
+      table, err);
+}
+
+static enum gd_status appendix_j(struct gd_report *report, struct gd_error *err) {
+  gd_report_begin(report, "appendix-j", "Appendix J", "The best settings");
+  GD_TRY(settings_map(report, err));
+  GD_TRY(settings_measured(report, err));
+  gd_report_fold(report, "All settings of the paper");
+  GD_TRY(settings_table(report, err));
+  gd_report_fold(report, NULL);
+  gd_report_end(report);
+  return GD_OK;
+}
+
+enum gd_status gd_report_items_methods(struct gd_report *report, struct gd_error *err) {
+  gd_report_chapter(report, "Methods");
+  GD_TRY(figure_3(report, err));
+  GD_TRY(figure_gain(report, "4", "Memory-saving methods can also save time",
+                     "Memory that is saved may be spent on larger micro-batches. The paper gives "
+                     "no numbers behind this figure; what its text states:",
+                     err));
+  GD_TRY(figure_5(report, err));
+  GD_TRY(figure_10(report, err));
+  GD_TRY(figure_gain(report, "11", "The same by model and number of GPUs",
+                     "The paper gives no numbers behind this figure either. Its text says that "
+                     "these methods only cost time on one GPU, and that models of images gain "
+                     "least from them.",
+                     err));
+  return appendix_j(report, err);
+}

@@ -1,0 +1,73 @@
+/*
+ * The report from its first file to its last: what is needed is read, items are made in the order
+ * of the page, the page is written last.
+ */
+#define _GNU_SOURCE
+#include "report/report.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "gd_version.h"
+#include "report/report_int.h"
+
+static enum gd_status make_items(struct gd_report *report, struct gd_error *err) {
+  GD_TRY(gd_report_items_days(report, err));
+  GD_TRY(gd_report_items_methods(report, err));
+  GD_TRY(gd_report_items_cost(report, err));
+  GD_TRY(gd_report_items_rest(report, err));
+  return GD_OK;
+}
+
+/* When the page was made, and what went into it. */
+static void set_made_at(struct gd_report *report) {
+  char now[32] = "";
+  time_t seconds = time(NULL);
+  struct tm parts;
+  if (gmtime_r(&seconds, &parts))
+    strftime(now, sizeof now, "%Y-%m-%d %H:%M UTC", &parts);
+  const struct gd_report_measured *measured = &report->measured;
+  if (measured->n_trials > 0)
+    report->made_at =
+        gd_report_print(report, "%s. The store has %d trial%s of %d model%s on %s.", now,
+                        measured->n_trials, measured->n_trials == 1 ? "" : "s", measured->n_models,
+                        measured->n_models == 1 ? "" : "s", measured->devices);
+  else
+    report->made_at = gd_report_print(
+        report, "%s. The store has no trials yet: what follows is the paper's, and predicted.",
+        now);
+}
+
+static enum gd_status make(struct gd_report *report, struct gd_error *err) {
+  struct gd_error no_gnuplot = {0};
+  GD_TRY(gd_file_make_folder(report->order->folder, err));
+  GD_TRY(gd_paper_load(&report->paper, err));
+  GD_TRY(gd_hw_load(&report->hw, err));
+  GD_TRY(gd_report_measure(report, err));
+  GD_TRY(gd_report_predict(report, err));
+  report->draws = gd_plot_works(&no_gnuplot) == GD_OK;
+  if (!report->draws)
+    snprintf(report->made->note, sizeof report->made->note, "%.500s", no_gnuplot.text);
+  set_made_at(report);
+  if (!report->draws)
+    gd_report_text(report,
+                   gd_report_print(report, "This page has no drawings: %.400s.", no_gnuplot.text));
+  GD_TRY(make_items(report, err));
+  return gd_report_write_page(report, err);
+}
+
+enum gd_status gd_report_write(const struct gd_report_order *order,
+                               struct gd_report_summary *summary, struct gd_error *err) {
+  struct gd_report report = {.order = order, .made = summary};
+  *summary = (struct gd_report_summary){0};
+  snprintf(summary->page, sizeof summary->page, "%s/index.html", order->folder);
+  enum gd_status status = make(&report, err);
+  gd_strbuf_deinit(&report.body);
+  gd_strbuf_deinit(&report.contents);
+  gd_paper_deinit(&report.paper);
+  gd_hw_deinit(&report.hw);
+  gd_arena_deinit(&report.arena);
+  return status;
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# gpudays accuracy: the committed page is what the program writes, and keeps what it promises.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+cd "$GD_SOURCE_DIR" || exit 1
+
+# After a change on purpose: make accuracy
+expect 0 accuracy results/*.csv -o "$WORK/page.md"
+shown "every GPU left out once"
+diff docs/accuracy.md "$WORK/page.md" >"$ERR" || fail "docs/accuracy.md is not what the program writes; run make accuracy"
+
+# What was promised of the paper's tables, on cells that the fits have not seen.
+expect 0 accuracy results/h200.csv --json
+json_file=$OUT
+promise() { # promise WHAT CONDITION: jq-free, the names are unique enough in order
+  awk -v want="$1" '$0 ~ "\"" want "\"" { inside = 1 } inside && /"median_error"/ {
+    gsub(/[",]/, ""); print $2; exit }' "$json_file"
+}
+for what in gpu_left_out family_left_out; do
+  median=$(promise "$what")
+  awk -v m="$median" 'BEGIN { exit !(m > 0 && m <= 0.20) }' || fail "$what: median error $median is above 20 %"
+done
+awk '/"feasibility"/ { on = 1 } on && /"cells"/ { gsub(/[",]/, ""); c = $2 }
+     on && /"right"/ { gsub(/[",]/, ""); r = $2; exit } END { exit !(c == 288 && r >= 0.9 * c) }' \
+  "$json_file" || fail "feasibility is right for less than 90 %"
+
+# Every cell, for programs: 288 and the header.
+expect 0 accuracy results/h200.csv --csv
+[[ $(wc -l <"$OUT") == 289 ]] || fail "not 288 cells"
+head -1 "$OUT" | grep -q '^table,model,gpu,count,group,paper_days,peak_share,feasible,days,' || fail "names"
+[[ $(grep -c ',implausible,' "$OUT") == 14 ]] || fail "not 14 cells above the peak"
+
+# An empty store is no error; a file that holds something else is.
+expect 0 accuracy --store "$WORK/empty.db"
+expect 2 accuracy data/paper/days.csv
+grep -q "has no column" "$ERR" || fail "the column is not named"
+expect 2 accuracy "$WORK/not-there.csv"
+
+# The same model for a question: the paper's software on given GPUs.
+expect 0 plan pythia-1b --gpu a100 --count 4 --methods all --stack paper --json
+[[ $(grep -c '"stack": "paper"' "$OUT") == 22 ]] || fail "not 22 points"
+[[ $(grep -c '"validated": true' "$OUT") == 22 ]] || fail "an A100 is in the paper"
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch --stack paper --json
+field_is validated false
+field_is count 1
+expect 1 plan pythia-6.9b --gpu h100 --methods all --stack paper
+expect 2 plan pythia-1b --stack paper
+expect 2 plan pythia-1b --gpu a100 --stack other
+expect 2 plan pythia-1b --gpu a100 --stack paper --methods kernels
+expect 2 plan pythia-1b --gpu a100 --count 3 --stack paper
+# Naive holds the scores of attention in memory: more bytes, smaller micro-batch, more days.
+expect 0 plan pythia-410m --gpu a100 --methods naive,free-lunch --stack paper --csv
+awk -F, 'NR == 2 { m = $2; b = $6 } NR == 3 { exit !(m == "free-lunch" && $2 == "naive" && b > $6) }' "$OUT" ||
+  fail "naive is not the slower one with the smaller micro-batch"
+
+# A store with trials of other machines: they are shown, and why they are not predicted.
+expect 0 results load "$GD_SOURCE_DIR/tests/cli/results.jsonl" --store "$WORK/theirs.db"
+expect 0 accuracy --store "$WORK/theirs.db" --json
+grep -q '"reason": "measured on a machine whose calibration is not here"' "$OUT" || fail "no reason"

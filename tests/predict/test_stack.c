@@ -1,0 +1,203 @@
+/*
+ * The paper's stack: that a fit finds parameters that are known, that what is left out has no
+ * influence on it, that memory behaves as memory does, and how the cells are sorted.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "predict/stack_paper.h"
+#include "report/accuracy.h"
+
+static int load(void **state) {
+  static struct gd_stack stack;
+  struct gd_error err = {0};
+  *state = &stack;
+  return gd_stack_load(&stack, &err) == GD_OK ? 0 : -1;
+}
+
+static int unload(void **state) {
+  gd_stack_deinit(*state);
+  return 0;
+}
+
+static void test_groups(void **state) {
+  const struct gd_stack *stack = *state;
+  int counts[GD_STACK_GROUP_COUNT] = {0};
+  for (int i = 0; i < stack->n_cells; i++)
+    counts[stack->cells[i].group]++;
+  assert_int_equal(counts[GD_STACK_FITTED], 193);
+  assert_int_equal(counts[GD_STACK_APART], 24);
+  assert_int_equal(counts[GD_STACK_IMPOSSIBLE], 14);
+  assert_int_equal(counts[GD_STACK_INFEASIBLE], 57);
+}
+
+/* Tables that the model itself wrote, with other parameters than those a fit starts from. */
+static void test_fit_recovers(void **state) {
+  struct gd_stack *stack = *state;
+  static double kept[512];
+  struct gd_stack_fit truth, fit;
+  static const double factor[GD_STACK_PARAMETERS] = {1.3, 0.75, 1.3, 0.7, 0.8, 1.2};
+  for (int i = 0; i < GD_STACK_PARAMETERS; i++)
+    truth.value[i] = gd_stack_parameter((enum gd_stack_parameter)i)->start * factor[i];
+  for (int i = 0; i < stack->n_cells; i++) {
+    struct gd_stack_answer answer;
+    gd_stack_cell_predict(&stack->cells[i], &truth, &answer);
+    kept[i] = stack->paper.days[i].days;
+    if (stack->cells[i].group == GD_STACK_FITTED)
+      stack->paper.days[i].days = answer.days;
+  }
+  gd_stack_fit(stack, NULL, &fit);
+  for (int i = 0; i < stack->n_cells; i++)
+    stack->paper.days[i].days = kept[i];
+  assert_int_equal(fit.cells, 193);
+  for (int i = 0; i < GD_STACK_PARAMETERS; i++) /* the weak pull to the start is felt */
+    if (!(fabs(log(fit.value[i] / truth.value[i])) < 0.08))
+      fail_msg("%s: %g, not %g", gd_stack_parameter((enum gd_stack_parameter)i)->name, fit.value[i],
+               truth.value[i]);
+}
+
+/* Whatever the cells that are left out say, the fit is the same to the last bit. */
+static void test_left_out_is_unseen(void **state) {
+  struct gd_stack *stack = *state;
+  const struct gd_stack_leave leaves[] = {
+      {.gpu = "h100"}, {.family = "Pythia"}, {.model = "pythia-410m"}};
+  for (int l = 0; l < 3; l++) {
+    struct gd_stack_fit before, after, all;
+    static double kept[512];
+    int left = 0;
+    gd_stack_fit(stack, &leaves[l], &before);
+    for (int i = 0; i < stack->n_cells; i++) {
+      kept[i] = stack->paper.days[i].days;
+      if (!gd_stack_leaves_out(&leaves[l], &stack->cells[i]))
+        continue;
+      left += stack->cells[i].group == GD_STACK_FITTED;
+      stack->paper.days[i].days *= 7;
+    }
+    gd_stack_fit(stack, &leaves[l], &after);
+    gd_stack_fit(stack, NULL, &all);
+    for (int i = 0; i < stack->n_cells; i++)
+      stack->paper.days[i].days = kept[i];
+    assert_int_equal(before.cells, 193 - left);
+    assert_memory_equal(before.value, after.value, sizeof before.value);
+    assert_memory_not_equal(before.value, all.value, sizeof before.value);
+  }
+}
+
+static const struct gd_stack_cell *find(const struct gd_stack *stack, enum gd_paper_table table,
+                                        const char *model, const char *gpu, int count) {
+  const struct gd_paper_days *cell = gd_paper_find(&stack->paper, table, model, gpu, count);
+  return &stack->cells[cell - stack->paper.days];
+}
+
+static double bytes_of(const struct gd_stack_cell *cell, const char *name, double micro_batch,
+                       double *host) {
+  struct gd_method method;
+  struct gd_stack_bytes bytes;
+  assert_int_equal(gd_method_parse(name, &method, NULL), GD_OK);
+  gd_stack_bytes(&cell->model->graphs[gd_stack_mode(&method)], &method, cell->paper->count,
+                 micro_batch, &bytes);
+  if (host)
+    *host = bytes.host;
+  return bytes.device;
+}
+
+static void test_memory(void **state) {
+  const struct gd_stack_cell *cell = find(*state, GD_PAPER_OPTIMAL, "pythia-2.8b", "a100", 4);
+  double parameters = cell->model->graphs[GD_STACK_HALF].parameters, host, none;
+  double ddp = bytes_of(cell, "free-lunch", 1, NULL),
+         zero1 = bytes_of(cell, "free-lunch+zero1", 1, NULL);
+  double zero2 = bytes_of(cell, "free-lunch+zero2", 1, NULL);
+  double zero3 = bytes_of(cell, "free-lunch+zero3", 1, NULL);
+  assert_true(parameters > 2.7e9 && parameters < 2.8e9);
+  assert_true(ddp > 16 * parameters);
+  assert_true(ddp > zero1 && zero1 > zero2 && zero2 > zero3);
+  /* Gradients: 2 bytes a parameter, of which ZeRO 2 keeps a quarter. */
+  assert_true(fabs(zero1 - zero2 - 1.5 * parameters) < 1e6);
+  assert_true(bytes_of(cell, "free-lunch+ckpt+zero1", 4, NULL) <
+              bytes_of(cell, "free-lunch+zero1", 4, NULL));
+  bytes_of(cell, "free-lunch+zero1", 1, &none);
+  assert_true(none == 0);
+  assert_true(bytes_of(cell, "free-lunch+zero1+offload", 1, &host) < zero1);
+  assert_true(fabs(host - 4 * parameters) < 1e6); /* 16 bytes, shared by 4 */
+  double one = bytes_of(cell, "free-lunch", 1, NULL), two = bytes_of(cell, "free-lunch", 2, NULL);
+  double naive = bytes_of(cell, "naive", 2, NULL) - bytes_of(cell, "naive", 1, NULL);
+  assert_true(fabs(bytes_of(cell, "free-lunch", 5, NULL) - (one + 4 * (two - one))) < 1e3);
+  assert_true(naive > 3 * (two - one)); /* 32 layers of 32 heads of scores */
+}
+
+/* Pythia-6.9B on one GPU: not for want of GPU memory alone, but of the host's 64 GB. */
+static void test_host_memory(void **state) {
+  const struct gd_stack *stack = *state;
+  for (int i = 0; i < stack->n_cells; i++) {
+    const struct gd_stack_cell *cell = &stack->cells[i];
+    if (cell->paper->table != GD_PAPER_OPTIMAL || cell->paper->count != 1 ||
+        strcmp(cell->paper->model, "pythia-6.9b") != 0)
+      continue;
+    assert_int_equal(cell->n_points, 12);
+    for (int p = 0; p < cell->n_points; p++)
+      assert_int_equal(cell->points[p].micro_batch, 0);
+    double host, device = bytes_of(cell, "free-lunch+ckpt+zero3+offload", 1, &host);
+    assert_true(device < 24e9 && host > 64e9);
+  }
+}
+
+/* Faster GPUs are faster, and more of them too. */
+static void test_order(void **state) {
+  const struct gd_stack *stack = *state;
+  struct gd_stack_fit fit;
+  static const char *const gpus[] = {"3090", "a6000", "a100", "h100"};
+  gd_stack_fit(stack, NULL, &fit);
+  double last = INFINITY;
+  for (int g = 0; g < 4; g++) {
+    struct gd_stack_answer one, eight;
+    gd_stack_cell_predict(find(stack, GD_PAPER_OPTIMAL, "pythia-410m", gpus[g], 1), &fit, &one);
+    gd_stack_cell_predict(find(stack, GD_PAPER_OPTIMAL, "pythia-410m", gpus[g], 8), &fit, &eight);
+    assert_true(one.feasible && one.days < last);
+    assert_true(eight.days < one.days && eight.days > one.days / 9);
+    last = one.days;
+  }
+  /* No prediction is above the peak, whatever the paper says. */
+  for (int i = 0; i < stack->n_cells; i++) {
+    const struct gd_stack_cell *cell = &stack->cells[i];
+    struct gd_stack_answer answer;
+    gd_stack_cell_predict(cell, &fit, &answer);
+    if (cell->paper->days > 0 && answer.feasible)
+      assert_true(cell->share * cell->paper->days / answer.days < 1);
+  }
+}
+
+static void test_rounding(void **state) {
+  const struct gd_stack_cell *small = find(*state, GD_PAPER_OPTIMAL, "pythia-160m", "h100", 8);
+  const struct gd_stack_cell *large = find(*state, GD_PAPER_OPTIMAL, "pythia-1b", "a100", 1);
+  assert_true(gd_stack_cell_error(small, 1.4) == 0); /* 1 day, give or take a half */
+  assert_true(fabs(gd_stack_cell_error(small, 2) - 0.5) < 1e-9);
+  assert_true(fabs(gd_stack_cell_error(large, 79.2) - 0.1) < 1e-9);
+}
+
+static void test_scores(void **state) {
+  (void)state;
+  double errors[] = {0.5, 0.1, 0.3, 0.2};
+  struct gd_accuracy_score score = gd_accuracy_score(errors, 4);
+  assert_true(fabs(score.median - 0.25) < 1e-12 && fabs(score.p90 - 0.5) < 1e-12);
+  assert_int_equal(gd_accuracy_score(NULL, 0).count, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_groups),
+      cmocka_unit_test(test_fit_recovers),
+      cmocka_unit_test(test_left_out_is_unseen),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_host_memory),
+      cmocka_unit_test(test_order),
+      cmocka_unit_test(test_rounding),
+      cmocka_unit_test(test_scores),
+  };
+  return cmocka_run_group_tests(tests, load, unload);
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# The page in a browser: no errors, nothing asked of a network, ids and anchors in order, tables that
+# sort by their buttons, a theme that changes, and no sideways scrolling of the page on a phone.
+# shellcheck source=/dev/null
+source "$GD_SOURCE_DIR/tests/cli/common.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+
+browser=
+for name in chromium chromium-browser google-chrome; do
+  [[ -z $browser ]] && browser=$(command -v "$name" || true)
+done
+if [[ -z $browser ]]; then
+  echo "skipped: no Chromium here; apt-get install chromium"
+  exit 77
+fi
+
+expect 0 results load "$here/h200.jsonl"
+try report -o "$WORK/report" --no-predictions
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+
+# The page with a watcher before its own script, and questions behind it.
+watcher='<script>window.wrong = []; addEventListener("error", function (e) { wrong.push(e.message); });</script>'
+{
+  sed "s|<title>|$watcher<title>|; /<\/body>/,\$d" "$WORK/report/index.html"
+  cat <<'END'
+<script>
+(function () {
+  var say = [];
+  function check(name, fine) { say.push((fine ? "ok " : "NOT ") + name); }
+  function all(what) { return Array.prototype.slice.call(document.querySelectorAll(what)); }
+  check("no errors " + window.wrong.join("; "), window.wrong.length === 0);
+  check("script ran", document.documentElement.classList.contains("ready"));
+  var ids = all("[id]").map(function (e) { return e.id; });
+  check("ids are unique", new Set(ids).size === ids.length);
+  check("anchors lead somewhere", all('a[href^="#"]').every(function (a) {
+    return document.getElementById(a.getAttribute("href").slice(1)); }));
+  check("nothing was loaded", performance.getEntriesByType("resource").length === 0);
+  check("drawings have names", all("svg").every(function (s) { return s.getAttribute("aria-label"); }));
+  check("one h1", all("h1").length === 1);
+  check("columns have headers", all("table").every(function (t) {
+    return t.querySelectorAll("thead th[scope=col]").length > 0; }));
+  /* Table 1 by its second column: days on one RTX 3090, which Pythia 6.9B has none of. */
+  var table = document.querySelector("#table-1-paper table");
+  var head = table.tHead.rows[1].cells[1], press = head.querySelector("button");
+  function column() {
+    return Array.prototype.map.call(table.tBodies[0].rows, function (r) {
+      return parseFloat(r.cells[1].getAttribute("data-v")); });
+  }
+  function sorted(list, sign) {
+    return list.every(function (v, i) {
+      return i === 0 || isNaN(v) || sign * (v - list[i - 1]) >= 0; });
+  }
+  check("unsorted at first", !sorted(column(), 1) && !head.hasAttribute("aria-sort"));
+  press.click();
+  var up = column();
+  check("sorts upwards", sorted(up, 1) && head.getAttribute("aria-sort") === "ascending" && isNaN(up[8]));
+  press.click();
+  var down = column();
+  check("sorts downwards", sorted(down, -1) && head.getAttribute("aria-sort") === "descending" && isNaN(down[8]));
+  table.tHead.rows[1].cells[0].querySelector("button").click();
+  check("sorts by name", table.tBodies[0].rows[0].cells[0].textContent === "ConvNeXt 390M" &&
+    table.querySelectorAll("[aria-sort]").length === 1);
+  check("buttons can be reached", press.tabIndex === 0 && all(".scroll").every(function (s) { return s.tabIndex === 0; }));
+  var theme = document.getElementById("theme"), light = getComputedStyle(document.body).backgroundColor;
+  function press_until(word) {
+    for (var i = 0; i < 3 && theme.textContent.indexOf(word) < 0; i++) theme.click();
+    return getComputedStyle(document.body).backgroundColor;
+  }
+  check("themes differ", !theme.hidden && press_until("dark") !== press_until("light") && light);
+  /* On a phone wide things scroll by themselves, the page does not. */
+  check("page is as wide as the window", document.documentElement.scrollWidth <= innerWidth);
+  var pre = document.createElement("pre");
+  pre.id = "answers";
+  pre.textContent = say.join("\n") + "\nend";
+  document.body.appendChild(pre);
+})();
+</script>
+</body>
+</html>
+END
+} >"$WORK/report/asked.html"
+
+for size in 390,844 1280,900; do
+  HOME=$WORK timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+    --user-data-dir="$WORK/browser" --window-size=$size --virtual-time-budget=5000 \
+    --enable-logging=stderr --dump-dom "file://$WORK/report/asked.html" >"$OUT" 2>"$ERR" ||
+    fail "the browser ended with $?"
+  LAST="$browser at $size"
+  answers=$(sed -n '/<pre id="answers">/,/end/p' "$OUT" | sed 's/<[^>]*>//g')
+  [[ $answers == *end* ]] || fail "$LAST: the questions were not answered"
+  [[ $answers != *NOT* ]] || fail "$LAST: $answers"
+  ! grep -q 'CONSOLE' "$ERR" || fail "$LAST: the console has something to say"
+done

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# `gpudays report`: an empty store and a full one, a report over an older one, folders and disks that
+# are no good, and no gnuplot.
+# shellcheck source=/dev/null
+source "$GD_SOURCE_DIR/tests/cli/common.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+out=$WORK/made/report
+
+# Every item of the paper has its anchor, its entry in the contents, and says where it comes from.
+items=(table-1 table-3 table-4 table-5 table-6 table-7 appendix-j store)
+for i in {1..13}; do items+=("figure-$i"); done
+check_page() {
+  local id
+  for id in "${items[@]}"; do
+    grep -q "<section id=\"$id\"" "$1" || fail "$1 has no $id"
+    grep -q "<a href=\"#$id\"" "$1" || fail "the contents lack $id"
+  done
+  [[ $(grep -c '<figure id=' "$1") == $(grep -c '<p class="from">Source: .' "$1") ]] ||
+    fail "not every block names its source"
+  ! grep -Eq '(src|href|action)="?(https?:)?//' "$1" || fail "$1 asks for something outside"
+  ! grep -Eq '@import|url\(' "$1" || fail "the style asks for something outside"
+  [[ $(grep -oE ' id=("[^"]*"|'"'[^']*'"')' "$1" | tr -d "\"'" | sort | uniq -d) == "" ]] ||
+    fail "$1 has an id twice"
+}
+# Links to files beside the page all work.
+check_files() {
+  local file
+  while read -r file; do
+    [[ -s $1/$file ]] || fail "$file is linked and not there"
+  done < <(grep -oE 'href="[^"#:]+"' "$1/index.html" | cut -d'"' -f2)
+}
+
+expect 2 report
+said "gpudays report -o DIR"
+silent
+expect 2 report -o "$out" pythia-14m
+expect 2 report -o ""
+
+with_gnuplot=true
+command -v gnuplot >/dev/null || with_gnuplot=false
+
+# An empty store: the paper's side, and predictions.
+try report -o "$out" --json
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+field_is page "$out/index.html"
+field_is trials 0
+field_above figures 30
+field_above tables 10
+check_page "$out/index.html"
+check_files "$out"
+[[ $(grep -c . "$out/table-1-intervals.csv") == 145 ]] || fail "not 144 predictions"
+# Every one that is a number lies within its interval.
+awk -F, 'NR > 1 && $5 != "" { n++; if (!($6 < $5 && $5 < $7)) exit 1 } END { exit n < 100 }' \
+  "$out/table-1-intervals.csv" || fail "predictions outside their intervals"
+grep -q 'class="chip predicted"' "$out/index.html" || fail "nothing says that it is predicted"
+grep -q 'class="lacks"' "$out/index.html" || fail "nothing says what is not measured"
+if $with_gnuplot; then
+  [[ ! -s $ERR ]] || fail "$LAST: something on stderr"
+  [[ $(grep -c '<svg' "$out/index.html") == $(find "$out" -name '*.svg' | wc -l) ]] ||
+    fail "not every figure is in the page"
+  [[ $(find "$out" -name '*.svg' | wc -l) == $(find "$out" -name '*.png' | wc -l) ]] ||
+    fail "not every figure is there as SVG and PNG"
+fi
+
+# A full one, over the older one: replaced, and nothing else left behind.
+expect 0 results load "$here/h200.jsonl"
+try report -o "$out" --no-predictions
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+shown "23 trials"
+check_page "$out/index.html"
+check_files "$out"
+[[ -s $out/table-1-measured.csv ]] || fail "no measured table"
+grep -q "NVIDIA H200" "$out/index.html" || fail "the page does not name the device"
+[[ $(find "$out" -type f | grep -Evc '\.(html|css|csv|svg|png)$') == 0 ]] || fail "leftovers"
+[[ $(find "$out" -name 'index.html*' | wc -l) == 1 ]] || fail "leftovers of the page"
+# The store can be left alone.
+try report -o "$WORK/without" --no-store --no-predictions --json
+field_is trials 0
+
+# No gnuplot: the numbers, and one note.
+mkdir "$WORK/bin"
+(
+  PATH=$WORK/bin
+  try report -o "$WORK/plain" --no-predictions
+  [[ $RC == 0 ]] || fail "$LAST without gnuplot: exit $RC"
+  PATH=/usr/bin:/bin
+  [[ $(grep -c "gnuplot-nox" "$ERR") == 1 ]] || fail "$LAST: not one note about gnuplot"
+  [[ -s $WORK/plain/figure-2-paper.csv ]] || fail "no CSV without gnuplot"
+  [[ ! -e $WORK/plain/figure-2-paper.svg ]] || fail "an SVG without gnuplot"
+  check_page "$WORK/plain/index.html"
+  check_files "$WORK/plain"
+)
+
+# Folders that cannot be made or written, and a disk that is full.
+echo text >"$WORK/file"
+expect 3 report -o "$WORK/file"
+said "Not a directory"
+expect 3 report -o "$WORK/file/below"
+said "$WORK/file"
+expect 3 report -o /proc/gpudays
+said "/proc/gpudays"
+if ((EUID != 0)); then
+  mkdir -m 555 "$WORK/locked"
+  expect 3 report -o "$WORK/locked/report"
+  said "Permission denied"
+fi
+before=$(cksum <"$out/index.html")
+(
+  trap '' XFSZ
+  ulimit -f 200 # blocks: less than the page has
+  expect 3 report -o "$out" --no-predictions
+  said "cannot write"
+)
+[[ $(cksum <"$out/index.html") == "$before" ]] || fail "a report that failed spoilt the older one"
+[[ $(find "$out" -type f | grep -Evc '\.(html|csv|svg|png)$') == 0 ]] || fail "leftovers of a failure"
