@@ -361,6 +361,7 @@ struct preset {
   struct gd_money_table table;
   const struct gd_money_option *bought, *rented; /* within both limits; NULL: none */
   const struct gd_money_option *fastest;         /* within the budget; NULL: none */
+  struct gd_money_table checked[2];              /* predicted: bought, rented */
 };
 
 static int compare_presets(const void *left, const void *right) {
@@ -399,6 +400,20 @@ static const struct preset *largest(const struct preset *presets, int count, boo
   return NULL;
 }
 
+static void append_largest(struct gd_cli *cli, const struct preset *preset,
+                           const struct gd_money_option *option, const char *how) {
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], text[1024];
+  if (!option)
+    snprintf(text, sizeof text, "%s: none", how);
+  else
+    snprintf(text, sizeof text, "%s: %s on %s, %s days (%s - %s; %s%s)", how, preset->model.name,
+             option->machine->name, gd_show_days(a, sizeof a, option->time.days),
+             gd_show_days(b, sizeof b, option->time.days_low),
+             gd_show_days(c, sizeof c, option->time.days_high),
+             option->time.times == GD_TIMES_PREDICTED ? "predicted: " : "", option->time.source);
+  gd_show_paragraph(&cli->out, 2, text);
+}
+
 static enum gd_status append_presets(struct gd_cli *cli, const struct preset *presets, int count,
                                      struct gd_error *err) {
   static const struct gd_show_column columns[] = {{"MODEL", false},     {"PARAMETERS", true},
@@ -424,10 +439,15 @@ static enum gd_status append_presets(struct gd_cli *cli, const struct preset *pr
     row[5] = machine_cell(cli, p->rented, p->rented ? p->rented->rent_usd : 0);
   }
   GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, count, err));
-  gd_strbuf_printf(&cli->out,
-                   "\nlargest that can be trained: %s on a machine that is bought, %s on "
-                   "one that is rented\nDAYS: on the fastest machine within the budget\n",
-                   bought ? bought->model.name : "none", rented ? rented->model.name : "none");
+  gd_strbuf_append(&cli->out, "\nlargest that can be trained:\n");
+  append_largest(cli, bought, bought ? bought->bought : NULL, "bought");
+  append_largest(cli, rented, rented ? rented->rented : NULL, "rented");
+  gd_strbuf_append(&cli->out, "\n");
+  gd_show_paragraph(&cli->out, 0,
+                    cli->options.times == GD_TIMES_AUTO
+                        ? "DAYS: on the fastest machine within the budget. Rows are measured or by "
+                          "arithmetic; the largest are predicted, memory included."
+                        : "DAYS: on the fastest machine within the budget.");
   if (count > 0)
     gd_show_terms(cli, &presets[0].table);
   return GD_OK;
@@ -458,13 +478,55 @@ static enum gd_status append_presets_json(struct gd_cli *cli, const struct prese
   return gd_show_json(&cli->out, &root, err);
 }
 
-static enum gd_status show_presets(struct gd_cli *cli, struct preset *presets, int count,
-                                   struct gd_error *err) {
+/* Whether a preset can be trained, by prediction of the machines that come nearest to it. */
+static enum gd_status check_preset(const struct gd_cli *cli, const struct gd_money_asked *asked,
+                                   struct preset *preset, bool rented, struct gd_error *err) {
+  enum { MOST = 3 };
+  const double best_share = 0.6; /* no model has more on the H200: results/h200.csv */
+  const struct gd_money_limits limits = limits_of(cli);
+  const struct gd_money_option **answer = rented ? &preset->rented : &preset->bought;
+  struct gd_money_table *table = &preset->checked[rented];
+  struct gd_money_asked closer = *asked;
+  if (*answer && (*answer)->time.times == GD_TIMES_MEASURED)
+    return GD_OK;
+  *answer = NULL;
+  closer.model = &preset->model;
+  closer.quick = false;
+  closer.machines = gd_money_candidates(&preset->table, &limits, rented, best_share, MOST);
+  if (!closer.machines)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while narrowing machines down");
+  if (!closer.machines[0])
+    return GD_OK;
+  GD_TRY(gd_money_table_make(&closer, table, err));
+  const struct gd_money_option *option =
+      rented ? gd_money_choose_rented(table, &limits) : gd_money_choose(table, &limits);
+  if (option && (rented || gd_money_within(option, &limits)))
+    *answer = option;
+  return GD_OK;
+}
+
+/* From the largest preset down, until one can be trained: the answer, which must hold. */
+static enum gd_status check_presets(const struct gd_cli *cli, const struct gd_money_asked *asked,
+                                    struct preset *presets, int count, struct gd_error *err) {
+  if (asked->times != GD_TIMES_AUTO)
+    return GD_OK;
+  for (int rented = 0; rented < 2; rented++)
+    for (int i = count - 1; i >= 0; i--) {
+      GD_TRY(check_preset(cli, asked, &presets[i], rented, err));
+      if (rented ? presets[i].rented : presets[i].bought)
+        break;
+    }
+  return GD_OK;
+}
+
+static enum gd_status show_presets(struct gd_cli *cli, const struct gd_money_asked *asked,
+                                   struct preset *presets, int count, struct gd_error *err) {
   bool programs = cli->options.json || cli->options.csv;
   const struct gd_money_limits limits = limits_of(cli);
   char a[2 * GD_SHOW_TEXT];
   if (count > 1)
     qsort(presets, (size_t)count, sizeof *presets, compare_presets);
+  GD_TRY(check_presets(cli, asked, presets, count, err));
   GD_TRY(programs ? append_presets_json(cli, presets, count, err)
                   : append_presets(cli, presets, count, err));
   if (!largest(presets, count, false) && !largest(presets, count, true))
@@ -489,9 +551,12 @@ static enum gd_status answer_presets(struct gd_cli *cli, struct gd_money_asked *
       status = price_preset(cli, asked, &presets[read++], err);
   }
   if (status == GD_OK)
-    status = show_presets(cli, presets, read, err);
-  for (int i = 0; i < read; i++)
+    status = show_presets(cli, asked, presets, read, err);
+  for (int i = 0; i < read; i++) {
     gd_money_table_deinit(&presets[i].table);
+    gd_money_table_deinit(&presets[i].checked[0]);
+    gd_money_table_deinit(&presets[i].checked[1]);
+  }
   return status;
 }
 

@@ -24,8 +24,9 @@ static void append_option(struct gd_strbuf *out, const struct gd_option *option)
 static void append_overview(struct gd_strbuf *out) {
   int count;
   const struct gd_option *options = gd_options(&count);
-  gd_strbuf_append(out, "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
-                        "How long does it take to pre-train this model on this hardware?\n\n");
+  gd_strbuf_append(out,
+                   "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
+                   "How long does pre-training take? Start here: gpudays bench pythia-14m\n\n");
   for (int i = 1; i < GD_COMMAND_COUNT; i++) {
     char left[64];
     snprintf(left, sizeof left, "%s %s", gd_commands[i].name, gd_commands[i].arguments);
@@ -39,8 +40,7 @@ static void append_overview(struct gd_strbuf *out) {
       gd_strbuf_printf(out, " --%s", options[i].name);
   gd_strbuf_append(out,
                    "\nMODEL is a preset or a path to a Hugging Face config.json or its folder.\n"
-                   "Exit: 0 fine, 1 the answer is no, 2 usage, 3 environment, 4 internal.\n"
-                   "Start here: gpudays bench pythia-14m\n");
+                   "Exit: 0 fine, 1 the answer is no, 2 usage, 3 environment, 4 internal.\n");
 }
 
 /* What changes the recipe is told by `models`; elsewhere its names stand on one line. */

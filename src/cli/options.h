@@ -90,6 +90,7 @@ struct gd_cli_options {
   bool total;
   bool format_given;
   enum gd_export_format format;
+  bool no_predictions;
   const char *output; /* a file, instead of stdout; of report a folder */
   double job_time;    /* seconds */
   const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */

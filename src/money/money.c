@@ -173,3 +173,45 @@ void gd_money_reach_rented(const struct gd_money_table *table, const struct gd_m
         .option = option, .days = days, .share = share, .usd = days * usd_per_day};
   }
 }
+
+/* --- candidates ---------------------------------------------------------------------------- */
+
+/* Whether it could be within the limits, were it faster by that factor. */
+static bool could_be_within(const struct gd_money_option *option,
+                            const struct gd_money_limits *limits, bool rented, double factor) {
+  double usd = rented ? option->rent_usd / factor : option->hardware_usd;
+  return option->time.state == GD_TIME_KNOWN && isfinite(usd) && usd <= limits->budget_usd &&
+         option->time.days / factor <= limits->days;
+}
+
+/* Of machines that cost the same to rent the larger one: it has more memory. */
+static bool comes_before(const struct gd_money_option *a, const struct gd_money_option *b,
+                         bool rented) {
+  if (rented && fabs(a->rent_usd - b->rent_usd) > 1e-9 * b->rent_usd)
+    return a->rent_usd < b->rent_usd;
+  return a->time.days < b->time.days;
+}
+
+const char *gd_money_candidates(struct gd_money_table *table, const struct gd_money_limits *limits,
+                                bool rented, double share, int most) {
+  const char *names = "";
+  const struct gd_money_option *last = NULL;
+  for (int n = 0; n < most && names; n++) {
+    const struct gd_money_option *next = NULL;
+    for (int i = 0; i < table->count; i++) {
+      const struct gd_money_option *option = &table->options[i];
+      double factor = share / option->time.share;
+      if (option->time.times == GD_TIMES_ANALYTIC &&
+          could_be_within(option, limits, rented, factor) &&
+          (!last || comes_before(last, option, rented)) &&
+          (!next || comes_before(option, next, rented)))
+        next = option;
+    }
+    if (!next)
+      break;
+    names =
+        gd_arena_printf(&table->arena, "%s%s%s", names, names[0] ? "," : "", next->machine->name);
+    last = next;
+  }
+  return names;
+}

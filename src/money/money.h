@@ -195,6 +195,14 @@ void gd_money_reach_bought(const struct gd_money_table *table, const struct gd_m
 void gd_money_reach_rented(const struct gd_money_table *table, const struct gd_money_limits *limits,
                            struct gd_money_reach *reach);
 
+/*
+ * Names, joined by commas and in the table's arena, of up to `most` machines of a GD_TIMES_ANALYTIC
+ * table that are within both limits, bought or rented, if their GPUs reach `share` of their peak:
+ * the fastest, or the cheapest to rent, first. Empty: none; NULL: no memory.
+ */
+const char *gd_money_candidates(struct gd_money_table *table, const struct gd_money_limits *limits,
+                                bool rented, double share, int most);
+
 /* --- words --------------------------------------------------------------------------------- */
 
 /*

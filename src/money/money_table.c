@@ -12,7 +12,8 @@
 #include "money/money_int.h"
 #include "pass/pass.h"
 
-enum { MOST_RENTED = 8 }; /* GPUs of a machine: those of the paper */
+#define RENTED_NAME "rented-%dx-%s" /* GPUs, which */
+enum { MOST_RENTED = 8 };           /* GPUs of a machine: those of the paper */
 
 /* --- terms --------------------------------------------------------------------------------- */
 
@@ -99,7 +100,7 @@ static enum gd_status add_option(const struct gd_times_context *context,
   struct gd_hw *hw = context->asked->hw;
   struct gd_money_option *option = &table->options[table->count];
   for (int i = 0; i < table->count; i++)
-    if (table->options[i].machine == machine)
+    if (strcmp(table->options[i].machine->name, machine->name) == 0)
       return GD_OK; /* named twice */
   *option = (struct gd_money_option){.machine = machine};
   GD_TRY(gd_hw_gpu(hw, machine->gpu, &option->gpu, err));
@@ -108,23 +109,6 @@ static enum gd_status add_option(const struct gd_times_context *context,
   gd_money_price(&table->terms, option);
   table->count++;
   return GD_OK;
-}
-
-/* The machines of --machine, each by name or by file. */
-static enum gd_status add_named(const struct gd_times_context *context,
-                                struct gd_money_table *table, struct gd_error *err) {
-  for (const char *at = context->asked->machines;;) {
-    const struct gd_machine *machine;
-    size_t length = strcspn(at, ",");
-    char *name = gd_arena_printf(&table->arena, "%.*s", (int)length, at);
-    if (!name)
-      return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading names of machines");
-    GD_TRY(gd_hw_machine(context->asked->hw, name, &machine, err));
-    GD_TRY(add_option(context, machine, table, err));
-    if (at[length] == '\0')
-      return GD_OK;
-    at += length + 1;
-  }
 }
 
 /* For sale, or the only one of its kind that there is. */
@@ -144,7 +128,7 @@ static bool listed(const struct gd_hw *hw, const struct gd_machine *machine) {
 static struct gd_machine *rented_machine(struct gd_arena *arena, const struct gd_hw *hw,
                                          const struct gd_gpu *gpu, int count) {
   struct gd_machine *machine = gd_arena_alloc(arena, 1, sizeof *machine);
-  char *name = gd_arena_printf(arena, "rented-%dx-%s", count, gpu->name);
+  char *name = gd_arena_printf(arena, RENTED_NAME, count, gpu->name);
   char *title = gd_arena_printf(arena, "%d x %s of a provider", count, gpu->title);
   if (!machine || !name || !title)
     return NULL;
@@ -154,6 +138,42 @@ static struct gd_machine *rented_machine(struct gd_arena *arena, const struct gd
     if (hw->builds[i].count == count)
       machine->power_w = hw->builds[i].power_w;
   return machine;
+}
+
+/* One of those by its name, "rented-8x-h200"; NULL: it is no such name. */
+static enum gd_status find_rented(const struct gd_hw *hw, const char *name, struct gd_arena *arena,
+                                  const struct gd_machine **machine, struct gd_error *err) {
+  *machine = NULL;
+  for (int i = 0; i < hw->n_gpus; i++)
+    for (int count = 1; count <= MOST_RENTED; count *= 2) {
+      char expected[128];
+      snprintf(expected, sizeof expected, RENTED_NAME, count, hw->gpus[i].name);
+      if (strcmp(name, expected) != 0)
+        continue;
+      *machine = rented_machine(arena, hw, &hw->gpus[i], count);
+      if (!*machine)
+        return gd_fail(err, GD_ENVIRONMENT, "out of memory while naming rented GPUs");
+    }
+  return GD_OK;
+}
+
+/* The machines of --machine, each by name or by file. */
+static enum gd_status add_named(const struct gd_times_context *context,
+                                struct gd_money_table *table, struct gd_error *err) {
+  for (const char *at = context->asked->machines;;) {
+    const struct gd_machine *machine;
+    size_t length = strcspn(at, ",");
+    char *name = gd_arena_printf(&table->arena, "%.*s", (int)length, at);
+    if (!name)
+      return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading names of machines");
+    GD_TRY(find_rented(context->asked->hw, name, &table->arena, &machine, err));
+    if (!machine)
+      GD_TRY(gd_hw_machine(context->asked->hw, name, &machine, err));
+    GD_TRY(add_option(context, machine, table, err));
+    if (at[length] == '\0')
+      return GD_OK;
+    at += length + 1;
+  }
 }
 
 /* GPUs that are for rent and that no machine of the catalogue holds. */

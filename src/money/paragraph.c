@@ -151,7 +151,7 @@ static void append_source(struct gd_strbuf *out, const struct gd_money_table *ta
                           const struct gd_time *time) {
   switch (time->times) {
   case GD_TIMES_MEASURED: gd_strbuf_printf(out, "%s", time->source); break;
-  case GD_TIMES_PREDICTED: gd_strbuf_printf(out, "a prediction: %s", time->source); break;
+  case GD_TIMES_PREDICTED: gd_strbuf_append(out, "predicted by simulation"); break;
   case GD_TIMES_PAPER:
     gd_strbuf_append(out, "as reported by Khandelwal et al., 2024, arXiv:2410.23261, Table 1");
     break;
@@ -237,6 +237,8 @@ static void append_doubts(struct gd_strbuf *out, const struct gd_time *time) {
     break;
   case GD_PHYSICS_FINE: break;
   }
+  if (time->times == GD_TIMES_PREDICTED)
+    assume(out, "Days: predicted, not measured: %s.", time->source);
   if (time->times == GD_TIMES_ANALYTIC)
     assume(out, "Whether the model fits in the GPUs' memory was not checked.");
 }

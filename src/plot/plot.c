@@ -309,7 +309,8 @@ static void append_root(const struct gd_plot *plot, bool alone, struct gd_strbuf
                    "xmlns:xlink=\"http://www.w3.org/1999/xlink\" viewBox=\"0 0 %d %d\" "
                    "width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"",
                    width, height, width, height);
-  append_escaped(out, plot->title ? plot->title : plot->y_label ? plot->y_label : "figure");
+  const char *alt = plot->alt ? plot->alt : plot->title;
+  append_escaped(out, alt ? alt : "figure");
   gd_strbuf_append(out, "\">\n");
   if (alone)
     gd_strbuf_append(out, "<style>svg{background:#fff}"

@@ -36,6 +36,7 @@ struct gd_plot_series {
 struct gd_plot {
   enum gd_plot_kind kind;
   const char *title, *x_label, *y_label; /* NULL: none */
+  const char *alt;                       /* for those who cannot see it; NULL: the title */
   const char *note;              /* a line under the figure: source, "synthetic answers"; or NULL */
   const char *const *categories; /* BARS, STACKED, CELLS */
   int n_categories;

@@ -235,6 +235,11 @@ static void place_label(struct gd_plot_layout *at, double x, double y, const cha
                    (struct gd_plot_style){GD_PLOT_INK, 11, GD_PLOT_CENTRE, false, 0}, label);
 }
 
+static bool has_interval(const struct gd_plot_series *series, int i) {
+  return series->low && series->high && isfinite(series->low[i]) && isfinite(series->high[i]) &&
+         series->low[i] > 0;
+}
+
 static void point_labels(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
   struct box taken[2 * MOST_LABELS];
@@ -245,6 +250,9 @@ static void point_labels(struct gd_plot_layout *at) {
         double x = gd_plot_pixel_x(at, plot->series[s].x[i]),
                y = gd_plot_pixel_y(at, plot->series[s].y[i]);
         taken[count++] = (struct box){x - 6, y - 6, x + 6, y + 6};
+        if (has_interval(&plot->series[s], i) && count < MOST_LABELS)
+          taken[count++] = (struct box){x - 2, gd_plot_pixel_y(at, plot->series[s].high[i]), x + 2,
+                                        gd_plot_pixel_y(at, plot->series[s].low[i])};
       }
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && count < 2 * MOST_LABELS; i++) {

@@ -113,9 +113,10 @@ const char *gd_plot_format_value(char *text, size_t size, double value) {
   double magnitude = fabs(value);
   if (magnitude >= 1e7 || (magnitude > 0 && magnitude < 1e-3)) {
     snprintf(text, size, "%.2g", value);
-    char *plus = strstr(text, "e+");
-    if (plus)
-      memmove(plus + 1, plus + 2, strlen(plus + 2) + 1);
+    char *power = strchr(text, 'e'); /* "e+09" is "e9" */
+    size_t extra = power ? strspn(power + 1, "+0") : 0;
+    if (extra > 0)
+      memmove(power + 1, power + 1 + extra, strlen(power + 1 + extra) + 1);
     return text;
   }
   gd_format_digits(text, size, value, 3);
@@ -611,15 +612,15 @@ static void put_plot(struct gd_plot_layout *at, bool errors) {
   if (at->n_empty > 0)
     gd_strbuf_append(at->out, ", $empty using 1:2:3:4:5:6 with boxxyerror lc rgb '#C0808080' "
                               "fs solid noborder notitle");
+  if (errors)
+    gd_strbuf_append(at->out,
+                     ", $errors using 1:2:3:4 with vectors nohead lw 1.5 lc rgb '" GD_PLOT_INK
+                     "' notitle");
   for (int s = 0; s < plot->n_series && !has_categories(plot); s++)
     if (gd_plot_any_drawn(at, &plot->series[s]))
       gd_strbuf_printf(at->out, ", $s%d using 1:2 with %s lw 2 pt %d ps 0.9 lc rgb '#%06x' notitle",
                        s, plot->kind == GD_PLOT_LINES ? "linespoints" : "points",
                        markers[s % COLOURS], gd_plot_colour_of(plot, s, plot->n_series));
-  if (errors)
-    gd_strbuf_append(at->out,
-                     ", $errors using 1:2:3:4 with vectors nohead lw 1.5 lc rgb '" GD_PLOT_INK
-                     "' notitle");
   gd_strbuf_append(at->out, "\n");
 }
 

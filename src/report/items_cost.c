@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "money/money.h"
 #include "report/report_int.h"
 
 #define PAPER_PRICES "arXiv 2410.23261, Tables 5 to 7, quotes of 2024-09-21"
@@ -91,14 +92,12 @@ static enum gd_status machines_plot(struct gd_report *report, struct gd_error *e
   const struct gd_paper *paper = &report->paper;
   double *gpus = gd_report_numbers(report, GD_REPORT_CELLS);
   double *rest = gd_report_numbers(report, GD_REPORT_CELLS);
-  const char **names = gd_report_texts(report, GD_REPORT_CELLS);
+  const char **names = gd_report_grid_names(report);
   if (!gpus || !rest || !names)
     return gd_report_no_memory(err);
   for (int i = 0; i < GD_REPORT_CELLS; i++) {
     const struct gd_paper_gpu *gpu = &paper->gpus[i / GD_REPORT_COUNTS];
     int count = gd_report_counts[i % GD_REPORT_COUNTS];
-    const char *word = strrchr(gpu->title, ' ');
-    names[i] = gd_report_print(report, "%d %s", count, word ? word + 1 : gpu->title);
     gpus[i] = count * gpu->usd;
     rest[i] = gd_paper_system_usd(paper, count);
   }
@@ -140,29 +139,55 @@ enum cost { WHOLE_MACHINE, ONE_EXPERIMENT };
 struct scatter {
   const char *name, *caption, *model;
   enum cost cost;
+  bool predicted; /* days of this program's engine, with their intervals, instead of Table 1 */
 };
+
+/* Days of that model on so many of the GPU; false: none. */
+static bool days_of(const struct gd_report *report, const struct scatter *scatter, int gpu, int i,
+                    double *days, double *low, double *high) {
+  const struct gd_paper *paper = &report->paper;
+  if (!scatter->predicted) {
+    const struct gd_paper_days *cell = gd_paper_find(paper, GD_PAPER_OPTIMAL, scatter->model,
+                                                     paper->gpus[gpu].gpu, gd_report_counts[i]);
+    *days = cell ? cell->days : 0;
+    return *days > 0;
+  }
+  for (int m = 0; m < paper->n_recipes; m++)
+    if (strcmp(paper->recipes[m].model, scatter->model) == 0) {
+      const struct gd_report_prediction *cell =
+          &report->predicted.best[m * GD_REPORT_CELLS + gpu * GD_REPORT_COUNTS + i];
+      *days = cell->days;
+      *low = cell->low;
+      *high = cell->high;
+      return cell->state == GD_REPORT_KNOWN;
+    }
+  return false;
+}
 
 static enum gd_status cost_series(struct gd_report *report, const struct scatter *scatter, int g,
                                   struct gd_plot_series *series, struct gd_error *err) {
   const struct gd_paper_gpu *gpu = &report->paper.gpus[g];
   double *usd = gd_report_numbers(report, GD_REPORT_COUNTS);
   double *days = gd_report_numbers(report, GD_REPORT_COUNTS);
+  double *low = gd_report_numbers(report, GD_REPORT_COUNTS);
+  double *high = gd_report_numbers(report, GD_REPORT_COUNTS);
   const char **labels = gd_report_texts(report, GD_REPORT_COUNTS);
-  if (!usd || !days || !labels)
+  if (!usd || !days || !labels || !low || !high)
     return gd_report_no_memory(err);
   for (int i = 0; i < GD_REPORT_COUNTS; i++) {
-    int count = gd_report_counts[i];
-    const struct gd_paper_days *cell =
-        gd_paper_find(&report->paper, GD_PAPER_OPTIMAL, scatter->model, gpu->gpu, count);
-    double price = machine_usd(report, gpu, count);
-    labels[i] = gd_report_print(report, "%d", count);
-    if (!cell || !(cell->days > 0))
+    double price = machine_usd(report, gpu, gd_report_counts[i]), found;
+    labels[i] = gd_report_print(report, "%d", gd_report_counts[i]);
+    if (!days_of(report, scatter, g, i, &found, &low[i], &high[i]))
       continue;
-    days[i] = cell->days;
-    usd[i] = scatter->cost == WHOLE_MACHINE ? price : price * cell->days / life_days(report);
+    days[i] = found;
+    usd[i] = scatter->cost == WHOLE_MACHINE ? price : price * found / life_days(report);
   }
   *series = (struct gd_plot_series){
       .name = gpu->title, .x = usd, .y = days, .labels = labels, .count = GD_REPORT_COUNTS};
+  if (scatter->predicted) {
+    series->low = low;
+    series->high = high;
+  }
   return GD_OK;
 }
 
@@ -188,10 +213,129 @@ static enum gd_status cost_plot(struct gd_report *report, const struct scatter *
       .log_y = true};
   return gd_report_add_plot(
       report,
-      &(struct gd_report_block){scatter->name, scatter->caption, GD_REPORT_PAPER,
-                                "Table 1 and Tables 5 to 7 of arXiv 2410.23261"},
+      &(struct gd_report_block){
+          scatter->name, scatter->caption,
+          scatter->predicted ? GD_REPORT_PREDICTED : GD_REPORT_PAPER,
+          scatter->predicted
+              ? "predicted days of Table 1 above; prices of Tables 5 to 7 of arXiv 2410.23261"
+              : "Table 1 and Tables 5 to 7 of arXiv 2410.23261"},
       &plot, err);
 }
+
+/* --- machines of the catalogue ---------------------------------------------------------------- */
+
+static const struct gd_report_column option_columns[] = {
+    {"Model", NULL, false},
+    {"Machine", NULL, false},
+    {"Hardware, USD", NULL, true},
+    {"Days", NULL, true},
+    {"One run, USD", NULL, true},
+    {"Energy, kWh", NULL, true},
+    {"Energy, USD", NULL, true},
+    {"Rent, USD", NULL, true},
+    {"Break-even, months", NULL, true},
+    {"Cheapest of its speed", NULL, false},
+    {"Share of the peak, %", NULL, true},
+};
+enum { OPTION_COLUMNS = sizeof option_columns / sizeof *option_columns };
+
+static void set_dollars(struct gd_report *report, struct gd_report_cell *cell, double usd) {
+  if (isfinite(usd))
+    gd_report_set_count(report, cell, (int64_t)llround(usd));
+}
+
+static const char *front_of(const struct gd_money_option *option) {
+  if (option->hardware_front && option->experiment_front)
+    return "to buy, to use";
+  return option->hardware_front ? "to buy" : option->experiment_front ? "to use" : "";
+}
+
+static void option_row(struct gd_report *report, const char *model,
+                       const struct gd_money_option *option, struct gd_report_table *table) {
+  struct gd_report_cell *row = gd_report_table_row(table);
+  row[0].text = gd_report_model_title(report, model);
+  row[1].text = gd_report_print(report, "%s", option->machine->name);
+  set_dollars(report, &row[2], option->hardware_usd);
+  gd_report_set_days(report, &row[3], option->time.days);
+  set_dollars(report, &row[4], option->experiment_usd);
+  set_dollars(report, &row[5], option->energy_kwh);
+  set_dollars(report, &row[6], option->energy_usd);
+  set_dollars(report, &row[7], option->rent_usd);
+  gd_report_set_digits(report, &row[8], option->break_even_months);
+  row[9].text = front_of(option);
+  if (option->time.share > 0) {
+    enum gd_physics physics = gd_physics_of(option->time.share);
+    gd_report_set_digits(report, &row[10], 100 * option->time.share);
+    row[10].class_name = physics == GD_PHYSICS_IMPOSSIBLE ? "wrong"
+                         : physics == GD_PHYSICS_DOUBTFUL ? "doubt"
+                                                          : NULL;
+  }
+}
+
+/* The machines for which the source has days of the model. */
+static enum gd_status add_options(struct gd_report *report, const char *name, enum gd_times times,
+                                  struct gd_report_table *table, struct gd_error *err) {
+  struct gd_model model;
+  struct gd_money_table money = {0};
+  struct gd_money_asked asked = {.hw = &report->hw,
+                                 .paper = &report->paper,
+                                 .store = report->order->store,
+                                 .model = &model,
+                                 .times = times};
+  if (gd_model_load(name, &model, NULL) != GD_OK)
+    return GD_OK; /* a model of the store that is here no more has no price */
+  GD_TRY(gd_money_terms_default(&report->hw, NULL, &asked.terms, err));
+  enum gd_status status = gd_money_table_make(&asked, &money, err);
+  for (int i = 0; i < money.count && status == GD_OK; i++)
+    if (money.options[i].time.state == GD_TIME_KNOWN && table->n_rows < table->room)
+      option_row(report, name, &money.options[i], table);
+  gd_money_table_deinit(&money);
+  return status;
+}
+
+static enum gd_status options_paper(struct gd_report *report, struct gd_error *err) {
+  struct gd_report_table *table =
+      gd_report_table_new(&report->arena, option_columns, OPTION_COLUMNS, 64);
+  if (!table)
+    return gd_report_no_memory(err);
+  GD_TRY(add_options(report, "pythia-1b", GD_TIMES_PAPER, table, err));
+  return gd_report_add_table(
+      report,
+      &(struct gd_report_block){
+          "figure-7-machines",
+          "The same machines with energy, rent and break-even; 'gpudays cost' "
+          "has the assumptions and takes others.",
+          GD_REPORT_PAPER,
+          "days of Table 1, prices of Tables 5 to 7; energy and rent of this "
+          "program's catalogue"},
+      table, err);
+}
+
+static enum gd_status options_measured(struct gd_report *report, struct gd_error *err) {
+  enum { MOST = 512 };
+  struct gd_report_table *table =
+      gd_report_table_new(&report->arena, option_columns, OPTION_COLUMNS, MOST);
+  if (!table)
+    return gd_report_no_memory(err);
+  for (int m = 0; m < report->measured.n_models; m++)
+    GD_TRY(add_options(report, report->measured.models[m], GD_TIMES_MEASURED, table, err));
+  if (table->n_rows == 0) {
+    gd_report_lacks(report, GD_REPORT_MEASURED,
+                    "no trials on GPUs that the catalogue has a price of; 'gpudays cost MODEL' "
+                    "compares all machines by estimated days");
+    return GD_OK;
+  }
+  return gd_report_add_table(
+      report,
+      &(struct gd_report_block){
+          "figure-7-measured", "What the measured runs cost, bought or rented.", GD_REPORT_MEASURED,
+          gd_report_print(report, "%s; prices of this program's catalogue",
+                          gd_report_measured_from(report))},
+      table, err);
+}
+
+/* --- the figures -------------------------------------------------------------------------------
+ */
 
 static enum gd_status figure_7(struct gd_report *report, struct gd_error *err) {
   gd_report_begin(report, "figure-7", "Figure 7", "Cost against days: Pythia 1B");
@@ -202,13 +346,29 @@ static enum gd_status figure_7(struct gd_report *report, struct gd_error *err) {
   gd_report_pair(report, true);
   GD_TRY(cost_plot(report,
                    &(struct scatter){"figure-7-hardware", "The price of the machine.", "pythia-1b",
-                                     WHOLE_MACHINE},
+                                     WHOLE_MACHINE, false},
                    err));
-  GD_TRY(cost_plot(
-      report,
-      &(struct scatter){"figure-7-experiment", "The cost of one run.", "pythia-1b", ONE_EXPERIMENT},
-      err));
+  GD_TRY(cost_plot(report,
+                   &(struct scatter){"figure-7-experiment", "The cost of one run.", "pythia-1b",
+                                     ONE_EXPERIMENT, false},
+                   err));
+  if (report->predicted.known) {
+    GD_TRY(cost_plot(report,
+                     &(struct scatter){"figure-7-hardware-predicted",
+                                       "The price of the machine, with predicted days and their "
+                                       "intervals.",
+                                       "pythia-1b", WHOLE_MACHINE, true},
+                     err));
+    GD_TRY(cost_plot(report,
+                     &(struct scatter){"figure-7-experiment-predicted",
+                                       "The cost of one run, with predicted days and their "
+                                       "intervals.",
+                                       "pythia-1b", ONE_EXPERIMENT, true},
+                     err));
+  }
   gd_report_pair(report, false);
+  GD_TRY(options_paper(report, err));
+  GD_TRY(options_measured(report, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -222,7 +382,7 @@ static enum gd_status figure_all(struct gd_report *report, const char *number, e
     const char *model = report->paper.recipes[m].model;
     GD_TRY(cost_plot(report,
                      &(struct scatter){gd_report_print(report, "figure-%s-%s", number, model),
-                                       gd_report_model_title(report, model), model, cost},
+                                       gd_report_model_title(report, model), model, cost, false},
                      err));
   }
   gd_report_pair(report, false);

@@ -11,7 +11,7 @@ const int gd_report_counts[GD_REPORT_COUNTS] = {1, 2, 4, 8};
 /* --- the paper's grid ---------------------------------------------------------------------- */
 
 /* A column for the model, then one a GPU and count. */
-static const struct gd_report_column *grid_columns(struct gd_report *report) {
+const struct gd_report_column *gd_report_grid_columns(struct gd_report *report) {
   struct gd_report_column *columns =
       gd_arena_alloc(&report->arena, 1 + GD_REPORT_CELLS, sizeof *columns);
   if (!columns)
@@ -27,10 +27,22 @@ static const struct gd_report_column *grid_columns(struct gd_report *report) {
   return columns;
 }
 
-static const struct gd_paper_days *cell_of(const struct gd_report *report,
-                                           enum gd_paper_table table, const char *model, int i) {
+const struct gd_paper_days *gd_report_paper_cell(const struct gd_report *report,
+                                                 enum gd_paper_table table, const char *model,
+                                                 int i) {
   return gd_paper_find(&report->paper, table, model, report->paper.gpus[i / GD_REPORT_COUNTS].gpu,
                        gd_report_counts[i % GD_REPORT_COUNTS]);
+}
+
+const char **gd_report_grid_names(struct gd_report *report) {
+  const char **names = gd_report_texts(report, GD_REPORT_CELLS);
+  for (int i = 0; i < GD_REPORT_CELLS && names; i++) {
+    const char *title = report->paper.gpus[i / GD_REPORT_COUNTS].title;
+    const char *word = strrchr(title, ' ');
+    names[i] = gd_report_print(report, "%d %s", gd_report_counts[i % GD_REPORT_COUNTS],
+                               word ? word + 1 : title);
+  }
+  return names;
 }
 
 static void set_paper_cell(struct gd_report *report, const struct gd_paper_days *from,
@@ -52,7 +64,7 @@ static void set_paper_cell(struct gd_report *report, const struct gd_paper_days 
 
 static enum gd_status paper_grid(struct gd_report *report, enum gd_paper_table which,
                                  const struct gd_report_block *block, struct gd_error *err) {
-  const struct gd_report_column *columns = grid_columns(report);
+  const struct gd_report_column *columns = gd_report_grid_columns(report);
   struct gd_report_table *table =
       columns ? gd_report_table_new(&report->arena, columns, 1 + GD_REPORT_CELLS,
                                     report->paper.n_recipes)
@@ -63,7 +75,7 @@ static enum gd_status paper_grid(struct gd_report *report, enum gd_paper_table w
     struct gd_report_cell *row = gd_report_table_row(table);
     row[0].text = gd_report_model_title(report, report->paper.recipes[m].model);
     for (int i = 0; i < GD_REPORT_CELLS; i++)
-      set_paper_cell(report, cell_of(report, which, report->paper.recipes[m].model, i),
+      set_paper_cell(report, gd_report_paper_cell(report, which, report->paper.recipes[m].model, i),
                      &row[1 + i]);
   }
   return gd_report_add_table(report, block, table, err);
@@ -74,22 +86,16 @@ static enum gd_status paper_map(struct gd_report *report, enum gd_paper_table wh
                                 struct gd_error *err) {
   int rows = report->paper.n_recipes;
   struct gd_plot_series *series = gd_report_series(report, rows);
-  const char **columns = gd_report_texts(report, GD_REPORT_CELLS);
+  const char **columns = gd_report_grid_names(report);
   if (!series || !columns)
     return gd_report_no_memory(err);
-  for (int i = 0; i < GD_REPORT_CELLS; i++) {
-    const char *name = report->paper.gpus[i / GD_REPORT_COUNTS].title;
-    const char *word = strrchr(name, ' ');
-    columns[i] = gd_report_print(report, "%d %s", gd_report_counts[i % GD_REPORT_COUNTS],
-                                 word ? word + 1 : name);
-  }
   for (int m = 0; m < rows; m++) {
     const char *model = report->paper.recipes[m].model;
     double *days = gd_report_numbers(report, GD_REPORT_CELLS);
     if (!days)
       return gd_report_no_memory(err);
     for (int i = 0; i < GD_REPORT_CELLS; i++) {
-      const struct gd_paper_days *cell = cell_of(report, which, model, i);
+      const struct gd_paper_days *cell = gd_report_paper_cell(report, which, model, i);
       if (cell && cell->days > 0)
         days[i] = cell->days;
     }
@@ -216,6 +222,7 @@ static enum gd_status table_1(struct gd_report *report, struct gd_error *err) {
                            "table-1-measured", "The best trial of each model, device and count.",
                            GD_REPORT_MEASURED, gd_report_measured_from(report)},
                        err));
+  GD_TRY(gd_report_predicted_days(report, GD_PAPER_OPTIMAL, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -238,6 +245,7 @@ static enum gd_status table_4(struct gd_report *report, struct gd_error *err) {
                            "table-4-measured", "The naive trial of each model, device and count.",
                            GD_REPORT_MEASURED, gd_report_measured_from(report)},
                        err));
+  GD_TRY(gd_report_predicted_days(report, GD_PAPER_NAIVE, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -256,8 +264,10 @@ static int paper_ratios(const struct gd_report *report, int gpu, bool analytic, 
   for (int m = 0; m < report->paper.n_recipes; m++)
     for (int i = 0; i < GD_REPORT_CELLS && is_pythia(&report->paper.recipes[m]); i++) {
       const struct gd_paper_recipe *recipe = &report->paper.recipes[m];
-      const struct gd_paper_days *naive = cell_of(report, GD_PAPER_NAIVE, recipe->model, i);
-      const struct gd_paper_days *best = cell_of(report, GD_PAPER_OPTIMAL, recipe->model, i);
+      const struct gd_paper_days *naive =
+          gd_report_paper_cell(report, GD_PAPER_NAIVE, recipe->model, i);
+      const struct gd_paper_days *best =
+          gd_report_paper_cell(report, GD_PAPER_OPTIMAL, recipe->model, i);
       double other = analytic
                          ? gd_paper_analytic_days(recipe, &report->paper.gpus[i / GD_REPORT_COUNTS],
                                                   gd_report_counts[i % GD_REPORT_COUNTS])

@@ -406,14 +406,9 @@ static const char *setting_label(struct gd_report *report, const struct gd_paper
 static enum gd_status settings_map(struct gd_report *report, struct gd_error *err) {
   const struct gd_paper *paper = &report->paper;
   struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
-  const char **columns = gd_report_texts(report, GD_REPORT_CELLS);
+  const char **columns = gd_report_grid_names(report);
   if (!series || !columns)
     return gd_report_no_memory(err);
-  for (int i = 0; i < GD_REPORT_CELLS; i++) {
-    const char *title = paper->gpus[i / GD_REPORT_COUNTS].title, *word = strrchr(title, ' ');
-    columns[i] = gd_report_print(report, "%d %s", gd_report_counts[i % GD_REPORT_COUNTS],
-                                 word ? word + 1 : title);
-  }
   for (int m = 0; m < paper->n_recipes; m++) {
     double *values = gd_report_numbers(report, GD_REPORT_CELLS);
     const char **labels = gd_report_texts(report, GD_REPORT_CELLS);
@@ -499,7 +494,9 @@ static enum gd_status appendix_j(struct gd_report *report, struct gd_error *err)
   gd_report_begin(report, "appendix-j", "Appendix J", "The best settings");
   GD_TRY(settings_map(report, err));
   GD_TRY(settings_measured(report, err));
+  gd_report_fold(report, "All settings of the paper");
   GD_TRY(settings_table(report, err));
+  gd_report_fold(report, NULL);
   gd_report_end(report);
   return GD_OK;
 }

@@ -2,6 +2,7 @@
  * Models and GPUs: Table 3 (recipes), Appendix E with Figure 9 (FLOPs and peaks), both beside what
  * this program counts on its own graphs; and the survey, Figures 1 and 8.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -103,8 +104,8 @@ static enum gd_status table_3(struct gd_report *report, const struct ours *ours,
   gd_report_begin(report, "table-3", "Table 3", "Models and how they are trained");
   for (int i = 0; i < count; i++) {
     recipe_row(report, &report->paper.recipes[i], &ours[i], table);
-    paper[i] = report->paper.recipes[i].parameters;
-    here[i] = ours[i].parameters;
+    paper[i] = report->paper.recipes[i].parameters / 1e6;
+    here[i] = ours[i].parameters / 1e6;
   }
   GD_TRY(gd_report_add_table(
       report,
@@ -118,8 +119,8 @@ static enum gd_status table_3(struct gd_report *report, const struct ours *ours,
       report,
       &(struct gd_report_block){"table-3-parameters", "Parameters by the paper and as counted.",
                                 GD_REPORT_PAPER, "arXiv 2410.23261, Table 3; " COUNTED},
-      "Parameters (Table 3)", "parameters, logarithmic", names, paper, here, "counted here", count,
-      err));
+      "Parameters (Table 3)", "million parameters, logarithmic", names, paper, here, "counted here",
+      count, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -133,11 +134,18 @@ static const struct gd_report_column flops_columns[] = {
     {"Counted / paper", NULL, true},
 };
 static const struct gd_report_column peak_columns[] = {
-    {"GPU", NULL, false}, {"FLOP/s", NULL, true}, {"Memory, GB", NULL, true}};
+    {"GPU", NULL, false},       {"Paper", "FLOP/s", true},      {"Data sheet", "FLOP/s", true},
+    {"Memory, GB", NULL, true}, {"Data sheet of", NULL, false},
+};
 
 static void set_power(struct gd_report *report, struct gd_report_cell *cell, double value) {
-  if (isfinite(value))
-    *cell = (struct gd_report_cell){gd_report_print(report, "%.2e", value), value, NULL};
+  char text[32], *plus;
+  if (!isfinite(value))
+    return;
+  snprintf(text, sizeof text, "%.2e", value);
+  if ((plus = strchr(text, '+'))) /* "2.90e20" */
+    memmove(plus, plus + 1, strlen(plus));
+  *cell = (struct gd_report_cell){gd_report_print(report, "%s", text), value, NULL};
 }
 
 static enum gd_status figure_9a(struct gd_report *report, const struct ours *ours,
@@ -171,40 +179,51 @@ static enum gd_status figure_9a(struct gd_report *report, const struct ours *our
 
 static enum gd_status figure_9b(struct gd_report *report, struct gd_error *err) {
   int count = report->paper.n_gpus;
-  struct gd_report_table *table = gd_report_table_new(&report->arena, peak_columns, 3, count);
-  double *peaks = gd_report_numbers(report, count);
+  struct gd_report_table *table = gd_report_table_new(&report->arena, peak_columns, 5, count);
+  double *peaks = gd_report_numbers(report, count), *sheets = gd_report_numbers(report, count);
   const char **names = gd_report_texts(report, count);
-  if (!table || !peaks || !names)
+  if (!table || !peaks || !sheets || !names)
     return gd_report_no_memory(err);
   for (int i = 0; i < count; i++) {
     const struct gd_paper_gpu *gpu = &report->paper.gpus[i];
     struct gd_report_cell *row = gd_report_table_row(table);
     row[0].text = names[i] = gpu->title;
+    const struct gd_gpu *record;
     set_power(report, &row[1], gpu->flops);
-    gd_report_set_count(report, &row[2], (int64_t)gpu->memory_gb);
+    gd_report_set_count(report, &row[3], (int64_t)gpu->memory_gb);
     peaks[i] = gpu->flops / 1e12;
+    if (gd_hw_gpu(&report->hw, gpu->gpu, &record, NULL) != GD_OK)
+      continue;
+    set_power(report, &row[2], record->flops[GD_PEAK_FP16]);
+    row[4].text = gd_report_print(report, "%s", record->title);
+    sheets[i] = record->flops[GD_PEAK_FP16] / 1e12;
   }
-  struct gd_plot_series series = {.name = "paper", .y = peaks, .count = count};
+  struct gd_plot_series series[] = {{.name = "paper", .y = peaks, .count = count},
+                                    {.name = "data sheet", .y = sheets, .count = count}};
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
                          .title = "16-bit throughput of a GPU (Figure 9 b)",
                          .x_label = "GPU",
                          .y_label = "TFLOP/s",
                          .categories = names,
                          .n_categories = count,
-                         .series = &series,
-                         .n_series = 1};
+                         .series = series,
+                         .n_series = 2};
   GD_TRY(gd_report_add_table(
       report,
-      &(struct gd_report_block){"figure-9b-table",
-                                "Peaks of 16-bit recipes; recipes in fp32 are counted at half of "
-                                "them. That of the H100 is the PCIe card's.",
-                                GD_REPORT_PAPER, "arXiv 2410.23261, Figure 9 (b)"},
+      &(struct gd_report_block){
+          "figure-9b-table",
+          "Peaks of 16-bit recipes; recipes in fp32 are counted at half of "
+          "them. The paper's figure for the H100 is the PCIe card's, and "
+          "data sheets count products that accumulate in fp32.",
+          GD_REPORT_PAPER,
+          "arXiv 2410.23261, Figure 9 (b); data sheets of this program's catalogue"},
       table, err));
-  return gd_report_add_plot(report,
-                            &(struct gd_report_block){"figure-9b", "The same, as bars.",
-                                                      GD_REPORT_PAPER,
-                                                      "arXiv 2410.23261, Figure 9 (b)"},
-                            &plot, err);
+  return gd_report_add_plot(
+      report,
+      &(struct gd_report_block){
+          "figure-9b", "The same, as bars.", GD_REPORT_PAPER,
+          "arXiv 2410.23261, Figure 9 (b); data sheets of this program's catalogue"},
+      &plot, err);
 }
 
 static enum gd_status models_and_gpus(struct gd_report *report, struct gd_error *err) {

@@ -91,6 +91,15 @@ void gd_report_pair(struct gd_report *report, bool open) {
   gd_strbuf_append(&report->body, open ? "<div class=\"pair\">\n" : "</div>\n");
 }
 
+void gd_report_fold(struct gd_report *report, const char *summary) {
+  if (!summary) {
+    gd_strbuf_append(&report->body, "</details>\n");
+    return;
+  }
+  gd_strbuf_append(&report->body, "<details class=\"more\">");
+  gd_html_element(&report->body, "summary", NULL, summary);
+}
+
 /* --- blocks -------------------------------------------------------------------------------- */
 
 static enum gd_status write_text(struct gd_report *report, const char *name, const char *ending,
@@ -197,6 +206,8 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
   struct gd_plot file = *plot, inside = *plot;
   file.note = block->from;
   inside.title = NULL;
+  inside.alt =
+      plot->title ? gd_report_print(report, "%s. %s", plot->title, block->caption) : block->caption;
   inside.note = NULL;
   enum gd_status status = GD_OK;
   gd_plot_csv(plot, &csv);

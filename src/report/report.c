@@ -36,14 +36,17 @@ static void set_made_at(struct gd_report *report) {
                         measured->n_models == 1 ? "" : "s", measured->devices);
   else
     report->made_at = gd_report_print(
-        report, "%s. The store has no trials yet: what follows is the paper's.", now);
+        report, "%s. The store has no trials yet: what follows is the paper's, and predicted.",
+        now);
 }
 
 static enum gd_status make(struct gd_report *report, struct gd_error *err) {
   struct gd_error no_gnuplot = {0};
   GD_TRY(gd_file_make_folder(report->order->folder, err));
   GD_TRY(gd_paper_load(&report->paper, err));
+  GD_TRY(gd_hw_load(&report->hw, err));
   GD_TRY(gd_report_measure(report, err));
+  GD_TRY(gd_report_predict(report, err));
   report->draws = gd_plot_works(&no_gnuplot) == GD_OK;
   if (!report->draws)
     snprintf(report->made->note, sizeof report->made->note, "%.500s", no_gnuplot.text);
@@ -64,6 +67,7 @@ enum gd_status gd_report_write(const struct gd_report_order *order,
   gd_strbuf_deinit(&report.body);
   gd_strbuf_deinit(&report.contents);
   gd_paper_deinit(&report.paper);
+  gd_hw_deinit(&report.hw);
   gd_arena_deinit(&report.arena);
   return status;
 }

@@ -5,6 +5,7 @@
  * page.c      sections, figures and tables as HTML; their files
  * table.c     a table as HTML and as CSV
  * measured.c  trials of the store, grouped
+ * predicted.c what was not measured: the engine on the paper's GPUs, and the paper's software
  * items_*.c   the items themselves: what each shows and where its numbers come from
  */
 #ifndef GD_REPORT_REPORT_INT_H
@@ -14,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "hw/hw.h"
 #include "paper/paper.h"
 #include "pass/method.h"
 #include "plot/plot.h"
@@ -97,6 +99,26 @@ struct gd_report_measured {
   const char *devices, *dates; /* "NVIDIA H200 (1), ...", "2026-11-15" or a range */
 };
 
+/* --- predictions --------------------------------------------------------------------------- */
+
+enum gd_report_state { GD_REPORT_UNKNOWN, GD_REPORT_INFEASIBLE, GD_REPORT_KNOWN };
+enum { GD_REPORT_COUNTS = 4, GD_REPORT_GPUS = 4, GD_REPORT_CELLS = 16 };
+
+struct gd_report_prediction {
+  enum gd_report_state state;
+  double days, low, high; /* low and high 0: no interval of its own */
+  char method[GD_METHOD_NAME];
+};
+
+/* Cells of the paper's tables: models x (GPU, count), row by row. */
+struct gd_report_predicted {
+  bool known;
+  struct gd_report_prediction *best, *naive;             /* this program's own engine */
+  struct gd_report_prediction *stack_best, *stack_naive; /* the paper's software */
+  const char *basis[GD_REPORT_GPUS];                     /* what the engine's rest on, by GPU */
+  const char *stack_basis;
+};
+
 /* --- the report ---------------------------------------------------------------------------- */
 
 enum gd_report_source { GD_REPORT_PAPER, GD_REPORT_MEASURED, GD_REPORT_PREDICTED, GD_REPORT_DATA };
@@ -106,7 +128,9 @@ struct gd_report {
   struct gd_report_summary *made;
   struct gd_arena arena;
   struct gd_paper paper;
+  struct gd_hw hw;
   struct gd_report_measured measured;
+  struct gd_report_predicted predicted;
   struct gd_strbuf body, contents; /* of the page */
   bool draws;                      /* gnuplot works */
   bool chapter;                    /* one has begun */
@@ -131,6 +155,8 @@ void gd_report_text(struct gd_report *report, const char *text); /* a paragraph 
 /* What there is nothing of, and how to get it. */
 void gd_report_lacks(struct gd_report *report, enum gd_report_source source, const char *text);
 void gd_report_pair(struct gd_report *report, bool open); /* what is between stands side by side */
+/* What is between can be folded away, and is at first. */
+void gd_report_fold(struct gd_report *report, const char *summary); /* NULL: ends there */
 enum gd_status gd_report_add_table(struct gd_report *report, const struct gd_report_block *block,
                                    const struct gd_report_table *table,
                                    struct gd_error *err) GD_MUST_USE;
@@ -156,6 +182,7 @@ const char *gd_report_measured_from(struct gd_report *report);
 enum gd_status gd_report_no_memory(struct gd_error *err);
 
 enum gd_status gd_report_measure(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 /* NULL: the store has nothing of it. */
 const struct gd_report_group *gd_report_find_group(const struct gd_report_measured *measured,
                                                    const char *model,
@@ -178,13 +205,22 @@ struct gd_report_mean gd_report_mean_of(const double *values, int count);
 
 /* --- items --------------------------------------------------------------------------------- */
 
-enum { GD_REPORT_COUNTS = 4, GD_REPORT_GPUS = 4, GD_REPORT_CELLS = 16 };
 extern const int gd_report_counts[GD_REPORT_COUNTS]; /* 1, 2, 4, 8 */
+
+/* The paper's grid: the model and 16 columns. NULL: memory is out. */
+const struct gd_report_column *gd_report_grid_columns(struct gd_report *report);
+/* "4 A100": names of the 16 cells in a figure; NULL: memory is out. */
+const char **gd_report_grid_names(struct gd_report *report);
+const struct gd_paper_days *gd_report_paper_cell(const struct gd_report *report,
+                                                 enum gd_paper_table table, const char *model,
+                                                 int cell);
 
 enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_methods(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_cost(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_rest(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_report_predicted_days(struct gd_report *report, enum gd_paper_table which,
+                                        struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -37,6 +37,8 @@ struct planning {
   const struct gd_trial_options *options;
   struct gd_trial *trial;
   struct gd_caps caps;
+  int64_t used_bytes; /* of the size that was tried last */
+  double pass_flops;  /* likewise */
 };
 
 static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
@@ -57,9 +59,9 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
   return GD_OK;
 }
 
-/* Whether a micro-batch fits; what it misses goes into trial->reason. flops: of its pass, may be
-   NULL. */
-static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits, double *flops,
+/* Whether a micro-batch fits; what it misses goes into trial->reason, its bytes into used_bytes,
+   the FLOPs of its pass into pass_flops. */
+static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits,
                                struct gd_error *err) {
   struct candidate candidate = {0};
   struct gd_error miss = {0};
@@ -67,8 +69,8 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
   if (status == GD_OK) {
     *fits = gd_plan_fits(&candidate.plan, p->trial->device_limit_bytes, p->trial->host_limit_bytes,
                          &miss) == GD_OK;
-    if (flops)
-      *flops = candidate.graph.model_flops;
+    p->used_bytes = candidate.plan.device_bytes;
+    p->pass_flops = candidate.graph.model_flops;
     if (!*fits)
       snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
                (long long)micro_batch, miss.text);
@@ -78,35 +80,79 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
 }
 
 /*
- * Doubles while it fits; `auto` also stops before a pass that is longer than it gains from; for
- * `max`, then halves the gap. 0: not even one sequence fits.
+ * The power of two from which to look: bytes and FLOPs grow in proportion to the micro-batch, and
+ * sizes 1 and 2 tell how. A wrong guess costs plans, never the answer.
+ */
+static int64_t guess_size(const struct planning *p, const int64_t bytes[2], double flops,
+                          double enough, int64_t batch) {
+  int64_t size = 2, each = bytes[1] > bytes[0] ? bytes[1] - bytes[0] : 1;
+  int64_t most = (p->trial->device_limit_bytes - bytes[0]) / each + 1;
+  while (size <= batch / 2 && 2 * size <= most &&
+         (enough <= 0 || 2 * (double)size * flops <= enough))
+    size *= 2;
+  return size;
+}
+
+/* Whether a size fits and, but for 1, is no longer than enough. */
+static enum gd_status is_good_size(struct planning *p, int64_t size, double enough, bool *good,
+                                   bool *fits, struct gd_error *err) {
+  GD_TRY(try_size(p, size, fits, err));
+  *good = *fits && (size == 1 || enough <= 0 || p->pass_flops <= enough);
+  return GD_OK;
+}
+
+/* The largest good power of two, 0 if there is none; *bad is the least size known not to fit. */
+static enum gd_status find_power(struct planning *p, int64_t batch, double enough, int64_t *found,
+                                 int64_t *bad, struct gd_error *err) {
+  int64_t bytes[2], size = 1;
+  bool good, fits;
+  *found = 0;
+  for (int i = 0; i < 2 && size <= batch; i++, size *= 2) {
+    GD_TRY(is_good_size(p, size, enough, &good, &fits, err));
+    *bad = fits ? *bad : size;
+    if (!good)
+      return GD_OK;
+    *found = size;
+    bytes[i] = p->used_bytes;
+  }
+  if (size > batch)
+    return GD_OK;
+  /* Down from the guess until one is good, then up as long as the next one is. */
+  size = guess_size(p, bytes, 0.5 * p->pass_flops, enough, batch);
+  for (good = size == 2; !good; size = good ? size : size / 2) {
+    GD_TRY(is_good_size(p, size, enough, &good, &fits, err));
+    *bad = fits ? *bad : size;
+    good = good || size == 2;
+  }
+  for (*found = size; 2 * *found <= batch && 2 * *found < *bad; *found *= 2) {
+    GD_TRY(is_good_size(p, 2 * *found, enough, &good, &fits, err));
+    *bad = fits ? *bad : 2 * *found;
+    if (!good)
+      break;
+  }
+  return GD_OK;
+}
+
+/*
+ * The largest power of two that fits; `auto` also stops before a pass that is longer than it gains
+ * from; `max` then halves the gap. 0: not even one sequence fits.
  */
 static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struct gd_error *err) {
   const int64_t batch = p->model->recipe.batch / p->trial->ranks;
   const double enough = p->options->micro_batch == GD_MICRO_BATCH_AUTO ? p->caps.enough_flops : 0;
   int64_t good = 0, bad = batch + 1;
-  double flops = 0;
   bool fits;
   *found = 0;
   if (p->options->micro_batch == GD_MICRO_BATCH_FIXED) {
-    GD_TRY(try_size(p, p->options->micro_batch_size, &fits, NULL, err));
+    GD_TRY(try_size(p, p->options->micro_batch_size, &fits, err));
     *found = fits ? p->options->micro_batch_size : 0;
     return GD_OK;
   }
-  for (int64_t size = 1; size <= batch; size *= 2) {
-    GD_TRY(try_size(p, size, &fits, &flops, err));
-    if (fits && good > 0 && enough > 0 && flops > enough)
-      break;
-    if (!fits) {
-      bad = size;
-      break;
-    }
-    good = size;
-  }
+  GD_TRY(find_power(p, batch, enough, &good, &bad, err));
   if (p->options->micro_batch == GD_MICRO_BATCH_MAX)
     while (good > 0 && bad - good > 1) {
       int64_t middle = good + (bad - good) / 2;
-      GD_TRY(try_size(p, middle, &fits, NULL, err));
+      GD_TRY(try_size(p, middle, &fits, err));
       if (fits)
         good = middle;
       else

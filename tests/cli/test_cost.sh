@@ -56,10 +56,12 @@ expect 0 "${paper[@]}" --budget 5000 --days 30
 shown "bought: desktop-2x-3090, \$4,056, 30 days: 8.3e10 tokens, 27.5 % of the recipe"
 shown "rented: "
 expect 0 cost --budget 5000 --days 30
-shown "largest that can be trained: "
+shown "largest that can be trained:"
 shown "pythia-14m"
+shown "predicted:"
 expect 0 cost --budget 5000 --days 30 --json
 [[ -n $(chosen machine) ]] || fail "no preset was chosen"
+chosen_is times predicted # what the answer rests on, the other rows do not
 expect 0 cost --budget 5000 --days 30 --csv
 expect 1 cost --budget 1 --days 1
 said "no preset can be trained for \$1.00 within 1 day"
@@ -86,6 +88,23 @@ expect 0 cost pythia-1b --times analytic --mfu 0.5 --machine server-8x-a100 --js
 awk -v a="$slow" -v b="$(chosen days)" 'BEGIN { exit !(a > 0 && a - 2 * b < 1e-9 * a && 2 * b - a < 1e-9 * a) }' ||
   fail "days at half the share"
 chosen_is physics fine
+
+# Predicted days are those of plan; what fits nowhere is said so.
+expect 0 plan pythia-14m --gpu a100 --count 1 --machine desktop-1x-a100 --methods free-lunch --json
+planned=$(field days)
+expect 0 cost pythia-14m --times predicted --machine desktop-1x-a100 --json
+chosen_is days "$planned"
+chosen_is times predicted
+chosen_is method free-lunch
+[[ $(chosen days_low) != "$(chosen days_high)" ]] || fail "a prediction without an interval"
+expect 0 cost pythia-14m --machine desktop-1x-a100
+shown "predicted, not measured: "
+expect 1 cost pythia-12b --machine desktop-1x-3090
+said "none of these machines"
+
+# GPUs that are rented have names too.
+expect 0 cost pythia-14m --times analytic --machine rented-4x-h200,rented-4x-h200 --budget 1000 --days 9 --csv
+[[ $(cut -d, -f2,5 "$OUT" | paste -sd' ') == "machine,hardware_usd rented-4x-h200," ]] || fail "one rented row"
 
 # Measured trials come first; what the catalogue does not have is named.
 expect 1 cost pythia-14m --times measured

@@ -71,8 +71,10 @@ expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --json
 field_is predicted true
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1
 shown "calibrated here on"
+# With other threads the rates are scaled, and nothing has validated that.
 expect 0 plan pythia-14m --device-memory 4GiB --threads 2 --json
-field_is predicted false
+field_is predicted true
+field_is validated false
 echo '{"format": 1}' >"$file"
 expect 2 plan pythia-14m --device-memory 4GiB --threads 1
 said "peaks"

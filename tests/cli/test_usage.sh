@@ -6,6 +6,10 @@ source "$(dirname "$0")/common.sh"
 commands=$("$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/s/^ *"name": "\(.*\)",$/\1/p')
 [[ $(wc -w <<<"$commands") -ge 6 ]] || fail "help --json does not list the commands"
 
+# A name stands for one option: the first row that has it is the one that is found.
+twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
+[[ -z $twice ]] || fail "two options are called $twice"
+
 # A small terminal has 24 lines; bench has more options than that.
 fits_screen() {
   local most=24

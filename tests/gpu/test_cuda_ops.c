@@ -2,6 +2,7 @@
  * Every op on the GPU against ref: the cases of tests/op/test_ops.c, run twice. The first time
  * kernels are only noted, so that they are built side by side; the second time counts.
  */
+#define _GNU_SOURCE
 #define GD_TEST_NO_MAIN
 #define GD_TEST_BACKEND cuda_ops
 #include "support/cuda_ops.h"
@@ -9,10 +10,19 @@
 #include "op/test_ops.c"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The argument of the program: ops whose names hold it; NULL: all. */
 static const char *wanted;
+
+/* Products with turned operands wherever there is room: op_matmul.c. */
+static void test_turned_matmul(void **state) {
+  (void)state;
+  setenv("GPUDAYS_TURNED", "1", 1);
+  run(cases_matmul);
+  unsetenv("GPUDAYS_TURNED");
+}
 
 static void note(const char *name, void (*cases)(void)) {
   if (!wanted || strstr(name, wanted))
@@ -25,6 +35,7 @@ int main(int argc, char **argv) {
 #define GD_OP(name, ...) cmocka_unit_test(test_##name),
 #include "ir/ops.def"
 #undef GD_OP
+      cmocka_unit_test(test_turned_matmul),
   };
   if (!cuda_ops_open(&why)) {
     printf("skipped: %s\n", why.text);

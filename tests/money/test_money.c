@@ -239,6 +239,23 @@ static void test_reach(void **state) {
   assert_null(reach.option);
 }
 
+static void test_candidates(void **state) {
+  (void)state;
+  struct gd_money_option options[COUNT];
+  struct gd_money_table table = table_of(options);
+  for (int i = 0; i < COUNT; i++)
+    options[i].time.share = 0.4;
+  /* At 60 % of the peak instead of 40 %, 100 days are 67, and 3,840 dollars of rent 2,560. */
+  struct gd_money_limits limits = {.budget_usd = 9000, .days = 70};
+  assert_string_equal(gd_money_candidates(&table, &limits, false, 0.6, 3), "fast,slow");
+  assert_string_equal(gd_money_candidates(&table, &limits, false, 0.6, 1), "fast");
+  assert_string_equal(gd_money_candidates(&table, &limits, false, 0.4, 3), "fast");
+  limits.budget_usd = 3000;
+  assert_string_equal(gd_money_candidates(&table, &limits, true, 0.6, 3), "rented,fast");
+  assert_string_equal(gd_money_candidates(&table, &limits, true, 0.4, 3), "");
+  gd_money_table_deinit(&table);
+}
+
 /* --- names --------------------------------------------------------------------------------- */
 
 static void test_times(void **state) {
@@ -259,7 +276,8 @@ int main(void) {
       cmocka_unit_test(test_physics),       cmocka_unit_test(test_front),
       cmocka_unit_test(test_choose),        cmocka_unit_test(test_choose_possible),
       cmocka_unit_test(test_nearest),       cmocka_unit_test(test_rented),
-      cmocka_unit_test(test_reach),         cmocka_unit_test(test_times),
+      cmocka_unit_test(test_reach),         cmocka_unit_test(test_candidates),
+      cmocka_unit_test(test_times),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,8 @@ static void check_matmul(const struct matmul_shape *shape, enum gd_dtype dtype,
     c.in[2].fill = OP_FILL_EIGHTHS;
     c.in[2].high = 1;
   }
+  if (attr.tf32) /* both factors to 2^-12 of themselves; the errors of k terms have any sign */
+    c.noise = 0x1p-9 * sqrt((double)shape->k + 1);
   check(&c);
 }
 
@@ -239,6 +241,9 @@ static void cases_matmul(void) {
         }
       attr.out_dtype = GD_DTYPE_COUNT; /* once past the blocks of any cache */
       check_matmul(&(struct matmul_shape){.m = 131, .n = 67, .k = 1031}, floats[d], attr, true);
+      attr.tf32 = true;
+      if (floats[d] == GD_DTYPE_F32)
+        check_matmul(&(struct matmul_shape){.m = 131, .n = 67, .k = 1031}, floats[d], attr, false);
     }
 }
 

@@ -15,7 +15,7 @@ if [[ -z $browser ]]; then
 fi
 
 expect 0 results load "$here/h200.jsonl"
-try report -o "$WORK/report"
+try report -o "$WORK/report" --no-predictions
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 
 # The page with a watcher before its own script, and questions behind it.

@@ -39,7 +39,7 @@ expect 2 report -o ""
 with_gnuplot=true
 command -v gnuplot >/dev/null || with_gnuplot=false
 
-# An empty store: the paper's side alone.
+# An empty store: the paper's side, and predictions.
 try report -o "$out" --json
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 field_is page "$out/index.html"
@@ -48,6 +48,11 @@ field_above figures 30
 field_above tables 10
 check_page "$out/index.html"
 check_files "$out"
+[[ $(grep -c . "$out/table-1-intervals.csv") == 145 ]] || fail "not 144 predictions"
+# Every one that is a number lies within its interval.
+awk -F, 'NR > 1 && $5 != "" { n++; if (!($6 < $5 && $5 < $7)) exit 1 } END { exit n < 100 }' \
+  "$out/table-1-intervals.csv" || fail "predictions outside their intervals"
+grep -q 'class="chip predicted"' "$out/index.html" || fail "nothing says that it is predicted"
 grep -q 'class="lacks"' "$out/index.html" || fail "nothing says what is not measured"
 if $with_gnuplot; then
   [[ ! -s $ERR ]] || fail "$LAST: something on stderr"
@@ -59,7 +64,7 @@ fi
 
 # A full one, over the older one: replaced, and nothing else left behind.
 expect 0 results load "$here/h200.jsonl"
-try report -o "$out"
+try report -o "$out" --no-predictions
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 shown "23 trials"
 check_page "$out/index.html"
@@ -69,14 +74,14 @@ grep -q "NVIDIA H200" "$out/index.html" || fail "the page does not name the devi
 [[ $(find "$out" -type f | grep -Evc '\.(html|css|csv|svg|png)$') == 0 ]] || fail "leftovers"
 [[ $(find "$out" -name 'index.html*' | wc -l) == 1 ]] || fail "leftovers of the page"
 # The store can be left alone.
-try report -o "$WORK/without" --no-store --json
+try report -o "$WORK/without" --no-store --no-predictions --json
 field_is trials 0
 
 # No gnuplot: the numbers, and one note.
 mkdir "$WORK/bin"
 (
   PATH=$WORK/bin
-  try report -o "$WORK/plain"
+  try report -o "$WORK/plain" --no-predictions
   [[ $RC == 0 ]] || fail "$LAST without gnuplot: exit $RC"
   PATH=/usr/bin:/bin
   [[ $(grep -c "gnuplot-nox" "$ERR") == 1 ]] || fail "$LAST: not one note about gnuplot"
@@ -103,7 +108,7 @@ before=$(cksum <"$out/index.html")
 (
   trap '' XFSZ
   ulimit -f 200 # blocks: less than the page has
-  expect 3 report -o "$out"
+  expect 3 report -o "$out" --no-predictions
   said "cannot write"
 )
 [[ $(cksum <"$out/index.html") == "$before" ]] || fail "a report that failed spoilt the older one"

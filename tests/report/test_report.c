@@ -107,7 +107,8 @@ static double number(const struct gd_csv *csv, int row, int column) {
 
 static void write_report(struct gd_store *store, struct gd_report_summary *made) {
   struct gd_error err = {0};
-  struct gd_report_order order = {.folder = scratch_path("out"), .store = store};
+  struct gd_report_order order = {
+      .folder = scratch_path("out"), .store = store, .no_predictions = true};
   if (gd_report_write(&order, made, &err) != GD_OK)
     fail_msg("%s", err.text);
 }

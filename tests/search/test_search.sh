@@ -278,7 +278,7 @@ env --ignore-signal=CHLD "$GPUDAYS" bench "${quick[@]}" --fresh >"$OUT" 2>"$ERR"
 fresh_store limit
 from=$EPOCHREALTIME
 limited=("${quick[@]}" --methods "free-lunch,free-lunch+ckpt,free-lunch+ckpt+zero3+offload")
-GPUDAYS_TEST_FAULT=free-lunch+ckpt=hang expect 0 bench "${limited[@]}" --time-limit 5s
+GPUDAYS_TEST_FAULT=free-lunch+ckpt+zero3+offload=hang expect 0 bench "${limited[@]}" --time-limit 5s
 below "$(seconds_since "$from")" 6.5
 grep -qE '^  neox-parallel  free-lunch\+ckpt +pending$' "$OUT" || fail "$LAST: no pending row"
 shown "pending, 2 of 3: free-lunch+ckpt, free-lunch+ckpt+zero3+offload; the time"

@@ -264,6 +264,8 @@ static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *
     return gd_fail(err, GD_NOMEM_HOST, "the system refuses %s of host memory: %s",
                    gd_format_bytes(size, sizeof size, bytes), strerror(errno));
   madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* a wish */
+  /* Children that build kernels do without: pinned pages would be copied for each of them. */
+  madvise(at, (size_t)bytes, MADV_DONTFORK);
   volatile char *page = at;
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < bytes; i += PAGE_BYTES)

@@ -2,7 +2,8 @@
 
 // dv_j = sum_i kept_ij p_ij dout_i, dk_j = scale sum_i ds_ij q_i, over the queries of all heads
 // that share the key head, one head after another. A block owns ROWS keys, so everything is
-// transposed: rows are keys, columns queries.
+// transposed: rows are keys, columns queries. With three stages, the next scores are computed amid
+// the arithmetic on these, as in attention_forward.cu.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_grad_keys(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
                         const float *delta, const int *seed, T0 *dk, T0 *dv, gd_attention p) {
@@ -42,37 +43,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   load_rows<ROWS>(0, k, place.row, p.steps, p.size);
   if (KEYS)
     load_rows<ROWS>(AT_V, v, place.row, p.steps, p.size);
-  int stage = AT_STAGE, other = STAGES == 2 ? AT_STAGE + STAGE : AT_STAGE;
-  if (STAGES == 2 && head < end)
-    load(other);
   gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
   gd_own<KEEP >= 2> own_v(base + AT_V + warp_row * STRIDE);
-  copies_commit();
-  copies_wait<0>();
-  round_rows<ROWS>(0);
-  if (KEYS)
-    round_rows<ROWS>(AT_V);
-  if (KEEP) {
-    __syncthreads();
-    own.keep();
-    if (KEYS)
-      own_v.keep();
-  }
-  while (head < end) {
-    if (STAGES == 2) {
-      int loaded = other;
-      other = stage;
-      stage = loaded;
-      copies_wait<0>();
-      __syncthreads(); // this stage is there, and nobody needs the other
-      if (next_head < end)
-        load(other);
-    } else {
-      __syncthreads(); // nobody needs the stage
-      load(stage);
-      copies_wait<0>();
-      __syncthreads();
-    }
+  // All that comes of one visit; `now` are its scores, or become them.
+  auto take = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4], int stage,
+                  int after) {
     int64_t from = head;
     int column = at;
     at += COLUMNS;
@@ -80,15 +55,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       at = start;
       head++;
     }
-    if (first >= p.steps || (p.causal && column + COLUMNS <= first))
-      continue;
-
-    scores(w, own, base + stage);
+    if (first >= p.steps)
+      return;
+    if (p.causal && column + COLUMNS <= first) {
+      if constexpr (STAGES == 3)
+        scores(next, own, base + after);
+      return;
+    }
+    if constexpr (STAGES < 3)
+      scores(now, own, base + stage);
     if (p.causal && column < first + WARP_ROWS - 1)
       each_sum<TILES>([&](int i, int j, int e) {
         if (column + column_of(j, e) < first + row_of(i, e))
-          w[i][j][e] = hidden;
+          now[i][j][e] = hidden;
       });
+    // No branch from here on: products hide behind the arithmetic on the first.
+    if constexpr (STAGES == 3)
+      scores(next, own, base + after);
     if (KEYS)
       scores(slopes, own_v, base + stage + DOUT);
     // Past T, queries, dout, lse and delta are zeros: those weights are finite and meet zeros.
@@ -100,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-          w[i][j][e] = gd_exp2(fmaf(w[i][j][e], p.exponent, -reference[e % 2]));
+          now[i][j][e] = gd_exp2(fmaf(now[i][j][e], p.exponent, -reference[e % 2]));
     }
     gd_kept kept;
     if (DROPOUT) {
@@ -108,25 +91,84 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       draw_transposed(kept, dropout, dropout.start + (uint64_t)(row * p.steps + first), p.steps);
     }
     if (VALUES && DROPOUT)
-      accumulate(sums_v, w, base + stage + DOUT, kept);
+      accumulate(sums_v, now, base + stage + DOUT, kept);
     else if (VALUES)
-      accumulate(sums_v, w, base + stage + DOUT, gd_all());
-    if (KEYS) {
+      accumulate(sums_v, now, base + stage + DOUT, gd_all());
+    if (!KEYS)
+      return;
 #pragma unroll
-      for (int j = 0; j < TILES; j++) {
-        const float *values = (const float *)(shared + stage + DELTA_AT) + column_of(j, 0);
-        float mean[2] = {values[0], values[1]};
+    for (int j = 0; j < TILES; j++) {
+      const float *values = (const float *)(shared + stage + DELTA_AT) + column_of(j, 0);
+      float mean[2] = {values[0], values[1]};
 #pragma unroll
-        for (int i = 0; i < ROW_TILES; i++)
+      for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
-          for (int e = 0; e < 4; e++) {
-            float slope = slopes[i][j][e] - mean[e % 2];
-            if (DROPOUT)
-              slope = fmaf(kept.one(slopes[i][j][e], i, j, e), p.kept_scale, -mean[e % 2]);
-            slopes[i][j][e] = w[i][j][e] * slope;
-          }
+        for (int e = 0; e < 4; e++) {
+          float slope = slopes[i][j][e] - mean[e % 2];
+          if (DROPOUT)
+            slope = fmaf(kept.one(slopes[i][j][e], i, j, e), p.kept_scale, -mean[e % 2]);
+          slopes[i][j][e] = now[i][j][e] * slope;
+        }
+    }
+    accumulate(sums_k, slopes, base + stage, gd_all());
+  };
+
+  int stage = AT_STAGE, after = STAGES > 1 ? AT_STAGE + STAGE : AT_STAGE;
+  if (STAGES > 1 && head < end)
+    load(stage);
+  else
+    copies_commit();
+  if (STAGES == 3 && next_head < end)
+    load(after);
+  else if (STAGES == 3)
+    copies_commit();
+  copies_wait<STAGES == 3 ? 1 : 0>();
+  round_rows<ROWS>(0);
+  if (KEYS)
+    round_rows<ROWS>(AT_V);
+  if (KEEP || STAGES == 3) {
+    __syncthreads();
+    own.keep();
+    if (KEYS)
+      own_v.keep();
+  }
+  if constexpr (STAGES == 3) {
+    float other[ROW_TILES][TILES][4];
+    int unused = AT_STAGE + 2 * STAGE;
+    scores(w, own, base + stage);
+    auto visit = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4]) {
+      copies_wait<0>();
+      __syncthreads(); // the next stage is there too, and nobody needs the one before
+      if (next_head < end)
+        load(unused);
+      take(now, next, stage, after);
+      int used = stage;
+      stage = after;
+      after = unused;
+      unused = used;
+    };
+    while (head < end) {
+      visit(w, other);
+      if (head < end)
+        visit(other, w);
+    }
+  } else {
+    while (head < end) {
+      if (STAGES == 2) {
+        copies_wait<0>();
+        __syncthreads(); // this stage is there, and nobody needs the other
+        if (next_head < end)
+          load(after);
+      } else {
+        __syncthreads(); // nobody needs the stage
+        load(stage);
+        copies_wait<0>();
+        __syncthreads();
       }
-      accumulate(sums_k, slopes, base + stage, gd_all());
+      take(w, w, stage, after);
+      int used = stage;
+      stage = after;
+      after = used;
     }
   }
 

@@ -1,7 +1,8 @@
 #include "attention_dropout.cuh"
 
 // dq_i = scale sum_j ds_ij k_j with ds_ij = p_ij (kept_ij dout_i . v_j - delta_i). A block owns
-// ROWS queries of a head and visits keys and values together.
+// ROWS queries of a head and visits keys and values together. With three stages, the next scores
+// are computed amid the arithmetic on these, as in attention_forward.cu.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_grad_queries(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
                            const float *delta, const int *seed, T0 *dq, gd_attention p) {
@@ -17,7 +18,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   delta += place.head * p.steps;
   int warp_row = threadIdx.x / 32 * WARP_ROWS, first = place.row + warp_row;
   int visible = p.causal && place.row + ROWS < p.steps ? place.row + ROWS : p.steps;
-  int visits = (visible + COLUMNS - 1) / COLUMNS;
   gd_dropout dropout = dropout_of(p, seed, place.head);
   uint32_t base = shared_address(shared);
   float hidden = p.exponent < 0 ? GD_INFINITY : -GD_INFINITY;
@@ -36,52 +36,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
   each_sum<HEAD_TILES>([&](int i, int j, int e) { sums[i][j][e] = 0; });
 
-  load_rows<ROWS>(0, q, place.row, p.steps, p.size);
-  load_rows<ROWS>(DOUT, dout, place.row, p.steps, p.size);
-  if (STAGES == 2) {
-    load_rows<COLUMNS>(KEYS, k, 0, p.steps, p.size);
-    load_rows<COLUMNS>(KEYS + VALUES, v, 0, p.steps, p.size);
-    copies_commit();
-  }
   gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
   gd_own<KEEP >= 2> own_dout(base + DOUT + warp_row * STRIDE);
-  copies_commit();
-  copies_wait<0>();
-  round_rows<ROWS>(0);
-  round_rows<ROWS>(DOUT);
-  if (KEEP) {
-    __syncthreads();
-    own.keep();
-    own_dout.keep();
-  }
-  for (int visit = 0; visit < visits; visit++) {
-    int column = visit * COLUMNS, stage = KEYS + (STAGES == 2 ? visit % 2 * STAGE : 0);
-    if (STAGES == 2) {
-      copies_wait<0>();
-      __syncthreads(); // this stage is there, and nobody needs the other
-      if (visit + 1 < visits) {
-        int next = KEYS + (visit + 1) % 2 * STAGE;
-        load_rows<COLUMNS>(next, k, column + COLUMNS, p.steps, p.size);
-        load_rows<COLUMNS>(next + VALUES, v, column + COLUMNS, p.steps, p.size);
-      }
-      copies_commit();
-    } else {
-      __syncthreads(); // nobody needs the stage
-      load_rows<COLUMNS>(stage, k, column, p.steps, p.size);
-      load_rows<COLUMNS>(stage + VALUES, v, column, p.steps, p.size);
-      copies_commit();
-      copies_wait<0>();
-      __syncthreads();
+  auto load = [&](int column, int to) {
+    if (column < visible) {
+      load_rows<COLUMNS>(to, k, column, p.steps, p.size);
+      load_rows<COLUMNS>(to + VALUES, v, column, p.steps, p.size);
     }
+    copies_commit();
+  };
+  // All that comes of one visit; `now` are its scores, or become them.
+  auto take = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4], int column,
+                  int stage, int after) {
     if (first >= p.steps || (p.causal && column >= first + WARP_ROWS))
-      continue;
-
-    scores(w, own, base + stage);
-    hide(w, p, first, column, hidden);
-    // No branch from here on: the second product hides behind the arithmetic on the first.
+      return;
+    if constexpr (STAGES < 3)
+      scores(now, own, base + stage);
+    hide(now, p, first, column, hidden);
+    // No branch from here on: products hide behind the arithmetic on the first.
+    if constexpr (STAGES == 3)
+      scores(next, own, base + after);
     scores(slopes, own_dout, base + stage + VALUES);
     each_sum<TILES>([&](int i, int j, int e) {
-      w[i][j][e] = gd_exp2(fmaf(w[i][j][e], p.exponent, -reference[i][e / 2]));
+      now[i][j][e] = gd_exp2(fmaf(now[i][j][e], p.exponent, -reference[i][e / 2]));
     });
     gd_kept kept;
     if (DROPOUT)
@@ -90,9 +67,65 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       float slope = slopes[i][j][e] - mean[i][e / 2];
       if (DROPOUT)
         slope = fmaf(kept.one(slopes[i][j][e], i, j, e), p.kept_scale, -mean[i][e / 2]);
-      slopes[i][j][e] = w[i][j][e] * slope;
+      slopes[i][j][e] = now[i][j][e] * slope;
     });
     accumulate(sums, slopes, base + stage, gd_all());
+  };
+
+  load_rows<ROWS>(0, q, place.row, p.steps, p.size);
+  load_rows<ROWS>(DOUT, dout, place.row, p.steps, p.size);
+  if (STAGES > 1)
+    load(0, KEYS);
+  else
+    copies_commit();
+  if (STAGES == 3)
+    load(COLUMNS, KEYS + STAGE);
+  copies_wait<STAGES == 3 ? 1 : 0>();
+  round_rows<ROWS>(0);
+  round_rows<ROWS>(DOUT);
+  if (KEEP || STAGES == 3) {
+    __syncthreads();
+    own.keep();
+    own_dout.keep();
+  }
+  int stage = KEYS, after = STAGES > 1 ? KEYS + STAGE : KEYS;
+  if constexpr (STAGES == 3) {
+    float other[ROW_TILES][TILES][4];
+    int unused = KEYS + 2 * STAGE;
+    scores(w, own, base + stage);
+    auto visit = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4],
+                     int column) {
+      copies_wait<0>();
+      __syncthreads(); // the next stage is there too, and nobody needs the one before
+      load(column + 2 * COLUMNS, unused);
+      take(now, next, column, stage, after);
+      int used = stage;
+      stage = after;
+      after = unused;
+      unused = used;
+    };
+    for (int column = 0; column < visible; column += 2 * COLUMNS) {
+      visit(w, other, column);
+      if (column + COLUMNS < visible)
+        visit(other, w, column + COLUMNS);
+    }
+  } else {
+    for (int column = 0; column < visible; column += COLUMNS) {
+      if (STAGES == 2) {
+        copies_wait<0>();
+        __syncthreads(); // this stage is there, and nobody needs the other
+        load(column + COLUMNS, after);
+      } else {
+        __syncthreads(); // nobody needs the stage
+        load(column, stage);
+        copies_wait<0>();
+        __syncthreads();
+      }
+      take(w, w, column, stage, after);
+      int used = stage;
+      stage = after;
+      after = used;
+    }
   }
   store_rows(dq + place.head * matrix, sums, factor, first, p.steps, p.size);
 }

@@ -6,7 +6,7 @@
 //   HEAD       D, rounded up to a multiple of 16; the padding is zeros in shared memory
 //   WARPS, ROW_TILES  a block owns WARPS x ROW_TILES x 16 rows, a warp ROW_TILES x 16 of them
 //   COLUMNS    what it visits at a time, a multiple of 16
-//   STAGES     tiles that are in shared memory at a time, 1 or 2
+//   STAGES     tiles that are in shared memory at a time, 1 or 2; of the gradients' up to 3
 //   PARTS      of attention_grad_keys: bit 0 dv, bit 1 dk; both at once where the registers suffice
 //   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 8
 //   ALIGNED    rows start on 16 bytes: cp.async; else element by element
