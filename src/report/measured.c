@@ -137,8 +137,8 @@ static bool same_group(const struct gd_report_trial *a, const struct gd_report_t
 
 /* Trials of a group are sorted: the good ones first, by days. */
 static void fill_group(struct gd_report_group *group) {
-  const struct gd_report_trial *saving[GD_METHODS_MOST * 4];
-  int most = sizeof saving / sizeof *saving;
+  enum { MOST = 4 * GD_METHODS_MOST };
+  const struct gd_report_trial *saving[MOST] = {0};
   group->median_days = group->worst_days = (double)NAN;
   for (int i = 0; i < group->count; i++) {
     const struct gd_report_trial *trial = &group->trials[i];
@@ -149,7 +149,7 @@ static void fill_group(struct gd_report_group *group) {
       group->free_lunch = trial;
     if (ok && (trial->free_lunch || trial->memory_saving) && !group->best)
       group->best = trial;
-    if (ok && trial->memory_saving && group->n_saving < most)
+    if (ok && trial->memory_saving && group->n_saving < MOST)
       saving[group->n_saving++] = trial;
   }
   int n = group->n_saving;

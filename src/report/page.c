@@ -3,7 +3,6 @@
  * Style and script are data/report/page.css and page.js, inside the program and inside the page.
  */
 #define _GNU_SOURCE
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,15 +26,9 @@ enum gd_status gd_report_no_memory(struct gd_error *err) {
   return gd_fail(err, GD_ENVIRONMENT, "out of memory while making the report");
 }
 
-const char *gd_report_print(struct gd_report *report, const char *format, ...) {
-  char text[1024];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  const char *copy = gd_arena_copy_string(&report->arena, text);
-  report->body.failed = report->body.failed || !copy;
-  return copy ? copy : "";
+const char *gd_report_keep(struct gd_report *report, const char *text) {
+  report->body.failed = report->body.failed || !text;
+  return text ? text : "";
 }
 
 /* --- sections ------------------------------------------------------------------------------ */

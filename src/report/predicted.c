@@ -152,6 +152,7 @@ static void take_cell(struct gd_report *report, const struct gd_stack_cell *cell
   int column = column_of(report, cell->paper->gpu, cell->paper->count);
   if (row < 0 || column < 0)
     return;
+  GD_ASSERT(judging->errors);
   gd_stack_cell_predict(cell, fit, &answer);
   struct gd_report_prediction *to = &(cell->paper->table == GD_PAPER_NAIVE
                                           ? predicted->stack_naive

@@ -174,7 +174,10 @@ const char *gd_report_days(struct gd_report *report, double days);
 void gd_report_set_days(struct gd_report *report, struct gd_report_cell *cell, double days);
 void gd_report_set_digits(struct gd_report *report, struct gd_report_cell *cell, double value);
 void gd_report_set_count(struct gd_report *report, struct gd_report_cell *cell, int64_t value);
-const char *gd_report_print(struct gd_report *report, const char *format, ...) GD_PRINTF(2, 3);
+/* A text in the arena; never NULL: without memory it is empty, and the page fails. */
+#define gd_report_print(report, ...) \
+  gd_report_keep((report), gd_arena_printf(&(report)->arena, __VA_ARGS__))
+const char *gd_report_keep(struct gd_report *report, const char *text);
 /* "Pythia 160M" of a preset that the paper has, else the name itself. */
 const char *gd_report_model_title(struct gd_report *report, const char *model);
 /* Where measured numbers come from: devices, dates, version. */
