@@ -56,7 +56,7 @@ struct range {
 
 static struct range range_of(const struct gd_rates *rates, enum gd_op_kind kind, enum gd_peak unit,
                              bool flops) {
-  struct range range = {.low = INFINITY};
+  struct range range = {.low = HUGE_VAL};
   for (uint32_t i = rates->first[kind]; i < rates->first[kind + 1]; i++) {
     const struct gd_rate_point *point = &rates->points[i];
     double amount = flops ? point->work.flops : point->work.bytes;

@@ -64,21 +64,12 @@ static enum gd_status no_memory(struct gd_error *err) {
 
 /* --- gathering ----------------------------------------------------------------------------- */
 
-static bool same_work(const struct gd_work *a, const struct gd_work *b) {
-  for (int i = 0; i < GD_WORK_SIZES; i++)
-    if (fabs(a->sizes[i] - b->sizes[i]) > 1e-9 * a->sizes[i])
-      return false;
-  return a->kind == b->kind && a->unit == b->unit && a->variant == b->variant &&
-         a->on_host == b->on_host && fabs(a->flops - b->flops) <= 1e-9 * a->flops &&
-         fabs(a->bytes - b->bytes) <= 1e-9 * a->bytes;
-}
-
 static enum gd_status gather(struct calibration *c, const struct gd_work *work, double seconds,
                              struct gd_error *err) {
   if (!(seconds > 0) || work->kind == GD_OP_wait || work->kind == GD_OP_buffer)
     return GD_OK;
   for (uint32_t i = 0; i < c->count; i++)
-    if (same_work(&c->list[i].work, work)) {
+    if (gd_work_same(&c->list[i].work, work)) {
       c->list[i].sum_s += seconds;
       c->list[i].count++;
       return GD_OK;
@@ -280,7 +271,7 @@ static enum gd_status time_collective(struct calibration *c, enum gd_op_kind kin
                                       int64_t shard, void *scratch, struct gd_error *err) {
   struct gd_comm *comm = c->options->comm;
   int64_t ranks = gd_comm_size(comm);
-  double least = INFINITY, bytes = 4.0 * (double)(shard * ranks);
+  double least = HUGE_VAL, bytes = 4.0 * (double)(shard * ranks);
   for (int i = 0; i < RUNS + 1; i++) {
     enum gd_status status = GD_OK;
     GD_TRY(gd_comm_barrier(comm, err));

@@ -57,7 +57,7 @@ bool gd_calibration_path(const char *device, char *path, size_t size) {
 /* How far a calibration is from a GPU: 0 its own, below 1 its architecture, else generations. */
 static double distance_to(const struct gd_rates *rates, const struct gd_gpu *gpu) {
   if (rates->multiprocessors == 0)
-    return INFINITY;
+    return HUGE_VAL;
   if (rates->gpu[0] && strcmp(rates->gpu, gpu->name) == 0)
     return 0;
   double apart = abs(rates->compute_capability - gpu->compute_capability) / 10.0;
@@ -181,7 +181,7 @@ static void say_target(struct gd_predictor *p, const struct gd_target *target, d
 
 enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_target *target,
                                        struct gd_error *err) {
-  struct choice choice = {.gpu = target->gpu, .distance = INFINITY};
+  struct choice choice = {.gpu = target->gpu, .distance = HUGE_VAL};
   char measured_on[128];
   consider_folder(&choice); /* what the user measured comes before what is built in */
   enum gd_status status = consider_embedded(&choice, err);

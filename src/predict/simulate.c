@@ -64,16 +64,9 @@ static uint64_t hash_work(const struct gd_work *work) {
   return hash;
 }
 
-static bool same_work(const struct gd_work *a, const struct gd_work *b) {
-  bool same = a->kind == b->kind && a->unit == b->unit && a->variant == b->variant &&
-              a->on_host == b->on_host && memcmp(a->sizes, b->sizes, sizeof a->sizes) == 0;
-  return same && memcmp(&a->flops, &b->flops, sizeof a->flops) == 0 &&
-         memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0;
-}
-
 static double look_up(struct memo *memo, const struct gd_rates *rates, const struct gd_work *work) {
   uint64_t at = hash_work(work) & (memo->count - 1);
-  while (memo->slots[at].seconds >= 0 && !same_work(&memo->slots[at].work, work))
+  while (memo->slots[at].seconds >= 0 && !gd_work_same(&memo->slots[at].work, work))
     at = (at + 1) & (memo->count - 1);
   if (memo->slots[at].seconds < 0) {
     memo->slots[at].work = *work;

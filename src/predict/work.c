@@ -178,7 +178,11 @@ static void other_sizes(const struct gd_graph *graph, const struct gd_op *op,
 }
 
 static void sizes_of(const struct gd_graph *graph, const struct gd_op *op, struct gd_work *work) {
-  const struct gd_tensor *x = op->n_in ? tensor(graph, op->in[0]) : NULL;
+  if (op->n_in == 0) {
+    other_sizes(graph, op, work);
+    return;
+  }
+  const struct gd_tensor *x = tensor(graph, op->in[0]);
   switch (op->kind) {
   case GD_OP_matmul: product_sizes(graph, op, work); return;
   case GD_OP_linear_xent: {
@@ -261,4 +265,17 @@ double gd_work_distance(const struct gd_work *a, const struct gd_work *b) {
   if (a->unit != b->unit)
     other += 3;
   return sqrt(sum + other * other);
+}
+
+static bool same_number(double a, double b) {
+  return fabs(a - b) <= 1e-9 * fabs(a);
+}
+
+bool gd_work_same(const struct gd_work *a, const struct gd_work *b) {
+  for (int i = 0; i < GD_WORK_SIZES; i++)
+    if (!same_number(a->sizes[i], b->sizes[i]))
+      return false;
+  return a->kind == b->kind && a->unit == b->unit && a->variant == b->variant &&
+         a->on_host == b->on_host && same_number(a->flops, b->flops) &&
+         same_number(a->bytes, b->bytes);
 }

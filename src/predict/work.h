@@ -28,6 +28,9 @@ void gd_work_of(const struct gd_graph *graph, gd_op_id id, double counted_share,
 /* How unlike two pieces of work of one kind are: 0, or about the factor of two between sizes. */
 double gd_work_distance(const struct gd_work *a, const struct gd_work *b);
 
+/* Whether they are the same in all that counts, but for rounding. */
+bool gd_work_same(const struct gd_work *a, const struct gd_work *b);
+
 bool gd_work_is_collective(enum gd_op_kind kind);
 bool gd_work_is_transfer(enum gd_op_kind kind);
 
