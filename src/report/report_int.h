@@ -132,6 +132,7 @@ struct gd_report {
   struct gd_report_measured measured;
   struct gd_report_predicted predicted;
   struct gd_strbuf body, contents; /* of the page */
+  struct gd_strbuf files;          /* names of what was written beside it, a line each */
   bool draws;                      /* gnuplot works */
   bool chapter;                    /* one has begun */
   const char *made_at;             /* when, by what, of how much */
@@ -167,6 +168,8 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
 enum gd_status gd_report_add_statements(struct gd_report *report, const char *name,
                                         const char *figure, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_write_page(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
+/* Writes the list of files, and removes those of an older report's list that this one has not. */
+enum gd_status gd_report_replace_files(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 
 /* "18", "2.4", "1,240": a number of days, as all tables show it. */
 const char *gd_report_days(struct gd_report *report, double days);
