@@ -69,14 +69,14 @@ void gd_report_text(struct gd_report *report, const char *text) {
   gd_html_element(&report->body, "p", NULL, text);
 }
 
-static void append_chip(struct gd_strbuf *out, enum gd_report_source source) {
+void gd_report_chip(struct gd_strbuf *out, enum gd_report_source source) {
   gd_strbuf_printf(out, "<span class=\"chip %s\">%s</span> ", sources[source].class_name,
                    sources[source].name);
 }
 
 void gd_report_lacks(struct gd_report *report, enum gd_report_source source, const char *text) {
   gd_strbuf_append(&report->body, "<p class=\"lacks\">");
-  append_chip(&report->body, source);
+  gd_report_chip(&report->body, source);
   gd_html_text(&report->body, text);
   gd_strbuf_append(&report->body, "</p>\n");
 }
@@ -117,7 +117,7 @@ static enum gd_status write_text(struct gd_report *report, const char *name, con
 static void begin_block(struct gd_report *report, const struct gd_report_block *block) {
   gd_strbuf_printf(&report->body, "<figure id=\"%s\" class=\"%s\">\n<figcaption>", block->name,
                    sources[block->source].class_name);
-  append_chip(&report->body, block->source);
+  gd_report_chip(&report->body, block->source);
   gd_html_text(&report->body, block->caption);
   gd_strbuf_append(&report->body, "</figcaption>\n");
 }

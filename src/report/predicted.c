@@ -98,8 +98,8 @@ static enum gd_status predict_cell(struct gd_report *report, const struct gd_mod
   if (status == GD_OK)
     status = predict_target(&planning, err);
   if (status == GD_OK)
-    report->predicted.basis[cell / GD_REPORT_COUNTS] =
-        gd_report_print(report, "%s: %s", gpu->title, predictor.basis);
+    report->predicted.basis[cell / GD_REPORT_COUNTS] = gd_report_print(
+        report, "%s: %s; interval +-%.0f %%", gpu->title, predictor.basis, 100 * predictor.error);
   gd_predictor_deinit(&predictor);
   return status;
 }

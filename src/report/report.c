@@ -14,6 +14,7 @@
 #include "report/report_int.h"
 
 static enum gd_status make_items(struct gd_report *report, struct gd_error *err) {
+  gd_report_summarise(report);
   GD_TRY(gd_report_items_days(report, err));
   GD_TRY(gd_report_items_methods(report, err));
   GD_TRY(gd_report_items_cost(report, err));

@@ -155,6 +155,8 @@ void gd_report_end(struct gd_report *report);
 void gd_report_text(struct gd_report *report, const char *text); /* a paragraph */
 /* What there is nothing of, and how to get it. */
 void gd_report_lacks(struct gd_report *report, enum gd_report_source source, const char *text);
+/* The word that says where numbers come from. */
+void gd_report_chip(struct gd_strbuf *out, enum gd_report_source source);
 void gd_report_pair(struct gd_report *report, bool open); /* what is between stands side by side */
 /* What is between can be folded away, and is at first. */
 void gd_report_fold(struct gd_report *report, const char *summary); /* NULL: ends there */
@@ -187,6 +189,13 @@ const char *gd_report_model_title(struct gd_report *report, const char *model);
 const char *gd_report_measured_from(struct gd_report *report);
 enum gd_status gd_report_no_memory(struct gd_error *err);
 
+/* What a preset of this program is, counted on its graph. */
+struct gd_report_preset {
+  bool known; /* false: there is no such preset (any more) */
+  double parameters, flops_per_step, train_flops;
+};
+enum gd_status gd_report_count_preset(const char *name, struct gd_report_preset *preset,
+                                      struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_measure(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 /* NULL: the store has nothing of it. */
@@ -221,6 +230,7 @@ const struct gd_paper_days *gd_report_paper_cell(const struct gd_report *report,
                                                  enum gd_paper_table table, const char *model,
                                                  int cell);
 
+void gd_report_summarise(struct gd_report *report);
 enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_methods(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_cost(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
