@@ -166,7 +166,7 @@ static enum gd_status measured_grid(struct gd_report *report, const char *name,
                          .n_classes = 4,
                          .ordered = true,
                          .empty_name = "not measured"};
-  bool any;
+  bool any = false;
   GD_TRY(measured_map(report, measured_class, &plot, &any, err));
   if (!any) {
     gd_report_lacks(report, GD_REPORT_MEASURED,
@@ -235,7 +235,7 @@ static enum gd_status figure_gain(struct gd_report *report, const char *number, 
       .y_label = "% less time than free-lunch alone (negative: more)",
       .diverging = true,
       .empty_name = "one of the two was not measured, or is infeasible"};
-  bool any;
+  bool any = false;
   gd_report_begin(report, gd_report_print(report, "figure-%s", number),
                   gd_report_print(report, "Figure %s", number), title);
   gd_report_text(report, about);
