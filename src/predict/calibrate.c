@@ -22,7 +22,7 @@
 #include "gd_version.h"
 #include "pass/pass.h"
 
-enum { RUNS = 4, GPU_BATCHES = 32, COMM_SCRATCH = 1 << 20 };
+enum { RUNS = 4, MOST_RUNS = 12, GPU_BATCHES = 32, COMM_SCRATCH = 1 << 20 };
 
 /* All that was timed of one piece of work. */
 struct gathered {
@@ -97,18 +97,25 @@ static enum gd_status gather_program(struct calibration *c, const struct gd_plan
   return GD_OK;
 }
 
-static void keep_best(struct calibration *c, struct gd_bound *bound, enum gd_program program,
-                      bool first) {
+/* The sum of the least times so far. */
+static double keep_best(struct calibration *c, struct gd_bound *bound, enum gd_program program,
+                        bool first) {
   uint32_t count;
+  double sum = 0;
   const struct gd_event *events = c->backend->ops->events(c->backend, bound, program, &count);
   for (uint32_t i = 0; i < count; i++) {
     double seconds = 1e-9 * (double)(events[i].end_ns - events[i].begin_ns);
     if (first || seconds < c->best_s[i])
       c->best_s[i] = seconds;
+    sum += c->best_s[i];
   }
+  return sum;
 }
 
-/* Runs a program a few times, a second at most, and gathers its ops. */
+/*
+ * Runs a program a few times and gathers its ops. Where other programs get in the way the least
+ * times go on falling: then it is run more often, until two runs in a row have changed nothing.
+ */
 static enum gd_status time_program(struct calibration *c, const struct gd_plan *plan,
                                    struct gd_bound *bound, enum gd_program program, bool alone,
                                    struct gd_error *err) {
@@ -117,10 +124,16 @@ static enum gd_status time_program(struct calibration *c, const struct gd_plan *
   if (!gd_vec_reserve((void **)&c->best_s, &c->best_capacity, plan->n_order[program] + 1,
                       sizeof *c->best_s))
     return no_memory(err);
-  for (int i = 0; i < RUNS && (i < 2 || gd_clock_ns() - start_ns < 1000000000); i++) {
+  double least = HUGE_VAL;
+  for (int i = 0, settled = 0; i < MOST_RUNS && settled < 2; i++) {
+    double late_s = 1e-9 * (double)(gd_clock_ns() - start_ns);
+    if (i >= 3 && late_s > (i < RUNS ? 1 : 2))
+      break;
     GD_TRY(ops->run(c->backend, bound, program, err));
     GD_TRY(ops->sync(c->backend, err));
-    keep_best(c, bound, program, i == 0);
+    double sum = keep_best(c, bound, program, i == 0);
+    settled = sum > 0.98 * least ? settled + 1 : 0;
+    least = sum;
   }
   return gather_program(c, plan, program, alone, err);
 }
@@ -416,6 +429,27 @@ static double best_rate(const struct calibration *c, double least_bytes, bool tr
   return best;
 }
 
+/*
+ * A time 2.5 times what the others of its kind say was disturbed: programs that get in the way can
+ * only make it longer. It is left out.
+ */
+static enum gd_status drop_disturbed(struct calibration *c, struct gd_error *err) {
+  struct gd_rates *rates = c->rates;
+  double *said = gd_mem_alloc(rates->n_points + 1, sizeof *said);
+  if (!said)
+    return no_memory(err);
+  for (uint32_t i = 0; i < rates->n_points; i++)
+    said[i] = gd_rates_seconds_without(rates, &rates->points[i].work, i);
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < rates->n_points; i++)
+    if (rates->points[i].seconds <= 2.5 * said[i])
+      rates->points[kept++] = rates->points[i];
+  rates->n_points = kept;
+  gd_mem_free(said);
+  gd_rates_sort(rates);
+  return GD_OK;
+}
+
 static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
   struct gd_rates *rates = c->rates;
   double memory = best_rate(c, 32 << 20, false, false), link = best_rate(c, 1 << 20, true, false);
@@ -432,7 +466,7 @@ static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
   for (uint32_t i = 0; i < c->count; i++)
     GD_TRY(gd_rates_add(rates, &c->list[i].work, mean_s(&c->list[i]), err));
   gd_rates_sort(rates);
-  return GD_OK;
+  return drop_disturbed(c, err);
 }
 
 /* --- the check ----------------------------------------------------------------------------- */

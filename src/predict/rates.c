@@ -115,12 +115,13 @@ static int misfit(const struct gd_work *rate, const struct gd_work *work) {
  * Shepard's mean of the logs: near points decide, far ones settle where there are none. The fourth
  * power of the distance keeps the many far points from outweighing the few near ones.
  */
-static double factor_of(const struct gd_rates *rates, const struct gd_work *work) {
+static double factor_of(const struct gd_rates *rates, const struct gd_work *work,
+                        uint32_t without) {
   double sum = 0, weights = 0;
   const struct gd_rate_point *any = NULL;
   for (uint32_t i = rates->first[work->kind]; i < rates->first[work->kind + 1]; i++) {
     const struct gd_rate_point *point = &rates->points[i];
-    if (!comparable(rates, &point->work, work))
+    if (i == without || !comparable(rates, &point->work, work))
       continue;
     if (point->any_size) {
       if (!any || misfit(&point->work, work) < misfit(&any->work, work))
@@ -146,11 +147,16 @@ static bool has_factor(const struct gd_rates *rates, const struct gd_work *work)
   return any || !gd_work_is_transfer(work->kind);
 }
 
-double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work) {
+double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
+                                uint32_t point) {
   if (work->kind == GD_OP_wait || work->kind == GD_OP_buffer)
     return 0;
   double bound = gd_rates_bound(rates, work);
-  return has_factor(rates, work) ? bound * exp(factor_of(rates, work)) : bound;
+  return has_factor(rates, work) ? bound * exp(factor_of(rates, work, point)) : bound;
+}
+
+double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work) {
+  return gd_rates_seconds_without(rates, work, UINT32_MAX);
 }
 
 /* --- points -------------------------------------------------------------------------------- */

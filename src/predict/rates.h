@@ -67,6 +67,9 @@ void gd_rates_guess_cpu(struct gd_rates *rates, int threads, int cpus);
 /* The roofline, and the roofline times the factor of the nearest points. */
 double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work);
 double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work);
+/* The same as if that point had not been measured. */
+double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
+                                uint32_t point);
 
 /* Adds a measured point (its factor follows from the peaks, which must be set); then sort. */
 enum gd_status gd_rates_add(struct gd_rates *rates, const struct gd_work *work, double seconds,

@@ -133,6 +133,7 @@ static uint64_t variant_of(const struct gd_graph *graph, const struct gd_op *op)
   case GD_OP_add:
   case GD_OP_mul: /* one operand is a row */
     return gd_tensor_elements(graph, op->in[0]) != gd_tensor_elements(graph, op->in[1]) ? 1 : 0;
+  case GD_OP_linear_xent: return 0; /* what it adds to is read once, of all that it multiplies */
   case GD_OP_fused: return fused_variant(&graph->fusions[op->attr.fused.fusion]);
   default: return op->adds ? 1 : 0;
   }
@@ -260,8 +261,10 @@ double gd_work_distance(const struct gd_work *a, const struct gd_work *b) {
     double apart = log2(a->sizes[i] / b->sizes[i]);
     sum += weight[i] * apart * apart;
   }
-  /* Another variant is as far off as sizes that differ by two or three times. */
-  double other = (a->kind == GD_OP_fused ? 0.7 : 1.5) * bits_apart(a->variant, b->variant);
+  /* A bit of the variant is as far off as a size that differs by two or three times; the layout of
+     a product and one op of a cluster count for half of that. */
+  double bit = a->kind == GD_OP_fused || a->kind == GD_OP_matmul ? 0.7 : 1.5;
+  double other = bit * bits_apart(a->variant, b->variant);
   if (a->unit != b->unit)
     other += 3;
   return sqrt(sum + other * other);

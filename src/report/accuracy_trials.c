@@ -47,6 +47,8 @@ static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gp
   struct gd_model model;
   GD_TRY(
       gd_hw_target(&a->stack.hw, gpu->name, trial->ranks, trial->nodes, NULL, NULL, &target, err));
+  if (trial->threads > 0)
+    target.cpus = trial->threads / trial->ranks; /* that machine's, not the usual four a GPU */
   struct gd_trial_options options = {.target = &target,
                                      .micro_batch = GD_MICRO_BATCH_FIXED,
                                      .micro_batch_size = trial->micro_batch,

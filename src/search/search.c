@@ -379,6 +379,16 @@ static enum gd_status measure_jobs(struct measuring *m, int (*places)[2], struct
 
 /* --- what prediction answers --------------------------------------------------------------- */
 
+static void add_rows(struct gd_trial *trial, const struct gd_simulated *program) {
+  for (uint32_t i = 0; i < program->n_rows && trial->n_profile < GD_PROFILE_ROWS; i++)
+    trial->profile[trial->n_profile++] = program->rows[i];
+}
+
+static int compare_rows(const void *left, const void *right) {
+  const struct gd_profile_row *a = left, *b = right;
+  return a->seconds > b->seconds ? -1 : a->seconds < b->seconds;
+}
+
 /* A predicted trial looks like a measured one; its source says what it is. */
 static void take_prediction(const struct gd_search *search, struct gd_search_point *point) {
   const struct gd_prediction *p = &point->prediction;
@@ -396,6 +406,11 @@ static void take_prediction(const struct gd_search *search, struct gd_search_poi
   trial->days_high = p->days_high;
   trial->samples_per_s = (double)recipe->batch / p->step_s;
   trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
+  if (search->trial.profile) {
+    add_rows(trial, &p->pass);
+    add_rows(trial, &p->update);
+    qsort(trial->profile, trial->n_profile, sizeof *trial->profile, compare_rows);
+  }
   trial->peak_flops =
       trial->ranks * gd_predictor_peak(search->predictor, trial->precision, point->method.tf32);
   if (trial->peak_flops > 0) {
