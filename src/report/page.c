@@ -83,6 +83,7 @@ void gd_report_lacks(struct gd_report *report, enum gd_report_source source, con
 
 void gd_report_pair(struct gd_report *report, bool open) {
   gd_strbuf_append(&report->body, open ? "<div class=\"pair\">\n" : "</div>\n");
+  report->paired = open;
 }
 
 void gd_report_fold(struct gd_report *report, const char *summary) {
@@ -205,6 +206,7 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
   struct gd_plot file = *plot, inside = *plot;
   file.note = block->from;
   inside.title = NULL;
+  inside.width = report->paired ? 520 : 0; /* so that its texts are as large as others' */
   inside.alt =
       plot->title ? gd_report_print(report, "%s. %s", plot->title, block->caption) : block->caption;
   inside.note = NULL;

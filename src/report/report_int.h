@@ -135,6 +135,7 @@ struct gd_report {
   struct gd_strbuf files;          /* names of what was written beside it, a line each */
   bool draws;                      /* gnuplot works */
   bool chapter;                    /* one has begun */
+  bool paired;                     /* what comes now has half of the page's width */
   const char *made_at;             /* when, by what, of how much */
 };
 
