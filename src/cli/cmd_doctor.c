@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "gd_version.h"
+#include "plot/plot.h"
 
 struct machine {
   struct gd_device_info info;
@@ -100,11 +101,13 @@ static enum gd_status show_object(struct gd_cli *cli, const struct machine *mach
   gd_show_begin(&libraries);
   gd_cuda_libraries(set_library, &libraries);
   gd_show_set_object(&object, "nvidia", &libraries);
+  gd_show_set_bool(&object, "gnuplot", gd_plot_works(NULL) == GD_OK);
   return gd_show_json(&cli->out, &object, err);
 }
 
 static void append_sheet(struct gd_cli *cli, const struct machine *machine) {
   struct gd_strbuf *out = &cli->out;
+  struct gd_error no_figures = {0};
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
   gd_strbuf_printf(out, "gpudays       %s (%s)\n", GD_VERSION, GD_COMMIT);
   gd_strbuf_printf(out, "cpu           ok: %s\n", machine->info.name);
@@ -121,6 +124,10 @@ static void append_sheet(struct gd_cli *cli, const struct machine *machine) {
                           "has them\n");
   append_gpu(cli);
   gd_strbuf_printf(out, "presets       ok: %d models ('gpudays models')\n", machine->presets);
+  if (gd_plot_works(&no_figures) == GD_OK)
+    gd_strbuf_append(out, "gnuplot       ok: figures of report and survey\n");
+  else
+    gd_strbuf_printf(out, "gnuplot       missing: %s\n", no_figures.text);
 }
 
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err) {

@@ -184,8 +184,8 @@ static int linear_ticks(double *low, double *high, double *ticks) {
   int count = 0;
   *low = first * step;
   *high = last * step;
-  for (double k = first; k <= last && count < GD_PLOT_MOST_TICKS; k++)
-    ticks[count++] = fabs(k) < 0.5 ? 0 : k * step;
+  for (int i = 0; first + i <= last && count < GD_PLOT_MOST_TICKS; i++)
+    ticks[count++] = fabs(first + i) < 0.5 ? 0 : (first + i) * step;
   return count;
 }
 
@@ -193,7 +193,8 @@ static int log_ticks(double low, double high, double *ticks) {
   static const double parts[] = {1, 2, 5};
   double decades = log10(high / low);
   int count = 0, every = decades > 12 ? 3 : decades > 8 ? 2 : 1;
-  for (double power = floor(log10(low)); power <= log10(high) + 1e-9; power += every)
+  int last = (int)floor(log10(high) + 1e-9);
+  for (int power = (int)floor(log10(low)); power <= last; power += every)
     for (int p = 0; p < (decades < 2.6 ? 3 : 1); p++) {
       double tick = parts[p] * pow(10, power);
       if (tick >= low * 0.9999 && tick <= high * 1.0001 && count < GD_PLOT_MOST_TICKS)

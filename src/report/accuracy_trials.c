@@ -122,7 +122,7 @@ static enum gd_status predict_cpu(struct gd_accuracy *a, const struct gd_trial *
   else if (status == GD_OK && to->feasible)
     status = gd_trial_predict_stored(trial, NULL, &predictor, &prediction, err);
   to->basis = found ? keep(a, predictor.basis) : NULL;
-  to->predicted_s = prediction.step_s;
+  to->predicted_s = status == GD_OK ? prediction.step_s : 0;
   gd_predictor_deinit(&predictor);
   return status;
 }

@@ -217,7 +217,8 @@ static enum gd_status cost_plot(struct gd_report *report, const struct scatter *
           scatter->name, scatter->caption,
           scatter->predicted ? GD_REPORT_PREDICTED : GD_REPORT_PAPER,
           scatter->predicted
-              ? "predicted days of Table 1 above; prices of Tables 5 to 7 of arXiv 2410.23261"
+              ? "predicted days (table-1-intervals.csv); prices of Tables 5 to 7 of arXiv "
+                "2410.23261"
               : "Table 1 and Tables 5 to 7 of arXiv 2410.23261"},
       &plot, err);
 }

@@ -336,6 +336,53 @@ static enum gd_status figure_2_paper(struct gd_report *report, struct gd_error *
       &plot, err);
 }
 
+/* The same of this program's engine on the paper's GPUs. */
+static int predicted_ratios(const struct gd_report *report, int gpu, double *ratios) {
+  const struct gd_report_predicted *predicted = &report->predicted;
+  int count = 0;
+  for (int m = 0; m < report->paper.n_recipes; m++)
+    for (int i = 0; i < GD_REPORT_CELLS && is_pythia(&report->paper.recipes[m]); i++) {
+      const struct gd_report_prediction *naive = &predicted->naive[m * GD_REPORT_CELLS + i];
+      const struct gd_report_prediction *best = &predicted->best[m * GD_REPORT_CELLS + i];
+      if ((gpu < 0 || i / GD_REPORT_COUNTS == gpu) && naive->state == GD_REPORT_KNOWN &&
+          best->state == GD_REPORT_KNOWN && count < MOST_RATIOS)
+        ratios[count++] = naive->days / best->days;
+    }
+  return count;
+}
+
+static enum gd_status figure_2_predicted(struct gd_report *report, struct gd_error *err) {
+  struct means means;
+  const char *names[FIGURE_2_BARS] = {0};
+  double ratios[MOST_RATIOS];
+  if (!report->predicted.known)
+    return GD_OK;
+  if (!new_means(report, &means, FIGURE_2_BARS))
+    return gd_report_no_memory(err);
+  for (int i = 0; i < FIGURE_2_BARS; i++) {
+    int gpu = i < GD_REPORT_GPUS ? i : -1;
+    names[i] = gpu >= 0 ? report->paper.gpus[gpu].title : "all";
+    set_mean(&means, i, gd_report_mean_of(ratios, predicted_ratios(report, gpu, ratios)));
+  }
+  struct gd_plot_series series = series_of(&means, "best settings", FIGURE_2_BARS);
+  struct gd_plot plot = {.kind = GD_PLOT_BARS,
+                         .title = "Speed-up over naive settings, Pythia, predicted",
+                         .x_label = "GPU",
+                         .y_label = "times as fast as naive",
+                         .categories = names,
+                         .n_categories = FIGURE_2_BARS,
+                         .series = &series,
+                         .n_series = 1};
+  return gd_report_add_plot(
+      report,
+      &(struct gd_report_block){"figure-2-predicted",
+                                "This program's engine on the paper's GPUs: mean over the Pythia "
+                                "cells in which naive fits, with 95 % intervals of the mean.",
+                                GD_REPORT_PREDICTED,
+                                "predicted days of Tables 1 and 4, with what they rest on there"},
+      &plot, err);
+}
+
 static bool has_ratio(const struct gd_report_group *group) {
   return group->best && group->naive && group->naive->status == GD_TRIAL_OK;
 }
@@ -409,6 +456,7 @@ static enum gd_status figure_2(struct gd_report *report, struct gd_error *err) {
   gd_report_pair(report, true);
   GD_TRY(figure_2_paper(report, err));
   GD_TRY(figure_2_measured(report, err));
+  GD_TRY(figure_2_predicted(report, err));
   gd_report_pair(report, false);
   gd_report_end(report);
   return GD_OK;

@@ -105,6 +105,65 @@ static enum gd_status paper_grid(struct gd_report *report, const struct grid *gr
                             &plot, err);
 }
 
+/* The same of this program's engine, by its plans: they are exact in bytes. */
+static double predicted_class(const struct gd_report *report, int model, int gpu) {
+  double found = (double)NAN;
+  for (int i = 0; i < GD_REPORT_COUNTS; i++) {
+    int cell = model * GD_REPORT_CELLS + gpu * GD_REPORT_COUNTS + i;
+    if (gd_report_counts[i] == 1)
+      continue;
+    if (report->predicted.naive[cell].state == GD_REPORT_KNOWN)
+      return 1;
+    if (report->predicted.best[cell].state == GD_REPORT_KNOWN)
+      found = 0;
+  }
+  return found;
+}
+
+static enum gd_status predicted_grid(struct gd_report *report, struct gd_error *err) {
+  const struct gd_paper *paper = &report->paper;
+  struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
+  const char **gpus = gd_report_texts(report, paper->n_gpus);
+  int rows = 0;
+  if (!report->predicted.known)
+    return GD_OK;
+  if (!series || !gpus)
+    return gd_report_no_memory(err);
+  for (int g = 0; g < paper->n_gpus; g++)
+    gpus[g] =
+        gd_report_print(report, "%s (%.0f GB)", paper->gpus[g].title, paper->gpus[g].memory_gb);
+  for (int m = 0; m < paper->n_recipes; m++) {
+    double *values = gd_report_numbers(report, paper->n_gpus);
+    if (!values)
+      return gd_report_no_memory(err);
+    if (strcmp(paper->recipes[m].family, "Pythia") != 0)
+      continue;
+    for (int g = 0; g < paper->n_gpus; g++)
+      values[g] = predicted_class(report, m, g);
+    series[rows++] =
+        (struct gd_plot_series){.name = gd_report_model_title(report, paper->recipes[m].model),
+                                .y = values,
+                                .count = paper->n_gpus};
+  }
+  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
+                         .title = "Feasible Pythia models and GPUs, planned",
+                         .categories = gpus,
+                         .n_categories = paper->n_gpus,
+                         .series = series,
+                         .n_series = rows,
+                         .classes = classes_3,
+                         .n_classes = 2,
+                         .ordered = true,
+                         .empty_name = "infeasible"};
+  return gd_report_add_plot(
+      report,
+      &(struct gd_report_block){"figure-3-predicted",
+                                "The same for this program's engine: what its "
+                                "plans fit into.",
+                                GD_REPORT_PREDICTED, "plans of this program, exact in bytes"},
+      &plot, err);
+}
+
 static const char *const classes_measured[] = {"infeasible", "only with efficient methods",
                                                "efficient methods; naive not measured",
                                                "with naive settings too"};
@@ -166,7 +225,7 @@ static enum gd_status measured_grid(struct gd_report *report, const char *name,
                          .n_classes = 4,
                          .ordered = true,
                          .empty_name = "not measured"};
-  bool any;
+  bool any = false;
   GD_TRY(measured_map(report, measured_class, &plot, &any, err));
   if (!any) {
     gd_report_lacks(report, GD_REPORT_MEASURED,
@@ -193,6 +252,7 @@ static enum gd_status figure_3(struct gd_report *report, struct gd_error *err) {
                                    SEVERAL_GPUS, true},
                     err));
   GD_TRY(measured_grid(report, "figure-3-measured", err));
+  GD_TRY(predicted_grid(report, err));
   gd_report_pair(report, false);
   gd_report_end(report);
   return GD_OK;
@@ -235,7 +295,7 @@ static enum gd_status figure_gain(struct gd_report *report, const char *number, 
       .y_label = "% less time than free-lunch alone (negative: more)",
       .diverging = true,
       .empty_name = "one of the two was not measured, or is infeasible"};
-  bool any;
+  bool any = false;
   gd_report_begin(report, gd_report_print(report, "figure-%s", number),
                   gd_report_print(report, "Figure %s", number), title);
   gd_report_text(report, about);

@@ -5,31 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pass/pass.h"
 #include "report/report_int.h"
-
-/* What a preset of ours is: counted on its graph. */
-struct ours {
-  bool known;
-  double parameters, train_flops;
-  struct gd_recipe recipe;
-};
-
-static void count_preset(const char *name, struct ours *ours) {
-  struct gd_model model;
-  struct gd_graph graph = {0};
-  *ours = (struct ours){.parameters = (double)NAN, .train_flops = (double)NAN};
-  if (gd_model_load(name, &model, NULL) != GD_OK)
-    return;
-  struct gd_setup setup = {.model = &model, .precision = model.recipe.precision, .micro_batch = 1};
-  if (gd_pipeline_build(&setup, &graph, NULL) == GD_OK) {
-    ours->known = true;
-    ours->recipe = model.recipe;
-    ours->parameters = (double)gd_graph_parameters(&graph);
-    ours->train_flops = graph.model_flops * (double)model.recipe.batch * (double)model.recipe.steps;
-  }
-  gd_graph_deinit(&graph);
-}
 
 /* --- Table 3 -------------------------------------------------------------------------------- */
 
@@ -55,7 +31,7 @@ static void set_if(struct gd_report *report, struct gd_report_cell *cell, int64_
 }
 
 static void recipe_row(struct gd_report *report, const struct gd_paper_recipe *from,
-                       const struct ours *ours, struct gd_report_table *table) {
+                       const struct gd_report_preset *ours, struct gd_report_table *table) {
   struct gd_report_cell *row = gd_report_table_row(table);
   row[0].text = from->family;
   row[1].text = from->size;
@@ -93,7 +69,7 @@ static enum gd_status bars_of_two(struct gd_report *report, const struct gd_repo
 
 #define COUNTED "counted on the graphs of this program's presets"
 
-static enum gd_status table_3(struct gd_report *report, const struct ours *ours,
+static enum gd_status table_3(struct gd_report *report, const struct gd_report_preset *ours,
                               const char *const *names, struct gd_error *err) {
   int count = report->paper.n_recipes;
   struct gd_report_table *table =
@@ -148,7 +124,7 @@ static void set_power(struct gd_report *report, struct gd_report_cell *cell, dou
   *cell = (struct gd_report_cell){gd_report_print(report, "%s", text), value, NULL};
 }
 
-static enum gd_status figure_9a(struct gd_report *report, const struct ours *ours,
+static enum gd_status figure_9a(struct gd_report *report, const struct gd_report_preset *ours,
                                 const char *const *names, struct gd_error *err) {
   int count = report->paper.n_recipes;
   struct gd_report_table *table = gd_report_table_new(&report->arena, flops_columns, 4, count);
@@ -228,12 +204,12 @@ static enum gd_status figure_9b(struct gd_report *report, struct gd_error *err) 
 
 static enum gd_status models_and_gpus(struct gd_report *report, struct gd_error *err) {
   int count = report->paper.n_recipes;
-  struct ours *ours = gd_arena_alloc(&report->arena, (size_t)count, sizeof *ours);
+  struct gd_report_preset *ours = gd_arena_alloc(&report->arena, (size_t)count, sizeof *ours);
   const char **names = gd_report_texts(report, count);
   if (!ours || !names)
     return gd_report_no_memory(err);
   for (int i = 0; i < count; i++) {
-    count_preset(report->paper.recipes[i].model, &ours[i]);
+    GD_TRY(gd_report_count_preset(report->paper.recipes[i].model, &ours[i], err));
     names[i] = gd_report_model_title(report, report->paper.recipes[i].model);
   }
   gd_report_chapter(report, "Models and GPUs");

@@ -65,41 +65,53 @@ static bool equal(double a, double b) {
   return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-/* FLOPs of a preset's own recipe; false: there is no such preset (any more). */
-static bool recipe_flops(const char *name, double *flops_per_step, double *train_flops) {
+enum gd_status gd_report_count_preset(const char *name, struct gd_report_preset *preset,
+                                      struct gd_error *err) {
   struct gd_model model;
   struct gd_graph graph = {0};
-  if (gd_model_load(name, &model, NULL) != GD_OK)
-    return false;
-  struct gd_setup setup = {.model = &model, .precision = model.recipe.precision, .micro_batch = 1};
-  bool built = gd_pipeline_build(&setup, &graph, NULL) == GD_OK;
-  *flops_per_step = graph.model_flops * (double)model.recipe.batch;
-  *train_flops = *flops_per_step * (double)model.recipe.steps;
+  struct gd_error why = {0};
+  *preset = (struct gd_report_preset){.parameters = (double)NAN, .train_flops = (double)NAN};
+  enum gd_status status = gd_model_load(name, &model, &why);
+  struct gd_setup setup = {.model = &model, .micro_batch = 1};
+  if (status == GD_OK) {
+    setup.precision = model.recipe.precision;
+    status = gd_pipeline_build(&setup, &graph, &why);
+  }
+  if (status == GD_OK)
+    *preset = (struct gd_report_preset){
+        .known = true,
+        .parameters = (double)gd_graph_parameters(&graph),
+        .flops_per_step = graph.model_flops * (double)model.recipe.batch,
+        .train_flops = graph.model_flops * (double)model.recipe.batch * (double)model.recipe.steps,
+    };
   gd_graph_deinit(&graph);
-  return built;
+  /* No such preset (any more) is an answer; no memory is not. */
+  return status == GD_ENVIRONMENT ? gd_fail(err, status, "%s", why.text) : GD_OK;
 }
 
 /* Trials of another batch, length or number of steps say nothing of the paper's runs. Trials come
    sorted by model. */
-static void drop_other_recipes(struct collecting *to, struct gd_report_measured *measured) {
+static enum gd_status drop_other_recipes(struct collecting *to, struct gd_report_measured *measured,
+                                         struct gd_error *err) {
   uint32_t kept = 0;
   const char *model = NULL;
-  double flops_per_step = 0, train_flops = 0;
-  bool known = false;
+  struct gd_report_preset preset = {0};
   for (uint32_t i = 0; i < to->count; i++) {
     struct gd_report_trial *trial = &to->trials[i];
     if (!model || strcmp(model, trial->model) != 0) {
       model = trial->model;
-      known = recipe_flops(model, &flops_per_step, &train_flops);
+      GD_TRY(gd_report_count_preset(model, &preset, err));
     }
     /* A trial that could not even be planned has no FLOPs, and belongs to any recipe. */
-    if (known && trial->train_flops > 0 &&
-        (!equal(trial->flops_per_step, flops_per_step) || !equal(trial->train_flops, train_flops)))
+    if (preset.known && trial->train_flops > 0 &&
+        (!equal(trial->flops_per_step, preset.flops_per_step) ||
+         !equal(trial->train_flops, preset.train_flops)))
       measured->other_recipes++;
     else
       to->trials[kept++] = *trial;
   }
   to->count = kept;
+  return GD_OK;
 }
 
 /* --- groups -------------------------------------------------------------------------------- */
@@ -137,8 +149,8 @@ static bool same_group(const struct gd_report_trial *a, const struct gd_report_t
 
 /* Trials of a group are sorted: the good ones first, by days. */
 static void fill_group(struct gd_report_group *group) {
-  const struct gd_report_trial *saving[GD_METHODS_MOST * 4];
-  int most = sizeof saving / sizeof *saving;
+  enum { MOST = 4 * GD_METHODS_MOST };
+  const struct gd_report_trial *saving[MOST] = {0};
   group->median_days = group->worst_days = (double)NAN;
   for (int i = 0; i < group->count; i++) {
     const struct gd_report_trial *trial = &group->trials[i];
@@ -149,7 +161,7 @@ static void fill_group(struct gd_report_group *group) {
       group->free_lunch = trial;
     if (ok && (trial->free_lunch || trial->memory_saving) && !group->best)
       group->best = trial;
-    if (ok && trial->memory_saving && group->n_saving < most)
+    if (ok && trial->memory_saving && group->n_saving < MOST)
       saving[group->n_saving++] = trial;
   }
   int n = group->n_saving;
@@ -252,7 +264,7 @@ enum gd_status gd_report_measure(struct gd_report *report, struct gd_error *err)
       report->order->store, &(struct gd_store_filter){.brief = true, .sort = GD_STORE_SORT_MODEL},
       collect, &to, err);
   if (status == GD_OK)
-    drop_other_recipes(&to, measured);
+    status = drop_other_recipes(&to, measured, err);
   if (status == GD_OK && to.count > 0) {
     for (uint32_t i = 0; i < to.count; i++)
       to.trials[i].place = rank_of(&report->paper, to.trials[i].model);

@@ -3,9 +3,9 @@
  * Style and script are data/report/page.css and page.js, inside the program and inside the page.
  */
 #define _GNU_SOURCE
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/csv.h"
 #include "base/embedded.h"
@@ -27,15 +27,9 @@ enum gd_status gd_report_no_memory(struct gd_error *err) {
   return gd_fail(err, GD_ENVIRONMENT, "out of memory while making the report");
 }
 
-const char *gd_report_print(struct gd_report *report, const char *format, ...) {
-  char text[1024];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  const char *copy = gd_arena_copy_string(&report->arena, text);
-  report->body.failed = report->body.failed || !copy;
-  return copy ? copy : "";
+const char *gd_report_keep(struct gd_report *report, const char *text) {
+  report->body.failed = report->body.failed || !text;
+  return text ? text : "";
 }
 
 /* --- sections ------------------------------------------------------------------------------ */
@@ -75,20 +69,21 @@ void gd_report_text(struct gd_report *report, const char *text) {
   gd_html_element(&report->body, "p", NULL, text);
 }
 
-static void append_chip(struct gd_strbuf *out, enum gd_report_source source) {
+void gd_report_chip(struct gd_strbuf *out, enum gd_report_source source) {
   gd_strbuf_printf(out, "<span class=\"chip %s\">%s</span> ", sources[source].class_name,
                    sources[source].name);
 }
 
 void gd_report_lacks(struct gd_report *report, enum gd_report_source source, const char *text) {
   gd_strbuf_append(&report->body, "<p class=\"lacks\">");
-  append_chip(&report->body, source);
+  gd_report_chip(&report->body, source);
   gd_html_text(&report->body, text);
   gd_strbuf_append(&report->body, "</p>\n");
 }
 
 void gd_report_pair(struct gd_report *report, bool open) {
   gd_strbuf_append(&report->body, open ? "<div class=\"pair\">\n" : "</div>\n");
+  report->paired = open;
 }
 
 void gd_report_fold(struct gd_report *report, const char *summary) {
@@ -102,6 +97,11 @@ void gd_report_fold(struct gd_report *report, const char *summary) {
 
 /* --- blocks -------------------------------------------------------------------------------- */
 
+static void note_file(struct gd_report *report, const char *name, const char *ending) {
+  gd_strbuf_printf(&report->files, "%s.%s\n", name, ending);
+  report->made->files++;
+}
+
 static enum gd_status write_text(struct gd_report *report, const char *name, const char *ending,
                                  const struct gd_strbuf *text, struct gd_error *err) {
   struct gd_strbuf path = {0};
@@ -111,14 +111,14 @@ static enum gd_status write_text(struct gd_report *report, const char *name, con
           ? gd_report_no_memory(err)
           : gd_file_write(path.text, text->text ? text->text : "", text->length, err);
   gd_strbuf_deinit(&path);
-  report->made->files += status == GD_OK;
+  note_file(report, name, ending);
   return status;
 }
 
 static void begin_block(struct gd_report *report, const struct gd_report_block *block) {
   gd_strbuf_printf(&report->body, "<figure id=\"%s\" class=\"%s\">\n<figcaption>", block->name,
                    sources[block->source].class_name);
-  append_chip(&report->body, block->source);
+  gd_report_chip(&report->body, block->source);
   gd_html_text(&report->body, block->caption);
   gd_strbuf_append(&report->body, "</figcaption>\n");
 }
@@ -206,6 +206,7 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
   struct gd_plot file = *plot, inside = *plot;
   file.note = block->from;
   inside.title = NULL;
+  inside.width = report->paired ? 520 : 0; /* so that its texts are as large as others' */
   inside.alt =
       plot->title ? gd_report_print(report, "%s. %s", plot->title, block->caption) : block->caption;
   inside.note = NULL;
@@ -217,7 +218,9 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
     status =
         gd_plot_write_both(&file, &inside, report->order->folder, block->name, &report->body, err);
     gd_strbuf_append(&report->body, "</div>\n");
-    report->made->files += 3;
+    note_file(report, block->name, "csv");
+    note_file(report, block->name, "svg");
+    note_file(report, block->name, "png");
   } else {
     status = write_text(report, block->name, "csv", &csv, err);
   }
@@ -319,5 +322,55 @@ enum gd_status gd_report_write_page(struct gd_report *report, struct gd_error *e
   page.failed = page.failed || report->body.failed || report->contents.failed;
   enum gd_status status = write_text(report, "index", "html", &page, err);
   gd_strbuf_deinit(&page);
+  return status;
+}
+
+/* --- files of an older report ---------------------------------------------------------------- */
+
+/* A name as this program gives them: nothing outside the folder, nothing of the user's own. */
+static bool is_ours(const char *name) {
+  size_t plain = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.");
+  const char *ending = strrchr(name, '.');
+  return name[plain] == '\0' && name[0] != '.' && ending &&
+         (strcmp(ending, ".csv") == 0 || strcmp(ending, ".svg") == 0 ||
+          strcmp(ending, ".png") == 0);
+}
+
+static bool is_listed(const struct gd_strbuf *list, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = list->text ? list->text : ""; *at;) {
+    size_t line = strcspn(at, "\n");
+    if (line == length && strncmp(at, name, length) == 0)
+      return true;
+    at += line + (at[line] == '\n');
+  }
+  return false;
+}
+
+static void remove_old(struct gd_report *report, const struct gd_strbuf *old) {
+  char name[256], path[GD_REPORT_PATH + 256];
+  for (const char *at = old->text ? old->text : ""; *at;) {
+    size_t line = strcspn(at, "\n");
+    snprintf(name, sizeof name, "%.*s", (int)line, at);
+    if (line < sizeof name && is_ours(name) && !is_listed(&report->files, name)) {
+      snprintf(path, sizeof path, "%s/%s", report->order->folder, name);
+      unlink(path);
+    }
+    at += line + (at[line] == '\n');
+  }
+}
+
+enum gd_status gd_report_replace_files(struct gd_report *report, struct gd_error *err) {
+  enum { MOST_BYTES = 1 << 20 };
+  struct gd_strbuf old = {0};
+  char path[GD_REPORT_PATH + 16];
+  snprintf(path, sizeof path, "%s/files.txt", report->order->folder);
+  bool had = gd_file_read(path, MOST_BYTES, &old, NULL) == GD_OK;
+  enum gd_status status = report->files.failed || old.failed
+                              ? gd_report_no_memory(err)
+                              : gd_file_write(path, report->files.text, report->files.length, err);
+  if (status == GD_OK && had)
+    remove_old(report, &old);
+  gd_strbuf_deinit(&old);
   return status;
 }

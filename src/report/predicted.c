@@ -98,8 +98,8 @@ static enum gd_status predict_cell(struct gd_report *report, const struct gd_mod
   if (status == GD_OK)
     status = predict_target(&planning, err);
   if (status == GD_OK)
-    report->predicted.basis[cell / GD_REPORT_COUNTS] =
-        gd_report_print(report, "%s: %s", gpu->title, predictor.basis);
+    report->predicted.basis[cell / GD_REPORT_COUNTS] = gd_report_print(
+        report, "%s: %s; interval +-%.0f %%", gpu->title, predictor.basis, 100 * predictor.error);
   gd_predictor_deinit(&predictor);
   return status;
 }
@@ -152,6 +152,7 @@ static void take_cell(struct gd_report *report, const struct gd_stack_cell *cell
   int column = column_of(report, cell->paper->gpu, cell->paper->count);
   if (row < 0 || column < 0)
     return;
+  GD_ASSERT(judging->errors);
   gd_stack_cell_predict(cell, fit, &answer);
   struct gd_report_prediction *to = &(cell->paper->table == GD_PAPER_NAIVE
                                           ? predicted->stack_naive

@@ -14,6 +14,7 @@
 #include "report/report_int.h"
 
 static enum gd_status make_items(struct gd_report *report, struct gd_error *err) {
+  gd_report_summarise(report);
   GD_TRY(gd_report_items_days(report, err));
   GD_TRY(gd_report_items_methods(report, err));
   GD_TRY(gd_report_items_cost(report, err));
@@ -35,9 +36,9 @@ static void set_made_at(struct gd_report *report) {
                         measured->n_trials, measured->n_trials == 1 ? "" : "s", measured->n_models,
                         measured->n_models == 1 ? "" : "s", measured->devices);
   else
-    report->made_at = gd_report_print(
-        report, "%s. The store has no trials yet: what follows is the paper's, and predicted.",
-        now);
+    report->made_at =
+        gd_report_print(report, "%s. There are no trials yet: what follows is the paper's%s.", now,
+                        report->predicted.known ? ", and predicted" : "");
 }
 
 static enum gd_status make(struct gd_report *report, struct gd_error *err) {
@@ -55,7 +56,8 @@ static enum gd_status make(struct gd_report *report, struct gd_error *err) {
     gd_report_text(report,
                    gd_report_print(report, "This page has no drawings: %.400s.", no_gnuplot.text));
   GD_TRY(make_items(report, err));
-  return gd_report_write_page(report, err);
+  GD_TRY(gd_report_write_page(report, err));
+  return gd_report_replace_files(report, err);
 }
 
 enum gd_status gd_report_write(const struct gd_report_order *order,
@@ -66,6 +68,7 @@ enum gd_status gd_report_write(const struct gd_report_order *order,
   enum gd_status status = make(&report, err);
   gd_strbuf_deinit(&report.body);
   gd_strbuf_deinit(&report.contents);
+  gd_strbuf_deinit(&report.files);
   gd_paper_deinit(&report.paper);
   gd_hw_deinit(&report.hw);
   gd_arena_deinit(&report.arena);

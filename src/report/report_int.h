@@ -132,8 +132,10 @@ struct gd_report {
   struct gd_report_measured measured;
   struct gd_report_predicted predicted;
   struct gd_strbuf body, contents; /* of the page */
+  struct gd_strbuf files;          /* names of what was written beside it, a line each */
   bool draws;                      /* gnuplot works */
   bool chapter;                    /* one has begun */
+  bool paired;                     /* what comes now has half of the page's width */
   const char *made_at;             /* when, by what, of how much */
 };
 
@@ -154,6 +156,8 @@ void gd_report_end(struct gd_report *report);
 void gd_report_text(struct gd_report *report, const char *text); /* a paragraph */
 /* What there is nothing of, and how to get it. */
 void gd_report_lacks(struct gd_report *report, enum gd_report_source source, const char *text);
+/* The word that says where numbers come from. */
+void gd_report_chip(struct gd_strbuf *out, enum gd_report_source source);
 void gd_report_pair(struct gd_report *report, bool open); /* what is between stands side by side */
 /* What is between can be folded away, and is at first. */
 void gd_report_fold(struct gd_report *report, const char *summary); /* NULL: ends there */
@@ -167,6 +171,8 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
 enum gd_status gd_report_add_statements(struct gd_report *report, const char *name,
                                         const char *figure, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_write_page(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
+/* Writes the list of files, and removes those of an older report's list that this one has not. */
+enum gd_status gd_report_replace_files(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 
 /* "18", "2.4", "1,240": a number of days, as all tables show it. */
 const char *gd_report_days(struct gd_report *report, double days);
@@ -174,13 +180,23 @@ const char *gd_report_days(struct gd_report *report, double days);
 void gd_report_set_days(struct gd_report *report, struct gd_report_cell *cell, double days);
 void gd_report_set_digits(struct gd_report *report, struct gd_report_cell *cell, double value);
 void gd_report_set_count(struct gd_report *report, struct gd_report_cell *cell, int64_t value);
-const char *gd_report_print(struct gd_report *report, const char *format, ...) GD_PRINTF(2, 3);
+/* A text in the arena; never NULL: without memory it is empty, and the page fails. */
+#define gd_report_print(report, ...) \
+  gd_report_keep((report), gd_arena_printf(&(report)->arena, __VA_ARGS__))
+const char *gd_report_keep(struct gd_report *report, const char *text);
 /* "Pythia 160M" of a preset that the paper has, else the name itself. */
 const char *gd_report_model_title(struct gd_report *report, const char *model);
 /* Where measured numbers come from: devices, dates, version. */
 const char *gd_report_measured_from(struct gd_report *report);
 enum gd_status gd_report_no_memory(struct gd_error *err);
 
+/* What a preset of this program is, counted on its graph. */
+struct gd_report_preset {
+  bool known; /* false: there is no such preset (any more) */
+  double parameters, flops_per_step, train_flops;
+};
+enum gd_status gd_report_count_preset(const char *name, struct gd_report_preset *preset,
+                                      struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_measure(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 /* NULL: the store has nothing of it. */
@@ -215,6 +231,7 @@ const struct gd_paper_days *gd_report_paper_cell(const struct gd_report *report,
                                                  enum gd_paper_table table, const char *model,
                                                  int cell);
 
+void gd_report_summarise(struct gd_report *report);
 enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_methods(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_cost(struct gd_report *report, struct gd_error *err) GD_MUST_USE;

@@ -29,7 +29,7 @@ RC=0
 [[ $RC == 3 ]] || fail "closed stdout: exit $RC, not 3"
 
 expect 0 doctor --threads 1
-for name in gpudays cpu memory peak presets; do
+for name in gpudays cpu memory peak presets gnuplot; do
   grep -qE "^$name +" "$OUT" || fail "doctor says nothing about $name"
 done
 expect 0 doctor --threads 1 --json

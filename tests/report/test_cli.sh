@@ -71,11 +71,15 @@ check_page "$out/index.html"
 check_files "$out"
 [[ -s $out/table-1-measured.csv ]] || fail "no measured table"
 grep -q "NVIDIA H200" "$out/index.html" || fail "the page does not name the device"
-[[ $(find "$out" -type f | grep -Evc '\.(html|css|csv|svg|png)$') == 0 ]] || fail "leftovers"
+[[ $(find "$out" -type f | grep -Evc '\.(html|csv|svg|png|txt)$') == 0 ]] || fail "leftovers"
 [[ $(find "$out" -name 'index.html*' | wc -l) == 1 ]] || fail "leftovers of the page"
-# The store can be left alone.
-try report -o "$WORK/without" --no-store --no-predictions --json
+# What that one has and the next has not goes, and nothing else.
+echo mine >"$out/notes.csv"
+[[ -e $out/table-1-measured.csv && ! -e $out/table-1-predicted.csv ]] || fail "files of the older report"
+try report -o "$out" --no-store --no-predictions --json
 field_is trials 0
+[[ ! -e $out/table-1-measured.csv ]] || fail "a table of the older report is still there"
+[[ $(cat "$out/notes.csv") == mine ]] || fail "a file of the user's is gone"
 
 # No gnuplot: the numbers, and one note.
 mkdir "$WORK/bin"
@@ -112,4 +116,4 @@ before=$(cksum <"$out/index.html")
   said "cannot write"
 )
 [[ $(cksum <"$out/index.html") == "$before" ]] || fail "a report that failed spoilt the older one"
-[[ $(find "$out" -type f | grep -Evc '\.(html|csv|svg|png)$') == 0 ]] || fail "leftovers of a failure"
+[[ $(find "$out" -type f | grep -Evc '\.(html|csv|svg|png|txt)$') == 0 ]] || fail "leftovers of a failure"

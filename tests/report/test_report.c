@@ -1,6 +1,7 @@
 /*
  * The report's parts: escaping, tables as HTML and CSV, means, and the page of an empty and of a
- * full store, whose numbers are held against the paper's tables.
+ * full store, whose numbers are held against the paper's tables. h200.jsonl is results/h200.csv in
+ * the form of `results save`, with samples made up.
  */
 #define _GNU_SOURCE
 #include <math.h>
