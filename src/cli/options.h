@@ -60,16 +60,23 @@ struct gd_cli_number {
 
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
+  /* Switches first and enums behind them: no gaps. */
   bool help, version, json, csv, quiet, explain, profile, fresh, no_store, man;
-  bool questions, template; /* of survey */
-  const char *backend;      /* "cpu" when not given */
-  const char *methods;      /* NULL: naive, and of export the best */
-  int64_t threads;
+  bool precision_given, optimizer_given, format_given;
+  bool slurm, simulate, fast, total, text;
+  bool no_predictions;           /* of report */
+  bool paper_stack, paper_peaks; /* --stack paper, --peaks paper */
+  bool questions, template;      /* of survey */
   enum gd_micro_batch micro_batch;
-  int64_t micro_batch_size;
-  bool precision_given, optimizer_given;
   enum gd_precision precision;
   enum gd_optimizer optimizer;
+  enum gd_trial_status status; /* what filter.status points to */
+  enum gd_export_format format;
+  enum gd_times times;
+  const char *backend; /* "cpu" when not given */
+  const char *methods; /* NULL: naive, and of export the best */
+  int64_t threads;
+  int64_t micro_batch_size;
   int64_t device_memory_bytes, host_memory_bytes;
   int64_t seq, batch, steps, tokens;
   int64_t seed;
@@ -77,32 +84,21 @@ struct gd_cli_options {
   int64_t ranks;
   double rank_timeout; /* seconds; likewise the next two */
   double time_limit, trial_timeout;
-  bool slurm;
   int64_t nodes;
   const char *machine, *network; /* of the catalogue, that hold and join what gpu names */
-  bool simulate, fast;
   const char *slurm_config, *slurm_device, *slurm_dir;
   const char *store;             /* the database's file */
   const char *models;            /* names joined by commas: further arguments */
   struct gd_store_filter filter; /* of results; its ranks are above */
-  enum gd_trial_status status;   /* what filter.status points to */
-  char since[32];                /* likewise */
-  bool total;
-  bool format_given;
-  enum gd_export_format format;
-  bool no_predictions;
-  const char *output; /* a file, instead of stdout; of report a folder */
-  double job_time;    /* seconds */
-  const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
-  int64_t count;      /* how many of them */
-  bool paper_stack;
-  bool paper_peaks;
-  const char *check;                     /* a file of records to validate */
+  char since[32];                /* what filter.since points to */
+  const char *output;            /* a file, instead of stdout; of report a folder */
+  double job_time;               /* seconds */
+  const char *gpu;   /* a record of the catalogue; of estimate several, joined by commas */
+  int64_t count;     /* how many of them */
+  const char *check; /* a file of records to validate */
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
-  enum gd_times times;
   const char *rent, *energy;
-  bool text;
   int64_t synthetic;  /* answers of survey to invent */
   const char *survey; /* of report: a file of answers */
 };

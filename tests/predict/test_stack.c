@@ -153,7 +153,7 @@ static void test_order(void **state) {
   struct gd_stack_fit fit;
   static const char *const gpus[] = {"3090", "a6000", "a100", "h100"};
   gd_stack_fit(stack, NULL, &fit);
-  double last = INFINITY;
+  double last = HUGE_VAL;
   for (int g = 0; g < 4; g++) {
     struct gd_stack_answer one, eight;
     gd_stack_cell_predict(find(stack, GD_PAPER_OPTIMAL, "pythia-410m", gpus[g], 1), &fit, &one);

@@ -74,7 +74,7 @@ static enum gd_status decide(const struct card *cards, int size, bool *use, stru
 static enum gd_status exchange_cards(struct gd_cuda *cuda, bool found, int size, bool *use,
                                      struct gd_error *err) {
   struct card *cards = gd_mem_alloc((size_t)size, sizeof *cards);
-  struct card own = {.found = found, .wish = own_wish()};
+  struct card own = {.found = found, .wish = (int32_t)own_wish()};
   if (!cards)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening NCCL");
   enum gd_status status =
