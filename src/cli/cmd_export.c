@@ -14,6 +14,7 @@
 #include "cli/best.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
+#include "search/search.h"
 
 /* --- which trial --------------------------------------------------------------------------- */
 
@@ -54,6 +55,7 @@ static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *mode
   struct gd_error verdict = {0};
   char name[GD_METHOD_NAME], ranks[24] = "";
   gd_cli_trial_options(cli, method, &options);
+  gd_search_share(&options, gd_search_machine_bytes(&options));
   *trial = (struct gd_trial){0};
   GD_TRY(gd_trial_plan(model, &options, trial, err));
   if (gd_trial_verdict(trial, &verdict) != GD_OK)

@@ -10,6 +10,7 @@
 #include "cli/predicting.h"
 #include "cli/show_trial.h"
 #include "search/plans.h"
+#include "search/search.h"
 
 /* A byte count as a row of the memory table. */
 static void set_row(struct gd_cli *cli, const char **row, const char *name, int64_t bytes,
@@ -244,6 +245,7 @@ static enum gd_status make_points(struct gd_cli *cli, const struct gd_predicting
                                   struct gd_plan_point **points, int *count, int *n_methods,
                                   struct gd_error *err) {
   struct gd_method *methods;
+  int64_t machine_bytes = 0;
   int at = 0;
   GD_TRY(gd_cli_methods(cli, &methods, n_methods, err));
   *count = cli->n_arguments * *n_methods;
@@ -257,6 +259,9 @@ static enum gd_status make_points(struct gd_cli *cli, const struct gd_predicting
       (*points)[at] = (struct gd_plan_point){.model = &models[i], .number = at};
       gd_cli_trial_options(cli, &methods[k], &(*points)[at].options);
       (*points)[at].options.target = p->has_target ? &p->target : NULL;
+      if (at == 0)
+        machine_bytes = gd_search_machine_bytes(&(*points)[at].options);
+      gd_search_share(&(*points)[at].options, machine_bytes);
     }
   }
   return GD_OK;

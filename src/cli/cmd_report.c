@@ -28,7 +28,8 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_report_summary *m
 
 enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err) {
   struct gd_report_order order = {.folder = cli->options.output,
-                                  .no_predictions = cli->options.no_predictions};
+                                  .no_predictions = cli->options.no_predictions,
+                                  .survey = cli->options.survey};
   struct gd_report_summary made;
   if (!order.folder || !order.folder[0])
     return gd_fail(err, GD_BAD_INPUT, "report needs a folder to write to: gpudays report -o DIR");

@@ -516,6 +516,8 @@ static const struct gd_option options_table[] = {
      0, 0},
     {"output", "PATH", ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(CALIBRATE) | ON(ACCURACY), 'o',
      false, "where to write: a file, or a folder of figures", parse_text, TARGET(output), 0, 0},
+    {"survey", "FILE", ON(REPORT), 0, false, "answers to draw Figures 1 and 8 from", parse_text,
+     TARGET(survey), 0, 0},
     {"no-predictions", NULL, ON(REPORT), 0, false, "only the paper and what was measured",
      parse_switch, TARGET(no_predictions), 0, 0},
     {"job-time", "TIME", ON(EXPORT), 0, false, "sbatch: limit of one job; default 1d", parse_time,

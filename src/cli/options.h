@@ -103,7 +103,8 @@ struct gd_cli_options {
   enum gd_times times;
   const char *rent, *energy;
   bool text;
-  int64_t synthetic; /* answers of survey to invent */
+  int64_t synthetic;  /* answers of survey to invent */
+  const char *survey; /* of report: a file of answers */
 };
 
 struct gd_option {

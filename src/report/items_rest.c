@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "report/report_int.h"
+#include "survey/survey.h"
 
 /* --- Table 3 -------------------------------------------------------------------------------- */
 
@@ -267,19 +268,58 @@ static enum gd_status figure_8_plot(struct gd_report *report, struct gd_error *e
       &plot, err);
 }
 
-static enum gd_status survey(struct gd_report *report, struct gd_error *err) {
+/* The figures whose names begin so, from the answers of a file. */
+static enum gd_status add_answers(struct gd_report *report, const struct gd_survey *answers,
+                                  const struct gd_survey_figure *figures, int count,
+                                  const char *prefix, struct gd_error *err) {
+  size_t length = strlen(prefix);
+  const char *warning = gd_survey_warning(answers);
+  const char *from =
+      gd_report_print(report, "%s, %d respondents%s%s", answers->csv.file, answers->respondents,
+                      warning ? ": " : "", warning ? warning : "");
+  for (int i = 0; i < count; i++) {
+    const char *behind = figures[i].name + length;
+    if (strncmp(figures[i].name, prefix, length) != 0 || (*behind && *behind != '-'))
+      continue;
+    const char *name = gd_report_print(report, "%s-answers", figures[i].name);
+    GD_TRY(gd_report_add_plot(
+        report, &(struct gd_report_block){name, figures[i].plot.title, GD_REPORT_MEASURED, from},
+        &figures[i].plot, err));
+  }
+  return GD_OK;
+}
+
+static enum gd_status survey_sections(struct gd_report *report, const struct gd_survey *answers,
+                                      const struct gd_survey_figure *figures, int count,
+                                      struct gd_error *err) {
   gd_report_chapter(report, "Survey");
   gd_report_begin(report, "figure-1", "Figure 1", "How long GPUs of data centers can be used");
   gd_report_text(report, "The answers behind this figure are not in the paper's text. What it "
-                         "states of them follows; 'gpudays survey FILE.csv' draws the figure from "
-                         "answers of your own.");
+                         "states of them follows; 'gpudays report --survey FILE.csv' draws the "
+                         "figure from answers of your own.");
   GD_TRY(gd_report_add_statements(report, "figure-1-paper", "Figure 1", err));
+  GD_TRY(add_answers(report, answers, figures, count, "figure-1", err));
   gd_report_end(report);
   gd_report_begin(report, "figure-8", "Figure 8", "What the survey found");
   GD_TRY(figure_8_plot(report, err));
   GD_TRY(gd_report_add_statements(report, "figure-8-paper", "Figure 8", err));
+  GD_TRY(add_answers(report, answers, figures, count, "figure-8", err));
   gd_report_end(report);
   return GD_OK;
+}
+
+static enum gd_status survey(struct gd_report *report, struct gd_error *err) {
+  const char *file = report->order->survey;
+  struct gd_survey answers = {0};
+  const struct gd_survey_figure *figures = NULL;
+  int count = 0;
+  enum gd_status status = file ? gd_survey_load(&answers, file, err) : GD_OK;
+  if (status == GD_OK && file)
+    status = gd_survey_plots(&answers, &figures, &count, err);
+  if (status == GD_OK)
+    status = survey_sections(report, &answers, figures, count, err);
+  gd_survey_deinit(&answers);
+  return status;
 }
 
 enum gd_status gd_report_items_rest(struct gd_report *report, struct gd_error *err) {

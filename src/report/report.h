@@ -17,6 +17,7 @@ struct gd_report_order {
   const char *folder;     /* is made where it is not there; files in it are replaced one by one */
   struct gd_store *store; /* NULL: nothing is measured */
   bool no_predictions;    /* they take some seconds */
+  const char *survey;     /* a file of answers for Figures 1 and 8; NULL: none */
 };
 
 enum { GD_REPORT_PATH = 4096 };

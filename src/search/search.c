@@ -93,21 +93,33 @@ static void name_device(const struct gd_search *search, struct gd_trial *trial) 
            config->constraint);
 }
 
-/* What the machine has for arenas, where the device's memory is the machine's; else 0. */
-static int64_t machine_bytes(const struct gd_search *search) {
+int64_t gd_search_machine_bytes(const struct gd_trial_options *options) {
   struct gd_device_info info = {0};
   struct gd_backend *backend = NULL;
-  bool host = !search->trial.target && (strcmp(search->trial.backend, "cpu") == 0 ||
-                                        strcmp(search->trial.backend, "ref") == 0);
-  if (host && search->slurm)
-    return search->trial.ranks * gd_search_job_bytes(search->slurm_config);
-  if (!host || gd_backend_open(search->trial.backend,
-                               &(struct gd_backend_options){.threads = search->trial.threads},
-                               &backend, NULL) != GD_OK)
+  bool host = !options->target &&
+              (strcmp(options->backend, "cpu") == 0 || strcmp(options->backend, "ref") == 0);
+  if (!host ||
+      gd_backend_open(options->backend, &(struct gd_backend_options){.threads = options->threads},
+                      &backend, NULL) != GD_OK)
     return 0;
   backend->ops->describe(backend, &info);
   gd_backend_close(backend);
   return info.memory_bytes;
+}
+
+void gd_search_share(struct gd_trial_options *options, int64_t machine_bytes) {
+  if (options->ranks > 1 && options->device_limit_bytes == 0)
+    options->device_limit_bytes = machine_bytes / options->ranks;
+  if (options->ranks > 1 && options->host_limit_bytes == 0)
+    options->host_limit_bytes = machine_bytes / options->ranks;
+}
+
+/* What the ranks of a trial share: a job's, or this machine's. */
+static int64_t machine_bytes(const struct gd_search *search) {
+  int64_t bytes = gd_search_machine_bytes(&search->trial);
+  return bytes > 0 && search->slurm
+             ? search->trial.ranks * gd_search_job_bytes(search->slurm_config)
+             : bytes;
 }
 
 /* memory_bytes: of this machine, 0 where the device has its own. */
@@ -116,11 +128,7 @@ static enum gd_status plan_point(struct gd_search *search, struct gd_search_poin
   struct gd_trial_options options = search->trial;
   struct gd_error own = {0};
   options.method = point->method;
-  /* Ranks share the machine: without a limit each has its part of the memory. */
-  if (options.ranks > 1 && options.device_limit_bytes == 0)
-    options.device_limit_bytes = memory_bytes / options.ranks;
-  if (options.ranks > 1 && options.host_limit_bytes == 0)
-    options.host_limit_bytes = memory_bytes / options.ranks;
+  gd_search_share(&options, memory_bytes);
   if (gd_trial_predict(point->model, &options, search->predictor, &point->trial, &point->prediction,
                        &own) != GD_OK) {
     fail_point(point, &own);

@@ -84,6 +84,14 @@ enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) GD_
 /* The trial with the fewest days among the good ones of that point's model, or -1. */
 int gd_search_best(const struct gd_search *search, int of);
 
+/*
+ * The memory that all ranks of a trial have together here, where the device's is the machine's; 0
+ * where the device has its own. gd_search_share gives each rank its part of it, where no limit was
+ * set.
+ */
+int64_t gd_search_machine_bytes(const struct gd_trial_options *options);
+void gd_search_share(struct gd_trial_options *options, int64_t machine_bytes);
+
 /* What one rank of a job may plan for: its memory less a sixteenth for the program itself. */
 int64_t gd_search_job_bytes(const struct gd_slurm_config *config);
 

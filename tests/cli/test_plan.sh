@@ -29,6 +29,15 @@ done
 sum_is_peak
 pow2=$(field peak_bytes)
 
+# Ranks share the machine's memory, as they do in bench; a limit that is given is that of a rank.
+expect 0 plan pythia-14m --threads 1 --json
+whole=$(field device_limit_bytes)
+expect 0 plan pythia-14m --threads 1 --ranks 2 --json
+half=$(field device_limit_bytes)
+((half > whole / 3 && half < whole / 3 * 2)) || fail "of $whole bytes a rank of two has $half"
+expect 0 plan pythia-14m --threads 1 --ranks 2 --device-memory 4GiB --json
+field_is device_limit_bytes 4294967296
+
 # By default a pass ends at enough work for a thread.
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --json
 field_is micro_batch 2

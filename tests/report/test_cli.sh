@@ -117,3 +117,14 @@ before=$(cksum <"$out/index.html")
 )
 [[ $(cksum <"$out/index.html") == "$before" ]] || fail "a report that failed spoilt the older one"
 [[ $(find "$out" -type f | grep -Evc '\.(html|csv|svg|png|txt)$') == 0 ]] || fail "leftovers of a failure"
+
+# Answers of a survey stand beside what the paper states, and say that they are invented.
+"$GPUDAYS" survey --synthetic 12 -o "$WORK/answers.csv" >/dev/null
+expect 0 report -o "$WORK/asked" --no-store --no-predictions --survey "$WORK/answers.csv"
+check_page "$WORK/asked/index.html"
+check_files "$WORK/asked"
+grep -q 'answers.csv, 12 respondents: synthetic answers' "$WORK/asked/index.html" ||
+  fail "the page does not say whose answers these are"
+[[ -s $WORK/asked/figure-1-answers.csv && -s $WORK/asked/figure-8-uses-answers.csv ]] ||
+  fail "figures of the answers are missing"
+expect 2 report -o "$WORK/asked" --no-store --no-predictions --survey "$WORK/nosuch.csv"
