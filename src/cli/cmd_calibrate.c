@@ -32,6 +32,16 @@ static enum gd_status make_folders(char *path, struct gd_error *err) {
   return GD_OK;
 }
 
+/* Whether a calibration that others disturbed would take the place of a better one. */
+static bool is_worse(const struct gd_rates *rates, const char *path) {
+  struct gd_rates before = {0};
+  if (rates->busy_share <= GD_LOAD_QUIET || gd_rates_load(&before, path, NULL) != GD_OK)
+    return false;
+  bool worse = before.checked_trials > 0 && rates->median_error > 2 * before.median_error + 0.05;
+  gd_rates_deinit(&before);
+  return worse;
+}
+
 static enum gd_status keep(const struct gd_cli *cli, const struct gd_rates *rates, char *path,
                            size_t size, struct gd_error *err) {
   if (cli->options.output) {
@@ -42,6 +52,13 @@ static enum gd_status keep(const struct gd_cli *cli, const struct gd_rates *rate
                      "there is no folder to keep the calibration in; set HOME or XDG_DATA_HOME, "
                      "or name a file with -o");
     GD_TRY(make_folders(path, err));
+    if (is_worse(rates, path))
+      return gd_fail(
+          err, GD_MISMATCH,
+          "other programs used %.0f %% of the CPUs meanwhile, and predictions were off by "
+          "%.0f %%: the better calibration in %s stays; run it again when the machine is "
+          "quiet",
+          100 * rates->busy_share, 100 * rates->median_error, path);
   }
   return gd_rates_save(rates, path, err);
 }

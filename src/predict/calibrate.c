@@ -22,7 +22,7 @@
 #include "gd_version.h"
 #include "pass/pass.h"
 
-enum { RUNS = 4, MOST_RUNS = 12, MOST_ROUNDS = 4, GPU_BATCHES = 32, COMM_SCRATCH = 1 << 20 };
+enum { RUNS = 4, MOST_RUNS = 12, MOST_ROUNDS = 4, COMM_SCRATCH = 1 << 20 };
 
 /* All that was timed of one piece of work. */
 struct gathered {
@@ -39,7 +39,7 @@ struct calibration {
   struct gd_caps caps;
   struct gd_device_info info;
   bool no_compiler;
-  int scale; /* of batches */
+  bool gpu;
   struct gathered *list;
   uint32_t count, capacity;
   double *best_s; /* by place in a program */
@@ -270,6 +270,14 @@ static enum gd_status time_products(struct calibration *c, double until, struct 
     report(c, "products");
     GD_TRY(time_shape(c, sizes, err));
   }
+  /* Scores and their use in naive attention, of even and of odd length. */
+  static const double lengths[] = {1024, 2049};
+  for (size_t i = 0; i < 4; i++) {
+    double heads = c->gpu ? 192 : 4, t = lengths[i / 2];
+    const double sizes[GD_WORK_SIZES] = {heads, t, i % 2 ? 64 : t, i % 2 ? t : 64};
+    if (spent(c) < (until + 0.05) * c->limit_s)
+      GD_TRY(time_shape(c, sizes, err));
+  }
   return GD_OK;
 }
 
@@ -365,7 +373,7 @@ static enum gd_status build(struct calibration *c, const struct gd_calibrate_spe
                            .loss_chunk_bytes = c->caps.loss_chunk_bytes,
                            .no_compiler = c->no_compiler};
   GD_TRY(gd_method_parse(method, &setup.method, err));
-  GD_TRY(gd_calibrate_model(spec, c->scale, &built->model, err));
+  GD_TRY(gd_calibrate_model(spec, c->gpu, &built->model, err));
   setup.micro_batch = built->model.recipe.batch;
   GD_TRY(gd_pipeline_build(&setup, &built->graph, err));
   GD_TRY(gd_plan_make(&built->graph, &c->caps, &built->plan, err));
@@ -412,15 +420,19 @@ static enum gd_status learn_models(struct calibration *c, struct gd_error *err) 
   enum gd_precision precisions[2];
   int n_precisions = precisions_of(c, precisions), n_specs;
   const struct gd_calibrate_spec *specs = gd_calibrate_specs(false, &n_specs);
-  for (int s = 0; s < n_specs; s++) {
-    for (int p = 0; p < n_precisions; p++)
+  /* Each family in the precision of its recipes before any in the other one. */
+  for (int other = 0; other < n_precisions; other++)
+    for (int s = 0; s < n_specs; s++) {
+      bool images = specs[s].seq == 1;
+      enum gd_precision precision = precisions[(images ? n_precisions - 1 : 0) ^ other];
+      bool first = s == 0 && other == 0;
       for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
-        if (spent(c) < 0.8 * c->limit_s || (s == 0 && c->round == 0))
-          GD_TRY(learn_model(c, &specs[s], methods[m], precisions[p], err));
-    for (size_t m = 0; m < sizeof offloads / sizeof *offloads && s == 0; m++)
-      if (spent(c) < 0.8 * c->limit_s)
-        GD_TRY(learn_model(c, &specs[s], offloads[m], precisions[0], err));
-  }
+        if (spent(c) < 0.8 * c->limit_s || (first && c->round == 0))
+          GD_TRY(learn_model(c, &specs[s], methods[m], precision, err));
+      for (size_t m = 0; m < sizeof offloads / sizeof *offloads && first; m++)
+        if (spent(c) < 0.8 * c->limit_s)
+          GD_TRY(learn_model(c, &specs[s], offloads[m], precision, err));
+    }
   return GD_OK;
 }
 
@@ -595,7 +607,7 @@ static void describe(struct calibration *c) {
   rates->cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : rates->threads;
   rates->op_s = gpu ? 3e-6 : 2e-6;
   rates->beside_speed = gpu ? 1 : fmin(1, (double)rates->cpus / (rates->threads + 1));
-  c->scale = gpu ? GPU_BATCHES : 1;
+  c->gpu = gpu;
 }
 
 static enum gd_status reopen(struct calibration *c, bool trace, struct gd_error *err) {
@@ -622,7 +634,7 @@ static enum gd_status measure(struct calibration *c, struct gd_error *err) {
   describe(c);
   report(c, "peaks");
   read_peaks(c);
-  if (c->scale > 1) {
+  if (c->gpu) {
     GD_TRY(gd_hw_load(&hw, err));
     look_up_gpu(c->rates, &hw);
     gd_hw_deinit(&hw);

@@ -40,8 +40,9 @@ struct gd_calibrate_spec {
 };
 /* One whose steps are predicted and measured, instead of one that is learnt from: held_out. */
 const struct gd_calibrate_spec *gd_calibrate_specs(bool held_out, int *count);
-/* scale: how many times the batch a device needs that is much faster than a CPU. */
-enum gd_status gd_calibrate_model(const struct gd_calibrate_spec *spec, int scale,
+/* A GPU, which small models leave idle, gets it three times as wide, with twelve times the batch.
+ */
+enum gd_status gd_calibrate_model(const struct gd_calibrate_spec *spec, bool gpu,
                                   struct gd_model *model, struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -10,7 +10,7 @@
 /* family, width, heads, key heads, layers, classes, seq, batch; convnext: width of its first stage,
    images of 224 x 224 as vit's. */
 static const struct gd_calibrate_spec learnt[] = {
-    {"gpt_neox", 256, 4, 4, 2, 8192, 512, 2},   {"gpt_neox", 128, 2, 2, 1, 40000, 2000, 1},
+    {"gpt_neox", 256, 4, 4, 2, 8192, 512, 2},   {"gpt_neox", 128, 2, 2, 1, 40000, 2001, 1},
     {"gpt_neox", 512, 4, 4, 1, 16000, 1000, 1}, {"roberta", 192, 3, 3, 2, 16000, 500, 2},
     {"mamba", 192, 1, 1, 2, 8000, 1000, 1},     {"vit", 192, 3, 3, 2, 1200, 1, 2},
     {"convnext", 64, 1, 1, 1, 1200, 1, 1},      {"gpt2", 320, 5, 5, 1, 20000, 1000, 1},
@@ -68,10 +68,14 @@ static void print_config(const struct gd_calibrate_spec *s, char *text, size_t s
              s->seq + 2, strcmp(s->family, "llama") == 0 ? "silu" : "gelu");
 }
 
-enum gd_status gd_calibrate_model(const struct gd_calibrate_spec *spec, int scale,
+enum gd_status gd_calibrate_model(const struct gd_calibrate_spec *small, bool gpu,
                                   struct gd_model *model, struct gd_error *err) {
   char text[640];
   struct gd_json json = {0};
+  const struct gd_calibrate_spec larger = {small->family,        3 * small->width, 3 * small->heads,
+                                           3 * small->key_heads, small->layers,    small->classes,
+                                           small->seq,           12 * small->batch};
+  const struct gd_calibrate_spec *spec = gpu ? &larger : small;
   print_config(spec, text, sizeof text);
   enum gd_status status = gd_json_parse(&json, "calibration", text, (int64_t)strlen(text), err);
   if (status == GD_OK)
@@ -80,7 +84,7 @@ enum gd_status gd_calibrate_model(const struct gd_calibrate_spec *spec, int scal
   if (status != GD_OK)
     return status;
   snprintf(model->name, sizeof model->name, "%s-%d", spec->family, spec->width);
-  model->recipe.batch = (int64_t)spec->batch * scale;
+  model->recipe.batch = spec->batch;
   if (!model->family->images)
     model->recipe.seq = spec->seq;
   return GD_OK;

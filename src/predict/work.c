@@ -108,12 +108,20 @@ static uint64_t fused_variant(const struct gd_fusion *fusion) {
   return bits;
 }
 
+/* Rows that do not begin at multiples of 8 elements: a GPU reads them in smaller pieces. */
+static bool has_odd_rows(const struct gd_graph *graph, const struct gd_op *op) {
+  const struct gd_tensor *a = tensor(graph, op->in[0]), *b = tensor(graph, op->in[1]);
+  const struct gd_tensor *out = tensor(graph, op->out[0]);
+  return a->dims[a->rank - 1] % 8 || b->dims[b->rank - 1] % 8 || out->dims[out->rank - 1] % 8;
+}
+
 static uint64_t variant_of(const struct gd_graph *graph, const struct gd_op *op) {
   switch (op->kind) {
   case GD_OP_matmul:
     return (op->attr.matmul.trans_a ? 1u : 0) | (op->attr.matmul.trans_b ? 2u : 0) |
            (op->adds ? 4u : 0) |
-           (tensor(graph, op->out[0])->dtype != tensor(graph, op->in[0])->dtype ? 8u : 0);
+           (tensor(graph, op->out[0])->dtype != tensor(graph, op->in[0])->dtype ? 8u : 0) |
+           (has_odd_rows(graph, op) ? 16u : 0);
   case GD_OP_attention:
   case GD_OP_attention_grad:
     return (op->attr.attention.causal ? 1u : 0) | (op->attr.attention.probability > 0 ? 2u : 0);
