@@ -52,9 +52,9 @@ format: ## apply clang-format
 bench: all ## run the performance benchmarks
 	@tools/bench build/dev
 
-accuracy: build/dev/build.ninja ## write docs/accuracy.md anew
+accuracy: build/dev/build.ninja ## write docs/accuracy.md anew, from what is in the repository alone
 	@cmake --build --preset dev --target gpudays
-	@build/dev/gpudays accuracy results/*.csv -o docs/accuracy.md
+	@XDG_DATA_HOME=/nonexistent build/dev/gpudays accuracy results/*.csv -o docs/accuracy.md
 
 install: build/dev/build.ninja ## program, manual page and completion to PREFIX (under DESTDIR)
 	@cmake --build --preset dev --target manual

@@ -290,16 +290,27 @@ static void append_winner(struct gd_cli *cli, const struct gd_search *search, in
   append_text(&cli->out, &line);
 }
 
-/* What --fast left out, and by how much the prediction has it behind. */
+/* What --fast left out, and by how much its prediction is behind that of the best one. */
 static void append_excluded(struct gd_strbuf *out, const struct gd_search *search) {
   struct gd_strbuf line = {0};
+  char ratio[GD_SHOW_TEXT];
   if (search->n_predicted == 0 || search->simulate)
     return;
-  gd_strbuf_printf(&line, "not measured, %d of %d, since their predicted times exclude them:",
+  gd_strbuf_printf(&line, "not measured, %d of %d, since predictions have them behind:",
                    search->n_predicted, search->count);
-  for (int i = 0, shown = 0; i < search->count; i++)
-    if (search->points[i].source == GD_SEARCH_PREDICTED)
-      gd_strbuf_printf(&line, "%s %s", shown++ ? "," : "", search->points[i].trial.method);
+  for (int i = 0, shown = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    if (point->source != GD_SEARCH_PREDICTED)
+      continue;
+    gd_strbuf_printf(&line, "%s %s%s%s", shown++ ? "," : "",
+                     is_one_model(search) ? "" : point->trial.model,
+                     is_one_model(search) ? "" : " ", point->trial.method);
+    int best = gd_search_best(search, i);
+    double of = best < 0 ? 0 : search->points[best].prediction.step_s;
+    if (of > 0)
+      gd_strbuf_printf(&line, " %sx",
+                       gd_show_digits(ratio, sizeof ratio, point->prediction.step_s / of, 3));
+  }
   append_text(out, &line);
 }
 
