@@ -81,37 +81,25 @@ static enum gd_status paper_grid(struct gd_report *report, enum gd_paper_table w
   return gd_report_add_table(report, block, table, err);
 }
 
+static double paper_days(const struct gd_report *report, const void *user, int model, int cell) {
+  const enum gd_paper_table *which = user;
+  const struct gd_paper_days *found =
+      gd_report_paper_cell(report, *which, report->paper.recipes[model].model, cell);
+  return found && found->days > 0 ? found->days : (double)NAN;
+}
+
 static enum gd_status paper_map(struct gd_report *report, enum gd_paper_table which,
                                 const struct gd_report_block *block, const char *title,
                                 struct gd_error *err) {
-  int rows = report->paper.n_recipes;
-  struct gd_plot_series *series = gd_report_series(report, rows);
-  const char **columns = gd_report_grid_names(report);
-  if (!series || !columns)
-    return gd_report_no_memory(err);
-  for (int m = 0; m < rows; m++) {
-    const char *model = report->paper.recipes[m].model;
-    double *days = gd_report_numbers(report, GD_REPORT_CELLS);
-    if (!days)
-      return gd_report_no_memory(err);
-    for (int i = 0; i < GD_REPORT_CELLS; i++) {
-      const struct gd_paper_days *cell = gd_report_paper_cell(report, which, model, i);
-      if (cell && cell->days > 0)
-        days[i] = cell->days;
-    }
-    series[m] = (struct gd_plot_series){
-        .name = gd_report_model_title(report, model), .y = days, .count = GD_REPORT_CELLS};
-  }
-  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
-                         .title = title,
-                         .y_label = "days, by number and kind of GPUs",
-                         .categories = columns,
-                         .n_categories = GD_REPORT_CELLS,
-                         .series = series,
-                         .n_series = rows,
-                         .log_y = true,
-                         .empty_name = "infeasible"};
-  return gd_report_add_plot(report, block, &plot, err);
+  struct gd_report_map map = {.columns = gd_report_grid_names(report),
+                              .n_columns = GD_REPORT_CELLS,
+                              .value = paper_days,
+                              .user = &which,
+                              .look = {.title = title,
+                                       .y_label = "days, by number and kind of GPUs",
+                                       .log_y = true,
+                                       .empty_name = "infeasible"}};
+  return gd_report_add_map(report, block, &map, err);
 }
 
 /* --- measured ------------------------------------------------------------------------------ */

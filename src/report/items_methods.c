@@ -61,52 +61,46 @@ struct grid {
   bool pythia_only; /* Figure 3: three classes */
 };
 
-static enum gd_status paper_grid(struct gd_report *report, const struct grid *grid,
-                                 struct gd_error *err) {
+/* NULL: memory is out. */
+static const char **gpu_names(struct gd_report *report) {
   const struct gd_paper *paper = &report->paper;
-  struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
   const char **gpus = gd_report_texts(report, paper->n_gpus);
-  int rows = 0;
-  if (!series || !gpus)
-    return gd_report_no_memory(err);
-  for (int g = 0; g < paper->n_gpus; g++)
+  for (int g = 0; g < paper->n_gpus && gpus; g++)
     gpus[g] =
         gd_report_print(report, "%s (%.0f GB)", paper->gpus[g].title, paper->gpus[g].memory_gb);
-  for (int m = 0; m < paper->n_recipes; m++) {
-    double *values = gd_report_numbers(report, paper->n_gpus);
-    if (!values)
-      return gd_report_no_memory(err);
-    if (grid->pythia_only && strcmp(paper->recipes[m].family, "Pythia") != 0)
-      continue;
-    for (int g = 0; g < paper->n_gpus; g++) {
-      int found = paper_class(report, paper->recipes[m].model, paper->gpus[g].gpu, grid->counts);
-      if (found != INFEASIBLE)
-        values[g] = grid->pythia_only ? found == NAIVE_TOO : found;
-    }
-    series[rows++] =
-        (struct gd_plot_series){.name = gd_report_model_title(report, paper->recipes[m].model),
-                                .y = values,
-                                .count = paper->n_gpus};
-  }
-  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
-                         .title = grid->title,
-                         .categories = gpus,
-                         .n_categories = paper->n_gpus,
-                         .series = series,
-                         .n_series = rows,
-                         .classes = grid->pythia_only ? classes_3 : classes_10,
-                         .n_classes = grid->pythia_only ? 2 : 3,
-                         .ordered = true,
-                         .empty_name = "infeasible"};
-  return gd_report_add_plot(report,
-                            &(struct gd_report_block){grid->name, grid->caption, GD_REPORT_PAPER,
-                                                      "derived from Tables 1 and 4 and Appendix J "
-                                                      "of arXiv 2410.23261"},
-                            &plot, err);
+  return gpus;
+}
+
+static double paper_cell(const struct gd_report *report, const void *user, int model, int gpu) {
+  const struct gd_paper *paper = &report->paper;
+  const struct grid *grid = user;
+  int found = paper_class(report, paper->recipes[model].model, paper->gpus[gpu].gpu, grid->counts);
+  return found == INFEASIBLE ? (double)NAN : grid->pythia_only ? found == NAIVE_TOO : found;
+}
+
+static enum gd_status paper_grid(struct gd_report *report, const struct grid *grid,
+                                 struct gd_error *err) {
+  struct gd_report_map map = {.columns = gpu_names(report),
+                              .n_columns = report->paper.n_gpus,
+                              .pythia_only = grid->pythia_only,
+                              .value = paper_cell,
+                              .user = grid,
+                              .look = {.title = grid->title,
+                                       .classes = grid->pythia_only ? classes_3 : classes_10,
+                                       .n_classes = grid->pythia_only ? 2 : 3,
+                                       .ordered = true,
+                                       .empty_name = "infeasible"}};
+  return gd_report_add_map(report,
+                           &(struct gd_report_block){grid->name, grid->caption, GD_REPORT_PAPER,
+                                                     "derived from Tables 1 and 4 and Appendix J "
+                                                     "of arXiv 2410.23261"},
+                           &map, err);
 }
 
 /* The same of this program's engine, by its plans: they are exact in bytes. */
-static double predicted_class(const struct gd_report *report, int model, int gpu) {
+static double predicted_class(const struct gd_report *report, const void *user, int model,
+                              int gpu) {
+  (void)user;
   double found = (double)NAN;
   for (int i = 0; i < GD_REPORT_COUNTS; i++) {
     int cell = model * GD_REPORT_CELLS + gpu * GD_REPORT_COUNTS + i;
@@ -121,47 +115,24 @@ static double predicted_class(const struct gd_report *report, int model, int gpu
 }
 
 static enum gd_status predicted_grid(struct gd_report *report, struct gd_error *err) {
-  const struct gd_paper *paper = &report->paper;
-  struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
-  const char **gpus = gd_report_texts(report, paper->n_gpus);
-  int rows = 0;
   if (!report->predicted.known)
     return GD_OK;
-  if (!series || !gpus)
-    return gd_report_no_memory(err);
-  for (int g = 0; g < paper->n_gpus; g++)
-    gpus[g] =
-        gd_report_print(report, "%s (%.0f GB)", paper->gpus[g].title, paper->gpus[g].memory_gb);
-  for (int m = 0; m < paper->n_recipes; m++) {
-    double *values = gd_report_numbers(report, paper->n_gpus);
-    if (!values)
-      return gd_report_no_memory(err);
-    if (strcmp(paper->recipes[m].family, "Pythia") != 0)
-      continue;
-    for (int g = 0; g < paper->n_gpus; g++)
-      values[g] = predicted_class(report, m, g);
-    series[rows++] =
-        (struct gd_plot_series){.name = gd_report_model_title(report, paper->recipes[m].model),
-                                .y = values,
-                                .count = paper->n_gpus};
-  }
-  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
-                         .title = "Feasible Pythia models and GPUs, planned",
-                         .categories = gpus,
-                         .n_categories = paper->n_gpus,
-                         .series = series,
-                         .n_series = rows,
-                         .classes = classes_3,
-                         .n_classes = 2,
-                         .ordered = true,
-                         .empty_name = "infeasible"};
-  return gd_report_add_plot(
-      report,
-      &(struct gd_report_block){"figure-3-predicted",
-                                "The same for this program's engine: what its "
-                                "plans fit into.",
-                                GD_REPORT_PREDICTED, "plans of this program, exact in bytes"},
-      &plot, err);
+  struct gd_report_map map = {.columns = gpu_names(report),
+                              .n_columns = report->paper.n_gpus,
+                              .pythia_only = true,
+                              .value = predicted_class,
+                              .look = {.title = "Feasible Pythia models and GPUs, planned",
+                                       .classes = classes_3,
+                                       .n_classes = 2,
+                                       .ordered = true,
+                                       .empty_name = "infeasible"}};
+  return gd_report_add_map(report,
+                           &(struct gd_report_block){"figure-3-predicted",
+                                                     "The same for this program's engine: what its "
+                                                     "plans fit into.",
+                                                     GD_REPORT_PREDICTED,
+                                                     "plans of this program, exact in bytes"},
+                           &map, err);
 }
 
 static const char *const classes_measured[] = {"infeasible", "only with efficient methods",

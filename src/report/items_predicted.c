@@ -72,38 +72,29 @@ static enum gd_status list(struct gd_report *report, const struct part *part,
 }
 
 /* How far the prediction is from the paper, in percent. */
+static double difference(const struct gd_report *report, const void *user, int model, int cell) {
+  const struct part *part = user;
+  const struct gd_paper_days *paper =
+      gd_report_paper_cell(report, part->which, report->paper.recipes[model].model, cell);
+  const struct gd_report_prediction *predicted = &part->cells[model * GD_REPORT_CELLS + cell];
+  return paper && paper->days > 0 && predicted->state == GD_REPORT_KNOWN
+             ? round(100 * (predicted->days / paper->days - 1))
+             : (double)NAN;
+}
+
 static enum gd_status differences(struct gd_report *report, const struct part *part,
                                   const struct gd_report_block *block, struct gd_error *err) {
-  int rows = report->paper.n_recipes;
-  struct gd_plot_series *series = gd_report_series(report, rows);
-  const char **columns = gd_report_grid_names(report);
-  if (!series || !columns)
-    return gd_report_no_memory(err);
-  for (int m = 0; m < rows; m++) {
-    const char *model = report->paper.recipes[m].model;
-    double *values = gd_report_numbers(report, GD_REPORT_CELLS);
-    if (!values)
-      return gd_report_no_memory(err);
-    for (int i = 0; i < GD_REPORT_CELLS; i++) {
-      const struct gd_paper_days *paper = gd_report_paper_cell(report, part->which, model, i);
-      const struct gd_report_prediction *cell = &part->cells[m * GD_REPORT_CELLS + i];
-      if (paper && paper->days > 0 && cell->state == GD_REPORT_KNOWN)
-        values[i] = round(100 * (cell->days / paper->days - 1));
-    }
-    series[m] = (struct gd_plot_series){
-        .name = gd_report_model_title(report, model), .y = values, .count = GD_REPORT_CELLS};
-  }
-  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
-                         .title = gd_report_print(
-                             report, "Predicted against the paper's days (Table %s)", part->number),
-                         .y_label = "% longer than in the paper (negative: shorter)",
-                         .categories = columns,
-                         .n_categories = GD_REPORT_CELLS,
-                         .series = series,
-                         .n_series = rows,
-                         .diverging = true,
-                         .empty_name = "infeasible in the paper, or predicted so"};
-  return gd_report_add_plot(report, block, &plot, err);
+  struct gd_report_map map = {
+      .columns = gd_report_grid_names(report),
+      .n_columns = GD_REPORT_CELLS,
+      .value = difference,
+      .user = part,
+      .look = {.title = gd_report_print(report, "Predicted against the paper's days (Table %s)",
+                                        part->number),
+               .y_label = "% longer than in the paper (negative: shorter)",
+               .diverging = true,
+               .empty_name = "infeasible in the paper, or predicted so"}};
+  return gd_report_add_map(report, block, &map, err);
 }
 
 static enum gd_status engine(struct gd_report *report, const struct part *part,

@@ -4,6 +4,7 @@
  * report.c    order of the items, page, files
  * page.c      sections, figures and tables as HTML; their files
  * table.c     a table as HTML and as CSV
+ * map.c       models as rows of coloured cells
  * measured.c  trials of the store, grouped
  * predicted.c what was not measured: the engine on the paper's GPUs, and the paper's software
  * items_*.c   the items themselves: what each shows and where its numbers come from
@@ -167,6 +168,18 @@ enum gd_status gd_report_add_table(struct gd_report *report, const struct gd_rep
 /* The plot's title is for its files; on the page the caption stands in its place. */
 enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_report_block *block,
                                   const struct gd_plot *plot, struct gd_error *err) GD_MUST_USE;
+/* The paper's models as rows of cells. */
+struct gd_report_map {
+  const char *const *columns; /* NULL: memory was out */
+  int n_columns;
+  bool pythia_only;
+  /* Of a model (its place in the paper's recipes) in a column; NaN: there is nothing. */
+  double (*value)(const struct gd_report *report, const void *user, int model, int column);
+  const void *user;
+  struct gd_plot look; /* titles and colours */
+};
+enum gd_status gd_report_add_map(struct gd_report *report, const struct gd_report_block *block,
+                                 const struct gd_report_map *map, struct gd_error *err) GD_MUST_USE;
 /* The numbers that the paper states of a figure, by the name in their `where`: a table. */
 enum gd_status gd_report_add_statements(struct gd_report *report, const char *name,
                                         const char *figure, struct gd_error *err) GD_MUST_USE;
