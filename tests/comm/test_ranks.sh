@@ -143,8 +143,8 @@ rank_pid() {
   done
 }
 
-# start RANKS ARGUMENT...: runs in the background; every rank has loaded MPI and had the time to join
-# the job afterwards. INT: background jobs of a script ignore it.
+# start RANKS ARGUMENT...: runs in the background; every rank has joined the job, since its arenas are
+# in memory: before that it has some 20 MB. INT: background jobs of a script ignore it.
 start() {
   local ranks=$1 rank pid tries
   shift
@@ -154,12 +154,11 @@ start() {
   for ((rank = 0; rank < ranks; rank++)); do
     for ((tries = 0; ; tries++)); do
       pid=$(rank_pid "$rank")
-      [[ -z $pid ]] || ! grep -qs libmpi "/proc/$pid/maps" || break
-      ((tries < 300)) || fail "$LAST: rank $rank has not come"
+      [[ -z $pid ]] || ! grep -Eqs '^VmRSS:\s+[0-9]{6,} kB' "/proc/$pid/status" || break
+      ((tries < 600)) || fail "$LAST: rank $rank has not come"
       sleep 0.1
     done
   done
-  sleep 1
 }
 
 # finish CODE SECONDS: the launcher ends with CODE in time, and nothing is left of the run.
