@@ -2,7 +2,7 @@
 file(GLOB fuzz_files CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
 foreach(path IN LISTS fuzz_files)
   cmake_path(GET path STEM name)
-  add_executable(${name} "${path}")
+  add_executable(${name} "${path}" tests/fuzz/initialize.c)
   target_include_directories(${name} PRIVATE tests)
   target_link_libraries(${name} PRIVATE gpudays_core gd_flags)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)

@@ -8,16 +8,7 @@
 
 #include "model/model.h"
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* The order of an object's fields depends on jansson's seed: the same one every run. */
-int LLVMFuzzerInitialize(int *argc, char ***argv) {
-  (void)argc;
-  (void)argv;
-  json_object_seed(1);
-  return 0;
-}
 
 static void check_recipe(const struct gd_recipe *recipe) {
   const int64_t steps[] = {0, recipe->warmup_steps - 1, recipe->warmup_steps, recipe->steps - 1};

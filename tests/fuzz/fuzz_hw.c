@@ -2,21 +2,11 @@
  * Any bytes as a file of hardware records: refused with a sentence and without a trace, or records
  * of which every figure has a source and a date, and machines for every build and priced GPU.
  */
-#include <jansson.h>
 #include <string.h>
 
 #include "hw/hw.h"
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* The order of an object's fields depends on jansson's seed: the same one every run. */
-int LLVMFuzzerInitialize(int *argc, char ***argv) {
-  (void)argc;
-  (void)argv;
-  json_object_seed(1);
-  return 0;
-}
 
 static void check_cites(const struct gd_cite *cites, int n_cites) {
   GD_ASSERT(n_cites > 0);

@@ -2,23 +2,13 @@
  * Any bytes as the record of a trial, which a file of another lab or a process that is dying may
  * hold: refused with a sentence, or a trial that is written and read back the same.
  */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "store/record.h"
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* The order of an object's fields depends on jansson's seed: the same one every run. */
-int LLVMFuzzerInitialize(int *argc, char ***argv) {
-  (void)argc;
-  (void)argv;
-  json_object_seed(1);
-  return 0;
-}
 
 static void check_again(const struct gd_trial *trial) {
   struct gd_strbuf first = {0}, second = {0};
