@@ -47,6 +47,10 @@ struct gd_kept {
     int k = slot(i, half, j);
     return x & (k % 16 < 8 ? byte_signs<0xAA88>(signs(k)) : byte_signs<0xBB99>(signs(k)));
   }
+  GD_DEVICE bool has(int i, int j, int e) const {
+    int k = slot(i, e / 2, j);
+    return bits[k / 16] >> (16 * (e % 2) + k % 16) & 1;
+  }
   GD_DEVICE float one(float x, int i, int j, int e) const {
     int k = slot(i, e / 2, j), byte = k % 16 / 8 + e % 2 * 2;
     uint32_t mask = byte == 0   ? byte_signs<0x8888>(signs(k))
