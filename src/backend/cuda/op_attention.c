@@ -392,32 +392,15 @@ static void trace(const struct work *work, const struct tiling *t, double us) {
   fclose(file);
 }
 
-/* Microseconds, the best of a few; infinite where it fails. */
-static double time_tiled(const struct gd_cuda_call *call, const struct work *work,
-                         const struct tiling *t) {
-  const struct gd_cu *cu = call->cuda->cu;
-  CUevent begin = NULL, end = NULL;
-  double best = HUGE_VAL;
-  if (cu->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-    return best;
-  if (cu->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-    cu->EventDestroy(begin);
-    return best;
-  }
-  for (int i = 0; i < 4; i++) { /* the first one warms up */
-    float milliseconds = 0;
-    if (cu->EventRecord(begin, call->stream) != CUDA_SUCCESS ||
-        launch_tiled(call, work, t) != GD_OK ||
-        cu->EventRecord(end, call->stream) != CUDA_SUCCESS ||
-        cu->EventSynchronize(end) != CUDA_SUCCESS ||
-        cu->EventElapsedTime(&milliseconds, begin, end) != CUDA_SUCCESS)
-      break;
-    if (i > 0 && 1e3 * (double)milliseconds < best)
-      best = 1e3 * (double)milliseconds;
-  }
-  cu->EventDestroy(begin);
-  cu->EventDestroy(end);
-  return best;
+struct timing {
+  const struct gd_cuda_call *call;
+  const struct work *work;
+  const struct tiling *tiling;
+};
+
+static enum gd_status run_timed(const void *user) {
+  const struct timing *t = user;
+  return launch_tiled(t->call, t->work, t->tiling);
 }
 
 static enum gd_status tune(const struct gd_cuda_call *call, const struct work *work,
@@ -437,7 +420,8 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
   quiet.err = &unused;
   choice->us = HUGE_VAL;
   for (int i = 0; i < count; i++) {
-    double us = time_tiled(&quiet, work, list[i]);
+    struct timing timing = {&quiet, work, list[i]};
+    double us = gd_cuda_time_us(&quiet, run_timed, &timing);
     trace(work, list[i], us);
     if (us < choice->us) {
       choice->us = us;
