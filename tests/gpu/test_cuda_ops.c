@@ -27,7 +27,7 @@ static void test_turned_matmul(void **state) {
 /* The gradient of attention by one kernel wherever it can be, with each of its tiles; then by two
    kernels: op_attention.c. */
 static void cases_attention_tiles(void) {
-  static const char *const tiles[] = {"w0", "w1", "w2", "w3", "0"};
+  static const char *const tiles[] = {"w0", "w1", "w2", "w3", "w4", "0"};
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     setenv("GPUDAYS_ATTENTION_TILE", tiles[i], 1);
     cases_attention_grad();

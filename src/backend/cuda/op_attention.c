@@ -49,8 +49,9 @@ struct problem {
 struct tiling {
   int warps, row_tiles, columns, stages;
   int blocks; /* on a multiprocessor: what the registers are limited for */
-  int keep;
+  int keep;   /* of WHOLE also BY_GROUPS: kernels/attention_grad_groups.cu */
 };
+enum { BY_GROUPS = 3 };
 
 static bool aligned16(const struct gd_view *view) {
   return (uintptr_t)view->data % 16 == 0;
@@ -126,6 +127,9 @@ static int grad_bytes(const struct problem *p, const struct tiling *t) {
 static int64_t whole_bytes(const struct problem *p, const struct tiling *t) {
   int64_t steps = p->device.steps, visits = (steps + t->columns - 1) / t->columns;
   int64_t so_far = steps <= tile_rows(t) ? 0 : visits * t->columns * p->head * 4;
+  int line = p->head * 2; /* of attention_grad_groups.cu, with up to 1,024 for its alignment */
+  if (t->keep == BY_GROUPS)
+    return 4 * tile_rows(t) * line + 4 * t->columns * (line + 4) + 1024 + so_far;
   return grad_bytes(p, t) + 2 * tile_rows(t) * (t->columns * 2 + 16) + 16 + so_far;
 }
 
@@ -194,8 +198,9 @@ static const struct variants {
      TILINGS({4, 2, 16, 3, 2, 0}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {7, 1, 32, 2, 2, 0},
              {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
 
-    {WHOLE, HALF, 64, EITHER, 4,
-     TILINGS({8, 1, 32, 2, 1, 2}, {4, 1, 32, 2, 2, 2}, {7, 1, 32, 2, 1, 2}, {8, 1, 16, 2, 1, 2})},
+    {WHOLE, HALF, 64, EITHER, 5,
+     TILINGS({8, 1, 32, 2, 1, 2}, {4, 1, 32, 2, 2, 2}, {7, 1, 32, 2, 1, 2}, {8, 1, 16, 2, 1, 2},
+             {8, 1, 64, 2, 1, BY_GROUPS})},
 };
 
 /* Both gradients, all else. */
@@ -235,6 +240,8 @@ static int candidates_of(const struct gd_cuda *cuda, const struct problem *p, en
     return 0;
   for (int i = 0; i < v->count && (i < v->tries || n == 0); i++) {
     const struct tiling *t = &v->tilings[i];
+    if (pass == WHOLE && t->keep == BY_GROUPS && (cuda->sm != 90 || !p->aligned || p->head != 64))
+      continue;
     if (t->blocks * (pass_bytes(p, pass, t) + 1024) <= cuda->shared_bytes + 1024 ||
         (pass != WHOLE && i == v->count - 1))
       list[n++] = t;
@@ -306,7 +313,9 @@ static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct
   int first = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 1;
   int last = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 2;
   for (int parts = first; parts <= last; parts++) {
-    struct gd_cuda_kernel kernel = kernel_of(p, t, names[work->pass], parts, defines);
+    bool groups = work->pass == WHOLE && t->keep == BY_GROUPS;
+    const char *name = groups ? "attention_grad_groups" : names[work->pass];
+    struct gd_cuda_kernel kernel = kernel_of(p, t, name, parts, defines);
     GD_TRY(gd_cuda_launch(call, &kernel, grid, work->params));
   }
   return GD_OK;
