@@ -12,10 +12,10 @@
 // fp32, each lane's own numbers beside each other, from the first keys until the last, which write
 // it out. So every sum has one order.
 //
-// Of a head of 64 and T 512, in cycles of a multiprocessor: 40,960 products at about 1.6 make 66,000;
-// reads of shared memory, one of 512 bytes for two products, 82,000, and dq, slopes and copies
-// 16,000; instructions issued, with dropout about 430 a warp and visit, 55,000. So shared memory is
-// the floor: 98,000 cycles. (With two row tiles a warp there are fewer reads for the first four
+// Of a head of 64 and T 512, in cycles of a multiprocessor: 40,960 products at about 1.6 make
+// 66,000; reads of shared memory, one of 512 bytes for two products, 82,000, and dq, slopes and
+// copies 16,000; instructions issued, with dropout about 550 a warp and visit, 70,000. So shared
+// memory is the floor: 98,000 cycles. (With two row tiles a warp there are fewer reads for the first four
 // products, but no registers to keep operands in, which costs as many.)
 constexpr int QUERY_TILES = COLUMNS / 16;
 constexpr int PARTS_OF_HEAD = HEAD / 16;           // of dq: a warp has one
@@ -66,7 +66,7 @@ struct gd_grad {
   int row;                  // of the block's keys, the first
   int stage, other;         // of this visit, of the next
   int slopes_at, former_at; // of this visit, of the one before
-  int next_row, next_column; // what is loaded next: queries, to be visited with keys from next_row on
+  int next_row, next_column; // loaded next: queries, to be visited with keys from next_row on
   gd_own<true> own, own_v;
   uint32_t keys[KEY_STEPS][4]; // this warp's columns of all the block's, as right operands
   float sums_k[ROW_TILES][HEAD_TILES][4], sums_v[ROW_TILES][HEAD_TILES][4];
@@ -219,7 +219,7 @@ struct gd_grad {
     // Random numbers amid the first three products.
     gd_kept kept;
     if (DROPOUT)
-      draw_transposed(kept, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
+      draw<true>(kept, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
                       p.steps);
     float w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4], queries[SHARE][CHAINS][2][4];
     scores(w, own, base + stage);
@@ -335,10 +335,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++)
       factor[i][0] = factor[i][1] = DROPOUT ? p.kept_scale : 1;
-    store_rows(dv + head * matrix, grad.sums_v, factor, grad.row + grad.warp_row(), p.steps, p.size);
+    int first = grad.row + grad.warp_row();
+    store_rows(dv + head * matrix, grad.sums_v, factor, first, p.steps, p.size);
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++)
       factor[i][0] = factor[i][1] = DROPOUT ? p.scale * p.kept_scale : p.scale;
-    store_rows(dk + head * matrix, grad.sums_k, factor, grad.row + grad.warp_row(), p.steps, p.size);
+    store_rows(dk + head * matrix, grad.sums_k, factor, first, p.steps, p.size);
   }
 }

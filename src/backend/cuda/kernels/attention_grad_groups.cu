@@ -1,15 +1,16 @@
 #include "attention_dropout.cuh"
 
-// attention_grad.cu for sm_90a, with products by warpgroups of four warps (wgmma), which read shared
-// memory once for 64 rows where mma.sync reads it for 16: heads of 49 to 64, rows on 16 bytes.
+// attention_grad.cu for sm_90a, with products by warpgroups of four warps (wgmma), which read
+// shared memory once for 64 rows where mma.sync reads it for 16: heads of 49 to 64, rows on 16
+// bytes.
 //
 // A block is two warpgroups; each owns 64 of its ROWS = 128 keys, visits COLUMNS = 64 queries at a
 // time, and owns 32 columns of dq. All matrices in shared memory have rows of 128 bytes, of which
 // the 16-byte pieces are exchanged by the lowest three bits of the row (the hardware's 128-byte
 // swizzle), so one copy serves as operand and as its transpose.
 //
-// Of T 512, in cycles of a multiprocessor: products 40,960; instructions issued, with dropout, about
-// 900 a warp and visit, 58,000: the floor. Products overlap with random numbers, and with the
+// Of T 512, in cycles of a multiprocessor: products 41,000; instructions issued, with dropout,
+// about 900 a warp and visit, 58,000: the floor. Products overlap with random numbers, and with the
 // other warpgroup's arithmetic.
 static_assert(BYTES == 2 && HEAD == 64 && WARPS == 8 && ROW_TILES == 1 && COLUMNS == 64 && ALIGNED,
               "see above");
@@ -20,7 +21,7 @@ constexpr int AT_SLOPES = AT_STAGE + 2 * STAGE, SLOPES = ROWS * LINE;
 constexpr int AT_VALUES = AT_SLOPES + 2 * SLOPES, VALUES = 2 * COLUMNS * 4; // lse and delta, twice
 constexpr int AT_DQ = AT_VALUES + 2 * VALUES;
 
-// --- instructions of warpgroups --------------------------------------------------------------------
+// --- instructions of warpgroups ------------------------------------------------------------------
 
 GD_DEVICE void group_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 GD_DEVICE void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -70,7 +71,7 @@ template <typename T> struct gd_group_unit;
 template <> struct gd_group_unit<gd_bf16> { GD_GROUP_PRODUCTS("bf16.bf16") };
 template <> struct gd_group_unit<gd_f16> { GD_GROUP_PRODUCTS("f16.f16") };
 
-// --- end of instructions ---------------------------------------------------------------------------
+// --- end of instructions --------------------------------------------------------------------------
 
 // How the hardware names a matrix: its address, a multiple of 1,024 but for what is stepped over;
 // 1,024 bytes from 8 rows to the next 8, the only distance there is where a row is 128 bytes; the
@@ -105,7 +106,7 @@ struct gd_grad {
   int warp;                  // by a shuffle: so the compiler knows that all lanes agree
   int row;                   // of the block's keys, the first
   int slot;                  // of this visit: which of two stages, and of two places for slopes
-  int next_row, next_column; // what is loaded next: queries, to be visited with keys from next_row on
+  int next_row, next_column; // loaded next: queries, to be visited with keys from next_row on
   float sums_k[1][8][4], sums_v[1][8][4];
 
   GD_DEVICE gd_grad(const gd_attention &p, const int *seed)
@@ -218,7 +219,7 @@ struct gd_grad {
       multiply_queries(queries);
     gd_kept kept;
     if (DROPOUT)
-      draw_transposed(kept, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
+      draw<true>(kept, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
                       p.steps);
     group_wait<PENDING ? 2 : 1>();
     float hidden = p.exponent < 0 ? GD_INFINITY : -GD_INFINITY;
