@@ -15,8 +15,8 @@
 // Of a head of 64 and T 512, in cycles of a multiprocessor: 40,960 products at about 1.6 make
 // 66,000; reads of shared memory, one of 512 bytes for two products, 82,000, and dq, slopes and
 // copies 16,000; instructions issued, with dropout about 550 a warp and visit, 70,000. So shared
-// memory is the floor: 98,000 cycles. (With two row tiles a warp there are fewer reads for the first four
-// products, but no registers to keep operands in, which costs as many.)
+// memory is the floor: 98,000 cycles. (With two row tiles a warp there are fewer reads for the
+// first four products, but no registers to keep operands in, which costs as many.)
 constexpr int QUERY_TILES = COLUMNS / 16;
 constexpr int PARTS_OF_HEAD = HEAD / 16;           // of dq: a warp has one
 constexpr int WARP_SHARES = WARPS / PARTS_OF_HEAD; // warps that have the same one

@@ -71,7 +71,7 @@ template <typename T> struct gd_group_unit;
 template <> struct gd_group_unit<gd_bf16> { GD_GROUP_PRODUCTS("bf16.bf16") };
 template <> struct gd_group_unit<gd_f16> { GD_GROUP_PRODUCTS("f16.f16") };
 
-// --- end of instructions --------------------------------------------------------------------------
+// --- end of instructions -------------------------------------------------------------------------
 
 // How the hardware names a matrix: its address, a multiple of 1,024 but for what is stepped over;
 // 1,024 bytes from 8 rows to the next 8, the only distance there is where a row is 128 bytes; the
