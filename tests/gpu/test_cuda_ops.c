@@ -24,6 +24,21 @@ static void test_turned_matmul(void **state) {
   unsetenv("GPUDAYS_TURNED");
 }
 
+/* The gradient of attention by one kernel wherever it can be, with each of its tiles; then by two
+   kernels: op_attention.c. */
+static void cases_attention_tiles(void) {
+  static const char *const tiles[] = {"w0", "w1", "w2", "w3", "w4", "0"};
+  for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+    setenv("GPUDAYS_ATTENTION_TILE", tiles[i], 1);
+    cases_attention_grad();
+  }
+  unsetenv("GPUDAYS_ATTENTION_TILE");
+}
+static void test_attention_tiles(void **state) {
+  (void)state;
+  run(cases_attention_tiles);
+}
+
 static void note(const char *name, void (*cases)(void)) {
   if (!wanted || strstr(name, wanted))
     cases();
@@ -36,6 +51,7 @@ int main(int argc, char **argv) {
 #include "ir/ops.def"
 #undef GD_OP
       cmocka_unit_test(test_turned_matmul),
+      cmocka_unit_test(test_attention_tiles),
   };
   if (!cuda_ops_open(&why)) {
     printf("skipped: %s\n", why.text);
@@ -51,6 +67,7 @@ int main(int argc, char **argv) {
 #define GD_OP(name, ...) note(#name, cases_##name);
 #include "ir/ops.def"
 #undef GD_OP
+  note("attention_tiles", cases_attention_tiles);
   cuda_ops.collects = false;
   if (!cuda_ops_build(&why)) /* those that need it fail by themselves */
     printf("%s\n", why.text);

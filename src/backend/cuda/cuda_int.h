@@ -119,13 +119,17 @@ static inline int64_t gd_cuda_blocks(const struct gd_cuda *cuda, int64_t items, 
   return blocks < most ? blocks : most;
 }
 
-/* --- data to time on: noise.c --------------------------------------------------------------- */
+/* --- timing, and data to time on: noise.c --------------------------------------------------- */
 
 /* Fills memory, or all inputs of a call that are no integers, with numbers: before timing, in stage
    TUNE. In COLLECT the kernel is noted. */
 enum gd_status gd_cuda_noise(const struct gd_cuda_call *call, const void *at, int64_t elements,
                              enum gd_dtype dtype) GD_MUST_USE;
 enum gd_status gd_cuda_noise_inputs(const struct gd_cuda_call *call) GD_MUST_USE;
+/* Microseconds of what `work` puts on the call's stream, the best of a few; infinite where it
+   fails. In stage TUNE. */
+double gd_cuda_time_us(const struct gd_cuda_call *call, enum gd_status (*work)(const void *user),
+                       const void *user);
 
 /* --- libraries: load.c ---------------------------------------------------------------------- */
 

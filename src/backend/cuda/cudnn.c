@@ -641,37 +641,12 @@ struct timing {
   int64_t slice; /* 0: the own kernels */
 };
 
-static enum gd_status run_timed(const struct timing *t) {
+static enum gd_status run_timed(const void *user) {
+  const struct timing *t = user;
   if (t->slice)
     return run_library(t->call, t->state, t->shape, t->slice);
   return t->shape->grad ? gd_cuda_own_attention_grad(t->call, false)
                         : gd_cuda_own_attention(t->call, false);
-}
-
-/* Microseconds of one call, the best of a few; infinite where it fails. */
-static double time_it(const struct timing *t) {
-  const struct gd_cu *cu = t->call->cuda->cu;
-  CUstream stream = t->call->stream;
-  CUevent begin = NULL, end = NULL;
-  double best = HUGE_VAL;
-  if (cu->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
-      cu->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-    return best;
-  for (int i = 0; i < 4; i++) { /* the first one warms up */
-    float milliseconds = 0;
-    cu->EventRecord(begin, stream);
-    if (run_timed(t) != GD_OK)
-      break;
-    cu->EventRecord(end, stream);
-    if (cu->EventSynchronize(end) != CUDA_SUCCESS ||
-        cu->EventElapsedTime(&milliseconds, begin, end) != CUDA_SUCCESS)
-      break;
-    if (i > 0 && 1e3 * (double)milliseconds < best)
-      best = 1e3 * (double)milliseconds;
-  }
-  cu->EventDestroy(begin);
-  cu->EventDestroy(end);
-  return best;
 }
 
 static struct choice *find_choice(struct state *state, const struct shape *shape) {
@@ -699,9 +674,9 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct state *state,
   quiet.stage = GD_CUDA_LAUNCH;
   quiet.err = &unused;
   struct timing timing = {.call = &quiet, .state = state, .shape = shape};
-  choice->own_us = time_it(&timing);
+  choice->own_us = gd_cuda_time_us(&quiet, run_timed, &timing);
   timing.slice = slice;
-  choice->library_us = time_it(&timing);
+  choice->library_us = gd_cuda_time_us(&quiet, run_timed, &timing);
   if (choice->library_us < choice->own_us)
     choice->slice = slice;
   return gd_cuda_check(call->cuda, call->cuda->cu->StreamSynchronize(call->stream),

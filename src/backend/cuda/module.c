@@ -133,7 +133,8 @@ enum gd_status gd_cuda_compile(const char *name, const char *source, int sm, cha
   const char *options[MAX_OPTIONS] = {arch, "--std=c++17", "--extra-device-vectorization"};
   *cubin = NULL;
   GD_TRY(gd_nvrtc_load(&nvrtc, err));
-  snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d", sm);
+  /* With the instructions that sm_90 alone has: a cubin is for the exact architecture anyway. */
+  snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%s", sm, sm == 90 ? "a" : "");
   if (nvrtc->CreateProgram(&program, source, name, 0, NULL, NULL) != 0)
     return no_memory(err);
   enum gd_status status = GD_OK;

@@ -8,7 +8,9 @@
  * that a forward pass and its recomputation agree; small problems take the first. For people who
  * tune: GPUDAYS_ATTENTION_TRACE=FILE appends a line for every candidate timed (shape, pass, tile,
  * microseconds, TFLOP/s), GPUDAYS_ATTENTION_TILE=N takes candidate N, counted round, and times
- * nothing; with GPUDAYS_DETERMINISTIC=1 it is the first.
+ * nothing; with GPUDAYS_DETERMINISTIC=1 it is the first. The gradient of short sequences has one
+ * kernel that does all of it beside the two that have a share each: N means the two, wN, where it
+ * can be, the one.
  *
  * Key head number p of all samples and key heads, p = b M + m, serves query heads p N/M and up, so
  * both ops see a batch of key heads and nothing else.
@@ -39,8 +41,9 @@ struct problem {
 struct tiling {
   int warps, row_tiles, columns, stages;
   int blocks; /* on a multiprocessor: what the registers are limited for */
-  int keep;
+  int keep;   /* of WHOLE also BY_GROUPS: kernels/attention_grad_groups.cu */
 };
+enum { BY_GROUPS = 3 };
 
 static bool aligned16(const struct gd_view *view) {
   return (uintptr_t)view->data % 16 == 0;
@@ -112,7 +115,18 @@ static int grad_bytes(const struct problem *p, const struct tiling *t) {
   return 2 * tile_rows(t) * row_bytes(p) + t->stages * 2 * t->columns * (row_bytes(p) + 4);
 }
 
-enum pass { FORWARD, QUERIES, KEYS }; /* KEYS: gradients of keys and values */
+/* As grad_bytes; slopes, twice; a zero; then dq as fp32, unless the first keys are all. */
+static int64_t whole_bytes(const struct problem *p, const struct tiling *t) {
+  int64_t steps = p->device.steps, visits = (steps + t->columns - 1) / t->columns;
+  int64_t so_far = steps <= tile_rows(t) ? 0 : visits * t->columns * p->head * 4;
+  int line = p->head * 2; /* of attention_grad_groups.cu, with up to 1,024 for its alignment */
+  if (t->keep == BY_GROUPS)
+    return 4 * tile_rows(t) * line + 4 * t->columns * (line + 4) + 1024 + so_far;
+  return grad_bytes(p, t) + 2 * tile_rows(t) * (t->columns * 2 + 16) + 16 + so_far;
+}
+
+/* KEYS: gradients of keys and values; WHOLE: all of the gradient. */
+enum pass { FORWARD, QUERIES, KEYS, WHOLE };
 enum kind { HALF, TF32, FP32 };
 enum { NEVER, ALWAYS, EITHER };
 enum { MOST_TILINGS = 7 };
@@ -175,6 +189,10 @@ static const struct variants {
     {KEYS, TF32, 64, EITHER, 4,
      TILINGS({4, 2, 16, 3, 2, 0}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {7, 1, 32, 2, 2, 0},
              {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
+
+    {WHOLE, HALF, 64, EITHER, 5,
+     TILINGS({8, 1, 32, 2, 1, 2}, {4, 1, 32, 2, 2, 2}, {7, 1, 32, 2, 1, 2}, {8, 1, 16, 2, 1, 2},
+             {8, 1, 64, 2, 1, BY_GROUPS})},
 };
 
 /* Both gradients, all else. */
@@ -187,8 +205,10 @@ static const struct variants other_grads = {QUERIES,
                                                     {4, 1, 16, 2, 1, 0}, {4, 1, 16, 1, 1, 0},
                                                     {2, 1, 16, 1, 1, 0})};
 
-static int pass_bytes(const struct problem *p, enum pass pass, const struct tiling *t) {
-  return pass == FORWARD ? forward_bytes(p, t) : grad_bytes(p, t);
+static int64_t pass_bytes(const struct problem *p, enum pass pass, const struct tiling *t) {
+  return pass == FORWARD ? forward_bytes(p, t)
+         : pass == WHOLE ? whole_bytes(p, t)
+                         : grad_bytes(p, t);
 }
 
 static const struct variants *variants_of(const struct problem *p, enum pass pass) {
@@ -203,15 +223,19 @@ static const struct variants *variants_of(const struct problem *p, enum pass pas
   return &other_grads;
 }
 
-/* What is worth timing, or what there is; at least one. */
+/* What is worth timing, or what there is; at least one, but for WHOLE. */
 static int candidates_of(const struct gd_cuda *cuda, const struct problem *p, enum pass pass,
                          const struct tiling *list[MOST_TILINGS]) {
   const struct variants *v = variants_of(p, pass);
   int n = 0;
+  if (pass == WHOLE && (v->pass != WHOLE || p->device.group != 1))
+    return 0;
   for (int i = 0; i < v->count && (i < v->tries || n == 0); i++) {
     const struct tiling *t = &v->tilings[i];
+    if (pass == WHOLE && t->keep == BY_GROUPS && (cuda->sm != 90 || !p->aligned || p->head != 64))
+      continue;
     if (t->blocks * (pass_bytes(p, pass, t) + 1024) <= cuda->shared_bytes + 1024 ||
-        i == v->count - 1)
+        (pass != WHOLE && i == v->count - 1))
       list[n++] = t;
   }
   return n;
@@ -252,11 +276,12 @@ static struct gd_cuda_kernel kernel_of(const struct problem *p, const struct til
       .file = name, .name = name, .defines = defines, .n_types = 1, .types = {p->dtype}};
 }
 
-static struct gd_cuda_grid grid_of(const struct problem *p, const struct tiling *t, int64_t heads,
-                                   int shared_bytes) {
-  int64_t blocks = (p->device.steps + tile_rows(t) - 1) / tile_rows(t);
-  return (struct gd_cuda_grid){
-      .x = heads * blocks, .threads = t->warps * 32, .shared_bytes = shared_bytes};
+static struct gd_cuda_grid grid_of(const struct problem *p, enum pass pass, const struct tiling *t,
+                                   int64_t heads) {
+  int64_t blocks = (p->device.steps + tile_rows(t) - 1) / tile_rows(t); /* of a head */
+  return (struct gd_cuda_grid){.x = heads * (pass == WHOLE && blocks > 1 ? 1 : blocks),
+                               .threads = t->warps * 32,
+                               .shared_bytes = (int)pass_bytes(p, pass, t)};
 }
 
 /* One pass, but for its tiles. */
@@ -271,16 +296,18 @@ struct work {
 static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct work *work,
                                    const struct tiling *t) {
   static const char *const names[] = {"attention_forward", "attention_grad_queries",
-                                      "attention_grad_keys"};
+                                      "attention_grad_keys", "attention_grad"};
   char defines[DEFINES_BYTES];
   const struct problem *p = work->problem;
   int64_t heads = work->device->heads;
   work->device->chunk = chunk_of(call->cuda, p, heads, work->visited, tile_rows(t));
-  struct gd_cuda_grid grid = grid_of(p, t, heads, pass_bytes(p, work->pass, t));
+  struct gd_cuda_grid grid = grid_of(p, work->pass, t, heads);
   int first = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 1;
   int last = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 2;
   for (int parts = first; parts <= last; parts++) {
-    struct gd_cuda_kernel kernel = kernel_of(p, t, names[work->pass], parts, defines);
+    bool groups = work->pass == WHOLE && t->keep == BY_GROUPS;
+    const char *name = groups ? "attention_grad_groups" : names[work->pass];
+    struct gd_cuda_kernel kernel = kernel_of(p, t, name, parts, defines);
     GD_TRY(gd_cuda_launch(call, &kernel, grid, work->params));
   }
   return GD_OK;
@@ -298,6 +325,7 @@ struct shape {
 struct choice {
   struct shape shape;
   const struct tiling *tiling;
+  double us;
   struct choice *next;
 };
 
@@ -341,13 +369,14 @@ void gd_cuda_own_attention_free(struct gd_cuda *cuda) {
    two passes of the gradient share five. */
 static double flops_of(const struct work *work) {
   const struct gd_attention *d = &work->problem->device;
-  double products = work->pass == FORWARD ? 2 : work->pass == QUERIES ? 2 : 3;
+  static const double of_pass[] = {[FORWARD] = 2, [QUERIES] = 2, [KEYS] = 3, [WHOLE] = 5};
+  double products = of_pass[work->pass];
   double flops = 2 * products * (double)d->steps * (double)d->steps * (double)d->size;
   return flops * (double)d->heads / (d->causal ? 2 : 1);
 }
 
 static void trace(const struct work *work, const struct tiling *t, double us) {
-  static const char *const names[] = {"forward", "queries", "keys"};
+  static const char *const names[] = {"forward", "queries", "keys", "whole"};
   const char *path = getenv("GPUDAYS_ATTENTION_TRACE");
   const struct problem *p = work->problem;
   FILE *file = path && path[0] ? fopen(path, "a") : NULL;
@@ -364,32 +393,15 @@ static void trace(const struct work *work, const struct tiling *t, double us) {
   fclose(file);
 }
 
-/* Microseconds, the best of a few; infinite where it fails. */
-static double time_tiled(const struct gd_cuda_call *call, const struct work *work,
-                         const struct tiling *t) {
-  const struct gd_cu *cu = call->cuda->cu;
-  CUevent begin = NULL, end = NULL;
-  double best = HUGE_VAL;
-  if (cu->EventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-    return best;
-  if (cu->EventCreate(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-    cu->EventDestroy(begin);
-    return best;
-  }
-  for (int i = 0; i < 4; i++) { /* the first one warms up */
-    float milliseconds = 0;
-    if (cu->EventRecord(begin, call->stream) != CUDA_SUCCESS ||
-        launch_tiled(call, work, t) != GD_OK ||
-        cu->EventRecord(end, call->stream) != CUDA_SUCCESS ||
-        cu->EventSynchronize(end) != CUDA_SUCCESS ||
-        cu->EventElapsedTime(&milliseconds, begin, end) != CUDA_SUCCESS)
-      break;
-    if (i > 0 && 1e3 * (double)milliseconds < best)
-      best = 1e3 * (double)milliseconds;
-  }
-  cu->EventDestroy(begin);
-  cu->EventDestroy(end);
-  return best;
+struct timing {
+  const struct gd_cuda_call *call;
+  const struct work *work;
+  const struct tiling *tiling;
+};
+
+static enum gd_status run_timed(const void *user) {
+  const struct timing *t = user;
+  return launch_tiled(t->call, t->work, t->tiling);
 }
 
 static enum gd_status tune(const struct gd_cuda_call *call, const struct work *work,
@@ -407,12 +419,13 @@ static enum gd_status tune(const struct gd_cuda_call *call, const struct work *w
   struct gd_cuda_call quiet = *call;
   quiet.stage = GD_CUDA_LAUNCH;
   quiet.err = &unused;
-  double best = HUGE_VAL;
+  choice->us = HUGE_VAL;
   for (int i = 0; i < count; i++) {
-    double us = time_tiled(&quiet, work, list[i]);
+    struct timing timing = {&quiet, work, list[i]};
+    double us = gd_cuda_time_us(&quiet, run_timed, &timing);
     trace(work, list[i], us);
-    if (us < best) {
-      best = us;
+    if (us < choice->us) {
+      choice->us = us;
       choice->tiling = list[i];
     }
   }
@@ -425,15 +438,24 @@ static bool wants_tuning(const struct gd_cuda *cuda, const struct work *work) {
   return !cuda->deterministic && flops_of(work) >= 1e9;
 }
 
+/* The candidate that the user wants, counted round; -1: no wish. */
+static int forced_tile(bool *whole) {
+  const char *forced = getenv("GPUDAYS_ATTENTION_TILE");
+  *whole = forced && forced[0] == 'w';
+  char digit = !forced ? 0 : *whole ? forced[1] : forced[0];
+  return digit >= '0' && digit <= '9' ? digit - '0' : -1;
+}
+
 /* All stages. A library that is better anyway leaves `tunes` false. */
 static enum gd_status run_tiled(const struct gd_cuda_call *call, const struct work *work,
                                 bool tunes) {
   const struct tiling *list[MOST_TILINGS] = {NULL};
-  const char *forced = getenv("GPUDAYS_ATTENTION_TILE");
+  bool whole;
   int count = candidates_of(call->cuda, work->problem, work->pass, list);
+  int forced = forced_tile(&whole);
   GD_ASSERT(count > 0 && list[0]);
-  if (forced && forced[0] >= '0' && forced[0] <= '9') {
-    list[0] = list[(forced[0] - '0') % count];
+  if (forced >= 0) {
+    list[0] = list[forced % count];
     count = 1;
   } else if (!tunes || !wants_tuning(call->cuda, work)) {
     count = 1;
@@ -444,9 +466,10 @@ static enum gd_status run_tiled(const struct gd_cuda_call *call, const struct wo
     return GD_OK;
   }
   if (call->stage == GD_CUDA_TUNE)
-    return count > 1 ? tune(call, work, list, count) : GD_OK;
+    return forced < 0 && tunes && wants_tuning(call->cuda, work) ? tune(call, work, list, count)
+                                                                 : GD_OK;
   struct shape shape = shape_of(work);
-  const struct choice *choice = count > 1 ? find_choice(call->cuda, &shape) : NULL;
+  const struct choice *choice = forced < 0 ? find_choice(call->cuda, &shape) : NULL;
   return launch_tiled(call, work, choice ? choice->tiling : list[0]);
 }
 
@@ -506,25 +529,56 @@ static enum gd_status wide_grad(const struct gd_cuda_call *call, const struct pr
                         &s->k, &s->v, &s->lse, &s->delta, &seed, &s->dk, &s->dv, &device);
 }
 
+/* Which of them is the gradient: where both were timed, the faster. Else the one kernel, unless it
+   has too few heads to keep the device busy. */
+static bool takes_whole(const struct gd_cuda *cuda, const struct work *whole,
+                        const struct work *queries, const struct work *keys) {
+  const struct problem *p = whole->problem;
+  struct shape shapes[] = {shape_of(whole), shape_of(queries), shape_of(keys)};
+  const struct choice *one = find_choice(cuda, &shapes[0]);
+  const struct choice *first = find_choice(cuda, &shapes[1]);
+  const struct choice *second = find_choice(cuda, &shapes[2]);
+  bool forced;
+  if (forced_tile(&forced) >= 0)
+    return forced;
+  if (one && first && second)
+    return one->us < first->us + second->us;
+  return p->key_heads * 2 >= cuda->sm_count || p->device.steps <= 128;
+}
+
 static enum gd_status tiled_grad(const struct gd_cuda_call *call, const struct problem *p,
                                  struct slice *s, bool tunes) {
+  const struct tiling *unused[MOST_TILINGS];
   const int32_t *seed = p->seed;
-  struct gd_attention device = p->device;
+  struct gd_attention device = p->device, of_keys = p->device;
   double group = (double)device.group;
+  of_keys.heads = s->key_heads;
   struct work queries = {.pass = QUERIES,
                          .problem = p,
                          .device = &device,
                          .visited = 2 / (group > 0 ? group : 1),
                          .params = (void *[]){&s->dout, &s->q, &s->k, &s->v, &s->lse, &s->delta,
                                               &seed, &s->dq, &device}};
-  GD_TRY(run_tiled(call, &queries, tunes));
-  device.heads = s->key_heads;
   struct work keys = {.pass = KEYS,
                       .problem = p,
-                      .device = &device,
+                      .device = &of_keys,
                       .visited = 2 * group,
                       .params = (void *[]){&s->dout, &s->q, &s->k, &s->v, &s->lse, &s->delta, &seed,
-                                           &s->dk, &s->dv, &device}};
+                                           &s->dk, &s->dv, &of_keys}};
+  struct work whole = {.pass = WHOLE,
+                       .problem = p,
+                       .device = &of_keys,
+                       .visited = 2,
+                       .params = (void *[]){&s->dout, &s->q, &s->k, &s->v, &s->lse, &s->delta,
+                                            &seed, &s->dq, &s->dk, &s->dv, &of_keys}};
+  bool can = candidates_of(call->cuda, p, WHOLE, unused) > 0;
+  bool takes =
+      can && call->stage == GD_CUDA_LAUNCH && takes_whole(call->cuda, &whole, &queries, &keys);
+  if (can && (takes || call->stage != GD_CUDA_LAUNCH))
+    GD_TRY(run_tiled(call, &whole, tunes));
+  if (takes)
+    return GD_OK;
+  GD_TRY(run_tiled(call, &queries, tunes));
   return run_tiled(call, &keys, tunes);
 }
 

@@ -47,6 +47,10 @@ struct gd_kept {
     int k = slot(i, half, j);
     return x & (k % 16 < 8 ? byte_signs<0xAA88>(signs(k)) : byte_signs<0xBB99>(signs(k)));
   }
+  GD_DEVICE bool has(int i, int j, int e) const {
+    int k = slot(i, e / 2, j);
+    return bits[k / 16] >> (16 * (e % 2) + k % 16) & 1;
+  }
   GD_DEVICE float one(float x, int i, int j, int e) const {
     int k = slot(i, e / 2, j), byte = k % 16 / 8 + e % 2 * 2;
     uint32_t mask = byte == 0   ? byte_signs<0x8888>(signs(k))
@@ -84,56 +88,38 @@ GD_DEVICE void swap_bits(uint32_t (&bits)[WORDS], int apart, int shift, uint32_t
 }
 
 // What is kept of the warp's rows. `first`: the number of the weight at the warp's first row and
-// first column. Rows are queries and columns keys.
+// first column. Rows are queries and columns keys, or, TRANSPOSED, the other way round.
+template <bool TRANSPOSED = false>
 GD_DEVICE void draw(gd_kept &kept, const gd_dropout &d, uint64_t first, int64_t steps) {
   int lane = threadIdx.x % 32;
+  auto number = [&](int row, int column) {
+    return TRANSPOSED ? first + row + column * steps : first + row * steps + column;
+  };
 #pragma unroll
   for (int i = 0; i < WORDS; i++)
     kept.bits[i] = 0;
   if (DROPOUT == 1) {
     each_sum<TILES>([&](int i, int j, int e) {
       int k = gd_kept::slot(i, e / 2, j);
-      bool keeps = kept_at(d, first + row_of(i, e) * steps + column_of(j, e));
+      bool keeps = kept_at(d, number(row_of(i, e), column_of(j, e)));
       kept.bits[k / 16] |= (uint32_t)keeps << (16 * (e % 2) + k % 16);
     });
     return;
   }
   // A row of a tile is a counter, which four lanes share, each with two weights: of four such rows,
-  // each draws one.
+  // each draws one. Transposed, half a column is, which eight lanes share, each with one weight: of
+  // eight such columns, two neighbours in four places, each draws one.
 #pragma unroll
   for (int draw = 0; draw < DRAWS; draw++) {
-    int at = draw * 4 + lane % 4, row = at / TILES * 8 + lane / 4, tile = at % TILES;
-    draw_eight(kept.bits[draw / 4], draw % 4 * 4, d, first + row * steps + tile * 8);
+    int at = draw * 4 + (TRANSPOSED ? lane / 8 : lane % 4);
+    int row = at / TILES * 8 + (TRANSPOSED ? 0 : lane / 4);
+    int column = at % TILES * 8 + (TRANSPOSED ? lane % 4 * 2 + lane / 4 % 2 : 0);
+    draw_eight(kept.bits[draw / 4], draw % 4 * 4, d, number(row, column));
   }
-  swap_bits(kept.bits, 1, 1, 0x55555555u);
-  swap_bits(kept.bits, 2, 2, 0x33333333u);
-}
-
-// The same where rows are keys and columns queries.
-GD_DEVICE void draw_transposed(gd_kept &kept, const gd_dropout &d, uint64_t first, int64_t steps) {
-  int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int i = 0; i < WORDS; i++)
-    kept.bits[i] = 0;
-  if (DROPOUT == 1) {
-    each_sum<TILES>([&](int i, int j, int e) {
-      int k = gd_kept::slot(i, e / 2, j);
-      bool keeps = kept_at(d, first + row_of(i, e) + column_of(j, e) * steps);
-      kept.bits[k / 16] |= (uint32_t)keeps << (16 * (e % 2) + k % 16);
-    });
-    return;
-  }
-  // Half a column of a tile is a counter, which eight lanes share, each with one weight: of eight
-  // such columns, two neighbours in four places, each draws one.
-#pragma unroll
-  for (int draw = 0; draw < DRAWS; draw++) {
-    int at = draw * 4 + lane / 8, row = at / TILES * 8;
-    int column = at % TILES * 8 + lane % 4 * 2 + lane / 4 % 2;
-    draw_eight(kept.bits[draw / 4], draw % 4 * 4, d, first + row + column * steps);
-  }
-  swap_bits(kept.bits, 4, 16, 0x0000ffffu);
-  swap_bits(kept.bits, 8, 1, 0x55555555u);
-  swap_bits(kept.bits, 16, 2, 0x33333333u);
+  if (TRANSPOSED)
+    swap_bits(kept.bits, 4, 16, 0x0000ffffu);
+  swap_bits(kept.bits, TRANSPOSED ? 8 : 1, 1, 0x55555555u);
+  swap_bits(kept.bits, TRANSPOSED ? 16 : 2, 2, 0x33333333u);
 }
 
 #endif

@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gd_kept kept;
     if (DROPOUT) {
       int64_t row = (from - place.head * p.group) * p.steps + column; // of the first head's weights
-      draw_transposed(kept, dropout, dropout.start + (uint64_t)(row * p.steps + first), p.steps);
+      draw<true>(kept, dropout, dropout.start + (uint64_t)(row * p.steps + first), p.steps);
     }
     if (VALUES && DROPOUT)
       accumulate(sums_v, now, base + stage + DOUT, kept);

@@ -1,7 +1,7 @@
 // What the tiled kernels of fused attention share: instructions, fragments of matrices, tiles in
 // shared memory. out = softmax(scale q k') v and its gradient are computed without a score matrix
 // in memory, one pass a file (attention_forward.cu, attention_grad_queries.cu,
-// attention_grad_keys.cu); op_attention.c sets these macros:
+// attention_grad_keys.cu; attention_grad.cu does what the two do); op_attention.c sets these macros:
 //   T0         gd_bf16, gd_f16 (m16n8k16) or gd_f32 (tf32 m16n8k8)
 //   HEAD       D, rounded up to a multiple of 16; the padding is zeros in shared memory
 //   WARPS, ROW_TILES  a block owns WARPS x ROW_TILES x 16 rows, a warp ROW_TILES x 16 of them
@@ -15,12 +15,13 @@
 //   KEEP       how many of the block's own operands (forward: q; queries: q, dout; keys: k, v) lie
 //              in registers instead of being read again for every visit
 //
-// FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 products, of which 2 are repeated: the
-// price of sums in a fixed order without atomics), half of it where causal. Bytes: q, k, v, out
+// FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 products, of which 2 are repeated: the price
+// of sums in a fixed order without atomics; 10 T^2 D where a block can have a whole head's sums:
+// attention_grad.cu), half of it where causal. Bytes: q, k, v, out
 // once if a head's keys stay in L2; so the products are the floor.
 //
-// Rows and columns are those of the scores, or of their transpose in attention_grad_keys, where a
-// block owns keys and visits queries.
+// Rows and columns are those of the scores, or of their transpose in attention_grad_keys and
+// attention_grad, where a block owns keys and visits queries.
 #ifndef GD_ATTENTION_TILES_CUH
 #define GD_ATTENTION_TILES_CUH
 
