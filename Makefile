@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check test asan fuzz gpu-check lint format bench accuracy install clean
+.PHONY: all help quickstart check test asan fuzz gpu-check gpu-sanitize lint format bench accuracy install clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
@@ -41,7 +41,11 @@ fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
 gpu-check: all ## the tests that need a GPU; each is skipped with its reason where there is none
-	@ctest --preset dev -L gpu --verbose -j 2
+	@rm -rf build/dev/gpu-cache
+	@ctest --preset dev -L gpu --verbose -j 8
+
+gpu-sanitize: all ## a sample of them under compute-sanitizer
+	@tests/gpu/sanitize.sh build/dev || [ $$? = 77 ]
 
 lint: ## formatting, rules of the source, clang -Werror, clang-tidy, shellcheck
 	@tools/lint

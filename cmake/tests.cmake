@@ -22,6 +22,11 @@ if(GD_SANITIZE)
     "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 
+# Lines `name argument`: such a test is run once for each of its lines, as <name>_<argument>.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/gpu/parts")
+file(STRINGS tests/gpu/parts gpu_parts REGEX "^[a-z]")
+set(gpu_cache "${PROJECT_BINARY_DIR}/gpu-cache")
+
 file(GLOB test_files CONFIGURE_DEPENDS tests/*/test_*.c tests/*/test_*.sh)
 foreach(path IN LISTS test_files)
   cmake_path(GET path PARENT_PATH folder)
@@ -52,8 +57,22 @@ foreach(path IN LISTS test_files)
   if(folder MATCHES "^(methods|comm|search|op|codegen|gpu)$")
     set(timeout 1200)
   endif()
-  add_test(NAME "${folder}/${name}"
-    COMMAND bash "${PROJECT_SOURCE_DIR}/tools/run-test" ${command})
-  set_tests_properties("${folder}/${name}" PROPERTIES LABELS "${folder}"
-    ENVIRONMENT "${environment}" SKIP_RETURN_CODE 77 TIMEOUT ${timeout})
+  set(test_environment ${environment})
+  set(parts "${gpu_parts}")
+  list(FILTER parts INCLUDE REGEX "^${name} ")
+  if(NOT folder STREQUAL "gpu" OR NOT parts)
+    set(parts "${name}")
+  endif()
+  if(folder STREQUAL "gpu") # kernels that one has compiled are there for all
+    list(APPEND test_environment "GD_TEST_CACHE=${gpu_cache}")
+  endif()
+  foreach(part IN LISTS parts)
+    separate_arguments(words UNIX_COMMAND "${part}")
+    list(POP_FRONT words)
+    string(REGEX REPLACE "[ /]" "_" part "${part}")
+    add_test(NAME "${folder}/${part}"
+      COMMAND bash "${PROJECT_SOURCE_DIR}/tools/run-test" ${command} ${words})
+    set_tests_properties("${folder}/${part}" PROPERTIES LABELS "${folder}"
+      ENVIRONMENT "${test_environment}" SKIP_RETURN_CODE 77 TIMEOUT ${timeout})
+  endforeach()
 endforeach()

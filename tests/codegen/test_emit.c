@@ -359,6 +359,9 @@ static int make_problems(const struct shape *list, int n_shapes, struct gd_graph
     if (gd_fusion_verify(&graph->fusions[i], &err) != GD_OK)
       fail_msg("%s: %s", problems[i].c->name, err.text);
     assert_true(op_program_init(&problems[i].ref, &graph->fusions[i].body));
+  }
+#pragma omp parallel for schedule(dynamic) /* each on its own memory */
+  for (int i = 0; i < n; i++) {
     for (gd_tensor_id id = 0; id < problems[i].n_in; id++)
       fill(&problems[i].ref, id, id);
     op_program_run(&problems[i].ref, gd_ref_kernels, GD_PHASE_FORWARD);

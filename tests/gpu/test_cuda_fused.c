@@ -3,6 +3,8 @@
  * of tests/codegen/test_emit.c at shapes that every way of sharing rows out to threads occurs in,
  * in place wherever the fusion permits it, and with tensors that are aligned to their elements
  * alone. Each variant must give the same bits.
+ *
+ * Argument K/N: part K of N, a share of the shapes. GD_TEST_BRIEF=N: every Nth case, no large one.
  */
 #define GD_TEST_NO_MAIN
 #include "codegen/test_emit.c"
@@ -116,23 +118,41 @@ static int check_on_gpu(const struct problem *p, const struct gd_fusion *fusion,
   return wrong;
 }
 
+/* The argument of the program: this part of so many. */
+static int part = 1, n_parts = 1;
+
+static int choose_shapes(bool brief, struct shape *list) {
+  enum { MOST_ELEMENTS = 1 << 18 }; /* as op_harness.c has it */
+  int n = 0;
+  for (int i = part - 1; i < COUNT(gpu_shapes); i += n_parts) {
+    const int64_t *dims = gpu_shapes[i].dims;
+    if (!brief || dims[0] * dims[1] * dims[2] <= MOST_ELEMENTS)
+      list[n++] = gpu_shapes[i];
+  }
+  return n;
+}
+
 static void test_fused(void **state) {
   static struct problem problems[COUNT(cases) * COUNT(gpu_shapes)];
+  struct shape list[COUNT(gpu_shapes)];
   struct gd_cuda_fusions *fusions = NULL;
   struct gd_graph graph;
   struct gd_error err = {0};
-  int wrong = 0;
+  const char *brief = getenv("GD_TEST_BRIEF");
+  int every = brief && atoi(brief) > 0 ? atoi(brief) : 1, wrong = 0;
   (void)state;
-  int n = make_problems(gpu_shapes, COUNT(gpu_shapes), &graph, problems);
+  int n = make_problems(list, choose_shapes(brief != NULL, list), &graph, problems);
   if (gd_cuda_fusions_build(NULL, &graph, &fusions, &err) != GD_OK)
     fail_msg("%s", err.text);
-  for (int round = 0; round < 2; round++) { /* modules are noted, built side by side, then used */
+  /* Modules are noted, built side by side, then used; GD_TEST_BUILD (sanitize.sh): not used. */
+  for (int round = 0; round < (getenv("GD_TEST_BUILD") ? 1 : 2); round++) {
     cuda_ops.collects = round == 0;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i += every)
       wrong += check_on_gpu(&problems[i], &graph.fusions[i], gd_cuda_fusion(fusions, (uint32_t)i));
     if (round == 0 && !cuda_ops_build(&err))
       fail_msg("%s", err.text);
   }
+  print_message("%d cases, %d modules\n", (n + every - 1) / every, cuda_ops_compiled());
   for (int i = 0; i < n; i++)
     op_program_deinit(&problems[i].ref);
   gd_cuda_fusions_free(fusions);
@@ -140,9 +160,14 @@ static void test_fused(void **state) {
   assert_int_equal(wrong, 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   struct gd_error why = {0};
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_fused)};
+  if (argc > 1 && (sscanf(argv[1], "%d/%d", &part, &n_parts) != 2 || part < 1 || part > n_parts ||
+                   n_parts > COUNT(gpu_shapes))) {
+    printf("\"%s\" is no part; 1/2 is the first of two\n", argv[1]);
+    return 1;
+  }
   if (!cuda_ops_open(&why)) {
     printf("skipped: %s\n", why.text);
     return 77;

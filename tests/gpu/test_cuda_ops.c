@@ -13,22 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The argument of the program: ops whose names hold it; NULL: all. */
-static const char *wanted;
-
 /* Products with turned operands wherever there is room: op_matmul.c. */
+static void cases_turned_matmul(void) {
+  setenv("GPUDAYS_TURNED", "1", 1);
+  cases_matmul();
+  unsetenv("GPUDAYS_TURNED");
+}
+
 static void test_turned_matmul(void **state) {
   (void)state;
-  setenv("GPUDAYS_TURNED", "1", 1);
-  run(cases_matmul);
-  unsetenv("GPUDAYS_TURNED");
+  run(cases_turned_matmul);
 }
 
 /* The gradient of attention by one kernel wherever it can be, with each of its tiles; then by two
    kernels: op_attention.c. */
 static void cases_attention_tiles(void) {
   static const char *const tiles[] = {"w0", "w1", "w2", "w3", "w4", "0"};
-  for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+  for (int i = 0; i < COUNT(tiles); i++) {
     setenv("GPUDAYS_ATTENTION_TILE", tiles[i], 1);
     cases_attention_grad();
   }
@@ -39,39 +40,76 @@ static void test_attention_tiles(void **state) {
   run(cases_attention_tiles);
 }
 
-static void note(const char *name, void (*cases)(void)) {
-  if (!wanted || strstr(name, wanted))
-    cases();
+static const struct test {
+  const char *name;
+  void (*cases)(void);
+  struct CMUnitTest unit;
+} all[] = {
+#define GD_OP(name, ...) {#name, cases_##name, cmocka_unit_test(test_##name)},
+#include "ir/ops.def"
+#undef GD_OP
+    {"turned_matmul", cases_turned_matmul, cmocka_unit_test(test_turned_matmul)},
+    {"attention_tiles", cases_attention_tiles, cmocka_unit_test(test_attention_tiles)},
+};
+
+/* Parts that take about as long as each other, by what the names of their ops hold; `rest` is what
+   no other part has. tests/gpu/parts has them run side by side. */
+static const struct {
+  const char *name, *ops[6];
+} parts[] = {
+    {"attention", {"attention"}},
+    {"products", {"matmul", "xent"}},
+    {"scan", {"scan", "decay", "outer", "recur", "contract"}},
+};
+
+static bool is_in_part(const char *name, int part) {
+  for (int i = 0; i < 6 && parts[part].ops[i]; i++)
+    if (strstr(name, parts[part].ops[i]))
+      return true;
+  return false;
+}
+
+/* wanted: a part, or what the names of ops hold; NULL: all. */
+static bool is_wanted(const char *name, const char *wanted) {
+  if (!wanted)
+    return true;
+  bool taken = false;
+  for (int i = 0; i < COUNT(parts); i++) {
+    if (strcmp(wanted, parts[i].name) == 0)
+      return is_in_part(name, i);
+    taken |= is_in_part(name, i);
+  }
+  return strcmp(wanted, "rest") == 0 ? !taken : strstr(name, wanted) != NULL;
 }
 
 int main(int argc, char **argv) {
   struct gd_error why = {0};
-  const struct CMUnitTest tests[] = {
-#define GD_OP(name, ...) cmocka_unit_test(test_##name),
-#include "ir/ops.def"
-#undef GD_OP
-      cmocka_unit_test(test_turned_matmul),
-      cmocka_unit_test(test_attention_tiles),
-  };
+  struct CMUnitTest units[COUNT(all)];
+  size_t n = 0;
   if (!cuda_ops_open(&why)) {
     printf("skipped: %s\n", why.text);
     return 77;
   }
-  char pattern[64] = "*";
-  if (argc > 1) {
-    wanted = argv[1];
-    snprintf(pattern, sizeof pattern, "test_*%s*", wanted);
-    cmocka_set_test_filter(pattern);
-  }
   cuda_ops.collects = true;
-#define GD_OP(name, ...) note(#name, cases_##name);
-#include "ir/ops.def"
-#undef GD_OP
-  note("attention_tiles", cases_attention_tiles);
+  for (int i = 0; i < COUNT(all); i++)
+    if (is_wanted(all[i].name, argc > 1 ? argv[1] : NULL)) {
+      units[n++] = all[i].unit;
+      all[i].cases();
+    }
   cuda_ops.collects = false;
+  if (n == 0) {
+    printf("no op has \"%s\" in its name, and no part is called so\n", argv[1]);
+    return 1;
+  }
   if (!cuda_ops_build(&why)) /* those that need it fail by themselves */
     printf("%s\n", why.text);
-  int result = cmocka_run_group_tests(tests, NULL, NULL);
+  print_message("%d modules\n", cuda_ops_compiled());
+  if (getenv("GD_TEST_BUILD")) /* they are in the cache now: sanitize.sh */
+    n = 0;
+  int result = n ? _cmocka_run_group_tests("ops on cuda", units, n, NULL, NULL) : 0;
+  if (cuda_ops_built_alone() > 0)
+    print_message("%d modules more were built one by one: op_harness.c does not note them\n",
+                  cuda_ops_built_alone());
   cuda_ops_close();
   return result;
 }

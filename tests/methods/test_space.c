@@ -10,8 +10,15 @@
  * host may round another way than on the device. Bits are compared on one rank alone, and only
  * where GPUDAYS_DETERMINISTIC=1 keeps each run from choosing its algorithms by timing.
  *
+ * Ranks that share one GPU take turns on it, and a run of theirs takes a second or more: there a
+ * family trains with each sharding once in a precision, and which of checkpointing and offloading
+ * comes with it goes round over families. So every point is trained in both precisions, by one
+ * family or two instead of all seven; on 4 ranks, in one precision a family, each at least once.
+ * What a sharding does to a family is not left out, and what it does to the numbers is on the CPU
+ * as well, where all of it runs. GD_TEST_ALL=1: all of it here too.
+ *
  * Alone it checks the space of one device, then starts itself under mpirun with 2 and with 4 ranks
- * for the space of several.
+ * for the space of several. With an argument, 1, 2 or 4: for so many alone.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -20,6 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "exec/train.h"
 #include "support/ranks.h"
 
@@ -46,6 +54,25 @@ static const char *const families[] = {
     "neox-parallel", "gpt2-a", "llama-a", "roberta-a", "vit-a", "mamba-a", "convnext-a",
 };
 static const char *const others[] = {"neox-serial", "qwen2", "olmo", "bert"};
+
+/* Of the space of several ranks, what a family trains where ranks share a GPU: see above. */
+static bool is_its_share(int family, enum gd_precision precision, int ranks,
+                         const struct gd_method *method) {
+  int half = precision == GD_PRECISION_BF16;
+  int turn = family + 2 * half + (int)method->sharding;
+  if (ranks > 2 && family % 2 != half)
+    return false;
+  if (method->sharding == GD_SHARDING_NONE)
+    return method->ckpt == turn / (ranks > 2 ? 2 : 1) % 2;
+  return turn % 4 == method->offload + 2 * method->ckpt;
+}
+
+static bool is_trained(int family, enum gd_precision precision, const struct gd_comm *comm,
+                       const struct gd_method *method) {
+  int ranks = comm ? gd_comm_size(comm) : 1;
+  return !on_gpu() || ranks == 1 || getenv("GD_TEST_ALL") ||
+         is_its_share(family, precision, ranks, method);
+}
 
 static void complain(const char *family, const char *method, enum gd_precision precision,
                      const char *what) {
@@ -96,20 +123,47 @@ static void compare(const char *family, const struct gd_method *method, enum gd_
   }
 }
 
-static void check_family(const char *family, struct gd_comm *comm, enum gd_precision precision) {
+/* No point may be in nobody's share: on 2 ranks in neither precision, on 4 in both together. */
+static void check_shares(void) {
+  struct gd_method methods[GD_METHODS_MOST];
+  int count = gd_method_space(true, methods);
+  for (int i = 0; i < count; i++)
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+      int times[2] = {0, 0};
+      for (int family = 0; family < (int)COUNT(families); family++) {
+        times[0] += is_its_share(family, GD_PRECISION_FP32, ranks, &methods[i]);
+        times[1] += is_its_share(family, GD_PRECISION_BF16, ranks, &methods[i]);
+      }
+      char name[GD_METHOD_NAME];
+      if (ranks == 2 ? times[0] == 0 || times[1] == 0 : times[0] + times[1] == 0)
+        complain("no family", gd_method_name(&methods[i], name), GD_PRECISION_FP32,
+                 "is in nobody's share");
+    }
+}
+
+static void check_family(int number, const char *family, struct gd_comm *comm,
+                         enum gd_precision precision) {
   struct gd_method methods[GD_METHODS_MOST];
   struct gd_error err = {0};
   struct gd_model model;
   char path[512];
   bool several = comm && gd_comm_size(comm) > 1;
   int64_t local = several ? BATCH / gd_comm_size(comm) : BATCH;
+  int count = 0, all = gd_method_space(several, methods);
+  for (int i = 0; i < all; i++)
+    if (is_trained(number, precision, comm, &methods[i]))
+      methods[count++] = methods[i];
+  if (count == 0)
+    return;
   bool accumulates = precision == GD_PRECISION_FP32;
   int64_t micro_batch = !accumulates ? local
                         : several    ? local - 1
                                      : 3; /* 3 + 1, 1 + 1, 3 + 3 + 2 */
   double naive[STEPS], plain[2][STEPS], losses[STEPS];
   bool known[2] = {false, false};
-  snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", GD_SOURCE_DIR, family);
+  const char *source = getenv("GD_SOURCE_DIR"); /* it may have moved since */
+  snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", source ? source : GD_SOURCE_DIR,
+           family);
   if (gd_model_load(path, &model, &err) != GD_OK) {
     complain(family, "", precision, err.text);
     return;
@@ -123,7 +177,6 @@ static void check_family(const char *family, struct gd_comm *comm, enum gd_preci
     complain(family, "naive", precision, "the loss does not fall");
   if (train(&model, comm, (struct gd_method){0}, precision, micro_batch, family, losses))
     compare(family, &(struct gd_method){0}, precision, losses, naive, NULL);
-  int count = gd_method_space(several, methods);
   for (int i = 0; i < count; i++) {
     if (on_gpu())
       methods[i].tf32 = false;
@@ -138,15 +191,21 @@ static void check_family(const char *family, struct gd_comm *comm, enum gd_preci
   }
 }
 
+static void check_both(int number, const char *family, struct gd_comm *comm) {
+  int64_t start_ns = gd_clock_ns();
+  int before = points;
+  check_family(number, family, comm, GD_PRECISION_FP32);
+  check_family(number, family, comm, GD_PRECISION_BF16);
+  if (on_gpu()) /* where the minutes go */
+    fprintf(stderr, "%s, %d ranks: %d runs in %.1f s\n", family, comm ? gd_comm_size(comm) : 1,
+            points - before, (double)(gd_clock_ns() - start_ns) / 1e9);
+}
+
 static int check_all(struct gd_comm *comm) {
-  for (size_t i = 0; i < COUNT(families); i++) {
-    check_family(families[i], comm, GD_PRECISION_FP32);
-    check_family(families[i], comm, GD_PRECISION_BF16);
-  }
-  for (size_t i = 0; !comm && i < COUNT(others); i++) {
-    check_family(others[i], comm, GD_PRECISION_FP32);
-    check_family(others[i], comm, GD_PRECISION_BF16);
-  }
+  for (size_t i = 0; i < COUNT(families); i++)
+    check_both((int)i, families[i], comm);
+  for (size_t i = 0; !comm && i < COUNT(others); i++)
+    check_both((int)i, others[i], comm);
   return failures;
 }
 
@@ -163,18 +222,27 @@ static int run_rank(void) {
 }
 
 int main(int argc, char **argv) {
-  int rank, size;
-  (void)argc;
+  int rank, size, bad = 0, only = argc > 1 ? atoi(argv[1]) : 0;
   setenv("OMP_NUM_THREADS", "1", 1);
   if (getenv("GD_TEST_BACKEND"))
     backend = getenv("GD_TEST_BACKEND");
   if (gd_comm_in_job(&rank, &size))
     return run_rank();
-  int bad = check_all(NULL);
-  printf("1 rank: %d runs, %d failures\n", points, bad);
-  if (!ranks_can_start())
+  if (argc > 1 && only != 1 && only != 2 && only != 4) {
+    fprintf(stderr, "\"%s\" is no number of ranks that this tests; 1, 2 and 4 are\n", argv[1]);
+    return 1;
+  }
+  check_shares();
+  if (!only || only == 1) {
+    check_all(NULL);
+    printf("1 rank: %d runs, %d failures\n", points, failures);
+  }
+  bad = failures;
+  if (only != 1 && !ranks_can_start())
     return bad ? 1 : 77;
-  bad += ranks_run(argv[0], 2);
-  bad += ranks_run(argv[0], 4);
+  if (!only || only == 2)
+    bad += ranks_run(argv[0], 2);
+  if (!only || only == 4)
+    bad += ranks_run(argv[0], 4);
   return bad > 0;
 }

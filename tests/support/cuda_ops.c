@@ -23,10 +23,21 @@ struct op_backend cuda_ops = {
 
 /* Where a tensor of the host is on the GPU during a call. */
 struct twin {
-  char *host; /* with guards */
+  const char *data;
+  char *host; /* with guards, unless it lies apart */
   int64_t bytes;
   CUdeviceptr device;
+  CUdeviceptr block; /* of its own, or 0: within the arena */
 };
+
+/*
+ * GD_TEST_APART=1: every tensor is an allocation of its own, of exactly its size, so that
+ * compute-sanitizer sees a read past its end. Guards, which see writes alone, stay at home.
+ */
+static bool lies_apart(void) {
+  const char *text = getenv("GD_TEST_APART");
+  return text && text[0] == '1' && !cuda_ops.collects;
+}
 
 static void expect(int result, const char *what) {
   struct gd_error err = {0};
@@ -39,6 +50,25 @@ static void expect(int result, const char *what) {
 static void copy(CUdeviceptr to, CUdeviceptr from, int64_t bytes) {
   expect(cuda->cu->MemcpyAsync(to, from, (size_t)bytes, cuda->stream), "copying");
   expect(cuda->cu->StreamSynchronize(cuda->stream), "a kernel before");
+}
+
+/* Takes a tensor to the GPU, aligned as it is here; *at: where the arena is free. */
+static struct twin make_twin(char *data, int64_t bytes, CUdeviceptr *at) {
+  int64_t shift = (int64_t)((uintptr_t)data % 64), guard = lies_apart() ? 0 : GUARD_BYTES;
+  struct twin twin = {.data = data, .host = data - guard, .bytes = bytes + 2 * guard};
+  if (lies_apart()) {
+    expect(cuda->cu->MemAlloc(&twin.block, (size_t)(shift + bytes + !bytes)), "cuMemAlloc");
+    twin.device = twin.block + (CUdeviceptr)shift;
+  } else {
+    *at = (*at + 511) / 512 * 512;
+    twin.device = *at + (CUdeviceptr)shift;
+    *at += (CUdeviceptr)(twin.bytes + 64);
+  }
+  if (!cuda_ops.collects) {
+    GD_ASSERT(*at <= cuda->arena + ARENA_BYTES);
+    copy(twin.device, (CUdeviceptr)(uintptr_t)twin.host, twin.bytes);
+  }
+  return twin;
 }
 
 static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
@@ -54,23 +84,15 @@ static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
     if (!views[i].data)
       continue;
     char *data = views[i].data;
-    int64_t bytes = views[i].elements * gd_dtype_bytes(views[i].dtype);
     struct twin *twin = NULL;
     for (uint32_t j = 0; j < n; j++)
-      if (twins[j].host == data - GUARD_BYTES)
+      if (twins[j].data == data)
         twin = &twins[j];
     if (!twin) {
       twin = &twins[n++];
-      at = (at + 511) / 512 * 512;
-      *twin = (struct twin){data - GUARD_BYTES, bytes + 2 * GUARD_BYTES,
-                            at + (CUdeviceptr)((uintptr_t)data % 64)}; /* aligned as it is here */
-      at += (CUdeviceptr)(twin->bytes + 64);
-      if (!cuda_ops.collects) {
-        GD_ASSERT(at <= cuda->arena + ARENA_BYTES);
-        copy(twin->device, (CUdeviceptr)(uintptr_t)twin->host, twin->bytes);
-      }
+      *twin = make_twin(data, views[i].elements * gd_dtype_bytes(views[i].dtype), &at);
     }
-    views[i].data = (void *)(uintptr_t)(twin->device + GUARD_BYTES);
+    views[i].data = (void *)(uintptr_t)(twin->device + (CUdeviceptr)(data - twin->host));
   }
   args.in = views;
   args.out = views + host->n_in;
@@ -85,8 +107,11 @@ static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
   call.stage = GD_CUDA_LAUNCH;
   if (err.status == GD_OK && gd_cuda_ops[kind](&call) != GD_OK)
     fprintf(stderr, "%s: %s\n", gd_op_info(kind)->name, err.text);
-  for (uint32_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < n; i++) {
     copy((CUdeviceptr)(uintptr_t)twins[i].host, twins[i].device, twins[i].bytes);
+    if (twins[i].block)
+      cuda->cu->MemFree(twins[i].block);
+  }
 }
 
 #define GD_OP(name, ...)                                      \
@@ -146,9 +171,14 @@ bool cuda_ops_pretend(int sm, struct gd_error *why) {
 }
 
 bool cuda_ops_build(struct gd_error *why) {
-  if (cuda == &pretended)
-    return gd_cuda_modules_compile(cuda, &compiled, why) == GD_OK;
-  return gd_cuda_modules_build(cuda, why) == GD_OK;
+  return gd_cuda_modules_compile(cuda, &compiled, why) == GD_OK &&
+         (cuda == &pretended || gd_cuda_modules_build(cuda, why) == GD_OK);
+}
+
+int cuda_ops_built_alone(void) {
+  struct gd_error why = {0};
+  int all = 0;
+  return gd_cuda_modules_compile(cuda, &all, &why) == GD_OK ? all - compiled : 0;
 }
 
 void cuda_ops_keep(int every, int which) {

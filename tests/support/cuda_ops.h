@@ -3,10 +3,12 @@
  * guard bytes around them, to the GPU and back. Also without a GPU, where calls only note which
  * kernels they would run, so that all of them can be compiled for every architecture.
  *
- *   if (!cuda_ops_open(false, why))
+ *   if (!cuda_ops_open(why))
  *     skip(why);
  *   op_check(&c, &cuda_ops);
  *   cuda_ops_close();
+ *
+ * GD_TEST_APART=1 in the environment: tensors are allocations of their own, for compute-sanitizer.
  */
 #ifndef GD_TESTS_SUPPORT_CUDA_OPS_H
 #define GD_TESTS_SUPPORT_CUDA_OPS_H
@@ -23,6 +25,8 @@ void cuda_ops_fused(const struct gd_kernel_args *args);
 bool cuda_ops_open(struct gd_error *why);
 /* After every case was run with cuda_ops.collects: builds what they need, side by side. */
 bool cuda_ops_build(struct gd_error *why);
+/* Modules that were not noted before cuda_ops_build, so that each was built alone. */
+int cuda_ops_built_alone(void);
 void cuda_ops_close(void);
 
 /* For sm_<sm>, without a GPU: collects only. cuda_ops_build then compiles; returns the count. */

@@ -54,8 +54,8 @@ struct op_backend {
   const char *name;
   const gd_kernel *kernels;
   int64_t (*workspace_bytes)(int threads, int64_t widest); /* NULL: needs none */
-  bool partial;  /* ops without a kernel are left out; blocks of memory stay between cases */
-  bool collects; /* kernels only note what they would run: one call a case, nothing to compare */
+  bool partial;       /* ops without a kernel are left out; blocks of memory stay between cases */
+  bool collects;      /* kernels only note what they would run: nothing to compare */
   bool threads_alike; /* there is no such thing as threads: run on one */
   bool library_sums; /* products add to memory in their own way, and what is between two products of
                         one op is rounded to the dtype: see op_slack */
@@ -70,7 +70,8 @@ extern const struct op_backend op_backend_ref;
  * ops.def lets be added to memory are, in every combination, on ref too: what is there plus what
  * the plain run gave, bit for bit unless the kernel adds in pieces. Guard bytes on both sides of
  * every buffer, and every input that is not overwritten, must stay as they were. NULL: all as it
- * should be; else a sentence that stays valid until the next call.
+ * should be; else a sentence that stays valid until the next call. GD_TEST_BRIEF=N in the
+ * environment: for every Nth case, and of its runs only those that have kernels of their own.
  */
 const char *op_check(const struct op_case *c, const struct op_backend *backend);
 

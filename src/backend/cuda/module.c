@@ -13,8 +13,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,9 +172,23 @@ static bool wants_building(const struct module *module) {
   return !module->loaded && !module->cubin && module->error.status == GD_OK;
 }
 
+/*
+ * Builds missing modules until none is left that nobody took: some take a hundred times as long as
+ * others, so each child takes the next one when it is done. All children count the same list.
+ */
+static void build_in_turn(struct module *modules, int sm, atomic_int *next) {
+  int at = 0, mine = atomic_fetch_add(next, 1);
+  for (struct module *m = modules; m; m = m->next)
+    if (wants_building(m) && at++ == mine) {
+      build(m, sm);
+      mine = atomic_fetch_add(next, 1);
+    }
+}
+
 /* A child does nothing but compile and write files: it must not touch the driver, which does not
    survive a fork. What one fails at is left to the threads, for the message. */
 static void build_in_children(const struct gd_cuda *cuda) {
+  _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "processes share the counter");
   char folder[1024];
   pid_t children[MOST_THREADS];
   int wanted = 0, n = 0;
@@ -187,21 +203,23 @@ static void build_in_children(const struct gd_cuda *cuda) {
     most = wanted / 2;
   if (most < 2 || cuda->comm || !gd_cache_folder("cuda", folder, sizeof folder))
     return;
+  atomic_int *next =
+      mmap(NULL, sizeof *next, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (next == MAP_FAILED)
+    return;
   for (; n < most; n++) {
-    int at = 0;
     children[n] = fork();
     if (children[n] < 0)
       break;
     if (children[n] > 0)
       continue;
-    for (struct module *m = cuda->modules->modules; m; m = m->next)
-      if (wants_building(m) && at++ % most == n)
-        build(m, cuda->sm);
+    build_in_turn(cuda->modules->modules, cuda->sm, next);
     _exit(0);
   }
   for (int i = 0; i < n; i++)
     while (waitpid(children[i], NULL, 0) < 0 && errno == EINTR)
       continue;
+  munmap(next, sizeof *next);
 }
 
 static void *work(void *argument) {
