@@ -114,11 +114,13 @@ GD_DEVICE int exponent_of(uint32_t bits, int target) {
   return e > LIMIT ? LIMIT : e < -LIMIT ? -LIMIT : e;
 }
 
-// By the samples. Together at most LIMIT: alpha would underflow, where the results hardly do.
+// By the samples. Together at most LIMIT, or alpha would underflow where results do not.
 GD_DEVICE void by_sample(const slots *slots, const casts &casts, int (&e)[2]) {
   e[0] = exponent_of(slots->sampled[0], casts.target[0]);
   e[1] = exponent_of(slots->sampled[1], casts.target[1]);
-  e[1] = e[1] > LIMIT - e[0] ? LIMIT - e[0] : e[1];
+  int excess = e[0] + e[1] > LIMIT ? e[0] + e[1] - LIMIT : 0;
+  e[0] -= excess / 2;
+  e[1] -= excess - excess / 2;
 }
 
 // --- the cast ------------------------------------------------------------------------------------
