@@ -41,10 +41,11 @@ struct samples {
   sample at[2];
 };
 
-// x, and beyond `left` elements zeros.
+// x, and beyond `left` elements zeros. They are read once: the cache is for the halves.
 template <bool ALIGNED> GD_DEVICE void load4(const float *from, int64_t left, float (&x)[4]) {
   if (ALIGNED && left >= 4) {
-    gd_load(from, x);
+    float4 pack = __ldcs((const float4 *)from);
+    x[0] = pack.x, x[1] = pack.y, x[2] = pack.z, x[3] = pack.w;
   } else {
 #pragma unroll
     for (int i = 0; i < 4; i++)
