@@ -358,13 +358,13 @@ static const struct model models[] = {
     {"pythia-160m", GD_DTYPE_F16, 64, 2048, 768, 3072, 12, 50304, true, false, 0},
     {"pythia-1b", GD_DTYPE_F16, 16, 2048, 2048, 8192, 8, 50304, true, false, 0},
     {"roberta", GD_DTYPE_F16, 128, 512, 1024, 4096, 16, 50265, false, true, 0.1f},
-    {"vit", GD_DTYPE_F32, 256, 197, 1024, 4096, 16, 21841, false, true, 0},
+    {"vit", GD_DTYPE_F32, 512, 197, 1024, 4096, 16, 21841, false, true, 0},
 };
 
 static void run_all(struct bench *b) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     const struct model *m = &models[i];
-    if (m->causal)
+    if (m->causal || m->dtype == GD_DTYPE_F32)
       products(b, m, "q,k,v", 3 * m->width, m->width);
     products(b, m, "out", m->width, m->width);
     products(b, m, "up", m->inner, m->width);

@@ -119,7 +119,7 @@ diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "JSON names of the program (
 {
   grep -rhoE 'getenv\("GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
   grep -rhoE '\{"GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
-} | grep -oE 'GPUDAYS_[A-Z_]+' | grep -vE '^GPUDAYS_(TEST_|ATTENTION_|TURNED)' | sort -u >"$WORK/program"
+} | grep -oE 'GPUDAYS_[A-Z_]+' | grep -vE '^GPUDAYS_(TEST_|ATTENTION_|TURNED|HALVES)' | sort -u >"$WORK/program"
 awk '/^\.SH/ { inside = $2 == "ENVIRONMENT" } inside && /^\.B GPUDAYS/ { print $2 }' "$page" |
   sort -u >"$WORK/manual"
 diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "variables of the source (<) and the manual (>)"

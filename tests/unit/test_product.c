@@ -6,9 +6,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "backend/cuda/halves.h"
 #include "backend/cuda/product.h"
 #include "support/op_harness.h"
 
@@ -72,12 +74,69 @@ static void turned(const struct gd_cuda_product *p) {
   library(&q);
 }
 
-static bool always_staged, always_turned;
+/* As kernels/halves.cu walks over it, without the scaling. Returns how many elements it wrote. */
+static int64_t cast_units(const struct gd_cuda_cast *cast) {
+  int64_t written = 0;
+  assert_true(cast->tiles == (cast->units + 1023) / 1024 && cast->units > 0);
+  assert_true(cast->to_pitch % 8 == 0 || cast->lines == 1);
+  for (int64_t unit = 0; unit < cast->units; unit++) {
+    int64_t line = cast->lines > 1 ? unit / cast->line_units : 0, at = unit % cast->line_units;
+    for (int64_t i = 4 * at; i < 4 * at + 4 && i < cast->length; i++, written++)
+      gd_dtype_store(GD_DTYPE_F16, cast->to, line * cast->to_pitch + i,
+                     cast->from[line * cast->from_pitch + i]);
+  }
+  return written;
+}
+
+/*
+ * As op_matmul.c does it: a product of halves in pieces. Every element of an operand is cast once,
+ * or, of one that is not cut, in the first piece. Returns the pieces; 0: there is no room.
+ */
+static int64_t halved(const struct gd_cuda_product *p, int64_t room_bytes) {
+  static _Alignas(256) uint16_t room[1 << 18];
+  struct gd_cuda_halves halves;
+  int64_t cast[2] = {0}, results = 0, summands = 0;
+  memset(room, 0x7e, sizeof room); /* NaN */
+  if (!gd_cuda_halves_plan(p, room, room_bytes, &halves))
+    return 0;
+  assert_true(room_bytes <= (int64_t)sizeof room);
+  for (int64_t at = 0; at < halves.pieces; at++) {
+    struct gd_cuda_product piece;
+    struct gd_cuda_casts casts;
+    gd_cuda_halves_piece(p, &halves, at, &piece, &casts);
+    assert_true(piece.dtype == GD_DTYPE_F16 && !piece.tf32 && piece.lda % 8 == 0);
+    assert_true(piece.ldb % 8 == 0 && (uintptr_t)piece.a % 256 == 0 && piece.b != p->b);
+    for (int i = 0; i < 2; i++) {
+      assert_true(casts.slot[i] >= 0 && casts.slot[i] < GD_CUDA_HALVES_PIECES);
+      assert_true(casts.at[i].tiles == 0 || casts.at[i].operand == i);
+      if (casts.at[i].tiles)
+        cast[i] += cast_units(&casts.at[i]);
+    }
+    assert_true(at == halves.pieces - 1 ||
+                (piece.m == p->m) + (piece.n == p->n) + (piece.k == p->k) == 2);
+    library(&piece);
+    results += piece.m * piece.n;
+    summands += piece.m * piece.n * piece.k;
+  }
+  int64_t beyond = 0;
+  for (int64_t i = room_bytes / 2; i < (int64_t)(sizeof room / 2) && i < room_bytes / 2 + 4096; i++)
+    beyond += room[i] != 0x7e7e;
+  assert_int_equal(beyond, 0);
+  assert_int_equal(cast[0], p->m * p->k);
+  assert_int_equal(cast[1], p->k * p->n);
+  assert_int_equal(summands, p->m * p->n * p->k);
+  assert_int_equal(results, p->m * p->n * (halves.cut == GD_CUDA_CUT_K ? halves.pieces : 1));
+  return halves.pieces;
+}
+
+static bool always_staged, always_turned, always_halved;
+static int64_t halves_room_bytes, most_pieces;
 
 static void run_matmul(const struct gd_kernel_args *args) {
   struct gd_cuda_product p;
   gd_cuda_product_of(args, &p);
-  assert_true(p.staged == (p.dtype_d != GD_DTYPE_F32 && p.dtype_d != p.dtype));
+  assert_true(p.staged == (p.dtype_d != GD_DTYPE_F32 &&
+                           (p.dtype_d != p.dtype || (args->n_in > 2 && p.m % 8 != 0))));
   assert_int_equal(p.bias_way == GD_CUDA_BIAS_NONE, args->n_in < 3);
   if (args->in[1].rank == 2)
     assert_int_equal(p.batch, 1); /* rows of all items as one product */
@@ -85,7 +144,14 @@ static void run_matmul(const struct gd_kernel_args *args) {
     return;
   if ((p.staged || always_staged) && p.m <= STAGE && p.k > 0)
     staged(&p);
-  else if (p.k > 0 && always_turned && p.dtype == GD_DTYPE_F32 && p.dtype_d == GD_DTYPE_F32)
+  else if (p.k > 0 && always_halved) {
+    int64_t pieces = halved(&p, halves_room_bytes);
+    most_pieces = pieces > most_pieces ? pieces : most_pieces;
+    if (pieces == 0) {
+      assert_true(p.batch > 1 || p.dtype != GD_DTYPE_F32 || p.dtype_d != GD_DTYPE_F32);
+      library(&p);
+    }
+  } else if (p.k > 0 && always_turned && p.dtype == GD_DTYPE_F32 && p.dtype_d == GD_DTYPE_F32)
     turned(&p);
   else if (p.k > 0)
     library(&p);
@@ -101,7 +167,7 @@ static int checked;
 
 static void check(const struct op_case *c) {
   const struct op_backend backend = {
-      .name = "column-major", .kernels = kernels, .workspace_bytes = NULL};
+      .name = "column-major", .kernels = kernels, .library_sums = always_halved};
   const char *wrong = op_check(c, &backend);
   if (wrong)
     fail_msg("%s", wrong);
@@ -122,6 +188,8 @@ static void check_shape(enum gd_dtype in, struct gd_attr_matmul attr, uint32_t l
   c.in[1].dims[leading_b] = attr.trans_b ? n : k;
   c.in[1].dims[leading_b + 1] = attr.trans_b ? k : n;
   c.in[2] = (struct op_input){.dtype = GD_DTYPE_F32, .rank = 1, .dims = {n}};
+  if (always_halved)
+    c.in[0].fill = c.in[1].fill = OP_FILL_EIGHTHS; /* exact in any format */
   check(&c);
 }
 
@@ -152,6 +220,76 @@ static void test_layouts(void **state) {
                     sizes[s][0], sizes[s][1], sizes[s][2], (s + b + i / 4) % 2);
       }
   assert_true(checked > 4000);
+}
+
+/* Pieces of halves along every dim, of odd and even sizes, in little room. */
+static void test_halves(void **state) {
+  static const struct {
+    int64_t m, n, k, room_bytes, least_pieces;
+  } sizes[] = {{1, 1, 1, 512, 1},        {3, 5, 7, 1024, 1},           {17, 19, 3, 4096, 1},
+               {300, 9, 10, 6 << 10, 2}, {9, 300, 10, 6 << 10, 2},     {10, 9, 300, 12 << 10, 1},
+               {640, 4, 16, 6 << 10, 5}, {4, 640, 16, 6 << 10, 5},     {8, 16, 640, 7 << 10, 5},
+               {900, 3, 8, 9 << 10, 2},  {129, 230, 131, 80 << 10, 2}, {1, 1, 1025, 5 << 10, 1}};
+  (void)state;
+  kernels[GD_OP_matmul] = run_matmul;
+  always_staged = always_turned = false;
+  always_halved = true;
+  for (int s = 0; s < 12; s++)
+    for (int i = 0; i < 16; i++) {
+      struct gd_attr_matmul attr = {.trans_a = i & 1,
+                                    .trans_b = i & 2,
+                                    .alpha = i & 4 ? 0.5f : 1,
+                                    .out_dtype = GD_DTYPE_COUNT,
+                                    .tf32 = true};
+      int64_t m = sizes[s].m, n = sizes[s].n, k = sizes[s].k;
+      most_pieces = 0;
+      halves_room_bytes = 1 << 18;
+      check_shape(GD_DTYPE_F32, attr, 0, NULL, false, m, n, k, i & 8);
+      assert_int_equal(most_pieces, 1);
+      most_pieces = 0;
+      halves_room_bytes = sizes[s].room_bytes;
+      check_shape(GD_DTYPE_F32, attr, 0, NULL, false, m, n, k, i & 8);
+      if (most_pieces < sizes[s].least_pieces)
+        fail_msg("size %d, layout %d: %d pieces", s, i, (int)most_pieces);
+    }
+  always_halved = false;
+}
+
+/* The sizes of a vision transformer: few pieces, all alike, in the room that there is. */
+static void test_halves_of_vit(void **state) {
+  const int64_t room_bytes = (256 - 33) << 20, rows = 100864;
+  static const struct {
+    int64_t m, n, k;
+    bool trans_a, trans_b;
+    int64_t pieces;
+  } products[] = {
+      {3072, 100864, 1024, true, false, 1}, {4096, 100864, 1024, true, false, 1},
+      {1024, 100864, 4096, true, false, 4}, {1024, 100864, 3072, false, false, 3},
+      {1024, 1024, 100864, false, true, 2}, {1024, 3072, 100864, false, true, 4},
+      {1024, 4096, 100864, false, true, 5}, {4096, 1024, 100864, false, true, 5},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+    struct gd_cuda_product p = {.m = products[i].m,
+                                .n = products[i].n,
+                                .k = products[i].k,
+                                .trans_a = products[i].trans_a,
+                                .trans_b = products[i].trans_b,
+                                .batch = 1,
+                                .dtype = GD_DTYPE_F32,
+                                .dtype_d = GD_DTYPE_F32};
+    struct gd_cuda_halves halves;
+    p.lda = p.trans_a ? p.k : p.m;
+    p.ldb = p.trans_b ? p.n : p.k;
+    p.ldd = p.m;
+    assert_true(gd_cuda_halves_plan(&p, NULL, room_bytes, &halves));
+    assert_int_equal(halves.pieces, products[i].pieces);
+    assert_int_equal(halves.cut, p.k == rows ? GD_CUDA_CUT_K : GD_CUDA_CUT_N);
+    assert_true(halves.pieces == 1 || halves.size % 128 == 0);
+    assert_true(halves.size * halves.pieces - rows < 128 * halves.pieces);
+    p.batch = 2;
+    assert_false(gd_cuda_halves_plan(&p, NULL, room_bytes, &halves));
+  }
 }
 
 /* Leading distances beyond the row, as the loss has them, map the same way. */
@@ -232,6 +370,12 @@ static void test_decisions(void **state) {
   gd_cuda_product_rows(&rows, memory, memory, memory, memory, &p);
   assert_int_equal(p.bias_way, GD_CUDA_BIAS_ROUNDED);
   assert_false(p.staged);
+  rows.n = 12; /* the library would round twice */
+  gd_cuda_product_rows(&rows, memory, memory, memory, memory, &p);
+  assert_true(p.staged && p.bias_way == GD_CUDA_BIAS_FINISH);
+  gd_cuda_product_rows(&rows, memory, memory, NULL, memory, &p);
+  assert_false(p.staged);
+  rows.n = 8;
   rows.dtype_c = GD_DTYPE_F16;
   gd_cuda_product_rows(&rows, memory, memory, NULL, memory, &p);
   assert_true(p.staged && p.bias_way == GD_CUDA_BIAS_NONE);
@@ -243,10 +387,9 @@ static void test_decisions(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layouts),
-      cmocka_unit_test(test_pitch),
-      cmocka_unit_test(test_turned),
-      cmocka_unit_test(test_decisions),
+      cmocka_unit_test(test_layouts), cmocka_unit_test(test_pitch),
+      cmocka_unit_test(test_halves),  cmocka_unit_test(test_halves_of_vit),
+      cmocka_unit_test(test_turned),  cmocka_unit_test(test_decisions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

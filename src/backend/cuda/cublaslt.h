@@ -37,10 +37,13 @@ enum {
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,          /* int32_t */
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6, /* int64_t, elements */
 
+  CUBLASLT_MATMUL_DESC_POINTER_MODE = 2, /* int32_t */
   CUBLASLT_MATMUL_DESC_TRANSA = 3,       /* int32_t */
   CUBLASLT_MATMUL_DESC_TRANSB = 4,       /* int32_t */
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,     /* uint32_t */
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8, /* const void *, of D's type, one a row of D */
+
+  CUBLASLT_POINTER_MODE_DEVICE = 1, /* alpha and beta are there */
 
   CUBLASLT_EPILOGUE_BIAS = 4,
 

@@ -14,6 +14,12 @@
  * turned, in the workspace, and the product that Hopper's tensor cores do best. Both are timed, the
  * copies included, and the faster one runs. For people who tune: with GPUDAYS_TURNED=0 there are no
  * turned products, with GPUDAYS_TURNED=1 there are wherever there is room, in full fp32 too.
+ *
+ * Another alternative for TF32 are halves (halves.h): operands rounded to as many bits in fp16,
+ * which tensor cores multiply at twice the rate. Pieces as large as the workspace holds, and
+ * smaller ones that may stay in the L2 cache, are timed with all that comes before them.
+ * GPUDAYS_HALVES=0: never; 1: for every product in TF32 that has room; 2: likewise, in the smaller
+ * pieces. Never where nothing may be chosen by its time.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -24,6 +30,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/halves.h"
 #include "backend/cuda/product.h"
 #include "base/cache.h"
 #include "base/rng.h"
@@ -44,9 +51,16 @@ enum {
   ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
   HEX_DIGITS = 16 * ALGO_WORDS,
   KEY_BYTES = 320,
+  /* Of the workspace where a product is one of halves: the library's, slots, the halves. */
+  HALVES_LIBRARY_BYTES = 32 << 20,
+  HALVES_SLOTS_AT = HALVES_LIBRARY_BYTES,
+  HALVES_ROOM_AT = HALVES_SLOTS_AT + GD_CUDA_HALVES_SLOTS_BYTES,
+  HALVES_ROOM_BYTES = ALL_BYTES - HALVES_ROOM_AT,
+  HALVES_IN_CACHE_BYTES = 36 << 20, /* of the 50 MB that an H100 or H200 has */
+  MOST_WAYS = 4,
 };
 static const double final_ms = 20; /* of one problem's finalists, about */
-static const double least_turned_flops = 1e9;
+static const double least_tried_flops = 1e9;
 
 enum state {
   STORED,      /* read from the file; the library has not seen it yet */
@@ -78,7 +92,12 @@ struct way {
   struct gd_cuda_product product;
   struct gd_cuda_turn turns[2];
   int n_turns;
+  struct gd_cuda_halves halves; /* no pieces: it is not cut */
+  int64_t halves_bytes;         /* what its pieces may take */
+  const float *factors;         /* alpha and beta on the device; NULL: those of the product */
   int64_t workspace_bytes;
+  bool now;      /* runs in TUNE too */
+  bool demanded; /* by people who tune: goes before those that are not */
 };
 
 /* A product as the library sees it. */
@@ -86,6 +105,7 @@ struct problem {
   const struct gd_cuda_product *product;
   const struct gd_cuda_turn *turns; /* what is copied first */
   int n_turns;
+  const struct way *way;
   const void *bias; /* in the dtype of D, or NULL */
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, d;
@@ -297,6 +317,7 @@ static int make_desc(const struct gd_cublaslt *lt, struct problem *problem) {
   int32_t trans_a = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   int32_t trans_b = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  int32_t pointers = CUBLASLT_POINTER_MODE_DEVICE;
   bool tf32 = p->tf32 && p->dtype == GD_DTYPE_F32;
   int failure = lt->MatmulDescCreate(
       &problem->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -306,6 +327,9 @@ static int make_desc(const struct gd_cublaslt *lt, struct problem *problem) {
   if (!failure)
     failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b,
                                          sizeof trans_b);
+  if (!failure && problem->way->factors)
+    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE,
+                                         &pointers, sizeof pointers);
   if (!failure && problem->bias)
     failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                          sizeof epilogue);
@@ -317,6 +341,12 @@ static int make_desc(const struct gd_cublaslt *lt, struct problem *problem) {
 
 static void write_key(struct problem *problem) {
   const struct gd_cuda_product *p = problem->product;
+  const struct way *way = problem->way;
+  char how[48] = "";
+  if (way->halves.pieces)
+    snprintf(how, sizeof how, " halves of %lld MiB", (long long)(way->halves_bytes >> 20));
+  else if (way->n_turns || way->factors)
+    snprintf(how, sizeof how, "%s%s", way->n_turns ? " turned" : "", way->factors ? " scaled" : "");
   snprintf(problem->key, sizeof problem->key,
            "%c%c %" PRId64 "x%" PRId64 "x%" PRId64 " batch %" PRId64 " ld %" PRId64 ",%" PRId64
            ",%" PRId64 " stride %" PRId64 ",%" PRId64 ",%" PRId64
@@ -326,8 +356,7 @@ static void write_key(struct problem *problem) {
            gd_dtype_name(p->dtype_d), p->tf32 && p->dtype == GD_DTYPE_F32 ? " tf32" : "",
            problem->bias ? " bias" : "", p->adds ? " adds" : "", problem->alignment[0],
            problem->alignment[1], problem->alignment[2], problem->alignment[3],
-           (long long)((problem->workspace_bytes + (1 << 20) - 1) >> 20),
-           problem->n_turns ? " turned" : "");
+           (long long)((problem->workspace_bytes + (1 << 20) - 1) >> 20), how);
 }
 
 static void problem_deinit(const struct gd_cublaslt *lt, struct problem *problem) {
@@ -354,6 +383,7 @@ static enum gd_status problem_init(const struct gd_cublaslt *lt, struct problem 
       .product = p,
       .turns = way->turns,
       .n_turns = way->n_turns,
+      .way = way,
       .bias = bias,
       .workspace_bytes = way->workspace_bytes,
       .alignment = {alignment_of(p->a), alignment_of(p->b), alignment_of(p->d), alignment_of(bias)},
@@ -396,11 +426,12 @@ static enum gd_status turn(const struct gd_cuda_call *call, const struct problem
 static int multiply(const struct gd_cuda_call *call, const struct products *products,
                     const struct problem *problem, const cublasLtMatmulAlgo_t *algo) {
   const struct gd_cuda_product *p = problem->product;
-  const float beta = p->adds ? 1 : 0;
+  const float own[2] = {p->alpha, p->adds ? 1 : 0};
+  const float *factors = problem->way->factors ? problem->way->factors : own;
   if (turn(call, problem) != GD_OK)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  return products->lt->Matmul(products->handle, problem->desc, &p->alpha, p->a, problem->a, p->b,
-                              problem->b, &beta, p->d, problem->d, p->d, problem->d, algo,
+  return products->lt->Matmul(products->handle, problem->desc, &factors[0], p->a, problem->a, p->b,
+                              problem->b, &factors[1], p->d, problem->d, p->d, problem->d, algo,
                               workspace_half(call, 0), (size_t)problem->workspace_bytes,
                               call->stream);
 }
@@ -594,7 +625,7 @@ static struct gd_cuda_grid grid_of(const struct gd_cuda *cuda, int64_t items) {
 }
 
 /* By the library alone; *done is false where it has no algorithm. */
-static enum gd_status run_way(const struct gd_cuda_call *call, struct way *way, bool *done) {
+static enum gd_status run_uncut(const struct gd_cuda_call *call, struct way *way, bool *done) {
   struct products *products = call->cuda->products;
   const struct gd_cuda_product *p = &way->product;
   struct problem problem;
@@ -615,7 +646,7 @@ static enum gd_status run_way(const struct gd_cuda_call *call, struct way *way, 
   GD_TRY(problem_init(products->lt, &problem, way, bias, call->err));
   enum gd_status status = choose(call, products, &problem, &choice);
   *done = status == GD_OK && choice->state != UNSUPPORTED;
-  if (*done && (call->stage == GD_CUDA_LAUNCH || !choice->ran)) {
+  if (*done && (call->stage == GD_CUDA_LAUNCH || way->now || !choice->ran)) {
     int failure = multiply(call, products, &problem, &choice->algo);
     choice->ran = true;
     if (failure)
@@ -623,6 +654,92 @@ static enum gd_status run_way(const struct gd_cuda_call *call, struct way *way, 
   }
   problem_deinit(products->lt, &problem);
   return status;
+}
+
+/* --- in pieces of halves --------------------------------------------------------------------- */
+
+static void *halves_slots(const struct gd_cuda_call *call) {
+  return (char *)workspace_half(call, 0) + HALVES_SLOTS_AT;
+}
+
+/* All launches; *done is false where the library has no algorithm, and nothing has run. */
+static enum gd_status run_pieces(const struct gd_cuda_call *call, const struct way *way, bool now,
+                                 bool *done) {
+  void *slots = halves_slots(call);
+  GD_TRY(gd_cuda_halves_sample(call, &way->product, slots));
+  for (int64_t at = 0; at < way->halves.pieces; at++) {
+    struct way piece = {.workspace_bytes = HALVES_LIBRARY_BYTES,
+                        .factors = gd_cuda_halves_factors(slots),
+                        .now = now};
+    struct gd_cuda_casts casts;
+    gd_cuda_halves_piece(&way->product, &way->halves, at, &piece.product, &casts);
+    GD_TRY(gd_cuda_halves_cast(call, &piece.product, &casts, slots));
+    GD_TRY(run_uncut(call, &piece, done));
+    if (!*done)
+      return at == 0 || call->stage == GD_CUDA_TUNE
+                 ? GD_OK
+                 : gd_fail(call->err, GD_ENVIRONMENT,
+                           "cuBLASLt multiplies one piece of a product and not the next; set "
+                           "GPUDAYS_HALVES=0");
+  }
+  return GD_OK;
+}
+
+/* The note of the whole, as if it were an algorithm: time_of reads it. */
+static enum gd_status time_pieces(const struct gd_cuda_call *call, const struct way *way,
+                                  const char *key, bool *done) {
+  struct products *products = call->cuda->products;
+  const struct gd_cu *cu = call->cuda->cu;
+  const struct gd_cuda_product *p = &way->product;
+  double best_ms = HUGE_VAL, flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+  for (int round = 0; round <= ROUNDS && *done; round++) { /* the first loads what it needs */
+    float ms = 0;
+    GD_TRY(gd_cuda_check(call->cuda, cu->EventRecord(products->begin, call->stream),
+                         "timing a product", call->err));
+    GD_TRY(run_pieces(call, way, true, done));
+    GD_TRY(gd_cuda_check(call->cuda, cu->EventRecord(products->end, call->stream),
+                         "timing a product", call->err));
+    GD_TRY(gd_cuda_check(call->cuda, cu->EventSynchronize(products->end), "timing a product",
+                         call->err));
+    GD_TRY(gd_cuda_check(call->cuda, cu->EventElapsedTime(&ms, products->begin, products->end),
+                         "timing a product", call->err));
+    best_ms = round > 0 ? fmin(best_ms, fmax((double)ms, 1e-6)) : best_ms;
+  }
+  struct choice *choice = *done ? add_choice(products, key) : NULL;
+  if (choice) { /* else it has no time and is not taken */
+    snprintf(choice->note, sizeof choice->note, "%.1f us, %.1f TFLOP/s, %lld pieces", best_ms * 1e3,
+             flops / best_ms * 1e-9, (long long)way->halves.pieces);
+    choice->state = TIMED;
+    choice->ran = products->changed = true;
+  }
+  return GD_OK;
+}
+
+static enum gd_status run_halves(const struct gd_cuda_call *call, const struct way *way,
+                                 bool *done) {
+  struct products *products = call->cuda->products;
+  struct problem whole;
+  struct choice *choice;
+  if (call->stage != GD_CUDA_TUNE)
+    return run_pieces(call, way, false, done);
+  GD_TRY(problem_init(products->lt, &whole, way, way->product.bias, call->err));
+  problem_deinit(products->lt, &whole); /* operands and key are what is wanted */
+  choice = find_choice(products, whole.key);
+  *done = choice && choice->ran;
+  if (*done)
+    return GD_OK;
+  GD_TRY(fill_operands(call, &whole));
+  GD_TRY(run_pieces(call, way, false, done));
+  choice = find_choice(products, whole.key); /* they may have moved */
+  if (choice)
+    choice->ran = *done;
+  return choice || !*done ? GD_OK : time_pieces(call, way, whole.key, done);
+}
+
+/* --- which way ------------------------------------------------------------------------------- */
+
+static enum gd_status run_way(const struct gd_cuda_call *call, struct way *way, bool *done) {
+  return way->halves.pieces ? run_halves(call, way, done) : run_uncut(call, way, done);
 }
 
 /* What a way takes, by its note; infinite where it was not timed. */
@@ -637,38 +754,91 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct way 
   return GD_OK;
 }
 
-/* Its operands turned, if that is worth trying: '0' never, '1' always, else by size. */
-static bool turned_way(const struct gd_cuda_call *call, const struct gd_cuda_product *p, char how,
-                       struct way *way) {
-  double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-  if (how == '0' || (how != '1' && (!p->tf32 || flops < least_turned_flops)))
-    return false;
-  way->workspace_bytes = LIBRARY_BYTES;
+/* For people who tune: '0' never, '1' always, else by size and time. */
+static char said(const char *variable) {
+  const char *value = getenv(variable);
+  return value ? value[0] : '\0';
+}
+
+static bool worth_trying(const struct gd_cuda_product *p) {
+  return p->tf32 && 2.0 * (double)p->m * (double)p->n * (double)p->k >= least_tried_flops;
+}
+
+/* Its operands turned, if that is worth trying. */
+static int turned_way(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
+                      struct way *way) {
+  char how = said("GPUDAYS_TURNED");
+  if (how == '0' || (how != '1' && !worth_trying(p)))
+    return 0;
+  *way = (struct way){.workspace_bytes = LIBRARY_BYTES, .demanded = how == '1'};
   way->n_turns =
       gd_cuda_product_turned(p, workspace_half(call, 1), LIBRARY_BYTES, &way->product, way->turns);
   return way->n_turns > 0;
 }
 
-/* By the library, as it is or, where all of the workspace is there for it, turned. */
+/* Its operands as halves: in all of the room, and in less if that makes more pieces. */
+static int halves_ways(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
+                       struct way *ways) {
+  static const int64_t rooms[] = {HALVES_ROOM_BYTES, HALVES_IN_CACHE_BYTES};
+  char how = said("GPUDAYS_HALVES"), *room = (char *)workspace_half(call, 0) + HALVES_ROOM_AT;
+  bool demanded = how == '1' || how == '2';
+  int n = 0;
+  if (how == '0' || !p->tf32 || (!demanded && !worth_trying(p)) || call->cuda->deterministic)
+    return 0;
+  for (int i = 0; i < 2; i++) {
+    ways[n] = (struct way){.product = *p,
+                           .halves_bytes = rooms[i],
+                           .workspace_bytes = HALVES_LIBRARY_BYTES,
+                           .demanded = demanded};
+    if (demanded && how != '1' + i)
+      continue;
+    if (gd_cuda_halves_plan(p, room, rooms[i], &ways[n].halves) &&
+        (n == 0 || ways[n].halves.pieces > ways[0].halves.pieces))
+      n++;
+  }
+  return n;
+}
+
+/* The fastest of those demanded, or of all; the first where none was timed. */
+static enum gd_status fastest(const struct gd_cuda_call *call, const struct way *ways, int n,
+                              int *best) {
+  double best_us = HUGE_VAL;
+  bool demanded = false;
+  *best = -1;
+  for (int i = 0; i < n; i++)
+    demanded = demanded || ways[i].demanded;
+  for (int i = 0; i < n; i++) {
+    double us;
+    if (demanded && !ways[i].demanded)
+      continue;
+    GD_TRY(time_of(call, &ways[i], &us));
+    if (*best >= 0 && us >= best_us)
+      continue;
+    best_us = us;
+    *best = i;
+  }
+  return GD_OK;
+}
+
+/* By the library, as it is or, where all of the workspace is there for it, turned or halved. */
 static enum gd_status run_library(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
                                   int64_t workspace_bytes, bool *done) {
-  const char *said = getenv("GPUDAYS_TURNED");
-  char how = said ? said[0] : '\0';
-  struct way direct = {.product = *p, .workspace_bytes = workspace_bytes}, turned = {0};
-  if (workspace_bytes < ALL_BYTES || !turned_way(call, p, how, &turned))
-    return run_way(call, &direct, done);
-  if (call->stage == GD_CUDA_TUNE) {
-    bool unused;
-    GD_TRY(run_way(call, &turned, &unused));
-    return run_way(call, &direct, done);
+  struct way ways[MOST_WAYS] = {{.product = *p, .workspace_bytes = workspace_bytes}};
+  int n = 1, best;
+  if (workspace_bytes == ALL_BYTES) {
+    n += turned_way(call, p, &ways[n]);
+    n += halves_ways(call, p, &ways[n]);
   }
-  double direct_us, turned_us;
-  GD_TRY(time_of(call, &direct, &direct_us));
-  GD_TRY(time_of(call, &turned, &turned_us));
+  if (call->stage == GD_CUDA_TUNE) {
+    for (int i = 1; i < n; i++)
+      GD_TRY(run_way(call, &ways[i], done)); /* where it cannot be done, it gets no time */
+    return run_way(call, &ways[0], done);
+  }
+  GD_TRY(fastest(call, ways, n, &best));
   *done = false;
-  if (turned_us < direct_us || how == '1')
-    GD_TRY(run_way(call, &turned, done));
-  return *done ? GD_OK : run_way(call, &direct, done);
+  if (best > 0)
+    GD_TRY(run_way(call, &ways[best], done));
+  return *done ? GD_OK : run_way(call, &ways[0], done);
 }
 
 /* Pieces in fp32 that stay in the cache, each followed by its bias and its rounding. */
@@ -717,6 +887,10 @@ enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
     return run_empty(call, p);
   if (call->stage == GD_CUDA_COLLECT) { /* the same module holds all of kernels/matmul.cu */
     GD_TRY(gd_cuda_noise(call, NULL, 0, p->dtype));
+    if (p->tf32) {
+      GD_TRY(gd_cuda_noise(call, NULL, 0, GD_DTYPE_F16));
+      GD_TRY(gd_cuda_halves_collect(call));
+    }
     return p->bias || p->staged || p->tf32 ? run_empty(call, p) : GD_OK;
   }
   GD_TRY(open_products(call->cuda, call->err));

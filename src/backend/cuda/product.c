@@ -4,9 +4,17 @@
  */
 #include "backend/cuda/product.h"
 
+enum { BIAS_MULTIPLE = 8 }; /* widths to which the library adds a bias before it rounds */
+
 /* What the library computes with fp32 sums: half to the same half, anything to fp32. */
 static bool takes(enum gd_dtype in, enum gd_dtype out) {
   return out == GD_DTYPE_F32 || out == in;
+}
+
+static enum gd_cuda_bias bias_way(const struct gd_gemm *rows, bool staged) {
+  if (staged || (rows->dtype_c != GD_DTYPE_F32 && rows->n % BIAS_MULTIPLE != 0))
+    return GD_CUDA_BIAS_FINISH;
+  return rows->dtype_c == GD_DTYPE_F32 ? GD_CUDA_BIAS_EPILOGUE : GD_CUDA_BIAS_ROUNDED;
 }
 
 /*
@@ -41,8 +49,8 @@ void gd_cuda_product_rows(const struct gd_gemm *rows, const void *a, const void 
       .d = c,
   };
   if (bias)
-    product->bias_way =
-        rows->dtype_c == GD_DTYPE_F32 ? GD_CUDA_BIAS_EPILOGUE : GD_CUDA_BIAS_ROUNDED;
+    product->bias_way = bias_way(rows, product->staged);
+  product->staged = product->staged || product->bias_way == GD_CUDA_BIAS_FINISH;
 }
 
 /* Leading dims of a are rows where b has none; else both have them. */

@@ -23,6 +23,9 @@ enum gd_cuda_bias {
   /* The library wants it in the dtype of a half output: rounded first, which moves a result by at
      most half a last bit of the bias. A pass over the output would cost more than it gains. */
   GD_CUDA_BIAS_ROUNDED,
+  /* In fp32, by us, to a staged product: with m no multiple of 8 the library rounds a half product
+     before it adds a bias to it, and the result has two roundings. */
+  GD_CUDA_BIAS_FINISH,
 };
 
 /* D[m,n] = alpha op(A)[m,k] op(B)[k,n] + bias[m] (+ D), column-major, `batch` times. */
@@ -37,7 +40,8 @@ struct gd_cuda_product {
   bool adds; /* D is added to; fp32 */
   bool tf32; /* fp32 inputs may be rounded to TF32 */
   enum gd_cuda_bias bias_way;
-  /* The library has no such pair of dtypes: through fp32 in the workspace, a piece at a time. */
+  /* The library has no such pair of dtypes, or would round twice: through fp32 in the workspace, a
+     piece at a time. */
   bool staged;
   const void *a, *b;
   const float *bias;

@@ -1,0 +1,213 @@
+// Operands of fp32 as scaled fp16, for products in TF32: halves.h says why that is as exact. A
+// sample of both operands, then for each piece of the product a cast by the sample's exponent, and a
+// check that casts again where an element was larger than the sample promised.
+
+#define PIECES 64 // GD_CUDA_HALVES_PIECES
+#define TILE 1024 // units of a block: 4 of each thread
+#define LIMIT 126 // of exponents: powers of two and their inverses are normal
+#define WHOLE_TARGET 14
+
+struct slots {
+  float alpha, beta;
+  uint32_t sampled[2];      // bits of the largest finite magnitude
+  uint32_t seen[2][PIECES]; // likewise, of pieces in which one is too large; else 0
+};
+
+struct cast {
+  const float *from;
+  gd_f16 *to;
+  int64_t length, lines, from_pitch, to_pitch; // elements
+  int64_t units, line_units;                   // of four elements: all, of a line
+  gd_divider divider;
+  int32_t operand;
+  int64_t tiles;
+};
+
+struct casts {
+  cast at[2];
+  int32_t slot[2];
+  int32_t target[2];
+};
+
+struct sample {
+  const float *from;
+  int64_t length, lines, pitch;
+  int64_t segments, line_segments;
+  int64_t groups, blocks;
+  int32_t every;
+};
+
+struct samples {
+  sample at[2];
+};
+
+// x, and beyond `left` elements zeros. They are read once: the cache is for the halves.
+template <bool ALIGNED> GD_DEVICE void load4(const float *from, int64_t left, float (&x)[4]) {
+  if (ALIGNED && left >= 4) {
+    float4 pack = __ldcs((const float4 *)from);
+    x[0] = pack.x, x[1] = pack.y, x[2] = pack.z, x[3] = pack.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      x[i] = i < left ? from[i] : 0.0f;
+  }
+}
+
+GD_DEVICE uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+GD_DEVICE bool finite(uint32_t magnitude) { return magnitude < 0x7f800000u; }
+
+// --- the sample ----------------------------------------------------------------------------------
+
+// One of `every` segments, another one in each group: neighbouring lines must not show the same
+// columns.
+GD_DEVICE int64_t segment_of(int64_t group, const sample &s) {
+  int64_t first = group * s.every, left = s.segments - first;
+  uint32_t which = ((uint32_t)group * 0x9E3779B1u) >> 16;
+  return first + which % (uint32_t)(left < s.every ? left : s.every);
+}
+
+template <bool ALIGNED> GD_DEVICE float largest_of(const sample &s, int64_t block) {
+  float x[4][4], largest = 0;
+#pragma unroll
+  for (int i = 0; i < 4; i++) { // 16 threads a segment of 64, 16 segments at a time
+    int64_t group = block * 64 + i * 16 + threadIdx.x / 16, left = 0;
+    const float *from = s.from;
+    if (group < s.groups) {
+      int64_t segment = segment_of(group, s), line = 0;
+      if (s.lines > 1) {
+        line = segment / s.line_segments;
+        segment -= line * s.line_segments;
+      }
+      int64_t column = segment * 64 + threadIdx.x % 16 * 4;
+      left = s.length - column;
+      from += line * s.pitch + column;
+    }
+    load4<ALIGNED>(from, left, x[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    uint32_t bits = magnitude(x[i / 4][i % 4]);
+    largest = fmaxf(largest, finite(bits) ? __uint_as_float(bits) : 0.0f);
+  }
+  return largest;
+}
+
+// The largest magnitudes of samples of both operands. Bytes: a sixteenth of large operands.
+extern "C" __global__ void __launch_bounds__(256) halves_sample(slots *slots, const __grid_constant__ samples samples) {
+  __shared__ float shared[33];
+  int which = blockIdx.x >= samples.at[0].blocks;
+  const sample &s = samples.at[which];
+  int64_t block = blockIdx.x - (which ? samples.at[0].blocks : 0);
+  bool aligned = gd_aligned(s.from, 16) && (s.lines == 1 || s.pitch % 4 == 0);
+  float largest = aligned ? largest_of<true>(s, block) : largest_of<false>(s, block);
+  largest = gd_block<gd_greater>(largest, shared);
+  if (threadIdx.x == 0)
+    atomicMax(&slots->sampled[which], __float_as_uint(largest));
+}
+
+// --- exponents -----------------------------------------------------------------------------------
+
+GD_DEVICE float power(int e) { return __uint_as_float((uint32_t)(127 + e) << 23); }
+
+// What brings a magnitude into [2^target, 2^(target + 1)).
+GD_DEVICE int exponent_of(uint32_t bits, int target) {
+  int e = target - ((int)(bits >> 23) - 127);
+  return e > LIMIT ? LIMIT : e < -LIMIT ? -LIMIT : e;
+}
+
+// By the samples. Together at most LIMIT, or alpha would underflow where results do not.
+GD_DEVICE void by_sample(const slots *slots, const casts &casts, int (&e)[2]) {
+  e[0] = exponent_of(slots->sampled[0], casts.target[0]);
+  e[1] = exponent_of(slots->sampled[1], casts.target[1]);
+  int excess = e[0] + e[1] > LIMIT ? e[0] + e[1] - LIMIT : 0;
+  e[0] -= excess / 2;
+  e[1] -= excess - excess / 2;
+}
+
+// --- the cast ------------------------------------------------------------------------------------
+
+// Returns the bits of the largest finite magnitude of the tile that exceeds what a half holds.
+template <bool ALIGNED> GD_DEVICE uint32_t cast_tile(const cast &c, int64_t tile, int e) {
+  float x[4][4];
+  gd_f16 *to[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    int64_t unit = tile * TILE + i * 256 + threadIdx.x, line = 0, left = 0;
+    const float *from = c.from;
+    to[i] = 0;
+    if (unit < c.units) {
+      if (c.lines > 1) {
+        line = gd_quotient((uint32_t)unit, c.divider);
+        unit -= line * c.line_units;
+      }
+      left = c.length - 4 * unit;
+      from += line * c.from_pitch + 4 * unit;
+      to[i] = c.to + line * c.to_pitch + 4 * unit;
+    }
+    load4<ALIGNED>(from, left, x[i]);
+  }
+  uint32_t largest = 0, limit = __float_as_uint(65504.0f * power(-e)), seen = 0;
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    uint32_t bits = magnitude(x[i / 4][i % 4]);
+    largest = largest > bits ? largest : bits;
+  }
+  if (largest > limit) // few tiles, if any
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+      uint32_t bits = magnitude(x[i / 4][i % 4]);
+      seen = finite(bits) && bits > limit && bits > seen ? bits : seen;
+    }
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      x[i][j] *= power(e);
+    if (to[i])
+      gd_store(to[i], x[i]);
+  }
+  return seen;
+}
+
+GD_DEVICE bool aligned(const cast &c) {
+  return gd_aligned(c.from, 16) && (c.lines == 1 || c.from_pitch % 4 == 0);
+}
+
+// What one piece of the product needs: a tile of 4096 elements a block, first those of A. Bytes: 6
+// an element, read once and written once.
+extern "C" __global__ void __launch_bounds__(256) halves_cast(slots *slots, const __grid_constant__ casts casts) {
+  int which = blockIdx.x >= casts.at[0].tiles, e[2];
+  const cast &c = casts.at[which];
+  int64_t tile = blockIdx.x - (which ? casts.at[0].tiles : 0);
+  by_sample(slots, casts, e);
+  int own = which ? e[1] : e[0];
+  uint32_t seen = aligned(c) ? cast_tile<true>(c, tile, own) : cast_tile<false>(c, tile, own);
+  if (seen)
+    atomicMax(&slots->seen[which][casts.slot[which]], seen);
+}
+
+// Casts again, by their true maxima, operands of which an element did not fit, and says by what the
+// product is multiplied. What is in the slots was complete before; nothing here changes it.
+extern "C" __global__ void __launch_bounds__(256)
+    halves_check(slots *slots, const __grid_constant__ casts casts, float alpha, float beta) {
+  int e[2];
+  by_sample(slots, casts, e);
+#pragma unroll
+  for (int which = 0; which < 2; which++) {
+    uint32_t seen = slots->seen[which][casts.slot[which]];
+    if (!seen)
+      continue;
+    e[which] = exponent_of(seen, WHOLE_TARGET);
+    const cast &c = casts.at[which];
+    for (int64_t tile = blockIdx.x; tile < c.tiles; tile += gridDim.x)
+      if (aligned(c))
+        cast_tile<true>(c, tile, e[which]);
+      else
+        cast_tile<false>(c, tile, e[which]);
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    int undone = -(e[0] + e[1]);
+    slots->alpha = alpha * power(undone > 127 ? 127 : undone);
+    slots->beta = beta;
+  }
+}
