@@ -189,6 +189,8 @@ static void check(bool trace) {
   const struct gd_cu_nodes *nodes;
   struct setting gpu, ref;
   bool can_switch = trace || gd_cu_nodes_load(&nodes, NULL) == GD_OK;
+  if (!can_switch)
+    print_message("the driver switches no nodes: all chunks run\n");
   start(&ref, "ref", false);
   start(&gpu, tested, trace);
   for (int i = 0; i < COUNT(sets); i++) {

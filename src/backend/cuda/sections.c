@@ -106,11 +106,12 @@ static bool list_nodes(const struct gd_cuda_sections *s, CUstream stream, struct
       s->cu->StreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL) != CUDA_SUCCESS ||
       status != CU_STREAM_CAPTURE_STATUS_ACTIVE ||
       s->cu->GraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS || n > UINT32_MAX ||
-      !gd_vec_reserve((void **)&nodes->at, &nodes->capacity, (uint32_t)n + 1, sizeof *nodes->at) ||
+      !gd_vec_reserve((void **)&nodes->at, &nodes->capacity, (uint32_t)n + 1,
+                      sizeof(CUgraphNode)) ||
       s->cu->GraphGetNodes(graph, nodes->at, &n) != CUDA_SUCCESS)
     return false;
   nodes->n = (uint32_t)n;
-  qsort(nodes->at, nodes->n, sizeof *nodes->at, by_address);
+  qsort(nodes->at, nodes->n, sizeof(CUgraphNode), by_address);
   return true;
 }
 
@@ -138,7 +139,7 @@ static bool can_be_switched(const struct gd_cuda_sections *s, CUgraphNode node) 
 static bool take_new(struct gd_cuda_sections *s) {
   uint32_t first = s->nodes.n, b = 0;
   if (!gd_vec_reserve((void **)&s->nodes.at, &s->nodes.capacity, first + s->after.n + 1,
-                      sizeof *s->nodes.at))
+                      sizeof(CUgraphNode)))
     return false;
   for (uint32_t a = 0; a < s->after.n; a++) {
     CUgraphNode node = s->after.at[a];
