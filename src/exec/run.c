@@ -277,18 +277,12 @@ enum gd_status gd_run_load(struct gd_run *run, const struct gd_family *family,
 
 /* --- batches ------------------------------------------------------------------------------- */
 
-/* The loss is the one cross-entropy of a graph; whether it shifts says what a label belongs to. */
-static bool loss_shifts(const struct gd_graph *graph) {
-  return graph->ops[graph->tensors[graph->loss].producer].attr.xent.shift;
-}
-
 int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *labels) {
   const struct gd_tensor *t = &graph->tensors[graph->labels];
   int64_t count = gd_tensor_elements(graph, graph->labels), valid = 0;
   int64_t seq = t->rank ? t->dims[t->rank - 1] : 1;
-  bool shift = loss_shifts(graph); /* then the first label of a row is never predicted */
   for (int64_t i = 0; i < count; i++)
-    valid += labels[i] != -100 && !(shift && i % seq == 0);
+    valid += labels[i] != -100 && !(graph->predicts_next && i % seq == 0);
   return valid;
 }
 
@@ -312,7 +306,7 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
 }
 
 double gd_run_counted_share(const struct gd_graph *graph) {
-  return graph->ids == GD_NONE || loss_shifts(graph) ? 1 : MASKED_PERCENT / 100.0;
+  return graph->ids == GD_NONE || graph->predicts_next ? 1 : MASKED_PERCENT / 100.0;
 }
 
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
@@ -330,7 +324,7 @@ enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, in
     for (int64_t i = 0; i < n_labels; i++) {
       ids[i] = (int32_t)gd_rng_below(seed, stream, (uint64_t)i, classes);
       bool counts =
-          loss_shifts(graph) || gd_rng_below(seed, stream + 7, (uint64_t)i, 100) < MASKED_PERCENT;
+          graph->predicts_next || gd_rng_below(seed, stream + 7, (uint64_t)i, 100) < MASKED_PERCENT;
       labels[i] = counts ? ids[i] : -100;
     }
     labels[n_labels - 1] = ids[n_labels - 1]; /* never a batch without a label */

@@ -373,6 +373,8 @@ struct gd_graph {
   gd_tensor_id ids, pixels, labels, loss_weight, dropout_seed;
   gd_tensor_id loss_scale, step, lr, loss, loss_sum, norm, factor;
   uint32_t n_dropouts; /* streams given out */
+  bool trims;          /* set before building: see gd_blocks_causal_tokens */
+  bool predicts_next;  /* a label is scored against the position before it */
 
   /* Several ranks, or state in shards. */
   int32_t rank, ranks;            /* ranks is at least 1 */

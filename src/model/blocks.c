@@ -25,6 +25,31 @@ void gd_blocks_tokens(struct gd_graph *graph, int64_t b, int64_t t) {
   graph->loss_weight = gd_graph_leaf(graph, GD_ROLE_INPUT, "loss_weight", GD_DTYPE_F32, 1, one);
 }
 
+enum { TILE = 64 }; /* positions that attention kernels take at a time, or a divisor of that */
+
+int64_t gd_blocks_causal_tokens(struct gd_graph *graph, int64_t b, int64_t t, gd_tensor_id *ids) {
+  gd_blocks_tokens(graph, b, t);
+  *ids = graph->ids;
+  if (!graph->trims || t <= TILE || t % TILE != 1)
+    return t;
+  *ids = gd_slice(graph, graph->ids, 1, 0, t - 1);
+  return t - 1;
+}
+
+gd_tensor_id gd_blocks_next_token_loss(struct gd_graph *graph, gd_tensor_id logits_BTV) {
+  struct gd_attr_xent attr = {.ignore = -100, .shift = true};
+  gd_tensor_id labels = graph->labels;
+  if (logits_BTV == GD_NONE || labels == GD_NONE)
+    return GD_NONE;
+  int64_t scored = graph->tensors[logits_BTV].dims[1], t = graph->tensors[labels].dims[1];
+  if (scored < t) {
+    labels = gd_slice(graph, labels, 1, t - scored, scored);
+    attr.shift = false;
+  }
+  graph->predicts_next = true;
+  return gd_xent(graph, logits_BTV, labels, graph->loss_weight, attr);
+}
+
 gd_tensor_id gd_blocks_param(struct gd_blocks *m, const char *name, uint32_t rank,
                              const int64_t *dims, enum gd_init init) {
   char full[192];

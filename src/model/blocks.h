@@ -26,6 +26,16 @@ void gd_blocks_enter(struct gd_blocks *m, const char *format, ...)
 
 /* The leaves of a language model: input_ids and labels [b,t], loss_weight. */
 void gd_blocks_tokens(struct gd_graph *graph, int64_t b, int64_t t);
+/*
+ * The same for a model that predicts the next token; *ids is what it reads, [b, result], and the
+ * result the positions it has. These are t, or t - 1 where the graph may be trimmed: the last
+ * position predicts nothing, and nothing before it looks at it, so loss and gradients are the same
+ * without it. It is left out where that leaves whole tiles: of 2,049 tokens, as Pythia's recipe
+ * has them, attention at 2,048 is an eighth faster on a GPU.
+ */
+int64_t gd_blocks_causal_tokens(struct gd_graph *graph, int64_t b, int64_t t, gd_tensor_id *ids);
+/* The loss of such a model. */
+gd_tensor_id gd_blocks_next_token_loss(struct gd_graph *graph, gd_tensor_id logits_BTV);
 
 /* A parameter "<prefix><name>"; a GD_INIT_NORMAL has the deviation of m. */
 gd_tensor_id gd_blocks_param(struct gd_blocks *m, const char *name, uint32_t rank,

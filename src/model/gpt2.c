@@ -124,11 +124,12 @@ static void gpt2_build(const struct gd_model *model, int64_t micro_batch, struct
     return;
   }
 
-  gd_blocks_tokens(graph, b, t);
+  gd_tensor_id ids;
+  t = gd_blocks_causal_tokens(graph, b, t, &ids);
   gd_blocks_enter(&m, "transformer.");
   gd_tensor_id words_VC = gd_blocks_param(&m, "wte.weight", 2, words_dims, GD_INIT_NORMAL);
   gd_tensor_id places_PC = gd_blocks_param(&m, "wpe.weight", 2, positions_dims, GD_INIT_NORMAL);
-  gd_tensor_id x_BTC = gd_embed(graph, words_VC, graph->ids);
+  gd_tensor_id x_BTC = gd_embed(graph, words_VC, ids);
   x_BTC = gd_add(graph, x_BTC, gd_slice(graph, places_PC, 0, 0, t));
   x_BTC = gd_dropout(graph, x_BTC, c.embedding_dropout);
   for (int64_t layer = 0; layer < c.layers; layer++) {
@@ -147,8 +148,7 @@ static void gpt2_build(const struct gd_model *model, int64_t micro_batch, struct
   gd_blocks_enter(&m, "%s", "");
   gd_tensor_id head_VC =
       c.tied ? words_VC : gd_blocks_param(&m, "lm_head.weight", 2, words_dims, GD_INIT_NORMAL);
-  graph->loss = gd_xent(graph, gd_linear(graph, x_BTC, head_VC, GD_NONE), graph->labels,
-                        graph->loss_weight, (struct gd_attr_xent){.ignore = -100, .shift = true});
+  graph->loss = gd_blocks_next_token_loss(graph, gd_linear(graph, x_BTC, head_VC, GD_NONE));
 }
 
 /* Causal masks of old checkpoints, and the head where it is a copy of the words. */

@@ -192,8 +192,9 @@ static void llama_build(const struct gd_model *model, int64_t micro_batch, struc
     return;
   }
 
-  gd_blocks_tokens(graph, micro_batch, t);
-  b.rope_table = gd_rope_table(graph, &c.rope, t, c.head);
+  gd_tensor_id ids;
+  t = gd_blocks_causal_tokens(graph, micro_batch, t, &ids);
+  b.rope_table = gd_rope_table(graph, &c.rope, model->recipe.seq, t, c.head);
   if (c.plain_norm) {
     b.ones = gd_graph_leaf(graph, GD_ROLE_CONST, "ones", GD_DTYPE_F32, 1, &c.width);
     if (b.ones == GD_NONE)
@@ -203,7 +204,7 @@ static void llama_build(const struct gd_model *model, int64_t micro_batch, struc
   gd_blocks_enter(&b.m, "model.");
   gd_tensor_id table_VC =
       gd_blocks_param(&b.m, "embed_tokens.weight", 2, table_dims, GD_INIT_NORMAL);
-  gd_tensor_id x_BTC = gd_embed_padded(graph, table_VC, graph->ids, c.padding);
+  gd_tensor_id x_BTC = gd_embed_padded(graph, table_VC, ids, c.padding);
   for (int64_t layer = 0; layer < c.layers; layer++) {
     graph->block = (int32_t)layer;
     gd_blocks_enter(&b.m, "model.layers.%lld.", (long long)layer);
@@ -216,8 +217,7 @@ static void llama_build(const struct gd_model *model, int64_t micro_batch, struc
   gd_blocks_enter(&b.m, "%s", "");
   gd_tensor_id head_VC =
       c.tied ? table_VC : gd_blocks_param(&b.m, "lm_head.weight", 2, table_dims, GD_INIT_NORMAL);
-  graph->loss = gd_xent(graph, gd_linear(graph, x_BTC, head_VC, GD_NONE), graph->labels,
-                        graph->loss_weight, (struct gd_attr_xent){.ignore = -100, .shift = true});
+  graph->loss = gd_blocks_next_token_loss(graph, gd_linear(graph, x_BTC, head_VC, GD_NONE));
 }
 
 /* Frequency tables of old checkpoints, and the head where it is a copy of the words. */

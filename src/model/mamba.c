@@ -219,10 +219,11 @@ static void mamba_build(const struct gd_model *model, int64_t micro_batch, struc
   struct builder m = {.blocks = {.graph = graph}, .c = config_of(model), .no_bias = GD_NONE};
   const struct mamba *c = &m.c;
   int64_t table_dims[] = {c->vocab, c->width};
-  gd_blocks_tokens(graph, micro_batch, model->recipe.seq);
+  gd_tensor_id ids;
+  gd_blocks_causal_tokens(graph, micro_batch, model->recipe.seq, &ids);
   gd_tensor_id table_VW = gd_graph_param(graph, "backbone.embeddings.weight", 2, table_dims,
                                          GD_INIT_NORMAL, c->init_deviation);
-  gd_tensor_id x_BTW = gd_embed(graph, table_VW, graph->ids);
+  gd_tensor_id x_BTW = gd_embed(graph, table_VW, ids);
   if (c->residual_fp32)
     x_BTW = gd_cast(graph, x_BTW, GD_DTYPE_F32);
   for (int64_t layer = 0; layer < c->layers; layer++) {
@@ -236,9 +237,7 @@ static void mamba_build(const struct gd_model *model, int64_t micro_batch, struc
   gd_tensor_id head_VW = c->tied ? table_VW
                                  : gd_graph_param(graph, "lm_head.weight", 2, table_dims,
                                                   GD_INIT_UNIFORM, 1 / sqrt((double)c->width));
-  gd_tensor_id logits_BTV = gd_linear(graph, x_BTW, head_VW, GD_NONE);
-  graph->loss = gd_xent(graph, logits_BTV, graph->labels, graph->loss_weight,
-                        (struct gd_attr_xent){.ignore = -100, .shift = true});
+  graph->loss = gd_blocks_next_token_loss(graph, gd_linear(graph, x_BTW, head_VW, GD_NONE));
 }
 
 /* A tied head, which some checkpoints store beside its table. */

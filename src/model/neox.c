@@ -158,20 +158,19 @@ static gd_tensor_id mlp(struct builder *n, gd_tensor_id x_BTC) {
 
 static void neox_build(const struct gd_model *model, int64_t micro_batch, struct gd_graph *graph) {
   const struct gd_neox *c = &model->config.neox;
-  struct builder n = {.m = {.graph = graph, .deviation = c->init_deviation},
-                      .c = c,
-                      .b = micro_batch,
-                      .t = model->recipe.seq};
+  struct builder n = {
+      .m = {.graph = graph, .deviation = c->init_deviation}, .c = c, .b = micro_batch};
   int64_t table_dims[] = {c->vocab, c->width};
 
-  gd_blocks_tokens(graph, n.b, n.t);
+  gd_tensor_id ids;
+  n.t = gd_blocks_causal_tokens(graph, n.b, model->recipe.seq, &ids);
   if (c->rotary > 0) {
     struct gd_rope rope = {.type = GD_ROPE_DEFAULT, .base = c->rope_base, .magnitude = 1};
-    n.rope_table = gd_rope_table(graph, &rope, n.t, c->rotary);
+    n.rope_table = gd_rope_table(graph, &rope, model->recipe.seq, n.t, c->rotary);
   }
   gd_blocks_enter(&n.m, "gpt_neox.");
   gd_tensor_id table_VC = gd_blocks_param(&n.m, "embed_in.weight", 2, table_dims, GD_INIT_NORMAL);
-  gd_tensor_id x_BTC = gd_embed(graph, table_VC, graph->ids);
+  gd_tensor_id x_BTC = gd_embed(graph, table_VC, ids);
   for (int64_t layer = 0; layer < c->layers; layer++) {
     graph->block = (int32_t)layer;
     gd_blocks_enter(&n.m, "gpt_neox.layers.%lld.", (long long)layer);
@@ -190,9 +189,7 @@ static void neox_build(const struct gd_model *model, int64_t micro_batch, struct
   gd_blocks_enter(&n.m, "%s", "");
   gd_tensor_id head_VC =
       c->tied ? table_VC : gd_blocks_param(&n.m, "embed_out.weight", 2, table_dims, GD_INIT_NORMAL);
-  gd_tensor_id logits_BTV = gd_linear(graph, x_BTC, head_VC, GD_NONE);
-  graph->loss = gd_xent(graph, logits_BTV, graph->labels, graph->loss_weight,
-                        (struct gd_attr_xent){.ignore = -100, .shift = true});
+  graph->loss = gd_blocks_next_token_loss(graph, gd_linear(graph, x_BTC, head_VC, GD_NONE));
 }
 
 /* Causal masks and frequency tables that transformers 4 stored beside the weights. */

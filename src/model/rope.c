@@ -151,8 +151,8 @@ static double frequency_of(const struct gd_rope *rope, int64_t positions, int64_
   return frequency * (share / rope->factor + (1 - share));
 }
 
-gd_tensor_id gd_rope_table(struct gd_graph *graph, const struct gd_rope *rope, int64_t positions,
-                           int64_t rotary) {
+gd_tensor_id gd_rope_table(struct gd_graph *graph, const struct gd_rope *rope, int64_t seq,
+                           int64_t positions, int64_t rotary) {
   if (graph->error.status == GD_OK && rotary > MOST_DIMS)
     gd_fail(&graph->error, GD_BAD_INPUT,
             "the size of rope_table overflows: %lld rotary dims a head, where %d are the most; "
@@ -168,7 +168,7 @@ gd_tensor_id gd_rope_table(struct gd_graph *graph, const struct gd_rope *rope, i
     return GD_NONE;
   }
   for (int64_t pair = 0; pair < rotary / 2; pair++)
-    frequencies[pair] = (float)frequency_of(rope, positions, rotary, pair);
+    frequencies[pair] = (float)frequency_of(rope, seq, rotary, pair);
   graph->tensors[table].init = GD_INIT_ROPE;
   graph->tensors[table].init_value = rope->magnitude;
   graph->tensors[table].frequencies = frequencies;

@@ -30,8 +30,9 @@ struct gd_rope {
 enum gd_status gd_rope_parse(const struct gd_json *json, const json_t *config, struct gd_rope *rope,
                              struct gd_error *err) GD_MUST_USE;
 
-/* The constant [positions, rotary] for sequences of that length. */
-gd_tensor_id gd_rope_table(struct gd_graph *graph, const struct gd_rope *rope, int64_t positions,
-                           int64_t rotary);
+/* The constant [positions, rotary]: the first positions of sequences of seq tokens, whose length
+   some types stretch by. */
+gd_tensor_id gd_rope_table(struct gd_graph *graph, const struct gd_rope *rope, int64_t seq,
+                           int64_t positions, int64_t rotary);
 
 #endif

@@ -70,8 +70,9 @@ enum gd_status gd_kernels_loss(struct gd_graph *graph, struct gd_error *err) {
     gd_tensor_id bias = p.product->n_in > 2 ? p.product->in[2] : GD_NONE;
     struct gd_attr_xent attr = xent->attr.xent;
     attr.tf32 = p.product->attr.matmul.tf32;
-    gd_tensor_id loss = gd_linear_xent(graph, gd_graph_rewrite_now(&r, p.product->in[0]),
-                                       p.product->in[1], bias, xent->in[1], xent->in[2], attr);
+    gd_tensor_id loss =
+        gd_linear_xent(graph, gd_graph_rewrite_now(&r, p.product->in[0]), p.product->in[1], bias,
+                       gd_graph_rewrite_now(&r, xent->in[1]), xent->in[2], attr);
     if (loss != GD_NONE)
       gd_graph_rewrite_replace(&r, xent->out[0], loss);
   }

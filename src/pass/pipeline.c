@@ -72,6 +72,7 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
                                          .dynamic_scale = setup->precision == GD_PRECISION_FP16,
                                          .growth_interval = 2000}};
   gd_graph_init(graph);
+  graph->trims = setup->method.compile;
   setup->model->family->build(setup->model, setup->micro_batch, graph);
   GD_TRY(gd_graph_check(graph, err));
   GD_TRY(run_passes(&ctx, graph, GD_STAGE_FORWARD));

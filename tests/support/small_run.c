@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "ir/autodiff.h"
+#include "support/tiny.h"
 
 const char *const small_references[] = {"neox-serial", "neox-tied", "gpt2-a",     "llama-a",
                                         "olmo",        "bert",      "roberta-a",  "mamba-a",
@@ -35,6 +36,7 @@ static void build(struct small_run *s, const struct small_setup *setup, int64_t 
                           .method = {.compile = true, .kernels = true, .tf32 = true}};
   struct gd_pass_ctx ctx = {&what, &s->err};
   gd_graph_init(&s->graph);
+  s->graph.trims = setup->trims;
   s->model.family->build(&s->model, micro_batch, &s->graph);
   OK(gd_graph_check(&s->graph, &s->err));
   OK(gd_pass_precision(&ctx, &s->graph));
@@ -98,7 +100,10 @@ void small_start(struct small_run *s, const struct small_setup *setup) {
   char path[512];
   *s = (struct small_run){0};
   snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", GD_SOURCE_DIR, setup->reference);
-  OK(gd_model_load(path, &s->model, &s->err));
+  if (setup->reference[0] == '{')
+    OK(tiny_parse(setup->reference, &s->model, &s->err));
+  else
+    OK(gd_model_load(path, &s->model, &s->err));
   if (!s->model.family->images)
     s->model.recipe.seq = setup->seq ? setup->seq : 11;
   build(s, setup, setup->micro_batch ? setup->micro_batch : 3);

@@ -17,12 +17,13 @@
 #include "pass/pass.h"
 
 struct small_setup {
-  const char *reference; /* a folder of tests/reference */
+  const char *reference; /* a folder of tests/reference, or the text of a config.json */
   const char *backend;
   int threads; /* 0: as many as there are */
   enum gd_precision precision;
   int64_t micro_batch;                                                    /* 0: 3 */
   int64_t seq;                                                            /* 0: 11 */
+  bool trims;                                                             /* of struct gd_graph */
   bool all_ignored;                                                       /* no label counts */
   enum gd_status (*before)(struct gd_graph *graph, struct gd_error *err); /* autodiff; NULL */
   enum gd_status (*after)(struct gd_pass_ctx *ctx, struct gd_graph *graph);

@@ -161,7 +161,7 @@ static void test_presets(void **state) {
 }
 
 static const float *frequencies(struct gd_graph *graph, const struct gd_rope *rope, int64_t t) {
-  gd_tensor_id table = gd_rope_table(graph, rope, t, 8);
+  gd_tensor_id table = gd_rope_table(graph, rope, t, t, 8);
   assert_int_not_equal(table, GD_NONE);
   return graph->tensors[table].frequencies;
 }

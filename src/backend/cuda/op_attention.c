@@ -24,14 +24,6 @@
 
 enum { HEAD_MAX = 256 };
 
-/* As kernels/attention.cuh has it. */
-struct gd_attention {
-  int64_t heads, first_head, weights;
-  int32_t group, steps, size, chunk, causal;
-  float scale, exponent, kept_scale;
-  uint32_t threshold, stream;
-};
-
 struct problem {
   struct gd_attention device;
   int64_t key_heads; /* of all samples together */
@@ -474,6 +466,8 @@ static struct gd_cuda_grid wide_grid(int64_t rows) {
 }
 
 enum gd_status gd_cuda_own_attention(const struct gd_cuda_call *call, bool tunes) {
+  if (gd_cuda_short_attention_takes(call))
+    return gd_cuda_short_attention(call);
   const struct gd_kernel_args *args = call->args;
   struct problem p = problem_of(args, 0, 3);
   GD_TRY(check_size(&args->in[0], call->err));
@@ -535,6 +529,8 @@ static enum gd_status tiled_grad(const struct gd_cuda_call *call, const struct p
 }
 
 enum gd_status gd_cuda_own_attention_grad(const struct gd_cuda_call *call, bool tunes) {
+  if (gd_cuda_short_attention_takes(call))
+    return gd_cuda_short_attention_grad(call);
   const struct gd_kernel_args *args = call->args;
   struct problem p = problem_of(args, 1, 6);
   GD_TRY(check_size(&args->in[1], call->err));
