@@ -492,6 +492,12 @@ void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
    on it. */
 int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
                            enum gd_dtype dtype);
+/* Whether it copies the rows whose label counts together and multiplies those alone: a CPU always,
+   a GPU where whole chunks can be left out. */
+bool gd_loss_gathers(const struct gd_attr_xent *attr, int64_t rows);
+/* Rows of logits at a time on a GPU that gathers; labels are not known when memory is planned. */
+int64_t gd_loss_gathered_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
+                              enum gd_dtype dtype);
 /* Elements from one row of its logits to the next: on a GPU a multiple of the step. */
 enum { GD_LOSS_PITCH_STEP = 64 };
 int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary);

@@ -245,11 +245,13 @@ void gd_work_of(const struct gd_graph *graph, gd_op_id id, double counted_share,
                            .on_host = lies_on_host(graph, op),
                            .flops = cost.executed_flops,
                            .bytes = cost.read_bytes + cost.write_bytes};
-  /* A CPU's fused loss leaves out rows that do not count; see exec/run.h. */
-  if (op->kind == GD_OP_linear_xent && op->attr.xent.chunk_bytes == 0)
+  /* The fused loss leaves out rows that do not count; see exec/run.h. */
+  bool gathers = op->kind == GD_OP_linear_xent &&
+                 gd_loss_gathers(&op->attr.xent, gd_tensor_elements(graph, op->in[2]));
+  if (gathers)
     work->flops *= counted_share;
   sizes_of(graph, op, work);
-  if (op->kind == GD_OP_linear_xent && op->attr.xent.chunk_bytes == 0)
+  if (gathers)
     work->sizes[1] = fmax(1, work->sizes[1] * counted_share);
 }
 

@@ -21,7 +21,7 @@ struct gd_work {
   double bytes;                /* read and written, each at least once */
 };
 
-/* counted_share: of the rows of a masked loss, which linear_xent of a CPU alone multiplies. */
+/* counted_share: of the rows of a masked loss; linear_xent multiplies no others. */
 void gd_work_of(const struct gd_graph *graph, gd_op_id id, double counted_share,
                 struct gd_work *work);
 

@@ -162,18 +162,28 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
   return GD_OK;
 }
 
-/* Products of a pass as executed. The fused loss of a CPU multiplies only rows whose label counts;
-   a GPU, which cannot know how many there are, all of them. */
+/* Products of an op as executed: the fused loss multiplies only rows whose label counts. What fills
+   the last chunk of a GPU's does not count, as little as what fills tiles. */
+static double op_flops(const struct gd_graph *graph, gd_op_id id) {
+  const struct gd_op *op = &graph->ops[id];
+  struct gd_cost cost;
+  gd_op_cost(graph, id, &cost);
+  if (op->kind == GD_OP_linear_xent &&
+      gd_loss_gathers(&op->attr.xent, gd_tensor_elements(graph, op->in[2])))
+    return gd_run_counted_share(graph) * cost.executed_flops;
+  return cost.executed_flops;
+}
+
+/* Of a pass. */
 static double executed_flops(const struct candidate *candidate) {
   const struct gd_graph *graph = &candidate->graph;
-  double skipped = 1 - gd_run_counted_share(graph);
   struct gd_cost cost;
   gd_graph_cost(graph, &cost);
   double flops = cost.executed_flops;
   for (gd_op_id id = 0; id < graph->n_ops; id++)
-    if (graph->ops[id].kind == GD_OP_linear_xent && graph->ops[id].attr.xent.chunk_bytes == 0) {
+    if (graph->ops[id].kind == GD_OP_linear_xent) {
       gd_op_cost(graph, id, &cost);
-      flops -= skipped * cost.executed_flops;
+      flops -= cost.executed_flops - op_flops(graph, id);
     }
   return flops;
 }
@@ -603,7 +613,7 @@ static void add_event(struct gd_trial *trial, const struct gd_graph *graph, enum
   trial->profile[i].seconds += 1e-9 * (double)(event->end_ns - event->begin_ns);
   gd_op_cost(graph, event->op, &cost);
   trial->profile[i].bytes += cost.read_bytes + cost.write_bytes;
-  trial->profile[i].flops += cost.executed_flops;
+  trial->profile[i].flops += op_flops(graph, event->op);
 }
 
 /* The last pass and update that were sampled. */

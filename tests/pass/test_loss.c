@@ -296,6 +296,29 @@ static void test_chunk_rows(void **state) {
   assert_false(gd_loss_pads(&large, 50280)); /* products over multiples of 8 are fast as they are */
 }
 
+/* Which losses leave out rows, and in chunks of what size a GPU does. */
+static void test_gathered_rows(void **state) {
+  const struct gd_attr_xent cpu = {.shift = true}, masked = {.chunk_bytes = 512 << 20};
+  const struct gd_attr_xent causal = {.shift = true, .chunk_bytes = 512 << 20};
+  const struct gd_attr_xent least = {.chunk_bytes = 1};
+  const enum gd_dtype half = GD_DTYPE_F16;
+  (void)state;
+  assert_true(gd_loss_gathers(&cpu, 1) && gd_loss_gathers(&masked, 2048));
+  assert_false(gd_loss_gathers(&masked, 2047) || gd_loss_gathers(&causal, 131072));
+  assert_int_equal(gd_loss_gathered_rows(&masked, 131072, 50265, half), 5248);
+  assert_int_equal(gd_loss_gathered_rows(&masked, 8192, 50265, half), 1408);
+  assert_int_equal(gd_loss_gathered_rows(&masked, 2048, 50265, half), 384);
+  assert_int_equal(gd_loss_gathered_rows(&least, 2048, 50265, half), 16);
+  for (int64_t rows = 2048; rows < 1 << 22; rows += rows / 7) {
+    int64_t most = gd_loss_chunk_rows(&masked, rows, 50265, half);
+    int64_t chunk = gd_loss_gathered_rows(&masked, rows, 50265, half);
+    assert_true(chunk > 0 && chunk <= most && chunk % 128 == 0);
+    /* The labels of a masked model leave less than half a chunk of the deepest empty. */
+    assert_true((rows * 15 / 100 + chunk - 1) / chunk * chunk - rows * 15 / 100 <
+                rows / 100 + most / 2);
+  }
+}
+
 /* A device that wants larger chunks gets them, and the scratch for them. */
 static void test_chunk_bytes(void **state) {
   struct gd_graph graph;
@@ -328,7 +351,8 @@ int main(void) {
       cmocka_unit_test(test_models_cpu),  cmocka_unit_test(test_models_ref),
       cmocka_unit_test(test_all_ignored), cmocka_unit_test(test_threads_change_nothing),
       cmocka_unit_test(test_plan),        cmocka_unit_test(test_out_of_memory),
-      cmocka_unit_test(test_chunk_rows),  cmocka_unit_test(test_chunk_bytes),
+      cmocka_unit_test(test_chunk_rows),  cmocka_unit_test(test_gathered_rows),
+      cmocka_unit_test(test_chunk_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

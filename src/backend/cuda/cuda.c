@@ -5,7 +5,8 @@
  * needs, to time algorithms, and to capture it. What runs beside the computation goes to a second
  * stream, tied in by events exactly where the plan lets buffers live until. Work of the host, Adam
  * on offloaded state and collectives through MPI, is a host node of the same graph, so a program
- * stays one launch. With `trace`, ops are launched one by one between events instead.
+ * stays one launch. With `trace`, ops are launched one by one between events instead. What a launch
+ * can leave out, by its inputs, is in sections.c.
  *
  * The context stays until the process ends: making it takes half a second, and a search asks for
  * many backends.
@@ -24,6 +25,7 @@
 #include "backend/cuda/fused.h"
 #include "backend/cuda/module.h"
 #include "backend/cuda/multi.h"
+#include "backend/cuda/sections.h"
 #include "backend/host_memory.h"
 #include "backend/side.h"
 
@@ -49,6 +51,7 @@ struct launch {
   bool by_nccl;   /* a collective that NCCL carries */
   uint32_t waits; /* 1 + index of the side launch whose event this one waits for; 0: none */
   CUevent done;   /* of a side launch */
+  struct gd_cuda_sections *sections; /* NULL: its integer inputs are computed; all of it runs */
 };
 
 struct gd_bound {
@@ -56,7 +59,8 @@ struct gd_bound {
   struct gd_cuda_fusions *fusions;
   struct launch *launches[GD_PROGRAM_COUNT];
   uint32_t n_launches[GD_PROGRAM_COUNT];
-  CUgraphExec graphs[GD_PROGRAM_COUNT];      /* NULL with trace, and for empty programs */
+  CUgraphExec graphs[GD_PROGRAM_COUNT]; /* NULL with trace, and for empty programs */
+  struct gd_cuda_sections *sections[GD_PROGRAM_COUNT];
   struct gd_event *events[GD_PROGRAM_COUNT]; /* with trace */
   CUevent *marks;                            /* with trace: before and after each op */
   uint32_t n_marks;
@@ -344,6 +348,7 @@ static enum gd_status cuda_write(struct gd_backend *backend, enum gd_space space
                                  struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
   GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
+  cuda->writes++;
   if (space == GD_SPACE_HOST) {
     memcpy((char *)cuda->host + offset_bytes, from, (size_t)bytes);
     return GD_OK;
@@ -355,6 +360,7 @@ static enum gd_status cuda_clear(struct gd_backend *backend, enum gd_space space
                                  int64_t offset_bytes, int64_t bytes, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
   GD_ASSERT(is_inside(cuda, space, offset_bytes, bytes));
+  cuda->writes++;
   if (space == GD_SPACE_HOST) {
     memset((char *)cuda->host + offset_bytes, 0, (size_t)bytes);
     return GD_OK;
@@ -433,8 +439,12 @@ static enum gd_status put(struct gd_cuda *cuda, const struct launch *launch,
                           enum gd_cuda_stage stage, struct gd_error *err) {
   CUstream stream = launch->beside ? cuda->side : cuda->stream;
   const struct gd_kernel_args *args = &launch->args;
-  struct gd_cuda_call call = {
-      .cuda = cuda, .args = args, .stream = stream, .stage = stage, .err = err};
+  struct gd_cuda_call call = {.cuda = cuda,
+                              .args = args,
+                              .stream = stream,
+                              .stage = stage,
+                              .err = err,
+                              .sections = launch->sections};
   if (launch->function)
     return launch->function(&call);
   if (stage != GD_CUDA_LAUNCH)
@@ -556,6 +566,18 @@ static enum gd_status bind_collective(struct gd_cuda *cuda, const struct gd_plan
   return bind_staged(cuda, bound, launch, err);
 }
 
+/* Whether its integer inputs are what the host wrote before the program: they can be counted. */
+static bool is_decided(const struct gd_graph *graph, const struct gd_op *op) {
+  for (uint32_t i = 0; i < op->n_in; i++) {
+    const struct gd_tensor *t =
+        op->in[i] == GD_NONE ? NULL : &graph->tensors[gd_tensor_root(graph, op->in[i], NULL)];
+    if (t && t->dtype == GD_DTYPE_I32 &&
+        (t->role != GD_ROLE_INPUT || t->producer != GD_NONE || t->space != GD_SPACE_DEVICE))
+      return false;
+  }
+  return true;
+}
+
 static enum gd_status bind_op(struct gd_cuda *cuda, const struct gd_plan *plan, gd_op_id id,
                               struct gd_bound *bound, struct launch *launch, struct gd_error *err) {
   const struct gd_op *op = &plan->graph->ops[id];
@@ -606,11 +628,14 @@ static enum gd_status bind_program(struct gd_cuda *cuda, const struct gd_plan *p
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   bound->launches[program] = launches;
   bound->events[program] = events;
+  GD_TRY(gd_cuda_sections_open(cuda, &bound->sections[program], err));
   memset(beside_at, 0, plan->graph->n_ops * sizeof *beside_at);
   for (uint32_t i = 0; i < n; i++) {
     gd_op_id id = plan->order[program][i];
     GD_TRY(bind_op(cuda, plan, id, bound, &launches[i], err));
     bound->n_launches[program] = i + 1;
+    if (is_decided(plan->graph, &plan->graph->ops[id]))
+      launches[i].sections = bound->sections[program];
     if (launches[i].beside) {
       CHECK(cuda->cu->EventCreate(&launches[i].done, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
       beside_at[id] = i + 1;
@@ -668,6 +693,7 @@ static enum gd_status capture(struct gd_cuda *cuda, struct gd_bound *bound, enum
     return GD_OK;
   CHECK(cuda->cu->StreamBeginCapture(cuda->stream, CU_STREAM_CAPTURE_MODE_RELAXED),
         "cuStreamBeginCapture");
+  gd_cuda_sections_capture(bound->sections[program]);
   enum gd_status status = put_program(cuda, bound, program, err);
   int ended = cuda->cu->StreamEndCapture(cuda->stream, &graph); /* also after a failure */
   if (status == GD_OK)
@@ -675,8 +701,7 @@ static enum gd_status capture(struct gd_cuda *cuda, struct gd_bound *bound, enum
   if (status == GD_OK)
     status = gd_cuda_check(cuda, cuda->cu->GraphInstantiate(&bound->graphs[program], graph, 0),
                            "cuGraphInstantiate", err);
-  if (graph)
-    cuda->cu->GraphDestroy(graph);
+  gd_cuda_sections_captured(cuda, bound->sections[program], graph, bound->graphs[program]);
   return status;
 }
 
@@ -688,6 +713,7 @@ static void cuda_unbind(struct gd_backend *backend, struct gd_bound *bound) {
   for (int program = 0; program < GD_PROGRAM_COUNT; program++) {
     if (bound->graphs[program])
       cuda->cu->GraphExecDestroy(bound->graphs[program]);
+    gd_cuda_sections_close(cuda, bound->sections[program]);
     for (uint32_t i = 0; i < bound->n_launches[program]; i++)
       if (bound->launches[program][i].done)
         cuda->cu->EventDestroy(bound->launches[program][i].done);
@@ -728,6 +754,7 @@ static bool has_collectives(const struct gd_plan *plan) {
 /* Leaves the arena as reserve did: zeros. */
 static enum gd_status time_algorithms(struct gd_cuda *cuda, struct gd_bound *bound,
                                       struct gd_error *err) {
+  cuda->writes++;
   GD_TRY(call_all(cuda, bound, GD_CUDA_TUNE, err));
   if (cuda->arena_bytes > 0)
     CHECK(cuda->cu->MemsetD8Async(cuda->arena, 0, (size_t)cuda->arena_bytes, cuda->stream),
@@ -815,6 +842,7 @@ static enum gd_status cuda_run(struct gd_backend *backend, struct gd_bound *boun
   struct gd_cuda *cuda = cuda_of(backend);
   if (bound->n_launches[program] == 0)
     return GD_OK;
+  GD_TRY(gd_cuda_sections_settle(cuda, bound->sections[program], err));
   if (cuda->trace)
     return run_traced(cuda, bound, program, err);
   return gd_cuda_check(cuda, cuda->cu->GraphLaunch(bound->graphs[program], cuda->stream),

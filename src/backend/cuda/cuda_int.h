@@ -25,6 +25,7 @@ struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
 struct gd_nccl;     /* nccl.h */
 struct gd_cuda_modules;
+struct gd_cuda_sections; /* sections.h */
 struct gd_cuda_nccl;
 
 struct gd_cuda {
@@ -49,6 +50,7 @@ struct gd_cuda {
   struct gd_comm *comm;      /* borrowed; NULL: one rank */
   struct gd_cuda_nccl *nccl; /* nccl.c; NULL: ranks exchange through host memory */
   bool nccl_decided;         /* all ranks know whether they use it */
+  uint64_t writes;           /* counts what may have changed inputs of programs from outside */
   bool trace;
   bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
@@ -71,6 +73,7 @@ struct gd_cuda_call {
   CUstream stream;
   enum gd_cuda_stage stage;
   struct gd_error *err;
+  struct gd_cuda_sections *sections; /* of the program; NULL: all of the op always runs */
 };
 
 typedef enum gd_status (*gd_cuda_op)(const struct gd_cuda_call *call);
@@ -135,6 +138,7 @@ double gd_cuda_time_us(const struct gd_cuda_call *call, enum gd_status (*work)(c
 
 /* Loaded once, kept to the end of the process. GD_ENVIRONMENT with what was looked for. */
 enum gd_status gd_cu_load(const struct gd_cu **cu, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_cu_nodes_load(const struct gd_cu_nodes **nodes, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_nvrtc_load(const struct gd_nvrtc **nvrtc, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cublaslt_load(const struct gd_cublaslt **lt, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cudnn_load(const struct gd_cudnn **dnn, struct gd_error *err) GD_MUST_USE;

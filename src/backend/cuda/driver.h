@@ -17,6 +17,7 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 
 enum {
@@ -38,6 +39,11 @@ enum {
   CU_EVENT_DEFAULT = 0,
   CU_EVENT_DISABLE_TIMING = 2,
   CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+
+  CU_GRAPH_NODE_TYPE_KERNEL = 0,
+  CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+  CU_GRAPH_NODE_TYPE_MEMSET = 2,
 };
 
 /* Field, symbol, parameters; each returns CUDA_SUCCESS or an error. */
@@ -94,6 +100,16 @@ enum {
   X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec exec))                                      \
   X(GraphDestroy, cuGraphDestroy, (CUgraph graph))
 
+/* Of the same library, from CUDA 11.6 on: what switches nodes of a graph off and on. */
+#define GD_CU_NODE_FUNCTIONS(X)                                                             \
+  X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,                                        \
+    (CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **last,  \
+     size_t *n_last))                                                                       \
+  X(GraphGetNodes, cuGraphGetNodes, (CUgraph graph, CUgraphNode * nodes, size_t * n_nodes)) \
+  X(GraphNodeGetType, cuGraphNodeGetType, (CUgraphNode node, int *type))                    \
+  X(GraphNodeSetEnabled, cuGraphNodeSetEnabled,                                             \
+    (CUgraphExec exec, CUgraphNode node, unsigned enabled))
+
 typedef struct nvrtc_program_st *nvrtcProgram;
 
 #define GD_NVRTC_FUNCTIONS(X)                                                          \
@@ -113,6 +129,9 @@ typedef struct nvrtc_program_st *nvrtcProgram;
 #define GD_CU_FIELD(field, symbol, parameters) int(*field) parameters;
 struct gd_cu {
   GD_CU_FUNCTIONS(GD_CU_FIELD)
+};
+struct gd_cu_nodes {
+  GD_CU_NODE_FUNCTIONS(GD_CU_FIELD)
 };
 struct gd_nvrtc {
   GD_NVRTC_FUNCTIONS(GD_CU_FIELD)

@@ -135,6 +135,8 @@ static void look_up(struct library *library, const char *symbol, void *to, size_
 
 DEFINE_LOADER(gd_cu_load, gd_cu, GD_CU_FUNCTIONS, "NVIDIA driver", "install NVIDIA's driver", NULL,
               "libcuda.so.1")
+DEFINE_LOADER(gd_cu_nodes_load, gd_cu_nodes, GD_CU_NODE_FUNCTIONS, "NVIDIA driver",
+              "install a newer one", NULL, "libcuda.so.1")
 DEFINE_LOADER(gd_nvrtc_load, gd_nvrtc, GD_NVRTC_FUNCTIONS, "NVRTC",
               "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, "libnvrtc.so.13",
               "libnvrtc.so.12")

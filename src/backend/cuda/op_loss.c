@@ -4,10 +4,13 @@
  * Letters: C width, V vocabulary.
  *
  * Per chunk three products (logits; dx; dw, added up over chunks) and one walk over the logits that
- * turns them into their gradient. Rows whose label is ignored take part with a gradient of zero:
- * leaving them out needs their number, and a captured graph cannot wait for it. dw, in fp32, is
- * read and written once a chunk and w read twice, so chunks want to be deep: struct gd_caps says
- * how deep.
+ * turns them into their gradient. dw, in fp32, is read and written once a chunk and w read twice,
+ * so chunks want to be deep: struct gd_caps says how deep.
+ *
+ * In causal models nearly all rows count, and one whose label is ignored takes part with a gradient
+ * of zero. Masked models predict one token in seven: there the rows that count are copied together
+ * (gd_loss_gathers), dx of the others is zero, and chunks behind the last such row are sections
+ * that a launch of the program leaves out (sections.h). The last chunk has rows of zeros behind.
  *
  * Products over an odd number of columns run at a fifth of the rate of others, so where V is no
  * multiple of 8 they see a copy of w and the bias with zeros behind, up to the pitch of the logits;
@@ -15,6 +18,7 @@
  * whose epilogue adds it for nothing: read by the walk it would be twice the bytes of a row.
  */
 #include "backend/cuda/product.h"
+#include "backend/cuda/sections.h"
 
 enum {
   MOST_THREADS = 512, /* as kernels/loss.cu has it */
@@ -22,6 +26,7 @@ enum {
   TILE_ROWS = 128,    /* rows that products compute at a time: any less costs as much */
   SCRATCH_ALIGNMENT = 256,
   WALK_SHARED_BYTES = 1024, /* of linear_xent_turn beside a row, at most */
+  COUNT_THREADS = 1024,     /* of loss_rows, one block */
 };
 
 static struct gd_cuda_kernel kernel_of(const char *name, enum gd_dtype dtype) {
@@ -89,6 +94,8 @@ struct loss {
   int64_t direct;                     /* rows of dw that products write; the rest is in tail */
   char *logits;                       /* [rows of a chunk][pitch]; then their gradient */
   double *losses, *total;             /* [rows of a chunk], [1] */
+  int32_t *list, *count;              /* rows that count, and their number; NULL: all take part */
+  char *x;                            /* with a list: [rows of a chunk][C], then its dx */
   void *w;                            /* [width][C] */
   float *bias;                        /* [width], or NULL */
   float *tail;                        /* dw of rows from direct on: [width - direct][C] */
@@ -101,7 +108,7 @@ static void *take(uintptr_t *at, int64_t bytes, uintptr_t alignment) {
   return (void *)start;
 }
 
-static struct loss describe(const struct gd_cuda_call *call, int64_t chunk) {
+static struct loss describe(const struct gd_cuda_call *call, int64_t chunk, bool gathers) {
   const struct gd_kernel_args *args = call->args;
   const struct gd_view *w = &args->in[1];
   const int64_t element = gd_dtype_bytes(w->dtype), c = w->dims[1], v = w->dims[0];
@@ -118,6 +125,11 @@ static struct loss describe(const struct gd_cuda_call *call, int64_t chunk) {
   loss.logits = take(&at, chunk * loss.pitch * element, SCRATCH_ALIGNMENT);
   loss.total = take(&at, (chunk + 1) * (int64_t)sizeof(double), sizeof(double));
   loss.losses = loss.total + 1;
+  if (gathers) {
+    loss.x = take(&at, chunk * c * element, SCRATCH_ALIGNMENT);
+    loss.count = take(&at, (args->in[2].elements + 1) * (int64_t)sizeof(int32_t), sizeof(int32_t));
+    loss.list = loss.count + 1;
+  }
   if (gd_loss_pads(&args->attr->xent, v)) {
     loss.width = loss.pitch;
     loss.direct = v / GD_LOSS_PITCH_STEP * GD_LOSS_PITCH_STEP;
@@ -197,6 +209,12 @@ static enum gd_status turn_logits(const struct loss *loss, int64_t first, int64_
   void *lse = args->out[1].data;
   struct gd_cuda_grid grid = grid_of(count, l.vocabulary, l.dtype);
   grid.shared_bytes = keeps ? (int)row_bytes : 0;
+  if (l.list) {
+    kernel.name = "linear_xent_turn_listed";
+    return GD_CUDA_LAUNCH(loss->call, &kernel, grid, &l.logits, &label, &weight, &scale, &lse,
+                          &l.losses, &first, &l.vocabulary, &l.width, &l.pitch, &keeps, &l.list,
+                          &l.count);
+  }
   return GD_CUDA_LAUNCH(loss->call, &kernel, grid, &l.logits, &label, &weight, &scale, &lse,
                         &l.losses, &first, &l.vocabulary, &l.width, &l.pitch, &positions, &ignore,
                         &keeps);
@@ -231,14 +249,44 @@ static enum gd_status multiply_dw(const struct loss *loss, const void *x, int64_
                   loss->logits + first * gd_dtype_bytes(loss->dtype), x, NULL, to);
 }
 
-/* Rows first to first + count, from x to dx. dw and dbias are added to, or written. */
+static enum gd_status find_rows(const struct gd_cuda_call *call, int32_t *list, int32_t *count) {
+  const struct gd_view *labels = &call->args->in[2];
+  struct gd_cuda_kernel kernel = kernel_of("loss_rows", call->args->in[1].dtype);
+  int64_t rows = labels->elements;
+  void *label = labels->data;
+  int ignore = call->args->attr->xent.ignore;
+  return GD_CUDA_LAUNCH(call, &kernel, ((struct gd_cuda_grid){.x = 1, .threads = COUNT_THREADS}),
+                        &label, &list, &count, &rows, &ignore);
+}
+
+/* For the host, before the program. */
+static enum gd_status count_rows(const struct gd_cuda_call *call, int32_t *to) {
+  return find_rows(call, NULL, to);
+}
+
+/* Rows of x to the chunk, or of the chunk to dx. */
+static enum gd_status move_rows(const struct loss *loss, int64_t first, int64_t count,
+                                bool gathers) {
+  const struct gd_kernel_args *args = loss->call->args;
+  struct gd_cuda_kernel kernel = kernel_of("linear_xent_move", loss->dtype);
+  struct loss l = *loss;
+  void *tensor = gathers ? args->in[0].data : args->out[2].data;
+  int gather = gathers;
+  return GD_CUDA_LAUNCH(loss->call, &kernel, grid_of(l.columns > 0 ? count : 0, l.columns, l.dtype),
+                        &tensor, &l.x, &l.list, &l.count, &first, &l.columns, &gather);
+}
+
+/* Rows first to first + count, of all or of those that count, from x to dx. dw and dbias are added
+   to, or written. */
 static enum gd_status run_chunk(const struct loss *loss, int64_t first, int64_t count, bool begins,
                                 bool adds_dw, bool adds_dbias) {
   const struct gd_kernel_args *args = loss->call->args;
   const int64_t columns = loss->columns, width = loss->width, direct = loss->direct;
   const int64_t at_bytes = first * columns * gd_dtype_bytes(loss->dtype);
-  const char *x = (const char *)args->in[0].data + at_bytes;
-  char *dx = (char *)args->out[2].data + at_bytes;
+  const char *x = loss->list ? loss->x : (const char *)args->in[0].data + at_bytes;
+  char *dx = loss->list ? loss->x : (char *)args->out[2].data + at_bytes;
+  if (loss->list)
+    GD_TRY(move_rows(loss, first, count, true));
   GD_TRY(multiply(loss,
                   (struct gd_gemm){.m = count,
                                    .n = width,
@@ -250,6 +298,9 @@ static enum gd_status run_chunk(const struct loss *loss, int64_t first, int64_t 
                                    .dtype_c = loss->dtype},
                   x, loss->w, loss->bias, loss->logits));
   GD_TRY(turn_logits(loss, first, count));
+  GD_TRY(multiply_dw(loss, x, count, 0, direct, args->out[3].data, adds_dw));
+  if (loss->tail)
+    GD_TRY(multiply_dw(loss, x, count, direct, width - direct, loss->tail, adds_dw));
   GD_TRY(multiply(loss,
                   (struct gd_gemm){.m = count,
                                    .n = columns,
@@ -259,9 +310,8 @@ static enum gd_status run_chunk(const struct loss *loss, int64_t first, int64_t 
                                    .ldc = columns,
                                    .dtype_c = loss->dtype},
                   loss->logits, loss->w, NULL, dx));
-  GD_TRY(multiply_dw(loss, x, count, 0, direct, args->out[3].data, adds_dw));
-  if (loss->tail)
-    GD_TRY(multiply_dw(loss, x, count, direct, width - direct, loss->tail, adds_dw));
+  if (loss->list)
+    GD_TRY(move_rows(loss, first, count, false));
   if (args->n_out > 4)
     GD_TRY(sum_bias(loss, count, adds_dbias));
   return sum_losses(loss->call, loss->dtype, loss->losses, count, loss->total, !begins,
@@ -288,21 +338,50 @@ static int64_t chunk_rows(int64_t rows, int64_t most) {
   return ((rows + chunks - 1) / chunks + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
 }
 
+static enum gd_status run_all(const struct loss *loss, int64_t rows, int64_t chunk) {
+  const struct gd_kernel_args *args = loss->call->args;
+  for (int64_t first = 0; first < rows; first += chunk)
+    GD_TRY(run_chunk(loss, first, rows - first < chunk ? rows - first : chunk, first == 0,
+                     first > 0 || gd_kernel_adds(args, 3), first > 0 || gd_kernel_adds(args, 4)));
+  return GD_OK;
+}
+
+/* The first chunk always runs: it writes what the others add to. All are of one size. */
+static enum gd_status run_gathered(const struct loss *loss, int64_t rows, int64_t chunk) {
+  const struct gd_cuda_call *call = loss->call;
+  const struct gd_kernel_args *args = call->args;
+  GD_TRY(gd_cuda_sections_count(call, count_rows));
+  GD_TRY(find_rows(call, loss->list, loss->count));
+  GD_TRY(clear(call, args->out[1].data, rows * (int64_t)sizeof(float)));
+  GD_TRY(clear(call, args->out[2].data, rows * loss->columns * gd_dtype_bytes(loss->dtype)));
+  GD_TRY(run_chunk(loss, 0, chunk, true, gd_kernel_adds(args, 3), gd_kernel_adds(args, 4)));
+  for (int64_t first = chunk; first < rows; first += chunk)
+    if (gd_cuda_section_begin(call, first + 1)) {
+      GD_TRY(run_chunk(loss, first, chunk, false, true, true));
+      gd_cuda_section_end(call);
+    }
+  return GD_OK;
+}
+
 enum gd_status gd_cuda_op_linear_xent(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *args = call->args;
+  const struct gd_attr_xent *attr = &args->attr->xent;
+  const struct gd_view *w = &args->in[1];
   int64_t rows = args->in[2].elements;
-  int64_t most =
-      gd_loss_chunk_rows(&args->attr->xent, rows, args->in[1].dims[0], args->in[1].dtype);
-  struct loss loss = describe(call, most);
+  /* Without chunk_bytes it is a CPU's op: ours takes it as it is. */
+  bool gathers = attr->chunk_bytes > 0 && gd_loss_gathers(attr, rows);
+  int64_t most = gathers ? gd_loss_gathered_rows(attr, rows, w->dims[0], w->dtype)
+                         : gd_loss_chunk_rows(attr, rows, w->dims[0], w->dtype);
+  struct loss loss = describe(call, most, gathers);
   if (rows == 0)
     return run_nothing(&loss);
-  int64_t chunk = chunk_rows(rows, most);
   if (loss.tail)
     GD_TRY(pad(&loss));
   if (loss.tail && gd_kernel_adds(args, 3))
     GD_TRY(move_tail(&loss, false));
-  for (int64_t first = 0; first < rows; first += chunk)
-    GD_TRY(run_chunk(&loss, first, rows - first < chunk ? rows - first : chunk, first == 0,
-                     first > 0 || gd_kernel_adds(args, 3), first > 0 || gd_kernel_adds(args, 4)));
+  if (gathers)
+    GD_TRY(run_gathered(&loss, rows, most));
+  else
+    GD_TRY(run_all(&loss, rows, chunk_rows(rows, most)));
   return loss.tail ? move_tail(&loss, true) : GD_OK;
 }

@@ -226,10 +226,83 @@ GD_DEVICE void turn_logits(T0 *row, int64_t columns, int64_t width, group *kept,
   turn<HOW>(row, row, columns, width, kept, row_lse, scale, label, x);
 }
 
-// A chunk of linear_xent's logits becomes their gradient in place; row i of it is row first + i, and
-// its `width` elements, which products read, are all written. keeps: a row fits in shared memory,
-// so device memory sees it read once and written once: those bytes are the floor. Else it is read
-// twice, of which L2 serves a part. FLOPs: two exp and six others an element.
+// count: rows whose label counts; list: which they are, in order, unless it is NULL. One block of
+// whole warps, each of which owns a piece of the rows and walks it twice. Bytes: the labels twice,
+// half a megabyte of a large batch: one block is as fast as a chunk's smallest kernel.
+extern "C" __global__ void __launch_bounds__(1024)
+    loss_rows(const int *labels, int *list, int *count, int64_t rows, int ignore) {
+  __shared__ int before[32];
+  const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int64_t each = (rows + warps * 32 - 1) / (warps * 32) * 32, begin = warp * each;
+  int64_t end = begin + each < rows ? begin + each : rows;
+  int found = 0;
+#pragma unroll 8
+  for (int64_t at = begin; at < end; at += 32)
+    found += __popc(__ballot_sync(0xffffffff, at + lane < end && labels[at + lane] != ignore));
+  if (lane == 0)
+    before[warp] = found;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    int sum = 0;
+    for (int w = 0; w < warps; w++) {
+      int one = before[w];
+      before[w] = sum;
+      sum += one;
+    }
+    *count = sum;
+  }
+  __syncthreads();
+  if (!list)
+    return;
+  int to = before[warp];
+#pragma unroll 8
+  for (int64_t at = begin; at < end; at += 32) {
+    bool counts = at + lane < end && labels[at + lane] != ignore;
+    uint32_t votes = __ballot_sync(0xffffffff, counts);
+    if (counts)
+      list[to + __popc(votes & ((1u << lane) - 1))] = (int)(at + lane);
+    to += __popc(votes);
+  }
+}
+
+// Rows between a tensor and a chunk of those that count, of which block i has number first + i: from
+// the tensor (gathers; zeros behind the last), or to it. Bytes: the chunk twice.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    linear_xent_move(T0 *tensor, T0 *chunk, const int *list, const int *count, int64_t first,
+                     int64_t columns, int gathers) {
+  int64_t at = first + blockIdx.x, groups = groups_of(columns);
+  T0 *here = chunk + (int64_t)blockIdx.x * columns;
+  if (at >= *count) {
+    if (gathers)
+      clear(here, columns);
+    return;
+  }
+  T0 *there = tensor + (int64_t)list[at] * columns;
+  const T0 *from = gathers ? there : here;
+  T0 *to = gathers ? here : there;
+  bool from_aligned = gd_aligned(from, 16), to_aligned = gd_aligned(to, 16);
+  for (int64_t g = threadIdx.x; g < groups; g += blockDim.x)
+    store_group(to, g, columns, to_aligned, load_group(from, g, columns, from_aligned));
+}
+
+// A row of logits, of row r of the tensors, becomes its gradient; all of its `width` elements, which
+// products read, are written.
+GD_DEVICE void turn_row(T0 *row, const float *weight, const float *loss_scale, float *lse,
+                        double *loss, int64_t columns, int64_t width, int label, int keeps,
+                        group *kept, float *shared) {
+  float scale = weight[0] * loss_scale[0];
+  if (!walks_whole(row, width))
+    turn_logits<LOOSE>(row, columns, width, kept, scale, label, lse, loss, shared);
+  else if (keeps)
+    turn_logits<KEPT>(row, columns, width, kept, scale, label, lse, loss, shared);
+  else
+    turn_logits<WHOLE>(row, columns, width, kept, scale, label, lse, loss, shared);
+}
+
+// A chunk of linear_xent's logits becomes their gradient in place; row i of it is row first + i.
+// keeps: a row fits in shared memory, so device memory sees it read once and written once: those
+// bytes are the floor. Else it is read twice, of which L2 serves a part. FLOPs: two exp and six
+// others an element.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     linear_xent_turn(T0 *logits, const int *labels, const float *weight, const float *loss_scale,
                      float *lse, double *losses, int64_t first, int64_t columns, int64_t width,
@@ -237,10 +310,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   extern __shared__ __align__(16) unsigned char kept_row[];
   __shared__ float shared[33];
   T0 *row = logits + (int64_t)blockIdx.x * pitch;
-  group *kept = (group *)kept_row;
   int64_t r = first + blockIdx.x;
   int label = label_of(labels, r, positions, ignore);
-  float scale = weight[0] * loss_scale[0];
   if (label == ignore) {
     clear(row, width);
     if (threadIdx.x == 0) {
@@ -249,15 +320,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     }
     return;
   }
-  if (!walks_whole(row, width))
-    turn_logits<LOOSE>(row, columns, width, kept, scale, label, lse + r, losses + blockIdx.x,
-                       shared);
-  else if (keeps)
-    turn_logits<KEPT>(row, columns, width, kept, scale, label, lse + r, losses + blockIdx.x,
-                      shared);
-  else
-    turn_logits<WHOLE>(row, columns, width, kept, scale, label, lse + r, losses + blockIdx.x,
-                       shared);
+  turn_row(row, weight, loss_scale, lse + r, losses + blockIdx.x, columns, width, label, keeps,
+           (group *)kept_row, shared);
+}
+
+// The same of rows that count: row i of the chunk is row list[first + i], and none from `count` on.
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    linear_xent_turn_listed(T0 *logits, const int *labels, const float *weight,
+                            const float *loss_scale, float *lse, double *losses, int64_t first,
+                            int64_t columns, int64_t width, int64_t pitch, int keeps,
+                            const int *list, const int *count) {
+  extern __shared__ __align__(16) unsigned char kept_row[];
+  __shared__ float shared[33];
+  T0 *row = logits + (int64_t)blockIdx.x * pitch;
+  int64_t at = first + blockIdx.x;
+  if (at >= *count) {
+    clear(row, width);
+    if (threadIdx.x == 0)
+      losses[blockIdx.x] = 0;
+    return;
+  }
+  int64_t r = list[at];
+  turn_row(row, weight, loss_scale, lse + r, losses + blockIdx.x, columns, width, labels[r], keeps,
+           (group *)kept_row, shared);
 }
 
 // total = sum of losses (+ total); loss = weight total. One block, one order.
