@@ -21,6 +21,10 @@
 
 /* --- planning ------------------------------------------------------------------------------ */
 
+enum {
+  KEEP_PARTS = 32
+}; /* one of so many of the memory stays free: others may use the device too */
+
 /* A graph with its plan, for one micro-batch size. */
 struct candidate {
   struct gd_graph graph;
@@ -39,6 +43,7 @@ struct planning {
   struct gd_caps caps;
   int64_t used_bytes; /* of the size that was tried last */
   double pass_flops;  /* likewise */
+  int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
 };
 
 static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
@@ -50,6 +55,7 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
                            .ranks = p->trial->ranks,
                            .tf32 = p->caps.tf32,
                            .loss_chunk_bytes = p->caps.loss_chunk_bytes,
+                           .kept_blocks = p->trial->kept_blocks,
                            .no_compiler = p->trial->no_compiler[0] != '\0',
                            .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
   int64_t start = gd_clock_ns();
@@ -160,6 +166,42 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
     }
   *found = good;
   return GD_OK;
+}
+
+static int64_t count_blocks(const struct gd_graph *graph) {
+  int64_t blocks = 0;
+  for (gd_op_id id = 0; id < graph->n_ops; id++)
+    blocks = graph->ops[id].block >= blocks ? graph->ops[id].block + 1 : blocks;
+  return blocks;
+}
+
+/*
+ * Memory that the micro-batch leaves over: as many blocks as fit keep what the compile method would
+ * make again for products (pass_recompute.c). *full is the candidate without any, and becomes the
+ * one that is chosen.
+ */
+static enum gd_status keep_what_fits(struct planning *p, struct candidate *full,
+                                     struct gd_error *err) {
+  struct gd_trial *trial = p->trial;
+  int64_t good = 0, bad = count_blocks(&full->graph) + 1;
+  if (!p->options->method.compile || trial->no_compiler[0])
+    return GD_OK;
+  for (int64_t next = bad - 1; bad - good > 1; next = good + (bad - good) / 2) {
+    struct candidate candidate = {0};
+    trial->kept_blocks = next;
+    enum gd_status status = make_candidate(p, trial->micro_batch, &candidate, err);
+    bool fits = status == GD_OK && candidate.plan.device_bytes <= p->keep_bytes;
+    candidate_deinit(&candidate);
+    *(fits ? &good : &bad) = next;
+    if (status != GD_OK)
+      return status;
+  }
+  trial->kept_blocks = good;
+  if (good == 0)
+    return GD_OK;
+  candidate_deinit(full);
+  *full = (struct candidate){0};
+  return make_candidate(p, trial->micro_batch, full, err);
 }
 
 /* Products of an op as executed: the fused loss multiplies only rows whose label counts. What fills
@@ -280,6 +322,10 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
                    (long long)options->micro_batch_size, (long long)recipe->batch / trial->ranks,
                    trial->ranks > 1 ? " of a rank" : "");
   GD_TRY(find_device(p, err));
+  if (p->caps.keeps && !options->keeps_nothing)
+    p->keep_bytes = options->keep_limit_bytes
+                        ? options->keep_limit_bytes
+                        : trial->device_limit_bytes / KEEP_PARTS * (KEEP_PARTS - 1);
   trial->precision =
       gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
   return GD_OK;
@@ -298,6 +344,8 @@ static enum gd_status plan_trial(struct planning *p, struct candidate *full, str
   trial->accumulation = (batch + trial->micro_batch - 1) / trial->micro_batch;
   trial->remainder = batch % trial->micro_batch;
   GD_TRY(make_candidate(p, trial->micro_batch, full, err));
+  if (found && p->keep_bytes > 0)
+    GD_TRY(keep_what_fits(p, full, err));
   record_plan(trial, p->model, full);
   if (found)
     trial->reason[0] = '\0';
@@ -370,7 +418,8 @@ enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
                                      .micro_batch_size = stored->micro_batch,
                                      .precision = &stored->precision,
                                      .device_limit_bytes = INT64_MAX / 4,
-                                     .host_limit_bytes = INT64_MAX / 4};
+                                     .host_limit_bytes = INT64_MAX / 4,
+                                     .keep_limit_bytes = stored->peak_bytes};
   GD_TRY(gd_model_load(stored->model, &model, err));
   GD_TRY(gd_method_parse(stored->method, &options.method, err));
   int64_t rest = stored->remainder ? stored->remainder : stored->micro_batch;
@@ -390,16 +439,19 @@ enum gd_status gd_trial_explain(const struct gd_model *model,
   struct planning p = {.model = model, .options = options, .trial = &scratch};
   struct candidate full = {0};
   enum gd_status status = begin(&p, err);
+  scratch.kept_blocks = trial->kept_blocks;
   if (status == GD_OK)
     status = make_candidate(&p, trial->micro_batch, &full, err);
   if (status == GD_OK) {
     const struct gd_plan *plan = &full.plan;
-    gd_strbuf_printf(out,
-                     "-- %u tensors, %u ops; %u buffers of activations, %u outputs in place; "
-                     "packed %lld bytes, at least %lld alive at once (op %u)\n",
-                     full.graph.n_tensors, full.graph.n_ops, plan->n_buffers, plan->n_inplace,
-                     (long long)plan->bytes[GD_CATEGORY_ACTIVATIONS], (long long)plan->live_bytes,
-                     plan->live_at);
+    gd_strbuf_printf(
+        out,
+        "-- %u tensors, %u ops; %u buffers of activations, %u outputs in place; "
+        "packed %lld bytes, at least %lld alive at once (op %u); %lld blocks keep what "
+        "products read\n",
+        full.graph.n_tensors, full.graph.n_ops, plan->n_buffers, plan->n_inplace,
+        (long long)plan->bytes[GD_CATEGORY_ACTIVATIONS], (long long)plan->live_bytes, plan->live_at,
+        (long long)trial->kept_blocks);
     gd_plan_print(plan, out);
     if (out->failed)
       status = gd_fail(err, GD_ENVIRONMENT, "out of memory while printing the plan");
@@ -679,9 +731,9 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   return GD_OK;
 }
 
-enum gd_status gd_trial_measure(const struct gd_model *model,
-                                const struct gd_trial_options *options, struct gd_trial *trial,
-                                struct gd_error *err) {
+static enum gd_status measure_as_planned(const struct gd_model *model,
+                                         const struct gd_trial_options *options,
+                                         struct gd_trial *trial, struct gd_error *err) {
   struct measuring m = {.planning = {.model = model, .options = options, .trial = trial},
                         .limit_s = options->sample_seconds > 0 ? options->sample_seconds : 5,
                         .started_ns = gd_clock_ns()};
@@ -709,4 +761,16 @@ done:
   candidate_deinit(&remainder);
   candidate_deinit(&full);
   return status;
+}
+
+/* Where others use the device too there may be less memory than it has: then nothing is kept. */
+enum gd_status gd_trial_measure(const struct gd_model *model,
+                                const struct gd_trial_options *options, struct gd_trial *trial,
+                                struct gd_error *err) {
+  enum gd_status status = measure_as_planned(model, options, trial, err);
+  if (status != GD_NOMEM_DEVICE || trial->kept_blocks == 0 || trial->ranks > 1)
+    return status;
+  struct gd_trial_options less = *options;
+  less.keeps_nothing = true;
+  return measure_as_planned(model, &less, trial, err);
 }
