@@ -22,7 +22,8 @@
 /* --- planning ------------------------------------------------------------------------------ */
 
 enum {
-  KEEP_PARTS = 32,     /* one of so many of the memory stays free: others may use the device too */
+  KEEP_PARTS = 32, /* one of so many of the memory stays free: others may use the device too */
+  ROWS_TO_FILL = 1 << 15,
   ENOUGH_TO_FILL = 12, /* of FLOPs that are enough, a part that fills a device: vit on an H200 does
                           779 images/s with passes of 1e14, 753 with twice that and less kept */
 };
@@ -45,6 +46,8 @@ struct planning {
   struct gd_caps caps;
   int64_t used_bytes; /* of the size that was tried last */
   double pass_flops;  /* likewise */
+  int64_t pass_rows; /* likewise: tokens, which products have as rows, or pixels, of which there are
+                        plenty */
   int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
 };
 
@@ -183,6 +186,10 @@ static enum gd_status try_keeping(struct planning *p, int64_t micro_batch, int64
     if (candidate.graph.ops[id].block >= *blocks)
       *blocks = candidate.graph.ops[id].block + 1;
   p->pass_flops = candidate.graph.model_flops;
+  if (status == GD_OK)
+    p->pass_rows = gd_tensor_elements(&candidate.graph, candidate.graph.ids != GD_NONE
+                                                            ? candidate.graph.ids
+                                                            : candidate.graph.pixels);
   candidate_deinit(&candidate);
   return status;
 }
@@ -191,7 +198,8 @@ static enum gd_status try_keeping(struct planning *p, int64_t micro_batch, int64
 static bool may_halve(const struct planning *p) {
   return p->options->micro_batch == GD_MICRO_BATCH_AUTO && p->trial->micro_batch % 2 == 0 &&
          p->options->method.sharding <= GD_SHARDING_ZERO1 &&
-         p->pass_flops / 2 >= p->caps.enough_flops / ENOUGH_TO_FILL;
+         p->pass_flops / 2 >= p->caps.enough_flops / ENOUGH_TO_FILL &&
+         p->pass_rows / 2 >= ROWS_TO_FILL;
 }
 
 /*
