@@ -2,20 +2,21 @@
 
 // All of the gradient of one head at once: dq, dk and dv as attention_grad_queries.cu and
 // attention_grad_keys.cu have them, with five products in place of their seven and one drawing of
-// what is kept. For sm_90a, 16-bit heads of 49 to 64 that share no keys, rows on 16 bytes, and where
-// a head's dq fits into shared memory. Products are by warpgroups of four warps (wgmma), which read
-// shared memory once for 64 rows where mma.sync reads it for 16: there that was the floor.
+// what is kept. For sm_90a, 16-bit heads of 49 to 64 that share no keys, rows on 16 bytes, and
+// where a head's dq fits into shared memory. Products are by warpgroups of four warps (wgmma),
+// which read shared memory once for 64 rows where mma.sync reads it for 16: there that was the
+// floor.
 //
 // A block owns a head. It has two warpgroups; each owns 64 of ROWS = 128 keys at a time, visits
-// COLUMNS = 64 queries at a time, transposed as attention_grad_keys does, and owns 32 columns of dq.
-// dk and dv are sums in registers. The slopes of a visit also go to shared memory, where in the next
-// visit, behind its barrier, they are the left operand of dq. What dq has so far lies in shared
-// memory as fp32, each lane's own numbers beside each other, from the first keys until the last,
-// which write it out. So every sum has one order.
+// COLUMNS = 64 queries at a time, transposed as attention_grad_keys does, and owns 32 columns of
+// dq. dk and dv are sums in registers. The slopes of a visit also go to shared memory, where in the
+// next visit, behind its barrier, they are the left operand of dq. What dq has so far lies in
+// shared memory as fp32, each lane's own numbers beside each other, from the first keys until the
+// last, which write it out. So every sum has one order.
 //
-// All matrices in shared memory have rows of 128 bytes, of which the 16-byte pieces are exchanged by
-// the lowest three bits of the row (the hardware's 128-byte swizzle), so one copy serves as operand
-// and as its transpose.
+// All matrices in shared memory have rows of 128 bytes, of which the 16-byte pieces are exchanged
+// by the lowest three bits of the row (the hardware's 128-byte swizzle), so one copy serves as
+// operand and as its transpose.
 //
 // Of T 512, in cycles of a multiprocessor: products 41,000; instructions issued, with dropout,
 // about 900 a warp and visit, 58,000: the floor. Products overlap with random numbers, and with the
