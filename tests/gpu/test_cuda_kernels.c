@@ -2,6 +2,7 @@
  * Every CUDA kernel that the op tests would run compiles under NVRTC for every architecture of the
  * paper's GPUs: no GPU is needed, so kernels cannot rot on machines without one.
  */
+#define _GNU_SOURCE
 #define GD_TEST_NO_MAIN
 #define GD_TEST_CASES_ONLY
 #define GD_TEST_BACKEND cuda_ops
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 
 #include "backend/cuda/cuda_int.h"
+
+#include "cases_attention_tiles.inc"
 
 static void collect(void (*cases)(void)) {
   cases();
@@ -31,6 +34,7 @@ static void compile_for(int sm, int share) {
 #define GD_OP(name, ...) collect(cases_##name);
 #include "ir/ops.def"
 #undef GD_OP
+  collect(cases_attention_tiles);
   if (!getenv("GD_TEST_ALL"))
     cuda_ops_keep(SHARES, share);
   if (!cuda_ops_build(&why))

@@ -25,16 +25,8 @@ static void test_turned_matmul(void **state) {
   run(cases_turned_matmul);
 }
 
-/* The gradient of attention by one kernel wherever it can be, with each of its tiles; then by two
-   kernels: op_attention.c. */
-static void cases_attention_tiles(void) {
-  static const char *const tiles[] = {"w0", "w1", "w2", "w3", "w4", "0"};
-  for (int i = 0; i < COUNT(tiles); i++) {
-    setenv("GPUDAYS_ATTENTION_TILE", tiles[i], 1);
-    cases_attention_grad();
-  }
-  unsetenv("GPUDAYS_ATTENTION_TILE");
-}
+#include "cases_attention_tiles.inc"
+
 static void test_attention_tiles(void **state) {
   (void)state;
   run(cases_attention_tiles);

@@ -7,10 +7,10 @@
  * device holds are timed on the real shapes in stage TUNE and the fastest is kept for the shape, so
  * that a forward pass and its recomputation agree; small problems take the first. For people who
  * tune: GPUDAYS_ATTENTION_TRACE=FILE appends a line for every candidate timed (shape, pass, tile,
- * microseconds, TFLOP/s), GPUDAYS_ATTENTION_TILE=N takes candidate N, counted round, and times
- * nothing; with GPUDAYS_DETERMINISTIC=1 it is the first. The gradient of short sequences has one
- * kernel that does all of it beside the two that have a share each: N means the two, wN, where it
- * can be, the one.
+ * microseconds, TFLOP/s), GPUDAYS_ATTENTION_TILE=N takes tiling N, counted round, and times
+ * nothing; with GPUDAYS_DETERMINISTIC=1 it is the first. On sm_90 the gradient of sequences of up
+ * to about 512 has one kernel that does all of it beside the two that have a share each, and where
+ * all were timed the faster is taken; N means the two, w the one wherever it can be.
  *
  * Key head number p of all samples and key heads, p = b M + m, serves query heads p N/M and up, so
  * both ops see a batch of key heads and nothing else.
@@ -41,9 +41,8 @@ struct problem {
 struct tiling {
   int warps, row_tiles, columns, stages;
   int blocks; /* on a multiprocessor: what the registers are limited for */
-  int keep;   /* of WHOLE also BY_GROUPS: kernels/attention_grad_groups.cu */
+  int keep;
 };
-enum { BY_GROUPS = 3 };
 
 static bool aligned16(const struct gd_view *view) {
   return (uintptr_t)view->data % 16 == 0;
@@ -115,14 +114,13 @@ static int grad_bytes(const struct problem *p, const struct tiling *t) {
   return 2 * tile_rows(t) * row_bytes(p) + t->stages * 2 * t->columns * (row_bytes(p) + 4);
 }
 
-/* As grad_bytes; slopes, twice; a zero; then dq as fp32, unless the first keys are all. */
+/* Keys and values; two stages of queries and dout, with lse and delta; slopes, twice; dq as fp32,
+   unless the first keys are all; up to 1,024 for alignment. Rows are not padded. */
 static int64_t whole_bytes(const struct problem *p, const struct tiling *t) {
   int64_t steps = p->device.steps, visits = (steps + t->columns - 1) / t->columns;
   int64_t so_far = steps <= tile_rows(t) ? 0 : visits * t->columns * p->head * 4;
-  int line = p->head * 2; /* of attention_grad_groups.cu, with up to 1,024 for its alignment */
-  if (t->keep == BY_GROUPS)
-    return 4 * tile_rows(t) * line + 4 * t->columns * (line + 4) + 1024 + so_far;
-  return grad_bytes(p, t) + 2 * tile_rows(t) * (t->columns * 2 + 16) + 16 + so_far;
+  int line = p->head * 2;
+  return 4 * tile_rows(t) * line + 4 * t->columns * (line + 4) + 1024 + so_far;
 }
 
 /* KEYS: gradients of keys and values; WHOLE: all of the gradient. */
@@ -190,9 +188,7 @@ static const struct variants {
      TILINGS({4, 2, 16, 3, 2, 0}, {4, 2, 32, 2, 2, 0}, {4, 1, 32, 2, 3, 0}, {7, 1, 32, 2, 2, 0},
              {8, 1, 32, 2, 1, 0}, {4, 1, 32, 2, 1, 0})},
 
-    {WHOLE, HALF, 64, EITHER, 5,
-     TILINGS({8, 1, 32, 2, 1, 2}, {4, 1, 32, 2, 2, 2}, {7, 1, 32, 2, 1, 2}, {8, 1, 16, 2, 1, 2},
-             {8, 1, 64, 2, 1, BY_GROUPS})},
+    {WHOLE, HALF, 64, EITHER, 1, TILINGS({8, 1, 64, 2, 1, 0})}, /* attention_grad.cu has no other */
 };
 
 /* Both gradients, all else. */
@@ -223,17 +219,16 @@ static const struct variants *variants_of(const struct problem *p, enum pass pas
   return &other_grads;
 }
 
-/* What is worth timing, or what there is; at least one, but for WHOLE. */
+/* What is worth timing, or what there is; at least one, but for WHOLE. all: whatever fits. */
 static int candidates_of(const struct gd_cuda *cuda, const struct problem *p, enum pass pass,
-                         const struct tiling *list[MOST_TILINGS]) {
+                         bool all, const struct tiling *list[MOST_TILINGS]) {
   const struct variants *v = variants_of(p, pass);
-  int n = 0;
-  if (pass == WHOLE && (v->pass != WHOLE || p->device.group != 1))
+  int n = 0, tries = all ? v->count : v->tries;
+  if (pass == WHOLE &&
+      (v->pass != WHOLE || p->device.group != 1 || cuda->sm != 90 || !p->aligned || p->head != 64))
     return 0;
-  for (int i = 0; i < v->count && (i < v->tries || n == 0); i++) {
+  for (int i = 0; i < v->count && (i < tries || n == 0); i++) {
     const struct tiling *t = &v->tilings[i];
-    if (pass == WHOLE && t->keep == BY_GROUPS && (cuda->sm != 90 || !p->aligned || p->head != 64))
-      continue;
     if (t->blocks * (pass_bytes(p, pass, t) + 1024) <= cuda->shared_bytes + 1024 ||
         (pass != WHOLE && i == v->count - 1))
       list[n++] = t;
@@ -305,9 +300,7 @@ static enum gd_status launch_tiled(const struct gd_cuda_call *call, const struct
   int first = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 1;
   int last = work->pass != KEYS ? 0 : keys_at_once(p) ? 3 : 2;
   for (int parts = first; parts <= last; parts++) {
-    bool groups = work->pass == WHOLE && t->keep == BY_GROUPS;
-    const char *name = groups ? "attention_grad_groups" : names[work->pass];
-    struct gd_cuda_kernel kernel = kernel_of(p, t, name, parts, defines);
+    struct gd_cuda_kernel kernel = kernel_of(p, t, names[work->pass], parts, defines);
     GD_TRY(gd_cuda_launch(call, &kernel, grid, work->params));
   }
   return GD_OK;
@@ -438,12 +431,12 @@ static bool wants_tuning(const struct gd_cuda *cuda, const struct work *work) {
   return !cuda->deterministic && flops_of(work) >= 1e9;
 }
 
-/* The candidate that the user wants, counted round; -1: no wish. */
+/* The tiling that the user wants, of those that fit, counted round; -1: no wish. */
 static int forced_tile(bool *whole) {
   const char *forced = getenv("GPUDAYS_ATTENTION_TILE");
-  *whole = forced && forced[0] == 'w';
-  char digit = !forced ? 0 : *whole ? forced[1] : forced[0];
-  return digit >= '0' && digit <= '9' ? digit - '0' : -1;
+  char first = forced ? forced[0] : 0;
+  *whole = first == 'w';
+  return *whole ? 0 : first >= '0' && first <= '9' ? first - '0' : -1;
 }
 
 /* All stages. A library that is better anyway leaves `tunes` false. */
@@ -451,8 +444,8 @@ static enum gd_status run_tiled(const struct gd_cuda_call *call, const struct wo
                                 bool tunes) {
   const struct tiling *list[MOST_TILINGS] = {NULL};
   bool whole;
-  int count = candidates_of(call->cuda, work->problem, work->pass, list);
   int forced = forced_tile(&whole);
+  int count = candidates_of(call->cuda, work->problem, work->pass, forced >= 0, list);
   GD_ASSERT(count > 0 && list[0]);
   if (forced >= 0) {
     list[0] = list[forced % count];
@@ -529,11 +522,10 @@ static enum gd_status wide_grad(const struct gd_cuda_call *call, const struct pr
                         &s->k, &s->v, &s->lse, &s->delta, &seed, &s->dk, &s->dv, &device);
 }
 
-/* Which of them is the gradient: where both were timed, the faster. Else the one kernel, unless it
-   has too few heads to keep the device busy. */
+/* Is the one kernel the gradient? Where it is asked for, or all were timed and it is the fastest.
+ */
 static bool takes_whole(const struct gd_cuda *cuda, const struct work *whole,
                         const struct work *queries, const struct work *keys) {
-  const struct problem *p = whole->problem;
   struct shape shapes[] = {shape_of(whole), shape_of(queries), shape_of(keys)};
   const struct choice *one = find_choice(cuda, &shapes[0]);
   const struct choice *first = find_choice(cuda, &shapes[1]);
@@ -541,9 +533,13 @@ static bool takes_whole(const struct gd_cuda *cuda, const struct work *whole,
   bool forced;
   if (forced_tile(&forced) >= 0)
     return forced;
-  if (one && first && second)
-    return one->us < first->us + second->us;
-  return p->key_heads * 2 >= cuda->sm_count || p->device.steps <= 128;
+  return one && first && second && one->us < first->us + second->us;
+}
+
+/* Is the one kernel to be built, and timed? */
+static bool wants_whole(const struct gd_cuda *cuda, const struct work *queries, bool tunes) {
+  bool forced;
+  return forced_tile(&forced) >= 0 ? forced : tunes && wants_tuning(cuda, queries);
 }
 
 static enum gd_status tiled_grad(const struct gd_cuda_call *call, const struct problem *p,
@@ -571,13 +567,12 @@ static enum gd_status tiled_grad(const struct gd_cuda_call *call, const struct p
                        .visited = 2,
                        .params = (void *[]){&s->dout, &s->q, &s->k, &s->v, &s->lse, &s->delta,
                                             &seed, &s->dq, &s->dk, &s->dv, &of_keys}};
-  bool can = candidates_of(call->cuda, p, WHOLE, unused) > 0;
-  bool takes =
-      can && call->stage == GD_CUDA_LAUNCH && takes_whole(call->cuda, &whole, &queries, &keys);
-  if (can && (takes || call->stage != GD_CUDA_LAUNCH))
-    GD_TRY(run_tiled(call, &whole, tunes));
-  if (takes)
-    return GD_OK;
+  if (candidates_of(call->cuda, p, WHOLE, false, unused) > 0) {
+    if (call->stage == GD_CUDA_LAUNCH && takes_whole(call->cuda, &whole, &queries, &keys))
+      return run_tiled(call, &whole, tunes);
+    if (call->stage != GD_CUDA_LAUNCH && wants_whole(call->cuda, &queries, tunes))
+      GD_TRY(run_tiled(call, &whole, tunes));
+  }
   GD_TRY(run_tiled(call, &queries, tunes));
   return run_tiled(call, &keys, tunes);
 }

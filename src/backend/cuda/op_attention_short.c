@@ -9,9 +9,9 @@
 
 enum {
   TILE = 16,
-  MOST_TILES = 13,      /* T 208: 13 warps have 128 registers each, and a head's slopes fit */
+  MOST_TILES = 13,      /* T 208: 13 warps have 128 registers each, or twice 72; slopes fit */
   STATIC_BYTES = 16,    /* of shared memory; of the gradient also two floats a row */
-  TWO_BLOCKS_TILES = 6, /* up to here a multiprocessor has registers for two blocks */
+  TWO_BLOCKS_TILES = 6, /* up to here there are registers for two blocks of the gradient */
 };
 
 struct shape {
@@ -61,11 +61,16 @@ bool gd_cuda_short_attention_takes(const struct gd_cuda_call *call) {
          shared_bytes(&s) + fixed <= call->cuda->shared_bytes;
 }
 
+/* On a multiprocessor. */
+static int blocks_of_gradient(const struct shape *s) {
+  return s->tiles <= TWO_BLOCKS_TILES ? 2 : 1;
+}
+
 static enum gd_status launch(const struct gd_cuda_call *call, const struct shape *s,
                              void **params) {
   char defines[80];
   snprintf(defines, sizeof defines, "HEAD=%d TILES=%d BLOCKS=%d ALIGNED=%d", (int)s->size, s->tiles,
-           s->tiles <= TWO_BLOCKS_TILES ? 2 : 1, s->aligned);
+           blocks_of_gradient(s), s->aligned);
   struct gd_cuda_kernel kernel = {.file = "attention_short",
                                   .name = s->gradient ? "attention_short_grad" : "attention_short",
                                   .defines = defines};
@@ -74,8 +79,11 @@ static enum gd_status launch(const struct gd_cuda_call *call, const struct shape
   return gd_cuda_launch(call, &kernel, grid, params);
 }
 
-static struct gd_attention told(const struct gd_attr_attention *attr, const struct shape *s) {
+/* chunk: heads that are worked on at once. */
+static struct gd_attention told(const struct gd_cuda_call *call, const struct shape *s) {
+  const struct gd_attr_attention *attr = &call->args->attr->attention;
   return (struct gd_attention){.heads = s->heads,
+                               .chunk = call->cuda->sm_count * blocks_of_gradient(s),
                                .group = 1,
                                .steps = (int32_t)s->steps,
                                .size = (int32_t)s->size,
@@ -87,7 +95,7 @@ static struct gd_attention told(const struct gd_attr_attention *attr, const stru
 enum gd_status gd_cuda_short_attention(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *args = call->args;
   struct shape shape = shape_of(args, false);
-  struct gd_attention device = told(&args->attr->attention, &shape);
+  struct gd_attention device = told(call, &shape);
   const struct gd_view *in = args->in, *out = args->out;
   void *q = in[0].data, *k = in[1].data, *v = in[2].data, *to = out[0].data, *lse = out[1].data;
   return launch(call, &shape, (void *[]){&q, &k, &v, &to, &lse, &device});
@@ -96,7 +104,7 @@ enum gd_status gd_cuda_short_attention(const struct gd_cuda_call *call) {
 enum gd_status gd_cuda_short_attention_grad(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *args = call->args;
   struct shape shape = shape_of(args, true);
-  struct gd_attention device = told(&args->attr->attention, &shape);
+  struct gd_attention device = told(call, &shape);
   const struct gd_view *in = args->in, *to = args->out;
   void *dout = in[0].data, *q = in[1].data, *k = in[2].data, *v = in[3].data, *out = in[4].data;
   void *lse = in[5].data, *dq = to[0].data, *dk = to[1].data, *dv = to[2].data;

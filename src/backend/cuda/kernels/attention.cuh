@@ -8,7 +8,7 @@ struct gd_attention {      // op_attention.c has the same
   int64_t weights;         // of one sample: N T T
   int group;               // query heads that share a key head
   int steps, size;         // T, D
-  int chunk;               // heads whose tiles share L2: see place_of
+  int chunk;               // heads whose tiles share L2, see place_of; attention_short: at once
   int causal;
   float scale, exponent;   // exponent: scale log2(e), never 0
   float kept_scale;        // of what is not dropped

@@ -2,91 +2,146 @@
 
 // All of the gradient of one head at once: dq, dk and dv as attention_grad_queries.cu and
 // attention_grad_keys.cu have them, with five products in place of their seven and one drawing of
-// what is kept. Only where no heads share keys, and a head's dq fits into shared memory.
+// what is kept. For sm_90a, 16-bit heads of 49 to 64 that share no keys, rows on 16 bytes, and
+// where a head's dq fits into shared memory. Products are by warpgroups of four warps (wgmma),
+// which read shared memory once for 64 rows where mma.sync reads it for 16: there that was the
+// floor.
 //
-// A block owns a head. For every ROWS keys it visits all queries, COLUMNS at a time, transposed as
-// attention_grad_keys does: dk and dv are sums in registers, from operands that never leave them.
-// The slopes of a visit also go to shared memory, where in the next visit, behind its barrier, they
-// are the left operand of dq: each warp owns 16 columns of the head, of all queries or of every
-// second 16, whose keys it keeps in registers as well. What dq has so far lies in shared memory as
-// fp32, each lane's own numbers beside each other, from the first keys until the last, which write
-// it out. So every sum has one order.
+// A block owns a head. It has two warpgroups; each owns 64 of ROWS = 128 keys at a time, visits
+// COLUMNS = 64 queries at a time, transposed as attention_grad_keys does, and owns 32 columns of
+// dq. dk and dv are sums in registers. The slopes of a visit also go to shared memory, where in the
+// next visit, behind its barrier, they are the left operand of dq. What dq has so far lies in
+// shared memory as fp32, each lane's own numbers beside each other, from the first keys until the
+// last, which write it out. So every sum has one order.
 //
-// Of a head of 64 and T 512, in cycles of a multiprocessor: 40,960 products at about 1.6 make
-// 66,000; reads of shared memory, one of 512 bytes for two products, 82,000, and dq, slopes and
-// copies 16,000; instructions issued, with dropout about 550 a warp and visit, 70,000. So shared
-// memory is the floor: 98,000 cycles. (With two row tiles a warp there are fewer reads for the
-// first four products, but no registers to keep operands in, which costs as many.)
-constexpr int QUERY_TILES = COLUMNS / 16;
-constexpr int PARTS_OF_HEAD = HEAD / 16;           // of dq: a warp has one
-constexpr int WARP_SHARES = WARPS / PARTS_OF_HEAD; // warps that have the same one
-constexpr int SHARE = (QUERY_TILES + WARP_SHARES - 1) / WARP_SHARES; // query tiles of a warp
-constexpr int CHAINS = SHARE == 1 ? 2 : 1; // of sums: a product that needs the one before waits
-constexpr int KEY_STEPS = ROWS / 16;
-constexpr int PITCH = COLUMNS * 2 + 16; // of a row of slopes, which are transposed: a key's
-static_assert(BYTES == 2 && STAGES == 2 && KEEP == 2 && WARPS >= PARTS_OF_HEAD, "see above");
+// All matrices in shared memory have rows of 128 bytes, of which the 16-byte pieces are exchanged
+// by the lowest three bits of the row (the hardware's 128-byte swizzle), so one copy serves as
+// operand and as its transpose.
+//
+// Of T 512, in cycles of a multiprocessor: products 41,000; instructions issued, with dropout,
+// about 900 a warp and visit, 58,000: the floor. Products overlap with random numbers, and with the
+// other warpgroup's arithmetic.
+static_assert(BYTES == 2 && HEAD == 64 && WARPS == 8 && ROW_TILES == 1 && COLUMNS == 64 && ALIGNED,
+              "see above");
+constexpr int LINE = 128, TILE_BYTES = COLUMNS * LINE;
+constexpr int AT_K = 0, AT_V = ROWS * LINE, AT_STAGE = 2 * ROWS * LINE;
+constexpr int DOUT = TILE_BYTES, STAGE = 2 * TILE_BYTES;
+constexpr int AT_SLOPES = AT_STAGE + 2 * STAGE, SLOPES = ROWS * LINE;
+constexpr int AT_VALUES = AT_SLOPES + 2 * SLOPES, VALUES = 2 * COLUMNS * 4; // lse and delta, twice
+constexpr int AT_DQ = AT_VALUES + 2 * VALUES;
 
-constexpr int AT_V = ROWS * STRIDE, AT_STAGE = 2 * AT_V;
-constexpr int DOUT = COLUMNS * STRIDE, LSE = 2 * DOUT, DELTA_AT = LSE + COLUMNS * 4;
-constexpr int STAGE = DELTA_AT + COLUMNS * 4;
-constexpr int AT_SLOPES = AT_STAGE + 2 * STAGE, SLOPES = ROWS * PITCH;
-constexpr int AT_ZEROS = AT_SLOPES + 2 * SLOPES, AT_DQ = AT_ZEROS + 16;
+// --- instructions of warpgroups ------------------------------------------------------------------
 
-// As load_rows of two matrices, the second `apart` bytes behind the first, with one reckoning of
-// addresses.
-template <int COUNT>
-GD_DEVICE void load_pairs(int to, int apart, const T0 *one, const T0 *two, int first, int steps,
-                          int size) {
-  constexpr int PIECES = HEAD * BYTES / 16, N = 16 / BYTES, EACH = THREADS / PIECES;
-  if constexpr (ALIGNED && THREADS % PIECES == 0 && COUNT % EACH == 0) {
-    unsigned thread = threadIdx.x;
-    asm volatile("" : "+r"(thread)); // as there
-    int row = thread / PIECES, column = thread % PIECES * N;
-    int left = column < size ? steps - first - row : 0, at = (first + row) * size + column;
-    uint32_t base = shared_address(shared) + to + row * STRIDE + column * BYTES;
-#pragma unroll
-    for (int n = 0; n < COUNT; n += EACH) {
-      copy16(base + n * STRIDE, one + (at + n * size), n < left);
-      copy16(base + apart + n * STRIDE, two + (at + n * size), n < left);
-    }
-  } else {
-    load_rows<COUNT>(to, one, first, steps, size);
-    load_rows<COUNT>(to + apart, two, first, steps, size);
+GD_DEVICE void group_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+GD_DEVICE void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> GD_DEVICE void group_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+// What this thread wrote to shared memory, for the products of others behind the next barrier.
+GD_DEVICE void group_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+#define GD_SUMS_16(x)                                                                              \
+  "+f"(x[0][0]), "+f"(x[0][1]), "+f"(x[0][2]), "+f"(x[0][3]), "+f"(x[1][0]), "+f"(x[1][1]),        \
+      "+f"(x[1][2]), "+f"(x[1][3]), "+f"(x[2][0]), "+f"(x[2][1]), "+f"(x[2][2]), "+f"(x[2][3]),    \
+      "+f"(x[3][0]), "+f"(x[3][1]), "+f"(x[3][2]), "+f"(x[3][3])
+#define GD_SUMS_32(x)                                                                              \
+  GD_SUMS_16(x), "+f"(x[4][0]), "+f"(x[4][1]), "+f"(x[4][2]), "+f"(x[4][3]), "+f"(x[5][0]),        \
+      "+f"(x[5][1]), "+f"(x[5][2]), "+f"(x[5][3]), "+f"(x[6][0]), "+f"(x[6][1]), "+f"(x[6][2]),    \
+      "+f"(x[6][3]), "+f"(x[7][0]), "+f"(x[7][1]), "+f"(x[7][2]), "+f"(x[7][3])
+#define GD_NAMES_16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
+#define GD_NAMES_32                                                                                \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "    \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+// both:    c = a b', c += a b': 64 rows of a, 64 of b, both with 16 columns, in shared memory.
+// kept:    c += a b: a in registers, as of mma.sync; b 16 rows of 64 in shared memory.
+// turned:  c = a' b, c += a' b: a 16 rows of 64, b 16 rows of which 32 columns count.
+#define GD_GROUP_PRODUCTS(kind)                                                                    \
+  static GD_DEVICE void both(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {                 \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "                                         \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." kind " " GD_NAMES_32                \
+                 ", %32, %33, p, 1, 1, 0, 0; }"                                                    \
+                 : GD_SUMS_32(c)                                                                   \
+                 : "l"(a), "l"(b), "r"(adds));                                                     \
+  }                                                                                                \
+  static GD_DEVICE void kept(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b) {               \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." kind " " GD_NAMES_32                \
+                 ", {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                        \
+                 : GD_SUMS_32(c)                                                                   \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
+  }                                                                                                \
+  static GD_DEVICE void turned(float (&c)[4][4], uint64_t a, uint64_t b, int adds) {               \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "                                         \
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32." kind " " GD_NAMES_16                \
+                 ", %16, %17, p, 1, 1, 1, 1; }"                                                    \
+                 : GD_SUMS_16(c)                                                                   \
+                 : "l"(a), "l"(b), "r"(adds));                                                     \
   }
+template <typename T> struct gd_group_unit;
+template <> struct gd_group_unit<gd_bf16> { GD_GROUP_PRODUCTS("bf16.bf16") };
+template <> struct gd_group_unit<gd_f16> { GD_GROUP_PRODUCTS("f16.f16") };
+
+// --- end of instructions -------------------------------------------------------------------------
+
+// How the hardware names a matrix: its address, a multiple of 1,024 but for what is stepped over;
+// 1,024 bytes from 8 rows to the next 8, the only distance there is where a row is 128 bytes; the
+// swizzle. In two steps: what differs between matrices, then how many bytes further.
+constexpr uint32_t APART = 1024 >> 4;
+GD_DEVICE uint32_t name_of(uint32_t address) { return (address & 0x3ffff) >> 4 | APART << 16; }
+GD_DEVICE uint64_t named(uint32_t name, int bytes) {
+  return (uint64_t)(1u << 30 | APART) << 32 | (name + (uint32_t)bytes / 16);
+}
+
+template <int COUNT>
+GD_DEVICE void load_lines(uint32_t to, const T0 *from, int first, int steps, int size) {
+  unsigned thread = threadIdx.x;
+  asm volatile("" : "+r"(thread)); // as load_rows
+  int row = thread / 8, piece = thread % 8, column = piece * 8;
+  int left = column < size ? steps - first - row : 0, at = (first + row) * size + column;
+  to += row * LINE + (piece ^ row % 8) * 16;
+#pragma unroll
+  for (int n = 0; n < COUNT; n += THREADS / 8)
+    copy16(to + n * LINE, from + (at + n * size), n < left);
 }
 
 struct gd_grad {
+  using unit = gd_group_unit<T0>;
   const T0 *q, *dout; // of the head, as all else
   const float *lse, *delta;
   T0 *dq;
   const gd_attention &p;
   gd_dropout dropout;
   uint32_t base;
-  int warp;                 // by a shuffle: so the compiler knows that all lanes agree
-  int row;                  // of the block's keys, the first
-  int stage, other;         // of this visit, of the next
-  int slopes_at, former_at; // of this visit, of the one before
+  int skipped;               // bytes of shared memory, to a multiple of 1,024
+  int warp;                  // by a shuffle: so the compiler knows that all lanes agree
+  int row;                   // of the block's keys, the first
+  int slot;                  // of this visit: which of two stages, and of two places for slopes
   int next_row, next_column; // loaded next: queries, to be visited with keys from next_row on
-  gd_own<true> own, own_v;
-  uint32_t keys[KEY_STEPS][4]; // this warp's columns of all the block's, as right operands
-  float sums_k[ROW_TILES][HEAD_TILES][4], sums_v[ROW_TILES][HEAD_TILES][4];
-
-  GD_DEVICE int warp_row() const { return warp * WARP_ROWS; }
-  GD_DEVICE int part() const { return warp % PARTS_OF_HEAD; }
-  GD_DEVICE int start_of(int first) const { return p.causal ? first / COLUMNS * COLUMNS : 0; }
+  float sums_k[1][8][4], sums_v[1][8][4];
 
   GD_DEVICE gd_grad(const gd_attention &p, const int *seed)
-      : p(p), dropout(dropout_of(p, seed, blockIdx.x)), base(shared_address(shared)),
-        warp(__shfl_sync(0xffffffff, (int)threadIdx.x / 32, 0, 32)), row(0),
-        stage(AT_STAGE), other(AT_STAGE + STAGE), slopes_at(AT_SLOPES),
-        former_at(AT_SLOPES + SLOPES), next_row(0), next_column(0),
-        own(base + warp_row() * STRIDE), own_v(base + AT_V + warp_row() * STRIDE) {}
+      : p(p), dropout(dropout_of(p, seed, blockIdx.x)),
+        warp(__shfl_sync(0xffffffff, (int)threadIdx.x / 32, 0, 32)), row(0), slot(0), next_row(0),
+        next_column(0) {
+    uint32_t start = shared_address(shared);
+    base = (start + 1023) & ~1023u;
+    skipped = (int)(base - start);
+  }
+  GD_DEVICE int group() const { return warp / 4; }
+  GD_DEVICE int start_of(int first) const { return p.causal ? first / COLUMNS * COLUMNS : 0; }
+  GD_DEVICE unsigned char *at(int offset) const { return shared + skipped + offset; }
 
+  GD_DEVICE void load_keys(const T0 *k, const T0 *v) const {
+    load_lines<ROWS>(base + AT_K, k, row, p.steps, p.size);
+    load_lines<ROWS>(base + AT_V, v, row, p.steps, p.size);
+  }
   GD_DEVICE void load(int to) {
     if (next_row < p.steps) {
-      load_pairs<COLUMNS>(to, DOUT, q, dout, next_column, p.steps, p.size);
-      load_values<COLUMNS>(to + LSE, lse, next_column, p.steps);
-      load_values<COLUMNS, 32>(to + DELTA_AT, delta, next_column, p.steps);
+      uint32_t stage = base + AT_STAGE + to * STAGE;
+      load_lines<COLUMNS>(stage, q, next_column, p.steps, p.size);
+      load_lines<COLUMNS>(stage + DOUT, dout, next_column, p.steps, p.size);
+      load_values<COLUMNS>(skipped + AT_VALUES + to * VALUES, lse, next_column, p.steps);
+      load_values<COLUMNS, 64>(skipped + AT_VALUES + to * VALUES + COLUMNS * 4, delta, next_column,
+                               p.steps);
     }
     copies_commit();
     next_column += COLUMNS;
@@ -96,138 +151,86 @@ struct gd_grad {
     }
   }
 
-  // The keys and values, once they are there, to registers.
-  GD_DEVICE void keep() {
-    int lane = threadIdx.x % 32;
-    own.keep();
-    own_v.keep();
+  // dq of what was visited before.
+  GD_DEVICE void multiply_queries(float (&sums)[4][4]) const {
+    uint32_t from = name_of(base + AT_SLOPES + (1 - slot) * SLOPES);
+    uint32_t keys = name_of(base + AT_K + group() * 64);
 #pragma unroll
-    for (int step = 0; step < KEY_STEPS; step++)
-      load_transposed(keys[step], base + (step * 16 + lane % 16) * STRIDE + lane / 16 * 16 +
-                                      part() * 32);
-    each_sum<HEAD_TILES>([&](int i, int j, int e) { sums_k[i][j][e] = sums_v[i][j][e] = 0; });
+    for (int step = 0; step < ROWS / 16; step++)
+      unit::turned(sums, named(from, step * 16 * LINE), named(keys, step * 16 * LINE), step > 0);
+    group_commit();
   }
-
-  // Two neighbours of dq.
-  GD_DEVICE void put(int query, int column, float first, float second) const {
-    if (query >= p.steps)
-      return;
-    float factor = DROPOUT ? p.scale * p.kept_scale : p.scale;
-    float x[2] = {first * factor, second * factor};
-    T0 *to = dq + (query * p.size + column);
-    if (ALIGNED) {
-      if (column < p.size)
-        gd_store(to, x);
-    } else {
-      if (column < p.size)
-        to[0] = gd_to<T0>(x[0]);
-      if (column + 1 < p.size)
-        to[1] = gd_to<T0>(x[1]);
-    }
-  }
-
-  // dq of what was visited before, column.., in two steps: the products, then what comes of them.
-  GD_DEVICE bool has(int tile) const {
-    return (WARP_SHARES * PARTS_OF_HEAD == WARPS && SHARE * WARP_SHARES == QUERY_TILES) ||
-           (warp < WARP_SHARES * PARTS_OF_HEAD && tile < QUERY_TILES);
-  }
-  GD_DEVICE int so_far(int column, int tile, int j) const {
-    int at = ((column / 16 + tile) * PARTS_OF_HEAD + part()) * 2 + j;
-    return AT_DQ + (at * 32 + threadIdx.x % 32) * 16;
-  }
-  GD_DEVICE void multiply_queries(float (&sums)[SHARE][CHAINS][2][4], int column) const {
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int n = 0; n < SHARE; n++) {
-      int tile = warp / PARTS_OF_HEAD + n * WARP_SHARES;
-      if (!has(tile))
-        continue;
-      uint32_t from = base + former_at + tile * 32 + (lane % 8 + lane / 16 * 8) * PITCH +
-                      lane / 8 % 2 * 16;
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          sums[n][CHAINS - 1][j][e] = 0;
-        int at = row > 0 ? so_far(column, tile, j) : AT_ZEROS;
-        gd_load((const float *)(shared + at), sums[n][0][j]);
-      }
-#pragma unroll
-      for (int step = 0; step < KEY_STEPS; step++) {
-        gd_left left;
-        load_transposed(left.at, from + step * 16 * PITCH);
-        multiply(sums[n][step % CHAINS][0], left, keys[step][0], keys[step][1]);
-        multiply(sums[n][step % CHAINS][1], left, keys[step][2], keys[step][3]);
-      }
-    }
-  }
-  GD_DEVICE void join_chains(float (&sums)[SHARE][CHAINS][2][4]) const {
-#pragma unroll
-    for (int n = 0; n < SHARE; n++)
-#pragma unroll
-      for (int j = 0; j < 2; j++)
-#pragma unroll
-        for (int e = 0; e < 4 && CHAINS > 1; e++)
-          sums[n][0][j][e] += sums[n][CHAINS - 1][j][e];
-  }
-  GD_DEVICE void put_queries(float (&sums)[SHARE][CHAINS][2][4], int column) const {
+  GD_DEVICE void put_queries(float (&sums)[4][4], int column) const {
     int lane = threadIdx.x % 32;
     int end = p.causal && column + COLUMNS < p.steps ? column + COLUMNS : p.steps;
     bool last = row + ROWS >= end;
+    int mine = AT_DQ + ((column / COLUMNS * WARPS + warp) * 4 * 32 + lane) * 16;
+    if (row > 0)
 #pragma unroll
-    for (int n = 0; n < SHARE; n++) {
-      int tile = warp / PARTS_OF_HEAD + n * WARP_SHARES;
-      if (!has(tile))
-        continue;
+      for (int j = 0; j < 4; j++) {
+        float before[4];
+        gd_load((const float *)at(mine + j * 512), before);
 #pragma unroll
-      for (int j = 0; j < 2 && !last; j++)
-        gd_store((float *)(shared + so_far(column, tile, j)), sums[n][0][j]);
-      if (last)
+        for (int e = 0; e < 4; e++)
+          sums[j][e] += before[e];
+      }
 #pragma unroll
-        for (int at = 0; at < 4; at++) {
-          const float(&x)[4] = sums[n][0][at / 2];
-          put(column + tile * 16 + at % 2 * 8 + lane / 4, part() * 16 + at / 2 * 8 + lane % 4 * 2,
-              x[at % 2 * 2], x[at % 2 * 2 + 1]);
-        }
-    }
+    for (int j = 0; j < 4 && !last; j++)
+      gd_store((float *)at(mine + j * 512), sums[j]);
+    float factor = DROPOUT ? p.scale * p.kept_scale : p.scale;
+    int query = column + warp % 4 * 16 + lane / 4, first = group() * 32 + lane % 4 * 2;
+    if (last)
+#pragma unroll
+      for (int n = 0; n < 8; n++) {
+        const float(&x)[4] = sums[n / 2];
+        float pair[2] = {x[n % 2 * 2] * factor, x[n % 2 * 2 + 1] * factor};
+        int to = query + n % 2 * 8, d = first + n / 2 * 8;
+        if (to < p.steps && d < p.size)
+          gd_store(dq + (to * p.size + d), pair);
+      }
   }
-  GD_DEVICE void add_queries(int column) const {
-    float sums[SHARE][CHAINS][2][4];
-    multiply_queries(sums, column);
-    join_chains(sums);
-    put_queries(sums, column);
-  }
-
-  // Two neighbours in a row: 2 half and 2 half + 1 of a tile.
-  GD_DEVICE void put_slopes(int i, int half, int j, uint32_t x) const {
-    int at = (warp_row() + row_of(i, 2 * half)) * PITCH + column_of(j, 0) * 2;
-    *(uint32_t *)(shared + slopes_at + at) = x;
+  GD_DEVICE void put_slopes(int half, int j, uint32_t x) const {
+    int key = warp * 16 + row_of(0, 2 * half);
+    int to = AT_SLOPES + slot * SLOPES + key * LINE + (j ^ key % 8) * 16 + threadIdx.x % 4 * 4;
+    *(uint32_t *)at(to) = x;
   }
 
   // PENDING: the slopes of the visit before wait for their product.
   template <bool PENDING> GD_DEVICE void take(int column) {
-    int first = row + warp_row();
-    if (first >= p.steps || (p.causal && column + COLUMNS <= first)) { // nothing to see
-      each_sum<TILES>([&](int i, int j, int e) {
-        if (e % 2 == 0)
-          put_slopes(i, e / 2, j, 0);
-      });
-      if (PENDING)
-        add_queries(column - COLUMNS);
+    int first = row + warp * 16, group_first = row + group() * 64;
+    float queries[4][4];
+    if (group_first >= p.steps || (p.causal && column + COLUMNS <= group_first)) { // nothing to see
+#pragma unroll
+      for (int n = 0; n < 16; n++)
+        put_slopes(n % 2, n / 2, 0);
+      if (PENDING) {
+        group_fence();
+        multiply_queries(queries);
+        group_wait<0>();
+        put_queries(queries, column - COLUMNS);
+      }
       return;
     }
-    // Random numbers amid the first three products.
+    uint32_t stage = name_of(base + AT_STAGE + slot * STAGE);
+    uint32_t own = name_of(base + group() * 64 * LINE);
+    float w[1][8][4], slopes[1][8][4];
+    group_fence();
+#pragma unroll
+    for (int step = 0; step < 4; step++)
+      unit::both(w[0], named(own, AT_K + step * 32), named(stage, step * 32), step > 0);
+    group_commit();
+#pragma unroll
+    for (int step = 0; step < 4; step++)
+      unit::both(slopes[0], named(own, AT_V + step * 32), named(stage, DOUT + step * 32),
+                 step > 0);
+    group_commit();
+    if (PENDING)
+      multiply_queries(queries);
     gd_kept kept;
     if (DROPOUT)
       draw<true>(kept, dropout, dropout.start + (uint64_t)((int64_t)column * p.steps + first),
-                      p.steps);
-    float w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4], queries[SHARE][CHAINS][2][4];
-    scores(w, own, base + stage);
-    scores(slopes, own_v, base + stage + DOUT);
-    if (PENDING)
-      multiply_queries(queries, column - COLUMNS);
-    if (PENDING && SHARE > 1)
-      put_queries(queries, column - COLUMNS);
+                 p.steps);
+    group_wait<PENDING ? 2 : 1>();
     float hidden = p.exponent < 0 ? GD_INFINITY : -GD_INFINITY;
     if (first + WARP_ROWS > p.steps || (p.causal && column < first + WARP_ROWS - 1))
       each_sum<TILES>([&](int i, int j, int e) {
@@ -236,59 +239,53 @@ struct gd_grad {
           w[i][j][e] = hidden;
       });
     // Past T, queries, dout, lse and delta are zeros: those weights are finite and meet zeros.
+    const float *values = (const float *)at(AT_VALUES + slot * VALUES) + column_of(0, 0);
 #pragma unroll
-    for (int j = 0; j < TILES; j++) {
-      const float *values = (const float *)(shared + stage + LSE) + column_of(j, 0);
-      float reference[2] = {values[0] * 1.4426950408889634f, values[1] * 1.4426950408889634f};
+    for (int j = 0; j < 8; j++) {
+      float reference[2] = {values[j * 8] * 1.4426950408889634f,
+                            values[j * 8 + 1] * 1.4426950408889634f};
 #pragma unroll
-      for (int i = 0; i < ROW_TILES; i++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          w[i][j][e] = gd_exp2(fmaf(w[i][j][e], p.exponent, -reference[e % 2]));
+      for (int e = 0; e < 4; e++)
+        w[0][j][e] = gd_exp2(fmaf(w[0][j][e], p.exponent, -reference[e % 2]));
     }
+    group_wait<PENDING ? 1 : 0>();
     // The slopes, but for kept_scale, are kept p dout . v - p (delta / kept_scale).
     float gain = DROPOUT ? 1 / p.kept_scale : 1;
+    uint32_t left[4][4], left_slopes[4][4]; // operands, as accumulate has them
 #pragma unroll
-    for (int j = 0; j < TILES; j++) {
-      const float *values = (const float *)(shared + stage + DELTA_AT) + column_of(j, 0);
-      float mean[2] = {values[0] * gain, values[1] * gain};
+    for (int j = 0; j < 8; j++) {
+      float mean[2] = {values[COLUMNS + j * 8] * gain, values[COLUMNS + j * 8 + 1] * gain};
 #pragma unroll
-      for (int i = 0; i < ROW_TILES; i++)
+      for (int half = 0; half < 2; half++) {
+        float x[2], y[2];
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-          float whole = w[i][j][e];
-          if (DROPOUT)
-            w[i][j][e] = kept.has(i, j, e) ? whole : 0;
-          slopes[i][j][e] = fmaf(w[i][j][e], slopes[i][j][e], -(whole * mean[e % 2]));
+        for (int e = 0; e < 2; e++) {
+          float whole = w[0][j][2 * half + e];
+          x[e] = !DROPOUT || kept.has(0, j, 2 * half + e) ? whole : 0;
+          y[e] = fmaf(x[e], slopes[0][j][2 * half + e], -(whole * mean[e]));
         }
+        left[j / 2][j % 2 * 2 + half] = gd_unit<T0>::pack(x[0], x[1]);
+        left_slopes[j / 2][j % 2 * 2 + half] = gd_unit<T0>::pack(y[0], y[1]);
+        put_slopes(half, j, left_slopes[j / 2][j % 2 * 2 + half]);
+      }
     }
-    accumulate(sums_v, w, base + stage + DOUT, gd_all());
-    if (PENDING)
-      join_chains(queries);
+    group_fence();
 #pragma unroll
-    for (int j = 0; j < TILES; j++)
+    for (int step = 0; step < 4; step++)
+      unit::kept(sums_v[0], left[step], named(stage, DOUT + step * 16 * LINE));
 #pragma unroll
-      for (int i = 0; i < ROW_TILES; i++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-          put_slopes(i, half, j,
-                     gd_unit<T0>::pack(slopes[i][j][2 * half], slopes[i][j][2 * half + 1]));
-    accumulate(sums_k, slopes, base + stage, gd_all());
-    if (PENDING && SHARE == 1) // they had time; more of them would take too many registers
+    for (int step = 0; step < 4; step++)
+      unit::kept(sums_k[0], left_slopes[step], named(stage, step * 16 * LINE));
+    group_commit();
+    if (PENDING) {
+      group_wait<1>();
       put_queries(queries, column - COLUMNS);
-  }
-
-  GD_DEVICE void turn() {
-    int used = stage;
-    stage = other;
-    other = used;
-    used = slopes_at;
-    slopes_at = former_at;
-    former_at = used;
+    }
+    group_wait<0>();
   }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention_grad(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
                    const float *delta, const int *seed, T0 *dq, T0 *dk, T0 *dv, gd_attention p) {
   int64_t head = blockIdx.x, matrix = (int64_t)p.steps * p.size;
@@ -300,46 +297,40 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   grad.dq = dq + head * matrix;
   grad.lse = lse + head * p.steps;
   grad.delta = delta + head * p.steps;
+  auto arrive = [&] { // what all threads copied and wrote is there
+    copies_wait<0>();
+    group_publish();
+    __syncthreads();
+  };
 
-  load_rows<ROWS>(0, k, 0, p.steps, p.size);
-  load_rows<ROWS>(AT_V, v, 0, p.steps, p.size);
-  grad.load(grad.stage);
-  if (threadIdx.x < 4)
-    *((float *)(shared + AT_ZEROS) + threadIdx.x) = 0;
+  grad.load(0);
   for (; grad.row < p.steps; grad.row += ROWS) {
-    copies_wait<0>();
-    __syncthreads(); // the keys and values are there
-    grad.keep();
-    int column = grad.start_of(grad.row), next = grad.row + ROWS;
-    copies_wait<0>();
-    __syncthreads(); // nobody needs them there, nor the other stage
-    if (next < p.steps) {
-      load_rows<ROWS>(0, k, next, p.steps, p.size);
-      load_rows<ROWS>(AT_V, v, next, p.steps, p.size);
-    }
-    grad.load(grad.other);
+    each_sum<8>([&](int i, int j, int e) { grad.sums_k[i][j][e] = grad.sums_v[i][j][e] = 0; });
+    grad.load_keys(k, v);
+    copies_commit();
+    int column = grad.start_of(grad.row);
+    arrive();
+    grad.load(1 - grad.slot);
     grad.take<false>(column);
-    grad.turn();
+    grad.slot = 1 - grad.slot;
     for (column += COLUMNS; column < p.steps; column += COLUMNS) {
-      copies_wait<0>();
-      __syncthreads(); // this stage and the former slopes are there, and nobody needs the other
-      grad.load(grad.other);
+      arrive(); // this stage and the former slopes; and nobody needs the others
+      grad.load(1 - grad.slot);
       grad.take<true>(column);
-      grad.turn();
+      grad.slot = 1 - grad.slot;
     }
-    copies_wait<0>();
-    __syncthreads(); // the last slopes are there
-    grad.add_queries(column - COLUMNS);
+    arrive(); // the last slopes
+    float queries[4][4];
+    group_fence();
+    grad.multiply_queries(queries);
+    group_wait<0>();
+    grad.put_queries(queries, column - COLUMNS);
+    __syncthreads(); // nobody needs the keys
 
-    float factor[ROW_TILES][2];
-#pragma unroll
-    for (int i = 0; i < ROW_TILES; i++)
-      factor[i][0] = factor[i][1] = DROPOUT ? p.kept_scale : 1;
-    int first = grad.row + grad.warp_row();
+    int first = grad.row + grad.warp * 16;
+    float factor[1][2] = {{DROPOUT ? p.kept_scale : 1, DROPOUT ? p.kept_scale : 1}};
     store_rows(dv + head * matrix, grad.sums_v, factor, first, p.steps, p.size);
-#pragma unroll
-    for (int i = 0; i < ROW_TILES; i++)
-      factor[i][0] = factor[i][1] = DROPOUT ? p.scale * p.kept_scale : p.scale;
+    factor[0][0] = factor[0][1] = p.scale * (DROPOUT ? p.kept_scale : 1);
     store_rows(dk + head * matrix, grad.sums_k, factor, first, p.steps, p.size);
   }
 }

@@ -3,7 +3,7 @@
 // read and written once. op_attention_short.c sets
 //   HEAD    D: 16, 32 or 64
 //   TILES   T in tiles of 16; as many warps, each with 16 rows
-//   BLOCKS  blocks that must fit on a multiprocessor
+//   BLOCKS  blocks of the gradient that must fit on a multiprocessor; forward it is two
 //   ALIGNED matrices start on 16 bytes
 //
 // TF32 has 11 significant bits, and so has fp16, with twice the rate and half the bytes; what it
@@ -14,7 +14,11 @@
 // max|v| and take what makes that bound 2^14.
 //
 // Bytes: 4 (forward) and 8 (gradient) times 4 T D a head: for T 197 and D 64 as many microseconds
-// of an H200's multiprocessor as 6 and 13, where the products take 3 and 6.
+// of an H200's multiprocessor as 6 and 13. Products take 3 and 6, reads of shared memory for them 4
+// and 10, so loading and computing must overlap. Forward two blocks share a multiprocessor: with 13
+// warps each that leaves a thread 72 registers, so matrices are loaded one by one and keys are
+// visited 32 at a time. The gradient's shared memory has room for one block, which while it
+// computes has the L2 cache fetch what the block after it will load.
 #include "attention.cuh"
 #include "tensor_cores.cuh"
 
@@ -51,7 +55,7 @@ GD_DEVICE float4 load_four(const float *from, int i, int elements) {
   if (i >= elements)
     return {0, 0, 0, 0};
   if (ALIGNED)
-    return *(const float4 *)(from + i);
+    return __ldcs((const float4 *)(from + i)); // once: what others fetched ahead stays in L2
   return {from[i], from[i + 1], from[i + 2], from[i + 3]};
 }
 
@@ -157,7 +161,7 @@ GD_DEVICE void store_rows(float *to, const float (&sums)[HEAD / 8][4], int first
       float y = times_power(sums[j][2 * half + 1], exponent) * factor[half];
       float *at = to + row * HEAD + j * 8 + lane % 4 * 2;
       if (ALIGNED) {
-        *(float2 *)at = {x, y};
+        __stcs((float2 *)at, float2{x, y});
       } else {
         at[0] = x;
         at[1] = y;
@@ -174,88 +178,129 @@ GD_DEVICE float score_factor(const gd_attention &p, int exponents) {
   return fmaxf(times_power(p.exponent, -exponents), 1e-30f);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+// One matrix from memory to shared memory; its exponent. `slot` was zeroed before a barrier.
+GD_DEVICE int take_matrix(int to, const float *from, int elements, uint32_t *slot) {
+  gd_loaded x;
+  x.load(from, elements);
+  uint32_t largest[1] = {x.largest()};
+  block_largest(largest, slot);
+  int exponent = exponent_for(largest[0]);
+  x.store(to, exponent);
+  return exponent;
+}
+
+// 16 queries of a warp, and what they have of the keys visited so far: sums of weights and of
+// weighted values. Weights are exp2(factor score + reference); a reference is an integer that makes
+// the largest weight of its row 2^13 to 2^14, so that a new one is exact to apply to the sums.
+struct gd_visitor {
+  float sums[HEAD / 8][4], total[2], most[2], reference[2];
+  float factor;
+  uint32_t own, base;
+  int first, steps, causal;
+
+  template <int COUNT> GD_DEVICE void visit(int key) {
+    constexpr int KEYS = MATRIX, VALUES = 2 * MATRIX;
+    int lane = threadIdx.x % 32;
+    float w[COUNT][2][4] = {};
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+      uint32_t a[4];
+      load_matrices(a, own + step * 32);
+#pragma unroll
+      for (int tile = 0; tile < COUNT; tile++)
+        scores(w[tile], a, right_rows(base + KEYS + (key + tile * 16) * STRIDE) + step * 32);
+    }
+    if (causal || key + COUNT * 16 > steps)
+#pragma unroll
+      for (int i = 0; i < COUNT * 8; i++) {
+        int row = first + lane / 4 + i % 4 / 2 * 8;
+        int column = key + i / 8 * 16 + i % 8 / 4 * 8 + lane % 4 * 2 + i % 2;
+        if (column >= steps || (causal && column > row))
+          w[i / 8][i % 8 / 4][i % 4] = -GD_INFINITY;
+      }
+    float now[2] = {most[0], most[1]};
+#pragma unroll
+    for (int i = 0; i < COUNT * 8; i++)
+      now[i % 4 / 2] = fmaxf(now[i % 4 / 2], w[i / 8][i % 8 / 4][i % 4]);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      now[half] = fmaxf(now[half], __shfl_xor_sync(0xffffffff, now[half], 1, 32));
+      now[half] = fmaxf(now[half], __shfl_xor_sync(0xffffffff, now[half], 2, 32));
+      float refers = WEIGHT_EXPONENT - ceilf(now[half] * factor);
+      float change = gd_exp2(refers - reference[half]); // of nothing, at first: 0
+      most[half] = now[half];
+      reference[half] = refers;
+      total[half] *= change;
+#pragma unroll
+      for (int j = 0; j < HEAD / 8; j++) {
+        sums[j][2 * half] *= change;
+        sums[j][2 * half + 1] *= change;
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < COUNT; tile++) {
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        float &at = w[tile][i / 4][i % 4];
+        at = gd_exp2(fmaf(at, factor, reference[i % 4 / 2]));
+        total[i % 4 / 2] += at;
+      }
+      uint32_t weights[4];
+      as_left(weights, w[tile][0], w[tile][1]);
+      accumulate(sums, weights, right_columns(base + VALUES + (key + tile * 16) * STRIDE));
+    }
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     attention_short(const float *q, const float *k, const float *v, float *out, float *lse,
                     gd_attention p) {
-  constexpr int KEYS = MATRIX, VALUES = 2 * MATRIX;
   __shared__ uint32_t slots[3];
   int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16, elements = p.steps * HEAD;
   int64_t matrix = (int64_t)blockIdx.x * elements;
-  uint32_t base = shared_address(shared);
   if (threadIdx.x < 3)
     slots[threadIdx.x] = 0;
-  gd_loaded x[3];
-  x[0].load(q + matrix, elements);
-  x[1].load(k + matrix, elements);
-  x[2].load(v + matrix, elements);
-  uint32_t largest[3] = {x[0].largest(), x[1].largest(), x[2].largest()};
   __syncthreads();
-  block_largest(largest, slots);
-  int e_q = exponent_for(largest[0]), e_k = exponent_for(largest[1]), e_v = exponent_for(largest[2]);
-  x[0].store(0, e_q);
-  x[1].store(KEYS, e_k);
-  x[2].store(VALUES, e_v);
+  int e_q = take_matrix(0, q + matrix, elements, slots);
+  int e_k = take_matrix(MATRIX, k + matrix, elements, slots + 1);
+  int e_v = take_matrix(2 * MATRIX, v + matrix, elements, slots + 2);
   __syncthreads();
 
-  float w[TILES][2][4] = {};
-  int tiles = p.causal ? first / 16 + 1 : TILES;
-#pragma unroll
-  for (int step = 0; step < STEPS; step++) {
-    uint32_t own[4];
-    load_matrices(own, left_rows(base + first * STRIDE, STRIDE) + step * 32);
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
-      if (tile < tiles)
-        scores(w[tile], own, right_rows(base + KEYS + tile * 16 * STRIDE) + step * 32);
-  }
+  gd_visitor rows = {};
+  rows.base = shared_address(shared);
+  rows.own = left_rows(rows.base + first * STRIDE, STRIDE);
+  rows.factor = score_factor(p, e_q + e_k);
+  rows.first = first;
+  rows.steps = p.steps;
+  rows.causal = p.causal;
+  rows.most[0] = rows.most[1] = -GD_INFINITY;
+  rows.reference[0] = rows.reference[1] = GD_INFINITY;
+  int tiles = p.causal ? first / 16 + 1 : TILES, tile = 0;
+#pragma unroll 1
+  for (; tile + 1 < tiles; tile += 2)
+    rows.visit<2>(tile * 16);
+  if (tile < tiles)
+    rows.visit<1>(tile * 16);
 
-  float most[2] = {-GD_INFINITY, -GD_INFINITY}, factor = score_factor(p, e_q + e_k);
-#pragma unroll
-  for (int tile = 0; tile < TILES; tile++)
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      float &at = w[tile][i / 4][i % 4];
-      int row = first + lane / 4 + i % 4 / 2 * 8, column = tile * 16 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-      if (column >= p.steps || (p.causal && column > row))
-        at = -GD_INFINITY;
-      most[i % 4 / 2] = fmaxf(most[i % 4 / 2], at);
-    }
-  float total[2] = {0, 0}, reference[2];
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffff, most[half], 1, 32));
-    most[half] = fmaxf(most[half], __shfl_xor_sync(0xffffffff, most[half], 2, 32));
-    reference[half] = WEIGHT_EXPONENT - most[half] * factor;
-  }
-#pragma unroll
-  for (int tile = 0; tile < TILES; tile++)
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      float &at = w[tile][i / 4][i % 4];
-      at = gd_exp2(fmaf(at, factor, reference[i % 4 / 2]));
-      total[i % 4 / 2] += at;
-    }
-  float sums[HEAD / 8][4] = {};
-#pragma unroll
-  for (int tile = 0; tile < TILES; tile++)
-    if (tile < tiles) {
-      uint32_t weights[4];
-      as_left(weights, w[tile][0], w[tile][1]);
-      accumulate(sums, weights, right_columns(base + VALUES + tile * 16 * STRIDE));
-    }
   float share[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    float sum = total[half];
+    float sum = rows.total[half];
     sum += __shfl_xor_sync(0xffffffff, sum, 1, 32);
     sum += __shfl_xor_sync(0xffffffff, sum, 2, 32);
     share[half] = 1 / sum;
     int row = first + lane / 4 + half * 8;
     if (row < p.steps && lane % 4 == 0)
       lse[(int64_t)blockIdx.x * p.steps + row] =
-          0.69314718055994531f * (log2f(sum) - reference[half]);
+          0.69314718055994531f * (log2f(sum) - rows.reference[half]);
   }
-  store_rows(out + matrix, sums, first, p.steps, -e_v, share);
+  store_rows(out + matrix, rows.sums, first, p.steps, -e_v, share);
+}
+
+// A matrix into the L2 cache.
+GD_DEVICE void fetch_ahead(const float *from, int elements) {
+  for (int i = threadIdx.x * 32; i < elements; i += THREADS * 32)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
 }
 
 // dout . out of every row, to shared memory: HEAD / 4 lanes beside each other have a row's elements.
@@ -311,6 +356,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   y[1].store(DOUT, e_d);
   if (threadIdx.x < ROWS)
     delta[threadIdx.x] = times_power(delta[threadIdx.x], e_d + e_v);
+  int64_t later = matrix + (int64_t)p.chunk * elements;
+  if (blockIdx.x + (int64_t)p.chunk < p.heads) { // that many blocks run at once
+    fetch_ahead(q + later, elements);
+    fetch_ahead(k + later, elements);
+    fetch_ahead(dout + later, elements);
+    fetch_ahead(v + later, elements);
+  }
   __syncthreads();
 
   uint32_t keys[STEPS][4], values = left_rows(base + VALUES + first * STRIDE, STRIDE);

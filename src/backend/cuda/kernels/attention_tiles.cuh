@@ -16,9 +16,9 @@
 //              in registers instead of being read again for every visit
 //
 // FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 products, of which 2 are repeated: the price
-// of sums in a fixed order without atomics; 10 T^2 D where a block can have a whole head's sums:
-// attention_grad.cu), half of it where causal. Bytes: q, k, v, out
-// once if a head's keys stay in L2; so the products are the floor.
+// of sums in a fixed order without atomics; 10 T^2 D where a block has a whole head's sums:
+// attention_grad.cu), half of it where causal. Bytes: q, k, v, out once if a head's keys stay in L2;
+// so the products are the floor.
 //
 // Rows and columns are those of the scores, or of their transpose in attention_grad_keys and
 // attention_grad, where a block owns keys and visits queries.
