@@ -24,6 +24,7 @@ void gd_caps_gpu(int compute_capability, struct gd_caps *caps) {
       .comm_bytes = 0,
       .compile = true,
       .tf32 = ampere,
+      .keeps = true,
       .enough_flops = 1e15, /* a second or two of an H200 */
       .loss_chunk_bytes = LOSS_CHUNK_BYTES,
       .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = ampere, [GD_DTYPE_F16] = true}};

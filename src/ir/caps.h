@@ -21,6 +21,7 @@ struct gd_caps {
   bool needs_cc;              /* ... and builds their kernels with the system's C compiler */
   bool tf32;                  /* has fp32 products of lower precision that are faster */
   double enough_flops;        /* a pass of more model FLOPs gains nothing; 0: no bound */
+  bool keeps;                 /* memory that is left over is worth keeping activations in */
   bool dtype[GD_DTYPE_COUNT]; /* computes in this dtype at a useful speed */
 };
 

@@ -562,10 +562,10 @@ int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_
   return rows < most ? rows : most;
 }
 
-/* Shifted labels are those of causal models, of which nearly all count. */
+/* In causal models and of images nearly all rows count. */
 bool gd_loss_gathers(const struct gd_attr_xent *attr, int64_t rows) {
   return attr->chunk_bytes == 0 ||
-         (!attr->shift && rows >= LOSS_LEAST_GATHERED && rows <= INT32_MAX);
+         (attr->masked && !attr->shift && rows >= LOSS_LEAST_GATHERED && rows <= INT32_MAX);
 }
 
 /*

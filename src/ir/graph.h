@@ -165,6 +165,7 @@ struct gd_attr_activate {
 struct gd_attr_xent {
   int32_t ignore;      /* label that does not count: -100 */
   bool shift;          /* causal models: position t is scored against label t + 1 */
+  bool masked;         /* linear_xent: a masked language model's, most labels are ignored */
   bool tf32;           /* linear_xent: as struct gd_attr_matmul has it */
   int64_t chunk_bytes; /* linear_xent: logits at a time; 0: as many as suit a CPU */
 };

@@ -96,6 +96,8 @@ static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
     break;
   case GD_ATTR_xent:
     gd_strbuf_printf(out, " ignore=%d%s", (int)attr->xent.ignore, attr->xent.shift ? " shift" : "");
+    if (attr->xent.masked)
+      gd_strbuf_printf(out, " masked");
     if (attr->xent.chunk_bytes)
       gd_strbuf_printf(out, " chunk=%lld", (long long)attr->xent.chunk_bytes);
     break;

@@ -18,6 +18,7 @@ struct gd_setup {
   struct gd_method method;
   int ranks, rank;          /* ranks 0 or 1: one device */
   int64_t loss_chunk_bytes; /* of struct gd_caps */
+  int64_t kept_blocks;      /* last blocks where nothing is made again for products */
   bool tf32;                /* the device has it: the tf32 method may use it */
   bool no_compiler; /* fused ops cannot be run here: the compile method leaves ops as they are */
 };

@@ -7,6 +7,9 @@
  * backward pass reads becomes part of that op's cluster and is never stored. For products there is
  * one copy of a tensor, which lives from the first product that reads it to the last.
  *
+ * A copy for a product costs a pass over memory of its own. Where there is memory to spare the last
+ * setup->kept_blocks blocks keep what products read; search/trial.c says how many.
+ *
  * What goes from one block to the next is kept: checkpointing keeps it too, and must not have to
  * look into the block before.
  */
@@ -26,6 +29,9 @@ struct recompute {
   uint8_t *keeping;     /* by root tensor of the forward pass */
   uint8_t *depth;       /* KEEP_INPUTS: ops from what is kept to it */
   bool *read, *needed;  /* by root: the backward pass reads it; ... must read it itself */
+  bool *costs;          /* by root: an op that is no part of a cluster reads it there */
+  bool *pointwise;      /* by op: it can be part of a cluster */
+  int32_t kept_from;    /* first block that keeps what costs a copy */
   gd_tensor_id *shared; /* by root: the copy for ops that are no part of a cluster */
 };
 
@@ -37,6 +43,18 @@ static bool is_backward(const struct gd_op *op) {
   return op->phase == GD_PHASE_BACKWARD;
 }
 
+static void find_kept(struct recompute *r, int64_t kept_blocks) {
+  int32_t blocks = 0;
+  for (gd_op_id id = 0; id < r->graph->n_ops; id++) {
+    int64_t elements, columns;
+    r->pointwise[id] = gd_lower_shape(r->graph, id, &elements, &columns);
+    blocks = r->graph->ops[id].block >= blocks ? r->graph->ops[id].block + 1 : blocks;
+  }
+  r->kept_from = kept_blocks <= 0        ? INT32_MAX
+                 : kept_blocks >= blocks ? 0
+                                         : blocks - (int32_t)kept_blocks;
+}
+
 /* Before the rewriting starts: graph->ops is still whole. */
 static void find_reads(struct recompute *r) {
   const struct gd_graph *graph = r->graph;
@@ -45,6 +63,7 @@ static void find_reads(struct recompute *r) {
     for (uint32_t i = 0; is_backward(op) && i < op->n_in; i++) {
       gd_tensor_id root = gd_tensor_root(graph, op->in[i], NULL);
       r->read[root] = true;
+      r->costs[root] = r->costs[root] || !r->pointwise[id];
       if (!is_reshape_of(graph, op->in[i], root) || op->kind == GD_OP_split ||
           gd_op_info(op->kind)->op_class == GD_CLASS_STATE ||
           op->block != graph->tensors[root].block)
@@ -86,6 +105,10 @@ static uint8_t depth_of(const struct recompute *r, const struct gd_op *op) {
   return depth < MOST_DEPTH ? (uint8_t)(depth + 1) : 0;
 }
 
+static bool is_kept(const struct recompute *r, gd_tensor_id root) {
+  return r->costs[root] && r->graph->tensors[root].block >= r->kept_from;
+}
+
 static void decide(struct recompute *r) {
   const struct gd_graph *graph = r->graph;
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
@@ -94,7 +117,7 @@ static void decide(struct recompute *r) {
       continue;
     for (uint32_t i = 0; i < op->n_out; i++)
       r->keeping[op->out[i]] = r->read[op->out[i]] ? KEEP_TENSOR : KEEP_NOTHING;
-    r->depth[op->out[0]] = depth_of(r, op);
+    r->depth[op->out[0]] = is_kept(r, op->out[0]) ? 0 : depth_of(r, op);
     if (r->depth[op->out[0]] > 0)
       r->keeping[op->out[0]] = KEEP_INPUTS;
   }
@@ -155,25 +178,17 @@ static void rebuild(struct recompute *r, gd_op_id id, bool pointwise) {
 }
 
 static enum gd_status rewrite_backward(struct recompute *r, struct gd_error *err) {
-  bool *pointwise = gd_mem_alloc((size_t)r->graph->n_ops + 1, sizeof *pointwise);
-  if (!pointwise)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory in the recompute pass");
-  for (gd_op_id id = 0; id < r->graph->n_ops; id++) {
-    int64_t elements, columns;
-    pointwise[id] = gd_lower_shape(r->graph, id, &elements, &columns);
-  }
   enum gd_status status = gd_graph_rewrite_begin(&r->rewrite, r->graph, err);
   if (status == GD_OK) {
     for (gd_op_id id = 0; id < r->rewrite.n_ops; id++) {
       const struct gd_op *op = &r->rewrite.ops[id];
       if (is_backward(op) && reads_copies(r, op))
-        rebuild(r, id, pointwise[id]);
+        rebuild(r, id, r->pointwise[id]);
       else
         gd_graph_rewrite_keep(&r->rewrite, id);
     }
     status = gd_graph_rewrite_end(&r->rewrite, err);
   }
-  gd_mem_free(pointwise);
   return status;
 }
 
@@ -185,13 +200,16 @@ enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph
                         .depth = gd_mem_alloc(n, sizeof *r.depth),
                         .read = gd_mem_alloc(n, sizeof *r.read),
                         .needed = gd_mem_alloc(n, sizeof *r.needed),
+                        .costs = gd_mem_alloc(n, sizeof *r.costs),
+                        .pointwise = gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *r.pointwise),
                         .shared = gd_mem_alloc(n, sizeof *r.shared)};
   GD_ASSERT(graph->backward_done);
-  if (!r.keeping || !r.depth || !r.read || !r.needed || !r.shared) {
+  if (!r.keeping || !r.depth || !r.read || !r.needed || !r.costs || !r.pointwise || !r.shared) {
     status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the recompute pass");
   } else {
     for (size_t i = 0; i < n; i++)
       r.shared[i] = GD_NONE;
+    find_kept(&r, ctx->setup->kept_blocks);
     find_reads(&r);
     decide(&r);
     status = rewrite_backward(&r, ctx->err);
@@ -200,6 +218,8 @@ enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph
   gd_mem_free(r.depth);
   gd_mem_free(r.read);
   gd_mem_free(r.needed);
+  gd_mem_free(r.costs);
+  gd_mem_free(r.pointwise);
   gd_mem_free(r.shared);
   return status;
 }

@@ -21,6 +21,13 @@
 
 /* --- planning ------------------------------------------------------------------------------ */
 
+enum {
+  KEEP_PARTS = 32, /* one of so many of the memory stays free: others may use the device too */
+  ROWS_TO_FILL = 1 << 15,
+  ENOUGH_TO_FILL = 12, /* of FLOPs that are enough, a part that fills a device: vit on an H200 does
+                          779 images/s with passes of 1e14, 753 with twice that and less kept */
+};
+
 /* A graph with its plan, for one micro-batch size. */
 struct candidate {
   struct gd_graph graph;
@@ -37,12 +44,17 @@ struct planning {
   const struct gd_trial_options *options;
   struct gd_trial *trial;
   struct gd_caps caps;
-  int64_t used_bytes;    /* of the size that was tried last */
-  double pass_flops;     /* likewise */
-  double enough_flops;   /* a size whose pass has more is too long, but for 1; 0: none is */
-  struct candidate kept; /* of the largest good size of those tried, else of the first */
-  int64_t kept_size;     /* 0: none */
-  double kept_plan_s;
+  int64_t used_bytes;  /* of the size that was tried last */
+  double pass_flops;   /* likewise */
+  double enough_flops; /* a size whose pass has more is too long, but for 1; 0: none is */
+  int64_t pass_rows;   /* of the size that was tried last: tokens, which products have as rows, or
+                          pixels, of which there are   plenty */
+  int64_t keep_bytes;  /* what a plan may have where activations are kept; 0: they are not */
+  /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
+     with the most blocks that keep, else of the first that was tried. */
+  struct candidate ready;
+  int64_t ready_size, ready_blocks; /* size 0: none */
+  double ready_plan_s;
 };
 
 /* A plan points to its graph. */
@@ -61,6 +73,7 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
                            .ranks = p->trial->ranks,
                            .tf32 = p->caps.tf32,
                            .loss_chunk_bytes = p->caps.loss_chunk_bytes,
+                           .kept_blocks = p->trial->kept_blocks,
                            .no_compiler = p->trial->no_compiler[0] != '\0',
                            .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
   int64_t start = gd_clock_ns();
@@ -75,11 +88,14 @@ static bool is_too_long(const struct planning *p, int64_t size) {
   return size > 1 && p->enough_flops > 0 && p->pass_flops > p->enough_flops;
 }
 
-static void keep(struct planning *p, int64_t micro_batch, struct candidate *candidate) {
-  candidate_deinit(&p->kept);
-  move_candidate(&p->kept, candidate);
-  p->kept_size = micro_batch;
-  p->kept_plan_s = p->trial->plan_s;
+/* Takes the candidate over. */
+static void set_ready(struct planning *p, int64_t micro_batch, int64_t blocks,
+                      struct candidate *candidate) {
+  candidate_deinit(&p->ready);
+  move_candidate(&p->ready, candidate);
+  p->ready_size = micro_batch;
+  p->ready_blocks = blocks;
+  p->ready_plan_s = p->trial->plan_s;
 }
 
 /* Whether a micro-batch fits; what it misses goes into trial->reason, its bytes into used_bytes,
@@ -98,8 +114,9 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
       snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
                (long long)micro_batch, miss.text);
     /* The first is also what is left where none fits. */
-    if (p->kept_size == 0 || (*fits && micro_batch > p->kept_size && !is_too_long(p, micro_batch)))
-      keep(p, micro_batch, &candidate);
+    if (p->ready_size == 0 ||
+        (*fits && micro_batch > p->ready_size && !is_too_long(p, micro_batch)))
+      set_ready(p, micro_batch, p->trial->kept_blocks, &candidate);
   }
   candidate_deinit(&candidate);
   return status;
@@ -186,6 +203,63 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
         bad = middle;
     }
   *found = good;
+  return GD_OK;
+}
+
+/* Whether a micro-batch fits into what may be kept in, with so many blocks keeping, of how many;
+   the FLOPs of a pass go into pass_flops. */
+static enum gd_status try_keeping(struct planning *p, int64_t micro_batch, int64_t kept, bool *fits,
+                                  int64_t *blocks, struct gd_error *err) {
+  struct candidate candidate = {0};
+  p->trial->kept_blocks = kept;
+  enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
+  *fits = status == GD_OK && candidate.plan.device_bytes <= p->keep_bytes;
+  *blocks = 0;
+  for (gd_op_id id = 0; id < candidate.graph.n_ops; id++)
+    if (candidate.graph.ops[id].block >= *blocks)
+      *blocks = candidate.graph.ops[id].block + 1;
+  p->pass_flops = candidate.graph.model_flops;
+  if (status == GD_OK)
+    p->pass_rows = gd_tensor_elements(&candidate.graph, candidate.graph.ids != GD_NONE
+                                                            ? candidate.graph.ids
+                                                            : candidate.graph.pixels);
+  if (*fits)
+    set_ready(p, micro_batch, kept < *blocks ? kept : *blocks, &candidate);
+  candidate_deinit(&candidate);
+  return status;
+}
+
+/* Passes half as long cost only what is exchanged in each, as long as they fill the device. */
+static bool may_halve(const struct planning *p) {
+  return p->options->micro_batch == GD_MICRO_BATCH_AUTO && p->trial->micro_batch % 2 == 0 &&
+         p->options->method.sharding <= GD_SHARDING_ZERO1 &&
+         p->pass_flops / 2 >= p->caps.enough_flops / ENOUGH_TO_FILL &&
+         p->pass_rows / 2 >= ROWS_TO_FILL;
+}
+
+/*
+ * Memory that the micro-batch leaves over: as many blocks as fit keep what the compile method would
+ * make again for products (pass_recompute.c). All of them at half the micro-batch are better than
+ * some at the whole.
+ */
+static enum gd_status keep_what_fits(struct planning *p, struct gd_error *err) {
+  struct gd_trial *trial = p->trial;
+  int64_t blocks, good = 0, bad;
+  bool fits;
+  GD_TRY(try_keeping(p, trial->micro_batch, INT64_MAX, &fits, &blocks, err));
+  bad = blocks;
+  if (!fits && may_halve(p)) {
+    GD_TRY(try_keeping(p, trial->micro_batch / 2, INT64_MAX, &fits, &blocks, err));
+    if (fits)
+      trial->micro_batch /= 2;
+  }
+  while (!fits && bad - good > 1) {
+    int64_t middle = good + (bad - good) / 2;
+    bool some;
+    GD_TRY(try_keeping(p, trial->micro_batch, middle, &some, &blocks, err));
+    *(some ? &good : &bad) = middle;
+  }
+  trial->kept_blocks = fits ? blocks : good;
   return GD_OK;
 }
 
@@ -307,6 +381,10 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
                    (long long)options->micro_batch_size, (long long)recipe->batch / trial->ranks,
                    trial->ranks > 1 ? " of a rank" : "");
   GD_TRY(find_device(p, err));
+  if (p->caps.keeps && !options->keeps_nothing)
+    p->keep_bytes = options->keep_limit_bytes
+                        ? options->keep_limit_bytes
+                        : trial->device_limit_bytes / KEEP_PARTS * (KEEP_PARTS - 1);
   trial->precision =
       gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
   return GD_OK;
@@ -316,9 +394,9 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
 static enum gd_status take_candidate(struct planning *p, int64_t micro_batch,
                                      struct candidate *candidate, struct gd_error *err) {
   enum gd_status status = GD_OK;
-  if (p->kept_size == micro_batch) {
-    move_candidate(candidate, &p->kept);
-    p->trial->plan_s = p->kept_plan_s;
+  if (p->ready_size == micro_batch && p->ready_blocks == p->trial->kept_blocks) {
+    move_candidate(candidate, &p->ready);
+    p->trial->plan_s = p->ready_plan_s;
   } else {
     status = make_candidate(p, micro_batch, candidate, err);
   }
@@ -336,6 +414,8 @@ static enum gd_status choose_plan(struct planning *p, struct candidate *full,
   bool fixed = p->options->micro_batch == GD_MICRO_BATCH_FIXED;
   trial->micro_batch = found ? found : fixed ? p->options->micro_batch_size : 1;
   GD_ASSERT(trial->micro_batch > 0);
+  if (found && p->keep_bytes > 0 && p->options->method.compile && !trial->no_compiler[0])
+    GD_TRY(keep_what_fits(p, err));
   trial->accumulation = (batch + trial->micro_batch - 1) / trial->micro_batch;
   trial->remainder = batch % trial->micro_batch;
   GD_TRY(take_candidate(p, trial->micro_batch, full, err));
@@ -349,7 +429,7 @@ static enum gd_status choose_plan(struct planning *p, struct candidate *full,
 
 static enum gd_status plan_trial(struct planning *p, struct candidate *full, struct gd_error *err) {
   enum gd_status status = choose_plan(p, full, err);
-  candidate_deinit(&p->kept);
+  candidate_deinit(&p->ready);
   return status;
 }
 
@@ -417,7 +497,8 @@ enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
                                      .micro_batch_size = stored->micro_batch,
                                      .precision = &stored->precision,
                                      .device_limit_bytes = INT64_MAX / 4,
-                                     .host_limit_bytes = INT64_MAX / 4};
+                                     .host_limit_bytes = INT64_MAX / 4,
+                                     .keep_limit_bytes = stored->peak_bytes};
   GD_TRY(gd_model_load(stored->model, &model, err));
   GD_TRY(gd_method_parse(stored->method, &options.method, err));
   int64_t rest = stored->remainder ? stored->remainder : stored->micro_batch;
@@ -437,16 +518,19 @@ enum gd_status gd_trial_explain(const struct gd_model *model,
   struct planning p = {.model = model, .options = options, .trial = &scratch};
   struct candidate full = {0};
   enum gd_status status = begin(&p, err);
+  scratch.kept_blocks = trial->kept_blocks;
   if (status == GD_OK)
     status = make_candidate(&p, trial->micro_batch, &full, err);
   if (status == GD_OK) {
     const struct gd_plan *plan = &full.plan;
-    gd_strbuf_printf(out,
-                     "-- %u tensors, %u ops; %u buffers of activations, %u outputs in place; "
-                     "packed %lld bytes, at least %lld alive at once (op %u)\n",
-                     full.graph.n_tensors, full.graph.n_ops, plan->n_buffers, plan->n_inplace,
-                     (long long)plan->bytes[GD_CATEGORY_ACTIVATIONS], (long long)plan->live_bytes,
-                     plan->live_at);
+    gd_strbuf_printf(
+        out,
+        "-- %u tensors, %u ops; %u buffers of activations, %u outputs in place; "
+        "packed %lld bytes, at least %lld alive at once (op %u); %lld blocks keep what "
+        "products read\n",
+        full.graph.n_tensors, full.graph.n_ops, plan->n_buffers, plan->n_inplace,
+        (long long)plan->bytes[GD_CATEGORY_ACTIVATIONS], (long long)plan->live_bytes, plan->live_at,
+        (long long)trial->kept_blocks);
     gd_plan_print(plan, out);
     if (out->failed)
       status = gd_fail(err, GD_ENVIRONMENT, "out of memory while printing the plan");
@@ -726,9 +810,9 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   return GD_OK;
 }
 
-enum gd_status gd_trial_measure(const struct gd_model *model,
-                                const struct gd_trial_options *options, struct gd_trial *trial,
-                                struct gd_error *err) {
+static enum gd_status measure_as_planned(const struct gd_model *model,
+                                         const struct gd_trial_options *options,
+                                         struct gd_trial *trial, struct gd_error *err) {
   struct measuring m = {.planning = {.model = model, .options = options, .trial = trial},
                         .limit_s = options->sample_seconds > 0 ? options->sample_seconds : 5,
                         .started_ns = gd_clock_ns()};
@@ -756,4 +840,16 @@ done:
   candidate_deinit(&remainder);
   candidate_deinit(&full);
   return status;
+}
+
+/* Where others use the device too there may be less memory than it has: then nothing is kept. */
+enum gd_status gd_trial_measure(const struct gd_model *model,
+                                const struct gd_trial_options *options, struct gd_trial *trial,
+                                struct gd_error *err) {
+  enum gd_status status = measure_as_planned(model, options, trial, err);
+  if (status != GD_NOMEM_DEVICE || trial->kept_blocks == 0 || trial->ranks > 1)
+    return status;
+  struct gd_trial_options less = *options;
+  less.keeps_nothing = true;
+  return measure_as_planned(model, &less, trial, err);
 }

@@ -27,6 +27,8 @@ struct gd_trial_options {
   int64_t micro_batch_size;           /* GD_MICRO_BATCH_FIXED */
   const enum gd_precision *precision; /* NULL: the recipe's, or its substitute on this device */
   int64_t device_limit_bytes;         /* 0: what the machine has */
+  int64_t keep_limit_bytes;           /* up to which activations are kept; 0: nearly all there is */
+  bool keeps_nothing;                 /* however much there is */
   int64_t host_limit_bytes;           /* 0: what the machine has */
   uint64_t seed;
   double

@@ -80,6 +80,7 @@ struct gd_trial {
   int64_t device_limit_bytes, host_limit_bytes;
   int64_t bytes[GD_CATEGORY_COUNT];
   int64_t host_parts[GD_CATEGORY_DEVICE_COUNT]; /* what host_bytes consists of */
+  int64_t kept_blocks;                          /* layers that make nothing again for products */
   bool reduces;                                 /* the last pass of a step exchanges gradients */
   double plan_s;                                /* time to build and plan one graph */
   double model_flops_per_step;                  /* as the paper counts */

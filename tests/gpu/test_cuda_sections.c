@@ -73,7 +73,8 @@ static void expect(enum gd_status status, const struct setting *s) {
 }
 
 static void build(struct gd_graph *g, bool cuda) {
-  const union gd_attr attr = {.xent = {.ignore = IGNORED, .chunk_bytes = cuda ? 1 << 20 : 0}};
+  const union gd_attr attr = {
+      .xent = {.ignore = IGNORED, .masked = cuda, .chunk_bytes = cuda ? 1 << 20 : 0}};
   const struct {
     enum gd_dtype dtype;
     uint32_t rank;

@@ -257,6 +257,38 @@ static void test_plan(void **state) {
   }
 }
 
+/* Of the presets only masked language models leave out rows on a GPU, trimmed or not. */
+static void test_masked(void **state) {
+  static const struct {
+    const char *name;
+    bool masked;
+  } models[] = {
+      {"pythia-160m", false}, {"roberta-base", true}, {"mamba-1.4b", false}, {"vit", false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    for (int large = 0; large < 2; large++) {
+      struct gd_error err = {0};
+      struct gd_model model;
+      struct gd_graph graph;
+      struct gd_setup setup = {.method = {.kernels = true},
+                               .loss_chunk_bytes = large ? 512 << 20 : 0};
+      struct gd_pass_ctx ctx = {&setup, &err};
+      if (gd_model_load(models[i].name, &model, &err) != GD_OK)
+        fail_msg("%s", err.text);
+      gd_graph_init(&graph);
+      graph.trims = true;
+      model.family->build(&model, 8, &graph);
+      assert_int_equal(gd_pass_kernels(&ctx, &graph), GD_OK);
+      const struct gd_op *op = &graph.ops[graph.tensors[graph.loss].producer];
+      assert_int_equal(op->kind, GD_OP_linear_xent);
+      bool gathers = gd_loss_gathers(&op->attr.xent, gd_tensor_elements(&graph, op->in[2]));
+      assert_int_equal(gathers, !large || models[i].masked);
+      if (models[i].masked) /* what a GPU counts before the program runs */
+        assert_int_equal(gd_tensor_root(&graph, op->in[2], NULL), graph.labels);
+      gd_graph_deinit(&graph);
+    }
+}
+
 static enum gd_status fuse_and_fold(void *context, struct gd_error *err) {
   struct gd_graph graph;
   struct gd_setup setup = {.method = {.compile = true}};
@@ -298,9 +330,9 @@ static void test_chunk_rows(void **state) {
 
 /* Which losses leave out rows, and in chunks of what size a GPU does. */
 static void test_gathered_rows(void **state) {
-  const struct gd_attr_xent cpu = {.shift = true}, masked = {.chunk_bytes = 512 << 20};
-  const struct gd_attr_xent causal = {.shift = true, .chunk_bytes = 512 << 20};
-  const struct gd_attr_xent least = {.chunk_bytes = 1};
+  const struct gd_attr_xent cpu = {.shift = true}, causal = {.chunk_bytes = 512 << 20};
+  const struct gd_attr_xent masked = {.masked = true, .chunk_bytes = 512 << 20};
+  const struct gd_attr_xent least = {.masked = true, .chunk_bytes = 1};
   const enum gd_dtype half = GD_DTYPE_F16;
   (void)state;
   assert_true(gd_loss_gathers(&cpu, 1) && gd_loss_gathers(&masked, 2048));
@@ -352,7 +384,7 @@ int main(void) {
       cmocka_unit_test(test_all_ignored), cmocka_unit_test(test_threads_change_nothing),
       cmocka_unit_test(test_plan),        cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_chunk_rows),  cmocka_unit_test(test_gathered_rows),
-      cmocka_unit_test(test_chunk_bytes),
+      cmocka_unit_test(test_masked),      cmocka_unit_test(test_chunk_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
