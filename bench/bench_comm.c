@@ -76,7 +76,7 @@ static enum gd_status measure(struct setup *s, const char *name, bool summed, bo
 }
 
 static enum gd_status bench(struct setup *s, int64_t mib, struct gd_error *err) {
-  GD_TRY(gd_comm_open(&s->comm, err));
+  GD_TRY(gd_comm_open(&s->comm, NULL, err));
   int size = gd_comm_size(s->comm);
   s->shard = mib * 1024 * 1024 / 4 / size;
   s->data = gd_mem_alloc((size_t)(s->shard * size), sizeof *s->data);

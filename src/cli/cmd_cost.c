@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "cli/show_cost.h"
 
 /* What a question needs; zeroed before, freed after. */
@@ -15,6 +16,7 @@ struct sources {
   struct gd_hw hw;
   struct gd_paper paper;
   struct gd_store *store;
+  struct gd_progress progress;
 };
 
 static void sources_deinit(struct sources *sources) {
@@ -67,7 +69,10 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
                                    .paper = &sources->paper,
                                    .store = sources->store,
                                    .times = options->times,
-                                   .machines = options->machine};
+                                   .machines = options->machine,
+                                   .progress = gd_progress_report,
+                                   .progress_user = &sources->progress};
+  sources->progress.on = cli->progress;
   GD_TRY(gd_money_terms_default(&sources->hw, options->energy, &asked->terms, err));
   override(&asked->terms.usd_per_kwh, &options->kwh_usd, "--kwh-usd");
   override(&asked->terms.pue, &options->pue, "--pue");
@@ -289,6 +294,16 @@ static enum gd_status append_json(struct gd_cli *cli, const struct gd_money_tabl
 
 /* --- one model ----------------------------------------------------------------------------- */
 
+/* "pythia-1b", or one of several: "pythia-1b (3 of 40)". */
+static void label_progress(const struct gd_money_asked *asked, const char *name, int number,
+                           int count) {
+  struct gd_progress *progress = asked->progress_user;
+  if (count > 1)
+    snprintf(progress->label, sizeof progress->label, "%.80s (%d of %d)", name, number, count);
+  else
+    snprintf(progress->label, sizeof progress->label, "%.80s", name);
+}
+
 static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_table *table,
                                     const struct answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
@@ -333,6 +348,7 @@ static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *as
   const struct gd_money_limits limits = limits_of(cli);
   struct answer answer = {0};
   bool both = limits.budget_usd > 0 && limits.days > 0, known = false;
+  label_progress(asked, asked->model->name, 0, 0);
   GD_TRY(gd_money_table_make(asked, table, err));
   for (int i = 0; i < table->count; i++)
     known = known || table->options[i].time.state == GD_TIME_KNOWN;
@@ -497,6 +513,7 @@ static enum gd_status check_preset(const struct gd_cli *cli, const struct gd_mon
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while narrowing machines down");
   if (!closer.machines[0])
     return GD_OK;
+  label_progress(asked, preset->model.name, 0, 0);
   GD_TRY(gd_money_table_make(&closer, table, err));
   const struct gd_money_option *option =
       rented ? gd_money_choose_rented(table, &limits) : gd_money_choose(table, &limits);
@@ -547,8 +564,10 @@ static enum gd_status answer_presets(struct gd_cli *cli, struct gd_money_asked *
   asked->quick = true;
   for (int i = 0; i < count && status == GD_OK; i++) {
     /* One broken file of the user's must not hide the other presets; `models` tells of it. */
-    if (gd_model_load(names[i], &presets[read].model, NULL) == GD_OK)
-      status = price_preset(cli, asked, &presets[read++], err);
+    if (gd_model_load(names[i], &presets[read].model, NULL) != GD_OK)
+      continue;
+    label_progress(asked, names[i], i + 1, count);
+    status = price_preset(cli, asked, &presets[read++], err);
   }
   if (status == GD_OK)
     status = show_presets(cli, asked, presets, read, err);
@@ -575,6 +594,7 @@ enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err) {
   } else if (status == GD_OK) {
     status = answer_presets(cli, &asked, err);
   }
+  gd_progress_clear(&sources.progress);
   gd_money_table_deinit(&table);
   sources_deinit(&sources);
   return status;

@@ -49,16 +49,6 @@ static enum gd_status check_size(const struct gd_cli *cli, int size, struct gd_e
   return GD_OK;
 }
 
-enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
-  GD_TRY(gd_comm_open(&cli->comm, err));
-  GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
-  if (cli->options.rank_timeout > 0)
-    gd_comm_set_timeout(cli->comm, cli->options.rank_timeout);
-  if (gd_comm_size(cli->comm) > 1 && cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
-    cli->options.threads = gd_comm_cores(cli->comm);
-  return GD_OK;
-}
-
 /*
  * Rank 0 speaks at once. mpirun takes up to a second to end the others after that, so the next one
  * waits for longer, and the rest a little longer each. When a message failed, its cause may be a
@@ -70,6 +60,26 @@ static void wait_for_turn(const struct gd_cli *cli) {
     ms += 1300 + 400 * ((cli->rank < 6 ? cli->rank : 6) - 1);
   struct timespec turn = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
   nanosleep(&turn, NULL);
+}
+
+/* The other ranks did not come. This one is inside of MPI_Init, from which nothing leads back to
+ * main(); mpirun and srun end the rest when it ends so. */
+static void end_stalled(void *user, const struct gd_error *err) {
+  const struct gd_cli *cli = user;
+  wait_for_turn(cli);
+  fprintf(stderr, "gpudays: %s\n", err->text);
+  fflush(stderr);
+  _exit(3); /* as main() does for GD_ENVIRONMENT */
+}
+
+enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
+  const struct gd_comm_start start = {
+      .timeout_s = cli->options.rank_timeout, .stalled = end_stalled, .user = cli};
+  GD_TRY(gd_comm_open(&cli->comm, &start, err));
+  GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
+  if (gd_comm_size(cli->comm) > 1 && cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
+    cli->options.threads = gd_comm_cores(cli->comm);
+  return GD_OK;
 }
 
 enum gd_status gd_launch_meet(struct gd_cli *cli, enum gd_status status, struct gd_error *err) {

@@ -87,9 +87,46 @@ static enum gd_status check_mpi(struct gd_comm *comm, int code, const char *what
   return gd_fail(err, GD_ENVIRONMENT, "MPI failed in %s: %s", what, text);
 }
 
-static enum gd_status start_mpi(struct gd_comm *comm, int expected, struct gd_error *err) {
+/* What the watchdog is to say; see watchdog.c. */
+struct joining {
+  const struct gd_comm_start *start;
+  int rank, size; /* as the environment has it; size 0: not known */
+  double timeout_s;
+};
+
+static void say_stalled(void *user) {
+  const struct joining *joining = user;
+  struct gd_error err = {0};
+  char job[32] = "all ranks";
+  if (joining->size > 0)
+    snprintf(job, sizeof job, "all %d ranks", joining->size);
+  enum gd_status status =
+      gd_fail(&err, GD_ENVIRONMENT,
+              "rank %d has waited %.3g s in MPI_Init, which ends when %s are there: one of them "
+              "must be stopped, stuck or not started; look for it (ps, top), or raise "
+              "--rank-timeout",
+              joining->rank, joining->timeout_s, job);
+  if (status != GD_OK)
+    joining->start->stalled(joining->start->user, &err);
+}
+
+/* MPI_Init, with somebody who notices when it does not end. */
+static enum gd_status call_init(struct gd_comm *comm, struct joining *joining, int *level,
+                                struct gd_error *err) {
+  struct gd_watchdog dog;
+  bool watched = joining->start && joining->start->stalled;
+  if (watched)
+    GD_TRY(gd_watchdog_start(&dog, joining->timeout_s, say_stalled, joining, err));
+  int code = comm->mpi.Init_thread(NULL, NULL, GD_MPI_THREAD_SERIALIZED, level);
+  if (watched)
+    gd_watchdog_stop(&dog);
+  return check_mpi(comm, code, "MPI_Init_thread", err);
+}
+
+static enum gd_status start_mpi(struct gd_comm *comm, struct joining *joining,
+                                struct gd_error *err) {
   const struct gd_mpi *mpi = &comm->mpi;
-  int before = 0, after = 0, level = 0;
+  int before = 0, after = 0, level = 0, expected = joining->size;
   GD_TRY(gd_mpi_load(&comm->mpi, err));
   GD_TRY(check_mpi(comm, mpi->Initialized(&before), "MPI_Initialized", err));
   GD_TRY(check_mpi(comm, mpi->Finalized(&after), "MPI_Finalized", err));
@@ -97,8 +134,7 @@ static enum gd_status start_mpi(struct gd_comm *comm, int expected, struct gd_er
     return gd_fail(err, GD_INTERNAL, "a process joins its job once; this one has %s",
                    after ? "left it" : "joined before");
   prepare_environment();
-  GD_TRY(check_mpi(comm, mpi->Init_thread(NULL, NULL, GD_MPI_THREAD_SERIALIZED, &level),
-                   "MPI_Init_thread", err));
+  GD_TRY(call_init(comm, joining, &level, err));
   comm->joined = true;
   GD_TRY(check_mpi(comm, mpi->Comm_set_errhandler(mpi->world, mpi->errors),
                    "MPI_Comm_set_errhandler", err));
@@ -183,22 +219,26 @@ static enum gd_status allocate(struct gd_comm *comm, struct gd_error *err) {
   return GD_OK;
 }
 
-static enum gd_status join(struct gd_comm *comm, struct gd_error *err) {
-  int rank, size;
+static enum gd_status join(struct gd_comm *comm, const struct gd_comm_start *start,
+                           struct gd_error *err) {
+  struct joining joining = {.start = start, .timeout_s = DEFAULT_TIMEOUT_S};
   comm->size = 1;
   comm->parent = getppid();
-  gd_comm_set_timeout(comm, DEFAULT_TIMEOUT_S);
-  if (gd_comm_in_job(&rank, &size) && size != 1)
-    GD_TRY(start_mpi(comm, size, err));
+  if (start && start->timeout_s > 0)
+    joining.timeout_s = start->timeout_s;
+  gd_comm_set_timeout(comm, joining.timeout_s);
+  if (gd_comm_in_job(&joining.rank, &joining.size) && joining.size != 1)
+    GD_TRY(start_mpi(comm, &joining, err));
   GD_TRY(allocate(comm, err));
   return meet_neighbours(comm, err);
 }
 
-enum gd_status gd_comm_open(struct gd_comm **comm, struct gd_error *err) {
+enum gd_status gd_comm_open(struct gd_comm **comm, const struct gd_comm_start *start,
+                            struct gd_error *err) {
   struct gd_comm *opened = gd_mem_alloc(1, sizeof *opened);
   if (!opened)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while joining the job");
-  enum gd_status status = join(opened, err);
+  enum gd_status status = join(opened, start, err);
   if (status != GD_OK) {
     opened->failed = true; /* the others may not have failed: no farewell */
     gd_comm_close(opened);

@@ -4,7 +4,7 @@
  * own where communication should overlap with computation.
  *
  *   struct gd_comm *comm = NULL;
- *   GD_TRY(gd_comm_open(&comm, err));           // rank 0 of 1 outside a job: MPI is never touched
+ *   GD_TRY(gd_comm_open(&comm, NULL, err));     // rank 0 of 1 outside a job: MPI is never touched
  *   GD_TRY(gd_comm_reduce_scatter(comm, gradients, shard, scratch, scratch_bytes, err));
  *   GD_TRY(gd_comm_all_gather(comm, parameters, shard * 4, err));
  *   gd_comm_close(comm);
@@ -33,8 +33,21 @@ enum { GD_COMM_MIN_SCRATCH_BYTES = 65536 };
  */
 bool gd_comm_in_job(int *rank, int *size);
 
-/* Joins the job; free with gd_comm_close. GD_ENVIRONMENT without OpenMPI or when it fails. */
-enum gd_status gd_comm_open(struct gd_comm **comm, struct gd_error *err) GD_MUST_USE;
+/*
+ * What to do about a job whose ranks do not all come. MPI_Init waits for them and cannot be called
+ * off, so `stalled` is called from another thread with the reason, and best ends the process; when
+ * it returns, the wait goes on.
+ */
+struct gd_comm_start {
+  double timeout_s; /* 0: the default; as gd_comm_set_timeout for what comes after */
+  void (*stalled)(void *user, const struct gd_error *err); /* NULL: wait for ever */
+  void *user;
+};
+
+/* Joins the job; free with gd_comm_close. GD_ENVIRONMENT without OpenMPI or when it fails. start
+ * may be NULL. */
+enum gd_status gd_comm_open(struct gd_comm **comm, const struct gd_comm_start *start,
+                            struct gd_error *err) GD_MUST_USE;
 /*
  * Leaves the job, together with all other ranks when nothing has failed (they wait for each other:
  * call gd_comm_barrier before to learn of one that does not come). NULL is fine.

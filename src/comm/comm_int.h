@@ -5,6 +5,7 @@
 #ifndef GD_COMM_COMM_INT_H
 #define GD_COMM_COMM_INT_H
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include "comm/comm.h"
@@ -30,6 +31,21 @@ struct gd_comm {
   struct gd_window windows[GD_COMM_WINDOWS];
   double *scalars; /* size x GD_COMM_SCALARS */
 };
+
+/* Calls bark(user), once and in a thread of its own, unless it is stopped within limit_s seconds of
+ * this process running. gd_watchdog_stop waits for a bark that has begun. */
+struct gd_watchdog {
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  bool over;
+  int64_t limit_ns;
+  void (*bark)(void *user);
+  void *user;
+};
+enum gd_status gd_watchdog_start(struct gd_watchdog *dog, double limit_s, void (*bark)(void *user),
+                                 void *user, struct gd_error *err) GD_MUST_USE;
+void gd_watchdog_stop(struct gd_watchdog *dog);
 
 /* Posting into a window; bytes fit an int. */
 enum gd_status gd_window_send(struct gd_comm *comm, struct gd_window *window, const void *data,

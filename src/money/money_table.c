@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "money/money_int.h"
 #include "pass/pass.h"
@@ -94,20 +95,35 @@ static enum gd_status check_provider(const struct gd_money_asked *asked, struct 
       asked->hw->n_rents > 0 ? asked->hw->rents[0].provider : "none");
 }
 
-static enum gd_status add_option(const struct gd_times_context *context,
+/* Lists a machine; fill_options does the rest. */
+static enum gd_status add_option(const struct gd_money_asked *asked,
                                  const struct gd_machine *machine, struct gd_money_table *table,
                                  struct gd_error *err) {
-  struct gd_hw *hw = context->asked->hw;
   struct gd_money_option *option = &table->options[table->count];
   for (int i = 0; i < table->count; i++)
     if (strcmp(table->options[i].machine->name, machine->name) == 0)
       return GD_OK; /* named twice */
   *option = (struct gd_money_option){.machine = machine};
-  GD_TRY(gd_hw_gpu(hw, machine->gpu, &option->gpu, err));
-  option->rent = cheapest_rent(context->asked, option->gpu->name);
-  GD_TRY(gd_times_find(context, machine, option->gpu, &option->time, err));
-  gd_money_price(&table->terms, option);
+  GD_TRY(gd_hw_gpu(asked->hw, machine->gpu, &option->gpu, err));
+  option->rent = cheapest_rent(asked, option->gpu->name);
   table->count++;
+  return GD_OK;
+}
+
+/* Days and costs: all that takes time, once it is known how many machines there are. */
+static enum gd_status fill_options(const struct gd_times_context *context,
+                                   struct gd_money_table *table, struct gd_error *err) {
+  const struct gd_money_asked *asked = context->asked;
+  int64_t start = gd_clock_ns();
+  for (int i = 0; i < table->count; i++) {
+    struct gd_money_option *option = &table->options[i];
+    double done = (double)i / table->count, spent_s = 1e-9 * (double)(gd_clock_ns() - start);
+    if (asked->progress)
+      asked->progress(asked->progress_user, "comparing machines", done,
+                      i > 0 ? spent_s * (1 - done) / done : -1);
+    GD_TRY(gd_times_find(context, option->machine, option->gpu, &option->time, err));
+    gd_money_price(&table->terms, option);
+  }
   return GD_OK;
 }
 
@@ -158,18 +174,18 @@ static enum gd_status find_rented(const struct gd_hw *hw, const char *name, stru
 }
 
 /* The machines of --machine, each by name or by file. */
-static enum gd_status add_named(const struct gd_times_context *context,
-                                struct gd_money_table *table, struct gd_error *err) {
-  for (const char *at = context->asked->machines;;) {
+static enum gd_status add_named(const struct gd_money_asked *asked, struct gd_money_table *table,
+                                struct gd_error *err) {
+  for (const char *at = asked->machines;;) {
     const struct gd_machine *machine;
     size_t length = strcspn(at, ",");
     char *name = gd_arena_printf(&table->arena, "%.*s", (int)length, at);
     if (!name)
       return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading names of machines");
-    GD_TRY(find_rented(context->asked->hw, name, &table->arena, &machine, err));
+    GD_TRY(find_rented(asked->hw, name, &table->arena, &machine, err));
     if (!machine)
-      GD_TRY(gd_hw_machine(context->asked->hw, name, &machine, err));
-    GD_TRY(add_option(context, machine, table, err));
+      GD_TRY(gd_hw_machine(asked->hw, name, &machine, err));
+    GD_TRY(add_option(asked, machine, table, err));
     if (at[length] == '\0')
       return GD_OK;
     at += length + 1;
@@ -177,13 +193,12 @@ static enum gd_status add_named(const struct gd_times_context *context,
 }
 
 /* GPUs that are for rent and that no machine of the catalogue holds. */
-static enum gd_status add_rented(const struct gd_times_context *context,
-                                 struct gd_money_table *table, struct gd_error *err) {
-  const struct gd_hw *hw = context->asked->hw;
+static enum gd_status add_rented(const struct gd_money_asked *asked, struct gd_money_table *table,
+                                 struct gd_error *err) {
+  const struct gd_hw *hw = asked->hw;
   for (int i = 0; i < hw->n_gpus; i++) {
     const struct gd_gpu *gpu = &hw->gpus[i];
-    for (int count = 1; count <= MOST_RENTED && cheapest_rent(context->asked, gpu->name);
-         count *= 2) {
+    for (int count = 1; count <= MOST_RENTED && cheapest_rent(asked, gpu->name); count *= 2) {
       bool held = false;
       for (int j = 0; j < hw->n_machines && !held; j++)
         held = hw->machines[j].count == count && strcmp(hw->machines[j].gpu, gpu->name) == 0;
@@ -192,7 +207,7 @@ static enum gd_status add_rented(const struct gd_times_context *context,
       const struct gd_machine *machine = rented_machine(&table->arena, hw, gpu, count);
       if (!machine)
         return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing rented GPUs");
-      GD_TRY(add_option(context, machine, table, err));
+      GD_TRY(add_option(asked, machine, table, err));
     }
   }
   return GD_OK;
@@ -239,13 +254,13 @@ static enum gd_status mark_fronts(struct gd_money_table *table, struct gd_error 
   return GD_OK;
 }
 
-static enum gd_status add_all(const struct gd_times_context *context, struct gd_money_table *table,
+static enum gd_status add_all(const struct gd_money_asked *asked, struct gd_money_table *table,
                               struct gd_error *err) {
-  const struct gd_hw *hw = context->asked->hw;
+  const struct gd_hw *hw = asked->hw;
   for (int i = 0; i < hw->n_machines; i++)
     if (listed(hw, &hw->machines[i]))
-      GD_TRY(add_option(context, &hw->machines[i], table, err));
-  return add_rented(context, table, err);
+      GD_TRY(add_option(asked, &hw->machines[i], table, err));
+  return add_rented(asked, table, err);
 }
 
 /* How many machines the table may have: those of the catalogue, and files that are named. */
@@ -268,9 +283,10 @@ enum gd_status gd_money_table_make(const struct gd_money_asked *asked, struct gd
   if (!table->options)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the machines are compared");
   if (asked->machines)
-    GD_TRY(add_named(&context, table, err));
+    GD_TRY(add_named(asked, table, err));
   else
-    GD_TRY(add_all(&context, table, err));
+    GD_TRY(add_all(asked, table, err));
+  GD_TRY(fill_options(&context, table, err));
   if (table->count > 1)
     qsort(table->options, (size_t)table->count, sizeof *table->options, compare_options);
   return mark_fronts(table, err);

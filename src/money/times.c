@@ -176,6 +176,9 @@ enum gd_status gd_times_open(const struct gd_money_asked *asked, struct gd_money
   *context =
       (struct gd_times_context){.asked = asked, .work = &table->work, .left_out = table->left_out};
   context->paper_scale = paper_scale(asked);
+  context->misfits = gd_arena_alloc(&table->arena, 1, sizeof *context->misfits);
+  if (!context->misfits)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the days are looked for");
   if (!measured || !asked->store)
     return GD_OK;
   context->trials = gd_arena_alloc(&table->arena, GD_TIMES_TRIALS, sizeof *context->trials);

@@ -44,6 +44,30 @@ static void set_time(const struct gd_times_context *context, const struct gd_pre
            100 * predictor->error);
 }
 
+static bool is_known_misfit(const struct gd_times_misfits *misfits, const struct gd_target *target,
+                            int method) {
+  for (int i = 0; i < misfits->count; i++) {
+    const struct gd_times_misfit *misfit = &misfits->list[i];
+    if (misfit->method == method && misfit->ranks == target->count &&
+        misfit->compute_capability == target->gpu->compute_capability)
+      return misfit->device_bytes > target->memory_bytes ||
+             misfit->host_bytes > target->host_memory_bytes;
+  }
+  return false;
+}
+
+static void add_misfit(struct gd_times_misfits *misfits, const struct gd_target *target,
+                       const struct gd_plan_point *point) {
+  const int most = sizeof misfits->list / sizeof *misfits->list;
+  if (point->trial.status == GD_TRIAL_INFEASIBLE && misfits->count < most)
+    misfits->list[misfits->count++] =
+        (struct gd_times_misfit){.compute_capability = target->gpu->compute_capability,
+                                 .ranks = target->count,
+                                 .method = point->number,
+                                 .device_bytes = point->trial.peak_bytes,
+                                 .host_bytes = point->trial.host_bytes};
+}
+
 /* Tries methods; *time stays as it is where none fits. */
 static enum gd_status try_methods(const struct gd_times_context *context,
                                   const struct gd_predictor *predictor,
@@ -55,14 +79,20 @@ static enum gd_status try_methods(const struct gd_times_context *context,
   const struct gd_plan_point *best = NULL;
   if (!points)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the prediction");
+  int n_points = 0;
   for (int i = 0; i < count; i++) {
-    points[i].model = context->asked->model;
-    points[i].number = i;
-    points[i].options = (struct gd_trial_options){
+    if (!first && is_known_misfit(context->misfits, target, i))
+      continue;
+    struct gd_plan_point *point = &points[n_points++];
+    point->model = context->asked->model;
+    point->number = i;
+    point->options = (struct gd_trial_options){
         .backend = "cuda", .target = target, .method = methods[i], .ranks = target->count};
   }
-  enum gd_status status = gd_plan_points(points, count, predictor, err);
-  for (int i = 0; i < count && status == GD_OK; i++) {
+  enum gd_status status = gd_plan_points(points, n_points, predictor, err);
+  for (int i = 0; i < n_points && status == GD_OK; i++) {
+    if (!first)
+      add_misfit(context->misfits, target, &points[i]);
     bool good = points[i].trial.status == GD_TRIAL_PLANNED && points[i].prediction.known;
     if (good && (!best || points[i].prediction.days < best->prediction.days))
       best = &points[i];

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "report/report_int.h"
-#include "survey/survey.h"
 
 /* --- Table 3 -------------------------------------------------------------------------------- */
 
@@ -308,23 +307,10 @@ static enum gd_status survey_sections(struct gd_report *report, const struct gd_
   return GD_OK;
 }
 
-static enum gd_status survey(struct gd_report *report, struct gd_error *err) {
-  const char *file = report->order->survey;
-  struct gd_survey answers = {0};
-  const struct gd_survey_figure *figures = NULL;
-  int count = 0;
-  enum gd_status status = file ? gd_survey_load(&answers, file, err) : GD_OK;
-  if (status == GD_OK && file)
-    status = gd_survey_plots(&answers, &figures, &count, err);
-  if (status == GD_OK)
-    status = survey_sections(report, &answers, figures, count, err);
-  gd_survey_deinit(&answers);
-  return status;
-}
-
 enum gd_status gd_report_items_rest(struct gd_report *report, struct gd_error *err) {
   GD_TRY(models_and_gpus(report, err));
-  GD_TRY(survey(report, err));
+  GD_TRY(survey_sections(report, &report->answers, report->answer_figures, report->n_answer_figures,
+                         err));
   gd_report_chapter(report, "This store");
   return gd_report_trials(report, err);
 }

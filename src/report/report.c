@@ -41,8 +41,17 @@ static void set_made_at(struct gd_report *report) {
                         report->predicted.known ? ", and predicted" : "");
 }
 
+/* The one file of the user's that the page is made of. */
+static enum gd_status read_survey(struct gd_report *report, struct gd_error *err) {
+  if (!report->order->survey)
+    return GD_OK;
+  GD_TRY(gd_survey_load(&report->answers, report->order->survey, err));
+  return gd_survey_plots(&report->answers, &report->answer_figures, &report->n_answer_figures, err);
+}
+
 static enum gd_status make(struct gd_report *report, struct gd_error *err) {
   struct gd_error no_gnuplot = {0};
+  GD_TRY(read_survey(report, err)); /* before anything is written: it may be wrong */
   GD_TRY(gd_file_make_folder(report->order->folder, err));
   GD_TRY(gd_paper_load(&report->paper, err));
   GD_TRY(gd_hw_load(&report->hw, err));
@@ -69,6 +78,7 @@ enum gd_status gd_report_write(const struct gd_report_order *order,
   gd_strbuf_deinit(&report.body);
   gd_strbuf_deinit(&report.contents);
   gd_strbuf_deinit(&report.files);
+  gd_survey_deinit(&report.answers);
   gd_paper_deinit(&report.paper);
   gd_hw_deinit(&report.hw);
   gd_arena_deinit(&report.arena);

@@ -21,6 +21,7 @@
 #include "pass/method.h"
 #include "plot/plot.h"
 #include "report/report.h"
+#include "survey/survey.h"
 
 /* --- tables -------------------------------------------------------------------------------- */
 
@@ -134,10 +135,13 @@ struct gd_report {
   struct gd_report_predicted predicted;
   struct gd_strbuf body, contents; /* of the page */
   struct gd_strbuf files;          /* names of what was written beside it, a line each */
-  bool draws;                      /* gnuplot works */
-  bool chapter;                    /* one has begun */
-  bool paired;                     /* what comes now has half of the page's width */
-  const char *made_at;             /* when, by what, of how much */
+  struct gd_survey answers;        /* of order->survey; zeroed without one */
+  const struct gd_survey_figure *answer_figures; /* of answers */
+  int n_answer_figures;
+  bool draws;          /* gnuplot works */
+  bool chapter;        /* one has begun */
+  bool paired;         /* what comes now has half of the page's width */
+  const char *made_at; /* when, by what, of how much */
 };
 
 /* A table or a figure of an item, with where its numbers come from. */

@@ -44,12 +44,25 @@ struct planning {
   const struct gd_trial_options *options;
   struct gd_trial *trial;
   struct gd_caps caps;
-  int64_t used_bytes; /* of the size that was tried last */
-  double pass_flops;  /* likewise */
-  int64_t pass_rows; /* likewise: tokens, which products have as rows, or pixels, of which there are
-                        plenty */
-  int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
+  int64_t used_bytes;  /* of the size that was tried last */
+  double pass_flops;   /* likewise */
+  double enough_flops; /* a size whose pass has more is too long, but for 1; 0: none is */
+  int64_t pass_rows;   /* of the size that was tried last: tokens, which products have as rows, or
+                          pixels, of which there are   plenty */
+  int64_t keep_bytes;  /* what a plan may have where activations are kept; 0: they are not */
+  /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
+     with the most blocks that keep, else of the first that was tried. */
+  struct candidate ready;
+  int64_t ready_size, ready_blocks; /* size 0: none */
+  double ready_plan_s;
 };
+
+/* A plan points to its graph. */
+static void move_candidate(struct candidate *to, struct candidate *from) {
+  *to = *from;
+  to->plan.graph = &to->graph;
+  *from = (struct candidate){0};
+}
 
 static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
                                      struct candidate *candidate, struct gd_error *err) {
@@ -70,6 +83,21 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
   return GD_OK;
 }
 
+/* Of the size that was tried last. */
+static bool is_too_long(const struct planning *p, int64_t size) {
+  return size > 1 && p->enough_flops > 0 && p->pass_flops > p->enough_flops;
+}
+
+/* Takes the candidate over. */
+static void set_ready(struct planning *p, int64_t micro_batch, int64_t blocks,
+                      struct candidate *candidate) {
+  candidate_deinit(&p->ready);
+  move_candidate(&p->ready, candidate);
+  p->ready_size = micro_batch;
+  p->ready_blocks = blocks;
+  p->ready_plan_s = p->trial->plan_s;
+}
+
 /* Whether a micro-batch fits; what it misses goes into trial->reason, its bytes into used_bytes,
    the FLOPs of its pass into pass_flops. */
 static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits,
@@ -85,6 +113,10 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
     if (!*fits)
       snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
                (long long)micro_batch, miss.text);
+    /* The first is also what is left where none fits. */
+    if (p->ready_size == 0 ||
+        (*fits && micro_batch > p->ready_size && !is_too_long(p, micro_batch)))
+      set_ready(p, micro_batch, p->trial->kept_blocks, &candidate);
   }
   candidate_deinit(&candidate);
   return status;
@@ -95,7 +127,8 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
  * sizes 1 and 2 tell how. A wrong guess costs plans, never the answer.
  */
 static int64_t guess_size(const struct planning *p, const int64_t bytes[2], double flops,
-                          double enough, int64_t batch) {
+                          int64_t batch) {
+  double enough = p->enough_flops;
   int64_t size = 2, each = bytes[1] > bytes[0] ? bytes[1] - bytes[0] : 1;
   int64_t most = (p->trial->device_limit_bytes - bytes[0]) / each + 1;
   while (size <= batch / 2 && 2 * size <= most &&
@@ -104,22 +137,22 @@ static int64_t guess_size(const struct planning *p, const int64_t bytes[2], doub
   return size;
 }
 
-/* Whether a size fits and, but for 1, is no longer than enough. */
-static enum gd_status is_good_size(struct planning *p, int64_t size, double enough, bool *good,
-                                   bool *fits, struct gd_error *err) {
+/* Whether a size fits and is not too long. */
+static enum gd_status is_good_size(struct planning *p, int64_t size, bool *good, bool *fits,
+                                   struct gd_error *err) {
   GD_TRY(try_size(p, size, fits, err));
-  *good = *fits && (size == 1 || enough <= 0 || p->pass_flops <= enough);
+  *good = *fits && !is_too_long(p, size);
   return GD_OK;
 }
 
 /* The largest good power of two, 0 if there is none; *bad is the least size known not to fit. */
-static enum gd_status find_power(struct planning *p, int64_t batch, double enough, int64_t *found,
-                                 int64_t *bad, struct gd_error *err) {
+static enum gd_status find_power(struct planning *p, int64_t batch, int64_t *found, int64_t *bad,
+                                 struct gd_error *err) {
   int64_t bytes[2], size = 1;
   bool good, fits;
   *found = 0;
   for (int i = 0; i < 2 && size <= batch; i++, size *= 2) {
-    GD_TRY(is_good_size(p, size, enough, &good, &fits, err));
+    GD_TRY(is_good_size(p, size, &good, &fits, err));
     *bad = fits ? *bad : size;
     if (!good)
       return GD_OK;
@@ -129,14 +162,14 @@ static enum gd_status find_power(struct planning *p, int64_t batch, double enoug
   if (size > batch)
     return GD_OK;
   /* Down from the guess until one is good, then up as long as the next one is. */
-  size = guess_size(p, bytes, 0.5 * p->pass_flops, enough, batch);
+  size = guess_size(p, bytes, 0.5 * p->pass_flops, batch);
   for (good = size == 2; !good; size = good ? size : size / 2) {
-    GD_TRY(is_good_size(p, size, enough, &good, &fits, err));
+    GD_TRY(is_good_size(p, size, &good, &fits, err));
     *bad = fits ? *bad : size;
     good = good || size == 2;
   }
   for (*found = size; 2 * *found <= batch && 2 * *found < *bad; *found *= 2) {
-    GD_TRY(is_good_size(p, 2 * *found, enough, &good, &fits, err));
+    GD_TRY(is_good_size(p, 2 * *found, &good, &fits, err));
     *bad = fits ? *bad : 2 * *found;
     if (!good)
       break;
@@ -150,16 +183,16 @@ static enum gd_status find_power(struct planning *p, int64_t batch, double enoug
  */
 static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struct gd_error *err) {
   const int64_t batch = p->model->recipe.batch / p->trial->ranks;
-  const double enough = p->options->micro_batch == GD_MICRO_BATCH_AUTO ? p->caps.enough_flops : 0;
   int64_t good = 0, bad = batch + 1;
   bool fits;
   *found = 0;
+  p->enough_flops = p->options->micro_batch == GD_MICRO_BATCH_AUTO ? p->caps.enough_flops : 0;
   if (p->options->micro_batch == GD_MICRO_BATCH_FIXED) {
     GD_TRY(try_size(p, p->options->micro_batch_size, &fits, err));
     *found = fits ? p->options->micro_batch_size : 0;
     return GD_OK;
   }
-  GD_TRY(find_power(p, batch, enough, &good, &bad, err));
+  GD_TRY(find_power(p, batch, &good, &bad, err));
   if (p->options->micro_batch == GD_MICRO_BATCH_MAX)
     while (good > 0 && bad - good > 1) {
       int64_t middle = good + (bad - good) / 2;
@@ -190,6 +223,8 @@ static enum gd_status try_keeping(struct planning *p, int64_t micro_batch, int64
     p->pass_rows = gd_tensor_elements(&candidate.graph, candidate.graph.ids != GD_NONE
                                                             ? candidate.graph.ids
                                                             : candidate.graph.pixels);
+  if (*fits)
+    set_ready(p, micro_batch, kept < *blocks ? kept : *blocks, &candidate);
   candidate_deinit(&candidate);
   return status;
 }
@@ -355,8 +390,22 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
   return GD_OK;
 }
 
+/* The candidate of a size, which may be at hand. */
+static enum gd_status take_candidate(struct planning *p, int64_t micro_batch,
+                                     struct candidate *candidate, struct gd_error *err) {
+  enum gd_status status = GD_OK;
+  if (p->ready_size == micro_batch && p->ready_blocks == p->trial->kept_blocks) {
+    move_candidate(candidate, &p->ready);
+    p->trial->plan_s = p->ready_plan_s;
+  } else {
+    status = make_candidate(p, micro_batch, candidate, err);
+  }
+  return status;
+}
+
 /* Chooses the micro-batch and leaves its candidate; infeasible leaves that of micro-batch 1. */
-static enum gd_status plan_trial(struct planning *p, struct candidate *full, struct gd_error *err) {
+static enum gd_status choose_plan(struct planning *p, struct candidate *full,
+                                  struct gd_error *err) {
   struct gd_trial *trial = p->trial;
   int64_t found;
   GD_TRY(begin(p, err));
@@ -369,13 +418,19 @@ static enum gd_status plan_trial(struct planning *p, struct candidate *full, str
     GD_TRY(keep_what_fits(p, err));
   trial->accumulation = (batch + trial->micro_batch - 1) / trial->micro_batch;
   trial->remainder = batch % trial->micro_batch;
-  GD_TRY(make_candidate(p, trial->micro_batch, full, err));
+  GD_TRY(take_candidate(p, trial->micro_batch, full, err));
   record_plan(trial, p->model, full);
   if (found)
     trial->reason[0] = '\0';
   else
     trial->status = GD_TRIAL_INFEASIBLE;
   return GD_OK;
+}
+
+static enum gd_status plan_trial(struct planning *p, struct candidate *full, struct gd_error *err) {
+  enum gd_status status = choose_plan(p, full, err);
+  candidate_deinit(&p->ready);
+  return status;
 }
 
 enum gd_status gd_trial_plan(const struct gd_model *model, const struct gd_trial_options *options,

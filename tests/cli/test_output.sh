@@ -61,6 +61,14 @@ shown $'\r'"2 of 2, tiny, "
 [[ $(grep -c $'\e\\[32m.*(95 %: ' "$OUT") == 2 ]] || fail "$LAST: no live table"
 terminal bench "$WORK/tiny" "${quick[@]}" --quiet
 ! grep -q "warm-up" "$OUT" || fail "$LAST: progress in spite of --quiet"
+# Machines are compared by prediction, which takes a while.
+terminal cost "$WORK/tiny" --times predicted
+shown $'\r'"tiny: comparing machines ..."
+shown "DAYS FROM"
+terminal cost "$WORK/tiny" --times predicted --quiet
+! grep -q "comparing" "$OUT" || fail "$LAST: progress in spite of --quiet"
+expect 0 cost "$WORK/tiny" --times predicted
+[[ ! -s $ERR ]] || fail "$LAST: progress on what is no terminal"
 export NO_COLOR=1
 terminal bench "$WORK/tiny" "${quick[@]}"
 terminal bench "$WORK/tiny" "${quick[@]}" --methods naive,free-lunch

@@ -231,7 +231,7 @@ static int run_collectives(int expected) {
   int rank = -1, size = -1;
   int64_t before = gd_mem_live_blocks();
   CHECK(gd_comm_in_job(&rank, &size) && size == expected);
-  CHECK_OK(gd_comm_open(&comm, &err));
+  CHECK_OK(gd_comm_open(&comm, NULL, &err));
   CHECK(gd_comm_size(comm) == expected && gd_comm_rank(comm) == rank);
   CHECK(gd_comm_cores(comm) >= 1 && !gd_comm_has_failed(comm));
   check_all(comm);
@@ -250,7 +250,7 @@ static int run_stall(void) {
   float data[64] = {0};
   static float scratch[GD_COMM_MIN_SCRATCH_BYTES / 4];
   char who[32];
-  CHECK_OK(gd_comm_open(&comm, &err));
+  CHECK_OK(gd_comm_open(&comm, NULL, &err));
   int rank = gd_comm_rank(comm), last = gd_comm_size(comm) - 1;
   gd_comm_set_timeout(comm, 1);
   CHECK_OK(gd_comm_barrier(comm, &err));
@@ -394,7 +394,7 @@ static void test_alone(void **state) {
   struct gd_error err = {0};
   int64_t before = gd_mem_live_blocks();
   (void)state;
-  assert_int_equal(gd_comm_open(&comm, &err), GD_OK);
+  assert_int_equal(gd_comm_open(&comm, NULL, &err), GD_OK);
   assert_int_equal(gd_comm_rank(comm), 0);
   assert_int_equal(gd_comm_size(comm), 1);
   check_all(comm);
@@ -414,7 +414,7 @@ static void test_out_of_memory(void **state) {
     struct gd_comm *comm = NULL;
     struct gd_error err = {0};
     gd_mem_fail_after(nth);
-    enum gd_status status = gd_comm_open(&comm, &err);
+    enum gd_status status = gd_comm_open(&comm, NULL, &err);
     gd_mem_fail_after(0);
     gd_comm_close(comm);
     assert_int_equal(gd_mem_live_blocks(), before);
@@ -432,7 +432,7 @@ static void expect_no_library(const char *path, const char *text) {
   setenv("OMPI_COMM_WORLD_RANK", "0", 1);
   setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
   setenv("GPUDAYS_LIBMPI", path, 1);
-  assert_int_equal(gd_comm_open(&comm, &err), GD_ENVIRONMENT);
+  assert_int_equal(gd_comm_open(&comm, NULL, &err), GD_ENVIRONMENT);
   assert_null(comm);
   if (!strstr(err.text, text))
     fail_msg("\"%s\" lacks \"%s\"", err.text, text);

@@ -41,14 +41,14 @@ expect 2 models --ranks 2
 expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 1 --json
 field_is status ok
 
-# fake SCRIPT: what a gpudays under a fake mpirun makes of it.
+# fake SCRIPT OPTION...: what a gpudays under a fake mpirun makes of it.
 fake() {
   mkdir -p "$WORK/fake"
   printf '#!/bin/sh\n%s\n' "$1" >"$WORK/fake/mpirun"
   chmod +x "$WORK/fake/mpirun"
   LAST="gpudays bench under: $1" RC=0
   PATH=$WORK/fake:/usr/bin:/bin "$GPUDAYS" bench "$WORK/tiny" "${quick[@]}" \
-    --ranks 3 --no-store >"$OUT" 2>"$ERR" || RC=$?
+    --ranks 3 --no-store "${@:2}" >"$OUT" 2>"$ERR" || RC=$?
 }
 rule=$(printf -- '-%.0s' {1..74})
 
@@ -202,3 +202,32 @@ finish 3 60
 said "no answer from rank 1 for 2 s in"
 [[ $(wc -l <"$ERR") == 1 ]] || fail "$LAST: not one line on stderr"
 silent
+
+# A rank that never comes: the others wait in MPI_Init, which has no limit of its own. A sleep stands
+# for it, under the user's own mpirun and, where the program is the last but its arguments, under ours.
+LAST="mpirun of a gpudays and a sleep" RC=0 from=$SECONDS
+mpirun --oversubscribe -n 1 "$GPUDAYS" bench "$WORK/tiny" "${quick[@]}" --rank-timeout 2 : \
+  -n 1 sleep 300 >"$OUT" 2>"$ERR" </dev/null || RC=$?
+((SECONDS - from < 30)) || fail "$LAST: took $((SECONDS - from)) s"
+[[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
+said "gpudays: rank 0 has waited 2 s in MPI_Init, which ends when all 2 ranks are there: one of them"
+[[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+
+# late RANK: a --ranks 2 of which that rank does not come.
+late() {
+  printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != $1 ]] || exec sleep 300" 'exec "$@"' \
+    >"$WORK/late"
+  chmod +x "$WORK/late"
+  from=$SECONDS
+  fake "for word; do shift; [ \"\$word\" != '$(realpath "$GPUDAYS")' ] || set -- \"\$@\" '$WORK/late'
+set -- \"\$@\" \"\$word\"; done; exec '$(command -v mpirun)' \"\$@\"" --ranks 2 --rank-timeout 2
+  LAST="gpudays bench --ranks 2 without rank $1"
+  ((SECONDS - from < 30)) || fail "$LAST: took $((SECONDS - from)) s"
+  [[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
+  said "rank $((1 - $1)) has waited 2 s in MPI_Init, which ends when all 2 ranks are there"
+  [[ $(wc -l <"$ERR") == 1 ]] || fail "$LAST: not one line on stderr"
+  [[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+  silent
+}
+late 1
+late 0

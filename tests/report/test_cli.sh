@@ -128,3 +128,14 @@ grep -q 'answers.csv, 12 respondents: synthetic answers' "$WORK/asked/index.html
 [[ -s $WORK/asked/figure-1-answers.csv && -s $WORK/asked/figure-8-uses-answers.csv ]] ||
   fail "figures of the answers are missing"
 expect 2 report -o "$WORK/asked" --no-store --no-predictions --survey "$WORK/nosuch.csv"
+# A bad one is found before anything is written: no folder, and an older page as it was.
+sed '$s/^/no such answer,/' "$WORK/answers.csv" >"$WORK/bad.csv"
+expect 2 survey "$WORK/bad.csv"
+wrong=$(cat "$ERR")
+expect 2 report -o "$WORK/unmade" --no-store --no-predictions --survey "$WORK/bad.csv"
+[[ $(cat "$ERR") == "$wrong" ]] || fail "$LAST: another sentence than survey's: $wrong"
+[[ ! -e $WORK/unmade ]] || fail "$LAST: made a folder"
+before=$(find "$WORK/asked" -type f -exec stat -c '%n %y %s' {} + | sort)
+expect 2 report -o "$WORK/asked" --no-store --no-predictions --survey "$WORK/bad.csv"
+[[ $(find "$WORK/asked" -type f -exec stat -c '%n %y %s' {} + | sort) == "$before" ]] ||
+  fail "$LAST: wrote to the older report"

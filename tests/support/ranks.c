@@ -26,7 +26,7 @@ int ranks_run(const char *self, int ranks) {
 struct gd_comm *ranks_join(void) {
   struct gd_comm *comm = NULL;
   struct gd_error err = {0};
-  if (gd_comm_open(&comm, &err) != GD_OK) {
+  if (gd_comm_open(&comm, NULL, &err) != GD_OK) {
     fprintf(stderr, "%s\n", err.text);
     exit(1);
   }
