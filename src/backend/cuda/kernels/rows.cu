@@ -91,8 +91,8 @@ GD_DEVICE float held(const packed &x, int v) {
 // is room: they are fp32, and fetched again for every row of halves they are twice what the row
 // itself moves, through a cache that the rows pass through too. A row's loads are under way while
 // the sums of the one before are waited for, so that RESIDENT blocks a multiprocessor keep 20 KiB
-// or more in flight all the time. y may be x: a row is loaded whole before it is written, and by who
-// writes it. Floor: x and y once / bandwidth; about 8 FLOPs an element.
+// or more in flight all the time. y may be x: a row is loaded whole before it is written, and by
+// who writes it. Floor: x and y once / bandwidth; about 8 FLOPs an element.
 #define KEEPS (ITEMS * VEC <= 32 && THREADS <= 512)
 
 GD_DEVICE void load_weights(float (&w)[VEC], const float *weight, int i, int columns) {
