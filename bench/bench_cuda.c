@@ -16,8 +16,10 @@
 #include <string.h>
 
 #include "backend/cuda/attention.h"
+#include "backend/cuda/fused.h"
 #include "backend/cuda/module.h"
 #include "base/rng.h"
+#include "ir/fusion.h"
 
 enum {
   MOST_IN = 8,
@@ -46,6 +48,8 @@ struct row {
   const char *model, *name;
   enum gd_op_kind kind;
   gd_cuda_op op; /* NULL: that of the table */
+  /* Of a fused op: makes its body from the leaves, and says which tensors it writes. */
+  void (*cluster)(struct gd_fusion *fusion);
   union gd_attr attr;
   uint32_t n_in, adds;
   struct {
@@ -128,7 +132,21 @@ static void show(struct bench *b, const struct row *r, const struct gd_graph *g,
   fflush(stdout);
 }
 
+/* The first input of a cluster has its rows and columns. */
+static void add_fusion(struct gd_graph *g, const struct row *r) {
+  const uint32_t rank = r->in[0].rank;
+  struct gd_fusion f = {.n_in = r->n_in, .rows = 1, .columns = r->in[0].dims[rank - 1]};
+  for (uint32_t i = 0; i + 1 < rank; i++)
+    f.rows *= r->in[0].dims[i];
+  gd_graph_init(&f.body);
+  for (uint32_t i = 0; i < r->n_in; i++)
+    gd_graph_leaf(&f.body, GD_ROLE_INPUT, "input", r->in[i].dtype, r->in[i].rank, r->in[i].dims);
+  r->cluster(&f);
+  gd_graph_fusion(g, &f);
+}
+
 static void run_row(struct bench *b, const struct row *r) {
+  struct gd_cuda_fusions *fusions = NULL;
   struct gd_graph g;
   struct gd_view views[MOST_IN + MOST_OUT];
   gd_tensor_id in[MOST_IN];
@@ -137,6 +155,8 @@ static void run_row(struct bench *b, const struct row *r) {
   gd_graph_init(&g);
   for (uint32_t i = 0; i < r->n_in; i++)
     in[i] = gd_graph_leaf(&g, GD_ROLE_INPUT, "input", r->in[i].dtype, r->in[i].rank, r->in[i].dims);
+  if (r->cluster)
+    add_fusion(&g, r);
   if (gd_graph_op(&g, r->kind, &r->attr, r->n_in, in) == GD_NONE) {
     printf("%-12s %-34s is no valid op\n", r->model, r->name);
     gd_graph_deinit(&g);
@@ -160,6 +180,10 @@ static void run_row(struct bench *b, const struct row *r) {
                                 .out = views + g.ops[0].n_in,
                                 .workspace = (void *)(uintptr_t)workspace,
                                 .workspace_bytes = workspace_bytes};
+  if (r->cluster) {
+    check(gd_cuda_fusions_build(b->cuda, &g, &fusions, &b->err), &b->err);
+    args.device_fused = gd_cuda_fusion(fusions, 0);
+  }
   struct gd_cuda_call call = {
       .cuda = b->cuda, .args = &args, .stream = b->cuda->stream, .err = &b->err};
   gd_cuda_op op = r->op ? r->op : gd_cuda_ops[r->kind];
@@ -180,6 +204,7 @@ static void run_row(struct bench *b, const struct row *r) {
     }
     show(b, r, &g, best_ms);
   }
+  gd_cuda_fusions_free(fusions);
   gd_graph_deinit(&g);
 }
 
@@ -353,6 +378,64 @@ static void memory_bound(struct bench *b, const struct model *m) {
                                   SHAPE(f32, 1), SHAPE(f32, 1)}});
 }
 
+/* dx of a layernorm and the residual's gradient, with what they leave of weight, bias and the bias
+   of the product before: inputs dy, x, weight, mean, scale, residual. */
+static void norm_gradient(struct gd_fusion *f) {
+  struct gd_graph *g = &f->body;
+  gd_tensor_id dx = gd_graph_op(g, GD_OP_layernorm_grad, &(union gd_attr){.norm_grad = {true}}, 5,
+                                (gd_tensor_id[]){0, 1, 2, 3, 4});
+  gd_tensor_id sum = gd_add(g, dx, 5);
+  gd_tensor_id columns = gd_graph_op(g, GD_OP_sum_rows, &(union gd_attr){.rows = {1}}, 1, &sum);
+  f->n_out = 4;
+  memcpy(f->out, (gd_tensor_id[]){sum, dx + 1, dx + 2, columns}, 4 * sizeof *f->out);
+}
+
+/* What memory binds, at widths of pythia-1b and pythia-2.8b: rows of several warps, heads of 80. */
+static void wide_rows(struct bench *b, enum gd_dtype dtype, int64_t batch, int64_t c, int64_t n) {
+  enum { LENGTH = 2048, PARTS = 3 };
+  const int64_t rows = batch * LENGTH, d = c / n;
+  const struct gd_attr_heads heads = {n, PARTS, true, 3, d / 4, false};
+  char name[64];
+  struct row r = {.model = "wide rows",
+                  .name = name,
+                  .kind = GD_OP_layernorm,
+                  .n_in = 3,
+                  .attr.norm = {1e-5f},
+                  .in = {SHAPE(dtype, rows, c), SHAPE(GD_DTYPE_F32, c), SHAPE(GD_DTYPE_F32, c)}};
+  snprintf(name, sizeof name, "layernorm %lldx%lld", (long long)rows, (long long)c);
+  run_row(b, &r);
+  snprintf(name, sizeof name, "norm_gradient %lldx%lld", (long long)rows, (long long)c);
+  r = (struct row){.model = "wide rows",
+                   .name = name,
+                   .kind = GD_OP_fused,
+                   .cluster = norm_gradient,
+                   .n_in = 6,
+                   .adds = 0xe,
+                   .in = {SHAPE(dtype, rows, c), SHAPE(dtype, rows, c), SHAPE(GD_DTYPE_F32, c),
+                          SHAPE(GD_DTYPE_F32, rows), SHAPE(GD_DTYPE_F32, rows),
+                          SHAPE(dtype, rows, c)}};
+  run_row(b, &r);
+  snprintf(name, sizeof name, "split_heads of %lld", (long long)d);
+  r = (struct row){
+      .model = "wide rows",
+      .name = name,
+      .kind = GD_OP_split_heads,
+      .n_in = 2,
+      .attr.heads = heads,
+      .in = {SHAPE(dtype, batch, LENGTH, PARTS * c), SHAPE(GD_DTYPE_F32, LENGTH, d / 4)}};
+  run_row(b, &r);
+  snprintf(name, sizeof name, "merge_heads of %lld", (long long)d);
+  r = (struct row){.model = "wide rows",
+                   .name = name,
+                   .kind = GD_OP_merge_heads,
+                   .n_in = PARTS + 1,
+                   .attr.heads = heads,
+                   .in = {SHAPE(dtype, batch, n, LENGTH, d), SHAPE(dtype, batch, n, LENGTH, d),
+                          SHAPE(dtype, batch, n, LENGTH, d), SHAPE(GD_DTYPE_F32, LENGTH, d / 4)}};
+  r.attr.heads.inverse = true;
+  run_row(b, &r);
+}
+
 /* Tokens of the micro-batches that fill an H200, or fewer: rates no longer change. */
 static const struct model models[] = {
     {"pythia-160m", GD_DTYPE_F16, 64, 2048, 768, 3072, 12, 50304, true, false, 0},
@@ -379,6 +462,10 @@ static void run_all(struct bench *b) {
     }
     memory_bound(b, m);
   }
+  wide_rows(b, GD_DTYPE_F16, 64, 768, 12);
+  wide_rows(b, GD_DTYPE_F32, 16, 1024, 16);
+  wide_rows(b, GD_DTYPE_BF16, 64, 2048, 8);
+  wide_rows(b, GD_DTYPE_F16, 16, 2560, 32);
 }
 
 /* --- the machine ----------------------------------------------------------------------------- */

@@ -66,6 +66,9 @@ struct gd_teams {
   int block;        /* threads of a block, a multiple of team */
   int parts;        /* blocks a row: more than 1 only where nothing is reduced over columns */
   int n_reductions; /* over the columns */
+  int resident;     /* blocks a multiprocessor, as far as registers go */
+  int depth;        /* rows in shared memory; below 2: rows are loaded when their turn comes */
+  int full_bytes;   /* of a column, of all inputs that are full tensors */
 };
 void gd_emit_teams(const struct gd_lowered *lowered, struct gd_teams *teams);
 

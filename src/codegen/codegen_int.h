@@ -11,21 +11,28 @@ extern const char *const gd_prelude_c[];
 
 /*
  * Names in the text: v<n> values, a<n> accumulators, i<n> inputs, o<n> outputs, b<n> row buffers,
- * w<n> random words, x<n> the row of an input, s<n> sums over rows, r the row, at the element where
- * it starts, j the column, n how many columns from there on one value stands for. In a snippet,
- * $0 $1 ... are the numbers that its comment lists, and ~ is the name of a dtype. A snippet that a
- * dialect has no use for is "".
+ * w<n> random words, x<n> the row of an input, n<n> a row's value of the next row, s<n> sums over
+ * rows, r the row, at the element where it starts, j the column, n how many columns from there on
+ * one value stands for. In a snippet, $0 $1 ... are the numbers that its comment lists, and ~ is
+ * the name of a dtype. A snippet that a dialect has no use for is "".
  */
 struct gd_dialect {
   const char *const *prelude;
-  int64_t chains; /* accumulators that a sum is spread over, so that additions overlap */
-  const char
-      *kernel_open; /* emit.c closes it: lanes, team, per, block, columns, reductions, sums */
+  int64_t chains;          /* accumulators that a sum is spread over, so that additions overlap */
+  const char *kernel_open; /* emit.c closes it: lanes, team, per, block, columns, reductions, sums,
+                              resident, depth, full_bytes */
   const char *input, *output;       /* declarations: number */
   const char *buffer;               /* declaration: number, floats before it */
   const char *sum_open, *sum_close; /* around all rows: sum, sums */
   const char *row_open, *row_close; /* columns */
   const char *load_row;             /* all of this row of a full input: input */
+  /* Instead of load_row and row_load, where rows are loaded ahead (struct gd_teams.depth); a
+     dialect that does not has none of these. Before all rows: a row that is the same for all
+     (input), the first of one value a row (value, input), and how a row is asked for (columns;
+     input, bytes a column of the inputs before it). In a row: what was asked for, and the next
+     (likewise). */
+  const char *keep_row, *keep_value, *ahead_open, *ahead_row, *ahead_close;
+  const char *take_open, *take_row, *take_close, *take_value;
   const char *words;          /* dropout, floats before, seed, elements of a sample, columns */
   const char *reduce_open[2]; /* sum and max: value, chains */
   const char *sweep_open;     /* emit.c closes it: columns, chains */

@@ -8,6 +8,10 @@
  * too, since all of it is unrolled. So each input comes from memory once, and an output may lie
  * where any full input was. Where registers do not suffice the compiler puts them into local
  * memory: slow, and still right.
+ *
+ * Kernels that both reduce rows and sum over them (gradients of norms) have few blocks, each with a
+ * long way to go, whose threads wait for each other once a row. They take their rows from shared
+ * memory, where the next ones arrive meanwhile, and keep the weights in registers.
  */
 #include "codegen/codegen_int.h"
 
@@ -16,12 +20,13 @@
 const struct gd_dialect gd_dialect_cuda = {
     .prelude = (const char *const[]){NULL},
     .chains = 1,
-    .kernel_open = "typedef gd_layout<$0, $1, $2, $3, $4, $5, $6> gd_l;\n"
+    .kernel_open = "typedef gd_layout<$0, $1, $2, $3, $4, $5, $6, $7, $8, $9> gd_l;\n"
                    "typedef gd_lanes<$0> gd_val;\n"
                    "typedef gd_lane_words<$0> gd_word;\n"
                    "extern \"C\" __global__ void __launch_bounds__($3, gd_l::BLOCKS)\n"
                    "gd_rows(const gd_fused_args args) {\n"
                    "  __shared__ float shared[gd_l::SHARED_FLOATS];\n"
+                   "  __shared__ uint4 ring[gd_l::RING];\n"
                    "  const int lane = threadIdx.x % gd_l::TEAM, first = gd_l::first(lane);\n"
                    "  int parity = 0;\n",
     .input = "  const gd_~ *i$0 = (const gd_~ *)args.in[$0];\n",
@@ -38,6 +43,28 @@ const struct gd_dialect gd_dialect_cuda = {
                  "  }\n",
     .load_row = "    gd_raw<gd_l::LANES * sizeof(gd_~)> x$0[gd_l::PER];\n"
                 "    gd_read_row<gd_l>(x$0, i$0 + at, first, live);\n",
+    .keep_row = "  gd_raw<gd_l::LANES * sizeof(gd_~)> x$0[gd_l::PER];\n"
+                "  gd_read_row<gd_l>(x$0, i$0, first, true);\n",
+    .keep_value = "  float n$0 = gd_of_row(i$1, (int64_t)blockIdx.x * gd_l::ROWS +\n"
+                  "                        threadIdx.x / gd_l::TEAM, args.rows);\n",
+    .ahead_open = "  const auto ahead = [&](int64_t group, int to) {\n"
+                  "    const int64_t r = group * gd_l::ROWS + threadIdx.x / gd_l::TEAM;\n"
+                  "    const bool live = r < args.rows;\n"
+                  "    const int64_t at = live ? r * $0 : 0;\n",
+    .ahead_row = "    gd_read_ahead<gd_l>(ring, to, $1, i$0, at, first, live);\n",
+    .ahead_close = "    gd_commit_ahead();\n"
+                   "  };\n"
+                   "  for (int s = 0; s < gd_l::DEPTH - 1; s++)\n"
+                   "    ahead(blockIdx.x + (int64_t)s * gridDim.x, s);\n"
+                   "  int stage = 0;\n",
+    .take_open = "    gd_wait_ahead<gd_l::DEPTH - 2>();\n",
+    .take_row = "    gd_raw<gd_l::LANES * sizeof(gd_~)> x$0[gd_l::PER];\n"
+                "    gd_take_row<gd_l, gd_~>(x$0, ring, stage, $1);\n",
+    .take_close = "    ahead(group + (gd_l::DEPTH - 1) * (int64_t)gridDim.x,\n"
+                  "          stage > 0 ? stage - 1 : gd_l::DEPTH - 1);\n"
+                  "    stage = stage + 1 < gd_l::DEPTH ? stage + 1 : 0;\n",
+    .take_value = "    const float v$0 = n$0;\n"
+                  "    n$0 = gd_of_row(i$1, r + (int64_t)gridDim.x * gd_l::ROWS, args.rows);\n",
     .words = "    const gd_draws<gd_whole($3)> w$0(i$2, args.streams[$0], $3, at);\n",
     .reduce_open = {"    float a$0 = 0;\n", "    float a$0 = -GD_INFINITY;\n"},
     .sweep_open = "#pragma unroll gd_l::UNROLL\n"
@@ -80,24 +107,55 @@ enum {
   MOST_LANES_REGISTERS = 128, /* more than this for one value of each tensor: fewer lanes */
   MOST_ELEMENTS = 32,         /* of a tensor, a thread */
   MOST_UNROLLED = 16,         /* gd_layout::UNROLL of fused.cu */
+  RING_BYTES = 32768,         /* of shared memory for rows ahead, a block */
+  MOST_DEPTH = 3,             /* rows in it: 32 KiB or more are then in flight on an H200's
+                                 multiprocessor */
 };
 
+enum { COMPUTED_BYTES = 12 }; /* of values in between, of an element of held_bytes */
+
 /* Bytes of registers that one element of a row takes: inputs, buffers, sums, what is computed. */
-static int held_bytes(const struct gd_lowered *l, bool *wide) {
+static int held_bytes(const struct gd_lowered *l, bool *wide, struct gd_teams *t) {
   const struct gd_tensor *tensors = l->fusion->body.tensors;
-  int bytes = 4 * (int)(l->n_buffers + l->n_sums + 3);
+  int bytes = 4 * (int)(l->n_buffers + l->n_sums) + COMPUTED_BYTES;
   *wide = false;
   for (uint32_t i = 0; i < l->n_values; i++) {
     const struct gd_value *v = &l->values[i];
     if (v->kind == GD_VALUE_LOAD && v->used && !v->repeat_rows) {
-      bytes += (int)gd_dtype_bytes(tensors[v->input].dtype);
+      t->full_bytes += (int)gd_dtype_bytes(tensors[v->input].dtype);
       *wide |= gd_dtype_bytes(tensors[v->input].dtype) > 2;
     }
   }
   for (uint32_t i = 0; i < l->fusion->n_out; i++)
     if (l->results[i].kind == GD_RESULT_FULL)
       *wide |= gd_dtype_bytes(tensors[l->fusion->out[i]].dtype) > 2;
-  return bytes;
+  return bytes + t->full_bytes;
+}
+
+/*
+ * Blocks that run on a multiprocessor at a time: what the compiler is told, and how many a kernel
+ * with sums has. Addresses and the like take 12 to 20 registers beside those counted here, random
+ * numbers 8.
+ */
+static int resident_blocks(const struct gd_lowered *l, const struct gd_teams *t, int bytes) {
+  int elements = t->lanes * t->per, threads = 384; /* up to 168 registers each */
+  int held = ((bytes - COMPUTED_BYTES) * elements + COMPUTED_BYTES * t->lanes) / 4;
+  held += 8 * (int)l->n_dropouts;
+  for (uint32_t i = 0; i < l->n_values; i++) /* weights: emit.c keeps them */
+    if (t->depth > 1 && l->values[i].kind == GD_VALUE_LOAD && l->values[i].repeat_rows == 1)
+      held += elements;
+  if (l->n_sums && held <= 68)
+    threads = held <= 44 ? 1024 : 768; /* 64, 80 */
+  else if (l->n_sums && held <= 100)
+    threads = held <= 84 ? 640 : 512; /* 96, 128 */
+  return t->block < threads ? threads / t->block : 1;
+}
+
+static int rows_ahead(const struct gd_lowered *l, const struct gd_teams *t) {
+  int64_t stage = (int64_t)t->full_bytes * t->lanes * t->per * t->block;
+  if (l->n_sums == 0 || t->n_reductions == 0 || t->lanes < 4 || stage == 0)
+    return 1;
+  return RING_BYTES / stage < MOST_DEPTH ? (int)(RING_BYTES / stage) : MOST_DEPTH;
 }
 
 /* Threads of a row: as few as hold it; idle ones at its end count against a size. */
@@ -120,8 +178,9 @@ void gd_emit_teams(const struct gd_lowered *l, struct gd_teams *t) {
   enum { BLOCK = 128, SUMS_BLOCK = 256, CUT_BLOCK = 256 }; /* a block leaves one row of sums */
   const int64_t columns = l->fusion->columns;
   bool wide;
-  int bytes = held_bytes(l, &wide);
-  *t = (struct gd_teams){.lanes = wide ? 4 : 8, .parts = 1};
+  *t = (struct gd_teams){.parts = 1};
+  int bytes = held_bytes(l, &wide, t);
+  t->lanes = wide ? 4 : 8;
   for (uint32_t i = 0; i < l->n_values; i++)
     t->n_reductions += (l->values[i].kind == GD_VALUE_SUM || l->values[i].kind == GD_VALUE_MAX) &&
                        l->values[i].used;
@@ -143,4 +202,6 @@ void gd_emit_teams(const struct gd_lowered *l, struct gd_teams *t) {
   }
   int block = l->n_sums ? SUMS_BLOCK : t->team > WARP ? 1 : BLOCK;
   t->block = t->team > block ? t->team : block / t->team * t->team;
+  t->depth = rows_ahead(l, t);
+  t->resident = resident_blocks(l, t, bytes);
 }

@@ -65,6 +65,7 @@ struct emitter {
   struct gd_lowered *l;
   struct gd_strbuf *out;
   int64_t n_reductions; /* of the sweeps so far */
+  bool ahead;           /* rows are loaded ahead */
 };
 
 /* A snippet with its numbers put in. */
@@ -116,10 +117,15 @@ static void emit_row_values(struct emitter *e, uint32_t sweep) {
   for (uint32_t i = 0; i < e->l->n_values; i++) {
     const struct gd_value *v = &e->l->values[i];
     if (v->kind == GD_VALUE_ROW_LOAD && v->used && sweep == 0)
-      PUT(e->d->row_load, i, v->input);
+      PUT(e->ahead ? e->d->take_value : e->d->row_load, i, v->input);
     if (v->kind == GD_VALUE_ROW_EXPR && v->used && v->sweep == sweep)
       put_formula(e, i);
   }
+}
+
+/* The same for every row, and out of the loop over them. */
+static bool is_kept(const struct emitter *e, const struct gd_value *v) {
+  return e->ahead && v->kind == GD_VALUE_LOAD && v->repeat_rows == 1;
 }
 
 /* Loads first: an output may lie where an input was. */
@@ -129,8 +135,8 @@ static void emit_loads(struct emitter *e, uint32_t sweep, const bool *wanted) {
     if (!wanted[i])
       continue;
     if (v->kind == GD_VALUE_LOAD)
-      PUT_DTYPE(v->repeat_rows ? e->d->load_repeated : e->d->load, dtype_of(e, v->input), i,
-                v->input);
+      PUT_DTYPE(v->repeat_rows && !is_kept(e, v) ? e->d->load_repeated : e->d->load,
+                dtype_of(e, v->input), i, v->input);
     else if (v->kind == GD_VALUE_WORD)
       PUT(e->d->load_word, i, v->input);
     else if (v->kind == GD_VALUE_EXPR && v->buffer != GD_NONE && v->sweep < sweep)
@@ -223,30 +229,62 @@ static void emit_declarations(struct emitter *e) {
     PUT(e->d->sum_open, i, l->n_sums);
 }
 
+/* A snippet for every full input that is used: its number, bytes a column of those before it. */
+static void emit_full_rows(struct emitter *e, const char *text) {
+  int64_t before = 0;
+  for (uint32_t i = 0; i < e->l->n_values; i++) {
+    const struct gd_value *v = &e->l->values[i];
+    if (v->kind != GD_VALUE_LOAD || !v->used || v->repeat_rows)
+      continue;
+    PUT_DTYPE(text, dtype_of(e, v->input), v->input, before);
+    before += gd_dtype_bytes(e->l->fusion->body.tensors[v->input].dtype);
+  }
+}
+
+/* Before all rows, where they are loaded ahead. */
+static void emit_ahead(struct emitter *e) {
+  for (uint32_t i = 0; i < e->l->n_values; i++) {
+    const struct gd_value *v = &e->l->values[i];
+    if (is_kept(e, v) && v->used)
+      PUT_DTYPE(e->d->keep_row, dtype_of(e, v->input), v->input);
+    if (v->kind == GD_VALUE_ROW_LOAD && v->used)
+      PUT(e->d->keep_value, i, v->input);
+  }
+  PUT(e->d->ahead_open, e->l->fusion->columns);
+  emit_full_rows(e, e->d->ahead_row);
+  PUT(e->d->ahead_close, 0);
+}
+
 /* Before the first sweep of a row: where inputs are, or what they hold, and dropouts' words. */
 static void emit_row_start(struct emitter *e) {
   const struct gd_lowered *l = e->l;
   int64_t columns = l->fusion->columns, before = l->n_buffers * gd_lower_row_floats(l);
   for (uint32_t i = 0; i < l->n_values; i++) {
     const struct gd_value *v = &l->values[i];
-    if (v->kind == GD_VALUE_LOAD && v->used && v->repeat_rows)
+    if (v->kind == GD_VALUE_LOAD && v->used && v->repeat_rows && !is_kept(e, v))
       PUT(repeated, v->input, v->repeat_rows, columns);
-    if (v->kind == GD_VALUE_LOAD && v->used && !v->repeat_rows)
-      PUT_DTYPE(e->d->load_row, dtype_of(e, v->input), v->input);
   }
+  if (e->ahead)
+    PUT(e->d->take_open, 0);
+  emit_full_rows(e, e->ahead ? e->d->take_row : e->d->load_row);
+  if (e->ahead)
+    PUT(e->d->take_close, 0);
   for (uint32_t i = 0; i < l->n_dropouts; i++)
     PUT(e->d->words, i, before + i * gd_lower_words_floats(l), l->dropouts[i].seed_input,
         l->dropouts[i].sample_elements, columns);
 }
 
 void gd_emit(const struct gd_dialect *dialect, struct gd_lowered *lowered, struct gd_strbuf *out) {
-  struct emitter emitter = {dialect, lowered, out, 0}, *e = &emitter;
   const struct gd_fusion *f = lowered->fusion;
   struct gd_teams teams;
   gd_emit_teams(lowered, &teams);
+  struct emitter emitter = {.d = dialect, .l = lowered, .out = out}, *e = &emitter;
+  e->ahead = dialect->ahead_open && teams.depth > 1;
   PUT(dialect->kernel_open, teams.lanes, teams.team, teams.per, teams.block, f->columns,
-      teams.n_reductions, lowered->n_sums);
+      teams.n_reductions, lowered->n_sums, teams.resident, teams.depth, teams.full_bytes);
   emit_declarations(e);
+  if (e->ahead)
+    emit_ahead(e);
   PUT(dialect->row_open, f->columns);
   emit_row_start(e);
   for (uint32_t sweep = 0; sweep < lowered->n_sweeps; sweep++) {

@@ -176,12 +176,14 @@ static bool any_unaligned(const struct gd_cuda_fused *fused, const struct gd_ker
 }
 
 /*
- * Blocks of a kernel with sums: four a multiprocessor of the largest device (132), fewer where
- * their partial sums would be much beside the rows themselves or do not fit.
+ * Blocks of a kernel with sums: as many as run at a time on the largest device (132
+ * multiprocessors; a few more would run alone when the others are done), fewer where their partial
+ * sums would be much beside the rows themselves or do not fit.
  */
 static int64_t blocks_with_sums(const struct gd_cuda_fused *fused, int64_t workspace_bytes) {
-  enum { MOST = 528, FEW = 264 };
+  enum { MULTIPROCESSORS = 132, MOST = 528, FEW = 264 };
   const struct gd_fused_kernel *k = &fused->about;
+  int64_t most = (int64_t)MULTIPROCESSORS * fused->teams.resident;
   int64_t team_rows = fused->teams.block / fused->teams.team;
   int64_t groups = (k->row_count + team_rows - 1) / team_rows;
   int64_t worth = k->row_count / (4 * k->n_sums);
@@ -189,6 +191,7 @@ static int64_t blocks_with_sums(const struct gd_cuda_fused *fused, int64_t works
       workspace_bytes < GD_CUDA_WORKSPACE_BYTES ? workspace_bytes : GD_CUDA_WORKSPACE_BYTES;
   int64_t fit = bytes / (k->n_sums * k->columns * (int64_t)sizeof(float));
   int64_t blocks = worth > FEW ? worth : FEW;
+  blocks = blocks < most ? blocks : most;
   blocks = blocks < MOST ? blocks : MOST;
   blocks = blocks < groups ? blocks : groups;
   return blocks < fit ? blocks : fit;

@@ -15,6 +15,7 @@ enum {
   DEFINES = 96,      /* bytes of a list of defines */
   VECTOR_BYTES = 16, /* the widest access */
   BLOCK = 256,       /* threads, where a row does not ask for more */
+  NORM_BLOCK = 128,  /* threads of a norm's block that has rows of a warp or less */
   MOST_LANES = 1024, /* threads of a block */
   SUM_BLOCKS = 1056, /* enough to fill 132 multiprocessors eight times; a constant on purpose */
   GRAD_BLOCKS = 528, /* of BLOCK threads: each leaves a row of sums */
@@ -53,11 +54,21 @@ struct rows {
   int64_t rows, columns;
   int threads;
   int64_t rows_of_block;
+  int64_t resident; /* blocks a multiprocessor that the kernel's registers leave room for */
 };
 
-/* `held`: elements of a row that a thread should have, a multiple of VECTOR_BYTES / 2. */
+/* Blocks of a norm on a multiprocessor. A thread has the row's values, those of the next as they
+   are in memory, and the weights: three to four registers an element, and 25 to 30 others. */
+static int64_t resident_of(int64_t elements, int64_t threads) {
+  int64_t all = elements <= 8 ? 1024 : elements <= 16 ? 640 : elements <= 24 ? 512 : 384;
+  return gd_cuda_most(all / threads, 1);
+}
+
+/* `held`: elements of a row that a thread should have, a multiple of VECTOR_BYTES / 2. `block`:
+   threads, where a row does not ask for more; rows of several warps that share a block wait for
+   each other. */
 static void rows_init(struct rows *r, const struct gd_cuda_call *call, const char *name,
-                      const struct gd_view *x, int64_t held) {
+                      const struct gd_view *x, int64_t held, int64_t block) {
   int64_t columns = columns_of(x), vec = vector_of(call->args, columns, gd_dtype_bytes(x->dtype));
   int64_t vectors = columns / vec, lanes = gd_cuda_ceil(vectors, held / vec);
   if (lanes <= 32)
@@ -67,15 +78,23 @@ static void rows_init(struct rows *r, const struct gd_cuda_call *call, const cha
   int64_t items = gd_cuda_most(gd_cuda_ceil(vectors, lanes), 1);
   r->rows = rows_of(x);
   r->columns = columns;
-  r->rows_of_block = gd_cuda_most(BLOCK / lanes, 1);
+  r->rows_of_block = lanes > 32 && block < BLOCK ? 1 : gd_cuda_most(block / lanes, 1);
   r->threads = (int)(r->rows_of_block * lanes);
-  snprintf(r->defines, sizeof r->defines, "VEC=%d LANES=%d ITEMS=%lld THREADS=%d", (int)vec,
-           (int)lanes, (long long)items, r->threads);
+  r->resident = resident_of(items * vec, r->threads);
+  snprintf(r->defines, sizeof r->defines, "VEC=%d LANES=%d ITEMS=%lld THREADS=%d RESIDENT=%d",
+           (int)vec, (int)lanes, (long long)items, r->threads, (int)r->resident);
   r->kernel = (struct gd_cuda_kernel){"rows", name, r->defines, 1, {x->dtype}};
 }
 
 static struct gd_cuda_grid rows_grid(const struct rows *r) {
   return (struct gd_cuda_grid){.x = gd_cuda_ceil(r->rows, r->rows_of_block), .threads = r->threads};
+}
+
+/* Blocks that go through all rows, as many as run at a time. */
+static struct gd_cuda_grid norm_grid(const struct gd_cuda_call *call, const struct rows *r) {
+  return (struct gd_cuda_grid){
+      .x = gd_cuda_blocks(call->cuda, r->rows, r->rows_of_block, r->resident),
+      .threads = r->threads};
 }
 
 /* One tensor to hold: narrow rows fit a warp, which needs no barrier. */
@@ -87,10 +106,10 @@ enum gd_status gd_cuda_op_layernorm(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct rows r;
-  rows_init(&r, call, "layernorm", &a->in[0], held_of(&a->in[0]));
+  rows_init(&r, call, "layernorm", &a->in[0], held_of(&a->in[0]), NORM_BLOCK);
   void *bias = a->n_in > 2 ? a->in[2].data : NULL;
   float eps = a->attr->norm.eps;
-  return GD_CUDA_LAUNCH(call, &r.kernel, rows_grid(&r), &p.in[0], &p.in[1], &bias, &p.out[0],
+  return GD_CUDA_LAUNCH(call, &r.kernel, norm_grid(call, &r), &p.in[0], &p.in[1], &bias, &p.out[0],
                         &p.out[1], &p.out[2], &r.rows, &r.columns, &eps);
 }
 
@@ -98,10 +117,10 @@ enum gd_status gd_cuda_op_rmsnorm(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct rows r;
-  rows_init(&r, call, "rmsnorm", &a->in[0], held_of(&a->in[0]));
+  rows_init(&r, call, "rmsnorm", &a->in[0], held_of(&a->in[0]), NORM_BLOCK);
   float eps = a->attr->norm.eps;
-  return GD_CUDA_LAUNCH(call, &r.kernel, rows_grid(&r), &p.in[0], &p.in[1], &p.out[0], &p.out[1],
-                        &r.rows, &r.columns, &eps);
+  return GD_CUDA_LAUNCH(call, &r.kernel, norm_grid(call, &r), &p.in[0], &p.in[1], &p.out[0],
+                        &p.out[1], &r.rows, &r.columns, &eps);
 }
 
 /* Rows that a causal softmax numbers, 0 for one that is not. */
@@ -117,7 +136,7 @@ enum gd_status gd_cuda_op_softmax(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct rows r;
   int64_t positions = positions_of(a);
-  rows_init(&r, call, "softmax", &a->in[0], held_of(&a->in[0]));
+  rows_init(&r, call, "softmax", &a->in[0], held_of(&a->in[0]), BLOCK);
   return GD_CUDA_LAUNCH(call, &r.kernel, rows_grid(&r), &p.in[0], &p.out[0], &r.rows, &positions,
                         &r.columns);
 }
@@ -127,7 +146,7 @@ enum gd_status gd_cuda_op_softmax_grad(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct rows r;
   int64_t positions = positions_of(a);
-  rows_init(&r, call, "softmax_grad", &a->in[0], 16);
+  rows_init(&r, call, "softmax_grad", &a->in[0], 16, BLOCK);
   return GD_CUDA_LAUNCH(call, &r.kernel, rows_grid(&r), &p.in[0], &p.in[1], &p.out[0], &r.rows,
                         &positions, &r.columns);
 }
@@ -146,7 +165,7 @@ static enum gd_status norm_grad(const struct gd_cuda_call *call, const char *nam
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct rows r;
-  rows_init(&r, call, name, &a->in[1], 16);
+  rows_init(&r, call, name, &a->in[1], 16, BLOCK);
   int64_t groups = groups_of(call, (int64_t)GRAD_BLOCKS * BLOCK / r.threads, r.rows,
                              r.rows_of_block, parts * r.columns);
   int64_t per = gd_cuda_most(gd_cuda_ceil(r.rows, groups), 1);

@@ -19,15 +19,18 @@ struct gd_fused_args {
   uint32_t streams[8];
 };
 
-template <int LANES_, int TEAM_, int PER_, int BLOCK_, int64_t COLUMNS_, int REDUCTIONS_, int SUMS_>
+template <int LANES_, int TEAM_, int PER_, int BLOCK_, int64_t COLUMNS_, int REDUCTIONS_, int SUMS_,
+          int BLOCKS_, int DEPTH_, int FULL_BYTES>
 struct gd_layout {
   static constexpr int LANES = LANES_, TEAM = TEAM_, PER = PER_, BLOCK = BLOCK_;
   static constexpr int REDUCTIONS = REDUCTIONS_, SUMS = SUMS_;
   static constexpr int64_t COLUMNS = COLUMNS_;
   static constexpr int ROWS = BLOCK / TEAM, STEP = TEAM * LANES;
   static constexpr int WARPS = TEAM / 32; // of a team of several
-  // Blocks of a multiprocessor: 384 threads, so up to 168 registers each.
-  static constexpr int BLOCKS = BLOCK < 384 ? 384 / BLOCK : 1;
+  static constexpr int BLOCKS = BLOCKS_; // of a multiprocessor
+  // Rows in shared memory, the one at work included; FULL_BYTES: of a column, of all full inputs.
+  static constexpr int DEPTH = DEPTH_, STAGE_BYTES = FULL_BYTES * LANES * PER * BLOCK;
+  static constexpr int RING = DEPTH > 1 ? DEPTH * STAGE_BYTES / 16 : 1;
   static constexpr int UNROLL = PER <= 16 ? PER : 1;
   static constexpr bool EXACT = COLUMNS % (STEP * PER) == 0;
   static constexpr int EXCHANGE = TEAM > 32 ? 2 * REDUCTIONS * 32 : 0;
@@ -169,6 +172,64 @@ GD_DEVICE void gd_read_row(gd_raw<L::LANES * sizeof(T)> (&x)[L::PER], const T *r
     x[k] = gd_read<L::LANES>(row + j, L::on(j, live));
   }
 }
+
+// --- rows ahead ----------------------------------------------------------------------------------
+
+// The next DEPTH - 1 rows of a team are on their way into shared memory while one is at work: what
+// is in flight takes no registers. A thread copies and takes its own pieces alone, so none waits
+// for another, and the slot that it copies into is the one that it took a row ago.
+template <int BYTES> GD_DEVICE void gd_copy_ahead(void *to, const void *from, bool on) {
+  static_assert(BYTES == 16 || BYTES == 8 || BYTES == 4, "what cp.async moves");
+  uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
+                 "r"(on ? 16 : 0)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(at), "l"(from),
+                 "r"(on ? BYTES : 0), "n"(BYTES)
+                 : "memory");
+}
+GD_DEVICE void gd_commit_ahead() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most N of the rows that this thread asked for are still under way.
+template <int N> GD_DEVICE void gd_wait_ahead() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// Where this thread's piece k of an input's row lies; `before`: bytes a column of inputs before it.
+template <typename L, typename T>
+GD_DEVICE char *gd_piece(uint4 *ring, int stage, int before, int k) {
+  constexpr int BYTES = L::LANES * sizeof(T);
+  return (char *)ring + stage * L::STAGE_BYTES + before * (L::LANES * L::PER * L::BLOCK) +
+         (k * L::BLOCK + (int)threadIdx.x) * BYTES;
+}
+template <typename L, typename T>
+GD_DEVICE void gd_read_ahead(uint4 *ring, int stage, int before, const T *x, int64_t at, int first,
+                             bool live) {
+  constexpr int BYTES = L::LANES * sizeof(T);
+#pragma unroll L::UNROLL
+  for (int k = 0; k < L::PER; k++) {
+    int j = first + k * L::STEP;
+    bool on = L::on(j, live);
+    char *to = gd_piece<L, T>(ring, stage, before, k);
+    if constexpr (GD_ALIGNED)
+      gd_copy_ahead<BYTES>(to, on ? x + at + j : x, on);
+    else
+      gd_put(to, gd_read<L::LANES>(x + at + j, on));
+  }
+}
+template <typename L, typename T>
+GD_DEVICE void gd_take_row(gd_raw<L::LANES * sizeof(T)> (&x)[L::PER], uint4 *ring, int stage,
+                           int before) {
+#pragma unroll L::UNROLL
+  for (int k = 0; k < L::PER; k++)
+    x[k] = gd_fetch<L::LANES * sizeof(T)>(gd_piece<L, T>(ring, stage, before, k));
+}
+template <typename T> GD_DEVICE float gd_of_row(const T *x, int64_t row, int64_t rows) {
+  return row < rows ? gd_float(x[row]) : 0.0f;
+}
+
+// --- elements ------------------------------------------------------------------------------------
 
 GD_DEVICE float gd_element(gd_f32, uint32_t word, int) { return __uint_as_float(word); }
 GD_DEVICE float gd_element(gd_bf16, uint32_t word, int half) {
