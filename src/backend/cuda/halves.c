@@ -276,7 +276,9 @@ enum gd_status gd_cuda_halves_cast(const struct gd_cuda_call *call,
   float alpha = piece->alpha, beta = piece->adds ? 1 : 0;
   int64_t tiles = casts->at[0].tiles + casts->at[1].tiles;
   struct gd_cuda_grid grid = {.x = tiles, .threads = THREADS};
-  struct gd_cuda_grid few = {.x = gd_cuda_blocks(call->cuda, tiles, 1, 4), .threads = THREADS};
+  /* One block at least: without a cast the factors are still to be told. */
+  struct gd_cuda_grid few = {.x = gd_cuda_blocks(call->cuda, tiles > 0 ? tiles : 1, 1, 4),
+                             .threads = THREADS};
   GD_TRY(gd_cuda_launch_now(call, &cast, grid, (void *[]){&slots, &all}));
   return gd_cuda_launch_now(call, &check, few, (void *[]){&slots, &all, &alpha, &beta});
 }
