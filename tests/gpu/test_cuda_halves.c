@@ -277,11 +277,131 @@ static void test_errors(void **state) {
   }
 }
 
+/* --- products that share an operand ----------------------------------------------------------- */
+
+static void fill_eighths(struct matrix *x, int64_t by) {
+  for (int64_t i = 0; i < x->rows * x->columns; i++)
+    x->at[i] = (float)(i * by % 7 - 3) / 8;
+}
+
+/* y (+)= op(a) op(b), exact for such numbers in any order. */
+static void expect(const struct matrix *a, bool trans_a, const struct matrix *b, bool trans_b,
+                   const float *before, const struct matrix *y) {
+  int64_t k = trans_a ? a->rows : a->columns;
+  for (int64_t i = 0; i < y->rows; i++)
+    for (int64_t j = 0; j < y->columns; j++) {
+      double sum = before ? (double)before[i * y->columns + j] : 0;
+      for (int64_t l = 0; l < k; l++)
+        sum += (double)a->at[trans_a ? l * a->columns + i : i * a->columns + l] *
+               (double)b->at[trans_b ? j * b->columns + l : l * b->columns + j];
+      if ((double)y->at[i * y->columns + j] != sum)
+        fail_msg("GPUDAYS_HALVES=%s: %lld, %lld of %lld x %lld is %g, not %g",
+                 getenv("GPUDAYS_HALVES"), (long long)i, (long long)j, (long long)y->rows,
+                 (long long)y->columns, (double)y->at[i * y->columns + j], sum);
+    }
+}
+
+struct call {
+  union gd_attr attr;
+  struct gd_view views[3];
+  int64_t dims[3][2];
+};
+
+static struct gd_kernel_args call_of(struct call *c, const struct matrix *a, bool trans_a,
+                                     const struct matrix *b, bool trans_b, const struct matrix *y,
+                                     bool adds) {
+  const struct matrix *all[] = {a, b, y};
+  *c = (struct call){.attr.matmul = {.trans_a = trans_a,
+                                     .trans_b = trans_b,
+                                     .alpha = 1,
+                                     .out_dtype = GD_DTYPE_COUNT,
+                                     .tf32 = true}};
+  for (int i = 0; i < 3; i++) {
+    c->dims[i][0] = all[i]->rows;
+    c->dims[i][1] = all[i]->columns;
+    c->views[i] = (struct gd_view){.data = all[i]->at,
+                                   .rank = 2,
+                                   .dims = c->dims[i],
+                                   .elements = all[i]->rows * all[i]->columns};
+  }
+  return (struct gd_kernel_args){
+      .attr = &c->attr, .n_in = 2, .n_out = 1, .adds = adds, .in = c->views, .out = c->views + 2};
+}
+
+static struct matrix copy_of(const struct matrix *x) {
+  struct matrix y = make(x->rows, x->columns);
+  memcpy(y.at, x->at, (size_t)(x->rows * x->columns) * sizeof(float));
+  return y;
+}
+
+/* Both gradients of a linear layer: into memory of its own, and over the rows. */
+static void check_layer(const char *way, int64_t rows, int64_t in, int64_t out, bool over_x) {
+  struct matrix x = make(rows, in), dy = make(rows, out), w = make(out, in), dw = make(out, in);
+  struct call calls[2];
+  fill_eighths(&x, 5);
+  fill_eighths(&dy, 11);
+  fill_eighths(&w, 3);
+  fill_eighths(&dw, 2);
+  if (rows * in > 100) /* where no sample looks, if the operand is a large one */
+    x.at[100] = 1024;
+  if (rows * out > 100)
+    dy.at[100] = -2048;
+  struct matrix old_x = copy_of(&x), old_dw = copy_of(&dw), dx = over_x ? x : make(rows, in);
+  struct gd_kernel_args args[] = {call_of(&calls[0], &dy, true, &x, false, &dw, true),
+                                  call_of(&calls[1], &dy, false, &w, false, &dx, false)};
+  setenv("GPUDAYS_HALVES", way, 1);
+  assert_int_equal(cuda_ops_products(args, 2), 2);
+  expect(&dy, true, &old_x, false, old_dw.at, &dw);
+  expect(&dy, false, &w, false, NULL, &dx);
+  struct matrix *all[] = {&x, &dy, &w, &dw, &old_x, &old_dw};
+  for (int i = 0; i < 6; i++)
+    gd_mem_free(all[i]->block);
+  if (!over_x)
+    gd_mem_free(dx.block);
+}
+
+static void test_gradients_together(void **state) {
+  static const int64_t sizes[][3] = {
+      {1, 1, 1}, {131, 67, 35}, {1000, 8, 24}, {40000, 512, 4}, {40000, 4, 512}};
+  (void)state;
+  for (int i = 0; i < 20; i++)
+    check_layer(ways[1 + i % 2], sizes[i / 4][0], sizes[i / 4][1], sizes[i / 4][2], i / 2 % 2);
+}
+
+/* Queries, keys and values. */
+static void test_three_together(void **state) {
+  static const int64_t sizes[][3] = {{3, 5, 7}, {257, 130, 65}, {20000, 1024, 2}};
+  (void)state;
+  for (int s = 0; s < 6; s++) {
+    int64_t rows = sizes[s / 2][0], in = sizes[s / 2][1], out = sizes[s / 2][2];
+    struct matrix x = make(rows, in), w[3], y[3];
+    struct gd_kernel_args args[3];
+    struct call calls[3];
+    fill_eighths(&x, 5);
+    for (int i = 0; i < 3; i++) {
+      w[i] = make(out, in);
+      y[i] = make(rows, out);
+      fill_eighths(&w[i], 2 + i);
+      args[i] = call_of(&calls[i], &x, false, &w[i], true, &y[i], false);
+    }
+    setenv("GPUDAYS_HALVES", ways[1 + s % 2], 1);
+    assert_int_equal(cuda_ops_products(args, 3), 3);
+    for (int i = 0; i < 3; i++) {
+      expect(&x, false, &w[i], true, NULL, &y[i]);
+      gd_mem_free(w[i].block);
+      gd_mem_free(y[i].block);
+    }
+    gd_mem_free(x.block);
+  }
+}
+
 int main(int argc, char **argv) {
   struct gd_error why = {0};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_small),
       cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_gradients_together),
+      cmocka_unit_test(test_three_together),
       cmocka_unit_test(test_odd_data),
       cmocka_unit_test(test_errors),
   };

@@ -8,10 +8,13 @@
 
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/module.h"
+#include "backend/cuda/multi.h"
 
 enum {
   GUARD_BYTES = 128,       /* as op_harness.c lays them out */
   ARENA_BYTES = 512 << 20, /* all tensors of a case */
+  MOST_STEPS = 3,
+  MOST_VIEWS = OP_MAX_IN + GD_MAX_OUTPUTS,
 };
 
 static struct gd_backend *opened;
@@ -71,35 +74,58 @@ static struct twin make_twin(char *data, int64_t bytes, CUdeviceptr *at) {
   return twin;
 }
 
-static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
-  struct twin twins[OP_MAX_IN + GD_MAX_OUTPUTS];
-  struct gd_view views[OP_MAX_IN + GD_MAX_OUTPUTS];
-  struct gd_kernel_args args = *host;
-  struct gd_error err = {0};
-  uint32_t n = 0;
-  int64_t workspace_bytes = GD_CUDA_WORKSPACE_BYTES + host->workspace_bytes;
-  CUdeviceptr at = cuda->arena + (CUdeviceptr)workspace_bytes;
+/* The tensors of a case on the GPU, each once, and the ops on them. */
+struct visit {
+  struct twin twins[MOST_STEPS * MOST_VIEWS];
+  uint32_t n;
+  CUdeviceptr at; /* where the arena is free */
+  struct gd_view views[MOST_STEPS][MOST_VIEWS];
+  struct gd_kernel_args args[MOST_STEPS];
+};
+
+static void visit_op(struct visit *visit, const struct gd_kernel_args *host, uint32_t step) {
+  struct gd_view *views = visit->views[step];
   for (uint32_t i = 0; i < host->n_in + host->n_out; i++) {
     views[i] = i < host->n_in ? host->in[i] : host->out[i - host->n_in];
     if (!views[i].data)
       continue;
     char *data = views[i].data;
     struct twin *twin = NULL;
-    for (uint32_t j = 0; j < n; j++)
-      if (twins[j].data == data)
-        twin = &twins[j];
+    for (uint32_t j = 0; j < visit->n; j++)
+      if (visit->twins[j].data == data)
+        twin = &visit->twins[j];
     if (!twin) {
-      twin = &twins[n++];
-      *twin = make_twin(data, views[i].elements * gd_dtype_bytes(views[i].dtype), &at);
+      twin = &visit->twins[visit->n++];
+      *twin = make_twin(data, views[i].elements * gd_dtype_bytes(views[i].dtype), &visit->at);
     }
     views[i].data = (void *)(uintptr_t)(twin->device + (CUdeviceptr)(data - twin->host));
   }
-  args.in = views;
-  args.out = views + host->n_in;
-  args.workspace = (void *)(uintptr_t)cuda->arena;
-  args.workspace_bytes = workspace_bytes;
-  struct gd_cuda_call call = {
-      .cuda = cuda, .args = &args, .stream = cuda->stream, .stage = GD_CUDA_COLLECT, .err = &err};
+  visit->args[step] = *host;
+  visit->args[step].in = views;
+  visit->args[step].out = views + host->n_in;
+  visit->args[step].workspace = (void *)(uintptr_t)cuda->arena;
+  visit->args[step].workspace_bytes = GD_CUDA_WORKSPACE_BYTES + host->workspace_bytes;
+}
+
+static void come_home(struct visit *visit) {
+  for (uint32_t i = 0; i < visit->n; i++) {
+    const struct twin *twin = &visit->twins[i];
+    copy((CUdeviceptr)(uintptr_t)twin->host, twin->device, twin->bytes);
+    if (twin->block)
+      cuda->cu->MemFree(twin->block);
+  }
+}
+
+static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
+  struct visit visit = {.at = cuda->arena +
+                              (CUdeviceptr)(GD_CUDA_WORKSPACE_BYTES + host->workspace_bytes)};
+  struct gd_error err = {0};
+  visit_op(&visit, host, 0);
+  struct gd_cuda_call call = {.cuda = cuda,
+                              .args = &visit.args[0],
+                              .stream = cuda->stream,
+                              .stage = GD_CUDA_COLLECT,
+                              .err = &err};
   if (gd_cuda_ops[kind](&call) != GD_OK)
     fprintf(stderr, "%s: %s\n", gd_op_info(kind)->name, err.text);
   if (cuda_ops.collects)
@@ -107,11 +133,33 @@ static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
   call.stage = GD_CUDA_LAUNCH;
   if (err.status == GD_OK && gd_cuda_ops[kind](&call) != GD_OK)
     fprintf(stderr, "%s: %s\n", gd_op_info(kind)->name, err.text);
+  come_home(&visit);
+}
+
+uint32_t cuda_ops_products(const struct gd_kernel_args *host, uint32_t n) {
+  static const enum gd_cuda_stage stages[] = {GD_CUDA_COLLECT, GD_CUDA_LAUNCH};
+  struct visit visit = {.at = cuda->arena + GD_CUDA_WORKSPACE_BYTES};
+  struct gd_cuda_step steps[MOST_STEPS];
+  struct gd_error err = {0};
+  uint32_t taken = 0;
+  GD_ASSERT(n <= MOST_STEPS && !cuda_ops.collects);
   for (uint32_t i = 0; i < n; i++) {
-    copy((CUdeviceptr)(uintptr_t)twins[i].host, twins[i].device, twins[i].bytes);
-    if (twins[i].block)
-      cuda->cu->MemFree(twins[i].block);
+    visit_op(&visit, &host[i], i);
+    steps[i] = (struct gd_cuda_step){GD_OP_matmul, &visit.args[i]};
   }
+  for (int stage = 0; stage < 2 && err.status == GD_OK; stage++) {
+    struct gd_cuda_call call = {
+        .cuda = cuda, .stream = cuda->stream, .stage = stages[stage], .err = &err};
+    for (uint32_t i = 0; i < n && call.stage == GD_CUDA_COLLECT && err.status == GD_OK; i++) {
+      call.args = &visit.args[i];
+      if (gd_cuda_ops[GD_OP_matmul](&call) != GD_OK)
+        break;
+    }
+    if (err.status != GD_OK || gd_cuda_multi_products(&call, steps, n, &taken) != GD_OK)
+      fprintf(stderr, "products: %s\n", err.text);
+  }
+  come_home(&visit);
+  return taken;
 }
 
 #define GD_OP(name, ...)                                      \

@@ -21,6 +21,10 @@ extern struct op_backend cuda_ops;
    bytes before and behind them that are copied too. */
 void cuda_ops_fused(const struct gd_kernel_args *args);
 
+/* Matmul ops as a program has them behind each other; returns how many ran together: 0 or n. They
+   may share tensors, which are laid out likewise. */
+uint32_t cuda_ops_products(const struct gd_kernel_args *args, uint32_t n);
+
 /* False without a GPU or a library, with the reason. */
 bool cuda_ops_open(struct gd_error *why);
 /* After every case was run with cuda_ops.collects: builds what they need, side by side. */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "backend/cuda/halves.h"
+#include "backend/cuda/multi.h"
 #include "backend/cuda/product.h"
 #include "support/op_harness.h"
 
@@ -77,6 +78,18 @@ static void turned(const struct gd_cuda_product *p) {
 /* As kernels/halves.cu walks over it, without the scaling. Returns how many elements it wrote. */
 static int64_t cast_units(const struct gd_cuda_cast *cast) {
   int64_t written = 0;
+  if (cast->turned) {
+    int64_t squares = (cast->lines + 63) / 64 * ((cast->length + 63) / 64);
+    assert_int_equal(cast->tiles, squares);
+    for (int64_t tile = 0; tile < cast->tiles; tile++) {
+      int64_t line = tile / cast->line_units * 64, column = tile % cast->line_units * 64;
+      for (int64_t i = line; i < line + 64 && i < cast->lines; i++)
+        for (int64_t j = column; j < column + 64 && j < cast->length; j++, written++)
+          gd_dtype_store(GD_DTYPE_F16, cast->to, j * cast->to_pitch + i,
+                         cast->from[i * cast->from_pitch + j]);
+    }
+    return written;
+  }
   assert_true(cast->tiles == (cast->units + 1023) / 1024 && cast->units > 0);
   assert_true(cast->to_pitch % 8 == 0 || cast->lines == 1);
   for (int64_t unit = 0; unit < cast->units; unit++) {
@@ -108,12 +121,13 @@ static int64_t halved(const struct gd_cuda_product *p, int64_t room_bytes) {
     assert_true(piece.ldb % 8 == 0 && (uintptr_t)piece.a % 256 == 0 && piece.b != p->b);
     for (int i = 0; i < 2; i++) {
       assert_true(casts.slot[i] >= 0 && casts.slot[i] < GD_CUDA_HALVES_PIECES);
-      assert_true(casts.at[i].tiles == 0 || casts.at[i].operand == i);
+      assert_int_equal(casts.operand[i], i);
       if (casts.at[i].tiles)
         cast[i] += cast_units(&casts.at[i]);
     }
     assert_true(at == halves.pieces - 1 ||
                 (piece.m == p->m) + (piece.n == p->n) + (piece.k == p->k) == 2);
+    assert_false(piece.trans_a && halves.cut == GD_CUDA_CUT_N);
     library(&piece);
     results += piece.m * piece.n;
     summands += piece.m * piece.n * piece.k;
@@ -292,6 +306,183 @@ static void test_halves_of_vit(void **state) {
   }
 }
 
+/* A linear layer of `rows` rows, as the ops of a program see it. Small whole numbers: exact. */
+enum { MOST_ROWS = 700, MOST_WIDTH = 24 };
+struct layer {
+  int64_t rows, in, out;
+  int64_t x_dims[2], y_dims[2], w_dims[2], b_dims[1];
+  float x[MOST_ROWS * MOST_WIDTH], dy[MOST_ROWS * MOST_WIDTH], dx[MOST_ROWS * MOST_WIDTH];
+  float w[MOST_WIDTH * MOST_WIDTH], dw[MOST_WIDTH * MOST_WIDTH], db[MOST_WIDTH];
+  struct gd_view to_w[3], to_b[2], to_x[3];
+  struct gd_kernel_args args[3];
+  struct gd_cuda_step steps[3];
+};
+
+static struct gd_view view(float *data, uint32_t rank, int64_t *dims) {
+  return (struct gd_view){
+      .data = data, .rank = rank, .dims = dims, .elements = dims[0] * (rank > 1 ? dims[1] : 1)};
+}
+
+static void fill(float *x, int64_t n, int64_t by) {
+  for (int64_t i = 0; i < n; i++)
+    x[i] = (float)(i * by % 7 - 3);
+}
+
+/* The gradients to the weight, added to it, to the bias, and to the rows: into dx, or over x. */
+static void make_layer(struct layer *l, int64_t rows, int64_t in, int64_t out, bool over_x) {
+  static const union gd_attr to_w = {
+      .matmul = {.trans_a = true, .alpha = 1, .out_dtype = GD_DTYPE_COUNT, .tf32 = true}};
+  static const union gd_attr to_x = {
+      .matmul = {.alpha = 1, .out_dtype = GD_DTYPE_COUNT, .tf32 = true}};
+  static const union gd_attr none;
+  *l = (struct layer){.rows = rows,
+                      .in = in,
+                      .out = out,
+                      .x_dims = {rows, in},
+                      .y_dims = {rows, out},
+                      .w_dims = {out, in},
+                      .b_dims = {out}};
+  fill(l->x, rows * in, 5);
+  fill(l->dy, rows * out, 11);
+  fill(l->w, out * in, 3);
+  fill(l->dw, out * in, 2);
+  struct gd_view dy = view(l->dy, 2, l->y_dims);
+  struct gd_view ops[3][3] = {
+      {dy, view(l->x, 2, l->x_dims), view(l->dw, 2, l->w_dims)},
+      {dy, view(l->db, 1, l->b_dims), {0}},
+      {dy, view(l->w, 2, l->w_dims), view(over_x ? l->x : l->dx, 2, l->x_dims)}};
+  memcpy(l->to_w, ops[0], sizeof l->to_w);
+  memcpy(l->to_b, ops[1], sizeof l->to_b);
+  memcpy(l->to_x, ops[2], sizeof l->to_x);
+  l->args[0] = (struct gd_kernel_args){
+      .attr = &to_w, .n_in = 2, .n_out = 1, .adds = 1, .in = l->to_w, .out = &l->to_w[2]};
+  l->args[1] = (struct gd_kernel_args){
+      .attr = &none, .n_in = 1, .n_out = 1, .in = l->to_b, .out = &l->to_b[1]};
+  l->args[2] = (struct gd_kernel_args){
+      .attr = &to_x, .n_in = 2, .n_out = 1, .in = l->to_x, .out = &l->to_x[2]};
+  for (int i = 0; i < 3; i++)
+    l->steps[i] = (struct gd_cuda_step){i == 1 ? GD_OP_sum_rows : GD_OP_matmul, &l->args[i]};
+}
+
+/* As op_matmul.c does it: piece by piece in turns. Returns the elements of B that were cast. */
+static int64_t halved_together(const struct gd_cuda_product *products, int n, int64_t room_bytes,
+                               int64_t *pieces) {
+  static _Alignas(256) uint16_t room[1 << 16];
+  struct gd_cuda_halves halves[GD_CUDA_HALVES_SHARING];
+  int64_t of_b = 0;
+  memset(room, 0x7e, sizeof room);
+  assert_true(room_bytes <= (int64_t)sizeof room);
+  assert_true(gd_cuda_halves_plan_all(products, n, room, room_bytes, halves));
+  *pieces = halves[0].pieces;
+  for (int64_t at = 0; at < *pieces; at++)
+    for (int i = 0; i < n; i++) {
+      struct gd_cuda_product piece;
+      struct gd_cuda_casts casts;
+      gd_cuda_halves_piece(&products[i], &halves[i], at, &piece, &casts);
+      assert_int_equal(casts.operand[0], i == 0 ? 0 : i + 1);
+      assert_true(casts.operand[1] == 1 && casts.slot[1] == at);
+      if (casts.at[0].tiles)
+        cast_units(&casts.at[0]);
+      of_b += casts.at[1].tiles ? cast_units(&casts.at[1]) : 0;
+      library(&piece);
+    }
+  for (size_t i = (size_t)room_bytes / 2; i < sizeof room / 2; i++)
+    assert_int_equal(room[i], 0x7e7e);
+  return of_b;
+}
+
+static void test_together(void **state) {
+  static struct layer want, got;
+  static const struct {
+    int64_t rows, in, out, room_bytes, least_pieces;
+  } sizes[] = {{5, 3, 4, 4096, 1}, {700, 24, 16, 20 << 10, 3}, {523, 7, 9, 10 << 10, 2}};
+  (void)state;
+  for (int i = 0; i < 6; i++) {
+    int64_t rows = sizes[i / 2].rows, pieces;
+    struct gd_cuda_group group;
+    struct gd_cuda_product p[2];
+    make_layer(&want, rows, sizes[i / 2].in, sizes[i / 2].out, false);
+    make_layer(&got, rows, sizes[i / 2].in, sizes[i / 2].out, i % 2);
+    gd_cuda_group_find(got.steps, 3, &group);
+    assert_true(group.n == 2 && group.at[0] == 0 && group.at[1] == 2);
+    for (int j = 0; j < 2; j++) {
+      gd_cuda_product_of(&want.args[2 * j], &p[j]);
+      library(&p[j]);
+      gd_cuda_product_of(&got.args[2 * j], &p[j]);
+    }
+    assert_int_equal(halved_together(p, 2, sizes[i / 2].room_bytes, &pieces), rows * got.out);
+    assert_true(pieces >= sizes[i / 2].least_pieces);
+    assert_memory_equal(got.dw, want.dw, sizeof got.dw);
+    assert_memory_equal(i % 2 ? got.x : got.dx, want.dx, sizeof got.dx);
+  }
+}
+
+/* Queries, keys and values: three of one B, with weights that are turned. */
+static void test_three_together(void **state) {
+  static float x[300 * 20], w[3][16 * 20], y[3][300 * 16], want[300 * 16];
+  int64_t x_dims[2] = {300, 20}, w_dims[2] = {16, 20}, y_dims[2] = {300, 16}, pieces;
+  union gd_attr attr = {
+      .matmul = {.trans_b = true, .alpha = 1, .out_dtype = GD_DTYPE_COUNT, .tf32 = true}};
+  struct gd_kernel_args args[4];
+  struct gd_view views[4][3];
+  struct gd_cuda_step steps[4];
+  struct gd_cuda_product p[3];
+  struct gd_cuda_group group;
+  (void)state;
+  fill(x, 300 * 20, 5);
+  for (int i = 0; i < 4; i++) {
+    fill(w[i % 3], 16 * 20, i + 2);
+    views[i][0] = view(x, 2, x_dims);
+    views[i][1] = view(w[i % 3], 2, w_dims);
+    views[i][2] = view(y[i % 3], 2, y_dims);
+    args[i] = (struct gd_kernel_args){
+        .attr = &attr, .n_in = 2, .n_out = 1, .in = views[i], .out = &views[i][2]};
+    steps[i] = (struct gd_cuda_step){GD_OP_matmul, &args[i]};
+  }
+  gd_cuda_group_find(steps, 4, &group);
+  assert_true(group.n == 3 && group.at[2] == 2);
+  for (int i = 0; i < 3; i++)
+    gd_cuda_product_of(&args[i], &p[i]);
+  assert_int_equal(halved_together(p, 3, 9 << 10, &pieces), 300 * 20);
+  assert_true(pieces > 1);
+  for (int i = 0; i < 3; i++) {
+    p[i].d = want;
+    library(&p[i]);
+    assert_memory_equal(y[i], want, sizeof want);
+  }
+  attr.matmul.tf32 = false;
+  gd_cuda_group_find(steps, 4, &group);
+  assert_int_equal(group.n, 0);
+}
+
+/* Whatever would be seen in another order stays apart. */
+static void test_not_together(void **state) {
+  static struct layer l;
+  struct gd_cuda_group group;
+  (void)state;
+#define APART(change)                     \
+  make_layer(&l, 100, 8, 8, true);        \
+  change;                                 \
+  gd_cuda_group_find(l.steps, 3, &group); \
+  assert_true(group.n < 2)
+  APART(l.to_x[2].data = l.x + 1);   /* over x, but not row by row */
+  APART(l.to_x[2].data = l.dy);      /* over what both read */
+  APART(l.to_x[2].data = l.dw);      /* over the other result */
+  APART(l.to_x[1].data = l.dw);      /* reads the other result */
+  APART(l.to_x[0].data = l.dx);      /* another B */
+  APART(l.to_b[0].data = l.dw);      /* the op between reads the first result */
+  APART(l.to_b[1].data = l.x + 3);   /* or writes what the first reads */
+  APART(l.to_b[1].data = l.dw + 63); /* or has written */
+  APART(l.to_b[1].data = l.dy);      /* or the shared operand */
+#undef APART
+  make_layer(&l, 100, 8, 8, true);
+  l.to_b[0] = l.to_x[1]; /* reading is free */
+  gd_cuda_group_find(l.steps, 3, &group);
+  assert_int_equal(group.n, 2);
+  gd_cuda_group_find(l.steps, 2, &group);
+  assert_true(group.n < 2);
+}
+
 /* Leading distances beyond the row, as the loss has them, map the same way. */
 static void test_pitch(void **state) {
   const float a[] = {1, 2, -1, 3, 4, -1}, b[] = {1, 2, -9, 3, 4, -9}; /* [2][2], 3 apart */
@@ -387,9 +578,11 @@ static void test_decisions(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layouts), cmocka_unit_test(test_pitch),
-      cmocka_unit_test(test_halves),  cmocka_unit_test(test_halves_of_vit),
-      cmocka_unit_test(test_turned),  cmocka_unit_test(test_decisions),
+      cmocka_unit_test(test_layouts),      cmocka_unit_test(test_pitch),
+      cmocka_unit_test(test_halves),       cmocka_unit_test(test_halves_of_vit),
+      cmocka_unit_test(test_together),     cmocka_unit_test(test_three_together),
+      cmocka_unit_test(test_not_together), cmocka_unit_test(test_turned),
+      cmocka_unit_test(test_decisions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

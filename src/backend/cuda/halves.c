@@ -12,6 +12,8 @@ enum {
   UNIT = 4,                 /* elements */
   STEP = 128,               /* pieces are multiples of it */
   PITCH = 8,                /* elements: lines begin at multiples of 16 bytes */
+  SQUARE = 64,              /* a tile of what is turned */
+  OPERANDS = 1 + GD_CUDA_HALVES_SHARING,
   ROOM_ALIGNMENT = 256,
   SEGMENT = 64,                                     /* elements that are sampled together */
   SAMPLED = 8 << 20,                                /* operands of more elements are sampled, */
@@ -24,8 +26,8 @@ enum {
 /* As kernels/halves.cu has it. */
 struct slots {
   float alpha, beta;
-  uint32_t sampled[2];
-  uint32_t seen[2][GD_CUDA_HALVES_PIECES];
+  uint32_t sampled[OPERANDS];
+  uint32_t seen[OPERANDS][GD_CUDA_HALVES_PIECES];
 };
 _Static_assert(sizeof(struct slots) <= GD_CUDA_HALVES_SLOTS_BYTES, "slots have their room");
 
@@ -58,42 +60,54 @@ static struct stored stored_of(const struct gd_cuda_product *p, int operand, enu
   return s;
 }
 
-static int64_t half_bytes(const struct stored *s) {
-  return up(2 * up(s->length, PITCH) * s->lines, ROOM_ALIGNMENT);
+static int64_t half_bytes(const struct stored *s, bool turned) {
+  int64_t length = turned ? s->lines : s->length, lines = turned ? s->length : s->lines;
+  return up(2 * up(length, PITCH) * lines, ROOM_ALIGNMENT);
 }
 
 static int64_t cut_dim(const struct gd_cuda_product *p, enum gd_cuda_cut cut) {
   return cut == GD_CUDA_CUT_M ? p->m : cut == GD_CUDA_CUT_N ? p->n : p->k;
 }
 
-/* As few pieces as fit. */
-static bool cut_along(const struct gd_cuda_product *p, enum gd_cuda_cut cut, int64_t room_bytes,
-                      struct gd_cuda_halves *halves) {
-  int64_t dim = cut_dim(p, cut);
+/* Products of one B, each along its dim, in as few pieces as fit. */
+static bool cut_along(const struct gd_cuda_product *p, int n, const enum gd_cuda_cut *cuts,
+                      char *room, int64_t room_bytes, struct gd_cuda_halves *halves) {
+  int64_t dim = cut_dim(&p[0], cuts[0]);
   for (int64_t pieces = 1; pieces <= GD_CUDA_HALVES_PIECES; pieces++) {
     int64_t size = pieces == 1 ? dim : up((dim + pieces - 1) / pieces, STEP);
-    struct stored a = stored_of(p, 0, cut, 0, size), b = stored_of(p, 1, cut, 0, size);
-    if (half_bytes(&a) + half_bytes(&b) > room_bytes)
-      continue;
-    halves->cut = cut;
-    halves->size = size;
-    halves->pieces = (dim + size - 1) / size;
-    halves->b_at = half_bytes(&a);
-    return true;
+    struct stored b = stored_of(&p[0], 1, cuts[0], 0, size);
+    int64_t bytes = half_bytes(&b, false);
+    for (int i = 0; i < n; i++) {
+      struct stored a = stored_of(&p[i], 0, cuts[i], 0, size);
+      halves[i] = (struct gd_cuda_halves){.pieces = (dim + size - 1) / size,
+                                          .cut = cuts[i],
+                                          .size = size,
+                                          .room = room,
+                                          .a_at = bytes,
+                                          .turns_a = p[i].trans_a && cuts[i] == GD_CUDA_CUT_N,
+                                          .number = i};
+      bytes += half_bytes(&a, halves[i].turns_a);
+    }
+    if (bytes <= room_bytes)
+      return true;
   }
+  halves[0] = (struct gd_cuda_halves){.room = room};
   return false;
+}
+
+static bool can_be_halved(const struct gd_cuda_product *p) {
+  return p->dtype == GD_DTYPE_F32 && p->dtype_d == GD_DTYPE_F32 && p->batch == 1 && !p->staged &&
+         p->m > 0 && p->n > 0 && p->k > 0 &&
+         /* Units of an operand are counted in 31 bits. */
+         up(p->m, UNIT) / UNIT * up(p->k, UNIT) < GD_CUDA_DIVIDEND_LIMIT &&
+         up(p->n, UNIT) / UNIT * up(p->k, UNIT) < GD_CUDA_DIVIDEND_LIMIT;
 }
 
 bool gd_cuda_halves_plan(const struct gd_cuda_product *p, void *room, int64_t room_bytes,
                          struct gd_cuda_halves *halves) {
   enum gd_cuda_cut order[3] = {GD_CUDA_CUT_N, GD_CUDA_CUT_M, GD_CUDA_CUT_K};
   *halves = (struct gd_cuda_halves){.room = room};
-  if (p->dtype != GD_DTYPE_F32 || p->dtype_d != GD_DTYPE_F32 || p->batch != 1 || p->staged ||
-      p->m == 0 || p->n == 0 || p->k == 0)
-    return false;
-  /* Units of an operand are counted in 31 bits. */
-  if (up(p->m, UNIT) / UNIT * up(p->k, UNIT) >= GD_CUDA_DIVIDEND_LIMIT ||
-      up(p->n, UNIT) / UNIT * up(p->k, UNIT) >= GD_CUDA_DIVIDEND_LIMIT)
+  if (!can_be_halved(p))
     return false;
   for (int i = 0; i < 2; i++) /* the longest first */
     for (int j = 0; j < 2 - i; j++)
@@ -103,23 +117,46 @@ bool gd_cuda_halves_plan(const struct gd_cuda_product *p, void *room, int64_t ro
         order[j + 1] = swapped;
       }
   for (int i = 0; i < 3; i++)
-    if (cut_along(p, order[i], room_bytes, halves))
+    if (cut_along(p, 1, &order[i], room, room_bytes, halves))
       return true;
   return false;
+}
+
+bool gd_cuda_halves_share(const struct gd_cuda_product *a, const struct gd_cuda_product *b) {
+  struct stored s = stored_of(a, 1, GD_CUDA_CUT_M, 0, a->m);
+  struct stored t = stored_of(b, 1, GD_CUDA_CUT_M, 0, b->m);
+  return can_be_halved(a) && can_be_halved(b) && s.data == t.data && s.length == t.length &&
+         s.lines == t.lines && s.pitch == t.pitch;
+}
+
+bool gd_cuda_halves_plan_all(const struct gd_cuda_product *products, int n, void *room,
+                             int64_t room_bytes, struct gd_cuda_halves *halves) {
+  enum gd_cuda_cut cuts[GD_CUDA_HALVES_SHARING];
+  GD_ASSERT(n <= GD_CUDA_HALVES_SHARING);
+  for (int i = 0; i < n; i++) { /* lines of B are its columns, or rows where it is turned */
+    GD_ASSERT(gd_cuda_halves_share(&products[0], &products[i]));
+    cuts[i] = products[i].trans_b ? GD_CUDA_CUT_K : GD_CUDA_CUT_N;
+  }
+  return cut_along(products, n, cuts, room, room_bytes, halves);
 }
 
 static int32_t sample_every(int64_t elements) {
   return elements > SAMPLED ? SAMPLE_EVERY : 1;
 }
 
-static void make_cast(const struct stored *s, int operand, void *to, struct gd_cuda_cast *cast) {
+static void make_cast(const struct stored *s, bool turned, void *to, struct gd_cuda_cast *cast) {
   *cast = (struct gd_cuda_cast){.from = s->data,
                                 .to = to,
                                 .length = s->length,
                                 .lines = s->lines,
                                 .from_pitch = s->pitch,
-                                .to_pitch = up(s->length, PITCH),
-                                .operand = operand};
+                                .to_pitch = up(turned ? s->lines : s->length, PITCH),
+                                .turned = turned};
+  if (turned) {
+    cast->line_units = (s->length + SQUARE - 1) / SQUARE; /* squares */
+    cast->units = cast->tiles = cast->line_units * ((s->lines + SQUARE - 1) / SQUARE);
+    return;
+  }
   if (cast->from_pitch == s->length && cast->to_pitch == s->length) { /* no gaps: one line */
     cast->length *= cast->lines;
     cast->lines = 1;
@@ -131,24 +168,32 @@ static void make_cast(const struct stored *s, int operand, void *to, struct gd_c
   cast->tiles = (cast->units + TILE_UNITS - 1) / TILE_UNITS;
 }
 
+/* Of the A of a product among those that share B. */
+static int32_t operand_of(int32_t number) {
+  return number == 0 ? 0 : number + 1;
+}
+
 void gd_cuda_halves_piece(const struct gd_cuda_product *p, const struct gd_cuda_halves *halves,
                           int64_t at, struct gd_cuda_product *piece, struct gd_cuda_casts *casts) {
   int64_t from = at * halves->size, left = cut_dim(p, halves->cut) - from;
   int64_t size = left < halves->size ? left : halves->size;
   GD_ASSERT(at >= 0 && at < halves->pieces && size > 0);
   *piece = *p;
-  *casts = (struct gd_cuda_casts){.slot = {0, 0}};
+  *casts = (struct gd_cuda_casts){.operand = {operand_of(halves->number), 1}};
   for (int i = 0; i < 2; i++) {
     bool whole = halves->cut == (i == 0 ? GD_CUDA_CUT_N : GD_CUDA_CUT_M);
+    bool turned = i == 0 && halves->turns_a, is_there = i == 1 && halves->number > 0;
     struct stored s = stored_of(p, i, halves->cut, from, size);
-    char *to = halves->room + (i == 0 ? 0 : halves->b_at);
-    if (!whole || at == 0)
-      make_cast(&s, i, to, &casts->at[i]);
+    char *to = halves->room + (i == 0 ? halves->a_at : halves->b_at);
+    if ((!whole || at == 0) && !is_there)
+      make_cast(&s, turned, to, &casts->at[i]);
     casts->slot[i] = whole ? 0 : (int32_t)at;
     casts->target[i] =
         sample_every(i == 0 ? p->m * p->k : p->k * p->n) == 1 ? WHOLE_TARGET : SAMPLE_TARGET;
     *(i == 0 ? &piece->a : &piece->b) = to;
-    *(i == 0 ? &piece->lda : &piece->ldb) = up(s.length, PITCH);
+    *(i == 0 ? &piece->lda : &piece->ldb) = up(turned ? s.lines : s.length, PITCH);
+    if (turned)
+      piece->trans_a = false;
   }
   piece->dtype = GD_DTYPE_F16;
   piece->tf32 = false;
@@ -204,20 +249,22 @@ static void make_sample(const struct stored *s, struct sample *sample) {
 }
 
 enum gd_status gd_cuda_halves_sample(const struct gd_cuda_call *call,
-                                     const struct gd_cuda_product *p, void *slots) {
+                                     const struct gd_cuda_product *products, int n, void *slots) {
   struct gd_cuda_kernel kernel = kernel_of("halves_sample");
   struct {
-    struct sample at[2];
-  } samples;
-  for (int i = 0; i < 2; i++) {
-    struct stored s = stored_of(p, i, GD_CUDA_CUT_K, 0, p->k);
+    struct sample at[OPERANDS];
+  } samples = {0};
+  struct gd_cuda_grid grid = {.threads = THREADS};
+  for (int i = 0; i <= n; i++) {
+    const struct gd_cuda_product *p = &products[i < 2 ? 0 : i - 1];
+    struct stored s = stored_of(p, i == 1, GD_CUDA_CUT_K, 0, p->k);
     make_sample(&s, &samples.at[i]);
+    grid.x += samples.at[i].blocks;
   }
   GD_TRY(gd_cuda_check(call->cuda,
                        call->cuda->cu->MemsetD8Async((CUdeviceptr)(uintptr_t)slots, 0,
                                                      sizeof(struct slots), call->stream),
                        "clearing the exponents of a product", call->err));
-  struct gd_cuda_grid grid = {.x = samples.at[0].blocks + samples.at[1].blocks, .threads = THREADS};
   return gd_cuda_launch_now(call, &kernel, grid, (void *[]){&slots, &samples});
 }
 
@@ -229,7 +276,9 @@ enum gd_status gd_cuda_halves_cast(const struct gd_cuda_call *call,
   float alpha = piece->alpha, beta = piece->adds ? 1 : 0;
   int64_t tiles = casts->at[0].tiles + casts->at[1].tiles;
   struct gd_cuda_grid grid = {.x = tiles, .threads = THREADS};
-  struct gd_cuda_grid few = {.x = gd_cuda_blocks(call->cuda, tiles, 1, 4), .threads = THREADS};
+  /* One block at least: without a cast the factors are still to be told. */
+  struct gd_cuda_grid few = {.x = gd_cuda_blocks(call->cuda, tiles > 0 ? tiles : 1, 1, 4),
+                             .threads = THREADS};
   GD_TRY(gd_cuda_launch_now(call, &cast, grid, (void *[]){&slots, &all}));
   return gd_cuda_launch_now(call, &check, few, (void *[]){&slots, &all, &alpha, &beta});
 }

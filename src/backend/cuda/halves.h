@@ -19,7 +19,12 @@
  * that loses is below 2^-135 a summand.
  *
  * The workspace is smaller than large operands, so the product is cut along one of m, n, k into
- * pieces of equal size; an operand that does not have this dim is cast once.
+ * pieces of equal size; an operand that does not have this dim is cast once. A that is not cut and
+ * has k contiguous is turned meanwhile: mostly a weight, and tensor cores like it better so.
+ *
+ * Products that have B in common share its cast (together.c): they are cut alike, along the lines
+ * in which B is stored, and of each piece of B all products are computed before the next one. The
+ * exponent of B is therefore its own affair.
  */
 #ifndef GD_BACKEND_CUDA_HALVES_H
 #define GD_BACKEND_CUDA_HALVES_H
@@ -29,7 +34,8 @@
 
 enum {
   GD_CUDA_HALVES_PIECES = 64,       /* at most */
-  GD_CUDA_HALVES_SLOTS_BYTES = 1024 /* struct slots of kernels/halves.cu, and room to grow */
+  GD_CUDA_HALVES_SHARING = 3,       /* products of one B */
+  GD_CUDA_HALVES_SLOTS_BYTES = 2048 /* struct slots of kernels/halves.cu, and room to grow */
 };
 
 enum gd_cuda_cut { GD_CUDA_CUT_M, GD_CUDA_CUT_N, GD_CUDA_CUT_K };
@@ -39,31 +45,38 @@ struct gd_cuda_halves {
   int64_t pieces; /* 0: not at all, there is no room */
   enum gd_cuda_cut cut;
   int64_t size; /* of a piece along the dim that is cut; the last may be smaller */
-  char *room;   /* halves of A, then of B at b_at bytes */
-  int64_t b_at;
+  char *room;   /* halves of A and B, at so many bytes */
+  int64_t a_at, b_at;
+  bool turns_a;
+  int32_t number; /* among products that share B: the first casts it */
 };
 
-/* `lines` lines of `length` elements behind each other, fp32 to scaled fp16. Kernels have the same
-   struct. */
+/* `lines` lines of `length` elements behind each other, fp32 to scaled fp16; turned: `length` lines
+   of `lines` elements are left. Kernels have the same struct. */
 struct gd_cuda_cast {
   const float *from;
   void *to;
   int64_t length, lines, from_pitch, to_pitch; /* elements */
   int64_t units, line_units;                   /* of four elements: all, of a line */
   struct gd_divider divider;                   /* by line_units; 0: there is one line */
-  int32_t operand;                             /* 0: A, 1: B */
-  int64_t tiles;                               /* blocks that do it; 0: nothing to do */
+  int32_t turned;
+  int64_t tiles; /* blocks that do it; 0: nothing to do */
 };
 
 struct gd_cuda_casts {
   struct gd_cuda_cast at[2];
-  int32_t slot[2];   /* of the maxima that were noticed while casting A and B */
-  int32_t target[2]; /* exponent to which the largest element of a sample is brought */
+  int32_t operand[2]; /* which of all A and B is in the slots: B is 1 */
+  int32_t slot[2];    /* of the maxima that were noticed while casting A and B */
+  int32_t target[2];  /* exponent to which the largest element of a sample is brought */
 };
 
 /* room: at a multiple of 256. False where there is nothing to do or no way to fit. */
 bool gd_cuda_halves_plan(const struct gd_cuda_product *product, void *room, int64_t room_bytes,
                          struct gd_cuda_halves *halves);
+/* The same for n products that share B, one plan each. */
+bool gd_cuda_halves_share(const struct gd_cuda_product *a, const struct gd_cuda_product *b);
+bool gd_cuda_halves_plan_all(const struct gd_cuda_product *products, int n, void *room,
+                             int64_t room_bytes, struct gd_cuda_halves *halves);
 /* Piece `at` as a product of halves, and what must be cast for it, the pieces before done. */
 void gd_cuda_halves_piece(const struct gd_cuda_product *product,
                           const struct gd_cuda_halves *halves, int64_t at,
@@ -71,9 +84,10 @@ void gd_cuda_halves_piece(const struct gd_cuda_product *product,
 
 /* In COLLECT: notes the kernels. */
 enum gd_status gd_cuda_halves_collect(const struct gd_cuda_call *call) GD_MUST_USE;
-/* Clears the slots and samples the operands, at any stage but COLLECT, as the next one. */
+/* Clears the slots and samples the operands of a product, or of all that share B, at any stage but
+   COLLECT, as the next one. */
 enum gd_status gd_cuda_halves_sample(const struct gd_cuda_call *call,
-                                     const struct gd_cuda_product *product,
+                                     const struct gd_cuda_product *products, int n,
                                      void *slots) GD_MUST_USE;
 /* Casts, and leaves alpha and beta of the piece for the product. */
 enum gd_status gd_cuda_halves_cast(const struct gd_cuda_call *call,

@@ -1,7 +1,8 @@
 /*
- * Several ops of the update program as one launch. A model has hundreds of parameters, most of them
- * small, and a launch costs as much as reading ten megabytes. The update program has all
- * sum_squares behind each other, then adam and fill of each parameter in turn.
+ * Several ops that run together. Those of the update program are one launch. A model has hundreds
+ * of parameters, most of them small, and a launch costs as much as reading ten megabytes. The
+ * update program has all sum_squares behind each other, then adam and fill of each parameter in
+ * turn.
  *
  *   struct gd_cuda_step steps[] = {{GD_OP_adam, &args0}, {GD_OP_fill, &args1}, ...};
  *   for (uint32_t i = 0, taken; i < n; i += taken) {
@@ -37,5 +38,20 @@ enum gd_status gd_cuda_multi_adam(const struct gd_cuda_call *call, const struct 
 enum gd_status gd_cuda_multi_squares(const struct gd_cuda_call *call,
                                      const struct gd_cuda_step *steps, uint32_t n_steps,
                                      uint32_t *taken) GD_MUST_USE;
+/*
+ * The same for products in TF32 that share an operand, where that is faster, and ops between them,
+ * which then run before: together.c.
+ */
+enum gd_status gd_cuda_multi_products(const struct gd_cuda_call *call,
+                                      const struct gd_cuda_step *steps, uint32_t n_steps,
+                                      uint32_t *taken) GD_MUST_USE;
+
+/* Which of the steps, from the first one on, are such products; n < 2: there are none. */
+struct gd_cuda_group {
+  int n;
+  uint32_t at[3];
+};
+void gd_cuda_group_find(const struct gd_cuda_step *steps, uint32_t n_steps,
+                        struct gd_cuda_group *group);
 
 #endif

@@ -20,6 +20,9 @@
  * smaller ones that may stay in the L2 cache, are timed with all that comes before them.
  * GPUDAYS_HALVES=0: never; 1: for every product in TF32 that has room; 2: likewise, in the smaller
  * pieces. Never where nothing may be chosen by its time.
+ *
+ * Products that together.c finds to share an operand are timed together too, against the sum of
+ * their best times apart. GPUDAYS_TOGETHER=0: always apart.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -50,7 +53,7 @@ enum {
   NOTE_BYTES = 64,
   ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
   HEX_DIGITS = 16 * ALGO_WORDS,
-  KEY_BYTES = 320,
+  KEY_BYTES = 448,
   /* Of the workspace where a product is one of halves: the library's, slots, the halves. */
   HALVES_LIBRARY_BYTES = 32 << 20,
   HALVES_SLOTS_AT = HALVES_LIBRARY_BYTES,
@@ -90,10 +93,11 @@ struct products {
 /* One way to compute a product. */
 struct way {
   struct gd_cuda_product product;
-  struct gd_cuda_turn turns[2];
+  struct gd_cuda_turn turns[2]; /* what is copied first */
   int n_turns;
   struct gd_cuda_halves halves; /* no pieces: it is not cut */
   int64_t halves_bytes;         /* what its pieces may take */
+  const struct way *beside;     /* a product that shares B: its pieces come after this one's */
   const float *factors;         /* alpha and beta on the device; NULL: those of the product */
   int64_t workspace_bytes;
   bool now;      /* runs in TUNE too */
@@ -103,8 +107,6 @@ struct way {
 /* A product as the library sees it. */
 struct problem {
   const struct gd_cuda_product *product;
-  const struct gd_cuda_turn *turns; /* what is copied first */
-  int n_turns;
   const struct way *way;
   const void *bias; /* in the dtype of D, or NULL */
   cublasLtMatmulDesc_t desc;
@@ -339,12 +341,23 @@ static int make_desc(const struct gd_cublaslt *lt, struct problem *problem) {
   return failure;
 }
 
+static void write_pieces(const struct way *way, char *how, size_t bytes) {
+  int at = snprintf(how, bytes, " in halves of %lld MiB", (long long)(way->halves_bytes >> 20));
+  for (way = way->beside; way; way = way->beside) {
+    const struct gd_cuda_product *p = &way->product;
+    at += snprintf(how + at, bytes - (size_t)at, ", %c%c %" PRId64 "x%" PRId64 "x%" PRId64 "%s%s",
+                   p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k,
+                   p->bias ? " bias" : "", p->adds ? " adds" : "");
+    GD_ASSERT(at < (int)bytes);
+  }
+}
+
 static void write_key(struct problem *problem) {
   const struct gd_cuda_product *p = problem->product;
   const struct way *way = problem->way;
-  char how[48] = "";
+  char how[224] = "";
   if (way->halves.pieces)
-    snprintf(how, sizeof how, " halves of %lld MiB", (long long)(way->halves_bytes >> 20));
+    write_pieces(way, how, sizeof how);
   else if (way->n_turns || way->factors)
     snprintf(how, sizeof how, "%s%s", way->n_turns ? " turned" : "", way->factors ? " scaled" : "");
   snprintf(problem->key, sizeof problem->key,
@@ -381,8 +394,6 @@ static enum gd_status problem_init(const struct gd_cublaslt *lt, struct problem 
   const struct gd_cuda_product *p = &way->product;
   *problem = (struct problem){
       .product = p,
-      .turns = way->turns,
-      .n_turns = way->n_turns,
       .way = way,
       .bias = bias,
       .workspace_bytes = way->workspace_bytes,
@@ -412,8 +423,8 @@ static struct gd_cuda_kernel kernel_of(const char *name, const struct gd_cuda_pr
 
 static enum gd_status turn(const struct gd_cuda_call *call, const struct problem *problem) {
   struct gd_cuda_kernel kernel = kernel_of("matmul_turn", problem->product);
-  for (int i = 0; i < problem->n_turns; i++) {
-    struct gd_cuda_turn t = problem->turns[i];
+  for (int i = 0; i < problem->way->n_turns; i++) {
+    struct gd_cuda_turn t = problem->way->turns[i];
     struct gd_cuda_grid grid = {.x = (t.rows + 31) / 32 * ((t.columns + 31) / 32), .threads = 256};
     GD_TRY(gd_cuda_launch_now(
         call, &kernel, grid,
@@ -543,8 +554,8 @@ static enum gd_status fill_operands(const struct gd_cuda_call *call,
       extent(p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->batch, p->stride_a);
   int64_t b =
       extent(p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->batch, p->stride_b);
-  for (int i = 0; i < problem->n_turns; i++) {
-    const struct gd_cuda_turn *t = &problem->turns[i];
+  for (int i = 0; i < problem->way->n_turns; i++) {
+    const struct gd_cuda_turn *t = &problem->way->turns[i];
     int64_t elements = extent(t->columns, t->rows, t->from_pitch, 1, 0);
     GD_TRY(gd_cuda_noise(call, t->from, elements, p->dtype));
   }
@@ -662,57 +673,64 @@ static void *halves_slots(const struct gd_cuda_call *call) {
   return (char *)workspace_half(call, 0) + HALVES_SLOTS_AT;
 }
 
+static enum gd_status run_piece(const struct gd_cuda_call *call, const struct way *way, int64_t at,
+                                bool now, bool *done) {
+  void *slots = halves_slots(call);
+  struct way piece = {.workspace_bytes = HALVES_LIBRARY_BYTES,
+                      .factors = gd_cuda_halves_factors(slots),
+                      .now = now};
+  struct gd_cuda_casts casts;
+  gd_cuda_halves_piece(&way->product, &way->halves, at, &piece.product, &casts);
+  GD_TRY(gd_cuda_halves_cast(call, &piece.product, &casts, slots));
+  return run_uncut(call, &piece, done);
+}
+
 /* All launches; *done is false where the library has no algorithm, and nothing has run. */
 static enum gd_status run_pieces(const struct gd_cuda_call *call, const struct way *way, bool now,
                                  bool *done) {
-  void *slots = halves_slots(call);
-  GD_TRY(gd_cuda_halves_sample(call, &way->product, slots));
-  for (int64_t at = 0; at < way->halves.pieces; at++) {
-    struct way piece = {.workspace_bytes = HALVES_LIBRARY_BYTES,
-                        .factors = gd_cuda_halves_factors(slots),
-                        .now = now};
-    struct gd_cuda_casts casts;
-    gd_cuda_halves_piece(&way->product, &way->halves, at, &piece.product, &casts);
-    GD_TRY(gd_cuda_halves_cast(call, &piece.product, &casts, slots));
-    GD_TRY(run_uncut(call, &piece, done));
-    if (!*done)
-      return at == 0 || call->stage == GD_CUDA_TUNE
-                 ? GD_OK
-                 : gd_fail(call->err, GD_ENVIRONMENT,
-                           "cuBLASLt multiplies one piece of a product and not the next; set "
-                           "GPUDAYS_HALVES=0");
-  }
+  struct gd_cuda_product products[GD_CUDA_HALVES_SHARING];
+  int n = 0;
+  for (const struct way *w = way; w; w = w->beside)
+    products[n++] = w->product;
+  GD_TRY(gd_cuda_halves_sample(call, products, n, halves_slots(call)));
+  for (int64_t at = 0; at < way->halves.pieces; at++)
+    for (const struct way *w = way; w; w = w->beside) {
+      GD_TRY(run_piece(call, w, at, now, done));
+      if (!*done)
+        return (at == 0 && w == way) || call->stage == GD_CUDA_TUNE
+                   ? GD_OK
+                   : gd_fail(call->err, GD_ENVIRONMENT,
+                             "cuBLASLt multiplies one piece of a product and not the next; set "
+                             "GPUDAYS_HALVES=0");
+    }
   return GD_OK;
 }
 
+struct timed {
+  const struct gd_cuda_call *call;
+  const struct way *way;
+};
+
+static enum gd_status run_timed(const void *user) {
+  const struct timed *timed = user;
+  bool done;
+  return run_pieces(timed->call, timed->way, true, &done);
+}
+
 /* The note of the whole, as if it were an algorithm: time_of reads it. */
-static enum gd_status time_pieces(const struct gd_cuda_call *call, const struct way *way,
-                                  const char *key, bool *done) {
+static void time_pieces(const struct gd_cuda_call *call, const struct way *way, const char *key) {
   struct products *products = call->cuda->products;
-  const struct gd_cu *cu = call->cuda->cu;
-  const struct gd_cuda_product *p = &way->product;
-  double best_ms = HUGE_VAL, flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-  for (int round = 0; round <= ROUNDS && *done; round++) { /* the first loads what it needs */
-    float ms = 0;
-    GD_TRY(gd_cuda_check(call->cuda, cu->EventRecord(products->begin, call->stream),
-                         "timing a product", call->err));
-    GD_TRY(run_pieces(call, way, true, done));
-    GD_TRY(gd_cuda_check(call->cuda, cu->EventRecord(products->end, call->stream),
-                         "timing a product", call->err));
-    GD_TRY(gd_cuda_check(call->cuda, cu->EventSynchronize(products->end), "timing a product",
-                         call->err));
-    GD_TRY(gd_cuda_check(call->cuda, cu->EventElapsedTime(&ms, products->begin, products->end),
-                         "timing a product", call->err));
-    best_ms = round > 0 ? fmin(best_ms, fmax((double)ms, 1e-6)) : best_ms;
-  }
-  struct choice *choice = *done ? add_choice(products, key) : NULL;
-  if (choice) { /* else it has no time and is not taken */
-    snprintf(choice->note, sizeof choice->note, "%.1f us, %.1f TFLOP/s, %lld pieces", best_ms * 1e3,
-             flops / best_ms * 1e-9, (long long)way->halves.pieces);
-    choice->state = TIMED;
-    choice->ran = products->changed = true;
-  }
-  return GD_OK;
+  double us = gd_cuda_time_us(call, run_timed, &(struct timed){call, way}), flops = 0;
+  for (const struct way *w = way; w; w = w->beside)
+    flops += 2.0 * (double)w->product.m * (double)w->product.n * (double)w->product.k;
+  struct choice *choice = us < HUGE_VAL ? add_choice(products, key) : NULL;
+  if (!choice)
+    return; /* it has no time and is not taken */
+  us = fmax(us, 1e-3);
+  snprintf(choice->note, sizeof choice->note, "%.1f us, %.1f TFLOP/s, %lld pieces", us,
+           flops / us * 1e-6, (long long)way->halves.pieces);
+  choice->state = TIMED;
+  choice->ran = products->changed = true;
 }
 
 static enum gd_status run_halves(const struct gd_cuda_call *call, const struct way *way,
@@ -728,12 +746,16 @@ static enum gd_status run_halves(const struct gd_cuda_call *call, const struct w
   *done = choice && choice->ran;
   if (*done)
     return GD_OK;
-  GD_TRY(fill_operands(call, &whole));
+  for (const struct way *w = way; w; w = w->beside)
+    GD_TRY(fill_operands(call, &(struct problem){.product = &w->product, .way = w}));
   GD_TRY(run_pieces(call, way, false, done));
   choice = find_choice(products, whole.key); /* they may have moved */
-  if (choice)
+  if (choice) {
     choice->ran = *done;
-  return choice || !*done ? GD_OK : time_pieces(call, way, whole.key, done);
+    choice->state = *done ? choice->state : UNSUPPORTED;
+  } else if (*done)
+    time_pieces(call, way, whole.key);
+  return GD_OK;
 }
 
 /* --- which way ------------------------------------------------------------------------------- */
@@ -748,7 +770,8 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct way 
   struct problem problem;
   GD_TRY(problem_init(products->lt, &problem, way, way->product.bias, call->err));
   const struct choice *choice = find_choice(products, problem.key);
-  bool timed = choice && (choice->state == TIMED || choice->state == STORED) && choice->note[0];
+  bool timed = choice && (choice->state == TIMED || choice->state == STORED) && choice->note[0] &&
+               (choice->ran || !way->halves.pieces); /* else it may need what is not loaded */
   *us = timed ? strtod(choice->note, NULL) : HUGE_VAL;
   problem_deinit(products->lt, &problem);
   return GD_OK;
@@ -801,9 +824,9 @@ static int halves_ways(const struct gd_cuda_call *call, const struct gd_cuda_pro
 
 /* The fastest of those demanded, or of all; the first where none was timed. */
 static enum gd_status fastest(const struct gd_cuda_call *call, const struct way *ways, int n,
-                              int *best) {
-  double best_us = HUGE_VAL;
+                              int *best, double *best_us) {
   bool demanded = false;
+  *best_us = HUGE_VAL;
   *best = -1;
   for (int i = 0; i < n; i++)
     demanded = demanded || ways[i].demanded;
@@ -812,34 +835,101 @@ static enum gd_status fastest(const struct gd_cuda_call *call, const struct way 
     if (demanded && !ways[i].demanded)
       continue;
     GD_TRY(time_of(call, &ways[i], &us));
-    if (*best >= 0 && us >= best_us)
+    if (*best >= 0 && us >= *best_us)
       continue;
-    best_us = us;
+    *best_us = us;
     *best = i;
   }
   return GD_OK;
 }
 
-/* By the library, as it is or, where all of the workspace is there for it, turned or halved. */
-static enum gd_status run_library(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
-                                  int64_t workspace_bytes, bool *done) {
-  struct way ways[MOST_WAYS] = {{.product = *p, .workspace_bytes = workspace_bytes}};
-  int n = 1, best;
+/* As it is or, where all of the workspace is there for it, turned or halved. */
+static int ways_of(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
+                   int64_t workspace_bytes, struct way *ways) {
+  int n = 1;
+  ways[0] = (struct way){.product = *p, .workspace_bytes = workspace_bytes};
   if (workspace_bytes == ALL_BYTES) {
     n += turned_way(call, p, &ways[n]);
     n += halves_ways(call, p, &ways[n]);
   }
+  return n;
+}
+
+static enum gd_status run_library(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
+                                  int64_t workspace_bytes, bool *done) {
+  struct way ways[MOST_WAYS];
+  int n = ways_of(call, p, workspace_bytes, ways), best;
+  double us;
   if (call->stage == GD_CUDA_TUNE) {
     for (int i = 1; i < n; i++)
       GD_TRY(run_way(call, &ways[i], done)); /* where it cannot be done, it gets no time */
     return run_way(call, &ways[0], done);
   }
-  GD_TRY(fastest(call, ways, n, &best));
+  GD_TRY(fastest(call, ways, n, &best, &us));
   *done = false;
   if (best > 0)
     GD_TRY(run_way(call, &ways[best], done));
   return *done ? GD_OK : run_way(call, &ways[0], done);
 }
+
+/* --- products that share B ------------------------------------------------------------------- */
+
+/* One way for all, in ways[0]; false where they had better stay apart. */
+static bool common_way(const struct gd_cuda_call *call, const struct gd_cuda_product *products,
+                       int n, struct way *ways) {
+  struct gd_cuda_halves halves[GD_CUDA_HALVES_SHARING];
+  char how = said("GPUDAYS_HALVES"), *room = (char *)workspace_half(call, 0) + HALVES_ROOM_AT;
+  int64_t bytes = how == '2' ? HALVES_IN_CACHE_BYTES : HALVES_ROOM_BYTES;
+  bool demanded = how == '1' || how == '2';
+  if (how == '0' || said("GPUDAYS_TOGETHER") == '0' || call->cuda->deterministic)
+    return false;
+  for (int i = 0; i < n; i++)
+    if (!products[i].tf32 || (!demanded && !worth_trying(&products[i])))
+      return false;
+  if (!gd_cuda_halves_plan_all(products, n, room, bytes, halves))
+    return false;
+  for (int i = 0; i < n; i++)
+    ways[i] = (struct way){.product = products[i],
+                           .halves = halves[i],
+                           .halves_bytes = bytes,
+                           .beside = i + 1 < n ? &ways[i + 1] : NULL,
+                           .workspace_bytes = HALVES_LIBRARY_BYTES,
+                           .demanded = demanded};
+  return true;
+}
+
+enum gd_status gd_cuda_products_wanted(const struct gd_cuda_call *call,
+                                       const struct gd_cuda_product *products, int n,
+                                       bool *wanted) {
+  struct way common[GD_CUDA_HALVES_SHARING], ways[MOST_WAYS];
+  double together_us, us, apart_us = 0;
+  int best;
+  *wanted = false;
+  GD_TRY(open_products(call->cuda, call->err));
+  if (!common_way(call, products, n, common))
+    return GD_OK;
+  GD_TRY(time_of(call, &common[0], &together_us));
+  for (int i = 0; i < n; i++) {
+    int n_ways = ways_of(call, &products[i], ALL_BYTES, ways);
+    GD_TRY(fastest(call, ways, n_ways, &best, &us));
+    apart_us += us;
+  }
+  *wanted = call->stage == GD_CUDA_TUNE || common[0].demanded || together_us < apart_us;
+  return GD_OK;
+}
+
+enum gd_status gd_cuda_products_run(const struct gd_cuda_call *call,
+                                    const struct gd_cuda_product *products, int n) {
+  struct way common[GD_CUDA_HALVES_SHARING];
+  bool done = false;
+  if (common_way(call, products, n, common))
+    GD_TRY(run_halves(call, &common[0], &done));
+  for (int i = 0; i < n && !done && call->stage == GD_CUDA_LAUNCH; i++)
+    GD_TRY(gd_cuda_product_run(call, &products[i]));
+  return GD_OK;
+}
+
+/* --- a product ------------------------------------------------------------------------------- */
 
 /* Pieces in fp32 that stay in the cache, each followed by its bias and its rounding. */
 static enum gd_status run_staged(const struct gd_cuda_call *call, const struct gd_cuda_product *p) {

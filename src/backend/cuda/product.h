@@ -82,4 +82,12 @@ int gd_cuda_product_turned(const struct gd_cuda_product *product, void *room, in
 enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
                                    const struct gd_cuda_product *product) GD_MUST_USE;
 
+/* Products that share B (gd_cuda_halves_share), in this order, piece by piece; in TUNE they are
+   timed so. Whether that is faster than one after the other, by the times of all. */
+enum gd_status gd_cuda_products_wanted(const struct gd_cuda_call *call,
+                                       const struct gd_cuda_product *products, int n,
+                                       bool *wanted) GD_MUST_USE;
+enum gd_status gd_cuda_products_run(const struct gd_cuda_call *call,
+                                    const struct gd_cuda_product *products, int n) GD_MUST_USE;
+
 #endif

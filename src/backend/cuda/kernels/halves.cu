@@ -2,15 +2,17 @@
 // sample of both operands, then for each piece of the product a cast by the sample's exponent, and a
 // check that casts again where an element was larger than the sample promised.
 
-#define PIECES 64 // GD_CUDA_HALVES_PIECES
+#define PIECES 64   // GD_CUDA_HALVES_PIECES
+#define OPERANDS 4  // 1 + GD_CUDA_HALVES_SHARING
+#define SQUARE 64   // lines and columns of a tile that is turned
 #define TILE 1024 // units of a block: 4 of each thread
 #define LIMIT 126 // of exponents: powers of two and their inverses are normal
 #define WHOLE_TARGET 14
 
 struct slots {
   float alpha, beta;
-  uint32_t sampled[2];      // bits of the largest finite magnitude
-  uint32_t seen[2][PIECES]; // likewise, of pieces in which one is too large; else 0
+  uint32_t sampled[OPERANDS];      // bits of the largest finite magnitude
+  uint32_t seen[OPERANDS][PIECES]; // likewise, of pieces in which one is too large; else 0
 };
 
 struct cast {
@@ -19,12 +21,13 @@ struct cast {
   int64_t length, lines, from_pitch, to_pitch; // elements
   int64_t units, line_units;                   // of four elements: all, of a line
   gd_divider divider;
-  int32_t operand;
+  int32_t turned;
   int64_t tiles;
 };
 
 struct casts {
   cast at[2];
+  int32_t operand[2];
   int32_t slot[2];
   int32_t target[2];
 };
@@ -38,7 +41,7 @@ struct sample {
 };
 
 struct samples {
-  sample at[2];
+  sample at[OPERANDS];
 };
 
 // x, and beyond `left` elements zeros. They are read once: the cache is for the halves.
@@ -92,12 +95,14 @@ template <bool ALIGNED> GD_DEVICE float largest_of(const sample &s, int64_t bloc
   return largest;
 }
 
-// The largest magnitudes of samples of both operands. Bytes: a sixteenth of large operands.
+// The largest magnitudes of samples of all operands. Bytes: a sixteenth of large operands.
 extern "C" __global__ void __launch_bounds__(256) halves_sample(slots *slots, const __grid_constant__ samples samples) {
   __shared__ float shared[33];
-  int which = blockIdx.x >= samples.at[0].blocks;
+  int which = 0;
+  int64_t block = blockIdx.x;
+  while (which < OPERANDS - 1 && block >= samples.at[which].blocks)
+    block -= samples.at[which++].blocks;
   const sample &s = samples.at[which];
-  int64_t block = blockIdx.x - (which ? samples.at[0].blocks : 0);
   bool aligned = gd_aligned(s.from, 16) && (s.lines == 1 || s.pitch % 4 == 0);
   float largest = aligned ? largest_of<true>(s, block) : largest_of<false>(s, block);
   largest = gd_block<gd_greater>(largest, shared);
@@ -115,13 +120,12 @@ GD_DEVICE int exponent_of(uint32_t bits, int target) {
   return e > LIMIT ? LIMIT : e < -LIMIT ? -LIMIT : e;
 }
 
-// By the samples. Together at most LIMIT, or alpha would underflow where results do not.
+// By the samples. Together at most LIMIT, or alpha would underflow where results do not; A gives
+// way, as other products may share B.
 GD_DEVICE void by_sample(const slots *slots, const casts &casts, int (&e)[2]) {
-  e[0] = exponent_of(slots->sampled[0], casts.target[0]);
-  e[1] = exponent_of(slots->sampled[1], casts.target[1]);
-  int excess = e[0] + e[1] > LIMIT ? e[0] + e[1] - LIMIT : 0;
-  e[0] -= excess / 2;
-  e[1] -= excess - excess / 2;
+  e[0] = exponent_of(slots->sampled[casts.operand[0]], casts.target[0]);
+  e[1] = exponent_of(slots->sampled[casts.operand[1]], casts.target[1]);
+  e[0] = e[0] + e[1] > LIMIT ? LIMIT - e[1] : e[0];
 }
 
 // --- the cast ------------------------------------------------------------------------------------
@@ -169,8 +173,37 @@ template <bool ALIGNED> GD_DEVICE uint32_t cast_tile(const cast &c, int64_t tile
   return seen;
 }
 
+// A square of 64 lines and 64 columns, turned: read by lines, written by columns. For operands of a
+// few MB.
+GD_DEVICE uint32_t cast_square(const cast &c, int64_t tile, int e) {
+  __shared__ gd_f16 square[SQUARE][SQUARE + 2];
+  int64_t line = tile / c.line_units * SQUARE, column = tile % c.line_units * SQUARE;
+  uint32_t limit = __float_as_uint(65504.0f * power(-e)), seen = 0;
+  int own = threadIdx.x % SQUARE;
+  __syncthreads(); // a square before this one
+  for (int i = threadIdx.x / SQUARE; i < SQUARE; i += 256 / SQUARE)
+    if (line + i < c.lines && column + own < c.length) {
+      float x = c.from[(line + i) * c.from_pitch + column + own];
+      uint32_t bits = magnitude(x);
+      seen = finite(bits) && bits > limit && bits > seen ? bits : seen;
+      square[i][own] = gd_to<gd_f16>(x * power(e));
+    }
+  __syncthreads();
+  for (int i = threadIdx.x / SQUARE; i < SQUARE; i += 256 / SQUARE)
+    if (line + own < c.lines && column + i < c.length)
+      c.to[(column + i) * c.to_pitch + line + own] = square[own][i];
+  return seen;
+}
+
 GD_DEVICE bool aligned(const cast &c) {
   return gd_aligned(c.from, 16) && (c.lines == 1 || c.from_pitch % 4 == 0);
+}
+
+// All threads of a block with the same tile.
+GD_DEVICE uint32_t cast_any(const cast &c, int64_t tile, int e) {
+  return c.turned     ? cast_square(c, tile, e)
+         : aligned(c) ? cast_tile<true>(c, tile, e)
+                      : cast_tile<false>(c, tile, e);
 }
 
 // What one piece of the product needs: a tile of 4096 elements a block, first those of A. Bytes: 6
@@ -181,9 +214,9 @@ extern "C" __global__ void __launch_bounds__(256) halves_cast(slots *slots, cons
   int64_t tile = blockIdx.x - (which ? casts.at[0].tiles : 0);
   by_sample(slots, casts, e);
   int own = which ? e[1] : e[0];
-  uint32_t seen = aligned(c) ? cast_tile<true>(c, tile, own) : cast_tile<false>(c, tile, own);
+  uint32_t seen = cast_any(c, tile, own);
   if (seen)
-    atomicMax(&slots->seen[which][casts.slot[which]], seen);
+    atomicMax(&slots->seen[casts.operand[which]][casts.slot[which]], seen);
 }
 
 // Casts again, by their true maxima, operands of which an element did not fit, and says by what the
@@ -194,16 +227,13 @@ extern "C" __global__ void __launch_bounds__(256)
   by_sample(slots, casts, e);
 #pragma unroll
   for (int which = 0; which < 2; which++) {
-    uint32_t seen = slots->seen[which][casts.slot[which]];
+    uint32_t seen = slots->seen[casts.operand[which]][casts.slot[which]];
     if (!seen)
       continue;
     e[which] = exponent_of(seen, WHOLE_TARGET);
     const cast &c = casts.at[which];
     for (int64_t tile = blockIdx.x; tile < c.tiles; tile += gridDim.x)
-      if (aligned(c))
-        cast_tile<true>(c, tile, e[which]);
-      else
-        cast_tile<false>(c, tile, e[which]);
+      cast_any(c, tile, e[which]);
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     int undone = -(e[0] + e[1]);
