@@ -78,8 +78,19 @@ static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
   gd_strbuf_deinit(&line);
 }
 
+/* What products of the trial run at; CPUs have no TF32. */
+static enum gd_peak peak_of(const struct gd_trial *trial) {
+  switch (trial->precision) {
+  case GD_PRECISION_FP16: return GD_PEAK_FP16;
+  case GD_PRECISION_BF16: return GD_PEAK_BF16;
+  case GD_PRECISION_FP32: break;
+  }
+  return on_gpu(trial) && uses_tf32(trial) ? GD_PEAK_TF32 : GD_PEAK_FP32;
+}
+
 static void append_speed(struct gd_strbuf *out, const struct gd_search_point *point) {
   const struct gd_trial *trial = &point->trial;
+  enum gd_peak peak = peak_of(trial);
   struct gd_strbuf line = {0};
   char rate[2 * GD_SHOW_TEXT];
   gd_strbuf_append(&line, gd_show_throughput(rate, sizeof rate, point->model, trial));
@@ -89,12 +100,10 @@ static void append_speed(struct gd_strbuf *out, const struct gd_search_point *po
     if (fabs(trial->hfu - trial->mfu) >= 0.005)
       gd_strbuf_printf(&line, ", HFU %s %%",
                        gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2));
-    gd_strbuf_printf(&line, " of %s %s (%s peak)",
-                     gd_show_rate(rate, sizeof rate, trial->peak_flops),
-                     on_gpu(trial) && trial->precision == GD_PRECISION_FP32 && uses_tf32(trial)
-                         ? "TF32"
-                         : gd_precision_name(trial->precision),
-                     on_gpu(trial) ? "datasheet" : "measured");
+    gd_strbuf_printf(
+        &line, " of %s %s (%s peak)", gd_show_rate(rate, sizeof rate, trial->peak_flops),
+        peak == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision),
+        gd_show_peak_source(trial->backend, trial->device, peak, trial->peak_flops / trial->ranks));
   }
   gd_strbuf_printf(&line, "; loss %.4g, gradient norm %.3g: plausible", trial->loss, trial->norm);
   if (line.text && !line.failed)

@@ -7,7 +7,7 @@
 #include "backend/cpu/isa.h"
 #include "backend/cuda/cuda_int.h"
 #include "cli/cli.h"
-#include "cli/show.h"
+#include "cli/show_trial.h"
 #include "gd_version.h"
 #include "plot/plot.h"
 
@@ -71,10 +71,10 @@ static void append_gpu(struct gd_cli *cli) {
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT];
   double half_flops, tf32_flops;
   if (find_gpu(&info, &half_flops, &tf32_flops, &why))
-    gd_strbuf_printf(&cli->out,
-                     "GPU           ok: %s, %s for arenas, %s bf16, %s TF32 (datasheet)\n",
+    gd_strbuf_printf(&cli->out, "GPU           ok: %s, %s for arenas, %s bf16, %s TF32 (%s)\n",
                      info.name, gd_format_bytes(a, sizeof a, info.memory_bytes),
-                     gd_show_rate(b, sizeof b, half_flops), gd_show_rate(c, sizeof c, tf32_flops));
+                     gd_show_rate(b, sizeof b, half_flops), gd_show_rate(c, sizeof c, tf32_flops),
+                     gd_show_peak_source("cuda", info.name, GD_PEAK_BF16, half_flops));
   else
     gd_strbuf_printf(&cli->out, "GPU           missing: %s\n", why.text);
   gd_cuda_libraries(append_library, cli);

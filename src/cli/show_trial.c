@@ -268,3 +268,13 @@ const char *gd_show_throughput(char *text, size_t size, const struct gd_model *m
       images ? "images" : "tokens");
   return text;
 }
+
+const char *gd_show_peak_source(const char *backend, const char *device, enum gd_peak peak,
+                                double flops) {
+  struct gd_hw hw = {0};
+  if (strcmp(backend, "cuda") != 0)
+    return "measured";
+  bool stated = gd_hw_load(&hw, NULL) == GD_OK && gd_hw_states_peak(&hw, device, peak, flops);
+  gd_hw_deinit(&hw);
+  return stated ? "datasheet" : "reckoned";
+}

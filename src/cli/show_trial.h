@@ -6,6 +6,7 @@
 #define GD_CLI_SHOW_TRIAL_H
 
 #include "cli/show.h"
+#include "hw/hw.h"
 #include "search/trial.h"
 
 /* measured false: the plan's names alone, the times null. */
@@ -27,6 +28,11 @@ enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
 void gd_show_compiler_note(struct gd_strbuf *out, const struct gd_trial *trial);
 /* A trial that is not ok as a sentence and a status; of several, err keeps the first. */
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err);
+
+/* Where the FLOP/s of a device come from: "datasheet", "measured" (CPUs), or "reckoned" from cores
+ * and clock, for a GPU that the catalogue does not have. */
+const char *gd_show_peak_source(const char *backend, const char *device, enum gd_peak peak,
+                                double flops);
 
 /* What a training step consumes: "1,024 x 2,049 tokens" or "4,096 images". */
 const char *gd_show_step_size(char *text, size_t size, const struct gd_model *model);

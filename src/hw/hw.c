@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -440,6 +441,11 @@ enum gd_status gd_hw_gpu(struct gd_hw *hw, const char *name, const struct gd_gpu
                    name, err);
   *gpu = found;
   return GD_OK;
+}
+
+bool gd_hw_states_peak(struct gd_hw *hw, const char *device, enum gd_peak peak, double flops) {
+  const struct gd_gpu *gpu = find_gpu(hw, device);
+  return gpu && flops > 0 && fabs(flops - gpu->flops[peak]) <= 1e-6 * flops;
 }
 
 enum gd_status gd_hw_machine(struct gd_hw *hw, const char *name, const struct gd_machine **machine,

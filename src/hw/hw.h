@@ -168,6 +168,9 @@ enum gd_status gd_hw_add_text(struct gd_hw *hw, const char *label, const char *t
  */
 enum gd_status gd_hw_gpu(struct gd_hw *hw, const char *name, const struct gd_gpu **gpu,
                          struct gd_error *err) GD_MUST_USE;
+/* Whether the record of that device, by name or alias, has this rate: then it is the data sheet's.
+ * A GPU that the catalogue does not have is reckoned from its cores and clock instead. */
+bool gd_hw_states_peak(struct gd_hw *hw, const char *device, enum gd_peak peak, double flops);
 enum gd_status gd_hw_machine(struct gd_hw *hw, const char *name, const struct gd_machine **machine,
                              struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_hw_network(struct gd_hw *hw, const char *name, const struct gd_network **network,

@@ -62,6 +62,20 @@ static const struct gd_machine *machine_of(const char *name) {
 
 /* --- what is in it ------------------------------------------------------------------------- */
 
+/* A peak is the data sheet's only where the record of that device has it. */
+static void test_stated(void **state) {
+  (void)state;
+  const struct gd_gpu *gpu;
+  assert_int_equal(gd_hw_gpu(&hw, "h200", &gpu, NULL), GD_OK);
+  double flops = gpu->flops[GD_PEAK_BF16];
+  assert_true(gd_hw_states_peak(&hw, "NVIDIA H200", GD_PEAK_BF16, flops));
+  assert_true(gd_hw_states_peak(&hw, "h200", GD_PEAK_BF16, flops));
+  assert_false(gd_hw_states_peak(&hw, "NVIDIA H200", GD_PEAK_TF32, flops));
+  assert_false(gd_hw_states_peak(&hw, "NVIDIA H200", GD_PEAK_BF16, 1.01 * flops));
+  assert_false(gd_hw_states_peak(&hw, "NVIDIA of another day", GD_PEAK_BF16, flops));
+  assert_false(gd_hw_states_peak(&hw, "NVIDIA H200", GD_PEAK_BF16, 0));
+}
+
 static void test_names(void **state) {
   (void)state;
   static const struct {
@@ -483,11 +497,10 @@ static void test_peaks(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, load_hw, drop_hw)
   const struct CMUnitTest tests[] = {
-      TEST(test_names),    TEST(test_rates),  TEST(test_sources),
-      TEST(test_costs),    TEST(test_rent),   TEST(test_targets),
-      TEST(test_nodes),    TEST(test_caps),   TEST(test_own),
-      TEST(test_hides),    TEST(test_folder), TEST(test_refusals),
-      TEST(test_estimate), TEST(test_peaks),  cmocka_unit_test(test_memory),
+      TEST(test_names),    TEST(test_stated),   TEST(test_rates),   TEST(test_sources),
+      TEST(test_costs),    TEST(test_rent),     TEST(test_targets), TEST(test_nodes),
+      TEST(test_caps),     TEST(test_own),      TEST(test_hides),   TEST(test_folder),
+      TEST(test_refusals), TEST(test_estimate), TEST(test_peaks),   cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

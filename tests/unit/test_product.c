@@ -318,7 +318,7 @@ struct layer {
   struct gd_cuda_step steps[3];
 };
 
-static struct gd_view view(float *data, uint32_t rank, int64_t *dims) {
+static struct gd_view view(float *data, uint32_t rank, const int64_t *dims) {
   return (struct gd_view){
       .data = data, .rank = rank, .dims = dims, .elements = dims[0] * (rank > 1 ? dims[1] : 1)};
 }

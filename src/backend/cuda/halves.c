@@ -69,9 +69,9 @@ static int64_t cut_dim(const struct gd_cuda_product *p, enum gd_cuda_cut cut) {
   return cut == GD_CUDA_CUT_M ? p->m : cut == GD_CUDA_CUT_N ? p->n : p->k;
 }
 
-/* Products of one B, each along its dim, in as few pieces as fit. */
+/* Products of one B, each along its dim, in as few pieces as fit; halves[0] has the room. */
 static bool cut_along(const struct gd_cuda_product *p, int n, const enum gd_cuda_cut *cuts,
-                      char *room, int64_t room_bytes, struct gd_cuda_halves *halves) {
+                      int64_t room_bytes, struct gd_cuda_halves *halves) {
   int64_t dim = cut_dim(&p[0], cuts[0]);
   for (int64_t pieces = 1; pieces <= GD_CUDA_HALVES_PIECES; pieces++) {
     int64_t size = pieces == 1 ? dim : up((dim + pieces - 1) / pieces, STEP);
@@ -82,7 +82,7 @@ static bool cut_along(const struct gd_cuda_product *p, int n, const enum gd_cuda
       halves[i] = (struct gd_cuda_halves){.pieces = (dim + size - 1) / size,
                                           .cut = cuts[i],
                                           .size = size,
-                                          .room = room,
+                                          .room = halves[0].room,
                                           .a_at = bytes,
                                           .turns_a = p[i].trans_a && cuts[i] == GD_CUDA_CUT_N,
                                           .number = i};
@@ -91,7 +91,7 @@ static bool cut_along(const struct gd_cuda_product *p, int n, const enum gd_cuda
     if (bytes <= room_bytes)
       return true;
   }
-  halves[0] = (struct gd_cuda_halves){.room = room};
+  halves[0] = (struct gd_cuda_halves){.room = halves[0].room};
   return false;
 }
 
@@ -117,7 +117,7 @@ bool gd_cuda_halves_plan(const struct gd_cuda_product *p, void *room, int64_t ro
         order[j + 1] = swapped;
       }
   for (int i = 0; i < 3; i++)
-    if (cut_along(p, 1, &order[i], room, room_bytes, halves))
+    if (cut_along(p, 1, &order[i], room_bytes, halves))
       return true;
   return false;
 }
@@ -131,13 +131,14 @@ bool gd_cuda_halves_share(const struct gd_cuda_product *a, const struct gd_cuda_
 
 bool gd_cuda_halves_plan_all(const struct gd_cuda_product *products, int n, void *room,
                              int64_t room_bytes, struct gd_cuda_halves *halves) {
-  enum gd_cuda_cut cuts[GD_CUDA_HALVES_SHARING];
-  GD_ASSERT(n <= GD_CUDA_HALVES_SHARING);
+  enum gd_cuda_cut cuts[GD_CUDA_HALVES_SHARING] = {GD_CUDA_CUT_N};
+  GD_ASSERT(n >= 1 && n <= GD_CUDA_HALVES_SHARING);
   for (int i = 0; i < n; i++) { /* lines of B are its columns, or rows where it is turned */
     GD_ASSERT(gd_cuda_halves_share(&products[0], &products[i]));
     cuts[i] = products[i].trans_b ? GD_CUDA_CUT_K : GD_CUDA_CUT_N;
   }
-  return cut_along(products, n, cuts, room, room_bytes, halves);
+  halves[0] = (struct gd_cuda_halves){.room = room};
+  return cut_along(products, n, cuts, room_bytes, halves);
 }
 
 static int32_t sample_every(int64_t elements) {
