@@ -13,6 +13,7 @@ enum {
   TOKENS = 8,        /* of a group: see the kernel */
   UNROLL = 4,        /* rows of a thread */
   MOST_PAIR = 4,     /* neighbours that a thread turns */
+  LEAST_BYTES = 8,   /* of these; of fewer, rows are turned in shared memory */
   DEFINES = 80,      /* bytes of a list of defines */
 };
 
@@ -84,9 +85,11 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
   h.turned = (int32_t)(gd_cuda_ceil(h.rotary, vec) * vec);
   int64_t pair = pair_of(&h, vec), pieces = (h.rotary / 2 + h.turned - h.rotary) / pair;
   h.by_pieces = gd_divider_of(pieces > 0 ? pieces : 1);
+  bool stash = h.rotated && pair * size < LEAST_BYTES && h.items == h.lanes;
   char defines[DEFINES];
-  snprintf(defines, sizeof defines, "VEC=%d UNROLL=%d PAIR=%d ROTATES=%d WIDE=%d TOKENS=%d",
-           (int)vec, UNROLL, (int)pair, h.rotated != 0, h.rows >= GD_CUDA_DIVIDEND_LIMIT, TOKENS);
+  snprintf(defines, sizeof defines,
+           "VEC=%d UNROLL=%d PAIR=%d ROTATES=%d WIDE=%d TOKENS=%d STASH=%d", (int)vec, UNROLL,
+           (int)pair, h.rotated != 0, h.rows >= GD_CUDA_DIVIDEND_LIMIT, TOKENS, stash);
   struct gd_cuda_kernel kernel = {"heads", name, defines, 1, {x->dtype}};
   struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * UNROLL),
                               .threads = BLOCK};

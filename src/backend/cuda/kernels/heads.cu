@@ -7,8 +7,10 @@
 // the stores. What ROTATES, and whatever else lies in the same vectors, is left to a second walk
 // over the block's rotated rows: there all threads share the pairs of all rows evenly, PAIR
 // neighbours a thread (the same bits as rope.cu), where the few lanes that have a row's pairs would
-// keep their warp waiting. Reads and writes every element once, the table through L1: floor
-// 2 (bytes of x) / bandwidth; 3 FLOPs a rotated element.
+// keep their warp waiting. With STASH, where PAIRs would be narrow (4 bytes, if 20 of 80 columns
+// rotate), the vectors that hold some of it wait in shared memory instead, to be turned by the
+// threads of their row, so that memory sees whole vectors alone. Reads and writes every element
+// once, the table through L1: floor 2 (bytes of x) / bandwidth; 3 FLOPs a rotated element.
 
 struct heads {
   T0 *x;
@@ -126,13 +128,70 @@ template <bool SPLIT> static GD_DEVICE void turn_pairs(const heads &h, int64_t b
 }
 #endif
 
+#if STASH
+// A row has one vector a thread: h.items is h.lanes.
+template <bool SPLIT> static GD_DEVICE void move_turned(const heads &h, int64_t block, int each) {
+  __shared__ vector stash[UNROLL][256];
+  int item = (int)threadIdx.x % h.lanes, own = (int)threadIdx.x / h.lanes;
+  int half = (int)(h.rotary / 2);
+  vector a[UNROLL];
+  T0 *to[UNROLL];
+  const float *angles[UNROLL];
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) {
+    int64_t index = block + own + u * each;
+    to[u] = 0;
+    angles[u] = 0;
+    if (own >= each || index >= h.rows)
+      continue;
+    row r = row_at(h, (index_t)index);
+    if (!r.x)
+      continue;
+    a[u] = *(const vector *)((SPLIT ? r.x : r.part) + item * VEC);
+    to[u] = (SPLIT ? r.part : r.x) + item * VEC;
+    if (r.rotated)
+      angles[u] = r.angles;
+  }
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) {
+    if (angles[u] && item * VEC < h.turned) {
+      stash[u][threadIdx.x] = a[u];
+    } else if (to[u]) {
+      *(vector *)to[u] = a[u];
+      to[u] = 0;
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) {
+    T0 *x = (T0 *)&stash[u][own * h.lanes];
+    for (int n = item; angles[u] && n < half; n += h.lanes) {
+      float turned[2];
+      gd_turn(gd_float(x[n]), gd_float(x[half + n]), angles[u][n], h.sign * angles[u][half + n],
+              turned);
+      x[n] = gd_to<T0>(turned[0]);
+      x[half + n] = gd_to<T0>(turned[1]);
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++)
+    if (to[u])
+      *(vector *)to[u] = stash[u][threadIdx.x];
+}
+#endif
+
 template <bool SPLIT> static GD_DEVICE void move_heads(const heads &h) {
   int each = 256 / h.lanes, rows = each * UNROLL;
   int64_t block = (int64_t)blockIdx.x * rows;
+#if STASH
+  move_turned<SPLIT>(h, block, each);
+#else
   if (threadIdx.x < each * h.lanes)
     copy_vectors<SPLIT>(h, block, each);
 #if ROTATES
   turn_pairs<SPLIT>(h, block, rows);
+#endif
 #endif
 }
 
