@@ -93,13 +93,13 @@ struct products {
 /* One way to compute a product. */
 struct way {
   struct gd_cuda_product product;
-  struct gd_cuda_turn turns[2]; /* what is copied first */
-  int n_turns;
+  struct gd_cuda_turn turns[2]; /* what is copied first: n_turns of them */
   struct gd_cuda_halves halves; /* no pieces: it is not cut */
   int64_t halves_bytes;         /* what its pieces may take */
   const struct way *beside;     /* a product that shares B: its pieces come after this one's */
   const float *factors;         /* alpha and beta on the device; NULL: those of the product */
   int64_t workspace_bytes;
+  int n_turns;
   bool now;      /* runs in TUNE too */
   bool demanded; /* by people who tune: goes before those that are not */
 };
