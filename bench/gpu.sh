@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# bench/gpu.sh FILE.csv: measures the models of the field's table on the GPU of this machine, naive
+# bench/gpu.sh FILE.csv [STORE]: measures the models of the field's table on the GPU of this machine, naive
 # and with free-lunch, every point of pythia-1b, and pythia-6.9b with what saves memory, into a store
-# of its own, and writes all trials to FILE.csv. About eight minutes on an H200.
+# of its own, and writes all trials to FILE.csv. About eight minutes on an H200. Where a STORE is
+# named it stays, and what it has is not measured again.
 set -euo pipefail
 : "${GPUDAYS:=build/dev/gpudays}"
-out=${1:?usage: bench/gpu.sh FILE.csv}
-store=$(mktemp -d)/results.db
-trap 'rm -rf "$(dirname "$store")"' EXIT
+out=${1:?usage: bench/gpu.sh FILE.csv [STORE]}
+store=${2:-}
+[ -n "$store" ] || {
+  store=$(mktemp -d)/results.db
+  trap 'rm -rf "$(dirname "$store")"' EXIT
+}
 bench() {
   "$GPUDAYS" bench "$@" --backend cuda --store "$store" --quiet || true # infeasible is an answer
 }
