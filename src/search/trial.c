@@ -478,8 +478,10 @@ enum gd_status gd_trial_predict(const struct gd_model *model,
   return status;
 }
 
+/* To a part in 500: of 2,049 positions the last is left out since a version of the program, which
+   is up to two in 2,049 of the FLOPs. Another batch, length or model is further off. */
 static bool close_to(double a, double b) {
-  return fabs(a - b) <= 1e-6 * fabs(b);
+  return fabs(a - b) <= 2e-3 * fabs(b);
 }
 
 enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
@@ -688,6 +690,7 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
 void gd_trial_judge(struct gd_trial *trial, int64_t classes) {
   double bound = 5 * log((double)(classes > 2 ? classes : 3));
   double rate = trial->step_s > 0 ? trial->exec_flops_per_step / trial->step_s : 0;
+  double limit = trial->peak_flops > 0 ? fmax(trial->peak_flops, trial->limit_flops) : HUGE_VAL;
   trial->status = GD_TRIAL_OK;
   trial->reason[0] = '\0';
   if (trial->peak_flops > 0 && trial->step_s > 0) {
@@ -704,13 +707,13 @@ void gd_trial_judge(struct gd_trial *trial, int64_t classes) {
     snprintf(trial->reason, sizeof trial->reason,
              "the gradient norm is %g, not finite and positive: the run computes nonsense",
              trial->norm);
-  } else if (trial->hfu > 1 || !isfinite(trial->step_s)) { /* mfu counts what fused ops skip */
+  } else if (rate > limit || !isfinite(trial->step_s)) { /* mfu counts what fused ops skip */
     trial->status = GD_TRIAL_IMPLAUSIBLE;
     snprintf(trial->reason, sizeof trial->reason,
              "%.3g executed FLOP/s are more than this device's peak of %.3g in %s: the clock or "
              "the count "
              "is wrong",
-             rate, trial->peak_flops, gd_precision_name(trial->precision));
+             rate, limit, gd_precision_name(trial->precision));
   }
 }
 
@@ -784,6 +787,8 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   enum gd_dtype dtype = product_dtype(trial->precision);
   bool tf32 = m->planning.caps.tf32 && m->planning.options->method.tf32;
   trial->peak_flops = trial->ranks * backend->ops->peak_flops(backend, dtype, tf32);
+  if (tf32 && dtype == GD_DTYPE_F32)
+    trial->limit_flops = trial->ranks * backend->ops->peak_flops(backend, GD_DTYPE_F16, false);
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
   gd_trial_judge(trial, model->family->classes(model)); /* nonsense is not worth timing */
   if (trial->status != GD_TRIAL_OK)

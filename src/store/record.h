@@ -95,10 +95,12 @@ struct gd_trial {
   double step_s, step_half_width_s;
   double days, days_low, days_high;
   double tokens_per_s, samples_per_s;
-  double peak_flops;      /* of the device in this precision; 0: unknown */
-  double mfu, hfu;        /* 0 when the peak is unknown */
-  double busy_share;      /* of the CPUs, used by others while sampling; -1: unknown */
-  double loss, norm;      /* of the warm-up step at random start */
+  double peak_flops;  /* of the device in this precision; 0: unknown */
+  double limit_flops; /* that no trial can exceed, where it is more than the peak: products in TF32
+                         may be computed by the units of fp16. Not stored */
+  double mfu, hfu;    /* 0 when the peak is unknown */
+  double busy_share;  /* of the CPUs, used by others while sampling; -1: unknown */
+  double loss, norm;  /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   uint32_t n_profile;     /* with options.profile, longest first */
   struct gd_profile_row profile[GD_PROFILE_ROWS];

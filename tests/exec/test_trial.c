@@ -176,6 +176,12 @@ static void test_guards(void **state) {
   trial.step_s = 1.19; /* 101 % of peak executed */
   gd_trial_judge(&trial, 50304);
   assert_int_equal(trial.status, GD_TRIAL_IMPLAUSIBLE);
+  trial.limit_flops = 2 * trial.peak_flops; /* TF32 by the units of fp16: up to their peak */
+  gd_trial_judge(&trial, 50304);
+  assert_int_equal(trial.status, GD_TRIAL_OK);
+  trial.step_s = 0.59;
+  gd_trial_judge(&trial, 50304);
+  assert_int_equal(trial.status, GD_TRIAL_IMPLAUSIBLE);
   assert_non_null(strstr(trial.reason, "peak"));
   const double bad_losses[] = {(double)NAN, (double)INFINITY, 0, -1, 55};
   for (int i = 0; i < 5; i++) {
