@@ -24,19 +24,15 @@
  * Products that together.c finds to share an operand are timed together too, against the sum of
  * their best times apart. GPUDAYS_TOGETHER=0: always apart.
  */
-#define _GNU_SOURCE
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/choices.h"
 #include "backend/cuda/halves.h"
 #include "backend/cuda/product.h"
-#include "base/cache.h"
-#include "base/rng.h"
 
 enum {
   HALF_BYTES = GD_CUDA_WORKSPACE_BYTES / 2,
@@ -50,10 +46,6 @@ enum {
   FINALISTS = 4, /* the fastest of them, timed again in turns */
   ROUNDS = 3,
   MOST_RUNS = 10, /* of a finalist in a round */
-  NOTE_BYTES = 64,
-  ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
-  HEX_DIGITS = 16 * ALGO_WORDS,
-  KEY_BYTES = 448,
   /* Of the workspace where a product is one of halves: the library's, slots, the halves. */
   HALVES_LIBRARY_BYTES = 32 << 20,
   HALVES_SLOTS_AT = HALVES_LIBRARY_BYTES,
@@ -65,29 +57,11 @@ enum {
 static const double final_ms = 20; /* of one problem's finalists, about */
 static const double least_tried_flops = 1e9;
 
-enum state {
-  STORED,      /* read from the file; the library has not seen it yet */
-  PROPOSED,    /* the library's first proposal */
-  TIMED,       /* the fastest */
-  UNSUPPORTED, /* the library has no algorithm for it */
-};
-
-struct choice {
-  char *key;
-  cublasLtMatmulAlgo_t algo;
-  enum state state;
-  bool ran;              /* what it needs is loaded: nothing is, while a graph is captured */
-  char note[NOTE_BYTES]; /* "812.5 us, 701.3 TFLOP/s, number 3 of 17": for people; may be empty */
-};
-
 struct products {
   const struct gd_cublaslt *lt;
   cublasLtHandle_t handle;
   CUevent begin, end;
-  struct choice *choices;
-  uint32_t n_choices, capacity;
-  char path[1200]; /* of the file of choices; empty: there is none */
-  bool changed;
+  struct gd_cuda_choices choices;
 };
 
 /* One way to compute a product. */
@@ -113,119 +87,8 @@ struct problem {
   cublasLtMatrixLayout_t a, b, d;
   uint32_t alignment[4]; /* of a, b, d, bias */
   int64_t workspace_bytes;
-  char key[KEY_BYTES];
+  char key[GD_CUDA_KEY_BYTES];
 };
-
-/* --- the file of choices -------------------------------------------------------------------- */
-
-static struct choice *find_choice(const struct products *products, const char *key) {
-  for (uint32_t i = 0; i < products->n_choices; i++)
-    if (strcmp(products->choices[i].key, key) == 0)
-      return &products->choices[i];
-  return NULL;
-}
-
-static struct choice *add_choice(struct products *products, const char *key) {
-  size_t bytes = strlen(key) + 1;
-  char *copy = gd_mem_alloc(bytes, 1);
-  if (!copy || !gd_vec_reserve((void **)&products->choices, &products->capacity,
-                               products->n_choices + 1, sizeof *products->choices)) {
-    gd_mem_free(copy);
-    return NULL;
-  }
-  memcpy(copy, key, bytes);
-  struct choice *choice = &products->choices[products->n_choices++];
-  *choice = (struct choice){.key = copy};
-  return choice;
-}
-
-static bool parse_algo(const char *hex, cublasLtMatmulAlgo_t *algo) {
-  if (strspn(hex, "0123456789abcdef") != HEX_DIGITS)
-    return false;
-  for (int i = 0; i < ALGO_WORDS; i++) {
-    char word[17];
-    snprintf(word, sizeof word, "%.16s", hex + (ptrdiff_t)(16 * i));
-    algo->data[i] = strtoull(word, NULL, 16);
-  }
-  return true;
-}
-
-/* "key TAB algorithm TAB note TAB checksum of what is before". Cuts the line up. */
-static void take_line(struct products *products, char *line) {
-  cublasLtMatmulAlgo_t algo;
-  char *sum = strrchr(line, '\t');
-  if (!sum)
-    return;
-  *sum++ = '\0';
-  if (strtoull(sum, NULL, 16) != gd_hash_string(line))
-    return;
-  char *hex = strchr(line, '\t');
-  if (!hex)
-    return;
-  *hex++ = '\0';
-  if (!parse_algo(hex, &algo) || find_choice(products, line))
-    return;
-  struct choice *choice = add_choice(products, line);
-  if (choice) {
-    if (hex[HEX_DIGITS] == '\t')
-      snprintf(choice->note, sizeof choice->note, "%s", hex + HEX_DIGITS + 1);
-    choice->algo = algo;
-    choice->state = STORED;
-  }
-}
-
-static void read_choices(struct products *products) {
-  char line[KEY_BYTES + HEX_DIGITS + NOTE_BYTES + 64];
-  FILE *file = products->path[0] ? fopen(products->path, "re") : NULL;
-  if (!file)
-    return;
-  while (fgets(line, sizeof line, file))
-    take_line(products, line);
-  fclose(file);
-}
-
-/* Keeps what other processes have written since. A cache: failures cost a second tuning. */
-static void write_choices(struct products *products) {
-  char temporary[1300], line[KEY_BYTES + HEX_DIGITS + NOTE_BYTES + 64];
-  if (!products->changed || !products->path[0])
-    return;
-  read_choices(products);
-  snprintf(temporary, sizeof temporary, "%s.%ld", products->path, (long)getpid());
-  FILE *file = fopen(temporary, "we");
-  if (!file)
-    return;
-  bool ok = true;
-  for (uint32_t i = 0; i < products->n_choices; i++) {
-    const struct choice *choice = &products->choices[i];
-    if (choice->state != TIMED && choice->state != STORED)
-      continue;
-    int at = snprintf(line, sizeof line, "%s\t", choice->key);
-    for (int w = 0; w < ALGO_WORDS; w++)
-      at += snprintf(line + at, sizeof line - (size_t)at, "%016" PRIx64, choice->algo.data[w]);
-    snprintf(line + at, sizeof line - (size_t)at, "\t%s", choice->note);
-    ok = fprintf(file, "%s\t%016" PRIx64 "\n", line, gd_hash_string(line)) > 0 && ok;
-  }
-  ok = fclose(file) == 0 && ok;
-  if (!ok || rename(temporary, products->path) != 0)
-    unlink(temporary);
-}
-
-static void find_file(const struct gd_cuda *cuda, struct products *products) {
-  static const int parts[] = {CUBLASLT_MAJOR_VERSION, CUBLASLT_MINOR_VERSION, CUBLASLT_PATCH_LEVEL};
-  char folder[1024], name[96] = "";
-  int version[3] = {0};
-  if (cuda->cu->DeviceGetName(name, sizeof name, cuda->device) != CUDA_SUCCESS || !name[0])
-    return;
-  for (int i = 0; i < 3; i++)
-    if (products->lt->GetProperty(parts[i], &version[i]) != CUBLAS_STATUS_SUCCESS)
-      return;
-  for (char *at = name; *at; at++)
-    if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-", *at))
-      *at = '_';
-  if (gd_cache_folder("cuda", folder, sizeof folder))
-    snprintf(products->path, sizeof products->path, "%s/products-by-noise-%s-cublaslt-%d.%d.%d.txt",
-             folder, name, version[0], version[1], version[2]);
-}
 
 /* --- state ---------------------------------------------------------------------------------- */
 
@@ -254,9 +117,7 @@ static enum gd_status open_products(struct gd_cuda *cuda, struct gd_error *err) 
     gd_cuda_products_free(cuda);
     return status;
   }
-  if (!cuda->deterministic)
-    find_file(cuda, products);
-  read_choices(products);
+  gd_cuda_choices_open(cuda, products->lt, &products->choices);
   return GD_OK;
 }
 
@@ -264,16 +125,13 @@ void gd_cuda_products_free(struct gd_cuda *cuda) {
   struct products *products = cuda->products;
   if (!products)
     return;
-  write_choices(products);
+  gd_cuda_choices_close(&products->choices);
   if (products->begin)
     cuda->cu->EventDestroy(products->begin);
   if (products->end)
     cuda->cu->EventDestroy(products->end);
   if (products->handle)
     products->lt->Destroy(products->handle);
-  for (uint32_t i = 0; i < products->n_choices; i++)
-    gd_mem_free(products->choices[i].key);
-  gd_mem_free(products->choices);
   gd_mem_free(products);
   cuda->products = NULL;
 }
@@ -567,7 +425,7 @@ static enum gd_status fill_operands(const struct gd_cuda_call *call,
    meanwhile falls for all of them, and by the least of their times. */
 static enum gd_status tune(const struct gd_cuda_call *call, struct products *products,
                            const struct problem *problem, const cublasLtMatmulAlgo_t *algos,
-                           int count, struct choice *choice) {
+                           int count, struct gd_cuda_choice *choice) {
   const struct gd_cuda_product *p = problem->product;
   struct candidate candidates[CANDIDATES];
   int taken, best = 0;
@@ -595,32 +453,34 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct products *pro
   snprintf(choice->note, sizeof choice->note, "%.1f us, %.1f TFLOP/s, number %d of %d", ms * 1e3,
            flops / ms * 1e-9, candidates[best].at + 1, count);
   choice->algo = algos[candidates[best].at];
-  choice->state = TIMED;
-  choice->ran = products->changed = true;
+  choice->state = GD_CUDA_CHOICE_TIMED;
+  choice->ran = products->choices.changed = true;
   return GD_OK;
 }
 
-/* The algorithm for a problem: its state may be UNSUPPORTED. */
+/* The algorithm for a problem: its state may be GD_CUDA_CHOICE_UNSUPPORTED. */
 static enum gd_status choose(const struct gd_cuda_call *call, struct products *products,
-                             const struct problem *problem, struct choice **chosen) {
+                             const struct problem *problem, struct gd_cuda_choice **chosen) {
   cublasLtMatmulAlgo_t algos[CANDIDATES];
   int count = 0;
-  struct choice *choice = find_choice(products, problem->key);
+  struct gd_cuda_choice *choice = gd_cuda_choice_find(&products->choices, problem->key);
   bool tuning = call->stage == GD_CUDA_TUNE && !call->cuda->deterministic;
   if (!choice) {
-    choice = add_choice(products, problem->key);
+    choice = gd_cuda_choice_add(&products->choices, problem->key);
     if (!choice)
       return gd_fail(call->err, GD_ENVIRONMENT, "out of memory while choosing how to multiply");
-    choice->state = UNSUPPORTED;
+    choice->state = GD_CUDA_CHOICE_UNSUPPORTED;
     count = propose(products, problem, algos);
-  } else if (choice->state == STORED && still_taken(products, problem, &choice->algo)) {
-    choice->state = TIMED;
-  } else if (choice->state == STORED || (choice->state == PROPOSED && tuning)) {
+  } else if (choice->state == GD_CUDA_CHOICE_STORED &&
+             still_taken(products, problem, &choice->algo)) {
+    choice->state = GD_CUDA_CHOICE_TIMED;
+  } else if (choice->state == GD_CUDA_CHOICE_STORED ||
+             (choice->state == GD_CUDA_CHOICE_PROPOSED && tuning)) {
     count = propose(products, problem, algos);
-    choice->state = UNSUPPORTED;
+    choice->state = GD_CUDA_CHOICE_UNSUPPORTED;
   }
   if (count > 0) {
-    choice->state = PROPOSED;
+    choice->state = GD_CUDA_CHOICE_PROPOSED;
     choice->algo = algos[0];
     if (tuning)
       GD_TRY(tune(call, products, problem, algos, count, choice));
@@ -640,7 +500,7 @@ static enum gd_status run_uncut(const struct gd_cuda_call *call, struct way *way
   struct products *products = call->cuda->products;
   const struct gd_cuda_product *p = &way->product;
   struct problem problem;
-  struct choice *choice;
+  struct gd_cuda_choice *choice;
   const void *bias = p->bias;
   *done = false;
   if (p->bias_way == GD_CUDA_BIAS_ROUNDED) {
@@ -656,7 +516,7 @@ static enum gd_status run_uncut(const struct gd_cuda_call *call, struct way *way
   }
   GD_TRY(problem_init(products->lt, &problem, way, bias, call->err));
   enum gd_status status = choose(call, products, &problem, &choice);
-  *done = status == GD_OK && choice->state != UNSUPPORTED;
+  *done = status == GD_OK && choice->state != GD_CUDA_CHOICE_UNSUPPORTED;
   if (*done && (call->stage == GD_CUDA_LAUNCH || way->now || !choice->ran)) {
     int failure = multiply(call, products, &problem, &choice->algo);
     choice->ran = true;
@@ -723,36 +583,37 @@ static void time_pieces(const struct gd_cuda_call *call, const struct way *way, 
   double us = gd_cuda_time_us(call, run_timed, &(struct timed){call, way}), flops = 0;
   for (const struct way *w = way; w; w = w->beside)
     flops += 2.0 * (double)w->product.m * (double)w->product.n * (double)w->product.k;
-  struct choice *choice = us < HUGE_VAL ? add_choice(products, key) : NULL;
+  struct gd_cuda_choice *choice =
+      us < HUGE_VAL ? gd_cuda_choice_add(&products->choices, key) : NULL;
   if (!choice)
     return; /* it has no time and is not taken */
   us = fmax(us, 1e-3);
   snprintf(choice->note, sizeof choice->note, "%.1f us, %.1f TFLOP/s, %lld pieces", us,
            flops / us * 1e-6, (long long)way->halves.pieces);
-  choice->state = TIMED;
-  choice->ran = products->changed = true;
+  choice->state = GD_CUDA_CHOICE_TIMED;
+  choice->ran = products->choices.changed = true;
 }
 
 static enum gd_status run_halves(const struct gd_cuda_call *call, const struct way *way,
                                  bool *done) {
   struct products *products = call->cuda->products;
   struct problem whole;
-  struct choice *choice;
+  struct gd_cuda_choice *choice;
   if (call->stage != GD_CUDA_TUNE)
     return run_pieces(call, way, false, done);
   GD_TRY(problem_init(products->lt, &whole, way, way->product.bias, call->err));
   problem_deinit(products->lt, &whole); /* operands and key are what is wanted */
-  choice = find_choice(products, whole.key);
+  choice = gd_cuda_choice_find(&products->choices, whole.key);
   *done = choice && choice->ran;
   if (*done)
     return GD_OK;
   for (const struct way *w = way; w; w = w->beside)
     GD_TRY(fill_operands(call, &(struct problem){.product = &w->product, .way = w}));
   GD_TRY(run_pieces(call, way, false, done));
-  choice = find_choice(products, whole.key); /* they may have moved */
+  choice = gd_cuda_choice_find(&products->choices, whole.key); /* they may have moved */
   if (choice) {
     choice->ran = *done;
-    choice->state = *done ? choice->state : UNSUPPORTED;
+    choice->state = *done ? choice->state : GD_CUDA_CHOICE_UNSUPPORTED;
   } else if (*done)
     time_pieces(call, way, whole.key);
   return GD_OK;
@@ -769,8 +630,10 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct way 
   struct products *products = call->cuda->products;
   struct problem problem;
   GD_TRY(problem_init(products->lt, &problem, way, way->product.bias, call->err));
-  const struct choice *choice = find_choice(products, problem.key);
-  bool timed = choice && (choice->state == TIMED || choice->state == STORED) && choice->note[0] &&
+  const struct gd_cuda_choice *choice = gd_cuda_choice_find(&products->choices, problem.key);
+  bool timed = choice &&
+               (choice->state == GD_CUDA_CHOICE_TIMED || choice->state == GD_CUDA_CHOICE_STORED) &&
+               choice->note[0] &&
                (choice->ran || !way->halves.pieces); /* else it may need what is not loaded */
   *us = timed ? strtod(choice->note, NULL) : HUGE_VAL;
   problem_deinit(products->lt, &problem);
