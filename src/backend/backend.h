@@ -35,6 +35,7 @@ struct gd_device_info {
   int64_t memory_bytes;      /* default limit of the device arena */
   int64_t host_memory_bytes; /* likewise of the host arena */
   int threads;
+  int devices; /* that ranks of this machine are spread over; 0: they share what there is */
 };
 
 struct gd_backend_ops {

@@ -49,6 +49,7 @@ struct planning {
   double enough_flops; /* a size whose pass has more is too long, but for 1; 0: none is */
   int64_t pass_rows;   /* of the size that was tried last: tokens, which products have as rows, or
                           pixels, of which there are plenty */
+  int devices;         /* of this machine; 0: not known, or of a target, where each rank has one */
   int64_t keep_bytes;  /* what a plan may have where activations are kept; 0: they are not */
   /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
      with the most blocks that keep, else of the first that was tried. */
@@ -339,6 +340,7 @@ static enum gd_status find_device(struct planning *p, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
   snprintf(trial->device, sizeof trial->device, "%s", info.name);
   trial->threads = info.threads;
+  p->devices = info.devices;
   trial->device_limit_bytes =
       options->device_limit_bytes ? options->device_limit_bytes : info.memory_bytes;
   trial->host_limit_bytes =
@@ -351,6 +353,12 @@ static int ranks_of(const struct gd_trial_options *options) {
               : options->target ? options->target->count
                                 : options->ranks;
   return ranks > 1 ? ranks : 1;
+}
+
+/* Ranks that must share a device's memory: more of them on a machine than it has devices. */
+static int ranks_a_device(const struct planning *p) {
+  int ranks = (p->trial->ranks + p->trial->nodes - 1) / p->trial->nodes;
+  return p->devices > 0 && ranks > p->devices ? (ranks + p->devices - 1) / p->devices : 1;
 }
 
 /* Fills what is known before any plan: names, device, limits, precision. */
@@ -382,9 +390,9 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
                    trial->ranks > 1 ? " of a rank" : "");
   GD_TRY(find_device(p, err));
   if (p->caps.keeps && !options->keeps_nothing)
-    p->keep_bytes = options->keep_limit_bytes
-                        ? options->keep_limit_bytes
-                        : trial->device_limit_bytes / KEEP_PARTS * (KEEP_PARTS - 1);
+    p->keep_bytes = options->keep_limit_bytes ? options->keep_limit_bytes
+                                              : trial->device_limit_bytes / ranks_a_device(p) /
+                                                    KEEP_PARTS * (KEEP_PARTS - 1);
   trial->precision =
       gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
   return GD_OK;
@@ -851,9 +859,13 @@ done:
 enum gd_status gd_trial_measure(const struct gd_model *model,
                                 const struct gd_trial_options *options, struct gd_trial *trial,
                                 struct gd_error *err) {
-  enum gd_status status = measure_as_planned(model, options, trial, err);
-  if (status != GD_NOMEM_DEVICE || trial->kept_blocks == 0 || trial->ranks > 1)
+  struct gd_error why = {0};
+  enum gd_status status = measure_as_planned(model, options, trial, &why);
+  if (status != GD_NOMEM_DEVICE || trial->kept_blocks == 0 || trial->ranks > 1) {
+    if (err && why.status != GD_OK)
+      *err = why;
     return status;
+  }
   struct gd_trial_options less = *options;
   less.keeps_nothing = true;
   return measure_as_planned(model, &less, trial, err);

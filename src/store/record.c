@@ -504,8 +504,13 @@ static enum gd_status check_record(const struct gd_json *json, const json_t *obj
     return gd_json_mismatch(json, object, "days", "days above 0 within their interval", err);
   if (trial->micro_batch < 1 || trial->accumulation < 1)
     return gd_json_mismatch(json, object, "micro_batch", "1 or more, as the status is ok", err);
-  if (!(trial->hfu >= 0 && trial->hfu <= 1)) /* the guard of a trial; mfu counts what is skipped */
-    return gd_json_mismatch(json, object, "hfu", "0 to 1, as the status is ok", err);
+  /* The guard of a trial; mfu counts what is skipped. TF32 may be done by the units of fp16, whose
+     peak is two to four times as high. */
+  bool halves = trial->precision == GD_PRECISION_FP32 && method.tf32;
+  if (!(trial->hfu >= 0 && trial->hfu <= (halves ? 4 : 1)))
+    return gd_json_mismatch(json, object, "hfu",
+                            halves ? "0 to 4, as the status is ok" : "0 to 1, as the status is ok",
+                            err);
   return GD_OK;
 }
 

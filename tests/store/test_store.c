@@ -140,6 +140,35 @@ static void expect_refused(const char *line, const char *find, const char *repla
   gd_mem_free(text);
 }
 
+/* Products in TF32 may run on the units of fp16: more than the peak of TF32, but not of anything.
+ */
+static void test_tf32_above_its_peak(void **state) {
+  static const struct {
+    const char *method;
+    enum gd_precision precision;
+    double hfu;
+    bool taken;
+  } cases[] = {
+      {"free-lunch", GD_PRECISION_FP32, 1.5, true}, {"free-lunch", GD_PRECISION_FP32, 4.5, false},
+      {"naive", GD_PRECISION_FP32, 1.5, false},     {"free-lunch", GD_PRECISION_BF16, 1.5, false},
+      {"free-lunch", GD_PRECISION_BF16, 0.9, true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gd_trial trial, again;
+    struct gd_strbuf line = {0};
+    struct gd_error err = {0};
+    trial_sample(&trial, 3);
+    snprintf(trial.method, sizeof trial.method, "%s", cases[i].method);
+    trial.precision = cases[i].precision;
+    trial.hfu = cases[i].hfu;
+    OK(gd_record_print(&trial, &line, &oops));
+    assert_int_equal(gd_record_parse("line", line.text, (int64_t)strlen(line.text), &again, &err),
+                     cases[i].taken ? GD_OK : GD_BAD_INPUT);
+    gd_strbuf_deinit(&line);
+  }
+}
+
 static void test_bad_records(void **state) {
   struct gd_trial trial;
   struct gd_strbuf line = {0};
@@ -906,6 +935,7 @@ int main(void) {
       IN_SCRATCH(test_not_finite),
       cmocka_unit_test(test_text_is_cleaned),
       cmocka_unit_test(test_bad_records),
+      cmocka_unit_test(test_tf32_above_its_peak),
       cmocka_unit_test(test_keys),
       IN_SCRATCH(test_round_trip),
       cmocka_unit_test(test_provenance),

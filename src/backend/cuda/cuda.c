@@ -140,6 +140,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   info->memory_bytes = gd_gpu_plan_bytes((int64_t)bytes);
   info->host_memory_bytes = gd_host_memory_bytes();
   info->threads = omp_get_max_threads();
+  cuda->cu->DeviceGetCount(&info->devices);
 }
 
 static int attribute(const struct gd_cuda *cuda, int which) {

@@ -203,9 +203,10 @@ static void write_pieces(const struct way *way, char *how, size_t bytes) {
   int at = snprintf(how, bytes, " in halves of %lld MiB", (long long)(way->halves_bytes >> 20));
   for (way = way->beside; way; way = way->beside) {
     const struct gd_cuda_product *p = &way->product;
-    at += snprintf(how + at, bytes - (size_t)at, ", %c%c %" PRId64 "x%" PRId64 "x%" PRId64 "%s%s",
-                   p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k,
-                   p->bias ? " bias" : "", p->adds ? " adds" : "");
+    at += snprintf(
+        how + at, bytes - (size_t)at, ", %c%c %" PRId64 "x%" PRId64 "x%" PRId64 "%s%s align %u,%u",
+        p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, p->bias ? " bias" : "",
+        p->adds ? " adds" : "", alignment_of(p->d), alignment_of(p->bias));
     GD_ASSERT(at < (int)bytes);
   }
 }

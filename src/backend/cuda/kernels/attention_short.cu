@@ -324,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                          gd_attention p) {
   constexpr int KEYS = MATRIX, VALUES = 2 * MATRIX, DOUT = 3 * MATRIX, SLOPES = 4 * MATRIX;
   __shared__ uint32_t slots[4];
-  __shared__ float reference[ROWS], delta[ROWS]; // by query
+  __shared__ __align__(8) float reference[ROWS], delta[ROWS]; // by query
   int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16, elements = p.steps * HEAD;
   int64_t matrix = (int64_t)blockIdx.x * elements;
   uint32_t base = shared_address(shared);
