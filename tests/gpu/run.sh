@@ -10,6 +10,8 @@
 # Kernels are compiled once for all pieces, into GD_TEST_CACHE where that is set.
 # Exit 1 where a piece fails. One that is skipped, with its reason, does not.
 set -euo pipefail
+# shellcheck source=tests/gpu/common.sh
+source "$(dirname "$0")/common.sh"
 
 jobs=8
 out=
@@ -96,13 +98,8 @@ if [ -n "$list" ]; then
   exit 0
 fi
 
-[ -n "$out" ] || out=$(mktemp -d "${TMPDIR:-/tmp}/gpu-check.XXXXXX")
-mkdir -p "$out"
-if [ -z "${GD_TEST_CACHE:-}" ]; then
-  GD_TEST_CACHE=$(mktemp -d)
-  trap 'rm -rf "$GD_TEST_CACHE"' EXIT
-fi
-export GD_TEST_CACHE folder out OMP_WAIT_POLICY=passive
+prepare gpu-check
+export GD_TEST_CACHE folder out
 export GPUDAYS=$build/gpudays GD_SOURCE_DIR=${folder%/tests/gpu}
 export -f run
 echo "$(wc -l <<<"$selected") pieces, $jobs at once; logs in $out"
@@ -113,5 +110,4 @@ status=0
   grep '^cuda_ops' <<<"$selected" || true
   grep -vE '^cuda_(space|ops)' <<<"$selected" || true
 } | xargs -P "$jobs" -L 1 bash -c 'run "$@"' run || status=1
-echo "$SECONDS s in all: $([ $status = 0 ] && echo passed || echo FAILED)"
-exit $status
+conclude $status

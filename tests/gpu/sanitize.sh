@@ -11,6 +11,8 @@
 #   -o       what each piece prints goes there, one file a piece; a fresh folder otherwise
 # Kernels are compiled before, without the tool, into GD_TEST_CACHE where that is set.
 set -euo pipefail
+# shellcheck source=tests/gpu/common.sh
+source "$(dirname "$0")/common.sh"
 
 tool=memcheck
 every=
@@ -41,14 +43,9 @@ done
   exit 77
 }
 
-[ -n "$out" ] || out=$(mktemp -d "${TMPDIR:-/tmp}/sanitize.XXXXXX")
-mkdir -p "$out"
-if [ -z "${GD_TEST_CACHE:-}" ]; then
-  GD_TEST_CACHE=$(mktemp -d)
-  trap 'rm -rf "$GD_TEST_CACHE"' EXIT
-fi
+prepare sanitize
 # Timing candidates under the tool would choose at random, and take long.
-export XDG_CACHE_HOME=$GD_TEST_CACHE GPUDAYS_DETERMINISTIC=1 OMP_WAIT_POLICY=passive
+export XDG_CACHE_HOME=$GD_TEST_CACHE GPUDAYS_DETERMINISTIC=1
 export GD_TEST_APART=1
 
 check() { # PIECE: exit 77 is a skip
@@ -89,5 +86,4 @@ done
 for pid in "${pids[@]}"; do
   wait "$pid" || failed=1
 done
-echo "$SECONDS s in all: $([ $failed = 0 ] && echo passed || echo FAILED)"
-exit $failed
+conclude $failed
