@@ -408,6 +408,14 @@ bool gd_op_is_async(enum gd_op_kind kind) {
   return kind >= GD_OP_all_reduce && kind <= GD_OP_transfer_into;
 }
 
+int32_t gd_graph_blocks(const struct gd_graph *graph) {
+  int32_t blocks = 0;
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    if (graph->tensors[id].block >= blocks)
+      blocks = graph->tensors[id].block + 1;
+  return blocks;
+}
+
 int64_t gd_graph_parameters(const struct gd_graph *graph) {
   int64_t elements = 0;
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)

@@ -476,6 +476,8 @@ int64_t gd_tensor_bytes(const struct gd_graph *graph, gd_tensor_id id);
 gd_tensor_id gd_tensor_root(const struct gd_graph *graph, gd_tensor_id id, int64_t *offset_bytes);
 /* A parameter's number of elements summed over the graph. */
 int64_t gd_graph_parameters(const struct gd_graph *graph);
+/* How many blocks, layers as a rule, its tensors belong to. */
+int32_t gd_graph_blocks(const struct gd_graph *graph);
 
 /* What an op costs. Bytes: what it must read and write at least once. */
 struct gd_cost {

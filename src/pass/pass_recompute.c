@@ -44,11 +44,10 @@ static bool is_backward(const struct gd_op *op) {
 }
 
 static void find_kept(struct recompute *r, int64_t kept_blocks) {
-  int32_t blocks = 0;
+  int32_t blocks = gd_graph_blocks(r->graph);
   for (gd_op_id id = 0; id < r->graph->n_ops; id++) {
     int64_t elements, columns;
     r->pointwise[id] = gd_lower_shape(r->graph, id, &elements, &columns);
-    blocks = r->graph->ops[id].block >= blocks ? r->graph->ops[id].block + 1 : blocks;
   }
   r->kept_from = kept_blocks <= 0        ? INT32_MAX
                  : kept_blocks >= blocks ? 0

@@ -156,7 +156,7 @@ static void keep_for(struct counting *c, const struct gd_op *op) {
 static enum gd_status count_saved(struct counting *c, struct gd_stack_sums *sums,
                                   struct gd_error *err) {
   struct gd_graph *graph = c->graph;
-  int32_t blocks = 0;
+  int32_t blocks = gd_graph_blocks(graph);
   c->saved = gd_mem_alloc(2 * (size_t)graph->n_tensors + 1, sizeof *c->saved);
   if (!c->saved)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while counting what autograd keeps");
@@ -165,8 +165,6 @@ static enum gd_status count_saved(struct counting *c, struct gd_stack_sums *sums
   for (gd_op_id id = 0; id < graph->n_ops; id++)
     if (!keep_for_mamba(c, &graph->ops[id], &first))
       keep_for(c, &graph->ops[id]);
-  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    blocks = graph->tensors[id].block >= blocks ? graph->tensors[id].block + 1 : blocks;
   for (int32_t block = -1; block < blocks; block++) {
     double bytes = 0;
     for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
@@ -248,12 +246,9 @@ static void count_phases(const struct gd_graph *graph, int64_t scores, struct gd
 }
 
 static void count_parameters(const struct gd_graph *graph, struct gd_stack_graph *result) {
-  int32_t blocks = 0;
+  const int32_t blocks = gd_graph_blocks(graph);
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM) {
-      result->parameter_tensors++;
-      blocks = graph->tensors[id].block >= blocks ? graph->tensors[id].block + 1 : blocks;
-    }
+    result->parameter_tensors += graph->tensors[id].role == GD_ROLE_PARAM;
   result->parameters = (double)gd_graph_parameters(graph);
   result->blocks = blocks;
   for (int32_t block = 0; block < blocks; block++) {

@@ -215,10 +215,7 @@ static enum gd_status try_keeping(struct planning *p, int64_t micro_batch, int64
   p->trial->kept_blocks = kept;
   enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
   *fits = status == GD_OK && candidate.plan.device_bytes <= p->keep_bytes;
-  *blocks = 0;
-  for (gd_op_id id = 0; id < candidate.graph.n_ops; id++)
-    if (candidate.graph.ops[id].block >= *blocks)
-      *blocks = candidate.graph.ops[id].block + 1;
+  *blocks = gd_graph_blocks(&candidate.graph);
   p->pass_flops = candidate.graph.model_flops;
   if (status == GD_OK)
     p->pass_rows = gd_tensor_elements(&candidate.graph, candidate.graph.ids != GD_NONE
