@@ -60,7 +60,9 @@ struct planner {
   uint32_t *awaited;   /* by tensor: first op that waits until it is there, reading it or a view */
   uint32_t *buffer_of; /* by root tensor: index in its pool; GD_NONE: none */
   struct pool pools[GD_SPACE_COUNT];
-  int64_t *live_change; /* by op: bytes that come alive there */
+  int64_t *live_change;       /* by op: bytes that come alive there */
+  bool over_products;         /* gradients of gelu take the place of what a product wrote */
+  uint32_t n_over, n_inplace; /* of a program: those that did; outputs in the place of an input */
 };
 
 static enum gd_status no_memory(struct gd_error *err) {
@@ -169,39 +171,65 @@ static void find_last_uses(struct planner *p, enum gd_program program) {
     p->last_use[graph->norm] = p->last_use[graph->factor] = graph->n_ops - 1;
 }
 
-/* The buffer of an input that dies at `id` and that output 0 may overwrite, or GD_NONE. */
-static uint32_t inplace_buffer(const struct planner *p, gd_op_id id) {
+/* Whether output 0 of an op may take the buffer of input `at`, which dies there. */
+static bool may_take(const struct planner *p, gd_op_id id, uint32_t at) {
+  const struct gd_graph *graph = p->graph;
+  const struct gd_op *op = &graph->ops[id];
+  enum gd_space space = graph->tensors[op->out[0]].space;
+  int64_t offset;
+  gd_tensor_id root = gd_tensor_root(graph, op->in[at], &offset);
+  uint32_t buffer = p->buffer_of[root];
+  if (!is_transient(graph, root) || offset != 0 || buffer == GD_NONE ||
+      graph->tensors[root].space != space || p->pools[space].intervals[buffer].last != id ||
+      gd_tensor_bytes(graph, root) != gd_tensor_bytes(graph, op->out[0]))
+    return false;
+  for (uint32_t j = 0; j < op->n_in; j++) { /* what is not elementwise the same stays intact */
+    if (j == at || op->in[j] == op->in[at])
+      continue;
+    gd_tensor_id other = gd_tensor_root(graph, op->in[j], NULL);
+    if (graph->tensors[other].space == space && p->buffer_of[other] == buffer)
+      return false;
+  }
+  return true;
+}
+
+/* The gradient of the gelu that products can have in their epilogue: backend/cuda/activated.c. */
+static bool is_gelu_gradient(const struct gd_graph *graph, const struct gd_op *op) {
+  if (op->kind == GD_OP_fused)
+    op = &graph->fusions[op->attr.fused.fusion].body.ops[0];
+  return op->kind == GD_OP_activate_grad && op->attr.activate.function == GD_ACTIVATION_GELU_TANH;
+}
+
+/* The input that dies at `id` and that output 0 may overwrite, or GD_NONE. Of gelu's gradient it is
+   the one written last, by a product: that can then write the gradient there itself. */
+static uint32_t inplace_input(struct planner *p, gd_op_id id) {
   const struct gd_graph *graph = p->graph;
   const struct gd_op *op = &graph->ops[id];
   uint64_t permitted = gd_op_inplace(graph, op);
-  enum gd_space space = graph->tensors[op->out[0]].space;
+  uint32_t first = GD_NONE, latest = GD_NONE;
+  gd_op_id written = 0;
   for (uint32_t i = 0; i < op->n_in && i < 64; i++) {
-    int64_t offset;
-    if (!(permitted >> i & 1u))
+    if (!(permitted >> i & 1u) || !may_take(p, id, i))
       continue;
-    gd_tensor_id root = gd_tensor_root(graph, op->in[i], &offset);
-    uint32_t buffer = p->buffer_of[root];
-    if (!is_transient(graph, root) || offset != 0 || buffer == GD_NONE ||
-        graph->tensors[root].space != space || p->pools[space].intervals[buffer].last != id ||
-        gd_tensor_bytes(graph, root) != gd_tensor_bytes(graph, op->out[0]))
-      continue;
-    bool shared = false; /* another input that is not elementwise the same must stay intact */
-    for (uint32_t j = 0; j < op->n_in; j++) {
-      if (j == i || op->in[j] == op->in[i])
-        continue;
-      gd_tensor_id other = gd_tensor_root(graph, op->in[j], NULL);
-      shared |= graph->tensors[other].space == space && p->buffer_of[other] == buffer;
+    gd_op_id producer = graph->tensors[gd_tensor_root(graph, op->in[i], NULL)].producer;
+    first = first == GD_NONE ? i : first;
+    if (latest == GD_NONE || producer > written) {
+      latest = i;
+      written = producer;
     }
-    if (!shared)
-      return buffer;
   }
-  return GD_NONE;
+  if (!p->over_products || latest == first || !is_gelu_gradient(graph, op) ||
+      graph->ops[written].kind != GD_OP_matmul)
+    return first;
+  p->n_over++;
+  return latest;
 }
 
 static void make_buffers(struct planner *p, enum gd_program program) {
   const struct gd_graph *graph = p->graph;
   for (int space = 0; space < GD_SPACE_COUNT; space++)
     p->pools[space].n_intervals = 0;
+  p->n_over = p->n_inplace = 0;
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     if (!in_program(graph, id, program))
       continue;
@@ -211,9 +239,10 @@ static void make_buffers(struct planner *p, enum gd_program program) {
       struct pool *pool = &p->pools[graph->tensors[out].space];
       if (graph->tensors[out].alias_of != GD_NONE)
         continue;
-      uint32_t buffer = i == 0 ? inplace_buffer(p, id) : GD_NONE;
-      if (buffer != GD_NONE) {
-        p->plan->n_inplace++;
+      uint32_t over = i == 0 ? inplace_input(p, id) : GD_NONE, buffer;
+      if (over != GD_NONE) {
+        buffer = p->buffer_of[gd_tensor_root(graph, op->in[over], NULL)];
+        p->n_inplace++;
       } else {
         buffer = pool->n_intervals++;
         pool->intervals[buffer] = (struct gd_interval){
@@ -245,15 +274,39 @@ static int64_t find_live_peak(struct planner *p, enum gd_space space) {
   return most;
 }
 
-static enum gd_status pack_pool(struct planner *p, enum gd_space space, struct gd_error *err) {
-  struct pool *pool = &p->pools[space];
-  int64_t live_bytes = find_live_peak(p, space);
-  int64_t peak = gd_pack_intervals(pool->intervals, pool->n_intervals, live_bytes);
-  int64_t *most = tally(p->plan, GD_CATEGORY_ACTIVATIONS, space);
-  if (peak < 0)
-    return no_memory(err);
-  *most = peak > *most ? peak : *most;
-  p->plan->n_buffers += pool->n_intervals;
+/* Buffers of a program and their places. */
+static enum gd_status pack_program(struct planner *p, enum gd_program program, bool over_products,
+                                   int64_t peaks[GD_SPACE_COUNT], struct gd_error *err) {
+  p->over_products = over_products;
+  make_buffers(p, program);
+  for (int space = 0; space < GD_SPACE_COUNT; space++) {
+    struct pool *pool = &p->pools[space];
+    int64_t live_bytes = find_live_peak(p, (enum gd_space)space);
+    peaks[space] = gd_pack_intervals(pool->intervals, pool->n_intervals, live_bytes);
+    if (peaks[space] < 0)
+      return no_memory(err);
+  }
+  return GD_OK;
+}
+
+/* With gradients over what products wrote, unless that packs worse: what is alive is as much. */
+static enum gd_status place_buffers(struct planner *p, enum gd_program program,
+                                    struct gd_error *err) {
+  int64_t peaks[GD_SPACE_COUNT], without[GD_SPACE_COUNT];
+  GD_TRY(pack_program(p, program, true, peaks, err));
+  if (p->n_over > 0 && peaks[GD_SPACE_DEVICE] > find_live_peak(p, GD_SPACE_DEVICE)) {
+    GD_TRY(pack_program(p, program, false, without, err));
+    if (peaks[GD_SPACE_DEVICE] <= without[GD_SPACE_DEVICE])
+      GD_TRY(pack_program(p, program, true, peaks, err));
+    else
+      memcpy(peaks, without, sizeof peaks);
+  }
+  for (int space = 0; space < GD_SPACE_COUNT; space++) {
+    int64_t *most = tally(p->plan, GD_CATEGORY_ACTIVATIONS, (enum gd_space)space);
+    *most = peaks[space] > *most ? peaks[space] : *most;
+    p->plan->n_buffers += p->pools[space].n_intervals;
+  }
+  p->plan->n_inplace += p->n_inplace;
   return GD_OK;
 }
 
@@ -282,9 +335,7 @@ static enum gd_status plan_program(struct planner *p, enum gd_program program,
   if (program == GD_PROGRAM_LAST)
     return GD_OK;
   find_last_uses(p, program);
-  make_buffers(p, program);
-  for (int space = 0; space < GD_SPACE_COUNT; space++)
-    GD_TRY(pack_pool(p, (enum gd_space)space, err));
+  GD_TRY(place_buffers(p, program, err));
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     if (!in_program(graph, id, program))
       continue;
