@@ -37,15 +37,20 @@ enum {
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,          /* int32_t */
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6, /* int64_t, elements */
 
-  CUBLASLT_MATMUL_DESC_POINTER_MODE = 2, /* int32_t */
-  CUBLASLT_MATMUL_DESC_TRANSA = 3,       /* int32_t */
-  CUBLASLT_MATMUL_DESC_TRANSB = 4,       /* int32_t */
-  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,     /* uint32_t */
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8, /* const void *, of D's type, one a row of D */
+  CUBLASLT_MATMUL_DESC_POINTER_MODE = 2,          /* int32_t */
+  CUBLASLT_MATMUL_DESC_TRANSA = 3,                /* int32_t */
+  CUBLASLT_MATMUL_DESC_TRANSB = 4,                /* int32_t */
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,              /* uint32_t */
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,          /* const void *, of D's type, one a row of D */
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11, /* void *, of D's type and size */
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,      /* int64_t, elements; a multiple of 8 */
 
   CUBLASLT_POINTER_MODE_DEVICE = 1, /* alpha and beta are there */
 
   CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_GELU = 32,      /* by tanh; after the bias, if it has that bit too */
+  CUBLASLT_EPILOGUE_GELU_AUX = 160, /* likewise; what gelu is taken of goes to aux */
+  CUBLASLT_EPILOGUE_DGELU = 192,    /* times the slope of gelu, by tanh, at aux */
 
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,   /* uint64_t */
   CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3, /* uint32_t */

@@ -465,8 +465,8 @@ static enum gd_status put(struct gd_cuda *cuda, const struct launch *launch,
 
 /*
  * The same for as many launches as one kernel can take, updates of many parameters, or as share
- * work, products of one operand. *taken says how many that were, at least one. With trace every op
- * stands alone.
+ * work, products of one operand, or a product and what follows it. *taken says how many that were,
+ * at least one. With trace every op stands alone.
  */
 static enum gd_status put_some(struct gd_cuda *cuda, const struct launch *launches, uint32_t n,
                                enum gd_cuda_stage stage, uint32_t *taken, struct gd_error *err) {
@@ -485,6 +485,8 @@ static enum gd_status put_some(struct gd_cuda *cuda, const struct launch *launch
     GD_TRY(gd_cuda_multi_squares(&call, steps, count, taken));
   else if (count > 1 && steps[0].kind == GD_OP_matmul)
     GD_TRY(gd_cuda_multi_products(&call, steps, count, taken));
+  if (*taken == 0 && count > 1 && steps[0].kind == GD_OP_matmul)
+    GD_TRY(gd_cuda_multi_activated(&call, steps, count, taken));
   if (*taken > 0)
     return GD_OK;
   *taken = 1;

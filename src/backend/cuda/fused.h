@@ -16,12 +16,22 @@ struct gd_cuda_fused_text {
   char *kernel;           /* gd_emit's part */
 };
 
+/* Of a fusion that is the gradient of gelu_tanh, perhaps with the sum of it over the rows, and
+   nothing else: which inputs and outputs are what. */
+struct gd_cuda_gelu_grad {
+  bool is_one;
+  bool has_sums;
+  uint8_t x, dy;    /* inputs */
+  uint8_t dx, sums; /* outputs */
+};
+
 struct gd_cuda_fused {
   struct gd_fused_kernel about; /* its function is not for GPUs */
   struct gd_teams teams;
   uint64_t in_vectors;  /* bit i: input i moves as vectors, so its alignment matters */
   uint32_t out_vectors; /* likewise */
   struct gd_cuda_fused_text *text;
+  struct gd_cuda_gelu_grad gelu_grad;
 };
 
 struct gd_cuda_fusions;

@@ -16,7 +16,7 @@
 #ifndef GD_BACKEND_CUDA_MULTI_H
 #define GD_BACKEND_CUDA_MULTI_H
 
-#include "backend/cuda/cuda_int.h"
+#include "backend/cuda/product.h"
 
 struct gd_cuda_step {
   enum gd_op_kind kind;
@@ -53,5 +53,32 @@ struct gd_cuda_group {
 };
 void gd_cuda_group_find(const struct gd_cuda_step *steps, uint32_t n_steps,
                         struct gd_cuda_group *group);
+
+/*
+ * The same for a product of 16 bits and the gelu behind it, or the gradient of one, where the
+ * library does both at once and that is faster: activated.c.
+ */
+enum gd_status gd_cuda_multi_activated(const struct gd_cuda_call *call,
+                                       const struct gd_cuda_step *steps, uint32_t n_steps,
+                                       uint32_t *taken) GD_MUST_USE;
+
+/* The first two steps as one product. */
+struct gd_cuda_activated {
+  struct gd_cuda_product apart;    /* the first alone */
+  struct gd_cuda_product together; /* with the second in its epilogue */
+  /* Of the second: what is left to do, the sum over the rows of D, columns of the library; data is
+     NULL where there is no such output. */
+  struct gd_view sums;
+  bool sums_add;
+};
+/* False: they are no such steps, or the result lies over what the product reads. */
+bool gd_cuda_activated_find(const struct gd_cuda_step *steps, uint32_t n_steps,
+                            struct gd_cuda_activated *found);
+
+/* Do they share memory? */
+bool gd_cuda_views_touch(const struct gd_view *a, const struct gd_view *b);
+/* One step, as if it stood alone. */
+enum gd_status gd_cuda_step_run(const struct gd_cuda_call *call,
+                                const struct gd_cuda_step *step) GD_MUST_USE;
 
 #endif

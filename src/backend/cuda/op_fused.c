@@ -87,6 +87,43 @@ static void find_vectors(const struct gd_lowered *l, struct gd_cuda_fused *fused
       fused->out_vectors |= (uint32_t)1 << i;
 }
 
+/* The whole of tensor `id` of a body, whatever its shape. */
+static bool is_whole(const struct gd_graph *body, gd_tensor_id id, gd_tensor_id of) {
+  return gd_tensor_root(body, id, NULL) == of &&
+         gd_tensor_elements(body, id) == gd_tensor_elements(body, of);
+}
+
+static struct gd_cuda_gelu_grad find_gelu_grad(const struct gd_fusion *f) {
+  const struct gd_cuda_gelu_grad none = {0};
+  struct gd_cuda_gelu_grad g = {0};
+  gd_tensor_id dx = GD_NONE, sums = GD_NONE;
+  for (gd_op_id i = 0; i < f->body.n_ops; i++) {
+    const struct gd_op *op = &f->body.ops[i];
+    if (op->kind == GD_OP_activate_grad && dx == GD_NONE && f->n_in == 2 &&
+        op->attr.activate.function == GD_ACTIVATION_GELU_TANH) {
+      dx = op->out[0];
+      g.x = gd_tensor_root(&f->body, op->in[0], NULL) != 0;
+      g.dy = !g.x;
+      if (!is_whole(&f->body, op->in[0], g.x) || !is_whole(&f->body, op->in[1], g.dy))
+        return none;
+    } else if (op->kind == GD_OP_sum_rows && dx != GD_NONE && sums == GD_NONE &&
+               is_whole(&f->body, op->in[0], dx)) {
+      sums = op->out[0];
+    } else if (gd_op_info(op->kind)->op_class != GD_CLASS_VIEW) {
+      return none;
+    }
+  }
+  for (uint32_t i = 0; i < f->n_out; i++)
+    if (sums != GD_NONE && is_whole(&f->body, f->out[i], sums)) {
+      g.sums = (uint8_t)i;
+      g.has_sums = true;
+    } else if (dx != GD_NONE && is_whole(&f->body, f->out[i], dx)) {
+      g.dx = (uint8_t)i;
+      g.is_one = true;
+    }
+  return g.is_one && f->n_out == 1u + g.has_sums ? g : none;
+}
+
 static enum gd_status make_text(struct gd_cuda_fusions *f, uint32_t i,
                                 const struct gd_fusion *fusion, struct gd_lowered *lowered,
                                 struct gd_error *err) {
@@ -102,6 +139,7 @@ static enum gd_status make_text(struct gd_cuda_fusions *f, uint32_t i,
   gd_fused_describe(lowered, &f->fused[i].about);
   gd_emit_teams(lowered, &f->fused[i].teams);
   find_vectors(lowered, &f->fused[i]);
+  f->fused[i].gelu_grad = find_gelu_grad(fusion);
   return f->fused[i].text ? GD_OK : no_memory(err);
 }
 

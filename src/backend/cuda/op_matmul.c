@@ -22,7 +22,8 @@
  * pieces. Never where nothing may be chosen by its time.
  *
  * Products that together.c finds to share an operand are timed together too, against the sum of
- * their best times apart. GPUDAYS_TOGETHER=0: always apart.
+ * their best times apart. GPUDAYS_TOGETHER=0: always apart. Those that can have a gelu, or its
+ * slope, in their epilogue are activated.c's to find and to choose.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -172,30 +173,46 @@ static int make_layout(const struct gd_cublaslt *lt, cublasLtMatrixLayout_t *lay
   return failure;
 }
 
+/* 0: none. */
+static uint32_t epilogue_of(const struct problem *problem) {
+  const struct gd_cuda_product *p = problem->product;
+  uint32_t epilogue = problem->bias ? CUBLASLT_EPILOGUE_BIAS : 0;
+  if (p->epilogue == GD_CUDA_EPILOGUE_GELU)
+    epilogue |= p->aux ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
+  else if (p->epilogue == GD_CUDA_EPILOGUE_DGELU)
+    epilogue |= CUBLASLT_EPILOGUE_DGELU;
+  return epilogue;
+}
+
 static int make_desc(const struct gd_cublaslt *lt, struct problem *problem) {
   const struct gd_cuda_product *p = problem->product;
   int32_t trans_a = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   int32_t trans_b = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-  uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  uint32_t epilogue = epilogue_of(problem);
   int32_t pointers = CUBLASLT_POINTER_MODE_DEVICE;
   bool tf32 = p->tf32 && p->dtype == GD_DTYPE_F32;
+  const struct {
+    bool wanted;
+    int attribute;
+    const void *value;
+    size_t bytes;
+  } settings[] = {
+      {true, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a, sizeof trans_a},
+      {true, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b, sizeof trans_b},
+      {problem->way->factors != NULL, CUBLASLT_MATMUL_DESC_POINTER_MODE, &pointers,
+       sizeof pointers},
+      {epilogue != 0, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue},
+      {problem->bias != NULL, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &problem->bias,
+       sizeof problem->bias},
+      {p->aux != NULL, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux},
+      {p->aux != NULL, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->ldd, sizeof p->ldd},
+  };
   int failure = lt->MatmulDescCreate(
       &problem->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  if (!failure)
-    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a,
-                                         sizeof trans_a);
-  if (!failure)
-    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b,
-                                         sizeof trans_b);
-  if (!failure && problem->way->factors)
-    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE,
-                                         &pointers, sizeof pointers);
-  if (!failure && problem->bias)
-    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                         sizeof epilogue);
-  if (!failure && problem->bias)
-    failure = lt->MatmulDescSetAttribute(problem->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                         &problem->bias, sizeof problem->bias);
+  for (size_t i = 0; i < sizeof settings / sizeof *settings && !failure; i++)
+    if (settings[i].wanted)
+      failure = lt->MatmulDescSetAttribute(problem->desc, settings[i].attribute, settings[i].value,
+                                           settings[i].bytes);
   return failure;
 }
 
@@ -217,6 +234,9 @@ static void write_key(struct problem *problem) {
   char how[224] = "";
   if (way->halves.pieces)
     write_pieces(way, how, sizeof how);
+  else if (p->epilogue)
+    snprintf(how, sizeof how, " %s aux %u", p->epilogue == GD_CUDA_EPILOGUE_GELU ? "gelu" : "dgelu",
+             p->aux ? alignment_of(p->aux) : 0);
   else if (way->n_turns || way->factors)
     snprintf(how, sizeof how, "%s%s", way->n_turns ? " turned" : "", way->factors ? " scaled" : "");
   snprintf(problem->key, sizeof problem->key,
@@ -418,6 +438,8 @@ static enum gd_status fill_operands(const struct gd_cuda_call *call,
     int64_t elements = extent(t->columns, t->rows, t->from_pitch, 1, 0);
     GD_TRY(gd_cuda_noise(call, t->from, elements, p->dtype));
   }
+  if (p->epilogue == GD_CUDA_EPILOGUE_DGELU)
+    GD_TRY(gd_cuda_noise(call, p->aux, extent(p->m, p->n, p->ldd, 1, 0), p->dtype_d));
   GD_TRY(gd_cuda_noise(call, p->a, a, p->dtype));
   return gd_cuda_noise(call, p->b, b, p->dtype);
 }
@@ -432,6 +454,10 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct products *pro
   int taken, best = 0;
   GD_TRY(fill_operands(call, problem));
   GD_TRY(time_each(call, products, problem, algos, count, candidates, &taken));
+  if (taken == 0 && p->epilogue) { /* there is the product apart */
+    choice->state = GD_CUDA_CHOICE_UNSUPPORTED;
+    return GD_OK;
+  }
   if (taken == 0)
     return failed("runs no algorithm it proposes for", CUBLAS_STATUS_NOT_SUPPORTED, problem,
                   call->err);
@@ -496,24 +522,29 @@ static struct gd_cuda_grid grid_of(const struct gd_cuda *cuda, int64_t items) {
   return (struct gd_cuda_grid){.x = gd_cuda_blocks(cuda, items, 256, 16), .threads = 256};
 }
 
+/* Where the library reads the bias: one that is rounded first lies in our half of the workspace. */
+static const void *bias_of(const struct gd_cuda_call *call, struct way *way) {
+  if (way->product.bias_way != GD_CUDA_BIAS_ROUNDED)
+    return way->product.bias;
+  way->workspace_bytes = LIBRARY_BYTES;
+  return workspace_half(call, 1);
+}
+
 /* By the library alone; *done is false where it has no algorithm. */
 static enum gd_status run_uncut(const struct gd_cuda_call *call, struct way *way, bool *done) {
   struct products *products = call->cuda->products;
   const struct gd_cuda_product *p = &way->product;
   struct problem problem;
   struct gd_cuda_choice *choice;
-  const void *bias = p->bias;
+  const void *bias = bias_of(call, way);
   *done = false;
   if (p->bias_way == GD_CUDA_BIAS_ROUNDED) {
-    void *rounded = workspace_half(call, 1);
     struct gd_cuda_kernel kernel = kernel_of("matmul_round", p);
     int64_t count = p->m;
     if (p->m * gd_dtype_bytes(p->dtype_d) > LIBRARY_BYTES)
       return GD_OK;
-    GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(call->cuda, count), &rounded,
+    GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(call->cuda, count), &bias,
                           &(const float *){p->bias}, &count));
-    bias = rounded;
-    way->workspace_bytes = LIBRARY_BYTES;
   }
   GD_TRY(problem_init(products->lt, &problem, way, bias, call->err));
   enum gd_status status = choose(call, products, &problem, &choice);
@@ -630,7 +661,9 @@ static enum gd_status run_way(const struct gd_cuda_call *call, struct way *way, 
 static enum gd_status time_of(const struct gd_cuda_call *call, const struct way *way, double *us) {
   struct products *products = call->cuda->products;
   struct problem problem;
-  GD_TRY(problem_init(products->lt, &problem, way, way->product.bias, call->err));
+  struct way same = *way;
+  const void *bias = bias_of(call, &same);
+  GD_TRY(problem_init(products->lt, &problem, &same, bias, call->err));
   const struct gd_cuda_choice *choice = gd_cuda_choice_find(&products->choices, problem.key);
   bool timed = choice &&
                (choice->state == GD_CUDA_CHOICE_TIMED || choice->state == GD_CUDA_CHOICE_STORED) &&
@@ -641,8 +674,7 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct way 
   return GD_OK;
 }
 
-/* For people who tune: '0' never, '1' always, else by size and time. */
-static char said(const char *variable) {
+char gd_cuda_said(const char *variable) {
   const char *value = getenv(variable);
   return value ? value[0] : '\0';
 }
@@ -654,7 +686,7 @@ static bool worth_trying(const struct gd_cuda_product *p) {
 /* Its operands turned, if that is worth trying. */
 static int turned_way(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
                       struct way *way) {
-  char how = said("GPUDAYS_TURNED");
+  char how = gd_cuda_said("GPUDAYS_TURNED");
   if (how == '0' || (how != '1' && !worth_trying(p)))
     return 0;
   *way = (struct way){.workspace_bytes = LIBRARY_BYTES, .demanded = how == '1'};
@@ -667,7 +699,8 @@ static int turned_way(const struct gd_cuda_call *call, const struct gd_cuda_prod
 static int halves_ways(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
                        struct way *ways) {
   static const int64_t rooms[] = {HALVES_ROOM_BYTES, HALVES_IN_CACHE_BYTES};
-  char how = said("GPUDAYS_HALVES"), *room = (char *)workspace_half(call, 0) + HALVES_ROOM_AT;
+  char how = gd_cuda_said("GPUDAYS_HALVES"),
+       *room = (char *)workspace_half(call, 0) + HALVES_ROOM_AT;
   bool demanded = how == '1' || how == '2';
   int n = 0;
   if (how == '0' || !p->tf32 || (!demanded && !worth_trying(p)) || call->cuda->deterministic)
@@ -742,10 +775,11 @@ static enum gd_status run_library(const struct gd_cuda_call *call, const struct 
 static bool common_way(const struct gd_cuda_call *call, const struct gd_cuda_product *products,
                        int n, struct way *ways) {
   struct gd_cuda_halves halves[GD_CUDA_HALVES_SHARING];
-  char how = said("GPUDAYS_HALVES"), *room = (char *)workspace_half(call, 0) + HALVES_ROOM_AT;
+  char how = gd_cuda_said("GPUDAYS_HALVES"),
+       *room = (char *)workspace_half(call, 0) + HALVES_ROOM_AT;
   int64_t bytes = how == '2' ? HALVES_IN_CACHE_BYTES : HALVES_ROOM_BYTES;
   bool demanded = how == '1' || how == '2';
-  if (how == '0' || said("GPUDAYS_TOGETHER") == '0' || call->cuda->deterministic)
+  if (how == '0' || gd_cuda_said("GPUDAYS_TOGETHER") == '0' || call->cuda->deterministic)
     return false;
   for (int i = 0; i < n; i++)
     if (!products[i].tf32 || (!demanded && !worth_trying(&products[i])))
@@ -794,6 +828,31 @@ enum gd_status gd_cuda_products_run(const struct gd_cuda_call *call,
 }
 
 /* --- a product ------------------------------------------------------------------------------- */
+
+enum gd_status gd_cuda_products_choices(const struct gd_cuda_call *call,
+                                        struct gd_cuda_choices **choices) {
+  GD_TRY(open_products(call->cuda, call->err));
+  *choices = &((struct products *)call->cuda->products)->choices;
+  return GD_OK;
+}
+
+enum gd_status gd_cuda_product_us(const struct gd_cuda_call *call, const struct gd_cuda_product *p,
+                                  double *us) {
+  struct way ways[MOST_WAYS];
+  int best;
+  GD_TRY(open_products(call->cuda, call->err));
+  return fastest(call, ways, ways_of(call, p, ALL_BYTES, ways), &best, us);
+}
+
+enum gd_status gd_cuda_product_activated(const struct gd_cuda_call *call,
+                                         const struct gd_cuda_product *p, bool *done) {
+  struct way way = {.product = *p, .workspace_bytes = ALL_BYTES};
+  *done = false;
+  if (call->stage == GD_CUDA_COLLECT) /* nothing that it does not need apart */
+    return GD_OK;
+  GD_TRY(open_products(call->cuda, call->err));
+  return run_uncut(call, &way, done);
+}
 
 /* Pieces in fp32 that stay in the cache, each followed by its bias and its rounding. */
 static enum gd_status run_staged(const struct gd_cuda_call *call, const struct gd_cuda_product *p) {

@@ -28,6 +28,13 @@ enum gd_cuda_bias {
   GD_CUDA_BIAS_FINISH,
 };
 
+/* What the library does to a product of 16 bits before it stores it; gelu is the one by tanh. */
+enum gd_cuda_epilogue {
+  GD_CUDA_EPILOGUE_NONE,
+  GD_CUDA_EPILOGUE_GELU,  /* D is gelu of it; it goes to aux, unless that is NULL */
+  GD_CUDA_EPILOGUE_DGELU, /* D is it times the slope of gelu at aux */
+};
+
 /* D[m,n] = alpha op(A)[m,k] op(B)[k,n] + bias[m] (+ D), column-major, `batch` times. */
 struct gd_cuda_product {
   int64_t m, n, k, batch;
@@ -43,9 +50,11 @@ struct gd_cuda_product {
   /* The library has no such pair of dtypes, or would round twice: through fp32 in the workspace, a
      piece at a time. */
   bool staged;
+  enum gd_cuda_epilogue epilogue;
   const void *a, *b;
   const float *bias;
   void *d;
+  void *aux; /* of an epilogue: dtype and ld are those of D */
 };
 
 /* Of a row-major product. bias may be NULL. */
@@ -81,6 +90,22 @@ int gd_cuda_product_turned(const struct gd_cuda_product *product, void *room, in
    nothing is staged; else its first half. */
 enum gd_status gd_cuda_product_run(const struct gd_cuda_call *call,
                                    const struct gd_cuda_product *product) GD_MUST_USE;
+
+/* One with an epilogue, which has no other way; *done is false where the library has none. */
+enum gd_status gd_cuda_product_activated(const struct gd_cuda_call *call,
+                                         const struct gd_cuda_product *product,
+                                         bool *done) GD_MUST_USE;
+/* Microseconds of a product, by what was timed in TUNE, here or in a process before; infinite where
+   it was not. */
+enum gd_status gd_cuda_product_us(const struct gd_cuda_call *call,
+                                  const struct gd_cuda_product *product, double *us) GD_MUST_USE;
+/* The choices that products made, for times of what may take the place of a part of them. */
+struct gd_cuda_choices; /* choices.h */
+enum gd_status gd_cuda_products_choices(const struct gd_cuda_call *call,
+                                        struct gd_cuda_choices **choices) GD_MUST_USE;
+/* The first character of a variable for people who tune, '\0' where it is not set: mostly '0'
+   never, '1' always, else by time. */
+char gd_cuda_said(const char *variable);
 
 /* Products that share B (gd_cuda_halves_share), in this order, piece by piece; in TUNE they are
    timed so. Whether that is faster than one after the other, by the times of all. */

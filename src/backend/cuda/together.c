@@ -16,7 +16,7 @@ enum { AHEAD = 4 }; /* steps that are looked at */
 _Static_assert(GD_CUDA_HALVES_SHARING == sizeof(((struct gd_cuda_group *)0)->at) / sizeof(uint32_t),
                "a group is what halves can share");
 
-static bool touch(const struct gd_view *a, const struct gd_view *b) {
+bool gd_cuda_views_touch(const struct gd_view *a, const struct gd_view *b) {
   const char *x = a->data, *y = b->data;
   return x && y && x < y + b->elements * gd_dtype_bytes(b->dtype) &&
          y < x + a->elements * gd_dtype_bytes(a->dtype);
@@ -26,7 +26,7 @@ static bool any_touches(const struct gd_view *views, uint32_t n, const struct gd
                         uint32_t n_others) {
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t j = 0; j < n_others; j++)
-      if (touch(&views[i], &others[j]))
+      if (gd_cuda_views_touch(&views[i], &others[j]))
         return true;
   return false;
 }
@@ -45,7 +45,7 @@ static bool replaces(const struct gd_kernel_args *op, const struct gd_kernel_arg
   gd_cuda_product_of(earlier, &first);
   return later.d == first.a && !later.trans_b && first.trans_b && !first.trans_a &&
          later.ldd == first.lda && later.m == first.m && later.n == first.k &&
-         !touch(op->out, &earlier->in[0]); /* which is B */
+         !gd_cuda_views_touch(op->out, &earlier->in[0]); /* which is B */
 }
 
 static bool can_join(const struct gd_kernel_args *op, const struct gd_kernel_args *earlier) {
@@ -85,7 +85,7 @@ void gd_cuda_group_find(const struct gd_cuda_step *steps, uint32_t n_steps,
   }
 }
 
-static enum gd_status run_alone(const struct gd_cuda_call *call, const struct gd_cuda_step *step) {
+enum gd_status gd_cuda_step_run(const struct gd_cuda_call *call, const struct gd_cuda_step *step) {
   struct gd_cuda_call alone = *call;
   alone.args = step->args;
   return gd_cuda_ops[step->kind](&alone);
@@ -113,7 +113,7 @@ enum gd_status gd_cuda_multi_products(const struct gd_cuda_call *call,
     bool inside = i == group.at[member];
     member += inside && (int)member + 1 < group.n;
     if (!inside || call->stage == GD_CUDA_TUNE) /* there, each is timed alone too */
-      GD_TRY(run_alone(call, &steps[i]));
+      GD_TRY(gd_cuda_step_run(call, &steps[i]));
   }
   return gd_cuda_products_run(&first, products, group.n);
 }
