@@ -56,7 +56,9 @@ enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
   snprintf(s.defines, sizeof s.defines,
            "FORWARD=1 STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d",
            (long long)s.states, (int)lanes, (int)each, pairs ? 2 : 1, FORWARD_THREADS,
-           s.states <= 16 ? 5 : s.states <= 32 ? 4 : 1);
+           s.states <= 16   ? 5
+           : s.states <= 32 ? 4
+                            : 1);
   s.kernel.name = "scan";
   s.kernel.defines = s.defines;
   struct gd_cuda_grid grid = {.threads = FORWARD_THREADS};

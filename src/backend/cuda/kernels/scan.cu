@@ -280,7 +280,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     h[i] = 0;
   }
   // What this thread stages and writes.
-  int pair = threadIdx.x % PAIRS, early = threadIdx.x / PAIRS * TOGETHER, columns = width - 2 * pair;
+  int pair = threadIdx.x % PAIRS, columns = width - 2 * pair;
+  int early = threadIdx.x / PAIRS * TOGETHER; // first step
   int64_t corner = (batch * steps + early) * channels + first_channel + 2 * pair;
   int64_t jump = THREADS / PAIRS * TOGETHER * channels; // between its units
   u += corner;
@@ -363,9 +364,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
           for (int n = 0; n < 2; n++) {
             float bs[SP], cs[SP];
-            int row = j * TOGETHER + k + n;
-            get_states(bs, from_b, this_b + (int64_t)t * STATES, row, this_rows - t, state);
-            get_states(cs, from_b + SELECTED, this_c + (int64_t)t * STATES, row, this_rows - t, state);
+            int row = j * TOGETHER + k + n, left_rows = this_rows - t;
+            get_states(bs, from_b, this_b + (int64_t)t * STATES, row, left_rows, state);
+            get_states(cs, from_b + SELECTED, this_c + (int64_t)t * STATES, row, left_rows, state);
             sums[k + n] = 0;
 #pragma unroll
             for (int i = 0; i < SP; i++) {
