@@ -1,7 +1,7 @@
 // The selective scan of Mamba and its gradient; the formulas are those of ref_scan.c.
 // T0: u, y and their gradients; T1: delta; T2: b and c. Letters: T steps, C channels, S states.
 //
-// LANES neighbouring threads share a channel, each with SP of its (padded) states, in registers;
+// LANES threads of a warp share a channel, each with SP of its (padded) states, in registers;
 // the recurrence over T is walked step by step. Tiles of steps and channels pass through shared
 // memory, so that global accesses run along channels; what lies outside is zero there, and zeros
 // do nothing: delta 0 keeps a state, and states past S have b and c 0.
