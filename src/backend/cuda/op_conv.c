@@ -17,8 +17,10 @@ enum {
   MOST_BLOCKS = 65535, /* in y and z */
   PATCH_DOWN = 2,      /* outputs of a thread, as in depthwise.cu */
   PATCH_ACROSS = 7,
-  RUN = 16, /* steps of a thread in conv1d.cu, and of its gradient to the filter */
-  RUN_DW = 64,
+  SEQUENCE_THREADS = 128, /* of a block of conv1d.cu's fast kernels */
+  RUN = 32,               /* steps of a thread there */
+  DW_BLOCKS = 660,        /* that run at once: 5 on each multiprocessor of a large device */
+  LEAST_RUN_DW = 16,
 };
 
 /* Parts of a sum, each with a row of sums in the workspace. */
@@ -163,7 +165,7 @@ struct sequences {
 };
 
 static void sequences_init(struct sequences *s, const struct gd_cuda_call *call, const char *name,
-                           int64_t k, int64_t widest) {
+                           int64_t k) {
   const struct gd_view *x = &call->args->in[0];
   *s = (struct sequences){.batches = x->dims[0],
                           .steps = x->dims[1],
@@ -171,9 +173,8 @@ static void sequences_init(struct sequences *s, const struct gd_cuda_call *call,
                           .k = k,
                           .vec = 1,
                           .fast = k >= 2 && k <= 4};
-  int64_t vec = gd_cuda_least(16 / gd_dtype_bytes(x->dtype), widest);
-  if (s->fast && s->channels % vec == 0 && gd_cuda_all_aligned(call->args, 16))
-    s->vec = vec;
+  if (s->fast && s->channels % 4 == 0 && gd_cuda_all_aligned(call->args, 16))
+    s->vec = 4;
   snprintf(s->defines, sizeof s->defines, "TAPS=%d VEC=%d", s->fast ? (int)k : 0, (int)s->vec);
   s->kernel = (struct gd_cuda_kernel){"conv1d", name, s->defines, 1, {x->dtype}};
 }
@@ -183,7 +184,7 @@ static enum gd_status conv1d(const struct gd_cuda_call *call, int sign) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct sequences s;
-  sequences_init(&s, call, "conv1d", a->in[1].dims[2], 8);
+  sequences_init(&s, call, "conv1d", a->in[1].dims[2]);
   int64_t rows = s.batches * s.steps;
   struct gd_cuda_grid grid = {.threads = BLOCK};
   if (!s.fast) {
@@ -194,7 +195,9 @@ static enum gd_status conv1d(const struct gd_cuda_call *call, int sign) {
   int length = RUN;
   if (sign > 0)
     s.kernel.name = "conv1d_dx";
-  grid.x = gd_cuda_ceil(s.channels / s.vec * s.batches * gd_cuda_ceil(s.steps, length), BLOCK);
+  grid.threads = SEQUENCE_THREADS;
+  grid.x = gd_cuda_ceil(s.channels / s.vec * s.batches * gd_cuda_ceil(s.steps, length),
+                        SEQUENCE_THREADS);
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.batches,
                         &s.steps, &s.channels, &length);
 }
@@ -207,19 +210,38 @@ enum gd_status gd_cuda_op_conv1d_dx(const struct gd_cuda_call *call) {
   return conv1d(call, 1);
 }
 
+/*
+ * Runs of steps, `length` each, and how many a group has: such that blocks, which lie `across` side
+ * by side and whose warps have a run each, all run at once.
+ */
+static struct cut cut_sequences(const struct gd_cuda_call *call, const struct sequences *s,
+                                int64_t across, int *length) {
+  enum { WARPS = SEQUENCE_THREADS / 32 };
+  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most((s->k + 1) * s->channels, 1));
+  int64_t groups = gd_cuda_least(DW_BLOCKS / gd_cuda_most(across, 1), fit);
+  groups = gd_cuda_most(groups, 1);
+  int64_t wanted = gd_cuda_most(groups * WARPS / gd_cuda_most(s->batches, 1), 1);
+  int64_t each = gd_cuda_most(gd_cuda_ceil(s->steps, wanted), LEAST_RUN_DW);
+  *length = (int)gd_cuda_least(gd_cuda_ceil(each, 8) * 8, 1 << 20);
+  int64_t runs = s->batches * gd_cuda_ceil(s->steps, *length);
+  struct cut cut = {.per = gd_cuda_most(gd_cuda_ceil(runs, groups * WARPS), 1) * WARPS};
+  cut.groups = gd_cuda_ceil(runs, cut.per);
+  return cut;
+}
+
 enum gd_status gd_cuda_op_conv1d_dw(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct sequences s;
-  sequences_init(&s, call, "conv1d_dw", a->attr->rows.rows, 4);
+  sequences_init(&s, call, "conv1d_dw", a->attr->rows.rows);
   int64_t width = (s.k + 1) * s.channels, rows = s.batches * s.steps;
   GD_TRY(check_workspace(call, s.k, s.channels));
   if (s.fast) {
-    int length = RUN_DW;
     int64_t across = gd_cuda_ceil(s.channels, 32 * s.vec);
-    int64_t runs = s.batches * gd_cuda_ceil(s.steps, length);
-    struct cut cut = cut_of(call, runs, 8, across, width);
-    struct gd_cuda_grid grid = {.x = cut.groups ? across : 0, .y = cut.groups, .threads = BLOCK};
+    int length;
+    struct cut cut = cut_sequences(call, &s, across, &length);
+    struct gd_cuda_grid grid = {
+        .x = cut.groups ? across : 0, .y = cut.groups, .threads = SEQUENCE_THREADS};
     GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &s.batches, &cut.per,
                           &s.steps, &s.channels, &length));
     return add_up(call, cut.groups, s.k, s.channels);

@@ -50,9 +50,15 @@ static int vector_of(const struct gd_cuda_call *call, const struct scan *s) {
 enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(call->args);
   struct scan s = scan_of(call, 0);
-  int64_t lanes = s.states <= 16 ? 4 : 32, each = gd_cuda_power(gd_cuda_ceil(s.states, lanes));
-  snprintf(s.defines, sizeof s.defines, "FORWARD=1 STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d",
-           (long long)s.states, (int)lanes, (int)each, vector_of(call, &s), FORWARD_THREADS);
+  int64_t lanes = s.states <= 16 ? 4 : s.states <= 32 ? 8 : 32;
+  int64_t each = gd_cuda_power(gd_cuda_ceil(s.states, lanes));
+  bool pairs = s.channels % 2 == 0 && gd_cuda_all_aligned(call->args, 16);
+  snprintf(s.defines, sizeof s.defines,
+           "FORWARD=1 STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d",
+           (long long)s.states, (int)lanes, (int)each, pairs ? 2 : 1, FORWARD_THREADS,
+           s.states <= 16   ? 5
+           : s.states <= 32 ? 4
+                            : 1);
   s.kernel.name = "scan";
   s.kernel.defines = s.defines;
   struct gd_cuda_grid grid = {.threads = FORWARD_THREADS};
