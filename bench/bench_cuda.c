@@ -51,6 +51,7 @@ struct row {
   /* Of a fused op: makes its body from the leaves, and says which tensors it writes. */
   void (*cluster)(struct gd_fusion *fusion);
   union gd_attr attr;
+  bool by_bytes; /* its speed is stated in bytes, though it has products */
   uint32_t n_in, adds;
   struct {
     enum gd_dtype dtype;
@@ -121,7 +122,7 @@ static void show(struct bench *b, const struct row *r, const struct gd_graph *g,
   bool tf32 = r->in[0].dtype == GD_DTYPE_F32;
   gd_op_cost(g, 0, &cost);
   printf("%-12s %-34s %10.1f us", r->model, r->name, ms * 1e3);
-  if (cost.executed_flops > 0) {
+  if (cost.executed_flops > 0 && !r->by_bytes) {
     double rate = cost.executed_flops / ms * 1e3;
     double peak = b->cuda->base.ops->peak_flops(&b->cuda->base, r->in[0].dtype, tf32);
     printf(" %8.1f TFLOP/s %4.0f %%\n", rate * 1e-12, 100 * rate / peak);
@@ -437,6 +438,74 @@ static void wide_rows(struct bench *b, enum gd_dtype dtype, int64_t batch, int64
 }
 
 /* Tokens of the micro-batches that fill an H200, or fewer: rates no longer change. */
+/* One filter a channel: x, w and bias; dy and w; dy and x. */
+static void filter(struct bench *b, const char *model, const char *name, enum gd_op_kind forward,
+                   enum gd_op_kind to_x, enum gd_op_kind to_w, const struct row *shapes,
+                   int64_t k) {
+  const struct {
+    const char *part;
+    enum gd_op_kind kind;
+    uint32_t n_in, second; /* which of the shapes is the second input */
+  } parts[] = {{"", forward, 3, 1}, {" to x", to_x, 2, 1}, {" to w", to_w, 2, 0}};
+  char text[96];
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    struct row r = *shapes;
+    r.model = model;
+    r.name = text;
+    r.kind = parts[i].kind;
+    r.by_bytes = true;
+    r.n_in = parts[i].n_in;
+    r.in[1] = shapes->in[parts[i].second];
+    if (r.kind == to_w) {
+      r.attr.rows.rows = k;
+      r.adds = 3;
+    }
+    snprintf(text, sizeof text, "%s%s", name, parts[i].part);
+    run_row(b, &r);
+  }
+}
+
+static void images(struct bench *b, enum gd_dtype dtype, int64_t batch, int64_t side, int64_t c) {
+  struct row shapes = {.in = {SHAPE(dtype, batch, side, side, c), SHAPE(GD_DTYPE_F32, c, 1, 7, 7),
+                              SHAPE(GD_DTYPE_F32, c)}};
+  char name[64];
+  snprintf(name, sizeof name, "depthwise %s %lldx%lldx%lld", gd_dtype_name(dtype), (long long)batch,
+           (long long)side, (long long)c);
+  filter(b, "convnext", name, GD_OP_depthwise, GD_OP_depthwise_dx, GD_OP_depthwise_dw, &shapes, 7);
+}
+
+static void sequences(struct bench *b, enum gd_dtype dtype, int64_t batch, int64_t steps,
+                      int64_t c) {
+  const enum gd_dtype f32 = GD_DTYPE_F32;
+  const int64_t s = 16, chunks = (steps + GD_SCAN_CHUNK - 1) / GD_SCAN_CHUNK;
+  struct row shapes = {.in = {SHAPE(dtype, batch, steps, c), SHAPE(f32, c, 1, 4), SHAPE(f32, c)}};
+  char name[64], text[96];
+  snprintf(name, sizeof name, "%s %lldx%lldx%lld", gd_dtype_name(dtype), (long long)batch,
+           (long long)steps, (long long)c);
+  snprintf(text, sizeof text, "conv1d %s", name);
+  filter(b, "mamba", text, GD_OP_conv1d, GD_OP_conv1d_dx, GD_OP_conv1d_dw, &shapes, 4);
+  snprintf(text, sizeof text, "scan %s", name);
+  run_row(b, &(struct row){.model = "mamba",
+                           .name = text,
+                           .kind = GD_OP_scan,
+                           .by_bytes = true,
+                           .n_in = 6,
+                           .in = {SHAPE(dtype, batch, steps, c), SHAPE(dtype, batch, steps, c),
+                                  SHAPE(f32, c, s), SHAPE(dtype, batch, steps, s),
+                                  SHAPE(dtype, batch, steps, s), SHAPE(f32, c)}});
+  snprintf(text, sizeof text, "scan_grad %s", name);
+  run_row(b, &(struct row){.model = "mamba",
+                           .name = text,
+                           .kind = GD_OP_scan_grad,
+                           .by_bytes = true,
+                           .n_in = 8,
+                           .adds = 0x24,
+                           .in = {SHAPE(dtype, batch, steps, c), SHAPE(dtype, batch, steps, c),
+                                  SHAPE(dtype, batch, steps, c), SHAPE(f32, c, s),
+                                  SHAPE(dtype, batch, steps, s), SHAPE(dtype, batch, steps, s),
+                                  SHAPE(f32, c), SHAPE(f32, batch, chunks, c, s)}});
+}
+
 static const struct model models[] = {
     {"pythia-160m", GD_DTYPE_F16, 64, 2048, 768, 3072, 12, 50304, true, false, 0},
     {"pythia-1b", GD_DTYPE_F16, 16, 2048, 2048, 8192, 8, 50304, true, false, 0},
@@ -466,6 +535,13 @@ static void run_all(struct bench *b) {
   wide_rows(b, GD_DTYPE_F32, 16, 1024, 16);
   wide_rows(b, GD_DTYPE_BF16, 64, 2048, 8);
   wide_rows(b, GD_DTYPE_F16, 16, 2560, 32);
+  sequences(b, GD_DTYPE_BF16, 4, 4096, 5120);
+  sequences(b, GD_DTYPE_BF16, 12, 500, 3840);
+  sequences(b, GD_DTYPE_F32, 4, 4096, 5120);
+  images(b, GD_DTYPE_F32, 12, 56, 480);
+  images(b, GD_DTYPE_BF16, 12, 56, 480);
+  for (int64_t side = 56, c = 256; side >= 7; side /= 2, c *= 2)
+    images(b, GD_DTYPE_F32, 256, side, c);
 }
 
 /* --- the machine ----------------------------------------------------------------------------- */
