@@ -234,20 +234,13 @@ static void release(struct gd_cuda *cuda) {
 
 /*
  * After an illegal address or a trap the context is of no use to anybody in this process: every
- * call answers with that error, and a library that is asked to give back what it has there may wait
- * for ever. The driver takes all of it back when the process ends.
+ * call of the driver answers with that error, and a library that is asked to give back what it has
+ * there may wait for ever. The driver takes all of it back when the process ends.
  */
-static bool is_broken(const struct gd_cuda *cuda) {
-  return cuda->context && cuda->cu->CtxSynchronize() != CUDA_SUCCESS;
-}
-
 static void cuda_close(struct gd_backend *backend) {
   struct gd_cuda *cuda = cuda_of(backend);
-  if (is_broken(cuda)) {
-    gd_mem_free(cuda);
-    return;
-  }
   if (cuda->context) {
+    cuda->broken = cuda->cu->CtxSynchronize() != CUDA_SUCCESS;
     release(cuda);
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);

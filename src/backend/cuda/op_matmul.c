@@ -130,7 +130,7 @@ void gd_cuda_products_free(struct gd_cuda *cuda) {
     cuda->cu->EventDestroy(products->begin);
   if (products->end)
     cuda->cu->EventDestroy(products->end);
-  if (products->handle)
+  if (products->handle && !cuda->broken)
     products->lt->Destroy(products->handle);
   gd_mem_free(products);
   cuda->products = NULL;
