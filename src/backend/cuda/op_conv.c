@@ -109,7 +109,7 @@ static void images_define(struct images *s) {
 /* How warps share the images: each walks down `each` images or one of the bands of one. */
 struct walk {
   int each, band;
-  int64_t count, blocks, cost; /* warps; blocks of a tile; rows that the busiest place has */
+  int64_t count, blocks, cost; /* warps; blocks of a tile; tenths of rows of the busiest place */
 };
 
 static struct walk walk_of(const struct images *s, int64_t each, int64_t bands, int64_t halo) {
@@ -117,11 +117,11 @@ static struct walk walk_of(const struct images *s, int64_t each, int64_t bands, 
   struct walk walk = {.each = (int)each, .band = (int)band};
   walk.count = s->strips * gd_cuda_ceil(s->height, band) * gd_cuda_ceil(s->images, each);
   walk.blocks = gd_cuda_ceil(walk.count, STRIP_WARPS);
-  /* Blocks that a multiprocessor has one after the other; one alone waits for memory. */
+  /* Blocks of a multiprocessor; the last few, less than it can hold, wait for memory. */
   int64_t blocks = gd_cuda_ceil(walk.blocks * s->tiles, SUM_BLOCKS / 8);
   int64_t last = blocks % STRIP_BLOCKS;
-  blocks += last == 1;
-  walk.cost = blocks * (each * band + (bands > 1 ? halo : 0) + STRIP_START);
+  int64_t tenths = 10 * (blocks - last) + (last ? gd_cuda_most(10 * last, 21 + 2 * last) : 0);
+  walk.cost = tenths * (each * band + (bands > 1 ? halo : 0) + STRIP_START);
   return walk;
 }
 
