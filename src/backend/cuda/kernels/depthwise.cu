@@ -7,7 +7,7 @@
 // loaded once a strip and meets all TAPS rows of outputs that it belongs to, 343 products for 13
 // loads at K 7. The next row is loaded while this one is multiplied. 98 FLOPs an output meet 8
 // bytes (fp32), so the floor is the larger of bytes / bandwidth and FLOPs / rate, on an H200 equal
-// to within a quarter: of the instructions of the loop, 89 % are products.
+// to within a quarter; nearly nine in ten instructions of the loop are products.
 
 #define ACROSS 7 // images of 7, 14, 28, 56 are whole strips
 #define WARPS 4  // of a block, one a scheduler; as in op_conv.c
@@ -222,8 +222,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 }
 
 // Here the sums stand still and the rows of dy around a row of x move: slopes[(u + o) % TAPS] is
-// row h - HALF + o in round u of TAPS unrolled ones, so none is copied. Rows of dy outside the image
-// are 0.
+// row h - HALF + o in round u of TAPS unrolled ones, so none is copied. Rows of dy outside the
+// image are 0.
 struct slopes_walk {
   float slopes[TAPS][ACROSS];
   T0 coming[ACROSS]; // row h + HALF, which is on its way
