@@ -1,0 +1,405 @@
+// The gradient of the selective scan of Mamba; the formulas are those of ref_scan.c.
+// T0: u, dy and du; T1: delta and its gradient; T2: b, c and theirs. Letters: T steps, C channels,
+// S states.
+//
+// A chunk of 64 steps, whose first states the forward pass kept, lies across 8 lanes of a warp, 8
+// steps each; the warp's 4 rows of lanes have CP channels each and go through the states one by
+// one. The recurrences h_t = p_t h_{t-1} + v_t and, backward, g_t = w_t + p_{t+1} g_{t+1} are
+// composed per lane, scanned across the 8 lanes and walked again from what the scan gave, so each
+// power is made once and du and ddelta, sums over states, stay in registers. db and dc, sums over
+// channels, are added up in shared memory: at any time the rows of a block are at different states,
+// so that none has to wait and the order is fixed.
+//
+// exp(delta A) is 2^(delta a) with a = A log2(e), one instruction of the special function units.
+// About 20 instructions a state and step bound it (on 132 multiprocessors at 1.75 GHz 250 us for
+// 369 million; the bytes take 60 us, the powers 95).
+//
+// STATES, VEC (elements of u at a time between global and shared memory), THREADS, CP, MIN_BLOCKS.
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define CHUNK 64 // GD_SCAN_CHUNK
+#define EACH 8   // steps of a lane
+#define SPAN 8   // lanes of a chunk
+#define ROWS 4   // of lanes in a warp
+#define WARPS (THREADS / 32)
+#define CHANNELS (WARPS * ROWS * CP)
+#define QUADS ((STATES + 3) / 4) // of states
+#define PADDED (QUADS * 4)
+#define TILE_QUADS (QUADS < 4 ? QUADS : 4) // whose b, c, db, dc are in shared memory at a time
+#define TILE_STATES (TILE_QUADS * 4)
+#define TURNS (TILE_QUADS < WARPS ? WARPS : TILE_QUADS)
+#define PITCH (CHUNK + 4) // of b and c: writing them meets few banks twice
+#define MOST_1(x) ((x) ? (x) : 1)
+#define STAGED (VEC > 1 && STATES * sizeof(T2) % 16 == 0)
+#ifndef UNROLL
+#define UNROLL 1
+#endif
+
+GD_DEVICE uint32_t shared_address(const void *p) {
+  return (uint32_t)__cvta_generic_to_shared(p);
+}
+// BYTES (4, 8 or 16) on their way to shared memory; zeros where `inside` is false.
+template <int BYTES> GD_DEVICE void copy_async(void *to, const void *from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from),
+               "n"(BYTES), "r"(inside ? BYTES : 0)
+               : "memory");
+}
+GD_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// --- tiles ---------------------------------------------------------------------------------------
+
+// CHUNK x CHANNELS elements of x[T, C] in shared memory. Every 8 rows begin 16 bytes late, so that
+// the lanes of a chunk, which read rows 8 apart, find different banks.
+template <typename T> struct tile {
+  static constexpr int MOST = VEC < 16 / (int)sizeof(T) ? VEC : 16 / (int)sizeof(T);
+  static constexpr int WIDTH = MOST < CHANNELS ? MOST : CHANNELS, ACROSS = CHANNELS / WIDTH;
+  static constexpr int HIGH = THREADS / ACROSS, PASSES = CHUNK / HIGH; // rows at a time
+  static constexpr int SKEW = 16 / sizeof(T), ELEMENTS = CHUNK * CHANNELS + SPAN * SKEW;
+
+  static GD_DEVICE int at(int t, int c) { return t * CHANNELS + t / EACH * SKEW + c; }
+  static GD_DEVICE void fetch(T *to, const T *x, int64_t stride, int steps, int channels) {
+    int t = threadIdx.x / ACROSS, c = threadIdx.x % ACROSS * WIDTH;
+    x += t * stride + c;
+    steps = c < channels ? steps : 0;
+#pragma unroll
+    for (int i = 0; i < PASSES; i++, x += HIGH * stride, t += HIGH)
+      if constexpr (sizeof(T) * WIDTH >= 4)
+        copy_async<sizeof(T) * WIDTH>(to + at(t, c), x, t < steps);
+      else
+        to[at(t, c)] = t < steps ? *x : gd_to<T>(0);
+  }
+  static GD_DEVICE void store(T *x, const T *from, int64_t stride, int steps, int channels) {
+    int t = threadIdx.x / ACROSS, c = threadIdx.x % ACROSS * WIDTH;
+    x += t * stride + c;
+    steps = c < channels ? steps : 0;
+#pragma unroll
+    for (int i = 0; i < PASSES; i++, x += HIGH * stride, t += HIGH)
+      if (t < steps)
+        *(gd_pack<T, WIDTH> *)x = *(const gd_pack<T, WIDTH> *)(from + at(t, c));
+  }
+};
+
+// A chunk's numbers of a state, in shared memory: first those of the lanes' first 4 steps.
+GD_DEVICE void get_steps(float (&x)[EACH], const float *shared, int lane) {
+  float4 low = *(const float4 *)(shared + lane * 4);
+  float4 high = *(const float4 *)(shared + CHUNK / 2 + lane * 4);
+  x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+  x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+}
+GD_DEVICE void put_steps(float *shared, const float (&x)[EACH], int lane) {
+  *(float4 *)(shared + lane * 4) = float4{x[0], x[1], x[2], x[3]};
+  *(float4 *)(shared + CHUNK / 2 + lane * 4) = float4{x[4], x[5], x[6], x[7]};
+}
+
+// b or c of some states, TILE_STATES by CHUNK, for get_steps. from[t, STATES] begins with the first
+// of them; what is staged has zeros behind the last step.
+GD_DEVICE void put_selected(float *shared, const T2 *from, int states, int steps) {
+#pragma unroll
+  for (int i = 0; i < (TILE_STATES * CHUNK / 4 + THREADS - 1) / THREADS; i++) {
+    uint32_t v = threadIdx.x + i * THREADS, s = v % MOST_1(TILE_STATES);
+    uint32_t quarter = v / MOST_1(TILE_STATES), t = quarter % SPAN * EACH + quarter / SPAN * 4;
+    if (TILE_STATES * CHUNK / 4 % THREADS && v >= TILE_STATES * CHUNK / 4)
+      return;
+    float x[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      bool inside = (STATES % MOST_1(TILE_STATES) == 0 || (int)s < states) && (STAGED || (int)t + k < steps);
+      x[k] = inside ? gd_float(from[(t + k) * STATES + s]) : 0.0f;
+    }
+    *(float4 *)(shared + s * PITCH + quarter * 4) = float4{x[0], x[1], x[2], x[3]};
+  }
+}
+
+// --- one state -----------------------------------------------------------------------------------
+
+// 8 steps of CP channels, and what is summed of them over states.
+struct steps_of {
+  float delta[CP][EACH], x[CP][EACH], dy[CP][EACH], sum[CP]; // x: delta u; sum: of delta
+  float along_b[CP][EACH], along_a[CP][EACH];
+};
+
+// One state of channel j: adds to db, dc and da. edge: the state before the chunk in lane 0; dL/dh
+// times the power of the step behind the chunk in lane 7. Returns the latter for the chunk before,
+// in lane 0.
+GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float (&bs)[EACH],
+                          const float (&cs)[EACH], float (&db)[EACH], float (&dc)[EACH], float &da,
+                          int lane) {
+  float power[EACH], h[EACH + 1], w[EACH];
+  float before = lane == 0 ? edge : 0, behind = lane == SPAN - 1 ? edge : 0;
+#pragma unroll
+  for (int k = 0; k < EACH; k++)
+    power[k] = gd_exp2(of.delta[j][k] * a);
+  float power1 = gd_exp2(of.sum[j] * a); // over this lane's steps, then over 2, over 4 lanes'
+
+  float state = before;
+#pragma unroll
+  for (int k = 0; k < EACH; k++)
+    state = power[k] * state + of.x[j][k] * bs[k];
+  float from = __shfl_up_sync(0xffffffff, state, 1, SPAN);
+  if (lane >= 1)
+    state += power1 * from;
+  float power2 = power1 * __shfl_up_sync(0xffffffff, power1, 1, SPAN);
+  from = __shfl_up_sync(0xffffffff, state, 2, SPAN);
+  if (lane >= 2)
+    state += power2 * from;
+  float power4 = power2 * __shfl_up_sync(0xffffffff, power2, 2, SPAN);
+  from = __shfl_up_sync(0xffffffff, state, 4, SPAN);
+  if (lane >= 4)
+    state += power4 * from;
+  from = __shfl_up_sync(0xffffffff, state, 1, SPAN);
+  h[0] = lane == 0 ? before : from;
+#pragma unroll
+  for (int k = 0; k < EACH; k++) {
+    h[k + 1] = power[k] * h[k] + of.x[j][k] * bs[k];
+    dc[k] += of.dy[j][k] * h[k + 1];
+  }
+
+  float g = behind;
+#pragma unroll
+  for (int k = EACH - 1; k >= 0; k--) {
+    w[k] = cs[k] * of.dy[j][k];
+    g = k == EACH - 1 ? w[k] + g : power[k + 1] * g + w[k];
+  }
+  g *= power[0];
+  from = __shfl_down_sync(0xffffffff, g, 1, SPAN);
+  if (lane < SPAN - 1)
+    g += power1 * from;
+  from = __shfl_down_sync(0xffffffff, g, 2, SPAN);
+  power2 = __shfl_down_sync(0xffffffff, power2, 1, SPAN);
+  if (lane < SPAN - 2)
+    g += power2 * from;
+  from = __shfl_down_sync(0xffffffff, g, 4, SPAN);
+  power4 = __shfl_down_sync(0xffffffff, power4, 3, SPAN);
+  if (lane < SPAN - 4)
+    g += power4 * from;
+  float left = g;
+  from = __shfl_down_sync(0xffffffff, g, 1, SPAN);
+  g = lane == SPAN - 1 ? behind : from;
+#pragma unroll
+  for (int k = EACH - 1; k >= 0; k--) {
+    g += w[k];
+    of.along_b[j][k] += g * bs[k];
+    db[k] += g * of.x[j][k];
+    g *= power[k];
+    float decayed = g * h[k];
+    of.along_a[j][k] += a * decayed;
+    da += of.delta[j][k] * decayed;
+  }
+  return left;
+}
+
+// A block has CHANNELS channels of a sequence and walks the chunks [begin, end) backward, with the
+// tiles of the next one on their way. carry: dL/dh times the power of the step behind the slice,
+// between launches; null where one launch has all chunks. partial[sequence, group, chunk, S, b | c,
+// CHUNK] (in the order of get_steps) are shares of db and dc for scan_sums; partial_a[sequence, C,
+// S] and partial_d[sequence, C] are added up over sequences by others.
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    scan_grad(const T0 *dy, const T0 *u, const T1 *delta, const float *a_log, const T2 *b,
+              const T2 *c, const float *d, const float *kept, T0 *du, T1 *ddelta, float *partial,
+              float *partial_a, float *partial_d, float *carry, int from_carry, int64_t first_batch,
+              int64_t begin, int64_t end, int64_t steps, int64_t channels) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  float *tile_b = (float *)shared, *tile_c = tile_b + TILE_STATES * PITCH;
+  float *sums = tile_c + TILE_STATES * PITCH; // [TILE_STATES, b | c, CHUNK]
+  float *rates = sums + TILE_STATES * 2 * CHUNK, *next_g = rates + PADDED * CHANNELS; // [S, C]
+  float *first_h = next_g + PADDED * CHANNELS, *rates_g = first_h + 2 * PADDED * CHANNELS;
+  T2 *raw_b = (T2 *)(rates_g + PADDED * CP * THREADS), *raw_c = raw_b + CHUNK * STATES * STAGED;
+  T0 *tiles_u = (T0 *)(raw_c + CHUNK * STATES * STAGED);
+  T0 *tiles_dy = tiles_u + 2 * tile<T0>::ELEMENTS;
+  T1 *tiles_delta = (T1 *)(tiles_dy + 2 * tile<T0>::ELEMENTS);
+  int64_t groups = (channels + CHANNELS - 1) / CHANNELS, sequence = blockIdx.x / groups;
+  int64_t group = blockIdx.x % groups, batch = first_batch + sequence;
+  int64_t first_channel = group * CHANNELS;
+  int left = channels - first_channel < CHANNELS ? (int)(channels - first_channel) : CHANNELS;
+  int64_t chunks = (steps + CHUNK - 1) / CHUNK;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % SPAN, row = threadIdx.x % 32 / SPAN;
+  int local = (warp * ROWS + row) * CP;
+
+  for (int v = threadIdx.x; v < PADDED * CHANNELS; v += THREADS) {
+    int s = v / CHANNELS, ch = v % CHANNELS;
+    bool inside = s < STATES && ch < left;
+    int64_t at = (first_channel + ch) * STATES + s;
+    rates[v] = inside ? -expf(a_log[at]) * LOG2_E : 0;
+    next_g[v] = from_carry && inside ? carry[sequence * channels * STATES + at] : 0;
+    first_h[v] = first_h[PADDED * CHANNELS + v] = 0;
+  }
+  for (int v = threadIdx.x; v < PADDED * CP * THREADS; v += THREADS)
+    rates_g[v] = 0;
+  for (int v = threadIdx.x; v < TILE_STATES * 2 * CHUNK; v += THREADS)
+    sums[v] = 0;
+  __syncthreads();
+
+  auto fetch = [&](int64_t chunk) {
+    int64_t first = chunk * CHUNK, at = batch * steps + first;
+    int64_t corner = at * channels + first_channel;
+    int rest = steps - first < CHUNK ? (int)(steps - first) : CHUNK, half = (int)chunk & 1;
+    tile<T0>::fetch(tiles_u + half * tile<T0>::ELEMENTS, u + corner, channels, rest, left);
+    tile<T0>::fetch(tiles_dy + half * tile<T0>::ELEMENTS, dy + corner, channels, rest, left);
+    tile<T1>::fetch(tiles_delta + half * tile<T1>::ELEMENTS, delta + corner, channels, rest, left);
+    const float *from = kept + ((batch * chunks + chunk) * channels + first_channel) * STATES;
+    float *to = first_h + half * PADDED * CHANNELS;
+#pragma unroll 4
+    for (uint32_t v = threadIdx.x; v < CHANNELS * STATES; v += THREADS) {
+      uint32_t ch = v / MOST_1(STATES), s = v % MOST_1(STATES);
+      copy_async<4>(to + s * CHANNELS + ch, from + v, ch < left);
+    }
+    if constexpr (STAGED) {
+      constexpr int UNIT = 16 / sizeof(T2);
+      for (int v = threadIdx.x * UNIT; v < CHUNK * STATES; v += THREADS * UNIT) {
+        copy_async<16>(raw_b + v, b + at * STATES + v, v < rest * STATES);
+        copy_async<16>(raw_c + v, c + at * STATES + v, v < rest * STATES);
+      }
+    }
+  };
+  float dd[CP] = {}, skip[CP];
+#pragma unroll
+  for (int j = 0; j < CP; j++)
+    skip[j] = local + j < left ? d[first_channel + local + j] : 0;
+  if (begin < end)
+    fetch(end - 1);
+  for (int64_t chunk = end - 1; chunk >= begin; chunk--) {
+    int64_t first = chunk * CHUNK, at = batch * steps + first;
+    int64_t corner = at * channels + first_channel;
+    int rest = steps - first < CHUNK ? (int)(steps - first) : CHUNK, half = (int)chunk & 1;
+    T0 *tile_u = tiles_u + half * tile<T0>::ELEMENTS, *tile_dy = tiles_dy + (tile_u - tiles_u);
+    T1 *tile_delta = tiles_delta + half * tile<T1>::ELEMENTS;
+    // Lane 7 takes from behind the chunk, the others (lane 0 in earnest) from before it.
+    const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * CHANNELS;
+    copies_wait();
+    __syncthreads();
+    steps_of of;
+#pragma unroll
+    for (int j = 0; j < CP; j++)
+      of.sum[j] = 0;
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+      float step[CP], input[CP], slope[CP];
+      gd_load(tile_delta + tile<T1>::at(lane * EACH + k, local), step);
+      gd_load(tile_u + tile<T0>::at(lane * EACH + k, local), input);
+      gd_load(tile_dy + tile<T0>::at(lane * EACH + k, local), slope);
+#pragma unroll
+      for (int j = 0; j < CP; j++) {
+        of.delta[j][k] = step[j];
+        of.x[j][k] = step[j] * input[j];
+        of.dy[j][k] = slope[j];
+        of.sum[j] += step[j];
+        of.along_a[j][k] = of.along_b[j][k] = 0;
+        dd[j] += slope[j] * input[j];
+      }
+    }
+    for (int quad = 0; quad < QUADS; quad += TILE_QUADS) {
+      int states = STATES - quad * 4;
+      put_selected(tile_b, (STAGED ? raw_b : b + at * STATES) + quad * 4, states, rest);
+      put_selected(tile_c, (STAGED ? raw_c : c + at * STATES) + quad * 4, states, rest);
+      __syncthreads();
+      if (quad == 0 && TILE_QUADS == QUADS && chunk > begin)
+        fetch(chunk - 1);
+      for (int turn = 0; turn < TURNS; turn++) {
+        int turned = (warp + turn) % TURNS; // a quad that no other warp is at
+        if (turned < TILE_QUADS && quad + turned < QUADS)
+#pragma unroll UNROLL
+          for (int i = 0; i < 4; i++) {
+            int s = turned * 4 + (row + i) % 4, in_all = (quad * 4 + s) * CHANNELS + local;
+            float bs[EACH], cs[EACH], db[EACH], dc[EACH], a[CP], edge[CP], da[CP];
+            float out[CP], *sum = sums + s * 2 * CHUNK;
+            float *own = rates_g + ((quad * 4 + s) * THREADS + threadIdx.x) * CP;
+            gd_load(rates + in_all, a);
+            gd_load(edges + in_all, edge);
+            gd_load(own, da);
+            get_steps(bs, tile_b + s * PITCH, lane);
+            get_steps(cs, tile_c + s * PITCH, lane);
+            get_steps(db, sum, lane);
+            get_steps(dc, sum + CHUNK, lane);
+#pragma unroll
+            for (int j = 0; j < CP; j++)
+              out[j] = one_state(of, j, a[j], edge[j], bs, cs, db, dc, da[j], lane);
+            put_steps(sum, db, lane);
+            put_steps(sum + CHUNK, dc, lane);
+            gd_store(own, da);
+            if (lane == 0)
+              gd_store(next_g + in_all, out);
+            __syncwarp(); // the sums go on to another row
+          }
+        __syncthreads();
+      }
+      int64_t part = ((sequence * groups + group) * (end - begin) + chunk - begin) * STATES;
+      float4 *to = (float4 *)(partial + (part + quad * 4) * 2 * CHUNK);
+#pragma unroll 4
+      for (int v = threadIdx.x; v < TILE_STATES * CHUNK / 2; v += THREADS) {
+        if (STATES % MOST_1(TILE_STATES) == 0 || v < states * CHUNK / 2)
+          to[v] = ((const float4 *)sums)[v];
+        ((float4 *)sums)[v] = float4{0, 0, 0, 0};
+      }
+    }
+    if (TILE_QUADS < QUADS && chunk > begin)
+      fetch(chunk - 1); // what is staged was needed until here
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+      T0 *at_u = tile_u + tile<T0>::at(lane * EACH + k, local);
+      float input[CP], to_u[CP], to_delta[CP];
+      gd_load(at_u, input);
+#pragma unroll
+      for (int j = 0; j < CP; j++) {
+        to_u[j] = of.delta[j][k] * of.along_b[j][k] + skip[j] * of.dy[j][k];
+        to_delta[j] = input[j] * of.along_b[j][k] + LN_2 * of.along_a[j][k];
+      }
+      gd_store(at_u, to_u);
+      gd_store(tile_delta + tile<T1>::at(lane * EACH + k, local), to_delta);
+    }
+    __syncthreads();
+    tile<T0>::store(du + corner, tile_u, channels, rest, left);
+    tile<T1>::store(ddelta + corner, tile_delta, channels, rest, left);
+  }
+#pragma unroll
+  for (int j = 0; j < CP; j++) {
+    int64_t at = sequence * channels + first_channel + local + j;
+    bool writes = lane == 0 && local + j < left;
+    float sum = gd_warp<gd_add>(dd[j], SPAN);
+    if (writes)
+      partial_d[at] = sum;
+    for (int s = 0; s < STATES; s++) {
+      sum = gd_warp<gd_add>(rates_g[(s * THREADS + threadIdx.x) * CP + j], SPAN);
+      if (writes) {
+        partial_a[at * STATES + s] = rates[s * CHANNELS + local + j] * LN_2 * sum;
+        if (carry)
+          carry[at * STATES + s] = next_g[s * CHANNELS + local + j];
+      }
+    }
+  }
+}
+
+// db and dc of chunks [first, first + chunks) of some sequences, from their groups' shares. A
+// thread has 4 steps of a state of either. Reads partial once: 2 S floats a step and group.
+extern "C" __global__ void __launch_bounds__(256)
+    scan_sums(const float *partial, T2 *db, T2 *dc, int64_t sequences, int64_t groups,
+              int64_t chunks, int64_t first_batch, int64_t first, int64_t steps) {
+  int64_t width = chunks * STATES * (CHUNK / 2), item = (int64_t)blockIdx.x * 256 + threadIdx.x;
+  if (item >= sequences * width)
+    return;
+  int64_t sequence = item / width, at = item % width;
+  const float4 *from = (const float4 *)partial + sequence * groups * width + at;
+  float sum[4] = {};
+  auto add = [&](float4 x) { sum[0] += x.x, sum[1] += x.y, sum[2] += x.z, sum[3] += x.w; };
+  int64_t g = 0;
+  for (; g + 8 <= groups; g += 8) {
+    float4 part[8];
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+      part[k] = from[(g + k) * width];
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+      add(part[k]);
+  }
+  for (; g < groups; g++)
+    add(from[g * width]);
+  int quarter = (int)(at % (CHUNK / 4));
+  int64_t of = at / (CHUNK / 4), s = of / 2 % (STATES ? STATES : 1);
+  int64_t t = (first + of / (2 * STATES ? 2 * STATES : 1)) * CHUNK + quarter % SPAN * EACH +
+              quarter / SPAN * 4;
+  T2 *to = (of % 2 ? dc : db) + ((first_batch + sequence) * steps + t) * STATES + s;
+#pragma unroll
+  for (int k = 0; k < 4; k++)
+    if (t + k < steps)
+      to[k * STATES] = gd_to<T2>(sum[k]);
+}
