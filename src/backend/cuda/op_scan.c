@@ -143,8 +143,7 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
 static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t each, bool staged) {
   int64_t channels = threads / 8 * each, padded = gd_cuda_ceil(s->states, 4) * 4;
   int64_t tile = gd_cuda_least(padded, 16), elements = GD_SCAN_CHUNK * channels;
-  int64_t floats = tile * (2 * (GD_SCAN_CHUNK + 4) + 2 * GD_SCAN_CHUNK) + 4 * padded * channels +
-                   padded * threads * each;
+  int64_t floats = tile * (4 * GD_SCAN_CHUNK + 4) + 4 * padded * channels + padded * threads * each;
   int64_t of_u = gd_dtype_bytes(s->kernel.types[0]);
   int64_t of_delta = gd_dtype_bytes(s->kernel.types[1]);
   int64_t of_b = gd_dtype_bytes(s->kernel.types[2]);

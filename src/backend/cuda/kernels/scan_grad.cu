@@ -29,8 +29,10 @@
 #define TILE_QUADS (QUADS < 4 ? QUADS : 4) // whose b, c, db, dc are in shared memory at a time
 #define TILE_STATES (TILE_QUADS * 4)
 #define TURNS (TILE_QUADS < WARPS ? WARPS : TILE_QUADS)
-#define PITCH (CHUNK + 4) // of b and c: writing them meets few banks twice
+#define PANEL (4 * CHUNK + 4) // floats; 4 more, so that writing b and c meets few banks twice
 #define MOST_1(x) ((x) ? (x) : 1)
+#define PASSES(n) (((n) + THREADS - 1) / THREADS) // of the block over n items
+#define PAST(v, n) ((n) % THREADS && (v) >= (n))
 #define STAGED (VEC > 1 && STATES * sizeof(T2) % 16 == 0)
 #ifndef UNROLL
 #define UNROLL 1
@@ -54,60 +56,78 @@ GD_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); 
 template <typename T> struct tile {
   static constexpr int MOST = VEC < 16 / (int)sizeof(T) ? VEC : 16 / (int)sizeof(T);
   static constexpr int WIDTH = MOST < CHANNELS ? MOST : CHANNELS, ACROSS = CHANNELS / WIDTH;
-  static constexpr int HIGH = THREADS / ACROSS, PASSES = CHUNK / HIGH; // rows at a time
+  static constexpr int HIGH = THREADS / ACROSS, TIMES = CHUNK / HIGH; // rows at a time
   static constexpr int SKEW = 16 / sizeof(T), ELEMENTS = CHUNK * CHANNELS + SPAN * SKEW;
 
   static GD_DEVICE int at(int t, int c) { return t * CHANNELS + t / EACH * SKEW + c; }
-  static GD_DEVICE void fetch(T *to, const T *x, int64_t stride, int steps, int channels) {
+  // `first`: the element of x that the tile begins with.
+  static GD_DEVICE void fetch(T *to, const T *x, int64_t first, uint32_t stride, int steps,
+                              int channels) {
     int t = threadIdx.x / ACROSS, c = threadIdx.x % ACROSS * WIDTH;
-    x += t * stride + c;
+    first += (int64_t)t * stride + c;
     steps = c < channels ? steps : 0;
 #pragma unroll
-    for (int i = 0; i < PASSES; i++, x += HIGH * stride, t += HIGH)
+    for (int i = 0; i < TIMES; i++, first += (int64_t)HIGH * stride, t += HIGH)
       if constexpr (sizeof(T) * WIDTH >= 4)
-        copy_async<sizeof(T) * WIDTH>(to + at(t, c), x, t < steps);
+        copy_async<sizeof(T) * WIDTH>(to + at(t, c), x + first, t < steps);
       else
-        to[at(t, c)] = t < steps ? *x : gd_to<T>(0);
+        to[at(t, c)] = t < steps ? x[first] : gd_to<T>(0);
   }
-  static GD_DEVICE void store(T *x, const T *from, int64_t stride, int steps, int channels) {
+  static GD_DEVICE void store(T *x, const T *from, int64_t first, uint32_t stride, int steps,
+                              int channels) {
     int t = threadIdx.x / ACROSS, c = threadIdx.x % ACROSS * WIDTH;
-    x += t * stride + c;
+    first += (int64_t)t * stride + c;
     steps = c < channels ? steps : 0;
 #pragma unroll
-    for (int i = 0; i < PASSES; i++, x += HIGH * stride, t += HIGH)
+    for (int i = 0; i < TIMES; i++, first += (int64_t)HIGH * stride, t += HIGH)
       if (t < steps)
-        *(gd_pack<T, WIDTH> *)x = *(const gd_pack<T, WIDTH> *)(from + at(t, c));
+        *(gd_pack<T, WIDTH> *)(x + first) = *(const gd_pack<T, WIDTH> *)(from + at(t, c));
   }
 };
 
-// A chunk's numbers of a state, in shared memory: first those of the lanes' first 4 steps.
-GD_DEVICE void get_steps(float (&x)[EACH], const float *shared, int lane) {
-  float4 low = *(const float4 *)(shared + lane * 4);
-  float4 high = *(const float4 *)(shared + CHUNK / 2 + lane * 4);
+// CP channels of a step.
+template <typename T> GD_DEVICE void get_channels(float (&x)[CP], const T *from) {
+  gd_load(from, x);
+}
+#if CP == 2
+template <> GD_DEVICE void get_channels<gd_bf16>(float (&x)[CP], const gd_bf16 *from) {
+  uint32_t both = *(const uint32_t *)from; // one instruction each
+  x[0] = __uint_as_float(both << 16);
+  x[1] = __uint_as_float(both & 0xffff0000);
+}
+#endif
+
+// A chunk's b, c, db and dc of a state lie behind each other in shared memory: a panel. Each has the
+// lanes' first 4 steps before the other 4; `at` is where a lane's begin.
+GD_DEVICE void get_steps(float (&x)[EACH], const float *at) {
+  float4 low = *(const float4 *)at, high = *(const float4 *)(at + CHUNK / 2);
   x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
   x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
 }
-GD_DEVICE void put_steps(float *shared, const float (&x)[EACH], int lane) {
-  *(float4 *)(shared + lane * 4) = float4{x[0], x[1], x[2], x[3]};
-  *(float4 *)(shared + CHUNK / 2 + lane * 4) = float4{x[4], x[5], x[6], x[7]};
+GD_DEVICE void put_steps(float *at, const float (&x)[EACH]) {
+  *(float4 *)at = float4{x[0], x[1], x[2], x[3]};
+  *(float4 *)(at + CHUNK / 2) = float4{x[4], x[5], x[6], x[7]};
 }
 
-// b or c of some states, TILE_STATES by CHUNK, for get_steps. from[t, STATES] begins with the first
-// of them; what is staged has zeros behind the last step.
-GD_DEVICE void put_selected(float *shared, const T2 *from, int states, int steps) {
+// b or c of TILE_STATES states to their panels. from[t, STATES] begins with the first of them; what
+// is staged has zeros behind the last step.
+GD_DEVICE void put_selected(float *panels, const T2 *from, int states, int steps) {
+  constexpr int QUARTERS = TILE_STATES * CHUNK / 4; // of what a lane has of a state
 #pragma unroll
-  for (int i = 0; i < (TILE_STATES * CHUNK / 4 + THREADS - 1) / THREADS; i++) {
+  for (int i = 0; i < PASSES(QUARTERS); i++) {
     uint32_t v = threadIdx.x + i * THREADS, s = v % MOST_1(TILE_STATES);
     uint32_t quarter = v / MOST_1(TILE_STATES), t = quarter % SPAN * EACH + quarter / SPAN * 4;
-    if (TILE_STATES * CHUNK / 4 % THREADS && v >= TILE_STATES * CHUNK / 4)
+    if (PAST(v, QUARTERS))
       return;
+    const T2 *at = from + (t * STATES + s);
     float x[4];
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-      bool inside = (STATES % MOST_1(TILE_STATES) == 0 || (int)s < states) && (STAGED || (int)t + k < steps);
-      x[k] = inside ? gd_float(from[(t + k) * STATES + s]) : 0.0f;
+      bool inside = STATES % MOST_1(TILE_STATES) == 0 || (int)s < states;
+      inside = inside && (STAGED || (int)t + k < steps);
+      x[k] = inside ? gd_float(at[k * STATES]) : 0.0f;
     }
-    *(float4 *)(shared + s * PITCH + quarter * 4) = float4{x[0], x[1], x[2], x[3]};
+    *(float4 *)(panels + s * PANEL + quarter * 4) = float4{x[0], x[1], x[2], x[3]};
   }
 }
 
@@ -171,7 +191,7 @@ GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float 
     g += power2 * from;
   from = __shfl_down_sync(0xffffffff, g, 4, SPAN);
   power4 = __shfl_down_sync(0xffffffff, power4, 3, SPAN);
-  if (lane < SPAN - 4)
+  if (!(lane >= 4))
     g += power4 * from;
   float left = g;
   from = __shfl_down_sync(0xffffffff, g, 1, SPAN);
@@ -200,10 +220,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
               float *partial_a, float *partial_d, float *carry, int from_carry, int64_t first_batch,
               int64_t begin, int64_t end, int64_t steps, int64_t channels) {
   extern __shared__ __align__(16) unsigned char shared[];
-  float *tile_b = (float *)shared, *tile_c = tile_b + TILE_STATES * PITCH;
-  float *sums = tile_c + TILE_STATES * PITCH; // [TILE_STATES, b | c, CHUNK]
-  float *rates = sums + TILE_STATES * 2 * CHUNK, *next_g = rates + PADDED * CHANNELS; // [S, C]
-  float *first_h = next_g + PADDED * CHANNELS, *rates_g = first_h + 2 * PADDED * CHANNELS;
+  float *panels = (float *)shared, *rates = panels + TILE_STATES * PANEL; // [S, C], as next_g
+  float *next_g = rates + PADDED * CHANNELS, *first_h = next_g + PADDED * CHANNELS;
+  float *rates_g = first_h + 2 * PADDED * CHANNELS; // [S, thread, CP]
   T2 *raw_b = (T2 *)(rates_g + PADDED * CP * THREADS), *raw_c = raw_b + CHUNK * STATES * STAGED;
   T0 *tiles_u = (T0 *)(raw_c + CHUNK * STATES * STAGED);
   T0 *tiles_dy = tiles_u + 2 * tile<T0>::ELEMENTS;
@@ -213,6 +232,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   int64_t first_channel = group * CHANNELS;
   int left = channels - first_channel < CHANNELS ? (int)(channels - first_channel) : CHANNELS;
   int64_t chunks = (steps + CHUNK - 1) / CHUNK;
+  uint32_t stride = (uint32_t)channels;
   int warp = threadIdx.x / 32, lane = threadIdx.x % SPAN, row = threadIdx.x % 32 / SPAN;
   int local = (warp * ROWS + row) * CP;
 
@@ -226,29 +246,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   for (int v = threadIdx.x; v < PADDED * CP * THREADS; v += THREADS)
     rates_g[v] = 0;
-  for (int v = threadIdx.x; v < TILE_STATES * 2 * CHUNK; v += THREADS)
-    sums[v] = 0;
+  for (int v = threadIdx.x; v < TILE_STATES * PANEL; v += THREADS)
+    panels[v] = 0;
   __syncthreads();
 
   auto fetch = [&](int64_t chunk) {
     int64_t first = chunk * CHUNK, at = batch * steps + first;
     int64_t corner = at * channels + first_channel;
     int rest = steps - first < CHUNK ? (int)(steps - first) : CHUNK, half = (int)chunk & 1;
-    tile<T0>::fetch(tiles_u + half * tile<T0>::ELEMENTS, u + corner, channels, rest, left);
-    tile<T0>::fetch(tiles_dy + half * tile<T0>::ELEMENTS, dy + corner, channels, rest, left);
-    tile<T1>::fetch(tiles_delta + half * tile<T1>::ELEMENTS, delta + corner, channels, rest, left);
+    tile<T0>::fetch(tiles_u + half * tile<T0>::ELEMENTS, u, corner, stride, rest, left);
+    tile<T0>::fetch(tiles_dy + half * tile<T0>::ELEMENTS, dy, corner, stride, rest, left);
+    tile<T1>::fetch(tiles_delta + half * tile<T1>::ELEMENTS, delta, corner, stride, rest, left);
     const float *from = kept + ((batch * chunks + chunk) * channels + first_channel) * STATES;
     float *to = first_h + half * PADDED * CHANNELS;
-#pragma unroll 4
-    for (uint32_t v = threadIdx.x; v < CHANNELS * STATES; v += THREADS) {
-      uint32_t ch = v / MOST_1(STATES), s = v % MOST_1(STATES);
-      copy_async<4>(to + s * CHANNELS + ch, from + v, ch < left);
+    constexpr int STATES_IN = CHANNELS * STATES, BESIDE = CHUNK * STATES * (int)sizeof(T2) / 16;
+#pragma unroll
+    for (int i = 0; i < PASSES(STATES_IN); i++) {
+      uint32_t v = threadIdx.x + i * THREADS, ch = v / MOST_1(STATES), s = v % MOST_1(STATES);
+      if (THREADS % MOST_1(STATES) == 0) // the compiler does not see that this is the same
+        ch = threadIdx.x / MOST_1(STATES) + i * (THREADS / MOST_1(STATES));
+      if (!PAST(v, STATES_IN))
+        copy_async<4>(to + s * CHANNELS + ch, from + v, (int)ch < left);
     }
     if constexpr (STAGED) {
-      constexpr int UNIT = 16 / sizeof(T2);
-      for (int v = threadIdx.x * UNIT; v < CHUNK * STATES; v += THREADS * UNIT) {
-        copy_async<16>(raw_b + v, b + at * STATES + v, v < rest * STATES);
-        copy_async<16>(raw_c + v, c + at * STATES + v, v < rest * STATES);
+      int bytes = rest * STATES * (int)sizeof(T2);
+      const char *from_b = (const char *)(b + at * STATES), *from_c = (const char *)(c + at * STATES);
+#pragma unroll
+      for (int i = 0; i < PASSES(BESIDE); i++) {
+        int v = threadIdx.x + i * THREADS;
+        if (PAST(v, BESIDE))
+          break;
+        copy_async<16>((char *)raw_b + v * 16, from_b + v * 16, v * 16 < bytes);
+        copy_async<16>((char *)raw_c + v * 16, from_c + v * 16, v * 16 < bytes);
       }
     }
   };
@@ -264,6 +293,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     int rest = steps - first < CHUNK ? (int)(steps - first) : CHUNK, half = (int)chunk & 1;
     T0 *tile_u = tiles_u + half * tile<T0>::ELEMENTS, *tile_dy = tiles_dy + (tile_u - tiles_u);
     T1 *tile_delta = tiles_delta + half * tile<T1>::ELEMENTS;
+    T0 *own_u = tile_u + tile<T0>::at(lane * EACH, local), *own_dy = own_u + (tile_dy - tile_u);
+    T1 *own_delta = tile_delta + tile<T1>::at(lane * EACH, local);
     // Lane 7 takes from behind the chunk, the others (lane 0 in earnest) from before it.
     const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * CHANNELS;
     copies_wait();
@@ -275,9 +306,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
       float step[CP], input[CP], slope[CP];
-      gd_load(tile_delta + tile<T1>::at(lane * EACH + k, local), step);
-      gd_load(tile_u + tile<T0>::at(lane * EACH + k, local), input);
-      gd_load(tile_dy + tile<T0>::at(lane * EACH + k, local), slope);
+      get_channels(step, own_delta + k * CHANNELS);
+      get_channels(input, own_u + k * CHANNELS);
+      get_channels(slope, own_dy + k * CHANNELS);
 #pragma unroll
       for (int j = 0; j < CP; j++) {
         of.delta[j][k] = step[j];
@@ -290,8 +321,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     for (int quad = 0; quad < QUADS; quad += TILE_QUADS) {
       int states = STATES - quad * 4;
-      put_selected(tile_b, (STAGED ? raw_b : b + at * STATES) + quad * 4, states, rest);
-      put_selected(tile_c, (STAGED ? raw_c : c + at * STATES) + quad * 4, states, rest);
+      put_selected(panels, (STAGED ? raw_b : b + at * STATES) + quad * 4, states, rest);
+      put_selected(panels + CHUNK, (STAGED ? raw_c : c + at * STATES) + quad * 4, states, rest);
       __syncthreads();
       if (quad == 0 && TILE_QUADS == QUADS && chunk > begin)
         fetch(chunk - 1);
@@ -301,21 +332,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll UNROLL
           for (int i = 0; i < 4; i++) {
             int s = turned * 4 + (row + i) % 4, in_all = (quad * 4 + s) * CHANNELS + local;
-            float bs[EACH], cs[EACH], db[EACH], dc[EACH], a[CP], edge[CP], da[CP];
-            float out[CP], *sum = sums + s * 2 * CHUNK;
+            float *panel = panels + s * PANEL + lane * 4;
             float *own = rates_g + ((quad * 4 + s) * THREADS + threadIdx.x) * CP;
+            float bs[EACH], cs[EACH], db[EACH], dc[EACH], a[CP], edge[CP], da[CP], out[CP];
             gd_load(rates + in_all, a);
             gd_load(edges + in_all, edge);
             gd_load(own, da);
-            get_steps(bs, tile_b + s * PITCH, lane);
-            get_steps(cs, tile_c + s * PITCH, lane);
-            get_steps(db, sum, lane);
-            get_steps(dc, sum + CHUNK, lane);
+            get_steps(bs, panel);
+            get_steps(cs, panel + CHUNK);
+            get_steps(db, panel + 2 * CHUNK);
+            get_steps(dc, panel + 3 * CHUNK);
 #pragma unroll
             for (int j = 0; j < CP; j++)
               out[j] = one_state(of, j, a[j], edge[j], bs, cs, db, dc, da[j], lane);
-            put_steps(sum, db, lane);
-            put_steps(sum + CHUNK, dc, lane);
+            put_steps(panel + 2 * CHUNK, db);
+            put_steps(panel + 3 * CHUNK, dc);
             gd_store(own, da);
             if (lane == 0)
               gd_store(next_g + in_all, out);
@@ -325,31 +356,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
       int64_t part = ((sequence * groups + group) * (end - begin) + chunk - begin) * STATES;
       float4 *to = (float4 *)(partial + (part + quad * 4) * 2 * CHUNK);
-#pragma unroll 4
-      for (int v = threadIdx.x; v < TILE_STATES * CHUNK / 2; v += THREADS) {
+      constexpr int QUARTERS = TILE_STATES * CHUNK / 2; // of both sums
+#pragma unroll
+      for (int i = 0; i < PASSES(QUARTERS); i++) {
+        int v = threadIdx.x + i * THREADS;
+        float4 *sum = (float4 *)(panels + v / (CHUNK / 2) * PANEL + 2 * CHUNK) + v % (CHUNK / 2);
+        if (PAST(v, QUARTERS))
+          break;
         if (STATES % MOST_1(TILE_STATES) == 0 || v < states * CHUNK / 2)
-          to[v] = ((const float4 *)sums)[v];
-        ((float4 *)sums)[v] = float4{0, 0, 0, 0};
+          to[v] = *sum;
+        *sum = float4{0, 0, 0, 0};
       }
     }
     if (TILE_QUADS < QUADS && chunk > begin)
       fetch(chunk - 1); // what is staged was needed until here
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
-      T0 *at_u = tile_u + tile<T0>::at(lane * EACH + k, local);
       float input[CP], to_u[CP], to_delta[CP];
-      gd_load(at_u, input);
+      get_channels(input, own_u + k * CHANNELS);
 #pragma unroll
       for (int j = 0; j < CP; j++) {
         to_u[j] = of.delta[j][k] * of.along_b[j][k] + skip[j] * of.dy[j][k];
         to_delta[j] = input[j] * of.along_b[j][k] + LN_2 * of.along_a[j][k];
       }
-      gd_store(at_u, to_u);
-      gd_store(tile_delta + tile<T1>::at(lane * EACH + k, local), to_delta);
+      gd_store(own_u + k * CHANNELS, to_u);
+      gd_store(own_delta + k * CHANNELS, to_delta);
     }
     __syncthreads();
-    tile<T0>::store(du + corner, tile_u, channels, rest, left);
-    tile<T1>::store(ddelta + corner, tile_delta, channels, rest, left);
+    tile<T0>::store(du, tile_u, corner, stride, rest, left);
+    tile<T1>::store(ddelta, tile_delta, corner, stride, rest, left);
   }
 #pragma unroll
   for (int j = 0; j < CP; j++) {
