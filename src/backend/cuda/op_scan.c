@@ -148,35 +148,49 @@ static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t 
   int64_t of_delta = gd_dtype_bytes(s->kernel.types[1]);
   int64_t of_b = gd_dtype_bytes(s->kernel.types[2]);
   return floats * 4 + (staged ? 2 * GD_SCAN_CHUNK * s->states * of_b : 0) +
-         2 * (elements * (2 * of_u + of_delta) + 3 * 128);
+         elements * (3 * of_u + of_delta) + 4 * 128;
 }
 
-/* The largest block that the GPU's shared memory holds: the fewer blocks, the fewer shares of db
-   and dc. Three of 128 threads fill a multiprocessor's registers. */
+/* Blocks of scan_grad, the best first: threads, channels of a row of 8 lanes, and how many fill a
+   multiprocessor's registers. The more channels, the less of b, c and their sums is moved in shared
+   memory; with many states there is room for few. */
+static const struct block {
+  int threads, each, at_once;
+} blocks[] = {{128, 2, 3}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
+
+/* That with the most channels at once on a multiprocessor; NULL: none fits its shared memory, of
+   which a block takes 1 KiB more than it asks for. */
+static const struct block *grad_block(const struct gd_cuda_call *call, const struct scan *s,
+                                      bool staged) {
+  const struct block *best = NULL;
+  int64_t most = 0, all_bytes = call->cuda->shared_bytes + 1024;
+  for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+    const struct block *block = &blocks[i];
+    int64_t bytes = grad_shared_bytes(s, block->threads, block->each, staged) + 1024;
+    int64_t fit = gd_cuda_least(all_bytes / bytes, block->at_once);
+    if (fit * block->threads * block->each > most) {
+      most = fit * block->threads * block->each;
+      best = block;
+    }
+  }
+  return best;
+}
+
 static enum gd_status grad_shape(const struct gd_cuda_call *call, struct scan *s) {
-  static const struct {
-    int threads, each, at_once;
-  } shapes[] = {{128, 2, 3}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
-  int n_shapes = (int)(sizeof shapes / sizeof shapes[0]), i = 0;
-  int64_t of_b = gd_dtype_bytes(s->kernel.types[2]), bytes = 0;
   int vec = s->channels % 8 == 0 ? 8 : s->channels % 4 == 0 ? 4 : 1;
   vec = gd_cuda_all_aligned(call->args, 16) ? vec : 1;
-  for (i = 0; i < n_shapes; i++) {
-    bytes = grad_shared_bytes(s, shapes[i].threads, shapes[i].each,
-                              vec > 1 && s->states * of_b % 16 == 0);
-    if (bytes <= call->cuda->shared_bytes)
-      break;
-  }
-  if (i == n_shapes)
+  bool staged = vec > 1 && s->states * gd_dtype_bytes(s->kernel.types[2]) % 16 == 0;
+  const struct block *block = grad_block(call, s, staged);
+  if (!block)
     return gd_fail(call->err, GD_UNSUPPORTED,
-                   "the scan's gradient over %lld states needs %lld bytes of shared memory, of "
-                   "which this GPU has %d: use fewer states",
-                   (long long)s->states, (long long)bytes, call->cuda->shared_bytes);
-  s->threads = shapes[i].threads;
-  s->shared_bytes = (int)bytes;
-  s->groups = gd_cuda_ceil(s->channels, s->threads / 8 * shapes[i].each);
+                   "the scan's gradient over %lld states does not fit the %d bytes of shared "
+                   "memory that this GPU has: use fewer states",
+                   (long long)s->states, call->cuda->shared_bytes);
+  s->threads = block->threads;
+  s->shared_bytes = (int)grad_shared_bytes(s, block->threads, block->each, staged);
+  s->groups = gd_cuda_ceil(s->channels, block->threads / 8 * block->each);
   snprintf(s->defines, sizeof s->defines, "STATES=%lld VEC=%d THREADS=%d CP=%d MIN_BLOCKS=%d",
-           (long long)s->states, vec, s->threads, shapes[i].each, shapes[i].at_once);
+           (long long)s->states, vec, s->threads, block->each, block->at_once);
   s->kernel.file = "scan_grad";
   s->kernel.defines = s->defines;
   return GD_OK;

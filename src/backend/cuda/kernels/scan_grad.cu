@@ -35,7 +35,7 @@
 #define PAST(v, n) ((n) % THREADS && (v) >= (n))
 #define STAGED (VEC > 1 && STATES * sizeof(T2) % 16 == 0)
 #ifndef UNROLL
-#define UNROLL 1
+#define UNROLL 2 // states of a quad, 1, 2 or 4
 #endif
 
 GD_DEVICE uint32_t shared_address(const void *p) {
@@ -73,29 +73,54 @@ template <typename T> struct tile {
       else
         to[at(t, c)] = t < steps ? x[first] : gd_to<T>(0);
   }
-  static GD_DEVICE void store(T *x, const T *from, int64_t first, uint32_t stride, int steps,
-                              int channels) {
-    int t = threadIdx.x / ACROSS, c = threadIdx.x % ACROSS * WIDTH;
-    first += (int64_t)t * stride + c;
-    steps = c < channels ? steps : 0;
-#pragma unroll
-    for (int i = 0; i < TIMES; i++, first += (int64_t)HIGH * stride, t += HIGH)
-      if (t < steps)
-        *(gd_pack<T, WIDTH> *)(x + first) = *(const gd_pack<T, WIDTH> *)(from + at(t, c));
-  }
 };
 
 // CP channels of a step.
 template <typename T> GD_DEVICE void get_channels(float (&x)[CP], const T *from) {
   gd_load(from, x);
 }
-#if CP == 2
+#if CP % 2 == 0
 template <> GD_DEVICE void get_channels<gd_bf16>(float (&x)[CP], const gd_bf16 *from) {
-  uint32_t both = *(const uint32_t *)from; // one instruction each
-  x[0] = __uint_as_float(both << 16);
-  x[1] = __uint_as_float(both & 0xffff0000);
+  gd_pack<uint32_t, CP / 2> pack = *(const gd_pack<uint32_t, CP / 2> *)from;
+#pragma unroll
+  for (int j = 0; j < CP; j += 2) {
+    x[j] = __uint_as_float(pack.at[j / 2] << 16); // one instruction each
+    x[j + 1] = __uint_as_float(pack.at[j / 2] & 0xffff0000);
+    asm volatile("" : "+f"(x[j]), "+f"(x[j + 1])); // here, not at every use
+  }
 }
 #endif
+
+// One access for all channels, which the compiler would take apart. Sectors of 32 bytes are written
+// whole where the four rows of a warp have as many together.
+GD_DEVICE void put_words(void *to, const uint32_t (&x)[1]) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(x[0]) : "memory");
+}
+GD_DEVICE void put_words(void *to, const uint32_t (&x)[2]) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(x[0]), "r"(x[1]) : "memory");
+}
+GD_DEVICE void put_words(void *to, const uint32_t (&x)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]),
+               "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+template <typename T> GD_DEVICE void put_channels(T *to, const float (&x)[CP], int channels) {
+  gd_pack<T, CP> pack;
+#pragma unroll
+  for (int j = 0; j < CP; j++)
+    pack.at[j] = gd_to<T>(x[j]);
+  if constexpr (VEC % CP == 0 && sizeof pack >= 4) {
+    uint32_t words[sizeof pack / 4];
+    memcpy(words, &pack, sizeof pack);
+    if (channels > 0)
+      put_words(to, words);
+  } else {
+#pragma unroll
+    for (int j = 0; j < CP; j++)
+      if (j < channels)
+        to[j] = pack.at[j];
+  }
+}
 
 // A chunk's b, c, db and dc of a state lie behind each other in shared memory: a panel. Each has the
 // lanes' first 4 steps before the other 4; `at` is where a lane's begin.
@@ -135,7 +160,8 @@ GD_DEVICE void put_selected(float *panels, const T2 *from, int states, int steps
 
 // 8 steps of CP channels, and what is summed of them over states.
 struct steps_of {
-  float delta[CP][EACH], x[CP][EACH], dy[CP][EACH], sum[CP]; // x: delta u; sum: of delta
+  float delta[CP][EACH], x[CP][EACH], dy[CP][EACH]; // x: delta u
+  float sum1[CP], sum2[CP], sum4[CP]; // of delta: this lane's, with those of 1, of 3 lanes before it
   float along_b[CP][EACH], along_a[CP][EACH];
 };
 
@@ -150,7 +176,8 @@ GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float 
 #pragma unroll
   for (int k = 0; k < EACH; k++)
     power[k] = gd_exp2(of.delta[j][k] * a);
-  float power1 = gd_exp2(of.sum[j] * a); // over this lane's steps, then over 2, over 4 lanes'
+  float power1 = gd_exp2(of.sum1[j] * a);
+  float power2 = gd_exp2(of.sum2[j] * a), power4 = gd_exp2(of.sum4[j] * a);
 
   float state = before;
 #pragma unroll
@@ -159,11 +186,9 @@ GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float 
   float from = __shfl_up_sync(0xffffffff, state, 1, SPAN);
   if (lane >= 1)
     state += power1 * from;
-  float power2 = power1 * __shfl_up_sync(0xffffffff, power1, 1, SPAN);
   from = __shfl_up_sync(0xffffffff, state, 2, SPAN);
   if (lane >= 2)
     state += power2 * from;
-  float power4 = power2 * __shfl_up_sync(0xffffffff, power2, 2, SPAN);
   from = __shfl_up_sync(0xffffffff, state, 4, SPAN);
   if (lane >= 4)
     state += power4 * from;
@@ -225,8 +250,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   float *rates_g = first_h + 2 * PADDED * CHANNELS; // [S, thread, CP]
   T2 *raw_b = (T2 *)(rates_g + PADDED * CP * THREADS), *raw_c = raw_b + CHUNK * STATES * STAGED;
   T0 *tiles_u = (T0 *)(raw_c + CHUNK * STATES * STAGED);
-  T0 *tiles_dy = tiles_u + 2 * tile<T0>::ELEMENTS;
-  T1 *tiles_delta = (T1 *)(tiles_dy + 2 * tile<T0>::ELEMENTS);
+  T0 *tile_dy = tiles_u + 2 * tile<T0>::ELEMENTS; // one: soon in registers, unlike u
+  T1 *tile_delta = (T1 *)(tile_dy + tile<T0>::ELEMENTS);
   int64_t groups = (channels + CHANNELS - 1) / CHANNELS, sequence = blockIdx.x / groups;
   int64_t group = blockIdx.x % groups, batch = first_batch + sequence;
   int64_t first_channel = group * CHANNELS;
@@ -250,14 +275,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     panels[v] = 0;
   __syncthreads();
 
-  auto fetch = [&](int64_t chunk) {
-    int64_t first = chunk * CHUNK, at = batch * steps + first;
-    int64_t corner = at * channels + first_channel;
-    int rest = steps - first < CHUNK ? (int)(steps - first) : CHUNK, half = (int)chunk & 1;
+  // All that follows is of a chunk: its first element of u, of kept, of b, and the steps it has.
+  int64_t last = end - 1, corner = (batch * steps + last * CHUNK) * channels + first_channel;
+  int64_t of_kept = ((batch * chunks + last) * channels + first_channel) * STATES;
+  int64_t of_b = (batch * steps + last * CHUNK) * STATES;
+  int rest = end < chunks ? CHUNK : (int)(steps - last * CHUNK), half = (int)last & 1;
+  float *shares = partial + ((sequence * groups + group) * (end - begin) + last - begin) * STATES *
+                                2 * CHUNK;
+  auto fetch = [&](int64_t corner, int64_t of_kept, int64_t of_b, int rest, int half) {
     tile<T0>::fetch(tiles_u + half * tile<T0>::ELEMENTS, u, corner, stride, rest, left);
-    tile<T0>::fetch(tiles_dy + half * tile<T0>::ELEMENTS, dy, corner, stride, rest, left);
-    tile<T1>::fetch(tiles_delta + half * tile<T1>::ELEMENTS, delta, corner, stride, rest, left);
-    const float *from = kept + ((batch * chunks + chunk) * channels + first_channel) * STATES;
+    tile<T0>::fetch(tile_dy, dy, corner, stride, rest, left);
+    tile<T1>::fetch(tile_delta, delta, corner, stride, rest, left);
+    const float *from = kept + of_kept;
     float *to = first_h + half * PADDED * CHANNELS;
     constexpr int STATES_IN = CHANNELS * STATES, BESIDE = CHUNK * STATES * (int)sizeof(T2) / 16;
 #pragma unroll
@@ -270,7 +299,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     if constexpr (STAGED) {
       int bytes = rest * STATES * (int)sizeof(T2);
-      const char *from_b = (const char *)(b + at * STATES), *from_c = (const char *)(c + at * STATES);
+      const char *from_b = (const char *)(b + of_b), *from_c = (const char *)(c + of_b);
 #pragma unroll
       for (int i = 0; i < PASSES(BESIDE); i++) {
         int v = threadIdx.x + i * THREADS;
@@ -285,15 +314,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
   for (int j = 0; j < CP; j++)
     skip[j] = local + j < left ? d[first_channel + local + j] : 0;
+  auto fetch_next = [&] {
+    fetch(corner - CHUNK * channels, of_kept - channels * STATES, of_b - CHUNK * STATES, CHUNK,
+          half ^ 1);
+  };
   if (begin < end)
-    fetch(end - 1);
-  for (int64_t chunk = end - 1; chunk >= begin; chunk--) {
-    int64_t first = chunk * CHUNK, at = batch * steps + first;
-    int64_t corner = at * channels + first_channel;
-    int rest = steps - first < CHUNK ? (int)(steps - first) : CHUNK, half = (int)chunk & 1;
-    T0 *tile_u = tiles_u + half * tile<T0>::ELEMENTS, *tile_dy = tiles_dy + (tile_u - tiles_u);
-    T1 *tile_delta = tiles_delta + half * tile<T1>::ELEMENTS;
-    T0 *own_u = tile_u + tile<T0>::at(lane * EACH, local), *own_dy = own_u + (tile_dy - tile_u);
+    fetch(corner, of_kept, of_b, rest, half);
+  for (int left_over = (int)(end - begin); left_over > 0; left_over--) {
+    T0 *tile_u = tiles_u + half * tile<T0>::ELEMENTS;
+    T0 *own_u = tile_u + tile<T0>::at(lane * EACH, local);
+    T0 *own_dy = tile_dy + tile<T0>::at(lane * EACH, local);
     T1 *own_delta = tile_delta + tile<T1>::at(lane * EACH, local);
     // Lane 7 takes from behind the chunk, the others (lane 0 in earnest) from before it.
     const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * CHANNELS;
@@ -302,7 +332,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     steps_of of;
 #pragma unroll
     for (int j = 0; j < CP; j++)
-      of.sum[j] = 0;
+      of.sum1[j] = 0;
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
       float step[CP], input[CP], slope[CP];
@@ -314,18 +344,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         of.delta[j][k] = step[j];
         of.x[j][k] = step[j] * input[j];
         of.dy[j][k] = slope[j];
-        of.sum[j] += step[j];
+        of.sum1[j] += step[j];
         of.along_a[j][k] = of.along_b[j][k] = 0;
         dd[j] += slope[j] * input[j];
       }
     }
+#pragma unroll
+    for (int j = 0; j < CP; j++) { // what lanes get that lack lanes before them is not used
+      of.sum2[j] = of.sum1[j] + __shfl_up_sync(0xffffffff, of.sum1[j], 1, SPAN);
+      of.sum4[j] = of.sum2[j] + __shfl_up_sync(0xffffffff, of.sum2[j], 2, SPAN);
+    }
     for (int quad = 0; quad < QUADS; quad += TILE_QUADS) {
       int states = STATES - quad * 4;
-      put_selected(panels, (STAGED ? raw_b : b + at * STATES) + quad * 4, states, rest);
-      put_selected(panels + CHUNK, (STAGED ? raw_c : c + at * STATES) + quad * 4, states, rest);
+      put_selected(panels, (STAGED ? raw_b : b + of_b) + quad * 4, states, rest);
+      put_selected(panels + CHUNK, (STAGED ? raw_c : c + of_b) + quad * 4, states, rest);
       __syncthreads();
-      if (quad == 0 && TILE_QUADS == QUADS && chunk > begin)
-        fetch(chunk - 1);
+      if (quad == 0 && TILE_QUADS == QUADS && left_over > 1)
+        fetch_next();
       for (int turn = 0; turn < TURNS; turn++) {
         int turned = (warp + turn) % TURNS; // a quad that no other warp is at
         if (turned < TILE_QUADS && quad + turned < QUADS)
@@ -354,8 +389,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
           }
         __syncthreads();
       }
-      int64_t part = ((sequence * groups + group) * (end - begin) + chunk - begin) * STATES;
-      float4 *to = (float4 *)(partial + (part + quad * 4) * 2 * CHUNK);
+      float4 *to = (float4 *)(shares + quad * 4 * 2 * CHUNK);
       constexpr int QUARTERS = TILE_STATES * CHUNK / 2; // of both sums
 #pragma unroll
       for (int i = 0; i < PASSES(QUARTERS); i++) {
@@ -368,23 +402,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         *sum = float4{0, 0, 0, 0};
       }
     }
-    if (TILE_QUADS < QUADS && chunk > begin)
-      fetch(chunk - 1); // what is staged was needed until here
+    if (TILE_QUADS < QUADS && left_over > 1)
+      fetch_next(); // what is staged was needed until here
+    int64_t own = corner + (int64_t)(lane * EACH) * stride + local;
+    T0 *to_du = du + own;
+    T1 *to_ddelta = ddelta + own;
 #pragma unroll
-    for (int k = 0; k < EACH; k++) {
-      float input[CP], to_u[CP], to_delta[CP];
+    for (int k = 0; k < EACH; k++, to_du += stride, to_ddelta += stride) {
+      float input[CP], of_u[CP], of_delta[CP];
+      int inside = lane * EACH + k < rest ? left - local : 0;
       get_channels(input, own_u + k * CHANNELS);
 #pragma unroll
       for (int j = 0; j < CP; j++) {
-        to_u[j] = of.delta[j][k] * of.along_b[j][k] + skip[j] * of.dy[j][k];
-        to_delta[j] = input[j] * of.along_b[j][k] + LN_2 * of.along_a[j][k];
+        of_u[j] = of.delta[j][k] * of.along_b[j][k] + skip[j] * of.dy[j][k];
+        of_delta[j] = input[j] * of.along_b[j][k] + LN_2 * of.along_a[j][k];
       }
-      gd_store(own_u + k * CHANNELS, to_u);
-      gd_store(own_delta + k * CHANNELS, to_delta);
+      put_channels(to_du, of_u, inside);
+      put_channels(to_ddelta, of_delta, inside);
     }
-    __syncthreads();
-    tile<T0>::store(du, tile_u, corner, stride, rest, left);
-    tile<T1>::store(ddelta, tile_delta, corner, stride, rest, left);
+    corner -= CHUNK * channels;
+    of_kept -= channels * STATES;
+    of_b -= CHUNK * STATES;
+    shares -= STATES * 2 * CHUNK;
+    rest = CHUNK;
+    half ^= 1;
   }
 #pragma unroll
   for (int j = 0; j < CP; j++) {
