@@ -122,8 +122,8 @@ template <typename T> GD_DEVICE void put_channels(T *to, const float (&x)[CP], i
   }
 }
 
-// A chunk's b, c, db and dc of a state lie behind each other in shared memory: a panel. Each has the
-// lanes' first 4 steps before the other 4; `at` is where a lane's begin.
+// A chunk's b, c, db and dc of a state lie behind each other in shared memory: a panel. Each has
+// the lanes' first 4 steps before the other 4; `at` is where a lane's begin.
 GD_DEVICE void get_steps(float (&x)[EACH], const float *at) {
   float4 low = *(const float4 *)at, high = *(const float4 *)(at + CHUNK / 2);
   x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
@@ -161,7 +161,7 @@ GD_DEVICE void put_selected(float *panels, const T2 *from, int states, int steps
 // 8 steps of CP channels, and what is summed of them over states.
 struct steps_of {
   float delta[CP][EACH], x[CP][EACH], dy[CP][EACH]; // x: delta u
-  float sum1[CP], sum2[CP], sum4[CP]; // of delta: this lane's, with those of 1, of 3 lanes before it
+  float sum1[CP], sum2[CP], sum4[CP]; // of delta: this lane's, with 1 lane's, with 3 before it
   float along_b[CP][EACH], along_a[CP][EACH];
 };
 
