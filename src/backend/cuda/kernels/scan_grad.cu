@@ -402,7 +402,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         *sum = float4{0, 0, 0, 0};
       }
     }
-    if (TILE_QUADS < QUADS && left_over > 1)
+    if (QUADS == 0)
+      __syncthreads(); // as where there are states: the tiles have been read
+    if ((TILE_QUADS < QUADS || QUADS == 0) && left_over > 1)
       fetch_next(); // what is staged was needed until here
     int64_t own = corner + (int64_t)(lane * EACH) * stride + local;
     T0 *to_du = du + own;
