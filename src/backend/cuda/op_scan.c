@@ -41,10 +41,6 @@ static struct scan scan_of(const struct gd_cuda_call *call, uint32_t first) {
   return s;
 }
 
-static int vector_of(const struct gd_cuda_call *call, const struct scan *s) {
-  return s->channels % 4 == 0 && gd_cuda_all_aligned(call->args, 16) ? 4 : 1;
-}
-
 enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(call->args);
   struct scan s = scan_of(call, 0);
@@ -52,8 +48,8 @@ enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
   int64_t each = gd_cuda_power(gd_cuda_ceil(s.states, lanes));
   bool pairs = s.channels % 2 == 0 && gd_cuda_all_aligned(call->args, 16);
   snprintf(s.defines, sizeof s.defines,
-           "FORWARD=1 STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d",
-           (long long)s.states, (int)lanes, (int)each, pairs ? 2 : 1, FORWARD_THREADS,
+           "STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d", (long long)s.states,
+           (int)lanes, (int)each, pairs ? 2 : 1, FORWARD_THREADS,
            s.states <= 16   ? 5
            : s.states <= 32 ? 4
                             : 1);

@@ -11,125 +11,9 @@
 // T 2048, C 5120, S 16 on 132 multiprocessors, where the bytes take 22 us).
 
 #define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
 #define PADDED (LANES * SP) // states
 #define CHUNK 64            // GD_SCAN_CHUNK
 
-GD_DEVICE float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Sums each of COUNT values over W lanes (both powers of two), STRIDE apart. Where lanes are left
-// to share them, the sums are shared out: a lane ends with x[0 .. COUNT / W), those of the values
-// from the returned index on. With more lanes than values, W / COUNT neighbours have the same one.
-template <int COUNT, int W, int STRIDE, int N> GD_DEVICE int share_sums(float (&x)[N]) {
-  if constexpr (W == 1) {
-    return 0;
-  } else if constexpr (COUNT == 1) {
-    x[0] += __shfl_xor_sync(0xffffffff, x[0], W / 2 * STRIDE);
-    return share_sums<1, W / 2, STRIDE>(x);
-  } else {
-    bool upper = threadIdx.x & (W / 2 * STRIDE);
-#pragma unroll
-    for (int v = 0; v < COUNT / 2; v++) {
-      float sent = upper ? x[v] : x[v + COUNT / 2], kept = upper ? x[v + COUNT / 2] : x[v];
-      x[v] = kept + __shfl_xor_sync(0xffffffff, sent, W / 2 * STRIDE);
-    }
-    return (upper ? COUNT / 2 : 0) + share_sums<COUNT / 2, W / 2, STRIDE>(x);
-  }
-}
-
-// --- tiles ---------------------------------------------------------------------------------------
-
-// STEPS x WIDTH elements of x[T, C], VEC at a time, between global and shared memory; `first` is
-// the element of x that the tile begins with. Rows in shared memory lie PITCH apart: a channel's
-// lanes write different steps, which must not meet in one bank.
-#define PITCH(channels) ((channels) + 4)
-template <typename T, int STEPS, int WIDTH> struct tile {
-  static constexpr int ACROSS = WIDTH / VEC, UNITS = (STEPS * ACROSS + THREADS - 1) / THREADS;
-  gd_pack<T, VEC> at[UNITS];
-
-  GD_DEVICE void fetch(const T *x, int64_t first, int64_t stride, int64_t steps, int64_t channels) {
-#pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
-      if (t < STEPS && t < steps && c < channels)
-        at[i] = *(const gd_pack<T, VEC> *)(x + first + t * stride + c);
-      else
-#pragma unroll
-        for (int v = 0; v < VEC; v++)
-          at[i].at[v] = gd_to<T>(0);
-    }
-  }
-  GD_DEVICE void put(float *shared) const {
-#pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
-      float values[VEC];
-#pragma unroll
-      for (int v = 0; v < VEC; v++)
-        values[v] = gd_float(at[i].at[v]);
-      if (t < STEPS)
-        gd_store(shared + t * PITCH(WIDTH) + c, values);
-    }
-  }
-  // A thread takes the units that it put.
-  static GD_DEVICE void store(T *x, const float *shared, int64_t first, int64_t stride,
-                              int64_t steps, int64_t channels) {
-#pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
-      if (t < STEPS && t < steps && c < channels) {
-        float values[VEC];
-        gd_load(shared + t * PITCH(WIDTH) + c, values);
-        gd_store(x + first + t * stride + c, values);
-      }
-    }
-  }
-};
-
-// STEPS rows of b or c, padded: in shared memory, or where there are many states read in place.
-#if STATES <= 32
-template <int STEPS> struct selected {
-  static constexpr int UNITS = (STEPS * PADDED + THREADS - 1) / THREADS;
-  T2 at[UNITS];
-
-  GD_DEVICE void fetch(const T2 *x, int64_t steps) {
-#pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / PADDED, s = unit % PADDED;
-      at[i] = t < STEPS && t < steps && s < STATES ? x[(int64_t)t * STATES + s] : gd_to<T2>(0);
-    }
-  }
-  GD_DEVICE void put(float *shared) const {
-#pragma unroll
-    for (int i = 0; i < UNITS; i++)
-      if (threadIdx.x + i * THREADS < STEPS * PADDED)
-        shared[threadIdx.x + i * THREADS] = gd_float(at[i]);
-  }
-};
-GD_DEVICE void get_selected(float (&x)[SP], const float *shared, const T2 *, int64_t, int t,
-                            int state) {
-  gd_load(shared + t * PADDED + state, x);
-}
-#else
-template <int STEPS> struct selected {
-  GD_DEVICE void fetch(const T2 *, int64_t) {}
-  GD_DEVICE void put(float *) const {}
-};
-GD_DEVICE void get_selected(float (&x)[SP], const float *, const T2 *from, int64_t steps, int t,
-                            int state) {
-#pragma unroll
-  for (int i = 0; i < SP; i++)
-    x[i] = t < steps && state + i < STATES ? gd_float(from[(int64_t)t * STATES + state + i]) : 0.0f;
-}
-#endif
-
-// --- forward -------------------------------------------------------------------------------------
-
-#ifdef FORWARD
 #define CHANNELS (THREADS / LANES)
 #define PAIRS (CHANNELS / 2)
 #define TILE 32    // steps
@@ -368,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             sums[k + n] = 0;
 #pragma unroll
             for (int i = 0; i < SP; i++) {
-              h[i] = power_of_2(x[2 * n] * a[i]) * h[i] + x[2 * n + 1] * bs[i];
+              h[i] = gd_exp2(x[2 * n] * a[i]) * h[i] + x[2 * n + 1] * bs[i];
               sums[k + n] += cs[i] * h[i];
             }
           }
@@ -417,4 +301,3 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     y += TILE * channels;
   }
 }
-#endif
