@@ -27,6 +27,30 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE
 file(STRINGS tests/gpu/parts gpu_parts REGEX "^[a-z]")
 set(gpu_cache "${PROJECT_BINARY_DIR}/gpu-cache")
 
+# What tests/gpu/test_cuda_failures.sh starts and has loaded: a program that holds memory of a GPU, a
+# driver that computes nothing, and one that breaks the real one, which it needs at run time alone.
+if(TARGET gpudays AND (NOT GD_TEST_FOLDERS OR "gpu" IN_LIST GD_TEST_FOLDERS))
+  add_executable(gd_hold_memory tests/gpu/hold_memory.c)
+  target_link_libraries(gd_hold_memory PRIVATE gpudays_core gd_flags)
+  set_target_properties(gd_hold_memory PROPERTIES OUTPUT_NAME hold_memory)
+  add_library(gd_fake_gpu SHARED tests/gpu/fake_gpu.c)
+  set_target_properties(gd_fake_gpu PROPERTIES OUTPUT_NAME fake_gpu NO_SONAME ON)
+  target_link_options(gd_fake_gpu PRIVATE -Wl,-soname,libcuda.so.1)
+  add_library(gd_broken_gpu MODULE tests/gpu/broken_gpu.c)
+  set_target_properties(gd_broken_gpu PROPERTIES OUTPUT_NAME broken_gpu SKIP_BUILD_RPATH ON)
+  target_link_options(gd_broken_gpu PRIVATE -Wl,--no-as-needed)
+  target_link_libraries(gd_broken_gpu PRIVATE gd_fake_gpu ${CMAKE_DL_LIBS})
+  foreach(target IN ITEMS gd_fake_gpu gd_broken_gpu)
+    target_include_directories(${target} PRIVATE src)
+    target_link_libraries(${target} PRIVATE gd_flags)
+  endforeach()
+  foreach(target IN ITEMS gd_hold_memory gd_fake_gpu gd_broken_gpu)
+    set_target_properties(${target} PROPERTIES PREFIX ""
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/gpu"
+      LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/gpu")
+  endforeach()
+endif()
+
 file(GLOB test_files CONFIGURE_DEPENDS tests/*/test_*.c tests/*/test_*.sh)
 foreach(path IN LISTS test_files)
   cmake_path(GET path PARENT_PATH folder)
@@ -74,5 +98,8 @@ foreach(path IN LISTS test_files)
       COMMAND bash "${PROJECT_SOURCE_DIR}/tools/run-test" ${command} ${words})
     set_tests_properties("${folder}/${part}" PROPERTIES LABELS "${folder}"
       ENVIRONMENT "${test_environment}" SKIP_RETURN_CODE 77 TIMEOUT ${timeout})
+    if(part STREQUAL "cuda_failures_real") # it takes all of the GPU's memory
+      set_tests_properties("${folder}/${part}" PROPERTIES RUN_SERIAL ON)
+    endif()
   endforeach()
 endforeach()

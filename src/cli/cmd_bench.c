@@ -70,8 +70,10 @@ static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
     gd_strbuf_printf(&line, "; resident set grew by %s",
                      gd_format_bytes(size, sizeof size, trial->resident_bytes));
   if (trial->resident_bytes >= 0 && on_gpu(trial))
-    gd_strbuf_printf(&line, "; the driver counts %s, and %s of runtime beside it",
-                     gd_format_bytes(size, sizeof size, trial->resident_bytes),
+    gd_strbuf_printf(&line, "; the driver counts %s",
+                     gd_format_bytes(size, sizeof size, trial->resident_bytes));
+  if (trial->resident_bytes >= 0 && trial->runtime_bytes >= 0 && on_gpu(trial))
+    gd_strbuf_printf(&line, ", and %s of runtime beside it",
                      gd_format_bytes(more, sizeof more, trial->runtime_bytes));
   if (line.text && !line.failed)
     gd_show_paragraph(out, 2, line.text);

@@ -49,7 +49,6 @@ struct planning {
   double enough_flops; /* a size whose pass has more is too long, but for 1; 0: none is */
   int64_t pass_rows;   /* of the size that was tried last: tokens, which products have as rows, or
                           pixels, of which there are plenty */
-  int devices;         /* of this machine; 0: not known, or of a target, where each rank has one */
   int64_t keep_bytes;  /* what a plan may have where activations are kept; 0: they are not */
   /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
      with the most blocks that keep, else of the first that was tried. */
@@ -312,6 +311,15 @@ static void find_compiler(struct planning *p) {
     snprintf(trial->no_compiler, sizeof trial->no_compiler, "%.255s", why.text);
 }
 
+/* What a rank may have of a device's memory where there are more ranks on a machine than devices:
+   its share, less a context of its own. devices 0: they share what there is, or each has one. */
+static int64_t share_of(const struct gd_trial *trial, const struct gd_device_info *info) {
+  int ranks = (trial->ranks + trial->nodes - 1) / trial->nodes;
+  if (info->devices <= 0 || ranks <= info->devices)
+    return info->memory_bytes;
+  return gd_gpu_plan_bytes(info->memory_bytes / ((ranks + info->devices - 1) / info->devices));
+}
+
 /* Device, threads and memory: of the target, or of what the backend finds here. */
 static enum gd_status find_device(struct planning *p, struct gd_error *err) {
   const struct gd_trial_options *options = p->options;
@@ -337,9 +345,8 @@ static enum gd_status find_device(struct planning *p, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
   snprintf(trial->device, sizeof trial->device, "%s", info.name);
   trial->threads = info.threads;
-  p->devices = info.devices;
   trial->device_limit_bytes =
-      options->device_limit_bytes ? options->device_limit_bytes : info.memory_bytes;
+      options->device_limit_bytes ? options->device_limit_bytes : share_of(trial, &info);
   trial->host_limit_bytes =
       options->host_limit_bytes ? options->host_limit_bytes : info.host_memory_bytes;
   return GD_OK;
@@ -350,12 +357,6 @@ static int ranks_of(const struct gd_trial_options *options) {
               : options->target ? options->target->count
                                 : options->ranks;
   return ranks > 1 ? ranks : 1;
-}
-
-/* Ranks that must share a device's memory: more of them on a machine than it has devices. */
-static int ranks_a_device(const struct planning *p) {
-  int ranks = (p->trial->ranks + p->trial->nodes - 1) / p->trial->nodes;
-  return p->devices > 0 && ranks > p->devices ? (ranks + p->devices - 1) / p->devices : 1;
 }
 
 /* Fills what is known before any plan: names, device, limits, precision. */
@@ -387,9 +388,9 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
                    trial->ranks > 1 ? " of a rank" : "");
   GD_TRY(find_device(p, err));
   if (p->caps.keeps && !options->keeps_nothing)
-    p->keep_bytes = options->keep_limit_bytes ? options->keep_limit_bytes
-                                              : trial->device_limit_bytes / ranks_a_device(p) /
-                                                    KEEP_PARTS * (KEEP_PARTS - 1);
+    p->keep_bytes = options->keep_limit_bytes
+                        ? options->keep_limit_bytes
+                        : trial->device_limit_bytes / KEEP_PARTS * (KEEP_PARTS - 1);
   trial->precision =
       gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
   return GD_OK;

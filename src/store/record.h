@@ -104,7 +104,7 @@ struct gd_trial {
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   uint32_t n_profile;     /* with options.profile, longest first */
   struct gd_profile_row profile[GD_PROFILE_ROWS];
-  int64_t runtime_bytes; /* resident before the arenas: code, libraries, graph, plan */
+  int64_t runtime_bytes; /* resident before the arenas: code, libraries, graph, plan; -1: unknown */
 };
 
 /* Median and half width of what is in ns[0..count). */

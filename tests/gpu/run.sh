@@ -108,6 +108,9 @@ status=0
 {
   grep '^cuda_space' <<<"$selected" || true
   grep '^cuda_ops' <<<"$selected" || true
-  grep -vE '^cuda_(space|ops)' <<<"$selected" || true
-} | xargs -P "$jobs" -L 1 bash -c 'run "$@"' run || status=1
+  grep -vE '^cuda_(space|ops|failures_real)' <<<"$selected" || true
+} | xargs -r -P "$jobs" -L 1 bash -c 'run "$@"' run || status=1
+# It takes all of the GPU's memory, so no other may run meanwhile.
+{ grep '^cuda_failures_real' <<<"$selected" || true; } |
+  xargs -r -L 1 bash -c 'run "$@"' run || status=1
 conclude $status

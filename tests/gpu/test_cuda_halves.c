@@ -206,6 +206,17 @@ static void not_numbers(struct matrix *a, struct matrix *b) {
   a->at[2 * a->columns] = 5e8f;
 }
 
+/* The largest, 2^21 of the others, meet zeros alone: what is left is within fp32, and no power of
+   two within it undoes the scaling. */
+static void apart(struct matrix *a, struct matrix *b) {
+  for (int64_t i = 0; i < a->rows; i++)
+    a->at[i * a->columns + 7] = 0;
+  for (int64_t i = 0; i < b->columns; i++)
+    b->at[5 * b->columns + i] = 0;
+  a->at[5] = 0x1p79f;
+  b->at[7 * b->columns + 3] = -0x1p79f;
+}
+
 static void test_odd_data(void **state) {
   static const struct odd cases[] = {
       {"normal", 9000, 8, 1000, 1, 1, nothing},
@@ -222,6 +233,8 @@ static void test_odd_data(void **state) {
       {"tiny by tiny", 257, 65, 511, 1e-20, 1e-17, nothing},
       {"huge by tiny", 257, 65, 511, 1e35, 1e-30, nothing},
       {"huge by huge", 257, 65, 511, 1e17, 1e18, nothing},
+      {"beyond all powers", 257, 65, 511, 0x1p58, 0x1p58, apart},
+      {"beyond them, sampled", 9000, 8, 1000, 0x1p58, 0x1p58, apart},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -35,6 +35,9 @@ enum {
   COMM_SCRATCH_BYTES = 1 << 20, /* pieces of a reduction over ranks arrive here, on the host */
 };
 
+/* A context with its kernels and libraries takes half a GiB to one; more in use is somebody's. */
+static const int64_t own_bytes = INT64_C(3) << 30;
+
 /* Work of the host inside a graph. */
 struct job {
   gd_kernel kernel;
@@ -73,16 +76,37 @@ static struct gd_cuda *cuda_of(struct gd_backend *backend) {
   return (struct gd_cuda *)backend;
 }
 
+/* How much of the GPU is free, for the end of a sentence. */
+static const char *say_free(const struct gd_cuda *cuda, char *text, size_t size) {
+  size_t free_bytes = 0, total = 0;
+  char left[32], all[32];
+  if (cuda->cu->MemGetInfo(&free_bytes, &total) != CUDA_SUCCESS) { /* there is no context yet */
+    snprintf(text, size, "other programs may have taken the GPU's memory");
+    return text;
+  }
+  bool shared = (int64_t)(total - free_bytes) - cuda->arena_bytes > own_bytes;
+  snprintf(text, size, "%s of its %s are free%s",
+           gd_format_bytes(left, sizeof left, (int64_t)free_bytes),
+           gd_format_bytes(all, sizeof all, (int64_t)total),
+           shared ? ", as other programs use the GPU; wait for them, or plan for what is left with "
+                    "--device-memory"
+                  : "");
+  return text;
+}
+
 enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char *what,
                              struct gd_error *err) {
   const char *name = NULL, *text = NULL;
+  char left[256];
   if (result == CUDA_SUCCESS)
     return GD_OK;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    return gd_fail(err, GD_NOMEM_DEVICE, "the GPU has no memory for %s: %s", what,
+                   say_free(cuda, left, sizeof left));
   cuda->cu->GetErrorName(result, &name);
   cuda->cu->GetErrorString(result, &text);
-  return gd_fail(err, result == CUDA_ERROR_OUT_OF_MEMORY ? GD_NOMEM_DEVICE : GD_ENVIRONMENT,
-                 "CUDA fails in %s: %s (%s)", what, text ? text : "unknown error",
-                 name ? name : "?");
+  return gd_fail(err, GD_ENVIRONMENT, "CUDA fails in %s: %s (%s)", what,
+                 text ? text : "unknown error", name ? name : "?");
 }
 
 #define CHECK(call, what) GD_TRY(gd_cuda_check(cuda, (call), (what), err))
@@ -208,10 +232,15 @@ static void release(struct gd_cuda *cuda) {
   cuda->arena_bytes = cuda->host_bytes = 0;
 }
 
+/*
+ * After an illegal address or a trap the context is of no use to anybody in this process: every
+ * call of the driver answers with that error, and a library that is asked to give back what it has
+ * there may wait for ever. The driver takes all of it back when the process ends.
+ */
 static void cuda_close(struct gd_backend *backend) {
   struct gd_cuda *cuda = cuda_of(backend);
   if (cuda->context) {
-    cuda->cu->CtxSynchronize();
+    cuda->broken = cuda->cu->CtxSynchronize() != CUDA_SUCCESS;
     release(cuda);
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);
@@ -288,20 +317,16 @@ static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *
 static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_bytes,
                                    int64_t host_bytes, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  char size[32], left[32];
+  char size[32], left[256];
   GD_TRY(wake(cuda, err));
   release(cuda);
   int64_t before = used_bytes(cuda);
   if (device_bytes > 0) {
     int result = cuda->cu->MemAlloc(&cuda->arena, (size_t)device_bytes);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      size_t free_bytes = 0, total = 0;
-      cuda->cu->MemGetInfo(&free_bytes, &total);
-      return gd_fail(err, GD_NOMEM_DEVICE,
-                     "the GPU refuses %s: %s are free; does another program use it?",
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      return gd_fail(err, GD_NOMEM_DEVICE, "the GPU refuses %s: %s",
                      gd_format_bytes(size, sizeof size, device_bytes),
-                     gd_format_bytes(left, sizeof left, (int64_t)free_bytes));
-    }
+                     say_free(cuda, left, sizeof left));
     CHECK(result, "cuMemAlloc");
     cuda->arena_bytes = device_bytes;
     CHECK(cuda->cu->MemsetD8Async(cuda->arena, 0, (size_t)device_bytes, cuda->stream), "cuMemset");
@@ -321,8 +346,9 @@ static void *cuda_host_memory(struct gd_backend *backend) {
 static void cuda_usage(struct gd_backend *backend, int64_t *plan_bytes, int64_t *runtime_bytes) {
   struct gd_cuda *cuda = cuda_of(backend);
   int64_t used = cuda->context ? used_bytes(cuda) : -1;
+  int64_t beside = used - cuda->measured_bytes; /* ours, unless others use the GPU */
   *plan_bytes = used < 0 ? -1 : cuda->measured_bytes;
-  *runtime_bytes = used < 0 || cuda->measured_bytes < 0 ? -1 : used - cuda->measured_bytes;
+  *runtime_bytes = used < 0 || cuda->measured_bytes < 0 || beside > own_bytes ? -1 : beside;
 }
 
 static enum gd_status copy(struct gd_cuda *cuda, CUdeviceptr to, CUdeviceptr from, int64_t bytes,

@@ -501,7 +501,7 @@ void gd_cuda_attention_free(struct gd_cuda *cuda) {
     next = c->next;
     gd_mem_free(c);
   }
-  if (state->handle)
+  if (state->handle && !cuda->broken)
     state->dnn->Destroy(state->handle);
   gd_mem_free(state);
   cuda->attention = NULL;

@@ -174,6 +174,24 @@ static int32_t operand_of(int32_t number) {
   return number == 0 ? 0 : number + 1;
 }
 
+/* piece: with its sizes and its place in D. */
+static struct gd_cuda_direct direct_of(const struct gd_cuda_product *p, enum gd_cuda_cut cut,
+                                       int64_t from, int64_t size,
+                                       const struct gd_cuda_product *piece) {
+  struct stored a = stored_of(p, 0, cut, from, size), b = stored_of(p, 1, cut, from, size);
+  return (struct gd_cuda_direct){.a = a.data,
+                                 .b = b.data,
+                                 .d = piece->d,
+                                 .m = piece->m,
+                                 .n = piece->n,
+                                 .k = piece->k,
+                                 .a_m = p->trans_a ? a.pitch : 1,
+                                 .a_k = p->trans_a ? 1 : a.pitch,
+                                 .b_k = p->trans_b ? b.pitch : 1,
+                                 .b_n = p->trans_b ? 1 : b.pitch,
+                                 .ldd = piece->ldd};
+}
+
 void gd_cuda_halves_piece(const struct gd_cuda_product *p, const struct gd_cuda_halves *halves,
                           int64_t at, struct gd_cuda_product *piece, struct gd_cuda_casts *casts) {
   int64_t from = at * halves->size, left = cut_dim(p, halves->cut) - from;
@@ -212,6 +230,7 @@ void gd_cuda_halves_piece(const struct gd_cuda_product *p, const struct gd_cuda_
   }
   if (halves->cut == GD_CUDA_CUT_N)
     piece->d = (float *)p->d + from * p->ldd;
+  casts->as_it_is = direct_of(p, halves->cut, from, size, piece);
 }
 
 /* --- launching ------------------------------------------------------------------------------ */

@@ -16,7 +16,9 @@
  * element 2^8 times larger than all of the sample is noticed while casting, and then the piece that
  * holds it is cast again by its true maximum. Infinities and NaNs are not counted and stay what
  * they are. Exponents are bounded so that neither a power nor alpha leaves the range of fp32; what
- * that loses is below 2^-135 a summand.
+ * that loses is below 2^-135 a summand. Where the largest elements are so large that alpha would
+ * have to be above 2^127 (max|A| max|B| from 2^142 on, or 2^156 where both are known), the piece is
+ * computed from the fp32 operands by halves_check, slowly, and the library's product adds nothing.
  *
  * The workspace is smaller than large operands, so the product is cut along one of m, n, k into
  * pieces of equal size; an operand that does not have this dim is cast once. A that is not cut and
@@ -63,11 +65,20 @@ struct gd_cuda_cast {
   int64_t tiles; /* blocks that do it; 0: nothing to do */
 };
 
+/* A piece as it stands, for data that halves cannot hold. Kernels have the same struct. */
+struct gd_cuda_direct {
+  const float *a, *b;
+  float *d;
+  int64_t m, n, k;
+  int64_t a_m, a_k, b_k, b_n, ldd; /* elements from one to the next in that dim */
+};
+
 struct gd_cuda_casts {
   struct gd_cuda_cast at[2];
   int32_t operand[2]; /* which of all A and B is in the slots: B is 1 */
   int32_t slot[2];    /* of the maxima that were noticed while casting A and B */
   int32_t target[2];  /* exponent to which the largest element of a sample is brought */
+  struct gd_cuda_direct as_it_is;
 };
 
 /* room: at a multiple of 256. False where there is nothing to do or no way to fit. */

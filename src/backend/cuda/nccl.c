@@ -140,7 +140,8 @@ void gd_cuda_nccl_free(struct gd_cuda *cuda) {
   struct gd_cuda_nccl *nccl = cuda->nccl;
   if (nccl && nccl->comm) {
     /* Destroying waits for the other ranks, who may not come any more. */
-    if (cuda->host_error.status == GD_OK && !(cuda->comm && gd_comm_has_failed(cuda->comm)))
+    if (cuda->host_error.status == GD_OK && !cuda->broken &&
+        !(cuda->comm && gd_comm_has_failed(cuda->comm)))
       nccl->api->CommDestroy(nccl->comm);
     else
       nccl->api->CommAbort(nccl->comm);

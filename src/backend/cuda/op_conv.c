@@ -15,10 +15,16 @@ enum {
   BLOCK = 256,
   SUM_BLOCKS = 1056,   /* as in op_rows.c */
   MOST_BLOCKS = 65535, /* in y and z */
-  PATCH_DOWN = 2,      /* outputs of a thread, as in depthwise.cu */
-  PATCH_ACROSS = 7,
-  RUN = 16, /* steps of a thread in conv1d.cu, and of its gradient to the filter */
-  RUN_DW = 64,
+  STRIP_ACROSS = 7,    /* as in depthwise.cu: columns of a warp, warps of a block, blocks at once */
+  STRIP_WARPS = 4,
+  STRIP_BLOCKS = 3,
+  STRIP_START = 4, /* rows that could be filtered while a block starts */
+  MOST_EACH = 64,
+  MOST_ROWS = 1 << 24,
+  SEQUENCE_THREADS = 128, /* of a block of conv1d.cu's fast kernels */
+  RUN = 32,               /* steps of a thread there */
+  DW_BLOCKS = 660,        /* that run at once: 5 on each multiprocessor of a large device */
+  LEAST_RUN_DW = 16,
 };
 
 /* Parts of a sum, each with a row of sums in the workspace. */
@@ -79,7 +85,7 @@ struct images {
   struct gd_cuda_kernel kernel;
   int64_t images, height, width, channels, k;
   bool fast;
-  int64_t patches, tiles; /* of the fast kernels: outputs and channels of a block's threads */
+  int64_t strips, tiles; /* of the fast kernels: beside each other, of columns and channels */
 };
 
 static void images_init(struct images *s, const char *name, const struct gd_view *x, int64_t k) {
@@ -88,16 +94,59 @@ static void images_init(struct images *s, const char *name, const struct gd_view
                        .width = x->dims[2],
                        .channels = x->dims[3],
                        .k = k,
-                       .fast = k == 3 || k == 5 || k == 7};
-  s->patches =
-      s->images * gd_cuda_ceil(s->height, PATCH_DOWN) * gd_cuda_ceil(s->width, PATCH_ACROSS);
+                       .fast = (k == 3 || k == 5 || k == 7) && x->dims[1] < MOST_ROWS};
+  s->strips = gd_cuda_ceil(s->width, STRIP_ACROSS);
   s->tiles = gd_cuda_ceil(s->channels, 32);
+  s->kernel = (struct gd_cuda_kernel){"depthwise", name, s->defines, 1, {x->dtype}};
+}
+
+static void images_define(struct images *s) {
   if (s->fast)
-    snprintf(s->defines, sizeof s->defines, "TAPS=%d CHANNELS=%lld WIDTH=%lld", (int)k,
+    snprintf(s->defines, sizeof s->defines, "TAPS=%d CHANNELS=%lld WIDTH=%lld", (int)s->k,
              (long long)s->channels, (long long)s->width);
   else
     snprintf(s->defines, sizeof s->defines, "TAPS=0");
-  s->kernel = (struct gd_cuda_kernel){"depthwise", name, s->defines, 1, {x->dtype}};
+}
+
+/* How warps share the images: each walks down `each` images or one of the bands of one. */
+struct walk {
+  int each, band;
+  int64_t count, blocks, cost; /* warps; blocks of a tile; tenths of rows of the busiest place */
+};
+
+static struct walk walk_of(const struct images *s, int64_t each, int64_t bands, int64_t halo) {
+  int64_t band = gd_cuda_ceil(s->height, bands);
+  struct walk walk = {.each = (int)each, .band = (int)band};
+  walk.count = s->strips * gd_cuda_ceil(s->height, band) * gd_cuda_ceil(s->images, each);
+  walk.blocks = gd_cuda_ceil(walk.count, STRIP_WARPS);
+  /* Blocks of a multiprocessor; the last few, less than it can hold, wait for memory. */
+  int64_t blocks = gd_cuda_ceil(walk.blocks * s->tiles, SUM_BLOCKS / 8);
+  int64_t last = blocks % STRIP_BLOCKS;
+  int64_t tenths = 10 * (blocks - last) + (last ? gd_cuda_most(10 * last, 21 + 2 * last) : 0);
+  walk.cost = tenths * (each * band + (bands > 1 ? halo : 0) + STRIP_START);
+  return walk;
+}
+
+/*
+ * The walk that ends first, for the multiprocessors of an H200 whatever the device: sums must not
+ * depend on it. halo: rows that a band has besides its own. most: blocks of a tile.
+ */
+static struct walk walk_best(const struct images *s, int64_t halo, int64_t most) {
+  struct walk best = {.each = 1, .band = 1};
+  if (s->images * s->height * s->width * s->channels == 0)
+    return best;
+  best = walk_of(s, s->images < MOST_EACH ? s->images : MOST_EACH, 1, halo);
+  for (int64_t each = best.each - 1; each > 0; each--) {
+    struct walk walk = walk_of(s, each, 1, halo);
+    if (walk.cost < best.cost && walk.blocks <= most)
+      best = walk;
+  }
+  for (int64_t bands = 2; bands * s->k <= s->height; bands++) {
+    struct walk walk = walk_of(s, 1, bands, halo);
+    if (walk.cost < best.cost && walk.blocks <= most)
+      best = walk;
+  }
+  return best;
 }
 
 /* flip: the gradient to x, which filters dy with the filter turned. */
@@ -106,20 +155,19 @@ static enum gd_status depthwise(const struct gd_cuda_call *call, int flip) {
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct images s;
   images_init(&s, "depthwise", &a->in[0], a->in[1].dims[2]);
-  struct gd_cuda_grid grid = {.threads = BLOCK};
+  images_define(&s);
   if (!s.fast) {
-    grid.x = gd_cuda_ceil(a->in[0].elements, BLOCK);
+    struct gd_cuda_grid grid = {.x = gd_cuda_ceil(a->in[0].elements, BLOCK), .threads = BLOCK};
     return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.images,
                           &s.height, &s.width, &s.channels, &s.k, &flip);
   }
   if (flip)
     s.kernel.name = "depthwise_dx";
-  /* Several patches a thread share the loading of its filter, where enough blocks remain. */
-  int64_t blocks = s.tiles * gd_cuda_ceil(s.patches, 8);
-  int64_t each = gd_cuda_most(gd_cuda_least(blocks / SUM_BLOCKS, 4), 1);
-  grid.x = s.tiles * gd_cuda_ceil(s.patches, 8 * each);
-  return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.height,
-                        &s.patches, &each);
+  struct walk walk = walk_best(&s, s.k - 1, INT32_MAX / gd_cuda_most(s.tiles, 1));
+  struct gd_cuda_grid grid = {.x = walk.blocks * s.tiles, .threads = 32 * STRIP_WARPS};
+  int height = (int)s.height;
+  return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.images,
+                        &walk.count, &height, &walk.band, &walk.each);
 }
 
 enum gd_status gd_cuda_op_depthwise(const struct gd_cuda_call *call) {
@@ -137,12 +185,17 @@ enum gd_status gd_cuda_op_depthwise_dw(const struct gd_cuda_call *call) {
   images_init(&s, "depthwise_dw", &a->in[0], a->attr->rows.rows);
   int64_t taps = s.k * s.k, width = (taps + 1) * s.channels;
   GD_TRY(check_workspace(call, taps, s.channels));
+  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most(width, 1));
+  struct walk walk = walk_best(&s, 0, gd_cuda_least(fit, MOST_BLOCKS));
+  s.fast = s.fast && walk.blocks <= gd_cuda_least(fit, MOST_BLOCKS);
+  images_define(&s);
   if (s.fast) {
-    struct cut cut = cut_of(call, s.patches, 8, s.tiles, width);
-    struct gd_cuda_grid grid = {.x = cut.groups ? s.tiles : 0, .y = cut.groups, .threads = BLOCK};
-    GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &s.height, &s.patches,
-                          &cut.per));
-    return add_up(call, cut.groups, taps, s.channels);
+    struct gd_cuda_grid grid = {
+        .x = walk.blocks ? s.tiles : 0, .y = walk.blocks, .threads = 32 * STRIP_WARPS};
+    int height = (int)s.height;
+    GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &s.images,
+                          &walk.count, &height, &walk.band, &walk.each));
+    return add_up(call, walk.blocks, taps, s.channels);
   }
   int64_t across = gd_cuda_ceil(s.channels, BLOCK);
   struct cut cut = cut_of(call, s.width ? s.images * s.height : 0, 8, across * (taps + 1), width);
@@ -163,7 +216,7 @@ struct sequences {
 };
 
 static void sequences_init(struct sequences *s, const struct gd_cuda_call *call, const char *name,
-                           int64_t k, int64_t widest) {
+                           int64_t k) {
   const struct gd_view *x = &call->args->in[0];
   *s = (struct sequences){.batches = x->dims[0],
                           .steps = x->dims[1],
@@ -171,9 +224,8 @@ static void sequences_init(struct sequences *s, const struct gd_cuda_call *call,
                           .k = k,
                           .vec = 1,
                           .fast = k >= 2 && k <= 4};
-  int64_t vec = gd_cuda_least(16 / gd_dtype_bytes(x->dtype), widest);
-  if (s->fast && s->channels % vec == 0 && gd_cuda_all_aligned(call->args, 16))
-    s->vec = vec;
+  if (s->fast && s->channels % 4 == 0 && gd_cuda_all_aligned(call->args, 16))
+    s->vec = 4;
   snprintf(s->defines, sizeof s->defines, "TAPS=%d VEC=%d", s->fast ? (int)k : 0, (int)s->vec);
   s->kernel = (struct gd_cuda_kernel){"conv1d", name, s->defines, 1, {x->dtype}};
 }
@@ -183,7 +235,7 @@ static enum gd_status conv1d(const struct gd_cuda_call *call, int sign) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct sequences s;
-  sequences_init(&s, call, "conv1d", a->in[1].dims[2], 8);
+  sequences_init(&s, call, "conv1d", a->in[1].dims[2]);
   int64_t rows = s.batches * s.steps;
   struct gd_cuda_grid grid = {.threads = BLOCK};
   if (!s.fast) {
@@ -194,7 +246,9 @@ static enum gd_status conv1d(const struct gd_cuda_call *call, int sign) {
   int length = RUN;
   if (sign > 0)
     s.kernel.name = "conv1d_dx";
-  grid.x = gd_cuda_ceil(s.channels / s.vec * s.batches * gd_cuda_ceil(s.steps, length), BLOCK);
+  grid.threads = SEQUENCE_THREADS;
+  grid.x = gd_cuda_ceil(s.channels / s.vec * s.batches * gd_cuda_ceil(s.steps, length),
+                        SEQUENCE_THREADS);
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.batches,
                         &s.steps, &s.channels, &length);
 }
@@ -207,19 +261,38 @@ enum gd_status gd_cuda_op_conv1d_dx(const struct gd_cuda_call *call) {
   return conv1d(call, 1);
 }
 
+/*
+ * Runs of steps, `length` each, and how many a group has: such that blocks, which lie `across` side
+ * by side and whose warps have a run each, all run at once.
+ */
+static struct cut cut_sequences(const struct gd_cuda_call *call, const struct sequences *s,
+                                int64_t across, int *length) {
+  enum { WARPS = SEQUENCE_THREADS / 32 };
+  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most((s->k + 1) * s->channels, 1));
+  int64_t groups = gd_cuda_least(DW_BLOCKS / gd_cuda_most(across, 1), fit);
+  groups = gd_cuda_most(groups, 1);
+  int64_t wanted = gd_cuda_most(groups * WARPS / gd_cuda_most(s->batches, 1), 1);
+  int64_t each = gd_cuda_most(gd_cuda_ceil(s->steps, wanted), LEAST_RUN_DW);
+  *length = (int)gd_cuda_least(gd_cuda_ceil(each, 8) * 8, 1 << 20);
+  int64_t runs = s->batches * gd_cuda_ceil(s->steps, *length);
+  struct cut cut = {.per = gd_cuda_most(gd_cuda_ceil(runs, groups * WARPS), 1) * WARPS};
+  cut.groups = gd_cuda_ceil(runs, cut.per);
+  return cut;
+}
+
 enum gd_status gd_cuda_op_conv1d_dw(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct sequences s;
-  sequences_init(&s, call, "conv1d_dw", a->attr->rows.rows, 4);
+  sequences_init(&s, call, "conv1d_dw", a->attr->rows.rows);
   int64_t width = (s.k + 1) * s.channels, rows = s.batches * s.steps;
   GD_TRY(check_workspace(call, s.k, s.channels));
   if (s.fast) {
-    int length = RUN_DW;
     int64_t across = gd_cuda_ceil(s.channels, 32 * s.vec);
-    int64_t runs = s.batches * gd_cuda_ceil(s.steps, length);
-    struct cut cut = cut_of(call, runs, 8, across, width);
-    struct gd_cuda_grid grid = {.x = cut.groups ? across : 0, .y = cut.groups, .threads = BLOCK};
+    int length;
+    struct cut cut = cut_sequences(call, &s, across, &length);
+    struct gd_cuda_grid grid = {
+        .x = cut.groups ? across : 0, .y = cut.groups, .threads = SEQUENCE_THREADS};
     GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.work, &s.batches, &cut.per,
                           &s.steps, &s.channels, &length));
     return add_up(call, cut.groups, s.k, s.channels);

@@ -1,6 +1,6 @@
 /*
- * The selective scan on CUDA, fused (scan.cu) and in parts (states.cu), with gradients. Letters:
- * B sequences, T steps, C channels, S states.
+ * The selective scan on CUDA, fused (scan.cu, scan_grad.cu) and in parts (states.cu), with
+ * gradients. Letters: B sequences, T steps, C channels, S states.
  *
  * db and dc are sums over channels: blocks leave shares per group of channels in the workspace,
  * which are added in order. Where the shares of all steps do not fit, the backward scan is cut into
@@ -24,9 +24,7 @@ struct scan {
   char defines[DEFINES];
   struct gd_cuda_kernel kernel;
   int64_t batches, steps, channels, states, chunks;
-  int64_t padded;         /* states, as threads have them */
-  int64_t block_channels; /* channels of a block */
-  int64_t groups;         /* blocks of a sequence */
+  int64_t groups; /* blocks of a sequence */
   int threads, shared_bytes;
 };
 
@@ -43,22 +41,29 @@ static struct scan scan_of(const struct gd_cuda_call *call, uint32_t first) {
   return s;
 }
 
-static int vector_of(const struct gd_cuda_call *call, const struct scan *s) {
-  return s->channels % 4 == 0 && gd_cuda_all_aligned(call->args, 16) ? 4 : 1;
-}
-
 enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(call->args);
   struct scan s = scan_of(call, 0);
-  int64_t lanes = s.states <= 16 ? 4 : 32, each = gd_cuda_power(gd_cuda_ceil(s.states, lanes));
-  snprintf(s.defines, sizeof s.defines, "FORWARD=1 STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d",
-           (long long)s.states, (int)lanes, (int)each, vector_of(call, &s), FORWARD_THREADS);
+  int64_t lanes = s.states <= 16 ? 4 : s.states <= 32 ? 8 : 32;
+  int64_t each = gd_cuda_power(gd_cuda_ceil(s.states, lanes));
+  bool pairs = s.channels % 2 == 0 && gd_cuda_all_aligned(call->args, 16);
+  snprintf(s.defines, sizeof s.defines,
+           "STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d", (long long)s.states,
+           (int)lanes, (int)each, pairs ? 2 : 1, FORWARD_THREADS,
+           s.states <= 16   ? 5
+           : s.states <= 32 ? 4
+                            : 1);
   s.kernel.name = "scan";
   s.kernel.defines = s.defines;
   struct gd_cuda_grid grid = {.threads = FORWARD_THREADS};
   grid.x = s.steps ? s.batches * gd_cuda_ceil(s.channels, FORWARD_THREADS / lanes) : 0;
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.in[3], &p.in[4],
                         &p.in[5], &p.out[0], &p.out[1], &s.steps, &s.channels);
+}
+
+/* Floats of db and dc that the blocks leave of a chunk. */
+static int64_t chunk_floats(const struct scan *s) {
+  return s->groups * GD_SCAN_CHUNK * 2 * s->states;
 }
 
 /* What a slice of the backward scan leaves in the workspace, per sequence. */
@@ -74,7 +79,7 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
   int64_t bytes = call->args->workspace_bytes, few = gd_cuda_least(s->chunks, 4);
   *slices = (struct slices){.batches = s->batches, .chunks = s->chunks};
   slices->fixed_bytes = s->channels * (2 * s->states + 1) * 4;
-  slices->chunk_bytes = s->groups * GD_SCAN_CHUNK * 2 * s->states * 4;
+  slices->chunk_bytes = chunk_floats(s) * 4;
   /* As many sequences at once as leave room for a few chunks each: these run side by side. */
   int64_t least = slices->fixed_bytes + few * slices->chunk_bytes;
   if (s->batches * least > bytes) {
@@ -97,15 +102,16 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
 
 /* One slice: sequences [batch, batch + batches), chunks [begin, end). */
 static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s, int64_t batch,
-                                 int64_t batches, int64_t begin, int64_t end, bool whole,
-                                 bool first) {
+                                 int64_t batches, int64_t begin, int64_t end,
+                                 const struct slices *slices, bool first) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
-  int64_t width = s->channels * s->states;
-  float *partial_a = a->workspace, *carry = partial_a + batches * width;
-  float *partial_d = carry + batches * width, *partial = partial_d + batches * s->channels;
+  int64_t width = s->channels * s->states, chunks = end - begin;
+  float *partial = a->workspace; /* first: read by 16 bytes */
+  float *partial_a = partial + batches * slices->chunks * chunk_floats(s);
+  float *carry = partial_a + batches * width, *partial_d = carry + batches * width;
   int from_carry = end < s->chunks;
-  void *carried = whole ? NULL : carry;
+  void *carried = slices->chunks == s->chunks ? NULL : carry;
   struct gd_cuda_grid grid = {
       .x = batches * s->groups, .threads = s->threads, .shared_bytes = s->shared_bytes};
   s->kernel.name = "scan_grad";
@@ -113,13 +119,11 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
                         &p.in[5], &p.in[6], &p.in[7], &p.out[0], &p.out[1], &partial, &partial_a,
                         &partial_d, &carried, &from_carry, &batch, &begin, &end, &s->steps,
                         &s->channels));
-  int64_t from = begin * GD_SCAN_CHUNK;
-  int64_t part_steps = gd_cuda_least(end * GD_SCAN_CHUNK, s->steps) - from;
-  grid = (struct gd_cuda_grid){.x = gd_cuda_ceil(batches * part_steps * 2 * s->states, BLOCK),
-                               .threads = BLOCK};
+  grid = (struct gd_cuda_grid){
+      .x = gd_cuda_ceil(batches * chunks * s->states * GD_SCAN_CHUNK / 2, BLOCK), .threads = BLOCK};
   s->kernel.name = "scan_sums";
   GD_TRY(GD_CUDA_LAUNCH(call, &s->kernel, grid, &partial, &p.out[3], &p.out[4], &batches,
-                        &s->groups, &part_steps, &batch, &from, &s->steps));
+                        &s->groups, &chunks, &batch, &begin, &s->steps));
   struct gd_cuda_sums sums = {.x = partial_a,
                               .dtype = GD_DTYPE_F32,
                               .rows = batches,
@@ -136,29 +140,67 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
   return gd_cuda_sum_columns(call, sums);
 }
 
+/* Shared memory of a block of scan_grad with `each` channels a row of 8 lanes: what is laid out
+   there, in order. */
+static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t each, bool staged) {
+  int64_t channels = threads / 8 * each, padded = gd_cuda_ceil(s->states, 4) * 4;
+  int64_t tile = gd_cuda_least(padded, 16), elements = GD_SCAN_CHUNK * channels;
+  int64_t floats = tile * (4 * GD_SCAN_CHUNK + 4) + 4 * padded * channels + padded * threads * each;
+  int64_t of_u = gd_dtype_bytes(s->kernel.types[0]);
+  int64_t of_delta = gd_dtype_bytes(s->kernel.types[1]);
+  int64_t of_b = gd_dtype_bytes(s->kernel.types[2]);
+  return floats * 4 + (staged ? 2 * GD_SCAN_CHUNK * s->states * of_b : 0) +
+         elements * (3 * of_u + of_delta) + 4 * 128;
+}
+
+/* Blocks of scan_grad, the best first: threads, channels of a row of 8 lanes, and how many fill a
+   multiprocessor's registers. The more channels, the less of b, c and their sums is moved in shared
+   memory; with many states there is room for few. */
+static const struct block {
+  int threads, each, at_once;
+} blocks[] = {{128, 2, 3}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
+
+/* That with the most channels at once on a multiprocessor; NULL: none fits its shared memory, of
+   which a block takes 1 KiB more than it asks for. */
+static const struct block *grad_block(const struct gd_cuda_call *call, const struct scan *s,
+                                      bool staged) {
+  const struct block *best = NULL;
+  int64_t most = 0, all_bytes = call->cuda->shared_bytes + 1024;
+  for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+    const struct block *block = &blocks[i];
+    int64_t bytes = grad_shared_bytes(s, block->threads, block->each, staged) + 1024;
+    int64_t fit = gd_cuda_least(all_bytes / bytes, block->at_once);
+    if (fit * block->threads * block->each > most) {
+      most = fit * block->threads * block->each;
+      best = block;
+    }
+  }
+  return best;
+}
+
+static enum gd_status grad_shape(const struct gd_cuda_call *call, struct scan *s) {
+  int vec = s->channels % 8 == 0 ? 8 : s->channels % 4 == 0 ? 4 : 1;
+  vec = gd_cuda_all_aligned(call->args, 16) ? vec : 1;
+  bool staged = vec > 1 && s->states * gd_dtype_bytes(s->kernel.types[2]) % 16 == 0;
+  const struct block *block = grad_block(call, s, staged);
+  if (!block)
+    return gd_fail(call->err, GD_UNSUPPORTED,
+                   "the scan's gradient over %lld states does not fit the %d bytes of shared "
+                   "memory that this GPU has: use fewer states",
+                   (long long)s->states, call->cuda->shared_bytes);
+  s->threads = block->threads;
+  s->shared_bytes = (int)grad_shared_bytes(s, block->threads, block->each, staged);
+  s->groups = gd_cuda_ceil(s->channels, block->threads / 8 * block->each);
+  snprintf(s->defines, sizeof s->defines, "STATES=%lld VEC=%d THREADS=%d CP=%d MIN_BLOCKS=%d",
+           (long long)s->states, vec, s->threads, block->each, block->at_once);
+  s->kernel.file = "scan_grad";
+  s->kernel.defines = s->defines;
+  return GD_OK;
+}
+
 enum gd_status gd_cuda_op_scan_grad(const struct gd_cuda_call *call) {
   struct scan s = scan_of(call, 1);
-  bool wide = s.states > 32; /* as scan.cu has it: b and c are not kept in shared memory */
-  int64_t lanes = wide ? 32 : 8, each = gd_cuda_power(gd_cuda_ceil(s.states, lanes));
-  int64_t pair = each <= 2 && !wide ? 2 : 1; /* channels of a thread */
-  s.threads = wide ? 128 : 256;
-  s.padded = lanes * each;
-  s.block_channels = s.threads / lanes * pair;
-  s.groups = gd_cuda_ceil(s.channels, s.block_channels);
-  int64_t warps = s.threads / 32;
-  int64_t floats = 3 * GD_SCAN_CHUNK * (s.block_channels + 4) + 8 * pair * each * s.threads +
-                   warps * 8 * 2 * s.padded + (wide ? 0 : 2 * GD_SCAN_CHUNK * s.padded);
-  s.shared_bytes = (int)(floats * 4);
-  if (s.shared_bytes > call->cuda->shared_bytes)
-    return gd_fail(call->err, GD_UNSUPPORTED,
-                   "the scan's gradient over %lld states needs %d bytes of shared memory, of which "
-                   "this GPU has %d: use fewer states",
-                   (long long)s.states, s.shared_bytes, call->cuda->shared_bytes);
-  snprintf(s.defines, sizeof s.defines,
-           "BACKWARD=1 STATES=%lld LANES=%d SP=%d CP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d",
-           (long long)s.states, (int)lanes, (int)each, (int)pair, vector_of(call, &s), s.threads,
-           each <= 2 && !wide ? 2 : 1);
-  s.kernel.defines = s.defines;
+  GD_TRY(grad_shape(call, &s));
   struct slices slices;
   GD_TRY(slices_of(call, &s, &slices));
   bool first = true;
@@ -167,7 +209,7 @@ enum gd_status gd_cuda_op_scan_grad(const struct gd_cuda_call *call) {
     int64_t batches = gd_cuda_least(slices.batches, s.batches - batch), end = s.chunks;
     do {
       int64_t begin = gd_cuda_most(end - slices.chunks, 0);
-      GD_TRY(grad_slice(call, &s, batch, batches, begin, end, slices.chunks == s.chunks, first));
+      GD_TRY(grad_slice(call, &s, batch, batches, begin, end, &slices, first));
       first = false;
       end = begin;
     } while (end > 0);

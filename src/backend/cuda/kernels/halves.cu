@@ -25,11 +25,20 @@ struct cast {
   int64_t tiles;
 };
 
+// The piece as it stands: D[m,n] by columns, A[m,k] and B[k,n] with a distance in each dim.
+struct direct {
+  const float *a, *b;
+  float *d;
+  int64_t m, n, k;
+  int64_t a_m, a_k, b_k, b_n, ldd; // elements
+};
+
 struct casts {
   cast at[2];
   int32_t operand[2];
   int32_t slot[2];
   int32_t target[2];
+  direct as_it_is;
 };
 
 struct sample {
@@ -219,8 +228,26 @@ extern "C" __global__ void __launch_bounds__(256) halves_cast(slots *slots, cons
     atomicMax(&slots->seen[casts.operand[which]][casts.slot[which]], seen);
 }
 
+// --- what no power undoes ------------------------------------------------------------------------
+
+// D = beta D + alpha A B in fp32, an element a thread: slow, and for data that no training survives.
+GD_DEVICE void multiply(const direct &p, float alpha, float beta) {
+  int64_t all = p.m * p.n, step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < all; at += step) {
+    int64_t j = at / p.m, i = at - j * p.m;
+    const float *a = p.a + i * p.a_m, *b = p.b + j * p.b_n;
+    float *d = p.d + j * p.ldd + i, sum = 0;
+#pragma unroll 1
+    for (int64_t l = 0; l < p.k; l++)
+      sum += a[l * p.a_k] * b[l * p.b_k];
+    *d = beta != 0 ? beta * *d + alpha * sum : alpha * sum; // what is overwritten may be NaN
+  }
+}
+
 // Casts again, by their true maxima, operands of which an element did not fit, and says by what the
-// product is multiplied. What is in the slots was complete before; nothing here changes it.
+// product is multiplied. What is in the slots was complete before; nothing here changes it. Where
+// that would be more than fp32 has, the piece is done here, and the product of halves is left to
+// add nothing to it, and a bias.
 extern "C" __global__ void __launch_bounds__(256)
     halves_check(slots *slots, const __grid_constant__ casts casts, float alpha, float beta) {
   int e[2];
@@ -235,9 +262,12 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int64_t tile = blockIdx.x; tile < c.tiles; tile += gridDim.x)
       cast_any(c, tile, e[which]);
   }
+  int undone = -(e[0] + e[1]);
+  bool beyond = undone > 127;
+  if (beyond)
+    multiply(casts.as_it_is, alpha, beta);
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    int undone = -(e[0] + e[1]);
-    slots->alpha = alpha * power(undone > 127 ? 127 : undone);
-    slots->beta = beta;
+    slots->alpha = beyond ? 0.0f : alpha * power(undone);
+    slots->beta = beyond ? 1.0f : beta;
   }
 }

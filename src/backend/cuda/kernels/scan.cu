@@ -1,452 +1,303 @@
-// The selective scan of Mamba and its gradient; the formulas are those of ref_scan.c.
-// T0: u, y and their gradients; T1: delta; T2: b and c. Letters: T steps, C channels, S states.
+// The selective scan of Mamba; the formulas are those of ref_scan.c. Its gradient: scan_grad.cu.
+// T0: u and y; T1: delta; T2: b and c. Letters: T steps, C channels, S states.
 //
-// LANES neighbouring threads share a channel, each with SP of its (padded) states, in registers;
+// LANES threads of a warp share a channel, each with SP of its (padded) states, in registers;
 // the recurrence over T is walked step by step. Tiles of steps and channels pass through shared
 // memory, so that global accesses run along channels; what lies outside is zero there, and zeros
 // do nothing: delta 0 keeps a state, and states past S have b and c 0.
 //
 // exp(delta A) is 2^(delta a) with a = A log2(e), one instruction of the special function units:
 // these bound the forward pass (1 of 16 a clock and multiprocessor per state and step: 47 us for
-// T 2048, C 5120, S 16 on 132 multiprocessors, where the bytes take 22 us). The backward pass needs
-// each power twice (to recompute states from those kept, and again beside them) and about 25
-// instructions a state and step, which bound it: 145 us.
+// T 2048, C 5120, S 16 on 132 multiprocessors, where the bytes take 22 us).
 
 #define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
 #define PADDED (LANES * SP) // states
 #define CHUNK 64            // GD_SCAN_CHUNK
 
-GD_DEVICE float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+#define CHANNELS (THREADS / LANES)
+#define PAIRS (CHANNELS / 2)
+#define TILE 32    // steps
+#define TOGETHER 4 // steps whose sums a thread leaves at once
+#define UNROLL (FEW ? 2 : 1)
+#define GROUPS (TILE / TOGETHER)
+#define UNITS (PAIRS * GROUPS) // of a pair of channels and TOGETHER steps
+#define OWN ((UNITS + THREADS - 1) / THREADS)
+#define SHARE (CHANNELS + 2) // sums that a part has in a row: 2 more, against conflicts
+#define FEW (STATES <= 32)   // b and c pass through shared memory, else they are read in place
+#define SELECTED (FEW ? TILE * PADDED : 0) // floats of b in a tile
+// Shared memory: delta and delta u, parts of y, b, c.
+#define PARTS (TILE * CHANNELS * 2)
+#define TILE_B (PARTS + GROUPS * LANES * SHARE * TOGETHER)
+
+// Two neighbours, as they are in memory: taken apart only where they are used.
+template <typename T> struct two {
+  uint32_t bits;
+  GD_DEVICE void set(T a, T b) { bits = a.bits | (uint32_t)b.bits << 16; }
+  GD_DEVICE float get(int v) const {
+    T x;
+    x.bits = (uint16_t)(v ? bits >> 16 : bits);
+    return gd_float(x);
+  }
+};
+template <> GD_DEVICE float two<gd_bf16>::get(int v) const {
+  return __uint_as_float(v ? bits & 0xffff0000 : bits << 16);
 }
+template <> struct two<gd_f32> {
+  float at[2];
+  GD_DEVICE void set(float a, float b) { at[0] = a, at[1] = b; }
+  GD_DEVICE float get(int v) const { return at[v]; }
+};
+template <typename T> struct alignas(2 * sizeof(T)) gd_pair {
+  two<T> at;
+};
 
-// Sums each of COUNT values over W lanes (both powers of two), STRIDE apart. Where lanes are left
-// to share them, the sums are shared out: a lane ends with x[0 .. COUNT / W), those of the values
-// from the returned index on. With more lanes than values, W / COUNT neighbours have the same one.
-template <int COUNT, int W, int STRIDE, int N> GD_DEVICE int share_sums(float (&x)[N]) {
-  if constexpr (W == 1) {
-    return 0;
-  } else if constexpr (COUNT == 1) {
-    x[0] += __shfl_xor_sync(0xffffffff, x[0], W / 2 * STRIDE);
-    return share_sums<1, W / 2, STRIDE>(x);
-  } else {
-    bool upper = threadIdx.x & (W / 2 * STRIDE);
-#pragma unroll
-    for (int v = 0; v < COUNT / 2; v++) {
-      float sent = upper ? x[v] : x[v + COUNT / 2], kept = upper ? x[v + COUNT / 2] : x[v];
-      x[v] = kept + __shfl_xor_sync(0xffffffff, sent, W / 2 * STRIDE);
-    }
-    return (upper ? COUNT / 2 : 0) + share_sums<COUNT / 2, W / 2, STRIDE>(x);
-  }
-}
+// Of x[T, C], what a thread stages: a pair of channels, TOGETHER steps, OWN times, `jump` elements
+// apart. `rows` steps (counted from the first of them) and `columns` channels lie inside, all else
+// is zero.
+template <typename T> struct staged {
+  two<T> at[OWN][TOGETHER];
 
-// --- tiles ---------------------------------------------------------------------------------------
-
-// STEPS x WIDTH elements of x[T, C], VEC at a time, between global and shared memory; `first` is
-// the element of x that the tile begins with. Rows in shared memory lie PITCH apart: a channel's
-// lanes write different steps, which must not meet in one bank.
-#define PITCH(channels) ((channels) + 4)
-template <typename T, int STEPS, int WIDTH> struct tile {
-  static constexpr int ACROSS = WIDTH / VEC, UNITS = (STEPS * ACROSS + THREADS - 1) / THREADS;
-  gd_pack<T, VEC> at[UNITS];
-
-  GD_DEVICE void fetch(const T *x, int64_t first, int64_t stride, int64_t steps, int64_t channels) {
+  GD_DEVICE void fetch(const T *x, int64_t stride, int64_t jump, int rows, int columns) {
 #pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
-      if (t < STEPS && t < steps && c < channels)
-        at[i] = *(const gd_pack<T, VEC> *)(x + first + t * stride + c);
-      else
+    for (int i = 0; i < OWN; i++, x += jump) {
+      const T *from = x;
 #pragma unroll
-        for (int v = 0; v < VEC; v++)
-          at[i].at[v] = gd_to<T>(0);
-    }
-  }
-  GD_DEVICE void put(float *shared) const {
-#pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
-      float values[VEC];
-#pragma unroll
-      for (int v = 0; v < VEC; v++)
-        values[v] = gd_float(at[i].at[v]);
-      if (t < STEPS)
-        gd_store(shared + t * PITCH(WIDTH) + c, values);
-    }
-  }
-  // A thread takes the units that it put.
-  static GD_DEVICE void store(T *x, const float *shared, int64_t first, int64_t stride,
-                              int64_t steps, int64_t channels) {
-#pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / ACROSS, c = unit % ACROSS * VEC;
-      if (t < STEPS && t < steps && c < channels) {
-        float values[VEC];
-        gd_load(shared + t * PITCH(WIDTH) + c, values);
-        gd_store(x + first + t * stride + c, values);
+      for (int k = 0; k < TOGETHER; k++, from += stride) {
+        int left = i * (THREADS / PAIRS * TOGETHER) + k < rows ? columns : 0;
+        at[i][k].set(gd_to<T>(0), gd_to<T>(0));
+        if (VEC == 1 && left > 0)
+          at[i][k].set(from[0], left > 1 ? from[1] : gd_to<T>(0));
+        if (VEC == 2 && left > 0)
+          at[i][k] = ((const gd_pair<T> *)from)->at;
       }
     }
   }
 };
 
-// STEPS rows of b or c, padded: in shared memory, or where there are many states read in place.
-#if STATES <= 32
-template <int STEPS> struct selected {
-  static constexpr int UNITS = (STEPS * PADDED + THREADS - 1) / THREADS;
-  T2 at[UNITS];
+// TILE rows of b or c, padded.
+#define BY (VEC == 2 && STATES % 4 == 0 ? 4 : 2)
+template <typename T> struct alignas(4 * sizeof(T)) gd_four {
+  two<T> at[2];
+};
+struct staged_states {
+  static constexpr int COUNT = FEW ? TILE * PADDED / BY : 0;
+  two<T2> at[(COUNT + THREADS - 1) / THREADS + !FEW][BY / 2];
 
-  GD_DEVICE void fetch(const T2 *x, int64_t steps) {
+  GD_DEVICE void fetch(const T2 *x, int rows) {
 #pragma unroll
-    for (int i = 0; i < UNITS; i++) {
-      int unit = threadIdx.x + i * THREADS, t = unit / PADDED, s = unit % PADDED;
-      at[i] = t < STEPS && t < steps && s < STATES ? x[(int64_t)t * STATES + s] : gd_to<T2>(0);
+    for (int i = 0; i * THREADS < COUNT; i++) {
+      int unit = threadIdx.x + i * THREADS, t = unit * BY / PADDED, s = unit * BY % PADDED;
+      const T2 *from = x + t * STATES + s;
+#pragma unroll
+      for (int v = 0; v < BY / 2; v++)
+        at[i][v].set(gd_to<T2>(0), gd_to<T2>(0));
+      if (t < rows && s < STATES) { // rows are at most TILE
+        if constexpr (BY == 4) {
+          gd_four<T2> four = *(const gd_four<T2> *)from;
+          at[i][0] = four.at[0], at[i][1] = four.at[1];
+        } else {
+          at[i][0].set(from[0], s + 1 < STATES ? from[1] : gd_to<T2>(0));
+        }
+      }
     }
   }
   GD_DEVICE void put(float *shared) const {
 #pragma unroll
-    for (int i = 0; i < UNITS; i++)
-      if (threadIdx.x + i * THREADS < STEPS * PADDED)
-        shared[threadIdx.x + i * THREADS] = gd_float(at[i]);
+    for (int i = 0; i * THREADS < COUNT; i++) {
+      float values[BY];
+#pragma unroll
+      for (int v = 0; v < BY; v++)
+        values[v] = at[i][v / 2].get(v % 2);
+      if (COUNT % THREADS == 0 || threadIdx.x + i * THREADS < COUNT)
+        gd_store(shared + (threadIdx.x + i * THREADS) * BY, values);
+    }
   }
 };
-GD_DEVICE void get_selected(float (&x)[SP], const float *shared, const T2 *, int64_t, int t,
-                            int state) {
-  gd_load(shared + t * PADDED + state, x);
-}
-#else
-template <int STEPS> struct selected {
-  GD_DEVICE void fetch(const T2 *, int64_t) {}
-  GD_DEVICE void put(float *) const {}
-};
-GD_DEVICE void get_selected(float (&x)[SP], const float *, const T2 *from, int64_t steps, int t,
-                            int state) {
+// SP states of row t, of `rows`; `shared` stands at the first of them.
+GD_DEVICE void get_states(float (&x)[SP], const float *shared, const T2 *from, int t, int rows,
+                          int state) {
+  if (FEW)
+    gd_load(shared + t * PADDED, x);
+  else
 #pragma unroll
-  for (int i = 0; i < SP; i++)
-    x[i] = t < steps && state + i < STATES ? gd_float(from[(int64_t)t * STATES + state + i]) : 0.0f;
+    for (int i = 0; i < SP; i++)
+      x[i] = t < rows && state + i < STATES ? gd_float(from[(int64_t)t * STATES + state + i]) : 0;
 }
-#endif
 
-// --- forward -------------------------------------------------------------------------------------
+// Kept in a register, not worked out again.
+GD_DEVICE int keep(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
-#ifdef FORWARD
-#define CHANNELS (THREADS / LANES)
-#define ROW PITCH(CHANNELS)
-#define TILE 32    // steps
-#define TOGETHER 4 // steps whose sums over states are shared out
-
-// A block has CHANNELS channels of a sequence. The next tile is on its way while one is worked on.
-extern "C" __global__ void __launch_bounds__(THREADS)
+// A block has CHANNELS channels of a sequence; the next tile of TILE steps is on its way while one
+// is worked on. Staged are delta and delta u, those of two steps side by side. A thread leaves its
+// part of y of TOGETHER steps in shared memory; the threads that staged u add the parts up.
+//
+// A warp's step takes the special function units 32 clocks at 4 states a thread, and about 31
+// instructions: 20 on states, 3 loads and stores, 8 for staging and adding up.
+//
+// All of shared memory is accessed 16 bytes a lane, for which a warp takes 2 turns where lanes 1
+// apart, or all that are 2 apart, want the same, else 4: so lane bit 0 counts channels and those
+// from bit 1 on states. Channels have slots in an order in which neighbouring threads stage into
+// neighbouring slots.
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     scan(const T0 *u, const T1 *delta, const float *a_log, const T2 *b, const T2 *c, const float *d,
          T0 *y, float *kept, int64_t steps, int64_t channels) {
-  alignas(16) __shared__ float tile_u[TILE * ROW], tile_delta[TILE * ROW];
-  alignas(16) __shared__ float tile_b[STATES <= 32 ? TILE * PADDED : 1];
-  alignas(16) __shared__ float tile_c[STATES <= 32 ? TILE * PADDED : 1];
+  alignas(16) __shared__ float shared[TILE_B + 2 * SELECTED];
   int64_t groups = (channels + CHANNELS - 1) / CHANNELS, batch = blockIdx.x / groups;
-  int64_t first_channel = blockIdx.x % groups * CHANNELS, left = channels - first_channel;
-  int lane = threadIdx.x % LANES, local = threadIdx.x / LANES, state = lane * SP;
-  int64_t channel = first_channel + local, chunks = (steps + CHUNK - 1) / CHUNK;
-  bool live = channel < channels;
-  float a[SP], h[SP], skip = live ? d[channel] : 0;
+  int64_t first_channel = blockIdx.x % groups * CHANNELS;
+  int width = channels - first_channel < CHANNELS ? channels - first_channel : CHANNELS;
+  int lane = threadIdx.x % 32, part = LANES < 32 ? lane / 2 % LANES : lane, state = part * SP;
+  int slot = threadIdx.x / 32 * (32 / LANES) + (LANES < 32 ? lane / 2 / LANES * 2 + lane % 2 : 0);
+  int local = slot % PAIRS * 2 + slot / PAIRS;
+  int64_t chunks = (steps + CHUNK - 1) / CHUNK;
+  bool live = local < width, whole = STATES % SP == 0 && gd_aligned(kept, SP < 4 ? 4 * SP : 16);
+  float a[SP], h[SP], skip[2];
+  kept += (batch * chunks * channels + first_channel + local) * STATES + state;
 #pragma unroll
   for (int i = 0; i < SP; i++) {
-    a[i] = live && state + i < STATES ? -expf(a_log[channel * STATES + state + i]) * LOG2_E : 0;
+    int64_t at = (first_channel + local) * STATES + state + i;
+    a[i] = live && state + i < STATES ? -expf(a_log[at]) * LOG2_E : 0;
     h[i] = 0;
   }
-  tile<T0, TILE, CHANNELS> next_u;
-  tile<T1, TILE, CHANNELS> next_delta;
-  selected<TILE> next_b, next_c;
-  next_u.fetch(u, batch * steps * channels + first_channel, channels, steps, left);
-  next_delta.fetch(delta, batch * steps * channels + first_channel, channels, steps, left);
-  next_b.fetch(b + batch * steps * STATES, steps);
-  next_c.fetch(c + batch * steps * STATES, steps);
-  for (int64_t first = 0; first < steps; first += TILE) {
-    int64_t row = batch * steps + first, ahead = row + TILE, more = steps - first - TILE;
-    next_u.put(tile_u);
-    next_delta.put(tile_delta);
-    next_b.put(tile_b);
-    next_c.put(tile_c);
+  // What this thread stages and writes.
+  int pair = threadIdx.x % PAIRS, columns = width - 2 * pair;
+  int early = threadIdx.x / PAIRS * TOGETHER; // first step
+  int64_t corner = (batch * steps + early) * channels + first_channel + 2 * pair;
+  int64_t jump = THREADS / PAIRS * TOGETHER * channels; // between its units
+  u += corner;
+  delta += corner;
+  y += corner;
+#pragma unroll
+  for (int v = 0; v < 2; v++)
+    skip[v] = v < columns ? d[first_channel + 2 * pair + v] : 0;
+  if (UNITS < THREADS && early >= TILE)
+    columns = 0;
+  b += batch * steps * STATES;
+  c += batch * steps * STATES;
+  int to = keep((early * PAIRS + pair) * 4), from_x = keep(slot * 4);
+  int from_states = keep(TILE_B + state);
+  int to_sum = keep(PARTS + (part * SHARE + slot) * TOGETHER);
+  int from_sums = keep(PARTS + (early * LANES * SHARE + pair * TOGETHER));
+  int64_t stride = channels;
+  asm volatile("" : "+l"(stride));
+  staged<T0> next_u;
+  staged<T1> next_delta;
+  staged_states next_b, next_c;
+  int rows = steps < TILE ? steps : TILE;
+  next_u.fetch(u, stride, jump, rows - early, columns);
+  next_delta.fetch(delta, stride, jump, rows - early, columns);
+  next_b.fetch(b, rows);
+  next_c.fetch(c, rows);
+  for (int64_t left = steps; left > 0; left -= TILE) {
+    staged<T0> this_u = next_u;
+    if (UNITS >= THREADS || early < TILE)
+#pragma unroll
+      for (int i = 0; i < OWN; i++)
+#pragma unroll
+        for (int v = 0; v < 2; v++)
+#pragma unroll
+          for (int k = 0; k < TOGETHER; k += 2) {
+            float x[4];
+            x[0] = next_delta.at[i][k].get(v);
+            x[1] = x[0] * next_u.at[i][k].get(v);
+            x[2] = next_delta.at[i][k + 1].get(v);
+            x[3] = x[2] * next_u.at[i][k + 1].get(v);
+            gd_store(shared + to + (i * THREADS * TOGETHER + (k + v) * PAIRS) * 4, x);
+          }
+    next_b.put(shared + TILE_B);
+    next_c.put(shared + TILE_B + SELECTED);
     __syncthreads();
-    if (more > 0) {
-      next_u.fetch(u, ahead * channels + first_channel, channels, more, left);
-      next_delta.fetch(delta, ahead * channels + first_channel, channels, more, left);
-      next_b.fetch(b + ahead * STATES, more);
-      next_c.fetch(c + ahead * STATES, more);
+    const T2 *this_b = b, *this_c = c;
+    int this_rows = rows;
+    rows = left - TILE < TILE ? left - TILE : TILE;
+    u += TILE * channels;
+    delta += TILE * channels;
+    b += TILE * STATES;
+    c += TILE * STATES;
+    if (rows > 0) {
+      next_u.fetch(u, stride, jump, rows - early, columns);
+      next_delta.fetch(delta, stride, jump, rows - early, columns);
+      next_b.fetch(b, rows);
+      next_c.fetch(c, rows);
     }
-    if (first % CHUNK == 0 && live) {
-      float *to = kept + ((batch * chunks + first / CHUNK) * channels + channel) * STATES + state;
-      if (STATES % SP == 0 && gd_aligned(kept, SP < 4 ? 4 * SP : 16)) {
-        if (state < STATES)
-          gd_store(to, h);
-      } else {
+    if ((steps - left) % CHUNK == 0) {
+      if (live && whole && state < STATES)
+        gd_store(kept, h);
+      if (live && !whole)
 #pragma unroll
         for (int i = 0; i < SP; i++)
           if (state + i < STATES)
-            to[i] = h[i];
-      }
+            kept[i] = h[i];
+      kept += channels * STATES;
     }
-    for (int t = 0; t < TILE; t += TOGETHER) {
-      float sums[TOGETHER];
+    const float *from = shared + from_x, *from_b = shared + from_states;
+    float *sum = shared + to_sum;
+#pragma unroll 1
+    for (int t = 0; t < this_rows; t += UNROLL * TOGETHER) { // rows past the last one are zeros
 #pragma unroll
-      for (int k = 0; k < TOGETHER; k++) {
-        float step = tile_delta[(t + k) * ROW + local];
-        float x = step * tile_u[(t + k) * ROW + local], bs[SP], cs[SP];
-        get_selected(bs, tile_b, b + row * STATES, steps - first, t + k, state);
-        get_selected(cs, tile_c, c + row * STATES, steps - first, t + k, state);
-        sums[k] = 0;
+      for (int j = 0; j < UNROLL; j++) {
+        float sums[TOGETHER];
 #pragma unroll
-        for (int i = 0; i < SP; i++) {
-          h[i] = power_of_2(step * a[i]) * h[i] + x * bs[i];
-          sums[k] += cs[i] * h[i];
-        }
-      }
-      int mine = share_sums<TOGETHER, LANES, 1>(sums);
-      constexpr int OWN = TOGETHER > LANES ? TOGETHER / LANES : 1;
-      constexpr int SAME = LANES > TOGETHER ? LANES / TOGETHER : 1; // lanes with the same sum
-      __syncwarp(); // y takes the place of u
-      if (lane % SAME == 0)
+        for (int k = 0; k < TOGETHER; k += 2) {
+          float x[4];
+          gd_load(from + (j * TOGETHER + k) * CHANNELS * 2, x);
 #pragma unroll
-        for (int k = 0; k < OWN; k++) {
-          float *at = tile_u + (t + mine + k) * ROW + local;
-          *at = sums[k] + skip * *at;
-        }
-    }
-    __syncthreads();
-    tile<T0, TILE, CHANNELS>::store(y, tile_u, row * channels + first_channel, channels,
-                                    steps - first, left);
-  }
-}
-#endif
-
-// --- backward ------------------------------------------------------------------------------------
-
-#ifdef BACKWARD
-#define ACROSS (32 / LANES) // lanes of a warp that differ in channel
-#define WARPS (THREADS / 32)
-#define CHANNELS (WARPS * ACROSS * CP)
-#define ROW PITCH(CHANNELS)
-#define TOGETHER 8 // steps whose states and powers are in registers
-#define PIECES (CHUNK / TOGETHER)
-
-// A block has CHANNELS channels of a sequence, a thread CP neighbouring ones, and walks the chunks
-// [begin, end) backward. A chunk's states are recomputed twice: once through all of it, leaving one
-// every TOGETHER steps in shared memory, once from each of these, kept with the powers for the way
-// back. carry: dL/dh times the power of the step behind the slice, between launches; null where one
-// launch has all chunks. Sums over states go into the tiles, sums over channels by warp, by block
-// and, through partial[sequence, group, step, b | c, S], by scan_sums. partial_a[sequence, C, S]
-// and partial_d[sequence, C] are added up over sequences by others.
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    scan_grad(const T0 *dy, const T0 *u, const T1 *delta, const float *a_log, const T2 *b,
-              const T2 *c, const float *d, const float *kept, T0 *du, T1 *ddelta, float *partial,
-              float *partial_a, float *partial_d, float *carry, int from_carry, int64_t first_batch,
-              int64_t begin, int64_t end, int64_t steps, int64_t channels) {
-  extern __shared__ float shared[];
-  float *tile_u = shared, *tile_delta = tile_u + CHUNK * ROW;
-  float *tile_dy = tile_delta + CHUNK * ROW, *saved = tile_dy + CHUNK * ROW;
-  float *sums = saved + PIECES * CP * SP * THREADS, *tile_b = sums + WARPS * TOGETHER * 2 * PADDED;
-  float *tile_c = tile_b + CHUNK * PADDED; // unused where there are many states
-  int64_t groups = (channels + CHANNELS - 1) / CHANNELS, sequence = blockIdx.x / groups;
-  int64_t group = blockIdx.x % groups, batch = first_batch + sequence;
-  int64_t first_channel = group * CHANNELS, left = channels - first_channel;
-  int64_t chunks = (steps + CHUNK - 1) / CHUNK;
-  int64_t part_steps = (end * CHUNK < steps ? end * CHUNK : steps) - begin * CHUNK;
-  int warp = threadIdx.x / 32, lane = threadIdx.x % LANES, state = lane * SP;
-  int local = (warp * ACROSS + threadIdx.x % 32 / LANES) * CP;
-  int64_t channel = first_channel + local;
-  float a[CP][SP], g_next[CP][SP], da[CP][SP] = {}, dd[CP] = {}, skip[CP];
+          for (int n = 0; n < 2; n++) {
+            float bs[SP], cs[SP];
+            int row = j * TOGETHER + k + n, left_rows = this_rows - t;
+            get_states(bs, from_b, this_b + (int64_t)t * STATES, row, left_rows, state);
+            get_states(cs, from_b + SELECTED, this_c + (int64_t)t * STATES, row, left_rows, state);
+            sums[k + n] = 0;
 #pragma unroll
-  for (int j = 0; j < CP; j++) {
-    bool live = channel + j < channels;
-    skip[j] = live ? d[channel + j] : 0;
-#pragma unroll
-    for (int i = 0; i < SP; i++) {
-      bool inside = live && state + i < STATES;
-      int64_t at = (channel + j) * STATES + state + i;
-      a[j][i] = inside ? -expf(a_log[at]) * LOG2_E : 0;
-      g_next[j][i] = from_carry && inside ? carry[sequence * channels * STATES + at] : 0;
-    }
-  }
-  for (int64_t chunk = end - 1; chunk >= begin; chunk--) {
-    int64_t first = chunk * CHUNK, row = batch * steps + first, rest = steps - first;
-    int64_t corner = row * channels + first_channel;
-    const T2 *b_row = b + row * STATES, *c_row = c + row * STATES;
-    {
-      tile<T0, CHUNK, CHANNELS> in_u, in_dy;
-      tile<T1, CHUNK, CHANNELS> in_delta;
-      selected<CHUNK> in_b, in_c;
-      in_u.fetch(u, corner, channels, rest, left);
-      in_delta.fetch(delta, corner, channels, rest, left);
-      in_dy.fetch(dy, corner, channels, rest, left);
-      in_b.fetch(b_row, rest);
-      in_c.fetch(c_row, rest);
-      in_u.put(tile_u);
-      in_delta.put(tile_delta);
-      in_dy.put(tile_dy);
-      in_b.put(tile_b); // last read before the last barrier
-      in_c.put(tile_c);
-    }
-    const float *from = kept + ((batch * chunks + chunk) * channels + channel) * STATES;
-    float h[CP][SP] = {};
-#pragma unroll
-    for (int j = 0; j < CP; j++)
-#pragma unroll
-      for (int i = 0; i < SP; i++)
-        if (channel + j < channels && state + i < STATES)
-          h[j][i] = from[j * STATES + state + i];
-    // The states behind step t of the chunk, from those before it.
-    auto advance = [&](int t, const float(&before)[CP][SP], float(&behind)[CP][SP],
-                       float(&power)[CP][SP]) {
-      float step[CP], input[CP], bs[SP];
-      gd_load(tile_delta + t * ROW + local, step);
-      gd_load(tile_u + t * ROW + local, input);
-      get_selected(bs, tile_b, b_row, rest, t, state);
-#pragma unroll
-      for (int j = 0; j < CP; j++)
-#pragma unroll
-        for (int i = 0; i < SP; i++) {
-          power[j][i] = power_of_2(step[j] * a[j][i]);
-          behind[j][i] = power[j][i] * before[j][i] + step[j] * input[j] * bs[i];
-        }
-    };
-    __syncthreads();
-
-    for (int piece = 0; piece < PIECES; piece++) {
-#pragma unroll
-      for (int j = 0; j < CP; j++)
-#pragma unroll
-        for (int i = 0; i < SP; i++)
-          saved[((piece * CP + j) * SP + i) * THREADS + threadIdx.x] = h[j][i];
-      if (piece == PIECES - 1)
-        break;
-#pragma unroll
-      for (int k = 0; k < TOGETHER; k++) {
-        float power[CP][SP];
-        advance(piece * TOGETHER + k, h, h, power);
-      }
-    }
-
-    for (int piece = PIECES - 1; piece >= 0; piece--) {
-      float power[TOGETHER][CP][SP], before[TOGETHER + 1][CP][SP];
-#pragma unroll
-      for (int j = 0; j < CP; j++)
-#pragma unroll
-        for (int i = 0; i < SP; i++)
-          before[0][j][i] = saved[((piece * CP + j) * SP + i) * THREADS + threadIdx.x];
-#pragma unroll
-      for (int k = 0; k < TOGETHER; k++)
-        advance(piece * TOGETHER + k, before[k], before[k + 1], power[k]);
-      float over_states[TOGETHER * CP * 2]; // of du and of ddelta, by step and channel
-#pragma unroll
-      for (int k = TOGETHER - 1; k >= 0; k--) {
-        int t = piece * TOGETHER + k;
-        float step[CP], input[CP], slope[CP], bs[SP], cs[SP], over_channels[2 * SP] = {};
-        gd_load(tile_delta + t * ROW + local, step);
-        gd_load(tile_u + t * ROW + local, input);
-        gd_load(tile_dy + t * ROW + local, slope);
-        get_selected(bs, tile_b, b_row, rest, t, state);
-        get_selected(cs, tile_c, c_row, rest, t, state);
-#pragma unroll
-        for (int j = 0; j < CP; j++) {
-          float along_b = 0, along_a = 0, x = step[j] * input[j];
-#pragma unroll
-          for (int i = 0; i < SP; i++) {
-            float g = cs[i] * slope[j] + g_next[j][i];
-            along_b += g * bs[i];
-            g_next[j][i] = g * power[k][j][i];
-            float decayed = g_next[j][i] * before[k][j][i];
-            along_a += a[j][i] * decayed;
-            da[j][i] += step[j] * decayed;
-            over_channels[i] += g * x;
-            over_channels[SP + i] += slope[j] * before[k + 1][j][i];
-          }
-          over_states[(k * CP + j) * 2] = step[j] * along_b;
-          over_states[(k * CP + j) * 2 + 1] = input[j] * along_b + LN_2 * along_a;
-        }
-        int mine = share_sums<2 * SP, ACROSS, LANES>(over_channels);
-        constexpr int OWN = 2 * SP > ACROSS ? 2 * SP / ACROSS : 1;
-#pragma unroll
-        for (int v = 0; v < OWN; v++) // lanes that have the same sum put it in the same place
-          sums[((warp * TOGETHER + k) * 2 + (mine + v) / SP) * PADDED + state + (mine + v) % SP] =
-              over_channels[v];
-      }
-      constexpr int COUNT = TOGETHER * CP * 2, OWN = COUNT > LANES ? COUNT / LANES : 1;
-      constexpr int SAME = LANES > COUNT ? LANES / COUNT : 1;
-      int mine = share_sums<COUNT, LANES, 1>(over_states);
-      __syncwarp(); // du and ddelta take the places of u and delta
-      if (lane % SAME == 0)
-#pragma unroll
-        for (int v = 0; v < OWN; v++) {
-          int j = v / 2 % CP; // a lane has both channels of a thread, or there is one
-          int at = (piece * TOGETHER + (mine + v) / (2 * CP)) * ROW + local + j;
-          if ((mine + v) % 2) {
-            tile_delta[at] = over_states[v];
-          } else {
-            dd[j] += tile_dy[at] * tile_u[at];
-            tile_u[at] = over_states[v] + skip[j] * tile_dy[at];
+            for (int i = 0; i < SP; i++) {
+              h[i] = gd_exp2(x[2 * n] * a[i]) * h[i] + x[2 * n + 1] * bs[i];
+              sums[k + n] += cs[i] * h[i];
+            }
           }
         }
-      __syncthreads();
-      for (int v = threadIdx.x; v < TOGETHER * 2 * PADDED; v += THREADS) {
-        int s = v % PADDED, t = piece * TOGETHER + v / (2 * PADDED);
-        if (s >= STATES || t >= rest)
-          continue;
-        float sum = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++)
-          sum += sums[w * TOGETHER * 2 * PADDED + v];
-        int64_t at = (sequence * groups + group) * part_steps + first - begin * CHUNK + t;
-        partial[(at * 2 + v / PADDED % 2) * STATES + s] = sum;
+        gd_store(sum + j * LANES * SHARE * TOGETHER, sums);
       }
-      __syncthreads();
+      from += UNROLL * TOGETHER * CHANNELS * 2;
+      from_b += UNROLL * TOGETHER * PADDED;
+      sum += UNROLL * LANES * SHARE * TOGETHER;
     }
-    tile<T0, CHUNK, CHANNELS>::store(du, tile_u, corner, channels, rest, left);
-    tile<T1, CHUNK, CHANNELS>::store(ddelta, tile_delta, corner, channels, rest, left);
-  }
+    __syncthreads();
+    if (columns > 0)
 #pragma unroll
-  for (int j = 0; j < CP; j++) {
-    float sum = gd_warp<gd_add>(dd[j], LANES);
-    if (channel + j >= channels)
-      continue;
-    if (lane == 0)
-      partial_d[sequence * channels + channel + j] = sum;
+      for (int i = 0; i < OWN; i++) {
+        float sums[2][TOGETHER];
+        int first = early + i * (THREADS / PAIRS * TOGETHER);
 #pragma unroll
-    for (int i = 0; i < SP; i++)
-      if (state + i < STATES) {
-        int64_t at = (sequence * channels + channel + j) * STATES + state + i;
-        partial_a[at] = a[j][i] * LN_2 * da[j][i];
-        if (carry)
-          carry[at] = g_next[j][i];
+        for (int v = 0; v < 2; v++) {
+#pragma unroll
+          for (int k = 0; k < TOGETHER; k++)
+            sums[v][k] = skip[v] * this_u.at[i][k].get(v);
+#pragma unroll
+          for (int p = 0; p < LANES; p++) {
+            float more[TOGETHER];
+            gd_load(shared + from_sums +
+                        ((i * (THREADS / PAIRS) * LANES + p) * SHARE + v * PAIRS) * TOGETHER,
+                    more);
+#pragma unroll
+            for (int k = 0; k < TOGETHER; k++)
+              sums[v][k] += more[k];
+          }
+        }
+        T0 *at = y + i * jump;
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++, at += stride) {
+          float both[2] = {sums[0][k], sums[1][k]};
+          if (VEC == 2 && first + k < this_rows)
+            gd_store(at, both);
+          if (VEC == 1 && first + k < this_rows) {
+            at[0] = gd_to<T0>(both[0]);
+            if (columns > 1)
+              at[1] = gd_to<T0>(both[1]);
+          }
+        }
       }
+    y += TILE * channels;
   }
 }
-
-// db and dc of steps [first, first + part_steps) of some sequences, from their groups' shares. A
-// thread has one element of either. Reads partial once: 2 S floats a step and group.
-extern "C" __global__ void __launch_bounds__(256)
-    scan_sums(const float *partial, T2 *db, T2 *dc, int64_t sequences, int64_t groups,
-              int64_t part_steps, int64_t first_batch, int64_t first, int64_t steps) {
-  int64_t width = part_steps * 2 * STATES, item = (int64_t)blockIdx.x * 256 + threadIdx.x;
-  if (item >= sequences * width)
-    return;
-  int64_t sequence = item / width, at = item % width;
-  const float *from = partial + sequence * groups * width + at;
-  float sum = 0;
-  int64_t g = 0;
-  for (; g + 8 <= groups; g += 8) {
-    float part[8];
-#pragma unroll
-    for (int k = 0; k < 8; k++)
-      part[k] = from[(g + k) * width];
-#pragma unroll
-    for (int k = 0; k < 8; k++)
-      sum += part[k];
-  }
-  for (; g < groups; g++)
-    sum += from[g * width];
-  int64_t t = at / (2 * STATES ? 2 * STATES : 1), s = at % (STATES ? STATES : 1);
-  T2 *to = at / (STATES ? STATES : 1) % 2 ? dc : db;
-  to[((first_batch + sequence) * steps + first + t) * STATES + s] = gd_to<T2>(sum);
-}
-#endif

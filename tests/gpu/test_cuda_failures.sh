@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# What goes wrong on a GPU: others have its memory, or take it while a search runs; its context is
+# lost; a library is missing; ranks share it. Each is a stored reason, and the search goes on.
+# Usage: test_cuda_failures.sh real|fake: the GPU that is there, or one that computes nothing
+# (fake_gpu.c), which shows the same everywhere.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/../cli/common.sh"
+
+kind=${1:-fake}
+tools=$(dirname "$GPUDAYS")/tests/gpu
+for name in hold_memory fake_gpu.so broken_gpu.so; do
+  [[ -e $tools/$name ]] || {
+    echo "skipped: $tools/$name is not there"
+    exit 77
+  }
+done
+export GPUDAYS_DETERMINISTIC=1 # nothing here is about speed
+if [[ $kind == fake ]]; then
+  mkdir "$WORK/fake" "$WORK/state"
+  for name in libcuda.so.1 libnvrtc.so.13 libcublasLt.so.13; do
+    ln -s "$tools/fake_gpu.so" "$WORK/fake/$name"
+  done
+  # Nothing of a real one: neither its libraries nor kernels that were compiled for it.
+  export GPUDAYS_CUDA_PATH=$WORK/fake GD_FAKE_GPU=$WORK/state
+  export HOME=$WORK XDG_CACHE_HOME=$WORK/cache
+  unset VIRTUAL_ENV CONDA_PREFIX CUDA_HOME CUDA_PATH
+fi
+"$GPUDAYS" doctor >"$WORK/doctor" 2>&1 || true
+grep -q '^GPU  *ok' "$WORK/doctor" || {
+  grep '^GPU' "$WORK/doctor" || true
+  [[ $kind == real ]] || fail "doctor does not know the GPU that computes nothing"
+  echo "skipped: there is no GPU"
+  exit 77
+}
+
+# 80 GB as naive, 14.5 GB with kernels and everything kept, 9.4 GB with nothing kept, 3.3 GB with
+# checkpoints.
+model=(pythia-14m --backend cuda --seq 512 --batch 1024 --precision bf16 --sample-seconds 0.02
+  --trial-timeout 120s)
+whole=("${model[@]}" --micro-batch 1024)
+
+count() { # TEXT NUMBER: so many lines of stdout have it
+  local found
+  found=$(grep -c -- "$1" "$OUT" || true)
+  [[ $found == "$2" ]] || fail "$LAST: $found lines with '$1', not $2"
+}
+fresh_store() {
+  export GPUDAYS_DB=$WORK/$1.db
+}
+# hold AMOUNT: another program has it until `let_go`; FREE says what is left.
+hold() {
+  coproc HOLDER { exec "$tools/hold_memory" "$1"; }
+  local line=
+  read -r -t 60 line <&"${HOLDER[0]}" || fail "hold_memory $1 does not begin"
+  FREE=$(sed -n 's/^holding [0-9]* bytes, \([0-9]*\) are free$/\1/p' <<<"$line")
+  [[ -n $FREE ]] || fail "hold_memory $1 says '$line'"
+}
+let_go() {
+  local pid=$HOLDER_PID input=${HOLDER[1]}
+  exec {input}>&-
+  wait "$pid" || fail "hold_memory ended with $?"
+}
+gib() {
+  echo $(($1 << 30))
+}
+# at_most_s SECONDS ARGUMENT...: expect, in so many seconds.
+at_most_s() {
+  local from=$SECONDS
+  expect "${@:2}"
+  ((SECONDS - from <= $1)) || fail "$LAST: took $((SECONDS - from)) s, not $1"
+}
+
+# --- memory that others have -----------------------------------------------------------------
+
+fresh_store before
+hold "-$(gib 8)"
+expect 0 bench "${whole[@]}" --methods naive,free-lunch,free-lunch+ckpt --json
+count '^      "status": "ok"' 1
+count '^      "status": "failed"' 2
+count '^      "source": "run"' 3
+count 'the GPU refuses .*iB: .*iB of its .*iB are free, as other programs use the GPU; wait for' 2
+count 'or plan for what is left with --device-memory"' 2
+count 'the GPU refuses 74.7 GiB' 1
+expect 0 results --status failed --json
+count 'the GPU refuses ' 2
+expect 0 results --status ok --json
+count '^      "method": "free-lunch+ckpt"' 1
+# What is left is what a plan is made for where that is said.
+expect 0 bench "${model[@]}" --methods naive,free-lunch --device-memory 6GiB --json
+count '^      "status": "ok"' 2
+# Alone it is the answer, and it is no.
+expect 1 bench "${whole[@]}" --methods naive --fresh
+said "the GPU refuses 74.7 GiB: "
+let_go
+# As soon as the others are gone.
+expect 0 bench "${whole[@]}" --methods naive --fresh --json
+field_is status ok
+
+# Not even a context. A real driver may find other words.
+hold -1000000
+if [[ $kind == fake ]]; then
+  expect 1 bench "${whole[@]}" --methods free-lunch+ckpt --no-store
+  said "the GPU has no memory for cuDevicePrimaryCtxRetain: other programs may have taken"
+else
+  try bench "${whole[@]}" --methods free-lunch+ckpt --no-store
+  [[ $RC == 1 || $RC == 3 ]] || fail "$LAST: exit $RC"
+  [[ $(grep -c '^gpudays: .*\(GPU\|CUDA\)' "$ERR") == 1 ]] || fail "$LAST: no sentence"
+  sed 's/^/with a full card: /' "$ERR"
+fi
+let_go
+
+# --- nothing kept ----------------------------------------------------------------------------
+
+fresh_store kept
+expect 0 bench "${whole[@]}" --methods free-lunch --json
+kept_bytes=$(field peak_bytes)
+hold "-$((kept_bytes - 200000000))"
+expect 0 bench "${whole[@]}" --methods free-lunch --fresh --json
+field_is status ok
+left_bytes=$(field peak_bytes)
+((left_bytes < kept_bytes * 3 / 4)) || fail "$LAST: $left_bytes bytes, after $kept_bytes"
+let_go
+
+# --- memory that others take meanwhile -------------------------------------------------------
+
+fresh_store meanwhile
+LAST="bench while others take memory" RC=0
+GPUDAYS_TEST_FAULT=naive=slow6 "$GPUDAYS" bench "${whole[@]}" --methods free-lunch+ckpt,naive \
+  --json >"$OUT" 2>"$ERR" </dev/null &
+search=$!
+for ((tries = 0; ; tries++)); do # the better one comes first
+  [[ $("$GPUDAYS" results --csv 2>/dev/null | grep -c ',free-lunch+ckpt,' || true) == 0 ]] || break
+  ((tries < 600)) || fail "$LAST: no first trial"
+  sleep 0.1
+done
+hold "-$(gib 8)"
+wait "$search" || RC=$?
+[[ $RC == 0 && ! -s $ERR ]] || fail "$LAST: exit $RC"
+count '^      "status": "ok"' 1
+count '^      "status": "failed"' 1
+count 'the GPU refuses 74.7 GiB: .* as other programs use the GPU' 1
+let_go
+expect 0 results --status failed --json
+count 'the GPU refuses 74.7 GiB: ' 1
+
+# --- a context that is lost ------------------------------------------------------------------
+
+small=("${model[@]}" --micro-batch 128)
+methods=free-lunch,free-lunch+ckpt,kernels
+lost='an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)'
+if [[ $kind == real ]]; then
+  mkdir "$WORK/broken"
+  ln -s "$tools/broken_gpu.so" "$WORK/broken/libcuda.so.1"
+  broken=$WORK/broken
+  for path in ${GPUDAYS_CUDA_PATH:+"$GPUDAYS_CUDA_PATH"/lib*.so*}; do
+    [[ $path == */libcuda.so* ]] || ln -s "$path" "$broken/"
+  done
+  GPUDAYS_CUDA_PATH=$broken "$GPUDAYS" doctor >"$OUT" 2>&1 || true
+  grep -q "^NVIDIA driver  *ok: .*$broken" "$OUT" || fail "the driver that breaks is not loaded"
+else
+  broken=$WORK/fake
+fi
+fresh_store lost
+export GD_TEST_BREAK=$WORK/lost
+GPUDAYS_CUDA_PATH=$broken at_most_s 60 0 bench "${small[@]}" --methods "$methods" --json
+[[ -e $GD_TEST_BREAK ]] || fail "$LAST: nothing broke"
+count '^      "status": "ok"' 2
+count '^      "status": "failed"' 1
+count '^      "source": "run"' 3
+count "\"reason\": \"CUDA fails in .*: $lost" 1
+expect 0 results --status failed --json
+count "$lost" 1
+# Alone it is the error.
+rm "$GD_TEST_BREAK"
+GPUDAYS_CUDA_PATH=$broken at_most_s 60 3 bench "${small[@]}" --methods free-lunch --fresh
+said "$lost"
+silent
+unset GD_TEST_BREAK
+expect 0 bench "${small[@]}" --methods free-lunch --fresh --json
+field_is status ok
+
+# --- a library that is missing ---------------------------------------------------------------
+
+# lacks NAME: all trials fail for want of cuBLASLt, with the libraries of folder NAME.
+lacks() {
+  fresh_store "$1"
+  GPUDAYS_CUDA_PATH=$WORK/$1 expect 1 bench "${small[@]}" --methods "$methods"
+  said "all 3 trials failed: $2"
+  expect 0 results --status failed --json
+  count "$2" 3
+}
+if [[ $kind == fake ]]; then
+  mkdir "$WORK/less" "$WORK/old"
+  for name in less/libcuda.so.1 less/libnvrtc.so.13 old/libcuda.so.1 old/libnvrtc.so.13; do
+    ln -s "$tools/fake_gpu.so" "$WORK/$name"
+  done
+  # Any library that has none of its functions.
+  ln -s "$(ldd "$GPUDAYS" | awk '$1 ~ /^libm\.so/ { print $3 }')" "$WORK/old/libcublasLt.so.13"
+  lacks old "cuBLASLt ($WORK/old/libcublasLt.so.13) has no cublasLtCreate; it is too old"
+  GPUDAYS_CUDA_PATH=$WORK/less "$GPUDAYS" doctor >"$WORK/doctor" 2>&1 || true
+  if grep -q '^cuBLASLt  *ok' "$WORK/doctor"; then
+    echo "skipped in part: this machine has a cuBLASLt of its own, so none is missing"
+  else
+    lacks less "cuBLASLt was not found"
+  fi
+fi
+
+# --- ranks that share a GPU ------------------------------------------------------------------
+
+expect 0 plan "${model[@]:0:3}" --json
+alone_bytes=$(field device_limit_bytes)
+for ranks in 2 4; do
+  expect 0 plan "${model[@]:0:3}" --ranks $ranks --json
+  shared_bytes=$(field device_limit_bytes)
+  ((shared_bytes > 0 && shared_bytes * ranks < alone_bytes)) ||
+    fail "$LAST: $shared_bytes bytes for each of $ranks ranks, of $alone_bytes"
+done
+if command -v mpirun >/dev/null; then
+  fresh_store ranks
+  # One rank has room for 80 GB; two have not.
+  expect 0 bench "${model[@]}" --batch 2048 --micro-batch pow2 --methods naive --ranks 2 --json
+  field_is status ok
+  field_is micro_batch 512
+else
+  echo "skipped in part: there is no mpirun, so no ranks that share a GPU"
+fi
