@@ -216,7 +216,7 @@ static void compare_row(const struct setting *s, int64_t row, const float *y, co
       continue;
     double x = (double)y[at], slope = gelu_slope(x);
     add_off(&off[2], (double)dx[at], dh * slope,
-            2 * last * fabs(dh * slope) + 0x1p-10 * (1 + fabs(x)) * fabs(dh) +
+            2 * last * fabs(dh * slope) + 0x1p-10 * (1 + x * x) * fabs(dh) +
                 2 * (1e-5 * most_dh + 1e-7));
   }
 }
