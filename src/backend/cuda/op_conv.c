@@ -22,7 +22,7 @@ enum {
   MOST_EACH = 64,
   MOST_ROWS = 1 << 24,
   SEQUENCE_THREADS = 128, /* of a block of conv1d.cu's fast kernels */
-  RUN = 32,               /* steps of a thread there */
+  RUN = 16,               /* steps of a thread there */
   DW_BLOCKS = 660,        /* that run at once: 5 on each multiprocessor of a large device */
   LEAST_RUN_DW = 16,
 };

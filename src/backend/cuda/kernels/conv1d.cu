@@ -43,9 +43,10 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // Rows on their way to a thread; multiples of TAPS, so that a row's slot in registers is known.
 #define SOME (TAPS == 3 ? 3 : 4)
-#define AHEAD (sizeof(T0) == 2 ? 2 * SOME : SOME)
+#define AHEAD (2 * SOME)
 #define AHEAD_DW SOME
 #define THREADS 128 // SEQUENCE_THREADS
+#define RESIDENT (VEC == 1 ? 1 : sizeof(T0) == 2 ? 6 : 4) // blocks of a multiprocessor
 
 // VEC channels of a row as they are in memory, taken apart only where they are used; zero outside.
 #define BYTES (VEC * (int)sizeof(T0))
@@ -161,12 +162,12 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, VEC > 1 ? 6 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     conv1d(const T0 *x, const float *w, const float *bias, T0 *y, int64_t batches, int64_t steps,
            int64_t channels, int length) {
   filter<true>(x, w, bias, y, batches, steps, channels, length);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, VEC > 1 ? 6 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     conv1d_dx(const T0 *dy, const float *w, const float *bias, T0 *dx, int64_t batches,
               int64_t steps, int64_t channels, int length) {
   filter<false>(dy, w, bias, dx, batches, steps, channels, length);
