@@ -334,17 +334,18 @@ static const double accumulation = 1e-5; /* relative to the root mean square of 
 static const int64_t small = 256;        /* elements */
 
 /*
- * What a backend that multiplies with a library may be off by more, relative to the root mean
- * square of the output: attention's weights and the logits of the loss are rounded to 16 bits
- * before they are used again, where ref keeps them in full.
+ * What an element may be off by more on a backend that multiplies with a library, relative to the
+ * root mean square of the output: attention's weights and the logits of the loss are rounded to 16
+ * bits before they are used again, where ref keeps them in full: half a last bit. The mean error
+ * has no such excuse. (Measured on an H200: 2.6e-4 in bf16, 1.4e-4 in fp16 at most.)
  */
 static double op_slack(const struct op_backend *backend, const struct op_case *c) {
   bool rounds =
       c->kind == GD_OP_attention || c->kind == GD_OP_attention_grad || c->kind == GD_OP_linear_xent;
   enum gd_dtype dtype = c->in[0].dtype;
   return !backend->library_sums || !rounds ? 0
-         : dtype == GD_DTYPE_BF16          ? 2e-2
-         : dtype == GD_DTYPE_F16           ? 2.5e-3
+         : dtype == GD_DTYPE_BF16          ? 0x1p-9
+         : dtype == GD_DTYPE_F16           ? 0x1p-12
                                            : 0;
 }
 
@@ -365,11 +366,10 @@ static const char *compare(enum gd_dtype dtype, int64_t count, const void *got, 
   if (dtype == GD_DTYPE_I32)
     return errors > 0 ? "the integers differ" : NULL;
   double rms = count ? sqrt(squares / (double)count) : 0;
-  noise += slack * rms;
   for (int64_t i = 0; i < count; i++) {
     double w = (double)gd_dtype_load(dtype, want, i), g = (double)gd_dtype_load(dtype, got, i);
     double allowed =
-        bounds[dtype].unit * fabs(w) + accumulation * rms + bounds[dtype].floor + noise;
+        bounds[dtype].unit * fabs(w) + (accumulation + slack) * rms + bounds[dtype].floor + noise;
     if (isfinite(w) && !(fabs(g - w) <= allowed) && fabs(g - w) > worst) {
       worst = fabs(g - w);
       worst_at = i;
@@ -447,11 +447,10 @@ static const char *compare_added(const struct problem *problem, const struct op_
     largest = fabs((double)sum[j]) > largest ? fabs((double)sum[j]) : largest;
   for (int64_t j = 0; j < count; j++) {
     float want = initial_value(i, j) + sum[j];
-    /* A library may multiply by another algorithm where it adds: sums in another order. */
+    /* A library may multiply by another algorithm where it adds: sums in another order, too.
+       Eight last bits of the largest; two is the most that was seen. */
     bool library = backend->library_sums && problem->op->kind == GD_OP_matmul;
-    double allowed = library                             ? 1e-5 * largest
-                     : adds_in_pieces(problem->op->kind) ? 2e-6 * largest
-                                                         : 0;
+    double allowed = library || adds_in_pieces(problem->op->kind) ? 0x1p-20 * largest : 0;
     if (!(fabs((double)got[j] - (double)want) <= allowed) && !(isnan(want) && isnan(got[j])))
       return wrong("output %u, added to: element %lld is %.9g, not %.9g", i, (long long)j,
                    (double)got[j], (double)want);
