@@ -293,11 +293,18 @@ static void free_module(const struct gd_cuda *cuda, struct module *m) {
   gd_mem_free(m);
 }
 
+static bool any_named(const struct module *from, const struct module *end, const char *name) {
+  for (; from != end; from = from->next)
+    if (strcmp(from->name, name) == 0)
+      return true;
+  return false;
+}
+
 void gd_cuda_modules_keep(struct gd_cuda *cuda, int every, int which) {
   struct module **at = &cuda->modules->modules;
   for (int i = 0; *at; i++) {
     struct module *m = *at;
-    if (i % every == which) {
+    if (i % every == which || !any_named(cuda->modules->modules, m, m->name)) {
       at = &m->next;
       continue;
     }

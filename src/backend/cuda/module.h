@@ -8,7 +8,8 @@
 
 enum gd_status gd_cuda_modules_open(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
 void gd_cuda_modules_close(struct gd_cuda *cuda);
-/* Forgets all modules but number `which` of every `every`: a share of the work, for tests. */
+/* Forgets all modules but number `which` of every `every` and the first of each file: a share of
+   the work, for tests. */
 void gd_cuda_modules_keep(struct gd_cuda *cuda, int every, int which);
 /* Builds side by side every module that was noted so far; needs no GPU. */
 enum gd_status gd_cuda_modules_compile(struct gd_cuda *cuda, int *count,
