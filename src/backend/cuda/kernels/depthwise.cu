@@ -281,34 +281,31 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 // brings row h of x and row h + HALF of dy; steps before row `top` of x bring dy alone.
 struct steps {
   static constexpr int BYTES = ROW + copier<ACROSS>::BYTES; // of a step: x, then dy
-  static constexpr int NONE = -(1 << 30);
   const strip &s;
   copier<WIDE> inputs;
   copier<ACROSS> outputs;
   const T0 *x, *dy; // of the next copy
-  int height, first, h, images;
+  int height, first, h;
 
   GD_DEVICE steps(const strip &of, const T0 *all_x, const T0 *all_dy, int rows, int first_channel)
       : s(of), inputs(of.column, -HALF, first_channel), outputs(of.column, 0, first_channel),
-        height(rows), first(of.top > HALF ? of.top - 2 * HALF : -HALF), h(first),
-        images(of.images) {
+        height(rows), first(of.top > HALF ? of.top - 2 * HALF : -HALF), h(first) {
     x = all_x + s.corner + inputs.offset + s.top * PITCH;
     dy = all_dy + s.corner + outputs.offset + (first + HALF) * PITCH;
     inputs.mask = held(inputs.mask);
     outputs.mask = held(outputs.mask);
   }
-  // Step h, to where the lane copies to; after the last of all: zeros, for nobody.
-  GD_DEVICE void copy(uint32_t to) {
-    bool exists = (uint32_t)(h + HALF) < (uint32_t)height;
+  // The next step, to where the lane copies to, or after the last one zeros, for nobody. Has it x?
+  GD_DEVICE bool copy(uint32_t to, bool is) {
+    bool has_x = is && h >= s.top, exists = is && h + HALF < height;
     outputs.copy(to + ROW, dy, exists);
     dy += exists ? PITCH : 0;
-    if (h >= s.top) {
+    if (has_x)
       inputs.copy(to, x, true);
-      x += PITCH;
-    }
+    x += has_x ? PITCH : 0;
     copies_end();
-    if (++h == s.bottom)
-      h = --images > 0 ? first : NONE;
+    h = h + 1 == s.bottom ? first : h + 1;
+    return has_x;
   }
 };
 
@@ -318,11 +315,12 @@ struct steps {
 GD_DEVICE void add_strip(float *sums, steps walk, uint32_t ring) {
   const strip &s = walk.s;
   uint32_t row = ring - threadIdx.x % 32 * (COPY - 1) * ELEMENT;
-  int h = walk.first, left = s.images * (s.bottom - h);
+  int left = s.images * (s.bottom - walk.first);
+  bool has_x[RING];
   float slopes[TAPS - 1 + RING][ACROSS] = {};
 #pragma unroll
   for (int r = 0; r < RING - 1; r++)
-    walk.copy(ring + r * steps::BYTES);
+    has_x[r] = walk.copy(ring + r * steps::BYTES, left > r);
 #pragma unroll 1
   while (true) {
 #pragma unroll
@@ -336,8 +334,9 @@ GD_DEVICE void add_strip(float *sums, steps walk, uint32_t ring) {
 #pragma unroll
       for (int c = 0; c < DW_AHEAD; c++)
         values[c] = read_shared(at + c * 32 * ELEMENT);
-      walk.copy(ring + (u + RING - 1) % RING * steps::BYTES);
-      if (h >= s.top) {
+      int next = (u + RING - 1) % RING;
+      has_x[next] = walk.copy(ring + next * steps::BYTES, left >= RING);
+      if (has_x[u]) {
 #pragma unroll
         for (int c = 0; c < WIDE; c++) {
           if (c + DW_AHEAD < WIDE)
@@ -355,7 +354,6 @@ GD_DEVICE void add_strip(float *sums, steps walk, uint32_t ring) {
         for (int q = 0; q < ACROSS; q++)
           sums[ALL - 1] += slopes[u + HALF][q];
       }
-      h = h == s.bottom - 1 ? walk.first : h + 1;
       if (--left == 0)
         return;
     }
