@@ -11,12 +11,12 @@
 // on an H200 equal to within a quarter; in bf16 it is the FLOPs.
 
 #define ACROSS 7    // images of 7, 14, 28, 56 are whole strips
-#define WARPS 4     // of a block, one a scheduler; here and below as in op_conv.c
+#define WARPS 4     // of a block, one a scheduler; ACROSS to DW_BLOCKS: as in op_conv.c
 #define BLOCKS 4    // at once on a multiprocessor: 128 registers a thread
 #define DW_BLOCKS 3 // of depthwise_dw, which has more to keep: 168
 #define RING 4      // rows
 #define AHEAD 4     // numbers of a row that are read before the first is used
-#define DW_AHEAD 4
+#define DW_AHEAD 4  // the same in depthwise_dw
 #define ROUND 10    // sums of depthwise_dw that go through shared memory at a time
 
 #if TAPS == 0
