@@ -310,8 +310,9 @@ struct steps {
 };
 
 // sums of a warp; ring: where the lane copies to. slopes[u + o] is row h - HALF + o of dy in step u
-// of a turn of the ring: rows move from register to register once a turn, not once a step, and a
-// longer turn would not fit the instruction cache.
+// of a turn of the ring: rows move from register to register once a turn, not once a step. Turns of
+// 2, 4 and 7 steps, the last without moves, took 62.6, 59.7 and 65.4 us (H200, 12x56x56x480, fp32,
+// before copies were put behind reads).
 GD_DEVICE void add_strip(float *sums, steps walk, uint32_t ring) {
   const strip &s = walk.s;
   uint32_t row = ring - threadIdx.x % 32 * (COPY - 1) * ELEMENT;
