@@ -17,7 +17,8 @@ enum {
   MOST_BLOCKS = 65535, /* in y and z */
   STRIP_ACROSS = 7,    /* as in depthwise.cu: columns of a warp, warps of a block, blocks at once */
   STRIP_WARPS = 4,
-  STRIP_BLOCKS = 3,
+  STRIP_BLOCKS = 4,
+  STRIP_BLOCKS_DW = 3,
   STRIP_START = 4, /* rows that could be filtered while a block starts */
   MOST_EACH = 64,
   MOST_ROWS = 1 << 24,
@@ -84,8 +85,9 @@ struct images {
   char defines[DEFINES];
   struct gd_cuda_kernel kernel;
   int64_t images, height, width, channels, k;
-  bool fast;
+  bool fast, wide;       /* wide: rows may be copied 16 bytes at a time */
   int64_t strips, tiles; /* of the fast kernels: beside each other, of columns and channels */
+  int64_t at_once;       /* blocks of them on a multiprocessor */
 };
 
 static void images_init(struct images *s, const char *name, const struct gd_view *x, int64_t k) {
@@ -94,7 +96,9 @@ static void images_init(struct images *s, const char *name, const struct gd_view
                        .width = x->dims[2],
                        .channels = x->dims[3],
                        .k = k,
-                       .fast = (k == 3 || k == 5 || k == 7) && x->dims[1] < MOST_ROWS};
+                       .fast = (k == 3 || k == 5 || k == 7) && x->dims[1] < MOST_ROWS,
+                       .at_once = STRIP_BLOCKS};
+  s->wide = s->channels * gd_dtype_bytes(x->dtype) % 16 == 0 && gd_cuda_aligned(x->data, 16);
   s->strips = gd_cuda_ceil(s->width, STRIP_ACROSS);
   s->tiles = gd_cuda_ceil(s->channels, 32);
   s->kernel = (struct gd_cuda_kernel){"depthwise", name, s->defines, 1, {x->dtype}};
@@ -102,8 +106,8 @@ static void images_init(struct images *s, const char *name, const struct gd_view
 
 static void images_define(struct images *s) {
   if (s->fast)
-    snprintf(s->defines, sizeof s->defines, "TAPS=%d CHANNELS=%lld WIDTH=%lld", (int)s->k,
-             (long long)s->channels, (long long)s->width);
+    snprintf(s->defines, sizeof s->defines, "TAPS=%d CHANNELS=%lld WIDTH=%lld WIDE_COPIES=%d",
+             (int)s->k, (long long)s->channels, (long long)s->width, s->wide);
   else
     snprintf(s->defines, sizeof s->defines, "TAPS=0");
 }
@@ -121,7 +125,7 @@ static struct walk walk_of(const struct images *s, int64_t each, int64_t bands, 
   walk.blocks = gd_cuda_ceil(walk.count, STRIP_WARPS);
   /* Blocks of a multiprocessor; the last few, less than it can hold, wait for memory. */
   int64_t blocks = gd_cuda_ceil(walk.blocks * s->tiles, SUM_BLOCKS / 8);
-  int64_t last = blocks % STRIP_BLOCKS;
+  int64_t last = blocks % s->at_once;
   int64_t tenths = 10 * (blocks - last) + (last ? gd_cuda_most(10 * last, 21 + 2 * last) : 0);
   walk.cost = tenths * (each * band + (bands > 1 ? halo : 0) + STRIP_START);
   return walk;
@@ -183,6 +187,8 @@ enum gd_status gd_cuda_op_depthwise_dw(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct images s;
   images_init(&s, "depthwise_dw", &a->in[0], a->attr->rows.rows);
+  s.wide = s.wide && gd_cuda_aligned(a->in[1].data, 16);
+  s.at_once = STRIP_BLOCKS_DW;
   int64_t taps = s.k * s.k, width = (taps + 1) * s.channels;
   GD_TRY(check_workspace(call, taps, s.channels));
   int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most(width, 1));
