@@ -158,7 +158,7 @@ static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t 
    memory; with many states there is room for few. */
 static const struct block {
   int threads, each, at_once;
-} blocks[] = {{128, 2, 3}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
+} blocks[] = {{128, 2, 2}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
 
 /* That with the most channels at once on a multiprocessor; NULL: none fits its shared memory, of
    which a block takes 1 KiB more than it asks for. */
