@@ -419,7 +419,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             float bs[UNROLL][EACH], cs[UNROLL][EACH];
 #pragma unroll
             for (int n = 0; n < UNROLL; n++) { // nobody else writes these meanwhile
-              at[n] = turned * 4 + (row + i + n) % 4;
+              at[n] = (turned * 4 + row) ^ (i + n); // the rows of a warp at different ones
               gd_load(own_rates + (quad * 4 + at[n]) * CHANNELS, a[n]);
               gd_load(own_edges + (quad * 4 + at[n]) * CHANNELS, edge[n]);
               get_steps(bs[n], own_panel + at[n] * PANEL);
