@@ -111,8 +111,9 @@ static int grad_parts(const struct scan *s, int64_t blocks, int64_t chunks) {
   int64_t at_once = 132 * s->at_once, best = 1;
   double least = 0;
   for (int64_t parts = 1; blocks > at_once && parts <= gd_cuda_least(chunks, 8); parts++) {
-    int64_t each = gd_cuda_ceil(chunks, parts), all = blocks * parts, rest = all % at_once;
-    double waves = (double)(all / at_once) + (rest == 0 ? 0 : 2 * rest <= at_once ? 0.75 : 1);
+    int64_t each = gd_cuda_ceil(chunks, parts), full = blocks * parts / at_once;
+    int64_t rest = blocks * parts % at_once;
+    double waves = (double)full + (rest == 0 ? 0 : 2 * rest <= at_once ? 0.75 : 1);
     double cost = waves * ((double)each + 0.5);
     if (parts == gd_cuda_ceil(chunks, each) && (parts == 1 || cost < least)) {
       best = parts;
@@ -174,7 +175,8 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
 static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t each, bool staged) {
   int64_t channels = threads / 8 * each, padded = gd_cuda_ceil(s->states, 4) * 4;
   int64_t tile = gd_cuda_least(padded, 16), elements = GD_SCAN_CHUNK * channels;
-  int64_t floats = tile * (4 * GD_SCAN_CHUNK + 4) + 4 * padded * channels + padded * threads * each;
+  int64_t floats =
+      tile * (4 * GD_SCAN_CHUNK + 4) + 4 * padded * (channels + 4) + padded * threads * each;
   int64_t of_u = gd_dtype_bytes(s->kernel.types[0]);
   int64_t of_delta = gd_dtype_bytes(s->kernel.types[1]);
   int64_t of_b = gd_dtype_bytes(s->kernel.types[2]);

@@ -26,6 +26,7 @@
 #define ROWS 4   // of lanes in a warp
 #define WARPS (THREADS / 32)
 #define CHANNELS (WARPS * ROWS * CP)
+#define WIDE (CHANNELS + 4) // of [S, C]; 4 more, so that states of a channel meet few banks twice
 #define QUADS ((STATES + 3) / 4) // of states
 #define PADDED (QUADS * 4)
 #define TILE_QUADS (QUADS < 4 ? QUADS : 4) // whose b, c, db, dc are in shared memory at a time
@@ -276,8 +277,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
               int parts) {
   extern __shared__ __align__(16) unsigned char shared[];
   float *panels = (float *)shared, *rates = panels + TILE_STATES * PANEL; // [S, C], as next_g
-  float *next_g = rates + PADDED * CHANNELS, *first_h = next_g + PADDED * CHANNELS;
-  float *rates_g = first_h + 2 * PADDED * CHANNELS; // [S, thread, CP]
+  float *next_g = rates + PADDED * WIDE, *first_h = next_g + PADDED * WIDE;
+  float *rates_g = first_h + 2 * PADDED * WIDE; // [S, thread, CP]
   T2 *raw_b = (T2 *)(rates_g + PADDED * CP * THREADS), *raw_c = raw_b + CHUNK * STATES * STAGED;
   T0 *tiles_u = (T0 *)(raw_c + CHUNK * STATES * STAGED);
   T0 *tile_dy = tiles_u + 2 * tile<T0>::ELEMENTS; // one: soon in registers, unlike u
@@ -307,12 +308,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     __syncthreads();
   }
   for (int v = threadIdx.x; v < PADDED * CHANNELS; v += THREADS) {
-    int s = v / CHANNELS, ch = v % CHANNELS;
+    int s = v / CHANNELS, ch = v % CHANNELS, to = s * WIDE + ch;
     bool inside = s < STATES && ch < left;
     int64_t at = (first_channel + ch) * STATES + s;
-    rates[v] = inside ? -expf(a_log[at]) * LOG2_E : 0;
-    next_g[v] = from_carry && inside ? load_relaxed(carry + sequence * channels * STATES + at) : 0;
-    first_h[v] = first_h[PADDED * CHANNELS + v] = 0;
+    rates[to] = inside ? -expf(a_log[at]) * LOG2_E : 0;
+    next_g[to] = from_carry && inside ? load_relaxed(carry + sequence * channels * STATES + at) : 0;
+    first_h[to] = first_h[PADDED * WIDE + to] = 0;
   }
   for (int v = threadIdx.x; v < PADDED * CP * THREADS; v += THREADS)
     rates_g[v] = 0;
@@ -330,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     tile<T0>::fetch(tile_dy, dy, corner, stride, rest, left);
     tile<T1>::fetch(tile_delta, delta, corner, stride, rest, left);
     const float *from = kept + of_kept;
-    float *to = first_h + half * PADDED * CHANNELS;
+    float *to = first_h + half * PADDED * WIDE;
     constexpr int STATES_IN = CHANNELS * STATES, BESIDE = CHUNK * STATES * (int)sizeof(T2) / 16;
 #pragma unroll
     for (int i = 0; i < PASSES(STATES_IN); i++) {
@@ -338,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if (THREADS % MOST_1(STATES) == 0) // the compiler does not see that this is the same
         ch = threadIdx.x / MOST_1(STATES) + i * (THREADS / MOST_1(STATES));
       if (!PAST(v, STATES_IN))
-        copy_async<4>(to + s * CHANNELS + ch, from + v, (int)ch < left);
+        copy_async<4>(to + s * WIDE + ch, from + v, (int)ch < left);
     }
     if constexpr (STAGED) {
       int bytes = rest * STATES * (int)sizeof(T2);
@@ -369,7 +370,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     T0 *own_dy = tile_dy + tile<T0>::at(lane * EACH, local);
     T1 *own_delta = tile_delta + tile<T1>::at(lane * EACH, local);
     // Lane 7 takes from behind the chunk, the others (lane 0 in earnest) from before it.
-    const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * CHANNELS;
+    const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * WIDE;
     const float *own_edges = edges + local;
     copies_wait();
     __syncthreads();
@@ -420,8 +421,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
             for (int n = 0; n < UNROLL; n++) { // nobody else writes these meanwhile
               at[n] = (turned * 4 + row) ^ (i + n); // the rows of a warp at different ones
-              gd_load(own_rates + (quad * 4 + at[n]) * CHANNELS, a[n]);
-              gd_load(own_edges + (quad * 4 + at[n]) * CHANNELS, edge[n]);
+              gd_load(own_rates + (quad * 4 + at[n]) * WIDE, a[n]);
+              gd_load(own_edges + (quad * 4 + at[n]) * WIDE, edge[n]);
               get_steps(bs[n], own_panel + at[n] * PANEL);
               get_steps(cs[n], own_panel + at[n] * PANEL + CHUNK);
             }
@@ -440,7 +441,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
               put_steps(panel + 3 * CHUNK, dc);
               gd_store(own, da);
               if (lane == 0)
-                gd_store(own_rates + PADDED * CHANNELS + in_all * CHANNELS, out); // next_g
+                gd_store(own_rates + (PADDED + in_all) * WIDE, out); // next_g
               __syncwarp(); // the sums go on to another row
             }
           }
@@ -498,10 +499,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       sum = gd_warp<gd_add>(rates_g[(s * THREADS + threadIdx.x) * CP + j], SPAN);
       if (writes) {
         float *to = partial_a + (at * STATES + s);
-        sum *= rates[s * CHANNELS + local + j] * LN_2;
+        sum *= rates[s * WIDE + local + j] * LN_2;
         *to = part > 0 ? load_relaxed(to) + sum : sum;
         if (carry)
-          carry[at * STATES + s] = next_g[s * CHANNELS + local + j];
+          carry[at * STATES + s] = next_g[s * WIDE + local + j];
       }
     }
   }
