@@ -26,6 +26,7 @@ struct scan {
   int64_t batches, steps, channels, states, chunks;
   int64_t groups; /* blocks of a sequence */
   int threads, shared_bytes;
+  int at_once; /* blocks on a multiprocessor */
 };
 
 /* u, delta, A_log, b are inputs first .. first + 3. */
@@ -70,7 +71,7 @@ static int64_t chunk_floats(const struct scan *s) {
 struct slices {
   int64_t batches;     /* sequences of a slice */
   int64_t chunks;      /* chunks of a slice */
-  int64_t fixed_bytes; /* dA_log, dL/dh and dd */
+  int64_t fixed_bytes; /* dA_log, dL/dh, dd and the parts that are done */
   int64_t chunk_bytes; /* db and dc of a chunk, by group */
 };
 
@@ -78,7 +79,7 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
                                 struct slices *slices) {
   int64_t bytes = call->args->workspace_bytes, few = gd_cuda_least(s->chunks, 4);
   *slices = (struct slices){.batches = s->batches, .chunks = s->chunks};
-  slices->fixed_bytes = s->channels * (2 * s->states + 1) * 4;
+  slices->fixed_bytes = (s->channels * (2 * s->states + 1) + s->groups) * 4;
   slices->chunk_bytes = chunk_floats(s) * 4;
   /* As many sequences at once as leave room for a few chunks each: these run side by side. */
   int64_t least = slices->fixed_bytes + few * slices->chunk_bytes;
@@ -100,6 +101,28 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
   return GD_OK;
 }
 
+/*
+ * Parts of a slice's chunks: blocks of their own that go on where those of the part behind ended,
+ * so that the last blocks to run are short. Each costs half a chunk more, and there must be more
+ * blocks than an H200 runs at once, whatever the device: sums must not depend on it. The last
+ * blocks, where they are alone on their multiprocessors, take a quarter less time.
+ */
+static int grad_parts(const struct scan *s, int64_t blocks, int64_t chunks) {
+  int64_t at_once = 132 * s->at_once, best = 1;
+  double least = 0;
+  for (int64_t parts = 1; blocks > at_once && parts <= gd_cuda_least(chunks, 8); parts++) {
+    int64_t each = gd_cuda_ceil(chunks, parts), full = blocks * parts / at_once;
+    int64_t rest = blocks * parts % at_once;
+    double waves = (double)full + (rest == 0 ? 0 : 2 * rest <= at_once ? 0.75 : 1);
+    double cost = waves * ((double)each + 0.5);
+    if (parts == gd_cuda_ceil(chunks, each) && (parts == 1 || cost < least)) {
+      best = parts;
+      least = cost;
+    }
+  }
+  return (int)best;
+}
+
 /* One slice: sequences [batch, batch + batches), chunks [begin, end). */
 static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s, int64_t batch,
                                  int64_t batches, int64_t begin, int64_t end,
@@ -110,15 +133,22 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
   float *partial = a->workspace; /* first: read by 16 bytes */
   float *partial_a = partial + batches * slices->chunks * chunk_floats(s);
   float *carry = partial_a + batches * width, *partial_d = carry + batches * width;
-  int from_carry = end < s->chunks;
-  void *carried = slices->chunks == s->chunks ? NULL : carry;
+  float *finished = partial_d + batches * s->channels; /* counts, one a block of a part */
+  int from_carry = end < s->chunks, parts = grad_parts(s, batches * s->groups, chunks);
+  void *carried = slices->chunks == s->chunks && parts == 1 ? NULL : carry;
   struct gd_cuda_grid grid = {
-      .x = batches * s->groups, .threads = s->threads, .shared_bytes = s->shared_bytes};
+      .x = batches * s->groups * parts, .threads = s->threads, .shared_bytes = s->shared_bytes};
+  if (parts > 1 && call->stage == GD_CUDA_LAUNCH)
+    GD_TRY(gd_cuda_check(call->cuda,
+                         call->cuda->cu->MemsetD8Async((CUdeviceptr)(uintptr_t)finished, 0,
+                                                       (size_t)(batches * s->groups) * 4,
+                                                       call->stream),
+                         "clearing inside scan_grad", call->err));
   s->kernel.name = "scan_grad";
   GD_TRY(GD_CUDA_LAUNCH(call, &s->kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.in[3], &p.in[4],
                         &p.in[5], &p.in[6], &p.in[7], &p.out[0], &p.out[1], &partial, &partial_a,
                         &partial_d, &carried, &from_carry, &batch, &begin, &end, &s->steps,
-                        &s->channels));
+                        &s->channels, &finished, &parts));
   grid = (struct gd_cuda_grid){
       .x = gd_cuda_ceil(batches * chunks * s->states * GD_SCAN_CHUNK / 2, BLOCK), .threads = BLOCK};
   s->kernel.name = "scan_sums";
@@ -145,7 +175,8 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
 static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t each, bool staged) {
   int64_t channels = threads / 8 * each, padded = gd_cuda_ceil(s->states, 4) * 4;
   int64_t tile = gd_cuda_least(padded, 16), elements = GD_SCAN_CHUNK * channels;
-  int64_t floats = tile * (4 * GD_SCAN_CHUNK + 4) + 4 * padded * channels + padded * threads * each;
+  int64_t floats =
+      tile * (4 * GD_SCAN_CHUNK + 4) + 4 * padded * (channels + 4) + padded * threads * each;
   int64_t of_u = gd_dtype_bytes(s->kernel.types[0]);
   int64_t of_delta = gd_dtype_bytes(s->kernel.types[1]);
   int64_t of_b = gd_dtype_bytes(s->kernel.types[2]);
@@ -158,7 +189,7 @@ static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t 
    memory; with many states there is room for few. */
 static const struct block {
   int threads, each, at_once;
-} blocks[] = {{128, 2, 3}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
+} blocks[] = {{128, 2, 2}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
 
 /* That with the most channels at once on a multiprocessor; NULL: none fits its shared memory, of
    which a block takes 1 KiB more than it asks for. */
@@ -189,6 +220,7 @@ static enum gd_status grad_shape(const struct gd_cuda_call *call, struct scan *s
                    "memory that this GPU has: use fewer states",
                    (long long)s->states, call->cuda->shared_bytes);
   s->threads = block->threads;
+  s->at_once = block->at_once;
   s->shared_bytes = (int)grad_shared_bytes(s, block->threads, block->each, staged);
   s->groups = gd_cuda_ceil(s->channels, block->threads / 8 * block->each);
   snprintf(s->defines, sizeof s->defines, "STATES=%lld VEC=%d THREADS=%d CP=%d MIN_BLOCKS=%d",

@@ -8,11 +8,13 @@
 // composed per lane, scanned across the 8 lanes and walked again from what the scan gave, so each
 // power is made once and du and ddelta, sums over states, stay in registers. db and dc, sums over
 // channels, are added up in shared memory: at any time the rows of a block are at different states,
-// so that none has to wait and the order is fixed.
+// and a warp takes over 4 states (a quad) from the next warp, so the order is fixed. Two states of
+// each row are in hand at once: what the second needs is read before the first is done.
 //
 // exp(delta A) is 2^(delta a) with a = A log2(e), one instruction of the special function units.
-// About 20 instructions a state and step bound it (on 132 multiprocessors at 1.75 GHz 250 us for
-// 369 million; the bytes take 60 us, the powers 95).
+// About 23 instructions a state and step bound it (on 132 multiprocessors at 1.75 GHz 290 us for
+// 369 million), closely followed by shared memory and shuffles (75 wavefronts for a warp's state of
+// 16 steps: 240 us); the bytes take 60 us, the powers 95.
 //
 // STATES, VEC (elements of u at a time between global and shared memory), THREADS, CP, MIN_BLOCKS.
 
@@ -24,6 +26,7 @@
 #define ROWS 4   // of lanes in a warp
 #define WARPS (THREADS / 32)
 #define CHANNELS (WARPS * ROWS * CP)
+#define WIDE (CHANNELS + 4) // of [S, C]; 4 more, so that states of a channel meet few banks twice
 #define QUADS ((STATES + 3) / 4) // of states
 #define PADDED (QUADS * 4)
 #define TILE_QUADS (QUADS < 4 ? QUADS : 4) // whose b, c, db, dc are in shared memory at a time
@@ -35,8 +38,9 @@
 #define PAST(v, n) ((n) % THREADS && (v) >= (n))
 #define STAGED (VEC > 1 && STATES * sizeof(T2) % 16 == 0)
 #ifndef UNROLL
-#define UNROLL 2 // states of a quad, 1, 2 or 4
+#define UNROLL 2 // states of a row at once, 1, 2 or 4
 #endif
+static_assert(WARPS == 1 || (TURNS - 1) * WARPS < 16, "pairs of warps have 15 barriers");
 
 GD_DEVICE uint32_t shared_address(const void *p) {
   return (uint32_t)__cvta_generic_to_shared(p);
@@ -48,6 +52,30 @@ template <int BYTES> GD_DEVICE void copy_async(void *to, const void *from, bool 
                : "memory");
 }
 GD_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Between two warps, of 2 * 32 threads: what one wrote before `pair_arrive` is seen by the other
+// behind `pair_wait`. A barrier serves once between barriers of the block.
+GD_DEVICE void pair_arrive(int barrier) {
+  asm volatile("bar.arrive %0, 64;" ::"r"(barrier) : "memory");
+}
+GD_DEVICE void pair_wait(int barrier) {
+  asm volatile("bar.sync %0, 64;" ::"r"(barrier) : "memory");
+}
+
+// What blocks leave each other in global memory.
+GD_DEVICE uint32_t load_acquire(const uint32_t *from) {
+  uint32_t x;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+  return x;
+}
+GD_DEVICE void store_release(uint32_t *to, uint32_t x) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
+GD_DEVICE float load_relaxed(const float *from) {
+  float x;
+  asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+  return x;
+}
 
 // --- tiles ---------------------------------------------------------------------------------------
 
@@ -234,40 +262,58 @@ GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float 
   return left;
 }
 
-// A block has CHANNELS channels of a sequence and walks the chunks [begin, end) backward, with the
-// tiles of the next one on their way. carry: dL/dh times the power of the step behind the slice,
-// between launches; null where one launch has all chunks. partial[sequence, group, chunk, S, b | c,
-// CHUNK] (in the order of get_steps) are shares of db and dc for scan_sums; partial_a[sequence, C,
-// S] and partial_d[sequence, C] are added up over sequences by others.
+// A block has CHANNELS channels of a sequence and walks the chunks of its part of [begin, end)
+// backward, with the tiles of the next one on their way. The first blocks have the last parts; a
+// block waits for that of the part behind its own, which `finished` counts. carry: dL/dh times the
+// power of the step behind, between parts and launches; null where one block has all chunks.
+// partial[sequence, group, chunk, S, b | c, CHUNK] (in the order of get_steps) are shares of db and
+// dc for scan_sums; partial_a[sequence, C, S] and partial_d[sequence, C] are added up over
+// sequences by others.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     scan_grad(const T0 *dy, const T0 *u, const T1 *delta, const float *a_log, const T2 *b,
               const T2 *c, const float *d, const float *kept, T0 *du, T1 *ddelta, float *partial,
               float *partial_a, float *partial_d, float *carry, int from_carry, int64_t first_batch,
-              int64_t begin, int64_t end, int64_t steps, int64_t channels) {
+              int64_t begin, int64_t end, int64_t steps, int64_t channels, uint32_t *finished,
+              int parts) {
   extern __shared__ __align__(16) unsigned char shared[];
   float *panels = (float *)shared, *rates = panels + TILE_STATES * PANEL; // [S, C], as next_g
-  float *next_g = rates + PADDED * CHANNELS, *first_h = next_g + PADDED * CHANNELS;
-  float *rates_g = first_h + 2 * PADDED * CHANNELS; // [S, thread, CP]
+  float *next_g = rates + PADDED * WIDE, *first_h = next_g + PADDED * WIDE;
+  float *rates_g = first_h + 2 * PADDED * WIDE; // [S, thread, CP]
   T2 *raw_b = (T2 *)(rates_g + PADDED * CP * THREADS), *raw_c = raw_b + CHUNK * STATES * STAGED;
   T0 *tiles_u = (T0 *)(raw_c + CHUNK * STATES * STAGED);
   T0 *tile_dy = tiles_u + 2 * tile<T0>::ELEMENTS; // one: soon in registers, unlike u
   T1 *tile_delta = (T1 *)(tile_dy + tile<T0>::ELEMENTS);
-  int64_t groups = (channels + CHANNELS - 1) / CHANNELS, sequence = blockIdx.x / groups;
-  int64_t group = blockIdx.x % groups, batch = first_batch + sequence;
+  uint32_t blocks = gridDim.x / parts, part = blockIdx.x / blocks, block = blockIdx.x % blocks;
+  int64_t groups = (channels + CHANNELS - 1) / CHANNELS, sequence = block / groups;
+  int64_t group = block % groups, batch = first_batch + sequence;
   int64_t first_channel = group * CHANNELS;
   int left = channels - first_channel < CHANNELS ? (int)(channels - first_channel) : CHANNELS;
   int64_t chunks = (steps + CHUNK - 1) / CHUNK;
   uint32_t stride = (uint32_t)channels;
   int warp = threadIdx.x / 32, lane = threadIdx.x % SPAN, row = threadIdx.x % 32 / SPAN;
   int local = (warp * ROWS + row) * CP;
+  float *own_panel = panels + lane * 4, *own_rates = rates + local;
+  float *own_rates_g = rates_g + threadIdx.x * CP;
 
+  float *shares = partial + (sequence * groups + group) * (end - begin) * STATES * 2 * CHUNK;
+  int64_t each = (end - begin + parts - 1) / parts, first = begin;
+  end -= part * each;
+  begin = end - each > begin ? end - each : begin;
+  shares += (end - 1 - first) * STATES * 2 * CHUNK;
+  if (part > 0) {
+    from_carry = 1;
+    if (threadIdx.x == 0)
+      while (load_acquire(finished + block) < part)
+        ;
+    __syncthreads();
+  }
   for (int v = threadIdx.x; v < PADDED * CHANNELS; v += THREADS) {
-    int s = v / CHANNELS, ch = v % CHANNELS;
+    int s = v / CHANNELS, ch = v % CHANNELS, to = s * WIDE + ch;
     bool inside = s < STATES && ch < left;
     int64_t at = (first_channel + ch) * STATES + s;
-    rates[v] = inside ? -expf(a_log[at]) * LOG2_E : 0;
-    next_g[v] = from_carry && inside ? carry[sequence * channels * STATES + at] : 0;
-    first_h[v] = first_h[PADDED * CHANNELS + v] = 0;
+    rates[to] = inside ? -expf(a_log[at]) * LOG2_E : 0;
+    next_g[to] = from_carry && inside ? load_relaxed(carry + sequence * channels * STATES + at) : 0;
+    first_h[to] = first_h[PADDED * WIDE + to] = 0;
   }
   for (int v = threadIdx.x; v < PADDED * CP * THREADS; v += THREADS)
     rates_g[v] = 0;
@@ -280,14 +326,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   int64_t of_kept = ((batch * chunks + last) * channels + first_channel) * STATES;
   int64_t of_b = (batch * steps + last * CHUNK) * STATES;
   int rest = end < chunks ? CHUNK : (int)(steps - last * CHUNK), half = (int)last & 1;
-  float *shares = partial + ((sequence * groups + group) * (end - begin) + last - begin) * STATES *
-                                2 * CHUNK;
   auto fetch = [&](int64_t corner, int64_t of_kept, int64_t of_b, int rest, int half) {
     tile<T0>::fetch(tiles_u + half * tile<T0>::ELEMENTS, u, corner, stride, rest, left);
     tile<T0>::fetch(tile_dy, dy, corner, stride, rest, left);
     tile<T1>::fetch(tile_delta, delta, corner, stride, rest, left);
     const float *from = kept + of_kept;
-    float *to = first_h + half * PADDED * CHANNELS;
+    float *to = first_h + half * PADDED * WIDE;
     constexpr int STATES_IN = CHANNELS * STATES, BESIDE = CHUNK * STATES * (int)sizeof(T2) / 16;
 #pragma unroll
     for (int i = 0; i < PASSES(STATES_IN); i++) {
@@ -295,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if (THREADS % MOST_1(STATES) == 0) // the compiler does not see that this is the same
         ch = threadIdx.x / MOST_1(STATES) + i * (THREADS / MOST_1(STATES));
       if (!PAST(v, STATES_IN))
-        copy_async<4>(to + s * CHANNELS + ch, from + v, (int)ch < left);
+        copy_async<4>(to + s * WIDE + ch, from + v, (int)ch < left);
     }
     if constexpr (STAGED) {
       int bytes = rest * STATES * (int)sizeof(T2);
@@ -326,7 +370,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     T0 *own_dy = tile_dy + tile<T0>::at(lane * EACH, local);
     T1 *own_delta = tile_delta + tile<T1>::at(lane * EACH, local);
     // Lane 7 takes from behind the chunk, the others (lane 0 in earnest) from before it.
-    const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * CHANNELS;
+    const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * WIDE;
+    const float *own_edges = edges + local;
     copies_wait();
     __syncthreads();
     steps_of of;
@@ -356,6 +401,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     for (int quad = 0; quad < QUADS; quad += TILE_QUADS) {
       int states = STATES - quad * 4;
+      if (quad > 0)
+        __syncthreads();
       put_selected(panels, (STAGED ? raw_b : b + of_b) + quad * 4, states, rest);
       put_selected(panels + CHUNK, (STAGED ? raw_c : c + of_b) + quad * 4, states, rest);
       __syncthreads();
@@ -363,43 +410,55 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         fetch_next();
       for (int turn = 0; turn < TURNS; turn++) {
         int turned = (warp + turn) % TURNS; // a quad that no other warp is at
-        if (turned < TILE_QUADS && quad + turned < QUADS)
-#pragma unroll UNROLL
-          for (int i = 0; i < 4; i++) {
-            int s = turned * 4 + (row + i) % 4, in_all = (quad * 4 + s) * CHANNELS + local;
-            float *panel = panels + s * PANEL + lane * 4;
-            float *own = rates_g + ((quad * 4 + s) * THREADS + threadIdx.x) * CP;
-            float bs[EACH], cs[EACH], db[EACH], dc[EACH], a[CP], edge[CP], da[CP], out[CP];
-            gd_load(rates + in_all, a);
-            gd_load(edges + in_all, edge);
-            gd_load(own, da);
-            get_steps(bs, panel);
-            get_steps(cs, panel + CHUNK);
-            get_steps(db, panel + 2 * CHUNK);
-            get_steps(dc, panel + 3 * CHUNK);
+        if (WARPS > 1 && turn > 0) // the next warp had it until now
+          pair_wait((turn - 1) * WARPS + (warp + 1) % WARPS + 1);
+        if (turned < TILE_QUADS && quad + turned < QUADS) {
+#pragma unroll 1
+          for (int i = 0; i < 4; i += UNROLL) {
+            int at[UNROLL];
+            float a[UNROLL][CP], edge[UNROLL][CP];
+            float bs[UNROLL][EACH], cs[UNROLL][EACH];
 #pragma unroll
-            for (int j = 0; j < CP; j++)
-              out[j] = one_state(of, j, a[j], edge[j], bs, cs, db, dc, da[j], lane);
-            put_steps(panel + 2 * CHUNK, db);
-            put_steps(panel + 3 * CHUNK, dc);
-            gd_store(own, da);
-            if (lane == 0)
-              gd_store(next_g + in_all, out);
-            __syncwarp(); // the sums go on to another row
+            for (int n = 0; n < UNROLL; n++) { // nobody else writes these meanwhile
+              at[n] = (turned * 4 + row) ^ (i + n); // the rows of a warp at different ones
+              gd_load(own_rates + (quad * 4 + at[n]) * WIDE, a[n]);
+              gd_load(own_edges + (quad * 4 + at[n]) * WIDE, edge[n]);
+              get_steps(bs[n], own_panel + at[n] * PANEL);
+              get_steps(cs[n], own_panel + at[n] * PANEL + CHUNK);
+            }
+#pragma unroll
+            for (int n = 0; n < UNROLL; n++) {
+              int s = at[n], in_all = quad * 4 + s;
+              float *panel = own_panel + s * PANEL, *own = own_rates_g + in_all * (THREADS * CP);
+              float db[EACH], dc[EACH], da[CP], out[CP];
+              gd_load(own, da);
+              get_steps(db, panel + 2 * CHUNK);
+              get_steps(dc, panel + 3 * CHUNK);
+#pragma unroll
+              for (int j = 0; j < CP; j++)
+                out[j] = one_state(of, j, a[n][j], edge[n][j], bs[n], cs[n], db, dc, da[j], lane);
+              put_steps(panel + 2 * CHUNK, db);
+              put_steps(panel + 3 * CHUNK, dc);
+              gd_store(own, da);
+              if (lane == 0)
+                gd_store(own_rates + (PADDED + in_all) * WIDE, out); // next_g
+              __syncwarp(); // the sums go on to another row
+            }
           }
-        __syncthreads();
-      }
-      float4 *to = (float4 *)(shares + quad * 4 * 2 * CHUNK);
-      constexpr int QUARTERS = TILE_STATES * CHUNK / 2; // of both sums
+          if (warp ? turn == TURNS - 1 : turn >= WARPS - 1) { // no other warp adds to these sums
+            float4 *to = (float4 *)(shares + (quad + turned) * 4 * 2 * CHUNK) + threadIdx.x % 32;
 #pragma unroll
-      for (int i = 0; i < PASSES(QUARTERS); i++) {
-        int v = threadIdx.x + i * THREADS;
-        float4 *sum = (float4 *)(panels + v / (CHUNK / 2) * PANEL + 2 * CHUNK) + v % (CHUNK / 2);
-        if (PAST(v, QUARTERS))
-          break;
-        if (STATES % MOST_1(TILE_STATES) == 0 || v < states * CHUNK / 2)
-          to[v] = *sum;
-        *sum = float4{0, 0, 0, 0};
+            for (int i = 0; i < 4; i++) {
+              float4 *sum = (float4 *)(panels + (turned * 4 + i) * PANEL + 2 * CHUNK);
+              sum += threadIdx.x % 32;
+              if (STATES % 4 == 0 || turned * 4 + i < states)
+                to[i * (CHUNK / 2)] = *sum;
+              *sum = float4{0, 0, 0, 0};
+            }
+          }
+        }
+        if (WARPS > 1 && turn < TURNS - 1)
+          pair_arrive(turn * WARPS + warp + 1);
       }
     }
     if (QUADS == 0)
@@ -435,15 +494,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     bool writes = lane == 0 && local + j < left;
     float sum = gd_warp<gd_add>(dd[j], SPAN);
     if (writes)
-      partial_d[at] = sum;
+      partial_d[at] = part > 0 ? load_relaxed(partial_d + at) + sum : sum;
     for (int s = 0; s < STATES; s++) {
       sum = gd_warp<gd_add>(rates_g[(s * THREADS + threadIdx.x) * CP + j], SPAN);
       if (writes) {
-        partial_a[at * STATES + s] = rates[s * CHANNELS + local + j] * LN_2 * sum;
+        float *to = partial_a + (at * STATES + s);
+        sum *= rates[s * WIDE + local + j] * LN_2;
+        *to = part > 0 ? load_relaxed(to) + sum : sum;
         if (carry)
-          carry[at * STATES + s] = next_g[s * CHANNELS + local + j];
+          carry[at * STATES + s] = next_g[s * WIDE + local + j];
       }
     }
+  }
+  if (parts > 1) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+      store_release(finished + block, part + 1);
   }
 }
 
