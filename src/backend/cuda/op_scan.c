@@ -79,7 +79,7 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
                                 struct slices *slices) {
   int64_t bytes = call->args->workspace_bytes, few = gd_cuda_least(s->chunks, 4);
   *slices = (struct slices){.batches = s->batches, .chunks = s->chunks};
-  slices->fixed_bytes = (s->channels * (2 * s->states + 1) + s->groups) * 4;
+  slices->fixed_bytes = (s->channels * (2 * s->states + 1) + s->groups + 1) * 4;
   slices->chunk_bytes = chunk_floats(s) * 4;
   /* As many sequences at once as leave room for a few chunks each: these run side by side. */
   int64_t least = slices->fixed_bytes + few * slices->chunk_bytes;
@@ -133,7 +133,8 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
   float *partial = a->workspace; /* first: read by 16 bytes */
   float *partial_a = partial + batches * slices->chunks * chunk_floats(s);
   float *carry = partial_a + batches * width, *partial_d = carry + batches * width;
-  float *finished = partial_d + batches * s->channels; /* counts, one a block of a part */
+  float *finished =
+      partial_d + batches * s->channels; /* counts: of each block of a part, and one of all */
   int from_carry = end < s->chunks, parts = grad_parts(s, batches * s->groups, chunks);
   void *carried = slices->chunks == s->chunks && parts == 1 ? NULL : carry;
   struct gd_cuda_grid grid = {
@@ -141,7 +142,7 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
   if (parts > 1 && call->stage == GD_CUDA_LAUNCH)
     GD_TRY(gd_cuda_check(call->cuda,
                          call->cuda->cu->MemsetD8Async((CUdeviceptr)(uintptr_t)finished, 0,
-                                                       (size_t)(batches * s->groups) * 4,
+                                                       (size_t)(batches * s->groups + 1) * 4,
                                                        call->stream),
                          "clearing inside scan_grad", call->err));
   s->kernel.name = "scan_grad";
@@ -181,7 +182,7 @@ static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t 
   int64_t of_delta = gd_dtype_bytes(s->kernel.types[1]);
   int64_t of_b = gd_dtype_bytes(s->kernel.types[2]);
   return floats * 4 + (staged ? 2 * GD_SCAN_CHUNK * s->states * of_b : 0) +
-         elements * (3 * of_u + of_delta) + 4 * 128;
+         elements * (3 * of_u + of_delta) + 4 * 128 + 16; /* and the ticket */
 }
 
 /* Blocks of scan_grad, the best first: threads, channels of a row of 8 lanes, and how many fill a

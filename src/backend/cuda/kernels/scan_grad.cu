@@ -263,8 +263,9 @@ GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float 
 }
 
 // A block has CHANNELS channels of a sequence and walks the chunks of its part of [begin, end)
-// backward, with the tiles of the next one on their way. The first blocks have the last parts; a
-// block waits for that of the part behind its own, which `finished` counts. carry: dL/dh times the
+// backward, with the tiles of the next one on their way. The first blocks to start have the last
+// parts; a block waits for that of the part behind its own. `finished` counts these for each block,
+// and behind them, the blocks that have started. carry: dL/dh times the
 // power of the step behind, between parts and launches; null where one block has all chunks.
 // partial[sequence, group, chunk, S, b | c, CHUNK] (in the order of get_steps) are shares of db and
 // dc for scan_sums; partial_a[sequence, C, S] and partial_d[sequence, C] are added up over
@@ -283,7 +284,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   T0 *tiles_u = (T0 *)(raw_c + CHUNK * STATES * STAGED);
   T0 *tile_dy = tiles_u + 2 * tile<T0>::ELEMENTS; // one: soon in registers, unlike u
   T1 *tile_delta = (T1 *)(tile_dy + tile<T0>::ELEMENTS);
-  uint32_t blocks = gridDim.x / parts, part = blockIdx.x / blocks, block = blockIdx.x % blocks;
+  __shared__ uint32_t ticket;
+  uint32_t blocks = gridDim.x / parts, turn = blockIdx.x;
+  if (parts > 1) { // whom a block waits for has started: it drew before
+    if (threadIdx.x == 0)
+      ticket = atomicAdd(finished + blocks, 1u);
+    __syncthreads();
+    turn = ticket;
+  }
+  uint32_t part = turn / blocks, block = turn % blocks;
   int64_t groups = (channels + CHANNELS - 1) / CHANNELS, sequence = block / groups;
   int64_t group = block % groups, batch = first_batch + sequence;
   int64_t first_channel = group * CHANNELS;
