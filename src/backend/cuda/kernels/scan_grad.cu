@@ -449,9 +449,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
               put_steps(panel + 2 * CHUNK, db);
               put_steps(panel + 3 * CHUNK, dc);
               gd_store(own, da);
+              __syncwarp(); // the sums go on to another row, and lane 7 has read its edge
               if (lane == 0)
                 gd_store(own_rates + (PADDED + in_all) * WIDE, out); // next_g
-              __syncwarp(); // the sums go on to another row
             }
           }
           if (warp ? turn == TURNS - 1 : turn >= WARPS - 1) { // no other warp adds to these sums
