@@ -22,7 +22,7 @@ static void collect(void (*cases)(void)) {
 }
 
 /*
- * There are hundreds of modules and some take NVRTC seconds: each architecture compiles one of every
+ * There are hundreds of modules and some take NVRTC seconds: each architecture compiles one of each
  * kernel file, and its own share of the others, which differ in dtypes and tilings. GD_TEST_ALL=1:
  * all of them for each.
  */
