@@ -437,7 +437,6 @@ static void wide_rows(struct bench *b, enum gd_dtype dtype, int64_t batch, int64
   run_row(b, &r);
 }
 
-/* Tokens of the micro-batches that fill an H200, or fewer: rates no longer change. */
 /* One filter a channel: x, w and bias; dy and w; dy and x. */
 static void filter(struct bench *b, const char *model, const char *name, enum gd_op_kind forward,
                    enum gd_op_kind to_x, enum gd_op_kind to_w, const struct row *shapes,
@@ -506,6 +505,7 @@ static void sequences(struct bench *b, enum gd_dtype dtype, int64_t batch, int64
                                   SHAPE(f32, c), SHAPE(f32, batch, chunks, c, s)}});
 }
 
+/* Tokens of the micro-batches that fill an H200, or fewer: rates no longer change. */
 static const struct model models[] = {
     {"pythia-160m", GD_DTYPE_F16, 64, 2048, 768, 3072, 12, 50304, true, false, 0},
     {"pythia-1b", GD_DTYPE_F16, 16, 2048, 2048, 8192, 8, 50304, true, false, 0},

@@ -317,7 +317,9 @@ static int64_t share_of(const struct gd_trial *trial, const struct gd_device_inf
   int ranks = (trial->ranks + trial->nodes - 1) / trial->nodes;
   if (info->devices <= 0 || ranks <= info->devices)
     return info->memory_bytes;
-  return gd_gpu_plan_bytes(info->memory_bytes / ((ranks + info->devices - 1) / info->devices));
+  int sharing = (ranks + info->devices - 1) / info->devices;
+  int64_t context_bytes = info->memory_bytes - gd_gpu_plan_bytes(info->memory_bytes);
+  return gd_gpu_plan_bytes((info->memory_bytes + context_bytes) / sharing); /* one is off already */
 }
 
 /* Device, threads and memory: of the target, or of what the backend finds here. */

@@ -6,7 +6,7 @@
  *
  * The library's gelu is the one by tanh, and takes the product before it is rounded to 16 bits;
  * the ops apart take it after that. It writes D while others still read A and B, and promises
- * nothing where D lies over aux: the plan has to keep them apart (plan.c, inplace_buffer).
+ * nothing where D lies over aux: the plan has to keep them apart (plan.c, inplace_input).
  *
  * What the second op takes apart is timed too, and kept with the choices of products, by the text
  * of its kernels: a line for people to read, and none in a second process. GPUDAYS_EPILOGUES=0:
@@ -201,12 +201,13 @@ static enum gd_status time_of(const struct gd_cuda_call *call, const struct gd_c
   if (choice || call->stage != GD_CUDA_TUNE)
     return GD_OK;
   timed.call.args = step->args;
+  timed.call.err = NULL; /* a failure is no error: it has no time, and stays apart */
   GD_TRY(gd_cuda_noise_inputs(&timed.call));
   timed.call.stage = GD_CUDA_LAUNCH;
   *us = gd_cuda_time_us(call, run_timed, &timed);
   choice = *us < HUGE_VAL ? gd_cuda_choice_add(choices, key) : NULL;
   if (!choice)
-    return GD_OK; /* it has no time, and stays apart */
+    return GD_OK;
   snprintf(choice->note, sizeof choice->note, "%.1f us", *us);
   choice->state = GD_CUDA_CHOICE_TIMED;
   choices->changed = true;
@@ -267,6 +268,7 @@ enum gd_status gd_cuda_multi_activated(const struct gd_cuda_call *call,
     GD_TRY(gd_cuda_product_activated(&first, &found.together, &together));
   if (!together)
     return GD_OK;
+  call->cuda->epilogues++;
   *taken = 2;
   return found.sums.data ? gd_cuda_step_run(call, &sums.step) : GD_OK;
 }

@@ -88,8 +88,8 @@ static const char *say_free(const struct gd_cuda *cuda, char *text, size_t size)
   snprintf(text, size, "%s of its %s are free%s",
            gd_format_bytes(left, sizeof left, (int64_t)free_bytes),
            gd_format_bytes(all, sizeof all, (int64_t)total),
-           shared ? ", as other programs use the GPU; wait for them, or plan for what is left with "
-                    "--device-memory"
+           shared ? ", as other programs or ranks use the GPU; wait for them, or plan for what is "
+                    "left with --device-memory"
                   : "");
   return text;
 }

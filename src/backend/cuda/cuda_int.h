@@ -53,6 +53,7 @@ struct gd_cuda {
   uint64_t writes;           /* counts what may have changed inputs of programs from outside */
   bool trace;
   bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
+  int epilogues;              /* products launched with gelu in their epilogue, for tests */
   bool broken;                /* when it is closed: libraries may no longer be asked for anything */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };

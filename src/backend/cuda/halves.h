@@ -18,7 +18,8 @@
  * they are. Exponents are bounded so that neither a power nor alpha leaves the range of fp32; what
  * that loses is below 2^-135 a summand. Where the largest elements are so large that alpha would
  * have to be above 2^127 (max|A| max|B| from 2^142 on, or 2^156 where both are known), the piece is
- * computed from the fp32 operands by halves_check, slowly, and the library's product adds nothing.
+ * computed from the fp32 operands by halves_check, slowly, and the library's product adds nothing
+ * (unless an operand holds an infinity, which may then come out as NaN).
  *
  * The workspace is smaller than large operands, so the product is cut along one of m, n, k into
  * pieces of equal size; an operand that does not have this dim is cast once. A that is not cut and

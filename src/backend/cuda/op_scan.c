@@ -104,8 +104,9 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
 /*
  * Parts of a slice's chunks: blocks of their own that go on where those of the part behind ended,
  * so that the last blocks to run are short. Each costs half a chunk more, and there must be more
- * blocks than an H200 runs at once, whatever the device: sums must not depend on it. The last
- * blocks, where they are alone on their multiprocessors, take a quarter less time.
+ * blocks than an H200 runs at once, whatever the device: with the 16 states that models have, sums
+ * do not depend on it. The last blocks, where they are alone on their multiprocessors, take a
+ * quarter less time.
  */
 static int grad_parts(const struct scan *s, int64_t blocks, int64_t chunks) {
   int64_t at_once = 132 * s->at_once, best = 1;
@@ -182,7 +183,7 @@ static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t 
   int64_t of_delta = gd_dtype_bytes(s->kernel.types[1]);
   int64_t of_b = gd_dtype_bytes(s->kernel.types[2]);
   return floats * 4 + (staged ? 2 * GD_SCAN_CHUNK * s->states * of_b : 0) +
-         elements * (3 * of_u + of_delta) + 4 * 128 + 16; /* and the ticket */
+         elements * (3 * of_u + of_delta) + 4 * 128;
 }
 
 /* Blocks of scan_grad, the best first: threads, channels of a row of 8 lanes, and how many fill a
@@ -193,14 +194,14 @@ static const struct block {
 } blocks[] = {{128, 2, 2}, {64, 2, 4}, {32, 2, 4}, {32, 1, 4}};
 
 /* That with the most channels at once on a multiprocessor; NULL: none fits its shared memory, of
-   which a block takes 1 KiB more than it asks for. */
+   which a block takes 1 KiB more than it asks for, and 16 bytes for its ticket. */
 static const struct block *grad_block(const struct gd_cuda_call *call, const struct scan *s,
                                       bool staged) {
   const struct block *best = NULL;
-  int64_t most = 0, all_bytes = call->cuda->shared_bytes + 1024;
+  int64_t most = 0, beside = 1024 + 16, all_bytes = call->cuda->shared_bytes + 1024;
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
     const struct block *block = &blocks[i];
-    int64_t bytes = grad_shared_bytes(s, block->threads, block->each, staged) + 1024;
+    int64_t bytes = grad_shared_bytes(s, block->threads, block->each, staged) + beside;
     int64_t fit = gd_cuda_least(all_bytes / bytes, block->at_once);
     if (fit * block->threads * block->each > most) {
       most = fit * block->threads * block->each;
@@ -215,6 +216,11 @@ static enum gd_status grad_shape(const struct gd_cuda_call *call, struct scan *s
   vec = gd_cuda_all_aligned(call->args, 16) ? vec : 1;
   bool staged = vec > 1 && s->states * gd_dtype_bytes(s->kernel.types[2]) % 16 == 0;
   const struct block *block = grad_block(call, s, staged);
+  if (!block && staged) { /* b and c are read in place then */
+    vec = 1;
+    staged = false;
+    block = grad_block(call, s, staged);
+  }
   if (!block)
     return gd_fail(call->err, GD_UNSUPPORTED,
                    "the scan's gradient over %lld states does not fit the %d bytes of shared "
