@@ -26,7 +26,7 @@ static void collect(void (*cases)(void)) {
  * kernel file, and its own share of the others, which differ in dtypes and tilings. GD_TEST_ALL=1:
  * all of them for each.
  */
-enum { SHARES = 18 };
+enum { SHARES = 9 };
 
 static void compile_for(int sm, int share) {
   struct gd_error why = {0};
@@ -52,12 +52,12 @@ static void test_sm80(void **state) {
 
 static void test_sm86(void **state) {
   (void)state;
-  compile_for(86, 6);
+  compile_for(86, 3);
 }
 
 static void test_sm90(void **state) {
   (void)state;
-  compile_for(90, 12);
+  compile_for(90, 6);
 }
 
 int main(void) {
