@@ -16,6 +16,7 @@
 #include "backend/cuda/cuda_int.h"
 
 #include "cases_attention_tiles.inc"
+#include "cases_scan_limits.inc"
 
 static void collect(void (*cases)(void)) {
   cases();
@@ -36,6 +37,7 @@ static void compile_for(int sm, int share) {
 #include "ir/ops.def"
 #undef GD_OP
   collect(cases_attention_tiles);
+  collect(cases_scan_limits);
   if (!getenv("GD_TEST_ALL"))
     cuda_ops_keep(SHARES, share);
   if (!cuda_ops_build(&why))

@@ -32,6 +32,13 @@ static void test_attention_tiles(void **state) {
   run(cases_attention_tiles);
 }
 
+#include "cases_scan_limits.inc"
+
+static void test_scan_limits(void **state) {
+  (void)state;
+  run(cases_scan_limits);
+}
+
 static const struct test {
   const char *name;
   void (*cases)(void);
@@ -42,6 +49,7 @@ static const struct test {
 #undef GD_OP
     {"turned_matmul", cases_turned_matmul, cmocka_unit_test(test_turned_matmul)},
     {"attention_tiles", cases_attention_tiles, cmocka_unit_test(test_attention_tiles)},
+    {"scan_limits", cases_scan_limits, cmocka_unit_test(test_scan_limits)},
 };
 
 /* Parts that take about as long as each other, by what the names of their ops hold; `rest` is what

@@ -21,6 +21,11 @@ static struct gd_backend *opened;
 static struct gd_cuda pretended;
 static struct gd_cuda *cuda;
 static int compiled;
+static const struct gd_cu *driver;
+static struct gd_cu counting; /* the driver, with launches counted */
+static int64_t launches;
+static int all_shared_bytes; /* of the device */
+static int64_t most_workspace_bytes = INT64_MAX;
 struct op_backend cuda_ops = {
     .name = "cuda", .partial = true, .threads_alike = true, .library_sums = true};
 
@@ -105,6 +110,18 @@ static void visit_op(struct visit *visit, const struct gd_kernel_args *host, uin
   visit->args[step].out = views + host->n_in;
   visit->args[step].workspace = (void *)(uintptr_t)cuda->arena;
   visit->args[step].workspace_bytes = GD_CUDA_WORKSPACE_BYTES + host->workspace_bytes;
+  if (visit->args[step].workspace_bytes > most_workspace_bytes)
+    visit->args[step].workspace_bytes = most_workspace_bytes;
+}
+
+/* The guard behind the workspace here stands behind a limited one there, with other bytes of the
+   arena after it. */
+static void copy_workspace_guard(const struct gd_kernel_args *host, bool home) {
+  if (most_workspace_bytes > GD_CUDA_WORKSPACE_BYTES - GUARD_BYTES)
+    return;
+  CUdeviceptr there = cuda->arena + (CUdeviceptr)most_workspace_bytes;
+  CUdeviceptr here = (CUdeviceptr)(uintptr_t)host->workspace + (CUdeviceptr)host->workspace_bytes;
+  copy(home ? here : there, home ? there : here, GUARD_BYTES);
 }
 
 static void come_home(struct visit *visit) {
@@ -131,9 +148,11 @@ static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
   if (cuda_ops.collects)
     return;
   call.stage = GD_CUDA_LAUNCH;
+  copy_workspace_guard(host, false);
   if (err.status == GD_OK && gd_cuda_ops[kind](&call) != GD_OK)
     fprintf(stderr, "%s: %s\n", gd_op_info(kind)->name, err.text);
   come_home(&visit);
+  copy_workspace_guard(host, true);
 }
 
 uint32_t cuda_ops_products(const struct gd_kernel_args *host, uint32_t n) {
@@ -193,12 +212,36 @@ static void fill_table(void) {
   cuda_ops.workspace_bytes = no_bytes; /* then what gd_op_scratch_bytes wants is added */
 }
 
+void cuda_ops_limit(int shared_bytes, int64_t workspace_bytes) {
+  bool less = shared_bytes > 0 && shared_bytes < all_shared_bytes;
+  cuda->shared_bytes = less ? shared_bytes : all_shared_bytes;
+  most_workspace_bytes = workspace_bytes > 0 ? workspace_bytes : INT64_MAX;
+}
+
+int64_t cuda_ops_launches(void) {
+  return launches;
+}
+
+static int count_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream stream, void **params, void **extra) {
+  launches++;
+  return driver->LaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                              shared_bytes, stream, params, extra);
+}
+
 bool cuda_ops_open(struct gd_error *why) {
   fill_table();
   if (gd_backend_open("cuda", &(struct gd_backend_options){0}, &opened, why) != GD_OK ||
       opened->ops->reserve(opened, ARENA_BYTES, 0, why) != GD_OK)
     return false;
   cuda = (struct gd_cuda *)opened;
+  all_shared_bytes = cuda->shared_bytes;
+  launches = 0;
+  driver = cuda->cu;
+  counting = *driver;
+  counting.LaunchKernel = count_launch;
+  cuda->cu = &counting;
   return true;
 }
 
@@ -215,6 +258,7 @@ bool cuda_ops_pretend(int sm, struct gd_error *why) {
                                                           : 232448,
                                .arena = 1 << 20};
   cuda = &pretended;
+  all_shared_bytes = cuda->shared_bytes;
   return gd_cuda_modules_open(cuda, why) == GD_OK;
 }
 

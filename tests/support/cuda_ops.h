@@ -33,6 +33,14 @@ bool cuda_ops_build(struct gd_error *why);
 int cuda_ops_built_alone(void);
 void cuda_ops_close(void);
 
+/*
+ * Ops that follow see a smaller device: at most so much shared memory a block, and so much
+ * workspace, behind whose end nothing may be written (op_check then says so). 0: all there is.
+ */
+void cuda_ops_limit(int shared_bytes, int64_t workspace_bytes);
+/* Kernels launched since cuda_ops_open, but for those of libraries. */
+int64_t cuda_ops_launches(void);
+
 /* For sm_<sm>, without a GPU: collects only. cuda_ops_build then compiles; returns the count. */
 bool cuda_ops_pretend(int sm, struct gd_error *why);
 /* Only number `which` of every `every` modules is compiled. */
