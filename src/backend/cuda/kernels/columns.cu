@@ -4,12 +4,11 @@
 // which order blocks' sums are added, depends on the shape alone.
 
 // Group g of the grid sums rows [g per, (g + 1) per) of x, divides, and writes row g of out, or
-// adds to it. Rows of x are `stride` elements apart. Column i of a row goes to element
-// i % inner * (columns / inner) + i / inner of it: a transpose of [columns / inner, inner].
+// adds to it. Rows of x are `stride` elements apart.
 // Reads each element once, writes 1 / per as many: floor (bytes of x) / bandwidth.
 extern "C" __global__ void __launch_bounds__(TX *TY)
     column_sums(const T0 *x, T1 *out, int64_t rows, int64_t per, int64_t columns, int64_t stride,
-                int64_t inner, float divisor, int adds) {
+                float divisor, int adds) {
   __shared__ float sums[TY][TX * VEC];
   int64_t tiles = (columns + TX * VEC - 1) / (TX * VEC);
   int64_t group = blockIdx.x / tiles, tile = blockIdx.x % tiles;
@@ -52,10 +51,7 @@ extern "C" __global__ void __launch_bounds__(TX *TY)
     return;
 #pragma unroll
   for (int v = 0; v < VEC; v++) {
-    int64_t i = column + v, to = i;
-    if (inner != columns)
-      to = i % inner * (columns / inner) + i / inner;
-    T1 *at = out + group * columns + to;
+    T1 *at = out + group * columns + column + v;
     float value = sums[0][tx * VEC + v] / divisor;
     *at = gd_to<T1>(adds ? gd_float(*at) + value : value);
   }
