@@ -15,8 +15,6 @@ struct gd_cuda_sums {
   void *x; /* read: [rows, columns], rows `stride` elements apart */
   enum gd_dtype dtype;
   int64_t rows, columns, stride;
-  int64_t
-      inner; /* the sums are [columns / inner, inner] and are stored transposed; 0: as they are */
   void *out;
   enum gd_dtype out_dtype;
   bool adds; /* to what out holds */

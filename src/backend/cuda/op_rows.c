@@ -229,11 +229,10 @@ static enum gd_status sum_groups(const struct gd_cuda_call *call, const struct g
   struct gd_cuda_grid grid = {.x = tiles->count * groups,
                               .threads = (int)(tiles->across * tiles->down)};
   int64_t rows = s->rows, columns = s->columns, stride = s->stride;
-  int64_t inner = s->inner ? s->inner : s->columns;
   void *x = s->x, *out = s->out;
   int adds = s->adds;
-  return GD_CUDA_LAUNCH(call, &kernel, grid, &x, &out, &rows, &per, &columns, &stride, &inner,
-                        &divisor, &adds);
+  return GD_CUDA_LAUNCH(call, &kernel, grid, &x, &out, &rows, &per, &columns, &stride, &divisor,
+                        &adds);
 }
 
 static int64_t sums_vector(const struct gd_cuda_sums *s) {

@@ -4,12 +4,11 @@
 // which order blocks' sums are added, depends on the shape alone.
 
 // Group g of the grid sums rows [g per, (g + 1) per) of x, divides, and writes row g of out, or
-// adds to it. Rows of x are `stride` elements apart. Column i of a row goes to element
-// i % inner * (columns / inner) + i / inner of it: a transpose of [columns / inner, inner].
+// adds to it. Rows of x are `stride` elements apart.
 // Reads each element once, writes 1 / per as many: floor (bytes of x) / bandwidth.
 extern "C" __global__ void __launch_bounds__(TX *TY)
     column_sums(const T0 *x, T1 *out, int64_t rows, int64_t per, int64_t columns, int64_t stride,
-                int64_t inner, float divisor, int adds) {
+                float divisor, int adds) {
   __shared__ float sums[TY][TX * VEC];
   int64_t tiles = (columns + TX * VEC - 1) / (TX * VEC);
   int64_t group = blockIdx.x / tiles, tile = blockIdx.x % tiles;
@@ -52,13 +51,46 @@ extern "C" __global__ void __launch_bounds__(TX *TY)
     return;
 #pragma unroll
   for (int v = 0; v < VEC; v++) {
-    int64_t i = column + v, to = i;
-    if (inner != columns)
-      to = i % inner * (columns / inner) + i / inner;
-    T1 *at = out + group * columns + to;
+    T1 *at = out + group * columns + column + v;
     float value = sums[0][tx * VEC + v] / divisor;
     *at = gd_to<T1>(adds ? gd_float(*at) + value : value);
   }
+}
+
+// dw[channels, taps] and dbias[channels] out of x[groups, taps + 1, channels], fp32: added, or put
+// there. A block has TX times VEC columns, of which there are (taps + 1) channels. Two launches for
+// it cost 4 us more on an H200, and the sums of small images take no longer than ten times that.
+extern "C" __global__ void __launch_bounds__(TX *TY)
+    filter_sums(const float *x, float *dw, float *dbias, int64_t groups, int64_t taps,
+                int64_t channels, int adds_w, int adds_bias) {
+  __shared__ float sums[TY][TX * VEC];
+  int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+  int64_t columns = (taps + 1) * channels, first = (int64_t)blockIdx.x * TX * VEC;
+  int64_t column = first + tx * VEC;
+  float sum[VEC] = {};
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t r = ty; r < groups; r += TY) {
+      float part[VEC];
+      gd_load(x + r * columns + column, part);
+#pragma unroll
+      for (int v = 0; v < VEC; v++)
+        sum[v] += part[v];
+    }
+  }
+#pragma unroll
+  for (int v = 0; v < VEC; v++)
+    sums[ty][tx * VEC + v] = sum[v];
+  __syncthreads();
+  int64_t at = first + threadIdx.x, tap = at / channels, channel = at % channels;
+  if (threadIdx.x >= TX * VEC || at >= columns)
+    return;
+  float total = 0;
+#pragma unroll
+  for (int k = 0; k < TY; k++)
+    total += sums[k][threadIdx.x];
+  float *to = tap < taps ? dw + channel * taps + tap : dbias + channel;
+  *to = (tap < taps ? adds_w : adds_bias) ? *to + total : total;
 }
 
 // dx[b,s,:] = dy[b,:] / positions. A block has one b, a tile of columns and TY * each positions.

@@ -14,9 +14,8 @@
 #define WARPS 4     // of a block, one a scheduler; ACROSS to DW_BLOCKS: as in op_conv.c
 #define BLOCKS 4    // at once on a multiprocessor: 128 registers a thread
 #define DW_BLOCKS 3 // of depthwise_dw, which has more to keep: 168
-#define RING 4      // rows
+#define RING 4      // rows, an even number
 #define AHEAD 4     // numbers of a row that are read before the first is used
-#define DW_AHEAD 4  // the same in depthwise_dw
 #define ROUND 10    // sums of depthwise_dw that go through shared memory at a time
 
 #if TAPS == 0
@@ -73,7 +72,11 @@ extern "C" __global__ void __launch_bounds__(256)
 #define WIDE (ACROSS + TAPS - 1)
 #define ALL (TAPS * TAPS + 1)                  // the last one is the bias
 #define STRIPS ((WIDTH + ACROSS - 1) / ACROSS) // beside each other
-#define EVEN (WIDTH % ACROSS == 0)
+#define ONE (STRIPS == 1)
+#define EVEN (ONE || WIDTH % ACROSS == 0)
+#define GIVES (ONE ? WIDTH : ACROSS) // columns of a strip
+#define TAKES (ONE ? WIDTH : WIDE)   // columns of inputs, SIDE of them left of the strip
+#define SIDE (ONE ? 0 : HALF)
 #define TILES ((CHANNELS + 31) / 32)
 #define PITCH ((int64_t)WIDTH * CHANNELS)
 #define ELEMENT ((int)sizeof(T0))
@@ -130,19 +133,22 @@ template <int LEFT> GD_DEVICE void copies_wait() {
 }
 
 // How a lane copies rows of N columns, column `first` of the strip the first of them, to shared
-// memory as [N][32], N rounded up.
-template <int N> struct copier {
+// memory as [N][32], N rounded up. TURNS: a strip that is turned has its columns in reverse.
+template <int N, bool TURNS = false> struct copier {
   static constexpr int TIMES = (N + COPY - 1) / COPY, BYTES = TIMES * COPY * 32 * ELEMENT;
   int64_t offset; // of its elements from those of the strip's corner
+  int64_t step;   // from one of its pieces to the next
   uint32_t mask;  // which of its columns are inside
 
-  GD_DEVICE copier(int column, int first, int first_channel) {
+  GD_DEVICE copier(int column, int first, int first_channel, bool turned = false) {
     int lane = threadIdx.x % 32, part = lane % (32 / COPY) * COPY, c = lane / (32 / COPY);
-    offset = (int64_t)(first + c) * CHANNELS + first_channel + part;
+    int start = TURNS && turned ? ACROSS - 1 - first - c : first + c;
+    offset = (int64_t)start * CHANNELS + first_channel + part;
+    step = (TURNS && turned ? -COPY : COPY) * (int64_t)CHANNELS;
     mask = 0;
 #pragma unroll
     for (int i = 0; i < TIMES; i++) {
-      int q = c + i * COPY, v = column + first + q;
+      int q = c + i * COPY, v = column + start + (TURNS && turned ? -i : i) * COPY;
       if (q < N && v >= 0 && v < WIDTH && first_channel + part < CHANNELS)
         mask |= 1u << i;
     }
@@ -152,7 +158,7 @@ template <int N> struct copier {
 #pragma unroll
     for (int i = 0; i < TIMES; i++) {
       bool there = exists && mask >> i & 1;
-      const T0 *piece = from + (int64_t)i * COPY * CHANNELS;
+      const T0 *piece = from + i * (TURNS ? step : (int64_t)COPY * CHANNELS);
       if constexpr (WIDE_COPIES)
         copy_16(to + i * 512, piece, there);
       else
@@ -160,32 +166,33 @@ template <int N> struct copier {
     }
   }
 };
-#define ROW (copier<WIDE>::BYTES)
+#define ROW (copier<TAKES>::BYTES)
 
 // sums[o]: of output row h - HALF + o, after input row h. That they move up by one a row costs
 // nothing: the first product of a row goes to another register than what it is added to. Columns
 // of inputs are the outer loop, so that products that follow each other are of different sums.
 // copy: what is to be done while the first numbers are on their way.
 template <typename Copy>
-GD_DEVICE void add_row(float (&sums)[TAPS][ACROSS], uint32_t row,
+GD_DEVICE void add_row(float (&sums)[TAPS][GIVES], uint32_t row,
                        const float (&weights)[TAPS * TAPS], float start, const Copy &copy) {
-  float values[WIDE];
+  float values[TAKES];
 #pragma unroll
-  for (int c = 0; c < AHEAD; c++)
+  for (int c = 0; c < AHEAD && c < TAKES; c++)
     values[c] = read_shared(row + c * 32 * ELEMENT);
   copy();
 #pragma unroll
-  for (int c = 0; c < WIDE; c++) {
-    if (c + AHEAD < WIDE)
+  for (int c = 0; c < TAKES; c++) {
+    if (c + AHEAD < TAKES)
       values[c + AHEAD] = read_shared(row + (c + AHEAD) * 32 * ELEMENT);
 #pragma unroll
     for (int o = 0; o < TAPS; o++)
 #pragma unroll
       for (int j = TAPS - 1; j >= 0; j--) {
-        int q = c - j;
-        if (q < 0 || q >= ACROSS)
+        int q = c - SIDE + HALF - j;
+        if (q < 0 || q >= GIVES)
           continue;
-        float before = j ? sums[o][q] : o < TAPS - 1 ? sums[(o + 1) % TAPS][q] : start;
+        bool first = c == 0 || j == 0;
+        float before = !first ? sums[o][q] : o < TAPS - 1 ? sums[(o + 1) % TAPS][q] : start;
         sums[o][q] = fmaf(values[c], weights[(TAPS - 1 - o) * TAPS + j], before);
       }
   }
@@ -205,7 +212,7 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
   int first = s.top > HALF ? s.top - HALF : 0; // row of inputs
   int last = (s.bottom + HALF < height ? s.bottom + HALF : height) - 1;
   int left = s.images * (last - first + 1);
-  copier<WIDE> inputs(s.column, -HALF, first_channel);
+  copier<TAKES> inputs(s.column, -SIDE, first_channel);
   // Where the lane copies to, and where it reads.
   uint32_t ring = held(shared_address(rings[warp] + lane * COPY * ELEMENT));
   int back = lane * (COPY - 1) * ELEMENT;
@@ -225,13 +232,13 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
   __syncthreads();
   if (at >= count)
     return;
-  float weights[TAPS * TAPS], start = bias && stores ? bias[channel] : 0, sums[TAPS][ACROSS];
+  float weights[TAPS * TAPS], start = bias && stores ? bias[channel] : 0, sums[TAPS][GIVES];
 #pragma unroll
   for (int i = 0; i < TAPS * TAPS; i++)
     weights[i] = filters[lane * TAPS * TAPS + (FLIP ? TAPS * TAPS - 1 - i : i)];
 #pragma unroll
-  for (int i = 0; i < TAPS * ACROSS; i++)
-    sums[i / ACROSS][i % ACROSS] = start;
+  for (int i = 0; i < TAPS * GIVES; i++)
+    sums[i / GIVES][i % GIVES] = start;
 
   from += (left >= RING ? RING - 1 : 0) * PITCH; // where all have come: a row that is, for nobody
 #pragma unroll 1
@@ -247,13 +254,13 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
     row = row + ROW == row_end ? row_end - RING * ROW : row + ROW;
     if (h - HALF >= s.top)
 #pragma unroll
-      for (int q = 0; q < ACROSS; q++)
+      for (int q = 0; q < GIVES; q++)
         if (stores && (EVEN || s.column + q < WIDTH))
           to[(int64_t)q * CHANNELS] = gd_to<T0>(sums[0][q]);
     if (h == last) { // outputs that want no more; the next image begins
 #pragma unroll
-      for (int i = ACROSS; i < TAPS * ACROSS; i++) {
-        int o = i / ACROSS, q = i % ACROSS, at_row = h - HALF + o;
+      for (int i = GIVES; i < TAPS * GIVES; i++) {
+        int o = i / GIVES, q = i % GIVES, at_row = h - HALF + o;
         if (o > HALF)
           sums[o][q] = start;
         else if (at_row >= s.top && at_row < s.bottom && stores && (EVEN || s.column + q < WIDTH))
@@ -278,89 +285,143 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 }
 
 // The walk of depthwise_dw: the sums stand still and the rows of dy around a row of x move. A step
-// brings row h of x and row h + HALF of dy; steps before row `top` of x bring dy alone.
-struct steps {
-  static constexpr int BYTES = ROW + copier<ACROSS>::BYTES; // of a step: x, then dy
-  const strip &s;
-  copier<WIDE> inputs;
-  copier<ACROSS> outputs;
-  const T0 *x, *dy; // of the next copy
-  int height, first, h;
+// brings row h of x and, HALF rows ahead of it over the ends of images, one of dy. What is outside
+// of an image costs nothing: at 7 x 7, 37 x 37 of 49 x 49 products are inside. Rows of dy outside
+// are passed over; columns of x are known not to be there where a strip is a whole row, and where
+// two are: the right one has its columns in reverse (TWO), so that both want more on one side.
+#define TWO (STRIPS == 2)
+#define DW_TAKES (ONE ? WIDTH : TWO ? ACROSS + HALF : WIDE)
+#define DW_SIDE (ONE || TWO ? 0 : HALF)
 
-  GD_DEVICE steps(const strip &of, const T0 *all_x, const T0 *all_dy, int rows, int first_channel)
-      : s(of), inputs(of.column, -HALF, first_channel), outputs(of.column, 0, first_channel),
-        height(rows), first(of.top > HALF ? of.top - 2 * HALF : -HALF), h(first) {
+struct steps {
+  static constexpr int X_BYTES = copier<DW_TAKES, TWO>::BYTES;
+  static constexpr int BYTES = X_BYTES + copier<GIVES, TWO>::BYTES; // of a step: x, then dy
+  copier<DW_TAKES, TWO> inputs;
+  copier<GIVES, TWO> outputs;
+  const T0 *x, *dy; // of the next copy
+  int left, least;  // rows of x to be copied; where left is not above least, there is none of dy
+
+  GD_DEVICE steps(const strip &s, const T0 *all_x, const T0 *all_dy, int height, int first_channel)
+      : inputs(s.column, -DW_SIDE, first_channel, s.column > 0),
+        outputs(s.column, 0, first_channel, s.column > 0) {
+    int below = s.bottom + HALF < height ? s.bottom + HALF : height;
+    left = s.images * (s.bottom - s.top);
+    least = s.bottom + HALF - below;
     x = all_x + s.corner + inputs.offset + s.top * PITCH;
-    dy = all_dy + s.corner + outputs.offset + (first + HALF) * PITCH;
+    dy = all_dy + s.corner + outputs.offset + (s.top + HALF) * PITCH;
     inputs.mask = held(inputs.mask);
     outputs.mask = held(outputs.mask);
   }
-  // The next step, to where the lane copies to, or after the last one zeros, for nobody. Has it x?
-  GD_DEVICE bool copy(uint32_t to, bool is) {
-    bool has_x = is && h >= s.top, exists = is && h + HALF < height;
-    outputs.copy(to + ROW, dy, exists);
-    dy += exists ? PITCH : 0;
-    if (has_x)
+  // The next step, to where the lane copies to; nothing of what there is not.
+  GD_DEVICE void copy(uint32_t to) {
+    if (left > least)
+      outputs.copy(to + X_BYTES, dy, true);
+    if (left > 0)
       inputs.copy(to, x, true);
-    x += has_x ? PITCH : 0;
     copies_end();
-    h = h + 1 == s.bottom ? first : h + 1;
-    return has_x;
+    left--;
+    dy += PITCH;
+    x += PITCH;
   }
 };
 
-// sums of a warp; ring: where the lane copies to. slopes[u + o] is row h - HALF + o of dy in step u
-// of a turn of the ring: rows move from register to register once a turn, not once a step. Turns of
-// 2, 4 and 7 steps, the last without moves, took 62.6, 59.7 and 65.4 us (H200, 12x56x56x480, fp32,
-// before copies were put behind reads).
-GD_DEVICE void add_strip(float *sums, steps walk, uint32_t ring) {
-  const strip &s = walk.s;
-  uint32_t row = ring - threadIdx.x % 32 * (COPY - 1) * ELEMENT;
-  int left = s.images * (s.bottom - walk.first);
-  bool has_x[RING];
-  float slopes[TAPS - 1 + RING][ACROSS] = {};
+// Products of a row of x with row O of the TAPS rows of dy.
+template <int O>
+GD_DEVICE void add_products(float *sums, const float (*slopes)[GIVES], const float *values) {
 #pragma unroll
-  for (int r = 0; r < RING - 1; r++)
-    has_x[r] = walk.copy(ring + r * steps::BYTES, left > r);
+  for (int c = 0; c < DW_TAKES; c++)
+#pragma unroll
+    for (int j = TAPS - 1; j >= 0; j--) {
+      int q = c - DW_SIDE + HALF - j, tap = (TAPS - 1 - O) * TAPS + j;
+      if (q >= 0 && q < GIVES)
+        sums[tap] = fmaf(slopes[O][q], values[c], sums[tap]);
+    }
+}
+// Rows of dy above that of x, the first `outside` left out; and those below, the last left out.
+template <int O = 0>
+GD_DEVICE void add_above(float *sums, const float (*slopes)[GIVES], const float *values,
+                         int outside) {
+  if constexpr (O < HALF) {
+    if (O >= outside)
+      add_products<O>(sums, slopes, values);
+    add_above<O + 1>(sums, slopes, values, outside);
+  }
+}
+template <int O = TAPS - 1>
+GD_DEVICE void add_below(float *sums, const float (*slopes)[GIVES], const float *values,
+                         int outside) {
+  if constexpr (O > HALF) {
+    if (TAPS - 1 - O >= outside)
+      add_products<O>(sums, slopes, values);
+    add_below<O - 1>(sums, slopes, values, outside);
+  }
+}
+
+// In two parts: a sum waits for the one before.
+GD_DEVICE float row_sum(const float *x) {
+  float even = x[0], odd = x[GIVES > 1];
+#pragma unroll
+  for (int q = 2; q < GIVES; q++)
+    (q % 2 ? odd : even) += x[q];
+  return GIVES > 1 ? even + odd : even;
+}
+
+// sums of a warp; ring: where the lane copies to. slopes[u + o] is row h - HALF + o of dy in step u
+// of a turn of the ring: rows move from register to register once a turn, not once a step. Numbers
+// of the next step are read in the middle of a step; what a step has read makes room for a copy.
+GD_DEVICE void add_strip(float *sums, const strip &s, steps walk, const T0 *all_dy, uint32_t ring,
+                         int height, int channel) {
+  uint32_t row = held(ring - threadIdx.x % 32 * (COPY - 1) * ELEMENT);
+  int h = s.top;
+  float slopes[TAPS + RING][GIVES], values[2][DW_TAKES];
+#pragma unroll
+  for (int r = 0; r < RING; r++)
+    walk.copy(ring + r * steps::BYTES);
+#pragma unroll
+  for (int o = 0; o < TAPS - 1; o++)
+#pragma unroll
+    for (int q = 0; q < GIVES; q++) {
+      int at = s.top - HALF + o;
+      int v = TWO && s.column ? ACROSS - 1 - q : q;
+      bool there = at >= 0 && at < height * s.images && (EVEN || s.column + v < WIDTH) &&
+                   (CHANNELS % 32 == 0 || channel < CHANNELS);
+      int64_t item = s.corner + at * PITCH + (int64_t)v * CHANNELS + channel;
+      slopes[o][q] = there ? gd_float(all_dy[item]) : 0;
+    }
+  copies_wait<RING - 1>();
+#pragma unroll
+  for (int q = 0; q < GIVES; q++)
+    slopes[TAPS - 1][q] = read_shared(row + steps::X_BYTES + q * 32 * ELEMENT);
+#pragma unroll
+  for (int c = 0; c < DW_TAKES; c++)
+    values[0][c] = read_shared(row + c * 32 * ELEMENT);
 #pragma unroll 1
   while (true) {
 #pragma unroll
     for (int u = 0; u < RING; u++) {
-      uint32_t at = row + u * steps::BYTES;
-      float values[WIDE];
+      float *x = values[u % 2], *next = values[(u + 1) % 2];
+      float(*dy)[GIVES] = slopes + u;
+      int above = HALF - h, below = h + HALF + 1 - height;
+      add_above(sums, dy, x, above);
       copies_wait<RING - 2>();
+      uint32_t at = row + (u + 1) % RING * steps::BYTES;
 #pragma unroll
-      for (int q = 0; q < ACROSS; q++)
-        slopes[u + TAPS - 1][q] = read_shared(at + ROW + q * 32 * ELEMENT);
+      for (int q = 0; q < GIVES; q++)
+        dy[TAPS][q] = read_shared(at + steps::X_BYTES + q * 32 * ELEMENT);
 #pragma unroll
-      for (int c = 0; c < DW_AHEAD; c++)
-        values[c] = read_shared(at + c * 32 * ELEMENT);
-      int next = (u + RING - 1) % RING;
-      has_x[next] = walk.copy(ring + next * steps::BYTES, left >= RING);
-      if (has_x[u]) {
-#pragma unroll
-        for (int c = 0; c < WIDE; c++) {
-          if (c + DW_AHEAD < WIDE)
-            values[c + DW_AHEAD] = read_shared(at + (c + DW_AHEAD) * 32 * ELEMENT);
-#pragma unroll
-          for (int o = 0; o < TAPS; o++)
-#pragma unroll
-            for (int j = TAPS - 1; j >= 0; j--) {
-              int q = c - j, tap = (TAPS - 1 - o) * TAPS + j;
-              if (q >= 0 && q < ACROSS)
-                sums[tap] = fmaf(slopes[u + o][q], values[c], sums[tap]);
-            }
-        }
-#pragma unroll
-        for (int q = 0; q < ACROSS; q++)
-          sums[ALL - 1] += slopes[u + HALF][q];
-      }
-      if (--left == 0)
+      for (int c = 0; c < DW_TAKES; c++)
+        next[c] = read_shared(at + c * 32 * ELEMENT);
+      walk.copy(ring + u * steps::BYTES);
+      add_products<HALF>(sums, dy, x);
+      sums[ALL - 1] += row_sum(dy[HALF]);
+      add_below(sums, dy, x, below);
+      h = h + 1 == height ? 0 : h + 1;
+      if (walk.left == -RING)
         return;
     }
 #pragma unroll
-    for (int i = 0; i < (TAPS - 1) * ACROSS; i++)
-      slopes[i / ACROSS][i % ACROSS] = slopes[i / ACROSS + RING][i % ACROSS];
+    for (int i = 0; i < TAPS * GIVES; i++)
+      slopes[i / GIVES][i % GIVES] = slopes[i / GIVES + RING][i % GIVES];
   }
 }
 
@@ -378,9 +439,18 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, DW_BLOCKS)
   float sums[(ALL + ROUND - 1) / ROUND * ROUND] = {};
   if (at < count) {
     strip s(at, images, height, band, each);
-    add_strip(sums, steps(s, x, dy, height, first_channel),
-              held(shared_address(shared.rings[ty] + tx * COPY * ELEMENT)));
+    add_strip(sums, s, steps(s, x, dy, height, first_channel), dy,
+              held(shared_address(shared.rings[ty] + tx * COPY * ELEMENT)), height,
+              first_channel + tx);
     copies_wait<0>();
+    if (TWO && s.column)
+#pragma unroll
+      for (int i = 0; i < TAPS * HALF; i++) {
+        int left = i / HALF * TAPS + i % HALF, right = i / HALF * TAPS + TAPS - 1 - i % HALF;
+        float sum = sums[left];
+        sums[left] = sums[right];
+        sums[right] = sum;
+      }
   }
   __syncthreads(); // rings end here
 #pragma unroll
