@@ -194,6 +194,14 @@ static void zero_sample(struct matrix *a, struct matrix *b) {
   a->at[100] = 3;
   a->at[101] = 1e-6f;
 }
+/* Of B: what A may be scaled by is not known then. */
+static void zero_sample_b(struct matrix *a, struct matrix *b) {
+  float scale = b->at[0] < 0 ? -b->at[0] : b->at[0];
+  (void)a;
+  memset(b->at, 0, (size_t)(b->rows * b->columns) * sizeof(float));
+  for (int64_t i = 64; i < 128; i++)
+    b->at[i] = scale * (1 + (float)i / 64);
+}
 static void infinite(struct matrix *a, struct matrix *b) {
   (void)b;
   a->at[0] = INFINITY; /* in the sample */
@@ -224,6 +232,10 @@ static void test_odd_data(void **state) {
       {"several", 9000, 8, 1000, 1, 1, outliers},
       {"zeros", 9000, 8, 1000, 1, 1, all_zero},
       {"zeros in the sample", 9000, 8, 1000, 1, 1, zero_sample},
+      {"zeros in the sample of B", 8, 9000, 1000, 1e-9, 1, zero_sample_b},
+      {"tiny by that", 8, 9000, 1000, 1e-30, 1, zero_sample_b},
+      {"one by that, tiny", 8, 9000, 1000, 1, 0x1p-116, zero_sample_b},
+      {"small by that, tiny", 8, 9000, 1000, 1e-3, 0x1p-110, zero_sample_b},
       {"infinities", 9000, 8, 1000, 1, 1, infinite},
       {"no numbers", 9000, 8, 1000, 1, 1, not_numbers},
       {"zeros, small", 33, 17, 65, 1, 1, all_zero},

@@ -138,6 +138,10 @@ static double made_up(const struct op_case *c, uint32_t input, int64_t i, const 
     int64_t columns = x->dims[x->rank - 1];
     return statistic(in->fill, x->dtype, of_data, i * columns, columns);
   }
+  case OP_FILL_NAN:
+    if (i == count_of(in) / 2)
+      return nan("0x7ffffffffffff");
+    break;
   case OP_FILL_UNIFORM:
   case OP_FILL_EIGHTHS:
   case OP_FILL_CAUSAL: break;

@@ -21,6 +21,7 @@ enum op_fill {
   OP_FILL_VALUES,   /* values[0..elements) */
   OP_FILL_INDEX,    /* integers in [0, high) */
   OP_FILL_LABEL,    /* integers in [0, high), about every fifth is -100 */
+  OP_FILL_NAN,      /* uniform, but for one NaN as GPUs make it: all bits but the sign's */
   OP_FILL_EIGHTHS,  /* uniform multiples of 1/8: their products and sums are exact in fp32 */
   OP_FILL_CAUSAL,   /* uniform; NaN in the columns past the row: these must not be read */
   OP_FILL_SOFTMAX,  /* rows that sum to 1 */

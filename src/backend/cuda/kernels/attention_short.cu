@@ -9,9 +9,10 @@
 // TF32 has 11 significant bits, and so has fp16, with twice the rate and half the bytes; what it
 // lacks is range. A head's q, k, v and dout are each multiplied by the power of two that puts their
 // largest element below 2^15, which is exact and undone in the sums, which are fp32. Elements down
-// to 2^-29 of the largest keep all their bits; what is lost below is 2^-40 of the largest, less
-// than fp32 sums lose. Weights are at most 1 and take 2^14. Slopes are bounded by 2 D max|dout|
-// max|v| and take what makes that bound 2^14.
+// to 2^-29 of the largest keep all their bits; what is lost below is 2^-40 of the largest of the
+// head, less than fp32 sums over all its rows lose. Weights are at most 1 and take 2^14. Slopes are
+// bounded by 2 D max|dout| max|v| and take what makes that bound 2^14: a row of dq whose dout is
+// 2^-14 of the head's largest is off twice as far as in TF32, and one below 2^-25 is lost.
 //
 // Bytes: 4 (forward) and 8 (gradient) times 4 T D a head: for T 197 and D 64 as many microseconds
 // of an H200's multiprocessor as 6 and 13. Products take 3 and 6, reads of shared memory for them 4
@@ -34,12 +35,11 @@ typedef gd_unit<gd_f16> gd_half_unit;
 
 // --- powers of two ---------------------------------------------------------------------------------
 
-// The exponent that puts a magnitude, given as its bits, into [2^14, 2^15). Infinity and NaN pass as
-// they are; the limits keep what the exponents of three matrices add up to within three factors.
+// The exponent that puts the largest finite magnitude into [2^14, 2^15), given as its bits with an
+// exponent one higher, which makes infinity and NaN the least of all. The limit keeps what the
+// exponents of three matrices add up to within three factors.
 GD_DEVICE int exponent_for(uint32_t largest) {
-  if (largest == 0 || largest >= 0x7f800000u)
-    return 0;
-  int e = 14 + 127 - (int)(largest >> 23);
+  int e = 14 + 128 - (int)(largest >> 23);
   return e > 100 ? 100 : e;
 }
 GD_DEVICE float power(int e) { return __int_as_float((e + 127) << 23); }
@@ -73,7 +73,7 @@ struct gd_loaded {
       const float x[4] = {at[j].x, at[j].y, at[j].z, at[j].w};
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        uint32_t bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        uint32_t bits = (__float_as_uint(x[i]) + 0x00800000u) & 0x7fffffffu;
         most = bits > most ? bits : most;
       }
     }
@@ -157,8 +157,8 @@ GD_DEVICE void store_rows(float *to, const float (&sums)[HEAD / 8][4], int first
       continue;
 #pragma unroll
     for (int j = 0; j < HEAD / 8; j++) {
-      float x = times_power(sums[j][2 * half], exponent) * factor[half];
-      float y = times_power(sums[j][2 * half + 1], exponent) * factor[half];
+      float x = times_power(sums[j][2 * half] * factor[half], exponent);
+      float y = times_power(sums[j][2 * half + 1] * factor[half], exponent);
       float *at = to + row * HEAD + j * 8 + lane % 4 * 2;
       if (ALIGNED) {
         __stcs((float2 *)at, float2{x, y});

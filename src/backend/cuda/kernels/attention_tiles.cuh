@@ -86,10 +86,14 @@ struct gd_left {
 // use, one addition each: in shared memory it would be a quarter more of reads and writes, which
 // are as scarce as products. What it owns is rounded there, once: see round_rows.
 GD_DEVICE uint32_t tf32(uint32_t x) {
-  return PRODUCTS == 1 ? x + 0x1000u : (x + 0x1000u) & 0xffffe000u;
+  // The NaN of fp32 instructions has all bits but the sign's: a carry would make it -0.
+  int y = (int)x < 0x7fffefff ? (int)x : 0x7fffefff;
+  return PRODUCTS == 1 ? (uint32_t)y + 0x1000u : ((uint32_t)y + 0x1000u) & 0xffffe000u;
 }
+// Of an infinity the rest is such a NaN, and 0 is what it must become.
 GD_DEVICE uint32_t tf32_rest(uint32_t x, uint32_t at) {
-  return tf32(__float_as_uint(__uint_as_float(x) - __uint_as_float(at)));
+  uint32_t rest = __float_as_uint(__uint_as_float(x) - __uint_as_float(at));
+  return (rest + 0x1000u) & 0xffffe000u;
 }
 
 GD_DEVICE void left_of(gd_left &a, const uint32_t (&x)[4]) {
@@ -277,7 +281,7 @@ GD_DEVICE int head_column(int j, int e) {
 
 template <typename T> GD_DEVICE T rounded(T x) { return x; }
 GD_DEVICE float rounded(float x) { // TF32; twice changes nothing
-  return PRODUCTS == 1 ? __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u) : x;
+  return PRODUCTS == 1 ? __uint_as_float(tf32(__float_as_uint(x)) & 0xffffe000u) : x;
 }
 
 // Rows first.. of a head's matrix[T][D], of less than 2^31 elements, to shared memory, zeros past T

@@ -130,11 +130,13 @@ GD_DEVICE int exponent_of(uint32_t bits, int target) {
 }
 
 // By the samples. Together at most LIMIT, or alpha would underflow where results do not; A gives
-// way, as other products may share B.
+// way, as other products may share B. A sample of zeros says nothing of B: what else it has is seen
+// while it is cast.
 GD_DEVICE void by_sample(const slots *slots, const casts &casts, int (&e)[2]) {
   e[0] = exponent_of(slots->sampled[casts.operand[0]], casts.target[0]);
   e[1] = exponent_of(slots->sampled[casts.operand[1]], casts.target[1]);
-  e[0] = e[0] + e[1] > LIMIT ? LIMIT - e[1] : e[0];
+  if (slots->sampled[casts.operand[1]] && e[0] + e[1] > LIMIT)
+    e[0] = LIMIT - e[1];
 }
 
 // --- the cast ------------------------------------------------------------------------------------
@@ -251,15 +253,23 @@ GD_DEVICE void multiply(const direct &p, float alpha, float beta) {
 extern "C" __global__ void __launch_bounds__(256)
     halves_check(slots *slots, const __grid_constant__ casts casts, float alpha, float beta) {
   int e[2];
+  bool again[2];
   by_sample(slots, casts, e);
 #pragma unroll
   for (int which = 0; which < 2; which++) {
     uint32_t seen = slots->seen[casts.operand[which]][casts.slot[which]];
-    if (!seen)
-      continue;
-    e[which] = exponent_of(seen, WHOLE_TARGET);
+    again[which] = seen != 0;
+    if (seen)
+      e[which] = exponent_of(seen, WHOLE_TARGET);
+  }
+  if (e[0] + e[1] > LIMIT) { // B had a sample of zeros and is zero, or next to it: A gives way
+    e[0] = LIMIT - e[1];
+    again[0] = true;
+  }
+#pragma unroll
+  for (int which = 0; which < 2; which++) {
     const cast &c = casts.at[which];
-    for (int64_t tile = blockIdx.x; tile < c.tiles; tile += gridDim.x)
+    for (int64_t tile = blockIdx.x; again[which] && tile < c.tiles; tile += gridDim.x)
       cast_any(c, tile, e[which]);
   }
   int undone = -(e[0] + e[1]);
