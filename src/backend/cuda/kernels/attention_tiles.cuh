@@ -83,7 +83,7 @@ struct gd_left {
 };
 
 // To nearest. The tensor cores cut off the rest themselves. What a block visits is rounded at every
-// use, one addition each: in shared memory it would be a quarter more of reads and writes, which
+// use, two instructions: in shared memory it would be a quarter more of reads and writes, which
 // are as scarce as products. What it owns is rounded there, once: see round_rows.
 GD_DEVICE uint32_t tf32(uint32_t x) {
   // The NaN of fp32 instructions has all bits but the sign's: a carry would make it -0.
