@@ -121,13 +121,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
   load_rows<ROWS>(0, q, place.row, p.steps, p.size);
   load_keys(0, 0);
-  copies_commit();
+  gd_copies_commit();
   if (STAGES == 2) {
     load_keys(COLUMNS, 1);
     load_values(0, 0);
-    copies_commit();
+    gd_copies_commit();
   }
-  copies_wait<STAGES - 1>();
+  gd_copies_wait<STAGES - 1>();
   round_rows<ROWS>(0);
   if (KEEP >= 1 || STAGES == 2) {
     __syncthreads();
@@ -139,11 +139,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     scores(w, own, base + KEYS);
     auto visit = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4],
                      int column, int slot) {
-      copies_wait<0>();
+      gd_copies_wait<0>();
       __syncthreads(); // the next keys and these values are there; nobody needs those before
       load_keys(column + 2 * COLUMNS, slot);
       load_values(column + COLUMNS, 1 - slot);
-      copies_commit();
+      gd_copies_commit();
       if (sees(column))
         take(now, next, column, slot);
     };
@@ -154,16 +154,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   } else {
     for (int column = 0; column < visible; column += COLUMNS) {
-      copies_wait<0>();
+      gd_copies_wait<0>();
       __syncthreads(); // the keys are there, and nobody needs the former values
       load_values(column, 0);
-      copies_commit();
+      gd_copies_commit();
       if (sees(column))
         scores(w, own, base + KEYS);
-      copies_wait<0>();
+      gd_copies_wait<0>();
       __syncthreads(); // the values are there, and nobody needs these keys
       load_keys(column + COLUMNS, 0);
-      copies_commit();
+      gd_copies_commit();
       if (sees(column))
         take(w, w, column, 0);
     }

@@ -100,7 +100,7 @@ GD_DEVICE void load_lines(uint32_t to, const T0 *from, int first, int steps, int
   to += row * LINE + (piece ^ row % 8) * 16;
 #pragma unroll
   for (int n = 0; n < COUNT; n += THREADS / 8)
-    copy16(to + n * LINE, from + (at + n * size), n < left);
+    gd_copy<16>(to + n * LINE, from + (at + n * size), n < left);
 }
 
 struct gd_grad {
@@ -143,7 +143,7 @@ struct gd_grad {
       load_values<COLUMNS, 64>(skipped + AT_VALUES + to * VALUES + COLUMNS * 4, delta, next_column,
                                p.steps);
     }
-    copies_commit();
+    gd_copies_commit();
     next_column += COLUMNS;
     if (next_column >= p.steps) {
       next_row += ROWS;
@@ -298,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   grad.lse = lse + head * p.steps;
   grad.delta = delta + head * p.steps;
   auto arrive = [&] { // what all threads copied and wrote is there
-    copies_wait<0>();
+    gd_copies_wait<0>();
     group_publish();
     __syncthreads();
   };
@@ -307,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   for (; grad.row < p.steps; grad.row += ROWS) {
     each_sum<8>([&](int i, int j, int e) { grad.sums_k[i][j][e] = grad.sums_v[i][j][e] = 0; });
     grad.load_keys(k, v);
-    copies_commit();
+    gd_copies_commit();
     int column = grad.start_of(grad.row);
     arrive();
     grad.load(1 - grad.slot);

@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     load_rows<COLUMNS>(to + DOUT, dout + next_head * matrix, next_column, p.steps, p.size);
     load_values<COLUMNS>(to + LSE, lse + next_head * p.steps, next_column, p.steps);
     load_values<COLUMNS, 32>(to + DELTA_AT, delta + next_head * p.steps, next_column, p.steps);
-    copies_commit();
+    gd_copies_commit();
     next_column += COLUMNS;
     if (next_column >= p.steps) {
       next_column = start;
@@ -117,12 +117,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (STAGES > 1 && head < end)
     load(stage);
   else
-    copies_commit();
+    gd_copies_commit();
   if (STAGES == 3 && next_head < end)
     load(after);
   else if (STAGES == 3)
-    copies_commit();
-  copies_wait<STAGES == 3 ? 1 : 0>();
+    gd_copies_commit();
+  gd_copies_wait<STAGES == 3 ? 1 : 0>();
   round_rows<ROWS>(0);
   if (KEYS)
     round_rows<ROWS>(AT_V);
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     int unused = AT_STAGE + 2 * STAGE;
     scores(w, own, base + stage);
     auto visit = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4]) {
-      copies_wait<0>();
+      gd_copies_wait<0>();
       __syncthreads(); // the next stage is there too, and nobody needs the one before
       if (next_head < end)
         load(unused);
@@ -155,14 +155,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   } else {
     while (head < end) {
       if (STAGES == 2) {
-        copies_wait<0>();
+        gd_copies_wait<0>();
         __syncthreads(); // this stage is there, and nobody needs the other
         if (next_head < end)
           load(after);
       } else {
         __syncthreads(); // nobody needs the stage
         load(stage);
-        copies_wait<0>();
+        gd_copies_wait<0>();
         __syncthreads();
       }
       take(w, w, stage, after);

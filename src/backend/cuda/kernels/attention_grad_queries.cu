@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       load_rows<COLUMNS>(to, k, column, p.steps, p.size);
       load_rows<COLUMNS>(to + VALUES, v, column, p.steps, p.size);
     }
-    copies_commit();
+    gd_copies_commit();
   };
   // All that comes of one visit; `now` are its scores, or become them.
   auto take = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4], int column,
@@ -77,10 +77,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (STAGES > 1)
     load(0, KEYS);
   else
-    copies_commit();
+    gd_copies_commit();
   if (STAGES == 3)
     load(COLUMNS, KEYS + STAGE);
-  copies_wait<STAGES == 3 ? 1 : 0>();
+  gd_copies_wait<STAGES == 3 ? 1 : 0>();
   round_rows<ROWS>(0);
   round_rows<ROWS>(DOUT);
   if (KEEP || STAGES == 3) {
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     scores(w, own, base + stage);
     auto visit = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4],
                      int column) {
-      copies_wait<0>();
+      gd_copies_wait<0>();
       __syncthreads(); // the next stage is there too, and nobody needs the one before
       load(column + 2 * COLUMNS, unused);
       take(now, next, column, stage, after);
@@ -112,13 +112,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   } else {
     for (int column = 0; column < visible; column += COLUMNS) {
       if (STAGES == 2) {
-        copies_wait<0>();
+        gd_copies_wait<0>();
         __syncthreads(); // this stage is there, and nobody needs the other
         load(column + COLUMNS, after);
       } else {
         __syncthreads(); // nobody needs the stage
         load(column, stage);
-        copies_wait<0>();
+        gd_copies_wait<0>();
         __syncthreads();
       }
       take(w, w, column, stage, after);

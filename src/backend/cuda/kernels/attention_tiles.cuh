@@ -56,23 +56,6 @@ template <int N> GD_DEVICE void load_words(uint32_t (&x)[N], uint32_t address) {
                  : "memory");
 }
 
-// Zeros where `valid` is false; `from` is not read then.
-GD_DEVICE void copy16(uint32_t to, const void *from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(valid ? 16 : 0)
-               : "memory");
-}
-GD_DEVICE void copy4(uint32_t to, const void *from, bool valid) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
-               "r"(valid ? 4 : 0)
-               : "memory");
-}
-GD_DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most N of the groups that this thread committed are still under way.
-template <int N> GD_DEVICE void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
 // --- fragments -------------------------------------------------------------------------------------
 
 // Operand a. fp32 in three products: x = at + rest with both in tf32 to nearest, so 22 bits of x
@@ -302,7 +285,7 @@ GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size)
 #pragma unroll
       for (int at = 0; at < COUNT; at += APART) {
         if (COUNT % APART == 0 || at + row < COUNT)
-          copy16(base + at * STRIDE, source, at < left);
+          gd_copy<16>(base + at * STRIDE, source, at < left);
         source += APART * size;
       }
     } else {
@@ -312,7 +295,7 @@ GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size)
         bool valid = first + row < steps && column < size;
         const T0 *source = from + (valid ? (first + row) * size + column : 0);
         if (COUNT * PIECES % THREADS == 0 || at < COUNT * PIECES)
-          copy16(base + row * STRIDE + column * BYTES, source, valid);
+          gd_copy<16>(base + row * STRIDE + column * BYTES, source, valid);
       }
     }
   } else {
@@ -355,7 +338,7 @@ GD_DEVICE void load_values(int to, const float *from, int first, int steps) {
   for (int n = 0; n < (ONCE ? 1 : (COUNT + THREADS - 1) / THREADS); n++, at += THREADS) {
     bool valid = first + at < steps;
     if (ONCE || at < COUNT)
-      copy4(base + at * 4, from + (valid ? first + at : 0), valid);
+      gd_copy<4>(base + at * 4, from + (valid ? first + at : 0), valid);
   }
 }
 

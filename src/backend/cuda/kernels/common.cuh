@@ -74,6 +74,30 @@ template <typename T, int N> GD_DEVICE void gd_store(T *p, const float (&x)[N]) 
 }
 GD_DEVICE bool gd_aligned(const void *p, int bytes) { return (uint64_t)p % (uint32_t)bytes == 0; }
 
+// --- copies to shared memory -------------------------------------------------------------------------
+
+GD_DEVICE uint32_t gd_shared(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+// BYTES (4, 8 or 16) on their way; zeros where `valid` is false, and `from` is not read then. IN_L1:
+// kept there too, as fewer than 16 always are.
+template <int BYTES, bool IN_L1 = (BYTES < 16)>
+GD_DEVICE void gd_copy(uint32_t to, const void *from, bool valid) {
+  static_assert(BYTES == 16 || (IN_L1 && (BYTES == 8 || BYTES == 4)), "what cp.async moves");
+  if constexpr (IN_L1)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),
+                 "r"(valid ? BYTES : 0)
+                 : "memory");
+  else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+GD_DEVICE void gd_copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most N of the groups that this thread committed are still under way.
+template <int N> GD_DEVICE void gd_copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 // --- division --------------------------------------------------------------------------------------
 
 // Of numbers below 2^31 by one that the host knows: divide.h makes these and says why it is right.

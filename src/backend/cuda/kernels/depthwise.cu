@@ -101,7 +101,6 @@ struct strip {
 
 // Addresses in shared memory are numbers of bytes: 32 bits, with constants added for nothing.
 // Volatile: reads and copies stay in the order in which they are written here.
-GD_DEVICE uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 // x, which is then kept and not computed again in a loop.
 GD_DEVICE uint32_t held(uint32_t x) { return __shfl_sync(0xffffffff, x, threadIdx.x % 32); }
 // The warp of the block; the compiler sees that all lanes have the same.
@@ -120,15 +119,9 @@ GD_DEVICE void write_shared(uint32_t to, T0 x) {
   else
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(*(uint16_t *)&x) : "memory");
 }
-GD_DEVICE void copy_16(uint32_t to, const T0 *from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(there ? 16 : 0)
-               : "memory");
-}
-GD_DEVICE void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // All but the newest LEFT groups of copies have arrived, for all lanes.
 template <int LEFT> GD_DEVICE void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+  gd_copies_wait<LEFT>();
   __syncwarp();
 }
 
@@ -160,7 +153,7 @@ template <int N, bool TURNS = false> struct copier {
       bool there = exists && mask >> i & 1;
       const T0 *piece = from + i * (TURNS ? step : (int64_t)COPY * CHANNELS);
       if constexpr (WIDE_COPIES)
-        copy_16(to + i * 512, piece, there);
+        gd_copy<16>(to + i * 512, piece, there);
       else
         write_shared(to + i * 32 * ELEMENT, there ? *piece : gd_to<T0>(0));
     }
@@ -214,7 +207,7 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
   int left = s.images * (last - first + 1);
   copier<TAKES> inputs(s.column, -SIDE, first_channel);
   // Where the lane copies to, and where it reads.
-  uint32_t ring = held(shared_address(rings[warp] + lane * COPY * ELEMENT));
+  uint32_t ring = held(gd_shared(rings[warp] + lane * COPY * ELEMENT));
   int back = lane * (COPY - 1) * ELEMENT;
   uint32_t to_row = ring + (RING - 1) * ROW, row = ring - back, row_end = row + RING * ROW;
   const T0 *from = x + s.corner + inputs.offset + first * PITCH;
@@ -223,7 +216,7 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
   for (int r = 0; r < RING - 1; r++) {
     if (r < left)
       inputs.copy(ring + r * ROW, from + r * PITCH, true);
-    copies_end();
+    gd_copies_commit();
   }
   for (int i = threadIdx.x; i < 32 * TAPS * TAPS; i += 32 * WARPS) {
     int64_t item = (int64_t)first_channel * TAPS * TAPS + i;
@@ -246,7 +239,7 @@ GD_DEVICE void filter(const T0 *x, const float *w, const float *bias, T0 *y, int
     copies_wait<RING - 2>();
     add_row(sums, row, weights, start, [&] {
       inputs.copy(to_row, from, true);
-      copies_end();
+      gd_copies_commit();
     });
     if (left > RING)
       from += PITCH;
@@ -323,7 +316,7 @@ struct steps {
       outputs.copy(to + X_BYTES, dy, true);
     if (left > 0)
       inputs.copy(to, x, true);
-    copies_end();
+    gd_copies_commit();
     left--;
     dy += PITCH;
     x += PITCH;
@@ -451,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, DW_BLOCKS)
   if (at < count) {
     strip s(at, images, height, band, each);
     add_strip(sums, s, steps(s, x, dy, height, first_channel), dy,
-              held(shared_address(shared.rings[ty] + tx * COPY * ELEMENT)), height,
+              held(gd_shared(shared.rings[ty] + tx * COPY * ELEMENT)), height,
               first_channel + tx);
     copies_wait<0>();
     if (TWO && s.column)

@@ -42,15 +42,6 @@
 #endif
 static_assert(WARPS == 1 || (TURNS - 1) * WARPS < 16, "pairs of warps have 15 barriers");
 
-GD_DEVICE uint32_t shared_address(const void *p) {
-  return (uint32_t)__cvta_generic_to_shared(p);
-}
-// BYTES (4, 8 or 16) on their way to shared memory; zeros where `inside` is false.
-template <int BYTES> GD_DEVICE void copy_async(void *to, const void *from, bool inside) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from),
-               "n"(BYTES), "r"(inside ? BYTES : 0)
-               : "memory");
-}
 GD_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Between two warps, of 2 * 32 threads: what one wrote before `pair_arrive` is seen by the other
@@ -97,7 +88,7 @@ template <typename T> struct tile {
 #pragma unroll
     for (int i = 0; i < TIMES; i++, first += (int64_t)HIGH * stride, t += HIGH)
       if constexpr (sizeof(T) * WIDTH >= 4)
-        copy_async<sizeof(T) * WIDTH>(to + at(t, c), x + first, t < steps);
+        gd_copy<sizeof(T) * WIDTH, true>(gd_shared(to + at(t, c)), x + first, t < steps);
       else
         to[at(t, c)] = t < steps ? x[first] : gd_to<T>(0);
   }
@@ -348,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if (THREADS % MOST_1(STATES) == 0) // the compiler does not see that this is the same
         ch = threadIdx.x / MOST_1(STATES) + i * (THREADS / MOST_1(STATES));
       if (!PAST(v, STATES_IN))
-        copy_async<4>(to + s * WIDE + ch, from + v, (int)ch < left);
+        gd_copy<4, true>(gd_shared(to + s * WIDE + ch), from + v, (int)ch < left);
     }
     if constexpr (STAGED) {
       int bytes = rest * STATES * (int)sizeof(T2);
@@ -358,8 +349,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         int v = threadIdx.x + i * THREADS;
         if (PAST(v, BESIDE))
           break;
-        copy_async<16>((char *)raw_b + v * 16, from_b + v * 16, v * 16 < bytes);
-        copy_async<16>((char *)raw_c + v * 16, from_c + v * 16, v * 16 < bytes);
+        gd_copy<16, true>(gd_shared((char *)raw_b + v * 16), from_b + v * 16, v * 16 < bytes);
+        gd_copy<16, true>(gd_shared((char *)raw_c + v * 16), from_c + v * 16, v * 16 < bytes);
       }
     }
   };

@@ -4,6 +4,8 @@
 
 extern __shared__ __align__(16) unsigned char shared[];
 
+// As gd_shared, but the compiler sees a number and nothing of what it is the address of: kernels
+// were measured so, and others come out of the latter.
 GD_DEVICE uint32_t shared_address(const void *p) {
   uint32_t address;
   asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }"
