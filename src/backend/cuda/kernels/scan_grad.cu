@@ -12,9 +12,10 @@
 // each row are in hand at once: what the second needs is read before the first is done.
 //
 // exp(delta A) is 2^(delta a) with a = A log2(e), one instruction of the special function units.
-// About 23 instructions a state and step bound it (on 132 multiprocessors at 1.75 GHz 290 us for
-// 369 million), closely followed by shared memory and shuffles (75 wavefronts for a warp's state of
-// 16 steps: 240 us); the bytes take 60 us, the powers 95.
+// Reads of registers bound it: about 51 a state and step, of which a scheduler gets two a clock (on
+// 132 multiprocessors at 1.98 GHz 290 us for 369 million), closely followed by the 24 instructions
+// (265 us) and by shared memory and shuffles (75 wavefronts for a warp's state of 16 steps: 210
+// us); the powers take 120 us, the bytes 60.
 //
 // STATES, VEC (elements of u at a time between global and shared memory), THREADS, CP, MIN_BLOCKS.
 
