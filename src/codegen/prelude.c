@@ -249,7 +249,7 @@ const char *const gd_prelude_c[] = {
     /* activations */
     "GD_INLINE gd_val gd_gelu(gd_val x) {\n"
     "  gd_val z = gd_tail_distance(x);\n"
-    "  return gd_at_least(x, 0.0f) - z * gd_normal_tail(z, gd_gauss(x));\n"
+    "  return gd_at_least(x, 0.0f) - gd_size(x) * gd_normal_tail(z, gd_gauss(x));\n"
     "}\n"
     "GD_INLINE gd_val gd_gelu_slope(gd_val x) {\n"
     "  gd_val e = gd_gauss(x), tail = gd_normal_tail(gd_tail_distance(x), e);\n"

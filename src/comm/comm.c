@@ -197,6 +197,12 @@ static enum gd_status meet_neighbours(struct gd_comm *comm, struct gd_error *err
     sharers += i != comm->rank && seats[i].host == own.host && seats[i].mask == own.mask;
   for (int i = 0; i < comm->rank; i++)
     comm->local_rank += seats[i].host == own.host;
+  for (int i = 0; i < comm->size; i++) {
+    int beside = 0;
+    for (int j = 0; j < comm->size; j++)
+      beside += seats[j].host == seats[i].host;
+    comm->local_size = beside > comm->local_size ? beside : comm->local_size;
+  }
   gd_mem_free(seats);
   comm->cores = own.cores / sharers > 1 ? (int)(own.cores / sharers) : 1;
   return status;
@@ -277,6 +283,10 @@ int gd_comm_size(const struct gd_comm *comm) {
 
 int gd_comm_local_rank(const struct gd_comm *comm) {
   return comm->local_rank;
+}
+
+int gd_comm_local_size(const struct gd_comm *comm) {
+  return comm->local_size;
 }
 
 int gd_comm_cores(const struct gd_comm *comm) {

@@ -60,6 +60,8 @@ int gd_comm_rank(const struct gd_comm *comm);
 int gd_comm_size(const struct gd_comm *comm);
 /* Its number among the ranks of its machine. */
 int gd_comm_local_rank(const struct gd_comm *comm);
+/* Ranks of the machine that has most of them: the same on all, as plans must be. */
+int gd_comm_local_size(const struct gd_comm *comm);
 /* How many cores this rank may call its own: those it may run on, over the ranks beside it. */
 int gd_comm_cores(const struct gd_comm *comm);
 bool gd_comm_has_failed(const struct gd_comm *comm);

@@ -22,6 +22,7 @@ struct gd_window {
 struct gd_comm {
   int rank, size;
   int local_rank; /* among those of this machine */
+  int local_size; /* of the machine that has most */
   int cores;
   bool joined; /* MPI was started by us; on one rank it is not */
   bool failed;

@@ -311,10 +311,16 @@ static void find_compiler(struct planning *p) {
     snprintf(trial->no_compiler, sizeof trial->no_compiler, "%.255s", why.text);
 }
 
+/* On one machine: in a job the ranks know, else they are spread evenly. */
+static int ranks_beside(const struct planning *p) {
+  const struct gd_trial *trial = p->trial;
+  return p->options->comm ? gd_comm_local_size(p->options->comm)
+                          : (trial->ranks + trial->nodes - 1) / trial->nodes;
+}
+
 /* What a rank may have of a device's memory where there are more ranks on a machine than devices:
    its share, less a context of its own. devices 0: they share what there is, or each has one. */
-static int64_t share_of(const struct gd_trial *trial, const struct gd_device_info *info) {
-  int ranks = (trial->ranks + trial->nodes - 1) / trial->nodes;
+static int64_t share_of(int ranks, const struct gd_device_info *info) {
   if (info->devices <= 0 || ranks <= info->devices)
     return info->memory_bytes;
   int sharing = (ranks + info->devices - 1) / info->devices;
@@ -345,10 +351,13 @@ static enum gd_status find_device(struct planning *p, struct gd_error *err) {
     gd_backend_close(backend);
   }
   struct gd_trial *trial = p->trial;
+  int ranks = ranks_beside(p);
+  if (!options->target) /* a target's is a GPU's share already */
+    info.host_memory_bytes /= ranks;
   snprintf(trial->device, sizeof trial->device, "%s", info.name);
   trial->threads = info.threads;
   trial->device_limit_bytes =
-      options->device_limit_bytes ? options->device_limit_bytes : share_of(trial, &info);
+      options->device_limit_bytes ? options->device_limit_bytes : share_of(ranks, &info);
   trial->host_limit_bytes =
       options->host_limit_bytes ? options->host_limit_bytes : info.host_memory_bytes;
   return GD_OK;

@@ -215,13 +215,18 @@ fi
 # --- ranks that share a GPU ------------------------------------------------------------------
 
 expect 0 plan "${model[@]:0:3}" --json
-alone_bytes=$(field device_limit_bytes)
+alone_bytes=$(field device_limit_bytes) alone_host_bytes=$(field host_limit_bytes)
 for ranks in 2 4; do
   expect 0 plan "${model[@]:0:3}" --ranks $ranks --json
   shared_bytes=$(field device_limit_bytes)
   ((shared_bytes > 0 && shared_bytes * ranks < alone_bytes)) ||
     fail "$LAST: $shared_bytes bytes for each of $ranks ranks, of $alone_bytes"
+  host_bytes=$(field host_limit_bytes) # what is free varies a little from one call to the next
+  ((host_bytes > 0 && host_bytes * ranks < alone_host_bytes / 2 * 3)) ||
+    fail "$LAST: $host_bytes bytes of host memory for each of $ranks ranks, of $alone_host_bytes"
 done
+expect 0 plan "${model[@]:0:3}" --threads 1 --json
+field_is threads 1
 if command -v mpirun >/dev/null; then
   fresh_store ranks
   # One rank has room for 80 GB; two have not.

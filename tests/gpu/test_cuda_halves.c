@@ -202,6 +202,16 @@ static void zero_sample_b(struct matrix *a, struct matrix *b) {
   for (int64_t i = 64; i < 128; i++)
     b->at[i] = scale * (1 + (float)i / 64);
 }
+/* The same, and zeros in the first piece of several: numbers come in the second and third, in
+   segments of 64 that the sample leaves out. */
+static void zero_sample_and_piece(struct matrix *a, struct matrix *b) {
+  static const int64_t first[] = {19999360, 33331904};
+  (void)b;
+  memset(a->at, 0, (size_t)(a->rows * a->columns) * sizeof(float));
+  for (int s = 0; s < 2; s++)
+    for (int64_t i = 0; i < 64; i++)
+      a->at[first[s] + i] = 1 + (float)i / 64;
+}
 static void infinite(struct matrix *a, struct matrix *b) {
   (void)b;
   a->at[0] = INFINITY; /* in the sample */
@@ -236,6 +246,7 @@ static void test_odd_data(void **state) {
       {"tiny by that", 8, 9000, 1000, 1e-30, 1, zero_sample_b},
       {"one by that, tiny", 8, 9000, 1000, 1, 0x1p-116, zero_sample_b},
       {"small by that, tiny", 8, 9000, 1000, 1e-3, 0x1p-110, zero_sample_b},
+      {"zeros in the sample and the first piece", 40000, 8, 1000, 1, 1, zero_sample_and_piece},
       {"infinities", 9000, 8, 1000, 1, 1, infinite},
       {"no numbers", 9000, 8, 1000, 1, 1, not_numbers},
       {"zeros, small", 33, 17, 65, 1, 1, all_zero},

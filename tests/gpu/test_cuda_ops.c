@@ -32,6 +32,13 @@ static void test_attention_tiles(void **state) {
   run(cases_attention_tiles);
 }
 
+#include "cases_attention_cudnn.inc"
+
+static void test_attention_cudnn(void **state) {
+  (void)state;
+  run(cases_attention_cudnn);
+}
+
 #include "cases_scan_limits.inc"
 
 static void test_scan_limits(void **state) {
@@ -49,6 +56,7 @@ static const struct test {
 #undef GD_OP
     {"turned_matmul", cases_turned_matmul, cmocka_unit_test(test_turned_matmul)},
     {"attention_tiles", cases_attention_tiles, cmocka_unit_test(test_attention_tiles)},
+    {"attention_cudnn", cases_attention_cudnn, cmocka_unit_test(test_attention_cudnn)},
     {"scan_limits", cases_scan_limits, cmocka_unit_test(test_scan_limits)},
 };
 

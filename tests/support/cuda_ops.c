@@ -222,6 +222,10 @@ int64_t cuda_ops_launches(void) {
   return launches;
 }
 
+int64_t cuda_ops_cudnn_slices(void) {
+  return gd_cudnn_version() > 0 ? cuda->slices_by_cudnn : -1;
+}
+
 static int count_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CUstream stream, void **params, void **extra) {

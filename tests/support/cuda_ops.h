@@ -40,6 +40,8 @@ void cuda_ops_close(void);
 void cuda_ops_limit(int shared_bytes, int64_t workspace_bytes);
 /* Kernels launched since cuda_ops_open, but for those of libraries. */
 int64_t cuda_ops_launches(void);
+/* Slices of attention that cuDNN has done since then; -1: there is no cuDNN. */
+int64_t cuda_ops_cudnn_slices(void);
 
 /* For sm_<sm>, without a GPU: collects only. cuda_ops_build then compiles; returns the count. */
 bool cuda_ops_pretend(int sm, struct gd_error *why);

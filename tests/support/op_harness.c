@@ -521,12 +521,12 @@ static const char *check_variants(const struct problem *problem, const struct op
     why = run_init(&first, problem, backend, at);
   for (int threads = 1; threads <= (backend->threads_alike ? 1 : 3) && !why; threads++) {
     *at = (struct variant){.threads = threads, .in_place = -1};
-    why = check_variant(problem, backend, at, &ref, &first, true);
+    why = check_variant(problem, backend, at, &ref, &first, !backend->varies);
   }
   for (uint32_t i = 0; i < problem->op->n_in && !why; i++)
     if (permits_in_place(problem, i)) {
       *at = (struct variant){.threads = 2, .in_place = (int)i};
-      why = check_variant(problem, backend, at, &ref, &first, true);
+      why = check_variant(problem, backend, at, &ref, &first, !backend->varies);
     }
   if (!why) { /* another alignment may legitimately sum in another order */
     *at = (struct variant){.threads = 2, .in_place = -1, .shifted = true};

@@ -58,6 +58,7 @@ struct op_backend {
   bool partial;       /* ops without a kernel are left out; blocks of memory stay between cases */
   bool collects;      /* kernels only note what they would run: nothing to compare */
   bool threads_alike; /* there is no such thing as threads: run on one */
+  bool varies;        /* two runs may differ in the last bits: each is compared with ref */
   bool library_sums; /* products add to memory in their own way, and what is between two products of
                         one op is rounded to the dtype: see op_slack */
 };

@@ -163,7 +163,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   cuda->cu->DeviceTotalMem(&bytes, cuda->device);
   info->memory_bytes = gd_gpu_plan_bytes((int64_t)bytes);
   info->host_memory_bytes = gd_host_memory_bytes();
-  info->threads = omp_get_max_threads();
+  info->threads = cuda->threads;
   cuda->cu->DeviceGetCount(&info->devices);
 }
 
@@ -266,6 +266,7 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->cu = cu;
   cuda->comm = options->comm;
   cuda->trace = options->trace;
+  cuda->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
   cuda->deterministic = fixed && fixed[0] == '1';
   enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);
   if (status != GD_OK) {
@@ -548,7 +549,7 @@ static enum gd_status bind_host_op(struct gd_cuda *cuda, struct gd_bound *bound,
   if (!launch->job)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   *launch->job = (struct job){gd_cpu_kernels[launch->kind], launch->args};
-  launch->job->args.threads = omp_get_max_threads();
+  launch->job->args.threads = cuda->threads;
   launch->job->args.workspace = NULL;
   launch->job->args.workspace_bytes = 0;
   launch->job->args.err = &cuda->host_error;

@@ -31,6 +31,7 @@ struct gd_cuda_nccl;
 struct gd_cuda {
   struct gd_backend base;
   const struct gd_cu *cu;
+  int threads; /* of work on the host */
   CUdevice device;
   CUcontext context;
   CUstream stream, side; /* the computation; copies and collectives beside it */
@@ -54,6 +55,7 @@ struct gd_cuda {
   bool trace;
   bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
   int epilogues;              /* products launched with gelu in their epilogue, for tests */
+  int64_t slices_by_cudnn;    /* of attention, launched; likewise */
   bool broken;                /* when it is closed: libraries may no longer be asked for anything */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };

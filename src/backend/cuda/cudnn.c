@@ -7,7 +7,8 @@
  * graph of products, pointwise ops and reductions over virtual tensors, and its engines recognise
  * the pattern. The backward pass wants q's gradient in fp32 on the side; it comes from the
  * workspace, so large batches go in slices. Its sums over key blocks have no fixed order: two runs
- * may differ in the last bits. GPUDAYS_DETERMINISTIC=1 leaves cuDNN out.
+ * may differ in the last bits. GPUDAYS_DETERMINISTIC=1 leaves cuDNN out, as does GPUDAYS_CUDNN=0;
+ * GPUDAYS_CUDNN=1 demands it wherever it takes a case.
  */
 #include "backend/cuda/cudnn.h"
 
@@ -147,7 +148,8 @@ struct plan {
 /* What was decided for a shape when it was tuned. */
 struct choice {
   struct shape shape;
-  int64_t slice; /* batch entries at a time; 0: the own kernels */
+  int64_t room_bytes; /* of the workspace, which decides on the slice */
+  int64_t slice;      /* batch entries at a time; 0: the own kernels */
   double own_us, library_us;
   struct choice *next;
 };
@@ -401,10 +403,11 @@ static void describe_backward(struct builder *b, const struct shape *s) {
 
 /* --- plans ---------------------------------------------------------------------------------- */
 
-static void free_plan(const struct gd_cudnn *dnn, struct plan *plan) {
-  if (plan->plan)
+/* asks: the context is whole. */
+static void free_plan(const struct gd_cudnn *dnn, struct plan *plan, bool asks) {
+  if (plan->plan && asks)
     dnn->BackendDestroyDescriptor(plan->plan);
-  for (int i = plan->n_kept; i-- > 0;)
+  for (int i = plan->n_kept; asks && i-- > 0;)
     dnn->BackendDestroyDescriptor(plan->kept[i]);
   gd_mem_free(plan);
 }
@@ -475,6 +478,12 @@ static struct plan *plan_of(struct state *state, const struct shape *shape) {
   return plan->plan ? plan : NULL;
 }
 
+/* What people who tune, and tests, say of cuDNN. */
+static bool says(const char *wish) {
+  const char *said = getenv("GPUDAYS_CUDNN");
+  return said && strcmp(said, wish) == 0;
+}
+
 static struct state *state_of(struct gd_cuda *cuda) {
   struct state *state = cuda->attention;
   if (state)
@@ -483,7 +492,7 @@ static struct state *state_of(struct gd_cuda *cuda) {
   if (!state)
     return NULL;
   cuda->attention = state;
-  state->absent = cuda->deterministic || gd_cudnn_load(&state->dnn, NULL) != GD_OK ||
+  state->absent = cuda->deterministic || says("0") || gd_cudnn_load(&state->dnn, NULL) != GD_OK ||
                   gd_cudnn_version() < OLDEST_VERSION || state->dnn->Create(&state->handle) != 0;
   return state->absent ? NULL : state;
 }
@@ -495,7 +504,7 @@ void gd_cuda_attention_free(struct gd_cuda *cuda) {
     return;
   for (struct plan *p = state->plans, *next; p; p = next) {
     next = p->next;
-    free_plan(state->dnn, p);
+    free_plan(state->dnn, p, !cuda->broken);
   }
   for (struct choice *c = state->choices, *next; c; c = next) {
     next = c->next;
@@ -600,6 +609,7 @@ static enum gd_status run_slice(const struct gd_cuda_call *call, struct state *s
                    "cuDNN fails with status %d in attention over %lld x %lld heads of %lld; set "
                    "GPUDAYS_DETERMINISTIC=1 to do without it",
                    status, (long long)s->B, (long long)s->N, (long long)s->D);
+  call->cuda->slices_by_cudnn++;
   return GD_OK;
 }
 
@@ -622,13 +632,20 @@ static bool fits(struct state *state, const struct shape *s, int64_t room_bytes)
   return plan && scratch_bytes(s) + plan->workspace_bytes <= room_bytes;
 }
 
-/* The most batch entries at a time that cuDNN takes and the workspace holds; 0: none. */
+/* Where the next slice begins, logsumexp, fp32, is aligned as cuDNN was told that tensors are. */
+static bool keeps_alignment(const struct shape *part) {
+  return 4 * part->B * part->N * part->T % 16 == 0;
+}
+
+/* The most batch entries at a time, of halves, quarters and so on, that cuDNN takes and the
+   workspace holds, or one; 0: not even that. */
 static int64_t slice_of(struct state *state, const struct shape *whole, int64_t room_bytes) {
-  for (int64_t parts = 1; parts <= whole->B; parts *= 2) {
+  for (int64_t size = whole->B; size > 0; size = size > 1 ? (size + 1) / 2 : 0) {
     struct shape part = *whole, last = *whole;
-    part.B = (whole->B + parts - 1) / parts;
+    part.B = size;
     last.B = whole->B % part.B ? whole->B % part.B : part.B;
-    if (fits(state, &part, room_bytes) && fits(state, &last, room_bytes))
+    if ((size == whole->B || keeps_alignment(&part)) && fits(state, &part, room_bytes) &&
+        fits(state, &last, room_bytes))
       return part.B;
   }
   return 0;
@@ -649,24 +666,28 @@ static enum gd_status run_timed(const void *user) {
                         : gd_cuda_own_attention(t->call, false);
 }
 
-static struct choice *find_choice(struct state *state, const struct shape *shape) {
+static struct choice *find_choice(struct state *state, const struct shape *shape,
+                                  int64_t room_bytes) {
   struct choice *c = state->choices;
-  while (c && !same_shape(&c->shape, shape))
+  while (c && !(c->room_bytes == room_bytes && same_shape(&c->shape, shape)))
     c = c->next;
   return c;
 }
 
 static enum gd_status tune(const struct gd_cuda_call *call, struct state *state,
                            const struct shape *shape) {
-  if (find_choice(state, shape))
+  int64_t room_bytes = call->args->workspace_bytes;
+  if (find_choice(state, shape, room_bytes))
     return GD_OK;
   struct choice *choice = gd_mem_alloc(1, sizeof *choice);
   if (!choice)
     return gd_fail(call->err, GD_ENVIRONMENT, "out of memory while tuning attention");
-  *choice = (struct choice){.shape = *shape, .next = state->choices};
+  *choice = (struct choice){.shape = *shape, .room_bytes = room_bytes, .next = state->choices};
   state->choices = choice;
-  int64_t slice = slice_of(state, shape, call->args->workspace_bytes);
-  if (slice == 0)
+  int64_t slice = slice_of(state, shape, room_bytes);
+  if (says("1"))
+    choice->slice = slice;
+  if (slice == 0 || says("1"))
     return GD_OK;
   GD_TRY(gd_cuda_noise_inputs(call));
   struct gd_error unused = {0};
@@ -690,10 +711,16 @@ static enum gd_status attend(const struct gd_cuda_call *call, bool grad) {
     GD_TRY(gd_cuda_noise_inputs(call));
   if (state && call->stage == GD_CUDA_TUNE)
     return tune(call, state, &shape);
-  const struct choice *choice =
-      state && call->stage == GD_CUDA_LAUNCH ? find_choice(state, &shape) : NULL;
-  if (choice && choice->slice)
-    return run_library(call, state, &shape, choice->slice);
+  if (state && call->stage == GD_CUDA_LAUNCH) {
+    int64_t room_bytes = call->args->workspace_bytes, slice = 0;
+    const struct choice *choice = find_choice(state, &shape, room_bytes);
+    if (choice)
+      slice = choice->slice;
+    else if (says("1")) /* without TUNE: op by op */
+      slice = slice_of(state, &shape, room_bytes);
+    if (slice)
+      return run_library(call, state, &shape, slice);
+  }
   /* Where there is cuDNN, it is mostly the better one: not worth building several tiles. */
   return grad ? gd_cuda_own_attention_grad(call, !state) : gd_cuda_own_attention(call, !state);
 }

@@ -8,11 +8,12 @@
 
 enum {
   THREADS = 256,
-  TILE_UNITS = 4 * THREADS, /* of a block: kernels/halves.cu */
-  UNIT = 4,                 /* elements */
-  STEP = 128,               /* pieces are multiples of it */
-  PITCH = 8,                /* elements: lines begin at multiples of 16 bytes */
-  SQUARE = 64,              /* a tile of what is turned */
+  DIRECT_ELEMENTS = 64 * THREADS, /* of D, of a block that multiplies what halves cannot */
+  TILE_UNITS = 4 * THREADS,       /* of a block: kernels/halves.cu */
+  UNIT = 4,                       /* elements */
+  STEP = 128,                     /* pieces are multiples of it */
+  PITCH = 8,                      /* elements: lines begin at multiples of 16 bytes */
+  SQUARE = 64,                    /* a tile of what is turned */
   OPERANDS = 1 + GD_CUDA_HALVES_SHARING,
   ROOM_ALIGNMENT = 256,
   SEGMENT = 64,                                     /* elements that are sampled together */
@@ -198,7 +199,8 @@ void gd_cuda_halves_piece(const struct gd_cuda_product *p, const struct gd_cuda_
   int64_t size = left < halves->size ? left : halves->size;
   GD_ASSERT(at >= 0 && at < halves->pieces && size > 0);
   *piece = *p;
-  *casts = (struct gd_cuda_casts){.operand = {operand_of(halves->number), 1}};
+  *casts = (struct gd_cuda_casts){.operand = {operand_of(halves->number), 1},
+                                  .stays = halves->cut == GD_CUDA_CUT_N && halves->pieces > 1};
   for (int i = 0; i < 2; i++) {
     bool whole = halves->cut == (i == 0 ? GD_CUDA_CUT_N : GD_CUDA_CUT_M);
     bool turned = i == 0 && halves->turns_a, is_there = i == 1 && halves->number > 0;
@@ -295,10 +297,10 @@ enum gd_status gd_cuda_halves_cast(const struct gd_cuda_call *call,
   struct gd_cuda_casts all = *casts;
   float alpha = piece->alpha, beta = piece->adds ? 1 : 0;
   int64_t tiles = casts->at[0].tiles + casts->at[1].tiles;
+  /* What no power undoes is done by the check, whose blocks then have elements of D. */
+  int64_t shares = tiles + piece->m * piece->n / DIRECT_ELEMENTS + 1;
   struct gd_cuda_grid grid = {.x = tiles, .threads = THREADS};
-  /* One block at least: without a cast the factors are still to be told. */
-  struct gd_cuda_grid few = {.x = gd_cuda_blocks(call->cuda, tiles > 0 ? tiles : 1, 1, 4),
-                             .threads = THREADS};
+  struct gd_cuda_grid few = {.x = gd_cuda_blocks(call->cuda, shares, 1, 4), .threads = THREADS};
   GD_TRY(gd_cuda_launch_now(call, &cast, grid, (void *[]){&slots, &all}));
   return gd_cuda_launch_now(call, &check, few, (void *[]){&slots, &all, &alpha, &beta});
 }

@@ -79,6 +79,7 @@ struct gd_cuda_casts {
   int32_t operand[2]; /* which of all A and B is in the slots: B is 1 */
   int32_t slot[2];    /* of the maxima that were noticed while casting A and B */
   int32_t target[2];  /* exponent to which the largest element of a sample is brought */
+  int32_t stays;      /* the cast of A serves the pieces behind, too: nothing may change it */
   struct gd_cuda_direct as_it_is;
 };
 

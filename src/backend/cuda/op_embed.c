@@ -139,10 +139,11 @@ enum gd_status gd_cuda_op_embed_grad(const struct gd_cuda_call *call) {
     return gd_cuda_check(call->cuda, result, "clearing a gradient", call->err);
   }
   if (attr->rows > MAX_ROWS || attr->rows * over(columns, COLUMNS) >= GD_CUDA_DIVIDEND_LIMIT)
-    return gd_fail(call->err, GD_UNSUPPORTED,
-                   "a table of %lld rows of %lld columns is larger than embed_grad takes; use a "
-                   "vocabulary of at most %d",
-                   (long long)attr->rows, (long long)columns, MAX_ROWS);
+    return gd_fail(
+        call->err, GD_UNSUPPORTED,
+        "a table of %lld rows of %lld columns is larger than embed_grad takes: at most %d "
+        "rows, and 2^31 pieces of %d columns",
+        (long long)attr->rows, (long long)columns, MAX_ROWS, COLUMNS);
   GD_ASSERT(args->workspace_bytes >= USED_BYTES);
   struct sums sums = {.chunks = gd_divider_of(over(columns, COLUMNS)),
                       .columns = columns,

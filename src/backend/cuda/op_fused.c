@@ -214,7 +214,7 @@ static bool any_unaligned(const struct gd_cuda_fused *fused, const struct gd_ker
 }
 
 /*
- * Blocks of a kernel with sums: as many as run at a time on the largest device (132
+ * Blocks of a kernel with sums: as many as run at a time on an H200, whatever the device (132
  * multiprocessors; a few more would run alone when the others are done), fewer where their partial
  * sums would be much beside the rows themselves or do not fit.
  */

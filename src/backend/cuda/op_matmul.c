@@ -454,7 +454,8 @@ static enum gd_status tune(const struct gd_cuda_call *call, struct products *pro
   int taken, best = 0;
   GD_TRY(fill_operands(call, problem));
   GD_TRY(time_each(call, products, problem, algos, count, candidates, &taken));
-  if (taken == 0 && p->epilogue) { /* there is the product apart */
+  if (taken == 0 && (p->epilogue || problem->way->n_turns || problem->way->factors)) {
+    /* There is another way: the product apart, as it is. */
     choice->state = GD_CUDA_CHOICE_UNSUPPORTED;
     return GD_OK;
   }

@@ -186,8 +186,9 @@ GD_DEVICE void gd_turn(float a, float b, float cosine, float sine, float (&turne
 
 // --- mathematics -----------------------------------------------------------------------------------
 
-// The special-function unit's exponential and quotient, a few units in the last place off, in place
-// of expf and division: activations would otherwise be bound by arithmetic, not by memory.
+// The special-function unit's exponential and quotient, in place of expf and division: activations
+// would otherwise be bound by arithmetic, not by memory. The quotient is two units in the last place
+// off, gd_exp_fast by about |x| 2^-24.
 GD_DEVICE float gd_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -216,7 +217,7 @@ GD_DEVICE float gd_normal_tail(float z, float e) {
 GD_DEVICE float gd_gauss(float x) { return gd_exp2(x * x * -0.721347520f); }
 GD_DEVICE float gd_gelu(float x) {
   float z = fminf(fabsf(x), 16.0f);
-  return fmaxf(x, 0.0f) - z * gd_normal_tail(z, gd_gauss(x));
+  return fmaxf(x, 0.0f) - fabsf(x) * gd_normal_tail(z, gd_gauss(x)); // of -infinity: NaN, as ref
 }
 GD_DEVICE float gd_gelu_slope(float x) {
   float e = gd_gauss(x), tail = gd_normal_tail(fminf(fabsf(x), 16.0f), e);

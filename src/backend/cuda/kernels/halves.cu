@@ -38,6 +38,7 @@ struct casts {
   int32_t operand[2];
   int32_t slot[2];
   int32_t target[2];
+  int32_t stays;
   direct as_it_is;
 };
 
@@ -262,7 +263,9 @@ extern "C" __global__ void __launch_bounds__(256)
     if (seen)
       e[which] = exponent_of(seen, WHOLE_TARGET);
   }
-  if (e[0] + e[1] > LIMIT) { // B had a sample of zeros and is zero, or next to it: A gives way
+  // B had a sample of zeros and is zero, or next to it: A gives way. Where it stays, for pieces in
+  // which B is not, alpha may vanish, and with it results below 2^-94 k: halves are below 2^16.
+  if (e[0] + e[1] > LIMIT && !casts.stays) {
     e[0] = LIMIT - e[1];
     again[0] = true;
   }
@@ -277,7 +280,8 @@ extern "C" __global__ void __launch_bounds__(256)
   if (beyond)
     multiply(casts.as_it_is, alpha, beta);
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    slots->alpha = beyond ? 0.0f : alpha * power(undone);
+    // In two steps: no one power is below 2^-126.
+    slots->alpha = beyond ? 0.0f : alpha * power(undone / 2) * power(undone - undone / 2);
     slots->beta = beyond ? 1.0f : beta;
   }
 }
