@@ -208,7 +208,21 @@ if [[ $kind == fake ]]; then
   if grep -q '^cuBLASLt  *ok' "$WORK/doctor"; then
     echo "skipped in part: this machine has a cuBLASLt of its own, so none is missing"
   else
-    lacks less "cuBLASLt was not found"
+    lacks less "cuBLASLt was not found (libcublasLt.so.13 or libcublasLt.so.12); install"
+  fi
+  # One that is there and does not load is no missing one: the loader says why.
+  mkdir "$WORK/none" "$WORK/torn"
+  head -c 1000 /dev/zero >"$WORK/torn/libcuda.so.1"
+  torn="does not load: $WORK/torn/libcuda.so.1: invalid ELF header; mend that, or install NVIDIA's driver"
+  GPUDAYS_CUDA_PATH=$WORK/none expect 0 doctor --threads 1
+  if grep -q '^NVIDIA driver  *ok' "$OUT"; then
+    echo "skipped in part: this machine has a driver of its own, so none fails to load"
+  else
+    shown "NVIDIA driver was not found (libcuda.so.1); install"
+    GPUDAYS_CUDA_PATH=$WORK/torn expect 0 doctor --threads 1
+    shown "NVIDIA driver ($WORK/torn/libcuda.so.1) $torn"
+    GPUDAYS_CUDA_PATH=$WORK/none LD_LIBRARY_PATH=$WORK/torn expect 0 doctor --threads 1
+    shown "NVIDIA driver (libcuda.so.1) $torn"
   fi
 fi
 
