@@ -224,6 +224,14 @@ if [[ $kind == fake ]]; then
     GPUDAYS_CUDA_PATH=$WORK/none LD_LIBRARY_PATH=$WORK/torn expect 0 doctor --threads 1
     shown "NVIDIA driver (libcuda.so.1) $torn"
   fi
+  # A GPU that is newer than the compiler, and a text that it refuses: not the same.
+  fresh_store nvrtc
+  export XDG_CACHE_HOME=$WORK/cold
+  GD_TEST_NVRTC=old expect 3 bench "${small[@]}" --methods free-lunch
+  said "NVRTC 13.0 does not know sm_80; install a newer CUDA"
+  GD_TEST_NVRTC=broken expect 4 bench "${small[@]}" --methods free-lunch --fresh
+  said "NVRTC refuses the kernels of "
+  export XDG_CACHE_HOME=$WORK/cache
 fi
 
 # --- ranks that share a GPU ------------------------------------------------------------------
