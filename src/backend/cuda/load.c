@@ -229,7 +229,8 @@ void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *li
                             gd_cublaslt_load(&lt, NULL), gd_cudnn_load(&dnn, NULL),
                             gd_nccl_load(&nccl, NULL)};
   for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-    struct gd_cuda_library entry = {.name = all[i]->what, .missing = all[i]->error.text};
+    struct gd_cuda_library entry = {
+        .name = all[i]->what, .missing = all[i]->error.text, .without = all[i]->without};
     int major = 0, minor = 0;
     if (found[i] == GD_OK) {
       entry.path = all[i]->path;
