@@ -1,5 +1,6 @@
 /*
- * How much memory this machine, or the container that the process is in, has left.
+ * How much memory this machine has left, or the container or the cluster's job that the process is
+ * in may have.
  */
 #ifndef GD_BACKEND_HOST_MEMORY_H
 #define GD_BACKEND_HOST_MEMORY_H
@@ -7,5 +8,8 @@
 #include <stdint.h>
 
 int64_t gd_host_memory_bytes(void);
+
+/* The same of the folders proc and sys that are in `root`: for tests. */
+int64_t gd_host_memory_under(const char *root);
 
 #endif

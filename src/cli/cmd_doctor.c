@@ -2,6 +2,7 @@
  * `gpudays doctor`: what was found on this machine, what is missing, and how to get it. One finding
  * is one line; a new optional thing adds one finding.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "backend/cpu/isa.h"
@@ -80,6 +81,37 @@ static void append_gpu(struct gd_cli *cli) {
   gd_cuda_libraries(append_library, cli);
 }
 
+static void set_fallback(void *user, const struct gd_cuda_library *library) {
+  if (!library->path && library->without)
+    gd_show_set_text(user, library->name, library->without);
+}
+
+/* The names are there with and without a GPU. */
+static void set_gpu(struct gd_show_object *to) {
+  struct gd_device_info info = {0};
+  struct gd_error why = {0};
+  struct gd_show_object gpu, peaks, fallbacks;
+  double half_flops = NAN, tf32_flops = NAN;
+  bool found = find_gpu(&info, &half_flops, &tf32_flops, &why);
+  gd_show_begin(&gpu);
+  gd_show_begin(&peaks);
+  gd_show_begin(&fallbacks);
+  gd_show_set_text(&gpu, "name", info.name);
+  if (found)
+    gd_show_set_int(&gpu, "memory_bytes", info.memory_bytes);
+  else
+    gd_show_set_null(&gpu, "memory_bytes");
+  gd_show_set_real(&peaks, "bf16", half_flops);
+  gd_show_set_real(&peaks, "tf32", tf32_flops);
+  gd_show_set_object(&gpu, "peak_flops", &peaks);
+  gd_show_set_text(&gpu, "peak_source",
+                   found ? gd_show_peak_source("cuda", info.name, GD_PEAK_BF16, half_flops) : "");
+  gd_show_set_text(&gpu, "missing", why.text);
+  gd_cuda_libraries(set_fallback, &fallbacks);
+  gd_show_set_object(&gpu, "falls_back", &fallbacks);
+  gd_show_set_object(to, "gpu", &gpu);
+}
+
 static enum gd_status show_object(struct gd_cli *cli, const struct machine *machine,
                                   struct gd_error *err) {
   struct gd_show_object object, versions, peaks, libraries;
@@ -98,6 +130,7 @@ static enum gd_status show_object(struct gd_cli *cli, const struct machine *mach
   gd_show_set_object(&object, "peak_flops", &peaks);
   gd_show_set_bool(&object, "bf16_instructions", machine->isa >= GD_ISA_AVX512_BF16);
   gd_show_set_int(&object, "presets", machine->presets);
+  set_gpu(&object);
   gd_show_begin(&libraries);
   gd_cuda_libraries(set_library, &libraries);
   gd_show_set_object(&object, "nvidia", &libraries);

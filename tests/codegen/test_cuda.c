@@ -200,12 +200,30 @@ static void test_nvrtc(void **state) {
   assert_int_equal(gd_mem_live_blocks(), 0);
 }
 
+/* A GPU that is newer than the compiler is no bug of the kernels. */
+static void test_unknown_architecture(void **state) {
+  struct gd_error why = {0};
+  const struct gd_nvrtc *nvrtc;
+  char *cubin = NULL;
+  size_t bytes = 0;
+  (void)state;
+  if (gd_nvrtc_load(&nvrtc, &why) != GD_OK) {
+    print_message("skipped: %s\n", why.text);
+    skip();
+  }
+  const char *text = "__global__ void f() {}\n";
+  assert_int_equal(gd_cuda_compile("one", text, 999, &cubin, &bytes, &why), GD_ENVIRONMENT);
+  assert_non_null(strstr(why.text, "does not know sm_999"));
+  assert_null(cubin);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_teams),
       cmocka_unit_test(test_texts),
       cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_nvrtc),
+      cmocka_unit_test(test_unknown_architecture),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,16 @@ grep -q '^GPU  *ok' "$WORK/doctor" || {
   exit 77
 }
 
+if [[ $kind == fake ]]; then # the same for programs
+  expect 0 doctor --threads 1 --json
+  sed -i -n '/^  "gpu": {/,/^  }/p' "$OUT"
+  field_is name "GPU that computes nothing"
+  field_above memory_bytes 140000000000
+  field_above tf32 0
+  field_is peak_source reckoned
+  field_is missing ""
+fi
+
 # 80 GB as naive, 14.5 GB with kernels and everything kept, 9.4 GB with nothing kept, 3.3 GB with
 # checkpoints.
 model=(pythia-14m --backend cuda --seq 512 --batch 1024 --precision bf16 --sample-seconds 0.02
@@ -208,8 +218,40 @@ if [[ $kind == fake ]]; then
   if grep -q '^cuBLASLt  *ok' "$WORK/doctor"; then
     echo "skipped in part: this machine has a cuBLASLt of its own, so none is missing"
   else
-    lacks less "cuBLASLt was not found"
+    lacks less "cuBLASLt was not found (libcublasLt.so.13 or libcublasLt.so.12); install"
   fi
+  # One that is there and does not load is no missing one: the loader says why.
+  mkdir "$WORK/none" "$WORK/torn"
+  head -c 1000 /dev/zero >"$WORK/torn/libcuda.so.1"
+  torn="does not load: $WORK/torn/libcuda.so.1: invalid ELF header; mend that, or install NVIDIA's driver"
+  GPUDAYS_CUDA_PATH=$WORK/none expect 0 doctor --threads 1
+  if grep -q '^NVIDIA driver  *ok' "$OUT"; then
+    echo "skipped in part: this machine has a driver of its own, so none fails to load"
+  else
+    shown "NVIDIA driver was not found (libcuda.so.1); install"
+    GPUDAYS_CUDA_PATH=$WORK/none expect 0 doctor --threads 1 --json
+    sed -i -n '/^  "gpu": {/,/^  }/p' "$OUT"
+    field_is name ""
+    field_is memory_bytes null
+    field_is tf32 null
+    shown '"missing": "NVIDIA driver was not found (libcuda.so.1); install'
+    GPUDAYS_CUDA_PATH=$WORK/torn expect 0 doctor --threads 1
+    shown "NVIDIA driver ($WORK/torn/libcuda.so.1) $torn"
+    GPUDAYS_CUDA_PATH=$WORK/none LD_LIBRARY_PATH=$WORK/torn expect 0 doctor --threads 1
+    shown "NVIDIA driver (libcuda.so.1) $torn"
+  fi
+  # One that can be done without: what is done instead.
+  ln -s "$(readlink "$WORK/old/libcublasLt.so.13")" "$WORK/old/libnccl.so.2"
+  GPUDAYS_CUDA_PATH=$WORK/old expect 0 doctor --threads 1 --json
+  shown '"NCCL": "ranks exchange through host memory"'
+  # A GPU that is newer than the compiler, and a text that it refuses: not the same.
+  fresh_store nvrtc
+  export XDG_CACHE_HOME=$WORK/cold
+  GD_TEST_NVRTC=old expect 3 bench "${small[@]}" --methods free-lunch
+  said "NVRTC 13.0 does not know sm_80; install a newer CUDA"
+  GD_TEST_NVRTC=broken expect 4 bench "${small[@]}" --methods free-lunch --fresh
+  said "NVRTC refuses the kernels of "
+  export XDG_CACHE_HOME=$WORK/cache
 fi
 
 # --- ranks that share a GPU ------------------------------------------------------------------

@@ -155,6 +155,7 @@ struct gd_cuda_library {
   const char *path; /* where it was found; NULL: it was not */
   char version[32];
   const char *missing; /* the sentence, where it was not found */
+  const char *without; /* what is done where there is none; NULL: nothing runs */
 };
 /* All of them, loaded for the asking: for doctor. */
 void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *library), void *user);

@@ -111,6 +111,7 @@ enum {
     (CUgraphExec exec, CUgraphNode node, unsigned enabled))
 
 typedef struct nvrtc_program_st *nvrtcProgram;
+enum { NVRTC_ERROR_INVALID_OPTION = 5 };
 
 #define GD_NVRTC_FUNCTIONS(X)                                                          \
   X(Version, nvrtcVersion, (int *major, int *minor))                                   \

@@ -10,24 +10,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/nccl.h"
 
-enum { NAMES = 4, PATH_BYTES = 1024 };
+enum { NAMES = 4, PATH_BYTES = 1024, REASON_BYTES = 384 };
 
 struct library {
   const char *what;
   const char *names[NAMES]; /* newest first */
   const char *remedy;
+  const char *without; /* what is done where there is none; NULL: nothing runs */
   const char *version; /* the function that tells it as a number; NULL */
   pthread_mutex_t mutex;
   bool tried;
   void *handle;
-  char path[PATH_BYTES]; /* where it was found */
-  struct gd_error error; /* why not */
+  char path[PATH_BYTES];     /* where it was found */
+  char refused[PATH_BYTES];  /* the first that is there and does not load; "" */
+  char reason[REASON_BYTES]; /* what the loader says of it */
+  struct gd_error error;     /* why not */
 };
 
 /* Folders that may hold them: $VARIABLE/rest, or a pattern for glob(3). */
@@ -57,11 +61,28 @@ static const struct {
     {NULL, "/usr/lib/python3*/*-packages/nvidia/*/lib"},
 };
 
+/*
+ * A file that is there and does not load (a wrong architecture, a library that it needs in turn, no
+ * permission) is not to be installed again: the loader's words are kept. On its own path the loader
+ * begins with the bare name where it found none, and with a path or another name where it did.
+ */
+static void note_refusal(struct library *library, const char *name) {
+  const char *said = dlerror();
+  bool is_there = strchr(library->path, '/') ? access(library->path, F_OK) == 0
+                                             : said && strncmp(said, name, strlen(name)) != 0;
+  if (!said || !is_there || library->reason[0])
+    return;
+  snprintf(library->refused, sizeof library->refused, "%s", library->path);
+  snprintf(library->reason, sizeof library->reason, "%s", said);
+}
+
 static void *open_at(struct library *library, const char *folder) {
   for (int i = 0; i < NAMES && library->names[i] && !library->handle; i++) {
     snprintf(library->path, sizeof library->path, "%s%s%s", folder, folder[0] ? "/" : "",
              library->names[i]);
     library->handle = dlopen(library->path, RTLD_NOW | RTLD_LOCAL);
+    if (!library->handle)
+      note_refusal(library, library->names[i]);
   }
   return library->handle;
 }
@@ -83,16 +104,33 @@ static void *open_in(struct library *library, const char *variable, const char *
   return library->handle;
 }
 
+/* The end of a sentence about a library that is not there. */
+static void say_without(const struct library *library, char *text, size_t size) {
+  snprintf(text, size, "%s%s", library->without ? "; without it " : "",
+           library->without ? library->without : "");
+}
+
 /* Looks once; the answer stays. */
 static enum gd_status find(struct library *library, struct gd_error *err) {
   for (size_t i = 0; i < sizeof folders / sizeof *folders && !library->handle; i++)
     open_in(library, folders[i].variable, folders[i].pattern);
   if (library->handle)
     return GD_OK;
+  char without[128];
+  say_without(library, without, sizeof without);
+  if (library->reason[0])
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "%s (%.300s) does not load: %s; mend that, or %s and name its folder in "
+                   "GPUDAYS_CUDA_PATH%s",
+                   library->what, library->refused, library->reason, library->remedy, without);
+  char names[256] = "";
+  for (int i = 0; i < NAMES && library->names[i]; i++) {
+    size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? " or " : "", library->names[i]);
+  }
   return gd_fail(err, GD_ENVIRONMENT,
-                 "%s was not found (%s); %s, or name its folder in "
-                 "GPUDAYS_CUDA_PATH",
-                 library->what, library->names[0], library->remedy);
+                 "%s was not found (%s); %s, or name its folder in GPUDAYS_CUDA_PATH%s",
+                 library->what, names, library->remedy, without);
 }
 
 /* A missing symbol is remembered; ISO C has no cast from an object to a function pointer. */
@@ -105,49 +143,56 @@ static void look_up(struct library *library, const char *symbol, void *to, size_
   memcpy(to, &address, sizeof address);
 }
 
-#define DEFINE_LOADER(function, structure, functions, title, why, version_symbol, ...)     \
-  static struct library library_##function = {.what = (title),                             \
-                                              .names = {__VA_ARGS__},                      \
-                                              .remedy = (why),                             \
-                                              .version = (version_symbol),                 \
-                                              .mutex = PTHREAD_MUTEX_INITIALIZER};         \
-  enum gd_status function(const struct structure **out, struct gd_error *err) {            \
-    static struct structure table;                                                         \
-    struct library *library = &library_##function;                                         \
-    const char *missing = NULL;                                                            \
-    pthread_mutex_lock(&library->mutex);                                                   \
-    if (!library->tried && find(library, &library->error) == GD_OK) {                      \
-      functions(LOOK_UP)                                                                   \
-    }                                                                                      \
-    if (missing)                                                                           \
-      gd_fail_at(&library->error, GD_ENVIRONMENT, __FILE__, __LINE__,                      \
-                 "%s (%.300s) has no %s; it is too old: %s", library->what, library->path, \
-                 missing, library->remedy);                                                \
-    library->tried = true;                                                                 \
-    pthread_mutex_unlock(&library->mutex);                                                 \
-    if (library->error.status != GD_OK)                                                    \
-      return gd_fail(err, library->error.status, "%s", library->error.text);               \
-    *out = &table;                                                                         \
-    return GD_OK;                                                                          \
+static void fail_old(struct library *library, const char *missing) {
+  char without[128];
+  say_without(library, without, sizeof without);
+  gd_fail_at(&library->error, GD_ENVIRONMENT, __FILE__, __LINE__,
+             "%s (%.300s) has no %s; it is too old: %s%s", library->what, library->path, missing,
+             library->remedy, without);
+}
+
+#define DEFINE_LOADER(function, structure, functions, title, why, instead, version_symbol, ...) \
+  static struct library library_##function = {.what = (title),                                  \
+                                              .names = {__VA_ARGS__},                           \
+                                              .remedy = (why),                                  \
+                                              .without = (instead),                             \
+                                              .version = (version_symbol),                      \
+                                              .mutex = PTHREAD_MUTEX_INITIALIZER};              \
+  enum gd_status function(const struct structure **out, struct gd_error *err) {                 \
+    static struct structure table;                                                              \
+    struct library *library = &library_##function;                                              \
+    const char *missing = NULL;                                                                 \
+    pthread_mutex_lock(&library->mutex);                                                        \
+    if (!library->tried && find(library, &library->error) == GD_OK) {                           \
+      functions(LOOK_UP)                                                                        \
+    }                                                                                           \
+    if (missing)                                                                                \
+      fail_old(library, missing);                                                               \
+    library->tried = true;                                                                      \
+    pthread_mutex_unlock(&library->mutex);                                                      \
+    if (library->error.status != GD_OK)                                                         \
+      return gd_fail(err, library->error.status, "%s", library->error.text);                    \
+    *out = &table;                                                                              \
+    return GD_OK;                                                                               \
   }
 #define LOOK_UP(field, symbol, parameters) \
   look_up(library, #symbol, &table.field, sizeof table.field, &missing);
 
 DEFINE_LOADER(gd_cu_load, gd_cu, GD_CU_FUNCTIONS, "NVIDIA driver", "install NVIDIA's driver", NULL,
-              "libcuda.so.1")
+              NULL, "libcuda.so.1")
 DEFINE_LOADER(gd_cu_nodes_load, gd_cu_nodes, GD_CU_NODE_FUNCTIONS, "NVIDIA driver",
-              "install a newer one", NULL, "libcuda.so.1")
+              "install a newer one", NULL, NULL, "libcuda.so.1")
 DEFINE_LOADER(gd_nvrtc_load, gd_nvrtc, GD_NVRTC_FUNCTIONS, "NVRTC",
-              "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, "libnvrtc.so.13",
+              "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, NULL, "libnvrtc.so.13",
               "libnvrtc.so.12")
 DEFINE_LOADER(gd_cublaslt_load, gd_cublaslt, GD_CUBLASLT_FUNCTIONS, "cuBLASLt",
-              "install CUDA 12 or 13 (pip install nvidia-cublas)", "cublasLtGetVersion",
+              "install CUDA 12 or 13 (pip install nvidia-cublas)", NULL, "cublasLtGetVersion",
               "libcublasLt.so.13", "libcublasLt.so.12")
 DEFINE_LOADER(gd_cudnn_load, gd_cudnn, GD_CUDNN_FUNCTIONS, "cuDNN",
-              "install cuDNN 9 (pip install nvidia-cudnn-cu13)", "cudnnGetVersion", "libcudnn.so.9")
+              "install cuDNN 9 (pip install nvidia-cudnn-cu13)",
+              "attention is by gpudays' own kernels", "cudnnGetVersion", "libcudnn.so.9")
 DEFINE_LOADER(gd_nccl_load, gd_nccl, GD_NCCL_FUNCTIONS, "NCCL",
-              "install NCCL 2 (pip install nvidia-nccl-cu13); without it ranks exchange through "
-              "host memory",
+              "install NCCL 2 (pip install nvidia-nccl-cu13)", "ranks exchange through host memory",
               NULL, "libnccl.so.2")
 #undef LOOK_UP
 
@@ -184,7 +229,8 @@ void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *li
                             gd_cublaslt_load(&lt, NULL), gd_cudnn_load(&dnn, NULL),
                             gd_nccl_load(&nccl, NULL)};
   for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-    struct gd_cuda_library entry = {.name = all[i]->what, .missing = all[i]->error.text};
+    struct gd_cuda_library entry = {
+        .name = all[i]->what, .missing = all[i]->error.text, .without = all[i]->without};
     int major = 0, minor = 0;
     if (found[i] == GD_OK) {
       entry.path = all[i]->path;

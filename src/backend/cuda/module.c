@@ -140,7 +140,14 @@ enum gd_status gd_cuda_compile(const char *name, const char *source, int sm, cha
   if (nvrtc->CreateProgram(&program, source, name, 0, NULL, NULL) != 0)
     return no_memory(err);
   enum gd_status status = GD_OK;
-  if (nvrtc->CompileProgram(program, 3, options) != 0) {
+  int result = nvrtc->CompileProgram(program, 3, options), major = 0, minor = 0;
+  if (result == NVRTC_ERROR_INVALID_OPTION) { /* the others are as old as CUDA 12 */
+    nvrtc->Version(&major, &minor);
+    status = gd_fail(err, GD_ENVIRONMENT,
+                     "NVRTC %d.%d does not know sm_%d; install a newer CUDA (pip install --upgrade "
+                     "nvidia-cuda-nvrtc), or name its folder in GPUDAYS_CUDA_PATH",
+                     major, minor, sm);
+  } else if (result != 0) {
     read_log(nvrtc, program, log, sizeof log);
     status =
         gd_fail(err, GD_INTERNAL, "NVRTC refuses the kernels of %s for sm_%d: %s", name, sm, log);
