@@ -321,9 +321,11 @@ static int ranks_beside(const struct planning *p) {
 /* What a rank may have of a device's memory where there are more ranks on a machine than devices:
    its share, less a context of its own. devices 0: they share what there is, or each has one. */
 static int64_t share_of(int ranks, const struct gd_device_info *info) {
-  if (info->devices <= 0 || ranks <= info->devices)
+  int sharing = info->sharing       ? info->sharing
+                : info->devices > 0 ? (ranks + info->devices - 1) / info->devices
+                                    : 1;
+  if (sharing <= 1)
     return info->memory_bytes;
-  int sharing = (ranks + info->devices - 1) / info->devices;
   int64_t context_bytes = info->memory_bytes - gd_gpu_plan_bytes(info->memory_bytes);
   return gd_gpu_plan_bytes((info->memory_bytes + context_bytes) / sharing); /* one is off already */
 }
@@ -331,7 +333,7 @@ static int64_t share_of(int ranks, const struct gd_device_info *info) {
 /* Device, threads and memory: of the target, or of what the backend finds here. */
 static enum gd_status find_device(struct planning *p, struct gd_error *err) {
   const struct gd_trial_options *options = p->options;
-  struct gd_backend_options backend_options = {.threads = options->threads};
+  struct gd_backend_options backend_options = {.threads = options->threads, .comm = options->comm};
   const struct gd_backend_ops *ops;
   struct gd_backend *backend;
   struct gd_device_info info = {0};

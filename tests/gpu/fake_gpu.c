@@ -341,7 +341,8 @@ int cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
 }
 int cuDeviceGetUuid_v2(unsigned char uuid[16], CUdevice device) {
   (void)device;
-  memset(uuid, 7, 16);
+  const char *own = getenv("GD_TEST_CARD"); /* of a rank that has one of its own */
+  memset(uuid, own ? own[0] : 7, 16);
   return CUDA_SUCCESS;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {

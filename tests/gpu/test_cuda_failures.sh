@@ -275,6 +275,17 @@ if command -v mpirun >/dev/null; then
   expect 0 bench "${model[@]}" --batch 2048 --micro-batch pow2 --methods naive --ranks 2 --json
   field_is status ok
   field_is micro_batch 512
+  if [[ $kind == fake ]]; then # each rank sees one card, its own: all of it is there for it
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    # shellcheck disable=SC2016
+    printf '%s\n' '#!/bin/bash' 'GD_TEST_CARD=$OMPI_COMM_WORLD_RANK GPUDAYS_NCCL=off exec "$@"' >"$WORK/own_card"
+    chmod +x "$WORK/own_card"
+    LAST="two ranks, each with a card of its own" RC=0
+    mpirun --oversubscribe -n 2 "$WORK/own_card" "$GPUDAYS" bench "${model[@]}" --micro-batch 64 \
+      --methods naive --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
+    [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+    field_is device_limit_bytes "$alone_bytes"
+  fi
 else
   echo "skipped in part: there is no mpirun, so no ranks that share a GPU"
 fi

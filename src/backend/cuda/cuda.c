@@ -164,6 +164,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   info->memory_bytes = gd_gpu_plan_bytes((int64_t)bytes);
   info->host_memory_bytes = gd_host_memory_bytes();
   info->threads = cuda->threads;
+  info->sharing = cuda->sharing;
   cuda->cu->DeviceGetCount(&info->devices);
 }
 
@@ -193,6 +194,32 @@ static enum gd_status find_device(struct gd_cuda *cuda, int local_rank, struct g
                    "newer",
                    cuda->sm / 10, cuda->sm % 10);
   return GD_OK;
+}
+
+/*
+ * Ranks may see all GPUs of their machine or each its own alone, and be on several machines: only
+ * the GPUs themselves tell who shares one. All ranks must plan alike, so the most that do counts.
+ */
+static enum gd_status count_sharing(struct gd_cuda *cuda, struct gd_error *err) {
+  enum { UUID_BYTES = 16 };
+  int size = cuda->comm ? gd_comm_size(cuda->comm) : 1;
+  if (size == 1)
+    return GD_OK;
+  unsigned char(*all)[UUID_BYTES] = gd_mem_alloc((size_t)size, UUID_BYTES);
+  if (!all)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening the cuda backend");
+  int result = cuda->cu->DeviceGetUuid(all[gd_comm_rank(cuda->comm)], cuda->device);
+  enum gd_status status = gd_comm_all_gather(cuda->comm, all, UUID_BYTES, err);
+  if (status == GD_OK)
+    status = gd_cuda_check(cuda, result, "cuDeviceGetUuid", err);
+  for (int i = 0; i < size; i++) {
+    int sharing = 0;
+    for (int j = 0; j < size; j++)
+      sharing += memcmp(all[i], all[j], UUID_BYTES) == 0;
+    cuda->sharing = sharing > cuda->sharing ? sharing : cuda->sharing;
+  }
+  gd_mem_free(all);
+  return status;
 }
 
 /* What needs a context waits until memory is asked for: describing a device takes no memory. */
@@ -269,6 +296,8 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   cuda->threads = options->threads > 0 ? options->threads : omp_get_max_threads();
   cuda->deterministic = fixed && fixed[0] == '1';
   enum gd_status status = find_device(cuda, cuda->comm ? gd_comm_local_rank(cuda->comm) : 0, err);
+  if (status == GD_OK)
+    status = count_sharing(cuda, err);
   if (status != GD_OK) {
     gd_mem_free(cuda);
     return status;

@@ -49,6 +49,7 @@ struct gd_cuda {
   void *host;             /* pinned */
   int64_t host_bytes;
   struct gd_comm *comm;      /* borrowed; NULL: one rank */
+  int sharing;               /* ranks that have one GPU, where most do; 0: there is no job */
   struct gd_cuda_nccl *nccl; /* nccl.c; NULL: ranks exchange through host memory */
   bool nccl_decided;         /* all ranks know whether they use it */
   uint64_t writes;           /* counts what may have changed inputs of programs from outside */
