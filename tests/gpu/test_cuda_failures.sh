@@ -231,3 +231,26 @@ if command -v mpirun >/dev/null; then
 else
   echo "skipped in part: there is no mpirun, so no ranks that share a GPU"
 fi
+
+# --- one rank is refused its memory ----------------------------------------------------------
+
+# Each of two ranks has a card; on that of rank 1 is another program. The trial fails for both of
+# them, with the words of rank 1, and the next one begins for both.
+if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
+  mkdir "$WORK/other"
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  two=("${model[@]}" --batch 2048 --micro-batch 1024 --device-memory 100GiB --rank-timeout 60
+    --methods naive+zero1,free-lunch+ckpt)
+  printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != 1 ]] || export GD_FAKE_GPU='$WORK/other'" \
+    'exec "$@"' >"$WORK/apart"
+  chmod +x "$WORK/apart"
+  GD_FAKE_GPU=$WORK/other hold "-$(gib 8)"
+  LAST="two ranks, of which one is refused its memory" RC=0
+  mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${two[@]}" --json \
+    >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+  count '^      "status": "ok"' 1
+  count '^      "status": "failed"' 1
+  count '"reason": "rank 1: the GPU refuses 74.6 GiB: .* as other programs or ranks use the GPU' 1
+  let_go
+fi
