@@ -194,6 +194,22 @@ unset GD_TEST_BREAK
 expect 0 bench "${small[@]}" --methods free-lunch --fresh --json
 field_is status ok
 
+# --- host memory that the driver does not pin --------------------------------------------------
+
+if [[ $kind == fake ]]; then
+  offload=("${small[@]}" --methods free-lunch+zero2+offload --no-store)
+  GD_TEST_PIN=2 expect 1 bench "${offload[@]}" # CUDA_ERROR_OUT_OF_MEMORY
+  said "gpudays: the driver refuses to pin "
+  said "iB of host memory"
+  # Any other error is not about memory: a broken context, or an operating system that cannot.
+  GD_TEST_PIN=304 expect 3 bench "${offload[@]}"
+  said "gpudays: CUDA fails in pinning host memory: another error (CUDA_ERROR_OTHER)"
+  if command -v mpirun >/dev/null; then # without NCCL collectives are staged
+    GD_TEST_PIN=2 expect 1 bench "${small[@]}" --methods naive+zero1 --ranks 2 --no-store
+    said "gpudays: the driver refuses to pin "
+  fi
+fi
+
 # --- a library that is missing ---------------------------------------------------------------
 
 # lacks NAME: all trials fail for want of cuBLASLt, with the libraries of folder NAME.

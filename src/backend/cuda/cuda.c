@@ -109,6 +109,15 @@ enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char 
                  text ? text : "unknown error", name ? name : "?");
 }
 
+enum gd_status gd_cuda_check_pinned(const struct gd_cuda *cuda, int result, int64_t bytes,
+                                    struct gd_error *err) {
+  char size[32];
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    return gd_fail(err, GD_NOMEM_HOST, "the driver refuses to pin %s of host memory",
+                   gd_format_bytes(size, sizeof size, bytes));
+  return gd_cuda_check(cuda, result, "pinning host memory", err);
+}
+
 #define CHECK(call, what) GD_TRY(gd_cuda_check(cuda, (call), (what), err))
 
 /* --- the device ----------------------------------------------------------------------------- */
@@ -338,10 +347,11 @@ static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < bytes; i += PAGE_BYTES)
     page[i] = 0;
-  if (cuda->cu->MemHostRegister(at, (size_t)bytes, 0) != CUDA_SUCCESS) {
+  enum gd_status status =
+      gd_cuda_check_pinned(cuda, cuda->cu->MemHostRegister(at, (size_t)bytes, 0), bytes, err);
+  if (status != GD_OK) {
     munmap(at, (size_t)bytes);
-    return gd_fail(err, GD_NOMEM_HOST, "the driver refuses to pin %s of host memory",
-                   gd_format_bytes(size, sizeof size, bytes));
+    return status;
   }
   cuda->host = at;
   cuda->host_bytes = bytes;
@@ -614,8 +624,9 @@ static enum gd_status bind_staged(struct gd_cuda *cuda, struct gd_bound *bound,
   if (!views)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   /* Each has its own: the next may be on its way down while this one is on its way up. */
-  CHECK(cuda->cu->MemHostAlloc(&staging, (size_t)(bytes + COMM_SCRATCH_BYTES), 0),
-        "pinned memory for a collective");
+  int64_t all_bytes = bytes + COMM_SCRATCH_BYTES;
+  GD_TRY(gd_cuda_check_pinned(cuda, cuda->cu->MemHostAlloc(&staging, (size_t)all_bytes, 0),
+                              all_bytes, err));
   bound->staging[bound->n_staging++] = staging;
   views[0] = launch->args.in[0];
   views[1] = launch->args.out[0];
