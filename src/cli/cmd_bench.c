@@ -521,7 +521,8 @@ static enum gd_status make_points(struct gd_cli *cli, struct gd_search *search,
 
 /*
  * Inside a job that somebody else has started, this process is one of its ranks: the trials run
- * here, one after the other, and nothing is read from the store or kept.
+ * here, one after the other, and nothing is read from the store or kept. A trial that fails for
+ * want of memory is a result; one that fails in its environment ends the job, on all ranks.
  */
 static enum gd_status run_in_job(struct gd_cli *cli, struct gd_search *search,
                                  struct gd_error *err) {
@@ -543,7 +544,8 @@ static enum gd_status run_in_job(struct gd_cli *cli, struct gd_search *search,
       continue;
     point->trial.status = GD_TRIAL_FAILED;
     snprintf(point->trial.reason, sizeof point->trial.reason, "%s", own.text);
-    if (cli->comm && gd_comm_has_failed(cli->comm))
+    /* What the process has lost, such as a GPU's context, the next trials would lack as well. */
+    if (point->status == GD_ENVIRONMENT || (cli->comm && gd_comm_has_failed(cli->comm)))
       return gd_fail(err, point->status, "%s", own.text);
   }
   return GD_OK;

@@ -192,9 +192,33 @@ rm "$GD_TEST_BREAK"
 GPUDAYS_CUDA_PATH=$broken at_most_s 60 3 bench "${small[@]}" --methods free-lunch --fresh
 said "$lost"
 silent
+# All trials of a rank that somebody else has started are in one process: the job ends with it, and
+# the others do not fail for the same reason. One rank needs no MPI.
+rm "$GD_TEST_BREAK"
+GPUDAYS_CUDA_PATH=$broken OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 \
+  at_most_s 60 3 bench "${small[@]}" --methods "$methods"
+said "gpudays: CUDA fails in "
+said "$lost"
+silent
 unset GD_TEST_BREAK
 expect 0 bench "${small[@]}" --methods free-lunch --fresh --json
 field_is status ok
+
+# --- host memory that the driver does not pin --------------------------------------------------
+
+if [[ $kind == fake ]]; then
+  offload=("${small[@]}" --methods free-lunch+zero2+offload --no-store)
+  GD_TEST_PIN=2 expect 1 bench "${offload[@]}" # CUDA_ERROR_OUT_OF_MEMORY
+  said "gpudays: the driver refuses to pin "
+  said "iB of host memory"
+  # Any other error is not about memory: a broken context, or an operating system that cannot.
+  GD_TEST_PIN=304 expect 3 bench "${offload[@]}"
+  said "gpudays: CUDA fails in pinning host memory: another error (CUDA_ERROR_OTHER)"
+  if command -v mpirun >/dev/null; then # without NCCL collectives are staged
+    GD_TEST_PIN=2 expect 1 bench "${small[@]}" --methods naive+zero1 --ranks 2 --no-store
+    said "gpudays: the driver refuses to pin "
+  fi
+fi
 
 # --- a library that is missing ---------------------------------------------------------------
 
@@ -288,4 +312,27 @@ if command -v mpirun >/dev/null; then
   fi
 else
   echo "skipped in part: there is no mpirun, so no ranks that share a GPU"
+fi
+
+# --- one rank is refused its memory ----------------------------------------------------------
+
+# Each of two ranks has a card; on that of rank 1 is another program. The trial fails for both of
+# them, with the words of rank 1, and the next one begins for both.
+if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
+  mkdir "$WORK/other"
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  two=("${model[@]}" --batch 2048 --micro-batch 1024 --device-memory 100GiB --rank-timeout 60
+    --methods naive+zero1,free-lunch+ckpt)
+  printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != 1 ]] || export GD_FAKE_GPU='$WORK/other'" \
+    'exec "$@"' >"$WORK/apart"
+  chmod +x "$WORK/apart"
+  GD_FAKE_GPU=$WORK/other hold "-$(gib 8)"
+  LAST="two ranks, of which one is refused its memory" RC=0
+  mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${two[@]}" --json \
+    >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+  count '^      "status": "ok"' 1
+  count '^      "status": "failed"' 1
+  count '"reason": "rank 1: the GPU refuses 74.6 GiB: .* as other programs or ranks use the GPU' 1
+  let_go
 fi

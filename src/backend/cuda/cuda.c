@@ -109,6 +109,15 @@ enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char 
                  text ? text : "unknown error", name ? name : "?");
 }
 
+enum gd_status gd_cuda_check_pinned(const struct gd_cuda *cuda, int result, int64_t bytes,
+                                    struct gd_error *err) {
+  char size[32];
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    return gd_fail(err, GD_NOMEM_HOST, "the driver refuses to pin %s of host memory",
+                   gd_format_bytes(size, sizeof size, bytes));
+  return gd_cuda_check(cuda, result, "pinning host memory", err);
+}
+
 #define CHECK(call, what) GD_TRY(gd_cuda_check(cuda, (call), (what), err))
 
 /* --- the device ----------------------------------------------------------------------------- */
@@ -306,6 +315,40 @@ static enum gd_status cuda_open(const struct gd_backend_options *options,
   return GD_OK;
 }
 
+/* --- what all ranks know --------------------------------------------------------------------- */
+
+struct verdict {
+  int32_t status;
+  char text[sizeof((struct gd_error *)NULL)->text];
+};
+
+/*
+ * A rank that fails alone would begin the next trial while the others wait for it in this one, and
+ * messages of one would be taken for those of the other. So all fail with it, for its reason.
+ */
+static enum gd_status agree(struct gd_cuda *cuda, enum gd_status status, struct gd_error *err) {
+  struct gd_comm *comm = cuda->comm;
+  int size = comm ? gd_comm_size(comm) : 1, first = 0;
+  if (size == 1 || gd_comm_has_failed(comm))
+    return status;
+  struct verdict *all = gd_mem_alloc((size_t)size, sizeof *all);
+  if (!all)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while ranks agree");
+  struct verdict *own = &all[gd_comm_rank(comm)];
+  own->status = (int32_t)status;
+  if (status != GD_OK && err)
+    memcpy(own->text, err->text, sizeof own->text);
+  enum gd_status told = gd_comm_all_gather(comm, all, sizeof *all, err);
+  while (told == GD_OK && first < size && all[first].status == GD_OK)
+    first++;
+  if (told != GD_OK && status == GD_OK)
+    status = told;
+  else if (first < size && status == GD_OK)
+    status = gd_fail(err, (enum gd_status)all[first].status, "rank %d: %s", first, all[first].text);
+  gd_mem_free(all);
+  return status;
+}
+
 /* --- memory --------------------------------------------------------------------------------- */
 
 static int64_t used_bytes(const struct gd_cuda *cuda) {
@@ -334,19 +377,19 @@ static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < bytes; i += PAGE_BYTES)
     page[i] = 0;
-  if (cuda->cu->MemHostRegister(at, (size_t)bytes, 0) != CUDA_SUCCESS) {
+  enum gd_status status =
+      gd_cuda_check_pinned(cuda, cuda->cu->MemHostRegister(at, (size_t)bytes, 0), bytes, err);
+  if (status != GD_OK) {
     munmap(at, (size_t)bytes);
-    return gd_fail(err, GD_NOMEM_HOST, "the driver refuses to pin %s of host memory",
-                   gd_format_bytes(size, sizeof size, bytes));
+    return status;
   }
   cuda->host = at;
   cuda->host_bytes = bytes;
   return GD_OK;
 }
 
-static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_bytes,
-                                   int64_t host_bytes, struct gd_error *err) {
-  struct gd_cuda *cuda = cuda_of(backend);
+static enum gd_status reserve(struct gd_cuda *cuda, int64_t device_bytes, int64_t host_bytes,
+                              struct gd_error *err) {
   char size[32], left[256];
   GD_TRY(wake(cuda, err));
   release(cuda);
@@ -367,6 +410,15 @@ static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_by
     GD_TRY(pin(cuda, host_bytes, err));
   CHECK(cuda->cu->StreamSynchronize(cuda->stream), "cuStreamSynchronize");
   return GD_OK;
+}
+
+/* Ranks may share a GPU: none takes memory before all have given back that of the last trial. */
+static enum gd_status cuda_reserve(struct gd_backend *backend, int64_t device_bytes,
+                                   int64_t host_bytes, struct gd_error *err) {
+  struct gd_cuda *cuda = cuda_of(backend);
+  if (cuda->comm && gd_comm_size(cuda->comm) > 1)
+    GD_TRY(gd_comm_barrier(cuda->comm, err));
+  return agree(cuda, reserve(cuda, device_bytes, host_bytes, err), err);
 }
 
 static void *cuda_host_memory(struct gd_backend *backend) {
@@ -602,8 +654,9 @@ static enum gd_status bind_staged(struct gd_cuda *cuda, struct gd_bound *bound,
   if (!views)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
   /* Each has its own: the next may be on its way down while this one is on its way up. */
-  CHECK(cuda->cu->MemHostAlloc(&staging, (size_t)(bytes + COMM_SCRATCH_BYTES), 0),
-        "pinned memory for a collective");
+  int64_t all_bytes = bytes + COMM_SCRATCH_BYTES;
+  GD_TRY(gd_cuda_check_pinned(cuda, cuda->cu->MemHostAlloc(&staging, (size_t)all_bytes, 0),
+                              all_bytes, err));
   bound->staging[bound->n_staging++] = staging;
   views[0] = launch->args.in[0];
   views[1] = launch->args.out[0];
@@ -825,17 +878,9 @@ static enum gd_status time_algorithms(struct gd_cuda *cuda, struct gd_bound *bou
   return GD_OK;
 }
 
-static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
-                               struct gd_bound *bound, uint32_t *beside_at, struct gd_error *err) {
-  uint32_t n_all = 0;
-  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
-    n_all += plan->n_order[program];
-  bound->staging = gd_arena_alloc(&bound->arena, (size_t)n_all + 1, sizeof *bound->staging);
-  if (!bound->staging || !beside_at)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
-  CHECK(cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  if (has_collectives(plan))
-    GD_TRY(gd_cuda_nccl_open(cuda, err));
+static enum gd_status bind_programs(struct gd_cuda *cuda, const struct gd_plan *plan,
+                                    struct gd_bound *bound, uint32_t *beside_at,
+                                    struct gd_error *err) {
   if (plan->graph->n_fusions > 0)
     GD_TRY(gd_cuda_fusions_build(cuda, plan->graph, &bound->fusions, err));
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
@@ -848,6 +893,20 @@ static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
     GD_TRY(capture(cuda, bound, (enum gd_program)program, err));
   return GD_OK;
+}
+
+static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
+                               struct gd_bound *bound, uint32_t *beside_at, struct gd_error *err) {
+  uint32_t n_all = 0;
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    n_all += plan->n_order[program];
+  bound->staging = gd_arena_alloc(&bound->arena, (size_t)n_all + 1, sizeof *bound->staging);
+  if (!bound->staging || !beside_at)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
+  CHECK(cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  if (has_collectives(plan))
+    GD_TRY(gd_cuda_nccl_open(cuda, err));
+  return agree(cuda, bind_programs(cuda, plan, bound, beside_at, err), err);
 }
 
 static enum gd_status cuda_bind(struct gd_backend *backend, const struct gd_plan *plan,

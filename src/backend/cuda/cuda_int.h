@@ -118,6 +118,9 @@ enum gd_status gd_cuda_launch_now(const struct gd_cuda_call *call,
 /* GD_OK, or the driver's error as a sentence: GD_NOMEM_DEVICE for memory, else GD_ENVIRONMENT. */
 enum gd_status gd_cuda_check(const struct gd_cuda *cuda, int result, const char *what,
                              struct gd_error *err) GD_MUST_USE;
+/* Likewise for pinning so many bytes of the host: its memory is meant, so GD_NOMEM_HOST. */
+enum gd_status gd_cuda_check_pinned(const struct gd_cuda *cuda, int result, int64_t bytes,
+                                    struct gd_error *err) GD_MUST_USE;
 
 /* Blocks for `items` at `each` a block, at most `waves` times what the device holds at once
    with one block a multiprocessor; for kernels that stride over the grid. */

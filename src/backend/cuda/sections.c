@@ -84,10 +84,11 @@ enum gd_status gd_cuda_sections_count(const struct gd_cuda_call *call, gd_cuda_c
   if (!s || call->stage != GD_CUDA_COLLECT || s->n_counters == MOST_COUNTERS ||
       counter_of(s, call->args) >= 0)
     return GD_OK;
-  if (!s->counts)
-    GD_TRY(gd_cuda_check(
-        cuda, cuda->cu->MemHostAlloc((void **)&s->counts, MOST_COUNTERS * sizeof *s->counts, 0),
-        "pinned memory for a count", call->err));
+  if (!s->counts) {
+    const int64_t bytes = MOST_COUNTERS * (int64_t)sizeof *s->counts;
+    int result = cuda->cu->MemHostAlloc((void **)&s->counts, (size_t)bytes, 0);
+    GD_TRY(gd_cuda_check_pinned(cuda, result, bytes, call->err));
+  }
   s->counters[s->n_counters++] = (struct counter){call->args, count};
   return GD_OK;
 }
