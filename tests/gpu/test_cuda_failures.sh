@@ -288,7 +288,7 @@ for ranks in 2 4; do
   ((shared_bytes > 0 && shared_bytes * ranks < alone_bytes)) ||
     fail "$LAST: $shared_bytes bytes for each of $ranks ranks, of $alone_bytes"
   host_bytes=$(field host_limit_bytes) # what is free varies a little from one call to the next
-  ((host_bytes > 0 && host_bytes * ranks < alone_host_bytes / 2 * 3)) ||
+  ((host_bytes > 0 && host_bytes * ranks < alone_host_bytes * 3 / 2)) ||
     fail "$LAST: $host_bytes bytes of host memory for each of $ranks ranks, of $alone_host_bytes"
 done
 expect 0 plan "${model[@]:0:3}" --threads 1 --json
@@ -322,7 +322,7 @@ if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
   mkdir "$WORK/other"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   two=("${model[@]}" --batch 2048 --micro-batch 1024 --device-memory 100GiB --rank-timeout 60
-    --methods naive+zero1,free-lunch+ckpt)
+    --methods "naive+zero1,free-lunch+ckpt")
   printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != 1 ]] || export GD_FAKE_GPU='$WORK/other'" \
     'exec "$@"' >"$WORK/apart"
   chmod +x "$WORK/apart"
