@@ -1,16 +1,17 @@
 /*
  * A GPU that computes nothing, for tests of what happens around the computation where there is no
- * real one: NVIDIA's driver, NVRTC and cuBLASLt as one library. test_cuda_failures.sh puts it under
- * their names into a folder that GPUDAYS_CUDA_PATH names.
+ * real one: NVIDIA's driver, NVRTC, cuBLASLt and NCCL as one library. test_cuda_failures.sh puts it
+ * under their names into a folder that GPUDAYS_CUDA_PATH names.
  *
- * Memory is counted over all processes, as a card's is: each says in a file of $GD_FAKE_GPU how
- * much it has. Kernels and products do nothing; copies and the host's work in a graph are done. A
- * single number that is read back is 1, so that losses and norms are plausible. With
- * $GD_TEST_BREAK=FILE the process that comes first, and makes FILE, loses its context at its
- * fifth launch of a graph: this and every later call fail as after an illegal address. With
- * $GD_TEST_NVRTC=old the compiler knows no architecture, =broken it refuses the text. With
- * $GD_TEST_PIN=ERROR that is the answer to pinning a MiB or more of the host's memory. With
- * $GD_TEST_CARD=X the card is another one than that of processes with another X.
+ * Memory is counted over all processes, as a card's is: each says in a file of the folder
+ * $GD_FAKE_GPU, which stands for the card, how much it has. Kernels and products do nothing; copies
+ * and the host's work in a graph are done. A single number that is read back is 1, so that losses
+ * and norms are plausible. With $GD_TEST_BREAK=FILE the process that comes first, and makes FILE,
+ * loses its context at its fifth launch of a graph: this and every later call fail as after an
+ * illegal address. With $GD_TEST_NVRTC=old the compiler knows no architecture, =broken it refuses
+ * the text. With $GD_TEST_PIN=ERROR that is the answer to pinning a MiB or more of the host's
+ * memory. With $GD_TEST_BUSY=FILE streams are busy while FILE is there, and FILE.asked is made when
+ * somebody asks.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,12 +26,14 @@
 #include <unistd.h>
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/nccl.h"
 
 /* The loader's types are the headers': a difference does not compile. */
 #define DECLARE(field, symbol, parameters) int symbol parameters;
 GD_CU_FUNCTIONS(DECLARE)
 GD_NVRTC_FUNCTIONS(DECLARE)
 GD_CUBLASLT_FUNCTIONS(DECLARE)
+GD_NCCL_FUNCTIONS(DECLARE)
 
 enum { BREAKS_AT = 5, ILLEGAL_ADDRESS = 700, INVALID_VALUE = 1, COMPILATION = 6, MOST_BLOCKS = 64 };
 #define CARD_BYTES    (INT64_C(150) * 1000 * 1000 * 1000)
@@ -351,9 +354,10 @@ int cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
   return CUDA_SUCCESS;
 }
 int cuDeviceGetUuid_v2(unsigned char uuid[16], CUdevice device) {
+  size_t length = strlen(folder());
   (void)device;
-  const char *own = getenv("GD_TEST_CARD"); /* of a rank that has one of its own */
-  memset(uuid, own ? own[0] : 7, 16);
+  memset(uuid, 7, 16);
+  memcpy(uuid, folder() + (length > 16 ? length - 16 : 0), length > 16 ? 16 : length);
   return CUDA_SUCCESS;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
@@ -389,8 +393,14 @@ int cuStreamDestroy_v2(CUstream stream) {
   return answer();
 }
 int cuStreamQuery(CUstream stream) {
+  const char *busy = getenv("GD_TEST_BUSY");
+  char asked[4096];
   (void)stream;
-  return answer();
+  if (!busy || access(busy, F_OK) != 0)
+    return answer();
+  snprintf(asked, sizeof asked, "%s.%d", busy, (int)getpid());
+  is_first(asked);
+  return CUDA_ERROR_NOT_READY;
 }
 int cuStreamSynchronize(CUstream stream) {
   (void)stream;
@@ -581,4 +591,48 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
   (void)beta, (void)c, (void)c_layout, (void)d, (void)d_layout, (void)algo, (void)workspace;
   (void)workspace_bytes, (void)stream;
   return answer() == CUDA_SUCCESS ? 0 : 14; /* CUBLAS_STATUS_INTERNAL_ERROR */
+}
+
+/* --- NCCL ----------------------------------------------------------------------------------- */
+
+int ncclGetVersion(int *version) {
+  *version = 22800;
+  return ncclSuccess;
+}
+int ncclGetUniqueId(ncclUniqueId *id) {
+  memset(id, 7, sizeof *id);
+  return ncclSuccess;
+}
+int ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+  (void)ranks, (void)id, (void)rank;
+  *comm = (ncclComm_t)(void *)&one_of_all;
+  return ncclSuccess;
+}
+int ncclCommDestroy(ncclComm_t comm) {
+  (void)comm;
+  return ncclSuccess;
+}
+int ncclCommAbort(ncclComm_t comm) {
+  (void)comm;
+  return ncclSuccess;
+}
+int ncclCommGetAsyncError(ncclComm_t comm, int *error) {
+  (void)comm;
+  *error = ncclSuccess;
+  return ncclSuccess;
+}
+int ncclAllReduce(const void *send, void *receive, size_t count, int type, int op, ncclComm_t comm,
+                  CUstream stream) {
+  (void)send, (void)receive, (void)count, (void)type, (void)op, (void)comm, (void)stream;
+  return ncclSuccess;
+}
+int ncclReduceScatter(const void *send, void *receive, size_t count, int type, int op,
+                      ncclComm_t comm, CUstream stream) {
+  (void)send, (void)receive, (void)count, (void)type, (void)op, (void)comm, (void)stream;
+  return ncclSuccess;
+}
+int ncclAllGather(const void *send, void *receive, size_t count, int type, ncclComm_t comm,
+                  CUstream stream) {
+  (void)send, (void)receive, (void)count, (void)type, (void)comm, (void)stream;
+  return ncclSuccess;
 }

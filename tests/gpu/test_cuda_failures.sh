@@ -299,17 +299,6 @@ if command -v mpirun >/dev/null; then
   expect 0 bench "${model[@]}" --batch 2048 --micro-batch pow2 --methods naive --ranks 2 --json
   field_is status ok
   field_is micro_batch 512
-  if [[ $kind == fake ]]; then # each rank sees one card, its own: all of it is there for it
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    # shellcheck disable=SC2016
-    printf '%s\n' '#!/bin/bash' 'GD_TEST_CARD=$OMPI_COMM_WORLD_RANK GPUDAYS_NCCL=off exec "$@"' >"$WORK/own_card"
-    chmod +x "$WORK/own_card"
-    LAST="two ranks, each with a card of its own" RC=0
-    mpirun --oversubscribe -n 2 "$WORK/own_card" "$GPUDAYS" bench "${model[@]}" --micro-batch 64 \
-      --methods naive --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
-    [[ $RC == 0 ]] || fail "$LAST: exit $RC"
-    field_is device_limit_bytes "$alone_bytes"
-  fi
 else
   echo "skipped in part: there is no mpirun, so no ranks that share a GPU"
 fi
@@ -321,18 +310,61 @@ fi
 if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
   mkdir "$WORK/other"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  two=("${model[@]}" --batch 2048 --micro-batch 1024 --device-memory 100GiB --rank-timeout 60
-    --methods "naive+zero1,free-lunch+ckpt")
+  two=("${model[@]}" --batch 2048 --micro-batch 1024 --device-memory 100GiB --rank-timeout 60)
   printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != 1 ]] || export GD_FAKE_GPU='$WORK/other'" \
     'exec "$@"' >"$WORK/apart"
   chmod +x "$WORK/apart"
+  LAST="two ranks, each of which sees its own card alone" RC=0
+  mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${model[@]}" --micro-batch 64 \
+    --methods naive --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+  field_is device_limit_bytes "$alone_bytes" # all of it
   GD_FAKE_GPU=$WORK/other hold "-$(gib 8)"
   LAST="two ranks, of which one is refused its memory" RC=0
-  mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${two[@]}" --json \
-    >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  # This machine's own NCCL would find no GPU.
+  GPUDAYS_NCCL=off mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${two[@]}" \
+    --methods naive+zero1,free-lunch+ckpt --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
   [[ $RC == 0 ]] || fail "$LAST: exit $RC"
   count '^      "status": "ok"' 1
   count '^      "status": "failed"' 1
   count '"reason": "rank 1: the GPU refuses 74.6 GiB: .* as other programs or ranks use the GPU' 1
   let_go
+fi
+
+# --- ranks that NCCL waits for ---------------------------------------------------------------
+
+# An NCCL that does nothing, and streams that are busy while a file is there, as those of a rank are
+# while another one stays away.
+if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
+  mkdir "$WORK/nccl"
+  for name in libcuda.so.1 libnvrtc.so.13 libcublasLt.so.13 libnccl.so.2; do
+    ln -s "$tools/fake_gpu.so" "$WORK/nccl/$name"
+  done
+  export GPUDAYS_CUDA_PATH=$WORK/nccl GPUDAYS_NCCL=on GD_TEST_BUSY=$WORK/busy
+  apart=(timeout 120 mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${small[@]}"
+    --methods naive+zero1 --device-memory 100GiB --json)
+  touch "$GD_TEST_BUSY"
+  LAST="ranks that wait in vain" RC=0
+  "${apart[@]}" --rank-timeout 2 >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  [[ $RC == 3 ]] || fail "$LAST: exit $RC"
+  said "waits for the other ranks in vain (the time is up)"
+  # Stopped for longer than the limit, they have waited for less.
+  rm "$GD_TEST_BUSY".*
+  LAST="a job that is suspended" RC=0
+  "${apart[@]}" --rank-timeout 4 >"$OUT" 2>"$ERR" </dev/null &
+  job=$!
+  for ((tries = 0; ; tries++)); do
+    mapfile -t asked < <(compgen -G "$GD_TEST_BUSY.*")
+    ((${#asked[@]} < 2)) || break
+    ((tries < 600)) || fail "$LAST: it does not begin to wait"
+    sleep 0.1
+  done
+  kill -STOP "${asked[@]##*.}"
+  sleep 5
+  kill -CONT "${asked[@]##*.}"
+  sleep 0.5
+  rm "$GD_TEST_BUSY"
+  wait "$job" || RC=$?
+  [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+  field_is status ok
 fi
