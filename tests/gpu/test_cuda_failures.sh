@@ -315,13 +315,13 @@ if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
     'exec "$@"' >"$WORK/apart"
   chmod +x "$WORK/apart"
   LAST="two ranks, each of which sees its own card alone" RC=0
-  mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${model[@]}" --micro-batch 64 \
-    --methods naive --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  # This machine's own NCCL would find no GPU.
+  GPUDAYS_NCCL=off mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${model[@]}" \
+    --micro-batch 64 --methods naive --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
   [[ $RC == 0 ]] || fail "$LAST: exit $RC"
   field_is device_limit_bytes "$alone_bytes" # all of it
   GD_FAKE_GPU=$WORK/other hold "-$(gib 8)"
   LAST="two ranks, of which one is refused its memory" RC=0
-  # This machine's own NCCL would find no GPU.
   GPUDAYS_NCCL=off mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${two[@]}" \
     --methods naive+zero1,free-lunch+ckpt --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
   [[ $RC == 0 ]] || fail "$LAST: exit $RC"
