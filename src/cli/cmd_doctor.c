@@ -91,7 +91,7 @@ static void set_gpu(struct gd_show_object *to) {
   struct gd_device_info info = {0};
   struct gd_error why = {0};
   struct gd_show_object gpu, peaks, fallbacks;
-  double half_flops = NAN, tf32_flops = NAN;
+  double half_flops = (double)NAN, tf32_flops = (double)NAN;
   bool found = find_gpu(&info, &half_flops, &tf32_flops, &why);
   gd_show_begin(&gpu);
   gd_show_begin(&peaks);
