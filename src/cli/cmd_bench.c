@@ -151,7 +151,7 @@ static void append_sheet(struct gd_cli *cli, const struct gd_search_point *point
     return;
   append_speed(out, point);
   gd_show_precision_note(out, point->model, trial);
-  gd_show_compiler_note(out, trial);
+  gd_show_trial_note(out, trial);
   append_load_note(out, "", trial->busy_share);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160], width[GD_SHOW_TEXT];

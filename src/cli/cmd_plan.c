@@ -102,7 +102,7 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_predictin
   append_host_parts(out, trial);
   gd_strbuf_printf(out, "; planned in %s\n", gd_show_seconds(a, sizeof a, trial->plan_s));
   gd_show_precision_note(out, model, trial);
-  gd_show_compiler_note(out, trial);
+  gd_show_trial_note(out, trial);
   if (fits && !gd_predicting_shows(p))
     gd_show_basis(cli, p);
   return GD_OK;

@@ -218,12 +218,13 @@ enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
   return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
 }
 
-void gd_show_compiler_note(struct gd_strbuf *out, const struct gd_trial *trial) {
+void gd_show_trial_note(struct gd_strbuf *out, const struct gd_trial *trial) {
   struct gd_strbuf line = {0};
-  if (!trial->no_compiler[0])
-    return;
-  gd_strbuf_printf(&line, "note: the compile method ran without generated kernels: %s",
-                   trial->no_compiler);
+  if (trial->no_compiler[0])
+    gd_strbuf_printf(&line, "note: the compile method ran without generated kernels: %s",
+                     trial->no_compiler);
+  else if (trial->status == GD_TRIAL_OK && trial->reason[0])
+    gd_strbuf_printf(&line, "note: %s; --fresh measures anew", trial->reason);
   if (line.text && !line.failed)
     gd_show_paragraph(out, 2, line.text);
   gd_strbuf_deinit(&line);

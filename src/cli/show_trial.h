@@ -24,8 +24,9 @@ void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
 /* Where the time of a step went: one row a kind of op and program, the longest first. */
 enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
                                struct gd_error *err) GD_MUST_USE;
-/* Says that the compile method runs unfused, and why, when that is so. */
-void gd_show_compiler_note(struct gd_strbuf *out, const struct gd_trial *trial);
+/* Says that the compile method ran unfused, or a trial with nothing kept, and why, when that is so.
+ */
+void gd_show_trial_note(struct gd_strbuf *out, const struct gd_trial *trial);
 /* A trial that is not ok as a sentence and a status; of several, err keeps the first. */
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err);
 

@@ -866,7 +866,8 @@ done:
   return status;
 }
 
-/* Where others use the device too there may be less memory than it has: then nothing is kept. */
+/* Where others use the device too there may be less memory than it has: then nothing is kept, which
+   is slower, and the result says so for as long as it is stored. */
 enum gd_status gd_trial_measure(const struct gd_model *model,
                                 const struct gd_trial_options *options, struct gd_trial *trial,
                                 struct gd_error *err) {
@@ -879,5 +880,8 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
   }
   struct gd_trial_options less = *options;
   less.keeps_nothing = true;
-  return measure_as_planned(model, &less, trial, err);
+  status = measure_as_planned(model, &less, trial, err);
+  if (status == GD_OK && trial->status == GD_TRIAL_OK)
+    snprintf(trial->reason, sizeof trial->reason, "measured with nothing kept: %.255s", why.text);
+  return status;
 }

@@ -61,7 +61,7 @@ enum { GD_PROFILE_ROWS = 96 };
 
 struct gd_trial {
   enum gd_trial_status status;
-  char reason[1152]; /* why not ok; empty otherwise */
+  char reason[1152]; /* why not ok, or ok with nothing kept; empty otherwise */
   char model[128];
   char method[64];
   char device[128];

@@ -136,7 +136,12 @@ expect 0 bench "${whole[@]}" --methods free-lunch --fresh --json
 field_is status ok
 left_bytes=$(field peak_bytes)
 ((left_bytes < kept_bytes * 3 / 4)) || fail "$LAST: $left_bytes bytes, after $kept_bytes"
+count '^      "reason": "measured with nothing kept: the GPU refuses ' 1
 let_go
+expect 0 bench "${whole[@]}" --methods free-lunch # from the store
+count 'note: measured with nothing kept: the GPU refuses ' 1
+expect 0 bench "${whole[@]}" --methods free-lunch --fresh --json
+field_is peak_bytes "$kept_bytes"
 
 # --- memory that others take meanwhile -------------------------------------------------------
 
