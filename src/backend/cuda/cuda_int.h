@@ -7,8 +7,9 @@
  * Contract of every gd_cuda_op: views hold device addresses and are as struct gd_kernel_args
  * describes them (dense, row-major, any dim may be zero or odd, a view may be aligned to its
  * element alone, output 0 may be an input's memory where ops.def permits it, outputs in `adds` are
- * added to); the same inputs give the same bits (no floating-point atomics); nothing is allocated;
- * scratch is args->workspace (GD_CUDA_WORKSPACE_BYTES, then gd_op_scratch_bytes).
+ * added to); the same inputs give the same bits (no floating-point atomics; but cuDNN's, which
+ * GPUDAYS_DETERMINISTIC leaves out); nothing is allocated; scratch is args->workspace
+ * (GD_CUDA_WORKSPACE_BYTES, then gd_op_scratch_bytes).
  */
 #ifndef GD_BACKEND_CUDA_CUDA_INT_H
 #define GD_BACKEND_CUDA_CUDA_INT_H

@@ -7,10 +7,11 @@
  * device holds are timed on the real shapes in stage TUNE and the fastest is kept for the shape, so
  * that a forward pass and its recomputation agree; small problems take the first. For people who
  * tune: GPUDAYS_ATTENTION_TRACE=FILE appends a line for every candidate timed (shape, pass, tile,
- * microseconds, TFLOP/s), GPUDAYS_ATTENTION_TILE=N takes tiling N, counted round, and times
- * nothing; with GPUDAYS_DETERMINISTIC=1 it is the first. On sm_90 the gradient of sequences of up
- * to about 512 has one kernel that does all of it beside the two that have a share each, and where
- * all were timed the faster is taken; N means the two, w the one wherever it can be.
+ * microseconds, TFLOP/s), GPUDAYS_ATTENTION_TILE=N takes tiling N, counted round, and times no
+ * other (cuDNN is still asked: GPUDAYS_CUDNN=0); with GPUDAYS_DETERMINISTIC=1 it is the first. On
+ * sm_90 the gradient of sequences of up to about 512 has one kernel that does all of it beside the
+ * two that have a share each, and where all were timed the faster is taken; N means the two, w the
+ * one wherever it can be.
  *
  * Key head number p of all samples and key heads, p = b M + m, serves query heads p N/M and up, so
  * both ops see a batch of key heads and nothing else.
