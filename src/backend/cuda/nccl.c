@@ -26,8 +26,7 @@ struct gd_cuda_nccl {
 };
 
 /* What a rank tells the others before anything is decided. */
-struct card {
-  unsigned char uuid[16];
+struct answer {
   int32_t found, wish;
 };
 
@@ -45,23 +44,15 @@ static enum gd_status check(int result, const char *what, struct gd_error *err) 
                  what, result);
 }
 
-static bool share_a_gpu(const struct card *cards, int size) {
-  for (int i = 0; i < size; i++)
-    for (int j = 0; j < i; j++)
-      if (memcmp(cards[i].uuid, cards[j].uuid, sizeof cards[i].uuid) == 0)
-        return true;
-  return false;
-}
-
 /* Whether all ranks will use it; the same answer on every rank. */
-static enum gd_status decide(const struct card *cards, int size, bool *use, struct gd_error *err) {
+static enum gd_status decide(const struct answer *answers, int size, bool shared, bool *use,
+                             struct gd_error *err) {
   bool found = true, always = false, never = false;
   for (int i = 0; i < size; i++) {
-    found &= cards[i].found != 0;
-    always |= cards[i].wish == WISH_ALWAYS;
-    never |= cards[i].wish == WISH_NEVER;
+    found &= answers[i].found != 0;
+    always |= answers[i].wish == WISH_ALWAYS;
+    never |= answers[i].wish == WISH_NEVER;
   }
-  bool shared = share_a_gpu(cards, size);
   *use = found && !shared && !never && (size > 1 || always);
   if (always && !*use)
     return gd_fail(err, GD_ENVIRONMENT, "GPUDAYS_NCCL=on cannot be had: %s",
@@ -71,22 +62,19 @@ static enum gd_status decide(const struct card *cards, int size, bool *use, stru
   return GD_OK;
 }
 
-static enum gd_status exchange_cards(struct gd_cuda *cuda, bool found, int size, bool *use,
-                                     struct gd_error *err) {
-  struct card *cards = gd_mem_alloc((size_t)size, sizeof *cards);
-  struct card own = {.found = found, .wish = (int32_t)own_wish()};
-  if (!cards)
+static enum gd_status exchange_answers(struct gd_cuda *cuda, bool found, int size, bool *use,
+                                       struct gd_error *err) {
+  struct answer *answers = gd_mem_alloc((size_t)size, sizeof *answers);
+  enum gd_status status = GD_OK;
+  if (!answers)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening NCCL");
-  enum gd_status status =
-      gd_cuda_check(cuda, cuda->cu->DeviceGetUuid(own.uuid, cuda->device), "cuDeviceGetUuid", err);
-  if (status == GD_OK) {
-    cards[cuda->comm ? gd_comm_rank(cuda->comm) : 0] = own;
-    if (size > 1)
-      status = gd_comm_all_gather(cuda->comm, cards, sizeof *cards, err);
-  }
+  answers[cuda->comm ? gd_comm_rank(cuda->comm) : 0] =
+      (struct answer){.found = found, .wish = (int32_t)own_wish()};
+  if (size > 1)
+    status = gd_comm_all_gather(cuda->comm, answers, sizeof *answers, err);
   if (status == GD_OK)
-    status = decide(cards, size, use, err);
-  gd_mem_free(cards);
+    status = decide(answers, size, cuda->sharing > 1, use, err);
+  gd_mem_free(answers);
   return status;
 }
 
@@ -123,7 +111,7 @@ enum gd_status gd_cuda_nccl_open(struct gd_cuda *cuda, struct gd_error *err) {
   if (cuda->nccl_decided || (size == 1 && own_wish() != WISH_ALWAYS))
     return GD_OK;
   bool found = gd_nccl_load(&api, NULL) == GD_OK;
-  GD_TRY(exchange_cards(cuda, found, size, &use, err));
+  GD_TRY(exchange_answers(cuda, found, size, &use, err));
   cuda->nccl_decided = true;
   if (!use)
     return GD_OK;
