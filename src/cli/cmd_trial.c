@@ -30,17 +30,29 @@ static void take_memory(void) {
   raise(SIGKILL);
 }
 
+/* Before a timed launch: the other ranks launch theirs and wait inside of it. */
+static void stay_away(void *user, const char *what, double done, double eta_s) {
+  (void)user, (void)done, (void)eta_s;
+  if (strcmp(what, "warm-up") != 0)
+    for (;;)
+      pause();
+}
+
 /*
  * For tests of the search: GPUDAYS_TEST_FAULT=METHOD=FAULT breaks the trial of that method in a way
- * that real ones break, at rank 0.
+ * that real ones break, at rank 0; absentRANK says itself at which.
  */
-static void inject_fault(const struct gd_cli *cli, const struct gd_method *method) {
+static void inject_fault(const struct gd_cli *cli, struct gd_trial_options *options) {
   const char *wanted = getenv("GPUDAYS_TEST_FAULT");
   char name[GD_METHOD_NAME];
-  size_t length = strlen(gd_method_name(method, name));
-  if (!wanted || cli->rank > 0 || strncmp(wanted, name, length) != 0 || wanted[length] != '=')
+  size_t length = strlen(gd_method_name(&options->method, name));
+  if (!wanted || strncmp(wanted, name, length) != 0 || wanted[length] != '=')
     return;
   const char *fault = wanted + length + 1;
+  if (strncmp(fault, "absent", 6) == 0 && strtol(fault + 6, NULL, 10) == cli->rank)
+    options->progress = stay_away;
+  if (cli->rank > 0)
+    return;
   if (strcmp(fault, "segfault") == 0)
     raise(SIGSEGV);
   else if (strcmp(fault, "assert") == 0)
@@ -112,7 +124,7 @@ static enum gd_status run_trial(struct gd_cli *cli, struct gd_error *err) {
     options->progress = gd_child_report;
     options->progress_user = &reported;
   }
-  inject_fault(cli, &options->method);
+  inject_fault(cli, options);
   GD_TRY(gd_trial_measure(&task->model, options, trial, err));
   return cli->rank == 0 ? gd_child_write_result(cli->arguments[1], trial, err) : GD_OK;
 }

@@ -230,6 +230,8 @@ static enum gd_status join(struct gd_comm *comm, const struct gd_comm_start *sta
   struct joining joining = {.start = start, .timeout_s = DEFAULT_TIMEOUT_S};
   comm->size = 1;
   comm->parent = getppid();
+  if (start)
+    comm->start = *start;
   if (start && start->timeout_s > 0)
     joining.timeout_s = start->timeout_s;
   gd_comm_set_timeout(comm, joining.timeout_s);

@@ -71,6 +71,17 @@ void gd_comm_set_timeout(struct gd_comm *comm, double seconds);
 double gd_comm_timeout_s(const struct gd_comm *comm);
 
 /*
+ * Around a call of a library that waits for the other ranks and cannot be called off, such as
+ * ncclCommInitRank: when it takes longer than the timeout, `stalled` of gd_comm_start is told so,
+ * from another thread. what names the call. Without a job, or without `stalled`, *guard is NULL and
+ * nobody watches; gd_comm_guard_end(NULL) is fine.
+ */
+struct gd_comm_guard;
+enum gd_status gd_comm_guard_begin(struct gd_comm *comm, const char *what,
+                                   struct gd_comm_guard **guard, struct gd_error *err) GD_MUST_USE;
+void gd_comm_guard_end(struct gd_comm_guard *guard);
+
+/*
  * data holds size x shard_elements. Afterwards the own slice, data[rank * shard_elements ...], is
  * the sum over all ranks; what the other slices hold is not specified. Any scratch from
  * GD_COMM_MIN_SCRATCH_BYTES works; 1 MiB x (size - 1) is best.
