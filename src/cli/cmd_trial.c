@@ -30,17 +30,38 @@ static void take_memory(void) {
   raise(SIGKILL);
 }
 
-/* Before a timed launch: the other ranks launch theirs and wait inside of it. */
-static void stay_away(void *user, const char *what, double done, double eta_s) {
-  (void)user, (void)done, (void)eta_s;
-  if (strcmp(what, "warm-up") != 0)
-    for (;;)
-      pause();
+/* What befalls one rank before a timed launch: the others launch theirs and wait inside of it. */
+static const struct {
+  const char *name;
+  int signal; /* 0: it does nothing any more, but its other threads do */
+} rank_faults[] = {{"absent", 0}, {"stopped", SIGSTOP}, {"killed", SIGKILL}};
+
+static void strike_rank(void *user, const char *what, double done, double eta_s) {
+  const int *number = user;
+  (void)done, (void)eta_s;
+  if (strcmp(what, "warm-up") == 0)
+    return;
+  if (*number)
+    raise(*number);
+  for (;;)
+    pause();
+}
+
+static void strike_later(const struct gd_cli *cli, const char *fault,
+                         struct gd_trial_options *options) {
+  for (size_t i = 0; i < sizeof rank_faults / sizeof *rank_faults; i++) {
+    size_t length = strlen(rank_faults[i].name);
+    if (strncmp(fault, rank_faults[i].name, length) != 0 ||
+        strtol(fault + length, NULL, 10) != cli->rank)
+      continue;
+    options->progress = strike_rank;
+    options->progress_user = (void *)(uintptr_t)&rank_faults[i].signal;
+  }
 }
 
 /*
  * For tests of the search: GPUDAYS_TEST_FAULT=METHOD=FAULT breaks the trial of that method in a way
- * that real ones break, at rank 0; absentRANK says itself at which.
+ * that real ones break, at rank 0; absentRANK, stoppedRANK and killedRANK say at which.
  */
 static void inject_fault(const struct gd_cli *cli, struct gd_trial_options *options) {
   const char *wanted = getenv("GPUDAYS_TEST_FAULT");
@@ -49,8 +70,7 @@ static void inject_fault(const struct gd_cli *cli, struct gd_trial_options *opti
   if (!wanted || strncmp(wanted, name, length) != 0 || wanted[length] != '=')
     return;
   const char *fault = wanted + length + 1;
-  if (strncmp(fault, "absent", 6) == 0 && strtol(fault + 6, NULL, 10) == cli->rank)
-    options->progress = stay_away;
+  strike_later(cli, fault, options);
   if (cli->rank > 0)
     return;
   if (strcmp(fault, "segfault") == 0)
