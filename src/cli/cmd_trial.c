@@ -30,7 +30,8 @@ static void take_memory(void) {
   raise(SIGKILL);
 }
 
-/* What befalls one rank before a timed launch: the others launch theirs and wait inside of it. */
+/* What befalls one rank before a timed launch with collectives: the others launch theirs and wait
+   inside of it. */
 static const struct {
   const char *name;
   int signal; /* 0: it does nothing any more, but its other threads do */
@@ -39,7 +40,7 @@ static const struct {
 static void strike_rank(void *user, const char *what, double done, double eta_s) {
   const int *number = user;
   (void)done, (void)eta_s;
-  if (strcmp(what, "warm-up") == 0)
+  if (strcmp(what, "last pass") != 0 && strcmp(what, "updates") != 0)
     return;
   if (*number)
     raise(*number);
