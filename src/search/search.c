@@ -1,16 +1,22 @@
 /*
  * From points to results; see search.h.
  */
-#define _POSIX_C_SOURCE 200809L /* SIGHUP */
+#define _GNU_SOURCE /* realpath, SIGHUP */
 #include "search/search.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/process.h"
 #include "search/child.h"
 
 /* --- promise ------------------------------------------------------------------------------- */
@@ -193,6 +199,7 @@ static enum gd_status announce(struct gd_search *search, struct gd_error *err) {
 
 struct measuring {
   struct gd_search *search;
+  char folder[PATH_MAX]; /* where searches of this store keep their trials; empty: no store */
   int64_t start_ns, deadline_ns; /* deadline 0: none */
   int64_t machine_bytes;         /* 0: not known */
   const struct gd_search_point *point;
@@ -271,21 +278,66 @@ static enum gd_status keep_point(struct gd_search *search, struct gd_search_poin
   return GD_OK;
 }
 
-/* Measures and stores one point; it stays pending where the search ends first. */
-static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
-                                    struct gd_error *err) {
+/*
+ * The folder of a point's trial, <store>.trials/KEY, is locked while a search works on it: of
+ * several searches of one store one measures a point, and the others read it. It also lies where
+ * all machines of an allocation find it that find the store.
+ */
+static enum gd_status open_folder(struct measuring *m, struct gd_error *err) {
+  const char *store = m->search->store ? gd_store_path(m->search->store) : ":memory:";
+  char folder[PATH_MAX];
+  if (strcmp(store, ":memory:") == 0) {
+    gd_child_sweep(NULL);
+    return GD_OK;
+  }
+  int length = snprintf(folder, sizeof folder, "%s.trials", store);
+  if (length < 0 || (size_t)length >= sizeof folder)
+    return gd_fail(err, GD_ENVIRONMENT, "the path of the store is too long: %.256s", store);
+  GD_TRY(gd_file_make_folder(folder, err));
+  if (!realpath(folder, m->folder))
+    snprintf(m->folder, sizeof m->folder, "%s", folder);
+  gd_child_sweep(m->folder);
+  return GD_OK;
+}
+
+/* *ours false: another search is at it. Otherwise it may have been, and has stored the answer. */
+static enum gd_status claim(struct measuring *m, struct gd_search_point *point,
+                            struct gd_scratch *scratch, bool *ours, struct gd_error *err) {
+  *ours = true;
+  if (!m->folder[0])
+    return GD_OK;
+  GD_TRY(gd_scratch_take(scratch, m->folder, point->key.hash, ours, err));
+  return *ours && !m->search->fresh ? ask_store(m->search, point, err) : GD_OK;
+}
+
+/* Half a second, unless a signal asks this process to end. */
+static enum gd_status wait_for_others(struct measuring *m, struct gd_error *err) {
+  struct gd_signals signals;
+  if (!gd_signals_open(&signals))
+    return gd_fail(err, GD_ENVIRONMENT, "cannot wait for signals: %s", strerror(errno));
+  poll(&(struct pollfd){.fd = signals.fd, .events = POLLIN}, 1, 500);
+  m->search->stop_signal = gd_signals_asked(&signals);
+  gd_signals_close(&signals);
+  return GD_OK;
+}
+
+/* Measures and stores a point that is ours; it stays pending where the search ends first. */
+static enum gd_status measure_claimed(struct measuring *m, struct gd_search_point *point,
+                                      const struct gd_scratch *scratch, struct gd_error *err) {
   struct gd_search *search = m->search;
   struct gd_child_order order = make_order(search, point);
-  struct gd_child_options options = {.timeout_s = search->trial_timeout_s > 0
+  struct gd_provenance where;
+  struct gd_child_options options = {.scratch = scratch->path[0] ? scratch : NULL,
+                                     .timeout_s = search->trial_timeout_s > 0
                                                       ? search->trial_timeout_s
                                                       : GD_SEARCH_TRIAL_TIMEOUT_S,
                                      .deadline_ns = m->deadline_ns,
                                      .progress = search->progress ? report : NULL,
                                      .progress_user = m};
   struct gd_child_end end = {0};
-  if (copy_twin(search, point))
-    return GD_OK;
-  m->point = point;
+  /* A search before this one was killed after its trial had ended. */
+  if (!search->fresh && gd_child_collect(scratch, &point->trial, &where))
+    return keep_point(search, point, &where, err);
   m->trial_start_ns = gd_clock_ns();
   if (!is_beyond_machine(m, point)) {
     if (search->progress)
@@ -298,6 +350,26 @@ static enum gd_status measure_point(struct measuring *m, struct gd_search_point 
   }
   m->finished_s += end.wall_s;
   return keep_point(search, point, NULL, err);
+}
+
+/* *elsewhere: another search is at it, and it stays pending. */
+static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
+                                    bool *elsewhere, struct gd_error *err) {
+  struct gd_scratch scratch = GD_SCRATCH_NONE;
+  bool ours;
+  *elsewhere = false;
+  if (copy_twin(m->search, point))
+    return GD_OK;
+  m->point = point;
+  enum gd_status status = claim(m, point, &scratch, &ours, err);
+  *elsewhere = status == GD_OK && !ours;
+  if (status == GD_OK && ours && point->source == GD_SEARCH_PENDING)
+    status = measure_claimed(m, point, &scratch, err);
+  if (status == GD_OK)
+    gd_scratch_remove(&scratch);
+  else
+    gd_scratch_leave(&scratch); /* a result that could not be stored is for the next search */
+  return status;
 }
 
 /* --- measuring by jobs --------------------------------------------------------------------- */
@@ -511,6 +583,39 @@ static enum gd_status exclude(struct gd_search *search, struct gd_search_point *
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
+static bool is_late(const struct measuring *m) {
+  return m->deadline_ns && gd_clock_ns() >= m->deadline_ns;
+}
+
+/* One after the other; what other searches are at is looked after when all else is done. */
+static enum gd_status measure_here(struct measuring *m, int (*places)[2], struct gd_error *err) {
+  struct gd_search *search = m->search;
+  for (int elsewhere = 1; elsewhere > 0;) {
+    elsewhere = 0;
+    for (int i = 0; i < m->of; i++) {
+      struct gd_search_point *point = &search->points[places[i][1]];
+      bool others = false;
+      if (point->source != GD_SEARCH_PENDING)
+        continue;
+      if (search->stop_signal || is_late(m))
+        return GD_OK;
+      m->number = i + 1;
+      if (search->fast && is_excluded(search, point))
+        GD_TRY(exclude(search, point, err));
+      else
+        GD_TRY(measure_point(m, point, &others, err));
+      elsewhere += others;
+    }
+    if (elsewhere > 0 && search->progress) {
+      m->trial_start_ns = gd_clock_ns();
+      report(m, "measured by another search", 0, -1);
+    }
+    if (elsewhere > 0)
+      GD_TRY(wait_for_others(m, err));
+  }
+  return GD_OK;
+}
+
 static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct gd_error *err) {
   struct gd_search *search = m->search;
   if (search->simulate)
@@ -521,17 +626,11 @@ static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct 
   GD_TRY(announce(search, err));
   if (search->slurm)
     return measure_jobs(m, places, err);
-  for (int i = 0; i < m->of && !search->stop_signal; i++) {
-    if (m->deadline_ns && gd_clock_ns() >= m->deadline_ns)
-      break;
-    m->number = i + 1;
-    struct gd_search_point *point = &search->points[places[i][1]];
-    if (search->fast && is_excluded(search, point))
-      GD_TRY(exclude(search, point, err));
-    else
-      GD_TRY(measure_point(m, point, err));
-  }
-  return GD_OK;
+  GD_TRY(open_folder(m, err));
+  enum gd_status status = measure_here(m, places, err);
+  if (m->folder[0])
+    rmdir(m->folder); /* unless there is something in it */
+  return status;
 }
 
 static void count_sources(struct gd_search *search) {
