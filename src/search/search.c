@@ -94,9 +94,10 @@ static void name_device(const struct gd_search *search, struct gd_trial *trial) 
   const struct gd_slurm_config *config = search->slurm_config;
   if (!search->slurm)
     return;
-  snprintf(trial->device, sizeof trial->device, "SLURM: %.32s%s%.32s%s%.32s", config->device,
+  const char *gpu = search->trial.target && !search->any_gpu ? search->trial.target->gpu->name : "";
+  snprintf(trial->device, sizeof trial->device, "SLURM: %.24s%s%.24s%s%.24s%s%.24s", config->device,
            config->partition[0] ? ", " : "", config->partition, config->constraint[0] ? ", " : "",
-           config->constraint);
+           config->constraint, gpu[0] ? ", " : "", gpu);
 }
 
 int64_t gd_search_machine_bytes(const struct gd_trial_options *options) {
@@ -135,6 +136,8 @@ static enum gd_status plan_point(struct gd_search *search, struct gd_search_poin
   struct gd_error own = {0};
   options.method = point->method;
   gd_search_share(&options, memory_bytes);
+  if (search->any_gpu && options.device_limit_bytes == 0)
+    options.device_limit_bytes = INT64_MAX / 4; /* its job finds out what fits */
   if (gd_trial_predict(point->model, &options, search->predictor, &point->trial, &point->prediction,
                        &own) != GD_OK) {
     fail_point(point, &own);
@@ -261,8 +264,9 @@ static struct gd_child_order make_order(const struct gd_search *search,
                                  .rank_timeout_s = search->rank_timeout_s};
   order.trial.method = point->method;
   order.trial.comm = NULL;
-  /* As planned, whatever free memory is by then. */
-  order.trial.device_limit_bytes = point->trial.device_limit_bytes;
+  /* As planned, whatever free memory is by then; but the memory of a job's GPU is known there. */
+  if (!search->slurm || !search->trial.target)
+    order.trial.device_limit_bytes = point->trial.device_limit_bytes;
   order.trial.host_limit_bytes = point->trial.host_limit_bytes;
   return order;
 }
@@ -391,12 +395,26 @@ static void report_jobs(const struct measuring *m) {
                       counts.ended ? spent / counts.ended * (of - counts.ended) : -1);
 }
 
+/* Whether another search has stored the answer since this one asked. */
+static enum gd_status is_answered(void *user, int tag, bool *known, struct gd_error *err) {
+  struct gd_search *search = user;
+  struct gd_search_point *point = &search->points[tag];
+  if (!search->fresh)
+    GD_TRY(ask_store(search, point, err));
+  *known = point->source == GD_SEARCH_STORE;
+  return GD_OK;
+}
+
 /* The answer of a job that has ended, kept before its files go. */
 static enum gd_status keep_job(struct gd_search *search, struct gd_slurm_job *job,
                                struct gd_error *err) {
   struct gd_search_point *point = &search->points[gd_slurm_tag(job)];
   struct gd_provenance where = {0};
   struct gd_trial answer = point->trial;
+  if (gd_slurm_is_known(job)) {
+    gd_slurm_forget(search->slurm, job);
+    return GD_OK;
+  }
   point->status = gd_slurm_collect(search->slurm, job, &answer, &where);
   take_trial(point, &answer);
   GD_TRY(keep_point(search, point, point->status == GD_OK ? &where : NULL, err));
@@ -437,6 +455,7 @@ static enum gd_status measure_jobs(struct measuring *m, int (*places)[2], struct
   struct gd_slurm_job *job;
   int left;
   bool late = false;
+  gd_slurm_ask(search->slurm, is_answered, search);
   GD_TRY(start_jobs(m, places, &left, err));
   while (left > 0 && !late && !search->stop_signal) {
     GD_TRY(gd_slurm_poll(search->slurm, &job, err));

@@ -60,6 +60,7 @@ struct gd_search {
   double time_limit_s;    /* of the whole search; 0: none */
   struct gd_slurm *slurm; /* trials are its jobs; NULL: they run here */
   const struct gd_slurm_config *slurm_config;
+  bool any_gpu; /* which GPU the jobs get is not known: trial.target stands in for it */
   /* Both may be NULL. eta_s is that of the whole search; below 0: not known. point is NULL where
    * the progress is that of all jobs. */
   void (*progress)(void *user, const struct gd_search_point *point, int number, int of,
