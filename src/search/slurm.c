@@ -540,6 +540,19 @@ static void read_log(const struct gd_slurm_job *job, struct last_words *words) {
     fclose(file);
 }
 
+/* "node1: task 0: Segmentation fault (core dumped)", "node1: task 0: Exited with exit code 3". */
+static enum gd_status judge_task(const char *task, struct gd_error *err) {
+  const char *exited = strstr(task, "exit code ");
+  int code = exited ? (int)strtol(exited + strlen("exit code "), NULL, 10) : 0;
+  bool stopped = strstr(task, ": Killed") || strstr(task, ": Terminated");
+  return gd_fail(err,
+                 stopped  ? GD_ENVIRONMENT
+                 : exited ? gd_child_status_of(code)
+                          : GD_INTERNAL,
+                 "a rank of it ended (%s), and the others were stopped%s", task,
+                 stopped ? "; by somebody, or for want of memory" : "");
+}
+
 /*
  * How the program ended, by what the script wrote; a code above 128 is a signal. That of srun is
  * the highest of its ranks', and those that were stopped have one too: what it says of the first
@@ -554,9 +567,7 @@ static enum gd_status judge_code(const struct last_words *words, int code, int r
                                                                   : GD_INTERNAL;
   gd_json_excerpt(said, sizeof said, own ? words->said.sentence : words->said.other);
   if (!own && words->task[0] && ranks > 1)
-    return gd_fail(err, strstr(words->task, ": Killed") ? GD_ENVIRONMENT : status,
-                   "a rank of it ended (%s), and the others were stopped%s", words->task,
-                   strstr(words->task, ": Killed") ? "; by somebody, or for want of memory" : "");
+    return judge_task(words->task, err);
   if (code == 128 + SIGKILL)
     return gd_fail(err, GD_ENVIRONMENT,
                    "its process was killed by signal 9 (Killed): by somebody, or for want of "
