@@ -1,6 +1,7 @@
 /*
- * Folders with locks; see scratch.h. flock is used, not fcntl: it belongs to the open folder, and a
- * child process that execs does not inherit it (O_CLOEXEC).
+ * Folders with locks; see scratch.h. What is locked is a file in the folder: NFS has exclusive
+ * locks for files that are open for writing alone. flock is used, not fcntl: it belongs to the open
+ * file, and a child process that execs does not inherit it (O_CLOEXEC).
  */
 #define _GNU_SOURCE
 #include "base/scratch.h"
@@ -22,17 +23,21 @@
 
 enum lock { LOCK_TAKEN, LOCK_HELD, LOCK_GONE, LOCK_NONE };
 
-/* The folder at path, if it is still that one once it is locked: whoever held it may have removed
- * it meanwhile. */
+#define LOCK_NAME "lock"
+
+/* The folder at path, if its lock is still that file once it is locked: whoever held it may have
+ * removed it meanwhile. */
 static enum lock lock_folder(const char *path, int *fd) {
+  char file[GD_SCRATCH_PATH + sizeof LOCK_NAME];
   struct stat locked, there;
-  *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  snprintf(file, sizeof file, "%s/" LOCK_NAME, path);
+  *fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (*fd < 0)
     return errno == ENOENT ? LOCK_GONE : LOCK_NONE;
   enum lock lock = LOCK_TAKEN;
   if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
     lock = errno == EWOULDBLOCK ? LOCK_HELD : LOCK_NONE;
-  else if (fstat(*fd, &locked) != 0 || lstat(path, &there) != 0 || locked.st_ino != there.st_ino ||
+  else if (fstat(*fd, &locked) != 0 || lstat(file, &there) != 0 || locked.st_ino != there.st_ino ||
            locked.st_dev != there.st_dev)
     lock = LOCK_GONE;
   if (lock == LOCK_HELD || lock == LOCK_GONE) {
@@ -81,10 +86,11 @@ enum gd_status gd_scratch_take(struct gd_scratch *scratch, const char *parent, c
   if (!join(made.path, parent, name, ""))
     return fail_to_make(parent, ENAMETOOLONG, err);
   for (int tries = 0; tries < 100; tries++) {
-    if (mkdir(made.path, 0777) != 0 && errno == ENOENT) /* whoever used parent last removed it */
+    int failure = mkdir(made.path, 0777) == 0 ? 0 : errno;
+    if (failure == ENOENT) /* whoever used parent last removed it */
       GD_TRY(gd_file_make_folder(made.path, err));
-    else if (errno != EEXIST && access(made.path, F_OK) != 0)
-      return fail_to_make(made.path, errno, err);
+    else if (failure && failure != EEXIST)
+      return fail_to_make(made.path, failure, err);
     enum lock lock = lock_folder(made.path, &made.lock);
     if (lock == LOCK_NONE && made.lock < 0)
       return fail_to_make(made.path, errno, err);
@@ -134,9 +140,12 @@ void gd_scratch_leave(struct gd_scratch *scratch) {
 }
 
 void gd_scratch_remove(struct gd_scratch *scratch) {
+  struct gd_scratch gone = *scratch;
   if (scratch->path[0])
     remove_tree(scratch->path);
   gd_scratch_leave(scratch);
+  if (gone.path[0])
+    rmdir(gone.path); /* NFS keeps a file that is open under another name, until it is closed */
 }
 
 void gd_scratch_sweep(const char *parent, const char *prefix, const char *keep, int days) {
@@ -158,6 +167,8 @@ void gd_scratch_sweep(const char *parent, const char *prefix, const char *keep, 
       remove_tree(path);
     if (fd >= 0)
       close(fd);
+    if (lock == LOCK_TAKEN && !kept)
+      rmdir(path);
   }
   if (list)
     closedir(list);

@@ -22,7 +22,7 @@ enum { GD_SCRATCH_PATH = 4096 - 64 };
 
 struct gd_scratch {
   char path[GD_SCRATCH_PATH]; /* empty: none is held */
-  int lock;                   /* descriptor of the folder; -1: none */
+  int lock;                   /* descriptor of the file "lock" in it; -1: none */
 };
 #define GD_SCRATCH_NONE ((struct gd_scratch){.lock = -1})
 

@@ -126,9 +126,9 @@ static void leave_folder(struct gd_slurm_job *job) {
 }
 
 static void remove_folder(const char *folder) {
-  static const char *const names[] = {"order.json", "job.sh",      "job.sh.part",
-                                      "job",        "job.part",    "log",
-                                      "code",       "result.json", "result.json.part"};
+  static const char *const names[] = {"order.json",       "job.sh", "job.sh.part", "job",
+                                      "job.part",         "log",    "code",        "result.json",
+                                      "result.json.part", "lock"};
   char path[PATH_MAX];
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, names[i]);
@@ -143,8 +143,10 @@ void gd_slurm_forget(struct gd_slurm *slurm, struct gd_slurm_job *job) {
   (void)slurm;
   snprintf(gone, sizeof gone, "%s.gone", job->folder);
   remove_folder(gone); /* of a submitter that was killed here */
-  remove_folder(rename(job->folder, gone) == 0 ? gone : job->folder);
+  const char *left = rename(job->folder, gone) == 0 ? gone : job->folder;
+  remove_folder(left);
   leave_folder(job);
+  rmdir(left); /* NFS keeps a file that is open under another name, until it is closed */
   job->state = FORGOTTEN;
 }
 
