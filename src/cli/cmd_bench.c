@@ -250,7 +250,23 @@ static void append_failure(struct gd_strbuf *out, const struct gd_search *search
       gd_strbuf_printf(&line, "%s%s", shown++ ? ", " : "", other->trial.method);
   }
   gd_strbuf_printf(&line, "%s: %s", alike > 1 ? ")" : "", point->trial.reason);
+  if (point->trial.tries > 1)
+    gd_strbuf_printf(&line, " (tried %d times)", point->trial.tries);
   append_text(out, &line);
+}
+
+/* How many points have no answer, and what the same command would do about it. */
+static void append_failed_count(struct gd_strbuf *out, const struct gd_search *search) {
+  int plan = search->n_failed[GD_FAILURE_PLAN];
+  int other = search->n_failed[GD_FAILURE_ENVIRONMENT] + search->n_failed[GD_FAILURE_NONE];
+  if (other > 0)
+    gd_strbuf_printf(out,
+                     "  note: %d of %d failed (environment, will be tried again by the same "
+                     "command)\n",
+                     other, search->count);
+  if (plan > 0)
+    gd_strbuf_printf(out, "  note: %d of %d failed (plan); --retry-failed tries %s again\n", plan,
+                     search->count, plan == 1 ? "it" : "them");
 }
 
 /* What a row has no room for. */
@@ -372,6 +388,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
       busy_share = trial->busy_share;
   }
   append_load_note(&cli->out, "up to ", busy_share);
+  append_failed_count(&cli->out, search);
   append_pending(&cli->out, search);
   append_excluded(&cli->out, search);
   if (search->n_stored > 0)
@@ -391,6 +408,11 @@ static void set_point(struct gd_show_object *to, const struct gd_search *search,
                                         [GD_SEARCH_PREDICTED] = "predicted"};
   gd_show_trial(to, &point->trial, true);
   gd_show_set_text(to, "source", sources[point->source]);
+  if (point->trial.failure != GD_FAILURE_NONE)
+    gd_show_set_text(to, "failure", gd_trial_failure_name(point->trial.failure));
+  else
+    gd_show_set_null(to, "failure");
+  gd_show_set_int(to, "tries", point->trial.tries);
   if (point->source == GD_SEARCH_PREDICTED)
     gd_show_set_text(to, "basis", search->predictor->basis);
   else
@@ -674,6 +696,7 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
   }
   search->predictor = &predicting->predictor;
   search->fresh = options->fresh;
+  search->retry_failed = options->retry_failed;
   search->simulate = options->simulate;
   search->fast = options->fast;
   search->time_limit_s = options->time_limit;

@@ -59,6 +59,14 @@ static int order_points(const struct gd_search *search, int (*places)[2]) {
 
 /* --- what is known before anything runs ---------------------------------------------------- */
 
+/* Why a failed one has failed, from the kind of error it was; GD_OK: its own check has failed. */
+static void set_failure(struct gd_search_point *point) {
+  struct gd_trial *trial = &point->trial;
+  trial->failure = trial->status != GD_TRIAL_FAILED   ? GD_FAILURE_NONE
+                   : gd_child_may_pass(point->status) ? GD_FAILURE_ENVIRONMENT
+                                                      : GD_FAILURE_PLAN;
+}
+
 static void fail_point(struct gd_search_point *point, const struct gd_error *error) {
   point->status = error->status;
   point->source = GD_SEARCH_PLAN;
@@ -66,6 +74,7 @@ static void fail_point(struct gd_search_point *point, const struct gd_error *err
   snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
   gd_method_name(&point->method, point->trial.method);
   snprintf(point->trial.reason, sizeof point->trial.reason, "%s", error->text);
+  set_failure(point);
 }
 
 static enum gd_status make_key(const struct gd_search *search, struct gd_search_point *point,
@@ -182,6 +191,13 @@ static enum gd_status check_plans(const struct gd_search *search, struct gd_erro
   return gd_fail(err, search->points[0].status, "%s", search->points[0].trial.reason);
 }
 
+/* A failure that another search has met since this one began is not tried by both. */
+static bool is_tried_again(const struct gd_search *search, const struct gd_trial *known,
+                           const struct gd_provenance *provenance) {
+  return known->status == GD_TRIAL_FAILED && strcmp(provenance->time, search->began) < 0 &&
+         (search->retry_failed || known->failure != GD_FAILURE_PLAN);
+}
+
 /*
  * What the store knows of a planned point. A pending one is measured; an infeasible one is noted
  * unless there is a result, which a machine with more free memory may have given.
@@ -200,6 +216,10 @@ static enum gd_status ask_store(struct gd_search *search, struct gd_search_point
     return found && !search->fresh
                ? GD_OK
                : gd_store_put(search->store, &point->key, &point->trial, NULL, err);
+  if (found && is_tried_again(search, &known, &provenance)) {
+    point->tried = known.tries > 0 ? known.tries : 1;
+    return GD_OK;
+  }
   if (found && !search->fresh && known.status != GD_TRIAL_INFEASIBLE) {
     take_trial(point, &known);
     point->source = GD_SEARCH_STORE;
@@ -294,6 +314,8 @@ static struct gd_child_order make_order(const struct gd_search *search,
 static enum gd_status keep_point(struct gd_search *search, struct gd_search_point *point,
                                  const struct gd_provenance *provenance, struct gd_error *err) {
   point->source = GD_SEARCH_RUN;
+  point->trial.tries = point->tried + 1;
+  set_failure(point);
   if (search->store)
     GD_TRY(gd_store_put(search->store, &point->key, &point->trial, provenance, err));
   if (search->finished)
@@ -673,7 +695,11 @@ static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct 
 
 static void count_sources(struct gd_search *search) {
   search->n_run = search->n_stored = search->n_pending = search->n_predicted = 0;
+  memset(search->n_failed, 0, sizeof search->n_failed);
   for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    if (point->source != GD_SEARCH_PENDING && point->trial.status == GD_TRIAL_FAILED)
+      search->n_failed[point->trial.failure]++;
     search->n_run += search->points[i].source == GD_SEARCH_RUN;
     search->n_stored += search->points[i].source == GD_SEARCH_STORE;
     search->n_pending += search->points[i].source == GD_SEARCH_PENDING;
@@ -684,6 +710,9 @@ static void count_sources(struct gd_search *search) {
 enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) {
   struct measuring m = {
       .search = search, .start_ns = gd_clock_ns(), .machine_bytes = machine_bytes(search)};
+  struct gd_provenance here;
+  gd_provenance_here("cpu", &here);
+  snprintf(search->began, sizeof search->began, "%s", here.time);
   if (search->time_limit_s > 0)
     m.deadline_ns = m.start_ns + (int64_t)(search->time_limit_s * 1e9);
   int(*places)[2] = gd_mem_alloc((size_t)search->count + 1, sizeof *places);
