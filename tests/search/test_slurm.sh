@@ -47,9 +47,11 @@ said "--slurm needs SLURM's commands, and sbatch is not in PATH"
 
 # A SLURM that refuses all jobs, and keeps what it was asked for: nothing here has a GPU.
 mkdir "$WORK/refuse"
-printf '#!/bin/sh\n[ "$1" != --version ] || exit 0\n' |
-  tee "$WORK/refuse/squeue" "$WORK/refuse/scancel" >"$WORK/refuse/sbatch"
+for command in squeue scancel sbatch; do
+  printf '#!/bin/sh\n' >"$WORK/refuse/$command"
+done
 cat >>"$WORK/refuse/sbatch" <<END
+[ "\$1" != --version ] || exit 0
 eval job=\\\${\$#}
 cp "\$job" "$WORK/job.sh"
 cp "\$(dirname "\$job")/order.json" "$WORK/order.json"
