@@ -307,7 +307,7 @@ set -eu
 mount -t tmpfs -o size=256m shm /dev/shm
 for signal in INT TERM HUP time; do
   limit=()
-  [[ $signal != time ]] || limit=(--time-limit 2s)
+  [[ $signal != time ]] || limit=(--time-limit 4s)
   env --default-signal=INT "$GPUDAYS" bench "$@" "${limit[@]}" >"$WORK/out" 2>"$WORK/err" </dev/null &
   search=$!
   tries=0
@@ -315,7 +315,10 @@ for signal in INT TERM HUP time; do
     ((tries++ < 200)) || { echo "no rank came up" && exit 1; }
     sleep 0.05
   done
-  [[ $signal == time ]] || kill "-$signal" "$search"
+  if [[ $signal != time ]]; then
+    sleep 1 # until they compute: while they join, mpirun still clears up after them
+    kill "-$signal" "$search"
+  fi
   wait "$search" || true
   [[ -z $(ls -A /dev/shm) ]] || { echo "$signal: left in /dev/shm: $(ls -A /dev/shm)" && exit 1; }
 done
@@ -331,7 +334,7 @@ while [[ $1 != -n ]]; do options+=("$1") && shift; done
 shift 2
 touch "$WORK/bin/far"
 exec mpirun "${options[@]}" -n 1 "$@" : -n 1 unshare --mount \
-  sh -c 'mount -t tmpfs none "$1" && shift && exec "$@"' sh "$GPUDAYS_DB.trials" "$@"
+  sh -c 'mount -t tmpfs none "$(dirname "$3")" && exec "$@"' sh "$@"
 FAR
 chmod +x "$WORK/bin/mpirun.openmpi"
 PATH=$WORK/bin:$PATH "$GPUDAYS" bench "$@" --methods kernels --ranks 2 --json
