@@ -372,6 +372,20 @@ scancel "$(present)"
 finish 3
 said "was cancelled by somebody"
 nothing_left
+# Asked again, it is tried again.
+expect 0 bench "${quick[@]}" --methods naive --json
+field_is source run
+field_is tries 2
+
+# Two submitters at once: one of them submits, and the other one waits for its job.
+before=$(submitted)
+background naive=slow2 "${quick[@]}" --methods naive --seed 7 --json
+expect 0 bench "${quick[@]}" --methods naive --seed 7 --json
+field_is status ok
+field_is source store
+finish 0
+[[ $(submitted) == $((before + 1)) ]] || fail "$LAST: $(submitted) jobs, not $((before + 1))"
+nothing_left
 
 # Ctrl-C cancels.
 background compile=slow60 "${quick[@]}" --methods compile
