@@ -23,6 +23,8 @@
 
 static bool comes_before(const struct gd_search_point *a, const struct gd_search_point *b) {
   double a_s = a->prediction.step_s, b_s = b->prediction.step_s;
+  if (a->tried != b->tried) /* what hung before comes last */
+    return a->tried < b->tried;
   if (a_s < b_s || a_s > b_s)
     return a_s < b_s;
   return a->trial.micro_batch > b->trial.micro_batch;

@@ -10,8 +10,8 @@
  *   int best = gd_search_best(&search, 0);
  *
  * A trial that failed for want of something that the machine may have another time (memory, a
- * process that was killed, a time limit, a node) is measured again when it is asked for again; one
- * that would fail again is not, unless `retry_failed`.
+ * process that was killed, a time limit, a node) is measured again when it is asked for again,
+ * after those that were never tried; one that would fail again is not, unless `retry_failed`.
  *
  * Promise: the step that is predicted to be the shortest comes first, and of equals the larger
  * micro-batch. The prediction is that of predict/predict.h: of this machine where it was
