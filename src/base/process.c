@@ -26,7 +26,7 @@
 
 /* --- signals ------------------------------------------------------------------------------- */
 
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP};
 enum { WATCHED = sizeof watched / sizeof *watched };
 
 /* A signal that is blocked waits for its reader even where it is ignored: those are left alone. */
@@ -60,12 +60,33 @@ bool gd_signals_open(struct gd_signals *signals) {
   return true;
 }
 
-int gd_signals_asked(const struct gd_signals *signals) {
+static int signal_descendants(int signal, pid_t spare);
+
+/*
+ * Trials lead process groups of their own, which a terminal's Ctrl-Z does not reach. A process that
+ * was being forked during the first look is found by the second. SIGSTOP, since SIGTSTP may be
+ * ignored, and mpirun ignores it.
+ */
+static void suspend(struct gd_signals *signals) {
+  int64_t before = gd_clock_ns();
+  signal_descendants(SIGSTOP, 0);
+  signal_descendants(SIGSTOP, 0);
+  raise(SIGSTOP);
+  signal_descendants(SIGCONT, 0);
+  signals->suspended_ns += gd_clock_ns() - before;
+}
+
+int gd_signals_asked(struct gd_signals *signals) {
   struct signalfd_siginfo info;
   int asked = 0;
-  while (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info)
-    if (info.ssi_signo != SIGCHLD && asked == 0)
+  bool stop = false;
+  while (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info) {
+    stop = stop || info.ssi_signo == SIGTSTP;
+    if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGTSTP && asked == 0)
       asked = (int)info.ssi_signo;
+  }
+  if (stop && asked == 0)
+    suspend(signals);
   return asked;
 }
 
@@ -177,9 +198,9 @@ static struct process *list_processes(uint32_t *count) {
   return list;
 }
 
-int gd_process_kill_descendants(pid_t spare) {
+static int signal_descendants(int signal, pid_t spare) {
   uint32_t count;
-  int killed = 0;
+  int reached = 0;
   struct process *list = list_processes(&count);
   for (bool grew = true; grew;) {
     grew = false;
@@ -193,9 +214,18 @@ int gd_process_kill_descendants(pid_t spare) {
   }
   for (uint32_t i = 0; i < count; i++)
     if (list[i].ours && list[i].pid != spare)
-      killed += kill(list[i].pid, SIGKILL) == 0;
+      reached += kill(list[i].pid, signal) == 0;
   gd_mem_free(list);
-  return killed;
+  return reached;
+}
+
+int gd_process_kill_descendants(pid_t spare) {
+  return signal_descendants(SIGKILL, spare);
+}
+
+bool gd_process_was_stopped_by(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||
+         signal == SIGQUIT || signal == SIGXCPU || signal == SIGPWR;
 }
 
 void gd_process_sweep(void) {

@@ -22,17 +22,23 @@
 #include "base/strbuf.h"
 
 /*
- * SIGCHLD, and SIGINT, SIGTERM and SIGHUP, which ask this process to end: blocked, and read from
- * fd, which does not block. Those that are ignored, as nohup has it, stay ignored.
+ * SIGCHLD; SIGINT, SIGTERM and SIGHUP, which ask this process to end; and SIGTSTP (Ctrl-Z), which
+ * asks it to stop: blocked, and read from fd, which does not block. Those that are ignored, as
+ * nohup has it, stay ignored.
  */
 struct gd_signals {
-  int fd;           /* signalfd */
-  unsigned blocked; /* which of them are blocked by us: a bit each, in that order */
+  int fd;               /* signalfd */
+  unsigned blocked;     /* which of them are blocked by us: a bit each, in that order */
+  int64_t suspended_ns; /* how long Ctrl-Z has stopped this process so far */
 };
 /* False where there is no descriptor to be had, errno says why; then nothing is blocked. */
 bool gd_signals_open(struct gd_signals *signals) GD_MUST_USE;
-/* The first signal since the last call that asks this process to end; 0: none. */
-int gd_signals_asked(const struct gd_signals *signals);
+/*
+ * The first signal since the last call that asks this process to end; 0: none. After a Ctrl-Z it
+ * stops everything that descends from this process, then the process itself; SIGCONT to it resumes
+ * both, and the call returns.
+ */
+int gd_signals_asked(struct gd_signals *signals);
 /* Takes signals again; those that wait come now. */
 void gd_signals_close(struct gd_signals *signals);
 
@@ -58,6 +64,10 @@ enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_
                                 struct gd_error *err) GD_MUST_USE;
 /* Closes what was open for it, signals included. */
 void gd_process_close(struct gd_process *process);
+
+/* Whether a process that this signal ended was ended by somebody or by a limit, and not by a fault
+   of its own. */
+bool gd_process_was_stopped_by(int signal);
 
 /* Kills what descends from this process, but not spare (0: nobody); says how many there were. */
 int gd_process_kill_descendants(pid_t spare);

@@ -250,7 +250,23 @@ static void append_failure(struct gd_strbuf *out, const struct gd_search *search
       gd_strbuf_printf(&line, "%s%s", shown++ ? ", " : "", other->trial.method);
   }
   gd_strbuf_printf(&line, "%s: %s", alike > 1 ? ")" : "", point->trial.reason);
+  if (point->trial.tries > 1)
+    gd_strbuf_printf(&line, " (tried %d times)", point->trial.tries);
   append_text(out, &line);
+}
+
+/* How many points have no answer, and what the same command would do about it. */
+static void append_failed_count(struct gd_strbuf *out, const struct gd_search *search) {
+  int plan = search->n_failed[GD_FAILURE_PLAN];
+  int other = search->n_failed[GD_FAILURE_ENVIRONMENT] + search->n_failed[GD_FAILURE_NONE];
+  if (other > 0)
+    gd_strbuf_printf(out,
+                     "  note: %d of %d failed (environment, will be tried again by the same "
+                     "command)\n",
+                     other, search->count);
+  if (plan > 0)
+    gd_strbuf_printf(out, "  note: %d of %d failed (plan); --retry-failed tries %s again\n", plan,
+                     search->count, plan == 1 ? "it" : "them");
 }
 
 /* What a row has no room for. */
@@ -372,6 +388,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
       busy_share = trial->busy_share;
   }
   append_load_note(&cli->out, "up to ", busy_share);
+  append_failed_count(&cli->out, search);
   append_pending(&cli->out, search);
   append_excluded(&cli->out, search);
   if (search->n_stored > 0)
@@ -391,6 +408,11 @@ static void set_point(struct gd_show_object *to, const struct gd_search *search,
                                         [GD_SEARCH_PREDICTED] = "predicted"};
   gd_show_trial(to, &point->trial, true);
   gd_show_set_text(to, "source", sources[point->source]);
+  if (point->trial.failure != GD_FAILURE_NONE)
+    gd_show_set_text(to, "failure", gd_trial_failure_name(point->trial.failure));
+  else
+    gd_show_set_null(to, "failure");
+  gd_show_set_int(to, "tries", point->trial.tries);
   if (point->source == GD_SEARCH_PREDICTED)
     gd_show_set_text(to, "basis", search->predictor->basis);
   else
@@ -588,16 +610,48 @@ static void leave_by_signal(const struct gd_cli *cli, const struct gd_search *se
   raise(search->stop_signal);
 }
 
+/* Whether the catalogue has a GPU of that name. */
+static bool is_known_gpu(const char *name) {
+  struct gd_hw hw = {0};
+  const struct gd_gpu *gpu;
+  bool known = gd_hw_load(&hw, NULL) == GD_OK && gd_hw_gpu(&hw, name, &gpu, NULL) == GD_OK;
+  gd_hw_deinit(&hw);
+  return known;
+}
+
+/*
+ * Jobs on GPUs are planned for the GPU that --gpu, the section or its name names. Where none does,
+ * one stands in for it, for the order of the trials alone: memory and device are the job's to find.
+ */
+static enum gd_status aim_jobs(struct gd_cli *cli, const struct gd_slurm_config *config,
+                               struct gd_search *search, struct gd_predicting *predicting,
+                               struct gd_error *err) {
+  struct gd_cli_options *options = &cli->options;
+  const char *gpu = config->gpu[0] ? config->gpu : config->device;
+  search->any_gpu = !config->gpu[0] && !is_known_gpu(gpu);
+  options->gpu = search->any_gpu ? "a100" : gpu;
+  options->count = options->ranks > 1 ? options->ranks : 1;
+  if (search->any_gpu && options->nodes == 0)
+    options->nodes = 1;
+  return gd_predicting_open(predicting, cli, err);
+}
+
 /* With --slurm: what a rank has is what its job asks for, and not what this machine has. */
 static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
-                                   struct gd_error *err) {
+                                   struct gd_predicting *predicting, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
-  bool named = options->slurm_device != NULL;
   struct gd_slurm_config *config = gd_arena_alloc(&cli->arena, 1, sizeof *config);
   if (!config)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
   GD_TRY(gd_slurm_config_load(
-      options->slurm_config, named ? options->slurm_device : options->backend, named, config, err));
+      &(struct gd_slurm_asked){.path = options->slurm_config,
+                               .section = options->slurm_device,
+                               .backend = options->gpu ? NULL : options->backend,
+                               .gpu = options->gpu ? predicting->target.gpu->name : NULL},
+      config, err));
+  options->backend = config->backend;
+  if (has_gpus(options) && !options->gpu)
+    GD_TRY(aim_jobs(cli, config, search, predicting, err));
   if (options->threads == 0)
     options->threads = config->cpus;
   if (options->device_memory_bytes == 0 && !has_gpus(options))
@@ -633,15 +687,16 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
   struct watching watching = {.cli = cli, .progress = {.on = cli->progress}};
   struct gd_cli_options *options = &cli->options;
   char mpirun[4096];
-  if (options->slurm) {
-    GD_TRY(prepare_jobs(cli, search, err));
-  } else if (options->ranks > 1 && !options->simulate) {
+  if (options->ranks > 1 && !options->simulate && !options->slurm)
     GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
-  }
   gd_cli_trial_options(cli, &(struct gd_method){0}, &search->trial);
-  search->trial.target = predicting->has_target ? &predicting->target : NULL;
+  if (predicting->has_target) {
+    search->trial.target = &predicting->target;
+    search->trial.nodes = predicting->target.nodes; /* as many as its machines make of --count */
+  }
   search->predictor = &predicting->predictor;
   search->fresh = options->fresh;
+  search->retry_failed = options->retry_failed;
   search->simulate = options->simulate;
   search->fast = options->fast;
   search->time_limit_s = options->time_limit;
@@ -716,10 +771,13 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
 static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting, bool in_job,
                             struct gd_error *err) {
   struct gd_search search = {0};
-  GD_TRY(make_points(cli, &search, err)); /* a wrong name is said before ranks meet */
   if (cli->options.slurm && in_job)
     return gd_fail(err, GD_BAD_INPUT,
                    "--slurm submits jobs, and this process is a rank of one; leave out --slurm");
+  if (cli->options.slurm)
+    GD_TRY(prepare_jobs(cli, &search, predicting, err));
+  cli->options.backend = gd_cli_backend(cli);
+  GD_TRY(make_points(cli, &search, err)); /* a wrong name is said before ranks meet */
   if (in_job) {
     GD_TRY(run_in_job(cli, &search, err));
   } else {
@@ -739,7 +797,6 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err) {
   bool in_job = gd_comm_in_job(&rank, &size);
   if (cli->options.gpu && !in_job)
     GD_TRY(gd_predicting_open(&predicting, cli, err));
-  cli->options.backend = gd_cli_backend(cli);
   enum gd_status status = bench(cli, &predicting, in_job, err);
   gd_predicting_close(&predicting);
   return status;

@@ -349,6 +349,42 @@ static enum gd_status choose(void *user, const struct gd_store_row *row, struct 
   return add_row(&choosing->found, row, err);
 }
 
+static enum gd_status count_missing(void *user, const struct gd_store_row *row,
+                                    struct gd_error *err) {
+  int *missing = user;
+  (void)err;
+  *missing += row->trial.failure == GD_FAILURE_ENVIRONMENT && row->origin[0] == '\0';
+  return GD_OK;
+}
+
+/* Trials of the recipe that failed and may not fail again: one of them may be the best. */
+static enum gd_status append_missing(struct gd_cli *cli, struct gd_store *store,
+                                     const struct gd_model *model,
+                                     const struct gd_store_filter *asked, struct gd_error *err) {
+  static const enum gd_trial_status failed = GD_TRIAL_FAILED;
+  struct gd_store_filter filter = *asked;
+  char recipe[GD_HASH_TEXT], note[256];
+  int missing = 0;
+  GD_TRY(gd_recipe_hash(model, NULL, recipe, err));
+  filter.model = model->name;
+  filter.recipe = recipe;
+  filter.status = &failed;
+  filter.brief = true;
+  GD_TRY(gd_store_query(store, &filter, count_missing, &missing, err));
+  if (missing == 0)
+    return GD_OK;
+  snprintf(note, sizeof note,
+           "%d trial%s of %.64s %s missing: %s failed (environment) and will be tried again by the "
+           "same bench",
+           missing, missing == 1 ? "" : "s", model->name, missing == 1 ? "is" : "are",
+           missing == 1 ? "it" : "they");
+  if (for_programs(cli))
+    gd_strbuf_printf(&cli->notes, "%s\n", note);
+  else
+    gd_strbuf_printf(&cli->out, "  note: %s\n", note);
+  return GD_OK;
+}
+
 static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
                                 const struct gd_model *model, struct choosing *choosing,
                                 struct gd_error *err) {
@@ -356,7 +392,8 @@ static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
   filter.ranks = (int)cli->options.ranks;
   filter.brief = !for_programs(cli);
   GD_TRY(gd_best_query(store, model, &filter, choose, choosing, err));
-  return append_found(&choosing->found, err);
+  GD_TRY(append_found(&choosing->found, err));
+  return append_missing(cli, store, model, &filter, err);
 }
 
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -97,26 +98,28 @@ static void inject_fault(const struct gd_cli *cli, struct gd_trial_options *opti
 
 /* --- the trial ----------------------------------------------------------------------------- */
 
-/*
- * That a job has as many ranks on as many nodes as the trial was planned for. An srun without the
- * MPI that was asked for starts processes that know nothing of each other: each would be a trial.
- */
-static enum gd_status check_world(const struct gd_trial_options *options, struct gd_error *err) {
+/* An srun without the MPI that was asked for starts processes that know nothing of each other: each
+ * would be a trial. */
+static enum gd_status check_ranks(int ranks, struct gd_error *err) {
   int rank, size;
-  int64_t nodes;
-  const char *text = getenv("SLURM_STEP_NUM_NODES");
   bool joined = gd_comm_in_job(&rank, &size);
   if (!joined)
     return gd_fail(err, GD_ENVIRONMENT,
                    "srun started a process that is no rank of an MPI job, instead of one of %d; "
                    "'srun --mpi=list' must list what slurm.json names as \"mpi\" (pmix)",
-                   options->ranks);
-  if (size != options->ranks)
+                   ranks);
+  if (size != ranks)
     return gd_fail(
         err, GD_ENVIRONMENT,
         "srun started %d ranks, and not the %d that were asked for; look at \"extra\" in "
         "slurm.json",
-        size, options->ranks);
+        size, ranks);
+  return GD_OK;
+}
+
+static enum gd_status check_nodes(const struct gd_trial_options *options, struct gd_error *err) {
+  int64_t nodes;
+  const char *text = getenv("SLURM_STEP_NUM_NODES");
   if (text && gd_parse_int(text, 1, 1 << 20, &nodes) && nodes != options->nodes)
     return gd_fail(err, GD_ENVIRONMENT,
                    "srun started the ranks on %s node%s, and not on the %d that were asked for; "
@@ -125,18 +128,45 @@ static enum gd_status check_world(const struct gd_trial_options *options, struct
   return GD_OK;
 }
 
+/* Rank 0 reads the order and sends it to the others, whose nodes may not have the file. */
+static enum gd_status read_order(struct gd_cli *cli, struct gd_child_task *task,
+                                 struct gd_error *err) {
+  enum { MOST_BYTES = 1 << 20 };
+  struct gd_strbuf file = {0};
+  enum gd_status status =
+      cli->rank == 0 ? gd_file_read(cli->arguments[0], MOST_BYTES, &file, err) : GD_OK;
+  int64_t length = (int64_t)file.length;
+  if (status == GD_OK && cli->comm)
+    status = gd_comm_broadcast(cli->comm, &length, sizeof length, 0, err);
+  char *text = status == GD_OK ? gd_arena_alloc(&cli->arena, (size_t)length + 1, 1) : NULL;
+  if (status == GD_OK && !text)
+    status = gd_fail(err, GD_ENVIRONMENT, "out of memory before the trial");
+  if (status == GD_OK && cli->rank == 0)
+    memcpy(text, file.text, (size_t)length);
+  if (status == GD_OK && cli->comm)
+    status = gd_comm_broadcast(cli->comm, text, length, 0, err);
+  if (status == GD_OK)
+    status = gd_child_parse_order(text, length, task, err);
+  gd_strbuf_deinit(&file);
+  return status;
+}
+
 static enum gd_status run_trial(struct gd_cli *cli, struct gd_error *err) {
   struct gd_child_task *task = gd_arena_alloc(&cli->arena, 1, sizeof *task);
   struct gd_trial *trial = gd_arena_alloc(&cli->arena, 1, sizeof *trial);
   struct gd_child_reported reported = {0};
   if (!task || !trial)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the trial");
-  GD_TRY(gd_child_read_order(cli->arguments[0], task, err));
-  struct gd_trial_options *options = &task->order.trial;
-  if (options->ranks > 1) {
-    if (cli->command == &gd_command_rank)
-      GD_TRY(check_world(options, err));
+  bool several = cli->options.ranks > 1, by_srun = cli->command == &gd_command_rank;
+  if (several && by_srun)
+    GD_TRY(check_ranks((int)cli->options.ranks, err));
+  if (several)
     GD_TRY(gd_launch_join(cli, err));
+  GD_TRY(read_order(cli, task, err));
+  struct gd_trial_options *options = &task->order.trial;
+  if (several && by_srun)
+    GD_TRY(check_nodes(options, err));
+  if (several) {
     options->comm = cli->comm;
     if (options->threads == 0)
       options->threads = (int)cli->options.threads;

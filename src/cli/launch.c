@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "base/scratch.h"
 #include "cli/mpirun.h"
 #include "comm/comm.h"
 
@@ -77,6 +78,10 @@ enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
       .timeout_s = cli->options.rank_timeout, .stalled = end_stalled, .user = cli};
   GD_TRY(gd_comm_open(&cli->comm, &start, err));
   GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
+  if (getenv(MARK) && gd_comm_rank(cli->comm) == 0) {
+    fprintf(stderr, GD_MPIRUN_MET "\n"); /* for gd_mpirun_run, which passes on all other lines */
+    fflush(stderr);
+  }
   if (gd_comm_size(cli->comm) > 1 && cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
     cli->options.threads = gd_comm_cores(cli->comm);
   return GD_OK;
@@ -107,11 +112,12 @@ static void prefer(const char *name, const char *value) {
   setenv(name, value, 0);
 }
 
-/* Under a batch system mpirun may spread over several machines: their network is not ours to
- * choose.
- */
+/* How many machines mpirun may spread over: more than one only under a batch system. */
 static bool is_one_machine(void) {
   static const char *const variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"};
+  const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+  if (getenv("SLURM_JOB_ID") && nodes && strcmp(nodes, "1") == 0)
+    return true;
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
     if (getenv(variables[i]))
       return false;
@@ -119,30 +125,42 @@ static bool is_one_machine(void) {
 }
 
 /*
- * Names of OpenMPI 4 and 5; each ignores the other's. Shared memory is a file in /dev/shm, of which
- * containers often have 64 MiB: where that is short of 16 MiB a rank, it goes to the temporary
- * folder.
+ * Shared memory of ranks is files in /dev/shm, which OpenMPI leaves there when a rank is killed: it
+ * gets a folder for them that goes away with the ranks. Containers often have 64 MiB of /dev/shm:
+ * where that is short of 16 MiB a rank, the folder is in the temporary one.
  */
-static void prepare_environment(int64_t ranks) {
+#define SHARED_NAME "gpudays-ranks-"
+static void make_shared_folder(int64_t ranks, struct gd_scratch *scratch) {
   struct statvfs shm;
   const char *folder = getenv("TMPDIR");
+  folder = folder && folder[0] ? folder : "/tmp";
+  if (statvfs("/dev/shm", &shm) == 0 &&
+      (int64_t)(shm.f_bavail * shm.f_frsize) / (16 * 1024 * 1024) >= ranks)
+    folder = "/dev/shm";
+  gd_scratch_sweep(folder, SHARED_NAME, NULL, 0);
+  if (gd_scratch_make(scratch, folder, SHARED_NAME, NULL) != GD_OK)
+    return; /* OpenMPI then tries its own folder, and says what is wrong with it */
+  prefer("OMPI_MCA_btl_vader_backing_directory", scratch->path);
+  prefer("OMPI_MCA_btl_sm_backing_directory", scratch->path);
+}
+
+/* Names of OpenMPI 4 and 5; each ignores the other's. The network between several machines is not
+ * ours to choose, and a folder of this one is none of theirs. */
+static void prepare_environment(int64_t ranks, struct gd_scratch *scratch) {
   prefer("OMPI_MCA_odls_base_sigkill_timeout", "0");
   prefer("PRTE_MCA_odls_base_sigkill_timeout", "0");
   if (!is_one_machine())
     return;
   prefer("OMPI_MCA_pml", "ob1");
   prefer("OMPI_MCA_btl", "^openib,tcp"); /* they would look for networks, and complain */
-  if (statvfs("/dev/shm", &shm) == 0 &&
-      (int64_t)(shm.f_bavail * shm.f_frsize) / (16 * 1024 * 1024) >= ranks)
-    return;
-  folder = folder && folder[0] ? folder : "/tmp";
-  prefer("OMPI_MCA_btl_vader_backing_directory", folder);
-  prefer("OMPI_MCA_btl_sm_backing_directory", folder);
+  make_shared_folder(ranks, scratch);
 }
 
 static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, int *code,
                              struct gd_error *err) {
-  enum { OWN = 16 };
+  enum { OWN = 16, MEET_S = 300 };
+  struct gd_scratch scratch = GD_SCRATCH_NONE;
+  double meet_s = cli->options.rank_timeout > 0 ? cli->options.rank_timeout : MEET_S;
   char mpirun[PATH_MAX], self[PATH_MAX], ranks[24], mark[8];
   struct gd_arena arena = {0};
   int at = 0;
@@ -151,7 +169,6 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
   snprintf(ranks, sizeof ranks, "%lld", (long long)cli->options.ranks);
   snprintf(mark, sizeof mark, "1%s%s", cli->bold ? "b" : "", cli->progress ? "p" : "");
   setenv(MARK, mark, 1);
-  prepare_environment(cli->options.ranks);
   const char **arguments = gd_arena_alloc(&arena, (size_t)argc + OWN, sizeof *arguments);
   if (!arguments)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the ranks were started");
@@ -164,7 +181,11 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
     arguments[at++] = fixed[i];
   for (int i = 1; i < argc; i++)
     arguments[at++] = argv[i];
-  enum gd_status status = gd_mpirun_run(arguments, code, err);
+  prepare_environment(cli->options.ranks, &scratch);
+  /* A rank that waits in MPI_Init says so itself after meet_s, and knows more: it comes first. */
+  enum gd_status status =
+      gd_mpirun_run(&(struct gd_mpirun_order){arguments, 5 + 1.1 * meet_s, &scratch}, code, err);
+  gd_scratch_remove(&scratch); /* where mpirun could not be started */
   gd_arena_deinit(&arena);
   return status;
 }

@@ -55,6 +55,7 @@ struct relay {
   char line[2048]; /* what has come of the current line */
   size_t length;
   bool in_box;
+  bool met;              /* all ranks have */
   bool said;             /* a rank gave its own reason: a line "gpudays: ..." */
   int rank, signal;      /* of the first rank that was killed; signal 0: none */
   bool no_network;       /* mpirun has found no network interface */
@@ -115,6 +116,8 @@ static void take_line(struct relay *relay, bool whole) {
     if (line[0])
       gd_strbuf_printf(&relay->box, "%s%s", relay->box.length ? " " : "",
                        line + strspn(line, " \t"));
+  } else if (strcmp(line, GD_MPIRUN_MET) == 0) {
+    relay->met = true;
   } else if (is_diagnostic(line)) {
     relay->no_network = relay->no_network || strstr(line, "unable to find network interfaces");
   } else if (whole || line[0]) {
@@ -161,35 +164,57 @@ static bool listen_to(int fd, struct relay *relay) {
 
 struct watch {
   struct gd_process process;
-  int status;      /* as waitpid has it, once it has ended */
-  int stop_signal; /* that asked us to end; 0: none */
-  int64_t stop_ns; /* when */
+  int status;                   /* as waitpid has it, once it has ended */
+  int stop_signal;              /* that asked us to end; 0: none */
+  bool unmet;                   /* the ranks did not meet in time */
+  int64_t stop_ns;              /* when they were asked to end, for either reason; 0: not yet */
+  int64_t looked_ns, waited_ns; /* for the ranks to meet: last look, time that counts so far */
 };
+
+static void ask_to_end(struct watch *watch) {
+  if (watch->stop_ns)
+    return;
+  watch->stop_ns = gd_clock_ns();
+  kill(watch->process.pid, SIGTERM);
+}
 
 static void take_signals(struct watch *watch) {
   int asked = gd_signals_asked(&watch->process.signals);
   if (asked == 0 || watch->stop_signal)
     return;
   watch->stop_signal = asked;
-  watch->stop_ns = gd_clock_ns();
-  kill(watch->process.pid, SIGTERM);
+  ask_to_end(watch);
+}
+
+/* While somebody has suspended all of us, looks are far apart: no step counts for more than two
+ * seconds. */
+static void count_wait(struct watch *watch, double meet_s) {
+  int64_t now = gd_clock_ns(), step = now - watch->looked_ns;
+  watch->waited_ns += step < 2000 * MS_NS ? step : 2000 * MS_NS;
+  watch->looked_ns = now;
+  watch->unmet = watch->unmet || 1e-9 * (double)watch->waited_ns >= meet_s;
+  if (watch->unmet)
+    ask_to_end(watch);
 }
 
 /* mpirun ends its ranks in order when it is asked to; the ranks here are helped along. */
 static void press(const struct watch *watch) {
-  int64_t since = watch->stop_signal ? gd_clock_ns() - watch->stop_ns : 0;
+  int64_t since = watch->stop_ns ? gd_clock_ns() - watch->stop_ns : 0;
   if (since > 300 * MS_NS)
     gd_process_kill_descendants(since > 3000 * MS_NS ? 0 : watch->process.pid);
 }
 
-static void watch_over(struct watch *watch, struct relay *relay) {
+static void watch_over(struct watch *watch, struct relay *relay, double meet_s) {
   bool open = true;
+  watch->looked_ns = gd_clock_ns();
   while (waitpid(watch->process.pid, &watch->status, WNOHANG) == 0) {
     struct pollfd fds[] = {{.fd = watch->process.signals.fd, .events = POLLIN},
                            {.fd = open ? watch->process.errors : -1, .events = POLLIN}};
-    poll(fds, 2, watch->stop_signal ? 50 : -1);
+    poll(fds, 2, watch->stop_ns ? 50 : relay->met ? -1 : 500);
     take_signals(watch);
     open = open && listen_to(watch->process.errors, relay);
+    if (!relay->met)
+      count_wait(watch, meet_s);
     press(watch);
   }
   gd_process_sweep();
@@ -199,9 +224,15 @@ static void watch_over(struct watch *watch, struct relay *relay) {
 }
 
 /* What happened, from how mpirun ended and what it said. */
-static enum gd_status judge(const struct watch *watch, const struct relay *relay, int *code,
-                            struct gd_error *err) {
+static enum gd_status judge(const struct watch *watch, const struct relay *relay, double meet_s,
+                            int *code, struct gd_error *err) {
   char why[400] = "it gave no reason";
+  if (watch->unmet && !relay->said)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "mpirun had not started all ranks %.3g s after it was asked to: a node does not "
+                   "answer, or a rank is stuck before MPI_Init; look for it (ps, top), or raise "
+                   "--rank-timeout",
+                   meet_s);
   if (WIFSIGNALED(watch->status))
     return gd_fail(err, GD_ENVIRONMENT,
                    "mpirun was killed by signal %d (%s); its ranks were stopped",
@@ -212,7 +243,7 @@ static enum gd_status judge(const struct watch *watch, const struct relay *relay
     return GD_OK;
   }
   if (relay->signal > 0)
-    return gd_fail(err, GD_ENVIRONMENT,
+    return gd_fail(err, gd_process_was_stopped_by(relay->signal) ? GD_ENVIRONMENT : GD_INTERNAL,
                    "rank %d was killed by signal %d (%s); the other ranks were stopped",
                    relay->rank, relay->signal, strsignal(relay->signal));
   if (relay->no_network)
@@ -225,15 +256,18 @@ static enum gd_status judge(const struct watch *watch, const struct relay *relay
   return gd_fail(err, GD_ENVIRONMENT, "mpirun ended with exit code %d: %s", result, why);
 }
 
-enum gd_status gd_mpirun_run(const char *const *arguments, int *code, struct gd_error *err) {
+enum gd_status gd_mpirun_run(const struct gd_mpirun_order *order, int *code, struct gd_error *err) {
   struct watch watch = {0};
   struct relay relay = {0};
   /* The ranks do not outlive us, whatever ends us: mpirun ends them when it is asked to. */
-  GD_TRY(gd_process_start(
-      &(struct gd_process_order){.name = "mpirun", .arguments = arguments, .death_signal = SIGTERM},
-      &watch.process, err));
-  watch_over(&watch, &relay);
-  enum gd_status status = watch.stop_signal ? GD_OK : judge(&watch, &relay, code, err);
+  GD_TRY(gd_process_start(&(struct gd_process_order){.name = "mpirun",
+                                                     .arguments = order->arguments,
+                                                     .death_signal = SIGTERM},
+                          &watch.process, err));
+  watch_over(&watch, &relay, order->meet_s);
+  gd_scratch_remove(order->scratch); /* before the signal that asked us to end does so */
+  enum gd_status status =
+      watch.stop_signal ? GD_OK : judge(&watch, &relay, order->meet_s, code, err);
   gd_strbuf_deinit(&relay.box);
   gd_strbuf_deinit(&relay.head);
   if (watch.stop_signal) {

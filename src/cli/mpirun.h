@@ -7,18 +7,28 @@
 
 #include <stddef.h>
 
+#include "base/scratch.h"
 #include "base/status.h"
 
 /* The path of mpirun; GD_ENVIRONMENT with the remedy where there is none. */
 enum gd_status gd_mpirun_find(char *path, size_t size, struct gd_error *err) GD_MUST_USE;
 
+/* The line on stderr by which rank 0 says that all ranks have met in MPI_Init. */
+#define GD_MPIRUN_MET "@met"
+
+struct gd_mpirun_order {
+  const char *const *arguments; /* the first is mpirun's path; NULL after the last */
+  double meet_s;                /* the ranks have so long to start and meet, from now on */
+  struct gd_scratch *scratch;   /* where the ranks keep shared memory: removed when they are gone */
+};
+
 /*
- * Runs arguments[0] with those arguments (NULL at the end) until it and all its descendants are
- * gone. *code is the exit code of ranks that ended in order or said themselves why not. A rank or
- * mpirun that died is GD_ENVIRONMENT. SIGINT, SIGTERM and SIGHUP end the ranks within a second,
- * then this process.
+ * Runs mpirun until it and all its descendants are gone. *code is the exit code of ranks that ended
+ * in order or said themselves why not. A rank or mpirun that was killed, and ranks that do not meet
+ * in time, are GD_ENVIRONMENT; a rank that crashed is GD_INTERNAL. SIGINT, SIGTERM and SIGHUP end
+ * the ranks within a second, then this process.
  */
-enum gd_status gd_mpirun_run(const char *const *arguments, int *code,
+enum gd_status gd_mpirun_run(const struct gd_mpirun_order *order, int *code,
                              struct gd_error *err) GD_MUST_USE;
 
 #endif

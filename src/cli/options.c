@@ -467,14 +467,17 @@ static const struct gd_option options_table[] = {
      TARGET(fast), 0, 0},
     {"slurm-config", "FILE", ON(BENCH), 0, false,
      "what jobs ask for; default: the user's slurm.json", parse_text, TARGET(slurm_config), 0, 0},
-    {"slurm-device", "NAME", ON(BENCH), 0, false, "section of slurm.json; default: the backend",
-     parse_text, TARGET(slurm_device), 0, 0},
+    {"slurm-device", "NAME", ON(BENCH), 0, false,
+     "section of slurm.json; default: the GPU or backend", parse_text, TARGET(slurm_device), 0, 0},
     {"slurm-dir", "DIR", ON(BENCH), 0, false, "folder that nodes share; default: beside the store",
      parse_text, TARGET(slurm_dir), 0, 0},
     {"models", "LIST", ON(BENCH), 0, false, "further models, joined by commas", parse_text,
      TARGET(models), 0, 0},
     {"fresh", NULL, ON(BENCH), 0, false, "measure also what is in the store", parse_switch,
      TARGET(fresh), 0, 0},
+    {"retry-failed", NULL, ON(BENCH), 0, false,
+     "measure again what has failed, whatever the reason", parse_switch, TARGET(retry_failed), 0,
+     0},
     {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(REPORT) | ON(ACCURACY), 0, false,
      "results; default $GPUDAYS_DB or the user's data folder", parse_text, TARGET(store), 0, 0},
     {"no-store", NULL, ON(BENCH) | ON(REPORT), 0, false, "read no results and keep none",
@@ -781,9 +784,12 @@ static enum gd_status check_all(const struct parser *parser, const struct gd_cli
       return foreign_option(parser->seen[i], parser->id, err);
   if (cli->options.json && cli->options.csv)
     return gd_fail(err, GD_BAD_INPUT, "--json and --csv exclude each other; choose one");
-  if (cli->options.no_store && (cli->options.fresh || cli->options.store))
+  if (cli->options.no_store &&
+      (cli->options.fresh || cli->options.retry_failed || cli->options.store))
     return gd_fail(err, GD_BAD_INPUT, "--no-store uses no results; leave out --%s",
-                   cli->options.fresh ? "fresh" : "store");
+                   cli->options.fresh          ? "fresh"
+                   : cli->options.retry_failed ? "retry-failed"
+                                               : "store");
   GD_TRY(check_gpu(cli, err));
   GD_TRY(check_slurm(&cli->options, err));
   return alone ? GD_OK : check_arguments(cli, err);

@@ -5,20 +5,15 @@
 #define _GNU_SOURCE
 #include "search/child.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -134,11 +129,11 @@ static enum gd_status unpack_order(const struct gd_json *json, struct gd_child_t
   return unpack_numbers(json, trial, &task->progress, err);
 }
 
-enum gd_status gd_child_read_order(const char *path, struct gd_child_task *task,
-                                   struct gd_error *err) {
+enum gd_status gd_child_parse_order(const char *text, int64_t length, struct gd_child_task *task,
+                                    struct gd_error *err) {
   struct gd_json json = {0};
   *task = (struct gd_child_task){0};
-  enum gd_status status = gd_json_load(&json, path, err);
+  enum gd_status status = gd_json_parse(&json, "the order for a trial", text, length, err);
   if (status == GD_OK)
     status = unpack_order(&json, task, err);
   gd_json_deinit(&json);
@@ -154,7 +149,7 @@ enum gd_status gd_child_write_result(const char *path, const struct gd_trial *tr
   char part[PATH_MAX];
   snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
   enum gd_status status = gd_record_print(trial, &line, err);
-  gd_provenance_here(&here);
+  gd_provenance_here(trial->backend, &here);
   gd_strbuf_append(&line, "\n");
   if (status == GD_OK)
     status = gd_provenance_print(&here, &line, err);
@@ -297,7 +292,8 @@ static int wait_ms(const struct watch *watch, const struct gd_child_options *opt
   if (watch->press_ns)
     return 20;
   if (options->timeout_s > 0)
-    due = watch->start_ns + (int64_t)(options->timeout_s * 1e9);
+    due =
+        watch->start_ns + watch->process.signals.suspended_ns + (int64_t)(options->timeout_s * 1e9);
   if (options->deadline_ns && options->deadline_ns < due)
     due = options->deadline_ns;
   if (due == INT64_MAX)
@@ -311,8 +307,8 @@ static void press(struct watch *watch, const struct gd_child_options *options) {
   int64_t now = gd_clock_ns();
   if (!watch->press_ns) {
     watch->late = options->deadline_ns && now >= options->deadline_ns;
-    watch->hung =
-        options->timeout_s > 0 && 1e-9 * (double)(now - watch->start_ns) >= options->timeout_s;
+    int64_t ran_ns = now - watch->start_ns - watch->process.signals.suspended_ns;
+    watch->hung = options->timeout_s > 0 && 1e-9 * (double)ran_ns >= options->timeout_s;
     if (!watch->late && !watch->hung && !watch->stop_signal)
       return;
     watch->press_ns = now;
@@ -372,16 +368,22 @@ static enum gd_status judge_signal(const struct watch *watch, const struct words
                    "somebody, or for want of memory",
                    resident);
   const char *said = words->said.sentence[0] ? words->said.sentence : words->said.other;
-  return gd_fail(err, GD_INTERNAL, "its process ended by signal %d (%s)%s%.800s", signal,
-                 strsignal(signal), said[0] ? ": " : "", said);
+  return gd_fail(err, gd_process_was_stopped_by(signal) ? GD_ENVIRONMENT : GD_INTERNAL,
+                 "its process ended by signal %d (%s)%s%.800s", signal, strsignal(signal),
+                 said[0] ? ": " : "", said);
 }
 
-/* The codes of main(), back into what they stand for. */
+/* The codes of main(), back into what they stand for. A trial's 1 is memory that it was refused. */
 enum gd_status gd_child_status_of(int code) {
   return code == 1   ? GD_MISMATCH
          : code == 2 ? GD_BAD_INPUT
          : code == 3 ? GD_ENVIRONMENT
                      : GD_INTERNAL;
+}
+
+bool gd_child_may_pass(enum gd_status status) {
+  return status == GD_ENVIRONMENT || status == GD_NOMEM_DEVICE || status == GD_NOMEM_HOST ||
+         status == GD_MISMATCH;
 }
 
 static enum gd_status judge(const struct watch *watch, const struct words *words,
@@ -408,80 +410,45 @@ static enum gd_status judge(const struct watch *watch, const struct words *words
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* Order and result lie in a folder of their own, in $TMPDIR, locked as long as it is in use. */
 #define FOLDER_NAME "gpudays-trial-"
-struct folder {
-  char path[PATH_MAX - 32];
-  char order[PATH_MAX], result[PATH_MAX];
-  int lock;
-};
+#define ORDER_NAME  "order.json"
+#define RESULT_NAME "result.json"
 
-static void name_files(struct folder *folder) {
-  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
-  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
+static const char *temporary_folder(void) {
+  const char *folder = getenv("TMPDIR");
+  return folder && folder[0] ? folder : "/tmp";
 }
 
-static void remove_folder(struct folder *folder) {
-  char part[PATH_MAX + 8];
-  if (!folder->path[0])
-    return;
-  snprintf(part, sizeof part, "%s.part", folder->result);
-  unlink(part);
-  unlink(folder->order);
-  unlink(folder->result);
-  rmdir(folder->path);
-  if (folder->lock >= 0)
-    close(folder->lock);
+void gd_child_sweep(const char *folder) {
+  enum { DAYS = 30 };
+  gd_scratch_sweep(temporary_folder(), FOLDER_NAME, NULL, 0);
+  if (folder)
+    gd_scratch_sweep(folder, "", RESULT_NAME, DAYS);
 }
 
-static bool lock_folder(struct folder *folder) {
-  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  return folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) == 0;
+static const char *path_in(const struct gd_scratch *scratch, const char *name,
+                           char path[PATH_MAX]) {
+  snprintf(path, PATH_MAX, "%s/%s", scratch->path, name);
+  return path;
 }
 
-/* What searches that were killed have left: nobody holds it. A new one has a minute to lock it. */
-static void remove_stale(const char *parent) {
-  struct dirent *entry;
-  DIR *list = opendir(parent);
-  while (list && (entry = readdir(list))) {
-    struct folder folder;
-    struct stat about;
-    if (strncmp(entry->d_name, FOLDER_NAME, strlen(FOLDER_NAME)) != 0)
-      continue;
-    snprintf(folder.path, sizeof folder.path, "%s/%.64s", parent, entry->d_name);
-    name_files(&folder);
-    /* Others may write to that folder too: what they leave there, or let point elsewhere, stays. */
-    if (lstat(folder.path, &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != geteuid() ||
-        time(NULL) - about.st_mtime < 60)
-      continue;
-    if (lock_folder(&folder))
-      remove_folder(&folder);
-    else if (folder.lock >= 0)
-      close(folder.lock);
-  }
-  if (list)
-    closedir(list);
-}
-
-static enum gd_status make_folder(struct folder *folder, struct gd_error *err) {
-  const char *parent = getenv("TMPDIR");
-  parent = parent && parent[0] ? parent : "/tmp";
-  remove_stale(parent);
-  int length = snprintf(folder->path, sizeof folder->path, "%s/" FOLDER_NAME "XXXXXX", parent);
-  if (length < 0 || (size_t)length >= sizeof folder->path || !mkdtemp(folder->path)) {
-    folder->path[0] = '\0';
-    return gd_fail(err, GD_ENVIRONMENT,
-                   "cannot make a folder for a trial in %.256s: %s; set TMPDIR to one that works",
-                   parent, strerror(errno));
-  }
-  name_files(folder);
-  lock_folder(folder); /* a file system without locks has a stale folder now and then */
-  return GD_OK;
+bool gd_child_collect(const struct gd_scratch *scratch, struct gd_trial *trial,
+                      struct gd_provenance *provenance) {
+  char path[PATH_MAX];
+  struct gd_trial answer;
+  struct gd_provenance where;
+  if (!gd_scratch_has(scratch, RESULT_NAME) ||
+      gd_child_read_result(path_in(scratch, RESULT_NAME, path), &answer, &where, NULL) != GD_OK)
+    return false;
+  *trial = answer;
+  *provenance = where;
+  return true;
 }
 
 static enum gd_status run(const struct gd_child_order *order,
-                          const struct gd_child_options *options, const struct folder *folder,
-                          struct gd_trial *trial, struct gd_child_end *end, struct gd_error *err) {
+                          const struct gd_child_options *options, const char *order_path,
+                          const char *result_path, struct gd_trial *trial, struct gd_child_end *end,
+                          struct gd_error *err) {
   struct watch watch = {.several = order->trial.ranks > 1};
   struct words words = {.options = options};
   struct gd_error broken = {0};
@@ -489,7 +456,7 @@ static enum gd_status run(const struct gd_child_order *order,
   GD_TRY(gd_process_self(self, sizeof self, err));
   snprintf(ranks, sizeof ranks, "%d", order->trial.ranks);
   snprintf(timeout, sizeof timeout, "%g", order->rank_timeout_s);
-  const char *const arguments[] = {self,  GD_CHILD_COMMAND, folder->order, folder->result,
+  const char *const arguments[] = {self,  GD_CHILD_COMMAND, order_path, result_path,
                                    ranks, timeout,          NULL};
   watch.start_ns = gd_clock_ns();
   watch.oom_kills = count_oom_kills();
@@ -513,8 +480,7 @@ static enum gd_status run(const struct gd_child_order *order,
     end->how = GD_CHILD_STOPPED;
   else if (watch.late)
     end->how = GD_CHILD_LATE;
-  else if ((end->status = judge(&watch, &words, options, folder->result, trial, &broken)) !=
-           GD_OK) {
+  else if ((end->status = judge(&watch, &words, options, result_path, trial, &broken)) != GD_OK) {
     end->how = GD_CHILD_BROKEN;
     trial->status = GD_TRIAL_FAILED;
     snprintf(trial->reason, sizeof trial->reason, "%s", broken.text);
@@ -526,13 +492,18 @@ static enum gd_status run(const struct gd_child_order *order,
 enum gd_status gd_child_run(const struct gd_child_order *order,
                             const struct gd_child_options *options, struct gd_trial *trial,
                             struct gd_child_end *end, struct gd_error *err) {
-  struct folder folder = {.lock = -1};
+  struct gd_error why = {0};
+  struct gd_scratch own = GD_SCRATCH_NONE;
+  const struct gd_scratch *scratch = options->scratch ? options->scratch : &own;
+  char order_path[PATH_MAX], result_path[PATH_MAX];
   *end = (struct gd_child_end){0};
-  enum gd_status status = make_folder(&folder, err);
+  if (!options->scratch && gd_scratch_make(&own, temporary_folder(), FOLDER_NAME, &why) != GD_OK)
+    return gd_fail(err, GD_ENVIRONMENT, "%s; set TMPDIR to a folder that works", why.text);
+  path_in(scratch, ORDER_NAME, order_path);
+  unlink(path_in(scratch, RESULT_NAME, result_path)); /* of a trial before */
+  enum gd_status status = gd_child_write_order(order_path, order, options->progress != NULL, err);
   if (status == GD_OK)
-    status = gd_child_write_order(folder.order, order, options->progress != NULL, err);
-  if (status == GD_OK)
-    status = run(order, options, &folder, trial, end, err);
-  remove_folder(&folder);
+    status = run(order, options, order_path, result_path, trial, end, err);
+  gd_scratch_remove(&own);
   return status;
 }

@@ -3,7 +3,8 @@
  * kill, a hang and memory that runs out become a sentence. The program starts itself as
  * `gpudays trial-child ORDER RESULT RANKS TIMEOUT`, in its own process group; with several ranks
  * that process starts mpirun. The order is a file of JSON, the result one that appears by rename;
- * progress and the last words come over stderr.
+ * progress and the last words come over stderr. Both files lie in a folder that the caller holds:
+ * a result that nobody came to read before this process was killed is there for the next one.
  *
  *   GD_TRY(gd_child_run(&order, &options, &trial, &end, err));
  *   if (end.how == GD_CHILD_BROKEN)
@@ -12,6 +13,7 @@
 #ifndef GD_SEARCH_CHILD_H
 #define GD_SEARCH_CHILD_H
 
+#include "base/scratch.h"
 #include "search/trial.h"
 
 #define GD_CHILD_COMMAND "trial-child"
@@ -26,7 +28,8 @@ struct gd_child_order {
 };
 
 struct gd_child_options {
-  double timeout_s;    /* a trial that takes longer has hung; 0: any time */
+  const struct gd_scratch *scratch; /* where order and result go; NULL: a temporary folder */
+  double timeout_s;    /* a trial that takes longer has hung, Ctrl-Z not counted; 0: any time */
   int64_t deadline_ns; /* of gd_clock_ns(): it is ended then; 0: none */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;
@@ -53,6 +56,16 @@ struct gd_child_end {
 enum gd_status gd_child_run(const struct gd_child_order *order,
                             const struct gd_child_options *options, struct gd_trial *trial,
                             struct gd_child_end *end, struct gd_error *err) GD_MUST_USE;
+
+/* Whether a failure of that kind lies in the machine and not in the trial: it may go away. */
+bool gd_child_may_pass(enum gd_status status);
+
+/* The result that a trial has left in its folder; false: there is none that is whole. */
+bool gd_child_collect(const struct gd_scratch *scratch, struct gd_trial *trial,
+                      struct gd_provenance *provenance);
+/* Removes the folders of trials of searches that were killed, in the temporary folder and, where
+   there is one, in the folder of a store's trials. Results that nobody read stay for a month. */
+void gd_child_sweep(const char *folder);
 
 /* --- for whoever starts trials in another way (slurm.h) ------------------------------------ */
 
@@ -85,8 +98,9 @@ struct gd_child_task {
   char backend[16];
   bool progress; /* somebody looks at it */
 };
-enum gd_status gd_child_read_order(const char *path, struct gd_child_task *task,
-                                   struct gd_error *err) GD_MUST_USE;
+/* length: of the text of an order file. */
+enum gd_status gd_child_parse_order(const char *text, int64_t length, struct gd_child_task *task,
+                                    struct gd_error *err) GD_MUST_USE;
 /* Writes the trial, and that it was made here and now, to path: whole or not at all. */
 enum gd_status gd_child_write_result(const char *path, const struct gd_trial *trial,
                                      struct gd_error *err) GD_MUST_USE;

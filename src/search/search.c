@@ -1,22 +1,30 @@
 /*
  * From points to results; see search.h.
  */
-#define _POSIX_C_SOURCE 200809L /* SIGHUP */
+#define _GNU_SOURCE /* realpath, SIGHUP */
 #include "search/search.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/process.h"
 #include "search/child.h"
 
 /* --- promise ------------------------------------------------------------------------------- */
 
 static bool comes_before(const struct gd_search_point *a, const struct gd_search_point *b) {
   double a_s = a->prediction.step_s, b_s = b->prediction.step_s;
+  if (a->tried != b->tried) /* what hung before comes last */
+    return a->tried < b->tried;
   if (a_s < b_s || a_s > b_s)
     return a_s < b_s;
   return a->trial.micro_batch > b->trial.micro_batch;
@@ -53,6 +61,14 @@ static int order_points(const struct gd_search *search, int (*places)[2]) {
 
 /* --- what is known before anything runs ---------------------------------------------------- */
 
+/* Why a failed one has failed, from the kind of error it was; GD_OK: its own check has failed. */
+static void set_failure(struct gd_search_point *point) {
+  struct gd_trial *trial = &point->trial;
+  trial->failure = trial->status != GD_TRIAL_FAILED   ? GD_FAILURE_NONE
+                   : gd_child_may_pass(point->status) ? GD_FAILURE_ENVIRONMENT
+                                                      : GD_FAILURE_PLAN;
+}
+
 static void fail_point(struct gd_search_point *point, const struct gd_error *error) {
   point->status = error->status;
   point->source = GD_SEARCH_PLAN;
@@ -60,6 +76,7 @@ static void fail_point(struct gd_search_point *point, const struct gd_error *err
   snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
   gd_method_name(&point->method, point->trial.method);
   snprintf(point->trial.reason, sizeof point->trial.reason, "%s", error->text);
+  set_failure(point);
 }
 
 static enum gd_status make_key(const struct gd_search *search, struct gd_search_point *point,
@@ -83,14 +100,34 @@ int64_t gd_search_job_bytes(const struct gd_slurm_config *config) {
   return config->memory_bytes / 16 * 15;
 }
 
+/* All that decides which machine a job gets, and the GPU that it was planned for. */
+static void name_job_machine(const struct gd_search *search, struct gd_trial *trial) {
+  const struct gd_slurm_config *config = search->slurm_config;
+  struct gd_strbuf text = {0};
+  gd_strbuf_printf(&text, "job=%s;partition=%s;constraint=%s;gres=%s;mpi=%s;cpus=%lld;memory=%lld",
+                   config->device, config->partition, config->constraint, config->gres, config->mpi,
+                   (long long)config->cpus, (long long)config->memory_bytes);
+  if (search->trial.target && !search->any_gpu)
+    gd_strbuf_printf(&text, ";gpu=%s;gpus=%d", trial->device, trial->ranks);
+  for (int i = 0; i < config->n_extra; i++)
+    gd_strbuf_printf(&text, ";extra=%s", config->extra[i]);
+  if (text.length < sizeof trial->machine)
+    snprintf(trial->machine, sizeof trial->machine, "%s", text.text ? text.text : "");
+  else
+    gd_hash_hex(trial->machine, text.text);
+  gd_strbuf_deinit(&text);
+}
+
 /* A job runs on whatever machine it gets, so that what was asked for stands for the device. */
 static void name_device(const struct gd_search *search, struct gd_trial *trial) {
   const struct gd_slurm_config *config = search->slurm_config;
   if (!search->slurm)
     return;
-  snprintf(trial->device, sizeof trial->device, "SLURM: %.32s%s%.32s%s%.32s", config->device,
+  name_job_machine(search, trial);
+  const char *gpu = search->trial.target && !search->any_gpu ? search->trial.target->gpu->name : "";
+  snprintf(trial->device, sizeof trial->device, "SLURM: %.24s%s%.24s%s%.24s%s%.24s", config->device,
            config->partition[0] ? ", " : "", config->partition, config->constraint[0] ? ", " : "",
-           config->constraint);
+           config->constraint, gpu[0] ? ", " : "", gpu);
 }
 
 int64_t gd_search_machine_bytes(const struct gd_trial_options *options) {
@@ -129,6 +166,8 @@ static enum gd_status plan_point(struct gd_search *search, struct gd_search_poin
   struct gd_error own = {0};
   options.method = point->method;
   gd_search_share(&options, memory_bytes);
+  if (search->any_gpu && options.device_limit_bytes == 0)
+    options.device_limit_bytes = INT64_MAX / 4; /* its job finds out what fits */
   if (gd_trial_predict(point->model, &options, search->predictor, &point->trial, &point->prediction,
                        &own) != GD_OK) {
     fail_point(point, &own);
@@ -154,6 +193,13 @@ static enum gd_status check_plans(const struct gd_search *search, struct gd_erro
   return gd_fail(err, search->points[0].status, "%s", search->points[0].trial.reason);
 }
 
+/* A failure that another search has met since this one began is not tried by both. */
+static bool is_tried_again(const struct gd_search *search, const struct gd_trial *known,
+                           const struct gd_provenance *provenance) {
+  return known->status == GD_TRIAL_FAILED && strcmp(provenance->time, search->began) < 0 &&
+         (search->retry_failed || known->failure != GD_FAILURE_PLAN);
+}
+
 /*
  * What the store knows of a planned point. A pending one is measured; an infeasible one is noted
  * unless there is a result, which a machine with more free memory may have given.
@@ -172,6 +218,10 @@ static enum gd_status ask_store(struct gd_search *search, struct gd_search_point
     return found && !search->fresh
                ? GD_OK
                : gd_store_put(search->store, &point->key, &point->trial, NULL, err);
+  if (found && is_tried_again(search, &known, &provenance)) {
+    point->tried = known.tries > 0 ? known.tries : 1;
+    return GD_OK;
+  }
   if (found && !search->fresh && known.status != GD_TRIAL_INFEASIBLE) {
     take_trial(point, &known);
     point->source = GD_SEARCH_STORE;
@@ -193,6 +243,7 @@ static enum gd_status announce(struct gd_search *search, struct gd_error *err) {
 
 struct measuring {
   struct gd_search *search;
+  char folder[PATH_MAX]; /* where searches of this store keep their trials; empty: no store */
   int64_t start_ns, deadline_ns; /* deadline 0: none */
   int64_t machine_bytes;         /* 0: not known */
   const struct gd_search_point *point;
@@ -254,8 +305,9 @@ static struct gd_child_order make_order(const struct gd_search *search,
                                  .rank_timeout_s = search->rank_timeout_s};
   order.trial.method = point->method;
   order.trial.comm = NULL;
-  /* As planned, whatever free memory is by then. */
-  order.trial.device_limit_bytes = point->trial.device_limit_bytes;
+  /* As planned, whatever free memory is by then; but the memory of a job's GPU is known there. */
+  if (!search->slurm || !search->trial.target)
+    order.trial.device_limit_bytes = point->trial.device_limit_bytes;
   order.trial.host_limit_bytes = point->trial.host_limit_bytes;
   return order;
 }
@@ -264,6 +316,8 @@ static struct gd_child_order make_order(const struct gd_search *search,
 static enum gd_status keep_point(struct gd_search *search, struct gd_search_point *point,
                                  const struct gd_provenance *provenance, struct gd_error *err) {
   point->source = GD_SEARCH_RUN;
+  point->trial.tries = point->tried + 1;
+  set_failure(point);
   if (search->store)
     GD_TRY(gd_store_put(search->store, &point->key, &point->trial, provenance, err));
   if (search->finished)
@@ -271,21 +325,66 @@ static enum gd_status keep_point(struct gd_search *search, struct gd_search_poin
   return GD_OK;
 }
 
-/* Measures and stores one point; it stays pending where the search ends first. */
-static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
-                                    struct gd_error *err) {
+/*
+ * The folder of a point's trial, <store>.trials/KEY, is locked while a search works on it: of
+ * several searches of one store one measures a point, and the others read it. It also lies where
+ * all machines of an allocation find it that find the store.
+ */
+static enum gd_status open_folder(struct measuring *m, struct gd_error *err) {
+  const char *store = m->search->store ? gd_store_path(m->search->store) : ":memory:";
+  char folder[PATH_MAX];
+  if (strcmp(store, ":memory:") == 0) {
+    gd_child_sweep(NULL);
+    return GD_OK;
+  }
+  int length = snprintf(folder, sizeof folder, "%s.trials", store);
+  if (length < 0 || (size_t)length >= sizeof folder)
+    return gd_fail(err, GD_ENVIRONMENT, "the path of the store is too long: %.256s", store);
+  GD_TRY(gd_file_make_folder(folder, err));
+  if (!realpath(folder, m->folder))
+    snprintf(m->folder, sizeof m->folder, "%s", folder);
+  gd_child_sweep(m->folder);
+  return GD_OK;
+}
+
+/* *ours false: another search is at it. Otherwise it may have been, and has stored the answer. */
+static enum gd_status claim(struct measuring *m, struct gd_search_point *point,
+                            struct gd_scratch *scratch, bool *ours, struct gd_error *err) {
+  *ours = true;
+  if (!m->folder[0])
+    return GD_OK;
+  GD_TRY(gd_scratch_take(scratch, m->folder, point->key.hash, ours, err));
+  return *ours && !m->search->fresh ? ask_store(m->search, point, err) : GD_OK;
+}
+
+/* Half a second, unless a signal asks this process to end. */
+static enum gd_status wait_for_others(struct measuring *m, struct gd_error *err) {
+  struct gd_signals signals;
+  if (!gd_signals_open(&signals))
+    return gd_fail(err, GD_ENVIRONMENT, "cannot wait for signals: %s", strerror(errno));
+  poll(&(struct pollfd){.fd = signals.fd, .events = POLLIN}, 1, 500);
+  m->search->stop_signal = gd_signals_asked(&signals);
+  gd_signals_close(&signals);
+  return GD_OK;
+}
+
+/* Measures and stores a point that is ours; it stays pending where the search ends first. */
+static enum gd_status measure_claimed(struct measuring *m, struct gd_search_point *point,
+                                      const struct gd_scratch *scratch, struct gd_error *err) {
   struct gd_search *search = m->search;
   struct gd_child_order order = make_order(search, point);
-  struct gd_child_options options = {.timeout_s = search->trial_timeout_s > 0
+  struct gd_provenance where;
+  struct gd_child_options options = {.scratch = scratch->path[0] ? scratch : NULL,
+                                     .timeout_s = search->trial_timeout_s > 0
                                                       ? search->trial_timeout_s
                                                       : GD_SEARCH_TRIAL_TIMEOUT_S,
                                      .deadline_ns = m->deadline_ns,
                                      .progress = search->progress ? report : NULL,
                                      .progress_user = m};
   struct gd_child_end end = {0};
-  if (copy_twin(search, point))
-    return GD_OK;
-  m->point = point;
+  /* A search before this one was killed after its trial had ended. */
+  if (!search->fresh && gd_child_collect(scratch, &point->trial, &where))
+    return keep_point(search, point, &where, err);
   m->trial_start_ns = gd_clock_ns();
   if (!is_beyond_machine(m, point)) {
     if (search->progress)
@@ -298,6 +397,26 @@ static enum gd_status measure_point(struct measuring *m, struct gd_search_point 
   }
   m->finished_s += end.wall_s;
   return keep_point(search, point, NULL, err);
+}
+
+/* *elsewhere: another search is at it, and it stays pending. */
+static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
+                                    bool *elsewhere, struct gd_error *err) {
+  struct gd_scratch scratch = GD_SCRATCH_NONE;
+  bool ours;
+  *elsewhere = false;
+  if (copy_twin(m->search, point))
+    return GD_OK;
+  m->point = point;
+  enum gd_status status = claim(m, point, &scratch, &ours, err);
+  *elsewhere = status == GD_OK && !ours;
+  if (status == GD_OK && ours && point->source == GD_SEARCH_PENDING)
+    status = measure_claimed(m, point, &scratch, err);
+  if (status == GD_OK)
+    gd_scratch_remove(&scratch);
+  else
+    gd_scratch_leave(&scratch); /* a result that could not be stored is for the next search */
+  return status;
 }
 
 /* --- measuring by jobs --------------------------------------------------------------------- */
@@ -319,12 +438,26 @@ static void report_jobs(const struct measuring *m) {
                       counts.ended ? spent / counts.ended * (of - counts.ended) : -1);
 }
 
+/* Whether another search has stored the answer since this one asked. */
+static enum gd_status is_answered(void *user, int tag, bool *known, struct gd_error *err) {
+  struct gd_search *search = user;
+  struct gd_search_point *point = &search->points[tag];
+  if (!search->fresh)
+    GD_TRY(ask_store(search, point, err));
+  *known = point->source == GD_SEARCH_STORE;
+  return GD_OK;
+}
+
 /* The answer of a job that has ended, kept before its files go. */
 static enum gd_status keep_job(struct gd_search *search, struct gd_slurm_job *job,
                                struct gd_error *err) {
   struct gd_search_point *point = &search->points[gd_slurm_tag(job)];
   struct gd_provenance where = {0};
   struct gd_trial answer = point->trial;
+  if (gd_slurm_is_known(job)) {
+    gd_slurm_forget(search->slurm, job);
+    return GD_OK;
+  }
   point->status = gd_slurm_collect(search->slurm, job, &answer, &where);
   take_trial(point, &answer);
   GD_TRY(keep_point(search, point, point->status == GD_OK ? &where : NULL, err));
@@ -365,6 +498,7 @@ static enum gd_status measure_jobs(struct measuring *m, int (*places)[2], struct
   struct gd_slurm_job *job;
   int left;
   bool late = false;
+  gd_slurm_ask(search->slurm, is_answered, search);
   GD_TRY(start_jobs(m, places, &left, err));
   while (left > 0 && !late && !search->stop_signal) {
     GD_TRY(gd_slurm_poll(search->slurm, &job, err));
@@ -511,6 +645,39 @@ static enum gd_status exclude(struct gd_search *search, struct gd_search_point *
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
+static bool is_late(const struct measuring *m) {
+  return m->deadline_ns && gd_clock_ns() >= m->deadline_ns;
+}
+
+/* One after the other; what other searches are at is looked after when all else is done. */
+static enum gd_status measure_here(struct measuring *m, int (*places)[2], struct gd_error *err) {
+  struct gd_search *search = m->search;
+  for (int elsewhere = 1; elsewhere > 0;) {
+    elsewhere = 0;
+    for (int i = 0; i < m->of; i++) {
+      struct gd_search_point *point = &search->points[places[i][1]];
+      bool others = false;
+      if (point->source != GD_SEARCH_PENDING)
+        continue;
+      if (search->stop_signal || is_late(m))
+        return GD_OK;
+      m->number = i + 1;
+      if (search->fast && is_excluded(search, point))
+        GD_TRY(exclude(search, point, err));
+      else
+        GD_TRY(measure_point(m, point, &others, err));
+      elsewhere += others;
+    }
+    if (elsewhere > 0 && search->progress) {
+      m->trial_start_ns = gd_clock_ns();
+      report(m, "measured by another search", 0, -1);
+    }
+    if (elsewhere > 0)
+      GD_TRY(wait_for_others(m, err));
+  }
+  return GD_OK;
+}
+
 static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct gd_error *err) {
   struct gd_search *search = m->search;
   if (search->simulate)
@@ -521,22 +688,20 @@ static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct 
   GD_TRY(announce(search, err));
   if (search->slurm)
     return measure_jobs(m, places, err);
-  for (int i = 0; i < m->of && !search->stop_signal; i++) {
-    if (m->deadline_ns && gd_clock_ns() >= m->deadline_ns)
-      break;
-    m->number = i + 1;
-    struct gd_search_point *point = &search->points[places[i][1]];
-    if (search->fast && is_excluded(search, point))
-      GD_TRY(exclude(search, point, err));
-    else
-      GD_TRY(measure_point(m, point, err));
-  }
-  return GD_OK;
+  GD_TRY(open_folder(m, err));
+  enum gd_status status = measure_here(m, places, err);
+  if (m->folder[0])
+    rmdir(m->folder); /* unless there is something in it */
+  return status;
 }
 
 static void count_sources(struct gd_search *search) {
   search->n_run = search->n_stored = search->n_pending = search->n_predicted = 0;
+  memset(search->n_failed, 0, sizeof search->n_failed);
   for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    if (point->source != GD_SEARCH_PENDING && point->trial.status == GD_TRIAL_FAILED)
+      search->n_failed[point->trial.failure]++;
     search->n_run += search->points[i].source == GD_SEARCH_RUN;
     search->n_stored += search->points[i].source == GD_SEARCH_STORE;
     search->n_pending += search->points[i].source == GD_SEARCH_PENDING;
@@ -547,6 +712,9 @@ static void count_sources(struct gd_search *search) {
 enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) {
   struct measuring m = {
       .search = search, .start_ns = gd_clock_ns(), .machine_bytes = machine_bytes(search)};
+  struct gd_provenance here;
+  gd_provenance_here("cpu", &here);
+  snprintf(search->began, sizeof search->began, "%s", here.time);
   if (search->time_limit_s > 0)
     m.deadline_ns = m.start_ns + (int64_t)(search->time_limit_s * 1e9);
   int(*places)[2] = gd_mem_alloc((size_t)search->count + 1, sizeof *places);

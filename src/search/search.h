@@ -9,6 +9,10 @@
  *   GD_TRY(gd_search_run(&search, err));
  *   int best = gd_search_best(&search, 0);
  *
+ * A trial that failed for want of something that the machine may have another time (memory, a
+ * process that was killed, a time limit, a node) is measured again when it is asked for again,
+ * after those that were never tried; one that would fail again is not, unless `retry_failed`.
+ *
  * Promise: the step that is predicted to be the shortest comes first, and of equals the larger
  * micro-batch. The prediction is that of predict/predict.h: of this machine where it was
  * calibrated, else of a usual one, whose proportions are enough for an order.
@@ -41,6 +45,7 @@ struct gd_search_point {
   struct gd_trial trial;
   enum gd_search_source source;
   enum gd_status status; /* what kind of failure an error was that is now trial.reason */
+  int tried;             /* how often it has failed before, and is tried again */
   char stored_at[32];    /* GD_SEARCH_STORE: when it was measured */
   struct gd_prediction prediction;
   struct gd_store_key key;
@@ -53,6 +58,7 @@ struct gd_search {
   struct gd_store *store;               /* NULL: nothing is read or kept */
   const struct gd_predictor *predictor; /* borrowed */
   bool fresh;                           /* measure also what is known */
+  bool retry_failed;      /* measure also what failed for a reason that will be there again */
   bool simulate;          /* measure nothing: predictions are the answer, and none is kept */
   bool fast;              /* leave out what the prediction excludes */
   double rank_timeout_s;  /* 0: the default */
@@ -60,6 +66,7 @@ struct gd_search {
   double time_limit_s;    /* of the whole search; 0: none */
   struct gd_slurm *slurm; /* trials are its jobs; NULL: they run here */
   const struct gd_slurm_config *slurm_config;
+  bool any_gpu; /* which GPU the jobs get is not known: trial.target stands in for it */
   /* Both may be NULL. eta_s is that of the whole search; below 0: not known. point is NULL where
    * the progress is that of all jobs. */
   void (*progress)(void *user, const struct gd_search_point *point, int number, int of,
@@ -69,6 +76,8 @@ struct gd_search {
   /* results */
   int stop_signal; /* that ended the search; 0: none */
   int n_run, n_stored, n_pending, n_predicted;
+  int n_failed[GD_FAILURE_COUNT]; /* by why */
+  char began[32];                 /* as in struct gd_provenance */
   int n_cancelled; /* jobs, when a signal or the time limit ended the search; -1: scancel failed */
 };
 

@@ -8,14 +8,12 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,18 +41,22 @@ struct gd_slurm_job {
   struct gd_child_order order;
   char key[33];
   char folder[PATH_MAX - 64];
-  int lock;         /* of the folder; -1: none */
-  char id[24];      /* empty: there is an answer without one */
-  char how[32];     /* what SLURM calls its end, or "GONE"; empty: it has not ended */
-  char why[64];     /* what it waits for */
-  int64_t ended_ns; /* when `how` was learnt */
+  struct gd_scratch scratch; /* the folder, where it is ours */
+  char id[24];               /* empty: there is an answer without one */
+  char how[32];              /* what SLURM calls its end, or "GONE"; empty: it has not ended */
+  char why[64];              /* what it waits for */
+  int64_t ended_ns;          /* when `how` was learnt */
   int64_t running_ns;
   int64_t cancel_ns; /* not before then, as it has just failed */
+  int64_t taken_ns;  /* not before then, as another submitter holds its folder */
   bool hung;
+  bool known; /* another submitter has answered it */
 };
 
 struct gd_slurm {
   struct gd_slurm_options options;
+  gd_slurm_known known; /* NULL: nobody is asked */
+  void *user;
   char folder[PATH_MAX - 128];
   char program[PATH_MAX];
   struct gd_slurm_job *jobs;
@@ -112,30 +114,21 @@ static bool has_file(const struct gd_slurm_job *job, const char *name) {
   return access(path_in(job, name, path), F_OK) == 0;
 }
 
-/* One submitter at a time; a file system without locks does without. */
-static enum gd_status take_folder(struct gd_slurm_job *job, struct gd_error *err) {
-  if (mkdir(job->folder, 0777) != 0 && errno != EEXIST)
-    return gd_fail(err, GD_ENVIRONMENT, "cannot make the folder %s: %s", job->folder,
-                   strerror(errno));
-  job->lock = open(job->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (job->lock >= 0 && flock(job->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return gd_fail(err, GD_ENVIRONMENT,
-                   "another gpudays waits for the job of a trial that is asked for here (%s is "
-                   "locked); let it end first",
-                   job->folder);
-  return GD_OK;
+/* One submitter at a time. *ours false: it is another one's turn. */
+static enum gd_status take_folder(const struct gd_slurm *slurm, struct gd_slurm_job *job,
+                                  bool *ours, struct gd_error *err) {
+  *ours = job->scratch.path[0] != '\0';
+  return *ours ? GD_OK : gd_scratch_take(&job->scratch, slurm->folder, job->key, ours, err);
 }
 
 static void leave_folder(struct gd_slurm_job *job) {
-  if (job->lock >= 0)
-    close(job->lock);
-  job->lock = -1;
+  gd_scratch_leave(&job->scratch);
 }
 
 static void remove_folder(const char *folder) {
-  static const char *const names[] = {"order.json", "job.sh",      "job.sh.part",
-                                      "job",        "job.part",    "log",
-                                      "code",       "result.json", "result.json.part"};
+  static const char *const names[] = {"order.json",       "job.sh", "job.sh.part", "job",
+                                      "job.part",         "log",    "code",        "result.json",
+                                      "result.json.part", "lock"};
   char path[PATH_MAX];
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, names[i]);
@@ -150,8 +143,10 @@ void gd_slurm_forget(struct gd_slurm *slurm, struct gd_slurm_job *job) {
   (void)slurm;
   snprintf(gone, sizeof gone, "%s.gone", job->folder);
   remove_folder(gone); /* of a submitter that was killed here */
-  remove_folder(rename(job->folder, gone) == 0 ? gone : job->folder);
+  const char *left = rename(job->folder, gone) == 0 ? gone : job->folder;
+  remove_folder(left);
   leave_folder(job);
+  rmdir(left); /* NFS keeps a file that is open under another name, until it is closed */
   job->state = FORGOTTEN;
 }
 
@@ -307,12 +302,23 @@ static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *
                  why[0] ? why : "it gives no reason");
 }
 
-static enum gd_status submit(struct gd_slurm *slurm, struct gd_slurm_job *job,
+/* Puts a job into the queue, or finds it there; *moved false: its folder is another submitter's. */
+static enum gd_status submit(struct gd_slurm *slurm, struct gd_slurm_job *job, bool *moved,
                              struct gd_error *err) {
   char path[PATH_MAX], output_path[2 * PATH_MAX], script[PATH_MAX], line[24];
   struct gd_process_output output;
   bool found;
-  GD_TRY(take_folder(job, err));
+  GD_TRY(take_folder(slurm, job, moved, err));
+  if (!*moved) {
+    job->taken_ns = gd_clock_ns() + S_NS;
+    return GD_OK;
+  }
+  if (slurm->known)
+    GD_TRY(slurm->known(slurm->user, job->tag, &job->known, err));
+  if (job->known) {
+    job->state = PENDING; /* and has ended */
+    return GD_OK;
+  }
   GD_TRY(find_job(slurm, job, &found, err));
   if (found)
     return GD_OK;
@@ -441,7 +447,7 @@ static void cancel_hung(struct gd_slurm *slurm, struct gd_slurm_job *job) {
 
 /* Files of another machine may be late: what should be there is waited for. */
 static bool has_ended(const struct gd_slurm_job *job) {
-  if (has_file(job, "result.json"))
+  if (job->known || has_file(job, "result.json"))
     return true;
   if (!job->how[0])
     return job->hung; /* SLURM may take its time to end it: the answer is known */
@@ -467,9 +473,14 @@ enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended
     return GD_OK;
   if (!has_active(slurm) && gd_clock_ns() - slurm->refused_ns > 2 * S_NS)
     slurm->held = false;
-  for (uint32_t i = 0; i < slurm->count && !slurm->held; i++)
-    if (slurm->jobs[i].state == WAITING)
-      return submit(slurm, &slurm->jobs[i], err);
+  for (uint32_t i = 0; i < slurm->count && !slurm->held; i++) {
+    bool moved = false;
+    if (slurm->jobs[i].state == WAITING && gd_clock_ns() >= slurm->jobs[i].taken_ns) {
+      GD_TRY(submit(slurm, &slurm->jobs[i], &moved, err));
+      if (moved)
+        return GD_OK;
+    }
+  }
   for (uint32_t i = 0; i < slurm->count; i++) {
     struct gd_slurm_job *job = &slurm->jobs[i];
     if (!is_active(job))
@@ -496,20 +507,52 @@ enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended
 struct last_words {
   struct gd_child_said said;
   char task[256]; /* the first thing that srun says of one */
+  char srun[512]; /* what it says of itself */
 };
+
+/* Of what srun and the daemon of a step complain, one after the other. */
+static void hear_srun(struct last_words *words, const char *line) {
+  static const char *const starts[] = {"srun: error: ", "srun: fatal: ", "slurmstepd: error: "};
+  char clean[256];
+  size_t length = strlen(words->srun);
+  for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    const char *text = line + strlen(starts[i]);
+    if (strncmp(line, starts[i], strlen(starts[i])) != 0 || strncmp(text, "*** ", 4) == 0)
+      continue; /* "*** STEP 3.0 ON node1 CANCELLED ***" is how it ends all others */
+    gd_json_excerpt(clean, sizeof clean, text + strspn(text, " "));
+    if (strstr(text, ": task") && !words->task[0])
+      snprintf(words->task, sizeof words->task, "%s", clean);
+    else if (!strstr(text, ": task") && length + 1 < sizeof words->srun)
+      snprintf(words->srun + length, sizeof words->srun - length, "%s%s", length ? "; " : "",
+               clean);
+  }
+}
 
 static void read_log(const struct gd_slurm_job *job, struct last_words *words) {
   char path[PATH_MAX], line[1100];
   FILE *file = fopen(path_in(job, "log", path), "re");
   while (file && fgets(line, sizeof line, file)) {
     line[strcspn(line, "\n")] = '\0';
-    if (strncmp(line, "srun: error: ", 13) == 0 && strstr(line, ": task") && !words->task[0])
-      gd_json_excerpt(words->task, sizeof words->task, line + 13);
-    else if (strncmp(line, "srun: ", 6) != 0 && strncmp(line, "slurmstepd: ", 12) != 0)
+    if (strncmp(line, "srun: ", 6) == 0 || strncmp(line, "slurmstepd: ", 12) == 0)
+      hear_srun(words, line);
+    else
       gd_child_hear(&words->said, line);
   }
   if (file)
     fclose(file);
+}
+
+/* "node1: task 0: Segmentation fault (core dumped)", "node1: task 0: Exited with exit code 3". */
+static enum gd_status judge_task(const char *task, struct gd_error *err) {
+  const char *exited = strstr(task, "exit code ");
+  int code = exited ? (int)strtol(exited + strlen("exit code "), NULL, 10) : 0;
+  bool stopped = strstr(task, ": Killed") || strstr(task, ": Terminated");
+  return gd_fail(err,
+                 stopped  ? GD_ENVIRONMENT
+                 : exited ? gd_child_status_of(code)
+                          : GD_INTERNAL,
+                 "a rank of it ended (%s), and the others were stopped%s", task,
+                 stopped ? "; by somebody, or for want of memory" : "");
 }
 
 /*
@@ -521,12 +564,12 @@ static enum gd_status judge_code(const struct last_words *words, int code, int r
                                  struct gd_error *err) {
   char said[1024];
   bool own = words->said.sentence[0] != '\0';
-  enum gd_status status = code > 128 ? GD_INTERNAL : gd_child_status_of(code);
+  enum gd_status status = code <= 128                             ? gd_child_status_of(code)
+                          : gd_process_was_stopped_by(code - 128) ? GD_ENVIRONMENT
+                                                                  : GD_INTERNAL;
   gd_json_excerpt(said, sizeof said, own ? words->said.sentence : words->said.other);
   if (!own && words->task[0] && ranks > 1)
-    return gd_fail(err, strstr(words->task, ": Killed") ? GD_ENVIRONMENT : status,
-                   "a rank of it ended (%s), and the others were stopped%s", words->task,
-                   strstr(words->task, ": Killed") ? "; by somebody, or for want of memory" : "");
+    return judge_task(words->task, err);
   if (code == 128 + SIGKILL)
     return gd_fail(err, GD_ENVIRONMENT,
                    "its process was killed by signal 9 (Killed): by somebody, or for want of "
@@ -536,6 +579,11 @@ static enum gd_status judge_code(const struct last_words *words, int code, int r
                    strsignal(code - 128), said[0] ? ": " : "", said);
   if (own)
     return gd_fail(err, status, "%s", said);
+  if (!words->task[0] && words->srun[0])
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "srun could not start it: %s; \"mpi\" and \"extra\" in slurm.json say what is "
+                   "asked of it",
+                   words->srun);
   return gd_fail(err, status, "its process ended with exit code %d%s%.800s", code,
                  said[0] ? ": " : " and gave no reason", said);
 }
@@ -566,7 +614,9 @@ static enum gd_status judge(const struct gd_slurm *slurm, const struct gd_slurm_
       read_line(path_in(job, "code", path), text, sizeof text) && gd_parse_int(text, 0, 255, &code);
   if (has_code && code != 0)
     return judge_code(&words, (int)code, slurm->options.ranks, err);
-  const char *said = words.said.sentence[0] ? words.said.sentence : words.said.other;
+  const char *said = words.said.sentence[0] ? words.said.sentence
+                     : words.said.other[0]  ? words.said.other
+                                            : words.srun;
   gd_json_excerpt(text, sizeof text, job->how);
   return gd_fail(err, GD_ENVIRONMENT, "its job %s ended (%s) without an answer%s%.600s%s", job->id,
                  text, said[0] ? ": " : "", said,
@@ -661,7 +711,8 @@ enum gd_status gd_slurm_start(struct gd_slurm *slurm, const char *key,
                       sizeof *slurm->jobs))
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
   struct gd_slurm_job *job = &slurm->jobs[slurm->count++];
-  *job = (struct gd_slurm_job){.tag = tag, .state = WAITING, .order = *order, .lock = -1};
+  *job = (struct gd_slurm_job){
+      .tag = tag, .state = WAITING, .order = *order, .scratch = GD_SCRATCH_NONE};
   snprintf(job->key, sizeof job->key, "%s", key);
   snprintf(job->folder, sizeof job->folder, "%s/%s", slurm->folder, job->key);
   return GD_OK;
@@ -673,6 +724,15 @@ int gd_slurm_stop_signal(const struct gd_slurm *slurm) {
 
 int gd_slurm_tag(const struct gd_slurm_job *job) {
   return job->tag;
+}
+
+bool gd_slurm_is_known(const struct gd_slurm_job *job) {
+  return job->known;
+}
+
+void gd_slurm_ask(struct gd_slurm *slurm, gd_slurm_known known, void *user) {
+  slurm->known = known;
+  slurm->user = user;
 }
 
 void gd_slurm_count(const struct gd_slurm *slurm, struct gd_slurm_counts *counts) {

@@ -38,6 +38,12 @@ struct gd_slurm_options {
 };
 
 /*
+ * Whether the trial with that tag has been answered meanwhile, by another submitter. Asked when its
+ * folder is ours: of several submitters one submits a trial, and the others wait for it.
+ */
+typedef enum gd_status (*gd_slurm_known)(void *user, int tag, bool *known, struct gd_error *err);
+
+/*
  * From here to gd_slurm_close, SIGINT, SIGTERM and SIGHUP are taken by gd_slurm_poll.
  * GD_ENVIRONMENT where SLURM's commands are missing, or the folder cannot be made.
  */
@@ -49,6 +55,9 @@ void gd_slurm_close(struct gd_slurm *slurm); /* cancels nothing; NULL is fine */
 enum gd_status gd_slurm_start(struct gd_slurm *slurm, const char *key,
                               const struct gd_child_order *order, int tag,
                               struct gd_error *err) GD_MUST_USE;
+
+/* Before the first poll; without it nobody else is expected to answer. */
+void gd_slurm_ask(struct gd_slurm *slurm, gd_slurm_known known, void *user);
 
 /*
  * One thing: submits a job, or asks after those there are, or waits for a moment. *ended is a job
@@ -62,6 +71,8 @@ enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended
 int gd_slurm_stop_signal(const struct gd_slurm *slurm);
 
 int gd_slurm_tag(const struct gd_slurm_job *job);
+/* An ended job that was never submitted, since the trial is known: there is nothing to collect. */
+bool gd_slurm_is_known(const struct gd_slurm_job *job);
 /*
  * The answer of an ended job in *trial, which holds the plan before, and where it comes from. Any
  * other status: it broke; *trial is failed with the reason, *provenance as it was.

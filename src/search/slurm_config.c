@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -38,6 +39,19 @@ static enum gd_status read_memory(const struct gd_json *json, const json_t *sect
     return gd_json_mismatch(json, section, "memory", "a size of a rank's memory such as \"64GiB\"",
                             err);
   config->memory_bytes = bytes;
+  return GD_OK;
+}
+
+static bool is_backend(const char *name) {
+  return strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0 || strcmp(name, "ref") == 0;
+}
+
+static enum gd_status read_backend(const struct gd_json *json, const json_t *section,
+                                   struct gd_slurm_config *config, struct gd_error *err) {
+  const char *text = json_string_value(json_object_get(section, "backend"));
+  if (!text || !is_backend(text))
+    return gd_json_mismatch(json, section, "backend", "cuda, cpu or ref", err);
+  snprintf(config->backend, sizeof config->backend, "%s", text);
   return GD_OK;
 }
 
@@ -77,6 +91,7 @@ static enum gd_status read_setting(const struct gd_json *json, const json_t *sec
                {"constraint", config->constraint},
                {"time", config->time},
                {"gres", config->gres},
+               {"gpu", config->gpu},
                {"mpi", config->mpi}};
   char clean[64];
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -86,16 +101,17 @@ static enum gd_status read_setting(const struct gd_json *json, const json_t *sec
     return gd_json_int(json, section, key, 1, 4096, &config->cpus, err);
   if (strcmp(key, "memory") == 0)
     return read_memory(json, section, config, err);
+  if (strcmp(key, "backend") == 0)
+    return read_backend(json, section, config, err);
   if (strcmp(key, "extra") == 0)
     return read_extra(json, section, config, err);
   return gd_fail(
       err, GD_BAD_INPUT,
-      "%s: \"%s\" of %s is unknown; there are partition, account, constraint, time, cpus, "
-      "memory, gres, mpi and extra",
+      "%s: \"%s\" of %s is unknown; there are backend, gpu, partition, account, constraint, "
+      "time, cpus, memory, gres, mpi and extra",
       json->file, gd_json_excerpt(clean, sizeof clean, key), config->device);
 }
 
-/* Every section is read, so that a mistake is said before somebody needs it. */
 static enum gd_status read_section(const struct gd_json *json, const char *name,
                                    struct gd_slurm_config *config, struct gd_error *err) {
   const json_t *section = json_object_get(json->root, name);
@@ -110,28 +126,101 @@ static enum gd_status read_section(const struct gd_json *json, const char *name,
   return GD_OK;
 }
 
-static enum gd_status read_sections(const struct gd_json *json, const char *device, bool asked,
-                                    struct gd_slurm_config *config, struct gd_error *err) {
-  struct gd_slurm_config any;
-  char names[256] = "", clean[64];
-  size_t length = 0;
+/* What the jobs of a section compute with. */
+static const char *backend_of(const struct gd_slurm_config *section) {
+  if (section->backend[0])
+    return section->backend;
+  return is_backend(section->device) ? section->device : "cuda";
+}
+
+/* Which sections there are, and which of them fit what was asked for. */
+struct sections {
+  char names[256]; /* all, joined by commas; "default" is none */
+  size_t length;
+  char fit[GD_SLURM_TEXT]; /* the first that fits by more than its name */
+  int n_fit;
+};
+
+static bool fits(const struct gd_slurm_config *section, const struct gd_slurm_asked *asked) {
+  if (asked->gpu)
+    return section->gpu[0] && strcasecmp(section->gpu, asked->gpu) == 0;
+  return !asked->backend || strcmp(backend_of(section), asked->backend) == 0;
+}
+
+/* Every section is read, so that a mistake is said before somebody needs it. */
+static enum gd_status list_sections(const struct gd_json *json, const struct gd_slurm_asked *asked,
+                                    const struct gd_slurm_config *from, struct sections *sections,
+                                    struct gd_error *err) {
+  char clean[64];
   const char *key;
   json_t *value;
   json_object_foreach(json->root, key, value) {
-    any = *config;
+    struct gd_slurm_config any = *from;
     GD_TRY(read_section(json, key, &any, err));
-    if (length < sizeof names)
-      length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "",
-                                 gd_json_excerpt(clean, sizeof clean, key));
+    if (strcmp(key, "default") == 0)
+      continue;
+    if (sections->length < sizeof sections->names)
+      sections->length += (size_t)snprintf(
+          sections->names + sections->length, sizeof sections->names - sections->length, "%s%s",
+          sections->length ? ", " : "", gd_json_excerpt(clean, sizeof clean, key));
+    if (fits(&any, asked) && strlen(key) < sizeof sections->fit && sections->n_fit++ == 0)
+      snprintf(sections->fit, sizeof sections->fit, "%s", key);
   }
-  bool known = json_object_get(json->root, device) != NULL;
-  if (asked && !known)
+  return GD_OK;
+}
+
+/* The name of the section; NULL: "default" alone. */
+static enum gd_status choose_section(const struct gd_json *json, const struct gd_slurm_asked *asked,
+                                     const struct sections *sections, const char **name,
+                                     struct gd_error *err) {
+  char clean[64];
+  *name = NULL;
+  if (asked->section && !json_object_get(json->root, asked->section))
     return gd_fail(err, GD_BAD_INPUT, "%s: has no section \"%s\" (--slurm-device); it has: %s",
-                   json->file, gd_json_excerpt(clean, sizeof clean, device),
-                   length ? names : "none");
+                   json->file, gd_json_excerpt(clean, sizeof clean, asked->section),
+                   sections->length ? sections->names : "none");
+  const char *const by_name[] = {asked->section, asked->gpu, asked->gpu ? "cuda" : asked->backend};
+  for (size_t i = 0; i < sizeof by_name / sizeof *by_name && !*name; i++)
+    if (by_name[i] && json_object_get(json->root, by_name[i]))
+      *name = by_name[i];
+  if (!*name && sections->n_fit == 1)
+    *name = sections->fit;
+  if (!*name && sections->n_fit > 1)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s: several sections fit; --slurm-device says which the jobs are for: %s",
+                   json->file, sections->names);
+  return GD_OK;
+}
+
+static enum gd_status read_sections(const struct gd_json *json, const struct gd_slurm_asked *asked,
+                                    struct gd_slurm_config *config, struct gd_error *err) {
+  struct sections sections = {0};
+  const char *name;
   if (json_object_get(json->root, "default"))
     GD_TRY(read_section(json, "default", config, err));
-  return known ? read_section(json, device, config, err) : GD_OK;
+  config->device[0] = '\0';
+  GD_TRY(list_sections(json, asked, config, &sections, err));
+  GD_TRY(choose_section(json, asked, &sections, &name, err));
+  return name ? read_section(json, name, config, err) : GD_OK;
+}
+
+/* Of what the command line and the section say. */
+static enum gd_status set_backend(const struct gd_slurm_asked *asked,
+                                  struct gd_slurm_config *config, struct gd_error *err) {
+  const char *backend = asked->backend                            ? asked->backend
+                        : asked->gpu                              ? "cuda"
+                        : config->device[0] || config->backend[0] ? backend_of(config)
+                                                                  : NULL;
+  char chosen[sizeof config->backend];
+  if (!backend)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "whether jobs of --slurm run on GPUs is not for this machine to decide: say "
+                   "--backend cuda or cpu, --gpu, or --slurm-device with a section of slurm.json");
+  snprintf(chosen, sizeof chosen, "%s", backend);
+  snprintf(config->backend, sizeof config->backend, "%s", chosen);
+  if (!config->device[0])
+    snprintf(config->device, sizeof config->device, "%s", chosen);
+  return GD_OK;
 }
 
 /* The user's own file; false when there is none. */
@@ -145,24 +234,26 @@ static bool find_file(char *path, size_t size) {
   return length >= 0 && (size_t)length < size && access(path, F_OK) == 0;
 }
 
-enum gd_status gd_slurm_config_load(const char *path, const char *device, bool asked,
+enum gd_status gd_slurm_config_load(const struct gd_slurm_asked *asked,
                                     struct gd_slurm_config *config, struct gd_error *err) {
   char found[PATH_MAX], clean[64];
+  const char *path = asked->path;
   struct gd_json json = {0};
   struct gd_slurm_config read = {
       .cpus = 4, .memory_bytes = 65536 * MIB, .gres = "gpu", .mpi = "pmix"};
   if (!path && find_file(found, sizeof found))
     path = found;
-  if (!path && asked)
+  if (!path && asked->section)
     return gd_fail(err, GD_BAD_INPUT,
                    "--slurm-device %s is a section of slurm.json, and there is no such file; write "
                    "~/.config/gpudays/slurm.json or name one by --slurm-config",
-                   gd_json_excerpt(clean, sizeof clean, device));
+                   gd_json_excerpt(clean, sizeof clean, asked->section));
   enum gd_status status = path ? gd_json_load(&json, path, err) : GD_OK;
   if (status == GD_OK && path)
-    status = read_sections(&json, device, asked, &read, err);
+    status = read_sections(&json, asked, &read, err);
   gd_json_deinit(&json);
-  snprintf(read.device, sizeof read.device, "%s", device);
+  if (status == GD_OK)
+    status = set_backend(asked, &read, err);
   if (status == GD_OK)
     *config = read;
   return status;

@@ -6,6 +6,9 @@
  *    "cpu": {"partition": "standard"},
  *    "a100": {"partition": "gpu", "constraint": "a100", "cpus": 8, "memory": "120GiB",
  *             "extra": ["--qos=short"]}}
+ *
+ * What a job computes with is said by the command line or by this file, and never by the machine
+ * that submits it: a login node has no GPU.
  */
 #ifndef GD_SEARCH_SLURM_CONFIG_H
 #define GD_SEARCH_SLURM_CONFIG_H
@@ -19,7 +22,9 @@
 enum { GD_SLURM_EXTRA = 16, GD_SLURM_TEXT = 128 };
 
 struct gd_slurm_config {
-  char device[GD_SLURM_TEXT];    /* the section */
+  char device[GD_SLURM_TEXT];    /* the section; the backend where there is none */
+  char backend[16];              /* of the jobs: cuda, cpu or ref */
+  char gpu[GD_SLURM_TEXT];       /* record of the catalogue, as the section says; empty: unknown */
   char partition[GD_SLURM_TEXT]; /* empty: SLURM's default; likewise account and constraint */
   char account[GD_SLURM_TEXT];
   char constraint[GD_SLURM_TEXT];
@@ -32,12 +37,22 @@ struct gd_slurm_config {
   int n_extra;
 };
 
+/* What the command line says; NULL: nothing. */
+struct gd_slurm_asked {
+  const char *path; /* of the file; NULL: $XDG_CONFIG_HOME/gpudays/slurm.json (~/.config/...), and
+                       without such a file the defaults */
+  const char *section; /* --slurm-device */
+  const char *backend; /* --backend */
+  const char *gpu;     /* --gpu, by its name in the catalogue */
+};
 /*
- * Reads the section of that device. path NULL: $XDG_CONFIG_HOME/gpudays/slurm.json (~/.config/...),
- * and without such a file the defaults. asked: the user has named the device, so that there must be
- * a section of it. GD_BAD_INPUT, with file and field, for what is unknown or of another type.
+ * The section is the one that was named, else that of the GPU, else that of the backend (by name,
+ * or the only one there is of it), else the only one of the file. The backend is the one that was
+ * named, else cuda for a GPU, else the section's "backend", else what the section is called: cpu,
+ * ref, or a GPU. GD_BAD_INPUT where all of this leaves it open, and, with file and field, for what
+ * is unknown or of another type.
  */
-enum gd_status gd_slurm_config_load(const char *path, const char *device, bool asked,
+enum gd_status gd_slurm_config_load(const struct gd_slurm_asked *asked,
                                     struct gd_slurm_config *config,
                                     struct gd_error *err) GD_MUST_USE;
 

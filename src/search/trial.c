@@ -18,6 +18,7 @@
 #include "gd_version.h"
 #include "pass/pass.h"
 #include "search/load.h"
+#include "store/store.h"
 
 /* --- planning ------------------------------------------------------------------------------ */
 
@@ -351,6 +352,7 @@ static enum gd_status find_device(struct planning *p, struct gd_error *err) {
     GD_TRY(ops->open(&backend_options, &backend, err));
     ops->describe(backend, &info);
     gd_backend_close(backend);
+    gd_machine_print(options->backend, &info, p->trial->ranks, p->trial->machine);
   }
   struct gd_trial *trial = p->trial;
   int ranks = ranks_beside(p);
@@ -389,6 +391,7 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
   trial->ranks = ranks_of(options);
   snprintf(trial->backend, sizeof trial->backend, "%s",
            options->target ? "cuda" : options->backend);
+  GD_TRY(gd_recipe_hash(p->model, options->precision, trial->recipe, err));
   if (recipe->batch % trial->ranks)
     return gd_fail(err, GD_BAD_INPUT,
                    "a batch of %lld does not divide among %d ranks; choose --ranks or --batch so "

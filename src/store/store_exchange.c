@@ -12,7 +12,7 @@
 #include "store/record_int.h"
 #include "store/store_int.h"
 
-enum { FORMAT_VERSION = 1, MOST_LINE_BYTES = 1 << 20 };
+enum { FORMAT_VERSION = 2, MOST_LINE_BYTES = 1 << 20 };
 static const char format_name[] = "gpudays results";
 
 /* --- save ---------------------------------------------------------------------------------- */
@@ -196,21 +196,27 @@ static enum gd_status read_row(const struct gd_json *json, struct gd_store_key *
   return GD_OK;
 }
 
-/* Of the same key and host the newest stays current; it also ends a pending trial. */
+/* Of the same key and host the newest of those that were loaded is current. */
 static enum gd_status add_row(struct loading *from, const struct gd_store_key *key,
                               const struct gd_store_row *row, struct gd_error *err) {
   bool added;
-  GD_TRY(gd_store_insert(from->store, key, &row->trial, &row->provenance, &added, err));
+  GD_TRY(
+      gd_store_insert(from->store, key, &row->trial, &row->provenance, row->origin, &added, err));
   *(added ? &from->added : &from->known) += 1;
   if (!added)
     return GD_OK;
-  GD_TRY(gd_store_drop_pending(from->store, key, err));
   return gd_store_change(
       from->store, "write to",
       "UPDATE trials SET superseded = id != (SELECT id FROM trials WHERE key = ?1 AND host = ?2 AND"
-      "  status != 'planned' ORDER BY time DESC, id DESC LIMIT 1)"
-      " WHERE key = ?1 AND host = ?2 AND status != 'planned'",
+      "  origin != '' ORDER BY time DESC, id DESC LIMIT 1)"
+      " WHERE key = ?1 AND host = ?2 AND origin != ''",
       key->hash, row->provenance.host, NULL, err);
+}
+
+/* The last part of the path: where others keep their files is their own business. */
+static void name_origin(const char *path, char *origin, size_t size) {
+  const char *slash = strrchr(path, '/');
+  gd_clean_text(origin, size, slash && slash[1] ? slash + 1 : path);
 }
 
 static enum gd_status load_rows(struct loading *from, struct gd_error *err) {
@@ -228,6 +234,10 @@ static enum gd_status load_rows(struct loading *from, struct gd_error *err) {
     if (status == GD_OK)
       status = read_row(&json, &key, &row, err);
     gd_json_deinit(&json);
+    if (status == GD_OK && !row.trial.recipe[0] &&
+        !gd_recipe_of_key(key.text, row.trial.precision_substituted, row.trial.recipe))
+      row.trial.recipe[0] = '\0';
+    name_origin(from->path, row.origin, sizeof row.origin);
     if (status == GD_OK)
       status = add_row(from, &key, &row, err);
     GD_TRY(status);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The search from the command line: 12 points, the store, trials that break in every way, Ctrl-C, the
-# time limit. tests/search/test_kill.c kills it.
+# The search from the command line: 12 points, the store, trials that break in every way, Ctrl-C,
+# Ctrl-Z, ranks, several searches at once, the time limit. tests/search/test_kill.c kills it.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../cli/common.sh"
 
@@ -102,26 +102,55 @@ shown "micro-batch 8 needs"
 
 # --- trials that break -----------------------------------------------------------------------
 
-# broken FAULT REASON: the trial has the reason, the others are fine, and the store knows it too.
+# broken FAULT KIND REASON: the trial has the reason and its kind, and the others are fine. What would
+# fail again is known by the store too; what may not is tried again, here without the fault.
 broken() {
   fresh_store "fault-$1"
-  local again
-  for again in run store; do
-    GPUDAYS_TEST_FAULT=free-lunch+ckpt=$1 expect 0 bench "${quick[@]}" --trial-timeout 20 \
-      --methods free-lunch,free-lunch+ckpt,free-lunch+zero1+offload --json "${@:3}"
-    count '^      "status": "ok"' 2
-    count '^      "status": "failed"' 1
-    count "^      \"source\": \"$again\"" 3
-    shown "$2"
-  done
+  local points=(--methods "free-lunch,free-lunch+ckpt,free-lunch+zero1+offload" --json)
+  GPUDAYS_TEST_FAULT=free-lunch+ckpt=$1 expect 0 bench "${quick[@]}" "${points[@]}" \
+    --trial-timeout 20 "${@:4}"
+  count '^      "status": "ok"' 2
+  count '^      "status": "failed"' 1
+  count "^      \"failure\": \"$2\"" 1
+  count '^      "source": "run"' 3
+  shown "$3"
   [[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+  expect 0 bench "${quick[@]}" "${points[@]}"
+  if [[ $2 == plan ]]; then
+    count '^      "source": "store"' 3
+    shown "$3"
+  else
+    count '^      "source": "store"' 2
+    count '^      "status": "ok"' 3
+    count '^      "tries": 2' 1
+  fi
 }
-broken segfault "its process ended by signal 11 (Segmentation fault)"
-broken assert "ended by signal 6 (Aborted): internal error:"
-broken kill "was killed by signal 9 (Killed) at a resident set of"
-broken exit "its process ended with exit code 5 and gave no reason"
-broken silent "its process ended without an answer"
-broken hang "it took longer than 3 s and was ended; --trial-timeout sets the limit" --trial-timeout 3s
+broken segfault plan "its process ended by signal 11 (Segmentation fault)"
+broken assert plan "ended by signal 6 (Aborted): internal error:"
+broken exit plan "its process ended with exit code 5 and gave no reason"
+broken silent plan "its process ended without an answer"
+broken kill environment "was killed by signal 9 (Killed) at a resident set of"
+broken hang environment "it took longer than 3 s and was ended; --trial-timeout sets the limit" \
+  --trial-timeout 3s
+
+# Counted in the output, and by best, which would name another one otherwise.
+fresh_store counted
+failing=("${quick[@]}" --methods "naive,kernels,compile")
+GPUDAYS_TEST_FAULT=kernels=kill expect 0 bench "${failing[@]}"
+shown "note: 1 of 3 failed (environment, will be tried again by the same command)"
+GPUDAYS_TEST_FAULT=kernels=kill expect 0 bench "${failing[@]}"
+shown "for want of memory (tried 2 times)"
+expect 0 best "$model" --seq 16 --batch 8
+shown "note: 1 trial of neox-parallel is missing: it failed (environment) and will be tried again"
+GPUDAYS_TEST_FAULT=kernels=segfault expect 0 bench "${failing[@]}"
+expect 0 best "$model" --seq 16 --batch 8
+! grep -q missing "$OUT" || fail "$LAST: what fails again is not missing"
+expect 0 bench "${failing[@]}"
+shown "note: 1 of 3 failed (plan); --retry-failed tries it again"
+shown "note: 3 of 3 were measured before"
+expect 0 bench "${failing[@]}" --retry-failed
+shown "note: 2 of 3 were measured before"
+! grep -q failed "$OUT" || fail "$LAST: it was not tried again"
 
 # Alone, it is the error; out of the store, the answer is no.
 fresh_store alone
@@ -143,7 +172,7 @@ shown "neox-parallel, 2 of 3 (compile, kernels): it took longer than 0.001 s and
 count "it took longer" 1
 expect 1 bench "${quick[@]}" --methods compile,kernels,free-lunch --trial-timeout 0.001s
 count "it took longer" 0
-count "failed" 3
+count ' failed$' 3
 said "all 3 trials failed: it took longer than 0.001 s and was ended; --trial-timeout sets the limit"
 expect 0 results --status failed --json
 count "it took longer" 3
@@ -155,8 +184,9 @@ refused=(pythia-14m --seq 512 --batch 64 --threads 1 --device-memory 1GiB --micr
 LAST="bench under ulimit -v" RC=0
 (ulimit -v 600000 && exec "$GPUDAYS" bench "${refused[@]}") >"$OUT" 2>"$ERR" || RC=$?
 [[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one sentence"
-expect 1 bench "${refused[@]}"
-shown "measures anew"
+expect 0 results --status failed --json
+expect 1 bench "${refused[@]}" --time-limit 1 # it is tried again, and takes longer than that
+said "no trial was good before the time limit, and 1 of 1 are pending"
 
 # A plan that no machine has the memory for is not tried.
 beyond=(--batch 1048576 --micro-batch 1048576 --device-memory 1000000GiB --host-memory 1000GiB)
@@ -251,9 +281,6 @@ fresh_store interrupt
 interrupt INT 130 "${long[@]}" --methods naive,free-lunch
 interrupt TERM 143 "${long[@]}" --methods naive,free-lunch
 interrupt HUP 129 "${long[@]}"
-if command -v mpirun >/dev/null; then
-  interrupt INT 130 "${long[@]}" --ranks 2 --micro-batch 4
-fi
 GPUDAYS_TEST_FAULT=naive=hang interrupt INT 130 "${quick[@]}"
 # What is ignored, as nohup has it, ends nothing.
 LAST="bench that ignores SIGHUP" RC=0
@@ -271,6 +298,144 @@ wait "$search" || RC=$?
 LAST="bench with SIGCHLD ignored" RC=0
 env --ignore-signal=CHLD "$GPUDAYS" bench "${quick[@]}" --fresh >"$OUT" 2>"$ERR" </dev/null || RC=$?
 [[ $RC == 0 && ! -s $ERR ]] || fail "$LAST: exit $RC"
+
+# --- several ranks ---------------------------------------------------------------------------
+
+# In a /dev/shm of its own: whatever ends ranks, their shared memory goes with them.
+cat >"$WORK/stop" <<'END'
+set -eu
+mount -t tmpfs -o size=256m shm /dev/shm
+for signal in INT TERM HUP time; do
+  limit=()
+  [[ $signal != time ]] || limit=(--time-limit 4s)
+  env --default-signal=INT "$GPUDAYS" bench "$@" "${limit[@]}" >"$WORK/out" 2>"$WORK/err" </dev/null &
+  search=$!
+  tries=0
+  until compgen -G '/dev/shm/**' >/dev/null && [[ -n $(find /dev/shm -type f -size +1M) ]]; do
+    ((tries++ < 200)) || { echo "no rank came up" && exit 1; }
+    sleep 0.05
+  done
+  if [[ $signal != time ]]; then
+    sleep 1 # until they compute: while they join, mpirun still clears up after them
+    kill "-$signal" "$search"
+  fi
+  wait "$search" || true
+  [[ -z $(ls -A /dev/shm) ]] || { echo "$signal: left in /dev/shm: $(ls -A /dev/shm)" && exit 1; }
+done
+END
+# On a machine of its own rank 1 has no file of the trial: mpirun's second half is given another folder.
+cat >"$WORK/far" <<'END'
+set -eu
+mkdir "$WORK/bin"
+cat >"$WORK/bin/mpirun.openmpi" <<'FAR'
+#!/bin/bash
+options=()
+while [[ $1 != -n ]]; do options+=("$1") && shift; done
+shift 2
+touch "$WORK/bin/far"
+exec mpirun "${options[@]}" -n 1 "$@" : -n 1 unshare --mount \
+  sh -c 'mount -t tmpfs none "$(dirname "$3")" && exec "$@"' sh "$@"
+FAR
+chmod +x "$WORK/bin/mpirun.openmpi"
+PATH=$WORK/bin:$PATH "$GPUDAYS" bench "$@" --methods kernels --ranks 2 --json
+[[ -e $WORK/bin/far ]]
+END
+# inside SCRIPT ARGUMENT...: with mounts of its own.
+inside() {
+  LAST="$1 with mounts of its own"
+  (export WORK GPUDAYS_DB && exec unshare --map-root-user --mount bash "$WORK/$1" "${@:2}") \
+    >"$OUT" 2>"$ERR" || fail "$LAST"
+}
+if ! command -v mpirun >/dev/null; then
+  echo "skipped in part: there is no mpirun, so no ranks are ended"
+elif ! unshare --map-root-user --mount true 2>/dev/null; then
+  echo "skipped in part: nothing can be mounted here, so nobody looks for what ranks leave"
+else
+  fresh_store ranks
+  inside stop "${long[@]}" --ranks 2 --micro-batch 4
+  [[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
+  inside far "${quick[@]}"
+  field_is status ok
+  field_is ranks 2
+fi
+# An mpirun that starts nobody.
+mkdir "$WORK/idle"
+printf '#!/bin/sh\nexec sleep 60\n' >"$WORK/idle/mpirun"
+chmod +x "$WORK/idle/mpirun"
+fresh_store idle
+from=$EPOCHREALTIME
+PATH=$WORK/idle:$PATH expect 3 bench "${quick[@]}" --ranks 2 --rank-timeout 0.1
+below "$(seconds_since "$from")" 8
+said "mpirun had not started all ranks 5.11 s after it was asked to"
+
+# --- Ctrl-Z ----------------------------------------------------------------------------------
+
+# states: those of all processes of the search.
+states() {
+  local pid
+  for pid in $(left_over); do
+    sed 's/.*) \(.\).*/\1/' "/proc/$pid/stat" 2>/dev/null
+  done | sort -u | tr -d '\n'
+}
+# The trial stops with the search, goes on with it, and was not away for too long.
+ranks=()
+command -v mpirun >/dev/null && ranks=(--ranks 2)
+fresh_store stopped
+LAST="bench that is stopped" RC=0
+GPUDAYS_TEST_FAULT=kernels=slow3 "$GPUDAYS" bench "${quick[@]}" "${ranks[@]}" --methods kernels \
+  --trial-timeout 5s >"$OUT" 2>"$ERR" </dev/null &
+search=$!
+for ((tries = 0; tries < 100; tries++)); do
+  [[ $(left_over | wc -l) -lt $((2 + ${#ranks[@]})) ]] || break
+  sleep 0.05
+done
+kill -TSTP "$search"
+for ((tries = 0; tries < 40; tries++)); do
+  [[ $(states) != T ]] || break
+  sleep 0.05
+done
+[[ $(states) == T ]] || fail "$LAST: not all are stopped: $(states)"
+sleep 5
+kill -CONT "$search"
+wait "$search" || RC=$?
+[[ $RC == 0 && ! -s $ERR ]] || fail "$LAST: exit $RC"
+
+# --- a search that is killed, and several at once --------------------------------------------
+
+# Its trial has ended, and it has not looked: the next one does.
+fresh_store late
+GPUDAYS_TEST_FAULT=naive=slow1 "$GPUDAYS" bench "${quick[@]}" >"$OUT" 2>"$ERR" </dev/null &
+search=$!
+for ((tries = 0; tries < 100; tries++)); do
+  [[ -z $(pgrep -P "$search" || true) ]] || break
+  sleep 0.05
+done
+kill -STOP "$search"
+for ((tries = 0; tries < 200; tries++)); do
+  ! compgen -G "$GPUDAYS_DB.trials/*/result.json" >/dev/null || break
+  sleep 0.05
+done
+step=$(sed -n 's/.*"step_s":\([0-9.e-]*\).*/\1/p' "$GPUDAYS_DB".trials/*/result.json)
+kill -KILL "$search"
+wait "$search" 2>/dev/null || true
+expect 0 bench "${quick[@]}" --json
+field_is step_s "$step"
+field_is source run
+expect 0 results --json
+field_is step_s "$step"
+[[ ! -e $GPUDAYS_DB.trials ]] || fail "$LAST: left over: $(ls "$GPUDAYS_DB.trials")"
+
+# Each point is measured by one of them, and all of them have all points.
+fresh_store four
+for i in 1 2 3 4; do
+  "$GPUDAYS" bench "${quick[@]}" --methods naive,kernels,compile --json >"$WORK/four.$i" &
+done
+wait
+cat "$WORK"/four.? >"$OUT"
+LAST="four searches at once"
+count '^      "source": "run"' 3
+count '^      "source": "store"' 9
+count '^      "status": "ok"' 12
 
 # --- the time limit --------------------------------------------------------------------------
 
@@ -294,6 +459,8 @@ count '"source": "pending"' 2
 expect 2 bench "${quick[@]}" --time-limit 10x
 said '--time-limit is "10x"; expected a time above 0 such as 90s, 10m, 2h or 1d'
 expect 2 bench "${quick[@]}" --trial-timeout 0
+expect 2 bench "${quick[@]}" --no-store --retry-failed
+said "--no-store uses no results; leave out --retry-failed"
 expect 2 bench "${quick[@]}" --no-store --fresh
 said "--no-store uses no results; leave out --fresh"
 expect 2 bench --models "tiny,,pythia-14m"

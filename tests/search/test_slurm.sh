@@ -41,9 +41,74 @@ said "$WORK/wrong.json: \"partion\" of cpu is unknown"
 expect 2 bench "${quick[@]}" --slurm-config "$WORK/none.json"
 mkdir -p "$WORK/empty" "$XDG_CONFIG_HOME/gpudays"
 LAST="bench --slurm without SLURM" RC=0
-PATH=$WORK/empty "$GPUDAYS" bench "${quick[@]}" >"$OUT" 2>"$ERR" || RC=$?
+PATH=$WORK/empty "$GPUDAYS" bench "${quick[@]}" --backend cpu >"$OUT" 2>"$ERR" || RC=$?
 [[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one line on stderr"
 said "--slurm needs SLURM's commands, and sbatch is not in PATH"
+
+# A SLURM that refuses all jobs, and keeps what it was asked for: nothing here has a GPU.
+mkdir "$WORK/refuse"
+for command in squeue scancel sbatch; do
+  printf '#!/bin/sh\n' >"$WORK/refuse/$command"
+done
+cat >>"$WORK/refuse/sbatch" <<END
+[ "\$1" != --version ] || exit 0
+eval job=\\\${\$#}
+cp "\$job" "$WORK/job.sh"
+cp "\$(dirname "\$job")/order.json" "$WORK/order.json"
+echo 'sbatch: error: no' >&2
+exit 1
+END
+chmod +x "$WORK/refuse"/*
+# submits ARGUMENT...: leaves the script in OUT and the order in ERR.
+submits() {
+  rm -f "$WORK/job.sh" "$WORK/order.json"
+  PATH=$WORK/refuse:$PATH GPUDAYS_CUDA_PATH=$WORK/empty expect 3 bench "${quick[@]}" "$@"
+  said "sbatch refuses the job: no;"
+  cp "$WORK/job.sh" "$OUT"
+  cp "$WORK/order.json" "$ERR"
+}
+key() { sed -n 's/^#SBATCH --job-name=//p' "$OUT"; }
+# The job's backend is the job's. Its GPU says how much memory it has, unless we do.
+expect 2 bench "${quick[@]}"
+said "whether jobs of --slurm run on GPUs is not for this machine to decide: say --backend cuda or cpu"
+submits --backend cuda
+shown "--gres=gpu:1"
+said '"backend":"cuda"'
+said '"device_limit_bytes":0,'
+any=$(key)
+submits --backend cuda --device-memory 3GiB
+said '"device_limit_bytes":3221225472,'
+submits --backend cpu
+said '"backend":"cpu"'
+! grep -q gres "$OUT" || fail "$LAST: a GPU for a job on CPUs"
+echo '{"a100": {"gres": "gpu:a"}, "ours": {"gpu": "h100"}, "cpu": {}, "big": {"backend": "cpu"}}' \
+  >"$WORK/sections.json"
+for section in a100 ours; do
+  submits --slurm-config "$WORK/sections.json" --slurm-device "$section"
+  said '"backend":"cuda"'
+  shown "--gres=gpu:"
+done
+for section in cpu big; do
+  submits --slurm-config "$WORK/sections.json" --slurm-device "$section"
+  said '"backend":"cpu"'
+done
+expect 2 bench "${quick[@]}" --slurm-config "$WORK/sections.json"
+said "several sections fit; --slurm-device says which the jobs are for: a100, ours, cpu, big"
+# Each GPU and each section is another question.
+submits --gpu h100
+h100=$(key)
+submits --gpu a100
+a100=$(key)
+submits --slurm-config "$WORK/sections.json" --gpu a100
+[[ $(printf '%s\n' "$any" "$h100" "$a100" "$(key)" | sort -u | wc -l) == 4 ]] ||
+  fail "$LAST: keys of one for another: $any $h100 $a100 $(key)"
+# As many nodes as the machines of the plan.
+submits --gpu h100 --count 16 --batch 16
+for option in nodes=2 ntasks=16 ntasks-per-node=8 gres=gpu:8; do
+  shown "#SBATCH --$option"
+done
+said '"ranks":16,"nodes":2,'
+[[ -z $(ls -A "$jobs") ]] || fail "$LAST: left over in $jobs: $(ls "$jobs")"
 
 # --- a cluster -------------------------------------------------------------------------------
 
@@ -186,8 +251,16 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
   grep -qE '2 jobs: (0 pending, 1|1 pending( .[A-Za-z]+.)?, 0) running, 1 done, 50 %' "$OUT" || fail "$LAST: not 50 %"
 fi
 
-# Two ranks on two nodes.
-if srun --mpi=list 2>&1 | grep -qw pmix; then
+# An srun that fails is heard.
+mkdir "$WORK/fails"
+printf '#!/bin/sh\necho "srun: error: no plugin of that name" >&2\nexit 1\n' >"$WORK/fails/srun"
+chmod +x "$WORK/fails/srun"
+PATH=$WORK/fails:$PATH expect 3 bench "${quick[@]}" --methods compile
+said "srun could not start it: no plugin of that name;"
+nothing_left
+
+# Two ranks on two nodes. The plugin is listed also where the library that it loads is missing.
+if srun --mpi=pmix --nodes=2 --ntasks=2 true 2>"$WORK/pmix"; then
   expect 0 bench "${quick[@]}" --methods kernels+zero2 --ranks 2 --nodes 2 --json
   field_is status ok
   field_is ranks 2
@@ -206,7 +279,8 @@ if srun --mpi=list 2>&1 | grep -qw pmix; then
   said "a rank of it ended (node1: task 0: Segmentation fault"
   nothing_left
 else
-  echo "skipped in part: srun has no pmix here, so no job has several ranks"
+  echo "skipped in part: no job has several ranks, since srun --mpi=pmix fails here (tools/setup" \
+    "installs libpmix-dev, which has the library): $(head -n 1 "$WORK/pmix")"
 fi
 
 # --- jobs that break -------------------------------------------------------------------------
@@ -297,6 +371,20 @@ background naive=slow60 "${quick[@]}" --methods naive --json
 scancel "$(present)"
 finish 3
 said "was cancelled by somebody"
+nothing_left
+# Asked again, it is tried again.
+expect 0 bench "${quick[@]}" --methods naive --json
+field_is source run
+field_is tries 2
+
+# Two submitters at once: one of them submits, and the other one waits for its job.
+before=$(submitted)
+background naive=slow2 "${quick[@]}" --methods naive --seed 7 --json
+expect 0 bench "${quick[@]}" --methods naive --seed 7 --json
+field_is status ok
+field_is source store
+finish 0
+[[ $(submitted) == $((before + 1)) ]] || fail "$LAST: $(submitted) jobs, not $((before + 1))"
 nothing_left
 
 # Ctrl-C cancels.

@@ -19,8 +19,9 @@
 static char path[4096];
 
 /* Reads text as slurm.json; NULL: there is none. */
-static enum gd_status load(const char *text, const char *device, bool asked,
+static enum gd_status load(const char *text, const struct gd_slurm_asked *asked,
                            struct gd_slurm_config *config, struct gd_error *err) {
+  struct gd_slurm_asked whole = *asked;
   const char *folder = getenv("TMPDIR");
   snprintf(path, sizeof path, "%s/slurm-%ld.json", folder ? folder : "/tmp", (long)getpid());
   if (text) {
@@ -30,7 +31,8 @@ static enum gd_status load(const char *text, const char *device, bool asked,
     assert_int_equal(fclose(file), 0);
   }
   *err = (struct gd_error){0};
-  enum gd_status status = gd_slurm_config_load(text ? path : NULL, device, asked, config, err);
+  whole.path = text ? path : NULL;
+  enum gd_status status = gd_slurm_config_load(&whole, config, err);
   unlink(path);
   return status;
 }
@@ -38,7 +40,8 @@ static enum gd_status load(const char *text, const char *device, bool asked,
 static void refused(const char *text, const char *device, const char *sentence) {
   struct gd_slurm_config config = {.cpus = 77};
   struct gd_error err;
-  assert_int_equal(load(text, device, true, &config, &err), GD_BAD_INPUT);
+  struct gd_slurm_asked asked = {.section = device};
+  assert_int_equal(load(text, &asked, &config, &err), GD_BAD_INPUT);
   assert_int_equal(config.cpus, 77);
   if (!strstr(err.text, sentence))
     fail_msg("\"%s\" lacks \"%s\"", err.text, sentence);
@@ -58,7 +61,7 @@ static void without_a_file_it_is_the_papers_share(void **state) {
   struct gd_error err;
   (void)state;
   setenv("XDG_CONFIG_HOME", "/nowhere/at/all", 1);
-  assert_int_equal(load(NULL, "cpu", false, &config, &err), GD_OK);
+  assert_int_equal(load(NULL, &(struct gd_slurm_asked){.backend = "cpu"}, &config, &err), GD_OK);
   script_is(&config,
             &(struct gd_slurm_script){.name = "gpudays-ab",
                                       .program = "/opt/it's here/gpudays",
@@ -93,7 +96,7 @@ static void sections_add_to_the_default(void **state) {
   struct gd_slurm_config config;
   struct gd_error err;
   (void)state;
-  assert_int_equal(load(text, "a100", true, &config, &err), GD_OK);
+  assert_int_equal(load(text, &(struct gd_slurm_asked){.section = "a100"}, &config, &err), GD_OK);
   script_is(&config,
             &(struct gd_slurm_script){.name = "j",
                                       .program = "/g",
@@ -125,10 +128,56 @@ static void sections_add_to_the_default(void **state) {
             "echo $code > '/c'\n"
             "exit $code\n");
   /* A device that nobody has named needs no section. */
-  assert_int_equal(load(text, "ref", false, &config, &err), GD_OK);
+  assert_int_equal(load(text, &(struct gd_slurm_asked){.backend = "ref"}, &config, &err), GD_OK);
   assert_string_equal(config.account, "lab7");
   assert_string_equal(config.partition, "");
   assert_int_equal(config.cpus, 4);
+}
+
+/* --slurm-device, --backend and --gpu, the section that they choose, and the job's backend. */
+static void the_jobs_backend_is_the_jobs(void **state) {
+  static const char many[] = "{\"default\": {\"account\": \"lab7\"}, \"cpu\": {},"
+                             " \"a100\": {\"partition\": \"gpu\"},"
+                             " \"fast\": {\"gpu\": \"h100\", \"gres\": \"gpu:h100\"},"
+                             " \"big\": {\"backend\": \"cpu\"}}";
+  static const char one[] = "{\"default\": {\"account\": \"lab7\"}, \"a100\": {}}";
+  static const struct {
+    const char *text;
+    struct gd_slurm_asked asked;
+    const char *device, *backend;
+  } cases[] = {
+      {many, {.section = "a100"}, "a100", "cuda"},
+      {many, {.section = "cpu"}, "cpu", "cpu"},
+      {many, {.section = "big"}, "big", "cpu"},
+      {many, {.section = "big", .backend = "cuda"}, "big", "cuda"},
+      {many, {.section = "fast", .backend = "cpu"}, "fast", "cpu"},
+      {many, {.backend = "cpu"}, "cpu", "cpu"},
+      {many, {.backend = "ref"}, "ref", "ref"}, /* no section is of it: the defaults */
+      {many, {.gpu = "a100"}, "a100", "cuda"},
+      {many, {.gpu = "h100"}, "fast", "cuda"},
+      {many, {.gpu = "l40"}, "cuda", "cuda"},
+      {one, {.backend = "cuda"}, "a100", "cuda"},
+      {one, {.backend = "cpu"}, "cpu", "cpu"},
+      {one, {.section = NULL}, "a100", "cuda"},
+      {"{\"default\": {\"backend\": \"cpu\"}}", {.section = NULL}, "cpu", "cpu"},
+      {NULL, {.backend = "cuda"}, "cuda", "cuda"},
+      {NULL, {.gpu = "h100"}, "cuda", "cuda"},
+  };
+  struct gd_slurm_config config;
+  struct gd_error err;
+  (void)state;
+  setenv("XDG_CONFIG_HOME", "/nowhere/at/all", 1);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (load(cases[i].text, &cases[i].asked, &config, &err) != GD_OK)
+      fail_msg("case %zu: %s", i, err.text);
+    assert_string_equal(config.device, cases[i].device);
+    assert_string_equal(config.backend, cases[i].backend);
+  }
+  refused(many, NULL, "several sections fit; --slurm-device says which the jobs are for: cpu, ");
+  refused(NULL, NULL, "is not for this machine to decide: say --backend cuda or cpu");
+  refused("{\"default\": {}}", NULL, "is not for this machine to decide");
+  refused("{\"a\": {\"backend\": \"gpu\"}}", "a",
+          "a.backend is \"gpu\"; expected cuda, cpu or ref");
 }
 
 static void mistakes_are_named(void **state) {
@@ -159,6 +208,7 @@ static void mistakes_are_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(without_a_file_it_is_the_papers_share),
                                      cmocka_unit_test(sections_add_to_the_default),
+                                     cmocka_unit_test(the_jobs_backend_is_the_jobs),
                                      cmocka_unit_test(mistakes_are_named)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
