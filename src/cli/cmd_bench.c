@@ -390,6 +390,8 @@ static void set_point(struct gd_show_object *to, const struct gd_search *search,
                                         [GD_SEARCH_RUN] = "run",
                                         [GD_SEARCH_PREDICTED] = "predicted"};
   gd_show_trial(to, &point->trial, true);
+  if (search->trial.target)
+    gd_show_target(to, search->trial.target);
   gd_show_set_text(to, "source", sources[point->source]);
   if (point->source == GD_SEARCH_PREDICTED)
     gd_show_set_text(to, "basis", search->predictor->basis);
@@ -705,6 +707,8 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
     append_sheet(cli, only);
   else
     GD_TRY(append_table(cli, search, err));
+  if (people && predicting->has_target)
+    gd_show_nodes(cli, &predicting->target);
   if (people && search->n_predicted > 0)
     gd_show_basis(cli, predicting);
   for (int i = 0; i < search->count && people; i++)

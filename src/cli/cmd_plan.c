@@ -93,6 +93,8 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_predictin
       gd_format_bytes(b, sizeof b, host ? trial->host_limit_bytes : trial->device_limit_bytes));
   gd_strbuf_printf(out, "  a step of %s is %s\n", gd_show_step_size(step, sizeof step, model),
                    gd_show_passes(passes, sizeof passes, trial));
+  if (p->has_target)
+    gd_show_nodes(cli, &p->target);
   if (fits && gd_predicting_shows(p))
     append_times(cli, p, &point->prediction);
   gd_strbuf_append(out, "\n");
@@ -201,6 +203,8 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
                    gd_format_bytes(device, sizeof device, first->device_limit_bytes),
                    gd_format_bytes(host, sizeof host, first->host_limit_bytes),
                    first->ranks > 1 ? " a rank" : "");
+  if (p->has_target)
+    gd_show_nodes(cli, &p->target);
   GD_TRY(gd_show_table(&cli->out, 2, timed ? times : bytes, COLUMNS, cells, count, err));
   if (timed)
     append_misses(cli, points, count);

@@ -455,12 +455,12 @@ static const struct gd_option options_table[] = {
      0, 1000000},
     {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
      parse_switch, TARGET(slurm), 0, 0},
-    {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm: spread over K nodes; default 1",
+    {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm; default: as few as hold the GPUs",
      parse_int, TARGET(nodes), 1, 4096},
     {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
      "that holds the GPUs; cost: these alone, by commas", parse_text, TARGET(machine), 0, 0},
-    {"network", "NAME", ON_TRIALS, 0, false, "with --gpu and --nodes: what connects the nodes",
-     parse_text, TARGET(network), 0, 0},
+    {"network", "NAME", ON_TRIALS, 0, false,
+     "with --gpu: between nodes, of those 'gpudays gpus' lists", parse_text, TARGET(network), 0, 0},
     {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
      parse_switch, TARGET(simulate), 0, 0},
     {"fast", NULL, ON(BENCH), 0, false, "measure only what prediction cannot exclude", parse_switch,
@@ -751,18 +751,23 @@ static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) 
 
 static enum gd_status check_slurm(const struct gd_cli_options *options, struct gd_error *err) {
   int64_t ranks = options->ranks > 0 ? options->ranks : 1;
-  const char *without = options->nodes > 1      ? "nodes"
+  bool spread = options->nodes > 1 && !options->gpu; /* with --gpu it is gd_hw_target that checks */
+  const char *without = spread                  ? "nodes"
                         : options->slurm_config ? "slurm-config"
                         : options->slurm_device ? "slurm-device"
                         : options->slurm_dir    ? "slurm-dir"
                                                 : NULL;
-  if (!options->slurm && without && !(options->gpu && options->nodes > 1))
+  if (!options->slurm && spread)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--nodes needs --gpu, whose machines they are, or --slurm, which starts the "
+                   "trials as jobs");
+  if (!options->slurm && without)
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --slurm, which starts the trials as jobs",
                    without);
   if (options->slurm && options->no_store)
     return gd_fail(err, GD_BAD_INPUT,
                    "--slurm collects results in the store; leave out --no-store");
-  if (options->nodes > 1 && ranks % options->nodes)
+  if (spread && ranks % options->nodes)
     return gd_fail(err, GD_BAD_INPUT,
                    "%" PRId64 " rank%s cannot be spread evenly over %" PRId64
                    " nodes; choose --ranks as a multiple of --nodes",

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/predicting.h"
 #include "cli/show.h"
 #include "predict/predict.h"
 #include "report/accuracy.h"
@@ -125,8 +126,7 @@ static void set_object(const struct question *q, const struct row *row, struct g
   gd_show_begin(to);
   gd_show_set_text(to, "model", row->model->model.name);
   gd_show_set_text(to, "method", gd_method_name(&row->point.method, method));
-  gd_show_set_text(to, "gpu", q->target.gpu->name);
-  gd_show_set_int(to, "count", q->target.count);
+  gd_show_target(to, &q->target);
   gd_show_set_text(to, "stack", "paper");
   gd_show_set_int(to, "micro_batch", ok ? row->point.micro_batch : 1);
   gd_show_set_int(to, "accumulation", (int64_t)row->point.accumulation);
@@ -191,8 +191,10 @@ static enum gd_status show_table(const struct question *q, struct gd_error *err)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing plans");
   for (int i = 0; i < q->n_rows; i++)
     set_cells(q, &q->rows[i], cells + (size_t)i * COLUMNS);
-  gd_strbuf_printf(&cli->out, "%d x %s, the paper's software:\n\n", q->target.count,
+  gd_strbuf_printf(&cli->out, "%d x %s, the paper's software:\n", q->target.count,
                    q->target.gpu->title);
+  gd_show_nodes(cli, &q->target);
+  gd_strbuf_append(&cli->out, "\n");
   GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, q->n_rows, err));
   snprintf(line, sizeof line, "predicted, not measured: %s", q->basis);
   gd_strbuf_append(&cli->out, "\n");

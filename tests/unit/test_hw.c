@@ -258,12 +258,15 @@ static void test_nodes(void **state) {
   assert_int_equal(gd_hw_target(&hw, "h100", 32, 0, NULL, NULL, &target, &err), GD_OK);
   assert_int_equal(target.nodes, 4);
   assert_string_equal(target.network->name, "infiniband-ndr");
+  assert_true(target.network_assumed);
   assert_int_equal(gd_hw_target(&hw, "4090", 8, 4, "desktop-2x-4090", "ethernet-10", &target, &err),
                    GD_OK);
+  assert_false(target.network_assumed);
   assert_string_equal(target.network->name, "ethernet-10");
   expect_near(target.network->bytes_per_s, 1.25e9, 1);
   expect_target("a100", 12, 5, NULL,
-                "12 GPUs cannot be spread evenly over 5 machines; choose a multiple of it");
+                "12 GPUs cannot be spread evenly over 5 nodes; choose --count as a multiple of "
+                "--nodes");
   expect_target("a100", 1, 1, "server-4x-h100",
                 "machine server-4x-h100 holds h100, not a100; choose one that holds it");
   expect_target("4090", 8, 1, "desktop-2x-4090",
@@ -272,6 +275,38 @@ static void test_nodes(void **state) {
   expect_target("h1000", 1, 1, NULL,
                 "unknown GPU \"h1000\"; did you mean h100, a100 or a6000? ('gpudays gpus' lists "
                 "all; a path to a file of its own works too)");
+}
+
+/* As few machines as hold them, each the same number. */
+static void test_node_counts(void **state) {
+  (void)state;
+  static const struct {
+    const char *gpu, *machine;
+    int count, nodes;
+  } cases[] = {
+      {"h100", NULL, 1, 1},   {"h100", NULL, 8, 1},       {"h100", NULL, 9, 3},
+      {"h100", NULL, 12, 2},  {"h100", NULL, 16, 2},      {"h100", NULL, 24, 3},
+      {"h100", NULL, 26, 13}, {"v100-32gb", NULL, 16, 2}, {"4090", "desktop-2x-4090", 8, 4},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    struct gd_target target;
+    struct gd_error err = {0};
+    int nodes = 0;
+    assert_int_equal(gd_hw_nodes(&hw, cases[i].gpu, cases[i].count, cases[i].machine, &nodes, &err),
+                     GD_OK);
+    assert_int_equal(nodes, cases[i].nodes);
+    assert_int_equal(
+        gd_hw_target(&hw, cases[i].gpu, cases[i].count, 0, cases[i].machine, NULL, &target, &err),
+        GD_OK);
+    assert_int_equal(target.nodes, cases[i].nodes);
+    assert_int_equal(target.network != NULL, target.nodes > 1);
+  }
+  struct gd_target target;
+  struct gd_error err = {0};
+  assert_int_equal(gd_hw_target(&hw, "h100", 8, 0, NULL, "infiniband-hdr", &target, &err),
+                   GD_BAD_INPUT);
+  assert_string_equal(err.text, "--network is infiniband-hdr, but 8 GPUs fit in one node; leave it "
+                                "out, or spread them with --nodes");
 }
 
 /* The plan for a GPU on paper is the plan of the CUDA backend. */
@@ -497,10 +532,23 @@ static void test_peaks(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, load_hw, drop_hw)
   const struct CMUnitTest tests[] = {
-      TEST(test_names),    TEST(test_stated),   TEST(test_rates),   TEST(test_sources),
-      TEST(test_costs),    TEST(test_rent),     TEST(test_targets), TEST(test_nodes),
-      TEST(test_caps),     TEST(test_own),      TEST(test_hides),   TEST(test_folder),
-      TEST(test_refusals), TEST(test_estimate), TEST(test_peaks),   cmocka_unit_test(test_memory),
+      TEST(test_names),
+      TEST(test_stated),
+      TEST(test_rates),
+      TEST(test_sources),
+      TEST(test_costs),
+      TEST(test_rent),
+      TEST(test_targets),
+      TEST(test_nodes),
+      TEST(test_node_counts),
+      TEST(test_caps),
+      TEST(test_own),
+      TEST(test_hides),
+      TEST(test_folder),
+      TEST(test_refusals),
+      TEST(test_estimate),
+      TEST(test_peaks),
+      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
