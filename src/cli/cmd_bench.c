@@ -100,8 +100,11 @@ static void append_speed(struct gd_strbuf *out, const struct gd_search_point *po
     gd_strbuf_printf(&line, ", MFU %s %%", gd_show_digits(rate, sizeof rate, 100 * trial->mfu, 2));
     /* Executed FLOPs are worth a word where they differ from the model's. */
     if (fabs(trial->hfu - trial->mfu) >= 0.005)
-      gd_strbuf_printf(&line, ", HFU %s %%",
-                       gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2));
+      gd_strbuf_printf(&line, ", HFU %s %%%s",
+                       gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2),
+                       trial->hfu < trial->mfu
+                           ? " (less: fused kernels skip masked scores and rows without a label)"
+                           : "");
     gd_strbuf_printf(
         &line, " of %s %s (%s peak)", gd_show_rate(rate, sizeof rate, trial->peak_flops),
         peak == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision),

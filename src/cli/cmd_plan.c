@@ -154,6 +154,17 @@ static void set_ranked_row(struct gd_cli *cli, const char **row,
   row[10] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->host_bytes));
 }
 
+/* What a column has no room for: once a model, since it is the same for all methods. */
+static void append_precisions(struct gd_cli *cli, const struct gd_plan_point *points, int count) {
+  for (int i = 0; i < count; i++) {
+    bool first = true;
+    for (int k = 0; k < i; k++)
+      first = first && points[k].model != points[i].model;
+    if (first)
+      gd_show_precision_note(&cli->out, points[i].model, &points[i].trial);
+  }
+}
+
 /* Why the points that do not fit do not: the first of each model stands for its like. */
 static void append_misses(struct gd_cli *cli, const struct gd_plan_point *points, int count) {
   for (int i = 0; i < count; i++) {
@@ -208,6 +219,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
   GD_TRY(gd_show_table(&cli->out, 2, timed ? times : bytes, COLUMNS, cells, count, err));
   if (timed)
     append_misses(cli, points, count);
+  append_precisions(cli, points, count);
   gd_show_basis(cli, p);
   return GD_OK;
 }

@@ -64,9 +64,9 @@ void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target) {
   int each = target->count / target->nodes;
   if (!target->network)
     return;
-  snprintf(line, sizeof line, "%d nodes of %d GPU%s, joined by %s%s", target->nodes, each,
-           each == 1 ? "" : "s", target->network->title,
-           target->network_assumed ? ", which is assumed: --network names another" : "");
+  snprintf(line, sizeof line, "%d nodes of %d GPU%s, joined by %s (%s)%s", target->nodes, each,
+           each == 1 ? "" : "s", target->network->name, target->network->title,
+           target->network_assumed ? ": assumed, --network names another" : "");
   gd_show_paragraph(&cli->out, 2, line);
 }
 

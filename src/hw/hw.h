@@ -224,6 +224,8 @@ void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
  */
 enum { GD_GPU_WORKSPACE_BYTES = 256 << 20 };
 void gd_caps_gpu(int compute_capability, struct gd_caps *caps);
+/* The same of a record: a precision that it states no rate of is one that the GPU lacks. */
+void gd_gpu_caps(const struct gd_gpu *gpu, struct gd_caps *caps);
 int64_t gd_gpu_plan_bytes(int64_t memory_bytes);
 
 #endif

@@ -27,7 +27,17 @@ void gd_caps_gpu(int compute_capability, struct gd_caps *caps) {
       .keeps = true,
       .enough_flops = 1e15, /* a second or two of an H200 */
       .loss_chunk_bytes = LOSS_CHUNK_BYTES,
-      .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = ampere, [GD_DTYPE_F16] = true}};
+      .dtype = {[GD_DTYPE_F32] = true,
+                [GD_DTYPE_BF16] = ampere,
+                [GD_DTYPE_F16] = compute_capability >= 70}, /* tensor cores, which add in fp32 */
+      .dtypes_alone = true};
+}
+
+void gd_gpu_caps(const struct gd_gpu *gpu, struct gd_caps *caps) {
+  gd_caps_gpu(gpu->compute_capability, caps);
+  caps->tf32 = caps->tf32 && gpu->flops[GD_PEAK_TF32] > 0;
+  caps->dtype[GD_DTYPE_F16] = caps->dtype[GD_DTYPE_F16] && gpu->flops[GD_PEAK_FP16] > 0;
+  caps->dtype[GD_DTYPE_BF16] = caps->dtype[GD_DTYPE_BF16] && gpu->flops[GD_PEAK_BF16] > 0;
 }
 
 int64_t gd_gpu_plan_bytes(int64_t memory_bytes) {
@@ -35,7 +45,7 @@ int64_t gd_gpu_plan_bytes(int64_t memory_bytes) {
 }
 
 void gd_target_caps(const struct gd_target *target, struct gd_caps *caps) {
-  gd_caps_gpu(target->gpu->compute_capability, caps);
+  gd_gpu_caps(target->gpu, caps);
 }
 
 /* The paper's machine, else the smallest that holds so many; NULL: none. */

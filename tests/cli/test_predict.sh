@@ -31,6 +31,73 @@ faster=$(days)
 ((slow > fast && fast > faster)) || fail "days: $slow, $fast, $faster"
 ((small < 24 * 1024 * 1024 * 1024)) || fail "more than the card has"
 
+# Nodes follow from the count and the machine, and the network between them is named.
+expect 0 plan pythia-410m --gpu h100 --count 16 --methods free-lunch --json
+field_is nodes 2
+field_is machine paper-h100
+field_is network infiniband-ndr
+field_is network_assumed true
+assumed=$(field days)
+expect 0 plan pythia-410m --gpu h100 --count 16 --nodes 2 --network infiniband-ndr \
+  --methods free-lunch --json
+field_is network_assumed false
+[[ $(field days) == "$assumed" ]] || fail "the same network, other days"
+expect 0 plan pythia-410m --gpu h100 --count 16 --nodes 2 --network ethernet-10 \
+  --methods free-lunch --json
+field_is network ethernet-10
+field_above days "$assumed"
+expect 0 plan pythia-410m --gpu h100 --count 16 --methods free-lunch
+shown "2 nodes of 8 GPUs, joined by infiniband-ndr (InfiniBand NDR, four lanes)"
+shown "assumed"
+expect 0 plan pythia-410m --gpu v100-32gb --count 8 --nodes 2 --methods free-lunch,naive
+shown "2 nodes of 4 GPUs, joined by infiniband-hdr"
+expect 0 plan pythia-410m --gpu h100 --count 8 --methods free-lunch --json
+field_is nodes 1
+field_is network null
+expect 0 bench pythia-14m --simulate --gpu h100 --count 16 --methods naive --json
+field_is nodes 2
+field_is network infiniband-ndr
+expect 0 bench pythia-14m --simulate --gpu h100 --count 16 --methods naive,free-lunch
+shown "2 nodes of 8 GPUs, joined by infiniband-ndr"
+expect 0 plan pythia-410m --stack paper --gpu a100-40gb --count 16 --methods free-lunch --json
+field_is nodes 2
+field_is network infiniband-hdr
+expect 2 plan pythia-410m --gpu h100 --count 16 --nodes 3
+said "16 GPUs cannot be spread evenly over 3 nodes; choose --count as a multiple of --nodes"
+expect 2 plan pythia-410m --gpu h100 --count 8 --network ethernet-10
+said "8 GPUs fit in one node"
+expect 2 plan pythia-410m --gpu h100 --count 16 --network ethernet-11
+said 'ethernet-1'
+expect 2 plan pythia-410m --ranks 4 --nodes 2
+said "--nodes needs --gpu"
+expect 2 bench pythia-410m --gpu h100 --count 16 --nodes 2 --simulate --slurm-config x
+said "--slurm-config needs --slurm"
+
+# What a GPU cannot compute in is substituted and said, or refused where it was asked for.
+expect 0 plan pythia-1b --gpu v100-32gb --methods free-lunch --json
+field_is precision fp16
+field_is precision_substituted true
+expect 0 plan pythia-1b --gpu v100-32gb --methods free-lunch
+shown "the recipe's bf16 runs as fp16 here, with a loss scale: this GPU"
+expect 0 plan pythia-1b --gpu v100-32gb --methods naive,free-lunch
+[[ $(grep -c "the recipe's bf16 runs as fp16" "$OUT") == 1 ]] || fail "not said once"
+expect 0 bench pythia-1b --simulate --gpu v100-32gb --methods free-lunch --json
+field_is precision_substituted true
+expect 0 plan pythia-1b --stack paper --gpu v100-32gb --count 4 --methods free-lunch --json
+field_is precision_substituted true
+field_above days 1
+expect 2 plan pythia-1b --gpu v100-32gb --precision bf16
+said "--precision is bf16, which this GPU does not compute in; choose fp16, or leave it out"
+expect 0 plan pythia-1b --gpu a100 --methods free-lunch --json
+field_is precision bf16
+field_is precision_substituted false
+sed -e 's/"name": "v100-32gb"/"name": "p40"/' -e 's/"aliases": [^]]*\]/"aliases": []/' \
+  -e 's/"compute_capability": 7.0/"compute_capability": 6.1/' -e 's/"fp16": 125/"fp16": 0/' \
+  "$GD_SOURCE_DIR/data/gpus/v100-32gb.json" >"$WORK/p40.json"
+expect 0 plan pythia-160m --gpu "$WORK/p40.json" --methods free-lunch --json
+field_is precision fp32
+field_is precision_substituted true
+
 # What does not fit has no time, and says why.
 expect 1 plan pythia-6.9b --gpu rtx-3090 --methods free-lunch --json
 field_is feasible false
