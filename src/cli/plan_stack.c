@@ -58,11 +58,13 @@ static void judge(struct question *q, bool known_models) {
 
 static enum gd_status check_method(const struct gd_method *method, struct gd_error *err) {
   int parts = method->compile + method->kernels + method->tf32;
-  if (parts == 3 || (parts == 0 && !method->ckpt && method->sharding == GD_SHARDING_NONE))
+  bool fsdp = method->sharding == GD_SHARDING_FSDP2 || method->sharding == GD_SHARDING_FSDP3;
+  if (parts == 3 || (parts == 0 && !fsdp))
     return GD_OK;
   return gd_fail(err, GD_UNSUPPORTED,
-                 "--stack paper knows naive, and free-lunch with ckpt, a sharding and offload; "
-                 "choose among those of --methods all");
+                 "--stack paper knows naive, also with ckpt, zero1 to zero3 and offload (as "
+                 "Megatron-LM on DeepSpeed), and free-lunch with ckpt, a sharding and offload; "
+                 "choose among these");
 }
 
 static enum gd_status fill_rows(struct question *q, const struct gd_method *methods,

@@ -53,7 +53,8 @@ static bool is_zero(enum gd_sharding sharding) {
 }
 
 enum gd_stack_mode gd_stack_mode(const struct gd_method *method) {
-  return is_naive(method)            ? GD_STACK_NAIVE
+  bool plain = !method->ckpt && method->sharding == GD_SHARDING_NONE;
+  return is_naive(method)            ? (plain ? GD_STACK_NAIVE : GD_STACK_MEGATRON)
          : is_zero(method->sharding) ? GD_STACK_HALF
                                      : GD_STACK_COMPILED;
 }
