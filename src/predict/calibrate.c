@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "codegen/codegen.h"
+#include "comm/heartbeat.h"
 #include "exec/run.h"
 #include "gd_version.h"
 #include "pass/pass.h"
@@ -44,8 +45,7 @@ struct calibration {
   uint32_t count, capacity;
   double *best_s; /* by place in a program */
   uint32_t best_capacity;
-  int round;  /* how often everything was measured before */
-  bool alone; /* rank 0, after what ranks do together */
+  int round; /* how often everything was measured before */
   int64_t start_ns;
   double limit_s;
 };
@@ -59,27 +59,11 @@ static bool has_others(const struct calibration *c) {
   return c->options->comm && gd_comm_size(c->options->comm) > 1;
 }
 
-/* From rank 0 to the others: there is more to come, or there is not. Each of these is a sign of
-   life, so that a rank's patience (--rank-timeout) is never that of the whole calibration. */
-static enum gd_status tell_others(struct calibration *c, bool more, struct gd_error *err) {
-  bool listen = c->alone && has_others(c);
-  return listen ? gd_comm_broadcast(c->options->comm, &more, sizeof more, 0, err) : GD_OK;
-}
-
-/* What the other ranks do meanwhile. */
-static enum gd_status wait_for_first(struct calibration *c, struct gd_error *err) {
-  bool more = true;
-  while (more)
-    GD_TRY(gd_comm_broadcast(c->options->comm, &more, sizeof more, 0, err));
-  return GD_OK;
-}
-
-/* What comes next, to whoever watches and to the ranks that wait. */
-static enum gd_status report(struct calibration *c, const char *what, struct gd_error *err) {
+static void report(const struct calibration *c, const char *what) {
+  if (!c->options->progress)
+    return;
   double done = fmin(1, spent(c) / c->limit_s);
-  if (c->options->progress)
-    c->options->progress(c->options->progress_user, what, done, fmax(0, c->limit_s - spent(c)));
-  return tell_others(c, true, err);
+  c->options->progress(c->options->progress_user, what, done, fmax(0, c->limit_s - spent(c)));
 }
 
 static enum gd_status no_memory(struct gd_error *err) {
@@ -167,7 +151,6 @@ static enum gd_status time_program(struct calibration *c, const struct gd_plan *
     double late_s = 1e-9 * (double)(gd_clock_ns() - start_ns);
     if (i >= 3 && late_s > (i < RUNS ? 1 : 2))
       break;
-    GD_TRY(tell_others(c, true, err));
     GD_TRY(ops->run(c->backend, bound, program, err));
     GD_TRY(ops->sync(c->backend, err));
     double sum = keep_best(c, bound, program, i == 0);
@@ -298,7 +281,7 @@ static enum gd_status time_products(struct calibration *c, double until, struct 
     const double sizes[GD_WORK_SIZES] = {1, ms[at % 4], ns[at / 4 % 4], ks[at / 16]};
     if (2 * sizes[1] * sizes[2] * sizes[3] < least || spent(c) > until * c->limit_s)
       continue;
-    GD_TRY(report(c, "products", err));
+    report(c, "products");
     GD_TRY(time_shape(c, sizes, err));
   }
   /* Scores and their use in naive attention, of even and of odd length. */
@@ -317,7 +300,7 @@ static enum gd_status time_products(struct calibration *c, double until, struct 
 /* Copies between the two memories, with nothing beside them. */
 static enum gd_status time_transfers(struct calibration *c, struct gd_error *err) {
   static const int64_t elements[] = {1 << 14, 1 << 18, 1 << 21, 1 << 23};
-  GD_TRY(report(c, "copies", err));
+  report(c, "copies");
   for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
     struct gd_graph graph = {0};
     gd_graph_init(&graph);
@@ -386,7 +369,7 @@ static void build_collectives(struct gd_graph *graph, int rank, int ranks, int64
 static enum gd_status time_collectives(struct calibration *c, struct gd_error *err) {
   static const int64_t shards[] = {1 << 14, 1 << 18, 1 << 21};
   struct gd_comm *comm = c->options->comm;
-  GD_TRY(report(c, "collectives", err));
+  report(c, "collectives");
   for (size_t i = 0; i < sizeof shards / sizeof *shards; i++) {
     struct gd_graph graph = {0};
     build_collectives(&graph, gd_comm_rank(comm), gd_comm_size(comm), shards[i]);
@@ -423,7 +406,6 @@ static enum gd_status build(struct calibration *c, const struct gd_calibrate_spe
   GD_TRY(gd_method_parse(method, &setup.method, err));
   GD_TRY(gd_calibrate_model(spec, c->gpu, &built->model, err));
   setup.micro_batch = built->model.recipe.batch;
-  GD_TRY(tell_others(c, true, err));
   GD_TRY(gd_pipeline_build(&setup, &built->graph, err));
   GD_TRY(gd_plan_make(&built->graph, &c->caps, &built->plan, err));
   *fits = built->plan.device_bytes < c->info.memory_bytes / 2;
@@ -432,7 +414,6 @@ static enum gd_status build(struct calibration *c, const struct gd_calibrate_spe
   GD_TRY(gd_run_open(&built->run, c->backend, &built->plan, NULL, err));
   GD_TRY(gd_run_init(&built->run, 1, err));
   GD_TRY(gd_run_random_batch(&built->run, GD_RUN_FULL, spec->classes, 1, err));
-  GD_TRY(tell_others(c, true, err));
   GD_TRY(gd_run_last_pass(&built->run, GD_RUN_FULL, err)); /* pages, algorithms: not timed */
   return gd_run_update(&built->run, 0, err);
 }
@@ -442,7 +423,7 @@ static enum gd_status learn_model(struct calibration *c, const struct gd_calibra
                                   struct gd_error *err) {
   struct built built = {0};
   bool fits = false;
-  GD_TRY(report(c, spec->family, err));
+  report(c, spec->family);
   enum gd_status status = build(c, spec, method, precision, &built, &fits, err);
   if (status == GD_OK && fits)
     status =
@@ -538,8 +519,9 @@ static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
     rates->peer_link = (struct gd_link){rates->memory_bytes_per_s / 8, 5e-5};
     snprintf(rates->peer_source, sizeof rates->peer_source, "estimated from the speed of memory");
   }
-  if (has_others(c))
-    snprintf(rates->peer_source, sizeof rates->peer_source, "measured");
+  for (uint32_t i = 0; i < c->count; i++)
+    if (gd_work_is_collective(c->list[i].work.kind) && c->list[i].work.sizes[1] > 1)
+      snprintf(rates->peer_source, sizeof rates->peer_source, "measured");
   for (uint32_t i = 0; i < c->count; i++)
     GD_TRY(gd_rates_add(rates, &c->list[i].work, mean_s(&c->list[i]), err));
   gd_rates_sort(rates);
@@ -561,16 +543,14 @@ static enum gd_status check_model(struct calibration *c, const struct gd_calibra
   struct gd_simulated pass;
   double times[5];
   int count = 0;
-  GD_TRY(report(c, "check", err));
+  report(c, "check");
   *checked = false;
   enum gd_status status = build(c, spec, method, precision, &built, checked, err);
   if (status == GD_OK && *checked)
     status = gd_simulate(&built.plan, GD_PROGRAM_PASS, c->rates, &pass, err);
   for (int64_t start = gd_clock_ns(); status == GD_OK && *checked && count < 5;) {
-    status = tell_others(c, true, err);
     int64_t before = gd_clock_ns();
-    if (status == GD_OK)
-      status = gd_run_pass(&built.run, GD_RUN_FULL, err);
+    status = gd_run_pass(&built.run, GD_RUN_FULL, err);
     times[count++] = 1e-9 * (double)(gd_clock_ns() - before);
     if (count >= 3 && gd_clock_ns() - start > 1500000000)
       break;
@@ -635,7 +615,7 @@ static void look_up_gpu(struct calibration *c, struct gd_hw *hw) {
   snprintf(rates->peer_source, sizeof rates->peer_source, "taken from data sheets");
 }
 
-static enum gd_status read_peaks(struct calibration *c, struct gd_error *err) {
+static void read_peaks(struct calibration *c) {
   static const struct {
     enum gd_peak peak;
     enum gd_dtype dtype;
@@ -647,11 +627,9 @@ static enum gd_status read_peaks(struct calibration *c, struct gd_error *err) {
   for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
     if (!c->caps.dtype[asked[i].dtype] || (asked[i].tf32 && !c->caps.tf32))
       continue;
-    GD_TRY(tell_others(c, true, err));
     double peak = c->backend->ops->peak_flops(c->backend, asked[i].dtype, asked[i].tf32);
     c->rates->flops[asked[i].peak] = fmax(c->rates->flops[asked[i].peak], peak);
   }
-  return GD_OK;
 }
 
 static void describe(struct calibration *c) {
@@ -693,8 +671,8 @@ static enum gd_status measure_device(struct calibration *c, struct gd_error *err
   GD_TRY(reopen(c, true, NULL, err));
   c->no_compiler = !gd_codegen_works(&c->caps, NULL);
   describe(c);
-  GD_TRY(report(c, "peaks", err));
-  GD_TRY(read_peaks(c, err));
+  report(c, "peaks");
+  read_peaks(c);
   if (c->gpu) {
     GD_TRY(gd_hw_load(&hw, err));
     look_up_gpu(c, &hw);
@@ -712,21 +690,23 @@ static enum gd_status measure_device(struct calibration *c, struct gd_error *err
 }
 
 static enum gd_status measure(struct calibration *c, struct gd_error *err) {
+  struct gd_comm *comm = c->options->comm;
+  struct gd_heartbeat heartbeat = {0};
   if (has_others(c)) {
-    GD_TRY(reopen(c, true, c->options->comm, err));
+    GD_TRY(reopen(c, true, comm, err));
     c->backend->ops->describe(c->backend, &c->info);
     GD_TRY(time_collectives(c, err));
-    if (gd_comm_rank(c->options->comm) > 0) {
-      gd_backend_close(c->backend); /* its threads and memory are rank 0's now */
-      c->backend = NULL;
-      return wait_for_first(c, err);
-    }
+    gd_backend_close(c->backend); /* its threads and memory are rank 0's now */
+    c->backend = NULL;
+    if (gd_comm_rank(comm) > 0)
+      return gd_heartbeat_listen(comm, err);
+    GD_TRY(gd_heartbeat_start(&heartbeat, comm, err));
   }
-  c->alone = true;
   if (c->options->alone)
     c->options->alone(c->options->progress_user);
-  GD_TRY(measure_device(c, err));
-  return tell_others(c, false, err);
+  enum gd_status status = measure_device(c, err);
+  enum gd_status ended = gd_heartbeat_stop(&heartbeat, status == GD_OK ? err : NULL);
+  return status == GD_OK ? ended : status;
 }
 
 enum gd_status gd_calibrate(const struct gd_calibrate_options *options, struct gd_rates *rates,

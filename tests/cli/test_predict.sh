@@ -193,7 +193,7 @@ rm "$file"
 # Ranks run the collectives of their backend together; then rank 0 works for longer than the others
 # would wait for one that is silent.
 if command -v mpirun >/dev/null; then
-  expect 0 calibrate --ranks 2 --threads 1 --time-limit 8s --rank-timeout 4 -o "$WORK/ranks.json" --json
+  expect 0 calibrate --ranks 2 --threads 1 --time-limit 5s --rank-timeout 3 -o "$WORK/ranks.json" --json
   field_is peer_source measured
   for op in all_reduce reduce_scatter all_gather gather; do
     [[ $(grep -cE "\"$op\",\"fp32\",0,false,\\[[0-9.e+]+,2\.0," "$WORK/ranks.json") == 3 ]] ||

@@ -254,8 +254,7 @@ static void test_parse_bytes(void **state) {
     const char *text;
     int64_t bytes;
   } good[] = {
-      {"0", 0},
-      {"4096", 4096},
+      {"0B", 0},
       {"4096B", 4096},
       {"512MiB", 512 << 20},
       {"2GiB", (int64_t)2 << 30},

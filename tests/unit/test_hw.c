@@ -17,6 +17,7 @@
 
 #include "backend/backend.h"
 #include "hw/estimate.h"
+#include "pass/pass.h"
 #include "support/fault.h"
 #include "support/scratch.h"
 
@@ -324,6 +325,43 @@ static void test_caps(void **state) {
   assert_memory_equal(&ours, &backend, sizeof ours);
   gd_caps_gpu(70, &ours);
   assert_false(ours.tf32 || ours.dtype[GD_DTYPE_BF16]);
+  assert_true(ours.dtype[GD_DTYPE_F16]);
+  gd_caps_gpu(61, &ours);
+  assert_false(ours.dtype[GD_DTYPE_F16]);
+}
+
+/* What a device lacks it does in another precision, and what a GPU was asked for it does or not. */
+static void test_precisions(void **state) {
+  (void)state;
+  static const struct {
+    int capability; /* 0: a CPU */
+    enum gd_precision recipe, runs;
+  } cases[] = {
+      {90, GD_PRECISION_FP16, GD_PRECISION_FP16}, {90, GD_PRECISION_BF16, GD_PRECISION_BF16},
+      {75, GD_PRECISION_BF16, GD_PRECISION_FP16}, {75, GD_PRECISION_FP16, GD_PRECISION_FP16},
+      {61, GD_PRECISION_BF16, GD_PRECISION_FP32}, {61, GD_PRECISION_FP16, GD_PRECISION_FP32},
+      {61, GD_PRECISION_FP32, GD_PRECISION_FP32}, {0, GD_PRECISION_FP16, GD_PRECISION_BF16},
+      {0, GD_PRECISION_BF16, GD_PRECISION_BF16},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    struct gd_caps caps;
+    struct gd_model model = {.recipe = {.precision = cases[i].recipe}};
+    struct gd_error err = {0};
+    enum gd_precision precision;
+    bool substituted;
+    gd_backend_cpu.caps(&(struct gd_backend_options){0}, &caps);
+    if (cases[i].capability)
+      gd_caps_gpu(cases[i].capability, &caps);
+    assert_int_equal(gd_setup_precision(&model, &caps, NULL, &precision, &substituted, &err),
+                     GD_OK);
+    assert_int_equal(precision, cases[i].runs);
+    assert_int_equal(substituted, cases[i].runs != cases[i].recipe);
+    bool refused = cases[i].capability && substituted;
+    assert_int_equal(
+        gd_setup_precision(&model, &caps, &cases[i].recipe, &precision, &substituted, &err),
+        refused ? GD_UNSUPPORTED : GD_OK);
+    assert_true(refused || (precision == cases[i].recipe && !substituted));
+  }
 }
 
 /* --- users' files -------------------------------------------------------------------------- */
@@ -532,23 +570,12 @@ static void test_peaks(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, load_hw, drop_hw)
   const struct CMUnitTest tests[] = {
-      TEST(test_names),
-      TEST(test_stated),
-      TEST(test_rates),
-      TEST(test_sources),
-      TEST(test_costs),
-      TEST(test_rent),
-      TEST(test_targets),
-      TEST(test_nodes),
-      TEST(test_node_counts),
-      TEST(test_caps),
-      TEST(test_own),
-      TEST(test_hides),
-      TEST(test_folder),
-      TEST(test_refusals),
-      TEST(test_estimate),
-      TEST(test_peaks),
-      cmocka_unit_test(test_memory),
+      TEST(test_names),    TEST(test_stated),     TEST(test_rates),
+      TEST(test_sources),  TEST(test_costs),      TEST(test_rent),
+      TEST(test_targets),  TEST(test_nodes),      TEST(test_node_counts),
+      TEST(test_caps),     TEST(test_precisions), TEST(test_own),
+      TEST(test_hides),    TEST(test_folder),     TEST(test_refusals),
+      TEST(test_estimate), TEST(test_peaks),      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
