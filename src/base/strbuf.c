@@ -138,9 +138,9 @@ bool gd_parse_bytes(const char *text, int64_t *bytes) {
     const char *unit;
     double scale;
   } units[] = {
-      {"", 1},       {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},
-      {"m", 0x1p20}, {"mib", 0x1p20}, {"mb", 1e6},     {"g", 0x1p30},   {"gib", 0x1p30},
-      {"gb", 1e9},   {"t", 0x1p40},   {"tib", 0x1p40}, {"tb", 1e12},
+      {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},     {"m", 0x1p20},
+      {"mib", 0x1p20}, {"mb", 1e6},     {"g", 0x1p30},   {"gib", 0x1p30}, {"gb", 1e9},
+      {"t", 0x1p40},   {"tib", 0x1p40}, {"tb", 1e12},
   };
   char *end;
   if (!isdigit((unsigned char)text[0]) && text[0] != '.')

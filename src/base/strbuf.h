@@ -36,7 +36,7 @@ const char *gd_format_number(char *text, size_t size, double value, int decimals
 const char *gd_format_digits(char *text, size_t size, double value, int digits);
 /* Decimals that give a value so many significant digits; 9.996 counts as 10.0. */
 int gd_format_decimals(double value, int digits);
-/* "2GiB", "512MiB", "1.5G", "4096" (bytes); false when it is not a size. */
+/* "2GiB", "512MiB", "1.5G", "4096B"; false when it is not a size, or has no unit. */
 bool gd_parse_bytes(const char *text, int64_t *bytes);
 /* Whole string as a decimal integer in [low, high]. */
 bool gd_parse_int(const char *text, int64_t low, int64_t high, int64_t *value);

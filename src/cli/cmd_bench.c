@@ -100,8 +100,11 @@ static void append_speed(struct gd_strbuf *out, const struct gd_search_point *po
     gd_strbuf_printf(&line, ", MFU %s %%", gd_show_digits(rate, sizeof rate, 100 * trial->mfu, 2));
     /* Executed FLOPs are worth a word where they differ from the model's. */
     if (fabs(trial->hfu - trial->mfu) >= 0.005)
-      gd_strbuf_printf(&line, ", HFU %s %%",
-                       gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2));
+      gd_strbuf_printf(&line, ", HFU %s %%%s",
+                       gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2),
+                       trial->hfu < trial->mfu
+                           ? " (less: fused kernels skip masked scores and rows without a label)"
+                           : "");
     gd_strbuf_printf(
         &line, " of %s %s (%s peak)", gd_show_rate(rate, sizeof rate, trial->peak_flops),
         peak == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision),
@@ -407,6 +410,8 @@ static void set_point(struct gd_show_object *to, const struct gd_search *search,
                                         [GD_SEARCH_RUN] = "run",
                                         [GD_SEARCH_PREDICTED] = "predicted"};
   gd_show_trial(to, &point->trial, true);
+  if (search->trial.target)
+    gd_show_target(to, search->trial.target);
   gd_show_set_text(to, "source", sources[point->source]);
   if (point->trial.failure != GD_FAILURE_NONE)
     gd_show_set_text(to, "failure", gd_trial_failure_name(point->trial.failure));
@@ -760,6 +765,8 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
     append_sheet(cli, only);
   else
     GD_TRY(append_table(cli, search, err));
+  if (people && predicting->has_target)
+    gd_show_nodes(cli, &predicting->target);
   if (people && search->n_predicted > 0)
     gd_show_basis(cli, predicting);
   for (int i = 0; i < search->count && people; i++)

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -179,11 +180,16 @@ const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial
 
 void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
                             const struct gd_trial *trial) {
-  if (trial->precision_substituted)
-    gd_strbuf_printf(out, "  note: the recipe's %s runs as %s here: this device has no fast %s\n",
-                     gd_precision_name(model->recipe.precision),
-                     gd_precision_name(trial->precision),
-                     gd_precision_name(model->recipe.precision));
+  const char *recipe = gd_precision_name(model->recipe.precision);
+  bool gpu = strcmp(trial->backend, "cuda") == 0; /* which cannot do it at all */
+  char line[160];
+  if (!trial->precision_substituted)
+    return;
+  snprintf(line, sizeof line, "note: the recipe's %s runs as %s here%s: this %s %s", recipe,
+           gd_precision_name(trial->precision),
+           trial->precision == GD_PRECISION_FP16 ? ", with a loss scale" : "",
+           gpu ? "GPU has no" : "device has no fast", recipe);
+  gd_show_paragraph(out, 2, line);
 }
 
 enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,

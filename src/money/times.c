@@ -81,9 +81,10 @@ static enum gd_status find_analytic(const struct gd_times_context *context,
                                     const struct gd_machine *machine, const struct gd_gpu *gpu,
                                     struct gd_time *time, struct gd_error *err) {
   double share = context->asked->terms.mfu.value;
-  enum gd_precision precision = context->asked->model->recipe.precision;
+  enum gd_precision precision;
+  bool substituted;
+  GD_TRY(gd_estimate_precision(context->asked->model, gpu, NULL, &precision, &substituted, err));
   double peak_flops = gd_estimate_peak(gpu, precision, GD_PEAKS_DATASHEET);
-  (void)err;
   if (!(peak_flops > 0))
     return GD_OK;
   time->state = GD_TIME_KNOWN;

@@ -30,13 +30,12 @@ static void set_time(const struct gd_times_context *context, const struct gd_pre
                      const struct gd_target *target, const struct gd_plan_point *point,
                      struct gd_time *time) {
   const struct gd_prediction *prediction = &point->prediction;
-  double peak_flops =
-      gd_estimate_peak(target->gpu, context->asked->model->recipe.precision, GD_PEAKS_DATASHEET);
+  double peak_flops = gd_estimate_peak(target->gpu, point->trial.precision, GD_PEAKS_DATASHEET);
   time->state = GD_TIME_KNOWN;
   time->days = prediction->days;
   time->days_low = prediction->days_low;
   time->days_high = prediction->days_high;
-  if (peak_flops > 0) /* a GPU without that precision computes in another */
+  if (peak_flops > 0)
     time->share =
         gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;
   snprintf(time->method, sizeof time->method, "%s", point->trial.method);

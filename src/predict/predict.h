@@ -57,6 +57,13 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
                           const struct gd_plan *remainder, const struct gd_step_shape *shape,
                           struct gd_prediction *prediction, struct gd_error *err) GD_MUST_USE;
 
+/*
+ * Half the width of intervals that rest on a calibration of the device itself, relative: its worst
+ * error in the check, at least 10 %, and of a CPU at least the share that other programs had of it
+ * meanwhile, since without them it is faster by up to that. *validated: it was checked, and quiet.
+ */
+double gd_calibration_error(const struct gd_rates *rates, bool *validated);
+
 /* The file of a device's calibration in the user's data folder; false: there is no such folder. */
 bool gd_calibration_path(const char *device, char *path, size_t size);
 

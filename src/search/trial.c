@@ -407,9 +407,8 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
     p->keep_bytes = options->keep_limit_bytes
                         ? options->keep_limit_bytes
                         : trial->device_limit_bytes / KEEP_PARTS * (KEEP_PARTS - 1);
-  trial->precision =
-      gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
-  return GD_OK;
+  return gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision,
+                            &trial->precision_substituted, err);
 }
 
 /* The candidate of a size, which may be at hand. */

@@ -83,7 +83,7 @@ struct gd_trial {
   char version[32], commit[64]; /* of the gpudays that made it */
   enum gd_precision precision;
   char no_compiler[256];      /* why the compile method runs unfused; empty: it does not */
-  bool precision_substituted; /* the recipe says fp16 and the device runs bf16 */
+  bool precision_substituted; /* the device lacks the recipe's */
 
   /* the plan */
   int64_t parameters;

@@ -13,6 +13,7 @@ grep -qE '^3090 +desktop +23.7 GiB +936 +71.0 ' "$OUT" || fail "no line of the 3
 grep -qE '^v100-16gb .* 125 +- +15.7 +switch ' "$OUT" || fail "the V100 has TF32"
 [[ $(sed -n 2p "$OUT") == 3090* ]] || fail "desktops are not first"
 ! grep -q ' $' "$OUT" || fail "blanks at the end of lines"
+grep -qE '^infiniband-ndr +InfiniBand NDR, four lanes +50.0 +1.00 us$' "$OUT" || fail "no networks"
 rows=$(($(sed '/^$/,$d' "$OUT" | wc -l) - 1))
 expect 0 gpus --csv
 [[ $(wc -l <"$OUT") == $((rows + 1)) ]] || fail "CSV has another number of rows"

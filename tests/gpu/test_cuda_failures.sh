@@ -346,6 +346,9 @@ if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
     ln -s "$tools/fake_gpu.so" "$WORK/nccl/$name"
   done
   export GPUDAYS_CUDA_PATH=$WORK/nccl GPUDAYS_NCCL=on GD_TEST_BUSY=$WORK/busy
+  # What is calibrated is what runs use: two ranks on one GPU have no NCCL.
+  expect 3 calibrate --backend cuda --ranks 2 --threads 1 --time-limit 3s -o "$WORK/links.json"
+  said "ranks share a GPU, which NCCL refuses"
   apart=(timeout 120 mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${small[@]}"
     --methods naive+zero1 --device-memory 100GiB --json)
   touch "$GD_TEST_BUSY"

@@ -254,8 +254,7 @@ static void test_parse_bytes(void **state) {
     const char *text;
     int64_t bytes;
   } good[] = {
-      {"0", 0},
-      {"4096", 4096},
+      {"0B", 0},
       {"4096B", 4096},
       {"512MiB", 512 << 20},
       {"2GiB", (int64_t)2 << 30},
@@ -267,8 +266,9 @@ static void test_parse_bytes(void **state) {
       {".5M", 1 << 19},
       {"2T", (int64_t)2 << 40},
   };
-  static const char *const bad[] = {"",     "GiB",   "-1",  "+1",   "nan",      "inf", "1e999",
-                                    "0x1p", "1 2 G", "1Gi", "1PiB", "5000000T", " 1",  "1G "};
+  static const char *const bad[] = {"",     "24",       "1.5",   "GiB",  "-1",    "+1",
+                                    "nan",  "inf",      "1e999", "0x1p", "1 2 G", "1Gi",
+                                    "1PiB", "5000000T", " 1",    "1G "};
   int64_t bytes;
   for (size_t i = 0; i < COUNT(good); i++) {
     if (!gd_parse_bytes(good[i].text, &bytes))
