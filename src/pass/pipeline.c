@@ -46,15 +46,13 @@ enum gd_precision gd_setup_precision(const struct gd_model *model, const struct 
   return model->recipe.precision;
 }
 
+/* All passes of a stage; then the graph is verified. */
 static enum gd_status run_passes(struct gd_pass_ctx *ctx, struct gd_graph *graph,
                                  enum gd_stage stage) {
-  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-    if (passes[i].stage != stage)
-      continue;
-    GD_TRY(passes[i].run(ctx, graph));
-    GD_TRY(gd_graph_verify(graph, ctx->err));
-  }
-  return GD_OK;
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+    if (passes[i].stage == stage)
+      GD_TRY(passes[i].run(ctx, graph));
+  return gd_graph_verify(graph, ctx->err);
 }
 
 enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
@@ -79,6 +77,5 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
   GD_TRY(gd_autodiff(graph, err));
   GD_TRY(run_passes(&ctx, graph, GD_STAGE_PASS));
   GD_TRY(gd_append_update(graph, &update, err));
-  GD_TRY(run_passes(&ctx, graph, GD_STAGE_ALL));
-  return gd_graph_verify(graph, err);
+  return run_passes(&ctx, graph, GD_STAGE_ALL);
 }

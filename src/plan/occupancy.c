@@ -26,7 +26,7 @@ struct gd_occupancy_node {
 
 /* A query of a tree with 2^32 leaves visits at most two nodes on each level that are partly inside,
    and two more that are wholly inside. */
-enum { MOST_LISTS = 4 * 33 };
+enum { MOST_LISTS = 4 * 33, FIRST_CAPACITY = 2 };
 
 /* The lists that answer a query, and how far each has been read. */
 struct query {
@@ -44,10 +44,7 @@ bool gd_occupancy_init(struct gd_occupancy *occupancy, uint32_t n_times) {
 }
 
 void gd_occupancy_deinit(struct gd_occupancy *occupancy) {
-  for (uint32_t i = 0; occupancy->nodes && i < 2 * occupancy->n_times; i++) {
-    gd_mem_free(occupancy->nodes[i].whole.items);
-    gd_mem_free(occupancy->nodes[i].any.items);
-  }
+  gd_arena_deinit(&occupancy->arena);
   gd_mem_free(occupancy->nodes);
   *occupancy = (struct gd_occupancy){0};
 }
@@ -67,15 +64,30 @@ static uint32_t first_behind(const struct range *items, uint32_t count, int64_t 
   return low;
 }
 
+/* Room for one more. Lists that are outgrown stay in the arena: all together they are as long as
+   those that replace them. */
+static bool grow(struct gd_arena *arena, struct ranges *list) {
+  if (list->count < list->capacity)
+    return true;
+  uint32_t capacity = list->capacity ? 2 * list->capacity : FIRST_CAPACITY;
+  struct range *items = gd_arena_alloc(arena, capacity, sizeof *items);
+  if (!items)
+    return false;
+  if (list->count > 0)
+    memcpy(items, list->items, list->count * sizeof *items);
+  list->items = items;
+  list->capacity = capacity;
+  return true;
+}
+
 /* Adds a range, which becomes one with all that it touches. */
-static bool add_range(struct ranges *list, int64_t start, int64_t end) {
+static bool add_range(struct gd_arena *arena, struct ranges *list, int64_t start, int64_t end) {
   uint32_t from = first_behind(list->items, list->count, start), to = from;
   if (from < list->count && list->items[from].start <= start && end <= list->items[from].end)
     return true;
   while (to < list->count && list->items[to].start <= end)
     to++;
-  if (to == from &&
-      !gd_vec_reserve((void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items))
+  if (to == from && !grow(arena, list))
     return false;
   if (to > from) {
     start = list->items[from].start < start ? list->items[from].start : start;
@@ -89,22 +101,23 @@ static bool add_range(struct ranges *list, int64_t start, int64_t end) {
 }
 
 /* Of the node whose time is `begin` .. `begin` + `length` - 1. */
-static bool take(struct gd_occupancy_node *nodes, uint32_t node, uint32_t begin, uint32_t length,
+static bool take(struct gd_occupancy *occupancy, uint32_t node, uint32_t begin, uint32_t length,
                  uint32_t first, uint32_t last, struct range range) {
+  struct gd_occupancy_node *at = &occupancy->nodes[node];
   uint32_t middle = begin + length / 2;
-  if (!add_range(&nodes[node].any, range.start, range.end))
+  if (!add_range(&occupancy->arena, &at->any, range.start, range.end))
     return false;
   if (first <= begin && begin + (length - 1) <= last)
-    return add_range(&nodes[node].whole, range.start, range.end);
-  if (first < middle && !take(nodes, 2 * node, begin, length / 2, first, last, range))
+    return add_range(&occupancy->arena, &at->whole, range.start, range.end);
+  if (first < middle && !take(occupancy, 2 * node, begin, length / 2, first, last, range))
     return false;
-  return last < middle || take(nodes, 2 * node + 1, middle, length / 2, first, last, range);
+  return last < middle || take(occupancy, 2 * node + 1, middle, length / 2, first, last, range);
 }
 
 bool gd_occupancy_take(struct gd_occupancy *occupancy, uint32_t first, uint32_t last, int64_t start,
                        int64_t end) {
   GD_ASSERT(first <= last && last < occupancy->n_times && start <= end);
-  return take(occupancy->nodes, 1, 0, occupancy->n_times, first, last, (struct range){start, end});
+  return take(occupancy, 1, 0, occupancy->n_times, first, last, (struct range){start, end});
 }
 
 /* --- finding ------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ struct gd_occupancy_node;
 struct gd_occupancy {
   struct gd_occupancy_node *nodes; /* 1 is the root, 2 n and 2 n + 1 are the halves of n */
   uint32_t n_times;                /* a power of two */
+  struct gd_arena arena;           /* of the ranges */
 };
 
 /* For times 0 .. n_times - 1. False when memory is out; deinit is then still needed. */

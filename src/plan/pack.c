@@ -27,8 +27,9 @@ static int compare_keys(const void *left, const void *right) {
   return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Places intervals in the order of `keys`, each into the smallest gap that holds it. Stops where the
-   peak reaches `limit`: the offsets are then not wanted. Returns the peak, -1 when memory is out. */
+/* Places intervals in the order of `keys`, each into the smallest gap that holds it. Stops where
+   the peak reaches `limit`: the offsets are then not wanted. Returns the peak, -1 when memory is
+   out. */
 static int64_t place(struct gd_interval *intervals, const struct key *keys, uint32_t count,
                      uint32_t n_times, int64_t limit) {
   struct gd_occupancy occupancy;
