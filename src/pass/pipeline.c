@@ -67,15 +67,13 @@ enum gd_status gd_setup_precision(const struct gd_model *model, const struct gd_
   return GD_OK;
 }
 
+/* All passes of a stage; then the graph is verified. */
 static enum gd_status run_passes(struct gd_pass_ctx *ctx, struct gd_graph *graph,
                                  enum gd_stage stage) {
-  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-    if (passes[i].stage != stage)
-      continue;
-    GD_TRY(passes[i].run(ctx, graph));
-    GD_TRY(gd_graph_verify(graph, ctx->err));
-  }
-  return GD_OK;
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+    if (passes[i].stage == stage)
+      GD_TRY(passes[i].run(ctx, graph));
+  return gd_graph_verify(graph, ctx->err);
 }
 
 enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
@@ -100,6 +98,5 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
   GD_TRY(gd_autodiff(graph, err));
   GD_TRY(run_passes(&ctx, graph, GD_STAGE_PASS));
   GD_TRY(gd_append_update(graph, &update, err));
-  GD_TRY(run_passes(&ctx, graph, GD_STAGE_ALL));
-  return gd_graph_verify(graph, err);
+  return run_passes(&ctx, graph, GD_STAGE_ALL);
 }

@@ -123,17 +123,25 @@ static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fi
   return status;
 }
 
+/* The largest power of two up to the batch that is not too long, of size 1's FLOPs: they grow in
+   proportion to the size. */
+static int64_t longest_size(const struct planning *p, double flops, int64_t batch) {
+  int64_t size = 1;
+  while (size <= batch / 2 && (p->enough_flops <= 0 || 2 * (double)size * flops <= p->enough_flops))
+    size *= 2;
+  return size;
+}
+
 /*
- * The power of two from which to look: bytes and FLOPs grow in proportion to the micro-batch, and
- * sizes 1 and 2 tell how. A wrong guess costs plans, never the answer.
+ * The power of two from which to look, at least 2 and at most `most`: bytes grow in proportion to
+ * the micro-batch, and those of size 1 and of another one tell how. A wrong guess costs plans,
+ * never the answer.
  */
-static int64_t guess_size(const struct planning *p, const int64_t bytes[2], double flops,
-                          int64_t batch) {
-  double enough = p->enough_flops;
-  int64_t size = 2, each = bytes[1] > bytes[0] ? bytes[1] - bytes[0] : 1;
-  int64_t most = (p->trial->device_limit_bytes - bytes[0]) / each + 1;
-  while (size <= batch / 2 && 2 * size <= most &&
-         (enough <= 0 || 2 * (double)size * flops <= enough))
+static int64_t guess_size(const struct planning *p, int64_t bytes, int64_t other_bytes,
+                          int64_t other, int64_t most) {
+  int64_t size = 2, each = (other_bytes - bytes) / (other - 1);
+  int64_t fitting = (p->trial->device_limit_bytes - bytes) / (each > 0 ? each : 1) + 1;
+  while (size <= most / 2 && 2 * size <= fitting)
     size *= 2;
   return size;
 }
@@ -146,30 +154,36 @@ static enum gd_status is_good_size(struct planning *p, int64_t size, bool *good,
   return GD_OK;
 }
 
-/* The largest good power of two, 0 if there is none; *bad is the least size known not to fit. */
+/*
+ * The largest good power of two, 0 if there is none; *bad is the least size known not to fit. Every
+ * size that is looked at is a whole plan, so those that are too long are not: where FLOPs bound the
+ * size, the largest that they permit is tried right after size 1, and often it is the answer.
+ */
 static enum gd_status find_power(struct planning *p, int64_t batch, int64_t *found, int64_t *bad,
                                  struct gd_error *err) {
-  int64_t bytes[2], size = 1;
   bool good, fits;
   *found = 0;
-  for (int i = 0; i < 2 && size <= batch; i++, size *= 2) {
-    GD_TRY(is_good_size(p, size, &good, &fits, err));
-    *bad = fits ? *bad : size;
-    if (!good)
-      return GD_OK;
-    *found = size;
-    bytes[i] = p->used_bytes;
-  }
-  if (size > batch)
+  GD_TRY(is_good_size(p, 1, &good, &fits, err));
+  *bad = fits ? *bad : 1;
+  if (!good)
     return GD_OK;
+  *found = 1;
+  int64_t bytes = p->used_bytes, most = longest_size(p, p->pass_flops, batch);
+  int64_t size = p->enough_flops > 0 ? most : 2; /* without a bound the longest may be absurd */
+  if (most < 2)
+    return GD_OK;
+  GD_TRY(is_good_size(p, size, &good, &fits, err));
+  *bad = fits ? *bad : size;
+  int64_t guess = guess_size(p, bytes, p->used_bytes, size, most);
+  if (good)
+    *found = size;
   /* Down from the guess until one is good, then up as long as the next one is. */
-  size = guess_size(p, bytes, 0.5 * p->pass_flops, batch);
-  for (good = size == 2; !good; size = good ? size : size / 2) {
+  for (size = guess < *bad ? guess : *bad / 2; size > *found; size = good ? 0 : size / 2) {
     GD_TRY(is_good_size(p, size, &good, &fits, err));
     *bad = fits ? *bad : size;
-    good = good || size == 2;
+    *found = good ? size : *found;
   }
-  for (*found = size; 2 * *found <= batch && 2 * *found < *bad; *found *= 2) {
+  for (; 2 * *found <= most && 2 * *found < *bad; *found *= 2) {
     GD_TRY(is_good_size(p, 2 * *found, &good, &fits, err));
     *bad = fits ? *bad : 2 * *found;
     if (!good)
