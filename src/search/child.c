@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #include "search/child.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,16 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/process.h"
+#include "base/scratch.h"
 
 #define MS_NS INT64_C(1000000)
 
@@ -69,13 +67,13 @@ static json_t *pack_order(const struct gd_child_order *order, bool progress) {
 enum gd_status gd_child_write_order(const char *path, const struct gd_child_order *order,
                                     bool progress, struct gd_error *err) {
   json_t *json = pack_order(order, progress);
-  int failed = json ? json_dump_file(json, path, JSON_COMPACT) : -1;
+  char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+  enum gd_status status =
+      text ? gd_file_write(path, text, strlen(text), err)
+           : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing the order for a trial");
+  free(text);
   json_decref(json);
-  return failed ? gd_fail(err, GD_ENVIRONMENT,
-                          "cannot write %s, the order for a trial: the disk is full or memory is "
-                          "out",
-                          path)
-                : GD_OK;
+  return status;
 }
 
 static enum gd_status unpack_model(const struct gd_json *json, struct gd_model *model,
@@ -151,23 +149,13 @@ enum gd_status gd_child_write_result(const char *path, const struct gd_trial *tr
                                      struct gd_error *err) {
   struct gd_strbuf line = {0};
   struct gd_provenance here;
-  char part[PATH_MAX];
-  snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
   enum gd_status status = gd_record_print(trial, &line, err);
   gd_provenance_here(&here);
   gd_strbuf_append(&line, "\n");
   if (status == GD_OK)
     status = gd_provenance_print(&here, &line, err);
-  FILE *file = status == GD_OK ? fopen(part, "we") : NULL;
-  if (status == GD_OK &&
-      (!file || fwrite(line.text, 1, line.length, file) != line.length || fflush(file) != 0))
-    status = gd_fail(err, GD_ENVIRONMENT, "cannot write the result of the trial to %s: %s", part,
-                     strerror(errno));
-  if (file && fclose(file) != 0 && status == GD_OK)
-    status = gd_fail(err, GD_ENVIRONMENT, "cannot write the result of the trial to %s: %s", part,
-                     strerror(errno));
-  if (status == GD_OK && rename(part, path) != 0)
-    status = gd_fail(err, GD_ENVIRONMENT, "cannot rename %s: %s", part, strerror(errno));
+  if (status == GD_OK)
+    status = gd_file_write(path, line.text, line.length, err);
   gd_strbuf_deinit(&line);
   return status;
 }
@@ -408,74 +396,16 @@ static enum gd_status judge(const struct watch *watch, const struct words *words
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* Order and result lie in a folder of their own, in $TMPDIR, locked as long as it is in use. */
-#define FOLDER_NAME "gpudays-trial-"
+/* Order and result lie in a folder of their own, in $TMPDIR. */
 struct folder {
-  char path[PATH_MAX - 32];
-  char order[PATH_MAX], result[PATH_MAX];
-  int lock;
+  struct gd_scratch scratch;
+  char order[PATH_MAX + 16], result[PATH_MAX + 16];
 };
 
-static void name_files(struct folder *folder) {
-  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->path);
-  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->path);
-}
-
-static void remove_folder(struct folder *folder) {
-  char part[PATH_MAX + 8];
-  if (!folder->path[0])
-    return;
-  snprintf(part, sizeof part, "%s.part", folder->result);
-  unlink(part);
-  unlink(folder->order);
-  unlink(folder->result);
-  rmdir(folder->path);
-  if (folder->lock >= 0)
-    close(folder->lock);
-}
-
-static bool lock_folder(struct folder *folder) {
-  folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  return folder->lock >= 0 && flock(folder->lock, LOCK_EX | LOCK_NB) == 0;
-}
-
-/* What searches that were killed have left: nobody holds it. A new one has a minute to lock it. */
-static void remove_stale(const char *parent) {
-  struct dirent *entry;
-  DIR *list = opendir(parent);
-  while (list && (entry = readdir(list))) {
-    struct folder folder;
-    struct stat about;
-    if (strncmp(entry->d_name, FOLDER_NAME, strlen(FOLDER_NAME)) != 0)
-      continue;
-    snprintf(folder.path, sizeof folder.path, "%s/%.64s", parent, entry->d_name);
-    name_files(&folder);
-    /* Others may write to that folder too: what they leave there, or let point elsewhere, stays. */
-    if (lstat(folder.path, &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != geteuid() ||
-        time(NULL) - about.st_mtime < 60)
-      continue;
-    if (lock_folder(&folder))
-      remove_folder(&folder);
-    else if (folder.lock >= 0)
-      close(folder.lock);
-  }
-  if (list)
-    closedir(list);
-}
-
 static enum gd_status make_folder(struct folder *folder, struct gd_error *err) {
-  const char *parent = getenv("TMPDIR");
-  parent = parent && parent[0] ? parent : "/tmp";
-  remove_stale(parent);
-  int length = snprintf(folder->path, sizeof folder->path, "%s/" FOLDER_NAME "XXXXXX", parent);
-  if (length < 0 || (size_t)length >= sizeof folder->path || !mkdtemp(folder->path)) {
-    folder->path[0] = '\0';
-    return gd_fail(err, GD_ENVIRONMENT,
-                   "cannot make a folder for a trial in %.256s: %s; set TMPDIR to one that works",
-                   parent, strerror(errno));
-  }
-  name_files(folder);
-  lock_folder(folder); /* a file system without locks has a stale folder now and then */
+  GD_TRY(gd_scratch_open(&folder->scratch, NULL, "gpudays-trial-", err));
+  snprintf(folder->order, sizeof folder->order, "%s/order.json", folder->scratch.path);
+  snprintf(folder->result, sizeof folder->result, "%s/result.json", folder->scratch.path);
   return GD_OK;
 }
 
@@ -526,13 +456,13 @@ static enum gd_status run(const struct gd_child_order *order,
 enum gd_status gd_child_run(const struct gd_child_order *order,
                             const struct gd_child_options *options, struct gd_trial *trial,
                             struct gd_child_end *end, struct gd_error *err) {
-  struct folder folder = {.lock = -1};
+  struct folder folder = {0};
   *end = (struct gd_child_end){0};
   enum gd_status status = make_folder(&folder, err);
   if (status == GD_OK)
     status = gd_child_write_order(folder.order, order, options->progress != NULL, err);
   if (status == GD_OK)
     status = run(order, options, &folder, trial, end, err);
-  remove_folder(&folder);
+  gd_scratch_close(&folder.scratch);
   return status;
 }
