@@ -23,6 +23,12 @@ static enum gd_status fail_on(const char *what, const char *path, int number,
                  gd_json_excerpt(clean, sizeof clean, path), strerror(number));
 }
 
+static enum gd_status fail_write(const char *path, int number, struct gd_error *err) {
+  char clean[512];
+  return gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s; name a file elsewhere",
+                 gd_json_excerpt(clean, sizeof clean, path), strerror(number));
+}
+
 enum gd_status gd_file_make_folder(const char *path, struct gd_error *err) {
   char part[PATH_MAX];
   struct stat info;
@@ -92,7 +98,7 @@ static enum gd_status open_out(struct gd_file_out *out, struct gd_error *err) {
   gd_json_excerpt(clean, sizeof clean, out->name);
   bool there = stat(out->name, &info) == 0;
   if (!there && errno != ENOENT)
-    return fail_on("write", out->name, errno, err);
+    return fail_write(out->name, errno, err);
   if (!there && lstat(out->name, &info) == 0)
     return gd_fail(err, GD_ENVIRONMENT,
                    "%s is a symbolic link to a file that is not there; remove it, or name a file "
@@ -106,15 +112,15 @@ static enum gd_status open_out(struct gd_file_out *out, struct gd_error *err) {
     return GD_OK;
   if (there && !S_ISREG(info.st_mode)) {
     out->fd = open(out->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    return out->fd >= 0 ? GD_OK : fail_on("write", out->name, errno, err);
+    return out->fd >= 0 ? GD_OK : fail_write(out->name, errno, err);
   }
   if (there &&
       (!realpath(out->name, out->path) || faccessat(AT_FDCWD, out->path, W_OK, AT_EACCESS) != 0))
-    return fail_on("write", out->name, errno, err);
+    return fail_write(out->name, errno, err);
   if (!there && snprintf(out->path, sizeof out->path, "%s", out->name) >= (int)sizeof out->path)
-    return fail_on("write", out->name, ENAMETOOLONG, err);
+    return fail_write(out->name, ENAMETOOLONG, err);
   out->fd = open_temporary(out, there ? &info : NULL);
-  return out->fd >= 0 ? GD_OK : fail_on("write", out->name, errno, err);
+  return out->fd >= 0 ? GD_OK : fail_write(out->name, errno, err);
 }
 
 /* Beneath the stream, which keeps that it failed but not why. */
@@ -139,7 +145,7 @@ enum gd_status gd_file_begin(struct gd_file_out *out, const char *path, struct g
   close(out->fd);
   if (out->path[0])
     unlink(out->temporary);
-  return fail_on("write", path, ENOMEM, err);
+  return fail_write(path, ENOMEM, err);
 }
 
 /* Makes the rename itself last. Some file systems cannot; the data is safe all the same. */
@@ -171,7 +177,7 @@ enum gd_status gd_file_end(struct gd_file_out *out, enum gd_status status, struc
   else if (renamed)
     sync_folder(out->path);
   if (status == GD_OK && out->failure)
-    return fail_on("write", out->name, out->failure, err);
+    return fail_write(out->name, out->failure, err);
   return status;
 }
 

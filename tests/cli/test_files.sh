@@ -4,12 +4,12 @@
 # draw on a terminal, run in a spreadsheet, or take minutes.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
-cd "$WORK"
+cd "$WORK" || exit
 cp "$GD_SOURCE_DIR/tests/cli/results.jsonl" results.jsonl
 expect 0 results load results.jsonl
 export_to=(export pythia-14m --methods naive --quiet --format hf -o)
 
-# commands TARGET: what each command that writes a file is asked to write to it; in RUNS, one a line.
+# Each command that writes a file, by a name; command_of says how it is asked to.
 writers=(save export template synthetic accuracy)
 command_of() { # NAME TARGET: in ARGUMENTS
   case $1 in
@@ -17,7 +17,7 @@ command_of() { # NAME TARGET: in ARGUMENTS
   export) ARGUMENTS=("${export_to[@]}" "$2") ;;
   template) ARGUMENTS=(survey --template -o "$2") ;;
   synthetic) ARGUMENTS=(survey --synthetic 2 -o "$2") ;;
-  accuracy) ARGUMENTS=(accuracy --no-store -o "$2") ;;
+  accuracy) ARGUMENTS=(accuracy -o "$2") ;;
   esac
 }
 
@@ -117,7 +117,7 @@ else
 fi
 
 # Names with characters that would turn the terminal around: on no stream, in no format.
-evil=$'m\e]0;t\a\e[2J\u202e\u2066\u200f\u009bx'
+evil=$'m\e]0;t\a\e[2J\xe2\x80\xae\xe2\x81\xa6\xe2\x80\x8f\xc2\x9bx'
 tiny_config "$evil"
 clean() {
   ! LC_ALL=C grep -qP '\x1b|\x07|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]|\xc2[\x80-\x9f]' \
@@ -128,10 +128,8 @@ for arguments in "plan" "plan --json" "plan --csv" "plan --explain" "estimate" "
   try ${arguments%% *} "./$evil" --seq 8 --batch 4 --steps 10 ${arguments#* }
   clean
 done
-try plan "./$evil" --seq 8 --batch 4 --steps 10 --json
-grep -qF '\u202e' "$OUT" || fail "the name in JSON lost a character"
 for arguments in "plan $evil-no" "survey $evil.csv" "results load $evil" "gpus --check $evil" "$evil" \
-  "plan --$evil" "results save $evil/x" "bench $evil --methods $evil" "verify $evil"; do
+  "plan --$evil" "results save $evil/x/y" "bench $evil --methods $evil" "verify $evil"; do
   # shellcheck disable=SC2086
   try $arguments
   [[ $RC != 0 ]] || fail "$LAST: it worked"
@@ -139,14 +137,12 @@ for arguments in "plan $evil-no" "survey $evil.csv" "results load $evil" "gpus -
 done
 
 # Cells that a spreadsheet would run.
-expect 0 survey --synthetic 1 -o answers.csv
-sed '2s/^yes,[^,]*,/no,=cmd(),/' answers.csv >formula.csv
 cp -r "$evil" '=SUM(1)'
 expect 0 plan './=SUM(1)' --seq 8 --batch 4 --steps 10 --csv
 ! grep -qE '(^|,)"?=' "$OUT" || fail "a cell is a formula"
 
 # Two megabytes that hold nothing: an answer at once.
-# in_time WHAT FILE: ten times what it takes, on a machine with other work.
+# in_time WHAT FILE: within a second; five, since a machine may have other work.
 in_time() {
   local start=$EPOCHREALTIME
   try survey "$2"
@@ -157,15 +153,11 @@ head -c 2000000 /dev/zero | tr '\0' ',' >commas.csv
 in_time "2 MB of commas" commas.csv
 "$GPUDAYS" survey --template >header.csv
 columns=$(head -1 header.csv | tr -cd ',' | wc -c)
-{
-  cat header.csv
-  echo "a,PhD student$(printf ',%.0s' $(seq 2 "$columns"))"
-} >row.csv
-for part in 'a;' 'robots on the moon;' ','; do # in one cell of several answers, and in a header
+for part in 'a;' 'robots on the moon;' ','; do # in one cell of several answers
   {
     cat header.csv
     printf 'a,PhD student,"'
-    yes "$part" | tr -d '\n' | head -c 2000000
+    { yes "$part" || true; } | tr -d "\n" | head -c 2000000 || true
     printf '"%s\n' "$(printf ',%.0s' $(seq 3 "$columns"))"
   } >cell.csv
   in_time "2 MB of '$part' in a cell" cell.csv
