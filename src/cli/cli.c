@@ -10,6 +10,11 @@
 #include "base/embedded.h"
 #include "comm/comm.h"
 
+const char *gd_cli_file(const char *output) {
+  bool named = output && strcmp(output, "-") != 0 && strcmp(output, "/dev/stdout") != 0;
+  return named ? output : NULL;
+}
+
 const char *gd_cli_embedded(const char *path) {
   for (int i = 0; i < gd_embedded_file_count; i++)
     if (strcmp(gd_embedded_files[i].path, path) == 0)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/mpirun.h"
@@ -507,7 +508,9 @@ static void show_finished(void *user, const struct gd_search_point *point) {
   char memory[GD_SHOW_TEXT];
   bool ok = trial->status == GD_TRIAL_OK, colour = watching->cli->colour;
   gd_progress_clear(&watching->progress);
-  fprintf(stderr, "  %-16s  %-30s  ", trial->model, trial->method);
+  char model[64];
+  fprintf(stderr, "  %-16s  %-30s  ", gd_json_excerpt(model, sizeof model, trial->model),
+          trial->method);
   if (ok) {
     bool predicted = point->source == GD_SEARCH_PREDICTED;
     gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
@@ -775,6 +778,17 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
   return conclude(search, err);
 }
 
+/* Kernels that were compiled for one process alone cost their time again in the next trial. */
+static void note_cache(struct gd_cli *cli, const struct gd_search *search) {
+  bool gpus = has_gpus(&cli->options), compiled = false;
+  char problem[1024];
+  for (int i = 0; i < search->count; i++)
+    compiled |= search->points[i].source == GD_SEARCH_RUN && !search->slurm_config &&
+                (gpus || search->points[i].method.compile);
+  if (compiled && gd_cache_problem(gpus ? "cuda" : "kernels", problem, sizeof problem))
+    gd_strbuf_printf(&cli->notes, "%s\n", problem);
+}
+
 static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting, bool in_job,
                             struct gd_error *err) {
   struct gd_search search = {0};
@@ -795,6 +809,7 @@ static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting
       GD_TRY(gd_predicting_open(predicting, cli, err));
     GD_TRY(run_search(cli, &search, predicting, err));
   }
+  note_cache(cli, &search);
   return show_search(cli, &search, predicting, err);
 }
 

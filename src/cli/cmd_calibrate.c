@@ -3,13 +3,13 @@
  * keeps the rates where `plan` and `bench` look for them, and shows them.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
@@ -18,20 +18,6 @@
 #include "search/load.h"
 
 /* --- where it goes ------------------------------------------------------------------------- */
-
-static enum gd_status make_folders(char *path, struct gd_error *err) {
-  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    int failed = mkdir(path, 0777);
-    int reason = errno;
-    struct stat what;
-    bool there = stat(path, &what) == 0 && S_ISDIR(what.st_mode);
-    if (failed && !there)
-      return gd_fail(err, GD_ENVIRONMENT, "cannot make the folder %s: %s", path, strerror(reason));
-    *slash = '/';
-  }
-  return GD_OK;
-}
 
 /* Whether a calibration that others disturbed would take the place of a better one. */
 static bool is_worse(const struct gd_rates *rates, const char *path) {
@@ -55,7 +41,9 @@ static enum gd_status keep(const struct gd_cli *cli, const struct gd_rates *rate
       return gd_fail(err, GD_ENVIRONMENT,
                      "there is no folder to keep the calibration in; set HOME or XDG_DATA_HOME, "
                      "or name a file with -o");
-    GD_TRY(make_folders(path, err));
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    GD_TRY(gd_file_make_folder(folder, err));
     if (is_worse(rates, path))
       return gd_fail(
           err, GD_MISMATCH,
@@ -224,6 +212,8 @@ enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
   if (strcmp(options.backend, "ref") == 0)
     return gd_fail(err, GD_BAD_INPUT,
                    "the ref backend is plain and slow on purpose; calibrate cpu or cuda");
+  if (cli->options.output && !gd_cli_file(cli->options.output))
+    return gd_fail(err, GD_BAD_INPUT, "a calibration needs a file: -o FILE (one named - is ./-)");
   snprintf(watching.progress.label, sizeof watching.progress.label, "calibrating");
   if (cli->options.ranks > 1) {
     GD_TRY(gd_launch_join(cli, err));

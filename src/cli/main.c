@@ -46,7 +46,8 @@ static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
 }
 
 /* All of the output at once: what cannot be written is found out here, with its reason. */
-static enum gd_status write_output(const struct gd_strbuf *out, struct gd_error *err) {
+static enum gd_status write_output(struct gd_strbuf *out, bool json, struct gd_error *err) {
+  gd_strbuf_clean(out, json);
   if (out->failed)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing");
   errno = 0;
@@ -58,7 +59,8 @@ static enum gd_status write_output(const struct gd_strbuf *out, struct gd_error 
 }
 
 /* One line each, after the output: what there is to say about it. */
-static void write_notes(const struct gd_cli *cli) {
+static void write_notes(struct gd_cli *cli) {
+  gd_strbuf_clean(&cli->notes, false);
   const char *at = cli->notes.text;
   if (cli->notes.length == 0 || cli->notes.failed || cli->options.quiet)
     return;
@@ -106,7 +108,7 @@ int main(int argc, char **argv) {
   status = gd_launch_meet(&cli, status, &err);
   /* The answer may be no, and its table is still worth reading; after other errors there is none.
    */
-  if (write_output(&cli.out, &write_err) != GD_OK) {
+  if (write_output(&cli.out, cli.options.json, &write_err) != GD_OK) {
     status = write_err.status;
     err = write_err;
   }

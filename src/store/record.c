@@ -169,39 +169,14 @@ const struct gd_field gd_provenance_fields[] = {
 const int gd_provenance_field_count = sizeof gd_provenance_fields / sizeof *gd_provenance_fields;
 #undef RECORD
 
-/* Bytes of the character at text in UTF-8; 0: it is none, or is one that moves a cursor. */
-static size_t character_bytes(const unsigned char *text) {
-  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  size_t bytes = text[0] < 0x80   ? 1
-                 : text[0] < 0xc0 ? 0
-                 : text[0] < 0xe0 ? 2
-                 : text[0] < 0xf0 ? 3
-                 : text[0] < 0xf8 ? 4
-                                  : 0;
-  if (bytes <= 1)
-    return text[0] < 0x20 || text[0] == 0x7f ? 0 : bytes;
-  uint32_t code = text[0] & (0x7fu >> bytes);
-  for (size_t i = 1; i < bytes; i++) {
-    if ((text[i] & 0xc0u) != 0x80u)
-      return 0;
-    code = code << 6 | (text[i] & 0x3fu);
-  }
-  bool valid = code >= least[bytes] && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000);
-  return valid && code >= 0xa0 ? bytes : 0;
-}
-
 void gd_clean_text(char *to, size_t size, const char *text) {
   size_t length = 0;
-  while (*text) {
-    size_t bytes = character_bytes((const unsigned char *)text);
-    if (length + (bytes ? bytes : 1) >= size)
+  for (size_t bytes; *text; text += bytes) {
+    bool shown = gd_text_shown(text, &bytes);
+    if (length + (shown ? bytes : 1) >= size)
       break;
-    if (bytes)
-      memcpy(to + length, text, bytes);
-    else
-      to[length] = '?';
-    length += bytes ? bytes : 1;
-    text += bytes ? bytes : 1;
+    memcpy(to + length, shown ? text : "?", shown ? bytes : 1);
+    length += shown ? bytes : 1;
   }
   to[length] = '\0';
 }

@@ -272,11 +272,12 @@ static enum gd_status make_folders(const char *path, struct gd_error *err) {
   snprintf(folder, sizeof folder, "%s", path);
   for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
     *at = '\0';
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST && access(folder, F_OK) != 0)
+    int number = mkdir(folder, 0777) == 0 ? 0 : errno; /* before access puts its own there */
+    if (number && number != EEXIST && access(folder, F_OK) != 0)
       return gd_fail(err, GD_ENVIRONMENT,
                      "cannot make the folder %s for results: %s; set GPUDAYS_DB to a file where "
                      "you may write",
-                     folder, strerror(errno));
+                     folder, strerror(number));
     *at = '/';
   }
   return GD_OK;
