@@ -39,8 +39,10 @@ enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
   set_figure(&terms->life_years, 5, "as in arXiv:2410.23261, Sec. 4.1");
   set_figure(&terms->utilisation, 1,
              "assumed: board power in full, as Llama 2 reports it (arXiv:2307.09288, Table 2)");
-  set_figure(&terms->mfu, 0.4,
-             "assumed: this engine has 34 - 58 % on an H200 (results/h200.csv), Llama 3 38 - 43 %");
+  terms->mfu.value = 0.4;
+  snprintf(terms->mfu.source, sizeof terms->mfu.source,
+           "assumed: this engine has %d - %d %% on an H200 (results/h200.csv), Llama 3 38 - 43 %%",
+           GD_MONEY_H200_MFU_LOW, GD_MONEY_H200_MFU_HIGH);
   set_figure(&terms->rent_usd_per_gpu_hour, 0, "the catalogue's offers, by GPU");
   set_cited(&terms->pue, record->pue, record, "pue");
   set_cited(&terms->usd_per_kwh, record->usd_per_kwh, record, "usd_per_kwh");
