@@ -130,7 +130,7 @@ struct gd_money_asked {
   struct gd_money_terms terms;
   const char *machines; /* names joined by commas; NULL: all of the catalogue */
   const char *provider; /* of rented GPUs: a part of its name; NULL: whoever asks least */
-  /* Told of each machine before its days are looked for; may be NULL. eta_s below 0: not known. */
+  /* Told of how many machines days are predicted; may be NULL. eta_s below 0: not known. */
   void (*progress)(void *user, const char *what, double done, double eta_s);
   void *progress_user;
 };

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "money/money_int.h"
 #include "pass/pass.h"
@@ -112,20 +111,12 @@ static enum gd_status add_option(const struct gd_money_asked *asked,
   return GD_OK;
 }
 
-/* Days and costs: all that takes time, once it is known how many machines there are. */
+/* Days and costs, once it is known which machines there are. */
 static enum gd_status fill_options(const struct gd_times_context *context,
                                    struct gd_money_table *table, struct gd_error *err) {
-  const struct gd_money_asked *asked = context->asked;
-  int64_t start = gd_clock_ns();
-  for (int i = 0; i < table->count; i++) {
-    struct gd_money_option *option = &table->options[i];
-    double done = (double)i / table->count, spent_s = 1e-9 * (double)(gd_clock_ns() - start);
-    if (asked->progress)
-      asked->progress(asked->progress_user, "comparing machines", done,
-                      i > 0 ? spent_s * (1 - done) / done : -1);
-    GD_TRY(gd_times_find(context, option->machine, option->gpu, &option->time, err));
-    gd_money_price(&table->terms, option);
-  }
+  GD_TRY(gd_times_find(context, table->options, table->count, err));
+  for (int i = 0; i < table->count; i++)
+    gd_money_price(&table->terms, &table->options[i]);
   return GD_OK;
 }
 
