@@ -40,6 +40,15 @@ static void candidate_deinit(struct candidate *candidate) {
   gd_graph_deinit(&candidate->graph);
 }
 
+/* What a graph was found to need: a search for another memory need not plan it again. */
+struct sized {
+  int64_t micro_batch, kept; /* of which graph */
+  int64_t device_bytes, host_bytes, blocks;
+  int64_t rows; /* tokens or pixels of a pass */
+  double flops; /* of a pass */
+};
+enum { MOST_SIZES = 96 };
+
 struct planning {
   const struct gd_model *model;
   const struct gd_trial_options *options;
@@ -50,12 +59,19 @@ struct planning {
   double enough_flops; /* a size whose pass has more is too long, but for 1; 0: none is */
   int64_t pass_rows;   /* of the size that was tried last: tokens, which products have as rows, or
                           pixels, of which there are plenty */
-  int64_t keep_bytes;  /* what a plan may have where activations are kept; 0: they are not */
+  int64_t used_host_bytes, blocks; /* likewise */
+  int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
   /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
      with the most blocks that keep, else of the first that was tried. */
   struct candidate ready;
   int64_t ready_size, ready_blocks; /* size 0: none */
   double ready_plan_s;
+  /* All that were tried, for the device that has these caps and that precision. */
+  struct sized sizes[MOST_SIZES];
+  int n_sizes;
+  struct gd_caps sized_caps;
+  enum gd_precision sized_precision;
+  int sized_ranks;
 };
 
 /* A plan points to its graph. */
@@ -84,6 +100,47 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
   return GD_OK;
 }
 
+static const struct sized *find_sized(const struct planning *p, int64_t micro_batch, int64_t kept) {
+  for (int i = 0; i < p->n_sizes; i++)
+    if (p->sizes[i].micro_batch == micro_batch && p->sizes[i].kept == kept)
+      return &p->sizes[i];
+  return NULL;
+}
+
+static void set_last(struct planning *p, const struct sized *sized) {
+  p->used_bytes = sized->device_bytes;
+  p->used_host_bytes = sized->host_bytes;
+  p->blocks = sized->blocks;
+  p->pass_rows = sized->rows;
+  p->pass_flops = sized->flops;
+}
+
+/* What a micro-batch with trial->kept_blocks needs; the candidate is made only where that is not
+   known. Where there is no room for what was found it will be planned again. */
+static enum gd_status find_needs(struct planning *p, int64_t micro_batch,
+                                 struct candidate *candidate, bool *made, struct gd_error *err) {
+  const struct gd_graph *graph = &candidate->graph;
+  const struct sized *known = find_sized(p, micro_batch, p->trial->kept_blocks);
+  *made = !known;
+  if (known) {
+    set_last(p, known);
+    return GD_OK;
+  }
+  GD_TRY(make_candidate(p, micro_batch, candidate, err));
+  struct sized sized = {
+      .micro_batch = micro_batch,
+      .kept = p->trial->kept_blocks,
+      .device_bytes = candidate->plan.device_bytes,
+      .host_bytes = candidate->plan.host_bytes,
+      .blocks = gd_graph_blocks(graph),
+      .rows = gd_tensor_elements(graph, graph->ids != GD_NONE ? graph->ids : graph->pixels),
+      .flops = graph->model_flops};
+  if (p->n_sizes < MOST_SIZES)
+    p->sizes[p->n_sizes++] = sized;
+  set_last(p, &sized);
+  return GD_OK;
+}
+
 /* Of the size that was tried last. */
 static bool is_too_long(const struct planning *p, int64_t size) {
   return size > 1 && p->enough_flops > 0 && p->pass_flops > p->enough_flops;
@@ -99,24 +156,18 @@ static void set_ready(struct planning *p, int64_t micro_batch, int64_t blocks,
   p->ready_plan_s = p->trial->plan_s;
 }
 
-/* Whether a micro-batch fits; what it misses goes into trial->reason, its bytes into used_bytes,
-   the FLOPs of its pass into pass_flops. */
+/* Whether a micro-batch fits. */
 static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits,
                                struct gd_error *err) {
   struct candidate candidate = {0};
-  struct gd_error miss = {0};
-  enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
+  bool made = false;
+  enum gd_status status = find_needs(p, micro_batch, &candidate, &made, err);
   if (status == GD_OK) {
-    *fits = gd_plan_fits(&candidate.plan, p->trial->device_limit_bytes, p->trial->host_limit_bytes,
-                         &miss) == GD_OK;
-    p->used_bytes = candidate.plan.device_bytes;
-    p->pass_flops = candidate.graph.model_flops;
-    if (!*fits)
-      snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
-               (long long)micro_batch, miss.text);
+    *fits = p->used_bytes <= p->trial->device_limit_bytes &&
+            p->used_host_bytes <= p->trial->host_limit_bytes;
     /* The first is also what is left where none fits. */
-    if (p->ready_size == 0 ||
-        (*fits && micro_batch > p->ready_size && !is_too_long(p, micro_batch)))
+    if (made && (p->ready_size == 0 ||
+                 (*fits && micro_batch > p->ready_size && !is_too_long(p, micro_batch))))
       set_ready(p, micro_batch, p->trial->kept_blocks, &candidate);
   }
   candidate_deinit(&candidate);
@@ -221,22 +272,16 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
   return GD_OK;
 }
 
-/* Whether a micro-batch fits into what may be kept in, with so many blocks keeping, of how many;
-   the FLOPs of a pass go into pass_flops. */
+/* Whether a micro-batch fits into what may be kept in, with so many blocks keeping. */
 static enum gd_status try_keeping(struct planning *p, int64_t micro_batch, int64_t kept, bool *fits,
-                                  int64_t *blocks, struct gd_error *err) {
+                                  struct gd_error *err) {
   struct candidate candidate = {0};
+  bool made = false;
   p->trial->kept_blocks = kept;
-  enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
-  *fits = status == GD_OK && candidate.plan.device_bytes <= p->keep_bytes;
-  *blocks = gd_graph_blocks(&candidate.graph);
-  p->pass_flops = candidate.graph.model_flops;
-  if (status == GD_OK)
-    p->pass_rows = gd_tensor_elements(&candidate.graph, candidate.graph.ids != GD_NONE
-                                                            ? candidate.graph.ids
-                                                            : candidate.graph.pixels);
-  if (*fits)
-    set_ready(p, micro_batch, kept < *blocks ? kept : *blocks, &candidate);
+  enum gd_status status = find_needs(p, micro_batch, &candidate, &made, err);
+  *fits = status == GD_OK && p->used_bytes <= p->keep_bytes;
+  if (*fits && made)
+    set_ready(p, micro_batch, kept < p->blocks ? kept : p->blocks, &candidate);
   candidate_deinit(&candidate);
   return status;
 }
@@ -250,26 +295,46 @@ static bool may_halve(const struct planning *p) {
 }
 
 /*
+ * Between so many blocks that can keep and so many that cannot: where the memory would end if each
+ * took the same, and halfway when that was wrong often.
+ */
+static int64_t guess_kept(const struct planning *p, int64_t good, int64_t good_bytes, int64_t bad,
+                          int64_t bad_bytes, int tries) {
+  enum { MOST_GUESSES = 3 };
+  int64_t middle = good + (bad - good) / 2;
+  if (good_bytes < 0 || bad_bytes <= good_bytes || tries >= MOST_GUESSES)
+    return middle;
+  double share = (double)(p->keep_bytes - good_bytes) / (double)(bad_bytes - good_bytes);
+  int64_t guess = good + (int64_t)(share * (double)(bad - good));
+  return guess <= good ? good + 1 : guess >= bad ? bad - 1 : guess;
+}
+
+/*
  * Memory that the micro-batch leaves over: as many blocks as fit keep what the compile method would
  * make again for products (pass_recompute.c). All of them at half the micro-batch are better than
  * some at the whole.
  */
 static enum gd_status keep_what_fits(struct planning *p, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
-  int64_t blocks, good = 0, bad;
+  int64_t good = 0, bad, bad_bytes;
   bool fits;
-  GD_TRY(try_keeping(p, trial->micro_batch, INT64_MAX, &fits, &blocks, err));
-  bad = blocks;
+  const struct sized *none = find_sized(p, trial->micro_batch, 0);
+  int64_t good_bytes = none ? none->device_bytes : -1;
+  GD_TRY(try_keeping(p, trial->micro_batch, INT64_MAX, &fits, err));
+  int64_t blocks = bad = p->blocks;
+  bad_bytes = p->used_bytes;
   if (!fits && may_halve(p)) {
-    GD_TRY(try_keeping(p, trial->micro_batch / 2, INT64_MAX, &fits, &blocks, err));
+    GD_TRY(try_keeping(p, trial->micro_batch / 2, INT64_MAX, &fits, err));
+    blocks = p->blocks;
     if (fits)
       trial->micro_batch /= 2;
   }
-  while (!fits && bad - good > 1) {
-    int64_t middle = good + (bad - good) / 2;
+  for (int tries = 0; !fits && bad - good > 1; tries++) {
+    int64_t kept = guess_kept(p, good, good_bytes, bad, bad_bytes, tries);
     bool some;
-    GD_TRY(try_keeping(p, trial->micro_batch, middle, &some, &blocks, err));
-    *(some ? &good : &bad) = middle;
+    GD_TRY(try_keeping(p, trial->micro_batch, kept, &some, err));
+    *(some ? &good : &bad) = kept;
+    *(some ? &good_bytes : &bad_bytes) = p->used_bytes;
   }
   trial->kept_blocks = fits ? blocks : good;
   return GD_OK;
@@ -432,10 +497,25 @@ static enum gd_status take_candidate(struct planning *p, int64_t micro_batch,
   if (p->ready_size == micro_batch && p->ready_blocks == p->trial->kept_blocks) {
     move_candidate(candidate, &p->ready);
     p->trial->plan_s = p->ready_plan_s;
+    p->ready_size = 0;
   } else {
     status = make_candidate(p, micro_batch, candidate, err);
   }
   return status;
+}
+
+/* What was planned for a device of another kind, or for more of them, is of no use. */
+static void forget_others(struct planning *p) {
+  const struct gd_trial *trial = p->trial;
+  if (memcmp(&p->sized_caps, &p->caps, sizeof p->caps) != 0 ||
+      p->sized_precision != trial->precision || p->sized_ranks != trial->ranks) {
+    candidate_deinit(&p->ready);
+    p->ready = (struct candidate){0};
+    p->ready_size = p->n_sizes = 0;
+  }
+  p->sized_caps = p->caps;
+  p->sized_precision = trial->precision;
+  p->sized_ranks = trial->ranks;
 }
 
 /* Chooses the micro-batch and leaves its candidate; infeasible leaves that of micro-batch 1. */
@@ -444,6 +524,7 @@ static enum gd_status choose_plan(struct planning *p, struct candidate *full,
   struct gd_trial *trial = p->trial;
   int64_t found;
   GD_TRY(begin(p, err));
+  forget_others(p);
   int64_t batch = p->model->recipe.batch / trial->ranks;
   GD_TRY(find_micro_batch(p, &found, err));
   bool fixed = p->options->micro_batch == GD_MICRO_BATCH_FIXED;
@@ -455,10 +536,13 @@ static enum gd_status choose_plan(struct planning *p, struct candidate *full,
   trial->remainder = batch % trial->micro_batch;
   GD_TRY(take_candidate(p, trial->micro_batch, full, err));
   record_plan(trial, p->model, full);
-  if (found)
-    trial->reason[0] = '\0';
-  else
+  if (!found) {
+    struct gd_error miss = {0};
     trial->status = GD_TRIAL_INFEASIBLE;
+    (void)!gd_plan_fits(&full->plan, trial->device_limit_bytes, trial->host_limit_bytes, &miss);
+    snprintf(trial->reason, sizeof trial->reason, "micro-batch %lld %s",
+             (long long)trial->micro_batch, miss.text);
+  }
   return GD_OK;
 }
 
@@ -510,6 +594,36 @@ enum gd_status gd_trial_predict(const struct gd_model *model,
   if (status == GD_OK)
     status = predict_candidate(&p, &full, predictor, prediction, err);
   candidate_deinit(&full);
+  return status;
+}
+
+enum gd_status gd_trial_predict_targets(const struct gd_model *model,
+                                        const struct gd_trial_options *options,
+                                        struct gd_trial_target *targets, int count,
+                                        struct gd_error *err) {
+  struct planning p = {.model = model};
+  enum gd_status status = GD_OK;
+  for (int i = 0; i < count && status == GD_OK; i++) {
+    struct gd_trial_target *target = &targets[i];
+    struct gd_trial_options own = *options;
+    struct candidate full = {0};
+    struct gd_error error = {0};
+    own.target = target->target;
+    p.options = &own;
+    p.trial = &target->trial;
+    target->prediction = (struct gd_prediction){0};
+    target->status = choose_plan(&p, &full, &error);
+    if (target->status == GD_OK && target->trial.status == GD_TRIAL_PLANNED)
+      target->status = predict_candidate(&p, &full, target->predictor, &target->prediction, &error);
+    /* The next has nearly the same memory: its plan may be this one. */
+    if (target->status == GD_OK)
+      set_ready(&p, target->trial.micro_batch, target->trial.kept_blocks, &full);
+    candidate_deinit(&full);
+    if (target->status != GD_OK && target->status != GD_BAD_INPUT &&
+        target->status != GD_UNSUPPORTED)
+      status = gd_fail(err, target->status, "%s", error.text);
+  }
+  candidate_deinit(&p.ready);
   return status;
 }
 
