@@ -211,3 +211,32 @@ enum gd_status gd_comm_sum_doubles(struct gd_comm *comm, double *values, int cou
   }
   return GD_OK;
 }
+
+/* --- agreement ----------------------------------------------------------------------------- */
+
+struct verdict {
+  int32_t status;
+  char text[sizeof((struct gd_error *)NULL)->text];
+};
+
+enum gd_status gd_comm_agree(struct gd_comm *comm, enum gd_status status, struct gd_error *err) {
+  int first = 0;
+  if (comm->size == 1 || comm->failed)
+    return status;
+  struct verdict *all = gd_mem_alloc((size_t)comm->size, sizeof *all);
+  if (!all)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while ranks agree");
+  struct verdict *own = &all[comm->rank];
+  own->status = (int32_t)status;
+  if (status != GD_OK && err)
+    memcpy(own->text, err->text, sizeof own->text);
+  enum gd_status told = gather(comm, all, sizeof *all, GD_COLLECTIVE_ALL_GATHER, err);
+  while (told == GD_OK && first < comm->size && all[first].status == GD_OK)
+    first++;
+  if (told != GD_OK && status == GD_OK)
+    status = told;
+  else if (told == GD_OK && first < comm->size && status == GD_OK)
+    status = gd_fail(err, (enum gd_status)all[first].status, "rank %d: %s", first, all[first].text);
+  gd_mem_free(all);
+  return status;
+}

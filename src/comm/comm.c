@@ -211,6 +211,7 @@ static enum gd_status meet_neighbours(struct gd_comm *comm, struct gd_error *err
   }
   comm->host_cores = cores_of_host(comm, seats, &own);
   gd_mem_free(seats);
+  comm->allowed_cores = (int)own.cores;
   comm->cores = own.cores / sharers > 1 ? (int)(own.cores / sharers) : 1;
   return status;
 }
@@ -317,6 +318,10 @@ int gd_comm_local_size(const struct gd_comm *comm) {
 
 int gd_comm_cores(const struct gd_comm *comm) {
   return comm->cores;
+}
+
+int gd_comm_allowed_cores(const struct gd_comm *comm) {
+  return comm->allowed_cores;
 }
 
 int gd_comm_host(const struct gd_comm *comm, int rank) {

@@ -65,6 +65,8 @@ int gd_comm_local_rank(const struct gd_comm *comm);
 int gd_comm_local_size(const struct gd_comm *comm);
 /* How many cores this rank may call its own: those it may run on, over the ranks beside it. */
 int gd_comm_cores(const struct gd_comm *comm);
+/* How many this rank may run on, alone or not. */
+int gd_comm_allowed_cores(const struct gd_comm *comm);
 /* The first rank on the machine of that rank: equal for two that share one. */
 int gd_comm_host(const struct gd_comm *comm, int rank);
 /* Cores of this machine that one of its ranks at least may run on. */
@@ -92,6 +94,13 @@ enum gd_status gd_comm_all_reduce(struct gd_comm *comm, float *data, int64_t sha
                                   struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_comm_broadcast(struct gd_comm *comm, void *data, int64_t bytes, int root,
                                  struct gd_error *err) GD_MUST_USE;
+/*
+ * A rank that fails alone would go on to something else while the others wait for it here. So all
+ * say how they fare: GD_OK where all are; else every rank that was well fails for the reason of the
+ * first that was not. Does nothing where the communicator has failed.
+ */
+enum gd_status gd_comm_agree(struct gd_comm *comm, enum gd_status status,
+                             struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_comm_barrier(struct gd_comm *comm, struct gd_error *err) GD_MUST_USE;
 /* Sums of a few scalars, in rank order as well. */
 enum gd_status gd_comm_sum_doubles(struct gd_comm *comm, double *values, int count,

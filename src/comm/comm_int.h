@@ -22,13 +22,14 @@ enum gd_collective {
   GD_COLLECTIVE_COUNT
 };
 
-enum { GD_WINDOW_SENT = -1 };
+/* In place of the bytes that a message is to have. */
+enum { GD_WINDOW_SENT = -1, GD_WINDOW_CAME = -2 };
 
 struct gd_window {
-  int count;                    /* messages posted */
-  void **requests;              /* MPI_Request, 2 x (size - 1) of them at most */
-  int *peers;                   /* whom each is from or to */
-  int *bytes;                   /* that each receives; GD_WINDOW_SENT: it sends */
+  int count;       /* messages posted */
+  void **requests; /* MPI_Request, 2 x (size - 1) of them at most */
+  int *peers;      /* whom each is from or to */
+  int *bytes;      /* that each receives; GD_WINDOW_SENT: it sends; GD_WINDOW_CAME: it has */
   struct gd_mpi_status *states; /* how each ended */
 };
 
@@ -36,7 +37,7 @@ struct gd_comm {
   int rank, size;
   int local_rank; /* among those of this machine */
   int local_size; /* of the machine that has most */
-  int cores;
+  int cores, allowed_cores;
   int host_cores; /* of this machine, that its ranks may run on */
   int *hosts;     /* of each rank, the first rank of its machine */
   int sequence;   /* number of the collective that runs */

@@ -17,7 +17,8 @@
 
 /* MPI promises tags up to 32,767. Ranks are at most one collective apart, so numbers may repeat. */
 enum { NUMBERS = 4096, KINDS = 8, ANY_TAG = -1 };
-_Static_assert(NUMBERS *KINDS == 32768 && (int)GD_COLLECTIVE_COUNT <= (int)KINDS, "tags fit 15 bits");
+_Static_assert(NUMBERS *KINDS == 32768 && (int)GD_COLLECTIVE_COUNT <= (int)KINDS,
+               "tags fit 15 bits");
 
 static const char *collective_name(int kind) {
   static const char *const names[KINDS] = {[GD_COLLECTIVE_REDUCE_SCATTER] = "a reduce-scatter",
@@ -62,9 +63,16 @@ enum gd_status gd_window_receive(struct gd_comm *comm, struct gd_window *window,
 
 /* --- failing ------------------------------------------------------------------------------- */
 
+/* MPI forgets a request that is found done here, with how it ended: of a message that has come, the
+ * size is looked at now. */
 static bool is_done(struct gd_comm *comm, struct gd_window *window, int i) {
+  struct gd_mpi_status state = {0};
   int done = 0;
-  return comm->mpi.Test(&window->requests[i], &done, GD_MPI_IGNORE) != GD_MPI_SUCCESS || done;
+  if (comm->mpi.Test(&window->requests[i], &done, &state) != GD_MPI_SUCCESS)
+    return true;
+  if (done && window->bytes[i] >= 0 && state.bytes == (size_t)window->bytes[i])
+    window->bytes[i] = GD_WINDOW_CAME;
+  return done;
 }
 
 /* What still waits for data would be written to after its owner has freed it. */
@@ -75,7 +83,7 @@ void gd_comm_fail(struct gd_comm *comm) {
   for (int w = 0; w < GD_COMM_WINDOWS; w++) {
     struct gd_window *window = &comm->windows[w];
     for (int i = 0; window->requests && i < window->count; i++)
-      if (window->bytes[i] != GD_WINDOW_SENT && !is_done(comm, window, i)) {
+      if (window->bytes[i] >= 0 && !is_done(comm, window, i)) {
         comm->mpi.Cancel(&window->requests[i]);
         is_done(comm, window, i);
       }
@@ -119,7 +127,7 @@ static int find_stranger(struct gd_comm *comm, struct gd_window *window, int *fr
   for (int i = 0; i < window->count; i++) {
     struct gd_mpi_status state;
     int there = 0;
-    if (window->bytes[i] == GD_WINDOW_SENT || is_done(comm, window, i))
+    if (window->bytes[i] < 0 || is_done(comm, window, i))
       continue;
     if (comm->mpi.Iprobe(window->peers[i], ANY_TAG, comm->mpi.world, &there, &state) ==
             GD_MPI_SUCCESS &&
@@ -154,7 +162,7 @@ static enum gd_status check_messages(struct gd_comm *comm, struct gd_window *win
                                      struct gd_error *err) {
   for (int i = 0; i < window->count; i++) {
     const struct gd_mpi_status *state = &window->states[i];
-    bool received = window->bytes[i] != GD_WINDOW_SENT;
+    bool received = window->bytes[i] >= 0;
     if (code != GD_MPI_SUCCESS && received && state->error == GD_MPI_ERR_TRUNCATE)
       return other_size(comm, window->peers[i], window->bytes[i], err);
     if (code != GD_MPI_SUCCESS && state->error != GD_MPI_SUCCESS &&
