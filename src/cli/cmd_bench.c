@@ -109,7 +109,8 @@ static void append_speed(struct gd_strbuf *out, const struct gd_search_point *po
     gd_strbuf_printf(
         &line, " of %s %s (%s peak)", gd_show_rate(rate, sizeof rate, trial->peak_flops),
         peak == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision),
-        gd_show_peak_source(trial->backend, trial->device, peak, trial->peak_flops / trial->ranks));
+        gd_show_peak_source(trial->backend, trial->device, peak,
+                            trial->peak_flops / (trial->devices ? trial->devices : trial->ranks)));
   }
   gd_strbuf_printf(&line, "; loss %.4g, gradient norm %.3g: plausible", trial->loss, trial->norm);
   if (line.text && !line.failed)

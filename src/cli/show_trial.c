@@ -144,6 +144,8 @@ void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool
   gd_show_set_int(to, "threads", trial->threads);
   gd_show_set_int(to, "ranks", trial->ranks);
   gd_show_set_int(to, "nodes", trial->nodes);
+  if (trial->note[0])
+    gd_show_set_text(to, "note", trial->note);
   set_plan(to, trial);
   set_times(to, trial, measured);
   if (measured)
@@ -234,6 +236,11 @@ void gd_show_trial_note(struct gd_strbuf *out, const struct gd_trial *trial) {
   if (line.text && !line.failed)
     gd_show_paragraph(out, 2, line.text);
   gd_strbuf_deinit(&line);
+  if (trial->note[0]) {
+    char note[sizeof trial->note + 8];
+    snprintf(note, sizeof note, "note: %s", trial->note);
+    gd_show_paragraph(out, 2, note);
+  }
 }
 
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err) {

@@ -17,6 +17,7 @@
 #include "exec/run.h"
 #include "gd_version.h"
 #include "pass/pass.h"
+#include "search/agree.h"
 #include "search/load.h"
 #include "store/store.h"
 
@@ -54,11 +55,14 @@ struct planning {
   const struct gd_trial_options *options;
   struct gd_trial *trial;
   struct gd_caps caps;
-  int64_t used_bytes;  /* of the size that was tried last */
-  double pass_flops;   /* likewise */
-  double enough_flops; /* a size whose pass has more is too long, but for 1; 0: none is */
-  int64_t pass_rows;   /* of the size that was tried last: tokens, which products have as rows, or
-                          pixels, of which there are plenty */
+  int threads;            /* that the backend is opened with; the same on all ranks */
+  unsigned char uuid[16]; /* of this rank's GPU; zeros: it has none */
+  bool settled;           /* all ranks fail, and know it */
+  int64_t used_bytes;     /* of the size that was tried last */
+  double pass_flops;      /* likewise */
+  double enough_flops;    /* a size whose pass has more is too long, but for 1; 0: none is */
+  int64_t pass_rows;  /* of the size that was tried last: tokens, which products have as rows, or
+                         pixels, of which there are plenty */
   int64_t used_host_bytes, blocks; /* likewise */
   int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
   /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
@@ -384,11 +388,10 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
 }
 
 /* Without a compiler the compile method plans and runs unfused, and says so. */
-static void find_compiler(struct planning *p) {
+static void find_compiler(const struct planning *p, struct gd_limits *limits) {
   struct gd_error why = {0};
-  struct gd_trial *trial = p->trial;
   if (p->options->method.compile && !gd_codegen_works(&p->caps, &why))
-    snprintf(trial->no_compiler, sizeof trial->no_compiler, "%.255s", why.text);
+    snprintf(limits->no_compiler, sizeof limits->no_compiler, "%.255s", why.text);
 }
 
 /* On one machine: in a job the ranks know, else they are spread evenly. */
@@ -399,50 +402,87 @@ static int ranks_beside(const struct planning *p) {
 }
 
 /* What a rank may have of a device's memory where there are more ranks on a machine than devices:
-   its share, less a context of its own. devices 0: they share what there is, or each has one. */
+   its share, less a context of its own. devices 0: they share what there is. */
 static int64_t share_of(int ranks, const struct gd_device_info *info) {
   int sharing = info->sharing       ? info->sharing
                 : info->devices > 0 ? (ranks + info->devices - 1) / info->devices
                                     : 1;
+  if (info->devices == 0)
+    return info->memory_bytes / ranks;
   if (sharing <= 1)
     return info->memory_bytes;
   int64_t context_bytes = info->memory_bytes - gd_gpu_plan_bytes(info->memory_bytes);
   return gd_gpu_plan_bytes((info->memory_bytes + context_bytes) / sharing); /* one is off already */
 }
 
+static enum gd_status describe_here(struct planning *p, int threads, struct gd_device_info *info,
+                                    struct gd_error *err) {
+  struct gd_backend_options options = {.threads = threads, .comm = p->options->comm};
+  const struct gd_backend_ops *ops;
+  struct gd_backend *backend;
+  *info = (struct gd_device_info){0};
+  GD_TRY(gd_backend_find(p->options->backend, &ops, err));
+  ops->caps(&options, &p->caps);
+  GD_TRY(ops->open(&options, &backend, err));
+  ops->describe(backend, info);
+  gd_backend_close(backend);
+  memcpy(p->uuid, info->uuid, sizeof p->uuid);
+  return GD_OK;
+}
+
+/* A failure of one rank is one of all. */
+static enum gd_status settle(struct planning *p, enum gd_status status, struct gd_error *err) {
+  if (!p->options->comm || p->settled)
+    return status;
+  status = gd_comm_agree(p->options->comm, status, err);
+  p->settled = status != GD_OK;
+  return status;
+}
+
+/* What the backend finds here, and the least of what all ranks find. */
+static enum gd_status find_device_here(struct planning *p, struct gd_device_info *info,
+                                       struct gd_limits *limits, struct gd_error *err) {
+  const struct gd_trial_options *options = p->options;
+  int ranks = ranks_beside(p);
+  GD_TRY(settle(p, describe_here(p, options->threads, info, err), err));
+  find_compiler(p, limits);
+  limits->threads = info->threads;
+  limits->device_bytes =
+      options->device_limit_bytes ? options->device_limit_bytes : share_of(ranks, info);
+  limits->host_bytes =
+      options->host_limit_bytes ? options->host_limit_bytes : info->host_memory_bytes / ranks;
+  GD_TRY(gd_agree_limits(options->comm, limits, p->trial->note, sizeof p->trial->note, err));
+  p->threads = (int)limits->threads;
+  /* Scratch and the size of a pass depend on the threads. Where one rank asks again, all do. */
+  return options->comm && gd_comm_size(options->comm) > 1
+             ? settle(p, describe_here(p, p->threads, info, err), err)
+             : GD_OK;
+}
+
 /* Device, threads and memory: of the target, or of what the backend finds here. */
 static enum gd_status find_device(struct planning *p, struct gd_error *err) {
   const struct gd_trial_options *options = p->options;
-  struct gd_backend_options backend_options = {.threads = options->threads, .comm = options->comm};
-  const struct gd_backend_ops *ops;
-  struct gd_backend *backend;
+  const struct gd_target *target = options->target;
+  struct gd_trial *trial = p->trial;
   struct gd_device_info info = {0};
-  if (options->target) {
-    const struct gd_target *target = options->target;
+  struct gd_limits limits = {0};
+  if (target) {
     gd_target_caps(target, &p->caps);
     snprintf(info.name, sizeof info.name, "%.127s", target->gpu->title);
-    info.threads = target->cpus;
-    info.memory_bytes = target->memory_bytes;
-    info.host_memory_bytes = target->host_memory_bytes;
+    limits.threads = target->cpus;
+    limits.device_bytes =
+        options->device_limit_bytes ? options->device_limit_bytes : target->memory_bytes;
+    limits.host_bytes =
+        options->host_limit_bytes ? options->host_limit_bytes : target->host_memory_bytes;
   } else {
-    GD_TRY(gd_backend_find(options->backend, &ops, err));
-    ops->caps(&backend_options, &p->caps);
-    find_compiler(p);
-    GD_TRY(ops->open(&backend_options, &backend, err));
-    ops->describe(backend, &info);
-    gd_backend_close(backend);
+    GD_TRY(find_device_here(p, &info, &limits, err));
     gd_machine_print(options->backend, &info, p->trial->ranks, p->trial->machine);
   }
-  struct gd_trial *trial = p->trial;
-  int ranks = ranks_beside(p);
-  if (!options->target) /* a target's is a GPU's share already */
-    info.host_memory_bytes /= ranks;
   snprintf(trial->device, sizeof trial->device, "%s", info.name);
-  trial->threads = info.threads;
-  trial->device_limit_bytes =
-      options->device_limit_bytes ? options->device_limit_bytes : share_of(ranks, &info);
-  trial->host_limit_bytes =
-      options->host_limit_bytes ? options->host_limit_bytes : info.host_memory_bytes;
+  snprintf(trial->no_compiler, sizeof trial->no_compiler, "%s", limits.no_compiler);
+  trial->threads = (int)limits.threads;
+  trial->device_limit_bytes = limits.device_bytes;
+  trial->host_limit_bytes = limits.host_bytes;
   return GD_OK;
 }
 
@@ -927,17 +967,31 @@ static enum gd_status own_ranks(const struct measuring *m, const struct gd_load 
   return GD_OK;
 }
 
+/* Of all devices together; the higher one of this and of what was found before. */
+static enum gd_status find_peak(struct measuring *m, struct gd_backend *backend,
+                                struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  enum gd_dtype dtype = product_dtype(trial->precision);
+  bool tf32 = m->planning.caps.tf32 && m->planning.options->method.tf32;
+  struct gd_peak_share own = {.peak_flops = backend->ops->peak_flops(backend, dtype, tf32),
+                              .threads = m->planning.threads};
+  double peak, limit;
+  if (tf32 && dtype == GD_DTYPE_F32)
+    own.limit_flops = backend->ops->peak_flops(backend, GD_DTYPE_F16, false);
+  memcpy(own.uuid, m->planning.uuid, sizeof own.uuid);
+  GD_TRY(gd_agree_peak(m->planning.options->comm, &own, &peak, &limit, &trial->devices, err));
+  trial->peak_flops = fmax(trial->peak_flops, peak);
+  trial->limit_flops = fmax(trial->limit_flops, limit);
+  return GD_OK;
+}
+
 static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
                               struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
   struct gd_load load_before, load_after;
   int64_t pass_ns, update_ns;
-  enum gd_dtype dtype = product_dtype(trial->precision);
-  bool tf32 = m->planning.caps.tf32 && m->planning.options->method.tf32;
-  trial->peak_flops = trial->ranks * backend->ops->peak_flops(backend, dtype, tf32);
-  if (tf32 && dtype == GD_DTYPE_F32)
-    trial->limit_flops = trial->ranks * backend->ops->peak_flops(backend, GD_DTYPE_F16, false);
+  GD_TRY(find_peak(m, backend, err));
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
   gd_trial_judge(trial, model->family->classes(model)); /* nonsense is not worth timing */
   if (trial->status != GD_TRIAL_OK)
@@ -957,11 +1011,25 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
     take_profile(m, backend);
   backend->ops->usage(backend, &trial->resident_bytes, &trial->runtime_bytes);
   /* Measured at both ends: another program in the way of one must not lower the peak. */
-  trial->peak_flops =
-      fmax(trial->peak_flops, trial->ranks * backend->ops->peak_flops(backend, dtype, tf32));
+  GD_TRY(find_peak(m, backend, err));
   extrapolate(trial, &model->recipe);
   gd_trial_judge(trial, model->family->classes(model));
   return GD_OK;
+}
+
+static enum gd_status agree_plan(const struct planning *p, const struct candidate *full,
+                                 const struct candidate *remainder, struct gd_error *err) {
+  const struct gd_trial_options *options = p->options;
+  return gd_agree_plan(
+      options->comm,
+      &(struct gd_offer){.trial = p->trial,
+                         .recipe = &p->model->recipe,
+                         .sample_seconds = options->sample_seconds,
+                         .seed = options->seed,
+                         .profile = options->profile,
+                         .full = &full->plan,
+                         .remainder = p->trial->remainder ? &remainder->plan : NULL},
+      err);
 }
 
 static enum gd_status measure_as_planned(const struct gd_model *model,
@@ -973,16 +1041,18 @@ static enum gd_status measure_as_planned(const struct gd_model *model,
   struct candidate full = {0}, remainder = {0};
   struct gd_backend *backend = NULL;
   enum gd_status status = plan_trial(&m.planning, &full, err);
+  if (status == GD_OK && trial->status != GD_TRIAL_INFEASIBLE && trial->remainder)
+    status = make_candidate(&m.planning, trial->remainder, &remainder, err);
+  status = settle(&m.planning, status, err);
+  if (status == GD_OK)
+    status = agree_plan(&m.planning, &full, &remainder, err);
   if (status != GD_OK || trial->status == GD_TRIAL_INFEASIBLE)
     goto done;
-  if (trial->remainder)
-    status = make_candidate(&m.planning, trial->remainder, &remainder, err);
-  if (status == GD_OK)
-    status = gd_backend_open(options->backend,
-                             &(struct gd_backend_options){.threads = options->threads,
-                                                          .comm = options->comm,
-                                                          .trace = options->profile},
-                             &backend, err);
+  status = gd_backend_open(options->backend,
+                           &(struct gd_backend_options){.threads = m.planning.threads,
+                                                        .comm = options->comm,
+                                                        .trace = options->profile},
+                           &backend, err);
   if (status != GD_OK)
     goto done;
   status = gd_run_open(&m.run, backend, &full.plan, trial->remainder ? &remainder.plan : NULL, err);

@@ -113,6 +113,8 @@ struct gd_trial {
                          may be computed by the units of fp16. Not stored */
   double mfu, hfu;    /* 0 when the peak is unknown */
   double busy_share;  /* of the CPUs, used by others while sampling; -1: unknown */
+  int devices;        /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
+  char note[320];     /* what to know about it, one sentence: ranks with unequal limits */
   double loss, norm;  /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   uint32_t n_profile;     /* with options.profile, longest first */

@@ -174,6 +174,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   info->host_memory_bytes = gd_host_memory_bytes();
   info->threads = cuda->threads;
   info->sharing = cuda->sharing;
+  cuda->cu->DeviceGetUuid(info->uuid, cuda->device);
   cuda->cu->DeviceGetCount(&info->devices);
 }
 
