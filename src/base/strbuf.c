@@ -19,6 +19,10 @@
 static bool reserve(struct gd_strbuf *buf, size_t extra) {
   if (buf->failed)
     return false;
+  if (extra > SIZE_MAX / 4 || buf->length > SIZE_MAX / 4) { /* room below cannot overflow */
+    buf->failed = true;
+    return false;
+  }
   size_t need = buf->length + extra + 1;
   if (need <= buf->capacity)
     return true;

@@ -66,11 +66,15 @@ static json_t *pack_order(const struct gd_child_order *order, bool progress) {
 enum gd_status gd_child_write_order(const char *path, const struct gd_child_order *order,
                                     bool progress, struct gd_error *err) {
   json_t *json = pack_order(order, progress);
-  char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-  enum gd_status status =
-      text ? gd_file_write(path, text, strlen(text), err)
-           : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing the order for a trial");
-  free(text);
+  struct gd_file_out out;
+  enum gd_status status = gd_file_begin(&out, path, err);
+  if (status == GD_OK) {
+    if (!json || json_dumpf(json, out.stream, JSON_COMPACT) != 0)
+      status = ferror(out.stream)
+                   ? GD_OK
+                   : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing an order");
+    status = gd_file_end(&out, status, err);
+  }
   json_decref(json);
   return status;
 }
