@@ -678,11 +678,8 @@ static enum gd_status sample(struct measuring *m, const char *what, enum piece p
     gd_samples_summarise(samples);
     int64_t elapsed_ns = gd_clock_ns() - start;
     GD_TRY(slowest(m, &elapsed_ns, err)); /* all ranks must stop at the same sample */
-    if (samples->count < 3)
-      continue;
-    bool tight = samples->half_width_s <= 0.02 * samples->median_s;
-    bool late = 1e-9 * (double)elapsed_ns >= m->limit_s;
-    if (tight || late)
+    bool late = samples->count >= 3 && 1e-9 * (double)elapsed_ns >= m->limit_s;
+    if (late || gd_samples_are_tight(samples))
       break;
   }
   return GD_OK;

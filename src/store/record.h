@@ -44,8 +44,13 @@ enum { GD_TRIAL_MAX_SAMPLES = 64 };
 struct gd_samples {
   int count;
   int64_t ns[GD_TRIAL_MAX_SAMPLES];
-  double median_s, half_width_s; /* 95 %: median +- half width (Student's t over the samples) */
+  double median_s, half_width_s; /* the median lies within +- half width of theirs in 95 % of
+                                    trials, however sampling ended */
 };
+/* Sampling ends when the half width is this part of the median, but not before so many samples:
+ * fewer are too often alike by chance. */
+#define GD_SAMPLES_TIGHT 0.02
+enum { GD_SAMPLES_TO_JUDGE = 8 };
 
 /* Where the time of a training step goes: one kind of op in one program. */
 struct gd_profile_row {
@@ -111,6 +116,8 @@ struct gd_trial {
 
 /* Median and half width of what is in ns[0..count). */
 void gd_samples_summarise(struct gd_samples *samples);
+/* Whether a summary is good enough to end sampling. */
+bool gd_samples_are_tight(const struct gd_samples *samples);
 
 /* --- provenance ---------------------------------------------------------------------------- */
 
