@@ -476,7 +476,7 @@ static enum gd_status find_device(struct planning *p, struct gd_error *err) {
         options->host_limit_bytes ? options->host_limit_bytes : target->host_memory_bytes;
   } else {
     GD_TRY(find_device_here(p, &info, &limits, err));
-    gd_machine_print(options->backend, &info, p->trial->ranks, p->trial->machine);
+    gd_machine_print(options->backend, &info, trial->ranks, trial->machine);
   }
   snprintf(trial->device, sizeof trial->device, "%s", info.name);
   snprintf(trial->no_compiler, sizeof trial->no_compiler, "%s", limits.no_compiler);
@@ -667,12 +667,6 @@ enum gd_status gd_trial_predict_targets(const struct gd_model *model,
   return status;
 }
 
-/* To a part in 500: of 2,049 positions the last is left out since a version of the program, which
-   is up to two in 2,049 of the FLOPs. Another batch, length or model is further off. */
-static bool close_to(double a, double b) {
-  return fabs(a - b) <= 2e-3 * fabs(b);
-}
-
 enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
                                        const struct gd_target *target,
                                        const struct gd_predictor *predictor,
@@ -690,15 +684,13 @@ enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
                                      .device_limit_bytes = INT64_MAX / 4,
                                      .host_limit_bytes = INT64_MAX / 4,
                                      .keep_limit_bytes = stored->peak_bytes};
-  GD_TRY(gd_model_load(stored->model, &model, err));
+  char recipe[GD_HASH_TEXT];
   GD_TRY(gd_method_parse(stored->method, &options.method, err));
-  int64_t rest = stored->remainder ? stored->remainder : stored->micro_batch;
-  model.recipe.batch = ((stored->accumulation - 1) * stored->micro_batch + rest) * stored->ranks;
-  GD_TRY(gd_trial_predict(&model, &options, predictor, &planned, prediction, err));
-  if (!close_to(planned.model_flops_per_step, stored->model_flops_per_step))
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "the stored trial of %s was not run with the preset's recipe", stored->model);
-  return GD_OK;
+  GD_TRY(gd_recipe_of_trial(stored, &model, recipe, err));
+  if (!recipe[0] || (stored->recipe[0] && strcmp(stored->recipe, recipe) != 0))
+    return gd_fail(err, GD_UNSUPPORTED, "the stored trial of %s is not one of the preset",
+                   stored->model);
+  return gd_trial_predict(&model, &options, predictor, &planned, prediction, err);
 }
 
 enum gd_status gd_trial_explain(const struct gd_model *model,
@@ -808,11 +800,8 @@ static enum gd_status sample(struct measuring *m, const char *what, enum piece p
     gd_samples_summarise(samples);
     int64_t elapsed_ns = gd_clock_ns() - start;
     GD_TRY(slowest(m, &elapsed_ns, err)); /* all ranks must stop at the same sample */
-    if (samples->count < 3)
-      continue;
-    bool tight = samples->half_width_s <= 0.02 * samples->median_s;
-    bool late = 1e-9 * (double)elapsed_ns >= m->limit_s;
-    if (tight || late)
+    bool late = samples->count >= 3 && 1e-9 * (double)elapsed_ns >= m->limit_s;
+    if (late || gd_samples_are_tight(samples))
       break;
   }
   return GD_OK;
@@ -870,7 +859,10 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
   trial->step_half_width_s = sqrt(a * a + b * b + c * c);
   double days_per_s = (double)recipe->steps / 86400;
   trial->days = trial->step_s * days_per_s;
-  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) * days_per_s;
+  /* Held back for a share of the time, it would have taken that much less. */
+  double held = gd_trial_held_share(trial);
+  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) *
+                    (held > GD_LOAD_QUIET ? 1 - held : 1) * days_per_s;
   trial->days_high = (trial->step_s + trial->step_half_width_s) * days_per_s;
   trial->samples_per_s = (double)recipe->batch / trial->step_s;
   trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
@@ -967,6 +959,49 @@ static enum gd_status own_ranks(const struct measuring *m, const struct gd_load 
   return GD_OK;
 }
 
+static enum gd_status sample_pieces(struct measuring *m, struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
+  if (has_last_pass(trial))
+    GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
+  return sample(m, "updates", PIECE_UPDATE, &trial->update, err);
+}
+
+/* The rank that was held back most: the others waited for it. */
+static enum gd_status most_share(struct measuring *m, double *share, struct gd_error *err) {
+  int64_t parts = (int64_t)(1e9 * *share);
+  GD_TRY(slowest(m, &parts, err));
+  *share = 1e-9 * (double)parts;
+  return GD_OK;
+}
+
+/* All samples, and what the accounts of the machine say about that time. */
+static enum gd_status sample_all(struct measuring *m, struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  struct gd_load before, after;
+  struct gd_load_watch watch;
+  gd_load_read(&before);
+  gd_load_watch_start(&watch);
+  enum gd_status status = sample_pieces(m, err);
+  trial->stalled_share = gd_load_watch_stop(&watch);
+  gd_load_read(&after);
+  GD_TRY(status);
+  trial->throttled_share = gd_load_throttled_share(&before, &after);
+  trial->steal_share = gd_load_steal_share(&before, &after);
+  GD_TRY(most_share(m, &trial->throttled_share, err));
+  GD_TRY(most_share(m, &trial->steal_share, err));
+  GD_TRY(most_share(m, &trial->stalled_share, err));
+  GD_TRY(own_ranks(m, &before, &after, err));
+  trial->busy_share = gd_load_share(&before, &after);
+  /* A quota is a fact of the place that is measured, whatever it leaves; stops are not. */
+  if (gd_trial_held_share(trial) > GD_LOAD_GROSS && trial->throttled_share < GD_LOAD_QUIET)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "the process did not run for %.0f %% of the time in which it was measured: it "
+                   "was stopped, or its virtual machine was; measure again when it is left alone",
+                   100 * gd_trial_held_share(trial));
+  return GD_OK;
+}
+
 /* Of all devices together; the higher one of this and of what was found before. */
 static enum gd_status find_peak(struct measuring *m, struct gd_backend *backend,
                                 struct gd_error *err) {
@@ -989,7 +1024,6 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
                               struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
-  struct gd_load load_before, load_after;
   int64_t pass_ns, update_ns;
   GD_TRY(find_peak(m, backend, err));
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
@@ -999,14 +1033,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
                   limited(1e-9 * (double)pass_ns, m->limit_s / 3) +
                   limited(1e-9 * (double)update_ns, m->limit_s / 10);
-  gd_load_read(&load_before);
-  GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
-  if (has_last_pass(trial))
-    GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
-  GD_TRY(sample(m, "updates", PIECE_UPDATE, &trial->update, err));
-  gd_load_read(&load_after);
-  GD_TRY(own_ranks(m, &load_before, &load_after, err));
-  trial->busy_share = gd_load_share(&load_before, &load_after);
+  GD_TRY(sample_all(m, err));
   if (m->planning.options->profile)
     take_profile(m, backend);
   backend->ops->usage(backend, &trial->resident_bytes, &trial->runtime_bytes);

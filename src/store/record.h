@@ -14,6 +14,7 @@
 #define GD_STORE_RECORD_H
 
 #include "backend/machine.h"
+#include "base/csv.h"
 #include "base/strbuf.h"
 #include "ir/graph.h"
 #include "model/model.h"
@@ -57,8 +58,13 @@ enum { GD_HASH_TEXT = 33 }; /* 128 bits in hexadecimal digits, with the end */
 struct gd_samples {
   int count;
   int64_t ns[GD_TRIAL_MAX_SAMPLES];
-  double median_s, half_width_s; /* 95 %: median +- half width (Student's t over the samples) */
+  double median_s, half_width_s; /* the median lies within +- half width of theirs in 95 % of
+                                    trials, however sampling ended */
 };
+/* Sampling ends when the half width is this part of the median, but not before so many samples:
+ * fewer are too often alike by chance. */
+#define GD_SAMPLES_TIGHT 0.02
+enum { GD_SAMPLES_TO_JUDGE = 8 };
 
 /* Where the time of a training step goes: one kind of op in one program. */
 struct gd_profile_row {
@@ -113,9 +119,12 @@ struct gd_trial {
                          may be computed by the units of fp16. Not stored */
   double mfu, hfu;    /* 0 when the peak is unknown */
   double busy_share;  /* of the CPUs, used by others while sampling; -1: unknown */
-  int devices;        /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
-  char note[320];     /* what to know about it, one sentence: ranks with unequal limits */
-  double loss, norm;  /* of the warm-up step at random start */
+  double throttled_share; /* of the CPU time it asked for, denied by a quota while sampling */
+  double stalled_share;   /* of the time of sampling, in which the process did not run at all */
+  double steal_share;     /* of the CPUs, taken by the host of a virtual machine */
+  int devices;       /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
+  char note[320];    /* what to know about it, one sentence: ranks with unequal limits */
+  double loss, norm; /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   uint32_t n_profile;     /* with options.profile, longest first */
   struct gd_profile_row profile[GD_PROFILE_ROWS];
@@ -128,8 +137,17 @@ struct gd_trial {
   int tries;                     /* how often it was tried, this one included; 0: not told */
 };
 
+/*
+ * The share of the time that the trial was held back by what is not the machine's speed: a quota,
+ * stops, steal. The load of other programs is busy_share alone: a thread that only sleeps, as the
+ * one that notices stops, wakes in time beside them.
+ */
+double gd_trial_held_share(const struct gd_trial *trial);
+
 /* Median and half width of what is in ns[0..count). */
 void gd_samples_summarise(struct gd_samples *samples);
+/* Whether a summary is good enough to end sampling. */
+bool gd_samples_are_tight(const struct gd_samples *samples);
 
 /* --- provenance ---------------------------------------------------------------------------- */
 
@@ -159,6 +177,15 @@ enum gd_status gd_record_print(const struct gd_trial *trial, struct gd_strbuf *o
  */
 enum gd_status gd_record_parse(const char *label, const char *text, int64_t length,
                                struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
+
+/*
+ * A row of the table that `results --csv` prints: one reader for whatever takes published trials.
+ * GD_BAD_INPUT, with line and column, for a column that is missing and for numbers that cannot be,
+ * alone or together. provenance may be NULL.
+ */
+enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_trial *trial,
+                                  struct gd_provenance *provenance, bool *superseded,
+                                  struct gd_error *err) GD_MUST_USE;
 
 /* The same for where it came from: {"time":"2024-05-01T12:00:00.123Z","host":...}. */
 enum gd_status gd_provenance_print(const struct gd_provenance *provenance, struct gd_strbuf *out,

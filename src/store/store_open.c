@@ -61,6 +61,11 @@ const char *const gd_store_steps[GD_STORE_SCHEMA] = {
     "ALTER TABLE trials ADD COLUMN machine TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE trials ADD COLUMN failure TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE trials ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN devices INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN note TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE trials ADD COLUMN throttled_share REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN stalled_share REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN steal_share REAL NOT NULL DEFAULT 0;"
     "ALTER TABLE trials ADD COLUMN origin TEXT NOT NULL DEFAULT '';"
     "UPDATE trials SET recipe = gd_recipe_of_key(coalesce((SELECT key_text FROM details WHERE"
     "  details.id = trials.id), ''), precision_substituted),"
@@ -260,6 +265,10 @@ static enum gd_status find_path(const char *asked, char path[GD_STORE_PATH], str
     return gd_fail(err, GD_ENVIRONMENT,
                    "there is no place for results: neither GPUDAYS_DB, XDG_DATA_HOME nor HOME is "
                    "set; set GPUDAYS_DB to a file");
+  if (strcmp(path, ":memory:") == 0)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "\":memory:\" would forget all results when gpudays ends; set GPUDAYS_DB to a "
+                   "file (./:memory: is one of that name)");
   if (length <= 0 || length >= GD_STORE_PATH - 16) /* room for SQLite's "-journal" */
     return gd_fail(err, GD_ENVIRONMENT, "the path of the database is %s; set GPUDAYS_DB to a file",
                    length <= 0 ? "empty" : "too long");

@@ -234,45 +234,11 @@ static void test_stream(void **state) {
   expect_content("file", "2");
 }
 
-static void make_old(const char *path) {
-  struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
-  assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-}
-
-static void test_scratch(void **state) {
-  struct gd_scratch first = {0}, second;
-  struct gd_error err = {0};
-  struct stat info;
-  char parent[512];
-  (void)state;
-  snprintf(parent, sizeof parent, "%s", scratch_path(""));
-  scratch_write_text("work-killed/a", "");
-  scratch_write_text("work-killed/in/b", "");
-  scratch_write_text("work-young/a", "");
-  scratch_write_text("other-1/a", "");
-  make_old(scratch_path("work-killed"));
-  make_old(scratch_path("other-1"));
-  gd_scratch_remove(&first);
-  assert_int_equal(gd_scratch_open(&first, parent, "work-", &err), GD_OK);
-  assert_int_equal(stat(first.path, &info), 0);
-  assert_int_equal(info.st_mode & 07777, 0700);
-  assert_int_equal(scratch_count(""), 3); /* the killed one is gone */
-  make_old(first.path);                   /* and held */
-  assert_int_equal(gd_scratch_open(&second, parent, "work-", &err), GD_OK);
-  assert_int_equal(scratch_count(""), 4);
-  gd_scratch_remove(&second);
-  gd_scratch_remove(&first);
-  gd_scratch_remove(&first);
-  assert_int_equal(scratch_count(""), 2);
-  assert_int_equal(gd_scratch_open(&first, scratch_path("no"), "work-", &err), GD_ENVIRONMENT);
-  assert_non_null(strstr(err.text, "No such file or directory; set TMPDIR"));
-}
-
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, scratch_teardown)
   const struct CMUnitTest tests[] = {
       TEST(test_regular), TEST(test_links),       TEST(test_no_files), TEST(test_fifo),
-      TEST(test_stdout),  TEST(test_permissions), TEST(test_stream),   TEST(test_scratch),
+      TEST(test_stdout),  TEST(test_permissions), TEST(test_stream),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
