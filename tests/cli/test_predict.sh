@@ -173,7 +173,7 @@ expect 0 calibrate --threads 1 --time-limit 2s --json
 file=$(field file) share=$(field busy_share)
 field_is validated false
 field_above busy_share 0.2
-field_above interval "$(awk -v s="$share" 'BEGIN { print s - 1e-9 }')"
+field_above interval "$(awk -v s="$share" 'BEGIN { print s - 0.001 }')"
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1
 shown "other programs used"
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --json
