@@ -127,8 +127,8 @@ static void set_cell(struct gd_show_object *to, const struct cell *cell) {
   gd_show_set_real(to, "train_flops", cell->train_flops);
   gd_show_set_real(to, "peak_flops", cell->peak_flops);
   gd_show_set_text(to, "precision", gd_precision_name(cell->precision));
-  gd_show_set_bool(to, "precision_substituted", cell->substituted);
   gd_show_set_text(to, "rate", cell->rate);
+  gd_show_set_bool(to, "precision_substituted", cell->substituted);
 }
 
 /* One cell is an object with its days; several are a list. */

@@ -63,10 +63,6 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   gd_show_set_int(to, "batch", recipe->batch);
   gd_show_set_int(to, "steps", recipe->steps);
   set_size(to, "seq", recipe->seq, recipe->seq > 1); /* convolutions have none */
-  set_size(to, "vocab", classes, !family->images);
-  set_size(to, "image_height", entry->height, family->images);
-  set_size(to, "image_width", entry->width, family->images);
-  set_size(to, "classes", classes, family->images);
   gd_show_set_text(to, "precision", gd_precision_name(recipe->precision));
   gd_show_set_text(to, "optimizer", gd_optimizer_name(recipe->optimizer));
   gd_show_set_real(to, "lr", recipe->lr);
@@ -78,6 +74,10 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   gd_show_set_real(to, "max_grad_norm", recipe->max_grad_norm);
   gd_show_set_text(to, "schedule", gd_schedule_name(recipe->schedule));
   gd_show_set_int(to, "warmup_steps", recipe->warmup_steps);
+  set_size(to, "vocab", classes, !family->images);
+  set_size(to, "image_height", entry->height, family->images);
+  set_size(to, "image_width", entry->width, family->images);
+  set_size(to, "classes", classes, family->images);
 }
 
 /* --- one model ----------------------------------------------------------------------------- */

@@ -133,10 +133,9 @@ static void set_object(const struct question *q, const struct row *row, struct g
   gd_show_begin(to);
   gd_show_set_text(to, "model", row->model->model.name);
   gd_show_set_text(to, "method", gd_method_name(&row->point.method, method));
-  gd_show_target(to, &q->target);
+  gd_show_set_text(to, "gpu", q->target.gpu->name);
+  gd_show_set_int(to, "count", q->target.count);
   gd_show_set_text(to, "stack", "paper");
-  gd_show_set_text(to, "precision", gd_precision_name(row->precision));
-  gd_show_set_bool(to, "precision_substituted", row->substituted);
   gd_show_set_int(to, "micro_batch", ok ? row->point.micro_batch : 1);
   gd_show_set_int(to, "accumulation", (int64_t)row->point.accumulation);
   gd_show_set_int(to, "peak_bytes", (int64_t)row->point.bytes.device);
@@ -150,6 +149,9 @@ static void set_object(const struct question *q, const struct row *row, struct g
   gd_show_set_bool(to, "predicted", ok);
   gd_show_set_bool(to, "validated", ok && q->validated);
   gd_show_set_text(to, "basis", q->basis);
+  gd_show_set_text(to, "precision", gd_precision_name(row->precision));
+  gd_show_set_bool(to, "precision_substituted", row->substituted);
+  gd_show_target(to, &q->target);
 }
 
 static enum gd_status show_objects(const struct question *q, struct gd_error *err) {
