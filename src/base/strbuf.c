@@ -208,7 +208,8 @@ static bool read_character(const char *text, uint32_t *code, size_t *bytes) {
 static bool is_shown(uint32_t code) {
   bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
   bool turns = code == 0x061c || code == 0x200e || code == 0x200f ||
-               (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+               (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+               code == 0xfeff;
   return !control && !turns;
 }
 

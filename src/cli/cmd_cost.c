@@ -193,8 +193,11 @@ static int count_within(const struct gd_money_table *table, const struct gd_mone
 static void append_reason(struct gd_cli *cli, const struct gd_money_limits *limits,
                           const struct gd_money_advice *advice) {
   char a[2 * GD_SHOW_TEXT];
-  gd_strbuf_printf(&cli->out, "the %s of %d ways to buy or rent",
-                   limits->budget_usd > 0 ? "fastest" : "least", advice->ways);
+  if (advice->ways == 1)
+    gd_strbuf_append(&cli->out, "the only way to buy or rent");
+  else
+    gd_strbuf_printf(&cli->out, "the %s of %d ways to buy or rent",
+                     limits->budget_usd > 0 ? "fastest" : "least", advice->ways);
   if (limits->budget_usd > 0)
     gd_strbuf_printf(&cli->out, " within %s", gd_show_usd(a, sizeof a, limits->budget_usd));
   if (limits->days > 0)

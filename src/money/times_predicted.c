@@ -140,7 +140,8 @@ static enum gd_status predict_all(const struct gd_times_context *context, struct
   return GD_OK;
 }
 
-/* What cannot be planned for one machine is no answer for it, and none for the others. */
+/* What cannot be planned for one machine is no answer for it, and none for the others. *count are
+   before it. */
 static enum gd_status prepare(const struct gd_times_context *context,
                               struct gd_money_option *option, struct wanted *wanted, int *count,
                               struct gd_error *err) {
@@ -151,7 +152,12 @@ static enum gd_status prepare(const struct gd_times_context *context,
   enum gd_status status =
       gd_hw_target(context->asked->hw, option->gpu->name, machine->count, 1,
                    rented ? NULL : machine->name, NULL, &wanted->target, &error);
-  if (status == GD_OK)
+  const struct wanted *like = NULL;
+  for (int i = 1; i <= *count && !like; i++)
+    like = wanted[-i].target.gpu == wanted->target.gpu ? &wanted[-i] : NULL;
+  if (status == GD_OK && like)
+    status = gd_predictor_like(&wanted->predictor, &like->predictor, &wanted->target, &error);
+  else if (status == GD_OK)
     status = gd_predictor_for_target(&wanted->predictor, &wanted->target, &error);
   if (status == GD_OK)
     (*count)++;

@@ -190,25 +190,48 @@ static void say_target(struct gd_predictor *p, const struct gd_target *target, d
   }
 }
 
+/* All of a predictor that follows from the calibration and the target. */
+static void aim(struct gd_predictor *p, const struct gd_target *target) {
+  char measured_on[128];
+  p->validated = p->calibrated = false;
+  p->error = 0;
+  snprintf(measured_on, sizeof measured_on, "%s", p->rates.device);
+  gd_rates_retarget(&p->rates, target);
+  snprintf(p->rates.peer_source, sizeof p->rates.peer_source, "taken from data sheets");
+  say_target(p, target, p->distance, measured_on);
+  judge_ranks(p, target->count, false);
+}
+
 enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_target *target,
                                        struct gd_error *err) {
   struct choice choice = {.gpu = target->gpu, .distance = HUGE_VAL};
-  char measured_on[128];
   consider_folder(&choice); /* what the user measured comes before what is built in */
   enum gd_status status = consider_embedded(&choice, err);
   if (status != GD_OK) {
     gd_rates_deinit(&choice.best);
     return status;
   }
-  *p = (struct gd_predictor){.rates = choice.best};
+  *p = (struct gd_predictor){.rates = choice.best, .distance = choice.distance};
   if (!isfinite(choice.distance))
     p->rates = (struct gd_rates){
         .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .beside_speed = 1};
-  snprintf(measured_on, sizeof measured_on, "%s", p->rates.device);
-  gd_rates_retarget(&p->rates, target); /* its links are other ones: what was measured stays here */
-  snprintf(p->rates.peer_source, sizeof p->rates.peer_source, "taken from data sheets");
-  say_target(p, target, choice.distance, measured_on);
-  judge_ranks(p, target->count, false);
+  aim(p, target);
+  return GD_OK;
+}
+
+enum gd_status gd_predictor_like(struct gd_predictor *p, const struct gd_predictor *like,
+                                 const struct gd_target *target, struct gd_error *err) {
+  struct gd_predictor made = *like;
+  size_t count = made.rates.n_points;
+  made.rates.arena = (struct gd_arena){0}; /* points hold no pointers, and all else is in place */
+  made.rates.points = gd_mem_alloc(count + 1, sizeof *made.rates.points);
+  if (!made.rates.points)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while a calibration is copied");
+  if (count > 0)
+    memcpy(made.rates.points, like->rates.points, count * sizeof *made.rates.points);
+  made.rates.points_capacity = made.rates.n_points;
+  aim(&made, target);
+  *p = made;
   return GD_OK;
 }
 

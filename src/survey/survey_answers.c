@@ -463,6 +463,7 @@ enum gd_status gd_survey_load(struct gd_survey *survey, const char *path, struct
   *survey = (struct gd_survey){0};
   GD_TRY(gd_survey_schema_load(&survey->schema, err));
   GD_TRY(gd_csv_load(&survey->csv, path, err));
+  GD_TRY(gd_survey_name_columns(survey, err));
   return check(survey, err);
 }
 
@@ -471,6 +472,7 @@ enum gd_status gd_survey_parse(struct gd_survey *survey, const char *label, cons
   *survey = (struct gd_survey){0};
   GD_TRY(gd_survey_schema_load(&survey->schema, err));
   GD_TRY(gd_csv_parse(&survey->csv, label, text, length, err));
+  GD_TRY(gd_survey_name_columns(survey, err));
   return check(survey, err);
 }
 

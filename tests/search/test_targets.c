@@ -77,6 +77,32 @@ static void test_as_alone(void **state) {
   gd_hw_deinit(&hw);
 }
 
+/* A predictor that was made after another one of the same GPU is the one that was made alone. */
+static void test_predictor_like(void **state) {
+  struct gd_hw hw = {0};
+  struct gd_error err = {0};
+  (void)state;
+  OK(gd_hw_load(&hw, &err));
+  for (int i = 0; i < GPUS; i++) {
+    struct gd_target one, eight;
+    struct gd_predictor first = {0}, alone = {0}, like = {0};
+    OK(gd_hw_target(&hw, gpus[i], 1, 1, NULL, NULL, &one, &err));
+    OK(gd_hw_target(&hw, gpus[i], 8, 1, NULL, NULL, &eight, &err));
+    OK(gd_predictor_for_target(&first, &one, &err));
+    OK(gd_predictor_for_target(&alone, &eight, &err));
+    OK(gd_predictor_like(&like, &first, &eight, &err));
+    assert_string_equal(like.basis, alone.basis);
+    assert_true(like.error == alone.error && like.validated == alone.validated);
+    assert_true(like.rates.peer_link.bytes_per_s == alone.rates.peer_link.bytes_per_s);
+    assert_int_equal(like.rates.n_points, alone.rates.n_points);
+    assert_memory_equal(like.rates.first, alone.rates.first, sizeof like.rates.first);
+    gd_predictor_deinit(&first);
+    gd_predictor_deinit(&alone);
+    gd_predictor_deinit(&like);
+  }
+  gd_hw_deinit(&hw);
+}
+
 /* What one target cannot have leaves the others their answer. */
 static void test_one_refused(void **state) {
   struct gd_hw hw = {0};
@@ -106,6 +132,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_as_alone),
       cmocka_unit_test(test_one_refused),
+      cmocka_unit_test(test_predictor_like),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
