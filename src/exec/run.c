@@ -305,6 +305,12 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
 }
 
+double gd_run_step_share(const struct gd_run *run, enum gd_run_part part) {
+  const struct gd_graph *graph = run->plan[part]->graph;
+  double samples = (double)graph->tensors[graph->labels].dims[0] * graph->ranks;
+  return run->batch > 0 ? samples / (double)run->batch : 1;
+}
+
 double gd_run_counted_share(const struct gd_graph *graph) {
   return graph->ids == GD_NONE || graph->predicts_next ? 1 : MASKED_PERCENT / 100.0;
 }
@@ -336,11 +342,11 @@ enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, in
     for (int64_t i = 0; i < n_labels; i++)
       labels[i] = (int32_t)gd_rng_below(seed, stream + 7, (uint64_t)i, classes);
   }
+  double valid = (double)gd_batch_valid_labels(graph, labels);
   struct gd_batch batch = {.ids = ids,
                            .pixels = pixels,
                            .labels = labels,
-                           .weight =
-                               1.0 / (double)gd_batch_valid_labels(graph, labels) / graph->ranks};
+                           .weight = gd_run_step_share(run, part) / graph->ranks / valid};
   GD_TRY(gd_run_seed(run, part, (uint32_t)seed, 0, 0, err));
   return gd_run_batch(run, part, &batch, err);
 }
