@@ -11,6 +11,7 @@
 
 #include "codegen/codegen.h"
 #include "exec/run.h"
+#include "model/aliases.h"
 #include "pass/pass.h"
 
 /* Everything one comparison owns; freed whole. */

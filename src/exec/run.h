@@ -79,11 +79,6 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
    2^16 down to 1 that is so many times; what overflows after them is wrong. */
 enum { GD_RUN_MOST_SKIPS = 17 };
 
-/* A parameter's tensor in a file under its own name or an alias of the family; NULL: not there. */
-const struct gd_safetensor *gd_find_parameter(const struct gd_family *family,
-                                              const struct gd_safetensors *file, const char *prefix,
-                                              const char *name);
-
 /* The loss summed since the last call, and the gradient norm of the last update (0: none yet). */
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_norm(struct gd_run *run, double *norm, struct gd_error *err) GD_MUST_USE;
