@@ -178,6 +178,15 @@ static enum gd_status append_found(struct found *found, struct gd_error *err) {
   return gd_show_table(&cli->out, 0, columns, COLUMNS, found->cells, (int)found->count, err);
 }
 
+/* Rows that could not be read are left out, and told. */
+static void note_damage(struct gd_cli *cli, const struct gd_store *store) {
+  const char *sentence;
+  int64_t damaged = gd_store_damage(store, &sentence);
+  if (damaged > 0)
+    gd_strbuf_printf(&cli->notes, "%lld trial%s left out: %s\n", (long long)damaged,
+                     damaged == 1 ? " was" : "s were", sentence);
+}
+
 /* --- results ------------------------------------------------------------------------------- */
 
 static enum gd_status visit(void *user, const struct gd_store_row *row, struct gd_error *err) {
@@ -316,6 +325,8 @@ enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err) {
   else
     status =
         cli->options.total ? show_total(cli, store, &filter, err) : list(cli, store, &filter, err);
+  if (status == GD_OK)
+    note_damage(cli, store);
   gd_store_close(store);
   return status;
 }
@@ -365,8 +376,8 @@ static enum gd_status append_missing(struct gd_cli *cli, struct gd_store *store,
   struct gd_store_filter filter = *asked;
   char recipe[GD_HASH_TEXT], note[256];
   int missing = 0;
-  GD_TRY(gd_recipe_hash(model, NULL, recipe, err));
-  filter.model = model->name;
+  GD_TRY(gd_recipe_hash(model, gd_cli_precision(cli), recipe, err));
+  filter.model = NULL;
   filter.recipe = recipe;
   filter.status = &failed;
   filter.brief = true;
@@ -391,7 +402,7 @@ static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
   struct gd_store_filter filter = cli->options.filter;
   filter.ranks = (int)cli->options.ranks;
   filter.brief = !for_programs(cli);
-  GD_TRY(gd_best_query(store, model, &filter, choose, choosing, err));
+  GD_TRY(gd_best_query(store, model, gd_cli_precision(cli), &filter, choose, choosing, err));
   GD_TRY(append_found(&choosing->found, err));
   return append_missing(cli, store, model, &filter, err);
 }

@@ -169,7 +169,8 @@ const struct gd_field gd_provenance_fields[] = {
 const int gd_provenance_field_count = sizeof gd_provenance_fields / sizeof *gd_provenance_fields;
 #undef RECORD
 
-/* Bytes of the character at text in UTF-8; 0: it is none, or is one that moves a cursor. */
+/* Bytes of the character at text in UTF-8; 0: it is none, or is one that moves a cursor or turns
+   the direction of writing. */
 static size_t character_bytes(const unsigned char *text) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   size_t bytes = text[0] < 0x80   ? 1
@@ -187,7 +188,11 @@ static size_t character_bytes(const unsigned char *text) {
     code = code << 6 | (text[i] & 0x3fu);
   }
   bool valid = code >= least[bytes] && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000);
-  return valid && code >= 0xa0 ? bytes : 0;
+  /* Marks that turn the direction of what follows, and line ends of their own (Unicode, UAX 9). */
+  bool turns = code == 0x61c || code == 0x200e || code == 0x200f ||
+               (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+               code == 0xfeff;
+  return valid && code >= 0xa0 && !turns ? bytes : 0;
 }
 
 void gd_clean_text(char *to, size_t size, const char *text) {

@@ -14,6 +14,7 @@
 #define GD_STORE_RECORD_H
 
 #include "backend/machine.h"
+#include "base/csv.h"
 #include "base/strbuf.h"
 #include "ir/graph.h"
 #include "model/model.h"
@@ -157,6 +158,15 @@ enum gd_status gd_record_print(const struct gd_trial *trial, struct gd_strbuf *o
  */
 enum gd_status gd_record_parse(const char *label, const char *text, int64_t length,
                                struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
+
+/*
+ * A row of the table that `results --csv` prints: one reader for whatever takes published trials.
+ * GD_BAD_INPUT, with line and column, for a column that is missing and for numbers that cannot be,
+ * alone or together. provenance may be NULL.
+ */
+enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_trial *trial,
+                                  struct gd_provenance *provenance, bool *superseded,
+                                  struct gd_error *err) GD_MUST_USE;
 
 /* The same for where it came from: {"time":"2024-05-01T12:00:00.123Z","host":...}. */
 enum gd_status gd_provenance_print(const struct gd_provenance *provenance, struct gd_strbuf *out,

@@ -57,6 +57,14 @@ json_t *gd_record_get_first(const struct gd_trial *trial);
 enum gd_status gd_record_set(const struct gd_json *json, const json_t *object,
                              struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 
+/* The first field that no trial can have so, by its name; NULL: all are within what can be. */
+const char *gd_record_out_of_range(const struct gd_trial *trial);
+/* That, and what a trial computes from its own numbers (days, MFU). false: which field, and what it
+   should be. */
+bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected);
+/* A time as in struct gd_provenance, that has been. */
+bool gd_time_believable(const char *text);
+
 /* Appends the value on one line; false without memory, or without a value. */
 bool gd_json_text(const json_t *value, struct gd_strbuf *out);
 

@@ -46,14 +46,23 @@ static const char *column_text(sqlite3_stmt *statement, int at) {
   return text ? text : "";
 }
 
-/* false: the text is no word that this version knows. */
+/* false: it is of another type than was written, or no word that this version knows. */
 static bool read_field(sqlite3_stmt *statement, int at, const struct gd_field *field,
                        void *record) {
   void *value = (char *)record + field->offset;
+  int type = sqlite3_column_type(statement, at);
+  bool whole =
+      field->kind == GD_FIELD_BOOL || field->kind == GD_FIELD_INT || field->kind == GD_FIELD_INT64;
+  if (type != SQLITE_NULL &&
+      ((whole && type != SQLITE_INTEGER) ||
+       (field->kind == GD_FIELD_REAL && type != SQLITE_INTEGER && type != SQLITE_FLOAT)))
+    return false;
   switch (field->kind) {
   case GD_FIELD_TEXT: gd_clean_text(value, field->size, column_text(statement, at)); return true;
   case GD_FIELD_BOOL: *(bool *)value = sqlite3_column_int(statement, at) != 0; return true;
-  case GD_FIELD_INT: *(int *)value = sqlite3_column_int(statement, at); return true;
+  case GD_FIELD_INT:
+    *(int *)value = sqlite3_column_int(statement, at);
+    return *(int *)value == sqlite3_column_int64(statement, at);
   case GD_FIELD_INT64: *(int64_t *)value = sqlite3_column_int64(statement, at); return true;
   case GD_FIELD_REAL:
     *(double *)value = sqlite3_column_type(statement, at) == SQLITE_NULL
@@ -258,12 +267,18 @@ enum gd_status gd_store_drop_pending(struct gd_store *store, const struct gd_sto
 
 /* --- reading ------------------------------------------------------------------------------- */
 
-static enum gd_status fail_row(const struct gd_store *store, int64_t id, const char *column,
-                               struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT,
-                 "%s: trial %lld has a %s that this gpudays does not understand; the database was "
-                 "edited or is damaged: restore a copy, or set GPUDAYS_DB to another file",
-                 store->path, (long long)id, column);
+void gd_store_note_damage(struct gd_store *store, int64_t id, const char *column) {
+  if (store->damaged++ == 0)
+    snprintf(
+        store->damage, sizeof store->damage,
+        "trial %lld has a %s that this gpudays does not understand: it was edited, or %.300s is "
+        "damaged; restore a copy of it, or go on without that trial",
+        (long long)id, column, store->path);
+}
+
+int64_t gd_store_damage(const struct gd_store *store, const char **sentence) {
+  *sentence = store->damage;
+  return store->damaged;
 }
 
 static enum gd_status prepare_fetch(struct gd_store *store, bool details, struct gd_error *err) {
@@ -290,39 +305,46 @@ static bool read_part(sqlite3_stmt *statement, int at, enum gd_part part, struct
   return fine;
 }
 
-static enum gd_status read_row(const struct gd_store *store, sqlite3_stmt *statement, bool details,
-                               struct gd_store_row *row, struct gd_error *err) {
+/* The column that is not what it was; NULL: all are. */
+static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_store_row *row) {
   int at = 0;
   row->superseded = sqlite3_column_int(statement, at++) != 0;
   snprintf(row->key_hash, sizeof row->key_hash, "%s", column_text(statement, at++));
   gd_clean_text(row->origin, sizeof row->origin, column_text(statement, at++));
   for (int i = 0; i < gd_trial_field_count; i++)
     if (!read_field(statement, at++, &gd_trial_fields[i], &row->trial))
-      return fail_row(store, row->id, gd_trial_fields[i].name, err);
+      return gd_trial_fields[i].name;
   for (int i = 0; i < gd_provenance_field_count; i++)
     if (!read_field(statement, at++, &gd_provenance_fields[i], &row->provenance))
-      return fail_row(store, row->id, gd_provenance_fields[i].name, err);
+      return gd_provenance_fields[i].name;
   for (int i = 0; i < GD_PART_COUNT && details; i++)
     if (!read_part(statement, at++, (enum gd_part)i, &row->trial))
-      return fail_row(store, row->id, gd_part_name((enum gd_part)i), err);
-  return GD_OK;
+      return gd_part_name((enum gd_part)i);
+  return gd_record_out_of_range(&row->trial);
 }
 
+/* *whole false: the row is damaged, which is noted. */
 static enum gd_status fetch(struct gd_store *store, int64_t id, bool details,
-                            struct gd_store_row *row, struct gd_error *err) {
+                            struct gd_store_row *row, bool *whole, struct gd_error *err) {
   GD_TRY(prepare_fetch(store, details, err));
   sqlite3_stmt *statement = store->fetch[details];
   enum gd_status status = GD_OK;
+  const char *wrong = NULL;
   *row = (struct gd_store_row){.id = id};
   int code = sqlite3_bind_int64(statement, 1, id);
   if (code == SQLITE_OK)
     code = sqlite3_step(statement);
   if (code == SQLITE_ROW)
-    status = read_row(store, statement, details, row, err);
+    wrong = read_row(statement, details, row);
   else if (code == SQLITE_DONE)
-    status = fail_row(store, id, "missing part", err);
+    wrong = "missing part";
+  else if ((code & 0xff) == SQLITE_CORRUPT)
+    wrong = "page";
   else
     status = gd_store_fail(store, code, "read", err);
+  if (wrong)
+    gd_store_note_damage(store, id, wrong);
+  *whole = status == GD_OK && !wrong;
   sqlite3_reset(statement);
   return status;
 }
@@ -350,8 +372,10 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
     return gd_store_fail(store, code, "read", err);
   if (id) {
     struct gd_store_row *row = gd_mem_alloc(1, sizeof *row);
-    enum gd_status status = row ? fetch(store, id, true, row, err) : no_memory(err);
-    if (status == GD_OK) {
+    bool whole = false;
+    enum gd_status status = row ? fetch(store, id, true, row, &whole, err) : no_memory(err);
+    id = whole ? id : 0; /* what cannot be read is measured again */
+    if (whole) {
       *trial = row->trial;
       if (provenance)
         *provenance = row->provenance;
@@ -406,6 +430,8 @@ static void append_where(struct gd_strbuf *sql, const struct gd_store_filter *fi
   append_match(sql, "model", filter->model, ":model");
   append_match(sql, "method", filter->method, ":method");
   append_match(sql, "host", filter->host, ":host");
+  if (filter->model_name)
+    gd_strbuf_append(sql, " AND model = :model_name");
   if (filter->recipe)
     gd_strbuf_append(sql, " AND recipe = :recipe");
   if (filter->device)
@@ -431,6 +457,7 @@ static int bind_filter(sqlite3_stmt *statement, const struct gd_store_filter *fi
   code |= bind_named(statement, ":device", filter->device);
   code |= bind_named(statement, ":since", filter->since);
   code |= bind_named(statement, ":recipe", filter->recipe);
+  code |= bind_named(statement, ":model_name", filter->model_name);
   if (filter->status)
     code |= bind_named(statement, ":status", gd_trial_status_name(*filter->status));
   if ((at = sqlite3_bind_parameter_index(statement, ":ranks")) > 0)
@@ -486,13 +513,15 @@ enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filt
   struct gd_store_row *row = gd_mem_alloc(1, sizeof *row);
   if (!row)
     return no_memory(err);
+  store->damaged = 0;
   /* One view of the database, whatever others write meanwhile. */
   enum gd_status status = gd_store_exec(store, "read", "BEGIN", err);
   if (status == GD_OK) {
     status = find_ids(store, filter, &ids, &count, err);
     for (uint32_t i = 0; i < count && status == GD_OK; i++) {
-      status = fetch(store, ids[i], !filter->brief, row, err);
-      if (status == GD_OK)
+      bool whole = false;
+      status = fetch(store, ids[i], !filter->brief, row, &whole, err);
+      if (whole)
         status = visit(user, row, err);
     }
     status = gd_store_end(store, status, err);

@@ -71,6 +71,13 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
  */
 enum gd_status gd_recipe_hash(const struct gd_model *model, const enum gd_precision *precision,
                               char hash[GD_HASH_TEXT], struct gd_error *err) GD_MUST_USE;
+/*
+ * The identity that a trial of a preset must have by its own numbers: batch, sequence, steps,
+ * precision and parameters; *model is the preset with that recipe. Empty where they do not tell, or
+ * the preset is another model by now: *model is of no use then.
+ */
+enum gd_status gd_recipe_of_trial(const struct gd_trial *trial, struct gd_model *model,
+                                  char hash[GD_HASH_TEXT], struct gd_error *err) GD_MUST_USE;
 
 /* --- trials by key ------------------------------------------------------------------------- */
 
@@ -143,10 +150,11 @@ bool gd_store_sort_parse(const char *text, enum gd_store_sort *sort);
 
 /* Which rows; a zeroed one means all that is finished and not superseded. */
 struct gd_store_filter {
-  const char *model; /* exact, or with * and ? as in a shell; likewise the next three */
+  const char *model; /* exact, or with * and ? as in a shell; likewise method and host */
   const char *method;
   const char *device; /* a part of the name is enough, in either case of letters */
   const char *host;
+  const char *model_name;             /* exact, whatever characters it has; NULL: any */
   const char *recipe;                 /* exact, a hash; NULL: any */
   const enum gd_trial_status *status; /* NULL: any */
   int ranks;                          /* 0: any */
@@ -170,8 +178,12 @@ struct gd_store_row {
 /* Called for each row in order; a status other than GD_OK ends the query and is returned. */
 typedef enum gd_status (*gd_store_visit)(void *user, const struct gd_store_row *row,
                                          struct gd_error *err);
+/* A row that is damaged is left out, and told by gd_store_damage: the others are none the worse. */
 enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filter *filter,
                               gd_store_visit visit, void *user, struct gd_error *err) GD_MUST_USE;
+/* How many rows the last gd_store_query or gd_store_save left out; *sentence says which is the
+   first and what to do, good until the next query. */
+int64_t gd_store_damage(const struct gd_store *store, const char **sentence);
 
 /* How many rows a filter finds, and the time that measuring them took. */
 struct gd_store_total {

@@ -19,9 +19,14 @@ struct gd_store {
   sqlite3_stmt *insert, *insert_details; /* prepared at the first put */
   sqlite3_stmt *fetch[GD_STORE_FETCHES]; /* one row by id; [1]: with its details */
   int64_t beat_ns;                       /* gd_clock_ns() of the last sign of life */
+  int64_t damaged;                       /* rows that the last query left out */
+  char damage[512];                      /* what the first of them is, in a sentence */
   char path[GD_STORE_PATH];
 };
 
+/* The forward graph of one sequence, with the values that its leaves begin with. */
+enum gd_status gd_model_hash(const struct gd_model *model, char hash[GD_HASH_TEXT],
+                             struct gd_error *err) GD_MUST_USE;
 /* The recipe's identity of a key's text; substituted: the device changed the precision. false: the
    text does not tell. */
 bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_TEXT]);
@@ -57,6 +62,9 @@ enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key
 enum gd_status gd_store_change(struct gd_store *store, const char *what, const char *sql,
                                const char *a, const char *b, const char *c,
                                struct gd_error *err) GD_MUST_USE;
+
+/* A row that was left out, and what of it no trial has. */
+void gd_store_note_damage(struct gd_store *store, int64_t id, const char *column);
 
 /* gd_store_open, with the kind of disk given instead of asked for, for tests. */
 enum gd_store_disk { GD_STORE_ASK, GD_STORE_LOCAL, GD_STORE_NETWORK };

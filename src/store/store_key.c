@@ -78,8 +78,8 @@ static void print_beginning(const struct gd_graph *graph, gd_tensor_id id, struc
 }
 
 /* The forward graph of one sequence. */
-static enum gd_status hash_model(const struct gd_model *model, char hash[GD_HASH_TEXT],
-                                 struct gd_error *err) {
+enum gd_status gd_model_hash(const struct gd_model *model, char hash[GD_HASH_TEXT],
+                             struct gd_error *err) {
   struct gd_graph graph;
   struct gd_strbuf text = {0};
   gd_graph_init(&graph);
@@ -113,77 +113,6 @@ static void put_recipe(struct writer *to, const struct gd_recipe *recipe) {
   put(to, "max_grad_norm", "%.17g", recipe->max_grad_norm);
   put(to, "schedule", "%s", gd_schedule_name(recipe->schedule));
   put(to, "warmup_steps", "%" PRId64, recipe->warmup_steps);
-}
-
-/* --- identity of a recipe ------------------------------------------------------------------ */
-
-/*
- * What two trials must share to answer the same question: the model (its graph), sequence, global
- * batch, steps, the precision that was asked for and the optimizer. Learning rate, schedule, betas,
- * epsilon, decay and clipping change what is learned, but not what is computed: the norm of the
- * gradients is taken in every step.
- */
-struct recipe_values {
-  char family[64], graph[GD_HASH_TEXT], batch[24], seq[24], steps[24], precision[8], optimizer[16];
-};
-
-static void hash_recipe(const struct recipe_values *of, char hash[GD_HASH_TEXT]) {
-  char text[512];
-  snprintf(text, sizeof text,
-           "family=%s;graph=%s;batch=%s;seq=%s;steps=%s;precision=%s;optimizer=%s", of->family,
-           of->graph, of->batch, of->seq, of->steps, of->precision, of->optimizer);
-  gd_hash_hex(hash, text);
-}
-
-enum gd_status gd_recipe_hash(const struct gd_model *model, const enum gd_precision *precision,
-                              char hash[GD_HASH_TEXT], struct gd_error *err) {
-  const struct gd_recipe *recipe = &model->recipe;
-  struct recipe_values of = {0};
-  GD_TRY(hash_model(model, of.graph, err));
-  snprintf(of.family, sizeof of.family, "%s", model->family->model_type);
-  snprintf(of.batch, sizeof of.batch, "%" PRId64, recipe->batch);
-  snprintf(of.seq, sizeof of.seq, "%" PRId64, recipe->seq);
-  snprintf(of.steps, sizeof of.steps, "%" PRId64, recipe->steps);
-  snprintf(of.precision, sizeof of.precision, "%s",
-           gd_precision_name(precision ? *precision : recipe->precision));
-  snprintf(of.optimizer, sizeof of.optimizer, "%s", gd_optimizer_name(recipe->optimizer));
-  hash_recipe(&of, hash);
-  return GD_OK;
-}
-
-/* The value of a field of a key; false: it has none, or one that is too long. */
-static bool read_value(const char *text, const char *name, char *value, size_t size) {
-  size_t length = strlen(name);
-  while (text) {
-    if (strncmp(text, name, length) == 0 && text[length] == '=') {
-      const char *from = text + length + 1;
-      size_t bytes = strcspn(from, ";");
-      if (bytes == 0 || bytes >= size)
-        return false;
-      memcpy(value, from, bytes);
-      value[bytes] = '\0';
-      return true;
-    }
-    text = strchr(text, ';');
-    text = text ? text + 1 : NULL;
-  }
-  return false;
-}
-
-bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_TEXT]) {
-  struct recipe_values of;
-  /* A precision other than the recipe's was asked for, unless the device put it there. */
-  bool known = read_value(key_text, "family", of.family, sizeof of.family) &&
-               read_value(key_text, "graph", of.graph, sizeof of.graph) &&
-               read_value(key_text, "batch", of.batch, sizeof of.batch) &&
-               read_value(key_text, "seq", of.seq, sizeof of.seq) &&
-               read_value(key_text, "steps", of.steps, sizeof of.steps) &&
-               read_value(key_text, substituted ? "recipe_precision" : "precision", of.precision,
-                          sizeof of.precision) &&
-               read_value(key_text, "optimizer", of.optimizer, sizeof of.optimizer);
-  if (known)
-    hash_recipe(&of, hash);
-  return known;
 }
 
 /* --- the program --------------------------------------------------------------------------- */
@@ -232,7 +161,7 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
   struct gd_store_key made = {0};
   struct writer to = {.text = made.text, .size = sizeof made.text};
   char graph[GD_HASH_TEXT];
-  GD_TRY(hash_model(asked->model, graph, err));
+  GD_TRY(gd_model_hash(asked->model, graph, err));
   put(&to, "model", "%s", asked->model->name);
   put(&to, "family", "%s", asked->model->family->model_type);
   put(&to, "graph", "%s", graph);

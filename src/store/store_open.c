@@ -260,6 +260,10 @@ static enum gd_status find_path(const char *asked, char path[GD_STORE_PATH], str
     return gd_fail(err, GD_ENVIRONMENT,
                    "there is no place for results: neither GPUDAYS_DB, XDG_DATA_HOME nor HOME is "
                    "set; set GPUDAYS_DB to a file");
+  if (strcmp(path, ":memory:") == 0)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "\":memory:\" would forget all results when gpudays ends; set GPUDAYS_DB to a "
+                   "file (./:memory: is one of that name)");
   if (length <= 0 || length >= GD_STORE_PATH - 16) /* room for SQLite's "-journal" */
     return gd_fail(err, GD_ENVIRONMENT, "the path of the database is %s; set GPUDAYS_DB to a file",
                    length <= 0 ? "empty" : "too long");

@@ -629,6 +629,7 @@ static void test_bad_exchange(void **state) {
   char *text = slurp(file, &length), *cut = strrchr(text, '}');
   expect_load_fails(store, "", GD_BAD_INPUT, "is empty");
   expect_load_fails(store, "model,days\n", GD_BAD_INPUT, "results save");
+  expect_load_fails(store, "model,method,days\nm,naive,1\n", GD_BAD_INPUT, "no column 'status'");
   expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":3}\n", GD_UNSUPPORTED,
                     "newer");
   expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":1}\n{}\n", GD_BAD_INPUT,
@@ -718,26 +719,48 @@ static void test_refused(void **state) {
   assert_non_null(strstr(err.text, "cut.db is damaged"));
 }
 
+/* One row is no good: it is named, left out of lists and files, and measured again; the others are
+   as they were. */
 static void test_edited(void **state) {
+  static const struct {
+    const char *sql, *back, *said;
+    bool saved; /* its key alone: only a file needs that */
+  } edits[] = {
+      {"UPDATE trials SET precision = 'fp1' WHERE id = 1",
+       "UPDATE trials SET precision = 'fp32' WHERE id = 1", "trial 1 has a precision", false},
+      {"UPDATE trials SET ranks = 4294967297 WHERE id = 1",
+       "UPDATE trials SET ranks = 1 WHERE id = 1", "trial 1 has a ranks", false}, /* 1 in 32 bits */
+      {"UPDATE trials SET ranks = 2147483647 WHERE id = 1",
+       "UPDATE trials SET ranks = 1, nodes = 1 WHERE id = 1", "trial 1 has a ranks", false},
+      {"UPDATE trials SET days = 'soon' WHERE id = 1", "UPDATE trials SET days = 1 WHERE id = 1",
+       "trial 1 has a days", false},
+      {"UPDATE trials SET peak_bytes = -5 WHERE id = 1",
+       "UPDATE trials SET peak_bytes = 5 WHERE id = 1", "trial 1 has a peak_bytes", false},
+      {"UPDATE details SET samples = '[1]' WHERE id = 1", NULL, "trial 1 has a samples", false},
+      {"UPDATE details SET samples = '{\"pass_ns\":[],\"last_pass_ns\":[],\"update_ns\":[]}',"
+       " key_text = CAST(x'6d3dff' AS TEXT) WHERE id = 1",
+       NULL, "trial 1 has a key", true},
+      {"DELETE FROM details WHERE id = 1", NULL, "trial 1 has a missing part", false},
+  };
   struct gd_store *store = open_store("a.db");
-  struct gd_error err = {0};
-  int rows = 0;
   (void)state;
   put_sample(store, 1, 1, "here", "2024-05-01T00:00:00.000Z");
-  gd_store_close(store);
-  run_sql(scratch_path("a.db"), "UPDATE trials SET precision = 'fp1'");
-  store = open_store("a.db");
-  assert_int_equal(gd_store_query(store, &(struct gd_store_filter){0}, count_row, &rows, &err),
-                   GD_ENVIRONMENT);
-  assert_non_null(strstr(err.text, "trial 1 has a precision"));
-  gd_store_close(store);
-  run_sql(scratch_path("a.db"), "UPDATE trials SET precision = 'fp32';"
-                                "UPDATE details SET samples = '[1]'");
-  store = open_store("a.db");
-  err = (struct gd_error){0};
-  assert_int_equal(gd_store_query(store, &(struct gd_store_filter){0}, count_row, &rows, &err),
-                   GD_ENVIRONMENT);
-  assert_non_null(strstr(err.text, "samples"));
+  put_sample(store, 2, 1, "here", "2024-05-01T00:00:00.000Z");
+  run_sql(scratch_path("a.db"), "UPDATE trials SET nodes = 1");
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+    const char *said;
+    int64_t saved = 0;
+    run_sql(scratch_path("a.db"), edits[i].sql);
+    int rows = count_rows(store, &(struct gd_store_filter){0});
+    assert_int_equal(rows, !edits[i].said || edits[i].saved ? 2 : 1);
+    OK(gd_store_save(store, scratch_path("saved"), &saved, &oops));
+    assert_int_equal(saved, edits[i].said ? 1 : 2);
+    assert_int_equal(gd_store_damage(store, &said), edits[i].said ? 1 : 0);
+    if (edits[i].said && !strstr(said, edits[i].said))
+      fail_msg("\"%s\" does not say \"%s\"", said, edits[i].said);
+    if (edits[i].back)
+      run_sql(scratch_path("a.db"), edits[i].back);
+  }
   gd_store_close(store);
 }
 
