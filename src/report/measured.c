@@ -236,12 +236,16 @@ static void name_sources(struct gd_report *report) {
     const struct gd_report_trial *trial = &measured->trials[i];
     first = strcmp(trial->date, first) < 0 ? trial->date : first;
     last = strcmp(trial->date, last) > 0 ? trial->date : last;
-    if (names.text && strstr(names.text, trial->device))
+    /* What was loaded says whose it is. */
+    const char *name = trial->origin[0] ? gd_report_print(report, "%s (%s, loaded from %s)",
+                                                          trial->device, trial->host, trial->origin)
+                                        : trial->device;
+    if (names.text && strstr(names.text, name))
       continue;
     if (names.length > 200)
       others++;
     else
-      gd_strbuf_printf(&names, "%s%s", names.length ? ", " : "", trial->device);
+      gd_strbuf_printf(&names, "%s%s", names.length ? ", " : "", name);
   }
   if (others > 0)
     gd_strbuf_append(&names, " and others");

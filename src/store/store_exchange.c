@@ -253,10 +253,16 @@ static void name_origin(const char *path, char *origin, size_t size) {
   gd_clean_text(origin, size, slash && slash[1] ? slash + 1 : path);
 }
 
-/* Of a trial that does not say it: its key does, or its numbers. */
-static enum gd_status find_recipe(const struct gd_store_key *key, struct gd_trial *trial,
-                                  struct gd_error *err) {
+/* What a trial of an older gpudays does not say: of its recipe the key does, or its numbers; of its
+   machine what is known is noted. */
+static enum gd_status add_identity(const struct gd_store_key *key, struct gd_store_row *row,
+                                   struct gd_error *err) {
   struct gd_model model;
+  struct gd_trial *trial = &row->trial;
+  bool gpu = strcmp(trial->backend, "cuda") == 0;
+  if (!trial->machine[0])
+    snprintf(trial->machine, sizeof trial->machine, "cpu=%s%s%s", row->provenance.cpu,
+             gpu ? ";gpu=" : "", gpu ? trial->device : "");
   if (trial->recipe[0] || gd_recipe_of_key(key->text, trial->precision_substituted, trial->recipe))
     return GD_OK;
   return gd_recipe_of_trial(trial, &model, trial->recipe, err);
@@ -278,7 +284,7 @@ static enum gd_status load_rows(struct loading *from, struct gd_error *err) {
       status = read_row(&json, &key, &row, err);
     gd_json_deinit(&json);
     if (status == GD_OK)
-      status = find_recipe(&key, &row.trial, err);
+      status = add_identity(&key, &row, err);
     if (status == GD_OK)
       status = add_row(from, &key, &row, err);
     GD_TRY(status);
@@ -329,7 +335,7 @@ static enum gd_status load_table_row(struct loading *from, const struct gd_csv *
   }
   snprintf(key.text, sizeof key.text, "table;key=%s", cell);
   gd_hash_hex(key.hash, key.text);
-  GD_TRY(find_recipe(&key, &row.trial, err));
+  GD_TRY(add_identity(&key, &row, err));
   return add_row(from, &key, &row, err);
 }
 
