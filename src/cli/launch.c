@@ -73,11 +73,33 @@ static void end_stalled(void *user, const struct gd_error *err) {
   _exit(3); /* as main() does for GD_ENVIRONMENT */
 }
 
+/*
+ * The files of shared memory that this rank has open lose their names, now that all ranks have met
+ * and have them open: none is left on any node when a rank, or its job, is killed. They are named
+ * vader_segment.* by OpenMPI 4 and sm_segment.* by 5.
+ */
+static void unlink_segments(void) {
+  char line[PATH_MAX + 128];
+  FILE *maps = fopen("/proc/self/maps", "re");
+  while (maps && fgets(line, sizeof line, maps)) {
+    char *path = strchr(line, '/');
+    char *name = path ? strrchr(path, '/') : NULL;
+    line[strcspn(line, "\n")] = '\0';
+    if (name &&
+        (strncmp(name, "/vader_segment.", 15) == 0 || strncmp(name, "/sm_segment.", 12) == 0))
+      unlink(path);
+  }
+  if (maps)
+    fclose(maps);
+}
+
 enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
   const struct gd_comm_start start = {
       .timeout_s = cli->options.rank_timeout, .stalled = end_stalled, .user = cli};
   GD_TRY(gd_comm_open(&cli->comm, &start, err));
   GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
+  if (gd_comm_size(cli->comm) > 1)
+    unlink_segments();
   if (getenv(MARK) && gd_comm_rank(cli->comm) == 0) {
     fprintf(stderr, GD_MPIRUN_MET "\n"); /* for gd_mpirun_run, which passes on all other lines */
     fflush(stderr);
@@ -112,7 +134,7 @@ static void prefer(const char *name, const char *value) {
   setenv(name, value, 0);
 }
 
-/* How many machines mpirun may spread over: more than one only under a batch system. */
+/* Only under a batch system may mpirun spread over several. */
 static bool is_one_machine(void) {
   static const char *const variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"};
   const char *nodes = getenv("SLURM_JOB_NUM_NODES");
@@ -151,9 +173,10 @@ static void leave_step(void) {
 }
 
 /*
- * Shared memory of ranks is files in /dev/shm, which OpenMPI leaves there when a rank is killed: it
- * gets a folder for them that goes away with the ranks. Containers often have 64 MiB of /dev/shm:
- * where that is short of 16 MiB a rank, the folder is in the temporary one.
+ * Shared memory of ranks is files in /dev/shm, which OpenMPI leaves there when ranks are killed
+ * before they have met (unlink_segments): it gets a folder for them that goes away with the ranks.
+ * Containers often have 64 MiB of /dev/shm: where that is short of 16 MiB a rank, the folder is in
+ * the temporary one.
  */
 #define SHARED_NAME "gpudays-ranks-"
 static void make_shared_folder(int64_t ranks, struct gd_scratch *scratch) {

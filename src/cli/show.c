@@ -152,7 +152,7 @@ const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) {
 
 static ssize_t write_to_strbuf(void *cookie, const char *data, size_t length) {
   struct gd_strbuf *out = cookie;
-  gd_strbuf_printf(out, "%.*s", (int)length, data);
+  gd_strbuf_append_bytes(out, data, length);
   return out->failed ? -1 : (ssize_t)length;
 }
 
@@ -268,8 +268,28 @@ void gd_show_append(struct gd_show_object *array, struct gd_show_object *child) 
 
 static int append_dump(const char *data, size_t length, void *user) {
   struct gd_strbuf *out = user;
-  gd_strbuf_printf(out, "%.*s", (int)length, data);
+  gd_strbuf_append_bytes(out, data, length);
   return out->failed ? -1 : 0;
+}
+
+enum gd_status gd_show_json_inside(struct gd_strbuf *out, struct gd_show_object *object, int indent,
+                                   struct gd_error *err) {
+  static const char blanks[] = "        ";
+  struct gd_strbuf text = {0};
+  GD_ASSERT(indent >= 0 && (size_t)indent < sizeof blanks);
+  bool ok = !object->failed &&
+            json_dump_callback(object->object, append_dump, &text, JSON_INDENT(2)) == 0;
+  json_decref(object->object);
+  *object = (struct gd_show_object){0};
+  /* No text of JSON has a line end inside. */
+  for (size_t at = 0, next; ok && at < text.length; at = next) {
+    const char *end = memchr(text.text + at, '\n', text.length - at);
+    next = end ? (size_t)(end - text.text) + 1 : text.length;
+    gd_strbuf_append_bytes(out, blanks, at ? (size_t)indent : 0);
+    gd_strbuf_append_bytes(out, text.text + at, next - at);
+  }
+  gd_strbuf_deinit(&text);
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON");
 }
 
 enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object,
@@ -336,6 +356,18 @@ static void append_row(struct gd_strbuf *out, json_t *row, bool names) {
     }
   }
   gd_strbuf_append(out, "\n");
+}
+
+enum gd_status gd_show_csv_row(struct gd_strbuf *out, struct gd_show_object *row, bool first,
+                               struct gd_error *err) {
+  bool ok = !row->failed;
+  if (ok && first)
+    append_row(out, row->object, true);
+  if (ok)
+    append_row(out, row->object, false);
+  json_decref(row->object);
+  *row = (struct gd_show_object){0};
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing CSV");
 }
 
 enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,

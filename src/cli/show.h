@@ -73,6 +73,9 @@ void gd_show_append(struct gd_show_object *array, struct gd_show_object *child);
 /* Appends the object as text and frees it, also after a failure. */
 enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object,
                             struct gd_error *err) GD_MUST_USE;
+/* The same within other text: lines after the first have the indent, and the last one no end. */
+enum gd_status gd_show_json_inside(struct gd_strbuf *out, struct gd_show_object *object, int indent,
+                                   struct gd_error *err) GD_MUST_USE;
 /*
  * Appends the rows (an array of objects with the same keys in the same order; frees it). Objects
  * inside become columns "outer.inner", texts in an array are joined by blanks, other arrays are
@@ -80,5 +83,8 @@ enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object
  */
 enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,
                            struct gd_error *err) GD_MUST_USE;
+/* One of those rows at a time; the first with the names of the columns before it. */
+enum gd_status gd_show_csv_row(struct gd_strbuf *out, struct gd_show_object *row, bool first,
+                               struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -60,7 +60,7 @@ signal 11 (Segmentation fault).
 $rule
 END
 exit 139"
-[[ $RC == 3 && $(cat "$ERR") == "gpudays: rank 1 was killed by signal 11 (Segmentation fault); \
+[[ $RC == 4 && $(cat "$ERR") == "gpudays: rank 1 was killed by signal 11 (Segmentation fault); \
 the other ranks were stopped" ]] || fail "$LAST: exit $RC, another sentence"
 # Its own trouble.
 fake "cat >&2 <<'END'
