@@ -240,3 +240,16 @@ yes '' | timeout 20 "$GPUDAYS" results load /dev/stdin 2>"$ERR" && fail "empty l
 grep -q "is empty" "$ERR" || fail "empty lines: $(cat "$ERR")"
 head -1 "$saved" | cat - <(yes '' 2>/dev/null) | timeout 20 "$GPUDAYS" results load /dev/stdin 2>"$ERR" && fail "endless lines"
 grep -q "empty lines" "$ERR" || fail "endless lines: $(cat "$ERR")"
+
+# --- many ---------------------------------------------------------------------------------------
+
+# Rows are written as they come: 7,000 of them within 48 MiB, which kept would be over 100.
+awk 'NR == 1 { print; next }
+  { for (i = 0; i < 1000; i++) { line = $0; sub(/"key":"[^"]*"/, "\"key\":\"" NR "." i "\"", line); print line } }' \
+  "$saved" >"$WORK/many"
+export GPUDAYS_DB=$WORK/many.db
+expect 0 results load "$WORK/many"
+for format in --json --csv; do
+  (ulimit -d 49152 && "$GPUDAYS" results --history "$format" >"$OUT" 2>"$ERR") || fail "7,000 trials as $format"
+  [[ $(grep -c 0123456789ab "$OUT") -ge 7000 ]] || fail "not 7,000 trials as $format"
+done
