@@ -210,69 +210,8 @@ enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
   return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
 }
 
-/* --- JSON ---------------------------------------------------------------------------------- */
-
-void gd_show_begin(struct gd_show_object *to) {
-  *to = (struct gd_show_object){.object = json_object()};
-  to->failed = !to->object;
-}
-
-void gd_show_set(struct gd_show_object *to, const char *key, json_t *value) {
-  if (json_object_set_new(to->object, key, value) != 0)
-    to->failed = true;
-}
-
-/* Names of folders may hold any bytes; what is not UTF-8 becomes '?'. */
-void gd_show_set_text(struct gd_show_object *to, const char *key, const char *text) {
-  json_t *value = json_string(text);
-  if (!value) {
-    struct gd_strbuf clean = {0};
-    gd_strbuf_append(&clean, text);
-    for (size_t i = 0; i < clean.length; i++)
-      if ((unsigned char)clean.text[i] >= 0x80)
-        clean.text[i] = '?';
-    value = clean.text ? json_string(clean.text) : NULL;
-    gd_strbuf_deinit(&clean);
-  }
-  gd_show_set(to, key, value);
-}
-
-void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value) {
-  gd_show_set(to, key, json_integer(value));
-}
-
-void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value) {
-  gd_show_set(to, key, json_boolean(value));
-}
-
-void gd_show_set_real(struct gd_show_object *to, const char *key, double value) {
-  gd_show_set(to, key, isfinite(value) ? json_real(value) : json_null());
-}
-
-void gd_show_set_null(struct gd_show_object *to, const char *key) {
-  gd_show_set(to, key, json_null());
-}
-
-void gd_show_set_object(struct gd_show_object *to, const char *key, struct gd_show_object *child) {
-  gd_show_set(to, key, child->object);
-  to->failed = to->failed || child->failed;
-  *child = (struct gd_show_object){0};
-}
-
-void gd_show_append(struct gd_show_object *array, struct gd_show_object *child) {
-  if (json_array_append_new(array->object, child->object) != 0)
-    array->failed = true;
-  array->failed = array->failed || child->failed;
-  *child = (struct gd_show_object){0};
-}
-
-static int append_dump(const char *data, size_t length, void *user) {
-  struct gd_strbuf *out = user;
-  gd_strbuf_append_bytes(out, data, length);
-  return out->failed ? -1 : 0;
-}
-
-/* --- fast dumping, for objects by the hundred thousand: the text that jansson writes ---------- */
+/* --- JSON as text: what jansson writes, without a call for every comma --------------------------
+ */
 
 static void append_string(struct gd_strbuf *out, const char *text) {
   gd_strbuf_append_bytes(out, "\"", 1);
@@ -316,6 +255,17 @@ static void append_real(struct gd_strbuf *out, double value) {
   gd_strbuf_append(out, text);
 }
 
+static void append_integer(struct gd_strbuf *out, int64_t value) {
+  char text[24], *at = text + sizeof text;
+  uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+  do
+    *--at = (char)('0' + rest % 10);
+  while (rest /= 10);
+  if (value < 0)
+    *--at = '-';
+  gd_strbuf_append_bytes(out, at, (size_t)(text + sizeof text - at));
+}
+
 static void append_line(struct gd_strbuf *out, int indent) {
   static const char line[] = "\n                                        ";
   GD_ASSERT((size_t)indent + 1 < sizeof line);
@@ -324,18 +274,13 @@ static void append_line(struct gd_strbuf *out, int indent) {
 
 /* Nothing nests deeper than a few levels. */
 static void dump(struct gd_strbuf *out, json_t *value, int indent) { // NOLINT(misc-no-recursion)
-  char text[32];
   const char *key;
   json_t *inner;
   size_t i;
   bool first = true;
   switch (json_typeof(value)) {
   case JSON_STRING: append_string(out, json_string_value(value)); break;
-  case JSON_INTEGER:
-    gd_strbuf_append_bytes(
-        out, text,
-        (size_t)snprintf(text, sizeof text, "%" PRId64, (int64_t)json_integer_value(value)));
-    break;
+  case JSON_INTEGER: append_integer(out, (int64_t)json_integer_value(value)); break;
   case JSON_REAL: append_real(out, json_real_value(value)); break;
   case JSON_TRUE: gd_strbuf_append(out, "true"); break;
   case JSON_FALSE: gd_strbuf_append(out, "false"); break;
@@ -367,6 +312,105 @@ static void dump(struct gd_strbuf *out, json_t *value, int indent) { // NOLINT(m
     gd_strbuf_append_bytes(out, "}", 1);
     break;
   }
+}
+
+/* --- JSON ---------------------------------------------------------------------------------- */
+
+void gd_show_begin(struct gd_show_object *to) {
+  *to = (struct gd_show_object){.object = json_object()};
+  to->failed = !to->object;
+}
+
+void gd_show_begin_text(struct gd_show_object *to, struct gd_strbuf *out, int indent) {
+  *to = (struct gd_show_object){.out = out, .indent = indent};
+  gd_strbuf_append_bytes(out, "{", 1);
+}
+
+enum gd_status gd_show_end_text(struct gd_show_object *to, struct gd_error *err) {
+  if (to->any)
+    append_line(to->out, to->indent);
+  gd_strbuf_append_bytes(to->out, "}", 1);
+  return to->failed || to->out->failed
+             ? gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON")
+             : GD_OK;
+}
+
+static void append_key(struct gd_show_object *to, const char *key) {
+  gd_strbuf_append_bytes(to->out, ",", to->any ? 1 : 0);
+  append_line(to->out, to->indent + 2);
+  append_string(to->out, key);
+  gd_strbuf_append_bytes(to->out, ": ", 2);
+  to->any = true;
+}
+
+void gd_show_set(struct gd_show_object *to, const char *key, json_t *value) {
+  if (to->out && value) {
+    append_key(to, key);
+    dump(to->out, value, to->indent + 2);
+    json_decref(value);
+  } else if (to->out || json_object_set_new(to->object, key, value) != 0) {
+    to->failed = true;
+  }
+}
+
+/* Names of folders may hold any bytes; what is not UTF-8 becomes '?'. */
+void gd_show_set_text(struct gd_show_object *to, const char *key, const char *text) {
+  json_t *value = json_string(text);
+  if (!value) {
+    struct gd_strbuf clean = {0};
+    gd_strbuf_append(&clean, text);
+    for (size_t i = 0; i < clean.length; i++)
+      if ((unsigned char)clean.text[i] >= 0x80)
+        clean.text[i] = '?';
+    value = clean.text ? json_string(clean.text) : NULL;
+    gd_strbuf_deinit(&clean);
+  }
+  gd_show_set(to, key, value);
+}
+
+void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value) {
+  if (!to->out) {
+    gd_show_set(to, key, json_integer(value));
+    return;
+  }
+  append_key(to, key);
+  append_integer(to->out, value);
+}
+
+void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value) {
+  gd_show_set(to, key, json_boolean(value));
+}
+
+void gd_show_set_real(struct gd_show_object *to, const char *key, double value) {
+  if (!to->out || !isfinite(value)) {
+    gd_show_set(to, key, isfinite(value) ? json_real(value) : json_null());
+    return;
+  }
+  append_key(to, key);
+  append_real(to->out, value);
+}
+
+void gd_show_set_null(struct gd_show_object *to, const char *key) {
+  gd_show_set(to, key, json_null());
+}
+
+void gd_show_set_object(struct gd_show_object *to, const char *key, struct gd_show_object *child) {
+  gd_show_set(to, key, child->object);
+  to->failed = to->failed || child->failed;
+  *child = (struct gd_show_object){0};
+}
+
+void gd_show_append(struct gd_show_object *array, struct gd_show_object *child) {
+  if (json_array_append_new(array->object, child->object) != 0)
+    array->failed = true;
+  array->failed = array->failed || child->failed;
+  *child = (struct gd_show_object){0};
+}
+
+static int append_dump(const char *data, size_t length, void *user) {
+  struct gd_strbuf *out = user;
+  gd_strbuf_append_bytes(out, data, length);
+  return out->failed ? -1 : 0;
 }
 
 enum gd_status gd_show_json_inside(struct gd_strbuf *out, struct gd_show_object *object, int indent,
