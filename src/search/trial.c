@@ -61,8 +61,8 @@ struct planning {
   int64_t used_bytes;     /* of the size that was tried last */
   double pass_flops;      /* likewise */
   double enough_flops;    /* a size whose pass has more is too long, but for 1; 0: none is */
-  int64_t pass_rows;  /* of the size that was tried last: tokens, which products have as rows, or
-                         pixels, of which there are plenty */
+  int64_t pass_rows; /* of the size that was tried last: tokens, which products have as rows, or
+                        pixels, of which there are plenty */
   int64_t used_host_bytes, blocks; /* likewise */
   int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
   /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
