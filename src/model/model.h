@@ -62,7 +62,7 @@ struct gd_family {
   /* Buffers that old checkpoints carry and that are no parameters: skipped when loading. */
   bool (*ignores_tensor)(const char *name);
   int64_t (*classes)(const struct gd_model *model); /* what the loss chooses among */
-  bool images;                    /* samples are images: no sequence length, no tokens */
+  bool images; /* samples are images: no sequence length, no tokens */
 };
 
 extern const struct gd_family gd_family_neox;
