@@ -51,9 +51,8 @@ static void prepare(struct variant *v, int which, const struct gd_model *model, 
   bool substituted;
   must(gd_backend_open("cpu", &options, &v->backend, &err));
   v->backend->ops->caps(&options, &caps);
-  struct gd_setup setup = {.model = model,
-                           .precision = gd_setup_precision(model, &caps, NULL, &substituted),
-                           .micro_batch = micro_batch};
+  struct gd_setup setup = {.model = model, .micro_batch = micro_batch};
+  must(gd_setup_precision(model, &caps, NULL, &setup.precision, &substituted, &err));
   struct gd_pass_ctx ctx = {&setup, &err};
   must(gd_pipeline_build(&setup, &v->graph, &err));
   int64_t begin = gd_clock_ns();

@@ -36,6 +36,7 @@ struct gd_device_info {
   int64_t host_memory_bytes; /* likewise of the host arena */
   int threads;
   int devices; /* that ranks of this machine are spread over; 0: they share what there is */
+  unsigned char uuid[16]; /* of a GPU; zeros: it is none */
   int sharing; /* ranks of the job that have one device, where most do; 0: there is no job */
 };
 

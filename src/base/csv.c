@@ -32,6 +32,12 @@ static enum gd_status fail_memory(const struct gd_csv *csv, struct gd_error *err
   return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
 }
 
+/* Whether a spreadsheet would take it for a formula, apostrophes before it aside. */
+static bool begins_formula(const char *text) {
+  text += strspn(text, "'");
+  return *text && strchr("=+-@\t\r", *text);
+}
+
 /* Undoubles quotes and leaves `at` behind the closing one; *length is the cell's. */
 static enum gd_status read_quoted(struct reader *reader, size_t *length, struct gd_error *err) {
   char *out = reader->at;
@@ -80,7 +86,7 @@ static enum gd_status read_cell(struct reader *reader, const char **cell, bool *
     reader->at++;
   *last = separator != ',';
   start[length] = '\0';
-  *cell = start;
+  *cell = *start == '\'' && begins_formula(start) ? start + 1 : start;
   return GD_OK;
 }
 
@@ -248,14 +254,19 @@ enum gd_status gd_csv_mismatch(const struct gd_csv *csv, int row, int column, co
                  gd_json_excerpt(clean, sizeof clean, gd_csv_cell(csv, row, column)), expected);
 }
 
-enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, double low, double high,
-                             double *value, struct gd_error *err) {
-  const char *text = gd_csv_cell(csv, row, column);
-  char expected[96], *end;
-  double number = strtod(text, &end);
+static bool read_number(const char *text, double *number) {
+  char *end;
+  *number = strtod(text, &end);
   /* strtod also takes words (inf, nan) and hexadecimal digits, which nobody means in a table. */
   bool plain = text[strspn(text, " 0123456789+-.eE")] == '\0';
-  if (plain && end != text && *end == '\0' && isfinite(number) && number >= low && number <= high) {
+  return plain && end != text && *end == '\0' && isfinite(*number);
+}
+
+enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, double low, double high,
+                             double *value, struct gd_error *err) {
+  char expected[96];
+  double number;
+  if (read_number(gd_csv_cell(csv, row, column), &number) && number >= low && number <= high) {
     *value = number;
     return GD_OK;
   }
@@ -268,13 +279,16 @@ enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, doub
 void gd_csv_append_cell(struct gd_strbuf *out, const char *text) {
   /* A blank at either end is kept by every reader only inside quotes, as is a byte order mark. */
   size_t length = strlen(text);
+  double number;
+  bool formula = begins_formula(text) && !read_number(text, &number) && strcmp(text, "-") != 0;
   bool kept = length > 0 && text[0] != ' ' && text[length - 1] != ' ' &&
               strncmp(text, byte_order_mark, sizeof byte_order_mark - 1) != 0;
   if ((kept || length == 0) && !strpbrk(text, ",\"\r\n")) {
+    gd_strbuf_append(out, formula ? "'" : "");
     gd_strbuf_append(out, text);
     return;
   }
-  gd_strbuf_append(out, "\"");
+  gd_strbuf_append(out, formula ? "\"'" : "\"");
   for (; *text; text++) {
     if (*text == '"')
       gd_strbuf_append(out, "\"");

@@ -46,7 +46,15 @@ enum gd_status gd_csv_mismatch(const struct gd_csv *csv, int row, int column, co
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-/* A cell as a file holds it: quoted where it must be. Commas and line ends are the caller's. */
+/*
+ * A cell as a file holds it: quoted where it must be. Commas and line ends are the caller's.
+ *
+ * A spreadsheet takes a cell that begins with = + - @, a tab or a carriage return for a formula and
+ * runs it, and names and answers are what others wrote. Such a text gets an apostrophe before it,
+ * which a spreadsheet takes for "this is text". Numbers (-3.5, +1e9) and a lone - stay as they are.
+ * Reading takes one apostrophe away where what follows is such a beginning, so a text that has
+ * apostrophes before one gets another, and every text reads back as it was.
+ */
 void gd_csv_append_cell(struct gd_strbuf *out, const char *text);
 /* A number in the fewest digits that read back as it; nothing where it is not finite. */
 void gd_csv_append_number(struct gd_strbuf *out, double value);

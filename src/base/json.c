@@ -18,36 +18,31 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/strbuf.h"
 
 /* Configurations are kilobytes, the index of the largest checkpoints is a few megabytes. */
 enum { FILE_CAP_BYTES = 16 * 1024 * 1024, FIRST_READ_BYTES = 16 * 1024 };
 enum { FIELD_BYTES = 256, VALUE_BYTES = 96, EXPECTED_BYTES = 128 };
 
-/* Bytes that the control character at text takes in UTF-8; 0 when it is none. */
-static size_t control_bytes(const char *text) {
-  unsigned char byte = (unsigned char)text[0];
-  if (byte < 0x20 || byte == 0x7f)
-    return 1;
-  unsigned char next = (unsigned char)text[1];
-  return byte == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0; /* U+0080..U+009F */
-}
-
 const char *gd_json_excerpt(char *out, size_t size, const char *text) {
   size_t length = 0;
   GD_ASSERT(size >= 8);
-  while (*text) {
-    size_t control = control_bytes(text);
-    if (length + 1 >= size) {
+  for (size_t bytes; *text; text += bytes) {
+    bool shown = gd_text_shown(text, &bytes);
+    size_t room = shown ? bytes : 1;
+    if (length + room >= size) {
       /* The cut takes back whole characters until "..." fits. */
-      length = size - 4;
-      while (length > 0 && ((unsigned char)out[length] & 0xc0u) == 0x80u)
-        length--;
+      if (length > size - 4) {
+        length = size - 4;
+        while (length > 0 && ((unsigned char)out[length] & 0xc0u) == 0x80u)
+          length--;
+      }
       memcpy(out + length, "...", 3);
       length += 3;
       break;
     }
-    out[length++] = control ? '?' : *text;
-    text += control ? control : 1;
+    memcpy(out + length, shown ? text : "?", room);
+    length += room;
   }
   out[length] = '\0';
   return out;
@@ -92,9 +87,11 @@ enum gd_status gd_json_load(struct gd_json *json, const char *path, struct gd_er
   struct stat about;
   enum gd_status status;
   *json = (struct gd_json){0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  /* A FIFO that nobody writes to is empty: in a folder that is searched it would be waited for. */
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return gd_fail(err, GD_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+  fcntl(fd, F_SETFL, 0); /* one that somebody writes to is read as it comes */
   if (fstat(fd, &about) != 0) {
     status = gd_fail(err, GD_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
     goto done;
@@ -318,7 +315,8 @@ enum gd_status gd_json_string(const struct gd_json *json, const json_t *object, 
   if (!json_is_string(found))
     return gd_json_mismatch(json, object, key, "a string", err);
   for (const char *at = json_string_value(found); *at; at++)
-    if (control_bytes(at) > 0)
+    if ((unsigned char)*at < 0x20 || *at == 0x7f ||
+        (*at == '\xc2' && (unsigned char)at[1] < 0xa0)) /* C0, DEL, C1 */
       return gd_json_mismatch(json, object, key, "a string without control characters", err);
   *value = json_string_value(found);
   return GD_OK;

@@ -64,7 +64,8 @@ struct gd_arena_chunk {
   _Alignas(16) char data[];
 };
 
-enum { ARENA_CHUNK_BYTES = 64 * 1024, ARENA_ALIGN = 16 };
+/* Chunks double: a fused op's graph needs a few hundred bytes, and a model has thousands of them. */
+enum { ARENA_FIRST_BYTES = 1024, ARENA_CHUNK_BYTES = 64 * 1024, ARENA_ALIGN = 16 };
 
 void *gd_arena_alloc(struct gd_arena *arena, size_t count, size_t size) {
   if (size && count > (SIZE_MAX - sizeof(struct gd_arena_chunk) - ARENA_ALIGN) / size)
@@ -72,7 +73,9 @@ void *gd_arena_alloc(struct gd_arena *arena, size_t count, size_t size) {
   size_t bytes = (count * size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
   struct gd_arena_chunk *chunk = arena->chunks;
   if (!chunk || chunk->size - chunk->used < bytes) {
-    size_t room = bytes > ARENA_CHUNK_BYTES ? bytes : ARENA_CHUNK_BYTES;
+    size_t room = chunk ? 2 * chunk->size : ARENA_FIRST_BYTES;
+    room = room < ARENA_CHUNK_BYTES ? room : ARENA_CHUNK_BYTES;
+    room = room > bytes ? room : bytes;
     chunk = gd_mem_alloc(1, sizeof *chunk + room);
     if (!chunk)
       return NULL;
@@ -128,7 +131,7 @@ bool gd_size_add(int64_t a, int64_t b, int64_t *sum) {
 bool gd_vec_reserve(void **items, uint32_t *capacity, uint32_t count, size_t size) {
   if (count <= *capacity)
     return true;
-  uint32_t room = *capacity ? *capacity * 2 : 64;
+  uint32_t room = *capacity ? *capacity * 2 : 8;
   if (room < count)
     room = count;
   void *grown = gd_mem_grow(*items, *capacity, room, size);

@@ -128,13 +128,12 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
   return 0;
 }
 
-/* Links are removed, never followed. */
-static void remove_tree(const char *path) {
+void gd_scratch_remove_tree(const char *path) {
   nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 void gd_scratch_leave(struct gd_scratch *scratch) {
-  if (scratch->lock >= 0)
+  if (scratch->path[0] && scratch->lock >= 0)
     close(scratch->lock);
   *scratch = GD_SCRATCH_NONE;
 }
@@ -142,7 +141,7 @@ void gd_scratch_leave(struct gd_scratch *scratch) {
 void gd_scratch_remove(struct gd_scratch *scratch) {
   struct gd_scratch gone = *scratch;
   if (scratch->path[0])
-    remove_tree(scratch->path);
+    gd_scratch_remove_tree(scratch->path);
   gd_scratch_leave(scratch);
   if (gone.path[0])
     rmdir(gone.path); /* NFS keeps a file that is open under another name, until it is closed */
@@ -164,7 +163,7 @@ void gd_scratch_sweep(const char *parent, const char *prefix, const char *keep, 
     enum lock lock = lock_folder(path, &fd);
     bool kept = keep && has_file(path, keep) && time(NULL) - info.st_mtime < days * 86400L;
     if (lock == LOCK_TAKEN && !kept)
-      remove_tree(path);
+      gd_scratch_remove_tree(path);
     if (fd >= 0)
       close(fd);
     if (lock == LOCK_TAKEN && !kept)
@@ -172,4 +171,18 @@ void gd_scratch_sweep(const char *parent, const char *prefix, const char *keep, 
   }
   if (list)
     closedir(list);
+}
+
+enum gd_status gd_scratch_open(struct gd_scratch *scratch, const char *parent, const char *prefix,
+                               struct gd_error *err) {
+  const char *temporary = getenv("TMPDIR");
+  struct gd_error why = {0};
+  bool chosen = parent != NULL;
+  if (!chosen)
+    parent = temporary && temporary[0] ? temporary : "/tmp";
+  gd_scratch_sweep(parent, prefix, NULL, 0);
+  if (gd_scratch_make(scratch, parent, prefix, &why) == GD_OK)
+    return GD_OK;
+  return gd_fail(err, GD_ENVIRONMENT, "%s%s", why.text,
+                 chosen ? "" : "; set TMPDIR to a folder that works");
 }

@@ -4,8 +4,7 @@
  * folder in use from one that was left behind. A lock is also a claim: one process at a time.
  *
  *   struct gd_scratch scratch = GD_SCRATCH_NONE;
- *   gd_scratch_sweep("/tmp", "gpudays-trial-", NULL, 0); // of processes that were killed
- *   GD_TRY(gd_scratch_make(&scratch, "/tmp", "gpudays-trial-", err));
+ *   GD_TRY(gd_scratch_open(&scratch, NULL, "gpudays-plot-", err));
  *   ... files in scratch.path ...
  *   gd_scratch_remove(&scratch);
  *
@@ -26,6 +25,9 @@ struct gd_scratch {
 };
 #define GD_SCRATCH_NONE ((struct gd_scratch){.lock = -1})
 
+/* gd_scratch_sweep, then gd_scratch_make, in parent; NULL: $TMPDIR, else /tmp. */
+enum gd_status gd_scratch_open(struct gd_scratch *scratch, const char *parent, const char *prefix,
+                               struct gd_error *err) GD_MUST_USE;
 /* A new folder, for this user alone, whose name begins with prefix. GD_ENVIRONMENT where it cannot
    be made; then nothing is held. */
 enum gd_status gd_scratch_make(struct gd_scratch *scratch, const char *parent, const char *prefix,
@@ -36,7 +38,7 @@ enum gd_status gd_scratch_take(struct gd_scratch *scratch, const char *parent, c
                                bool *taken, struct gd_error *err) GD_MUST_USE;
 /* Whether it has a file of that name, looked up anew also on a network file system. */
 bool gd_scratch_has(const struct gd_scratch *scratch, const char *name);
-/* Both do nothing where none is held. */
+/* Both do nothing where none is held, also on a zeroed one. */
 void gd_scratch_remove(struct gd_scratch *scratch);
 void gd_scratch_leave(struct gd_scratch *scratch); /* for the next process that takes it */
 
@@ -45,5 +47,8 @@ void gd_scratch_leave(struct gd_scratch *scratch); /* for the next process that 
  * One with a file named keep (NULL: none) stays until it is that many days old.
  */
 void gd_scratch_sweep(const char *parent, const char *prefix, const char *keep, int days);
+
+/* Removes a folder and what is inside; links are removed, never followed. */
+void gd_scratch_remove_tree(const char *path);
 
 #endif

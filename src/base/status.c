@@ -6,6 +6,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
 
 void gd_fail_at(struct gd_error *err, enum gd_status status, const char *file, int line,
                 const char *format, ...) {
@@ -17,6 +20,9 @@ void gd_fail_at(struct gd_error *err, enum gd_status status, const char *file, i
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
+    gd_text_clean(err->text); /* sentences quote what others wrote: names, paths, answers */
+    for (char *at = err->text; (at = strpbrk(at, "\n\t")); at++)
+      *at = ' ';
   }
 }
 

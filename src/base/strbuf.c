@@ -1,6 +1,7 @@
 /*
  * Growing strings, and the few number formats and parsers that every module shares.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "base/strbuf.h"
 
 #include <ctype.h>
@@ -18,6 +19,10 @@
 static bool reserve(struct gd_strbuf *buf, size_t extra) {
   if (buf->failed)
     return false;
+  if (extra > SIZE_MAX / 4 || buf->length > SIZE_MAX / 4) { /* room below cannot overflow */
+    buf->failed = true;
+    return false;
+  }
   size_t need = buf->length + extra + 1;
   if (need <= buf->capacity)
     return true;
@@ -138,9 +143,9 @@ bool gd_parse_bytes(const char *text, int64_t *bytes) {
     const char *unit;
     double scale;
   } units[] = {
-      {"", 1},       {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},
-      {"m", 0x1p20}, {"mib", 0x1p20}, {"mb", 1e6},     {"g", 0x1p30},   {"gib", 0x1p30},
-      {"gb", 1e9},   {"t", 0x1p40},   {"tib", 0x1p40}, {"tb", 1e12},
+      {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},     {"m", 0x1p20},
+      {"mib", 0x1p20}, {"mb", 1e6},     {"g", 0x1p30},   {"gib", 0x1p30}, {"gb", 1e9},
+      {"t", 0x1p40},   {"tib", 0x1p40}, {"tb", 1e12},
   };
   char *end;
   if (!isdigit((unsigned char)text[0]) && text[0] != '.')
@@ -174,17 +179,107 @@ bool gd_parse_int(const char *text, int64_t low, int64_t high, int64_t *value) {
   return true;
 }
 
-int gd_edit_distance(const char *a, const char *b) {
-  enum { LONGEST = 63 };
-  int row[LONGEST + 1];
-  size_t a_length = strlen(a), b_length = strlen(b);
-  if (a_length > LONGEST || b_length > LONGEST)
-    return LONGEST;
+/* --- what may be shown --------------------------------------------------------------------- */
+
+/* The code point of the UTF-8 character at text, and its bytes; false: it is none. */
+static bool read_character(const char *text, uint32_t *code, size_t *bytes) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  unsigned char first = (unsigned char)text[0];
+  size_t count = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  *bytes = 1;
+  *code = first;
+  if (count <= 1)
+    return count == 1;
+  if (first >= 0xf8)
+    return false;
+  *code = first & (0x7fu >> count);
+  for (size_t i = 1; i < count; i++) {
+    unsigned char next = (unsigned char)text[i];
+    if ((next & 0xc0u) != 0x80u)
+      return false;
+    *code = *code << 6 | (next & 0x3fu);
+  }
+  if (*code < least[count] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
+    return false;
+  *bytes = count;
+  return true;
+}
+
+static bool is_shown(uint32_t code) {
+  bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+  bool turns = code == 0x061c || code == 0x200e || code == 0x200f ||
+               (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+               code == 0xfeff;
+  return !control && !turns;
+}
+
+bool gd_text_shown(const char *text, size_t *bytes) {
+  uint32_t code;
+  return read_character(text, &code, bytes) && is_shown(code);
+}
+
+void gd_text_clean(char *text) {
+  char *to = text;
+  for (size_t bytes; *text; text += bytes) {
+    if (gd_text_shown(text, &bytes) || *text == '\n' || *text == '\t') {
+      memmove(to, text, bytes);
+      to += bytes;
+    } else {
+      *to++ = '?';
+    }
+  }
+  *to = '\0';
+}
+
+/* Bytes of the sequences that this program writes itself; 0: this is none of them. */
+static size_t own_sequence(const char *text) {
+  static const char *const own[] = {"\033[1m", "\033[0m"};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    if (strncmp(text, own[i], strlen(own[i])) == 0)
+      return strlen(own[i]);
+  return 0;
+}
+
+void gd_strbuf_clean(struct gd_strbuf *buf, bool json) {
+  struct gd_strbuf clean = {0};
+  const char *at = buf->text ? buf->text : "", *copied = at;
+  for (size_t bytes; *at; at += bytes) {
+    uint32_t code;
+    bool whole = read_character(at, &code, &bytes);
+    size_t own = *at == '\033' ? own_sequence(at) : 0;
+    if (own > 0)
+      bytes = own;
+    if (own > 0 || *at == '\n' || *at == '\t' || (whole && is_shown(code)))
+      continue;
+    gd_strbuf_append_bytes(&clean, copied, (size_t)(at - copied));
+    if (json)
+      gd_strbuf_printf(&clean, "\\u%04x", whole ? (unsigned)code : 0xfffdu);
+    else
+      gd_strbuf_append(&clean, "?");
+    copied = at + bytes;
+  }
+  if (!buf->text || copied == buf->text) /* almost always */
+    return;
+  gd_strbuf_append_bytes(&clean, copied, (size_t)(at - copied));
+  clean.failed |= buf->failed;
+  gd_strbuf_deinit(buf);
+  *buf = clean;
+}
+
+enum { LONGEST_WORD = 63 };
+
+/* Gives up, with a number above it, as soon as the distance must be above `most`. */
+static int edit_distance(const char *a, const char *b, int most) {
+  int row[LONGEST_WORD + 1];
+  size_t a_length = strnlen(a, LONGEST_WORD + 1), b_length = strnlen(b, LONGEST_WORD + 1);
+  if (a_length > LONGEST_WORD || b_length > LONGEST_WORD)
+    return LONGEST_WORD;
+  int difference = abs((int)a_length - (int)b_length), least = difference;
   for (size_t j = 0; j <= b_length; j++)
     row[j] = (int)j;
-  for (size_t i = 1; i <= a_length; i++) {
+  for (size_t i = 1; i <= a_length && least <= most; i++) {
     int diagonal = row[0];
-    row[0] = (int)i;
+    row[0] = least = (int)i;
     for (size_t j = 1; j <= b_length; j++) {
       int best = diagonal + (a[i - 1] != b[j - 1]);
       diagonal = row[j];
@@ -193,7 +288,17 @@ int gd_edit_distance(const char *a, const char *b) {
       if (row[j - 1] + 1 < best)
         best = row[j - 1] + 1;
       row[j] = best;
+      if (best < least)
+        least = best;
     }
   }
-  return row[b_length];
+  return least <= most ? row[b_length] : most + 1;
+}
+
+int gd_edit_distance(const char *a, const char *b) {
+  return edit_distance(a, b, LONGEST_WORD);
+}
+
+bool gd_edit_within(const char *a, const char *b, int most) {
+  return edit_distance(a, b, most) <= most;
 }

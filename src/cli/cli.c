@@ -11,6 +11,11 @@
 #include "base/embedded.h"
 #include "comm/comm.h"
 
+const char *gd_cli_file(const char *output) {
+  bool named = output && strcmp(output, "-") != 0 && strcmp(output, "/dev/stdout") != 0;
+  return named ? output : NULL;
+}
+
 const char *gd_cli_embedded(const char *path) {
   for (int i = 0; i < gd_embedded_file_count; i++)
     if (strcmp(gd_embedded_files[i].path, path) == 0)
@@ -107,6 +112,7 @@ void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *meth
 
 enum gd_status gd_cli_write(struct gd_cli *cli, struct gd_error *err) {
   struct gd_strbuf *out = &cli->out;
+  gd_strbuf_clean(out, cli->options.json);
   if (out->failed)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing");
   errno = 0;

@@ -57,9 +57,8 @@ enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);
 extern const struct gd_command gd_command_trial, gd_command_rank;
 bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
-/* A file with that text, whole or not at all. */
-enum gd_status gd_cli_write_file(const char *path, const struct gd_strbuf *text,
-                                 struct gd_error *err) GD_MUST_USE;
+/* The file that -o names; NULL where it names none, or stdout ("-" or /dev/stdout). */
+const char *gd_cli_file(const char *output);
 /* The text of a file under data/ that travels in the program, or NULL. */
 const char *gd_cli_embedded(const char *path);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "report/accuracy.h"
@@ -204,20 +205,25 @@ static enum gd_status add_trials(struct gd_cli *cli, struct gd_accuracy *a, stru
   return status;
 }
 
-static enum gd_status write_page(struct gd_cli *cli, const struct gd_accuracy *a,
+static enum gd_status write_page(const char *path, const struct gd_accuracy *a,
                                  struct gd_error *err) {
   struct gd_strbuf page = {0};
   gd_accuracy_page(a, &page);
   enum gd_status status = page.failed
                               ? gd_fail(err, GD_ENVIRONMENT, "out of memory while writing the page")
-                              : gd_cli_write_file(cli->options.output, &page, err);
+                              : gd_file_write(path, page.text, page.length, err);
   gd_strbuf_deinit(&page);
   return status;
 }
 
 static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, struct gd_error *err) {
-  if (cli->options.output)
-    GD_TRY(write_page(cli, a, err));
+  const char *path = gd_cli_file(cli->options.output);
+  if (path)
+    GD_TRY(write_page(path, a, err));
+  if (cli->options.output && !path) {
+    gd_accuracy_page(a, &cli->out);
+    return GD_OK;
+  }
   if (cli->options.json)
     return show_json(cli, a, err);
   if (cli->options.csv) {
@@ -225,8 +231,8 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, stru
     return gd_show_csv(&cli->out, &rows, err);
   }
   GD_TRY(show_summary(cli, a, err));
-  if (cli->options.output)
-    gd_strbuf_printf(&cli->out, "Wrote %s.\n", cli->options.output);
+  if (path)
+    gd_strbuf_printf(&cli->out, "Wrote %s.\n", path);
   return GD_OK;
 }
 

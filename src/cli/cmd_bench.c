@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/mpirun.h"
@@ -100,12 +101,16 @@ static void append_speed(struct gd_strbuf *out, const struct gd_search_point *po
     gd_strbuf_printf(&line, ", MFU %s %%", gd_show_digits(rate, sizeof rate, 100 * trial->mfu, 2));
     /* Executed FLOPs are worth a word where they differ from the model's. */
     if (fabs(trial->hfu - trial->mfu) >= 0.005)
-      gd_strbuf_printf(&line, ", HFU %s %%",
-                       gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2));
+      gd_strbuf_printf(&line, ", HFU %s %%%s",
+                       gd_show_digits(rate, sizeof rate, 100 * trial->hfu, 2),
+                       trial->hfu < trial->mfu
+                           ? " (less: fused kernels skip masked scores and rows without a label)"
+                           : "");
     gd_strbuf_printf(
         &line, " of %s %s (%s peak)", gd_show_rate(rate, sizeof rate, trial->peak_flops),
         peak == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision),
-        gd_show_peak_source(trial->backend, trial->device, peak, trial->peak_flops / trial->ranks));
+        gd_show_peak_source(trial->backend, trial->device, peak,
+                            trial->peak_flops / (trial->devices ? trial->devices : trial->ranks)));
   }
   gd_strbuf_printf(&line, "; loss %.4g, gradient norm %.3g: plausible", trial->loss, trial->norm);
   if (line.text && !line.failed)
@@ -122,6 +127,29 @@ static void append_load_note(struct gd_strbuf *out, const char *up_to, double bu
            "note: other programs used %s%.0f %% of the CPUs while this was measured, so that the "
            "time may be too long by that much or more: measure again on a quiet machine",
            up_to, 100 * busy_share);
+  gd_show_paragraph(out, 2, note);
+}
+
+/* Says that the process was held back, and by what. */
+static void append_held_note(struct gd_strbuf *out, const char *up_to,
+                             const struct gd_trial *trial) {
+  char note[320];
+  double held = gd_trial_held_share(trial);
+  if (held <= GD_LOAD_QUIET)
+    return;
+  if (trial->throttled_share > GD_LOAD_QUIET)
+    snprintf(note, sizeof note,
+             "note: a CPU quota (cgroup) denied %s%.0f %% of the CPU time that was asked for, so "
+             "that the time is that of the quota; the interval reaches down to the time without",
+             up_to, 100 * trial->throttled_share);
+  else
+    snprintf(note, sizeof note,
+             "note: the process did not run for %s%.0f %% of the time (%s), so that the time is "
+             "too long; the interval reaches down by that much: measure again when it is left "
+             "alone",
+             up_to, 100 * held,
+             held <= trial->steal_share ? "steal: the host of this virtual machine was busy"
+                                        : "stopped by a signal, frozen or suspended");
   gd_show_paragraph(out, 2, note);
 }
 
@@ -153,6 +181,7 @@ static void append_sheet(struct gd_cli *cli, const struct gd_search_point *point
   gd_show_precision_note(out, point->model, trial);
   gd_show_trial_note(out, trial);
   append_load_note(out, "", trial->busy_share);
+  append_held_note(out, "", trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160], width[GD_SHOW_TEXT];
     snprintf(
@@ -365,6 +394,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
   enum { COLUMNS = sizeof columns / sizeof *columns };
   int count = search->count;
   double busy_share = -1;
+  const struct gd_trial *held = NULL;
   const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
   if (!cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
@@ -386,8 +416,13 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
     append_row_notes(&cli->out, search, i);
     if (trial->status == GD_TRIAL_OK && trial->busy_share > busy_share)
       busy_share = trial->busy_share;
+    if (trial->status == GD_TRIAL_OK &&
+        (!held || gd_trial_held_share(trial) > gd_trial_held_share(held)))
+      held = trial;
   }
   append_load_note(&cli->out, "up to ", busy_share);
+  if (held)
+    append_held_note(&cli->out, "up to ", held);
   append_failed_count(&cli->out, search);
   append_pending(&cli->out, search);
   append_excluded(&cli->out, search);
@@ -407,6 +442,8 @@ static void set_point(struct gd_show_object *to, const struct gd_search *search,
                                         [GD_SEARCH_RUN] = "run",
                                         [GD_SEARCH_PREDICTED] = "predicted"};
   gd_show_trial(to, &point->trial, true);
+  if (search->trial.target)
+    gd_show_target(to, search->trial.target);
   gd_show_set_text(to, "source", sources[point->source]);
   if (point->trial.failure != GD_FAILURE_NONE)
     gd_show_set_text(to, "failure", gd_trial_failure_name(point->trial.failure));
@@ -502,7 +539,9 @@ static void show_finished(void *user, const struct gd_search_point *point) {
   char memory[GD_SHOW_TEXT];
   bool ok = trial->status == GD_TRIAL_OK, colour = watching->cli->colour;
   gd_progress_clear(&watching->progress);
-  fprintf(stderr, "  %-16s  %-30s  ", trial->model, trial->method);
+  char model[64];
+  fprintf(stderr, "  %-16s  %-30s  ", gd_json_excerpt(model, sizeof model, trial->model),
+          trial->method);
   if (ok) {
     bool predicted = point->source == GD_SEARCH_PREDICTED;
     gd_show_duration(&days, trial->days * 86400, trial->days_low * 86400, trial->days_high * 86400);
@@ -760,12 +799,25 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
     append_sheet(cli, only);
   else
     GD_TRY(append_table(cli, search, err));
+  if (people && predicting->has_target)
+    gd_show_nodes(cli, &predicting->target);
   if (people && search->n_predicted > 0)
     gd_show_basis(cli, predicting);
   for (int i = 0; i < search->count && people; i++)
     if (search->points[i].trial.n_profile > 0)
       GD_TRY(gd_show_profile(cli, &search->points[i].trial, err));
   return conclude(search, err);
+}
+
+/* Kernels that were compiled for one process alone cost their time again in the next trial. */
+static void note_cache(struct gd_cli *cli, const struct gd_search *search) {
+  bool gpus = has_gpus(&cli->options), compiled = false;
+  char problem[1024];
+  for (int i = 0; i < search->count; i++)
+    compiled |= search->points[i].source == GD_SEARCH_RUN && !search->slurm_config &&
+                (gpus || search->points[i].method.compile);
+  if (compiled && gd_cache_problem(gpus ? "cuda" : "kernels", problem, sizeof problem))
+    gd_strbuf_printf(&cli->notes, "%s\n", problem);
 }
 
 static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting, bool in_job,
@@ -788,6 +840,7 @@ static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting
       GD_TRY(gd_predicting_open(predicting, cli, err));
     GD_TRY(run_search(cli, &search, predicting, err));
   }
+  note_cache(cli, &search);
   return show_search(cli, &search, predicting, err);
 }
 

@@ -3,12 +3,13 @@
  * keeps the rates where `plan` and `bench` look for them, and shows them.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
@@ -18,26 +19,15 @@
 
 /* --- where it goes ------------------------------------------------------------------------- */
 
-static enum gd_status make_folders(char *path, struct gd_error *err) {
-  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    int failed = mkdir(path, 0777);
-    int reason = errno;
-    struct stat what;
-    bool there = stat(path, &what) == 0 && S_ISDIR(what.st_mode);
-    if (failed && !there)
-      return gd_fail(err, GD_ENVIRONMENT, "cannot make the folder %s: %s", path, strerror(reason));
-    *slash = '/';
-  }
-  return GD_OK;
-}
-
 /* Whether a calibration that others disturbed would take the place of a better one. */
 static bool is_worse(const struct gd_rates *rates, const char *path) {
   struct gd_rates before = {0};
   if (rates->busy_share <= GD_LOAD_QUIET || gd_rates_load(&before, path, NULL) != GD_OK)
     return false;
-  bool worse = before.checked_trials > 0 && rates->median_error > 2 * before.median_error + 0.05;
+  bool worse =
+      before.checked_trials > 0 && (rates->median_error > 2 * before.median_error + 0.05 ||
+                                    (strcmp(rates->backend, "cpu") == 0 && before.busy_share >= 0 &&
+                                     rates->busy_share > before.busy_share + 0.2));
   gd_rates_deinit(&before);
   return worse;
 }
@@ -51,13 +41,15 @@ static enum gd_status keep(const struct gd_cli *cli, const struct gd_rates *rate
       return gd_fail(err, GD_ENVIRONMENT,
                      "there is no folder to keep the calibration in; set HOME or XDG_DATA_HOME, "
                      "or name a file with -o");
-    GD_TRY(make_folders(path, err));
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    GD_TRY(gd_file_make_folder(folder, err));
     if (is_worse(rates, path))
       return gd_fail(
           err, GD_MISMATCH,
           "other programs used %.0f %% of the CPUs meanwhile, and predictions were off by "
           "%.0f %%: the better calibration in %s stays; run it again when the machine is "
-          "quiet",
+          "quiet, or name another file with -o",
           100 * rates->busy_share, 100 * rates->median_error, path);
   }
   return gd_rates_save(rates, path, err);
@@ -118,6 +110,20 @@ static enum gd_status append_points(struct gd_cli *cli, const struct gd_rates *r
   return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
 }
 
+/* What the load of others does to predictions. */
+static void append_load(struct gd_cli *cli, const struct gd_rates *rates) {
+  char line[256], what[96] = "";
+  bool validated;
+  double error = gd_calibration_error(rates, &validated);
+  if (strcmp(rates->backend, "cpu") == 0)
+    snprintf(what, sizeof what, ", so predictions are unvalidated and +-%.0f %%", 100 * error);
+  snprintf(line, sizeof line,
+           "note: other programs used %.0f %% of the CPUs meanwhile%s; calibrate again when the "
+           "machine is quiet",
+           100 * rates->busy_share, what);
+  gd_show_paragraph(&cli->out, 2, line);
+}
+
 static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_rates *rates,
                                    const char *path, double seconds, struct gd_error *err) {
   struct gd_strbuf *out = &cli->out, line = {0};
@@ -142,16 +148,14 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_rates *ra
   out->failed = out->failed || line.failed;
   gd_strbuf_deinit(&line);
   if (rates->busy_share > GD_LOAD_QUIET)
-    gd_strbuf_printf(out,
-                     "  note: other programs used %.0f %% of the CPUs meanwhile; calibrate again "
-                     "when it is quiet\n",
-                     100 * rates->busy_share);
+    append_load(cli, rates);
   return GD_OK;
 }
 
 static enum gd_status show_object(struct gd_cli *cli, const struct gd_rates *rates,
                                   const char *path, double seconds, struct gd_error *err) {
   struct gd_show_object root, peaks;
+  bool validated;
   gd_show_begin(&root);
   gd_show_set_text(&root, "device", rates->device);
   gd_show_set_text(&root, "backend", rates->backend);
@@ -169,37 +173,60 @@ static enum gd_status show_object(struct gd_cli *cli, const struct gd_rates *rat
   gd_show_set_int(&root, "checked_trials", rates->checked_trials);
   gd_show_set_real(&root, "median_error", rates->median_error);
   gd_show_set_real(&root, "worst_error", rates->worst_error);
-  gd_show_set_real(&root, "busy_share", rates->busy_share);
+  if (rates->busy_share >= 0)
+    gd_show_set_real(&root, "busy_share", rates->busy_share);
+  else
+    gd_show_set_null(&root, "busy_share");
+  gd_show_set_real(&root, "interval", gd_calibration_error(rates, &validated));
+  gd_show_set_bool(&root, "validated", validated);
   return gd_show_json(&cli->out, &root, err);
 }
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
+struct watching {
+  struct gd_progress progress;
+  struct gd_load before;
+};
+
+static void show_progress(void *user, const char *what, double done, double eta_s) {
+  gd_progress_report(&((struct watching *)user)->progress, what, done, eta_s);
+}
+
+/* Until here the other ranks computed too, and they are no strangers. */
+static void begin_alone(void *user) {
+  gd_load_read(&((struct watching *)user)->before);
+}
+
 enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
-  struct gd_progress progress = {.on = cli->progress};
+  struct watching watching = {.progress = {.on = cli->progress}};
   struct gd_rates rates = {0};
-  struct gd_load before, after;
+  struct gd_load after;
   char path[4096];
   struct gd_calibrate_options options = {.backend = gd_cli_backend(cli),
                                          .threads = (int)cli->options.threads,
                                          .limit_s = cli->options.time_limit,
-                                         .progress = gd_progress_report,
-                                         .progress_user = &progress};
+                                         .progress = show_progress,
+                                         .alone = begin_alone,
+                                         .progress_user = &watching};
   if (strcmp(options.backend, "ref") == 0)
     return gd_fail(err, GD_BAD_INPUT,
                    "the ref backend is plain and slow on purpose; calibrate cpu or cuda");
-  snprintf(progress.label, sizeof progress.label, "calibrating");
+  if (cli->options.output && !gd_cli_file(cli->options.output))
+    return gd_fail(err, GD_BAD_INPUT, "a calibration needs a file: -o FILE (one named - is ./-)");
+  snprintf(watching.progress.label, sizeof watching.progress.label, "calibrating");
   if (cli->options.ranks > 1) {
     GD_TRY(gd_launch_join(cli, err));
     options.threads = (int)cli->options.threads;
     options.comm = cli->comm;
   }
-  gd_load_read(&before);
+  int64_t start_ns = gd_clock_ns();
+  gd_load_read(&watching.before);
   enum gd_status status = gd_calibrate(&options, &rates, err);
   gd_load_read(&after);
-  gd_progress_clear(&progress);
-  rates.busy_share = gd_load_share(&before, &after);
-  double seconds = 1e-9 * (double)(after.wall_ns - before.wall_ns);
+  gd_progress_clear(&watching.progress);
+  rates.busy_share = gd_load_share(&watching.before, &after);
+  double seconds = 1e-9 * (double)(gd_clock_ns() - start_ns);
   if (status == GD_OK && cli->rank > 0) {
     gd_rates_deinit(&rates);
     return GD_OK; /* rank 0 speaks */

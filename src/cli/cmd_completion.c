@@ -79,6 +79,21 @@ static enum gd_status offer_gpus(struct completing *c, struct gd_error *err) {
   return GD_OK;
 }
 
+/* Names of other records: machines hold GPUs, networks join them, the rest is of cost. */
+static enum gd_status offer_records(struct completing *c, const char *option,
+                                    struct gd_error *err) {
+  struct gd_hw hw = {0};
+  GD_TRY(gd_hw_load(&hw, err));
+  for (int i = 0; i < hw.n_networks && strcmp(option, "network") == 0; i++)
+    offer(c, hw.networks[i].name, hw.networks[i].title);
+  for (int i = 0; i < hw.n_machines && strcmp(option, "machine") == 0; i++)
+    offer(c, hw.machines[i].name, hw.machines[i].title);
+  for (int i = 0; i < hw.n_energies && strcmp(option, "energy") == 0; i++)
+    offer(c, hw.energies[i].name, hw.energies[i].title);
+  gd_hw_deinit(&hw);
+  return GD_OK;
+}
+
 /* Parts that the method typed so far can have beside its others. */
 static void offer_methods(struct completing *c, bool list) {
   static const char *const parts[] = {"naive", "free-lunch", "compile", "kernels",
@@ -141,6 +156,9 @@ static enum gd_status offer_values(struct completing *c, const struct gd_option 
     return offer_models(c, err);
   } else if (strcmp(option->name, "gpu") == 0)
     return offer_gpus(c, err);
+  else if (strcmp(option->name, "network") == 0 || strcmp(option->name, "machine") == 0 ||
+           strcmp(option->name, "energy") == 0)
+    return offer_records(c, option->name, err);
   else
     offer_named(c, option);
   return GD_OK;

@@ -109,6 +109,17 @@ static const char *plural(double count) {
   return fabs(count - 1) < 1e-9 ? "" : "s";
 }
 
+enum { WAY_TEXT = 96 };
+
+/* "rent 4 x 4090", "buy server-4x-4090". */
+static void name_way(const struct gd_money_advice *advice, char text[WAY_TEXT]) {
+  if (advice->rented)
+    snprintf(text, WAY_TEXT, "rent %d x %.60s", advice->option->machine->count,
+             advice->option->gpu->name);
+  else
+    snprintf(text, WAY_TEXT, "buy %.60s", advice->option->machine->name);
+}
+
 /* --- the answer is no ---------------------------------------------------------------------- */
 
 /* No machine has days from that source. */
@@ -130,25 +141,33 @@ static enum gd_status no_days(const struct gd_money_table *table, struct gd_erro
                  model, model, gd_times_name(table->times));
 }
 
-/* Nothing is within the limits: what is nearest to them. */
+/* Nothing is within the limits, bought or rented: what is nearest to them. */
 static enum gd_status none_within(const struct gd_money_table *table,
                                   const struct gd_money_limits *limits, struct gd_error *err) {
+  const bool money = limits->budget_usd > 0;
+  /* The least that is spent where money is short, the fastest where time is. */
+  const struct gd_money_limits all = {.budget_usd = money ? 0 : HUGE_VAL};
   const struct gd_money_option *nearest = gd_money_nearest(table, limits);
-  char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT];
-  if (!nearest)
+  struct gd_money_advice advice;
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], asked[96], buy[128] = "", way[WAY_TEXT];
+  gd_money_advise(table, &all, &advice);
+  if (!advice.option)
     return no_days(table, err);
-  gd_show_usd(b, sizeof b, nearest->hardware_usd);
-  gd_show_days(c, sizeof c, nearest->time.days);
-  if (limits->budget_usd > 0)
-    return gd_fail(err, GD_MISMATCH,
-                   "no machine within %s trains %s; the cheapest that there is: %s for %s, %s days",
-                   gd_show_usd(a, sizeof a, limits->budget_usd), table->model->name,
-                   nearest->machine->name, b, c);
+  name_way(&advice, way);
+  if (money)
+    snprintf(asked, sizeof asked, "for %s", gd_show_usd(a, sizeof a, limits->budget_usd));
+  else
+    snprintf(asked, sizeof asked, "within %g day%s", limits->days, plural(limits->days));
+  if (nearest)
+    snprintf(buy, sizeof buy, "; to buy: %.40s for %s, %s days", nearest->machine->name,
+             gd_show_usd(a, sizeof a, nearest->hardware_usd),
+             gd_show_days(b, sizeof b, nearest->time.days));
   return gd_fail(err, GD_MISMATCH,
-                 "no machine trains %s within %g day%s; the fastest that there is: %s for %s, %s "
-                 "days",
-                 table->model->name, limits->days, plural(limits->days), nearest->machine->name, b,
-                 c);
+                 "no machine trains %s %s, bought or rented; the %s that there is: %s for %s, "
+                 "%s days%s",
+                 table->model->name, asked, money ? "cheapest" : "fastest", way,
+                 gd_show_usd(a, sizeof a, advice.usd),
+                 gd_show_days(b, sizeof b, advice.option->time.days), advice.rented ? buy : "");
 }
 
 /* --- one model, for people ----------------------------------------------------------------- */
@@ -170,6 +189,62 @@ static int count_within(const struct gd_money_table *table, const struct gd_mone
   return count;
 }
 
+/* Why that way: "the least of 98 ways", "the fastest of 12 ways within $500". */
+static void append_reason(struct gd_cli *cli, const struct gd_money_limits *limits,
+                          const struct gd_money_advice *advice) {
+  char a[2 * GD_SHOW_TEXT];
+  if (advice->ways == 1)
+    gd_strbuf_append(&cli->out, "the only way to buy or rent");
+  else
+    gd_strbuf_printf(&cli->out, "the %s of %d ways to buy or rent",
+                     limits->budget_usd > 0 ? "fastest" : "least", advice->ways);
+  if (limits->budget_usd > 0)
+    gd_strbuf_printf(&cli->out, " within %s", gd_show_usd(a, sizeof a, limits->budget_usd));
+  if (limits->days > 0)
+    gd_strbuf_printf(&cli->out, "%s %g day%s", limits->budget_usd > 0 ? " and" : " within",
+                     limits->days, plural(limits->days));
+}
+
+/* From how many runs on a purchase is cheaper than renting. */
+static void append_purchase(struct gd_cli *cli, const struct gd_money_table *table,
+                            const struct gd_money_advice *advice) {
+  const struct gd_money_option *buy = advice->buy;
+  char a[GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  if (!buy)
+    gd_strbuf_printf(&cli->out, "buying does not pay: no machine saves its price in %g years\n",
+                     table->terms.life_years.value);
+  else
+    gd_strbuf_printf(&cli->out, "buying pays from %s run%s on: %s for %s, %s days each\n",
+                     gd_show_number(a, sizeof a, advice->buy_runs, 0), plural(advice->buy_runs),
+                     buy->machine->name, gd_show_usd(b, sizeof b, buy->hardware_usd),
+                     gd_show_days(c, sizeof c, buy->time.days));
+}
+
+/* The answer, before everything that it rests on. */
+static void append_advice(struct gd_cli *cli, const struct gd_money_table *table,
+                          const struct gd_money_limits *limits,
+                          const struct gd_money_advice *advice) {
+  const struct gd_money_option *option = advice->option;
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], way[WAY_TEXT];
+  if (!option)
+    return;
+  name_way(advice, way);
+  gd_show_bold(cli, way);
+  gd_strbuf_printf(&cli->out, ": %s for one run of %s days, ",
+                   gd_show_usd(a, sizeof a, advice->usd),
+                   gd_show_days(b, sizeof b, option->time.days));
+  append_reason(cli, limits, advice);
+  gd_strbuf_append(&cli->out, "\n");
+  if (advice->rented) {
+    gd_strbuf_printf(&cli->out, "%s a GPU-hour (%s); ",
+                     gd_show_usd(a, sizeof a, option->rent_usd_per_hour / option->machine->count),
+                     gd_show_provider(table, option));
+    append_purchase(cli, table, advice);
+  }
+  gd_show_time_lines(cli, &option->time);
+  gd_strbuf_append(&cli->out, "\n");
+}
+
 static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table,
                           const struct gd_money_limits *limits,
                           const struct gd_money_option *option) {
@@ -178,7 +253,7 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
   if (limits->budget_usd > 0)
     buying.days = 0;
   int count = count_within(table, &buying);
-  gd_strbuf_append(&cli->out, "\n");
+  gd_strbuf_append(&cli->out, "\nto buy: ");
   gd_show_bold(cli, option->machine->name);
   gd_strbuf_printf(&cli->out, " for %s, %s days: ", gd_show_usd(a, sizeof a, option->hardware_usd),
                    gd_show_days(b, sizeof b, option->time.days));
@@ -189,7 +264,8 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
     gd_strbuf_printf(&cli->out, "the cheapest of %d within %g day%s\n", count, limits->days,
                      plural(limits->days));
   else
-    gd_strbuf_printf(&cli->out, "the cheapest run of %d, energy included\n", count);
+    gd_strbuf_printf(&cli->out, "the cheapest run of %d, energy included, if it is never idle\n",
+                     count);
   gd_show_option_lines(cli, table, option);
 }
 
@@ -214,9 +290,9 @@ static void append_notes(struct gd_cli *cli, const struct gd_money_table *table)
   gd_strbuf_append(&cli->out, "\n");
   gd_show_paragraph(
       &cli->out, 0,
-      "RUN: the run's share of the hardware's life. RENT: of the run. EVEN AT: months "
-      "of use after which buying is cheaper than renting. FRONT: no machine is "
-      "cheaper to buy (buy), or has a cheaper run (run), and is as fast.");
+      "COST/RUN: the run's share of the hardware's life. RENT: of the run. BREAK-EVEN: months of "
+      "use after which buying is cheaper than renting. PARETO: no machine is cheaper to buy (buy), "
+      "or has a cheaper run (run), and is as fast.");
   if (unknown > 0)
     gd_strbuf_printf(&cli->out,
                      "note: %d more machines are left out: there are no %s days of them\n", unknown,
@@ -251,10 +327,25 @@ static void set_reach(struct gd_show_object *to, const char *key,
 
 /* What there is to say about one model. */
 struct answer {
-  const struct gd_money_option *chosen, *rented; /* NULL: none within the limits */
+  struct gd_money_advice advice;
+  const struct gd_money_option *chosen, *rented; /* to buy, to rent; NULL: none within the limits */
   const struct gd_money_option *possible;        /* chosen as if impossible days were not there */
   struct gd_money_reach reach_bought, reach_rented;
 };
+
+static void set_advice(struct gd_show_object *object, const struct gd_money_advice *advice) {
+  const struct gd_money_option *buy = advice->buy;
+  gd_show_begin(object);
+  gd_show_set_text(object, "way", advice->rented ? "rent" : "buy");
+  gd_show_set_text(object, "machine", advice->option->machine->name);
+  gd_show_set_text(object, "gpu", advice->option->gpu->name);
+  gd_show_set_int(object, "count", advice->option->machine->count);
+  gd_show_set_real(object, "usd", advice->usd);
+  gd_show_set_real(object, "days", advice->option->time.days);
+  gd_show_set_int(object, "ways", advice->ways);
+  gd_show_set_real(object, "buying_pays_runs", buy ? advice->buy_runs : (double)NAN);
+  gd_show_set_text(object, "buying_pays_machine", buy ? buy->machine->name : "");
+}
 
 static void set_rows(struct gd_show_object *rows, const struct gd_money_table *table) {
   *rows = (struct gd_show_object){.object = json_array()};
@@ -265,9 +356,66 @@ static void set_rows(struct gd_show_object *rows, const struct gd_money_table *t
   }
 }
 
-static enum gd_status append_json(struct gd_cli *cli, const struct gd_money_table *table,
+/* --- at other prices ----------------------------------------------------------------------- */
+
+static const struct variant {
+  const char *name;
+  struct gd_money_scales scales;
+} variants[] = {
+    {"half the rent", {.rent = 0.5, .hardware = 1, .electricity = 1, .days = 1}},
+    {"twice the rent", {.rent = 2, .hardware = 1, .electricity = 1, .days = 1}},
+    {"hardware at half its price", {.rent = 1, .hardware = 0.5, .electricity = 1, .days = 1}},
+    {"hardware at twice its price", {.rent = 1, .hardware = 2, .electricity = 1, .days = 1}},
+    {"electricity at twice its price", {.rent = 1, .hardware = 1, .electricity = 2, .days = 1}},
+    {"half the days", {.rent = 1, .hardware = 1, .electricity = 1, .days = 0.5}},
+    {"twice the days", {.rent = 1, .hardware = 1, .electricity = 1, .days = 2}},
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static enum gd_status set_variants(struct gd_show_object *root, struct gd_money_table *table,
+                                   const struct gd_money_limits *limits, struct gd_error *err) {
+  struct gd_show_object rows = {.object = json_array()}, object;
+  for (int i = 0; i < VARIANTS; i++) {
+    struct gd_money_advice advice;
+    GD_TRY(gd_money_advise_scaled(table, limits, &variants[i].scales, &advice, err));
+    if (!advice.option)
+      continue;
+    set_advice(&object, &advice);
+    gd_show_set_text(&object, "at", variants[i].name);
+    gd_show_append(&rows, &object);
+  }
+  gd_show_set_object(root, "sensitivity", &rows);
+  return GD_OK;
+}
+
+/* What the advice would be then, a line each. */
+static enum gd_status append_variants(struct gd_cli *cli, struct gd_money_table *table,
+                                      const struct gd_money_limits *limits, struct gd_error *err) {
+  gd_strbuf_append(&cli->out, "\nat other prices\n");
+  for (int i = 0; i < VARIANTS; i++) {
+    struct gd_money_advice advice;
+    char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], way[WAY_TEXT];
+    GD_TRY(gd_money_advise_scaled(table, limits, &variants[i].scales, &advice, err));
+    if (!advice.option) {
+      gd_strbuf_printf(&cli->out, "  %s: nothing is within the limits\n", variants[i].name);
+      continue;
+    }
+    name_way(&advice, way);
+    gd_strbuf_printf(&cli->out, "  %s: %s, %s for %s days", variants[i].name, way,
+                     gd_show_usd(a, sizeof a, advice.usd),
+                     gd_show_days(b, sizeof b, advice.option->time.days));
+    if (advice.buy)
+      gd_strbuf_printf(&cli->out, "; buying pays from %s run%s on",
+                       gd_show_number(c, sizeof c, advice.buy_runs, 0), plural(advice.buy_runs));
+    gd_strbuf_append(&cli->out, "\n");
+  }
+  return GD_OK;
+}
+
+static enum gd_status append_json(struct gd_cli *cli, struct gd_money_table *table,
                                   const struct answer *answer, struct gd_error *err) {
-  struct gd_show_object root, rows;
+  const struct gd_money_limits limits = limits_of(cli);
+  struct gd_show_object root, rows, object;
   struct gd_strbuf text = {0};
   gd_show_begin(&root);
   gd_show_set_text(&root, "model", table->model->name);
@@ -279,13 +427,20 @@ static enum gd_status append_json(struct gd_cli *cli, const struct gd_money_tabl
   gd_show_set_terms(&root, "terms", &table->terms);
   set_rows(&rows, table);
   gd_show_set_object(&root, "options", &rows);
+  if (answer->advice.option) {
+    set_advice(&object, &answer->advice);
+    gd_show_set_object(&root, "advice", &object);
+  } else {
+    gd_show_set_null(&root, "advice");
+  }
+  GD_TRY(set_variants(&root, table, &limits, err));
   gd_show_set_option(&root, "chosen", table, answer->chosen);
   gd_show_set_option(&root, "chosen_possible", table, answer->possible);
   gd_show_set_option(&root, "chosen_rented", table, answer->rented);
   set_reach(&root, "reach_bought", table, &answer->reach_bought);
   set_reach(&root, "reach_rented", table, &answer->reach_rented);
-  if (cli->options.text && answer->chosen) {
-    gd_money_paragraph(table, answer->chosen, &text);
+  if (cli->options.text && answer->advice.option) {
+    gd_money_paragraph(table, &answer->advice, &text);
     gd_show_set_text(&root, "text", text.text ? text.text : "");
     gd_strbuf_deinit(&text);
   }
@@ -304,7 +459,7 @@ static void label_progress(const struct gd_money_asked *asked, const char *name,
     snprintf(progress->label, sizeof progress->label, "%.80s", name);
 }
 
-static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_table *table,
+static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *table,
                                     const struct answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
   struct gd_show_object rows;
@@ -316,11 +471,12 @@ static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_ta
     return gd_show_csv(&cli->out, &rows, err);
   }
   if (cli->options.text) {
-    if (answer->chosen)
-      gd_money_paragraph(table, answer->chosen, &cli->out);
+    if (answer->advice.option)
+      gd_money_paragraph(table, &answer->advice, &cli->out);
     return GD_OK;
   }
   append_title(cli, table);
+  append_advice(cli, table, &limits, &answer->advice);
   GD_TRY(gd_show_options(cli, table, err));
   if (answer->chosen)
     append_chosen(cli, table, &limits, answer->chosen);
@@ -329,7 +485,7 @@ static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_ta
                      answer->possible->machine->name,
                      gd_show_usd(a, sizeof a, answer->possible->hardware_usd),
                      gd_show_days(b, sizeof b, answer->possible->time.days));
-  if (answer->rented && answer->rented != answer->chosen)
+  if (answer->rented && !(answer->advice.rented && answer->rented == answer->advice.option))
     gd_strbuf_printf(&cli->out, "cheapest to rent: %s, %s for %s days\n",
                      answer->rented->machine->name,
                      gd_show_usd(a, sizeof a, answer->rented->rent_usd),
@@ -339,6 +495,7 @@ static enum gd_status append_answer(struct gd_cli *cli, const struct gd_money_ta
   append_reach(cli, table, &answer->reach_bought, "bought");
   append_reach(cli, table, &answer->reach_rented, "rented");
   append_notes(cli, table);
+  GD_TRY(append_variants(cli, table, &limits, err));
   gd_show_terms(cli, table);
   return GD_OK;
 }
@@ -354,6 +511,7 @@ static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *as
     known = known || table->options[i].time.state == GD_TIME_KNOWN;
   if (!known)
     return no_days(table, err);
+  gd_money_advise(table, &limits, &answer.advice);
   answer.chosen = gd_money_choose(table, &limits);
   answer.possible = gd_money_choose(
       table, &(struct gd_money_limits){
@@ -364,7 +522,7 @@ static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *as
     gd_money_reach_rented(table, &limits, &answer.reach_rented);
   }
   GD_TRY(append_answer(cli, table, &answer, err));
-  if (!answer.chosen && !answer.reach_rented.option)
+  if (!answer.advice.option && !answer.chosen && !answer.reach_rented.option)
     return none_within(table, &limits, err);
   return GD_OK;
 }
@@ -498,7 +656,7 @@ static enum gd_status append_presets_json(struct gd_cli *cli, const struct prese
 static enum gd_status check_preset(const struct gd_cli *cli, const struct gd_money_asked *asked,
                                    struct preset *preset, bool rented, struct gd_error *err) {
   enum { MOST = 3 };
-  const double best_share = 0.6; /* no model has more on the H200: results/h200.csv */
+  const double best_share = 0.01 * GD_MONEY_H200_MFU_HIGH; /* no model has exceeded it */
   const struct gd_money_limits limits = limits_of(cli);
   const struct gd_money_option **answer = rented ? &preset->rented : &preset->bought;
   struct gd_money_table *table = &preset->checked[rented];

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/cuda/cuda_int.h"
+#include "base/cache.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
 #include "gd_version.h"
@@ -112,6 +113,26 @@ static void set_gpu(struct gd_show_object *to) {
   gd_show_set_object(to, "gpu", &gpu);
 }
 
+/* The folder of compiled kernels that outlives a process, or why there is none. */
+static void set_cache(struct gd_show_object *to) {
+  struct gd_show_object cache;
+  char path[1024], problem[1024];
+  bool lasts = !gd_cache_problem("kernels", problem, sizeof problem);
+  gd_show_begin(&cache);
+  gd_show_set_text(&cache, "path",
+                   lasts && gd_cache_folder("kernels", path, sizeof path) ? path : "");
+  gd_show_set_text(&cache, "problem", lasts ? "" : problem);
+  gd_show_set_object(to, "kernel_cache", &cache);
+}
+
+static void append_cache(struct gd_strbuf *out) {
+  char path[1024], problem[1024];
+  if (gd_cache_problem("kernels", problem, sizeof problem))
+    gd_strbuf_printf(out, "kernel cache  missing: %s\n", problem);
+  else if (gd_cache_folder("kernels", path, sizeof path))
+    gd_strbuf_printf(out, "kernel cache  ok: %s\n", path);
+}
+
 static enum gd_status show_object(struct gd_cli *cli, const struct machine *machine,
                                   struct gd_error *err) {
   struct gd_show_object object, versions, peaks, libraries;
@@ -134,6 +155,7 @@ static enum gd_status show_object(struct gd_cli *cli, const struct machine *mach
   gd_show_begin(&libraries);
   gd_cuda_libraries(set_library, &libraries);
   gd_show_set_object(&object, "nvidia", &libraries);
+  set_cache(&object);
   gd_show_set_bool(&object, "gnuplot", gd_plot_works(NULL) == GD_OK);
   return gd_show_json(&cli->out, &object, err);
 }
@@ -156,6 +178,7 @@ static void append_sheet(struct gd_cli *cli, const struct machine *machine) {
     gd_strbuf_append(out, "bf16 products missing: computed in fp32; a CPU with AVX512_BF16 or AMX "
                           "has them\n");
   append_gpu(cli);
+  append_cache(out);
   gd_strbuf_printf(out, "presets       ok: %d models ('gpudays models')\n", machine->presets);
   if (gd_plot_works(&no_figures) == GD_OK)
     gd_strbuf_append(out, "gnuplot       ok: figures of report and survey\n");

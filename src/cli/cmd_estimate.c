@@ -27,7 +27,8 @@ struct cell {
   const char *model;
   const struct gd_gpu *gpu;
   int count;
-  enum gd_precision precision;
+  enum gd_precision recipe, precision; /* asked for, and run in */
+  bool substituted;
   const char *rate; /* "tf32" */
   double train_flops, peak_flops, days;
 };
@@ -90,19 +91,22 @@ static enum gd_status fill_model(const struct gd_cli *cli, const struct question
   struct gd_model model;
   double flops;
   GD_TRY(gd_cli_load_model(cli, name, &model, err));
-  if (cli->options.precision_given)
-    model.recipe.precision = cli->options.precision;
-  enum gd_precision precision = model.recipe.precision;
-  GD_TRY(gd_estimate_flops(&model, precision, &flops, err));
+  const enum gd_precision *forced = cli->options.precision_given ? &cli->options.precision : NULL;
+  GD_TRY(gd_estimate_flops(&model, forced ? *forced : model.recipe.precision, &flops, err));
   for (int g = 0; g < question->n_gpus; g++)
     for (int c = 0; c < question->n_counts; c++) {
       const struct gd_gpu *gpu = question->gpus[g];
       struct cell *cell = &cells[g * question->n_counts + c];
+      enum gd_precision precision;
+      bool substituted;
+      GD_TRY(gd_estimate_precision(&model, gpu, forced, &precision, &substituted, err));
       *cell = (struct cell){
           .model = name,
           .gpu = gpu,
           .count = question->counts[c],
+          .recipe = model.recipe.precision,
           .precision = precision,
+          .substituted = substituted,
           .rate = gd_peak_name(gd_estimate_kind(gpu, precision)),
           .train_flops = flops,
           .peak_flops = gd_estimate_peak(gpu, precision, question->peaks),
@@ -124,6 +128,7 @@ static void set_cell(struct gd_show_object *to, const struct cell *cell) {
   gd_show_set_real(to, "peak_flops", cell->peak_flops);
   gd_show_set_text(to, "precision", gd_precision_name(cell->precision));
   gd_show_set_text(to, "rate", cell->rate);
+  gd_show_set_bool(to, "precision_substituted", cell->substituted);
 }
 
 /* One cell is an object with its days; several are a list. */
@@ -180,6 +185,14 @@ static enum gd_status show_table(struct gd_cli *cli, const struct question *ques
   GD_TRY(gd_show_table(&cli->out, 0, columns, n_columns, texts, n_rows, err));
   gd_strbuf_append(&cli->out,
                    "\nDays at the peak of every GPU, which no run reaches: a bound from below.\n");
+  for (int r = 0; r < n_rows; r++) {
+    const struct cell *cell = &cells[r * question->n_counts];
+    if (cell->substituted)
+      gd_strbuf_printf(&cli->out,
+                       "%s on %s: the recipe's %s runs as %s, since the GPU has no %s.\n",
+                       cell->model, cell->gpu->name, gd_precision_name(cell->recipe),
+                       gd_precision_name(cell->precision), gd_precision_name(cell->recipe));
+  }
   return GD_OK;
 }
 

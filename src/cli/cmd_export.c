@@ -2,15 +2,9 @@
  * `gpudays export MODEL --format NAME`: the best stored trial, or a given point, as settings for
  * another tool. What they are is src/export's; here is which trial, and where the text goes.
  */
-#define _XOPEN_SOURCE 700
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "cli/best.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
@@ -101,42 +95,6 @@ static enum gd_status find_trial(struct gd_cli *cli, const struct gd_model *mode
 
 /* --- where it goes ------------------------------------------------------------------------- */
 
-static enum gd_status fail_write(const char *path, int number, struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s; name a file elsewhere", path,
-                 strerror(number));
-}
-
-/* Whole or not at all: beside it first, then in its place. */
-enum gd_status gd_cli_write_file(const char *path, const struct gd_strbuf *text,
-                                 struct gd_error *err) {
-  char temporary[PATH_MAX];
-  struct stat about;
-  if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-    return gd_fail(err, GD_BAD_INPUT, "%s is no file; without -o the text goes to stdout", path);
-  int length = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
-  if (length < 0 || (size_t)length >= sizeof temporary)
-    return gd_fail(err, GD_BAD_INPUT, "the name of the file to write is too long");
-  FILE *file = fopen(temporary, "we");
-  if (!file)
-    return fail_write(path, errno, err);
-  errno = 0;
-  bool ok = fwrite(text->text, 1, text->length, file) == text->length && fflush(file) == 0 &&
-            fsync(fileno(file)) == 0;
-  int number = errno ? errno : EIO;
-  if (fclose(file) != 0 && ok) {
-    ok = false;
-    number = errno;
-  }
-  if (ok && rename(temporary, path) != 0) {
-    ok = false;
-    number = errno;
-  }
-  if (ok)
-    return GD_OK;
-  unlink(temporary);
-  return fail_write(path, number, err);
-}
-
 /* For programs: the text and the notes as values. */
 static enum gd_status show_json(struct gd_cli *cli, const struct gd_trial *trial,
                                 const struct gd_strbuf *text, struct gd_error *err) {
@@ -161,9 +119,9 @@ static enum gd_status show_json(struct gd_cli *cli, const struct gd_trial *trial
 
 static enum gd_status deliver(struct gd_cli *cli, const struct gd_trial *trial,
                               const struct gd_strbuf *text, struct gd_error *err) {
-  const char *path = cli->options.output;
+  const char *path = gd_cli_file(cli->options.output);
   if (path)
-    GD_TRY(gd_cli_write_file(path, text, err));
+    GD_TRY(gd_file_write(path, text->text, text->length, err));
   if (cli->options.json)
     return show_json(cli, trial, text, err);
   if (path)

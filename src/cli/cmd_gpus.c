@@ -177,6 +177,30 @@ static const struct gd_rent *cheapest(const struct gd_hw *hw, const char *gpu) {
   return best;
 }
 
+/* What can stand between nodes: --network takes these names. */
+static enum gd_status append_networks(struct gd_cli *cli, const struct gd_hw *hw,
+                                      struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"NETWORK", false}, {"TITLE", false}, {"GB/s", true}, {"LATENCY", true}};
+  enum { COLUMNS = sizeof columns / sizeof *columns };
+  const char **cells =
+      gd_arena_alloc(&cli->arena, (size_t)(hw->n_networks + 1) * COLUMNS, sizeof *cells);
+  char text[GD_SHOW_TEXT];
+  if (!cells)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing networks");
+  for (int i = 0; i < hw->n_networks; i++) {
+    const struct gd_network *network = &hw->networks[i];
+    const char **row = cells + (size_t)i * COLUMNS;
+    row[0] = network->name;
+    row[1] = network->title;
+    row[2] =
+        gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, network->bytes_per_s / 1e9, 3));
+    row[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, network->latency_s));
+  }
+  gd_strbuf_append(&cli->out, "\n");
+  return gd_show_table(&cli->out, 0, columns, COLUMNS, cells, hw->n_networks, err);
+}
+
 static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
                                  const struct gd_gpu *const *gpus, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
@@ -214,7 +238,7 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
                    "\n16-BIT, TF32, FP32: TFLOP/s of dense products that add in fp32. LINK: GB/s "
                    "one way.\n'gpudays gpus GPU' shows machines, prices and the source of every "
                    "figure.\n");
-  return GD_OK;
+  return append_networks(cli, hw, err);
 }
 
 static int class_rank(const char *name) {

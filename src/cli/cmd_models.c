@@ -14,6 +14,7 @@ struct entry {
   struct gd_model model;
   int64_t parameters;
   double flops_per_step, train_flops;
+  int64_t height, width; /* of its images; 0: it reads tokens */
   struct gd_error error;
 };
 
@@ -32,13 +33,27 @@ static enum gd_status read_entry(const struct gd_cli *cli, const char *name, str
     entry->parameters = gd_graph_parameters(&graph);
     entry->flops_per_step = graph.model_flops * (double)recipe->batch;
     entry->train_flops = entry->flops_per_step * (double)recipe->steps;
+    if (graph.pixels != GD_NONE) {
+      entry->height = graph.tensors[graph.pixels].dims[2];
+      entry->width = graph.tensors[graph.pixels].dims[3];
+    }
   }
   gd_graph_deinit(&graph);
   return status;
 }
 
+/* null where a model has no such thing. */
+static void set_size(struct gd_show_object *to, const char *key, int64_t value, bool has) {
+  if (has)
+    gd_show_set_int(to, key, value);
+  else
+    gd_show_set_null(to, key);
+}
+
 static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   const struct gd_recipe *recipe = &entry->model.recipe;
+  const struct gd_family *family = entry->model.family;
+  int64_t classes = family->classes(&entry->model);
   gd_show_begin(to);
   gd_show_set_text(to, "name", entry->model.name);
   gd_show_set_text(to, "family", entry->model.family->title);
@@ -47,7 +62,7 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   gd_show_set_real(to, "flops_per_step", entry->flops_per_step);
   gd_show_set_int(to, "batch", recipe->batch);
   gd_show_set_int(to, "steps", recipe->steps);
-  gd_show_set_int(to, "seq", recipe->seq);
+  set_size(to, "seq", recipe->seq, recipe->seq > 1); /* convolutions have none */
   gd_show_set_text(to, "precision", gd_precision_name(recipe->precision));
   gd_show_set_text(to, "optimizer", gd_optimizer_name(recipe->optimizer));
   gd_show_set_real(to, "lr", recipe->lr);
@@ -59,6 +74,10 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   gd_show_set_real(to, "max_grad_norm", recipe->max_grad_norm);
   gd_show_set_text(to, "schedule", gd_schedule_name(recipe->schedule));
   gd_show_set_int(to, "warmup_steps", recipe->warmup_steps);
+  set_size(to, "vocab", classes, !family->images);
+  set_size(to, "image_height", entry->height, family->images);
+  set_size(to, "image_width", entry->width, family->images);
+  set_size(to, "classes", classes, family->images);
 }
 
 /* --- one model ----------------------------------------------------------------------------- */
@@ -74,6 +93,13 @@ static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
   gd_strbuf_printf(out, "  training    %s steps of %s\n",
                    gd_format_count(a, sizeof a, recipe->steps),
                    gd_show_step_size(b, sizeof b, &entry->model));
+  if (entry->model.family->images)
+    gd_strbuf_printf(out, "  images      %lld x %lld pixels, %s classes\n",
+                     (long long)entry->height, (long long)entry->width,
+                     gd_format_count(a, sizeof a, entry->model.family->classes(&entry->model)));
+  else
+    gd_strbuf_printf(out, "  vocabulary  %s\n",
+                     gd_format_count(a, sizeof a, entry->model.family->classes(&entry->model)));
   if (!entry->model.family->images)
     gd_strbuf_printf(out, "  tokens      %s, %s a step\n",
                      gd_show_power(a, sizeof a, tokens_per_step * (double)recipe->steps),

@@ -93,6 +93,8 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_predictin
       gd_format_bytes(b, sizeof b, host ? trial->host_limit_bytes : trial->device_limit_bytes));
   gd_strbuf_printf(out, "  a step of %s is %s\n", gd_show_step_size(step, sizeof step, model),
                    gd_show_passes(passes, sizeof passes, trial));
+  if (p->has_target)
+    gd_show_nodes(cli, &p->target);
   if (fits && gd_predicting_shows(p))
     append_times(cli, p, &point->prediction);
   gd_strbuf_append(out, "\n");
@@ -152,6 +154,17 @@ static void set_ranked_row(struct gd_cli *cli, const char **row,
   row[10] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->host_bytes));
 }
 
+/* What a column has no room for: once a model, since it is the same for all methods. */
+static void append_precisions(struct gd_cli *cli, const struct gd_plan_point *points, int count) {
+  for (int i = 0; i < count; i++) {
+    bool first = true;
+    for (int k = 0; k < i; k++)
+      first = first && points[k].model != points[i].model;
+    if (first)
+      gd_show_precision_note(&cli->out, points[i].model, &points[i].trial);
+  }
+}
+
 /* Why the points that do not fit do not: the first of each model stands for its like. */
 static void append_misses(struct gd_cli *cli, const struct gd_plan_point *points, int count) {
   for (int i = 0; i < count; i++) {
@@ -201,9 +214,12 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
                    gd_format_bytes(device, sizeof device, first->device_limit_bytes),
                    gd_format_bytes(host, sizeof host, first->host_limit_bytes),
                    first->ranks > 1 ? " a rank" : "");
+  if (p->has_target)
+    gd_show_nodes(cli, &p->target);
   GD_TRY(gd_show_table(&cli->out, 2, timed ? times : bytes, COLUMNS, cells, count, err));
   if (timed)
     append_misses(cli, points, count);
+  append_precisions(cli, points, count);
   gd_show_basis(cli, p);
   return GD_OK;
 }

@@ -33,6 +33,8 @@ enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err) {
   struct gd_report_summary made;
   if (!order.folder || !order.folder[0])
     return gd_fail(err, GD_BAD_INPUT, "report needs a folder to write to: gpudays report -o DIR");
+  if (!gd_cli_file(order.folder))
+    return gd_fail(err, GD_BAD_INPUT, "report needs a folder: -o DIR (a folder named - is ./-)");
   if (!cli->options.no_store)
     GD_TRY(gd_store_open(cli->options.store, &order.store, err));
   enum gd_status status = gd_report_write(&order, &made, err);

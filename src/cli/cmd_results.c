@@ -276,9 +276,11 @@ static enum gd_status show_total(struct gd_cli *cli, struct gd_store *store,
 
 static enum gd_status save(struct gd_cli *cli, struct gd_store *store, struct gd_error *err) {
   struct gd_show_object object;
-  const char *file = cli->arguments[1];
+  const char *file = gd_cli_file(cli->arguments[1]);
   int64_t saved = 0;
-  GD_TRY(gd_store_save(store, file, &saved, err));
+  GD_TRY(gd_store_save(store, file ? file : "/dev/stdout", &saved, err));
+  if (!file)
+    return GD_OK;
   if (!cli->options.json) {
     gd_strbuf_printf(&cli->out, "saved %lld trial%s to %s\n", (long long)saved,
                      saved == 1 ? "" : "s", file);

@@ -132,7 +132,7 @@ static enum gd_status show_questions(struct gd_cli *cli, struct gd_survey_schema
 /* To stdout, to the file of -o, or as a value for programs. */
 static enum gd_status deliver(struct gd_cli *cli, const struct gd_strbuf *text, int respondents,
                               struct gd_error *err) {
-  const char *path = cli->options.output;
+  const char *path = gd_cli_file(cli->options.output);
   struct gd_show_object root;
   if (path)
     GD_TRY(gd_file_write(path, text->text, text->length, err));
@@ -550,6 +550,8 @@ enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err) {
   if (options->output && options->questions)
     return gd_fail(err, GD_BAD_INPUT,
                    "--output is a folder for figures, or a file for --template and --synthetic");
+  if (cli->n_arguments > 0 && options->output && !gd_cli_file(options->output))
+    return gd_fail(err, GD_BAD_INPUT, "figures need a folder: -o DIR (a folder named - is ./-)");
   if (cli->n_arguments > 0)
     return read_survey(cli, err);
   GD_TRY(gd_survey_schema_load(&schema, err));

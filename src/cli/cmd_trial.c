@@ -31,17 +31,50 @@ static void take_memory(void) {
   raise(SIGKILL);
 }
 
+/* What befalls one rank before a timed launch with collectives: the others launch theirs and wait
+   inside of it. */
+static const struct {
+  const char *name;
+  int signal; /* 0: it does nothing any more, but its other threads do */
+} rank_faults[] = {{"absent", 0}, {"stopped", SIGSTOP}, {"killed", SIGKILL}};
+
+static void strike_rank(void *user, const char *what, double done, double eta_s) {
+  const int *number = user;
+  (void)done, (void)eta_s;
+  if (strcmp(what, "last pass") != 0 && strcmp(what, "updates") != 0)
+    return;
+  if (*number)
+    raise(*number);
+  for (;;)
+    pause();
+}
+
+static void strike_later(const struct gd_cli *cli, const char *fault,
+                         struct gd_trial_options *options) {
+  for (size_t i = 0; i < sizeof rank_faults / sizeof *rank_faults; i++) {
+    size_t length = strlen(rank_faults[i].name);
+    if (strncmp(fault, rank_faults[i].name, length) != 0 ||
+        strtol(fault + length, NULL, 10) != cli->rank)
+      continue;
+    options->progress = strike_rank;
+    options->progress_user = (void *)(uintptr_t)&rank_faults[i].signal;
+  }
+}
+
 /*
  * For tests of the search: GPUDAYS_TEST_FAULT=METHOD=FAULT breaks the trial of that method in a way
- * that real ones break, at rank 0.
+ * that real ones break, at rank 0; absentRANK, stoppedRANK and killedRANK say at which.
  */
-static void inject_fault(const struct gd_cli *cli, const struct gd_method *method) {
+static void inject_fault(const struct gd_cli *cli, struct gd_trial_options *options) {
   const char *wanted = getenv("GPUDAYS_TEST_FAULT");
   char name[GD_METHOD_NAME];
-  size_t length = strlen(gd_method_name(method, name));
-  if (!wanted || cli->rank > 0 || strncmp(wanted, name, length) != 0 || wanted[length] != '=')
+  size_t length = strlen(gd_method_name(&options->method, name));
+  if (!wanted || strncmp(wanted, name, length) != 0 || wanted[length] != '=')
     return;
   const char *fault = wanted + length + 1;
+  strike_later(cli, fault, options);
+  if (cli->rank > 0)
+    return;
   if (strcmp(fault, "segfault") == 0)
     raise(SIGSEGV);
   else if (strcmp(fault, "assert") == 0)
@@ -142,7 +175,7 @@ static enum gd_status run_trial(struct gd_cli *cli, struct gd_error *err) {
     options->progress = gd_child_report;
     options->progress_user = &reported;
   }
-  inject_fault(cli, &options->method);
+  inject_fault(cli, options);
   GD_TRY(gd_trial_measure(&task->model, options, trial, err));
   return cli->rank == 0 ? gd_child_write_result(cli->arguments[1], trial, err) : GD_OK;
 }

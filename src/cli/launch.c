@@ -1,7 +1,7 @@
 /*
  * Starting ranks and being one; see launch.h. How mpirun is watched is in mpirun.c.
  */
-#define _GNU_SOURCE /* setenv */
+#define _GNU_SOURCE /* setenv, environ */
 #include "cli/launch.h"
 
 #include <errno.h>
@@ -147,6 +147,32 @@ static bool is_one_machine(void) {
 }
 
 /*
+ * What a step of one task (mpirun -n 1, srun --pty bash with PMIx) tells its process about itself:
+ * an mpirun that inherits it takes itself for a part of that step, and fails. Settings that a user
+ * may have made (OMPI_MCA_btl, PMIX_MCA_...) stay.
+ */
+static void leave_step(void) {
+  static const char *const prefixes[] = {
+      "PMI_",           "PMIX_",        "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE",
+      "OMPI_APP_CTX",   "OMPI_NUM_APP", "OMPI_FIRST_RANKS", "OMPI_FILE_LOCATION",
+      "OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix=",   "OMPI_MCA_initial_wdir",
+      "OMPI_COMMAND",   "OMPI_ARGV",    "PRTE_LAUNCHED",    "OMPI_MCA_shmem_RUNTIME",
+  };
+  char name[256];
+  for (char **at = environ; *at;) {
+    size_t length = strcspn(*at, "="), i = 0, count = sizeof prefixes / sizeof *prefixes;
+    while (i < count && strncmp(*at, prefixes[i], strlen(prefixes[i])) != 0)
+      i++;
+    if (i == count || length >= sizeof name || strncmp(*at, "PMIX_MCA_", 9) == 0) {
+      at++;
+      continue;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)length, *at);
+    unsetenv(name); /* the next one moves here */
+  }
+}
+
+/*
  * Shared memory of ranks is files in /dev/shm, which OpenMPI leaves there when ranks are killed
  * before they have met (unlink_segments): it gets a folder for them that goes away with the ranks.
  * Containers often have 64 MiB of /dev/shm: where that is short of 16 MiB a rank, the folder is in
@@ -170,6 +196,7 @@ static void make_shared_folder(int64_t ranks, struct gd_scratch *scratch) {
 /* Names of OpenMPI 4 and 5; each ignores the other's. The network between several machines is not
  * ours to choose, and a folder of this one is none of theirs. */
 static void prepare_environment(int64_t ranks, struct gd_scratch *scratch) {
+  leave_step();
   prefer("OMPI_MCA_odls_base_sigkill_timeout", "0");
   prefer("PRTE_MCA_odls_base_sigkill_timeout", "0");
   if (!is_one_machine())

@@ -46,7 +46,8 @@ static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
 }
 
 /* One line each, after the output: what there is to say about it. */
-static void write_notes(const struct gd_cli *cli) {
+static void write_notes(struct gd_cli *cli) {
+  gd_strbuf_clean(&cli->notes, false);
   const char *at = cli->notes.text;
   if (cli->notes.length == 0 || cli->notes.failed || cli->options.quiet)
     return;

@@ -215,7 +215,22 @@ static enum gd_status parse_times(const struct gd_option *option, const char *te
   return bad_value(option, text, expected, err);
 }
 
-/* 90, 90s, 1.5m, 2h and 1d: seconds unless said otherwise. */
+/* A number and nothing else: what it counts can only be guessed. */
+static bool is_bare(const char *text) {
+  char *end;
+  double value;
+  return is_number(text, &value, &end) && *end == '\0';
+}
+
+static enum gd_status no_unit(const struct gd_option *option, const char *text,
+                              const char *const units[3], struct gd_error *err) {
+  char clean[64];
+  gd_json_excerpt(clean, sizeof clean, text);
+  return gd_fail(err, GD_BAD_INPUT, "--%s is \"%s\", without a unit; write %s%s, %s%s or %s%s",
+                 option->name, clean, clean, units[0], clean, units[1], clean, units[2]);
+}
+
+/* 90s, 1.5m, 2h and 1d. */
 static enum gd_status parse_time(const struct gd_option *option, const char *text,
                                  struct gd_cli_options *options, struct gd_error *err) {
   static const struct {
@@ -223,9 +238,10 @@ static enum gd_status parse_time(const struct gd_option *option, const char *tex
     double seconds;
   } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
   char *end;
-  errno = 0;
-  double value = strtod(text, &end);
-  bool number = (isdigit((unsigned char)text[0]) || text[0] == '.') && errno == 0;
+  double value;
+  if (is_bare(text))
+    return no_unit(option, text, (const char *const[]){"s", "m (minutes)", "h"}, err);
+  bool number = is_number(text, &value, &end);
   for (size_t i = 0; number && i < sizeof units / sizeof *units; i++)
     if (*end == units[i].letter && end[1] == '\0') {
       value *= units[i].seconds;
@@ -260,8 +276,10 @@ static enum gd_status parse_count(const struct gd_option *option, const char *te
 static enum gd_status parse_bytes(const struct gd_option *option, const char *text,
                                   struct gd_cli_options *options, struct gd_error *err) {
   int64_t bytes;
+  if (is_bare(text))
+    return no_unit(option, text, (const char *const[]){"GiB", "MiB", "B (bytes)"}, err);
   if (!gd_parse_bytes(text, &bytes) || bytes == 0)
-    return bad_value(option, text, "a size such as 2GiB, 512MiB or 4096 (bytes)", err);
+    return bad_value(option, text, "a size such as 2GiB, 512MiB or 4096B", err);
   *(int64_t *)field(option, options) = bytes;
   return GD_OK;
 }
@@ -270,7 +288,7 @@ static enum gd_status parse_backend(const struct gd_option *option, const char *
                                     struct gd_cli_options *options, struct gd_error *err) {
   const struct gd_backend_ops *ops;
   if (gd_backend_find(text, &ops, NULL) != GD_OK)
-    return bad_value(option, text, "cpu or ref", err);
+    return bad_value(option, text, "cpu, cuda or ref", err);
   options->backend = ops->name;
   return GD_OK;
 }
@@ -450,17 +468,17 @@ static const struct gd_option options_table[] = {
      86400},
     {"ranks", "N", ON_TRIALS | ON_CHOICE | ON(CALIBRATE), 0, false,
      "ranks to train on, each a process; bench starts them", parse_int, TARGET(ranks), 1, 4096},
-    {"rank-timeout", "S", ON(BENCH), 0, false,
+    {"rank-timeout", "S", ON(BENCH) | ON(CALIBRATE), 0, false,
      "most seconds of silence, on GPUs of a pass; default 300", parse_seconds, TARGET(rank_timeout),
      0, 1000000},
     {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
      parse_switch, TARGET(slurm), 0, 0},
-    {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm: spread over K nodes; default 1",
+    {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm; default: as few as hold the GPUs",
      parse_int, TARGET(nodes), 1, 4096},
     {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
      "that holds the GPUs; cost: these alone, by commas", parse_text, TARGET(machine), 0, 0},
-    {"network", "NAME", ON_TRIALS, 0, false, "with --gpu and --nodes: what connects the nodes",
-     parse_text, TARGET(network), 0, 0},
+    {"network", "NAME", ON_TRIALS, 0, false,
+     "with --gpu: between nodes, of those 'gpudays gpus' lists", parse_text, TARGET(network), 0, 0},
     {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
      parse_switch, TARGET(simulate), 0, 0},
     {"fast", NULL, ON(BENCH), 0, false, "measure only what prediction cannot exclude", parse_switch,
@@ -754,18 +772,23 @@ static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) 
 
 static enum gd_status check_slurm(const struct gd_cli_options *options, struct gd_error *err) {
   int64_t ranks = options->ranks > 0 ? options->ranks : 1;
-  const char *without = options->nodes > 1      ? "nodes"
+  bool spread = options->nodes > 1 && !options->gpu; /* with --gpu it is gd_hw_target that checks */
+  const char *without = spread                  ? "nodes"
                         : options->slurm_config ? "slurm-config"
                         : options->slurm_device ? "slurm-device"
                         : options->slurm_dir    ? "slurm-dir"
                                                 : NULL;
-  if (!options->slurm && without && !(options->gpu && options->nodes > 1))
+  if (!options->slurm && spread)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--nodes needs --gpu, whose machines they are, or --slurm, which starts the "
+                   "trials as jobs");
+  if (!options->slurm && without)
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --slurm, which starts the trials as jobs",
                    without);
   if (options->slurm && options->no_store)
     return gd_fail(err, GD_BAD_INPUT,
                    "--slurm collects results in the store; leave out --no-store");
-  if (options->nodes > 1 && ranks % options->nodes)
+  if (spread && ranks % options->nodes)
     return gd_fail(err, GD_BAD_INPUT,
                    "%" PRId64 " rank%s cannot be spread evenly over %" PRId64
                    " nodes; choose --ranks as a multiple of --nodes",

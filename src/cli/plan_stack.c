@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/predicting.h"
 #include "cli/show.h"
+#include "hw/estimate.h"
 #include "predict/predict.h"
 #include "report/accuracy.h"
 
@@ -19,6 +21,8 @@ struct row {
   struct gd_stack_point point;
   double step_s, days;
   int number;
+  enum gd_precision precision; /* that the GPU runs the recipe in */
+  bool substituted;
 };
 
 struct question {
@@ -54,11 +58,13 @@ static void judge(struct question *q, bool known_models) {
 
 static enum gd_status check_method(const struct gd_method *method, struct gd_error *err) {
   int parts = method->compile + method->kernels + method->tf32;
-  if (parts == 3 || (parts == 0 && !method->ckpt && method->sharding == GD_SHARDING_NONE))
+  bool fsdp = method->sharding == GD_SHARDING_FSDP2 || method->sharding == GD_SHARDING_FSDP3;
+  if (parts == 3 || (parts == 0 && !fsdp))
     return GD_OK;
   return gd_fail(err, GD_UNSUPPORTED,
-                 "--stack paper knows naive, and free-lunch with ckpt, a sharding and offload; "
-                 "choose among those of --methods all");
+                 "--stack paper knows naive, also with ckpt, zero1 to zero3 and offload (as "
+                 "Megatron-LM on DeepSpeed), and free-lunch with ckpt, a sharding and offload; "
+                 "choose among these");
 }
 
 static enum gd_status fill_rows(struct question *q, const struct gd_method *methods,
@@ -83,6 +89,8 @@ static enum gd_status fill_rows(struct question *q, const struct gd_method *meth
       struct row *row = &q->rows[q->n_rows];
       *row = (struct row){.model = &models[i], .number = q->n_rows++};
       gd_stack_point(&models[i], &methods[k], &q->target, recipe->batch, &row->point);
+      GD_TRY(gd_estimate_precision(&models[i].model, q->target.gpu, NULL, &row->precision,
+                                   &row->substituted, err));
       if (!fits(row))
         continue;
       row->step_s = gd_stack_step_s(&models[i], &row->point, &q->target, &q->accuracy->all.fit);
@@ -141,6 +149,9 @@ static void set_object(const struct question *q, const struct row *row, struct g
   gd_show_set_bool(to, "predicted", ok);
   gd_show_set_bool(to, "validated", ok && q->validated);
   gd_show_set_text(to, "basis", q->basis);
+  gd_show_set_text(to, "precision", gd_precision_name(row->precision));
+  gd_show_set_bool(to, "precision_substituted", row->substituted);
+  gd_show_target(to, &q->target);
 }
 
 static enum gd_status show_objects(const struct question *q, struct gd_error *err) {
@@ -191,11 +202,20 @@ static enum gd_status show_table(const struct question *q, struct gd_error *err)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing plans");
   for (int i = 0; i < q->n_rows; i++)
     set_cells(q, &q->rows[i], cells + (size_t)i * COLUMNS);
-  gd_strbuf_printf(&cli->out, "%d x %s, the paper's software:\n\n", q->target.count,
+  gd_strbuf_printf(&cli->out, "%d x %s, the paper's software:\n", q->target.count,
                    q->target.gpu->title);
+  gd_show_nodes(cli, &q->target);
+  gd_strbuf_append(&cli->out, "\n");
   GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, q->n_rows, err));
   snprintf(line, sizeof line, "predicted, not measured: %s", q->basis);
   gd_strbuf_append(&cli->out, "\n");
+  for (int i = 0; i < q->n_rows; i++)
+    if (q->rows[i].substituted && (i == 0 || q->rows[i].model != q->rows[i - 1].model))
+      gd_strbuf_printf(&cli->out, "%s: the recipe's %s runs as %s: this GPU has no %s\n",
+                       q->rows[i].model->model.name,
+                       gd_precision_name(q->rows[i].model->model.recipe.precision),
+                       gd_precision_name(q->rows[i].precision),
+                       gd_precision_name(q->rows[i].model->model.recipe.precision));
   gd_show_paragraph(&cli->out, 0, line);
   return GD_OK;
 }

@@ -16,6 +16,7 @@ static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
                       options->network, &p->target, err));
   p->has_target = true;
   options->ranks = p->target.count;
+  options->nodes = p->target.nodes;
   options->backend = "cuda";
   return gd_predictor_for_target(&p->predictor, &p->target, err);
 }
@@ -43,11 +44,37 @@ bool gd_predicting_shows(const struct gd_predicting *p) {
   return p->has_target || p->predictor.calibrated;
 }
 
+void gd_show_target(struct gd_show_object *to, const struct gd_target *target) {
+  gd_show_set_text(to, "gpu", target->gpu->name);
+  gd_show_set_int(to, "count", target->count);
+  gd_show_set_int(to, "nodes", target->nodes);
+  if (target->machine)
+    gd_show_set_text(to, "machine", target->machine->name);
+  else
+    gd_show_set_null(to, "machine");
+  if (target->network)
+    gd_show_set_text(to, "network", target->network->name);
+  else
+    gd_show_set_null(to, "network");
+  gd_show_set_bool(to, "network_assumed", target->network_assumed);
+}
+
+void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target) {
+  char line[256];
+  int each = target->count / target->nodes;
+  if (!target->network)
+    return;
+  snprintf(line, sizeof line, "%d nodes of %d GPU%s, joined by %s (%s)%s", target->nodes, each,
+           each == 1 ? "" : "s", target->network->name, target->network->title,
+           target->network_assumed ? ": assumed, --network names another" : "");
+  gd_show_paragraph(&cli->out, 2, line);
+}
+
 void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p,
                         const struct gd_trial *trial, const struct gd_prediction *prediction) {
   bool shows = gd_predicting_shows(p) && prediction->known && trial->status != GD_TRIAL_INFEASIBLE;
   if (p->has_target)
-    gd_show_set_text(to, "gpu", p->target.gpu->name);
+    gd_show_target(to, &p->target);
   if (shows) {
     gd_show_set_real(to, "pass_s", prediction->pass_s);
     if (prediction->has_last_pass)

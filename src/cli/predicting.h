@@ -18,7 +18,8 @@ struct gd_predicting {
   struct gd_predictor predictor;
 };
 
-/* Opens the catalogue and the calibration. With --gpu, --ranks becomes --count. */
+/* Opens the catalogue and the calibration. With --gpu, --ranks becomes --count, and --nodes what
+   the target has. */
 enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
                                   struct gd_error *err) GD_MUST_USE;
 void gd_predicting_close(struct gd_predicting *p); /* safe on a zeroed one */
@@ -29,6 +30,10 @@ bool gd_predicting_shows(const struct gd_predicting *p);
 /* Puts the predicted times in the place of the measured ones, and says that they are. */
 void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p,
                         const struct gd_trial *trial, const struct gd_prediction *prediction);
+/* The nodes of a target and the network between them: for programs, network null where there is one
+   node; for people a line, or nothing. */
+void gd_show_target(struct gd_show_object *to, const struct gd_target *target);
+void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target);
 /* "predicted; unvalidated on ...: +-40 %" as a paragraph, or the hint to calibrate. */
 void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p);
 

@@ -26,13 +26,14 @@ void gd_progress_report(void *user, const char *what, double done, double eta_s)
   if (!progress->on || (same && now - progress->last_ns < 100000000))
     return;
   snprintf(progress->what, sizeof progress->what, "%s", what);
-  int length = eta_s < 0
-                   ? snprintf(line, sizeof line, "%s: %s ...", progress->label, what)
-                   : snprintf(line, sizeof line, "%s: %s, %.0f %%, %s left", progress->label, what,
-                              100 * done, gd_show_seconds(eta, sizeof eta, eta_s < 1 ? 1 : eta_s));
+  if (eta_s < 0)
+    snprintf(line, sizeof line, "%s: %s ...", progress->label, what);
+  else
+    snprintf(line, sizeof line, "%s: %s, %.0f %%, %s left", progress->label, what, 100 * done,
+             gd_show_seconds(eta, sizeof eta, eta_s < 1 ? 1 : eta_s));
+  gd_text_clean(line); /* the label is a model's name, and the words are another process's */
+  int length = (int)strlen(line);
   int columns = terminal_columns() - 1; /* the last column would wrap on some terminals */
-  if (length >= (int)sizeof line)
-    length = (int)sizeof line - 1;
   if (length > columns)
     length = columns;
   int rest = progress->shown > length ? progress->shown - length : 0;

@@ -53,6 +53,12 @@ static void set_time(struct gd_show_object *to, const struct gd_time *time) {
   gd_show_set_text(to, "physics", physics_name(gd_physics_of(known ? time->share : 0)));
 }
 
+const char *gd_show_provider(const struct gd_money_table *table,
+                             const struct gd_money_option *option) {
+  const struct gd_money_figure *own = &table->terms.rent_usd_per_gpu_hour;
+  return own->value > 0 ? own->source : option->rent ? option->rent->provider : "";
+}
+
 void gd_show_option(struct gd_show_object *to, const struct gd_money_table *table,
                     const struct gd_money_option *option) {
   gd_show_begin(to);
@@ -69,11 +75,7 @@ void gd_show_option(struct gd_show_object *to, const struct gd_money_table *tabl
   gd_show_set_real(to, "co2_kg", option->co2_kg);
   gd_show_set_real(to, "rent_usd_per_hour", option->rent_usd_per_hour);
   gd_show_set_real(to, "rent_usd", option->rent_usd);
-  gd_show_set_text(to, "rent_provider",
-                   table->terms.rent_usd_per_gpu_hour.value > 0
-                       ? table->terms.rent_usd_per_gpu_hour.source
-                   : option->rent ? option->rent->provider
-                                  : "");
+  gd_show_set_text(to, "rent_provider", gd_show_provider(table, option));
   gd_show_set_real(to, "break_even_months", option->break_even_months);
   gd_show_set_bool(to, "hardware_front", option->hardware_front);
   gd_show_set_bool(to, "experiment_front", option->experiment_front);
@@ -115,9 +117,9 @@ void gd_show_set_terms(struct gd_show_object *to, const char *key,
 /* --- the table ----------------------------------------------------------------------------- */
 
 static const struct gd_show_column columns[] = {
-    {"MACHINE", false}, {"HARDWARE", true}, {"DAYS", true},       {"INTERVAL", true},
-    {"RUN", true},      {"KWH", true},      {"ENERGY", true},     {"RENT", true},
-    {"EVEN AT", true},  {"FRONT", false},   {"DAYS FROM", false},
+    {"MACHINE", false},   {"HARDWARE", true}, {"DAYS", true},       {"INTERVAL", true},
+    {"COST/RUN", true},   {"KWH", true},      {"ENERGY", true},     {"RENT", true},
+    {"BREAK-EVEN", true}, {"PARETO", false},  {"DAYS FROM", false},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
@@ -197,7 +199,6 @@ enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *
 
 static void append_rent(struct gd_cli *cli, const struct gd_money_table *table,
                         const struct gd_money_option *option) {
-  const struct gd_money_figure *own = &table->terms.rent_usd_per_gpu_hour;
   double months = 12 * table->terms.life_years.value;
   char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT];
   if (!isfinite(option->rent_usd))
@@ -205,7 +206,7 @@ static void append_rent(struct gd_cli *cli, const struct gd_money_table *table,
   gd_strbuf_printf(&cli->out, "  rented: %s at %s a GPU-hour (%s)",
                    gd_show_usd(a, sizeof a, option->rent_usd),
                    gd_show_usd(b, sizeof b, option->rent_usd_per_hour / option->machine->count),
-                   own->value > 0 ? own->source : option->rent->provider);
+                   gd_show_provider(table, option));
   if (isfinite(option->break_even_months))
     gd_strbuf_printf(&cli->out, "; buying pays after %s months of use%s",
                      gd_show_digits(c, sizeof c, option->break_even_months, 3),
@@ -237,6 +238,11 @@ static void append_source(struct gd_cli *cli, const struct gd_time *time) {
   gd_show_paragraph(&cli->out, 2, text);
 }
 
+void gd_show_time_lines(struct gd_cli *cli, const struct gd_time *time) {
+  append_source(cli, time);
+  append_doubts(cli, time);
+}
+
 void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table,
                           const struct gd_money_option *option) {
   char a[2 * GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT];
@@ -249,8 +255,7 @@ void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table
       &cli->out, "%s kWh (%s, %s kg of CO2)\n", gd_show_digits(c, sizeof c, option->energy_kwh, 3),
       gd_show_usd(b, sizeof b, option->energy_usd), gd_show_digits(d, sizeof d, option->co2_kg, 3));
   append_rent(cli, table, option);
-  append_source(cli, &option->time);
-  append_doubts(cli, &option->time);
+  gd_show_time_lines(cli, &option->time);
 }
 
 static void append_term(struct gd_cli *cli, const struct gd_money_figure *figure,

@@ -14,6 +14,10 @@ const char *gd_show_usd(char *text, size_t size, double usd);
 /* "30", "8.73", "1,250". */
 const char *gd_show_days(char *text, size_t size, double days);
 
+/* Whose rent an option has, or "--rent"; empty: it is not for rent. */
+const char *gd_show_provider(const struct gd_money_table *table,
+                             const struct gd_money_option *option);
+
 /* One option as an object; NULL is null there. */
 void gd_show_option(struct gd_show_object *to, const struct gd_money_table *table,
                     const struct gd_money_option *option);
@@ -26,6 +30,8 @@ void gd_show_set_terms(struct gd_show_object *to, const char *key,
 /* The options whose days are known or known not to be, by price. */
 enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *table,
                                struct gd_error *err) GD_MUST_USE;
+/* Where days come from, then doubts. */
+void gd_show_time_lines(struct gd_cli *cli, const struct gd_time *time);
 /* Two or three lines about one option: the run, renting, the whole life; then doubts. */
 void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table,
                           const struct gd_money_option *option);

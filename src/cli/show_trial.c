@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -112,7 +113,12 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "mfu", trial->mfu, peak);
   set_or_null(to, "hfu", trial->hfu, peak);
   set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
+  if (trial->devices > 0)
+    gd_show_set_int(to, "devices", trial->devices);
   set_or_null(to, "busy_share", trial->busy_share, timed && trial->busy_share >= 0);
+  set_or_null(to, "throttled_share", trial->throttled_share, timed);
+  set_or_null(to, "stalled_share", trial->stalled_share, timed);
+  set_or_null(to, "steal_share", trial->steal_share, timed);
   gd_show_begin(&samples);
   set_samples(&samples, "pass_s", &trial->pass);
   if (trial->last_pass.count > 0)
@@ -151,6 +157,8 @@ void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool
   gd_show_set_int(to, "threads", trial->threads);
   gd_show_set_int(to, "ranks", trial->ranks);
   gd_show_set_int(to, "nodes", trial->nodes);
+  if (trial->note[0])
+    gd_show_set_text(to, "note", trial->note);
   set_plan(to, trial);
   set_times(to, trial, measured);
   if (measured)
@@ -187,11 +195,16 @@ const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial
 
 void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
                             const struct gd_trial *trial) {
-  if (trial->precision_substituted)
-    gd_strbuf_printf(out, "  note: the recipe's %s runs as %s here: this device has no fast %s\n",
-                     gd_precision_name(model->recipe.precision),
-                     gd_precision_name(trial->precision),
-                     gd_precision_name(model->recipe.precision));
+  const char *recipe = gd_precision_name(model->recipe.precision);
+  bool gpu = strcmp(trial->backend, "cuda") == 0; /* which cannot do it at all */
+  char line[160];
+  if (!trial->precision_substituted)
+    return;
+  snprintf(line, sizeof line, "note: the recipe's %s runs as %s here%s: this %s %s", recipe,
+           gd_precision_name(trial->precision),
+           trial->precision == GD_PRECISION_FP16 ? ", with a loss scale" : "",
+           gpu ? "GPU has no" : "device has no fast", recipe);
+  gd_show_paragraph(out, 2, line);
 }
 
 enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
@@ -236,6 +249,11 @@ void gd_show_trial_note(struct gd_strbuf *out, const struct gd_trial *trial) {
   if (line.text && !line.failed)
     gd_show_paragraph(out, 2, line.text);
   gd_strbuf_deinit(&line);
+  if (trial->note[0]) {
+    char note[sizeof trial->note + 8];
+    snprintf(note, sizeof note, "note: %s", trial->note);
+    gd_show_paragraph(out, 2, note);
+  }
 }
 
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err) {

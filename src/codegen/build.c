@@ -2,10 +2,9 @@
  * From source text to functions: the system's C compiler, a cache on disk, and dlopen.
  *
  * A kernel is one shared object named by the hash of everything that determines it: source,
- * compiler, flags, CPU. It is written under a temporary name and renamed, so that processes may
- * share the folder; a trailer with a checksum behind the object's own bytes (which the loader does
- * not look at) tells a whole file from a damaged or foreign one, which is built again. Where the
- * folder cannot be written, a private one serves and is removed.
+ * compiler, flags, CPU, and the version of this program. It is compiled in a folder of this process
+ * and copied into the cache (base/cache.h), whose trailer behind the object's own bytes is nothing
+ * that the loader looks at.
  *
  * Kernels hold no threads: the caller shares rows out. So any compiler will do, whatever OpenMP
  * library it has or lacks, and there is one pool of threads.
@@ -15,6 +14,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -26,8 +27,11 @@
 
 #include "base/cache.h"
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/rng.h"
+#include "base/scratch.h"
 #include "codegen/codegen_int.h"
+#include "gd_version.h"
 
 extern char **environ;
 
@@ -61,7 +65,7 @@ struct compiler {
 struct object { /* one distinct kernel */
   char *source; /* in the arena, without the prelude */
   uint64_t key;
-  char path[1200]; /* of the shared object */
+  char path[PATH_MAX]; /* of the shared object */
   void *handle;
   gd_fused_rows *function;
 };
@@ -80,12 +84,6 @@ static enum gd_status no_memory(struct gd_error *err) {
 
 /* --- hashes --------------------------------------------------------------------------------- */
 
-enum { HASH_START = 0 };
-
-static uint64_t hash_text(uint64_t hash, const char *text) {
-  return gd_cache_hash(hash, text, strlen(text) + 1);
-}
-
 /* What -march=native depends on: the model and the features of the CPU. */
 static uint64_t hash_cpu(uint64_t hash) {
   static const char *const fields[] = {"model name", "flags", "Features", "CPU part"};
@@ -96,7 +94,7 @@ static uint64_t hash_cpu(uint64_t hash) {
   while (fgets(line, sizeof line, file) && line[0] != '\n') /* the first processor only */
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
       if (strncmp(line, fields[i], strlen(fields[i])) == 0)
-        hash = hash_text(hash, line);
+        hash = gd_cache_hash_text(hash, line);
   fclose(file);
   return hash;
 }
@@ -122,20 +120,51 @@ static bool find_program(const char *name, char *path, size_t size) {
   return false;
 }
 
-/* A new version of a compiler is another file. */
-static void identify(struct compiler *compiler) {
-  struct stat info = {0};
-  uint64_t key = hash_text(HASH_START, compiler->path);
-  if (stat(compiler->path, &info) == 0) {
-    char facts[96];
-    snprintf(facts, sizeof facts, "%" PRId64 " %" PRId64 ".%09ld", (int64_t)info.st_size,
-             (int64_t)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-    key = hash_text(key, facts);
+/* What changes the code that a compiler writes, beside its arguments (GCC's and Clang's manuals).
+ */
+static const char *const variables[] = {
+    "CPATH",           "C_INCLUDE_PATH",       "COMPILER_PATH",    "LIBRARY_PATH",
+    "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "SOURCE_DATE_EPOCH"};
+
+/* What the compiler says of its version, asked once a process for each command. */
+static uint64_t hash_version(const struct compiler *compiler, uint64_t command) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static struct { uint64_t command, version; } asked;
+  const char *arguments[MAX_WORDS + 2] = {0};
+  struct gd_process_output output = {0};
+  for (int i = 0; i < compiler->n_words; i++)
+    arguments[i] = compiler->word[i];
+  arguments[compiler->n_words] = "--version";
+  pthread_mutex_lock(&mutex);
+  uint64_t version = gd_cache_hash_text(command, "");
+  if (asked.command == command) {
+    version = asked.version;
+  } else {
+    if (gd_process_run(arguments, 10, &output, NULL) == GD_OK && output.out.text) {
+      version = asked.version = gd_cache_hash_text(command, output.out.text);
+      asked.command = command;
+    }
+    gd_process_output_deinit(&output);
   }
+  pthread_mutex_unlock(&mutex);
+  return version;
+}
+
+/*
+ * The compiler is known by its file and by what it says of its version: what is found first may be
+ * a link, a script or ccache, which stays as it is when the compiler behind it changes.
+ */
+static void identify(struct compiler *compiler) {
+  uint64_t key = gd_cache_hash_file(gd_cache_hash_text(0, GD_VERSION), compiler->path);
   for (int i = 1; i < compiler->n_words; i++)
-    key = hash_text(key, compiler->word[i]);
+    key = gd_cache_hash_text(key, compiler->word[i]);
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+    const char *value = getenv(variables[i]);
+    key = gd_cache_hash_text(key, value ? value : "");
+  }
+  key = hash_version(compiler, key);
   for (int i = 0; i < N_FLAGS; i++)
-    key = hash_text(key, flags[i]);
+    key = gd_cache_hash_text(key, flags[i]);
   compiler->key = hash_cpu(key);
 }
 
@@ -171,83 +200,14 @@ static enum gd_status find_compiler(struct compiler *compiler, struct gd_error *
                  "cannot be generated; install gcc or set CC");
 }
 
-/* --- folders -------------------------------------------------------------------------------- */
-
-struct folder {
-  char path[1024];
-  bool is_private; /* removed when the kernels are loaded */
-};
-
-static enum gd_status find_folder(struct folder *folder, struct gd_error *err) {
-  const char *tmp = getenv("TMPDIR");
-  folder->is_private = false;
-  if (gd_cache_folder("kernels", folder->path, sizeof folder->path))
-    return GD_OK;
-  folder->is_private = true;
-  snprintf(folder->path, sizeof folder->path, "%s/gpudays-kernels-XXXXXX",
-           tmp && tmp[0] == '/' ? tmp : "/tmp");
-  if (!mkdtemp(folder->path))
-    return gd_fail(err, GD_ENVIRONMENT, "cannot create %s for generated kernels: %s; set TMPDIR",
-                   folder->path, strerror(errno));
-  return GD_OK;
-}
-
 /* --- files ---------------------------------------------------------------------------------- */
 
-struct trailer {
-  char magic[8];
-  uint64_t key, checksum; /* of the bytes before it */
+/* Where objects are kept, and where this process compiles the missing ones: the latter is empty
+   until then. */
+struct folder {
+  char path[1024];
+  struct gd_scratch work;
 };
-static const char magic[8] = {'g', 'd', 'k', 'e', 'r', 'n', '0', '1'};
-
-/* The whole file, from gd_mem_alloc; NULL where it cannot be read. */
-static char *read_whole(const char *path, size_t *bytes) {
-  struct stat info;
-  char *text = NULL;
-  FILE *file = fopen(path, "rbe");
-  if (!file)
-    return NULL;
-  if (fstat(fileno(file), &info) == 0 && info.st_size > 0 && info.st_size < 1 << 28) {
-    *bytes = (size_t)info.st_size;
-    text = gd_mem_alloc(*bytes + 1, 1);
-    if (text && fread(text, 1, *bytes, file) != *bytes) {
-      gd_mem_free(text);
-      text = NULL;
-    }
-  }
-  fclose(file);
-  return text;
-}
-
-static bool is_whole(const struct object *object) {
-  size_t bytes = 0;
-  struct trailer trailer;
-  char *text = read_whole(object->path, &bytes);
-  bool whole = text && bytes > sizeof trailer;
-  if (whole) {
-    memcpy(&trailer, text + bytes - sizeof trailer, sizeof trailer);
-    whole = memcmp(trailer.magic, magic, sizeof magic) == 0 && trailer.key == object->key &&
-            trailer.checksum == gd_cache_hash(HASH_START, text, bytes - sizeof trailer);
-  }
-  gd_mem_free(text);
-  return whole;
-}
-
-/* Adds the trailer to a fresh object and moves it to its place. */
-static bool finish_file(const struct object *object, const char *temporary) {
-  size_t bytes = 0;
-  char *text = read_whole(temporary, &bytes);
-  if (!text)
-    return false;
-  struct trailer trailer = {.key = object->key, .checksum = gd_cache_hash(HASH_START, text, bytes)};
-  memcpy(trailer.magic, magic, sizeof magic);
-  gd_mem_free(text);
-  FILE *file = fopen(temporary, "abe");
-  bool ok = file && fwrite(&trailer, sizeof trailer, 1, file) == 1;
-  if (file && fclose(file) != 0)
-    ok = false;
-  return ok && rename(temporary, object->path) == 0;
-}
 
 static bool load(struct object *object) {
   object->handle = dlopen(object->path, RTLD_NOW | RTLD_LOCAL);
@@ -267,33 +227,47 @@ static bool load(struct object *object) {
 struct job {
   struct object *object;
   pid_t pid;
-  char source[1300], object_file[1300], log[1300];
+  char source[PATH_MAX], object_file[PATH_MAX], log[PATH_MAX];
 };
 
-static bool write_source(const char *path, const char *kernel) {
+static enum gd_status write_source(const char *path, const char *kernel, struct gd_error *err) {
   struct gd_strbuf text = {0};
   gd_emit_prelude(&gd_dialect_c, &text);
   gd_strbuf_append(&text, kernel);
-  FILE *file = fopen(path, "we");
-  bool ok = file && !text.failed && fwrite(text.text, 1, text.length, file) == text.length;
-  if (file && fclose(file) != 0)
-    ok = false;
+  FILE *file = text.failed ? NULL : fopen(path, "wxe"); /* in a folder that is ours alone */
+  enum gd_status status = GD_OK;
+  if (!file || fwrite(text.text, 1, text.length, file) != text.length)
+    status = gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+  if (file && fclose(file) != 0 && status == GD_OK)
+    status = gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
   gd_strbuf_deinit(&text);
-  return ok;
+  return status;
+}
+
+/* The first line that the compiler wrote, for a sentence. */
+static void read_log(const char *path, char *line, size_t size) {
+  FILE *file = fopen(path, "re");
+  if (!file || !fgets(line, (int)size, file))
+    snprintf(line, size, "no message");
+  line[strcspn(line, "\n")] = '\0';
+  if (file)
+    fclose(file);
 }
 
 static enum gd_status start_job(struct job *job, const struct compiler *compiler,
-                                struct object *object, struct gd_error *err) {
+                                const struct folder *folder, struct object *object,
+                                struct gd_error *err) {
   char *argv[MAX_WORDS + N_FLAGS + 8];
   int n = 0;
   job->object = object;
-  snprintf(job->source, sizeof job->source, "%s.%ld.c", object->path, (long)getpid());
-  snprintf(job->object_file, sizeof job->object_file, "%s.%ld.so", object->path, (long)getpid());
-  snprintf(job->log, sizeof job->log, "%s.%ld.log", object->path, (long)getpid());
-  if (!write_source(job->source, object->source)) {
-    unlink(job->source);
-    return gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s", job->source, strerror(errno));
-  }
+  if (snprintf(job->object_file, sizeof job->object_file, "%s/%016" PRIx64 ".so", folder->work.path,
+               object->key) >= (int)sizeof job->object_file - 8)
+    return gd_fail(err, GD_ENVIRONMENT, "the path %.64s... is too long for generated kernels",
+                   folder->work.path);
+  size_t stem = strlen(job->object_file) - 3;
+  snprintf(job->source, sizeof job->source, "%.*s.c", (int)stem, job->object_file);
+  snprintf(job->log, sizeof job->log, "%.*s.txt", (int)stem, job->object_file);
+  GD_TRY(write_source(job->source, object->source, err));
   for (int i = 0; i < compiler->n_words; i++)
     argv[n++] = compiler->word[i];
   for (int i = 0; i < N_FLAGS; i++)
@@ -310,43 +284,35 @@ static enum gd_status start_job(struct job *job, const struct compiler *compiler
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   int failure = posix_spawn(&job->pid, compiler->path, &actions, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (failure) {
-    unlink(job->source);
+  if (failure)
     return gd_fail(err, GD_UNSUPPORTED,
                    "the C compiler %s cannot be run (%s), so kernels cannot "
                    "be generated; set CC to one that works",
                    compiler->path, strerror(failure));
-  }
   return GD_OK;
 }
 
-/* Waits for it, and takes its result over. */
+/* Waits for it, and takes its result over. One that cannot be kept is loaded from where it is. */
 static enum gd_status end_job(struct job *job, const struct compiler *compiler,
                               struct gd_error *err) {
   int status = 0;
-  enum gd_status result = GD_OK;
+  char line[300];
   pid_t got;
   do
     got = waitpid(job->pid, &status, 0);
   while (got < 0 && errno == EINTR);
-  if (got != job->pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    size_t bytes = 0;
-    char *log = read_whole(job->log, &bytes);
-    size_t length = log ? strcspn(log, "\n") : 0;
-    result = gd_fail(err, GD_UNSUPPORTED,
-                     "the C compiler %s does not compile a generated kernel (%.*s); set CC to one "
-                     "that does",
-                     compiler->path, (int)(length < 300 ? length : 300), log ? log : "no message");
-    gd_mem_free(log);
-  } else if (!finish_file(job->object, job->object_file)) {
-    result =
-        gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s", job->object->path, strerror(errno));
-  }
-  unlink(job->source);
-  unlink(job->object_file);
-  unlink(job->log);
+  bool compiled = got == job->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
   job->pid = 0;
-  return result;
+  if (!compiled) {
+    read_log(job->log, line, sizeof line);
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "the C compiler %s does not compile a generated kernel (%s); set CC to one that "
+                   "does",
+                   compiler->path, line);
+  }
+  if (!gd_cache_adopt(job->object_file, job->object->path, job->object->key))
+    snprintf(job->object->path, sizeof job->object->path, "%s", job->object_file);
+  return GD_OK;
 }
 
 static int usable_jobs(void) {
@@ -357,7 +323,7 @@ static int usable_jobs(void) {
 
 /* Compiles the objects that have no function yet, a few at a time, oldest first. */
 static enum gd_status compile_missing(struct gd_codegen *code, const struct compiler *compiler,
-                                      struct gd_error *err) {
+                                      struct folder *folder, struct gd_error *err) {
   enum gd_status result = GD_OK;
   struct job *jobs = gd_mem_alloc(MOST_JOBS, sizeof *jobs);
   if (!jobs)
@@ -371,7 +337,10 @@ static enum gd_status compile_missing(struct gd_codegen *code, const struct comp
     }
     if (start) {
       struct job *job = &jobs[(first + running) % MOST_JOBS];
-      result = start_job(job, compiler, &code->objects[i], err);
+      if (!folder->work.path[0])
+        result = gd_scratch_open(&folder->work, folder->path, "build-", err);
+      if (result == GD_OK)
+        result = start_job(job, compiler, folder, &code->objects[i], err);
       running += result == GD_OK;
       code->stats.n_compiled += result == GD_OK;
       i++;
@@ -393,34 +362,30 @@ static enum gd_status compile_missing(struct gd_codegen *code, const struct comp
 
 static enum gd_status build_objects(struct gd_codegen *code, struct gd_error *err) {
   struct compiler *compiler = gd_mem_alloc(1, sizeof *compiler);
+  struct folder *folder = gd_mem_alloc(1, sizeof *folder);
   struct gd_strbuf prelude = {0};
-  struct folder folder;
-  if (!compiler)
-    return no_memory(err);
-  enum gd_status status = find_compiler(compiler, err);
-  if (status == GD_OK)
-    status = find_folder(&folder, err);
-  if (status != GD_OK) {
-    gd_mem_free(compiler);
-    return status;
+  enum gd_status status = compiler && folder ? find_compiler(compiler, err) : no_memory(err);
+  if (status == GD_OK && !gd_cache_folder("kernels", folder->path, sizeof folder->path))
+    status = gd_fail(err, GD_ENVIRONMENT,
+                     "there is no folder for generated kernels: neither the cache nor TMPDIR nor "
+                     "/tmp can be written; set TMPDIR to a folder of your own");
+  if (status == GD_OK) {
+    gd_emit_prelude(&gd_dialect_c, &prelude);
+    uint64_t base = prelude.failed ? 0 : gd_cache_hash_text(compiler->key, prelude.text);
+    gd_strbuf_deinit(&prelude);
+    for (uint32_t i = 0; i < code->n_objects; i++) {
+      struct object *object = &code->objects[i];
+      object->key = gd_cache_hash_text(base, object->source);
+      snprintf(object->path, sizeof object->path, "%s/%016" PRIx64 ".so", folder->path,
+               object->key);
+      if (gd_cache_is_whole(object->path, object->key))
+        load(object); /* one that cannot be loaded is built again */
+    }
+    status = compile_missing(code, compiler, folder, err);
+    gd_scratch_remove(&folder->work); /* a loaded object needs no file */
   }
-  gd_emit_prelude(&gd_dialect_c, &prelude);
-  uint64_t base = prelude.failed ? 0 : hash_text(compiler->key, prelude.text);
-  gd_strbuf_deinit(&prelude);
-  for (uint32_t i = 0; i < code->n_objects; i++) {
-    struct object *object = &code->objects[i];
-    object->key = hash_text(base, object->source);
-    snprintf(object->path, sizeof object->path, "%s/%016" PRIx64 ".so", folder.path, object->key);
-    if (is_whole(object))
-      load(object); /* one that cannot be loaded is built again */
-  }
-  status = compile_missing(code, compiler, err);
   gd_mem_free(compiler);
-  if (folder.is_private) { /* a loaded object needs no file */
-    for (uint32_t i = 0; i < code->n_objects; i++)
-      unlink(code->objects[i].path);
-    rmdir(folder.path);
-  }
+  gd_mem_free(folder);
   return status;
 }
 

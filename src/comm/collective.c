@@ -98,11 +98,12 @@ enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t
   if (r.chunk == 0)
     return gd_fail(err, GD_ENVIRONMENT, "%d ranks are more than a scratch of %lld bytes can serve",
                    comm->size, (long long)scratch_bytes);
+  gd_comm_begin(comm, GD_COLLECTIVE_REDUCE_SCATTER);
   int64_t chunks = (shard_elements + r.chunk - 1) / r.chunk, posted = 0;
   for (int64_t i = 0; i < chunks; i++) {
     while (posted < least(chunks, i + GD_COMM_WINDOWS))
       GD_TRY(post_chunk(&r, posted++, err));
-    GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], "a reduce-scatter", err));
+    GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], err));
     add_chunk(&r, i);
   }
   return GD_OK;
@@ -124,14 +125,15 @@ static enum gd_status post_slices(struct gd_comm *comm, char *data, int64_t shar
 }
 
 static enum gd_status gather(struct gd_comm *comm, void *data, int64_t shard_bytes,
-                             const char *what, struct gd_error *err) {
+                             enum gd_collective kind, struct gd_error *err) {
   int64_t chunks = (shard_bytes + MOVE_CHUNK_BYTES - 1) / MOVE_CHUNK_BYTES, posted = 0;
-  if (comm->size == 1)
+  if (comm->size == 1 || shard_bytes == 0)
     return GD_OK;
+  gd_comm_begin(comm, kind);
   for (int64_t i = 0; i < chunks; i++) {
     while (posted < least(chunks, i + GD_COMM_WINDOWS))
       GD_TRY(post_slices(comm, data, shard_bytes, posted++, err));
-    GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], what, err));
+    GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], err));
   }
   return GD_OK;
 }
@@ -139,7 +141,7 @@ static enum gd_status gather(struct gd_comm *comm, void *data, int64_t shard_byt
 enum gd_status gd_comm_all_gather(struct gd_comm *comm, void *data, int64_t shard_bytes,
                                   struct gd_error *err) {
   GD_ASSERT(shard_bytes >= 0);
-  return gather(comm, data, shard_bytes, "an all-gather", err);
+  return gather(comm, data, shard_bytes, GD_COLLECTIVE_ALL_GATHER, err);
 }
 
 enum gd_status gd_comm_all_reduce(struct gd_comm *comm, float *data, int64_t shard_elements,
@@ -157,6 +159,8 @@ enum gd_status gd_comm_broadcast(struct gd_comm *comm, void *data, int64_t bytes
   struct gd_window *window = &comm->windows[0];
   int distance = (comm->rank - root + comm->size) % comm->size, low = 1;
   GD_ASSERT(bytes >= 0 && root >= 0 && root < comm->size);
+  if (comm->size > 1 && bytes > 0)
+    gd_comm_begin(comm, GD_COLLECTIVE_BROADCAST);
   while (low < comm->size && !(distance & low))
     low *= 2;
   for (int64_t from = 0; from < bytes && comm->size > 1; from += MOVE_CHUNK_BYTES) {
@@ -165,13 +169,13 @@ enum gd_status gd_comm_broadcast(struct gd_comm *comm, void *data, int64_t bytes
     if (distance != 0) {
       int parent = (distance - low + root) % comm->size;
       GD_TRY(gd_window_receive(comm, window, chunk, length, parent, err));
-      GD_TRY(gd_window_wait(comm, window, "a broadcast", err));
+      GD_TRY(gd_window_wait(comm, window, err));
     }
     for (int step = low / 2; step > 0; step /= 2)
       if (distance + step < comm->size)
         GD_TRY(gd_window_send(comm, window, chunk, length, (distance + step + root) % comm->size,
                               err));
-    GD_TRY(gd_window_wait(comm, window, "a broadcast", err));
+    GD_TRY(gd_window_wait(comm, window, err));
   }
   return GD_OK;
 }
@@ -180,10 +184,12 @@ enum gd_status gd_comm_broadcast(struct gd_comm *comm, void *data, int64_t bytes
 enum gd_status gd_comm_barrier(struct gd_comm *comm, struct gd_error *err) {
   struct gd_window *window = &comm->windows[0];
   char in, out = 0;
+  if (comm->size > 1)
+    gd_comm_begin(comm, GD_COLLECTIVE_BARRIER);
   for (int s = 1; s < comm->size; s *= 2) {
     GD_TRY(gd_window_receive(comm, window, &in, 1, before(comm, s), err));
     GD_TRY(gd_window_send(comm, window, &out, 1, after(comm, s), err));
-    GD_TRY(gd_window_wait(comm, window, "a barrier", err));
+    GD_TRY(gd_window_wait(comm, window, err));
   }
   return GD_OK;
 }
@@ -195,7 +201,7 @@ enum gd_status gd_comm_sum_doubles(struct gd_comm *comm, double *values, int cou
   for (int at = 0; at < count && comm->size > 1; at += GD_COMM_SCALARS) {
     int n = (int)least(GD_COMM_SCALARS, count - at);
     memcpy(all + (ptrdiff_t)comm->rank * n, values + at, (size_t)n * sizeof *all);
-    GD_TRY(gather(comm, all, n * (int64_t)sizeof *all, "a sum", err));
+    GD_TRY(gather(comm, all, n * (int64_t)sizeof *all, GD_COLLECTIVE_SUM, err));
     for (int i = 0; i < n; i++) {
       double sum = all[i];
       for (int rank = 1; rank < comm->size; rank++)
@@ -204,4 +210,33 @@ enum gd_status gd_comm_sum_doubles(struct gd_comm *comm, double *values, int cou
     }
   }
   return GD_OK;
+}
+
+/* --- agreement ----------------------------------------------------------------------------- */
+
+struct verdict {
+  int32_t status;
+  char text[sizeof((struct gd_error *)NULL)->text];
+};
+
+enum gd_status gd_comm_agree(struct gd_comm *comm, enum gd_status status, struct gd_error *err) {
+  int first = 0;
+  if (comm->size == 1 || comm->failed)
+    return status;
+  struct verdict *all = gd_mem_alloc((size_t)comm->size, sizeof *all);
+  if (!all)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while ranks agree");
+  struct verdict *own = &all[comm->rank];
+  own->status = (int32_t)status;
+  if (status != GD_OK && err)
+    memcpy(own->text, err->text, sizeof own->text);
+  enum gd_status told = gather(comm, all, sizeof *all, GD_COLLECTIVE_ALL_GATHER, err);
+  while (told == GD_OK && first < comm->size && all[first].status == GD_OK)
+    first++;
+  if (told != GD_OK && status == GD_OK)
+    status = told;
+  else if (told == GD_OK && first < comm->size && status == GD_OK)
+    status = gd_fail(err, (enum gd_status)all[first].status, "rank %d: %s", first, all[first].text);
+  gd_mem_free(all);
+  return status;
 }

@@ -1,5 +1,5 @@
 /*
- * Joining and leaving a job, and windows of messages; see comm.h. The collectives on top are in
+ * Joining and leaving a job; see comm.h. Messages are in window.c, the collectives on top in
  * collective.c.
  */
 #define _GNU_SOURCE /* sched_getaffinity, process_vm_readv */
@@ -8,19 +8,18 @@
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "comm/comm_int.h"
 
-enum { DEFAULT_TIMEOUT_S = 300, TAG = 1 };
+enum { DEFAULT_TIMEOUT_S = 300 };
 
 /* --- where this process stands ------------------------------------------------------------- */
 
@@ -49,7 +48,7 @@ bool gd_comm_in_job(int *rank, int *size) {
         (!variables[i].size || (read_variable(variables[i].size, 1, &n) && r < n))) {
       *rank = r;
       *size = n;
-      return true;
+      return n != 1; /* a step of one task, as srun --pty bash is, has nobody to exchange with */
     }
   }
   *rank = 0;
@@ -76,13 +75,13 @@ static void prepare_environment(void) {
   setenv("OMPI_MCA_smsc", "^cma", 0);                            /* version 5 */
 }
 
-static enum gd_status check_mpi(struct gd_comm *comm, int code, const char *what,
-                                struct gd_error *err) {
+enum gd_status gd_comm_check(struct gd_comm *comm, int code, const char *what,
+                             struct gd_error *err) {
   char text[GD_MPI_MAX_ERROR_STRING + 1] = "unknown error";
   int length = 0;
   if (code == GD_MPI_SUCCESS)
     return GD_OK;
-  comm->failed = true;
+  gd_comm_fail(comm);
   comm->mpi.Error_string(code, text, &length);
   return gd_fail(err, GD_ENVIRONMENT, "MPI failed in %s: %s", what, text);
 }
@@ -92,35 +91,29 @@ struct joining {
   const struct gd_comm_start *start;
   int rank, size; /* as the environment has it; size 0: not known */
   double timeout_s;
+  _Atomic bool loaded; /* the library is; what takes time is MPI_Init */
 };
 
 static void say_stalled(void *user) {
-  const struct joining *joining = user;
+  struct joining *joining = user;
   struct gd_error err = {0};
   char job[32] = "all ranks";
+  enum gd_status status;
   if (joining->size > 0)
     snprintf(job, sizeof job, "all %d ranks", joining->size);
-  enum gd_status status =
-      gd_fail(&err, GD_ENVIRONMENT,
-              "rank %d has waited %.3g s in MPI_Init, which ends when %s are there: one of them "
-              "must be stopped, stuck or not started; look for it (ps, top), or raise "
-              "--rank-timeout",
-              joining->rank, joining->timeout_s, job);
+  if (atomic_load(&joining->loaded))
+    status = gd_fail(&err, GD_ENVIRONMENT,
+                     "rank %d has waited %.3g s in MPI_Init, which ends when %s are there: one of "
+                     "them must be stopped, stuck or not started; look for it (ps, top), or raise "
+                     "--rank-timeout",
+                     joining->rank, joining->timeout_s, job);
+  else
+    status = gd_fail(&err, GD_ENVIRONMENT,
+                     "rank %d has waited %.3g s for libmpi.so to be loaded: its file system must "
+                     "be slow or gone; look there, or raise --rank-timeout",
+                     joining->rank, joining->timeout_s);
   if (status != GD_OK)
     joining->start->stalled(joining->start->user, &err);
-}
-
-/* MPI_Init, with somebody who notices when it does not end. */
-static enum gd_status call_init(struct gd_comm *comm, struct joining *joining, int *level,
-                                struct gd_error *err) {
-  struct gd_watchdog dog;
-  bool watched = joining->start && joining->start->stalled;
-  if (watched)
-    GD_TRY(gd_watchdog_start(&dog, joining->timeout_s, say_stalled, joining, err));
-  int code = comm->mpi.Init_thread(NULL, NULL, GD_MPI_THREAD_SERIALIZED, level);
-  if (watched)
-    gd_watchdog_stop(&dog);
-  return check_mpi(comm, code, "MPI_Init_thread", err);
 }
 
 static enum gd_status start_mpi(struct gd_comm *comm, struct joining *joining,
@@ -128,18 +121,20 @@ static enum gd_status start_mpi(struct gd_comm *comm, struct joining *joining,
   const struct gd_mpi *mpi = &comm->mpi;
   int before = 0, after = 0, level = 0, expected = joining->size;
   GD_TRY(gd_mpi_load(&comm->mpi, err));
-  GD_TRY(check_mpi(comm, mpi->Initialized(&before), "MPI_Initialized", err));
-  GD_TRY(check_mpi(comm, mpi->Finalized(&after), "MPI_Finalized", err));
+  GD_TRY(gd_comm_check(comm, mpi->Initialized(&before), "MPI_Initialized", err));
+  GD_TRY(gd_comm_check(comm, mpi->Finalized(&after), "MPI_Finalized", err));
   if (before || after)
     return gd_fail(err, GD_INTERNAL, "a process joins its job once; this one has %s",
                    after ? "left it" : "joined before");
   prepare_environment();
-  GD_TRY(call_init(comm, joining, &level, err));
+  atomic_store(&joining->loaded, true);
+  GD_TRY(gd_comm_check(comm, mpi->Init_thread(NULL, NULL, GD_MPI_THREAD_SERIALIZED, &level),
+                       "MPI_Init_thread", err));
   comm->joined = true;
-  GD_TRY(check_mpi(comm, mpi->Comm_set_errhandler(mpi->world, mpi->errors),
-                   "MPI_Comm_set_errhandler", err));
-  GD_TRY(check_mpi(comm, mpi->Comm_rank(mpi->world, &comm->rank), "MPI_Comm_rank", err));
-  GD_TRY(check_mpi(comm, mpi->Comm_size(mpi->world, &comm->size), "MPI_Comm_size", err));
+  GD_TRY(gd_comm_check(comm, mpi->Comm_set_errhandler(mpi->world, mpi->errors),
+                       "MPI_Comm_set_errhandler", err));
+  GD_TRY(gd_comm_check(comm, mpi->Comm_rank(mpi->world, &comm->rank), "MPI_Comm_rank", err));
+  GD_TRY(gd_comm_check(comm, mpi->Comm_size(mpi->world, &comm->size), "MPI_Comm_size", err));
   if (level < GD_MPI_THREAD_SERIALIZED)
     return gd_fail(err, GD_ENVIRONMENT,
                    "this OpenMPI was built without threads (level %d, %d is needed); install one "
@@ -156,8 +151,9 @@ static enum gd_status start_mpi(struct gd_comm *comm, struct joining *joining,
 /* --- cores --------------------------------------------------------------------------------- */
 
 struct seat {
-  uint64_t host, mask; /* hashes */
-  int64_t cores;
+  uint64_t host; /* a hash of its name */
+  cpu_set_t mask;
+  int64_t cores; /* that this rank may run on */
 };
 
 /* FNV-1a. */
@@ -170,18 +166,25 @@ static uint64_t hash_of(const void *data, size_t bytes) {
 
 static struct seat own_seat(void) {
   char name[256] = "";
-  cpu_set_t set;
   struct seat seat = {0};
-  CPU_ZERO(&set);
   if (gethostname(name, sizeof name - 1) == 0)
     seat.host = hash_of(name, strlen(name));
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    seat.mask = hash_of(&set, sizeof set);
-    seat.cores = CPU_COUNT(&set);
-  } else { /* more cores than a cpu_set_t has */
+  if (sched_getaffinity(0, sizeof seat.mask, &seat.mask) == 0)
+    seat.cores = CPU_COUNT(&seat.mask);
+  else /* more cores than a cpu_set_t has: an empty mask, alike on all */
     seat.cores = sysconf(_SC_NPROCESSORS_ONLN);
-  }
   return seat;
+}
+
+/* Cores that at least one rank of this machine may run on. */
+static int cores_of_host(const struct gd_comm *comm, const struct seat *seats,
+                         const struct seat *own) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int i = 0; i < comm->size; i++)
+    if (seats[i].host == own->host)
+      CPU_OR(&all, &all, &seats[i].mask);
+  return CPU_COUNT(&all) > 0 ? CPU_COUNT(&all) : (int)own->cores;
 }
 
 /* Who is on this machine. Ranks that were bound have masks of their own; others share one. */
@@ -194,16 +197,21 @@ static enum gd_status meet_neighbours(struct gd_comm *comm, struct gd_error *err
   seats[comm->rank] = own;
   enum gd_status status = gd_comm_all_gather(comm, seats, sizeof *seats, err);
   for (int i = 0; i < comm->size; i++)
-    sharers += i != comm->rank && seats[i].host == own.host && seats[i].mask == own.mask;
+    sharers += i != comm->rank && seats[i].host == own.host && CPU_EQUAL(&seats[i].mask, &own.mask);
   for (int i = 0; i < comm->rank; i++)
     comm->local_rank += seats[i].host == own.host;
   for (int i = 0; i < comm->size; i++) {
     int beside = 0;
-    for (int j = 0; j < comm->size; j++)
-      beside += seats[j].host == seats[i].host;
+    for (int j = comm->size - 1; j >= 0; j--)
+      if (seats[j].host == seats[i].host) {
+        beside++;
+        comm->hosts[i] = j;
+      }
     comm->local_size = beside > comm->local_size ? beside : comm->local_size;
   }
+  comm->host_cores = cores_of_host(comm, seats, &own);
   gd_mem_free(seats);
+  comm->allowed_cores = (int)own.cores;
   comm->cores = own.cores / sharers > 1 ? (int)(own.cores / sharers) : 1;
   return status;
 }
@@ -213,16 +221,32 @@ static enum gd_status meet_neighbours(struct gd_comm *comm, struct gd_error *err
 static enum gd_status allocate(struct gd_comm *comm, struct gd_error *err) {
   size_t messages = 2 * (size_t)comm->size;
   comm->scalars = gd_mem_alloc((size_t)comm->size * GD_COMM_SCALARS, sizeof *comm->scalars);
-  bool all = comm->scalars != NULL;
+  comm->hosts = gd_mem_alloc((size_t)comm->size, sizeof *comm->hosts);
+  bool all = comm->scalars && comm->hosts;
   for (int i = 0; i < GD_COMM_WINDOWS; i++) {
     struct gd_window *window = &comm->windows[i];
     window->requests = gd_mem_alloc(messages, sizeof *window->requests);
     window->peers = gd_mem_alloc(messages, sizeof *window->peers);
-    all = all && window->requests && window->peers;
+    window->bytes = gd_mem_alloc(messages, sizeof *window->bytes);
+    window->states = gd_mem_alloc(messages, sizeof *window->states);
+    all = all && window->requests && window->peers && window->bytes && window->states;
   }
   if (!all)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while joining the job");
   return GD_OK;
+}
+
+/* Both loading the library (from a file system that hangs) and MPI_Init can last for ever. */
+static enum gd_status start_watched(struct gd_comm *comm, struct joining *joining,
+                                    struct gd_error *err) {
+  struct gd_watchdog dog;
+  bool watched = joining->start && joining->start->stalled;
+  if (watched)
+    GD_TRY(gd_watchdog_start(&dog, joining->timeout_s, say_stalled, joining, err));
+  enum gd_status status = start_mpi(comm, joining, err);
+  if (watched)
+    gd_watchdog_stop(&dog);
+  return status;
 }
 
 static enum gd_status join(struct gd_comm *comm, const struct gd_comm_start *start,
@@ -230,11 +254,13 @@ static enum gd_status join(struct gd_comm *comm, const struct gd_comm_start *sta
   struct joining joining = {.start = start, .timeout_s = DEFAULT_TIMEOUT_S};
   comm->size = 1;
   comm->parent = getppid();
+  if (start)
+    comm->start = *start;
   if (start && start->timeout_s > 0)
     joining.timeout_s = start->timeout_s;
   gd_comm_set_timeout(comm, joining.timeout_s);
   if (gd_comm_in_job(&joining.rank, &joining.size) && joining.size != 1)
-    GD_TRY(start_mpi(comm, &joining, err));
+    GD_TRY(start_watched(comm, &joining, err));
   GD_TRY(allocate(comm, err));
   return meet_neighbours(comm, err);
 }
@@ -263,8 +289,11 @@ void gd_comm_close(struct gd_comm *comm) {
     /* After a failure MPI still knows of buffers, not of these arrays. */
     gd_mem_free(comm->windows[i].requests);
     gd_mem_free(comm->windows[i].peers);
+    gd_mem_free(comm->windows[i].bytes);
+    gd_mem_free(comm->windows[i].states);
   }
   gd_mem_free(comm->scalars);
+  gd_mem_free(comm->hosts);
   gd_mem_free(comm);
 }
 
@@ -293,6 +322,19 @@ int gd_comm_cores(const struct gd_comm *comm) {
   return comm->cores;
 }
 
+int gd_comm_allowed_cores(const struct gd_comm *comm) {
+  return comm->allowed_cores;
+}
+
+int gd_comm_host(const struct gd_comm *comm, int rank) {
+  GD_ASSERT(rank >= 0 && rank < comm->size);
+  return comm->hosts[rank];
+}
+
+int gd_comm_host_cores(const struct gd_comm *comm) {
+  return comm->host_cores;
+}
+
 bool gd_comm_has_failed(const struct gd_comm *comm) {
   return comm->failed;
 }
@@ -303,99 +345,4 @@ void gd_comm_set_timeout(struct gd_comm *comm, double seconds) {
 
 double gd_comm_timeout_s(const struct gd_comm *comm) {
   return 1e-9 * (double)comm->timeout_ns;
-}
-
-/* --- windows ------------------------------------------------------------------------------- */
-
-enum gd_status gd_window_send(struct gd_comm *comm, struct gd_window *window, const void *data,
-                              int64_t bytes, int to, struct gd_error *err) {
-  const struct gd_mpi *mpi = &comm->mpi;
-  GD_ASSERT(!comm->failed && bytes <= INT_MAX && window->count < 2 * comm->size);
-  window->peers[window->count] = to;
-  return check_mpi(comm,
-                   mpi->Isend(data, (int)bytes, mpi->byte, to, TAG, mpi->world,
-                              &window->requests[window->count++]),
-                   "MPI_Isend", err);
-}
-
-enum gd_status gd_window_receive(struct gd_comm *comm, struct gd_window *window, void *data,
-                                 int64_t bytes, int from, struct gd_error *err) {
-  const struct gd_mpi *mpi = &comm->mpi;
-  GD_ASSERT(!comm->failed && bytes <= INT_MAX && window->count < 2 * comm->size);
-  window->peers[window->count] = from;
-  return check_mpi(comm,
-                   mpi->Irecv(data, (int)bytes, mpi->byte, from, TAG, mpi->world,
-                              &window->requests[window->count++]),
-                   "MPI_Irecv", err);
-}
-
-/* Who has not answered, as "rank 2" or "ranks 1, 2"; a few are enough. */
-static void name_missing(struct gd_comm *comm, struct gd_window *window, char *text, size_t size) {
-  int named = 0;
-  char list[96] = "";
-  size_t length = 0;
-  for (int rank = 0; rank < comm->size; rank++) {
-    bool missing = false;
-    for (int i = 0; i < window->count; i++) {
-      int done = 0;
-      if (window->peers[i] == rank &&
-          comm->mpi.Test(&window->requests[i], &done, GD_MPI_IGNORE) == GD_MPI_SUCCESS)
-        missing = missing || !done;
-    }
-    if (missing && ++named <= 8)
-      length += (size_t)snprintf(list + length, sizeof list - length, "%s%d", named > 1 ? ", " : "",
-                                 rank);
-  }
-  snprintf(text, size, "rank%s %s%s", named > 1 ? "s" : "", list, named > 8 ? ", ..." : "");
-}
-
-static enum gd_status stalled(struct gd_comm *comm, struct gd_window *window, const char *what,
-                              struct gd_error *err) {
-  char who[128];
-  comm->failed = true;
-  name_missing(comm, window, who, sizeof who);
-  return gd_fail(err, GD_ENVIRONMENT,
-                 "no answer from %s for %.3g s in %s: it must be stopped, stuck or slow; look "
-                 "there, or raise --rank-timeout",
-                 who, (double)comm->timeout_ns * 1e-9, what);
-}
-
-enum gd_status gd_window_wait(struct gd_comm *comm, struct gd_window *window, const char *what,
-                              struct gd_error *err) {
-  /*
-   * Yielding is enough for what is nearly there; the sleeps after that leave the core to whoever
-   * computes. A step counts for a second at most, so that a job that was suspended as a whole
-   * (Ctrl-Z, a laptop's lid) does not find its time over when it wakes.
-   */
-  enum { YIELD_NS = 50000, FIRST_SLEEP_NS = 20000, LAST_SLEEP_NS = 100000, STEP_NS = 1000000000 };
-  struct timespec nap = {.tv_nsec = FIRST_SLEEP_NS};
-  int64_t last = gd_clock_ns(), waited = 0;
-  for (;;) {
-    int done = 0;
-    GD_TRY(check_mpi(comm, comm->mpi.Testall(window->count, window->requests, &done, GD_MPI_IGNORE),
-                     what, err));
-    if (done) {
-      window->count = 0;
-      return GD_OK;
-    }
-    int64_t now = gd_clock_ns();
-    waited += now - last < STEP_NS ? now - last : STEP_NS;
-    last = now;
-    if (waited < YIELD_NS) {
-      sched_yield();
-      continue;
-    }
-    if (waited > comm->timeout_ns)
-      return stalled(comm, window, what, err);
-    if (getppid() != comm->parent) {
-      comm->failed = true;
-      return gd_fail(err, GD_ENVIRONMENT,
-                     "mpirun, which started this rank, is gone; the rank ends as well");
-    }
-    nanosleep(&nap, NULL);
-    if (nap.tv_nsec < LAST_SLEEP_NS)
-      nap.tv_nsec *= 2;
-    if (nap.tv_nsec > LAST_SLEEP_NS)
-      nap.tv_nsec = LAST_SLEEP_NS;
-  }
 }

@@ -11,8 +11,9 @@
  *
  * Contract: every rank makes the same calls in the same order with the same sizes, from one thread
  * at a time (any thread). Sums are taken in rank order 0, 1, ..., so results are the same bits
- * whatever the timing. After a failure (GD_ENVIRONMENT) the communicator only takes gd_comm_abort
- * and gd_comm_close. Waiting sleeps between looks: it never holds a core that computes.
+ * whatever the timing. Ranks that break this contract get an error that names both calls, never
+ * each other's data. After a failure (GD_ENVIRONMENT) the communicator only takes gd_comm_abort and
+ * gd_comm_close. Waiting sleeps between looks: it never holds a core that computes.
  */
 #ifndef GD_COMM_COMM_H
 #define GD_COMM_COMM_H
@@ -28,8 +29,8 @@ enum { GD_COMM_MIN_SCRATCH_BYTES = 65536 };
 
 /*
  * Whether this process is a rank of a job, from the environment alone: what mpirun (OpenMPI), or
- * srun with --mpi=pmix or --mpi=pmi2, sets. A batch script's SLURM_PROCID alone is no job. *size is
- * 0 where only MPI knows it. Otherwise false, rank 0 of 1.
+ * srun with --mpi=pmix or --mpi=pmi2, sets. A batch script's SLURM_PROCID alone is no job, and
+ * neither is one task. *size is 0 where only MPI knows it. Otherwise false, rank 0 of 1.
  */
 bool gd_comm_in_job(int *rank, int *size);
 
@@ -64,11 +65,28 @@ int gd_comm_local_rank(const struct gd_comm *comm);
 int gd_comm_local_size(const struct gd_comm *comm);
 /* How many cores this rank may call its own: those it may run on, over the ranks beside it. */
 int gd_comm_cores(const struct gd_comm *comm);
+/* How many this rank may run on, alone or not. */
+int gd_comm_allowed_cores(const struct gd_comm *comm);
+/* The first rank on the machine of that rank: equal for two that share one. */
+int gd_comm_host(const struct gd_comm *comm, int rank);
+/* Cores of this machine that one of its ranks at least may run on. */
+int gd_comm_host_cores(const struct gd_comm *comm);
 bool gd_comm_has_failed(const struct gd_comm *comm);
 
 /* A collective that gets nothing from another rank for this long fails; 300 until set. */
 void gd_comm_set_timeout(struct gd_comm *comm, double seconds);
 double gd_comm_timeout_s(const struct gd_comm *comm);
+
+/*
+ * Around a call of a library that waits for the other ranks and cannot be called off, such as
+ * ncclCommInitRank: when it takes longer than the timeout, `stalled` of gd_comm_start is told so,
+ * from another thread. what names the call. Without a job, or without `stalled`, *guard is NULL and
+ * nobody watches; gd_comm_guard_end(NULL) is fine.
+ */
+struct gd_comm_guard;
+enum gd_status gd_comm_guard_begin(struct gd_comm *comm, const char *what,
+                                   struct gd_comm_guard **guard, struct gd_error *err) GD_MUST_USE;
+void gd_comm_guard_end(struct gd_comm_guard *guard);
 
 /*
  * data holds size x shard_elements. Afterwards the own slice, data[rank * shard_elements ...], is
@@ -87,6 +105,13 @@ enum gd_status gd_comm_all_reduce(struct gd_comm *comm, float *data, int64_t sha
                                   struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_comm_broadcast(struct gd_comm *comm, void *data, int64_t bytes, int root,
                                  struct gd_error *err) GD_MUST_USE;
+/*
+ * A rank that fails alone would go on to something else while the others wait for it here. So all
+ * say how they fare: GD_OK where all are; else every rank that was well fails for the reason of the
+ * first that was not. Does nothing where the communicator has failed.
+ */
+enum gd_status gd_comm_agree(struct gd_comm *comm, enum gd_status status,
+                             struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_comm_barrier(struct gd_comm *comm, struct gd_error *err) GD_MUST_USE;
 /* Sums of a few scalars, in rank order as well. */
 enum gd_status gd_comm_sum_doubles(struct gd_comm *comm, double *values, int count,

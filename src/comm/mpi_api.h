@@ -1,6 +1,6 @@
 /*
  * The part of OpenMPI that gpudays uses, loaded at run time: one binary serves machines with and
- * without it, and the build needs no mpi.h. Only comm.c includes this.
+ * without it, and the build needs no mpi.h. Only src/comm includes this.
  *
  * OpenMPI's handles are pointers, and its predefined ones are the addresses of exported objects
  * (mpi.h, OMPI_PREDEFINED_GLOBAL); versions 4 and 5 share this ABI (libmpi.so.40). MPICH and its
@@ -9,7 +9,15 @@
 #ifndef GD_COMM_MPI_API_H
 #define GD_COMM_MPI_API_H
 
+#include <stddef.h>
+
 #include "base/status.h"
+
+/* MPI_Status, as mpi.h of both versions has it (struct ompi_status_public_t). */
+struct gd_mpi_status {
+  int source, tag, error, cancelled;
+  size_t bytes;
+};
 
 /* Name, parameters (a handle is a void *, a request an array element of them); each returns an int,
  * GD_MPI_SUCCESS when it worked. */
@@ -25,8 +33,10 @@
   X(Error_string, (int code, char *text, int *length))                                             \
   X(Isend, (const void *data, int count, void *type, int to, int tag, void *comm, void **request)) \
   X(Irecv, (void *data, int count, void *type, int from, int tag, void *comm, void **request))     \
-  X(Test, (void **request, int *flag, void *status))                                               \
-  X(Testall, (int count, void **requests, int *flag, void *statuses))
+  X(Iprobe, (int from, int tag, void *comm, int *flag, struct gd_mpi_status *status))              \
+  X(Cancel, (void **request))                                                                      \
+  X(Test, (void **request, int *flag, struct gd_mpi_status *status))                               \
+  X(Testall, (int count, void **requests, int *flag, struct gd_mpi_status *statuses))
 
 /* Exported objects whose addresses are handles: field, symbol. */
 #define GD_MPI_OBJECTS(X)       \
@@ -36,6 +46,8 @@
 
 enum {
   GD_MPI_SUCCESS = 0,
+  GD_MPI_ERR_TRUNCATE = 15,
+  GD_MPI_ERR_PENDING = 18,
   GD_MPI_THREAD_SERIALIZED = 2,  /* MPI_THREAD_SINGLE is 0 */
   GD_MPI_MAX_ERROR_STRING = 256, /* OPAL_MAX_ERROR_STRING */
 };

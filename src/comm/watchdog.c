@@ -1,14 +1,15 @@
 /*
- * A watch over MPI_Init, which waits for every rank and cannot be called off: a rank that is
- * stopped or stuck on its way there would keep all the others for ever. A thread counts while this
- * rank is inside and tells the caller when that takes too long; see gd_comm_open. Once a rank has
- * joined, gd_window_wait in comm.c has a limit of its own.
+ * A watch over MPI_Init and NCCL's like of it, which wait for every rank and cannot be called off:
+ * a rank that is stopped or stuck on its way there would keep all the others for ever. A thread
+ * counts while this rank is inside and tells the caller when that takes too long; see gd_comm_open
+ * and gd_comm_guard_begin. gd_window_wait in comm.c has a limit of its own.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "comm/comm_int.h"
 
 /* Steps of a tenth of a second, and none counts for more than a second: a job that was suspended as
@@ -68,4 +69,52 @@ void gd_watchdog_stop(struct gd_watchdog *dog) {
   pthread_join(dog->thread, NULL);
   pthread_cond_destroy(&dog->changed);
   pthread_mutex_destroy(&dog->mutex);
+}
+
+/* --- guards -------------------------------------------------------------------------------- */
+
+struct gd_comm_guard {
+  struct gd_comm *comm;
+  const char *what;
+  struct gd_watchdog dog;
+};
+
+static void say_stalled(void *user) {
+  const struct gd_comm_guard *guard = user;
+  const struct gd_comm *comm = guard->comm;
+  struct gd_error err = {0};
+  enum gd_status status =
+      gd_fail(&err, GD_ENVIRONMENT,
+              "rank %d has waited %.3g s in %s, which ends when all %d ranks are there: one of "
+              "them must be stopped or stuck; look for it (ps, top), or raise --rank-timeout",
+              comm->rank, 1e-9 * (double)comm->timeout_ns, guard->what, comm->size);
+  if (status != GD_OK)
+    comm->start.stalled(comm->start.user, &err);
+}
+
+enum gd_status gd_comm_guard_begin(struct gd_comm *comm, const char *what,
+                                   struct gd_comm_guard **guard, struct gd_error *err) {
+  *guard = NULL;
+  if (!comm || comm->size == 1 || !comm->start.stalled)
+    return GD_OK;
+  struct gd_comm_guard *begun = gd_mem_alloc(1, sizeof *begun);
+  if (!begun)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while ranks meet");
+  begun->comm = comm;
+  begun->what = what;
+  enum gd_status status =
+      gd_watchdog_start(&begun->dog, gd_comm_timeout_s(comm), say_stalled, begun, err);
+  if (status != GD_OK) {
+    gd_mem_free(begun);
+    return status;
+  }
+  *guard = begun;
+  return GD_OK;
+}
+
+void gd_comm_guard_end(struct gd_comm_guard *guard) {
+  if (!guard)
+    return;
+  gd_watchdog_stop(&guard->dog);
+  gd_mem_free(guard);
 }

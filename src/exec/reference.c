@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "codegen/codegen.h"
 #include "exec/run.h"
 #include "pass/pass.h"
@@ -178,7 +179,7 @@ static enum gd_status read_recipe(struct verifier *v, struct gd_error *err) {
   char path[512];
   struct gd_json json = {0};
   GD_TRY(join(path, sizeof path, v->folder, "recipe.json", err));
-  if (access(path, F_OK) != 0)
+  if (gd_file_is_missing(path))
     return GD_OK;
   enum gd_status status = gd_json_load(&json, path, err);
   if (status == GD_OK)

@@ -122,8 +122,9 @@ enum gd_status gd_export(enum gd_export_format format, const struct gd_export *f
   GD_TRY(divide_batch(&point, err));
   point.save_steps = hourly_steps(&point);
   if (trial->precision_substituted)
-    gd_strbuf_append(notes,
-                     "the recipe's fp16 runs as bf16 on this device, and is exported as such\n");
+    gd_strbuf_printf(notes, "the recipe's %s runs as %s on this device, and is exported as such\n",
+                     gd_precision_name(point.recipe->precision),
+                     gd_precision_name(trial->precision));
   GD_TRY(formats[format].write(&point, out, err));
   return out->failed || notes->failed
              ? gd_fail(err, GD_ENVIRONMENT, "out of memory while exporting")

@@ -215,7 +215,9 @@ enum gd_status gd_export_deepspeed(const struct gd_export_point *point, struct g
   if (method->sharding == GD_SHARDING_FSDP2 && method->offload)
     gd_strbuf_append(notes, "ZeRO stage 2 offloads the optimizer; parameters stay on the device\n");
   if (method->compile)
-    gd_strbuf_append(notes, "compile is a call: engine.compile() after deepspeed.initialize()\n");
+    gd_strbuf_append(notes, "torch.compile is left out: the versions of the paper (appendix F) do "
+                            "not compile with DeepSpeed, and newer ones have a call for it: "
+                            "engine.compile() after deepspeed.initialize()\n");
   if (point->tf32)
     gd_strbuf_append(notes, "TF32 is a call: torch.set_float32_matmul_precision(\"high\")\n");
   gd_strbuf_printf(notes, "a DeepSpeed file has no number of steps; train for %lld on %lld ranks\n",
@@ -267,6 +269,17 @@ static void set_fsdp(const struct gd_export_point *point, struct dict *to) {
   set_dict(to, "fsdp_config", &fsdp);
 }
 
+/*
+ * Appendix F of the paper: torch.compile works neither with DeepSpeed nor with the scan of Mamba.
+ * Where newer versions can, it is the user who knows that.
+ */
+static const char *why_not_compiled(const struct gd_export_point *point) {
+  enum gd_sharding sharding = point->method.sharding;
+  if (sharding != GD_SHARDING_NONE && !gd_shards_by_block(sharding))
+    return "DeepSpeed";
+  return point->from->model->family == &gd_family_mamba ? "Mamba" : NULL;
+}
+
 static void set_hf_methods(const struct gd_export_point *point, struct dict *to) {
   const struct gd_method *method = &point->method;
   bool fsdp = gd_shards_by_block(method->sharding);
@@ -278,7 +291,7 @@ static void set_hf_methods(const struct gd_export_point *point, struct dict *to)
     set_bool(&section, "use_reentrant", false);
     set_dict(to, "gradient_checkpointing_kwargs", &section);
   }
-  set_bool(to, "torch_compile", method->compile);
+  set_bool(to, "torch_compile", method->compile && !why_not_compiled(point));
   if (fsdp) {
     set_fsdp(point, to);
   } else if (method->sharding != GD_SHARDING_NONE) {
@@ -305,6 +318,11 @@ static void note_hf(const struct gd_export_point *point) {
     gd_strbuf_append(point->notes,
                      "transformers runs the fused scan where the packages mamba-ssm and "
                      "causal-conv1d are installed\n");
+  if (point->method.compile && why_not_compiled(point))
+    gd_strbuf_printf(point->notes,
+                     "torch_compile is false: it does not work with %s in the versions of the "
+                     "paper (appendix F); set it where yours can\n",
+                     why_not_compiled(point));
   if (recipe->optimizer == GD_OPTIMIZER_ADAM && recipe->weight_decay > 0 && !zero)
     gd_strbuf_append(point->notes,
                      "the Trainer has AdamW alone, and the recipe's Adam adds its decay to the "

@@ -26,6 +26,14 @@ enum gd_status gd_estimate_flops(const struct gd_model *model, enum gd_precision
   return status;
 }
 
+enum gd_status gd_estimate_precision(const struct gd_model *model, const struct gd_gpu *gpu,
+                                     const enum gd_precision *forced, enum gd_precision *precision,
+                                     bool *substituted, struct gd_error *err) {
+  struct gd_caps caps;
+  gd_gpu_caps(gpu, &caps);
+  return gd_setup_precision(model, &caps, forced, precision, substituted, err);
+}
+
 enum gd_peak gd_estimate_kind(const struct gd_gpu *gpu, enum gd_precision precision) {
   if (precision == GD_PRECISION_FP16)
     return GD_PEAK_FP16;

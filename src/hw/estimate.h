@@ -20,6 +20,10 @@ enum gd_peaks {
 /* Of the whole recipe, as the paper counts: products, forward and backward, full attention. */
 enum gd_status gd_estimate_flops(const struct gd_model *model, enum gd_precision precision,
                                  double *flops, struct gd_error *err) GD_MUST_USE;
+/* The precision that a GPU runs the recipe in, as gd_setup_precision says. */
+enum gd_status gd_estimate_precision(const struct gd_model *model, const struct gd_gpu *gpu,
+                                     const enum gd_precision *forced, enum gd_precision *precision,
+                                     bool *substituted, struct gd_error *err) GD_MUST_USE;
 /* Whose rate a recipe of that precision is held against. */
 enum gd_peak gd_estimate_kind(const struct gd_gpu *gpu, enum gd_precision precision);
 /* FLOP/s of one GPU; 0: it does not compute in that precision, or is not among the paper's. */

@@ -191,6 +191,7 @@ struct gd_target {
   const struct gd_gpu *gpu;
   const struct gd_machine *machine; /* whose links and host memory hold; NULL: as a plain build */
   const struct gd_network *network; /* between machines; NULL where there is one machine */
+  bool network_assumed;             /* nobody named it: the machine's, or InfiniBand HDR */
   int count, nodes;                 /* GPUs in all; machines they are spread over */
   enum gd_topology topology;
   int64_t memory_bytes; /* of one GPU, free for a plan: less what the runtime takes */
@@ -199,13 +200,20 @@ struct gd_target {
   int cpus;              /* a GPU's share: 4, as in the paper */
 };
 /*
- * count GPUs of that kind over so many machines (0: as few as hold them). machine may be NULL: the
- * paper's for that GPU, else the smallest of the catalogue that holds them, else a plain build with
- * 64 GB and 4 CPUs a GPU. network may be NULL: the machine's, else InfiniBand HDR.
+ * count GPUs of that kind over so many machines (0: gd_hw_nodes). machine may be NULL: the paper's
+ * for that GPU, else the smallest of the catalogue that holds them, else a plain build with 64 GB
+ * and 4 CPUs a GPU. network may be NULL: the machine's, else InfiniBand HDR.
  */
 enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
                             const char *machine, const char *network, struct gd_target *target,
                             struct gd_error *err) GD_MUST_USE;
+/*
+ * The fewest machines that hold so many GPUs of a kind, each the same number: machines of that
+ * name, or, where machine is NULL, as large as the largest of the catalogue with such GPUs (8 where
+ * it has none).
+ */
+enum gd_status gd_hw_nodes(struct gd_hw *hw, const char *gpu, int count, const char *machine,
+                           int *nodes, struct gd_error *err) GD_MUST_USE;
 /* What the planner must know of it. */
 void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
 
@@ -216,6 +224,8 @@ void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
  */
 enum { GD_GPU_WORKSPACE_BYTES = 256 << 20 };
 void gd_caps_gpu(int compute_capability, struct gd_caps *caps);
+/* The same of a record: a precision that it states no rate of is one that the GPU lacks. */
+void gd_gpu_caps(const struct gd_gpu *gpu, struct gd_caps *caps);
 int64_t gd_gpu_plan_bytes(int64_t memory_bytes);
 
 #endif

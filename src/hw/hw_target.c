@@ -27,7 +27,17 @@ void gd_caps_gpu(int compute_capability, struct gd_caps *caps) {
       .keeps = true,
       .enough_flops = 1e15, /* a second or two of an H200 */
       .loss_chunk_bytes = LOSS_CHUNK_BYTES,
-      .dtype = {[GD_DTYPE_F32] = true, [GD_DTYPE_BF16] = ampere, [GD_DTYPE_F16] = true}};
+      .dtype = {[GD_DTYPE_F32] = true,
+                [GD_DTYPE_BF16] = ampere,
+                [GD_DTYPE_F16] = compute_capability >= 70}, /* tensor cores, which add in fp32 */
+      .dtypes_alone = true};
+}
+
+void gd_gpu_caps(const struct gd_gpu *gpu, struct gd_caps *caps) {
+  gd_caps_gpu(gpu->compute_capability, caps);
+  caps->tf32 = caps->tf32 && gpu->flops[GD_PEAK_TF32] > 0;
+  caps->dtype[GD_DTYPE_F16] = caps->dtype[GD_DTYPE_F16] && gpu->flops[GD_PEAK_FP16] > 0;
+  caps->dtype[GD_DTYPE_BF16] = caps->dtype[GD_DTYPE_BF16] && gpu->flops[GD_PEAK_BF16] > 0;
 }
 
 int64_t gd_gpu_plan_bytes(int64_t memory_bytes) {
@@ -35,7 +45,7 @@ int64_t gd_gpu_plan_bytes(int64_t memory_bytes) {
 }
 
 void gd_target_caps(const struct gd_target *target, struct gd_caps *caps) {
-  gd_caps_gpu(target->gpu->compute_capability, caps);
+  gd_gpu_caps(target->gpu, caps);
 }
 
 /* The paper's machine, else the smallest that holds so many; NULL: none. */
@@ -54,12 +64,45 @@ static const struct gd_machine *usual_machine(const struct gd_hw *hw, const stru
   return best;
 }
 
+/* GPUs that one machine holds: of that one, else of the largest with such GPUs. */
+static int node_gpus(const struct gd_hw *hw, const struct gd_gpu *gpu,
+                     const struct gd_machine *machine) {
+  int most = 0;
+  if (machine)
+    return machine->count;
+  for (int i = 0; i < hw->n_machines; i++)
+    if (strcmp(hw->machines[i].gpu, gpu->name) == 0 && hw->machines[i].count > most)
+      most = hw->machines[i].count;
+  return most > 0 ? most : NODE_GPUS;
+}
+
+/* The fewest machines that hold so many, each as many as the others. */
+static int even_nodes(int count, int room) {
+  int nodes = (count + room - 1) / room;
+  while (count % nodes)
+    nodes++;
+  return nodes;
+}
+
+enum gd_status gd_hw_nodes(struct gd_hw *hw, const char *gpu, int count, const char *machine,
+                           int *nodes, struct gd_error *err) {
+  const struct gd_gpu *found;
+  const struct gd_machine *holds = NULL;
+  GD_ASSERT(count > 0);
+  GD_TRY(gd_hw_gpu(hw, gpu, &found, err));
+  if (machine)
+    GD_TRY(gd_hw_machine(hw, machine, &holds, err));
+  *nodes = even_nodes(count, node_gpus(hw, found, holds));
+  return GD_OK;
+}
+
 static enum gd_status check_counts(const struct gd_target *target, struct gd_error *err) {
   const struct gd_machine *machine = target->machine;
   if (target->count % target->nodes)
     return gd_fail(err, GD_BAD_INPUT,
-                   "%d GPUs cannot be spread evenly over %d machines; choose a multiple of it",
-                   target->count, target->nodes);
+                   "%d GPU%s cannot be spread evenly over %d nodes; choose --count as a multiple "
+                   "of --nodes",
+                   target->count, target->count == 1 ? "" : "s", target->nodes);
   if (machine && strcmp(machine->gpu, target->gpu->name) != 0)
     return gd_fail(err, GD_BAD_INPUT, "machine %s holds %s, not %s; choose one that holds it",
                    machine->name, machine->gpu, target->gpu->name);
@@ -73,12 +116,20 @@ static enum gd_status check_counts(const struct gd_target *target, struct gd_err
 
 static enum gd_status set_network(struct gd_hw *hw, const char *network, struct gd_target *target,
                                   struct gd_error *err) {
-  if (target->nodes == 1)
-    return GD_OK;
-  if (!network)
-    network =
-        target->machine && target->machine->network ? target->machine->network : "infiniband-hdr";
-  return gd_hw_network(hw, network, &target->network, err);
+  const struct gd_network *found;
+  const char *usual =
+      target->machine && target->machine->network ? target->machine->network : "infiniband-hdr";
+  GD_TRY(gd_hw_network(hw, network ? network : usual, &found, err));
+  if (network && target->nodes == 1)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--network is %s, but %d GPU%s fit in one node; leave it out, or spread them "
+                   "with --nodes",
+                   found->name, target->count, target->count == 1 ? "" : "s");
+  if (target->nodes > 1) {
+    target->network = found;
+    target->network_assumed = !network;
+  }
+  return GD_OK;
 }
 
 enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
@@ -89,8 +140,7 @@ enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int no
   GD_TRY(gd_hw_gpu(hw, gpu, &made.gpu, err));
   if (machine)
     GD_TRY(gd_hw_machine(hw, machine, &made.machine, err));
-  int room = made.machine ? made.machine->count : NODE_GPUS;
-  made.nodes = nodes > 0 ? nodes : (count + room - 1) / room;
+  made.nodes = nodes > 0 ? nodes : even_nodes(count, node_gpus(hw, made.gpu, made.machine));
   if (!machine)
     made.machine = usual_machine(hw, made.gpu, (count + made.nodes - 1) / made.nodes);
   GD_TRY(check_counts(&made, err));

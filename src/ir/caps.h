@@ -23,6 +23,7 @@ struct gd_caps {
   double enough_flops;        /* a pass of more model FLOPs gains nothing; 0: no bound */
   bool keeps;                 /* memory that is left over is worth keeping activations in */
   bool dtype[GD_DTYPE_COUNT]; /* computes in this dtype at a useful speed */
+  bool dtypes_alone;          /* ... and cannot compute in the others */
 };
 
 #endif

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/embedded.h"
+#include "base/file.h"
 #include "model/model.h"
 
 enum { PATH_BYTES = PATH_MAX, SUGGESTIONS = 3 };
@@ -341,7 +342,7 @@ static enum gd_status load_folder(const char *folder, struct gd_model *model,
   int length = snprintf(path, sizeof path, "%s/config.json", folder);
   if (length < 0 || (size_t)length >= sizeof path)
     return gd_fail(err, GD_BAD_INPUT, "%.64s...: the path is too long", folder);
-  if (access(path, F_OK) != 0)
+  if (gd_file_is_missing(path))
     return gd_fail(err, GD_BAD_INPUT, "%s: the folder has no config.json", folder);
   return load_file(path, model, err);
 }
@@ -524,7 +525,7 @@ enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,
     return load_file(name_or_path, model, err);
   /* A folder that happens to be called like a preset hides it only when it holds a model. */
   if (folder && snprintf(config, sizeof config, "%s/config.json", name_or_path) > 0 &&
-      access(config, F_OK) == 0)
+      !gd_file_is_missing(config))
     return load_folder(name_or_path, model, err);
   GD_TRY(load_preset(name_or_path, model, &found, err));
   if (found)

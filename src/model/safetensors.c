@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/strbuf.h"
 
@@ -544,9 +545,9 @@ static enum gd_status open_folder(struct gd_safetensors *file, const char *path,
   const char *single = gd_arena_printf(&file->arena, "%s%smodel.safetensors", path, slash);
   if (!index || !single)
     return out_of_memory(path, err);
-  if (access(single, F_OK) == 0)
+  if (!gd_file_is_missing(single))
     return open_single(file, single, err);
-  if (access(index, F_OK) == 0)
+  if (!gd_file_is_missing(index))
     return open_index(file, index, err);
   return gd_fail(err, GD_BAD_INPUT,
                  "%s: the folder has neither model.safetensors nor model.safetensors.index.json",
@@ -718,74 +719,15 @@ static enum gd_status write_header(const char *path, const struct placement *pla
   return GD_OK;
 }
 
-static bool write_all(int fd, const void *data, int64_t bytes) {
-  const char *at = data;
-  while (bytes > 0) {
-    size_t chunk = bytes < 1 << 30 ? (size_t)bytes : (size_t)1 << 30;
-    ssize_t wrote = write(fd, at, chunk);
-    if (wrote < 0 && errno == EINTR)
-      continue;
-    if (wrote < 0)
-      return false;
-    at += wrote;
-    bytes -= wrote;
-  }
-  return true;
-}
-
-/* Makes the rename itself last. Some file systems cannot; the data is safe all the same. */
-static void sync_folder(const char *path, struct gd_arena *arena) {
-  const char *slash = strrchr(path, '/');
-  const char *folder = slash ? gd_arena_printf(arena, "%.*s", (int)(slash - path) + 1, path) : ".";
-  int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-  if (fd < 0)
-    return;
-  (void)fsync(fd);
-  close(fd);
-}
-
-/* A new file beside path, under a name that nobody else has; errno says why not. */
-static int open_temporary(const char *path, struct gd_arena *arena, const char **temporary) {
-  for (int attempt = 0; attempt < 100; attempt++) {
-    *temporary = gd_arena_printf(arena, "%s.%ld-%d.tmp", path, (long)getpid(), attempt);
-    if (!*temporary) {
-      errno = ENOMEM;
-      return -1;
-    }
-    int fd = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0 || errno != EEXIST)
-      return fd;
-  }
-  return -1;
-}
-
 static enum gd_status write_file(const char *path, const struct gd_strbuf *header,
                                  const struct placement *placements, uint32_t count,
-                                 struct gd_arena *arena, struct gd_error *err) {
-  const char *temporary = NULL;
-  int fd = open_temporary(path, arena, &temporary);
-  if (fd < 0)
-    return gd_fail(err, GD_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
-  bool done = write_all(fd, header->text, (int64_t)header->length);
-  for (uint32_t i = 0; done && i < count; i++)
-    done = write_all(fd, placements[i].tensor->data, placements[i].bytes);
-  done = done && fsync(fd) == 0;
-  int reason = errno;
-  /* Network file systems report a full disk as late as here. */
-  if (close(fd) != 0 && done) {
-    reason = errno;
-    done = false;
-  }
-  if (done && rename(temporary, path) != 0) {
-    reason = errno;
-    done = false;
-  }
-  if (!done) {
-    unlink(temporary);
-    return gd_fail(err, GD_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(reason));
-  }
-  sync_folder(path, arena);
-  return GD_OK;
+                                 struct gd_error *err) {
+  struct gd_file_out out;
+  GD_TRY(gd_file_begin(&out, path, err));
+  fwrite(header->text, 1, header->length, out.stream);
+  for (uint32_t i = 0; i < count && !ferror(out.stream); i++)
+    fwrite(placements[i].tensor->data, 1, (size_t)placements[i].bytes, out.stream);
+  return gd_file_end(&out, GD_OK, err);
 }
 
 enum gd_status gd_safetensors_write(const char *path, const struct gd_safetensor_out *tensors,
@@ -802,7 +744,7 @@ enum gd_status gd_safetensors_write(const char *path, const struct gd_safetensor
   if (status == GD_OK)
     status = write_header(path, placements, count, &header, err);
   if (status == GD_OK)
-    status = write_file(path, &header, placements, count, &arena, err);
+    status = write_file(path, &header, placements, count, err);
 done:
   gd_strbuf_deinit(&header);
   gd_arena_deinit(&arena);

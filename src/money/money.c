@@ -145,6 +145,93 @@ const struct gd_money_option *gd_money_nearest(const struct gd_money_table *tabl
   return lowest(table, &all, &ranked);
 }
 
+/* --- buying or renting --------------------------------------------------------------------- */
+
+/* What is spent on one run. */
+static double run_usd(const struct gd_money_option *option, bool rented) {
+  return rented ? option->rent_usd : option->hardware_usd + option->energy_usd;
+}
+
+static bool way_within(const struct gd_money_option *option, bool rented,
+                       const struct gd_money_limits *limits) {
+  double paid_usd = rented ? option->rent_usd : option->hardware_usd;
+  return isfinite(run_usd(option, rented)) && days_within(&option->time, limits) &&
+         (limits->budget_usd <= 0 || paid_usd <= limits->budget_usd);
+}
+
+/* Runs from which buying an option costs less than as many rents; 0: never, or not in its life. */
+static double runs_to_pay(const struct gd_money_table *table, const struct gd_money_option *option,
+                          double rent_usd) {
+  double saved_usd = rent_usd - option->energy_usd;
+  double life_days = table->terms.life_years.value * GD_MONEY_HOURS_A_YEAR / 24;
+  if (!(saved_usd > 0))
+    return 0;
+  double runs = ceil(option->hardware_usd / saved_usd);
+  return runs * option->time.days <= life_days ? runs : 0;
+}
+
+/* Rented machines are compared with all that can be bought, whatever the budget is now. */
+static void find_purchase(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                          struct gd_money_advice *advice) {
+  const struct gd_money_limits in_time = {.days = limits->days, .possible = limits->possible};
+  for (int i = 0; i < table->count; i++) {
+    const struct gd_money_option *option = &table->options[i];
+    if (!way_within(option, false, &in_time))
+      continue;
+    double runs = runs_to_pay(table, option, advice->usd);
+    if (runs > 0 && (!advice->buy || runs < advice->buy_runs)) {
+      advice->buy = option;
+      advice->buy_runs = runs;
+    }
+  }
+}
+
+void gd_money_advise(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                     struct gd_money_advice *advice) {
+  struct rank least = {0};
+  *advice = (struct gd_money_advice){0};
+  for (int i = 0; i < 2 * table->count; i++) {
+    const struct gd_money_option *option = &table->options[i / 2];
+    bool rented = i % 2 == 1;
+    if (!way_within(option, rented, limits))
+      continue;
+    double usd = run_usd(option, rented), days = option->time.days;
+    struct rank rank = limits->budget_usd > 0 ? (struct rank){days, usd} : (struct rank){usd, days};
+    advice->ways++;
+    if (!advice->option || rank.first < least.first ||
+        (rank.first <= least.first && rank.second < least.second)) {
+      advice->option = option;
+      advice->rented = rented;
+      advice->usd = usd;
+      least = rank;
+    }
+  }
+  if (advice->rented)
+    find_purchase(table, limits, advice);
+}
+
+enum gd_status gd_money_advise_scaled(struct gd_money_table *table,
+                                      const struct gd_money_limits *limits,
+                                      const struct gd_money_scales *scales,
+                                      struct gd_money_advice *advice, struct gd_error *err) {
+  struct gd_money_table scaled = *table;
+  scaled.options = gd_arena_alloc(&table->arena, (size_t)table->count + 1, sizeof *scaled.options);
+  if (!scaled.options)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while prices are varied");
+  for (int i = 0; i < table->count; i++) {
+    struct gd_money_option *option = &scaled.options[i];
+    *option = table->options[i];
+    option->time.days *= scales->days;
+    option->hardware_usd *= scales->hardware;
+    option->experiment_usd *= scales->hardware * scales->days;
+    option->energy_usd *= scales->electricity * scales->days;
+    option->rent_usd *= scales->rent * scales->days;
+    option->rent_usd_per_hour *= scales->rent;
+  }
+  gd_money_advise(&scaled, limits, advice);
+  return GD_OK;
+}
+
 /* --- budget and deadline together ---------------------------------------------------------- */
 
 void gd_money_reach_bought(const struct gd_money_table *table, const struct gd_money_limits *limits,

@@ -8,8 +8,8 @@
  *   struct gd_money_asked asked = {.hw = &hw, .paper = &paper, .store = store, .model = &model};
  *   GD_TRY(gd_money_terms_default(&hw, NULL, &asked.terms, err));
  *   GD_TRY(gd_money_table_make(&asked, &table, err));
- *   const struct gd_money_option *best = gd_money_choose(&table, &(struct gd_money_limits){
- *                                                                    .budget_usd = 40000});
+ *   struct gd_money_advice advice;
+ *   gd_money_advise(&table, &(struct gd_money_limits){.budget_usd = 40000}, &advice);
  *   gd_money_table_deinit(&table);
  */
 #ifndef GD_MONEY_MONEY_H
@@ -23,6 +23,11 @@
 
 #define GD_MONEY_HOURS_A_YEAR  8760.0 /* 365 days */
 #define GD_MONEY_HOURS_A_MONTH 730.0  /* a twelfth of that */
+
+/* MFU of the fastest trial of each model in results/h200.csv, lowest and highest, in percent;
+ * tests/cli/test_cost.sh holds them against the file. */
+#define GD_MONEY_H200_MFU_LOW  39
+#define GD_MONEY_H200_MFU_HIGH 65
 
 /* --- terms --------------------------------------------------------------------------------- */
 
@@ -125,7 +130,7 @@ struct gd_money_asked {
   struct gd_money_terms terms;
   const char *machines; /* names joined by commas; NULL: all of the catalogue */
   const char *provider; /* of rented GPUs: a part of its name; NULL: whoever asks least */
-  /* Told of each machine before its days are looked for; may be NULL. eta_s below 0: not known. */
+  /* Told of how many machines days are predicted; may be NULL. eta_s below 0: not known. */
   void (*progress)(void *user, const char *what, double done, double eta_s);
   void *progress_user;
 };
@@ -171,10 +176,10 @@ struct gd_money_limits {
 };
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits);
 /*
- * With a budget the fastest that it buys, of equals the cheapest; with days alone the cheapest that
- * is in time, of equals the fastest; without limits the lowest cost of the run, energy included.
- * NULL: none is within the limits. With both limits the days do not exclude: how much can be
- * trained in them is gd_money_reach's answer.
+ * The machine to buy: with a budget the fastest that it buys, of equals the cheapest; with days
+ * alone the cheapest that is in time, of equals the fastest; without limits the lowest cost of the
+ * run, energy included. NULL: none is within the limits. With both limits the days do not exclude:
+ * how much can be trained in them is gd_money_reach's answer.
  */
 const struct gd_money_option *gd_money_choose(const struct gd_money_table *table,
                                               const struct gd_money_limits *limits);
@@ -184,6 +189,34 @@ const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table
 /* The nearest that there is when none is within the limits: the cheapest, or the fastest. */
 const struct gd_money_option *gd_money_nearest(const struct gd_money_table *table,
                                                const struct gd_money_limits *limits);
+
+/*
+ * What to do for one run: rent a machine for its days, or buy one. With a budget the fastest way
+ * within it, of equals the cheapest; else the way on which the least is spent, of equals the
+ * fastest. All limits hold. A budget is for the machine or for its rent; electricity is not in it.
+ */
+struct gd_money_advice {
+  const struct gd_money_option *option; /* NULL: nothing is within the limits */
+  bool rented;
+  double usd; /* of the run: its rent, or the machine and the run's electricity */
+  int ways;   /* within the limits: machines that can be rented, and machines that can be bought */
+  /* Rented: the machine whose purchase is the first to be cheaper when the run is repeated. */
+  const struct gd_money_option *buy; /* NULL: none is, within its life */
+  double buy_runs;                   /* from so many runs on; a whole number */
+};
+void gd_money_advise(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                     struct gd_money_advice *advice);
+
+/* Factors on what advice rests on; all 1: as in the table. */
+struct gd_money_scales {
+  double rent, hardware, electricity, days;
+};
+/* The advice at other prices, or at other days. It points to a copy in the table's arena. */
+enum gd_status gd_money_advise_scaled(struct gd_money_table *table,
+                                      const struct gd_money_limits *limits,
+                                      const struct gd_money_scales *scales,
+                                      struct gd_money_advice *advice,
+                                      struct gd_error *err) GD_MUST_USE;
 
 /* How much of the run a budget and a deadline allow. */
 struct gd_money_reach {
@@ -209,10 +242,10 @@ const char *gd_money_candidates(struct gd_money_table *table, const struct gd_mo
 /* --- words --------------------------------------------------------------------------------- */
 
 /*
- * The compute paragraph of a grant proposal for that option, then its assumptions, as plain text in
- * lines of up to 80 columns.
+ * The compute paragraph of a grant proposal that follows the advice, then its assumptions, as plain
+ * text in lines of up to 80 columns. advice->option must be there.
  */
-void gd_money_paragraph(const struct gd_money_table *table, const struct gd_money_option *option,
+void gd_money_paragraph(const struct gd_money_table *table, const struct gd_money_advice *advice,
                         struct gd_strbuf *out);
 
 #endif

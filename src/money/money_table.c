@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "money/money_int.h"
 #include "pass/pass.h"
@@ -39,8 +38,10 @@ enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
   set_figure(&terms->life_years, 5, "as in arXiv:2410.23261, Sec. 4.1");
   set_figure(&terms->utilisation, 1,
              "assumed: board power in full, as Llama 2 reports it (arXiv:2307.09288, Table 2)");
-  set_figure(&terms->mfu, 0.4,
-             "assumed: this engine has 34 - 58 % on an H200 (results/h200.csv), Llama 3 38 - 43 %");
+  terms->mfu.value = 0.4;
+  snprintf(terms->mfu.source, sizeof terms->mfu.source,
+           "assumed: this engine has %d - %d %% on an H200 (results/h200.csv), Llama 3 38 - 43 %%",
+           GD_MONEY_H200_MFU_LOW, GD_MONEY_H200_MFU_HIGH);
   set_figure(&terms->rent_usd_per_gpu_hour, 0, "the catalogue's offers, by GPU");
   set_cited(&terms->pue, record->pue, record, "pue");
   set_cited(&terms->usd_per_kwh, record->usd_per_kwh, record, "usd_per_kwh");
@@ -110,20 +111,12 @@ static enum gd_status add_option(const struct gd_money_asked *asked,
   return GD_OK;
 }
 
-/* Days and costs: all that takes time, once it is known how many machines there are. */
+/* Days and costs, once it is known which machines there are. */
 static enum gd_status fill_options(const struct gd_times_context *context,
                                    struct gd_money_table *table, struct gd_error *err) {
-  const struct gd_money_asked *asked = context->asked;
-  int64_t start = gd_clock_ns();
-  for (int i = 0; i < table->count; i++) {
-    struct gd_money_option *option = &table->options[i];
-    double done = (double)i / table->count, spent_s = 1e-9 * (double)(gd_clock_ns() - start);
-    if (asked->progress)
-      asked->progress(asked->progress_user, "comparing machines", done,
-                      i > 0 ? spent_s * (1 - done) / done : -1);
-    GD_TRY(gd_times_find(context, option->machine, option->gpu, &option->time, err));
-    gd_money_price(&table->terms, option);
-  }
+  GD_TRY(gd_times_find(context, table->options, table->count, err));
+  for (int i = 0; i < table->count; i++)
+    gd_money_price(&table->terms, &table->options[i]);
   return GD_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The compute paragraph of a grant proposal: an option of the table in sentences that can be
- * pasted, and below them every assumption that the numbers rest on, with its source.
+ * The compute paragraph of a grant proposal: the advice in sentences that can be pasted, and below
+ * them every assumption that the numbers rest on, with its source.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -188,34 +188,54 @@ static void append_months(struct gd_strbuf *out, double months, double life_year
                      months > 12 * life_years ? ", which is beyond the machine's life" : "");
 }
 
-static void append_money(struct gd_strbuf *out, const struct gd_money_table *table,
-                         const struct gd_money_option *option) {
+/* A machine that is bought, and what renting it would cost. */
+static void append_purchase(struct gd_strbuf *out, const struct gd_money_table *table,
+                            const struct gd_money_option *option) {
   const struct gd_money_terms *terms = &table->terms;
   char a[TEXT], b[TEXT];
-  if (isfinite(option->hardware_usd))
-    gd_strbuf_printf(out,
-                     "The machine costs %s to buy; over a life of %g year%s, the run's share of "
-                     "that is %s. ",
-                     dollars(a, option->hardware_usd), terms->life_years.value,
-                     plural(terms->life_years.value), dollars(b, option->experiment_usd));
+  gd_strbuf_printf(out,
+                   "The machine costs %s to buy; over a life of %g year%s, the run's share of "
+                   "that is %s. ",
+                   dollars(a, option->hardware_usd), terms->life_years.value,
+                   plural(terms->life_years.value), dollars(b, option->experiment_usd));
   if (!isfinite(option->rent_usd))
     return;
   gd_strbuf_printf(out, "Renting the same GPUs for the run would cost %s (%s a GPU-hour)",
                    dollars(a, option->rent_usd),
                    dollars(b, option->rent_usd_per_hour / option->machine->count));
-  if (isnan(option->break_even_months))
-    gd_strbuf_append(out, ". ");
-  else
-    append_months(out, option->break_even_months, terms->life_years.value);
+  append_months(out, option->break_even_months, terms->life_years.value);
 }
 
-static void append_energy(struct gd_strbuf *out, const struct gd_money_option *option) {
+/* GPUs that are rented, and from how many runs on a purchase is cheaper. */
+static void append_rental(struct gd_strbuf *out, const struct gd_money_table *table,
+                          const struct gd_money_advice *advice) {
+  const struct gd_money_option *option = advice->option, *buy = advice->buy;
+  char a[TEXT], b[TEXT];
+  gd_strbuf_printf(out, "We will rent these GPUs for the run, which costs %s (%s a GPU-hour). ",
+                   dollars(a, option->rent_usd),
+                   dollars(b, option->rent_usd_per_hour / option->machine->count));
+  if (!buy) {
+    gd_strbuf_printf(out,
+                     "Buying does not pay: no machine would save its price within a life of %g "
+                     "year%s. ",
+                     table->terms.life_years.value, plural(table->terms.life_years.value));
+    return;
+  }
+  gd_strbuf_printf(out, "Buying a machine instead pays from %s such run%s on: one with %d %s",
+                   number(a, advice->buy_runs), plural(advice->buy_runs), buy->machine->count,
+                   buy->gpu->title);
+  gd_strbuf_printf(out, " costs %s and takes %s days a run. ", dollars(a, buy->hardware_usd),
+                   number(b, buy->time.days));
+}
+
+static void append_energy(struct gd_strbuf *out, const struct gd_money_option *option,
+                          bool rented) {
   char a[TEXT], b[TEXT], c[TEXT];
   gd_strbuf_printf(out,
-                   "The run consumes about %s kWh of electricity (%s) and causes the emission of "
+                   "The run consumes about %s kWh of electricity (%s%s) and causes the emission of "
                    "about %s of CO2.",
-                   number(a, option->energy_kwh), dollars(b, option->energy_usd),
-                   co2(c, option->co2_kg));
+                   number(a, option->energy_kwh), rented ? "part of the rent; " : "",
+                   dollars(b, option->energy_usd), co2(c, option->co2_kg));
 }
 
 /* --- assumptions --------------------------------------------------------------------------- */
@@ -269,14 +289,18 @@ static void append_price_source(struct gd_strbuf *out, const struct gd_money_opt
 }
 
 static void append_assumptions(struct gd_strbuf *out, const struct gd_money_table *table,
-                               const struct gd_money_option *option) {
+                               const struct gd_money_advice *advice) {
+  const struct gd_money_option *option = advice->option;
   const struct gd_money_terms *terms = &table->terms;
   gd_strbuf_append(out, "\nAssumptions:\n");
   append_doubts(out, &option->time);
   if (option->time.times == GD_TIMES_ANALYTIC)
     assume(out, "Share of the peak rate: %g %% (%s).", 100 * terms->mfu.value, terms->mfu.source);
   assume(out, "One run, without failed or repeated ones, evaluation or storage of data.");
-  append_price_source(out, option);
+  if (!advice->rented)
+    append_price_source(out, option);
+  else if (advice->buy)
+    append_price_source(out, advice->buy);
   append_rent_source(out, table, option);
   assume(out, "Life of hardware: %g years (%s).", terms->life_years.value,
          terms->life_years.source);
@@ -291,18 +315,22 @@ static void append_assumptions(struct gd_strbuf *out, const struct gd_money_tabl
          terms->g_co2_per_kwh.source);
 }
 
-void gd_money_paragraph(const struct gd_money_table *table, const struct gd_money_option *option,
+void gd_money_paragraph(const struct gd_money_table *table, const struct gd_money_advice *advice,
                         struct gd_strbuf *out) {
+  const struct gd_money_option *option = advice->option;
   struct gd_strbuf text = {0};
   append_work(&text, table);
   append_time(&text, table, option);
   append_method(&text, option->time.method);
-  append_money(&text, table, option);
-  append_energy(&text, option);
+  if (advice->rented)
+    append_rental(&text, table, advice);
+  else
+    append_purchase(&text, table, option);
+  append_energy(&text, option, advice->rented);
   if (text.failed)
     out->failed = true;
   else
     append_wrapped(out, text.text, 0);
   gd_strbuf_deinit(&text);
-  append_assumptions(out, table, option);
+  append_assumptions(out, table, advice);
 }

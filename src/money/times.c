@@ -102,9 +102,10 @@ static enum gd_status find_analytic(const struct gd_times_context *context,
                                     const struct gd_machine *machine, const struct gd_gpu *gpu,
                                     struct gd_time *time, struct gd_error *err) {
   double share = context->asked->terms.mfu.value;
-  enum gd_precision precision = context->asked->model->recipe.precision;
+  enum gd_precision precision;
+  bool substituted;
+  GD_TRY(gd_estimate_precision(context->asked->model, gpu, NULL, &precision, &substituted, err));
   double peak_flops = gd_estimate_peak(gpu, precision, GD_PEAKS_DATASHEET);
-  (void)err;
   if (!(peak_flops > 0))
     return GD_OK;
   time->state = GD_TIME_KNOWN;
@@ -172,7 +173,7 @@ static const struct {
 } sources[GD_TIMES_COUNT] = {
     [GD_TIMES_AUTO] = {"auto", NULL},
     [GD_TIMES_MEASURED] = {"measured", find_measured},
-    [GD_TIMES_PREDICTED] = {"predicted", gd_times_predict},
+    [GD_TIMES_PREDICTED] = {"predicted", NULL}, /* all machines at once */
     [GD_TIMES_ANALYTIC] = {"analytic", find_analytic},
     [GD_TIMES_PAPER] = {"paper", find_paper},
 };
@@ -197,9 +198,6 @@ enum gd_status gd_times_open(const struct gd_money_asked *asked, struct gd_money
   *context =
       (struct gd_times_context){.asked = asked, .work = &table->work, .left_out = table->left_out};
   context->paper_scale = paper_scale(asked);
-  context->misfits = gd_arena_alloc(&table->arena, 1, sizeof *context->misfits);
-  if (!context->misfits)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the days are looked for");
   if (!measured || !asked->store)
     return GD_OK;
   context->trials = gd_arena_alloc(&table->arena, GD_TIMES_TRIALS, sizeof *context->trials);
@@ -210,19 +208,30 @@ enum gd_status gd_times_open(const struct gd_money_asked *asked, struct gd_money
   return gd_store_query(asked->store, &filter, add_trial, context, err);
 }
 
+/* One source, for the options that have no answer yet. */
+static enum gd_status find_by(const struct gd_times_context *context, enum gd_times source,
+                              struct gd_money_option *options, int count, struct gd_error *err) {
+  for (int i = 0; i < count; i++)
+    if (options[i].time.state == GD_TIME_UNKNOWN)
+      options[i].time = (struct gd_time){.times = source};
+  if (source == GD_TIMES_PREDICTED)
+    return gd_times_predict(context, options, count, err);
+  for (int i = 0; i < count; i++)
+    if (options[i].time.state == GD_TIME_UNKNOWN)
+      GD_TRY(
+          sources[source].find(context, options[i].machine, options[i].gpu, &options[i].time, err));
+  return GD_OK;
+}
+
 enum gd_status gd_times_find(const struct gd_times_context *context,
-                             const struct gd_machine *machine, const struct gd_gpu *gpu,
-                             struct gd_time *time, struct gd_error *err) {
+                             struct gd_money_option *options, int count, struct gd_error *err) {
   enum gd_times asked = context->asked->times;
   int first = asked == GD_TIMES_AUTO ? GD_TIMES_MEASURED : (int)asked;
   int last = asked == GD_TIMES_AUTO ? GD_TIMES_ANALYTIC : (int)asked;
   for (int i = first; i <= last; i++) {
     if (i == GD_TIMES_PREDICTED && asked == GD_TIMES_AUTO && context->asked->quick)
       continue;
-    *time = (struct gd_time){.times = (enum gd_times)i};
-    GD_TRY(sources[i].find(context, machine, gpu, time, err));
-    if (time->state != GD_TIME_UNKNOWN)
-      return GD_OK;
+    GD_TRY(find_by(context, (enum gd_times)i, options, count, err));
   }
   return GD_OK;
 }

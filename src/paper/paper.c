@@ -5,6 +5,7 @@
  */
 #include "paper/paper.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -101,8 +102,14 @@ static const struct field megatron_fields[] = {
     FIELD(gd_megatron_row, batch, KIND_INT),
     {"iteration_ms", KIND_MILLI, offsetof(struct gd_megatron_row, iteration_s)},
     FIELD(gd_megatron_row, samples_per_s, KIND_REAL),
-    {"memory_low_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_low_bytes)},
-    {"memory_high_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_high_bytes)},
+    {"gpu0_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[0])},
+    {"gpu1_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[1])},
+    {"gpu2_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[2])},
+    {"gpu3_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[3])},
+    {"gpu4_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[4])},
+    {"gpu5_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[5])},
+    {"gpu6_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[6])},
+    {"gpu7_mib", KIND_MIB, offsetof(struct gd_megatron_row, memory_bytes[7])},
     FIELD(gd_megatron_row, note, KIND_TEXT),
 };
 static const struct field note_fields[] = {
@@ -219,6 +226,14 @@ static enum gd_status join_flops(struct gd_paper *paper, struct gd_error *err) {
   return GD_OK;
 }
 
+static void find_extremes(struct gd_megatron_row *row) {
+  row->memory_low_bytes = row->memory_high_bytes = row->memory_bytes[0];
+  for (int gpu = 1; gpu < row->gpus && gpu < 8; gpu++) {
+    row->memory_low_bytes = fmin(row->memory_low_bytes, row->memory_bytes[gpu]);
+    row->memory_high_bytes = fmax(row->memory_high_bytes, row->memory_bytes[gpu]);
+  }
+}
+
 static enum gd_status read_files(struct gd_paper *paper, struct gd_error *err) {
   void *rows = NULL;
   GD_TRY(read_file(paper, &days_file, &rows, &paper->n_days, err));
@@ -237,6 +252,8 @@ static enum gd_status read_files(struct gd_paper *paper, struct gd_error *err) {
   paper->statements = rows;
   GD_TRY(read_file(paper, &megatron_file, &rows, &paper->n_megatron, err));
   paper->megatron = rows;
+  for (int i = 0; i < paper->n_megatron; i++)
+    find_extremes(&paper->megatron[i]);
   GD_TRY(read_file(paper, &notes_file, &rows, &paper->n_notes, err));
   paper->notes = rows;
   GD_TRY(read_file(paper, &sources_file, &rows, &paper->n_sources, err));

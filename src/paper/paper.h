@@ -92,9 +92,10 @@ struct gd_megatron_row {
   int layers, hidden, heads;
   int gpus, data_parallel, model_parallel, zero_stage;
   bool offload;
-  int batch;                                  /* of all GPUs; 0: cannot be initialised */
-  double iteration_s, samples_per_s;          /* 0: not measured */
-  double memory_low_bytes, memory_high_bytes; /* over its GPUs; 0: not measured */
+  int batch;                         /* of all GPUs; 0: cannot be initialised */
+  double iteration_s, samples_per_s; /* 0: not measured */
+  double memory_bytes[8];            /* of each GPU, as nvidia-smi has it; 0: not measured */
+  double memory_low_bytes, memory_high_bytes; /* over its GPUs; likewise */
   const char *note;
 };
 

@@ -68,11 +68,14 @@ enum gd_status gd_pass_compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
 const struct gd_pass *gd_passes(int *count);
 
 /*
- * The precision a device runs a recipe in: fp16 becomes bf16 where fp16 is not fast. `forced` is
- * the user's explicit choice, or NULL. *substituted says that it is not the recipe's.
+ * The precision a device runs a recipe in: where it lacks one of fp16 and bf16 it is the other one
+ * (fp16 comes with a loss scale), and fp32 where it lacks both. *substituted says that it is not
+ * the recipe's. `forced` is the user's explicit choice, or NULL: GD_UNSUPPORTED where the device
+ * cannot compute in it.
  */
-enum gd_precision gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
-                                     const enum gd_precision *forced, bool *substituted);
+enum gd_status gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
+                                  const enum gd_precision *forced, enum gd_precision *precision,
+                                  bool *substituted, struct gd_error *err) GD_MUST_USE;
 
 /*
  * Model -> forward graph -> passes -> backward -> update program, verified. The graph must be

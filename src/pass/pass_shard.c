@@ -41,6 +41,11 @@ struct unit_flat {
   gd_tensor_id grad;      /* leaf that gradients are added to: flat, or a share */
   gd_tensor_id buffer;    /* of this pass's gradients, where the leaf holds a share */
   gd_op_id last_gradient; /* old op */
+  /* Old tensors that the pass computes with, and old ops that are views of them, in their order:
+     the first of each, the others by next_piece and next_view. */
+  gd_tensor_id first_piece;
+  gd_op_id first_view;
+  bool has_span[2]; /* in the forward and the backward pass; [0] alone where one serves both */
 };
 
 struct shard {
@@ -53,6 +58,9 @@ struct shard {
   bool *has_half;    /* by parameter */
   bool *computes;    /* by parameter and copy: the pass reads it */
   bool *written;     /* by gradient leaf: this pass has put something in the buffer */
+  gd_tensor_id *next_piece; /* by tensor: the next one of its flat that computes, or GD_NONE */
+  gd_op_id *next_view;      /* by op: the next view of a piece of the same flat, or GD_NONE */
+  enum gd_dtype half_dtype; /* of 16-bit copies */
   struct unit_flat *flats;
   struct span *spans;
   uint32_t n_flats, n_spans;
@@ -84,9 +92,12 @@ static void assign_flats(struct shard *s) {
   int64_t unit_bytes = 0;
   int32_t block = INT32_MIN;
   uint32_t current[4] = {0}; /* by kind: 1 + index */
+  s->half_dtype = GD_DTYPE_F32;
   for (gd_tensor_id id = 0; id < s->n_old; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF)
+    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF) {
       s->has_half[graph->tensors[id].owner] = true;
+      s->half_dtype = graph->tensors[id].dtype; /* they all have the same */
+    }
   for (gd_tensor_id id = 0; id < s->n_old; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
     if (t->role != GD_ROLE_PARAM)
@@ -102,8 +113,12 @@ static void assign_flats(struct shard *s) {
     int kind = 2 * t->no_decay + half;
     if (!current[kind]) {
       current[kind] = ++s->n_flats;
-      s->flats[s->n_flats - 1] = (struct unit_flat){
-          .half = half, .no_decay = t->no_decay, .buffer = GD_NONE, .last_gradient = GD_NONE};
+      s->flats[s->n_flats - 1] = (struct unit_flat){.half = half,
+                                                    .no_decay = t->no_decay,
+                                                    .buffer = GD_NONE,
+                                                    .last_gradient = GD_NONE,
+                                                    .first_piece = GD_NONE,
+                                                    .first_view = GD_NONE};
     }
     struct unit_flat *flat = &s->flats[current[kind] - 1];
     s->flat_of[id] = current[kind];
@@ -120,6 +135,12 @@ static void assign_flats(struct shard *s) {
     s->start_of[id] = s->start_of[t->owner];
     s->computes[id] = t->role == GD_ROLE_PARAM_HALF;
   }
+  for (gd_tensor_id id = s->n_old; id-- > 0;)
+    if (s->computes[id]) {
+      struct unit_flat *flat = &s->flats[s->flat_of[id] - 1];
+      s->next_piece[id] = flat->first_piece;
+      flat->first_piece = id;
+    }
   for (uint32_t i = 0; i < s->n_flats; i++) {
     int64_t share = (s->flats[i].elements + graph->ranks - 1) / graph->ranks;
     s->flats[i].shard = (share + SHARE_ELEMENTS - 1) / SHARE_ELEMENTS * SHARE_ELEMENTS;
@@ -130,28 +151,30 @@ static void assign_flats(struct shard *s) {
 
 static void describe_flats(struct shard *s) {
   struct gd_graph *graph = s->graph;
+  uint32_t n_pieces = 0, given = 0;
+  for (uint32_t i = 0; i < s->n_flats; i++)
+    n_pieces += s->flats[i].n_pieces;
+  gd_tensor_id *pieces = gd_arena_alloc(&graph->arena, n_pieces, sizeof *pieces);
+  int64_t *starts = gd_arena_alloc(&graph->arena, n_pieces, sizeof *starts);
   graph->flats = gd_arena_alloc(&graph->arena, s->n_flats, sizeof *graph->flats);
   graph->targets = gd_arena_alloc(&graph->arena, s->n_flats, sizeof *graph->targets);
-  if (!graph->flats || !graph->targets) {
+  if (!graph->flats || !graph->targets || !pieces || !starts) {
     gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the shard pass");
     return;
   }
   for (uint32_t i = 0; i < s->n_flats; i++) {
-    struct unit_flat *flat = &s->flats[i];
-    gd_tensor_id *pieces = gd_arena_alloc(&graph->arena, flat->n_pieces, sizeof *pieces);
-    int64_t *starts = gd_arena_alloc(&graph->arena, flat->n_pieces, sizeof *starts);
-    uint32_t n = 0;
-    if (!pieces || !starts) {
-      gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the shard pass");
-      return;
-    }
-    for (gd_tensor_id id = 0; id < s->n_old; id++)
-      if (graph->tensors[id].role == GD_ROLE_PARAM && s->flat_of[id] == i + 1) {
-        pieces[n] = id;
-        starts[n++] = s->start_of[id];
-      }
-    graph->flats[i] = (struct gd_flat){n, pieces, starts, flat->elements, flat->shard};
+    const struct unit_flat *flat = &s->flats[i];
+    graph->flats[i] =
+        (struct gd_flat){0, pieces + given, starts + given, flat->elements, flat->shard};
+    given += flat->n_pieces;
   }
+  for (gd_tensor_id id = 0; id < s->n_old; id++)
+    if (graph->tensors[id].role == GD_ROLE_PARAM) {
+      struct gd_flat *flat = &graph->flats[s->flat_of[id] - 1];
+      ptrdiff_t at = flat->pieces - pieces + flat->n_pieces++;
+      pieces[at] = id;
+      starts[at] = s->start_of[id];
+    }
   graph->n_flats = s->n_flats;
 }
 
@@ -192,13 +215,6 @@ static gd_tensor_id own_slice(struct shard *s, uint32_t index, gd_tensor_id flat
   return id;
 }
 
-static enum gd_dtype half_dtype(const struct shard *s) {
-  for (gd_tensor_id id = 0; id < s->n_old; id++)
-    if (s->graph->tensors[id].role == GD_ROLE_PARAM_HALF)
-      return s->graph->tensors[id].dtype;
-  return GD_DTYPE_F32;
-}
-
 /* The leaves of one flat, and what Adam works on. */
 static void make_leaves(struct shard *s, uint32_t index) {
   const struct gd_method *method = &s->setup->method;
@@ -213,7 +229,7 @@ static void make_leaves(struct shard *s, uint32_t index) {
   *target = (struct gd_adam_target){GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE};
 
   flat->compute = flat_leaf(s, index, master ? GD_ROLE_PARAM_HALF : GD_ROLE_PARAM, "compute",
-                            flat->half ? half_dtype(s) : GD_DTYPE_F32, whole_compute);
+                            flat->half ? s->half_dtype : GD_DTYPE_F32, whole_compute);
   gd_tensor_id compute =
       shares && whole_compute ? own_slice(s, index, flat->compute) : flat->compute;
   target->param =
@@ -278,6 +294,18 @@ static gd_tensor_id added_to(const struct shard *s, const struct gd_op *op) {
   return id;
 }
 
+/* The views of each flat's pieces. */
+static void find_views(struct shard *s) {
+  for (gd_op_id id = s->rewrite.n_ops; id-- > 0;) {
+    const struct gd_op *op = &s->rewrite.ops[id];
+    if (!is_piece_view(s, op))
+      continue;
+    struct unit_flat *flat = &s->flats[s->flat_of[compute_piece(s, op->in[0])] - 1];
+    s->next_view[id] = flat->first_view;
+    flat->first_view = id;
+  }
+}
+
 /* Where each flat is in use: once over the whole pass, or in the forward and the backward pass. */
 static void find_spans(struct shard *s) {
   const struct gd_graph_rewrite *r = &s->rewrite;
@@ -293,12 +321,11 @@ static void find_spans(struct shard *s) {
       gd_tensor_id piece = compute_piece(s, op->in[i]);
       if (piece == GD_NONE)
         continue;
-      uint32_t flat = s->flat_of[piece] - 1, at = 0;
-      while (at < s->n_spans && (s->spans[at].flat != flat ||
-                                 (twice && r->ops[s->spans[at].first].phase != op->phase)))
-        at++;
-      if (at == s->n_spans)
+      uint32_t flat = s->flat_of[piece] - 1;
+      bool *has_span = &s->flats[flat].has_span[twice && op->phase == GD_PHASE_BACKWARD];
+      if (!*has_span)
         s->spans[s->n_spans++] = (struct span){flat, id}; /* in order of first use */
+      *has_span = true;
     }
   }
 }
@@ -312,18 +339,17 @@ static gd_tensor_id start_gather(struct shard *s, const struct span *span) {
 /* From here on ops read their parameters out of the gathered flat. */
 static void use_gathered(struct shard *s, const struct span *span, gd_tensor_id gathered) {
   struct gd_graph *graph = s->graph;
-  for (gd_tensor_id id = 0; id < s->n_old && graph->error.status == GD_OK; id++) {
-    if (s->flat_of[id] != span->flat + 1 || !s->computes[id])
-      continue;
+  const struct unit_flat *flat = &s->flats[span->flat];
+  for (gd_tensor_id id = flat->first_piece; id != GD_NONE && graph->error.status == GD_OK;
+       id = s->next_piece[id]) {
     const struct gd_tensor t = graph->tensors[id];
     gd_tensor_id view = gd_view(graph, gathered, s->start_of[id], t.rank, t.dims);
     if (view != GD_NONE)
       gd_graph_rewrite_replace(&s->rewrite, id, view);
   }
-  for (gd_op_id id = 0; id < s->rewrite.n_ops && graph->error.status == GD_OK; id++) {
+  for (gd_op_id id = flat->first_view; id != GD_NONE && graph->error.status == GD_OK;
+       id = s->next_view[id]) {
     const struct gd_op *op = &s->rewrite.ops[id];
-    if (!is_piece_view(s, op) || s->flat_of[compute_piece(s, op->in[0])] != span->flat + 1)
-      continue;
     gd_tensor_id in = gd_graph_rewrite_now(&s->rewrite, op->in[0]);
     gd_tensor_id view = gd_graph_op(graph, op->kind, &op->attr, 1, &in);
     for (uint32_t i = 0; i < op->n_out && view != GD_NONE; i++)
@@ -424,12 +450,14 @@ enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
                     .has_half = gd_mem_alloc(n, sizeof *s.has_half),
                     .computes = gd_mem_alloc(n, sizeof *s.computes),
                     .written = gd_mem_alloc(n, sizeof *s.written),
+                    .next_piece = gd_mem_alloc(n, sizeof *s.next_piece),
+                    .next_view = gd_mem_alloc(graph->n_ops, sizeof *s.next_view),
                     .flats = gd_mem_alloc(n, sizeof *s.flats),
                     .spans = gd_mem_alloc(2 * n, sizeof *s.spans),
                     .pending = GD_NONE};
   enum gd_status status = GD_OK;
-  if (!s.flat_of || !s.start_of || !s.has_half || !s.computes || !s.written || !s.flats ||
-      !s.spans) {
+  if (!s.flat_of || !s.start_of || !s.has_half || !s.computes || !s.written || !s.next_piece ||
+      !s.next_view || !s.flats || !s.spans) {
     status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the shard pass");
     goto done;
   }
@@ -440,6 +468,7 @@ enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
   status = gd_graph_rewrite_begin(&s.rewrite, graph, ctx->err);
   if (status != GD_OK)
     goto done;
+  find_views(&s);
   find_spans(&s);
   make_pieces(&s);
   rewrite_pass(&s);
@@ -450,6 +479,8 @@ done:
   gd_mem_free(s.has_half);
   gd_mem_free(s.computes);
   gd_mem_free(s.written);
+  gd_mem_free(s.next_piece);
+  gd_mem_free(s.next_view);
   gd_mem_free(s.flats);
   gd_mem_free(s.spans);
   return status;

@@ -34,27 +34,46 @@ const struct gd_pass *gd_passes(int *count) {
   return passes;
 }
 
-enum gd_precision gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
-                                     const enum gd_precision *forced, bool *substituted) {
-  *substituted = false;
-  if (forced)
-    return *forced;
-  if (model->recipe.precision == GD_PRECISION_FP16 && !caps->dtype[GD_DTYPE_F16]) {
-    *substituted = true;
-    return GD_PRECISION_BF16;
+static bool has_precision(const struct gd_caps *caps, enum gd_precision precision) {
+  switch (precision) {
+  case GD_PRECISION_BF16: return caps->dtype[GD_DTYPE_BF16];
+  case GD_PRECISION_FP16: return caps->dtype[GD_DTYPE_F16];
+  case GD_PRECISION_FP32: break;
   }
-  return model->recipe.precision;
+  return true;
 }
 
+/* Itself, the other one of 16 bits, fp32: the first that the device has. */
+static enum gd_precision nearest_precision(const struct gd_caps *caps,
+                                           enum gd_precision precision) {
+  enum gd_precision other = precision == GD_PRECISION_FP16 ? GD_PRECISION_BF16 : GD_PRECISION_FP16;
+  return has_precision(caps, precision) ? precision
+         : has_precision(caps, other)   ? other
+                                        : GD_PRECISION_FP32;
+}
+
+enum gd_status gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
+                                  const enum gd_precision *forced, enum gd_precision *precision,
+                                  bool *substituted, struct gd_error *err) {
+  enum gd_precision wanted = forced ? *forced : model->recipe.precision;
+  enum gd_precision nearest = nearest_precision(caps, wanted);
+  if (forced && caps->dtypes_alone && nearest != wanted)
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "--precision is %s, which this GPU does not compute in; choose %s, or leave it "
+                   "out",
+                   gd_precision_name(wanted), gd_precision_name(nearest));
+  *precision = forced ? wanted : nearest;
+  *substituted = *precision != wanted;
+  return GD_OK;
+}
+
+/* All passes of a stage; then the graph is verified. */
 static enum gd_status run_passes(struct gd_pass_ctx *ctx, struct gd_graph *graph,
                                  enum gd_stage stage) {
-  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-    if (passes[i].stage != stage)
-      continue;
-    GD_TRY(passes[i].run(ctx, graph));
-    GD_TRY(gd_graph_verify(graph, ctx->err));
-  }
-  return GD_OK;
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+    if (passes[i].stage == stage)
+      GD_TRY(passes[i].run(ctx, graph));
+  return gd_graph_verify(graph, ctx->err);
 }
 
 enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
@@ -79,6 +98,5 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
   GD_TRY(gd_autodiff(graph, err));
   GD_TRY(run_passes(&ctx, graph, GD_STAGE_PASS));
   GD_TRY(gd_append_update(graph, &update, err));
-  GD_TRY(run_passes(&ctx, graph, GD_STAGE_ALL));
-  return gd_graph_verify(graph, err);
+  return run_passes(&ctx, graph, GD_STAGE_ALL);
 }

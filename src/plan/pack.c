@@ -8,8 +8,8 @@
  * and Lee, "Efficient memory management for deep neural net inference", 2020).
  */
 #include <stdlib.h>
-#include <string.h>
 
+#include "plan/occupancy.h"
 #include "plan/plan.h"
 
 /* qsort has no context argument in C17, so the keys travel in the sorted records. */
@@ -27,59 +27,41 @@ static int compare_keys(const void *left, const void *right) {
   return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/*
- * Places intervals in the order of `keys`. `placed` lists those placed by ascending offset; with
- * keys by first use, those that died before the current one can never matter again and leave it.
- */
+/* Places intervals in the order of `keys`, each into the smallest gap that holds it. Stops where
+   the peak reaches `limit`: the offsets are then not wanted. Returns the peak, -1 when memory is
+   out. */
 static int64_t place(struct gd_interval *intervals, const struct key *keys, uint32_t count,
-                     uint32_t *placed, bool by_use) {
+                     uint32_t n_times, int64_t limit) {
+  struct gd_occupancy occupancy;
   int64_t peak = 0;
-  uint32_t n_placed = 0;
-  for (uint32_t k = 0; k < count; k++) {
+  bool ok = gd_occupancy_init(&occupancy, n_times);
+  for (uint32_t k = 0; ok && k < count && peak < limit; k++) {
     struct gd_interval *now = &intervals[keys[k].index];
-    int64_t lowest_free = 0, best_at = -1, best_gap = INT64_MAX;
-    uint32_t kept = 0;
     now->offset_bytes = 0;
     if (now->bytes == 0)
       continue;
-    for (uint32_t p = 0; p < n_placed; p++) {
-      const struct gd_interval *other = &intervals[placed[p]];
-      bool dead = other->last < now->first;
-      if (!(by_use && dead))
-        placed[kept++] = placed[p];
-      if (dead || now->last < other->first)
-        continue;
-      int64_t gap = other->offset_bytes - lowest_free;
-      if (gap >= now->bytes && gap < best_gap) {
-        best_gap = gap;
-        best_at = lowest_free;
-      }
-      if (other->offset_bytes + other->bytes > lowest_free)
-        lowest_free = other->offset_bytes + other->bytes;
-    }
-    now->offset_bytes = best_at >= 0 ? best_at : lowest_free;
-    if (now->offset_bytes + now->bytes > peak)
-      peak = now->offset_bytes + now->bytes;
-    uint32_t at = kept;
-    for (; at > 0 && intervals[placed[at - 1]].offset_bytes > now->offset_bytes; at--)
-      placed[at] = placed[at - 1];
-    placed[at] = keys[k].index;
-    n_placed = kept + 1;
+    int64_t at = gd_occupancy_find(&occupancy, now->first, now->last, now->bytes);
+    ok = gd_occupancy_take(&occupancy, now->first, now->last, at, at + now->bytes);
+    now->offset_bytes = at;
+    peak = at + now->bytes > peak ? at + now->bytes : peak;
   }
-  return peak;
+  gd_occupancy_deinit(&occupancy);
+  return ok ? peak : -1;
 }
 
 int64_t gd_pack_intervals(struct gd_interval *intervals, uint32_t count, int64_t live_bytes) {
   struct key *keys = gd_mem_alloc(count, sizeof *keys);
-  uint32_t *placed = gd_mem_alloc(count, sizeof *placed);
   int64_t *by_use_offsets = gd_mem_alloc(count, sizeof *by_use_offsets);
   int64_t peak = -1;
-  if (!keys || !placed || !by_use_offsets)
+  uint32_t n_times = 0;
+  if (!keys || !by_use_offsets)
     goto done;
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; i < count; i++) {
     keys[i] = (struct key){intervals[i].first, -(int64_t)intervals[i].last, i};
+    n_times = intervals[i].last >= n_times ? intervals[i].last + 1 : n_times;
+  }
   qsort(keys, count, sizeof *keys, compare_keys);
-  peak = place(intervals, keys, count, placed, true);
+  peak = place(intervals, keys, count, n_times, INT64_MAX);
   if (peak <= live_bytes)
     goto done;
   for (uint32_t i = 0; i < count; i++) {
@@ -87,7 +69,7 @@ int64_t gd_pack_intervals(struct gd_interval *intervals, uint32_t count, int64_t
     keys[i] = (struct key){-intervals[i].bytes, intervals[i].first, i};
   }
   qsort(keys, count, sizeof *keys, compare_keys);
-  int64_t by_size_peak = place(intervals, keys, count, placed, false);
+  int64_t by_size_peak = place(intervals, keys, count, n_times, peak);
   if (by_size_peak < peak)
     peak = by_size_peak;
   else
@@ -95,7 +77,6 @@ int64_t gd_pack_intervals(struct gd_interval *intervals, uint32_t count, int64_t
       intervals[i].offset_bytes = by_use_offsets[i];
 done:
   gd_mem_free(keys);
-  gd_mem_free(placed);
   gd_mem_free(by_use_offsets);
   return peak;
 }

@@ -446,6 +446,19 @@ static void append_breakdown(const struct gd_plan *plan, struct gd_strbuf *out) 
   }
 }
 
+/* Of host memory: what is offloaded, and the batch on its way to the device. */
+static void append_host_breakdown(const struct gd_plan *plan, struct gd_strbuf *out) {
+  for (int category = 0; category < GD_CATEGORY_DEVICE_COUNT; category++) {
+    char bytes[32];
+    if (plan->host_parts[category] == 0)
+      continue;
+    gd_strbuf_printf(out, "%s%s %s", out->length ? ", " : "",
+                     category == GD_CATEGORY_INPUTS ? "staging of the batch"
+                                                    : category_names[category],
+                     gd_format_bytes(bytes, sizeof bytes, plan->host_parts[category]));
+  }
+}
+
 enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, int64_t host_limit,
                             struct gd_error *err) {
   char need[32], have[32], miss[32];
@@ -459,12 +472,16 @@ enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, in
     gd_strbuf_deinit(&parts);
     return GD_NOMEM_DEVICE;
   }
-  if (plan->host_bytes > host_limit)
-    return gd_fail(err, GD_NOMEM_HOST,
-                   "needs %s of host memory (staging of the batch %s) and has %s: %s too little",
-                   gd_format_bytes(need, sizeof need, plan->host_bytes), need,
-                   gd_format_bytes(have, sizeof have, host_limit),
-                   gd_format_bytes(miss, sizeof miss, plan->host_bytes - host_limit));
+  if (plan->host_bytes > host_limit) {
+    append_host_breakdown(plan, &parts);
+    gd_fail(err, GD_NOMEM_HOST,
+            "needs %s of host memory (%s) and has %s: %s too little; --host-memory sets that limit",
+            gd_format_bytes(need, sizeof need, plan->host_bytes), parts.text ? parts.text : "",
+            gd_format_bytes(have, sizeof have, host_limit),
+            gd_format_bytes(miss, sizeof miss, plan->host_bytes - host_limit));
+    gd_strbuf_deinit(&parts);
+    return GD_NOMEM_HOST;
+  }
   return GD_OK;
 }
 

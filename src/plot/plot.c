@@ -7,7 +7,6 @@
 #include "plot/plot.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/scratch.h"
 #include "plot/plot_int.h"
 
 enum { MOST_BYTES = 64 << 20 }; /* of a drawing */
@@ -146,37 +146,18 @@ enum gd_status gd_plot_works(struct gd_error *err) {
 
 /* The files of one drawing, in a folder that nobody else has. */
 struct workshop {
-  char folder[256], script[300], svg[300], png[300], inside[300];
+  struct gd_scratch folder;
+  char script[PATH_MAX + 16], svg[PATH_MAX + 16], png[PATH_MAX + 16], inside[PATH_MAX + 16];
 };
 
 static enum gd_status open_workshop(struct workshop *shop, struct gd_error *err) {
-  const char *parent = getenv("TMPDIR");
-  *shop = (struct workshop){0};
-  int length = snprintf(shop->folder, sizeof shop->folder, "%s/gpudays-plot.XXXXXX",
-                        parent && parent[0] == '/' ? parent : "/tmp");
-  if (length < 0 || (size_t)length >= sizeof shop->folder || !mkdtemp(shop->folder)) {
-    int number = errno;
-    shop->folder[0] = '\0';
-    return gd_fail(err, GD_ENVIRONMENT,
-                   "cannot make a folder for drawing under %s: %s; set TMPDIR to one that can be "
-                   "written",
-                   parent && parent[0] == '/' ? parent : "/tmp", strerror(number));
-  }
-  snprintf(shop->script, sizeof shop->script, "%s/figure.gp", shop->folder);
-  snprintf(shop->svg, sizeof shop->svg, "%s/figure.svg", shop->folder);
-  snprintf(shop->png, sizeof shop->png, "%s/figure.png", shop->folder);
-  snprintf(shop->inside, sizeof shop->inside, "%s/inside.svg", shop->folder);
+  GD_TRY(gd_scratch_open(&shop->folder, NULL, "gpudays-plot-", err));
+  const char *folder = shop->folder.path;
+  snprintf(shop->script, sizeof shop->script, "%s/figure.gp", folder);
+  snprintf(shop->svg, sizeof shop->svg, "%s/figure.svg", folder);
+  snprintf(shop->png, sizeof shop->png, "%s/figure.png", folder);
+  snprintf(shop->inside, sizeof shop->inside, "%s/inside.svg", folder);
   return GD_OK;
-}
-
-static void close_workshop(struct workshop *shop) {
-  if (!shop->folder[0])
-    return;
-  unlink(shop->script);
-  unlink(shop->svg);
-  unlink(shop->png);
-  unlink(shop->inside);
-  rmdir(shop->folder);
 }
 
 /* In single quotes nothing but the quote itself has a meaning. */
@@ -246,17 +227,19 @@ static enum gd_status draw(const struct workshop *shop, const struct gd_plot *fi
 /* --- SVG ----------------------------------------------------------------------------------- */
 
 static void append_escaped(struct gd_strbuf *out, const char *text) {
-  for (; *text; text++)
+  for (size_t bytes; *text; text += bytes) {
+    bool shown = gd_text_shown(text, &bytes);
     switch (*text) {
     case '&': gd_strbuf_append(out, "&amp;"); break;
     case '<': gd_strbuf_append(out, "&lt;"); break;
     case '>': gd_strbuf_append(out, "&gt;"); break;
     case '"': gd_strbuf_append(out, "&quot;"); break;
-    default: gd_strbuf_append_bytes(out, (unsigned char)*text < ' ' ? " " : text, 1);
+    default: gd_strbuf_append_bytes(out, shown ? text : " ", shown ? bytes : 1);
     }
+  }
 }
 
-/* gnuplot's words on the left, ours on the right; Ids become the figure's own, so
+/* gnuplot's words on the left, ours on the right. Ids become the figure's own, so
    that a page may hold many; texts get classes in place of fixed colours. */
 static const struct {
   const char *from, *before, *after; /* before and after the name, where named */
@@ -271,6 +254,7 @@ static const struct {
     {"fill=\"rgb(30,31,33)\"", "class=\"gd-ink\" fill=\"" GD_PLOT_INK "\"", NULL, false},
     {"fill=\"rgb(91,95,102)\"", "class=\"gd-muted\" fill=\"" GD_PLOT_MUTED "\"", NULL, false},
     {"stroke='rgb( 30,  31,  33)'", "class='gd-line' stroke='" GD_PLOT_INK "'", NULL, false},
+    {GD_PLOT_JOINER, "]]><![CDATA[", NULL, false},
     {"font-family=\":Bold\"", "font-family=\"sans-serif\" font-weight=\"bold\"", NULL, false},
 };
 
@@ -292,7 +276,7 @@ static enum gd_status rewrite(const char *text, const char *name, struct gd_strb
       at += strlen(rewrites[next].from);
       continue;
     }
-    size_t length = 1 + strcspn(at + 1, "ihfs");
+    size_t length = 1 + strcspn(at + 1, "ihfs\xe2");
     gd_strbuf_append_bytes(out, at, length);
     at += length;
   }
@@ -340,7 +324,7 @@ enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct 
   enum gd_status status = draw(&shop, NULL, plot, err);
   if (status == GD_OK)
     status = take_svg(plot, shop.inside, name, false, out, err);
-  close_workshop(&shop);
+  gd_scratch_remove(&shop.folder);
   return status;
 }
 
@@ -388,7 +372,7 @@ enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_pl
     status = write_drawings(&shop, plot, dir, name, err);
   if (status == GD_OK && inside)
     status = take_svg(inside, shop.inside, name, false, out, err);
-  close_workshop(&shop);
+  gd_scratch_remove(&shop.folder);
   return status;
 }
 

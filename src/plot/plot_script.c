@@ -31,14 +31,20 @@ enum { STOPS = 5 };
 /* --- texts --------------------------------------------------------------------------------- */
 
 /* A quote becomes the typographic one: gnuplot takes two of them at the beginning of a string for
-   an empty string, and what follows for commands. */
+   an empty string, and what follows for commands. An SVG holds its texts in CDATA sections, which
+   end with the first ]]>: GD_PLOT_JOINER, which has no width, keeps the three apart. */
 static void quote(struct gd_strbuf *out, const char *text) {
+  const char *start = text;
   gd_strbuf_append(out, "'");
-  for (; *text; text++)
+  for (size_t bytes; *text; text += bytes) {
+    bool shown = gd_text_shown(text, &bytes);
+    if (*text == '>' && text - start >= 2 && text[-1] == ']' && text[-2] == ']')
+      gd_strbuf_append(out, GD_PLOT_JOINER);
     if (*text == '\'')
       gd_strbuf_append(out, "\xe2\x80\x99");
     else
-      gd_strbuf_append_bytes(out, (unsigned char)*text < ' ' || *text == 127 ? " " : text, 1);
+      gd_strbuf_append_bytes(out, shown ? text : " ", shown ? bytes : 1);
+  }
   gd_strbuf_append(out, "'");
 }
 

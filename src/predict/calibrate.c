@@ -18,11 +18,12 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "codegen/codegen.h"
+#include "comm/heartbeat.h"
 #include "exec/run.h"
 #include "gd_version.h"
 #include "pass/pass.h"
 
-enum { RUNS = 4, MOST_RUNS = 12, MOST_ROUNDS = 4, COMM_SCRATCH = 1 << 20 };
+enum { RUNS = 4, MOST_RUNS = 12, MOST_ROUNDS = 4 };
 
 /* All that was timed of one piece of work. */
 struct gathered {
@@ -51,6 +52,11 @@ struct calibration {
 
 static double spent(const struct calibration *c) {
   return 1e-9 * (double)(gd_clock_ns() - c->start_ns);
+}
+
+/* Whether there are other ranks, which wait while rank 0 measures what one device does. */
+static bool has_others(const struct calibration *c) {
+  return c->options->comm && gd_comm_size(c->options->comm) > 1;
 }
 
 static void report(const struct calibration *c, const char *what) {
@@ -206,8 +212,16 @@ static enum gd_status fill_leaves(struct calibration *c, const struct gd_plan *p
   return status;
 }
 
+typedef enum gd_status (*timing)(struct calibration *c, const struct gd_plan *plan,
+                                 struct gd_bound *bound, struct gd_error *err);
+
+static enum gd_status time_alone(struct calibration *c, const struct gd_plan *plan,
+                                 struct gd_bound *bound, struct gd_error *err) {
+  return time_program(c, plan, bound, GD_PROGRAM_PASS, true, err);
+}
+
 /* Plans, fills and times a graph that was built; takes it over. */
-static enum gd_status time_graph(struct calibration *c, struct gd_graph *graph,
+static enum gd_status time_graph(struct calibration *c, struct gd_graph *graph, timing time_it,
                                  struct gd_error *err) {
   struct gd_plan plan = {0};
   struct gd_bound *bound = NULL;
@@ -222,7 +236,7 @@ static enum gd_status time_graph(struct calibration *c, struct gd_graph *graph,
     if (status == GD_OK)
       status = fill_leaves(c, &plan, err);
     if (status == GD_OK)
-      status = time_program(c, &plan, bound, GD_PROGRAM_PASS, true, err);
+      status = time_it(c, &plan, bound, err);
     if (bound)
       ops->unbind(c->backend, bound);
   }
@@ -235,7 +249,7 @@ static enum gd_status time_product(struct calibration *c, const double *sizes, u
                                    enum gd_dtype dtype, bool tf32, struct gd_error *err) {
   struct gd_graph graph = {0};
   build_product(&graph, sizes, variant, dtype, tf32);
-  return time_graph(c, &graph, err);
+  return time_graph(c, &graph, time_alone, err);
 }
 
 /* Each shape as a layer's forward product, the gradient of its input, that of its weight. */
@@ -298,53 +312,70 @@ static enum gd_status time_transfers(struct calibration *c, struct gd_error *err
     gd_transfer(&graph, near, GD_SPACE_HOST);
     const gd_tensor_id into[2] = {far, near};
     gd_graph_op(&graph, GD_OP_transfer_into, &(union gd_attr){.none = {0}}, 2, into);
-    GD_TRY(time_graph(c, &graph, err));
+    GD_TRY(time_graph(c, &graph, time_alone, err));
   }
   return GD_OK;
 }
 
-/* One collective of so many bytes: the least of a few, the slowest rank's. */
-static enum gd_status time_collective(struct calibration *c, enum gd_op_kind kind, float *data,
-                                      int64_t shard, void *scratch, struct gd_error *err) {
+/* The time of an op is that of the rank on which it took longest. */
+static enum gd_status take_slowest(struct calibration *c, uint32_t count, struct gd_error *err) {
   struct gd_comm *comm = c->options->comm;
-  int64_t ranks = gd_comm_size(comm);
-  double least = HUGE_VAL, bytes = 4.0 * (double)(shard * ranks);
-  for (int i = 0; i < RUNS + 1; i++) {
-    enum gd_status status = GD_OK;
-    GD_TRY(gd_comm_barrier(comm, err));
-    int64_t start_ns = gd_clock_ns();
-    if (kind == GD_OP_all_reduce)
-      status = gd_comm_all_reduce(comm, data, shard, scratch, COMM_SCRATCH, err);
-    else if (kind == GD_OP_reduce_scatter)
-      status = gd_comm_reduce_scatter(comm, data, shard, scratch, COMM_SCRATCH, err);
-    else
-      status = gd_comm_all_gather(comm, data, 4 * shard, err);
-    if (status != GD_OK)
-      return status;
-    least = fmin(least, 1e-9 * (double)(gd_clock_ns() - start_ns));
+  uint32_t ranks = (uint32_t)gd_comm_size(comm), rank = (uint32_t)gd_comm_rank(comm);
+  double *all = gd_mem_alloc((size_t)ranks * count, sizeof *all);
+  if (!all)
+    return no_memory(err);
+  memcpy(all + (size_t)rank * count, c->best_s, count * sizeof *all);
+  enum gd_status status = gd_comm_all_gather(comm, all, (int64_t)(count * sizeof *all), err);
+  for (uint32_t i = 0; status == GD_OK && i < ranks * count; i++)
+    c->best_s[i % count] = fmax(c->best_s[i % count], all[i]);
+  gd_mem_free(all);
+  return status;
+}
+
+/* As time_program, on all ranks together: as often on each, started at once. */
+static enum gd_status time_together(struct calibration *c, const struct gd_plan *plan,
+                                    struct gd_bound *bound, struct gd_error *err) {
+  const struct gd_backend_ops *ops = c->backend->ops;
+  uint32_t count = plan->n_order[GD_PROGRAM_PASS];
+  if (!gd_vec_reserve((void **)&c->best_s, &c->best_capacity, count + 1, sizeof *c->best_s))
+    return no_memory(err);
+  for (int i = 0; i <= RUNS; i++) { /* the first one connects ranks, and does not count */
+    GD_TRY(gd_comm_barrier(c->options->comm, err));
+    GD_TRY(ops->run(c->backend, bound, GD_PROGRAM_PASS, err));
+    GD_TRY(ops->sync(c->backend, err));
+    keep_best(c, bound, GD_PROGRAM_PASS, i <= 1);
   }
-  struct gd_work work = {
-      .kind = kind, .unit = GD_PEAK_FP32, .sizes = {bytes, (double)ranks, 1, 1}, .bytes = bytes};
-  return gather(c, &work, least, err);
+  GD_TRY(take_slowest(c, count, err));
+  return gather_program(c, plan, GD_PROGRAM_PASS, true, err);
+}
+
+/* Every collective over shards of so many elements. The backend runs them as it does in a training
+   step: over MPI on CPUs, by NCCL or through host memory on GPUs. */
+static void build_collectives(struct gd_graph *graph, int rank, int ranks, int64_t shard) {
+  const union gd_attr attr = {.ranks = {.rank = rank, .ranks = ranks}};
+  static const enum gd_op_kind kinds[] = {GD_OP_all_reduce, GD_OP_reduce_scatter, GD_OP_all_gather,
+                                          GD_OP_gather};
+  int64_t whole = shard * ranks;
+  gd_graph_init(graph);
+  graph->rank = rank;
+  graph->ranks = ranks;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    gd_tensor_id leaf = gd_graph_leaf(graph, GD_ROLE_INPUT, gd_op_info(kinds[k])->name,
+                                      GD_DTYPE_F32, 1, kinds[k] == GD_OP_gather ? &shard : &whole);
+    gd_graph_op(graph, kinds[k], &attr, 1, &leaf);
+  }
 }
 
 static enum gd_status time_collectives(struct calibration *c, struct gd_error *err) {
-  static const enum gd_op_kind kinds[] = {GD_OP_all_reduce, GD_OP_reduce_scatter, GD_OP_all_gather,
-                                          GD_OP_gather};
-  static const int64_t sizes[] = {1 << 14, 1 << 18, 1 << 21};
-  int ranks = gd_comm_size(c->options->comm);
-  enum gd_status status = GD_OK;
-  float *data = gd_mem_alloc((size_t)(sizes[2] * ranks), sizeof *data);
-  void *scratch = gd_mem_alloc(1, COMM_SCRATCH);
-  if (!data || !scratch)
-    status = no_memory(err);
+  static const int64_t shards[] = {1 << 14, 1 << 18, 1 << 21};
+  struct gd_comm *comm = c->options->comm;
   report(c, "collectives");
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && status == GD_OK; i++)
-      status = time_collective(c, kinds[k], data, sizes[i], scratch, err);
-  gd_mem_free(scratch);
-  gd_mem_free(data);
-  return status;
+  for (size_t i = 0; i < sizeof shards / sizeof *shards; i++) {
+    struct gd_graph graph = {0};
+    build_collectives(&graph, gd_comm_rank(comm), gd_comm_size(comm), shards[i]);
+    GD_TRY(time_graph(c, &graph, time_together, err));
+  }
+  return GD_OK;
 }
 
 /* --- models -------------------------------------------------------------------------------- */
@@ -482,11 +513,15 @@ static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
     rates->memory_bytes_per_s = memory > 0 ? memory : 2e10;
   rates->host_link = (struct gd_link){link > 0 ? 0.5 * link : 5e9, 1e-5};
   rates->host_bytes_per_s = adam > 0 ? adam / rates->cpus : rates->memory_bytes_per_s / rates->cpus;
-  /* Ranks on one machine move bytes through its memory: out, in, and to where they are added. What
-     was measured of them is in their points' factors. */
-  rates->peer_link = (struct gd_link){rates->memory_bytes_per_s / 8, 5e-5};
-  snprintf(rates->peer_source, sizeof rates->peer_source, "%s",
-           c->options->comm ? "measured" : "estimated from the speed of memory");
+  /* Ranks on one machine move bytes through its memory: out, in, and to where they are added; GPUs
+     of the catalogue have links. What was measured of either is in their points' factors. */
+  if (rates->peer_link.bytes_per_s <= 0) {
+    rates->peer_link = (struct gd_link){rates->memory_bytes_per_s / 8, 5e-5};
+    snprintf(rates->peer_source, sizeof rates->peer_source, "estimated from the speed of memory");
+  }
+  for (uint32_t i = 0; i < c->count; i++)
+    if (gd_work_is_collective(c->list[i].work.kind) && c->list[i].work.sizes[1] > 1)
+      snprintf(rates->peer_source, sizeof rates->peer_source, "measured");
   for (uint32_t i = 0; i < c->count; i++)
     GD_TRY(gd_rates_add(rates, &c->list[i].work, mean_s(&c->list[i]), err));
   gd_rates_sort(rates);
@@ -559,7 +594,8 @@ static enum gd_status check_models(struct calibration *c, struct gd_error *err) 
 /* --- all of it ----------------------------------------------------------------------------- */
 
 /* What the catalogue knows of a GPU: its architecture, and the peaks that others scale by. */
-static void look_up_gpu(struct gd_rates *rates, struct gd_hw *hw) {
+static void look_up_gpu(struct calibration *c, struct gd_hw *hw) {
+  struct gd_rates *rates = c->rates;
   const struct gd_gpu *found;
   if (gd_hw_gpu(hw, rates->device, &found, NULL) != GD_OK)
     return; /* its own file then stands alone: nothing can be scaled to another GPU */
@@ -571,6 +607,12 @@ static void look_up_gpu(struct gd_rates *rates, struct gd_hw *hw) {
   for (int i = 0; i < GD_PEAK_COUNT; i++)
     if (found->flops[i] > 0)
       rates->flops[i] = found->flops[i];
+  rates->peer_link = gd_rates_peer_link(
+      &(struct gd_target){.gpu = found,
+                          .count = has_others(c) ? gd_comm_size(c->options->comm) : 2,
+                          .nodes = 1,
+                          .topology = found->topology});
+  snprintf(rates->peer_source, sizeof rates->peer_source, "taken from data sheets");
 }
 
 static void read_peaks(struct calibration *c) {
@@ -610,33 +652,30 @@ static void describe(struct calibration *c) {
   c->gpu = gpu;
 }
 
-static enum gd_status reopen(struct calibration *c, bool trace, struct gd_error *err) {
+/* comm: NULL where the device works for this rank alone. */
+static enum gd_status reopen(struct calibration *c, bool trace, struct gd_comm *comm,
+                             struct gd_error *err) {
+  const struct gd_backend_ops *ops;
+  struct gd_backend_options options = {
+      .threads = c->options->threads, .trace = trace, .comm = comm};
   gd_backend_close(c->backend);
   c->backend = NULL;
-  return gd_backend_open(
-      c->options->backend,
-      &(struct gd_backend_options){.threads = c->options->threads, .trace = trace}, &c->backend,
-      err);
+  GD_TRY(gd_backend_find(c->options->backend, &ops, err));
+  ops->caps(&options, &c->caps);
+  return ops->open(&options, &c->backend, err);
 }
 
-static enum gd_status measure(struct calibration *c, struct gd_error *err) {
-  const struct gd_backend_ops *ops;
+/* What one device does. */
+static enum gd_status measure_device(struct calibration *c, struct gd_error *err) {
   struct gd_hw hw = {0};
-  if (c->options->comm) {
-    GD_TRY(time_collectives(c, err));
-    if (gd_comm_rank(c->options->comm) > 0)
-      return GD_OK;
-  }
-  GD_TRY(gd_backend_find(c->options->backend, &ops, err));
-  ops->caps(&(struct gd_backend_options){.threads = c->options->threads}, &c->caps);
+  GD_TRY(reopen(c, true, NULL, err));
   c->no_compiler = !gd_codegen_works(&c->caps, NULL);
-  GD_TRY(reopen(c, true, err));
   describe(c);
   report(c, "peaks");
   read_peaks(c);
   if (c->gpu) {
     GD_TRY(gd_hw_load(&hw, err));
-    look_up_gpu(c->rates, &hw);
+    look_up_gpu(c, &hw);
     gd_hw_deinit(&hw);
   }
   GD_TRY(time_transfers(c, err));
@@ -646,8 +685,28 @@ static enum gd_status measure(struct calibration *c, struct gd_error *err) {
     GD_TRY(learn_models(c, err));
   }
   GD_TRY(make_points(c, err));
-  GD_TRY(reopen(c, false, err)); /* whole steps as they are run, not op by op */
+  GD_TRY(reopen(c, false, NULL, err)); /* whole steps as they are run, not op by op */
   return check_models(c, err);
+}
+
+static enum gd_status measure(struct calibration *c, struct gd_error *err) {
+  struct gd_comm *comm = c->options->comm;
+  struct gd_heartbeat heartbeat = {0};
+  if (has_others(c)) {
+    GD_TRY(reopen(c, true, comm, err));
+    c->backend->ops->describe(c->backend, &c->info);
+    GD_TRY(time_collectives(c, err));
+    gd_backend_close(c->backend); /* its threads and memory are rank 0's now */
+    c->backend = NULL;
+    if (gd_comm_rank(comm) > 0)
+      return gd_heartbeat_listen(comm, err);
+    GD_TRY(gd_heartbeat_start(&heartbeat, comm, err));
+  }
+  if (c->options->alone)
+    c->options->alone(c->options->progress_user);
+  enum gd_status status = measure_device(c, err);
+  enum gd_status ended = gd_heartbeat_stop(&heartbeat, status == GD_OK ? err : NULL);
+  return status == GD_OK ? ended : status;
 }
 
 enum gd_status gd_calibrate(const struct gd_calibrate_options *options, struct gd_rates *rates,

@@ -20,10 +20,12 @@
 struct gd_calibrate_options {
   const char *backend; /* "cpu" or "cuda" */
   int threads;         /* 0: all */
-  struct gd_comm
-      *comm;      /* borrowed; of several ranks, collectives are measured, and rank 0 goes on */
+  /* Borrowed; NULL: one rank. Several run the collectives of their backends together; then rank 0
+     goes on, and the others wait for it. */
+  struct gd_comm *comm;
   double limit_s; /* what is left after this long is not measured; 0: 60 s */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
+  void (*alone)(void *user); /* rank 0 begins what it does by itself; may be NULL */
   void *progress_user;
 };
 

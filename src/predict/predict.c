@@ -123,9 +123,16 @@ static enum gd_status consider_embedded(struct choice *choice, struct gd_error *
 
 /* --- what it rests on ---------------------------------------------------------------------- */
 
-/* The published error is the worst that was seen; ten percent where luck made it smaller. */
-static double checked_error(const struct gd_rates *rates) {
-  return fmax(0.1, rates->worst_error);
+/* A GPU's rates hardly depend on who uses the CPUs. */
+static bool was_disturbed(const struct gd_rates *rates) {
+  return rates->multiprocessors == 0 && rates->busy_share > GD_RATES_QUIET;
+}
+
+double gd_calibration_error(const struct gd_rates *rates, bool *validated) {
+  bool checked = rates->checked_trials > 0;
+  double error = checked ? fmax(0.1, rates->worst_error) : GD_PREDICT_UNVALIDATED;
+  *validated = checked && !was_disturbed(rates);
+  return was_disturbed(rates) ? fmax(error, rates->busy_share) : error;
 }
 
 static void say_checked(struct gd_predictor *p) {
@@ -133,8 +140,13 @@ static void say_checked(struct gd_predictor *p) {
   size_t length = strlen(p->basis);
   if (rates->checked_trials > 0)
     snprintf(p->basis + length, sizeof p->basis - length,
-             "; validated against %s: median error %.0f %%, worst %.0f %%", rates->checked,
-             100 * rates->median_error, 100 * rates->worst_error);
+             "; %s against %s: median error %.0f %%, worst %.0f %%",
+             p->validated ? "validated" : "checked", rates->checked, 100 * rates->median_error,
+             100 * rates->worst_error);
+  length = strlen(p->basis);
+  if (was_disturbed(rates))
+    snprintf(p->basis + length, sizeof p->basis - length,
+             "; other programs used %.0f %% of the CPUs meanwhile", 100 * rates->busy_share);
 }
 
 static void widen(struct gd_predictor *p, double error) {
@@ -157,8 +169,7 @@ static void say_target(struct gd_predictor *p, const struct gd_target *target, d
   const char *title = target->gpu->title;
   if (distance <= 0) {
     p->calibrated = true;
-    p->validated = p->rates.checked_trials > 0;
-    p->error = p->validated ? checked_error(&p->rates) : GD_PREDICT_UNVALIDATED;
+    p->error = gd_calibration_error(&p->rates, &p->validated);
     snprintf(p->basis, sizeof p->basis, "efficiencies of the %s (%s)", title, p->rates.source);
     say_checked(p);
     if (!p->validated)
@@ -179,25 +190,48 @@ static void say_target(struct gd_predictor *p, const struct gd_target *target, d
   }
 }
 
+/* All of a predictor that follows from the calibration and the target. */
+static void aim(struct gd_predictor *p, const struct gd_target *target) {
+  char measured_on[128];
+  p->validated = p->calibrated = false;
+  p->error = 0;
+  snprintf(measured_on, sizeof measured_on, "%s", p->rates.device);
+  gd_rates_retarget(&p->rates, target);
+  snprintf(p->rates.peer_source, sizeof p->rates.peer_source, "taken from data sheets");
+  say_target(p, target, p->distance, measured_on);
+  judge_ranks(p, target->count, false);
+}
+
 enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_target *target,
                                        struct gd_error *err) {
   struct choice choice = {.gpu = target->gpu, .distance = HUGE_VAL};
-  char measured_on[128];
   consider_folder(&choice); /* what the user measured comes before what is built in */
   enum gd_status status = consider_embedded(&choice, err);
   if (status != GD_OK) {
     gd_rates_deinit(&choice.best);
     return status;
   }
-  *p = (struct gd_predictor){.rates = choice.best};
+  *p = (struct gd_predictor){.rates = choice.best, .distance = choice.distance};
   if (!isfinite(choice.distance))
     p->rates = (struct gd_rates){
         .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .beside_speed = 1};
-  snprintf(measured_on, sizeof measured_on, "%s", p->rates.device);
-  gd_rates_retarget(&p->rates, target);
-  snprintf(p->rates.peer_source, sizeof p->rates.peer_source, "taken from data sheets");
-  say_target(p, target, choice.distance, measured_on);
-  judge_ranks(p, target->count, false);
+  aim(p, target);
+  return GD_OK;
+}
+
+enum gd_status gd_predictor_like(struct gd_predictor *p, const struct gd_predictor *like,
+                                 const struct gd_target *target, struct gd_error *err) {
+  struct gd_predictor made = *like;
+  size_t count = made.rates.n_points;
+  made.rates.arena = (struct gd_arena){0}; /* points hold no pointers, and all else is in place */
+  made.rates.points = gd_mem_alloc(count + 1, sizeof *made.rates.points);
+  if (!made.rates.points)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while a calibration is copied");
+  if (count > 0)
+    memcpy(made.rates.points, like->rates.points, count * sizeof *made.rates.points);
+  made.rates.points_capacity = made.rates.n_points;
+  aim(&made, target);
+  *p = made;
   return GD_OK;
 }
 
@@ -259,8 +293,7 @@ static enum gd_status find_machine(struct gd_predictor *p, const struct gd_devic
   if (gd_calibration_path(info->name, path, sizeof path) && access(path, F_OK) == 0) {
     GD_TRY(gd_rates_load(&p->rates, path, err));
     p->calibrated = true;
-    p->validated = p->rates.checked_trials > 0;
-    p->error = p->validated ? checked_error(&p->rates) : GD_PREDICT_UNVALIDATED;
+    p->error = gd_calibration_error(&p->rates, &p->validated);
     snprintf(p->basis, sizeof p->basis, "%scalibrated here on %.10s",
              p->validated ? "" : "unvalidated; ", p->rates.date);
     say_checked(p);
@@ -269,6 +302,8 @@ static enum gd_status find_machine(struct gd_predictor *p, const struct gd_devic
     snprintf(p->basis, sizeof p->basis,
              "unvalidated; calibrated here on %.10s with %d thread%s, scaled to %d", p->rates.date,
              p->rates.threads, p->rates.threads == 1 ? "" : "s", info->threads);
+    p->error = fmax(p->error, gd_calibration_error(&p->rates, &p->validated));
+    p->validated = false;
     scale_threads(&p->rates, info->threads);
   } else {
     gd_rates_guess_cpu(&p->rates, info->threads, usable_cpus());

@@ -22,6 +22,7 @@ struct gd_predictor {
   bool validated;  /* against measurements on this kind of device */
   bool calibrated; /* the rates are this very device's */
   double error;    /* half width of the interval, relative */
+  double distance; /* of a target from the device that was calibrated; 0: the same kind */
   char basis[768]; /* what the figures rest on, as a sentence without its full stop */
 };
 
@@ -31,6 +32,10 @@ enum gd_status gd_predictor_for_machine(struct gd_predictor *predictor, const ch
 enum gd_status gd_predictor_for_target(struct gd_predictor *predictor,
                                        const struct gd_target *target,
                                        struct gd_error *err) GD_MUST_USE;
+/* The same for another target with the GPU that `like` was made for, without reading files again.
+ */
+enum gd_status gd_predictor_like(struct gd_predictor *predictor, const struct gd_predictor *like,
+                                 const struct gd_target *target, struct gd_error *err) GD_MUST_USE;
 void gd_predictor_deinit(struct gd_predictor *predictor); /* safe on a zeroed one */
 
 /* The peak that a trial's FLOPs are held against: of its precision, and of TF32 where it counts. */
@@ -56,6 +61,13 @@ struct gd_prediction {
 enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_plan *full,
                           const struct gd_plan *remainder, const struct gd_step_shape *shape,
                           struct gd_prediction *prediction, struct gd_error *err) GD_MUST_USE;
+
+/*
+ * Half the width of intervals that rest on a calibration of the device itself, relative: its worst
+ * error in the check, at least 10 %, and of a CPU at least the share that other programs had of it
+ * meanwhile, since without them it is faster by up to that. *validated: it was checked, and quiet.
+ */
+double gd_calibration_error(const struct gd_rates *rates, bool *validated);
 
 /* The file of a device's calibration in the user's data folder; false: there is no such folder. */
 bool gd_calibration_path(const char *device, char *path, size_t size);

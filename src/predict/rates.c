@@ -216,8 +216,21 @@ struct gd_link gd_rates_peer_link(const struct gd_target *target) {
   return link;
 }
 
+/* How far collectives were from a roofline says something of the links that they went over. */
+static void drop_collectives(struct gd_rates *rates) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < rates->n_points; i++)
+    if (!gd_work_is_collective(rates->points[i].work.kind) || rates->points[i].work.sizes[1] <= 1)
+      rates->points[kept++] = rates->points[i];
+  if (kept == rates->n_points)
+    return;
+  rates->n_points = kept;
+  gd_rates_sort(rates);
+}
+
 void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target) {
   const struct gd_gpu *gpu = target->gpu;
+  drop_collectives(rates);
   /* What was measured of memory relates to the data sheet of the card it was measured on. */
   for (int i = 0; i < GD_PEAK_COUNT; i++)
     rates->flops[i] = gpu->flops[i];

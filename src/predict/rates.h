@@ -20,6 +20,9 @@
 #include "hw/hw.h"
 #include "predict/work.h"
 
+/* Up to this share of the CPUs in other programs' hands a calibration counts as quiet. */
+#define GD_RATES_QUIET 0.05
+
 struct gd_rate_point {
   struct gd_work work;
   bool any_size;  /* stands for its kind at any size: work.flops or work.bytes in seconds */
@@ -85,7 +88,8 @@ enum gd_status gd_rates_parse(struct gd_rates *rates, const struct gd_json *json
 enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path,
                              struct gd_error *err) GD_MUST_USE;
 
-/* Another device in its place: peaks and links of a target, factors as they are. */
+/* Another device in its place: peaks and links of a target; factors as they are, but for those of
+   collectives, whose links are not the target's. */
 void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target);
 /* What carries collectives among so many ranks of a target. */
 struct gd_link gd_rates_peer_link(const struct gd_target *target);

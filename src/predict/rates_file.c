@@ -8,13 +8,11 @@
  * Points are compared by size; rates hold for any size of their op.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "predict/rates.h"
 
 enum { FORMAT = 1, MOST_POINTS = 100000 };
@@ -259,44 +257,37 @@ static json_t *pack_rates(const struct gd_rates *r) {
 }
 
 /* One line a field, and one a point: a file that can be read and compared. */
-static int write_json(json_t *root, FILE *file) {
+static void write_json(json_t *root, FILE *file) {
   const char *key;
   json_t *value, *row;
   size_t at = 0, i;
-  int failed = fputs("{\n", file) < 0;
+  fputs("{\n", file);
   json_object_foreach(root, key, value) {
-    failed |= fprintf(file, "%s  \"%s\": ", at++ ? ",\n" : "", key) < 0;
+    fprintf(file, "%s  \"%s\": ", at++ ? ",\n" : "", key);
     if (strcmp(key, "points") != 0) {
-      failed |= json_dumpf(value, file, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) != 0;
+      json_dumpf(value, file, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
       continue;
     }
-    failed |= fputs("[", file) < 0;
+    fputs("[", file);
     json_array_foreach(value, i, row) {
-      failed |= fputs(i ? ",\n    " : "\n    ", file) < 0;
-      failed |= json_dumpf(row, file, JSON_COMPACT | JSON_REAL_PRECISION(6)) != 0;
+      fputs(i ? ",\n    " : "\n    ", file);
+      json_dumpf(row, file, JSON_COMPACT | JSON_REAL_PRECISION(6));
     }
-    failed |= fputs("\n  ]", file) < 0;
+    fputs("\n  ]", file);
   }
-  return failed | (fputs("\n}\n", file) < 0);
+  fputs("\n}\n", file);
 }
 
 enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path, struct gd_error *err) {
-  char part[PATH_MAX];
+  struct gd_file_out out;
   json_t *root = pack_rates(rates);
   if (!root)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a calibration");
-  snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
-  FILE *file = fopen(part, "we");
-  int failed = !file || write_json(root, file) || fflush(file) != 0;
-  int reason = errno;
-  if (file && fclose(file) != 0)
-    failed = 1;
+  enum gd_status status = gd_file_begin(&out, path, err);
+  if (status == GD_OK) {
+    write_json(root, out.stream);
+    status = gd_file_end(&out, GD_OK, err);
+  }
   json_decref(root);
-  if (!failed && rename(part, path) == 0)
-    return GD_OK;
-  if (!failed)
-    reason = errno;
-  unlink(part);
-  return gd_fail(err, GD_ENVIRONMENT, "cannot write the calibration to %s: %s", path,
-                 strerror(reason));
+  return status;
 }

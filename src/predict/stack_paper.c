@@ -53,7 +53,8 @@ static bool is_zero(enum gd_sharding sharding) {
 }
 
 enum gd_stack_mode gd_stack_mode(const struct gd_method *method) {
-  return is_naive(method)            ? GD_STACK_NAIVE
+  bool plain = !method->ckpt && method->sharding == GD_SHARDING_NONE;
+  return is_naive(method)            ? (plain ? GD_STACK_NAIVE : GD_STACK_MEGATRON)
          : is_zero(method->sharding) ? GD_STACK_HALF
                                      : GD_STACK_COMPILED;
 }
@@ -149,14 +150,17 @@ void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *
 
 /* --- time ---------------------------------------------------------------------------------- */
 
-/* The peak of the unit that multiplies: TF32 is part of the free lunch. */
+/* The peak of the unit that multiplies: TF32 is part of the free lunch. What a GPU lacks it does in
+   another precision, as gd_setup_precision has it. */
 static double peak_of(const struct gd_gpu *gpu, enum gd_precision precision, bool naive) {
-  switch (precision) {
-  case GD_PRECISION_FP16: return gpu->flops[GD_PEAK_FP16];
-  case GD_PRECISION_BF16: return gpu->flops[GD_PEAK_BF16];
-  case GD_PRECISION_FP32: break;
-  }
-  return gpu->flops[naive ? GD_PEAK_FP32 : GD_PEAK_TF32];
+  bool half = precision != GD_PRECISION_FP32;
+  enum gd_peak own = precision == GD_PRECISION_BF16 ? GD_PEAK_BF16 : GD_PEAK_FP16;
+  enum gd_peak other = own == GD_PEAK_BF16 ? GD_PEAK_FP16 : GD_PEAK_BF16;
+  if (half && gpu->flops[own] > 0)
+    return gpu->flops[own];
+  if (half && gpu->flops[other] > 0)
+    return gpu->flops[other];
+  return gpu->flops[naive || gpu->flops[GD_PEAK_TF32] <= 0 ? GD_PEAK_FP32 : GD_PEAK_TF32];
 }
 
 /* How many times the bytes of our graph are moved: by ops, and by ops on scores. */

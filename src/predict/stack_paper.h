@@ -49,7 +49,8 @@ struct gd_stack_model {
 };
 enum gd_status gd_stack_model_make(struct gd_stack_model *model, struct gd_error *err) GD_MUST_USE;
 
-/* How a method of the search space is run there; naive: a method without any part. */
+/* How a method is run there. Naive is a method without any part; with checkpointing or ZeRO and
+   without the free lunch, it is what Megatron-LM runs on DeepSpeed. */
 enum gd_stack_mode gd_stack_mode(const struct gd_method *method);
 
 /* Bytes on one GPU and in its share of host memory. */

@@ -466,13 +466,19 @@ struct originals {
   int n_ratios;
 };
 
+/* "RoBERTa 350M": Figure 6 (a) has sizes of its own, which are not those of Table 3. */
+static const char *original_title(struct gd_report *report, const struct gd_paper_original *from) {
+  const struct gd_paper_recipe *recipe = gd_paper_find_recipe(&report->paper, from->model);
+  return recipe ? gd_report_print(report, "%s %s", recipe->family, from->size) : from->model;
+}
+
 static void original_row(struct gd_report *report, int i, struct originals *all,
                          struct gd_report_table *table) {
   const struct gd_paper_original *from = &report->paper.originals[i];
   const struct gd_paper_days *now =
       gd_paper_find(&report->paper, GD_PAPER_OPTIMAL, from->model, "a100", 8);
   struct gd_report_cell *row = gd_report_table_row(table);
-  row[0].text = all->names[i] = gd_report_model_title(report, from->model);
+  row[0].text = all->names[i] = original_title(report, from);
   row[2].text = from->gpu;
   if (now && now->days > 0)
     gd_report_set_days(report, &row[5], all->after[i] = 8 * now->days);

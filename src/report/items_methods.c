@@ -229,12 +229,53 @@ static enum gd_status figure_3(struct gd_report *report, struct gd_error *err) {
   return GD_OK;
 }
 
+/* By plans: whether free-lunch alone fits is known there, which the paper's tables do not tell. */
+static const char *const classes_10_planned[] = {
+    "only with memory-saving methods", "with free-lunch alone too", "with naive settings too"};
+
+static double planned_class(const struct gd_report *report, const void *user, int model, int gpu) {
+  const struct grid *grid = user;
+  double found = (double)NAN;
+  for (int i = 0; i < GD_REPORT_COUNTS; i++) {
+    int cell = model * GD_REPORT_CELLS + gpu * GD_REPORT_COUNTS + i;
+    if (!counts_hold(grid->counts, gd_report_counts[i]))
+      continue;
+    double here = report->predicted.naive[cell].state == GD_REPORT_KNOWN    ? NAIVE_TOO
+                  : report->predicted.lunch[cell].state == GD_REPORT_KNOWN  ? LUNCH_ONLY
+                  : report->predicted.saving[cell].state == GD_REPORT_KNOWN ? SAVING_ONLY
+                                                                            : (double)NAN;
+    if (!(found >= here))
+      found = isnan(here) ? found : here;
+  }
+  return found;
+}
+
+static enum gd_status planned_grid(struct gd_report *report, const struct grid *grid,
+                                   struct gd_error *err) {
+  if (!report->predicted.known)
+    return GD_OK;
+  struct gd_report_map map = {.columns = gpu_names(report),
+                              .n_columns = report->paper.n_gpus,
+                              .value = planned_class,
+                              .user = grid,
+                              .look = {.title = grid->title,
+                                       .classes = classes_10_planned,
+                                       .n_classes = 3,
+                                       .ordered = true,
+                                       .empty_name = "infeasible with what was planned"}};
+  return gd_report_add_map(report,
+                           &(struct gd_report_block){grid->name, grid->caption, GD_REPORT_PREDICTED,
+                                                     "plans of this program, exact in bytes"},
+                           &map, err);
+}
+
 static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) {
   gd_report_begin(report, "figure-10", "Figure 10", "What is feasible with which methods");
   gd_report_text(
       report, "The paper's figure also shows where free-lunch methods alone fit. Its tables tell "
               "that only where free-lunch alone is the best choice; elsewhere it is not known, "
-              "and this figure says what the best choice was.");
+              "and its two maps here say what the best choice was. For this program's engine all "
+              "three classes are known from its plans.");
   gd_report_pair(report, true);
   GD_TRY(paper_grid(report,
                     &(struct grid){"figure-10-paper-1", "Feasible methods on one GPU (Figure 10)",
@@ -245,6 +286,17 @@ static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) 
                                    "Feasible methods on 2, 4 or 8 GPUs (Figure 10)",
                                    "On 2, 4 or 8 GPUs.", SEVERAL_GPUS, false},
                     err));
+  GD_TRY(planned_grid(report,
+                      &(struct grid){"figure-10-predicted-1",
+                                     "What fits on one GPU, planned (Figure 10)",
+                                     "This program's engine on one GPU.", ONE_GPU, false},
+                      err));
+  GD_TRY(
+      planned_grid(report,
+                   &(struct grid){"figure-10-predicted-several",
+                                  "What fits on 2, 4 or 8 GPUs, planned (Figure 10)",
+                                  "This program's engine on 2, 4 or 8 GPUs.", SEVERAL_GPUS, false},
+                   err));
   gd_report_pair(report, false);
   gd_report_end(report);
   return GD_OK;
@@ -257,6 +309,42 @@ static double saving_gain(const struct gd_report_group *group) {
   if (!group || !group->saving || !group->free_lunch || group->free_lunch->status != GD_TRIAL_OK)
     return (double)NAN;
   return 100 * (1 - group->saving->days / group->free_lunch->days);
+}
+
+static double predicted_gain(const struct gd_report *report, const void *user, int model,
+                             int column) {
+  int cell = model * GD_REPORT_CELLS + column;
+  const struct gd_report_prediction *lunch = &report->predicted.lunch[cell];
+  const struct gd_report_prediction *saving = &report->predicted.saving[cell];
+  (void)user;
+  if (lunch->state != GD_REPORT_KNOWN || saving->state != GD_REPORT_KNOWN)
+    return (double)NAN;
+  return 100 * (1 - saving->days / lunch->days);
+}
+
+/* The same by prediction: free-lunch alone against +ckpt, +zero1 and both. */
+static enum gd_status figure_gain_predicted(struct gd_report *report, const char *number,
+                                            bool pythia_only, struct gd_error *err) {
+  if (!report->predicted.known)
+    return GD_OK;
+  struct gd_report_map map = {
+      .columns = gd_report_grid_names(report),
+      .n_columns = GD_REPORT_CELLS,
+      .pythia_only = pythia_only,
+      .value = predicted_gain,
+      .look = {.title = gd_report_print(
+                   report, "Time saved by memory-saving methods, predicted (Figure %s)", number),
+               .y_label = "% less time than free-lunch alone (negative: more)",
+               .diverging = true,
+               .empty_name = "free-lunch alone does not fit"}};
+  return gd_report_add_map(
+      report,
+      &(struct gd_report_block){
+          gd_report_print(report, "figure-%s-predicted", number),
+          "Predicted, not measured: days of this program's engine with the best of +ckpt, +zero1 "
+          "and both against free-lunch alone.",
+          GD_REPORT_PREDICTED, gd_report_print(report, "%s", report->predicted.basis[0])},
+      &map, err);
 }
 
 static enum gd_status figure_gain(struct gd_report *report, const char *number, const char *title,
@@ -286,6 +374,7 @@ static enum gd_status figure_gain(struct gd_report *report, const char *number, 
         report, GD_REPORT_MEASURED,
         "no model has both a free-lunch and a memory-saving trial; 'gpudays bench MODEL "
         "--methods all' measures them");
+  GD_TRY(figure_gain_predicted(report, number, strcmp(number, "4") == 0, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -296,21 +385,35 @@ enum { RELATIVES = 4 };
 static const char *const relative_names[RELATIVES] = {"best", "free-lunch alone", "median",
                                                       "worst"};
 
-/* Speeds relative to the median of the memory-saving trials, over all groups that have three. */
-static int relative_speeds(const struct gd_report_measured *measured, double *means, double *low,
-                           double *high) {
+/* The groups of the store that have three memory-saving trials. NULL: memory is out. */
+static struct gd_report_spread *measured_spreads(struct gd_report *report, int *count) {
+  const struct gd_report_measured *measured = &report->measured;
+  struct gd_report_spread *spreads =
+      gd_arena_alloc(&report->arena, (size_t)measured->n_groups + 1, sizeof *spreads);
+  *count = 0;
+  for (int g = 0; g < measured->n_groups && spreads; g++) {
+    const struct gd_report_group *group = &measured->groups[g];
+    bool lunch = group->free_lunch && group->free_lunch->status == GD_TRIAL_OK;
+    if (isfinite(group->median_days))
+      spreads[(*count)++] =
+          (struct gd_report_spread){.best = group->saving->days,
+                                    .median = group->median_days,
+                                    .worst = group->worst_days,
+                                    .lunch = lunch ? group->free_lunch->days : (double)NAN};
+  }
+  return spreads;
+}
+
+/* Speeds relative to the median of the memory-saving methods, over all spreads. */
+static void relative_speeds(const struct gd_report_spread *spreads, int count, double *means,
+                            double *low, double *high) {
   enum { MOST = 512 };
   double values[RELATIVES][MOST];
   int counts[RELATIVES] = {0};
-  for (int g = 0; g < measured->n_groups; g++) {
-    const struct gd_report_group *group = &measured->groups[g];
-    double speeds[RELATIVES] = {(double)NAN, (double)NAN, 1,
-                                group->median_days / group->worst_days};
-    if (!isfinite(group->median_days) || counts[2] == MOST)
-      continue;
-    speeds[0] = group->median_days / group->saving->days;
-    if (group->free_lunch && group->free_lunch->status == GD_TRIAL_OK)
-      speeds[1] = group->median_days / group->free_lunch->days;
+  for (int s = 0; s < count && s < MOST; s++) {
+    const struct gd_report_spread *spread = &spreads[s];
+    double speeds[RELATIVES] = {spread->median / spread->best, spread->median / spread->lunch, 1,
+                                spread->median / spread->worst};
     for (int i = 0; i < RELATIVES; i++)
       if (isfinite(speeds[i]))
         values[i][counts[i]++] = speeds[i];
@@ -321,39 +424,64 @@ static int relative_speeds(const struct gd_report_measured *measured, double *me
     low[i] = i == 2 ? (double)NAN : mean.mean - mean.half;
     high[i] = i == 2 ? (double)NAN : mean.mean + mean.half;
   }
-  return counts[2];
 }
 
-static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
+static enum gd_status add_speeds(struct gd_report *report, const struct gd_report_block *block,
+                                 const char *title, const struct gd_report_spread *spreads,
+                                 int count, struct gd_error *err) {
   double means[RELATIVES], low[RELATIVES], high[RELATIVES];
-  gd_report_begin(report, "figure-5", "Figure 5", "The best settings against an arbitrary choice");
-  GD_TRY(gd_report_add_statements(report, "figure-5-paper", "Figure 5", err));
-  int groups = relative_speeds(&report->measured, means, low, high);
-  if (groups == 0) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "no model has three memory-saving trials on one device; 'gpudays bench MODEL "
-                    "--methods all' measures them");
-    gd_report_end(report);
-    return GD_OK;
-  }
+  relative_speeds(spreads, count, means, low, high);
   struct gd_plot_series series = {
       .name = "speed", .y = means, .low = low, .high = high, .count = RELATIVES};
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = "Speed among combinations of memory-saving methods (Figure 5)",
+                         .title = title,
                          .x_label = "choice",
                          .y_label = "speed, relative to the median choice",
                          .categories = relative_names,
                          .n_categories = RELATIVES,
                          .series = &series,
                          .n_series = 1};
-  GD_TRY(gd_report_add_plot(
+  return gd_report_add_plot(report, block, &plot, err);
+}
+
+static enum gd_status figure_5_measured(struct gd_report *report, struct gd_error *err) {
+  int count;
+  const struct gd_report_spread *spreads = measured_spreads(report, &count);
+  if (!spreads)
+    return gd_report_no_memory(err);
+  if (count == 0) {
+    gd_report_lacks(report, GD_REPORT_MEASURED,
+                    "no model has three memory-saving trials on one device; 'gpudays bench MODEL "
+                    "--methods all' measures them");
+    return GD_OK;
+  }
+  return add_speeds(
       report,
       &(struct gd_report_block){
           "figure-5-measured",
-          gd_report_print(report, "Mean over %d combination%s of model, device and count.", groups,
-                          groups == 1 ? "" : "s"),
+          gd_report_print(report, "Mean over %d combination%s of model, device and count.", count,
+                          count == 1 ? "" : "s"),
           GD_REPORT_MEASURED, gd_report_measured_from(report)},
-      &plot, err));
+      "Speed among combinations of memory-saving methods (Figure 5)", spreads, count, err);
+}
+
+static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
+  const struct gd_report_predicted *predicted = &report->predicted;
+  gd_report_begin(report, "figure-5", "Figure 5", "The best settings against an arbitrary choice");
+  GD_TRY(gd_report_add_statements(report, "figure-5-paper", "Figure 5", err));
+  GD_TRY(figure_5_measured(report, err));
+  if (predicted->known && predicted->n_spreads > 0)
+    GD_TRY(add_speeds(
+        report,
+        &(struct gd_report_block){
+            "figure-5-predicted",
+            gd_report_print(report,
+                            "Predicted, not measured: mean over Pythia up to 1B on %d of each of "
+                            "the paper's GPUs, %d combinations, all methods of the search space.",
+                            GD_REPORT_SPREAD_GPUS, predicted->n_spreads),
+            GD_REPORT_PREDICTED, gd_report_print(report, "%s", predicted->basis[0])},
+        "Speed among memory-saving methods, predicted (Figure 5)", predicted->spreads,
+        predicted->n_spreads, err));
   gd_report_end(report);
   return GD_OK;
 }

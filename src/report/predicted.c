@@ -13,31 +13,35 @@
 
 /* --- the engine ----------------------------------------------------------------------------- */
 
-/* What is tried first, and where that does not fit. The whole space takes minutes for all cells. */
-static const char *const first_one[] = {"naive", "free-lunch"};
-static const char *const first_several[] = {"naive", "free-lunch+zero1"};
-static const char *const then_one[] = {"free-lunch+ckpt", "free-lunch+ckpt+zero1+offload",
-                                       "free-lunch+ckpt+zero3+offload"};
-static const char *const then_several[] = {"free-lunch+ckpt+zero1", "free-lunch+ckpt+zero3",
-                                           "free-lunch+ckpt+zero3+offload"};
-enum { FIRST = 2, THEN = 3 };
-
-struct planning {
-  struct gd_report *report;
-  const struct gd_target *target;
-  const struct gd_predictor *predictor;
-  const struct gd_model *models;
-  struct gd_plan_point *points; /* room for all */
-  int cell;                     /* column of the tables */
+/* What is tried on every cell, and what else where nothing of it fits. The whole space takes
+   minutes for all cells. */
+enum { TRIED = 4 };
+static const char *const tried[2][TRIED] = {
+    {"naive", "free-lunch", "free-lunch+ckpt"},
+    {"naive", "free-lunch", "free-lunch+zero1", "free-lunch+ckpt+zero1"},
+};
+static const char *const tried_then[2][TRIED] = {
+    {"free-lunch+ckpt+zero1+offload", "free-lunch+ckpt+zero3+offload"},
+    {"free-lunch+ckpt+zero3", "free-lunch+ckpt+zero3+offload"},
 };
 
-static void take_point(const struct planning *p, const struct gd_plan_point *point) {
-  struct gd_report_predicted *predicted = &p->report->predicted;
-  bool naive = strcmp(point->trial.method, "naive") == 0;
-  struct gd_report_prediction *to =
-      &(naive ? predicted->naive : predicted->best)[point->number * GD_REPORT_CELLS + p->cell];
-  const struct gd_prediction *from = &point->prediction;
-  if (point->trial.status == GD_TRIAL_INFEASIBLE || !from->known) {
+/* The paper's GPUs, so many of each. */
+struct machines {
+  struct gd_report *report;
+  const struct gd_model *models;
+  int counts; /* place in gd_report_counts */
+  struct gd_target targets[GD_REPORT_GPUS];
+  struct gd_predictor predictors[GD_REPORT_GPUS];
+};
+
+static int cell_of(const struct machines *machines, int model, int gpu) {
+  return model * GD_REPORT_CELLS + gpu * GD_REPORT_COUNTS + machines->counts;
+}
+
+/* The faster one stays. */
+static void take_faster(struct gd_report_prediction *to, const struct gd_trial_target *found) {
+  const struct gd_prediction *from = &found->prediction;
+  if (found->status != GD_OK || !from->known) {
     if (to->state == GD_REPORT_UNKNOWN)
       to->state = GD_REPORT_INFEASIBLE;
     return;
@@ -46,83 +50,150 @@ static void take_point(const struct planning *p, const struct gd_plan_point *poi
     return;
   *to = (struct gd_report_prediction){
       .state = GD_REPORT_KNOWN, .days = from->days, .low = from->days_low, .high = from->days_high};
-  snprintf(to->method, sizeof to->method, "%s", point->trial.method);
+  snprintf(to->method, sizeof to->method, "%s", found->trial.method);
 }
 
-/* Plans these methods for the models that have no answer yet, or for all. */
-static enum gd_status plan_methods(struct planning *p, const char *const *methods, int n_methods,
-                                   bool all, struct gd_error *err) {
-  struct gd_report_predicted *predicted = &p->report->predicted;
+static void take_target(struct gd_report_predicted *predicted, int cell, const char *method,
+                        const struct gd_trial_target *found) {
+  if (strcmp(method, "naive") == 0) {
+    take_faster(&predicted->naive[cell], found);
+    return;
+  }
+  take_faster(&predicted->best[cell], found);
+  take_faster(strcmp(method, "free-lunch") == 0 ? &predicted->lunch[cell]
+                                                : &predicted->saving[cell],
+              found);
+}
+
+/* Methods on all GPUs for all models; `left`: on those cells alone that have no answer. */
+static enum gd_status plan_methods(struct machines *machines, const char *const *methods, bool left,
+                                   struct gd_plan_family *families, struct gd_error *err) {
+  struct gd_report *report = machines->report;
+  struct gd_report_predicted *predicted = &report->predicted;
   int count = 0;
-  for (int m = 0; m < p->report->paper.n_recipes; m++)
-    for (int i = 0; i < n_methods; i++) {
-      struct gd_plan_point *point = &p->points[count];
-      if (!all && predicted->best[m * GD_REPORT_CELLS + p->cell].state == GD_REPORT_KNOWN)
-        continue;
-      *point = (struct gd_plan_point){
-          .model = &p->models[m],
-          .number = m,
-          .options = {
-              .backend = "cuda", .target = p->target, .ranks = p->target->count, .nodes = 1}};
-      GD_TRY(gd_method_parse(methods[i], &point->options.method, err));
-      count++;
+  for (int m = 0; m < report->paper.n_recipes; m++)
+    for (int i = 0; i < TRIED && methods[i]; i++) {
+      struct gd_plan_family *family = &families[count];
+      family->model = &machines->models[m];
+      family->options = (struct gd_trial_options){
+          .backend = "cuda", .ranks = gd_report_counts[machines->counts], .nodes = 1};
+      family->count = 0;
+      GD_TRY(gd_method_parse(methods[i], &family->options.method, err));
+      for (int g = 0; g < report->paper.n_gpus; g++)
+        if (!left || predicted->best[cell_of(machines, m, g)].state != GD_REPORT_KNOWN)
+          family->targets[family->count++] = (struct gd_trial_target){
+              .target = &machines->targets[g], .predictor = &machines->predictors[g]};
+      count += family->count > 0;
     }
-  if (count == 0)
-    return GD_OK;
-  GD_TRY(gd_plan_points(p->points, count, p->predictor, err));
-  for (int i = 0; i < count; i++)
-    take_point(p, &p->points[i]);
+  GD_TRY(gd_plan_families(families, count, err));
+  for (int f = 0; f < count; f++)
+    for (int i = 0; i < families[f].count; i++) {
+      const struct gd_trial_target *found = &families[f].targets[i];
+      int model = (int)(families[f].model - machines->models);
+      int gpu = (int)(found->target - machines->targets);
+      take_target(predicted, cell_of(machines, model, gpu), found->trial.method, found);
+    }
   return GD_OK;
 }
-
-static enum gd_status predict_target(struct planning *p, struct gd_error *err) {
-  bool one = p->target->count == 1;
-  GD_TRY(plan_methods(p, one ? first_one : first_several, FIRST, true, err));
-  return plan_methods(p, one ? then_one : then_several, THEN, false, err);
-}
-
-static enum gd_status predict_cell(struct gd_report *report, const struct gd_model *models,
-                                   struct gd_plan_point *points, int cell, struct gd_error *err) {
-  struct gd_target target;
-  struct gd_predictor predictor = {0};
-  struct planning planning = {.report = report,
-                              .target = &target,
-                              .predictor = &predictor,
-                              .models = models,
-                              .points = points,
-                              .cell = cell};
-  const struct gd_paper_gpu *gpu = &report->paper.gpus[cell / GD_REPORT_COUNTS];
-  GD_TRY(gd_hw_target(&report->hw, gpu->gpu, gd_report_counts[cell % GD_REPORT_COUNTS], 1, NULL,
-                      NULL, &target, err));
-  enum gd_status status = gd_predictor_for_target(&predictor, &target, err);
-  if (status == GD_OK)
-    status = predict_target(&planning, err);
-  if (status == GD_OK)
-    report->predicted.basis[cell / GD_REPORT_COUNTS] = gd_report_print(
-        report, "%s: %s; interval +-%.0f %%", gpu->title, predictor.basis, 100 * predictor.error);
-  gd_predictor_deinit(&predictor);
-  return status;
-}
-
-static enum gd_status predict_engine(struct gd_report *report, struct gd_error *err) {
-  int rows = report->paper.n_recipes;
-  struct gd_model *models = gd_arena_alloc(&report->arena, (size_t)rows, sizeof *models);
-  struct gd_plan_point *points = gd_mem_alloc((size_t)rows * THEN, sizeof *points);
-  enum gd_status status = models && points ? GD_OK : gd_report_no_memory(err);
-  for (int m = 0; m < rows && status == GD_OK; m++)
-    status = gd_model_load(report->paper.recipes[m].model, &models[m], err);
-  for (int cell = 0; cell < GD_REPORT_CELLS && status == GD_OK; cell++)
-    status = predict_cell(report, models, points, cell, err);
-  gd_mem_free(points);
-  return status;
-}
-
-/* --- the paper's software -------------------------------------------------------------------- */
 
 static int compare_numbers(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
+
+/* The days of all methods on one GPU become a spread, where three memory-saving ones fit. */
+static void add_spread(struct gd_report_predicted *predicted, const struct gd_plan_family *families,
+                       int count, int gpu) {
+  double days[GD_METHODS_MOST], lunch = (double)NAN;
+  int n = 0;
+  for (int f = 0; f < count; f++) {
+    const struct gd_trial_target *found = &families[f].targets[gpu];
+    if (found->status != GD_OK || !found->prediction.known)
+      continue;
+    if (strcmp(found->trial.method, "free-lunch") == 0)
+      lunch = found->prediction.days;
+    else
+      days[n++] = found->prediction.days;
+  }
+  if (n < 3)
+    return;
+  qsort(days, (size_t)n, sizeof *days, compare_numbers);
+  predicted->spreads[predicted->n_spreads++] = (struct gd_report_spread){
+      .best = days[0], .median = days[n / 2], .worst = days[n - 1], .lunch = lunch};
+}
+
+/* The whole space for the smaller Pythias, whose plans are quick: what Figure 5 is about. */
+static enum gd_status plan_spreads(struct machines *machines, struct gd_plan_family *families,
+                                   struct gd_error *err) {
+  struct gd_report *report = machines->report;
+  struct gd_method methods[GD_METHODS_MOST];
+  int n_methods = gd_method_space(true, methods);
+  for (int m = 0; m < report->paper.n_recipes; m++) {
+    const struct gd_paper_recipe *recipe = &report->paper.recipes[m];
+    if (strcmp(recipe->family, "Pythia") != 0 || recipe->parameters > 1.5e9)
+      continue;
+    for (int f = 0; f < n_methods; f++) {
+      families[f].model = &machines->models[m];
+      families[f].options =
+          (struct gd_trial_options){.backend = "cuda", .method = methods[f], .nodes = 1};
+      families[f].count = report->paper.n_gpus;
+      for (int g = 0; g < families[f].count; g++)
+        families[f].targets[g] = (struct gd_trial_target){.target = &machines->targets[g],
+                                                          .predictor = &machines->predictors[g]};
+    }
+    GD_TRY(gd_plan_families(families, n_methods, err));
+    for (int g = 0; g < report->paper.n_gpus; g++)
+      add_spread(&report->predicted, families, n_methods, g);
+  }
+  return GD_OK;
+}
+
+static enum gd_status predict_machines(struct machines *machines, struct gd_plan_family *families,
+                                       struct gd_error *err) {
+  struct gd_report *report = machines->report;
+  int several = gd_report_counts[machines->counts] > 1;
+  for (int g = 0; g < report->paper.n_gpus; g++) {
+    const struct gd_paper_gpu *gpu = &report->paper.gpus[g];
+    struct gd_predictor *predictor = &machines->predictors[g];
+    GD_TRY(gd_hw_target(&report->hw, gpu->gpu, gd_report_counts[machines->counts], 1, NULL, NULL,
+                        &machines->targets[g], err));
+    GD_TRY(gd_predictor_for_target(predictor, &machines->targets[g], err));
+    report->predicted.basis[g] = gd_report_print(report, "%s: %s; interval +-%.0f %%", gpu->title,
+                                                 predictor->basis, 100 * predictor->error);
+  }
+  GD_TRY(plan_methods(machines, tried[several], false, families, err));
+  GD_TRY(plan_methods(machines, tried_then[several], true, families, err));
+  return gd_report_counts[machines->counts] == GD_REPORT_SPREAD_GPUS
+             ? plan_spreads(machines, families, err)
+             : GD_OK;
+}
+
+static enum gd_status predict_engine(struct gd_report *report, struct gd_error *err) {
+  size_t rows = (size_t)report->paper.n_recipes;
+  size_t most = rows * TRIED > GD_METHODS_MOST ? rows * TRIED : GD_METHODS_MOST;
+  struct gd_model *models = gd_arena_alloc(&report->arena, rows, sizeof *models);
+  struct gd_plan_family *families = gd_mem_alloc(most, sizeof *families);
+  struct gd_trial_target *targets = gd_mem_alloc(most * GD_REPORT_GPUS, sizeof *targets);
+  report->predicted.spreads =
+      gd_arena_alloc(&report->arena, rows * GD_REPORT_GPUS, sizeof *report->predicted.spreads);
+  enum gd_status status =
+      models && families && targets && report->predicted.spreads ? GD_OK : gd_report_no_memory(err);
+  for (size_t m = 0; m < rows && status == GD_OK; m++)
+    status = gd_model_load(report->paper.recipes[m].model, &models[m], err);
+  for (size_t f = 0; f < most && status == GD_OK; f++)
+    families[f].targets = targets + f * GD_REPORT_GPUS;
+  for (int i = 0; i < GD_REPORT_COUNTS && status == GD_OK; i++) {
+    struct machines machines = {.report = report, .models = models, .counts = i};
+    status = predict_machines(&machines, families, err);
+    for (int g = 0; g < GD_REPORT_GPUS; g++)
+      gd_predictor_deinit(&machines.predictors[g]);
+  }
+  gd_mem_free(targets);
+  gd_mem_free(families);
+  return status;
+}
+
+/* --- the paper's software -------------------------------------------------------------------- */
 
 static int row_of(const struct gd_report *report, const char *model) {
   for (int m = 0; m < report->paper.n_recipes; m++)
@@ -198,7 +269,8 @@ static enum gd_status predict_stack(struct gd_report *report, struct gd_error *e
 
 enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err) {
   struct gd_report_predicted *predicted = &report->predicted;
-  struct gd_report_prediction **all[] = {&predicted->best, &predicted->naive,
+  struct gd_report_prediction **all[] = {&predicted->best,       &predicted->naive,
+                                         &predicted->lunch,      &predicted->saving,
                                          &predicted->stack_best, &predicted->stack_naive};
   size_t cells = (size_t)report->paper.n_recipes * GD_REPORT_CELLS;
   if (report->order->no_predictions)

@@ -106,6 +106,7 @@ struct gd_report_measured {
 
 enum gd_report_state { GD_REPORT_UNKNOWN, GD_REPORT_INFEASIBLE, GD_REPORT_KNOWN };
 enum { GD_REPORT_COUNTS = 4, GD_REPORT_GPUS = 4, GD_REPORT_CELLS = 16 };
+enum { GD_REPORT_SPREAD_GPUS = 4 }; /* for so many the whole search space is predicted */
 
 struct gd_report_prediction {
   enum gd_report_state state;
@@ -113,13 +114,23 @@ struct gd_report_prediction {
   char method[GD_METHOD_NAME];
 };
 
+/* Days of the memory-saving methods of one model on one kind of machine. */
+struct gd_report_spread {
+  double best, median, worst;
+  double lunch; /* of free-lunch alone; NaN: it does not fit */
+};
+
 /* Cells of the paper's tables: models x (GPU, count), row by row. */
 struct gd_report_predicted {
   bool known;
-  struct gd_report_prediction *best, *naive;             /* this program's own engine */
+  struct gd_report_prediction *best, *naive; /* this program's own engine */
+  struct gd_report_prediction *lunch,
+      *saving; /* of it: free-lunch alone, and the best of the rest */
   struct gd_report_prediction *stack_best, *stack_naive; /* the paper's software */
   const char *basis[GD_REPORT_GPUS];                     /* what the engine's rest on, by GPU */
   const char *stack_basis;
+  struct gd_report_spread *spreads; /* of the whole search space, where that was planned */
+  int n_spreads;
 };
 
 /* --- the report ---------------------------------------------------------------------------- */

@@ -17,8 +17,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/process.h"
+#include "base/scratch.h"
 
 #define MS_NS INT64_C(1000000)
 
@@ -64,13 +66,17 @@ static json_t *pack_order(const struct gd_child_order *order, bool progress) {
 enum gd_status gd_child_write_order(const char *path, const struct gd_child_order *order,
                                     bool progress, struct gd_error *err) {
   json_t *json = pack_order(order, progress);
-  int failed = json ? json_dump_file(json, path, JSON_COMPACT) : -1;
+  struct gd_file_out out;
+  enum gd_status status = gd_file_begin(&out, path, err);
+  if (status == GD_OK) {
+    if (!json || json_dumpf(json, out.stream, JSON_COMPACT) != 0)
+      status = ferror(out.stream)
+                   ? GD_OK
+                   : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing an order");
+    status = gd_file_end(&out, status, err);
+  }
   json_decref(json);
-  return failed ? gd_fail(err, GD_ENVIRONMENT,
-                          "cannot write %s, the order for a trial: the disk is full or memory is "
-                          "out",
-                          path)
-                : GD_OK;
+  return status;
 }
 
 static enum gd_status unpack_model(const struct gd_json *json, struct gd_model *model,
@@ -146,23 +152,13 @@ enum gd_status gd_child_write_result(const char *path, const struct gd_trial *tr
                                      struct gd_error *err) {
   struct gd_strbuf line = {0};
   struct gd_provenance here;
-  char part[PATH_MAX];
-  snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
   enum gd_status status = gd_record_print(trial, &line, err);
   gd_provenance_here(trial->backend, &here);
   gd_strbuf_append(&line, "\n");
   if (status == GD_OK)
     status = gd_provenance_print(&here, &line, err);
-  FILE *file = status == GD_OK ? fopen(part, "we") : NULL;
-  if (status == GD_OK &&
-      (!file || fwrite(line.text, 1, line.length, file) != line.length || fflush(file) != 0))
-    status = gd_fail(err, GD_ENVIRONMENT, "cannot write the result of the trial to %s: %s", part,
-                     strerror(errno));
-  if (file && fclose(file) != 0 && status == GD_OK)
-    status = gd_fail(err, GD_ENVIRONMENT, "cannot write the result of the trial to %s: %s", part,
-                     strerror(errno));
-  if (status == GD_OK && rename(part, path) != 0)
-    status = gd_fail(err, GD_ENVIRONMENT, "cannot rename %s: %s", part, strerror(errno));
+  if (status == GD_OK)
+    status = gd_file_write(path, line.text, line.length, err);
   gd_strbuf_deinit(&line);
   return status;
 }
@@ -414,14 +410,8 @@ static enum gd_status judge(const struct watch *watch, const struct words *words
 #define ORDER_NAME  "order.json"
 #define RESULT_NAME "result.json"
 
-static const char *temporary_folder(void) {
-  const char *folder = getenv("TMPDIR");
-  return folder && folder[0] ? folder : "/tmp";
-}
-
 void gd_child_sweep(const char *folder) {
   enum { DAYS = 30 };
-  gd_scratch_sweep(temporary_folder(), FOLDER_NAME, NULL, 0);
   if (folder)
     gd_scratch_sweep(folder, "", RESULT_NAME, DAYS);
 }
@@ -492,13 +482,12 @@ static enum gd_status run(const struct gd_child_order *order,
 enum gd_status gd_child_run(const struct gd_child_order *order,
                             const struct gd_child_options *options, struct gd_trial *trial,
                             struct gd_child_end *end, struct gd_error *err) {
-  struct gd_error why = {0};
   struct gd_scratch own = GD_SCRATCH_NONE;
   const struct gd_scratch *scratch = options->scratch ? options->scratch : &own;
   char order_path[PATH_MAX], result_path[PATH_MAX];
   *end = (struct gd_child_end){0};
-  if (!options->scratch && gd_scratch_make(&own, temporary_folder(), FOLDER_NAME, &why) != GD_OK)
-    return gd_fail(err, GD_ENVIRONMENT, "%s; set TMPDIR to a folder that works", why.text);
+  if (!options->scratch)
+    GD_TRY(gd_scratch_open(&own, NULL, FOLDER_NAME, err));
   path_in(scratch, ORDER_NAME, order_path);
   unlink(path_in(scratch, RESULT_NAME, result_path)); /* of a trial before */
   enum gd_status status = gd_child_write_order(order_path, order, options->progress != NULL, err);

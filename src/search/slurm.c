@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "base/scratch.h"
 
 #define S_NS INT64_C(1000000000)
 
@@ -80,15 +82,7 @@ static const char *path_in(const struct gd_slurm_job *job, const char *name, cha
 }
 
 static enum gd_status write_text(const char *path, const char *text, struct gd_error *err) {
-  char part[PATH_MAX + 8];
-  snprintf(part, sizeof part, "%s.part", path);
-  FILE *file = fopen(part, "we");
-  bool fine = file && fputs(text, file) >= 0;
-  if (file && fclose(file) != 0)
-    fine = false;
-  if (!fine || rename(part, path) != 0)
-    return gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
-  return GD_OK;
+  return gd_file_write(path, text, strlen(text), err);
 }
 
 /* The first line of a file; false when there is none. */
@@ -125,26 +119,14 @@ static void leave_folder(struct gd_slurm_job *job) {
   gd_scratch_leave(&job->scratch);
 }
 
-static void remove_folder(const char *folder) {
-  static const char *const names[] = {"order.json",       "job.sh", "job.sh.part", "job",
-                                      "job.part",         "log",    "code",        "result.json",
-                                      "result.json.part", "lock"};
-  char path[PATH_MAX];
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-    unlink(path);
-  }
-  rmdir(folder);
-}
-
 /* The job may still be about to write its last files: under another name it does not find it. */
 void gd_slurm_forget(struct gd_slurm *slurm, struct gd_slurm_job *job) {
   char gone[PATH_MAX - 32];
   (void)slurm;
   snprintf(gone, sizeof gone, "%s.gone", job->folder);
-  remove_folder(gone); /* of a submitter that was killed here */
+  gd_scratch_remove_tree(gone); /* of a submitter that was killed here */
   const char *left = rename(job->folder, gone) == 0 ? gone : job->folder;
-  remove_folder(left);
+  gd_scratch_remove_tree(left);
   leave_folder(job);
   rmdir(left); /* NFS keeps a file that is open under another name, until it is closed */
   job->state = FORGOTTEN;

@@ -17,6 +17,7 @@
 #include "exec/run.h"
 #include "gd_version.h"
 #include "pass/pass.h"
+#include "search/agree.h"
 #include "search/load.h"
 #include "store/store.h"
 
@@ -40,22 +41,41 @@ static void candidate_deinit(struct candidate *candidate) {
   gd_graph_deinit(&candidate->graph);
 }
 
+/* What a graph was found to need: a search for another memory need not plan it again. */
+struct sized {
+  int64_t micro_batch, kept; /* of which graph */
+  int64_t device_bytes, host_bytes, blocks;
+  int64_t rows; /* tokens or pixels of a pass */
+  double flops; /* of a pass */
+};
+enum { MOST_SIZES = 96 };
+
 struct planning {
   const struct gd_model *model;
   const struct gd_trial_options *options;
   struct gd_trial *trial;
   struct gd_caps caps;
-  int64_t used_bytes;  /* of the size that was tried last */
-  double pass_flops;   /* likewise */
-  double enough_flops; /* a size whose pass has more is too long, but for 1; 0: none is */
-  int64_t pass_rows;   /* of the size that was tried last: tokens, which products have as rows, or
-                          pixels, of which there are plenty */
-  int64_t keep_bytes;  /* what a plan may have where activations are kept; 0: they are not */
+  int threads;            /* that the backend is opened with; the same on all ranks */
+  unsigned char uuid[16]; /* of this rank's GPU; zeros: it has none */
+  bool settled;           /* all ranks fail, and know it */
+  int64_t used_bytes;     /* of the size that was tried last */
+  double pass_flops;      /* likewise */
+  double enough_flops;    /* a size whose pass has more is too long, but for 1; 0: none is */
+  int64_t pass_rows;  /* of the size that was tried last: tokens, which products have as rows, or
+                         pixels, of which there are plenty */
+  int64_t used_host_bytes, blocks; /* likewise */
+  int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
   /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
      with the most blocks that keep, else of the first that was tried. */
   struct candidate ready;
   int64_t ready_size, ready_blocks; /* size 0: none */
   double ready_plan_s;
+  /* All that were tried, for the device that has these caps and that precision. */
+  struct sized sizes[MOST_SIZES];
+  int n_sizes;
+  struct gd_caps sized_caps;
+  enum gd_precision sized_precision;
+  int sized_ranks;
 };
 
 /* A plan points to its graph. */
@@ -84,6 +104,47 @@ static enum gd_status make_candidate(struct planning *p, int64_t micro_batch,
   return GD_OK;
 }
 
+static const struct sized *find_sized(const struct planning *p, int64_t micro_batch, int64_t kept) {
+  for (int i = 0; i < p->n_sizes; i++)
+    if (p->sizes[i].micro_batch == micro_batch && p->sizes[i].kept == kept)
+      return &p->sizes[i];
+  return NULL;
+}
+
+static void set_last(struct planning *p, const struct sized *sized) {
+  p->used_bytes = sized->device_bytes;
+  p->used_host_bytes = sized->host_bytes;
+  p->blocks = sized->blocks;
+  p->pass_rows = sized->rows;
+  p->pass_flops = sized->flops;
+}
+
+/* What a micro-batch with trial->kept_blocks needs; the candidate is made only where that is not
+   known. Where there is no room for what was found it will be planned again. */
+static enum gd_status find_needs(struct planning *p, int64_t micro_batch,
+                                 struct candidate *candidate, bool *made, struct gd_error *err) {
+  const struct gd_graph *graph = &candidate->graph;
+  const struct sized *known = find_sized(p, micro_batch, p->trial->kept_blocks);
+  *made = !known;
+  if (known) {
+    set_last(p, known);
+    return GD_OK;
+  }
+  GD_TRY(make_candidate(p, micro_batch, candidate, err));
+  struct sized sized = {
+      .micro_batch = micro_batch,
+      .kept = p->trial->kept_blocks,
+      .device_bytes = candidate->plan.device_bytes,
+      .host_bytes = candidate->plan.host_bytes,
+      .blocks = gd_graph_blocks(graph),
+      .rows = gd_tensor_elements(graph, graph->ids != GD_NONE ? graph->ids : graph->pixels),
+      .flops = graph->model_flops};
+  if (p->n_sizes < MOST_SIZES)
+    p->sizes[p->n_sizes++] = sized;
+  set_last(p, &sized);
+  return GD_OK;
+}
+
 /* Of the size that was tried last. */
 static bool is_too_long(const struct planning *p, int64_t size) {
   return size > 1 && p->enough_flops > 0 && p->pass_flops > p->enough_flops;
@@ -99,41 +160,43 @@ static void set_ready(struct planning *p, int64_t micro_batch, int64_t blocks,
   p->ready_plan_s = p->trial->plan_s;
 }
 
-/* Whether a micro-batch fits; what it misses goes into trial->reason, its bytes into used_bytes,
-   the FLOPs of its pass into pass_flops. */
+/* Whether a micro-batch fits. */
 static enum gd_status try_size(struct planning *p, int64_t micro_batch, bool *fits,
                                struct gd_error *err) {
   struct candidate candidate = {0};
-  struct gd_error miss = {0};
-  enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
+  bool made = false;
+  enum gd_status status = find_needs(p, micro_batch, &candidate, &made, err);
   if (status == GD_OK) {
-    *fits = gd_plan_fits(&candidate.plan, p->trial->device_limit_bytes, p->trial->host_limit_bytes,
-                         &miss) == GD_OK;
-    p->used_bytes = candidate.plan.device_bytes;
-    p->pass_flops = candidate.graph.model_flops;
-    if (!*fits)
-      snprintf(p->trial->reason, sizeof p->trial->reason, "micro-batch %lld %s",
-               (long long)micro_batch, miss.text);
+    *fits = p->used_bytes <= p->trial->device_limit_bytes &&
+            p->used_host_bytes <= p->trial->host_limit_bytes;
     /* The first is also what is left where none fits. */
-    if (p->ready_size == 0 ||
-        (*fits && micro_batch > p->ready_size && !is_too_long(p, micro_batch)))
+    if (made && (p->ready_size == 0 ||
+                 (*fits && micro_batch > p->ready_size && !is_too_long(p, micro_batch))))
       set_ready(p, micro_batch, p->trial->kept_blocks, &candidate);
   }
   candidate_deinit(&candidate);
   return status;
 }
 
+/* The largest power of two up to the batch that is not too long, of size 1's FLOPs: they grow in
+   proportion to the size. */
+static int64_t longest_size(const struct planning *p, double flops, int64_t batch) {
+  int64_t size = 1;
+  while (size <= batch / 2 && (p->enough_flops <= 0 || 2 * (double)size * flops <= p->enough_flops))
+    size *= 2;
+  return size;
+}
+
 /*
- * The power of two from which to look: bytes and FLOPs grow in proportion to the micro-batch, and
- * sizes 1 and 2 tell how. A wrong guess costs plans, never the answer.
+ * The power of two from which to look, at least 2 and at most `most`: bytes grow in proportion to
+ * the micro-batch, and those of size 1 and of another one tell how. A wrong guess costs plans,
+ * never the answer.
  */
-static int64_t guess_size(const struct planning *p, const int64_t bytes[2], double flops,
-                          int64_t batch) {
-  double enough = p->enough_flops;
-  int64_t size = 2, each = bytes[1] > bytes[0] ? bytes[1] - bytes[0] : 1;
-  int64_t most = (p->trial->device_limit_bytes - bytes[0]) / each + 1;
-  while (size <= batch / 2 && 2 * size <= most &&
-         (enough <= 0 || 2 * (double)size * flops <= enough))
+static int64_t guess_size(const struct planning *p, int64_t bytes, int64_t other_bytes,
+                          int64_t other, int64_t most) {
+  int64_t size = 2, each = (other_bytes - bytes) / (other - 1);
+  int64_t fitting = (p->trial->device_limit_bytes - bytes) / (each > 0 ? each : 1) + 1;
+  while (size <= most / 2 && 2 * size <= fitting)
     size *= 2;
   return size;
 }
@@ -146,30 +209,36 @@ static enum gd_status is_good_size(struct planning *p, int64_t size, bool *good,
   return GD_OK;
 }
 
-/* The largest good power of two, 0 if there is none; *bad is the least size known not to fit. */
+/*
+ * The largest good power of two, 0 if there is none; *bad is the least size known not to fit. Every
+ * size that is looked at is a whole plan, so those that are too long are not: where FLOPs bound the
+ * size, the largest that they permit is tried right after size 1, and often it is the answer.
+ */
 static enum gd_status find_power(struct planning *p, int64_t batch, int64_t *found, int64_t *bad,
                                  struct gd_error *err) {
-  int64_t bytes[2], size = 1;
   bool good, fits;
   *found = 0;
-  for (int i = 0; i < 2 && size <= batch; i++, size *= 2) {
-    GD_TRY(is_good_size(p, size, &good, &fits, err));
-    *bad = fits ? *bad : size;
-    if (!good)
-      return GD_OK;
-    *found = size;
-    bytes[i] = p->used_bytes;
-  }
-  if (size > batch)
+  GD_TRY(is_good_size(p, 1, &good, &fits, err));
+  *bad = fits ? *bad : 1;
+  if (!good)
     return GD_OK;
+  *found = 1;
+  int64_t bytes = p->used_bytes, most = longest_size(p, p->pass_flops, batch);
+  int64_t size = p->enough_flops > 0 ? most : 2; /* without a bound the longest may be absurd */
+  if (most < 2)
+    return GD_OK;
+  GD_TRY(is_good_size(p, size, &good, &fits, err));
+  *bad = fits ? *bad : size;
+  int64_t guess = guess_size(p, bytes, p->used_bytes, size, most);
+  if (good)
+    *found = size;
   /* Down from the guess until one is good, then up as long as the next one is. */
-  size = guess_size(p, bytes, 0.5 * p->pass_flops, batch);
-  for (good = size == 2; !good; size = good ? size : size / 2) {
+  for (size = guess < *bad ? guess : *bad / 2; size > *found; size = good ? 0 : size / 2) {
     GD_TRY(is_good_size(p, size, &good, &fits, err));
     *bad = fits ? *bad : size;
-    good = good || size == 2;
+    *found = good ? size : *found;
   }
-  for (*found = size; 2 * *found <= batch && 2 * *found < *bad; *found *= 2) {
+  for (; 2 * *found <= most && 2 * *found < *bad; *found *= 2) {
     GD_TRY(is_good_size(p, 2 * *found, &good, &fits, err));
     *bad = fits ? *bad : 2 * *found;
     if (!good)
@@ -207,22 +276,16 @@ static enum gd_status find_micro_batch(struct planning *p, int64_t *found, struc
   return GD_OK;
 }
 
-/* Whether a micro-batch fits into what may be kept in, with so many blocks keeping, of how many;
-   the FLOPs of a pass go into pass_flops. */
+/* Whether a micro-batch fits into what may be kept in, with so many blocks keeping. */
 static enum gd_status try_keeping(struct planning *p, int64_t micro_batch, int64_t kept, bool *fits,
-                                  int64_t *blocks, struct gd_error *err) {
+                                  struct gd_error *err) {
   struct candidate candidate = {0};
+  bool made = false;
   p->trial->kept_blocks = kept;
-  enum gd_status status = make_candidate(p, micro_batch, &candidate, err);
-  *fits = status == GD_OK && candidate.plan.device_bytes <= p->keep_bytes;
-  *blocks = gd_graph_blocks(&candidate.graph);
-  p->pass_flops = candidate.graph.model_flops;
-  if (status == GD_OK)
-    p->pass_rows = gd_tensor_elements(&candidate.graph, candidate.graph.ids != GD_NONE
-                                                            ? candidate.graph.ids
-                                                            : candidate.graph.pixels);
-  if (*fits)
-    set_ready(p, micro_batch, kept < *blocks ? kept : *blocks, &candidate);
+  enum gd_status status = find_needs(p, micro_batch, &candidate, &made, err);
+  *fits = status == GD_OK && p->used_bytes <= p->keep_bytes;
+  if (*fits && made)
+    set_ready(p, micro_batch, kept < p->blocks ? kept : p->blocks, &candidate);
   candidate_deinit(&candidate);
   return status;
 }
@@ -236,26 +299,46 @@ static bool may_halve(const struct planning *p) {
 }
 
 /*
+ * Between so many blocks that can keep and so many that cannot: where the memory would end if each
+ * took the same, and halfway when that was wrong often.
+ */
+static int64_t guess_kept(const struct planning *p, int64_t good, int64_t good_bytes, int64_t bad,
+                          int64_t bad_bytes, int tries) {
+  enum { MOST_GUESSES = 3 };
+  int64_t middle = good + (bad - good) / 2;
+  if (good_bytes < 0 || bad_bytes <= good_bytes || tries >= MOST_GUESSES)
+    return middle;
+  double share = (double)(p->keep_bytes - good_bytes) / (double)(bad_bytes - good_bytes);
+  int64_t guess = good + (int64_t)(share * (double)(bad - good));
+  return guess <= good ? good + 1 : guess >= bad ? bad - 1 : guess;
+}
+
+/*
  * Memory that the micro-batch leaves over: as many blocks as fit keep what the compile method would
  * make again for products (pass_recompute.c). All of them at half the micro-batch are better than
  * some at the whole.
  */
 static enum gd_status keep_what_fits(struct planning *p, struct gd_error *err) {
   struct gd_trial *trial = p->trial;
-  int64_t blocks, good = 0, bad;
+  int64_t good = 0, bad, bad_bytes;
   bool fits;
-  GD_TRY(try_keeping(p, trial->micro_batch, INT64_MAX, &fits, &blocks, err));
-  bad = blocks;
+  const struct sized *none = find_sized(p, trial->micro_batch, 0);
+  int64_t good_bytes = none ? none->device_bytes : -1;
+  GD_TRY(try_keeping(p, trial->micro_batch, INT64_MAX, &fits, err));
+  int64_t blocks = bad = p->blocks;
+  bad_bytes = p->used_bytes;
   if (!fits && may_halve(p)) {
-    GD_TRY(try_keeping(p, trial->micro_batch / 2, INT64_MAX, &fits, &blocks, err));
+    GD_TRY(try_keeping(p, trial->micro_batch / 2, INT64_MAX, &fits, err));
+    blocks = p->blocks;
     if (fits)
       trial->micro_batch /= 2;
   }
-  while (!fits && bad - good > 1) {
-    int64_t middle = good + (bad - good) / 2;
+  for (int tries = 0; !fits && bad - good > 1; tries++) {
+    int64_t kept = guess_kept(p, good, good_bytes, bad, bad_bytes, tries);
     bool some;
-    GD_TRY(try_keeping(p, trial->micro_batch, middle, &some, &blocks, err));
-    *(some ? &good : &bad) = middle;
+    GD_TRY(try_keeping(p, trial->micro_batch, kept, &some, err));
+    *(some ? &good : &bad) = kept;
+    *(some ? &good_bytes : &bad_bytes) = p->used_bytes;
   }
   trial->kept_blocks = fits ? blocks : good;
   return GD_OK;
@@ -305,11 +388,10 @@ static void record_plan(struct gd_trial *trial, const struct gd_model *model,
 }
 
 /* Without a compiler the compile method plans and runs unfused, and says so. */
-static void find_compiler(struct planning *p) {
+static void find_compiler(const struct planning *p, struct gd_limits *limits) {
   struct gd_error why = {0};
-  struct gd_trial *trial = p->trial;
   if (p->options->method.compile && !gd_codegen_works(&p->caps, &why))
-    snprintf(trial->no_compiler, sizeof trial->no_compiler, "%.255s", why.text);
+    snprintf(limits->no_compiler, sizeof limits->no_compiler, "%.255s", why.text);
 }
 
 /* On one machine: in a job the ranks know, else they are spread evenly. */
@@ -320,50 +402,87 @@ static int ranks_beside(const struct planning *p) {
 }
 
 /* What a rank may have of a device's memory where there are more ranks on a machine than devices:
-   its share, less a context of its own. devices 0: they share what there is, or each has one. */
+   its share, less a context of its own. devices 0: they share what there is. */
 static int64_t share_of(int ranks, const struct gd_device_info *info) {
   int sharing = info->sharing       ? info->sharing
                 : info->devices > 0 ? (ranks + info->devices - 1) / info->devices
                                     : 1;
+  if (info->devices == 0)
+    return info->memory_bytes / ranks;
   if (sharing <= 1)
     return info->memory_bytes;
   int64_t context_bytes = info->memory_bytes - gd_gpu_plan_bytes(info->memory_bytes);
   return gd_gpu_plan_bytes((info->memory_bytes + context_bytes) / sharing); /* one is off already */
 }
 
+static enum gd_status describe_here(struct planning *p, int threads, struct gd_device_info *info,
+                                    struct gd_error *err) {
+  struct gd_backend_options options = {.threads = threads, .comm = p->options->comm};
+  const struct gd_backend_ops *ops;
+  struct gd_backend *backend;
+  *info = (struct gd_device_info){0};
+  GD_TRY(gd_backend_find(p->options->backend, &ops, err));
+  ops->caps(&options, &p->caps);
+  GD_TRY(ops->open(&options, &backend, err));
+  ops->describe(backend, info);
+  gd_backend_close(backend);
+  memcpy(p->uuid, info->uuid, sizeof p->uuid);
+  return GD_OK;
+}
+
+/* A failure of one rank is one of all. */
+static enum gd_status settle(struct planning *p, enum gd_status status, struct gd_error *err) {
+  if (!p->options->comm || p->settled)
+    return status;
+  status = gd_comm_agree(p->options->comm, status, err);
+  p->settled = status != GD_OK;
+  return status;
+}
+
+/* What the backend finds here, and the least of what all ranks find. */
+static enum gd_status find_device_here(struct planning *p, struct gd_device_info *info,
+                                       struct gd_limits *limits, struct gd_error *err) {
+  const struct gd_trial_options *options = p->options;
+  int ranks = ranks_beside(p);
+  GD_TRY(settle(p, describe_here(p, options->threads, info, err), err));
+  find_compiler(p, limits);
+  limits->threads = info->threads;
+  limits->device_bytes =
+      options->device_limit_bytes ? options->device_limit_bytes : share_of(ranks, info);
+  limits->host_bytes =
+      options->host_limit_bytes ? options->host_limit_bytes : info->host_memory_bytes / ranks;
+  GD_TRY(gd_agree_limits(options->comm, limits, p->trial->note, sizeof p->trial->note, err));
+  p->threads = (int)limits->threads;
+  /* Scratch and the size of a pass depend on the threads. Where one rank asks again, all do. */
+  return options->comm && gd_comm_size(options->comm) > 1
+             ? settle(p, describe_here(p, p->threads, info, err), err)
+             : GD_OK;
+}
+
 /* Device, threads and memory: of the target, or of what the backend finds here. */
 static enum gd_status find_device(struct planning *p, struct gd_error *err) {
   const struct gd_trial_options *options = p->options;
-  struct gd_backend_options backend_options = {.threads = options->threads, .comm = options->comm};
-  const struct gd_backend_ops *ops;
-  struct gd_backend *backend;
+  const struct gd_target *target = options->target;
+  struct gd_trial *trial = p->trial;
   struct gd_device_info info = {0};
-  if (options->target) {
-    const struct gd_target *target = options->target;
+  struct gd_limits limits = {0};
+  if (target) {
     gd_target_caps(target, &p->caps);
     snprintf(info.name, sizeof info.name, "%.127s", target->gpu->title);
-    info.threads = target->cpus;
-    info.memory_bytes = target->memory_bytes;
-    info.host_memory_bytes = target->host_memory_bytes;
+    limits.threads = target->cpus;
+    limits.device_bytes =
+        options->device_limit_bytes ? options->device_limit_bytes : target->memory_bytes;
+    limits.host_bytes =
+        options->host_limit_bytes ? options->host_limit_bytes : target->host_memory_bytes;
   } else {
-    GD_TRY(gd_backend_find(options->backend, &ops, err));
-    ops->caps(&backend_options, &p->caps);
-    find_compiler(p);
-    GD_TRY(ops->open(&backend_options, &backend, err));
-    ops->describe(backend, &info);
-    gd_backend_close(backend);
-    gd_machine_print(options->backend, &info, p->trial->ranks, p->trial->machine);
+    GD_TRY(find_device_here(p, &info, &limits, err));
+    gd_machine_print(options->backend, &info, trial->ranks, trial->machine);
   }
-  struct gd_trial *trial = p->trial;
-  int ranks = ranks_beside(p);
-  if (!options->target) /* a target's is a GPU's share already */
-    info.host_memory_bytes /= ranks;
   snprintf(trial->device, sizeof trial->device, "%s", info.name);
-  trial->threads = info.threads;
-  trial->device_limit_bytes =
-      options->device_limit_bytes ? options->device_limit_bytes : share_of(ranks, &info);
-  trial->host_limit_bytes =
-      options->host_limit_bytes ? options->host_limit_bytes : info.host_memory_bytes;
+  snprintf(trial->no_compiler, sizeof trial->no_compiler, "%s", limits.no_compiler);
+  trial->threads = (int)limits.threads;
+  trial->device_limit_bytes = limits.device_bytes;
+  trial->host_limit_bytes = limits.host_bytes;
   return GD_OK;
 }
 
@@ -407,9 +526,8 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
     p->keep_bytes = options->keep_limit_bytes
                         ? options->keep_limit_bytes
                         : trial->device_limit_bytes / KEEP_PARTS * (KEEP_PARTS - 1);
-  trial->precision =
-      gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision_substituted);
-  return GD_OK;
+  return gd_setup_precision(p->model, &p->caps, options->precision, &trial->precision,
+                            &trial->precision_substituted, err);
 }
 
 /* The candidate of a size, which may be at hand. */
@@ -419,10 +537,25 @@ static enum gd_status take_candidate(struct planning *p, int64_t micro_batch,
   if (p->ready_size == micro_batch && p->ready_blocks == p->trial->kept_blocks) {
     move_candidate(candidate, &p->ready);
     p->trial->plan_s = p->ready_plan_s;
+    p->ready_size = 0;
   } else {
     status = make_candidate(p, micro_batch, candidate, err);
   }
   return status;
+}
+
+/* What was planned for a device of another kind, or for more of them, is of no use. */
+static void forget_others(struct planning *p) {
+  const struct gd_trial *trial = p->trial;
+  if (memcmp(&p->sized_caps, &p->caps, sizeof p->caps) != 0 ||
+      p->sized_precision != trial->precision || p->sized_ranks != trial->ranks) {
+    candidate_deinit(&p->ready);
+    p->ready = (struct candidate){0};
+    p->ready_size = p->n_sizes = 0;
+  }
+  p->sized_caps = p->caps;
+  p->sized_precision = trial->precision;
+  p->sized_ranks = trial->ranks;
 }
 
 /* Chooses the micro-batch and leaves its candidate; infeasible leaves that of micro-batch 1. */
@@ -431,6 +564,7 @@ static enum gd_status choose_plan(struct planning *p, struct candidate *full,
   struct gd_trial *trial = p->trial;
   int64_t found;
   GD_TRY(begin(p, err));
+  forget_others(p);
   int64_t batch = p->model->recipe.batch / trial->ranks;
   GD_TRY(find_micro_batch(p, &found, err));
   bool fixed = p->options->micro_batch == GD_MICRO_BATCH_FIXED;
@@ -442,10 +576,13 @@ static enum gd_status choose_plan(struct planning *p, struct candidate *full,
   trial->remainder = batch % trial->micro_batch;
   GD_TRY(take_candidate(p, trial->micro_batch, full, err));
   record_plan(trial, p->model, full);
-  if (found)
-    trial->reason[0] = '\0';
-  else
+  if (!found) {
+    struct gd_error miss = {0};
     trial->status = GD_TRIAL_INFEASIBLE;
+    (void)!gd_plan_fits(&full->plan, trial->device_limit_bytes, trial->host_limit_bytes, &miss);
+    snprintf(trial->reason, sizeof trial->reason, "micro-batch %lld %s",
+             (long long)trial->micro_batch, miss.text);
+  }
   return GD_OK;
 }
 
@@ -497,6 +634,36 @@ enum gd_status gd_trial_predict(const struct gd_model *model,
   if (status == GD_OK)
     status = predict_candidate(&p, &full, predictor, prediction, err);
   candidate_deinit(&full);
+  return status;
+}
+
+enum gd_status gd_trial_predict_targets(const struct gd_model *model,
+                                        const struct gd_trial_options *options,
+                                        struct gd_trial_target *targets, int count,
+                                        struct gd_error *err) {
+  struct planning p = {.model = model};
+  enum gd_status status = GD_OK;
+  for (int i = 0; i < count && status == GD_OK; i++) {
+    struct gd_trial_target *target = &targets[i];
+    struct gd_trial_options own = *options;
+    struct candidate full = {0};
+    struct gd_error error = {0};
+    own.target = target->target;
+    p.options = &own;
+    p.trial = &target->trial;
+    target->prediction = (struct gd_prediction){0};
+    target->status = choose_plan(&p, &full, &error);
+    if (target->status == GD_OK && target->trial.status == GD_TRIAL_PLANNED)
+      target->status = predict_candidate(&p, &full, target->predictor, &target->prediction, &error);
+    /* The next has nearly the same memory: its plan may be this one. */
+    if (target->status == GD_OK)
+      set_ready(&p, target->trial.micro_batch, target->trial.kept_blocks, &full);
+    candidate_deinit(&full);
+    if (target->status != GD_OK && target->status != GD_BAD_INPUT &&
+        target->status != GD_UNSUPPORTED)
+      status = gd_fail(err, target->status, "%s", error.text);
+  }
+  candidate_deinit(&p.ready);
   return status;
 }
 
@@ -633,11 +800,8 @@ static enum gd_status sample(struct measuring *m, const char *what, enum piece p
     gd_samples_summarise(samples);
     int64_t elapsed_ns = gd_clock_ns() - start;
     GD_TRY(slowest(m, &elapsed_ns, err)); /* all ranks must stop at the same sample */
-    if (samples->count < 3)
-      continue;
-    bool tight = samples->half_width_s <= 0.02 * samples->median_s;
-    bool late = 1e-9 * (double)elapsed_ns >= m->limit_s;
-    if (tight || late)
+    bool late = samples->count >= 3 && 1e-9 * (double)elapsed_ns >= m->limit_s;
+    if (late || gd_samples_are_tight(samples))
       break;
   }
   return GD_OK;
@@ -695,7 +859,10 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
   trial->step_half_width_s = sqrt(a * a + b * b + c * c);
   double days_per_s = (double)recipe->steps / 86400;
   trial->days = trial->step_s * days_per_s;
-  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) * days_per_s;
+  /* Held back for a share of the time, it would have taken that much less. */
+  double held = gd_trial_held_share(trial);
+  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) *
+                    (held > GD_LOAD_QUIET ? 1 - held : 1) * days_per_s;
   trial->days_high = (trial->step_s + trial->step_half_width_s) * days_per_s;
   trial->samples_per_s = (double)recipe->batch / trial->step_s;
   trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
@@ -792,17 +959,73 @@ static enum gd_status own_ranks(const struct measuring *m, const struct gd_load 
   return GD_OK;
 }
 
+static enum gd_status sample_pieces(struct measuring *m, struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
+  if (has_last_pass(trial))
+    GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
+  return sample(m, "updates", PIECE_UPDATE, &trial->update, err);
+}
+
+/* The rank that was held back most: the others waited for it. */
+static enum gd_status most_share(struct measuring *m, double *share, struct gd_error *err) {
+  int64_t parts = (int64_t)(1e9 * *share);
+  GD_TRY(slowest(m, &parts, err));
+  *share = 1e-9 * (double)parts;
+  return GD_OK;
+}
+
+/* All samples, and what the accounts of the machine say about that time. */
+static enum gd_status sample_all(struct measuring *m, struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  struct gd_load before, after;
+  struct gd_load_watch watch;
+  gd_load_read(&before);
+  gd_load_watch_start(&watch);
+  enum gd_status status = sample_pieces(m, err);
+  trial->stalled_share = gd_load_watch_stop(&watch);
+  gd_load_read(&after);
+  GD_TRY(status);
+  trial->throttled_share = gd_load_throttled_share(&before, &after);
+  trial->steal_share = gd_load_steal_share(&before, &after);
+  GD_TRY(most_share(m, &trial->throttled_share, err));
+  GD_TRY(most_share(m, &trial->steal_share, err));
+  GD_TRY(most_share(m, &trial->stalled_share, err));
+  GD_TRY(own_ranks(m, &before, &after, err));
+  trial->busy_share = gd_load_share(&before, &after);
+  /* A quota is a fact of the place that is measured, whatever it leaves; stops are not. */
+  if (gd_trial_held_share(trial) > GD_LOAD_GROSS && trial->throttled_share < GD_LOAD_QUIET)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "the process did not run for %.0f %% of the time in which it was measured: it "
+                   "was stopped, or its virtual machine was; measure again when it is left alone",
+                   100 * gd_trial_held_share(trial));
+  return GD_OK;
+}
+
+/* Of all devices together; the higher one of this and of what was found before. */
+static enum gd_status find_peak(struct measuring *m, struct gd_backend *backend,
+                                struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  enum gd_dtype dtype = product_dtype(trial->precision);
+  bool tf32 = m->planning.caps.tf32 && m->planning.options->method.tf32;
+  struct gd_peak_share own = {.peak_flops = backend->ops->peak_flops(backend, dtype, tf32),
+                              .threads = m->planning.threads};
+  double peak, limit;
+  if (tf32 && dtype == GD_DTYPE_F32)
+    own.limit_flops = backend->ops->peak_flops(backend, GD_DTYPE_F16, false);
+  memcpy(own.uuid, m->planning.uuid, sizeof own.uuid);
+  GD_TRY(gd_agree_peak(m->planning.options->comm, &own, &peak, &limit, &trial->devices, err));
+  trial->peak_flops = fmax(trial->peak_flops, peak);
+  trial->limit_flops = fmax(trial->limit_flops, limit);
+  return GD_OK;
+}
+
 static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
                               struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
-  struct gd_load load_before, load_after;
   int64_t pass_ns, update_ns;
-  enum gd_dtype dtype = product_dtype(trial->precision);
-  bool tf32 = m->planning.caps.tf32 && m->planning.options->method.tf32;
-  trial->peak_flops = trial->ranks * backend->ops->peak_flops(backend, dtype, tf32);
-  if (tf32 && dtype == GD_DTYPE_F32)
-    trial->limit_flops = trial->ranks * backend->ops->peak_flops(backend, GD_DTYPE_F16, false);
+  GD_TRY(find_peak(m, backend, err));
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
   gd_trial_judge(trial, model->family->classes(model)); /* nonsense is not worth timing */
   if (trial->status != GD_TRIAL_OK)
@@ -810,23 +1033,30 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
                   limited(1e-9 * (double)pass_ns, m->limit_s / 3) +
                   limited(1e-9 * (double)update_ns, m->limit_s / 10);
-  gd_load_read(&load_before);
-  GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
-  if (has_last_pass(trial))
-    GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
-  GD_TRY(sample(m, "updates", PIECE_UPDATE, &trial->update, err));
-  gd_load_read(&load_after);
-  GD_TRY(own_ranks(m, &load_before, &load_after, err));
-  trial->busy_share = gd_load_share(&load_before, &load_after);
+  GD_TRY(sample_all(m, err));
   if (m->planning.options->profile)
     take_profile(m, backend);
   backend->ops->usage(backend, &trial->resident_bytes, &trial->runtime_bytes);
   /* Measured at both ends: another program in the way of one must not lower the peak. */
-  trial->peak_flops =
-      fmax(trial->peak_flops, trial->ranks * backend->ops->peak_flops(backend, dtype, tf32));
+  GD_TRY(find_peak(m, backend, err));
   extrapolate(trial, &model->recipe);
   gd_trial_judge(trial, model->family->classes(model));
   return GD_OK;
+}
+
+static enum gd_status agree_plan(const struct planning *p, const struct candidate *full,
+                                 const struct candidate *remainder, struct gd_error *err) {
+  const struct gd_trial_options *options = p->options;
+  return gd_agree_plan(
+      options->comm,
+      &(struct gd_offer){.trial = p->trial,
+                         .recipe = &p->model->recipe,
+                         .sample_seconds = options->sample_seconds,
+                         .seed = options->seed,
+                         .profile = options->profile,
+                         .full = &full->plan,
+                         .remainder = p->trial->remainder ? &remainder->plan : NULL},
+      err);
 }
 
 static enum gd_status measure_as_planned(const struct gd_model *model,
@@ -838,16 +1068,18 @@ static enum gd_status measure_as_planned(const struct gd_model *model,
   struct candidate full = {0}, remainder = {0};
   struct gd_backend *backend = NULL;
   enum gd_status status = plan_trial(&m.planning, &full, err);
+  if (status == GD_OK && trial->status != GD_TRIAL_INFEASIBLE && trial->remainder)
+    status = make_candidate(&m.planning, trial->remainder, &remainder, err);
+  status = settle(&m.planning, status, err);
+  if (status == GD_OK)
+    status = agree_plan(&m.planning, &full, &remainder, err);
   if (status != GD_OK || trial->status == GD_TRIAL_INFEASIBLE)
     goto done;
-  if (trial->remainder)
-    status = make_candidate(&m.planning, trial->remainder, &remainder, err);
-  if (status == GD_OK)
-    status = gd_backend_open(options->backend,
-                             &(struct gd_backend_options){.threads = options->threads,
-                                                          .comm = options->comm,
-                                                          .trace = options->profile},
-                             &backend, err);
+  status = gd_backend_open(options->backend,
+                           &(struct gd_backend_options){.threads = m.planning.threads,
+                                                        .comm = options->comm,
+                                                        .trace = options->profile},
+                           &backend, err);
   if (status != GD_OK)
     goto done;
   status = gd_run_open(&m.run, backend, &full.plan, trial->remainder ? &remainder.plan : NULL, err);

@@ -50,6 +50,23 @@ enum gd_status gd_trial_predict(const struct gd_model *model,
                                 const struct gd_predictor *predictor, struct gd_trial *trial,
                                 struct gd_prediction *prediction, struct gd_error *err) GD_MUST_USE;
 /*
+ * gd_trial_predict for GPUs that differ, best in the order of their memory: a graph that was
+ * planned for one is not planned again for the next. options->target is not looked at, and nothing
+ * is predicted where nothing fits. A target that cannot be planned for has that as its status;
+ * GD_BAD_INPUT and GD_UNSUPPORTED do not keep others from their answer.
+ */
+struct gd_trial_target {
+  const struct gd_target *target;       /* borrowed, like the next */
+  const struct gd_predictor *predictor; /* of that target */
+  enum gd_status status;
+  struct gd_trial trial;
+  struct gd_prediction prediction;
+};
+enum gd_status gd_trial_predict_targets(const struct gd_model *model,
+                                        const struct gd_trial_options *options,
+                                        struct gd_trial_target *targets, int count,
+                                        struct gd_error *err) GD_MUST_USE;
+/*
  * The prediction for a trial that was measured, at its own micro-batch, precision, ranks and
  * threads: what to hold against trial->step_s. target: what it ran on, where that is no CPU and not
  * here; else NULL. The model is the preset of that name, with the trial's batch, sequence and

@@ -71,6 +71,53 @@ static double student_t(int freedom) {
   return freedom <= last ? quantiles[freedom] : 1.96 + 2.5 / freedom;
 }
 
+/*
+ * What the samples' standard error is too small by: the median of normal noise has sqrt(pi / 2) =
+ * 1.25 times the error of the mean, and sampling that ends when the interval looks tight ends most
+ * often when it is too tight. Chosen by simulation of that rule; tests/exec/test_coverage.c is it.
+ */
+#define MEDIAN_FACTOR 1.3
+/* Confidence of the interval between two of the sorted samples, likewise. */
+#define ORDER_CONFIDENCE 0.97
+
+/*
+ * Samples that follow each other resemble each other: with a correlation of r, n of them tell as
+ * much about their centre as n (1 - r) / (1 + r) that do not. The estimate of r is too low by about
+ * (1 + 4 r) / n (Marriott and Pope, Biometrika 41, 1954). From four samples on; the factor of the
+ * half width.
+ */
+static double correlation_factor(const struct gd_samples *samples, double mean, double squares) {
+  double sum = 0;
+  int n = samples->count;
+  if (n < 4 || squares <= 0)
+    return 1;
+  for (int i = 1; i < n; i++)
+    sum += (1e-9 * (double)samples->ns[i] - mean) * (1e-9 * (double)samples->ns[i - 1] - mean);
+  double r = sum / squares;
+  r = fmin(fmax(r + (1 + 4 * r) / n, 0), 0.9);
+  return sqrt((1 + r) / (1 - r));
+}
+
+/*
+ * Half of what lies between the sorted samples that have the median between them with that
+ * confidence, whatever the distribution: below the l-th lie fewer than l with the probability of as
+ * many heads in n tosses (any book on order statistics). 0 where there are too few.
+ */
+static double order_half_width(const int64_t *sorted, int n) {
+  double probability = ldexp(1, -n), below = probability; /* of no heads; of at most `low` */
+  int low = 0;
+  if (2 * below > 1 - ORDER_CONFIDENCE)
+    return 0;
+  for (;;) {
+    probability *= (double)(n - low) / (low + 1);
+    if (2 * (below + probability) > 1 - ORDER_CONFIDENCE)
+      break;
+    below += probability;
+    low++;
+  }
+  return 0.5e-9 * ((double)sorted[n - 1 - low] - (double)sorted[low]);
+}
+
 void gd_samples_summarise(struct gd_samples *samples) {
   int64_t sorted[GD_TRIAL_MAX_SAMPLES];
   int n = samples->count;
@@ -90,7 +137,18 @@ void gd_samples_summarise(struct gd_samples *samples) {
     mean += 1e-9 * (double)sorted[i] / n;
   for (int i = 0; i < n; i++)
     squares += (1e-9 * (double)sorted[i] - mean) * (1e-9 * (double)sorted[i] - mean);
-  samples->half_width_s = student_t(n - 1) * sqrt(squares / (n - 1) / n);
+  double by_error = MEDIAN_FACTOR * student_t(n - 1) * sqrt(squares / (n - 1) / n);
+  samples->half_width_s =
+      fmax(by_error, order_half_width(sorted, n)) * correlation_factor(samples, mean, squares);
+}
+
+bool gd_samples_are_tight(const struct gd_samples *samples) {
+  return samples->count >= GD_SAMPLES_TO_JUDGE &&
+         samples->half_width_s <= GD_SAMPLES_TIGHT * samples->median_s;
+}
+
+double gd_trial_held_share(const struct gd_trial *trial) {
+  return fmax(trial->throttled_share, fmax(trial->stalled_share, trial->steal_share));
 }
 
 /* --- fields -------------------------------------------------------------------------------- */
@@ -157,6 +215,11 @@ const struct gd_field gd_trial_fields[] = {
     LATER(TEXT, machine),
     LATER(FAILURE, failure),
     LATER(INT, tries),
+    LATER(INT, devices),
+    LATER(TEXT, note),
+    LATER(REAL, throttled_share),
+    LATER(REAL, stalled_share),
+    LATER(REAL, steal_share),
 };
 const int gd_trial_field_count = sizeof gd_trial_fields / sizeof *gd_trial_fields;
 #undef RECORD
@@ -169,44 +232,14 @@ const struct gd_field gd_provenance_fields[] = {
 const int gd_provenance_field_count = sizeof gd_provenance_fields / sizeof *gd_provenance_fields;
 #undef RECORD
 
-/* Bytes of the character at text in UTF-8; 0: it is none, or is one that moves a cursor or turns
-   the direction of writing. */
-static size_t character_bytes(const unsigned char *text) {
-  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  size_t bytes = text[0] < 0x80   ? 1
-                 : text[0] < 0xc0 ? 0
-                 : text[0] < 0xe0 ? 2
-                 : text[0] < 0xf0 ? 3
-                 : text[0] < 0xf8 ? 4
-                                  : 0;
-  if (bytes <= 1)
-    return text[0] < 0x20 || text[0] == 0x7f ? 0 : bytes;
-  uint32_t code = text[0] & (0x7fu >> bytes);
-  for (size_t i = 1; i < bytes; i++) {
-    if ((text[i] & 0xc0u) != 0x80u)
-      return 0;
-    code = code << 6 | (text[i] & 0x3fu);
-  }
-  bool valid = code >= least[bytes] && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000);
-  /* Marks that turn the direction of what follows, and line ends of their own (Unicode, UAX 9). */
-  bool turns = code == 0x61c || code == 0x200e || code == 0x200f ||
-               (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
-               code == 0xfeff;
-  return valid && code >= 0xa0 && !turns ? bytes : 0;
-}
-
 void gd_clean_text(char *to, size_t size, const char *text) {
   size_t length = 0;
-  while (*text) {
-    size_t bytes = character_bytes((const unsigned char *)text);
-    if (length + (bytes ? bytes : 1) >= size)
+  for (size_t bytes; *text; text += bytes) {
+    bool shown = gd_text_shown(text, &bytes);
+    if (length + (shown ? bytes : 1) >= size)
       break;
-    if (bytes)
-      memcpy(to + length, text, bytes);
-    else
-      to[length] = '?';
-    length += bytes ? bytes : 1;
-    text += bytes ? bytes : 1;
+    memcpy(to + length, shown ? text : "?", shown ? bytes : 1);
+    length += shown ? bytes : 1;
   }
   to[length] = '\0';
 }

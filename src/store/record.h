@@ -58,8 +58,13 @@ enum { GD_HASH_TEXT = 33 }; /* 128 bits in hexadecimal digits, with the end */
 struct gd_samples {
   int count;
   int64_t ns[GD_TRIAL_MAX_SAMPLES];
-  double median_s, half_width_s; /* 95 %: median +- half width (Student's t over the samples) */
+  double median_s, half_width_s; /* the median lies within +- half width of theirs in 95 % of
+                                    trials, however sampling ended */
 };
+/* Sampling ends when the half width is this part of the median, but not before so many samples:
+ * fewer are too often alike by chance. */
+#define GD_SAMPLES_TIGHT 0.02
+enum { GD_SAMPLES_TO_JUDGE = 8 };
 
 /* Where the time of a training step goes: one kind of op in one program. */
 struct gd_profile_row {
@@ -84,7 +89,7 @@ struct gd_trial {
   char version[32], commit[64]; /* of the gpudays that made it */
   enum gd_precision precision;
   char no_compiler[256];      /* why the compile method runs unfused; empty: it does not */
-  bool precision_substituted; /* the recipe says fp16 and the device runs bf16 */
+  bool precision_substituted; /* the device lacks the recipe's */
 
   /* the plan */
   int64_t parameters;
@@ -114,7 +119,12 @@ struct gd_trial {
                          may be computed by the units of fp16. Not stored */
   double mfu, hfu;    /* 0 when the peak is unknown */
   double busy_share;  /* of the CPUs, used by others while sampling; -1: unknown */
-  double loss, norm;  /* of the warm-up step at random start */
+  double throttled_share; /* of the CPU time it asked for, denied by a quota while sampling */
+  double stalled_share;   /* of the time of sampling, in which the process did not run at all */
+  double steal_share;     /* of the CPUs, taken by the host of a virtual machine */
+  int devices;       /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
+  char note[320];    /* what to know about it, one sentence: ranks with unequal limits */
+  double loss, norm; /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   uint32_t n_profile;     /* with options.profile, longest first */
   struct gd_profile_row profile[GD_PROFILE_ROWS];
@@ -127,8 +137,17 @@ struct gd_trial {
   int tries;                     /* how often it was tried, this one included; 0: not told */
 };
 
+/*
+ * The share of the time that the trial was held back by what is not the machine's speed: a quota,
+ * stops, steal. The load of other programs is busy_share alone: a thread that only sleeps, as the
+ * one that notices stops, wakes in time beside them.
+ */
+double gd_trial_held_share(const struct gd_trial *trial);
+
 /* Median and half width of what is in ns[0..count). */
 void gd_samples_summarise(struct gd_samples *samples);
+/* Whether a summary is good enough to end sampling. */
+bool gd_samples_are_tight(const struct gd_samples *samples);
 
 /* --- provenance ---------------------------------------------------------------------------- */
 

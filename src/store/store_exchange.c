@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "store/record_int.h"
 #include "store/store_int.h"
@@ -54,26 +55,17 @@ static enum gd_status write_row(void *user, const struct gd_store_row *row, stru
   sqlite3_reset(to->key);
   if (!fine)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while saving results");
-  fprintf(to->file, "%s\n", to->line.text); /* a failure stays in the FILE until it is closed */
+  fprintf(to->file, "%s\n", to->line.text); /* a failure waits for gd_file_end */
   to->saved++;
   return GD_OK;
-}
-
-static enum gd_status fail_write(const char *path, int number, struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "cannot write %s: %s; name a file elsewhere", path,
-                 strerror(number));
 }
 
 enum gd_status gd_store_save(struct gd_store *store, const char *path, int64_t *saved,
                              struct gd_error *err) {
   struct saving to = {.store = store};
-  char temporary[GD_STORE_PATH];
-  int length = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
-  if (length < 0 || (size_t)length >= sizeof temporary)
-    return gd_fail(err, GD_BAD_INPUT, "the name of the file to save to is too long");
-  to.file = fopen(temporary, "we");
-  if (!to.file)
-    return fail_write(path, errno, err);
+  struct gd_file_out out;
+  GD_TRY(gd_file_begin(&out, path, err));
+  to.file = out.stream;
   fprintf(to.file, "{\"format\":\"%s\",\"version\":%d}\n", format_name, FORMAT_VERSION);
   enum gd_status status = GD_OK;
   int code =
@@ -87,20 +79,8 @@ enum gd_status gd_store_save(struct gd_store *store, const char *path, int64_t *
         write_row, &to, err);
   sqlite3_finalize(to.key);
   gd_strbuf_deinit(&to.line);
-  errno = 0;
-  bool written = fflush(to.file) == 0 && !ferror(to.file) && fsync(fileno(to.file)) == 0;
-  int number = errno ? errno : EIO;
-  if (fclose(to.file) != 0 && written) {
-    written = false;
-    number = errno;
-  }
-  if (status == GD_OK && !written)
-    status = fail_write(path, number, err);
-  if (status == GD_OK && rename(temporary, path) != 0)
-    status = fail_write(path, errno, err);
-  if (status != GD_OK)
-    unlink(temporary);
-  else
+  status = gd_file_end(&out, status, err);
+  if (status == GD_OK)
     *saved = to.saved;
   return status;
 }

@@ -61,6 +61,11 @@ const char *const gd_store_steps[GD_STORE_SCHEMA] = {
     "ALTER TABLE trials ADD COLUMN machine TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE trials ADD COLUMN failure TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE trials ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN devices INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN note TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE trials ADD COLUMN throttled_share REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN stalled_share REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN steal_share REAL NOT NULL DEFAULT 0;"
     "ALTER TABLE trials ADD COLUMN origin TEXT NOT NULL DEFAULT '';"
     "UPDATE trials SET recipe = gd_recipe_of_key(coalesce((SELECT key_text FROM details WHERE"
     "  details.id = trials.id), ''), precision_substituted),"
@@ -276,11 +281,12 @@ static enum gd_status make_folders(const char *path, struct gd_error *err) {
   snprintf(folder, sizeof folder, "%s", path);
   for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
     *at = '\0';
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST && access(folder, F_OK) != 0)
+    int number = mkdir(folder, 0777) == 0 ? 0 : errno; /* before access puts its own there */
+    if (number && number != EEXIST && access(folder, F_OK) != 0)
       return gd_fail(err, GD_ENVIRONMENT,
                      "cannot make the folder %s for results: %s; set GPUDAYS_DB to a file where "
                      "you may write",
-                     folder, strerror(errno));
+                     folder, strerror(number));
     *at = '/';
   }
   return GD_OK;

@@ -47,7 +47,9 @@ struct gd_survey_answer {
 };
 
 struct gd_survey_question {
-  const char *id;    /* "q9_desktop_time": the column's name */
+  const char *id; /* "q9_desktop_time": the column's name */
+  const char
+      *short_name;   /* "desktop": the paper's own file has desktop_1, desktop_2, ...; or NULL */
   const char *title; /* of table and figure */
   const char *text;  /* as it is asked */
   const char *note;  /* what stands under it; NULL: nothing */

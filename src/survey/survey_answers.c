@@ -16,12 +16,21 @@ enum { EXPECTED_BYTES = 256, FOUND_BYTES = 80, MOST_ROWS = 1000000 };
 /* What a column of the file is, where it is no row of a question. */
 enum { COLUMN_UNKNOWN = -1, COLUMN_IGNORED = -2, COLUMN_MARK = -3 };
 
+struct column_name {
+  const char *folded;
+  int meaning; /* a column of the schema, or above */
+  int rank;    /* of names that are the same the first counts */
+};
+
 struct checking {
   struct gd_survey *survey;
-  int *owner;   /* by column of the schema: its question */
-  int *meaning; /* by column of the file: of the schema's, or above */
-  int *place;   /* by column of the schema: the file's, or -1 */
-  int row;      /* of the file, while cells are read */
+  struct column_name *names; /* that a column may have, sorted */
+  int n_names;
+  struct gd_strbuf others; /* what a cell holds beside the answers of the schema */
+  int *owner;              /* by column of the schema: its question */
+  int *meaning;            /* by column of the file: of the schema's, or above */
+  int *place;              /* by column of the schema: the file's, or -1 */
+  int row;                 /* of the file, while cells are read */
   int column;
   bool failed; /* out of memory */
 };
@@ -42,11 +51,15 @@ static const char *keep(struct checking *checking, const char *text, size_t size
   return kept;
 }
 
+static bool is_full(const struct checking *checking) {
+  return checking->survey->n_problems == GD_SURVEY_PROBLEMS;
+}
+
 static void note_problem(struct checking *checking, int line, const char *column, const char *found,
                          const char *expected) {
   struct gd_survey *survey = checking->survey;
   survey->all_problems++;
-  if (survey->n_problems == GD_SURVEY_PROBLEMS)
+  if (is_full(checking))
     return;
   survey->problems[survey->n_problems++] =
       (struct gd_survey_problem){.line = line,
@@ -63,41 +76,72 @@ static void note_cell(struct checking *checking, const char *found, const char *
 
 /* --- columns ------------------------------------------------------------------------------- */
 
-/* Whether a column's name is the question's id or text, with the row in brackets for a grid. */
-static bool names_column(const char *folded, const struct gd_survey_question *question, int row) {
-  const char *names[] = {question->id, question->text};
-  for (int i = 0; i < 2; i++) {
-    char plain[2 * GD_SURVEY_FOLD], known[GD_SURVEY_FOLD];
-    if (question->rows)
-      snprintf(plain, sizeof plain, "%s [%s]", names[i], question->rows[row]);
-    else
-      snprintf(plain, sizeof plain, "%s", names[i]);
-    if (strcmp(folded, gd_survey_fold(known, plain)) == 0)
-      return true;
+static int compare_names(const void *a, const void *b) {
+  const struct column_name *x = a, *y = b;
+  int order = strcmp(x->folded, y->folded);
+  return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static void add_name(struct checking *checking, const char *text, const char *row, int meaning) {
+  char plain[2 * GD_SURVEY_FOLD], folded[GD_SURVEY_FOLD];
+  if (row)
+    snprintf(plain, sizeof plain, "%s [%s]", text, row);
+  else
+    snprintf(plain, sizeof plain, "%s", text);
+  char *kept = gd_arena_copy_string(&checking->survey->arena, gd_survey_fold(folded, plain));
+  if (!kept)
+    checking->failed = true;
+  else
+    checking->names[checking->n_names] = (struct column_name){kept, meaning, checking->n_names};
+  checking->n_names += kept != NULL;
+}
+
+/* All names that a column may have, sorted: the id and the text of each question, with the row in
+   brackets for a grid. A name that two have means the first. */
+static void list_names(struct checking *checking) {
+  const struct gd_survey_schema *schema = &checking->survey->schema;
+  size_t most = 1 + (size_t)schema->n_ignored + 2 * (size_t)schema->columns;
+  checking->names = gd_arena_alloc(&checking->survey->arena, most, sizeof *checking->names);
+  if (!checking->names) {
+    checking->failed = true;
+    return;
   }
-  return false;
+  add_name(checking, gd_survey_mark, NULL, COLUMN_MARK);
+  for (int i = 0; i < schema->n_ignored; i++)
+    add_name(checking, schema->ignored[i], NULL, COLUMN_IGNORED);
+  for (int i = 0; i < schema->columns; i++) {
+    const struct gd_survey_question *question = question_at(checking, i);
+    const char *row = question->rows ? question->rows[i - question->first_column] : NULL;
+    add_name(checking, question->id, row, i);
+    add_name(checking, question->text, row, i);
+  }
+  qsort(checking->names, (size_t)checking->n_names, sizeof *checking->names, compare_names);
 }
 
 static int find_column(const struct checking *checking, const char *header) {
-  const struct gd_survey_schema *schema = &checking->survey->schema;
-  char folded[GD_SURVEY_FOLD], known[GD_SURVEY_FOLD];
+  char folded[GD_SURVEY_FOLD];
+  int low = 0, high = checking->n_names;
   gd_survey_fold(folded, header);
-  if (strcmp(folded, gd_survey_mark) == 0)
-    return COLUMN_MARK;
-  for (int i = 0; i < schema->n_ignored; i++)
-    if (strcmp(folded, gd_survey_fold(known, schema->ignored[i])) == 0)
-      return COLUMN_IGNORED;
-  for (int i = 0; i < schema->columns; i++)
-    if (names_column(folded, question_at(checking, i), i - question_at(checking, i)->first_column))
-      return i;
-  return COLUMN_UNKNOWN;
+  while (low < high) { /* the first that is not before it */
+    int middle = low + (high - low) / 2;
+    if (strcmp(checking->names[middle].folded, folded) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  bool known = low < checking->n_names && strcmp(checking->names[low].folded, folded) == 0;
+  return known ? checking->names[low].meaning : COLUMN_UNKNOWN;
 }
 
 static void note_unknown_column(struct checking *checking, const char *header) {
   const struct gd_survey_schema *schema = &checking->survey->schema;
   char expected[EXPECTED_BYTES], folded[GD_SURVEY_FOLD];
   const char *nearest = NULL;
-  int best = 4; /* further off is a guess */
+  int best = 4;            /* further off is a guess */
+  if (is_full(checking)) { /* counted, and not shown: what was meant is not looked for */
+    note_problem(checking, 1, header, header, "");
+    return;
+  }
   gd_survey_fold(folded, header);
   for (int i = 0; i < schema->n_questions; i++) {
     int distance = gd_edit_distance(folded, schema->questions[i].id);
@@ -146,8 +190,8 @@ static const char *nearest_answer(const struct gd_survey_question *question, con
     return NULL;
   for (int i = 0; i < question->n_answers; i++) {
     const struct gd_survey_answer *answer = &question->answers[i];
-    if (gd_edit_distance(typed, answer->folded_text) <= 2 ||
-        gd_edit_distance(typed, answer->folded_label) <= 2 ||
+    if (gd_edit_within(typed, answer->folded_text, 2) ||
+        gd_edit_within(typed, answer->folded_label, 2) ||
         strncmp(typed, answer->folded_text, strlen(typed)) == 0)
       return answer->label;
   }
@@ -205,11 +249,19 @@ static void add_other(struct checking *checking, const struct gd_survey_question
     return;
   }
   cell->chosen |= 1u << question->n_answers;
-  cell->text = cell->text && cell->text[0]
-                   ? gd_arena_printf(&checking->survey->arena, "%s; %s", cell->text, rest)
-                   : gd_arena_copy_string(&checking->survey->arena, rest);
+  gd_strbuf_append(&checking->others, checking->others.length > 0 ? "; " : "");
+  gd_strbuf_append(&checking->others, rest);
+}
+
+/* Once a cell, when all of it was read: a cell may hold as many as a file has bytes. */
+static void keep_others(struct checking *checking, struct gd_survey_cell *cell) {
+  struct gd_strbuf *others = &checking->others;
+  cell->text = others->failed ? NULL : gd_arena_copy_string(&checking->survey->arena, others->text);
   if (!cell->text)
     checking->failed = true;
+  others->length = 0;
+  if (others->text)
+    others->text[0] = '\0';
 }
 
 static void read_choice(struct checking *checking, const struct gd_survey_question *question,
@@ -296,6 +348,8 @@ static void read_cell(struct checking *checking, const struct gd_survey_question
     break;
   case GD_SURVEY_KIND_COUNT: break;
   }
+  if (cell->chosen >> question->n_answers & 1u)
+    keep_others(checking, cell);
 }
 
 /* The marks of synthetic rows. */
@@ -385,6 +439,7 @@ static enum gd_status check(struct gd_survey *survey, struct gd_error *err) {
                    survey->csv.file, survey->csv.rows, MOST_ROWS);
   if (!prepare(&checking))
     return fail_memory(survey, err);
+  list_names(&checking);
   check_columns(&checking);
   for (int row = 0; row < survey->csv.rows && !checking.failed; row++) {
     if (is_empty_row(&survey->csv, row))
@@ -392,6 +447,7 @@ static enum gd_status check(struct gd_survey *survey, struct gd_error *err) {
     checking.row = row;
     read_row(&checking, survey->cells + (ptrdiff_t)survey->respondents++ * survey->schema.columns);
   }
+  gd_strbuf_deinit(&checking.others);
   if (checking.failed)
     return fail_memory(survey, err);
   set_warning(survey);
@@ -407,6 +463,7 @@ enum gd_status gd_survey_load(struct gd_survey *survey, const char *path, struct
   *survey = (struct gd_survey){0};
   GD_TRY(gd_survey_schema_load(&survey->schema, err));
   GD_TRY(gd_csv_load(&survey->csv, path, err));
+  GD_TRY(gd_survey_name_columns(survey, err));
   return check(survey, err);
 }
 
@@ -415,6 +472,7 @@ enum gd_status gd_survey_parse(struct gd_survey *survey, const char *label, cons
   *survey = (struct gd_survey){0};
   GD_TRY(gd_survey_schema_load(&survey->schema, err));
   GD_TRY(gd_csv_parse(&survey->csv, label, text, length, err));
+  GD_TRY(gd_survey_name_columns(survey, err));
   return check(survey, err);
 }
 

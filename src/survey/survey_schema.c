@@ -4,6 +4,8 @@
  */
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/embedded.h"
@@ -46,6 +48,8 @@ const char *gd_survey_fold(char out[GD_SURVEY_FOLD], const char *text) {
   size_t used = 0, length;
   for (; *text && used + 1 < GD_SURVEY_FOLD; text += length) {
     char c = plain_character(text, &length);
+    if (c == '\'') /* "Masters Student" is the same */
+      continue;
     if (c != ' ' || (used > 0 && out[used - 1] != ' '))
       out[used++] = c;
   }
@@ -215,6 +219,7 @@ static enum gd_status read_question(struct loading *loading, const json_t *objec
   const char *kind;
   int found = GD_SURVEY_KIND_COUNT;
   GD_TRY(copy_string(loading, object, "id", false, &question->id));
+  GD_TRY(copy_string(loading, object, "short", true, &question->short_name));
   GD_TRY(copy_string(loading, object, "title", false, &question->title));
   GD_TRY(copy_string(loading, object, "text", false, &question->text));
   GD_TRY(copy_string(loading, object, "note", true, &question->note));
@@ -331,4 +336,43 @@ enum gd_status gd_survey_template(struct gd_survey_schema *schema, bool syntheti
     }
   gd_strbuf_append(out, "\n");
   return out->failed ? fail_memory(err) : GD_OK;
+}
+
+/* --- names of the paper's own file --------------------------------------------------------- */
+
+/* Whether a column is "desktop_4", of the row "4 GPUs", or "role", of a question without rows. */
+static bool is_short_name(const struct gd_survey_question *question, int row, const char *name) {
+  size_t length = question->short_name ? strlen(question->short_name) : 0;
+  if (length == 0 || strncmp(name, question->short_name, length) != 0)
+    return false;
+  if (!question->rows)
+    return name[length] == '\0';
+  char text[32];
+  snprintf(text, sizeof text, "_%ld", strtol(question->rows[row], NULL, 10));
+  return strcmp(name + length, text) == 0;
+}
+
+static enum gd_status name_column(struct gd_survey *survey, int column, struct gd_error *err) {
+  for (int q = 0; q < survey->schema.n_questions; q++) {
+    const struct gd_survey_question *question = &survey->schema.questions[q];
+    for (int row = 0; row < question->n_rows; row++) {
+      if (!is_short_name(question, row, survey->csv.header[column]))
+        continue;
+      const char *name = question->rows ? gd_arena_printf(&survey->arena, "%s [%s]", question->id,
+                                                          question->rows[row])
+                                        : question->id;
+      if (!name)
+        return fail_memory(err);
+      survey->csv.header[column] = name;
+      return GD_OK;
+    }
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_survey_name_columns(struct gd_survey *survey, struct gd_error *err) {
+  for (int c = 0; c < survey->csv.columns; c++)
+    if (survey->csv.header[c][0])
+      GD_TRY(name_column(survey, c, err));
+  return GD_OK;
 }

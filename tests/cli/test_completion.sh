@@ -57,6 +57,9 @@ for option in "${!values[@]}"; do
   done
 done
 offered words "--backend=cuda --backend=cpu --backend=ref" plan --backend=
+offered words "infiniband-hdr" plan --gpu a100 --network infiniband-h
+offered words "paper-a100" plan --gpu a100 --machine paper-a1
+offered words "us eu" cost --energy ""
 offered words "--precision=bf16" plan --precision=b
 offered words "ok infeasible failed implausible" results --status ""
 offered words "time days model method device status mfu memory" results --sort ""

@@ -16,7 +16,7 @@ chosen_is() {
 
 # $40k buys 8 x 3090; the days are flagged.
 expect 0 "${paper[@]}" --budget 40k
-shown "server-8x-3090 for \$21,073, 30 days: the fastest of"
+shown "to buy: server-8x-3090 for \$21,073, 30 days: the fastest of"
 shown "impossible"
 shown "of those that physics allows: desktop-1x-h100 for \$31,020, 34 days"
 expect 0 "${paper[@]}" --budget 40000 --json
@@ -39,13 +39,34 @@ chosen_is machine desktop-2x-h100 # the 3090s draw four times the energy
 expect 0 "${paper[@]}" --kwh-usd 0 --json
 chosen_is machine desktop-2x-3090
 
+# Renting is an answer: for one run it costs less than any machine, and the first line says so.
+expect 0 cost pythia-1b --times analytic --tokens 20B --budget 500
+[[ $(sed -n 3p "$OUT") =~ ^"rent 8 x "[a-z0-9-]+": \$"[0-9]+" for one run of "[0-9.]+" days, the fastest of "[0-9]+" ways to buy or rent within \$500"$ ]] ||
+  fail "the first sentence is '$(sed -n 3p "$OUT")'"
+shown "buying pays from "
+expect 0 cost pythia-1b --times analytic --tokens 20B
+[[ $(sed -n 3p "$OUT") == "rent "*", the least of "*" ways to buy or rent" ]] || fail "no advice to rent"
+shown "if it is never idle"
+shown "twice the rent: rent "
+expect 0 cost pythia-1b --times analytic --tokens 20B --json
+advice() { sed -n '/^  "advice": {$/,/^  }/p' "$OUT" | sed -nE 's/^ *"'"$1"'": ("(.*)"|([^"[{,]+)),?$/\2\3/p'; }
+[[ $(advice way) == rent ]] || fail "the advice is not to rent"
+awk -v usd="$(advice usd)" -v runs="$(advice buying_pays_runs)" 'BEGIN { exit !(usd > 10 && usd < 500 && runs > 1 && runs < 1000) }' ||
+  fail "the advice: $(advice usd) dollars, $(advice buying_pays_runs) runs"
+[[ $(grep -c '"at": ' "$OUT") == 7 ]] || fail "seven other prices"
+# Dear rents and a long run: buying is the advice.
+expect 0 cost pythia-1b --times analytic --rent 50
+[[ $(sed -n 3p "$OUT") == "buy desktop-1x-"* ]] || fail "no advice to buy: $(sed -n 3p "$OUT")"
+
 # The answer is no, and what is nearest.
 expect 1 "${paper[@]}" --budget 500
-said "no machine within \$500 trains pythia-1b; the cheapest that there is: desktop-1x-3090 for \$2,320"
+said "no machine trains pythia-1b for \$500, bought or rented; the cheapest that there is: rent "
+said "; to buy: desktop-1x-3090 for \$2,320"
 expect 1 "${paper[@]}" --days 1
-said "the fastest that there is: server-8x-h100"
+said "within 1 day, bought or rented; the fastest that there is: rent 8 x h100 for "
 expect 1 "${paper[@]}" --budget 500 --json
 field_is chosen null
+field_is advice null
 expect 1 cost gpt2 --times paper
 said "the paper has no days of gpt2"
 expect 1 cost pythia-6.9b --times paper --machine desktop-1x-a100
@@ -69,7 +90,7 @@ said "no preset can be trained for \$1.00 within 1 day"
 # Terms: every one is shown with its source, and every one can be said.
 expect 0 "${paper[@]}" --machine server-8x-a100 --rent reserved
 shown "5 years without pause: "
-shown "\$649,992 to rent"
+shown "\$633,348 to rent" # at AWS's own price; the paper says about \$650,000
 shown "PUE "
 shown "electricity \$"
 shown "CO2 "
@@ -121,9 +142,25 @@ expect 0 cost pythia-14m --machine server-4x-a100,server-8x-a100 --csv
 [[ $(cut -d, -f2,11 "$OUT" | paste -sd' ') == "machine,times server-4x-a100,measured server-8x-a100,"* ]] ||
   fail "the sources of two machines"
 
+# A machine that is only rented has an answer of its own.
+sed 's/NVIDIA A100 80GB PCIe/NVIDIA H200/' "$(dirname "$0")/results.jsonl" >"$WORK/h200"
+expect 0 results load "$WORK/h200" --store "$WORK/h200.db"
+expect 0 cost pythia-14m --times measured --machine rented-4x-h200 --store "$WORK/h200.db"
+[[ $(sed -n 3p "$OUT") == "rent 4 x h200: "*", the only way to buy or rent" ]] || fail "H200: $(sed -n 3p "$OUT")"
+
+# The share of the peak that arithmetic assumes is put beside that of the fastest trial of each model.
+range=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+  $at["status"] == "ok" && (!($1 in days) || $at["days"] < days[$1]) { days[$1] = $at["days"]; mfu[$1] = $at["mfu"] }
+  END { low = 1; for (m in mfu) { low = mfu[m] < low ? mfu[m] : low; high = mfu[m] > high ? mfu[m] : high }
+        printf "%.0f - %.0f %%", 100 * low, 100 * high }' "$GD_SOURCE_DIR/results/h200.csv")
+expect 0 cost pythia-14m --times analytic --json
+shown "has $range on an H200 (results/h200.csv)"
+grep -q "run at ${range/ - / to } on an H200 here" "$GD_SOURCE_DIR/docs/cost.md" || fail "docs/cost.md has not $range"
+
 # The paragraph.
 expect 0 "${paper[@]}" --budget 40000 --text
 shown "We will pre-train pythia-1b"
+shown "We will rent these GPUs for the run"
 shown "Assumptions:"
 [[ $(awk 'length > 80' "$OUT" | wc -l) == 0 ]] || fail "a line over 80 columns"
 expect 0 "${paper[@]}" --budget 40000 --text --json

@@ -56,9 +56,19 @@ shown "a bound from below"
 tiny_config "$WORK/tiny"
 expect 0 estimate "$WORK/tiny" pythia-14m --gpu v100,b200 --count 16 --steps 10 --csv
 [[ $(wc -l <"$OUT") == 5 ]] || fail "not four cells"
+# A recipe in bf16 runs as fp16 where the GPU has none, and that is said; asked for, it is refused.
 expect 0 estimate pythia-1b --gpu v100 --count 1 --json
-field_is days null
+field_is precision fp16
+field_is precision_substituted true
+field_is rate fp16
+field_above days 1
+expect 0 estimate pythia-1b --gpu v100,a100 --count 1
+shown "pythia-1b on v100-16gb: the recipe's bf16 runs as fp16, since the GPU has no bf16."
+[[ $(grep -c "runs as" "$OUT") == 1 ]] || fail "the A100 has bf16"
+expect 2 estimate pythia-1b --gpu v100 --precision bf16
+said "--precision is bf16, which this GPU does not compute in; choose fp16, or leave it out"
 expect 0 estimate pythia-1b --gpu v100 --count 1 --json --precision fp16
+field_is precision_substituted false
 field_above days 1
 
 expect 2 estimate pythia-1b --gpu b200 --peaks paper

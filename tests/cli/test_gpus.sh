@@ -13,6 +13,7 @@ grep -qE '^3090 +desktop +23.7 GiB +936 +71.0 ' "$OUT" || fail "no line of the 3
 grep -qE '^v100-16gb .* 125 +- +15.7 +switch ' "$OUT" || fail "the V100 has TF32"
 [[ $(sed -n 2p "$OUT") == 3090* ]] || fail "desktops are not first"
 ! grep -q ' $' "$OUT" || fail "blanks at the end of lines"
+grep -qE '^infiniband-ndr +InfiniBand NDR, four lanes +50.0 +1.00 us$' "$OUT" || fail "no networks"
 rows=$(($(sed '/^$/,$d' "$OUT" | wc -l) - 1))
 expect 0 gpus --csv
 [[ $(wc -l <"$OUT") == $((rows + 1)) ]] || fail "CSV has another number of rows"
@@ -34,7 +35,7 @@ for name in a100 A100-80GB "NVIDIA A100-SXM4-80GB"; do
 done
 shown '"name": "server-8x-a100"'
 shown '"usd": 162673.0'
-shown '"provider": "AWS p4de.24xlarge, reserved"'
+shown '"provider": "AWS p4de.24xlarge, reserved for 3 years"'
 shown '"source": "Table 5 of arXiv:2410.23261: quote of thinkmate.com, GPX servers"'
 expect 0 gpus a100
 shown "NVIDIA A100 SXM4 80 GB, a100, datacenter"

@@ -20,8 +20,9 @@ else
   echo "skipped in part: no groff here, the page is not rendered"
 fi
 
-# One line an option: name|letter|argument|help|commands. In the CSV only help is ever quoted.
-"$GPUDAYS" help --csv | tail -n +2 | sed 's/""/"/g' |
+# One line an option: name|letter|argument|help|commands. In the CSV only help is ever quoted, and
+# has an apostrophe where it begins as a formula does.
+"$GPUDAYS" help --csv | tail -n +2 | sed -e 's/""/"/g' -e "s/,'-/,-/" |
   sed -E 's/^([^,]*),([^,]*),([^,]*),([^,]*),"?(.*[^"])"?$/\1|\2|\3|\5|\4/' >"$WORK/program"
 [[ -s $WORK/program ]] || fail "help --csv is empty"
 

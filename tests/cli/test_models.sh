@@ -29,6 +29,23 @@ awk -v train="$(field train_flops)" -v step="$(field flops_per_step)" -v steps="
   'BEGIN { exit !(train > 0.999999 * step * steps && train < 1.000001 * step * steps) }' ||
   fail "train_flops is not flops_per_step x steps"
 
+# What Table 3 states beside: vocabulary, or size and classes of images; null where there is none.
+field_is vocab 50304
+field_is image_height null
+field_is classes null
+expect 0 models vit --json
+field_is seq 197
+field_is vocab null
+field_is image_height 224
+field_is image_width 224
+field_is classes 21841
+expect 0 models convnext-xlarge-22k --json
+field_is seq null
+field_is classes 21841
+expect 0 models vit
+shown "224 x 224 pixels, 21,841 classes"
+expect 0 models pythia-1b --json
+
 # FLOPs of a step grow with the batch exactly, and the recipe can be overridden.
 flops=$(field flops_per_step)
 expect 0 models pythia-1b --json --batch 2048 --steps 7 --seq 2049 --optimizer adamw --precision fp32

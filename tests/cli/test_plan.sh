@@ -91,6 +91,11 @@ expect 1 plan pythia-14m --host-memory 1KiB --threads 1 --json
 field_is feasible false
 field_is host_limit_bytes 1024
 
+# What is short is named: offloaded state and activations, not the batch on its way.
+expect 1 plan pythia-14m --methods free-lunch+zero1+offload --host-memory 64MiB --threads 1
+said "of host memory (parameters 53.7 MiB, optimizer 107 MiB, activations "
+said "MiB too little; --host-memory sets that limit"
+
 # Several models; one that does not fit is the verdict, and all are shown.
 tiny_config "$WORK/tiny"
 expect 1 plan "$WORK/tiny" pythia-160m --device-memory 64MiB --threads 1 --json

@@ -68,13 +68,22 @@ usage '--threads is "2.5"' bench pythia-14m --threads=2.5
 usage '--seq is "1"' plan pythia-14m --seq 1
 usage '--batch is "99999999999999999999"' plan pythia-14m --batch 99999999999999999999
 usage '--steps is ""' plan pythia-14m --steps ''
-usage '--device-memory is "0"' plan pythia-14m --device-memory 0
+usage '--device-memory is "0GiB"' plan pythia-14m --device-memory 0GiB
+# A bare number could be anything: sizes and times ask for their unit.
+usage '--device-memory is "24", without a unit; write 24GiB, 24MiB or 24B (bytes)' \
+  plan pythia-14m --device-memory 24
+usage '--host-memory is "1e9", without a unit' plan pythia-14m --host-memory 1e9
+usage '--trial-timeout is "30", without a unit; write 30s, 30m (minutes) or 30h' \
+  bench pythia-14m --trial-timeout 30
+usage '--time-limit is "1.5", without a unit' bench pythia-14m --time-limit 1.5
+usage '--job-time is "3600", without a unit' export pythia-14m --job-time 3600
 usage '--device-memory is "2 lots"' plan pythia-14m --device-memory '2 lots'
 usage '--host-memory is "-1GiB"' plan pythia-14m --host-memory -1GiB
 usage '--micro-batch is "half"' plan pythia-14m --micro-batch half
 usage "outside 1..1024" plan pythia-14m --micro-batch 1025
 usage '--precision is "int8"' plan pythia-14m --precision int8
 usage '--optimizer is "sgd"' plan pythia-14m --optimizer sgd
+usage '--backend is "gpu"; expected cpu, cuda or ref' plan pythia-14m --backend gpu
 usage '--backend is "abacus"' plan pythia-14m --backend abacus
 usage '--sample-seconds is "nan"' bench pythia-14m --sample-seconds nan
 usage '--sample-seconds is "0"' bench pythia-14m --sample-seconds 0

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,8 +83,11 @@ static int build(struct gd_error *err) {
 /* A compiler that writes down that it was run. */
 static void use_logging_compiler(void) {
   char script[1200];
-  snprintf(script, sizeof script, "#!/bin/sh\necho run >>'%s'\nexec cc \"$@\"\n",
-           scratch_path("log"));
+  snprintf(script, sizeof script,
+           "#!/bin/sh\n[ \"$1\" = --version ] || echo run >>'%s'\n"
+           "if [ \"$1\" = --version ]; then cat '%s'; exit; fi\nexec cc \"$@\"\n",
+           scratch_path("log"), scratch_path("version"));
+  scratch_write_text("version", "1.0");
   scratch_write_text("bin/mycc", script);
   assert_int_equal(chmod(scratch_path("bin/mycc"), 0700), 0);
   setenv("CC", scratch_path("bin/mycc"), 1);
@@ -138,10 +142,23 @@ static void test_cache(void **state) {
   assert_int_equal(build(&err), 0);
   assert_int_equal(compiler_runs(), KERNELS);
   assert_int_equal(scratch_count("cache/gpudays/kernels"), KERNELS);
+  /* The compiler behind a script is another one, as ccache's may be; what an environment adds. */
+  scratch_write_text("version", "2.0");
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    setenv("C_INCLUDE_PATH", "/nowhere", 1);
+    _exit(build(&err) == KERNELS ? 0 : 1);
+  }
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_int_equal(compiler_runs(), 2 * KERNELS);
+  assert_int_equal(scratch_count("cache/gpudays/kernels"), 2 * KERNELS);
   /* Another compiler, another kernel. */
   unsetenv("CC");
   assert_int_equal(build(&err), KERNELS);
-  assert_int_equal(scratch_count("cache/gpudays/kernels"), 2 * KERNELS);
+  assert_int_equal(scratch_count("cache/gpudays/kernels"), 3 * KERNELS);
 }
 
 static void damage(int n, int how) {
@@ -220,11 +237,87 @@ static void test_unwritable_cache(void **state) {
   scratch_write_text("tmp/keep", "");
   setenv("XDG_CACHE_HOME", scratch_path("file"), 1);
   setenv("TMPDIR", scratch_path("tmp"), 1);
-  assert_int_equal(build(&err), KERNELS);
-  assert_int_equal(build(&err), KERNELS); /* nothing could be kept */
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) { /* for the process alone */
+    bool kept = build(&err) == KERNELS && build(&err) == 0 && scratch_count("tmp") == 2;
+    exit(kept ? 0 : 1);
+  }
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
   assert_int_equal(scratch_count("tmp"), 1);
-  setenv("TMPDIR", scratch_path("file"), 1);
-  assert_int_equal(build(&err), -GD_ENVIRONMENT);
+  setenv("TMPDIR", scratch_path("file"), 1); /* then /tmp */
+  assert_int_equal(build(&err), KERNELS);
+}
+
+/* What others may have put there is not run: a folder that they can write in is not read at all. */
+static void test_foreign_folder(void **state) {
+  struct gd_error err = {0};
+  char path[1200];
+  (void)state;
+  use_logging_compiler();
+  assert_int_equal(build(&err), KERNELS);
+  assert_int_equal(chmod(scratch_path("cache/gpudays"), 0777), 0);
+  assert_int_equal(build(&err), KERNELS);
+  assert_int_equal(chmod(scratch_path("cache/gpudays"), 0700), 0);
+  assert_int_equal(build(&err), 0);
+  nth_object(0, path, sizeof path);
+  assert_int_equal(chmod(path, 0666), 0); /* one file */
+  assert_int_equal(build(&err), 1);
+  assert_int_equal(build(&err), 0);
+}
+
+/* A FIFO, a folder and a link in the place of an object: it is built again, and nothing waits. */
+static void test_no_regular_file(void **state) {
+  struct gd_error err = {0};
+  char path[1200], kept[1200];
+  (void)state;
+  assert_int_equal(build(&err), KERNELS);
+  for (int how = 0; how < 4; how++) {
+    nth_object(1, path, sizeof path);
+    snprintf(kept, sizeof kept, "%s", scratch_path("kept.so"));
+    assert_int_equal(rename(path, kept), 0);
+    assert_int_equal(how == 0   ? mkfifo(path, 0600)
+                     : how == 1 ? mkdir(path, 0700)
+                                : symlink(how == 2 ? kept : "/nowhere", path),
+                     0);
+    assert_int_equal(build(&err), 1);
+    assert_int_equal(build(&err), 0);
+  }
+  /* One that cannot even be replaced: the kernel is used all the same. */
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(mkdir(path, 0700), 0);
+  char inside[1300];
+  snprintf(inside, sizeof inside, "%s/x", path);
+  assert_int_equal(mkdir(inside, 0700), 0);
+  assert_int_equal(build(&err), 1);
+}
+
+static void make_old(const char *name) {
+  struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+  assert_int_equal(utimensat(AT_FDCWD, scratch_path(name), times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+/* What killed processes left goes; what is being written stays. */
+static void test_leftovers(void **state) {
+  static const char *const old[] = {".tmp-abcdef", "0123456789abcdef.so.77.c",
+                                    "0123456789abcdef.so.77.log", "build-AbCdEf/x.c"};
+  struct gd_error err = {0};
+  char path[128];
+  (void)state;
+  for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+    snprintf(path, sizeof path, "cache/gpudays/kernels/%s", old[i]);
+    scratch_write_text(path, "x");
+    make_old(path);
+  }
+  make_old("cache/gpudays/kernels/build-AbCdEf");
+  scratch_write_text("cache/gpudays/kernels/.tmp-ghijkl", "x");
+  chmod(scratch_path("cache"), 0700);
+  chmod(scratch_path("cache/gpudays"), 0700);
+  chmod(scratch_path("cache/gpudays/kernels"), 0700);
+  assert_int_equal(build(&err), KERNELS);
+  assert_int_equal(scratch_count("cache/gpudays/kernels"), KERNELS + 1);
 }
 
 /* HOME serves where XDG_CACHE_HOME is not set. */
@@ -287,7 +380,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_cache),           TEST(test_damaged_files),    TEST(test_no_compiler),
       TEST(test_broken_compiler), TEST(test_unwritable_cache), TEST(test_home),
-      TEST(test_processes),       TEST(test_out_of_memory),
+      TEST(test_processes),       TEST(test_out_of_memory),    TEST(test_foreign_folder),
+      TEST(test_no_regular_file), TEST(test_leftovers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

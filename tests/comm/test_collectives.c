@@ -204,6 +204,20 @@ static void check_barrier(struct gd_comm *comm) {
   gd_mem_free(times);
 }
 
+/* Ranks that come late enough for the others to look who is missing, with a last chunk that is
+ * smaller: what has come by then is not asked for twice. */
+static void check_late(struct gd_comm *comm) {
+  struct gd_error err = {0};
+  int rank = gd_comm_rank(comm), size = gd_comm_size(comm);
+  double limit_s = gd_comm_timeout_s(comm);
+  gd_comm_set_timeout(comm, 4); /* a look every second */
+  CHECK_OK(gd_comm_barrier(comm, &err));
+  nap(rank == size - 1 && size > 1 ? 2500 : 0);
+  check_gather(comm, 2 * 1024 * 1024 + 3);
+  check_sums(comm, 70001, GD_COMM_MIN_SCRATCH_BYTES, 99);
+  gd_comm_set_timeout(comm, limit_s);
+}
+
 static void *check_all(void *user) {
   struct gd_comm *comm = user;
   static const int64_t shards[] = {0, 1, 3, 17, 1000, 4099, 70001};
@@ -230,7 +244,7 @@ static int run_collectives(int expected) {
   pthread_t thread;
   int rank = -1, size = -1;
   int64_t before = gd_mem_live_blocks();
-  CHECK(gd_comm_in_job(&rank, &size) && size == expected);
+  CHECK(gd_comm_in_job(&rank, &size) == (expected > 1) && size == expected);
   CHECK_OK(gd_comm_open(&comm, NULL, &err));
   CHECK(gd_comm_size(comm) == expected && gd_comm_rank(comm) == rank);
   CHECK(gd_comm_cores(comm) >= 1 && !gd_comm_has_failed(comm));
@@ -238,6 +252,7 @@ static int run_collectives(int expected) {
   CHECK(pthread_create(&thread, NULL, check_all, comm) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
   check_barrier(comm);
+  check_late(comm);
   gd_comm_close(comm);
   CHECK(gd_mem_live_blocks() == before);
   return 0;
@@ -269,6 +284,42 @@ static int run_stall(void) {
   if (!strstr(err.text, who) || !strstr(err.text, "--rank-timeout"))
     fprintf(stderr, "%s\n", err.text), _exit(1);
   nap(rank == 0 ? 500 : 5000); /* the others must be done before rank 0 ends them */
+  gd_comm_abort(comm, 7);
+  return 1;
+}
+
+/*
+ * Rank 0 and the others call different things. Both sides get an error that says so well before the
+ * limit, and what they wanted to receive into may be freed: nothing arrives there any more.
+ */
+static int run_apart(const char *how) {
+  struct gd_comm *comm = NULL;
+  struct gd_error err = {0};
+  enum { BIG = 3 * 1024 * 1024, SMALL = 64 };
+  bool kind = strcmp(how, "apart-kind") == 0;
+  CHECK_OK(gd_comm_open(&comm, NULL, &err));
+  int rank = gd_comm_rank(comm), size = gd_comm_size(comm);
+  gd_comm_set_timeout(comm, 8);
+  char *data = gd_mem_alloc((size_t)size, BIG);
+  CHECK(data != NULL);
+  CHECK_OK(gd_comm_barrier(comm, &err));
+  int64_t start = gd_clock_ns();
+  /* A remainder on one rank only is of the first kind. */
+  enum gd_status status =
+      kind && rank == 0 ? gd_comm_barrier(comm, &err)
+                        : gd_comm_all_gather(comm, data, !kind && rank == 0 ? SMALL : BIG, &err);
+  CHECK(status == GD_ENVIRONMENT && gd_comm_has_failed(comm));
+  CHECK(gd_clock_ns() - start < INT64_C(7000000000));
+  if (!strstr(err.text, "start all with the same gpudays and the same options"))
+    fprintf(stderr, "rank %d: %s\n", rank, err.text), _exit(1);
+  gd_mem_free(data);
+  memset(data = gd_mem_alloc((size_t)size, BIG), 0x5a, (size_t)size * BIG);
+  nap(rank == 0 ? 3000 : 1000);
+  for (int i = 0; i < size * BIG; i++)
+    CHECK(data[i] == 0x5a);
+  gd_mem_free(data);
+  if (rank > 0)
+    nap(20000); /* until rank 0 ends it: it has looked longer */
   gd_comm_abort(comm, 7);
   return 1;
 }
@@ -327,6 +378,13 @@ static void test_stall(void **state) {
   assert_true(stalled > 0 && ended - stalled < 10000000000); /* all gone ten seconds later */
 }
 
+static void test_apart(void **state) {
+  (void)state;
+  need_mpirun();
+  assert_int_equal(run_ranks(3, "apart-kind"), 7);
+  assert_int_equal(run_ranks(2, "apart-size"), 7);
+}
+
 /* --- in this process ----------------------------------------------------------------------- */
 
 static const char *const variables[] = {
@@ -366,6 +424,17 @@ static void test_environment(void **state) {
   expect_job(true, 3, 8);
   setenv("PMIX_RANK", "3", 1);
   expect_job(true, 3, 0);
+  /* A step of one task: srun --pty bash with PMIx, with PMI-2, mpirun -n 1. */
+  setenv("PMIX_RANK", "0", 1);
+  setenv("SLURM_NTASKS", "8", 1);
+  setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+  expect_job(false, 0, 1);
+  setenv("PMI_RANK", "0", 1);
+  setenv("PMI_SIZE", "1", 1);
+  expect_job(false, 0, 1);
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+  expect_job(false, 0, 1);
   setenv("SLURM_PROCID", "0", 1); /* a batch script */
   setenv("SLURM_NTASKS", "8", 1);
   expect_job(false, 0, 1);
@@ -449,7 +518,9 @@ int main(int argc, char **argv) {
   static int sizes[] = {1, 2, 3, 4};
   int64_t ranks = 0;
   if (argc == 3 && gd_parse_int(argv[2], 1, 64, &ranks))
-    return strcmp(argv[1], "stall") == 0 ? run_stall() : run_collectives((int)ranks);
+    return strcmp(argv[1], "stall") == 0       ? run_stall()
+           : strncmp(argv[1], "apart", 5) == 0 ? run_apart(argv[1])
+                                               : run_collectives((int)ranks);
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   if (length < 0)
     return 1;
@@ -468,6 +539,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test_prestate(test_collectives, &sizes[3]),
       cmocka_unit_test(test_without_single_copy),
       cmocka_unit_test(test_stall),
+      cmocka_unit_test(test_apart),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   if (failed == 0 && !have_mpirun) {

@@ -146,8 +146,12 @@ static void test_statistics(void **state) {
   (void)state;
   gd_samples_summarise(&samples);
   assert_true(fabs(samples.median_s - 2.5) < 1e-12);
-  /* deviation 1.29099, t(3) = 3.182: 3.182 * 1.29099 / 2 */
-  assert_true(fabs(samples.half_width_s - 2.0540) < 1e-3);
+  /* deviation 1.29099, t(3) = 3.182: 1.3 * 3.182 * 1.29099 / 2. Neighbours: -0.35 of the squares,
+     corrected by (1 - 1.4) / 4: below none. */
+  assert_true(fabs(samples.half_width_s - 2.6702) < 1e-3);
+  samples = (struct gd_samples){.count = 8, .ns = {1, 2, 3, 4, 5, 6, 7, 8}};
+  gd_samples_summarise(&samples); /* a drift: neighbours are nearly the same */
+  assert_true(samples.half_width_s > 3 * 0.5e-9 * 7);
   samples.count = 1;
   gd_samples_summarise(&samples);
   assert_true(samples.half_width_s == samples.median_s);

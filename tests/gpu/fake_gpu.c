@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,8 +188,26 @@ struct CUgraphNode_st {
 };
 struct CUgraph_st {
   struct CUgraphNode_st *first, **end;
+  bool has_collectives;
 };
 static CUgraph capturing;
+
+/*
+ * From the first graph on, streams are busy while the file is there that GD_TEST_BUSY names, as
+ * those of a rank are while another one stays away: until NCCL is aborted.
+ */
+static atomic_bool is_aborted;
+static atomic_int live_graphs; /* with collectives */
+
+static const char *busy_file(void) {
+  const char *file = launches > 0 ? getenv("GD_TEST_BUSY") : NULL;
+  return file && !atomic_load(&is_aborted) && access(file, F_OK) == 0 ? file : NULL;
+}
+
+static void wait_busy(void) {
+  while (busy_file())
+    usleep(1000);
+}
 
 /* Zeros cost no memory where they are whole pages. */
 static void clear(char *at, size_t bytes) {
@@ -277,10 +296,15 @@ int cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 int cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
   (void)flags;
   *exec = (CUgraphExec)(void *)graph;
+  if (graph->has_collectives)
+    atomic_fetch_add(&live_graphs, 1);
   return answer();
 }
 int cuGraphExecDestroy(CUgraphExec exec) {
   CUgraph graph = (CUgraph)(void *)exec;
+  wait_busy();
+  if (graph->has_collectives)
+    atomic_fetch_sub(&live_graphs, 1);
   for (struct CUgraphNode_st *node = graph->first, *next; node; node = next) {
     next = node->next;
     free(node);
@@ -319,7 +343,8 @@ int cuInit(unsigned flags) {
   return CUDA_SUCCESS;
 }
 int cuDriverGetVersion(int *version) {
-  *version = 13000;
+  const char *other = getenv("GD_TEST_DRIVER");
+  *version = other ? (int)strtol(other, NULL, 10) : 13000;
   return CUDA_SUCCESS;
 }
 int cuGetErrorName(int error, const char **text) {
@@ -380,6 +405,7 @@ int cuCtxSetCurrent(CUcontext context) {
   return answer();
 }
 int cuCtxSynchronize(void) {
+  wait_busy();
   return answer();
 }
 int cuStreamCreate(CUstream *stream, unsigned flags) {
@@ -393,10 +419,10 @@ int cuStreamDestroy_v2(CUstream stream) {
   return answer();
 }
 int cuStreamQuery(CUstream stream) {
-  const char *busy = getenv("GD_TEST_BUSY");
+  const char *busy = busy_file();
   char asked[4096];
   (void)stream;
-  if (!busy || access(busy, F_OK) != 0)
+  if (!busy)
     return answer();
   snprintf(asked, sizeof asked, "%s.%d", busy, (int)getpid());
   is_first(asked);
@@ -404,6 +430,7 @@ int cuStreamQuery(CUstream stream) {
 }
 int cuStreamSynchronize(CUstream stream) {
   (void)stream;
+  wait_busy();
   return answer();
 }
 int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
@@ -596,15 +623,19 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
 /* --- NCCL ----------------------------------------------------------------------------------- */
 
 int ncclGetVersion(int *version) {
-  *version = 22800;
+  *version = 23003;
   return ncclSuccess;
 }
 int ncclGetUniqueId(ncclUniqueId *id) {
   memset(id, 7, sizeof *id);
   return ncclSuccess;
 }
+/* While the file that GD_TEST_INIT names is there, one rank has not come. */
 int ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+  const char *waits = getenv("GD_TEST_INIT");
   (void)ranks, (void)id, (void)rank;
+  while (waits && access(waits, F_OK) == 0)
+    usleep(1000);
   *comm = (ncclComm_t)(void *)&one_of_all;
   return ncclSuccess;
 }
@@ -612,8 +643,12 @@ int ncclCommDestroy(ncclComm_t comm) {
   (void)comm;
   return ncclSuccess;
 }
+/* As NCCL does it: kernels end at once, then it waits for every graph that uses it to go. */
 int ncclCommAbort(ncclComm_t comm) {
   (void)comm;
+  atomic_store(&is_aborted, true);
+  while (atomic_load(&live_graphs) > 0)
+    usleep(1000);
   return ncclSuccess;
 }
 int ncclCommGetAsyncError(ncclComm_t comm, int *error) {
@@ -621,18 +656,23 @@ int ncclCommGetAsyncError(ncclComm_t comm, int *error) {
   *error = ncclSuccess;
   return ncclSuccess;
 }
+static int collect(void) {
+  if (capturing)
+    capturing->has_collectives = true;
+  return ncclSuccess;
+}
 int ncclAllReduce(const void *send, void *receive, size_t count, int type, int op, ncclComm_t comm,
                   CUstream stream) {
   (void)send, (void)receive, (void)count, (void)type, (void)op, (void)comm, (void)stream;
-  return ncclSuccess;
+  return collect();
 }
 int ncclReduceScatter(const void *send, void *receive, size_t count, int type, int op,
                       ncclComm_t comm, CUstream stream) {
   (void)send, (void)receive, (void)count, (void)type, (void)op, (void)comm, (void)stream;
-  return ncclSuccess;
+  return collect();
 }
 int ncclAllGather(const void *send, void *receive, size_t count, int type, ncclComm_t comm,
                   CUstream stream) {
   (void)send, (void)receive, (void)count, (void)type, (void)comm, (void)stream;
-  return ncclSuccess;
+  return collect();
 }

@@ -339,19 +339,23 @@ fi
 # --- ranks that NCCL waits for ---------------------------------------------------------------
 
 # An NCCL that does nothing, and streams that are busy while a file is there, as those of a rank are
-# while another one stays away.
+# while another one stays away. Its abort waits for captured graphs to be destroyed, as NCCL's does.
 if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
   mkdir "$WORK/nccl"
   for name in libcuda.so.1 libnvrtc.so.13 libcublasLt.so.13 libnccl.so.2; do
     ln -s "$tools/fake_gpu.so" "$WORK/nccl/$name"
   done
   export GPUDAYS_CUDA_PATH=$WORK/nccl GPUDAYS_NCCL=on GD_TEST_BUSY=$WORK/busy
+  # What is calibrated is what runs use: two ranks on one GPU have no NCCL.
+  expect 3 calibrate --backend cuda --ranks 2 --threads 1 --time-limit 3s -o "$WORK/links.json"
+  said "ranks share a GPU, which NCCL refuses"
   apart=(timeout 120 mpirun --oversubscribe -n 2 "$WORK/apart" "$GPUDAYS" bench "${small[@]}"
     --methods naive+zero1 --device-memory 100GiB --json)
   touch "$GD_TEST_BUSY"
-  LAST="ranks that wait in vain" RC=0
+  LAST="ranks that wait in vain inside a graph" RC=0 from=$SECONDS
   "${apart[@]}" --rank-timeout 2 >"$OUT" 2>"$ERR" </dev/null || RC=$?
   [[ $RC == 3 ]] || fail "$LAST: exit $RC"
+  ((SECONDS - from <= 2 + 10)) || fail "$LAST: took $((SECONDS - from)) s"
   said "waits for the other ranks in vain (the time is up)"
   # Stopped for longer than the limit, they have waited for less.
   rm "$GD_TEST_BUSY".*
@@ -372,4 +376,34 @@ if [[ $kind == fake ]] && command -v mpirun >/dev/null; then
   wait "$job" || RC=$?
   [[ $RC == 0 ]] || fail "$LAST: exit $RC"
   field_is status ok
+  # A rank that does not come to NCCL's own start.
+  touch "$WORK/init"
+  LAST="a rank that does not join NCCL" RC=0 from=$SECONDS
+  GD_TEST_INIT=$WORK/init "${apart[@]}" --rank-timeout 2 >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  [[ $RC == 3 ]] || fail "$LAST: exit $RC"
+  ((SECONDS - from <= 2 + 10)) || fail "$LAST: took $((SECONDS - from)) s"
+  said "has waited 2 s in ncclCommInitRank, which ends when all 2 ranks are there"
+  # Several ranks on one GPU: where NCCL is told that it may.
+  shared=("${small[@]}" --methods naive+zero1 --ranks 2 --no-store --json)
+  expect 3 bench "${shared[@]}"
+  said "GPUDAYS_NCCL=on cannot be had: ranks share a GPU, which NCCL refuses (2.30.3 and later permit"
+  NCCL_MULTI_RANK_GPU_ENABLE=1 expect 0 bench "${shared[@]}"
+  field_is status ok
+fi
+
+# --- libraries of a newer CUDA than the driver -------------------------------------------------
+
+if [[ $kind == fake ]]; then
+  mkdir "$WORK/both"
+  for name in libcuda.so.1 libnvrtc.so.13 libnvrtc.so.12 libcublasLt.so.13 libcublasLt.so.12; do
+    ln -s "$tools/fake_gpu.so" "$WORK/both/$name"
+  done
+  for driver in 13000:13 12040:12; do
+    GPUDAYS_NCCL=off GPUDAYS_CUDA_PATH=$WORK/both GD_TEST_DRIVER=${driver%:*} expect 0 doctor --threads 1
+    shown "$WORK/both/libnvrtc.so.${driver#*:}"
+    shown "$WORK/both/libcublasLt.so.${driver#*:}"
+  done
+  # None that the driver takes.
+  GPUDAYS_CUDA_PATH=$WORK/fake GD_TEST_DRIVER=12040 expect 3 bench "${small[@]}" --methods naive --no-store
+  said "NVRTC ($WORK/fake/libnvrtc.so.13) is of a newer CUDA than the driver, which is of 12.4 and takes"
 fi

@@ -38,7 +38,7 @@ static void run_captured(enum gd_op_kind kind) {
   expect_cu(cuda->cu->StreamEndCapture(cuda->stream, &graph), "capture");
   expect_cu(cuda->cu->GraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
   expect_cu(cuda->cu->GraphLaunch(exec, cuda->stream), "cuGraphLaunch");
-  expect(gd_cuda_nccl_sync(cuda, &err));
+  expect(gd_cuda_nccl_sync(cuda, cuda->stream, &err));
   cuda->cu->GraphExecDestroy(exec);
   cuda->cu->GraphDestroy(graph);
 }

@@ -17,6 +17,8 @@
  * What a sharding does to a family is not left out, and what it does to the numbers is on the CPU
  * as well, where all of it runs. GD_TEST_ALL=1: all of it here too.
  *
+ * GD_TEST_LOSSES names a file to which rank 0 appends the losses of every run.
+ *
  * Alone it checks the space of one device, then starts itself under mpirun with 2 and with 4 ranks
  * for the space of several. With an argument, 1, 2 or 4: for so many alone.
  */
@@ -80,6 +82,19 @@ static void complain(const char *family, const char *method, enum gd_precision p
   failures++;
 }
 
+static void note_losses(const struct gd_comm *comm, const char *family, const char *method,
+                        enum gd_precision precision, const double *losses) {
+  const char *path = getenv("GD_TEST_LOSSES");
+  FILE *file = path && (!comm || gd_comm_rank(comm) == 0) ? fopen(path, "a") : NULL;
+  if (!file)
+    return;
+  fprintf(file, "%s %s %s", family, method, gd_precision_name(precision));
+  for (int i = 0; i < STEPS; i++)
+    fprintf(file, " %.17g", losses[i]);
+  fprintf(file, "\n");
+  fclose(file);
+}
+
 static bool train(const struct gd_model *model, struct gd_comm *comm, struct gd_method method,
                   enum gd_precision precision, int64_t micro_batch, const char *family,
                   double *losses) {
@@ -97,9 +112,13 @@ static bool train(const struct gd_model *model, struct gd_comm *comm, struct gd_
                                      .seed = 11,
                                      .lr = 3e-3};
   points++;
-  if (gd_train(&options, losses, &err) == GD_OK)
+  gd_method_name(&method, name);
+  if (gd_train(&options, losses, &err) == GD_OK) {
+    if (comm)
+      note_losses(comm, family, name, precision, losses);
     return true;
-  complain(family, gd_method_name(&method, name), precision, err.text);
+  }
+  complain(family, name, precision, err.text);
   return false;
 }
 

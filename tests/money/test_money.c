@@ -212,6 +212,61 @@ static void test_rented(void **state) {
   assert_null(gd_money_choose_rented(&table, &limits));
 }
 
+/* Renting is an answer like buying; a table of machines that are not for sale has one. */
+static void test_advise(void **state) {
+  (void)state;
+  struct gd_money_option options[COUNT];
+  struct gd_money_table table = table_of(options);
+  struct gd_money_advice advice;
+  /* Bought: slow 1,000, same 3,000, fast 9,000, with energy. Rented: see test_rented. */
+  gd_money_advise(&table, &(struct gd_money_limits){0}, &advice);
+  assert_string_equal(advice.option->machine->name, "slow");
+  assert_false(advice.rented);
+  assert_int_equal(advice.ways, 3 + 4);
+  assert_true(fabs(advice.usd - options[0].hardware_usd - options[0].energy_usd) < 1e-9);
+  assert_null(advice.buy);
+  /* In time only two are: the cheapest is rented, and pays for `fast` within some runs. */
+  gd_money_advise(&table, &(struct gd_money_limits){.days = 25}, &advice);
+  assert_true(advice.rented && fabs(advice.usd - 3840) < 1e-9);
+  assert_string_equal(advice.option->machine->name, "rented"); /* of equals the fastest */
+  assert_string_equal(advice.buy->machine->name, "fast");
+  double saved_usd = 3840 - options[2].energy_usd;
+  assert_true(fabs(advice.buy_runs - ceil(9000 / saved_usd)) < 1e-9 && advice.buy_runs > 1);
+  /* A budget that buys nothing may rent: the fastest within it. */
+  gd_money_advise(&table, &(struct gd_money_limits){.budget_usd = 3840, .days = 25}, &advice);
+  assert_true(advice.rented);
+  assert_string_equal(advice.option->machine->name, "rented");
+  gd_money_advise(&table, &(struct gd_money_limits){.budget_usd = 3839, .days = 25}, &advice);
+  assert_null(advice.option);
+  assert_int_equal(advice.ways, 0);
+  /* Nothing for sale. */
+  for (int i = 0; i < COUNT; i++)
+    options[i].hardware_usd = (double)NAN;
+  gd_money_advise(&table, &(struct gd_money_limits){0}, &advice);
+  assert_true(advice.rented && advice.option && !advice.buy);
+}
+
+/* Cheaper hardware tips the scale, and cheaper rents tip it back; the table stays as it was. */
+static void test_advise_scaled(void **state) {
+  (void)state;
+  struct gd_money_option options[COUNT];
+  struct gd_money_table table = table_of(options);
+  struct gd_money_limits limits = {.days = 25};
+  struct gd_money_scales scales = {.rent = 1, .hardware = 0.1, .electricity = 1, .days = 1};
+  struct gd_money_advice advice;
+  struct gd_error err = {0};
+  assert_int_equal(gd_money_advise_scaled(&table, &limits, &scales, &advice, &err), GD_OK);
+  assert_false(advice.rented);
+  assert_true(fabs(advice.usd - 900 - options[2].energy_usd) < 1e-9);
+  scales.rent = 0.01;
+  assert_int_equal(gd_money_advise_scaled(&table, &limits, &scales, &advice, &err), GD_OK);
+  assert_true(advice.rented && fabs(advice.usd - 38.40) < 1e-9);
+  scales = (struct gd_money_scales){.rent = 1, .hardware = 1, .electricity = 1, .days = 2};
+  assert_int_equal(gd_money_advise_scaled(&table, &limits, &scales, &advice, &err), GD_OK);
+  assert_true(advice.option->time.days == 20 && options[4].time.days == 10);
+  gd_arena_deinit(&table.arena);
+}
+
 static void test_reach(void **state) {
   (void)state;
   struct gd_money_option options[COUNT];
@@ -276,6 +331,7 @@ int main(void) {
       cmocka_unit_test(test_physics),       cmocka_unit_test(test_front),
       cmocka_unit_test(test_choose),        cmocka_unit_test(test_choose_possible),
       cmocka_unit_test(test_nearest),       cmocka_unit_test(test_rented),
+      cmocka_unit_test(test_advise),        cmocka_unit_test(test_advise_scaled),
       cmocka_unit_test(test_reach),         cmocka_unit_test(test_candidates),
       cmocka_unit_test(test_times),
   };

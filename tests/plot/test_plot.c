@@ -183,6 +183,33 @@ static void test_hostile_texts(void **state) {
   gd_strbuf_deinit(&command);
 }
 
+/* Texts are CDATA sections, which end with ]]>: each that opens is closed once, with nothing but
+   elements between two of them, and the text is all there. */
+static void test_cdata(void **state) {
+  struct gd_strbuf text = {0};
+  struct gd_error err = {0};
+  struct gd_plot plot = bars();
+  (void)state;
+  need_gnuplot();
+  const char *names[] = {"]]><script>x()</script>", "a]]>b]]]>", "]]>"};
+  struct gd_plot_series series = {
+      .name = "]]>\x9b\xe2\x80\xae.", .y = fast, .labels = names, .count = 3};
+  plot.title = names[0];
+  plot.categories = names;
+  plot.series = &series;
+  plot.n_series = 1;
+  if (gd_plot_svg(&plot, "figure-7", &text, &err) != GD_OK)
+    fail_msg("%s", err.text);
+  assert_true(count_of(text.text, "]]]]><![CDATA[>") >= 5);
+  assert_null(strstr(text.text, "\xe2\x80\xae"));
+  for (const char *at = text.text; (at = strstr(at, "]]>")); at += 3) {
+    bool split = strncmp(at + 3, "<![CDATA[", 9) == 0, ends = strncmp(at + 3, "</text>", 7) == 0;
+    assert_true(split || ends || strncmp(at + 3, "</tspan>", 8) == 0);
+  }
+  assert_int_equal(count_of(text.text, "<![CDATA["), count_of(text.text, "]]>"));
+  gd_strbuf_deinit(&text);
+}
+
 static void test_nothing_to_draw(void **state) {
   static const double none[] = {(double)NAN, (double)NAN, (double)NAN};
   struct gd_plot_series series = {.name = "n", .x = none, .y = none, .count = 3};
@@ -273,6 +300,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_files, scratch_setup, scratch_teardown),
       cmocka_unit_test(test_bar_heights),
       cmocka_unit_test_setup_teardown(test_hostile_texts, scratch_setup, scratch_teardown),
+      cmocka_unit_test(test_cdata),
       cmocka_unit_test_setup_teardown(test_nothing_to_draw, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_no_gnuplot, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_bad_folder, scratch_setup, scratch_teardown),

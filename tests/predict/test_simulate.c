@@ -154,7 +154,55 @@ static void collectives_are_alpha_and_beta(void **state) {
   gd_rates_deinit(&rates);
 }
 
+/* A calibration is worth its worst error, and on a CPU no less than what others had of it. */
+static void load_widens_intervals(void **state) {
+  (void)state;
+  static const struct {
+    int checked, multiprocessors;
+    double worst, busy, error;
+    bool validated;
+  } cases[] = {
+      {6, 0, 0.04, 0.01, 0.10, true},
+      {6, 0, 0.25, 0.01, 0.25, true},
+      {6, 0, 0.04, 0.63, 0.63, false},
+      {6, 0, 0.75, 0.63, 0.75, false},
+      {0, 0, 0, 0.01, GD_PREDICT_UNVALIDATED, false},
+      {6, 0, 0.04, -1, 0.10, true},
+      {6, 132, 0.04, 0.63, 0.10, true},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    bool validated;
+    struct gd_rates rates = {.checked_trials = cases[i].checked,
+                             .multiprocessors = cases[i].multiprocessors,
+                             .worst_error = cases[i].worst,
+                             .busy_share = cases[i].busy};
+    assert_near(gd_calibration_error(&rates, &validated), cases[i].error);
+    assert_int_equal(validated, cases[i].validated);
+  }
+}
+
 /* --- topologies ---------------------------------------------------------------------------- */
+
+/* What collectives took on one machine says nothing of another's links. */
+static void links_of_others_stay_there(void **state) {
+  struct gd_rates rates;
+  struct gd_hw hw = {0};
+  struct gd_target target;
+  struct gd_error err = {0};
+  (void)state;
+  parse_rates(&rates);
+  const struct gd_work slow = {.kind = GD_OP_all_reduce, .sizes = {4e6, 4, 1, 1}, .bytes = 4e6};
+  assert_int_equal(gd_rates_add(&rates, &slow, 10, &err), GD_OK);
+  gd_rates_sort(&rates);
+  assert_near(gd_rates_seconds(&rates, &slow), 10);
+  assert_int_equal(gd_hw_load(&hw, &err), GD_OK);
+  assert_int_equal(gd_hw_target(&hw, "h100", 4, 0, NULL, NULL, &target, &err), GD_OK);
+  gd_rates_retarget(&rates, &target);
+  assert_near(gd_rates_seconds(&rates, &slow), gd_rates_bound(&rates, &slow));
+  assert_true(gd_rates_seconds(&rates, &slow) < 1e-3);
+  gd_hw_deinit(&hw);
+  gd_rates_deinit(&rates);
+}
 
 static void rings_take_the_narrowest_way(void **state) {
   const struct gd_gpu gpu = {.name = "g",
@@ -302,6 +350,8 @@ int main(void) {
       cmocka_unit_test(what_runs_beside_takes_its_share),
       cmocka_unit_test(collectives_are_alpha_and_beta),
       cmocka_unit_test(rings_take_the_narrowest_way),
+      cmocka_unit_test(links_of_others_stay_there),
+      cmocka_unit_test(load_widens_intervals),
       cmocka_unit_test(near_points_decide),
       cmocka_unit_test_setup_teardown(files_keep_every_point, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(broken_files_are_named, scratch_setup, scratch_teardown),

@@ -51,6 +51,18 @@ check_files "$out"
 # Every one that is a number lies within its interval.
 awk -F, 'NR > 1 && $5 != "" { n++; if (!($6 < $5 && $5 < $7)) exit 1 } END { exit n < 100 }' \
   "$out/table-1-intervals.csv" || fail "predictions outside their intervals"
+# Figures whose numbers the paper does not give are drawn from predictions, and say so.
+for figure in 4-predicted 5-predicted 11-predicted 10-predicted-1 10-predicted-several; do
+  [[ -s $out/figure-$figure.csv ]] || fail "no figure-$figure.csv"
+done
+[[ $(grep -c "with free-lunch alone too" "$out/figure-10-predicted-1.csv") -ge 1 &&
+  $(grep -c "only with memory-saving methods" "$out/figure-10-predicted-1.csv") -ge 1 ]] || fail "the classes of Figure 10"
+awk -F, 'NR > 1 { at[$1] = $2 } END { exit !(at["best"] > 1 && at["worst"] < 1 && at["median"] == 1) }' \
+  "$out/figure-5-predicted.csv" || fail "speeds of Figure 5"
+awk -F, '$1 == "Pythia 160M" { exit !($2 < -5 && $3 > -5) }' "$out/figure-11-predicted.csv" ||
+  fail "memory-saving methods cost time on one GPU: Figure 11"
+# Figure 6 (a) has sizes of its own.
+[[ $(grep -cE '^(RoBERTa 350M|ConvNeXt 350M|ViT 310M),' "$out/figure-6a.csv") == 3 ]] || fail "sizes of Figure 6 (a)"
 grep -q 'class="chip predicted"' "$out/index.html" || fail "nothing says that it is predicted"
 grep -q 'class="lacks"' "$out/index.html" || fail "nothing says what is not measured"
 if $with_gnuplot; then

@@ -209,8 +209,8 @@ static void test_paper_side(void **state) {
   /* Statements of the paper's text, out of the figures. */
   assert_true(near(value_of("figure-2-paper.csv", "all", "best settings (Table 1)"), 4.4, 0.1));
   assert_true(near(value_of("figure-2-paper.csv", "all", "analytic (Sec. 3.1)"), 6, 0.1));
-  assert_true(near(value_of("figure-6b.csv", "Pythia 1.0B", "original"), 192, 0));
-  assert_true(near(value_of("figure-6b.csv", "Pythia 1.0B", "8 A100, best settings"), 72, 0));
+  assert_true(near(value_of("figure-6b.csv", "Pythia 1B", "original"), 192, 0));
+  assert_true(near(value_of("figure-6b.csv", "Pythia 1B", "8 A100, best settings"), 72, 0));
   assert_int_equal(count_word("figure-3-paper.csv", "only with efficient methods"), 9);
   assert_int_equal(count_word("figure-3-paper.csv", "with naive settings too"), 11);
   assert_int_equal(count_word("appendix-j-paper.csv", "\n"), 141);
@@ -265,7 +265,7 @@ static void test_no_gnuplot(void **state) {
   assert_int_equal(count_word("index.html", "<svg"), 0);
   assert_int_equal(count_word("index.html", ".svg\""), 0);
   assert_true(count_word("index.html", "<details open><summary>Numbers") > 20);
-  assert_true(near(value_of("figure-6b.csv", "Pythia 1.0B", "original"), 192, 0));
+  assert_true(near(value_of("figure-6b.csv", "Pythia 1B", "original"), 192, 0));
 }
 
 static void test_bad_folders(void **state) {

@@ -100,7 +100,7 @@ fi
 tight=("${quick[@]}" --micro-batch 8)
 expect 0 plan "$model" --seq 16 --batch 8 --threads 1 --micro-batch 8 --json
 expect 0 bench "${tight[@]}" --methods naive,free-lunch+zero1+offload \
-  --device-memory $(($(field peak_bytes) - 1)) --json
+  --device-memory $(($(field peak_bytes) - 1))B --json
 count '^      "source": "plan"' 1
 count '^      "status": "infeasible"' 1
 count '^      "status": "ok"' 1
@@ -114,7 +114,7 @@ broken() {
   fresh_store "fault-$1"
   local points=(--methods "free-lunch,free-lunch+ckpt,free-lunch+zero1+offload" --json)
   GPUDAYS_TEST_FAULT=free-lunch+ckpt=$1 expect 0 bench "${quick[@]}" "${points[@]}" \
-    --trial-timeout 20 "${@:4}"
+    --trial-timeout 20s "${@:4}"
   count '^      "status": "ok"' 2
   count '^      "status": "failed"' 1
   count "^      \"failure\": \"$2\"" 1
@@ -467,7 +467,7 @@ shown "pending, 2 of 3: free-lunch+ckpt, free-lunch+ckpt+zero3+offload; the time
 expect 0 bench "${limited[@]}" --json
 count '^      "source": "store"' 1
 count '^      "source": "run"' 2
-expect 1 bench "${long[@]}" --methods naive,kernels --time-limit 1 --json
+expect 1 bench "${long[@]}" --methods naive,kernels --time-limit 1s --json
 said "no trial was good before the time limit, and 2 of 2 are pending"
 count '"source": "pending"' 2
 

@@ -283,6 +283,30 @@ static void test_columns_refused(void **state) {
   expect_refused(REQUIRED "\n" GOOD ",more\n", "a.csv, line 2: 7 cells; the header has 6");
 }
 
+/* The columns of the file that the paper's authors draw Figures 1 and 8 from, and "Masters". */
+static void test_columns_of_the_paper(void **state) {
+  (void)state;
+  struct gd_survey survey;
+  parse_good(&survey, "role,areas,uses,satisfaction,cloud_budget,desktop_gen,desktop_mem,desktop_1,"
+                      "workstation_gen,workstation_64,data_center_gen,data_center_4,gpu_link,"
+                      "node_link\n"
+                      "Masters Student,Machine Learning,\"Inference, Fine-tuning\",3,0,Not sure,"
+                      "24 GB,Days,None available,,Ampere,Weeks,NVLink,Ethernet (10 Gbps)\n");
+  const struct gd_survey_table *tables = tabulate(&survey), *table;
+  table = find(&survey, tables, "q2_role", NULL);
+  assert_int_equal(count_of(table, "Master's Student"), 1);
+  table = find(&survey, tables, "q15_datacenter_time", "4 GPUs");
+  assert_int_equal(count_of(table, "Weeks"), 1);
+  table = find(&survey, tables, "q9_desktop_time", "1 GPU");
+  assert_int_equal(count_of(table, "Days"), 1);
+  gd_survey_deinit(&survey);
+  expect_refused(
+      "role,uses,satisfaction,desktop_gen,workstation_gen,data_center_gen,desktop_3\n"
+      "Postdoc,Inference,3,Not sure,None available,Ampere,Days\n",
+      "a.csv, line 1, column \"desktop_3\": \"desktop_3\"; expected a column of the "
+      "survey: the id or the text of a question ('gpudays survey --template' prints all)");
+}
+
 /* All that is wrong, in the order of the file; beyond the bound only counted. */
 static void test_many_problems(void **state) {
   (void)state;
@@ -509,10 +533,11 @@ int main(void) {
       cmocka_unit_test(test_schema),          cmocka_unit_test(test_template),
       cmocka_unit_test(test_counts),          cmocka_unit_test(test_interval),
       cmocka_unit_test(test_forms),           cmocka_unit_test(test_cells_refused),
-      cmocka_unit_test(test_columns_refused), cmocka_unit_test(test_many_problems),
-      cmocka_unit_test(test_access),          cmocka_unit_test(test_statements),
-      cmocka_unit_test(test_figures),         cmocka_unit_test(test_synthetic),
-      cmocka_unit_test(test_some_synthetic),  cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_columns_refused), cmocka_unit_test(test_columns_of_the_paper),
+      cmocka_unit_test(test_many_problems),   cmocka_unit_test(test_access),
+      cmocka_unit_test(test_statements),      cmocka_unit_test(test_figures),
+      cmocka_unit_test(test_synthetic),       cmocka_unit_test(test_some_synthetic),
+      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

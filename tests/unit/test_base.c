@@ -254,8 +254,7 @@ static void test_parse_bytes(void **state) {
     const char *text;
     int64_t bytes;
   } good[] = {
-      {"0", 0},
-      {"4096", 4096},
+      {"0B", 0},
       {"4096B", 4096},
       {"512MiB", 512 << 20},
       {"2GiB", (int64_t)2 << 30},
@@ -267,8 +266,9 @@ static void test_parse_bytes(void **state) {
       {".5M", 1 << 19},
       {"2T", (int64_t)2 << 40},
   };
-  static const char *const bad[] = {"",     "GiB",   "-1",  "+1",   "nan",      "inf", "1e999",
-                                    "0x1p", "1 2 G", "1Gi", "1PiB", "5000000T", " 1",  "1G "};
+  static const char *const bad[] = {"",     "24",       "1.5",   "GiB",  "-1",    "+1",
+                                    "nan",  "inf",      "1e999", "0x1p", "1 2 G", "1Gi",
+                                    "1PiB", "5000000T", " 1",    "1G "};
   int64_t bytes;
   for (size_t i = 0; i < COUNT(good); i++) {
     if (!gd_parse_bytes(good[i].text, &bytes))
@@ -311,6 +311,72 @@ static void test_edit_distance(void **state) {
   assert_int_equal(gd_edit_distance(long_word, "a"), 63); /* far, whatever it is */
   long_word[63] = '\0';
   assert_int_equal(gd_edit_distance(long_word, ""), 63);
+  assert_true(gd_edit_within("kitten", "sitting", 3));
+  assert_false(gd_edit_within("kitten", "sitting", 2));
+  assert_true(gd_edit_within("", "", 0));
+  assert_true(gd_edit_within("abc", "abc", 0));
+  assert_false(gd_edit_within("abc", "abd", 0));
+  assert_false(gd_edit_within(long_word, "a", 2));
+}
+
+/* --- what may be shown --------------------------------------------------------------------- */
+
+static void test_shown(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    bool shown;
+    size_t bytes;
+  } cases[] = {
+      {"a", true, 1},
+      {"\xc3\xa9", true, 2},
+      {"\xe2\x82\xac", true, 3},
+      {"\xf0\x9f\x98\x80", true, 4},
+      {"\033[2J", false, 1},
+      {"\x7f", false, 1},
+      {"\xc2\x9b", false, 2},         /* U+009B, which is ESC [ */
+      {"\x9b", false, 1},             /* the same byte alone */
+      {"\xe2\x80\xae", false, 3},     /* U+202E, right to left */
+      {"\xe2\x80\xaa", false, 3},     /* U+202A */
+      {"\xe2\x80\xaf", true, 3},      /* U+202F, a narrow space */
+      {"\xe2\x80\x8e", false, 3},     /* U+200E */
+      {"\xe2\x80\x8f", false, 3},     /* U+200F */
+      {"\xe2\x80\x8d", true, 3},      /* U+200D, which joins emoji */
+      {"\xe2\x81\xa6", false, 3},     /* U+2066 */
+      {"\xe2\x81\xa9", false, 3},     /* U+2069 */
+      {"\xd8\x9c", false, 2},         /* U+061C */
+      {"\xc0\xaf", false, 1},         /* overlong */
+      {"\xed\xa0\x80", false, 1},     /* a surrogate */
+      {"\xf4\x90\x80\x80", false, 1}, /* above U+10FFFF */
+      {"\xe2\x80", false, 1},         /* cut short */
+      {"\xff", false, 1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    size_t bytes = 0;
+    assert_int_equal(gd_text_shown(cases[i].text, &bytes), cases[i].shown);
+    assert_int_equal(bytes, cases[i].bytes);
+  }
+}
+
+static void test_clean(void **state) {
+  (void)state;
+  struct gd_error err = {0};
+  struct gd_strbuf out = {0};
+  char text[] = "a\033[31mb\tc\nd\xe2\x80\xaez\xc3\xa9\x9b";
+  gd_text_clean(text);
+  assert_string_equal(text, "a?[31mb\tc\nd?z\xc3\xa9?");
+  (void)gd_fail(&err, GD_BAD_INPUT, "no model \"%s\"", "x\r\033]0;t\007\nok \xe2\x80\xaey");
+  assert_string_equal(err.text, "no model \"x??]0;t? ok ?y\"");
+  gd_strbuf_clean(&out, false); /* nothing at all */
+  assert_null(out.text);
+  gd_strbuf_append(&out, "\033[1mbold\033[0m \033[2J\xe2\x80\xae\n");
+  gd_strbuf_clean(&out, false);
+  assert_string_equal(out.text, "\033[1mbold\033[0m ?[2J?\n");
+  gd_strbuf_deinit(&out);
+  gd_strbuf_append(&out, "{\"a\": \"\xe2\x80\xae\x7f\xc2\x9b\xc3\xa9\"}\n");
+  gd_strbuf_clean(&out, true);
+  assert_string_equal(out.text, "{\"a\": \"\\u202e\\u007f\\u009b\xc3\xa9\"}\n");
+  gd_strbuf_deinit(&out);
 }
 
 /* --- random numbers ------------------------------------------------------------------------ */
@@ -534,6 +600,7 @@ int main(void) {
       cmocka_unit_test(test_strbuf),       cmocka_unit_test(test_format_bytes),
       cmocka_unit_test(test_format_count), cmocka_unit_test(test_parse_bytes),
       cmocka_unit_test(test_parse_int),    cmocka_unit_test(test_edit_distance),
+      cmocka_unit_test(test_shown),        cmocka_unit_test(test_clean),
       cmocka_unit_test(test_philox),       cmocka_unit_test(test_draws),
       cmocka_unit_test(test_dropout),      cmocka_unit_test(test_hash),
       cmocka_unit_test(test_round_trips),  cmocka_unit_test(test_f16_values),

@@ -239,9 +239,11 @@ static void test_files(void **state) {
 /* What is appended is what is read. */
 static void test_round_trip(void **state) {
   (void)state;
-  static const char *const cells[] = {"plain", "",         "1,5", "say \"hi\"", "two\nlines",
-                                      "\r",    " padded ", "\"",  "\xc3\xa9",   "\xef\xbb\xbf",
-                                      ","};
+  static const char *const cells[] = {
+      "plain", "",         "1,5",          "say \"hi\"", "two\nlines", "\r", " padded ",
+      "\"",    "\xc3\xa9", "\xef\xbb\xbf", ",",          "=1+1",       "+a", "-b",
+      "@c",    "\td",      "'=e",          "''",         "'-3.5",      "-",  "-3.5",
+      "+1e9",  "'",        "=\"x\",y",     "--",         "'\r"};
   enum { COUNT = sizeof cells / sizeof *cells };
   struct gd_strbuf text = {0};
   struct gd_csv csv;
@@ -259,6 +261,44 @@ static void test_round_trip(void **state) {
   }
   gd_csv_deinit(&csv);
   gd_strbuf_deinit(&text);
+}
+
+/* No cell is a formula; numbers stay numbers; what a file of others holds is read the same way. */
+static void test_formulas(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *cell;
+  } cases[] = {
+      {"=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\""},
+      {"@SUM(A1)", "'@SUM(A1)"},
+      {"-1+cmd|' /C calc'!A0", "'-1+cmd|' /C calc'!A0"},
+      {"+49 30 1", "'+49 30 1"},
+      {"\tx", "'\tx"},
+      {"\rx", "\"'\rx\""},
+      {"'=x", "''=x"},
+      {"-3.5", "-3.5"},
+      {"+2e-3", "+2e-3"},
+      {"-", "-"},
+      {"-inf", "'-inf"},
+      {"a=b", "a=b"},
+      {"it's", "it's"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gd_strbuf text = {0};
+    gd_csv_append_cell(&text, cases[i].text);
+    assert_string_equal(text.text, cases[i].cell);
+    gd_strbuf_deinit(&text);
+  }
+  struct gd_csv csv;
+  struct gd_error err = {0};
+  double value = 0;
+  static const char file[] = "a,b,c\n'-3.5,'x,\"'=1\"\n";
+  assert_int_equal(gd_csv_parse(&csv, "t.csv", file, (int64_t)strlen(file), &err), GD_OK);
+  assert_int_equal(gd_csv_number(&csv, 0, 0, -10, 10, &value, &err), GD_OK);
+  assert_true(value == -3.5);
+  assert_string_equal(gd_csv_cell(&csv, 0, 1), "'x");
+  assert_string_equal(gd_csv_cell(&csv, 0, 2), "=1");
+  gd_csv_deinit(&csv);
 }
 
 static enum gd_status load(void *context, struct gd_error *err) {
@@ -288,6 +328,7 @@ int main(void) {
       cmocka_unit_test(test_columns),
       cmocka_unit_test_setup_teardown(test_files, scratch_setup, scratch_teardown),
       cmocka_unit_test(test_round_trip),
+      cmocka_unit_test(test_formulas),
       cmocka_unit_test_setup_teardown(test_memory, scratch_setup, scratch_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

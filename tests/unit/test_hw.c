@@ -17,6 +17,7 @@
 
 #include "backend/backend.h"
 #include "hw/estimate.h"
+#include "pass/pass.h"
 #include "support/fault.h"
 #include "support/scratch.h"
 
@@ -198,12 +199,12 @@ static void test_costs(void **state) {
 static void test_rent(void **state) {
   (void)state;
   for (int i = 0; i < hw.n_rents; i++)
-    if (strcmp(hw.rents[i].provider, "AWS p4de.24xlarge, reserved") == 0) {
+    if (strcmp(hw.rents[i].provider, "AWS p4de.24xlarge, reserved for 3 years") == 0) {
       assert_string_equal(hw.rents[i].gpu, "a100");
-      expect_near(hw.rents[i].usd_per_gpu_hour * 8 * 5 * 365.25 * 24 / 650000, 1, 0.002);
+      expect_near(hw.rents[i].usd_per_gpu_hour * 8, 14.46, 1e-9);
       return;
     }
-  fail_msg("the paper's rent is not there");
+  fail_msg("the rent that the paper speaks of is not there");
 }
 
 /* --- targets ------------------------------------------------------------------------------- */
@@ -258,12 +259,15 @@ static void test_nodes(void **state) {
   assert_int_equal(gd_hw_target(&hw, "h100", 32, 0, NULL, NULL, &target, &err), GD_OK);
   assert_int_equal(target.nodes, 4);
   assert_string_equal(target.network->name, "infiniband-ndr");
+  assert_true(target.network_assumed);
   assert_int_equal(gd_hw_target(&hw, "4090", 8, 4, "desktop-2x-4090", "ethernet-10", &target, &err),
                    GD_OK);
+  assert_false(target.network_assumed);
   assert_string_equal(target.network->name, "ethernet-10");
   expect_near(target.network->bytes_per_s, 1.25e9, 1);
   expect_target("a100", 12, 5, NULL,
-                "12 GPUs cannot be spread evenly over 5 machines; choose a multiple of it");
+                "12 GPUs cannot be spread evenly over 5 nodes; choose --count as a multiple of "
+                "--nodes");
   expect_target("a100", 1, 1, "server-4x-h100",
                 "machine server-4x-h100 holds h100, not a100; choose one that holds it");
   expect_target("4090", 8, 1, "desktop-2x-4090",
@@ -272,6 +276,38 @@ static void test_nodes(void **state) {
   expect_target("h1000", 1, 1, NULL,
                 "unknown GPU \"h1000\"; did you mean h100, a100 or a6000? ('gpudays gpus' lists "
                 "all; a path to a file of its own works too)");
+}
+
+/* As few machines as hold them, each the same number. */
+static void test_node_counts(void **state) {
+  (void)state;
+  static const struct {
+    const char *gpu, *machine;
+    int count, nodes;
+  } cases[] = {
+      {"h100", NULL, 1, 1},   {"h100", NULL, 8, 1},       {"h100", NULL, 9, 3},
+      {"h100", NULL, 12, 2},  {"h100", NULL, 16, 2},      {"h100", NULL, 24, 3},
+      {"h100", NULL, 26, 13}, {"v100-32gb", NULL, 16, 2}, {"4090", "desktop-2x-4090", 8, 4},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    struct gd_target target;
+    struct gd_error err = {0};
+    int nodes = 0;
+    assert_int_equal(gd_hw_nodes(&hw, cases[i].gpu, cases[i].count, cases[i].machine, &nodes, &err),
+                     GD_OK);
+    assert_int_equal(nodes, cases[i].nodes);
+    assert_int_equal(
+        gd_hw_target(&hw, cases[i].gpu, cases[i].count, 0, cases[i].machine, NULL, &target, &err),
+        GD_OK);
+    assert_int_equal(target.nodes, cases[i].nodes);
+    assert_int_equal(target.network != NULL, target.nodes > 1);
+  }
+  struct gd_target target;
+  struct gd_error err = {0};
+  assert_int_equal(gd_hw_target(&hw, "h100", 8, 0, NULL, "infiniband-hdr", &target, &err),
+                   GD_BAD_INPUT);
+  assert_string_equal(err.text, "--network is infiniband-hdr, but 8 GPUs fit in one node; leave it "
+                                "out, or spread them with --nodes");
 }
 
 /* The plan for a GPU on paper is the plan of the CUDA backend. */
@@ -289,6 +325,43 @@ static void test_caps(void **state) {
   assert_memory_equal(&ours, &backend, sizeof ours);
   gd_caps_gpu(70, &ours);
   assert_false(ours.tf32 || ours.dtype[GD_DTYPE_BF16]);
+  assert_true(ours.dtype[GD_DTYPE_F16]);
+  gd_caps_gpu(61, &ours);
+  assert_false(ours.dtype[GD_DTYPE_F16]);
+}
+
+/* What a device lacks it does in another precision, and what a GPU was asked for it does or not. */
+static void test_precisions(void **state) {
+  (void)state;
+  static const struct {
+    int capability; /* 0: a CPU */
+    enum gd_precision recipe, runs;
+  } cases[] = {
+      {90, GD_PRECISION_FP16, GD_PRECISION_FP16}, {90, GD_PRECISION_BF16, GD_PRECISION_BF16},
+      {75, GD_PRECISION_BF16, GD_PRECISION_FP16}, {75, GD_PRECISION_FP16, GD_PRECISION_FP16},
+      {61, GD_PRECISION_BF16, GD_PRECISION_FP32}, {61, GD_PRECISION_FP16, GD_PRECISION_FP32},
+      {61, GD_PRECISION_FP32, GD_PRECISION_FP32}, {0, GD_PRECISION_FP16, GD_PRECISION_BF16},
+      {0, GD_PRECISION_BF16, GD_PRECISION_BF16},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    struct gd_caps caps;
+    struct gd_model model = {.recipe = {.precision = cases[i].recipe}};
+    struct gd_error err = {0};
+    enum gd_precision precision;
+    bool substituted;
+    gd_backend_cpu.caps(&(struct gd_backend_options){0}, &caps);
+    if (cases[i].capability)
+      gd_caps_gpu(cases[i].capability, &caps);
+    assert_int_equal(gd_setup_precision(&model, &caps, NULL, &precision, &substituted, &err),
+                     GD_OK);
+    assert_int_equal(precision, cases[i].runs);
+    assert_int_equal(substituted, cases[i].runs != cases[i].recipe);
+    bool refused = cases[i].capability && substituted;
+    assert_int_equal(
+        gd_setup_precision(&model, &caps, &cases[i].recipe, &precision, &substituted, &err),
+        refused ? GD_UNSUPPORTED : GD_OK);
+    assert_true(refused || (precision == cases[i].recipe && !substituted));
+  }
 }
 
 /* --- users' files -------------------------------------------------------------------------- */
@@ -497,10 +570,12 @@ static void test_peaks(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, load_hw, drop_hw)
   const struct CMUnitTest tests[] = {
-      TEST(test_names),    TEST(test_stated),   TEST(test_rates),   TEST(test_sources),
-      TEST(test_costs),    TEST(test_rent),     TEST(test_targets), TEST(test_nodes),
-      TEST(test_caps),     TEST(test_own),      TEST(test_hides),   TEST(test_folder),
-      TEST(test_refusals), TEST(test_estimate), TEST(test_peaks),   cmocka_unit_test(test_memory),
+      TEST(test_names),    TEST(test_stated),     TEST(test_rates),
+      TEST(test_sources),  TEST(test_costs),      TEST(test_rent),
+      TEST(test_targets),  TEST(test_nodes),      TEST(test_node_counts),
+      TEST(test_caps),     TEST(test_precisions), TEST(test_own),
+      TEST(test_hides),    TEST(test_folder),     TEST(test_refusals),
+      TEST(test_estimate), TEST(test_peaks),      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

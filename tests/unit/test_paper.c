@@ -203,9 +203,15 @@ static void test_megatron(void **state) {
     model += row->model_parallel == 8;
     assert_int_equal(row->data_parallel * row->model_parallel, row->gpus);
     assert_near(row->batch / row->iteration_s / row->samples_per_s, 1, 1e-6);
-    assert_true(row->memory_low_bytes <= row->memory_high_bytes);
+    for (int gpu = 0; gpu < 8; gpu++)
+      assert_true(row->memory_bytes[gpu] >= row->memory_low_bytes &&
+                  row->memory_bytes[gpu] <= row->memory_high_bytes && row->memory_bytes[gpu] > 0);
     assert_true(row->memory_high_bytes < 40537.0 * 1048576);
   }
+  const struct gd_megatron_row *first = &paper->megatron[0]; /* GPU 0 and 7 are below the others */
+  assert_near(first->memory_bytes[0] / 1048576, 30760, 1e-9);
+  assert_near(first->memory_bytes[3] / 1048576, 31192, 1e-9);
+  assert_near(first->memory_low_bytes / 1048576, 30760, 1e-9);
   assert_int_equal(data, 16);
   assert_int_equal(model, 11);
   assert_int_equal(cannot, 3);

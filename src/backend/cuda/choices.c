@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cache.h"
 #include "base/rng.h"
+#include "base/strbuf.h"
 
 enum {
   ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
@@ -76,7 +76,7 @@ static void take_line(struct gd_cuda_choices *choices, char *line) {
 
 static void read_choices(struct gd_cuda_choices *choices) {
   char line[GD_CUDA_KEY_BYTES + HEX_DIGITS + GD_CUDA_NOTE_BYTES + 64];
-  FILE *file = choices->path[0] ? fopen(choices->path, "re") : NULL;
+  FILE *file = choices->path[0] ? gd_cache_open(choices->path) : NULL;
   if (!file)
     return;
   while (fgets(line, sizeof line, file))
@@ -86,15 +86,11 @@ static void read_choices(struct gd_cuda_choices *choices) {
 
 /* Keeps what other processes have written since. A cache: failures cost a second tuning. */
 static void write_choices(struct gd_cuda_choices *choices) {
-  char temporary[1300], line[GD_CUDA_KEY_BYTES + HEX_DIGITS + GD_CUDA_NOTE_BYTES + 64];
+  char line[GD_CUDA_KEY_BYTES + HEX_DIGITS + GD_CUDA_NOTE_BYTES + 64];
+  struct gd_strbuf text = {0};
   if (!choices->changed || !choices->path[0])
     return;
   read_choices(choices);
-  snprintf(temporary, sizeof temporary, "%s.%ld", choices->path, (long)getpid());
-  FILE *file = fopen(temporary, "we");
-  if (!file)
-    return;
-  bool ok = true;
   for (uint32_t i = 0; i < choices->count; i++) {
     const struct gd_cuda_choice *choice = &choices->at[i];
     if (choice->state != GD_CUDA_CHOICE_TIMED && choice->state != GD_CUDA_CHOICE_STORED)
@@ -103,11 +99,11 @@ static void write_choices(struct gd_cuda_choices *choices) {
     for (int w = 0; w < ALGO_WORDS; w++)
       at += snprintf(line + at, sizeof line - (size_t)at, "%016" PRIx64, choice->algo.data[w]);
     snprintf(line + at, sizeof line - (size_t)at, "\t%s", choice->note);
-    ok = fprintf(file, "%s\t%016" PRIx64 "\n", line, gd_hash_string(line)) > 0 && ok;
+    gd_strbuf_printf(&text, "%s\t%016" PRIx64 "\n", line, gd_hash_string(line));
   }
-  ok = fclose(file) == 0 && ok;
-  if (!ok || rename(temporary, choices->path) != 0)
-    unlink(temporary);
+  if (text.text && !text.failed)
+    (void)gd_cache_put(choices->path, text.text, text.length);
+  gd_strbuf_deinit(&text);
 }
 
 static void find_file(const struct gd_cuda *cuda, const struct gd_cublaslt *lt,

@@ -174,6 +174,7 @@ static void cuda_describe(struct gd_backend *backend, struct gd_device_info *inf
   info->host_memory_bytes = gd_host_memory_bytes();
   info->threads = cuda->threads;
   info->sharing = cuda->sharing;
+  cuda->cu->DeviceGetUuid(info->uuid, cuda->device);
   cuda->cu->DeviceGetCount(&info->devices);
 }
 
@@ -268,6 +269,13 @@ static void release(struct gd_cuda *cuda) {
   cuda->arena_bytes = cuda->host_bytes = 0;
 }
 
+/* Waits for everything that was launched; with NCCL not for ever, and cuda->stuck says so. */
+static int drain(struct gd_cuda *cuda) {
+  if (cuda->nccl)
+    gd_cuda_nccl_drain(cuda);
+  return cuda->stuck ? CUDA_SUCCESS : cuda->cu->CtxSynchronize();
+}
+
 /*
  * After an illegal address or a trap the context is of no use to anybody in this process: every
  * call of the driver answers with that error, and a library that is asked to give back what it has
@@ -275,8 +283,11 @@ static void release(struct gd_cuda *cuda) {
  */
 static void cuda_close(struct gd_backend *backend) {
   struct gd_cuda *cuda = cuda_of(backend);
+  if (cuda->context && !cuda->stuck)
+    cuda->broken = drain(cuda) != CUDA_SUCCESS;
+  if (cuda->stuck)
+    return; /* freeing memory would wait for its kernels */
   if (cuda->context) {
-    cuda->broken = cuda->cu->CtxSynchronize() != CUDA_SUCCESS;
     release(cuda);
     gd_cuda_products_free(cuda);
     gd_cuda_attention_free(cuda);
@@ -433,13 +444,20 @@ static void cuda_usage(struct gd_backend *backend, int64_t *plan_bytes, int64_t 
   *runtime_bytes = used < 0 || cuda->measured_bytes < 0 || beside > own_bytes ? -1 : beside;
 }
 
+/* Where NCCL's kernels are on the stream, other ranks may fail to come: it is not waited for ever. */
+static enum gd_status wait_for(struct gd_cuda *cuda, CUstream stream, const char *what,
+                               struct gd_error *err) {
+  if (cuda->nccl)
+    return gd_cuda_nccl_sync(cuda, stream, err);
+  return gd_cuda_check(cuda, cuda->cu->StreamSynchronize(stream), what, err);
+}
+
 static enum gd_status copy(struct gd_cuda *cuda, CUdeviceptr to, CUdeviceptr from, int64_t bytes,
                            struct gd_error *err) {
   if (bytes == 0)
     return GD_OK;
   CHECK(cuda->cu->MemcpyAsync(to, from, (size_t)bytes, cuda->stream), "cuMemcpy");
-  CHECK(cuda->cu->StreamSynchronize(cuda->stream), "cuMemcpy");
-  return GD_OK;
+  return wait_for(cuda, cuda->stream, "cuMemcpy", err);
 }
 
 static CUdeviceptr device_address(const void *host) {
@@ -824,7 +842,9 @@ static void cuda_unbind(struct gd_backend *backend, struct gd_bound *bound) {
   struct gd_cuda *cuda = cuda_of(backend);
   if (!bound)
     return;
-  cuda->cu->CtxSynchronize();
+  drain(cuda);
+  if (cuda->stuck)
+    return;
   for (int program = 0; program < GD_PROGRAM_COUNT; program++) {
     if (bound->graphs[program])
       cuda->cu->GraphExecDestroy(bound->graphs[program]);
@@ -878,9 +898,42 @@ static enum gd_status time_algorithms(struct gd_cuda *cuda, struct gd_bound *bou
   return GD_OK;
 }
 
-static enum gd_status bind_programs(struct gd_cuda *cuda, const struct gd_plan *plan,
-                                    struct gd_bound *bound, uint32_t *beside_at,
+static bool is_same_collective(const struct launch *a, const struct launch *b) {
+  const struct gd_view *x = whole_of(a), *y = whole_of(b);
+  return b->by_nccl && a->kind == b->kind && x->elements == y->elements && x->dtype == y->dtype;
+}
+
+/*
+ * NCCL connects ranks by the algorithm that a size calls for, when it first does. That is a
+ * conversation between all ranks, so each collective is launched once here, at its size and place,
+ * and none begins one inside a capture. The arena is zeros, and sums of zeros leave it so.
+ */
+static enum gd_status connect_ranks(struct gd_cuda *cuda, struct gd_bound *bound,
                                     struct gd_error *err) {
+  struct gd_comm_guard *guard = NULL;
+  enum gd_status status = GD_OK;
+  if (!cuda->nccl)
+    return GD_OK;
+  GD_TRY(gd_comm_guard_begin(cuda->comm, "connecting NCCL's ranks", &guard, err));
+  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
+    for (uint32_t i = 0; i < bound->n_launches[program] && status == GD_OK; i++) {
+      const struct launch *launches = bound->launches[program];
+      bool known = !launches[i].by_nccl;
+      for (uint32_t j = 0; j < i && !known; j++)
+        known = is_same_collective(&launches[i], &launches[j]);
+      if (!known)
+        status = put_collective(cuda, &launches[i], cuda->side, err);
+    }
+  if (status == GD_OK)
+    status = gd_cuda_nccl_sync(cuda, cuda->side, err);
+  gd_comm_guard_end(guard);
+  return status;
+}
+
+/* Everything up to the capture; nothing in it waits for other ranks. */
+static enum gd_status prepare_programs(struct gd_cuda *cuda, const struct gd_plan *plan,
+                                       struct gd_bound *bound, uint32_t *beside_at,
+                                       struct gd_error *err) {
   if (plan->graph->n_fusions > 0)
     GD_TRY(gd_cuda_fusions_build(cuda, plan->graph, &bound->fusions, err));
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
@@ -888,11 +941,31 @@ static enum gd_status bind_programs(struct gd_cuda *cuda, const struct gd_plan *
   GD_TRY(call_all(cuda, bound, GD_CUDA_COLLECT, err));
   GD_TRY(gd_cuda_modules_build(cuda, err));
   GD_TRY(time_algorithms(cuda, bound, err));
-  if (cuda->trace)
-    return make_marks(cuda, bound, err);
-  for (int program = 0; program < GD_PROGRAM_COUNT; program++)
-    GD_TRY(capture(cuda, bound, (enum gd_program)program, err));
-  return GD_OK;
+  return cuda->trace ? make_marks(cuda, bound, err) : GD_OK;
+}
+
+/* NCCL may still exchange addresses of buffers during a capture: the others must be there. */
+static enum gd_status capture_programs(struct gd_cuda *cuda, struct gd_bound *bound,
+                                       struct gd_error *err) {
+  struct gd_comm_guard *guard = NULL;
+  enum gd_status status = GD_OK;
+  if (cuda->nccl)
+    GD_TRY(gd_comm_guard_begin(cuda->comm, "capturing NCCL's collectives", &guard, err));
+  for (int program = 0; program < GD_PROGRAM_COUNT && status == GD_OK && !cuda->trace; program++)
+    status = capture(cuda, bound, (enum gd_program)program, err);
+  gd_comm_guard_end(guard);
+  return status;
+}
+
+/* Ranks agree before each part that waits for the others. */
+static enum gd_status bind_programs(struct gd_cuda *cuda, const struct gd_plan *plan,
+                                    struct gd_bound *bound, uint32_t *beside_at,
+                                    struct gd_error *err) {
+  GD_TRY(agree(cuda, prepare_programs(cuda, plan, bound, beside_at, err), err));
+  if (!cuda->nccl)
+    return agree(cuda, capture_programs(cuda, bound, err), err);
+  GD_TRY(agree(cuda, connect_ranks(cuda, bound, err), err));
+  return agree(cuda, capture_programs(cuda, bound, err), err);
 }
 
 static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
@@ -903,10 +976,13 @@ static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
   bound->staging = gd_arena_alloc(&bound->arena, (size_t)n_all + 1, sizeof *bound->staging);
   if (!bound->staging || !beside_at)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
-  CHECK(cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  GD_TRY(agree(cuda,
+               gd_cuda_check(cuda, cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING),
+                             "cuEventCreate", err),
+               err));
   if (has_collectives(plan))
-    GD_TRY(gd_cuda_nccl_open(cuda, err));
-  return agree(cuda, bind_programs(cuda, plan, bound, beside_at, err), err);
+    GD_TRY(agree(cuda, gd_cuda_nccl_open(cuda, err), err));
+  return bind_programs(cuda, plan, bound, beside_at, err);
 }
 
 static enum gd_status cuda_bind(struct gd_backend *backend, const struct gd_plan *plan,
@@ -930,10 +1006,7 @@ static enum gd_status cuda_bind(struct gd_backend *backend, const struct gd_plan
 
 static enum gd_status cuda_sync(struct gd_backend *backend, struct gd_error *err) {
   struct gd_cuda *cuda = cuda_of(backend);
-  if (cuda->nccl)
-    GD_TRY(gd_cuda_nccl_sync(cuda, err));
-  else
-    CHECK(cuda->cu->StreamSynchronize(cuda->stream), "a program");
+  GD_TRY(wait_for(cuda, cuda->stream, "a program", err));
   if (cuda->host_error.status == GD_OK)
     return GD_OK;
   return gd_fail(err, cuda->host_error.status, "%s", cuda->host_error.text);

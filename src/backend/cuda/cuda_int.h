@@ -59,6 +59,7 @@ struct gd_cuda {
   int epilogues;              /* products launched with gelu in their epilogue, for tests */
   int64_t slices_by_cudnn;    /* of attention, launched; likewise */
   bool broken;                /* when it is closed: libraries may no longer be asked for anything */
+  bool stuck;                 /* kernels that nothing ends: neither may the driver */
   struct gd_error host_error; /* the first failure of work that ran on the host inside a graph */
 };
 
@@ -194,8 +195,13 @@ void gd_cuda_nccl_free(struct gd_cuda *cuda);
 enum gd_status gd_cuda_nccl_put(struct gd_cuda *cuda, enum gd_op_kind kind, void *whole,
                                 int64_t elements, enum gd_dtype dtype, CUstream stream,
                                 struct gd_error *err) GD_MUST_USE;
-/* Waits for the stream, but not for ever for ranks that do not come. */
-enum gd_status gd_cuda_nccl_sync(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
+/* Waits for the stream, but not for ever for ranks that do not come: then the communicator is
+   aborted. */
+enum gd_status gd_cuda_nccl_sync(struct gd_cuda *cuda, CUstream stream,
+                                 struct gd_error *err) GD_MUST_USE;
+/* Waits for both streams in the same way, whatever has failed before; cuda->stuck is set where
+   kernels of an aborted communicator do not end. */
+void gd_cuda_nccl_drain(struct gd_cuda *cuda);
 
 /* --- ops ------------------------------------------------------------------------------------ */
 

@@ -1,11 +1,14 @@
 /*
  * Finding and loading NVIDIA's libraries. Each is looked for in $GPUDAYS_CUDA_PATH, on the loader's
  * path, in the usual CUDA folders, and in the wheels that PyTorch brings: many labs have nothing
- * else. What was loaded stays to the end of the process.
+ * else. A driver takes libraries of its own CUDA or an older one, so one of a newer major version
+ * is passed over. What was loaded stays to the end of the process.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <dlfcn.h>
 #include <glob.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +28,14 @@ struct library {
   const char *remedy;
   const char *without; /* what is done where there is none; NULL: nothing runs */
   const char *version; /* the function that tells it as a number; NULL */
+  int (*cuda)(void *handle, const char *name); /* major CUDA that it is of, 0: not known; NULL */
   pthread_mutex_t mutex;
   bool tried;
   void *handle;
   char path[PATH_BYTES];     /* where it was found */
   char refused[PATH_BYTES];  /* the first that is there and does not load; "" */
   char reason[REASON_BYTES]; /* what the loader says of it */
+  char newer[PATH_BYTES];    /* the first that is of a newer CUDA than the driver; "" */
   struct gd_error error;     /* why not */
 };
 
@@ -76,13 +81,90 @@ static void note_refusal(struct library *library, const char *name) {
   snprintf(library->reason, sizeof library->reason, "%s", said);
 }
 
+/* --- which CUDA a library is of --------------------------------------------------------------- */
+
+/* libnvrtc.so.13 */
+static int cuda_of_name(void *handle, const char *name) {
+  (void)handle;
+  return (int)strtol(strrchr(name, '.') + 1, NULL, 10);
+}
+
+/* cuDNN tells the runtime that it was built with: 13000. */
+static int cuda_of_cudnn(void *handle, const char *name) {
+  size_t (*ask)(void) = NULL;
+  void *address = dlsym(handle, "cudnnGetCudartVersion");
+  (void)name;
+  memcpy(&ask, &address, sizeof address);
+  return ask ? (int)(ask() / 1000) : 0;
+}
+
+struct text_search {
+  const struct link_map *library;
+  int major;
+};
+
+static int search_object(struct dl_phdr_info *object, size_t size, void *user) {
+  static const char text[] = "+cuda";
+  struct text_search *search = user;
+  (void)size;
+  if (strcmp(object->dlpi_name, search->library->l_name) != 0)
+    return 0;
+  for (int i = 0; i < object->dlpi_phnum && search->major == 0; i++) {
+    const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || segment->p_flags & PF_W)
+      continue;
+    const char *at = (const char *)object->dlpi_addr + segment->p_vaddr;
+    const char *end = at + segment->p_filesz;
+    while ((at = memmem(at, (size_t)(end - at), text, sizeof text - 1))) {
+      at += sizeof text - 1;
+      if (end - at > 3 && isdigit((unsigned char)at[0]) && isdigit((unsigned char)at[1])) {
+        search->major = 10 * (at[0] - '0') + at[1] - '0';
+        break;
+      }
+    }
+  }
+  return 1;
+}
+
+/* NCCL has no function for it, only the text of its version: "NCCL version 2.28.9+cuda13.0". */
+static int cuda_of_nccl(void *handle, const char *name) {
+  struct text_search search = {0};
+  (void)name;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &search.library) != 0)
+    return 0;
+  dl_iterate_phdr(search_object, &search);
+  return search.major;
+}
+
+/* As 13000; 0: there is no driver, and any library will do. */
+static int driver_cuda(void) {
+  const struct gd_cu *cu;
+  int version = 0;
+  if (gd_cu_load(&cu, NULL) != GD_OK || cu->DriverGetVersion(&version) != CUDA_SUCCESS)
+    return 0;
+  return version;
+}
+
+static bool is_too_new(const struct library *library, const char *name) {
+  enum { NEWEST_KNOWN = 13 };
+  int driver = library->cuda ? driver_cuda() / 1000 : 0;
+  /* Looking into NCCL takes a while, and a driver as new as can be takes all there are. */
+  return driver > 0 && driver < NEWEST_KNOWN && library->cuda(library->handle, name) > driver;
+}
+
 static void *open_at(struct library *library, const char *folder) {
   for (int i = 0; i < NAMES && library->names[i] && !library->handle; i++) {
     snprintf(library->path, sizeof library->path, "%s%s%s", folder, folder[0] ? "/" : "",
              library->names[i]);
     library->handle = dlopen(library->path, RTLD_NOW | RTLD_LOCAL);
-    if (!library->handle)
+    if (!library->handle) {
       note_refusal(library, library->names[i]);
+    } else if (is_too_new(library, library->names[i])) {
+      if (!library->newer[0])
+        snprintf(library->newer, sizeof library->newer, "%s", library->path);
+      dlclose(library->handle);
+      library->handle = NULL;
+    }
   }
   return library->handle;
 }
@@ -123,6 +205,15 @@ static enum gd_status find(struct library *library, struct gd_error *err) {
                    "%s (%.300s) does not load: %s; mend that, or %s and name its folder in "
                    "GPUDAYS_CUDA_PATH%s",
                    library->what, library->refused, library->reason, library->remedy, without);
+  if (library->newer[0]) {
+    int driver = driver_cuda();
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "%s (%.300s) is of a newer CUDA than the driver, which is of %d.%d and takes "
+                   "libraries up to CUDA %d; install such a one and name its folder in "
+                   "GPUDAYS_CUDA_PATH, or a newer driver%s",
+                   library->what, library->newer, driver / 1000, driver % 1000 / 10, driver / 1000,
+                   without);
+  }
   char names[256] = "";
   for (int i = 0; i < NAMES && library->names[i]; i++) {
     size_t used = strlen(names);
@@ -151,12 +242,14 @@ static void fail_old(struct library *library, const char *missing) {
              library->remedy, without);
 }
 
-#define DEFINE_LOADER(function, structure, functions, title, why, instead, version_symbol, ...) \
+#define DEFINE_LOADER(function, structure, functions, title, why, instead, version_symbol, major, \
+                      ...) \
   static struct library library_##function = {.what = (title),                                  \
                                               .names = {__VA_ARGS__},                           \
                                               .remedy = (why),                                  \
                                               .without = (instead),                             \
                                               .version = (version_symbol),                      \
+                                              .cuda = (major),                                  \
                                               .mutex = PTHREAD_MUTEX_INITIALIZER};              \
   enum gd_status function(const struct structure **out, struct gd_error *err) {                 \
     static struct structure table;                                                              \
@@ -179,21 +272,23 @@ static void fail_old(struct library *library, const char *missing) {
   look_up(library, #symbol, &table.field, sizeof table.field, &missing);
 
 DEFINE_LOADER(gd_cu_load, gd_cu, GD_CU_FUNCTIONS, "NVIDIA driver", "install NVIDIA's driver", NULL,
-              NULL, "libcuda.so.1")
+              NULL, NULL, "libcuda.so.1")
 DEFINE_LOADER(gd_cu_nodes_load, gd_cu_nodes, GD_CU_NODE_FUNCTIONS, "NVIDIA driver",
-              "install a newer one", NULL, NULL, "libcuda.so.1")
+              "install a newer one", NULL, NULL, NULL, "libcuda.so.1")
 DEFINE_LOADER(gd_nvrtc_load, gd_nvrtc, GD_NVRTC_FUNCTIONS, "NVRTC",
-              "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, NULL, "libnvrtc.so.13",
+              "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, NULL,
+              cuda_of_name, "libnvrtc.so.13",
               "libnvrtc.so.12")
 DEFINE_LOADER(gd_cublaslt_load, gd_cublaslt, GD_CUBLASLT_FUNCTIONS, "cuBLASLt",
               "install CUDA 12 or 13 (pip install nvidia-cublas)", NULL, "cublasLtGetVersion",
-              "libcublasLt.so.13", "libcublasLt.so.12")
+              cuda_of_name, "libcublasLt.so.13", "libcublasLt.so.12")
 DEFINE_LOADER(gd_cudnn_load, gd_cudnn, GD_CUDNN_FUNCTIONS, "cuDNN",
               "install cuDNN 9 (pip install nvidia-cudnn-cu13)",
-              "attention is by gpudays' own kernels", "cudnnGetVersion", "libcudnn.so.9")
+              "attention is by gpudays' own kernels", "cudnnGetVersion", cuda_of_cudnn,
+              "libcudnn.so.9")
 DEFINE_LOADER(gd_nccl_load, gd_nccl, GD_NCCL_FUNCTIONS, "NCCL",
               "install NCCL 2 (pip install nvidia-nccl-cu13)", "ranks exchange through host memory",
-              NULL, "libnccl.so.2")
+              NULL, cuda_of_nccl, "libnccl.so.2")
 #undef LOOK_UP
 
 static size_t version_number(const struct library *library) {

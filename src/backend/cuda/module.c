@@ -2,7 +2,8 @@
  * Kernels: from the embedded CUDA C files, or from generated text, to functions of the driver.
  *
  * A module is one source text built for one architecture; its key is the hash of that text, the
- * architecture and NVRTC's version. Modules are kept in memory by key and on disk as cubins.
+ * options of the compiler (the architecture is one), NVRTC's version and file, and the version of
+ * this program. Modules are kept in memory by key and on disk as cubins.
  * Binding a plan first notes every module it needs, then builds the missing ones side by side,
  * since NVRTC takes a second for some and a program needs a few dozen.
  *
@@ -10,6 +11,7 @@
  * three. So children of this process build first, and leave cubins in the cache on disk.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -24,8 +26,9 @@
 #include "backend/cuda/module.h"
 #include "base/cache.h"
 #include "base/embedded.h"
+#include "gd_version.h"
 
-enum { MAX_OPTIONS = 4, MOST_THREADS = 16 };
+enum { N_OPTIONS = 3, MOST_THREADS = 16 };
 
 struct module {
   uint64_t key;
@@ -127,20 +130,50 @@ static void read_log(const struct gd_nvrtc *nvrtc, nvrtcProgram program, char *t
   gd_mem_free(log);
 }
 
+struct options {
+  char arch[48];
+  const char *list[N_OPTIONS];
+};
+
+static void set_options(struct options *options, int sm) {
+  *options =
+      (struct options){.list = {options->arch, "--std=c++17", "--extra-device-vectorization"}};
+  /* With the instructions that sm_90 alone has: a cubin is for the exact architecture anyway. */
+  snprintf(options->arch, sizeof options->arch, "--gpu-architecture=sm_%d%s", sm,
+           sm == 90 ? "a" : "");
+}
+
+/* What decides over the machine code beside the text. NVRTC's version has two numbers, and its
+   builds more: the file tells them apart. */
+static uint64_t hash_compiler(const struct gd_nvrtc *nvrtc, int sm) {
+  struct options options;
+  int version[2] = {0};
+  Dl_info library;
+  void *symbol;
+  set_options(&options, sm);
+  nvrtc->Version(&version[0], &version[1]);
+  uint64_t hash = gd_cache_hash(gd_cache_hash_text(0, GD_VERSION), version, sizeof version);
+  memcpy(&symbol, &nvrtc->CompileProgram, sizeof symbol);
+  if (dladdr(symbol, &library) != 0 && library.dli_fname)
+    hash = gd_cache_hash_file(hash, library.dli_fname);
+  for (int i = 0; i < N_OPTIONS; i++)
+    hash = gd_cache_hash_text(hash, options.list[i]);
+  return hash;
+}
+
 enum gd_status gd_cuda_compile(const char *name, const char *source, int sm, char **cubin,
                                size_t *bytes, struct gd_error *err) {
   const struct gd_nvrtc *nvrtc;
   nvrtcProgram program;
-  char arch[48], log[768];
-  const char *options[MAX_OPTIONS] = {arch, "--std=c++17", "--extra-device-vectorization"};
+  struct options options;
+  char log[768];
   *cubin = NULL;
   GD_TRY(gd_nvrtc_load(&nvrtc, err));
-  /* With the instructions that sm_90 alone has: a cubin is for the exact architecture anyway. */
-  snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%s", sm, sm == 90 ? "a" : "");
+  set_options(&options, sm);
   if (nvrtc->CreateProgram(&program, source, name, 0, NULL, NULL) != 0)
     return no_memory(err);
   enum gd_status status = GD_OK;
-  int result = nvrtc->CompileProgram(program, 3, options), major = 0, minor = 0;
+  int result = nvrtc->CompileProgram(program, N_OPTIONS, options.list), major = 0, minor = 0;
   if (result == NVRTC_ERROR_INVALID_OPTION) { /* the others are as old as CUDA 12 */
     nvrtc->Version(&major, &minor);
     status = gd_fail(err, GD_ENVIRONMENT,
@@ -343,11 +376,9 @@ void gd_cuda_modules_close(struct gd_cuda *cuda) {
 static enum gd_status find_module(struct gd_cuda *cuda, const char *name, const char *source,
                                   struct module **found, struct gd_error *err) {
   const struct gd_nvrtc *nvrtc;
-  int version[3] = {cuda->sm};
   GD_TRY(gd_nvrtc_load(&nvrtc, err));
-  nvrtc->Version(&version[1], &version[2]);
   size_t length = strlen(source) + 1;
-  uint64_t key = gd_cache_hash(gd_cache_hash(0, version, sizeof version), source, length);
+  uint64_t key = gd_cache_hash(hash_compiler(nvrtc, cuda->sm), source, length);
   for (struct module *m = cuda->modules->modules; m; m = m->next)
     if (m->key == key) {
       *found = m;

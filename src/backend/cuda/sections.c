@@ -230,7 +230,7 @@ static enum gd_status count_all(struct gd_cuda *cuda, struct gd_cuda_sections *s
     GD_TRY(s->counters[i].count(&call, &s->counts[i]));
   }
   if (cuda->nccl)
-    return gd_cuda_nccl_sync(cuda, err);
+    return gd_cuda_nccl_sync(cuda, cuda->stream, err);
   return gd_cuda_check(cuda, cuda->cu->StreamSynchronize(cuda->stream), "counting", err);
 }
 
