@@ -165,7 +165,8 @@ CASES = {
                     attention_bias=False),
         batch=("tokens", {"batch": 2, "length": 17}),
         recipe=adam("adamw", weight_decay=0.05, betas=[0.9, 0.999]),
-        seed=4),
+        seed=4,
+        own_names=True),
     "neox-v4-config": Case(
         model="GPTNeoXForCausalLM",
         config=neox(vocab_size=101, hidden_size=36, num_attention_heads=2, num_hidden_layers=2,

@@ -64,7 +64,8 @@ struct gd_arena_chunk {
   _Alignas(16) char data[];
 };
 
-/* Chunks double: a fused op's graph needs a few hundred bytes, and a model has thousands of them. */
+/* Chunks double: a fused op's graph needs a few hundred bytes, and a model has thousands of them.
+ */
 enum { ARENA_FIRST_BYTES = 1024, ARENA_CHUNK_BYTES = 64 * 1024, ARENA_ALIGN = 16 };
 
 void *gd_arena_alloc(struct gd_arena *arena, size_t count, size_t size) {

@@ -242,9 +242,12 @@ static size_t own_sequence(const char *text) {
 
 void gd_strbuf_clean(struct gd_strbuf *buf, bool json) {
   struct gd_strbuf clean = {0};
-  const char *at = buf->text ? buf->text : "", *copied = at;
-  for (size_t bytes; *at; at += bytes) {
+  const char *at = buf->text ? buf->text : "", *copied = at, *end = at + buf->length;
+  for (size_t bytes = 1; at < end; at += bytes) {
     uint32_t code;
+    bytes = 1;
+    if (*at >= ' ' && *at < 0x7f) /* almost always */
+      continue;
     bool whole = read_character(at, &code, &bytes);
     size_t own = *at == '\033' ? own_sequence(at) : 0;
     if (own > 0)

@@ -94,7 +94,7 @@ static enum gd_status add_cells(struct found *found, const struct gd_store_row *
 static void set_row(struct gd_show_object *to, const struct gd_store_row *row) {
   const struct gd_provenance *from = &row->provenance;
   struct gd_show_object object;
-  gd_show_trial(to, &row->trial, row->trial.status != GD_TRIAL_PLANNED);
+  gd_show_set_trial(to, &row->trial, row->trial.status != GD_TRIAL_PLANNED);
   gd_show_begin(&object);
   gd_show_set_text(&object, "time", from->time);
   gd_show_set_text(&object, "host", from->host);
@@ -120,6 +120,7 @@ static void remember_best(struct found *found, const struct gd_store_row *row) {
   bool ok = trial->status == GD_TRIAL_OK && !row->superseded;
   double days = best ? json_number_value(json_object_get(best, "days")) : (double)INFINITY;
   if (ok && (!json_is_object(best) || trial->days < days)) {
+    gd_show_begin(&object);
     set_row(&object, row);
     gd_show_set_object(&found->best_by_model, trial->model, &object);
   } else if (!best) {
@@ -137,12 +138,15 @@ static enum gd_status write_row(struct found *found, const struct gd_store_row *
                                 struct gd_error *err) {
   struct gd_cli *cli = found->cli;
   struct gd_show_object object;
-  set_row(&object, row);
   if (cli->options.csv) {
+    gd_show_begin(&object);
+    set_row(&object, row);
     GD_TRY(gd_show_csv_row(&cli->out, &object, found->count == 0, err));
   } else {
     gd_strbuf_append(&cli->out, found->count ? ",\n    " : "{\n  \"trials\": [\n    ");
-    GD_TRY(gd_show_json_inside(&cli->out, &object, 4, err));
+    gd_show_begin_text(&object, &cli->out, 4);
+    set_row(&object, row);
+    GD_TRY(gd_show_end_text(&object, err));
     remember_best(found, row);
   }
   return cli->out.length < ENOUGH_TO_WRITE ? GD_OK : gd_cli_write(cli, err);

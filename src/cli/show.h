@@ -57,8 +57,15 @@ enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
 struct gd_show_object {
   json_t *object;
   bool failed;
+  struct gd_strbuf *out; /* where what is set goes at once, as text; NULL: it is kept in object */
+  int indent;            /* of that text */
+  bool any;              /* something was set */
 };
 void gd_show_begin(struct gd_show_object *to);
+/* The same, written to out as it is set, as gd_show_json_inside would: for objects by the hundred
+   thousand. What was set cannot be asked for, nor set again. */
+void gd_show_begin_text(struct gd_show_object *to, struct gd_strbuf *out, int indent);
+enum gd_status gd_show_end_text(struct gd_show_object *to, struct gd_error *err) GD_MUST_USE;
 void gd_show_set(struct gd_show_object *to, const char *key, json_t *value); /* takes value */
 void gd_show_set_text(struct gd_show_object *to, const char *key, const char *text);
 void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value);

@@ -147,6 +147,10 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
 
 void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
   gd_show_begin(to);
+  gd_show_set_trial(to, trial, measured);
+}
+
+void gd_show_set_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
   gd_show_set_text(to, "model", trial->model);
   gd_show_set_text(to, "method", trial->method);
   gd_show_set_text(to, "gpu", trial->device);

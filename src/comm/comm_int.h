@@ -47,7 +47,7 @@ struct gd_comm {
   bool failed;
   int64_t timeout_ns;
   struct gd_comm_start start; /* what to do about a rank that does not come */
-  pid_t parent; /* mpirun, or what stands for it on this node */
+  pid_t parent;               /* mpirun, or what stands for it on this node */
   struct gd_mpi mpi;
   struct gd_window windows[GD_COMM_WINDOWS];
   double *scalars; /* size x GD_COMM_SCALARS */

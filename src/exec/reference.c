@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "codegen/codegen.h"
 #include "exec/run.h"
+#include "model/aliases.h"
 #include "pass/pass.h"
 
 /* Everything one comparison owns; freed whole. */
@@ -221,9 +222,6 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
 
 /* --- comparisons --------------------------------------------------------------------------- */
 
-/* fp16 may overflow under the first loss scales, here as in training: from 2^16 down to 1. */
-enum { MOST_SKIPS = 17 };
-
 static double relative(double value, double reference) {
   return fabs(value - reference) / fmax(fabs(reference), 1e-30);
 }
@@ -313,7 +311,7 @@ static enum gd_status compare_trajectory(struct verifier *v, struct gd_verify_re
     GD_TRY(gd_run_take_loss(&v->run, &loss, err));
     GD_TRY(gd_run_update(&v->run, v->model.recipe.lr, err));
     GD_TRY(gd_run_norm(&v->run, &norm, err));
-    if (!isfinite(norm) && skipped++ < MOST_SKIPS) {
+    if (!isfinite(norm) && skipped++ < GD_RUN_MOST_SKIPS) {
       step--; /* the update skipped it, so it comes again */
       continue;
     }
@@ -330,7 +328,7 @@ static enum gd_status compare(struct verifier *v, const struct gd_verify_options
   if (elements_of(loss) != 1)
     return gd_fail(err, GD_BAD_INPUT, "%s: \"loss\" is not one number", v->reference.path);
   result->loss_reference = (double)gd_safetensor_value(loss, 0);
-  for (int skipped = 0; skipped < MOST_SKIPS; skipped++) {
+  for (int skipped = 0; skipped < GD_RUN_MOST_SKIPS; skipped++) {
     GD_TRY(gd_run_pass(&v->run, GD_RUN_FULL, err));
     GD_TRY(gd_run_take_loss(&v->run, &result->loss, err));
     result->loss_error = worse(relative(result->loss, result->loss_reference), 0);

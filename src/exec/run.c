@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "model/aliases.h"
 
 /* Leaves are filled through a small buffer, so that filling never needs memory the plan lacks;
    threads share its pieces, since a billion normal deviates take one of them half a minute. */
@@ -202,50 +203,29 @@ static bool same_dims(const struct gd_tensor *t, const struct gd_safetensor *sto
   return t->rank == stored->rank && memcmp(t->dims, stored->dims, t->rank * sizeof *t->dims) == 0;
 }
 
-/* Replaces each `ours` of the rules by its `theirs`; false when the result is too long. */
-static bool apply_aliases(const struct gd_alias *aliases, char *name, size_t size) {
-  for (; aliases->ours; aliases++) {
-    char *at = strstr(name, aliases->ours);
-    size_t ours = strlen(aliases->ours), theirs = strlen(aliases->theirs);
-    if (!at)
-      continue;
-    if (strlen(name) - ours + theirs >= size)
-      return false;
-    memmove(at + theirs, at + ours, strlen(at + ours) + 1);
-    memcpy(at, aliases->theirs, theirs);
-  }
-  return true;
-}
-
-const struct gd_safetensor *gd_find_parameter(const struct gd_family *family,
-                                              const struct gd_safetensors *file, const char *prefix,
-                                              const char *name) {
-  char full[256];
-  snprintf(full, sizeof full, "%s%s", prefix, name);
-  const struct gd_safetensor *found = gd_safetensors_find(file, full);
-  if (found || !family->aliases || !apply_aliases(family->aliases, full, sizeof full))
-    return found;
-  return gd_safetensors_find(file, full);
-}
-
-/* A parameter that lies in a flat leaf or in shards. */
-static bool is_param_piece(const struct gd_graph *graph, gd_tensor_id id) {
+/* By tensor: whether it is a parameter, of itself, in a flat leaf, or in shards. */
+static void find_params(const struct gd_graph *graph, bool *is_param) {
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    is_param[id] = graph->tensors[id].role == GD_ROLE_PARAM && !graph->tensors[id].flat;
   for (uint32_t i = 0; i < graph->n_flats; i++)
     for (uint32_t j = 0; j < graph->flats[i].n_pieces; j++)
-      if (graph->flats[i].pieces[j] == id)
-        return true;
-  return false;
+      is_param[graph->flats[i].pieces[j]] = true;
 }
 
 static enum gd_status check_file(const struct gd_graph *graph, const struct gd_family *family,
                                  const struct gd_safetensors *file, struct gd_error *err) {
   enum gd_status status = GD_OK;
   bool *known = gd_mem_alloc(file->count, sizeof *known); /* by tensor of the file */
-  if (!known)
+  bool *is_param = gd_mem_alloc(graph->n_tensors, sizeof *is_param);
+  if (!known || !is_param) {
+    gd_mem_free(known);
+    gd_mem_free(is_param);
     return no_memory(err);
+  }
+  find_params(graph, is_param);
   for (gd_tensor_id id = 0; id < graph->n_tensors && status == GD_OK; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
-    if (t->flat || (t->role != GD_ROLE_PARAM && !is_param_piece(graph, id)))
+    if (!is_param[id])
       continue;
     const struct gd_safetensor *stored = gd_find_parameter(family, file, "", t->name);
     if (!stored)
@@ -266,6 +246,7 @@ static enum gd_status check_file(const struct gd_graph *graph, const struct gd_f
                        "file?",
                        file->path, file->tensors[i].name);
   gd_mem_free(known);
+  gd_mem_free(is_param);
   return status;
 }
 
@@ -305,6 +286,12 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
 }
 
+double gd_run_step_share(const struct gd_run *run, enum gd_run_part part) {
+  const struct gd_graph *graph = run->plan[part]->graph;
+  double samples = (double)graph->tensors[graph->labels].dims[0] * graph->ranks;
+  return run->batch > 0 ? samples / (double)run->batch : 1;
+}
+
 double gd_run_counted_share(const struct gd_graph *graph) {
   return graph->ids == GD_NONE || graph->predicts_next ? 1 : MASKED_PERCENT / 100.0;
 }
@@ -336,11 +323,11 @@ enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, in
     for (int64_t i = 0; i < n_labels; i++)
       labels[i] = (int32_t)gd_rng_below(seed, stream + 7, (uint64_t)i, classes);
   }
+  double valid = (double)gd_batch_valid_labels(graph, labels);
   struct gd_batch batch = {.ids = ids,
                            .pixels = pixels,
                            .labels = labels,
-                           .weight =
-                               1.0 / (double)gd_batch_valid_labels(graph, labels) / graph->ranks};
+                           .weight = gd_run_step_share(run, part) / graph->ranks / valid};
   GD_TRY(gd_run_seed(run, part, (uint32_t)seed, 0, 0, err));
   return gd_run_batch(run, part, &batch, err);
 }

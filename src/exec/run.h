@@ -24,6 +24,7 @@ struct gd_run {
   struct gd_backend *backend;               /* borrowed */
   const struct gd_plan *plan[GD_RUN_PARTS]; /* borrowed; REMAINDER may be NULL */
   struct gd_bound *bound[GD_RUN_PARTS];
+  int64_t batch; /* samples of a step over all ranks; 0: one micro-batch of each */
 };
 
 /* Reserves the arenas (the larger of both plans) and binds. The plans must outlive the run. */
@@ -50,11 +51,14 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
                             struct gd_error *err) GD_MUST_USE;
 /*
  * Random input through the staging memory of the host arena. Tokens are uniform; causal models
- * predict the next one, others 15 % of them (BERT's masking rate). Pixels are normal. The weight
- * makes the loss the mean over this micro-batch, and over ranks where there are several.
+ * predict the next one, others 15 % of them (BERT's masking rate). Pixels are normal. Labels have
+ * the weight that they have in training, where a step is run->batch samples: the loss summed over
+ * ranks is then gd_run_step_share times the mean over their micro-batches.
  */
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
                                    uint64_t seed, struct gd_error *err) GD_MUST_USE;
+/* The part of a step that is one micro-batch on every rank. */
+double gd_run_step_share(const struct gd_run *run, enum gd_run_part part);
 /* About what share of such a batch's labels counts. */
 double gd_run_counted_share(const struct gd_graph *graph);
 /* What dropout draws: step of training, and the place of the micro-batch's first sample in it. */
@@ -71,10 +75,9 @@ enum gd_status gd_run_last_pass(struct gd_run *run, enum gd_run_part part,
                                 struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) GD_MUST_USE;
 
-/* A parameter's tensor in a file under its own name or an alias of the family; NULL: not there. */
-const struct gd_safetensor *gd_find_parameter(const struct gd_family *family,
-                                              const struct gd_safetensors *file, const char *prefix,
-                                              const char *name);
+/* fp16 may overflow under the first loss scales: the update then skips and halves the scale. From
+   2^16 down to 1 that is so many times; what overflows after them is wrong. */
+enum { GD_RUN_MOST_SKIPS = 17 };
 
 /* The loss summed since the last call, and the gradient norm of the last update (0: none yet). */
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) GD_MUST_USE;

@@ -163,9 +163,6 @@ static int64_t gpt2_classes(const struct gd_model *model) {
   return c.vocab;
 }
 
-/* OpenAI's own checkpoints hold the model without its head, hence without the first part. */
-static const struct gd_alias gpt2_aliases[] = {{"transformer.", ""}, {0}};
-
 const struct gd_family gd_family_gpt2 = {
     .model_type = "gpt2",
     .title = "GPT-2",
@@ -173,5 +170,4 @@ const struct gd_family gd_family_gpt2 = {
     .build = gpt2_build,
     .ignores_tensor = gpt2_ignores_tensor,
     .classes = gpt2_classes,
-    .aliases = gpt2_aliases,
 };

@@ -245,12 +245,6 @@ static bool mamba_ignores_tensor(const char *name) {
   return strcmp(name, "lm_head.weight") == 0;
 }
 
-/* The authors' own checkpoints. */
-static const struct gd_alias mamba_aliases[] = {
-    {"backbone.embeddings.", "backbone.embedding."},
-    {0},
-};
-
 static int64_t mamba_classes(const struct gd_model *model) {
   return config_of(model).vocab;
 }
@@ -262,5 +256,4 @@ const struct gd_family gd_family_mamba = {
     .build = mamba_build,
     .ignores_tensor = mamba_ignores_tensor,
     .classes = mamba_classes,
-    .aliases = mamba_aliases,
 };

@@ -51,12 +51,6 @@ struct gd_model {
   struct gd_recipe recipe;
 };
 
-/* Parameter names differ between versions of transformers: a name with `ours` replaced by `theirs`
-   is looked for where the name itself is not in a checkpoint. Several rules may apply in turn. */
-struct gd_alias {
-  const char *ours, *theirs;
-};
-
 struct gd_family {
   const char *model_type; /* config.json's model_type: "gpt_neox" */
   const char *title;      /* for tables: "GPT-NeoX" */
@@ -68,8 +62,7 @@ struct gd_family {
   /* Buffers that old checkpoints carry and that are no parameters: skipped when loading. */
   bool (*ignores_tensor)(const char *name);
   int64_t (*classes)(const struct gd_model *model); /* what the loss chooses among */
-  bool images;                    /* samples are images: no sequence length, no tokens */
-  const struct gd_alias *aliases; /* ends with a zero row; NULL: none */
+  bool images; /* samples are images: no sequence length, no tokens */
 };
 
 extern const struct gd_family gd_family_neox;

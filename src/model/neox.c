@@ -192,10 +192,12 @@ static void neox_build(const struct gd_model *model, int64_t micro_batch, struct
   graph->loss = gd_blocks_next_token_loss(graph, gd_linear(graph, x_BTC, head_VC, GD_NONE));
 }
 
-/* Causal masks and frequency tables that transformers 4 stored beside the weights. */
+/* Causal masks and frequency tables that transformers 4 stored beside the weights, and the head
+   where it is a copy of the words. */
 static bool neox_ignores_tensor(const char *name) {
   return gd_name_ends(name, ".attention.bias") || gd_name_ends(name, ".attention.masked_bias") ||
-         gd_name_ends(name, ".rotary_emb.inv_freq");
+         gd_name_ends(name, ".rotary_emb.inv_freq") || strcmp(name, "embed_out.weight") == 0 ||
+         strcmp(name, "lm_head.weight") == 0;
 }
 
 static int64_t neox_classes(const struct gd_model *model) {

@@ -182,14 +182,6 @@ static int64_t roberta_classes(const struct gd_model *model) {
   return c.vocab;
 }
 
-/* The tied bias goes by either name; BERT's first checkpoints call norm weights after the paper. */
-static const struct gd_alias roberta_aliases[] = {{"lm_head.bias", "lm_head.decoder.bias"}, {0}};
-static const struct gd_alias bert_aliases[] = {
-    {"cls.predictions.bias", "cls.predictions.decoder.bias"},
-    {"LayerNorm.weight", "LayerNorm.gamma"},
-    {"LayerNorm.bias", "LayerNorm.beta"},
-    {0}};
-
 const struct gd_family gd_family_roberta = {
     .model_type = "roberta",
     .title = "RoBERTa",
@@ -197,7 +189,6 @@ const struct gd_family gd_family_roberta = {
     .build = roberta_build,
     .ignores_tensor = roberta_ignores_tensor,
     .classes = roberta_classes,
-    .aliases = roberta_aliases,
 };
 
 const struct gd_family gd_family_bert = {
@@ -207,5 +198,4 @@ const struct gd_family gd_family_bert = {
     .build = roberta_build,
     .ignores_tensor = roberta_ignores_tensor,
     .classes = roberta_classes,
-    .aliases = bert_aliases,
 };

@@ -132,16 +132,6 @@ static int64_t vit_classes(const struct gd_model *model) {
   return c.images.classes;
 }
 
-/* As transformers 5 names them. */
-static const struct gd_alias vit_aliases[] = {{"vit.encoder.layer.", "vit.layers."},
-                                              {"attention.attention.query", "attention.q_proj"},
-                                              {"attention.attention.key", "attention.k_proj"},
-                                              {"attention.attention.value", "attention.v_proj"},
-                                              {"attention.output.dense", "attention.o_proj"},
-                                              {"intermediate.dense", "mlp.fc1"},
-                                              {"output.dense", "mlp.fc2"},
-                                              {0}};
-
 const struct gd_family gd_family_vit = {
     .model_type = "vit",
     .title = "ViT",
@@ -150,5 +140,4 @@ const struct gd_family gd_family_vit = {
     .images = true,
     .ignores_tensor = vit_ignores_tensor,
     .classes = vit_classes,
-    .aliases = vit_aliases,
 };

@@ -61,8 +61,8 @@ struct planning {
   int64_t used_bytes;     /* of the size that was tried last */
   double pass_flops;      /* likewise */
   double enough_flops;    /* a size whose pass has more is too long, but for 1; 0: none is */
-  int64_t pass_rows;  /* of the size that was tried last: tokens, which products have as rows, or
-                         pixels, of which there are plenty */
+  int64_t pass_rows; /* of the size that was tried last: tokens, which products have as rows, or
+                        pixels, of which there are plenty */
   int64_t used_host_bytes, blocks; /* likewise */
   int64_t keep_bytes; /* what a plan may have where activations are kept; 0: they are not */
   /* The likeliest answer of those planned, so as not to plan it again: of the largest good size,
@@ -814,30 +814,50 @@ static enum gd_status take_loss(struct measuring *m, double *loss, struct gd_err
   return comm ? gd_comm_sum_doubles(comm, loss, 1, err) : GD_OK;
 }
 
-/* Warm-up with the check: pages come into being, libraries settle; none of it is timed. */
-static enum gd_status warm_up(struct measuring *m, int64_t *pass_ns, int64_t *update_ns,
-                              struct gd_error *err) {
-  struct gd_trial *trial = m->planning.trial;
+/* The inputs of a part. Both parts have theirs in the same memory, at places of their own: one's
+   pixels may lie where the other's labels were. */
+static enum gd_status put_batch(struct measuring *m, enum gd_run_part part, struct gd_error *err) {
   const struct gd_model *model = m->planning.model;
   struct gd_comm *comm = m->planning.options->comm;
-  int64_t classes = model->family->classes(model);
-  uint64_t seed = m->planning.options->seed;
-  uint64_t data_seed = seed + (comm ? (uint64_t)gd_comm_rank(comm) : 0); /* each rank its own */
-  int64_t start = gd_clock_ns();
-  report(m, "warm-up");
-  GD_TRY(gd_run_init(&m->run, seed, err));
-  GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, data_seed, err));
+  uint64_t seed = m->planning.options->seed + (comm ? (uint64_t)gd_comm_rank(comm) : 0);
+  return gd_run_random_batch(&m->run, part, model->family->classes(model), seed, err);
+}
+
+/* A pass and its update. Loss and norm are those of the mean over the micro-batches, of which a
+   step has more than this one. Every rank has the same. */
+static enum gd_status first_step(struct measuring *m, int64_t *pass_ns, int64_t *update_ns,
+                                 struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  double share = gd_run_step_share(&m->run, GD_RUN_FULL);
   int64_t before_ns = gd_clock_ns();
   GD_TRY(gd_run_last_pass(&m->run, GD_RUN_FULL, err)); /* so that the update sees whole gradients */
   *pass_ns = gd_clock_ns() - before_ns;
   GD_TRY(take_loss(m, &trial->loss, err));
   GD_TRY(time_once(m, PIECE_UPDATE, update_ns, err));
   GD_TRY(gd_run_norm(&m->run, &trial->norm, err));
+  trial->loss /= share;
+  trial->norm /= share;
+  return GD_OK;
+}
+
+/* Warm-up with the check: pages come into being, libraries settle; none of it is timed. */
+static enum gd_status warm_up(struct measuring *m, int64_t *pass_ns, int64_t *update_ns,
+                              struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  int64_t start = gd_clock_ns();
+  report(m, "warm-up");
+  GD_TRY(gd_run_init(&m->run, m->planning.options->seed, err));
+  GD_TRY(put_batch(m, GD_RUN_FULL, err));
+  GD_TRY(first_step(m, pass_ns, update_ns, err));
+  for (int skipped = 0; skipped < GD_RUN_MOST_SKIPS && trial->precision == GD_PRECISION_FP16 &&
+                        !isfinite(trial->norm);
+       skipped++) /* with half the loss scale */
+    GD_TRY(first_step(m, pass_ns, update_ns, err));
   if (trial->remainder) {
     int64_t unused_ns;
-    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_REMAINDER, classes, data_seed, err));
+    GD_TRY(put_batch(m, GD_RUN_REMAINDER, err));
     GD_TRY(time_once(m, PIECE_LAST_PASS, &unused_ns, err));
-    GD_TRY(gd_run_random_batch(&m->run, GD_RUN_FULL, classes, data_seed, err));
+    GD_TRY(put_batch(m, GD_RUN_FULL, err));
   }
   trial->warmup_s = 1e-9 * (double)(gd_clock_ns() - start);
   return GD_OK;
@@ -962,6 +982,8 @@ static enum gd_status own_ranks(const struct measuring *m, const struct gd_load 
 static enum gd_status sample_pieces(struct measuring *m, struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
   GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
+  if (trial->remainder)
+    GD_TRY(put_batch(m, GD_RUN_REMAINDER, err));
   if (has_last_pass(trial))
     GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
   return sample(m, "updates", PIECE_UPDATE, &trial->update, err);
@@ -1083,6 +1105,7 @@ static enum gd_status measure_as_planned(const struct gd_model *model,
   if (status != GD_OK)
     goto done;
   status = gd_run_open(&m.run, backend, &full.plan, trial->remainder ? &remainder.plan : NULL, err);
+  m.run.batch = model->recipe.batch;
   if (status == GD_OK)
     status = measure(&m, backend, err);
 done:

@@ -106,6 +106,14 @@ expect 0 bench "$WORK/tiny" "$WORK/tiny" "${quick[@]}" --csv
 [[ $(wc -l <"$OUT") == 3 ]] || fail "not two rows of CSV"
 grep -q ',days,days_low,days_high,tokens_per_s,' "$OUT" || fail "CSV has other columns"
 
+# fp16 of one image at a time, and a last micro-batch of images that is smaller.
+images=("$GD_SOURCE_DIR/tests/reference/vit-a" --sample-seconds 0.1 --json)
+expect 0 bench "${images[@]}" --precision fp16 --micro-batch 1
+field_is status ok
+field_above grad_norm 0
+expect 0 bench "${images[@]}" --precision fp32 --micro-batch 3
+field_is status ok
+
 # Other programs that compute all the time: every sample is longer alike, and only busy_share tells.
 # The model is large enough that its samples last the half second that the accounts need.
 spinners=()

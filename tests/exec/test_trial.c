@@ -267,6 +267,45 @@ static void test_resident_set_is_the_plan(void **state) {
   }
 }
 
+static void measure_images(enum gd_precision precision, int64_t batch, int64_t micro_batch,
+                           struct gd_trial *trial) {
+  struct gd_model model;
+  struct gd_error err = {0};
+  load(GD_SOURCE_DIR "/tests/reference/vit-a/config.json", &model);
+  model.recipe.batch = batch;
+  struct gd_trial_options options = {.backend = "cpu",
+                                     .precision = &precision,
+                                     .micro_batch = GD_MICRO_BATCH_FIXED,
+                                     .micro_batch_size = micro_batch,
+                                     .sample_seconds = 0.02};
+  assert_int_equal(gd_trial_measure(&model, &options, trial, &err), GD_OK);
+  assert_string_equal(trial->reason, "");
+  assert_int_equal(trial->status, GD_TRIAL_OK);
+}
+
+/* One image is a small part of a step, and has the weight that it has there. Where it is the whole
+   step its gradients overflow under the first loss scale: that is halved until they do not. */
+static void test_fp16_images(void **state) {
+  static const int64_t batches[] = {64, 1};
+  (void)state;
+  for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+    struct gd_trial half, full;
+    measure_images(GD_PRECISION_FP16, batches[i], 1, &half);
+    measure_images(GD_PRECISION_FP32, batches[i], 1, &full);
+    assert_true(fabs(half.loss - full.loss) < 0.01 * full.loss);
+    assert_true(fabs(half.norm - full.norm) < 0.01 * full.norm);
+  }
+}
+
+/* The smaller last pass has its labels where the others have pixels. */
+static void test_images_with_remainder(void **state) {
+  struct gd_trial trial;
+  (void)state;
+  measure_images(GD_PRECISION_FP32, 8, 3, &trial);
+  assert_int_equal(trial.remainder, 2);
+  assert_true(trial.last_pass.count >= 3);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_micro_batch_search),
@@ -277,6 +316,8 @@ int main(void) {
       cmocka_unit_test(test_guards),
       cmocka_unit_test(test_measure),
       cmocka_unit_test(test_resident_set_is_the_plan),
+      cmocka_unit_test(test_fp16_images),
+      cmocka_unit_test(test_images_with_remainder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

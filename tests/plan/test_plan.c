@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "ir/autodiff.h"
 #include "pass/pass.h"
+#include "plan/occupancy.h"
 #include "plan/plan.h"
 
 static uint64_t draws;
@@ -64,6 +65,48 @@ static void test_random_intervals(void **state) {
                                           .last = first + (uint32_t)draw(100 - first)};
     }
     check_packing(intervals, count);
+  }
+}
+
+/* The smallest gap that holds so many bytes between intervals that are alive together, by looking
+   at all of them; they are sorted by offset. */
+static int64_t find_slowly(const struct gd_interval *taken, uint32_t count, uint32_t first,
+                           uint32_t last, int64_t bytes) {
+  int64_t reached = 0, best_at = -1, best_gap = INT64_MAX;
+  for (uint32_t i = 0; i < count; i++) {
+    int64_t gap = taken[i].offset_bytes - reached;
+    if (taken[i].last < first || last < taken[i].first)
+      continue;
+    if (gap >= bytes && gap < best_gap) {
+      best_gap = gap;
+      best_at = reached;
+    }
+    if (taken[i].offset_bytes + taken[i].bytes > reached)
+      reached = taken[i].offset_bytes + taken[i].bytes;
+  }
+  return best_at >= 0 ? best_at : reached;
+}
+
+static void test_gaps(void **state) {
+  (void)state;
+  for (int round = 0; round < 100; round++) {
+    struct gd_interval taken[200];
+    struct gd_occupancy occupancy;
+    uint32_t n_times = 1 + (uint32_t)draw(100);
+    assert_true(gd_occupancy_init(&occupancy, n_times));
+    for (uint32_t count = 0; count < 200; count++) {
+      uint32_t first = (uint32_t)draw(n_times), last = first + (uint32_t)draw(n_times - first);
+      int64_t bytes = 1 + draw(30);
+      int64_t at = find_slowly(taken, count, first, last, bytes);
+      assert_int_equal(gd_occupancy_find(&occupancy, first, last, bytes), at);
+      at += draw(4) == 0 ? draw(50) : 0; /* packing leaves holes too */
+      assert_true(gd_occupancy_take(&occupancy, first, last, at, at + bytes));
+      uint32_t place = count;
+      for (; place > 0 && taken[place - 1].offset_bytes > at; place--)
+        taken[place] = taken[place - 1];
+      taken[place] = (struct gd_interval){bytes, first, last, at};
+    }
+    gd_occupancy_deinit(&occupancy);
   }
 }
 
@@ -328,9 +371,13 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random_intervals),  cmocka_unit_test(test_stack_is_exact),
-      cmocka_unit_test(test_random_graphs),     cmocka_unit_test(test_categories_sum_to_peak),
-      cmocka_unit_test(test_leaves_are_shared), cmocka_unit_test(test_fits),
+      cmocka_unit_test(test_random_intervals),
+      cmocka_unit_test(test_gaps),
+      cmocka_unit_test(test_stack_is_exact),
+      cmocka_unit_test(test_random_graphs),
+      cmocka_unit_test(test_categories_sum_to_peak),
+      cmocka_unit_test(test_leaves_are_shared),
+      cmocka_unit_test(test_fits),
       cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -444,7 +444,8 @@ static void cuda_usage(struct gd_backend *backend, int64_t *plan_bytes, int64_t 
   *runtime_bytes = used < 0 || cuda->measured_bytes < 0 || beside > own_bytes ? -1 : beside;
 }
 
-/* Where NCCL's kernels are on the stream, other ranks may fail to come: it is not waited for ever. */
+/* Where NCCL's kernels are on the stream, other ranks may fail to come: it is not waited for ever.
+ */
 static enum gd_status wait_for(struct gd_cuda *cuda, CUstream stream, const char *what,
                                struct gd_error *err) {
   if (cuda->nccl)

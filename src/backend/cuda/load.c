@@ -243,30 +243,30 @@ static void fail_old(struct library *library, const char *missing) {
 }
 
 #define DEFINE_LOADER(function, structure, functions, title, why, instead, version_symbol, major, \
-                      ...) \
-  static struct library library_##function = {.what = (title),                                  \
-                                              .names = {__VA_ARGS__},                           \
-                                              .remedy = (why),                                  \
-                                              .without = (instead),                             \
-                                              .version = (version_symbol),                      \
-                                              .cuda = (major),                                  \
-                                              .mutex = PTHREAD_MUTEX_INITIALIZER};              \
-  enum gd_status function(const struct structure **out, struct gd_error *err) {                 \
-    static struct structure table;                                                              \
-    struct library *library = &library_##function;                                              \
-    const char *missing = NULL;                                                                 \
-    pthread_mutex_lock(&library->mutex);                                                        \
-    if (!library->tried && find(library, &library->error) == GD_OK) {                           \
-      functions(LOOK_UP)                                                                        \
-    }                                                                                           \
-    if (missing)                                                                                \
-      fail_old(library, missing);                                                               \
-    library->tried = true;                                                                      \
-    pthread_mutex_unlock(&library->mutex);                                                      \
-    if (library->error.status != GD_OK)                                                         \
-      return gd_fail(err, library->error.status, "%s", library->error.text);                    \
-    *out = &table;                                                                              \
-    return GD_OK;                                                                               \
+                      ...)                                                                        \
+  static struct library library_##function = {.what = (title),                                    \
+                                              .names = {__VA_ARGS__},                             \
+                                              .remedy = (why),                                    \
+                                              .without = (instead),                               \
+                                              .version = (version_symbol),                        \
+                                              .cuda = (major),                                    \
+                                              .mutex = PTHREAD_MUTEX_INITIALIZER};                \
+  enum gd_status function(const struct structure **out, struct gd_error *err) {                   \
+    static struct structure table;                                                                \
+    struct library *library = &library_##function;                                                \
+    const char *missing = NULL;                                                                   \
+    pthread_mutex_lock(&library->mutex);                                                          \
+    if (!library->tried && find(library, &library->error) == GD_OK) {                             \
+      functions(LOOK_UP)                                                                          \
+    }                                                                                             \
+    if (missing)                                                                                  \
+      fail_old(library, missing);                                                                 \
+    library->tried = true;                                                                        \
+    pthread_mutex_unlock(&library->mutex);                                                        \
+    if (library->error.status != GD_OK)                                                           \
+      return gd_fail(err, library->error.status, "%s", library->error.text);                      \
+    *out = &table;                                                                                \
+    return GD_OK;                                                                                 \
   }
 #define LOOK_UP(field, symbol, parameters) \
   look_up(library, #symbol, &table.field, sizeof table.field, &missing);
@@ -276,9 +276,8 @@ DEFINE_LOADER(gd_cu_load, gd_cu, GD_CU_FUNCTIONS, "NVIDIA driver", "install NVID
 DEFINE_LOADER(gd_cu_nodes_load, gd_cu_nodes, GD_CU_NODE_FUNCTIONS, "NVIDIA driver",
               "install a newer one", NULL, NULL, NULL, "libcuda.so.1")
 DEFINE_LOADER(gd_nvrtc_load, gd_nvrtc, GD_NVRTC_FUNCTIONS, "NVRTC",
-              "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, NULL,
-              cuda_of_name, "libnvrtc.so.13",
-              "libnvrtc.so.12")
+              "install CUDA 12 or 13 (pip install nvidia-cuda-nvrtc)", NULL, NULL, cuda_of_name,
+              "libnvrtc.so.13", "libnvrtc.so.12")
 DEFINE_LOADER(gd_cublaslt_load, gd_cublaslt, GD_CUBLASLT_FUNCTIONS, "cuBLASLt",
               "install CUDA 12 or 13 (pip install nvidia-cublas)", NULL, "cublasLtGetVersion",
               cuda_of_name, "libcublasLt.so.13", "libcublasLt.so.12")

@@ -97,10 +97,8 @@ static enum gd_status exchange_answers(struct gd_cuda *cuda, const struct gd_ncc
   enum gd_status status = GD_OK;
   if (!answers)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening NCCL");
-  answers[cuda->comm ? gd_comm_rank(cuda->comm) : 0] =
-      (struct answer){.found = api != NULL,
-                      .wish = (int32_t)own_wish(),
-                      .may_share = api && may_share(api)};
+  answers[cuda->comm ? gd_comm_rank(cuda->comm) : 0] = (struct answer){
+      .found = api != NULL, .wish = (int32_t)own_wish(), .may_share = api && may_share(api)};
   if (size > 1)
     status = gd_comm_all_gather(cuda->comm, answers, sizeof *answers, err);
   if (status == GD_OK)
