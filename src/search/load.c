@@ -138,5 +138,7 @@ double gd_load_watch_stop(struct gd_load_watch *watch) {
   pthread_cond_destroy(&watch->changed);
   pthread_mutex_destroy(&watch->mutex);
   double wall_ns = (double)(gd_clock_ns() - watch->start_ns);
+  if (wall_ns < (double)GD_LOAD_SHORTEST_NS) /* one turn of another program is most of it */
+    return 0;
   return within_one((double)watch->stalled_ns / wall_ns);
 }

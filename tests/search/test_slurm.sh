@@ -27,7 +27,7 @@ fresh_store() {
 # --- what needs no SLURM ---------------------------------------------------------------------
 
 expect 2 bench "$WORK/tiny" --nodes 2 --ranks 2
-said "--nodes needs --slurm"
+said "--nodes needs --gpu, whose machines they are, or --slurm, which starts the trials as jobs"
 expect 2 bench "${quick[@]}" --nodes 2
 said "1 rank cannot be spread evenly over 2 nodes; choose --ranks as a multiple of --nodes"
 expect 2 bench "${quick[@]}" --nodes 2 --ranks 3
