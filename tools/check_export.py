@@ -40,6 +40,17 @@ def methods_of(program, ranks):
     return [trial["method"] for trial in json.loads(out)["trials"]]
 
 
+def complete(trial, model):
+    """What a trial computes from its own numbers, which 'results load' checks."""
+    step, peak = trial["step_s"], 1e18
+    days = trial["train_flops"] / trial["model_flops_per_step"] * step / 86400
+    trial.update(
+        days=days, days_low=days, days_high=days, peak_flops=peak,
+        mfu=trial["model_flops_per_step"] / step / peak,
+        hfu=trial["exec_flops_per_step"] / step / peak,
+        samples_per_s=model["batch"] / step, tokens_per_s=model["batch"] * (model["seq"] or 1) / step)
+
+
 def fill_store(program, folder, backend):
     """A measured trial of every model and point, made from one that the tests have."""
     lines = (ROOT / "tests/cli/results.jsonl").read_text().splitlines()
@@ -56,7 +67,9 @@ def fill_store(program, folder, backend):
                     micro_batch=MICRO_BATCH, accumulation=model["batch"] // ranks // MICRO_BATCH,
                     model_flops_per_step=model["flops_per_step"],
                     exec_flops_per_step=model["flops_per_step"],
-                    train_flops=model["train_flops"])
+                    train_flops=model["train_flops"], recipe="", machine="",
+                    precision_substituted=False, remainder=0)
+                complete(row["trial"], model)
                 saved.append(json.dumps(row))
     path = folder / f"{backend}.jsonl"
     path.write_text("\n".join(saved) + "\n")

@@ -454,6 +454,8 @@ enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err) {
   enum gd_status status = gd_store_open(cli->options.store, &store, err);
   if (status == GD_OK)
     status = find_best(cli, store, &model, choosing, err);
+  if (status == GD_OK)
+    note_damage(cli, store);
   gd_store_close(store);
   found_deinit(&choosing->found);
   gd_mem_free(choosing);

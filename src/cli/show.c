@@ -273,7 +273,7 @@ static void append_line(struct gd_strbuf *out, int indent) {
 }
 
 /* Nothing nests deeper than a few levels. */
-static void dump(struct gd_strbuf *out, json_t *value, int indent) { // NOLINT(misc-no-recursion)
+static void dump(struct gd_strbuf *out, json_t *value, int indent) {
   const char *key;
   json_t *inner;
   size_t i;

@@ -41,7 +41,7 @@ static enum gd_status write_row(void *user, const struct gd_store_row *row, stru
   if (sqlite3_bind_int64(to->key, 1, row->id) == SQLITE_OK && sqlite3_step(to->key) == SQLITE_ROW)
     key = (const char *)sqlite3_column_text(to->key, 0);
   gd_clean_text(clean, sizeof clean, key ? key : "");
-  if (!clean[0] || strcmp(clean, key) != 0) { /* JSON has no words for it */
+  if (!key || !clean[0] || strcmp(clean, key) != 0) { /* JSON has no words for it */
     sqlite3_reset(to->key);
     gd_store_note_damage(to->store, row->id, "key");
     return GD_OK;
