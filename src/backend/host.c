@@ -5,6 +5,7 @@
  * them, so the process's resident set is the proof that a run uses what its plan says.
  */
 #define _GNU_SOURCE
+#include <math.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "backend/host_memory.h"
 #include "backend/kernel.h"
 #include "backend/side.h"
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "codegen/codegen.h"
@@ -63,13 +65,16 @@ static struct host *host_of(struct gd_backend *backend) {
   return (struct host *)backend;
 }
 
+/* More threads than a quota has CPUs for would only wait for it together. */
 static int usable_threads(const struct gd_backend_options *options) {
   cpu_set_t set;
+  double quota = gd_cgroup_cpus("");
   if (options->threads > 0)
     return options->threads;
   int limit = omp_get_max_threads(); /* honours OMP_NUM_THREADS */
   int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : limit;
-  return cpus < limit ? cpus : limit;
+  int least = cpus < limit ? cpus : limit;
+  return quota > 0 && quota < least ? (int)ceil(quota) : least;
 }
 
 static void read_cpu_name(char *name, size_t size) {

@@ -4,10 +4,11 @@
  */
 #include "backend/host_memory.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/cgroup.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -39,63 +40,22 @@ static int64_t read_limit(const char *path) {
   return got && line[0] >= '0' && line[0] <= '9' ? strtoll(line, NULL, 10) : INT64_MAX;
 }
 
-/*
- * The least limit on the way up from `group` to where its hierarchy is mounted: a group has no more
- * than those that it is in. In a container `group` may be the host's name of what is mounted as the
- * root there; the folders that are then not there are passed over.
- */
-static int64_t least_limit(const char *root, const char *mount, char *group, const char *name) {
-  char path[2 * PATH_BYTES];
-  int64_t least = INT64_MAX;
-  for (;;) {
-    snprintf(path, sizeof path, "%s%s%s/%s", root, mount, group, name);
+/* "max", or a file that is not there, is no limit. The second version has its own name. */
+static void take_least(void *user, const char *folder) {
+  static const char *const names[] = {"memory.limit_in_bytes", "memory.max"};
+  int64_t *least = user;
+  char path[4 * PATH_BYTES];
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
     int64_t limit = read_limit(path);
-    least = limit < least ? limit : least;
-    char *last = strrchr(group, '/');
-    if (!last)
-      return least;
-    *last = '\0';
+    *least = limit < *least ? limit : *least;
   }
 }
 
-/* "memory" among the controllers of the first version of control groups, "cpu,memory". */
-static bool has_memory(const char *controllers) {
-  while (*controllers) {
-    size_t length = strcspn(controllers, ",");
-    if (length == strlen("memory") && strncmp(controllers, "memory", length) == 0)
-      return true;
-    controllers += length + (controllers[length] == ',');
-  }
-  return false;
-}
-
-/*
- * Lines of /proc/self/cgroup are ID:CONTROLLERS:PATH; the second version's are "0::PATH". Where the
- * process was moved out of what its namespace shows, PATH begins with "/..": no folder of ours.
- */
 static int64_t cgroup_limit_bytes(const char *root) {
-  char line[PATH_BYTES], path[PATH_BYTES], unified[PATH_BYTES] = "", memory[PATH_BYTES] = "";
-  snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-  FILE *file = fopen(path, "r");
-  while (file && fgets(line, sizeof line, file)) {
-    char *controllers = strchr(line, ':'),
-         *group = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!group)
-      continue;
-    *controllers++ = *group++ = '\0';
-    group[strcspn(group, "\n")] = '\0';
-    if (strncmp(group, "/..", 3) == 0)
-      continue;
-    if (!*controllers)
-      snprintf(unified, sizeof unified, "%s", group);
-    else if (has_memory(controllers))
-      snprintf(memory, sizeof memory, "%s", group);
-  }
-  if (file)
-    fclose(file);
-  int64_t first = least_limit(root, "/sys/fs/cgroup/memory", memory, "memory.limit_in_bytes");
-  int64_t second = least_limit(root, "/sys/fs/cgroup", unified, "memory.max");
-  return first < second ? first : second;
+  int64_t least = INT64_MAX;
+  gd_cgroup_walk(root, "memory", take_least, &least);
+  return least;
 }
 
 int64_t gd_host_memory_under(const char *root) {

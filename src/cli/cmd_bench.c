@@ -126,6 +126,29 @@ static void append_load_note(struct gd_strbuf *out, const char *up_to, double bu
   gd_show_paragraph(out, 2, note);
 }
 
+/* Says that the process was held back, and by what. */
+static void append_held_note(struct gd_strbuf *out, const char *up_to,
+                             const struct gd_trial *trial) {
+  char note[320];
+  double held = gd_trial_held_share(trial);
+  if (held <= GD_LOAD_QUIET)
+    return;
+  if (trial->throttled_share > GD_LOAD_QUIET)
+    snprintf(note, sizeof note,
+             "note: a CPU quota (cgroup) denied %s%.0f %% of the CPU time that was asked for, so "
+             "that the time is that of the quota; the interval reaches down to the time without",
+             up_to, 100 * trial->throttled_share);
+  else
+    snprintf(note, sizeof note,
+             "note: the process did not run for %s%.0f %% of the time (%s), so that the time is "
+             "too long; the interval reaches down by that much: measure again when it is left "
+             "alone",
+             up_to, 100 * held,
+             held <= trial->steal_share ? "steal: the host of this virtual machine was busy"
+                                        : "stopped by a signal, frozen or suspended");
+  gd_show_paragraph(out, 2, note);
+}
+
 /* Says that nothing ran, and how to make it. */
 static void append_store_note(struct gd_strbuf *out, const struct gd_search_point *point) {
   if (point->source == GD_SEARCH_STORE)
@@ -154,6 +177,7 @@ static void append_sheet(struct gd_cli *cli, const struct gd_search_point *point
   gd_show_precision_note(out, point->model, trial);
   gd_show_trial_note(out, trial);
   append_load_note(out, "", trial->busy_share);
+  append_held_note(out, "", trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160], width[GD_SHOW_TEXT];
     snprintf(
@@ -350,6 +374,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
   enum { COLUMNS = sizeof columns / sizeof *columns };
   int count = search->count;
   double busy_share = -1;
+  const struct gd_trial *held = NULL;
   const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
   if (!cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
@@ -371,8 +396,13 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
     append_row_notes(&cli->out, search, i);
     if (trial->status == GD_TRIAL_OK && trial->busy_share > busy_share)
       busy_share = trial->busy_share;
+    if (trial->status == GD_TRIAL_OK &&
+        (!held || gd_trial_held_share(trial) > gd_trial_held_share(held)))
+      held = trial;
   }
   append_load_note(&cli->out, "up to ", busy_share);
+  if (held)
+    append_held_note(&cli->out, "up to ", held);
   append_pending(&cli->out, search);
   append_excluded(&cli->out, search);
   if (search->n_stored > 0)

@@ -111,7 +111,12 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "mfu", trial->mfu, peak);
   set_or_null(to, "hfu", trial->hfu, peak);
   set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
+  if (trial->devices > 0)
+    gd_show_set_int(to, "devices", trial->devices);
   set_or_null(to, "busy_share", trial->busy_share, timed && trial->busy_share >= 0);
+  set_or_null(to, "throttled_share", trial->throttled_share, timed);
+  set_or_null(to, "stalled_share", trial->stalled_share, timed);
+  set_or_null(to, "steal_share", trial->steal_share, timed);
   gd_show_begin(&samples);
   set_samples(&samples, "pass_s", &trial->pass);
   if (trial->last_pass.count > 0)

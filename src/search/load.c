@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "search/load.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 
-int64_t gd_load_parse(const char *line, int *cpu) {
+int64_t gd_load_parse(const char *line, int *cpu, int64_t *steal) {
   /* proc(5): user nice system idle iowait irq softirq steal; guest time is part of user's. */
   static const char busy[] = {1, 1, 1, 0, 0, 1, 1, 1};
   char *end;
@@ -30,6 +32,7 @@ int64_t gd_load_parse(const char *line, int *cpu) {
     if (end == start)
       return -1;
     ticks += busy[i] ? value : 0;
+    *steal = value; /* the last of them */
   }
   *cpu = (int)number;
   return ticks;
@@ -39,25 +42,28 @@ void gd_load_read(struct gd_load *now) {
   char line[512];
   cpu_set_t set;
   struct timespec own = {0};
-  int64_t ticks = 0;
+  int64_t ticks = 0, steal = 0;
   FILE *file = fopen("/proc/stat", "r");
   *now = (struct gd_load){.busy_ns = -1};
   if (file && sched_getaffinity(0, sizeof set, &set) == 0) {
     while (fgets(line, sizeof line, file)) {
       int cpu;
-      int64_t busy = gd_load_parse(line, &cpu);
+      int64_t stolen, busy = gd_load_parse(line, &cpu, &stolen);
       if (busy < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET((size_t)cpu, &set))
         continue;
       ticks += busy;
+      steal += stolen;
       now->cpus++;
     }
     if (now->cpus > 0)
       now->busy_ns = ticks * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));
+    now->steal_ns = steal * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));
   }
   if (file)
     fclose(file);
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
   now->own_ns = (int64_t)own.tv_sec * 1000000000 + own.tv_nsec;
+  now->throttled_ns = gd_cgroup_throttled_ns("");
   now->wall_ns = gd_clock_ns();
 }
 
@@ -69,4 +75,68 @@ double gd_load_share(const struct gd_load *before, const struct gd_load *after) 
   int64_t others_ns = (after->busy_ns - before->busy_ns) - (after->own_ns - before->own_ns);
   double share = (double)others_ns / ((double)wall_ns * after->cpus);
   return share < 0 ? 0 : share > 1 ? 1 : share; /* ticks round */
+}
+
+static double within_one(double share) {
+  return share > 0 ? fmin(share, 1) : 0; /* not a number: 0 / 0 */
+}
+
+/* Both count over CPUs, so that the number of threads does not matter. */
+double gd_load_throttled_share(const struct gd_load *before, const struct gd_load *after) {
+  double denied = (double)(after->throttled_ns - before->throttled_ns);
+  return within_one(denied / (denied + (double)(after->own_ns - before->own_ns)));
+}
+
+double gd_load_steal_share(const struct gd_load *before, const struct gd_load *after) {
+  if (gd_load_share(before, after) < 0)
+    return 0;
+  return within_one((double)(after->steal_ns - before->steal_ns) /
+                    ((double)(after->wall_ns - before->wall_ns) * after->cpus));
+}
+
+/* --- the process as a whole ---------------------------------------------------------------- */
+
+enum { TICK_NS = 5000000, LATE_NS = 20000000, S_NS = 1000000000 };
+
+static void *watch_clock(void *user) {
+  struct gd_load_watch *watch = user;
+  int64_t last = gd_clock_ns();
+  pthread_mutex_lock(&watch->mutex);
+  while (!watch->over) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TICK_NS;
+    until.tv_sec += until.tv_nsec / S_NS;
+    until.tv_nsec %= S_NS;
+    pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
+    int64_t now = gd_clock_ns(), late = now - last - TICK_NS;
+    watch->stalled_ns += late >= LATE_NS ? late : 0;
+    last = now;
+  }
+  pthread_mutex_unlock(&watch->mutex);
+  return NULL;
+}
+
+void gd_load_watch_start(struct gd_load_watch *watch) {
+  pthread_condattr_t attributes;
+  *watch = (struct gd_load_watch){.start_ns = gd_clock_ns()};
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_mutex_init(&watch->mutex, NULL);
+  pthread_cond_init(&watch->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  watch->started = pthread_create(&watch->thread, NULL, watch_clock, watch) == 0;
+}
+
+double gd_load_watch_stop(struct gd_load_watch *watch) {
+  pthread_mutex_lock(&watch->mutex);
+  watch->over = true;
+  pthread_cond_signal(&watch->changed);
+  pthread_mutex_unlock(&watch->mutex);
+  if (watch->started)
+    pthread_join(watch->thread, NULL);
+  pthread_cond_destroy(&watch->changed);
+  pthread_mutex_destroy(&watch->mutex);
+  double wall_ns = (double)(gd_clock_ns() - watch->start_ns);
+  return within_one((double)watch->stalled_ns / wall_ns);
 }

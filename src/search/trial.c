@@ -737,7 +737,10 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
   trial->step_half_width_s = sqrt(a * a + b * b + c * c);
   double days_per_s = (double)recipe->steps / 86400;
   trial->days = trial->step_s * days_per_s;
-  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) * days_per_s;
+  /* Held back for a share of the time, it would have taken that much less. */
+  double held = gd_trial_held_share(trial);
+  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) *
+                    (held > GD_LOAD_QUIET ? 1 - held : 1) * days_per_s;
   trial->days_high = (trial->step_s + trial->step_half_width_s) * days_per_s;
   trial->samples_per_s = (double)recipe->batch / trial->step_s;
   trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
@@ -834,6 +837,49 @@ static enum gd_status own_ranks(const struct measuring *m, const struct gd_load 
   return GD_OK;
 }
 
+static enum gd_status sample_pieces(struct measuring *m, struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
+  if (has_last_pass(trial))
+    GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
+  return sample(m, "updates", PIECE_UPDATE, &trial->update, err);
+}
+
+/* The rank that was held back most: the others waited for it. */
+static enum gd_status most_share(struct measuring *m, double *share, struct gd_error *err) {
+  int64_t parts = (int64_t)(1e9 * *share);
+  GD_TRY(slowest(m, &parts, err));
+  *share = 1e-9 * (double)parts;
+  return GD_OK;
+}
+
+/* All samples, and what the accounts of the machine say about that time. */
+static enum gd_status sample_all(struct measuring *m, struct gd_error *err) {
+  struct gd_trial *trial = m->planning.trial;
+  struct gd_load before, after;
+  struct gd_load_watch watch;
+  gd_load_read(&before);
+  gd_load_watch_start(&watch);
+  enum gd_status status = sample_pieces(m, err);
+  trial->stalled_share = gd_load_watch_stop(&watch);
+  gd_load_read(&after);
+  GD_TRY(status);
+  trial->throttled_share = gd_load_throttled_share(&before, &after);
+  trial->steal_share = gd_load_steal_share(&before, &after);
+  GD_TRY(most_share(m, &trial->throttled_share, err));
+  GD_TRY(most_share(m, &trial->steal_share, err));
+  GD_TRY(most_share(m, &trial->stalled_share, err));
+  GD_TRY(own_ranks(m, &before, &after, err));
+  trial->busy_share = gd_load_share(&before, &after);
+  /* A quota is a fact of the place that is measured, whatever it leaves; stops are not. */
+  if (gd_trial_held_share(trial) > GD_LOAD_GROSS && trial->throttled_share < GD_LOAD_QUIET)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "the process did not run for %.0f %% of the time in which it was measured: it "
+                   "was stopped, or its virtual machine was; measure again when it is left alone",
+                   100 * gd_trial_held_share(trial));
+  return GD_OK;
+}
+
 /* Of all devices together; the higher one of this and of what was found before. */
 static enum gd_status find_peak(struct measuring *m, struct gd_backend *backend,
                                 struct gd_error *err) {
@@ -856,7 +902,6 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
                               struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
   const struct gd_model *model = m->planning.model;
-  struct gd_load load_before, load_after;
   int64_t pass_ns, update_ns;
   GD_TRY(find_peak(m, backend, err));
   GD_TRY(warm_up(m, &pass_ns, &update_ns, err));
@@ -866,14 +911,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
                   limited(1e-9 * (double)pass_ns, m->limit_s / 3) +
                   limited(1e-9 * (double)update_ns, m->limit_s / 10);
-  gd_load_read(&load_before);
-  GD_TRY(sample(m, "passes", PIECE_PASS, &trial->pass, err));
-  if (has_last_pass(trial))
-    GD_TRY(sample(m, "last pass", PIECE_LAST_PASS, &trial->last_pass, err));
-  GD_TRY(sample(m, "updates", PIECE_UPDATE, &trial->update, err));
-  gd_load_read(&load_after);
-  GD_TRY(own_ranks(m, &load_before, &load_after, err));
-  trial->busy_share = gd_load_share(&load_before, &load_after);
+  GD_TRY(sample_all(m, err));
   if (m->planning.options->profile)
     take_profile(m, backend);
   backend->ops->usage(backend, &trial->resident_bytes, &trial->runtime_bytes);

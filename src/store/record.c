@@ -131,6 +131,11 @@ bool gd_samples_are_tight(const struct gd_samples *samples) {
          samples->half_width_s <= GD_SAMPLES_TIGHT * samples->median_s;
 }
 
+double gd_trial_held_share(const struct gd_trial *trial) {
+  double others = fmax(trial->busy_share, 0) - trial->steal_share;
+  return fmax(trial->throttled_share, fmax(trial->stalled_share - others, trial->steal_share));
+}
+
 /* --- fields -------------------------------------------------------------------------------- */
 
 #define FIELD(name, kind, member) \

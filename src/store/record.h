@@ -105,14 +105,23 @@ struct gd_trial {
                          may be computed by the units of fp16. Not stored */
   double mfu, hfu;    /* 0 when the peak is unknown */
   double busy_share;  /* of the CPUs, used by others while sampling; -1: unknown */
-  int devices;        /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
-  char note[320];     /* what to know about it, one sentence: ranks with unequal limits */
-  double loss, norm;  /* of the warm-up step at random start */
+  double throttled_share; /* of the CPU time it asked for, denied by a quota while sampling */
+  double stalled_share;   /* of the time of sampling, in which the process did not run at all */
+  double steal_share;     /* of the CPUs, taken by the host of a virtual machine */
+  int devices;       /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
+  char note[320];    /* what to know about it, one sentence: ranks with unequal limits */
+  double loss, norm; /* of the warm-up step at random start */
   int64_t resident_bytes; /* growth of the process's resident set over the run; -1: unknown */
   uint32_t n_profile;     /* with options.profile, longest first */
   struct gd_profile_row profile[GD_PROFILE_ROWS];
   int64_t runtime_bytes; /* resident before the arenas: code, libraries, graph, plan; -1: unknown */
 };
+
+/*
+ * The share of the time that the trial was held back by what is not the machine's speed: a quota,
+ * stops, steal. What others' load explains of the stops is left to busy_share.
+ */
+double gd_trial_held_share(const struct gd_trial *trial);
 
 /* Median and half width of what is in ns[0..count). */
 void gd_samples_summarise(struct gd_samples *samples);
