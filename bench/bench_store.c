@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/results.db", folder);
   if (gd_store_open(path, &store, &err) != GD_OK)
     die(&err);
-  gd_provenance_here(&from);
+  gd_provenance_here("cpu", &from);
   int64_t start = gd_clock_ns();
   if (gd_store_begin(store, &err) != GD_OK)
     die(&err);
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
     make_key(i, &key);
     snprintf(from.time, sizeof from.time, "20%02d-%02d-%02dT%02d:00:00.000Z", 24 + i / 50000,
              1 + i / 5000 % 12, 1 + i / 200 % 28, i % 24);
-    if (gd_store_insert(store, &key, &trial, &from, &added, &err) != GD_OK)
+    if (gd_store_insert(store, &key, &trial, &from, "", &added, &err) != GD_OK)
       die(&err);
   }
   if (gd_store_end(store, GD_OK, &err) != GD_OK)

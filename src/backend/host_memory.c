@@ -66,3 +66,8 @@ int64_t gd_host_memory_under(const char *root) {
 int64_t gd_host_memory_bytes(void) {
   return gd_host_memory_under("");
 }
+
+int64_t gd_host_memory_total_bytes(void) {
+  int64_t total = meminfo_bytes("", "MemTotal:"), limit = cgroup_limit_bytes("");
+  return total < limit ? total : limit;
+}

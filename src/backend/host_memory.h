@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 int64_t gd_host_memory_bytes(void);
+/* How much there is, used or not. */
+int64_t gd_host_memory_total_bytes(void);
 
 /* The same of the folders proc and sys that are in `root`: for tests. */
 int64_t gd_host_memory_under(const char *root);

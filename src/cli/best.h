@@ -8,11 +8,13 @@
 #include "store/store.h"
 
 /*
- * Visits the trials that are ok, pass the filter and train the recipe that is asked for, by days;
- * of the filter's fields model, status and sort are set here. With no such trial: GD_MISMATCH, and
- * the command that measures some.
+ * Visits the trials that are ok, pass the filter and train the recipe that is asked for (whatever
+ * the model was called), by days; of the filter's fields model, recipe, status and sort are set
+ * here. precision NULL: the recipe's. With no such trial: GD_MISMATCH, and the command that
+ * measures some.
  */
 enum gd_status gd_best_query(struct gd_store *store, const struct gd_model *model,
+                             const enum gd_precision *precision,
                              const struct gd_store_filter *filter, gd_store_visit visit, void *user,
                              struct gd_error *err) GD_MUST_USE;
 

@@ -79,6 +79,10 @@ const char *gd_cli_backend(const struct gd_cli *cli) {
   return cli->options.backend ? cli->options.backend : gd_backend_default();
 }
 
+const enum gd_precision *gd_cli_precision(const struct gd_cli *cli) {
+  return cli->options.precision_given ? &cli->options.precision : NULL;
+}
+
 void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *method,
                           struct gd_trial_options *trial) {
   const struct gd_cli_options *options = &cli->options;
@@ -91,7 +95,7 @@ void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *meth
       .comm = ranks_of(cli) > 1 ? cli->comm : NULL,
       .micro_batch = options->micro_batch,
       .micro_batch_size = options->micro_batch_size,
-      .precision = options->precision_given ? &options->precision : NULL,
+      .precision = gd_cli_precision(cli),
       .device_limit_bytes = options->device_memory_bytes,
       .host_limit_bytes = options->host_memory_bytes,
       .seed = (uint64_t)options->seed,

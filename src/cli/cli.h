@@ -73,6 +73,8 @@ enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, in
                               struct gd_error *err) GD_MUST_USE;
 /* What --backend says, or the fastest that works here. */
 const char *gd_cli_backend(const struct gd_cli *cli);
+/* That of --precision; NULL: it was not given. */
+const enum gd_precision *gd_cli_precision(const struct gd_cli *cli);
 /* The options of a trial; they borrow from cli. */
 void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *method,
                           struct gd_trial_options *options);

@@ -42,7 +42,8 @@ static enum gd_status read_best(const struct gd_cli *cli, const struct gd_model 
   filter.ranks = (int)cli->options.ranks;
   filter.brief = true;
   GD_TRY(gd_store_open(cli->options.store, &store, err));
-  enum gd_status status = gd_best_query(store, model, &filter, keep_first, &first, err);
+  enum gd_status status =
+      gd_best_query(store, model, gd_cli_precision(cli), &filter, keep_first, &first, err);
   gd_store_close(store);
   return status;
 }

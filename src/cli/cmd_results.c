@@ -19,6 +19,7 @@ struct found {
   struct gd_cli *cli;
   const char **cells; /* for people; in gd_mem, the texts in the arena */
   uint32_t capacity, count;
+  uint32_t loaded;            /* rows that were not measured here */
   struct gd_show_object rows; /* for programs */
   struct gd_show_object best_by_model;
   bool several_models;
@@ -29,7 +30,7 @@ static const struct gd_show_column columns[] = {
     {"MODEL", false}, {"DEVICE", false},   {"COUNT", true},    {"FREE LUNCH", false},
     {"CKPT", false},  {"SHARDING", false}, {"OFFLOAD", false}, {"MICRO-BATCH", true},
     {"ACCUM", true},  {"DAYS", true},      {"95 %", true},     {"MEMORY", true},
-    {"MFU", true},
+    {"MFU", true},    {"LOADED", false}, /* only where there is one */
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
@@ -63,8 +64,9 @@ static void set_days(struct gd_cli *cli, const char **row, const struct gd_trial
                         gd_show_digits(high, sizeof high, trial->days_high, 4));
 }
 
-static enum gd_status add_cells(struct found *found, const struct gd_trial *trial,
+static enum gd_status add_cells(struct found *found, const struct gd_store_row *from,
                                 struct gd_error *err) {
+  const struct gd_trial *trial = &from->trial;
   struct gd_cli *cli = found->cli;
   char text[GD_SHOW_TEXT];
   if (!gd_vec_reserve((void **)&found->cells, &found->capacity, (found->count + 1) * COLUMNS,
@@ -82,6 +84,10 @@ static enum gd_status add_cells(struct found *found, const struct gd_trial *tria
   row[11] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
   if (trial->status == GD_TRIAL_OK && trial->peak_flops > 0)
     row[12] = gd_show_cell(cli, "%s %%", gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
+  if (from->origin[0]) {
+    row[13] = gd_show_cell(cli, "%s, %s", from->provenance.host, from->origin);
+    found->loaded++;
+  }
   return GD_OK;
 }
 
@@ -98,6 +104,7 @@ static void set_row(struct gd_show_object *to, const struct gd_store_row *row) {
   gd_show_set_text(&object, "clocks", from->clocks);
   gd_show_set_text(&object, "driver", from->driver);
   gd_show_set_object(to, "provenance", &object);
+  gd_show_set_text(to, "origin", row->origin[0] ? row->origin : "here");
   gd_show_set_text(to, "key", row->key_hash);
   gd_show_set_bool(to, "superseded", row->superseded);
 }
@@ -127,7 +134,7 @@ static bool for_programs(const struct gd_cli *cli) {
 static enum gd_status add_row(struct found *found, const struct gd_store_row *row,
                               struct gd_error *err) {
   if (!for_programs(found->cli)) {
-    GD_TRY(add_cells(found, &row->trial, err));
+    GD_TRY(add_cells(found, row, err));
   } else {
     struct gd_show_object object;
     set_row(&object, row);
@@ -175,7 +182,20 @@ static enum gd_status append_found(struct found *found, struct gd_error *err) {
     return append_json(found, err);
   if (cli->options.csv)
     return gd_show_csv(&cli->out, &found->rows, err);
-  return gd_show_table(&cli->out, 0, columns, COLUMNS, found->cells, (int)found->count, err);
+  int shown = found->loaded ? COLUMNS : COLUMNS - 1;
+  for (uint32_t i = 1; i < found->count; i++) /* rows of as many cells as are shown */
+    memmove(found->cells + (size_t)i * (size_t)shown, found->cells + (size_t)i * COLUMNS,
+            (size_t)shown * sizeof *found->cells);
+  return gd_show_table(&cli->out, 0, columns, shown, found->cells, (int)found->count, err);
+}
+
+/* Rows that could not be read are left out, and told. */
+static void note_damage(struct gd_cli *cli, const struct gd_store *store) {
+  const char *sentence;
+  int64_t damaged = gd_store_damage(store, &sentence);
+  if (damaged > 0)
+    gd_strbuf_printf(&cli->notes, "%lld trial%s left out: %s\n", (long long)damaged,
+                     damaged == 1 ? " was" : "s were", sentence);
 }
 
 /* --- results ------------------------------------------------------------------------------- */
@@ -316,6 +336,8 @@ enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err) {
   else
     status =
         cli->options.total ? show_total(cli, store, &filter, err) : list(cli, store, &filter, err);
+  if (status == GD_OK)
+    note_damage(cli, store);
   gd_store_close(store);
   return status;
 }
@@ -355,7 +377,7 @@ static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
   struct gd_store_filter filter = cli->options.filter;
   filter.ranks = (int)cli->options.ranks;
   filter.brief = !for_programs(cli);
-  GD_TRY(gd_best_query(store, model, &filter, choose, choosing, err));
+  GD_TRY(gd_best_query(store, model, gd_cli_precision(cli), &filter, choose, choosing, err));
   return append_found(&choosing->found, err);
 }
 

@@ -17,6 +17,13 @@ static void set_or_null(struct gd_show_object *to, const char *key, double value
     gd_show_set_null(to, key);
 }
 
+static void set_text_or_null(struct gd_show_object *to, const char *key, const char *text) {
+  if (text[0])
+    gd_show_set_text(to, key, text);
+  else
+    gd_show_set_null(to, key);
+}
+
 static void set_bytes_or_null(struct gd_show_object *to, const char *key, int64_t bytes) {
   if (bytes >= 0)
     gd_show_set_int(to, key, bytes);
@@ -41,19 +48,13 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
     gd_show_set_int(&categories, gd_category_name((enum gd_category)i), trial->host_parts[i]);
   gd_show_set_object(to, "host_categories", &categories);
   gd_show_set_bool(to, "feasible", trial->status != GD_TRIAL_INFEASIBLE);
-  if (trial->reason[0])
-    gd_show_set_text(to, "reason", trial->reason);
-  else
-    gd_show_set_null(to, "reason");
+  set_text_or_null(to, "reason", trial->reason);
   gd_show_set_int(to, "device_limit_bytes", trial->device_limit_bytes);
   gd_show_set_int(to, "host_limit_bytes", trial->host_limit_bytes);
   gd_show_set_int(to, "live_bytes", trial->live_bytes);
   gd_show_set_text(to, "precision", gd_precision_name(trial->precision));
   gd_show_set_bool(to, "precision_substituted", trial->precision_substituted);
-  if (trial->no_compiler[0])
-    gd_show_set_text(to, "no_compiler", trial->no_compiler);
-  else
-    gd_show_set_null(to, "no_compiler");
+  set_text_or_null(to, "no_compiler", trial->no_compiler);
   gd_show_set_int(to, "parameters", trial->parameters);
   gd_show_set_real(to, "flops_per_step", trial->model_flops_per_step);
   gd_show_set_real(to, "executed_flops_per_step", trial->exec_flops_per_step);
@@ -130,6 +131,13 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_bytes_or_null(to, "runtime_bytes", ran ? trial->runtime_bytes : -1);
   if (trial->n_profile > 0)
     set_profile(to, trial);
+  set_text_or_null(to, "recipe", trial->recipe);
+  set_text_or_null(to, "machine", trial->machine);
+  set_text_or_null(to, "failure", gd_trial_failure_name(trial->failure));
+  if (trial->tries > 0)
+    gd_show_set_int(to, "tries", trial->tries);
+  else
+    gd_show_set_null(to, "tries");
   gd_show_begin(&versions);
   gd_show_set_text(&versions, "gpudays", trial->version);
   gd_show_set_text(&versions, "commit", trial->commit);

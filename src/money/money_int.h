@@ -34,6 +34,8 @@ struct gd_times_context {
   const struct gd_money_work *work;
   struct gd_times_trial *trials; /* measured; in the arena */
   int n_trials;
+  char recipe[GD_HASH_TEXT]; /* asked for, with recipe_steps for its steps; 0: not yet made */
+  int64_t recipe_steps;
   struct gd_times_misfits *misfits; /* predicted; in the arena */
   char *left_out;                   /* of the table: sizeof GD_TIMES_LEFT_OUT */
   double paper_scale; /* steps asked for / steps of the paper's recipe; 0: another recipe */

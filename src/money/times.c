@@ -37,16 +37,37 @@ static void set_measured(const struct gd_times_context *context, const struct gd
       .share = trial->mfu,
   };
   snprintf(time->method, sizeof time->method, "%s", trial->method);
-  snprintf(time->source, sizeof time->source, "measured on %d x %.80s, %.10s", trial->ranks,
-           trial->device, row->provenance.time);
+  snprintf(time->source, sizeof time->source, "measured on %d x %.80s%s%.32s, %.10s", trial->ranks,
+           trial->device, row->origin[0] ? " by " : "", row->origin[0] ? row->provenance.host : "",
+           row->provenance.time);
+}
+
+/* Whether a trial's recipe is the one asked for, but for the number of steps: a run of another
+   length has the same step. */
+static enum gd_status has_same_step(struct gd_times_context *context, const struct gd_trial *trial,
+                                    bool *same, struct gd_error *err) {
+  struct gd_model model = *context->asked->model;
+  double steps = nearbyint(trial->train_flops / trial->model_flops_per_step);
+  *same = false;
+  if (!(steps >= 1 && steps <= 1e15))
+    return GD_OK;
+  if (context->recipe_steps != (int64_t)steps) { /* most trials have the same */
+    model.recipe.steps = (int64_t)steps;
+    GD_TRY(gd_recipe_hash(&model, NULL, context->recipe, err));
+    context->recipe_steps = (int64_t)steps;
+  }
+  *same = strcmp(context->recipe, trial->recipe) == 0;
+  return GD_OK;
 }
 
 /* Rows come by days, so the first one of a kind and count is the fastest. */
 static enum gd_status add_trial(void *user, const struct gd_store_row *row, struct gd_error *err) {
   struct gd_times_context *context = user;
   const struct gd_trial *trial = &row->trial;
-  (void)err;
-  if (trial->nodes > 1 || !equal(trial->model_flops_per_step, context->work->flops_per_step))
+  bool same = false;
+  if (trial->nodes <= 1)
+    GD_TRY(has_same_step(context, trial, &same, err));
+  if (!same)
     return GD_OK;
   const struct gd_gpu *gpu;
   if (gd_hw_gpu(context->asked->hw, trial->device, &gpu, NULL) != GD_OK) {
@@ -185,7 +206,7 @@ enum gd_status gd_times_open(const struct gd_money_asked *asked, struct gd_money
   if (!context->trials)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the results are read");
   struct gd_store_filter filter = {
-      .model = asked->model->name, .status = &ok, .brief = true, .sort = GD_STORE_SORT_DAYS};
+      .model_name = asked->model->name, .status = &ok, .brief = true, .sort = GD_STORE_SORT_DAYS};
   return gd_store_query(asked->store, &filter, add_trial, context, err);
 }
 

@@ -212,7 +212,7 @@ static void share_machine(struct gd_rates *rates, int ranks) {
   double cpus = usable_cpus();
   if (ranks < 2 || rates->multiprocessors > 0)
     return;
-  rates->beside_speed = fmin(1, cpus / (ranks * (rates->threads + 1)));
+  rates->beside_speed = fmin(1, cpus / ((double)ranks * (rates->threads + 1.0)));
 }
 
 /* The same CPU with another number of threads: "AMD EPYC, 2 threads, avx512" is named up to there.

@@ -31,7 +31,7 @@ void gd_rates_guess_cpu(struct gd_rates *rates, int threads, int cpus) {
                              .peer_source = "assumed"};
   rates->flops[GD_PEAK_FP32] = rates->flops[GD_PEAK_TF32] = 1e11 * threads;
   rates->flops[GD_PEAK_BF16] = rates->flops[GD_PEAK_FP16] = 2e11 * threads;
-  rates->beside_speed = (double)rates->cpus / (threads + 1);
+  rates->beside_speed = rates->cpus / (threads + 1.0);
   if (rates->beside_speed > 1)
     rates->beside_speed = 1;
 }

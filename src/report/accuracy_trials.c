@@ -161,85 +161,14 @@ enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_sto
 
 /* --- from a file ---------------------------------------------------------------------------- */
 
-static enum gd_status read_text(const struct gd_csv *csv, int row, const char *name, char *text,
-                                size_t size, struct gd_error *err) {
-  int column = gd_csv_column(csv, name);
-  if (column < 0)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "%s has no column '%s'; expected what 'gpudays results --csv' writes", csv->file,
-                   name);
-  snprintf(text, size, "%s", gd_csv_cell(csv, row, column));
-  return GD_OK;
-}
-
-/* An empty cell is 0. */
-static enum gd_status read_real(const struct gd_csv *csv, int row, const char *name, double *value,
-                                struct gd_error *err) {
-  char text[64];
-  *value = 0;
-  GD_TRY(read_text(csv, row, name, text, sizeof text, err));
-  return text[0] ? gd_csv_number(csv, row, gd_csv_column(csv, name), 0, 1e30, value, err) : GD_OK;
-}
-
-static enum gd_status read_int(const struct gd_csv *csv, int row, const char *name, int64_t *value,
-                               struct gd_error *err) {
-  double real;
-  GD_TRY(read_real(csv, row, name, &real, err));
-  *value = (int64_t)real;
-  return GD_OK;
-}
-
-static enum gd_status read_names(const struct gd_csv *csv, int row, struct gd_trial *trial,
-                                 struct gd_error *err) {
-  char status[32], precision[32];
-  GD_TRY(read_text(csv, row, "model", trial->model, sizeof trial->model, err));
-  GD_TRY(read_text(csv, row, "method", trial->method, sizeof trial->method, err));
-  GD_TRY(read_text(csv, row, "device", trial->device, sizeof trial->device, err));
-  GD_TRY(read_text(csv, row, "backend", trial->backend, sizeof trial->backend, err));
-  GD_TRY(read_text(csv, row, "status", status, sizeof status, err));
-  GD_TRY(read_text(csv, row, "precision", precision, sizeof precision, err));
-  if (!gd_trial_status_parse(status, &trial->status))
-    return gd_csv_mismatch(csv, row, gd_csv_column(csv, "status"), "a status such as ok", err);
-  if (!gd_precision_parse(precision, &trial->precision))
-    return gd_csv_mismatch(csv, row, gd_csv_column(csv, "precision"), "fp32, fp16 or bf16", err);
-  return GD_OK;
-}
-
-static enum gd_status read_trial(const struct gd_csv *csv, int row, struct gd_trial *trial,
-                                 struct gd_error *err) {
-  int64_t threads, ranks, nodes;
-  *trial = (struct gd_trial){0};
-  GD_TRY(read_names(csv, row, trial, err));
-  GD_TRY(read_int(csv, row, "threads", &threads, err));
-  GD_TRY(read_int(csv, row, "ranks", &ranks, err));
-  GD_TRY(read_int(csv, row, "nodes", &nodes, err));
-  GD_TRY(read_int(csv, row, "micro_batch", &trial->micro_batch, err));
-  GD_TRY(read_int(csv, row, "accumulation", &trial->accumulation, err));
-  GD_TRY(read_int(csv, row, "remainder", &trial->remainder, err));
-  GD_TRY(read_int(csv, row, "peak_bytes", &trial->peak_bytes, err));
-  GD_TRY(read_int(csv, row, "device_limit_bytes", &trial->device_limit_bytes, err));
-  GD_TRY(read_int(csv, row, "host_limit_bytes", &trial->host_limit_bytes, err));
-  GD_TRY(read_real(csv, row, "flops_per_step", &trial->model_flops_per_step, err));
-  GD_TRY(read_real(csv, row, "step_s", &trial->step_s, err));
-  if (threads > 100000 || ranks < 1 || ranks > 100000 || nodes < 1 || nodes > ranks ||
-      trial->micro_batch < 1 || trial->micro_batch > 1000000000)
-    return gd_csv_mismatch(csv, row, gd_csv_column(csv, "ranks"),
-                           "threads, ranks, nodes and micro-batch of a trial", err);
-  trial->threads = (int)threads;
-  trial->ranks = (int)ranks;
-  trial->nodes = (int)nodes;
-  return GD_OK;
-}
-
 static enum gd_status add_rows(struct gd_accuracy *a, const struct gd_csv *csv, const char *path,
                                struct gd_error *err) {
   const char *name = strrchr(path, '/');
   for (int row = 0; row < csv->rows; row++) {
     struct gd_trial trial;
-    char superseded[16];
-    GD_TRY(read_text(csv, row, "superseded", superseded, sizeof superseded, err));
-    GD_TRY(read_trial(csv, row, &trial, err));
-    if (strcmp(superseded, "true") != 0)
+    bool superseded;
+    GD_TRY(gd_record_read_csv(csv, row, &trial, NULL, &superseded, err));
+    if (!superseded)
       GD_TRY(add_trial(a, name ? name + 1 : path, &trial, err));
   }
   return GD_OK;

@@ -32,6 +32,8 @@ static enum gd_status collect(void *user, const struct gd_store_row *row, struct
       .version = gd_arena_copy_string(arena, from->version),
       .backend = gd_arena_copy_string(arena, from->backend),
       .reason = gd_arena_copy_string(arena, from->reason),
+      .recipe = gd_arena_copy_string(arena, from->recipe),
+      .origin = gd_arena_copy_string(arena, row->origin),
       .status = from->status,
       .ranks = from->ranks > 0 ? from->ranks : 1,
       .nodes = from->nodes > 0 ? from->nodes : 1,
@@ -39,14 +41,13 @@ static enum gd_status collect(void *user, const struct gd_store_row *row, struct
       .days_low = from->days_low,
       .days_high = from->days_high,
       .mfu = from->mfu,
-      .flops_per_step = from->model_flops_per_step,
       .train_flops = from->train_flops,
       .micro_batch = from->micro_batch,
       .accumulation = from->accumulation,
       .peak_bytes = from->peak_bytes,
   };
   if (!trial->model || !trial->method_name || !trial->device || !trial->host || !trial->date ||
-      !trial->version || !trial->backend || !trial->reason)
+      !trial->version || !trial->backend || !trial->reason || !trial->recipe || !trial->origin)
     return gd_report_no_memory(err);
   const struct gd_method *method = &trial->method;
   trial->known_method = gd_method_parse(from->method, &trial->method, NULL) == GD_OK;
@@ -60,10 +61,6 @@ static enum gd_status collect(void *user, const struct gd_store_row *row, struct
 }
 
 /* --- recipes ------------------------------------------------------------------------------- */
-
-static bool equal(double a, double b) {
-  return fabs(a - b) <= 1e-6 * fabs(b);
-}
 
 enum gd_status gd_report_count_preset(const char *name, struct gd_report_preset *preset,
                                       struct gd_error *err) {
@@ -81,15 +78,16 @@ enum gd_status gd_report_count_preset(const char *name, struct gd_report_preset 
     *preset = (struct gd_report_preset){
         .known = true,
         .parameters = (double)gd_graph_parameters(&graph),
-        .flops_per_step = graph.model_flops * (double)model.recipe.batch,
         .train_flops = graph.model_flops * (double)model.recipe.batch * (double)model.recipe.steps,
     };
   gd_graph_deinit(&graph);
+  if (status == GD_OK)
+    status = gd_recipe_hash(&model, NULL, preset->recipe, &why);
   /* No such preset (any more) is an answer; no memory is not. */
   return status == GD_ENVIRONMENT ? gd_fail(err, status, "%s", why.text) : GD_OK;
 }
 
-/* Trials of another batch, length or number of steps say nothing of the paper's runs. Trials come
+/* Trials of another or an unknown recipe say nothing of the paper's runs. Trials come
    sorted by model. */
 static enum gd_status drop_other_recipes(struct collecting *to, struct gd_report_measured *measured,
                                          struct gd_error *err) {
@@ -103,9 +101,7 @@ static enum gd_status drop_other_recipes(struct collecting *to, struct gd_report
       GD_TRY(gd_report_count_preset(model, &preset, err));
     }
     /* A trial that could not even be planned has no FLOPs, and belongs to any recipe. */
-    if (preset.known && trial->train_flops > 0 &&
-        (!equal(trial->flops_per_step, preset.flops_per_step) ||
-         !equal(trial->train_flops, preset.train_flops)))
+    if (preset.known && trial->train_flops > 0 && strcmp(trial->recipe, preset.recipe) != 0)
       measured->other_recipes++;
     else
       to->trials[kept++] = *trial;
@@ -240,12 +236,16 @@ static void name_sources(struct gd_report *report) {
     const struct gd_report_trial *trial = &measured->trials[i];
     first = strcmp(trial->date, first) < 0 ? trial->date : first;
     last = strcmp(trial->date, last) > 0 ? trial->date : last;
-    if (names.text && strstr(names.text, trial->device))
+    /* What was loaded says whose it is. */
+    const char *name = trial->origin[0] ? gd_report_print(report, "%s (%s, loaded from %s)",
+                                                          trial->device, trial->host, trial->origin)
+                                        : trial->device;
+    if (names.text && strstr(names.text, name))
       continue;
     if (names.length > 200)
       others++;
     else
-      gd_strbuf_printf(&names, "%s%s", names.length ? ", " : "", trial->device);
+      gd_strbuf_printf(&names, "%s%s", names.length ? ", " : "", name);
   }
   if (others > 0)
     gd_strbuf_append(&names, " and others");

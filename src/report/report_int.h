@@ -58,14 +58,15 @@ void gd_report_table_csv(const struct gd_report_table *table, struct gd_strbuf *
 
 struct gd_report_trial {
   const char *model, *method_name, *device, *host, *date, *version, *backend, *reason;
+  const char *recipe, *origin; /* as in the store: empty where not known, or measured here */
   struct gd_method method;
   bool known_method, naive, free_lunch; /* free_lunch: that alone */
   bool memory_saving;                   /* free-lunch and something that saves memory */
   enum gd_trial_status status;
   int ranks, nodes;
   double days, days_low, days_high, mfu;
-  double flops_per_step, train_flops; /* 0: not even planned */
-  int place;                          /* of its model among the paper's */
+  double train_flops; /* 0: not even planned */
+  int place;          /* of its model among the paper's */
   int64_t micro_batch, accumulation, peak_bytes;
 };
 
@@ -210,7 +211,8 @@ enum gd_status gd_report_no_memory(struct gd_error *err);
 /* What a preset of this program is, counted on its graph. */
 struct gd_report_preset {
   bool known; /* false: there is no such preset (any more) */
-  double parameters, flops_per_step, train_flops;
+  double parameters, train_flops;
+  char recipe[GD_HASH_TEXT];
 };
 enum gd_status gd_report_count_preset(const char *name, struct gd_report_preset *preset,
                                       struct gd_error *err) GD_MUST_USE;

@@ -154,7 +154,7 @@ enum gd_status gd_child_write_result(const char *path, const struct gd_trial *tr
   char part[PATH_MAX];
   snprintf(part, sizeof part, "%.*s.part", (int)sizeof part - 8, path);
   enum gd_status status = gd_record_print(trial, &line, err);
-  gd_provenance_here(&here);
+  gd_provenance_here(trial->backend, &here);
   gd_strbuf_append(&line, "\n");
   if (status == GD_OK)
     status = gd_provenance_print(&here, &line, err);

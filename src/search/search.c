@@ -83,11 +83,30 @@ int64_t gd_search_job_bytes(const struct gd_slurm_config *config) {
   return config->memory_bytes / 16 * 15;
 }
 
+/* All that decides which machine a job gets, and the GPU that it was planned for. */
+static void name_job_machine(const struct gd_search *search, struct gd_trial *trial) {
+  const struct gd_slurm_config *config = search->slurm_config;
+  struct gd_strbuf text = {0};
+  gd_strbuf_printf(&text, "job=%s;partition=%s;constraint=%s;gres=%s;mpi=%s;cpus=%lld;memory=%lld",
+                   config->device, config->partition, config->constraint, config->gres, config->mpi,
+                   (long long)config->cpus, (long long)config->memory_bytes);
+  if (search->trial.target)
+    gd_strbuf_printf(&text, ";gpu=%s;gpus=%d", trial->device, trial->ranks);
+  for (int i = 0; i < config->n_extra; i++)
+    gd_strbuf_printf(&text, ";extra=%s", config->extra[i]);
+  if (text.length < sizeof trial->machine)
+    snprintf(trial->machine, sizeof trial->machine, "%s", text.text ? text.text : "");
+  else
+    gd_hash_hex(trial->machine, text.text);
+  gd_strbuf_deinit(&text);
+}
+
 /* A job runs on whatever machine it gets, so that what was asked for stands for the device. */
 static void name_device(const struct gd_search *search, struct gd_trial *trial) {
   const struct gd_slurm_config *config = search->slurm_config;
   if (!search->slurm)
     return;
+  name_job_machine(search, trial);
   snprintf(trial->device, sizeof trial->device, "SLURM: %.32s%s%.32s%s%.32s", config->device,
            config->partition[0] ? ", " : "", config->partition, config->constraint[0] ? ", " : "",
            config->constraint);

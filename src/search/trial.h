@@ -52,8 +52,8 @@ enum gd_status gd_trial_predict(const struct gd_model *model,
 /*
  * The prediction for a trial that was measured, at its own micro-batch, precision, ranks and
  * threads: what to hold against trial->step_s. target: what it ran on, where that is no CPU and not
- * here; else NULL. The model is the preset of that name; GD_UNSUPPORTED where the trial's recipe is
- * not that preset's, so that nothing can be compared.
+ * here; else NULL. The model is the preset of that name, with the trial's batch, sequence and
+ * steps; GD_UNSUPPORTED where the trial is of another model, so that nothing can be compared.
  */
 enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
                                        const struct gd_target *target,

@@ -39,6 +39,22 @@ bool gd_trial_status_parse(const char *text, enum gd_trial_status *status) {
   return false;
 }
 
+const char *gd_trial_failure_name(enum gd_trial_failure failure) {
+  static const char *const names[GD_FAILURE_COUNT] = {
+      [GD_FAILURE_NONE] = "", [GD_FAILURE_PLAN] = "plan", [GD_FAILURE_ENVIRONMENT] = "environment"};
+  GD_ASSERT(failure < GD_FAILURE_COUNT);
+  return names[failure];
+}
+
+bool gd_trial_failure_parse(const char *text, enum gd_trial_failure *failure) {
+  for (int i = 0; i < GD_FAILURE_COUNT; i++)
+    if (strcmp(text, gd_trial_failure_name((enum gd_trial_failure)i)) == 0) {
+      *failure = (enum gd_trial_failure)i;
+      return true;
+    }
+  return false;
+}
+
 /* --- statistics ---------------------------------------------------------------------------- */
 
 static int compare_ns(const void *left, const void *right) {
@@ -139,8 +155,10 @@ double gd_trial_held_share(const struct gd_trial *trial) {
 /* --- fields -------------------------------------------------------------------------------- */
 
 #define FIELD(name, kind, member) \
-  { name, GD_FIELD_##kind, offsetof(RECORD, member), sizeof(((RECORD *)0)->member) }
+  { name, GD_FIELD_##kind, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), false }
 #define SAME(kind, member) FIELD(#member, kind, member)
+#define LATER(kind, member) \
+  { #member, GD_FIELD_##kind, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), true }
 
 #define RECORD struct gd_trial
 const struct gd_field gd_trial_fields[] = {
@@ -194,6 +212,15 @@ const struct gd_field gd_trial_fields[] = {
     SAME(REAL, norm),
     SAME(INT64, resident_bytes),
     SAME(INT64, runtime_bytes),
+    LATER(TEXT, recipe),
+    LATER(TEXT, machine),
+    LATER(FAILURE, failure),
+    LATER(INT, tries),
+    LATER(INT, devices),
+    LATER(TEXT, note),
+    LATER(REAL, throttled_share),
+    LATER(REAL, stalled_share),
+    LATER(REAL, steal_share),
 };
 const int gd_trial_field_count = sizeof gd_trial_fields / sizeof *gd_trial_fields;
 #undef RECORD
@@ -206,7 +233,8 @@ const struct gd_field gd_provenance_fields[] = {
 const int gd_provenance_field_count = sizeof gd_provenance_fields / sizeof *gd_provenance_fields;
 #undef RECORD
 
-/* Bytes of the character at text in UTF-8; 0: it is none, or is one that moves a cursor. */
+/* Bytes of the character at text in UTF-8; 0: it is none, or is one that moves a cursor or turns
+   the direction of writing. */
 static size_t character_bytes(const unsigned char *text) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   size_t bytes = text[0] < 0x80   ? 1
@@ -224,7 +252,11 @@ static size_t character_bytes(const unsigned char *text) {
     code = code << 6 | (text[i] & 0x3fu);
   }
   bool valid = code >= least[bytes] && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000);
-  return valid && code >= 0xa0 ? bytes : 0;
+  /* Marks that turn the direction of what follows, and line ends of their own (Unicode, UAX 9). */
+  bool turns = code == 0x61c || code == 0x200e || code == 0x200f ||
+               (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+               code == 0xfeff;
+  return valid && code >= 0xa0 && !turns ? bytes : 0;
 }
 
 void gd_clean_text(char *to, size_t size, const char *text) {
@@ -273,10 +305,13 @@ static json_t *text_get(const char *text) {
   return json_string(clean);
 }
 
-json_t *gd_fields_get(const struct gd_field *fields, int count, const void *record) {
+static json_t *fields_get(const struct gd_field *fields, int count, const void *record,
+                          bool later) {
   json_t *object = json_object();
   bool fine = object != NULL;
   for (int i = 0; i < count && fine; i++) {
+    if (fields[i].later && !later)
+      continue;
     const void *at = (const char *)record + fields[i].offset;
     json_t *value = NULL;
     switch (fields[i].kind) {
@@ -291,6 +326,9 @@ json_t *gd_fields_get(const struct gd_field *fields, int count, const void *reco
     case GD_FIELD_PRECISION:
       value = json_string(gd_precision_name(*(const enum gd_precision *)at));
       break;
+    case GD_FIELD_FAILURE:
+      value = json_string(gd_trial_failure_name(*(const enum gd_trial_failure *)at));
+      break;
     }
     fine = json_object_set_new(object, fields[i].name, value) == 0;
   }
@@ -301,10 +339,16 @@ json_t *gd_fields_get(const struct gd_field *fields, int count, const void *reco
   return object;
 }
 
+json_t *gd_fields_get(const struct gd_field *fields, int count, const void *record) {
+  return fields_get(fields, count, record, true);
+}
+
 static enum gd_status field_set(const struct gd_json *json, const json_t *object,
                                 const struct gd_field *field, void *at, struct gd_error *err) {
   const char *text;
   int64_t number;
+  if (field->later && !json_object_get(object, field->name))
+    return GD_OK;
   switch (field->kind) {
   case GD_FIELD_TEXT:
     GD_TRY(gd_json_string(json, object, field->name, &text, err));
@@ -331,6 +375,11 @@ static enum gd_status field_set(const struct gd_json *json, const json_t *object
     GD_TRY(gd_json_string(json, object, field->name, &text, err));
     if (!gd_precision_parse(text, at))
       return gd_json_mismatch(json, object, field->name, "fp32, bf16 or fp16", err);
+    return GD_OK;
+  case GD_FIELD_FAILURE:
+    GD_TRY(gd_json_string(json, object, field->name, &text, err));
+    if (!gd_trial_failure_parse(text, at))
+      return gd_json_mismatch(json, object, field->name, "plan, environment or nothing", err);
     return GD_OK;
   }
   return GD_OK;
@@ -515,8 +564,8 @@ bool gd_part_set(struct gd_trial *trial, enum gd_part part, const json_t *value)
 
 /* --- the whole record ---------------------------------------------------------------------- */
 
-json_t *gd_record_get(const struct gd_trial *trial) {
-  json_t *object = gd_fields_get(gd_trial_fields, gd_trial_field_count, trial);
+static json_t *record_get(const struct gd_trial *trial, bool later) {
+  json_t *object = fields_get(gd_trial_fields, gd_trial_field_count, trial, later);
   for (int i = 0; i < GD_PART_COUNT; i++)
     if (json_object_set_new(object, gd_part_name((enum gd_part)i),
                             gd_part_get(trial, (enum gd_part)i)) != 0) {
@@ -524,6 +573,14 @@ json_t *gd_record_get(const struct gd_trial *trial) {
       return NULL;
     }
   return object;
+}
+
+json_t *gd_record_get(const struct gd_trial *trial) {
+  return record_get(trial, true);
+}
+
+json_t *gd_record_get_first(const struct gd_trial *trial) {
+  return record_get(trial, false);
 }
 
 /* A misspelt or foreign field is no reason to guess what else is meant otherwise. */
@@ -662,7 +719,7 @@ static void read_clocks(char *to, size_t size) {
     snprintf(to, size, "%.0f MHz", strtod(mhz, NULL));
 }
 
-void gd_provenance_here(struct gd_provenance *provenance) {
+void gd_provenance_here(const char *backend, struct gd_provenance *provenance) {
   struct utsname names;
   struct timespec now;
   struct tm utc;
@@ -681,6 +738,8 @@ void gd_provenance_here(struct gd_provenance *provenance) {
   }
   read_line("/proc/cpuinfo", "model name", "\t: ", provenance->cpu, sizeof provenance->cpu);
   read_clocks(provenance->clocks, sizeof provenance->clocks);
+  if (strcmp(backend, "cuda") == 0)
+    gd_machine_driver(provenance->driver, sizeof provenance->driver);
 }
 
 enum gd_status gd_provenance_print(const struct gd_provenance *provenance, struct gd_strbuf *out,
@@ -714,11 +773,11 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 33;
 }
 
-void gd_hash_hex(char hex[33], const char *text) {
+void gd_hash_hex(char hex[GD_HASH_TEXT], const char *text) {
   uint64_t a = 0xcbf29ce484222325u, b = 0x9e3779b97f4a7c15u;
   for (; *text; text++) {
     a = (a ^ (unsigned char)*text) * 0x100000001b3u;
     b = mix(b + (unsigned char)*text);
   }
-  snprintf(hex, 33, "%016" PRIx64 "%016" PRIx64, mix(a ^ b), mix(a + 3 * b));
+  snprintf(hex, GD_HASH_TEXT, "%016" PRIx64 "%016" PRIx64, mix(a ^ b), mix(a + 3 * b));
 }

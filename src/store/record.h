@@ -13,6 +13,8 @@
 #ifndef GD_STORE_RECORD_H
 #define GD_STORE_RECORD_H
 
+#include "backend/machine.h"
+#include "base/csv.h"
 #include "base/strbuf.h"
 #include "ir/graph.h"
 #include "model/model.h"
@@ -39,7 +41,19 @@ enum gd_trial_status {
 const char *gd_trial_status_name(enum gd_trial_status status); /* "planned", "ok", ... */
 bool gd_trial_status_parse(const char *text, enum gd_trial_status *status);
 
+/* Why a trial has failed (GD_TRIAL_FAILED), so far as asking again is concerned. */
+enum gd_trial_failure {
+  GD_FAILURE_NONE,        /* it has not, or is of a gpudays that did not tell */
+  GD_FAILURE_PLAN,        /* it would again: it cannot be built, its numbers are nonsense */
+  GD_FAILURE_ENVIRONMENT, /* it may do better: memory that others had, a signal, scancel, a time
+                             limit, a node or a context that was lost */
+  GD_FAILURE_COUNT
+};
+const char *gd_trial_failure_name(enum gd_trial_failure failure); /* "", "plan", "environment" */
+bool gd_trial_failure_parse(const char *text, enum gd_trial_failure *failure);
+
 enum { GD_TRIAL_MAX_SAMPLES = 64 };
+enum { GD_HASH_TEXT = 33 }; /* 128 bits in hexadecimal digits, with the end */
 
 struct gd_samples {
   int count;
@@ -115,6 +129,12 @@ struct gd_trial {
   uint32_t n_profile;     /* with options.profile, longest first */
   struct gd_profile_row profile[GD_PROFILE_ROWS];
   int64_t runtime_bytes; /* resident before the arenas: code, libraries, graph, plan; -1: unknown */
+
+  /* identity; empty in trials of a gpudays that did not tell */
+  char recipe[GD_HASH_TEXT];     /* gd_recipe_hash */
+  char machine[GD_MACHINE_TEXT]; /* gd_machine_print: what it was measured on */
+  enum gd_trial_failure failure; /* of a failed one */
+  int tries;                     /* how often it was tried, this one included; 0: not told */
 };
 
 /*
@@ -139,10 +159,11 @@ struct gd_provenance {
   char kernel[128]; /* "Linux 6.1.0-18-amd64" */
   char cpu[128];    /* as /proc/cpuinfo calls it */
   char clocks[64];  /* of the CPU, "800-3500 MHz" */
-  char driver[128]; /* of the GPU; empty on a CPU */
+  char driver[256]; /* of the GPU, and libraries; empty on a CPU */
 };
-/* This machine, now. What cannot be found out stays empty: it never fails. */
-void gd_provenance_here(struct gd_provenance *provenance);
+/* This machine, now, for a trial on that backend ("cuda" has a driver). What cannot be found out
+ * stays empty: it never fails. */
+void gd_provenance_here(const char *backend, struct gd_provenance *provenance);
 
 /* --- as text ------------------------------------------------------------------------------- */
 
@@ -156,11 +177,23 @@ enum gd_status gd_record_print(const struct gd_trial *trial, struct gd_strbuf *o
 enum gd_status gd_record_parse(const char *label, const char *text, int64_t length,
                                struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 
+/*
+ * A row of the table that `results --csv` prints: one reader for whatever takes published trials.
+ * GD_BAD_INPUT, with line and column, for a column that is missing and for numbers that cannot be,
+ * alone or together. provenance may be NULL.
+ */
+enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_trial *trial,
+                                  struct gd_provenance *provenance, bool *superseded,
+                                  struct gd_error *err) GD_MUST_USE;
+
 /* The same for where it came from: {"time":"2024-05-01T12:00:00.123Z","host":...}. */
 enum gd_status gd_provenance_print(const struct gd_provenance *provenance, struct gd_strbuf *out,
                                    struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_provenance_parse(const char *label, const char *text, int64_t length,
                                    struct gd_provenance *provenance,
                                    struct gd_error *err) GD_MUST_USE;
+
+/* 128 bits of the text as 32 hexadecimal digits. Made for telling texts apart, not for secrets. */
+void gd_hash_hex(char hex[GD_HASH_TEXT], const char *text);
 
 #endif

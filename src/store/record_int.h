@@ -15,13 +15,15 @@ enum gd_field_kind {
   GD_FIELD_INT64,
   GD_FIELD_REAL,
   GD_FIELD_STATUS,
-  GD_FIELD_PRECISION
+  GD_FIELD_PRECISION,
+  GD_FIELD_FAILURE
 };
 
 struct gd_field {
   const char *name; /* of the column and of the JSON field */
   enum gd_field_kind kind;
   size_t offset, size; /* in its struct; size of a text's array */
+  bool later;          /* not in the first format: may be missing, and is no part of a digest */
 };
 
 /* What is one value; by name, in the order of the struct. */
@@ -49,14 +51,21 @@ enum gd_status gd_fields_set(const struct gd_json *json, const json_t *object,
                              const struct gd_field *fields, int count, void *record,
                              struct gd_error *err) GD_MUST_USE;
 json_t *gd_record_get(const struct gd_trial *trial);
+/* The same without the fields that came later: what a digest is made of. */
+json_t *gd_record_get_first(const struct gd_trial *trial);
 /* Also that the numbers make sense together. */
 enum gd_status gd_record_set(const struct gd_json *json, const json_t *object,
                              struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 
+/* The first field that no trial can have so, by its name; NULL: all are within what can be. */
+const char *gd_record_out_of_range(const struct gd_trial *trial);
+/* That, and what a trial computes from its own numbers (days, MFU). false: which field, and what it
+   should be. */
+bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected);
+/* A time as in struct gd_provenance, that has been. */
+bool gd_time_believable(const char *text);
+
 /* Appends the value on one line; false without memory, or without a value. */
 bool gd_json_text(const json_t *value, struct gd_strbuf *out);
-
-/* 128 bits of the text as 32 hexadecimal digits. Made for telling texts apart, not for secrets. */
-void gd_hash_hex(char hex[33], const char *text);
 
 #endif

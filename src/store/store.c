@@ -35,6 +35,8 @@ static int bind_field(sqlite3_stmt *statement, int at, const struct gd_field *fi
     return bind_text(statement, at, gd_trial_status_name(*(const enum gd_trial_status *)value));
   case GD_FIELD_PRECISION:
     return bind_text(statement, at, gd_precision_name(*(const enum gd_precision *)value));
+  case GD_FIELD_FAILURE:
+    return bind_text(statement, at, gd_trial_failure_name(*(const enum gd_trial_failure *)value));
   }
   return SQLITE_MISUSE;
 }
@@ -44,14 +46,23 @@ static const char *column_text(sqlite3_stmt *statement, int at) {
   return text ? text : "";
 }
 
-/* false: the text is no word that this version knows. */
+/* false: it is of another type than was written, or no word that this version knows. */
 static bool read_field(sqlite3_stmt *statement, int at, const struct gd_field *field,
                        void *record) {
   void *value = (char *)record + field->offset;
+  int type = sqlite3_column_type(statement, at);
+  bool whole =
+      field->kind == GD_FIELD_BOOL || field->kind == GD_FIELD_INT || field->kind == GD_FIELD_INT64;
+  if (type != SQLITE_NULL &&
+      ((whole && type != SQLITE_INTEGER) ||
+       (field->kind == GD_FIELD_REAL && type != SQLITE_INTEGER && type != SQLITE_FLOAT)))
+    return false;
   switch (field->kind) {
   case GD_FIELD_TEXT: gd_clean_text(value, field->size, column_text(statement, at)); return true;
   case GD_FIELD_BOOL: *(bool *)value = sqlite3_column_int(statement, at) != 0; return true;
-  case GD_FIELD_INT: *(int *)value = sqlite3_column_int(statement, at); return true;
+  case GD_FIELD_INT:
+    *(int *)value = sqlite3_column_int(statement, at);
+    return *(int *)value == sqlite3_column_int64(statement, at);
   case GD_FIELD_INT64: *(int64_t *)value = sqlite3_column_int64(statement, at); return true;
   case GD_FIELD_REAL:
     *(double *)value = sqlite3_column_type(statement, at) == SQLITE_NULL
@@ -60,6 +71,7 @@ static bool read_field(sqlite3_stmt *statement, int at, const struct gd_field *f
     return true;
   case GD_FIELD_STATUS: return gd_trial_status_parse(column_text(statement, at), value);
   case GD_FIELD_PRECISION: return gd_precision_parse(column_text(statement, at), value);
+  case GD_FIELD_FAILURE: return gd_trial_failure_parse(column_text(statement, at), value);
   }
   return false;
 }
@@ -94,13 +106,13 @@ static double measured_s(const struct gd_trial *trial) {
   return seconds;
 }
 
-enum { OWN_COLUMNS = 4 }; /* digest, key, superseded, measured_s */
+enum { OWN_COLUMNS = 5 }; /* digest, key, superseded, measured_s, origin */
 
 static enum gd_status prepare_inserts(struct gd_store *store, struct gd_error *err) {
   struct gd_strbuf sql = {0};
   if (store->insert)
     return GD_OK;
-  gd_strbuf_append(&sql, "INSERT INTO trials(digest, key, superseded, measured_s");
+  gd_strbuf_append(&sql, "INSERT INTO trials(digest, key, superseded, measured_s, origin");
   append_columns(&sql);
   gd_strbuf_append(&sql, ") VALUES(?");
   for (int i = 1; i < OWN_COLUMNS + gd_trial_field_count + gd_provenance_field_count; i++)
@@ -117,29 +129,33 @@ static enum gd_status prepare_inserts(struct gd_store *store, struct gd_error *e
   return status;
 }
 
-/* All that a row says, so that one and the same row is stored once, whoever brings it. */
+/* All that a row says, so that one and the same row is stored once, whoever brings it; but for what
+   came later, which a row of before gains without becoming another. */
 static enum gd_status make_digest(const struct gd_store_key *key, const struct gd_trial *trial,
-                                  const struct gd_provenance *provenance, char digest[33],
+                                  const struct gd_provenance *provenance, char digest[GD_HASH_TEXT],
                                   struct gd_error *err) {
   struct gd_strbuf text = {0};
   json_t *fields = gd_fields_get(gd_provenance_fields, gd_provenance_field_count, provenance);
   gd_strbuf_printf(&text, "%s\n", key->text);
-  bool fine = gd_json_text(fields, &text);
+  json_t *record = gd_record_get_first(trial);
+  bool fine = gd_json_text(fields, &text) && gd_json_text(record, &text);
   json_decref(fields);
-  enum gd_status status = fine ? gd_record_print(trial, &text, err) : no_memory(err);
-  if (status == GD_OK)
+  json_decref(record);
+  if (fine)
     gd_hash_hex(digest, text.text);
   gd_strbuf_deinit(&text);
-  return status;
+  return fine ? GD_OK : no_memory(err);
 }
 
 static int bind_row(sqlite3_stmt *statement, const struct gd_store_key *key, const char *digest,
-                    const struct gd_trial *trial, const struct gd_provenance *provenance) {
+                    const struct gd_trial *trial, const struct gd_provenance *provenance,
+                    const char *origin) {
   int code = SQLITE_OK, at = 1;
   code |= sqlite3_bind_text(statement, at++, digest, -1, SQLITE_TRANSIENT);
   code |= sqlite3_bind_text(statement, at++, key->hash, -1, SQLITE_TRANSIENT);
   code |= sqlite3_bind_int(statement, at++, 0);
   code |= sqlite3_bind_double(statement, at++, measured_s(trial));
+  code |= bind_text(statement, at++, origin);
   for (int i = 0; i < gd_trial_field_count; i++)
     code |= bind_field(statement, at++, &gd_trial_fields[i], trial);
   for (int i = 0; i < gd_provenance_field_count; i++)
@@ -174,11 +190,11 @@ static enum gd_status insert_details(struct gd_store *store, int64_t id,
 
 enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key *key,
                                const struct gd_trial *trial, const struct gd_provenance *provenance,
-                               bool *added, struct gd_error *err) {
-  char digest[33];
+                               const char *origin, bool *added, struct gd_error *err) {
+  char digest[GD_HASH_TEXT];
   GD_TRY(prepare_inserts(store, err));
   GD_TRY(make_digest(key, trial, provenance, digest, err));
-  if (bind_row(store->insert, key, digest, trial, provenance) != SQLITE_OK)
+  if (bind_row(store->insert, key, digest, trial, provenance, origin) != SQLITE_OK)
     return no_memory(err);
   errno = 0;
   int code = sqlite3_step(store->insert);
@@ -207,22 +223,27 @@ enum gd_status gd_store_change(struct gd_store *store, const char *what, const c
 }
 
 #define DELETE_PENDING "DELETE FROM trials WHERE key = ? AND status = 'planned'"
+#define DELETE_CLAIM   "DELETE FROM claims WHERE key = ?"
 
 static enum gd_status put(struct gd_store *store, const struct gd_store_key *key,
                           const struct gd_trial *trial, const struct gd_provenance *provenance,
                           struct gd_error *err) {
   bool added;
   GD_TRY(gd_store_change(store, "write to", DELETE_PENDING, key->hash, NULL, NULL, err));
-  if (trial->status != GD_TRIAL_PLANNED)
+  if (trial->status != GD_TRIAL_PLANNED) {
     GD_TRY(gd_store_change(store, "write to",
-                           "UPDATE trials SET superseded = 1 WHERE key = ? AND superseded = 0",
+                           "UPDATE trials SET superseded = 1 WHERE key = ? AND superseded = 0 AND "
+                           "origin = ''",
                            key->hash, NULL, NULL, err));
-  GD_TRY(gd_store_insert(store, key, trial, provenance, &added, err));
-  if (!added) { /* the very same row, put again: it is the current one */
-    char digest[33];
+    GD_TRY(gd_store_change(store, "write to", DELETE_CLAIM, key->hash, NULL, NULL, err));
+  }
+  GD_TRY(gd_store_insert(store, key, trial, provenance, "", &added, err));
+  if (!added) { /* the very same row, put again: it is the current one, and ours */
+    char digest[GD_HASH_TEXT];
     GD_TRY(make_digest(key, trial, provenance, digest, err));
-    GD_TRY(gd_store_change(store, "write to", "UPDATE trials SET superseded = 0 WHERE digest = ?",
-                           digest, NULL, NULL, err));
+    GD_TRY(gd_store_change(store, "write to",
+                           "UPDATE trials SET superseded = 0, origin = '' WHERE digest = ?", digest,
+                           NULL, NULL, err));
   }
   return GD_OK;
 }
@@ -232,7 +253,7 @@ enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *k
                             struct gd_error *err) {
   struct gd_provenance here;
   if (!provenance) {
-    gd_provenance_here(&here);
+    gd_provenance_here(trial->backend, &here);
     provenance = &here;
   }
   GD_TRY(gd_store_begin(store, err));
@@ -246,19 +267,25 @@ enum gd_status gd_store_drop_pending(struct gd_store *store, const struct gd_sto
 
 /* --- reading ------------------------------------------------------------------------------- */
 
-static enum gd_status fail_row(const struct gd_store *store, int64_t id, const char *column,
-                               struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT,
-                 "%s: trial %lld has a %s that this gpudays does not understand; the database was "
-                 "edited or is damaged: restore a copy, or set GPUDAYS_DB to another file",
-                 store->path, (long long)id, column);
+void gd_store_note_damage(struct gd_store *store, int64_t id, const char *column) {
+  if (store->damaged++ == 0)
+    snprintf(
+        store->damage, sizeof store->damage,
+        "trial %lld has a %s that this gpudays does not understand: it was edited, or %.300s is "
+        "damaged; restore a copy of it, or go on without that trial",
+        (long long)id, column, store->path);
+}
+
+int64_t gd_store_damage(const struct gd_store *store, const char **sentence) {
+  *sentence = store->damage;
+  return store->damaged;
 }
 
 static enum gd_status prepare_fetch(struct gd_store *store, bool details, struct gd_error *err) {
   struct gd_strbuf sql = {0};
   if (store->fetch[details])
     return GD_OK;
-  gd_strbuf_append(&sql, "SELECT superseded, key");
+  gd_strbuf_append(&sql, "SELECT superseded, key, origin");
   append_columns(&sql);
   if (details)
     gd_strbuf_append(&sql, ", samples, bytes, host_parts, profile"
@@ -278,38 +305,46 @@ static bool read_part(sqlite3_stmt *statement, int at, enum gd_part part, struct
   return fine;
 }
 
-static enum gd_status read_row(const struct gd_store *store, sqlite3_stmt *statement, bool details,
-                               struct gd_store_row *row, struct gd_error *err) {
+/* The column that is not what it was; NULL: all are. */
+static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_store_row *row) {
   int at = 0;
   row->superseded = sqlite3_column_int(statement, at++) != 0;
   snprintf(row->key_hash, sizeof row->key_hash, "%s", column_text(statement, at++));
+  gd_clean_text(row->origin, sizeof row->origin, column_text(statement, at++));
   for (int i = 0; i < gd_trial_field_count; i++)
     if (!read_field(statement, at++, &gd_trial_fields[i], &row->trial))
-      return fail_row(store, row->id, gd_trial_fields[i].name, err);
+      return gd_trial_fields[i].name;
   for (int i = 0; i < gd_provenance_field_count; i++)
     if (!read_field(statement, at++, &gd_provenance_fields[i], &row->provenance))
-      return fail_row(store, row->id, gd_provenance_fields[i].name, err);
+      return gd_provenance_fields[i].name;
   for (int i = 0; i < GD_PART_COUNT && details; i++)
     if (!read_part(statement, at++, (enum gd_part)i, &row->trial))
-      return fail_row(store, row->id, gd_part_name((enum gd_part)i), err);
-  return GD_OK;
+      return gd_part_name((enum gd_part)i);
+  return gd_record_out_of_range(&row->trial);
 }
 
+/* *whole false: the row is damaged, which is noted. */
 static enum gd_status fetch(struct gd_store *store, int64_t id, bool details,
-                            struct gd_store_row *row, struct gd_error *err) {
+                            struct gd_store_row *row, bool *whole, struct gd_error *err) {
   GD_TRY(prepare_fetch(store, details, err));
   sqlite3_stmt *statement = store->fetch[details];
   enum gd_status status = GD_OK;
+  const char *wrong = NULL;
   *row = (struct gd_store_row){.id = id};
   int code = sqlite3_bind_int64(statement, 1, id);
   if (code == SQLITE_OK)
     code = sqlite3_step(statement);
   if (code == SQLITE_ROW)
-    status = read_row(store, statement, details, row, err);
+    wrong = read_row(statement, details, row);
   else if (code == SQLITE_DONE)
-    status = fail_row(store, id, "missing part", err);
+    wrong = "missing part";
+  else if ((code & 0xff) == SQLITE_CORRUPT)
+    wrong = "page";
   else
     status = gd_store_fail(store, code, "read", err);
+  if (wrong)
+    gd_store_note_damage(store, id, wrong);
+  *whole = status == GD_OK && !wrong;
   sqlite3_reset(statement);
   return status;
 }
@@ -319,11 +354,12 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
                              struct gd_error *err) {
   sqlite3_stmt *statement = NULL;
   int64_t id = 0;
-  GD_TRY(prepare(store,
-                 "SELECT trials.id FROM trials JOIN details USING(id) WHERE key = ? AND "
-                 "key_text = ? AND superseded = 0 ORDER BY status = 'planned', time DESC, "
-                 "trials.id DESC LIMIT 1",
-                 &statement, err));
+  GD_TRY(prepare(
+      store,
+      "SELECT trials.id FROM trials JOIN details USING(id) WHERE key = ? AND "
+      "key_text = ? AND superseded = 0 AND origin = '' ORDER BY status = 'planned', time DESC, "
+      "trials.id DESC LIMIT 1",
+      &statement, err));
   int code = sqlite3_bind_text(statement, 1, key->hash, -1, SQLITE_STATIC);
   if (code == SQLITE_OK)
     code = sqlite3_bind_text(statement, 2, key->text, -1, SQLITE_STATIC);
@@ -336,8 +372,10 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
     return gd_store_fail(store, code, "read", err);
   if (id) {
     struct gd_store_row *row = gd_mem_alloc(1, sizeof *row);
-    enum gd_status status = row ? fetch(store, id, true, row, err) : no_memory(err);
-    if (status == GD_OK) {
+    bool whole = false;
+    enum gd_status status = row ? fetch(store, id, true, row, &whole, err) : no_memory(err);
+    id = whole ? id : 0; /* what cannot be read is measured again */
+    if (whole) {
       *trial = row->trial;
       if (provenance)
         *provenance = row->provenance;
@@ -392,6 +430,10 @@ static void append_where(struct gd_strbuf *sql, const struct gd_store_filter *fi
   append_match(sql, "model", filter->model, ":model");
   append_match(sql, "method", filter->method, ":method");
   append_match(sql, "host", filter->host, ":host");
+  if (filter->model_name)
+    gd_strbuf_append(sql, " AND model = :model_name");
+  if (filter->recipe)
+    gd_strbuf_append(sql, " AND recipe = :recipe");
   if (filter->device)
     gd_strbuf_append(sql, " AND instr(lower(device), lower(:device)) > 0");
   if (filter->status)
@@ -414,6 +456,8 @@ static int bind_filter(sqlite3_stmt *statement, const struct gd_store_filter *fi
   code |= bind_named(statement, ":host", filter->host);
   code |= bind_named(statement, ":device", filter->device);
   code |= bind_named(statement, ":since", filter->since);
+  code |= bind_named(statement, ":recipe", filter->recipe);
+  code |= bind_named(statement, ":model_name", filter->model_name);
   if (filter->status)
     code |= bind_named(statement, ":status", gd_trial_status_name(*filter->status));
   if ((at = sqlite3_bind_parameter_index(statement, ":ranks")) > 0)
@@ -469,13 +513,15 @@ enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filt
   struct gd_store_row *row = gd_mem_alloc(1, sizeof *row);
   if (!row)
     return no_memory(err);
+  store->damaged = 0;
   /* One view of the database, whatever others write meanwhile. */
   enum gd_status status = gd_store_exec(store, "read", "BEGIN", err);
   if (status == GD_OK) {
     status = find_ids(store, filter, &ids, &count, err);
     for (uint32_t i = 0; i < count && status == GD_OK; i++) {
-      status = fetch(store, ids[i], !filter->brief, row, err);
-      if (status == GD_OK)
+      bool whole = false;
+      status = fetch(store, ids[i], !filter->brief, row, &whole, err);
+      if (whole)
         status = visit(user, row, err);
     }
     status = gd_store_end(store, status, err);

@@ -45,36 +45,54 @@ const char *gd_store_path(const struct gd_store *store);
 struct gd_store_asked {
   const struct gd_model *model; /* with its recipe; its graph counts, not its name alone */
   const struct gd_trial *plan;  /* after gd_trial_plan: method, ranks, nodes, backend, device,
-                                   threads, precision, limits, whether there is a compiler */
+                                   threads, precision, limits, whether there is a compiler, and the
+                                   machine, or what a job asks for instead */
   enum gd_micro_batch micro_batch;
   int64_t micro_batch_size; /* GD_MICRO_BATCH_FIXED */
   uint64_t seed;
   double sample_seconds; /* 0: the default */
   bool profile;          /* a trial without one is no answer to who asked for it */
-  const char *driver;    /* and libraries of the device; NULL or empty on a CPU */
 };
 
 struct gd_store_key {
-  char hash[33];   /* 128 bits of the text, hexadecimal */
-  char text[2048]; /* canonical: "name=value;name=value" */
+  char hash[GD_HASH_TEXT]; /* of the text */
+  char text[4096];         /* canonical: "name=value;name=value" */
 };
 /* GD_ENVIRONMENT without memory; GD_INTERNAL when the model's graph cannot be built. */
 enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_store_key *key,
                                  struct gd_error *err) GD_MUST_USE;
 
+/*
+ * The identity of a recipe: two trials that share it train the same model for the same number of
+ * steps, with the same sequence, global batch, precision and optimizer. precision NULL: the
+ * recipe's own; else the one that was asked for instead. What a method leaves out (padding, a last
+ * position) and what a device puts in place of a precision do not change it, nor do learning rate,
+ * schedule and the optimizer's other numbers, which change no work. Errors as gd_store_key_make's.
+ */
+enum gd_status gd_recipe_hash(const struct gd_model *model, const enum gd_precision *precision,
+                              char hash[GD_HASH_TEXT], struct gd_error *err) GD_MUST_USE;
+/*
+ * The identity that a trial of a preset must have by its own numbers: batch, sequence, steps,
+ * precision and parameters; *model is the preset with that recipe. Empty where they do not tell, or
+ * the preset is another model by now: *model is of no use then.
+ */
+enum gd_status gd_recipe_of_trial(const struct gd_trial *trial, struct gd_model *model,
+                                  char hash[GD_HASH_TEXT], struct gd_error *err) GD_MUST_USE;
+
 /* --- trials by key ------------------------------------------------------------------------- */
 
 /*
  * The newest finished trial of that key, or the pending one (status planned) where none has
- * finished. *found false leaves *trial as it was. provenance may be NULL.
+ * finished. A trial that was loaded is never found so: it was measured elsewhere. *found false
+ * leaves *trial as it was. provenance may be NULL.
  */
 enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *key,
                              struct gd_trial *trial, struct gd_provenance *provenance, bool *found,
                              struct gd_error *err) GD_MUST_USE;
 /*
  * One trial, one transaction. A finished one supersedes those of the same key before it, which stay
- * as history, and ends the pending one; a pending one (status planned) replaces only a pending one.
- * provenance NULL: this machine, now.
+ * as history, and ends the pending one and the claim on it; a pending one (status planned) replaces
+ * only a pending one. Loaded trials are left alone. provenance NULL: this machine, now.
  */
 enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *key,
                             const struct gd_trial *trial, const struct gd_provenance *provenance,
@@ -82,6 +100,37 @@ enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *k
 /* Forgets that the trial is pending; nothing happens where it is not. */
 enum gd_status gd_store_drop_pending(struct gd_store *store, const struct gd_store_key *key,
                                      struct gd_error *err) GD_MUST_USE;
+
+/* --- claims -------------------------------------------------------------------------------- */
+
+/* Who measures a trial at present. */
+struct gd_store_owner {
+  char host[256];
+  int64_t pid;
+  double age_s; /* since the last sign of life */
+};
+
+/* Without a sign of life for so long, a claim from another host (or container) has lapsed. */
+#define GD_STORE_CLAIM_LAPSES_S 300.0
+
+/*
+ * Claims the trial of that key for this process, so that no other search measures it meanwhile.
+ * *ours false: *owner has it and lives. A process of this host is dead when /proc says so, one of
+ * another host when its last sign of life is GD_STORE_CLAIM_LAPSES_S old; their claims are taken
+ * over. Claiming what is ours is a sign of life. owner may be NULL.
+ */
+enum gd_status gd_store_claim(struct gd_store *store, const struct gd_store_key *key, bool *ours,
+                              struct gd_store_owner *owner, struct gd_error *err) GD_MUST_USE;
+/* A sign of life for every claim of this process. Call it often: it writes every 30 s at most. */
+enum gd_status gd_store_beat(struct gd_store *store, struct gd_error *err) GD_MUST_USE;
+/* Gives a claim of this process up; nothing happens where it has none. gd_store_put of a finished
+   trial does it too. */
+enum gd_status gd_store_release(struct gd_store *store, const struct gd_store_key *key,
+                                struct gd_error *err) GD_MUST_USE;
+/* Whether another living process has a claim; changes nothing. owner may be NULL. */
+enum gd_status gd_store_claimed(struct gd_store *store, const struct gd_store_key *key,
+                                bool *claimed, struct gd_store_owner *owner,
+                                struct gd_error *err) GD_MUST_USE;
 
 /* --- many trials --------------------------------------------------------------------------- */
 
@@ -101,10 +150,12 @@ bool gd_store_sort_parse(const char *text, enum gd_store_sort *sort);
 
 /* Which rows; a zeroed one means all that is finished and not superseded. */
 struct gd_store_filter {
-  const char *model; /* exact, or with * and ? as in a shell; likewise the next three */
+  const char *model; /* exact, or with * and ? as in a shell; likewise method and host */
   const char *method;
   const char *device; /* a part of the name is enough, in either case of letters */
   const char *host;
+  const char *model_name;             /* exact, whatever characters it has; NULL: any */
+  const char *recipe;                 /* exact, a hash; NULL: any */
   const enum gd_trial_status *status; /* NULL: any */
   int ranks;                          /* 0: any */
   const char *since;                  /* a time as in struct gd_provenance, or its beginning */
@@ -119,15 +170,20 @@ struct gd_store_filter {
 struct gd_store_row {
   int64_t id; /* in this database */
   bool superseded;
-  char key_hash[33];
+  char key_hash[GD_HASH_TEXT];
+  char origin[256]; /* empty: measured here (or by a job of ours); else the file it came from */
   struct gd_trial trial;
   struct gd_provenance provenance;
 };
 /* Called for each row in order; a status other than GD_OK ends the query and is returned. */
 typedef enum gd_status (*gd_store_visit)(void *user, const struct gd_store_row *row,
                                          struct gd_error *err);
+/* A row that is damaged is left out, and told by gd_store_damage: the others are none the worse. */
 enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filter *filter,
                               gd_store_visit visit, void *user, struct gd_error *err) GD_MUST_USE;
+/* How many rows the last gd_store_query or gd_store_save left out; *sentence says which is the
+   first and what to do, good until the next query. */
+int64_t gd_store_damage(const struct gd_store *store, const char **sentence);
 
 /* How many rows a filter finds, and the time that measuring them took. */
 struct gd_store_total {
@@ -149,8 +205,9 @@ enum gd_status gd_store_save(struct gd_store *store, const char *path, int64_t *
                              struct gd_error *err) GD_MUST_USE;
 /*
  * Reads such a file, all of it or (GD_BAD_INPUT with the line) nothing. Trials that are here
- * already, equal in every number and in provenance, count as known. Others are added; of the same
- * key from the same host the newest is current, those of other hosts stay beside it.
+ * already, equal in every number and in provenance, count as known. Others are added, with the name
+ * of the file as their origin; of the same key from the same host the newest is current. They
+ * neither supersede trials that were measured here, nor the other way round.
  */
 enum gd_status gd_store_load(struct gd_store *store, const char *path, int64_t *added,
                              int64_t *known, struct gd_error *err) GD_MUST_USE;

@@ -9,7 +9,7 @@
 #include "store/store.h"
 
 enum {
-  GD_STORE_SCHEMA = 2,  /* PRAGMA user_version of what this program writes */
+  GD_STORE_SCHEMA = 3,  /* PRAGMA user_version of what this program writes */
   GD_STORE_PATH = 4096, /* bytes of the longest path, as Linux has it */
   GD_STORE_FETCHES = 2,
 };
@@ -18,8 +18,18 @@ struct gd_store {
   sqlite3 *db;
   sqlite3_stmt *insert, *insert_details; /* prepared at the first put */
   sqlite3_stmt *fetch[GD_STORE_FETCHES]; /* one row by id; [1]: with its details */
+  int64_t beat_ns;                       /* gd_clock_ns() of the last sign of life */
+  int64_t damaged;                       /* rows that the last query left out */
+  char damage[512];                      /* what the first of them is, in a sentence */
   char path[GD_STORE_PATH];
 };
+
+/* The forward graph of one sequence, with the values that its leaves begin with. */
+enum gd_status gd_model_hash(const struct gd_model *model, char hash[GD_HASH_TEXT],
+                             struct gd_error *err) GD_MUST_USE;
+/* The recipe's identity of a key's text; substituted: the device changed the precision. false: the
+   text does not tell. */
+bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_TEXT]);
 
 /* What SQLite's code means for the user: the file, what happened, the remedy. */
 enum gd_status gd_store_fail(const struct gd_store *store, int code, const char *what,
@@ -43,14 +53,18 @@ enum gd_status gd_store_migrate(struct gd_store *store, const char *const *steps
                                 struct gd_error *err) GD_MUST_USE;
 extern const char *const gd_store_steps[GD_STORE_SCHEMA];
 
-/* A row as it is, within a transaction: nothing else changes. *added false: it is there already. */
+/* A row as it is, within a transaction: nothing else changes. origin: as in struct gd_store_row.
+ *added false: it is there already. */
 enum gd_status gd_store_insert(struct gd_store *store, const struct gd_store_key *key,
                                const struct gd_trial *trial, const struct gd_provenance *provenance,
-                               bool *added, struct gd_error *err) GD_MUST_USE;
+                               const char *origin, bool *added, struct gd_error *err) GD_MUST_USE;
 /* Statements with up to three texts bound, run to their end. */
 enum gd_status gd_store_change(struct gd_store *store, const char *what, const char *sql,
                                const char *a, const char *b, const char *c,
                                struct gd_error *err) GD_MUST_USE;
+
+/* A row that was left out, and what of it no trial has. */
+void gd_store_note_damage(struct gd_store *store, int64_t id, const char *column);
 
 /* gd_store_open, with the kind of disk given instead of asked for, for tests. */
 enum gd_store_disk { GD_STORE_ASK, GD_STORE_LOCAL, GD_STORE_NETWORK };

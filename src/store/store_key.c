@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "gd_version.h"
 #include "store/record_int.h"
-#include "store/store.h"
+#include "store/store_int.h"
 
 /* A key under construction; failed: it did not fit. */
 struct writer {
@@ -51,7 +51,7 @@ static void put_value(struct writer *to, const char *value) {
 
 static void put(struct writer *to, const char *name, const char *format, ...) GD_PRINTF(3, 4);
 static void put(struct writer *to, const char *name, const char *format, ...) {
-  char value[512];
+  char value[GD_MACHINE_TEXT];
   va_list args;
   va_start(args, format);
   vsnprintf(value, sizeof value, format, args);
@@ -78,8 +78,8 @@ static void print_beginning(const struct gd_graph *graph, gd_tensor_id id, struc
 }
 
 /* The forward graph of one sequence. */
-static enum gd_status hash_model(const struct gd_model *model, char hash[33],
-                                 struct gd_error *err) {
+enum gd_status gd_model_hash(const struct gd_model *model, char hash[GD_HASH_TEXT],
+                             struct gd_error *err) {
   struct gd_graph graph;
   struct gd_strbuf text = {0};
   gd_graph_init(&graph);
@@ -160,8 +160,8 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
   const struct gd_trial *plan = asked->plan;
   struct gd_store_key made = {0};
   struct writer to = {.text = made.text, .size = sizeof made.text};
-  char graph[33];
-  GD_TRY(hash_model(asked->model, graph, err));
+  char graph[GD_HASH_TEXT];
+  GD_TRY(gd_model_hash(asked->model, graph, err));
   put(&to, "model", "%s", asked->model->name);
   put(&to, "family", "%s", asked->model->family->model_type);
   put(&to, "graph", "%s", graph);
@@ -173,7 +173,7 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
   put(&to, "nodes", "%d", plan->nodes);
   put(&to, "backend", "%s", plan->backend);
   put(&to, "device", "%s", plan->device);
-  put(&to, "driver", "%s", asked->driver ? asked->driver : "");
+  put(&to, "machine", "%s", plan->machine);
   put(&to, "threads", "%d", plan->threads);
   put(&to, "device_limit_bytes", "%" PRId64, plan->device_limit_bytes);
   put(&to, "host_limit_bytes", "%" PRId64, plan->host_limit_bytes);

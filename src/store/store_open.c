@@ -54,7 +54,65 @@ const char *const gd_store_steps[GD_STORE_SCHEMA] = {
     "ALTER TABLE trials ADD COLUMN clocks TEXT NOT NULL DEFAULT '';"
     "CREATE INDEX trials_filter ON trials(superseded, model, status, method, device, host, ranks,"
     "  time, days, peak_bytes, mfu, measured_s);",
+    /* 2 -> 3. Identities of recipe and machine, where a row came from, why it failed, and who
+       measures what. What a row of before can tell it gains; its host tells whether it was loaded,
+       but for jobs, which run on other hosts. */
+    "ALTER TABLE trials ADD COLUMN recipe TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE trials ADD COLUMN machine TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE trials ADD COLUMN failure TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE trials ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN devices INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN note TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE trials ADD COLUMN throttled_share REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN stalled_share REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN steal_share REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE trials ADD COLUMN origin TEXT NOT NULL DEFAULT '';"
+    "UPDATE trials SET recipe = gd_recipe_of_key(coalesce((SELECT key_text FROM details WHERE"
+    "  details.id = trials.id), ''), precision_substituted),"
+    "  machine = 'cpu=' || coalesce(cpu, '') || CASE backend WHEN 'cuda' THEN ';gpu=' || device "
+    "ELSE"
+    "  '' END,"
+    "  origin = CASE WHEN host = gd_host() OR device LIKE 'SLURM: %' THEN '' ELSE"
+    "  'a store of before' END;"
+    "DROP INDEX trials_filter;"
+    "CREATE INDEX trials_filter ON trials(superseded, model, status, method, device, host, ranks,"
+    "  recipe, time, days, peak_bytes, mfu, measured_s);"
+    "CREATE INDEX trials_recipe ON trials(recipe);"
+    "CREATE TABLE claims(key TEXT PRIMARY KEY, owner TEXT NOT NULL, host TEXT NOT NULL,"
+    "  pid INTEGER NOT NULL, time REAL NOT NULL) WITHOUT ROWID;",
 };
+
+/* --- what steps may ask ---------------------------------------------------------------------- */
+
+static void sql_recipe(sqlite3_context *context, int count, sqlite3_value **values) {
+  char hash[GD_HASH_TEXT] = "";
+  const char *text = (const char *)sqlite3_value_text(values[0]);
+  (void)count;
+  if (!text || !gd_recipe_of_key(text, sqlite3_value_int(values[1]) != 0, hash))
+    hash[0] = '\0';
+  sqlite3_result_text(context, hash, -1, SQLITE_TRANSIENT);
+}
+
+static void sql_host(sqlite3_context *context, int count, sqlite3_value **values) {
+  char host[256] = "";
+  (void)count;
+  (void)values;
+  if (gethostname(host, sizeof host - 1) != 0)
+    host[0] = '\0';
+  sqlite3_result_text(context, host, -1, SQLITE_TRANSIENT);
+}
+
+static enum gd_status add_functions(struct gd_store *store, struct gd_error *err) {
+  GD_SQL_TRY(store, "open",
+             sqlite3_create_function(store->db, "gd_recipe_of_key", 2, SQLITE_UTF8, NULL,
+                                     sql_recipe, NULL, NULL),
+             err);
+  GD_SQL_TRY(
+      store, "open",
+      sqlite3_create_function(store->db, "gd_host", 0, SQLITE_UTF8, NULL, sql_host, NULL, NULL),
+      err);
+  return GD_OK;
+}
 
 static enum gd_status get_number(struct gd_store *store, const char *sql, int64_t *number,
                                  struct gd_error *err) {
@@ -123,6 +181,7 @@ enum gd_status gd_store_migrate(struct gd_store *store, const char *const *steps
     return GD_OK;
   if (version > count)
     return fail_newer(store->path, version, err);
+  GD_TRY(add_functions(store, err));
   while (!done) { /* another process may do it meanwhile: asked again under the lock */
     GD_TRY(gd_store_begin(store, err));
     GD_TRY(gd_store_end(store, migrate_once(store, steps, count, &done, err), err));
@@ -206,6 +265,10 @@ static enum gd_status find_path(const char *asked, char path[GD_STORE_PATH], str
     return gd_fail(err, GD_ENVIRONMENT,
                    "there is no place for results: neither GPUDAYS_DB, XDG_DATA_HOME nor HOME is "
                    "set; set GPUDAYS_DB to a file");
+  if (strcmp(path, ":memory:") == 0)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "\":memory:\" would forget all results when gpudays ends; set GPUDAYS_DB to a "
+                   "file (./:memory: is one of that name)");
   if (length <= 0 || length >= GD_STORE_PATH - 16) /* room for SQLite's "-journal" */
     return gd_fail(err, GD_ENVIRONMENT, "the path of the database is %s; set GPUDAYS_DB to a file",
                    length <= 0 ? "empty" : "too long");

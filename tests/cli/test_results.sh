@@ -13,6 +13,10 @@ cells() {
   tail -n +2 "$OUT" | sed -E 's/ {2,}/\t/g' | cut -f"$1" | paste -sd' '
 }
 
+# The saved trials are as old as the program: its fields, its FLOPs, its recipes.
+"$GD_SOURCE_DIR/tools/make_fixtures" "$WORK/made"
+cmp "$saved" "$WORK/made" >"$OUT" || fail "$saved is older than the program; run tools/make_fixtures"
+
 # Nothing yet: an answer, and a database in folders that are made on the way.
 expect 0 results
 shown "no finished trials"

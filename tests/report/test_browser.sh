@@ -3,7 +3,6 @@
 # sort by their buttons, a theme that changes, and no sideways scrolling of the page on a phone.
 # shellcheck source=/dev/null
 source "$GD_SOURCE_DIR/tests/cli/common.sh"
-here=$(cd "$(dirname "$0")" && pwd)
 
 browser=
 for name in chromium chromium-browser google-chrome; do
@@ -14,7 +13,7 @@ if [[ -z $browser ]]; then
   exit 77
 fi
 
-expect 0 results load "$here/h200.jsonl"
+expect 0 results load "$GD_SOURCE_DIR/results/h200.csv"
 try report -o "$WORK/report" --no-predictions
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 

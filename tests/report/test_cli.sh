@@ -3,7 +3,6 @@
 # are no good, and no gnuplot.
 # shellcheck source=/dev/null
 source "$GD_SOURCE_DIR/tests/cli/common.sh"
-here=$(cd "$(dirname "$0")" && pwd)
 out=$WORK/made/report
 
 # Every item of the paper has its anchor, its entry in the contents, and says where it comes from.
@@ -63,10 +62,11 @@ if $with_gnuplot; then
 fi
 
 # A full one, over the older one: replaced, and nothing else left behind.
-expect 0 results load "$here/h200.jsonl"
+expect 0 results load "$GD_SOURCE_DIR/results/h200.csv"
 try report -o "$out" --no-predictions
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
-shown "23 trials"
+shown "30 trials"
+grep -q "NVIDIA H200 (vm, loaded from h200.csv)" "$out/index.html" || fail "nothing says that they were loaded"
 check_page "$out/index.html"
 check_files "$out"
 [[ -s $out/table-1-measured.csv ]] || fail "no measured table"

@@ -176,8 +176,8 @@ static void test_reader_beside_writer(void **state) {
   trial_sample(&trial, 1);
   trial_sample_key(&key, 1);
   assert_int_equal(gd_store_begin(writer, &err), GD_OK);
-  assert_int_equal(gd_store_insert(writer, &key, &trial, &(struct gd_provenance){0}, &added, &err),
-                   GD_OK);
+  assert_int_equal(
+      gd_store_insert(writer, &key, &trial, &(struct gd_provenance){0}, "", &added, &err), GD_OK);
   assert_int_equal(count_rows(reader), 0);
   assert_int_equal(gd_store_end(writer, GD_OK, &err), GD_OK);
   assert_int_equal(count_rows(reader), 1);

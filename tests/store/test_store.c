@@ -238,6 +238,11 @@ static void edit_device(struct gd_model *model, struct gd_trial *plan) {
   (void)model;
   snprintf(plan->device, sizeof plan->device, "other");
 }
+/* A new driver, say. */
+static void edit_machine(struct gd_model *model, struct gd_trial *plan) {
+  (void)model;
+  snprintf(plan->machine, sizeof plan->machine, "cpu=A CPU;driver=550.1");
+}
 static void edit_ranks(struct gd_model *model, struct gd_trial *plan) {
   (void)model;
   plan->ranks++;
@@ -281,13 +286,12 @@ static void test_keys(void **state) {
   static void (*const edits[])(struct gd_model *, struct gd_trial *) = {
       NULL,          edit_steps,  edit_lr,    edit_layers,     edit_eps,       edit_init,
       edit_rope,     edit_method, edit_ranks, edit_nodes,      edit_threads,   edit_limit,
-      edit_compiler, edit_device, edit_name,  edit_host_limit, edit_precision,
+      edit_compiler, edit_device, edit_name,  edit_host_limit, edit_precision, edit_machine,
   };
   static const struct gd_store_asked asked[] = {
       {.seed = 1},
       {.sample_seconds = 1},
       {.profile = true},
-      {.driver = "550.1"},
       {.micro_batch = GD_MICRO_BATCH_POW2},
       {.micro_batch = GD_MICRO_BATCH_MAX},
       {.micro_batch = GD_MICRO_BATCH_FIXED, .micro_batch_size = 4},
@@ -326,7 +330,7 @@ static void test_round_trip(void **state) {
     bool found;
     trial_sample(&trial, seed);
     trial_sample_key(&key, seed);
-    gd_provenance_here(&here);
+    gd_provenance_here("cpu", &here);
     OK(gd_store_find(store, &key, &copy, NULL, &found, &oops));
     assert_false(found);
     OK(gd_store_put(store, &key, &trial, &here, &oops));
@@ -350,7 +354,7 @@ static void test_provenance(void **state) {
   struct gd_provenance here;
   char host[256] = "";
   (void)state;
-  gd_provenance_here(&here);
+  gd_provenance_here("cpu", &here);
   gethostname(host, sizeof host - 1);
   assert_string_equal(here.host, host);
   assert_int_equal(strlen(here.time), strlen("2024-05-01T12:00:00.123Z"));
@@ -558,10 +562,11 @@ static void test_exchange(void **state) {
   OK(gd_store_save(mine, file, &saved, &oops));
   assert_int_equal(saved, 11);
   trial_sample_key(&key, 5);
-  OK(gd_store_put(theirs, &key, &pending, NULL, &oops)); /* what comes in need not be measured */
+  OK(gd_store_put(theirs, &key, &pending, NULL, &oops)); /* what comes in was not measured here */
   OK(gd_store_load(theirs, file, &added, &known, &oops));
   assert_true(added == 11 && known == 0);
-  assert_int_equal(count_rows(theirs, &(struct gd_store_filter){.pending = true}), 0);
+  assert_int_equal(count_rows(theirs, &(struct gd_store_filter){.pending = true}), 1);
+  OK(gd_store_drop_pending(theirs, &key, &oops));
   OK(gd_store_load(theirs, file, &added, &known, &oops));
   assert_true(added == 0 && known == 11);
   OK(gd_store_save(theirs, again, &saved, &oops));
@@ -579,12 +584,22 @@ static void test_exchange(void **state) {
   assert_true(added == 2 && known == 11);
   assert_int_equal(count_rows(theirs, &(struct gd_store_filter){0}), 11);
   assert_int_equal(count_rows(theirs, &(struct gd_store_filter){.history = true}), 13);
+  /* None of them answers as measured here; what is measured here neither supersedes them, nor do
+     they, whatever their date. */
   trial_sample_key(&key, 3);
   OK(gd_store_find(theirs, &key, &trial, NULL, &found, &oops));
-  assert_true(found && trial.loss == 4);
-  trial_sample_key(&key, 4);
+  assert_false(found);
+  put_sample(theirs, 3, 6, "theirs", "2024-04-01T00:00:00.000Z");
   OK(gd_store_find(theirs, &key, &trial, NULL, &found, &oops));
-  assert_true(found && trial.loss == 1);
+  assert_true(found && trial.loss == 6);
+  assert_int_equal(count_rows(theirs, &(struct gd_store_filter){0}), 12);
+  put_sample(mine, 3, 7, "there", "2024-06-03T00:00:00.000Z");
+  OK(gd_store_save(mine, file, &saved, &oops));
+  OK(gd_store_load(theirs, file, &added, &known, &oops));
+  assert_true(added == 1 && known == 13);
+  OK(gd_store_find(theirs, &key, &trial, NULL, &found, &oops));
+  assert_true(found && trial.loss == 6);
+  assert_int_equal(count_rows(theirs, &(struct gd_store_filter){0}), 12);
   assert_int_equal(scratch_count(""), 8); /* two databases with -wal and -shm, two files */
   gd_store_close(mine);
   gd_store_close(theirs);
@@ -614,7 +629,8 @@ static void test_bad_exchange(void **state) {
   char *text = slurp(file, &length), *cut = strrchr(text, '}');
   expect_load_fails(store, "", GD_BAD_INPUT, "is empty");
   expect_load_fails(store, "model,days\n", GD_BAD_INPUT, "results save");
-  expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":2}\n", GD_UNSUPPORTED,
+  expect_load_fails(store, "model,method,days\nm,naive,1\n", GD_BAD_INPUT, "no column 'status'");
+  expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":3}\n", GD_UNSUPPORTED,
                     "newer");
   expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":1}\n{}\n", GD_BAD_INPUT,
                     "line 2: key");
@@ -703,26 +719,48 @@ static void test_refused(void **state) {
   assert_non_null(strstr(err.text, "cut.db is damaged"));
 }
 
+/* One row is no good: it is named, left out of lists and files, and measured again; the others are
+   as they were. */
 static void test_edited(void **state) {
+  static const struct {
+    const char *sql, *back, *said;
+    bool saved; /* its key alone: only a file needs that */
+  } edits[] = {
+      {"UPDATE trials SET precision = 'fp1' WHERE id = 1",
+       "UPDATE trials SET precision = 'fp32' WHERE id = 1", "trial 1 has a precision", false},
+      {"UPDATE trials SET ranks = 4294967297 WHERE id = 1",
+       "UPDATE trials SET ranks = 1 WHERE id = 1", "trial 1 has a ranks", false}, /* 1 in 32 bits */
+      {"UPDATE trials SET ranks = 2147483647 WHERE id = 1",
+       "UPDATE trials SET ranks = 1, nodes = 1 WHERE id = 1", "trial 1 has a ranks", false},
+      {"UPDATE trials SET days = 'soon' WHERE id = 1", "UPDATE trials SET days = 1 WHERE id = 1",
+       "trial 1 has a days", false},
+      {"UPDATE trials SET peak_bytes = -5 WHERE id = 1",
+       "UPDATE trials SET peak_bytes = 5 WHERE id = 1", "trial 1 has a peak_bytes", false},
+      {"UPDATE details SET samples = '[1]' WHERE id = 1", NULL, "trial 1 has a samples", false},
+      {"UPDATE details SET samples = '{\"pass_ns\":[],\"last_pass_ns\":[],\"update_ns\":[]}',"
+       " key_text = CAST(x'6d3dff' AS TEXT) WHERE id = 1",
+       NULL, "trial 1 has a key", true},
+      {"DELETE FROM details WHERE id = 1", NULL, "trial 1 has a missing part", false},
+  };
   struct gd_store *store = open_store("a.db");
-  struct gd_error err = {0};
-  int rows = 0;
   (void)state;
   put_sample(store, 1, 1, "here", "2024-05-01T00:00:00.000Z");
-  gd_store_close(store);
-  run_sql(scratch_path("a.db"), "UPDATE trials SET precision = 'fp1'");
-  store = open_store("a.db");
-  assert_int_equal(gd_store_query(store, &(struct gd_store_filter){0}, count_row, &rows, &err),
-                   GD_ENVIRONMENT);
-  assert_non_null(strstr(err.text, "trial 1 has a precision"));
-  gd_store_close(store);
-  run_sql(scratch_path("a.db"), "UPDATE trials SET precision = 'fp32';"
-                                "UPDATE details SET samples = '[1]'");
-  store = open_store("a.db");
-  err = (struct gd_error){0};
-  assert_int_equal(gd_store_query(store, &(struct gd_store_filter){0}, count_row, &rows, &err),
-                   GD_ENVIRONMENT);
-  assert_non_null(strstr(err.text, "samples"));
+  put_sample(store, 2, 1, "here", "2024-05-01T00:00:00.000Z");
+  run_sql(scratch_path("a.db"), "UPDATE trials SET nodes = 1");
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+    const char *said;
+    int64_t saved = 0;
+    run_sql(scratch_path("a.db"), edits[i].sql);
+    int rows = count_rows(store, &(struct gd_store_filter){0});
+    assert_int_equal(rows, !edits[i].said || edits[i].saved ? 2 : 1);
+    OK(gd_store_save(store, scratch_path("saved"), &saved, &oops));
+    assert_int_equal(saved, edits[i].said ? 1 : 2);
+    assert_int_equal(gd_store_damage(store, &said), edits[i].said ? 1 : 0);
+    if (edits[i].said && !strstr(said, edits[i].said))
+      fail_msg("\"%s\" does not say \"%s\"", said, edits[i].said);
+    if (edits[i].back)
+      run_sql(scratch_path("a.db"), edits[i].back);
+  }
   gd_store_close(store);
 }
 
@@ -740,12 +778,20 @@ static int64_t ask(const char *path, const char *sql) {
   return number;
 }
 
+struct last_row {
+  struct gd_store_row row;
+};
+static enum gd_status keep_last(void *user, const struct gd_store_row *row, struct gd_error *err) {
+  (void)err;
+  ((struct last_row *)user)->row = *row;
+  return GD_OK;
+}
+
 /* A database of schema 1, as the first gpudays wrote it (tests/store/schema1.sql). */
 static void test_migration(void **state) {
   const char *path = scratch_path("old.db");
   struct gd_store_key key = {.hash = "0123456789abcdef0123456789abcdef", .text = "model=m"};
   struct gd_trial trial;
-  struct gd_provenance from;
   size_t length;
   bool found;
   (void)state;
@@ -755,12 +801,17 @@ static void test_migration(void **state) {
   gd_mem_free(sql);
   assert_int_equal(ask(path, "PRAGMA user_version"), 1);
   struct gd_store *store = open_store("old.db");
-  OK(gd_store_find(store, &key, &trial, &from, &found, &oops));
-  assert_true(found);
+  OK(gd_store_find(store, &key, &trial, NULL, &found, &oops));
+  assert_false(found); /* of another host */
+  struct last_row last = {0};
+  OK(gd_store_query(store, &(struct gd_store_filter){0}, keep_last, &last, &oops));
+  trial = last.row.trial;
   assert_string_equal(trial.model, "pythia-14m");
   assert_true(trial.days == 12.625 && trial.pass.count == 3 && trial.pass.ns[2] == 1002);
-  assert_string_equal(from.host, "lab1");
-  assert_string_equal(from.clocks, "");
+  assert_string_equal(last.row.provenance.host, "lab1");
+  assert_string_equal(last.row.provenance.clocks, "");
+  assert_string_equal(last.row.origin, "a store of before");
+  assert_string_equal(trial.recipe, ""); /* its key does not tell */
   trial.days = trial.days_low = trial.days_high = 3;
   OK(gd_store_put(store, &key, &trial, NULL, &oops));
   gd_store_close(store);
@@ -772,17 +823,17 @@ static void test_migration(void **state) {
 
 /* A step that fails halfway leaves the version and the tables of before. */
 static void test_failed_migration(void **state) {
-  const char *steps[] = {gd_store_steps[0], gd_store_steps[1],
+  const char *steps[] = {gd_store_steps[0], gd_store_steps[1], gd_store_steps[2],
                          "CREATE TABLE new_table(x); INSERT INTO no_such_table VALUES(1)"};
   struct gd_store *store = open_store("a.db");
   struct gd_error err = {0};
   (void)state;
   put_sample(store, 1, 1, "here", "2024-05-01T00:00:00.000Z");
-  assert_int_not_equal(gd_store_migrate(store, steps, 3, &err), GD_OK);
+  assert_int_not_equal(gd_store_migrate(store, steps, GD_STORE_SCHEMA + 1, &err), GD_OK);
   assert_non_null(strstr(err.text, "no_such_table"));
   assert_int_equal(count_rows(store, &(struct gd_store_filter){0}), 1);
   gd_store_close(store);
-  assert_int_equal(ask(scratch_path("a.db"), "PRAGMA user_version"), 2);
+  assert_int_equal(ask(scratch_path("a.db"), "PRAGMA user_version"), GD_STORE_SCHEMA);
   assert_int_equal(
       ask(scratch_path("a.db"), "SELECT count(*) FROM sqlite_schema WHERE name = 'new_table'"), 0);
 }
@@ -791,7 +842,7 @@ static void test_columns(void **state) {
   char sql[256];
   (void)state;
   gd_store_close(open_store("a.db"));
-  int own = 5; /* id, digest, key, superseded, measured_s */
+  int own = 6; /* id, digest, key, superseded, measured_s, origin */
   for (int i = 0; i < gd_trial_field_count; i++) {
     snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('trials') WHERE name = '%s'",
              gd_trial_fields[i].name);

@@ -44,12 +44,26 @@ void trial_sample(struct gd_trial *trial, uint64_t seed) {
     case GD_FIELD_REAL: *(double *)at = real(&state); break;
     case GD_FIELD_STATUS: break;
     case GD_FIELD_PRECISION: *(enum gd_precision *)at = (enum gd_precision)(seed % 3); break;
+    case GD_FIELD_FAILURE: break; /* it is ok */
     }
   }
   snprintf(trial->method, sizeof trial->method, "%s", methods[seed % 5]);
   fill_samples(&trial->pass, &state);
   fill_samples(&trial->last_pass, &state);
   fill_samples(&trial->update, &state);
+  trial->nodes = 1;
+  trial->micro_batch = 1 + (int64_t)(next(&state) % 64);
+  trial->accumulation = 1 + (int64_t)(next(&state) % 64);
+  trial->remainder = 0;
+  trial->busy_share = 0.25;
+  /* What a trial computes from its own numbers. */
+  double steps = (double)(1 + next(&state) % 100000);
+  trial->exec_flops_per_step = 0.9 * trial->model_flops_per_step;
+  trial->train_flops = steps * trial->model_flops_per_step;
+  trial->peak_flops = 2 * trial->model_flops_per_step / trial->step_s;
+  trial->mfu = trial->model_flops_per_step / trial->step_s / trial->peak_flops;
+  trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
+  trial->days = steps * trial->step_s / 86400;
   trial->days_low = trial->days * 0.9;
   trial->days_high = trial->days * 1.1;
   for (int i = 0; i < GD_CATEGORY_COUNT; i++)

@@ -1,0 +1,165 @@
+/*
+ * Whether the numbers of a record can be: each within what any machine could have, and together
+ * what a trial computes from them. What comes from a file or from a database that was edited goes
+ * through here before anything believes it.
+ */
+#define _GNU_SOURCE /* timegm */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "pass/method.h"
+#include "store/record_int.h"
+
+/* A limit of one field: past any machine, and small enough that sums over ranks stay in range. */
+static const struct {
+  const char *name;
+  double low, high;
+} limits[] = {
+    {"threads", 0, 65536},
+    {"ranks", 1, 1048576},
+    {"nodes", 1, 1048576},
+    {"tries", 0, 1000000},
+    {"parameters", 0, 1e15},
+    {"micro_batch", 0, 1e9},
+    {"accumulation", 0, 1e9},
+    {"remainder", 0, 1e9},
+    {"peak_bytes", 0, 1LL << 50}, /* 1 PiB of one rank; likewise below */
+    {"host_bytes", 0, 1LL << 50},
+    {"live_bytes", 0, 1LL << 50},
+    {"device_limit_bytes", 0, 1LL << 62},
+    {"host_limit_bytes", 0, 1LL << 62},
+    {"resident_bytes", -1, 1LL << 50},
+    {"runtime_bytes", -1, 1LL << 50},
+    {"plan_s", 0, 1e9},
+    {"model_flops_per_step", 0, 1e40},
+    {"exec_flops_per_step", 0, 1e40},
+    {"train_flops", 0, 1e50},
+    {"pass_s", 0, 1e9},
+    {"pass_half_width_s", 0, 1e9},
+    {"last_pass_s", 0, 1e9},
+    {"last_pass_half_width_s", 0, 1e9},
+    {"update_s", 0, 1e9},
+    {"update_half_width_s", 0, 1e9},
+    {"warmup_s", 0, 1e9},
+    {"step_s", 0, 1e12},
+    {"step_half_width_s", 0, 1e12},
+    {"days", 0, 1e12},
+    {"days_low", 0, 1e12},
+    {"days_high", 0, 1e12},
+    {"tokens_per_s", 0, 1e20},
+    {"samples_per_s", 0, 1e20},
+    {"peak_flops", 0, 1e30},
+    {"mfu", 0, 1000},
+    {"hfu", 0, 1000},
+    {"busy_share", -1, 1},
+};
+
+static double value_of(const struct gd_field *field, const struct gd_trial *trial) {
+  const void *at = (const char *)trial + field->offset;
+  switch (field->kind) {
+  case GD_FIELD_INT: return *(const int *)at;
+  case GD_FIELD_INT64: return (double)*(const int64_t *)at;
+  case GD_FIELD_REAL: return *(const double *)at;
+  case GD_FIELD_TEXT:
+  case GD_FIELD_BOOL:
+  case GD_FIELD_STATUS:
+  case GD_FIELD_PRECISION:
+  case GD_FIELD_FAILURE: break;
+  }
+  return 0;
+}
+
+/* Times of a trial that is not ok are evidence that nobody computes with; counts and bytes are
+   used. strict: a number that is none is out of range, too. */
+static const char *out_of_range(const struct gd_trial *trial, bool strict) {
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+    for (int k = 0; k < gd_trial_field_count; k++) {
+      const struct gd_field *field = &gd_trial_fields[k];
+      if (strcmp(field->name, limits[i].name) != 0)
+        continue;
+      if (field->kind == GD_FIELD_REAL && trial->status != GD_TRIAL_OK)
+        break;
+      double value = value_of(field, trial);
+      if (!(isnan(value) && !strict) && !(value >= limits[i].low && value <= limits[i].high))
+        return field->name;
+    }
+  if (trial->nodes > trial->ranks)
+    return "nodes";
+  for (int i = 0; i < GD_CATEGORY_COUNT; i++)
+    if (trial->bytes[i] < 0 || trial->bytes[i] > (int64_t)1 << 50)
+      return "bytes";
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
+    if (trial->host_parts[i] < 0 || trial->host_parts[i] > (int64_t)1 << 50)
+      return "host_parts";
+  return NULL;
+}
+
+const char *gd_record_out_of_range(const struct gd_trial *trial) {
+  return trial->status == GD_TRIAL_OK && isnan(trial->days) ? "days" : out_of_range(trial, false);
+}
+
+static bool equal(double a, double b) {
+  return fabs(a - b) <= 1e-6 * fmax(fabs(a), fabs(b));
+}
+
+bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected) {
+  *expected = "a number in the range of what a trial can have";
+  *field = out_of_range(trial, true);
+  if (*field)
+    return false;
+  if (trial->status != GD_TRIAL_OK)
+    return true;
+  double rate = trial->model_flops_per_step / trial->step_s;
+  double executed = trial->exec_flops_per_step / trial->step_s;
+  double steps = trial->train_flops / trial->model_flops_per_step;
+  struct {
+    bool fine;
+    const char *field, *expected;
+  } checks[] = {
+      {trial->model_flops_per_step > 0, "model_flops_per_step", "above 0, as the status is ok"},
+      {equal(trial->days, steps * trial->step_s / 86400), "days",
+       "steps x step_s / 86400, with train_flops / model_flops_per_step steps"},
+      {trial->days_low <= trial->days && trial->days <= trial->days_high, "days_low",
+       "an interval around days"},
+      {trial->samples_per_s > 0 && trial->tokens_per_s > 0, "samples_per_s",
+       "above 0, as the status is ok"},
+      {trial->peak_flops > 0 ? equal(trial->mfu, rate / trial->peak_flops) : trial->mfu == 0, "mfu",
+       "model_flops_per_step / step_s / peak_flops"},
+      {trial->peak_flops > 0 ? equal(trial->hfu, executed / trial->peak_flops) : trial->hfu == 0,
+       "hfu", "exec_flops_per_step / step_s / peak_flops"},
+      {isfinite(trial->loss) && isfinite(trial->norm), "loss",
+       "a loss and a norm that are numbers, as the status is ok"},
+  };
+  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+    if (!checks[i].fine) {
+      *field = checks[i].field;
+      *expected = checks[i].expected;
+      return false;
+    }
+  return true;
+}
+
+/* "2024-05-01T12:00:00.123Z": sorts as text, and nothing else does. A day ahead of us is a clock,
+   or a time zone, that is wrong; more is no date of a measurement. */
+bool gd_time_believable(const char *text) {
+  static const char shape[] = "dddd-dd-ddTdd:dd:dd.dddZ";
+  enum { FIRST_YEAR = 2000, DAY_S = 86400 };
+  struct tm utc = {0}, back;
+  if (strlen(text) != strlen(shape))
+    return false;
+  for (size_t i = 0; shape[i]; i++)
+    if (shape[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != shape[i])
+      return false;
+  if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour,
+             &utc.tm_min, &utc.tm_sec) != 6 ||
+      utc.tm_year < FIRST_YEAR)
+    return false;
+  utc.tm_year -= 1900;
+  utc.tm_mon -= 1;
+  back = utc;
+  time_t then = timegm(&back); /* the 31st of April comes back as another day */
+  return back.tm_mon == utc.tm_mon && back.tm_mday == utc.tm_mday && back.tm_hour == utc.tm_hour &&
+         back.tm_min == utc.tm_min && then <= time(NULL) + DAY_S;
+}

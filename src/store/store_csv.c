@@ -1,0 +1,161 @@
+/*
+ * Trials out of the table that `results --csv` and `bench --csv` print: what is published. Not all
+ * of a record is in it (samples, profiles); what is there is read by name, and an empty cell is
+ * nothing.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/record_int.h"
+#include "store/store_int.h"
+
+/* Columns that are not called as the record's field is. */
+static const struct {
+  const char *field, *column;
+} other_names[] = {
+    {"model_flops_per_step", "flops_per_step"},
+    {"exec_flops_per_step", "executed_flops_per_step"},
+    {"norm", "grad_norm"},
+    {"version", "versions.gpudays"},
+    {"commit", "versions.commit"},
+};
+
+/* Fields without a column, and columns that came later: nothing, where they are missing. */
+static bool may_miss(const struct gd_field *field) {
+  static const char *const names[] = {
+      "reduces",           "pass_half_width_s", "last_pass_half_width_s", "update_half_width_s",
+      "step_half_width_s", "no_compiler"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(field->name, names[i]) == 0)
+      return true;
+  return field->later;
+}
+
+static const char *column_name(const struct gd_field *field) {
+  for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
+    if (strcmp(field->name, other_names[i].field) == 0)
+      return other_names[i].column;
+  return field->name;
+}
+
+static enum gd_status read_number(const struct gd_csv *csv, int row, int column, double *value,
+                                  struct gd_error *err) {
+  *value = 0;
+  return gd_csv_cell(csv, row, column)[0] ? gd_csv_number(csv, row, column, -1, 1e50, value, err)
+                                          : GD_OK;
+}
+
+static enum gd_status read_cell(const struct gd_csv *csv, int row, int column,
+                                const struct gd_field *field, void *at, struct gd_error *err) {
+  const char *cell = gd_csv_cell(csv, row, column);
+  double number = 0;
+  switch (field->kind) {
+  case GD_FIELD_TEXT:
+    if (strlen(cell) >= field->size)
+      return gd_csv_mismatch(csv, row, column, "a shorter text", err);
+    gd_clean_text(at, field->size, cell);
+    return GD_OK;
+  case GD_FIELD_BOOL:
+    *(bool *)at = strcmp(cell, "true") == 0;
+    return *(bool *)at || !cell[0] || strcmp(cell, "false") == 0
+               ? GD_OK
+               : gd_csv_mismatch(csv, row, column, "true or false", err);
+  case GD_FIELD_INT:
+  case GD_FIELD_INT64:
+    GD_TRY(read_number(csv, row, column, &number, err));
+    if (number != nearbyint(number) || number > (field->kind == GD_FIELD_INT ? 2e9 : 4e18))
+      return gd_csv_mismatch(csv, row, column, "a whole number that a trial can have", err);
+    if (field->kind == GD_FIELD_INT)
+      *(int *)at = (int)number;
+    else
+      *(int64_t *)at = (int64_t)number;
+    return GD_OK;
+  case GD_FIELD_REAL: return read_number(csv, row, column, at, err);
+  case GD_FIELD_STATUS:
+    return gd_trial_status_parse(cell, at)
+               ? GD_OK
+               : gd_csv_mismatch(csv, row, column, "a status such as ok", err);
+  case GD_FIELD_PRECISION:
+    return gd_precision_parse(cell, at)
+               ? GD_OK
+               : gd_csv_mismatch(csv, row, column, "fp32, fp16 or bf16", err);
+  case GD_FIELD_FAILURE:
+    return gd_trial_failure_parse(cell, at)
+               ? GD_OK
+               : gd_csv_mismatch(csv, row, column, "plan, environment or nothing", err);
+  }
+  return GD_OK;
+}
+
+static enum gd_status fail_column(const struct gd_csv *csv, const char *name,
+                                  struct gd_error *err) {
+  return gd_fail(err, GD_BAD_INPUT,
+                 "%s has no column '%s'; expected what 'gpudays results --csv' writes", csv->file,
+                 name);
+}
+
+static enum gd_status read_fields(const struct gd_csv *csv, int row, const char *prefix,
+                                  const struct gd_field *fields, int count, void *record,
+                                  struct gd_error *err) {
+  for (int i = 0; i < count; i++) {
+    char name[96];
+    snprintf(name, sizeof name, "%s%s", prefix, column_name(&fields[i]));
+    int column = gd_csv_column(csv, name);
+    if (column < 0 && may_miss(&fields[i]))
+      continue;
+    if (column < 0)
+      return fail_column(csv, name, err);
+    GD_TRY(read_cell(csv, row, column, &fields[i], (char *)record + fields[i].offset, err));
+  }
+  return GD_OK;
+}
+
+static enum gd_status read_categories(const struct gd_csv *csv, int row, const char *prefix,
+                                      int64_t *bytes, struct gd_error *err) {
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++) {
+    char name[96];
+    double number;
+    snprintf(name, sizeof name, "%s.%s", prefix, gd_category_name((enum gd_category)i));
+    int column = gd_csv_column(csv, name);
+    if (column < 0)
+      return fail_column(csv, name, err);
+    GD_TRY(read_number(csv, row, column, &number, err));
+    if (number < 0 || number > 4e18)
+      return gd_csv_mismatch(csv, row, column, "a number of bytes", err);
+    bytes[i] = (int64_t)number;
+  }
+  return GD_OK;
+}
+
+/* What the table leaves out, of what it has. */
+static void complete(struct gd_trial *trial) {
+  trial->bytes[GD_CATEGORY_HOST] = trial->host_bytes;
+  if (trial->days > 0)
+    trial->step_half_width_s = (trial->days_high - trial->days) / trial->days * trial->step_s;
+}
+
+enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_trial *trial,
+                                  struct gd_provenance *provenance, bool *superseded,
+                                  struct gd_error *err) {
+  struct gd_trial read = {0};
+  struct gd_provenance from = {0};
+  const char *field, *expected;
+  GD_TRY(read_fields(csv, row, "", gd_trial_fields, gd_trial_field_count, &read, err));
+  GD_TRY(read_fields(csv, row, "provenance.", gd_provenance_fields, gd_provenance_field_count,
+                     &from, err));
+  GD_TRY(read_categories(csv, row, "categories", read.bytes, err));
+  GD_TRY(read_categories(csv, row, "host_categories", read.host_parts, err));
+  complete(&read);
+  if (!gd_record_believable(&read, &field, &expected)) {
+    const struct gd_field named = {.name = field};
+    int column = gd_csv_column(csv, column_name(&named));
+    return gd_csv_mismatch(csv, row, column < 0 ? 0 : column, expected, err);
+  }
+  int column = gd_csv_column(csv, "superseded");
+  *superseded = column >= 0 && strcmp(gd_csv_cell(csv, row, column), "true") == 0;
+  *trial = read;
+  if (provenance)
+    *provenance = from;
+  return GD_OK;
+}
