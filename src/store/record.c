@@ -148,8 +148,7 @@ bool gd_samples_are_tight(const struct gd_samples *samples) {
 }
 
 double gd_trial_held_share(const struct gd_trial *trial) {
-  double others = fmax(trial->busy_share, 0) - trial->steal_share;
-  return fmax(trial->throttled_share, fmax(trial->stalled_share - others, trial->steal_share));
+  return fmax(trial->throttled_share, fmax(trial->stalled_share, trial->steal_share));
 }
 
 /* --- fields -------------------------------------------------------------------------------- */

@@ -139,7 +139,8 @@ struct gd_trial {
 
 /*
  * The share of the time that the trial was held back by what is not the machine's speed: a quota,
- * stops, steal. What others' load explains of the stops is left to busy_share.
+ * stops, steal. The load of other programs is busy_share alone: a thread that only sleeps, as the
+ * one that notices stops, wakes in time beside them.
  */
 double gd_trial_held_share(const struct gd_trial *trial);
 
