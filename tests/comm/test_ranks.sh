@@ -128,6 +128,74 @@ said "--ranks is 3, but this process is one of 2 ranks already"
 by_hand models --json
 [[ $RC == 0 && $(grep -c '^  "models"' "$OUT") == 1 ]] || fail "$LAST: not one answer"
 
+# A step of one task is no job: the search goes on as it would outside, and starts ranks.
+LAST="mpirun -n 1 gpudays bench --ranks 2" RC=0
+mpirun --oversubscribe -n 1 "$GPUDAYS" bench "$WORK/tiny" "${quick[@]}" --ranks 2 --fresh --json \
+  >"$OUT" 2>"$ERR" </dev/null || RC=$?
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+field_is ranks 2
+LAST="gpudays bench in srun --pty bash"
+PMIX_RANK=0 PMIX_NAMESPACE=slurm.pmix.7.0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 \
+  expect 0 bench "$WORK/tiny" "${quick[@]}" --seq 7 --json
+expect 0 bench "$WORK/tiny" "${quick[@]}" --seq 7 --json
+field_is source store # it was kept
+
+# --- agreement -------------------------------------------------------------------------------
+
+# unlike "OPTIONS" "OPTIONS"...: one rank for each, under the user's own mpirun.
+unlike() {
+  local words=() options
+  LAST="ranks with: $*" RC=0
+  for options; do
+    ((${#words[@]} == 0)) || words+=(:)
+    # shellcheck disable=SC2206 # options are words
+    words+=(-n 1 "$GPUDAYS" bench "$WORK/tiny" "${quick[@]}" --rank-timeout 20 $options)
+  done
+  mpirun --oversubscribe "${words[@]}" >"$OUT" 2>"$ERR" </dev/null || RC=$?
+}
+
+# One with a remainder and one without took each other's messages.
+unlike "--micro-batch 3" "--micro-batch 4"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
+said "gpudays: rank 1 has another micro-batch than rank 0 (4, not 3); start all ranks with the same gpudays"
+unlike "" "" "--precision fp32" "--precision fp32"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
+said "gpudays: ranks 2, 3 have another precision than rank 0; start all ranks"
+unlike "" "--sample-seconds 0.3"
+said "gpudays: rank 1 has another --sample-seconds than rank 0"
+# What fails on one rank fails on all, for its reason; the rest do not wait for it.
+unlike "" "--batch 13"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
+said "a batch of 13 does not divide among 2 ranks"
+# Trials that only one rank has.
+unlike "" "--methods naive,kernels"
+[[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
+said "the ranks do not run the same trial; start all with the same gpudays and the same options"
+# Unequal limits: the least counts, and is said.
+unlike "--json" "--json --device-memory 1GiB" "--json"
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+field_is device_limit_bytes 1073741824
+[[ $(field note) == "ranks have unequal limits, and all run with the least: device memory 1.00 GiB (rank 1) to "* ]] ||
+  fail "$LAST: note '$(field note)'"
+unlike "" "--device-memory 1GiB"
+shown "note: ranks have unequal limits"
+# Those of one machine divide its memory.
+by_hand bench "$WORK/tiny" "${quick[@]}" --json
+half=$(field device_limit_bytes)
+whole=$(awk '/^MemAvailable/ { print 1024 * $2 }' /proc/meminfo)
+awk -v half="$half" -v whole="$whole" 'BEGIN { exit !(half < 0.75 * whole) }' ||
+  fail "$LAST: $half of $whole bytes for one of two ranks"
+
+# --- peaks -----------------------------------------------------------------------------------
+
+# More ranks than cores compute no faster: the peak is that of the cores.
+cores=$(nproc)
+expect 0 bench "$WORK/tiny" "${quick[@]}" --batch 64 --ranks "$cores" --threads 1 --json --fresh
+peak=$(field peak_flops)
+expect 0 bench "$WORK/tiny" "${quick[@]}" --batch 64 --ranks $((2 * cores)) --threads 1 --json --fresh
+awk -v one="$peak" -v two="$(field peak_flops)" 'BEGIN { exit !(two < 1.5 * one) }' ||
+  fail "$LAST: a peak of $(field peak_flops) with twice the ranks, $peak with one for each core"
+
 # --- ends ------------------------------------------------------------------------------------
 
 # rank_pid RANK: of the run that was started last; empty: there is none.

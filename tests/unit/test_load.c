@@ -1,12 +1,17 @@
 /*
- * The share of other programs: the arithmetic on made-up accounts, the lines of /proc/stat, and
- * that a reading of this machine moves.
+ * The share of other programs, of a quota and of stops: the arithmetic on made-up accounts, the
+ * lines of /proc/stat, a child that is stopped, and that a reading of this machine moves.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -58,19 +63,68 @@ static void test_unknown(void **state) {
 
 static void test_parse(void **state) {
   int cpu = -1;
+  int64_t steal = -1;
   (void)state;
   /* user nice system idle iowait irq softirq steal guest guest_nice */
-  assert_int_equal(gd_load_parse("cpu0 1 20 300 4000 50000 6 70 800 9 9\n", &cpu), 1197);
+  assert_int_equal(gd_load_parse("cpu0 1 20 300 4000 50000 6 70 800 9 9\n", &cpu, &steal), 1197);
+  assert_int_equal(steal, 800);
   assert_int_equal(cpu, 0);
-  assert_int_equal(gd_load_parse("cpu127 0 0 0 0 0 0 0 1\n", &cpu), 1);
+  assert_int_equal(gd_load_parse("cpu127 0 0 0 0 0 0 0 1\n", &cpu, &steal), 1);
+  assert_int_equal(steal, 1);
   assert_int_equal(cpu, 127);
   cpu = -1;
   const char *others[] = {"cpu  1 2 3 4 5 6 7 8 9 10\n", "intr 1 2 3 4 5 6 7 8\n",
                           "cpu0 1 2 3 4 5 6 7\n",        "cpu0\n",
                           "cpux 1 2 3 4 5 6 7 8\n",      ""};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    assert_int_equal(gd_load_parse(others[i], &cpu), -1);
+    assert_int_equal(gd_load_parse(others[i], &cpu, &steal), -1);
   assert_int_equal(cpu, -1);
+}
+
+/* A quota, and the host of a virtual machine. */
+static void test_held(void **state) {
+  struct gd_load before = {.busy_ns = 0, .cpus = 4}, after = before;
+  (void)state;
+  after.wall_ns = 10 * second;
+  after.busy_ns = 30 * second;
+  after.own_ns = 5 * second; /* one thread with half a CPU */
+  assert_true(gd_load_throttled_share(&before, &after) == 0);
+  assert_true(gd_load_throttled_share(&before, &before) == 0);
+  after.throttled_ns = 5 * second;
+  assert_true(fabs(gd_load_throttled_share(&before, &after) - 0.5) < 1e-9);
+  after.throttled_ns = 15 * second; /* two threads with half a CPU together */
+  assert_true(fabs(gd_load_throttled_share(&before, &after) - 0.75) < 1e-9);
+  after.steal_ns = 4 * second;
+  assert_true(fabs(gd_load_steal_share(&before, &after) - 0.1) < 1e-9);
+  after.wall_ns = second / 10; /* too short for ticks */
+  assert_true(gd_load_steal_share(&before, &after) == 0);
+}
+
+/* A child that is stopped for most of its time notices, one that is not does not. */
+static void test_watch(void **state) {
+  (void)state;
+  for (int stops = 0; stops < 2; stops++) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      struct gd_load_watch watch;
+      gd_load_watch_start(&watch);
+      for (int i = 0; i < 50; i++) /* a nap that is stopped goes on after it */
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+      _exit((int)(100 * gd_load_watch_stop(&watch)));
+    }
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+      kill(child, stops ? SIGSTOP : 0);
+      nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+      kill(child, stops ? SIGCONT : 0);
+      nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    assert_true(WIFEXITED(status));
+    print_message("%s: did not run for %d %%\n", stops ? "stopped" : "left alone",
+                  WEXITSTATUS(status));
+    assert_true(stops ? WEXITSTATUS(status) > 30 : WEXITSTATUS(status) < 30);
+  }
 }
 
 /* Half a second of work: all clocks move, and the share is one. */
@@ -95,10 +149,8 @@ static void test_read(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_share),
-      cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_parse),
-      cmocka_unit_test(test_read),
+      cmocka_unit_test(test_share), cmocka_unit_test(test_unknown), cmocka_unit_test(test_parse),
+      cmocka_unit_test(test_held),  cmocka_unit_test(test_watch),   cmocka_unit_test(test_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
