@@ -112,8 +112,7 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "mfu", trial->mfu, peak);
   set_or_null(to, "hfu", trial->hfu, peak);
   set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
-  if (trial->devices > 0)
-    gd_show_set_int(to, "devices", trial->devices);
+  set_or_null(to, "devices", trial->devices, trial->devices > 0);
   set_or_null(to, "busy_share", trial->busy_share, timed && trial->busy_share >= 0);
   set_or_null(to, "throttled_share", trial->throttled_share, timed);
   set_or_null(to, "stalled_share", trial->stalled_share, timed);
@@ -156,8 +155,7 @@ void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool
   gd_show_set_int(to, "threads", trial->threads);
   gd_show_set_int(to, "ranks", trial->ranks);
   gd_show_set_int(to, "nodes", trial->nodes);
-  if (trial->note[0])
-    gd_show_set_text(to, "note", trial->note);
+  set_text_or_null(to, "note", trial->note);
   set_plan(to, trial);
   set_times(to, trial, measured);
   if (measured)
