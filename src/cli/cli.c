@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -102,4 +103,17 @@ void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *meth
       .sample_seconds = options->sample_seconds,
       .profile = options->profile,
   };
+}
+
+enum gd_status gd_cli_write(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_strbuf *out = &cli->out;
+  if (out->failed)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing");
+  errno = 0;
+  if ((out->length > 0 && fwrite(out->text, 1, out->length, stdout) != out->length) ||
+      fflush(stdout) != 0)
+    return gd_fail(err, GD_ENVIRONMENT, "cannot write the output: %s",
+                   errno ? strerror(errno) : "unknown error");
+  out->length = 0;
+  return GD_OK;
 }

@@ -73,6 +73,9 @@ enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, in
                               struct gd_error *err) GD_MUST_USE;
 /* What --backend says, or the fastest that works here. */
 const char *gd_cli_backend(const struct gd_cli *cli);
+/* Writes cli->out and empties it. main does so at the end, when a command has its whole answer; a
+   command whose output has no bound does it on the way. */
+enum gd_status gd_cli_write(struct gd_cli *cli, struct gd_error *err) GD_MUST_USE;
 /* That of --precision; NULL: it was not given. */
 const enum gd_precision *gd_cli_precision(const struct gd_cli *cli);
 /* The options of a trial; they borrow from cli. */

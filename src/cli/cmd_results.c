@@ -14,14 +14,14 @@
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-/* What a query found. For people only what the table shows is kept. */
+/* What a query found. For people only what the table shows is kept; for programs rows are written
+   as they come, as there may be any number of them. */
 struct found {
   struct gd_cli *cli;
   const char **cells; /* for people; in gd_mem, the texts in the arena */
   uint32_t capacity, count;
-  uint32_t loaded;            /* rows that were not measured here */
-  struct gd_show_object rows; /* for programs */
-  struct gd_show_object best_by_model;
+  uint32_t loaded;                     /* rows that were not measured here */
+  struct gd_show_object best_by_model; /* for programs */
   bool several_models;
   char model[sizeof((struct gd_trial *)0)->model];
 };
@@ -94,7 +94,7 @@ static enum gd_status add_cells(struct found *found, const struct gd_store_row *
 static void set_row(struct gd_show_object *to, const struct gd_store_row *row) {
   const struct gd_provenance *from = &row->provenance;
   struct gd_show_object object;
-  gd_show_trial(to, &row->trial, row->trial.status != GD_TRIAL_PLANNED);
+  gd_show_set_trial(to, &row->trial, row->trial.status != GD_TRIAL_PLANNED);
   gd_show_begin(&object);
   gd_show_set_text(&object, "time", from->time);
   gd_show_set_text(&object, "host", from->host);
@@ -120,6 +120,7 @@ static void remember_best(struct found *found, const struct gd_store_row *row) {
   bool ok = trial->status == GD_TRIAL_OK && !row->superseded;
   double days = best ? json_number_value(json_object_get(best, "days")) : (double)INFINITY;
   if (ok && (!json_is_object(best) || trial->days < days)) {
+    gd_show_begin(&object);
     set_row(&object, row);
     gd_show_set_object(&found->best_by_model, trial->model, &object);
   } else if (!best) {
@@ -131,16 +132,32 @@ static bool for_programs(const struct gd_cli *cli) {
   return cli->options.json || cli->options.csv;
 }
 
+enum { ENOUGH_TO_WRITE = 1 << 20 };
+
+static enum gd_status write_row(struct found *found, const struct gd_store_row *row,
+                                struct gd_error *err) {
+  struct gd_cli *cli = found->cli;
+  struct gd_show_object object;
+  if (cli->options.csv) {
+    gd_show_begin(&object);
+    set_row(&object, row);
+    GD_TRY(gd_show_csv_row(&cli->out, &object, found->count == 0, err));
+  } else {
+    gd_strbuf_append(&cli->out, found->count ? ",\n    " : "{\n  \"trials\": [\n    ");
+    gd_show_begin_text(&object, &cli->out, 4);
+    set_row(&object, row);
+    GD_TRY(gd_show_end_text(&object, err));
+    remember_best(found, row);
+  }
+  return cli->out.length < ENOUGH_TO_WRITE ? GD_OK : gd_cli_write(cli, err);
+}
+
 static enum gd_status add_row(struct found *found, const struct gd_store_row *row,
                               struct gd_error *err) {
   if (!for_programs(found->cli)) {
     GD_TRY(add_cells(found, row, err));
   } else {
-    struct gd_show_object object;
-    set_row(&object, row);
-    gd_show_append(&found->rows, &object);
-    if (found->cli->options.json)
-      remember_best(found, row);
+    GD_TRY(write_row(found, row, err));
   }
   found->count++;
   return GD_OK;
@@ -150,38 +167,44 @@ static void found_begin(struct found *found, struct gd_cli *cli) {
   *found = (struct found){.cli = cli};
   if (!for_programs(cli))
     return;
-  found->rows = (struct gd_show_object){.object = json_array()};
   gd_show_begin(&found->best_by_model);
 }
 
 static void found_deinit(struct found *found) {
-  json_decref(found->rows.object);
   json_decref(found->best_by_model.object);
   gd_mem_free(found->cells);
 }
 
-/* As bench prints it. */
-static enum gd_status append_json(struct found *found, struct gd_error *err) {
-  struct gd_show_object root;
+/* What comes after the rows; the whole is as bench prints it. */
+static enum gd_status end_json(struct found *found, struct gd_error *err) {
+  struct gd_strbuf *out = &found->cli->out;
+  struct gd_show_object best = {0};
   json_t *only = found->several_models || !found->model[0]
                      ? NULL
                      : json_object_get(found->best_by_model.object, found->model);
-  gd_show_begin(&root);
-  root.failed = found->best_by_model.failed;
-  gd_show_set_object(&root, "trials", &found->rows);
-  gd_show_set(&root, "best", only ? json_incref(only) : json_null());
-  if (found->several_models)
-    gd_show_set_object(&root, "best_by_model", &found->best_by_model);
-  return gd_show_json(&found->cli->out, &root, err);
+  gd_strbuf_append(out,
+                   found->count ? "\n  ],\n  \"best\": " : "{\n  \"trials\": [],\n  \"best\": ");
+  if (json_is_object(only)) {
+    best.object = json_incref(only);
+    GD_TRY(gd_show_json_inside(out, &best, 2, err));
+  } else {
+    gd_strbuf_append(out, "null");
+  }
+  if (found->several_models) {
+    gd_strbuf_append(out, ",\n  \"best_by_model\": ");
+    GD_TRY(gd_show_json_inside(out, &found->best_by_model, 2, err));
+  }
+  gd_strbuf_append(out, "\n}\n");
+  return GD_OK;
 }
 
 /* The table, or its like for programs. */
 static enum gd_status append_found(struct found *found, struct gd_error *err) {
   struct gd_cli *cli = found->cli;
   if (cli->options.json)
-    return append_json(found, err);
+    return end_json(found, err);
   if (cli->options.csv)
-    return gd_show_csv(&cli->out, &found->rows, err);
+    return GD_OK;
   int shown = found->loaded ? COLUMNS : COLUMNS - 1;
   for (uint32_t i = 1; i < found->count; i++) /* rows of as many cells as are shown */
     memmove(found->cells + (size_t)i * (size_t)shown, found->cells + (size_t)i * COLUMNS,

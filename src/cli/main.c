@@ -45,18 +45,6 @@ static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
   return cli->command->run(cli, err);
 }
 
-/* All of the output at once: what cannot be written is found out here, with its reason. */
-static enum gd_status write_output(const struct gd_strbuf *out, struct gd_error *err) {
-  if (out->failed)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing");
-  errno = 0;
-  if ((out->length > 0 && fwrite(out->text, 1, out->length, stdout) != out->length) ||
-      fflush(stdout) != 0)
-    return gd_fail(err, GD_ENVIRONMENT, "cannot write the output: %s",
-                   errno ? strerror(errno) : "unknown error");
-  return GD_OK;
-}
-
 /* One line each, after the output: what there is to say about it. */
 static void write_notes(const struct gd_cli *cli) {
   const char *at = cli->notes.text;
@@ -106,7 +94,7 @@ int main(int argc, char **argv) {
   status = gd_launch_meet(&cli, status, &err);
   /* The answer may be no, and its table is still worth reading; after other errors there is none.
    */
-  if (write_output(&cli.out, &write_err) != GD_OK) {
+  if (gd_cli_write(&cli, &write_err) != GD_OK) {
     status = write_err.status;
     err = write_err;
   }

@@ -47,7 +47,8 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
     [GD_COMMAND_RESULTS] =
         {"results", "[VERB FILE]", 0, 2, "trials that were measured, here or by others",
          "Lists the trials in the database of results. 'results save FILE' writes all of\n"
-         "them to a file, 'results load FILE' adds those of another lab's.",
+         "them to a file, 'results load FILE' adds those of another lab's, or of a table\n"
+         "that 'results --csv' printed.",
          "gpudays results --model 'pythia-*' --sort days", gd_cmd_results},
     [GD_COMMAND_BEST] = {"best", "MODEL", 1, 1, "the fastest way to train it that was measured",
                          "Shows the best trial of a model on each device and number of ranks.\n"

@@ -152,7 +152,7 @@ const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) {
 
 static ssize_t write_to_strbuf(void *cookie, const char *data, size_t length) {
   struct gd_strbuf *out = cookie;
-  gd_strbuf_printf(out, "%.*s", (int)length, data);
+  gd_strbuf_append_bytes(out, data, length);
   return out->failed ? -1 : (ssize_t)length;
 }
 
@@ -210,6 +210,110 @@ enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
   return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
 }
 
+/* --- JSON as text: what jansson writes, without a call for every comma --------------------------
+ */
+
+static void append_string(struct gd_strbuf *out, const char *text) {
+  gd_strbuf_append_bytes(out, "\"", 1);
+  while (*text) {
+    size_t plain = 0;
+    while ((unsigned char)text[plain] >= 0x20 && text[plain] != '"' && text[plain] != '\\')
+      plain++;
+    gd_strbuf_append_bytes(out, text, plain);
+    text += plain;
+    if (!*text)
+      break;
+    static const char named[] = "\bb\ff\nn\rr\tt\"\"\\\\";
+    const char *at = named;
+    while (*at && *at != *text)
+      at += 2;
+    if (*at)
+      gd_strbuf_printf(out, "\\%c", at[1]);
+    else
+      gd_strbuf_printf(out, "\\u%04X", (unsigned)(unsigned char)*text);
+    text++;
+  }
+  gd_strbuf_append_bytes(out, "\"", 1);
+}
+
+/* A whole number gets a point, an exponent no plus and no zeros before it. */
+static void append_real(struct gd_strbuf *out, double value) {
+  char text[48];
+  int length = snprintf(text, sizeof text, "%.17g", value);
+  char *exponent = memchr(text, 'e', (size_t)length);
+  if (exponent) {
+    char *from = exponent + 1, *to = exponent + 1;
+    if (*from == '-')
+      to++;
+    from++;
+    while (*from == '0' && from[1])
+      from++;
+    memmove(to, from, strlen(from) + 1);
+  } else if (!memchr(text, '.', (size_t)length)) {
+    memcpy(text + length, ".0", 3);
+  }
+  gd_strbuf_append(out, text);
+}
+
+static void append_integer(struct gd_strbuf *out, int64_t value) {
+  char text[24], *at = text + sizeof text;
+  uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+  do
+    *--at = (char)('0' + rest % 10);
+  while (rest /= 10);
+  if (value < 0)
+    *--at = '-';
+  gd_strbuf_append_bytes(out, at, (size_t)(text + sizeof text - at));
+}
+
+static void append_line(struct gd_strbuf *out, int indent) {
+  static const char line[] = "\n                                        ";
+  GD_ASSERT((size_t)indent + 1 < sizeof line);
+  gd_strbuf_append_bytes(out, line, (size_t)indent + 1);
+}
+
+/* Nothing nests deeper than a few levels. */
+static void dump(struct gd_strbuf *out, json_t *value, int indent) { // NOLINT(misc-no-recursion)
+  const char *key;
+  json_t *inner;
+  size_t i;
+  bool first = true;
+  switch (json_typeof(value)) {
+  case JSON_STRING: append_string(out, json_string_value(value)); break;
+  case JSON_INTEGER: append_integer(out, (int64_t)json_integer_value(value)); break;
+  case JSON_REAL: append_real(out, json_real_value(value)); break;
+  case JSON_TRUE: gd_strbuf_append(out, "true"); break;
+  case JSON_FALSE: gd_strbuf_append(out, "false"); break;
+  case JSON_NULL: gd_strbuf_append(out, "null"); break;
+  case JSON_ARRAY:
+    gd_strbuf_append_bytes(out, "[", 1);
+    json_array_foreach(value, i, inner) {
+      gd_strbuf_append_bytes(out, ",", first ? 0 : 1);
+      append_line(out, indent + 2);
+      dump(out, inner, indent + 2);
+      first = false;
+    }
+    if (!first)
+      append_line(out, indent);
+    gd_strbuf_append_bytes(out, "]", 1);
+    break;
+  case JSON_OBJECT:
+    gd_strbuf_append_bytes(out, "{", 1);
+    json_object_foreach(value, key, inner) {
+      gd_strbuf_append_bytes(out, ",", first ? 0 : 1);
+      append_line(out, indent + 2);
+      append_string(out, key);
+      gd_strbuf_append_bytes(out, ": ", 2);
+      dump(out, inner, indent + 2);
+      first = false;
+    }
+    if (!first)
+      append_line(out, indent);
+    gd_strbuf_append_bytes(out, "}", 1);
+    break;
+  }
+}
+
 /* --- JSON ---------------------------------------------------------------------------------- */
 
 void gd_show_begin(struct gd_show_object *to) {
@@ -217,9 +321,36 @@ void gd_show_begin(struct gd_show_object *to) {
   to->failed = !to->object;
 }
 
+void gd_show_begin_text(struct gd_show_object *to, struct gd_strbuf *out, int indent) {
+  *to = (struct gd_show_object){.out = out, .indent = indent};
+  gd_strbuf_append_bytes(out, "{", 1);
+}
+
+enum gd_status gd_show_end_text(struct gd_show_object *to, struct gd_error *err) {
+  if (to->any)
+    append_line(to->out, to->indent);
+  gd_strbuf_append_bytes(to->out, "}", 1);
+  return to->failed || to->out->failed
+             ? gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON")
+             : GD_OK;
+}
+
+static void append_key(struct gd_show_object *to, const char *key) {
+  gd_strbuf_append_bytes(to->out, ",", to->any ? 1 : 0);
+  append_line(to->out, to->indent + 2);
+  append_string(to->out, key);
+  gd_strbuf_append_bytes(to->out, ": ", 2);
+  to->any = true;
+}
+
 void gd_show_set(struct gd_show_object *to, const char *key, json_t *value) {
-  if (json_object_set_new(to->object, key, value) != 0)
+  if (to->out && value) {
+    append_key(to, key);
+    dump(to->out, value, to->indent + 2);
+    json_decref(value);
+  } else if (to->out || json_object_set_new(to->object, key, value) != 0) {
     to->failed = true;
+  }
 }
 
 /* Names of folders may hold any bytes; what is not UTF-8 becomes '?'. */
@@ -238,7 +369,12 @@ void gd_show_set_text(struct gd_show_object *to, const char *key, const char *te
 }
 
 void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value) {
-  gd_show_set(to, key, json_integer(value));
+  if (!to->out) {
+    gd_show_set(to, key, json_integer(value));
+    return;
+  }
+  append_key(to, key);
+  append_integer(to->out, value);
 }
 
 void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value) {
@@ -246,7 +382,12 @@ void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value) {
 }
 
 void gd_show_set_real(struct gd_show_object *to, const char *key, double value) {
-  gd_show_set(to, key, isfinite(value) ? json_real(value) : json_null());
+  if (!to->out || !isfinite(value)) {
+    gd_show_set(to, key, isfinite(value) ? json_real(value) : json_null());
+    return;
+  }
+  append_key(to, key);
+  append_real(to->out, value);
 }
 
 void gd_show_set_null(struct gd_show_object *to, const char *key) {
@@ -268,8 +409,18 @@ void gd_show_append(struct gd_show_object *array, struct gd_show_object *child) 
 
 static int append_dump(const char *data, size_t length, void *user) {
   struct gd_strbuf *out = user;
-  gd_strbuf_printf(out, "%.*s", (int)length, data);
+  gd_strbuf_append_bytes(out, data, length);
   return out->failed ? -1 : 0;
+}
+
+enum gd_status gd_show_json_inside(struct gd_strbuf *out, struct gd_show_object *object, int indent,
+                                   struct gd_error *err) {
+  bool ok = !object->failed && object->object;
+  if (ok)
+    dump(out, object->object, indent);
+  json_decref(object->object);
+  *object = (struct gd_show_object){0};
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON");
 }
 
 enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object,
@@ -336,6 +487,18 @@ static void append_row(struct gd_strbuf *out, json_t *row, bool names) {
     }
   }
   gd_strbuf_append(out, "\n");
+}
+
+enum gd_status gd_show_csv_row(struct gd_strbuf *out, struct gd_show_object *row, bool first,
+                               struct gd_error *err) {
+  bool ok = !row->failed;
+  if (ok && first)
+    append_row(out, row->object, true);
+  if (ok)
+    append_row(out, row->object, false);
+  json_decref(row->object);
+  *row = (struct gd_show_object){0};
+  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing CSV");
 }
 
 enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,

@@ -57,8 +57,15 @@ enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
 struct gd_show_object {
   json_t *object;
   bool failed;
+  struct gd_strbuf *out; /* where what is set goes at once, as text; NULL: it is kept in object */
+  int indent;            /* of that text */
+  bool any;              /* something was set */
 };
 void gd_show_begin(struct gd_show_object *to);
+/* The same, written to out as it is set, as gd_show_json_inside would: for objects by the hundred
+   thousand. What was set cannot be asked for, nor set again. */
+void gd_show_begin_text(struct gd_show_object *to, struct gd_strbuf *out, int indent);
+enum gd_status gd_show_end_text(struct gd_show_object *to, struct gd_error *err) GD_MUST_USE;
 void gd_show_set(struct gd_show_object *to, const char *key, json_t *value); /* takes value */
 void gd_show_set_text(struct gd_show_object *to, const char *key, const char *text);
 void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value);
@@ -73,6 +80,9 @@ void gd_show_append(struct gd_show_object *array, struct gd_show_object *child);
 /* Appends the object as text and frees it, also after a failure. */
 enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object,
                             struct gd_error *err) GD_MUST_USE;
+/* The same within other text: lines after the first have the indent, and the last one no end. */
+enum gd_status gd_show_json_inside(struct gd_strbuf *out, struct gd_show_object *object, int indent,
+                                   struct gd_error *err) GD_MUST_USE;
 /*
  * Appends the rows (an array of objects with the same keys in the same order; frees it). Objects
  * inside become columns "outer.inner", texts in an array are joined by blanks, other arrays are
@@ -80,5 +90,8 @@ enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object
  */
 enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,
                            struct gd_error *err) GD_MUST_USE;
+/* One of those rows at a time; the first with the names of the columns before it. */
+enum gd_status gd_show_csv_row(struct gd_strbuf *out, struct gd_show_object *row, bool first,
+                               struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -112,7 +112,7 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "mfu", trial->mfu, peak);
   set_or_null(to, "hfu", trial->hfu, peak);
   set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
-  set_or_null(to, "devices", trial->devices, trial->devices > 0);
+  gd_show_set_int(to, "devices", trial->devices ? trial->devices : trial->ranks);
   set_or_null(to, "busy_share", trial->busy_share, timed && trial->busy_share >= 0);
   set_or_null(to, "throttled_share", trial->throttled_share, timed);
   set_or_null(to, "stalled_share", trial->stalled_share, timed);
@@ -145,6 +145,10 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
 
 void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
   gd_show_begin(to);
+  gd_show_set_trial(to, trial, measured);
+}
+
+void gd_show_set_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
   gd_show_set_text(to, "model", trial->model);
   gd_show_set_text(to, "method", trial->method);
   gd_show_set_text(to, "gpu", trial->device);

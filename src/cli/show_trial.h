@@ -11,6 +11,8 @@
 
 /* measured false: the plan's names alone, the times null. */
 void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured);
+/* The same into an object that was begun. */
+void gd_show_set_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured);
 
 /* "on 2 ranks, each AMD EPYC 9R14, 1 thread, avx512_bf16" */
 void gd_show_trial_place(struct gd_strbuf *out, const struct gd_trial *trial);

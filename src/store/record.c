@@ -642,7 +642,7 @@ enum gd_status gd_record_set(const struct gd_json *json, const json_t *object,
 }
 
 static int append_chunk(const char *chunk, size_t length, void *out) {
-  gd_strbuf_printf(out, "%.*s", (int)length, chunk);
+  gd_strbuf_append_bytes(out, chunk, length);
   return 0;
 }
 

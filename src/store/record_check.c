@@ -12,7 +12,8 @@
 #include "pass/method.h"
 #include "store/record_int.h"
 
-/* A limit of one field: past any machine, and small enough that sums over ranks stay in range. */
+/* Limits past any machine, and small enough that sums over ranks stay in range; in the order of
+   gd_trial_fields. */
 static const struct {
   const char *name;
   double low, high;
@@ -20,7 +21,6 @@ static const struct {
     {"threads", 0, 65536},
     {"ranks", 1, 1048576},
     {"nodes", 1, 1048576},
-    {"tries", 0, 1000000},
     {"parameters", 0, 1e15},
     {"micro_batch", 0, 1e9},
     {"accumulation", 0, 1e9},
@@ -30,8 +30,6 @@ static const struct {
     {"live_bytes", 0, 1LL << 50},
     {"device_limit_bytes", 0, 1LL << 62},
     {"host_limit_bytes", 0, 1LL << 62},
-    {"resident_bytes", -1, 1LL << 50},
-    {"runtime_bytes", -1, 1LL << 50},
     {"plan_s", 0, 1e9},
     {"model_flops_per_step", 0, 1e40},
     {"exec_flops_per_step", 0, 1e40},
@@ -54,6 +52,9 @@ static const struct {
     {"mfu", 0, 1000},
     {"hfu", 0, 1000},
     {"busy_share", -1, 1},
+    {"resident_bytes", -1, 1LL << 50},
+    {"runtime_bytes", -1, 1LL << 50},
+    {"tries", 0, 1000000},
 };
 
 static double value_of(const struct gd_field *field, const struct gd_trial *trial) {
@@ -74,17 +75,19 @@ static double value_of(const struct gd_field *field, const struct gd_trial *tria
 /* Times of a trial that is not ok are evidence that nobody computes with; counts and bytes are
    used. strict: a number that is none is out of range, too. */
 static const char *out_of_range(const struct gd_trial *trial, bool strict) {
-  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-    for (int k = 0; k < gd_trial_field_count; k++) {
-      const struct gd_field *field = &gd_trial_fields[k];
-      if (strcmp(field->name, limits[i].name) != 0)
-        continue;
-      if (field->kind == GD_FIELD_REAL && trial->status != GD_TRIAL_OK)
-        break;
-      double value = value_of(field, trial);
-      if (!(isnan(value) && !strict) && !(value >= limits[i].low && value <= limits[i].high))
-        return field->name;
-    }
+  size_t at = 0;
+  for (int i = 0; i < gd_trial_field_count && at < sizeof limits / sizeof *limits; i++) {
+    const struct gd_field *field = &gd_trial_fields[i];
+    if (strcmp(field->name, limits[at].name) != 0)
+      continue;
+    double value = value_of(field, trial), low = limits[at].low, high = limits[at].high;
+    at++;
+    if (field->kind == GD_FIELD_REAL && (trial->status != GD_TRIAL_OK || (isnan(value) && !strict)))
+      continue;
+    if (!(value >= low && value <= high))
+      return field->name;
+  }
+  GD_ASSERT(at == sizeof limits / sizeof *limits);
   if (trial->nodes > trial->ranks)
     return "nodes";
   for (int i = 0; i < GD_CATEGORY_COUNT; i++)

@@ -98,6 +98,17 @@ expect 1 best pythia-12b
 expect 2 best
 expect 2 best no-such-model
 
+# Methods change the FLOPs of a step, not its recipe: free-lunch trims a position that naive computes.
+expect 0 results --model pythia-14m --method naive --json
+naive=$(grep -m1 '"flops_per_step"' "$OUT")
+expect 0 best pythia-14m --device epyc --json
+field_is method free-lunch
+[[ $(grep -m1 '"flops_per_step"' "$OUT") != "$naive" ]] || fail "the FLOPs of naive and free-lunch are equal"
+expect 1 best pythia-14m --precision fp32
+said "with others"
+expect 0 best pythia-14m --batch 8 --seq 64
+[[ $(cells 10) == 0.01000 ]] || fail "not the short one: $(cells 10)"
+
 # For programs: exact numbers, provenance.
 expect 0 results --model pythia-12b --json
 field_is status infeasible
@@ -134,3 +145,111 @@ GPUDAYS_DB=/proc/none/results.db expect 3 results
 said "GPUDAYS_DB"
 GPUDAYS_DB=$WORK expect 3 results
 said "is no file"
+GPUDAYS_DB=:memory: expect 3 results
+said "would forget all results"
+
+# --- what was loaded is not ours ----------------------------------------------------------------
+
+tiny_config "$WORK/m[1]"
+sample=(--seq 8 --batch 4 --steps 10 --threads 1 --sample-seconds 0.05 --json)
+export GPUDAYS_DB=$WORK/ours.db
+expect 0 bench "$WORK/m[1]" "${sample[@]}"
+field_is source run
+expect 0 bench "$WORK/m[1]" "${sample[@]}"
+field_is source store
+# A name is a name, also where a shell would take it for a pattern.
+expect 0 best "$WORK/m[1]" --seq 8 --batch 4 --steps 10
+rows 1
+expect 0 results save "$WORK/mine"
+# Another switch is another machine, and so is another driver: it is measured again.
+GPUDAYS_DETERMINISTIC=1 expect 0 bench "$WORK/m[1]" "${sample[@]}"
+field_is source run
+expect 0 results --json
+shown "GPUDAYS_DETERMINISTIC=1"
+expect 0 bench "$WORK/m[1]" "${sample[@]}"
+field_is source store
+# Loaded elsewhere, the same trial is shown with its host and file, and does not answer.
+export GPUDAYS_DB=$WORK/theirs.db
+expect 0 results load "$WORK/mine"
+expect 0 results
+shown "LOADED"
+shown ", mine"
+expect 0 bench "$WORK/m[1]" "${sample[@]}"
+field_is source run
+expect 0 results
+rows 2
+expect 0 results --json --model 'm[[]1]'
+shown '"origin": "mine"'
+shown '"origin": "here"'
+
+# --- what is published --------------------------------------------------------------------------
+
+export GPUDAYS_DB=$WORK/published.db
+expect 0 results load "$GD_SOURCE_DIR/results/h200.csv"
+shown "loaded 30 trials"
+expect 0 results load "$GD_SOURCE_DIR/results/h200.csv" --json
+field_is known 30
+expect 0 best pythia-1b
+shown "vm, h200.csv"
+[[ $(cells 10) == 36.36 ]] || fail "not the best of Pythia-1B: $(cells 10)"
+expect 0 results --csv
+cp "$OUT" "$WORK/table.csv"
+GPUDAYS_DB=$WORK/again.db expect 0 results load "$WORK/table.csv"
+shown "loaded 30 trials"
+
+# --- what cannot be -----------------------------------------------------------------------------
+
+# refused WHAT EXPRESSION: the saved trials with one thing changed are refused, and why.
+refused() {
+  sed -E "2s/$2/" "$saved" >"$WORK/changed"
+  cmp -s "$saved" "$WORK/changed" && fail "nothing was changed: $2"
+  expect 2 results load "$WORK/changed"
+  said "line 2"
+  said "$1"
+}
+refused time '"time":"2024/"time":"9999'
+refused time '-05-01T/-02-31T'
+refused days '"days":[0-9.]+/"days":80.6'
+refused mfu '"mfu":[0-9.]+/"mfu":"nan"'
+refused mfu '"mfu":[0-9.]+/"mfu":-5'
+refused mfu '"mfu":[0-9.]+/"mfu":0.9'
+refused peak_flops '"peak_flops":[0-9.]+/"peak_flops":-1'
+refused ranks '"ranks":1/"ranks":2147483647'
+refused threads '"threads":8/"threads":2147483647'
+refused peak_bytes '"peak_bytes":[0-9]+/"peak_bytes":4611686018427387904'
+refused host_bytes '"host_bytes":[0-9]+/"host_bytes":5764607524000000'
+refused step_s '"step_s":[0-9.]+/"step_s":"inf"'
+sed '2s/,36[.][0-9]*,/,35.0,/; 2s/,ok,/,fine,/' "$GD_SOURCE_DIR/results/h200.csv" >"$WORK/table.csv"
+expect 2 results load "$WORK/table.csv"
+said "status"
+# A name that turns the direction of writing, or moves the cursor, reaches no terminal.
+sed '2s/AMD EPYC 9R14/AMD\\u001b[2J/' "$saved" >"$WORK/changed"
+expect 2 results load "$WORK/changed"
+said "without control characters"
+sed '2s/AMD EPYC 9R14/AMD\xe2\x80\xaeEPYC\xe2\x81\xa6/' "$saved" >"$WORK/changed"
+GPUDAYS_DB=$WORK/turned.db expect 0 results load "$WORK/changed"
+GPUDAYS_DB=$WORK/turned.db expect 0 results
+shown "AMD???EPYC???"
+# What never ends is no file.
+for endless in /dev/zero /dev/urandom; do
+  run=(timeout 20 "$GPUDAYS" results load "$endless")
+  "${run[@]}" 2>"$ERR" && fail "$endless was loaded"
+  grep -q "is no file but a device" "$ERR" || fail "$endless: $(cat "$ERR")"
+done
+yes '' | timeout 20 "$GPUDAYS" results load /dev/stdin 2>"$ERR" && fail "empty lines were loaded"
+grep -q "is empty" "$ERR" || fail "empty lines: $(cat "$ERR")"
+head -1 "$saved" | cat - <(yes '' 2>/dev/null) | timeout 20 "$GPUDAYS" results load /dev/stdin 2>"$ERR" && fail "endless lines"
+grep -q "empty lines" "$ERR" || fail "endless lines: $(cat "$ERR")"
+
+# --- many ---------------------------------------------------------------------------------------
+
+# Rows are written as they come: 7,000 of them within 48 MiB, which kept would be over 100.
+awk 'NR == 1 { print; next }
+  { for (i = 0; i < 1000; i++) { line = $0; sub(/"key":"[^"]*"/, "\"key\":\"" NR "." i "\"", line); print line } }' \
+  "$saved" >"$WORK/many"
+export GPUDAYS_DB=$WORK/many.db
+expect 0 results load "$WORK/many"
+for format in --json --csv; do
+  (ulimit -d 49152 && "$GPUDAYS" results --history "$format" >"$OUT" 2>"$ERR") || fail "7,000 trials as $format"
+  [[ $(grep -c 0123456789ab "$OUT") -ge 7000 ]] || fail "not 7,000 trials as $format"
+done
