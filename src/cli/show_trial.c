@@ -161,8 +161,7 @@ void gd_show_set_trial(struct gd_show_object *to, const struct gd_trial *trial, 
   gd_show_set_int(to, "threads", trial->threads);
   gd_show_set_int(to, "ranks", trial->ranks);
   gd_show_set_int(to, "nodes", trial->nodes);
-  if (trial->note[0])
-    gd_show_set_text(to, "note", trial->note);
+  set_text_or_null(to, "note", trial->note);
   set_plan(to, trial);
   set_times(to, trial, measured);
   if (measured)
