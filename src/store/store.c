@@ -223,20 +223,17 @@ enum gd_status gd_store_change(struct gd_store *store, const char *what, const c
 }
 
 #define DELETE_PENDING "DELETE FROM trials WHERE key = ? AND status = 'planned'"
-#define DELETE_CLAIM   "DELETE FROM claims WHERE key = ?"
 
 static enum gd_status put(struct gd_store *store, const struct gd_store_key *key,
                           const struct gd_trial *trial, const struct gd_provenance *provenance,
                           struct gd_error *err) {
   bool added;
   GD_TRY(gd_store_change(store, "write to", DELETE_PENDING, key->hash, NULL, NULL, err));
-  if (trial->status != GD_TRIAL_PLANNED) {
+  if (trial->status != GD_TRIAL_PLANNED)
     GD_TRY(gd_store_change(store, "write to",
                            "UPDATE trials SET superseded = 1 WHERE key = ? AND superseded = 0 AND "
                            "origin = ''",
                            key->hash, NULL, NULL, err));
-    GD_TRY(gd_store_change(store, "write to", DELETE_CLAIM, key->hash, NULL, NULL, err));
-  }
   GD_TRY(gd_store_insert(store, key, trial, provenance, "", &added, err));
   if (!added) { /* the very same row, put again: it is the current one, and ours */
     char digest[GD_HASH_TEXT];

@@ -91,7 +91,7 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
                              struct gd_error *err) GD_MUST_USE;
 /*
  * One trial, one transaction. A finished one supersedes those of the same key before it, which stay
- * as history, and ends the pending one and the claim on it; a pending one (status planned) replaces
+ * as history, and ends the pending one; a pending one (status planned) replaces
  * only a pending one. Loaded trials are left alone. provenance NULL: this machine, now.
  */
 enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *key,
@@ -100,37 +100,6 @@ enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *k
 /* Forgets that the trial is pending; nothing happens where it is not. */
 enum gd_status gd_store_drop_pending(struct gd_store *store, const struct gd_store_key *key,
                                      struct gd_error *err) GD_MUST_USE;
-
-/* --- claims -------------------------------------------------------------------------------- */
-
-/* Who measures a trial at present. */
-struct gd_store_owner {
-  char host[256];
-  int64_t pid;
-  double age_s; /* since the last sign of life */
-};
-
-/* Without a sign of life for so long, a claim from another host (or container) has lapsed. */
-#define GD_STORE_CLAIM_LAPSES_S 300.0
-
-/*
- * Claims the trial of that key for this process, so that no other search measures it meanwhile.
- * *ours false: *owner has it and lives. A process of this host is dead when /proc says so, one of
- * another host when its last sign of life is GD_STORE_CLAIM_LAPSES_S old; their claims are taken
- * over. Claiming what is ours is a sign of life. owner may be NULL.
- */
-enum gd_status gd_store_claim(struct gd_store *store, const struct gd_store_key *key, bool *ours,
-                              struct gd_store_owner *owner, struct gd_error *err) GD_MUST_USE;
-/* A sign of life for every claim of this process. Call it often: it writes every 30 s at most. */
-enum gd_status gd_store_beat(struct gd_store *store, struct gd_error *err) GD_MUST_USE;
-/* Gives a claim of this process up; nothing happens where it has none. gd_store_put of a finished
-   trial does it too. */
-enum gd_status gd_store_release(struct gd_store *store, const struct gd_store_key *key,
-                                struct gd_error *err) GD_MUST_USE;
-/* Whether another living process has a claim; changes nothing. owner may be NULL. */
-enum gd_status gd_store_claimed(struct gd_store *store, const struct gd_store_key *key,
-                                bool *claimed, struct gd_store_owner *owner,
-                                struct gd_error *err) GD_MUST_USE;
 
 /* --- many trials --------------------------------------------------------------------------- */
 

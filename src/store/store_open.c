@@ -77,9 +77,7 @@ const char *const gd_store_steps[GD_STORE_SCHEMA] = {
     "DROP INDEX trials_filter;"
     "CREATE INDEX trials_filter ON trials(superseded, model, status, method, device, host, ranks,"
     "  recipe, time, days, peak_bytes, mfu, measured_s);"
-    "CREATE INDEX trials_recipe ON trials(recipe);"
-    "CREATE TABLE claims(key TEXT PRIMARY KEY, owner TEXT NOT NULL, host TEXT NOT NULL,"
-    "  pid INTEGER NOT NULL, time REAL NOT NULL) WITHOUT ROWID;",
+    "CREATE INDEX trials_recipe ON trials(recipe);",
 };
 
 /* --- what steps may ask ---------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
  * What a trial is a trial of, and on what: identities of recipes and machines, what rows of older
- * databases and files gain, and claims between searches that share a database.
+ * databases and files gain.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -206,136 +205,11 @@ static void test_rows_of_before(void **state) {
   gd_store_close(fresh);
 }
 
-/* --- claims -------------------------------------------------------------------------------- */
-
-/* What another process gets when it claims the trial, and lives on until it is told to end. */
-struct other {
-  pid_t pid;
-  int told;  /* write end: closes, and it ends */
-  char ours; /* what it got */
-};
-
-static struct other claim_elsewhere(const char *path, uint64_t seed) {
-  int tell[2], told[2];
-  struct other other = {0};
-  assert_int_equal(pipe(tell), 0);
-  assert_int_equal(pipe(told), 0);
-  other.pid = fork();
-  assert_true(other.pid >= 0);
-  if (other.pid == 0) {
-    struct gd_store *store = NULL;
-    struct gd_store_key key;
-    bool ours = false;
-    char answer, end;
-    close(told[1]);
-    trial_sample_key(&key, seed);
-    answer = gd_store_open(path, &store, NULL) != GD_OK                ? 'e'
-             : gd_store_claim(store, &key, &ours, NULL, NULL) != GD_OK ? 'e'
-             : ours                                                    ? 'y'
-                                                                       : 'n';
-    if (write(tell[1], &answer, 1) != 1 || read(told[0], &end, 1) < 0)
-      _exit(1);
-    _exit(0);
-  }
-  close(told[0]);
-  close(tell[1]);
-  assert_int_equal(read(tell[0], &other.ours, 1), 1);
-  close(tell[0]);
-  other.told = told[1];
-  return other;
-}
-
-static void end_other(struct other *other) {
-  int how;
-  close(other->told);
-  assert_int_equal(waitpid(other->pid, &how, 0), other->pid);
-  assert_int_equal(how, 0);
-}
-
-static void test_claims(void **state) {
-  struct gd_store *store = open_store("a.db");
-  const char *path = gd_store_path(store);
-  struct gd_store_key key;
-  struct gd_store_owner owner = {0};
-  struct gd_trial trial;
-  bool ours, claimed;
-  (void)state;
-  trial_sample_key(&key, 1);
-  OK(gd_store_claimed(store, &key, &claimed, NULL, &oops));
-  assert_false(claimed);
-  OK(gd_store_claim(store, &key, &ours, NULL, &oops));
-  assert_true(ours);
-  OK(gd_store_claim(store, &key, &ours, NULL, &oops)); /* again: still ours */
-  assert_true(ours);
-  OK(gd_store_claimed(store, &key, &claimed, NULL, &oops)); /* by no other */
-  assert_false(claimed);
-  struct other other = claim_elsewhere(path, 1);
-  assert_int_equal(other.ours, 'n');
-  end_other(&other);
-  /* Given up, another may have it; while that lives it is not ours. */
-  OK(gd_store_release(store, &key, &oops));
-  other = claim_elsewhere(path, 1);
-  assert_int_equal(other.ours, 'y');
-  OK(gd_store_claim(store, &key, &ours, &owner, &oops));
-  assert_false(ours);
-  assert_int_equal(owner.pid, other.pid);
-  assert_true(owner.age_s >= -1 && owner.age_s < 60);
-  OK(gd_store_claimed(store, &key, &claimed, &owner, &oops));
-  assert_true(claimed);
-  OK(gd_store_release(store, &key, &oops)); /* not ours to give up */
-  OK(gd_store_claimed(store, &key, &claimed, NULL, &oops));
-  assert_true(claimed);
-  /* Its process is gone: taken over at once. */
-  end_other(&other);
-  OK(gd_store_claimed(store, &key, &claimed, NULL, &oops));
-  assert_false(claimed);
-  OK(gd_store_claim(store, &key, &ours, NULL, &oops));
-  assert_true(ours);
-  /* A finished trial needs no claim. */
-  trial_sample(&trial, 1);
-  OK(gd_store_put(store, &key, &trial, NULL, &oops));
-  other = claim_elsewhere(path, 1);
-  assert_int_equal(other.ours, 'y');
-  end_other(&other);
-  gd_store_close(store);
-}
-
-/* On another machine only signs of life count; and a process id that was given again is not the
-   process that had it. */
-static void test_claims_of_others(void **state) {
-  struct gd_store *store = open_store("a.db");
-  struct gd_store_key key;
-  struct gd_store_owner owner;
-  char sql[512];
-  bool ours;
-  (void)state;
-  trial_sample_key(&key, 1);
-  OK(gd_store_claim(store, &key, &ours, NULL, &oops));
-  assert_true(ours);
-  snprintf(sql, sizeof sql,
-           "UPDATE claims SET owner = 'boot pid:[1] 7 99', host = 'node7', pid = 7");
-  run_sql(gd_store_path(store), sql);
-  OK(gd_store_claim(store, &key, &ours, &owner, &oops));
-  assert_false(ours);
-  assert_string_equal(owner.host, "node7");
-  OK(gd_store_beat(store, &oops)); /* not for claims of others */
-  run_sql(gd_store_path(store), "UPDATE claims SET time = time - 1000");
-  OK(gd_store_claim(store, &key, &ours, NULL, &oops));
-  assert_true(ours);
-  /* The same process id, begun at another time. */
-  run_sql(gd_store_path(store), "UPDATE claims SET owner = owner || '1'");
-  OK(gd_store_claim(store, &key, &ours, NULL, &oops));
-  assert_true(ours);
-  gd_store_close(store);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_recipes, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_machines, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_rows_of_before, scratch_setup, scratch_teardown),
-      cmocka_unit_test_setup_teardown(test_claims, scratch_setup, scratch_teardown),
-      cmocka_unit_test_setup_teardown(test_claims_of_others, scratch_setup, scratch_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
