@@ -12,7 +12,7 @@ quick=("$model" --seq 16 --batch 8 --sample-seconds 0.02 --threads 1 --device-me
 
 left_over() {
   local pid
-  for pid in $(pgrep '^(gpudays|mpirun|orte|prte)' || true); do
+  for pid in $(pgrep '^(gpudays|mpirun|orte|prte)' 2>/dev/null || true); do
     ! grep -qsz "^GD_TEST_RUN=$GD_TEST_RUN\$" "/proc/$pid/environ" || echo "$pid"
   done
 }
@@ -191,7 +191,7 @@ LAST="bench under ulimit -v" RC=0
 (ulimit -v 600000 && exec "$GPUDAYS" bench "${refused[@]}") >"$OUT" 2>"$ERR" || RC=$?
 [[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one sentence"
 expect 0 results --status failed --json
-expect 1 bench "${refused[@]}" --time-limit 1 # it is tried again, and takes longer than that
+expect 1 bench "${refused[@]}" --time-limit 1s # it is tried again, and takes longer than that
 said "no trial was good before the time limit, and 1 of 1 are pending"
 
 # A plan that no machine has the memory for is not tried.
