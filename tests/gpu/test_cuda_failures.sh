@@ -227,6 +227,12 @@ if [[ $kind == fake ]]; then
   if command -v mpirun >/dev/null; then # without NCCL collectives are staged
     GD_TEST_PIN=2 expect 1 bench "${small[@]}" --methods naive+zero1 --ranks 2 --no-store
     said "gpudays: the driver refuses to pin "
+    # Ranks that share a GPU have its peak once.
+    expect 0 bench "${small[@]}" --methods naive --no-store --json
+    peak=$(field peak_flops)
+    expect 0 bench "${small[@]}" --methods naive --ranks 2 --no-store --json
+    field_is devices 1
+    field_is peak_flops "$peak"
   fi
 fi
 
