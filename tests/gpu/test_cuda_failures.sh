@@ -198,13 +198,18 @@ GPUDAYS_CUDA_PATH=$broken at_most_s 60 3 bench "${small[@]}" --methods free-lunc
 said "$lost"
 silent
 # All trials of a rank that somebody else has started are in one process: the job ends with it, and
-# the others do not fail for the same reason. One rank needs no MPI.
-rm "$GD_TEST_BREAK"
-GPUDAYS_CUDA_PATH=$broken OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 \
-  at_most_s 60 3 bench "${small[@]}" --methods "$methods"
-said "gpudays: CUDA fails in "
-said "$lost"
-silent
+# the others do not fail for the same reason.
+if command -v mpirun >/dev/null; then
+  rm "$GD_TEST_BREAK"
+  LAST="mpirun -n 2 gpudays bench that loses a context" RC=0
+  GPUDAYS_CUDA_PATH=$broken OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    timeout 60 mpirun --oversubscribe -n 2 "$GPUDAYS" bench "${small[@]}" --methods "$methods" \
+    >"$OUT" 2>"$ERR" </dev/null || RC=$?
+  [[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
+  said "CUDA fails in "
+  said "$lost"
+  silent
+fi
 unset GD_TEST_BREAK
 expect 0 bench "${small[@]}" --methods free-lunch --fresh --json
 field_is status ok
@@ -222,6 +227,12 @@ if [[ $kind == fake ]]; then
   if command -v mpirun >/dev/null; then # without NCCL collectives are staged
     GD_TEST_PIN=2 expect 1 bench "${small[@]}" --methods naive+zero1 --ranks 2 --no-store
     said "gpudays: the driver refuses to pin "
+    # Ranks that share a GPU have its peak once.
+    expect 0 bench "${small[@]}" --methods naive --no-store --json
+    peak=$(field peak_flops)
+    expect 0 bench "${small[@]}" --methods naive --ranks 2 --no-store --json
+    field_is devices 1
+    field_is peak_flops "$peak"
   fi
 fi
 
