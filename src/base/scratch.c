@@ -120,16 +120,22 @@ bool gd_scratch_has(const struct gd_scratch *scratch, const char *name) {
   return scratch->path[0] && has_file(scratch->path, name);
 }
 
+/* The lock stays until all else is gone: whoever finds none makes a new one, and calls the folder
+   his own. */
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where) {
   (void)info;
   (void)type;
-  (void)where;
-  remove(path);
+  if (where->level != 1 || strcmp(path + where->base, LOCK_NAME) != 0)
+    remove(path);
   return 0;
 }
 
 void gd_scratch_remove_tree(const char *path) {
+  char file[GD_SCRATCH_PATH + sizeof LOCK_NAME];
   nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+  snprintf(file, sizeof file, "%s/" LOCK_NAME, path);
+  unlink(file);
+  rmdir(path);
 }
 
 void gd_scratch_leave(struct gd_scratch *scratch) {
