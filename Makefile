@@ -4,12 +4,12 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-FUZZ_SECONDS ?= 30
+FUZZ_SECONDS ?= 10
 JOBS ?= $(shell nproc)
 QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check test asan fuzz gpu-check gpu-sanitize lint format bench accuracy install clean
+.PHONY: all help quickstart check check-all test asan fuzz gpu-check gpu-sanitize lint lint-all format bench accuracy install clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
@@ -27,9 +27,14 @@ quickstart: ## install what is missing, build, and run a first benchmark on the 
 check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
 	@tools/setup
 	@$(MAKE) --no-print-directory test asan fuzz lint
-	@tools/summary
+	@tools/summary check
 
-test: all ## build and run all tests
+check-all: ## the same with every case of every test, longer fuzzing and clang's analyzer
+	@tools/setup
+	@GD_TEST_ALL=1 $(MAKE) --no-print-directory test asan fuzz lint-all FUZZ_SECONDS=60
+	@tools/summary check-all
+
+test: all ## build and run all tests; of those with many cases a part, see tests/support/sample.h
 	@ctest --preset dev -j $(JOBS) --output-junit tests.xml
 
 asan: build/asan/build.ninja ## the quick test folders under ASan + UBSan
@@ -49,6 +54,9 @@ gpu-sanitize: all ## a sample of them under compute-sanitizer
 
 lint: ## formatting, rules of the source, clang -Werror, clang-tidy, shellcheck
 	@tools/lint
+
+lint-all: ## the same with clang's analyzer
+	@tools/lint --all
 
 format: ## apply clang-format
 	@find src include tests bench -name '*.[ch]' 2>/dev/null | xargs -r clang-format -i

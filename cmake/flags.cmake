@@ -43,6 +43,10 @@ function(gd_tidy target)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS .clang-tidy)
   file(SHA256 "${PROJECT_SOURCE_DIR}/.clang-tidy" digest)
   string(SUBSTRING "${digest}" 0 12 digest)
+  set(checks "--checks=-clang-analyzer-*") # the analyzer takes four fifths of the time
+  if(GD_TIDY STREQUAL "ALL")
+    set(checks "--checks=")
+  endif()
   set_target_properties(${target} PROPERTIES
-    C_CLANG_TIDY "${GD_CLANG_TIDY};--quiet;--extra-arg=-DGD_TIDY_CONFIG_${digest}")
+    C_CLANG_TIDY "${GD_CLANG_TIDY};--quiet;${checks};--extra-arg=-DGD_TIDY_CONFIG_${digest}")
 endfunction()

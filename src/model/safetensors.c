@@ -726,7 +726,8 @@ static enum gd_status write_file(const char *path, const struct gd_strbuf *heade
   GD_TRY(gd_file_begin(&out, path, err));
   fwrite(header->text, 1, header->length, out.stream);
   for (uint32_t i = 0; i < count && !ferror(out.stream); i++)
-    fwrite(placements[i].tensor->data, 1, (size_t)placements[i].bytes, out.stream);
+    if (placements[i].bytes > 0) /* an empty one may have no data */
+      fwrite(placements[i].tensor->data, 1, (size_t)placements[i].bytes, out.stream);
   return gd_file_end(&out, GD_OK, err);
 }
 

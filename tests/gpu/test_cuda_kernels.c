@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/cuda_int.h"
+#include "support/sample.h"
 
 #include "cases_attention_tiles.inc"
 #include "cases_scan_limits.inc"
@@ -24,13 +25,15 @@ static void collect(void (*cases)(void)) {
 
 /*
  * There are hundreds of modules and some take NVRTC seconds: each architecture compiles one of each
- * kernel file, and its own share of the others, which differ in dtypes and tilings. GD_TEST_ALL=1:
- * all of them for each.
+ * kernel file, and its own share of the others, which differ in dtypes and tilings. One run takes
+ * one of the architectures (support/sample.h). GD_TEST_ALL=1: all of them for each.
  */
 enum { SHARES = 9 };
 
 static void compile_for(int sm, int share) {
   struct gd_error why = {0};
+  if (!sample_has((uint64_t)share / 3, 3))
+    skip();
   if (!cuda_ops_pretend(sm, &why))
     fail_msg("%s", why.text);
 #define GD_OP(name, ...) collect(cases_##name);

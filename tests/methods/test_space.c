@@ -10,12 +10,10 @@
  * host may round another way than on the device. Bits are compared on one rank alone, and only
  * where GPUDAYS_DETERMINISTIC=1 keeps each run from choosing its algorithms by timing.
  *
- * Ranks that share one GPU take turns on it, and a run of theirs takes a second or more: there a
- * family trains with each sharding once in a precision, and which of checkpointing and offloading
- * comes with it goes round over families. So every point is trained in both precisions, by one
- * family or two instead of all seven; on 4 ranks, in one precision a family, each at least once.
- * What a sharding does to a family is not left out, and what it does to the numbers is on the CPU
- * as well, where all of it runs. GD_TEST_ALL=1: all of it here too.
+ * Several ranks take a while, above all those that share one GPU: a family trains with each
+ * sharding once in a precision, and which of checkpointing and offloading comes with it goes round
+ * over families. So every point is trained in both precisions, by one family or two instead of all
+ * seven; on 4 ranks, in one precision a family, each at least once. GD_TEST_ALL=1: all of it.
  *
  * GD_TEST_LOSSES names a file to which rank 0 appends the losses of every run.
  *
@@ -57,7 +55,7 @@ static const char *const families[] = {
 };
 static const char *const others[] = {"neox-serial", "qwen2", "olmo", "bert"};
 
-/* Of the space of several ranks, what a family trains where ranks share a GPU: see above. */
+/* Of the space of several ranks, what a family trains: see above. */
 static bool is_its_share(int family, enum gd_precision precision, int ranks,
                          const struct gd_method *method) {
   int half = precision == GD_PRECISION_BF16;
@@ -72,8 +70,7 @@ static bool is_its_share(int family, enum gd_precision precision, int ranks,
 static bool is_trained(int family, enum gd_precision precision, const struct gd_comm *comm,
                        const struct gd_method *method) {
   int ranks = comm ? gd_comm_size(comm) : 1;
-  return !on_gpu() || ranks == 1 || getenv("GD_TEST_ALL") ||
-         is_its_share(family, precision, ranks, method);
+  return ranks == 1 || getenv("GD_TEST_ALL") || is_its_share(family, precision, ranks, method);
 }
 
 static void complain(const char *family, const char *method, enum gd_precision precision,

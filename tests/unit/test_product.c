@@ -14,6 +14,7 @@
 #include "backend/cuda/multi.h"
 #include "backend/cuda/product.h"
 #include "support/op_harness.h"
+#include "support/sample.h"
 
 enum { STAGE = 96 }; /* elements: small products come in several pieces */
 
@@ -222,6 +223,8 @@ static void test_layouts(void **state) {
   for (int s = 0; s < 8; s++)
     for (int b = 0; b < 8; b++)
       for (int i = 0; i < 96; i++) {
+        if (!sample_has((uint64_t)(96 * (8 * s + b) + i), 5)) /* 5 divides none of the counts */
+          continue;
         struct gd_attr_matmul attr = {.trans_a = i & 1,
                                       .trans_b = i & 2,
                                       .alpha = i & 4 ? 0.5f : 1,
