@@ -119,15 +119,15 @@ struct gd_trial {
                          may be computed by the units of fp16. Not stored */
   double mfu, hfu;    /* 0 when the peak is unknown */
   double busy_share;  /* of the CPUs, used by others while sampling; -1: unknown */
-  double throttled_share;     /* of the CPU time it asked for, denied by a quota while sampling */
-  double stalled_share;       /* of the time of sampling, in which the process did not run at all */
-  double steal_share;         /* of the CPUs, taken by the host of a virtual machine */
-  int gpu_looks;              /* at the GPU's clocks while sampling; 0: they were not watched */
-  double gpu_throttled_share; /* of them, with clocks lowered by heat or by the hardware */
-  double gpu_power_capped_share; /* of them, with clocks lowered by the limit of its power */
+  double throttled_share; /* of the CPU time it asked for, denied by a quota while sampling */
+  double stalled_share;   /* of the time of sampling, in which the process did not run at all */
+  double steal_share;     /* of the CPUs, taken by the host of a virtual machine */
+  int gpu_looks;          /* at the GPU's clocks while sampling; 0: they were not watched */
   int gpu_clock_mhz, gpu_low_clock_mhz, gpu_max_clock_mhz; /* median, lowest, highest there is */
-  double gpu_power_w, gpu_power_limit_w;                   /* mean, and what it may have */
-  char gpu_clock_reasons[96];                              /* GD_REASON_..., ", " between them */
+  double gpu_throttled_share;    /* of the looks, with clocks lowered by heat or by the hardware */
+  double gpu_power_capped_share; /* of the looks, with clocks lowered by the limit of its power */
+  double gpu_power_w, gpu_power_limit_w; /* mean, and what it may have */
+  char gpu_clock_reasons[96];            /* GD_REASON_..., ", " between them */
   int devices;       /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
   char note[320];    /* what to know about it, one sentence: ranks with unequal limits */
   double loss, norm; /* of the warm-up step at random start */
