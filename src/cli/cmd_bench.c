@@ -737,6 +737,7 @@ static enum gd_status aim_jobs(struct gd_cli *cli, const struct gd_slurm_config 
 static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
                                    struct gd_predicting *predicting, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
+  const struct gd_gpu *gpu = options->gpu ? predicting->target.gpu : NULL;
   struct gd_slurm_config *config = gd_arena_alloc(&cli->arena, 1, sizeof *config);
   if (!config)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
@@ -744,7 +745,7 @@ static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
       &(struct gd_slurm_asked){.path = options->slurm_config,
                                .section = options->slurm_device,
                                .backend = options->gpu ? NULL : options->backend,
-                               .gpu = options->gpu ? predicting->target.gpu->name : NULL},
+                               .gpu = gpu ? gpu->name : NULL},
       config, err));
   options->backend = config->backend;
   if (has_gpus(options) && !options->gpu)

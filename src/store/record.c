@@ -162,10 +162,10 @@ double gd_trial_held_share(const struct gd_trial *trial) {
 /* --- fields -------------------------------------------------------------------------------- */
 
 #define FIELD(name, kind, member) \
-  { name, GD_FIELD_##kind, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), false }
+  { name, GD_FIELD_##kind, false, offsetof(RECORD, member), sizeof(((RECORD *)0)->member) }
 #define SAME(kind, member) FIELD(#member, kind, member)
 #define LATER(kind, member) \
-  { #member, GD_FIELD_##kind, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), true }
+  { #member, GD_FIELD_##kind, true, offsetof(RECORD, member), sizeof(((RECORD *)0)->member) }
 
 #define RECORD struct gd_trial
 const struct gd_field gd_trial_fields[] = {

@@ -139,9 +139,9 @@ static int cuda_of_nccl(void *handle, const char *name) {
 
 /* As 13000; 0: there is no driver, and any library will do. */
 static int driver_cuda(void) {
-  const struct gd_cu *cu;
+  const struct gd_cu *cu = NULL;
   int version = 0;
-  if (gd_cu_load(&cu, NULL) != GD_OK || cu->DriverGetVersion(&version) != CUDA_SUCCESS)
+  if (gd_cu_load(&cu, NULL) != GD_OK || !cu || cu->DriverGetVersion(&version) != CUDA_SUCCESS)
     return 0;
   return version;
 }
