@@ -421,10 +421,12 @@ fi
 
 # --- a GPU that is slowed down -----------------------------------------------------------------
 
+tiny=("$GD_SOURCE_DIR/tests/reference/neox-parallel" --backend cuda --seq 32 --batch 4 --steps 10
+  --precision bf16 --sample-seconds 0.2)
 # clocks BITS,MHZ ARGUMENT...: a trial while NVML tells that; its text in one line is in $OUT. By
 # itself the time of the fake is that of usleep(3): samples enough for an interval of some percent.
 clocks() {
-  GD_TEST_CLOCKS=$1 expect 0 bench "${small[@]}" --sample-seconds 0.5 --methods free-lunch --no-store "${@:2}"
+  GD_TEST_CLOCKS=$1 expect 0 bench "${tiny[@]}" --methods free-lunch --no-store "${@:2}"
   [[ " $* " == *" --json "* ]] || { tr '\n' ' ' <"$OUT" | tr -s ' ' >"$OUT.line" && mv "$OUT.line" "$OUT"; }
 }
 hidden() { # TEXT: stdout does not have it
@@ -474,15 +476,15 @@ if [[ $kind == fake ]]; then
   hidden "note: a setting"
   # What is stored says it as well; the slowest of the ranks tells.
   fresh_store clocks
-  GD_TEST_CLOCKS=0x80,330 expect 0 bench "${small[@]}" --methods free-lunch
-  expect 0 bench "${small[@]}" --methods free-lunch
+  GD_TEST_CLOCKS=0x80,330 expect 0 bench "${tiny[@]}" --methods free-lunch
+  expect 0 bench "${tiny[@]}" --methods free-lunch
   shown "note: the GPU was slowed down by the brake of its power supply"
   if command -v mpirun >/dev/null; then
     printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != 1 ]] || export GD_TEST_CLOCKS=0x20,1320" \
       'exec "$@"' >"$WORK/one_hot"
     chmod +x "$WORK/one_hot"
     LAST="two ranks, of which one has a hot GPU" RC=0
-    GPUDAYS_NCCL=off mpirun --oversubscribe -n 2 "$WORK/one_hot" "$GPUDAYS" bench "${small[@]}" \
+    GPUDAYS_NCCL=off mpirun --oversubscribe -n 2 "$WORK/one_hot" "$GPUDAYS" bench "${tiny[@]}" \
       --methods naive --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
     [[ $RC == 0 ]] || fail "$LAST: exit $RC"
     field_is gpu_throttled_share 1.0
@@ -496,7 +498,7 @@ if [[ $kind == fake ]]; then
   # Without the library.
   export GPUDAYS_CUDA_PATH=$WORK/fake
   ln -s "$(readlink "$WORK/old/libcublasLt.so.13")" "$WORK/fake/libnvidia-ml.so.1"
-  expect 3 bench "${small[@]}" --methods free-lunch --no-store
+  expect 3 bench "${tiny[@]}" --methods free-lunch --no-store
   said "gpudays: GPUDAYS_NVML=on cannot be had: NVML ($WORK/fake/libnvidia-ml.so.1) has no nvmlInit_v2"
   unset GPUDAYS_NVML
   clocks 0x48,990 --json
