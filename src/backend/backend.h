@@ -40,6 +40,25 @@ struct gd_device_info {
   int sharing; /* ranks of the job that have one device, where most do; 0: there is no job */
 };
 
+/* What lowers the clocks of a device. */
+enum {
+  GD_CLOCKS_IDLE = 1 << 0,        /* nothing runs */
+  GD_CLOCKS_SETTING = 1 << 1,     /* application clocks, locked clocks */
+  GD_CLOCKS_POWER_CAP = 1 << 2,   /* the limit of its power: usual under load */
+  GD_CLOCKS_SLOWDOWN = 1 << 3,    /* the hardware protects itself: heat, or power */
+  GD_CLOCKS_THERMAL = 1 << 4,     /* heat, by hardware or driver */
+  GD_CLOCKS_POWER_BRAKE = 1 << 5, /* the power supply asks for it */
+  GD_CLOCKS_REASONS = 6,
+  GD_CLOCKS_BAD = GD_CLOCKS_SLOWDOWN | GD_CLOCKS_THERMAL | GD_CLOCKS_POWER_BRAKE,
+};
+
+/* At one moment; 0 where it is not told. */
+struct gd_clocks {
+  unsigned reasons;
+  int mhz, max_mhz; /* of the multiprocessors */
+  double power_w, power_limit_w;
+};
+
 struct gd_backend_ops {
   const char *name;
   /* Needs no device: what the planner must know. */
@@ -79,6 +98,10 @@ struct gd_backend_ops {
                           int64_t bytes, struct gd_error *err); /* to zeros */
   enum gd_status (*read)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                          void *to, int64_t bytes, struct gd_error *err);
+
+  /* Optional, NULL: the device has no clocks to tell. Called from any thread while a bound plan
+     runs, which it must not slow down. False: not known. */
+  bool (*clocks)(struct gd_backend *backend, struct gd_clocks *now);
 };
 
 struct gd_backend {

@@ -83,7 +83,8 @@ static int count_cores(void) {
 /* --- NVIDIA -------------------------------------------------------------------------------- */
 
 static void put_library(void *user, const struct gd_cuda_library *library) {
-  put(user, library->name, library->path ? library->version : "none");
+  if (!library->only_watches)
+    put(user, library->name, library->path ? library->version : "none");
 }
 
 static void put_driver(struct writer *to) {
@@ -118,10 +119,11 @@ static bool is_switch(const char *variable) {
                                       "GOMP_CPU_AFFINITY=",    "CC="};
   /* Where things are, what is written down, and what an image of a container says of itself. */
   static const char *const without[] = {
-      "GPUDAYS_DB=",        "GPUDAYS_TEST_",       "GPUDAYS_ATTENTION_TRACE=",
-      "GPUDAYS_CUDA_PATH=", "GPUDAYS_LIBMPI=",     "GPUDAYS_MPIRUN",
-      "NCCL_VERSION=",      "NCCL_DEBUG",          "CUDNN_VERSION=",
-      "CUDNN_LOGDEST_DBG=", "CUDNN_LOGLEVEL_DBG=", "CUBLAS_LOG"};
+      "GPUDAYS_DB=",        "GPUDAYS_TEST_",      "GPUDAYS_ATTENTION_TRACE=",
+      "GPUDAYS_CUDA_PATH=", "GPUDAYS_LIBMPI=",    "GPUDAYS_MPIRUN",
+      "GPUDAYS_NVML=",      "NCCL_VERSION=",      "NCCL_DEBUG",
+      "CUDNN_VERSION=",     "CUDNN_LOGDEST_DBG=", "CUDNN_LOGLEVEL_DBG=",
+      "CUBLAS_LOG"};
   for (size_t i = 0; i < sizeof without / sizeof *without; i++)
     if (begins(variable, without[i]))
       return false;

@@ -130,11 +130,16 @@ static void append_load_note(struct gd_strbuf *out, const char *up_to, double bu
   gd_show_paragraph(out, 2, note);
 }
 
+/* Held back by what is about the process, not about the GPU. */
+static double held_process(const struct gd_trial *trial) {
+  return fmax(trial->throttled_share, fmax(trial->stalled_share, trial->steal_share));
+}
+
 /* Says that the process was held back, and by what. */
 static void append_held_note(struct gd_strbuf *out, const char *up_to,
                              const struct gd_trial *trial) {
   char note[320];
-  double held = gd_trial_held_share(trial);
+  double held = held_process(trial);
   if (held <= GD_LOAD_QUIET)
     return;
   if (trial->throttled_share > GD_LOAD_QUIET)
@@ -151,6 +156,55 @@ static void append_held_note(struct gd_strbuf *out, const char *up_to,
              held <= trial->steal_share ? "steal: the host of this virtual machine was busy"
                                         : "stopped by a signal, frozen or suspended");
   gd_show_paragraph(out, 2, note);
+}
+
+/* ", to 900 of 1980 MHz", where that is known. */
+static void append_clock(struct gd_strbuf *out, const char *before, int mhz, int max_mhz) {
+  if (mhz > 0 && max_mhz > 0)
+    gd_strbuf_printf(out, "%s%d of %d MHz", before, mhz, max_mhz);
+}
+
+/* Says that the GPU was slower than it can be, and why; the limit of its power is its usual state
+   under load, and of interest only where somebody looks into the time. */
+static void append_clock_notes(struct gd_strbuf *out, const char *up_to,
+                               const struct gd_trial *trial) {
+  const char *reasons = trial->gpu_clock_reasons;
+  struct gd_strbuf note = {0};
+  if (trial->gpu_throttled_share > GD_LOAD_QUIET) {
+    gd_strbuf_printf(&note, "note: the GPU was slowed down by %s for %s%.0f %% of the time",
+                     strstr(reasons, GD_REASON_THERMAL)       ? "heat"
+                     : strstr(reasons, GD_REASON_POWER_BRAKE) ? "the brake of its power supply"
+                                                              : "its hardware (heat or power)",
+                     up_to, 100 * trial->gpu_throttled_share);
+    append_clock(&note, ", to ", trial->gpu_low_clock_mhz, trial->gpu_max_clock_mhz);
+    gd_strbuf_append(&note, ": the time is too long, and the interval reaches down by what the "
+                            "clock may have lost; measure again when the cause is gone");
+  } else if (strstr(reasons, GD_REASON_SETTING) &&
+             trial->gpu_clock_mhz < (1 - GD_LOAD_QUIET) * trial->gpu_max_clock_mhz) {
+    gd_strbuf_append(&note, "note: a setting holds the GPU's clock down");
+    append_clock(&note, ", at ", trial->gpu_clock_mhz, trial->gpu_max_clock_mhz);
+    gd_strbuf_append(&note, " (application or locked clocks; nvidia-smi -rac and -rgc reset "
+                            "them): the time is that of the setting");
+  } else if (trial->n_profile > 0 && trial->gpu_power_capped_share > GD_LOAD_QUIET) {
+    gd_strbuf_printf(&note,
+                     "note: the GPU's power limit (%.0f W) lowered its clock for %.0f %% of "
+                     "the time",
+                     trial->gpu_power_limit_w, 100 * trial->gpu_power_capped_share);
+    append_clock(&note, ", median ", trial->gpu_clock_mhz, trial->gpu_max_clock_mhz);
+    gd_strbuf_append(&note, ", as is usual under load");
+  }
+  if (note.text && !note.failed)
+    gd_show_paragraph(out, 2, note.text);
+  gd_strbuf_deinit(&note);
+}
+
+/* Of trials on one GPU, the one whose note is shown. */
+static bool is_slowed_more(const struct gd_trial *a, const struct gd_trial *b) {
+  if (a->gpu_throttled_share > b->gpu_throttled_share)
+    return true;
+  return !(a->gpu_throttled_share < b->gpu_throttled_share) &&
+         strstr(a->gpu_clock_reasons, GD_REASON_SETTING) &&
+         (!strstr(b->gpu_clock_reasons, GD_REASON_SETTING) || a->gpu_clock_mhz < b->gpu_clock_mhz);
 }
 
 /* Says that nothing ran, and how to make it. */
@@ -182,6 +236,7 @@ static void append_sheet(struct gd_cli *cli, const struct gd_search_point *point
   gd_show_trial_note(out, trial);
   append_load_note(out, "", trial->busy_share);
   append_held_note(out, "", trial);
+  append_clock_notes(out, "", trial);
   if (trial->step_half_width_s > 0.02 * trial->step_s) {
     char note[160], width[GD_SHOW_TEXT];
     snprintf(
@@ -394,7 +449,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
   enum { COLUMNS = sizeof columns / sizeof *columns };
   int count = search->count;
   double busy_share = -1;
-  const struct gd_trial *held = NULL;
+  const struct gd_trial *held = NULL, *slowed = NULL;
   const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
   if (!cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
@@ -416,13 +471,16 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_search *s
     append_row_notes(&cli->out, search, i);
     if (trial->status == GD_TRIAL_OK && trial->busy_share > busy_share)
       busy_share = trial->busy_share;
-    if (trial->status == GD_TRIAL_OK &&
-        (!held || gd_trial_held_share(trial) > gd_trial_held_share(held)))
+    if (trial->status == GD_TRIAL_OK && (!held || held_process(trial) > held_process(held)))
       held = trial;
+    if (trial->status == GD_TRIAL_OK && (!slowed || is_slowed_more(trial, slowed)))
+      slowed = trial;
   }
   append_load_note(&cli->out, "up to ", busy_share);
   if (held)
     append_held_note(&cli->out, "up to ", held);
+  if (slowed)
+    append_clock_notes(&cli->out, "up to ", slowed);
   append_failed_count(&cli->out, search);
   append_pending(&cli->out, search);
   append_excluded(&cli->out, search);
@@ -679,6 +737,7 @@ static enum gd_status aim_jobs(struct gd_cli *cli, const struct gd_slurm_config 
 static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
                                    struct gd_predicting *predicting, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
+  const struct gd_gpu *gpu = options->gpu ? predicting->target.gpu : NULL;
   struct gd_slurm_config *config = gd_arena_alloc(&cli->arena, 1, sizeof *config);
   if (!config)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
@@ -686,7 +745,7 @@ static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
       &(struct gd_slurm_asked){.path = options->slurm_config,
                                .section = options->slurm_device,
                                .backend = options->gpu ? NULL : options->backend,
-                               .gpu = options->gpu ? predicting->target.gpu->name : NULL},
+                               .gpu = gpu ? gpu->name : NULL},
       config, err));
   options->backend = config->backend;
   if (has_gpus(options) && !options->gpu)

@@ -104,6 +104,26 @@ static void set_profile(struct gd_show_object *to, const struct gd_trial *trial)
   gd_show_set_object(to, "profile", &rows);
 }
 
+static void set_mhz(struct gd_show_object *to, const char *key, int mhz) {
+  if (mhz > 0)
+    gd_show_set_int(to, key, mhz);
+  else
+    gd_show_set_null(to, key);
+}
+
+/* The names are there also where the clocks were not watched. */
+static void set_clocks(struct gd_show_object *to, const struct gd_trial *trial) {
+  bool watched = trial->gpu_looks > 0;
+  set_or_null(to, "gpu_throttled_share", trial->gpu_throttled_share, watched);
+  set_or_null(to, "gpu_power_capped_share", trial->gpu_power_capped_share, watched);
+  set_mhz(to, "gpu_clock_mhz", trial->gpu_clock_mhz);
+  set_mhz(to, "gpu_low_clock_mhz", trial->gpu_low_clock_mhz);
+  set_mhz(to, "gpu_max_clock_mhz", trial->gpu_max_clock_mhz);
+  set_or_null(to, "gpu_power_w", trial->gpu_power_w, trial->gpu_power_w > 0);
+  set_or_null(to, "gpu_power_limit_w", trial->gpu_power_limit_w, trial->gpu_power_limit_w > 0);
+  set_text_or_null(to, "gpu_clock_reasons", trial->gpu_clock_reasons);
+}
+
 static void set_measurement(struct gd_show_object *to, const struct gd_trial *trial) {
   struct gd_show_object samples, versions;
   bool timed = trial->step_s > 0, ran = timed || trial->warmup_s > 0;
@@ -119,6 +139,7 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "throttled_share", trial->throttled_share, timed);
   set_or_null(to, "stalled_share", trial->stalled_share, timed);
   set_or_null(to, "steal_share", trial->steal_share, timed);
+  set_clocks(to, trial);
   gd_show_begin(&samples);
   set_samples(&samples, "pass_s", &trial->pass);
   if (trial->last_pass.count > 0)

@@ -24,6 +24,12 @@ static void leave_out(struct gd_times_context *context, const char *device) {
              device);
 }
 
+/* The trial's own low end, which is lower where something held it back. */
+static double low_step_s(const struct gd_trial *trial) {
+  return trial->days > 0 ? trial->step_s * trial->days_low / trial->days
+                         : trial->step_s - trial->step_half_width_s;
+}
+
 static void set_measured(const struct gd_times_context *context, const struct gd_store_row *row,
                          struct gd_time *time) {
   const struct gd_trial *trial = &row->trial;
@@ -32,7 +38,7 @@ static void set_measured(const struct gd_times_context *context, const struct gd
       .state = GD_TIME_KNOWN,
       .times = GD_TIMES_MEASURED,
       .days = trial->step_s * days_per_step_s,
-      .days_low = (trial->step_s - trial->step_half_width_s) * days_per_step_s,
+      .days_low = low_step_s(trial) * days_per_step_s,
       .days_high = (trial->step_s + trial->step_half_width_s) * days_per_step_s,
       .share = trial->mfu,
   };

@@ -96,47 +96,23 @@ double gd_load_steal_share(const struct gd_load *before, const struct gd_load *a
 
 /* --- the process as a whole ---------------------------------------------------------------- */
 
-enum { TICK_NS = 5000000, LATE_NS = 20000000, S_NS = 1000000000 };
+enum { TICK_NS = 5000000, LATE_NS = 20000000 };
 
-static void *watch_clock(void *user) {
+static void notice_stall(void *user) {
   struct gd_load_watch *watch = user;
-  int64_t last = gd_clock_ns();
-  pthread_mutex_lock(&watch->mutex);
-  while (!watch->over) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TICK_NS;
-    until.tv_sec += until.tv_nsec / S_NS;
-    until.tv_nsec %= S_NS;
-    pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
-    int64_t now = gd_clock_ns(), late = now - last - TICK_NS;
-    watch->stalled_ns += late >= LATE_NS ? late : 0;
-    last = now;
-  }
-  pthread_mutex_unlock(&watch->mutex);
-  return NULL;
+  int64_t now = gd_clock_ns(), late = now - watch->last_ns - TICK_NS;
+  watch->stalled_ns += late >= LATE_NS ? late : 0;
+  watch->last_ns = now;
 }
 
 void gd_load_watch_start(struct gd_load_watch *watch) {
-  pthread_condattr_t attributes;
-  *watch = (struct gd_load_watch){.start_ns = gd_clock_ns()};
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_mutex_init(&watch->mutex, NULL);
-  pthread_cond_init(&watch->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
-  watch->started = pthread_create(&watch->thread, NULL, watch_clock, watch) == 0;
+  int64_t now = gd_clock_ns();
+  *watch = (struct gd_load_watch){.start_ns = now, .last_ns = now};
+  gd_ticker_start(&watch->ticker, TICK_NS, notice_stall, watch);
 }
 
 double gd_load_watch_stop(struct gd_load_watch *watch) {
-  pthread_mutex_lock(&watch->mutex);
-  watch->over = true;
-  pthread_cond_signal(&watch->changed);
-  pthread_mutex_unlock(&watch->mutex);
-  if (watch->started)
-    pthread_join(watch->thread, NULL);
-  pthread_cond_destroy(&watch->changed);
-  pthread_mutex_destroy(&watch->mutex);
+  gd_ticker_stop(&watch->ticker);
   double wall_ns = (double)(gd_clock_ns() - watch->start_ns);
   if (wall_ns < (double)GD_LOAD_SHORTEST_NS) /* one turn of another program is most of it */
     return 0;

@@ -16,9 +16,9 @@
 #ifndef GD_SEARCH_LOAD_H
 #define GD_SEARCH_LOAD_H
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/ticker.h"
 
 /* Up to this share of others a measurement counts as one on a quiet machine. */
 #define GD_LOAD_QUIET 0.05
@@ -56,11 +56,8 @@ double gd_load_steal_share(const struct gd_load *before, const struct gd_load *a
  * thread sleeps for 5 ms at a time; what it sleeps longer by, from 20 ms on, is counted.
  */
 struct gd_load_watch {
-  pthread_t thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  bool started, over;
-  int64_t start_ns, stalled_ns;
+  struct gd_ticker ticker;
+  int64_t start_ns, last_ns, stalled_ns;
 };
 /* Without a thread to be had nothing is counted. */
 void gd_load_watch_start(struct gd_load_watch *watch);

@@ -18,6 +18,7 @@
 #include "gd_version.h"
 #include "pass/pass.h"
 #include "search/agree.h"
+#include "search/clocks.h"
 #include "search/load.h"
 #include "store/store.h"
 
@@ -998,13 +999,17 @@ static enum gd_status most_share(struct measuring *m, double *share, struct gd_e
 }
 
 /* All samples, and what the accounts of the machine say about that time. */
-static enum gd_status sample_all(struct measuring *m, struct gd_error *err) {
+static enum gd_status sample_all(struct measuring *m, struct gd_backend *backend,
+                                 struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;
+  struct gd_clocks_watch clocks;
   struct gd_load before, after;
   struct gd_load_watch watch;
   gd_load_read(&before);
   gd_load_watch_start(&watch);
+  gd_clocks_watch_start(&clocks, backend);
   enum gd_status status = sample_pieces(m, err);
+  gd_clocks_watch_stop(&clocks);
   trial->stalled_share = gd_load_watch_stop(&watch);
   gd_load_read(&after);
   GD_TRY(status);
@@ -1013,14 +1018,17 @@ static enum gd_status sample_all(struct measuring *m, struct gd_error *err) {
   GD_TRY(most_share(m, &trial->throttled_share, err));
   GD_TRY(most_share(m, &trial->steal_share, err));
   GD_TRY(most_share(m, &trial->stalled_share, err));
+  GD_TRY(gd_clocks_tell(&clocks, m->planning.options->comm, trial, err));
   GD_TRY(own_ranks(m, &before, &after, err));
   trial->busy_share = gd_load_share(&before, &after);
-  /* A quota is a fact of the place that is measured, whatever it leaves; stops are not. */
-  if (gd_trial_held_share(trial) > GD_LOAD_GROSS && trial->throttled_share < GD_LOAD_QUIET)
+  /* A quota and a GPU's clocks are facts of the place that is measured, whatever they leave; stops
+     are not. */
+  double stopped = fmax(trial->stalled_share, trial->steal_share);
+  if (stopped > GD_LOAD_GROSS && trial->throttled_share < GD_LOAD_QUIET)
     return gd_fail(err, GD_ENVIRONMENT,
                    "the process did not run for %.0f %% of the time in which it was measured: it "
                    "was stopped, or its virtual machine was; measure again when it is left alone",
-                   100 * gd_trial_held_share(trial));
+                   100 * stopped);
   return GD_OK;
 }
 
@@ -1055,7 +1063,7 @@ static enum gd_status measure(struct measuring *m, struct gd_backend *backend,
   m->expected_s = 1e-9 * (double)(gd_clock_ns() - m->started_ns) +
                   limited(1e-9 * (double)pass_ns, m->limit_s / 3) +
                   limited(1e-9 * (double)update_ns, m->limit_s / 10);
-  GD_TRY(sample_all(m, err));
+  GD_TRY(sample_all(m, backend, err));
   if (m->planning.options->profile)
     take_profile(m, backend);
   backend->ops->usage(backend, &trial->resident_bytes, &trial->runtime_bytes);

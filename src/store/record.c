@@ -147,17 +147,25 @@ bool gd_samples_are_tight(const struct gd_samples *samples) {
          samples->half_width_s <= GD_SAMPLES_TIGHT * samples->median_s;
 }
 
+double gd_trial_gpu_lost_share(const struct gd_trial *trial) {
+  double left = 0; /* of the speed */
+  if (trial->gpu_low_clock_mhz > 0 && trial->gpu_max_clock_mhz > 0)
+    left = fmin(1, (double)trial->gpu_low_clock_mhz / trial->gpu_max_clock_mhz);
+  return trial->gpu_throttled_share * (1 - left);
+}
+
 double gd_trial_held_share(const struct gd_trial *trial) {
-  return fmax(trial->throttled_share, fmax(trial->stalled_share, trial->steal_share));
+  return fmax(fmax(trial->throttled_share, gd_trial_gpu_lost_share(trial)),
+              fmax(trial->stalled_share, trial->steal_share));
 }
 
 /* --- fields -------------------------------------------------------------------------------- */
 
 #define FIELD(name, kind, member) \
-  { name, GD_FIELD_##kind, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), false }
+  { name, GD_FIELD_##kind, false, offsetof(RECORD, member), sizeof(((RECORD *)0)->member) }
 #define SAME(kind, member) FIELD(#member, kind, member)
 #define LATER(kind, member) \
-  { #member, GD_FIELD_##kind, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), true }
+  { #member, GD_FIELD_##kind, true, offsetof(RECORD, member), sizeof(((RECORD *)0)->member) }
 
 #define RECORD struct gd_trial
 const struct gd_field gd_trial_fields[] = {
@@ -220,6 +228,15 @@ const struct gd_field gd_trial_fields[] = {
     LATER(REAL, throttled_share),
     LATER(REAL, stalled_share),
     LATER(REAL, steal_share),
+    LATER(INT, gpu_looks),
+    LATER(REAL, gpu_throttled_share),
+    LATER(REAL, gpu_power_capped_share),
+    LATER(INT, gpu_clock_mhz),
+    LATER(INT, gpu_low_clock_mhz),
+    LATER(INT, gpu_max_clock_mhz),
+    LATER(REAL, gpu_power_w),
+    LATER(REAL, gpu_power_limit_w),
+    LATER(TEXT, gpu_clock_reasons),
 };
 const int gd_trial_field_count = sizeof gd_trial_fields / sizeof *gd_trial_fields;
 #undef RECORD

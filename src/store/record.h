@@ -122,6 +122,12 @@ struct gd_trial {
   double throttled_share; /* of the CPU time it asked for, denied by a quota while sampling */
   double stalled_share;   /* of the time of sampling, in which the process did not run at all */
   double steal_share;     /* of the CPUs, taken by the host of a virtual machine */
+  int gpu_looks;          /* at the GPU's clocks while sampling; 0: they were not watched */
+  int gpu_clock_mhz, gpu_low_clock_mhz, gpu_max_clock_mhz; /* median, lowest, highest there is */
+  double gpu_throttled_share;    /* of the looks, with clocks lowered by heat or by the hardware */
+  double gpu_power_capped_share; /* of the looks, with clocks lowered by the limit of its power */
+  double gpu_power_w, gpu_power_limit_w; /* mean, and what it may have */
+  char gpu_clock_reasons[96];            /* GD_REASON_..., ", " between them */
   int devices;       /* different GPUs, or machines of CPUs, that the ranks have; 0: not known */
   char note[320];    /* what to know about it, one sentence: ranks with unequal limits */
   double loss, norm; /* of the warm-up step at random start */
@@ -139,10 +145,21 @@ struct gd_trial {
 
 /*
  * The share of the time that the trial was held back by what is not the machine's speed: a quota,
- * stops, steal. The load of other programs is busy_share alone: a thread that only sleeps, as the
- * one that notices stops, wakes in time beside them.
+ * stops, steal, a GPU with lowered clocks. The load of other programs is busy_share alone: a thread
+ * that only sleeps, as the one that notices stops, wakes in time beside them.
  */
 double gd_trial_held_share(const struct gd_trial *trial);
+/*
+ * The share of the time that a GPU with lowered clocks may have lost: all of the looks that were
+ * throttled at the lowest clock that was seen.
+ */
+double gd_trial_gpu_lost_share(const struct gd_trial *trial);
+/* What more than a twentieth of the looks at a GPU said. */
+#define GD_REASON_THERMAL     "thermal"
+#define GD_REASON_POWER_BRAKE "power brake"
+#define GD_REASON_SLOWDOWN    "hardware slowdown"
+#define GD_REASON_POWER_CAP   "power cap"
+#define GD_REASON_SETTING     "clock setting"
 
 /* Median and half width of what is in ns[0..count). */
 void gd_samples_summarise(struct gd_samples *samples);

@@ -55,6 +55,16 @@ static const struct {
     {"resident_bytes", -1, 1LL << 50},
     {"runtime_bytes", -1, 1LL << 50},
     {"tries", 0, 1000000},
+    {"throttled_share", 0, 1},
+    {"stalled_share", 0, 1},
+    {"steal_share", 0, 1},
+    {"gpu_throttled_share", 0, 1},
+    {"gpu_power_capped_share", 0, 1},
+    {"gpu_clock_mhz", 0, 1e6},
+    {"gpu_low_clock_mhz", 0, 1e6},
+    {"gpu_max_clock_mhz", 0, 1e6},
+    {"gpu_power_w", 0, 1e6},
+    {"gpu_power_limit_w", 0, 1e6},
 };
 
 static double value_of(const struct gd_field *field, const struct gd_trial *trial) {

@@ -22,8 +22,8 @@ enum gd_field_kind {
 struct gd_field {
   const char *name; /* of the column and of the JSON field */
   enum gd_field_kind kind;
-  size_t offset, size; /* in its struct; size of a text's array */
   bool later;          /* not in the first format: may be missing, and is no part of a digest */
+  size_t offset, size; /* in its struct; size of a text's array */
 };
 
 /* What is one value; by name, in the order of the struct. */

@@ -1,7 +1,7 @@
 /*
  * A GPU that computes nothing, for tests of what happens around the computation where there is no
- * real one: NVIDIA's driver, NVRTC, cuBLASLt and NCCL as one library. test_cuda_failures.sh puts it
- * under their names into a folder that GPUDAYS_CUDA_PATH names.
+ * real one: NVIDIA's driver, NVRTC, cuBLASLt, NCCL and NVML as one library. test_cuda_failures.sh
+ * puts it under their names into a folder that GPUDAYS_CUDA_PATH names.
  *
  * Memory is counted over all processes, as a card's is: each says in a file of the folder
  * $GD_FAKE_GPU, which stands for the card, how much it has. Kernels and products do nothing; copies
@@ -11,7 +11,7 @@
  * illegal address. With $GD_TEST_NVRTC=old the compiler knows no architecture, =broken it refuses
  * the text. With $GD_TEST_PIN=ERROR that is the answer to pinning a MiB or more of the host's
  * memory. With $GD_TEST_BUSY=FILE streams are busy while FILE is there, and FILE.asked is made when
- * somebody asks.
+ * somebody asks. With $GD_TEST_CLOCKS=BITS,MHZ NVML tells these reasons and this clock, of 1980.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -28,6 +28,7 @@
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/nccl.h"
+#include "backend/cuda/nvml.h"
 
 /* The loader's types are the headers': a difference does not compile. */
 #define DECLARE(field, symbol, parameters) int symbol parameters;
@@ -35,6 +36,7 @@ GD_CU_FUNCTIONS(DECLARE)
 GD_NVRTC_FUNCTIONS(DECLARE)
 GD_CUBLASLT_FUNCTIONS(DECLARE)
 GD_NCCL_FUNCTIONS(DECLARE)
+GD_NVML_FUNCTIONS(DECLARE)
 
 enum { BREAKS_AT = 5, ILLEGAL_ADDRESS = 700, INVALID_VALUE = 1, COMPILATION = 6, MOST_BLOCKS = 64 };
 #define CARD_BYTES    (INT64_C(150) * 1000 * 1000 * 1000)
@@ -385,6 +387,11 @@ int cuDeviceGetUuid_v2(unsigned char uuid[16], CUdevice device) {
   memcpy(uuid, folder() + (length > 16 ? length - 16 : 0), length > 16 ? 16 : length);
   return CUDA_SUCCESS;
 }
+int cuDeviceGetPCIBusId(char *bus_id, int size, CUdevice device) {
+  (void)device;
+  snprintf(bus_id, (size_t)size, "0000:07:00.0");
+  return CUDA_SUCCESS;
+}
 int cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   (void)device;
   *bytes = (size_t)CARD_BYTES;
@@ -675,4 +682,60 @@ int ncclAllGather(const void *send, void *receive, size_t count, int type, ncclC
                   CUstream stream) {
   (void)send, (void)receive, (void)count, (void)type, (void)comm, (void)stream;
   return collect();
+}
+
+/* --- NVML ----------------------------------------------------------------------------------- */
+
+static void read_clocks(unsigned long long *reasons, unsigned *mhz) {
+  const char *text = getenv("GD_TEST_CLOCKS");
+  char *end;
+  *reasons = 0;
+  *mhz = 1980;
+  if (!text)
+    return;
+  *reasons = strtoull(text, &end, 0);
+  if (*end == ',')
+    *mhz = (unsigned)strtoul(end + 1, NULL, 10);
+}
+
+int nvmlInit_v2(void) {
+  return NVML_SUCCESS;
+}
+int nvmlShutdown(void) {
+  return NVML_SUCCESS;
+}
+int nvmlSystemGetNVMLVersion(char *version, unsigned size) {
+  snprintf(version, size, "13.580.65");
+  return NVML_SUCCESS;
+}
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device) {
+  *device = (nvmlDevice_t)(void *)&one_of_all;
+  return strcmp(bus_id, "0000:07:00.0") == 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+int nvmlDeviceGetClockInfo(nvmlDevice_t device, int type, unsigned *clock) {
+  unsigned long long reasons;
+  (void)device;
+  read_clocks(&reasons, clock);
+  return type == NVML_CLOCK_SM ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int type, unsigned *clock) {
+  (void)device;
+  *clock = 1980;
+  return type == NVML_CLOCK_SM ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
+  unsigned mhz;
+  (void)device;
+  read_clocks(reasons, &mhz);
+  return NVML_SUCCESS;
+}
+int nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned *limit) {
+  (void)device;
+  *limit = 700000;
+  return NVML_SUCCESS;
+}
+int nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *power) {
+  (void)device;
+  *power = 650000;
+  return NVML_SUCCESS;
 }

@@ -418,3 +418,91 @@ if [[ $kind == fake ]]; then
   GPUDAYS_CUDA_PATH=$WORK/fake GD_TEST_DRIVER=12040 expect 3 bench "${small[@]}" --methods naive --no-store
   said "NVRTC ($WORK/fake/libnvrtc.so.13) is of a newer CUDA than the driver, which is of 12.4 and takes"
 fi
+
+# --- a GPU that is slowed down -----------------------------------------------------------------
+
+tiny=("$GD_SOURCE_DIR/tests/reference/neox-parallel" --backend cuda --seq 32 --batch 4 --steps 10
+  --precision bf16 --sample-seconds 0.2)
+# clocks BITS,MHZ ARGUMENT...: a trial while NVML tells that; its text in one line is in $OUT. By
+# itself the time of the fake is that of usleep(3): samples enough for an interval of some percent.
+clocks() {
+  GD_TEST_CLOCKS=$1 expect 0 bench "${tiny[@]}" --methods free-lunch --no-store "${@:2}"
+  [[ " $* " == *" --json "* ]] || { tr '\n' ' ' <"$OUT" | tr -s ' ' >"$OUT.line" && mv "$OUT.line" "$OUT"; }
+}
+hidden() { # TEXT: stdout does not have it
+  ! grep -qF -- "$1" "$OUT" || fail "$LAST: says '$1'"
+}
+if [[ $kind == fake ]]; then
+  unset GPUDAYS_NCCL GD_TEST_BUSY
+  mkdir "$WORK/nvml"
+  for name in libcuda.so.1 libnvrtc.so.13 libcublasLt.so.13 libnvidia-ml.so.1; do
+    ln -s "$tools/fake_gpu.so" "$WORK/nvml/$name"
+  done
+  export GPUDAYS_CUDA_PATH=$WORK/nvml GPUDAYS_NVML=on
+  expect 0 doctor --threads 1
+  shown "13.580.65, $WORK/nvml/libnvidia-ml.so.1"
+  clocks 0x48,990
+  shown "note: the GPU was slowed down by heat for 100 % of the time, to 990 of 1980 MHz: the time is too"
+  clocks 0x8,990 --methods naive,free-lunch
+  shown "note: the GPU was slowed down by its hardware (heat or power) for up to 100 % of the time"
+  clocks 0x48,990 --json
+  field_is gpu_throttled_share 1.0
+  field_is gpu_clock_mhz 990
+  field_is gpu_low_clock_mhz 990
+  field_is gpu_max_clock_mhz 1980
+  field_is gpu_power_capped_share 0.0
+  field_is gpu_power_w 650.0
+  field_is gpu_power_limit_w 700.0
+  shown '"gpu_clock_reasons": "thermal, hardware slowdown"'
+  # Half of the clock may be half of the time; what is above has nothing to do with it.
+  awk -v low="$(field days_low)" -v days="$(field days)" -v high="$(field days_high)" \
+    'BEGIN { exit !(low <= 0.5 * days && (low == 0 || low >= 0.5 * (2 * days - high) * 0.999)) }' ||
+    fail "$LAST: the interval does not reach down to half"
+  # The limit of its power is what a card under load runs at.
+  clocks 0x4,1700 --json
+  field_is gpu_power_capped_share 1.0
+  field_is gpu_throttled_share 0.0
+  shown '"gpu_clock_reasons": "power cap"'
+  awk -v low="$(field days_low)" -v days="$(field days)" -v high="$(field days_high)" \
+    'BEGIN { exit !(low == 0 || days - low < 1.001 * (high - days)) }' || fail "$LAST: the interval is wider below"
+  clocks 0x4,1700
+  hidden "note: the GPU"
+  clocks 0x4,1700 --profile
+  shown "note: the GPU's power limit (700 W) lowered its clock for 100 % of the time, median 1700 of 1980 MHz"
+  # Application clocks: worth a word where they cost something.
+  clocks 0x2,1200
+  shown "note: a setting holds the GPU's clock down, at 1200 of 1980 MHz"
+  clocks 0x2,1980
+  hidden "note: a setting"
+  # What is stored says it as well; the slowest of the ranks tells.
+  fresh_store clocks
+  GD_TEST_CLOCKS=0x80,330 expect 0 bench "${tiny[@]}" --methods free-lunch
+  expect 0 bench "${tiny[@]}" --methods free-lunch
+  shown "note: the GPU was slowed down by the brake of its power supply"
+  if command -v mpirun >/dev/null; then
+    printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != 1 ]] || export GD_TEST_CLOCKS=0x20,1320" \
+      'exec "$@"' >"$WORK/one_hot"
+    chmod +x "$WORK/one_hot"
+    LAST="two ranks, of which one has a hot GPU" RC=0
+    GPUDAYS_NCCL=off mpirun --oversubscribe -n 2 "$WORK/one_hot" "$GPUDAYS" bench "${tiny[@]}" \
+      --methods naive --json >"$OUT" 2>"$ERR" </dev/null || RC=$?
+    [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+    field_is gpu_throttled_share 1.0
+    field_is gpu_low_clock_mhz 1320
+  fi
+  # Not watched: nothing is known, and the key of a trial does not change.
+  GPUDAYS_NVML=off clocks 0x48,990 --json
+  field_is gpu_throttled_share null
+  field_is gpu_max_clock_mhz null
+  hidden GPUDAYS_NVML
+  # Without the library.
+  export GPUDAYS_CUDA_PATH=$WORK/fake
+  ln -s "$(readlink "$WORK/old/libcublasLt.so.13")" "$WORK/fake/libnvidia-ml.so.1"
+  expect 3 bench "${tiny[@]}" --methods free-lunch --no-store
+  said "gpudays: GPUDAYS_NVML=on cannot be had: NVML ($WORK/fake/libnvidia-ml.so.1) has no nvmlInit_v2"
+  unset GPUDAYS_NVML
+  clocks 0x48,990 --json
+  field_is gpu_throttled_share null
+  expect 0 doctor --threads 1
+  shown "without it the GPU's clocks are not watched"
+fi

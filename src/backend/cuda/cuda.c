@@ -294,6 +294,7 @@ static void cuda_close(struct gd_backend *backend) {
     gd_cuda_nccl_free(cuda);
   }
   gd_cuda_modules_close(cuda);
+  gd_cuda_nvml_free(cuda);
   if (cuda->stream)
     cuda->cu->StreamDestroy(cuda->stream);
   if (cuda->side)
@@ -977,10 +978,11 @@ static enum gd_status bind_all(struct gd_cuda *cuda, const struct gd_plan *plan,
   bound->staging = gd_arena_alloc(&bound->arena, (size_t)n_all + 1, sizeof *bound->staging);
   if (!bound->staging || !beside_at)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while binding a plan");
-  GD_TRY(agree(cuda,
-               gd_cuda_check(cuda, cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING),
-                             "cuEventCreate", err),
-               err));
+  enum gd_status status = gd_cuda_check(
+      cuda, cuda->cu->EventCreate(&bound->fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
+  if (status == GD_OK)
+    status = gd_cuda_nvml_open(cuda, err);
+  GD_TRY(agree(cuda, status, err));
   if (has_collectives(plan))
     GD_TRY(agree(cuda, gd_cuda_nccl_open(cuda, err), err));
   return bind_programs(cuda, plan, bound, beside_at, err);
@@ -1069,4 +1071,5 @@ const struct gd_backend_ops gd_backend_cuda = {
     .write = cuda_write,
     .clear = cuda_clear,
     .read = cuda_read,
+    .clocks = gd_cuda_clocks,
 };

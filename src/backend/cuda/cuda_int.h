@@ -25,9 +25,11 @@ enum { GD_CUDA_WORKSPACE_BYTES = GD_GPU_WORKSPACE_BYTES };
 struct gd_cublaslt; /* cublaslt.h */
 struct gd_cudnn;    /* cudnn.h */
 struct gd_nccl;     /* nccl.h */
+struct gd_nvml;     /* nvml.h */
 struct gd_cuda_modules;
 struct gd_cuda_sections; /* sections.h */
 struct gd_cuda_nccl;
+struct gd_cuda_nvml;
 
 struct gd_cuda {
   struct gd_backend base;
@@ -53,6 +55,7 @@ struct gd_cuda {
   int sharing;               /* ranks that have one GPU, where most do; 0: there is no job */
   struct gd_cuda_nccl *nccl; /* nccl.c; NULL: ranks exchange through host memory */
   bool nccl_decided;         /* all ranks know whether they use it */
+  struct gd_cuda_nvml *nvml; /* nvml.c; NULL: the clocks are not watched */
   uint64_t writes;           /* counts what may have changed inputs of programs from outside */
   bool trace;
   bool deterministic;         /* GPUDAYS_DETERMINISTIC=1: nothing is chosen by its time */
@@ -153,6 +156,7 @@ enum gd_status gd_nvrtc_load(const struct gd_nvrtc **nvrtc, struct gd_error *err
 enum gd_status gd_cublaslt_load(const struct gd_cublaslt **lt, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cudnn_load(const struct gd_cudnn **dnn, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_nccl_load(const struct gd_nccl **nccl, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_nvml_load(const struct gd_nvml **nvml, struct gd_error *err) GD_MUST_USE;
 
 size_t gd_cudnn_version(void); /* 91900 for 9.19.0; 0: not loaded */
 
@@ -162,6 +166,7 @@ struct gd_cuda_library {
   char version[32];
   const char *missing; /* the sentence, where it was not found */
   const char *without; /* what is done where there is none; NULL: nothing runs */
+  bool only_watches;   /* nothing is faster or slower for it */
 };
 /* All of them, loaded for the asking: for doctor. */
 void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *library), void *user);
@@ -202,6 +207,14 @@ enum gd_status gd_cuda_nccl_sync(struct gd_cuda *cuda, CUstream stream,
 /* Waits for both streams in the same way, whatever has failed before; cuda->stuck is set where
    kernels of an aborted communicator do not end. */
 void gd_cuda_nccl_drain(struct gd_cuda *cuda);
+
+/* --- clocks: nvml.c --------------------------------------------------------------------------- */
+
+/* Sets cuda->nvml, where there is an NVML that tells about this GPU; fails only where GPUDAYS_NVML
+   wants one. */
+enum gd_status gd_cuda_nvml_open(struct gd_cuda *cuda, struct gd_error *err) GD_MUST_USE;
+void gd_cuda_nvml_free(struct gd_cuda *cuda);
+bool gd_cuda_clocks(struct gd_backend *backend, struct gd_clocks *now); /* gd_backend_ops.clocks */
 
 /* --- ops ------------------------------------------------------------------------------------ */
 

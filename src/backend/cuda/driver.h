@@ -57,6 +57,7 @@ enum {
   X(DeviceGetName, cuDeviceGetName, (char *name, int size, CUdevice device))                       \
   X(DeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))        \
   X(DeviceGetUuid, cuDeviceGetUuid_v2, (unsigned char uuid[16], CUdevice device))                  \
+  X(DeviceGetPCIBusId, cuDeviceGetPCIBusId, (char *bus_id, int size, CUdevice device))             \
   X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                        \
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))      \
   X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext context))                                           \

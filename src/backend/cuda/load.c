@@ -19,6 +19,7 @@
 #include "backend/cuda/cuda_int.h"
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/nccl.h"
+#include "backend/cuda/nvml.h"
 
 enum { NAMES = 4, PATH_BYTES = 1024, REASON_BYTES = 384 };
 
@@ -138,9 +139,9 @@ static int cuda_of_nccl(void *handle, const char *name) {
 
 /* As 13000; 0: there is no driver, and any library will do. */
 static int driver_cuda(void) {
-  const struct gd_cu *cu;
+  const struct gd_cu *cu = NULL;
   int version = 0;
-  if (gd_cu_load(&cu, NULL) != GD_OK || cu->DriverGetVersion(&version) != CUDA_SUCCESS)
+  if (gd_cu_load(&cu, NULL) != GD_OK || !cu || cu->DriverGetVersion(&version) != CUDA_SUCCESS)
     return 0;
   return version;
 }
@@ -224,10 +225,19 @@ static enum gd_status find(struct library *library, struct gd_error *err) {
                  library->what, names, library->remedy, without);
 }
 
+/* The name of a function in older versions of its library; NULL: it had none. */
+static const char *older_name(const char *symbol) {
+  return strcmp(symbol, "nvmlDeviceGetCurrentClocksEventReasons") == 0
+             ? "nvmlDeviceGetCurrentClocksThrottleReasons"
+             : NULL;
+}
+
 /* A missing symbol is remembered; ISO C has no cast from an object to a function pointer. */
 static void look_up(struct library *library, const char *symbol, void *to, size_t size,
                     const char **missing) {
   void *address = dlsym(library->handle, symbol);
+  if (!address && older_name(symbol))
+    address = dlsym(library->handle, older_name(symbol));
   GD_ASSERT(size == sizeof address);
   if (!address && !*missing)
     *missing = symbol;
@@ -288,6 +298,8 @@ DEFINE_LOADER(gd_cudnn_load, gd_cudnn, GD_CUDNN_FUNCTIONS, "cuDNN",
 DEFINE_LOADER(gd_nccl_load, gd_nccl, GD_NCCL_FUNCTIONS, "NCCL",
               "install NCCL 2 (pip install nvidia-nccl-cu13)", "ranks exchange through host memory",
               NULL, cuda_of_nccl, "libnccl.so.2")
+DEFINE_LOADER(gd_nvml_load, gd_nvml, GD_NVML_FUNCTIONS, "NVML", "install it with NVIDIA's driver",
+              "the GPU's clocks are not watched", NULL, NULL, "libnvidia-ml.so.1")
 #undef LOOK_UP
 
 static size_t version_number(const struct library *library) {
@@ -311,20 +323,23 @@ static void read_version(const struct library *library, char *text, size_t size)
 
 void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *library),
                        void *user) {
-  static struct library *const all[] = {&library_gd_cu_load, &library_gd_nvrtc_load,
+  static struct library *const all[] = {&library_gd_cu_load,       &library_gd_nvrtc_load,
                                         &library_gd_cublaslt_load, &library_gd_cudnn_load,
-                                        &library_gd_nccl_load};
+                                        &library_gd_nccl_load,     &library_gd_nvml_load};
   const struct gd_cu *cu;
   const struct gd_nvrtc *nvrtc;
   const struct gd_cublaslt *lt;
   const struct gd_cudnn *dnn;
   const struct gd_nccl *nccl;
-  enum gd_status found[] = {gd_cu_load(&cu, NULL), gd_nvrtc_load(&nvrtc, NULL),
+  const struct gd_nvml *nvml;
+  enum gd_status found[] = {gd_cu_load(&cu, NULL),       gd_nvrtc_load(&nvrtc, NULL),
                             gd_cublaslt_load(&lt, NULL), gd_cudnn_load(&dnn, NULL),
-                            gd_nccl_load(&nccl, NULL)};
+                            gd_nccl_load(&nccl, NULL),   gd_nvml_load(&nvml, NULL)};
   for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-    struct gd_cuda_library entry = {
-        .name = all[i]->what, .missing = all[i]->error.text, .without = all[i]->without};
+    struct gd_cuda_library entry = {.name = all[i]->what,
+                                    .missing = all[i]->error.text,
+                                    .without = all[i]->without,
+                                    .only_watches = all[i] == &library_gd_nvml_load};
     int major = 0, minor = 0;
     if (found[i] == GD_OK) {
       entry.path = all[i]->path;
@@ -337,6 +352,8 @@ void gd_cuda_libraries(void (*show)(void *user, const struct gd_cuda_library *li
     if (i == 4 && entry.path && nccl->GetVersion(&major) == ncclSuccess)
       snprintf(entry.version, sizeof entry.version, "%d.%d.%d", major / 10000, major / 100 % 100,
                major % 100);
+    if (i == 5 && entry.path)
+      nvml->SystemGetNVMLVersion(entry.version, sizeof entry.version);
     show(user, &entry);
   }
 }
