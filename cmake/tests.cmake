@@ -98,7 +98,8 @@ foreach(path IN LISTS test_files)
       COMMAND bash "${PROJECT_SOURCE_DIR}/tools/run-test" ${command} ${words})
     set_tests_properties("${folder}/${part}" PROPERTIES LABELS "${folder}"
       ENVIRONMENT "${test_environment}" SKIP_RETURN_CODE 77 TIMEOUT ${timeout})
-    if(part STREQUAL "cuda_failures_real") # it takes all of the GPU's memory
+    # One takes all of the GPU's memory; the other waits a few seconds for ranks that share it.
+    if(part MATCHES "^cuda_(failures_real|rank_lost)$")
       set_tests_properties("${folder}/${part}" PROPERTIES RUN_SERIAL ON)
     endif()
   endforeach()

@@ -108,9 +108,10 @@ status=0
 {
   grep '^cuda_space' <<<"$selected" || true
   grep '^cuda_ops' <<<"$selected" || true
-  grep -vE '^cuda_(space|ops|failures_real)' <<<"$selected" || true
+  grep -vE '^cuda_(space|ops|failures_real|rank_lost)' <<<"$selected" || true
 } | xargs -r -P "$jobs" -L 1 bash -c 'run "$@"' run || status=1
-# It takes all of the GPU's memory, so no other may run meanwhile.
-{ grep '^cuda_failures_real' <<<"$selected" || true; } |
+# One takes all of the GPU's memory, the other waits a few seconds for ranks that share it: no other
+# may run meanwhile.
+{ grep -E '^cuda_(failures_real|rank_lost)' <<<"$selected" || true; } |
   xargs -r -L 1 bash -c 'run "$@"' run || status=1
 conclude $status
