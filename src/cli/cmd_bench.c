@@ -125,7 +125,8 @@ static void append_load_note(struct gd_strbuf *out, const char *up_to, double bu
     return;
   snprintf(note, sizeof note,
            "note: other programs used %s%.0f %% of the CPUs while this was measured, so that the "
-           "time may be too long by that much or more: measure again on a quiet machine",
+           "time may be too long by that much, or many times where threads wait for each other: "
+           "measure again on a quiet machine",
            up_to, 100 * busy_share);
   gd_show_paragraph(out, 2, note);
 }

@@ -880,8 +880,11 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
   trial->step_half_width_s = sqrt(a * a + b * b + c * c);
   double days_per_s = (double)recipe->steps / 86400;
   trial->days = trial->step_s * days_per_s;
-  /* Held back for a share of the time, it would have taken that much less. */
+  /* Held back for a share of the time, it would have taken that much less; likewise where others
+     had a share of the cores that it computes on. */
   double held = gd_trial_held_share(trial);
+  if (strcmp(trial->backend, "cuda") != 0)
+    held = fmax(held, fmin(trial->busy_share, GD_LOAD_GROSS));
   trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) *
                     (held > GD_LOAD_QUIET ? 1 - held : 1) * days_per_s;
   trial->days_high = (trial->step_s + trial->step_half_width_s) * days_per_s;
