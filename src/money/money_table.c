@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "hw/estimate.h"
 #include "money/money_int.h"
 #include "pass/pass.h"
 
@@ -109,6 +110,32 @@ static enum gd_status add_option(const struct gd_money_asked *asked,
   option->rent = cheapest_rent(asked, option->gpu->name);
   table->count++;
   return GD_OK;
+}
+
+/* The fewest days that a GPU's highest peak allows, whatever precision a method computes in. */
+static double least_days(const struct gd_money_work *work, const struct gd_money_option *option) {
+  double peak_flops = 0;
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    peak_flops = fmax(peak_flops, option->gpu->flops[i]);
+  return gd_estimate_days(work->train_flops, peak_flops, option->machine->count);
+}
+
+/* Leaves out what asked->within excludes. The paper's days are not held to the peak. */
+static void drop_hopeless(const struct gd_money_asked *asked, struct gd_money_table *table) {
+  const struct gd_money_limits *limits = asked->within;
+  int kept = 0;
+  if (!limits || asked->times == GD_TIMES_PAPER)
+    return;
+  for (int i = 0; i < table->count; i++) {
+    struct gd_money_option option = table->options[i];
+    option.time =
+        (struct gd_time){.state = GD_TIME_KNOWN, .days = least_days(&table->work, &option)};
+    gd_money_price(&table->terms, &option);
+    if (gd_money_within(&option, limits) ||
+        gd_money_choose_rented(&(struct gd_money_table){.options = &option, .count = 1}, limits))
+      table->options[kept++] = table->options[i];
+  }
+  table->count = kept;
 }
 
 /* Days and costs, once it is known which machines there are. */
@@ -279,6 +306,7 @@ enum gd_status gd_money_table_make(const struct gd_money_asked *asked, struct gd
     GD_TRY(add_named(asked, table, err));
   else
     GD_TRY(add_all(asked, table, err));
+  drop_hopeless(asked, table);
   GD_TRY(fill_options(&context, table, err));
   if (table->count > 1)
     qsort(table->options, (size_t)table->count, sizeof *table->options, compare_options);
