@@ -127,8 +127,9 @@ struct gd_money_asked {
   struct gd_store *store; /* NULL: nothing is measured */
   const struct gd_model *model;
   enum gd_times times;
-  /* Leave out machines that cannot be within these, bought or rented, even at the peak of their
-   * GPUs: what is chosen within them stays the same, and is found sooner. NULL: all machines. */
+  /* A budget and days: leave out machines that gd_money_advise cannot take within them, to buy or
+   * to rent, even if their GPUs reach their peak. Its advice of either stays the same, and is found
+   * sooner. NULL: all machines. */
   const struct gd_money_limits *within;
   struct gd_money_terms terms;
   const char *machines; /* names joined by commas; NULL: all of the catalogue */
