@@ -196,12 +196,11 @@ static enum gd_status none_within(const struct gd_money_table *table,
     snprintf(more, sizeof more, "; to buy: %.40s for %s, %s days", nearest->machine->name,
              gd_show_usd(a, sizeof a, nearest->hardware_usd),
              gd_show_days(b, sizeof b, nearest->time.days));
-  return gd_fail(err, GD_MISMATCH,
-                 "no machine trains %s %s %s, bought or rented; the %s that there is: %s%s",
-                 table->model->name, money ? "for" : "within", name_limits(asked, limits),
-                 !cheapest ? "fastest"
+  return gd_fail(err, GD_MISMATCH, "no machine trains %s %s %s, bought or rented; the %s: %s%s",
+                 table->model->name, money && !both ? "for" : "within", name_limits(asked, limits),
+                 !cheapest ? "fastest that there is"
                  : both    ? "cheapest in time"
-                           : "cheapest",
+                           : "cheapest that there is",
                  describe_way(way, best), more);
 }
 
@@ -772,6 +771,8 @@ static enum gd_status show_presets(struct gd_cli *cli, struct preset *presets, i
   char a[2 * GD_SHOW_TEXT];
   if (count > 1)
     qsort(presets, (size_t)count, sizeof *presets, compare_presets);
+  for (int i = 0; i < count; i++)
+    presets[i].table.model = &presets[i].model; /* it has moved */
   GD_TRY(programs ? append_presets_json(cli, presets, count, err)
                   : append_presets(cli, presets, count, err));
   if (!largest(presets, count, false) && !largest(presets, count, true))
