@@ -115,38 +115,6 @@ static const char *plural(double count) {
   return fabs(count - 1) < 1e-9 ? "" : "s";
 }
 
-enum { WAY_TEXT = 96 };
-
-/* "4 x 4090" for what is rented, wherever a sentence or a cell names it; else the machine's name.
- */
-static const char *name_thing(char text[WAY_TEXT], const struct gd_money_option *option,
-                              bool rented) {
-  if (rented)
-    snprintf(text, WAY_TEXT, "%d x %.60s", option->machine->count, option->gpu->name);
-  else
-    snprintf(text, WAY_TEXT, "%.60s", option->machine->name);
-  return text;
-}
-
-/* "rent 4 x 4090", "buy server-4x-4090". */
-static const char *name_way(char text[WAY_TEXT], const struct gd_money_option *option,
-                            bool rented) {
-  char thing[WAY_TEXT];
-  snprintf(text, WAY_TEXT, "%s %.80s", rented ? "rent" : "buy", name_thing(thing, option, rented));
-  return text;
-}
-
-/* "$5,000", "30 days", "$5,000 and 30 days". */
-static const char *name_limits(char text[WAY_TEXT], const struct gd_money_limits *limits) {
-  char a[2 * GD_SHOW_TEXT] = "", b[GD_SHOW_TEXT] = "";
-  if (limits->budget_usd > 0)
-    gd_show_usd(a, sizeof a, limits->budget_usd);
-  if (limits->days > 0)
-    snprintf(b, sizeof b, "%g day%s", limits->days, plural(limits->days));
-  snprintf(text, WAY_TEXT, "%.40s%s%.40s", a, a[0] && b[0] ? " and " : "", b);
-  return text;
-}
-
 /* --- the answer is no ---------------------------------------------------------------------- */
 
 /* No machine has days from that source. */
@@ -168,22 +136,14 @@ static enum gd_status no_days(const struct gd_money_table *table, struct gd_erro
                  model, model, gd_times_name(table->times));
 }
 
-/* "rent 8 x h100 for $120, 3.4 days" */
-static const char *describe_way(char text[2 * WAY_TEXT], const struct gd_money_way *way) {
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], name[WAY_TEXT];
-  snprintf(text, 2 * WAY_TEXT, "%s for %s, %s days", name_way(name, way->option, way->rented),
-           gd_show_usd(a, sizeof a, way->usd), gd_show_days(b, sizeof b, way->option->time.days));
-  return text;
-}
-
 /* Nothing is within the limits, bought or rented: what is nearest to them. */
 static enum gd_status none_within(const struct gd_money_table *table,
                                   const struct gd_money_limits *limits, struct gd_error *err) {
   const bool money = limits->budget_usd > 0, both = money && limits->days > 0;
   const struct gd_money_option *nearest = gd_money_nearest(table, limits);
   struct gd_money_advice advice, in_time;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], asked[WAY_TEXT], more[2 * WAY_TEXT] = "";
-  char way[2 * WAY_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], asked[GD_SHOW_WAY], more[2 * GD_SHOW_WAY] = "";
+  char way[2 * GD_SHOW_WAY];
   gd_money_advise(table, &(struct gd_money_limits){.budget_usd = HUGE_VAL}, &advice);
   if (!advice.option)
     return no_days(table, err);
@@ -197,11 +157,12 @@ static enum gd_status none_within(const struct gd_money_table *table,
              gd_show_usd(a, sizeof a, nearest->hardware_usd),
              gd_show_days(b, sizeof b, nearest->time.days));
   return gd_fail(err, GD_MISMATCH, "no machine trains %s %s %s, bought or rented; the %s: %s%s",
-                 table->model->name, money && !both ? "for" : "within", name_limits(asked, limits),
+                 table->model->name, money && !both ? "for" : "within",
+                 gd_show_limits(asked, limits),
                  !cheapest ? "fastest that there is"
                  : both    ? "cheapest in time"
                            : "cheapest that there is",
-                 describe_way(way, best), more);
+                 gd_show_whole_way(way, best), more);
 }
 
 /* --- one model, for people ----------------------------------------------------------------- */
@@ -227,7 +188,7 @@ static int count_within(const struct gd_money_table *table, const struct gd_mone
 static void append_reason(struct gd_cli *cli, const struct gd_money_limits *limits,
                           const struct gd_money_advice *advice) {
   const bool budget = limits->budget_usd > 0;
-  char text[WAY_TEXT];
+  char text[GD_SHOW_WAY];
   if (advice->ways == 1)
     gd_strbuf_append(&cli->out, "the only way to buy or rent");
   else
@@ -235,7 +196,7 @@ static void append_reason(struct gd_cli *cli, const struct gd_money_limits *limi
                      advice->near ? "within 5 % of " : "", budget ? "fastest" : "least",
                      advice->ways);
   if (budget || limits->days > 0)
-    gd_strbuf_printf(&cli->out, " within %s", name_limits(text, limits));
+    gd_strbuf_printf(&cli->out, " within %s", gd_show_limits(text, limits));
   if (advice->near && budget)
     gd_strbuf_printf(&cli->out, ", for %.0f %% of its dollars",
                      100 * advice->usd / advice->fastest.usd);
@@ -251,12 +212,13 @@ static bool same_way(const struct gd_money_way *a, const struct gd_money_way *b)
 /* What dollars and days can be traded for each other: both ends of what is reasonable. */
 static void append_ends(struct gd_cli *cli, const struct gd_money_limits *limits,
                         const struct gd_money_advice *advice) {
-  char a[2 * WAY_TEXT], b[2 * WAY_TEXT];
+  char a[2 * GD_SHOW_WAY], b[2 * GD_SHOW_WAY];
   if (same_way(&advice->cheapest, &advice->fastest))
     return;
-  gd_strbuf_printf(&cli->out, "cheapest: %s; fastest%s: %s\n", describe_way(a, &advice->cheapest),
+  gd_strbuf_printf(&cli->out, "cheapest: %s; fastest%s: %s\n",
+                   gd_show_whole_way(a, &advice->cheapest),
                    limits->budget_usd > 0 ? "" : " for up to twice that",
-                   describe_way(b, &advice->fastest));
+                   gd_show_whole_way(b, &advice->fastest));
 }
 
 /* From how many runs on a purchase is cheaper than the cheapest rent. */
@@ -290,10 +252,10 @@ static void append_advice(struct gd_cli *cli, const struct gd_money_table *table
                           const struct gd_money_limits *limits,
                           const struct gd_money_advice *advice) {
   const struct gd_money_option *option = advice->option;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], way[WAY_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], way[GD_SHOW_WAY];
   if (!option)
     return;
-  gd_show_bold(cli, name_way(way, option, advice->rented));
+  gd_show_bold(cli, gd_show_way(way, option, advice->rented));
   gd_strbuf_printf(&cli->out, ": %s for one run of %s days, ",
                    gd_show_usd(a, sizeof a, advice->usd),
                    gd_show_days(b, sizeof b, option->time.days));
@@ -314,14 +276,14 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
                           const struct gd_money_limits *limits,
                           const struct gd_money_option *option) {
   struct gd_money_limits buying = *limits;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT], text[WAY_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT], text[GD_SHOW_WAY];
   if (limits->budget_usd > 0)
     buying.days = 0;
   int count = count_within(table, &buying);
   gd_strbuf_append(&cli->out, "\nto buy: ");
   if (!gd_money_within(option, limits))
     gd_strbuf_printf(&cli->out,
-                     "nothing within %s; past the deadline: ", name_limits(text, limits));
+                     "nothing within %s; past the deadline: ", gd_show_limits(text, limits));
   gd_show_bold(cli, option->machine->name);
   gd_strbuf_printf(&cli->out, " for %s, %s days: ", gd_show_usd(a, sizeof a, option->hardware_usd),
                    gd_show_days(b, sizeof b, option->time.days));
@@ -329,7 +291,8 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
     gd_strbuf_printf(&cli->out, "the fastest of %d within %s\n", count,
                      gd_show_usd(c, sizeof c, limits->budget_usd));
   else if (limits->days > 0)
-    gd_strbuf_printf(&cli->out, "the cheapest of %d within %s\n", count, name_limits(text, limits));
+    gd_strbuf_printf(&cli->out, "the cheapest of %d within %s\n", count,
+                     gd_show_limits(text, limits));
   else
     gd_strbuf_printf(&cli->out, "the cheapest run of %d, energy included, if it is never idle\n",
                      count);
@@ -339,11 +302,11 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
 /* What budget and deadline together allow, bought or rented. */
 static void append_reach(struct gd_cli *cli, const struct gd_money_table *table,
                          const struct gd_money_reach *reach, bool rented) {
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT], thing[WAY_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (!reach->option)
     return;
   gd_strbuf_printf(&cli->out, "%s: %s, %s, %s days: %s %s, %s %% of the recipe\n",
-                   rented ? "rented" : "bought", name_thing(thing, reach->option, rented),
+                   rented ? "rented" : "bought", gd_show_thing(thing, reach->option, rented),
                    gd_show_usd(a, sizeof a, reach->usd), gd_show_days(b, sizeof b, reach->days),
                    gd_show_power(c, sizeof c, reach->share * table->work.tokens),
                    table->model->family->images ? "images" : "tokens",
@@ -478,14 +441,14 @@ static enum gd_status append_variants(struct gd_cli *cli, struct gd_money_table 
   gd_strbuf_append(&cli->out, "\nat other prices\n");
   for (int i = 0; i < VARIANTS; i++) {
     struct gd_money_advice advice;
-    char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], way[WAY_TEXT];
+    char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], way[GD_SHOW_WAY];
     GD_TRY(gd_money_advise_scaled(table, limits, &variants[i].scales, &advice, err));
     if (!advice.option) {
       gd_strbuf_printf(&cli->out, "  %s: nothing is within the limits\n", variants[i].name);
       continue;
     }
     gd_strbuf_printf(&cli->out, "  %s: %s, %s for %s days", variants[i].name,
-                     name_way(way, advice.option, advice.rented),
+                     gd_show_way(way, advice.option, advice.rented),
                      gd_show_usd(a, sizeof a, advice.usd),
                      gd_show_days(b, sizeof b, advice.option->time.days));
     if (advice.buy)
@@ -546,10 +509,10 @@ static void label_progress(const struct gd_money_asked *asked, const char *name,
 /* Nothing is within the limits: how much of the run is. */
 static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
                         const struct gd_money_limits *limits, const struct answer *answer) {
-  char text[WAY_TEXT];
+  char text[GD_SHOW_WAY];
   const bool part = answer->reach_bought.option || answer->reach_rented.option;
   gd_strbuf_printf(&cli->out, "no machine trains it within %s, bought or rented%s\n",
-                   name_limits(text, limits), part ? "; a part of the run is:" : "");
+                   gd_show_limits(text, limits), part ? "; a part of the run is:" : "");
   append_reach(cli, table, &answer->reach_bought, false);
   append_reach(cli, table, &answer->reach_rented, true);
   gd_strbuf_append(&cli->out, "\n");
@@ -559,7 +522,7 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
                                     const struct answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
   struct gd_show_object rows;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[WAY_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (cli->options.json)
     return append_json(cli, table, answer, err);
   if (cli->options.csv) {
@@ -585,7 +548,7 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
                      gd_show_days(b, sizeof b, answer->possible->time.days));
   if (answer->rented && answer->rented != answer->advice.rent)
     gd_strbuf_printf(&cli->out, "cheapest to rent: %s, %s for %s days\n",
-                     name_thing(thing, answer->rented, true),
+                     gd_show_thing(thing, answer->rented, true),
                      gd_show_usd(a, sizeof a, answer->rented->rent_usd),
                      gd_show_days(b, sizeof b, answer->rented->time.days));
   if (answer->advice.option && (answer->reach_bought.option || answer->reach_rented.option)) {
@@ -659,10 +622,10 @@ static enum gd_status price_preset(const struct gd_cli *cli, struct gd_money_ask
 static const char *machine_cell(struct gd_cli *cli, const struct gd_money_advice *advice,
                                 bool rented) {
   const struct gd_money_option *option = advice->option;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[WAY_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (!option)
     return "-";
-  return gd_show_cell(cli, "%s, %s, %s days", name_thing(thing, option, rented),
+  return gd_show_cell(cli, "%s, %s, %s days", gd_show_thing(thing, option, rented),
                       gd_show_usd(a, sizeof a, rented ? option->rent_usd : option->hardware_usd),
                       gd_show_days(b, sizeof b, option->time.days));
 }
@@ -690,16 +653,25 @@ static const struct preset *largest(const struct preset *presets, int count, boo
 static void append_largest(struct gd_cli *cli, const struct preset *preset, bool rented) {
   const struct gd_money_option *option = preset ? preset->advice[rented].option : NULL;
   const char *how = rented ? "rented" : "bought";
-  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], thing[WAY_TEXT], text[1024];
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], thing[GD_SHOW_WAY], text[1024];
   if (!option)
     snprintf(text, sizeof text, "%s: none", how);
   else
     snprintf(text, sizeof text, "%s: %s on %s, %s days (%s - %s; %s%s)", how, preset->model.name,
-             name_thing(thing, option, rented), gd_show_days(a, sizeof a, option->time.days),
+             gd_show_thing(thing, option, rented), gd_show_days(a, sizeof a, option->time.days),
              gd_show_days(b, sizeof b, option->time.days_low),
              gd_show_days(c, sizeof c, option->time.days_high),
              option->time.times == GD_TIMES_PREDICTED ? "predicted: " : "", option->time.source);
   gd_show_paragraph(&cli->out, 2, text);
+}
+
+/* A table that rests on all terms that any of them rests on. */
+static const struct gd_money_table *assumed(const struct preset *presets, int count) {
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < presets[i].table.count; j++)
+      if (presets[i].table.options[j].time.times == GD_TIMES_ANALYTIC)
+        return &presets[i].table;
+  return &presets[0].table;
 }
 
 static enum gd_status append_presets(struct gd_cli *cli, const struct preset *presets, int count,
@@ -732,7 +704,7 @@ static enum gd_status append_presets(struct gd_cli *cli, const struct preset *pr
                     "with them takes it; the dollars are of the machine, or of the run's rent. "
                     "Presets are in the order of FLOPS.");
   if (count > 0)
-    gd_show_terms(cli, &presets[0].table);
+    gd_show_terms(cli, assumed(presets, count));
   return GD_OK;
 }
 
