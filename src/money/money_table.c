@@ -176,8 +176,8 @@ static enum gd_status fill_some(const struct gd_times_context *context,
 
 /*
  * Days and costs, once it is known which machines there are. Within limits, those come first that
- * could be the fastest: few, then twice as many at a time, since machines are predicted together.
- * The paper's days are not held to the peak.
+ * could be the fastest: one, then four times as many at a time, since machines are predicted
+ * together. The paper's days are not held to the peak.
  */
 static enum gd_status fill_options(const struct gd_times_context *context,
                                    struct gd_money_table *table, struct gd_error *err) {
@@ -187,7 +187,7 @@ static enum gd_status fill_options(const struct gd_times_context *context,
   GD_TRY(set_least_days(context->asked, table, err));
   if (table->count > 1)
     qsort(table->options, (size_t)table->count, sizeof *table->options, compare_least_days);
-  for (int done = 0, some = 1;; some *= 2) {
+  for (int done = 0, some = 1;; some *= 4) {
     drop_hopeless(within, table, done);
     if (done == table->count)
       return GD_OK;
