@@ -100,6 +100,12 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
       (options->seq || options->batch || options->steps || options->tokens))
     return gd_fail(err, GD_BAD_INPUT,
                    "--seq, --batch, --steps and --tokens change a model's recipe; name the model");
+  if (options->mfu.given && options->times != GD_TIMES_ANALYTIC)
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--mfu %g is the share of the peak that --times analytic assumes, and the days of "
+        "--times %s do not rest on it; add --times analytic, or leave --mfu out",
+        options->mfu.value, gd_times_name(options->times));
   if (options->text && options->csv)
     return gd_fail(err, GD_BAD_INPUT, "--text and --csv exclude each other; --json has both");
   return GD_OK;
@@ -107,17 +113,6 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
 
 static const char *plural(double count) {
   return fabs(count - 1) < 1e-9 ? "" : "s";
-}
-
-enum { WAY_TEXT = 96 };
-
-/* "rent 4 x 4090", "buy server-4x-4090". */
-static void name_way(const struct gd_money_advice *advice, char text[WAY_TEXT]) {
-  if (advice->rented)
-    snprintf(text, WAY_TEXT, "rent %d x %.60s", advice->option->machine->count,
-             advice->option->gpu->name);
-  else
-    snprintf(text, WAY_TEXT, "buy %.60s", advice->option->machine->name);
 }
 
 /* --- the answer is no ---------------------------------------------------------------------- */
@@ -144,30 +139,30 @@ static enum gd_status no_days(const struct gd_money_table *table, struct gd_erro
 /* Nothing is within the limits, bought or rented: what is nearest to them. */
 static enum gd_status none_within(const struct gd_money_table *table,
                                   const struct gd_money_limits *limits, struct gd_error *err) {
-  const bool money = limits->budget_usd > 0;
-  /* The least that is spent where money is short, the fastest where time is. */
-  const struct gd_money_limits all = {.budget_usd = money ? 0 : HUGE_VAL};
+  const bool money = limits->budget_usd > 0, both = money && limits->days > 0;
   const struct gd_money_option *nearest = gd_money_nearest(table, limits);
-  struct gd_money_advice advice;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], asked[96], buy[128] = "", way[WAY_TEXT];
-  gd_money_advise(table, &all, &advice);
+  struct gd_money_advice advice, in_time;
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], asked[GD_SHOW_WAY], more[2 * GD_SHOW_WAY] = "";
+  char way[2 * GD_SHOW_WAY];
+  gd_money_advise(table, &(struct gd_money_limits){.budget_usd = HUGE_VAL}, &advice);
   if (!advice.option)
     return no_days(table, err);
-  name_way(&advice, way);
-  if (money)
-    snprintf(asked, sizeof asked, "for %s", gd_show_usd(a, sizeof a, limits->budget_usd));
-  else
-    snprintf(asked, sizeof asked, "within %g day%s", limits->days, plural(limits->days));
-  if (nearest)
-    snprintf(buy, sizeof buy, "; to buy: %.40s for %s, %s days", nearest->machine->name,
+  gd_money_advise(table, &(struct gd_money_limits){.budget_usd = HUGE_VAL, .days = limits->days},
+                  &in_time);
+  /* The least that is spent where money is short, the fastest where time is. */
+  const bool cheapest = money && in_time.option;
+  const struct gd_money_way *best = cheapest ? &in_time.cheapest : &advice.fastest;
+  if (!both && best->rented && nearest)
+    snprintf(more, sizeof more, "; to buy: %.40s for %s, %s days", nearest->machine->name,
              gd_show_usd(a, sizeof a, nearest->hardware_usd),
              gd_show_days(b, sizeof b, nearest->time.days));
-  return gd_fail(err, GD_MISMATCH,
-                 "no machine trains %s %s, bought or rented; the %s that there is: %s for %s, "
-                 "%s days%s",
-                 table->model->name, asked, money ? "cheapest" : "fastest", way,
-                 gd_show_usd(a, sizeof a, advice.usd),
-                 gd_show_days(b, sizeof b, advice.option->time.days), advice.rented ? buy : "");
+  return gd_fail(err, GD_MISMATCH, "no machine trains %s %s %s, bought or rented; the %s: %s%s",
+                 table->model->name, money && !both ? "for" : "within",
+                 gd_show_limits(asked, limits),
+                 !cheapest ? "fastest that there is"
+                 : both    ? "cheapest in time"
+                           : "cheapest that there is",
+                 gd_show_whole_way(way, best), more);
 }
 
 /* --- one model, for people ----------------------------------------------------------------- */
@@ -192,32 +187,64 @@ static int count_within(const struct gd_money_table *table, const struct gd_mone
 /* Why that way: "the least of 98 ways", "the fastest of 12 ways within $500". */
 static void append_reason(struct gd_cli *cli, const struct gd_money_limits *limits,
                           const struct gd_money_advice *advice) {
-  char a[2 * GD_SHOW_TEXT];
+  const bool budget = limits->budget_usd > 0;
+  char text[GD_SHOW_WAY];
   if (advice->ways == 1)
     gd_strbuf_append(&cli->out, "the only way to buy or rent");
   else
-    gd_strbuf_printf(&cli->out, "the %s of %d ways to buy or rent",
-                     limits->budget_usd > 0 ? "fastest" : "least", advice->ways);
-  if (limits->budget_usd > 0)
-    gd_strbuf_printf(&cli->out, " within %s", gd_show_usd(a, sizeof a, limits->budget_usd));
-  if (limits->days > 0)
-    gd_strbuf_printf(&cli->out, "%s %g day%s", limits->budget_usd > 0 ? " and" : " within",
-                     limits->days, plural(limits->days));
+    gd_strbuf_printf(&cli->out, "%sthe %s of %d ways to buy or rent",
+                     advice->near ? "within 5 % of " : "", budget ? "fastest" : "least",
+                     advice->ways);
+  if (budget || limits->days > 0)
+    gd_strbuf_printf(&cli->out, " within %s", gd_show_limits(text, limits));
+  if (advice->near && budget)
+    gd_strbuf_printf(&cli->out, ", for %.0f %% of its dollars",
+                     100 * advice->usd / advice->fastest.usd);
+  else if (advice->near)
+    gd_strbuf_printf(&cli->out, ", and %.3g times as fast",
+                     advice->cheapest.option->time.days / advice->option->time.days);
 }
 
-/* From how many runs on a purchase is cheaper than renting. */
+static bool same_way(const struct gd_money_way *a, const struct gd_money_way *b) {
+  return a->option == b->option && a->rented == b->rented;
+}
+
+/* What dollars and days can be traded for each other: both ends of what is reasonable. */
+static void append_ends(struct gd_cli *cli, const struct gd_money_limits *limits,
+                        const struct gd_money_advice *advice) {
+  char a[2 * GD_SHOW_WAY], b[2 * GD_SHOW_WAY];
+  if (same_way(&advice->cheapest, &advice->fastest))
+    return;
+  gd_strbuf_printf(&cli->out, "cheapest: %s; fastest%s: %s\n",
+                   gd_show_whole_way(a, &advice->cheapest),
+                   limits->budget_usd > 0 ? "" : " for up to twice that",
+                   gd_show_whole_way(b, &advice->fastest));
+}
+
+/* From how many runs on a purchase is cheaper than the cheapest rent. */
 static void append_purchase(struct gd_cli *cli, const struct gd_money_table *table,
                             const struct gd_money_advice *advice) {
   const struct gd_money_option *buy = advice->buy;
   char a[GD_SHOW_TEXT], b[2 * GD_SHOW_TEXT], c[GD_SHOW_TEXT];
+  if (advice->for_sale == 0)
+    gd_strbuf_append(&cli->out, "buying was not compared: no machine for sale has days here\n");
+  else if (advice->compared == 0)
+    gd_strbuf_printf(&cli->out,
+                     "buying was not compared: none of %d machine%s for sale is in time\n",
+                     advice->for_sale, plural(advice->for_sale));
+  else if (!buy)
+    gd_strbuf_printf(&cli->out,
+                     "buying does not pay: of %d machine%s for sale none saves its price in %g "
+                     "years\n",
+                     advice->compared, plural(advice->compared), table->terms.life_years.value);
   if (!buy)
-    gd_strbuf_printf(&cli->out, "buying does not pay: no machine saves its price in %g years\n",
-                     table->terms.life_years.value);
-  else
-    gd_strbuf_printf(&cli->out, "buying pays from %s run%s on: %s for %s, %s days each\n",
-                     gd_show_number(a, sizeof a, advice->buy_runs, 0), plural(advice->buy_runs),
-                     buy->machine->name, gd_show_usd(b, sizeof b, buy->hardware_usd),
-                     gd_show_days(c, sizeof c, buy->time.days));
+    return;
+  gd_strbuf_printf(&cli->out, "buying pays from %s run%s on: %s for %s, %s days each",
+                   gd_show_number(a, sizeof a, advice->buy_runs, 0), plural(advice->buy_runs),
+                   buy->machine->name, gd_show_usd(b, sizeof b, buy->hardware_usd),
+                   gd_show_days(c, sizeof c, buy->time.days));
+  gd_strbuf_printf(&cli->out, ", against the cheapest rent of %s a run\n",
+                   gd_show_usd(b, sizeof b, advice->rent->rent_usd));
 }
 
 /* The answer, before everything that it rests on. */
@@ -225,16 +252,16 @@ static void append_advice(struct gd_cli *cli, const struct gd_money_table *table
                           const struct gd_money_limits *limits,
                           const struct gd_money_advice *advice) {
   const struct gd_money_option *option = advice->option;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], way[WAY_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], way[GD_SHOW_WAY];
   if (!option)
     return;
-  name_way(advice, way);
-  gd_show_bold(cli, way);
+  gd_show_bold(cli, gd_show_way(way, option, advice->rented));
   gd_strbuf_printf(&cli->out, ": %s for one run of %s days, ",
                    gd_show_usd(a, sizeof a, advice->usd),
                    gd_show_days(b, sizeof b, option->time.days));
   append_reason(cli, limits, advice);
   gd_strbuf_append(&cli->out, "\n");
+  append_ends(cli, limits, advice);
   if (advice->rented) {
     gd_strbuf_printf(&cli->out, "%s a GPU-hour (%s); ",
                      gd_show_usd(a, sizeof a, option->rent_usd_per_hour / option->machine->count),
@@ -249,11 +276,14 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
                           const struct gd_money_limits *limits,
                           const struct gd_money_option *option) {
   struct gd_money_limits buying = *limits;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT], text[GD_SHOW_WAY];
   if (limits->budget_usd > 0)
     buying.days = 0;
   int count = count_within(table, &buying);
   gd_strbuf_append(&cli->out, "\nto buy: ");
+  if (!gd_money_within(option, limits))
+    gd_strbuf_printf(&cli->out,
+                     "nothing within %s; past the deadline: ", gd_show_limits(text, limits));
   gd_show_bold(cli, option->machine->name);
   gd_strbuf_printf(&cli->out, " for %s, %s days: ", gd_show_usd(a, sizeof a, option->hardware_usd),
                    gd_show_days(b, sizeof b, option->time.days));
@@ -261,8 +291,8 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
     gd_strbuf_printf(&cli->out, "the fastest of %d within %s\n", count,
                      gd_show_usd(c, sizeof c, limits->budget_usd));
   else if (limits->days > 0)
-    gd_strbuf_printf(&cli->out, "the cheapest of %d within %g day%s\n", count, limits->days,
-                     plural(limits->days));
+    gd_strbuf_printf(&cli->out, "the cheapest of %d within %s\n", count,
+                     gd_show_limits(text, limits));
   else
     gd_strbuf_printf(&cli->out, "the cheapest run of %d, energy included, if it is never idle\n",
                      count);
@@ -271,13 +301,13 @@ static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table
 
 /* What budget and deadline together allow, bought or rented. */
 static void append_reach(struct gd_cli *cli, const struct gd_money_table *table,
-                         const struct gd_money_reach *reach, const char *how) {
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT];
+                         const struct gd_money_reach *reach, bool rented) {
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], d[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (!reach->option)
     return;
-  gd_strbuf_printf(&cli->out, "%s: %s, %s, %s days: %s %s, %s %% of the recipe\n", how,
-                   reach->option->machine->name, gd_show_usd(a, sizeof a, reach->usd),
-                   gd_show_days(b, sizeof b, reach->days),
+  gd_strbuf_printf(&cli->out, "%s: %s, %s, %s days: %s %s, %s %% of the recipe\n",
+                   rented ? "rented" : "bought", gd_show_thing(thing, reach->option, rented),
+                   gd_show_usd(a, sizeof a, reach->usd), gd_show_days(b, sizeof b, reach->days),
                    gd_show_power(c, sizeof c, reach->share * table->work.tokens),
                    table->model->family->images ? "images" : "tokens",
                    gd_show_digits(d, sizeof d, 100 * reach->share, 3));
@@ -333,6 +363,19 @@ struct answer {
   struct gd_money_reach reach_bought, reach_rented;
 };
 
+static void set_way(struct gd_show_object *object, const char *end,
+                    const struct gd_money_way *way) {
+  char key[64];
+  snprintf(key, sizeof key, "%s_way", end);
+  gd_show_set_text(object, key, way->rented ? "rent" : "buy");
+  snprintf(key, sizeof key, "%s_machine", end);
+  gd_show_set_text(object, key, way->option->machine->name);
+  snprintf(key, sizeof key, "%s_usd", end);
+  gd_show_set_real(object, key, way->usd);
+  snprintf(key, sizeof key, "%s_days", end);
+  gd_show_set_real(object, key, way->option->time.days);
+}
+
 static void set_advice(struct gd_show_object *object, const struct gd_money_advice *advice) {
   const struct gd_money_option *buy = advice->buy;
   gd_show_begin(object);
@@ -345,6 +388,10 @@ static void set_advice(struct gd_show_object *object, const struct gd_money_advi
   gd_show_set_int(object, "ways", advice->ways);
   gd_show_set_real(object, "buying_pays_runs", buy ? advice->buy_runs : (double)NAN);
   gd_show_set_text(object, "buying_pays_machine", buy ? buy->machine->name : "");
+  gd_show_set_real(object, "buying_against_usd",
+                   advice->rent ? advice->rent->rent_usd : (double)NAN);
+  set_way(object, "cheapest", &advice->cheapest);
+  set_way(object, "fastest", &advice->fastest);
 }
 
 static void set_rows(struct gd_show_object *rows, const struct gd_money_table *table) {
@@ -394,14 +441,14 @@ static enum gd_status append_variants(struct gd_cli *cli, struct gd_money_table 
   gd_strbuf_append(&cli->out, "\nat other prices\n");
   for (int i = 0; i < VARIANTS; i++) {
     struct gd_money_advice advice;
-    char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], way[WAY_TEXT];
+    char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], way[GD_SHOW_WAY];
     GD_TRY(gd_money_advise_scaled(table, limits, &variants[i].scales, &advice, err));
     if (!advice.option) {
       gd_strbuf_printf(&cli->out, "  %s: nothing is within the limits\n", variants[i].name);
       continue;
     }
-    name_way(&advice, way);
-    gd_strbuf_printf(&cli->out, "  %s: %s, %s for %s days", variants[i].name, way,
+    gd_strbuf_printf(&cli->out, "  %s: %s, %s for %s days", variants[i].name,
+                     gd_show_way(way, advice.option, advice.rented),
                      gd_show_usd(a, sizeof a, advice.usd),
                      gd_show_days(b, sizeof b, advice.option->time.days));
     if (advice.buy)
@@ -459,11 +506,23 @@ static void label_progress(const struct gd_money_asked *asked, const char *name,
     snprintf(progress->label, sizeof progress->label, "%.80s", name);
 }
 
+/* Nothing is within the limits: how much of the run is. */
+static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
+                        const struct gd_money_limits *limits, const struct answer *answer) {
+  char text[GD_SHOW_WAY];
+  const bool part = answer->reach_bought.option || answer->reach_rented.option;
+  gd_strbuf_printf(&cli->out, "no machine trains it within %s, bought or rented%s\n",
+                   gd_show_limits(text, limits), part ? "; a part of the run is:" : "");
+  append_reach(cli, table, &answer->reach_bought, false);
+  append_reach(cli, table, &answer->reach_rented, true);
+  gd_strbuf_append(&cli->out, "\n");
+}
+
 static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *table,
                                     const struct answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
   struct gd_show_object rows;
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT];
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (cli->options.json)
     return append_json(cli, table, answer, err);
   if (cli->options.csv) {
@@ -477,6 +536,8 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
   }
   append_title(cli, table);
   append_advice(cli, table, &limits, &answer->advice);
+  if (!answer->advice.option)
+    append_none(cli, table, &limits, answer);
   GD_TRY(gd_show_options(cli, table, err));
   if (answer->chosen)
     append_chosen(cli, table, &limits, answer->chosen);
@@ -485,15 +546,16 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
                      answer->possible->machine->name,
                      gd_show_usd(a, sizeof a, answer->possible->hardware_usd),
                      gd_show_days(b, sizeof b, answer->possible->time.days));
-  if (answer->rented && !(answer->advice.rented && answer->rented == answer->advice.option))
+  if (answer->rented && answer->rented != answer->advice.rent)
     gd_strbuf_printf(&cli->out, "cheapest to rent: %s, %s for %s days\n",
-                     answer->rented->machine->name,
+                     gd_show_thing(thing, answer->rented, true),
                      gd_show_usd(a, sizeof a, answer->rented->rent_usd),
                      gd_show_days(b, sizeof b, answer->rented->time.days));
-  if (answer->reach_bought.option || answer->reach_rented.option)
+  if (answer->advice.option && (answer->reach_bought.option || answer->reach_rented.option)) {
     gd_strbuf_append(&cli->out, "\n");
-  append_reach(cli, table, &answer->reach_bought, "bought");
-  append_reach(cli, table, &answer->reach_rented, "rented");
+    append_reach(cli, table, &answer->reach_bought, false);
+    append_reach(cli, table, &answer->reach_rented, true);
+  }
   append_notes(cli, table);
   GD_TRY(append_variants(cli, table, &limits, err));
   gd_show_terms(cli, table);
@@ -522,20 +584,18 @@ static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *as
     gd_money_reach_rented(table, &limits, &answer.reach_rented);
   }
   GD_TRY(append_answer(cli, table, &answer, err));
-  if (!answer.advice.option && !answer.chosen && !answer.reach_rented.option)
+  if (!answer.advice.option)
     return none_within(table, &limits, err);
   return GD_OK;
 }
 
 /* --- all presets --------------------------------------------------------------------------- */
 
-/* A preset, and the best that the limits allow for it. */
+/* A preset, and what `cost MODEL` advises for it within the limits, of each way. */
 struct preset {
   struct gd_model model;
   struct gd_money_table table;
-  const struct gd_money_option *bought, *rented; /* within both limits; NULL: none */
-  const struct gd_money_option *fastest;         /* within the budget; NULL: none */
-  struct gd_money_table checked[2];              /* predicted: bought, rented */
+  struct gd_money_advice advice[2]; /* to buy, to rent */
 };
 
 static int compare_presets(const void *left, const void *right) {
@@ -547,56 +607,80 @@ static int compare_presets(const void *left, const void *right) {
 /* preset->model is loaded. */
 static enum gd_status price_preset(const struct gd_cli *cli, struct gd_money_asked *asked,
                                    struct preset *preset, struct gd_error *err) {
-  const struct gd_money_limits limits = limits_of(cli);
+  struct gd_money_limits limits = limits_of(cli);
   asked->model = &preset->model;
-  GD_TRY(gd_money_table_make(asked, &preset->table, err));
-  preset->fastest = gd_money_choose(&preset->table, &limits);
-  preset->bought =
-      preset->fastest && gd_money_within(preset->fastest, &limits) ? preset->fastest : NULL;
-  preset->rented = gd_money_choose_rented(&preset->table, &limits);
-  return GD_OK;
+  asked->within = &limits;
+  enum gd_status status = gd_money_table_make(asked, &preset->table, err);
+  asked->within = NULL;
+  for (int rented = 0; rented < 2 && status == GD_OK; rented++) {
+    limits.ways = rented ? GD_MONEY_RENT : GD_MONEY_BUY;
+    gd_money_advise(&preset->table, &limits, &preset->advice[rented]);
+  }
+  return status;
 }
 
-static const char *machine_cell(struct gd_cli *cli, const struct gd_money_option *option,
-                                double usd) {
-  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT];
+static const char *machine_cell(struct gd_cli *cli, const struct gd_money_advice *advice,
+                                bool rented) {
+  const struct gd_money_option *option = advice->option;
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
   if (!option)
     return "-";
-  return gd_show_cell(cli, "%s, %s, %s days", option->machine->name, gd_show_usd(a, sizeof a, usd),
+  return gd_show_cell(cli, "%s, %s, %s days", gd_show_thing(thing, option, rented),
+                      gd_show_usd(a, sizeof a, rented ? option->rent_usd : option->hardware_usd),
                       gd_show_days(b, sizeof b, option->time.days));
+}
+
+/* "predicted"; "measured, predicted" where what is bought and what is rented differ in it. */
+static const char *sources_cell(struct gd_cli *cli, const struct preset *preset) {
+  const struct gd_money_option *bought = preset->advice[0].option,
+                               *rented = preset->advice[1].option;
+  if (!bought && !rented)
+    return "";
+  if (!bought || !rented || bought->time.times == rented->time.times)
+    return gd_times_name((bought ? bought : rented)->time.times);
+  return gd_show_cell(cli, "%s, %s", gd_times_name(bought->time.times),
+                      gd_times_name(rented->time.times));
 }
 
 /* The preset with the most FLOPs that can be trained; presets are sorted by them. */
 static const struct preset *largest(const struct preset *presets, int count, bool rented) {
   for (int i = count - 1; i >= 0; i--)
-    if (rented ? presets[i].rented : presets[i].bought)
+    if (presets[i].advice[rented].option)
       return &presets[i];
   return NULL;
 }
 
-static void append_largest(struct gd_cli *cli, const struct preset *preset,
-                           const struct gd_money_option *option, const char *how) {
-  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], text[1024];
+static void append_largest(struct gd_cli *cli, const struct preset *preset, bool rented) {
+  const struct gd_money_option *option = preset ? preset->advice[rented].option : NULL;
+  const char *how = rented ? "rented" : "bought";
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], thing[GD_SHOW_WAY], text[1024];
   if (!option)
     snprintf(text, sizeof text, "%s: none", how);
   else
     snprintf(text, sizeof text, "%s: %s on %s, %s days (%s - %s; %s%s)", how, preset->model.name,
-             option->machine->name, gd_show_days(a, sizeof a, option->time.days),
+             gd_show_thing(thing, option, rented), gd_show_days(a, sizeof a, option->time.days),
              gd_show_days(b, sizeof b, option->time.days_low),
              gd_show_days(c, sizeof c, option->time.days_high),
              option->time.times == GD_TIMES_PREDICTED ? "predicted: " : "", option->time.source);
   gd_show_paragraph(&cli->out, 2, text);
 }
 
+/* A table that rests on all terms that any of them rests on. */
+static const struct gd_money_table *assumed(const struct preset *presets, int count) {
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < presets[i].table.count; j++)
+      if (presets[i].table.options[j].time.times == GD_TIMES_ANALYTIC)
+        return &presets[i].table;
+  return &presets[0].table;
+}
+
 static enum gd_status append_presets(struct gd_cli *cli, const struct preset *presets, int count,
                                      struct gd_error *err) {
   static const struct gd_show_column columns[] = {{"MODEL", false},     {"PARAMETERS", true},
-                                                  {"FLOPS", true},      {"DAYS", true},
-                                                  {"IF BOUGHT", false}, {"IF RENTED", false}};
+                                                  {"FLOPS", true},      {"IF BOUGHT", false},
+                                                  {"IF RENTED", false}, {"DAYS FROM", false}};
   enum { COLUMNS = sizeof columns / sizeof *columns };
   const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS + 1, sizeof *cells);
-  const struct preset *bought = largest(presets, count, false);
-  const struct preset *rented = largest(presets, count, true);
   char text[GD_SHOW_TEXT];
   if (!cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing presets");
@@ -606,24 +690,21 @@ static enum gd_status append_presets(struct gd_cli *cli, const struct preset *pr
     row[0] = p->model.name;
     row[1] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, p->table.work.parameters));
     row[2] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, p->table.work.train_flops));
-    row[3] = p->fastest
-                 ? gd_show_cell(cli, "%s", gd_show_days(text, sizeof text, p->fastest->time.days))
-                 : "-";
-    row[4] = machine_cell(cli, p->bought, p->bought ? p->bought->hardware_usd : 0);
-    row[5] = machine_cell(cli, p->rented, p->rented ? p->rented->rent_usd : 0);
+    row[3] = machine_cell(cli, &p->advice[0], false);
+    row[4] = machine_cell(cli, &p->advice[1], true);
+    row[5] = sources_cell(cli, p);
   }
   GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, count, err));
-  gd_strbuf_append(&cli->out, "\nlargest that can be trained:\n");
-  append_largest(cli, bought, bought ? bought->bought : NULL, "bought");
-  append_largest(cli, rented, rented ? rented->rented : NULL, "rented");
+  gd_strbuf_append(&cli->out, "\nlargest that can be trained, by the FLOPs of its run:\n");
+  for (int rented = 0; rented < 2; rented++)
+    append_largest(cli, largest(presets, count, rented), rented);
   gd_strbuf_append(&cli->out, "\n");
   gd_show_paragraph(&cli->out, 0,
-                    cli->options.times == GD_TIMES_AUTO
-                        ? "DAYS: on the fastest machine within the budget. Rows are measured or by "
-                          "arithmetic; the largest are predicted, memory included."
-                        : "DAYS: on the fastest machine within the budget.");
+                    "IF BOUGHT, IF RENTED: the fastest within both limits, as 'gpudays cost MODEL' "
+                    "with them takes it; the dollars are of the machine, or of the run's rent. "
+                    "Presets are in the order of FLOPS.");
   if (count > 0)
-    gd_show_terms(cli, &presets[0].table);
+    gd_show_terms(cli, assumed(presets, count));
   return GD_OK;
 }
 
@@ -632,11 +713,14 @@ static enum gd_status append_presets_json(struct gd_cli *cli, const struct prese
   struct gd_show_object root, rows = {.object = json_array()}, object;
   const struct preset *bought = largest(presets, count, false);
   const struct preset *rented = largest(presets, count, true);
-  for (int i = 0; i < count; i++)
-    if (presets[i].fastest) {
-      gd_show_option(&object, &presets[i].table, presets[i].fastest);
-      gd_show_append(&rows, &object);
-    }
+  for (int i = 0; i < 2 * count; i++) {
+    const struct preset *preset = &presets[i / 2];
+    if (!preset->advice[i % 2].option)
+      continue;
+    gd_show_option(&object, &preset->table, preset->advice[i % 2].option);
+    gd_show_set_text(&object, "way", i % 2 ? "rent" : "buy");
+    gd_show_append(&rows, &object);
+  }
   if (cli->options.csv)
     return gd_show_csv(&cli->out, &rows, err);
   gd_show_begin(&root);
@@ -646,62 +730,21 @@ static enum gd_status append_presets_json(struct gd_cli *cli, const struct prese
     gd_show_set_terms(&root, "terms", &presets[0].table.terms);
   gd_show_set_object(&root, "options", &rows);
   gd_show_set_option(&root, "chosen", bought ? &bought->table : NULL,
-                     bought ? bought->bought : NULL);
+                     bought ? bought->advice[0].option : NULL);
   gd_show_set_option(&root, "chosen_rented", rented ? &rented->table : NULL,
-                     rented ? rented->rented : NULL);
+                     rented ? rented->advice[1].option : NULL);
   return gd_show_json(&cli->out, &root, err);
 }
 
-/* Whether a preset can be trained, by prediction of the machines that come nearest to it. */
-static enum gd_status check_preset(const struct gd_cli *cli, const struct gd_money_asked *asked,
-                                   struct preset *preset, bool rented, struct gd_error *err) {
-  enum { MOST = 3 };
-  const double best_share = 0.01 * GD_MONEY_H200_MFU_HIGH; /* no model has exceeded it */
-  const struct gd_money_limits limits = limits_of(cli);
-  const struct gd_money_option **answer = rented ? &preset->rented : &preset->bought;
-  struct gd_money_table *table = &preset->checked[rented];
-  struct gd_money_asked closer = *asked;
-  if (*answer && (*answer)->time.times == GD_TIMES_MEASURED)
-    return GD_OK;
-  *answer = NULL;
-  closer.model = &preset->model;
-  closer.quick = false;
-  closer.machines = gd_money_candidates(&preset->table, &limits, rented, best_share, MOST);
-  if (!closer.machines)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while narrowing machines down");
-  if (!closer.machines[0])
-    return GD_OK;
-  label_progress(asked, preset->model.name, 0, 0);
-  GD_TRY(gd_money_table_make(&closer, table, err));
-  const struct gd_money_option *option =
-      rented ? gd_money_choose_rented(table, &limits) : gd_money_choose(table, &limits);
-  if (option && (rented || gd_money_within(option, &limits)))
-    *answer = option;
-  return GD_OK;
-}
-
-/* From the largest preset down, until one can be trained: the answer, which must hold. */
-static enum gd_status check_presets(const struct gd_cli *cli, const struct gd_money_asked *asked,
-                                    struct preset *presets, int count, struct gd_error *err) {
-  if (asked->times != GD_TIMES_AUTO)
-    return GD_OK;
-  for (int rented = 0; rented < 2; rented++)
-    for (int i = count - 1; i >= 0; i--) {
-      GD_TRY(check_preset(cli, asked, &presets[i], rented, err));
-      if (rented ? presets[i].rented : presets[i].bought)
-        break;
-    }
-  return GD_OK;
-}
-
-static enum gd_status show_presets(struct gd_cli *cli, const struct gd_money_asked *asked,
-                                   struct preset *presets, int count, struct gd_error *err) {
+static enum gd_status show_presets(struct gd_cli *cli, struct preset *presets, int count,
+                                   struct gd_error *err) {
   bool programs = cli->options.json || cli->options.csv;
   const struct gd_money_limits limits = limits_of(cli);
   char a[2 * GD_SHOW_TEXT];
   if (count > 1)
     qsort(presets, (size_t)count, sizeof *presets, compare_presets);
-  GD_TRY(check_presets(cli, asked, presets, count, err));
+  for (int i = 0; i < count; i++)
+    presets[i].table.model = &presets[i].model; /* it has moved */
   GD_TRY(programs ? append_presets_json(cli, presets, count, err)
                   : append_presets(cli, presets, count, err));
   if (!largest(presets, count, false) && !largest(presets, count, true))
@@ -719,7 +762,6 @@ static enum gd_status answer_presets(struct gd_cli *cli, struct gd_money_asked *
   struct preset *presets = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *presets);
   if (!presets)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading presets");
-  asked->quick = true;
   for (int i = 0; i < count && status == GD_OK; i++) {
     /* One broken file of the user's must not hide the other presets; `models` tells of it. */
     if (gd_model_load(names[i], &presets[read].model, NULL) != GD_OK)
@@ -728,12 +770,9 @@ static enum gd_status answer_presets(struct gd_cli *cli, struct gd_money_asked *
     status = price_preset(cli, asked, &presets[read++], err);
   }
   if (status == GD_OK)
-    status = show_presets(cli, asked, presets, read, err);
-  for (int i = 0; i < read; i++) {
+    status = show_presets(cli, presets, read, err);
+  for (int i = 0; i < read; i++)
     gd_money_table_deinit(&presets[i].table);
-    gd_money_table_deinit(&presets[i].checked[0]);
-    gd_money_table_deinit(&presets[i].checked[1]);
-  }
   return status;
 }
 

@@ -27,6 +27,42 @@ const char *gd_show_days(char *text, size_t size, double days) {
   return text;
 }
 
+/* --- names --------------------------------------------------------------------------------- */
+
+const char *gd_show_thing(char text[GD_SHOW_WAY], const struct gd_money_option *option,
+                          bool rented) {
+  if (rented)
+    snprintf(text, GD_SHOW_WAY, "%d x %.60s", option->machine->count, option->gpu->name);
+  else
+    snprintf(text, GD_SHOW_WAY, "%.60s", option->machine->name);
+  return text;
+}
+
+const char *gd_show_way(char text[GD_SHOW_WAY], const struct gd_money_option *option, bool rented) {
+  char thing[GD_SHOW_WAY];
+  snprintf(text, GD_SHOW_WAY, "%s %.80s", rented ? "rent" : "buy",
+           gd_show_thing(thing, option, rented));
+  return text;
+}
+
+const char *gd_show_whole_way(char text[2 * GD_SHOW_WAY], const struct gd_money_way *way) {
+  char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], name[GD_SHOW_WAY];
+  snprintf(text, 2 * GD_SHOW_WAY, "%s for %.40s, %.40s days",
+           gd_show_way(name, way->option, way->rented), gd_show_usd(a, sizeof a, way->usd),
+           gd_show_days(b, sizeof b, way->option->time.days));
+  return text;
+}
+
+const char *gd_show_limits(char text[GD_SHOW_WAY], const struct gd_money_limits *limits) {
+  char a[2 * GD_SHOW_TEXT] = "", b[GD_SHOW_TEXT] = "";
+  if (limits->budget_usd > 0)
+    gd_show_usd(a, sizeof a, limits->budget_usd);
+  if (limits->days > 0)
+    snprintf(b, sizeof b, "%g day%s", limits->days, fabs(limits->days - 1) < 1e-9 ? "" : "s");
+  snprintf(text, GD_SHOW_WAY, "%.40s%s%.40s", a, a[0] && b[0] ? " and " : "", b);
+  return text;
+}
+
 /* --- for programs -------------------------------------------------------------------------- */
 
 static const char *physics_name(enum gd_physics physics) {

@@ -14,6 +14,17 @@ const char *gd_show_usd(char *text, size_t size, double usd);
 /* "30", "8.73", "1,250". */
 const char *gd_show_days(char *text, size_t size, double days);
 
+enum { GD_SHOW_WAY = 96 };
+/* "4 x 4090" for what is rented, wherever it is named; else the machine's name. */
+const char *gd_show_thing(char text[GD_SHOW_WAY], const struct gd_money_option *option,
+                          bool rented);
+/* "rent 4 x 4090", "buy server-4x-4090". */
+const char *gd_show_way(char text[GD_SHOW_WAY], const struct gd_money_option *option, bool rented);
+/* "rent 8 x h100 for $120, 3.4 days" */
+const char *gd_show_whole_way(char text[2 * GD_SHOW_WAY], const struct gd_money_way *way);
+/* "$5,000", "30 days", "$5,000 and 30 days". */
+const char *gd_show_limits(char text[GD_SHOW_WAY], const struct gd_money_limits *limits);
+
 /* Whose rent an option has, or "--rent"; empty: it is not for rent. */
 const char *gd_show_provider(const struct gd_money_table *table,
                              const struct gd_money_option *option);

@@ -155,6 +155,8 @@ static double run_usd(const struct gd_money_option *option, bool rented) {
 static bool way_within(const struct gd_money_option *option, bool rented,
                        const struct gd_money_limits *limits) {
   double paid_usd = rented ? option->rent_usd : option->hardware_usd;
+  if (limits->ways == (rented ? GD_MONEY_BUY : GD_MONEY_RENT))
+    return false;
   return isfinite(run_usd(option, rented)) && days_within(&option->time, limits) &&
          (limits->budget_usd <= 0 || paid_usd <= limits->budget_usd);
 }
@@ -170,15 +172,18 @@ static double runs_to_pay(const struct gd_money_table *table, const struct gd_mo
   return runs * option->time.days <= life_days ? runs : 0;
 }
 
-/* Rented machines are compared with all that can be bought, whatever the budget is now. */
+/* The cheapest rent is compared with all that can be bought in time, whatever the budget is now. */
 static void find_purchase(const struct gd_money_table *table, const struct gd_money_limits *limits,
                           struct gd_money_advice *advice) {
   const struct gd_money_limits in_time = {.days = limits->days, .possible = limits->possible};
-  for (int i = 0; i < table->count; i++) {
+  advice->rent = gd_money_choose_rented(table, limits);
+  for (int i = 0; i < table->count && advice->rent; i++) {
     const struct gd_money_option *option = &table->options[i];
+    advice->for_sale += for_sale(option) && option->time.state == GD_TIME_KNOWN;
     if (!way_within(option, false, &in_time))
       continue;
-    double runs = runs_to_pay(table, option, advice->usd);
+    double runs = runs_to_pay(table, option, advice->rent->rent_usd);
+    advice->compared++;
     if (runs > 0 && (!advice->buy || runs < advice->buy_runs)) {
       advice->buy = option;
       advice->buy_runs = runs;
@@ -186,26 +191,52 @@ static void find_purchase(const struct gd_money_table *table, const struct gd_mo
   }
 }
 
-void gd_money_advise(const struct gd_money_table *table, const struct gd_money_limits *limits,
-                     struct gd_money_advice *advice) {
+/* The fastest or the cheapest way within the limits, and within most; *ways counts them. */
+static struct gd_money_way best_way(const struct gd_money_table *table,
+                                    const struct gd_money_limits *limits, bool by_days,
+                                    double most_usd, double most_days, int *ways) {
+  struct gd_money_way best = {0};
   struct rank least = {0};
-  *advice = (struct gd_money_advice){0};
+  *ways = 0;
   for (int i = 0; i < 2 * table->count; i++) {
     const struct gd_money_option *option = &table->options[i / 2];
     bool rented = i % 2 == 1;
-    if (!way_within(option, rented, limits))
-      continue;
     double usd = run_usd(option, rented), days = option->time.days;
-    struct rank rank = limits->budget_usd > 0 ? (struct rank){days, usd} : (struct rank){usd, days};
-    advice->ways++;
-    if (!advice->option || rank.first < least.first ||
+    if (!way_within(option, rented, limits) || usd > most_usd || days > most_days)
+      continue;
+    struct rank rank = by_days ? (struct rank){days, usd} : (struct rank){usd, days};
+    ++*ways;
+    if (!best.option || rank.first < least.first ||
         (rank.first <= least.first && rank.second < least.second)) {
-      advice->option = option;
-      advice->rented = rented;
-      advice->usd = usd;
+      best = (struct gd_money_way){.option = option, .rented = rented, .usd = usd};
       least = rank;
     }
   }
+  return best;
+}
+
+void gd_money_advise(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                     struct gd_money_advice *advice) {
+  const double any = (double)INFINITY;
+  const bool budget = limits->budget_usd > 0;
+  int unused;
+  *advice = (struct gd_money_advice){0};
+  advice->cheapest = best_way(table, limits, false, any, any, &advice->ways);
+  if (!advice->cheapest.option)
+    return;
+  double most_usd = budget ? any : GD_MONEY_MOST * advice->cheapest.usd;
+  advice->fastest = best_way(table, limits, true, most_usd, any, &unused);
+  struct gd_money_way taken = budget ? advice->fastest : advice->cheapest;
+  struct gd_money_way other =
+      budget ? best_way(table, limits, false, any, GD_MONEY_NEAR * taken.option->time.days, &unused)
+             : best_way(table, limits, true, GD_MONEY_NEAR * taken.usd, any, &unused);
+  advice->near = budget ? other.usd <= GD_MONEY_MUCH * taken.usd
+                        : other.option->time.days <= GD_MONEY_MUCH * taken.option->time.days;
+  if (advice->near)
+    taken = other;
+  advice->option = taken.option;
+  advice->rented = taken.rented;
+  advice->usd = taken.usd;
   if (advice->rented)
     find_purchase(table, limits, advice);
 }
@@ -259,46 +290,4 @@ void gd_money_reach_rented(const struct gd_money_table *table, const struct gd_m
     *reach = (struct gd_money_reach){
         .option = option, .days = days, .share = share, .usd = days * usd_per_day};
   }
-}
-
-/* --- candidates ---------------------------------------------------------------------------- */
-
-/* Whether it could be within the limits, were it faster by that factor. */
-static bool could_be_within(const struct gd_money_option *option,
-                            const struct gd_money_limits *limits, bool rented, double factor) {
-  double usd = rented ? option->rent_usd / factor : option->hardware_usd;
-  return option->time.state == GD_TIME_KNOWN && isfinite(usd) && usd <= limits->budget_usd &&
-         option->time.days / factor <= limits->days;
-}
-
-/* Of machines that cost the same to rent the larger one: it has more memory. */
-static bool comes_before(const struct gd_money_option *a, const struct gd_money_option *b,
-                         bool rented) {
-  if (rented && fabs(a->rent_usd - b->rent_usd) > 1e-9 * b->rent_usd)
-    return a->rent_usd < b->rent_usd;
-  return a->time.days < b->time.days;
-}
-
-const char *gd_money_candidates(struct gd_money_table *table, const struct gd_money_limits *limits,
-                                bool rented, double share, int most) {
-  const char *names = "";
-  const struct gd_money_option *last = NULL;
-  for (int n = 0; n < most && names; n++) {
-    const struct gd_money_option *next = NULL;
-    for (int i = 0; i < table->count; i++) {
-      const struct gd_money_option *option = &table->options[i];
-      double factor = share / option->time.share;
-      if (option->time.times == GD_TIMES_ANALYTIC &&
-          could_be_within(option, limits, rented, factor) &&
-          (!last || comes_before(last, option, rented)) &&
-          (!next || comes_before(option, next, rented)))
-        next = option;
-    }
-    if (!next)
-      break;
-    names =
-        gd_arena_printf(&table->arena, "%s%s%s", names, names[0] ? "," : "", next->machine->name);
-    last = next;
-  }
-  return names;
 }

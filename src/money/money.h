@@ -120,13 +120,17 @@ struct gd_money_option {
   bool experiment_front;    /* the same with experiment_usd */
 };
 
+struct gd_money_limits; /* below */
 struct gd_money_asked {
   struct gd_hw *hw;
   const struct gd_paper *paper;
   struct gd_store *store; /* NULL: nothing is measured */
   const struct gd_model *model;
   enum gd_times times;
-  bool quick; /* AUTO: leave out predictions, which take a tenth of a second a machine */
+  /* A budget and days: leave out machines that gd_money_advise cannot take within them, to buy or
+   * to rent, even if their GPUs reach their peak. Its advice of either stays the same, and is found
+   * sooner. NULL: all machines. */
+  const struct gd_money_limits *within;
   struct gd_money_terms terms;
   const char *machines; /* names joined by commas; NULL: all of the catalogue */
   const char *provider; /* of rented GPUs: a part of its name; NULL: whoever asks least */
@@ -170,9 +174,12 @@ void gd_money_front(const double *x, const double *y, int count, bool *on);
 
 /* --- choosing ------------------------------------------------------------------------------ */
 
+enum gd_money_ways { GD_MONEY_ANY, GD_MONEY_BUY, GD_MONEY_RENT };
+
 struct gd_money_limits {
   double budget_usd, days; /* 0: none */
   bool possible;           /* leave out days that physics does not allow: gd_physics_of */
+  enum gd_money_ways ways; /* of gd_money_advise */
 };
 bool gd_money_within(const struct gd_money_option *option, const struct gd_money_limits *limits);
 /*
@@ -190,19 +197,39 @@ const struct gd_money_option *gd_money_choose_rented(const struct gd_money_table
 const struct gd_money_option *gd_money_nearest(const struct gd_money_table *table,
                                                const struct gd_money_limits *limits);
 
+/* What can be done for one run: rent a machine for its days, or buy one. */
+struct gd_money_way {
+  const struct gd_money_option *option; /* NULL: none */
+  bool rented;
+  double usd; /* of the run: its rent, or the machine and the run's electricity */
+};
+
+/* Nearly equal: what is up to 5 % more. Much better: at most half. Not much more: up to twice. */
+#define GD_MONEY_NEAR 1.05
+#define GD_MONEY_MUCH 0.5
+#define GD_MONEY_MOST 2.0
+
 /*
- * What to do for one run: rent a machine for its days, or buy one. With a budget the fastest way
- * within it, of equals the cheapest; else the way on which the least is spent, of equals the
- * fastest. All limits hold. A budget is for the machine or for its rent; electricity is not in it.
+ * Which way to take. With a budget the fastest way within it, of equals the cheapest; else the way
+ * on which the least is spent, of equals the fastest. Where another is nearly as good in that and
+ * much better in the other of the two, dollars or days, it is taken instead. All limits hold. A
+ * budget is for the machine or for its rent; electricity is not in it.
  */
 struct gd_money_advice {
   const struct gd_money_option *option; /* NULL: nothing is within the limits */
   bool rented;
-  double usd; /* of the run: its rent, or the machine and the run's electricity */
+  double usd; /* as a way's */
   int ways;   /* within the limits: machines that can be rented, and machines that can be bought */
-  /* Rented: the machine whose purchase is the first to be cheaper when the run is repeated. */
-  const struct gd_money_option *buy; /* NULL: none is, within its life */
-  double buy_runs;                   /* from so many runs on; a whole number */
+  bool near;  /* not the first by the rule, but nearly, and much better otherwise */
+  struct gd_money_way cheapest; /* within the limits */
+  struct gd_money_way fastest;  /* likewise; without a budget of those up to twice the cheapest */
+  /* Rented: the machine whose purchase is the first to be cheaper than the cheapest rent within the
+   * limits when the run is repeated. */
+  const struct gd_money_option *rent; /* that is compared with */
+  const struct gd_money_option *buy;  /* NULL: none is, within its life */
+  double buy_runs;                    /* from so many runs on; a whole number */
+  int for_sale;                       /* machines with days, whatever they cost */
+  int compared;                       /* of these in time */
 };
 void gd_money_advise(const struct gd_money_table *table, const struct gd_money_limits *limits,
                      struct gd_money_advice *advice);
@@ -230,14 +257,6 @@ void gd_money_reach_bought(const struct gd_money_table *table, const struct gd_m
                            struct gd_money_reach *reach);
 void gd_money_reach_rented(const struct gd_money_table *table, const struct gd_money_limits *limits,
                            struct gd_money_reach *reach);
-
-/*
- * Names, joined by commas and in the table's arena, of up to `most` machines of a GD_TIMES_ANALYTIC
- * table that are within both limits, bought or rented, if their GPUs reach `share` of their peak:
- * the fastest, or the cheapest to rent, first. Empty: none; NULL: no memory.
- */
-const char *gd_money_candidates(struct gd_money_table *table, const struct gd_money_limits *limits,
-                                bool rented, double share, int most);
 
 /* --- words --------------------------------------------------------------------------------- */
 

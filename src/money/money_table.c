@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "hw/estimate.h"
 #include "money/money_int.h"
 #include "pass/pass.h"
 
@@ -111,13 +112,89 @@ static enum gd_status add_option(const struct gd_money_asked *asked,
   return GD_OK;
 }
 
-/* Days and costs, once it is known which machines there are. */
-static enum gd_status fill_options(const struct gd_times_context *context,
-                                   struct gd_money_table *table, struct gd_error *err) {
-  GD_TRY(gd_times_find(context, table->options, table->count, err));
-  for (int i = 0; i < table->count; i++)
+/* Until an option's days are found, they are the fewest that the peak of its GPUs allows. */
+static enum gd_status set_least_days(const struct gd_money_asked *asked,
+                                     struct gd_money_table *table, struct gd_error *err) {
+  for (int i = 0; i < table->count; i++) {
+    struct gd_money_option *option = &table->options[i];
+    enum gd_precision precision;
+    bool substituted;
+    GD_TRY(gd_estimate_precision(asked->model, option->gpu, NULL, &precision, &substituted, err));
+    double peak_flops = gd_estimate_peak(option->gpu, precision, GD_PEAKS_DATASHEET);
+    option->time.days =
+        gd_estimate_days(table->work.train_flops, peak_flops, option->machine->count);
+  }
+  return GD_OK;
+}
+
+static int compare_least_days(const void *left, const void *right) {
+  const struct gd_money_option *a = left, *b = right;
+  double x = a->time.days, y = b->time.days;
+  return x != y ? (x > y) - (x < y) : strcmp(a->machine->name, b->machine->name);
+}
+
+/* Whether the option, at its best, is within the limits and about as fast as the advice so far. */
+static bool may_win(const struct gd_money_table *table, const struct gd_money_option *option,
+                    const struct gd_money_limits *limits, const struct gd_money_advice *so_far) {
+  struct gd_money_option best = *option;
+  struct gd_money_advice alone;
+  best.time.state = GD_TIME_KNOWN;
+  gd_money_price(&table->terms, &best);
+  gd_money_advise(&(struct gd_money_table){.terms = table->terms, .options = &best, .count = 1},
+                  limits, &alone);
+  return alone.option &&
+         (!so_far->option || best.time.days <= GD_MONEY_NEAR * so_far->fastest.option->time.days);
+}
+
+/* Leaves out those after the first `done`, whose days are known, that cannot be advised. */
+static void drop_hopeless(const struct gd_money_limits *within, struct gd_money_table *table,
+                          int done) {
+  struct gd_money_limits limits[2] = {*within, *within};
+  struct gd_money_advice so_far[2];
+  int kept = done;
+  for (int rented = 0; rented < 2; rented++) {
+    limits[rented].ways = rented ? GD_MONEY_RENT : GD_MONEY_BUY;
+    gd_money_advise(
+        &(struct gd_money_table){.terms = table->terms, .options = table->options, .count = done},
+        &limits[rented], &so_far[rented]);
+  }
+  for (int i = done; i < table->count; i++)
+    if (may_win(table, &table->options[i], &limits[0], &so_far[0]) ||
+        may_win(table, &table->options[i], &limits[1], &so_far[1]))
+      table->options[kept++] = table->options[i];
+  table->count = kept;
+}
+
+static enum gd_status fill_some(const struct gd_times_context *context,
+                                struct gd_money_table *table, int from, int to,
+                                struct gd_error *err) {
+  GD_TRY(gd_times_find(context, table->options + from, to - from, err));
+  for (int i = from; i < to; i++)
     gd_money_price(&table->terms, &table->options[i]);
   return GD_OK;
+}
+
+/*
+ * Days and costs, once it is known which machines there are. Within limits, those come first that
+ * could be the fastest: one, then four times as many at a time, since machines are predicted
+ * together. The paper's days are not held to the peak.
+ */
+static enum gd_status fill_options(const struct gd_times_context *context,
+                                   struct gd_money_table *table, struct gd_error *err) {
+  const struct gd_money_limits *within = context->asked->within;
+  if (!within || context->asked->times == GD_TIMES_PAPER)
+    return fill_some(context, table, 0, table->count, err);
+  GD_TRY(set_least_days(context->asked, table, err));
+  if (table->count > 1)
+    qsort(table->options, (size_t)table->count, sizeof *table->options, compare_least_days);
+  for (int done = 0, some = 1;; some *= 4) {
+    drop_hopeless(within, table, done);
+    if (done == table->count)
+      return GD_OK;
+    int next = table->count - done < some ? table->count : done + some;
+    GD_TRY(fill_some(context, table, done, next, err));
+    done = next;
+  }
 }
 
 /* For sale, or the only one of its kind that there is. */

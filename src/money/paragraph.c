@@ -214,6 +214,8 @@ static void append_rental(struct gd_strbuf *out, const struct gd_money_table *ta
   gd_strbuf_printf(out, "We will rent these GPUs for the run, which costs %s (%s a GPU-hour). ",
                    dollars(a, option->rent_usd),
                    dollars(b, option->rent_usd_per_hour / option->machine->count));
+  if (!buy && advice->compared == 0)
+    return; /* nothing that could be bought has days, or is in time */
   if (!buy) {
     gd_strbuf_printf(out,
                      "Buying does not pay: no machine would save its price within a life of %g "
@@ -224,8 +226,10 @@ static void append_rental(struct gd_strbuf *out, const struct gd_money_table *ta
   gd_strbuf_printf(out, "Buying a machine instead pays from %s such run%s on: one with %d %s",
                    number(a, advice->buy_runs), plural(advice->buy_runs), buy->machine->count,
                    buy->gpu->title);
-  gd_strbuf_printf(out, " costs %s and takes %s days a run. ", dollars(a, buy->hardware_usd),
+  gd_strbuf_printf(out, " costs %s and takes %s days a run", dollars(a, buy->hardware_usd),
                    number(b, buy->time.days));
+  gd_strbuf_printf(out, ", against %s for the cheapest rent of a run. ",
+                   dollars(a, advice->rent->rent_usd));
 }
 
 static void append_energy(struct gd_strbuf *out, const struct gd_money_option *option,

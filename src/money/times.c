@@ -234,10 +234,7 @@ enum gd_status gd_times_find(const struct gd_times_context *context,
   enum gd_times asked = context->asked->times;
   int first = asked == GD_TIMES_AUTO ? GD_TIMES_MEASURED : (int)asked;
   int last = asked == GD_TIMES_AUTO ? GD_TIMES_ANALYTIC : (int)asked;
-  for (int i = first; i <= last; i++) {
-    if (i == GD_TIMES_PREDICTED && asked == GD_TIMES_AUTO && context->asked->quick)
-      continue;
+  for (int i = first; i <= last; i++)
     GD_TRY(find_by(context, (enum gd_times)i, options, count, err));
-  }
   return GD_OK;
 }

@@ -44,9 +44,23 @@ expect 0 cost pythia-1b --times analytic --tokens 20B --budget 500
 [[ $(sed -n 3p "$OUT") =~ ^"rent 8 x "[a-z0-9-]+": \$"[0-9]+" for one run of "[0-9.]+" days, the fastest of "[0-9]+" ways to buy or rent within \$500"$ ]] ||
   fail "the first sentence is '$(sed -n 3p "$OUT")'"
 shown "buying pays from "
+# ... against the cheapest rent, whatever is advised; both ends are said in one line.
+against=$(sed -nE 's/.*, against the cheapest rent of (\$[0-9.,]+) a run$/\1/p' "$OUT")
+[[ $(sed -n 4p "$OUT") == "cheapest: rent "*" x "*" for $against, "*" days; fastest: rent 8 x "* ]] ||
+  fail "against $against: $(sed -n 4p "$OUT")"
+! grep -q "^cheapest to rent" "$OUT" || fail "the cheapest rent is said twice"
 expect 0 cost pythia-1b --times analytic --tokens 20B
 [[ $(sed -n 3p "$OUT") == "rent "*", the least of "*" ways to buy or rent" ]] || fail "no advice to rent"
 shown "if it is never idle"
+# A few percent of dollars do not decide over many days.
+expect 0 cost pythia-12b --times analytic --machine rented-1x-b200,rented-8x-b200
+[[ $(sed -n 3p "$OUT") == "rent 8 x b200: "* ]] || fail "one GPU for as many dollars: $(sed -n 3p "$OUT")"
+expect 0 cost pythia-12b --times predicted --machine server-4x-5090,rented-8x-b200,rented-4x-b200
+[[ $(sed -n 3p "$OUT") == "rent 8 x b200: "*", within 5 % of the least of 4 ways to buy or rent, and "*" times as fast" ]] ||
+  fail "the headline: $(sed -n 3p "$OUT")"
+[[ $(sed -n 4p "$OUT") == "cheapest: buy server-4x-5090 for "*"; fastest for up to twice that: rent 8 x b200 for "* ]] ||
+  fail "both ends: $(sed -n 4p "$OUT")"
+expect 0 cost pythia-1b --times analytic --tokens 20B
 shown "twice the rent: rent "
 expect 0 cost pythia-1b --times analytic --tokens 20B --json
 advice() { sed -n '/^  "advice": {$/,/^  }/p' "$OUT" | sed -nE 's/^ *"'"$1"'": ("(.*)"|([^"[{,]+)),?$/\2\3/p'; }
@@ -76,14 +90,51 @@ said "none of these machines"
 expect 0 "${paper[@]}" --budget 5000 --days 30
 shown "bought: desktop-2x-3090, \$4,056, 30 days: 8.3e10 tokens, 27.5 % of the recipe"
 shown "rented: "
-expect 0 cost --budget 5000 --days 30
-shown "largest that can be trained:"
-shown "pythia-14m"
+# Nothing is within both: exit 1, the verdict first, and how much of the run is.
+expect 1 cost pythia-12b --times analytic --budget 5000 --days 40
+said "no machine trains pythia-12b within \$5,000 and 40 days, bought or rented; the cheapest in time: rent "
+[[ $(sed -n 3p "$OUT") == "no machine trains it within \$5,000 and 40 days, bought or rented; a part of the run is:" ]] ||
+  fail "the verdict is not first: $(sed -n 3p "$OUT")"
+[[ $(sed -n 4,5p "$OUT") == *"rented: "*" % of the recipe" ]] || fail "the part is not below the verdict"
+expect 1 cost pythia-12b --times analytic --budget 5000 --days 30 --json
+field_is advice null
+expect 1 cost pythia-12b --times analytic --budget 1M --days 0.001
+said "; the fastest that there is: "
+# What can be bought is held against the deadline too.
+expect 0 cost gpt2-xl --machine desktop-2x-4090,rented-8x-b200 --budget 5000 --days 30
+shown "to buy: nothing within \$5,000 and 30 days; past the deadline: desktop-2x-4090 for \$4,654, "
+
+# The list takes what the advice for each model takes, from the same source of days.
+few=(--budget 5000 --days 30 --machine "desktop-2x-4090,server-8x-4090,rented-8x-b200,rented-2x-b200,rented-8x-l40s")
+list_cell() { awk -v model="$1" -v column="$2" '$1 == model { split($0, cells, /  +/); print cells[column] }' "$WORK/list"; }
+expect 0 cost "${few[@]}"
+cp "$OUT" "$WORK/list"
+shown "largest that can be trained, by the FLOPs of its run:"
+shown "  rented: gpt2-xl on 8 x b200, "
 shown "predicted:"
-expect 0 cost --budget 5000 --days 30 --json
+for model in pythia-14m mamba-130m mamba-1.4b gpt2-xl; do
+  rented=$(list_cell "$model" 5) # "8 x b200, $44, 0.038 days", or "-"
+  try cost "$model" "${few[@]}"
+  first=$(sed -n 3p "$OUT")
+  if [[ $rented == - ]]; then
+    [[ $(list_cell "$model" 4) == - && $RC == 1 ]] || fail "$model: the list has nothing, cost MODEL '$first'"
+  else
+    [[ $RC == 0 && ${first/ for one run of /, } == "rent ${rented/, /: }, the fastest of "* ]] ||
+      fail "$model: the list has '$rented', cost MODEL '$first'"
+  fi
+done
+[[ $(list_cell mamba-1.4b 5) == - && $(list_cell gpt2-xl 6) == predicted ]] || fail "the list: $(grep gpt2-xl "$WORK/list")"
+expect 0 cost --budget 5000 --days 30 --times analytic --csv
+cp "$OUT" "$WORK/all"
+for model in bert-base roberta-base pythia-410m pythia-1b; do # whatever was left out would not have won
+  expect 0 cost "$model" --budget 5000 --days 30 --times analytic --json
+  way=$(sed -n '/^  "advice": {$/,/^  }/p' "$OUT" | sed -nE 's/^ *"machine": "(.*)",$/\1/p')
+  grep -q "^$model,$way,.*,rent\$" "$WORK/all" || fail "$model: the list has not $way"
+done
+expect 0 cost "${few[@]}" --json
 [[ -n $(chosen machine) ]] || fail "no preset was chosen"
-chosen_is times predicted # what the answer rests on, the other rows do not
-expect 0 cost --budget 5000 --days 30 --csv
+chosen_is times predicted
+chosen_is machine desktop-2x-4090
 expect 1 cost --budget 1 --days 1
 said "no preset can be trained for \$1.00 within 1 day"
 
@@ -148,6 +199,9 @@ sed 's/NVIDIA A100 80GB PCIe/NVIDIA H200/; s/"days_low":1.6087[0-9]*/"days_low":
 expect 0 results load "$WORK/h200" --store "$WORK/h200.db"
 expect 0 cost pythia-14m --times measured --machine rented-4x-h200 --store "$WORK/h200.db"
 [[ $(sed -n 3p "$OUT") == "rent 4 x h200: "*", the only way to buy or rent" ]] || fail "H200: $(sed -n 3p "$OUT")"
+shown "buying was not compared: no machine for sale has days here"
+expect 0 cost pythia-14m --times measured --machine rented-4x-h200 --store "$WORK/h200.db" --text
+! grep -q "Buying" "$OUT" || fail "the paragraph compares with nothing"
 expect 0 cost pythia-14m --times measured --machine rented-4x-h200 --store "$WORK/h200.db" --json
 [[ $(field days_low) == 0.8125* ]] || fail "$LAST: days_low is $(field days_low)"
 
@@ -183,12 +237,14 @@ for arguments in "" "--budget 5000" "--days 3" "--text --budget 5000 --days 30" 
   "pythia-1b --co2 1e9" "pythia-1b --mfu 2" "pythia-1b --times guessed" "pythia-1b --rent 0" \
   "pythia-1b --rent nobody" "pythia-1b --machine abacus" "pythia-1b --energy moon" \
   "pythia-1b --text --csv" "pythia-1b roberta" "no-such-model" "pythia-1b --ranks 4" \
-  "--budget 5 --days 3 --steps 7"; do
+  "--budget 5 --days 3 --steps 7" "pythia-1b --mfu 0.5" "pythia-1b --mfu 0.5 --times predicted"; do
   # shellcheck disable=SC2086
   expect 2 cost $arguments
   silent
 done
 expect 2 cost pythia-1b --machine server-8x-a10
 said "server-8x-a100"
+expect 2 cost pythia-1b --mfu 0.5
+said "add --times analytic"
 expect 2 cost pythia-1b --budget -5
 said "dollars above 0"

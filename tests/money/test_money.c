@@ -246,6 +246,45 @@ static void test_advise(void **state) {
   assert_true(advice.rented && advice.option && !advice.buy);
 }
 
+/* A few percent of dollars do not decide over many days, nor a few percent of days over dollars. */
+static void test_advise_near(void **state) {
+  (void)state;
+  struct gd_money_option options[COUNT];
+  struct gd_money_table table = table_of(options);
+  struct gd_money_limits limits = {.ways = GD_MONEY_RENT};
+  struct gd_money_advice advice;
+  /* Rented: `slow` for 4,800 and 100 days, `fast` for 4,990 and 20, `rented` dear and fastest. */
+  options[2].rent_usd = 4990;
+  options[4].rent_usd = 9700;
+  gd_money_advise(&table, &limits, &advice);
+  assert_true(advice.near && advice.rented);
+  assert_string_equal(advice.option->machine->name, "fast");
+  assert_string_equal(advice.cheapest.option->machine->name, "slow");
+  assert_string_equal(advice.fastest.option->machine->name, "fast"); /* 9,700 is over twice 4,800 */
+  assert_ptr_equal(advice.rent, &options[0]); /* buying is compared with the cheapest rent */
+  /* Not so near, or not so much faster: the cheapest. */
+  options[2].rent_usd = 5100;
+  gd_money_advise(&table, &limits, &advice);
+  assert_true(!advice.near && advice.option == &options[0]);
+  options[2].rent_usd = 4990;
+  options[2].time.days = 51;
+  gd_money_advise(&table, &limits, &advice);
+  assert_true(!advice.near && advice.option == &options[0]);
+  /* With a budget the fastest, unless a few percent of its days save half of its dollars. */
+  limits.budget_usd = 1e5;
+  gd_money_advise(&table, &limits, &advice);
+  assert_true(!advice.near && advice.option == &options[4]);
+  assert_ptr_equal(advice.fastest.option, &options[4]);
+  options[2].time.days = 10.4;
+  options[2].rent_usd = 4800;
+  gd_money_advise(&table, &limits, &advice);
+  assert_true(advice.near && advice.option == &options[2]);
+  /* Buying alone. */
+  limits.ways = GD_MONEY_BUY;
+  gd_money_advise(&table, &limits, &advice);
+  assert_true(!advice.rented && advice.ways == 3 && !advice.rent);
+}
+
 /* Cheaper hardware tips the scale, and cheaper rents tip it back; the table stays as it was. */
 static void test_advise_scaled(void **state) {
   (void)state;
@@ -294,23 +333,6 @@ static void test_reach(void **state) {
   assert_null(reach.option);
 }
 
-static void test_candidates(void **state) {
-  (void)state;
-  struct gd_money_option options[COUNT];
-  struct gd_money_table table = table_of(options);
-  for (int i = 0; i < COUNT; i++)
-    options[i].time.share = 0.4;
-  /* At 60 % of the peak instead of 40 %, 100 days are 67, and 3,840 dollars of rent 2,560. */
-  struct gd_money_limits limits = {.budget_usd = 9000, .days = 70};
-  assert_string_equal(gd_money_candidates(&table, &limits, false, 0.6, 3), "fast,slow");
-  assert_string_equal(gd_money_candidates(&table, &limits, false, 0.6, 1), "fast");
-  assert_string_equal(gd_money_candidates(&table, &limits, false, 0.4, 3), "fast");
-  limits.budget_usd = 3000;
-  assert_string_equal(gd_money_candidates(&table, &limits, true, 0.6, 3), "rented,fast");
-  assert_string_equal(gd_money_candidates(&table, &limits, true, 0.4, 3), "");
-  gd_money_table_deinit(&table);
-}
-
 /* --- names --------------------------------------------------------------------------------- */
 
 static void test_times(void **state) {
@@ -332,7 +354,7 @@ int main(void) {
       cmocka_unit_test(test_choose),        cmocka_unit_test(test_choose_possible),
       cmocka_unit_test(test_nearest),       cmocka_unit_test(test_rented),
       cmocka_unit_test(test_advise),        cmocka_unit_test(test_advise_scaled),
-      cmocka_unit_test(test_reach),         cmocka_unit_test(test_candidates),
+      cmocka_unit_test(test_reach),         cmocka_unit_test(test_advise_near),
       cmocka_unit_test(test_times),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
