@@ -438,7 +438,7 @@ static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
   struct gd_store_filter filter = cli->options.filter;
   filter.ranks = (int)cli->options.ranks;
   filter.brief = !for_programs(cli);
-  GD_TRY(gd_best_query(store, model, gd_cli_precision(cli), &filter, choose, choosing, err));
+  GD_TRY(gd_best_query(cli, store, model, &filter, choose, choosing, err));
   GD_TRY(append_found(&choosing->found, err));
   return append_missing(cli, store, model, &filter, err);
 }

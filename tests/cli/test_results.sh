@@ -93,7 +93,12 @@ expect 0 best pythia-14m --device epyc --json
 field_is days 39.75
 [[ $(grep -c '"days":' "$OUT") == 2 ]] || fail "one trial, and it is the best"
 expect 1 best pythia-14m --steps 7
-said "with others"
+said "1 with --batch 8 --seq 64 --steps 143000, 4 with --steps 143000; gpudays bench pythia-14m --steps 7"
+expect 1 best pythia-14m --tokens 20B --seq 512
+said "4 with --seq 2049 --steps 143000; gpudays bench pythia-14m --seq 512 --tokens 20B --methods all"
+# A filter that leaves out what is stored is told from a store without trials.
+expect 1 best pythia-14m --ranks 2
+said "no good trial of pythia-14m with --ranks 2 is stored; without that there are 5; gpudays bench"
 expect 1 best pythia-12b
 expect 2 best
 expect 2 best no-such-model
@@ -105,7 +110,8 @@ expect 0 best pythia-14m --device epyc --json
 field_is method free-lunch
 [[ $(grep -m1 '"flops_per_step"' "$OUT") != "$naive" ]] || fail "the FLOPs of naive and free-lunch are equal"
 expect 1 best pythia-14m --precision fp32
-said "with others"
+said "4 with --precision"
+said "gpudays bench pythia-14m --precision fp32 --methods all"
 expect 0 best pythia-14m --batch 8 --seq 64
 [[ $(cells 10) == 0.01000 ]] || fail "not the short one: $(cells 10)"
 
