@@ -38,6 +38,10 @@ expect 0 results
 rows 6
 shown "FREE LUNCH"
 shown "zero2"
+# One row is not of the preset's recipe: each says which it is; MFU says of which peak.
+shown "8 x 64, 143,000 steps"
+shown "1,024 x 2,049, 143,000 steps"
+shown "OF PEAK"
 expect 0 results --history
 rows 7
 
@@ -89,6 +93,7 @@ expect 0 results --total --csv
 expect 0 best pythia-14m
 rows 2
 [[ $(cells 10) == "1.625 39.75" ]] || fail "not the best: $(cells 10)"
+! grep -q "RECIPE" "$OUT" || fail "one recipe goes without saying"
 expect 0 best pythia-14m --device epyc --json
 field_is days 39.75
 [[ $(grep -c '"days":' "$OUT") == 2 ]] || fail "one trial, and it is the best"
@@ -188,6 +193,15 @@ expect 0 results --json --model 'm[[]1]'
 shown '"origin": "mine"'
 shown '"origin": "here"'
 
+# What bench said of the load while measuring stays with the trial.
+sed 's/"busy_share":[^,]*/"busy_share":0.5/' "$saved" >"$WORK/loud"
+GPUDAYS_DB=$WORK/loud.db expect 0 results load "$WORK/loud"
+for command in results "best pythia-14m"; do
+  # shellcheck disable=SC2086
+  GPUDAYS_DB=$WORK/loud.db expect 0 $command
+  shown "other programs used up to 50 %"
+done
+
 # --- what is published --------------------------------------------------------------------------
 
 export GPUDAYS_DB=$WORK/published.db
@@ -195,6 +209,12 @@ expect 0 results load "$GD_SOURCE_DIR/results/h200.csv"
 shown "loaded 30 trials"
 expect 0 results load "$GD_SOURCE_DIR/results/h200.csv" --json
 field_is known 30
+expect 0 results --model mamba --status infeasible
+shown "250 GiB of 138 GiB"
+expect 0 results --model vit
+shown TF32
+expect 0 results --model pythia-1b
+! grep -q "OF PEAK" "$OUT" || fail "one peak goes without saying"
 expect 0 best pythia-1b
 shown "vm, h200.csv"
 [[ $(cells 10) == 36.36 ]] || fail "not the best of Pythia-1B: $(cells 10)"
