@@ -41,6 +41,13 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
     recipe->steps = options->steps;
   if (options->tokens) { /* the last step may be a part of one: round up */
     int64_t per_step = recipe->batch * recipe->seq;
+    char step[48], billions[48] = "";
+    if (options->tokens < 10000)
+      snprintf(billions, sizeof billions, "; did you mean %lldB?", (long long)options->tokens);
+    if (options->tokens < per_step)
+      return gd_fail(err, GD_BAD_INPUT, "--tokens is %lld, less than the %s of one step of %s%s",
+                     (long long)options->tokens, gd_format_count(step, sizeof step, per_step),
+                     model->name, billions[0] ? billions : "; give --steps, or more tokens");
     recipe->steps = (options->tokens + per_step - 1) / per_step;
   }
   if (recipe->warmup_steps > recipe->steps)
