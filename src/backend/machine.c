@@ -181,3 +181,11 @@ void gd_machine_print(const char *backend, const struct gd_device_info *info, in
     snprintf(text + to.length, GD_MACHINE_TEXT - to.length, "...%016llx",
              (unsigned long long)to.hash);
 }
+
+int64_t gd_machine_number(const char *text, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = text; at && *at; at = strchr(at, ';') ? strchr(at, ';') + 1 : NULL)
+    if (strncmp(at, name, length) == 0 && at[length] == '=')
+      return strtoll(at + length + 1, NULL, 10);
+  return 0;
+}

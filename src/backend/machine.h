@@ -20,6 +20,9 @@ enum { GD_MACHINE_TEXT = 1024 }; /* bytes of the text, with its end */
 void gd_machine_print(const char *backend, const struct gd_device_info *info, int ranks,
                       char text[GD_MACHINE_TEXT]);
 
+/* A number of that text by its name, without its unit ("memory" is in GiB); 0: it is not there. */
+int64_t gd_machine_number(const char *text, const char *name);
+
 /* Of the GPU's driver and libraries alone; empty on a machine without. */
 void gd_machine_driver(char *text, size_t size);
 

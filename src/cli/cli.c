@@ -41,6 +41,13 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
     recipe->steps = options->steps;
   if (options->tokens) { /* the last step may be a part of one: round up */
     int64_t per_step = recipe->batch * recipe->seq;
+    char step[48], billions[48] = "";
+    if (options->tokens < 10000)
+      snprintf(billions, sizeof billions, "; did you mean %lldB?", (long long)options->tokens);
+    if (options->tokens < per_step)
+      return gd_fail(err, GD_BAD_INPUT, "--tokens is %lld, less than the %s of one step of %s%s",
+                     (long long)options->tokens, gd_format_count(step, sizeof step, per_step),
+                     model->name, billions[0] ? billions : "; give --steps, or more tokens");
     recipe->steps = (options->tokens + per_step - 1) / per_step;
   }
   if (recipe->warmup_steps > recipe->steps)
@@ -48,6 +55,44 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
   if (options->optimizer_given)
     recipe->optimizer = options->optimizer;
   return GD_OK;
+}
+
+/* Appends " --name COUNT", with the largest suffix that leaves it whole. */
+static void append_count(char *text, size_t size, const char *name, int64_t count) {
+  static const char suffixes[] = "KMBT";
+  size_t length = strlen(text);
+  int thousands = 0;
+  for (; count >= 1000 && count % 1000 == 0 && thousands < 4; thousands++)
+    count /= 1000;
+  if (count > 0)
+    snprintf(text + length, size - length, " --%s %lld%.*s", name, (long long)count, thousands > 0,
+             suffixes + (thousands > 0 ? thousands - 1 : 0));
+}
+
+static void append_value(char *text, size_t size, const char *name, const char *value) {
+  size_t length = strlen(text);
+  snprintf(text + length, size - length, " --%s %s", name, value);
+}
+
+const char *gd_cli_recipe_options(const struct gd_cli *cli, char *text, size_t size) {
+  const struct gd_cli_options *options = &cli->options;
+  const struct {
+    const char *name;
+    int64_t value;
+  } sizes[] = {{"batch", options->batch}, {"seq", options->seq}, {"steps", options->steps}};
+  text[0] = '\0';
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char value[24];
+    snprintf(value, sizeof value, "%lld", (long long)sizes[i].value);
+    if (sizes[i].value)
+      append_value(text, size, sizes[i].name, value);
+  }
+  append_count(text, size, "tokens", options->tokens);
+  if (options->precision_given)
+    append_value(text, size, "precision", gd_precision_name(options->precision));
+  if (options->optimizer_given)
+    append_value(text, size, "optimizer", gd_optimizer_name(options->optimizer));
+  return text;
 }
 
 /* How many ranks work, or are planned for. */

@@ -65,6 +65,13 @@ const char *gd_cli_embedded(const char *path);
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) GD_MUST_USE;
 /*
+ * The options of this command line that make the recipe another one than the model's own, each with
+ * a blank before it: " --batch 64 --seq 256". For every command that a sentence suggests. size:
+ * GD_CLI_RECIPE_TEXT is enough.
+ */
+enum { GD_CLI_RECIPE_TEXT = 192 };
+const char *gd_cli_recipe_options(const struct gd_cli *cli, char *text, size_t size);
+/*
  * The methods that --methods lists, in the arena: names joined by commas, of which `all` is the
  * search space of as many ranks as there are.
  */

@@ -34,9 +34,11 @@ static void append_answer(struct gd_cli *cli, const struct gd_search_point *poin
   gd_show_bold(cli, days.value);
   gd_strbuf_printf(out, "  (%s: %s)\n", point->source == GD_SEARCH_PREDICTED ? "predicted" : "95 %",
                    days.interval);
-  gd_strbuf_printf(
-      out, "  %s steps of %s, %s each:\n", gd_format_count(a, sizeof a, point->model->recipe.steps),
-      gd_show_step_size(b, sizeof b, point->model), gd_show_seconds(c, sizeof c, trial->step_s));
+  gd_strbuf_printf(out, "  %s step%s of %s, %s each:\n",
+                   gd_format_count(a, sizeof a, point->model->recipe.steps),
+                   point->model->recipe.steps == 1 ? "" : "s",
+                   gd_show_step_size(b, sizeof b, point->model),
+                   gd_show_seconds(c, sizeof c, trial->step_s));
 }
 
 static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
@@ -51,11 +53,6 @@ static void append_step(struct gd_strbuf *out, const struct gd_trial *trial) {
 
 static bool on_gpu(const struct gd_trial *trial) {
   return strcmp(trial->backend, "cuda") == 0;
-}
-
-static bool uses_tf32(const struct gd_trial *trial) {
-  struct gd_method method;
-  return gd_method_parse(trial->method, &method, NULL) == GD_OK && method.tf32;
 }
 
 static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
@@ -81,19 +78,9 @@ static void append_memory(struct gd_strbuf *out, const struct gd_trial *trial) {
   gd_strbuf_deinit(&line);
 }
 
-/* What products of the trial run at; CPUs have no TF32. */
-static enum gd_peak peak_of(const struct gd_trial *trial) {
-  switch (trial->precision) {
-  case GD_PRECISION_FP16: return GD_PEAK_FP16;
-  case GD_PRECISION_BF16: return GD_PEAK_BF16;
-  case GD_PRECISION_FP32: break;
-  }
-  return on_gpu(trial) && uses_tf32(trial) ? GD_PEAK_TF32 : GD_PEAK_FP32;
-}
-
 static void append_speed(struct gd_strbuf *out, const struct gd_search_point *point) {
   const struct gd_trial *trial = &point->trial;
-  enum gd_peak peak = peak_of(trial);
+  enum gd_peak peak = gd_show_peak_of(trial);
   struct gd_strbuf line = {0};
   char rate[2 * GD_SHOW_TEXT];
   gd_strbuf_append(&line, gd_show_throughput(rate, sizeof rate, point->model, trial));
@@ -108,7 +95,7 @@ static void append_speed(struct gd_strbuf *out, const struct gd_search_point *po
                            : "");
     gd_strbuf_printf(
         &line, " of %s %s (%s peak)", gd_show_rate(rate, sizeof rate, trial->peak_flops),
-        peak == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision),
+        gd_show_trial_peak(trial),
         gd_show_peak_source(trial->backend, trial->device, peak,
                             trial->peak_flops / (trial->devices ? trial->devices : trial->ranks)));
   }
@@ -847,6 +834,19 @@ static enum gd_status conclude(const struct gd_search *search, struct gd_error *
                  search->n_pending, search->count);
 }
 
+/* In short: the sheet has the reason with its parts. */
+static enum gd_status does_not_fit(const struct gd_trial *trial, struct gd_error *err) {
+  char needed[GD_SHOW_TEXT], allowed[GD_SHOW_TEXT];
+  bool device = trial->peak_bytes > trial->device_limit_bytes;
+  return gd_fail(
+      err, device ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
+      "%s does not fit: it needs %s of %s memory and has %s", trial->model,
+      gd_format_bytes(needed, sizeof needed, device ? trial->peak_bytes : trial->host_bytes),
+      device ? "device" : "host",
+      gd_format_bytes(allowed, sizeof allowed,
+                      device ? trial->device_limit_bytes : trial->host_limit_bytes));
+}
+
 static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *search,
                                   const struct gd_predicting *predicting, struct gd_error *err) {
   const struct gd_search_point *only = &search->points[0];
@@ -859,6 +859,8 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
     append_sheet(cli, only);
   else
     GD_TRY(append_table(cli, search, err));
+  if (people && search->count == 1 && only->trial.status == GD_TRIAL_INFEASIBLE)
+    return does_not_fit(&only->trial, err);
   if (people && predicting->has_target)
     gd_show_nodes(cli, &predicting->target);
   if (people && search->n_predicted > 0)

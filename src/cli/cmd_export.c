@@ -2,6 +2,7 @@
  * `gpudays export MODEL --format NAME`: the best stored trial, or a given point, as settings for
  * another tool. What they are is src/export's; here is which trial, and where the text goes.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -36,8 +37,7 @@ static enum gd_status read_best(const struct gd_cli *cli, const struct gd_model 
   filter.ranks = (int)cli->options.ranks;
   filter.brief = true;
   GD_TRY(gd_store_open(cli->options.store, &store, err));
-  enum gd_status status =
-      gd_best_query(store, model, gd_cli_precision(cli), &filter, keep_first, &first, err);
+  enum gd_status status = gd_best_query(cli, store, model, &filter, keep_first, &first, err);
   gd_store_close(store);
   return status;
 }
@@ -48,7 +48,7 @@ static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *mode
                                  struct gd_error *err) {
   struct gd_trial_options options;
   struct gd_error verdict = {0};
-  char name[GD_METHOD_NAME], ranks[24] = "";
+  char name[GD_METHOD_NAME], ranks[24] = "", recipe[GD_CLI_RECIPE_TEXT];
   gd_cli_trial_options(cli, method, &options);
   gd_search_share(&options, gd_search_machine_bytes(&options));
   *trial = (struct gd_trial){0};
@@ -58,9 +58,10 @@ static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *mode
   if (trial->ranks > 1)
     snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
   gd_strbuf_printf(&cli->notes,
-                   "micro-batch %lld is planned, not measured; 'gpudays bench %s --methods %s%s "
+                   "micro-batch %lld is planned, not measured; 'gpudays bench %s%s --methods %s%s "
                    "--micro-batch %lld' measures it\n",
-                   (long long)trial->micro_batch, cli->arguments[0], gd_method_name(method, name),
+                   (long long)trial->micro_batch, cli->arguments[0],
+                   gd_cli_recipe_options(cli, recipe, sizeof recipe), gd_method_name(method, name),
                    ranks, (long long)trial->micro_batch);
   return GD_OK;
 }
@@ -144,7 +145,13 @@ enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err) {
   if (!trial)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the export");
   GD_TRY(find_trial(cli, &model, trial, err));
+  char chosen[GD_CLI_RECIPE_TEXT + GD_METHOD_NAME + 48];
+  char recipe[GD_CLI_RECIPE_TEXT];
+  snprintf(chosen, sizeof chosen, "%s --methods %s --ranks %d",
+           gd_cli_recipe_options(cli, recipe, sizeof recipe), trial->method, trial->ranks);
   struct gd_export from = {.model = &model,
+                           .argument = cli->arguments[0],
+                           .options = chosen,
                            .trial = trial,
                            .seed = (uint64_t)cli->options.seed,
                            .job_s = cli->options.job_time};

@@ -10,9 +10,18 @@
 #include "cli/cli.h"
 #include "cli/show_trial.h"
 #include "pass/method.h"
+#include "search/load.h"
 #include "store/store.h"
 
 /* --- rows ---------------------------------------------------------------------------------- */
+
+/* The recipe of a model that goes without saying. */
+struct usual {
+  char name[sizeof((struct gd_trial *)0)->model];
+  char hash[GD_HASH_TEXT];
+  struct gd_recipe recipe; /* zero: no preset */
+  bool images;
+};
 
 /* What a query found. For people only what the table shows is kept; for programs rows are written
    as they come, as there may be any number of them. */
@@ -22,6 +31,12 @@ struct found {
   uint32_t capacity, count;
   uint32_t loaded;                     /* rows that were not measured here */
   struct gd_show_object best_by_model; /* for programs */
+  struct usual *usual;                 /* for people, in gd_mem */
+  uint32_t n_usual, usual_capacity;
+  uint32_t loud;     /* rows that were measured beside other programs */
+  double busy_share; /* that those used at most */
+  unsigned peaks;    /* bit per enum gd_peak that an MFU is a share of */
+  bool other_recipe; /* some row has not the usual recipe of its model */
   bool several_models;
   char model[sizeof((struct gd_trial *)0)->model];
 };
@@ -30,9 +45,10 @@ static const struct gd_show_column columns[] = {
     {"MODEL", false}, {"DEVICE", false},   {"COUNT", true},    {"FREE LUNCH", false},
     {"CKPT", false},  {"SHARDING", false}, {"OFFLOAD", false}, {"MICRO-BATCH", true},
     {"ACCUM", true},  {"DAYS", true},      {"95 %", true},     {"MEMORY", true},
-    {"MFU", true},    {"LOADED", false}, /* only where there is one */
+    {"MFU", true},    {"OF PEAK", false},  {"RECIPE", false},  {"LOADED", false},
 };
-enum { COLUMNS = sizeof columns / sizeof *columns };
+/* The last three stand only where rows need them to be told apart. */
+enum { COLUMN_PEAK = 13, COLUMN_RECIPE, COLUMN_LOADED, COLUMNS };
 
 static const char *yes_no(bool yes) {
   return yes ? "yes" : "no";
@@ -64,6 +80,78 @@ static void set_days(struct gd_cli *cli, const char **row, const struct gd_trial
                         gd_show_digits(high, sizeof high, trial->days_high, 4));
 }
 
+/* What does not fit is shown with the limit that it does not fit in. */
+static void set_memory(struct gd_cli *cli, const char **cell, const struct gd_trial *trial) {
+  char text[GD_SHOW_TEXT], limit[GD_SHOW_TEXT];
+  bool device = trial->peak_bytes > trial->device_limit_bytes;
+  int64_t bytes = device ? trial->peak_bytes : trial->host_bytes;
+  int64_t limit_bytes = device ? trial->device_limit_bytes : trial->host_limit_bytes;
+  if (trial->status == GD_TRIAL_INFEASIBLE && bytes > limit_bytes)
+    *cell = gd_show_cell(cli, "%s of %s%s", gd_format_bytes(text, sizeof text, bytes),
+                         gd_format_bytes(limit, sizeof limit, limit_bytes),
+                         device ? "" : " on the host");
+  else
+    *cell = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
+}
+
+/* The recipe that trials of a model have where nothing is said: the preset's, or the first seen. */
+static enum gd_status find_usual(struct found *found, const struct gd_trial *trial,
+                                 struct usual **usual, struct gd_error *err) {
+  struct gd_model model;
+  for (uint32_t i = 0; i < found->n_usual; i++)
+    if (strcmp(found->usual[i].name, trial->model) == 0) {
+      *usual = &found->usual[i];
+      return GD_OK;
+    }
+  if (!gd_vec_reserve((void **)&found->usual, &found->usual_capacity, found->n_usual + 1,
+                      sizeof *found->usual))
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing results");
+  *usual = &found->usual[found->n_usual++];
+  **usual = (struct usual){0};
+  snprintf((*usual)->name, sizeof(*usual)->name, "%s", trial->model);
+  snprintf((*usual)->hash, sizeof(*usual)->hash, "%s", trial->recipe);
+  bool preset = !strchr(trial->model, '/') && gd_model_load(trial->model, &model, NULL) == GD_OK;
+  if (!preset)
+    return GD_OK;
+  (*usual)->recipe = model.recipe;
+  (*usual)->images = model.family->images;
+  return gd_recipe_hash(&model, NULL, (*usual)->hash, err);
+}
+
+/* "64 x 256, 10 steps", and the precision where it is not the usual one. */
+static enum gd_status set_recipe(struct found *found, const char **row,
+                                 const struct gd_trial *trial, struct gd_error *err) {
+  struct gd_recipe sizes = {0};
+  struct usual *usual;
+  char batch[GD_SHOW_TEXT], seq[GD_SHOW_TEXT + 4] = "", count[GD_SHOW_TEXT], steps[GD_SHOW_TEXT];
+  GD_TRY(find_usual(found, trial, &usual, err));
+  bool same = strcmp(usual->hash, trial->recipe) == 0;
+  found->other_recipe |= !same && trial->recipe[0];
+  sizes.precision = usual->recipe.precision;
+  sizes.seq = same ? usual->recipe.seq : 0; /* what was not run does not tell */
+  if (!gd_recipe_sizes(trial, &sizes))
+    return GD_OK;
+  if (!usual->images)
+    snprintf(seq, sizeof seq, " x %s",
+             sizes.seq > 0 ? gd_format_count(count, sizeof count, sizes.seq) : "?");
+  bool precision = usual->recipe.steps > 0 && sizes.precision != usual->recipe.precision;
+  row[COLUMN_RECIPE] = gd_show_cell(
+      found->cli, "%s%s, %s step%s%s%s", gd_format_count(batch, sizeof batch, sizes.batch), seq,
+      gd_format_count(steps, sizeof steps, sizes.steps), sizes.steps == 1 ? "" : "s",
+      precision ? ", " : "", precision ? gd_precision_name(sizes.precision) : "");
+  return GD_OK;
+}
+
+/* The trial that others disturbed the most. */
+static void remember_load(struct found *found, const struct gd_trial *trial) {
+  if (trial->status != GD_TRIAL_OK)
+    return;
+  if (trial->busy_share > GD_LOAD_QUIET)
+    found->loud++;
+  if (trial->busy_share > found->busy_share)
+    found->busy_share = trial->busy_share;
+}
+
 static enum gd_status add_cells(struct found *found, const struct gd_store_row *from,
                                 struct gd_error *err) {
   const struct gd_trial *trial = &from->trial;
@@ -81,11 +169,16 @@ static enum gd_status add_cells(struct found *found, const struct gd_store_row *
   row[7] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->micro_batch));
   row[8] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->accumulation));
   set_days(cli, row + 9, trial);
-  row[11] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
-  if (trial->status == GD_TRIAL_OK && trial->peak_flops > 0)
+  set_memory(cli, row + 11, trial);
+  if (trial->status == GD_TRIAL_OK && trial->peak_flops > 0) {
     row[12] = gd_show_cell(cli, "%s %%", gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
+    row[COLUMN_PEAK] = gd_show_trial_peak(trial);
+    found->peaks |= 1U << gd_show_peak_of(trial);
+  }
+  GD_TRY(set_recipe(found, row, trial, err));
+  remember_load(found, trial);
   if (from->origin[0]) {
-    row[13] = gd_show_cell(cli, "%s, %s", from->provenance.host, from->origin);
+    row[COLUMN_LOADED] = gd_show_cell(cli, "%s, %s", from->provenance.host, from->origin);
     found->loaded++;
   }
   return GD_OK;
@@ -173,6 +266,7 @@ static void found_begin(struct found *found, struct gd_cli *cli) {
 static void found_deinit(struct found *found) {
   json_decref(found->best_by_model.object);
   gd_mem_free(found->cells);
+  gd_mem_free(found->usual);
 }
 
 /* What comes after the rows; the whole is as bench prints it. */
@@ -198,6 +292,20 @@ static enum gd_status end_json(struct found *found, struct gd_error *err) {
   return GD_OK;
 }
 
+/* Whose times may be too long, as bench said when it measured them. */
+static void append_load(struct found *found) {
+  char note[256];
+  if (found->loud == 0)
+    return;
+  snprintf(
+      note, sizeof note,
+      "note: %u of %u %s measured while other programs used up to %.0f %% of the CPUs, so that "
+      "the time may be too long by that much or more: bench --fresh measures again",
+      (unsigned)found->loud, (unsigned)found->count, found->loud == 1 ? "was" : "were",
+      100 * found->busy_share);
+  gd_show_paragraph(&found->cli->out, 2, note);
+}
+
 /* The table, or its like for programs. */
 static enum gd_status append_found(struct found *found, struct gd_error *err) {
   struct gd_cli *cli = found->cli;
@@ -205,11 +313,21 @@ static enum gd_status append_found(struct found *found, struct gd_error *err) {
     return end_json(found, err);
   if (cli->options.csv)
     return GD_OK;
-  int shown = found->loaded ? COLUMNS : COLUMNS - 1;
-  for (uint32_t i = 1; i < found->count; i++) /* rows of as many cells as are shown */
-    memmove(found->cells + (size_t)i * (size_t)shown, found->cells + (size_t)i * COLUMNS,
-            (size_t)shown * sizeof *found->cells);
-  return gd_show_table(&cli->out, 0, columns, shown, found->cells, (int)found->count, err);
+  const bool hidden[COLUMNS] = {[COLUMN_PEAK] = (found->peaks & (found->peaks - 1)) == 0,
+                                [COLUMN_RECIPE] = !found->other_recipe,
+                                [COLUMN_LOADED] = found->loaded == 0};
+  struct gd_show_column shown[COLUMNS];
+  size_t to = 0;
+  int n_shown = 0;
+  for (int i = 0; i < COLUMNS; i++)
+    if (!hidden[i])
+      shown[n_shown++] = columns[i];
+  for (size_t i = 0; i < (size_t)found->count * COLUMNS; i++) /* the cells of those close up */
+    if (!hidden[i % COLUMNS])
+      found->cells[to++] = found->cells[i];
+  GD_TRY(gd_show_table(&cli->out, 0, shown, n_shown, found->cells, (int)found->count, err));
+  append_load(found);
+  return GD_OK;
 }
 
 /* Rows that could not be read are left out, and told. */
@@ -438,7 +556,7 @@ static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
   struct gd_store_filter filter = cli->options.filter;
   filter.ranks = (int)cli->options.ranks;
   filter.brief = !for_programs(cli);
-  GD_TRY(gd_best_query(store, model, gd_cli_precision(cli), &filter, choose, choosing, err));
+  GD_TRY(gd_best_query(cli, store, model, &filter, choose, choosing, err));
   GD_TRY(append_found(&choosing->found, err));
   return append_missing(cli, store, model, &filter, err);
 }

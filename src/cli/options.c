@@ -240,7 +240,7 @@ static enum gd_status parse_time(const struct gd_option *option, const char *tex
   } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
   char *end;
   double value;
-  if (is_bare(text))
+  if (is_bare(text) && strtod(text, NULL) > 0)
     return no_unit(option, text, (const char *const[]){"s", "m (minutes)", "h"}, err);
   bool number = is_number(text, &value, &end);
   for (size_t i = 0; number && i < sizeof units / sizeof *units; i++)
@@ -277,10 +277,10 @@ static enum gd_status parse_count(const struct gd_option *option, const char *te
 static enum gd_status parse_bytes(const struct gd_option *option, const char *text,
                                   struct gd_cli_options *options, struct gd_error *err) {
   int64_t bytes;
-  if (is_bare(text))
+  if (is_bare(text) && strtod(text, NULL) > 0)
     return no_unit(option, text, (const char *const[]){"GiB", "MiB", "B (bytes)"}, err);
   if (!gd_parse_bytes(text, &bytes) || bytes == 0)
-    return bad_value(option, text, "a size such as 2GiB, 512MiB or 4096B", err);
+    return bad_value(option, text, "a size above 0 such as 2GiB, 512MiB or 4096B", err);
   *(int64_t *)field(option, options) = bytes;
   return GD_OK;
 }

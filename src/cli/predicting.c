@@ -62,6 +62,13 @@ void gd_show_target(struct gd_show_object *to, const struct gd_target *target) {
 void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target) {
   char line[256];
   int each = target->count / target->nodes;
+  if (!target->machine && each > target->node_gpus) {
+    snprintf(line, sizeof line,
+             "note: %d GPUs in one node are assumed; machines of the catalogue hold up to %d: "
+             "--nodes spreads them",
+             each, target->node_gpus);
+    gd_show_paragraph(&cli->out, 2, line);
+  }
   if (!target->network)
     return;
   snprintf(line, sizeof line, "%d nodes of %d GPU%s, joined by %s (%s)%s", target->nodes, each,
@@ -88,6 +95,21 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
   gd_show_set_bool(to, "predicted", shows);
   gd_show_set_bool(to, "validated", shows && p->predictor.validated);
   gd_show_set_text(to, "basis", p->predictor.basis);
+  if (p->has_target)
+    gd_show_set_bool(to, "engine_runs", p->target.gpu->compute_capability >= GD_GPU_OLDEST);
+}
+
+/* A GPU that kernels are not written for has a prediction, and can have no trial. */
+static void append_too_old(struct gd_cli *cli, const struct gd_predicting *p) {
+  char line[192];
+  int has = p->has_target ? p->target.gpu->compute_capability : GD_GPU_OLDEST;
+  if (has >= GD_GPU_OLDEST)
+    return;
+  snprintf(line, sizeof line,
+           "note: the engine does not run on it (compute capability %d.%d; %d.%d is needed): a "
+           "prediction for comparison only",
+           has / 10, has % 10, GD_GPU_OLDEST / 10, GD_GPU_OLDEST % 10);
+  gd_show_paragraph(&cli->out, 2, line);
 }
 
 void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p) {
@@ -102,4 +124,5 @@ void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p) {
     gd_show_paragraph(&cli->out, 2, line.text);
   cli->out.failed = cli->out.failed || line.failed;
   gd_strbuf_deinit(&line);
+  append_too_old(cli, p);
 }

@@ -329,3 +329,21 @@ const char *gd_show_peak_source(const char *backend, const char *device, enum gd
   gd_hw_deinit(&hw);
   return stated ? "datasheet" : "reckoned";
 }
+
+static bool uses_tf32(const struct gd_trial *trial) {
+  struct gd_method method;
+  return gd_method_parse(trial->method, &method, NULL) == GD_OK && method.tf32;
+}
+
+enum gd_peak gd_show_peak_of(const struct gd_trial *trial) {
+  switch (trial->precision) {
+  case GD_PRECISION_FP16: return GD_PEAK_FP16;
+  case GD_PRECISION_BF16: return GD_PEAK_BF16;
+  case GD_PRECISION_FP32: break;
+  }
+  return strcmp(trial->backend, "cuda") == 0 && uses_tf32(trial) ? GD_PEAK_TF32 : GD_PEAK_FP32;
+}
+
+const char *gd_show_trial_peak(const struct gd_trial *trial) {
+  return gd_show_peak_of(trial) == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision);
+}

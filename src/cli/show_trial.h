@@ -37,6 +37,11 @@ enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *e
 const char *gd_show_peak_source(const char *backend, const char *device, enum gd_peak peak,
                                 double flops);
 
+/* The peak that the MFU of a trial is a share of, that of its products (CPUs have no TF32); and its
+ * name: "bf16", "TF32". */
+enum gd_peak gd_show_peak_of(const struct gd_trial *trial);
+const char *gd_show_trial_peak(const struct gd_trial *trial);
+
 /* What a training step consumes: "1,024 x 2,049 tokens" or "4,096 images". */
 const char *gd_show_step_size(char *text, size_t size, const struct gd_model *model);
 /* How fast: "28,230 tokens/s" or "12.3 images/s". */

@@ -36,6 +36,8 @@ struct gd_export {
   const struct gd_trial *trial; /* measured (status ok) or planned */
   uint64_t seed;                /* numpy's limit: 32 bits */
   double job_s;                 /* sbatch: wall time of one job; 0: GD_EXPORT_JOB_S */
+  const char *argument;         /* sbatch: how the user names the model; NULL: not known */
+  const char *options;          /* sbatch: those that name this trial, " --batch 64"; NULL: none */
 };
 
 /*

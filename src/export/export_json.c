@@ -119,6 +119,14 @@ static void set_optimizer(const struct gd_export_point *point, bool inside, stru
   set_dict(to, "optimizer", &optimizer);
 }
 
+/* The length of sequences is the data's in both tools; memory and time hold for this one alone. */
+static void note_sequence(const struct gd_export_point *point, const char *what) {
+  if (!point->from->model->family->images)
+    gd_strbuf_printf(point->notes,
+                     "%s no length of sequences; make them %lld tokens long, as here\n", what,
+                     (long long)point->recipe->seq);
+}
+
 /* WarmupCosineLR counts in shares of the optimizer's rate, the others in rates. */
 static void set_scheduler(const struct gd_export_point *point, struct dict *to) {
   const struct gd_recipe *recipe = point->recipe;
@@ -220,8 +228,12 @@ enum gd_status gd_export_deepspeed(const struct gd_export_point *point, struct g
                             "engine.compile() after deepspeed.initialize()\n");
   if (point->tf32)
     gd_strbuf_append(notes, "TF32 is a call: torch.set_float32_matmul_precision(\"high\")\n");
-  gd_strbuf_printf(notes, "a DeepSpeed file has no number of steps; train for %lld on %lld ranks\n",
-                   (long long)point->recipe->steps, (long long)point->ranks);
+  gd_strbuf_printf(notes,
+                   "a DeepSpeed file has no number of steps; train for %lld step%s on %lld "
+                   "rank%s\n",
+                   (long long)point->recipe->steps, point->recipe->steps == 1 ? "" : "s",
+                   (long long)point->ranks, point->ranks == 1 ? "" : "s");
+  note_sequence(point, "a DeepSpeed file has");
   return append(&root, out, err);
 }
 
@@ -342,6 +354,7 @@ enum gd_status gd_export_hf(const struct gd_export_point *point, struct gd_strbu
   const struct gd_recipe *recipe = point->recipe;
   const struct gd_trial *trial = point->trial;
   struct dict root;
+  note_sequence(point, "TrainingArguments have");
   begin(&root);
   set_text(&root, "output_dir", point->name);
   set_int(&root, "per_device_train_batch_size", point->micro_batch);

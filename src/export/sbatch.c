@@ -1,7 +1,7 @@
 /*
  * A SLURM job that runs the user's program with the exported settings: the paper's resources (4
- * CPUs and 64 GB a GPU), torchrun on every node, and where the run takes longer than one job may, a
- * chain of them as an array that runs one at a time.
+ * CPUs and 64 GB a GPU; on CPUs the trial's own), torchrun on every node, and where the run takes
+ * longer than one job may, a chain of them as an array that runs one at a time.
  *
  * Whatever comes from outside goes through clean_name in export.c or into a comment without control
  * characters: the text is a program.
@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "export/export_int.h"
@@ -26,11 +27,16 @@ struct job {
   int64_t minutes;         /* of one job */
 };
 
-/* A rank's memory on the host: on a CPU that is all of it. More than the paper's where needed. */
+/* Beside the trial's own arenas: Python, torch and what the program reads ahead. */
+static const int64_t program_gib = 4;
+
+/* A rank's memory on the host: on a CPU that is all of it; of a GPU the paper's, or more. */
 static int64_t rank_gib(const struct gd_export_point *point) {
   const struct gd_trial *trial = point->trial;
   double bytes = (double)trial->host_bytes + (point->cpu ? (double)trial->peak_bytes : 0);
   int64_t needed = (int64_t)ceil(bytes * 1.25 / gib);
+  if (point->cpu)
+    return needed + program_gib;
   return needed > GD_EXPORT_MEM_GIB ? needed : GD_EXPORT_MEM_GIB;
 }
 
@@ -65,7 +71,7 @@ static enum gd_status plan_job(const struct gd_export_point *point, struct job *
                    " nodes, and torchrun starts as many on each; export a trial of another --ranks",
                    point->ranks, job->nodes);
   job->per_node = point->ranks / job->nodes;
-  if (point->cpu && trial->threads > cpus)
+  if (point->cpu && trial->threads > 0)
     cpus = trial->threads;
   job->cpus = cpus * job->per_node;
   job->mem_gib = rank_gib(point) * job->per_node;
@@ -113,8 +119,16 @@ static void put_resources(const struct gd_export_point *point, const struct job 
                    job->count > 1 ? "%A_%a" : "%j");
 }
 
+/* Whether the text means nothing but itself between the double quotes of a shell. */
+static bool is_plain_path(const char *text) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              " ._/+-";
+  return text && text[0] && text[strspn(text, plain)] == '\0';
+}
+
 static void put_program(const struct gd_export_point *point, const struct job *job,
                         struct gd_strbuf *out) {
+  const char *argument = point->from->argument, *options = point->from->options;
   gd_strbuf_printf(out,
                    "\nset -euo pipefail\n"
                    "settings=${SETTINGS:-%s.hf.json}\n"
@@ -124,11 +138,12 @@ static void put_program(const struct gd_export_point *point, const struct job *j
                    "  exit 2\n"
                    "fi\n"
                    "if [[ ! -r $settings ]]; then\n"
-                   "  echo \"$settings is missing: gpudays export MODEL --format hf -o $settings\" "
+                   "  echo \"$settings is missing: gpudays export %s%s --format hf -o $settings\" "
                    ">&2\n"
                    "  exit 2\n"
                    "fi\n",
-                   point->name, point->name);
+                   point->name, point->name, is_plain_path(argument) ? argument : "MODEL",
+                   options && is_plain_path(options) ? options : "");
   gd_strbuf_printf(out,
                    "if [[ -e $finished ]]; then\n"
                    "  echo \"the run has ended: $finished is there\"\n"

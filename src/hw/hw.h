@@ -193,6 +193,8 @@ struct gd_target {
   const struct gd_network *network; /* between machines; NULL where there is one machine */
   bool network_assumed;             /* nobody named it: the machine's, or InfiniBand HDR */
   int count, nodes;                 /* GPUs in all; machines they are spread over */
+  int node_gpus; /* that the machine holds, or the largest of the catalogue with such GPUs (else 8)
+                  */
   enum gd_topology topology;
   int64_t memory_bytes; /* of one GPU, free for a plan: less what the runtime takes */
   int64_t
@@ -224,6 +226,9 @@ void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
  */
 enum { GD_GPU_WORKSPACE_BYTES = 256 << 20 };
 void gd_caps_gpu(int compute_capability, struct gd_caps *caps);
+/* The least compute capability that the CUDA backend runs on: Ampere's. A prediction for an older
+   GPU is for comparison only. */
+enum { GD_GPU_OLDEST = 80 };
 /* The same of a record: a precision that it states no rate of is one that the GPU lacks. */
 void gd_gpu_caps(const struct gd_gpu *gpu, struct gd_caps *caps);
 int64_t gd_gpu_plan_bytes(int64_t memory_bytes);

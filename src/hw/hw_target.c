@@ -121,10 +121,9 @@ static enum gd_status set_network(struct gd_hw *hw, const char *network, struct 
       target->machine && target->machine->network ? target->machine->network : "infiniband-hdr";
   GD_TRY(gd_hw_network(hw, network ? network : usual, &found, err));
   if (network && target->nodes == 1)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "--network is %s, but %d GPU%s fit in one node; leave it out, or spread them "
-                   "with --nodes",
-                   found->name, target->count, target->count == 1 ? "" : "s");
+    return gd_fail(err, GD_BAD_INPUT, "--network is %s, but %d GPU%s in one node; leave it out%s",
+                   found->name, target->count, target->count == 1 ? " fits" : "s fit",
+                   target->count == 1 ? "" : ", or spread them with --nodes");
   if (target->nodes > 1) {
     target->network = found;
     target->network_assumed = !network;
@@ -143,6 +142,7 @@ enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int no
   made.nodes = nodes > 0 ? nodes : even_nodes(count, node_gpus(hw, made.gpu, made.machine));
   if (!machine)
     made.machine = usual_machine(hw, made.gpu, (count + made.nodes - 1) / made.nodes);
+  made.node_gpus = node_gpus(hw, made.gpu, made.machine);
   GD_TRY(check_counts(&made, err));
   GD_TRY(set_network(hw, network, &made, err));
   int used = count / made.nodes;

@@ -566,10 +566,19 @@ enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) 
   const struct gd_report_measured *measured = &report->measured;
   gd_report_begin(report, "store", "Store", "Every trial in this report");
   if (measured->other_recipes > 0)
+    gd_report_text(report,
+                   gd_report_print(report,
+                                   "%d trial%s of other recipes (batch, length or steps "
+                                   "that are not the preset's) %s left out.",
+                                   measured->other_recipes, measured->other_recipes == 1 ? "" : "s",
+                                   measured->other_recipes == 1 ? "is" : "are"));
+  if (measured->limited > 0)
     gd_report_text(report, gd_report_print(report,
-                                           "%d trials of other recipes (batch, length or steps "
-                                           "that are not the preset's) are left out.",
-                                           measured->other_recipes));
+                                           "%d infeasible trial%s within a limit that was set "
+                                           "(--device-memory, --host-memory) %s left out: the "
+                                           "device has more.",
+                                           measured->limited, measured->limited == 1 ? "" : "s",
+                                           measured->limited == 1 ? "is" : "are"));
   if (measured->n_trials == 0) {
     gd_report_lacks(report, GD_REPORT_MEASURED,
                     "this store has no trials yet; 'gpudays bench MODEL --methods all' measures "

@@ -106,9 +106,10 @@ static enum gd_status engine(struct gd_report *report, const struct part *part,
       &(struct gd_report_block){
           gd_report_print(report, "table-%s-predicted", part->number),
           naive ? "Days that this program's own engine would take with naive settings."
-                : "Days that this program's own engine would take: free-lunch, on several GPUs "
-                  "with ZeRO 1 and, where that does not fit, the best of combinations "
-                  "that save more memory. 'gpudays plan' ranks all 22.",
+                : "Days that this program's own engine would take: the fastest of free-lunch "
+                  "alone and, on several GPUs, with ZeRO 1 (with or without checkpointing); "
+                  "where none fits, the best of combinations that save more memory. The table of "
+                  "intervals names the method of each; 'gpudays plan' ranks all 22.",
           GD_REPORT_PREDICTED, from},
       err));
   gd_report_fold(report, "Every prediction with its interval");

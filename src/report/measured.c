@@ -14,12 +14,17 @@ struct collecting {
   struct gd_report *report;
   struct gd_report_trial *trials; /* in gd_mem */
   uint32_t count, capacity;
+  int limited;
 };
 
 static enum gd_status collect(void *user, const struct gd_store_row *row, struct gd_error *err) {
   struct collecting *to = user;
   struct gd_arena *arena = &to->report->arena;
   const struct gd_trial *from = &row->trial;
+  if (gd_trial_is_limited(from)) {
+    to->limited++;
+    return GD_OK;
+  }
   if (!gd_vec_reserve((void **)&to->trials, &to->capacity, to->count + 1, sizeof *to->trials))
     return gd_report_no_memory(err);
   struct gd_report_trial *trial = &to->trials[to->count++];
@@ -263,6 +268,7 @@ enum gd_status gd_report_measure(struct gd_report *report, struct gd_error *err)
   enum gd_status status = gd_store_query(
       report->order->store, &(struct gd_store_filter){.brief = true, .sort = GD_STORE_SORT_MODEL},
       collect, &to, err);
+  measured->limited = to.limited;
   if (status == GD_OK)
     status = drop_other_recipes(&to, measured, err);
   if (status == GD_OK && to.count > 0) {

@@ -30,11 +30,18 @@ static void set_made_at(struct gd_report *report) {
   if (gmtime_r(&seconds, &parts))
     strftime(now, sizeof now, "%Y-%m-%d %H:%M UTC", &parts);
   const struct gd_report_measured *measured = &report->measured;
+  int others = measured->other_recipes + measured->limited;
+  const char *left_out =
+      others > 0 ? gd_report_print(report,
+                                   "; %d more in the store %s left out, of other recipes or "
+                                   "within a limit of memory that was set",
+                                   others, others == 1 ? "is" : "are")
+                 : "";
   if (measured->n_trials > 0)
     report->made_at =
-        gd_report_print(report, "%s. The store has %d trial%s of %d model%s on %s.", now,
+        gd_report_print(report, "%s. It is made of %d trial%s of %d model%s on %s%s.", now,
                         measured->n_trials, measured->n_trials == 1 ? "" : "s", measured->n_models,
-                        measured->n_models == 1 ? "" : "s", measured->devices);
+                        measured->n_models == 1 ? "" : "s", measured->devices, left_out);
   else
     report->made_at =
         gd_report_print(report, "%s. There are no trials yet: what follows is the paper's%s.", now,

@@ -99,6 +99,7 @@ struct gd_report_measured {
   const char **models; /* of the groups, each once, in their order */
   int n_models;
   int other_recipes; /* trials left out: their batch, length or steps are not the preset's */
+  int limited;       /* likewise: infeasible within a limit that was set (gd_trial_is_limited) */
   const char *devices, *dates; /* "NVIDIA H200 (1), ...", "2026-11-15" or a range */
 };
 

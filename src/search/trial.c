@@ -514,9 +514,9 @@ static enum gd_status begin(struct planning *p, struct gd_error *err) {
   GD_TRY(gd_recipe_hash(p->model, options->precision, trial->recipe, err));
   if (recipe->batch % trial->ranks)
     return gd_fail(err, GD_BAD_INPUT,
-                   "a batch of %lld does not divide among %d ranks; choose --ranks or --batch so "
+                   "a batch of %lld does not divide among %d ranks; choose %s or --batch so "
                    "that it does",
-                   (long long)recipe->batch, trial->ranks);
+                   (long long)recipe->batch, trial->ranks, options->target ? "--count" : "--ranks");
   if (options->micro_batch == GD_MICRO_BATCH_FIXED &&
       (options->micro_batch_size < 1 || options->micro_batch_size > recipe->batch / trial->ranks))
     return gd_fail(err, GD_BAD_INPUT, "micro-batch %lld is outside 1..%lld (the batch%s)",

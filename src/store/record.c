@@ -159,6 +159,24 @@ double gd_trial_held_share(const struct gd_trial *trial) {
               fmax(trial->stalled_share, trial->steal_share));
 }
 
+bool gd_trial_is_limited(const struct gd_trial *trial) {
+  const double half_gib = 512.0 * 1024 * 1024;
+  const char *machine = trial->machine;
+  int ranks = trial->ranks / (trial->nodes > 1 ? trial->nodes : 1);
+  double share = ranks > 1 ? 1.0 / ranks : 1; /* of a node */
+  double host = half_gib * (double)gd_machine_number(machine, "memory") * share;
+  double gpus = (double)gd_machine_number(machine, "gpus");
+  double device = half_gib * (double)gd_machine_number(machine, "gpu_memory");
+  if (trial->status != GD_TRIAL_INFEASIBLE)
+    return false;
+  if (strcmp(trial->backend, "cuda") != 0)
+    device = host;
+  else if (gpus > 0 && gpus < trial->ranks) /* they share them, each with a context of its own */
+    device *= 0.8 * gpus / trial->ranks;
+  return trial->peak_bytes > trial->device_limit_bytes ? (double)trial->device_limit_bytes < device
+                                                       : (double)trial->host_limit_bytes < host;
+}
+
 /* --- fields -------------------------------------------------------------------------------- */
 
 #define FIELD(name, kind, member) \

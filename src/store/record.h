@@ -161,6 +161,13 @@ double gd_trial_gpu_lost_share(const struct gd_trial *trial);
 #define GD_REASON_POWER_CAP   "power cap"
 #define GD_REASON_SETTING     "clock setting"
 
+/*
+ * Whether it is infeasible within a limit that is far below what its machine has, as
+ * --device-memory and --host-memory set: then it says nothing of the machine. False where that is
+ * not known.
+ */
+bool gd_trial_is_limited(const struct gd_trial *trial);
+
 /* Median and half width of what is in ns[0..count). */
 void gd_samples_summarise(struct gd_samples *samples);
 /* Whether a summary is good enough to end sampling. */

@@ -72,6 +72,12 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
 enum gd_status gd_recipe_hash(const struct gd_model *model, const enum gd_precision *precision,
                               char hash[GD_HASH_TEXT], struct gd_error *err) GD_MUST_USE;
 /*
+ * What the numbers of a trial say of its recipe: batch, steps, precision (unless the device put
+ * another in its place) and, of one that was run, the sequence; other fields of *recipe stay as
+ * they are. False where they do not tell.
+ */
+bool gd_recipe_sizes(const struct gd_trial *trial, struct gd_recipe *recipe);
+/*
  * The identity that a trial of a preset must have by its own numbers: batch, sequence, steps,
  * precision and parameters; *model is the preset with that recipe. Empty where they do not tell, or
  * the preset is another model by now: *model is of no use then.

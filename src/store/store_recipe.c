@@ -91,7 +91,7 @@ static int64_t whole(double quotient) {
  * Batch, steps and sequence are quotients of what the trial says of itself. One that was not run
  * has no sequence, and claims no time either: it is taken for the preset's.
  */
-static bool read_sizes(const struct gd_trial *trial, struct gd_recipe *recipe) {
+bool gd_recipe_sizes(const struct gd_trial *trial, struct gd_recipe *recipe) {
   const int64_t most = INT64_MAX / 4;
   int64_t rest = trial->remainder ? trial->remainder : trial->micro_batch;
   if (trial->micro_batch < 1 || trial->accumulation < 1 || trial->ranks < 1 || rest < 1 ||
@@ -103,7 +103,7 @@ static bool read_sizes(const struct gd_trial *trial, struct gd_recipe *recipe) {
     recipe->seq = whole(trial->tokens_per_s / trial->samples_per_s);
   if (!trial->precision_substituted)
     recipe->precision = trial->precision;
-  return recipe->steps > 0 && recipe->seq > 0;
+  return recipe->steps > 0;
 }
 
 enum gd_status gd_recipe_of_trial(const struct gd_trial *trial, struct gd_model *model,
@@ -113,7 +113,8 @@ enum gd_status gd_recipe_of_trial(const struct gd_trial *trial, struct gd_model 
   if (strchr(trial->model, '/') || gd_model_load(trial->model, model, NULL) != GD_OK)
     return GD_OK;
   int64_t seq = model->recipe.seq;
-  if (!read_sizes(trial, &model->recipe) || (model->family->images && model->recipe.seq != seq))
+  if (!gd_recipe_sizes(trial, &model->recipe) || model->recipe.seq < 1 ||
+      (model->family->images && model->recipe.seq != seq))
     return GD_OK;
   gd_graph_init(&graph);
   model->family->build(model, 1, &graph);

@@ -79,6 +79,11 @@ field_is loss null
 shown '"best": null'
 expect 1 bench pythia-160m --device-memory 16MiB
 shown "infeasible"
+shown "activations"
+said "of device memory and has 16.0 MiB"
+! grep -q activations "$ERR" || fail "the reason is told twice"
+expect 0 results --model pythia-160m
+shown "of 16.0 MiB"
 expect 0 bench "$WORK/tiny" pythia-160m "${quick[@]}" --device-memory 16MiB
 grep -qE '^  MODEL +METHOD +TIME +95 % +STEP' "$OUT" || fail "several models make no table"
 grep -qE '^  pythia-160m +naive +infeasible$' "$OUT" || fail "the infeasible one is not in the table"

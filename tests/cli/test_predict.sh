@@ -214,3 +214,23 @@ stored=$(($(wc -l <"$OUT") - 1))
 expect 0 bench pythia-14m --seq 512 --batch 2 --steps 10 --threads 1 --sample-seconds 0.05 \
   --methods free-lunch --no-store
 ! grep -q ", HFU" "$OUT" || shown "(less: fused kernels skip masked scores"
+
+# A GPU older than the engine's kernels: a prediction, and the word that no trial can confirm it.
+expect 0 plan pythia-1b --gpu v100-32gb --methods free-lunch
+tr '\n' ' ' <"$OUT" | tr -s ' ' >"$WORK/line"
+grep -qF "the engine does not run on it (compute capability 7.0; 8.0 is needed)" "$WORK/line" ||
+  fail "$LAST: no word that the engine does not run there"
+expect 0 plan pythia-1b --gpu v100-32gb --methods free-lunch --json
+field_is engine_runs false
+expect 0 plan pythia-1b --gpu a100 --methods free-lunch --json
+field_is engine_runs true
+
+# Counts that do not fit are told by the option that was given; a node of any size is an assumption.
+expect 2 plan pythia-1b --gpu a100 --count 3
+said "choose --count or --batch"
+expect 2 plan pythia-1b --ranks 3
+said "choose --ranks or --batch"
+expect 0 plan pythia-1b --gpu a100 --count 16 --nodes 1 --methods free-lunch
+shown "16 GPUs in one node are assumed"
+expect 0 plan pythia-1b --gpu a100 --count 8 --nodes 1 --methods free-lunch
+! grep -q "are assumed" "$OUT" || fail "$LAST: the catalogue has such a machine"

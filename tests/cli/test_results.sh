@@ -38,6 +38,10 @@ expect 0 results
 rows 6
 shown "FREE LUNCH"
 shown "zero2"
+# One row is not of the preset's recipe: each says which it is; MFU says of which peak.
+shown "8 x 64, 143,000 steps"
+shown "1,024 x 2,049, 143,000 steps"
+shown "OF PEAK"
 expect 0 results --history
 rows 7
 
@@ -89,11 +93,17 @@ expect 0 results --total --csv
 expect 0 best pythia-14m
 rows 2
 [[ $(cells 10) == "1.625 39.75" ]] || fail "not the best: $(cells 10)"
+! grep -q "RECIPE" "$OUT" || fail "one recipe goes without saying"
 expect 0 best pythia-14m --device epyc --json
 field_is days 39.75
 [[ $(grep -c '"days":' "$OUT") == 2 ]] || fail "one trial, and it is the best"
 expect 1 best pythia-14m --steps 7
-said "with others"
+said "1 with --batch 8 --seq 64 --steps 143000, 4 with --steps 143000; gpudays bench pythia-14m --steps 7"
+expect 1 best pythia-14m --tokens 20B --seq 512
+said "4 with --seq 2049 --steps 143000; gpudays bench pythia-14m --seq 512 --tokens 20B --methods all"
+# A filter that leaves out what is stored is told from a store without trials.
+expect 1 best pythia-14m --ranks 2
+said "no good trial of pythia-14m with --ranks 2 is stored; without that there are 5; gpudays bench"
 expect 1 best pythia-12b
 expect 2 best
 expect 2 best no-such-model
@@ -105,7 +115,8 @@ expect 0 best pythia-14m --device epyc --json
 field_is method free-lunch
 [[ $(grep -m1 '"flops_per_step"' "$OUT") != "$naive" ]] || fail "the FLOPs of naive and free-lunch are equal"
 expect 1 best pythia-14m --precision fp32
-said "with others"
+said "4 with --precision"
+said "gpudays bench pythia-14m --precision fp32 --methods all"
 expect 0 best pythia-14m --batch 8 --seq 64
 [[ $(cells 10) == 0.01000 ]] || fail "not the short one: $(cells 10)"
 
@@ -182,6 +193,15 @@ expect 0 results --json --model 'm[[]1]'
 shown '"origin": "mine"'
 shown '"origin": "here"'
 
+# What bench said of the load while measuring stays with the trial.
+sed 's/"busy_share":[^,]*/"busy_share":0.5/' "$saved" >"$WORK/loud"
+GPUDAYS_DB=$WORK/loud.db expect 0 results load "$WORK/loud"
+for command in results "best pythia-14m"; do
+  # shellcheck disable=SC2086
+  GPUDAYS_DB=$WORK/loud.db expect 0 $command
+  shown "other programs used up to 50 %"
+done
+
 # --- what is published --------------------------------------------------------------------------
 
 export GPUDAYS_DB=$WORK/published.db
@@ -189,6 +209,12 @@ expect 0 results load "$GD_SOURCE_DIR/results/h200.csv"
 shown "loaded 30 trials"
 expect 0 results load "$GD_SOURCE_DIR/results/h200.csv" --json
 field_is known 30
+expect 0 results --model mamba --status infeasible
+shown "250 GiB of 138 GiB"
+expect 0 results --model vit
+shown TF32
+expect 0 results --model pythia-1b
+! grep -q "OF PEAK" "$OUT" || fail "one peak goes without saying"
 expect 0 best pythia-1b
 shown "vm, h200.csv"
 [[ $(cells 10) == 36.36 ]] || fail "not the best of Pythia-1B: $(cells 10)"

@@ -70,6 +70,10 @@ usage '--batch is "99999999999999999999"' plan pythia-14m --batch 99999999999999
 usage '--steps is ""' plan pythia-14m --steps ''
 usage '--device-memory is "0GiB"' plan pythia-14m --device-memory 0GiB
 # A bare number could be anything: sizes and times ask for their unit.
+usage '--device-memory is "0"; expected a size above 0' plan pythia-14m --device-memory 0
+usage '--tokens is 20, less than the 2,098,176 of one step of pythia-14m; did you mean 20B?' \
+  plan pythia-14m --tokens 20
+usage 'less than the 2,098,176 of one step' cost pythia-14m --tokens 1M
 usage '--device-memory is "24", without a unit; write 24GiB, 24MiB or 24B (bytes)' \
   plan pythia-14m --device-memory 24
 usage '--host-memory is "1e9", without a unit' plan pythia-14m --host-memory 1e9

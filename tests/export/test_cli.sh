@@ -84,6 +84,13 @@ expect 1 export pythia-14m --format hf --methods free-lunch+zero1 --ranks 2 --de
 said "--methods free-lunch+zero1 --ranks 2"
 given 0 export pythia-14m --format hf --methods free-lunch+zero1 --ranks 2 --device-memory 2GiB
 said "planned, not measured"
+given 0 export pythia-14m --format deepspeed --methods free-lunch+zero2 --ranks 4 --seq 256 --batch 64 \
+  --tokens 20B --optimizer adamw
+said "gpudays bench pythia-14m --batch 64 --seq 256 --tokens 20B --optimizer adamw --methods"
+said "make them 256 tokens long"
+given 0 export pythia-14m --format sbatch --methods naive --seq 256 --batch 64
+shown "gpudays export pythia-14m --batch 64 --seq 256 --methods naive --ranks 1 --format hf -o"
+grep -qE "^#SBATCH --mem=[1-9]G" "$OUT" || fail "a small trial on a CPU asks for the memory of a GPU"
 expect 1 export pythia-14m --format hf --steps 7
 expect 2 export pythia-14m --format torchtitan
 said "GPT-NeoX"

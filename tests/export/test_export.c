@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -387,7 +388,9 @@ static void check_sbatch(struct point *p) {
   assert_true(shows(p, line));
   snprintf(line, sizeof line, "#SBATCH --cpus-per-task=%d\n", (cpu ? 8 : 4) * per_node);
   assert_true(shows(p, line));
-  snprintf(line, sizeof line, "#SBATCH --mem=%dG\n", 64 * per_node);
+  double bytes = (double)(p->trial.peak_bytes + p->trial.host_bytes) * 1.25;
+  int own = (int)ceil(bytes / (1024.0 * 1024.0 * 1024.0)) + 4; /* of a trial on a CPU */
+  snprintf(line, sizeof line, "#SBATCH --mem=%dG\n", (cpu ? own : 64) * per_node);
   assert_true(shows(p, line));
   snprintf(line, sizeof line, "#SBATCH --gpus-per-node=%d\n", per_node);
   assert_int_equal(shows(p, line), !cpu);

@@ -151,3 +151,12 @@ before=$(find "$WORK/asked" -type f -exec stat -c '%n %y %s' {} + | sort)
 expect 2 report -o "$WORK/asked" --no-store --no-predictions --survey "$WORK/bad.csv"
 [[ $(find "$WORK/asked" -type f -exec stat -c '%n %y %s' {} + | sort) == "$before" ]] ||
   fail "$LAST: wrote to the older report"
+
+# A limit that was set is not the machine's: what does not fit in it is left out, and told.
+export GPUDAYS_DB=$WORK/limited.db
+expect 1 bench pythia-1b --device-memory 1GiB
+try report -o "$WORK/limited" --no-predictions --json
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+field_is trials 0
+grep -qF "1 infeasible trial within a limit that was set" "$WORK/limited/index.html" ||
+  fail "the page does not tell what was left out"

@@ -247,7 +247,8 @@ static void test_measured_side(void **state) {
       gd_store_load(store, GD_SOURCE_DIR "/tests/cli/results.jsonl", &added, &known, &err), GD_OK);
   write_report(store, &made);
   assert_true(made.trials < added);
-  assert_true(count_word("index.html", "trials of other recipes") == 1);
+  assert_true(count_word("index.html", "1 trial of other recipes") == 1);
+  assert_true(count_word("index.html", "1 more in the store is left out") == 1);
   gd_store_close(store);
 }
 

@@ -30,7 +30,7 @@
 #include "backend/side.h"
 
 enum {
-  OLDEST_SM = 80,               /* compute capability that kernels are written for */
+  OLDEST_SM = GD_GPU_OLDEST,    /* compute capability that kernels are written for */
   MOST_TOGETHER = 256,          /* ops that one launch may take */
   COMM_SCRATCH_BYTES = 1 << 20, /* pieces of a reduction over ranks arrive here, on the host */
 };
