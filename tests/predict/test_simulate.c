@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -197,6 +198,42 @@ static void load_widens_intervals(void **state) {
                                                          .cpus_most = 16};
     assert_near(gd_calibration_error(&rates, cases[i].of, &validated), cases[i].error);
     assert_int_equal(validated, cases[i].validated);
+  }
+}
+
+/* Errors that are none are refused with their name. */
+static void bad_errors_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *errors, *said; /* said NULL: good */
+  } cases[] = {
+      {"{\"naive\":{\"trials\":7,\"median_error\":0.2,\"worst_error\":0.3,\"cpus\":[4,16]}}", NULL},
+      {"{}", NULL},
+      {"[]", "errors"},
+      {"{\"naive\":3}", "errors"},
+      {"{\"naive\":{\"trials\":0,\"median_error\":0,\"worst_error\":0,\"cpus\":[1,1]}}", "trials"},
+      {"{\"naive\":{\"trials\":1,\"median_error\":0,\"worst_error\":-1,\"cpus\":[1,1]}}",
+       "worst_error"},
+      {"{\"naive\":{\"trials\":1,\"median_error\":0,\"worst_error\":0}}", "cpus"},
+      {"{\"naive\":{\"trials\":1,\"median_error\":0,\"worst_error\":0,\"cpus\":[9,1]}}", "cpus"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[sizeof device + 256];
+    struct gd_rates rates = {0};
+    struct gd_json json = {0};
+    struct gd_error err = {0};
+    int length = snprintf(text, sizeof text, "{\"errors\":%s,%s", cases[i].errors, device + 1);
+    assert_int_equal(gd_json_parse(&json, "device", text, length, &err), GD_OK);
+    assert_int_equal(gd_rates_parse(&rates, &json, &err), cases[i].said ? GD_BAD_INPUT : GD_OK);
+    if (cases[i].said)
+      assert_non_null(strstr(err.text, cases[i].said));
+    if (i == 0) {
+      assert_int_equal(rates.errors[GD_POINT_NAIVE].trials, 7);
+      assert_int_equal(rates.errors[GD_POINT_NAIVE].cpus_most, 16);
+      assert_near(rates.errors[GD_POINT_NAIVE].worst_error, 0.3);
+    }
+    gd_rates_deinit(&rates);
+    gd_json_deinit(&json);
   }
 }
 
@@ -392,6 +429,7 @@ int main(void) {
       cmocka_unit_test(links_of_others_stay_there),
       cmocka_unit_test(load_widens_intervals),
       cmocka_unit_test(methods_have_classes),
+      cmocka_unit_test(bad_errors_are_refused),
       cmocka_unit_test(near_points_decide),
       cmocka_unit_test_setup_teardown(files_keep_every_point, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(broken_files_are_named, scratch_setup, scratch_teardown),
