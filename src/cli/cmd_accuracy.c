@@ -3,6 +3,7 @@
  * for programs. What is compared and how it is scored is src/report/accuracy.h.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
@@ -137,6 +138,10 @@ static struct gd_show_object trials_of(const struct gd_accuracy *a) {
     gd_show_set_real(&row, "step_s", trial->measured_s > 0 ? trial->measured_s : (double)NAN);
     gd_show_set_real(&row, "predicted_step_s",
                      trial->predicted_s > 0 ? trial->predicted_s : (double)NAN);
+    gd_show_set_text(&row, "class", gd_point_class_name(trial->of));
+    gd_show_set_int(&row, "cpus", trial->cpus);
+    gd_show_set_real(&row, "predicted_low_s", trial->low_s > 0 ? trial->low_s : (double)NAN);
+    gd_show_set_real(&row, "predicted_high_s", trial->high_s > 0 ? trial->high_s : (double)NAN);
     gd_show_set_text(&row, "reason", trial->why ? trial->why : "");
     gd_show_append(&rows, &row);
   }
@@ -236,11 +241,51 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, stru
   return GD_OK;
 }
 
+/* Whether the trials of a calibration's device were predicted from it, and from no other. */
+static enum gd_status check_source(const char *path, const struct gd_rates *rates,
+                                   const struct gd_accuracy *a, struct gd_error *err) {
+  int trials = 0;
+  for (uint32_t i = 0; i < a->n_trials; i++) {
+    const struct gd_accuracy_trial *trial = &a->trials[i];
+    if (trial->predicted_s <= 0 || strcmp(trial->device, rates->device) != 0)
+      continue;
+    trials++;
+    if (strcmp(trial->calibrated, rates->date) != 0)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "--calibration %s is of %s, and the trials were predicted from another, of "
+                     "%s; name the one that is in use",
+                     path, rates->date, trial->calibrated[0] ? trial->calibrated : "no date");
+  }
+  if (trials == 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--calibration %s is of the %s, and no trial of it was compared; name a file of "
+                   "its trials",
+                   path, rates->device);
+  return GD_OK;
+}
+
+/* The errors of the file's own device, by class of points, into that file. */
+static enum gd_status keep_errors(const char *path, const struct gd_accuracy *a,
+                                  struct gd_error *err) {
+  struct gd_rates rates = {0};
+  struct gd_trial_errors errors[GD_POINT_CLASSES];
+  GD_TRY(gd_rates_load(&rates, path, err));
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    errors[i] = gd_accuracy_errors(a, rates.device, (enum gd_point_class)i);
+  enum gd_status status = check_source(path, &rates, a, err);
+  if (status == GD_OK)
+    status = gd_rates_save_errors(path, errors, err);
+  gd_rates_deinit(&rates);
+  return status;
+}
+
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   struct gd_accuracy accuracy = {0};
   enum gd_status status = gd_accuracy_make(&accuracy, err);
   if (status == GD_OK)
     status = add_trials(cli, &accuracy, err);
+  if (status == GD_OK && cli->options.calibration)
+    status = keep_errors(cli->options.calibration, &accuracy, err);
   if (status == GD_OK)
     status = show(cli, &accuracy, err);
   gd_accuracy_deinit(&accuracy);

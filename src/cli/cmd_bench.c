@@ -851,6 +851,7 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
                                   const struct gd_predicting *predicting, struct gd_error *err) {
   const struct gd_search_point *only = &search->points[0];
   bool people = !cli->options.json && !cli->options.csv;
+  unsigned classes = 0;
   if (search->count == 1 && only->source == GD_SEARCH_RUN && only->status != GD_OK)
     return gd_fail(err, only->status, "%s", only->trial.reason);
   if (!people)
@@ -863,8 +864,11 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
     return does_not_fit(&only->trial, err);
   if (people && predicting->has_target)
     gd_show_nodes(cli, &predicting->target);
+  for (int i = 0; i < search->count; i++)
+    if (search->points[i].prediction.known)
+      classes |= 1u << search->points[i].prediction.of;
   if (people && search->n_predicted > 0)
-    gd_show_basis(cli, predicting);
+    gd_show_basis(cli, predicting, classes);
   for (int i = 0; i < search->count && people; i++)
     if (search->points[i].trial.n_profile > 0)
       GD_TRY(gd_show_profile(cli, &search->points[i].trial, err));

@@ -114,7 +114,7 @@ static enum gd_status append_points(struct gd_cli *cli, const struct gd_rates *r
 static void append_load(struct gd_cli *cli, const struct gd_rates *rates) {
   char line[256], what[96] = "";
   bool validated;
-  double error = gd_calibration_error(rates, &validated);
+  double error = gd_calibration_error(rates, GD_POINT_FREE_LUNCH, &validated);
   if (strcmp(rates->backend, "cpu") == 0)
     snprintf(what, sizeof what, ", so predictions are unvalidated and +-%.0f %%", 100 * error);
   snprintf(line, sizeof line,
@@ -177,7 +177,7 @@ static enum gd_status show_object(struct gd_cli *cli, const struct gd_rates *rat
     gd_show_set_real(&root, "busy_share", rates->busy_share);
   else
     gd_show_set_null(&root, "busy_share");
-  gd_show_set_real(&root, "interval", gd_calibration_error(rates, &validated));
+  gd_show_set_real(&root, "interval", gd_calibration_error(rates, GD_POINT_FREE_LUNCH, &validated));
   gd_show_set_bool(&root, "validated", validated);
   return gd_show_json(&cli->out, &root, err);
 }

@@ -72,7 +72,7 @@ static void append_times(struct gd_cli *cli, const struct gd_predicting *p,
                    prediction->has_last_pass ? ", the last " : "",
                    prediction->has_last_pass ? last : "",
                    gd_show_seconds(update, sizeof update, prediction->update_s));
-  gd_show_basis(cli, p);
+  gd_show_basis(cli, p, 1u << prediction->of);
 }
 
 static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_predicting *p,
@@ -106,7 +106,7 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_predictin
   gd_show_precision_note(out, model, trial);
   gd_show_trial_note(out, trial);
   if (fits && !gd_predicting_shows(p))
-    gd_show_basis(cli, p);
+    gd_show_basis(cli, p, 0);
   return GD_OK;
 }
 
@@ -204,9 +204,13 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
   char device[GD_SHOW_TEXT], host[GD_SHOW_TEXT];
   const struct gd_trial *first = &points[0].trial;
   bool timed = gd_predicting_shows(p);
+  unsigned classes = 0;
   const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
   if (!cells)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
+  for (int i = 0; i < count; i++)
+    if (points[i].trial.status != GD_TRIAL_INFEASIBLE)
+      classes |= 1u << points[i].prediction.of;
   for (int i = 0; i < count; i++)
     (timed ? set_ranked_row : set_trial_row)(cli, cells + (ptrdiff_t)COLUMNS * i, &points[i]);
   gd_show_trial_place(&cli->out, first);
@@ -220,7 +224,7 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
   if (timed)
     append_misses(cli, points, count);
   append_precisions(cli, points, count);
-  gd_show_basis(cli, p);
+  gd_show_basis(cli, p, classes);
   return GD_OK;
 }
 

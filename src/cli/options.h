@@ -76,6 +76,7 @@ struct gd_cli_options {
   const char *backend; /* "cpu" when not given */
   const char *methods; /* NULL: naive, and of export the best */
   int64_t threads;
+  const char *calibration;
   int64_t micro_batch_size;
   int64_t device_memory_bytes, host_memory_bytes;
   int64_t seq, batch, steps, tokens;

@@ -15,6 +15,8 @@ static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
   GD_TRY(gd_hw_target(&p->hw, options->gpu, count, (int)options->nodes, options->machine,
                       options->network, &p->target, err));
   p->has_target = true;
+  if (options->threads > 0)
+    p->target.cpus = (int)options->threads;
   options->ranks = p->target.count;
   options->nodes = p->target.nodes;
   options->backend = "cuda";
@@ -80,6 +82,7 @@ void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target) {
 void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p,
                         const struct gd_trial *trial, const struct gd_prediction *prediction) {
   bool shows = gd_predicting_shows(p) && prediction->known && trial->status != GD_TRIAL_INFEASIBLE;
+  char basis[GD_PREDICTOR_BASIS];
   if (p->has_target)
     gd_show_target(to, &p->target);
   if (shows) {
@@ -93,8 +96,10 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
     gd_show_set_real(to, "days_high", prediction->days_high);
   }
   gd_show_set_bool(to, "predicted", shows);
-  gd_show_set_bool(to, "validated", shows && p->predictor.validated);
-  gd_show_set_text(to, "basis", p->predictor.basis);
+  gd_show_set_bool(to, "validated", shows && prediction->validated);
+  gd_show_set_text(to, "basis",
+                   shows ? gd_predictor_basis(&p->predictor, prediction->of, basis)
+                         : p->predictor.basis);
   if (p->has_target)
     gd_show_set_bool(to, "engine_runs", p->target.gpu->compute_capability >= GD_GPU_OLDEST);
 }
@@ -112,12 +117,23 @@ static void append_too_old(struct gd_cli *cli, const struct gd_predicting *p) {
   gd_show_paragraph(&cli->out, 2, line);
 }
 
-void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p) {
+/* What is offloaded takes as long as the CPUs need. */
+static void append_cpus(const struct gd_cli *cli, const struct gd_target *target,
+                        struct gd_strbuf *line) {
+  gd_strbuf_printf(line, "; offloaded work has %d CPU%s a GPU%s", target->cpus,
+                   target->cpus == 1 ? "" : "s",
+                   cli->options.threads > 0 ? "" : ": assumed, --threads sets another number");
+}
+
+void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p, unsigned classes) {
+  const unsigned offloads = 1u << GD_POINT_OFFLOAD | 1u << GD_POINT_OTHER;
   struct gd_strbuf line = {0};
-  if (gd_predicting_shows(p))
-    gd_strbuf_printf(&line, "predicted, not measured: %s; interval +-%.0f %%", p->predictor.basis,
-                     100 * p->predictor.error);
-  else
+  if (gd_predicting_shows(p)) {
+    gd_strbuf_append(&line, "predicted, not measured: ");
+    gd_predictor_say(&p->predictor, classes, &line);
+    if (p->has_target && classes & offloads)
+      append_cpus(cli, &p->target, &line);
+  } else
     gd_strbuf_append(&line, "note: 'gpudays calibrate' measures this machine once, in about a "
                             "minute; plans then come with predicted times");
   if (line.text && !line.failed)

@@ -18,8 +18,8 @@ struct gd_predicting {
   struct gd_predictor predictor;
 };
 
-/* Opens the catalogue and the calibration. With --gpu, --ranks becomes --count, and --nodes what
-   the target has. */
+/* Opens the catalogue and the calibration. With --gpu, --ranks becomes --count, --nodes what the
+   target has, and --threads the CPUs that each of its GPUs has. */
 enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
                                   struct gd_error *err) GD_MUST_USE;
 void gd_predicting_close(struct gd_predicting *p); /* safe on a zeroed one */
@@ -34,7 +34,8 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
    node; for people a line, or nothing. */
 void gd_show_target(struct gd_show_object *to, const struct gd_target *target);
 void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target);
-/* "predicted; unvalidated on ...: +-40 %" as a paragraph, or the hint to calibrate. */
-void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p);
+/* "predicted; unvalidated on ...: +-40 %" as a paragraph, or the hint to calibrate. classes: a bit
+   (1 << class) for each class of the points shown; with offload, how many CPUs a GPU has. */
+void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p, unsigned classes);
 
 #endif

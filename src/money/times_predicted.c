@@ -40,6 +40,7 @@ static void set_time(const struct gd_times_context *context, const struct wanted
   const struct gd_prediction *prediction = &found->prediction;
   const struct gd_target *target = &wanted->target;
   struct gd_time *time = &wanted->option->time;
+  char basis[GD_PREDICTOR_BASIS];
   double peak_flops = gd_estimate_peak(target->gpu, found->trial.precision, GD_PEAKS_DATASHEET);
   time->state = GD_TIME_KNOWN;
   time->days = prediction->days;
@@ -49,8 +50,8 @@ static void set_time(const struct gd_times_context *context, const struct wanted
     time->share =
         gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;
   snprintf(time->method, sizeof time->method, "%s", found->trial.method);
-  snprintf(time->source, sizeof time->source, "%.600s; +-%.0f %%", wanted->predictor.basis,
-           100 * wanted->predictor.error);
+  snprintf(time->source, sizeof time->source, "%.600s; +-%.0f %%",
+           gd_predictor_basis(&wanted->predictor, prediction->of, basis), 100 * prediction->error);
 }
 
 /* What the points say of the machines: the fastest that fits, or that none of all methods does. */

@@ -128,30 +128,78 @@ static bool was_disturbed(const struct gd_rates *rates) {
   return rates->multiprocessors == 0 && rates->busy_share > GD_RATES_QUIET;
 }
 
-double gd_calibration_error(const struct gd_rates *rates, bool *validated) {
-  bool checked = rates->checked_trials > 0;
-  double error = checked ? fmax(0.1, rates->worst_error) : GD_PREDICT_UNVALIDATED;
-  *validated = checked && !was_disturbed(rates);
+/* Offloaded work is as fast as the CPUs are many. */
+static bool has_their_cpus(const struct gd_rates *rates, enum gd_point_class of) {
+  const struct gd_trial_errors *errors = &rates->errors[of];
+  return of != GD_POINT_OFFLOAD || rates->multiprocessors == 0 ||
+         (rates->cpus >= errors->cpus_least && rates->cpus <= errors->cpus_most);
+}
+
+/* Whether the passes that end a calibration say something of that class; see predict.h. */
+static bool check_covers(const struct gd_rates *rates, enum gd_point_class of) {
+  return rates->checked_trials > 0 && rates->multiprocessors == 0 &&
+         (of == GD_POINT_NAIVE || of == GD_POINT_FREE_LUNCH);
+}
+
+double gd_calibration_error(const struct gd_rates *rates, enum gd_point_class of, bool *validated) {
+  const struct gd_trial_errors *errors = &rates->errors[of];
+  bool compared = errors->trials > 0 ? has_their_cpus(rates, of) : check_covers(rates, of);
+  double error = fmax(rates->checked_trials > 0 ? rates->worst_error : 0, errors->worst_error);
+  error = fmax(error, compared ? 0.1 : GD_PREDICT_UNVALIDATED);
+  *validated = compared && !was_disturbed(rates);
   return was_disturbed(rates) ? fmax(error, rates->busy_share) : error;
 }
 
-static void say_checked(struct gd_predictor *p) {
+/* "free-lunch with offload" */
+static const char *say_class(enum gd_point_class of) {
+  return of == GD_POINT_OFFLOAD ? "free-lunch with offload"
+         : of == GD_POINT_OTHER ? "other methods"
+                                : gd_point_class_name(of);
+}
+
+/* What is known of a class of points on a device with a calibration of its own. */
+static void judge_class(struct gd_predictor *p, enum gd_point_class of, int ranks) {
   const struct gd_rates *rates = &p->rates;
-  size_t length = strlen(p->basis);
-  if (rates->checked_trials > 0)
-    snprintf(p->basis + length, sizeof p->basis - length,
-             "; %s against %s: median error %.0f %%, worst %.0f %%",
-             p->validated ? "validated" : "checked", rates->checked, 100 * rates->median_error,
-             100 * rates->worst_error);
-  length = strlen(p->basis);
+  const struct gd_trial_errors *errors = &rates->errors[of];
+  struct gd_predictor_class *to = &p->of[of];
+  const char *name = say_class(of), *gpu = rates->multiprocessors > 0 ? "GPU" : "rank";
+  char cpus[96] = "", alone[32] = "";
+  bool like_theirs = errors->trials == 0 || has_their_cpus(rates, of);
+  to->error = gd_calibration_error(rates, of, &to->validated);
+  const char *how = to->validated ? "validated" : like_theirs ? "unvalidated, checked" : "checked";
+  if (ranks > 1)
+    snprintf(alone, sizeof alone, " on one %s", gpu);
+  if (!like_theirs)
+    snprintf(cpus, sizeof cpus, "unvalidated with %d CPU%s a %s; with %d%s ", rates->cpus,
+             rates->cpus == 1 ? "" : "s", gpu, errors->cpus_most,
+             errors->cpus_least < errors->cpus_most ? " at most" : "");
+  if (errors->trials > 0)
+    snprintf(to->words, sizeof to->words,
+             "%s %s%s%s against %d trial%s: median error %.0f %%, worst %.0f %%", name, cpus, how,
+             alone, errors->trials, errors->trials == 1 ? "" : "s", 100 * errors->median_error,
+             100 * errors->worst_error);
+  else if (check_covers(rates, of))
+    snprintf(to->words, sizeof to->words, "%s against %.160s: median error %.0f %%, worst %.0f %%",
+             how, rates->checked, 100 * rates->median_error, 100 * rates->worst_error);
+  else
+    snprintf(to->words, sizeof to->words, "%s unvalidated: compared with no trial", name);
+  size_t length = strlen(to->words);
   if (was_disturbed(rates))
-    snprintf(p->basis + length, sizeof p->basis - length,
+    snprintf(to->words + length, sizeof to->words - length,
              "; other programs used %.0f %% of the CPUs meanwhile", 100 * rates->busy_share);
 }
 
+static void judge_classes(struct gd_predictor *p, int ranks) {
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    judge_class(p, (enum gd_point_class)i, ranks);
+}
+
+/* No class is validated, and none has a narrower interval, nor one narrower than its trials. */
 static void widen(struct gd_predictor *p, double error) {
-  p->validated = false;
-  p->error = fmax(p->error, error);
+  for (int i = 0; i < GD_POINT_CLASSES; i++) {
+    p->of[i].validated = false;
+    p->of[i].error = fmax(fmax(p->of[i].error, error), p->rates.errors[i].worst_error);
+  }
 }
 
 /* What was validated on one device says nothing of the links between several. */
@@ -164,17 +212,57 @@ static void judge_ranks(struct gd_predictor *p, int ranks, bool links_measured) 
            "; the links between ranks are %s: unvalidated", p->rates.peer_source);
 }
 
+const char *gd_predictor_basis(const struct gd_predictor *p, enum gd_point_class of,
+                               char text[GD_PREDICTOR_BASIS]) {
+  const char *words = p->of[of].words;
+  snprintf(text, GD_PREDICTOR_BASIS, "%s%s%s", p->basis, words[0] ? "; " : "", words);
+  return text;
+}
+
+/* Whether all of those classes have one interval. */
+static bool is_one_interval(const struct gd_predictor *p, unsigned classes) {
+  double low = HUGE_VAL, high = 0;
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    if (classes >> i & 1) {
+      low = fmin(low, p->of[i].error);
+      high = fmax(high, p->of[i].error);
+    }
+  return high - low < 1e-9;
+}
+
+/* Whether one of those classes before it had the same words and the same interval. */
+static bool is_said(const struct gd_predictor *p, unsigned classes, int of) {
+  for (int i = 0; i < of; i++)
+    if (classes >> i & 1 && strcmp(p->of[i].words, p->of[of].words) == 0 &&
+        is_one_interval(p, 1u << i | 1u << of))
+      return true;
+  return false;
+}
+
+void gd_predictor_say(const struct gd_predictor *p, unsigned classes, struct gd_strbuf *out) {
+  bool one = is_one_interval(p, classes);
+  gd_strbuf_append(out, p->basis);
+  for (int i = 0; i < GD_POINT_CLASSES; i++) {
+    const struct gd_predictor_class *class = &p->of[i];
+    bool named = !class->words[0] && !one;
+    if (!(classes >> i & 1) || (!named && is_said(p, classes, i)))
+      continue;
+    gd_strbuf_printf(out, "; %s%sinterval +-%.0f %%",
+                     named ? say_class((enum gd_point_class)i) : class->words,
+                     named             ? ": "
+                     : class->words[0] ? ", "
+                                       : "",
+                     100 * class->error);
+  }
+}
+
 static void say_target(struct gd_predictor *p, const struct gd_target *target, double distance,
                        const char *measured_on) {
   const char *title = target->gpu->title;
   if (distance <= 0) {
     p->calibrated = true;
-    p->error = gd_calibration_error(&p->rates, &p->validated);
     snprintf(p->basis, sizeof p->basis, "efficiencies of the %s (%s)", title, p->rates.source);
-    say_checked(p);
-    if (!p->validated)
-      snprintf(p->basis, sizeof p->basis, "unvalidated; efficiencies of the %s (%s)", title,
-               p->rates.source);
+    judge_classes(p, target->count);
   } else if (isfinite(distance)) {
     bool same = distance < 1;
     widen(p, fmax(same ? GD_PREDICT_UNVALIDATED : 0.5, p->rates.worst_error));
@@ -193,8 +281,8 @@ static void say_target(struct gd_predictor *p, const struct gd_target *target, d
 /* All of a predictor that follows from the calibration and the target. */
 static void aim(struct gd_predictor *p, const struct gd_target *target) {
   char measured_on[128];
-  p->validated = p->calibrated = false;
-  p->error = 0;
+  p->calibrated = false;
+  memset(p->of, 0, sizeof p->of);
   snprintf(measured_on, sizeof measured_on, "%s", p->rates.device);
   gd_rates_retarget(&p->rates, target);
   snprintf(p->rates.peer_source, sizeof p->rates.peer_source, "taken from data sheets");
@@ -288,25 +376,26 @@ static bool find_same_cpu(struct gd_rates *found, const char *device) {
 
 /* What the machine's figures rest on, by how they were found. */
 static enum gd_status find_machine(struct gd_predictor *p, const struct gd_device_info *info,
-                                   struct gd_error *err) {
+                                   int ranks, struct gd_error *err) {
   char path[PATH_BYTES];
   if (gd_calibration_path(info->name, path, sizeof path) && access(path, F_OK) == 0) {
     GD_TRY(gd_rates_load(&p->rates, path, err));
     p->calibrated = true;
-    p->error = gd_calibration_error(&p->rates, &p->validated);
-    snprintf(p->basis, sizeof p->basis, "%scalibrated here on %.10s",
-             p->validated ? "" : "unvalidated; ", p->rates.date);
-    say_checked(p);
+    snprintf(p->basis, sizeof p->basis, "calibrated here on %.10s", p->rates.date);
+    judge_classes(p, ranks);
   } else if (find_same_cpu(&p->rates, info->name)) {
     p->calibrated = true;
     snprintf(p->basis, sizeof p->basis,
              "unvalidated; calibrated here on %.10s with %d thread%s, scaled to %d", p->rates.date,
              p->rates.threads, p->rates.threads == 1 ? "" : "s", info->threads);
-    p->error = fmax(p->error, gd_calibration_error(&p->rates, &p->validated));
-    p->validated = false;
+    judge_classes(p, ranks);
+    widen(p, GD_PREDICT_UNVALIDATED);
+    for (int i = 0; i < GD_POINT_CLASSES; i++)
+      p->of[i].words[0] = '\0'; /* they are of the other number of threads */
     scale_threads(&p->rates, info->threads);
   } else {
     gd_rates_guess_cpu(&p->rates, info->threads, usable_cpus());
+    widen(p, GD_PREDICT_UNVALIDATED);
     snprintf(p->basis, sizeof p->basis,
              "unvalidated; this machine was not measured: 'gpudays calibrate' does that");
   }
@@ -320,8 +409,8 @@ enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const char *back
   GD_TRY(gd_backend_open(backend, &(struct gd_backend_options){.threads = threads}, &open, err));
   open->ops->describe(open, &info);
   gd_backend_close(open);
-  *p = (struct gd_predictor){.error = GD_PREDICT_UNVALIDATED};
-  GD_TRY(find_machine(p, &info, err));
+  *p = (struct gd_predictor){0};
+  GD_TRY(find_machine(p, &info, ranks, err));
   bool links = strcmp(p->rates.peer_source, "measured") == 0;
   share_machine(&p->rates, ranks);
   judge_ranks(p, ranks, links);
@@ -356,7 +445,10 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
     p.last_pass_s = last.seconds;
   }
   p.step_s = (double)(shape->accumulation - 1) * p.pass_s + p.last_pass_s + p.update_s;
-  double narrow = 1 - fmin(predictor->error, 0.8); /* +-40 % is a factor of 0.6 to 1 / 0.6 */
+  p.of = shape->of;
+  p.validated = predictor->of[shape->of].validated;
+  p.error = predictor->of[shape->of].error;
+  double narrow = 1 - fmin(p.error, 0.8); /* +-40 % is a factor of 0.6 to 1 / 0.6 */
   p.low_s = p.step_s * narrow;
   p.high_s = p.step_s / narrow;
   double days_per_s = (double)shape->steps / 86400;

@@ -19,12 +19,23 @@
 
 struct gd_predictor {
   struct gd_rates rates;
-  bool validated;  /* against measurements on this kind of device */
   bool calibrated; /* the rates are this very device's */
-  double error;    /* half width of the interval, relative */
   double distance; /* of a target from the device that was calibrated; 0: the same kind */
-  char basis[768]; /* what the figures rest on, as a sentence without its full stop */
+  char basis[512]; /* what the figures rest on, as a sentence without its full stop */
+  struct gd_predictor_class {
+    bool validated;  /* against measurements on this kind of device, under these conditions */
+    double error;    /* half width of the interval, relative */
+    char words[320]; /* what that rests on; empty: the basis says it */
+  } of[GD_POINT_CLASSES];
 };
+
+/* The basis and the words of one class, as one sentence; returns the text. */
+enum { GD_PREDICTOR_BASIS = 900 };
+const char *gd_predictor_basis(const struct gd_predictor *predictor, enum gd_point_class of,
+                               char text[GD_PREDICTOR_BASIS]);
+/* The same for all classes whose bit (1 << class) is set, each with its interval. */
+void gd_predictor_say(const struct gd_predictor *predictor, unsigned classes,
+                      struct gd_strbuf *out);
 
 /* This machine, or whatever the backend opens: its calibration, or (calibrated false) a guess. */
 enum gd_status gd_predictor_for_machine(struct gd_predictor *predictor, const char *backend,
@@ -46,12 +57,16 @@ double gd_predictor_peak(const struct gd_predictor *predictor, enum gd_precision
 struct gd_step_shape {
   int64_t accumulation; /* passes of a rank */
   int64_t steps;        /* of the whole run */
+  enum gd_point_class of;
 };
 
 struct gd_prediction {
   bool known;         /* false: nothing was predicted */
   bool has_last_pass; /* last_pass_s differs from pass_s */
   double pass_s, last_pass_s, update_s, step_s;
+  enum gd_point_class of;
+  bool validated;       /* as the predictor's class */
+  double error;         /* likewise */
   double low_s, high_s; /* of the step */
   double days, days_low, days_high;
   struct gd_simulated pass, update; /* by kind of op */
@@ -63,11 +78,13 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
                           struct gd_prediction *prediction, struct gd_error *err) GD_MUST_USE;
 
 /*
- * Half the width of intervals that rest on a calibration of the device itself, relative: its worst
- * error in the check, at least 10 %, and of a CPU at least the share that other programs had of it
- * meanwhile, since without them it is faster by up to that. *validated: it was checked, and quiet.
+ * Half the width of intervals of a class of points that rest on a calibration of the device itself,
+ * relative: the worst error among the trials of that class, and in the check, at least 10 %; of a
+ * CPU at least the share that other programs had of it meanwhile, since without them it is faster
+ * by up to that. Without trials the check alone validates a CPU's naive and free-lunch points: of a
+ * GPU its passes are too small to stand for whole models, and it has no offload.
  */
-double gd_calibration_error(const struct gd_rates *rates, bool *validated);
+double gd_calibration_error(const struct gd_rates *rates, enum gd_point_class of, bool *validated);
 
 /* The file of a device's calibration in the user's data folder; false: there is no such folder. */
 bool gd_calibration_path(const char *device, char *path, size_t size);

@@ -99,6 +99,23 @@ double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work) 
   return fmax(multiply, work->bytes / rates->memory_bytes_per_s) + rates->op_s;
 }
 
+/* --- classes of points ---------------------------------------------------------------------- */
+
+const char *gd_point_class_name(enum gd_point_class of) {
+  static const char *const names[GD_POINT_CLASSES] = {[GD_POINT_NAIVE] = "naive",
+                                                      [GD_POINT_FREE_LUNCH] = "free-lunch",
+                                                      [GD_POINT_OFFLOAD] = "offload",
+                                                      [GD_POINT_OTHER] = "other"};
+  return names[of];
+}
+
+enum gd_point_class gd_point_class_of(const struct gd_method *method) {
+  if (method->compile && method->kernels && method->tf32)
+    return method->offload ? GD_POINT_OFFLOAD : GD_POINT_FREE_LUNCH;
+  bool naive = !method->compile && !method->kernels && !method->tf32 && !method->offload;
+  return naive ? GD_POINT_NAIVE : GD_POINT_OTHER;
+}
+
 /* --- the factor ---------------------------------------------------------------------------- */
 
 static bool comparable(const struct gd_rates *rates, const struct gd_work *a,

@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 #include "hw/hw.h"
+#include "pass/method.h"
 #include "predict/work.h"
 
 /* Up to this share of the CPUs in other programs' hands a calibration counts as quiet. */
@@ -28,6 +29,25 @@ struct gd_rate_point {
   bool any_size;  /* stands for its kind at any size: work.flops or work.bytes in seconds */
   double seconds; /* measured */
   double factor;  /* log of seconds over the roofline of the device it was measured on */
+};
+
+/* Points of the search space that predictions err alike on, so that each has an interval of its
+   own. Checkpointing changes none of them. */
+enum gd_point_class {
+  GD_POINT_NAIVE,
+  GD_POINT_FREE_LUNCH,
+  GD_POINT_OFFLOAD, /* free-lunch with state in host memory */
+  GD_POINT_OTHER,   /* parts of free-lunch, or naive with offload */
+  GD_POINT_CLASSES
+};
+const char *gd_point_class_name(enum gd_point_class of); /* "free-lunch" */
+enum gd_point_class gd_point_class_of(const struct gd_method *method);
+
+/* What predictions missed the step times of measured trials by. */
+struct gd_trial_errors {
+  int trials;                       /* 0: none were compared */
+  double median_error, worst_error; /* relative, in whole percent; the worst rounded up */
+  int cpus_least, cpus_most;        /* of the machines that measured, a rank */
 };
 
 /* One way between two devices or two memories. */
@@ -60,6 +80,7 @@ struct gd_rates {
   int checked_trials;               /* 0: never */
   double median_error, worst_error; /* relative */
   char checked[256];                /* which */
+  struct gd_trial_errors errors[GD_POINT_CLASSES];
 };
 
 void gd_rates_deinit(struct gd_rates *rates); /* safe on a zeroed one */
@@ -87,6 +108,11 @@ enum gd_status gd_rates_parse(struct gd_rates *rates, const struct gd_json *json
 /* Whole or not at all. */
 enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path,
                              struct gd_error *err) GD_MUST_USE;
+
+/* Puts these errors into a calibration file and leaves all else in it as it is. */
+enum gd_status gd_rates_save_errors(const char *path,
+                                    const struct gd_trial_errors errors[GD_POINT_CLASSES],
+                                    struct gd_error *err) GD_MUST_USE;
 
 /* Another device in its place: peaks and links of a target; factors as they are, but for those of
    collectives, whose links are not the target's. */

@@ -5,7 +5,10 @@
  *   "points": [["matmul", "bf16", variant, on_host, [batch, M, N, K], flops, bytes, seconds], ...]
  *   "rates":  [{"op": "attention", "unit": "bf16", "flops_per_s": 2.9e14, "source": "..."}, ...]
  *
- * Points are compared by size; rates hold for any size of their op.
+ *   "errors": {"naive": {"trials": 7, "median_error": 0.29, "worst_error": 0.35, "cpus": [16, 16]}}
+ *
+ * Points are compared by size; rates hold for any size of their op. Errors are those of predictions
+ * for measured trials; `gpudays accuracy --calibration FILE` writes them.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -180,6 +183,40 @@ static enum gd_status read_checked(const struct gd_json *json, struct gd_rates *
   return GD_OK;
 }
 
+static enum gd_status read_class_errors(const struct gd_json *json, const json_t *row,
+                                        struct gd_trial_errors *to, struct gd_error *err) {
+  const json_t *cpus = json_object_get(row, "cpus");
+  const json_t *least = json_array_get(cpus, 0), *most = json_array_get(cpus, 1);
+  int64_t trials;
+  if (!json_is_object(row))
+    return gd_json_mismatch(json, json->root, "errors", "an object a class of points", err);
+  GD_TRY(gd_json_int(json, row, "trials", 1, 1000000, &trials, err));
+  GD_TRY(gd_json_number(json, row, "median_error", 0, 100, &to->median_error, err));
+  GD_TRY(gd_json_number(json, row, "worst_error", 0, 100, &to->worst_error, err));
+  if (!json_is_integer(least) || !json_is_integer(most) || json_integer_value(least) < 0 ||
+      json_integer_value(most) > 1000000 || json_integer_value(least) > json_integer_value(most))
+    return gd_json_mismatch(json, row, "cpus", "the least and the most CPUs of a rank", err);
+  to->cpus_least = (int)json_integer_value(least);
+  to->cpus_most = (int)json_integer_value(most);
+  to->trials = (int)trials;
+  return GD_OK;
+}
+
+static enum gd_status read_errors(const struct gd_json *json, struct gd_rates *r,
+                                  struct gd_error *err) {
+  const json_t *errors = json_object_get(json->root, "errors");
+  if (!errors)
+    return GD_OK;
+  if (!json_is_object(errors))
+    return gd_json_mismatch(json, json->root, "errors", "an object", err);
+  for (int i = 0; i < GD_POINT_CLASSES; i++) {
+    const json_t *row = json_object_get(errors, gd_point_class_name((enum gd_point_class)i));
+    if (row)
+      GD_TRY(read_class_errors(json, row, &r->errors[i], err));
+  }
+  return GD_OK;
+}
+
 static enum gd_status read_all(const struct gd_json *json, struct gd_rates *r,
                                struct gd_error *err) {
   const json_t *root = json->root, *peaks = json_object_get(root, "peaks");
@@ -200,6 +237,7 @@ static enum gd_status read_all(const struct gd_json *json, struct gd_rates *r,
   GD_TRY(read_link(json, "host_link", &r->host_link, err));
   GD_TRY(read_link(json, "peer_link", &r->peer_link, err));
   GD_TRY(read_checked(json, r, err));
+  GD_TRY(read_errors(json, r, err));
   GD_TRY(read_points(json, r, err));
   return read_rates(json, r, err);
 }
@@ -236,6 +274,17 @@ static json_t *pack_point(const struct gd_rate_point *point) {
                    w->sizes[3], w->flops, w->bytes, point->seconds);
 }
 
+static json_t *pack_errors(const struct gd_trial_errors *errors) {
+  json_t *object = json_object();
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    if (errors[i].trials > 0)
+      json_object_set_new(object, gd_point_class_name((enum gd_point_class)i),
+                          json_pack("{si sf sf s[ii]}", "trials", errors[i].trials, "median_error",
+                                    errors[i].median_error, "worst_error", errors[i].worst_error,
+                                    "cpus", errors[i].cpus_least, errors[i].cpus_most));
+  return object;
+}
+
 static json_t *pack_rates(const struct gd_rates *r) {
   json_t *points = json_array(), *peaks = json_object();
   for (int i = 0; i < GD_PEAK_COUNT; i++)
@@ -244,7 +293,7 @@ static json_t *pack_rates(const struct gd_rates *r) {
     if (!r->points[i].any_size)
       json_array_append_new(points, pack_point(&r->points[i]));
   return json_pack(
-      "{si ss ss ss ss si si si si ss ss ss ss sf so sf sf sf sf so so ss s{si sf sf ss} so}",
+      "{si ss ss ss ss si si si si ss ss ss ss sf so sf sf sf sf so so ss s{si sf sf ss} so so}",
       "format", FORMAT, "device", r->device, "gpu", r->gpu, "architecture", r->architecture,
       "backend", r->backend, "compute_capability", r->compute_capability, "multiprocessors",
       r->multiprocessors, "threads", r->threads, "cpus", r->cpus, "version", r->version, "commit",
@@ -253,7 +302,7 @@ static json_t *pack_rates(const struct gd_rates *r) {
       r->host_bytes_per_s, "beside_speed", r->beside_speed, "host_link", pack_link(&r->host_link),
       "peer_link", pack_link(&r->peer_link), "peer_source", r->peer_source, "checked", "trials",
       r->checked_trials, "median_error", r->median_error, "worst_error", r->worst_error, "what",
-      r->checked, "points", points);
+      r->checked, "errors", pack_errors(r->errors), "points", points);
 }
 
 /* One line a field, and one a point: a file that can be read and compared. */
@@ -278,16 +327,34 @@ static void write_json(json_t *root, FILE *file) {
   fputs("\n}\n", file);
 }
 
-enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path, struct gd_error *err) {
+static enum gd_status save_json(json_t *root, const char *path, struct gd_error *err) {
   struct gd_file_out out;
-  json_t *root = pack_rates(rates);
-  if (!root)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a calibration");
   enum gd_status status = gd_file_begin(&out, path, err);
   if (status == GD_OK) {
     write_json(root, out.stream);
     status = gd_file_end(&out, GD_OK, err);
   }
+  return status;
+}
+
+enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path, struct gd_error *err) {
+  json_t *root = pack_rates(rates);
+  if (!root)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a calibration");
+  enum gd_status status = save_json(root, path, err);
   json_decref(root);
+  return status;
+}
+
+enum gd_status gd_rates_save_errors(const char *path,
+                                    const struct gd_trial_errors errors[GD_POINT_CLASSES],
+                                    struct gd_error *err) {
+  struct gd_json json = {0};
+  enum gd_status status = gd_json_load(&json, path, err);
+  if (status == GD_OK && json_object_set_new(json.root, "errors", pack_errors(errors)) != 0)
+    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a calibration");
+  if (status == GD_OK)
+    status = save_json(json.root, path, err);
+  gd_json_deinit(&json);
   return status;
 }

@@ -13,6 +13,7 @@
 #ifndef GD_REPORT_ACCURACY_H
 #define GD_REPORT_ACCURACY_H
 
+#include "predict/rates.h"
 #include "predict/stack_paper.h"
 #include "store/store.h"
 
@@ -43,9 +44,13 @@ struct gd_accuracy_trial {
   int64_t micro_batch;
   bool feasible, planned_feasible;
   int64_t peak_bytes, planned_bytes;
+  int cpus;                       /* that it was measured with and is predicted for, a rank */
+  enum gd_point_class of;         /* whose interval the prediction has */
   double measured_s, predicted_s; /* of a training step; 0: none */
+  double low_s, high_s;           /* the interval, as `plan` prints it */
   const char *why;                /* there is no prediction; NULL: there is */
   const char *basis;              /* what the prediction rests on */
+  const char *calibrated;         /* when that was measured, as in the file; "": never */
 };
 
 enum { GD_ACCURACY_FOLDS = 16 };
@@ -82,6 +87,11 @@ enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_sto
 struct gd_accuracy_score gd_accuracy_score(double *errors, int count);
 /* Of the trials of one device; NULL: of all. */
 struct gd_accuracy_score gd_accuracy_trials(const struct gd_accuracy *accuracy, const char *device);
+/* Of the trials of one device and class, as its calibration file has them. */
+struct gd_trial_errors gd_accuracy_errors(const struct gd_accuracy *accuracy, const char *device,
+                                          enum gd_point_class of);
+/* Trials of a device that lie within the interval of their prediction; *compared: of how many. */
+int gd_accuracy_within(const struct gd_accuracy *accuracy, const char *device, int *compared);
 /* Cells of a table whose feasibility is as the paper says. */
 int gd_accuracy_feasible(const struct gd_accuracy *accuracy, enum gd_paper_table table, int *cells);
 /* Settings of Appendix J whose micro-batch is found: exactly, and within a factor of two. */

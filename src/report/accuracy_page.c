@@ -68,13 +68,29 @@ static void trial_row(const struct gd_accuracy_trial *t, struct gd_strbuf *out) 
   else
     gd_strbuf_append(out, " does not fit |");
   if (t->why)
-    gd_strbuf_printf(out, " %s | |\n", t->why);
+    gd_strbuf_printf(out, " %s | | |\n", t->why);
   else if (!t->feasible || !t->planned_feasible)
-    gd_strbuf_printf(out, " %s | |\n", t->planned_feasible ? "fits" : "does not fit");
+    gd_strbuf_printf(out, " %s | | |\n", t->planned_feasible ? "fits" : "does not fit");
   else {
-    gd_strbuf_printf(out, " %.3g |", t->predicted_s);
+    gd_strbuf_printf(out, " %.3g | %.3g to %.3g |", t->predicted_s, t->low_s, t->high_s);
     percent(out, t->predicted_s, t->measured_s);
     gd_strbuf_append(out, "\n");
+  }
+}
+
+/* What the intervals of that device rest on. */
+static void class_table(const struct gd_accuracy *a, const char *device, struct gd_strbuf *out) {
+  gd_strbuf_append(out, "\n| class of points | trials | CPUs a rank | median error | worst |\n"
+                        "|---|---:|---:|---:|---:|\n");
+  for (int i = 0; i < GD_POINT_CLASSES; i++) {
+    struct gd_trial_errors errors = gd_accuracy_errors(a, device, (enum gd_point_class)i);
+    gd_strbuf_printf(out, "| %s | %d |", gd_point_class_name((enum gd_point_class)i),
+                     errors.trials);
+    if (errors.trials == 0)
+      gd_strbuf_append(out, " | | |\n");
+    else
+      gd_strbuf_printf(out, " %d to %d | %.0f %% | %.0f %% |\n", errors.cpus_least,
+                       errors.cpus_most, 100 * errors.median_error, 100 * errors.worst_error);
   }
 }
 
@@ -86,12 +102,16 @@ static void device_section(const struct gd_accuracy *a, const struct gd_accuracy
     gd_strbuf_printf(out, "Trials of `results/%s`.\n", first->file);
   if (first->basis)
     gd_strbuf_printf(out, "Predictions rest on: %s.\n", first->basis);
-  if (score.count)
-    gd_strbuf_printf(out, "Step time, %d trials: median error %.1f %%, worst %.1f %%.\n",
+  if (score.count) {
+    int compared, within = gd_accuracy_within(a, first->device, &compared);
+    gd_strbuf_printf(out, "Step time, %d trials: median error %.1f %%, worst %.1f %%; ",
                      score.count, 100 * score.median, 100 * score.worst);
+    gd_strbuf_printf(out, "%d of %d lie within their interval.\n", within, compared);
+    class_table(a, first->device, out);
+  }
   gd_strbuf_append(out, "\n| model | method | ranks | micro-batch | GiB, run | GiB, planned | "
-                        "step, measured (s) | step, predicted (s) | error |\n"
-                        "|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
+                        "step, measured (s) | step, predicted (s) | interval (s) | error |\n"
+                        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
   for (uint32_t i = 0; i < a->n_trials; i++)
     if (strcmp(a->trials[i].device, first->device) == 0)
       trial_row(&a->trials[i], out);
@@ -101,7 +121,11 @@ static void trials_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
   gd_strbuf_append(out,
                    "\n## Trials measured with gpudays\n\n"
                    "Memory needs no prediction: it is the plan that would run. Step times "
-                   "come from walking that plan with the\nrates of the device's calibration.\n");
+                   "come from walking that plan with the\nrates of the device's calibration, for "
+                   "the micro-batch, the memory and the threads of the trial: `plan --gpu` gives "
+                   "the\nsame with `--threads`, and without it assumes four CPUs a GPU for what is "
+                   "offloaded. The worst error of a class of\npoints is the interval that `plan` "
+                   "prints for it (10 % at least), and a class without trials has +-40 %.\n");
   if (a->n_trials == 0)
     gd_strbuf_append(out, "\nThere are none.\n");
   for (uint32_t i = 0; i < a->n_trials; i++) {

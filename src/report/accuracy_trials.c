@@ -4,6 +4,7 @@
  * record and its calibration are in the program. A CPU is this one, or its calibration is there
  * too.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,11 +31,26 @@ static struct gd_accuracy_trial *add(struct gd_accuracy *a, const char *file,
                                    .device = keep(a, trial->device),
                                    .precision = gd_precision_name(trial->precision),
                                    .ranks = trial->ranks,
+                                   .cpus = trial->threads,
                                    .micro_batch = trial->micro_batch,
                                    .feasible = trial->status == GD_TRIAL_OK,
                                    .peak_bytes = trial->peak_bytes,
                                    .measured_s = trial->step_s};
   return to;
+}
+
+/* What there is to know of a prediction, none where the trial was infeasible. */
+static void take(struct gd_accuracy *a, const struct gd_predictor *predictor,
+                 const struct gd_prediction *prediction, enum gd_status status,
+                 struct gd_accuracy_trial *to) {
+  to->basis = keep(a, predictor->basis);
+  to->calibrated = keep(a, predictor->calibrated ? predictor->rates.date : "");
+  if (status != GD_OK || !prediction->known)
+    return;
+  to->of = prediction->of;
+  to->predicted_s = prediction->step_s;
+  to->low_s = prediction->low_s;
+  to->high_s = prediction->high_s;
 }
 
 static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gpu,
@@ -48,7 +64,7 @@ static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gp
   GD_TRY(
       gd_hw_target(&a->stack.hw, gpu->name, trial->ranks, trial->nodes, NULL, NULL, &target, err));
   if (trial->threads > 0)
-    target.cpus = trial->threads / trial->ranks; /* that machine's, not the usual four a GPU */
+    target.cpus = trial->threads; /* a rank's on that machine, not the usual four a GPU */
   struct gd_trial_options options = {.target = &target,
                                      .micro_batch = GD_MICRO_BATCH_FIXED,
                                      .micro_batch_size = trial->micro_batch,
@@ -61,11 +77,10 @@ static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gp
   to->planned_feasible = planned.status != GD_TRIAL_INFEASIBLE;
   to->planned_bytes = planned.peak_bytes;
   GD_TRY(gd_predictor_for_target(&predictor, &target, err));
-  to->basis = keep(a, predictor.basis);
   enum gd_status status = GD_OK;
   if (to->feasible)
     status = gd_trial_predict_stored(trial, &target, &predictor, &prediction, err);
-  to->predicted_s = status == GD_OK ? prediction.step_s : 0;
+  take(a, &predictor, &prediction, status, to);
   gd_predictor_deinit(&predictor);
   return status;
 }
@@ -106,6 +121,9 @@ static enum gd_status open_cpu(const struct gd_trial *trial, struct gd_predictor
     return GD_OK;
   gd_predictor_deinit(predictor);
   *predictor = (struct gd_predictor){.rates = rates, .calibrated = true};
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    predictor->of[i].error = gd_calibration_error(&predictor->rates, (enum gd_point_class)i,
+                                                  &predictor->of[i].validated);
   snprintf(predictor->basis, sizeof predictor->basis, "its calibration of %.10s", rates.date);
   return GD_OK;
 }
@@ -121,8 +139,8 @@ static enum gd_status predict_cpu(struct gd_accuracy *a, const struct gd_trial *
     to->why = "measured on a machine whose calibration is not here";
   else if (status == GD_OK && to->feasible)
     status = gd_trial_predict_stored(trial, NULL, &predictor, &prediction, err);
-  to->basis = found ? keep(a, predictor.basis) : NULL;
-  to->predicted_s = status == GD_OK ? prediction.step_s : 0;
+  if (found)
+    take(a, &predictor, &prediction, status, to);
   gd_predictor_deinit(&predictor);
   return status;
 }
@@ -184,20 +202,64 @@ enum gd_status gd_accuracy_add_file(struct gd_accuracy *accuracy, const char *pa
   return status;
 }
 
-struct gd_accuracy_score gd_accuracy_trials(const struct gd_accuracy *accuracy,
-                                            const char *device) {
-  struct gd_accuracy_score score = {0};
+/* --- scores -------------------------------------------------------------------------------- */
+
+/* device NULL: any; of GD_POINT_CLASSES: any. */
+static bool is_compared(const struct gd_accuracy_trial *trial, const char *device,
+                        enum gd_point_class of) {
+  return trial->predicted_s > 0 && trial->measured_s > 0 &&
+         (!device || strcmp(device, trial->device) == 0) &&
+         (of == GD_POINT_CLASSES || of == trial->of);
+}
+
+static struct gd_accuracy_score score(const struct gd_accuracy *accuracy, const char *device,
+                                      enum gd_point_class of) {
+  struct gd_accuracy_score found = {0};
   double *errors = gd_mem_alloc(accuracy->n_trials + 1, sizeof *errors);
   int count = 0;
   for (uint32_t i = 0; errors && i < accuracy->n_trials; i++) {
     const struct gd_accuracy_trial *trial = &accuracy->trials[i];
-    double off = trial->predicted_s - trial->measured_s;
-    if (trial->predicted_s > 0 && trial->measured_s > 0 &&
-        (!device || strcmp(device, trial->device) == 0))
-      errors[count++] = (off < 0 ? -off : off) / trial->measured_s;
+    if (is_compared(trial, device, of))
+      errors[count++] = fabs(trial->predicted_s - trial->measured_s) / trial->measured_s;
   }
   if (errors)
-    score = gd_accuracy_score(errors, count);
+    found = gd_accuracy_score(errors, count);
   gd_mem_free(errors);
-  return score;
+  return found;
+}
+
+struct gd_accuracy_score gd_accuracy_trials(const struct gd_accuracy *accuracy,
+                                            const char *device) {
+  return score(accuracy, device, GD_POINT_CLASSES);
+}
+
+struct gd_trial_errors gd_accuracy_errors(const struct gd_accuracy *accuracy, const char *device,
+                                          enum gd_point_class of) {
+  struct gd_accuracy_score found = score(accuracy, device, of);
+  struct gd_trial_errors errors = {.trials = found.count,
+                                   .median_error = round(100 * found.median) / 100,
+                                   .worst_error = ceil(100 * found.worst) / 100};
+  for (uint32_t i = 0; i < accuracy->n_trials; i++) {
+    const struct gd_accuracy_trial *trial = &accuracy->trials[i];
+    if (!is_compared(trial, device, of))
+      continue;
+    if (errors.cpus_least == 0 || trial->cpus < errors.cpus_least)
+      errors.cpus_least = trial->cpus;
+    if (trial->cpus > errors.cpus_most)
+      errors.cpus_most = trial->cpus;
+  }
+  return errors;
+}
+
+int gd_accuracy_within(const struct gd_accuracy *accuracy, const char *device, int *compared) {
+  int within = 0;
+  *compared = 0;
+  for (uint32_t i = 0; i < accuracy->n_trials; i++) {
+    const struct gd_accuracy_trial *trial = &accuracy->trials[i];
+    if (!is_compared(trial, device, GD_POINT_CLASSES))
+      continue;
+    ++*compared;
+    within += trial->measured_s >= trial->low_s && trial->measured_s <= trial->high_s;
+  }
+  return within;
 }

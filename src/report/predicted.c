@@ -158,8 +158,13 @@ static enum gd_status predict_machines(struct machines *machines, struct gd_plan
     GD_TRY(gd_hw_target(&report->hw, gpu->gpu, gd_report_counts[machines->counts], 1, NULL, NULL,
                         &machines->targets[g], err));
     GD_TRY(gd_predictor_for_target(predictor, &machines->targets[g], err));
-    report->predicted.basis[g] = gd_report_print(report, "%s: %s; interval +-%.0f %%", gpu->title,
-                                                 predictor->basis, 100 * predictor->error);
+    struct gd_strbuf basis = {0};
+    gd_predictor_say(predictor,
+                     1u << GD_POINT_NAIVE | 1u << GD_POINT_FREE_LUNCH | 1u << GD_POINT_OFFLOAD,
+                     &basis);
+    report->predicted.basis[g] =
+        gd_report_print(report, "%s: %s", gpu->title, basis.text ? basis.text : "");
+    gd_strbuf_deinit(&basis);
   }
   GD_TRY(plan_methods(machines, tried[several], false, families, err));
   GD_TRY(plan_methods(machines, tried_then[several], true, families, err));

@@ -620,8 +620,8 @@ static bool is_excluded(const struct gd_search *search, const struct gd_search_p
   if (!best)
     return false;
   double ratio = best->trial.step_s / best->prediction.step_s; /* what all methods have in common */
-  double least_s = best->trial.step_s +
-                   ratio * least_difference(point, best, fmin(search->predictor->error, 0.9));
+  double error = fmax(point->prediction.error, best->prediction.error);
+  double least_s = best->trial.step_s + ratio * least_difference(point, best, fmin(error, 0.9));
   return least_s > (1 - worth) * best->trial.step_s;
 }
 

@@ -618,7 +618,8 @@ static enum gd_status predict_candidate(struct planning *p, const struct candida
   if (status == GD_OK)
     status = gd_predict(predictor, &full->plan, trial->remainder ? &rest.plan : NULL,
                         &(struct gd_step_shape){.accumulation = trial->accumulation,
-                                                .steps = p->model->recipe.steps},
+                                                .steps = p->model->recipe.steps,
+                                                .of = gd_point_class_of(&p->options->method)},
                         prediction, err);
   candidate_deinit(&rest);
   return status;

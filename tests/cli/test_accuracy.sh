@@ -9,6 +9,50 @@ expect 0 accuracy results/*.csv -o "$WORK/page.md"
 shown "every GPU left out once"
 diff docs/accuracy.md "$WORK/page.md" >"$ERR" || fail "docs/accuracy.md is not what the program writes; run make accuracy"
 
+# What predictions missed the stored trials by is in the calibrations: results/h200.csv and the errors
+# kept in data/calibration/h200.json agree. After a change on purpose: make accuracy
+for pair in h200:h200 epyc:epyc-2-threads; do
+  kept=data/calibration/${pair#*:}.json
+  cp "$kept" "$WORK/kept.json"
+  sed -i '/^  "errors":/d; s/^  \],$/  ]/' "$WORK/kept.json"
+  expect 0 accuracy "results/${pair%:*}.csv" --calibration "$WORK/kept.json"
+  diff "$kept" "$WORK/kept.json" >"$ERR" || fail "$kept has other errors than results/${pair%:*}.csv; run make accuracy"
+done
+expect 2 accuracy results/epyc.csv --calibration data/calibration/h200.json
+said "no trial of it was compared"
+sed 's/"date": "[^"]*"/"date": "2001-01-01T00:00:00Z"/' data/calibration/h200.json >"$WORK/older.json"
+expect 2 accuracy results/h200.csv --calibration "$WORK/older.json"
+said "predicted from another"
+
+# Every trial lies within the interval that plan prints for it under the trial's own conditions.
+awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR > 1 && $at["status"] == "ok" {
+  print $at["model"], $at["method"], $at["threads"], $at["device_limit_bytes"], $at["host_limit_bytes"],
+    $at["micro_batch"], $at["days"] }' results/h200.csv >"$WORK/trials"
+[[ $(wc -l <"$WORK/trials") -ge 29 ]] || fail "not 29 trials"
+while read -r model method threads device host micro_batch measured; do
+  expect 0 plan "$model" --gpu h200 --methods "$method" --threads "$threads" --device-memory "${device}B" \
+    --host-memory "${host}B" --micro-batch "$micro_batch" --json
+  field_is validated true
+  awk -v m="$measured" -v low="$(field days_low)" -v high="$(field days_high)" \
+    'BEGIN { exit !(low <= m && m <= high) }' || fail "$model, $method: $measured days were measured"
+done <"$WORK/trials"
+# What was compared, and how often, is said; so are the CPUs of what is offloaded, which other trials had.
+expect 0 plan pythia-160m --gpu h200 --methods naive
+shown "naive validated against 7 trials"
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch+fsdp2+offload --threads 16
+shown "free-lunch with offload validated against 12 trials"
+slow=$(grep -c "assumed" "$OUT" || true)
+[[ $slow == 0 ]] || fail "--threads is no assumption"
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch+fsdp2+offload
+shown "unvalidated with 4 CPUs"
+shown "--threads sets"
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch+fsdp2+offload --json
+field_is validated false
+field_is threads 4
+expect 0 plan pythia-1b --gpu h200 --methods kernels --json
+field_is validated false
+awk -v d="$(field days)" -v l="$(field days_low)" 'BEGIN { exit !(l <= 0.6001 * d) }' || fail "too narrow"
+
 # What was promised of the paper's tables, on cells that the fits have not seen.
 expect 0 accuracy results/h200.csv --json
 json_file=$OUT

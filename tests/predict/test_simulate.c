@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -154,30 +155,105 @@ static void collectives_are_alpha_and_beta(void **state) {
   gd_rates_deinit(&rates);
 }
 
-/* A calibration is worth its worst error, and on a CPU no less than what others had of it. */
+/* A calibration is worth the worst error of its class of points, and on a CPU no less than what
+   others had of it. The check that ends it validates a CPU, and never what is offloaded. */
 static void load_widens_intervals(void **state) {
   (void)state;
   static const struct {
     int checked, multiprocessors;
-    double worst, busy, error;
+    double worst, busy;
+    enum gd_point_class of;
+    int trials;
+    double trials_worst;
+    int cpus;
+    double error;
     bool validated;
   } cases[] = {
-      {6, 0, 0.04, 0.01, 0.10, true},
-      {6, 0, 0.25, 0.01, 0.25, true},
-      {6, 0, 0.04, 0.63, 0.63, false},
-      {6, 0, 0.75, 0.63, 0.75, false},
-      {0, 0, 0, 0.01, GD_PREDICT_UNVALIDATED, false},
-      {6, 0, 0.04, -1, 0.10, true},
-      {6, 132, 0.04, 0.63, 0.10, true},
+      {6, 0, 0.04, 0.01, GD_POINT_FREE_LUNCH, 0, 0, 16, 0.10, true},
+      {6, 0, 0.25, 0.01, GD_POINT_NAIVE, 0, 0, 16, 0.25, true},
+      {6, 0, 0.04, 0.63, GD_POINT_NAIVE, 0, 0, 16, 0.63, false},
+      {6, 0, 0.75, 0.63, GD_POINT_NAIVE, 0, 0, 16, 0.75, false},
+      {0, 0, 0, 0.01, GD_POINT_NAIVE, 0, 0, 16, GD_PREDICT_UNVALIDATED, false},
+      {6, 0, 0.04, -1, GD_POINT_NAIVE, 0, 0, 16, 0.10, true},
+      {6, 0, 0.04, 0.01, GD_POINT_OFFLOAD, 0, 0, 16, GD_PREDICT_UNVALIDATED, false},
+      {6, 0, 0.04, 0.01, GD_POINT_OFFLOAD, 3, 0.21, 2, 0.21, true},
+      {6, 132, 0.04, 0.63, GD_POINT_NAIVE, 0, 0, 16, GD_PREDICT_UNVALIDATED, false},
+      {6, 132, 0.20, 0.63, GD_POINT_NAIVE, 8, 0.35, 4, 0.35, true},
+      {6, 132, 0.20, 0.63, GD_POINT_NAIVE, 8, 0.05, 16, 0.20, true},
+      {6, 132, 0.04, 0.63, GD_POINT_OFFLOAD, 8, 0.30, 16, 0.30, true},
+      {6, 132, 0.04, 0.63, GD_POINT_OFFLOAD, 8, 0.30, 4, GD_PREDICT_UNVALIDATED, false},
+      {6, 132, 0.04, 0.63, GD_POINT_OFFLOAD, 8, 0.47, 4, 0.47, false},
+      {6, 132, 0.04, 0.63, GD_POINT_OTHER, 0, 0, 16, GD_PREDICT_UNVALIDATED, false},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     bool validated;
     struct gd_rates rates = {.checked_trials = cases[i].checked,
                              .multiprocessors = cases[i].multiprocessors,
                              .worst_error = cases[i].worst,
+                             .cpus = cases[i].cpus,
                              .busy_share = cases[i].busy};
-    assert_near(gd_calibration_error(&rates, &validated), cases[i].error);
+    rates.errors[cases[i].of] = (struct gd_trial_errors){.trials = cases[i].trials,
+                                                         .worst_error = cases[i].trials_worst,
+                                                         .cpus_least = 16,
+                                                         .cpus_most = 16};
+    assert_near(gd_calibration_error(&rates, cases[i].of, &validated), cases[i].error);
     assert_int_equal(validated, cases[i].validated);
+  }
+}
+
+/* Errors that are none are refused with their name. */
+static void bad_errors_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *errors, *said; /* said NULL: good */
+  } cases[] = {
+      {"{\"naive\":{\"trials\":7,\"median_error\":0.2,\"worst_error\":0.3,\"cpus\":[4,16]}}", NULL},
+      {"{}", NULL},
+      {"[]", "errors"},
+      {"{\"naive\":3}", "errors"},
+      {"{\"naive\":{\"trials\":0,\"median_error\":0,\"worst_error\":0,\"cpus\":[1,1]}}", "trials"},
+      {"{\"naive\":{\"trials\":1,\"median_error\":0,\"worst_error\":-1,\"cpus\":[1,1]}}",
+       "worst_error"},
+      {"{\"naive\":{\"trials\":1,\"median_error\":0,\"worst_error\":0}}", "cpus"},
+      {"{\"naive\":{\"trials\":1,\"median_error\":0,\"worst_error\":0,\"cpus\":[9,1]}}", "cpus"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[sizeof device + 256];
+    struct gd_rates rates = {0};
+    struct gd_json json = {0};
+    struct gd_error err = {0};
+    int length = snprintf(text, sizeof text, "{\"errors\":%s,%s", cases[i].errors, device + 1);
+    assert_int_equal(gd_json_parse(&json, "device", text, length, &err), GD_OK);
+    assert_int_equal(gd_rates_parse(&rates, &json, &err), cases[i].said ? GD_BAD_INPUT : GD_OK);
+    if (cases[i].said)
+      assert_non_null(strstr(err.text, cases[i].said));
+    if (i == 0) {
+      assert_int_equal(rates.errors[GD_POINT_NAIVE].trials, 7);
+      assert_int_equal(rates.errors[GD_POINT_NAIVE].cpus_most, 16);
+      assert_near(rates.errors[GD_POINT_NAIVE].worst_error, 0.3);
+    }
+    gd_rates_deinit(&rates);
+    gd_json_deinit(&json);
+  }
+}
+
+static void methods_have_classes(void **state) {
+  (void)state;
+  static const struct {
+    const char *method;
+    enum gd_point_class of;
+  } cases[] = {{"naive", GD_POINT_NAIVE},
+               {"naive+ckpt", GD_POINT_NAIVE},
+               {"naive+zero1+offload", GD_POINT_OTHER},
+               {"kernels", GD_POINT_OTHER},
+               {"free-lunch", GD_POINT_FREE_LUNCH},
+               {"free-lunch+ckpt", GD_POINT_FREE_LUNCH},
+               {"free-lunch+ckpt+fsdp3+offload", GD_POINT_OFFLOAD}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gd_method method;
+    struct gd_error err = {0};
+    assert_int_equal(gd_method_parse(cases[i].method, &method, &err), GD_OK);
+    assert_int_equal(gd_point_class_of(&method), cases[i].of);
   }
 }
 
@@ -303,7 +379,7 @@ static double step_of(const struct gd_rates *rates, const char *method) {
   struct gd_graph graph = {0};
   struct gd_plan plan = {0};
   struct gd_prediction prediction;
-  struct gd_predictor predictor = {.rates = *rates, .error = 0.4};
+  struct gd_predictor predictor = {.rates = *rates, .of[GD_POINT_NAIVE].error = 0.4};
   struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_FP32, .micro_batch = 2};
   assert_int_equal(gd_model_load("pythia-14m", &model, &err), GD_OK);
   model.recipe.seq = 128;
@@ -352,6 +428,8 @@ int main(void) {
       cmocka_unit_test(rings_take_the_narrowest_way),
       cmocka_unit_test(links_of_others_stay_there),
       cmocka_unit_test(load_widens_intervals),
+      cmocka_unit_test(methods_have_classes),
+      cmocka_unit_test(bad_errors_are_refused),
       cmocka_unit_test(near_points_decide),
       cmocka_unit_test_setup_teardown(files_keep_every_point, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(broken_files_are_named, scratch_setup, scratch_teardown),

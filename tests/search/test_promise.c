@@ -26,7 +26,10 @@ static double promise_at(const char *method_name, int ranks, int64_t micro_batch
   options.method = method;
   options.micro_batch = micro_batch ? GD_MICRO_BATCH_FIXED : GD_MICRO_BATCH_AUTO;
   options.micro_batch_size = micro_batch;
-  struct gd_predictor predictor = {.error = GD_PREDICT_UNVALIDATED};
+  struct gd_predictor predictor = {.of = {[GD_POINT_NAIVE].error = GD_PREDICT_UNVALIDATED,
+                                          [GD_POINT_FREE_LUNCH].error = GD_PREDICT_UNVALIDATED,
+                                          [GD_POINT_OFFLOAD].error = GD_PREDICT_UNVALIDATED,
+                                          [GD_POINT_OTHER].error = GD_PREDICT_UNVALIDATED}};
   struct gd_prediction prediction;
   gd_rates_guess_cpu(&predictor.rates, 1, 1); /* no core to spare for what runs beside */
   if (gd_trial_predict(&model, &options, &predictor, &plan, &prediction, &err) != GD_OK)

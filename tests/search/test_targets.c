@@ -92,7 +92,11 @@ static void test_predictor_like(void **state) {
     OK(gd_predictor_for_target(&alone, &eight, &err));
     OK(gd_predictor_like(&like, &first, &eight, &err));
     assert_string_equal(like.basis, alone.basis);
-    assert_true(like.error == alone.error && like.validated == alone.validated);
+    for (int of = 0; of < GD_POINT_CLASSES; of++) {
+      assert_string_equal(like.of[of].words, alone.of[of].words);
+      assert_true(like.of[of].error == alone.of[of].error);
+      assert_int_equal(like.of[of].validated, alone.of[of].validated);
+    }
     assert_true(like.rates.peer_link.bytes_per_s == alone.rates.peer_link.bytes_per_s);
     assert_int_equal(like.rates.n_points, alone.rates.n_points);
     assert_memory_equal(like.rates.first, alone.rates.first, sizeof like.rates.first);
