@@ -184,14 +184,15 @@ unlike "" "" "--precision fp32" "--precision fp32"
 said "gpudays: ranks 2, 3 have another precision than rank 0; start all ranks"
 unlike "" "--sample-seconds 0.3"
 said "gpudays: rank 1 has another --sample-seconds than rank 0"
-# What fails on one rank fails on all, for its reason; the rest do not wait for it.
-unlike "" "--batch 13"
-[[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
-said "a batch of 13 does not divide among 2 ranks"
-# Trials that only one rank has.
-unlike "" "--methods naive,kernels"
-[[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
-said "the ranks do not run the same trial; start all with the same gpudays and the same options"
+# What decides which trials there are, and for which run, is compared before the first one.
+for case in "--batch 13|batch than rank 0 (13, not 12)" "--seq 9|sequence length than rank 0 (9, not 8)" \
+  "--steps 11|number of steps than rank 0 (11, not 10)" "--methods naive,kernels|list of methods than" \
+  "$GD_SOURCE_DIR/tests/reference/gpt2-b|list of models than rank 0;"; do
+  unlike "" "${case%|*}"
+  [[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
+  said "gpudays: rank 1 has another ${case#*|}"
+  [[ $(grep -c '^gpudays: ' "$ERR") == 1 ]] || fail "$LAST: more than one rank speaks"
+done
 # Unequal limits: the least counts, and is said.
 unlike "--json" "--json --device-memory 1GiB" "--json"
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
