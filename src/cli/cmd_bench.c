@@ -19,6 +19,7 @@
 #include "cli/progress.h"
 #include "cli/show_trial.h"
 #include "comm/comm.h"
+#include "search/agree.h"
 #include "search/load.h"
 #include "search/search.h"
 
@@ -197,9 +198,11 @@ static bool is_slowed_more(const struct gd_trial *a, const struct gd_trial *b) {
 
 /* Says that nothing ran, and how to make it. */
 static void append_store_note(struct gd_strbuf *out, const struct gd_search_point *point) {
+  bool failed = point->trial.status == GD_TRIAL_FAILED;
   if (point->source == GD_SEARCH_STORE)
-    gd_strbuf_printf(out, "  note: measured on %.10s at %.5s UTC; --fresh measures anew\n",
-                     point->stored_at, strlen(point->stored_at) > 11 ? point->stored_at + 11 : "");
+    gd_strbuf_printf(out, "  note: %s on %.10s at %.5s UTC; %s\n", failed ? "failed" : "measured",
+                     point->stored_at, strlen(point->stored_at) > 11 ? point->stored_at + 11 : "",
+                     failed ? "--retry-failed tries it again" : "--fresh measures anew");
 }
 
 static void append_sheet(struct gd_cli *cli, const struct gd_search_point *point) {
@@ -329,7 +332,7 @@ static void append_failure(struct gd_strbuf *out, const struct gd_search *search
 
 /* How many points have no answer, and what the same command would do about it. */
 static void append_failed_count(struct gd_strbuf *out, const struct gd_search *search) {
-  int plan = search->n_failed[GD_FAILURE_PLAN];
+  int plan = search->n_failed[GD_FAILURE_PLAN], crash = search->n_failed[GD_FAILURE_CRASH];
   int other = search->n_failed[GD_FAILURE_ENVIRONMENT] + search->n_failed[GD_FAILURE_NONE];
   if (other > 0)
     gd_strbuf_printf(out,
@@ -339,6 +342,9 @@ static void append_failed_count(struct gd_strbuf *out, const struct gd_search *s
   if (plan > 0)
     gd_strbuf_printf(out, "  note: %d of %d failed (plan); --retry-failed tries %s again\n", plan,
                      search->count, plan == 1 ? "it" : "them");
+  if (crash > 0)
+    gd_strbuf_printf(out, "  note: %d of %d failed (crash); --retry-failed tries %s again\n", crash,
+                     search->count, crash == 1 ? "it" : "them");
 }
 
 /* What a row has no room for. */
@@ -627,6 +633,40 @@ static enum gd_status make_points(struct gd_cli *cli, struct gd_search *search,
 }
 
 /*
+ * Options are each rank's own under one's own mpirun. Those that decide which trials there are, and
+ * for which run, are compared before the first one: the rest is by each trial.
+ */
+static enum gd_status agree_on_options(const struct gd_cli *cli, const struct gd_search *search,
+                                       struct gd_error *err) {
+  const struct gd_recipe *first = &search->points[0].model->recipe;
+  uint64_t models = 0, methods = 0, recipes = 0;
+  char name[GD_METHOD_NAME];
+  for (int i = 0; i < search->count; i++) {
+    const struct gd_search_point *point = &search->points[i];
+    const struct gd_recipe *recipe = &point->model->recipe;
+    if (point->model == search->points[0].model)
+      methods = gd_cache_hash_text(methods, gd_method_name(&point->method, name));
+    if (i > 0 && point->model == point[-1].model)
+      continue;
+    int64_t facts[] = {recipe->batch, recipe->seq, recipe->steps, (int64_t)recipe->optimizer};
+    models = gd_cache_hash_text(models, point->model->name);
+    recipes = gd_cache_hash(recipes, facts, sizeof facts);
+  }
+  const struct gd_term terms[] = {
+      {"list of models", (int64_t)models, false},
+      {"list of methods", (int64_t)methods, false},
+      {"batch", first->batch, true},
+      {"sequence length", first->seq, true},
+      {"number of steps", first->steps, true},
+      {"optimizer", (int64_t)first->optimizer, false},
+      {"recipe", (int64_t)recipes, false},
+      {"--simulate", cli->options.simulate, true},
+      {"--fast", cli->options.fast, true},
+  };
+  return gd_agree_terms(cli->comm, terms, sizeof terms / sizeof *terms, err);
+}
+
+/*
  * Inside a job that somebody else has started, this process is one of its ranks: the trials run
  * here, one after the other, and nothing is read from the store or kept. A trial that fails for
  * want of memory is a result; one that fails in its environment ends the job, on all ranks.
@@ -635,6 +675,7 @@ static enum gd_status run_in_job(struct gd_cli *cli, struct gd_search *search,
                                  struct gd_error *err) {
   struct watching watching = {.cli = cli, .progress = {.on = cli->progress}};
   GD_TRY(gd_launch_join(cli, err));
+  GD_TRY(agree_on_options(cli, search, err));
   GD_TRY(make_points(cli, search, err)); /* `all` depends on how many ranks there are */
   for (int i = 0; i < search->count; i++) {
     struct gd_search_point *point = &search->points[i];

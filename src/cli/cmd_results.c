@@ -416,10 +416,13 @@ static enum gd_status save(struct gd_cli *cli, struct gd_store *store, struct gd
 static enum gd_status load(struct gd_cli *cli, struct gd_store *store, struct gd_error *err) {
   struct gd_show_object object;
   int64_t added = 0, known = 0;
-  GD_TRY(gd_store_load(store, cli->arguments[1], &added, &known, err));
+  bool piped = strcmp(cli->arguments[1], "-") == 0;
+  const char *file = piped ? "/dev/stdin" : cli->arguments[1];
+  GD_TRY(gd_store_load(store, file, &added, &known, err));
   if (!cli->options.json) {
     gd_strbuf_printf(&cli->out, "loaded %lld trial%s from %s; %lld more were here already\n",
-                     (long long)added, added == 1 ? "" : "s", cli->arguments[1], (long long)known);
+                     (long long)added, added == 1 ? "" : "s", piped ? "standard input" : file,
+                     (long long)known);
     return GD_OK;
   }
   gd_show_begin(&object);

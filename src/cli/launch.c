@@ -73,33 +73,11 @@ static void end_stalled(void *user, const struct gd_error *err) {
   _exit(3); /* as main() does for GD_ENVIRONMENT */
 }
 
-/*
- * The files of shared memory that this rank has open lose their names, now that all ranks have met
- * and have them open: none is left on any node when a rank, or its job, is killed. They are named
- * vader_segment.* by OpenMPI 4 and sm_segment.* by 5.
- */
-static void unlink_segments(void) {
-  char line[PATH_MAX + 128];
-  FILE *maps = fopen("/proc/self/maps", "re");
-  while (maps && fgets(line, sizeof line, maps)) {
-    char *path = strchr(line, '/');
-    char *name = path ? strrchr(path, '/') : NULL;
-    line[strcspn(line, "\n")] = '\0';
-    if (name &&
-        (strncmp(name, "/vader_segment.", 15) == 0 || strncmp(name, "/sm_segment.", 12) == 0))
-      unlink(path);
-  }
-  if (maps)
-    fclose(maps);
-}
-
 enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
   const struct gd_comm_start start = {
       .timeout_s = cli->options.rank_timeout, .stalled = end_stalled, .user = cli};
   GD_TRY(gd_comm_open(&cli->comm, &start, err));
   GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
-  if (gd_comm_size(cli->comm) > 1)
-    unlink_segments();
   if (getenv(MARK) && gd_comm_rank(cli->comm) == 0) {
     fprintf(stderr, GD_MPIRUN_MET "\n"); /* for gd_mpirun_run, which passes on all other lines */
     fflush(stderr);
@@ -173,29 +151,47 @@ static void leave_step(void) {
 }
 
 /*
- * Shared memory of ranks is files in /dev/shm, which OpenMPI leaves there when ranks are killed
- * before they have met (unlink_segments): it gets a folder for them that goes away with the ranks.
- * Containers often have 64 MiB of /dev/shm: where that is short of 16 MiB a rank, the folder is in
- * the temporary one.
+ * What ranks share is files: shared memory in /dev/shm, and mpirun's session folder in TMPDIR.
+ * OpenMPI leaves both behind when ranks or mpirun are killed, so both are in a folder that goes
+ * away with the ranks. Containers often have 64 MiB of /dev/shm: where that is short of 16 MiB a
+ * rank, the folder is in the temporary one, or in /tmp where the name of that is so long that the
+ * 108 bytes of a Unix socket's would not hold a socket in the session folder.
  */
 #define SHARED_NAME "gpudays-ranks-"
-static void make_shared_folder(int64_t ranks, struct gd_scratch *scratch) {
+static bool make_shared_folder(int64_t ranks, const char *temporary, struct gd_scratch *scratch) {
+  enum { LONGEST = 32 };
   struct statvfs shm;
-  const char *folder = getenv("TMPDIR");
-  folder = folder && folder[0] ? folder : "/tmp";
-  if (statvfs("/dev/shm", &shm) == 0 &&
-      (int64_t)(shm.f_bavail * shm.f_frsize) / (16 * 1024 * 1024) >= ranks)
-    folder = "/dev/shm";
-  gd_scratch_sweep(folder, SHARED_NAME, NULL, 0);
-  if (gd_scratch_make(scratch, folder, SHARED_NAME, NULL) != GD_OK)
-    return; /* OpenMPI then tries its own folder, and says what is wrong with it */
+  const char *folders[] = {"/dev/shm", strlen(temporary) > LONGEST ? "/tmp" : temporary, temporary};
+  bool small = statvfs("/dev/shm", &shm) != 0 ||
+               (int64_t)(shm.f_bavail * shm.f_frsize) / (16 * 1024 * 1024) < ranks;
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+    gd_scratch_sweep(folders[i], SHARED_NAME, NULL, 0);
+  for (size_t i = small ? 1 : 0; i < sizeof folders / sizeof *folders; i++)
+    if (gd_scratch_make(scratch, folders[i], SHARED_NAME, NULL) == GD_OK)
+      return true;
+  return false; /* OpenMPI then tries its own folders, and says what is wrong with them */
+}
+
+/* Ranks keep the TMPDIR that there was (-x): from a folder in /dev/shm it may be forbidden to load
+ * compiled kernels. */
+static void use_shared_folder(int64_t ranks, struct gd_scratch *scratch, char *kept, size_t size) {
+  const char *temporary = getenv("TMPDIR");
+  temporary = temporary && temporary[0] ? temporary : "/tmp";
+  int length = snprintf(kept, size, "TMPDIR=%s", temporary);
+  if (length < 0 || (size_t)length >= size || !make_shared_folder(ranks, temporary, scratch)) {
+    kept[0] = '\0';
+    return;
+  }
   prefer("OMPI_MCA_btl_vader_backing_directory", scratch->path);
   prefer("OMPI_MCA_btl_sm_backing_directory", scratch->path);
+  setenv("TMPDIR", scratch->path, 1);
 }
 
 /* Names of OpenMPI 4 and 5; each ignores the other's. The network between several machines is not
  * ours to choose, and a folder of this one is none of theirs. */
-static void prepare_environment(int64_t ranks, struct gd_scratch *scratch) {
+static void prepare_environment(int64_t ranks, struct gd_scratch *scratch, char *kept,
+                                size_t size) {
+  kept[0] = '\0';
   leave_step();
   prefer("OMPI_MCA_odls_base_sigkill_timeout", "0");
   prefer("PRTE_MCA_odls_base_sigkill_timeout", "0");
@@ -203,7 +199,7 @@ static void prepare_environment(int64_t ranks, struct gd_scratch *scratch) {
     return;
   prefer("OMPI_MCA_pml", "ob1");
   prefer("OMPI_MCA_btl", "^openib,tcp"); /* they would look for networks, and complain */
-  make_shared_folder(ranks, scratch);
+  use_shared_folder(ranks, scratch, kept, size);
 }
 
 static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, int *code,
@@ -211,7 +207,7 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
   enum { OWN = 16, MEET_S = 300 };
   struct gd_scratch scratch = GD_SCRATCH_NONE;
   double meet_s = cli->options.rank_timeout > 0 ? cli->options.rank_timeout : MEET_S;
-  char mpirun[PATH_MAX], self[PATH_MAX], ranks[24], mark[8];
+  char mpirun[PATH_MAX], self[PATH_MAX], kept[PATH_MAX], ranks[24], mark[8];
   struct gd_arena arena = {0};
   int at = 0;
   GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
@@ -222,7 +218,12 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
   const char **arguments = gd_arena_alloc(&arena, (size_t)argc + OWN, sizeof *arguments);
   if (!arguments)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the ranks were started");
+  prepare_environment(cli->options.ranks, &scratch, kept, sizeof kept);
   arguments[at++] = mpirun;
+  if (kept[0]) {
+    arguments[at++] = "-x";
+    arguments[at++] = kept;
+  }
   if (geteuid() == 0)
     arguments[at++] = "--allow-run-as-root";
   const char *const fixed[] = {
@@ -231,7 +232,6 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
     arguments[at++] = fixed[i];
   for (int i = 1; i < argc; i++)
     arguments[at++] = argv[i];
-  prepare_environment(cli->options.ranks, &scratch);
   /* A rank that waits in MPI_Init says so itself after meet_s, and knows more: it comes first. */
   enum gd_status status =
       gd_mpirun_run(&(struct gd_mpirun_order){arguments, 5 + 1.1 * meet_s, &scratch}, code, err);

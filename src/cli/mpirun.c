@@ -59,6 +59,7 @@ struct relay {
   bool said;             /* a rank gave its own reason: a line "gpudays: ..." */
   int rank, signal;      /* of the first rank that was killed; signal 0: none */
   bool no_network;       /* mpirun has found no network interface */
+  bool boxed;            /* mpirun has reported something */
   struct gd_strbuf box;  /* of the box that is open, its lines joined by blanks */
   struct gd_strbuf head; /* the first box that says something */
 };
@@ -83,6 +84,13 @@ static bool is_diagnostic(const char *line) {
   return line[0] == '[' && end && colon && colon < end && isdigit((unsigned char)colon[1]);
 }
 
+/* What it says about how a job ends tells nothing of why, and a file of shared memory that somebody
+ * else has removed is no reason for anything. */
+static bool is_reason(const char *text) {
+  return text[0] && !strstr(text, "Primary job") && !strstr(text, "non-zero status") &&
+         !(strstr(text, "during shared memory initialization") && strstr(text, "unlink(2)"));
+}
+
 /* Both versions word it alike: "mpirun noticed that process rank 2 with PID 0 on node vm exited on
  * signal 9 (Killed)." */
 static void read_box(struct relay *relay) {
@@ -92,9 +100,8 @@ static void read_box(struct relay *relay) {
     relay->rank = (int)strtol(process + strlen("process rank "), NULL, 10);
     relay->signal = (int)strtol(cause + strlen("exited on signal "), NULL, 10);
   }
-  /* What it says about how a job ends tells nothing of why. */
-  if (!relay->head.text && text[0] && !strstr(text, "Primary job") &&
-      !strstr(text, "non-zero status"))
+  relay->boxed = true;
+  if (!relay->head.text && is_reason(text))
     gd_strbuf_append(&relay->head, text);
   gd_strbuf_deinit(&relay->box);
   relay->box = (struct gd_strbuf){0};
@@ -251,6 +258,15 @@ static enum gd_status judge(const struct watch *watch, const struct relay *relay
         err, GD_ENVIRONMENT,
         "mpirun found no network interface, and needs the loopback one at least: ip link "
         "set lo up");
+  if (gd_process_was_stopped_by(result - 128))
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "mpirun was asked to end by signal %d (%s); its ranks were stopped",
+                   result - 128, strsignal(result - 128));
+  /* OpenMPI 4 reports every other end, and has this code for each of the three. */
+  if (result == 1 && !relay->boxed)
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "mpirun ended with exit code 1 and without a word, as it does when somebody "
+                   "sends it SIGTERM, SIGINT or SIGHUP; its ranks were stopped");
   if (relay->head.text)
     gd_json_excerpt(why, sizeof why, relay->head.text);
   return gd_fail(err, GD_ENVIRONMENT, "mpirun ended with exit code %d: %s", result, why);

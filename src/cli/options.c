@@ -48,7 +48,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
         {"results", "[VERB FILE]", 0, 2, "trials that were measured, here or by others",
          "Lists the trials in the database of results. 'results save FILE' writes all of\n"
          "them to a file, 'results load FILE' adds those of another lab's, or of a table\n"
-         "that 'results --csv' printed.",
+         "that 'results --csv' printed. A FILE of - is standard output or input.",
          "gpudays results --model 'pythia-*' --sort days", gd_cmd_results},
     [GD_COMMAND_BEST] = {"best", "MODEL", 1, 1, "the fastest way to train it that was measured",
                          "Shows the best trial of a model on each device and number of ranks.\n"

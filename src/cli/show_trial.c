@@ -289,7 +289,8 @@ enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *e
                    trial->peak_bytes > trial->device_limit_bytes ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
                    "%s does not fit: %s", trial->model, trial->reason);
   case GD_TRIAL_FAILED:
-    return gd_fail(err, GD_MISMATCH, "%s failed: %s", trial->model, trial->reason);
+    return gd_fail(err, trial->failure == GD_FAILURE_CRASH ? GD_INTERNAL : GD_MISMATCH,
+                   "%s failed: %s", trial->model, trial->reason);
   case GD_TRIAL_IMPLAUSIBLE:
     return gd_fail(err, GD_MISMATCH, "the result of %s is implausible: %s", trial->model,
                    trial->reason);

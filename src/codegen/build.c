@@ -254,6 +254,25 @@ static void read_log(const char *path, char *line, size_t size) {
     fclose(file);
 }
 
+/* Temporary files of a compiler that is killed go with the folder it works in. The environment of
+ * this process, less its TMPDIR; NULL where memory is short. */
+static char **make_environment(const char *folder) {
+  size_t count = 0, kept = 0, length = strlen(folder) + sizeof "TMPDIR=";
+  while (environ[count])
+    count++;
+  char **list = gd_mem_alloc(1, (count + 2) * sizeof *list + length);
+  if (!list)
+    return NULL;
+  char *temporary = (char *)(list + count + 2);
+  snprintf(temporary, length, "TMPDIR=%s", folder);
+  for (size_t i = 0; i < count; i++)
+    if (strncmp(environ[i], "TMPDIR=", 7) != 0)
+      list[kept++] = environ[i];
+  list[kept++] = temporary;
+  list[kept] = NULL;
+  return list;
+}
+
 static enum gd_status start_job(struct job *job, const struct compiler *compiler,
                                 const struct folder *folder, struct object *object,
                                 struct gd_error *err) {
@@ -277,13 +296,17 @@ static enum gd_status start_job(struct job *job, const struct compiler *compiler
   argv[n++] = (char[]){"-o"};
   argv[n++] = job->object_file;
   argv[n] = NULL;
+  char **environment = make_environment(folder->work.path);
+  if (!environment)
+    return no_memory(err);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, job->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  int failure = posix_spawn(&job->pid, compiler->path, &actions, NULL, argv, environ);
+  int failure = posix_spawn(&job->pid, compiler->path, &actions, NULL, argv, environment);
   posix_spawn_file_actions_destroy(&actions);
+  gd_mem_free(environment);
   if (failure)
     return gd_fail(err, GD_UNSUPPORTED,
                    "the C compiler %s cannot be run (%s), so kernels cannot "

@@ -254,9 +254,32 @@ static const struct {
     {"fill=\"rgb(30,31,33)\"", "class=\"gd-ink\" fill=\"" GD_PLOT_INK "\"", NULL, false},
     {"fill=\"rgb(91,95,102)\"", "class=\"gd-muted\" fill=\"" GD_PLOT_MUTED "\"", NULL, false},
     {"stroke='rgb( 30,  31,  33)'", "class='gd-line' stroke='" GD_PLOT_INK "'", NULL, false},
-    {GD_PLOT_JOINER, "]]><![CDATA[", NULL, false},
     {"font-family=\":Bold\"", "font-family=\"sans-serif\" font-weight=\"bold\"", NULL, false},
 };
+
+/* Whether a place in the drawing is in a CDATA section; its texts hold no ]]> of their own. */
+static bool is_in_cdata(const char *text, const char *at) {
+  for (; at > text; at--)
+    if (strncmp(at, "]]>", 3) == 0)
+      return false;
+    else if (strncmp(at, "<![CDATA[", 9) == 0)
+      return true;
+  return false;
+}
+
+/* The ]]> of a text: two sections share it where it is in one, as some versions of gnuplot write
+   texts; elsewhere its end is escaped. Returns what follows. */
+static const char *split_end(const char *text, const char *at, struct gd_strbuf *out) {
+  const char *end = at + strlen(GD_PLOT_JOINER);
+  if (is_in_cdata(text, at)) {
+    gd_strbuf_append(out, "]]><![CDATA[");
+    return end;
+  }
+  if (*end != '>') /* escaped already */
+    return end;
+  gd_strbuf_append(out, "&gt;");
+  return end + 1;
+}
 
 /* The drawing without gnuplot's root element and title, for a root of our own. */
 static enum gd_status rewrite(const char *text, const char *name, struct gd_strbuf *out,
@@ -265,6 +288,10 @@ static enum gd_status rewrite(const char *text, const char *name, struct gd_strb
   if (!at || !strstr(at, "</svg>"))
     return gd_fail(err, GD_ENVIRONMENT, "gnuplot wrote an SVG that is not whole");
   while (*at) {
+    if (strncmp(at, GD_PLOT_JOINER, strlen(GD_PLOT_JOINER)) == 0) {
+      at = split_end(text, at, out);
+      continue;
+    }
     size_t next = 0, count = sizeof rewrites / sizeof *rewrites;
     for (; next < count; next++)
       if (strncmp(at, rewrites[next].from, strlen(rewrites[next].from)) == 0)

@@ -31,8 +31,8 @@ enum { STOPS = 5 };
 /* --- texts --------------------------------------------------------------------------------- */
 
 /* A quote becomes the typographic one: gnuplot takes two of them at the beginning of a string for
-   an empty string, and what follows for commands. An SVG holds its texts in CDATA sections, which
-   end with the first ]]>: GD_PLOT_JOINER, which has no width, keeps the three apart. */
+   an empty string, and what follows for commands. No text of an SVG may hold ]]>: GD_PLOT_JOINER,
+   which has no width, keeps the three apart until the SVG is rewritten. */
 static void quote(struct gd_strbuf *out, const char *text) {
   const char *start = text;
   gd_strbuf_append(out, "'");

@@ -139,109 +139,78 @@ uint64_t gd_plan_hash(const struct gd_plan *plan) {
   return hash;
 }
 
-/* In the order of cause and effect: the first that differs is the one to name. */
-enum term {
-  TERM_PROGRAM,
-  TERM_MODEL,
-  TERM_METHOD,
-  TERM_BACKEND,
-  TERM_PRECISION,
-  TERM_BATCH,
-  TERM_LENGTH,
-  TERM_MICRO_BATCH,
-  TERM_REMAINDER,
-  TERM_BLOCKS,
-  TERM_SECONDS,
-  TERM_SEED,
-  TERM_PROFILE,
-  TERM_PLAN,
-  TERM_LAST_PLAN,
-  TERM_COUNT
-};
-
-static const struct {
-  const char *name;
-  bool number; /* as it is; others are hashes */
-} terms[TERM_COUNT] = {
-    [TERM_PROGRAM] = {"gpudays", false},
-    [TERM_MODEL] = {"model", false},
-    [TERM_METHOD] = {"method", false},
-    [TERM_BACKEND] = {"backend", false},
-    [TERM_PRECISION] = {"precision", false},
-    [TERM_BATCH] = {"batch", true},
-    [TERM_LENGTH] = {"sequence length", true},
-    [TERM_MICRO_BATCH] = {"micro-batch", true},
-    [TERM_REMAINDER] = {"last micro-batch", true},
-    [TERM_BLOCKS] = {"number of layers that save activations", true},
-    [TERM_SECONDS] = {"--sample-seconds", false},
-    [TERM_SEED] = {"--seed", true},
-    [TERM_PROFILE] = {"--profile", true},
-    [TERM_PLAN] = {"plan", false},
-    [TERM_LAST_PLAN] = {"plan of the last micro-batch", false},
-};
-
 static int64_t hash_text(const char *a, const char *b) {
   return (int64_t)gd_cache_hash(gd_cache_hash(0, a, strlen(a) + 1), b, strlen(b));
 }
 
-static void fill_terms(const struct gd_offer *offer, int64_t values[TERM_COUNT]) {
-  const struct gd_trial *trial = offer->trial;
-  values[TERM_PROGRAM] = hash_text(trial->version, trial->commit);
-  values[TERM_MODEL] = hash_text(trial->model, "");
-  values[TERM_METHOD] = hash_text(trial->method, "");
-  values[TERM_BACKEND] = hash_text(trial->backend, "");
-  values[TERM_PRECISION] = (int64_t)trial->precision;
-  values[TERM_BATCH] = offer->recipe->batch;
-  values[TERM_LENGTH] = offer->recipe->seq;
-  values[TERM_MICRO_BATCH] = trial->micro_batch;
-  values[TERM_REMAINDER] = trial->remainder;
-  values[TERM_BLOCKS] = trial->kept_blocks;
-  values[TERM_SECONDS] =
-      (int64_t)gd_cache_hash(0, &offer->sample_seconds, sizeof offer->sample_seconds);
-  values[TERM_SEED] = (int64_t)offer->seed;
-  values[TERM_PROFILE] = offer->profile;
-  values[TERM_PLAN] = (int64_t)gd_plan_hash(offer->full);
-  values[TERM_LAST_PLAN] = offer->remainder ? (int64_t)gd_plan_hash(offer->remainder) : 0;
-}
-
-static enum gd_status fail_term(int64_t (*all)[TERM_COUNT], int size, int term,
-                                struct gd_error *err) {
+static enum gd_status fail_term(const struct gd_term *term, const int64_t *all, int size,
+                                int stride, struct gd_error *err) {
   struct gd_strbuf who = {0};
   char values[64] = "";
   int count = 0;
   for (int i = size - 1; i > 0; i--)
-    if (all[i][term] != all[0][term] && terms[term].number)
-      snprintf(values, sizeof values, " (%lld, not %lld)", (long long)all[i][term],
-               (long long)all[0][term]);
+    if (all[i * stride] != all[0] && term->number)
+      snprintf(values, sizeof values, " (%lld, not %lld)", (long long)all[i * stride],
+               (long long)all[0]);
   for (int i = 1; i < size; i++)
-    if (all[i][term] != all[0][term])
+    if (all[i * stride] != all[0])
       name_rank(&who, i, count++);
   enum gd_status status =
       gd_fail(err, GD_BAD_INPUT,
               "rank%s %s %s another %s than rank 0%s; start all ranks with the same gpudays and "
               "the same options",
               count > 1 ? "s" : "", who.text ? who.text : "?", count > 1 ? "have" : "has",
-              terms[term].name, values);
+              term->name, values);
   gd_strbuf_deinit(&who);
+  return status;
+}
+
+enum gd_status gd_agree_terms(struct gd_comm *comm, const struct gd_term *terms, int count,
+                              struct gd_error *err) {
+  enum { MOST = 32 };
+  int64_t own[MOST] = {0};
+  void *gathered;
+  enum gd_status status = GD_OK;
+  GD_ASSERT(count <= MOST);
+  if (size_of(comm) == 1)
+    return GD_OK;
+  for (int i = 0; i < count; i++)
+    own[i] = terms[i].value;
+  GD_TRY(gather(comm, own, (size_t)count * sizeof *own, &gathered, err));
+  const int64_t *all = gathered;
+  for (int term = 0; term < count && status == GD_OK; term++)
+    for (int i = 1; i < gd_comm_size(comm) && status == GD_OK; i++)
+      if (all[i * count + term] != all[term])
+        status = fail_term(&terms[term], all + term, gd_comm_size(comm), count, err);
+  gd_mem_free(gathered);
   return status;
 }
 
 enum gd_status gd_agree_plan(struct gd_comm *comm, const struct gd_offer *offer,
                              struct gd_error *err) {
-  int64_t own[TERM_COUNT];
-  void *gathered;
-  enum gd_status status = GD_OK;
+  const struct gd_trial *trial = offer->trial;
   if (size_of(comm) == 1)
     return GD_OK;
-  fill_terms(offer, own);
-  GD_TRY(gather(comm, own, sizeof own, &gathered, err));
-  int64_t(*all)[TERM_COUNT] = gathered;
-  for (int term = 0; term < TERM_COUNT && status == GD_OK; term++)
-    for (int i = 1; i < gd_comm_size(comm) && status == GD_OK; i++)
-      if (all[i][term] != all[0][term])
-        status = fail_term(all, gd_comm_size(comm), term, err);
-  gd_mem_free(gathered);
-  return status;
+  const struct gd_term terms[] = {
+      {"gpudays", hash_text(trial->version, trial->commit), false},
+      {"model", hash_text(trial->model, ""), false},
+      {"method", hash_text(trial->method, ""), false},
+      {"backend", hash_text(trial->backend, ""), false},
+      {"precision", (int64_t)trial->precision, false},
+      {"batch", offer->recipe->batch, true},
+      {"sequence length", offer->recipe->seq, true},
+      {"micro-batch", trial->micro_batch, true},
+      {"last micro-batch", trial->remainder, true},
+      {"number of layers that save activations", trial->kept_blocks, true},
+      {"--sample-seconds",
+       (int64_t)gd_cache_hash(0, &offer->sample_seconds, sizeof offer->sample_seconds), false},
+      {"--seed", (int64_t)offer->seed, true},
+      {"--profile", offer->profile, true},
+      {"plan", (int64_t)gd_plan_hash(offer->full), false},
+      {"plan of the last micro-batch",
+       offer->remainder ? (int64_t)gd_plan_hash(offer->remainder) : 0, false},
+  };
+  return gd_agree_terms(comm, terms, sizeof terms / sizeof *terms, err);
 }
 
 /* --- peaks --------------------------------------------------------------------------------- */

@@ -30,6 +30,20 @@ struct gd_limits {
 enum gd_status gd_agree_limits(struct gd_comm *comm, struct gd_limits *limits, char *note,
                                size_t size, struct gd_error *err) GD_MUST_USE;
 
+/* Something that must be the same on all ranks. */
+struct gd_term {
+  const char *name;
+  int64_t value;
+  bool number; /* to be named; else it is a hash or a code */
+};
+
+/*
+ * All ranks call it with the same terms, in the order of cause and effect. GD_BAD_INPUT where a
+ * rank's differ from rank 0's: names those ranks, and the first term that is different.
+ */
+enum gd_status gd_agree_terms(struct gd_comm *comm, const struct gd_term *terms, int count,
+                              struct gd_error *err) GD_MUST_USE;
+
 /* What a rank is about to run. */
 struct gd_offer {
   const struct gd_trial *trial; /* planned */
@@ -40,7 +54,7 @@ struct gd_offer {
   const struct gd_plan *full, *remainder; /* remainder NULL: there is none */
 };
 
-/* GD_BAD_INPUT where a rank's differs from rank 0's: names those ranks, and what is different. */
+/* As gd_agree_terms, of all that the offer holds. */
 enum gd_status gd_agree_plan(struct gd_comm *comm, const struct gd_offer *offer,
                              struct gd_error *err) GD_MUST_USE;
 

@@ -66,6 +66,7 @@ static void set_failure(struct gd_search_point *point) {
   struct gd_trial *trial = &point->trial;
   trial->failure = trial->status != GD_TRIAL_FAILED   ? GD_FAILURE_NONE
                    : gd_child_may_pass(point->status) ? GD_FAILURE_ENVIRONMENT
+                   : point->status == GD_INTERNAL     ? GD_FAILURE_CRASH
                                                       : GD_FAILURE_PLAN;
 }
 
@@ -197,7 +198,8 @@ static enum gd_status check_plans(const struct gd_search *search, struct gd_erro
 static bool is_tried_again(const struct gd_search *search, const struct gd_trial *known,
                            const struct gd_provenance *provenance) {
   return known->status == GD_TRIAL_FAILED && strcmp(provenance->time, search->began) < 0 &&
-         (search->retry_failed || known->failure != GD_FAILURE_PLAN);
+         (search->retry_failed ||
+          (known->failure != GD_FAILURE_PLAN && known->failure != GD_FAILURE_CRASH));
 }
 
 /*

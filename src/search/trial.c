@@ -825,8 +825,8 @@ static enum gd_status put_batch(struct measuring *m, enum gd_run_part part, stru
   return gd_run_random_batch(&m->run, part, model->family->classes(model), seed, err);
 }
 
-/* A pass and its update. Loss and norm are those of the mean over the micro-batches, of which a
-   step has more than this one. Every rank has the same. */
+/* A pass and its update. Loss and norm are those of the first micro-batch, over all ranks, as if it
+   were the whole step. Every rank has the same. */
 static enum gd_status first_step(struct measuring *m, int64_t *pass_ns, int64_t *update_ns,
                                  struct gd_error *err) {
   struct gd_trial *trial = m->planning.trial;

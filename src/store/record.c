@@ -40,8 +40,10 @@ bool gd_trial_status_parse(const char *text, enum gd_trial_status *status) {
 }
 
 const char *gd_trial_failure_name(enum gd_trial_failure failure) {
-  static const char *const names[GD_FAILURE_COUNT] = {
-      [GD_FAILURE_NONE] = "", [GD_FAILURE_PLAN] = "plan", [GD_FAILURE_ENVIRONMENT] = "environment"};
+  static const char *const names[GD_FAILURE_COUNT] = {[GD_FAILURE_NONE] = "",
+                                                      [GD_FAILURE_PLAN] = "plan",
+                                                      [GD_FAILURE_ENVIRONMENT] = "environment",
+                                                      [GD_FAILURE_CRASH] = "crash"};
   GD_ASSERT(failure < GD_FAILURE_COUNT);
   return names[failure];
 }

@@ -47,6 +47,7 @@ enum gd_trial_failure {
   GD_FAILURE_PLAN,        /* it would again: it cannot be built, its numbers are nonsense */
   GD_FAILURE_ENVIRONMENT, /* it may do better: memory that others had, a signal, scancel, a time
                              limit, a node or a context that was lost */
+  GD_FAILURE_CRASH,       /* it would again, by a fault of gpudays itself: exit code 4 */
   GD_FAILURE_COUNT
 };
 const char *gd_trial_failure_name(enum gd_trial_failure failure); /* "", "plan", "environment" */

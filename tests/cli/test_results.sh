@@ -45,6 +45,11 @@ shown "OF PEAK"
 expect 0 results --history
 rows 7
 
+# Through a pipe, as save - writes into one.
+LAST="results save - | results load -" RC=0
+"$GPUDAYS" results save - 2>"$ERR" | "$GPUDAYS" results load - --store "$WORK/piped.db" >"$OUT" || RC=$?
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+shown "loaded 7 trials from standard input"
 # What is saved is what was loaded, byte for byte: no number loses a digit on the way.
 expect 0 results save "$WORK/again"
 shown "saved 7 trials"

@@ -230,6 +230,22 @@ static void test_broken_compiler(void **state) {
   assert_int_equal(build(&err), KERNELS);
 }
 
+/* Temporary files of a compiler that is killed are in the folder of the build, which is removed or
+   swept, and never in the user's TMPDIR. */
+static void test_compiler_temporaries(void **state) {
+  struct gd_error err = {0};
+  (void)state;
+  scratch_write_text("tmp/keep", "");
+  setenv("TMPDIR", scratch_path("tmp"), 1);
+  scratch_write_text("bin/killed", "#!/bin/sh\n[ \"$1\" = --version ] && exit\n"
+                                   "echo half >\"$TMPDIR/ccHalf.s\"\nkill -9 $$\n");
+  assert_int_equal(chmod(scratch_path("bin/killed"), 0700), 0);
+  setenv("CC", scratch_path("bin/killed"), 1);
+  assert_int_equal(build(&err), -GD_UNSUPPORTED);
+  assert_int_equal(scratch_count("tmp"), 1);
+  assert_int_equal(scratch_count("cache/gpudays/kernels"), 0);
+}
+
 static void test_unwritable_cache(void **state) {
   struct gd_error err = {0};
   (void)state;
@@ -378,10 +394,18 @@ int main(void) {
   original_path = getenv("PATH") ? strdup(getenv("PATH")) : "";
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, scratch_teardown)
   const struct CMUnitTest tests[] = {
-      TEST(test_cache),           TEST(test_damaged_files),    TEST(test_no_compiler),
-      TEST(test_broken_compiler), TEST(test_unwritable_cache), TEST(test_home),
-      TEST(test_processes),       TEST(test_out_of_memory),    TEST(test_foreign_folder),
-      TEST(test_no_regular_file), TEST(test_leftovers),
+      TEST(test_cache),
+      TEST(test_damaged_files),
+      TEST(test_no_compiler),
+      TEST(test_broken_compiler),
+      TEST(test_compiler_temporaries),
+      TEST(test_unwritable_cache),
+      TEST(test_home),
+      TEST(test_processes),
+      TEST(test_out_of_memory),
+      TEST(test_foreign_folder),
+      TEST(test_no_regular_file),
+      TEST(test_leftovers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

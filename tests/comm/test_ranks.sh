@@ -73,6 +73,23 @@ END
 exit 1"
 [[ $RC == 3 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one line"
 said "mpirun ended with exit code 1: There are not enough slots available in the system to satisfy the 3 slots"
+# A segment that was gone already is no reason, and neither is how it words its end.
+fake "cat >&2 <<'END'
+$rule
+A system call failed during shared memory initialization that should
+not have.  It is likely that your MPI job will now either abort or
+experience performance degradation.
+
+  System call: unlink(2) /dev/shm/vader_segment.n01.0.4a300001.1
+  Error:       No such file or directory (errno 2)
+$rule
+END
+exit 1"
+[[ $RC == 3 && $(cat "$ERR") == "gpudays: mpirun ended with exit code 1: it gave no reason" ]] ||
+  fail "$LAST: exit $RC, or another sentence"
+fake "exit 143"
+[[ $RC == 3 ]] || fail "$LAST: exit $RC"
+said "mpirun was asked to end by signal 15 (Terminated); its ranks were stopped"
 fake "exit 5"
 [[ $RC == 3 ]] || fail "$LAST: exit $RC"
 said "exit code 5: it gave no reason"
@@ -125,6 +142,10 @@ by_hand bench "$WORK/tiny" "${quick[@]}" --ranks 3
 [[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
 said "--ranks is 3, but this process is one of 2 ranks already"
 [[ $(grep -c '^gpudays: ' "$ERR") == 1 ]] || fail "$LAST: more than one rank speaks"
+# Nothing is removed behind OpenMPI's back, which would say so.
+by_hand bench "$GD_SOURCE_DIR/tests/reference/gpt2-b" --seq 16 --batch 16 --sample-seconds 0.2 \
+  --methods free-lunch+zero1
+[[ $RC == 0 && ! -s $ERR ]] || fail "$LAST: exit $RC, or something on stderr"
 by_hand models --json
 [[ $RC == 0 && $(grep -c '^  "models"' "$OUT") == 1 ]] || fail "$LAST: not one answer"
 
@@ -163,14 +184,15 @@ unlike "" "" "--precision fp32" "--precision fp32"
 said "gpudays: ranks 2, 3 have another precision than rank 0; start all ranks"
 unlike "" "--sample-seconds 0.3"
 said "gpudays: rank 1 has another --sample-seconds than rank 0"
-# What fails on one rank fails on all, for its reason; the rest do not wait for it.
-unlike "" "--batch 13"
-[[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
-said "a batch of 13 does not divide among 2 ranks"
-# Trials that only one rank has.
-unlike "" "--methods naive,kernels"
-[[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
-said "the ranks do not run the same trial; start all with the same gpudays and the same options"
+# What decides which trials there are, and for which run, is compared before the first one.
+for case in "--batch 13|batch than rank 0 (13, not 12)" "--seq 9|sequence length than rank 0 (9, not 8)" \
+  "--steps 11|number of steps than rank 0 (11, not 10)" "--methods naive,kernels|list of methods than" \
+  "$GD_SOURCE_DIR/tests/reference/gpt2-b|list of models than rank 0;"; do
+  unlike "" "${case%|*}"
+  [[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
+  said "gpudays: rank 1 has another ${case#*|}"
+  [[ $(grep -c '^gpudays: ' "$ERR") == 1 ]] || fail "$LAST: more than one rank speaks"
+done
 # Unequal limits: the least counts, and is said.
 unlike "--json" "--json --device-memory 1GiB" "--json"
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
@@ -257,11 +279,19 @@ start 2 "${long[@]}"
 kill -TERM "$LAUNCHER"
 finish 143 2
 
-# mpirun itself.
-start 2 "${long[@]}"
+# mpirun itself, which leaves its session folder behind then; its folder goes nevertheless.
+mkdir "$WORK/tmp"
+TMPDIR=$WORK/tmp start 2 "${long[@]}"
 kill -KILL "$(pgrep -P "$(pgrep -P "$LAUNCHER")")"
 finish 3 10
 said "mpirun was killed by signal 9 (Killed); its ranks were stopped"
+[[ -z $(ls -A "$WORK/tmp") ]] || fail "$LAST: left in TMPDIR: $(ls -A "$WORK/tmp")"
+TMPDIR=$WORK/tmp start 2 "${long[@]}"
+! grep -qsz "^TMPDIR=/dev/shm" "/proc/$(rank_pid 1)/environ" || fail "$LAST: a rank's TMPDIR is mpirun's"
+kill -HUP "$(pgrep -P "$(pgrep -P "$LAUNCHER")")"
+finish 3 10
+said "without a word, as it does when somebody sends it SIGTERM, SIGINT or SIGHUP; its ranks were stopped"
+[[ -z $(ls -A "$WORK/tmp") ]] || fail "$LAST: left in TMPDIR: $(ls -A "$WORK/tmp")"
 
 # A rank that stops: the others wait for it at the end.
 start 2 "${long[@]}" --sample-seconds 1 --seq 256 --rank-timeout 2

@@ -122,7 +122,7 @@ broken() {
   shown "$3"
   [[ -z $(left_over) ]] || fail "$LAST: left over: $(left_over)"
   expect 0 bench "${quick[@]}" "${points[@]}"
-  if [[ $2 == plan ]]; then
+  if [[ $2 != environment ]]; then
     count '^      "source": "store"' 3
     shown "$3"
   else
@@ -131,10 +131,10 @@ broken() {
     count '^      "tries": 2' 1
   fi
 }
-broken segfault plan "its process ended by signal 11 (Segmentation fault)"
-broken assert plan "ended by signal 6 (Aborted): internal error:"
-broken exit plan "its process ended with exit code 5 and gave no reason"
-broken silent plan "its process ended without an answer"
+broken segfault crash "its process ended by signal 11 (Segmentation fault)"
+broken assert crash "ended by signal 6 (Aborted): internal error:"
+broken exit crash "its process ended with exit code 5 and gave no reason"
+broken silent crash "its process ended without an answer"
 broken kill environment "was killed by signal 9 (Killed) at a resident set of"
 broken hang environment "it took longer than 3 s and was ended; --trial-timeout sets the limit" \
   --trial-timeout 3s
@@ -152,20 +152,20 @@ GPUDAYS_TEST_FAULT=kernels=segfault expect 0 bench "${failing[@]}"
 expect 0 best "$model" --seq 16 --batch 8
 ! grep -q missing "$OUT" || fail "$LAST: what fails again is not missing"
 expect 0 bench "${failing[@]}"
-shown "note: 1 of 3 failed (plan); --retry-failed tries it again"
+shown "note: 1 of 3 failed (crash); --retry-failed tries it again"
 shown "note: 3 of 3 were measured before"
 expect 0 bench "${failing[@]}" --retry-failed
 shown "note: 2 of 3 were measured before"
 ! grep -q failed "$OUT" || fail "$LAST: it was not tried again"
 
-# Alone, it is the error; out of the store, the answer is no.
+# Alone, it is the error, with the same exit code out of the store.
 fresh_store alone
 GPUDAYS_TEST_FAULT=naive=segfault expect 4 bench "${quick[@]}"
 said "its process ended by signal 11"
 silent
-expect 1 bench "${quick[@]}"
+expect 4 bench "${quick[@]}"
 said "neox-parallel failed: its process ended by signal 11"
-shown "--fresh measures anew"
+shown "UTC; --retry-failed tries it again"
 expect 0 bench "${quick[@]}" --fresh
 expect 0 bench "${quick[@]}"
 
