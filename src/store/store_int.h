@@ -9,8 +9,7 @@
 #include "store/store.h"
 
 enum {
-  GD_STORE_SCHEMA = 3,  /* PRAGMA user_version of what this program writes */
-  GD_STORE_PATH = 4096, /* bytes of the longest path, as Linux has it */
+  GD_STORE_SCHEMA = 3, /* PRAGMA user_version of what this program writes */
   GD_STORE_FETCHES = 2,
 };
 
