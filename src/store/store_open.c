@@ -233,7 +233,10 @@ enum gd_status gd_store_fail(const struct gd_store *store, int code, const char 
   case SQLITE_IOERR:
     return gd_fail(err, GD_ENVIRONMENT, "cannot %s %s: %s (%s); is its disk all right?", what, path,
                    why, number ? strerror(number) : "no reason given");
-  default: return gd_fail(err, GD_INTERNAL, "cannot %s %s: %s", what, path, why);
+  default:
+    if (strncmp(why, "no such ", 8) == 0) /* a table or a column that the schema has */
+      return fail_damaged(path, why, err);
+    return gd_fail(err, GD_INTERNAL, "cannot %s %s: %s", what, path, why);
   }
 }
 
