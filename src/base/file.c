@@ -49,6 +49,10 @@ enum gd_status gd_file_make_folder(const char *path, struct gd_error *err) {
 
 /* --- writing ------------------------------------------------------------------------------- */
 
+static bool is_same_file(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 /*
  * Another descriptor of stdout, stderr or /dev/fd/N where one of these is what stands at the path;
  * -1: none is. Opening such a path again would begin at the start of a file that is being written,
@@ -65,7 +69,7 @@ static int open_already(const char *path, const struct stat *at_path) {
     struct stat info;
     int fd = (int)candidates[i], flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
     if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstat(fd, &info) == 0 &&
-        info.st_dev == at_path->st_dev && info.st_ino == at_path->st_ino)
+        is_same_file(&info, at_path))
       return fcntl(fd, F_DUPFD_CLOEXEC, 3);
   }
   return -1;
@@ -91,10 +95,47 @@ static int open_temporary(struct gd_file_out *out, const struct stat *replaces) 
   return fd;
 }
 
+static const struct gd_file_protected *protected_files;
+static int n_protected;
+
+void gd_file_protect(const struct gd_file_protected *list, int count) {
+  protected_files = list;
+  n_protected = count;
+}
+
+/* The last part of a path, and the folder that it is in. */
+static const char *split(const char *path, struct stat *folder, bool *there) {
+  char text[PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  snprintf(text, sizeof text, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+  *there = stat(text, folder) == 0;
+  return slash ? slash + 1 : path;
+}
+
+/* By device and inode, or by the name that it will have. */
+static bool is_one_file(const char *a, const char *b) {
+  struct stat a_info, b_info;
+  bool a_there = stat(a, &a_info) == 0, b_there = stat(b, &b_info) == 0;
+  if (a_there || b_there)
+    return a_there && b_there && is_same_file(&a_info, &b_info);
+  const char *a_name = split(a, &a_info, &a_there), *b_name = split(b, &b_info, &b_there);
+  return a_there && b_there && is_same_file(&a_info, &b_info) && strcmp(a_name, b_name) == 0;
+}
+
+static enum gd_status check_protected(const char *path, struct gd_error *err) {
+  char clean[512];
+  for (int i = 0; i < n_protected; i++)
+    if (is_one_file(path, protected_files[i].path))
+      return gd_fail(err, GD_BAD_INPUT, "%s is %s, and is not written over; name another file",
+                     gd_json_excerpt(clean, sizeof clean, path), protected_files[i].what);
+  return GD_OK;
+}
+
 /* What the path stands for is opened or found out to be refused. */
 static enum gd_status open_out(struct gd_file_out *out, struct gd_error *err) {
   struct stat info;
   char clean[512];
+  GD_TRY(check_protected(out->name, err));
   gd_json_excerpt(clean, sizeof clean, out->name);
   bool there = stat(out->name, &info) == 0;
   if (!there && errno != ENOENT)

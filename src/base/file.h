@@ -10,6 +10,7 @@
  *   stdout, a device     written directly, as is a FIFO or a file that is already open as stdout or
  *                        stderr (/dev/stdout, /dev/fd/1): never renamed over
  *   a folder, a disk     refused with a sentence
+ *   what is protected    refused with a sentence, by whatever name or link it is reached
  *
  *   GD_TRY(gd_file_make_folder("out", err));
  *   GD_TRY(gd_file_write("out/page.html", text.text, text.length, err));
@@ -24,6 +25,18 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
+
+/*
+ * Files that this process must not write to, as it reads them or they are its database: from here
+ * on gd_file_begin and gd_file_write refuse them (GD_BAD_INPUT). One that is not there is known by
+ * its name in its folder. The list is the caller's and must live as long; it replaces the one
+ * before, and count 0 is none.
+ */
+struct gd_file_protected {
+  const char *path;
+  const char *what; /* "the store of results": what it is, for the sentence */
+};
+void gd_file_protect(const struct gd_file_protected *list, int count);
 
 /* Makes the folder and those above it; one that is there is fine. GD_ENVIRONMENT says which part
    could not be made, and why. */

@@ -2,18 +2,79 @@
  * What several subcommands do with their options: loading a model with the recipe the user asked
  * for, and the options of a trial.
  */
+#define _GNU_SOURCE /* realpath */
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/embedded.h"
+#include "base/file.h"
 #include "comm/comm.h"
+#include "store/store.h"
 
 const char *gd_cli_file(const char *output) {
   bool named = output && strcmp(output, "-") != 0 && strcmp(output, "/dev/stdout") != 0;
   return named ? output : NULL;
+}
+
+struct protecting {
+  struct gd_cli *cli;
+  struct gd_file_protected *list;
+  int count;
+};
+
+static void protect(struct protecting *to, const char *path, const char *ending, const char *what) {
+  size_t size = strlen(path) + strlen(ending) + 1;
+  char *text = gd_arena_alloc(&to->cli->arena, size, 1);
+  if (!text)
+    return;
+  snprintf(text, size, "%s%s", path, ending);
+  to->list[to->count++] = (struct gd_file_protected){.path = text, .what = what};
+}
+
+/* A model's name is no file, but where there is one of that name it is the model. */
+static void protect_input(struct protecting *to, const char *path) {
+  static const char what[] = "a file that this command reads";
+  if (!path || !path[0] || gd_file_is_missing(path))
+    return;
+  protect(to, path, "", what);
+  protect(to, path, "/config.json", what);
+}
+
+/* SQLite's files lie beside the database itself, not beside a link to it. */
+static void protect_store(struct protecting *to, const char *path) {
+  static const char *const endings[] = {"-wal", "-shm", "-journal"};
+  char whole[PATH_MAX];
+  protect(to, path, "", "the store of results");
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+    protect(to, realpath(path, whole) ? whole : path, endings[i], "a part of the store of results");
+}
+
+enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) {
+  enum { STORE = 4, INPUTS = 2 };
+  const struct gd_cli_options *options = &cli->options;
+  const char *const read[] = {options->survey, options->gpu, options->slurm_config};
+  enum { READ = sizeof read / sizeof *read };
+  struct protecting to = {.cli = cli};
+  char store[GD_STORE_PATH];
+  to.list = gd_arena_alloc(&cli->arena, (size_t)(STORE + INPUTS * (READ + cli->n_arguments)),
+                           sizeof *to.list);
+  if (!to.list)
+    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the command");
+  if (gd_store_find_path(options->store, store, NULL) == GD_OK)
+    protect_store(&to, store);
+  for (int i = 0; i < READ; i++)
+    protect_input(&to, read[i]);
+  bool writes = cli->command->run == gd_cmd_results || cli->command == &gd_command_trial ||
+                cli->command == &gd_command_rank; /* what their arguments name */
+  for (int i = 0; i < cli->n_arguments && !writes; i++)
+    protect_input(&to, cli->arguments[i]);
+  gd_file_protect(to.list, to.count);
+  return GD_OK;
 }
 
 const char *gd_cli_embedded(const char *path) {

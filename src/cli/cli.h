@@ -59,6 +59,9 @@ bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
 /* The file that -o names; NULL where it names none, or stdout ("-" or /dev/stdout). */
 const char *gd_cli_file(const char *output);
+/* What no command may write over, for gd_file_protect: the store with SQLite's files beside it, and
+   the files that the command reads. The list is in the arena. */
+enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) GD_MUST_USE;
 /* The text of a file under data/ that travels in the program, or NULL. */
 const char *gd_cli_embedded(const char *path);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */

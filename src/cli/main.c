@@ -42,6 +42,7 @@ static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
     return gd_cmd_version(cli, err);
   if (cli->options.help)
     return gd_cmd_help(cli, err);
+  GD_TRY(gd_cli_protect(cli, err));
   return cli->command->run(cli, err);
 }
 

@@ -83,8 +83,8 @@ static double value_of(const struct gd_field *field, const struct gd_trial *tria
 }
 
 /* Times of a trial that is not ok are evidence that nobody computes with; counts and bytes are
-   used. strict: a number that is none is out of range, too. */
-static const char *out_of_range(const struct gd_trial *trial, bool strict) {
+   used. */
+static const char *out_of_range(const struct gd_trial *trial) {
   size_t at = 0;
   for (int i = 0; i < gd_trial_field_count && at < sizeof limits / sizeof *limits; i++) {
     const struct gd_field *field = &gd_trial_fields[i];
@@ -92,7 +92,7 @@ static const char *out_of_range(const struct gd_trial *trial, bool strict) {
       continue;
     double value = value_of(field, trial), low = limits[at].low, high = limits[at].high;
     at++;
-    if (field->kind == GD_FIELD_REAL && (trial->status != GD_TRIAL_OK || (isnan(value) && !strict)))
+    if (field->kind == GD_FIELD_REAL && trial->status != GD_TRIAL_OK)
       continue;
     if (!(value >= low && value <= high))
       return field->name;
@@ -109,49 +109,120 @@ static const char *out_of_range(const struct gd_trial *trial, bool strict) {
   return NULL;
 }
 
-const char *gd_record_out_of_range(const struct gd_trial *trial) {
-  return trial->status == GD_TRIAL_OK && isnan(trial->days) ? "days" : out_of_range(trial, false);
-}
-
 static bool equal(double a, double b) {
   return fabs(a - b) <= 1e-6 * fmax(fabs(a), fabs(b));
 }
 
-bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected) {
-  *expected = "a number in the range of what a trial can have";
-  *field = out_of_range(trial, true);
-  if (*field)
-    return false;
-  if (trial->status != GD_TRIAL_OK)
-    return true;
-  double rate = trial->model_flops_per_step / trial->step_s;
-  double executed = trial->exec_flops_per_step / trial->step_s;
-  double steps = trial->train_flops / trial->model_flops_per_step;
-  struct {
-    bool fine;
-    const char *field, *expected;
-  } checks[] = {
-      {trial->model_flops_per_step > 0, "model_flops_per_step", "above 0, as the status is ok"},
-      {equal(trial->days, steps * trial->step_s / 86400), "days",
-       "steps x step_s / 86400, with train_flops / model_flops_per_step steps"},
-      {trial->days_low <= trial->days && trial->days <= trial->days_high, "days_low",
-       "an interval around days"},
-      {trial->samples_per_s > 0 && trial->tokens_per_s > 0, "samples_per_s",
-       "above 0, as the status is ok"},
-      {trial->peak_flops > 0 ? equal(trial->mfu, rate / trial->peak_flops) : trial->mfu == 0, "mfu",
-       "model_flops_per_step / step_s / peak_flops"},
-      {trial->peak_flops > 0 ? equal(trial->hfu, executed / trial->peak_flops) : trial->hfu == 0,
-       "hfu", "exec_flops_per_step / step_s / peak_flops"},
-      {isfinite(trial->loss) && isfinite(trial->norm), "loss",
-       "a loss and a norm that are numbers, as the status is ok"},
-  };
-  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+/* A quotient that is a whole number but for rounding. */
+static bool is_whole(double value) {
+  return isfinite(value) && value >= 0.5 && equal(value, nearbyint(value));
+}
+
+/* Where samples are told, they are what the median is of. */
+static bool are_of(const struct gd_samples *samples) {
+  struct gd_samples again = *samples;
+  gd_samples_summarise(&again);
+  return samples->count == 0 || equal(again.median_s, samples->median_s);
+}
+
+double gd_record_batch(const struct gd_trial *trial) {
+  return trial->samples_per_s * trial->step_s;
+}
+
+/* Sequences of one rank in a step; the last micro-batch may be smaller. */
+static double rank_batch(const struct gd_trial *trial) {
+  int64_t last = trial->remainder ? trial->remainder : trial->micro_batch;
+  return ((double)trial->accumulation - 1) * (double)trial->micro_batch + (double)last;
+}
+
+/* Passes and update, as a trial adds them up. */
+static double step_seconds(const struct gd_trial *trial) {
+  double last = trial->last_pass.median_s, rest = last > 0 ? 1 : 0;
+  return ((double)trial->accumulation - rest) * trial->pass.median_s + rest * last +
+         trial->update.median_s;
+}
+
+struct check {
+  bool fine;
+  const char *field, *expected;
+};
+
+static bool pass_all(const struct check *checks, size_t count, const char **field,
+                     const char **expected) {
+  for (size_t i = 0; i < count; i++)
     if (!checks[i].fine) {
       *field = checks[i].field;
       *expected = checks[i].expected;
       return false;
     }
   return true;
+}
+
+/* The plan and what was seen when it ran. */
+static bool ran(const struct gd_trial *trial, const char **field, const char **expected) {
+  enum { MOST_LOSS = 100 }; /* five times the logarithm of any vocabulary, as gd_trial_judge has */
+  double batch = nearbyint(gd_record_batch(trial));
+  const struct check checks[] = {
+      {trial->device[0], "device", "the name of a device, as the status is ok"},
+      {trial->step_s > 0, "step_s", "seconds above 0, as the status is ok"},
+      {trial->pass.median_s > 0, "pass_s", "seconds above 0, as the status is ok"},
+      {trial->micro_batch >= 1, "micro_batch", "1 or more, as the status is ok"},
+      {trial->accumulation >= 1, "accumulation", "1 or more, as the status is ok"},
+      {trial->remainder < trial->micro_batch, "remainder", "less than micro_batch"},
+      {trial->peak_bytes > 0 && trial->peak_bytes >= trial->live_bytes, "peak_bytes",
+       "above 0 and not less than live_bytes"},
+      {equal(trial->step_s, step_seconds(trial)), "step_s",
+       "the seconds of its passes and of the update"},
+      {trial->samples_per_s > 0 && is_whole(gd_record_batch(trial)), "samples_per_s",
+       "sequences of a step / step_s"},
+      {equal(floor(batch / trial->ranks), rank_batch(trial)), "accumulation",
+       "as many micro-batches as the batch of a rank has"},
+      {trial->tokens_per_s > 0 && is_whole(trial->tokens_per_s / trial->samples_per_s),
+       "tokens_per_s", "samples_per_s x the length of a sequence"},
+      {are_of(&trial->pass) && are_of(&trial->last_pass) && are_of(&trial->update), "samples",
+       "those that pass_s, last_pass_s and update_s are the medians of"},
+      {trial->loss > 0 && trial->loss <= MOST_LOSS, "loss",
+       "the loss of a random start, above 0, as the status is ok"},
+      {isfinite(trial->norm) && trial->norm > 0, "norm",
+       "the norm of gradients, above 0, as the status is ok"},
+  };
+  return pass_all(checks, sizeof checks / sizeof *checks, field, expected);
+}
+
+/* What follows from it. */
+static bool adds_up(const struct gd_trial *trial, const char **field, const char **expected) {
+  double rate = trial->model_flops_per_step / trial->step_s;
+  double executed = trial->exec_flops_per_step / trial->step_s;
+  double steps = trial->train_flops / trial->model_flops_per_step;
+  const struct check checks[] = {
+      {trial->model_flops_per_step > 0, "model_flops_per_step", "above 0, as the status is ok"},
+      {is_whole(steps), "train_flops", "a number of steps x model_flops_per_step"},
+      {equal(trial->days, steps * trial->step_s / 86400), "days",
+       "steps x step_s / 86400, with train_flops / model_flops_per_step steps"},
+      {trial->days_low <= trial->days && trial->days <= trial->days_high, "days_low",
+       "an interval around days"},
+      {trial->peak_flops > 0 ? equal(trial->mfu, rate / trial->peak_flops) : trial->mfu == 0, "mfu",
+       "model_flops_per_step / step_s / peak_flops"},
+      {trial->peak_flops > 0 ? equal(trial->hfu, executed / trial->peak_flops) : trial->hfu == 0,
+       "hfu", "exec_flops_per_step / step_s / peak_flops"},
+  };
+  return pass_all(checks, sizeof checks / sizeof *checks, field, expected);
+}
+
+bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected) {
+  struct gd_method method;
+  *expected = "a number in the range of what a trial can have";
+  *field = out_of_range(trial);
+  if (*field)
+    return false;
+  const struct check names[] = {
+      {gd_method_parse(trial->method, &method, NULL) == GD_OK, "method", "the name of a method"},
+      {trial->model[0], "model", "the name of a model"},
+  };
+  if (!pass_all(names, sizeof names / sizeof *names, field, expected))
+    return false;
+  return trial->status != GD_TRIAL_OK ||
+         (ran(trial, field, expected) && adds_up(trial, field, expected));
 }
 
 /* "2024-05-01T12:00:00.123Z": sorts as text, and nothing else does. A day ahead of us is a clock,

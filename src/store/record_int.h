@@ -57,11 +57,11 @@ json_t *gd_record_get_first(const struct gd_trial *trial);
 enum gd_status gd_record_set(const struct gd_json *json, const json_t *object,
                              struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 
-/* The first field that no trial can have so, by its name; NULL: all are within what can be. */
-const char *gd_record_out_of_range(const struct gd_trial *trial);
-/* That, and what a trial computes from its own numbers (days, MFU). false: which field, and what it
-   should be. */
+/* Whether every number is one that a trial can have, and what a trial computes from its own (step,
+   days, MFU). false: which field is wrong, and what it should be. */
 bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected);
+/* Sequences of a step of all ranks, of a trial that is ok. */
+double gd_record_batch(const struct gd_trial *trial);
 /* A time as in struct gd_provenance, that has been. */
 bool gd_time_believable(const char *text);
 

@@ -282,13 +282,10 @@ static enum gd_status prepare_fetch(struct gd_store *store, bool details, struct
   struct gd_strbuf sql = {0};
   if (store->fetch[details])
     return GD_OK;
-  gd_strbuf_append(&sql, "SELECT superseded, key, origin");
+  gd_strbuf_append(&sql, "SELECT superseded, key, origin, key_text");
   append_columns(&sql);
-  if (details)
-    gd_strbuf_append(&sql, ", samples, bytes, host_parts, profile"
-                           " FROM trials JOIN details USING(id) WHERE id = ?");
-  else
-    gd_strbuf_append(&sql, " FROM trials WHERE id = ?");
+  gd_strbuf_printf(&sql, "%s FROM trials JOIN details USING(id) WHERE id = ?",
+                   details ? ", samples, bytes, host_parts, profile" : "");
   enum gd_status status =
       sql.failed ? no_memory(err) : prepare(store, sql.text, &store->fetch[details], err);
   gd_strbuf_deinit(&sql);
@@ -305,9 +302,11 @@ static bool read_part(sqlite3_stmt *statement, int at, enum gd_part part, struct
 /* The column that is not what it was; NULL: all are. */
 static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_store_row *row) {
   int at = 0;
+  const char *wrong, *expected;
   row->superseded = sqlite3_column_int(statement, at++) != 0;
   snprintf(row->key_hash, sizeof row->key_hash, "%s", column_text(statement, at++));
   gd_clean_text(row->origin, sizeof row->origin, column_text(statement, at++));
+  int key_text = at++;
   for (int i = 0; i < gd_trial_field_count; i++)
     if (!read_field(statement, at++, &gd_trial_fields[i], &row->trial))
       return gd_trial_fields[i].name;
@@ -317,7 +316,11 @@ static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_sto
   for (int i = 0; i < GD_PART_COUNT && details; i++)
     if (!read_part(statement, at++, (enum gd_part)i, &row->trial))
       return gd_part_name((enum gd_part)i);
-  return gd_record_out_of_range(&row->trial);
+  if (!gd_record_believable(&row->trial, &wrong, &expected))
+    return wrong;
+  if (!gd_time_believable(row->provenance.time))
+    return "time";
+  return gd_key_contradicts(column_text(statement, key_text), &row->trial);
 }
 
 /* *whole false: the row is damaged, which is noted. */

@@ -38,6 +38,10 @@ enum gd_status gd_store_open(const char *path, struct gd_store **store,
                              struct gd_error *err) GD_MUST_USE;
 void gd_store_close(struct gd_store *store); /* NULL is fine */
 const char *gd_store_path(const struct gd_store *store);
+/* Which file gd_store_open(asked) opens; the errors are its own. */
+enum { GD_STORE_PATH = 4096 }; /* bytes of the longest path, as Linux has it */
+enum gd_status gd_store_find_path(const char *asked, char path[GD_STORE_PATH],
+                                  struct gd_error *err) GD_MUST_USE;
 
 /* --- keys ---------------------------------------------------------------------------------- */
 

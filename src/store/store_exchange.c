@@ -189,7 +189,7 @@ static enum gd_status read_row(const struct gd_json *json, struct gd_store_key *
   const json_t *trial = json_object_get(json->root, "trial");
   const char *text, *field, *expected;
   GD_TRY(gd_json_string(json, json->root, "key", &text, err));
-  if (!text[0] || strlen(text) >= sizeof key->text)
+  if (strlen(text) >= sizeof key->text || !gd_key_is_whole(text))
     return gd_json_mismatch(json, json->root, "key", "the key of a trial", err);
   snprintf(key->text, sizeof key->text, "%s", text);
   gd_hash_hex(key->hash, key->text);
@@ -205,6 +205,9 @@ static enum gd_status read_row(const struct gd_json *json, struct gd_store_key *
   GD_TRY(gd_record_set(json, trial, &row->trial, err));
   if (!gd_record_believable(&row->trial, &field, &expected))
     return gd_json_mismatch(json, trial, field, expected, err);
+  field = gd_key_contradicts(key->text, &row->trial);
+  if (field)
+    return gd_json_mismatch(json, trial, field, "what the key of the trial says", err);
   if (row->trial.status == GD_TRIAL_PLANNED)
     return gd_json_mismatch(json, trial, "status", "a trial that has ended", err);
   return GD_OK;
@@ -313,7 +316,7 @@ static enum gd_status load_table_row(struct loading *from, const struct gd_csv *
     from->known++;
     return GD_OK;
   }
-  snprintf(key.text, sizeof key.text, "table;key=%s", cell);
+  snprintf(key.text, sizeof key.text, GD_KEY_OF_TABLE "%s", cell);
   gd_hash_hex(key.hash, key.text);
   GD_TRY(add_identity(&key, &row, err));
   return add_row(from, &key, &row, err);

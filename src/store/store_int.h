@@ -9,8 +9,7 @@
 #include "store/store.h"
 
 enum {
-  GD_STORE_SCHEMA = 3,  /* PRAGMA user_version of what this program writes */
-  GD_STORE_PATH = 4096, /* bytes of the longest path, as Linux has it */
+  GD_STORE_SCHEMA = 3, /* PRAGMA user_version of what this program writes */
   GD_STORE_FETCHES = 2,
 };
 
@@ -30,6 +29,16 @@ enum gd_status gd_model_hash(const struct gd_model *model, char hash[GD_HASH_TEX
 /* The recipe's identity of a key's text; substituted: the device changed the precision. false: the
    text does not tell. */
 bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_TEXT]);
+
+/* The value of a field of a key's text, as it was before it was written there; false: it has none,
+   or one that is too long. */
+bool gd_key_value(const char *key_text, const char *name, char *value, size_t size);
+/* The field of the trial that its key says otherwise; NULL: none. What the key does not have it
+   does not say. */
+const char *gd_key_contradicts(const char *key_text, const struct gd_trial *trial);
+/* Whether it is the whole key of a trial, or what stands for it where only its hash is known. */
+bool gd_key_is_whole(const char *key_text);
+#define GD_KEY_OF_TABLE "table;key="
 
 /* What SQLite's code means for the user: the file, what happened, the remedy. */
 enum gd_status gd_store_fail(const struct gd_store *store, int code, const char *what,

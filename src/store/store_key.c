@@ -6,6 +6,7 @@
  * under the same name, and a name alone changes nothing.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -190,4 +191,100 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
   gd_hash_hex(made.hash, made.text);
   *key = made;
   return GD_OK;
+}
+
+/* --- what it says -------------------------------------------------------------------------- */
+
+static int hex_digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Undoes put_value. */
+static void unescape(char *to, size_t size, const char *from, size_t bytes) {
+  size_t length = 0;
+  for (size_t i = 0; i < bytes && length + 1 < size; i++) {
+    bool escaped = from[i] == '%' && i + 2 < bytes && hex_digit(from[i + 1]) >= 0 &&
+                   hex_digit(from[i + 2]) >= 0;
+    to[length++] = escaped ? (char)(hex_digit(from[i + 1]) * 16 + hex_digit(from[i + 2])) : from[i];
+    i += escaped ? 2 : 0;
+  }
+  to[length] = '\0';
+}
+
+bool gd_key_value(const char *key_text, const char *name, char *value, size_t size) {
+  size_t length = strlen(name);
+  char raw[GD_MACHINE_TEXT];
+  for (const char *at = key_text; at; at = strchr(at, ';'), at = at ? at + 1 : NULL) {
+    if (strncmp(at, name, length) != 0 || at[length] != '=')
+      continue;
+    const char *from = at + length + 1;
+    size_t bytes = strcspn(from, ";");
+    if (bytes == 0 || bytes >= 3 * sizeof raw)
+      return false;
+    unescape(raw, sizeof raw, from, bytes);
+    if (strlen(raw) >= size)
+      return false;
+    gd_clean_text(value, size, raw);
+    return true;
+  }
+  return false;
+}
+
+static bool says(const char *key_text, const char *name, const char *value) {
+  char text[256];
+  return !gd_key_value(key_text, name, text, sizeof text) || strcmp(text, value) == 0;
+}
+
+static bool says_number(const char *key_text, const char *name, double value) {
+  char text[64];
+  int64_t number;
+  return !gd_key_value(key_text, name, text, sizeof text) ||
+         (gd_parse_int(text, 0, INT64_MAX, &number) &&
+          fabs((double)number - value) <= 1e-6 * fabs(value));
+}
+
+/* A job runs on the machine that it gets, and the key has what it asked for. */
+static bool is_of_job(const char *key_text) {
+  char text[GD_MACHINE_TEXT];
+  return (gd_key_value(key_text, "device", text, sizeof text) && strncmp(text, "SLURM", 5) == 0) ||
+         (gd_key_value(key_text, "machine", text, sizeof text) && strncmp(text, "job=", 4) == 0);
+}
+
+const char *gd_key_contradicts(const char *key_text, const struct gd_trial *trial) {
+  bool here = !is_of_job(key_text), ok = trial->status == GD_TRIAL_OK;
+  if (!says(key_text, "model", trial->model))
+    return "model";
+  if (!says(key_text, "method", trial->method))
+    return "method";
+  if (!says(key_text, "precision", gd_precision_name(trial->precision)))
+    return "precision";
+  if (!says_number(key_text, "ranks", trial->ranks))
+    return "ranks";
+  if (here && !says(key_text, "device", trial->device))
+    return "device";
+  if (here && !says(key_text, "backend", trial->backend))
+    return "backend";
+  if (here && !says_number(key_text, "threads", trial->threads))
+    return "threads";
+  if (ok && !says_number(key_text, "batch", gd_record_batch(trial)))
+    return "samples_per_s";
+  if (ok && !says_number(key_text, "seq", trial->tokens_per_s / trial->samples_per_s))
+    return "tokens_per_s";
+  if (ok && !says_number(key_text, "steps", trial->train_flops / trial->model_flops_per_step))
+    return "train_flops";
+  return NULL;
+}
+
+bool gd_key_is_whole(const char *key_text) {
+  static const char *const names[] = {"model",  "graph",     "batch", "seq",     "steps",
+                                      "method", "precision", "ranks", "backend", "device"};
+  char text[GD_MACHINE_TEXT];
+  size_t length = strlen(GD_KEY_OF_TABLE);
+  if (strncmp(key_text, GD_KEY_OF_TABLE, length) == 0)
+    return strlen(key_text) == length + GD_HASH_TEXT - 1 &&
+           strspn(key_text + length, "0123456789abcdef") == GD_HASH_TEXT - 1;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!gd_key_value(key_text, names[i], text, sizeof text))
+      return false;
+  return true;
 }

@@ -233,7 +233,10 @@ enum gd_status gd_store_fail(const struct gd_store *store, int code, const char 
   case SQLITE_IOERR:
     return gd_fail(err, GD_ENVIRONMENT, "cannot %s %s: %s (%s); is its disk all right?", what, path,
                    why, number ? strerror(number) : "no reason given");
-  default: return gd_fail(err, GD_INTERNAL, "cannot %s %s: %s", what, path, why);
+  default:
+    if (strncmp(why, "no such ", 8) == 0) /* a table or a column that the schema has */
+      return fail_damaged(path, why, err);
+    return gd_fail(err, GD_INTERNAL, "cannot %s %s: %s", what, path, why);
   }
 }
 
@@ -259,7 +262,8 @@ enum gd_status gd_store_end(struct gd_store *store, enum gd_status status, struc
 
 /* --- the file ------------------------------------------------------------------------------ */
 
-static enum gd_status find_path(const char *asked, char path[GD_STORE_PATH], struct gd_error *err) {
+enum gd_status gd_store_find_path(const char *asked, char path[GD_STORE_PATH],
+                                  struct gd_error *err) {
   const char *env = getenv("GPUDAYS_DB"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
   int length;
   if (asked || (env && env[0]))
@@ -440,7 +444,7 @@ enum gd_status gd_store_open_as(const char *path, enum gd_store_disk disk, struc
   struct gd_store *opened = gd_mem_alloc(1, sizeof *opened);
   if (!opened)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening the database of results");
-  enum gd_status status = find_path(path, opened->path, err);
+  enum gd_status status = gd_store_find_path(path, opened->path, err);
   if (status == GD_OK)
     status = inspect(opened->path, &wal, err);
   if (status == GD_OK)

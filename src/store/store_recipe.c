@@ -44,36 +44,17 @@ enum gd_status gd_recipe_hash(const struct gd_model *model, const enum gd_precis
   return GD_OK;
 }
 
-/* The value of a field of a key; false: it has none, or one that is too long. */
-static bool read_value(const char *text, const char *name, char *value, size_t size) {
-  size_t length = strlen(name);
-  while (text) {
-    if (strncmp(text, name, length) == 0 && text[length] == '=') {
-      const char *from = text + length + 1;
-      size_t bytes = strcspn(from, ";");
-      if (bytes == 0 || bytes >= size)
-        return false;
-      memcpy(value, from, bytes);
-      value[bytes] = '\0';
-      return true;
-    }
-    text = strchr(text, ';');
-    text = text ? text + 1 : NULL;
-  }
-  return false;
-}
-
 bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_TEXT]) {
   struct recipe_values of;
   /* A precision other than the recipe's was asked for, unless the device put it there. */
-  bool known = read_value(key_text, "family", of.family, sizeof of.family) &&
-               read_value(key_text, "graph", of.graph, sizeof of.graph) &&
-               read_value(key_text, "batch", of.batch, sizeof of.batch) &&
-               read_value(key_text, "seq", of.seq, sizeof of.seq) &&
-               read_value(key_text, "steps", of.steps, sizeof of.steps) &&
-               read_value(key_text, substituted ? "recipe_precision" : "precision", of.precision,
-                          sizeof of.precision) &&
-               read_value(key_text, "optimizer", of.optimizer, sizeof of.optimizer);
+  bool known = gd_key_value(key_text, "family", of.family, sizeof of.family) &&
+               gd_key_value(key_text, "graph", of.graph, sizeof of.graph) &&
+               gd_key_value(key_text, "batch", of.batch, sizeof of.batch) &&
+               gd_key_value(key_text, "seq", of.seq, sizeof of.seq) &&
+               gd_key_value(key_text, "steps", of.steps, sizeof of.steps) &&
+               gd_key_value(key_text, substituted ? "recipe_precision" : "precision", of.precision,
+                            sizeof of.precision) &&
+               gd_key_value(key_text, "optimizer", of.optimizer, sizeof of.optimizer);
   if (known)
     hash_recipe(&of, hash);
   return known;

@@ -162,3 +162,35 @@ for part in 'a;' 'robots on the moon;' ','; do # in one cell of several answers
   } >cell.csv
   in_time "2 MB of '$part' in a cell" cell.csv
 done
+
+# Neither the store nor what a command reads is written over, by whatever name.
+mkdir apart && ln -s q.db apart/link && cp "$GD_SOURCE_DIR/tests/cli/results.jsonl" apart/q.jsonl
+expect 0 results load apart/q.jsonl --store apart/q.db
+sum=$(sha256sum <apart/q.db)
+for target in apart/q.db ./apart/q.db apart/link apart/q.db-wal apart/q.db-shm apart/q.db-journal; do
+  for store in apart/q.db apart/link; do
+    expect 2 results save "$target" --store "$store"
+    said "the store of results, and is not written over; name another file"
+    expect 2 "${export_to[@]}" "$target" --store "$store"
+    said "the store of results, and is not written over"
+    expect 2 accuracy --store "$store" -o "$target"
+    said "the store of results, and is not written over"
+  done
+  GPUDAYS_DB=apart/q.db expect 2 survey --template -o "$target"
+  said "the store of results, and is not written over"
+done
+ln apart/q.db apart/index.html
+expect 2 report -o apart --store apart/q.db --no-predictions
+said "apart/index.html is the store of results"
+[[ $(sha256sum <apart/q.db) == "$sum" ]] || fail "the store was changed"
+tiny_config apart/tiny
+cp apart/tiny/config.json apart/before.json
+for model in apart/tiny apart/tiny/config.json; do
+  expect 2 export "$model" --methods naive --quiet --format hf -o apart/tiny/./config.json
+  said "apart/tiny/./config.json is a file that this command reads, and is not written over"
+done
+cmp -s apart/tiny/config.json apart/before.json || fail "the configuration was changed"
+expect 0 results --csv --store apart/q.db
+cp "$OUT" apart/q.csv
+expect 2 accuracy apart/q.csv -o apart/q.csv
+said "apart/q.csv is a file that this command reads"

@@ -253,6 +253,19 @@ refused threads '"threads":8/"threads":2147483647'
 refused peak_bytes '"peak_bytes":[0-9]+/"peak_bytes":4611686018427387904'
 refused host_bytes '"host_bytes":[0-9]+/"host_bytes":5764607524000000'
 refused step_s '"step_s":[0-9.]+/"step_s":"inf"'
+refused key '"key":"[^"]*"/"key":"hello"'
+refused method '"key":"[^"]*"/"key":"model=pythia-14m;graph=1;batch=1024;seq=2049;steps=143000;method=free-lunch;precision=bf16;ranks=1;backend=cpu;device=x"'
+refused model '"model":"[^"]*"/"model":""'
+refused device '"device":"[^"]*"/"device":""'
+refused step_s '"accumulation":256/"accumulation":1'
+refused accumulation '"micro_batch":4/"micro_batch":3'
+refused pass_s '"pass_s":[0-9.]+/"pass_s":0.0'
+refused tokens_per_s '"tokens_per_s":[0-9.]+/"tokens_per_s":1.0'
+refused peak_bytes '"peak_bytes":[0-9]+/"peak_bytes":1'
+refused samples '"pass_ns":\[\]/"pass_ns":[1]'
+refused loss '"loss":[0-9.]+/"loss":-1.0'
+refused loss '"loss":[0-9.]+/"loss":1e30'
+refused norm '"norm":[0-9.]+/"norm":-1.0'
 sed '2s/,36[.][0-9]*,/,35.0,/; 2s/,ok,/,fine,/' "$GD_SOURCE_DIR/results/h200.csv" >"$WORK/table.csv"
 expect 2 results load "$WORK/table.csv"
 said "status"
@@ -279,7 +292,7 @@ grep -q "empty lines" "$ERR" || fail "endless lines: $(cat "$ERR")"
 
 # Rows are written as they come: 7,000 of them within 48 MiB, which kept would be over 100.
 awk 'NR == 1 { print; next }
-  { for (i = 0; i < 1000; i++) { line = $0; sub(/"key":"[^"]*"/, "\"key\":\"" NR "." i "\"", line); print line } }' \
+  { for (i = 0; i < 1000; i++) { line = $0; sub(/"key":"[^"]*"/, sprintf("\"key\":\"table;key=%016x%016x\"", NR, i), line); print line } }' \
   "$saved" >"$WORK/many"
 export GPUDAYS_DB=$WORK/many.db
 expect 0 results load "$WORK/many"

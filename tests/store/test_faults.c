@@ -169,6 +169,7 @@ static void test_reader_beside_writer(void **state) {
   struct gd_error err = {0};
   struct gd_trial trial;
   struct gd_store_key key;
+  const struct gd_provenance from = {.time = "2024-05-01T00:00:00.000Z"};
   bool added;
   (void)state;
   if (gd_store_on_network(path))
@@ -176,8 +177,7 @@ static void test_reader_beside_writer(void **state) {
   trial_sample(&trial, 1);
   trial_sample_key(&key, 1);
   assert_int_equal(gd_store_begin(writer, &err), GD_OK);
-  assert_int_equal(
-      gd_store_insert(writer, &key, &trial, &(struct gd_provenance){0}, "", &added, &err), GD_OK);
+  assert_int_equal(gd_store_insert(writer, &key, &trial, &from, "", &added, &err), GD_OK);
   assert_int_equal(count_rows(reader), 0);
   assert_int_equal(gd_store_end(writer, GD_OK, &err), GD_OK);
   assert_int_equal(count_rows(reader), 1);

@@ -28,6 +28,27 @@ static void fill_samples(struct gd_samples *samples, uint64_t *state) {
   gd_samples_summarise(samples);
 }
 
+void trial_sample_derive(struct gd_trial *trial, int64_t steps) {
+  struct gd_samples *const all[] = {&trial->pass, &trial->last_pass, &trial->update};
+  for (int i = 0; i < 3; i++)
+    if (all[i]->count > 0)
+      gd_samples_summarise(all[i]);
+  double last = trial->last_pass.median_s, rest = last > 0 ? 1 : 0;
+  trial->step_s = ((double)trial->accumulation - rest) * trial->pass.median_s + rest * last +
+                  trial->update.median_s;
+  trial->samples_per_s =
+      (double)(trial->ranks * trial->accumulation * trial->micro_batch) / trial->step_s;
+  trial->tokens_per_s = trial->samples_per_s * 2048;
+  trial->exec_flops_per_step = 0.9 * trial->model_flops_per_step;
+  trial->train_flops = (double)steps * trial->model_flops_per_step;
+  trial->peak_flops = 2 * trial->model_flops_per_step / trial->step_s;
+  trial->mfu = trial->model_flops_per_step / trial->step_s / trial->peak_flops;
+  trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
+  trial->days = (double)steps * trial->step_s / 86400;
+  trial->days_low = trial->days * 0.9;
+  trial->days_high = trial->days * 1.1;
+}
+
 void trial_sample(struct gd_trial *trial, uint64_t seed) {
   static const char *const methods[] = {"naive", "free-lunch", "free-lunch+ckpt",
                                         "free-lunch+ckpt+zero2+offload", "free-lunch+fsdp3"};
@@ -56,16 +77,8 @@ void trial_sample(struct gd_trial *trial, uint64_t seed) {
   trial->accumulation = 1 + (int64_t)(next(&state) % 64);
   trial->remainder = 0;
   trial->busy_share = 0.25;
-  /* What a trial computes from its own numbers. */
-  double steps = (double)(1 + next(&state) % 100000);
-  trial->exec_flops_per_step = 0.9 * trial->model_flops_per_step;
-  trial->train_flops = steps * trial->model_flops_per_step;
-  trial->peak_flops = 2 * trial->model_flops_per_step / trial->step_s;
-  trial->mfu = trial->model_flops_per_step / trial->step_s / trial->peak_flops;
-  trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
-  trial->days = steps * trial->step_s / 86400;
-  trial->days_low = trial->days * 0.9;
-  trial->days_high = trial->days * 1.1;
+  trial->live_bytes = trial->peak_bytes - trial->peak_bytes / 4;
+  trial_sample_derive(trial, (int64_t)(1 + next(&state) % 100000));
   for (int i = 0; i < GD_CATEGORY_COUNT; i++)
     trial->bytes[i] = (int64_t)(next(&state) >> 24);
   for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
@@ -82,6 +95,6 @@ void trial_sample(struct gd_trial *trial, uint64_t seed) {
 
 void trial_sample_key(struct gd_store_key *key, uint64_t seed) {
   *key = (struct gd_store_key){0};
-  snprintf(key->text, sizeof key->text, "model=sample;seed=%" PRIu64, seed);
+  snprintf(key->text, sizeof key->text, "table;key=%032" PRIx64, seed);
   gd_hash_hex(key->hash, key->text);
 }
