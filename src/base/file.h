@@ -18,13 +18,14 @@
 #ifndef GD_BASE_FILE_H
 #define GD_BASE_FILE_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "base/status.h"
 #include "base/strbuf.h"
+
+enum { GD_FILE_PATH = 4096 }; /* bytes of the longest path */
 
 /*
  * Files that this process must not write to, as it reads them or they are its database: from here
@@ -61,11 +62,11 @@ enum gd_status gd_file_read(const char *path, size_t most, struct gd_strbuf *to,
  *   return gd_file_end(&out, status, err);
  */
 struct gd_file_out {
-  FILE *stream;             /* to write to; a failure waits for the end */
-  int fd, failure;          /* beneath it, and the number of its first error */
-  const char *name;         /* the path as it was given, for messages; the caller's */
-  char path[PATH_MAX];      /* what the rename replaces; empty: written directly */
-  char temporary[PATH_MAX]; /* until then */
+  FILE *stream;                 /* to write to; a failure waits for the end */
+  int fd, failure;              /* beneath it, and the number of its first error */
+  const char *name;             /* the path as it was given, for messages; the caller's */
+  char path[GD_FILE_PATH];      /* what the rename replaces; empty: written directly */
+  char temporary[GD_FILE_PATH]; /* until then */
 };
 /* The name must live until the end. What fails here needs no end. */
 enum gd_status gd_file_begin(struct gd_file_out *out, const char *path,

@@ -141,7 +141,7 @@ static enum gd_status read_order(struct gd_cli *cli, struct gd_child_task *task,
   char *text = status == GD_OK ? gd_arena_alloc(&cli->arena, (size_t)length + 1, 1) : NULL;
   if (status == GD_OK && !text)
     status = gd_fail(err, GD_ENVIRONMENT, "out of memory before the trial");
-  if (status == GD_OK && cli->rank == 0)
+  if (status == GD_OK && cli->rank == 0 && file.text)
     memcpy(text, file.text, (size_t)length);
   if (status == GD_OK && cli->comm)
     status = gd_comm_broadcast(cli->comm, text, length, 0, err);

@@ -183,7 +183,7 @@ static enum gd_status predict_engine(struct gd_report *report, struct gd_error *
       gd_arena_alloc(&report->arena, rows * GD_REPORT_GPUS, sizeof *report->predicted.spreads);
   enum gd_status status =
       models && families && targets && report->predicted.spreads ? GD_OK : gd_report_no_memory(err);
-  for (size_t m = 0; m < rows && status == GD_OK; m++)
+  for (size_t m = 0; m < rows && models && status == GD_OK; m++)
     status = gd_model_load(report->paper.recipes[m].model, &models[m], err);
   for (size_t f = 0; f < most && status == GD_OK; f++)
     families[f].targets = targets + f * GD_REPORT_GPUS;

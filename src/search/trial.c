@@ -545,11 +545,20 @@ static enum gd_status take_candidate(struct planning *p, int64_t micro_batch,
   return status;
 }
 
+static bool same_caps(const struct gd_caps *a, const struct gd_caps *b) {
+  return a->backend == b->backend && a->alignment_bytes == b->alignment_bytes &&
+         a->workspace_bytes == b->workspace_bytes && a->column_bytes == b->column_bytes &&
+         a->comm_bytes == b->comm_bytes && a->loss_chunk_bytes == b->loss_chunk_bytes &&
+         a->compile == b->compile && a->needs_cc == b->needs_cc && a->tf32 == b->tf32 &&
+         a->enough_flops == b->enough_flops && a->keeps == b->keeps &&
+         memcmp(a->dtype, b->dtype, sizeof a->dtype) == 0 && a->dtypes_alone == b->dtypes_alone;
+}
+
 /* What was planned for a device of another kind, or for more of them, is of no use. */
 static void forget_others(struct planning *p) {
   const struct gd_trial *trial = p->trial;
-  if (memcmp(&p->sized_caps, &p->caps, sizeof p->caps) != 0 ||
-      p->sized_precision != trial->precision || p->sized_ranks != trial->ranks) {
+  if (!same_caps(&p->sized_caps, &p->caps) || p->sized_precision != trial->precision ||
+      p->sized_ranks != trial->ranks) {
     candidate_deinit(&p->ready);
     p->ready = (struct candidate){0};
     p->ready_size = p->n_sizes = 0;

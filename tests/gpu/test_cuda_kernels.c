@@ -26,7 +26,7 @@ static void collect(void (*cases)(void)) {
 /*
  * There are hundreds of modules and some take NVRTC seconds: each architecture compiles one of each
  * kernel file, and its own share of the others, which differ in dtypes and tilings. One run takes
- * one of the architectures (support/sample.h). GD_TEST_ALL=1: all of them for each.
+ * one of the architectures (support/sample.h). GD_TEST_MODULES=all: all of them for each.
  */
 enum { SHARES = 9 };
 
@@ -41,7 +41,7 @@ static void compile_for(int sm, int share) {
 #undef GD_OP
   collect(cases_attention_tiles);
   collect(cases_scan_limits);
-  if (!getenv("GD_TEST_ALL"))
+  if (!getenv("GD_TEST_MODULES"))
     cuda_ops_keep(SHARES, share);
   if (!cuda_ops_build(&why))
     fail_msg("%s", why.text);

@@ -132,6 +132,7 @@ enum gd_status gd_cuda_nccl_open(struct gd_cuda *cuda, struct gd_error *err) {
   cuda->nccl_decided = true;
   if (!use)
     return GD_OK;
+  GD_ASSERT(api); /* all ranks have found it */
   struct gd_cuda_nccl *nccl = gd_mem_alloc(1, sizeof *nccl);
   if (!nccl)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening NCCL");
