@@ -49,8 +49,10 @@ static void set_time(const struct gd_times_context *context, const struct wanted
     time->share =
         gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;
   snprintf(time->method, sizeof time->method, "%s", found->trial.method);
-  snprintf(time->source, sizeof time->source, "%.600s; +-%.0f %%", wanted->predictor.basis,
-           100 * wanted->predictor.error);
+  bool runs = target->gpu->compute_capability >= GD_GPU_OLDEST;
+  snprintf(time->source, sizeof time->source, "%.480s; +-%.0f %%%s", wanted->predictor.basis,
+           100 * wanted->predictor.error,
+           runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
 }
 
 /* What the points say of the machines: the fastest that fits, or that none of all methods does. */
