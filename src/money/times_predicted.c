@@ -50,8 +50,10 @@ static void set_time(const struct gd_times_context *context, const struct wanted
     time->share =
         gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;
   snprintf(time->method, sizeof time->method, "%s", found->trial.method);
-  snprintf(time->source, sizeof time->source, "%.600s; +-%.0f %%",
-           gd_predictor_basis(&wanted->predictor, prediction->of, basis), 100 * prediction->error);
+  bool runs = target->gpu->compute_capability >= GD_GPU_OLDEST;
+  snprintf(time->source, sizeof time->source, "%.540s; +-%.0f %%%s",
+           gd_predictor_basis(&wanted->predictor, prediction->of, basis), 100 * prediction->error,
+           runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
 }
 
 /* What the points say of the machines: the fastest that fits, or that none of all methods does. */

@@ -596,7 +596,9 @@ enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) 
       report,
       &(struct gd_report_block){"trials",
                                 "Finished trials; the paper's days are those of the same "
-                                "model, GPU and count, naive or best.",
+                                "model, GPU and count, naive or best. MFU is a share of the peak "
+                                "that the products run at: of fp32 models on a GPU that is fp32's "
+                                "for naive and TF32's for free-lunch.",
                                 GD_REPORT_MEASURED, gd_report_measured_from(report)},
       table, err));
   gd_report_end(report);

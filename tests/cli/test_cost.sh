@@ -248,3 +248,7 @@ expect 2 cost pythia-1b --mfu 0.5
 said "add --times analytic"
 expect 2 cost pythia-1b --budget -5
 said "dollars above 0"
+
+# A GPU that the engine does not run on has days for comparison only, and its row says so.
+expect 0 cost pythia-160m --times predicted --json
+shown "for comparison only: the engine needs compute capability 8.0"
