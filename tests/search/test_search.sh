@@ -492,7 +492,8 @@ expect 0 bench "${quick[@]}" --methods naive --store "$WORK/anew.db"
 GPUDAYS_TEST_FAULT=naive=slow5 "$GPUDAYS" bench "${quick[@]}" --methods naive --fresh \
   --store "$WORK/anew.db" >"$OUT" 2>"$ERR" &
 sleep 1
-kill -9 $! && wait $! 2>/dev/null || true
+kill -9 $!
+wait $! 2>/dev/null || true
 expect 0 bench "${quick[@]}" --methods naive --store "$WORK/anew.db"
 expect 0 results --pending --store "$WORK/anew.db"
 shown "no pending trials"
