@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -680,13 +681,37 @@ static enum gd_status measure_here(struct measuring *m, int (*places)[2], struct
   return GD_OK;
 }
 
+/* What a search that was killed left of points that others have stored since. */
+static enum gd_status sweep_stored(struct measuring *m, struct gd_error *err) {
+  struct gd_search *search = m->search;
+  char path[PATH_MAX];
+  struct stat info;
+  if (!search->store || search->slurm)
+    return GD_OK;
+  int length = snprintf(path, sizeof path, "%s.trials", gd_store_path(search->store));
+  if (length < 0 || (size_t)length >= sizeof path || stat(path, &info) != 0)
+    return GD_OK;
+  GD_TRY(open_folder(m, err));
+  for (int i = 0; i < search->count; i++) {
+    struct gd_scratch scratch = GD_SCRATCH_NONE;
+    bool ours = false;
+    if (search->points[i].source != GD_SEARCH_STORE)
+      continue;
+    GD_TRY(gd_scratch_take(&scratch, m->folder, search->points[i].key.hash, &ours, err));
+    if (ours)
+      gd_scratch_remove(&scratch);
+  }
+  rmdir(m->folder); /* unless there is something in it */
+  return GD_OK;
+}
+
 static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct gd_error *err) {
   struct gd_search *search = m->search;
   if (search->simulate)
     return answer_by_prediction(search);
   m->of = order_points(search, places);
   if (m->of == 0)
-    return GD_OK;
+    return sweep_stored(m, err);
   GD_TRY(announce(search, err));
   if (search->slurm)
     return measure_jobs(m, places, err);

@@ -224,11 +224,32 @@ enum gd_status gd_store_change(struct gd_store *store, const char *what, const c
 
 #define DELETE_PENDING "DELETE FROM trials WHERE key = ? AND status = 'planned'"
 
+/* Of that key, a result that answers who asks: what is planned beside it is not pending. */
+#define HAS_ANSWER(key)                                                                       \
+  "EXISTS(SELECT 1 FROM trials AS done WHERE done.key = " key " AND done.superseded = 0 AND " \
+  "done.origin = '' AND done.status IN ('ok', 'implausible'))"
+
+static enum gd_status has_answer(struct gd_store *store, const struct gd_store_key *key,
+                                 bool *answered, struct gd_error *err) {
+  sqlite3_stmt *statement = NULL;
+  GD_TRY(prepare(store, "SELECT " HAS_ANSWER("?"), &statement, err));
+  int code = sqlite3_bind_text(statement, 1, key->hash, -1, SQLITE_STATIC);
+  if (code == SQLITE_OK)
+    code = sqlite3_step(statement);
+  *answered = code == SQLITE_ROW && sqlite3_column_int(statement, 0) != 0;
+  sqlite3_finalize(statement);
+  return code == SQLITE_ROW ? GD_OK : gd_store_fail(store, code, "read", err);
+}
+
 static enum gd_status put(struct gd_store *store, const struct gd_store_key *key,
                           const struct gd_trial *trial, const struct gd_provenance *provenance,
                           struct gd_error *err) {
-  bool added;
+  bool added, answered = false;
   GD_TRY(gd_store_change(store, "write to", DELETE_PENDING, key->hash, NULL, NULL, err));
+  if (trial->status == GD_TRIAL_PLANNED)
+    GD_TRY(has_answer(store, key, &answered, err));
+  if (answered)
+    return GD_OK;
   if (trial->status != GD_TRIAL_PLANNED)
     GD_TRY(gd_store_change(store, "write to",
                            "UPDATE trials SET superseded = 1 WHERE key = ? AND superseded = 0 AND "
@@ -354,11 +375,15 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
                              struct gd_error *err) {
   sqlite3_stmt *statement = NULL;
   int64_t id = 0;
+  bool stale = false;
   GD_TRY(prepare(
       store,
-      "SELECT trials.id FROM trials JOIN details USING(id) WHERE key = ? AND "
-      "key_text = ? AND superseded = 0 AND origin = '' ORDER BY status = 'planned', time DESC, "
-      "trials.id DESC LIMIT 1",
+      "SELECT trials.id, status != 'planned' AND EXISTS(SELECT 1 FROM trials AS p WHERE p.key = "
+      "trials.key AND p.status = 'planned') AND " HAS_ANSWER(
+          "trials.key") " FROM trials JOIN details USING(id) WHERE key = ? AND "
+                        "key_text = ? AND superseded = 0 AND origin = '' ORDER BY status = "
+                        "'planned', time DESC, "
+                        "trials.id DESC LIMIT 1",
       &statement, err));
   int code = sqlite3_bind_text(statement, 1, key->hash, -1, SQLITE_STATIC);
   if (code == SQLITE_OK)
@@ -367,7 +392,11 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
     code = sqlite3_step(statement);
   if (code == SQLITE_ROW)
     id = sqlite3_column_int64(statement, 0);
+  if (code == SQLITE_ROW)
+    stale = sqlite3_column_int(statement, 1) != 0;
   sqlite3_finalize(statement);
+  if (stale && gd_store_drop_pending(store, key, NULL) != GD_OK)
+    stale = false; /* it may not be written, and is not listed either */
   if (code != SQLITE_ROW && code != SQLITE_DONE)
     return gd_store_fail(store, code, "read", err);
   if (id) {
@@ -427,6 +456,8 @@ static void append_where(struct gd_strbuf *sql, const struct gd_store_filter *fi
   gd_strbuf_printf(sql, " FROM trials WHERE status %s 'planned'", filter->pending ? "=" : "!=");
   if (!filter->history)
     gd_strbuf_append(sql, " AND superseded = 0");
+  if (filter->pending)
+    gd_strbuf_append(sql, " AND NOT " HAS_ANSWER("trials.key"));
   append_match(sql, "model", filter->model, ":model");
   append_match(sql, "method", filter->method, ":method");
   append_match(sql, "host", filter->host, ":host");

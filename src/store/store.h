@@ -102,7 +102,8 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
 /*
  * One trial, one transaction. A finished one supersedes those of the same key before it, which stay
  * as history, and ends the pending one; a pending one (status planned) replaces
- * only a pending one. Loaded trials are left alone. provenance NULL: this machine, now.
+ * only a pending one, and is not kept where the key has an answer.
+ * Loaded trials are left alone. provenance NULL: this machine, now.
  */
 enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *key,
                             const struct gd_trial *trial, const struct gd_provenance *provenance,

@@ -153,7 +153,10 @@ enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_t
     return gd_csv_mismatch(csv, row, column < 0 ? 0 : column, expected, err);
   }
   int column = gd_csv_column(csv, "superseded");
-  *superseded = column >= 0 && strcmp(gd_csv_cell(csv, row, column), "true") == 0;
+  const struct gd_field flag = {.name = "superseded", .kind = GD_FIELD_BOOL};
+  *superseded = false;
+  if (column >= 0)
+    GD_TRY(read_cell(csv, row, column, &flag, superseded, err));
   *trial = read;
   if (provenance)
     *provenance = from;

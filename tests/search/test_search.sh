@@ -485,3 +485,16 @@ said "--models has an empty name"
 expect 2 bench "${quick[@]}" --methods all --ranks 3
 said "does not divide among 3 ranks"
 expect 3 bench "${quick[@]}" --store "$model/config.json/results.db"
+
+# A search that measures anew and is killed leaves nothing pending, and no folder for long.
+fresh_store anew
+expect 0 bench "${quick[@]}" --methods naive --store "$WORK/anew.db"
+GPUDAYS_TEST_FAULT=naive=slow5 "$GPUDAYS" bench "${quick[@]}" --methods naive --fresh \
+  --store "$WORK/anew.db" >"$OUT" 2>"$ERR" &
+sleep 1
+kill -9 $!
+wait $! 2>/dev/null || true
+expect 0 bench "${quick[@]}" --methods naive --store "$WORK/anew.db"
+expect 0 results --pending --store "$WORK/anew.db"
+shown "no pending trials"
+[[ ! -e $WORK/anew.db.trials ]] || fail "the folder of the killed search is left"
