@@ -7,6 +7,7 @@
 #include "plot/plot.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
