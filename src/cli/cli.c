@@ -61,7 +61,7 @@ enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) {
   enum { READ = sizeof read / sizeof *read };
   struct protecting to = {.cli = cli};
   char store[GD_STORE_PATH];
-  to.list = gd_arena_alloc(&cli->arena, (size_t)(STORE + INPUTS * (READ + cli->n_arguments)),
+  to.list = gd_arena_alloc(&cli->arena, STORE + INPUTS * (READ + (size_t)cli->n_arguments),
                            sizeof *to.list);
   if (!to.list)
     return gd_fail(err, GD_ENVIRONMENT, "out of memory before the command");
