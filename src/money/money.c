@@ -227,9 +227,11 @@ void gd_money_advise(const struct gd_money_table *table, const struct gd_money_l
   double most_usd = budget ? any : GD_MONEY_MOST * advice->cheapest.usd;
   advice->fastest = best_way(table, limits, true, most_usd, any, &unused);
   struct gd_money_way taken = budget ? advice->fastest : advice->cheapest;
+  GD_ASSERT(taken.option); /* the cheapest is in both limits */
   struct gd_money_way other =
       budget ? best_way(table, limits, false, any, GD_MONEY_NEAR * taken.option->time.days, &unused)
              : best_way(table, limits, true, GD_MONEY_NEAR * taken.usd, any, &unused);
+  GD_ASSERT(other.option); /* at least the one taken */
   advice->near = budget ? other.usd <= GD_MONEY_MUCH * taken.usd
                         : other.option->time.days <= GD_MONEY_MUCH * taken.option->time.days;
   if (advice->near)

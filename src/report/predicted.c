@@ -185,7 +185,7 @@ static enum gd_status predict_engine(struct gd_report *report, struct gd_error *
       models && families && targets && report->predicted.spreads ? GD_OK : gd_report_no_memory(err);
   for (size_t m = 0; m < rows && models && status == GD_OK; m++)
     status = gd_model_load(report->paper.recipes[m].model, &models[m], err);
-  for (size_t f = 0; f < most && status == GD_OK; f++)
+  for (size_t f = 0; f < most && families && status == GD_OK; f++)
     families[f].targets = targets + f * GD_REPORT_GPUS;
   for (int i = 0; i < GD_REPORT_COUNTS && status == GD_OK; i++) {
     struct machines machines = {.report = report, .models = models, .counts = i};
