@@ -181,11 +181,15 @@ static enum gd_status predict_engine(struct gd_report *report, struct gd_error *
   struct gd_trial_target *targets = gd_mem_alloc(most * GD_REPORT_GPUS, sizeof *targets);
   report->predicted.spreads =
       gd_arena_alloc(&report->arena, rows * GD_REPORT_GPUS, sizeof *report->predicted.spreads);
-  enum gd_status status =
-      models && families && targets && report->predicted.spreads ? GD_OK : gd_report_no_memory(err);
-  for (size_t m = 0; m < rows && models && status == GD_OK; m++)
+  enum gd_status status = GD_OK;
+  if (!models || !families || !targets || !report->predicted.spreads) {
+    gd_mem_free(targets);
+    gd_mem_free(families);
+    return gd_report_no_memory(err);
+  }
+  for (size_t m = 0; m < rows && status == GD_OK; m++)
     status = gd_model_load(report->paper.recipes[m].model, &models[m], err);
-  for (size_t f = 0; f < most && families && status == GD_OK; f++)
+  for (size_t f = 0; f < most && status == GD_OK; f++)
     families[f].targets = targets + f * GD_REPORT_GPUS;
   for (int i = 0; i < GD_REPORT_COUNTS && status == GD_OK; i++) {
     struct machines machines = {.report = report, .models = models, .counts = i};
