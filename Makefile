@@ -5,11 +5,12 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 10
-JOBS ?= $(shell nproc)
+# Tests at once: some of them sleep while others compute.
+JOBS ?= $(shell expr $$(nproc) + 1)
 QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check check-all test asan fuzz gpu-check gpu-sanitize lint lint-all format bench accuracy install clean
+.PHONY: all help quickstart check check-all test asan fuzz gpu-check gpu-sanitize lint lint-all format bench accuracy readme install clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
@@ -59,22 +60,26 @@ lint-all: ## the same with clang's analyzer
 	@tools/lint --all
 
 format: ## apply clang-format
-	@find src include tests bench -name '*.[ch]' 2>/dev/null | xargs -r clang-format -i
+	@find src include tests bench examples -name '*.[ch]' 2>/dev/null | xargs -r clang-format -i
 
 bench: all ## run the performance benchmarks
 	@tools/bench build/dev
 
 # What predictions missed the stored trials by is in the calibrations, and those are in the program.
 accuracy: export XDG_DATA_HOME = /nonexistent
-accuracy: build/dev/build.ninja ## write docs/accuracy.md and the errors of calibrations anew, from what is in the repository alone
+accuracy: build/dev/build.ninja ## write results/accuracy.md and the errors of calibrations anew, from what is in the repository alone
 	@cmake --build --preset dev --target gpudays
 	@build/dev/gpudays accuracy results/h200.csv --calibration data/calibration/h200.json >/dev/null
 	@build/dev/gpudays accuracy results/epyc.csv --calibration data/calibration/epyc-2-threads.json >/dev/null
 	@cmake --build --preset dev --target gpudays
-	@build/dev/gpudays accuracy results/*.csv -o docs/accuracy.md
+	@build/dev/gpudays accuracy results/*.csv -o results/accuracy.md
 
-install: build/dev/build.ninja ## program, manual page and completion to PREFIX (under DESTDIR)
-	@cmake --build --preset dev --target manual
+readme: build/dev/build.ninja ## write the answers in README.md anew
+	@cmake --build --preset dev --target gpudays
+	@tools/readme build/dev/gpudays
+
+install: build/dev/build.ninja ## program, library, manual page and completion to PREFIX (under DESTDIR)
+	@cmake --build --preset dev --target manual gpudays_shared
 	@DESTDIR=$(DESTDIR) cmake --install build/dev --prefix $(PREFIX)
 
 clean: ## remove build/

@@ -4,10 +4,10 @@
  *
  *   bench_attention [--dtype bf16|f16|f32] [--threads N] [--filter TEXT]
  *
- * The table: milliseconds of the unfused sequence (product, softmax, dropout, product, and their
+ * The table: milliseconds of the unfused sequence (GEMM, softmax, dropout, GEMM, and their
  * gradients) and of the fused op, best of several runs taken in turn; the ratio of both; GFLOP/s of
- * the fused op over the products it executes (a causal mask leaves out half; the backward pass has
- * five products, the unfused one four). "WRONG" where the two differ by more than rounding does.
+ * the fused op over the GEMMs it executes (a causal mask leaves out half; the backward pass has
+ * five GEMMs, the unfused one four). "WRONG" where the two differ by more than rounding does.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -56,8 +56,8 @@ static void *allocate(int64_t bytes) {
   return block;
 }
 
-static gd_tensor_id product(struct gd_graph *g, gd_tensor_id a, gd_tensor_id b, bool trans_a,
-                            bool trans_b, float alpha) {
+static gd_tensor_id gemm(struct gd_graph *g, gd_tensor_id a, gd_tensor_id b, bool trans_a,
+                         bool trans_b, float alpha) {
   return gd_matmul(g, a, b, GD_NONE,
                    (struct gd_attr_matmul){trans_a, trans_b, alpha, GD_DTYPE_COUNT, false});
 }
@@ -75,23 +75,23 @@ static void add_unfused(struct program *p, const struct shape *s, const gd_tenso
   float scale = 1 / sqrtf((float)d);
   union gd_attr drop = {.dropout = {(float)s->dropout, 3}}, soft = {.softmax = {s->causal}};
   gd_tensor_id q = reshape(g, qkv[0], b, m, rows, d), k = qkv[1], v = qkv[2];
-  gd_tensor_id scores = reshape(g, product(g, q, k, false, true, scale), b, s->heads, t, t);
+  gd_tensor_id scores = reshape(g, gemm(g, q, k, false, true, scale), b, s->heads, t, t);
   gd_tensor_id p0 = gd_softmax(g, scores, s->causal), p1 = p0;
   if (s->dropout > 0)
     p1 = gd_graph_op(g, GD_OP_dropout, &drop, 2, (gd_tensor_id[]){p0, seed});
   gd_tensor_id weights = reshape(g, p1, b, m, rows, t);
-  p->results[0] = product(g, weights, v, false, false, 1);
+  p->results[0] = gemm(g, weights, v, false, false, 1);
 
   g->phase = GD_PHASE_BACKWARD;
   gd_tensor_id dout = reshape(g, p->dout, b, m, rows, d);
-  p->results[3] = product(g, weights, dout, true, false, 1);
-  gd_tensor_id dp = reshape(g, product(g, dout, v, false, true, 1), b, s->heads, t, t);
+  p->results[3] = gemm(g, weights, dout, true, false, 1);
+  gd_tensor_id dp = reshape(g, gemm(g, dout, v, false, true, 1), b, s->heads, t, t);
   if (s->dropout > 0)
     dp = gd_graph_op(g, GD_OP_dropout, &drop, 2, (gd_tensor_id[]){dp, seed});
   gd_tensor_id ds = gd_graph_op(g, GD_OP_softmax_grad, &soft, 2, (gd_tensor_id[]){p0, dp});
   ds = reshape(g, ds, b, m, rows, t);
-  p->results[2] = product(g, ds, q, true, false, scale);
-  p->results[1] = product(g, ds, k, false, false, scale);
+  p->results[2] = gemm(g, ds, q, true, false, scale);
+  p->results[1] = gemm(g, ds, k, false, false, scale);
 }
 
 static void add_fused(struct program *p, const struct shape *s, const gd_tensor_id qkv[3],

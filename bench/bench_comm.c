@@ -1,7 +1,7 @@
 /*
  * Bandwidth of the collectives, run under mpirun: what a rank receives over the time of the slowest
- * rank (the bus bandwidth of nccl-tests: bytes x (n - 1) / n / time), the best of several, beside a
- * check of the result. Usage: mpirun -n N bench_comm [MIB [SCRATCH_KIB]]
+ * rank (the bus bandwidth of nccl-tests: bytes x (n - 1) / n / time), the best of several, next to
+ * a check of the result. Usage: mpirun -n N bench_comm [MIB [SCRATCH_KIB]]
  */
 #include <stdio.h>
 #include <stdlib.h>

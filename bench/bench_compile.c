@@ -4,8 +4,8 @@
  *
  *   bench_compile MODEL [MICRO_BATCH [PASSES]] [--explain|--clusters]
  *
- * --clusters: instead of passes, each distinct cluster by itself beside the ops it consists of,
- * in CPU time (OMP_NUM_THREADS=1 makes that a fair measure).
+ * --clusters: instead of micro-steps, each distinct cluster by itself next to the ops it consists
+ * of, in CPU time (OMP_NUM_THREADS=1 makes that a fair measure).
  */
 #include <math.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static void prepare(struct variant *v, int which, const struct gd_model *model, 
     must(gd_pass_recompute(&ctx, &v->graph));
   if (which >= COMPILED)
     must(gd_pass_compile(&ctx, &v->graph));
-  double pass_s = (double)(gd_clock_ns() - begin) * 1e-9;
+  double micro_step_s = (double)(gd_clock_ns() - begin) * 1e-9;
   must(gd_graph_verify(&v->graph, &err));
   must(gd_plan_make(&v->graph, &caps, &v->plan, &err));
   if (explain && which == COMPILED) {
@@ -70,9 +70,9 @@ static void prepare(struct variant *v, int which, const struct gd_model *model, 
     gd_strbuf_deinit(&text);
   }
   printf("%-10s %5u ops, %3u clusters, activations %.1f MiB (live %.1f), pass took %.3f s\n",
-         names[which], v->plan.n_order[GD_PROGRAM_PASS], v->graph.n_fusions,
+         names[which], v->plan.n_order[GD_PROGRAM_MICRO_STEP], v->graph.n_fusions,
          (double)v->plan.bytes[GD_CATEGORY_ACTIVATIONS] / 1048576,
-         (double)v->plan.live_bytes / 1048576, pass_s);
+         (double)v->plan.live_bytes / 1048576, micro_step_s);
   begin = gd_clock_ns();
   must(gd_run_open(&v->run, v->backend, &v->plan, NULL, &err));
   printf("%-10s bound in %.3f s\n", "", (double)(gd_clock_ns() - begin) * 1e-9);
@@ -86,7 +86,7 @@ static void prepare(struct variant *v, int which, const struct gd_model *model, 
 static void once(struct variant *v) {
   double begin_cpu = cpu_s();
   int64_t begin = gd_clock_ns();
-  must(gd_run_pass(&v->run, GD_RUN_FULL, &err));
+  must(gd_run_micro_step(&v->run, GD_RUN_FULL, &err));
   v->best_s = fmin(v->best_s, (double)(gd_clock_ns() - begin) * 1e-9);
   v->best_cpu_s = fmin(v->best_cpu_s, cpu_s() - begin_cpu);
   must(gd_run_take_loss(&v->run, &v->loss, &err));

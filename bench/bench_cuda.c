@@ -1,5 +1,5 @@
 /*
- * Speed of the CUDA backend's ops at the sizes that models give them: products by shape, the fused
+ * Speed of the CUDA backend's ops at the sizes that models give them: GEMMs by shape, the fused
  * loss, attention (as chosen, and our own kernel), and what memory binds. Needs a GPU; says so and
  * ends well where there is none.
  *
@@ -8,16 +8,16 @@
  * Every row is one op, called as a bound plan calls it: modules noted and built, algorithms tuned,
  * then launched between two events, several times; the least time counts. Inputs are random: zeros
  * draw less power and would flatter the clock. The table: model, what, microseconds, TFLOP/s of the
- * products as executed or GB/s of what must be read and written once, and that as a share of the
- * GPU's peak (products) or of the rate of a device-to-device copy (bytes).
+ * GEMMs as executed or GB/s of what must be read and written once, and that as a share of the
+ * GPU's peak (GEMMs) or of the rate of a device-to-device copy (bytes).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/attention.h"
-#include "backend/cuda/fused.h"
-#include "backend/cuda/module.h"
+#include "backend/cuda/attention/attention.h"
+#include "backend/cuda/runtime/fused.h"
+#include "backend/cuda/runtime/module.h"
 #include "base/rng.h"
 #include "ir/fusion.h"
 
@@ -51,7 +51,7 @@ struct row {
   /* Of a fused op: makes its body from the leaves, and says which tensors it writes. */
   void (*cluster)(struct gd_fusion *fusion);
   union gd_attr attr;
-  bool by_bytes; /* its speed is stated in bytes, though it has products */
+  bool by_bytes; /* its speed is stated in bytes, though it has GEMMs */
   uint32_t n_in, adds;
   struct {
     enum gd_dtype dtype;
@@ -227,8 +227,7 @@ struct model {
 };
 
 /* y = x w' + bias, dx = dy w, dw (+)= dy' x. */
-static void products(struct bench *b, const struct model *m, const char *what, int64_t n,
-                     int64_t k) {
+static void gemms(struct bench *b, const struct model *m, const char *what, int64_t n, int64_t k) {
   const int64_t rows = m->batch * m->length;
   const bool tf32 = m->dtype == GD_DTYPE_F32;
   char name[64];
@@ -380,7 +379,7 @@ static void memory_bound(struct bench *b, const struct model *m) {
 }
 
 /* dx of a layernorm and the residual's gradient, with what they leave of weight, bias and the bias
-   of the product before: inputs dy, x, weight, mean, scale, residual. */
+   of the GEMM before: inputs dy, x, weight, mean, scale, residual. */
 static void norm_gradient(struct gd_fusion *f) {
   struct gd_graph *g = &f->body;
   gd_tensor_id dx = gd_graph_op(g, GD_OP_layernorm_grad, &(union gd_attr){.norm_grad = {true}}, 5,
@@ -517,10 +516,10 @@ static void run_all(struct bench *b) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     const struct model *m = &models[i];
     if (m->causal || m->dtype == GD_DTYPE_F32)
-      products(b, m, "q,k,v", 3 * m->width, m->width);
-    products(b, m, "out", m->width, m->width);
-    products(b, m, "up", m->inner, m->width);
-    products(b, m, "down", m->width, m->inner);
+      gemms(b, m, "q,k,v", 3 * m->width, m->width);
+    gemms(b, m, "out", m->width, m->width);
+    gemms(b, m, "up", m->inner, m->width);
+    gemms(b, m, "down", m->width, m->inner);
     loss(b, m, 256 << 20);
     loss(b, m, 512 << 20);
     loss(b, m, 1 << 30);

@@ -1,12 +1,12 @@
 /*
- * Speed and self-check of the CPU's matrix product (src/backend/cpu/gemm.h), stand-alone.
+ * Speed and self-check of the CPU's GEMM (src/backend/cpu/gemm.h), stand-alone.
  *
  *   bench_gemm [--isa NAME] [--dtype f32|bf16|f16] [--threads N] [--filter TEXT] [--batch LIST]
- *              [--seconds S]    (LIST: sequences of 2,049 tokens, such as 1,2,4; S: per product)
+ *              [--seconds S]    (LIST: sequences of 2,049 tokens, such as 1,2,4; S: per GEMM)
  *   bench_gemm --check     compares every level this CPU has with a loop in double precision
  *
  * The table: shape, dtype, level, GFLOP/s (median of several timed runs after a warm-up) and the
- * share of the peak of the same instruction in registers. Every timed product is spot-checked
+ * share of the peak of the same instruction in registers. Every timed GEMM is spot-checked
  * against a sum in double precision, and the row says "WRONG" where it differs.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -54,10 +54,10 @@ static double exact(const struct gd_gemm *g, const void *a, const void *b, int64
   for (int64_t k = 0; k < g->k; k++) {
     int64_t at_a = item * g->stride_a + (g->trans_a ? k * g->lda + i : i * g->lda + k);
     int64_t at_b = item * g->stride_b + (g->trans_b ? j * g->ldb + k : k * g->ldb + j);
-    double product =
+    double term =
         (double)gd_dtype_load(g->dtype_a, a, at_a) * (double)gd_dtype_load(g->dtype_b, b, at_b);
-    sum += product;
-    *magnitude += fabs(product);
+    sum += term;
+    *magnitude += fabs(term);
   }
   return sum;
 }
@@ -77,7 +77,7 @@ struct shape {
   bool trans_a, trans_b;
 };
 
-/* The products of pythia-160m (hidden 768, 12 heads of 64, vocabulary 50,304) on `items` sequences
+/* The GEMMs of pythia-160m (hidden 768, 12 heads of 64, vocabulary 50,304) on `items` sequences
  * of 2,049 tokens: y = x W^T, dx = dy W, dW = dy^T x, and the attention's. */
 static int pythia_shapes(struct shape *shapes, int64_t items) {
   int64_t rows = 2049 * items, heads = 12 * items, count = 0;
@@ -176,7 +176,7 @@ static void exact_all(const struct gd_gemm *g, const void *a, const void *b, dou
       sums[i * g->n + j] = exact(g, a, b, i / g->m, i % g->m, j, &magnitudes[i * g->n + j]);
 }
 
-/* One product against its exact sums, every element, and what lies between rows; true if it agrees.
+/* One GEMM against its exact sums, every element, and what lies between rows; true if it agrees.
  */
 static bool check_one(const struct gd_gemm *g, const void *a, const void *b, const float *bias,
                       const double *sums, const double *magnitudes, enum gd_isa isa, int threads,
@@ -256,7 +256,7 @@ static int check(int threads, void *workspace) {
     }
   int all_wrong = 0;
   for (enum gd_isa isa = GD_ISA_PLAIN; isa <= gd_isa_detect(); isa++) {
-    printf("check %-11s %d threads: %d products, %d wrong\n", gd_isa_name(isa), threads, done[isa],
+    printf("check %-11s %d threads: %d GEMMs, %d wrong\n", gd_isa_name(isa), threads, done[isa],
            wrong[isa]);
     all_wrong += wrong[isa];
   }
@@ -296,8 +296,8 @@ int main(int argc, char **argv) {
     return check(threads, workspace);
 
   printf("best level: %s; %d threads\n", gd_isa_name(gd_isa_detect()), threads);
-  printf("%-38s %-4s %-11s %8s %8s %8s\n", "product        m       n       k  batch", "type",
-         "level", "GFLOP/s", "best", "of peak");
+  printf("%-38s %-4s %-11s %8s %8s %8s\n", "GEMM        m       n       k  batch", "type", "level",
+         "GFLOP/s", "best", "of peak");
   static const enum gd_dtype dtypes[] = {GD_DTYPE_F32, GD_DTYPE_BF16, GD_DTYPE_F16};
   for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
     if (dtype_name ? strcmp(dtype_name, gd_dtype_name(dtypes[d])) != 0 : dtypes[d] == GD_DTYPE_F16)

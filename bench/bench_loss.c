@@ -1,12 +1,12 @@
 /*
- * Speed and memory of the fused loss (linear_xent) against the ops that it replaces: the product
- * with the vocabulary, xent, xent_grad, the two products of the backward pass and the accumulate.
+ * Speed and memory of the fused loss (linear_xent) against the ops that it replaces: the GEMM
+ * with the vocabulary, xent, xent_grad, the two GEMMs of the backward pass and the accumulate.
  *
  *   bench_loss [--dtype bf16|f32|f16] [--threads N] [--rows N] [--width N] [--vocabulary N]
  *              [--runs N]
  *
  * The table: form, share of labels that count, milliseconds (best of the runs: the one that other
- * programs disturbed least), GFLOP/s of the three products over all rows, and MiB of activations
+ * programs disturbed least), GFLOP/s of the three GEMMs over all rows, and MiB of activations
  * and scratch. Both forms see the same input; a row says "WRONG" where loss, dx or dw differ.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -140,7 +140,7 @@ static void stop(struct form *f) {
 
 static double run_once(struct form *f) {
   int64_t begin = gd_clock_ns();
-  check(f->backend->ops->run(f->backend, f->bound, GD_PROGRAM_PASS, &f->err), &f->err);
+  check(f->backend->ops->run(f->backend, f->bound, GD_PROGRAM_MICRO_STEP, &f->err), &f->err);
   return (double)(gd_clock_ns() - begin) * 1e-9;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Speed of the cpu backend's kernels other than the matrix product, on the shapes of pythia-160m,
+ * Speed of the cpu backend's kernels other than the GEMM, on the shapes of pythia-160m,
  * stand-alone.
  *
  *   bench_ops [--dtype bf16|f16|f32] [--threads N] [--batch N] [--seq N] [--filter TEXT]
@@ -159,9 +159,9 @@ static const struct op_case cases[] = {
     {"recur in place", GD_OP_recur, {.none = {0}}, 2, 2, {{F32, STATES}, {F32, STATES}}},
     {"recur_grad in place", GD_OP_recur_grad, {.none = {0}}, 1, 3,
      {{F32, STATES}, {F32, STATES}, {F32, STATES}}},
-    {"contract_states", GD_OP_contract_states, {.cast = {F32}}, 0, 2,
+    {"contract_states", GD_OP_contract_states, {.contract = {F32}}, 0, 2,
      {{F32, STATES}, {HALF, SELECTED}}},
-    {"contract_channels", GD_OP_contract_channels, {.cast = {GD_DTYPE_BF16}}, 0, 2,
+    {"contract_channels", GD_OP_contract_channels, {.contract = {GD_DTYPE_BF16}}, 0, 2,
      {{F32, STATES}, {F32, CHANNELS}}},
     {"fill", GD_OP_fill, {.fill = {0}}, 0, 1, {{F32, TABLE}}},
     {"copy f32-half", GD_OP_copy, {.none = {0}}, 0, 2, {{HALF, TABLE}, {F32, TABLE}}},

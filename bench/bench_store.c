@@ -35,19 +35,32 @@ static void make_trial(int i, const struct gd_method *methods, struct gd_trial *
   snprintf(trial->model, sizeof trial->model, "model-%dm", 10 * (1 + i % MODELS));
   snprintf(trial->device, sizeof trial->device, "Made-up GPU %d, 80 GiB", i / MODELS % DEVICES);
   gd_method_name(&methods[i / (MODELS * DEVICES) % METHODS], trial->method);
+  trial->parameters = 1000000;
   trial->micro_batch = 8;
   trial->accumulation = 16;
-  trial->peak_bytes = 1000000000 + i;
-  trial->days = 1 + 0.001 * i;
-  trial->days_low = 0.99 * trial->days;
-  trial->days_high = 1.01 * trial->days;
-  trial->step_s = 0.1 * trial->days;
+  trial->peak_bytes = trial->bytes[0] = 1000000000 + i;
+  trial->device_limit_bytes = 80000000000;
+  if (trial->status != GD_TRIAL_OK)
+    return;
+  for (trial->micro_step.count = 0; trial->micro_step.count < 20; trial->micro_step.count++)
+    trial->micro_step.ns[trial->micro_step.count] = 100000000 + 1000 * (int64_t)i;
+  for (trial->update.count = 0; trial->update.count < 3; trial->update.count++)
+    trial->update.ns[trial->update.count] = 10000000;
+  gd_samples_summarise(&trial->micro_step);
+  gd_samples_summarise(&trial->update);
+  /* What follows from these, as the store reads no trial that does not add up. */
+  const double steps = 10000;
+  trial->step_s = (double)trial->accumulation * trial->micro_step.median_s + trial->update.median_s;
+  trial->days = trial->days_low = trial->days_high = steps * trial->step_s / 86400;
+  trial->samples_per_s =
+      (double)(trial->ranks * trial->accumulation * trial->micro_batch) / trial->step_s;
+  trial->tokens_per_s = 2048 * trial->samples_per_s;
+  trial->model_flops_per_step = trial->exec_flops_per_step = 1e13;
+  trial->train_flops = steps * trial->model_flops_per_step;
   trial->peak_flops = 1e15;
-  trial->mfu = 0.3;
-  for (trial->pass.count = 0; trial->pass.count < 20; trial->pass.count++)
-    trial->pass.ns[trial->pass.count] = 100000000 + i;
-  trial->update.count = 3;
-  gd_samples_summarise(&trial->pass);
+  trial->mfu = trial->hfu = trial->model_flops_per_step / trial->step_s / trial->peak_flops;
+  trial->loss = 10;
+  trial->norm = 1;
 }
 
 static void make_key(int i, struct gd_store_key *key) {
@@ -98,6 +111,7 @@ int main(int argc, char **argv) {
   struct gd_trial trial;
   struct gd_store_key key;
   struct gd_provenance from;
+  const char *why;
   bool added, found;
   static const enum gd_trial_status infeasible = GD_TRIAL_INFEASIBLE;
   gd_method_space(true, methods);
@@ -136,8 +150,13 @@ int main(int argc, char **argv) {
   start = gd_clock_ns();
   for (int i = 0; i < 1000; i++) {
     make_key(i * (TRIALS / 1000), &key);
-    if (gd_store_find(store, &key, &trial, NULL, &found, &err) != GD_OK || !found)
+    if (gd_store_find(store, &key, &trial, NULL, &found, &err) != GD_OK)
       die(&err);
+    if (!found) {
+      gd_store_damage(store, &why);
+      fprintf(stderr, "bench_store: a trial that was stored is not found: %s\n", why);
+      return 1;
+    }
   }
   printf("  %-44s %24.1f us\n", "find by key", 1e-3 * (double)(gd_clock_ns() - start) / 1000);
   gd_store_close(store);

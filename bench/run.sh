@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The performance benchmarks: products, memory-bound kernels, fused kernels, the store, collectives,
-# planning time, and whole trials by method. Goals are in docs/performance.md; nothing here passes
+# The performance benchmarks: GEMMs, memory-bound kernels, fused kernels, the store, collectives,
+# planning time, and whole trials by method. Goals are in results/performance.md; nothing here passes
 # or fails.
 set -euo pipefail
 : "${GPUDAYS:?run it through make bench}" "${GD_BENCH_DIR:?run it through make bench}"

@@ -30,7 +30,7 @@ if(GD_SANITIZE OR GD_FUZZ)
   target_link_options(gd_flags INTERFACE -fsanitize=${sanitizers})
 endif()
 
-# gd_tidy(target): clang-tidy runs beside each compilation of the target, so it is parallel and
+# gd_tidy(target): clang-tidy runs with each compilation of the target, so it is parallel and
 # only looks at what changed. The digest in the arguments makes a change of .clang-tidy count.
 function(gd_tidy target)
   if(NOT GD_TIDY)

@@ -1,7 +1,7 @@
 # Every header must compile alone: one source per header that includes nothing else. The
 # declaration is there because a file without any is not C.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-  src/*.h tests/*.h bench/*.h)
+  src/*.h include/*.h tests/*.h bench/*.h)
 set(alone_sources "")
 foreach(header IN LISTS headers)
   string(REGEX REPLACE "[/.]" "_" name "${header}")

@@ -1,8 +1,9 @@
 # tests/<folder>/test_<name>.c and .sh become the ctest test <folder>/<name>, labelled <folder>.
-# Exit 77 is a skip. tests/support/*.c is linked into every C test.
+# Exit 77 is a skip. tests/support/*.c, and the cases that several tests share (tests/*/cases_*.c), are
+# a library that every C test links with.
 gd_use_package(cmocka)
 
-file(GLOB support_sources CONFIGURE_DEPENDS tests/support/*.c)
+file(GLOB support_sources CONFIGURE_DEPENDS tests/support/*.c tests/*/cases_*.c)
 add_library(gd_test_support INTERFACE)
 target_include_directories(gd_test_support INTERFACE tests)
 target_compile_definitions(gd_test_support INTERFACE "GD_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
@@ -26,6 +27,15 @@ endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/gpu/parts")
 file(STRINGS tests/gpu/parts gpu_parts REGEX "^[a-z]")
 set(gpu_cache "${PROJECT_BINARY_DIR}/gpu-cache")
+
+foreach(item IN LISTS GD_TEST_FOLDERS)
+  if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/tests/${item}")
+    string(REGEX REPLACE "/([^/]*)$" "/test_\\1" file "${item}")
+    if(NOT EXISTS "${PROJECT_SOURCE_DIR}/tests/${file}.c" AND NOT EXISTS "${PROJECT_SOURCE_DIR}/tests/${file}.sh")
+      message(FATAL_ERROR "GD_TEST_FOLDERS has ${item}, which is neither a folder of tests/ nor a test")
+    endif()
+  endif()
+endforeach()
 
 # What tests/gpu/test_cuda_failures.sh starts and has loaded: a program that holds memory of a GPU, a
 # driver that computes nothing, and one that breaks the real one, which it needs at run time alone.
@@ -51,15 +61,25 @@ if(TARGET gpudays AND (NOT GD_TEST_FOLDERS OR "gpu" IN_LIST GD_TEST_FOLDERS))
   endforeach()
 endif()
 
+# Those that take longest, with GD_TEST_ALL=1 too: they begin first, so that none is left alone at the
+# end. All others follow in any order; ctest itself remembers how long they took, in the same folder.
+set(slowest adding/adding methods/space op/cpu_ops gpu/cuda_kernels methods/memory parity/reference pass/heads
+  pass/compile gpu/cuda_failures_fake search/search pass/loss comm/ranks backend/cuda_gemm cli/predict
+  search/slurm cli/held pass/graph_cache search/kill comm/collectives report/cli pass/kernels_scan
+  model/registry codegen/cpu_fused methods/overlap cli/accuracy plan/depth hw/hw report/report
+  trial/trial report/browser cli/files cli/cost cli/manual cli/results methods/parts)
+list(REVERSE slowest)
+
 file(GLOB test_files CONFIGURE_DEPENDS tests/*/test_*.c tests/*/test_*.sh)
 foreach(path IN LISTS test_files)
   cmake_path(GET path PARENT_PATH folder)
   cmake_path(GET folder FILENAME folder)
   cmake_path(GET path STEM stem)
-  if(GD_TEST_FOLDERS AND NOT folder IN_LIST GD_TEST_FOLDERS)
+  string(REGEX REPLACE "^test_" "" name "${stem}")
+  if(GD_TEST_FOLDERS AND NOT folder IN_LIST GD_TEST_FOLDERS
+     AND NOT "${folder}/${name}" IN_LIST GD_TEST_FOLDERS)
     continue()
   endif()
-  string(REGEX REPLACE "^test_" "" name "${stem}")
   if(path MATCHES "\\.c$")
     set(target "test_${folder}_${name}")
     add_executable(${target} "${path}")
@@ -76,11 +96,8 @@ foreach(path IN LISTS test_files)
     message(STATUS "${folder}/${name} is left out: there is no src/cli to test")
     continue()
   endif()
-  # A test that hangs must end; those that start ranks need room on a machine with few, busy cores.
-  set(timeout 300)
-  if(folder MATCHES "^(methods|comm|search|op|codegen|gpu)$")
-    set(timeout 1200)
-  endif()
+  # A test that hangs must end. The longest takes two minutes, and ten times that on a busy machine.
+  set(timeout 1800)
   set(test_environment ${environment})
   set(parts "${gpu_parts}")
   list(FILTER parts INCLUDE REGEX "^${name} ")
@@ -98,6 +115,11 @@ foreach(path IN LISTS test_files)
       COMMAND bash "${PROJECT_SOURCE_DIR}/tools/run-test" ${command} ${words})
     set_tests_properties("${folder}/${part}" PROPERTIES LABELS "${folder}"
       ENVIRONMENT "${test_environment}" SKIP_RETURN_CODE 77 TIMEOUT ${timeout})
+    list(FIND slowest "${folder}/${part}" place)
+    if(place GREATER_EQUAL 0)
+      math(EXPR cost "10 + ${place}")
+      set_tests_properties("${folder}/${part}" PROPERTIES COST ${cost})
+    endif()
     # One takes all of the GPU's memory; the other waits a few seconds for ranks that share it.
     if(part MATCHES "^cuda_(failures_real|rank_lost)$")
       set_tests_properties("${folder}/${part}" PROPERTIES RUN_SERIAL ON)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loads what `gpudays export` writes with the tools it is for, at every point of the search space.
 
-Usage: tools/check_export.py GPUDAYS >docs/export-checked.txt
+Usage: tools/check_export.py GPUDAYS >results/export-checked.txt
 
 Needs transformers, accelerate, deepspeed, torchtitan 0.2 (tyro) and torch. Nothing trains: settings
 are parsed by the tools' own loaders, the batch is checked by them, and the learning rates of their

@@ -1,17 +1,40 @@
-# Text checks on C files, for tools/lint. Plain POSIX awk; prints "file:line: message".
+# Text checks on .c, .h, .inc, .def, .cu and .cuh files, for tools/lint. Plain POSIX awk; prints
+# "file:line: message".
 #   - banned functions in src/ (comments and strings do not count)
+#   - getenv outside of src/base/switches.c, and GPUDAYS_ names without a row in switches.def
 #   - include direction: a file includes from its own folder or from folders earlier in `order`
+#     Sub-folders have an order too (`suborder`, of backend and of backend/cuda): a file includes from its
+#     own, from those before it and from the folder they are in, which includes from none of them
 #   - header guards GD_<FOLDER>_<FILE>_H, src/ left out of the name
-#   - lines over 100 columns (UTF-8 counts as one column per character)
+#   - comparisons of op kinds outside the files that rewrite or merge a given pattern of ops
+#   - lines over 100 columns in .c and .h files (UTF-8 counts as one column per character)
 
 BEGIN {
-  order = "base ir model codegen pass plan hw paper comm backend exec store predict search plot money survey export report cli"
+  order = "base data ir model codegen pass plan hw paper comm backend exec trial store predict search train plot money survey export report api cli"
   count = split(order, names, " ")
   for (i = 1; i <= count; i++)
     rank[names[i]] = i
+  suborder["backend"] = "ref cpu cuda"
+  suborder["backend/cuda"] = "kernels runtime lib gemm pointwise attention scan"
+  for (name in suborder) {
+    count = split(suborder[name], names, " ")
+    for (i = 1; i <= count; i++)
+      subrank[name "/" names[i]] = i
+  }
   banned = "malloc calloc realloc free aligned_alloc posix_memalign strdup strndup asprintf " \
            "vasprintf atoi atol atoll atof strcpy strcat sprintf vsprintf gets exit"
   banned_count = split(banned, banned_names, " ")
+  # Files that look for given ops by purpose. Everywhere else a fact of an op is a column of
+  # src/ir/ops.def, so that a new op needs no change there.
+  patterns = "^src/pass/(kernels_[a-z]*|pass_accumulate|pass_offload|pass_shard)\\.c$" \
+             "|^src/backend/cuda/gemm/gemm_(epilogue|group)\\.c$" \
+             "|^src/backend/cuda/pointwise/op_(fused|update)\\.c$"
+  while ((getline row < "src/base/switches.def") > 0)
+    if (row ~ /^GD_SWITCH\(/) {
+      sub(/^GD_SWITCH\(/, "", row)
+      sub(/,.*/, "", row)
+      switches[row] = 1
+    }
 }
 
 function say(message) {
@@ -66,6 +89,26 @@ function check_banned(code,    i, name) {
   }
 }
 
+function check_op_kinds(code) {
+  if (FILENAME !~ patterns && code ~ /([=!]= *GD_OP_[a-z]|case GD_OP_[a-z])/)
+    say("compares an op's kind: ask gd_op_info() for a column of src/ir/ops.def, or declare the " \
+        "file in tools/lint_c.awk")
+}
+
+# The environment is read in one place, and every variable of gpudays has a row there.
+function check_environment(line, code,    name) {
+  if (FILENAME ~ /^src\/base\/switches\./)
+    return
+  if (code ~ /(^|[^A-Za-z0-9_])(secure_)?getenv[ \t]*\(/)
+    say("getenv() is banned in src/: use gd_env (src/base/switches.h)")
+  while (match(line, /"GPUDAYS_[A-Z0-9_]*[A-Z0-9]"/)) {
+    name = substr(line, RSTART + 9, RLENGTH - 10)
+    if (!(name in switches))
+      say("GPUDAYS_" name " has no row in src/base/switches.def")
+    line = substr(line, RSTART + RLENGTH)
+  }
+}
+
 function remedy(name) {
   if (name == "exit")
     return ": return a status, only src/cli ends the program"
@@ -83,10 +126,33 @@ function check_include(line,    target, parts) {
   if (target == "gd_version.h")
     return
   split(target, parts, "/")
+  if (FILENAME ~ /\.cuh?$/) { # NVRTC finds what is embedded with it, by name
+    if (target !~ /^[a-z0-9_]+\.cuh$/)
+      say("\"" target "\" is no header of the kernels: they include \"<file>.cuh\" alone")
+    return
+  }
   if (!(parts[1] in rank))
     say("\"" target "\" is not relative to src/: write \"<folder>/<file>\"")
   else if (rank[parts[1]] > rank[folder])
     say("src/" folder " may not include from src/" parts[1] ": it comes later in the flow")
+  else if (parts[1] == folder)
+    check_level(folder, 2, parts)
+}
+
+# Both files are in src/<parent>: the order of its sub-folders, and then of theirs.
+function check_level(parent, depth, parts,    from, to) {
+  if (!(parent in suborder))
+    return
+  from = path[depth + 1] ~ /\./ ? "" : parent "/" path[depth + 1]
+  to = parts[depth] ~ /\./ ? "" : parent "/" parts[depth]
+  if (from != "" && !(from in subrank))
+    say("folder src/" from " is not in the suborder of tools/lint_c.awk")
+  else if (from != "" && to != "" && subrank[to] > subrank[from])
+    say("src/" from " may not include from src/" to ": it comes later")
+  else if (from == "" && to != "")
+    say("src/" parent " may not include from its sub-folder src/" to)
+  else if (from != "" && from == to)
+    check_level(from, depth + 1, parts)
 }
 
 FNR == 1 {
@@ -109,7 +175,7 @@ FNR == 1 {
 {
   columns = $0
   gsub(/[\200-\277]/, "", columns)
-  if (length(columns) > 100)
+  if (length(columns) > 100 && FILENAME ~ /\.[ch]$/)
     say("line has " length(columns) " columns, 100 are allowed")
   if ($0 ~ /[ \t]$/)
     say("blanks at the end of the line")
@@ -127,4 +193,6 @@ in_src {
   if (/^[ \t]*#[ \t]*include[ \t]*"/)
     check_include($0)
   check_banned(code)
+  check_op_kinds(code)
+  check_environment($0, code)
 }

@@ -3,18 +3,39 @@
  */
 #include "backend/backend.h"
 
+#include <stdio.h>
 #include <string.h>
+
+static const struct gd_backend_ops *const all[] = {&gd_backend_cpu, &gd_backend_cuda,
+                                                   &gd_backend_ref};
+enum { COUNT = sizeof all / sizeof all[0] };
 
 enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **ops,
                                struct gd_error *err) {
-  static const struct gd_backend_ops *const all[] = {&gd_backend_cpu, &gd_backend_cuda,
-                                                     &gd_backend_ref};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+  char names[64];
+  for (int i = 0; i < COUNT; i++)
     if (strcmp(name, all[i]->name) == 0) {
       *ops = all[i];
       return GD_OK;
     }
-  return gd_fail(err, GD_BAD_INPUT, "unknown backend \"%s\"; there are cpu, cuda and ref", name);
+  return gd_fail(err, GD_BAD_INPUT, "unknown backend \"%s\"; there are %s", name,
+                 gd_backend_names(names, sizeof names, "and"));
+}
+
+const char *gd_backend_names(char *text, size_t size, const char *word) {
+  size_t length = 0;
+  for (int i = 0; i < COUNT && length < size; i++)
+    length += (size_t)snprintf(text + length, size - length, "%s%s%s%s",
+                               i == 0          ? ""
+                               : i + 1 < COUNT ? ", "
+                                               : " ",
+                               i > 0 && i + 1 == COUNT ? word : "",
+                               i > 0 && i + 1 == COUNT ? " " : "", all[i]->name);
+  return text;
+}
+
+bool gd_backend_is_gpu(const char *name) {
+  return strcmp(name, gd_backend_cuda.name) == 0;
 }
 
 enum gd_status gd_backend_open(const char *name, const struct gd_backend_options *options,

@@ -24,7 +24,7 @@ struct gd_backend_options {
 struct gd_event {
   gd_op_id op;
   int64_t begin_ns, end_ns;
-  bool beside; /* on the side thread, not in the stream of the computation */
+  bool async; /* on the communication stream, not in that of the computation */
 };
 
 struct gd_backend;
@@ -35,6 +35,8 @@ struct gd_device_info {
   int64_t memory_bytes;      /* default limit of the device arena */
   int64_t host_memory_bytes; /* likewise of the host arena */
   int threads;
+  char kernels[24];     /* of a CPU: "avx512_bf16", "ref" */
+  bool multiplies_bf16; /* likewise: by an instruction */
   int devices; /* that ranks of this machine are spread over; 0: they share what there is */
   unsigned char uuid[16]; /* of a GPU; zeros: it is none */
   int sharing; /* ranks of the job that have one device, where most do; 0: there is no job */
@@ -118,6 +120,11 @@ enum gd_status gd_backend_find(const char *name, const struct gd_backend_ops **o
 enum gd_status gd_backend_open(const char *name, const struct gd_backend_options *options,
                                struct gd_backend **backend, struct gd_error *err) GD_MUST_USE;
 void gd_backend_close(struct gd_backend *backend); /* NULL is fine */
+/* "cpu, cuda or ref", with that word before the last. Returns the text. */
+const char *gd_backend_names(char *text, size_t size, const char *word);
+/* Whether a backend of that name computes on GPUs, where each rank has a device of its own; the
+   others share the CPUs. False for a name that there is not. */
+bool gd_backend_is_gpu(const char *name);
 /* The fastest one that works here: cuda where there is a GPU, else cpu. */
 const char *gd_backend_default(void);
 

@@ -1,7 +1,8 @@
 /*
  * What ranks and memories need of a host backend: copies between the two arenas, and collectives
- * over src/comm. All but buffer run on the side thread of host.c, so none of them uses OpenMP or
- * the kernels' workspace. Without a communicator there is one rank, and nothing to exchange.
+ * over src/comm. All but buffer run on the communication thread (async.h), so none of them uses
+ * OpenMP or the kernels' workspace. Without a communicator there is one rank, and nothing to
+ * exchange.
  */
 #include <string.h>
 

@@ -28,7 +28,7 @@ struct gd_cuda_fused;
 struct gd_kernel_args {
   const union gd_attr *attr;
   const struct gd_fused_kernel *fused;      /* of a fused op: what was built for it */
-  const struct gd_cuda_fused *device_fused; /* likewise, for a GPU: backend/cuda/fused.h */
+  const struct gd_cuda_fused *device_fused; /* likewise, for a GPU: backend/cuda/runtime/fused.h */
   uint32_t n_in, n_out;
   uint32_t adds; /* bit i: output i, fp32, is added to its memory; only bits that ops.def permits */
   const struct gd_view *in;
@@ -37,8 +37,9 @@ struct gd_kernel_args {
                       gd_caps promises, then gd_op_scratch_bytes */
   int64_t workspace_bytes;
   int threads;
+  bool *left_to_ref; /* set when a cpu kernel leaves the op to ref; NULL: nobody asks */
 
-  /* Of collectives alone, which run on a thread of their own beside the others. */
+  /* Of collectives alone, which run on the communication thread. */
   struct gd_comm *comm; /* NULL: one rank */
   void *comm_scratch;
   int64_t comm_scratch_bytes;
@@ -51,19 +52,24 @@ static inline bool gd_kernel_adds(const struct gd_kernel_args *args, uint32_t ou
 
 typedef void (*gd_kernel)(const struct gd_kernel_args *args);
 
-/* The two tables, indexed by enum gd_op_kind; views have NULL rows (nothing to do). */
+/* The two tables, indexed by enum gd_op_kind; NULL where ops.def says `none`. */
 extern const gd_kernel gd_ref_kernels[GD_OP_COUNT];
 extern const gd_kernel gd_cpu_kernels[GD_OP_COUNT];
 
-/* Copies and collectives, of every backend that computes in host memory: host_ranks.c. */
-void gd_host_buffer(const struct gd_kernel_args *args);
-void gd_host_wait(const struct gd_kernel_args *args);
-void gd_host_all_reduce(const struct gd_kernel_args *args);
-void gd_host_reduce_scatter(const struct gd_kernel_args *args);
-void gd_host_all_gather(const struct gd_kernel_args *args);
-void gd_host_gather(const struct gd_kernel_args *args);
-void gd_host_transfer(const struct gd_kernel_args *args);
-void gd_host_transfer_into(const struct gd_kernel_args *args);
+/* gd_cpu_<op> of every row of ops.def, and gd_host_<op> where it says `host`: copies and
+   collectives, the same for cpu and ref (host_ranks.c). */
+#define CPU_none(name)
+#define CPU_own(name)        void gd_cpu_##name(const struct gd_kernel_args *args);
+#define CPU_own_or_ref(name) void gd_cpu_##name(const struct gd_kernel_args *args);
+#define CPU_host(name)       void gd_host_##name(const struct gd_kernel_args *args);
+#define GD_OP(name, min, max, attr, doc, shape, grad, cost, flops, lower, ref, cpu, ...) \
+  CPU_##cpu(name)
+#include "ir/ops.def"
+#undef GD_OP
+#undef CPU_none
+#undef CPU_own
+#undef CPU_own_or_ref
+#undef CPU_host
 
 /* Scratch the cpu kernels need on this many threads, whatever the shapes up to `widest` columns. */
 int64_t gd_cpu_workspace_bytes(int threads, int64_t widest);

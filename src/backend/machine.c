@@ -1,17 +1,20 @@
 /*
  * The text of a machine; see machine.h.
  */
-#define _GNU_SOURCE /* sched_getaffinity, environ */
+#define _GNU_SOURCE /* environ */
 #include "backend/machine.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/cuda/cuda_int.h"
 #include "backend/host_memory.h"
+#include "backend/libraries.h"
+#include "base/cgroup.h"
+#include "base/cpus.h"
+#include "base/switches.h"
+#include "comm/comm.h"
 
 struct writer {
   char *text;
@@ -49,6 +52,14 @@ static void put_number(struct writer *to, const char *name, int64_t value, const
   put(to, name, value > 0 ? text : "");
 }
 
+/* CPUs that a control group leaves us, in hundredths; all of them: nothing. */
+static void put_quota(struct writer *to) {
+  char text[32];
+  double cpus = gd_cgroup_cpus("");
+  snprintf(text, sizeof text, "%.2f", cpus);
+  put(to, "quota", cpus > 0 && (gd_cpus(0) == 0 || cpus < gd_cpus(0)) ? text : "");
+}
+
 /* Equal nodes differ by some megabytes that the kernel keeps for itself. */
 static void put_memory(struct writer *to, const char *name, int64_t bytes) {
   const int64_t gib = (int64_t)1 << 30;
@@ -75,14 +86,9 @@ static void read_value(const char *path, const char *name, char *text, size_t si
     fclose(file);
 }
 
-static int count_cores(void) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
 /* --- NVIDIA -------------------------------------------------------------------------------- */
 
-static void put_library(void *user, const struct gd_cuda_library *library) {
+static void put_library(void *user, const struct gd_library *library) {
   if (!library->only_watches)
     put(user, library->name, library->path ? library->version : "none");
 }
@@ -91,14 +97,13 @@ static void put_driver(struct writer *to) {
   char version[64];
   read_value("/sys/module/nvidia/version", NULL, version, sizeof version);
   put(to, "driver", version);
-  gd_cuda_libraries(put_library, to);
+  gd_libraries(put_library, to);
 }
 
 void gd_machine_driver(char *text, size_t size) {
-  const struct gd_cu *cu;
   struct writer to = {.text = text, .size = size};
   text[0] = '\0';
-  if (gd_cu_load(&cu, NULL) == GD_OK)
+  if (gd_libraries_driver())
     put_driver(&to);
 }
 
@@ -110,20 +115,36 @@ static bool begins(const char *text, const char *with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* What ranks exchange messages by; what mpirun tells its own processes is not in it. */
+static bool tunes_ranks(const char *variable) {
+  static const char *const prefixes[] = {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_coll",
+                                         "OMPI_MCA_mtl", "OMPI_MCA_osc", "OMPI_MCA_mpi_yield"};
+  /* Where the segments of ranks lie is decided by our own launcher. */
+  if (begins(variable, "OMPI_MCA_btl_vader_backing") || begins(variable, "OMPI_MCA_btl_sm_backing"))
+    return false;
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+    if (begins(variable, prefixes[i]))
+      return true;
+  return false;
+}
+
 /* Whether a variable "NAME=value" can change how fast a trial is. */
-static bool is_switch(const char *variable) {
-  static const char *const prefixes[] = {"GPUDAYS_", "NCCL_", "CUBLAS", "CUDNN_", "OMPI_MCA_btl"};
+static bool is_switch(const char *variable, int ranks) {
+  static const char *const prefixes[] = {"NCCL_", "CUBLAS", "CUDNN_"};
   static const char *const names[] = {"CUDA_LAUNCH_BLOCKING=", "CUDA_DEVICE_MAX_CONNECTIONS=",
                                       "CUDA_MODULE_LOADING=",  "NVIDIA_TF32_OVERRIDE=",
                                       "OMP_PROC_BIND=",        "OMP_PLACES=",
                                       "GOMP_CPU_AFFINITY=",    "CC="};
-  /* Where things are, what is written down, and what an image of a container says of itself. */
-  static const char *const without[] = {
-      "GPUDAYS_DB=",        "GPUDAYS_TEST_",      "GPUDAYS_ATTENTION_TRACE=",
-      "GPUDAYS_CUDA_PATH=", "GPUDAYS_LIBMPI=",    "GPUDAYS_MPIRUN",
-      "GPUDAYS_NVML=",      "NCCL_VERSION=",      "NCCL_DEBUG",
-      "CUDNN_VERSION=",     "CUDNN_LOGDEST_DBG=", "CUDNN_LOGLEVEL_DBG=",
-      "CUBLAS_LOG"};
+  /* What is written down, and what an image of a container says of itself. */
+  static const char *const without[] = {"NCCL_VERSION=",       "NCCL_DEBUG",
+                                        "CUDNN_VERSION=",      "CUDNN_LOGDEST_DBG=",
+                                        "CUDNN_LOGLEVEL_DBG=", "CUBLAS_LOG"};
+  if (begins(variable, "GPUDAYS_")) {
+    const struct gd_switch *own = gd_switch_find(variable);
+    return own && own->kind == GD_SWITCH_TUNING; /* what is not in the table is never read */
+  }
+  if (ranks > 1 && tunes_ranks(variable))
+    return true;
   for (size_t i = 0; i < sizeof without / sizeof *without; i++)
     if (begins(variable, without[i]))
       return false;
@@ -140,12 +161,12 @@ static int compare_texts(const void *left, const void *right) {
   return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-static void put_switches(struct writer *to) {
+static void put_switches(struct writer *to, int ranks) {
   enum { MOST = 64 };
   const char *found[MOST];
   size_t count = 0;
   for (char **at = environ; at && *at && count < MOST; at++)
-    if (is_switch(*at))
+    if (is_switch(*at, ranks))
       found[count++] = *at;
   qsort(found, count, sizeof *found, compare_texts);
   for (size_t i = 0; i < count; i++) {
@@ -164,19 +185,22 @@ void gd_machine_print(const char *backend, const struct gd_device_info *info, in
                       char text[GD_MACHINE_TEXT]) {
   enum { HASH_BYTES = 24 };
   struct writer to = {.text = text, .size = GD_MACHINE_TEXT - HASH_BYTES};
-  char cpu[128];
+  char cpu[128], version[64];
   text[0] = '\0';
   read_value("/proc/cpuinfo", "model name", cpu, sizeof cpu);
   put(&to, "cpu", cpu);
-  put_number(&to, "cores", count_cores(), "");
+  put_number(&to, "cores", gd_cpus(0), "");
+  put_quota(&to);
   put_memory(&to, "memory", gd_host_memory_total_bytes());
-  if (strcmp(backend, "cuda") == 0) {
+  if (ranks > 1 && gd_comm_version(version, sizeof version))
+    put(&to, "OpenMPI", version);
+  if (gd_backend_is_gpu(backend)) {
     put(&to, "gpu", info->name);
     put_number(&to, "gpus", info->devices > 0 && info->devices < ranks ? info->devices : ranks, "");
     put_memory(&to, "gpu_memory", info->memory_bytes);
     put_driver(&to);
   }
-  put_switches(&to);
+  put_switches(&to, ranks);
   if (to.cut)
     snprintf(text + to.length, GD_MACHINE_TEXT - to.length, "...%016llx",
              (unsigned long long)to.hash);

@@ -1,7 +1,8 @@
 /*
  * What a trial is measured on, as one line of text: two machines on which a trial would take
- * equally long share it, and a new driver, another limit of memory or a switch in the environment
- * changes it. Host names are not in it: equal nodes of a cluster have different ones.
+ * equally long share it, and a new driver, another limit of memory or of CPUs (quota) or a switch
+ * in the environment changes it; for several ranks also OpenMPI's version and what it was told.
+ * Host names are not in it: equal nodes of a cluster have different ones.
  *
  *   "cpu=AMD EPYC 9654;cores=16;memory=128 GiB;gpu=NVIDIA H200;gpus=2;gpu_memory=140 GiB;
  *    driver=580.65.06;CUDA driver=CUDA 13.0;NVRTC=13.0;cuBLASLt=13.1.0;GPUDAYS_NCCL=off"

@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/paths.h"
 #include "base/scratch.h"
+#include "base/switches.h"
 
 #define TEMPORARY ".tmp-" /* begins the name of a file that is being written */
 enum { MOST_BYTES = 1 << 28, STALE_AFTER_S = 600, MOST_NAMES = 4, PATH_BYTES = 1024 };
@@ -50,7 +52,7 @@ uint64_t gd_cache_hash_file(uint64_t hash, const char *path) {
   return gd_cache_hash_text(gd_cache_hash_text(hash, path), facts);
 }
 
-/* --- whom a folder belongs to --------------------------------------------------------------- */
+/* --- the owner of a folder --------------------------------------------------------------- */
 
 static bool refuse(char *why, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -131,8 +133,8 @@ static bool can_write(const char *folder, char *why, size_t size) {
   return true;
 }
 
-/* Names of files that were being written; versions before this one added to the final name, whose
-   beginning is a key of 16 digits. */
+/* Whether that is a file that somebody was writing. Older versions appended a suffix to the final
+   name, which begins with a key of 16 digits. */
 static bool is_temporary(const char *name) {
   if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0 || strncmp(name, ".probe.", 7) == 0)
     return true;
@@ -171,16 +173,11 @@ static bool was_written(const char *path) {
 
 /* The folder that files outlive this process in. *path has no links. */
 static bool find_lasting(const char *name, char path[PATH_MAX], char *why, size_t size) {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   char wanted[PATH_BYTES];
-  int length = -1;
-  if (cache && cache[0] == '/')
-    length = snprintf(wanted, sizeof wanted, "%s/gpudays/%s", cache, name);
-  else if (home && home[0] == '/')
-    length = snprintf(wanted, sizeof wanted, "%s/.cache/gpudays/%s", home, name);
-  if (length < 0)
+  bool fits = gd_path_cache(name, wanted, sizeof wanted);
+  if (wanted[0] != '/')
     return refuse(why, size, "neither XDG_CACHE_HOME nor HOME names a folder");
-  if (length >= (int)sizeof wanted)
+  if (!fits)
     return refuse(why, size, "the path of the cache is too long");
   if (!make_folders(wanted, why, size))
     return false;
@@ -207,7 +204,7 @@ static void remove_private(void) {
 /* Where others could swap the folder of temporary files itself, /tmp is the one that they cannot.
  */
 static bool find_private(const char *name, char path[PATH_MAX]) {
-  const char *parents[] = {getenv("TMPDIR"), "/tmp"};
+  const char *parents[] = {gd_env("TMPDIR"), "/tmp"};
   char parent[PATH_MAX], why[64];
   if (known.private_folder.path[0] && access(known.private_folder.path, F_OK) != 0)
     gd_scratch_remove(&known.private_folder); /* somebody tidied up */
@@ -256,17 +253,57 @@ const char *gd_cache_problem(const char *name, char *text, size_t size) {
 
 /* --- files ---------------------------------------------------------------------------------- */
 
+/* Nobody else wrote it, or can. */
+static bool is_own(const struct stat *info) {
+  return info->st_uid == geteuid() && (info->st_mode & 022) == 0;
+}
+
 /* A regular file; own: of this user alone. A FIFO does not wait for its writer. */
 static FILE *open_file(const char *path, bool own, struct stat *info) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0)
     return NULL;
-  bool fine = fstat(fd, info) == 0 && S_ISREG(info->st_mode) &&
-              (!own || (info->st_uid == geteuid() && (info->st_mode & 022) == 0));
+  bool fine = fstat(fd, info) == 0 && S_ISREG(info->st_mode) && (!own || is_own(info));
   FILE *file = fine ? fdopen(fd, "rb") : NULL;
   if (!file)
     close(fd);
   return file;
+}
+
+const char *gd_cache_untrusted(const char *name, char *text, size_t size) {
+  char folder[PATH_MAX], why[512], first[NAME_MAX + 1] = "";
+  struct dirent *entry;
+  struct stat info, of_first = {0};
+  int count = 0;
+  if (!find_folder(name, folder, why, sizeof why) || why[0])
+    return NULL;
+  DIR *list = opendir(folder);
+  while (list && (entry = readdir(list)))
+    if (!is_temporary(entry->d_name) &&
+        fstatat(dirfd(list), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(info.st_mode) && !is_own(&info)) {
+      count++;
+      if (!first[0] || strcmp(entry->d_name, first) < 0) {
+        snprintf(first, sizeof first, "%s", entry->d_name);
+        of_first = info;
+      }
+    }
+  if (list)
+    closedir(list);
+  if (count == 0)
+    return NULL;
+  if (of_first.st_uid != geteuid())
+    snprintf(why, sizeof why, "belongs to user %u, and this is user %u", (unsigned)of_first.st_uid,
+             (unsigned)geteuid());
+  else
+    snprintf(why, sizeof why, "can be written by others (mode %04o)",
+             (unsigned)of_first.st_mode & 07777);
+  snprintf(
+      text, size,
+      "%d of the compiled kernels in %s %s not used, and made anew where needed: %s %s; remove "
+      "what you did not put there",
+      count, folder, count == 1 ? "is" : "are", first, why);
+  return text;
 }
 
 FILE *gd_cache_open(const char *path) {

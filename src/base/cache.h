@@ -7,9 +7,9 @@
  * Kernels are code that this process runs, so a cache is used only where nobody else can write:
  * the folder is the user's own and closed to others, no folder above it lets others put another in
  * its place, and a file is a regular one of the user's own. Anywhere else a private folder serves
- * until the process ends, and gd_cache_problem says why. The checksum is against damage. It begins
- * with the key, so that a file cannot stand for another, but has no secret: whoever could write
- * here could read the secret as well, and whoever cannot write here needs none.
+ * until the process ends, and gd_cache_problem says why. The checksum detects damage, and includes
+ * the key, so that a file under a wrong name is not taken. It is not signed: a program that could
+ * write to the folder could also read a secret kept there.
  *
  *   uint64_t key = gd_cache_hash(gd_cache_hash(0, source, length), options, n);
  *   char *bytes = gd_cache_read("cuda", key, &count);     // NULL: make it, then
@@ -33,6 +33,10 @@ uint64_t gd_cache_hash_file(uint64_t hash, const char *path);
 bool gd_cache_folder(const char *folder, char *path, size_t size);
 /* Why the folder is a private one, with the remedy; NULL: it is not. */
 const char *gd_cache_problem(const char *folder, char *text, size_t size);
+
+/* Which files of the lasting folder are not read, as others wrote them or can write to them: how
+   many, and the first; NULL: none. To be asked before they are made anew. */
+const char *gd_cache_untrusted(const char *folder, char *text, size_t size);
 
 /* What was kept under that key, from gd_mem_alloc; NULL where there is nothing whole. */
 char *gd_cache_read(const char *folder, uint64_t key, size_t *count);

@@ -51,8 +51,8 @@ static void find_groups(const char *root, const char *controller, char *first, c
     fclose(file);
 }
 
-/* In a container `group` may be the host's name of what is mounted as the root there; the folders
- * that are then not there are passed over by whoever visits. */
+/* Visits a group and its parents. In a container, `group` may be the name that the host has for the
+ * container's root; visitors ignore folders that do not exist. */
 static void walk_up(const char *root, const char *mount, const char *group,
                     void (*visit)(void *user, const char *folder), void *user) {
   char path[3 * PATH_BYTES], rest[PATH_BYTES];
@@ -135,4 +135,29 @@ int64_t gd_cgroup_throttled_ns(const char *root) {
   int64_t sum = 0;
   gd_cgroup_walk(root, "cpu", add_throttled, &sum);
   return sum;
+}
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+/* The innermost folder that has the count: of the second version it is the sum of those within. */
+static void take_oom_kills(void *user, const char *folder) {
+  static const char *const names[] = {"memory.events", "memory.oom_control"};
+  static const char field[] = "oom_kill ";
+  int64_t *count = user;
+  for (size_t i = 0; i < sizeof names / sizeof *names && *count < 0; i++) {
+    char path[4 * PATH_BYTES], line[128];
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+      if (strncmp(line, field, sizeof field - 1) == 0)
+        *count = strtoll(line + sizeof field - 1, NULL, 10);
+    if (file)
+      fclose(file);
+  }
+}
+
+int64_t gd_cgroup_oom_kills(const char *root) {
+  int64_t count = -1;
+  gd_cgroup_walk(root, "memory", take_oom_kills, &count);
+  return count;
 }

@@ -21,5 +21,11 @@ void gd_cgroup_walk(const char *root, const char *controller,
 double gd_cgroup_cpus(const char *root);
 /* Time that CPUs were denied to the groups for a quota, since they were made; 0 without one. */
 int64_t gd_cgroup_throttled_ns(const char *root);
+/*
+ * How many processes of this group the kernel has killed for want of memory, the group's own or the
+ * machine's; -1: not known. Kills in other groups, as of other containers and jobs, are in
+ * /proc/vmstat as well, and not here.
+ */
+int64_t gd_cgroup_oom_kills(const char *root);
 
 #endif

@@ -29,7 +29,7 @@ static enum gd_status fail_at(const struct reader *reader, int line, const char 
 }
 
 static enum gd_status fail_memory(const struct gd_csv *csv, struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", csv->file);
+  return gd_nomem(err, "while reading %s", csv->file);
 }
 
 /* Whether a spreadsheet would take it for a formula, apostrophes before it aside. */
@@ -205,7 +205,7 @@ static enum gd_status read_file(FILE *file, const char *name, struct gd_strbuf *
          !text->failed)
     gd_strbuf_append_bytes(text, piece, got);
   if (text->failed)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", name);
+    return gd_nomem(err, "while reading %s", name);
   if (ferror(file) && errno == EISDIR)
     return gd_fail(err, GD_BAD_INPUT, "%s is a folder; name a CSV file", name);
   if (ferror(file))
@@ -239,6 +239,19 @@ int gd_csv_column(const struct gd_csv *csv, const char *name) {
     if (strcmp(csv->header[i], name) == 0)
       return i;
   return -1;
+}
+
+enum gd_status gd_csv_check_names(const struct gd_csv *csv, struct gd_error *err) {
+  char name[64];
+  for (int i = 1; i < csv->columns; i++) {
+    int first = gd_csv_column(csv, csv->header[i]);
+    if (first < i)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: columns %d and %d are both called \"%s\"; expected each name once",
+                     csv->file, first + 1, i + 1,
+                     gd_json_excerpt(name, sizeof name, csv->header[i]));
+  }
+  return GD_OK;
 }
 
 const char *gd_csv_cell(const struct gd_csv *csv, int row, int column) {
@@ -301,6 +314,10 @@ void gd_csv_append_number(struct gd_strbuf *out, double value) {
   char text[48];
   if (!isfinite(value))
     return;
+  if (fabs(value) < 1e15 && value == (double)(int64_t)value && !signbit(value)) { /* often 0 */
+    gd_strbuf_printf(out, "%lld", (long long)value);
+    return;
+  }
   for (int digits = 15; digits <= 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, value);
     if (strtod(text, NULL) == value)

@@ -36,6 +36,8 @@ enum gd_status gd_csv_parse(struct gd_csv *csv, const char *label, const char *t
 void gd_csv_deinit(struct gd_csv *csv); /* safe on a zeroed one */
 
 int gd_csv_column(const struct gd_csv *csv, const char *name); /* -1: there is none */
+/* GD_BAD_INPUT where two columns have one name: a reader by name would see the first alone. */
+enum gd_status gd_csv_check_names(const struct gd_csv *csv, struct gd_error *err) GD_MUST_USE;
 const char *gd_csv_cell(const struct gd_csv *csv, int row, int column);
 /* A finite number in [low, high], or GD_BAD_INPUT that names row, column and what was found. */
 enum gd_status gd_csv_number(const struct gd_csv *csv, int row, int column, double low, double high,

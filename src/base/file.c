@@ -75,8 +75,8 @@ static int open_already(const char *path, const struct stat *at_path) {
   return -1;
 }
 
-/* A new file beside out->path, with the permissions and the owner of the one that it will replace,
-   or those of any new file (replaces: NULL). -1: errno says why. */
+/* A temporary file next to out->path, with the permissions and the owner of the one that it will
+   replace, or those of any new file (replaces: NULL). -1: errno says why. */
 static int open_temporary(struct gd_file_out *out, const struct stat *replaces) {
   int needed = snprintf(out->temporary, sizeof out->temporary, "%s.XXXXXX", out->path);
   if (needed < 0 || (size_t)needed >= sizeof out->temporary) {
@@ -131,7 +131,7 @@ static enum gd_status check_protected(const char *path, struct gd_error *err) {
   return GD_OK;
 }
 
-/* What the path stands for is opened or found out to be refused. */
+/* Opens what is at the path, or says why it is refused. */
 static enum gd_status open_out(struct gd_file_out *out, struct gd_error *err) {
   struct stat info;
   char clean[512];

@@ -326,3 +326,83 @@ bool gd_json_has(const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);
   return value && !json_is_null(value);
 }
+
+/* --- writing: what jansson writes, without a tree ------------------------------------------- */
+
+static bool is_plain(char c) {
+  return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
+}
+
+static void append_escaped(struct gd_strbuf *out, char c) {
+  static const char named[] = "\bb\ff\nn\rr\tt\"\"\\\\";
+  const char *at = named;
+  while (*at && *at != c)
+    at += 2;
+  if (*at)
+    gd_strbuf_printf(out, "\\%c", at[1]);
+  else
+    gd_strbuf_printf(out, "\\u%04X", (unsigned)(unsigned char)c);
+}
+
+void gd_json_append_text(struct gd_strbuf *out, const char *text) {
+  size_t length = strlen(text), plain = 0;
+  char *to = gd_strbuf_room(out, length + 2);
+  if (!to)
+    return;
+  *to++ = '"';
+  for (; plain < length && is_plain(text[plain]); plain++) /* almost always all of it */
+    to[plain] = text[plain];
+  out->length += 1 + plain;
+  for (size_t i = plain; i < length; i++) {
+    if (is_plain(text[i]))
+      gd_strbuf_append_bytes(out, text + i, 1);
+    else
+      append_escaped(out, text[i]);
+  }
+  gd_strbuf_append_bytes(out, "\"", 1);
+}
+
+void gd_json_append_int(struct gd_strbuf *out, int64_t value) {
+  char text[24], *at = text + sizeof text;
+  uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+  do
+    *--at = (char)('0' + rest % 10);
+  while (rest /= 10);
+  if (value < 0)
+    *--at = '-';
+  gd_strbuf_append_bytes(out, at, (size_t)(text + sizeof text - at));
+}
+
+/* A whole number gets a point, an exponent no plus and no zeros before it. */
+void gd_json_append_real(struct gd_strbuf *out, double value) {
+  char text[48];
+  if (fabs(value) < 1e15 && value == (double)(int64_t)value && !signbit(value)) { /* often 0 */
+    gd_json_append_int(out, (int64_t)value);
+    gd_strbuf_append_bytes(out, ".0", 2);
+    return;
+  }
+  int length = snprintf(text, sizeof text, "%.17g", value);
+  char *exponent = memchr(text, 'e', (size_t)length);
+  if (exponent) {
+    char *from = exponent + 1, *to = exponent + 1;
+    if (*from == '-')
+      to++;
+    from++;
+    while (*from == '0' && from[1])
+      from++;
+    memmove(to, from, strlen(from) + 1);
+  } else if (!memchr(text, '.', (size_t)length)) {
+    memcpy(text + length, ".0", 3);
+  }
+  gd_strbuf_append(out, text);
+}
+
+static int append_piece(const char *bytes, size_t length, void *user) {
+  struct gd_strbuf *out = user;
+  gd_strbuf_append_bytes(out, bytes, length);
+  return out->failed ? -1 : 0;
+}
+
+bool gd_json_append(struct gd_strbuf *out, const json_t *value, size_t flags) {
+  return value && json_dump_callback(value, append_piece, out, flags) == 0 && !out->failed;
+}

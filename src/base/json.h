@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/strbuf.h"
 
 struct gd_json {
   json_t *root;
@@ -51,8 +52,15 @@ bool gd_json_has(const json_t *object, const char *key);
 /* The same failure for checks made elsewhere: "config.json: betas is 3; expected two numbers". */
 enum gd_status gd_json_mismatch(const struct gd_json *json, const json_t *object, const char *key,
                                 const char *expected, struct gd_error *err);
+/* Appends a value as text; flags are jansson's. False: memory ran out. */
+bool gd_json_append(struct gd_strbuf *out, const json_t *value, size_t flags);
 /* Text out of a file made fit for a message: control characters become '?', the rest is cut to
    size bytes (at least 8) and then ends in "...". */
 const char *gd_json_excerpt(char *out, size_t size, const char *text);
+
+/* One value as jansson writes it, without a tree of them. A text must be UTF-8, a number finite. */
+void gd_json_append_text(struct gd_strbuf *out, const char *text);
+void gd_json_append_int(struct gd_strbuf *out, int64_t value);
+void gd_json_append_real(struct gd_strbuf *out, double value);
 
 #endif

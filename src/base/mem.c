@@ -120,8 +120,8 @@ void gd_arena_deinit(struct gd_arena *arena) {
   }
 }
 
-bool gd_size_mul(int64_t a, int64_t b, int64_t *product) {
-  return !__builtin_mul_overflow(a, b, product);
+bool gd_size_mul(int64_t a, int64_t b, int64_t *result) {
+  return !__builtin_mul_overflow(a, b, result);
 }
 
 bool gd_size_add(int64_t a, int64_t b, int64_t *sum) {

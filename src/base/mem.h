@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* count * size zeroed bytes, or NULL (also when the product overflows). Free with gd_mem_free. */
+/* count * size zeroed bytes, or NULL (also when that overflows). Free with gd_mem_free. */
 void *gd_mem_alloc(size_t count, size_t size);
 /* Grows a block from old_count to count elements; the new tail is zeroed. NULL leaves it as it was.
  */
@@ -37,7 +37,7 @@ char *gd_arena_printf(struct gd_arena *arena, const char *format, ...)
 void gd_arena_deinit(struct gd_arena *arena); /* safe on a zeroed arena, and twice */
 
 /* a * b and a + b for non-negative sizes; false when the result does not fit. */
-bool gd_size_mul(int64_t a, int64_t b, int64_t *product);
+bool gd_size_mul(int64_t a, int64_t b, int64_t *result);
 bool gd_size_add(int64_t a, int64_t b, int64_t *sum);
 
 /*

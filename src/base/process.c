@@ -348,7 +348,7 @@ enum gd_status gd_process_run(const char *const *arguments, double timeout_s,
   if (!in_time)
     return gd_fail(err, GD_ENVIRONMENT, "%s did not end within %.3g s", arguments[0], timeout_s);
   if (output->out.failed || output->errors.failed)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading what %s says", arguments[0]);
+    return gd_nomem(err, "while reading what %s says", arguments[0]);
   return GD_OK;
 }
 

@@ -65,13 +65,13 @@ enum gd_status gd_process_start(const struct gd_process_order *order, struct gd_
 /* Closes what was open for it, signals included. */
 void gd_process_close(struct gd_process *process);
 
-/* Whether a process that this signal ended was ended by somebody or by a limit, and not by a fault
-   of its own. */
+/* Whether the signal means that a user, the system or a limit ended the process; false: it is a
+   fault of the process itself, such as SIGSEGV. */
 bool gd_process_was_stopped_by(int signal);
 
-/* Kills what descends from this process, but not spare (0: nobody); says how many there were. */
+/* Kills all descendants of this process but `spare` (0: none is spared). Returns how many. */
 int gd_process_kill_descendants(pid_t spare);
-/* Kills and buries until nothing is left; a second at most. */
+/* Kills and reaps descendants until none is left, for a second at most. */
 void gd_process_sweep(void);
 /* The path of the program that runs; GD_ENVIRONMENT without /proc. */
 enum gd_status gd_process_self(char *path, size_t size, struct gd_error *err) GD_MUST_USE;

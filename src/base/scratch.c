@@ -20,13 +20,14 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/switches.h"
 
 enum lock { LOCK_TAKEN, LOCK_HELD, LOCK_GONE, LOCK_NONE };
 
 #define LOCK_NAME "lock"
 
-/* The folder at path, if its lock is still that file once it is locked: whoever held it may have
- * removed it meanwhile. */
+/* Locks the folder at path. After locking, the lock file is compared with the one in the folder:
+ * the process that held it may have removed the folder in between. */
 static enum lock lock_folder(const char *path, int *fd) {
   char file[GD_SCRATCH_PATH + sizeof LOCK_NAME];
   struct stat locked, there;
@@ -120,8 +121,8 @@ bool gd_scratch_has(const struct gd_scratch *scratch, const char *name) {
   return scratch->path[0] && has_file(scratch->path, name);
 }
 
-/* The lock stays until all else is gone: whoever finds none makes a new one, and calls the folder
-   his own. */
+/* Removes everything but the lock, which must go last: a process that finds a folder without a lock
+   makes one and takes the folder. */
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where) {
   (void)info;
   (void)type;
@@ -181,7 +182,7 @@ void gd_scratch_sweep(const char *parent, const char *prefix, const char *keep, 
 
 enum gd_status gd_scratch_open(struct gd_scratch *scratch, const char *parent, const char *prefix,
                                struct gd_error *err) {
-  const char *temporary = getenv("TMPDIR");
+  const char *temporary = gd_env("TMPDIR");
   struct gd_error why = {0};
   bool chosen = parent != NULL;
   if (!chosen)

@@ -42,6 +42,8 @@ void gd_fail_at(struct gd_error *err, enum gd_status status, const char *file, i
 /* The value is `status` itself, so that compilers and analysers see that a failure is never OK. */
 #define gd_fail(err, status, ...) \
   (gd_fail_at((err), (status), __FILE__, __LINE__, __VA_ARGS__), gd_status_itself(status))
+/* Host memory that was refused: gd_nomem(err, "while reading %s", path). */
+#define gd_nomem(err, ...) gd_fail((err), GD_ENVIRONMENT, "out of memory " __VA_ARGS__)
 static inline enum gd_status gd_status_itself(enum gd_status status) {
   return status;
 }

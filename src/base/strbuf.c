@@ -16,7 +16,7 @@
 
 #include "base/mem.h"
 
-static bool reserve(struct gd_strbuf *buf, size_t extra) {
+static bool grow(struct gd_strbuf *buf, size_t extra) {
   if (buf->failed)
     return false;
   if (extra > SIZE_MAX / 4 || buf->length > SIZE_MAX / 4) { /* room below cannot overflow */
@@ -24,8 +24,6 @@ static bool reserve(struct gd_strbuf *buf, size_t extra) {
     return false;
   }
   size_t need = buf->length + extra + 1;
-  if (need <= buf->capacity)
-    return true;
   size_t room = buf->capacity ? buf->capacity * 2 : 256;
   while (room < need)
     room *= 2;
@@ -39,12 +37,21 @@ static bool reserve(struct gd_strbuf *buf, size_t extra) {
   return true;
 }
 
+static inline bool reserve(struct gd_strbuf *buf, size_t extra) {
+  bool fits = extra < buf->capacity && buf->length < buf->capacity - extra && !buf->failed;
+  return fits || grow(buf, extra);
+}
+
 void gd_strbuf_append_bytes(struct gd_strbuf *buf, const char *bytes, size_t length) {
   if (!reserve(buf, length))
     return;
   memcpy(buf->text + buf->length, bytes, length);
   buf->length += length;
   buf->text[buf->length] = '\0';
+}
+
+char *gd_strbuf_room(struct gd_strbuf *buf, size_t bytes) {
+  return reserve(buf, bytes) ? buf->text + buf->length : NULL;
 }
 
 void gd_strbuf_append(struct gd_strbuf *buf, const char *text) {
@@ -231,7 +238,7 @@ void gd_text_clean(char *text) {
   *to = '\0';
 }
 
-/* Bytes of the sequences that this program writes itself; 0: this is none of them. */
+/* Length of the terminal sequence at text, if this program writes it itself; else 0. */
 static size_t own_sequence(const char *text) {
   static const char *const own[] = {"\033[1m", "\033[0m"};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -240,19 +247,35 @@ static size_t own_sequence(const char *text) {
   return 0;
 }
 
+/* Bytes up to the first that may not be shown, almost always all of them: looked at by the block,
+   as compilers make vectors of these. */
+static size_t count_plain(const char *text, size_t length) {
+  enum { BLOCK = 64 };
+  size_t at = 0;
+  for (; length - at >= BLOCK; at += BLOCK) {
+    uint8_t odd = 0;
+    for (size_t i = 0; i < BLOCK; i++) {
+      uint8_t byte = (uint8_t)text[at + i], above = (uint8_t)(byte - ' ');
+      odd |= (uint8_t)((above >= 0x7f - ' ') & (byte != '\n'));
+    }
+    if (odd)
+      break;
+  }
+  while (at < length && ((text[at] >= ' ' && text[at] < 0x7f) || text[at] == '\n'))
+    at++;
+  return at;
+}
+
 void gd_strbuf_clean(struct gd_strbuf *buf, bool json) {
   struct gd_strbuf clean = {0};
   const char *at = buf->text ? buf->text : "", *copied = at, *end = at + buf->length;
-  for (size_t bytes = 1; at < end; at += bytes) {
+  for (size_t bytes = 1; (at += count_plain(at, (size_t)(end - at))) < end; at += bytes) {
     uint32_t code;
-    bytes = 1;
-    if (*at >= ' ' && *at < 0x7f) /* almost always */
-      continue;
     bool whole = read_character(at, &code, &bytes);
     size_t own = *at == '\033' ? own_sequence(at) : 0;
     if (own > 0)
       bytes = own;
-    if (own > 0 || *at == '\n' || *at == '\t' || (whole && is_shown(code)))
+    if (own > 0 || *at == '\t' || (whole && is_shown(code)))
       continue;
     gd_strbuf_append_bytes(&clean, copied, (size_t)(at - copied));
     if (json)

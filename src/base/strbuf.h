@@ -22,6 +22,9 @@ struct gd_strbuf {
 
 void gd_strbuf_append(struct gd_strbuf *buf, const char *text);
 void gd_strbuf_append_bytes(struct gd_strbuf *buf, const char *bytes, size_t length);
+/* Room for so many bytes at the end, to be written by the caller, who then adds to length and ends
+   the text with a NUL; NULL: there is no memory. */
+char *gd_strbuf_room(struct gd_strbuf *buf, size_t bytes);
 void gd_strbuf_printf(struct gd_strbuf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void gd_strbuf_deinit(struct gd_strbuf *buf);

@@ -14,6 +14,7 @@
 #include "base/embedded.h"
 #include "base/file.h"
 #include "comm/comm.h"
+#include "pass/pass.h"
 #include "store/store.h"
 
 const char *gd_cli_file(const char *output) {
@@ -45,7 +46,7 @@ static void protect_input(struct protecting *to, const char *path) {
   protect(to, path, "/config.json", what);
 }
 
-/* SQLite's files lie beside the database itself, not beside a link to it. */
+/* SQLite's files lie next to the database itself, not next to a link to it. */
 static void protect_store(struct protecting *to, const char *path) {
   static const char *const endings[] = {"-wal", "-shm", "-journal"};
   char whole[PATH_MAX];
@@ -57,14 +58,15 @@ static void protect_store(struct protecting *to, const char *path) {
 enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) {
   enum { STORE = 4, INPUTS = 2 };
   const struct gd_cli_options *options = &cli->options;
-  const char *const read[] = {options->survey, options->gpu, options->slurm_config};
+  const char *const read[] = {options->survey, options->gpu, options->slurm_config,
+                              options->tokenizer};
   enum { READ = sizeof read / sizeof *read };
   struct protecting to = {.cli = cli};
   char store[GD_STORE_PATH];
   to.list = gd_arena_alloc(&cli->arena, STORE + INPUTS * (READ + (size_t)cli->n_arguments),
                            sizeof *to.list);
   if (!to.list)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the command");
+    return gd_nomem(err, "before the command");
   if (gd_store_find_path(options->store, store, NULL) == GD_OK)
     protect_store(&to, store);
   for (int i = 0; i < READ; i++)
@@ -84,10 +86,31 @@ const char *gd_cli_embedded(const char *path) {
   return NULL;
 }
 
+/* `--explain recompte`: neither a pass, so that it was taken for a model, nor a model. */
+static enum gd_status no_pass(const char *name, struct gd_error *err) {
+  struct gd_strbuf passes = {0};
+  char clean[64];
+  gd_pass_list(&passes);
+  enum gd_status status = gd_fail(
+      err, GD_BAD_INPUT,
+      "\"%s\" after --explain is neither a pass nor a model; passes are %s, and 'passes' is "
+      "all of them",
+      gd_json_excerpt(clean, sizeof clean, name), passes.failed ? "" : passes.text);
+  gd_strbuf_deinit(&passes);
+  return status;
+}
+
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
-  GD_TRY(gd_model_load(name, model, err));
+  struct gd_error unknown = {0};
+  enum gd_status status = gd_model_load(name, model, &unknown);
+  if (status == GD_BAD_INPUT && name == options->not_a_pass && gd_file_is_missing(name))
+    return no_pass(name, err);
+  if (status != GD_OK) {
+    gd_fail_at(err, status, unknown.file, unknown.line, "%s", unknown.text);
+    return status;
+  }
   struct gd_recipe *recipe = &model->recipe;
   if (model->family->images && (options->seq || options->tokens))
     return gd_fail(err, GD_BAD_INPUT, "%s is trained on images; %s does not apply to it",
@@ -156,6 +179,18 @@ const char *gd_cli_recipe_options(const struct gd_cli *cli, char *text, size_t s
   return text;
 }
 
+struct gd_best_asked gd_cli_best_asked(struct gd_cli *cli, const struct gd_model *model,
+                                       const struct gd_store_filter *filter,
+                                       char recipe[GD_CLI_RECIPE_TEXT]) {
+  return (struct gd_best_asked){.model = model,
+                                .precision = gd_cli_precision(cli),
+                                .filter = filter,
+                                .argument = cli->arguments[0],
+                                .recipe_options =
+                                    gd_cli_recipe_options(cli, recipe, GD_CLI_RECIPE_TEXT),
+                                .notes = &cli->notes};
+}
+
 /* How many ranks work, or are planned for. */
 static int ranks_of(const struct gd_cli *cli) {
   if (cli->comm)
@@ -172,7 +207,7 @@ enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, in
   *count = 0;
   *methods = gd_arena_alloc(&cli->arena, most * GD_METHODS_MOST, sizeof **methods);
   if (!*methods)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading --methods");
+    return gd_nomem(err, "while reading --methods");
   for (;;) {
     size_t length = strcspn(list, ",");
     char name[GD_METHOD_NAME * 2];
@@ -182,9 +217,16 @@ enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, in
     else
       GD_TRY(gd_method_parse(name, &(*methods)[(*count)++], err));
     if (list[length] == '\0')
-      return GD_OK;
+      break;
     list += length + 1;
   }
+  for (int i = 0; i < *count && cli->options.without; i++)
+    GD_TRY(gd_method_leave_out(&(*methods)[i], cli->options.without, ',', err));
+  return GD_OK;
+}
+
+bool gd_cli_for_programs(const struct gd_cli *cli) {
+  return cli->options.json || cli->options.csv;
 }
 
 const char *gd_cli_backend(const struct gd_cli *cli) {
@@ -220,7 +262,7 @@ enum gd_status gd_cli_write(struct gd_cli *cli, struct gd_error *err) {
   struct gd_strbuf *out = &cli->out;
   gd_strbuf_clean(out, cli->options.json);
   if (out->failed)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing");
+    return gd_nomem(err, "while printing");
   errno = 0;
   if ((out->length > 0 && fwrite(out->text, 1, out->length, stdout) != out->length) ||
       fflush(stdout) != 0)

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/options.h"
+#include "store/store_best.h"
 
 struct gd_comm;
 
@@ -36,11 +37,13 @@ enum gd_status gd_cmd_gpus(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_estimate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_tokens(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
@@ -59,8 +62,8 @@ bool gd_cmd_trial_parse(int argc, char **argv, struct gd_cli *cli);
 
 /* The file that -o names; NULL where it names none, or stdout ("-" or /dev/stdout). */
 const char *gd_cli_file(const char *output);
-/* What no command may write over, for gd_file_protect: the store with SQLite's files beside it, and
-   the files that the command reads. The list is in the arena. */
+/* What no command may write over, for gd_file_protect: the store with SQLite's files next to it,
+   and the files that the command reads. The list is in the arena. */
 enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) GD_MUST_USE;
 /* The text of a file under data/ that travels in the program, or NULL. */
 const char *gd_cli_embedded(const char *path);
@@ -74,12 +77,18 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
  */
 enum { GD_CLI_RECIPE_TEXT = 192 };
 const char *gd_cli_recipe_options(const struct gd_cli *cli, char *text, size_t size);
+/* What gd_best_query is asked by this command line; it borrows all of its arguments. */
+struct gd_best_asked gd_cli_best_asked(struct gd_cli *cli, const struct gd_model *model,
+                                       const struct gd_store_filter *filter,
+                                       char recipe[GD_CLI_RECIPE_TEXT]);
 /*
  * The methods that --methods lists, in the arena: names joined by commas, of which `all` is the
  * search space of as many ranks as there are.
  */
 enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
                               struct gd_error *err) GD_MUST_USE;
+/* --json or --csv. */
+bool gd_cli_for_programs(const struct gd_cli *cli);
 /* What --backend says, or the fastest that works here. */
 const char *gd_cli_backend(const struct gd_cli *cli);
 /* Writes cli->out and empties it. main does so at the end, when a command has its whole answer; a

@@ -1,5 +1,5 @@
 /*
- * `gpudays accuracy`: predicted against measured, as a summary, as the page docs/accuracy.md, or
+ * `gpudays accuracy`: predicted against measured, as a summary, as the page results/accuracy.md, or
  * for programs. What is compared and how it is scored is src/report/accuracy.h.
  */
 #include <math.h>
@@ -9,13 +9,14 @@
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "report/accuracy.h"
+#include "store/store_best.h"
 
 /* --- for people ----------------------------------------------------------------------------- */
 
-enum { COLUMNS = 5, ROWS_MOST = 2 * GD_ACCURACY_FOLDS + 8 };
-
-static void set_row(struct gd_cli *cli, const char **row, const char *what,
+static void add_row(struct gd_show_rows *rows, const char *what,
                     const struct gd_accuracy_score *score) {
+  struct gd_cli *cli = rows->cli;
+  const char **row = gd_show_row(rows);
   row[0] = what;
   row[1] = gd_show_cell(cli, "%d", score->count);
   if (score->count == 0)
@@ -27,24 +28,23 @@ static void set_row(struct gd_cli *cli, const char **row, const char *what,
 
 static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy *a,
                                    struct gd_error *err) {
-  static const struct gd_show_column columns[COLUMNS] = {
+  static const struct gd_show_column columns[] = {
       {"PREDICTED", false}, {"COMPARED", true}, {"MEDIAN", true}, {"90 %", true}, {"WORST", true}};
-  const char *cells[ROWS_MOST * COLUMNS] = {0};
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   struct gd_accuracy_score trials = gd_accuracy_trials(a, NULL);
-  int rows = 0, exact, near, right[2], of[2];
-  set_row(cli, &cells[COLUMNS * rows++], "trials, step time", &trials);
+  int exact, near, right[2], of[2];
+  add_row(&rows, "trials, step time", &trials);
   for (int i = 0; i < a->n_gpus; i++)
-    set_row(cli, &cells[COLUMNS * rows++], gd_show_cell(cli, "paper, %s left out", a->gpus[i].name),
-            &a->gpus[i].score);
-  set_row(cli, &cells[COLUMNS * rows++], "paper, every GPU left out once", &a->held_gpu);
+    add_row(&rows, gd_show_cell(cli, "paper, %s left out", a->gpus[i].name), &a->gpus[i].score);
+  add_row(&rows, "paper, every GPU left out once", &a->held_gpu);
   for (int i = 0; i < a->n_families; i++)
-    set_row(cli, &cells[COLUMNS * rows++],
-            gd_show_cell(cli, "paper, %s left out", a->families[i].name), &a->families[i].score);
-  set_row(cli, &cells[COLUMNS * rows++], "paper, every family left out once", &a->held_family);
-  set_row(cli, &cells[COLUMNS * rows++], "paper, every model left out once", &a->held_model);
-  set_row(cli, &cells[COLUMNS * rows++], "Megatron table, memory", &a->megatron_memory);
-  set_row(cli, &cells[COLUMNS * rows++], "Megatron table, time", &a->megatron_time);
-  GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err));
+    add_row(&rows, gd_show_cell(cli, "paper, %s left out", a->families[i].name),
+            &a->families[i].score);
+  add_row(&rows, "paper, every family left out once", &a->held_family);
+  add_row(&rows, "paper, every model left out once", &a->held_model);
+  add_row(&rows, "Megatron table, memory", &a->megatron_memory);
+  add_row(&rows, "Megatron table, time", &a->megatron_time);
+  GD_TRY(gd_show_rows(&rows, 0, err));
   right[0] = gd_accuracy_feasible(a, GD_PAPER_OPTIMAL, &of[0]);
   right[1] = gd_accuracy_feasible(a, GD_PAPER_NAIVE, &of[1]);
   gd_accuracy_micro_batches(a, &exact, &near);
@@ -206,25 +206,16 @@ static enum gd_status add_trials(struct gd_cli *cli, struct gd_accuracy *a, stru
   enum gd_status status = gd_store_open(cli->options.store, &store, err);
   if (status == GD_OK)
     status = gd_accuracy_add_store(a, store, err);
+  if (status == GD_OK)
+    gd_store_note_left_out(store, &cli->notes);
   gd_store_close(store);
-  return status;
-}
-
-static enum gd_status write_page(const char *path, const struct gd_accuracy *a,
-                                 struct gd_error *err) {
-  struct gd_strbuf page = {0};
-  gd_accuracy_page(a, &page);
-  enum gd_status status = page.failed
-                              ? gd_fail(err, GD_ENVIRONMENT, "out of memory while writing the page")
-                              : gd_file_write(path, page.text, page.length, err);
-  gd_strbuf_deinit(&page);
   return status;
 }
 
 static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, struct gd_error *err) {
   const char *path = gd_cli_file(cli->options.output);
   if (path)
-    GD_TRY(write_page(path, a, err));
+    GD_TRY(gd_accuracy_write_page(a, path, err));
   if (cli->options.output && !path) {
     gd_accuracy_page(a, &cli->out);
     return GD_OK;
@@ -241,51 +232,13 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, stru
   return GD_OK;
 }
 
-/* Whether the trials of a calibration's device were predicted from it, and from no other. */
-static enum gd_status check_source(const char *path, const struct gd_rates *rates,
-                                   const struct gd_accuracy *a, struct gd_error *err) {
-  int trials = 0;
-  for (uint32_t i = 0; i < a->n_trials; i++) {
-    const struct gd_accuracy_trial *trial = &a->trials[i];
-    if (trial->predicted_s <= 0 || strcmp(trial->device, rates->device) != 0)
-      continue;
-    trials++;
-    if (strcmp(trial->calibrated, rates->date) != 0)
-      return gd_fail(err, GD_BAD_INPUT,
-                     "--calibration %s is of %s, and the trials were predicted from another, of "
-                     "%s; name the one that is in use",
-                     path, rates->date, trial->calibrated[0] ? trial->calibrated : "no date");
-  }
-  if (trials == 0)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "--calibration %s is of the %s, and no trial of it was compared; name a file of "
-                   "its trials",
-                   path, rates->device);
-  return GD_OK;
-}
-
-/* The errors of the file's own device, by class of points, into that file. */
-static enum gd_status keep_errors(const char *path, const struct gd_accuracy *a,
-                                  struct gd_error *err) {
-  struct gd_rates rates = {0};
-  struct gd_trial_errors errors[GD_POINT_CLASSES];
-  GD_TRY(gd_rates_load(&rates, path, err));
-  for (int i = 0; i < GD_POINT_CLASSES; i++)
-    errors[i] = gd_accuracy_errors(a, rates.device, (enum gd_point_class)i);
-  enum gd_status status = check_source(path, &rates, a, err);
-  if (status == GD_OK)
-    status = gd_rates_save_errors(path, errors, err);
-  gd_rates_deinit(&rates);
-  return status;
-}
-
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   struct gd_accuracy accuracy = {0};
   enum gd_status status = gd_accuracy_make(&accuracy, err);
   if (status == GD_OK)
     status = add_trials(cli, &accuracy, err);
   if (status == GD_OK && cli->options.calibration)
-    status = keep_errors(cli->options.calibration, &accuracy, err);
+    status = gd_accuracy_keep_errors(&accuracy, cli->options.calibration, err);
   if (status == GD_OK)
     status = show(cli, &accuracy, err);
   gd_accuracy_deinit(&accuracy);

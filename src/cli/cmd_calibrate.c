@@ -2,112 +2,39 @@
  * `gpudays calibrate`: measures this machine so that times can be predicted on it and on its like,
  * keeps the rates where `plan` and `bench` look for them, and shows them.
  */
-#define _POSIX_C_SOURCE 200809L
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/show.h"
+#include "comm/comm.h"
 #include "predict/calibrate.h"
-#include "search/load.h"
-
-/* --- where it goes ------------------------------------------------------------------------- */
-
-/* Whether a calibration that others disturbed would take the place of a better one. */
-static bool is_worse(const struct gd_rates *rates, const char *path) {
-  struct gd_rates before = {0};
-  if (rates->busy_share <= GD_LOAD_QUIET || gd_rates_load(&before, path, NULL) != GD_OK)
-    return false;
-  bool worse =
-      before.checked_trials > 0 && (rates->median_error > 2 * before.median_error + 0.05 ||
-                                    (strcmp(rates->backend, "cpu") == 0 && before.busy_share >= 0 &&
-                                     rates->busy_share > before.busy_share + 0.2));
-  gd_rates_deinit(&before);
-  return worse;
-}
-
-static enum gd_status keep(const struct gd_cli *cli, const struct gd_rates *rates, char *path,
-                           size_t size, struct gd_error *err) {
-  if (cli->options.output) {
-    snprintf(path, size, "%s", cli->options.output);
-  } else {
-    if (!gd_calibration_path(rates->device, path, size))
-      return gd_fail(err, GD_ENVIRONMENT,
-                     "there is no folder to keep the calibration in; set HOME or XDG_DATA_HOME, "
-                     "or name a file with -o");
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    GD_TRY(gd_file_make_folder(folder, err));
-    if (is_worse(rates, path))
-      return gd_fail(
-          err, GD_MISMATCH,
-          "other programs used %.0f %% of the CPUs meanwhile, and predictions were off by "
-          "%.0f %%: the better calibration in %s stays; run it again when the machine is "
-          "quiet, or name another file with -o",
-          100 * rates->busy_share, 100 * rates->median_error, path);
-  }
-  return gd_rates_save(rates, path, err);
-}
+#include "trial/load.h"
 
 /* --- how it looks -------------------------------------------------------------------------- */
-
-/* Rates of one kind of op, in one unit: the range over the sizes that were measured. */
-struct range {
-  int count;
-  double low, high;
-};
-
-static struct range range_of(const struct gd_rates *rates, enum gd_op_kind kind, enum gd_peak unit,
-                             bool flops) {
-  struct range range = {.low = HUGE_VAL};
-  for (uint32_t i = rates->first[kind]; i < rates->first[kind + 1]; i++) {
-    const struct gd_rate_point *point = &rates->points[i];
-    double amount = flops ? point->work.flops : point->work.bytes;
-    if (point->work.unit != unit || amount <= 0)
-      continue;
-    range.count++;
-    range.low = fmin(range.low, amount / point->seconds);
-    range.high = fmax(range.high, amount / point->seconds);
-  }
-  return range;
-}
-
-static bool has_flops(const struct gd_rates *rates, enum gd_op_kind kind) {
-  uint32_t first = rates->first[kind];
-  return first < rates->first[kind + 1] && rates->points[first].work.flops > 0;
-}
 
 static enum gd_status append_points(struct gd_cli *cli, const struct gd_rates *rates,
                                     struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"OP", false}, {"UNIT", false}, {"POINTS", true}, {"SLOWEST", true}, {"FASTEST", true}};
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char **cells =
-      gd_arena_alloc(&cli->arena, (size_t)GD_OP_COUNT * GD_PEAK_COUNT * COLUMNS, sizeof *cells);
-  int rows = 0;
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int kind = 0; kind < GD_OP_COUNT; kind++)
     for (int unit = 0; unit < GD_PEAK_COUNT; unit++) {
-      bool flops = has_flops(rates, (enum gd_op_kind)kind);
-      struct range range = range_of(rates, (enum gd_op_kind)kind, (enum gd_peak)unit, flops);
-      const char **row = cells + (ptrdiff_t)COLUMNS * rows;
+      struct gd_rates_range range =
+          gd_rates_range(rates, (enum gd_op_kind)kind, (enum gd_peak)unit);
       if (range.count == 0)
         continue;
+      const char **row = gd_show_row(&rows);
       row[0] = gd_op_info((enum gd_op_kind)kind)->name;
       row[1] = gd_unit_name((enum gd_peak)unit);
       row[2] = gd_show_cell(cli, "%d", range.count);
-      row[3] = gd_show_cell(cli, flops ? "%.3g GFLOP/s" : "%.3g GB/s", 1e-9 * range.low);
-      row[4] = gd_show_cell(cli, flops ? "%.3g GFLOP/s" : "%.3g GB/s", 1e-9 * range.high);
-      rows++;
+      row[3] = gd_show_cell(cli, range.flops ? "%.3g GFLOP/s" : "%.3g GB/s", 1e-9 * range.low);
+      row[4] = gd_show_cell(cli, range.flops ? "%.3g GFLOP/s" : "%.3g GB/s", 1e-9 * range.high);
     }
-  return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
+  return gd_show_rows(&rows, 2, err);
 }
 
 /* What the load of others does to predictions. */
@@ -115,7 +42,7 @@ static void append_load(struct gd_cli *cli, const struct gd_rates *rates) {
   char line[256], what[96] = "";
   bool validated;
   double error = gd_calibration_error(rates, GD_POINT_FREE_LUNCH, &validated);
-  if (strcmp(rates->backend, "cpu") == 0)
+  if (!gd_backend_is_gpu(rates->backend))
     snprintf(what, sizeof what, ", so predictions are unvalidated and +-%.0f %%", 100 * error);
   snprintf(line, sizeof line,
            "note: other programs used %.0f %% of the CPUs meanwhile%s; calibrate again when the "
@@ -143,10 +70,7 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_rates *ra
     gd_strbuf_printf(&line, "checked against %s: median error %.0f %%, worst %.0f %%. ",
                      rates->checked, 100 * rates->median_error, 100 * rates->worst_error);
   gd_strbuf_printf(&line, "Kept in %s", path);
-  if (line.text && !line.failed)
-    gd_show_paragraph(out, 2, line.text);
-  out->failed = out->failed || line.failed;
-  gd_strbuf_deinit(&line);
+  gd_show_buffer(out, 2, &line);
   if (rates->busy_share > GD_LOAD_QUIET)
     append_load(cli, rates);
   return GD_OK;
@@ -203,6 +127,7 @@ enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
   struct gd_rates rates = {0};
   struct gd_load after;
   char path[4096];
+  int rank, size;
   struct gd_calibrate_options options = {.backend = gd_cli_backend(cli),
                                          .threads = (int)cli->options.threads,
                                          .limit_s = cli->options.time_limit,
@@ -215,7 +140,8 @@ enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
   if (cli->options.output && !gd_cli_file(cli->options.output))
     return gd_fail(err, GD_BAD_INPUT, "a calibration needs a file: -o FILE (one named - is ./-)");
   snprintf(watching.progress.label, sizeof watching.progress.label, "calibrating");
-  if (cli->options.ranks > 1) {
+  /* Otherwise the ranks of the user's own mpirun would all calibrate at once. */
+  if (cli->options.ranks > 1 || gd_comm_in_job(&rank, &size)) {
     GD_TRY(gd_launch_join(cli, err));
     options.threads = (int)cli->options.threads;
     options.comm = cli->comm;
@@ -232,7 +158,8 @@ enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
     return GD_OK; /* rank 0 speaks */
   }
   if (status == GD_OK)
-    status = keep(cli, &rates, path, sizeof path, err);
+    status =
+        gd_calibration_keep(&rates, cli->options.output, GD_LOAD_QUIET, path, sizeof path, err);
   if (status == GD_OK)
     status = cli->options.json ? show_object(cli, &rates, path, seconds, err)
                                : append_sheet(cli, &rates, path, seconds, err);

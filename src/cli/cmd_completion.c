@@ -17,15 +17,16 @@
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "hw/hw.h"
+#include "pass/pass.h"
 
 struct completing {
   struct gd_cli *cli;
   /* what stands before the current word */
   enum gd_command_id id;
-  int n_arguments;                 /* of the command */
-  bool ended;                      /* by "--": no options any more */
-  const struct gd_option *waiting; /* its value is the current word */
-  unsigned char seen[256];         /* options that are given, by place in the table */
+  int n_arguments;                     /* of the command */
+  bool ended;                          /* by "--": no options any more */
+  const struct gd_option *waiting;     /* its value is the current word */
+  unsigned char seen[GD_OPTIONS_MOST]; /* options that are given, by place in the table */
   /* the current word */
   const char *kept; /* what its candidates begin with: "--backend=", "naive,free-lunch+" */
   int kept_length;
@@ -94,11 +95,8 @@ static enum gd_status offer_records(struct completing *c, const char *option,
   return GD_OK;
 }
 
-/* Parts that the method typed so far can have beside its others. */
+/* Parts that can be added to the method typed so far. */
 static void offer_methods(struct completing *c, bool list) {
-  static const char *const parts[] = {"naive", "free-lunch", "compile", "kernels",
-                                      "tf32",  "ckpt",       "zero1",   "zero2",
-                                      "zero3", "fsdp2",      "fsdp3",   "offload"};
   if (list)
     keep_through(c, ",");
   const char *method = c->start;
@@ -111,12 +109,23 @@ static void offer_methods(struct completing *c, bool list) {
     gd_method_name(&parsed, before);
   if (length == 0)
     offer(c, "all", "the search space");
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    snprintf(text, sizeof text, "%.*s%s", length, method, parts[i]);
+  for (int i = 0; gd_method_word(i); i++) {
+    snprintf(text, sizeof text, "%.*s%s", length, method, gd_method_word(i));
     if (gd_method_parse(text, &parsed, NULL) == GD_OK &&
         strcmp(gd_method_name(&parsed, after), before) != 0) /* else it is in there */
-      offer(c, parts[i], "");
+      offer(c, gd_method_word(i), "");
   }
+  c->open = true;
+}
+
+/* Passes that can be switched off, joined by commas. */
+static void offer_passes(struct completing *c) {
+  int count;
+  const struct gd_pass *passes = gd_passes(&count);
+  keep_through(c, ",");
+  for (int i = 0; i < count; i++)
+    if (!passes[i].stays)
+      offer(c, passes[i].name, passes[i].doc);
   c->open = true;
 }
 
@@ -148,6 +157,8 @@ static enum gd_status offer_values(struct completing *c, const struct gd_option 
     c->kind = "folders";
   else if (strcmp(option->name, "methods") == 0 || strcmp(option->name, "method") == 0)
     offer_methods(c, option->name[6] == 's');
+  else if (strcmp(option->name, "without") == 0)
+    offer_passes(c);
   else if (strcmp(option->name, "models") == 0 || strcmp(option->name, "model") == 0) {
     if (option->name[5] == 's') {
       keep_through(c, ",");
@@ -167,9 +178,8 @@ static enum gd_status offer_values(struct completing *c, const struct gd_option 
 /* --- options, commands, arguments ---------------------------------------------------------- */
 
 static void offer_options(struct completing *c) {
-  int count;
-  const struct gd_option *options = gd_options(&count);
-  for (int i = 0; i < count; i++) {
+  const struct gd_option *options = gd_option_table;
+  for (int i = 0; i < gd_option_count; i++) {
     char word[64];
     snprintf(word, sizeof word, "--%s", options[i].name);
     if ((options[i].commands & 1u << c->id) && !c->seen[i])
@@ -226,8 +236,6 @@ static enum gd_status offer_arguments(struct completing *c, struct gd_error *err
 static void read_words(struct completing *c, const char *const *words, int count) {
   const char *name;
   size_t length;
-  int n_options;
-  const struct gd_option *options = gd_options(&n_options);
   for (int i = 0; i < count; i++) {
     const char *word = words[i];
     if (c->waiting) {
@@ -236,8 +244,8 @@ static void read_words(struct completing *c, const char *const *words, int count
       c->ended = true;
     } else if (!c->ended && word[0] == '-' && word[1]) {
       const struct gd_option *option = gd_option_find(word, &name, &length);
-      if (option && option - options < (ptrdiff_t)sizeof c->seen)
-        c->seen[option - options] = 1;
+      if (option)
+        c->seen[option - gd_option_table] = 1;
       c->waiting = option && option->argument && name[length] != '=' ? option : NULL;
     } else if (c->id == GD_COMMAND_NONE) {
       if (gd_command_find(word, &c->id, NULL) != GD_OK)

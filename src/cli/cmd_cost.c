@@ -10,6 +10,8 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/show_cost.h"
+#include "money/answer.h"
+#include "store/store_best.h"
 
 /* What a question needs; zeroed before, freed after. */
 struct sources {
@@ -118,11 +120,9 @@ static const char *plural(double count) {
 /* --- the answer is no ---------------------------------------------------------------------- */
 
 /* No machine has days from that source. */
-static enum gd_status no_days(const struct gd_money_table *table, struct gd_error *err) {
+static enum gd_status no_days(const struct gd_money_table *table, int infeasible,
+                              struct gd_error *err) {
   const char *model = table->model->name;
-  int infeasible = 0;
-  for (int i = 0; i < table->count; i++)
-    infeasible += table->options[i].time.state == GD_TIME_INFEASIBLE;
   if (infeasible > 0)
     return gd_fail(err, GD_MISMATCH, "%s can be trained on none of these machines", model);
   if (table->times == GD_TIMES_PAPER)
@@ -136,17 +136,30 @@ static enum gd_status no_days(const struct gd_money_table *table, struct gd_erro
                  model, model, gd_times_name(table->times));
 }
 
+/* Who does not train it: of machines that were never measured nothing is known. */
+static const char *name_none(const struct gd_money_table *table, char text[64]) {
+  bool unknown = false;
+  for (int i = 0; i < table->count; i++)
+    unknown |= table->times == GD_TIMES_MEASURED && table->options[i].time.state == GD_TIME_UNKNOWN;
+  if (unknown)
+    snprintf(text, 64, "none of the machines with %s days", gd_times_name(table->times));
+  else
+    snprintf(text, 64, "no machine");
+  return text;
+}
+
 /* Nothing is within the limits, bought or rented: what is nearest to them. */
 static enum gd_status none_within(const struct gd_money_table *table,
-                                  const struct gd_money_limits *limits, struct gd_error *err) {
+                                  const struct gd_money_limits *limits, int infeasible,
+                                  struct gd_error *err) {
   const bool money = limits->budget_usd > 0, both = money && limits->days > 0;
   const struct gd_money_option *nearest = gd_money_nearest(table, limits);
   struct gd_money_advice advice, in_time;
   char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], asked[GD_SHOW_WAY], more[2 * GD_SHOW_WAY] = "";
-  char way[2 * GD_SHOW_WAY];
+  char way[2 * GD_SHOW_WAY], none[64];
   gd_money_advise(table, &(struct gd_money_limits){.budget_usd = HUGE_VAL}, &advice);
   if (!advice.option)
-    return no_days(table, err);
+    return no_days(table, infeasible, err);
   gd_money_advise(table, &(struct gd_money_limits){.budget_usd = HUGE_VAL, .days = limits->days},
                   &in_time);
   /* The least that is spent where money is short, the fastest where time is. */
@@ -156,8 +169,8 @@ static enum gd_status none_within(const struct gd_money_table *table,
     snprintf(more, sizeof more, "; to buy: %.40s for %s, %s days", nearest->machine->name,
              gd_show_usd(a, sizeof a, nearest->hardware_usd),
              gd_show_days(b, sizeof b, nearest->time.days));
-  return gd_fail(err, GD_MISMATCH, "no machine trains %s %s %s, bought or rented; the %s: %s%s",
-                 table->model->name, money && !both ? "for" : "within",
+  return gd_fail(err, GD_MISMATCH, "%s trains %s %s %s, bought or rented; the %s: %s%s",
+                 name_none(table, none), table->model->name, money && !both ? "for" : "within",
                  gd_show_limits(asked, limits),
                  !cheapest ? "fastest that there is"
                  : both    ? "cheapest in time"
@@ -240,7 +253,7 @@ static void append_purchase(struct gd_cli *cli, const struct gd_money_table *tab
   if (!buy)
     return;
   gd_strbuf_printf(&cli->out, "buying pays from %s run%s on: %s for %s, %s days each",
-                   gd_show_number(a, sizeof a, advice->buy_runs, 0), plural(advice->buy_runs),
+                   gd_format_number(a, sizeof a, advice->buy_runs, 0), plural(advice->buy_runs),
                    buy->machine->name, gd_show_usd(b, sizeof b, buy->hardware_usd),
                    gd_show_days(c, sizeof c, buy->time.days));
   gd_strbuf_printf(&cli->out, ", against the cheapest rent of %s a run\n",
@@ -310,13 +323,10 @@ static void append_reach(struct gd_cli *cli, const struct gd_money_table *table,
                    gd_show_usd(a, sizeof a, reach->usd), gd_show_days(b, sizeof b, reach->days),
                    gd_show_power(c, sizeof c, reach->share * table->work.tokens),
                    table->model->family->images ? "images" : "tokens",
-                   gd_show_digits(d, sizeof d, 100 * reach->share, 3));
+                   gd_format_digits(d, sizeof d, 100 * reach->share, 3));
 }
 
-static void append_notes(struct gd_cli *cli, const struct gd_money_table *table) {
-  int unknown = 0;
-  for (int i = 0; i < table->count; i++)
-    unknown += table->options[i].time.state == GD_TIME_UNKNOWN;
+static void append_notes(struct gd_cli *cli, const struct gd_money_table *table, int unknown) {
   gd_strbuf_append(&cli->out, "\n");
   gd_show_paragraph(
       &cli->out, 0,
@@ -354,14 +364,6 @@ static void set_reach(struct gd_show_object *to, const char *key,
   gd_show_set_real(&object, "tokens", reach->share * table->work.tokens);
   gd_show_set_object(to, key, &object);
 }
-
-/* What there is to say about one model. */
-struct answer {
-  struct gd_money_advice advice;
-  const struct gd_money_option *chosen, *rented; /* to buy, to rent; NULL: none within the limits */
-  const struct gd_money_option *possible;        /* chosen as if impossible days were not there */
-  struct gd_money_reach reach_bought, reach_rented;
-};
 
 static void set_way(struct gd_show_object *object, const char *end,
                     const struct gd_money_way *way) {
@@ -405,30 +407,16 @@ static void set_rows(struct gd_show_object *rows, const struct gd_money_table *t
 
 /* --- at other prices ----------------------------------------------------------------------- */
 
-static const struct variant {
-  const char *name;
-  struct gd_money_scales scales;
-} variants[] = {
-    {"half the rent", {.rent = 0.5, .hardware = 1, .electricity = 1, .days = 1}},
-    {"twice the rent", {.rent = 2, .hardware = 1, .electricity = 1, .days = 1}},
-    {"hardware at half its price", {.rent = 1, .hardware = 0.5, .electricity = 1, .days = 1}},
-    {"hardware at twice its price", {.rent = 1, .hardware = 2, .electricity = 1, .days = 1}},
-    {"electricity at twice its price", {.rent = 1, .hardware = 1, .electricity = 2, .days = 1}},
-    {"half the days", {.rent = 1, .hardware = 1, .electricity = 1, .days = 0.5}},
-    {"twice the days", {.rent = 1, .hardware = 1, .electricity = 1, .days = 2}},
-};
-enum { VARIANTS = sizeof variants / sizeof *variants };
-
 static enum gd_status set_variants(struct gd_show_object *root, struct gd_money_table *table,
                                    const struct gd_money_limits *limits, struct gd_error *err) {
   struct gd_show_object rows = {.object = json_array()}, object;
-  for (int i = 0; i < VARIANTS; i++) {
+  for (int i = 0; i < gd_money_variant_count; i++) {
     struct gd_money_advice advice;
-    GD_TRY(gd_money_advise_scaled(table, limits, &variants[i].scales, &advice, err));
+    GD_TRY(gd_money_advise_scaled(table, limits, &gd_money_variants[i].scales, &advice, err));
     if (!advice.option)
       continue;
     set_advice(&object, &advice);
-    gd_show_set_text(&object, "at", variants[i].name);
+    gd_show_set_text(&object, "at", gd_money_variants[i].name);
     gd_show_append(&rows, &object);
   }
   gd_show_set_object(root, "sensitivity", &rows);
@@ -439,28 +427,29 @@ static enum gd_status set_variants(struct gd_show_object *root, struct gd_money_
 static enum gd_status append_variants(struct gd_cli *cli, struct gd_money_table *table,
                                       const struct gd_money_limits *limits, struct gd_error *err) {
   gd_strbuf_append(&cli->out, "\nat other prices\n");
-  for (int i = 0; i < VARIANTS; i++) {
+  for (int i = 0; i < gd_money_variant_count; i++) {
     struct gd_money_advice advice;
     char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], way[GD_SHOW_WAY];
-    GD_TRY(gd_money_advise_scaled(table, limits, &variants[i].scales, &advice, err));
+    GD_TRY(gd_money_advise_scaled(table, limits, &gd_money_variants[i].scales, &advice, err));
     if (!advice.option) {
-      gd_strbuf_printf(&cli->out, "  %s: nothing is within the limits\n", variants[i].name);
+      gd_strbuf_printf(&cli->out, "  %s: nothing is within the limits\n",
+                       gd_money_variants[i].name);
       continue;
     }
-    gd_strbuf_printf(&cli->out, "  %s: %s, %s for %s days", variants[i].name,
+    gd_strbuf_printf(&cli->out, "  %s: %s, %s for %s days", gd_money_variants[i].name,
                      gd_show_way(way, advice.option, advice.rented),
                      gd_show_usd(a, sizeof a, advice.usd),
                      gd_show_days(b, sizeof b, advice.option->time.days));
     if (advice.buy)
       gd_strbuf_printf(&cli->out, "; buying pays from %s run%s on",
-                       gd_show_number(c, sizeof c, advice.buy_runs, 0), plural(advice.buy_runs));
+                       gd_format_number(c, sizeof c, advice.buy_runs, 0), plural(advice.buy_runs));
     gd_strbuf_append(&cli->out, "\n");
   }
   return GD_OK;
 }
 
 static enum gd_status append_json(struct gd_cli *cli, struct gd_money_table *table,
-                                  const struct answer *answer, struct gd_error *err) {
+                                  const struct gd_money_answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
   struct gd_show_object root, rows, object;
   struct gd_strbuf text = {0};
@@ -497,9 +486,8 @@ static enum gd_status append_json(struct gd_cli *cli, struct gd_money_table *tab
 /* --- one model ----------------------------------------------------------------------------- */
 
 /* "pythia-1b", or one of several: "pythia-1b (3 of 40)". */
-static void label_progress(const struct gd_money_asked *asked, const char *name, int number,
-                           int count) {
-  struct gd_progress *progress = asked->progress_user;
+static void label_progress(void *user, const char *name, int number, int count) {
+  struct gd_progress *progress = user;
   if (count > 1)
     snprintf(progress->label, sizeof progress->label, "%.80s (%d of %d)", name, number, count);
   else
@@ -508,18 +496,20 @@ static void label_progress(const struct gd_money_asked *asked, const char *name,
 
 /* Nothing is within the limits: how much of the run is. */
 static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
-                        const struct gd_money_limits *limits, const struct answer *answer) {
-  char text[GD_SHOW_WAY];
+                        const struct gd_money_limits *limits,
+                        const struct gd_money_answer *answer) {
+  char text[GD_SHOW_WAY], none[64];
   const bool part = answer->reach_bought.option || answer->reach_rented.option;
-  gd_strbuf_printf(&cli->out, "no machine trains it within %s, bought or rented%s\n",
-                   gd_show_limits(text, limits), part ? "; a part of the run is:" : "");
+  gd_strbuf_printf(&cli->out, "%s trains it within %s, bought or rented%s\n",
+                   name_none(table, none), gd_show_limits(text, limits),
+                   part ? "; a part of the run is:" : "");
   append_reach(cli, table, &answer->reach_bought, false);
   append_reach(cli, table, &answer->reach_rented, true);
   gd_strbuf_append(&cli->out, "\n");
 }
 
 static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *table,
-                                    const struct answer *answer, struct gd_error *err) {
+                                    const struct gd_money_answer *answer, struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
   struct gd_show_object rows;
   char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], thing[GD_SHOW_WAY];
@@ -556,7 +546,7 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
     append_reach(cli, table, &answer->reach_bought, false);
     append_reach(cli, table, &answer->reach_rented, true);
   }
-  append_notes(cli, table);
+  append_notes(cli, table, answer->unknown);
   GD_TRY(append_variants(cli, table, &limits, err));
   gd_show_terms(cli, table);
   return GD_OK;
@@ -565,59 +555,19 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
 static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *asked,
                                    struct gd_money_table *table, struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
-  struct answer answer = {0};
-  bool both = limits.budget_usd > 0 && limits.days > 0, known = false;
-  label_progress(asked, asked->model->name, 0, 0);
+  struct gd_money_answer answer;
+  label_progress(asked->progress_user, asked->model->name, 0, 0);
   GD_TRY(gd_money_table_make(asked, table, err));
-  for (int i = 0; i < table->count; i++)
-    known = known || table->options[i].time.state == GD_TIME_KNOWN;
-  if (!known)
-    return no_days(table, err);
-  gd_money_advise(table, &limits, &answer.advice);
-  answer.chosen = gd_money_choose(table, &limits);
-  answer.possible = gd_money_choose(
-      table, &(struct gd_money_limits){
-                 .budget_usd = limits.budget_usd, .days = limits.days, .possible = true});
-  answer.rented = gd_money_choose_rented(table, &limits);
-  if (both) {
-    gd_money_reach_bought(table, &limits, &answer.reach_bought);
-    gd_money_reach_rented(table, &limits, &answer.reach_rented);
-  }
+  gd_money_answer(table, &limits, &answer);
+  if (!answer.known)
+    return no_days(table, answer.infeasible, err);
   GD_TRY(append_answer(cli, table, &answer, err));
   if (!answer.advice.option)
-    return none_within(table, &limits, err);
+    return none_within(table, &limits, answer.infeasible, err);
   return GD_OK;
 }
 
 /* --- all presets --------------------------------------------------------------------------- */
-
-/* A preset, and what `cost MODEL` advises for it within the limits, of each way. */
-struct preset {
-  struct gd_model model;
-  struct gd_money_table table;
-  struct gd_money_advice advice[2]; /* to buy, to rent */
-};
-
-static int compare_presets(const void *left, const void *right) {
-  const struct preset *a = left, *b = right;
-  double x = a->table.work.train_flops, y = b->table.work.train_flops;
-  return x != y ? (x > y) - (x < y) : strcmp(a->model.name, b->model.name);
-}
-
-/* preset->model is loaded. */
-static enum gd_status price_preset(const struct gd_cli *cli, struct gd_money_asked *asked,
-                                   struct preset *preset, struct gd_error *err) {
-  struct gd_money_limits limits = limits_of(cli);
-  asked->model = &preset->model;
-  asked->within = &limits;
-  enum gd_status status = gd_money_table_make(asked, &preset->table, err);
-  asked->within = NULL;
-  for (int rented = 0; rented < 2 && status == GD_OK; rented++) {
-    limits.ways = rented ? GD_MONEY_RENT : GD_MONEY_BUY;
-    gd_money_advise(&preset->table, &limits, &preset->advice[rented]);
-  }
-  return status;
-}
 
 static const char *machine_cell(struct gd_cli *cli, const struct gd_money_advice *advice,
                                 bool rented) {
@@ -631,7 +581,7 @@ static const char *machine_cell(struct gd_cli *cli, const struct gd_money_advice
 }
 
 /* "predicted"; "measured, predicted" where what is bought and what is rented differ in it. */
-static const char *sources_cell(struct gd_cli *cli, const struct preset *preset) {
+static const char *sources_cell(struct gd_cli *cli, const struct gd_money_preset *preset) {
   const struct gd_money_option *bought = preset->advice[0].option,
                                *rented = preset->advice[1].option;
   if (!bought && !rented)
@@ -642,15 +592,7 @@ static const char *sources_cell(struct gd_cli *cli, const struct preset *preset)
                       gd_times_name(rented->time.times));
 }
 
-/* The preset with the most FLOPs that can be trained; presets are sorted by them. */
-static const struct preset *largest(const struct preset *presets, int count, bool rented) {
-  for (int i = count - 1; i >= 0; i--)
-    if (presets[i].advice[rented].option)
-      return &presets[i];
-  return NULL;
-}
-
-static void append_largest(struct gd_cli *cli, const struct preset *preset, bool rented) {
+static void append_largest(struct gd_cli *cli, const struct gd_money_preset *preset, bool rented) {
   const struct gd_money_option *option = preset ? preset->advice[rented].option : NULL;
   const char *how = rented ? "rented" : "bought";
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], thing[GD_SHOW_WAY], text[1024];
@@ -665,56 +607,46 @@ static void append_largest(struct gd_cli *cli, const struct preset *preset, bool
   gd_show_paragraph(&cli->out, 2, text);
 }
 
-/* A table that rests on all terms that any of them rests on. */
-static const struct gd_money_table *assumed(const struct preset *presets, int count) {
-  for (int i = 0; i < count; i++)
-    for (int j = 0; j < presets[i].table.count; j++)
-      if (presets[i].table.options[j].time.times == GD_TIMES_ANALYTIC)
-        return &presets[i].table;
-  return &presets[0].table;
-}
-
-static enum gd_status append_presets(struct gd_cli *cli, const struct preset *presets, int count,
+static enum gd_status append_presets(struct gd_cli *cli, const struct gd_money_presets *presets,
                                      struct gd_error *err) {
+  const int count = presets->count;
   static const struct gd_show_column columns[] = {{"MODEL", false},     {"PARAMETERS", true},
                                                   {"FLOPS", true},      {"IF BOUGHT", false},
                                                   {"IF RENTED", false}, {"DAYS FROM", false}};
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS + 1, sizeof *cells);
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing presets");
   for (int i = 0; i < count; i++) {
-    const struct preset *p = &presets[i];
-    const char **row = cells + (size_t)i * COLUMNS;
+    const struct gd_money_preset *p = &presets->list[i];
+    const char **row = gd_show_row(&rows);
     row[0] = p->model.name;
-    row[1] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, p->table.work.parameters));
+    row[1] = gd_show_count_cell(cli, p->table.work.parameters);
     row[2] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, p->table.work.train_flops));
     row[3] = machine_cell(cli, &p->advice[0], false);
     row[4] = machine_cell(cli, &p->advice[1], true);
     row[5] = sources_cell(cli, p);
   }
-  GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, count, err));
+  GD_TRY(gd_show_rows(&rows, 0, err));
   gd_strbuf_append(&cli->out, "\nlargest that can be trained, by the FLOPs of its run:\n");
   for (int rented = 0; rented < 2; rented++)
-    append_largest(cli, largest(presets, count, rented), rented);
+    append_largest(cli, gd_money_presets_largest(presets, rented), rented);
   gd_strbuf_append(&cli->out, "\n");
   gd_show_paragraph(&cli->out, 0,
                     "IF BOUGHT, IF RENTED: the fastest within both limits, as 'gpudays cost MODEL' "
                     "with them takes it; the dollars are of the machine, or of the run's rent. "
                     "Presets are in the order of FLOPS.");
   if (count > 0)
-    gd_show_terms(cli, assumed(presets, count));
+    gd_show_terms(cli, gd_money_presets_terms(presets));
   return GD_OK;
 }
 
-static enum gd_status append_presets_json(struct gd_cli *cli, const struct preset *presets,
-                                          int count, struct gd_error *err) {
+static enum gd_status append_presets_json(struct gd_cli *cli,
+                                          const struct gd_money_presets *presets,
+                                          struct gd_error *err) {
   struct gd_show_object root, rows = {.object = json_array()}, object;
-  const struct preset *bought = largest(presets, count, false);
-  const struct preset *rented = largest(presets, count, true);
-  for (int i = 0; i < 2 * count; i++) {
-    const struct preset *preset = &presets[i / 2];
+  const struct gd_money_preset *bought = gd_money_presets_largest(presets, false);
+  const struct gd_money_preset *rented = gd_money_presets_largest(presets, true);
+  for (int i = 0; i < 2 * presets->count; i++) {
+    const struct gd_money_preset *preset = &presets->list[i / 2];
     if (!preset->advice[i % 2].option)
       continue;
     gd_show_option(&object, &preset->table, preset->advice[i % 2].option);
@@ -726,8 +658,8 @@ static enum gd_status append_presets_json(struct gd_cli *cli, const struct prese
   gd_show_begin(&root);
   set_number(&root, "budget_usd", &cli->options.budget_usd);
   set_number(&root, "days_limit", &cli->options.days);
-  if (count > 0)
-    gd_show_set_terms(&root, "terms", &presets[0].table.terms);
+  if (presets->count > 0)
+    gd_show_set_terms(&root, "terms", &presets->list[0].table.terms);
   gd_show_set_object(&root, "options", &rows);
   gd_show_set_option(&root, "chosen", bought ? &bought->table : NULL,
                      bought ? bought->advice[0].option : NULL);
@@ -736,43 +668,27 @@ static enum gd_status append_presets_json(struct gd_cli *cli, const struct prese
   return gd_show_json(&cli->out, &root, err);
 }
 
-static enum gd_status show_presets(struct gd_cli *cli, struct preset *presets, int count,
+static enum gd_status show_presets(struct gd_cli *cli, const struct gd_money_presets *presets,
                                    struct gd_error *err) {
-  bool programs = cli->options.json || cli->options.csv;
   const struct gd_money_limits limits = limits_of(cli);
   char a[2 * GD_SHOW_TEXT];
-  if (count > 1)
-    qsort(presets, (size_t)count, sizeof *presets, compare_presets);
-  for (int i = 0; i < count; i++)
-    presets[i].table.model = &presets[i].model; /* it has moved */
-  GD_TRY(programs ? append_presets_json(cli, presets, count, err)
-                  : append_presets(cli, presets, count, err));
-  if (!largest(presets, count, false) && !largest(presets, count, true))
+  GD_TRY(gd_cli_for_programs(cli) ? append_presets_json(cli, presets, err)
+                                  : append_presets(cli, presets, err));
+  if (!gd_money_presets_largest(presets, false) && !gd_money_presets_largest(presets, true))
     return gd_fail(err, GD_MISMATCH, "no preset can be trained for %s within %g day%s",
                    gd_show_usd(a, sizeof a, limits.budget_usd), limits.days, plural(limits.days));
   return GD_OK;
 }
 
-static enum gd_status answer_presets(struct gd_cli *cli, struct gd_money_asked *asked,
+static enum gd_status answer_presets(struct gd_cli *cli, const struct gd_money_asked *asked,
                                      struct gd_error *err) {
-  const char *const *names;
-  int count, read = 0;
-  enum gd_status status = GD_OK;
-  GD_TRY(gd_model_list(&cli->arena, &names, &count, err));
-  struct preset *presets = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *presets);
-  if (!presets)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading presets");
-  for (int i = 0; i < count && status == GD_OK; i++) {
-    /* One broken file of the user's must not hide the other presets; `models` tells of it. */
-    if (gd_model_load(names[i], &presets[read].model, NULL) != GD_OK)
-      continue;
-    label_progress(asked, names[i], i + 1, count);
-    status = price_preset(cli, asked, &presets[read++], err);
-  }
+  const struct gd_money_limits limits = limits_of(cli);
+  struct gd_money_presets presets;
+  enum gd_status status =
+      gd_money_presets_make(asked, &limits, label_progress, asked->progress_user, &presets, err);
   if (status == GD_OK)
-    status = show_presets(cli, presets, read, err);
-  for (int i = 0; i < read; i++)
-    gd_money_table_deinit(&presets[i].table);
+    status = show_presets(cli, &presets, err);
+  gd_money_presets_deinit(&presets);
   return status;
 }
 
@@ -792,6 +708,8 @@ enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err) {
     status = answer_presets(cli, &asked, err);
   }
   gd_progress_clear(&sources.progress);
+  if (status == GD_OK && sources.store)
+    gd_store_note_left_out(sources.store, &cli->notes);
   gd_money_table_deinit(&table);
   sources_deinit(&sources);
   return status;

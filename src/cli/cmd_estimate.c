@@ -25,12 +25,8 @@ struct question {
 
 struct cell {
   const char *model;
-  const struct gd_gpu *gpu;
-  int count;
-  enum gd_precision recipe, precision; /* asked for, and run in */
-  bool substituted;
-  const char *rate; /* "tf32" */
-  double train_flops, peak_flops, days;
+  enum gd_precision recipe; /* asked for */
+  struct gd_estimate of;
 };
 
 static int length_of(const char *const *list) {
@@ -49,13 +45,13 @@ static enum gd_status find_gpus(struct gd_cli *cli, struct gd_hw *hw, struct que
     most += *at == ',';
   question->gpus = gd_arena_alloc(&cli->arena, (size_t)most, sizeof(void *));
   if (!question->gpus)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading --gpu");
+    return gd_nomem(err, "while reading --gpu");
   for (int i = 0; !list && gd_estimate_gpus[i]; i++)
     GD_TRY(gd_hw_gpu(hw, gd_estimate_gpus[i], &question->gpus[question->n_gpus++], err));
   while (list) {
     char *name = gd_arena_printf(&cli->arena, "%.*s", (int)strcspn(list, ","), list);
     if (!name)
-      return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading --gpu");
+      return gd_nomem(err, "while reading --gpu");
     GD_TRY(gd_hw_gpu(hw, name, &question->gpus[question->n_gpus++], err));
     list = list[strlen(name)] ? list + strlen(name) + 1 : NULL;
   }
@@ -95,23 +91,10 @@ static enum gd_status fill_model(const struct gd_cli *cli, const struct question
   GD_TRY(gd_estimate_flops(&model, forced ? *forced : model.recipe.precision, &flops, err));
   for (int g = 0; g < question->n_gpus; g++)
     for (int c = 0; c < question->n_counts; c++) {
-      const struct gd_gpu *gpu = question->gpus[g];
       struct cell *cell = &cells[g * question->n_counts + c];
-      enum gd_precision precision;
-      bool substituted;
-      GD_TRY(gd_estimate_precision(&model, gpu, forced, &precision, &substituted, err));
-      *cell = (struct cell){
-          .model = name,
-          .gpu = gpu,
-          .count = question->counts[c],
-          .recipe = model.recipe.precision,
-          .precision = precision,
-          .substituted = substituted,
-          .rate = gd_peak_name(gd_estimate_kind(gpu, precision)),
-          .train_flops = flops,
-          .peak_flops = gd_estimate_peak(gpu, precision, question->peaks),
-      };
-      cell->days = gd_estimate_days(flops, cell->peak_flops, cell->count);
+      *cell = (struct cell){.model = name, .recipe = model.recipe.precision};
+      GD_TRY(gd_estimate_make(&model, flops, question->gpus[g], question->counts[c], forced,
+                              question->peaks, &cell->of, err));
     }
   return GD_OK;
 }
@@ -121,14 +104,14 @@ static enum gd_status fill_model(const struct gd_cli *cli, const struct question
 static void set_cell(struct gd_show_object *to, const struct cell *cell) {
   gd_show_begin(to);
   gd_show_set_text(to, "model", cell->model);
-  gd_show_set_text(to, "gpu", cell->gpu->name);
-  gd_show_set_int(to, "count", cell->count);
-  gd_show_set_real(to, "days", cell->days);
-  gd_show_set_real(to, "train_flops", cell->train_flops);
-  gd_show_set_real(to, "peak_flops", cell->peak_flops);
-  gd_show_set_text(to, "precision", gd_precision_name(cell->precision));
-  gd_show_set_text(to, "rate", cell->rate);
-  gd_show_set_bool(to, "precision_substituted", cell->substituted);
+  gd_show_set_text(to, "gpu", cell->of.gpu->name);
+  gd_show_set_int(to, "count", cell->of.count);
+  gd_show_set_real(to, "days", cell->of.days);
+  gd_show_set_real(to, "train_flops", cell->of.train_flops);
+  gd_show_set_real(to, "peak_flops", cell->of.peak_flops);
+  gd_show_set_text(to, "precision", gd_precision_name(cell->of.precision));
+  gd_show_set_text(to, "rate", gd_peak_name(cell->of.kind));
+  gd_show_set_bool(to, "precision_substituted", cell->of.substituted);
 }
 
 /* One cell is an object with its days; several are a list. */
@@ -156,42 +139,40 @@ static enum gd_status show_table(struct gd_cli *cli, const struct question *ques
   struct gd_show_column columns[COLUMNS] = {
       {"MODEL", false}, {"FLOPS", true}, {"GPU", false}, {"RATE", false}, {"TFLOP/s", true}};
   int n_rows = question->n_models * question->n_gpus, n_columns = FIXED + question->n_counts;
-  const char **texts =
-      gd_arena_alloc(&cli->arena, (size_t)n_rows * (size_t)n_columns, sizeof *texts);
+  struct gd_show_rows rows = {.cli = cli, .columns = columns, .n_columns = n_columns};
   char text[GD_SHOW_TEXT];
-  if (!texts)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing estimates");
   for (int c = 0; c < question->n_counts; c++)
     columns[FIXED + c] = (struct gd_show_column){
         gd_show_cell(cli, "%d GPU%s", question->counts[c], question->counts[c] == 1 ? "" : "s"),
         true};
   for (int r = 0; r < n_rows; r++) {
     const struct cell *cell = &cells[r * question->n_counts];
-    const char **row = texts + (size_t)r * (size_t)n_columns;
+    const char **row = gd_show_row(&rows);
     row[0] = cell->model;
-    row[1] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, cell->train_flops));
-    row[2] = cell->gpu->name;
-    row[3] = cell->rate;
-    row[4] =
-        cell->peak_flops > 0
-            ? gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, cell->peak_flops / 1e12, 4))
-            : "-";
+    row[1] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, cell->of.train_flops));
+    row[2] = cell->of.gpu->name;
+    row[3] = gd_peak_name(cell->of.kind);
+    row[4] = cell->of.peak_flops > 0
+                 ? gd_show_cell(cli, "%s",
+                                gd_format_digits(text, sizeof text, cell->of.peak_flops / 1e12, 4))
+                 : "-";
     for (int c = 0; c < question->n_counts; c++)
       row[FIXED + c] =
-          isfinite(cell[c].days)
-              ? gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, cell[c].days, 3))
+          isfinite(cell[c].of.days)
+              ? gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, cell[c].of.days, 3))
               : "-";
   }
-  GD_TRY(gd_show_table(&cli->out, 0, columns, n_columns, texts, n_rows, err));
-  gd_strbuf_append(&cli->out,
-                   "\nDays at the peak of every GPU, which no run reaches: a bound from below.\n");
+  GD_TRY(gd_show_rows(&rows, 0, err));
+  gd_strbuf_append(
+      &cli->out,
+      "\nLower bound (100 % MFU): days at the peak of every GPU, which no run reaches.\n");
   for (int r = 0; r < n_rows; r++) {
     const struct cell *cell = &cells[r * question->n_counts];
-    if (cell->substituted)
+    if (cell->of.substituted)
       gd_strbuf_printf(&cli->out,
                        "%s on %s: the recipe's %s runs as %s, since the GPU has no %s.\n",
-                       cell->model, cell->gpu->name, gd_precision_name(cell->recipe),
-                       gd_precision_name(cell->precision), gd_precision_name(cell->recipe));
+                       cell->model, cell->of.gpu->name, gd_precision_name(cell->recipe),
+                       gd_precision_name(cell->of.precision), gd_precision_name(cell->recipe));
   }
   return GD_OK;
 }
@@ -202,11 +183,11 @@ static enum gd_status answer(struct gd_cli *cli, struct gd_hw *hw, struct gd_err
   int per_model = question.n_gpus * question.n_counts, count = question.n_models * per_model;
   struct cell *cells = gd_arena_alloc(&cli->arena, (size_t)count, sizeof *cells);
   if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while estimating");
+    return gd_nomem(err, "while estimating");
   for (int i = 0; i < question.n_models; i++)
     GD_TRY(fill_model(cli, &question, question.models[i], &cells[i * per_model], err));
-  return cli->options.json || cli->options.csv ? show_objects(cli, &question, cells, count, err)
-                                               : show_table(cli, &question, cells, err);
+  return gd_cli_for_programs(cli) ? show_objects(cli, &question, cells, count, err)
+                                  : show_table(cli, &question, cells, err);
 }
 
 enum gd_status gd_cmd_estimate(struct gd_cli *cli, struct gd_error *err) {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/best.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
 #include "search/search.h"
@@ -28,16 +27,20 @@ static enum gd_status keep_first(void *user, const struct gd_store_row *row, str
 }
 
 /* The fastest stored trial, of the method where one is named. */
-static enum gd_status read_best(const struct gd_cli *cli, const struct gd_model *model,
+static enum gd_status read_best(struct gd_cli *cli, const struct gd_model *model,
                                 const char *method, struct gd_trial *trial, struct gd_error *err) {
   struct gd_store *store = NULL;
   struct gd_store_filter filter = cli->options.filter;
   struct first first = {.trial = trial};
+  char recipe[GD_CLI_RECIPE_TEXT];
+  struct gd_best_asked asked = gd_cli_best_asked(cli, model, &filter, recipe);
   filter.method = method;
   filter.ranks = (int)cli->options.ranks;
   filter.brief = true;
   GD_TRY(gd_store_open(cli->options.store, &store, err));
-  enum gd_status status = gd_best_query(cli, store, model, &filter, keep_first, &first, err);
+  enum gd_status status = gd_best_query(store, &asked, keep_first, &first, err);
+  if (status == GD_OK)
+    gd_store_note_left_out(store, &cli->notes);
   gd_store_close(store);
   return status;
 }
@@ -49,8 +52,12 @@ static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *mode
   struct gd_trial_options options;
   struct gd_error verdict = {0};
   char name[GD_METHOD_NAME], ranks[24] = "", recipe[GD_CLI_RECIPE_TEXT];
+  struct gd_place place;
   gd_cli_trial_options(cli, method, &options);
-  gd_search_share(&options, gd_search_machine_bytes(&options));
+  GD_TRY(gd_place_find(options.backend, &(struct gd_backend_options){.threads = options.threads},
+                       &place, err));
+  options.place = &place;
+  gd_options_share(&options, gd_place_shared_bytes(&place));
   *trial = (struct gd_trial){0};
   GD_TRY(gd_trial_plan(model, &options, trial, err));
   if (gd_trial_verdict(trial, &verdict) != GD_OK)
@@ -143,7 +150,7 @@ enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err) {
   GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &model, err));
   struct gd_trial *trial = gd_arena_alloc(&cli->arena, 1, sizeof *trial);
   if (!trial)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the export");
+    return gd_nomem(err, "before the export");
   GD_TRY(find_trial(cli, &model, trial, err));
   char chosen[GD_CLI_RECIPE_TEXT + GD_METHOD_NAME + 48];
   char recipe[GD_CLI_RECIPE_TEXT];

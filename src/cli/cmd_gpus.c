@@ -3,16 +3,11 @@
  * it and where each figure comes from, or the check of a user's file.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "hw/hw.h"
-
-static bool for_programs(const struct gd_cli *cli) {
-  return cli->options.json || cli->options.csv;
-}
 
 /* --- for programs -------------------------------------------------------------------------- */
 
@@ -159,22 +154,13 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct gd_hw *hw,
 /* A column of TFLOP/s; empty where the GPU does not compute so. */
 static const char *rate_cell(struct gd_cli *cli, double flops) {
   char text[GD_SHOW_TEXT];
-  return flops > 0 ? gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, flops / 1e12, 3))
+  return flops > 0 ? gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, flops / 1e12, 3))
                    : "-";
 }
 
 static const char *usd_cell(struct gd_cli *cli, double usd) {
   char text[GD_SHOW_TEXT];
-  return usd > 0 ? gd_show_cell(cli, "%s", gd_show_number(text, sizeof text, usd, 0)) : "-";
-}
-
-static const struct gd_rent *cheapest(const struct gd_hw *hw, const char *gpu) {
-  const struct gd_rent *best = NULL;
-  for (int i = 0; i < hw->n_rents; i++)
-    if (strcmp(hw->rents[i].gpu, gpu) == 0 &&
-        (!best || hw->rents[i].usd_per_gpu_hour < best->usd_per_gpu_hour))
-      best = &hw->rents[i];
-  return best;
+  return usd > 0 ? gd_show_cell(cli, "%s", gd_format_number(text, sizeof text, usd, 0)) : "-";
 }
 
 /* What can stand between nodes: --network takes these names. */
@@ -182,23 +168,19 @@ static enum gd_status append_networks(struct gd_cli *cli, const struct gd_hw *hw
                                       struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"NETWORK", false}, {"TITLE", false}, {"GB/s", true}, {"LATENCY", true}};
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char **cells =
-      gd_arena_alloc(&cli->arena, (size_t)(hw->n_networks + 1) * COLUMNS, sizeof *cells);
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing networks");
   for (int i = 0; i < hw->n_networks; i++) {
     const struct gd_network *network = &hw->networks[i];
-    const char **row = cells + (size_t)i * COLUMNS;
+    const char **row = gd_show_row(&rows);
     row[0] = network->name;
     row[1] = network->title;
     row[2] =
-        gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, network->bytes_per_s / 1e9, 3));
-    row[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, network->latency_s));
+        gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, network->bytes_per_s / 1e9, 3));
+    row[3] = gd_show_seconds_cell(cli, network->latency_s);
   }
   gd_strbuf_append(&cli->out, "\n");
-  return gd_show_table(&cli->out, 0, columns, COLUMNS, cells, hw->n_networks, err);
+  return gd_show_rows(&rows, 0, err);
 }
 
 static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
@@ -208,20 +190,17 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
       {"16-BIT", true}, {"TF32", true},   {"FP32", true},   {"PEERS", false},
       {"LINK", true},   {"W", true},      {"USD", true},    {"USD/h FROM", true},
   };
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char **cells = gd_arena_alloc(&cli->arena, (size_t)hw->n_gpus * COLUMNS, sizeof *cells);
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing GPUs");
   for (int i = 0; i < hw->n_gpus; i++) {
     const struct gd_gpu *gpu = gpus[i];
-    const struct gd_rent *rent = cheapest(hw, gpu->name);
-    const char **row = cells + (size_t)i * COLUMNS;
+    const struct gd_rent *rent = gd_hw_cheapest_rent(hw, gpu->name, NULL);
+    const char **row = gd_show_row(&rows);
     row[0] = gpu->name;
     row[1] = gpu->class_name;
-    row[2] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, gpu->memory_bytes));
+    row[2] = gd_show_bytes_cell(cli, gpu->memory_bytes);
     row[3] = gd_show_cell(cli, "%s",
-                          gd_show_number(text, sizeof text, gpu->memory_bytes_per_s / 1e9, 0));
+                          gd_format_number(text, sizeof text, gpu->memory_bytes_per_s / 1e9, 0));
     row[4] = rate_cell(cli, gpu->flops[GD_PEAK_FP16]);
     row[5] = rate_cell(cli, gpu->flops[GD_PEAK_TF32]);
     row[6] = rate_cell(cli, gpu->flops[GD_PEAK_FP32]);
@@ -233,28 +212,12 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
     row[10] = usd_cell(cli, gpu->usd);
     row[11] = rent ? gd_show_cell(cli, "%.2f", rent->usd_per_gpu_hour) : "-";
   }
-  GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, hw->n_gpus, err));
+  GD_TRY(gd_show_rows(&rows, 0, err));
   gd_strbuf_append(&cli->out,
-                   "\n16-BIT, TF32, FP32: TFLOP/s of dense products that add in fp32. LINK: GB/s "
+                   "\n16-BIT, TF32, FP32: TFLOP/s of dense GEMMs that add in fp32. LINK: GB/s "
                    "one way.\n'gpudays gpus GPU' shows machines, prices and the source of every "
                    "figure.\n");
   return append_networks(cli, hw, err);
-}
-
-static int class_rank(const char *name) {
-  return strcmp(name, "desktop") == 0 ? 0 : strcmp(name, "workstation") == 0 ? 1 : 2;
-}
-
-static int compare_gpus(const void *a, const void *b) {
-  const struct gd_gpu *x = *(const struct gd_gpu *const *)a, *y = *(const struct gd_gpu *const *)b;
-  int classes = class_rank(x->class_name) - class_rank(y->class_name);
-  if (classes)
-    return classes;
-  if (x->flops[GD_PEAK_FP16] < y->flops[GD_PEAK_FP16])
-    return -1;
-  if (x->flops[GD_PEAK_FP16] > y->flops[GD_PEAK_FP16])
-    return 1;
-  return x->memory_bytes < y->memory_bytes ? -1 : x->memory_bytes > y->memory_bytes;
 }
 
 /* --- one GPU ------------------------------------------------------------------------------- */
@@ -271,23 +234,23 @@ static void append_sheet(struct gd_cli *cli, const struct gd_gpu *gpu) {
                    gd_format_bytes(a, sizeof a, gpu->memory_bytes),
                    gd_format_bytes(b, sizeof b, gd_gpu_plan_bytes(gpu->memory_bytes)),
                    gpu->memory_bytes_per_s / 1e9);
-  gd_strbuf_append(out, "  products      ");
+  gd_strbuf_append(out, "  GEMM          ");
   for (int i = 0, n = 0; i < GD_PEAK_COUNT; i++)
     if (gpu->flops[i] > 0)
       gd_strbuf_printf(out, "%s%s %s", n++ ? ", " : "", gd_peak_name((enum gd_peak)i),
-                       gd_show_digits(a, sizeof a, gpu->flops[i] / 1e12, 4));
+                       gd_format_digits(a, sizeof a, gpu->flops[i] / 1e12, 4));
   gd_strbuf_append(out, " TFLOP/s, dense\n");
   gd_strbuf_printf(out, "  to the host   %s GB/s one way\n",
-                   gd_show_digits(a, sizeof a, gpu->host_link_bytes_per_s / 1e9, 3));
+                   gd_format_digits(a, sizeof a, gpu->host_link_bytes_per_s / 1e9, 3));
   if (gpu->peer_link_bytes_per_s > 0)
     gd_strbuf_printf(out, "  to peers      %s GB/s one way, %s\n",
-                     gd_show_digits(a, sizeof a, gpu->peer_link_bytes_per_s / 1e9, 3),
+                     gd_format_digits(a, sizeof a, gpu->peer_link_bytes_per_s / 1e9, 3),
                      gd_topology_name(gpu->topology));
   else
     gd_strbuf_append(out, "  to peers      through the host\n");
   gd_strbuf_printf(out, "  power         %.0f W\n", gpu->power_w);
   if (gpu->usd > 0)
-    gd_strbuf_printf(out, "  price         $%s\n", gd_show_number(a, sizeof a, gpu->usd, 0));
+    gd_strbuf_printf(out, "  price         $%s\n", gd_format_number(a, sizeof a, gpu->usd, 0));
 }
 
 static enum gd_status append_machines(struct gd_cli *cli, const struct gd_hw *hw,
@@ -296,57 +259,43 @@ static enum gd_status append_machines(struct gd_cli *cli, const struct gd_hw *hw
       {"MACHINE", false}, {"GPUS", true},   {"CPUS", true}, {"MEMORY", true},
       {"PEERS", false},   {"W MORE", true}, {"USD", true},
   };
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char **cells =
-      gd_arena_alloc(&cli->arena, (size_t)(hw->n_machines + 1) * COLUMNS, sizeof *cells);
-  char text[GD_SHOW_TEXT];
-  int rows = 0;
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing machines");
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < hw->n_machines; i++) {
     const struct gd_machine *machine = &hw->machines[i];
-    const char **row = cells + (size_t)rows * COLUMNS;
     if (strcmp(machine->gpu, gpu->name) != 0)
       continue;
+    const char **row = gd_show_row(&rows);
     row[0] = machine->name;
     row[1] = gd_show_cell(cli, "%d", machine->count);
     row[2] = gd_show_cell(cli, "%d", machine->cpus);
-    row[3] =
-        gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, machine->host_memory_bytes));
+    row[3] = gd_show_bytes_cell(cli, machine->host_memory_bytes);
     row[4] = gd_topology_name(machine->topology);
     row[5] = gd_show_cell(cli, "%.0f", machine->power_w);
     row[6] = usd_cell(cli, machine->usd);
-    rows++;
   }
-  if (rows == 0)
+  if (rows.count == 0)
     return GD_OK;
   gd_strbuf_append(&cli->out, "\n");
-  return gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err);
+  return gd_show_rows(&rows, 0, err);
 }
 
 static enum gd_status append_rents(struct gd_cli *cli, const struct gd_hw *hw,
                                    const struct gd_gpu *gpu, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"RENT", false}, {"USD A GPU-HOUR", true}, {"DATE", false}};
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char **cells =
-      gd_arena_alloc(&cli->arena, (size_t)(hw->n_rents + 1) * COLUMNS, sizeof *cells);
-  int rows = 0;
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing prices");
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < hw->n_rents; i++) {
-    const char **row = cells + (size_t)rows * COLUMNS;
     if (strcmp(hw->rents[i].gpu, gpu->name) != 0)
       continue;
+    const char **row = gd_show_row(&rows);
     row[0] = hw->rents[i].provider;
     row[1] = gd_show_cell(cli, "%.2f", hw->rents[i].usd_per_gpu_hour);
     row[2] = hw->rents[i].cites[0].date;
-    rows++;
   }
-  if (rows == 0)
+  if (rows.count == 0)
     return GD_OK;
   gd_strbuf_append(&cli->out, "\n");
-  return gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err);
+  return gd_show_rows(&rows, 0, err);
 }
 
 /* One paragraph a source, with the figures that come from it. */
@@ -374,7 +323,7 @@ static enum gd_status show_one(struct gd_cli *cli, struct gd_hw *hw, struct gd_e
   const struct gd_gpu *gpu;
   struct gd_show_object object, rows;
   GD_TRY(gd_hw_gpu(hw, cli->arguments[0], &gpu, err));
-  if (!for_programs(cli)) {
+  if (!gd_cli_for_programs(cli)) {
     append_sheet(cli, gpu);
     GD_TRY(append_machines(cli, hw, gpu, err));
     GD_TRY(append_rents(cli, hw, gpu, err));
@@ -397,7 +346,7 @@ static enum gd_status check(struct gd_cli *cli, struct gd_hw *hw, struct gd_erro
   const char *what = "";
   struct gd_show_object object, rows = {.object = NULL};
   GD_TRY(gd_hw_add_file(hw, cli->options.check, &what, err));
-  if (!for_programs(cli)) {
+  if (!gd_cli_for_programs(cli)) {
     gd_strbuf_printf(&cli->out, "%s: fine: %s\n", cli->options.check, what);
     return GD_OK;
   }
@@ -417,13 +366,10 @@ static enum gd_status answer(struct gd_cli *cli, struct gd_hw *hw, struct gd_err
     return check(cli, hw, err);
   if (cli->n_arguments > 0)
     return show_one(cli, hw, err);
-  const struct gd_gpu **gpus = gd_arena_alloc(&cli->arena, (size_t)hw->n_gpus + 1, sizeof(void *));
-  if (!gpus)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing GPUs");
-  for (int i = 0; i < hw->n_gpus; i++)
-    gpus[i] = &hw->gpus[i];
-  qsort(gpus, (size_t)hw->n_gpus, sizeof(void *), compare_gpus);
-  return for_programs(cli) ? show_objects(cli, hw, gpus, err) : show_table(cli, hw, gpus, err);
+  const struct gd_gpu *const *gpus;
+  GD_TRY(gd_hw_sorted_gpus(hw, &cli->arena, &gpus, err));
+  return gd_cli_for_programs(cli) ? show_objects(cli, hw, gpus, err)
+                                  : show_table(cli, hw, gpus, err);
 }
 
 enum gd_status gd_cmd_gpus(struct gd_cli *cli, struct gd_error *err) {

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exit_code.h"
 #include "cli/cli.h"
 #include "cli/manual.h"
 #include "cli/show.h"
 #include "gd_version.h"
+#include "pass/pass.h"
 
 enum { LEFT_COLUMNS = 20 }; /* "--device-memory SIZE" */
 
@@ -22,25 +24,24 @@ static void append_option(struct gd_strbuf *out, const struct gd_option *option)
 }
 
 static void append_overview(struct gd_strbuf *out) {
-  int count;
-  const struct gd_option *options = gd_options(&count);
-  gd_strbuf_append(out,
-                   "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
-                   "How long does pre-training take? Start here: gpudays bench pythia-14m\n\n");
+  gd_strbuf_append(out, "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
+                        "How long does pre-training take? Start here: gpudays bench pythia-14m\n");
   for (int i = 1; i < GD_COMMAND_COUNT; i++) {
     char left[64];
     snprintf(left, sizeof left, "%s %s", gd_commands[i].name, gd_commands[i].arguments);
     gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, gd_commands[i].summary);
   }
   gd_strbuf_append(out, "Everywhere:"); /* no empty line: a small terminal has 24 */
-  for (int i = 0; i < count; i++)
-    if (options[i].common && options[i].letter)
-      gd_strbuf_printf(out, " -%c|--%s", options[i].letter, options[i].name);
-    else if (options[i].common)
-      gd_strbuf_printf(out, " --%s", options[i].name);
+  for (int i = 0; i < gd_option_count; i++)
+    if (gd_option_table[i].common && gd_option_table[i].letter)
+      gd_strbuf_printf(out, " -%c|--%s", gd_option_table[i].letter, gd_option_table[i].name);
+    else if (gd_option_table[i].common)
+      gd_strbuf_printf(out, " --%s", gd_option_table[i].name);
   gd_strbuf_append(out,
                    "\nMODEL is a preset or a path to a Hugging Face config.json or its folder.\n"
-                   "Exit: 0 fine, 1 the answer is no, 2 usage, 3 environment, 4 internal.\n");
+                   "Exit:");
+  for (int i = 0; i < GD_EXIT_COUNT; i++)
+    gd_strbuf_printf(out, " %d %s%s", i, gd_exits[i].word, i + 1 < GD_EXIT_COUNT ? "," : ".\n");
 }
 
 /* What changes the recipe is told by `models`; elsewhere its names stand on one line. */
@@ -51,29 +52,26 @@ static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
 
 static void append_names(struct gd_strbuf *out, enum gd_command_id id, bool recipe) {
   const char *separator = "";
-  int count;
-  const struct gd_option *options = gd_options(&count);
-  for (int i = 0; i < count; i++)
-    if (recipe ? is_recipe(&options[i], id)
-               : (options[i].commands & 1u << id) && options[i].common) {
-      gd_strbuf_printf(out, "%s--%s", separator, options[i].name);
+  for (int i = 0; i < gd_option_count; i++)
+    if (recipe ? is_recipe(&gd_option_table[i], id)
+               : (gd_option_table[i].commands & 1u << id) && gd_option_table[i].common) {
+      gd_strbuf_printf(out, "%s--%s", separator, gd_option_table[i].name);
       separator = ", ";
     }
 }
 
 static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
   const struct gd_command *command = &gd_commands[id];
-  int count, n_recipe = 0;
-  const struct gd_option *options = gd_options(&count);
+  int n_recipe = 0;
   gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
                    command->arguments[0] ? " " : "", command->arguments, command->about);
-  for (int i = 0; i < count; i++)
-    n_recipe += is_recipe(&options[i], id);
+  for (int i = 0; i < gd_option_count; i++)
+    n_recipe += is_recipe(&gd_option_table[i], id);
   bool folded = n_recipe > 2;
-  for (int i = 0; i < count; i++)
-    if ((options[i].commands & 1u << id) && !options[i].common &&
-        !(folded && is_recipe(&options[i], id)))
-      append_option(out, &options[i]);
+  for (int i = 0; i < gd_option_count; i++)
+    if ((gd_option_table[i].commands & 1u << id) && !gd_option_table[i].common &&
+        !(folded && is_recipe(&gd_option_table[i], id)))
+      append_option(out, &gd_option_table[i]);
   if (folded) {
     gd_strbuf_append(out, "  as of models: ");
     append_names(out, id, true);
@@ -82,6 +80,33 @@ static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
   gd_strbuf_append(out, "  as everywhere: ");
   append_names(out, id, false);
   gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);
+}
+
+/* --- methods and passes: the tables of src/pass ---------------------------------------------- */
+
+static void append_methods(struct gd_strbuf *out) {
+  gd_strbuf_append(out, "A method is parts joined by +, such as free-lunch+ckpt+zero1.\n"
+                        "--methods all: the points that are worth a trial, 12 or 22.\n\n"
+                        "  naive       op by op, as written\n"
+                        "  free-lunch  ");
+  gd_method_list_parts(out, GD_GROUP_FREE_LUNCH, "and");
+  gd_strbuf_append(out, "\n");
+  for (int i = 0; i < GD_METHOD_PART_COUNT; i++) {
+    const struct gd_method_part *part = gd_method_row((enum gd_method_part_id)i);
+    gd_strbuf_printf(out, "  %-10s  %s%s\n", part->name, part->doc,
+                     part->numerics == GD_NUMERICS_CHANGED ? "; changes the numerics" : "");
+  }
+  gd_strbuf_append(out, "\nOf zero1 to fsdp3 a method has one at most; offload needs one.\n");
+}
+
+static void append_passes(struct gd_strbuf *out) {
+  int count;
+  const struct gd_pass *passes = gd_passes(&count);
+  gd_strbuf_append(out,
+                   "Passes over the graph, in order. --without PASS,PASS switches some off;\n"
+                   "gpudays plan MODEL --methods M --explain PASS shows what one changes.\n\n");
+  for (int i = 0; i < count; i++)
+    gd_strbuf_printf(out, "  %-10s  %s\n", passes[i].name, passes[i].doc);
 }
 
 /* --- for programs: the tables themselves --------------------------------------------------- */
@@ -97,16 +122,15 @@ static void set_commands(struct gd_show_object *to, const struct gd_option *opti
 
 static struct gd_show_object option_rows(void) {
   struct gd_show_object rows = {.object = json_array()};
-  int count;
-  const struct gd_option *options = gd_options(&count);
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < gd_option_count; i++) {
     struct gd_show_object row;
     gd_show_begin(&row);
-    gd_show_set_text(&row, "name", options[i].name);
-    gd_show_set_text(&row, "letter", (char[]){options[i].letter, '\0'});
-    gd_show_set_text(&row, "argument", options[i].argument ? options[i].argument : "");
-    set_commands(&row, &options[i]);
-    gd_show_set_text(&row, "help", options[i].help);
+    gd_show_set_text(&row, "name", gd_option_table[i].name);
+    gd_show_set_text(&row, "letter", (char[]){gd_option_table[i].letter, '\0'});
+    gd_show_set_text(&row, "argument",
+                     gd_option_table[i].argument ? gd_option_table[i].argument : "");
+    set_commands(&row, &gd_option_table[i]);
+    gd_show_set_text(&row, "help", gd_option_table[i].help);
     gd_show_append(&rows, &row);
   }
   return rows;
@@ -141,6 +165,10 @@ enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err) {
   /* `help bench` names the command as an argument, `bench --help` is it. */
   if (cli->command != &gd_commands[GD_COMMAND_HELP] && cli->command)
     id = (enum gd_command_id)(cli->command - gd_commands);
+  else if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "methods") == 0)
+    return append_methods(&cli->out), GD_OK;
+  else if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "passes") == 0)
+    return append_passes(&cli->out), GD_OK;
   else if (cli->n_arguments > 0)
     GD_TRY(gd_command_find(cli->arguments[0], &id, err));
   else if (cli->options.help && cli->command)

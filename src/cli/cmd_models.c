@@ -1,45 +1,28 @@
 /*
  * `gpudays models [MODEL]`: sizes, FLOPs and recipes. The counts are taken from the graph that
- * would be trained, never from a formula beside it.
+ * would be trained, never from a formula.
  */
 #include <stdio.h>
 
 #include "cli/cli.h"
 #include "cli/show_trial.h"
-#include "pass/pass.h"
+#include "hw/estimate.h"
 
 /* A model and what its graph says; error is set instead when a preset cannot be read. */
 struct entry {
   const char *name;
   struct gd_model model;
-  int64_t parameters;
-  double flops_per_step, train_flops;
-  int64_t height, width; /* of its images; 0: it reads tokens */
+  struct gd_model_facts facts;
   struct gd_error error;
 };
 
 static enum gd_status read_entry(const struct gd_cli *cli, const char *name, struct entry *entry,
                                  struct gd_error *err) {
-  struct gd_graph graph = {0};
   entry->name = name;
   GD_TRY(gd_cli_load_model(cli, name, &entry->model, err));
   if (cli->options.precision_given)
     entry->model.recipe.precision = cli->options.precision;
-  const struct gd_recipe *recipe = &entry->model.recipe;
-  struct gd_setup setup = {
-      .model = &entry->model, .precision = recipe->precision, .micro_batch = 1};
-  enum gd_status status = gd_pipeline_build(&setup, &graph, err);
-  if (status == GD_OK) {
-    entry->parameters = gd_graph_parameters(&graph);
-    entry->flops_per_step = graph.model_flops * (double)recipe->batch;
-    entry->train_flops = entry->flops_per_step * (double)recipe->steps;
-    if (graph.pixels != GD_NONE) {
-      entry->height = graph.tensors[graph.pixels].dims[2];
-      entry->width = graph.tensors[graph.pixels].dims[3];
-    }
-  }
-  gd_graph_deinit(&graph);
-  return status;
+  return gd_model_facts(&entry->model, entry->model.recipe.precision, &entry->facts, err);
 }
 
 /* null where a model has no such thing. */
@@ -57,9 +40,9 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   gd_show_begin(to);
   gd_show_set_text(to, "name", entry->model.name);
   gd_show_set_text(to, "family", entry->model.family->title);
-  gd_show_set_int(to, "parameters", entry->parameters);
-  gd_show_set_real(to, "train_flops", entry->train_flops);
-  gd_show_set_real(to, "flops_per_step", entry->flops_per_step);
+  gd_show_set_int(to, "parameters", entry->facts.parameters);
+  gd_show_set_real(to, "train_flops", entry->facts.train_flops);
+  gd_show_set_real(to, "flops_per_step", entry->facts.flops_per_step);
   gd_show_set_int(to, "batch", recipe->batch);
   gd_show_set_int(to, "steps", recipe->steps);
   set_size(to, "seq", recipe->seq, recipe->seq > 1); /* convolutions have none */
@@ -75,8 +58,8 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   gd_show_set_text(to, "schedule", gd_schedule_name(recipe->schedule));
   gd_show_set_int(to, "warmup_steps", recipe->warmup_steps);
   set_size(to, "vocab", classes, !family->images);
-  set_size(to, "image_height", entry->height, family->images);
-  set_size(to, "image_width", entry->width, family->images);
+  set_size(to, "image_height", entry->facts.height, family->images);
+  set_size(to, "image_width", entry->facts.width, family->images);
   set_size(to, "classes", classes, family->images);
 }
 
@@ -89,13 +72,13 @@ static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
   double tokens_per_step = (double)recipe->batch * (double)recipe->seq;
   gd_show_bold(cli, entry->model.name);
   gd_strbuf_printf(out, ", %s, %s parameters\n", entry->model.family->title,
-                   gd_format_count(a, sizeof a, entry->parameters));
+                   gd_format_count(a, sizeof a, entry->facts.parameters));
   gd_strbuf_printf(out, "  training    %s steps of %s\n",
                    gd_format_count(a, sizeof a, recipe->steps),
                    gd_show_step_size(b, sizeof b, &entry->model));
   if (entry->model.family->images)
     gd_strbuf_printf(out, "  images      %lld x %lld pixels, %s classes\n",
-                     (long long)entry->height, (long long)entry->width,
+                     (long long)entry->facts.height, (long long)entry->facts.width,
                      gd_format_count(a, sizeof a, entry->model.family->classes(&entry->model)));
   else
     gd_strbuf_printf(out, "  vocabulary  %s\n",
@@ -103,10 +86,10 @@ static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
   if (!entry->model.family->images)
     gd_strbuf_printf(out, "  tokens      %s, %s a step\n",
                      gd_show_power(a, sizeof a, tokens_per_step * (double)recipe->steps),
-                     gd_show_number(b, sizeof b, tokens_per_step, 0));
+                     gd_format_number(b, sizeof b, tokens_per_step, 0));
   gd_strbuf_printf(out, "  FLOPs       %s, %s a step\n",
-                   gd_show_power(a, sizeof a, entry->train_flops),
-                   gd_show_power(b, sizeof b, entry->flops_per_step));
+                   gd_show_power(a, sizeof a, entry->facts.train_flops),
+                   gd_show_power(b, sizeof b, entry->facts.flops_per_step));
   gd_strbuf_printf(out, "  precision   %s\n", gd_precision_name(recipe->precision));
   gd_strbuf_printf(out, "  optimizer   %s, betas %g and %g, eps %g, weight decay %g\n",
                    gd_optimizer_name(recipe->optimizer), recipe->beta1, recipe->beta2, recipe->eps,
@@ -145,30 +128,26 @@ static enum gd_status show_table(struct gd_cli *cli, const struct entry *entries
       {"MODEL", false}, {"FAMILY", false}, {"PARAMETERS", true}, {"SEQ", true},   {"BATCH", true},
       {"STEPS", true},  {"PREC", false},   {"OPT", false},       {"FLOPS", true},
   };
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char **cells = gd_arena_alloc(&cli->arena, (size_t)count * COLUMNS, sizeof *cells);
-  int rows = 0;
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing models");
   for (int i = 0; i < count; i++) {
     const struct gd_recipe *recipe = &entries[i].model.recipe;
-    const int64_t numbers[] = {entries[i].parameters, recipe->seq, recipe->batch, recipe->steps};
-    const char **row = cells + (size_t)rows * COLUMNS;
+    const int64_t numbers[] = {entries[i].facts.parameters, recipe->seq, recipe->batch,
+                               recipe->steps};
     if (entries[i].error.status != GD_OK)
       continue;
+    const char **row = gd_show_row(&rows);
     row[0] = entries[i].model.name;
     row[1] = entries[i].model.family->title;
     for (int j = 0; j < 4; j++)
-      row[2 + j] = j == 1 && entries[i].model.family->images
-                       ? "-"
-                       : gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, numbers[j]));
+      row[2 + j] =
+          j == 1 && entries[i].model.family->images ? "-" : gd_show_count_cell(cli, numbers[j]);
     row[6] = gd_precision_name(recipe->precision);
     row[7] = gd_optimizer_name(recipe->optimizer);
-    row[8] = gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, entries[i].train_flops));
-    rows++;
+    row[8] =
+        gd_show_cell(cli, "%s", gd_show_power(text, sizeof text, entries[i].facts.train_flops));
   }
-  GD_TRY(gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err));
+  GD_TRY(gd_show_rows(&rows, 0, err));
   for (int i = 0; i < count; i++)
     if (entries[i].error.status != GD_OK)
       gd_strbuf_printf(&cli->out, "note: %s cannot be read: %s\n", entries[i].name,
@@ -209,7 +188,7 @@ enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err) {
   GD_TRY(gd_model_list(&cli->arena, &names, &count, err));
   struct entry *entries = gd_arena_alloc(&cli->arena, (size_t)count + 1, sizeof *entries);
   if (!entries)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing models");
+    return gd_nomem(err, "while listing models");
   for (int i = 0; i < count; i++) {
     struct gd_error *error = &entries[i].error;
     enum gd_status status = read_entry(cli, names[i], &entries[i], error);

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "report/report.h"
+#include "store/store_best.h"
 
 static enum gd_status show(struct gd_cli *cli, const struct gd_report_summary *made,
                            struct gd_error *err) {
@@ -38,6 +39,8 @@ enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err) {
   if (!cli->options.no_store)
     GD_TRY(gd_store_open(cli->options.store, &order.store, err));
   enum gd_status status = gd_report_write(&order, &made, err);
+  if (status == GD_OK && order.store)
+    gd_store_note_left_out(order.store, &cli->notes);
   gd_store_close(order.store);
   return status == GD_OK ? show(cli, &made, err) : status;
 }

@@ -6,12 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/best.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
 #include "pass/method.h"
-#include "search/load.h"
 #include "store/store.h"
+#include "trial/load.h"
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
@@ -33,7 +32,7 @@ struct found {
   struct gd_show_object best_by_model; /* for programs */
   struct usual *usual;                 /* for people, in gd_mem */
   uint32_t n_usual, usual_capacity;
-  uint32_t loud;     /* rows that were measured beside other programs */
+  uint32_t loud;     /* rows that were measured while other programs ran */
   double busy_share; /* that those used at most */
   unsigned peaks;    /* bit per enum gd_peak that an MFU is a share of */
   bool other_recipe; /* some row has not the usual recipe of its model */
@@ -54,16 +53,20 @@ static const char *yes_no(bool yes) {
   return yes ? "yes" : "no";
 }
 
-static void set_method(const char **row, const struct gd_trial *trial) {
+static void set_method(struct gd_cli *cli, const char **row, const struct gd_trial *trial) {
   struct gd_method method;
   if (gd_method_parse(trial->method, &method, NULL) != GD_OK)
     return;
-  row[0] = method.compile && method.kernels && method.tf32 ? "yes"
-           : method.compile && method.kernels              ? "compile+kernels"
-           : method.compile                                ? "compile"
-           : method.kernels                                ? "kernels"
-           : method.tf32                                   ? "tf32"
-                                                           : "no";
+  if (method.without) /* the whole name, which says so */
+    row[0] = gd_show_cell(cli, "%s", trial->method);
+  else if (gd_method_is_free_lunch(&method))
+    row[0] = "yes";
+  else
+    row[0] = method.compile && method.kernels ? "compile+kernels"
+             : method.compile                 ? (method.tf32 ? "compile+tf32" : "compile")
+             : method.kernels                 ? (method.tf32 ? "kernels+tf32" : "kernels")
+             : method.tf32                    ? "tf32"
+                                              : "no";
   row[1] = yes_no(method.ckpt);
   row[2] = method.sharding == GD_SHARDING_NONE ? "no" : gd_sharding_name(method.sharding);
   row[3] = yes_no(method.offload);
@@ -75,9 +78,9 @@ static void set_days(struct gd_cli *cli, const char **row, const struct gd_trial
     row[0] = trial->status == GD_TRIAL_PLANNED ? "pending" : gd_trial_status_name(trial->status);
     return;
   }
-  row[0] = gd_show_cell(cli, "%s", gd_show_digits(low, sizeof low, trial->days, 4));
-  row[1] = gd_show_cell(cli, "%s - %s", gd_show_digits(low, sizeof low, trial->days_low, 4),
-                        gd_show_digits(high, sizeof high, trial->days_high, 4));
+  row[0] = gd_show_cell(cli, "%s", gd_format_digits(low, sizeof low, trial->days, 4));
+  row[1] = gd_show_cell(cli, "%s - %s", gd_format_digits(low, sizeof low, trial->days_low, 4),
+                        gd_format_digits(high, sizeof high, trial->days_high, 4));
 }
 
 /* What does not fit is shown with the limit that it does not fit in. */
@@ -91,7 +94,7 @@ static void set_memory(struct gd_cli *cli, const char **cell, const struct gd_tr
                          gd_format_bytes(limit, sizeof limit, limit_bytes),
                          device ? "" : " on the host");
   else
-    *cell = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, trial->peak_bytes));
+    *cell = gd_show_bytes_cell(cli, trial->peak_bytes);
 }
 
 /* The recipe that trials of a model have where nothing is said: the preset's, or the first seen. */
@@ -105,7 +108,7 @@ static enum gd_status find_usual(struct found *found, const struct gd_trial *tri
     }
   if (!gd_vec_reserve((void **)&found->usual, &found->usual_capacity, found->n_usual + 1,
                       sizeof *found->usual))
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing results");
+    return gd_nomem(err, "while listing results");
   *usual = &found->usual[found->n_usual++];
   **usual = (struct usual){0};
   snprintf((*usual)->name, sizeof(*usual)->name, "%s", trial->model);
@@ -159,21 +162,21 @@ static enum gd_status add_cells(struct found *found, const struct gd_store_row *
   char text[GD_SHOW_TEXT];
   if (!gd_vec_reserve((void **)&found->cells, &found->capacity, (found->count + 1) * COLUMNS,
                       sizeof *found->cells))
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing results");
+    return gd_nomem(err, "while listing results");
   const char **row = found->cells + (size_t)found->count * COLUMNS;
   memset(row, 0, COLUMNS * sizeof *row);
   row[0] = gd_show_cell(cli, "%s", trial->model);
   row[1] = gd_show_cell(cli, "%s", trial->device);
   row[2] = gd_show_cell(cli, "%d", trial->ranks);
-  set_method(row + 3, trial);
-  row[7] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->micro_batch));
-  row[8] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, trial->accumulation));
+  set_method(cli, row + 3, trial);
+  row[7] = gd_show_count_cell(cli, trial->micro_batch);
+  row[8] = gd_show_count_cell(cli, trial->accumulation);
   set_days(cli, row + 9, trial);
   set_memory(cli, row + 11, trial);
   if (trial->status == GD_TRIAL_OK && trial->peak_flops > 0) {
-    row[12] = gd_show_cell(cli, "%s %%", gd_show_digits(text, sizeof text, 100 * trial->mfu, 2));
+    row[12] = gd_show_cell(cli, "%s %%", gd_format_digits(text, sizeof text, 100 * trial->mfu, 2));
     row[COLUMN_PEAK] = gd_show_trial_peak(trial);
-    found->peaks |= 1U << gd_show_peak_of(trial);
+    found->peaks |= 1U << gd_trial_peak(trial);
   }
   GD_TRY(set_recipe(found, row, trial, err));
   remember_load(found, trial);
@@ -188,7 +191,7 @@ static void set_row(struct gd_show_object *to, const struct gd_store_row *row) {
   const struct gd_provenance *from = &row->provenance;
   struct gd_show_object object;
   gd_show_set_trial(to, &row->trial, row->trial.status != GD_TRIAL_PLANNED);
-  gd_show_begin(&object);
+  gd_show_begin_inside(&object, to, "provenance");
   gd_show_set_text(&object, "time", from->time);
   gd_show_set_text(&object, "host", from->host);
   gd_show_set_text(&object, "system", from->system);
@@ -221,20 +224,20 @@ static void remember_best(struct found *found, const struct gd_store_row *row) {
   }
 }
 
-static bool for_programs(const struct gd_cli *cli) {
-  return cli->options.json || cli->options.csv;
-}
-
 enum { ENOUGH_TO_WRITE = 1 << 20 };
 
 static enum gd_status write_row(struct found *found, const struct gd_store_row *row,
                                 struct gd_error *err) {
   struct gd_cli *cli = found->cli;
   struct gd_show_object object;
-  if (cli->options.csv) {
+  if (cli->options.csv && found->count == 0) { /* with the names of the columns before it */
     gd_show_begin(&object);
     set_row(&object, row);
-    GD_TRY(gd_show_csv_row(&cli->out, &object, found->count == 0, err));
+    GD_TRY(gd_show_csv_row(&cli->out, &object, true, err));
+  } else if (cli->options.csv) {
+    gd_show_begin_csv(&object, &cli->out);
+    set_row(&object, row);
+    GD_TRY(gd_show_end_text(&object, err));
   } else {
     gd_strbuf_append(&cli->out, found->count ? ",\n    " : "{\n  \"trials\": [\n    ");
     gd_show_begin_text(&object, &cli->out, 4);
@@ -247,7 +250,7 @@ static enum gd_status write_row(struct found *found, const struct gd_store_row *
 
 static enum gd_status add_row(struct found *found, const struct gd_store_row *row,
                               struct gd_error *err) {
-  if (!for_programs(found->cli)) {
+  if (!gd_cli_for_programs(found->cli)) {
     GD_TRY(add_cells(found, row, err));
   } else {
     GD_TRY(write_row(found, row, err));
@@ -258,7 +261,7 @@ static enum gd_status add_row(struct found *found, const struct gd_store_row *ro
 
 static void found_begin(struct found *found, struct gd_cli *cli) {
   *found = (struct found){.cli = cli};
-  if (!for_programs(cli))
+  if (!gd_cli_for_programs(cli))
     return;
   gd_show_begin(&found->best_by_model);
 }
@@ -330,15 +333,6 @@ static enum gd_status append_found(struct found *found, struct gd_error *err) {
   return GD_OK;
 }
 
-/* Rows that could not be read are left out, and told. */
-static void note_damage(struct gd_cli *cli, const struct gd_store *store) {
-  const char *sentence;
-  int64_t damaged = gd_store_damage(store, &sentence);
-  if (damaged > 0)
-    gd_strbuf_printf(&cli->notes, "%lld trial%s left out: %s\n", (long long)damaged,
-                     damaged == 1 ? " was" : "s were", sentence);
-}
-
 /* --- results ------------------------------------------------------------------------------- */
 
 static enum gd_status visit(void *user, const struct gd_store_row *row, struct gd_error *err) {
@@ -350,7 +344,7 @@ static enum gd_status list(struct gd_cli *cli, struct gd_store *store,
   struct found found;
   found_begin(&found, cli);
   enum gd_status status = gd_store_query(store, filter, visit, &found, err);
-  if (status == GD_OK && found.count == 0 && !for_programs(cli))
+  if (status == GD_OK && found.count == 0 && !gd_cli_for_programs(cli))
     gd_strbuf_printf(&cli->out, "no %s trials that match in %s; 'gpudays bench' measures some\n",
                      filter->pending ? "pending" : "finished", gd_store_path(store));
   else if (status == GD_OK)
@@ -365,7 +359,7 @@ static enum gd_status show_total(struct gd_cli *cli, struct gd_store *store,
   struct gd_show_object object, rows;
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], hours[GD_SHOW_TEXT];
   GD_TRY(gd_store_count(store, filter, &total, err));
-  if (for_programs(cli)) {
+  if (gd_cli_for_programs(cli)) {
     gd_show_begin(&object);
     gd_show_set_int(&object, "trials", total.trials);
     for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
@@ -392,7 +386,7 @@ static enum gd_status show_total(struct gd_cli *cli, struct gd_store *store,
       before = ", ";
     }
   gd_strbuf_printf(&cli->out, "\n%s hours of measuring\n",
-                   gd_show_digits(hours, sizeof hours, total.measured_s / 3600, 3));
+                   gd_format_digits(hours, sizeof hours, total.measured_s / 3600, 3));
   return GD_OK;
 }
 
@@ -431,7 +425,7 @@ static enum gd_status load(struct gd_cli *cli, struct gd_store *store, struct gd
   return gd_show_json(&cli->out, &object, err);
 }
 
-/* A filter beside save or load would be ignored, and is refused instead. */
+/* A filter with save or load would be ignored, and is refused instead. */
 static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error *err) {
   const struct gd_store_filter *f = &cli->options.filter;
   const char *verb = cli->arguments[0];
@@ -456,7 +450,7 @@ static enum gd_status make_filter(const struct gd_cli *cli, struct gd_store_filt
                                   char method[GD_METHOD_NAME], struct gd_error *err) {
   *filter = cli->options.filter;
   filter->ranks = (int)cli->options.ranks;
-  filter->brief = !for_programs(cli);
+  filter->brief = !gd_cli_for_programs(cli);
   if (filter->pending && filter->status)
     return gd_fail(err, GD_BAD_INPUT,
                    "--pending and --status exclude each other; what is pending has no result yet");
@@ -483,70 +477,27 @@ enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err) {
     status =
         cli->options.total ? show_total(cli, store, &filter, err) : list(cli, store, &filter, err);
   if (status == GD_OK)
-    note_damage(cli, store);
+    gd_store_note_left_out(store, &cli->notes);
   gd_store_close(store);
   return status;
 }
 
 /* --- best ---------------------------------------------------------------------------------- */
 
-enum { MOST_PLACES = 256 };
-
-/* The first trial on each device and number of ranks; rows come by days. */
-struct choosing {
-  struct found found;
-  struct {
-    char device[sizeof((struct gd_trial *)0)->device];
-    int ranks;
-  } places[MOST_PLACES];
-  int n_places;
-};
-
-static enum gd_status choose(void *user, const struct gd_store_row *row, struct gd_error *err) {
-  struct choosing *choosing = user;
-  const struct gd_trial *trial = &row->trial;
-  for (int i = 0; i < choosing->n_places; i++)
-    if (choosing->places[i].ranks == trial->ranks &&
-        strcmp(choosing->places[i].device, trial->device) == 0)
-      return GD_OK;
-  if (choosing->n_places == MOST_PLACES)
-    return GD_OK;
-  snprintf(choosing->places[choosing->n_places].device, sizeof choosing->places->device, "%s",
-           trial->device);
-  choosing->places[choosing->n_places++].ranks = trial->ranks;
-  return add_row(&choosing->found, row, err);
-}
-
-static enum gd_status count_missing(void *user, const struct gd_store_row *row,
-                                    struct gd_error *err) {
-  int *missing = user;
-  (void)err;
-  *missing += row->trial.failure == GD_FAILURE_ENVIRONMENT && row->origin[0] == '\0';
-  return GD_OK;
-}
-
 /* Trials of the recipe that failed and may not fail again: one of them may be the best. */
 static enum gd_status append_missing(struct gd_cli *cli, struct gd_store *store,
-                                     const struct gd_model *model,
-                                     const struct gd_store_filter *asked, struct gd_error *err) {
-  static const enum gd_trial_status failed = GD_TRIAL_FAILED;
-  struct gd_store_filter filter = *asked;
-  char recipe[GD_HASH_TEXT], note[256];
-  int missing = 0;
-  GD_TRY(gd_recipe_hash(model, gd_cli_precision(cli), recipe, err));
-  filter.model = NULL;
-  filter.recipe = recipe;
-  filter.status = &failed;
-  filter.brief = true;
-  GD_TRY(gd_store_query(store, &filter, count_missing, &missing, err));
+                                     const struct gd_best_asked *asked, struct gd_error *err) {
+  char note[256];
+  int missing;
+  GD_TRY(gd_best_missing(store, asked, &missing, err));
   if (missing == 0)
     return GD_OK;
   snprintf(note, sizeof note,
            "%d trial%s of %.64s %s missing: %s failed (environment) and will be tried again by the "
            "same bench",
-           missing, missing == 1 ? "" : "s", model->name, missing == 1 ? "is" : "are",
+           missing, missing == 1 ? "" : "s", asked->model->name, missing == 1 ? "is" : "are",
            missing == 1 ? "it" : "they");
-  if (for_programs(cli))
+  if (gd_cli_for_programs(cli))
     gd_strbuf_printf(&cli->notes, "%s\n", note);
   else
     gd_strbuf_printf(&cli->out, "  note: %s\n", note);
@@ -554,31 +505,29 @@ static enum gd_status append_missing(struct gd_cli *cli, struct gd_store *store,
 }
 
 static enum gd_status find_best(struct gd_cli *cli, struct gd_store *store,
-                                const struct gd_model *model, struct choosing *choosing,
+                                const struct gd_model *model, struct found *found,
                                 struct gd_error *err) {
   struct gd_store_filter filter = cli->options.filter;
+  char recipe[GD_CLI_RECIPE_TEXT];
+  struct gd_best_asked asked = gd_cli_best_asked(cli, model, &filter, recipe);
   filter.ranks = (int)cli->options.ranks;
-  filter.brief = !for_programs(cli);
-  GD_TRY(gd_best_query(cli, store, model, &filter, choose, choosing, err));
-  GD_TRY(append_found(&choosing->found, err));
-  return append_missing(cli, store, model, &filter, err);
+  filter.brief = !gd_cli_for_programs(cli);
+  GD_TRY(gd_best_by_place(store, &asked, visit, found, err));
+  gd_store_note_left_out(store, &cli->notes);
+  GD_TRY(append_found(found, err));
+  return append_missing(cli, store, &asked, err);
 }
 
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err) {
   struct gd_store *store = NULL;
   struct gd_model model;
   GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &model, err));
-  struct choosing *choosing = gd_mem_alloc(1, sizeof *choosing);
-  if (!choosing)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while looking for the best trial");
-  found_begin(&choosing->found, cli);
+  struct found found;
+  found_begin(&found, cli);
   enum gd_status status = gd_store_open(cli->options.store, &store, err);
   if (status == GD_OK)
-    status = find_best(cli, store, &model, choosing, err);
-  if (status == GD_OK)
-    note_damage(cli, store);
+    status = find_best(cli, store, &model, &found, err);
   gd_store_close(store);
-  found_deinit(&choosing->found);
-  gd_mem_free(choosing);
+  found_deinit(&found);
   return status;
 }

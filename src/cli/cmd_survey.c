@@ -13,14 +13,6 @@
 #include "plot/plot.h"
 #include "survey/survey.h"
 
-static bool for_programs(const struct gd_cli *cli) {
-  return cli->options.json || cli->options.csv;
-}
-
-static enum gd_status fail_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while printing the survey");
-}
-
 /* --- questions ----------------------------------------------------------------------------- */
 
 static void set_texts(struct gd_show_object *to, const char *key, const char *const *texts,
@@ -174,8 +166,8 @@ static enum gd_status append_problems(struct gd_cli *cli, const struct gd_survey
   static const struct gd_show_column columns[] = {
       {"LINE", true}, {"COLUMN", false}, {"FOUND", false}, {"EXPECTED", false}};
   struct gd_show_object root, row, rows = {.object = json_array()};
-  const char **cells = gd_arena_alloc(&cli->arena, GD_SURVEY_PROBLEMS * 4, sizeof *cells);
-  for (int i = 0; i < survey->n_problems && cells; i++) {
+  struct gd_show_rows table = GD_SHOW_ROWS(cli, columns);
+  for (int i = 0; i < survey->n_problems; i++) {
     const struct gd_survey_problem *problem = &survey->problems[i];
     gd_show_begin(&row);
     gd_show_set_int(&row, "line", problem->line);
@@ -183,25 +175,24 @@ static enum gd_status append_problems(struct gd_cli *cli, const struct gd_survey
     gd_show_set_text(&row, "found", problem->found);
     gd_show_set_text(&row, "expected", problem->expected);
     gd_show_append(&rows, &row);
-    cells[4 * i] = gd_show_cell(cli, "%d", problem->line);
-    cells[4 * i + 1] = gd_show_cell(cli, "%s", problem->column);
-    cells[4 * i + 2] = gd_show_cell(cli, "%s", problem->found);
-    cells[4 * i + 3] = gd_show_cell(cli, "%s", problem->expected);
+    const char **cells = gd_show_row(&table);
+    cells[0] = gd_show_cell(cli, "%d", problem->line);
+    cells[1] = gd_show_cell(cli, "%s", problem->column);
+    cells[2] = gd_show_cell(cli, "%s", problem->found);
+    cells[3] = gd_show_cell(cli, "%s", problem->expected);
   }
-  if (cells && cli->options.csv)
+  if (cli->options.csv)
     return gd_show_csv(&cli->out, &rows, err);
-  if (cells && cli->options.json) {
+  if (cli->options.json) {
     gd_show_begin(&root);
     gd_show_set_int(&root, "all_problems", survey->all_problems);
     gd_show_set_object(&root, "problems", &rows);
     return gd_show_json(&cli->out, &root, err);
   }
   json_decref(rows.object);
-  if (!cells)
-    return fail_memory(err);
   if (survey->all_problems == 1) /* the sentence says it */
     return GD_OK;
-  GD_TRY(gd_show_table(&cli->out, 0, columns, 4, cells, survey->n_problems, err));
+  GD_TRY(gd_show_rows(&table, 0, err));
   if (survey->all_problems > survey->n_problems)
     gd_strbuf_printf(&cli->out, "and %d more\n", survey->all_problems - survey->n_problems);
   return GD_OK;
@@ -232,17 +223,15 @@ static enum gd_status append_answers(struct gd_cli *cli, const struct gd_survey_
   static const struct gd_show_column columns[] = {
       {"ANSWER", false}, {"COUNT", true}, {"SHARE", true}, {"95 %", true}};
   char clean[80];
-  const char **cells =
-      gd_arena_alloc(&cli->arena, 4 * ((size_t)table->n_counts + 1), sizeof *cells);
-  if (!cells)
-    return fail_memory(err);
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < table->n_counts; i++) {
     const struct gd_survey_answer *answer = table->counts[i].answer;
     bool scale = table->question->kind == GD_SURVEY_SCALE;
-    cells[4 * i] = scale ? gd_show_cell(cli, "%s  %s", answer->label, answer->text) : answer->text;
-    set_share(cli, cells + 4 * i + 1, &table->counts[i], table->answered);
+    const char **cells = gd_show_row(&rows);
+    cells[0] = scale ? gd_show_cell(cli, "%s  %s", answer->label, answer->text) : answer->text;
+    set_share(cli, cells + 1, &table->counts[i], table->answered);
   }
-  GD_TRY(gd_show_table(&cli->out, 2, columns, 4, cells, table->n_counts, err));
+  GD_TRY(gd_show_rows(&rows, 2, err));
   for (int i = 0; i < table->n_others; i++)
     gd_strbuf_printf(&cli->out, "  else: %s\n",
                      gd_json_excerpt(clean, sizeof clean, table->others[i]));
@@ -255,26 +244,23 @@ static enum gd_status append_grid(struct gd_cli *cli, const struct gd_survey_tab
   const struct gd_survey_question *question = tables[0].question;
   int width = question->n_answers + 2;
   struct gd_show_column columns[GD_SURVEY_ANSWERS + 2] = {{"GPUS", false}};
-  const char **cells =
-      gd_arena_alloc(&cli->arena, (size_t)width * (size_t)question->n_rows, sizeof *cells);
-  if (!cells)
-    return fail_memory(err);
+  struct gd_show_rows rows = {.cli = cli, .columns = columns, .n_columns = width};
   for (int i = 0; i < question->n_answers; i++)
     columns[i + 1] = (struct gd_show_column){question->answers[i].label, true};
   columns[width - 1] = (struct gd_show_column){"n", true};
   for (int row = 0; row < question->n_rows; row++) {
-    const char **line = cells + (ptrdiff_t)row * width;
+    const char **line = gd_show_row(&rows);
     line[0] = tables[row].row;
     for (int i = 0; i < question->n_answers; i++)
       line[i + 1] = gd_show_cell(cli, "%d", tables[row].counts[i].count);
     line[width - 1] = gd_show_cell(cli, "%d", tables[row].answered);
   }
-  return gd_show_table(&cli->out, 2, columns, width, cells, question->n_rows, err);
+  return gd_show_rows(&rows, 2, err);
 }
 
 /* Whole amounts as such, others with two decimals. */
 static const char *show_amount(char text[GD_SHOW_TEXT], double value) {
-  return gd_show_number(text, GD_SHOW_TEXT, value, value == floor(value) ? 0 : 2);
+  return gd_format_number(text, GD_SHOW_TEXT, value, value == floor(value) ? 0 : 2);
 }
 
 static enum gd_status append_table(struct gd_cli *cli, const struct gd_survey *survey,
@@ -307,40 +293,38 @@ static enum gd_status append_access(struct gd_cli *cli, const struct gd_survey *
                                     struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"CLASS", false}, {"CAN USE SOME", true}, {"NONE", true}, {"NOT SURE", true}, {"n", true}};
-  const char **cells = gd_arena_alloc(&cli->arena, 5 * ((size_t)count + 1), sizeof *cells);
-  if (!cells)
-    return fail_memory(err);
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   append_title(cli, survey, "Access to GPUs by class");
   for (int i = 0; i < count; i++) {
-    cells[5 * i] = access[i].question->class_name;
-    cells[5 * i + 1] = gd_show_cell(cli, "%d", access[i].have);
-    cells[5 * i + 2] = gd_show_cell(cli, "%d", access[i].none);
-    cells[5 * i + 3] = gd_show_cell(cli, "%d", access[i].unsure);
-    cells[5 * i + 4] = gd_show_cell(cli, "%d", access[i].answered);
+    const char **cells = gd_show_row(&rows);
+    cells[0] = access[i].question->class_name;
+    cells[1] = gd_show_cell(cli, "%d", access[i].have);
+    cells[2] = gd_show_cell(cli, "%d", access[i].none);
+    cells[3] = gd_show_cell(cli, "%d", access[i].unsure);
+    cells[4] = gd_show_cell(cli, "%d", access[i].answered);
   }
-  return gd_show_table(&cli->out, 2, columns, 5, cells, count, err);
+  return gd_show_rows(&rows, 2, err);
 }
 
-static enum gd_status append_beside(struct gd_cli *cli, const struct gd_survey *survey,
-                                    const struct gd_survey_beside *beside, int count,
-                                    int paper_respondents, struct gd_error *err) {
+static enum gd_status append_compared(struct gd_cli *cli, const struct gd_survey *survey,
+                                      const struct gd_survey_comparison *compared, int count,
+                                      int paper_respondents, struct gd_error *err) {
   static const struct gd_show_column columns[] = {{"STATED BY THE PAPER", false},
                                                   {"PAPER", true},
                                                   {"HERE", true},
                                                   {"SHARE", true},
                                                   {"95 %", true}};
-  const char **cells = gd_arena_alloc(&cli->arena, 5 * ((size_t)count + 1), sizeof *cells);
-  if (!cells)
-    return fail_memory(err);
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   if (count == 0)
     return GD_OK;
-  append_title(cli, survey, "Beside what the paper states of its own respondents");
+  append_title(cli, survey, "Compared with what the paper states of its own respondents");
   for (int i = 0; i < count; i++) {
-    cells[5 * i] = beside[i].text;
-    cells[5 * i + 1] = gd_show_cell(cli, "%g %%", beside[i].paper_percent);
-    set_share(cli, cells + 5 * i + 2, &beside[i].here, beside[i].answered);
+    const char **cells = gd_show_row(&rows);
+    cells[0] = compared[i].text;
+    cells[1] = gd_show_cell(cli, "%g %%", compared[i].paper_percent);
+    set_share(cli, cells + 2, &compared[i].here, compared[i].answered);
   }
-  GD_TRY(gd_show_table(&cli->out, 2, columns, 5, cells, count, err));
+  GD_TRY(gd_show_rows(&rows, 2, err));
   gd_strbuf_printf(&cli->out, "  the paper's shares are of up to %d respondents (%s)\n",
                    paper_respondents, survey->schema.date);
   return GD_OK;
@@ -433,18 +417,18 @@ static void set_access(struct gd_show_object *root, const struct gd_survey_acces
   gd_show_set_object(root, "access", &list);
 }
 
-static void set_beside(struct gd_show_object *root, const struct gd_survey_beside *beside,
-                       int count, int paper_respondents) {
+static void set_compared(struct gd_show_object *root, const struct gd_survey_comparison *compared,
+                         int count, int paper_respondents) {
   struct gd_show_object list = {.object = json_array()};
   for (int i = 0; i < count; i++) {
     struct gd_show_object object;
     gd_show_begin(&object);
-    gd_show_set_text(&object, "id", beside[i].id);
-    gd_show_set_text(&object, "text", beside[i].text);
-    gd_show_set_text(&object, "where", beside[i].where);
-    gd_show_set_real(&object, "paper_percent", beside[i].paper_percent);
+    gd_show_set_text(&object, "id", compared[i].id);
+    gd_show_set_text(&object, "text", compared[i].text);
+    gd_show_set_text(&object, "where", compared[i].where);
+    gd_show_set_real(&object, "paper_percent", compared[i].paper_percent);
     gd_show_set_int(&object, "paper_respondents", paper_respondents);
-    set_count(&object, &beside[i].here, beside[i].answered);
+    set_count(&object, &compared[i].here, compared[i].answered);
     gd_show_append(&list, &object);
   }
   gd_show_set_object(root, "statements", &list);
@@ -452,18 +436,8 @@ static void set_beside(struct gd_show_object *root, const struct gd_survey_besid
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* What is made of a file of answers. */
-struct findings {
-  const struct gd_survey_table *tables;
-  const struct gd_survey_access *access;
-  const struct gd_survey_beside *beside;
-  const struct gd_survey_figure *figures;
-  int n_tables, n_access, n_beside, n_figures;
-  int paper_respondents;
-};
-
 static enum gd_status append_json(struct gd_cli *cli, const struct gd_survey *survey,
-                                  const struct findings *found, struct gd_error *err) {
+                                  const struct gd_survey_findings *found, struct gd_error *err) {
   struct gd_show_object root, list = {.object = json_array()};
   gd_show_begin(&root);
   gd_show_set_text(&root, "file", survey->csv.file);
@@ -478,12 +452,12 @@ static enum gd_status append_json(struct gd_cli *cli, const struct gd_survey *su
     append_question_object(&list, survey, &found->tables[survey->schema.questions[i].first_column]);
   gd_show_set_object(&root, "questions", &list);
   set_access(&root, found->access, found->n_access);
-  set_beside(&root, found->beside, found->n_beside, found->paper_respondents);
+  set_compared(&root, found->compared, found->n_compared, found->paper_respondents);
   return gd_show_json(&cli->out, &root, err);
 }
 
 static enum gd_status append_text(struct gd_cli *cli, const struct gd_survey *survey,
-                                  const struct findings *found, struct gd_error *err) {
+                                  const struct gd_survey_findings *found, struct gd_error *err) {
   const char *warning = gd_survey_warning(survey);
   gd_strbuf_printf(&cli->out, "%s: %d respondent%s\n", survey->csv.file, survey->respondents,
                    survey->respondents == 1 ? "" : "s");
@@ -493,27 +467,23 @@ static enum gd_status append_text(struct gd_cli *cli, const struct gd_survey *su
   for (int i = 0; i < survey->schema.n_questions; i++)
     GD_TRY(
         append_table(cli, survey, &found->tables[survey->schema.questions[i].first_column], err));
-  return append_beside(cli, survey, found->beside, found->n_beside, found->paper_respondents, err);
+  return append_compared(cli, survey, found->compared, found->n_compared, found->paper_respondents,
+                         err);
 }
 
-static enum gd_status write_figures(struct gd_cli *cli, const struct findings *found,
+static enum gd_status write_figures(struct gd_cli *cli, const struct gd_survey_findings *found,
                                     struct gd_error *err) {
-  const char *folder = cli->options.output;
-  GD_TRY(gd_file_make_folder(folder, err));
-  for (int i = 0; i < found->n_figures; i++)
-    GD_TRY(gd_plot_write(&found->figures[i].plot, folder, found->figures[i].name, err));
-  if (!for_programs(cli))
-    gd_strbuf_printf(&cli->out, "\nwrote %d figures to %s\n", found->n_figures, folder);
+  GD_TRY(gd_survey_draw(found, cli->options.output, err));
+  if (!gd_cli_for_programs(cli))
+    gd_strbuf_printf(&cli->out, "\nwrote %d figures to %s\n", found->n_figures,
+                     cli->options.output);
   return GD_OK;
 }
 
 static enum gd_status show_survey(struct gd_cli *cli, struct gd_survey *survey,
                                   struct gd_error *err) {
-  struct findings found = {0};
-  GD_TRY(gd_survey_tabulate(survey, &found.tables, &found.n_tables, err));
-  GD_TRY(gd_survey_count_access(survey, &found.access, &found.n_access, err));
-  GD_TRY(gd_survey_compare(survey, &found.beside, &found.n_beside, &found.paper_respondents, err));
-  GD_TRY(gd_survey_plots(survey, &found.figures, &found.n_figures, err));
+  struct gd_survey_findings found;
+  GD_TRY(gd_survey_find(survey, &found, err));
   if (cli->options.csv)
     GD_TRY(append_csv(cli, survey, found.tables, found.n_tables, err));
   else if (cli->options.json)

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "comm/comm.h"
@@ -41,7 +43,7 @@ static const struct {
 static void strike_rank(void *user, const char *what, double done, double eta_s) {
   const int *number = user;
   (void)done, (void)eta_s;
-  if (strcmp(what, "last pass") != 0 && strcmp(what, "updates") != 0)
+  if (strcmp(what, "last micro-step") != 0 && strcmp(what, "updates") != 0)
     return;
   if (*number)
     raise(*number);
@@ -63,10 +65,11 @@ static void strike_later(const struct gd_cli *cli, const char *fault,
 
 /*
  * For tests of the search: GPUDAYS_TEST_FAULT=METHOD=FAULT breaks the trial of that method in a way
- * that real ones break, at rank 0; absentRANK, stoppedRANK and killedRANK say at which.
+ * that real ones break, at rank 0; absentRANK, stoppedRANK and killedRANK say at which. held=FILE
+ * is a trial that takes as long as FILE is there.
  */
 static void inject_fault(const struct gd_cli *cli, struct gd_trial_options *options) {
-  const char *wanted = getenv("GPUDAYS_TEST_FAULT");
+  const char *wanted = gd_env("GPUDAYS_TEST_FAULT");
   char name[GD_METHOD_NAME];
   size_t length = strlen(gd_method_name(&options->method, name));
   if (!wanted || strncmp(wanted, name, length) != 0 || wanted[length] != '=')
@@ -87,8 +90,11 @@ static void inject_fault(const struct gd_cli *cli, struct gd_trial_options *opti
     _exit(5);
   else if (strcmp(fault, "silent") == 0)
     _exit(0);
-  else if (strncmp(fault, "slow", 4) == 0)
-    sleep((unsigned)strtoul(fault + 4, NULL, 10));
+  else if (strcmp(fault, "otherplan") == 0)
+    options->expected.hash ^= 1;
+  else if (strncmp(fault, "held=", 5) == 0)
+    while (access(fault + 5, F_OK) == 0)
+      nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
   else if (strcmp(fault, "hang") == 0) {
     signal(SIGTERM, SIG_IGN); /* the kind that does not listen either */
     for (;;)
@@ -119,7 +125,7 @@ static enum gd_status check_ranks(int ranks, struct gd_error *err) {
 
 static enum gd_status check_nodes(const struct gd_trial_options *options, struct gd_error *err) {
   int64_t nodes;
-  const char *text = getenv("SLURM_STEP_NUM_NODES");
+  const char *text = gd_env("SLURM_STEP_NUM_NODES");
   if (text && gd_parse_int(text, 1, 1 << 20, &nodes) && nodes != options->nodes)
     return gd_fail(err, GD_ENVIRONMENT,
                    "srun started the ranks on %s node%s, and not on the %d that were asked for; "
@@ -140,7 +146,7 @@ static enum gd_status read_order(struct gd_cli *cli, struct gd_child_task *task,
     status = gd_comm_broadcast(cli->comm, &length, sizeof length, 0, err);
   char *text = status == GD_OK ? gd_arena_alloc(&cli->arena, (size_t)length + 1, 1) : NULL;
   if (status == GD_OK && !text)
-    status = gd_fail(err, GD_ENVIRONMENT, "out of memory before the trial");
+    status = gd_nomem(err, "before the trial");
   if (status == GD_OK && cli->rank == 0 && file.text)
     memcpy(text, file.text, (size_t)length);
   if (status == GD_OK && cli->comm)
@@ -156,7 +162,7 @@ static enum gd_status run_trial(struct gd_cli *cli, struct gd_error *err) {
   struct gd_trial *trial = gd_arena_alloc(&cli->arena, 1, sizeof *trial);
   struct gd_child_reported reported = {0};
   if (!task || !trial)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the trial");
+    return gd_nomem(err, "before the trial");
   bool several = cli->options.ranks > 1, by_srun = cli->command == &gd_command_rank;
   if (several && by_srun)
     GD_TRY(check_ranks((int)cli->options.ranks, err));

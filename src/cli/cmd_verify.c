@@ -33,8 +33,10 @@ static enum gd_status show_object(struct gd_cli *cli, const struct gd_verify_opt
   return gd_show_json(&cli->out, &object, err);
 }
 
-static void set_row(struct gd_cli *cli, const char **row, const char *what, double error,
-                    double bound, const char *where) {
+static void add_row(struct gd_show_rows *rows, const char *what, double error, double bound,
+                    const char *where) {
+  struct gd_cli *cli = rows->cli;
+  const char **row = gd_show_row(rows);
   row[0] = what;
   row[1] = gd_show_cell(cli, "%.2e", error);
   row[2] = gd_show_cell(cli, "%.0e", bound);
@@ -46,24 +48,20 @@ static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_verify_op
                                    const struct gd_verify_result *result, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"RELATIVE ERROR", false}, {"FOUND", true}, {"BOUND", true}, {"", false}, {"", false}};
-  enum { COLUMNS = sizeof columns / sizeof *columns };
-  const char *cells[3 * COLUMNS] = {0};
-  int rows = 2;
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   bool full = options->precision == GD_PRECISION_FP32;
-  set_row(cli, cells, "loss", result->loss_error, result->loss_bound,
+  add_row(&rows, "loss", result->loss_error, result->loss_bound,
           gd_show_cell(cli, "%.6f, reference %.6f", result->loss, result->loss_reference));
-  set_row(cli, cells + COLUMNS, "gradient", result->gradient_error, result->gradient_bound,
+  add_row(&rows, "gradient", result->gradient_error, result->gradient_bound,
           gd_show_cell(cli, "%s %d: %s", full ? "worst of" : "together; worst of",
                        result->parameters, result->worst_parameter));
-  if (result->trajectory_error >= 0) {
-    set_row(cli, cells + 2 * (ptrdiff_t)COLUMNS, "trajectory", result->trajectory_error,
-            result->trajectory_bound, "losses before each update");
-    rows = 3;
-  }
+  if (result->trajectory_error >= 0)
+    add_row(&rows, "trajectory", result->trajectory_error, result->trajectory_bound,
+            "losses before each update");
   gd_show_bold(cli, result->ok ? "ok" : "FAILED");
   gd_strbuf_printf(&cli->out, ": %s on %s, %s\n", cli->arguments[0], options->backend,
                    gd_precision_name(options->precision));
-  return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
+  return gd_show_rows(&rows, 2, err);
 }
 
 /* Adds "loss error 1.0e-03 (bound 1e-05)" when that is past its bound. */
@@ -79,10 +77,11 @@ enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err) {
   struct gd_method *methods;
   int n_methods;
   GD_TRY(gd_cli_methods(cli, &methods, &n_methods, err));
-  if (n_methods != 1 || methods[0].sharding != GD_SHARDING_NONE)
+  if (n_methods != 1)
     return gd_fail(err, GD_BAD_INPUT,
-                   "verify compares gradients of whole parameters on one device: --methods takes "
-                   "one of naive, free-lunch, compile, kernels, tf32, each with or without +ckpt");
+                   "verify takes one method, and --methods has %d; choose one of naive, "
+                   "free-lunch, compile, kernels, tf32, each with or without +ckpt",
+                   n_methods);
   const struct gd_verify_options options = {
       .backend = gd_cli_backend(cli),
       .method = methods[0],

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/exit_code.h"
+#include "base/mem.h"
 #include "base/process.h"
 #include "base/scratch.h"
+#include "base/switches.h"
 #include "cli/mpirun.h"
 #include "comm/comm.h"
 
@@ -26,7 +30,7 @@
 /* --- being a rank -------------------------------------------------------------------------- */
 
 void gd_launch_begin(struct gd_cli *cli) {
-  const char *mark = getenv(MARK);
+  const char *mark = gd_env(MARK);
   int size;
   if (!gd_comm_in_job(&cli->rank, &size))
     return;
@@ -70,7 +74,30 @@ static void end_stalled(void *user, const struct gd_error *err) {
   wait_for_turn(cli);
   fprintf(stderr, "gpudays: %s\n", err->text);
   fflush(stderr);
-  _exit(3); /* as main() does for GD_ENVIRONMENT */
+  _exit(GD_EXIT_ENVIRONMENT);
+}
+
+/* 'mpirun -n 1 gpudays bench ... : -n 1 gpudays calibrate': each would wait for what the other
+ * never sends. */
+static enum gd_status check_command(const struct gd_cli *cli, struct gd_error *err) {
+  enum { NAME = 32 };
+  int rank = gd_comm_rank(cli->comm), size = gd_comm_size(cli->comm), other = rank;
+  char *names = gd_mem_alloc((size_t)size, NAME);
+  if (!names)
+    return gd_nomem(err, "while joining the job");
+  char *own = names + (ptrdiff_t)NAME * rank;
+  snprintf(own, NAME, "%s", cli->command->name);
+  enum gd_status status = gd_comm_all_gather(cli->comm, names, NAME, err);
+  for (int i = 0; i < size && status == GD_OK && other == rank; i++)
+    if (strcmp(names + (ptrdiff_t)NAME * i, own) != 0)
+      other = i;
+  if (other != rank)
+    status = gd_fail(err, GD_BAD_INPUT,
+                     "rank %d runs '%s' and rank %d runs '%.31s': the ranks of a job answer one "
+                     "question together; give all of them the same command",
+                     rank, own, other, names + (ptrdiff_t)NAME * other);
+  gd_mem_free(names);
+  return status;
 }
 
 enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
@@ -78,11 +105,12 @@ enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
       .timeout_s = cli->options.rank_timeout, .stalled = end_stalled, .user = cli};
   GD_TRY(gd_comm_open(&cli->comm, &start, err));
   GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
-  if (getenv(MARK) && gd_comm_rank(cli->comm) == 0) {
+  GD_TRY(check_command(cli, err));
+  if (gd_env(MARK) && gd_comm_rank(cli->comm) == 0) {
     fprintf(stderr, GD_MPIRUN_MET "\n"); /* for gd_mpirun_run, which passes on all other lines */
     fflush(stderr);
   }
-  if (gd_comm_size(cli->comm) > 1 && cli->options.threads == 0 && !getenv("OMP_NUM_THREADS"))
+  if (gd_comm_size(cli->comm) > 1 && cli->options.threads == 0 && !gd_env("OMP_NUM_THREADS"))
     cli->options.threads = gd_comm_cores(cli->comm);
   return GD_OK;
 }
@@ -115,11 +143,11 @@ static void prefer(const char *name, const char *value) {
 /* Only under a batch system may mpirun spread over several. */
 static bool is_one_machine(void) {
   static const char *const variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"};
-  const char *nodes = getenv("SLURM_JOB_NUM_NODES");
-  if (getenv("SLURM_JOB_ID") && nodes && strcmp(nodes, "1") == 0)
+  const char *nodes = gd_env("SLURM_JOB_NUM_NODES");
+  if (gd_env("SLURM_JOB_ID") && nodes && strcmp(nodes, "1") == 0)
     return true;
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-    if (getenv(variables[i]))
+    if (gd_env(variables[i]))
       return false;
   return true;
 }
@@ -175,7 +203,7 @@ static bool make_shared_folder(int64_t ranks, const char *temporary, struct gd_s
 /* Ranks keep the TMPDIR that there was (-x): from a folder in /dev/shm it may be forbidden to load
  * compiled kernels. */
 static void use_shared_folder(int64_t ranks, struct gd_scratch *scratch, char *kept, size_t size) {
-  const char *temporary = getenv("TMPDIR");
+  const char *temporary = gd_env("TMPDIR");
   temporary = temporary && temporary[0] ? temporary : "/tmp";
   int length = snprintf(kept, size, "TMPDIR=%s", temporary);
   if (length < 0 || (size_t)length >= size || !make_shared_folder(ranks, temporary, scratch)) {
@@ -206,7 +234,9 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
                              struct gd_error *err) {
   enum { OWN = 16, MEET_S = 300 };
   struct gd_scratch scratch = GD_SCRATCH_NONE;
-  double meet_s = cli->options.rank_timeout > 0 ? cli->options.rank_timeout : MEET_S;
+  double meet_s = cli->options.rank_timeout > 0
+                      ? fmax(cli->options.rank_timeout, GD_COMM_LEAST_START_S)
+                      : MEET_S;
   char mpirun[PATH_MAX], self[PATH_MAX], kept[PATH_MAX], ranks[24], mark[8];
   struct gd_arena arena = {0};
   int at = 0;
@@ -217,7 +247,7 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
   setenv(MARK, mark, 1);
   const char **arguments = gd_arena_alloc(&arena, (size_t)argc + OWN, sizeof *arguments);
   if (!arguments)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the ranks were started");
+    return gd_nomem(err, "before the ranks were started");
   prepare_environment(cli->options.ranks, &scratch, kept, sizeof kept);
   arguments[at++] = mpirun;
   if (kept[0]) {
@@ -240,16 +270,31 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
   return status;
 }
 
+/* A command that needs no ranks answers on rank 0, and never joins: in a job of several commands
+ * ('mpirun ... : ...') those that join would wait for it. OpenMPI says how many commands there are.
+ */
+static enum gd_status check_alone(const struct gd_cli *cli, int size, struct gd_error *err) {
+  const char *commands = gd_env("OMPI_NUM_APP_CTX");
+  if (size < 2 || !cli->command || !commands || strcmp(commands, "1") == 0)
+    return GD_OK;
+  return gd_fail(err, GD_BAD_INPUT,
+                 "'%s' needs no ranks, but this process is one of %d that mpirun started with %s "
+                 "commands, and the others may wait for it; run it by itself",
+                 cli->command->name, size, commands);
+}
+
 enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, int *code,
                                struct gd_error *err) {
   int rank, size;
   bool trial = cli->command == &gd_command_trial;
   bool calibrates = cli->command == &gd_commands[GD_COMMAND_CALIBRATE] && !cli->options.help;
-  bool works =
-      trial || calibrates || (cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help);
+  bool trains = cli->command == &gd_commands[GD_COMMAND_TRAIN] && !cli->options.help;
+  bool works = trial || calibrates || trains ||
+               (cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help);
   *code = -1;
   if (gd_comm_in_job(&rank, &size))
-    return works ? check_size(cli, size, err) : GD_OK;
-  return (trial || calibrates) && cli->options.ranks > 1 ? launch(cli, argc, argv, code, err)
-                                                         : GD_OK;
+    return works ? check_size(cli, size, err) : check_alone(cli, size, err);
+  return (trial || calibrates || trains) && cli->options.ranks > 1
+             ? launch(cli, argc, argv, code, err)
+             : GD_OK;
 }

@@ -12,28 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/exit_code.h"
+#include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 
-enum { EXIT_FINE = 0, EXIT_NO = 1, EXIT_USAGE = 2, EXIT_SYSTEM = 3, EXIT_BUG = 4 };
-
-static int exit_code(enum gd_status status) {
-  switch (status) {
-  case GD_OK: return EXIT_FINE;
-  case GD_NOMEM_DEVICE:
-  case GD_NOMEM_HOST:
-  case GD_MISMATCH: return EXIT_NO;
-  case GD_BAD_INPUT:
-  case GD_UNSUPPORTED: return EXIT_USAGE;
-  case GD_ENVIRONMENT: return EXIT_SYSTEM;
-  case GD_INTERNAL: return EXIT_BUG;
-  }
-  return EXIT_BUG;
-}
-
 /* https://no-color.org: set and not empty means none. */
 static bool may_be_coloured(int stream) {
-  const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+  const char *no_color = gd_env("NO_COLOR"), *term = gd_env("TERM");
   return isatty(stream) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
 }
 
@@ -44,6 +30,25 @@ static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
     return gd_cmd_help(cli, err);
   GD_TRY(gd_cli_protect(cli, err));
   return cli->command->run(cli, err);
+}
+
+/* Commands that may read switches: all but those that help to find out what is wrong. */
+static bool reads_switches(const struct gd_cli *cli) {
+  return cli->command && !cli->options.help && !cli->options.version &&
+         cli->command->run != gd_cmd_help && cli->command->run != gd_cmd_version &&
+         cli->command->run != gd_cmd_doctor && cli->command->run != gd_cmd_completion;
+}
+
+/* Once: not by the ranks and trials that this program starts. */
+static void note_unknown_switches(struct gd_cli *cli) {
+  char text[256];
+  const char *unknown;
+  size_t at = 0;
+  if (!reads_switches(cli) || cli->rank > 0 || gd_env("GPUDAYS_LAUNCHED") ||
+      cli->command == &gd_command_trial || cli->command == &gd_command_rank)
+    return;
+  while ((unknown = gd_switch_unknown(&at)))
+    gd_strbuf_printf(&cli->notes, "%s\n", gd_switch_unknown_text(unknown, text, sizeof text));
 }
 
 /* One line each, after the output: what there is to say about it. */
@@ -89,6 +94,8 @@ int main(int argc, char **argv) {
   keep_freed_memory(&cli);
   gd_launch_begin(&cli);
   cli.progress = cli.progress && !cli.options.quiet;
+  if (status == GD_OK && reads_switches(&cli))
+    status = gd_switches_check(&err);
   if (status == GD_OK)
     status = gd_launch_ranks(&cli, argc, argv, &code, &err);
   if (status == GD_OK && code < 0)
@@ -100,14 +107,16 @@ int main(int argc, char **argv) {
     status = write_err.status;
     err = write_err;
   }
-  if (status == GD_OK)
+  if (status == GD_OK) {
+    note_unknown_switches(&cli);
     write_notes(&cli);
+  }
   if (status != GD_OK && cli.rank > 0)
     fprintf(stderr, "gpudays: rank %d: %s\n", cli.rank, err.text);
   else if (status != GD_OK)
     fprintf(stderr, "gpudays: %s\n", err.text);
   if (status != GD_OK || code < 0)
-    code = exit_code(status);
+    code = (int)gd_exit_of(status);
   gd_launch_leave(&cli, code);
   gd_strbuf_deinit(&cli.out);
   gd_strbuf_deinit(&cli.notes);

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exit_code.h"
+#include "base/switches.h"
 #include "cli/cli.h"
 
-/* What the page's file has between `.\"@commands` or `.\"@options` and `.\"@end`. */
+/* What the page's file has between `.\"@commands`, `@options`, `@exits` or `@switches` and
+ * `.\"@end`. */
 struct region {
   const char *text;
   size_t length;
@@ -111,6 +114,26 @@ static void append_option(struct gd_strbuf *out, struct region *region,
   gd_strbuf_append(out, ".\n");
 }
 
+static void append_switch(struct gd_strbuf *out, const struct gd_switch *row) {
+  char values[128];
+  if (row->kind != GD_SWITCH_TUNING && row->kind != GD_SWITCH_PLACE)
+    return;
+  gd_strbuf_printf(out, ".TP\n.BR %s \" (\\fI", row->name);
+  append_plain(out, gd_switch_values(row, values, sizeof values));
+  gd_strbuf_append(out, "\\fR)\"\n");
+  append_sentence(out, row->about);
+  gd_strbuf_append(out, "Default: ");
+  append_sentence(out, row->unset);
+}
+
+static void append_exit(struct gd_strbuf *out, int code) {
+  gd_strbuf_printf(out, ".TP\n.B %d\n", code);
+  append_plain(out, gd_exits[code].word);
+  gd_strbuf_append(out, gd_exits[code].meaning[0] ? ": " : "");
+  append_plain(out, gd_exits[code].meaning);
+  gd_strbuf_append(out, "\n");
+}
+
 /* --- the page ------------------------------------------------------------------------------ */
 
 static int count_parts(const struct region *region) {
@@ -128,11 +151,15 @@ static enum gd_status append_table(struct gd_strbuf *out, const char *table, str
   if (strcmp(table, "commands") == 0) {
     for (int i = 1; i < GD_COMMAND_COUNT; i++)
       append_command(out, region, &gd_commands[i]);
+  } else if (strcmp(table, "switches") == 0) {
+    for (int i = 0; i < gd_switch_count; i++)
+      append_switch(out, &gd_switches[i]);
+  } else if (strcmp(table, "exits") == 0) {
+    for (int i = 0; i < GD_EXIT_COUNT; i++)
+      append_exit(out, i);
   } else {
-    int count;
-    const struct gd_option *options = gd_options(&count);
-    for (int i = 0; i < count; i++)
-      append_option(out, region, &options[i]);
+    for (int i = 0; i < gd_option_count; i++)
+      append_option(out, region, &gd_option_table[i]);
   }
   return region->used == count_parts(region)
              ? GD_OK
@@ -141,7 +168,7 @@ static enum gd_status append_table(struct gd_strbuf *out, const char *table, str
 }
 
 enum gd_status gd_manual_print(struct gd_strbuf *out, struct gd_error *err) {
-  static const char *const tables[] = {"commands", "options"};
+  static const char *const tables[] = {"commands", "options", "exits", "switches"};
   const char *at = gd_cli_embedded("../docs/gpudays.1.in");
   GD_ASSERT(at);
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {

@@ -21,9 +21,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "base/process.h"
 #include "base/strbuf.h"
+#include "base/switches.h"
 
 #define MS_NS 1000000LL
 
@@ -33,7 +35,7 @@
  * module that was loaded stands before it. */
 enum gd_status gd_mpirun_find(char *path, size_t size, struct gd_error *err) {
   static const char *const names[] = {"mpirun.openmpi", "mpirun"};
-  const char *folders = getenv("PATH");
+  const char *folders = gd_env("PATH");
   for (const char *at = folders ? folders : "/usr/bin:/bin"; *at;) {
     size_t length = strcspn(at, ":");
     for (size_t i = 0; i < sizeof names / sizeof *names && length > 0; i++) {
@@ -245,7 +247,7 @@ static enum gd_status judge(const struct watch *watch, const struct relay *relay
                    "mpirun was killed by signal %d (%s); its ranks were stopped",
                    WTERMSIG(watch->status), strsignal(WTERMSIG(watch->status)));
   int result = WEXITSTATUS(watch->status);
-  if (result == 0 || (relay->said && result <= 4)) {
+  if (result == 0 || (relay->said && result < GD_EXIT_COUNT)) {
     *code = result;
     return GD_OK;
   }

@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "export/export.h"
 #include "money/money.h"
-#include "search/trial.h"
 #include "store/store.h"
+#include "trial/choose.h"
 
 struct gd_cli;
 
@@ -24,10 +24,12 @@ enum gd_command_id {
   GD_COMMAND_ESTIMATE,
   GD_COMMAND_PLAN,
   GD_COMMAND_BENCH,
+  GD_COMMAND_TRAIN,
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
   GD_COMMAND_EXPORT,
   GD_COMMAND_SURVEY,
+  GD_COMMAND_TOKENS,
   GD_COMMAND_COST,
   GD_COMMAND_REPORT,
   GD_COMMAND_VERIFY,
@@ -64,17 +66,21 @@ struct gd_cli_options {
   bool help, version, json, csv, quiet, explain, profile, fresh, retry_failed, no_store, man;
   bool precision_given, optimizer_given, format_given;
   bool slurm, simulate, fast, total, text;
-  bool no_predictions;           /* of report */
-  bool paper_stack, paper_peaks; /* --stack paper, --peaks paper */
-  bool questions, template;      /* of survey */
+  bool no_predictions;               /* of report */
+  bool paper_stack, paper_peaks;     /* --stack paper, --peaks paper */
+  bool questions, template;          /* of survey */
+  bool decode, special, split_lines; /* of tokens */
   enum gd_micro_batch micro_batch;
   enum gd_precision precision;
   enum gd_optimizer optimizer;
   enum gd_trial_status status; /* what filter.status points to */
   enum gd_export_format format;
   enum gd_times times;
-  const char *backend; /* "cpu" when not given */
-  const char *methods; /* NULL: naive, and of export the best */
+  const char *backend;      /* "cpu" when not given */
+  const char *methods;      /* NULL: naive, and of export the best */
+  const char *without;      /* passes to switch off, joined by commas */
+  const char *explain_pass; /* "passes", or the name of one; NULL: --explain shows the plan */
+  const char *not_a_pass;   /* the word after --explain, where it was taken for an argument */
   int64_t threads;
   const char *calibration;
   int64_t micro_batch_size;
@@ -102,11 +108,20 @@ struct gd_cli_options {
   const char *rent, *energy;
   int64_t synthetic;  /* answers of survey to invent */
   const char *survey; /* of report: a file of answers */
+  /* of train */
+  bool dry_run;
+  const char *data, *eval, *schedule, *betas;
+  struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
+  struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */
+  int64_t keep, eval_every, token_bytes;
+  /* of tokens */
+  const char *tokenizer, *eos, *field, *tokens_format;
+  struct gd_cli_number validation;
 };
 
 struct gd_option {
   const char *name;     /* without the dashes */
-  const char *argument; /* "SIZE"; NULL: a switch */
+  const char *argument; /* "SIZE"; "[PASS]": may be left out; NULL: a switch */
   unsigned commands;    /* bit per enum gd_command_id */
   char letter;          /* "-h"; 0: none */
   bool common;          /* help names it on one line with its like */
@@ -118,7 +133,9 @@ struct gd_option {
   int64_t low, high; /* of numbers */
 };
 
-const struct gd_option *gd_options(int *count);
+enum { GD_OPTIONS_MOST = 128 };
+extern const struct gd_option gd_option_table[];
+extern const int gd_option_count; /* at most GD_OPTIONS_MOST */
 /*
  * The option that "--name", "--name=value" or "-x" asks for, or NULL; its name as it stands there
  * and how long that is, in either case.

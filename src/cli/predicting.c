@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "base/cpus.h"
+#include "base/switches.h"
 #include "cli/cli.h"
 
 static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
@@ -23,17 +25,53 @@ static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
   return gd_predictor_for_target(&p->predictor, &p->target, err);
 }
 
+/* The backend is opened once, and what it says is kept for everybody. Ranks share the cores. */
+static enum gd_status look_here(struct gd_predicting *p, struct gd_cli *cli, struct gd_error *err) {
+  struct gd_cli_options *options = &cli->options;
+  if (options->ranks > 1 && !options->slurm && options->threads == 0 &&
+      !gd_env("OMP_NUM_THREADS")) {
+    int64_t cores = gd_cpus((int)options->ranks) / options->ranks;
+    options->threads = cores > 1 ? cores : 1;
+  }
+  GD_TRY(gd_place_find(gd_cli_backend(cli),
+                       &(struct gd_backend_options){.threads = (int)options->threads}, &p->place,
+                       err));
+  return gd_predictor_for_machine(&p->predictor, &p->place.info,
+                                  options->ranks > 1 ? (int)options->ranks : 1, err);
+}
+
 enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
                                   struct gd_error *err) {
-  const struct gd_cli_options *options = &cli->options;
-  int ranks = options->ranks > 1 ? (int)options->ranks : 1;
-  enum gd_status status = options->gpu
-                              ? find_target(p, cli, err)
-                              : gd_predictor_for_machine(&p->predictor, gd_cli_backend(cli),
-                                                         (int)options->threads, ranks, err);
+  enum gd_status status = cli->options.gpu ? find_target(p, cli, err) : look_here(p, cli, err);
   if (status != GD_OK)
     gd_predicting_close(p);
   return status;
+}
+
+/* All models are read before anything is planned: a misspelt last name must not cost the time of
+   the others. */
+enum gd_status gd_points_of_cli(struct gd_cli *cli, struct gd_points_asked *asked,
+                                struct gd_error *err) {
+  struct gd_method *methods;
+  struct gd_model *models = gd_arena_alloc(&cli->arena, (size_t)cli->n_arguments, sizeof *models);
+  *asked = (struct gd_points_asked){
+      .models = models, .arguments = cli->arguments, .n_models = cli->n_arguments};
+  GD_TRY(gd_cli_methods(cli, &methods, &asked->n_methods, err));
+  if (!models)
+    return gd_nomem(err, "before the first plan");
+  asked->methods = methods;
+  for (int i = 0; i < cli->n_arguments; i++)
+    GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &models[i], err));
+  gd_cli_trial_options(cli, &(struct gd_method){0}, &asked->options);
+  return GD_OK;
+}
+
+struct gd_point_machine gd_predicting_machine(const struct gd_predicting *p) {
+  return (struct gd_point_machine){.target = p->has_target ? &p->target : NULL,
+                                   .place = p->has_target ? NULL : &p->place,
+                                   .predictor = &p->predictor,
+                                   .shared_bytes =
+                                       p->has_target ? 0 : gd_place_shared_bytes(&p->place)};
 }
 
 void gd_predicting_close(struct gd_predicting *p) {
@@ -86,9 +124,9 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
   if (p->has_target)
     gd_show_target(to, &p->target);
   if (shows) {
-    gd_show_set_real(to, "pass_s", prediction->pass_s);
-    if (prediction->has_last_pass)
-      gd_show_set_real(to, "last_pass_s", prediction->last_pass_s);
+    gd_show_set_real(to, "micro_step_s", prediction->micro_step_s);
+    if (prediction->has_last_micro_step)
+      gd_show_set_real(to, "last_micro_step_s", prediction->last_micro_step_s);
     gd_show_set_real(to, "update_s", prediction->update_s);
     gd_show_set_real(to, "step_s", prediction->step_s);
     gd_show_set_real(to, "days", prediction->days);
@@ -136,9 +174,6 @@ void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p, unsigned c
   } else
     gd_strbuf_append(&line, "note: 'gpudays calibrate' measures this machine once, in about a "
                             "minute; plans then come with predicted times");
-  if (line.text && !line.failed)
-    gd_show_paragraph(&cli->out, 2, line.text);
-  cli->out.failed = cli->out.failed || line.failed;
-  gd_strbuf_deinit(&line);
+  gd_show_buffer(&cli->out, 2, &line);
   append_too_old(cli, p);
 }

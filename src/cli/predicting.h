@@ -7,7 +7,7 @@
 
 #include "cli/show.h"
 #include "predict/predict.h"
-#include "search/trial.h"
+#include "search/points.h"
 
 struct gd_cli;
 
@@ -15,6 +15,7 @@ struct gd_predicting {
   struct gd_hw hw;         /* loaded with a target, which borrows from it */
   struct gd_target target; /* with --gpu */
   bool has_target;
+  struct gd_place place; /* without a target: what the backend finds here */
   struct gd_predictor predictor;
 };
 
@@ -23,6 +24,12 @@ struct gd_predicting {
 enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
                                   struct gd_error *err) GD_MUST_USE;
 void gd_predicting_close(struct gd_predicting *p); /* safe on a zeroed one */
+/* What the command line asks of points, but for the machines: models and methods, in the arena, and
+   settings. */
+enum gd_status gd_points_of_cli(struct gd_cli *cli, struct gd_points_asked *asked,
+                                struct gd_error *err) GD_MUST_USE;
+/* The target, or this machine, as what points are made for. */
+struct gd_point_machine gd_predicting_machine(const struct gd_predicting *p);
 
 /* Whether times are worth showing: of a target always, of this machine once it was calibrated. */
 bool gd_predicting_shows(const struct gd_predicting *p);

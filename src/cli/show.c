@@ -14,19 +14,12 @@
 #include <string.h>
 
 #include "base/csv.h"
+#include "base/json.h"
 #include "cli/cli.h"
 
 enum { COLUMNS = 80 };
 
 /* --- numbers ------------------------------------------------------------------------------- */
-
-const char *gd_show_number(char *text, size_t size, double value, int decimals) {
-  return gd_format_number(text, size, value, decimals);
-}
-
-const char *gd_show_digits(char *text, size_t size, double value, int digits) {
-  return gd_format_digits(text, size, value, digits);
-}
 
 struct unit {
   double least_s; /* from here on */
@@ -50,7 +43,7 @@ static const struct unit *unit_of(double seconds) {
 const char *gd_show_seconds(char *text, size_t size, double seconds) {
   char number[GD_SHOW_TEXT];
   const struct unit *unit = unit_of(seconds);
-  gd_show_digits(number, sizeof number, seconds / unit->scale_s, 3);
+  gd_format_digits(number, sizeof number, seconds / unit->scale_s, 3);
   snprintf(text, size, "%s %s", number, unit->name);
   return text;
 }
@@ -80,12 +73,14 @@ const char *gd_show_rate(char *text, size_t size, double flops_per_s) {
     flops_per_s /= 1000;
     i++;
   }
-  gd_show_digits(number, sizeof number, flops_per_s, 3);
+  gd_format_digits(number, sizeof number, flops_per_s, 3);
   snprintf(text, size, "%s %sFLOP/s", number, prefixes[i]);
   return text;
 }
 
-void gd_show_duration(struct gd_show_duration *shown, double seconds, double low_s, double high_s) {
+void gd_show_duration(struct gd_show_duration *shown, double days, double low_days,
+                      double high_days) {
+  const double seconds = days * 86400, low_s = low_days * 86400, high_s = high_days * 86400;
   char number[GD_SHOW_TEXT], low[GD_SHOW_TEXT], high[GD_SHOW_TEXT];
   const struct unit *unit = unit_of(seconds);
   double scale = unit->scale_s, width = (high_s - low_s) / 2 / scale;
@@ -95,15 +90,15 @@ void gd_show_duration(struct gd_show_duration *shown, double seconds, double low
   int earned = width > 0 ? gd_format_decimals(width, 1) : decimals;
   if (earned > decimals)
     decimals = earned < most ? earned : most;
-  gd_show_number(number, sizeof number, seconds / scale, decimals);
+  gd_format_number(number, sizeof number, seconds / scale, decimals);
   snprintf(shown->value, sizeof shown->value, "%s %s", number, unit->name);
   double years = seconds / 86400 / 365.25;
   if (years >= 1) {
-    gd_show_digits(low, sizeof low, years, 2);
+    gd_format_digits(low, sizeof low, years, 2);
     snprintf(shown->value, sizeof shown->value, "%s %s (%s years)", number, unit->name, low);
   }
-  gd_show_number(low, sizeof low, low_s / scale, decimals);
-  gd_show_number(high, sizeof high, high_s / scale, decimals);
+  gd_format_number(low, sizeof low, low_s / scale, decimals);
+  gd_format_number(high, sizeof high, high_s / scale, decimals);
   snprintf(shown->interval, sizeof shown->interval, "%s - %s", low, high);
 }
 
@@ -131,6 +126,13 @@ void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text) {
   gd_strbuf_append(out, "\n");
 }
 
+void gd_show_buffer(struct gd_strbuf *out, int indent, struct gd_strbuf *line) {
+  if (line->text && !line->failed)
+    gd_show_paragraph(out, indent, line->text);
+  out->failed = out->failed || line->failed;
+  gd_strbuf_deinit(line);
+}
+
 void gd_show_bold(struct gd_cli *cli, const char *text) {
   gd_strbuf_printf(&cli->out, "%s%s%s", cli->bold ? "\033[1m" : "", text,
                    cli->bold ? "\033[0m" : "");
@@ -148,6 +150,21 @@ const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) {
   if (!cell)
     cli->out.failed = true;
   return cell;
+}
+
+const char *gd_show_count_cell(struct gd_cli *cli, int64_t count) {
+  char text[GD_SHOW_TEXT];
+  return gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, count));
+}
+
+const char *gd_show_bytes_cell(struct gd_cli *cli, int64_t bytes) {
+  char text[GD_SHOW_TEXT];
+  return gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, bytes));
+}
+
+const char *gd_show_seconds_cell(struct gd_cli *cli, double seconds) {
+  char text[GD_SHOW_TEXT];
+  return gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, seconds));
 }
 
 static ssize_t write_to_strbuf(void *cookie, const char *data, size_t length) {
@@ -207,64 +224,34 @@ enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
     append_indented(out, indent, text.text);
   ok = ok && !text.failed;
   gd_strbuf_deinit(&text);
-  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing a table");
+  return ok ? GD_OK : gd_nomem(err, "while printing a table");
+}
+
+const char **gd_show_row(struct gd_show_rows *rows) {
+  size_t width = (size_t)rows->n_columns;
+  GD_ASSERT(rows->n_columns <= GD_SHOW_COLUMNS);
+  if (rows->count == rows->capacity) {
+    int capacity = rows->capacity > 0 ? 2 * rows->capacity : 16;
+    const char **cells = gd_arena_alloc(&rows->cli->arena, (size_t)capacity * width, sizeof *cells);
+    if (!cells) {
+      rows->cli->out.failed = true;
+      return rows->spare;
+    }
+    for (size_t i = 0; i < (size_t)rows->count * width; i++)
+      cells[i] = rows->cells[i];
+    rows->cells = cells;
+    rows->capacity = capacity;
+  }
+  return rows->cells + (size_t)rows->count++ * width;
+}
+
+enum gd_status gd_show_rows(struct gd_show_rows *rows, int indent, struct gd_error *err) {
+  return gd_show_table(&rows->cli->out, indent, rows->columns, rows->n_columns, rows->cells,
+                       rows->count, err);
 }
 
 /* --- JSON as text: what jansson writes, without a call for every comma --------------------------
  */
-
-static void append_string(struct gd_strbuf *out, const char *text) {
-  gd_strbuf_append_bytes(out, "\"", 1);
-  while (*text) {
-    size_t plain = 0;
-    while ((unsigned char)text[plain] >= 0x20 && text[plain] != '"' && text[plain] != '\\')
-      plain++;
-    gd_strbuf_append_bytes(out, text, plain);
-    text += plain;
-    if (!*text)
-      break;
-    static const char named[] = "\bb\ff\nn\rr\tt\"\"\\\\";
-    const char *at = named;
-    while (*at && *at != *text)
-      at += 2;
-    if (*at)
-      gd_strbuf_printf(out, "\\%c", at[1]);
-    else
-      gd_strbuf_printf(out, "\\u%04X", (unsigned)(unsigned char)*text);
-    text++;
-  }
-  gd_strbuf_append_bytes(out, "\"", 1);
-}
-
-/* A whole number gets a point, an exponent no plus and no zeros before it. */
-static void append_real(struct gd_strbuf *out, double value) {
-  char text[48];
-  int length = snprintf(text, sizeof text, "%.17g", value);
-  char *exponent = memchr(text, 'e', (size_t)length);
-  if (exponent) {
-    char *from = exponent + 1, *to = exponent + 1;
-    if (*from == '-')
-      to++;
-    from++;
-    while (*from == '0' && from[1])
-      from++;
-    memmove(to, from, strlen(from) + 1);
-  } else if (!memchr(text, '.', (size_t)length)) {
-    memcpy(text + length, ".0", 3);
-  }
-  gd_strbuf_append(out, text);
-}
-
-static void append_integer(struct gd_strbuf *out, int64_t value) {
-  char text[24], *at = text + sizeof text;
-  uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-  do
-    *--at = (char)('0' + rest % 10);
-  while (rest /= 10);
-  if (value < 0)
-    *--at = '-';
-  gd_strbuf_append_bytes(out, at, (size_t)(text + sizeof text - at));
-}
 
 static void append_line(struct gd_strbuf *out, int indent) {
   static const char line[] = "\n                                        ";
@@ -279,9 +266,9 @@ static void dump(struct gd_strbuf *out, json_t *value, int indent) {
   size_t i;
   bool first = true;
   switch (json_typeof(value)) {
-  case JSON_STRING: append_string(out, json_string_value(value)); break;
-  case JSON_INTEGER: append_integer(out, (int64_t)json_integer_value(value)); break;
-  case JSON_REAL: append_real(out, json_real_value(value)); break;
+  case JSON_STRING: gd_json_append_text(out, json_string_value(value)); break;
+  case JSON_INTEGER: gd_json_append_int(out, (int64_t)json_integer_value(value)); break;
+  case JSON_REAL: gd_json_append_real(out, json_real_value(value)); break;
   case JSON_TRUE: gd_strbuf_append(out, "true"); break;
   case JSON_FALSE: gd_strbuf_append(out, "false"); break;
   case JSON_NULL: gd_strbuf_append(out, "null"); break;
@@ -302,7 +289,7 @@ static void dump(struct gd_strbuf *out, json_t *value, int indent) {
     json_object_foreach(value, key, inner) {
       gd_strbuf_append_bytes(out, ",", first ? 0 : 1);
       append_line(out, indent + 2);
-      append_string(out, key);
+      gd_json_append_text(out, key);
       gd_strbuf_append_bytes(out, ": ", 2);
       dump(out, inner, indent + 2);
       first = false;
@@ -326,35 +313,76 @@ void gd_show_begin_text(struct gd_show_object *to, struct gd_strbuf *out, int in
   gd_strbuf_append_bytes(out, "{", 1);
 }
 
-enum gd_status gd_show_end_text(struct gd_show_object *to, struct gd_error *err) {
-  if (to->any)
-    append_line(to->out, to->indent);
-  gd_strbuf_append_bytes(to->out, "}", 1);
-  return to->failed || to->out->failed
-             ? gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON")
-             : GD_OK;
+void gd_show_begin_csv(struct gd_show_object *to, struct gd_strbuf *out) {
+  *to = (struct gd_show_object){.out = out, .csv = true};
 }
 
+enum gd_status gd_show_end_text(struct gd_show_object *to, struct gd_error *err) {
+  if (to->any && !to->csv)
+    append_line(to->out, to->indent);
+  gd_strbuf_append_bytes(to->out, to->csv ? "\n" : "}", 1);
+  return to->failed || to->out->failed ? gd_nomem(err, "while printing JSON") : GD_OK;
+}
+
+/* What comes before a value that is written at once. Keys are words: no sign of them is special to
+   JSON. */
 static void append_key(struct gd_show_object *to, const char *key) {
-  gd_strbuf_append_bytes(to->out, ",", to->any ? 1 : 0);
-  append_line(to->out, to->indent + 2);
-  append_string(to->out, key);
-  gd_strbuf_append_bytes(to->out, ": ", 2);
+  if (to->csv) {
+    gd_strbuf_append_bytes(to->out, ",", to->any ? 1 : 0);
+  } else {
+    size_t length = strlen(key), indent = (size_t)to->indent + 2;
+    char *at = gd_strbuf_room(to->out, length + indent + 6), *from = at;
+    if (!at)
+      return;
+    if (to->any)
+      *at++ = ',';
+    *at++ = '\n';
+    memset(at, ' ', indent);
+    at += indent;
+    *at++ = '"';
+    memcpy(at, key, length);
+    at += length;
+    memcpy(at, "\": ", 4);
+    to->out->length += (size_t)(at + 3 - from);
+  }
   to->any = true;
 }
 
+static bool is_column(const json_t *value);
+static void append_value(struct gd_strbuf *out, const json_t *value);
+
 void gd_show_set(struct gd_show_object *to, const char *key, json_t *value) {
+  GD_ASSERT(!to->csv || !json_is_object(value));
   if (to->out && value) {
-    append_key(to, key);
-    dump(to->out, value, to->indent + 2);
+    bool shown = !to->csv || is_column(value);
+    if (shown)
+      append_key(to, key);
+    if (shown && to->csv)
+      append_value(to->out, value);
+    else if (shown)
+      dump(to->out, value, to->indent + 2);
     json_decref(value);
   } else if (to->out || json_object_set_new(to->object, key, value) != 0) {
     to->failed = true;
   }
 }
 
+static bool is_ascii(const char *text) {
+  while (*text > 0)
+    text++;
+  return !*text;
+}
+
 /* Names of folders may hold any bytes; what is not UTF-8 becomes '?'. */
 void gd_show_set_text(struct gd_show_object *to, const char *key, const char *text) {
+  if (to->out && is_ascii(text)) { /* almost always */
+    append_key(to, key);
+    if (to->csv)
+      gd_csv_append_cell(to->out, text);
+    else
+      gd_json_append_text(to->out, text);
+    return;
+  }
   json_t *value = json_string(text);
   if (!value) {
     struct gd_strbuf clean = {0};
@@ -374,7 +402,7 @@ void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value) 
     return;
   }
   append_key(to, key);
-  append_integer(to->out, value);
+  gd_json_append_int(to->out, value);
 }
 
 void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value) {
@@ -387,15 +415,63 @@ void gd_show_set_real(struct gd_show_object *to, const char *key, double value) 
     return;
   }
   append_key(to, key);
-  append_real(to->out, value);
+  if (to->csv)
+    gd_csv_append_number(to->out, value);
+  else
+    gd_json_append_real(to->out, value);
 }
 
 void gd_show_set_null(struct gd_show_object *to, const char *key) {
   gd_show_set(to, key, json_null());
 }
 
+void gd_show_set_reals(struct gd_show_object *to, const char *key, const double *values,
+                       int count) {
+  if (to->csv) /* has no columns of numbers by the dozen */
+    return;
+  if (!to->out || count == 0) {
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+      if (json_array_append_new(list, json_real(values[i])) != 0)
+        to->failed = true;
+    gd_show_set(to, key, list);
+    return;
+  }
+  append_key(to, key);
+  for (int i = 0; i < count; i++) {
+    gd_strbuf_append_bytes(to->out, i ? "," : "[", 1);
+    append_line(to->out, to->indent + 4);
+    gd_json_append_real(to->out, values[i]);
+  }
+  append_line(to->out, to->indent + 2);
+  gd_strbuf_append_bytes(to->out, "]", 1);
+}
+
+void gd_show_begin_inside(struct gd_show_object *child, struct gd_show_object *parent,
+                          const char *key) {
+  if (!parent->out) {
+    gd_show_begin(child);
+    return;
+  }
+  *child = *parent;
+  child->indent += 2;
+  if (parent->csv) /* a row goes on */
+    return;
+  append_key(parent, key);
+  gd_strbuf_append_bytes(parent->out, "{", 1);
+  child->any = false;
+}
+
 void gd_show_set_object(struct gd_show_object *to, const char *key, struct gd_show_object *child) {
-  gd_show_set(to, key, child->object);
+  if (!child->out) {
+    gd_show_set(to, key, child->object);
+  } else if (to->csv) {
+    to->any = child->any;
+  } else {
+    if (child->any)
+      append_line(to->out, child->indent);
+    gd_strbuf_append_bytes(to->out, "}", 1);
+  }
   to->failed = to->failed || child->failed;
   *child = (struct gd_show_object){0};
 }
@@ -420,7 +496,7 @@ enum gd_status gd_show_json_inside(struct gd_strbuf *out, struct gd_show_object 
     dump(out, object->object, indent);
   json_decref(object->object);
   *object = (struct gd_show_object){0};
-  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON");
+  return ok ? GD_OK : gd_nomem(err, "while printing JSON");
 }
 
 enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object,
@@ -430,7 +506,7 @@ enum gd_status gd_show_json(struct gd_strbuf *out, struct gd_show_object *object
   json_decref(object->object);
   *object = (struct gd_show_object){0};
   gd_strbuf_append(out, "\n");
-  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing JSON");
+  return ok ? GD_OK : gd_nomem(err, "while printing JSON");
 }
 
 /* --- CSV ----------------------------------------------------------------------------------- */
@@ -498,7 +574,7 @@ enum gd_status gd_show_csv_row(struct gd_strbuf *out, struct gd_show_object *row
     append_row(out, row->object, false);
   json_decref(row->object);
   *row = (struct gd_show_object){0};
-  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing CSV");
+  return ok ? GD_OK : gd_nomem(err, "while printing CSV");
 }
 
 enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,
@@ -513,5 +589,5 @@ enum gd_status gd_show_csv(struct gd_strbuf *out, struct gd_show_object *rows,
   }
   json_decref(rows->object);
   *rows = (struct gd_show_object){0};
-  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while printing CSV");
+  return ok ? GD_OK : gd_nomem(err, "while printing CSV");
 }

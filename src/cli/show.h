@@ -15,10 +15,6 @@ struct gd_cli;
 
 enum { GD_SHOW_TEXT = 48 }; /* bytes that hold any number formatted here */
 
-/* "1,234.5": thousands separated, so many decimals. */
-const char *gd_show_number(char *text, size_t size, double value, int decimals);
-/* The same with `digits` significant ones, and no more decimals than that takes. */
-const char *gd_show_digits(char *text, size_t size, double value, int digits);
 /* "28.9 ms", "7.43 s", "12.3 min", "5.20 h", "12.3 days". */
 const char *gd_show_seconds(char *text, size_t size, double seconds);
 /* "2.9e20". */
@@ -28,16 +24,19 @@ const char *gd_show_rate(char *text, size_t size, double flops_per_s);
 
 /*
  * How long a run takes: one unit for the value and its interval, with as many decimals as the
- * interval deserves, and the years beside many days.
+ * interval deserves, and the years where there are many days.
  */
 struct gd_show_duration {
   char value[3 * GD_SHOW_TEXT];    /* "1,240 days (3.4 years)" */
   char interval[3 * GD_SHOW_TEXT]; /* "1,231 - 1,249" in the same unit */
 };
-void gd_show_duration(struct gd_show_duration *shown, double seconds, double low_s, double high_s);
+void gd_show_duration(struct gd_show_duration *shown, double days, double low_days,
+                      double high_days);
 
 /* Text wrapped at 80 columns; lines after the first are indented two deeper than `indent`. */
 void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text);
+/* The same from a buffer, which is freed; nothing where it is empty. */
+void gd_show_buffer(struct gd_strbuf *out, int indent, struct gd_strbuf *line);
 /* The same text, bold on a terminal. */
 void gd_show_bold(struct gd_cli *cli, const char *text);
 
@@ -47,11 +46,40 @@ struct gd_show_column {
 };
 /* A cell's text, in the arena of cli. Without memory it is NULL and cli->out has failed. */
 const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) GD_PRINTF(2, 3);
+/* Cells of numbers: "1,024", "20.7 GiB", "1.71 s". */
+const char *gd_show_count_cell(struct gd_cli *cli, int64_t count);
+const char *gd_show_bytes_cell(struct gd_cli *cli, int64_t bytes);
+const char *gd_show_seconds_cell(struct gd_cli *cli, double seconds);
 /* cells: rows x columns texts, row by row; NULL is an empty cell. */
 enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
                              const struct gd_show_column *columns, int n_columns,
                              const char *const *cells, int n_rows,
                              struct gd_error *err) GD_MUST_USE;
+
+/*
+ * A table that grows by rows, in the arena of cli. Without memory cli->out has failed: fill freely.
+ *
+ *   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
+ *   const char **row = gd_show_row(&rows);
+ *   row[0] = "name";
+ *   return gd_show_rows(&rows, 2, err);
+ */
+enum { GD_SHOW_COLUMNS = 40 };
+struct gd_show_rows {
+  struct gd_cli *cli;
+  const struct gd_show_column *columns;
+  int n_columns; /* up to GD_SHOW_COLUMNS */
+  int count, capacity;
+  const char **cells;
+  const char *spare[GD_SHOW_COLUMNS]; /* the row that is written where there is no memory */
+};
+#define GD_SHOW_ROWS(of, titles) \
+  { .cli = (of), .columns = (titles), .n_columns = (int)(sizeof(titles) / sizeof *(titles)) }
+/* A new row of empty cells; those before it may have moved. */
+const char **gd_show_row(struct gd_show_rows *rows);
+/* Appends the table to cli->out. */
+enum gd_status gd_show_rows(struct gd_show_rows *rows, int indent,
+                            struct gd_error *err) GD_MUST_USE;
 
 /* An object under construction. The first failure is kept: set freely, check in gd_show_json. */
 struct gd_show_object {
@@ -60,12 +88,19 @@ struct gd_show_object {
   struct gd_strbuf *out; /* where what is set goes at once, as text; NULL: it is kept in object */
   int indent;            /* of that text */
   bool any;              /* something was set */
+  bool csv;              /* that text is a row of CSV */
 };
 void gd_show_begin(struct gd_show_object *to);
 /* The same, written to out as it is set, as gd_show_json_inside would: for objects by the hundred
    thousand. What was set cannot be asked for, nor set again. */
 void gd_show_begin_text(struct gd_show_object *to, struct gd_strbuf *out, int indent);
+/* A row of CSV in the same way; see gd_show_csv. Objects inside are begun by gd_show_begin_inside.
+ */
+void gd_show_begin_csv(struct gd_show_object *to, struct gd_strbuf *out);
 enum gd_status gd_show_end_text(struct gd_show_object *to, struct gd_error *err) GD_MUST_USE;
+/* An object that goes into its parent next, by gd_show_set_object: written at once if that is. */
+void gd_show_begin_inside(struct gd_show_object *child, struct gd_show_object *parent,
+                          const char *key);
 void gd_show_set(struct gd_show_object *to, const char *key, json_t *value); /* takes value */
 void gd_show_set_text(struct gd_show_object *to, const char *key, const char *text);
 void gd_show_set_int(struct gd_show_object *to, const char *key, int64_t value);
@@ -73,6 +108,8 @@ void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value);
 /* null when the number is not finite. */
 void gd_show_set_real(struct gd_show_object *to, const char *key, double value);
 void gd_show_set_null(struct gd_show_object *to, const char *key);
+/* An array of finite numbers. */
+void gd_show_set_reals(struct gd_show_object *to, const char *key, const double *values, int count);
 /* Moves the finished child into its parent. */
 void gd_show_set_object(struct gd_show_object *to, const char *key, struct gd_show_object *child);
 void gd_show_append(struct gd_show_object *array, struct gd_show_object *child);

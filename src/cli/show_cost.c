@@ -12,7 +12,7 @@
 const char *gd_show_usd(char *text, size_t size, double usd) {
   char digits[GD_SHOW_TEXT];
   if (isfinite(usd))
-    snprintf(text, size, "$%s", gd_show_number(digits, sizeof digits, usd, usd < 10 ? 2 : 0));
+    snprintf(text, size, "$%s", gd_format_number(digits, sizeof digits, usd, usd < 10 ? 2 : 0));
   else
     snprintf(text, size, "-");
   return text;
@@ -23,7 +23,7 @@ const char *gd_show_days(char *text, size_t size, double days) {
   if (days < 999.5)
     snprintf(text, size, "%.3g", days);
   else
-    gd_show_number(text, size, days, 0);
+    gd_format_number(text, size, days, 0);
   return text;
 }
 
@@ -157,7 +157,6 @@ static const struct gd_show_column columns[] = {
     {"COST/RUN", true},   {"KWH", true},      {"ENERGY", true},     {"RENT", true},
     {"BREAK-EVEN", true}, {"PARETO", false},  {"DAYS FROM", false},
 };
-enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static const char *usd_cell(struct gd_cli *cli, double usd) {
   char text[2 * GD_SHOW_TEXT];
@@ -170,7 +169,7 @@ static const char *months_cell(struct gd_cli *cli, double months) {
     return "-";
   if (!isfinite(months))
     return "never";
-  return gd_show_cell(cli, "%s mo", gd_show_digits(text, sizeof text, months, 3));
+  return gd_show_cell(cli, "%s mo", gd_format_digits(text, sizeof text, months, 3));
 }
 
 /* The source, and what physics says of it. */
@@ -211,7 +210,7 @@ static void fill_row(struct gd_cli *cli, const struct gd_money_option *option, c
   row[2] = gd_show_cell(cli, "%s", gd_show_days(text, sizeof text, option->time.days));
   row[3] = interval_cell(cli, &option->time);
   row[4] = usd_cell(cli, option->experiment_usd);
-  row[5] = gd_show_cell(cli, "%s", gd_show_digits(text, sizeof text, option->energy_kwh, 3));
+  row[5] = gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, option->energy_kwh, 3));
   row[6] = usd_cell(cli, option->energy_usd);
   row[7] = usd_cell(cli, option->rent_usd);
   row[8] = months_cell(cli, option->break_even_months);
@@ -220,15 +219,11 @@ static void fill_row(struct gd_cli *cli, const struct gd_money_option *option, c
 
 enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *table,
                                struct gd_error *err) {
-  const char **cells =
-      gd_arena_alloc(&cli->arena, ((size_t)table->count + 1) * COLUMNS, sizeof *cells);
-  int rows = 0;
-  if (!cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing machines");
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < table->count; i++)
     if (table->options[i].time.state != GD_TIME_UNKNOWN)
-      fill_row(cli, &table->options[i], cells + (size_t)rows++ * COLUMNS);
-  return gd_show_table(&cli->out, 0, columns, COLUMNS, cells, rows, err);
+      fill_row(cli, &table->options[i], gd_show_row(&rows));
+  return gd_show_rows(&rows, 0, err);
 }
 
 /* --- sentences ----------------------------------------------------------------------------- */
@@ -245,7 +240,7 @@ static void append_rent(struct gd_cli *cli, const struct gd_money_table *table,
                    gd_show_provider(table, option));
   if (isfinite(option->break_even_months))
     gd_strbuf_printf(&cli->out, "; buying pays after %s months of use%s",
-                     gd_show_digits(c, sizeof c, option->break_even_months, 3),
+                     gd_format_digits(c, sizeof c, option->break_even_months, 3),
                      option->break_even_months > months ? ", beyond its life" : "");
   gd_strbuf_append(&cli->out, "\n");
   if (isfinite(option->hardware_usd))
@@ -287,9 +282,10 @@ void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table
     gd_strbuf_printf(&cli->out, "%s of the hardware's %g years, ",
                      gd_show_usd(a, sizeof a, option->experiment_usd),
                      table->terms.life_years.value);
-  gd_strbuf_printf(
-      &cli->out, "%s kWh (%s, %s kg of CO2)\n", gd_show_digits(c, sizeof c, option->energy_kwh, 3),
-      gd_show_usd(b, sizeof b, option->energy_usd), gd_show_digits(d, sizeof d, option->co2_kg, 3));
+  gd_strbuf_printf(&cli->out, "%s kWh (%s, %s kg of CO2)\n",
+                   gd_format_digits(c, sizeof c, option->energy_kwh, 3),
+                   gd_show_usd(b, sizeof b, option->energy_usd),
+                   gd_format_digits(d, sizeof d, option->co2_kg, 3));
   append_rent(cli, table, option);
   gd_show_time_lines(cli, &option->time);
 }

@@ -38,7 +38,7 @@ void gd_show_set_option(struct gd_show_object *to, const char *key,
 void gd_show_set_terms(struct gd_show_object *to, const char *key,
                        const struct gd_money_terms *terms);
 
-/* The options whose days are known or known not to be, by price. */
+/* The table of machines by price; those that the source of days says nothing of are left out. */
 enum gd_status gd_show_options(struct gd_cli *cli, const struct gd_money_table *table,
                                struct gd_error *err) GD_MUST_USE;
 /* Where days come from, then doubts. */

@@ -34,17 +34,17 @@ static void set_bytes_or_null(struct gd_show_object *to, const char *key, int64_
 
 static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
   struct gd_show_object categories;
-  gd_show_begin(&categories);
-  /* Device memory alone, so that they sum to peak_bytes. */
-  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-    gd_show_set_int(&categories, gd_category_name((enum gd_category)i), trial->bytes[i]);
   gd_show_set_int(to, "micro_batch", trial->micro_batch);
   gd_show_set_int(to, "accumulation", trial->accumulation);
   gd_show_set_int(to, "remainder", trial->remainder);
   gd_show_set_int(to, "peak_bytes", trial->peak_bytes);
   gd_show_set_int(to, "host_bytes", trial->host_bytes);
+  gd_show_begin_inside(&categories, to, "categories");
+  /* Device memory alone, so that they sum to peak_bytes. */
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
+    gd_show_set_int(&categories, gd_category_name((enum gd_category)i), trial->bytes[i]);
   gd_show_set_object(to, "categories", &categories);
-  gd_show_begin(&categories);
+  gd_show_begin_inside(&categories, to, "host_categories");
   for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
     gd_show_set_int(&categories, gd_category_name((enum gd_category)i), trial->host_parts[i]);
   gd_show_set_object(to, "host_categories", &categories);
@@ -66,8 +66,9 @@ static void set_plan(struct gd_show_object *to, const struct gd_trial *trial) {
 /* Times stay as evidence in a trial that failed its checks; days are claimed by a good one only. */
 static void set_times(struct gd_show_object *to, const struct gd_trial *trial, bool measured) {
   bool timed = measured && trial->step_s > 0, ok = measured && trial->status == GD_TRIAL_OK;
-  set_or_null(to, "pass_s", trial->pass.median_s, timed);
-  set_or_null(to, "last_pass_s", trial->last_pass.median_s, timed && trial->last_pass.count > 0);
+  set_or_null(to, "micro_step_s", trial->micro_step.median_s, timed);
+  set_or_null(to, "last_micro_step_s", trial->last_micro_step.median_s,
+              timed && trial->last_micro_step.median_s > 0);
   set_or_null(to, "update_s", trial->update.median_s, timed);
   set_or_null(to, "step_s", trial->step_s, timed);
   set_or_null(to, "days", trial->days, ok);
@@ -77,15 +78,14 @@ static void set_times(struct gd_show_object *to, const struct gd_trial *trial, b
 
 static void set_samples(struct gd_show_object *to, const char *key,
                         const struct gd_samples *samples) {
-  json_t *list = json_array();
+  double seconds[GD_TRIAL_MAX_SAMPLES];
   for (int i = 0; i < samples->count; i++)
-    if (json_array_append_new(list, json_real(1e-9 * (double)samples->ns[i])) != 0)
-      to->failed = true;
-  gd_show_set(to, key, list);
+    seconds[i] = 1e-9 * (double)samples->ns[i];
+  gd_show_set_reals(to, key, seconds, samples->count);
 }
 
 static const char *program_name(enum gd_program program) {
-  return program == GD_PROGRAM_UPDATE ? "update" : "pass";
+  return program == GD_PROGRAM_UPDATE ? "update" : "micro-step";
 }
 
 static void set_profile(struct gd_show_object *to, const struct gd_trial *trial) {
@@ -94,7 +94,7 @@ static void set_profile(struct gd_show_object *to, const struct gd_trial *trial)
     gd_show_begin(&row);
     gd_show_set_text(&row, "op", gd_op_info(trial->profile[i].kind)->name);
     gd_show_set_text(&row, "program", program_name(trial->profile[i].program));
-    gd_show_set_bool(&row, "beside", trial->profile[i].beside);
+    gd_show_set_bool(&row, "async", trial->profile[i].async);
     gd_show_set_int(&row, "count", trial->profile[i].count);
     gd_show_set_real(&row, "seconds", trial->profile[i].seconds);
     gd_show_set_real(&row, "bytes", trial->profile[i].bytes);
@@ -135,15 +135,17 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
   set_or_null(to, "peak_flops", trial->peak_flops, trial->peak_flops > 0);
   if (trial->devices > 0)
     gd_show_set_int(to, "devices", trial->devices);
+  else
+    gd_show_set_null(to, "devices"); /* every trial has the same columns */
   set_or_null(to, "busy_share", trial->busy_share, timed && trial->busy_share >= 0);
   set_or_null(to, "throttled_share", trial->throttled_share, timed);
   set_or_null(to, "stalled_share", trial->stalled_share, timed);
   set_or_null(to, "steal_share", trial->steal_share, timed);
   set_clocks(to, trial);
-  gd_show_begin(&samples);
-  set_samples(&samples, "pass_s", &trial->pass);
-  if (trial->last_pass.count > 0)
-    set_samples(&samples, "last_pass_s", &trial->last_pass);
+  gd_show_begin_inside(&samples, to, "samples");
+  set_samples(&samples, "micro_step_s", &trial->micro_step);
+  if (trial->last_micro_step.count > 0)
+    set_samples(&samples, "last_micro_step_s", &trial->last_micro_step);
   set_samples(&samples, "update_s", &trial->update);
   gd_show_set_object(to, "samples", &samples);
   set_or_null(to, "warmup_s", trial->warmup_s, ran);
@@ -160,7 +162,7 @@ static void set_measurement(struct gd_show_object *to, const struct gd_trial *tr
     gd_show_set_int(to, "tries", trial->tries);
   else
     gd_show_set_null(to, "tries");
-  gd_show_begin(&versions);
+  gd_show_begin_inside(&versions, to, "versions");
   gd_show_set_text(&versions, "gpudays", trial->version);
   gd_show_set_text(&versions, "commit", trial->commit);
   gd_show_set_object(to, "versions", &versions);
@@ -191,9 +193,16 @@ void gd_show_set_trial(struct gd_show_object *to, const struct gd_trial *trial, 
 
 /* --- for people ---------------------------------------------------------------------------- */
 
+/* Ranks that have a GPU each; a machine of fewer is shared, as a CPU is. */
+static bool on_gpus(const struct gd_trial *trial) {
+  return strcmp(trial->backend, "cuda") == 0 && (!trial->devices || trial->devices >= trial->ranks);
+}
+
 void gd_show_trial_place(struct gd_strbuf *out, const struct gd_trial *trial) {
   gd_strbuf_append(out, "on ");
-  if (trial->ranks > 1)
+  if (trial->ranks > 1 && on_gpus(trial))
+    gd_strbuf_printf(out, "%d x ", trial->ranks);
+  else if (trial->ranks > 1)
     gd_strbuf_printf(out, "%d ranks, each ", trial->ranks);
   gd_strbuf_append(out, trial->device);
 }
@@ -205,15 +214,17 @@ void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial) {
   gd_strbuf_append(out, "\n");
 }
 
-const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial) {
-  char passes[GD_SHOW_TEXT], micro_batch[GD_SHOW_TEXT], last[GD_SHOW_TEXT];
-  gd_format_count(passes, sizeof passes, trial->accumulation);
+const char *gd_show_accumulation(char *text, size_t size, const struct gd_trial *trial) {
+  char micro_steps[GD_SHOW_TEXT], micro_batch[GD_SHOW_TEXT], last[GD_SHOW_TEXT];
+  gd_format_count(micro_steps, sizeof micro_steps, trial->accumulation);
   gd_format_count(micro_batch, sizeof micro_batch, trial->micro_batch);
   gd_format_count(last, sizeof last, trial->remainder);
-  snprintf(text, size, "%s pass%s of micro-batch %s%s%s%s", passes,
-           trial->accumulation == 1 ? "" : "es", micro_batch,
-           trial->remainder ? ", the last of " : "", trial->remainder ? last : "",
-           trial->ranks > 1 ? " on each rank" : "");
+  snprintf(text, size, "gradient accumulation %s x micro-batch %s%s%s%s%s", micro_steps,
+           micro_batch, trial->remainder ? ", the last " : "", trial->remainder ? last : "",
+           trial->remainder && trial->ranks > 1 ? "," : "",
+           trial->ranks == 1 ? ""
+           : on_gpus(trial)  ? " per GPU"
+                             : " per rank");
   return text;
 }
 
@@ -234,22 +245,21 @@ void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
 enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
                                struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"PROGRAM", false}, {"OP", false},    {"COUNT", true},   {"TIME", true},
-      {"SHARE", true},    {"MEMORY", true}, {"PRODUCTS", true}};
-  enum { COLUMNS = sizeof columns / sizeof *columns, MOST = 24 };
-  const char *cells[MOST * COLUMNS] = {0};
+      {"PROGRAM", false}, {"OP", false},    {"COUNT", true}, {"TIME", true},
+      {"SHARE", true},    {"MEMORY", true}, {"GEMM", true}};
+  enum { MOST = 24 };
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
-  int rows = 0;
-  for (uint32_t i = 0; i < trial->n_profile && rows < MOST; i++, rows++) {
+  for (uint32_t i = 0; i < trial->n_profile && i < MOST; i++) {
     const struct gd_profile_row *row = &trial->profile[i];
     double whole =
-        row->program == GD_PROGRAM_UPDATE ? trial->update.median_s : trial->pass.median_s;
-    const char **cell = cells + (ptrdiff_t)COLUMNS * rows;
+        row->program == GD_PROGRAM_UPDATE ? trial->update.median_s : trial->micro_step.median_s;
+    const char **cell = gd_show_row(&rows);
     cell[0] = program_name(row->program);
     cell[1] = gd_op_info(row->kind)->name;
-    cell[2] = gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, row->count));
-    cell[3] = gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, row->seconds));
-    cell[4] = row->beside ? "beside" : gd_show_cell(cli, "%.1f %%", 100 * row->seconds / whole);
+    cell[2] = gd_show_count_cell(cli, row->count);
+    cell[3] = gd_show_seconds_cell(cli, row->seconds);
+    cell[4] = row->async ? "async" : gd_show_cell(cli, "%.1f %%", 100 * row->seconds / whole);
     bool known = row->seconds > 0;
     cell[5] = known && row->bytes > 0
                   ? gd_show_cell(cli, "%.3g GB/s", 1e-9 * row->bytes / row->seconds)
@@ -260,7 +270,7 @@ enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
             : "";
   }
   gd_strbuf_append(&cli->out, "\n");
-  return gd_show_table(&cli->out, 2, columns, COLUMNS, cells, rows, err);
+  return gd_show_rows(&rows, 2, err);
 }
 
 void gd_show_trial_note(struct gd_strbuf *out, const struct gd_trial *trial) {
@@ -270,33 +280,12 @@ void gd_show_trial_note(struct gd_strbuf *out, const struct gd_trial *trial) {
                      trial->no_compiler);
   else if (trial->status == GD_TRIAL_OK && trial->reason[0])
     gd_strbuf_printf(&line, "note: %s; --fresh measures anew", trial->reason);
-  if (line.text && !line.failed)
-    gd_show_paragraph(out, 2, line.text);
-  gd_strbuf_deinit(&line);
+  gd_show_buffer(out, 2, &line);
   if (trial->note[0]) {
     char note[sizeof trial->note + 8];
     snprintf(note, sizeof note, "note: %s", trial->note);
     gd_show_paragraph(out, 2, note);
   }
-}
-
-enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err) {
-  switch (trial->status) {
-  case GD_TRIAL_PLANNED:
-  case GD_TRIAL_OK: return GD_OK;
-  case GD_TRIAL_INFEASIBLE:
-    return gd_fail(err,
-                   trial->peak_bytes > trial->device_limit_bytes ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
-                   "%s does not fit: %s", trial->model, trial->reason);
-  case GD_TRIAL_FAILED:
-    return gd_fail(err, trial->failure == GD_FAILURE_CRASH ? GD_INTERNAL : GD_MISMATCH,
-                   "%s failed: %s", trial->model, trial->reason);
-  case GD_TRIAL_IMPLAUSIBLE:
-    return gd_fail(err, GD_MISMATCH, "the result of %s is implausible: %s", trial->model,
-                   trial->reason);
-  case GD_TRIAL_STATUS_COUNT: break;
-  }
-  return gd_fail(err, GD_INTERNAL, "the trial of %s has no status", trial->model);
 }
 
 const char *gd_show_step_size(char *text, size_t size, const struct gd_model *model) {
@@ -316,7 +305,7 @@ const char *gd_show_throughput(char *text, size_t size, const struct gd_model *m
   bool images = model->family->images;
   snprintf(
       text, size, "%s %s/s",
-      gd_show_digits(rate, sizeof rate, images ? trial->samples_per_s : trial->tokens_per_s, 4),
+      gd_format_digits(rate, sizeof rate, images ? trial->samples_per_s : trial->tokens_per_s, 4),
       images ? "images" : "tokens");
   return text;
 }
@@ -331,20 +320,6 @@ const char *gd_show_peak_source(const char *backend, const char *device, enum gd
   return stated ? "datasheet" : "reckoned";
 }
 
-static bool uses_tf32(const struct gd_trial *trial) {
-  struct gd_method method;
-  return gd_method_parse(trial->method, &method, NULL) == GD_OK && method.tf32;
-}
-
-enum gd_peak gd_show_peak_of(const struct gd_trial *trial) {
-  switch (trial->precision) {
-  case GD_PRECISION_FP16: return GD_PEAK_FP16;
-  case GD_PRECISION_BF16: return GD_PEAK_BF16;
-  case GD_PRECISION_FP32: break;
-  }
-  return strcmp(trial->backend, "cuda") == 0 && uses_tf32(trial) ? GD_PEAK_TF32 : GD_PEAK_FP32;
-}
-
 const char *gd_show_trial_peak(const struct gd_trial *trial) {
-  return gd_show_peak_of(trial) == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision);
+  return gd_trial_peak(trial) == GD_PEAK_TF32 ? "TF32" : gd_precision_name(trial->precision);
 }

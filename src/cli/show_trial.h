@@ -7,39 +7,36 @@
 
 #include "cli/show.h"
 #include "hw/hw.h"
-#include "search/trial.h"
+#include "trial/choose.h"
 
 /* measured false: the plan's names alone, the times null. */
 void gd_show_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured);
 /* The same into an object that was begun. */
 void gd_show_set_trial(struct gd_show_object *to, const struct gd_trial *trial, bool measured);
 
-/* "on 2 ranks, each AMD EPYC 9R14, 1 thread, avx512_bf16" */
+/* "on 4 x NVIDIA H100", "on 2 ranks, each AMD EPYC 9R14, 1 thread, avx512_bf16" */
 void gd_show_trial_place(struct gd_strbuf *out, const struct gd_trial *trial);
 /* "pythia-14m, naive, bf16, on AMD EPYC 9R14, 2 threads, avx512_bf16" */
 void gd_show_trial_title(struct gd_strbuf *out, const struct gd_trial *trial);
-/* "256 passes of micro-batch 4", "342 passes of micro-batch 3, the last of 1" */
-const char *gd_show_passes(char *text, size_t size, const struct gd_trial *trial);
+/* "gradient accumulation 256 x micro-batch 4", "... 342 x micro-batch 3, the last 1, per GPU" */
+const char *gd_show_accumulation(char *text, size_t size, const struct gd_trial *trial);
 /* Says that the recipe's precision is not the one that runs, when that is so. */
 void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
                             const struct gd_trial *trial);
 /* Where the time of a step went: one row a kind of op and program, the longest first. */
 enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
                                struct gd_error *err) GD_MUST_USE;
-/* Says that the compile method ran unfused, or a trial with nothing kept, and why, when that is so.
+/* Says that the compile method ran unfused, or a trial with nothing saved, and why, when that is
+ * so.
  */
 void gd_show_trial_note(struct gd_strbuf *out, const struct gd_trial *trial);
-/* A trial that is not ok as a sentence and a status; of several, err keeps the first. */
-enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err);
 
 /* Where the FLOP/s of a device come from: "datasheet", "measured" (CPUs), or "reckoned" from cores
  * and clock, for a GPU that the catalogue does not have. */
 const char *gd_show_peak_source(const char *backend, const char *device, enum gd_peak peak,
                                 double flops);
 
-/* The peak that the MFU of a trial is a share of, that of its products (CPUs have no TF32); and its
- * name: "bf16", "TF32". */
-enum gd_peak gd_show_peak_of(const struct gd_trial *trial);
+/* The name of gd_trial_peak: "bf16", "TF32". */
 const char *gd_show_trial_peak(const struct gd_trial *trial);
 
 /* What a training step consumes: "1,024 x 2,049 tokens" or "4,096 images". */

@@ -3,11 +3,11 @@
  *
  * A kernel is one shared object named by the hash of everything that determines it: source,
  * compiler, flags, CPU, and the version of this program. It is compiled in a folder of this process
- * and copied into the cache (base/cache.h), whose trailer behind the object's own bytes is nothing
- * that the loader looks at.
+ * and copied into the cache (base/cache.h). The cache appends a trailer to the object, which the
+ * loader ignores.
  *
- * Kernels hold no threads: the caller shares rows out. So any compiler will do, whatever OpenMP
- * library it has or lacks, and there is one pool of threads.
+ * Kernels start no threads: the caller gives each of its threads some rows. So the compiler needs
+ * no OpenMP library, and there is one pool of threads.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,20 +26,21 @@
 
 #include "base/cache.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/process.h"
 #include "base/rng.h"
 #include "base/scratch.h"
+#include "base/switches.h"
 #include "codegen/codegen_int.h"
 #include "gd_version.h"
 
 extern char **environ;
 
-/* -march=native is safe: the CPU is part of the key. Without errno and traps, square roots and
-   selections vectorise; NaN and infinity keep their meaning. */
+/* Without errno and traps, square roots and selections vectorise; NaN and infinity keep their
+   meaning. */
 static const char *const flags[] = {
     "-std=gnu11",
     "-O3",
-    "-march=native",
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
@@ -53,6 +53,20 @@ static const char *const flags[] = {
 #endif
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags, MAX_WORDS = 8, MOST_JOBS = 16 };
+
+/* -march=native is safe: the CPU is part of the key. GPUDAYS_ISA asks for less; what it calls
+   avx512_bf16 and amx is about GEMMs. */
+static const char *march(void) {
+#if defined(__x86_64__)
+  static const char *const levels[][2] = {
+      {"plain", "-march=x86-64"}, {"avx2", "-march=x86-64-v3"}, {"avx512", "-march=x86-64-v4"}};
+  const char *name = gd_env("GPUDAYS_ISA");
+  for (size_t i = 0; name && i < sizeof levels / sizeof *levels; i++)
+    if (strcmp(name, levels[i][0]) == 0)
+      return levels[i][1];
+#endif
+  return "-march=native";
+}
 
 struct compiler {
   char path[1024];       /* of the first word, as found on PATH */
@@ -79,7 +93,7 @@ struct gd_codegen {
 };
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while generating kernels");
+  return gd_nomem(err, "while generating kernels");
 }
 
 /* --- hashes --------------------------------------------------------------------------------- */
@@ -103,7 +117,7 @@ static uint64_t hash_cpu(uint64_t hash) {
 
 /* An executable file of that name, on PATH where it has no slash. */
 static bool find_program(const char *name, char *path, size_t size) {
-  const char *folders = getenv("PATH");
+  const char *folders = gd_env("PATH");
   if (strchr(name, '/')) {
     snprintf(path, size, "%s", name);
     return access(path, X_OK) == 0;
@@ -120,8 +134,7 @@ static bool find_program(const char *name, char *path, size_t size) {
   return false;
 }
 
-/* What changes the code that a compiler writes, beside its arguments (GCC's and Clang's manuals).
- */
+/* Variables that change what a compiler generates (GCC's and Clang's manuals). */
 static const char *const variables[] = {
     "CPATH",           "C_INCLUDE_PATH",       "COMPILER_PATH",    "LIBRARY_PATH",
     "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "SOURCE_DATE_EPOCH"};
@@ -151,20 +164,21 @@ static uint64_t hash_version(const struct compiler *compiler, uint64_t command) 
 }
 
 /*
- * The compiler is known by its file and by what it says of its version: what is found first may be
- * a link, a script or ccache, which stays as it is when the compiler behind it changes.
+ * The compiler is identified by its file and by the version that it prints. The file alone is not
+ * enough: it may be a link, a script or ccache, and stay the same when the compiler changes.
  */
 static void identify(struct compiler *compiler) {
   uint64_t key = gd_cache_hash_file(gd_cache_hash_text(0, GD_VERSION), compiler->path);
   for (int i = 1; i < compiler->n_words; i++)
     key = gd_cache_hash_text(key, compiler->word[i]);
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-    const char *value = getenv(variables[i]);
+    const char *value = gd_env(variables[i]);
     key = gd_cache_hash_text(key, value ? value : "");
   }
   key = hash_version(compiler, key);
   for (int i = 0; i < N_FLAGS; i++)
     key = gd_cache_hash_text(key, flags[i]);
+  key = gd_cache_hash_text(key, march());
   compiler->key = hash_cpu(key);
 }
 
@@ -183,7 +197,7 @@ static void cut_words(struct compiler *compiler, const char *command) {
 }
 
 static enum gd_status find_compiler(struct compiler *compiler, struct gd_error *err) {
-  const char *names[] = {getenv("CC"), "cc", "gcc", "clang"};
+  const char *names[] = {gd_env("CC"), "cc", "gcc", "clang"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (!names[i])
       continue;
@@ -254,8 +268,8 @@ static void read_log(const char *path, char *line, size_t size) {
     fclose(file);
 }
 
-/* Temporary files of a compiler that is killed go with the folder it works in. The environment of
- * this process, less its TMPDIR; NULL where memory is short. */
+/* The environment of this process with TMPDIR set to the compiler's folder, which is removed later:
+ * a compiler that is killed leaves no temporary files behind. NULL when memory is out. */
 static char **make_environment(const char *folder) {
   size_t count = 0, kept = 0, length = strlen(folder) + sizeof "TMPDIR=";
   while (environ[count])
@@ -292,6 +306,7 @@ static enum gd_status start_job(struct job *job, const struct compiler *compiler
   for (int i = 0; i < N_FLAGS; i++)
     memcpy(&argv[n++], &flags[i],
            sizeof *argv); /* execv's arguments are not const, and not changed */
+  memcpy(&argv[n++], &(const char *){march()}, sizeof *argv);
   argv[n++] = job->source;
   argv[n++] = (char[]){"-o"};
   argv[n++] = job->object_file;
@@ -315,7 +330,8 @@ static enum gd_status start_job(struct job *job, const struct compiler *compiler
   return GD_OK;
 }
 
-/* Waits for it, and takes its result over. One that cannot be kept is loaded from where it is. */
+/* Waits for a compiler and takes over its result. An object that cannot be written to the cache is
+   loaded from the folder it was compiled in. */
 static enum gd_status end_job(struct job *job, const struct compiler *compiler,
                               struct gd_error *err) {
   int status = 0;
@@ -338,12 +354,6 @@ static enum gd_status end_job(struct job *job, const struct compiler *compiler,
   return GD_OK;
 }
 
-static int usable_jobs(void) {
-  cpu_set_t set;
-  int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return cpus < MOST_JOBS ? cpus : MOST_JOBS;
-}
-
 /* Compiles the objects that have no function yet, a few at a time, oldest first. */
 static enum gd_status compile_missing(struct gd_codegen *code, const struct compiler *compiler,
                                       struct folder *folder, struct gd_error *err) {
@@ -351,7 +361,8 @@ static enum gd_status compile_missing(struct gd_codegen *code, const struct comp
   struct job *jobs = gd_mem_alloc(MOST_JOBS, sizeof *jobs);
   if (!jobs)
     return no_memory(err);
-  int most = usable_jobs(), first = 0, running = 0;
+  int cpus = gd_cpus(1), most = cpus < MOST_JOBS ? cpus : MOST_JOBS;
+  int first = 0, running = 0;
   for (uint32_t i = 0; i < code->n_objects || running > 0;) {
     bool start = i < code->n_objects && running < most && result == GD_OK;
     if (start && code->objects[i].function) {

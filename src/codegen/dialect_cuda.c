@@ -1,7 +1,7 @@
 /*
  * The CUDA dialect: the snippets of emit.c in CUDA C++, and how rows are shared out to threads. The
  * functions that the text calls are in backend/cuda/kernels/fused.cu; who launches it, in
- * backend/cuda/op_fused.c.
+ * backend/cuda/pointwise/op_fused.c.
  *
  * A thread takes its columns of every full input into registers before the first sweep, 16 bytes an
  * access, as they are in memory (16-bit elements stay packed); sweeps and row buffers are registers
@@ -134,7 +134,7 @@ static int held_bytes(const struct gd_lowered *l, bool *wide, struct gd_teams *t
 
 /*
  * Blocks that run on a multiprocessor at a time: what the compiler is told, and how many a kernel
- * with sums has. Addresses and the like take 12 to 20 registers beside those counted here, random
+ * with sums has. Addresses and the like take 12 to 20 registers besides those counted here, random
  * numbers 8.
  */
 static int resident_blocks(const struct gd_lowered *l, const struct gd_teams *t, int bytes) {

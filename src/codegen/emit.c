@@ -112,7 +112,7 @@ static bool ends_in(const struct gd_value *v, uint32_t sweep) {
   return (v->kind == GD_VALUE_SUM || v->kind == GD_VALUE_MAX) && v->used && v->sweep == sweep + 1;
 }
 
-/* Values per row that are known before this sweep and were not before the last one. */
+/* Row values that the previous sweep made available to this one. */
 static void emit_row_values(struct emitter *e, uint32_t sweep) {
   for (uint32_t i = 0; i < e->l->n_values; i++) {
     const struct gd_value *v = &e->l->values[i];
@@ -123,7 +123,7 @@ static void emit_row_values(struct emitter *e, uint32_t sweep) {
   }
 }
 
-/* The same for every row, and out of the loop over them. */
+/* What is the same for every row, hoisted out of the loop over rows. */
 static bool is_kept(const struct emitter *e, const struct gd_value *v) {
   return e->ahead && v->kind == GD_VALUE_LOAD && v->repeat_rows == 1;
 }
@@ -174,7 +174,7 @@ static void emit_ends(struct emitter *e, uint32_t sweep, int64_t chain) {
   }
 }
 
-/* All are shared before the first is wanted: threads wait for each other once a sweep. */
+/* All reductions of a sweep are combined at its end, so that threads synchronise once a sweep. */
 static void emit_reductions(struct emitter *e, uint32_t sweep, int64_t chains) {
   const struct gd_value *values = e->l->values;
   int64_t before = e->n_reductions;
@@ -229,7 +229,8 @@ static void emit_declarations(struct emitter *e) {
     PUT(e->d->sum_open, i, l->n_sums);
 }
 
-/* A snippet for every full input that is used: its number, bytes a column of those before it. */
+/* A snippet for every full input that is used, with its number and the bytes that one column of all
+   inputs before it takes. */
 static void emit_full_rows(struct emitter *e, const char *text) {
   int64_t before = 0;
   for (uint32_t i = 0; i < e->l->n_values; i++) {
@@ -255,7 +256,8 @@ static void emit_ahead(struct emitter *e) {
   PUT(e->d->ahead_close, 0);
 }
 
-/* Before the first sweep of a row: where inputs are, or what they hold, and dropouts' words. */
+/* Before the first sweep of a row: addresses of inputs, or their values, and the random words of
+   dropouts. */
 static void emit_row_start(struct emitter *e) {
   const struct gd_lowered *l = e->l;
   int64_t columns = l->fusion->columns, before = l->n_buffers * gd_lower_row_floats(l);

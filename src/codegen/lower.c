@@ -49,8 +49,12 @@ static uint32_t make(struct lowering *l, const struct gd_value *value) {
   return out->n_values++;
 }
 
+static bool is_row_kind(enum gd_value_kind kind) {
+  return kind >= GD_VALUE_ROW_LOAD;
+}
+
 static bool is_row(const struct lowering *l, uint32_t value) {
-  return l->out->values[value].kind >= GD_VALUE_ROW_LOAD;
+  return is_row_kind(l->out->values[value].kind);
 }
 
 /* A formula; it is one per row when all of its arguments are. */
@@ -127,36 +131,73 @@ static uint32_t per_row(struct lowering *l, gd_tensor_id id) {
 }
 
 static bool is_sum(enum gd_op_kind kind, uint32_t output) {
-  return kind == GD_OP_sum_rows ||
-         ((kind == GD_OP_layernorm_grad || kind == GD_OP_rmsnorm_grad) && output > 0);
+  return gd_op_info(kind)->sums >> output & 1u;
 }
 
 /* --- ops ------------------------------------------------------------------------------------ */
 
 struct function {
-  const char *value, *slope_times;
+  const char *value, *derivative_times; /* of $0; the derivative there, times $1 */
   int cost;
 };
 
 static const struct function functions[GD_ACTIVATION_COUNT] = {
-    [GD_ACTIVATION_GELU] = {"gd_gelu($0)", "gd_gelu_slope($0) * $1", 30},
-    [GD_ACTIVATION_GELU_TANH] = {"gd_gelu_tanh($0)", "gd_gelu_tanh_slope($0) * $1", 25},
-    [GD_ACTIVATION_RELU] = {"gd_relu($0)", "gd_relu_slope($0) * $1", 1},
-    [GD_ACTIVATION_SILU] = {"gd_silu($0)", "gd_silu_slope($0) * $1", 20},
+    [GD_ACTIVATION_GELU] = {"gd_gelu($0)", "gd_gelu_derivative($0) * $1", 30},
+    [GD_ACTIVATION_GELU_TANH] = {"gd_gelu_tanh($0)", "gd_gelu_tanh_derivative($0) * $1", 25},
+    [GD_ACTIVATION_RELU] = {"gd_relu($0)", "gd_relu_derivative($0) * $1", 1},
+    [GD_ACTIVATION_SILU] = {"gd_silu($0)", "gd_silu_derivative($0) * $1", 20},
     [GD_ACTIVATION_SOFTPLUS] = {"gd_softplus($0)", "gd_logistic($0) * $1", 30},
-    [GD_ACTIVATION_QUICK_GELU] = {"gd_quick_gelu($0)", "gd_quick_gelu_slope($0) * $1", 20},
-    [GD_ACTIVATION_TANH] = {"gd_tanh($0)", "gd_tanh_slope($0) * $1", 25},
-    [GD_ACTIVATION_SIGMOID] = {"gd_logistic($0)", "gd_logistic_slope($0) * $1", 20},
+    [GD_ACTIVATION_QUICK_GELU] = {"gd_quick_gelu($0)", "gd_quick_gelu_derivative($0) * $1", 20},
+    [GD_ACTIVATION_TANH] = {"gd_tanh($0)", "gd_tanh_derivative($0) * $1", 25},
+    [GD_ACTIVATION_SIGMOID] = {"gd_logistic($0)", "gd_logistic_derivative($0) * $1", 20},
 };
 
+/* An op that no kernel can have inside. */
+static void lower_none(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  (void)op;
+  results[0] = UNSET;
+  l->failed = true;
+}
+
+/* Readers ask for its root. */
+static void lower_view(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  (void)l;
+  (void)op;
+  results[0] = UNSET;
+}
+
+/* The value as it is: a cast rounds when it is stored, a sum adds up what it is given. */
+static void lower_copy(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  results[0] = element(l, op->in[0]);
+}
+
+static void lower_add(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  results[0] = EXPR("$0 + $1", element(l, op->in[0]), element(l, op->in[1]));
+}
+
+static void lower_mul(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  results[0] = EXPR("$0 * $1", element(l, op->in[0]), element(l, op->in[1]));
+}
+
+static void lower_activate(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  const struct function *f = &functions[op->attr.activate.function];
+  results[0] = formula(l, f->cost, f->value, NUMBERS(0, 0), ARGS(element(l, op->in[0])));
+}
+
+static void lower_activate_grad(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  const struct function *f = &functions[op->attr.activate.function];
+  results[0] = formula(l, f->cost, f->derivative_times, NUMBERS(0, 0),
+                       ARGS(element(l, op->in[0]), element(l, op->in[1])));
+}
+
 /* The rule of the random numbers is that of gd_ref_dropout. */
-static uint32_t lower_dropout(struct lowering *l, const struct gd_op *op) {
+static void lower_dropout(struct lowering *l, const struct gd_op *op, uint32_t *results) {
   struct gd_lowered *out = l->out;
   const struct gd_tensor *x = &l->body->tensors[op->in[0]];
   double probability = (double)op->attr.dropout.probability;
   if (out->n_dropouts == GD_LOWER_MAX_DROPOUTS || op->in[1] >= out->fusion->n_in) {
     l->failed = true;
-    return 0;
+    return;
   }
   read_as(l, op->in[1], INT64_MAX - 1);
   out->dropouts[out->n_dropouts] = (struct gd_lowered_dropout){
@@ -165,14 +206,16 @@ static uint32_t lower_dropout(struct lowering *l, const struct gd_op *op) {
       .sample_elements = gd_tensor_elements(l->body, op->in[0]) / x->dims[0]};
   uint32_t word =
       make(l, &(struct gd_value){.kind = GD_VALUE_WORD, .text = "", .input = out->n_dropouts++});
-  return formula(l, 2, "gd_drop($0, $1, #0, @1)",
-                 NUMBERS(gd_rng_dropout_threshold(probability), gd_rng_dropout_scale(probability)),
-                 ARGS(element(l, op->in[0]), word));
+  results[0] =
+      formula(l, 2, "gd_drop($0, $1, #0, @1)",
+              NUMBERS(gd_rng_dropout_threshold(probability), gd_rng_dropout_scale(probability)),
+              ARGS(element(l, op->in[0]), word));
 }
 
 /*
  * Mean and variance are two sweeps: the squares of deviations do not cancel. The deviations also
- * tell how far the fp32 mean is off, which matters in rows whose spread is small beside their mean.
+ * tell how far the fp32 mean is off, which matters in rows whose spread is small against their
+ * mean.
  */
 static void lower_layernorm(struct lowering *l, const struct gd_op *op, uint32_t *results) {
   const double *n = NUMBERS((double)l->out->fusion->columns, 0);
@@ -205,9 +248,8 @@ static void lower_rmsnorm(struct lowering *l, const struct gd_op *op, uint32_t *
  * With h = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - h mean(g h)), dw = sum of dy h,
  * dbias = sum of dy. Where x was not centred, neither mean is there.
  */
-static void lower_norm_grad(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+static void norm_grad(struct lowering *l, const struct gd_op *op, bool centred, uint32_t *results) {
   const double *n = NUMBERS((double)l->out->fusion->columns, 0);
-  bool centred = op->kind == GD_OP_layernorm_grad;
   uint32_t dy = element(l, op->in[0]), x = element(l, op->in[1]), weight = element(l, op->in[2]);
   uint32_t rstd = per_row(l, op->in[op->n_in - 1]);
   uint32_t h =
@@ -225,6 +267,14 @@ static void lower_norm_grad(struct lowering *l, const struct gd_op *op, uint32_t
   results[2] = dy;
 }
 
+static void lower_layernorm_grad(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  norm_grad(l, op, true, results);
+}
+
+static void lower_rmsnorm_grad(struct lowering *l, const struct gd_op *op, uint32_t *results) {
+  norm_grad(l, op, false, results);
+}
+
 static void lower_softmax(struct lowering *l, const struct gd_op *op, uint32_t *results) {
   uint32_t x = element(l, op->in[0]);
   uint32_t e =
@@ -239,33 +289,14 @@ static void lower_softmax_grad(struct lowering *l, const struct gd_op *op, uint3
 }
 
 static void lower_op(struct lowering *l, const struct gd_op *op) {
+  static void (*const rules[GD_OP_COUNT])(struct lowering *, const struct gd_op *, uint32_t *) = {
+#define GD_OP(name, min, max, attr, doc, shape, grad, cost, flops, lower, ...) \
+  [GD_OP_##name] = lower_##lower,
+#include "ir/ops.def"
+#undef GD_OP
+  };
   uint32_t results[3] = {UNSET, UNSET, UNSET};
-  switch ((int)op->kind) {
-  case GD_OP_reshape: return; /* whoever reads it asks for its root */
-  case GD_OP_add: results[0] = EXPR("$0 + $1", element(l, op->in[0]), element(l, op->in[1])); break;
-  case GD_OP_mul: results[0] = EXPR("$0 * $1", element(l, op->in[0]), element(l, op->in[1])); break;
-  case GD_OP_cast:
-  case GD_OP_sum_rows: results[0] = element(l, op->in[0]); break;
-  case GD_OP_dropout: results[0] = lower_dropout(l, op); break;
-  case GD_OP_activate: {
-    const struct function *f = &functions[op->attr.activate.function];
-    results[0] = formula(l, f->cost, f->value, NUMBERS(0, 0), ARGS(element(l, op->in[0])));
-    break;
-  }
-  case GD_OP_activate_grad: {
-    const struct function *f = &functions[op->attr.activate.function];
-    results[0] = formula(l, f->cost, f->slope_times, NUMBERS(0, 0),
-                         ARGS(element(l, op->in[0]), element(l, op->in[1])));
-    break;
-  }
-  case GD_OP_layernorm: lower_layernorm(l, op, results); break;
-  case GD_OP_rmsnorm: lower_rmsnorm(l, op, results); break;
-  case GD_OP_layernorm_grad:
-  case GD_OP_rmsnorm_grad: lower_norm_grad(l, op, results); break;
-  case GD_OP_softmax: lower_softmax(l, op, results); break;
-  case GD_OP_softmax_grad: lower_softmax_grad(l, op, results); break;
-  default: l->failed = true; return;
-  }
+  rules[op->kind](l, op, results);
   if (l->failed)
     return;
   for (uint32_t i = 0; i < op->n_out && i < 3; i++)
@@ -284,28 +315,21 @@ bool gd_lower_shape(const struct gd_graph *graph, gd_op_id id, int64_t *elements
   const struct gd_tensor *x = &graph->tensors[op->in[0]];
   *elements = gd_tensor_elements(graph, op->in[0]);
   *columns = 0;
-  switch ((int)op->kind) {
-  case GD_OP_add:
-  case GD_OP_mul:
+  switch (gd_op_info(op->kind)->fuse) {
+  case GD_FUSE_NONE: return false;
+  case GD_FUSE_ELEMENTS: break;
+  case GD_FUSE_BROADCAST:
     if (gd_tensor_elements(graph, op->in[1]) != *elements)
       *columns = last_dim(&graph->tensors[op->in[1]]);
     break;
-  case GD_OP_cast:
-  case GD_OP_dropout:
-  case GD_OP_activate:
-  case GD_OP_activate_grad: break;
-  case GD_OP_layernorm:
-  case GD_OP_rmsnorm:
-  case GD_OP_layernorm_grad:
-  case GD_OP_rmsnorm_grad: *columns = last_dim(x); break;
-  case GD_OP_softmax:
-  case GD_OP_softmax_grad:
-    if (op->attr.softmax.causal) /* half of each row is not there: its own kernel knows */
+  case GD_FUSE_ROWS:
+    /* Half of the scores under a causal mask are never computed: only softmax's own kernel knows.
+     */
+    if (gd_op_info(op->kind)->attr == GD_ATTR_softmax && op->attr.softmax.causal)
       return false;
     *columns = last_dim(x);
     break;
-  case GD_OP_sum_rows: *columns = gd_tensor_elements(graph, op->out[0]); break;
-  default: return false;
+  case GD_FUSE_COLUMN_SUM: *columns = gd_tensor_elements(graph, op->out[0]); break;
   }
   if (*elements < 1 || *columns > *elements)
     return false;
@@ -328,10 +352,6 @@ int64_t gd_lower_free_columns(uint32_t rank, const int64_t *dims) {
 }
 
 /* --- the schedule --------------------------------------------------------------------------- */
-
-static bool is_element_kind(enum gd_value_kind kind) {
-  return kind < GD_VALUE_ROW_LOAD;
-}
 
 /* Arguments come before values, so one walk forwards settles what depends on what. */
 static void find_sweeps(struct gd_lowered *out) {
@@ -377,7 +397,7 @@ static void find_cheap(const struct gd_lowered *out, bool *cheap) {
 static void want(struct gd_lowered *out, const bool *cheap, uint32_t sweep, bool *wanted) {
   for (uint32_t i = out->n_values; i-- > 0;) {
     struct gd_value *v = &out->values[i];
-    if (!wanted[i] || !is_element_kind(v->kind))
+    if (!wanted[i] || is_row_kind(v->kind))
       continue;
     if (v->kind == GD_VALUE_LOAD) {
       if (out->last_load[v->input] < sweep + 1)
@@ -447,7 +467,7 @@ static bool find_results(struct lowering *l) {
     if (result->value == UNSET)
       return false;
     result->kind = sum ? GD_RESULT_SUM : is_row(l, result->value) ? GD_RESULT_ROW : GD_RESULT_FULL;
-    if (sum) { /* biases of two products may have the same gradient */
+    if (sum) { /* biases of two GEMMs may have the same gradient */
       result->sum = out->n_sums;
       for (uint32_t j = 0; j < i; j++)
         if (out->results[j].kind == GD_RESULT_SUM && out->results[j].value == result->value)

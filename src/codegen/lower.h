@@ -4,7 +4,7 @@
  *
  * A kernel takes rows one at a time. A value is either one per element of the row or one per row.
  * Sums and maxima over the columns turn the first into the second; what depends on one waits for
- * the next sweep over the row. An element's value that a later sweep needs again is computed again
+ * the next sweep over the row. An element's value that a later sweep needs is recomputed
  * where that is cheap and kept in a buffer of one row otherwise, so each input comes from memory
  * once and each output goes there once.
  *

@@ -225,7 +225,7 @@ enum gd_status gd_comm_agree(struct gd_comm *comm, enum gd_status status, struct
     return status;
   struct verdict *all = gd_mem_alloc((size_t)comm->size, sizeof *all);
   if (!all)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while ranks agree");
+    return gd_nomem(err, "while ranks agree");
   struct verdict *own = &all[comm->rank];
   own->status = (int32_t)status;
   if (status != GD_OK && err)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "base/switches.h"
 #include "comm/comm_int.h"
 
 enum { DEFAULT_TIMEOUT_S = 300 };
@@ -24,7 +26,7 @@ enum { DEFAULT_TIMEOUT_S = 300 };
 /* --- where this process stands ------------------------------------------------------------- */
 
 static bool read_variable(const char *name, int64_t low, int *value) {
-  const char *text = getenv(name);
+  const char *text = gd_env(name);
   int64_t number;
   if (!text || !gd_parse_int(text, low, INT_MAX, &number))
     return false;
@@ -73,6 +75,10 @@ static void prepare_environment(void) {
     return;
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* version 4 */
   setenv("OMPI_MCA_smsc", "^cma", 0);                            /* version 5 */
+}
+
+bool gd_comm_version(char *text, size_t size) {
+  return gd_mpi_version(text, size);
 }
 
 enum gd_status gd_comm_check(struct gd_comm *comm, int code, const char *what,
@@ -193,7 +199,7 @@ static enum gd_status meet_neighbours(struct gd_comm *comm, struct gd_error *err
   int64_t sharers = 1;
   seats = gd_mem_alloc((size_t)comm->size, sizeof *seats);
   if (!seats)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while joining the job");
+    return gd_nomem(err, "while joining the job");
   seats[comm->rank] = own;
   enum gd_status status = gd_comm_all_gather(comm, seats, sizeof *seats, err);
   for (int i = 0; i < comm->size; i++)
@@ -201,13 +207,13 @@ static enum gd_status meet_neighbours(struct gd_comm *comm, struct gd_error *err
   for (int i = 0; i < comm->rank; i++)
     comm->local_rank += seats[i].host == own.host;
   for (int i = 0; i < comm->size; i++) {
-    int beside = 0;
+    int local = 0;
     for (int j = comm->size - 1; j >= 0; j--)
       if (seats[j].host == seats[i].host) {
-        beside++;
+        local++;
         comm->hosts[i] = j;
       }
-    comm->local_size = beside > comm->local_size ? beside : comm->local_size;
+    comm->local_size = local > comm->local_size ? local : comm->local_size;
   }
   comm->host_cores = cores_of_host(comm, seats, &own);
   gd_mem_free(seats);
@@ -232,7 +238,7 @@ static enum gd_status allocate(struct gd_comm *comm, struct gd_error *err) {
     all = all && window->requests && window->peers && window->bytes && window->states;
   }
   if (!all)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while joining the job");
+    return gd_nomem(err, "while joining the job");
   return GD_OK;
 }
 
@@ -259,6 +265,7 @@ static enum gd_status join(struct gd_comm *comm, const struct gd_comm_start *sta
   if (start && start->timeout_s > 0)
     joining.timeout_s = start->timeout_s;
   gd_comm_set_timeout(comm, joining.timeout_s);
+  joining.timeout_s = fmax(joining.timeout_s, GD_COMM_LEAST_START_S);
   if (gd_comm_in_job(&joining.rank, &joining.size) && joining.size != 1)
     GD_TRY(start_watched(comm, &joining, err));
   GD_TRY(allocate(comm, err));
@@ -269,7 +276,7 @@ enum gd_status gd_comm_open(struct gd_comm **comm, const struct gd_comm_start *s
                             struct gd_error *err) {
   struct gd_comm *opened = gd_mem_alloc(1, sizeof *opened);
   if (!opened)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while joining the job");
+    return gd_nomem(err, "while joining the job");
   enum gd_status status = join(opened, start, err);
   if (status != GD_OK) {
     opened->failed = true; /* the others may not have failed: no farewell */

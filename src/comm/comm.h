@@ -19,6 +19,7 @@
 #define GD_COMM_COMM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -33,6 +34,14 @@ enum { GD_COMM_MIN_SCRATCH_BYTES = 65536 };
  * neither is one task. *size is 0 where only MPI knows it. Otherwise false, rank 0 of 1.
  */
 bool gd_comm_in_job(int *rank, int *size);
+
+/* The version of OpenMPI that several ranks would use, "4.1.4"; loads it, but joins nothing. False:
+   there is none, or it does not say. */
+bool gd_comm_version(char *text, size_t size);
+
+/* Ranks have so long to start, however short the limit of an answer: loading the library and
+   MPI_Init take seconds on a busy machine. */
+#define GD_COMM_LEAST_START_S 10
 
 /*
  * What to do about a job whose ranks do not all come. MPI_Init waits for them and cannot be called
@@ -63,7 +72,7 @@ int gd_comm_size(const struct gd_comm *comm);
 int gd_comm_local_rank(const struct gd_comm *comm);
 /* Ranks of the machine that has most of them: the same on all, as plans must be. */
 int gd_comm_local_size(const struct gd_comm *comm);
-/* How many cores this rank may call its own: those it may run on, over the ranks beside it. */
+/* How many cores this rank may call its own: those it may run on, over the ranks of its machine. */
 int gd_comm_cores(const struct gd_comm *comm);
 /* How many this rank may run on, alone or not. */
 int gd_comm_allowed_cores(const struct gd_comm *comm);

@@ -28,7 +28,7 @@ enum { GD_WINDOW_SENT = -1, GD_WINDOW_CAME = -2 };
 struct gd_window {
   int count;       /* messages posted */
   void **requests; /* MPI_Request, 2 x (size - 1) of them at most */
-  int *peers;      /* whom each is from or to */
+  int *peers;      /* the rank that each is from or to */
   int *bytes;      /* that each receives; GD_WINDOW_SENT: it sends; GD_WINDOW_CAME: it has */
   struct gd_mpi_status *states; /* how each ended */
 };

@@ -50,7 +50,7 @@ enum gd_status gd_heartbeat_start(struct gd_heartbeat *heartbeat, struct gd_comm
   if (!heartbeat->started) {
     pthread_cond_destroy(&heartbeat->changed);
     pthread_mutex_destroy(&heartbeat->mutex);
-    return gd_fail(err, GD_ENVIRONMENT, "cannot start a thread beside the work of rank 0");
+    return gd_fail(err, GD_ENVIRONMENT, "cannot start a thread next to the work of rank 0");
   }
   return GD_OK;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/switches.h"
 
 #define REMEDY "install OpenMPI 4 or 5 (Debian: apt-get install openmpi-bin)"
 
@@ -29,7 +30,7 @@ static enum gd_status find_library(void **library, char *name, size_t size, stru
       "libmpi.so", /* last: may be another MPI, which then is named in the sentence */
       "libmpi.so.12",
   };
-  const char *given = getenv("GPUDAYS_LIBMPI"), *prefix = getenv("OPAL_PREFIX");
+  const char *given = gd_env("GPUDAYS_LIBMPI"), *prefix = gd_env("OPAL_PREFIX");
   char clean[256];
   if (given && given[0]) {
     snprintf(name, size, "%s", given);
@@ -87,4 +88,22 @@ enum gd_status gd_mpi_load(struct gd_mpi *mpi, struct gd_error *err) {
   if (missing)
     return gd_fail(err, GD_ENVIRONMENT, "%s has no %s; " REMEDY, clean, missing);
   return GD_OK;
+}
+
+/* MPI_Get_library_version may be called before MPI_Init: "Open MPI v4.1.4, package: ...". */
+bool gd_mpi_version(char *text, size_t size) {
+  enum { MOST = 256 }; /* MPI_MAX_LIBRARY_VERSION_STRING */
+  void *library;
+  char name[512], whole[MOST + 1] = "";
+  int (*version)(char *, int *) = NULL, length = 0;
+  const char *missing = NULL;
+  if (find_library(&library, name, sizeof name, NULL) != GD_OK)
+    return false;
+  look_up(library, "MPI_Get_library_version", &version, sizeof version, &missing);
+  if (missing || version(whole, &length) != GD_MPI_SUCCESS)
+    return false;
+  const char *from = strstr(whole, " v");
+  from = from ? from + 2 : whole;
+  snprintf(text, size, "%.*s", (int)strcspn(from, ", \n"), from);
+  return text[0] != '\0';
 }

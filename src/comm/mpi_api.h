@@ -9,6 +9,7 @@
 #ifndef GD_COMM_MPI_API_H
 #define GD_COMM_MPI_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -70,5 +71,8 @@ struct gd_mpi {
  * until the process ends: OpenMPI does not survive being unloaded.
  */
 enum gd_status gd_mpi_load(struct gd_mpi *mpi, struct gd_error *err) GD_MUST_USE;
+/* The version of the one that would be loaded, "4.1.4"; false: there is none, or it does not say.
+ */
+bool gd_mpi_version(char *text, size_t size);
 
 #endif

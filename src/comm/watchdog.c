@@ -99,7 +99,7 @@ enum gd_status gd_comm_guard_begin(struct gd_comm *comm, const char *what,
     return GD_OK;
   struct gd_comm_guard *begun = gd_mem_alloc(1, sizeof *begun);
   if (!begun)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while ranks meet");
+    return gd_nomem(err, "while ranks meet");
   begun->comm = comm;
   begun->what = what;
   enum gd_status status =

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "codegen/codegen.h"
 #include "exec/run.h"
 #include "model/aliases.h"
 #include "pass/pass.h"
@@ -56,7 +55,7 @@ static enum gd_status find_tensor(const struct gd_safetensors *file, const char 
 /* --- inputs -------------------------------------------------------------------------------- */
 
 static enum gd_status no_memory(const struct gd_safetensors *file, struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", file->path);
+  return gd_nomem(err, "while reading %s", file->path);
 }
 
 static int64_t elements_of(const struct gd_safetensor *tensor) {
@@ -195,6 +194,10 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
   struct gd_backend_options backend_options = {.threads = options->threads};
   struct gd_caps caps;
   char path[512];
+  if (options->method.sharding != GD_SHARDING_NONE || options->method.offload)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "verify compares gradients of whole parameters on one device: its method is one "
+                   "of naive, free-lunch, compile, kernels, tf32, each with or without +ckpt");
   GD_TRY(join(path, sizeof path, v->folder, "config.json", err));
   GD_TRY(gd_model_load(path, &v->model, err));
   GD_TRY(open_tensors(&v->batch, v->folder, "batch.safetensors", err));
@@ -206,12 +209,9 @@ static enum gd_status prepare(struct verifier *v, const struct gd_verify_options
                            .precision = options->precision,
                            .micro_batch = v->samples,
                            .method = options->method};
-  struct gd_error why = {0};
   GD_TRY(gd_backend_find(options->backend, &ops, err));
   ops->caps(&backend_options, &caps);
-  setup.no_compiler = options->method.compile && !gd_codegen_works(&caps, &why);
-  setup.tf32 = caps.tf32;
-  setup.loss_chunk_bytes = caps.loss_chunk_bytes;
+  gd_setup_device(&setup, &caps);
   GD_TRY(gd_pipeline_build(&setup, &v->graph, err));
   GD_TRY(gd_plan_make(&v->graph, &caps, &v->plan, err));
   GD_TRY(ops->open(&backend_options, &v->backend, err));
@@ -265,7 +265,7 @@ static enum gd_status compare_gradients(struct verifier *v, struct gd_verify_res
       double own = 0, difference = 0;
       float *values = round ? gd_mem_alloc((size_t)elements, sizeof *values) : NULL;
       if (round && !values)
-        return gd_fail(err, GD_ENVIRONMENT, "out of memory while comparing gradients");
+        return gd_nomem(err, "while comparing gradients");
       enum gd_status status = round ? gd_run_read(&v->run, id, values, err) : GD_OK;
       for (int64_t i = 0; i < elements && status == GD_OK; i++) {
         double r = (double)gd_safetensor_value(stored, i);
@@ -307,7 +307,7 @@ static enum gd_status compare_trajectory(struct verifier *v, struct gd_verify_re
   int skipped = 0;
   for (int64_t step = 0; step < v->recipe_steps; step++) {
     double loss, norm;
-    GD_TRY(gd_run_pass(&v->run, GD_RUN_FULL, err));
+    GD_TRY(gd_run_micro_step(&v->run, GD_RUN_FULL, err));
     GD_TRY(gd_run_take_loss(&v->run, &loss, err));
     GD_TRY(gd_run_update(&v->run, v->model.recipe.lr, err));
     GD_TRY(gd_run_norm(&v->run, &norm, err));
@@ -329,7 +329,7 @@ static enum gd_status compare(struct verifier *v, const struct gd_verify_options
     return gd_fail(err, GD_BAD_INPUT, "%s: \"loss\" is not one number", v->reference.path);
   result->loss_reference = (double)gd_safetensor_value(loss, 0);
   for (int skipped = 0; skipped < GD_RUN_MOST_SKIPS; skipped++) {
-    GD_TRY(gd_run_pass(&v->run, GD_RUN_FULL, err));
+    GD_TRY(gd_run_micro_step(&v->run, GD_RUN_FULL, err));
     GD_TRY(gd_run_take_loss(&v->run, &result->loss, err));
     result->loss_error = worse(relative(result->loss, result->loss_reference), 0);
     GD_TRY(compare_gradients(v, result, err));

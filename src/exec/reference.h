@@ -29,7 +29,8 @@ struct gd_verify_result {
   char worst_parameter[160]; /* its name */
 };
 
-/* Bad files are errors; a numeric miss is GD_OK with result->ok false. */
+/* Bad files, and a method of several devices, are errors; a numeric miss is GD_OK with result->ok
+ * false. */
 enum gd_status gd_verify(const char *folder, const struct gd_verify_options *options,
                          struct gd_verify_result *result, struct gd_error *err) GD_MUST_USE;
 

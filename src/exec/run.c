@@ -16,7 +16,7 @@ enum { PIECE_ELEMENTS = 1 << 13, CHUNK_ELEMENTS = 64 * PIECE_ELEMENTS };
 enum { MASKED_PERCENT = 15 }; /* of the tokens of a masked model are predicted: BERT's rate */
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while preparing a run");
+  return gd_nomem(err, "while preparing a run");
 }
 
 enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
@@ -44,7 +44,7 @@ void gd_run_close(struct gd_run *run) {
   *run = (struct gd_run){0};
 }
 
-/* Bytes of a leaf, from `first` on. */
+/* Writes bytes of a leaf, from first_byte on. */
 static enum gd_status write_leaf(struct gd_run *run, const struct gd_plan *plan, gd_tensor_id id,
                                  int64_t first_byte, const void *from, int64_t bytes,
                                  struct gd_error *err) {
@@ -59,7 +59,7 @@ static enum gd_status write_scalars(struct gd_run *run, const struct gd_plan *pl
 
 /* --- filling leaves ------------------------------------------------------------------------ */
 
-/* Elements first .. first + count of a leaf at its start. */
+/* Elements first .. first + count of the values that a leaf is initialised with. */
 static void initial_values(const struct gd_tensor *t, uint64_t seed, int64_t first, float *out,
                            int64_t count) {
   switch (t->init) {
@@ -130,7 +130,7 @@ static void values_of(const struct source *source, const struct gd_tensor *t, in
     out[i] = gd_safetensor_value(stored, first + i);
 }
 
-/* The same of a flat leaf: whatever pieces lie there, and zeros where none does. */
+/* The same for a flat leaf: the values of the pieces that lie there, zeros as padding. */
 static void flat_values(const struct gd_graph *graph, const struct source *source,
                         const struct gd_tensor *leaf, int64_t first, float *out, int64_t count) {
   const struct gd_flat *flat = &graph->flats[leaf->flat - 1];
@@ -167,7 +167,7 @@ static enum gd_status fill_leaves(struct gd_run *run, const struct source *sourc
   enum gd_status status = chunk ? GD_OK : no_memory(err);
   for (gd_tensor_id id = 0; id < graph->n_tensors && status == GD_OK; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
-    if (t->producer != GD_NONE || t->role == GD_ROLE_INPUT || t->role == GD_ROLE_PARAM_HALF ||
+    if (t->producer != GD_NONE || t->role == GD_ROLE_INPUT || t->role == GD_ROLE_PARAM_COMPUTE ||
         t->role == GD_ROLE_PIECE)
       continue;
     int64_t elements = gd_tensor_elements(graph, id);
@@ -187,8 +187,9 @@ static enum gd_status fill_leaves(struct gd_run *run, const struct source *sourc
     return status;
   /* 2^16: the first loss scale of PyTorch's GradScaler; 1 where nothing is scaled. */
   bool scaled = false;
-  for (gd_op_id op = 0; op < graph->n_ops; op++)
-    scaled |= graph->ops[op].kind == GD_OP_control && graph->ops[op].attr.control.dynamic_scale;
+  for (gd_op_id id = 0; id < graph->n_ops; id++)
+    scaled |= gd_op_info(graph->ops[id].kind)->attr == GD_ATTR_control &&
+              graph->ops[id].attr.control.dynamic_scale;
   float scale[2] = {scaled ? 65536.0f : 1.0f, 0};
   GD_TRY(write_scalars(run, plan, graph->loss_scale, scale, 2, err));
   GD_TRY(run->backend->ops->run(run->backend, run->bound[GD_RUN_FULL], GD_PROGRAM_INIT, err));
@@ -199,11 +200,7 @@ enum gd_status gd_run_init(struct gd_run *run, uint64_t seed, struct gd_error *e
   return fill_leaves(run, &(struct source){.seed = seed}, err);
 }
 
-static bool same_dims(const struct gd_tensor *t, const struct gd_safetensor *stored) {
-  return t->rank == stored->rank && memcmp(t->dims, stored->dims, t->rank * sizeof *t->dims) == 0;
-}
-
-/* By tensor: whether it is a parameter, of itself, in a flat leaf, or in shards. */
+/* By tensor: whether it is a parameter, as a leaf of its own or as a piece of a flat one. */
 static void find_params(const struct gd_graph *graph, bool *is_param) {
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
     is_param[id] = graph->tensors[id].role == GD_ROLE_PARAM && !graph->tensors[id].flat;
@@ -232,7 +229,8 @@ static enum gd_status check_file(const struct gd_graph *graph, const struct gd_f
       status =
           gd_fail(err, GD_BAD_INPUT, "%s: tensor \"%s\" is missing; is it another model's file?",
                   file->path, t->name);
-    else if (!same_dims(t, stored))
+    else if (t->rank != stored->rank ||
+             memcmp(t->dims, stored->dims, t->rank * sizeof *t->dims) != 0)
       status =
           gd_fail(err, GD_BAD_INPUT, "%s: tensor \"%s\" has other dims than config.json asks for",
                   file->path, t->name);
@@ -343,13 +341,14 @@ enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t s
 
 /* --- programs ------------------------------------------------------------------------------ */
 
-enum gd_status gd_run_pass(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
-  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_PASS, err));
+enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
+  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_MICRO_STEP, err));
   return run->backend->ops->sync(run->backend, err);
 }
 
-enum gd_status gd_run_last_pass(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
-  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_LAST, err));
+enum gd_status gd_run_last_micro_step(struct gd_run *run, enum gd_run_part part,
+                                      struct gd_error *err) {
+  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_LAST_MICRO_STEP, err));
   return run->backend->ops->sync(run->backend, err);
 }
 

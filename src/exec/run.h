@@ -1,12 +1,12 @@
 /*
- * A run: a plan in the memory of a backend, ready to train. Pass and update are separate calls,
- * because they are timed apart and because one update follows many passes.
+ * A run: a plan in the memory of a backend, ready to train. Micro-step and update are separate
+ * calls, because they are timed apart and because one update follows many micro-steps.
  *
  *   struct gd_run run = {0};
  *   GD_TRY(gd_run_open(&run, backend, &plan, NULL, err));
  *   GD_TRY(gd_run_init(&run, seed, err));
  *   GD_TRY(gd_run_random_batch(&run, GD_RUN_FULL, classes, seed, err));
- *   GD_TRY(gd_run_pass(&run, GD_RUN_FULL, err));
+ *   GD_TRY(gd_run_micro_step(&run, GD_RUN_FULL, err));
  *   GD_TRY(gd_run_update(&run, lr, err));
  *   gd_run_close(&run);
  */
@@ -68,11 +68,11 @@ enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t s
 int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *labels);
 
 /* Forward + backward of one micro-batch; returns when the device is done. */
-enum gd_status gd_run_pass(struct gd_run *run, enum gd_run_part part,
-                           struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part,
+                                 struct gd_error *err) GD_MUST_USE;
 /* The same for the last micro-batch of a step: gradients are reduced over ranks on the way. */
-enum gd_status gd_run_last_pass(struct gd_run *run, enum gd_run_part part,
-                                struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_run_last_micro_step(struct gd_run *run, enum gd_run_part part,
+                                      struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) GD_MUST_USE;
 
 /* fp16 may overflow under the first loss scales: the update then skips and halves the scale. From

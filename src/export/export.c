@@ -10,14 +10,16 @@
 
 #include "export/export_int.h"
 
+/* `says` is its column of methods.def; sbatch starts this program, which runs every part. */
 static const struct {
   const char *name;
   gd_export_write write;
+  enum gd_part_format says;
 } formats[GD_EXPORT_COUNT] = {
-    [GD_EXPORT_HF] = {"hf", gd_export_hf},
-    [GD_EXPORT_DEEPSPEED] = {"deepspeed", gd_export_deepspeed},
-    [GD_EXPORT_TORCHTITAN] = {"torchtitan", gd_export_torchtitan},
-    [GD_EXPORT_SBATCH] = {"sbatch", gd_export_sbatch},
+    [GD_EXPORT_HF] = {"hf", gd_export_hf, GD_FORMAT_HF},
+    [GD_EXPORT_DEEPSPEED] = {"deepspeed", gd_export_deepspeed, GD_FORMAT_DEEPSPEED},
+    [GD_EXPORT_TORCHTITAN] = {"torchtitan", gd_export_torchtitan, GD_FORMAT_TORCHTITAN},
+    [GD_EXPORT_SBATCH] = {"sbatch", gd_export_sbatch, GD_FORMAT_COUNT},
 };
 
 const char *gd_export_name(enum gd_export_format format) {
@@ -99,6 +101,32 @@ static int64_t hourly_steps(const struct gd_export_point *point) {
                                                 : (int64_t)steps;
 }
 
+/* A part that the format has no words for is an error: it would be left out in silence. */
+static enum gd_status check_parts(enum gd_export_format format, const struct gd_export_point *point,
+                                  struct gd_error *err) {
+  enum gd_part_format says = formats[format].says;
+  if (says == GD_FORMAT_COUNT)
+    return GD_OK;
+  if (point->method.without)
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "%s has no passes to switch off; export a method without --without, not %s",
+                   formats[format].name, point->trial->method);
+  for (int i = 0; i < GD_METHOD_PART_COUNT; i++) {
+    const struct gd_method_part *part = gd_method_row((enum gd_method_part_id)i);
+    const char *other = NULL;
+    if (!gd_method_has(&point->method, (enum gd_method_part_id)i) || part->exports[says])
+      continue;
+    for (int k = 0; k < GD_EXPORT_COUNT && !other; k++)
+      if (formats[k].says == GD_FORMAT_COUNT || part->exports[formats[k].says])
+        other = formats[k].name;
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "%s has nothing like %s (%s); export %s with --format %s, or another method "
+                   "with --methods",
+                   formats[format].name, part->name, part->doc, point->trial->method, other);
+  }
+  return GD_OK;
+}
+
 enum gd_status gd_export(enum gd_export_format format, const struct gd_export *from,
                          struct gd_strbuf *out, struct gd_strbuf *notes, struct gd_error *err) {
   const struct gd_trial *trial = from->trial;
@@ -119,6 +147,7 @@ enum gd_status gd_export(enum gd_export_format format, const struct gd_export *f
   GD_TRY(gd_method_parse(trial->method, &point.method, err));
   clean_name(point.name, sizeof point.name, from->model->name);
   point.tf32 = !point.cpu && trial->precision == GD_PRECISION_FP32 && point.method.tf32;
+  GD_TRY(check_parts(format, &point, err));
   GD_TRY(divide_batch(&point, err));
   point.save_steps = hourly_steps(&point);
   if (trial->precision_substituted)
@@ -126,7 +155,5 @@ enum gd_status gd_export(enum gd_export_format format, const struct gd_export *f
                      gd_precision_name(point.recipe->precision),
                      gd_precision_name(trial->precision));
   GD_TRY(formats[format].write(&point, out, err));
-  return out->failed || notes->failed
-             ? gd_fail(err, GD_ENVIRONMENT, "out of memory while exporting")
-             : GD_OK;
+  return out->failed || notes->failed ? gd_nomem(err, "while exporting") : GD_OK;
 }

@@ -15,7 +15,7 @@ struct gd_export_point {
   struct gd_method method;
   bool measured;                     /* times are known */
   bool cpu;                          /* the device is this kind */
-  bool tf32;                         /* products of fp32 may round their inputs */
+  bool tf32;                         /* fp32 GEMMs may round their operands */
   int64_t ranks;                     /* micro_batch x accumulation x ranks = the recipe's batch */
   int64_t micro_batch, accumulation; /* of a rank */
   int64_t save_steps;                /* between checkpoints, about an hour; 0: not known */

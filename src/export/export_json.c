@@ -5,6 +5,8 @@
  * Inside of TrainingArguments what both say is "auto" in the DeepSpeed part: the Trainer fills it
  * in, so that the two cannot contradict each other when somebody edits one.
  */
+#include <string.h>
+
 #include <jansson.h>
 
 #include "export/export_int.h"
@@ -57,23 +59,24 @@ static enum gd_status append(struct dict *from, struct gd_strbuf *out, struct gd
                                                 JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0;
   json_decref(from->object);
   gd_strbuf_append(out, "\n");
-  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while exporting");
+  return ok ? GD_OK : gd_nomem(err, "while exporting");
 }
 
 /* --- DeepSpeed ------------------------------------------------------------------------------ */
 
 /* PyTorch's own names for them: shard-grad-op is ZeRO 2, full-shard ZeRO 3. */
 static int stage_of(enum gd_sharding sharding) {
-  switch (sharding) {
-  case GD_SHARDING_ZERO1: return 1;
-  case GD_SHARDING_ZERO2:
-  case GD_SHARDING_FSDP2: return 2;
-  case GD_SHARDING_ZERO3:
-  case GD_SHARDING_FSDP3: return 3;
-  case GD_SHARDING_NONE:
-  case GD_SHARDING_COUNT: break;
-  }
-  return 0;
+  const struct gd_method_part *part = gd_sharding_part(sharding);
+  int64_t stage = 0;
+  if (part && part->exports[GD_FORMAT_DEEPSPEED])
+    (void)gd_parse_int(part->exports[GD_FORMAT_DEEPSPEED], 1, 3, &stage);
+  return (int)stage;
+}
+
+/* Whether transformers would shard by DeepSpeed, or by FSDP. */
+static bool is_deepspeed(const struct gd_method *method) {
+  const struct gd_method_part *part = gd_sharding_part(method->sharding);
+  return part && strcmp(part->exports[GD_FORMAT_HF], "deepspeed") == 0;
 }
 
 static void set_zero(const struct gd_export_point *point, struct dict *to) {
@@ -272,7 +275,7 @@ static void set_fsdp(const struct gd_export_point *point, struct dict *to) {
   struct dict fsdp;
   begin(&fsdp);
   set_int(&fsdp, "version", 2);
-  set_bool(&fsdp, "reshard_after_forward", point->method.sharding == GD_SHARDING_FSDP3);
+  set_bool(&fsdp, "reshard_after_forward", gd_regathers(point->method.sharding));
   set_text(&fsdp, "auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
   set_bool(&fsdp, "activation_checkpointing", point->method.ckpt);
   set_bool(&fsdp, "cpu_offload", point->method.offload);
@@ -286,8 +289,7 @@ static void set_fsdp(const struct gd_export_point *point, struct dict *to) {
  * Where newer versions can, it is the user who knows that.
  */
 static const char *why_not_compiled(const struct gd_export_point *point) {
-  enum gd_sharding sharding = point->method.sharding;
-  if (sharding != GD_SHARDING_NONE && !gd_shards_by_block(sharding))
+  if (is_deepspeed(&point->method))
     return "DeepSpeed";
   return point->from->model->family == &gd_family_mamba ? "Mamba" : NULL;
 }
@@ -306,7 +308,7 @@ static void set_hf_methods(const struct gd_export_point *point, struct dict *to)
   set_bool(to, "torch_compile", method->compile && !why_not_compiled(point));
   if (fsdp) {
     set_fsdp(point, to);
-  } else if (method->sharding != GD_SHARDING_NONE) {
+  } else if (is_deepspeed(method)) {
     make_deepspeed(point, true, &section);
     set_dict(to, "deepspeed", &section);
   }
@@ -319,8 +321,7 @@ static bool has_attention(const struct gd_family *family) {
 static void note_hf(const struct gd_export_point *point) {
   const struct gd_recipe *recipe = point->recipe;
   const struct gd_family *family = point->from->model->family;
-  enum gd_sharding sharding = point->method.sharding;
-  bool zero = sharding != GD_SHARDING_NONE && !gd_shards_by_block(sharding);
+  bool zero = is_deepspeed(&point->method);
   if (has_attention(family))
     gd_strbuf_printf(point->notes,
                      "attention is an argument of the model, not of the Trainer: "

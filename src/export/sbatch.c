@@ -27,7 +27,7 @@ struct job {
   int64_t minutes;         /* of one job */
 };
 
-/* Beside the trial's own arenas: Python, torch and what the program reads ahead. */
+/* Next to the trial's own arenas: Python, torch and what the program reads ahead. */
 static const int64_t program_gib = 4;
 
 /* A rank's memory on the host: on a CPU that is all of it; of a GPU the paper's, or more. */

@@ -66,17 +66,17 @@ static enum gd_status check(const struct gd_export_point *point, struct gd_error
                    "torchtitan has no %s model, of ours it has Llama; export %s with --format hf "
                    "or deepspeed",
                    model->family->title, model->name);
-  if (method->sharding == GD_SHARDING_ZERO1)
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "torchtitan cannot divide the optimizer alone (zero1); export %s with "
-                   "--format deepspeed, or another method with --methods",
-                   point->trial->method);
   if (method->offload && point->ranks == 1)
     return gd_fail(err, GD_UNSUPPORTED,
                    "torchtitan offloads with FSDP only, which it does not run on one device; "
                    "export %s with --format hf or deepspeed",
                    point->trial->method);
   return GD_OK;
+}
+
+/* When gathered weights are freed: "always" after a layer's forward pass, or "never". */
+static const char *reshard(const struct gd_export_point *point) {
+  return gd_sharding_part(point->method.sharding)->exports[GD_FORMAT_TORCHTITAN];
 }
 
 static void add_notes(const struct gd_export_point *point) {
@@ -86,8 +86,7 @@ static void add_notes(const struct gd_export_point *point) {
     gd_strbuf_printf(notes,
                      "torchtitan shards by FSDP alone; %s is nearest to fsdp_reshard_after_"
                      "forward = \"%s\"\n",
-                     gd_sharding_name(method->sharding),
-                     gd_regathers(method->sharding) ? "always" : "never");
+                     gd_sharding_name(method->sharding), reshard(point));
   if (method->sharding == GD_SHARDING_ZERO2 && method->offload)
     gd_strbuf_append(notes, "torchtitan offloads parameters and gradients with the optimizer\n");
   if (point->trial->precision == GD_PRECISION_FP16)
@@ -144,18 +143,17 @@ static void put_training(const struct gd_export_point *point, struct gd_strbuf *
 
 /* One rank's FSDP is none there; without sharding every rank has everything. */
 static void put_parallelism(const struct gd_export_point *point, struct gd_strbuf *out) {
-  enum gd_sharding sharding = point->method.sharding;
-  bool shards = sharding != GD_SHARDING_NONE;
+  bool shards = point->method.sharding != GD_SHARDING_NONE;
   gd_strbuf_append(out, "\n[parallelism]\n");
   put_int(out, "data_parallel_replicate_degree", shards ? 1 : point->ranks);
   put_int(out, "data_parallel_shard_degree", shards ? point->ranks : 1);
   if (shards)
-    put_text(out, "fsdp_reshard_after_forward", gd_regathers(sharding) ? "always" : "never");
+    put_text(out, "fsdp_reshard_after_forward", reshard(point));
 }
 
 enum gd_status gd_export_torchtitan(const struct gd_export_point *point, struct gd_strbuf *out,
                                     struct gd_error *err) {
-  char about[256];
+  char about[320];
   GD_TRY(check(point, err));
   snprintf(about, sizeof about, "%s, %s, %" PRId64 " ranks", point->name, point->trial->method,
            point->ranks);

@@ -15,15 +15,34 @@ const char *const gd_estimate_models[] = {
 };
 const char *const gd_estimate_gpus[] = {"3090", "a6000", "a100", "h100", NULL};
 
-enum gd_status gd_estimate_flops(const struct gd_model *model, enum gd_precision precision,
-                                 double *flops, struct gd_error *err) {
+enum gd_status gd_model_facts(const struct gd_model *model, enum gd_precision precision,
+                              struct gd_model_facts *facts, struct gd_error *err) {
+  const struct gd_recipe *recipe = &model->recipe;
   struct gd_graph graph = {0};
   struct gd_setup setup = {.model = model, .precision = precision, .micro_batch = 1};
   enum gd_status status = gd_pipeline_build(&setup, &graph, err);
-  if (status == GD_OK)
-    *flops = graph.model_flops * (double)model->recipe.batch * (double)model->recipe.steps;
+  if (status == GD_OK) {
+    double samples = (double)recipe->batch * (double)recipe->steps;
+    *facts = (struct gd_model_facts){.parameters = gd_graph_parameters(&graph),
+                                     .tokens = samples *
+                                               (model->family->images ? 1.0 : (double)recipe->seq),
+                                     .flops_per_step = graph.model_flops * (double)recipe->batch};
+    facts->train_flops = facts->flops_per_step * (double)recipe->steps;
+    if (graph.pixels != GD_NONE) {
+      facts->height = graph.tensors[graph.pixels].dims[2];
+      facts->width = graph.tensors[graph.pixels].dims[3];
+    }
+  }
   gd_graph_deinit(&graph);
   return status;
+}
+
+enum gd_status gd_estimate_flops(const struct gd_model *model, enum gd_precision precision,
+                                 double *flops, struct gd_error *err) {
+  struct gd_model_facts facts;
+  GD_TRY(gd_model_facts(model, precision, &facts, err));
+  *flops = facts.train_flops;
+  return GD_OK;
 }
 
 enum gd_status gd_estimate_precision(const struct gd_model *model, const struct gd_gpu *gpu,
@@ -51,4 +70,17 @@ double gd_estimate_peak(const struct gd_gpu *gpu, enum gd_precision precision,
 
 double gd_estimate_days(double flops, double peak_flops, int count) {
   return peak_flops > 0 ? flops / (peak_flops * count) / 86400 : (double)INFINITY;
+}
+
+enum gd_status gd_estimate_make(const struct gd_model *model, double flops,
+                                const struct gd_gpu *gpu, int count,
+                                const enum gd_precision *forced, enum gd_peaks peaks,
+                                struct gd_estimate *estimate, struct gd_error *err) {
+  struct gd_estimate made = {.gpu = gpu, .count = count, .train_flops = flops};
+  GD_TRY(gd_estimate_precision(model, gpu, forced, &made.precision, &made.substituted, err));
+  made.kind = gd_estimate_kind(gpu, made.precision);
+  made.peak_flops = gd_estimate_peak(gpu, made.precision, peaks);
+  made.days = gd_estimate_days(flops, made.peak_flops, count);
+  *estimate = made;
+  return GD_OK;
 }

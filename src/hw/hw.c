@@ -2,7 +2,7 @@
  * The catalogue: loads the records inside the program, then the user's, joins prices to GPUs and
  * GPUs to builds, and finds records by what a user typed. What a file may say is hw_records.c.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* strcasestr */
 #include "hw/hw.h"
 
 #include <dirent.h>
@@ -13,15 +13,17 @@
 #include <string.h>
 
 #include "base/embedded.h"
+#include "base/paths.h"
 #include "base/strbuf.h"
 #include "hw/hw_int.h"
+#include "model/config.h"
 
 enum { SUGGESTIONS = 3 };
 static const char *const folders[] = {"gpus", "machines", "networks", "prices"};
 enum { FOLDERS = sizeof folders / sizeof *folders };
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while loading hardware records");
+  return gd_nomem(err, "while loading hardware records");
 }
 
 /* --- joining what the files say ------------------------------------------------------------ */
@@ -73,7 +75,8 @@ static enum gd_status check_gpu(const struct gd_hw *hw, const char *file, const 
   return GD_OK;
 }
 
-/* Prices that were the same as later ones once aliases had become names. */
+/* Drops prices that a later file replaces: two that used different aliases have the same name now.
+ */
 static void drop_hidden(struct gd_hw *hw) {
   int n_prices = 0, n_rents = 0;
   for (int i = 0, k; i < hw->n_prices; i++) {
@@ -224,23 +227,12 @@ static enum gd_status join_all(struct gd_hw *hw, struct gd_error *err) {
 
 /* --- loading ------------------------------------------------------------------------------- */
 
-/* $XDG_CONFIG_HOME/gpudays/FOLDER, else ~/.config/gpudays/FOLDER; false when there is neither. */
-static bool user_folder(const char *folder, char *path, size_t size) {
-  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-  int length = -1;
-  if (config && config[0] == '/') /* the specification ignores relative ones */
-    length = snprintf(path, size, "%s/gpudays/%s", config, folder);
-  else if (home && home[0])
-    length = snprintf(path, size, "%s/.config/gpudays/%s", home, folder);
-  return length >= 0 && (size_t)length < size;
-}
-
 static int compare_paths(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The paths of the .json files of a folder, sorted, so that who hides whom does not depend on the
-   file system. */
+/* The paths of the .json files of a folder, sorted, so that which record hides another does not
+   depend on the file system. */
 static enum gd_status list_files(struct gd_hw *hw, const char *folder, char ***paths,
                                  uint32_t *count, struct gd_error *err) {
   uint32_t capacity = 0;
@@ -251,8 +243,7 @@ static enum gd_status list_files(struct gd_hw *hw, const char *folder, char ***p
     return GD_OK;
   enum gd_status status = GD_OK;
   for (struct dirent *entry = readdir(dir); entry && status == GD_OK; entry = readdir(dir)) {
-    size_t length = strlen(entry->d_name);
-    if (length <= 5 || strcmp(entry->d_name + length - 5, ".json") != 0 || entry->d_name[0] == '.')
+    if (!gd_name_is_json(entry->d_name) || entry->d_name[0] == '.')
       continue;
     char *path = gd_arena_printf(&hw->arena, "%s/%s", folder, entry->d_name);
     if (!path || !gd_vec_reserve((void **)paths, &capacity, *count + 1, sizeof **paths))
@@ -286,11 +277,6 @@ static enum gd_status read_folder(struct gd_hw *hw, const char *folder, struct g
   return status;
 }
 
-static bool in_folder(const char *path, const char *folder) {
-  size_t length = strlen(folder);
-  return strncmp(path, folder, length) == 0 && path[length] == '/';
-}
-
 static enum gd_status read_text(struct gd_hw *hw, const char *label, const char *text,
                                 int64_t length, struct gd_hw_read *read, struct gd_error *err) {
   struct gd_json json = {0};
@@ -305,14 +291,16 @@ static enum gd_status load(struct gd_hw *hw, struct gd_error *err) {
   for (int i = 0; i < gd_embedded_file_count; i++) {
     const struct gd_embedded_file *file = &gd_embedded_files[i];
     bool ours = false;
-    for (int k = 0; k < FOLDERS; k++)
-      ours = ours || in_folder(file->path, folders[k]);
+    for (int k = 0; k < FOLDERS; k++) {
+      size_t length = strlen(folders[k]);
+      ours |= strncmp(file->path, folders[k], length) == 0 && file->path[length] == '/';
+    }
     if (ours)
       GD_TRY(read_text(hw, file->path, file->text, file->length, &read, err));
   }
   for (int k = 0; k < FOLDERS; k++) {
     char path[PATH_MAX];
-    if (user_folder(folders[k], path, sizeof path))
+    if (gd_path_config(folders[k], path, sizeof path))
       GD_TRY(read_folder(hw, path, err));
   }
   return join_all(hw, err);
@@ -331,7 +319,8 @@ void gd_hw_deinit(struct gd_hw *hw) {
   *hw = (struct gd_hw){0};
 }
 
-/* Adds all of a file or nothing: lists are copied, never changed, so the old ones can stand. */
+/* Keeps what a file added, or puts all lists back as they were: adding copies lists and never
+   changes them. */
 static enum gd_status finish_adding(struct gd_hw *hw, const struct gd_hw *before,
                                     enum gd_status status, const struct gd_hw_read *read,
                                     const char **what, struct gd_error *err) {
@@ -369,11 +358,6 @@ enum gd_status gd_hw_add_text(struct gd_hw *hw, const char *label, const char *t
 }
 
 /* --- finding ------------------------------------------------------------------------------- */
-
-static bool is_path(const char *name) {
-  size_t length = strlen(name);
-  return strchr(name, '/') || (length > 5 && strcmp(name + length - 5, ".json") == 0);
-}
 
 /* Names of one kind: the first field of every record is its name. */
 struct names {
@@ -416,25 +400,36 @@ static enum gd_status unknown(const struct names *names, const char *name, struc
   return status;
 }
 
-/* What a path stands for: its file's first record of that kind. */
-static enum gd_status from_path(struct gd_hw *hw, const char *path, const char *what,
-                                struct gd_hw_read *read, const char *const *name,
-                                struct gd_error *err) {
+/* Where *name is a path: adds the file, and makes *name its first record of that kind, which is
+   what `first`, a field of *read, becomes. */
+static enum gd_status resolve(struct gd_hw *hw, const char **name, const char *kind,
+                              struct gd_hw_read *read, const char *const *first,
+                              struct gd_error *err) {
   char clean[256];
-  GD_TRY(add_file(hw, path, read, NULL, err));
-  if (!*name)
+  if (!strchr(*name, '/') && !gd_name_is_json(*name))
+    return GD_OK;
+  GD_TRY(add_file(hw, *name, read, NULL, err));
+  if (!*first)
     return gd_fail(err, GD_BAD_INPUT, "%s: holds no record of kind %s",
-                   gd_json_excerpt(clean, sizeof clean, path), what);
+                   gd_json_excerpt(clean, sizeof clean, *name), kind);
+  *name = *first;
   return GD_OK;
+}
+
+static enum gd_status find_record(const struct names *names, const char *name, const void **found,
+                                  struct gd_error *err) {
+  for (int i = 0; i < names->count; i++)
+    if (gd_hw_same_name(name_at(names, i), name)) {
+      *found = (const char *)names->records + (size_t)i * names->size;
+      return GD_OK;
+    }
+  return unknown(names, name, err);
 }
 
 enum gd_status gd_hw_gpu(struct gd_hw *hw, const char *name, const struct gd_gpu **gpu,
                          struct gd_error *err) {
   struct gd_hw_read read = {0};
-  if (is_path(name)) {
-    GD_TRY(from_path(hw, name, "gpu", &read, &read.gpu, err));
-    name = read.gpu;
-  }
+  GD_TRY(resolve(hw, &name, "gpu", &read, &read.gpu, err));
   const struct gd_gpu *found = find_gpu(hw, name);
   if (!found)
     return unknown(&(struct names){"GPU", "gpudays gpus", hw->gpus, hw->n_gpus, sizeof *hw->gpus},
@@ -451,52 +446,80 @@ bool gd_hw_states_peak(struct gd_hw *hw, const char *device, enum gd_peak peak, 
 enum gd_status gd_hw_machine(struct gd_hw *hw, const char *name, const struct gd_machine **machine,
                              struct gd_error *err) {
   struct gd_hw_read read = {0};
-  if (is_path(name)) {
-    GD_TRY(from_path(hw, name, "machine", &read, &read.machine, err));
-    name = read.machine;
-  }
-  for (int i = 0; i < hw->n_machines; i++)
-    if (gd_hw_same_name(hw->machines[i].name, name)) {
-      *machine = &hw->machines[i];
-      return GD_OK;
-    }
-  return unknown(&(struct names){"machine", "gpudays gpus GPU", hw->machines, hw->n_machines,
-                                 sizeof *hw->machines},
-                 name, err);
+  const void *found = NULL;
+  GD_TRY(resolve(hw, &name, "machine", &read, &read.machine, err));
+  GD_TRY(find_record(&(struct names){"machine", "gpudays gpus GPU", hw->machines, hw->n_machines,
+                                     sizeof *hw->machines},
+                     name, &found, err));
+  *machine = found;
+  return GD_OK;
 }
 
 enum gd_status gd_hw_network(struct gd_hw *hw, const char *name, const struct gd_network **network,
                              struct gd_error *err) {
   struct gd_hw_read read = {0};
-  if (is_path(name)) {
-    GD_TRY(from_path(hw, name, "network", &read, &read.network, err));
-    name = read.network;
-  }
-  for (int i = 0; i < hw->n_networks; i++)
-    if (gd_hw_same_name(hw->networks[i].name, name)) {
-      *network = &hw->networks[i];
-      return GD_OK;
-    }
-  return unknown(&(struct names){"network", "gpudays gpus --json", hw->networks, hw->n_networks,
-                                 sizeof *hw->networks},
-                 name, err);
+  const void *found = NULL;
+  GD_TRY(resolve(hw, &name, "network", &read, &read.network, err));
+  GD_TRY(find_record(&(struct names){"network", "gpudays gpus", hw->networks, hw->n_networks,
+                                     sizeof *hw->networks},
+                     name, &found, err));
+  *network = found;
+  return GD_OK;
 }
 
 enum gd_status gd_hw_energy(struct gd_hw *hw, const char *name, const struct gd_energy **energy,
                             struct gd_error *err) {
   struct gd_hw_read read = {0};
+  const void *found = NULL;
   if (!name)
     name = "us";
-  if (is_path(name)) {
-    GD_TRY(from_path(hw, name, "energy", &read, &read.energy, err));
-    name = read.energy;
+  GD_TRY(resolve(hw, &name, "energy", &read, &read.energy, err));
+  GD_TRY(find_record(&(struct names){"region of electricity", "gpudays gpus --json", hw->energies,
+                                     hw->n_energies, sizeof *hw->energies},
+                     name, &found, err));
+  *energy = found;
+  return GD_OK;
+}
+
+/* --- choosing ------------------------------------------------------------------------------ */
+
+const struct gd_rent *gd_hw_cheapest_rent(const struct gd_hw *hw, const char *gpu,
+                                          const char *provider) {
+  const struct gd_rent *best = NULL;
+  for (int i = 0; i < hw->n_rents; i++) {
+    const struct gd_rent *rent = &hw->rents[i];
+    if ((!gpu || strcmp(rent->gpu, gpu) == 0) &&
+        (!provider || strcasestr(rent->provider, provider)) &&
+        (!best || rent->usd_per_gpu_hour < best->usd_per_gpu_hour))
+      best = rent;
   }
-  for (int i = 0; i < hw->n_energies; i++)
-    if (gd_hw_same_name(hw->energies[i].name, name)) {
-      *energy = &hw->energies[i];
-      return GD_OK;
-    }
-  return unknown(&(struct names){"region of electricity", "gpudays gpus --json", hw->energies,
-                                 hw->n_energies, sizeof *hw->energies},
-                 name, err);
+  return best;
+}
+
+static int class_rank(const char *name) {
+  return strcmp(name, "desktop") == 0 ? 0 : strcmp(name, "workstation") == 0 ? 1 : 2;
+}
+
+static int compare_gpus(const void *a, const void *b) {
+  const struct gd_gpu *x = *(const struct gd_gpu *const *)a, *y = *(const struct gd_gpu *const *)b;
+  int classes = class_rank(x->class_name) - class_rank(y->class_name);
+  if (classes)
+    return classes;
+  if (x->flops[GD_PEAK_FP16] < y->flops[GD_PEAK_FP16])
+    return -1;
+  if (x->flops[GD_PEAK_FP16] > y->flops[GD_PEAK_FP16])
+    return 1;
+  return x->memory_bytes < y->memory_bytes ? -1 : x->memory_bytes > y->memory_bytes;
+}
+
+enum gd_status gd_hw_sorted_gpus(const struct gd_hw *hw, struct gd_arena *arena,
+                                 const struct gd_gpu *const **gpus, struct gd_error *err) {
+  const struct gd_gpu **list = gd_arena_alloc(arena, (size_t)hw->n_gpus + 1, sizeof(void *));
+  if (!list)
+    return gd_nomem(err, "while listing GPUs");
+  for (int i = 0; i < hw->n_gpus; i++)
+    list[i] = &hw->gpus[i];
+  qsort(list, (size_t)hw->n_gpus, sizeof(void *), compare_gpus);
+  *gpus = list;
+  return GD_OK;
 }

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "ir/caps.h"
 
-/* Rates of products, dense, accumulating in fp32. */
+/* Rates of dense GEMMs that accumulate in fp32. */
 enum gd_peak { GD_PEAK_FP32, GD_PEAK_TF32, GD_PEAK_FP16, GD_PEAK_BF16, GD_PEAK_COUNT };
 
 /* How the GPUs of a machine reach each other: through the host's bus, or by links of their own in
@@ -79,7 +79,8 @@ struct gd_build {
   const char *file;
 };
 
-/* Those of the files, then every build with every GPU whose price is known. */
+/* Machines of the files, then every generic build (data/machines) with every GPU that has a price.
+ */
 struct gd_machine {
   const char *name; /* "paper-a100" or "server-8x-a100" */
   const char *title;
@@ -183,6 +184,15 @@ const struct gd_cite *gd_cite_of(const struct gd_cite *cites, int n_cites, const
 const char *gd_topology_name(enum gd_topology topology); /* "bus", "pairs", "switch" */
 const char *gd_peak_name(enum gd_peak peak);             /* "fp32", "tf32", "fp16", "bf16" */
 
+/* The cheapest offer of a GPU by a provider whose name has that part in it (NULL: by anyone); of
+ * any GPU where that is NULL. NULL: there is none. */
+const struct gd_rent *gd_hw_cheapest_rent(const struct gd_hw *hw, const char *gpu,
+                                          const char *provider);
+/* All GPUs from desktop to server, each class by its 16-bit rate: n_gpus pointers in the arena. */
+enum gd_status gd_hw_sorted_gpus(const struct gd_hw *hw, struct gd_arena *arena,
+                                 const struct gd_gpu *const **gpus,
+                                 struct gd_error *err) GD_MUST_USE;
+
 /*
  * What a run would be on: so many GPUs of a kind, in machines of so many, with their links. The
  * planner reads its caps, the prediction the rest.
@@ -202,20 +212,15 @@ struct gd_target {
   int cpus;              /* a GPU's share: 4, as in the paper */
 };
 /*
- * count GPUs of that kind over so many machines (0: gd_hw_nodes). machine may be NULL: the paper's
- * for that GPU, else the smallest of the catalogue that holds them, else a plain build with 64 GB
- * and 4 CPUs a GPU. network may be NULL: the machine's, else InfiniBand HDR.
+ * count GPUs of that kind over so many machines. nodes 0: the fewest machines that hold them, each
+ * the same number; a machine is then as large as the one named, or as the largest of the catalogue
+ * with such GPUs (8 where it has none). machine may be NULL: the paper's for that GPU, else the
+ * smallest of the catalogue that holds them, else a plain build with 64 GB and 4 CPUs a GPU.
+ * network may be NULL: the machine's, else InfiniBand HDR.
  */
 enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
                             const char *machine, const char *network, struct gd_target *target,
                             struct gd_error *err) GD_MUST_USE;
-/*
- * The fewest machines that hold so many GPUs of a kind, each the same number: machines of that
- * name, or, where machine is NULL, as large as the largest of the catalogue with such GPUs (8 where
- * it has none).
- */
-enum gd_status gd_hw_nodes(struct gd_hw *hw, const char *gpu, int count, const char *machine,
-                           int *nodes, struct gd_error *err) GD_MUST_USE;
 /* What the planner must know of it. */
 void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
 

@@ -11,6 +11,7 @@
 
 #include "base/strbuf.h"
 #include "hw/hw_int.h"
+#include "model/config.h"
 
 enum { NAME_BYTES = 64, FIGURES_MOST = 16 };
 
@@ -51,7 +52,7 @@ struct reader {
 };
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading hardware records");
+  return gd_nomem(err, "while reading hardware records");
 }
 
 /* --- names --------------------------------------------------------------------------------- */
@@ -108,27 +109,6 @@ static void keys_of(const struct kind *kind, struct keys *keys) {
   add_key(keys, "date");
 }
 
-/* A misspelt field would otherwise leave its default in place without a word. */
-static enum gd_status check_keys(const struct gd_json *json, json_t *object, const char *what,
-                                 const struct keys *keys, struct gd_error *err) {
-  const char *key;
-  json_t *value;
-  json_object_foreach(object, key, value) {
-    char clean[NAME_BYTES];
-    int nearest = 0, found = 0;
-    for (int i = 0; i < keys->count; i++) {
-      found = found || strcmp(key, keys->list[i]) == 0;
-      if (gd_edit_distance(key, keys->list[i]) < gd_edit_distance(key, keys->list[nearest]))
-        nearest = i;
-    }
-    if (!found)
-      return gd_fail(err, GD_BAD_INPUT, "%s: \"%s\" is not a field of %s; did you mean %s?",
-                     json->file, gd_json_excerpt(clean, sizeof clean, key), what,
-                     keys->list[nearest]);
-  }
-  return GD_OK;
-}
-
 static enum gd_status read_text(struct reader *reader, const json_t *object, const char *key,
                                 const char **to, struct gd_error *err) {
   const char *text;
@@ -179,7 +159,7 @@ static enum gd_status read_fields(struct reader *reader, void *record, struct gd
   char what[NAME_BYTES];
   keys_of(reader->kind, &keys);
   snprintf(what, sizeof what, "a record of kind %s", reader->kind->name);
-  GD_TRY(check_keys(reader->json, reader->object, what, &keys, err));
+  GD_TRY(gd_config_keys(reader->json, reader->object, what, keys.list, keys.count, err));
   for (const struct text *text = reader->kind->texts; text->key; text++) {
     const char **to = (const char **)((char *)record + text->offset);
     bool name = strcmp(text->key, "name") == 0;
@@ -305,7 +285,7 @@ static enum gd_status check_sources(struct reader *reader, struct gd_error *err)
     if (!json_is_object(source))
       return gd_json_mismatch(reader->json, reader->object, "sources",
                               "objects with \"source\", \"date\" and perhaps \"fields\"", err);
-    GD_TRY(check_keys(reader->json, source, "an entry of sources", &keys, err));
+    GD_TRY(gd_config_keys(reader->json, source, "an entry of sources", keys.list, keys.count, err));
     GD_TRY(check_fields(reader, source, err));
   }
   return GD_OK;
@@ -386,6 +366,20 @@ static enum gd_status note(struct reader *reader, const char **first, const char
   return reader->read->what ? GD_OK : no_memory(err);
 }
 
+/* Puts a record, whose first field is its name, in place of one of the same name or at the end.
+   first: the field of reader->read that keeps the first name of the kind. */
+static enum gd_status put_named(struct reader *reader, void **list, int *count, size_t size,
+                                const void *record, const char **first, struct gd_error *err) {
+  const char *name = *(const char *const *)record;
+  int at = 0;
+  GD_ASSERT(name); /* a required text */
+  while (at < *count &&
+         strcmp(*(const char *const *)((const char *)*list + (size_t)at * size), name) != 0)
+    at++;
+  GD_TRY(put(reader, list, count, size, at, record, err));
+  return note(reader, first, name, err);
+}
+
 /* --- kinds --------------------------------------------------------------------------------- */
 
 #define AT(type, field) offsetof(struct type, field)
@@ -439,7 +433,7 @@ static enum gd_status read_rates(struct reader *reader, struct gd_gpu *gpu, stru
                             "an object with fp32, tf32, fp16 and bf16", err);
   for (int i = 0; i < GD_PEAK_COUNT; i++)
     add_key(&keys, peak_names[i]);
-  GD_TRY(check_keys(reader->json, rates, "tflops", &keys, err));
+  GD_TRY(gd_config_keys(reader->json, rates, "tflops", keys.list, keys.count, err));
   for (int i = 0; i < GD_PEAK_COUNT; i++) {
     struct figure figure = {peak_names[i], 0, 1e6, 1e12, AT(gd_gpu, flops[0]), REAL, false};
     figure.offset += (size_t)i * sizeof gpu->flops[0];
@@ -454,7 +448,6 @@ static enum gd_status read_gpu(struct reader *reader, struct gd_error *err) {
   static const char *const classes[] = {"desktop", "workstation", "datacenter"};
   struct gd_hw *hw = reader->hw;
   struct gd_gpu gpu = {.file = reader->file};
-  int at = 0;
   GD_TRY(read_fields(reader, &gpu, err));
   GD_ASSERT(gpu.name && gpu.class_name); /* required texts */
   GD_TRY(read_topology(reader, &gpu.topology, err));
@@ -470,10 +463,8 @@ static enum gd_status read_gpu(struct reader *reader, struct gd_error *err) {
     price.cites = gd_cite_of(gpu.cites, gpu.n_cites, "usd");
     GD_TRY(put_price(reader, &price, err));
   }
-  while (at < hw->n_gpus && strcmp(hw->gpus[at].name, gpu.name) != 0)
-    at++;
-  GD_TRY(put(reader, (void **)&hw->gpus, &hw->n_gpus, sizeof gpu, at, &gpu, err));
-  return note(reader, &reader->read->gpu, gpu.name, err);
+  return put_named(reader, (void **)&hw->gpus, &hw->n_gpus, sizeof gpu, &gpu, &reader->read->gpu,
+                   err);
 }
 
 static const struct text machine_texts[] = {
@@ -496,16 +487,12 @@ static const struct figure machine_figures[] = {
 static enum gd_status read_machine(struct reader *reader, struct gd_error *err) {
   struct gd_hw *hw = reader->hw;
   struct gd_machine machine = {.file = reader->file};
-  int at = 0;
   GD_TRY(read_fields(reader, &machine, err));
-  GD_ASSERT(machine.name); /* required texts */
   GD_TRY(read_topology(reader, &machine.topology, err));
   GD_TRY(read_in_paper(reader, &machine.in_paper, err));
   GD_TRY(read_cites(reader, &machine.cites, &machine.n_cites, err));
-  while (at < hw->n_stated && strcmp(hw->stated[at].name, machine.name) != 0)
-    at++;
-  GD_TRY(put(reader, (void **)&hw->stated, &hw->n_stated, sizeof machine, at, &machine, err));
-  return note(reader, &reader->read->machine, machine.name, err);
+  return put_named(reader, (void **)&hw->stated, &hw->n_stated, sizeof machine, &machine,
+                   &reader->read->machine, err);
 }
 
 static const struct text build_texts[] = {
@@ -538,7 +525,7 @@ static enum gd_status read_parts(struct reader *reader, struct gd_build *build,
   json_array_foreach(list, i, value) {
     if (!json_is_object(value))
       return gd_json_mismatch(reader->json, reader->object, "parts", "a list of objects", err);
-    GD_TRY(check_keys(reader->json, value, "a part", &keys, err));
+    GD_TRY(gd_config_keys(reader->json, value, "a part", keys.list, keys.count, err));
     GD_TRY(read_text(reader, value, "part", &parts[i].part, err));
     GD_TRY(read_text(reader, value, "detail", &parts[i].detail, err));
     GD_TRY(read_figure(reader, value, &usd, &parts[i], err));
@@ -580,14 +567,10 @@ static const struct figure network_figures[] = {
 static enum gd_status read_network(struct reader *reader, struct gd_error *err) {
   struct gd_hw *hw = reader->hw;
   struct gd_network network = {.file = reader->file};
-  int at = 0;
   GD_TRY(read_fields(reader, &network, err));
-  GD_ASSERT(network.name); /* required texts */
   GD_TRY(read_cites(reader, &network.cites, &network.n_cites, err));
-  while (at < hw->n_networks && strcmp(hw->networks[at].name, network.name) != 0)
-    at++;
-  GD_TRY(put(reader, (void **)&hw->networks, &hw->n_networks, sizeof network, at, &network, err));
-  return note(reader, &reader->read->network, network.name, err);
+  return put_named(reader, (void **)&hw->networks, &hw->n_networks, sizeof network, &network,
+                   &reader->read->network, err);
 }
 
 static const struct text price_texts[] = {{"gpu", AT(gd_price, gpu), false}, {0}};
@@ -643,14 +626,10 @@ static const struct figure energy_figures[] = {
 static enum gd_status read_energy(struct reader *reader, struct gd_error *err) {
   struct gd_hw *hw = reader->hw;
   struct gd_energy energy = {.file = reader->file};
-  int at = 0;
   GD_TRY(read_fields(reader, &energy, err));
-  GD_ASSERT(energy.name); /* required texts */
   GD_TRY(read_cites(reader, &energy.cites, &energy.n_cites, err));
-  while (at < hw->n_energies && strcmp(hw->energies[at].name, energy.name) != 0)
-    at++;
-  GD_TRY(put(reader, (void **)&hw->energies, &hw->n_energies, sizeof energy, at, &energy, err));
-  return note(reader, &reader->read->energy, energy.name, err);
+  return put_named(reader, (void **)&hw->energies, &hw->n_energies, sizeof energy, &energy,
+                   &reader->read->energy, err);
 }
 
 static const struct kind kinds[] = {
@@ -704,7 +683,7 @@ enum gd_status gd_hw_read(struct gd_hw *hw, const struct gd_json *json, struct g
     return no_memory(err);
   if (!records)
     return read_record(&reader, json->root, err);
-  GD_TRY(check_keys(json, json->root, "a file of records", &keys, err));
+  GD_TRY(gd_config_keys(json, json->root, "a file of records", keys.list, keys.count, err));
   if (json_array_size(records) == 0)
     return gd_json_mismatch(json, json->root, "records", "a list of records", err);
   json_array_foreach(records, i, record) {

@@ -84,18 +84,6 @@ static int even_nodes(int count, int room) {
   return nodes;
 }
 
-enum gd_status gd_hw_nodes(struct gd_hw *hw, const char *gpu, int count, const char *machine,
-                           int *nodes, struct gd_error *err) {
-  const struct gd_gpu *found;
-  const struct gd_machine *holds = NULL;
-  GD_ASSERT(count > 0);
-  GD_TRY(gd_hw_gpu(hw, gpu, &found, err));
-  if (machine)
-    GD_TRY(gd_hw_machine(hw, machine, &holds, err));
-  *nodes = even_nodes(count, node_gpus(hw, found, holds));
-  return GD_OK;
-}
-
 static enum gd_status check_counts(const struct gd_target *target, struct gd_error *err) {
   const struct gd_machine *machine = target->machine;
   if (target->count % target->nodes)

@@ -8,9 +8,9 @@
 #include "ir/graph.h"
 
 /*
- * Appends the gradients of graph->loss. Each parameter gets a GRAD leaf that the pass adds every
- * contribution to as soon as it is known. Gradients of parameters are fp32; those of activations
- * have the activation's dtype. Fails where an op on the way has no gradient rule.
+ * Appends the gradients of graph->loss. Each parameter gets a GRAD leaf that the micro-step adds
+ * every contribution to as soon as it is known. Gradients of parameters are fp32; those of
+ * activations have the activation's dtype. Fails where an op on the way has no gradient rule.
  */
 enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
@@ -21,7 +21,7 @@ struct gd_update {
 };
 /*
  * Appends the update program (global norm, clipping, loss scale, Adam, zeroed gradients) and the
- * init program (half copies). Needs gd_autodiff first.
+ * init program (16-bit copies). Needs gd_autodiff first.
  */
 enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *update,
                                 struct gd_error *err) GD_MUST_USE;

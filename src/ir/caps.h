@@ -19,8 +19,8 @@ struct gd_caps {
   int64_t loss_chunk_bytes;   /* logits that linear_xent should hold at a time; 0: as for a CPU */
   bool compile;               /* runs fused ops: the compile pass may make them */
   bool needs_cc;              /* ... and builds their kernels with the system's C compiler */
-  bool tf32;                  /* has fp32 products of lower precision that are faster */
-  double enough_flops;        /* a pass of more model FLOPs gains nothing; 0: no bound */
+  bool tf32;                  /* has faster fp32 GEMMs of lower precision */
+  double enough_flops;        /* a micro-step of more model FLOPs gains nothing; 0: no bound */
   bool keeps;                 /* memory that is left over is worth keeping activations in */
   bool dtype[GD_DTYPE_COUNT]; /* computes in this dtype at a useful speed */
   bool dtypes_alone;          /* ... and cannot compute in the others */

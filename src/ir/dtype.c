@@ -1,5 +1,5 @@
 /*
- * Element types: names, sizes and the exact half conversions every backend is tested against.
+ * Element types: names, sizes and the exact 16-bit conversions every backend is tested against.
  */
 #include "ir/dtype.h"
 
@@ -43,10 +43,10 @@ bool gd_dtype_parse(const char *text, enum gd_dtype *dtype) {
   return false;
 }
 
-float gd_f16_to_f32(uint16_t half) {
-  uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-  uint32_t exponent = (half >> 10) & 0x1fu;
-  uint32_t mantissa = half & 0x3ffu;
+float gd_f16_to_f32(uint16_t fp16) {
+  uint32_t sign = (uint32_t)(fp16 & 0x8000u) << 16;
+  uint32_t exponent = (fp16 >> 10) & 0x1fu;
+  uint32_t mantissa = fp16 & 0x3ffu;
   float value;
   if (exponent == 0) { /* zero or subnormal: mantissa * 2^-24, exact in fp32 */
     value = (float)mantissa * 0x1p-24f;

@@ -16,8 +16,8 @@ const char *gd_dtype_name(enum gd_dtype dtype); /* "f32", "bf16", "f16", "i32" *
 /* Accepts f32, fp32, float32, bf16, bfloat16, f16, fp16, float16, i32, int32. */
 bool gd_dtype_parse(const char *text, enum gd_dtype *dtype);
 
-static inline float gd_bf16_to_f32(uint16_t half) {
-  uint32_t bits = (uint32_t)half << 16;
+static inline float gd_bf16_to_f32(uint16_t bf16) {
+  uint32_t bits = (uint32_t)bf16 << 16;
   float value;
   memcpy(&value, &bits, sizeof value);
   return value;
@@ -32,8 +32,8 @@ static inline uint16_t gd_f32_to_bf16(float value) {
   return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* IEEE half, subnormals included, round to nearest even. */
-float gd_f16_to_f32(uint16_t half);
+/* IEEE fp16, subnormals included, round to nearest even. */
+float gd_f16_to_f32(uint16_t fp16);
 uint16_t gd_f32_to_f16(float value);
 
 /* Element i of a floating-point array of any dtype (I32 included, exact up to 2^24 as float). */

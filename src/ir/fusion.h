@@ -29,6 +29,8 @@ uint32_t gd_graph_fusion(struct gd_graph *graph, struct gd_fusion *fusion);
 /* Frees them all: part of gd_graph_deinit. */
 void gd_fusions_free(struct gd_graph *graph);
 
+/* What a fused op consists of; NULL: it is no fused op. */
+const struct gd_fusion *gd_op_fusion(const struct gd_graph *graph, const struct gd_op *op);
 /* Inputs that output 0 of any op may overwrite, as in ops.def. */
 uint64_t gd_op_inplace(const struct gd_graph *graph, const struct gd_op *op);
 

@@ -1,26 +1,10 @@
 /*
- * Graph construction, op table, facts about tensors, and costs.
+ * Graph construction, one builder an op, and facts about tensors.
  */
 #include "ir/graph.h"
 
 #include "ir/fusion.h"
 #include "ir/shape.h"
-
-static const struct gd_op_info op_infos[GD_OP_COUNT] = {
-#define PRODUCT GD_FLOPS_PRODUCT
-#define GD_OP(name, min, max, attr, shape, grad, flops, kind, inplace, recompute, adds, doc)      \
-  [GD_OP_##name] = {                                                                              \
-      #name, min, max, GD_ATTR_##attr, flops, GD_CLASS_##kind, inplace, GD_RECOMPUTE_##recompute, \
-      adds,  doc},
-#include "ir/ops.def"
-#undef GD_OP
-#undef PRODUCT
-};
-
-const struct gd_op_info *gd_op_info(enum gd_op_kind kind) {
-  GD_ASSERT(kind < GD_OP_COUNT);
-  return &op_infos[kind];
-}
 
 void gd_graph_init(struct gd_graph *graph) {
   *graph = (struct gd_graph){.block = -1,
@@ -44,6 +28,7 @@ void gd_graph_deinit(struct gd_graph *graph) {
   gd_mem_free(graph->ops);
   gd_fusions_free(graph);
   gd_arena_deinit(&graph->arena);
+  gd_graph_unshare(graph->shared); /* NOLINT(misc-no-recursion): what is shared is no copy */
   *graph = (struct gd_graph){0};
 }
 
@@ -54,8 +39,7 @@ enum gd_status gd_graph_check(const struct gd_graph *graph, struct gd_error *err
 }
 
 static gd_tensor_id out_of_memory(struct gd_graph *graph) {
-  gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory while building a graph of %u ops",
-          graph->n_ops);
+  gd_nomem(&graph->error, "while building a graph of %u ops", graph->n_ops);
   return GD_NONE;
 }
 
@@ -299,7 +283,7 @@ gd_tensor_id gd_recur(struct gd_graph *graph, gd_tensor_id a_BTCS, gd_tensor_id 
 
 gd_tensor_id gd_contract_states(struct gd_graph *graph, gd_tensor_id h_BTCS, gd_tensor_id c_BTS,
                                 enum gd_dtype dtype) {
-  return gd_graph_op(graph, GD_OP_contract_states, &(union gd_attr){.cast = {dtype}}, 2,
+  return gd_graph_op(graph, GD_OP_contract_states, &(union gd_attr){.contract = {dtype}}, 2,
                      (gd_tensor_id[]){h_BTCS, c_BTS});
 }
 
@@ -404,10 +388,6 @@ gd_tensor_id gd_tensor_root(const struct gd_graph *graph, gd_tensor_id id, int64
   return id;
 }
 
-bool gd_op_is_async(enum gd_op_kind kind) {
-  return kind >= GD_OP_all_reduce && kind <= GD_OP_transfer_into;
-}
-
 int32_t gd_graph_blocks(const struct gd_graph *graph) {
   int32_t blocks = 0;
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
@@ -424,211 +404,6 @@ int64_t gd_graph_parameters(const struct gd_graph *graph) {
   for (uint32_t i = 0; i < graph->n_flats; i++)
     elements += graph->flats[i].elements;
   return elements;
-}
-
-/* --- costs --------------------------------------------------------------------------------- */
-
-/* Taps of a filter [C,1,K] or [C,1,K,K]. */
-static double filter_taps(const struct gd_graph *graph, gd_tensor_id weight) {
-  return (double)gd_tensor_elements(graph, weight) / (double)graph->tensors[weight].dims[0];
-}
-
-/* Elements of all score matrices of an attention: those that count, or all of them. */
-static double score_elements(const struct gd_graph *graph, const struct gd_op *op, bool counted) {
-  const struct gd_tensor *q = &graph->tensors[op->in[op->kind == GD_OP_attention ? 0 : 1]];
-  double t = (double)q->dims[2];
-  double matrix = counted && op->attr.attention.causal ? 0.5 * t * (t + 1) : t * t;
-  return (double)q->dims[0] * (double)q->dims[1] * matrix;
-}
-
-/* 2 D per score and product; forward: scores, output. Backward: two gradients of each, and the
-   scores again, which the paper does not count. */
-static double attention_flops(const struct gd_graph *graph, const struct gd_op *op, bool executed) {
-  const struct gd_tensor *dq = &graph->tensors[op->out[0]];
-  int products = op->kind == GD_OP_attention ? 2 : executed ? 5 : 4;
-  return 2.0 * products * (double)dq->dims[3] * score_elements(graph, op, executed);
-}
-
-static double product_flops(const struct gd_graph *graph, const struct gd_op *op) {
-  const struct gd_tensor *a = &graph->tensors[op->in[0]];
-  double in0 = (double)gd_tensor_elements(graph, op->in[0]);
-  switch (op->kind) {
-  case GD_OP_depthwise:
-  case GD_OP_depthwise_dx:
-  case GD_OP_conv1d:
-  case GD_OP_conv1d_dx: return 2.0 * filter_taps(graph, op->in[1]) * in0;
-  case GD_OP_depthwise_dw:
-  case GD_OP_conv1d_dw: return 2.0 * filter_taps(graph, op->out[0]) * in0;
-  case GD_OP_attention:
-  case GD_OP_attention_grad: return attention_flops(graph, op, false);
-  /* Logits, dx and dw, over all rows: the paper does not count which labels are ignored. */
-  case GD_OP_linear_xent: return 6.0 * in0 * (double)graph->tensors[op->in[1]].dims[0];
-  default: break;
-  }
-  /* matmul: 2 k per element of the output; k is the contracted dim of a. */
-  int64_t k = a->dims[a->rank - (op->attr.matmul.trans_a ? 2 : 1)];
-  return 2.0 * (double)k * (double)gd_tensor_elements(graph, op->out[0]);
-}
-
-void gd_op_cost(const struct gd_graph *graph, gd_op_id id, struct gd_cost *cost) {
-  const struct gd_op *op = &graph->ops[id];
-  const struct gd_op_info *info = gd_op_info(op->kind);
-  *cost = (struct gd_cost){0};
-  if (info->op_class == GD_CLASS_VIEW)
-    return;
-  int64_t largest = 0;
-  for (uint32_t i = 0; i < op->n_in; i++) {
-    if (op->in[i] == GD_NONE)
-      continue;
-    int64_t elements = gd_tensor_elements(graph, op->in[i]);
-    if (op->kind == GD_OP_embed && i == 0) /* only the rows that are picked */
-      elements = gd_tensor_elements(graph, op->out[0]);
-    bool overwritten =
-        (op->kind == GD_OP_fill || op->kind == GD_OP_copy || op->kind == GD_OP_transfer_into) &&
-        i == 0;
-    if (!overwritten)
-      cost->read_bytes +=
-          (double)elements * (double)gd_dtype_bytes(graph->tensors[op->in[i]].dtype);
-    largest = elements > largest ? elements : largest;
-  }
-  for (uint32_t i = 0; i < op->n_out; i++) {
-    int64_t elements = gd_tensor_elements(graph, op->out[i]);
-    if (op->adds >> i & 1u) {
-      if (op->kind == GD_OP_embed_grad) /* the other rows stay as they are */
-        elements = gd_tensor_elements(graph, op->in[0]);
-      cost->read_bytes += 4.0 * (double)elements;
-    }
-    cost->write_bytes +=
-        (double)elements * (double)gd_dtype_bytes(graph->tensors[op->out[i]].dtype);
-    largest = elements > largest ? elements : largest;
-  }
-  if (op->kind == GD_OP_fused) {
-    cost->other_flops = gd_fusion_flops(&graph->fusions[op->attr.fused.fusion]);
-    return;
-  }
-  if (op->kind == GD_OP_split_heads || op->kind == GD_OP_merge_heads) { /* as rope counts them */
-    int64_t part = largest / op->attr.heads.parts;
-    for (uint32_t rotated = op->attr.heads.rotated; rotated; rotated &= rotated - 1)
-      cost->other_flops += (double)gd_op_info(GD_OP_rope)->flops_per_element * (double)part;
-    return;
-  }
-  if (info->flops_per_element != GD_FLOPS_PRODUCT) {
-    cost->other_flops = (double)info->flops_per_element * (double)largest;
-    return;
-  }
-  cost->product_flops = cost->executed_flops = product_flops(graph, op);
-  if (op->kind == GD_OP_linear_xent)
-    cost->other_flops = (double)(gd_op_info(GD_OP_xent)->flops_per_element +
-                                 gd_op_info(GD_OP_xent_grad)->flops_per_element) *
-                        (double)gd_tensor_elements(graph, op->in[2]) *
-                        (double)graph->tensors[op->in[1]].dims[0];
-  if (op->kind != GD_OP_attention && op->kind != GD_OP_attention_grad)
-    return;
-  int other = gd_op_info(GD_OP_softmax)->flops_per_element;
-  if (op->kind == GD_OP_attention_grad)
-    other += gd_op_info(GD_OP_softmax_grad)->flops_per_element;
-  if (op->attr.attention.probability > 0)
-    other += gd_op_info(GD_OP_dropout)->flops_per_element;
-  cost->executed_flops = attention_flops(graph, op, true);
-  cost->other_flops = (double)other * score_elements(graph, op, true);
-}
-
-void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost) {
-  *cost = (struct gd_cost){0};
-  for (gd_op_id id = 0; id < graph->n_ops; id++) {
-    struct gd_cost one;
-    if (gd_phase_program(graph->ops[id].phase) != GD_PROGRAM_PASS)
-      continue;
-    gd_op_cost(graph, id, &one);
-    if (!graph->ops[id].recomputed) /* the paper counts what training needs, not what it repeats */
-      cost->product_flops += one.product_flops;
-    cost->executed_flops += one.executed_flops;
-    cost->other_flops += one.other_flops;
-    cost->read_bytes += one.read_bytes;
-    cost->write_bytes += one.write_bytes;
-  }
-}
-
-/* --- scratch ------------------------------------------------------------------------------- */
-
-enum {
-  /* Logits at a time. Products over 336 rows run at 97 % of the rate of 1,024, over 160 at 88 %. */
-  LOSS_CHUNK_BYTES = 33 << 20,
-  LOSS_CHUNK_STEP = 16, /* rows: the least there are */
-  LOSS_TILE_ROWS = 128, /* that a GPU's products compute at a time */
-  /* Fewer rows than that a GPU multiplies as they are. */
-  LOSS_LEAST_GATHERED = 2048,
-  LOSS_MASKED_PERCENT = 16, /* masked models predict 15 of 100 tokens, and chance adds a few */
-};
-
-int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
-                           enum gd_dtype dtype) {
-  int64_t row_bytes = (vocabulary > 0 ? vocabulary : 1) * gd_dtype_bytes(dtype);
-  int64_t bytes = attr->chunk_bytes > 0 ? attr->chunk_bytes : LOSS_CHUNK_BYTES;
-  int64_t most = bytes / row_bytes / LOSS_CHUNK_STEP * LOSS_CHUNK_STEP;
-  most = most > LOSS_CHUNK_STEP ? most : LOSS_CHUNK_STEP;
-  return rows < most ? rows : most;
-}
-
-/* In causal models and of images nearly all rows count. */
-bool gd_loss_gathers(const struct gd_attr_xent *attr, int64_t rows) {
-  return attr->chunk_bytes == 0 ||
-         (attr->masked && !attr->shift && rows >= LOSS_LEAST_GATHERED && rows <= INT32_MAX);
-}
-
-/*
- * A GPU's chunks are of one size, whatever the labels, and those without a row are left out, so
- * that on average half a chunk is multiplied for nothing. A chunk also reads w twice and reads and
- * writes dw, 12 bytes for 6 FLOPs a row and element of w: on an H200 (700 TFLOP/s, 4.2 TB/s) as
- * long as 330 rows take, of which products hide most from 670 rows on, where dw alone takes as long
- * to move as to compute. So few chunks, as deep as memory permits, of a size that the labels of a
- * masked model fill: of 131,072 rows with 50,265 classes in 16 bits four of 5,248, for 19,660 rows
- * that count; of 8,192 rows one of 1,408 for 1,229.
- */
-int64_t gd_loss_gathered_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
-                              enum gd_dtype dtype) {
-  int64_t most = gd_loss_chunk_rows(attr, rows, vocabulary, dtype);
-  int64_t whole = most / LOSS_TILE_ROWS * LOSS_TILE_ROWS;
-  int64_t expected = (rows * LOSS_MASKED_PERCENT + 99) / 100;
-  if (whole == 0 || rows == 0)
-    return most;
-  int64_t chunks = (expected + whole - 1) / whole;
-  int64_t each = (expected + chunks - 1) / chunks;
-  return (each + LOSS_TILE_ROWS - 1) / LOSS_TILE_ROWS * LOSS_TILE_ROWS;
-}
-
-/* A GPU multiplies fast what starts at multiples of 16 bytes, whatever the vocabulary. */
-int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary) {
-  int64_t steps = (vocabulary + GD_LOSS_PITCH_STEP - 1) / GD_LOSS_PITCH_STEP;
-  return attr->chunk_bytes > 0 ? steps * GD_LOSS_PITCH_STEP : vocabulary;
-}
-
-bool gd_loss_pads(const struct gd_attr_xent *attr, int64_t vocabulary) {
-  return attr->chunk_bytes > 0 && vocabulary % 8 != 0;
-}
-
-int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id id) {
-  const struct gd_op *op = &graph->ops[id];
-  if (op->kind != GD_OP_linear_xent)
-    return 0;
-  const struct gd_tensor *w = &graph->tensors[op->in[1]];
-  const struct gd_attr_xent *attr = &op->attr.xent;
-  int64_t all = gd_tensor_elements(graph, op->in[2]);
-  int64_t rows = gd_loss_chunk_rows(attr, all, w->dims[0], w->dtype);
-  if (attr->chunk_bytes > 0) {
-    int64_t pitch = gd_loss_row_pitch(attr, w->dims[0]), element = gd_dtype_bytes(w->dtype);
-    bool gathers = gd_loss_gathers(attr, all);
-    if (gathers)
-      rows = gd_loss_gathered_rows(attr, all, w->dims[0], w->dtype);
-    int64_t bytes = rows * (pitch * element + 8) + 1024; /* logits and losses */
-    if (gathers) /* a chunk's x, then dx; which rows count, and how many */
-      bytes += rows * w->dims[1] * element + 4 * (all + 1) + 1024;
-    if (gd_loss_pads(attr, w->dims[0])) /* w and bias to the pitch, dw of the last, partial group */
-      bytes += w->dims[1] * (pitch * element + 4 * GD_LOSS_PITCH_STEP) + 4 * pitch + 1024;
-    return bytes;
-  }
-  /* A chunk's logits, x and dx, and one number and one index a row, each on its own cache line. */
-  return rows * ((w->dims[0] + 2 * w->dims[1]) * gd_dtype_bytes(w->dtype) + 16) + 5 * 64;
 }
 
 int64_t gd_graph_widest_row(const struct gd_graph *graph) {

@@ -2,7 +2,7 @@
  * The graph: what a model is once built, and what every later stage reads and rewrites.
  *
  * Ops and tensors are two arrays; everything refers to them by id. One graph holds three programs
- * over the same leaves: the init program (half copies of the parameters), the pass program
+ * over the same leaves: the init program (16-bit copies of the parameters), the micro-step
  * (forward + backward of one micro-batch, gradients accumulated) and the update program (once per
  * training step). A phase on each op says which.
  *
@@ -19,279 +19,49 @@
 #ifndef GD_IR_GRAPH_H
 #define GD_IR_GRAPH_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/strbuf.h"
-#include "ir/dtype.h"
+#include "ir/op.h"
 
 typedef uint32_t gd_tensor_id;
 typedef uint32_t gd_op_id;
 #define GD_NONE UINT32_MAX
 
-enum gd_op_kind {
-#define GD_OP(name, ...) GD_OP_##name,
-#include "ir/ops.def"
-#undef GD_OP
-  GD_OP_COUNT
-};
-
 /* Whose bytes a tensor's are. Leaves live as long as the run; activations are planned. */
 enum gd_role {
-  GD_ROLE_ACTIVATION, /* produced by an op */
-  GD_ROLE_PARAM,      /* fp32 master */
-  GD_ROLE_PARAM_HALF, /* compute copy of a master */
-  GD_ROLE_GRAD,       /* fp32 accumulator of a parameter's gradient */
-  GD_ROLE_OPTIMIZER,  /* Adam moments */
-  GD_ROLE_INPUT,      /* written by the host before a program: ids, labels, learning rate */
-  GD_ROLE_CONST,      /* computed once: rotary table */
-  GD_ROLE_STATE,      /* small scalars that persist: step, loss scale, summed loss */
-  GD_ROLE_PIECE,      /* part of a flat leaf (alias_of), or nowhere: a parameter kept in shards */
+  GD_ROLE_ACTIVATION,    /* produced by an op */
+  GD_ROLE_PARAM,         /* fp32 master */
+  GD_ROLE_PARAM_COMPUTE, /* compute copy of a master */
+  GD_ROLE_GRAD,          /* fp32 accumulator of a parameter's gradient */
+  GD_ROLE_OPTIMIZER,     /* Adam moments */
+  GD_ROLE_INPUT,         /* written by the host before a program: ids, labels, learning rate */
+  GD_ROLE_CONST,         /* computed once: rotary table */
+  GD_ROLE_STATE,         /* small scalars that persist: step, loss scale, summed loss */
+  GD_ROLE_PIECE, /* part of a flat leaf (alias_of), or nowhere: a parameter that lies in shards */
 };
-
-/* Which memory a tensor lies in. Offloading keeps state on the host; all else is on the device. */
-enum gd_space { GD_SPACE_DEVICE, GD_SPACE_HOST, GD_SPACE_COUNT };
 
 enum gd_phase { GD_PHASE_FORWARD, GD_PHASE_BACKWARD, GD_PHASE_UPDATE, GD_PHASE_INIT };
 /*
- * The programs that phases belong to. LAST is the pass program of a step's last micro-batch: the
+ * The programs that phases belong to. LAST is the micro-step of a step's last micro-batch: the
  * same ops, and those that are due once a step while the backward pass still runs (op.last_only:
  * gradients reduced over ranks).
  */
 enum gd_program {
-  GD_PROGRAM_PASS,
+  GD_PROGRAM_MICRO_STEP,
   GD_PROGRAM_UPDATE,
   GD_PROGRAM_INIT,
-  GD_PROGRAM_LAST,
+  GD_PROGRAM_LAST_MICRO_STEP,
   GD_PROGRAM_COUNT
 };
 static inline enum gd_program gd_phase_program(enum gd_phase phase) {
   return phase == GD_PHASE_UPDATE ? GD_PROGRAM_UPDATE
          : phase == GD_PHASE_INIT ? GD_PROGRAM_INIT
-                                  : GD_PROGRAM_PASS;
+                                  : GD_PROGRAM_MICRO_STEP;
 }
 
-enum gd_activation {
-  GD_ACTIVATION_GELU,
-  GD_ACTIVATION_GELU_TANH,
-  GD_ACTIVATION_RELU,
-  GD_ACTIVATION_SILU,
-  GD_ACTIVATION_SOFTPLUS,   /* log(1 + e^x) */
-  GD_ACTIVATION_QUICK_GELU, /* x sigmoid(1.702 x) */
-  GD_ACTIVATION_TANH,
-  GD_ACTIVATION_SIGMOID,
-  GD_ACTIVATION_COUNT
-};
-/* Name as printed: "gelu_tanh". */
-const char *gd_activation_name(enum gd_activation activation);
-
-/* Steps between the states that scan keeps; the backward pass recomputes those between. */
+/* Steps between the states that scan saves; the backward pass recomputes those between. */
 enum { GD_SCAN_CHUNK = 64 };
-
-enum { GD_HEADS_PARTS = 3 }; /* q, k and v */
-
-enum { GD_MAX_RANK = 8 }; /* checked: a ninth dim is an error, not a truncation */
-
-struct gd_attr_none {
-  char unused;
-};
-struct gd_attr_matmul {
-  bool trans_a, trans_b;   /* the last two dims are stored transposed */
-  float alpha;             /* scales the product, not the bias */
-  enum gd_dtype out_dtype; /* GD_DTYPE_COUNT: that of a */
-  bool tf32;               /* fp32 operands may be rounded to TF32 where the device has it */
-};
-struct gd_attr_reshape {
-  uint32_t rank;
-  int64_t dims[GD_MAX_RANK];
-};
-struct gd_attr_split {
-  uint32_t parts;
-};
-struct gd_attr_transpose {
-  uint8_t perm[GD_MAX_RANK]; /* output dim i is input dim perm[i] */
-};
-struct gd_attr_slice {
-  uint32_t dim;
-  int64_t start;  /* slice: first entry taken. pad: where the input goes */
-  int64_t length; /* slice: entries taken. pad: entries of the output */
-};
-struct gd_attr_cast {
-  /* GD_DTYPE_COUNT: the compute dtype, which the precision pass fills in; of contract_*, that of
-   * input 1. */
-  enum gd_dtype dtype;
-};
-struct gd_attr_positions {
-  int32_t pad; /* the padding id; counting starts behind it */
-};
-struct gd_attr_dropout {
-  float probability;
-  uint32_t stream; /* which dropout of the graph: each has its own random numbers */
-};
-struct gd_attr_norm {
-  float eps;
-};
-struct gd_attr_norm_grad {
-  bool has_bias;
-};
-struct gd_attr_rope {
-  int64_t rotary; /* R: even, at most D */
-  bool inverse;   /* the gradient rotates back */
-};
-/* split_heads and merge_heads: parts [B,N,T,D] of one x[B,T,C]. */
-struct gd_attr_heads {
-  int64_t heads;    /* N */
-  uint32_t parts;   /* P: at most GD_HEADS_PARTS */
-  bool interleaved; /* C is N P D: parts alternate per head (GPT-NeoX); else P N D (GPT-2) */
-  uint32_t rotated; /* bit i: part i is; 0: none, and there is no table */
-  int64_t rotary;   /* as struct gd_attr_rope has it */
-  bool inverse;     /* likewise */
-};
-struct gd_attr_softmax {
-  bool causal;
-};
-struct gd_attr_attention {
-  bool causal;
-  float scale;       /* of the scores, before softmax */
-  float probability; /* of dropout on the weights; 0: none, and no seed */
-  uint32_t stream;   /* as struct gd_attr_dropout has it */
-  bool tf32;         /* as struct gd_attr_matmul has it */
-};
-struct gd_attr_activate {
-  enum gd_activation function;
-};
-struct gd_attr_xent {
-  int32_t ignore;      /* label that does not count: -100 */
-  bool shift;          /* causal models: position t is scored against label t + 1 */
-  bool masked;         /* linear_xent: a masked language model's, most labels are ignored */
-  bool tf32;           /* linear_xent: as struct gd_attr_matmul has it */
-  int64_t chunk_bytes; /* linear_xent: logits at a time; 0: as many as suit a CPU */
-};
-struct gd_attr_embed {
-  int64_t rows; /* embed_grad: V */
-  bool has_pad; /* the row of id pad gets no gradient, as padding_idx of PyTorch has it */
-  int32_t pad;
-};
-struct gd_attr_rows {
-  int64_t rows; /* sum_rows: number of trailing dims kept. The others: see ops.def */
-};
-struct gd_attr_control {
-  float max_norm;     /* clip to this global norm; 0: no clipping */
-  bool dynamic_scale; /* fp16: halve on overflow, double after growth_interval good steps */
-  float growth_interval;
-};
-struct gd_attr_adam {
-  float beta1, beta2, eps, weight_decay;
-  bool decoupled; /* AdamW: decay the parameter; Adam: add decay to the gradient */
-};
-struct gd_attr_fill {
-  float value;
-};
-struct gd_attr_view {
-  int64_t start; /* first element of the flat input */
-  uint32_t rank;
-  int64_t dims[GD_MAX_RANK];
-};
-struct gd_attr_buffer {
-  enum gd_dtype dtype;
-  enum gd_space space;
-  int64_t elements;
-  int64_t used; /* the rest is padding: zeroed, since sums of squares run over it */
-};
-struct gd_attr_ranks {
-  int32_t rank, ranks; /* the own slice is number `rank` of `ranks` equal ones */
-};
-struct gd_attr_transfer {
-  enum gd_space space; /* where the copy goes */
-};
-struct gd_attr_fused {
-  uint32_t fusion; /* index in graph->fusions */
-};
-
-union gd_attr {
-  struct gd_attr_none none;
-  struct gd_attr_matmul matmul;
-  struct gd_attr_reshape reshape;
-  struct gd_attr_split split;
-  struct gd_attr_transpose transpose;
-  struct gd_attr_slice slice;
-  struct gd_attr_cast cast;
-  struct gd_attr_positions positions;
-  struct gd_attr_dropout dropout;
-  struct gd_attr_norm norm;
-  struct gd_attr_norm_grad norm_grad;
-  struct gd_attr_rope rope;
-  struct gd_attr_heads heads;
-  struct gd_attr_softmax softmax;
-  struct gd_attr_attention attention;
-  struct gd_attr_activate activate;
-  struct gd_attr_xent xent;
-  struct gd_attr_embed embed;
-  struct gd_attr_rows rows;
-  struct gd_attr_control control;
-  struct gd_attr_adam adam;
-  struct gd_attr_fill fill;
-  struct gd_attr_view view;
-  struct gd_attr_buffer buffer;
-  struct gd_attr_ranks ranks;
-  struct gd_attr_transfer transfer;
-  struct gd_attr_fused fused;
-};
-
-enum gd_attr_kind { /* the tag of the union, by op */
-                    GD_ATTR_none,
-                    GD_ATTR_matmul,
-                    GD_ATTR_reshape,
-                    GD_ATTR_split,
-                    GD_ATTR_transpose,
-                    GD_ATTR_slice,
-                    GD_ATTR_cast,
-                    GD_ATTR_positions,
-                    GD_ATTR_dropout,
-                    GD_ATTR_norm,
-                    GD_ATTR_norm_grad,
-                    GD_ATTR_rope,
-                    GD_ATTR_heads,
-                    GD_ATTR_softmax,
-                    GD_ATTR_attention,
-                    GD_ATTR_activate,
-                    GD_ATTR_xent,
-                    GD_ATTR_embed,
-                    GD_ATTR_rows,
-                    GD_ATTR_control,
-                    GD_ATTR_adam,
-                    GD_ATTR_fill,
-                    GD_ATTR_view,
-                    GD_ATTR_buffer,
-                    GD_ATTR_ranks,
-                    GD_ATTR_transfer,
-                    GD_ATTR_fused,
-};
-
-enum gd_op_class { GD_CLASS_PURE, GD_CLASS_VIEW, GD_CLASS_STATE };
-enum gd_recompute {
-  GD_RECOMPUTE_FREE,
-  GD_RECOMPUTE_CHEAP,
-  GD_RECOMPUTE_COSTLY,
-  GD_RECOMPUTE_NEVER,
-};
-
-struct gd_op_info {
-  const char *name;
-  uint32_t inputs_min, inputs_max; /* inputs_max 0: any number */
-  enum gd_attr_kind attr;
-  int flops_per_element; /* GD_FLOPS_PRODUCT: 2 m n k */
-  enum gd_op_class op_class;
-  uint32_t inplace; /* bit i: output 0 may take the memory of input i */
-  enum gd_recompute recompute;
-  uint32_t adds; /* bit i: kernels can add output i to its memory, where it is fp32 */
-  const char *doc;
-};
-#define GD_FLOPS_PRODUCT (-1)
-
-const struct gd_op_info *gd_op_info(enum gd_op_kind kind);
 
 /* How a parameter or a constant starts. */
 enum gd_init {
@@ -313,7 +83,7 @@ struct gd_tensor {
   gd_op_id producer;        /* GD_NONE for a leaf */
   gd_tensor_id alias_of;    /* shares the memory of this older tensor; GD_NONE: its own */
   int64_t alias_elements;   /* where in alias_of it starts, in elements */
-  gd_tensor_id owner;       /* PARAM_HALF, GRAD, OPTIMIZER: the parameter it belongs to */
+  gd_tensor_id owner;       /* PARAM_COMPUTE, GRAD, OPTIMIZER: the parameter it belongs to */
   int32_t block;            /* layer; -1: outside the layers */
   const char *name;         /* leaves: Hugging Face name or ours; activations: NULL or a hint */
   enum gd_init init;        /* PARAM and CONST */
@@ -337,10 +107,10 @@ struct gd_flat {
 
 /* What one Adam op of the update program works on, where that is not simply a parameter. */
 struct gd_adam_target {
-  gd_tensor_id param, grad, half; /* half: GD_NONE where the parameter itself computes */
-  gd_tensor_id norm;              /* this rank's share of the gradient norm */
-  gd_tensor_id clear;             /* zeroed afterwards */
-  gd_tensor_id gather;            /* flat leaf whose slices the ranks then exchange, or GD_NONE */
+  gd_tensor_id param, grad, compute; /* compute: 16-bit copy; GD_NONE: the parameter computes */
+  gd_tensor_id norm;                 /* this rank's share of the gradient norm */
+  gd_tensor_id clear;                /* zeroed afterwards */
+  gd_tensor_id gather; /* flat leaf whose slices the ranks then exchange, or GD_NONE */
 };
 
 struct gd_op {
@@ -352,7 +122,7 @@ struct gd_op {
   const gd_tensor_id *out; /* consecutive ids */
   uint32_t adds;           /* bit i: output i is added to the leaf that its alias_of names */
   union gd_attr attr;
-  bool last_only;  /* in the pass of a step's last micro-batch alone */
+  bool last_only;  /* in the micro-step of a step's last micro-batch alone */
   bool recomputed; /* a second time, for the backward pass: no model FLOPs */
 };
 
@@ -368,7 +138,7 @@ struct gd_graph {
   int32_t block;       /* given to what is added next */
   enum gd_phase phase; /* likewise */
   bool backward_done;  /* autodiff ran */
-  double model_flops;  /* product FLOPs of one pass, as the paper counts; set by gd_autodiff */
+  double model_flops;  /* GEMM FLOPs of one micro-step, as the paper counts; set by gd_autodiff */
 
   /* Leaves the executor talks to; GD_NONE when the graph has none. */
   gd_tensor_id ids, pixels, labels, loss_weight, dropout_seed;
@@ -385,10 +155,32 @@ struct gd_graph {
 
   struct gd_arena arena;
   struct gd_error error; /* the first failure while building */
+
+  struct gd_graph_shared *shared; /* whose names, dims and ids a copy also uses; NULL: no copy */
+  uint32_t n_shared_fusions;      /* the first ones, likewise */
 };
 
 void gd_graph_init(struct gd_graph *graph);
 void gd_graph_deinit(struct gd_graph *graph); /* safe on a zeroed graph */
+
+/*
+ * A graph that several copies start from. Tensors and ops are copied; names, dims, ids and fusions
+ * are shared, since no pass changes them in place. Copies may be made and freed by several threads,
+ * in any order.
+ *
+ *   GD_TRY(gd_graph_share(&graph, &shared, err)); // takes the graph over, also when it fails
+ *   GD_TRY(gd_graph_clone(shared, &copy, err));   // to be deinitialised, also when it fails
+ *   gd_graph_unshare(shared);                     // the copy lives on
+ */
+struct gd_graph_shared;
+enum gd_status gd_graph_share(struct gd_graph *graph, struct gd_graph_shared **shared,
+                              struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_graph_clone(struct gd_graph_shared *shared, struct gd_graph *graph,
+                              struct gd_error *err) GD_MUST_USE;
+void gd_graph_unshare(struct gd_graph_shared *shared); /* NULL is fine */
+/* About what it takes. */
+int64_t gd_graph_shared_bytes(const struct gd_graph_shared *shared);
+
 /* The sticky failure, if any, copied into err. */
 enum gd_status gd_graph_check(const struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
@@ -481,22 +273,22 @@ int32_t gd_graph_blocks(const struct gd_graph *graph);
 
 /* What an op costs. Bytes: what it must read and write at least once. */
 struct gd_cost {
-  double product_flops;  /* 2 m n k: what the paper counts, attention in full */
-  double executed_flops; /* products as executed: without what a causal mask saves, with what is
-                            computed again */
+  double gemm_flops;     /* 2 m n k: what the paper counts, attention in full */
+  double executed_flops; /* GEMMs as executed: without what a causal mask saves, with what is
+                            recomputed */
   double other_flops;    /* everything else it executes */
   double read_bytes, write_bytes;
 };
 void gd_op_cost(const struct gd_graph *graph, gd_op_id op, struct gd_cost *cost);
-/* Sum over the ops of the pass program. */
+/* Sum over the ops of the micro-step. */
 void gd_graph_cost(const struct gd_graph *graph, struct gd_cost *cost);
 
 /* Rows of logits that linear_xent holds at a time: by shape and attribute alone, as the sums depend
    on it. */
 int64_t gd_loss_chunk_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
                            enum gd_dtype dtype);
-/* Whether it copies the rows whose label counts together and multiplies those alone: a CPU always,
-   a GPU where whole chunks can be left out. */
+/* Whether it gathers the rows whose label counts and multiplies those alone: a CPU always, a GPU
+   where whole chunks can be left out. */
 bool gd_loss_gathers(const struct gd_attr_xent *attr, int64_t rows);
 /* Rows of logits at a time on a GPU that gathers; labels are not known when memory is planned. */
 int64_t gd_loss_gathered_rows(const struct gd_attr_xent *attr, int64_t rows, int64_t vocabulary,
@@ -504,17 +296,13 @@ int64_t gd_loss_gathered_rows(const struct gd_attr_xent *attr, int64_t rows, int
 /* Elements from one row of its logits to the next: on a GPU a multiple of the step. */
 enum { GD_LOSS_PITCH_STEP = 64 };
 int64_t gd_loss_row_pitch(const struct gd_attr_xent *attr, int64_t vocabulary);
-/* Whether its products are padded to that many columns: a GPU's are slow over an odd vocabulary. */
+/* Whether its GEMMs are padded to that many columns: a GPU's are slow over an odd vocabulary. */
 bool gd_loss_pads(const struct gd_attr_xent *attr, int64_t vocabulary);
 /* Scratch that an op needs in the workspace behind what struct gd_caps promises; mostly 0. */
 int64_t gd_op_scratch_bytes(const struct gd_graph *graph, gd_op_id op);
 
 /* Columns of the widest tensor: kernels may want scratch for a row of it per thread. */
 int64_t gd_graph_widest_row(const struct gd_graph *graph);
-
-/* Runs beside the computation: collectives and copies between memories. What it works on is in use
-   until the first op that reads its output, or to the end of the program. */
-bool gd_op_is_async(enum gd_op_kind kind);
 
 /* Recomputes every dtype and shape from the leaves: after a pass changed some of them. */
 enum gd_status gd_graph_infer(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;

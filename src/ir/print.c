@@ -14,7 +14,7 @@ void gd_tensor_print(const struct gd_graph *graph, gd_tensor_id id, struct gd_st
     return;
   }
   const struct gd_tensor *t = &graph->tensors[id];
-  if (t->role == GD_ROLE_PARAM_HALF && !t->flat)
+  if (t->role == GD_ROLE_PARAM_COMPUTE && !t->flat)
     gd_strbuf_printf(out, "%s:%s", graph->tensors[t->owner].name, gd_dtype_name(t->dtype));
   else if (t->producer == GD_NONE)
     gd_strbuf_append(out, t->name);
@@ -29,104 +29,67 @@ static void print_type(const struct gd_tensor *t, struct gd_strbuf *out) {
   gd_strbuf_append(out, "]");
 }
 
-const char *gd_activation_name(enum gd_activation activation) {
-  static const char *const names[GD_ACTIVATION_COUNT] = {
-      [GD_ACTIVATION_GELU] = "gelu",         [GD_ACTIVATION_GELU_TANH] = "gelu_tanh",
-      [GD_ACTIVATION_RELU] = "relu",         [GD_ACTIVATION_SILU] = "silu",
-      [GD_ACTIVATION_SOFTPLUS] = "softplus", [GD_ACTIVATION_QUICK_GELU] = "quick_gelu",
-      [GD_ACTIVATION_TANH] = "tanh",         [GD_ACTIVATION_SIGMOID] = "sigmoid",
-  };
-  GD_ASSERT(activation < GD_ACTIVATION_COUNT);
-  return names[activation];
+/* One function a type of attrs.def; rank: of input 0. */
+struct printing {
+  struct gd_strbuf *out;
+  uint32_t rank;
+};
+
+static void print_flag(const struct printing *p, const char *label, bool value) {
+  (void)value; /* a flag is shown when it is set */
+  gd_strbuf_append(p->out, label);
 }
+static void print_f32(const struct printing *p, const char *label, float value) {
+  gd_strbuf_printf(p->out, "%s%g", label, (double)value);
+}
+static void print_i64(const struct printing *p, const char *label, int64_t value) {
+  gd_strbuf_printf(p->out, "%s%" PRId64, label, value);
+}
+#define print_i32 print_i64
+#define print_u32 print_i64
+static void print_dtype(const struct printing *p, const char *label, enum gd_dtype value) {
+  gd_strbuf_printf(p->out, "%s%s", label, gd_dtype_name(value));
+}
+static void print_space(const struct printing *p, const char *label, enum gd_space value) {
+  gd_strbuf_printf(p->out, "%s%s", label, value == GD_SPACE_HOST ? "host" : "device");
+}
+static void print_activation(const struct printing *p, const char *label,
+                             enum gd_activation value) {
+  gd_strbuf_printf(p->out, "%s%s", label, gd_activation_name(value));
+}
+static void print_dims(const struct printing *p, const char *label, const int64_t *value) {
+  gd_strbuf_append(p->out, label);
+  for (uint32_t i = 0; i < GD_MAX_RANK; i++)
+    gd_strbuf_printf(p->out, "%s%" PRId64, i ? "," : "", value[i]);
+}
+static void print_perm(const struct printing *p, const char *label, const uint8_t *value) {
+  gd_strbuf_append(p->out, label);
+  for (uint32_t i = 0; i < p->rank; i++)
+    gd_strbuf_printf(p->out, "%d", value[i]);
+}
+
+#define FIELD(type, field, label, shown) \
+  if (shown)                             \
+    print_##type(p, label, a->field);
+#define GD_ATTR(name, ...)                                                                  \
+  static void print_attr_##name(const struct printing *p, const struct gd_attr_##name *a) { \
+    __VA_ARGS__                                                                             \
+  }
+#include "ir/attrs.def"
+#undef GD_ATTR
+#undef FIELD
 
 static void print_attr(const struct gd_graph *graph, const struct gd_op *op,
                        struct gd_strbuf *out) {
-  const union gd_attr *attr = &op->attr;
+  struct printing p = {out, op->n_in > 0 ? graph->tensors[op->in[0]].rank : 0};
   switch (gd_op_info(op->kind)->attr) {
-  case GD_ATTR_none:
-  case GD_ATTR_reshape:
-  case GD_ATTR_norm_grad: break;
-  case GD_ATTR_matmul:
-    gd_strbuf_printf(out, "%s%s", attr->matmul.trans_a ? " ta" : "",
-                     attr->matmul.trans_b ? " tb" : "");
-    if (attr->matmul.alpha != 1)
-      gd_strbuf_printf(out, " alpha=%g", (double)attr->matmul.alpha);
+#define GD_ATTR(name, ...)                 \
+  case GD_ATTR_##name:                     \
+    print_attr_##name(&p, &op->attr.name); \
     break;
-  case GD_ATTR_split: gd_strbuf_printf(out, " parts=%u", attr->split.parts); break;
-  case GD_ATTR_transpose:
-    gd_strbuf_append(out, " perm=");
-    for (uint32_t i = 0; i < graph->tensors[op->in[0]].rank; i++)
-      gd_strbuf_printf(out, "%d", attr->transpose.perm[i]);
-    break;
-  case GD_ATTR_slice:
-    gd_strbuf_printf(out, " dim=%u start=%" PRId64 " length=%" PRId64, attr->slice.dim,
-                     attr->slice.start, attr->slice.length);
-    break;
-  case GD_ATTR_cast: break;
-  case GD_ATTR_positions: gd_strbuf_printf(out, " pad=%d", (int)attr->positions.pad); break;
-  case GD_ATTR_dropout:
-    gd_strbuf_printf(out, " p=%g stream=%u", (double)attr->dropout.probability,
-                     attr->dropout.stream);
-    break;
-  case GD_ATTR_norm: gd_strbuf_printf(out, " eps=%g", (double)attr->norm.eps); break;
-  case GD_ATTR_rope:
-    gd_strbuf_printf(out, " rotary=%" PRId64 "%s", attr->rope.rotary,
-                     attr->rope.inverse ? " inverse" : "");
-    break;
-  case GD_ATTR_heads:
-    gd_strbuf_printf(out, " heads=%" PRId64 " parts=%u%s", attr->heads.heads, attr->heads.parts,
-                     attr->heads.interleaved ? " interleaved" : "");
-    if (attr->heads.rotated)
-      gd_strbuf_printf(out, " rotated=%u rotary=%" PRId64 "%s", attr->heads.rotated,
-                       attr->heads.rotary, attr->heads.inverse ? " inverse" : "");
-    break;
-  case GD_ATTR_softmax: gd_strbuf_append(out, attr->softmax.causal ? " causal" : ""); break;
-  case GD_ATTR_attention:
-    gd_strbuf_printf(out, "%s scale=%g", attr->attention.causal ? " causal" : "",
-                     (double)attr->attention.scale);
-    if (attr->attention.probability > 0)
-      gd_strbuf_printf(out, " p=%g stream=%u", (double)attr->attention.probability,
-                       attr->attention.stream);
-    if (attr->attention.tf32)
-      gd_strbuf_append(out, " tf32");
-    break;
-  case GD_ATTR_activate:
-    gd_strbuf_printf(out, " %s", gd_activation_name(attr->activate.function));
-    break;
-  case GD_ATTR_xent:
-    gd_strbuf_printf(out, " ignore=%d%s", (int)attr->xent.ignore, attr->xent.shift ? " shift" : "");
-    if (attr->xent.masked)
-      gd_strbuf_printf(out, " masked");
-    if (attr->xent.chunk_bytes)
-      gd_strbuf_printf(out, " chunk=%lld", (long long)attr->xent.chunk_bytes);
-    break;
-  case GD_ATTR_embed:
-    if (op->kind == GD_OP_embed_grad)
-      gd_strbuf_printf(out, " rows=%" PRId64, attr->embed.rows);
-    if (attr->embed.has_pad)
-      gd_strbuf_printf(out, " pad=%d", (int)attr->embed.pad);
-    break;
-  case GD_ATTR_rows: gd_strbuf_printf(out, " rows=%" PRId64, attr->rows.rows); break;
-  case GD_ATTR_control:
-    gd_strbuf_printf(out, " max_norm=%g%s", (double)attr->control.max_norm,
-                     attr->control.dynamic_scale ? " dynamic_scale" : "");
-    break;
-  case GD_ATTR_adam:
-    gd_strbuf_printf(out, " betas=%g,%g eps=%g decay=%g%s", (double)attr->adam.beta1,
-                     (double)attr->adam.beta2, (double)attr->adam.eps,
-                     (double)attr->adam.weight_decay, attr->adam.decoupled ? " decoupled" : "");
-    break;
-  case GD_ATTR_fill: gd_strbuf_printf(out, " %g", (double)attr->fill.value); break;
-  case GD_ATTR_view: gd_strbuf_printf(out, " start=%" PRId64, attr->view.start); break;
-  case GD_ATTR_buffer: gd_strbuf_printf(out, " used=%" PRId64, attr->buffer.used); break;
-  case GD_ATTR_ranks:
-    gd_strbuf_printf(out, " rank=%d/%d", (int)attr->ranks.rank, (int)attr->ranks.ranks);
-    break;
-  case GD_ATTR_transfer:
-    gd_strbuf_append(out, attr->transfer.space == GD_SPACE_HOST ? " host" : " device");
-    break;
-  case GD_ATTR_fused: gd_strbuf_printf(out, " fusion=%u", attr->fused.fusion); break;
+#include "ir/attrs.def"
+#undef GD_ATTR
+  case GD_ATTR_COUNT: break;
   }
 }
 
@@ -160,8 +123,8 @@ void gd_op_print(const struct gd_graph *graph, gd_op_id id, struct gd_strbuf *ou
     print_type(&graph->tensors[op->out[i]], out);
   }
   gd_strbuf_append(out, "\n");
-  if (op->kind == GD_OP_fused)
-    gd_fusion_print(&graph->fusions[op->attr.fused.fusion], out);
+  if (gd_op_fusion(graph, op))
+    gd_fusion_print(gd_op_fusion(graph, op), out);
 }
 
 void gd_graph_print(const struct gd_graph *graph, struct gd_strbuf *out) {

@@ -1,20 +1,18 @@
 /*
- * Rewriting a graph: the old list of ops goes by, and a new one is built from what is kept and what
- * is put in its place. Passes that fuse ops use it; it knows no op.
+ * Rewriting a graph: walks over the old list of ops and builds a new one, of ops that stay and of
+ * ops that replace others. Passes that fuse ops use it; it knows no op.
  *
  * While it runs, old tensors keep their ids and still name the old op that produced them; what is
  * built meanwhile gets ids after theirs. The end renumbers: leaves in their old order, then the
- * outputs of the ops as they now follow each other. A tensor that nothing produces any more is
- * gone, so that nothing later has to know of it.
+ * outputs of the ops in their new order. Tensors that nothing produces any more are removed.
  */
 #include "ir/graph.h"
 
 static enum gd_status no_memory(struct gd_graph *graph) {
-  return gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory while rewriting a graph of %u ops",
-                 graph->n_ops);
+  return gd_nomem(&graph->error, "while rewriting a graph of %u ops", graph->n_ops);
 }
 
-/* The tensors that the executor or the host reads, beside what ops read. */
+/* The tensors that the executor or the host reads, besides what ops read. */
 enum { NAMED = 12 };
 
 static void named_tensors(struct gd_graph *graph, gd_tensor_id *named[NAMED]) {
@@ -62,7 +60,7 @@ enum gd_status gd_graph_rewrite_begin(struct gd_graph_rewrite *rewrite, struct g
     gd_mem_free(rewrite->reader);
     gd_mem_free(rewrite->instead);
     gd_mem_free(rewrite->place);
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while rewriting a graph");
+    return gd_nomem(err, "while rewriting a graph");
   }
   rewrite->ops = graph->ops;
   graph->ops = NULL;
@@ -166,7 +164,7 @@ static void renumber_flats(struct gd_graph *graph, const gd_tensor_id *now) {
   }
   for (uint32_t i = 0; i < graph->n_targets; i++) {
     struct gd_adam_target *target = &graph->targets[i];
-    gd_tensor_id *ids[] = {&target->param, &target->grad,  &target->half,
+    gd_tensor_id *ids[] = {&target->param, &target->grad,  &target->compute,
                            &target->norm,  &target->clear, &target->gather};
     for (size_t j = 0; j < sizeof ids / sizeof *ids; j++)
       if (*ids[j] != GD_NONE)
@@ -186,7 +184,8 @@ static void apply_numbers(const struct gd_graph_rewrite *rewrite, const gd_tenso
     *t = graph->tensors[id];
     if (t->owner != GD_NONE)
       t->owner = now[t->owner];
-    if (t->alias_of != GD_NONE) /* a piece, a leaf that is added to; others are inferred again */
+    if (t->alias_of !=
+        GD_NONE) /* a piece, or a leaf that is added to; the shape rules give the others */
       t->alias_of = now[t->alias_of];
   }
   renumber_flats(graph, now);

@@ -4,7 +4,7 @@
  *
  *  1. Inputs exist and are leaves or outputs of an earlier op of the same program.
  *  2. Outputs name their op as producer; dtype, dims and aliasing are what the shape rule says.
- *  3. What belongs to a parameter (gradient, moments, half copy) has its dims.
+ *  3. What belongs to a parameter (gradient, moments, 16-bit copy) has its dims.
  *  4. Only STATE ops overwrite memory, only that of leaves and of `buffer`, and nothing reads the
  *     old value of a leaf later in the same program. Flat leaves and buffers are exempt from the
  *     last: they are filled piece by piece, and then read whole.
@@ -27,7 +27,7 @@ static enum gd_status verify_leaves(const struct gd_graph *graph, struct gd_erro
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
     bool owned =
-        t->role == GD_ROLE_PARAM_HALF || t->role == GD_ROLE_GRAD || t->role == GD_ROLE_OPTIMIZER;
+        t->role == GD_ROLE_PARAM_COMPUTE || t->role == GD_ROLE_GRAD || t->role == GD_ROLE_OPTIMIZER;
     if ((t->role == GD_ROLE_ACTIVATION) != (t->producer != GD_NONE))
       return gd_fail(err, GD_INTERNAL, "tensor %u: activations, and they alone, have a producer",
                      id);
@@ -90,7 +90,8 @@ static enum gd_status verify_op(const struct gd_graph *graph, gd_op_id id, struc
 
 static bool in_pieces(const struct gd_graph *graph, gd_tensor_id root) {
   const struct gd_tensor *t = &graph->tensors[root];
-  return t->flat || (t->producer != GD_NONE && graph->ops[t->producer].kind == GD_OP_buffer);
+  return t->flat || (t->producer != GD_NONE &&
+                     gd_op_info(graph->ops[t->producer].kind)->attr == GD_ATTR_buffer);
 }
 
 /* overwritten_at[root]: the last STATE op that wrote it in this program, plus one. */
@@ -133,7 +134,7 @@ enum gd_status gd_graph_verify(const struct gd_graph *graph, struct gd_error *er
     GD_TRY(verify_op(graph, id, err));
   uint32_t *overwritten_at = gd_mem_alloc(graph->n_tensors, sizeof *overwritten_at);
   if (!overwritten_at)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while verifying a graph");
+    return gd_nomem(err, "while verifying a graph");
   enum gd_status status = GD_OK;
   for (int program = 0; program < GD_PROGRAM_COUNT && status == GD_OK; program++)
     status = verify_order(graph, (enum gd_program)program, overwritten_at, err);

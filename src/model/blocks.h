@@ -4,8 +4,9 @@
  *
  *   struct gd_blocks m = {.graph = graph, .deviation = 0.02};
  *   gd_blocks_enter(&m, "model.layers.%lld.", 3LL);
- *   x_BTC = gd_blocks_linear(&m, "mlp.up_proj", x_BTC, inner, false);   //
- * model.layers.3.mlp.up_...
+ *   x_BTC = gd_blocks_linear(&m, "mlp.up_proj", x_BTC, inner, false);
+ *
+ * makes the parameter model.layers.3.mlp.up_proj.weight.
  *
  * Letters: B batch, T sequence, C width, N heads, M key and value heads (they divide N), D head
  * size.

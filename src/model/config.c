@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/strbuf.h"
+
 enum gd_status gd_config_int(const struct gd_json *json, const json_t *config, const char *key,
                              int64_t low, int64_t high, int64_t *value, struct gd_error *err) {
   return gd_json_has(config, key) ? gd_json_int(json, config, key, low, high, value, err) : GD_OK;
@@ -101,6 +103,31 @@ enum gd_status gd_config_unsupported(const struct gd_json *json, const json_t *o
   return gd_fail(err, GD_UNSUPPORTED, "%s", found.text);
 }
 
+enum gd_status gd_config_keys(const struct gd_json *json, json_t *object, const char *what,
+                              const char *const *keys, int count, struct gd_error *err) {
+  const char *key;
+  json_t *value;
+  json_object_foreach(object, key, value) {
+    char clean[64];
+    int nearest = 0;
+    bool found = false;
+    for (int i = 0; i < count; i++) {
+      found = found || strcmp(key, keys[i]) == 0;
+      if (gd_edit_distance(key, keys[i]) < gd_edit_distance(key, keys[nearest]))
+        nearest = i;
+    }
+    if (!found)
+      return gd_fail(err, GD_BAD_INPUT, "%s: \"%s\" is not a field of %s; did you mean %s?",
+                     json->file, gd_json_excerpt(clean, sizeof clean, key), what, keys[nearest]);
+  }
+  return GD_OK;
+}
+
+void gd_config_limit_seq(const struct gd_json *json, int64_t most, int64_t *seq) {
+  if (*seq > most && !gd_json_has(json_object_get(json->root, "recipe"), "seq"))
+    *seq = most;
+}
+
 bool gd_name_ends(const char *name, const char *end) {
   size_t length = strlen(name), end_length = strlen(end);
   return length >= end_length && strcmp(name + length - end_length, end) == 0;
@@ -108,4 +135,8 @@ bool gd_name_ends(const char *name, const char *end) {
 
 bool gd_name_begins(const char *name, const char *begin) {
   return strncmp(name, begin, strlen(begin)) == 0;
+}
+
+bool gd_name_is_json(const char *name) {
+  return strlen(name) > strlen(".json") && gd_name_ends(name, ".json");
 }

@@ -2,6 +2,8 @@
  * Fields of a Hugging Face config.json that several families read. transformers leaves out what
  * equals its defaults and writes null for "none", so most fields are optional: missing or null
  * leaves *value as it is. What the engine does not have is GD_UNSUPPORTED naming the field.
+ *
+ * Also what other JSON files of a user's share with it: presets, hardware records.
  */
 #ifndef GD_MODEL_CONFIG_H
 #define GD_MODEL_CONFIG_H
@@ -9,7 +11,7 @@
 #include "base/json.h"
 #include "ir/graph.h"
 
-/* Past any model; products of sizes are checked where tensors are made. */
+/* Past any model; sizes are multiplied with checks where tensors are made. */
 #define GD_CONFIG_LARGEST ((int64_t)1 << 31)
 enum { GD_CONFIG_MOST_LAYERS = 1024 };
 
@@ -44,8 +46,16 @@ enum gd_status gd_config_only(const struct gd_json *json, const json_t *config, 
 enum gd_status gd_config_unsupported(const struct gd_json *json, const json_t *object,
                                      const char *key, const char *expected, struct gd_error *err);
 
-/* For buffers and copies that a checkpoint may hold besides the parameters. */
+/* GD_BAD_INPUT for a field that is not among the keys, with the nearest one: a misspelt field would
+   otherwise leave its default in place without a word. what: "a recipe". */
+enum gd_status gd_config_keys(const struct gd_json *json, json_t *object, const char *what,
+                              const char *const *keys, int count, struct gd_error *err) GD_MUST_USE;
+/* A sequence that no recipe chose has at most so many tokens. */
+void gd_config_limit_seq(const struct gd_json *json, int64_t most, int64_t *seq);
+
 bool gd_name_ends(const char *name, const char *end);
 bool gd_name_begins(const char *name, const char *begin);
+/* Whether what a user typed, or a folder holds, is a file of JSON by its name. */
+bool gd_name_is_json(const char *name);
 
 #endif

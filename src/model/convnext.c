@@ -49,7 +49,8 @@ static enum gd_status read_stages(const struct gd_json *json, const json_t *conf
   return GD_OK;
 }
 
-/* Every stage but the first halves the image, and the last must have a pixel. */
+/* Every stage but the first divides both sides of the image by two, and the last must have a pixel.
+ */
 static enum gd_status check_sizes(const struct gd_json *json, const struct convnext *c,
                                   struct gd_error *err) {
   const struct gd_images *i = &c->images;

@@ -64,8 +64,7 @@ static enum gd_status gpt2_parse(const struct gd_json *json, const json_t *confi
   GD_TRY(gd_config_only(json, config, "scale_attn_by_inverse_layer_idx", false, err));
   GD_TRY(gd_config_only(json, config, "reorder_and_upcast_attn", false, err));
   GD_TRY(gd_config_only(json, config, "add_cross_attention", false, err));
-  if (config == json->root && model->recipe.seq > c.positions) /* no recipe chose the sequence */
-    model->recipe.seq = c.positions;
+  gd_config_limit_seq(json, c.positions, &model->recipe.seq);
   memcpy(model->config.opaque, &c, sizeof c);
   return GD_OK;
 }

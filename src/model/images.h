@@ -27,7 +27,7 @@ gd_tensor_id gd_images_leaves(struct gd_graph *graph, const struct gd_images *im
 
 /*
  * A convolution with filters of height x width and the same stride: every patch is one row of a
- * product with "<module>.weight" [O,C,height,width]. Rows and columns that fill no patch are left
+ * GEMM with "<module>.weight" [O,C,height,width]. Rows and columns that fill no patch are left
  * out. x is [B,C,H,W], or [B,H,W,C] where channels are last; the result is [B,H/height,W/width,O].
  */
 gd_tensor_id gd_images_patches(struct gd_blocks *m, const char *module, gd_tensor_id x,

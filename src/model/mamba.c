@@ -240,7 +240,7 @@ static void mamba_build(const struct gd_model *model, int64_t micro_batch, struc
   graph->loss = gd_blocks_next_token_loss(graph, gd_linear(graph, x_BTW, head_VW, GD_NONE));
 }
 
-/* A tied head, which some checkpoints store beside its table. */
+/* A tied head, which some checkpoints store as well as its table. */
 static bool mamba_ignores_tensor(const char *name) {
   return strcmp(name, "lm_head.weight") == 0;
 }

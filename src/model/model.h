@@ -65,16 +65,16 @@ struct gd_family {
   bool images; /* samples are images: no sequence length, no tokens */
 };
 
-extern const struct gd_family gd_family_neox;
-extern const struct gd_family gd_family_gpt2;
-extern const struct gd_family gd_family_llama, gd_family_mistral, gd_family_qwen2, gd_family_olmo;
-extern const struct gd_family gd_family_roberta, gd_family_bert;
-extern const struct gd_family gd_family_mamba;
-extern const struct gd_family gd_family_vit, gd_family_convnext;
+#define GD_FAMILY(name) extern const struct gd_family gd_family_##name;
+#include "model/families.def"
+#undef GD_FAMILY
 
 /* Finds a preset by name or loads a config.json (or the folder that holds one). */
 enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,
                              struct gd_error *err) GD_MUST_USE;
+/* The same, and appends its configuration, as a config.json has it, to config (NULL: not). */
+enum gd_status gd_model_load_config(const char *name_or_path, struct gd_model *model,
+                                    struct gd_strbuf *config, struct gd_error *err) GD_MUST_USE;
 /* Reads {"config": ..., "recipe": ...} (a preset) or a bare Hugging Face configuration. */
 enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model,
                               struct gd_error *err) GD_MUST_USE;
@@ -83,6 +83,7 @@ enum gd_status gd_model_list(struct gd_arena *arena, const char *const **names, 
                              struct gd_error *err) GD_MUST_USE;
 
 const char *gd_precision_name(enum gd_precision precision); /* "fp32", "fp16", "bf16" */
+enum gd_dtype gd_precision_dtype(enum gd_precision precision);
 const char *gd_optimizer_name(enum gd_optimizer optimizer); /* "adam", "adamw" */
 const char *gd_schedule_name(enum gd_schedule schedule);    /* "constant", "linear", "cosine" */
 bool gd_precision_parse(const char *text, enum gd_precision *precision);

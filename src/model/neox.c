@@ -19,8 +19,7 @@
 static enum gd_status read_no_dropout(const struct gd_json *json, const json_t *config,
                                       const char *key, struct gd_error *err) {
   double probability = 0;
-  if (gd_json_has(config, key))
-    GD_TRY(gd_json_number(json, config, key, 0, 1, &probability, err));
+  GD_TRY(gd_config_number(json, config, key, 0, 1, &probability, err));
   if (probability != 0)
     return gd_fail(err, GD_UNSUPPORTED,
                    "%s: %s is %g; GPT-NeoX trains without dropout here, so set it to 0", json->file,
@@ -82,29 +81,22 @@ static enum gd_status read_rope(const struct gd_json *json, const json_t *config
 
 static enum gd_status neox_parse(const struct gd_json *json, const json_t *config,
                                  struct gd_model *model, struct gd_error *err) {
-  const int64_t largest = (int64_t)1 << 31; /* far past any model; products are checked later */
+  const int64_t largest = GD_CONFIG_LARGEST;
   struct gd_neox neox = {
       .norm_eps = 1e-5, .init_deviation = 0.02, .parallel_residual = true, .attention_bias = true};
   GD_TRY(gd_json_int(json, config, "vocab_size", 1, largest, &neox.vocab, err));
   GD_TRY(gd_json_int(json, config, "hidden_size", 1, largest, &neox.width, err));
-  GD_TRY(gd_json_int(json, config, "num_hidden_layers", 1, 1024, &neox.layers, err));
+  GD_TRY(
+      gd_json_int(json, config, "num_hidden_layers", 1, GD_CONFIG_MOST_LAYERS, &neox.layers, err));
   GD_TRY(gd_json_int(json, config, "num_attention_heads", 1, largest, &neox.heads, err));
   GD_TRY(gd_json_int(json, config, "intermediate_size", 1, largest, &neox.inner, err));
-  if (neox.width % neox.heads)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "%s: num_attention_heads %lld does not divide hidden_size %lld; choose a "
-                   "divisor",
-                   json->file, (long long)neox.heads, (long long)neox.width);
-  if (gd_json_has(config, "layer_norm_eps"))
-    GD_TRY(gd_json_number(json, config, "layer_norm_eps", 0, 1, &neox.norm_eps, err));
-  if (gd_json_has(config, "initializer_range"))
-    GD_TRY(gd_json_number(json, config, "initializer_range", 0, 100, &neox.init_deviation, err));
-  if (gd_json_has(config, "use_parallel_residual"))
-    GD_TRY(gd_json_bool(json, config, "use_parallel_residual", &neox.parallel_residual, err));
-  if (gd_json_has(config, "tie_word_embeddings"))
-    GD_TRY(gd_json_bool(json, config, "tie_word_embeddings", &neox.tied, err));
-  if (gd_json_has(config, "attention_bias"))
-    GD_TRY(gd_json_bool(json, config, "attention_bias", &neox.attention_bias, err));
+  GD_TRY(
+      gd_config_divides(json, "num_attention_heads", neox.heads, "hidden_size", neox.width, err));
+  GD_TRY(gd_config_number(json, config, "layer_norm_eps", 0, 1, &neox.norm_eps, err));
+  GD_TRY(gd_config_number(json, config, "initializer_range", 0, 100, &neox.init_deviation, err));
+  GD_TRY(gd_config_bool(json, config, "use_parallel_residual", &neox.parallel_residual, err));
+  GD_TRY(gd_config_bool(json, config, "tie_word_embeddings", &neox.tied, err));
+  GD_TRY(gd_config_bool(json, config, "attention_bias", &neox.attention_bias, err));
   GD_TRY(read_no_dropout(json, config, "attention_dropout", err));
   GD_TRY(read_no_dropout(json, config, "hidden_dropout", err));
   GD_TRY(gd_config_activation(json, config, "hidden_act", &neox.activation, err));
@@ -192,7 +184,7 @@ static void neox_build(const struct gd_model *model, int64_t micro_batch, struct
   graph->loss = gd_blocks_next_token_loss(graph, gd_linear(graph, x_BTC, head_VC, GD_NONE));
 }
 
-/* Causal masks and frequency tables that transformers 4 stored beside the weights, and the head
+/* Causal masks and frequency tables that transformers 4 stored with the weights, and the head
    where it is a copy of the words. */
 static bool neox_ignores_tensor(const char *name) {
   return gd_name_ends(name, ".attention.bias") || gd_name_ends(name, ".attention.masked_bias") ||

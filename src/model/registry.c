@@ -18,14 +18,16 @@
 
 #include "base/embedded.h"
 #include "base/file.h"
+#include "base/paths.h"
+#include "model/config.h"
 #include "model/model.h"
 
 enum { PATH_BYTES = PATH_MAX, SUGGESTIONS = 3 };
 
 static const struct gd_family *const families[] = {
-    &gd_family_neox,  &gd_family_gpt2, &gd_family_llama,    &gd_family_mistral,
-    &gd_family_qwen2, &gd_family_olmo, &gd_family_roberta,  &gd_family_bert,
-    &gd_family_mamba, &gd_family_vit,  &gd_family_convnext,
+#define GD_FAMILY(name) &gd_family_##name,
+#include "model/families.def"
+#undef GD_FAMILY
 };
 enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
 
@@ -56,6 +58,13 @@ const char *gd_precision_name(enum gd_precision precision) {
   return precision_names[precision];
 }
 
+enum gd_dtype gd_precision_dtype(enum gd_precision precision) {
+  static const enum gd_dtype dtypes[] = {[GD_PRECISION_FP32] = GD_DTYPE_F32,
+                                         [GD_PRECISION_FP16] = GD_DTYPE_F16,
+                                         [GD_PRECISION_BF16] = GD_DTYPE_BF16};
+  return dtypes[precision];
+}
+
 const char *gd_optimizer_name(enum gd_optimizer optimizer) {
   GD_ASSERT((int)optimizer < OPTIMIZER_COUNT);
   return optimizer_names[optimizer];
@@ -67,16 +76,14 @@ const char *gd_schedule_name(enum gd_schedule schedule) {
 }
 
 bool gd_precision_parse(const char *text, enum gd_precision *precision) {
-  enum gd_dtype dtype;
+  enum gd_dtype dtype; /* a dtype has more names than "fp16" */
   if (!gd_dtype_parse(text, &dtype))
     return false;
-  switch (dtype) {
-  case GD_DTYPE_F32: *precision = GD_PRECISION_FP32; return true;
-  case GD_DTYPE_F16: *precision = GD_PRECISION_FP16; return true;
-  case GD_DTYPE_BF16: *precision = GD_PRECISION_BF16; return true;
-  case GD_DTYPE_I32:
-  case GD_DTYPE_COUNT: break;
-  }
+  for (int i = 0; i < PRECISION_COUNT; i++)
+    if (gd_precision_dtype((enum gd_precision)i) == dtype) {
+      *precision = (enum gd_precision)i;
+      return true;
+    }
   return false;
 }
 
@@ -124,25 +131,6 @@ static const char *const recipe_keys[] = {
 };
 static const char *const preset_keys[] = {"name", "source", "date", "config", "recipe"};
 
-/* A misspelt field would otherwise leave its default in place without a word. */
-static enum gd_status check_keys(const struct gd_json *json, json_t *object, const char *what,
-                                 const char *const *keys, int count, struct gd_error *err) {
-  const char *key;
-  json_t *value;
-  json_object_foreach(object, key, value) {
-    char clean[64];
-    int nearest = 0;
-    if (find_name(keys, count, key) >= 0)
-      continue;
-    for (int i = 1; i < count; i++)
-      if (gd_edit_distance(key, keys[i]) < gd_edit_distance(key, keys[nearest]))
-        nearest = i;
-    return gd_fail(err, GD_BAD_INPUT, "%s: \"%s\" is not a field of a %s; did you mean %s?",
-                   json->file, gd_json_excerpt(clean, sizeof clean, key), what, keys[nearest]);
-  }
-  return GD_OK;
-}
-
 static enum gd_status read_betas(const struct gd_json *json, const json_t *object,
                                  struct gd_recipe *recipe, struct gd_error *err) {
   const json_t *betas = json_object_get(object, "betas");
@@ -182,39 +170,28 @@ static enum gd_status read_choices(const struct gd_json *json, const json_t *obj
   return GD_OK;
 }
 
-static enum gd_status read_int(const struct gd_json *json, const json_t *object, const char *key,
-                               int64_t low, int64_t high, int64_t *value, struct gd_error *err) {
-  return gd_json_has(object, key) ? gd_json_int(json, object, key, low, high, value, err) : GD_OK;
-}
-
-static enum gd_status read_number(const struct gd_json *json, const json_t *object, const char *key,
-                                  double low, double high, double *value, struct gd_error *err) {
-  return gd_json_has(object, key) ? gd_json_number(json, object, key, low, high, value, err)
-                                  : GD_OK;
-}
-
 enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struct gd_recipe *recipe,
                                struct gd_error *err) {
   struct gd_recipe read = *recipe;
-  GD_TRY(check_keys(json, object, "recipe", recipe_keys,
-                    (int)(sizeof recipe_keys / sizeof *recipe_keys), err));
-  GD_TRY(read_int(json, object, "batch", 1, most_sequences, &read.batch, err));
-  GD_TRY(read_int(json, object, "seq", 1, most_sequences, &read.seq, err));
-  GD_TRY(read_int(json, object, "steps", 1, most_steps, &read.steps, err));
+  GD_TRY(gd_config_keys(json, object, "a recipe", recipe_keys,
+                        (int)(sizeof recipe_keys / sizeof *recipe_keys), err));
+  GD_TRY(gd_config_int(json, object, "batch", 1, most_sequences, &read.batch, err));
+  GD_TRY(gd_config_int(json, object, "seq", 1, most_sequences, &read.seq, err));
+  GD_TRY(gd_config_int(json, object, "steps", 1, most_steps, &read.steps, err));
   GD_TRY(read_choices(json, object, &read, err));
-  GD_TRY(read_number(json, object, "lr", 0, 1000, &read.lr, err));
+  GD_TRY(gd_config_number(json, object, "lr", 0, 1000, &read.lr, err));
   if (gd_json_has(object, "lr"))
     read.min_lr = read.lr / 10; /* the ratio of the default recipe, and of Pythia's */
-  GD_TRY(read_number(json, object, "min_lr", 0, read.lr, &read.min_lr, err));
+  GD_TRY(gd_config_number(json, object, "min_lr", 0, read.lr, &read.min_lr, err));
   if (gd_json_has(object, "betas"))
     GD_TRY(read_betas(json, object, &read, err));
   /* The optimizer divides by sqrt(v) + eps in fp32, and v may be zero. */
-  GD_TRY(read_number(json, object, "eps", (double)FLT_MIN, 1, &read.eps, err));
-  GD_TRY(read_number(json, object, "weight_decay", 0, 1000, &read.weight_decay, err));
-  GD_TRY(read_number(json, object, "max_grad_norm", 0, 1e6, &read.max_grad_norm, err));
+  GD_TRY(gd_config_number(json, object, "eps", (double)FLT_MIN, 1, &read.eps, err));
+  GD_TRY(gd_config_number(json, object, "weight_decay", 0, 1000, &read.weight_decay, err));
+  GD_TRY(gd_config_number(json, object, "max_grad_norm", 0, 1e6, &read.max_grad_norm, err));
   if (read.warmup_steps > read.steps)
     read.warmup_steps = read.steps;
-  GD_TRY(read_int(json, object, "warmup_steps", 0, read.steps, &read.warmup_steps, err));
+  GD_TRY(gd_config_int(json, object, "warmup_steps", 0, read.steps, &read.warmup_steps, err));
   *recipe = read;
   return GD_OK;
 }
@@ -255,15 +232,14 @@ static void name_of_path(const char *path, char *name, size_t size) {
   snprintf(text, sizeof text, "%s", path);
   char *slash = strrchr(text, '/');
   char *base = slash ? slash + 1 : text;
-  size_t length = strlen(base);
   const char *part = base;
   if (strcmp(base, "config.json") == 0) {
     base[0] = '\0';
     part = last_part(text);
     if (!part && path[0] != '/' && realpath(text[0] ? text : ".", resolved))
       part = last_part(resolved);
-  } else if (length > 5 && strcmp(base + length - 5, ".json") == 0) {
-    base[length - 5] = '\0';
+  } else if (gd_name_is_json(base)) {
+    base[strlen(base) - strlen(".json")] = '\0';
   }
   gd_json_excerpt(name, size, part && part[0] ? part : "model");
 }
@@ -293,16 +269,16 @@ enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model
   int64_t positions = default_recipe.seq;
   bool preset = json_object_get(json->root, "config") != NULL;
   if (preset) {
-    GD_TRY(check_keys(json, json->root, "preset", preset_keys,
-                      (int)(sizeof preset_keys / sizeof *preset_keys), err));
+    GD_TRY(gd_config_keys(json, json->root, "a preset", preset_keys,
+                          (int)(sizeof preset_keys / sizeof *preset_keys), err));
     config = json_object_get(json->root, "config");
     if (!json_is_object(config))
       return gd_json_mismatch(json, json->root, "config", "a Hugging Face configuration", err);
   }
   GD_TRY(find_family(json, config, &read.family, err));
-  GD_TRY(read_int(json, config, "max_position_embeddings", 1, most_sequences, &positions, err));
-  if (positions < read.recipe.seq)
-    read.recipe.seq = positions;
+  GD_TRY(
+      gd_config_int(json, config, "max_position_embeddings", 1, most_sequences, &positions, err));
+  gd_config_limit_seq(json, positions, &read.recipe.seq);
   if (preset && gd_json_has(json->root, "recipe")) {
     json_t *recipe = json_object_get(json->root, "recipe");
     if (!json_is_object(recipe))
@@ -321,12 +297,26 @@ enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model
   return GD_OK;
 }
 
-static enum gd_status load_file(const char *path, struct gd_model *model, struct gd_error *err) {
+/* Parses a file that was read, and appends its configuration to config where that is not NULL. */
+static enum gd_status parse_model(const struct gd_json *json, struct gd_model *model,
+                                  struct gd_strbuf *config, struct gd_error *err) {
+  GD_TRY(gd_model_parse(json, model, err));
+  if (!config)
+    return GD_OK;
+  json_t *preset = json_object_get(json->root, "config");
+  bool done = gd_json_append(config, preset ? preset : json->root,
+                             JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  gd_strbuf_append(config, "\n");
+  return done && !config->failed ? GD_OK : gd_nomem(err, "while reading a model");
+}
+
+static enum gd_status load_file(const char *path, struct gd_model *model, struct gd_strbuf *config,
+                                struct gd_error *err) {
   struct gd_json json = {0};
   struct gd_model read;
   enum gd_status status = gd_json_load(&json, path, err);
   if (status == GD_OK)
-    status = gd_model_parse(&json, &read, err);
+    status = parse_model(&json, &read, config, err);
   if (status == GD_OK) {
     /* The file's own name, so that two copies of a preset can be told apart. */
     name_of_path(path, read.name, sizeof read.name);
@@ -337,28 +327,17 @@ static enum gd_status load_file(const char *path, struct gd_model *model, struct
 }
 
 static enum gd_status load_folder(const char *folder, struct gd_model *model,
-                                  struct gd_error *err) {
+                                  struct gd_strbuf *config, struct gd_error *err) {
   char path[PATH_BYTES];
   int length = snprintf(path, sizeof path, "%s/config.json", folder);
   if (length < 0 || (size_t)length >= sizeof path)
     return gd_fail(err, GD_BAD_INPUT, "%.64s...: the path is too long", folder);
   if (gd_file_is_missing(path))
     return gd_fail(err, GD_BAD_INPUT, "%s: the folder has no config.json", folder);
-  return load_file(path, model, err);
+  return load_file(path, model, config, err);
 }
 
 /* --- presets ------------------------------------------------------------------------------- */
-
-/* $XDG_CONFIG_HOME/gpudays/models, else ~/.config/gpudays/models; false when there is neither. */
-static bool user_folder(char *folder, size_t size) {
-  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-  int length = -1;
-  if (config && config[0] == '/') /* the specification ignores relative ones */
-    length = snprintf(folder, size, "%s/gpudays/models", config);
-  else if (home && home[0])
-    length = snprintf(folder, size, "%s/.config/gpudays/models", home);
-  return length >= 0 && (size_t)length < size;
-}
 
 static const struct gd_embedded_file *find_embedded(const char *name) {
   char path[256];
@@ -374,19 +353,20 @@ static const struct gd_embedded_file *find_embedded(const char *name) {
 /* The path of the user's preset of that name; false when there is none. */
 static bool find_user_preset(const char *name, char *path, size_t size) {
   char folder[PATH_BYTES];
-  if (!user_folder(folder, sizeof folder))
+  if (!gd_path_config("models", folder, sizeof folder))
     return false;
   int length = snprintf(path, size, "%s/%s.json", folder, name);
   return length >= 0 && (size_t)length < size && access(path, F_OK) == 0;
 }
 
 static enum gd_status load_embedded(const struct gd_embedded_file *file, const char *name,
-                                    struct gd_model *model, struct gd_error *err) {
+                                    struct gd_model *model, struct gd_strbuf *config,
+                                    struct gd_error *err) {
   struct gd_json json = {0};
   struct gd_model read;
   enum gd_status status = gd_json_parse(&json, file->path, file->text, file->length, err);
   if (status == GD_OK)
-    status = gd_model_parse(&json, &read, err);
+    status = parse_model(&json, &read, config, err);
   if (status == GD_OK) {
     gd_json_excerpt(read.name, sizeof read.name, name);
     *model = read;
@@ -396,15 +376,15 @@ static enum gd_status load_embedded(const struct gd_embedded_file *file, const c
 }
 
 /* *found tells "no such preset" from "there is one and it is broken". */
-static enum gd_status load_preset(const char *name, struct gd_model *model, bool *found,
-                                  struct gd_error *err) {
+static enum gd_status load_preset(const char *name, struct gd_model *model,
+                                  struct gd_strbuf *config, bool *found, struct gd_error *err) {
   char path[PATH_BYTES];
   *found = true;
   if (find_user_preset(name, path, sizeof path))
-    return load_file(path, model, err);
+    return load_file(path, model, config, err);
   const struct gd_embedded_file *file = find_embedded(name);
   if (file)
-    return load_embedded(file, name, model, err);
+    return load_embedded(file, name, model, config, err);
   *found = false;
   return GD_OK;
 }
@@ -425,14 +405,13 @@ struct presets {
 
 /* Adds the stem of "<stem>.json" unless it is there already. */
 static enum gd_status add_preset(struct presets *presets, const char *file, struct gd_error *err) {
-  size_t length = strlen(file);
-  if (length <= 5 || strcmp(file + length - 5, ".json") != 0 || file[0] == '.')
+  if (!gd_name_is_json(file) || file[0] == '.')
     return GD_OK;
   char *name = gd_arena_copy_string(presets->arena, file);
   if (!name || !gd_vec_reserve((void **)&presets->list, &presets->capacity, presets->count + 1,
                                sizeof *presets->list))
-    return gd_fail(err, GD_ENVIRONMENT, "memory ran out while listing models");
-  name[length - 5] = '\0';
+    return gd_nomem(err, "while listing models");
+  name[strlen(name) - strlen(".json")] = '\0';
   for (uint32_t i = 0; i < presets->count; i++)
     if (strcmp(presets->list[i].name, name) == 0)
       return GD_OK;
@@ -446,7 +425,7 @@ static enum gd_status collect_presets(struct presets *presets, struct gd_error *
   for (int i = 0; i < gd_embedded_file_count; i++)
     if (strncmp(gd_embedded_files[i].path, prefix, sizeof prefix - 1) == 0)
       GD_TRY(add_preset(presets, gd_embedded_files[i].path + sizeof prefix - 1, err));
-  DIR *dir = user_folder(folder, sizeof folder) ? opendir(folder) : NULL;
+  DIR *dir = gd_path_config("models", folder, sizeof folder) ? opendir(folder) : NULL;
   if (!dir) /* most people have no presets of their own */
     return GD_OK;
   enum gd_status status = GD_OK;
@@ -506,31 +485,35 @@ done:
   return status;
 }
 
-enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,
-                             struct gd_error *err) {
+enum gd_status gd_model_load_config(const char *name_or_path, struct gd_model *model,
+                                    struct gd_strbuf *text, struct gd_error *err) {
   struct stat about;
   char config[PATH_BYTES];
   bool found;
-  size_t length = strlen(name_or_path);
   bool exists = stat(name_or_path, &about) == 0;
   bool folder = exists && S_ISDIR(about.st_mode);
-  bool path =
-      strchr(name_or_path, '/') || (length > 5 && strcmp(name_or_path + length - 5, ".json") == 0);
-  if (length == 0)
+  bool path = strchr(name_or_path, '/') || gd_name_is_json(name_or_path);
+  if (name_or_path[0] == '\0')
     return gd_fail(err, GD_BAD_INPUT,
                    "the model's name is empty; 'gpudays models' lists those there are");
   if (path)
-    return folder ? load_folder(name_or_path, model, err) : load_file(name_or_path, model, err);
+    return folder ? load_folder(name_or_path, model, text, err)
+                  : load_file(name_or_path, model, text, err);
   if (exists && !folder)
-    return load_file(name_or_path, model, err);
+    return load_file(name_or_path, model, text, err);
   /* A folder that happens to be called like a preset hides it only when it holds a model. */
   if (folder && snprintf(config, sizeof config, "%s/config.json", name_or_path) > 0 &&
       !gd_file_is_missing(config))
-    return load_folder(name_or_path, model, err);
-  GD_TRY(load_preset(name_or_path, model, &found, err));
+    return load_folder(name_or_path, model, text, err);
+  GD_TRY(load_preset(name_or_path, model, text, &found, err));
   if (found)
     return GD_OK;
-  return folder ? load_folder(name_or_path, model, err) : unknown_model(name_or_path, err);
+  return folder ? load_folder(name_or_path, model, text, err) : unknown_model(name_or_path, err);
+}
+
+enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,
+                             struct gd_error *err) {
+  return gd_model_load_config(name_or_path, model, NULL, err);
 }
 
 /* By family, then size; what cannot be read comes last. */
@@ -552,7 +535,7 @@ static enum gd_status measure(struct preset *preset, struct gd_error *err) {
   struct gd_graph graph;
   struct gd_error reason = {0};
   bool found;
-  enum gd_status status = load_preset(preset->name, &model, &found, &reason);
+  enum gd_status status = load_preset(preset->name, &model, NULL, &found, &reason);
   if (status == GD_ENVIRONMENT)
     return gd_fail(err, status, "%s", reason.text);
   if (status != GD_OK || !found)
@@ -580,7 +563,7 @@ enum gd_status gd_model_list(struct gd_arena *arena, const char *const **names, 
     qsort(presets.list, presets.count, sizeof *presets.list, compare_sizes);
   const char **list = gd_arena_alloc(arena, presets.count + (size_t)1, sizeof *list);
   if (!list) {
-    status = gd_fail(err, GD_ENVIRONMENT, "memory ran out while listing models");
+    status = gd_nomem(err, "while listing models");
     goto done;
   }
   for (uint32_t i = 0; i < presets.count; i++)

@@ -64,8 +64,7 @@ static enum gd_status parse(const struct gd_json *json, const json_t *config, st
     return gd_json_mismatch(json, config, "pad_token_id",
                             "an id below max_position_embeddings, behind which positions begin",
                             err);
-  if (config == json->root && model->recipe.seq > usable_positions(c)) /* no recipe chose it */
-    model->recipe.seq = usable_positions(c);
+  gd_config_limit_seq(json, usable_positions(c), &model->recipe.seq);
   memcpy(model->config.opaque, c, sizeof *c);
   return GD_OK;
 }
@@ -88,7 +87,7 @@ static gd_tensor_id table(struct gd_blocks *m, const char *name, int64_t rows, i
   return gd_blocks_param(m, name, 2, (int64_t[]){rows, width}, GD_INIT_NORMAL);
 }
 
-/* Words, places and the first segment, which is the only one that masked words are taught on. */
+/* Embeddings of words and positions, and that of segment 0, which all tokens are in here. */
 static gd_tensor_id embeddings(struct gd_blocks *m, const struct roberta *c, int64_t t,
                                gd_tensor_id words_VC) {
   struct gd_graph *g = m->graph;
@@ -105,7 +104,7 @@ static gd_tensor_id embeddings(struct gd_blocks *m, const struct roberta *c, int
   return gd_dropout(g, x_BTC, c->hidden_dropout);
 }
 
-/* A part's last projection, added to what the part read, and normalised. */
+/* The last projection of a part, the residual connection and the norm. */
 static gd_tensor_id close_part(struct gd_blocks *m, const struct roberta *c, const char *dense,
                                const char *norm, gd_tensor_id part, gd_tensor_id x_BTC) {
   struct gd_graph *g = m->graph;

@@ -164,7 +164,7 @@ gd_tensor_id gd_rope_table(struct gd_graph *graph, const struct gd_rope *rope, i
     return GD_NONE;
   float *frequencies = gd_arena_alloc(&graph->arena, (size_t)(rotary / 2), sizeof *frequencies);
   if (!frequencies) {
-    gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory while building rotary positions");
+    gd_nomem(&graph->error, "while building rotary positions");
     return GD_NONE;
   }
   for (int64_t pair = 0; pair < rotary / 2; pair++)

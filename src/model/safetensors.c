@@ -24,6 +24,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/strbuf.h"
+#include "model/config.h"
 
 /* The format's own limit on the header, which keeps a hostile one from filling memory. */
 enum { LENGTH_BYTES = 8, HEADER_CAP_BYTES = 100 * 1000 * 1000 };
@@ -77,7 +78,7 @@ struct extent {
 };
 
 static enum gd_status out_of_memory(const char *label, struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while reading its header", label);
+  return gd_nomem(err, "while reading the header of %s", label);
 }
 
 static const char *show_shape(char *text, size_t size, const struct gd_safetensor *tensor) {
@@ -452,8 +453,8 @@ static enum gd_status open_shard(struct gd_safetensors *file, const struct gd_js
   /* An index must not reach out of its folder. */
   if (name[0] == '\0' || strchr(name, '/'))
     return gd_fail(err, GD_BAD_INPUT,
-                   "%s: weight_map: \"%s\" is not the name of a file beside the index", index->file,
-                   gd_json_excerpt(clean, sizeof clean, name));
+                   "%s: weight_map: \"%s\" is not the name of a file next to the index",
+                   index->file, gd_json_excerpt(clean, sizeof clean, name));
   if (!gd_vec_reserve((void **)&shards->list, &shards->capacity, shards->count + 1,
                       sizeof *shards->list))
     return out_of_memory(index->file, err);
@@ -532,14 +533,9 @@ static enum gd_status open_index(struct gd_safetensors *file, const char *path,
   return status;
 }
 
-static bool ends_with(const char *text, const char *suffix) {
-  size_t length = strlen(text), suffix_length = strlen(suffix);
-  return length >= suffix_length && strcmp(text + length - suffix_length, suffix) == 0;
-}
-
 static enum gd_status open_folder(struct gd_safetensors *file, const char *path,
                                   struct gd_error *err) {
-  const char *slash = ends_with(path, "/") ? "" : "/";
+  const char *slash = gd_name_ends(path, "/") ? "" : "/";
   const char *index =
       gd_arena_printf(&file->arena, "%s%smodel.safetensors.index.json", path, slash);
   const char *single = gd_arena_printf(&file->arena, "%s%smodel.safetensors", path, slash);
@@ -562,7 +558,7 @@ enum gd_status gd_safetensors_open(struct gd_safetensors *file, const char *path
   gd_json_excerpt(file->path, sizeof file->path, path);
   if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
     status = open_folder(file, path, err);
-  else if (ends_with(path, ".index.json"))
+  else if (gd_name_ends(path, ".index.json"))
     status = open_index(file, path, err);
   else
     status = open_single(file, path, err);
@@ -627,7 +623,7 @@ float gd_safetensor_value(const struct gd_safetensor *tensor, int64_t i) {
   return row->bits % 8 == 0 ? foreign_value(tensor->dtype_name, data + i * (row->bits / 8)) : NAN;
 }
 
-/* --- writing --- */
+/* --- writing ------------------------------------------------------------------------------- */
 
 static void append_json_string(struct gd_strbuf *out, const char *text) {
   gd_strbuf_append(out, "\"");
@@ -708,7 +704,7 @@ static enum gd_status write_header(const char *path, const struct placement *pla
   while (!out->failed && out->length % 8 != 0)
     gd_strbuf_append(out, " ");
   if (out->failed)
-    return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while writing its header", path);
+    return gd_nomem(err, "while writing the header of %s", path);
   uint64_t length = out->length - LENGTH_BYTES;
   if (length > HEADER_CAP_BYTES)
     return gd_fail(err, GD_BAD_INPUT,
@@ -738,7 +734,7 @@ enum gd_status gd_safetensors_write(const char *path, const struct gd_safetensor
   enum gd_status status;
   struct placement *placements = gd_arena_alloc(&arena, count, sizeof *placements);
   if (!placements) {
-    status = gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while writing its header", path);
+    status = gd_nomem(err, "while writing the header of %s", path);
     goto done;
   }
   status = place_tensors(path, tensors, count, placements, err);
@@ -749,5 +745,23 @@ enum gd_status gd_safetensors_write(const char *path, const struct gd_safetensor
 done:
   gd_strbuf_deinit(&header);
   gd_arena_deinit(&arena);
+  return status;
+}
+
+enum gd_status gd_safetensors_layout(const char *path, const struct gd_safetensor_out *tensors,
+                                     uint32_t count, struct gd_strbuf *header, int64_t *offsets,
+                                     int64_t *bytes, struct gd_error *err) {
+  struct placement *placements = gd_mem_alloc((size_t)count + 1, sizeof *placements);
+  if (!placements)
+    return gd_fail(err, GD_ENVIRONMENT, "%s: memory ran out while writing its header", path);
+  enum gd_status status = place_tensors(path, tensors, count, placements, err);
+  if (status == GD_OK)
+    status = write_header(path, placements, count, header, err);
+  *bytes = (int64_t)header->length;
+  for (uint32_t i = 0; i < count && status == GD_OK; i++) {
+    offsets[placements[i].tensor - tensors] = *bytes;
+    *bytes += placements[i].bytes;
+  }
+  gd_mem_free(placements);
   return status;
 }

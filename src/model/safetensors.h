@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/strbuf.h"
 #include "ir/dtype.h"
 
 enum { GD_SAFETENSORS_MAX_RANK = 8 };
@@ -75,5 +76,13 @@ struct gd_safetensor_out {
 };
 enum gd_status gd_safetensors_write(const char *path, const struct gd_safetensor_out *tensors,
                                     uint32_t count, struct gd_error *err) GD_MUST_USE;
+
+/*
+ * The same for a file that several processes write at once. Appends the header, and leaves where
+ * each tensor begins in the file (offsets, one a tensor) and how long it will be. data is not read.
+ */
+enum gd_status gd_safetensors_layout(const char *path, const struct gd_safetensor_out *tensors,
+                                     uint32_t count, struct gd_strbuf *header, int64_t *offsets,
+                                     int64_t *bytes, struct gd_error *err) GD_MUST_USE;
 
 #endif

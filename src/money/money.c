@@ -250,7 +250,7 @@ enum gd_status gd_money_advise_scaled(struct gd_money_table *table,
   struct gd_money_table scaled = *table;
   scaled.options = gd_arena_alloc(&table->arena, (size_t)table->count + 1, sizeof *scaled.options);
   if (!scaled.options)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while prices are varied");
+    return gd_nomem(err, "while prices are varied");
   for (int i = 0; i < table->count; i++) {
     struct gd_money_option *option = &scaled.options[i];
     *option = table->options[i];

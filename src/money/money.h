@@ -87,7 +87,7 @@ struct gd_time {
   enum gd_times times;              /* which source answered: never AUTO */
   double days, days_low, days_high; /* KNOWN; low and high equal days where no interval is known */
   double share;                     /* of the GPUs' peak that these days need; 0: not known */
-  char method[64];                  /* "free-lunch+zero1"; empty: the source does not say */
+  char method[128];                 /* "free-lunch+zero1"; empty: the source does not say */
   char source[640];                 /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
 };
 
@@ -137,6 +137,7 @@ struct gd_money_asked {
   /* Told of how many machines days are predicted; may be NULL. eta_s below 0: not known. */
   void (*progress)(void *user, const char *what, double done, double eta_s);
   void *progress_user;
+  struct gd_money_shared *shared; /* set inside src/money: what several tables have in common */
 };
 
 struct gd_money_table {

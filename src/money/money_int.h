@@ -5,16 +5,32 @@
 #ifndef GD_MONEY_MONEY_INT_H
 #define GD_MONEY_MONEY_INT_H
 
+#include <pthread.h>
+
 #include "money/money.h"
+#include "predict/predict.h"
 
 /* The fastest good trial of the model on one kind of GPU and so many of them. */
 struct gd_times_trial {
   const struct gd_gpu *gpu;
   int count;
+  bool disturbed; /* gd_trial_is_disturbed: there is no other */
   struct gd_time time;
 };
 
 enum { GD_TIMES_TRIALS = 256 };
+
+/* Predictors by GPU, whatever the model: a calibration is read once. Threads may share one. */
+struct gd_money_shared {
+  pthread_mutex_t mutex;
+  struct gd_times_predictor {
+    const struct gd_gpu *gpu;
+    struct gd_predictor predictor; /* for some target with that GPU */
+  } * predictors;                  /* in gd_mem */
+  uint32_t count, capacity;
+};
+void gd_money_shared_init(struct gd_money_shared *shared);
+void gd_money_shared_deinit(struct gd_money_shared *shared);
 
 /* What the sources need, read once for a model. */
 struct gd_times_context {
@@ -26,19 +42,29 @@ struct gd_times_context {
   int64_t recipe_steps;
   char *left_out;     /* of the table: sizeof GD_TIMES_LEFT_OUT */
   double paper_scale; /* steps asked for / steps of the paper's recipe; 0: another recipe */
+  struct gd_points_kept *kept; /* of all predictions; NULL: none yet */
 };
 enum { GD_TIMES_LEFT_OUT = sizeof((struct gd_money_table *)0)->left_out };
 
 enum gd_status gd_times_open(const struct gd_money_asked *asked, struct gd_money_table *table,
                              struct gd_times_context *context, struct gd_error *err) GD_MUST_USE;
+void gd_times_close(struct gd_times_context *context); /* safe on a zeroed one */
 /* What the source that was asked for says of the options' machines; every time is whole then. */
-enum gd_status gd_times_find(const struct gd_times_context *context,
-                             struct gd_money_option *options, int count,
-                             struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_times_find(struct gd_times_context *context, struct gd_money_option *options,
+                             int count, struct gd_error *err) GD_MUST_USE;
 
 /* times_predicted.c: the simulator's answer for those whose days are not known. */
-enum gd_status gd_times_predict(const struct gd_times_context *context,
-                                struct gd_money_option *options, int count,
-                                struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_times_predict(struct gd_times_context *context, struct gd_money_option *options,
+                                int count, struct gd_error *err) GD_MUST_USE;
+
+/*
+ * gd_money_table_make in two: begin reads the catalogue and the store, finish finds the days. Of
+ * several tables, finish may run at the same time as others. The context borrows asked and table.
+ */
+enum gd_status gd_money_table_begin(const struct gd_money_asked *asked,
+                                    struct gd_money_table *table, struct gd_times_context *context,
+                                    struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_money_table_finish(struct gd_times_context *context, struct gd_money_table *table,
+                                     struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "hw/estimate.h"
 #include "money/money_int.h"
-#include "pass/pass.h"
 
 #define RENTED_NAME "rented-%dx-%s" /* GPUs, which */
 enum { MOST_RENTED = 8 };           /* GPUs of a machine: those of the paper */
@@ -54,40 +53,20 @@ enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
 
 enum gd_status gd_money_work_of(const struct gd_model *model, struct gd_money_work *work,
                                 struct gd_error *err) {
-  const struct gd_recipe *recipe = &model->recipe;
-  struct gd_graph graph = {0};
-  struct gd_setup setup = {.model = model, .precision = recipe->precision, .micro_batch = 1};
-  enum gd_status status = gd_pipeline_build(&setup, &graph, err);
-  if (status == GD_OK) {
-    double samples = (double)recipe->batch * (double)recipe->steps;
-    work->parameters = gd_graph_parameters(&graph);
-    work->tokens = samples * (model->family->images ? 1.0 : (double)recipe->seq);
-    work->flops_per_step = graph.model_flops * (double)recipe->batch;
-    work->train_flops = work->flops_per_step * (double)recipe->steps;
-  }
-  gd_graph_deinit(&graph);
-  return status;
+  struct gd_model_facts facts;
+  GD_TRY(gd_model_facts(model, model->recipe.precision, &facts, err));
+  *work = (struct gd_money_work){.parameters = facts.parameters,
+                                 .tokens = facts.tokens,
+                                 .flops_per_step = facts.flops_per_step,
+                                 .train_flops = facts.train_flops};
+  return GD_OK;
 }
 
 /* --- options ------------------------------------------------------------------------------- */
 
-/* The least that the provider, or anyone, asks for that GPU; NULL: it is not for rent there. */
-static const struct gd_rent *cheapest_rent(const struct gd_money_asked *asked, const char *gpu) {
-  const struct gd_hw *hw = asked->hw;
-  const struct gd_rent *best = NULL;
-  for (int i = 0; i < hw->n_rents; i++) {
-    const struct gd_rent *rent = &hw->rents[i];
-    if ((!gpu || strcmp(rent->gpu, gpu) == 0) &&
-        (!asked->provider || strcasestr(rent->provider, asked->provider)) &&
-        (!best || rent->usd_per_gpu_hour < best->usd_per_gpu_hour))
-      best = rent;
-  }
-  return best;
-}
-
 static enum gd_status check_provider(const struct gd_money_asked *asked, struct gd_error *err) {
   char clean[64];
-  if (!asked->provider || cheapest_rent(asked, NULL))
+  if (!asked->provider || gd_hw_cheapest_rent(asked->hw, NULL, asked->provider))
     return GD_OK;
   return gd_fail(
       err, GD_BAD_INPUT,
@@ -107,7 +86,7 @@ static enum gd_status add_option(const struct gd_money_asked *asked,
       return GD_OK; /* named twice */
   *option = (struct gd_money_option){.machine = machine};
   GD_TRY(gd_hw_gpu(asked->hw, machine->gpu, &option->gpu, err));
-  option->rent = cheapest_rent(asked, option->gpu->name);
+  option->rent = gd_hw_cheapest_rent(asked->hw, option->gpu->name, asked->provider);
   table->count++;
   return GD_OK;
 }
@@ -165,9 +144,8 @@ static void drop_hopeless(const struct gd_money_limits *within, struct gd_money_
   table->count = kept;
 }
 
-static enum gd_status fill_some(const struct gd_times_context *context,
-                                struct gd_money_table *table, int from, int to,
-                                struct gd_error *err) {
+static enum gd_status fill_some(struct gd_times_context *context, struct gd_money_table *table,
+                                int from, int to, struct gd_error *err) {
   GD_TRY(gd_times_find(context, table->options + from, to - from, err));
   for (int i = from; i < to; i++)
     gd_money_price(&table->terms, &table->options[i]);
@@ -179,8 +157,8 @@ static enum gd_status fill_some(const struct gd_times_context *context,
  * could be the fastest: one, then four times as many at a time, since machines are predicted
  * together. The paper's days are not held to the peak.
  */
-static enum gd_status fill_options(const struct gd_times_context *context,
-                                   struct gd_money_table *table, struct gd_error *err) {
+static enum gd_status fill_options(struct gd_times_context *context, struct gd_money_table *table,
+                                   struct gd_error *err) {
   const struct gd_money_limits *within = context->asked->within;
   if (!within || context->asked->times == GD_TIMES_PAPER)
     return fill_some(context, table, 0, table->count, err);
@@ -238,7 +216,7 @@ static enum gd_status find_rented(const struct gd_hw *hw, const char *name, stru
         continue;
       *machine = rented_machine(arena, hw, &hw->gpus[i], count);
       if (!*machine)
-        return gd_fail(err, GD_ENVIRONMENT, "out of memory while naming rented GPUs");
+        return gd_nomem(err, "while naming rented GPUs");
     }
   return GD_OK;
 }
@@ -251,7 +229,7 @@ static enum gd_status add_named(const struct gd_money_asked *asked, struct gd_mo
     size_t length = strcspn(at, ",");
     char *name = gd_arena_printf(&table->arena, "%.*s", (int)length, at);
     if (!name)
-      return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading names of machines");
+      return gd_nomem(err, "while reading names of machines");
     GD_TRY(find_rented(asked->hw, name, &table->arena, &machine, err));
     if (!machine)
       GD_TRY(gd_hw_machine(asked->hw, name, &machine, err));
@@ -268,7 +246,9 @@ static enum gd_status add_rented(const struct gd_money_asked *asked, struct gd_m
   const struct gd_hw *hw = asked->hw;
   for (int i = 0; i < hw->n_gpus; i++) {
     const struct gd_gpu *gpu = &hw->gpus[i];
-    for (int count = 1; count <= MOST_RENTED && cheapest_rent(asked, gpu->name); count *= 2) {
+    for (int count = 1;
+         count <= MOST_RENTED && gd_hw_cheapest_rent(asked->hw, gpu->name, asked->provider);
+         count *= 2) {
       bool held = false;
       for (int j = 0; j < hw->n_machines && !held; j++)
         held = hw->machines[j].count == count && strcmp(hw->machines[j].gpu, gpu->name) == 0;
@@ -276,7 +256,7 @@ static enum gd_status add_rented(const struct gd_money_asked *asked, struct gd_m
         continue;
       const struct gd_machine *machine = rented_machine(&table->arena, hw, gpu, count);
       if (!machine)
-        return gd_fail(err, GD_ENVIRONMENT, "out of memory while listing rented GPUs");
+        return gd_nomem(err, "while listing rented GPUs");
       GD_TRY(add_option(asked, machine, table, err));
     }
   }
@@ -307,7 +287,7 @@ static enum gd_status mark_fronts(struct gd_money_table *table, struct gd_error 
   double *numbers = gd_arena_alloc(&table->arena, 3 * count + 1, sizeof *numbers);
   bool *on = gd_arena_alloc(&table->arena, count + 1, sizeof *on);
   if (!numbers || !on)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while comparing machines");
+    return gd_nomem(err, "while comparing machines");
   double *hardware = numbers, *experiment = numbers + count, *days = numbers + 2 * count;
   for (size_t i = 0; i < count; i++) {
     const struct gd_money_option *option = &table->options[i];
@@ -341,25 +321,42 @@ static size_t most_options(const struct gd_money_asked *asked) {
   return most;
 }
 
-enum gd_status gd_money_table_make(const struct gd_money_asked *asked, struct gd_money_table *table,
-                                   struct gd_error *err) {
-  struct gd_times_context context;
+enum gd_status gd_money_table_begin(const struct gd_money_asked *asked,
+                                    struct gd_money_table *table, struct gd_times_context *context,
+                                    struct gd_error *err) {
+  *context = (struct gd_times_context){0};
   *table =
       (struct gd_money_table){.model = asked->model, .terms = asked->terms, .times = asked->times};
   GD_TRY(check_provider(asked, err));
-  GD_TRY(gd_money_work_of(asked->model, &table->work, err));
-  GD_TRY(gd_times_open(asked, table, &context, err));
+  GD_TRY(gd_times_open(asked, table, context, err));
   table->options = gd_arena_alloc(&table->arena, most_options(asked), sizeof *table->options);
   if (!table->options)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the machines are compared");
-  if (asked->machines)
-    GD_TRY(add_named(asked, table, err));
-  else
-    GD_TRY(add_all(asked, table, err));
-  GD_TRY(fill_options(&context, table, err));
+    return gd_nomem(err, "before the machines are compared");
+  return asked->machines ? add_named(asked, table, err) : add_all(asked, table, err);
+}
+
+enum gd_status gd_money_table_finish(struct gd_times_context *context, struct gd_money_table *table,
+                                     struct gd_error *err) {
+  GD_TRY(gd_money_work_of(table->model, &table->work, err));
+  GD_TRY(fill_options(context, table, err));
   if (table->count > 1)
     qsort(table->options, (size_t)table->count, sizeof *table->options, compare_options);
   return mark_fronts(table, err);
+}
+
+enum gd_status gd_money_table_make(const struct gd_money_asked *asked, struct gd_money_table *table,
+                                   struct gd_error *err) {
+  struct gd_money_shared shared;
+  struct gd_money_asked one = *asked;
+  struct gd_times_context context;
+  gd_money_shared_init(&shared);
+  one.shared = &shared;
+  enum gd_status status = gd_money_table_begin(&one, table, &context, err);
+  if (status == GD_OK)
+    status = gd_money_table_finish(&context, table, err);
+  gd_times_close(&context);
+  gd_money_shared_deinit(&shared);
+  return status;
 }
 
 void gd_money_table_deinit(struct gd_money_table *table) {

@@ -120,25 +120,19 @@ static void append_work(struct gd_strbuf *out, const struct gd_money_table *tabl
 
 /* A method's name in words, for people who do not know this program. */
 static void append_method(struct gd_strbuf *out, const char *name) {
-  static const char *const shardings[] = {"",
-                                          "ZeRO stage 1",
-                                          "ZeRO stage 2",
-                                          "ZeRO stage 3",
-                                          "FSDP with sharded gradients and optimizer states",
-                                          "FSDP with everything sharded"};
-  const char *parts[4];
+  const char *parts[GD_METHOD_PART_COUNT + 1];
   int count = 0;
   struct gd_method method;
   if (!name[0] || gd_method_parse(name, &method, NULL) != GD_OK)
     return;
-  if (method.compile || method.kernels)
-    parts[count++] = "compiled and fused kernels";
-  if (method.ckpt)
-    parts[count++] = "activation checkpointing";
-  if (method.sharding != GD_SHARDING_NONE)
-    parts[count++] = shardings[method.sharding];
-  if (method.offload)
-    parts[count++] = "offloading to host memory";
+  for (int i = 0; i < GD_METHOD_PART_COUNT; i++) {
+    const char *words = gd_method_row((enum gd_method_part_id)i)->words;
+    bool said = !words; /* compile and kernels have the same words */
+    for (int k = 0; k < count && !said; k++)
+      said = strcmp(parts[k], words) == 0;
+    if (!said && gd_method_has(&method, (enum gd_method_part_id)i))
+      parts[count++] = words;
+  }
   if (count == 0)
     parts[count++] = "no efficiency methods";
   gd_strbuf_append(out, "This uses ");

@@ -8,6 +8,7 @@
 
 #include "hw/estimate.h"
 #include "money/money_int.h"
+#include "search/points.h"
 
 static bool equal(double a, double b) {
   return fabs(a - b) <= 1e-6 * fabs(b);
@@ -46,6 +47,11 @@ static void set_measured(const struct gd_times_context *context, const struct gd
   snprintf(time->source, sizeof time->source, "measured on %d x %.80s%s%.32s, %.10s", trial->ranks,
            trial->device, row->origin[0] ? " by " : "", row->origin[0] ? row->provenance.host : "",
            row->provenance.time);
+  size_t length = strlen(time->source);
+  if (gd_trial_is_disturbed(trial))
+    snprintf(time->source + length, sizeof time->source - length,
+             " while other programs had %.0f %% of the cores: too long, and to be measured again",
+             100 * trial->busy_share);
 }
 
 /* Whether a trial's recipe is the one asked for, but for the number of steps: a run of another
@@ -66,7 +72,8 @@ static enum gd_status has_same_step(struct gd_times_context *context, const stru
   return GD_OK;
 }
 
-/* Rows come by days, so the first one of a kind and count is the fastest. */
+/* Rows come by days, so the first one of a kind and count is the fastest; one that was disturbed
+   makes room for the first that was not. */
 static enum gd_status add_trial(void *user, const struct gd_store_row *row, struct gd_error *err) {
   struct gd_times_context *context = user;
   const struct gd_trial *trial = &row->trial;
@@ -80,14 +87,18 @@ static enum gd_status add_trial(void *user, const struct gd_store_row *row, stru
     leave_out(context, trial->device);
     return GD_OK;
   }
-  for (int i = 0; i < context->n_trials; i++)
-    if (context->trials[i].gpu == gpu && context->trials[i].count == trial->ranks)
-      return GD_OK;
-  if (context->n_trials == GD_TIMES_TRIALS)
+  int at = 0;
+  while (at < context->n_trials &&
+         (context->trials[at].gpu != gpu || context->trials[at].count != trial->ranks))
+    at++;
+  bool disturbed = gd_trial_is_disturbed(trial);
+  if (at < context->n_trials ? disturbed || !context->trials[at].disturbed : at == GD_TIMES_TRIALS)
     return GD_OK;
-  struct gd_times_trial *added = &context->trials[context->n_trials++];
+  context->n_trials += at == context->n_trials;
+  struct gd_times_trial *added = &context->trials[at];
   added->gpu = gpu;
   added->count = trial->ranks;
+  added->disturbed = disturbed;
   set_measured(context, row, &added->time);
   return GD_OK;
 }
@@ -118,8 +129,10 @@ static enum gd_status find_analytic(const struct gd_times_context *context,
   time->days = gd_estimate_days(context->work->train_flops, peak_flops * share, machine->count);
   time->days_low = time->days_high = time->days;
   time->share = share;
-  snprintf(time->source, sizeof time->source, "assumed %g %% of %.4g TFLOP/s %s a GPU", 100 * share,
-           peak_flops / 1e12, gd_peak_name(gd_estimate_kind(gpu, precision)));
+  snprintf(time->source, sizeof time->source, "assumed %g %% of %.4g TFLOP/s %s a GPU%s%s",
+           100 * share, peak_flops / 1e12, gd_peak_name(gd_estimate_kind(gpu, precision)),
+           substituted ? ", which has no " : "",
+           substituted ? gd_precision_name(context->asked->model->recipe.precision) : "");
   return GD_OK;
 }
 
@@ -208,14 +221,19 @@ enum gd_status gd_times_open(const struct gd_money_asked *asked, struct gd_money
     return GD_OK;
   context->trials = gd_arena_alloc(&table->arena, GD_TIMES_TRIALS, sizeof *context->trials);
   if (!context->trials)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the results are read");
+    return gd_nomem(err, "before the results are read");
   struct gd_store_filter filter = {
       .model_name = asked->model->name, .status = &ok, .brief = true, .sort = GD_STORE_SORT_DAYS};
   return gd_store_query(asked->store, &filter, add_trial, context, err);
 }
 
+void gd_times_close(struct gd_times_context *context) {
+  gd_points_kept_free(context->kept);
+  *context = (struct gd_times_context){0};
+}
+
 /* One source, for the options that have no answer yet. */
-static enum gd_status find_by(const struct gd_times_context *context, enum gd_times source,
+static enum gd_status find_by(struct gd_times_context *context, enum gd_times source,
                               struct gd_money_option *options, int count, struct gd_error *err) {
   for (int i = 0; i < count; i++)
     if (options[i].time.state == GD_TIME_UNKNOWN)
@@ -229,8 +247,8 @@ static enum gd_status find_by(const struct gd_times_context *context, enum gd_ti
   return GD_OK;
 }
 
-enum gd_status gd_times_find(const struct gd_times_context *context,
-                             struct gd_money_option *options, int count, struct gd_error *err) {
+enum gd_status gd_times_find(struct gd_times_context *context, struct gd_money_option *options,
+                             int count, struct gd_error *err) {
   enum gd_times asked = context->asked->times;
   int first = asked == GD_TIMES_AUTO ? GD_TIMES_MEASURED : (int)asked;
   int last = asked == GD_TIMES_AUTO ? GD_TIMES_ANALYTIC : (int)asked;

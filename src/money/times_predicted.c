@@ -10,7 +10,7 @@
 
 #include "hw/estimate.h"
 #include "money/money_int.h"
-#include "search/plans.h"
+#include "search/points.h"
 
 /* A machine whose days are asked for. */
 struct wanted {
@@ -36,7 +36,7 @@ static int methods_of(bool several, bool first, struct gd_method methods[GD_METH
 }
 
 static void set_time(const struct gd_times_context *context, const struct wanted *wanted,
-                     const struct gd_trial_target *found) {
+                     const struct gd_point *found) {
   const struct gd_prediction *prediction = &found->prediction;
   const struct gd_target *target = &wanted->target;
   struct gd_time *time = &wanted->option->time;
@@ -51,20 +51,25 @@ static void set_time(const struct gd_times_context *context, const struct wanted
         gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;
   snprintf(time->method, sizeof time->method, "%s", found->trial.method);
   bool runs = target->gpu->compute_capability >= GD_GPU_OLDEST;
-  snprintf(time->source, sizeof time->source, "%.540s; +-%.0f %%%s",
+  char other[48] = ""; /* what the GPU computes in instead */
+  if (found->trial.precision_substituted)
+    snprintf(other, sizeof other, "; %s runs as %s",
+             gd_precision_name(context->asked->model->recipe.precision),
+             gd_precision_name(found->trial.precision));
+  snprintf(time->source, sizeof time->source, "%.540s; +-%.0f %%%s%s",
            gd_predictor_basis(&wanted->predictor, prediction->of, basis), 100 * prediction->error,
-           runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
+           other, runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
 }
 
-/* What the points say of the machines: the fastest that fits, or that none of all methods does. */
+/* What the points say of the machines, which change first among them: the fastest that fits, or
+   that none of all methods does. */
 static void take_points(const struct gd_times_context *context, const struct wanted *wanted,
-                        int count, const struct gd_plan_family *families, int n_families,
-                        bool first) {
+                        int count, const struct gd_points *points, bool first) {
   for (int i = 0; i < count; i++) {
-    const struct gd_trial_target *best = NULL;
+    const struct gd_point *best = NULL;
     bool planned = false;
-    for (int j = 0; j < n_families; j++) {
-      const struct gd_trial_target *found = &families[j].targets[i];
+    for (int j = i; j < points->count; j += count) {
+      const struct gd_point *found = &points->all[j];
       planned = planned || found->status == GD_OK;
       if (found->status == GD_OK && found->prediction.known &&
           (!best || found->prediction.days < best->prediction.days))
@@ -82,26 +87,30 @@ static enum gd_status try_methods(const struct gd_times_context *context,
                                   const struct wanted *wanted, int count, bool first,
                                   struct gd_error *err) {
   struct gd_method methods[GD_METHODS_MOST];
-  struct gd_plan_family families[GD_METHODS_MOST];
-  int n_methods = methods_of(wanted[0].target.count > 1, first, methods);
-  struct gd_trial_target *targets = gd_mem_alloc((size_t)(n_methods * count) + 1, sizeof *targets);
-  if (!targets)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the prediction");
-  for (int i = 0; i < n_methods; i++) {
-    families[i] = (struct gd_plan_family){
-        .model = context->asked->model,
-        .options = {.backend = "cuda", .method = methods[i], .ranks = wanted[0].target.count},
-        .targets = targets + (size_t)i * (size_t)count,
-        .count = count};
-    for (int j = 0; j < count; j++) {
-      families[i].targets[j].target = &wanted[j].target;
-      families[i].targets[j].predictor = &wanted[j].predictor;
-    }
-  }
-  enum gd_status status = gd_plan_families(families, n_methods, err);
+  struct gd_points points = {0};
+  struct gd_point_machine *machines = gd_mem_alloc((size_t)count + 1, sizeof *machines);
+  if (!machines)
+    return gd_nomem(err, "before the prediction");
+  for (int i = 0; i < count; i++)
+    machines[i] =
+        (struct gd_point_machine){.target = &wanted[i].target, .predictor = &wanted[i].predictor};
+  enum gd_status status = gd_points_make(
+      &(struct gd_points_asked){.models = context->asked->model,
+                                .n_models = 1,
+                                .methods = methods,
+                                .n_methods = methods_of(wanted[0].target.count > 1, first, methods),
+                                .machines = machines,
+                                .n_machines = count,
+                                .options = {.backend = "cuda", .ranks = wanted[0].target.count}},
+      &points, err);
   if (status == GD_OK)
-    take_points(context, wanted, count, families, n_methods, first);
-  gd_mem_free(targets);
+    status = gd_points_plan_with(context->kept, points.all, points.count, err);
+  if (status == GD_OK)
+    status = gd_points_error(points.all, points.count, false, err);
+  if (status == GD_OK)
+    take_points(context, wanted, count, &points, first);
+  gd_points_free(&points);
+  gd_mem_free(machines);
   return status;
 }
 
@@ -143,6 +152,48 @@ static enum gd_status predict_all(const struct gd_times_context *context, struct
   return GD_OK;
 }
 
+void gd_money_shared_init(struct gd_money_shared *shared) {
+  *shared = (struct gd_money_shared){0};
+  pthread_mutex_init(&shared->mutex, NULL);
+}
+
+void gd_money_shared_deinit(struct gd_money_shared *shared) {
+  for (uint32_t i = 0; i < shared->count; i++)
+    gd_predictor_deinit(&shared->predictors[i].predictor);
+  gd_mem_free(shared->predictors);
+  pthread_mutex_destroy(&shared->mutex);
+}
+
+/* The predictor of the target's GPU; the first of its kind reads the calibration. */
+static enum gd_status find_predictor(struct gd_money_shared *shared, const struct gd_target *target,
+                                     const struct gd_predictor **found, struct gd_error *err) {
+  for (uint32_t i = 0; i < shared->count; i++)
+    if (shared->predictors[i].gpu == target->gpu) {
+      *found = &shared->predictors[i].predictor;
+      return GD_OK;
+    }
+  if (!gd_vec_reserve((void **)&shared->predictors, &shared->capacity, shared->count + 1,
+                      sizeof *shared->predictors))
+    return gd_nomem(err, "before the prediction");
+  struct gd_times_predictor *made = &shared->predictors[shared->count];
+  *made = (struct gd_times_predictor){.gpu = target->gpu};
+  GD_TRY(gd_predictor_for_target(&made->predictor, target, err));
+  shared->count++;
+  *found = &made->predictor;
+  return GD_OK;
+}
+
+static enum gd_status make_predictor(struct gd_money_shared *shared, struct wanted *wanted,
+                                     struct gd_error *err) {
+  const struct gd_predictor *like;
+  pthread_mutex_lock(&shared->mutex);
+  enum gd_status status = find_predictor(shared, &wanted->target, &like, err);
+  if (status == GD_OK)
+    status = gd_predictor_like(&wanted->predictor, like, &wanted->target, err);
+  pthread_mutex_unlock(&shared->mutex);
+  return status;
+}
+
 /* What cannot be planned for one machine is no answer for it, and none for the others. *count are
    before it. */
 static enum gd_status prepare(const struct gd_times_context *context,
@@ -155,13 +206,8 @@ static enum gd_status prepare(const struct gd_times_context *context,
   enum gd_status status =
       gd_hw_target(context->asked->hw, option->gpu->name, machine->count, 1,
                    rented ? NULL : machine->name, NULL, &wanted->target, &error);
-  const struct wanted *like = NULL;
-  for (int i = 1; i <= *count && !like; i++)
-    like = wanted[-i].target.gpu == wanted->target.gpu ? &wanted[-i] : NULL;
-  if (status == GD_OK && like)
-    status = gd_predictor_like(&wanted->predictor, &like->predictor, &wanted->target, &error);
-  else if (status == GD_OK)
-    status = gd_predictor_for_target(&wanted->predictor, &wanted->target, &error);
+  if (status == GD_OK)
+    status = make_predictor(context->asked->shared, wanted, &error);
   if (status == GD_OK)
     (*count)++;
   else
@@ -172,13 +218,15 @@ static enum gd_status prepare(const struct gd_times_context *context,
   return status;
 }
 
-enum gd_status gd_times_predict(const struct gd_times_context *context,
-                                struct gd_money_option *options, int count, struct gd_error *err) {
+enum gd_status gd_times_predict(struct gd_times_context *context, struct gd_money_option *options,
+                                int count, struct gd_error *err) {
   struct wanted *wanted = gd_mem_alloc((size_t)count + 1, sizeof *wanted);
   enum gd_status status = GD_OK;
   int n_wanted = 0;
   if (!wanted)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the prediction");
+    return gd_nomem(err, "before the prediction");
+  if (!context->kept)
+    context->kept = gd_points_kept_new();
   for (int i = 0; i < count && status == GD_OK; i++)
     if (options[i].time.state == GD_TIME_UNKNOWN)
       status = prepare(context, &options[i], &wanted[n_wanted], &n_wanted, err);

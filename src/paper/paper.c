@@ -152,7 +152,7 @@ static const struct gd_embedded_file *find_embedded(const char *path) {
 }
 
 static enum gd_status out_of_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading the paper's numbers");
+  return gd_nomem(err, "while reading the paper's numbers");
 }
 
 static enum gd_status read_number(const struct gd_csv *csv, int row, int column,
@@ -325,14 +325,6 @@ const struct gd_paper_gpu *gd_paper_find_gpu(const struct gd_paper *paper, const
   for (int i = 0; i < paper->n_gpus; i++)
     if (strcmp(paper->gpus[i].gpu, gpu) == 0)
       return &paper->gpus[i];
-  return NULL;
-}
-
-const struct gd_paper_original *gd_paper_find_original(const struct gd_paper *paper,
-                                                       const char *model) {
-  for (int i = 0; i < paper->n_originals; i++)
-    if (strcmp(paper->originals[i].model, model) == 0)
-      return &paper->originals[i];
   return NULL;
 }
 

@@ -137,8 +137,6 @@ const struct gd_paper_setting *gd_paper_find_setting(const struct gd_paper *pape
                                                      const char *model, const char *gpu, int count);
 const struct gd_paper_recipe *gd_paper_find_recipe(const struct gd_paper *paper, const char *model);
 const struct gd_paper_gpu *gd_paper_find_gpu(const struct gd_paper *paper, const char *gpu);
-const struct gd_paper_original *gd_paper_find_original(const struct gd_paper *paper,
-                                                       const char *model);
 const struct gd_paper_statement *gd_paper_find_statement(const struct gd_paper *paper,
                                                          const char *id);
 

@@ -15,7 +15,12 @@ enum gd_status gd_kernels_attention(struct gd_graph *graph, struct gd_error *err
 enum gd_status gd_kernels_heads(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 /* The selective scan whose decay, input and state are written out for every step -> scan. */
 enum gd_status gd_kernels_scan(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
-/* The cross-entropy of a product with the vocabulary -> linear_xent. Makes the loss scale. */
+/* The cross-entropy of a matmul with the vocabulary -> linear_xent, which computes gradients in the
+   forward pass: it reads the loss scale, so that leaf is made here already. */
 enum gd_status gd_kernels_loss(struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
+
+/* The op that makes x if it is of that kind and x has no other reader; else GD_NONE. */
+gd_op_id gd_kernels_maker(const struct gd_graph_rewrite *r, gd_tensor_id x, enum gd_op_kind kind);
+bool gd_kernels_has_dims(const struct gd_tensor *t, uint32_t rank, const int64_t *dims);
 
 #endif

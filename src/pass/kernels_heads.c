@@ -1,14 +1,17 @@
 /*
- * One pass over memory on either side of attention. In front of it, models bring a token's heads
- * apart and turn queries and keys by their positions,
+ * One pass over memory on either side of attention. Before attention, models split x into heads and
+ * rotate queries and keys by their positions. The ops are, for each of q, k and v (Llama, BERT),
  *
- *   x[B,T,N D]    reshape  transpose                              [rope]   Llama, BERT: each of q,
- * k, v x[B,T,3 N D]  reshape  transpose  split in 3  each: reshape   [rope]   GPT-NeoX, GPT-2
+ *   x[B,T,N D]    reshape  transpose  [rope]
  *
- * which split_heads does at once; behind it, reshapes, a transpose and a reshape bring them
- * together again, which is merge_heads. Nothing else may read what is in between, because none of
- * it exists afterwards. The bits are those of the ops that go. Runs after the attention rewrite,
- * whose op it looks for.
+ * or, for all three (GPT-NeoX, GPT-2),
+ *
+ *   x[B,T,3 N D]  reshape  transpose  split in 3  each: reshape  [rope]
+ *
+ * split_heads replaces them. After attention, reshapes, a transpose and a reshape join the heads:
+ * merge_heads replaces these. Nothing else may read what is in between, because none of it exists
+ * afterwards. The bits are those of the replaced ops. Runs after the attention rewrite, whose op it
+ * looks for.
  */
 #include "pass/kernels.h"
 
@@ -26,27 +29,15 @@ static const struct gd_tensor *tensor(const struct gd_graph_rewrite *r, gd_tenso
   return &r->graph->tensors[id];
 }
 
-/* The op that makes x if it is of that kind and x has no other reader. */
-static gd_op_id maker(const struct gd_graph_rewrite *r, gd_tensor_id x, enum gd_op_kind kind) {
-  gd_op_id id = tensor(r, x)->producer;
-  return id != GD_NONE && r->ops[id].kind == kind && r->n_readers[x] == 1 ? id : GD_NONE;
-}
-
-/* What such an op reads; it goes into the match. GD_NONE: there is none. */
+/* What the op of that kind reads that makes x for one reader alone; it goes into the match.
+   GD_NONE: there is none. */
 static gd_tensor_id take(const struct gd_graph_rewrite *r, struct match *m, gd_tensor_id x,
                          enum gd_op_kind kind) {
-  gd_op_id id = maker(r, x, kind);
+  gd_op_id id = gd_kernels_maker(r, x, kind);
   if (id == GD_NONE || m->n_dropped == MOST_DROPPED)
     return GD_NONE;
   m->dropped[m->n_dropped++] = id;
   return r->ops[id].in[0];
-}
-
-static bool has_dims(const struct gd_tensor *t, uint32_t rank, const int64_t *dims) {
-  for (uint32_t i = 0; i < rank && t->rank == rank; i++)
-    if (t->dims[i] != dims[i])
-      return false;
-  return t->rank == rank;
 }
 
 static bool has_perm(const struct gd_op *op, uint32_t rank, const uint8_t *perm) {
@@ -56,10 +47,11 @@ static bool has_perm(const struct gd_op *op, uint32_t rank, const uint8_t *perm)
   return true;
 }
 
-/* Through rope, where there is one: part i of the match turns. False: unlike the parts before. */
+/* Steps back over the rope of a part, where there is one. False: it rotates otherwise than the
+   parts before. */
 static bool take_rope(const struct gd_graph_rewrite *r, struct match *m, uint32_t part,
                       gd_tensor_id *x) {
-  gd_op_id id = maker(r, *x, GD_OP_rope);
+  gd_op_id id = gd_kernels_maker(r, *x, GD_OP_rope);
   if (id == GD_NONE)
     return true;
   const struct gd_op *rope = &r->ops[id];
@@ -75,18 +67,20 @@ static bool take_rope(const struct gd_graph_rewrite *r, struct match *m, uint32_
 }
 
 /* The last step of both patterns: the transpose of a reshape of x[B,T,C] to these dims. */
-static bool take_transpose(const struct gd_graph_rewrite *r, struct match *m, gd_tensor_id turned,
-                           uint32_t rank, const int64_t *dims, const uint8_t *perm) {
-  gd_op_id id = maker(r, turned, GD_OP_transpose);
-  gd_tensor_id apart = take(r, m, turned, GD_OP_transpose);
-  if (apart == GD_NONE || !has_dims(tensor(r, apart), rank, dims) ||
+static bool take_transpose(const struct gd_graph_rewrite *r, struct match *m,
+                           gd_tensor_id transposed, uint32_t rank, const int64_t *dims,
+                           const uint8_t *perm) {
+  gd_op_id id = gd_kernels_maker(r, transposed, GD_OP_transpose);
+  gd_tensor_id apart = take(r, m, transposed, GD_OP_transpose);
+  if (apart == GD_NONE || !gd_kernels_has_dims(tensor(r, apart), rank, dims) ||
       !has_perm(&r->ops[id], rank, perm))
     return false;
   m->x = take(r, m, apart, GD_OP_reshape);
   int64_t width = 1;
   for (uint32_t i = 2; i < rank; i++)
     width *= dims[i];
-  return m->x != GD_NONE && has_dims(tensor(r, m->x), 3, (int64_t[]){dims[0], dims[1], width});
+  return m->x != GD_NONE &&
+         gd_kernels_has_dims(tensor(r, m->x), 3, (int64_t[]){dims[0], dims[1], width});
 }
 
 /* q, k or v alone. */
@@ -107,22 +101,23 @@ static bool find_three(const struct gd_graph_rewrite *r, const gd_tensor_id *hea
   *m = (struct match){.table = GD_NONE, .attr = {.heads = n, .parts = 3}};
   for (uint32_t i = 0; i < 3; i++) {
     gd_tensor_id x = heads_BNTD[i];
-    if (!has_dims(tensor(r, x), 4, t->dims) || !take_rope(r, m, i, &x))
+    if (!gd_kernels_has_dims(tensor(r, x), 4, t->dims) || !take_rope(r, m, i, &x))
       return false;
     gd_tensor_id part = take(r, m, x, GD_OP_reshape);
-    gd_op_id from = part == GD_NONE ? GD_NONE : maker(r, part, GD_OP_split);
+    gd_op_id from = part == GD_NONE ? GD_NONE : gd_kernels_maker(r, part, GD_OP_split);
     if (from == GD_NONE || (i > 0 && from != split) || r->ops[from].n_out != 3 ||
         r->ops[from].out[i] != part)
       return false;
     split = from;
   }
-  gd_tensor_id turned = take(r, m, r->ops[split].out[0], GD_OP_split);
+  gd_tensor_id transposed = take(r, m, r->ops[split].out[0], GD_OP_split);
   struct match other = *m;
-  if (take_transpose(r, m, turned, 5, (int64_t[]){b, tokens, 3, n, d}, (uint8_t[]){2, 0, 3, 1, 4}))
+  if (take_transpose(r, m, transposed, 5, (int64_t[]){b, tokens, 3, n, d},
+                     (uint8_t[]){2, 0, 3, 1, 4}))
     return true;
   *m = other;
   m->attr.interleaved = true;
-  return take_transpose(r, m, turned, 5, (int64_t[]){b, tokens, n, 3, d},
+  return take_transpose(r, m, transposed, 5, (int64_t[]){b, tokens, n, 3, d},
                         (uint8_t[]){3, 0, 2, 1, 4});
 }
 
@@ -149,26 +144,28 @@ static void split_heads(struct gd_graph_rewrite *r, gd_op_id id) {
       gd_graph_rewrite_replace(r, qkv[i], build_split(r, &m));
 }
 
-/* Whether op `id` is the reshape to [B,T,N D] that ends what is behind an attention; m.x is that
-   op's output. */
+/* Whether op `id` is the reshape to [B,T,N D] that ends the pattern after an attention; m->x is
+   then the attention's output. */
 static bool find_merge(const struct gd_graph_rewrite *r, gd_op_id id, struct match *m) {
   const struct gd_op *last = &r->ops[id];
   *m = (struct match){.table = GD_NONE, .attr = {.parts = 1}};
   if (last->kind != GD_OP_reshape)
     return false;
-  gd_op_id transpose = maker(r, last->in[0], GD_OP_transpose);
+  gd_op_id transpose = gd_kernels_maker(r, last->in[0], GD_OP_transpose);
   if (transpose == GD_NONE || tensor(r, last->in[0])->rank != 4 ||
       !has_perm(&r->ops[transpose], 4, (uint8_t[]){0, 2, 1, 3}))
     return false;
   gd_tensor_id x = take(r, m, last->in[0], GD_OP_transpose);
   const int64_t *dims = tensor(r, x)->dims;
-  while (maker(r, x, GD_OP_reshape) != GD_NONE && m->n_dropped < MOST_DROPPED)
+  while (gd_kernels_maker(r, x, GD_OP_reshape) != GD_NONE && m->n_dropped < MOST_DROPPED)
     x = take(r, m, x, GD_OP_reshape);
   m->x = x;
   m->attr.heads = dims[1];
-  gd_op_id attention = maker(r, x, GD_OP_attention);
-  return attention != GD_NONE && r->ops[attention].out[0] == x && has_dims(tensor(r, x), 4, dims) &&
-         has_dims(tensor(r, last->out[0]), 3, (int64_t[]){dims[0], dims[2], dims[1] * dims[3]});
+  gd_op_id attention = gd_kernels_maker(r, x, GD_OP_attention);
+  return attention != GD_NONE && r->ops[attention].out[0] == x &&
+         gd_kernels_has_dims(tensor(r, x), 4, dims) &&
+         gd_kernels_has_dims(tensor(r, last->out[0]), 3,
+                             (int64_t[]){dims[0], dims[2], dims[1] * dims[3]});
 }
 
 static void merge_heads(struct gd_graph_rewrite *r, gd_op_id id, const struct match *m) {

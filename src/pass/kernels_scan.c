@@ -3,8 +3,9 @@
  *
  *   u32 = cast(u)
  *   h = recur(decay(delta, A_log), outer(mul(delta, u32), b))
- *   y = cast(add(contract_states(h, c), mul(u32, d)))          ->  y = scan(u, delta, A_log, b, c,
- * d)
+ *   y = cast(add(contract_states(h, c), mul(u32, d)))
+ *
+ * is y = scan(u, delta, A_log, b, c, d).
  *
  * Only where nothing else reads what lies between, and where all of that is fp32 and y has the
  * dtype of u: scan computes in fp32 and rounds once, so the replacement rounds as the pattern did.

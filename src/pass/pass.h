@@ -1,6 +1,6 @@
 /*
- * Passes: each efficiency method is one named rewrite of the graph, and the pipeline is their
- * ordered list. A pass reads its options from the context and never knows the model.
+ * Passes: each efficiency method is one or more named rewrites of the graph, and the pipeline is
+ * their ordered list. A pass reads its options from the context and never knows the model.
  */
 #ifndef GD_PASS_PASS_H
 #define GD_PASS_PASS_H
@@ -10,6 +10,9 @@
 #include "model/model.h"
 #include "pass/method.h"
 
+struct gd_pass;
+struct gd_graph_cache;
+
 /* What to build: a model, one micro-batch size, and the choices that passes act on. */
 struct gd_setup {
   const struct gd_model *model;
@@ -18,9 +21,16 @@ struct gd_setup {
   struct gd_method method;
   int ranks, rank;          /* ranks 0 or 1: one device */
   int64_t loss_chunk_bytes; /* of struct gd_caps */
-  int64_t kept_blocks;      /* last blocks where nothing is made again for products */
+  int64_t saved_blocks;     /* last blocks whose activations are saved, not recomputed, for GEMMs */
   bool tf32;                /* the device has it: the tf32 method may use it */
   bool no_compiler; /* fused ops cannot be run here: the compile method leaves ops as they are */
+  struct gd_graph_cache *cache; /* graphs that methods have in common: graph_cache.h; or NULL */
+  bool verify_each; /* the graph is verified after each pass; builds with sanitizers always do */
+  /* Sees the graph after each step of the pipeline, with the seconds that it took; or NULL. `pass`
+     is NULL after the steps between: the forward graph, autodiff, the update program. */
+  void (*watch)(void *user, const struct gd_pass *pass, const struct gd_graph *graph,
+                double seconds);
+  void *watch_user;
 };
 
 struct gd_pass_ctx {
@@ -28,23 +38,41 @@ struct gd_pass_ctx {
   struct gd_error *err;
 };
 
-/* When a pass runs: on the forward graph, on forward + backward, or on all programs. */
-enum gd_stage { GD_STAGE_FORWARD, GD_STAGE_PASS, GD_STAGE_ALL };
+/* When a pass runs: before the model builds its graph, on the forward graph, on forward + backward,
+   or on all programs. */
+enum gd_stage { GD_STAGE_BUILD, GD_STAGE_FORWARD, GD_STAGE_MICRO_STEP, GD_STAGE_ALL };
 
 struct gd_pass {
   const char *name;
   enum gd_status (*run)(struct gd_pass_ctx *ctx, struct gd_graph *graph);
   enum gd_stage stage;
   bool preserves_numerics; /* loss and gradients are bitwise those without it */
+  bool shared;             /* depends on neither ranks nor sharding: see graph_cache.h */
+  bool always;             /* whatever the method; otherwise where a part of the method names it */
+  const char *needs;       /* earlier passes without which it cannot run, separated by blanks; "" */
+  const char *stays;       /* why it cannot be switched off; NULL: it can */
   const char *doc;
 };
 
+/* The pipeline, in order. Each pass has a bit in struct gd_method's `without`, by its number. */
+const struct gd_pass *gd_passes(int *count);
+/* By name; -1: there is none. */
+int gd_pass_find(const char *name, size_t length);
+/* Whether a pass is part of a method: a part of it names the pass, and it is not switched off. */
+bool gd_pass_is_on(const struct gd_method *method, int number);
+/* Names of all passes, ", " between them. */
+void gd_pass_list(struct gd_strbuf *out);
+/* gd_graph_verify, and what must hold before the next stage begins. */
+enum gd_status gd_stage_verify(const struct gd_graph *graph, enum gd_stage stage,
+                               struct gd_error *err) GD_MUST_USE;
+
+/* Causal models leave out a last position that predicts nothing: 2,048 of 2,049. */
+enum gd_status gd_pass_trim(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* Mixed precision: compute copies of the weights, and everything downstream in that dtype. */
 enum gd_status gd_pass_precision(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
-
 /* Fused ops in place of patterns: see kernels.h. */
 enum gd_status gd_pass_kernels(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
-/* Lets fp32 products round their operands to TF32. */
+/* Lets fp32 GEMMs round their operands to TF32. */
 enum gd_status gd_pass_tf32(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* Recomputes the inside of each block in the backward pass. */
 enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
@@ -58,14 +86,12 @@ enum gd_status gd_pass_offload(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
  */
 enum gd_status gd_pass_accumulate(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /*
- * The compile method, after autodiff; needs no compiler. First what the forward pass need not keep,
+ * The compile method, after autodiff; needs no compiler. First what the forward pass need not save,
  * then clusters of small ops as fused ops. Whether they can be run: gd_codegen_available() and
  * caps->compile. Clusters are fixed here, before checkpointing.
  */
 enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 enum gd_status gd_pass_compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
-
-const struct gd_pass *gd_passes(int *count);
 
 /*
  * The precision a device runs a recipe in: where it lacks one of fp16 and bf16 it is the other one
@@ -76,6 +102,10 @@ const struct gd_pass *gd_passes(int *count);
 enum gd_status gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
                                   const enum gd_precision *forced, enum gd_precision *precision,
                                   bool *substituted, struct gd_error *err) GD_MUST_USE;
+
+/* What a setup takes from a device: TF32, the chunks of the fused loss, and whether fused ops can
+   be compiled, where the method, which must be set, asks for that. */
+void gd_setup_device(struct gd_setup *setup, const struct gd_caps *caps);
 
 /*
  * Model -> forward graph -> passes -> backward -> update program, verified. The graph must be

@@ -10,14 +10,14 @@
  */
 #include "pass/pass.h"
 
-/* An op that makes a contribution, the accumulate that adds it, and the views between them. */
+/* An accumulate that another op takes over. */
 struct fold {
-  gd_op_id maker;
-  uint32_t output;
-  gd_tensor_id leaf;
+  gd_op_id maker;    /* the op that makes the contribution */
+  uint32_t output;   /* which of its outputs that is */
+  gd_tensor_id leaf; /* the gradient that it is added to */
 };
 
-/* The leaf whose memory a tensor uses: maybe a piece of a flat one. */
+/* The leaf whose memory a tensor uses, which may be a piece of a flat leaf. */
 static gd_tensor_id leaf_of(const struct gd_graph *graph, gd_tensor_id id) {
   while (graph->tensors[id].producer != GD_NONE && graph->tensors[id].alias_of != GD_NONE)
     id = graph->tensors[id].alias_of;
@@ -39,11 +39,6 @@ static bool touches(const struct gd_graph *graph, const struct gd_op *op, gd_ten
   return false;
 }
 
-/* The same elements in the same order: what a leaf can be added to through. */
-static bool is_reshape(const struct gd_graph_rewrite *r, gd_op_id id) {
-  return r->ops[id].kind == GD_OP_reshape;
-}
-
 /* Whether accumulate `id` can be folded into the op that makes what it adds. */
 static bool find_fold(const struct gd_graph_rewrite *r, gd_op_id id, struct fold *fold) {
   const struct gd_graph *graph = r->graph;
@@ -56,7 +51,8 @@ static bool find_fold(const struct gd_graph_rewrite *r, gd_op_id id, struct fold
     return false;
   gd_tensor_id made = accumulate->in[1];
   gd_op_id maker = graph->tensors[made].producer;
-  while (maker != GD_NONE && r->n_readers[made] == 1 && is_reshape(r, maker)) {
+  /* A reshape leaves the elements in order, so what it reads can be added just as well. */
+  while (maker != GD_NONE && r->n_readers[made] == 1 && r->ops[maker].kind == GD_OP_reshape) {
     made = r->ops[maker].in[0];
     maker = graph->tensors[made].producer;
   }
@@ -78,8 +74,6 @@ static bool find_fold(const struct gd_graph_rewrite *r, gd_op_id id, struct fold
 enum gd_status gd_pass_accumulate(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
   struct gd_graph_rewrite r;
   struct fold fold;
-  if (!ctx->setup->method.compile)
-    return GD_OK;
   GD_TRY(gd_graph_rewrite_begin(&r, graph, ctx->err));
   for (gd_op_id id = 0; id < r.n_ops && graph->error.status == GD_OK; id++) {
     if (!find_fold(&r, id, &fold)) {

@@ -1,11 +1,11 @@
 /*
- * Checkpointing: of a block's inside nothing survives the forward pass. What the backward pass of
- * the block reads is computed again just before, from the block's input, by the same ops: the same
- * bits, dropout masks included, since they are drawn from counters.
+ * Checkpointing: the activations inside a block are not saved. What the backward pass of the block
+ * reads is recomputed just before, from the block's input, by the same ops. It has the same bits,
+ * dropout masks included, since these are drawn from counters.
  *
- * Kept as they are: what other blocks read (a block's output is the next one's input) and whatever
- * lies outside the blocks. Computed again: only what the backward pass needs, so the product that
- * ends a block runs once.
+ * Saved: what other blocks read (a block's output is the next one's input) and whatever lies
+ * outside the blocks. Only what the backward pass needs is recomputed, so the matmul that ends a
+ * block runs once.
  */
 #include "pass/pass.h"
 
@@ -16,10 +16,6 @@ struct ckpt {
   gd_tensor_id *again; /* by old tensor: what stands for it in the backward pass; GD_NONE */
   bool *done;          /* by old forward op: it ran again */
 };
-
-static bool is_inside(const struct ckpt *c, gd_op_id id) {
-  return c->rewrite.ops[id].phase == GD_PHASE_FORWARD && c->rewrite.ops[id].block >= 0;
-}
 
 static void find_shared(struct ckpt *c) {
   const struct gd_graph_rewrite *r = &c->rewrite;
@@ -35,11 +31,14 @@ static void find_shared(struct ckpt *c) {
   }
 }
 
-/* Marks the producer of a tensor that must be there again, unless it never went away. */
+/* Marks the forward op of that block that makes a tensor which its backward pass needs; not where
+   the tensor is saved. */
 static void need(struct ckpt *c, gd_tensor_id id, int32_t block) {
   gd_op_id producer = id == GD_NONE ? GD_NONE : c->rewrite.graph->tensors[id].producer;
-  if (producer != GD_NONE && !c->shared[id] && is_inside(c, producer) &&
-      c->rewrite.ops[producer].block == block)
+  if (producer == GD_NONE || c->shared[id])
+    return;
+  const struct gd_op *op = &c->rewrite.ops[producer];
+  if (op->phase == GD_PHASE_FORWARD && op->block == block)
     c->needed[producer] = true;
 }
 
@@ -54,11 +53,8 @@ static void find_needed(struct ckpt *c) {
   }
 }
 
-static gd_tensor_id again_or(const struct ckpt *c, gd_tensor_id id) {
-  return id != GD_NONE && c->again[id] != GD_NONE ? c->again[id] : id;
-}
-
-/* The producer of a tensor that went away, unless it ran again already. */
+/* The op that must run again before this tensor can be read in the backward pass of the block;
+   GD_NONE: the tensor is saved, or its op has run again. */
 static gd_op_id gone(const struct ckpt *c, gd_tensor_id id, int32_t block) {
   gd_op_id producer = id == GD_NONE ? GD_NONE : c->rewrite.graph->tensors[id].producer;
   bool away = producer != GD_NONE && producer < c->rewrite.n_ops && c->needed[producer] &&
@@ -67,8 +63,9 @@ static gd_op_id gone(const struct ckpt *c, gd_tensor_id id, int32_t block) {
 }
 
 /*
- * An op with what it reads, as late as possible: of two branches of a block the second one is not
- * computed again before the backward pass is through with the first. As deep as a block has ops.
+ * Recomputes an op, and first the inputs that are gone. This happens as late as possible: of two
+ * branches of a block the second is recomputed only after the backward pass of the first. The
+ * recursion is at most as deep as a block has ops.
  */
 static void run_again(struct ckpt *c, gd_op_id id) { /* NOLINT(misc-no-recursion) */
   struct gd_graph *graph = c->rewrite.graph;
@@ -79,16 +76,18 @@ static void run_again(struct ckpt *c, gd_op_id id) { /* NOLINT(misc-no-recursion
       run_again(c, gone(c, op->in[i], op->block));
   gd_tensor_id *in = gd_arena_alloc(&graph->arena, op->n_in, sizeof *in);
   if (!in) {
-    gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the ckpt pass");
+    gd_nomem(&graph->error, "in the ckpt pass");
     return;
   }
   for (uint32_t i = 0; i < op->n_in; i++)
-    in[i] = again_or(c, op->in[i]);
+    in[i] =
+        op->in[i] != GD_NONE && c->again[op->in[i]] != GD_NONE ? c->again[op->in[i]] : op->in[i];
   gd_tensor_id out = gd_graph_op(graph, op->kind, &op->attr, op->n_in, in);
   if (out == GD_NONE)
     return;
   graph->ops[graph->n_ops - 1].recomputed = true;
-  for (uint32_t i = 0; i < op->n_out; i++) /* a shared one stays alive anyway: both are the same */
+  for (uint32_t i = 0; i < op->n_out;
+       i++) /* the saved output has the same bits: no need to switch */
     if (!c->shared[op->out[i]])
       c->again[op->out[i]] = out + i;
 }
@@ -111,15 +110,13 @@ static void rewrite_ops(struct ckpt *c) {
 }
 
 enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
-  if (!ctx->setup->method.ckpt)
-    return GD_OK;
   struct ckpt c = {.shared = gd_mem_alloc(graph->n_tensors, sizeof *c.shared),
                    .needed = gd_mem_alloc(graph->n_ops, sizeof *c.needed),
                    .again = gd_mem_alloc(graph->n_tensors, sizeof *c.again),
                    .done = gd_mem_alloc(graph->n_ops, sizeof *c.done)};
   enum gd_status status = GD_OK;
   if (!c.shared || !c.needed || !c.again || !c.done)
-    status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the ckpt pass");
+    status = gd_nomem(ctx->err, "in the ckpt pass");
   if (status == GD_OK)
     status = gd_graph_rewrite_begin(&c.rewrite, graph, ctx->err);
   if (status == GD_OK) {

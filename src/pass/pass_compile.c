@@ -2,16 +2,16 @@
  * The compile method: clusters of pointwise, normalisation and reduction ops over the same rows
  * become fused ops, for which code generation makes one kernel each.
  *
- * Every op that kernels are generated for starts as a cluster of its own. In the order of the
- * program, each op's cluster is merged with those that produce its inputs, or that read the same
- * tensor just before, where that is possible. All members of a cluster run at one place of the
- * program, that of one of them. A merge is made only if at that place everything it reads is there
- * already and everything that reads its results comes later; so no order of merges can produce a
- * cycle. STATE ops never move, and nothing that they overwrite is read by a cluster.
+ * Every op that kernels are generated for starts as a cluster of its own. In program order, each
+ * op's cluster is merged with those that produce its inputs, or that read the same tensor shortly
+ * before, where that is possible. All members of a cluster run at the place of one of them. Two
+ * clusters are merged only if at that place all inputs are made already and all readers of the
+ * results come later; so no order of merges can produce a cycle. STATE ops never move, and no
+ * cluster reads what they overwrite.
  *
  * Clusters stay within a phase and a block, since checkpointing recomputes the forward clusters of
- * a block. One exception: a column sum of a gradient (of a bias) may join the cluster that makes
- * the gradient, whatever the block: it reads nothing else.
+ * a block. One exception: a column sum of a gradient (the gradient of a bias) may join the cluster
+ * that makes the gradient, whatever its block, since it reads nothing else.
  */
 #include <stdio.h>
 
@@ -37,25 +37,22 @@ struct compile {
   struct cluster *clusters;
   uint32_t n_clusters;
   uint32_t *cluster_of;   /* by op; GD_NONE */
-  bool *overwritten;      /* by root: some STATE op of the pass does */
+  bool *overwritten;      /* by root: a STATE op of the micro-step writes it */
   uint32_t *readers_from; /* by root tensor: where its readers are in readers */
   gd_op_id *readers;      /* ops that read it or a view of it; views left out */
   struct gd_lowered *lowered;
 };
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory in the compile pass");
-}
-
-static bool is_view(const struct gd_op *op) {
-  return gd_op_info(op->kind)->op_class == GD_CLASS_VIEW;
+  return gd_nomem(err, "in the compile pass");
 }
 
 static gd_tensor_id root_of(const struct compile *c, gd_tensor_id id) {
   return gd_tensor_root(c->graph, id, NULL);
 }
 
-/* The oldest tensor that is the same elements: reshapes do not matter to a kernel. */
+/* The first tensor that has the same elements in the same order: a kernel can look through
+   reshapes. */
 static gd_tensor_id same_elements(const struct gd_graph *graph, gd_tensor_id id) {
   while (graph->tensors[id].alias_of != GD_NONE &&
          gd_tensor_elements(graph, graph->tensors[id].alias_of) == gd_tensor_elements(graph, id))
@@ -67,10 +64,10 @@ static gd_op_id place_of(const struct compile *c, gd_op_id op) {
   return c->cluster_of[op] == GD_NONE ? op : c->clusters[c->cluster_of[op]].place;
 }
 
-/* --- what there is -------------------------------------------------------------------------- */
+/* --- readers, and one cluster for each op ---------------------------------------------------- */
 
-static bool in_pass(const struct gd_op *op) {
-  return gd_phase_program(op->phase) == GD_PROGRAM_PASS;
+static bool in_micro_step(const struct gd_op *op) {
+  return gd_phase_program(op->phase) == GD_PROGRAM_MICRO_STEP;
 }
 
 static bool find_readers(struct compile *c) {
@@ -80,7 +77,7 @@ static bool find_readers(struct compile *c) {
     return false;
   for (int round = 0; round < 2; round++) { /* counts, then fills */
     for (gd_op_id id = 0; id < c->n_ops; id++)
-      for (uint32_t i = 0; !is_view(&c->ops[id]) && i < c->ops[id].n_in; i++) {
+      for (uint32_t i = 0; !gd_op_is_view(c->ops[id].kind) && i < c->ops[id].n_in; i++) {
         gd_tensor_id root = root_of(c, c->ops[id].in[i]);
         if (round == 0)
           c->readers_from[root + 2]++;
@@ -101,7 +98,7 @@ static bool find_readers(struct compile *c) {
 
 static void find_overwritten(struct compile *c) {
   for (gd_op_id id = 0; id < c->n_ops; id++)
-    for (uint32_t i = 0; in_pass(&c->ops[id]) && i < c->ops[id].n_out; i++)
+    for (uint32_t i = 0; in_micro_step(&c->ops[id]) && i < c->ops[id].n_out; i++)
       if (gd_op_info(c->ops[id].kind)->op_class == GD_CLASS_STATE)
         c->overwritten[root_of(c, c->ops[id].out[i])] = true;
 }
@@ -111,7 +108,7 @@ static void start_clusters(struct compile *c) {
     struct cluster *cluster = &c->clusters[c->n_clusters];
     c->cluster_of[id] = GD_NONE;
     *cluster = (struct cluster){.n_members = 1, .members = {id}, .place = id};
-    if (!in_pass(&c->ops[id]) || c->ops[id].n_in == 0 ||
+    if (!in_micro_step(&c->ops[id]) || c->ops[id].n_in == 0 ||
         !gd_lower_shape(c->graph, id, &cluster->elements, &cluster->columns))
       continue;
     bool changes = false;
@@ -119,14 +116,14 @@ static void start_clusters(struct compile *c) {
       changes |= c->overwritten[root_of(c, c->ops[id].in[i])];
     if (changes)
       continue;
-    cluster->sums_only = c->ops[id].kind == GD_OP_sum_rows;
+    cluster->sums_only = gd_op_info(c->ops[id].kind)->fuse == GD_FUSE_COLUMN_SUM;
     c->cluster_of[id] = c->n_clusters++;
   }
 }
 
 /* --- the fusion of a cluster ---------------------------------------------------------------- */
 
-/* Tensors of the graph and their locals. */
+/* Tensors of the graph, and which tensor of the fusion's body each is: its local. */
 struct local_map {
   gd_tensor_id tensor[4 * MOST_MEMBERS + 2 * MOST_INPUTS],
       local[4 * MOST_MEMBERS + 2 * MOST_INPUTS];
@@ -155,11 +152,6 @@ static bool has_member(const struct cluster *cluster, gd_op_id op) {
   return false;
 }
 
-static bool is_inside(const struct compile *c, const struct cluster *cluster, gd_tensor_id tensor) {
-  gd_op_id producer = c->graph->tensors[tensor].producer;
-  return producer != GD_NONE && has_member(cluster, producer);
-}
-
 static bool is_read_outside(const struct compile *c, const struct cluster *cluster,
                             gd_tensor_id tensor) {
   for (uint32_t i = c->readers_from[tensor]; i < c->readers_from[tensor + 1]; i++)
@@ -181,7 +173,8 @@ static bool collect_inputs(const struct compile *c, const struct cluster *cluste
     const struct gd_op *op = &c->ops[cluster->members[m]];
     for (uint32_t i = 0; i < op->n_in; i++) {
       gd_tensor_id id = same_elements(c->graph, op->in[i]);
-      if (is_inside(c, cluster, id) || find_local(map, id) != GD_NONE)
+      gd_op_id producer = c->graph->tensors[id].producer;
+      if ((producer != GD_NONE && has_member(cluster, producer)) || find_local(map, id) != GD_NONE)
         continue;
       if (fused->fusion.n_in == MOST_INPUTS)
         return false;
@@ -239,7 +232,8 @@ static bool copy_ops(const struct compile *c, const struct cluster *cluster, str
   return fused->fusion.n_out > 0;
 }
 
-/* Output 0 is the one that may take most inputs' places. */
+/* Only output 0 of an op can be written in place of an input: it becomes the one that may take the
+   place of most inputs. */
 static void choose_inplace(const struct compile *c, struct fused *fused) {
   struct gd_fusion *f = &fused->fusion;
   uint32_t best = 0;
@@ -257,7 +251,7 @@ static void choose_inplace(const struct compile *c, struct fused *fused) {
   f->out[best] = local;
 }
 
-/* False: this cluster cannot be a kernel. The body is to be freed or taken over in either case. */
+/* False: this cluster cannot be a kernel. In either case the caller owns fused->fusion.body. */
 static bool make_fused(const struct compile *c, const struct cluster *cluster,
                        struct fused *fused) {
   const struct gd_op *first = &c->ops[cluster->members[0]];
@@ -277,7 +271,8 @@ static bool make_fused(const struct compile *c, const struct cluster *cluster,
 
 /* --- merging -------------------------------------------------------------------------------- */
 
-/* Everything read is there before, and everything written is read after. */
+/* Whether a cluster can run at `place`: what it reads is made before, what it makes is read after.
+ */
 static bool fits_at(const struct compile *c, const struct cluster *cluster, gd_op_id place) {
   for (uint32_t m = 0; m < cluster->n_members; m++) {
     const struct gd_op *op = &c->ops[cluster->members[m]];
@@ -314,7 +309,7 @@ static struct cluster join(const struct cluster *a, const struct cluster *b) {
 /* Phase and block of a cluster: those of its members that are no column sums, if there are any. */
 static const struct gd_op *label_of(const struct compile *c, const struct cluster *cluster) {
   for (uint32_t i = 0; i < cluster->n_members; i++)
-    if (c->ops[cluster->members[i]].kind != GD_OP_sum_rows)
+    if (gd_op_info(c->ops[cluster->members[i]].kind)->fuse != GD_FUSE_COLUMN_SUM)
       return &c->ops[cluster->members[i]];
   return &c->ops[cluster->members[0]];
 }
@@ -328,10 +323,11 @@ static bool may_mix(const struct compile *c, const struct cluster *a, const stru
          (first->phase == GD_PHASE_BACKWARD && (a->sums_only || b->sums_only));
 }
 
-/* No op between the two places but views and what could be fused too: nothing lives longer. */
+/* Whether only views, STATE ops and ops that can be fused stand between two places. Then moving a
+   cluster from one to the other keeps no tensor alive across a GEMM. */
 static bool is_near(const struct compile *c, gd_op_id from, gd_op_id to) {
   for (gd_op_id id = from + 1; id < to; id++)
-    if (c->cluster_of[id] == GD_NONE && !is_view(&c->ops[id]) &&
+    if (c->cluster_of[id] == GD_NONE && !gd_op_is_view(c->ops[id].kind) &&
         gd_op_info(c->ops[id].kind)->op_class != GD_CLASS_STATE)
       return false;
   return true;
@@ -349,7 +345,8 @@ static void try_merge(struct compile *c, uint32_t a, uint32_t b, bool fed) {
     second = swap;
   }
   struct cluster both = join(first, second);
-  /* Early, if possible: results in place of what they are made of. Late keeps inputs instead. */
+  /* The earlier place is tried first: there, results can be written over inputs that die. At the
+     later place the inputs must live until then. */
   bool early = fed || second->sums_only || is_near(c, first->place, second->place);
   bool late = fed || is_near(c, first->place, second->place);
   if (early && fits_at(c, &both, first->place))
@@ -370,20 +367,19 @@ static void try_merge(struct compile *c, uint32_t a, uint32_t b, bool fed) {
     c->cluster_of[both.members[i]] = (uint32_t)(first - c->clusters);
 }
 
-static bool is_full(const struct compile *c, const struct cluster *cluster, gd_tensor_id id) {
-  return gd_tensor_elements(c->graph, id) == cluster->elements;
-}
-
+/* Merges the cluster of an op with others, where that is possible. */
 static void grow(struct compile *c, gd_op_id id) {
   const struct gd_op *op = &c->ops[id];
-  for (uint32_t i = 0; i < op->n_in; i++) { /* with who makes what it reads */
+  for (uint32_t i = 0; i < op->n_in; i++) { /* with the producers of its inputs */
     gd_op_id producer = c->graph->tensors[same_elements(c->graph, op->in[i])].producer;
     if (producer != GD_NONE && c->cluster_of[producer] != GD_NONE)
       try_merge(c, c->cluster_of[producer], c->cluster_of[id], true);
   }
-  for (uint32_t i = 0; i < op->n_in; i++) { /* with who reads the same */
+  for (uint32_t i = 0; i < op->n_in; i++) { /* with other readers of its inputs */
     gd_tensor_id root = root_of(c, op->in[i]);
-    if (!is_full(c, &c->clusters[c->cluster_of[id]], op->in[i]) ||
+    /* Only of whole rows: a weight or a statistic that both read is no reason to merge. */
+    int64_t elements = c->clusters[c->cluster_of[id]].elements;
+    if (gd_tensor_elements(c->graph, op->in[i]) != elements ||
         c->graph->tensors[root].producer == GD_NONE)
       continue;
     for (uint32_t k = c->readers_from[root]; k < c->readers_from[root + 1]; k++) {
@@ -405,7 +401,7 @@ static void emit_cluster(struct compile *c, struct gd_graph_rewrite *rewrite,
   struct gd_graph *graph = c->graph;
   struct fused fused;
   gd_tensor_id in[MOST_INPUTS];
-  bool ok = make_fused(c, cluster, &fused); /* as it was when it was merged */
+  bool ok = make_fused(c, cluster, &fused); /* it could be when it was merged */
   GD_ASSERT(ok || fused.fusion.body.error.status == GD_ENVIRONMENT);
   uint32_t n_in = fused.fusion.n_in, n_out = fused.fusion.n_out;
   for (uint32_t i = 0; i < n_in; i++)
@@ -419,25 +415,26 @@ static void emit_cluster(struct compile *c, struct gd_graph_rewrite *rewrite,
     gd_graph_rewrite_replace(rewrite, fused.out[i], first + i);
 }
 
-/* Where what a view looks at is made; GD_NONE: it is a leaf. */
+/* The place where the root of a view is made; GD_NONE: it is a leaf. */
 static gd_op_id place_of_root(const struct compile *c, const struct gd_op *view) {
   gd_op_id producer = c->graph->tensors[root_of(c, view->in[0])].producer;
   return producer == GD_NONE ? GD_NONE : place_of(c, producer);
 }
 
-/* Views that stand before the place of what they look at, which moved back, follow it there. */
+/* A cluster may run later than some views of its results stand: these views follow it. */
 static void emit_views(struct compile *c, struct gd_graph_rewrite *rewrite, const bool *live,
                        const struct cluster *cluster) {
   for (gd_op_id id = cluster->members[0] + 1; id < cluster->place; id++)
-    if (is_view(&c->ops[id]) && live[id] && place_of_root(c, &c->ops[id]) == cluster->place)
+    if (gd_op_is_view(c->ops[id].kind) && live[id] &&
+        place_of_root(c, &c->ops[id]) == cluster->place)
       gd_graph_rewrite_keep(rewrite, id);
 }
 
-/* Views that something still reads: clusters read what is behind a reshape. */
+/* Views that something still reads. Clusters look through reshapes, so many are not. */
 static void find_live_views(const struct compile *c, bool *live) {
   for (gd_op_id id = c->n_ops; id-- > 0;) {
     const struct gd_op *op = &c->ops[id];
-    if (is_view(op) && !live[id])
+    if (gd_op_is_view(op->kind) && !live[id])
       continue;
     for (uint32_t i = 0; i < op->n_in; i++) {
       gd_tensor_id in = is_fused(c, id) ? same_elements(c->graph, op->in[i]) : op->in[i];
@@ -459,7 +456,7 @@ static enum gd_status rewrite_all(struct compile *c) {
     c->ops = rewrite.ops;
     for (gd_op_id id = 0; id < c->n_ops; id++) {
       const struct gd_op *op = &c->ops[id];
-      if (is_view(op)) {
+      if (gd_op_is_view(op->kind)) {
         gd_op_id place = place_of_root(c, op);
         if (live[id] && (place == GD_NONE || place < id))
           gd_graph_rewrite_keep(&rewrite, id);
@@ -478,6 +475,8 @@ static enum gd_status rewrite_all(struct compile *c) {
 
 enum gd_status gd_pass_compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
   enum gd_status status = GD_OK;
+  if (ctx->setup->no_compiler)
+    return GD_OK;
   struct compile c = {.graph = graph,
                       .err = ctx->err,
                       .ops = graph->ops,

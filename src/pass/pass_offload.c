@@ -1,12 +1,12 @@
 /*
  * Offloading: state lies in host memory, and copies stand where the two memories meet.
  *
- * ZeRO 1 and 2 keep the optimizer's state there (moments and fp32 parameters), ZeRO 3 the shares
- * that compute as well, FSDP also the gradients. Nothing is decided here beyond that: an op that
- * updates something on the host runs on the host; what it reads from the device comes over before,
- * what the device needs of it goes back afterwards. Copies run beside the computation; in the
- * update program the next gradient is on its way while Adam works on one, and results may take
- * until the Adam after the next before their memory is used again.
+ * ZeRO 1 and 2 keep the optimizer's state there (moments and fp32 parameters), ZeRO 3 also the
+ * shares of the weights that compute, FSDP also the gradients. The rest follows: an op that updates
+ * something on the host runs on the host; its inputs from the device are copied to the host before,
+ * and what the device needs of its results is copied back. Copies are asynchronous. In the update
+ * program the next gradient is copied while Adam works on one, and a result has until the Adam
+ * after the next one to arrive, before its memory is used again.
  */
 #include "pass/pass.h"
 
@@ -18,28 +18,32 @@ struct offload {
   bool *stashed;         /* by old tensor: added to something on the host */
   gd_op_id *adams;       /* old ops that run on the host, in order */
   uint32_t n_adams, done;
-  gd_tensor_id returning[IN_FLIGHT]; /* what the last results were written into; GD_NONE */
+  gd_tensor_id returning[IN_FLIGHT]; /* the last results on their way to the device; GD_NONE */
 };
 
 static bool on_host(const struct gd_graph *graph, gd_tensor_id id) {
   return graph->tensors[gd_tensor_root(graph, id, NULL)].space == GD_SPACE_HOST;
 }
 
+/* What a sharding keeps on the host is a column of methods.def. */
 static void move_leaves(struct gd_graph *graph, enum gd_sharding sharding) {
+  const struct gd_method_part *part = gd_sharding_part(sharding);
+  unsigned moved = part ? part->offloads : GD_STATE_NONE;
   for (uint32_t i = 0; i < graph->n_targets; i++) {
     const struct gd_adam_target *target = &graph->targets[i];
-    graph->tensors[target->param].space = GD_SPACE_HOST;
-    if (gd_shards_parameters(sharding) && target->half != GD_NONE)
-      graph->tensors[target->half].space = GD_SPACE_HOST;
-    if (gd_shards_by_block(sharding))
+    if (moved & GD_STATE_MASTER)
+      graph->tensors[target->param].space = GD_SPACE_HOST;
+    if ((moved & GD_STATE_COMPUTE) && target->compute != GD_NONE)
+      graph->tensors[target->compute].space = GD_SPACE_HOST;
+    if (moved & GD_STATE_GRADIENT)
       graph->tensors[target->grad].space = GD_SPACE_HOST;
   }
-  for (gd_tensor_id id = 0; id < graph->n_tensors; id++) /* moments are where their parameter is */
-    if (graph->tensors[id].role == GD_ROLE_OPTIMIZER)
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    if ((moved & GD_STATE_MOMENTS) && graph->tensors[id].role == GD_ROLE_OPTIMIZER)
       graph->tensors[id].space = GD_SPACE_HOST;
 }
 
-/* The tensor itself where it is on that side, else its copy there, started now if need be. */
+/* A tensor in that memory: itself, or its copy, which is started now where there is none yet. */
 static gd_tensor_id fetch(struct offload *o, gd_tensor_id id, enum gd_space space) {
   struct gd_graph *graph = o->rewrite.graph;
   gd_tensor_id now = gd_graph_rewrite_now(&o->rewrite, id);
@@ -48,13 +52,6 @@ static gd_tensor_id fetch(struct offload *o, gd_tensor_id id, enum gd_space spac
   if (o->copy_of[id] == GD_NONE)
     o->copy_of[id] = gd_transfer(graph, now, space);
   return o->copy_of[id];
-}
-
-/* Sends what ran on the host back to where the device reads it. */
-static void send_back(struct offload *o, gd_tensor_id to, gd_tensor_id from) {
-  gd_tensor_id sent =
-      gd_graph_op(o->rewrite.graph, GD_OP_transfer_into, NULL, 2, (gd_tensor_id[]){to, from});
-  o->returning[o->done % IN_FLIGHT] = sent;
 }
 
 static gd_tensor_id host_buffer_like(struct gd_graph *graph, gd_tensor_id id) {
@@ -73,7 +70,7 @@ static void rewrite_adam(struct offload *o, gd_op_id id) {
   gd_tensor_id in[8];
   for (uint32_t i = 0; i < op->n_in; i++)
     in[i] = i < 7 ? fetch(o, op->in[i], GD_SPACE_HOST) : op->in[i];
-  if (o->done + 1 < o->n_adams) /* the next gradient travels while this one is used */
+  if (o->done + 1 < o->n_adams) /* the next gradient is copied while this one is used */
     fetch(o, o->rewrite.ops[o->adams[o->done + 1]].in[1], GD_SPACE_HOST);
   bool returns = op->n_in > 7 && !on_host(graph, op->in[7]);
   gd_tensor_id before = o->returning[o->done % IN_FLIGHT];
@@ -82,8 +79,9 @@ static void rewrite_adam(struct offload *o, gd_op_id id) {
   if (returns)
     in[7] = host_buffer_like(graph, op->in[7]);
   gd_tensor_id out = gd_graph_op(graph, GD_OP_adam, &op->attr, op->n_in, in);
-  if (out != GD_NONE && returns)
-    send_back(o, op->in[7], out + 3);
+  if (out != GD_NONE && returns) /* the device reads the new weights */
+    o->returning[o->done % IN_FLIGHT] =
+        gd_graph_op(graph, GD_OP_transfer_into, NULL, 2, (gd_tensor_id[]){op->in[7], out + 3});
   o->done++;
 }
 
@@ -119,15 +117,13 @@ static void rewrite_op(struct offload *o, gd_op_id id) {
 }
 
 enum gd_status gd_pass_offload(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
-  if (!ctx->setup->method.offload)
-    return GD_OK;
   struct offload o = {.copy_of = gd_mem_alloc(graph->n_tensors, sizeof *o.copy_of),
                       .stashed = gd_mem_alloc(graph->n_tensors, sizeof *o.stashed),
                       .adams = gd_mem_alloc(graph->n_ops, sizeof *o.adams),
                       .returning = {GD_NONE, GD_NONE}};
   enum gd_status status = GD_OK;
   if (!o.copy_of || !o.stashed || !o.adams)
-    status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the offload pass");
+    status = gd_nomem(ctx->err, "in the offload pass");
   if (status == GD_OK) {
     move_leaves(graph, ctx->setup->method.sharding);
     status = gd_graph_rewrite_begin(&o.rewrite, graph, ctx->err);

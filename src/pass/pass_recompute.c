@@ -1,37 +1,39 @@
 /*
- * Cheap recomputation: what the forward pass can make again from tensors that are kept anyway is
- * not kept. gelu(x) goes, since the gradient of gelu needs x; the output of a norm goes, since the
- * gradient of the norm needs its input. The backward pass makes them again where it reads them.
+ * Cheap recomputation: an activation that can be recomputed cheaply from tensors that are saved
+ * anyway is not saved. gelu(x) goes, since the gradient of gelu needs x; the output of a norm goes,
+ * since the gradient of the norm needs its input. The backward pass recomputes them where it reads
+ * them.
  *
  * Part of the compile method, before clusters are formed: a copy that a pointwise op of the
- * backward pass reads becomes part of that op's cluster and is never stored. For products there is
- * one copy of a tensor, which lives from the first product that reads it to the last.
+ * backward pass reads becomes part of that op's cluster and is never stored. For GEMMs there is one
+ * copy of a tensor, which lives from the first GEMM that reads it to the last.
  *
- * A copy for a product costs a pass over memory of its own. Where there is memory to spare the last
- * setup->kept_blocks blocks keep what products read; search/trial.c says how many.
+ * A copy for a GEMM costs a trip through memory of its own. Where there is memory to spare, the
+ * last setup->saved_blocks blocks save what GEMMs read; the choice of the plan says how many.
  *
- * What goes from one block to the next is kept: checkpointing keeps it too, and must not have to
+ * What goes from one block to the next is saved: checkpointing saves it too, and must not have to
  * look into the block before.
  */
 #include "codegen/lower.h"
 #include "pass/pass.h"
 
-enum keeping {
-  KEEP_NOTHING, /* not there in the backward pass */
-  KEEP_TENSOR,  /* read by it, hence kept */
-  KEEP_INPUTS,  /* made again from what is kept */
+enum saving {
+  SAVE_NOTHING, /* not there in the backward pass */
+  SAVE_TENSOR,  /* read by it, hence saved */
+  SAVE_INPUTS,  /* recomputed from what is saved */
 };
 enum { MOST_DEPTH = 3 }; /* ops in a row that one copy may cost */
 
 struct recompute {
   struct gd_graph *graph;
   struct gd_graph_rewrite rewrite;
-  uint8_t *keeping;     /* by root tensor of the forward pass */
-  uint8_t *depth;       /* KEEP_INPUTS: ops from what is kept to it */
-  bool *read, *needed;  /* by root: the backward pass reads it; ... must read it itself */
+  uint8_t *saving;      /* by root tensor of the forward pass */
+  uint8_t *depth;       /* SAVE_INPUTS: ops from what is saved to it */
+  bool *read;           /* by root: the backward pass reads it */
+  bool *needed;         /* by root: a copy would not do for all of its readers there */
   bool *costs;          /* by root: an op that is no part of a cluster reads it there */
   bool *pointwise;      /* by op: it can be part of a cluster */
-  int32_t kept_from;    /* first block that keeps what costs a copy */
+  int32_t saved_from;   /* first block that saves what costs a copy */
   gd_tensor_id *shared; /* by root: the copy for ops that are no part of a cluster */
 };
 
@@ -43,15 +45,15 @@ static bool is_backward(const struct gd_op *op) {
   return op->phase == GD_PHASE_BACKWARD;
 }
 
-static void find_kept(struct recompute *r, int64_t kept_blocks) {
+static void find_saved(struct recompute *r, int64_t saved_blocks) {
   int32_t blocks = gd_graph_blocks(r->graph);
   for (gd_op_id id = 0; id < r->graph->n_ops; id++) {
     int64_t elements, columns;
     r->pointwise[id] = gd_lower_shape(r->graph, id, &elements, &columns);
   }
-  r->kept_from = kept_blocks <= 0        ? INT32_MAX
-                 : kept_blocks >= blocks ? 0
-                                         : blocks - (int32_t)kept_blocks;
+  r->saved_from = saved_blocks <= 0        ? INT32_MAX
+                  : saved_blocks >= blocks ? 0
+                                           : blocks - (int32_t)saved_blocks;
 }
 
 /* Before the rewriting starts: graph->ops is still whole. */
@@ -63,49 +65,29 @@ static void find_reads(struct recompute *r) {
       gd_tensor_id root = gd_tensor_root(graph, op->in[i], NULL);
       r->read[root] = true;
       r->costs[root] = r->costs[root] || !r->pointwise[id];
-      if (!is_reshape_of(graph, op->in[i], root) || op->kind == GD_OP_split ||
-          gd_op_info(op->kind)->op_class == GD_CLASS_STATE ||
-          op->block != graph->tensors[root].block)
+      enum gd_op_class op_class = gd_op_info(op->kind)->op_class;
+      if (!is_reshape_of(graph, op->in[i], root) || op_class == GD_CLASS_STATE ||
+          (op_class == GD_CLASS_VIEW && op->n_out > 1) || op->block != graph->tensors[root].block)
         r->needed[root] = true;
     }
   }
 }
 
-/* Ops that cost bytes only, and whose gradient reads their input rather than their output. */
-static bool is_cheap(enum gd_op_kind kind) {
-  switch ((int)kind) {
-  case GD_OP_add:
-  case GD_OP_mul:
-  case GD_OP_cast:
-  case GD_OP_dropout:
-  case GD_OP_activate:
-  case GD_OP_layernorm:
-  case GD_OP_rmsnorm:
-  case GD_OP_transpose:
-  case GD_OP_merge_heads: return true;
-  default: return false;
-  }
-}
-
-/* The depth at which output 0 can be made again; 0: it cannot. */
+/* The depth at which output 0 can be recomputed; 0: it cannot. */
 static uint8_t depth_of(const struct recompute *r, const struct gd_op *op) {
   const struct gd_graph *graph = r->graph;
   uint8_t depth = 0;
-  if (!is_cheap(op->kind) || r->needed[op->out[0]])
+  if (gd_op_info(op->kind)->recompute != GD_RECOMPUTE_CHEAP || r->needed[op->out[0]])
     return 0;
   for (uint32_t i = 0; i < op->n_in; i++) {
     gd_tensor_id root = gd_tensor_root(graph, op->in[i], NULL);
-    if (graph->tensors[root].producer == GD_NONE || r->keeping[root] == KEEP_TENSOR)
+    if (graph->tensors[root].producer == GD_NONE || r->saving[root] == SAVE_TENSOR)
       continue;
-    if (r->keeping[root] == KEEP_NOTHING || !is_reshape_of(graph, op->in[i], root))
+    if (r->saving[root] == SAVE_NOTHING || !is_reshape_of(graph, op->in[i], root))
       return 0;
     depth = r->depth[root] > depth ? r->depth[root] : depth;
   }
   return depth < MOST_DEPTH ? (uint8_t)(depth + 1) : 0;
-}
-
-static bool is_kept(const struct recompute *r, gd_tensor_id root) {
-  return r->costs[root] && r->graph->tensors[root].block >= r->kept_from;
 }
 
 static void decide(struct recompute *r) {
@@ -115,19 +97,22 @@ static void decide(struct recompute *r) {
     if (op->phase != GD_PHASE_FORWARD || gd_op_info(op->kind)->op_class != GD_CLASS_PURE)
       continue;
     for (uint32_t i = 0; i < op->n_out; i++)
-      r->keeping[op->out[i]] = r->read[op->out[i]] ? KEEP_TENSOR : KEEP_NOTHING;
-    r->depth[op->out[0]] = is_kept(r, op->out[0]) ? 0 : depth_of(r, op);
-    if (r->depth[op->out[0]] > 0)
-      r->keeping[op->out[0]] = KEEP_INPUTS;
+      r->saving[op->out[i]] = r->read[op->out[i]] ? SAVE_TENSOR : SAVE_NOTHING;
+    gd_tensor_id first = op->out[0]; /* the only output that is recomputed */
+    bool saved = r->costs[first] && graph->tensors[first].block >= r->saved_from;
+    r->depth[first] = saved ? 0 : depth_of(r, op);
+    if (r->depth[first] > 0)
+      r->saving[first] = SAVE_INPUTS;
   }
 }
 
-/* The tensor as it can be read here: itself, or a copy that is made on the spot. */
+/* What stands for a tensor in the backward pass: itself, or a copy that is recomputed here. share:
+   one copy for all readers. */
 static gd_tensor_id again(struct recompute *r, gd_tensor_id id, bool share) {
   struct gd_graph *graph = r->graph;
   gd_tensor_id root = gd_tensor_root(graph, id, NULL), copy;
   if (graph->error.status != GD_OK || root >= r->rewrite.n_tensors ||
-      r->keeping[root] != KEEP_INPUTS)
+      r->saving[root] != SAVE_INPUTS)
     return gd_graph_rewrite_now(&r->rewrite, id);
   copy = share ? r->shared[root] : GD_NONE;
   if (copy == GD_NONE) {
@@ -149,19 +134,20 @@ static gd_tensor_id again(struct recompute *r, gd_tensor_id id, bool share) {
 
 static bool reads_copies(const struct recompute *r, const struct gd_op *op) {
   for (uint32_t i = 0; i < op->n_in; i++)
-    if (r->keeping[gd_tensor_root(r->graph, op->in[i], NULL)] == KEEP_INPUTS)
+    if (r->saving[gd_tensor_root(r->graph, op->in[i], NULL)] == SAVE_INPUTS)
       return true;
   return false;
 }
 
-/* The same op on copies. Whether it can be part of a cluster decides who shares them. */
+/* The same op on copies. An op that can be part of a cluster gets copies of its own, which then
+   become part of the cluster too; others share theirs. */
 static void rebuild(struct recompute *r, gd_op_id id, bool pointwise) {
   struct gd_graph *graph = r->graph;
   const struct gd_op *op = &r->rewrite.ops[id];
   gd_tensor_id *in = gd_arena_alloc(&graph->arena, op->n_in, sizeof *in);
   gd_graph_rewrite_enter(&r->rewrite, id);
   if (!in) {
-    gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the recompute pass");
+    gd_nomem(&graph->error, "in the recompute pass");
     return;
   }
   for (uint32_t i = 0; i < op->n_in; i++) {
@@ -193,9 +179,11 @@ static enum gd_status rewrite_backward(struct recompute *r, struct gd_error *err
 
 enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
   enum gd_status status;
+  if (ctx->setup->no_compiler)
+    return GD_OK;
   size_t n = graph->n_tensors;
   struct recompute r = {.graph = graph,
-                        .keeping = gd_mem_alloc(n, sizeof *r.keeping),
+                        .saving = gd_mem_alloc(n, sizeof *r.saving),
                         .depth = gd_mem_alloc(n, sizeof *r.depth),
                         .read = gd_mem_alloc(n, sizeof *r.read),
                         .needed = gd_mem_alloc(n, sizeof *r.needed),
@@ -203,17 +191,17 @@ enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph
                         .pointwise = gd_mem_alloc((size_t)graph->n_ops + 1, sizeof *r.pointwise),
                         .shared = gd_mem_alloc(n, sizeof *r.shared)};
   GD_ASSERT(graph->backward_done);
-  if (!r.keeping || !r.depth || !r.read || !r.needed || !r.costs || !r.pointwise || !r.shared) {
-    status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the recompute pass");
+  if (!r.saving || !r.depth || !r.read || !r.needed || !r.costs || !r.pointwise || !r.shared) {
+    status = gd_nomem(ctx->err, "in the recompute pass");
   } else {
     for (size_t i = 0; i < n; i++)
       r.shared[i] = GD_NONE;
-    find_kept(&r, ctx->setup->kept_blocks);
+    find_saved(&r, ctx->setup->saved_blocks);
     find_reads(&r);
     decide(&r);
     status = rewrite_backward(&r, ctx->err);
   }
-  gd_mem_free(r.keeping);
+  gd_mem_free(r.saving);
   gd_mem_free(r.depth);
   gd_mem_free(r.read);
   gd_mem_free(r.needed);

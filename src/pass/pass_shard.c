@@ -1,32 +1,33 @@
 /*
  * Ranks and shards: data parallel, ZeRO and FSDP as one rewrite (docs/methods.md has the table).
  *
- * Parameters are laid behind each other in flat tensors, padded so that every rank's share has the
- * same size: one plan serves all ranks. A flat belongs to a unit: a layer (FSDP) or a bucket of
- * about equal size (the others), and holds the parameters of one kind: computing through a 16-bit
- * copy or as they are, with or without weight decay. From then on everything is per flat:
+ * Parameters lie behind each other in flat tensors, padded so that every rank's share has the same
+ * size: one plan serves all ranks. A flat belongs to a unit: a layer (FSDP) or a bucket of about
+ * equal size (the others). It holds the parameters of one kind: with or without a 16-bit copy that
+ * GEMMs read, with or without weight decay. From then on everything is per flat:
  *
- *   what computes   all of it, or a share that is gathered before use, one unit ahead
- *   gradients       all of them, reduced once a step behind the last backward pass of the unit; or
- *                   a share, to which every pass adds its reduced gradients
- *   Adam            on the share (or, data parallel, on everything), then shares are exchanged
+ *   weights     whole, or a share that is all-gathered before use, one unit ahead
+ *   gradients   whole, reduced once a step after the last backward pass of the unit; or a share, to
+ *               which every micro-step adds its reduced gradients
+ *   Adam        on the share (data parallel: on everything), then shares are exchanged
  *
- * Collectives run beside the computation: they are started here where their input is ready, and
- * waited for where the first op reads their output. Where that leaves room in time is the business
- * of this pass; that memory stays theirs until then is the planner's.
+ * Collectives are asynchronous: they start where their input is ready, and the first op that reads
+ * their output waits. This pass places them so that there is time in between; the planner keeps
+ * their memory until then.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "pass/pass.h"
 
-/* Small enough that the first ones leave while the backward pass still runs, large enough that
-   messages are few: PyTorch's DDP takes 25 MiB. A small model still has several. */
+/* Small enough that the first ones are reduced while the backward pass still runs, large enough
+   that messages are few: PyTorch's DDP takes 25 MiB. A small model still has several. */
 enum { BUCKET_BYTES = 25 << 20, BUCKET_LEAST_BYTES = 64 << 10, BUCKETS = 8 };
-enum { AHEAD = 2 };           /* gathers under way before they are needed: a unit has two flats */
+enum { AHEAD = 2 };           /* flats that are gathered in advance: a unit has about two */
 enum { SHARE_ELEMENTS = 64 }; /* shares start on whole cache lines in every dtype */
 
-/* A stretch of the pass program in which a flat's gathered parameters are in use, from `first`. */
+/* A stretch of the micro-step, from op `first` on, in which a flat's gathered weights are in use.
+ */
 struct span {
   uint32_t flat;
   gd_op_id first;
@@ -35,17 +36,17 @@ struct span {
 struct unit_flat {
   int64_t elements, shard;
   uint32_t n_pieces;
-  bool half;              /* computes through 16-bit copies */
+  bool copied;            /* GEMMs read 16-bit copies of it */
   bool no_decay;          /* weight decay leaves it out */
-  gd_tensor_id compute;   /* leaf the pass reads: flat, or a share of it */
+  gd_tensor_id compute;   /* leaf that the micro-step reads: flat, or a share of it */
   gd_tensor_id grad;      /* leaf that gradients are added to: flat, or a share */
-  gd_tensor_id buffer;    /* of this pass's gradients, where the leaf holds a share */
+  gd_tensor_id buffer;    /* of this micro-step's gradients, where the leaf holds a share */
   gd_op_id last_gradient; /* old op */
-  /* Old tensors that the pass computes with, and old ops that are views of them, in their order:
-     the first of each, the others by next_piece and next_view. */
+  /* Old tensors that the micro-step computes with, and old ops that are views of them, in order:
+     the first of each; the others follow by next_piece and next_view. */
   gd_tensor_id first_piece;
   gd_op_id first_view;
-  bool has_span[2]; /* in the forward and the backward pass; [0] alone where one serves both */
+  bool has_span[2]; /* [0] in the forward pass, [1] in the backward pass; one for both is [0] */
 };
 
 struct shard {
@@ -53,14 +54,15 @@ struct shard {
   struct gd_graph_rewrite rewrite;
   struct gd_graph *graph;
   uint32_t n_old;
-  uint32_t *flat_of; /* by parameter, its half copy and its gradient: 1 + index of its flat */
-  int64_t *start_of; /* likewise: where it begins */
-  bool *has_half;    /* by parameter */
-  bool *computes;    /* by parameter and copy: the pass reads it */
-  bool *written;     /* by gradient leaf: this pass has put something in the buffer */
+  bool offloads;            /* a later pass moves state to the host */
+  uint32_t *flat_of;        /* by parameter, 16-bit copy and gradient: 1 + index of its flat */
+  int64_t *start_of;        /* likewise: where it begins */
+  bool *has_copy;           /* by parameter: a 16-bit one */
+  bool *computes;           /* by parameter and copy: the micro-step reads it */
+  bool *written;            /* by gradient leaf: its part of the buffer holds something already */
   gd_tensor_id *next_piece; /* by tensor: the next one of its flat that computes, or GD_NONE */
   gd_op_id *next_view;      /* by op: the next view of a piece of the same flat, or GD_NONE */
-  enum gd_dtype half_dtype; /* of 16-bit copies */
+  enum gd_dtype copy_dtype; /* of 16-bit copies */
   struct unit_flat *flats;
   struct span *spans;
   uint32_t n_flats, n_spans;
@@ -92,11 +94,11 @@ static void assign_flats(struct shard *s) {
   int64_t unit_bytes = 0;
   int32_t block = INT32_MIN;
   uint32_t current[4] = {0}; /* by kind: 1 + index */
-  s->half_dtype = GD_DTYPE_F32;
+  s->copy_dtype = GD_DTYPE_F32;
   for (gd_tensor_id id = 0; id < s->n_old; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF) {
-      s->has_half[graph->tensors[id].owner] = true;
-      s->half_dtype = graph->tensors[id].dtype; /* they all have the same */
+    if (graph->tensors[id].role == GD_ROLE_PARAM_COMPUTE) {
+      s->has_copy[graph->tensors[id].owner] = true;
+      s->copy_dtype = graph->tensors[id].dtype; /* they all have the same */
     }
   for (gd_tensor_id id = 0; id < s->n_old; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
@@ -109,11 +111,11 @@ static void assign_flats(struct shard *s) {
     }
     block = t->block;
     unit_bytes += gd_tensor_bytes(graph, id);
-    bool half = s->has_half[id];
-    int kind = 2 * t->no_decay + half;
+    bool copied = s->has_copy[id];
+    int kind = 2 * t->no_decay + copied;
     if (!current[kind]) {
       current[kind] = ++s->n_flats;
-      s->flats[s->n_flats - 1] = (struct unit_flat){.half = half,
+      s->flats[s->n_flats - 1] = (struct unit_flat){.copied = copied,
                                                     .no_decay = t->no_decay,
                                                     .buffer = GD_NONE,
                                                     .last_gradient = GD_NONE,
@@ -123,17 +125,17 @@ static void assign_flats(struct shard *s) {
     struct unit_flat *flat = &s->flats[current[kind] - 1];
     s->flat_of[id] = current[kind];
     s->start_of[id] = flat->elements;
-    s->computes[id] = !half;
+    s->computes[id] = !copied;
     flat->elements += gd_tensor_elements(graph, id);
     flat->n_pieces++;
   }
   for (gd_tensor_id id = 0; id < s->n_old; id++) {
     const struct gd_tensor *t = &graph->tensors[id];
-    if (t->role != GD_ROLE_PARAM_HALF && t->role != GD_ROLE_GRAD)
+    if (t->role != GD_ROLE_PARAM_COMPUTE && t->role != GD_ROLE_GRAD)
       continue;
     s->flat_of[id] = s->flat_of[t->owner];
     s->start_of[id] = s->start_of[t->owner];
-    s->computes[id] = t->role == GD_ROLE_PARAM_HALF;
+    s->computes[id] = t->role == GD_ROLE_PARAM_COMPUTE;
   }
   for (gd_tensor_id id = s->n_old; id-- > 0;)
     if (s->computes[id]) {
@@ -159,7 +161,7 @@ static void describe_flats(struct shard *s) {
   graph->flats = gd_arena_alloc(&graph->arena, s->n_flats, sizeof *graph->flats);
   graph->targets = gd_arena_alloc(&graph->arena, s->n_flats, sizeof *graph->targets);
   if (!graph->flats || !graph->targets || !pieces || !starts) {
-    gd_fail(&graph->error, GD_ENVIRONMENT, "out of memory in the shard pass");
+    gd_nomem(&graph->error, "in the shard pass");
     return;
   }
   for (uint32_t i = 0; i < s->n_flats; i++) {
@@ -225,16 +227,16 @@ static void make_leaves(struct shard *s, uint32_t index) {
   bool whole_compute = !gd_shards_parameters(method->sharding);
   bool whole_grad = !gd_shards_gradients(method->sharding);
   /* Adam on the host cannot work on parameters of the device: it then has its own. */
-  bool master = flat->half || (method->offload && whole_compute);
+  bool master = flat->copied || (s->offloads && whole_compute);
   *target = (struct gd_adam_target){GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE, GD_NONE};
 
-  flat->compute = flat_leaf(s, index, master ? GD_ROLE_PARAM_HALF : GD_ROLE_PARAM, "compute",
-                            flat->half ? s->half_dtype : GD_DTYPE_F32, whole_compute);
+  flat->compute = flat_leaf(s, index, master ? GD_ROLE_PARAM_COMPUTE : GD_ROLE_PARAM, "compute",
+                            flat->copied ? s->copy_dtype : GD_DTYPE_F32, whole_compute);
   gd_tensor_id compute =
       shares && whole_compute ? own_slice(s, index, flat->compute) : flat->compute;
   target->param =
       master ? flat_leaf(s, index, GD_ROLE_PARAM, "master", GD_DTYPE_F32, !shares) : compute;
-  target->half = master ? compute : GD_NONE;
+  target->compute = master ? compute : GD_NONE;
 
   flat->grad = flat_leaf(s, index, GD_ROLE_GRAD, "grad", GD_DTYPE_F32, whole_grad);
   gd_tensor_id own = whole_grad ? own_slice(s, index, flat->grad) : flat->grad;
@@ -265,28 +267,23 @@ static void make_pieces(struct shard *s) {
   graph->n_targets = s->n_flats;
 }
 
-/* --- the pass program ---------------------------------------------------------------------- */
+/* --- the micro-step ------------------------------------------------------------------------ */
 
-static bool is_view(const struct gd_op *op) {
-  return gd_op_info(op->kind)->op_class == GD_CLASS_VIEW;
-}
-
-/* The parameter or copy that the pass reads as this tensor, itself or a view of it; or GD_NONE. */
+/* The parameter or copy that a tensor is, itself or as a view; GD_NONE: it is none. */
 static gd_tensor_id compute_piece(const struct shard *s, gd_tensor_id id) {
   while (id != GD_NONE && s->graph->tensors[id].producer != GD_NONE &&
-         is_view(&s->rewrite.ops[s->graph->tensors[id].producer]))
+         gd_op_is_view(s->rewrite.ops[s->graph->tensors[id].producer].kind))
     id = s->rewrite.ops[s->graph->tensors[id].producer].in[0];
   return id != GD_NONE && id < s->n_old && s->computes[id] ? id : GD_NONE;
 }
 
-/* A view of a parameter (a filter as a matrix): made anew in every span, since one that is made in
-   the forward pass would keep what is gathered there until the backward pass. */
+/* Whether an op is a view of a parameter (a filter as a matrix). Every span makes its own: a view
+   of the forward pass would keep the gathered weights until the backward pass. */
 static bool is_piece_view(const struct shard *s, const struct gd_op *op) {
-  return is_view(op) && compute_piece(s, op->in[0]) != GD_NONE;
+  return gd_op_is_view(op->kind) && compute_piece(s, op->in[0]) != GD_NONE;
 }
 
-/* The leaf of a parameter's gradient that an op adds to, through what was added before; or GD_NONE.
- */
+/* The leaf of the gradient that an accumulate adds to, maybe through earlier ones; or GD_NONE. */
 static gd_tensor_id added_to(const struct shard *s, const struct gd_op *op) {
   gd_tensor_id id = op->kind == GD_OP_accumulate ? op->in[0] : GD_NONE;
   while (id != GD_NONE && !(id < s->n_old && s->flat_of[id]))
@@ -306,7 +303,8 @@ static void find_views(struct shard *s) {
   }
 }
 
-/* Where each flat is in use: once over the whole pass, or in the forward and the backward pass. */
+/* Where each flat is in use: one span for the whole micro-step, or one in the forward and one in
+   the backward pass. */
 static void find_spans(struct shard *s) {
   const struct gd_graph_rewrite *r = &s->rewrite;
   bool twice = gd_regathers(s->setup->method.sharding);
@@ -317,7 +315,7 @@ static void find_spans(struct shard *s) {
       s->flats[s->flat_of[leaf] - 1].last_gradient = id;
       continue;
     }
-    for (uint32_t i = 0; i < op->n_in && !is_view(op); i++) {
+    for (uint32_t i = 0; i < op->n_in && !gd_op_is_view(op->kind); i++) {
       gd_tensor_id piece = compute_piece(s, op->in[i]);
       if (piece == GD_NONE)
         continue;
@@ -328,12 +326,6 @@ static void find_spans(struct shard *s) {
       *has_span = true;
     }
   }
-}
-
-/* Starts to gather what a span needs. */
-static gd_tensor_id start_gather(struct shard *s, const struct span *span) {
-  union gd_attr attr = ranks_attr(s);
-  return gd_graph_op(s->graph, GD_OP_gather, &attr, 1, &s->flats[span->flat].compute);
 }
 
 /* From here on ops read their parameters out of the gathered flat. */
@@ -357,7 +349,8 @@ static void use_gathered(struct shard *s, const struct span *span, gd_tensor_id 
   }
 }
 
-/* The gradients reduced last are added when the next ones are on their way: time to arrive. */
+/* Reduced gradients are added only after the next reduction has started: that gives them time to
+   arrive. */
 static void add_pending(struct shard *s) {
   if (s->pending == GD_NONE)
     return;
@@ -366,7 +359,7 @@ static void add_pending(struct shard *s) {
   s->pending = GD_NONE;
 }
 
-/* One parameter's gradient, on its way into a flat of which this rank keeps a share. */
+/* Puts one parameter's gradient into the buffer of a flat of which this rank keeps a share. */
 static void put_gradient(struct shard *s, const struct gd_op *op, gd_tensor_id leaf) {
   struct gd_graph *graph = s->graph;
   struct unit_flat *flat = &s->flats[s->flat_of[leaf] - 1];
@@ -383,7 +376,7 @@ static void put_gradient(struct shard *s, const struct gd_op *op, gd_tensor_id l
   s->written[leaf] = true;
 }
 
-/* The flat's gradients of this pass are complete. */
+/* Starts to reduce the gradients of a flat, which are complete. */
 static void reduce_gradients(struct shard *s, uint32_t index) {
   enum gd_sharding sharding = s->setup->method.sharding;
   struct gd_graph *graph = s->graph;
@@ -401,12 +394,13 @@ static void reduce_gradients(struct shard *s, uint32_t index) {
   }
 }
 
-static void rewrite_pass(struct shard *s) {
+static void rewrite_ops(struct shard *s) {
   struct gd_graph_rewrite *r = &s->rewrite;
   const struct gd_method *method = &s->setup->method;
   bool gathers = gd_shards_parameters(method->sharding);
   bool buffers = gd_shards_gradients(method->sharding);
-  uint32_t started = 0, used = 0; /* spans whose gathering has begun; that are in use */
+  uint32_t started = 0, used = 0; /* spans whose gather has started; spans that have begun */
+  const union gd_attr attr = ranks_attr(s);
   gd_tensor_id ahead[AHEAD + 1];
   for (gd_op_id id = 0; id < r->n_ops; id++) {
     const struct gd_op *op = &r->ops[id];
@@ -415,7 +409,8 @@ static void rewrite_pass(struct shard *s) {
     gd_graph_rewrite_enter(r, id);
     while (gathers && used < s->n_spans && s->spans[used].first == id) {
       for (; started < s->n_spans && started <= used + AHEAD; started++)
-        ahead[started % (AHEAD + 1)] = start_gather(s, &s->spans[started]);
+        ahead[started % (AHEAD + 1)] = gd_graph_op(s->graph, GD_OP_gather, &attr, 1,
+                                                   &s->flats[s->spans[started].flat].compute);
       use_gathered(s, &s->spans[used], ahead[used % (AHEAD + 1)]);
       used++;
     }
@@ -444,10 +439,11 @@ enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
   size_t n = graph->n_tensors;
   struct shard s = {.setup = setup,
                     .graph = graph,
+                    .offloads = gd_pass_is_on(&setup->method, gd_pass_find("offload", 7)),
                     .n_old = graph->n_tensors,
                     .flat_of = gd_mem_alloc(n, sizeof *s.flat_of),
                     .start_of = gd_mem_alloc(n, sizeof *s.start_of),
-                    .has_half = gd_mem_alloc(n, sizeof *s.has_half),
+                    .has_copy = gd_mem_alloc(n, sizeof *s.has_copy),
                     .computes = gd_mem_alloc(n, sizeof *s.computes),
                     .written = gd_mem_alloc(n, sizeof *s.written),
                     .next_piece = gd_mem_alloc(n, sizeof *s.next_piece),
@@ -456,9 +452,9 @@ enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
                     .spans = gd_mem_alloc(2 * n, sizeof *s.spans),
                     .pending = GD_NONE};
   enum gd_status status = GD_OK;
-  if (!s.flat_of || !s.start_of || !s.has_half || !s.computes || !s.written || !s.next_piece ||
+  if (!s.flat_of || !s.start_of || !s.has_copy || !s.computes || !s.written || !s.next_piece ||
       !s.next_view || !s.flats || !s.spans) {
-    status = gd_fail(ctx->err, GD_ENVIRONMENT, "out of memory in the shard pass");
+    status = gd_nomem(ctx->err, "in the shard pass");
     goto done;
   }
   assign_flats(&s);
@@ -471,12 +467,12 @@ enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
   find_views(&s);
   find_spans(&s);
   make_pieces(&s);
-  rewrite_pass(&s);
+  rewrite_ops(&s);
   status = gd_graph_rewrite_end(&s.rewrite, ctx->err);
 done:
   gd_mem_free(s.flat_of);
   gd_mem_free(s.start_of);
-  gd_mem_free(s.has_half);
+  gd_mem_free(s.has_copy);
   gd_mem_free(s.computes);
   gd_mem_free(s.written);
   gd_mem_free(s.next_piece);

@@ -1,55 +1,78 @@
 /*
  * The pipeline: from a model to the verified graph that is planned, run and simulated.
  */
+#include <string.h>
+
+#include "base/clock.h"
+#include "codegen/codegen.h"
 #include "ir/autodiff.h"
+#include "pass/graph_cache.h"
 #include "pass/pass.h"
 
-static enum gd_status compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
-  if (!ctx->setup->method.compile || ctx->setup->no_compiler)
-    return GD_OK;
-  GD_TRY(gd_pass_recompute(ctx, graph));
-  return gd_pass_compile(ctx, graph);
+enum gd_status gd_pass_trim(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
+  (void)ctx;
+  graph->trims = true;
+  return GD_OK;
 }
 
 static const struct gd_pass passes[] = {
-    {"precision", gd_pass_precision, GD_STAGE_FORWARD, false,
-     "16-bit products with fp32 master weights"},
-    {"kernels", gd_pass_kernels, GD_STAGE_FORWARD, false,
-     "fused attention, selective scan, linear + cross-entropy"},
-    {"compile", compile, GD_STAGE_PASS, false,
-     "generated kernels for clusters of small ops; what is cheap is made again, not kept"},
-    {"tf32", gd_pass_tf32, GD_STAGE_PASS, false,
-     "fp32 products on faster units of lower precision, where a device has them"},
-    {"ckpt", gd_pass_ckpt, GD_STAGE_PASS, true,
-     "a block's inside is computed again in the backward pass"},
-    {"shard", gd_pass_shard, GD_STAGE_PASS, false,
-     "ranks share state, gradients or parameters: data parallel, ZeRO, FSDP"},
-    {"accumulate", gd_pass_accumulate, GD_STAGE_PASS, false,
-     "ops add gradients to their leaves themselves"},
-    {"offload", gd_pass_offload, GD_STAGE_ALL, true, "state in host memory, Adam on the CPU"},
+    {"trim", gd_pass_trim, GD_STAGE_BUILD, .shared = true, .needs = "",
+     .doc = "a last position that predicts nothing is left out: 2,048 of 2,049"},
+    {"precision", gd_pass_precision, GD_STAGE_FORWARD, .shared = true, .always = true, .needs = "",
+     .stays = "it makes the precision that the trial names; choose --precision fp32 instead",
+     .doc = "16-bit GEMMs with fp32 master weights"},
+    {"kernels", gd_pass_kernels, GD_STAGE_FORWARD, .shared = true, .needs = "",
+     .doc = "fused attention, selective scan, linear + cross-entropy"},
+    {"recompute", gd_pass_recompute, GD_STAGE_MICRO_STEP, .shared = true, .needs = "",
+     .doc = "activations that are cheap to recompute are not saved"},
+    {"compile", gd_pass_compile, GD_STAGE_MICRO_STEP, .shared = true, .needs = "",
+     .doc = "generated kernels for clusters of small ops"},
+    {"tf32", gd_pass_tf32, GD_STAGE_MICRO_STEP, .shared = true, .needs = "",
+     .doc = "fp32 GEMMs round their operands to TF32, where a device has it"},
+    {"ckpt", gd_pass_ckpt, GD_STAGE_MICRO_STEP, .shared = true, .preserves_numerics = true,
+     .needs = "", .doc = "a layer's activations are recomputed in the backward pass"},
+    {"shard", gd_pass_shard, GD_STAGE_MICRO_STEP, .always = true, .needs = "",
+     .doc = "what ranks share: data parallel, ZeRO, FSDP"},
+    {"accumulate", gd_pass_accumulate, GD_STAGE_MICRO_STEP, .needs = "",
+     .doc = "ops add gradients to their leaves themselves"},
+    {"offload", gd_pass_offload, GD_STAGE_ALL, .preserves_numerics = true, .needs = "shard",
+     .doc = "state in host memory, Adam on the CPU"},
 };
+enum { PASSES = sizeof passes / sizeof *passes };
 
 const struct gd_pass *gd_passes(int *count) {
-  *count = (int)(sizeof passes / sizeof *passes);
+  *count = PASSES;
   return passes;
 }
 
-static bool has_precision(const struct gd_caps *caps, enum gd_precision precision) {
-  switch (precision) {
-  case GD_PRECISION_BF16: return caps->dtype[GD_DTYPE_BF16];
-  case GD_PRECISION_FP16: return caps->dtype[GD_DTYPE_F16];
-  case GD_PRECISION_FP32: break;
-  }
-  return true;
+int gd_pass_find(const char *name, size_t length) {
+  for (int i = 0; i < PASSES; i++)
+    if (strlen(passes[i].name) == length && memcmp(passes[i].name, name, length) == 0)
+      return i;
+  return -1;
 }
 
-/* Itself, the other one of 16 bits, fp32: the first that the device has. */
+void gd_pass_list(struct gd_strbuf *out) {
+  for (int i = 0; i < PASSES; i++)
+    gd_strbuf_printf(out, "%s%s", i ? ", " : "", passes[i].name);
+}
+
+/* --- what a setup takes from a device -------------------------------------------------------- */
+
+void gd_setup_device(struct gd_setup *setup, const struct gd_caps *caps) {
+  struct gd_error why = {0};
+  setup->tf32 = caps->tf32;
+  setup->loss_chunk_bytes = caps->loss_chunk_bytes;
+  setup->no_compiler = setup->method.compile && !gd_codegen_works(caps, &why);
+}
+
+/* The precision itself, the other one of 16 bits, or fp32: the first that the device has. */
 static enum gd_precision nearest_precision(const struct gd_caps *caps,
                                            enum gd_precision precision) {
   enum gd_precision other = precision == GD_PRECISION_FP16 ? GD_PRECISION_BF16 : GD_PRECISION_FP16;
-  return has_precision(caps, precision) ? precision
-         : has_precision(caps, other)   ? other
-                                        : GD_PRECISION_FP32;
+  return caps->dtype[gd_precision_dtype(precision)] ? precision
+         : caps->dtype[gd_precision_dtype(other)]   ? other
+                                                    : GD_PRECISION_FP32;
 }
 
 enum gd_status gd_setup_precision(const struct gd_model *model, const struct gd_caps *caps,
@@ -67,19 +90,81 @@ enum gd_status gd_setup_precision(const struct gd_model *model, const struct gd_
   return GD_OK;
 }
 
-/* All passes of a stage; then the graph is verified. */
-static enum gd_status run_passes(struct gd_pass_ctx *ctx, struct gd_graph *graph,
-                                 enum gd_stage stage) {
-  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
-    if (passes[i].stage == stage)
-      GD_TRY(passes[i].run(ctx, graph));
-  return gd_graph_verify(graph, ctx->err);
+/* --- building ------------------------------------------------------------------------------- */
+
+#if defined __SANITIZE_ADDRESS__
+enum { VERIFIES_EACH = true };
+#else
+enum { VERIFIES_EACH = false };
+#endif
+
+struct building {
+  struct gd_pass_ctx ctx;
+  struct gd_graph *graph;
+  int64_t step_ns; /* when the step that runs now began; only where setup->watch is set */
+};
+
+static void end_step(struct building *b, const struct gd_pass *pass) {
+  const struct gd_setup *setup = b->ctx.setup;
+  if (!setup->watch)
+    return;
+  setup->watch(setup->watch_user, pass, b->graph, 1e-9 * (double)(gd_clock_ns() - b->step_ns));
+  b->step_ns = gd_clock_ns();
+}
+
+/* The passes of a stage that are shared, or those that are not. */
+static enum gd_status run_passes(struct building *b, enum gd_stage stage, bool shared) {
+  const struct gd_setup *setup = b->ctx.setup;
+  for (int i = 0; i < PASSES; i++) {
+    if (passes[i].stage != stage || passes[i].shared != shared || !gd_pass_is_on(&setup->method, i))
+      continue;
+    GD_TRY(passes[i].run(&b->ctx, b->graph));
+    end_step(b, &passes[i]);
+    if (setup->verify_each || VERIFIES_EACH)
+      GD_TRY(gd_stage_verify(b->graph, stage, b->ctx.err));
+  }
+  return GD_OK;
+}
+
+/* What methods have in common: the forward graph, autodiff, and the shared passes. */
+static enum gd_status build_shared(const struct gd_setup *setup, struct gd_graph *graph,
+                                   struct gd_error *err) {
+  struct building b = {.ctx = {setup, err}, .graph = graph};
+  gd_graph_init(graph);
+  b.step_ns = setup->watch ? gd_clock_ns() : 0;
+  GD_TRY(run_passes(&b, GD_STAGE_BUILD, true));
+  setup->model->family->build(setup->model, setup->micro_batch, graph);
+  GD_TRY(gd_graph_check(graph, err));
+  end_step(&b, NULL);
+  GD_TRY(run_passes(&b, GD_STAGE_FORWARD, true));
+  GD_TRY(gd_stage_verify(graph, GD_STAGE_FORWARD, err));
+  GD_TRY(gd_autodiff(graph, err));
+  end_step(&b, NULL);
+  return run_passes(&b, GD_STAGE_MICRO_STEP, true);
+}
+
+static uint32_t shared_passes(const struct gd_method *method) {
+  uint32_t bits = 0;
+  for (int i = 0; i < PASSES; i++)
+    if (passes[i].shared && gd_pass_is_on(method, i))
+      bits |= 1u << i;
+  return bits;
+}
+
+/* Gradients of several ranks are summed by a pass, which therefore must run. */
+static enum gd_status check_ranks(const struct gd_setup *setup, struct gd_error *err) {
+  int shard = gd_pass_find("shard", strlen("shard"));
+  if (setup->ranks > 1 && !gd_pass_is_on(&setup->method, shard))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "pass shard cannot be switched off on %d ranks: it sums their gradients",
+                   setup->ranks);
+  return GD_OK;
 }
 
 enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
                                  struct gd_error *err) {
   const struct gd_recipe *recipe = &setup->model->recipe;
-  struct gd_pass_ctx ctx = {setup, err};
+  struct building b = {.ctx = {setup, err}, .graph = graph};
   struct gd_update update = {.adam = {.beta1 = (float)recipe->beta1,
                                       .beta2 = (float)recipe->beta2,
                                       .eps = (float)recipe->eps,
@@ -90,13 +175,16 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
                              .control = {.max_norm = (float)recipe->max_grad_norm,
                                          .dynamic_scale = setup->precision == GD_PRECISION_FP16,
                                          .growth_interval = 2000}};
-  gd_graph_init(graph);
-  graph->trims = setup->method.compile;
-  setup->model->family->build(setup->model, setup->micro_batch, graph);
-  GD_TRY(gd_graph_check(graph, err));
-  GD_TRY(run_passes(&ctx, graph, GD_STAGE_FORWARD));
-  GD_TRY(gd_autodiff(graph, err));
-  GD_TRY(run_passes(&ctx, graph, GD_STAGE_PASS));
+  *graph = (struct gd_graph){0};
+  GD_TRY(check_ranks(setup, err));
+  if (setup->cache && !setup->watch)
+    GD_TRY(gd_graph_cache_get(setup, shared_passes(&setup->method), build_shared, graph, err));
+  else
+    GD_TRY(build_shared(setup, graph, err));
+  b.step_ns = setup->watch ? gd_clock_ns() : 0;
+  GD_TRY(run_passes(&b, GD_STAGE_MICRO_STEP, false));
   GD_TRY(gd_append_update(graph, &update, err));
-  return run_passes(&ctx, graph, GD_STAGE_ALL);
+  end_step(&b, NULL);
+  GD_TRY(run_passes(&b, GD_STAGE_ALL, false));
+  return gd_stage_verify(graph, GD_STAGE_ALL, err);
 }

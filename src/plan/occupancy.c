@@ -1,9 +1,9 @@
 /*
  * The segment tree of occupancy.h.
  *
- * An interval is stored whole at the O(log n) nodes whose time it covers and whose parent's it does
- * not, and counts as "at any moment" there and at all their ancestors. What is taken at some moment
- * of a query is then: `any` of the nodes that the query covers, and `whole` of their ancestors.
+ * An interval is stored in `whole` of the O(log n) nodes whose time it covers and whose parent's it
+ * does not, and in `any` of these nodes and all their ancestors. What is taken at some moment of a
+ * query is then `any` of the nodes that the query covers, and `whole` of their ancestors.
  */
 #include "plan/occupancy.h"
 

@@ -4,7 +4,7 @@
  * A segment tree over time. Each node has the bytes that are taken throughout its time, and those
  * that are taken at any moment of it, as disjoint ranges in ascending order. Ranges that touch are
  * one, and a tight packing has few holes, so the lists are short: adding an interval and asking for
- * the gaps beside it take logarithmic time in practice, where a walk over all intervals that are
+ * the gaps next to it take logarithmic time in practice, where a walk over all intervals that are
  * alive together takes quadratic time over a whole graph.
  */
 #ifndef GD_PLAN_OCCUPANCY_H

@@ -30,7 +30,7 @@ const char *gd_category_name(enum gd_category category) {
 static enum gd_category category_of(enum gd_role role) {
   switch (role) {
   case GD_ROLE_PARAM:
-  case GD_ROLE_PARAM_HALF: return GD_CATEGORY_PARAMETERS;
+  case GD_ROLE_PARAM_COMPUTE: return GD_CATEGORY_PARAMETERS;
   case GD_ROLE_GRAD: return GD_CATEGORY_GRADIENTS;
   case GD_ROLE_OPTIMIZER: return GD_CATEGORY_OPTIMIZER;
   case GD_ROLE_INPUT:
@@ -57,29 +57,50 @@ struct planner {
   const struct gd_caps *caps;
   struct gd_plan *plan;
   uint32_t *last_use;  /* by root tensor: last op that needs it, in this program */
-  uint32_t *awaited;   /* by tensor: first op that waits until it is there, reading it or a view */
+  uint32_t *awaited;   /* by tensor: the first op that waits for it; see find_awaited */
   uint32_t *buffer_of; /* by root tensor: index in its pool; GD_NONE: none */
   struct pool pools[GD_SPACE_COUNT];
-  int64_t *live_change;       /* by op: bytes that come alive there */
-  bool over_products;         /* gradients of gelu take the place of what a product wrote */
-  uint32_t n_over, n_inplace; /* of a program: those that did; outputs in the place of an input */
+  int64_t *live_change; /* by op: bytes that come alive there */
+  bool over_matmuls;    /* dGELU may overwrite what a matmul has written */
+  uint32_t n_over;      /* of a program: how many dGELUs do */
+  uint32_t n_inplace;   /* of a program: outputs that overwrite an input */
 };
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while planning");
+  return gd_nomem(err, "while planning");
 }
 
 /* --- leaves -------------------------------------------------------------------------------- */
 
 /* Inputs come last: all that persists then has the same place whatever the micro-batch, and a
    second plan for the smaller last micro-batch of a step can share it. */
-static const enum gd_role leaf_order[] = {GD_ROLE_PARAM,     GD_ROLE_PARAM_HALF, GD_ROLE_GRAD,
-                                          GD_ROLE_OPTIMIZER, GD_ROLE_STATE,      GD_ROLE_CONST,
+static const enum gd_role leaf_order[] = {GD_ROLE_PARAM,     GD_ROLE_PARAM_COMPUTE, GD_ROLE_GRAD,
+                                          GD_ROLE_OPTIMIZER, GD_ROLE_STATE,         GD_ROLE_CONST,
                                           GD_ROLE_INPUT};
 
 /* Bytes of a category, in the memory they are in. */
 static int64_t *tally(struct gd_plan *plan, enum gd_category category, enum gd_space space) {
   return space == GD_SPACE_HOST ? &plan->host_parts[category] : &plan->bytes[category];
+}
+
+/* So that no sum of places overflows: a size of each kind is checked alone, in the graph. */
+static enum gd_status check_sum(double bytes, const char *what, struct gd_error *err) {
+  const double most = 0x1p61; /* 2 EiB */
+  if (bytes < most)
+    return GD_OK;
+  return gd_fail(err, GD_BAD_INPUT,
+                 "all %s together are %.3g bytes, more than can be planned; choose a smaller batch "
+                 "or micro-batch, or check the sizes in the configuration",
+                 what, bytes);
+}
+
+/* Before leaves get their places. */
+static enum gd_status check_leaves(const struct gd_graph *graph, struct gd_error *err) {
+  double bytes = 0;
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    if (graph->tensors[id].producer == GD_NONE)
+      bytes += (double)gd_tensor_bytes(graph, id);
+  return check_sum(bytes, "parameters and inputs", err);
 }
 
 static void place_leaves(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
@@ -114,23 +135,21 @@ static bool in_program(const struct gd_graph *graph, gd_op_id op, enum gd_progra
   return gd_phase_program(graph->ops[op].phase) == program;
 }
 
-static bool is_view(const struct gd_op *op) {
-  return gd_op_info(op->kind)->op_class == GD_CLASS_VIEW;
-}
-
 static bool is_transient(const struct gd_graph *graph, gd_tensor_id root) {
   return graph->tensors[root].producer != GD_NONE;
 }
 
-/* The first op of the computation that reads a tensor, or what the side thread makes out of it: an
-   op there that reads it has merely been handed over. GD_NONE: none. */
+/* By tensor: the first synchronous op that reads it. An asynchronous op that reads it does not
+   count itself, since it may not have run yet: the first op that waits for its output does.
+   GD_NONE: none.
+ */
 static void find_awaited(struct planner *p, enum gd_program program) {
   const struct gd_graph *graph = p->graph;
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
     p->awaited[id] = GD_NONE;
   for (gd_op_id id = graph->n_ops; id-- > 0;) {
     const struct gd_op *op = &graph->ops[id];
-    if (!in_program(graph, id, program) || is_view(op))
+    if (!in_program(graph, id, program) || gd_op_is_view(op->kind))
       continue;
     uint32_t by = gd_op_is_async(op->kind) ? p->awaited[op->out[0]] : id;
     for (uint32_t i = 0; i < op->n_in; i++)
@@ -156,8 +175,7 @@ static void find_last_uses(struct planner *p, enum gd_program program) {
     if (!in_program(graph, id, program))
       continue;
     const struct gd_op *op = &graph->ops[id];
-    uint32_t until =
-        id; /* what runs beside the computation needs its memory until it is waited for */
+    uint32_t until = id; /* an asynchronous op needs its memory until it is waited for */
     if (gd_op_is_async(op->kind))
       until = p->awaited[op->out[0]] != GD_NONE ? p->awaited[op->out[0]] : end;
     for (uint32_t i = 0; i < op->n_in; i++)
@@ -193,15 +211,18 @@ static bool may_take(const struct planner *p, gd_op_id id, uint32_t at) {
   return true;
 }
 
-/* The gradient of the gelu that products can have in their epilogue: backend/cuda/activated.c. */
+/* Whether an op is dGELU as the epilogue of a GEMM can compute it: the tanh form. See
+   backend/cuda/gemm/gemm_epilogue.c. */
 static bool is_gelu_gradient(const struct gd_graph *graph, const struct gd_op *op) {
-  if (op->kind == GD_OP_fused)
-    op = &graph->fusions[op->attr.fused.fusion].body.ops[0];
-  return op->kind == GD_OP_activate_grad && op->attr.activate.function == GD_ACTIVATION_GELU_TANH;
+  const struct gd_fusion *fusion = gd_op_fusion(graph, op);
+  if (fusion)
+    op = &fusion->body.ops[0];
+  return gd_op_info(op->kind)->work == GD_WORK_ACTIVATE_GRAD &&
+         op->attr.activate.function == GD_ACTIVATION_GELU_TANH;
 }
 
-/* The input that dies at `id` and that output 0 may overwrite, or GD_NONE. Of gelu's gradient it is
-   the one written last, by a product: that can then write the gradient there itself. */
+/* The input that dies at `id` and that output 0 may overwrite, or GD_NONE. dGELU overwrites the
+   input that a matmul has written last: the matmul can then compute dGELU in its epilogue. */
 static uint32_t inplace_input(struct planner *p, gd_op_id id) {
   const struct gd_graph *graph = p->graph;
   const struct gd_op *op = &graph->ops[id];
@@ -218,8 +239,8 @@ static uint32_t inplace_input(struct planner *p, gd_op_id id) {
       written = producer;
     }
   }
-  if (!p->over_products || latest == first || !is_gelu_gradient(graph, op) ||
-      graph->ops[written].kind != GD_OP_matmul)
+  if (!p->over_matmuls || latest == first || !is_gelu_gradient(graph, op) ||
+      gd_op_info(graph->ops[written].kind)->work != GD_WORK_MATMUL)
     return first;
   p->n_over++;
   return latest;
@@ -275,12 +296,16 @@ static int64_t find_live_peak(struct planner *p, enum gd_space space) {
 }
 
 /* Buffers of a program and their places. */
-static enum gd_status pack_program(struct planner *p, enum gd_program program, bool over_products,
+static enum gd_status pack_program(struct planner *p, enum gd_program program, bool over_matmuls,
                                    int64_t peaks[GD_SPACE_COUNT], struct gd_error *err) {
-  p->over_products = over_products;
+  p->over_matmuls = over_matmuls;
   make_buffers(p, program);
   for (int space = 0; space < GD_SPACE_COUNT; space++) {
     struct pool *pool = &p->pools[space];
+    double bytes = 0;
+    for (uint32_t i = 0; i < pool->n_intervals; i++)
+      bytes += (double)pool->intervals[i].bytes;
+    GD_TRY(check_sum(bytes, "activations", err));
     int64_t live_bytes = find_live_peak(p, (enum gd_space)space);
     peaks[space] = gd_pack_intervals(pool->intervals, pool->n_intervals, live_bytes);
     if (peaks[space] < 0)
@@ -289,17 +314,44 @@ static enum gd_status pack_program(struct planner *p, enum gd_program program, b
   return GD_OK;
 }
 
-/* With gradients over what products wrote, unless that packs worse: what is alive is as much. */
+/* Places of the buffers of all memories, one memory behind the other; NULL when memory is out. */
+static struct gd_interval *save_places(const struct planner *p) {
+  size_t count = 0;
+  for (int space = 0; space < GD_SPACE_COUNT; space++)
+    count += p->pools[space].n_intervals;
+  struct gd_interval *places = gd_mem_alloc(count + 1, sizeof *places);
+  count = 0;
+  for (int space = 0; places && space < GD_SPACE_COUNT; space++)
+    for (uint32_t i = 0; i < p->pools[space].n_intervals; i++)
+      places[count++] = p->pools[space].intervals[i];
+  return places;
+}
+
+/* The buffers that pack_program made with over_matmuls, at the places that were saved. */
+static void restore_places(struct planner *p, enum gd_program program,
+                           const struct gd_interval *places) {
+  p->over_matmuls = true;
+  make_buffers(p, program);
+  for (int space = 0; space < GD_SPACE_COUNT; space++)
+    for (uint32_t i = 0; i < p->pools[space].n_intervals; i++)
+      p->pools[space].intervals[i] = *places++;
+}
+
+/* dGELU overwrites what a matmul has written (planner.over_matmuls) unless that packs worse; the
+   bytes alive at once are the same either way. */
 static enum gd_status place_buffers(struct planner *p, enum gd_program program,
                                     struct gd_error *err) {
   int64_t peaks[GD_SPACE_COUNT], without[GD_SPACE_COUNT];
   GD_TRY(pack_program(p, program, true, peaks, err));
   if (p->n_over > 0 && peaks[GD_SPACE_DEVICE] > find_live_peak(p, GD_SPACE_DEVICE)) {
-    GD_TRY(pack_program(p, program, false, without, err));
-    if (peaks[GD_SPACE_DEVICE] <= without[GD_SPACE_DEVICE])
-      GD_TRY(pack_program(p, program, true, peaks, err));
+    struct gd_interval *places = save_places(p);
+    enum gd_status status = places ? pack_program(p, program, false, without, err) : no_memory(err);
+    if (status == GD_OK && peaks[GD_SPACE_DEVICE] <= without[GD_SPACE_DEVICE])
+      restore_places(p, program, places);
     else
       memcpy(peaks, without, sizeof peaks);
+    gd_mem_free(places);
+    GD_TRY(status);
   }
   for (int space = 0; space < GD_SPACE_COUNT; space++) {
     int64_t *most = tally(p->plan, GD_CATEGORY_ACTIVATIONS, (enum gd_space)space);
@@ -310,20 +362,46 @@ static enum gd_status place_buffers(struct planner *p, enum gd_program program,
   return GD_OK;
 }
 
-/* What a program runs, in order. The pass program and LAST are planned as one. */
+/* What a program runs, in order. The last micro-step has the memory of the others, so it is not
+   planned apart. */
 static enum gd_status make_order(struct planner *p, enum gd_program program, struct gd_error *err) {
   const struct gd_graph *graph = p->graph;
-  enum gd_program planned = program == GD_PROGRAM_LAST ? GD_PROGRAM_PASS : program;
+  enum gd_program planned = program == GD_PROGRAM_LAST_MICRO_STEP ? GD_PROGRAM_MICRO_STEP : program;
   gd_op_id *order = gd_arena_alloc(&p->plan->arena, graph->n_ops, sizeof *order);
   if (!order)
     return no_memory(err);
   p->plan->order[program] = order;
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
-    if (!in_program(graph, id, planned) || is_view(&graph->ops[id]))
+    if (!in_program(graph, id, planned) || gd_op_is_view(graph->ops[id].kind))
       continue;
     p->plan->has_last |= graph->ops[id].last_only;
-    if (!graph->ops[id].last_only || program == GD_PROGRAM_LAST)
+    if (!graph->ops[id].last_only || program == GD_PROGRAM_LAST_MICRO_STEP)
       order[p->plan->n_order[program]++] = id;
+  }
+  return GD_OK;
+}
+
+/* Which asynchronous op each op waits for. find_last_uses keeps the memory of an asynchronous op
+   until the first op that waits for it. */
+static enum gd_status find_waits(struct planner *p, enum gd_program program, struct gd_error *err) {
+  const struct gd_graph *graph = p->graph;
+  const gd_op_id *order = p->plan->order[program];
+  uint32_t n = p->plan->n_order[program], *made_at = p->awaited; /* by tensor, as waits */
+  uint32_t *waits = gd_arena_alloc(&p->plan->arena, (size_t)n + 1, sizeof *waits);
+  if (!waits)
+    return no_memory(err);
+  p->plan->waits[program] = waits;
+  memset(made_at, 0, graph->n_tensors * sizeof *made_at);
+  for (uint32_t at = 0; at < n; at++) {
+    const struct gd_op *op = &graph->ops[order[at]];
+    if (gd_op_is_async(op->kind)) {
+      for (uint32_t i = 0; i < op->n_out; i++)
+        made_at[op->out[i]] = at + 1;
+      continue;
+    }
+    for (uint32_t i = 0; i < op->n_in; i++)
+      for (gd_tensor_id in = op->in[i]; in != GD_NONE; in = graph->tensors[in].alias_of)
+        waits[at] = made_at[in] > waits[at] ? made_at[in] : waits[at];
   }
   return GD_OK;
 }
@@ -332,7 +410,8 @@ static enum gd_status plan_program(struct planner *p, enum gd_program program,
                                    const int64_t base[GD_SPACE_COUNT], struct gd_error *err) {
   const struct gd_graph *graph = p->graph;
   GD_TRY(make_order(p, program, err));
-  if (program == GD_PROGRAM_LAST)
+  GD_TRY(find_waits(p, program, err));
+  if (program == GD_PROGRAM_LAST_MICRO_STEP)
     return GD_OK;
   find_last_uses(p, program);
   GD_TRY(place_buffers(p, program, err));
@@ -353,31 +432,22 @@ static enum gd_status plan_program(struct planner *p, enum gd_program program,
   return GD_OK;
 }
 
-static bool has_collectives(const struct gd_graph *graph) {
-  for (gd_op_id id = 0; graph->ranks > 1 && id < graph->n_ops; id++)
-    if (gd_op_is_async(graph->ops[id].kind))
-      return true;
-  return false;
-}
-
-static int64_t most_scratch_bytes(const struct gd_graph *graph) {
-  int64_t most = 0;
-  for (gd_op_id id = 0; id < graph->n_ops; id++) {
-    int64_t bytes = gd_op_scratch_bytes(graph, id);
-    most = bytes > most ? bytes : most;
-  }
-  return most;
-}
-
 static void place_scratch(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
   struct gd_plan *plan = p->plan;
+  const struct gd_graph *graph = p->graph;
   const struct gd_caps *caps = p->caps;
-  int64_t bytes = caps->column_bytes * gd_graph_widest_row(p->graph);
+  int64_t bytes = caps->column_bytes * gd_graph_widest_row(graph), most_op_bytes = 0;
+  bool collectives = false;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    int64_t op_bytes = gd_op_scratch_bytes(graph, id);
+    most_op_bytes = op_bytes > most_op_bytes ? op_bytes : most_op_bytes;
+    collectives |= graph->ranks > 1 && gd_op_is_async(graph->ops[id].kind);
+  }
   bytes = bytes > caps->workspace_bytes ? bytes : caps->workspace_bytes;
-  bytes = align_up(bytes + most_scratch_bytes(p->graph), caps->alignment_bytes);
+  bytes = align_up(bytes + most_op_bytes, caps->alignment_bytes);
   plan->workspace_at = at[GD_SPACE_DEVICE];
   plan->comm_at = plan->workspace_at + bytes;
-  plan->comm_bytes = has_collectives(p->graph) ? caps->comm_bytes : 0;
+  plan->comm_bytes = collectives ? caps->comm_bytes : 0;
   plan->workspace_bytes = bytes;
   plan->bytes[GD_CATEGORY_WORKSPACE] = bytes + plan->comm_bytes;
   at[GD_SPACE_DEVICE] += plan->bytes[GD_CATEGORY_WORKSPACE];
@@ -409,6 +479,9 @@ enum gd_status gd_plan_make(const struct gd_graph *graph, const struct gd_caps *
     plan->offset_bytes[i] = -1;
     p.buffer_of[i] = GD_NONE;
   }
+  status = check_leaves(graph, err);
+  if (status != GD_OK)
+    goto done;
   int64_t at[GD_SPACE_COUNT] = {0};
   place_leaves(&p, at);
   place_scratch(&p, at);
@@ -438,24 +511,17 @@ void gd_plan_deinit(struct gd_plan *plan) {
 
 /* --- answers ------------------------------------------------------------------------------- */
 
-static void append_breakdown(const struct gd_plan *plan, struct gd_strbuf *out) {
+/* "parameters 5.65 GiB, ...": of the device all categories; of the host those that it has, which
+   are offloaded state and the batch on its way to the device. */
+static void append_breakdown(const int64_t *parts, bool host, struct gd_strbuf *out) {
   for (int category = 0; category < GD_CATEGORY_DEVICE_COUNT; category++) {
     char bytes[32];
-    gd_strbuf_printf(out, "%s%s %s", category ? ", " : "", category_names[category],
-                     gd_format_bytes(bytes, sizeof bytes, plan->bytes[category]));
-  }
-}
-
-/* Of host memory: what is offloaded, and the batch on its way to the device. */
-static void append_host_breakdown(const struct gd_plan *plan, struct gd_strbuf *out) {
-  for (int category = 0; category < GD_CATEGORY_DEVICE_COUNT; category++) {
-    char bytes[32];
-    if (plan->host_parts[category] == 0)
+    bool staging = host && category == GD_CATEGORY_INPUTS;
+    if (host && parts[category] == 0)
       continue;
     gd_strbuf_printf(out, "%s%s %s", out->length ? ", " : "",
-                     category == GD_CATEGORY_INPUTS ? "staging of the batch"
-                                                    : category_names[category],
-                     gd_format_bytes(bytes, sizeof bytes, plan->host_parts[category]));
+                     staging ? "staging of the batch" : category_names[category],
+                     gd_format_bytes(bytes, sizeof bytes, parts[category]));
   }
 }
 
@@ -464,7 +530,7 @@ enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, in
   char need[32], have[32], miss[32];
   struct gd_strbuf parts = {0};
   if (plan->device_bytes > device_limit) {
-    append_breakdown(plan, &parts);
+    append_breakdown(plan->bytes, false, &parts);
     gd_fail(err, GD_NOMEM_DEVICE, "needs %s of device memory (%s) and has %s: %s too little",
             gd_format_bytes(need, sizeof need, plan->device_bytes), parts.text ? parts.text : "",
             gd_format_bytes(have, sizeof have, device_limit),
@@ -473,7 +539,7 @@ enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, in
     return GD_NOMEM_DEVICE;
   }
   if (plan->host_bytes > host_limit) {
-    append_host_breakdown(plan, &parts);
+    append_breakdown(plan->host_parts, true, &parts);
     gd_fail(err, GD_NOMEM_HOST,
             "needs %s of host memory (%s) and has %s: %s too little; --host-memory sets that limit",
             gd_format_bytes(need, sizeof need, plan->host_bytes), parts.text ? parts.text : "",
@@ -486,7 +552,8 @@ enum gd_status gd_plan_fits(const struct gd_plan *plan, int64_t device_limit, in
 }
 
 void gd_plan_print(const struct gd_plan *plan, struct gd_strbuf *out) {
-  static const char *const programs[GD_PROGRAM_COUNT] = {"pass", "update", "init", "last pass"};
+  static const char *const programs[GD_PROGRAM_COUNT] = {"micro-step", "update", "init",
+                                                         "last micro-step"};
   const struct gd_graph *graph = plan->graph;
   gd_strbuf_append(out, "-- leaves: offset bytes name\n");
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++) {
@@ -498,7 +565,7 @@ void gd_plan_print(const struct gd_plan *plan, struct gd_strbuf *out) {
     gd_strbuf_append(out, graph->tensors[id].space == GD_SPACE_HOST ? " (host)\n" : "\n");
   }
   for (int program = 0; program < GD_PROGRAM_COUNT; program++) {
-    if (program == GD_PROGRAM_LAST && !plan->has_last)
+    if (program == GD_PROGRAM_LAST_MICRO_STEP && !plan->has_last)
       continue;
     gd_strbuf_printf(out, "-- %s program: %u ops; offset of the first output, then the op\n",
                      programs[program], plan->n_order[program]);

@@ -2,7 +2,7 @@
  * The plan: exact bytes in every memory, before anything runs.
  *
  * Leaves (parameters, gradients, optimizer state, inputs) get fixed places at the start of the
- * device arena; what ops produce shares the rest by lifetime. The pass and the update program
+ * device arena; what ops produce shares the rest by lifetime. The micro-step and the update program
  * never run at the same time, so they share it too. The planner needs no device: it reads a graph
  * and a struct gd_caps.
  *
@@ -19,7 +19,7 @@
 
 /* Device categories first; they sum to device_bytes exactly. */
 enum gd_category {
-  GD_CATEGORY_PARAMETERS,  /* masters and half copies */
+  GD_CATEGORY_PARAMETERS,  /* fp32 masters and 16-bit copies */
   GD_CATEGORY_GRADIENTS,   /* fp32 accumulators */
   GD_CATEGORY_OPTIMIZER,   /* moments */
   GD_CATEGORY_ACTIVATIONS, /* what ops produce, packed by lifetime */
@@ -38,10 +38,13 @@ struct gd_plan {
   int64_t *offset_bytes;        /* by tensor: place in the arena of its space; -1: never used */
   gd_op_id *order[GD_PROGRAM_COUNT];  /* what each program runs, in order; views left out */
   uint32_t n_order[GD_PROGRAM_COUNT]; /* lengths of the above */
-  bool has_last;                      /* the LAST program differs from the pass program */
-  int64_t workspace_at;               /* offset of the kernels' scratch */
+  /* By place in order: 1 + place of the last asynchronous op (gd_op_is_async) whose output this op
+     reads, 0: none. That op waits for it; an asynchronous op waits for all ops before it. */
+  uint32_t *waits[GD_PROGRAM_COUNT];
+  bool has_last;        /* the last micro-step differs from the others: it reduces gradients */
+  int64_t workspace_at; /* offset of the kernels' scratch */
   int64_t workspace_bytes;
-  int64_t comm_at, comm_bytes; /* scratch of the collectives, which run beside the kernels */
+  int64_t comm_at, comm_bytes; /* scratch of the collectives, which run while kernels do */
   int64_t staging_at;          /* in the host arena: where the batch is prepared */
   int64_t bytes[GD_CATEGORY_COUNT];
   int64_t host_parts[GD_CATEGORY_DEVICE_COUNT]; /* what bytes[GD_CATEGORY_HOST] consists of */

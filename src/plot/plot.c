@@ -24,14 +24,7 @@ enum { MOST_BYTES = 64 << 20 }; /* of a drawing */
 
 /* --- data ---------------------------------------------------------------------------------- */
 
-static void append_value(const struct gd_plot *plot, double value, struct gd_strbuf *out) {
-  if (plot->n_classes > 0 && value >= 0 && value < plot->n_classes)
-    gd_csv_append_cell(out, plot->classes[(int)value]);
-  else
-    gd_csv_append_number(out, value);
-}
-
-/* A row a point. */
+/* A row for each point. */
 static void points_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
   bool errors = false, labels = false;
   for (int s = 0; s < plot->n_series; s++) {
@@ -65,7 +58,7 @@ static void points_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
     }
 }
 
-/* As it is drawn: a row a series, a column a category. */
+/* Like the drawing: a row for each series, a column for each category. */
 static void cells_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
   gd_csv_append_cell(out, plot->y_label ? plot->y_label : "row");
   for (int i = 0; i < plot->n_categories; i++) {
@@ -76,15 +69,18 @@ static void cells_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
   for (int s = 0; s < plot->n_series; s++) {
     gd_csv_append_cell(out, plot->series[s].name);
     for (int i = 0; i < plot->n_categories; i++) {
+      double value = i < plot->series[s].count ? plot->series[s].y[i] : (double)NAN;
       gd_strbuf_append(out, ",");
-      if (i < plot->series[s].count)
-        append_value(plot, plot->series[s].y[i], out);
+      if (plot->n_classes > 0 && value >= 0 && value < plot->n_classes)
+        gd_csv_append_cell(out, plot->classes[(int)value]);
+      else
+        gd_csv_append_number(out, value);
     }
     gd_strbuf_append(out, "\n");
   }
 }
 
-/* A row a category, a column a series, with its interval behind it where there is one. */
+/* A row for each category, a column for each series, then its interval where it has one. */
 static void categories_csv(const struct gd_plot *plot, struct gd_strbuf *out) {
   gd_csv_append_cell(out, plot->x_label ? plot->x_label : "category");
   for (int s = 0; s < plot->n_series; s++) {
@@ -180,8 +176,8 @@ static void append_svg(const struct gd_plot *plot, const char *path, struct gd_s
   gd_plot_script(plot, script);
 }
 
-/* What was drawn last, again. Twice the pixels: sharp on screens of today and in print. Sizes of
-   fonts are pixels in the SVG and points of 4/3 pixels here. */
+/* The last drawing again as PNG, with twice the pixels, so that it is sharp on screens and in
+   print. Font sizes are pixels in the SVG and points of 4/3 pixels here. */
 static void append_png(const struct gd_plot *plot, const char *path, struct gd_strbuf *script) {
   int width, height;
   gd_plot_size(plot, &width, &height);
@@ -193,23 +189,21 @@ static void append_png(const struct gd_plot *plot, const char *path, struct gd_s
   gd_strbuf_append(script, "replot\n");
 }
 
-/* file: as SVG and PNG; inside: as SVG. Either may be NULL. */
+/* file: as SVG and PNG; inside, where it is not NULL: as SVG. */
 static enum gd_status draw(const struct workshop *shop, const struct gd_plot *file,
                            const struct gd_plot *inside, struct gd_error *err) {
   const char *arguments[] = {"gnuplot", shop->script, NULL};
   struct gd_strbuf script = {0};
   struct gd_process_output output = {0};
   struct gd_error why = {0};
-  if (file) {
-    append_svg(file, shop->svg, &script);
-    append_png(file, shop->png, &script);
-  }
+  append_svg(file, shop->svg, &script);
+  append_png(file, shop->png, &script);
   if (inside)
     append_svg(inside, shop->inside, &script);
   gd_strbuf_append(&script, "unset output\n");
   enum gd_status status = GD_OK;
   if (script.failed)
-    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while drawing a figure");
+    status = gd_nomem(err, "while drawing a figure");
   if (status == GD_OK)
     status = gd_file_write(shop->script, script.text, script.length, err);
   gd_strbuf_deinit(&script);
@@ -240,8 +234,9 @@ static void append_escaped(struct gd_strbuf *out, const char *text) {
   }
 }
 
-/* gnuplot's words on the left, ours on the right. Ids become the figure's own, so
-   that a page may hold many; texts get classes in place of fixed colours. */
+/* What gnuplot writes (from), and what replaces it: before, then, where named, the figure's name
+   and after. Ids become the figure's own, so that a page may hold many; texts get classes in
+   addition to colours. */
 static const struct {
   const char *from, *before, *after; /* before and after the name, where named */
   bool named;
@@ -282,7 +277,7 @@ static const char *split_end(const char *text, const char *at, struct gd_strbuf 
   return end + 1;
 }
 
-/* The drawing without gnuplot's root element and title, for a root of our own. */
+/* The drawing without gnuplot's root element and title: append_root writes another one. */
 static enum gd_status rewrite(const char *text, const char *name, struct gd_strbuf *out,
                               struct gd_error *err) {
   const char *at = strstr(text, "<g id=\"gnuplot_canvas\">");
@@ -340,19 +335,8 @@ static enum gd_status take_svg(const struct gd_plot *plot, const char *path, con
     status = rewrite(drawn.text ? drawn.text : "", name, out, err);
   }
   if (status == GD_OK && out->failed)
-    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while drawing a figure");
+    status = gd_nomem(err, "while drawing a figure");
   gd_strbuf_deinit(&drawn);
-  return status;
-}
-
-enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct gd_strbuf *out,
-                           struct gd_error *err) {
-  struct workshop shop;
-  GD_TRY(open_workshop(&shop, err));
-  enum gd_status status = draw(&shop, NULL, plot, err);
-  if (status == GD_OK)
-    status = take_svg(plot, shop.inside, name, false, out, err);
-  gd_scratch_remove(&shop.folder);
   return status;
 }
 
@@ -364,7 +348,7 @@ static enum gd_status write_part(const char *dir, const char *name, const char *
   gd_strbuf_printf(&path, "%s/%s.%s", dir, name, ending);
   enum gd_status status =
       text->failed || path.failed
-          ? gd_fail(err, GD_ENVIRONMENT, "out of memory while writing %s.%s", name, ending)
+          ? gd_nomem(err, "while writing %s.%s", name, ending)
           : gd_file_write(path.text, text->text ? text->text : "", text->length, err);
   gd_strbuf_deinit(&path);
   return status;

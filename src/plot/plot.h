@@ -59,14 +59,11 @@ enum gd_status gd_plot_write(const struct gd_plot *plot, const char *dir, const 
 /* The figure's data alone. */
 void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out);
 /*
- * The figure as SVG text, for a page that holds its figures itself. `name` (letters, digits, -) is
- * what its ids begin with. Texts have the classes gd-ink and gd-muted, so that the page may colour
- * them: light and dark share all other colours.
+ * Writes the files of `plot`, and appends `inside` to out as SVG text, for a page that holds its
+ * figures itself; one run of gnuplot draws both. `name` (letters, digits, -) is what ids begin
+ * with. Texts have the classes gd-ink and gd-muted, so that the page may colour them: light and
+ * dark share all other colours.
  */
-enum gd_status gd_plot_svg(const struct gd_plot *plot, const char *name, struct gd_strbuf *out,
-                           struct gd_error *err) GD_MUST_USE;
-
-/* Both at once, for the price of one: the files of `plot`, and `inside` as text. */
 enum gd_status gd_plot_write_both(const struct gd_plot *plot, const struct gd_plot *inside,
                                   const char *dir, const char *name, struct gd_strbuf *out,
                                   struct gd_error *err) GD_MUST_USE;

@@ -1,6 +1,6 @@
 /*
  * What a figure draws inside its axes: rectangles of bars and cells, points and lines, and the
- * texts beside them. Where things stand is the layout's (plot_script.c).
+ * texts next to them. Where things stand is the layout's (plot_script.c).
  */
 #include <float.h>
 #include <math.h>
@@ -24,13 +24,13 @@ static const char *label_at(const struct gd_plot_series *series, int i) {
   return series->labels ? series->labels[i] : NULL;
 }
 
-/* Of one bar, in categories: they share one, and none is broader than a thumb. */
+/* Of one bar, as a share of its category, whose bars stand side by side; at most 72 pixels. */
 static double bar_width(const struct gd_plot_layout *at) {
   int count = at->plot->n_series > 0 ? at->plot->n_series : 1;
   return fmin(0.84 / count, 72 / gd_plot_category_width(at));
 }
 
-/* The left edge of a bar, in categories from the left. */
+/* The left edge of a bar, in widths of a category from the left. */
 static double bar_left(const struct gd_plot_layout *at, int category, int series) {
   return category + 0.5 + (series - at->plot->n_series / 2.0) * bar_width(at);
 }
@@ -47,26 +47,50 @@ static void bars_boxes(struct gd_plot_layout *at) {
     }
 }
 
+/* What stands over a bar; NULL: nothing. text is room for a number. */
+static const char *bar_text(const struct gd_plot_layout *at, int s, int i, bool values, char *text,
+                            size_t size) {
+  const char *label = label_at(&at->plot->series[s], i);
+  double y = at->plot->series[s].y[i];
+  bool there = isfinite(y) && (!at->log_y || y > 0);
+  return !label && there && values ? gd_plot_format_value(text, size, y) : label;
+}
+
+/* Of the widest of them, at size 1. */
+static double widest_bar_text(const struct gd_plot_layout *at, bool values) {
+  const struct gd_plot *plot = at->plot;
+  char text[48];
+  double most = 0;
+  for (int s = 0; s < plot->n_series; s++)
+    for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
+      const char *label = bar_text(at, s, i, values, text, sizeof text);
+      most = fmax(most, label ? gd_plot_text_width(label, strlen(label), 1) : 0);
+    }
+  return most;
+}
+
+/* All of one size and one way round: upright where one of them is wider than its bar. */
 static void bars_labels(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
   char text[48];
   double room = gd_plot_category_width(at) * bar_width(at);
   bool values = plot->n_categories * plot->n_series <= 40 && room >= 22;
+  double widest = widest_bar_text(at, values);
+  double free = plot->n_series == 1 ? gd_plot_category_width(at) - 4 : room;
+  bool fits = widest * 10 <= free;
+  int font = widest * 11 <= free || !fits ? 11 : 10;
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && i < plot->n_categories; i++) {
       const struct gd_plot_series *series = &plot->series[s];
       double y = series->y[i], top = series->high ? series->high[i] : y;
-      const char *label = label_at(series, i);
+      const char *label = bar_text(at, s, i, values, text, sizeof text);
       bool there = isfinite(y) && (!at->log_y || y > 0);
-      if (!label && there && values)
-        label = gd_plot_format_value(text, sizeof text, y);
       if (!label)
         continue;
       double x = at->left + gd_plot_category_width(at) * bar_left(at, i, s) + 0.47 * room;
       double up = there ? gd_plot_pixel_y(at, isfinite(top) && top > y ? top : y) : at->bottom;
-      bool fits = gd_plot_text_width(label, strlen(label), 11) <= room + 6;
       bool below = there && y < 0;
-      struct gd_plot_style style = {there ? GD_PLOT_INK : GD_PLOT_MUTED, 11,
+      struct gd_plot_style style = {there ? GD_PLOT_INK : GD_PLOT_MUTED, font,
                                     fits ? GD_PLOT_CENTRE : GD_PLOT_LEFT, false, fits ? 0 : 90};
       gd_plot_put_text(at, x, below ? up + 9 : up - (fits ? 9 : 5), style, label);
     }
@@ -86,7 +110,7 @@ static void stacked_boxes(struct gd_plot_layout *at) {
   }
 }
 
-/* Inside the parts that are high enough. */
+/* Values inside those parts that are high enough. */
 static void stacked_labels(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
   char text[48];
@@ -191,7 +215,8 @@ static double shared_area(const struct box *a, const struct box *b) {
   return width > 0 && height > 0 ? width * height : 0;
 }
 
-/* What a label there would cover, beside what sticks out of the figure. */
+/* How bad a place for a label is: the area of others that it covers, and four times what sticks out
+   of the figure. */
 static double covered(const struct gd_plot_layout *at, const struct box *box,
                       const struct box *taken, int count) {
   struct box inside = {at->left, at->top, at->width - 4, at->bottom};
@@ -213,7 +238,7 @@ bool gd_plot_any_drawn(const struct gd_plot_layout *at, const struct gd_plot_ser
   return false;
 }
 
-/* Beside its point, where it covers least. */
+/* Next to its point, where it covers least. */
 static void place_label(struct gd_plot_layout *at, double x, double y, const char *label,
                         struct box *taken, int *count) {
   static const double ways[][2] = {{1, 0},    {-1, 0},    {0, -1},  {0, 1},
@@ -235,11 +260,7 @@ static void place_label(struct gd_plot_layout *at, double x, double y, const cha
                    (struct gd_plot_style){GD_PLOT_INK, 11, GD_PLOT_CENTRE, false, 0}, label);
 }
 
-static bool has_interval(const struct gd_plot_series *series, int i) {
-  return series->low && series->high && isfinite(series->low[i]) && isfinite(series->high[i]) &&
-         series->low[i] > 0;
-}
-
+/* Labels of points, none upon a point or an interval where that can be helped. */
 static void point_labels(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
   struct box taken[2 * MOST_LABELS];
@@ -247,12 +268,13 @@ static void point_labels(struct gd_plot_layout *at) {
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && count < MOST_LABELS; i++)
       if (drawn(at, &plot->series[s], i)) {
-        double x = gd_plot_pixel_x(at, plot->series[s].x[i]),
-               y = gd_plot_pixel_y(at, plot->series[s].y[i]);
+        const struct gd_plot_series *series = &plot->series[s];
+        double x = gd_plot_pixel_x(at, series->x[i]), y = gd_plot_pixel_y(at, series->y[i]);
         taken[count++] = (struct box){x - 6, y - 6, x + 6, y + 6};
-        if (has_interval(&plot->series[s], i) && count < MOST_LABELS)
-          taken[count++] = (struct box){x - 2, gd_plot_pixel_y(at, plot->series[s].high[i]), x + 2,
-                                        gd_plot_pixel_y(at, plot->series[s].low[i])};
+        if (series->low && series->high && isfinite(series->low[i]) && isfinite(series->high[i]) &&
+            series->low[i] > 0 && count < MOST_LABELS)
+          taken[count++] = (struct box){x - 2, gd_plot_pixel_y(at, series->high[i]), x + 2,
+                                        gd_plot_pixel_y(at, series->low[i])};
       }
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && count < 2 * MOST_LABELS; i++) {
@@ -309,7 +331,7 @@ void gd_plot_points_data(struct gd_plot_layout *at) {
   }
 }
 
-/* Bars of error: x, low, 0, height. */
+/* Error bars, a line each: x, low, 0, height. */
 bool gd_plot_errors_data(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
   bool any = false;

@@ -6,11 +6,11 @@
 
 #include "plot/plot.h"
 
-/* Colours of text and of what is drawn like text. They occur nowhere else, so that the SVG can be
-   told apart by them and given classes. */
 #define GD_PLOT_JOINER "\xe2\x81\xa0" /* U+2060, in the middle of ]]> */
-#define GD_PLOT_INK    "#1e1f21"
-#define GD_PLOT_MUTED  "#5b5f66"
+/* Colours of text and of what is drawn like text. Nothing else has them, so that texts can be found
+   in the SVG by colour and given classes. */
+#define GD_PLOT_INK   "#1e1f21"
+#define GD_PLOT_MUTED "#5b5f66"
 
 /* The size that the figure will have. */
 void gd_plot_size(const struct gd_plot *plot, int *width, int *height);

@@ -1,7 +1,7 @@
 /*
- * A figure as a script for gnuplot. Where everything stands is decided here, in pixels from the
- * top left: margins from the widths of the texts, ticks, legend, labels beside their points. What
- * gnuplot gets are ranges, rectangles, points and texts, so that its versions cannot differ much.
+ * A figure as a script for gnuplot. The layout is made here, in pixels from the top left: margins
+ * from the widths of the texts, ticks, legend, labels next to their points. gnuplot gets ranges,
+ * rectangles, points and texts, so that its versions draw nearly the same.
  *
  * Every text goes through `quote`: gnuplot runs `commands` inside double quotes, but nothing inside
  * single ones.
@@ -86,7 +86,7 @@ static size_t line_length(const char *text, double width, int size) {
   return best;
 }
 
-/* How many lines the text takes; with at it is written, from y downwards. */
+/* How many lines the text takes. Writes it too, from y downwards, unless at is NULL. */
 static int put_lines(struct gd_plot_layout *at, double x, double y, double width,
                      struct gd_plot_style style, const char *text) {
   int lines = 0;
@@ -162,6 +162,7 @@ struct gd_plot_span gd_plot_span_y(const struct gd_plot *plot) {
   return span;
 }
 
+/* Of the points that have a y. */
 static struct gd_plot_span span_x(const struct gd_plot *plot) {
   struct gd_plot_span span = {DBL_MAX, -DBL_MAX};
   for (int s = 0; s < plot->n_series; s++)
@@ -178,6 +179,7 @@ static double nice_above(double value) {
   return power * (part <= 1.0001 ? 1 : part <= 2.0001 ? 2 : part <= 5.0001 ? 5 : 10);
 }
 
+/* The same, at most the value. */
 static double nice_below(double value) {
   double power = pow(10, floor(log10(value) + 1e-9));
   double part = value / power;
@@ -209,7 +211,7 @@ static int log_ticks(double low, double high, double *ticks) {
   return count;
 }
 
-/* Makes a range of what was found, and its ticks. */
+/* The range of an axis for a span of values. Returns the number of ticks. */
 static int set_range(struct gd_plot_span span, bool logarithmic, bool from_zero, double *low,
                      double *high, double *ticks) {
   if (span.low > span.high)
@@ -244,6 +246,7 @@ double gd_plot_pixel_y(const struct gd_plot_layout *at, double y) {
 
 /* --- colours ------------------------------------------------------------------------------- */
 
+/* The colour at `part`, 0 to 1, of a ramp. */
 static void mix(const double (*stops)[3], double part, int *rgb) {
   part = part < 0 ? 0 : part > 1 ? 1 : part;
   int at = (int)(part * (STOPS - 1));
@@ -311,6 +314,7 @@ bool gd_plot_ends_labelled(const struct gd_plot *plot) {
   return plot->kind == GD_PLOT_LINES && plot->n_series > 1 && plot->n_series <= 8;
 }
 
+/* How many entries the legend has. */
 static int legend_count(const struct gd_plot *plot) {
   if (plot->kind == GD_PLOT_CELLS)
     return plot->n_classes + (plot->empty_name && has_empty_cell(plot));
@@ -323,15 +327,7 @@ static const char *legend_name(const struct gd_plot *plot, int i) {
   return i < plot->n_classes ? plot->classes[i] : plot->empty_name;
 }
 
-static void put_rectangle(struct gd_plot_layout *at, double x0, double y0, double x1, double y1,
-                          const char *colour) {
-  gd_strbuf_printf(at->out,
-                   "set object rect from screen %.5f,%.5f to screen %.5f,%.5f fs solid noborder "
-                   "fc rgb %s front\n",
-                   x0 / at->width, 1 - y0 / at->height, x1 / at->width, 1 - y1 / at->height,
-                   colour);
-}
-
+/* The marker or the square in front of a name of the legend. */
 static void put_key(struct gd_plot_layout *at, int i, double x, double y) {
   const struct gd_plot *plot = at->plot;
   char colour[16];
@@ -344,7 +340,11 @@ static void put_key(struct gd_plot_layout *at, int i, double x, double y) {
     gd_strbuf_printf(at->out, "set label '' at screen %.5f,%.5f point pt %d ps 1 lc rgb %s front\n",
                      (x + 6) / at->width, 1 - y / at->height, markers[i % COLOURS], colour);
   else
-    put_rectangle(at, x, y - 6, x + 12, y + 6, colour);
+    gd_strbuf_printf(at->out,
+                     "set object rect from screen %.5f,%.5f to screen %.5f,%.5f fs solid noborder "
+                     "fc rgb %s front\n",
+                     x / at->width, 1 - (y - 6) / at->height, (x + 12) / at->width,
+                     1 - (y + 6) / at->height, colour);
 }
 
 /* From y downwards; says how many lines it takes. With at->out NULL it only counts. */
@@ -379,7 +379,12 @@ double gd_plot_category_width(const struct gd_plot_layout *at) {
 }
 
 static int category_size(const struct gd_plot *plot) {
-  return plot->n_categories > 10 ? GD_PLOT_SMALL - 1 : GD_PLOT_SMALL;
+  return GD_PLOT_SMALL - (plot->n_categories > 10) - (plot->n_categories > 14);
+}
+
+/* For a line of a name: neighbours need a gap between them. */
+static double category_room(const struct gd_plot_layout *at) {
+  return gd_plot_category_width(at) - 8;
 }
 
 /* Whether the words of all of them fit under each other into their columns. */
@@ -403,7 +408,7 @@ static double categories_height(const struct gd_plot_layout *at) {
     const char *name = at->plot->categories[i];
     double height =
         fit ? (category_size(at->plot) + 4) *
-                  put_lines(NULL, 0, 0, gd_plot_category_width(at),
+                  put_lines(NULL, 0, 0, category_room(at),
                             (struct gd_plot_style){.size = category_size(at->plot)}, name)
             : category_size(at->plot) +
                   0.6 * gd_plot_text_width(name, strlen(name), category_size(at->plot));
@@ -417,8 +422,7 @@ static void put_categories(struct gd_plot_layout *at) {
   struct gd_plot_style style = {GD_PLOT_INK, category_size(at->plot), GD_PLOT_CENTRE, false, 0};
   for (int i = 0; i < at->plot->n_categories; i++) {
     const char *name = at->plot->categories[i];
-    double x = at->left + (i + 0.5) * gd_plot_category_width(at),
-           width = gd_plot_category_width(at);
+    double x = at->left + (i + 0.5) * gd_plot_category_width(at), width = category_room(at);
     if (fit) {
       int lines = put_lines(NULL, 0, 0, width, style, name);
       double y =
@@ -461,10 +465,6 @@ static double widest_series_name(const struct gd_plot *plot) {
   return most;
 }
 
-static double base_height(const struct gd_plot *plot) {
-  return plot->kind == GD_PLOT_CELLS ? GD_PLOT_CELL_HEIGHT * (double)plot->n_series : 280;
-}
-
 /* Margins from what stands in them; the height follows where the caller left it open. */
 static void set_margins(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
@@ -500,8 +500,9 @@ static void set_margins(struct gd_plot_layout *at) {
                                                  (struct gd_plot_style){.size = GD_PLOT_SMALL},
                                                  plot->note);
   at->top = y + 4;
+  double axes = plot->kind == GD_PLOT_CELLS ? GD_PLOT_CELL_HEIGHT * (double)plot->n_series : 280;
   if (plot->height <= 0)
-    at->height = ceil(at->top + base_height(plot) + under);
+    at->height = ceil(at->top + axes + under);
   at->bottom = at->height - under;
   if (at->bottom < at->top + 20)
     at->bottom = at->top + 20;
@@ -524,14 +525,6 @@ static void set_ranges(struct gd_plot_layout *at, double *x_ticks, int *n_x_tick
     at->log_x = plot->log_x;
     *n_x_ticks = set_range(span_x(plot), at->log_x, false, &at->x0, &at->x1, x_ticks);
   }
-}
-
-/* Labels over the highest bar want room. */
-static void add_headroom(struct gd_plot_layout *at) {
-  if (at->plot->kind != GD_PLOT_BARS)
-    return;
-  double part = 16 / (at->bottom - at->top);
-  at->y1 = at->log_y ? at->y1 * pow(at->y1 / at->y0, part) : at->y1 + (at->y1 - at->y0) * part;
 }
 
 static void put_ticks(struct gd_plot_layout *at, const double *x_ticks, int n_x_ticks) {
@@ -638,7 +631,10 @@ static void lay_out(struct gd_plot_layout *at, const struct gd_plot *plot, doubl
                                 .height = plot->height > 0 ? plot->height : 0};
   set_ranges(at, x_ticks, n_x_ticks);
   set_margins(at);
-  add_headroom(at);
+  if (plot->kind == GD_PLOT_BARS) { /* room for a label over the highest bar */
+    double part = 16 / (at->bottom - at->top);
+    at->y1 = at->log_y ? at->y1 * pow(at->y1 / at->y0, part) : at->y1 + (at->y1 - at->y0) * part;
+  }
 }
 
 void gd_plot_size(const struct gd_plot *plot, int *width, int *height) {

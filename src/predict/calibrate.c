@@ -1,14 +1,13 @@
 /*
- * Products, small models, and the check on others; see calibrate.h.
+ * GEMMs, small models, and the check on others; see calibrate.h.
  *
  * An op's time is the least of a few runs, so that other programs disturb it little; ops of the
  * same work in one graph are averaged, since each finds other data in the caches.
  */
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _POSIX_C_SOURCE 200809L
 #include "predict/calibrate.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/rng.h"
 #include "codegen/codegen.h"
 #include "comm/heartbeat.h"
@@ -67,7 +67,7 @@ static void report(const struct calibration *c, const char *what) {
 }
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while calibrating");
+  return gd_nomem(err, "while calibrating");
 }
 
 /* --- gathering ----------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static void add_time(struct gathered *g, int round, double seconds) {
 
 static enum gd_status gather(struct calibration *c, const struct gd_work *work, double seconds,
                              struct gd_error *err) {
-  if (!(seconds > 0) || work->kind == GD_OP_wait || work->kind == GD_OP_buffer)
+  if (!(seconds > 0) || gd_op_info(work->kind)->work == GD_WORK_NONE)
     return GD_OK;
   for (uint32_t i = 0; i < c->count; i++)
     if (gd_work_same(&c->list[i].work, work)) {
@@ -103,7 +103,7 @@ static enum gd_status gather(struct calibration *c, const struct gd_work *work, 
 }
 
 /*
- * The ops of a program with their least times over the runs. What runs beside a computation shares
+ * The ops of a program with their least times over the runs. An asynchronous op shares
  * the machine with it, which is the simulation's business: alone, it is timed alone.
  */
 static enum gd_status gather_program(struct calibration *c, const struct gd_plan *plan,
@@ -160,11 +160,11 @@ static enum gd_status time_program(struct calibration *c, const struct gd_plan *
   return gather_program(c, plan, program, alone, err);
 }
 
-/* --- products ------------------------------------------------------------------------------ */
+/* --- GEMMs --------------------------------------------------------------------------------- */
 
-/* A product of its own: [batch] M x N over K, stored as the bits of gd_work's variant say. */
-static gd_tensor_id build_product(struct gd_graph *graph, const double *sizes, uint64_t variant,
-                                  enum gd_dtype dtype, bool tf32) {
+/* A GEMM of its own: [batch] M x N over K, stored as the bits of gd_work's variant say. */
+static gd_tensor_id build_gemm(struct gd_graph *graph, const double *sizes, uint64_t variant,
+                               enum gd_dtype dtype, bool tf32) {
   int64_t b = (int64_t)sizes[0], m = (int64_t)sizes[1], n = (int64_t)sizes[2],
           k = (int64_t)sizes[3];
   bool trans_a = variant & 1u, trans_b = variant & 2u;
@@ -183,14 +183,14 @@ static gd_tensor_id build_product(struct gd_graph *graph, const double *sizes, u
                               .tf32 = tf32});
 }
 
-/* Data as it occurs: products of zeros draw less power, and a GPU runs them faster. */
+/* Data as it occurs: GEMMs of zeros draw less power, and a GPU runs them faster. */
 static enum gd_status fill_leaves(struct calibration *c, const struct gd_plan *plan,
                                   struct gd_error *err) {
   enum { CHUNK = 1 << 18 };
   enum gd_status status = GD_OK;
   float *normal = gd_mem_alloc(CHUNK, sizeof *normal);
-  uint16_t *half = gd_mem_alloc(CHUNK, sizeof *half);
-  if (!normal || !half)
+  uint16_t *bits16 = gd_mem_alloc(CHUNK, sizeof *bits16);
+  if (!normal || !bits16)
     status = no_memory(err);
   if (status == GD_OK)
     gd_rng_normal(1, 1, 1, 0, normal, CHUNK);
@@ -200,14 +200,14 @@ static enum gd_status fill_leaves(struct calibration *c, const struct gd_plan *p
     if (t->role != GD_ROLE_INPUT)
       continue;
     for (int i = 0; i < CHUNK && width == 2; i++)
-      half[i] = t->dtype == GD_DTYPE_BF16 ? gd_f32_to_bf16(normal[i]) : gd_f32_to_f16(normal[i]);
+      bits16[i] = t->dtype == GD_DTYPE_BF16 ? gd_f32_to_bf16(normal[i]) : gd_f32_to_f16(normal[i]);
     for (int64_t at = 0; at < bytes && status == GD_OK; at += CHUNK * width) {
       int64_t part = bytes - at < CHUNK * width ? bytes - at : CHUNK * width;
       status = c->backend->ops->write(c->backend, t->space, plan->offset_bytes[id] + at,
-                                      width == 2 ? (void *)half : (void *)normal, part, err);
+                                      width == 2 ? (void *)bits16 : (void *)normal, part, err);
     }
   }
-  gd_mem_free(half);
+  gd_mem_free(bits16);
   gd_mem_free(normal);
   return status;
 }
@@ -217,7 +217,7 @@ typedef enum gd_status (*timing)(struct calibration *c, const struct gd_plan *pl
 
 static enum gd_status time_alone(struct calibration *c, const struct gd_plan *plan,
                                  struct gd_bound *bound, struct gd_error *err) {
-  return time_program(c, plan, bound, GD_PROGRAM_PASS, true, err);
+  return time_program(c, plan, bound, GD_PROGRAM_MICRO_STEP, true, err);
 }
 
 /* Plans, fills and times a graph that was built; takes it over. */
@@ -245,33 +245,33 @@ static enum gd_status time_graph(struct calibration *c, struct gd_graph *graph, 
   return status;
 }
 
-static enum gd_status time_product(struct calibration *c, const double *sizes, uint64_t variant,
-                                   enum gd_dtype dtype, bool tf32, struct gd_error *err) {
+static enum gd_status time_gemm(struct calibration *c, const double *sizes, uint64_t variant,
+                                enum gd_dtype dtype, bool tf32, struct gd_error *err) {
   struct gd_graph graph = {0};
-  build_product(&graph, sizes, variant, dtype, tf32);
+  build_gemm(&graph, sizes, variant, dtype, tf32);
   return time_graph(c, &graph, time_alone, err);
 }
 
-/* Each shape as a layer's forward product, the gradient of its input, that of its weight. */
+/* Each shape as a layer's forward GEMM, the gradient of its input, that of its weight. */
 static enum gd_status time_shape(struct calibration *c, const double *sizes, struct gd_error *err) {
   static const uint64_t variants[] = {2, 0, 1};
   static const enum gd_dtype dtypes[] = {GD_DTYPE_BF16, GD_DTYPE_F32};
   double flops = 2 * sizes[0] * sizes[1] * sizes[2] * sizes[3];
   for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-    bool half = dtypes[d] != GD_DTYPE_F32;
-    double peak = c->rates->flops[half ? GD_PEAK_BF16 : GD_PEAK_FP32];
+    bool bits16 = dtypes[d] != GD_DTYPE_F32;
+    double peak = c->rates->flops[bits16 ? GD_PEAK_BF16 : GD_PEAK_FP32];
     if (!c->caps.dtype[dtypes[d]] || flops > 0.03 * peak)
       continue;
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-      GD_TRY(time_product(c, sizes, variants[v], dtypes[d], false, err));
-      if (!half && c->caps.tf32)
-        GD_TRY(time_product(c, sizes, variants[v], dtypes[d], true, err));
+      GD_TRY(time_gemm(c, sizes, variants[v], dtypes[d], false, err));
+      if (!bits16 && c->caps.tf32)
+        GD_TRY(time_gemm(c, sizes, variants[v], dtypes[d], true, err));
     }
   }
   return GD_OK;
 }
 
-static enum gd_status time_products(struct calibration *c, double until, struct gd_error *err) {
+static enum gd_status time_gemms(struct calibration *c, double until, struct gd_error *err) {
   static const double ns[] = {128, 512, 2048, 8192}, ks[] = {128, 512, 2048};
   static const double ms[] = {256, 2048, 16384, 65536};
   double least = 2e-5 * c->rates->flops[GD_PEAK_FP32]; /* launches cost more than that */
@@ -281,7 +281,7 @@ static enum gd_status time_products(struct calibration *c, double until, struct 
     const double sizes[GD_WORK_SIZES] = {1, ms[at % 4], ns[at / 4 % 4], ks[at / 16]};
     if (2 * sizes[1] * sizes[2] * sizes[3] < least || spent(c) > until * c->limit_s)
       continue;
-    report(c, "products");
+    report(c, "GEMMs");
     GD_TRY(time_shape(c, sizes, err));
   }
   /* Scores and their use in naive attention, of even and of odd length. */
@@ -297,7 +297,7 @@ static enum gd_status time_products(struct calibration *c, double until, struct 
 
 /* --- links --------------------------------------------------------------------------------- */
 
-/* Copies between the two memories, with nothing beside them. */
+/* Copies between the two memories, with nothing else running. */
 static enum gd_status time_transfers(struct calibration *c, struct gd_error *err) {
   static const int64_t elements[] = {1 << 14, 1 << 18, 1 << 21, 1 << 23};
   report(c, "copies");
@@ -336,33 +336,35 @@ static enum gd_status take_slowest(struct calibration *c, uint32_t count, struct
 static enum gd_status time_together(struct calibration *c, const struct gd_plan *plan,
                                     struct gd_bound *bound, struct gd_error *err) {
   const struct gd_backend_ops *ops = c->backend->ops;
-  uint32_t count = plan->n_order[GD_PROGRAM_PASS];
+  uint32_t count = plan->n_order[GD_PROGRAM_MICRO_STEP];
   if (!gd_vec_reserve((void **)&c->best_s, &c->best_capacity, count + 1, sizeof *c->best_s))
     return no_memory(err);
-  for (int i = 0; i <= RUNS; i++) { /* the first one connects ranks, and does not count */
+  for (int i = 0; i <= MOST_RUNS; i++) { /* the first one connects ranks, and does not count */
     GD_TRY(gd_comm_barrier(c->options->comm, err));
-    GD_TRY(ops->run(c->backend, bound, GD_PROGRAM_PASS, err));
+    GD_TRY(ops->run(c->backend, bound, GD_PROGRAM_MICRO_STEP, err));
     GD_TRY(ops->sync(c->backend, err));
-    keep_best(c, bound, GD_PROGRAM_PASS, i <= 1);
+    keep_best(c, bound, GD_PROGRAM_MICRO_STEP, i <= 1);
   }
   GD_TRY(take_slowest(c, count, err));
-  return gather_program(c, plan, GD_PROGRAM_PASS, true, err);
+  return gather_program(c, plan, GD_PROGRAM_MICRO_STEP, true, err);
 }
 
 /* Every collective over shards of so many elements. The backend runs them as it does in a training
    step: over MPI on CPUs, by NCCL or through host memory on GPUs. */
 static void build_collectives(struct gd_graph *graph, int rank, int ranks, int64_t shard) {
   const union gd_attr attr = {.ranks = {.rank = rank, .ranks = ranks}};
-  static const enum gd_op_kind kinds[] = {GD_OP_all_reduce, GD_OP_reduce_scatter, GD_OP_all_gather,
-                                          GD_OP_gather};
   int64_t whole = shard * ranks;
   gd_graph_init(graph);
   graph->rank = rank;
   graph->ranks = ranks;
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-    gd_tensor_id leaf = gd_graph_leaf(graph, GD_ROLE_INPUT, gd_op_info(kinds[k])->name,
-                                      GD_DTYPE_F32, 1, kinds[k] == GD_OP_gather ? &shard : &whole);
-    gd_graph_op(graph, kinds[k], &attr, 1, &leaf);
+  for (int k = 0; k < GD_OP_COUNT; k++) {
+    const struct gd_op_info *info = gd_op_info((enum gd_op_kind)k);
+    if (info->exchange == GD_EXCHANGE_NONE)
+      continue;
+    bool from_shard = info->op_class == GD_CLASS_PURE; /* writes the whole somewhere else */
+    gd_tensor_id leaf = gd_graph_leaf(graph, GD_ROLE_INPUT, info->name, GD_DTYPE_F32, 1,
+                                      from_shard ? &shard : &whole);
+    gd_graph_op(graph, (enum gd_op_kind)k, &attr, 1, &leaf);
   }
 }
 
@@ -414,7 +416,7 @@ static enum gd_status build(struct calibration *c, const struct gd_calibrate_spe
   GD_TRY(gd_run_open(&built->run, c->backend, &built->plan, NULL, err));
   GD_TRY(gd_run_init(&built->run, 1, err));
   GD_TRY(gd_run_random_batch(&built->run, GD_RUN_FULL, spec->classes, 1, err));
-  GD_TRY(gd_run_last_pass(&built->run, GD_RUN_FULL, err)); /* pages, algorithms: not timed */
+  GD_TRY(gd_run_last_micro_step(&built->run, GD_RUN_FULL, err)); /* pages, algorithms: not timed */
   return gd_run_update(&built->run, 0, err);
 }
 
@@ -426,8 +428,8 @@ static enum gd_status learn_model(struct calibration *c, const struct gd_calibra
   report(c, spec->family);
   enum gd_status status = build(c, spec, method, precision, &built, &fits, err);
   if (status == GD_OK && fits)
-    status =
-        time_program(c, &built.plan, built.run.bound[GD_RUN_FULL], GD_PROGRAM_PASS, false, err);
+    status = time_program(c, &built.plan, built.run.bound[GD_RUN_FULL], GD_PROGRAM_MICRO_STEP,
+                          false, err);
   if (status == GD_OK && fits)
     status =
         time_program(c, &built.plan, built.run.bound[GD_RUN_FULL], GD_PROGRAM_UPDATE, false, err);
@@ -484,27 +486,6 @@ static double best_rate(const struct calibration *c, double least_bytes, bool tr
   return best;
 }
 
-/*
- * A time 2.5 times what the others of its kind say was disturbed: programs that get in the way can
- * only make it longer. It is left out.
- */
-static enum gd_status drop_disturbed(struct calibration *c, struct gd_error *err) {
-  struct gd_rates *rates = c->rates;
-  double *said = gd_mem_alloc(rates->n_points + 1, sizeof *said);
-  if (!said)
-    return no_memory(err);
-  for (uint32_t i = 0; i < rates->n_points; i++)
-    said[i] = gd_rates_seconds_without(rates, &rates->points[i].work, i);
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < rates->n_points; i++)
-    if (rates->points[i].seconds <= 2.5 * said[i])
-      rates->points[kept++] = rates->points[i];
-  rates->n_points = kept;
-  gd_mem_free(said);
-  gd_rates_sort(rates);
-  return GD_OK;
-}
-
 static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
   struct gd_rates *rates = c->rates;
   double memory = best_rate(c, 32 << 20, false, false), link = best_rate(c, 1 << 20, true, false);
@@ -525,7 +506,9 @@ static enum gd_status make_points(struct calibration *c, struct gd_error *err) {
   for (uint32_t i = 0; i < c->count; i++)
     GD_TRY(gd_rates_add(rates, &c->list[i].work, mean_s(&c->list[i]), err));
   gd_rates_sort(rates);
-  return drop_disturbed(c, err);
+  GD_TRY(gd_rates_drop_disturbed(rates, err));
+  gd_rates_fit_links(rates);
+  return GD_OK;
 }
 
 /* --- the check ----------------------------------------------------------------------------- */
@@ -540,24 +523,24 @@ static enum gd_status check_model(struct calibration *c, const struct gd_calibra
                                   const char *method, enum gd_precision precision, double *error,
                                   bool *checked, struct gd_error *err) {
   struct built built = {0};
-  struct gd_simulated pass;
+  struct gd_simulated micro_step;
   double times[5];
   int count = 0;
   report(c, "check");
   *checked = false;
   enum gd_status status = build(c, spec, method, precision, &built, checked, err);
   if (status == GD_OK && *checked)
-    status = gd_simulate(&built.plan, GD_PROGRAM_PASS, c->rates, &pass, err);
+    status = gd_simulate(&built.plan, GD_PROGRAM_MICRO_STEP, c->rates, &micro_step, err);
   for (int64_t start = gd_clock_ns(); status == GD_OK && *checked && count < 5;) {
     int64_t before = gd_clock_ns();
-    status = gd_run_pass(&built.run, GD_RUN_FULL, err);
+    status = gd_run_micro_step(&built.run, GD_RUN_FULL, err);
     times[count++] = 1e-9 * (double)(gd_clock_ns() - before);
     if (count >= 3 && gd_clock_ns() - start > 1500000000)
       break;
   }
   if (status == GD_OK && *checked) {
     qsort(times, (size_t)count, sizeof *times, compare_doubles);
-    *error = fabs(pass.seconds / times[(count - 1) / 2] - 1);
+    *error = fabs(micro_step.seconds / times[(count - 1) / 2] - 1);
   }
   built_deinit(&built);
   return status;
@@ -587,7 +570,7 @@ static enum gd_status check_models(struct calibration *c, struct gd_error *err) 
   rates->median_error = 0.5 * (errors[(count - 1) / 2] + errors[count / 2]);
   rates->worst_error = errors[count - 1];
   snprintf(rates->checked, sizeof rates->checked,
-           "%d passes of models it was not calibrated on, measured with it", count);
+           "%d micro-steps of models it was not calibrated on, measured with it", count);
   return GD_OK;
 }
 
@@ -634,8 +617,7 @@ static void read_peaks(struct calibration *c) {
 
 static void describe(struct calibration *c) {
   struct gd_rates *rates = c->rates;
-  bool gpu = strcmp(c->options->backend, "cuda") == 0;
-  cpu_set_t set;
+  bool gpu = gd_backend_is_gpu(c->options->backend);
   time_t now = time(NULL);
   struct tm utc;
   c->backend->ops->describe(c->backend, &c->info);
@@ -646,9 +628,9 @@ static void describe(struct calibration *c) {
   if (gmtime_r(&now, &utc))
     strftime(rates->date, sizeof rates->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
   rates->threads = c->info.threads;
-  rates->cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : rates->threads;
+  rates->cpus = gd_cpus(rates->threads);
   rates->op_s = gpu ? 3e-6 : 2e-6;
-  rates->beside_speed = gpu ? 1 : fmin(1, (double)rates->cpus / (rates->threads + 1));
+  rates->async_speed = gpu ? 1 : fmin(1, (double)rates->cpus / (rates->threads + 1));
   c->gpu = gpu;
 }
 
@@ -681,7 +663,7 @@ static enum gd_status measure_device(struct calibration *c, struct gd_error *err
   GD_TRY(time_transfers(c, err));
   /* Once more while there is time: who was in the way the first time may be gone. */
   for (; c->round < MOST_ROUNDS && spent(c) < (c->round ? 0.7 : 1) * c->limit_s; c->round++) {
-    GD_TRY(time_products(c, c->round ? 0.8 : 0.3, err));
+    GD_TRY(time_gemms(c, c->round ? 0.8 : 0.3, err));
     GD_TRY(learn_models(c, err));
   }
   GD_TRY(make_points(c, err));

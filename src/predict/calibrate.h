@@ -1,5 +1,5 @@
 /*
- * Measuring a machine for predictions: products over a grid of shapes, then small models of every
+ * Measuring a machine for predictions: GEMMs over a grid of shapes, then small models of every
  * family, whose ops are timed one by one as they run, then whole steps of other models, which the
  * predictions are checked against. The small models are none of the presets. It goes through the
  * backend interface alone, so that the same code measures a CPU and a GPU.

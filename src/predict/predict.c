@@ -1,20 +1,22 @@
 /*
  * Which calibration stands for a device, and a step put together from its programs; see predict.h.
  */
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _POSIX_C_SOURCE 200809L
 #include "predict/predict.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "base/cpus.h"
 #include "base/embedded.h"
+#include "base/file.h"
+#include "base/paths.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -25,20 +27,10 @@ void gd_predictor_deinit(struct gd_predictor *predictor) {
 
 /* --- files --------------------------------------------------------------------------------- */
 
-static bool data_folder(char *folder, size_t size) {
-  const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-  int length = -1;
-  if (data && data[0] == '/') /* the specification ignores relative ones */
-    length = snprintf(folder, size, "%s/gpudays/calibration", data);
-  else if (home && home[0])
-    length = snprintf(folder, size, "%s/.local/share/gpudays/calibration", home);
-  return length >= 0 && (size_t)length < size;
-}
-
 bool gd_calibration_path(const char *device, char *path, size_t size) {
   char folder[PATH_BYTES], name[128];
   size_t n = 0;
-  if (!data_folder(folder, sizeof folder))
+  if (!gd_path_data("calibration", folder, sizeof folder))
     return false;
   for (; *device && n + 1 < sizeof name; device++) {
     bool plain = isalnum((unsigned char)*device) || *device == '.';
@@ -50,6 +42,41 @@ bool gd_calibration_path(const char *device, char *path, size_t size) {
   name[n] = '\0';
   int length = snprintf(path, size, "%s/%s.json", folder, name[0] ? name : "device");
   return length >= 0 && (size_t)length < size;
+}
+
+/* Whether a calibration that others disturbed would take the place of a better one. */
+static bool is_worse(const struct gd_rates *rates, const char *path) {
+  struct gd_rates before = {0};
+  if (gd_rates_load(&before, path, NULL) != GD_OK)
+    return false;
+  bool worse =
+      before.checked_trials > 0 && (rates->median_error > 2 * before.median_error + 0.05 ||
+                                    (!gd_backend_is_gpu(rates->backend) && before.busy_share >= 0 &&
+                                     rates->busy_share > before.busy_share + 0.2));
+  gd_rates_deinit(&before);
+  return worse;
+}
+
+enum gd_status gd_calibration_keep(const struct gd_rates *rates, const char *asked, double quiet,
+                                   char *path, size_t size, struct gd_error *err) {
+  if (asked) {
+    snprintf(path, size, "%s", asked);
+    return gd_rates_save(rates, path, err);
+  }
+  if (!gd_calibration_path(rates->device, path, size))
+    return gd_fail(err, GD_ENVIRONMENT,
+                   "there is no folder to keep the calibration in; set HOME or XDG_DATA_HOME, or "
+                   "name a file with -o");
+  char folder[PATH_BYTES];
+  snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+  GD_TRY(gd_file_make_folder(folder, err));
+  if (rates->busy_share > quiet && is_worse(rates, path))
+    return gd_fail(err, GD_MISMATCH,
+                   "other programs used %.0f %% of the CPUs meanwhile, and predictions were off by "
+                   "%.0f %%: the better calibration in %s stays; run it again when the machine is "
+                   "quiet, or name another file with -o",
+                   100 * rates->busy_share, 100 * rates->median_error, path);
+  return gd_rates_save(rates, path, err);
 }
 
 /* --- which calibration --------------------------------------------------------------------- */
@@ -86,7 +113,7 @@ static void consider(struct choice *choice, struct gd_rates *rates) {
 
 static void consider_folder(struct choice *choice) {
   char folder[PATH_BYTES - 300], path[PATH_BYTES];
-  if (!data_folder(folder, sizeof folder))
+  if (!gd_path_data("calibration", folder, sizeof folder))
     return;
   DIR *open = opendir(folder);
   for (const struct dirent *entry; open && (entry = readdir(open));) {
@@ -302,7 +329,7 @@ enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_t
   *p = (struct gd_predictor){.rates = choice.best, .distance = choice.distance};
   if (!isfinite(choice.distance))
     p->rates = (struct gd_rates){
-        .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .beside_speed = 1};
+        .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .async_speed = 1};
   aim(p, target);
   return GD_OK;
 }
@@ -314,7 +341,7 @@ enum gd_status gd_predictor_like(struct gd_predictor *p, const struct gd_predict
   made.rates.arena = (struct gd_arena){0}; /* points hold no pointers, and all else is in place */
   made.rates.points = gd_mem_alloc(count + 1, sizeof *made.rates.points);
   if (!made.rates.points)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while a calibration is copied");
+    return gd_nomem(err, "while a calibration is copied");
   if (count > 0)
     memcpy(made.rates.points, like->rates.points, count * sizeof *made.rates.points);
   made.rates.points_capacity = made.rates.n_points;
@@ -323,18 +350,13 @@ enum gd_status gd_predictor_like(struct gd_predictor *p, const struct gd_predict
   return GD_OK;
 }
 
-static int usable_cpus(void) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-/* Ranks on one machine share its cores; what each finds of its memory is less, too, by as much as
-   two such ranks on two cores were seen to lose (docs/prediction.md). */
+/* Ranks on one machine share its cores: asynchronous work slows down by as much as two ranks on two
+   cores were seen to lose (docs/prediction.md). */
 static void share_machine(struct gd_rates *rates, int ranks) {
-  double cpus = usable_cpus();
+  double cpus = gd_cpus(1);
   if (ranks < 2 || rates->multiprocessors > 0)
     return;
-  rates->beside_speed = fmin(1, cpus / ((double)ranks * (rates->threads + 1.0)));
+  rates->async_speed = fmin(1, cpus / ((double)ranks * (rates->threads + 1.0)));
 }
 
 /* The same CPU with another number of threads: "AMD EPYC, 2 threads, avx512" is named up to there.
@@ -357,7 +379,7 @@ static void scale_threads(struct gd_rates *rates, int threads) {
 static bool find_same_cpu(struct gd_rates *found, const char *device) {
   char folder[PATH_BYTES - 300], path[PATH_BYTES];
   bool is_found = false;
-  DIR *open = data_folder(folder, sizeof folder) ? opendir(folder) : NULL;
+  DIR *open = gd_path_data("calibration", folder, sizeof folder) ? opendir(folder) : NULL;
   for (const struct dirent *entry; open && !is_found && (entry = readdir(open));) {
     size_t length = strlen(entry->d_name);
     if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0)
@@ -374,9 +396,25 @@ static bool find_same_cpu(struct gd_rates *found, const char *device) {
   return is_found;
 }
 
-/* What the machine's figures rest on, by how they were found. */
+/* A GPU that is here and was not calibrated is predicted as if it were not here: by the catalogue,
+   which knows it by the driver's name. false: it is no GPU of the catalogue. */
+static bool find_in_catalogue(struct gd_predictor *p, const struct gd_device_info *info,
+                              int ranks) {
+  struct gd_hw hw = {0};
+  struct gd_target target;
+  bool found = gd_hw_load(&hw, NULL) == GD_OK &&
+               gd_hw_target(&hw, info->name, ranks, 0, NULL, NULL, &target, NULL) == GD_OK;
+  if (found) {
+    target.cpus = info->threads;
+    found = gd_predictor_for_target(p, &target, NULL) == GD_OK;
+  }
+  gd_hw_deinit(&hw);
+  return found;
+}
+
+/* What the machine's figures rest on, by how they were found. whole: nothing is left to be said. */
 static enum gd_status find_machine(struct gd_predictor *p, const struct gd_device_info *info,
-                                   int ranks, struct gd_error *err) {
+                                   int ranks, bool *whole, struct gd_error *err) {
   char path[PATH_BYTES];
   if (gd_calibration_path(info->name, path, sizeof path) && access(path, F_OK) == 0) {
     GD_TRY(gd_rates_load(&p->rates, path, err));
@@ -393,8 +431,8 @@ static enum gd_status find_machine(struct gd_predictor *p, const struct gd_devic
     for (int i = 0; i < GD_POINT_CLASSES; i++)
       p->of[i].words[0] = '\0'; /* they are of the other number of threads */
     scale_threads(&p->rates, info->threads);
-  } else {
-    gd_rates_guess_cpu(&p->rates, info->threads, usable_cpus());
+  } else if (!(*whole = find_in_catalogue(p, info, ranks))) {
+    gd_rates_guess_cpu(&p->rates, info->threads, gd_cpus(1));
     widen(p, GD_PREDICT_UNVALIDATED);
     snprintf(p->basis, sizeof p->basis,
              "unvalidated; this machine was not measured: 'gpudays calibrate' does that");
@@ -402,15 +440,13 @@ static enum gd_status find_machine(struct gd_predictor *p, const struct gd_devic
   return GD_OK;
 }
 
-enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const char *backend, int threads,
+enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const struct gd_device_info *info,
                                         int ranks, struct gd_error *err) {
-  struct gd_backend *open;
-  struct gd_device_info info;
-  GD_TRY(gd_backend_open(backend, &(struct gd_backend_options){.threads = threads}, &open, err));
-  open->ops->describe(open, &info);
-  gd_backend_close(open);
   *p = (struct gd_predictor){0};
-  GD_TRY(find_machine(p, &info, ranks, err));
+  bool whole = false;
+  GD_TRY(find_machine(p, info, ranks, &whole, err));
+  if (whole)
+    return GD_OK;
   bool links = strcmp(p->rates.peer_source, "measured") == 0;
   share_machine(&p->rates, ranks);
   judge_ranks(p, ranks, links);
@@ -435,16 +471,17 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
                           struct gd_prediction *prediction, struct gd_error *err) {
   const struct gd_rates *rates = &predictor->rates;
   struct gd_simulated last;
-  struct gd_prediction p = {.known = true, .has_last_pass = remainder || full->has_last};
-  GD_TRY(gd_simulate(full, GD_PROGRAM_PASS, rates, &p.pass, err));
+  struct gd_prediction p = {.known = true, .has_last_micro_step = remainder || full->has_last};
+  GD_TRY(gd_simulate(full, GD_PROGRAM_MICRO_STEP, rates, &p.micro_step, err));
   GD_TRY(gd_simulate(full, GD_PROGRAM_UPDATE, rates, &p.update, err));
-  p.pass_s = p.last_pass_s = p.pass.seconds;
+  p.micro_step_s = p.last_micro_step_s = p.micro_step.seconds;
   p.update_s = p.update.seconds;
-  if (p.has_last_pass) {
-    GD_TRY(gd_simulate(remainder ? remainder : full, GD_PROGRAM_LAST, rates, &last, err));
-    p.last_pass_s = last.seconds;
+  if (p.has_last_micro_step) {
+    GD_TRY(
+        gd_simulate(remainder ? remainder : full, GD_PROGRAM_LAST_MICRO_STEP, rates, &last, err));
+    p.last_micro_step_s = last.seconds;
   }
-  p.step_s = (double)(shape->accumulation - 1) * p.pass_s + p.last_pass_s + p.update_s;
+  p.step_s = (double)(shape->accumulation - 1) * p.micro_step_s + p.last_micro_step_s + p.update_s;
   p.of = shape->of;
   p.validated = predictor->of[shape->of].validated;
   p.error = predictor->of[shape->of].error;

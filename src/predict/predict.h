@@ -12,6 +12,7 @@
 #ifndef GD_PREDICT_PREDICT_H
 #define GD_PREDICT_PREDICT_H
 
+#include "backend/backend.h"
 #include "predict/simulate.h"
 
 /* No figure that nothing has validated is given a narrower interval than +-40 %. */
@@ -37,9 +38,11 @@ const char *gd_predictor_basis(const struct gd_predictor *predictor, enum gd_poi
 void gd_predictor_say(const struct gd_predictor *predictor, unsigned classes,
                       struct gd_strbuf *out);
 
-/* This machine, or whatever the backend opens: its calibration, or (calibrated false) a guess. */
-enum gd_status gd_predictor_for_machine(struct gd_predictor *predictor, const char *backend,
-                                        int threads, int ranks, struct gd_error *err) GD_MUST_USE;
+/* The device that a backend has described here: its own calibration; else that of its CPU with
+   other threads; else the catalogue's GPU of that name; else (calibrated false) a guess. */
+enum gd_status gd_predictor_for_machine(struct gd_predictor *predictor,
+                                        const struct gd_device_info *info, int ranks,
+                                        struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_predictor_for_target(struct gd_predictor *predictor,
                                        const struct gd_target *target,
                                        struct gd_error *err) GD_MUST_USE;
@@ -55,21 +58,21 @@ double gd_predictor_peak(const struct gd_predictor *predictor, enum gd_precision
 
 /* What a training step consists of. */
 struct gd_step_shape {
-  int64_t accumulation; /* passes of a rank */
+  int64_t accumulation; /* micro-steps of a rank */
   int64_t steps;        /* of the whole run */
   enum gd_point_class of;
 };
 
 struct gd_prediction {
-  bool known;         /* false: nothing was predicted */
-  bool has_last_pass; /* last_pass_s differs from pass_s */
-  double pass_s, last_pass_s, update_s, step_s;
+  bool known;               /* false: nothing was predicted */
+  bool has_last_micro_step; /* last_micro_step_s differs from micro_step_s */
+  double micro_step_s, last_micro_step_s, update_s, step_s;
   enum gd_point_class of;
   bool validated;       /* as the predictor's class */
   double error;         /* likewise */
   double low_s, high_s; /* of the step */
   double days, days_low, days_high;
-  struct gd_simulated pass, update; /* by kind of op */
+  struct gd_simulated micro_step, update; /* by kind of op */
 };
 
 /* remainder: the plan of a smaller last pass, or NULL. */
@@ -88,5 +91,12 @@ double gd_calibration_error(const struct gd_rates *rates, enum gd_point_class of
 
 /* The file of a device's calibration in the user's data folder; false: there is no such folder. */
 bool gd_calibration_path(const char *device, char *path, size_t size);
+/*
+ * Saves rates to the file `asked`, or, where that is NULL, to their device's own, which is written
+ * to path. GD_MISMATCH where others used more than the share `quiet` of the CPUs meanwhile and a
+ * better calibration is there: it stays.
+ */
+enum gd_status gd_calibration_keep(const struct gd_rates *rates, const char *asked, double quiet,
+                                   char *path, size_t size, struct gd_error *err) GD_MUST_USE;
 
 #endif

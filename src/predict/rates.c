@@ -31,15 +31,16 @@ void gd_rates_guess_cpu(struct gd_rates *rates, int threads, int cpus) {
                              .peer_source = "assumed"};
   rates->flops[GD_PEAK_FP32] = rates->flops[GD_PEAK_TF32] = 1e11 * threads;
   rates->flops[GD_PEAK_BF16] = rates->flops[GD_PEAK_FP16] = 2e11 * threads;
-  rates->beside_speed = rates->cpus / (threads + 1.0);
-  if (rates->beside_speed > 1)
-    rates->beside_speed = 1;
+  rates->async_speed = rates->cpus / (threads + 1.0);
+  if (rates->async_speed > 1)
+    rates->async_speed = 1;
 }
 
-/* Log of the factor of a kind without points: products reach 70 % of their peak, what moves memory
-   80 %; fused attention half of what products do (docs/cuda-notes.md, docs/performance.md). */
+/* Log of the factor of a kind without points: GEMMs reach 70 % of their peak, what moves memory
+   80 %; fused attention half of what GEMMs do (results/cuda-notes.md, results/performance.md). */
 static double usual_factor(const struct gd_work *work) {
-  if (work->kind == GD_OP_attention || work->kind == GD_OP_attention_grad)
+  const enum gd_work_class class = gd_op_info(work->kind)->work;
+  if (class == GD_WORK_ATTENTION || class == GD_WORK_ATTENTION_GRAD)
     return log(1 / 0.35);
   return work->flops > 0 ? log(1 / 0.7) : log(1 / 0.8);
 }
@@ -51,15 +52,15 @@ static double ceiling(double value, double step) {
 }
 
 /*
- * The share of a GPU's multipliers that a product keeps busy: tiles of 128 x 128 at the edges, the
- * last wave of tiles over the multiprocessors, and the start of each tile's sum. Products with few
+ * The share of a GPU's multipliers that a GEMM keeps busy: tiles of 128 x 128 at the edges, the
+ * last wave of tiles over the multiprocessors, and the start of each tile's sum. GEMMs with few
  * tiles and a long sum are cut along it, 512 a piece, as the libraries do.
  */
 static double tiled_share(const struct gd_rates *rates, const struct gd_work *work) {
   const double tile = 128, piece = 512, start = 64;
   double batch = work->sizes[0], m = work->sizes[1], n = work->sizes[2], k = work->sizes[3];
   double sm = rates->multiprocessors;
-  if (sm <= 0 || work->kind != GD_OP_matmul)
+  if (sm <= 0 || gd_op_info(work->kind)->work != GD_WORK_MATMUL)
     return 1;
   double tiles = batch * ceiling(m, tile) / tile * ceiling(n, tile) / tile;
   double edges =
@@ -69,17 +70,41 @@ static double tiled_share(const struct gd_rates *rates, const struct gd_work *wo
   return edges * tiles / ceiling(tiles, sm) * k / (k + start * pieces);
 }
 
-static double collective_bound(const struct gd_rates *rates, const struct gd_work *work) {
-  double bytes = work->sizes[0], ranks = work->sizes[1];
-  double rounds = work->kind == GD_OP_all_reduce ? 2 : 1; /* scatter, then gather */
-  if (ranks < 2) /* nothing to exchange; gather has a copy of its own */
-    return rates->op_s + (work->kind != GD_OP_gather ? 0
-                          : rates->multiprocessors > 0
-                              ? work->bytes / rates->memory_bytes_per_s
-                              : 0.5 * work->bytes / rates->host_link.bytes_per_s);
-  /* Alpha-beta of a ring: every rank sends and receives all but its own share, once a round. */
-  return rounds * ((ranks - 1) / ranks * bytes / rates->peer_link.bytes_per_s +
-                   (ranks - 1) * rates->peer_link.latency_s);
+static bool over_link(const struct gd_work *work) {
+  return gd_work_is_transfer(work->kind) ||
+         (gd_work_is_collective(work->kind) && work->sizes[1] > 1);
+}
+
+/*
+ * What work over a link sends, and how often it starts: seconds = bytes / rate + starts x latency.
+ * In a ring every rank sends and receives all but its own share, once a round; a transfer reads
+ * there what it writes here, so half of its bytes cross.
+ */
+static void link_terms(const struct gd_work *work, double *bytes, double *starts) {
+  double ranks = work->sizes[1];
+  bool both = gd_op_info(work->kind)->exchange == GD_EXCHANGE_SUM_AND_SHARE;
+  double rounds = both ? 2 : 1; /* reduce-scatter, then all-gather */
+  if (gd_work_is_transfer(work->kind)) {
+    *bytes = 0.5 * work->bytes;
+    *starts = 1;
+  } else {
+    *bytes = rounds * (ranks - 1) / ranks * work->sizes[0];
+    *starts = rounds * (ranks - 1);
+  }
+}
+
+static double link_bound(const struct gd_link *link, const struct gd_work *work) {
+  double bytes, starts;
+  link_terms(work, &bytes, &starts);
+  return bytes / link->bytes_per_s + starts * link->latency_s;
+}
+
+/* A collective of one rank exchanges nothing; one that writes new memory copies. */
+static double alone_bound(const struct gd_rates *rates, const struct gd_work *work) {
+  double copy_s = rates->multiprocessors > 0 ? work->bytes / rates->memory_bytes_per_s
+                                             : 0.5 * work->bytes / rates->host_link.bytes_per_s;
+  bool copies = gd_op_info(work->kind)->op_class == GD_CLASS_PURE;
+  return rates->op_s + (copies ? copy_s : 0);
 }
 
 static bool on_gpu(const struct gd_rates *rates) {
@@ -87,10 +112,11 @@ static bool on_gpu(const struct gd_rates *rates) {
 }
 
 double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work) {
+  if (over_link(work))
+    return link_bound(gd_work_is_transfer(work->kind) ? &rates->host_link : &rates->peer_link,
+                      work);
   if (gd_work_is_collective(work->kind))
-    return collective_bound(rates, work);
-  if (gd_work_is_transfer(work->kind)) /* what is read there is written here: once over the link */
-    return 0.5 * work->bytes / rates->host_link.bytes_per_s + rates->host_link.latency_s;
+    return alone_bound(rates, work);
   if (work->on_host && on_gpu(rates))
     return work->bytes / (rates->host_bytes_per_s * rates->cpus) + rates->op_s;
   double peak =
@@ -110,9 +136,9 @@ const char *gd_point_class_name(enum gd_point_class of) {
 }
 
 enum gd_point_class gd_point_class_of(const struct gd_method *method) {
-  if (method->compile && method->kernels && method->tf32)
+  if (gd_method_is_free_lunch(method))
     return method->offload ? GD_POINT_OFFLOAD : GD_POINT_FREE_LUNCH;
-  bool naive = !method->compile && !method->kernels && !method->tf32 && !method->offload;
+  bool naive = gd_method_is_naive(method) && !method->offload;
   return naive ? GD_POINT_NAIVE : GD_POINT_OTHER;
 }
 
@@ -166,7 +192,7 @@ static bool has_factor(const struct gd_rates *rates, const struct gd_work *work)
 
 double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
                                 uint32_t point) {
-  if (work->kind == GD_OP_wait || work->kind == GD_OP_buffer)
+  if (gd_op_info(work->kind)->work == GD_WORK_NONE)
     return 0;
   double bound = gd_rates_bound(rates, work);
   return has_factor(rates, work) ? bound * exp(factor_of(rates, work, point)) : bound;
@@ -182,7 +208,7 @@ enum gd_status gd_rates_add(struct gd_rates *rates, const struct gd_work *work, 
                             struct gd_error *err) {
   if (!gd_vec_reserve((void **)&rates->points, &rates->points_capacity, rates->n_points + 1,
                       sizeof *rates->points))
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while collecting rates");
+    return gd_nomem(err, "while collecting rates");
   rates->points[rates->n_points++] = (struct gd_rate_point){
       .work = *work, .seconds = seconds, .factor = log(seconds / gd_rates_bound(rates, work))};
   return GD_OK;
@@ -206,6 +232,109 @@ void gd_rates_sort(struct gd_rates *rates) {
     while (kind < GD_OP_COUNT && at < rates->n_points && (int)rates->points[at].work.kind == kind)
       at++;
   }
+}
+
+/* --- measured points, mended ---------------------------------------------------------------- */
+
+/* Sums of a least-squares fit of seconds = bytes x per_byte + starts x latency, relative to the
+   seconds, so that small messages count as much as large ones. */
+struct link_fit {
+  double bb, bs, ss, b, s;
+  int count;
+};
+
+static void fit_add(struct link_fit *fit, const struct gd_rate_point *point) {
+  double bytes, starts;
+  link_terms(&point->work, &bytes, &starts);
+  bytes /= point->seconds;
+  starts /= point->seconds;
+  fit->bb += bytes * bytes;
+  fit->bs += bytes * starts;
+  fit->ss += starts * starts;
+  fit->b += bytes;
+  fit->s += starts;
+  fit->count++;
+}
+
+static void fit_solve(const struct link_fit *fit, struct gd_link *link) {
+  double det = fit->bb * fit->ss - fit->bs * fit->bs;
+  if (fit->count == 0)
+    return;
+  double per_byte = fit->b / fit->bb, latency = 0; /* one size, or latency below what can be seen */
+  if (det > 1e-9 * fit->bb * fit->ss) {
+    double both = (fit->b * fit->ss - fit->s * fit->bs) / det;
+    double start = (fit->s * fit->bb - fit->b * fit->bs) / det;
+    if (both > 0 && start > 0) {
+      per_byte = both;
+      latency = start;
+    }
+  }
+  *link = (struct gd_link){1 / per_byte, latency};
+}
+
+void gd_rates_fit_links(struct gd_rates *rates) {
+  struct link_fit host = {0}, peer = {0};
+  for (uint32_t i = 0; i < rates->n_points; i++) {
+    const struct gd_rate_point *point = &rates->points[i];
+    if (over_link(&point->work) && !point->any_size)
+      fit_add(gd_work_is_transfer(point->work.kind) ? &host : &peer, point);
+  }
+  fit_solve(&host, &rates->host_link);
+  fit_solve(&peer, &rates->peer_link);
+  for (uint32_t i = 0; i < rates->n_points; i++)
+    if (!rates->points[i].any_size)
+      rates->points[i].factor =
+          log(rates->points[i].seconds / gd_rates_bound(rates, &rates->points[i].work));
+}
+
+/* The same exchange of more bytes. */
+static bool same_but_larger(const struct gd_work *more, const struct gd_work *work) {
+  return more->kind == work->kind && more->unit == work->unit && more->variant == work->variant &&
+         more->on_host == work->on_host && more->bytes > work->bytes &&
+         (gd_work_is_transfer(work->kind) || more->sizes[1] == work->sizes[1]);
+}
+
+/* The least time of exchanges of as many bytes or more: what carries more in less can carry this.
+ */
+static double least_of_larger(const struct gd_rates *rates, uint32_t at) {
+  const struct gd_rate_point *point = &rates->points[at];
+  double least = point->seconds;
+  for (uint32_t i = 0; i < rates->n_points; i++)
+    if (same_but_larger(&rates->points[i].work, &point->work))
+      least = fmin(least, rates->points[i].seconds);
+  return least;
+}
+
+/* Whether at least two others are within a factor of four in size, to judge a point by. */
+static bool has_neighbours(const struct gd_rates *rates, uint32_t at) {
+  const struct gd_work *work = &rates->points[at].work;
+  int near = 0;
+  for (uint32_t i = rates->first[work->kind]; i < rates->first[work->kind + 1]; i++)
+    near += i != at && comparable(rates, &rates->points[i].work, work) &&
+            gd_work_distance(&rates->points[i].work, work) <= 2;
+  return near >= 2;
+}
+
+enum gd_status gd_rates_drop_disturbed(struct gd_rates *rates, struct gd_error *err) {
+  double *most = gd_mem_alloc(rates->n_points + 1, sizeof *most);
+  if (!most)
+    return gd_nomem(err, "while sorting rates");
+  for (uint32_t i = 0; i < rates->n_points; i++) {
+    const struct gd_work *work = &rates->points[i].work;
+    if (over_link(work))
+      rates->points[i].seconds = least_of_larger(rates, i);
+    most[i] = over_link(work) || !has_neighbours(rates, i)
+                  ? HUGE_VAL
+                  : 2.5 * gd_rates_seconds_without(rates, work, i);
+  }
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < rates->n_points; i++)
+    if (rates->points[i].seconds <= most[i])
+      rates->points[kept++] = rates->points[i];
+  rates->n_points = kept;
+  gd_mem_free(most);
+  gd_rates_sort(rates);
+  return GD_OK;
 }
 
 /* --- other hardware ------------------------------------------------------------------------ */
@@ -257,4 +386,21 @@ void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target) {
   rates->host_link.bytes_per_s = LINK_SHARE * gpu->host_link_bytes_per_s;
   rates->peer_link = gd_rates_peer_link(target);
   rates->cpus = target->cpus > 0 ? target->cpus : 1;
+}
+
+struct gd_rates_range gd_rates_range(const struct gd_rates *rates, enum gd_op_kind kind,
+                                     enum gd_peak unit) {
+  uint32_t first = rates->first[kind], end = rates->first[kind + 1];
+  struct gd_rates_range range = {.flops = first < end && rates->points[first].work.flops > 0,
+                                 .low = HUGE_VAL};
+  for (uint32_t i = first; i < end; i++) {
+    const struct gd_rate_point *point = &rates->points[i];
+    double amount = range.flops ? point->work.flops : point->work.bytes;
+    if (point->work.unit != unit || amount <= 0)
+      continue;
+    range.count++;
+    range.low = fmin(range.low, amount / point->seconds);
+    range.high = fmax(range.high, amount / point->seconds);
+  }
+  return range;
 }

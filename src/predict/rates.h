@@ -3,7 +3,7 @@
  * stay. A calibration file is one of these; `gpudays calibrate` writes it, and a prediction for
  * other hardware takes the nearest one and puts that hardware's peaks in its place.
  *
- * The time of a piece of work is a roofline (products at the peak of their unit, with the tiles a
+ * The time of a piece of work is a roofline (GEMMs at the peak of their unit, with the tiles a
  * GPU cuts them into; all else bytes at the speed of memory; a fixed cost a launch) times a factor.
  * The factor is what measured points of the same kind had, weighted by how near they are in size.
  *
@@ -72,7 +72,7 @@ struct gd_rates {
   double host_bytes_per_s; /* of one CPU that computes on offloaded state */
   struct gd_link host_link, peer_link;
   char peer_source[128]; /* of peer_link: "two ranks", "estimated from memory" */
-  double beside_speed;   /* of the computation while something runs beside it; 1: undisturbed */
+  double async_speed;    /* of the computation while an asynchronous op runs; 1: undisturbed */
   struct gd_rate_point *points;
   uint32_t n_points, points_capacity;
   uint32_t first[GD_OP_COUNT + 1]; /* where a kind's points begin, once sorted */
@@ -99,6 +99,26 @@ double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_wo
 enum gd_status gd_rates_add(struct gd_rates *rates, const struct gd_work *work, double seconds,
                             struct gd_error *err) GD_MUST_USE;
 void gd_rates_sort(struct gd_rates *rates);
+
+/*
+ * Other programs can only make a measured time longer. Points that two neighbours in size agree are
+ * 2.5 times too slow are dropped. Work over a link keeps all its points, as latency sets the time
+ * of small messages and bandwidth that of large ones: one that takes longer than a larger message
+ * gets the larger one's time. Needs sorted points.
+ */
+enum gd_status gd_rates_drop_disturbed(struct gd_rates *rates, struct gd_error *err) GD_MUST_USE;
+/* Bandwidth and latency of the links, by least squares over the points that went over them; a link
+   without points stays as it is. Factors of all points follow. */
+void gd_rates_fit_links(struct gd_rates *rates);
+
+/* The rates of one kind of op in one unit, over the sizes that were measured. */
+struct gd_rates_range {
+  int count;  /* of points; 0: there are none */
+  bool flops; /* FLOP/s; else bytes/s */
+  double low, high;
+};
+struct gd_rates_range gd_rates_range(const struct gd_rates *rates, enum gd_op_kind kind,
+                                     enum gd_peak unit);
 
 /* Calibration files. GD_BAD_INPUT names the field; rates must be zeroed or deinitialised. */
 enum gd_status gd_rates_load(struct gd_rates *rates, const char *path,

@@ -232,7 +232,10 @@ static enum gd_status read_all(const struct gd_json *json, struct gd_rates *r,
   GD_TRY(gd_json_number(json, root, "memory_bytes_per_s", 1, 1e18, &r->memory_bytes_per_s, err));
   GD_TRY(gd_json_number(json, root, "op_s", 0, 1, &r->op_s, err));
   GD_TRY(gd_json_number(json, root, "host_bytes_per_s", 1, 1e18, &r->host_bytes_per_s, err));
-  GD_TRY(gd_json_number(json, root, "beside_speed", 0.01, 1, &r->beside_speed, err));
+  /* Files of before call it beside_speed. */
+  GD_TRY(gd_json_number(json, root,
+                        json_object_get(root, "async_speed") ? "async_speed" : "beside_speed", 0.01,
+                        1, &r->async_speed, err));
   GD_TRY(gd_json_number(json, root, "busy_share", -1, 1, &r->busy_share, err));
   GD_TRY(read_link(json, "host_link", &r->host_link, err));
   GD_TRY(read_link(json, "peer_link", &r->peer_link, err));
@@ -299,7 +302,7 @@ static json_t *pack_rates(const struct gd_rates *r) {
       r->multiprocessors, "threads", r->threads, "cpus", r->cpus, "version", r->version, "commit",
       r->commit, "date", r->date, "source", r->source, "busy_share", r->busy_share, "peaks", peaks,
       "memory_bytes_per_s", r->memory_bytes_per_s, "op_s", r->op_s, "host_bytes_per_s",
-      r->host_bytes_per_s, "beside_speed", r->beside_speed, "host_link", pack_link(&r->host_link),
+      r->host_bytes_per_s, "async_speed", r->async_speed, "host_link", pack_link(&r->host_link),
       "peer_link", pack_link(&r->peer_link), "peer_source", r->peer_source, "checked", "trials",
       r->checked_trials, "median_error", r->median_error, "worst_error", r->worst_error, "what",
       r->checked, "errors", pack_errors(r->errors), "points", points);
@@ -340,7 +343,7 @@ static enum gd_status save_json(json_t *root, const char *path, struct gd_error 
 enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path, struct gd_error *err) {
   json_t *root = pack_rates(rates);
   if (!root)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a calibration");
+    return gd_nomem(err, "while writing a calibration");
   enum gd_status status = save_json(root, path, err);
   json_decref(root);
   return status;
@@ -352,7 +355,7 @@ enum gd_status gd_rates_save_errors(const char *path,
   struct gd_json json = {0};
   enum gd_status status = gd_json_load(&json, path, err);
   if (status == GD_OK && json_object_set_new(json.root, "errors", pack_errors(errors)) != 0)
-    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a calibration");
+    status = gd_nomem(err, "while writing a calibration");
   if (status == GD_OK)
     status = save_json(json.root, path, err);
   gd_json_deinit(&json);

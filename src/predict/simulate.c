@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "backend/side.h"
 #include "exec/run.h"
 
 /* --- the streams --------------------------------------------------------------------------- */
@@ -13,11 +12,11 @@
 struct streams {
   double now_s;
   double speed;   /* of both while both run */
-  double *left_s; /* of each job beside the computation, by number - 1 */
+  double *left_s; /* of each asynchronous job, by number - 1 */
   uint32_t pushed, done;
 };
 
-/* The computation works for so long, and what is queued beside it goes on meanwhile. */
+/* The computation works for so long, and what is queued on the other stream goes on meanwhile. */
 static void compute(struct streams *s, double seconds) {
   while (seconds > 0) {
     if (s->done == s->pushed) {
@@ -76,7 +75,7 @@ static double look_up(struct memo *memo, const struct gd_rates *rates, const str
 }
 
 static void add_row(struct gd_simulated *to, enum gd_program program, const struct gd_work *work,
-                    bool beside, double seconds) {
+                    bool async, double seconds) {
   uint32_t i = 0;
   while (i < to->n_rows && to->rows[i].kind != work->kind)
     i++;
@@ -84,7 +83,7 @@ static void add_row(struct gd_simulated *to, enum gd_program program, const stru
     return;
   if (i == to->n_rows)
     to->rows[to->n_rows++] =
-        (struct gd_profile_row){.kind = work->kind, .program = program, .beside = beside};
+        (struct gd_profile_row){.kind = work->kind, .program = program, .async = async};
   to->rows[i].count++;
   to->rows[i].seconds += seconds;
   to->rows[i].bytes += work->bytes;
@@ -94,24 +93,25 @@ static void add_row(struct gd_simulated *to, enum gd_program program, const stru
 /* --- the walk ------------------------------------------------------------------------------ */
 
 static void walk(const struct gd_plan *plan, enum gd_program program, const struct gd_rates *rates,
-                 struct memo *memo, struct streams *streams, uint32_t *beside_at,
+                 struct memo *memo, struct streams *streams, uint32_t *async_at,
                  struct gd_simulated *to) {
+  const uint32_t *waits = plan->waits[program];
   const struct gd_graph *graph = plan->graph;
   double share = graph->loss == GD_NONE ? 1 : gd_run_counted_share(graph);
   for (uint32_t i = 0; i < plan->n_order[program]; i++) {
     gd_op_id id = plan->order[program][i];
     const struct gd_op *op = &graph->ops[id];
-    bool beside = gd_op_is_async(op->kind);
+    bool async = gd_op_is_async(op->kind);
     struct gd_work work;
     gd_work_of(graph, id, share, &work);
     double seconds = look_up(memo, rates, &work);
-    add_row(to, program, &work, beside, seconds);
-    if (beside) {
+    add_row(to, program, &work, async, seconds);
+    if (async) {
       streams->left_s[streams->pushed] = seconds;
-      beside_at[id] = ++streams->pushed;
-      to->beside_s += seconds;
+      async_at[i] = ++streams->pushed;
+      to->async_s += seconds;
     } else {
-      wait_for(streams, gd_side_waits_for(graph, op, beside_at));
+      wait_for(streams, waits[i] ? async_at[waits[i] - 1] : 0);
       compute(streams, seconds);
       to->main_s += seconds;
     }
@@ -129,16 +129,16 @@ enum gd_status gd_simulate(const struct gd_plan *plan, enum gd_program program,
   while (memo.count < 2 * n)
     memo.count *= 2;
   memo.slots = gd_mem_alloc(memo.count, sizeof *memo.slots);
-  uint32_t *beside_at = gd_mem_alloc((size_t)plan->graph->n_ops + 1, sizeof *beside_at);
-  struct streams streams = {.speed = rates->beside_speed > 0 ? rates->beside_speed : 1,
+  uint32_t *async_at = gd_mem_alloc((size_t)n + 1, sizeof *async_at); /* by place in order */
+  struct streams streams = {.speed = rates->async_speed > 0 ? rates->async_speed : 1,
                             .left_s = gd_mem_alloc((size_t)n + 1, sizeof *streams.left_s)};
-  bool ok = memo.slots && beside_at && streams.left_s;
+  bool ok = memo.slots && async_at && streams.left_s;
   for (uint32_t i = 0; ok && i < memo.count; i++)
     memo.slots[i].seconds = -1;
   if (ok)
-    walk(plan, program, rates, &memo, &streams, beside_at, simulated);
+    walk(plan, program, rates, &memo, &streams, async_at, simulated);
   gd_mem_free(streams.left_s);
-  gd_mem_free(beside_at);
+  gd_mem_free(async_at);
   gd_mem_free(memo.slots);
-  return ok ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while simulating a plan");
+  return ok ? GD_OK : gd_nomem(err, "while simulating a plan");
 }

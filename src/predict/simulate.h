@@ -1,12 +1,12 @@
 /*
  * The predicted clock: walks a program of a plan with the rates of a device instead of the device.
- * Ops run one after the other in the order of the plan; what runs beside the computation
+ * Ops run one after the other in the order of the plan; what is asynchronous
  * (collectives, copies between memories) forms a queue of its own, which starts each when the
  * computation reaches it, and ops wait for what they read by the rule of backend/side.h. Copies are
  * hidden exactly as far as those waits allow.
  *
  *   struct gd_simulated pass;
- *   GD_TRY(gd_simulate(&plan, GD_PROGRAM_PASS, &rates, &pass, err));
+ *   GD_TRY(gd_simulate(&plan, GD_PROGRAM_MICRO_STEP, &rates, &pass, err));
  *   printf("%g s\n", pass.seconds);
  */
 #ifndef GD_PREDICT_SIMULATE_H
@@ -14,12 +14,12 @@
 
 #include "plan/plan.h"
 #include "predict/rates.h"
-#include "store/record.h"
+#include "trial/trial.h"
 
 struct gd_simulated {
   double seconds;  /* of the program */
   double main_s;   /* sum over the ops of the computation */
-  double beside_s; /* likewise of what runs beside it */
+  double async_s;  /* likewise of asynchronous ops */
   uint32_t n_rows; /* by kind of op, in the order of their first use */
   struct gd_profile_row rows[GD_PROFILE_ROWS];
 };

@@ -63,16 +63,16 @@ static void linearise(const struct problem *problem, const double *x, double a[N
   }
   for (int c = 0; c < problem->stack->n_cells; c++) {
     const struct gd_stack_cell *cell = &problem->stack->cells[c];
-    double slope[N];
+    double derivative[N];
     if (!counts(problem, cell))
       continue;
     double r = residual(cell, &at), weight = fabs(r) > huber ? huber / fabs(r) : 1;
     for (int i = 0; i < N; i++)
-      slope[i] = (residual(cell, &moved[i]) - r) / step;
+      derivative[i] = (residual(cell, &moved[i]) - r) / step;
     for (int i = 0; i < N; i++) {
-      g[i] += weight * slope[i] * r;
+      g[i] += weight * derivative[i] * r;
       for (int j = 0; j < N; j++)
-        a[i][j] += weight * slope[i] * slope[j];
+        a[i][j] += weight * derivative[i] * derivative[j];
     }
   }
 }

@@ -1,6 +1,6 @@
 /*
  * Counting what PyTorch would do; see stack_graph.h. What autograd keeps follows the formulas of
- * its operators: a product keeps its operands, a softmax its result, an activation and a norm their
+ * its operators: a GEMM saves its operands, a softmax its result, an activation and a norm their
  * input, dropout a mask of one byte. Autocast runs norms, softmax and the loss in fp32 and leaves
  * the sums between blocks in fp32, so those tensors take 4 bytes an element there; under DeepSpeed
  * the whole model is in 16 bits.
@@ -25,10 +25,10 @@ static const double logit_bytes_autocast = 2 + 2 + 4 + 4 + 4, logit_bytes_half =
 struct counting {
   const struct gd_model *model;
   enum gd_stack_mode mode;
-  bool half; /* the recipe computes in 16 bits */
+  bool bits16; /* the recipe computes in 16 bits */
   struct gd_graph *graph;
   double *saved; /* by root tensor: bytes kept */
-  double *masks; /* likewise: of dropout, beside the result that others keep */
+  double *masks; /* likewise: of dropout, in addition to the result that others save */
 };
 
 static bool is_language(const struct gd_model *model) {
@@ -91,11 +91,11 @@ static void keep_inputs(struct counting *c, const struct gd_op *op) {
 
 /* fp32 where autocast computes in it, else the dtype's own. */
 static double wide(const struct counting *c) {
-  return c->half && (c->mode == GD_STACK_NAIVE || c->mode == GD_STACK_COMPILED) ? 4 : 0;
+  return c->bits16 && (c->mode == GD_STACK_NAIVE || c->mode == GD_STACK_COMPILED) ? 4 : 0;
 }
 
 static double logit_bytes(const struct counting *c) {
-  if (!c->half)
+  if (!c->bits16)
     return logit_bytes_fp32;
   return c->mode == GD_STACK_HALF       ? logit_bytes_half
          : c->mode == GD_STACK_MEGATRON ? logit_bytes_megatron
@@ -103,53 +103,45 @@ static double logit_bytes(const struct counting *c) {
 }
 
 /* mamba_ssm's kernel for the inside of a block keeps its input and its result, and makes what lies
-   between again: beside them only the norm's input and what the first product read remain. */
+   between again: in addition to them only the norm's input and what the first GEMM read remain. */
 static bool keep_for_mamba(struct counting *c, const struct gd_op *op, bool *first) {
   if (op->block < 0 || c->mode == GD_STACK_NAIVE || gd_stack_compiles(c->model))
     return false;
-  if (op->kind == GD_OP_rmsnorm) {
-    keep(c, op->in[0], 4); /* residual_in_fp32 */
+  const struct gd_op_info *info = gd_op_info(op->kind);
+  if (info->saves == GD_SAVES_INPUT_FP32) { /* the norm */
+    keep(c, op->in[0], 4);                  /* residual_in_fp32 */
     *first = true;
-  } else if (op->kind == GD_OP_matmul && *first) {
+  } else if (info->work == GD_WORK_MATMUL && *first) {
     keep_inputs(c, op);
     keep(c, op->out[0], 0);
     *first = false;
-  } else if (op->kind == GD_OP_scan) {
+  } else if (info->work == GD_WORK_SCAN) {
     keep(c, op->out[0], 0);
   }
   return true;
 }
 
 static void keep_for(struct counting *c, const struct gd_op *op) {
-  switch (op->kind) {
-  case GD_OP_matmul:
-  case GD_OP_mul:
-  case GD_OP_scan:
-  case GD_OP_depthwise:
-  case GD_OP_conv1d:
-  case GD_OP_decay:
-  case GD_OP_outer:
-  case GD_OP_recur:
-  case GD_OP_contract_states: keep_inputs(c, op); return;
-  case GD_OP_attention:
+  switch (gd_op_info(op->kind)->saves) {
+  case GD_SAVES_NOTHING: return;
+  case GD_SAVES_INPUT: keep(c, op->in[0], 0); return;
+  case GD_SAVES_INPUTS: keep_inputs(c, op); return;
+  case GD_SAVES_INPUTS_AND_OUTPUT:
     keep_inputs(c, op);
     keep(c, op->out[0], 0);
     return;
-  case GD_OP_layernorm:
-  case GD_OP_rmsnorm: keep(c, op->in[0], wide(c)); return;
-  case GD_OP_activate: keep(c, op->in[0], 0); return;
-  case GD_OP_softmax: /* the result in fp32, and its 16-bit copy for the product */
+  case GD_SAVES_INPUT_FP32: keep(c, op->in[0], wide(c)); return;
+  case GD_SAVES_OUTPUT_FP32: /* and its 16-bit copy for the GEMM that follows */
     keep(c, op->out[0], wide(c) > 0 ? wide(c) + 2 : 0);
     return;
-  case GD_OP_dropout:
+  case GD_SAVES_MASK:
     c->masks[gd_tensor_root(c->graph, op->out[0], NULL)] =
         (double)gd_tensor_elements(c->graph, op->out[0]);
     return;
-  case GD_OP_xent:
+  case GD_SAVES_LOGITS:
     if (is_language(c->model))
       keep(c, op->in[0], logit_bytes(c));
     return;
-  default: return;
   }
 }
 
@@ -159,7 +151,7 @@ static enum gd_status count_saved(struct counting *c, struct gd_stack_sums *sums
   int32_t blocks = gd_graph_blocks(graph);
   c->saved = gd_mem_alloc(2 * (size_t)graph->n_tensors + 1, sizeof *c->saved);
   if (!c->saved)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while counting what autograd keeps");
+    return gd_nomem(err, "while counting what autograd keeps");
   c->masks = c->saved + graph->n_tensors;
   bool first = false;
   for (gd_op_id id = 0; id < graph->n_ops; id++)
@@ -197,14 +189,10 @@ static void count_ckpt(const struct counting *c, struct gd_stack_sums *sums) {
 
 /* --- what is computed ---------------------------------------------------------------------- */
 
-static bool is_product(enum gd_op_kind kind) {
-  return gd_op_info(kind)->flops_per_element == GD_FLOPS_PRODUCT;
-}
-
 /* Elements of the scores of one layer, [B,N,T,T]; 0 where no op has them. */
 static int64_t score_elements(const struct gd_graph *graph) {
   for (gd_op_id id = 0; id < graph->n_ops; id++)
-    if (graph->ops[id].kind == GD_OP_softmax)
+    if (gd_op_info(graph->ops[id].kind)->work == GD_WORK_SOFTMAX)
       return gd_tensor_elements(graph, graph->ops[id].out[0]);
   return 0;
 }
@@ -220,24 +208,23 @@ static bool works_on(const struct gd_graph *graph, const struct gd_op *op, int64
 static void count_phases(const struct gd_graph *graph, int64_t scores, struct gd_stack_sums *sums) {
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
     const struct gd_op *op = &graph->ops[id];
+    const struct gd_op_info *info = gd_op_info(op->kind);
     struct gd_cost cost;
-    if (gd_op_info(op->kind)->op_class == GD_CLASS_VIEW ||
-        gd_phase_program(op->phase) != GD_PROGRAM_PASS)
+    if (info->op_class == GD_CLASS_VIEW || gd_phase_program(op->phase) != GD_PROGRAM_MICRO_STEP)
       continue;
     struct gd_stack_phase *phase = op->phase == GD_PHASE_FORWARD ? &sums->forward : &sums->backward;
     gd_op_cost(graph, id, &cost);
     double bytes = cost.read_bytes + cost.write_bytes;
-    bool attention = op->kind == GD_OP_attention || op->kind == GD_OP_attention_grad;
-    bool channelwise = op->kind == GD_OP_depthwise || op->kind == GD_OP_depthwise_dx ||
-                       op->kind == GD_OP_depthwise_dw || op->kind == GD_OP_conv1d ||
-                       op->kind == GD_OP_conv1d_dx || op->kind == GD_OP_conv1d_dw;
+    bool attention = info->work == GD_WORK_ATTENTION || info->work == GD_WORK_ATTENTION_GRAD;
+    bool gemm = info->flops_per_element == GD_FLOPS_GEMM && !attention &&
+                info->work != GD_WORK_FILTER; /* filters are bound by memory */
     phase->kernels++;
     if (attention)
       phase->attention_flops += cost.executed_flops;
-    else if (is_product(op->kind) && !channelwise)
-      phase->product_flops += cost.executed_flops;
-    if (is_product(op->kind) && !attention && !channelwise)
-      phase->product_bytes += bytes;
+    else if (gemm)
+      phase->gemm_flops += cost.executed_flops;
+    if (gemm)
+      phase->gemm_bytes += bytes;
     else if (works_on(graph, op, scores))
       phase->score_bytes += bytes;
     else
@@ -285,7 +272,7 @@ enum gd_status gd_stack_graph_make(const struct gd_model *model, enum gd_stack_m
     struct gd_graph graph = {0};
     struct counting c = {.model = model,
                          .mode = mode,
-                         .half = model->recipe.precision != GD_PRECISION_FP32,
+                         .bits16 = model->recipe.precision != GD_PRECISION_FP32,
                          .graph = &graph};
     struct gd_stack_graph scratch = {0};
     enum gd_status status = count(&c, micro_batch, micro_batch == 1 ? &result->one : &result->two,

@@ -1,6 +1,6 @@
 /*
  * What the paper's software stack (PyTorch, Transformers, DeepSpeed) does in one forward and
- * backward pass, counted on our graph of the same model: products, bytes that other ops move,
+ * backward pass, counted on our graph of the same model: GEMMs, bytes that other ops move,
  * kernels, and what autograd keeps for the backward pass. The graphs are those of the model and
  * pass libraries without what that stack lacks (fused loss and heads); nothing here knows a GPU.
  */
@@ -20,11 +20,11 @@ enum gd_stack_mode {
 
 /* Sums over the ops of one phase. */
 struct gd_stack_phase {
-  double product_flops;   /* 2 m n k outside fused attention */
+  double gemm_flops;      /* 2 m n k outside fused attention */
   double attention_flops; /* of fused attention, as executed: half where causal */
-  double product_bytes;   /* what products read and write */
+  double gemm_bytes;      /* what GEMMs read and write */
   double other_bytes;     /* what all else reads and writes, but for */
-  double score_bytes;     /* what works on the scores of attention, outside products */
+  double score_bytes;     /* what works on the scores of attention, outside GEMMs */
   double kernels;         /* launches */
 };
 
@@ -42,7 +42,7 @@ struct gd_stack_graph {
   double parameters, parameter_tensors;
   double block_parameters; /* of the largest block */
   double model_flops;      /* of one sample, as the paper counts */
-  bool fp32;               /* the recipe's products are fp32 */
+  bool fp32;               /* the recipe's GEMMs are fp32 */
   int blocks;
 };
 

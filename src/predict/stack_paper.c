@@ -3,7 +3,7 @@
  *
  * Memory is counted, not fitted: PyTorch keeps 16 bytes a parameter and autocast 2 more, DeepSpeed
  * keeps the model in 16 bits and the rest in shares; activations are those of stack_graph.c. Time
- * is a sum: products at the peak and at the speed of memory, everything else at the speed of
+ * is a sum: GEMMs at the peak and at the speed of memory, everything else at the speed of
  * memory, collectives as far as the backward pass does not hide them.
  */
 #include "predict/stack_paper.h"
@@ -21,8 +21,8 @@ static const double cpu_adam_per_s = 0.3e9;      /* parameters that 4 cores upda
 static const double zero3_live_parameters = 1e9; /* stage3_max_live_parameters of DeepSpeed */
 
 static const struct gd_stack_parameter_info parameters[GD_STACK_PARAMETERS] = {
-    [GD_STACK_REUSE] = {"reuse", "FLOP/B", "FLOPs of a product for each byte of memory bandwidth",
-                        400, 1},
+    [GD_STACK_REUSE] = {"reuse", "FLOP/B", "FLOPs of a GEMM for each byte of memory bandwidth", 400,
+                        1},
     [GD_STACK_BANDWIDTH] = {"bandwidth", "of the data sheet's", "what other ops reach of it", 0.8,
                             1},
     [GD_STACK_EAGER] = {"eager", "x", "bytes moved op by op over those of our graph", 1.5, 1},
@@ -44,17 +44,13 @@ enum gd_status gd_stack_model_make(struct gd_stack_model *model, struct gd_error
   return GD_OK;
 }
 
-static bool is_naive(const struct gd_method *method) {
-  return !method->compile && !method->kernels && !method->tf32;
-}
-
 static bool is_zero(enum gd_sharding sharding) {
-  return sharding >= GD_SHARDING_ZERO1 && sharding <= GD_SHARDING_ZERO3;
+  return sharding != GD_SHARDING_NONE && !gd_shards_by_block(sharding);
 }
 
 enum gd_stack_mode gd_stack_mode(const struct gd_method *method) {
   bool plain = !method->ckpt && method->sharding == GD_SHARDING_NONE;
-  return is_naive(method)            ? (plain ? GD_STACK_NAIVE : GD_STACK_MEGATRON)
+  return gd_method_is_naive(method)  ? (plain ? GD_STACK_NAIVE : GD_STACK_MEGATRON)
          : is_zero(method->sharding) ? GD_STACK_HALF
                                      : GD_STACK_COMPILED;
 }
@@ -70,21 +66,21 @@ static double compute_bytes(const struct gd_stack_graph *graph) {
    which data parallel copies gradients; at the update, the temporaries of Adam instead. */
 static double replicated_bytes(const struct gd_stack_graph *graph, int count, double activations) {
   double p = graph->parameters;
-  double pass = (graph->fp32 ? 0 : 2 * p) + (count > 1 ? 4 * p : 0) + activations;
-  return 16 * p + fmax(pass, 4 * p);
+  double micro_step = (graph->fp32 ? 0 : 2 * p) + (count > 1 ? 4 * p : 0) + activations;
+  return 16 * p + fmax(micro_step, 4 * p);
 }
 
 static void zero_bytes(const struct gd_stack_graph *graph, const struct gd_method *method,
                        int count, struct gd_stack_bytes *bytes) {
-  double p = graph->parameters, own = p / count, half = compute_bytes(graph);
+  double p = graph->parameters, own = p / count, width = compute_bytes(graph);
   double optimizer = graph->fp32 ? 8 : 12; /* with fp32 masters */
   bool gradients = gd_shards_gradients(method->sharding);
   if (gd_shards_parameters(method->sharding)) {
     double live = fmin(p, zero3_live_parameters + 2 * graph->block_parameters);
-    bytes->device = half * live + (method->offload ? 0 : 2 * half * own);
-    bytes->host = method->offload ? 2 * half * own : 0;
+    bytes->device = width * live + (method->offload ? 0 : 2 * width * own);
+    bytes->host = method->offload ? 2 * width * own : 0;
   } else {
-    bytes->device = half * p + half * (gradients ? own : p);
+    bytes->device = width * p + width * (gradients ? own : p);
   }
   if (method->offload)
     bytes->host += (optimizer + 4) * own; /* and gradients in fp32 for the CPU */
@@ -94,11 +90,11 @@ static void zero_bytes(const struct gd_stack_graph *graph, const struct gd_metho
 
 static void fsdp_bytes(const struct gd_stack_graph *graph, const struct gd_method *method,
                        int count, struct gd_stack_bytes *bytes) {
-  double p = graph->parameters, own = p / count, half = compute_bytes(graph);
+  double p = graph->parameters, own = p / count, width = compute_bytes(graph);
   double outside = fmax(0, p - graph->blocks * graph->block_parameters);
   double gathered =
       method->sharding == GD_SHARDING_FSDP2 ? p : 3 * graph->block_parameters + outside;
-  bytes->device = half * gathered + 8 * graph->block_parameters;
+  bytes->device = width * gathered + 8 * graph->block_parameters;
   *(method->offload ? &bytes->host : &bytes->device) += 16 * own;
 }
 
@@ -153,12 +149,12 @@ void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *
 /* The peak of the unit that multiplies: TF32 is part of the free lunch. What a GPU lacks it does in
    another precision, as gd_setup_precision has it. */
 static double peak_of(const struct gd_gpu *gpu, enum gd_precision precision, bool naive) {
-  bool half = precision != GD_PRECISION_FP32;
+  bool bits16 = precision != GD_PRECISION_FP32;
   enum gd_peak own = precision == GD_PRECISION_BF16 ? GD_PEAK_BF16 : GD_PEAK_FP16;
   enum gd_peak other = own == GD_PEAK_BF16 ? GD_PEAK_FP16 : GD_PEAK_BF16;
-  if (half && gpu->flops[own] > 0)
+  if (bits16 && gpu->flops[own] > 0)
     return gpu->flops[own];
-  if (half && gpu->flops[other] > 0)
+  if (bits16 && gpu->flops[other] > 0)
     return gpu->flops[other];
   return gpu->flops[naive || gpu->flops[GD_PEAK_TF32] <= 0 ? GD_PEAK_FP32 : GD_PEAK_TF32];
 }
@@ -186,7 +182,7 @@ struct clock {
 };
 
 static double phase_s(const struct clock *clock, const struct gd_stack_phase *phase) {
-  double flops = phase->product_flops + phase->attention_flops;
+  double flops = phase->gemm_flops + phase->attention_flops;
   double bytes = clock->ops * phase->other_bytes + clock->scores * phase->score_bytes;
   double bandwidth = clock->memory_bytes_per_s;
   return flops / clock->peak + flops / (clock->fit->value[GD_STACK_REUSE] * bandwidth) +
@@ -206,40 +202,42 @@ static double collective_bytes_per_s(const struct gd_target *target,
    gradients in every pass; ZeRO 1 alone waits for the last one. */
 static void add_collectives(const struct gd_stack_graph *graph, enum gd_sharding sharding,
                             const struct gd_target *target, const struct gd_stack_fit *fit,
-                            double backward_s, double *pass_s, double *update_s) {
+                            double backward_s, double *micro_step_s, double *update_s) {
   if (target->count < 2)
     return;
   /* A ring moves (n - 1) / n of the data over each link, an all-reduce twice that. */
   double ring = (double)(target->count - 1) / target->count / collective_bytes_per_s(target, fit);
-  double half = compute_bytes(graph) * graph->parameters;
+  double compute = compute_bytes(graph) * graph->parameters;
   switch (sharding) {
-  case GD_SHARDING_NONE: *pass_s += fmax(0, 2 * ring * 4 * graph->parameters - backward_s); break;
-  case GD_SHARDING_ZERO1: *update_s += 2 * ring * half; break;
-  case GD_SHARDING_ZERO2:
-    *pass_s += fmax(0, ring * half - backward_s);
-    *update_s += ring * half;
+  case GD_SHARDING_NONE:
+    *micro_step_s += fmax(0, 2 * ring * 4 * graph->parameters - backward_s);
     break;
-  case GD_SHARDING_FSDP2: *pass_s = fmax(*pass_s, 2 * ring * half); break;
+  case GD_SHARDING_ZERO1: *update_s += 2 * ring * compute; break;
+  case GD_SHARDING_ZERO2:
+    *micro_step_s += fmax(0, ring * compute - backward_s);
+    *update_s += ring * compute;
+    break;
+  case GD_SHARDING_FSDP2: *micro_step_s = fmax(*micro_step_s, 2 * ring * compute); break;
   case GD_SHARDING_ZERO3:
-  case GD_SHARDING_FSDP3: *pass_s = fmax(*pass_s, 3 * ring * half); break;
+  case GD_SHARDING_FSDP3: *micro_step_s = fmax(*micro_step_s, 3 * ring * compute); break;
   case GD_SHARDING_COUNT: break;
   }
 }
 
 /* Adam on the CPU, and what crosses the host link in a pass and in an update. */
 static void add_offload(const struct gd_stack_graph *graph, enum gd_sharding sharding,
-                        const struct gd_target *target, double *pass_s, double *update_s) {
-  double own = graph->parameters / target->count, half = compute_bytes(graph) * own;
+                        const struct gd_target *target, double *micro_step_s, double *update_s) {
+  double own = graph->parameters / target->count, compute = compute_bytes(graph) * own;
   double link = host_link_share * target->gpu->host_link_bytes_per_s;
   *update_s += own / cpu_adam_per_s;
   switch (sharding) {
   case GD_SHARDING_ZERO2:
-    *pass_s += half / link; /* gradients, each pass */
-                            /* fall through */
-  case GD_SHARDING_ZERO1: *update_s += 2 * half / link; break;
-  case GD_SHARDING_ZERO3: *pass_s += 3 * half / link; break; /* weights twice, gradients */
-  case GD_SHARDING_FSDP2: *pass_s += 8 * own / link; break;  /* in fp32 */
-  case GD_SHARDING_FSDP3: *pass_s += 12 * own / link; break;
+    *micro_step_s += compute / link; /* gradients, each micro-step */
+                                     /* fall through */
+  case GD_SHARDING_ZERO1: *update_s += 2 * compute / link; break;
+  case GD_SHARDING_ZERO3: *micro_step_s += 3 * compute / link; break; /* weights twice, gradients */
+  case GD_SHARDING_FSDP2: *micro_step_s += 8 * own / link; break;     /* in fp32 */
+  case GD_SHARDING_FSDP3: *micro_step_s += 12 * own / link; break;
   case GD_SHARDING_NONE:
   case GD_SHARDING_COUNT: break;
   }
@@ -256,14 +254,14 @@ double gd_stack_step_s(const struct gd_stack_model *model, const struct gd_stack
   traffic(model, point->mode, fit, &clock.ops, &clock.scores);
   double forward_s = phase_s(&clock, &point->forward);
   double backward_s = phase_s(&clock, &point->backward);
-  double pass_s = (method->ckpt ? 2 : 1) * forward_s + backward_s;
+  double micro_step_s = (method->ckpt ? 2 : 1) * forward_s + backward_s;
   double updated = graph->parameters / (method->sharding == GD_SHARDING_NONE ? 1 : target->count);
   double update_s =
       28 * updated / (fit->value[GD_STACK_BANDWIDTH] * target->gpu->memory_bytes_per_s);
-  add_collectives(graph, method->sharding, target, fit, backward_s, &pass_s, &update_s);
+  add_collectives(graph, method->sharding, target, fit, backward_s, &micro_step_s, &update_s);
   if (method->offload)
-    add_offload(graph, method->sharding, target, &pass_s, &update_s);
-  return point->accumulation * pass_s + update_s;
+    add_offload(graph, method->sharding, target, &micro_step_s, &update_s);
+  return point->accumulation * micro_step_s + update_s;
 }
 
 /* --- Megatron-LM --------------------------------------------------------------------------- */
@@ -347,7 +345,7 @@ static enum gd_status load(struct gd_stack *stack, struct gd_error *err) {
   stack->models = gd_arena_alloc(&stack->arena, (size_t)stack->n_models, sizeof *stack->models);
   stack->cells = gd_arena_alloc(&stack->arena, (size_t)stack->n_cells, sizeof *stack->cells);
   if (!stack->models || !stack->cells)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while predicting the paper's tables");
+    return gd_nomem(err, "while predicting the paper's tables");
   for (int i = 0; i < stack->n_models; i++) {
     GD_TRY(gd_model_load(stack->paper.recipes[i].model, &stack->models[i].model, err));
     GD_TRY(gd_stack_model_make(&stack->models[i], err));

@@ -22,7 +22,7 @@
 
 /* What is fitted; the same for all GPUs and all models. */
 enum gd_stack_parameter {
-  GD_STACK_REUSE,     /* FLOPs of products for each byte of memory bandwidth they keep busy */
+  GD_STACK_REUSE,     /* FLOPs of GEMMs for each byte of memory bandwidth they keep busy */
   GD_STACK_BANDWIDTH, /* share of the memory bandwidth that all else reaches */
   GD_STACK_EAGER,     /* bytes moved op by op over those of our graph, model in one precision */
   GD_STACK_AUTOCAST,  /* likewise under autocast, with its conversions */

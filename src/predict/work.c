@@ -1,13 +1,6 @@
 /*
- * From an op to the sizes that decide its speed; see work.h.
- *
- *   matmul                 batch, M, N, K
- *   linear_xent            1, rows, classes, width
- *   attention, its grad    B N (heads of the batch), T, D, query heads to a key
- *   scan, its grad         B, T, C, S
- *   depthwise, conv1d, ... B, positions, C, taps
- *   collectives            bytes of the whole buffer, ranks
- *   all else               bytes, columns of a row
+ * From an op to the sizes that decide its speed; see work.h. enum gd_work_class in ir/op.h says
+ * which sizes a class has.
  */
 #include "predict/work.h"
 
@@ -31,12 +24,11 @@ bool gd_unit_parse(const char *text, enum gd_peak *peak) {
 }
 
 bool gd_work_is_collective(enum gd_op_kind kind) {
-  return kind == GD_OP_all_reduce || kind == GD_OP_reduce_scatter || kind == GD_OP_all_gather ||
-         kind == GD_OP_gather;
+  return gd_op_info(kind)->work == GD_WORK_COLLECTIVE;
 }
 
 bool gd_work_is_transfer(enum gd_op_kind kind) {
-  return kind == GD_OP_transfer || kind == GD_OP_transfer_into;
+  return gd_op_info(kind)->work == GD_WORK_TRANSFER;
 }
 
 static const struct gd_tensor *tensor(const struct gd_graph *graph, gd_tensor_id id) {
@@ -49,10 +41,10 @@ static double dim(const struct gd_tensor *t, uint32_t at) {
 
 /* All dims but the last `kept`. */
 static double leading(const struct gd_tensor *t, uint32_t kept) {
-  double product = 1;
+  double elements = 1;
   for (uint32_t i = 0; i + kept < t->rank; i++)
-    product *= (double)t->dims[i];
-  return product;
+    elements *= (double)t->dims[i];
+  return elements;
 }
 
 static void set_sizes(struct gd_work *work, double a, double b, double c, double d) {
@@ -95,14 +87,15 @@ static uint64_t bit_of(const char *name) {
   return UINT64_C(1) << (hash >> 20) % 48;
 }
 
-static uint64_t fused_variant(const struct gd_fusion *fusion) {
+static uint64_t variant_fused(const struct gd_graph *graph, const struct gd_op *fused) {
+  const struct gd_fusion *fusion = gd_op_fusion(graph, fused);
   uint64_t bits = 0;
   for (gd_op_id id = 0; id < fusion->body.n_ops; id++) {
     const struct gd_op *op = &fusion->body.ops[id];
     if (gd_op_info(op->kind)->op_class == GD_CLASS_VIEW)
       continue;
     bits |= bit_of(gd_op_info(op->kind)->name);
-    if (op->kind == GD_OP_activate || op->kind == GD_OP_activate_grad)
+    if (gd_op_info(op->kind)->attr == GD_ATTR_activate)
       bits |= bit_of(gd_activation_name(op->attr.activate.function));
   }
   return bits;
@@ -115,36 +108,60 @@ static bool has_odd_rows(const struct gd_graph *graph, const struct gd_op *op) {
   return a->dims[a->rank - 1] % 8 || b->dims[b->rank - 1] % 8 || out->dims[out->rank - 1] % 8;
 }
 
-static uint64_t variant_of(const struct gd_graph *graph, const struct gd_op *op) {
-  switch (op->kind) {
-  case GD_OP_matmul:
-    return (op->attr.matmul.trans_a ? 1u : 0) | (op->attr.matmul.trans_b ? 2u : 0) |
-           (op->adds ? 4u : 0) |
-           (tensor(graph, op->out[0])->dtype != tensor(graph, op->in[0])->dtype ? 8u : 0) |
-           (has_odd_rows(graph, op) ? 16u : 0);
-  case GD_OP_attention:
-  case GD_OP_attention_grad:
-    return (op->attr.attention.causal ? 1u : 0) | (op->attr.attention.probability > 0 ? 2u : 0);
-  case GD_OP_softmax:
-  case GD_OP_softmax_grad: return op->attr.softmax.causal ? 1 : 0;
-  case GD_OP_activate:
-  case GD_OP_activate_grad: return UINT64_C(1) << op->attr.activate.function;
-  case GD_OP_split_heads:
-  case GD_OP_merge_heads:
-    return (op->attr.heads.rotated ? 1u : 0) | (op->attr.heads.parts > 1 ? 2u : 0);
-  case GD_OP_adam: return op->n_in > 7 && op->in[7] != GD_NONE ? 1 : 0;
-  case GD_OP_transpose: /* whether rows stay whole */
-    return op->attr.transpose.perm[tensor(graph, op->in[0])->rank - 1] ==
-                   tensor(graph, op->in[0])->rank - 1
-               ? 1
-               : 0;
-  case GD_OP_add:
-  case GD_OP_mul: /* one operand is a row */
-    return gd_tensor_elements(graph, op->in[0]) != gd_tensor_elements(graph, op->in[1]) ? 1 : 0;
-  case GD_OP_linear_xent: return 0; /* what it adds to is read once, of all that it multiplies */
-  case GD_OP_fused: return fused_variant(&graph->fusions[op->attr.fused.fusion]);
-  default: return op->adds ? 1 : 0;
-  }
+static uint64_t variant_matmul(const struct gd_graph *graph, const struct gd_op *op) {
+  return (op->attr.matmul.trans_a ? 1u : 0) | (op->attr.matmul.trans_b ? 2u : 0) |
+         (op->adds ? 4u : 0) |
+         (tensor(graph, op->out[0])->dtype != tensor(graph, op->in[0])->dtype ? 8u : 0) |
+         (has_odd_rows(graph, op) ? 16u : 0);
+}
+
+static uint64_t variant_attention(const struct gd_graph *graph, const struct gd_op *op) {
+  (void)graph;
+  return (op->attr.attention.causal ? 1u : 0) | (op->attr.attention.probability > 0 ? 2u : 0);
+}
+
+static uint64_t variant_softmax(const struct gd_graph *graph, const struct gd_op *op) {
+  (void)graph;
+  return op->attr.softmax.causal ? 1 : 0;
+}
+
+static uint64_t variant_activate(const struct gd_graph *graph, const struct gd_op *op) {
+  (void)graph;
+  return UINT64_C(1) << op->attr.activate.function;
+}
+
+static uint64_t variant_heads(const struct gd_graph *graph, const struct gd_op *op) {
+  (void)graph;
+  return (op->attr.heads.rotated ? 1u : 0) | (op->attr.heads.parts > 1 ? 2u : 0);
+}
+
+/* Whether there is a 16-bit copy. */
+static uint64_t variant_adam(const struct gd_graph *graph, const struct gd_op *op) {
+  (void)graph;
+  return op->n_in > 7 && op->in[7] != GD_NONE ? 1 : 0;
+}
+
+/* Whether rows stay whole. */
+static uint64_t variant_transpose(const struct gd_graph *graph, const struct gd_op *op) {
+  uint32_t last = tensor(graph, op->in[0])->rank - 1;
+  return op->attr.transpose.perm[last] == last ? 1 : 0;
+}
+
+/* Whether one operand is a row. */
+static uint64_t variant_broadcast(const struct gd_graph *graph, const struct gd_op *op) {
+  return gd_tensor_elements(graph, op->in[0]) != gd_tensor_elements(graph, op->in[1]) ? 1 : 0;
+}
+
+/* What linear_xent adds to is read once, next to GEMMs that take far longer. */
+static uint64_t variant_none(const struct gd_graph *graph, const struct gd_op *op) {
+  (void)graph;
+  (void)op;
+  return 0;
+}
+
+static uint64_t variant_adds(const struct gd_graph *graph, const struct gd_op *op) {
+  (void)graph;
+  return op->adds ? 1 : 0;
 }
 
 static bool lies_on_host(const struct gd_graph *graph, const struct gd_op *op) {
@@ -160,8 +177,8 @@ static bool lies_on_host(const struct gd_graph *graph, const struct gd_op *op) {
 
 /* --- sizes --------------------------------------------------------------------------------- */
 
-static void product_sizes(const struct gd_graph *graph, const struct gd_op *op,
-                          struct gd_work *work) {
+static void sizes_matmul(const struct gd_graph *graph, const struct gd_op *op,
+                         struct gd_work *work) {
   const struct gd_tensor *a = tensor(graph, op->in[0]), *b = tensor(graph, op->in[1]);
   const struct gd_tensor *out = tensor(graph, op->out[0]);
   double n = dim(out, out->rank - 1), batch = leading(b, 2);
@@ -169,88 +186,120 @@ static void product_sizes(const struct gd_graph *graph, const struct gd_op *op,
   set_sizes(work, batch, (double)gd_tensor_elements(graph, op->out[0]) / n / batch, n, k);
 }
 
-static void other_sizes(const struct gd_graph *graph, const struct gd_op *op,
+static void sizes_linear_xent(const struct gd_graph *graph, const struct gd_op *op,
+                              struct gd_work *work) {
+  const struct gd_tensor *w = tensor(graph, op->in[1]);
+  set_sizes(work, 1, leading(tensor(graph, op->in[0]), 1), dim(w, 0), dim(w, 1));
+}
+
+/* q and k are inputs q_at and q_at + 1. */
+static void attention_sizes(const struct gd_graph *graph, const struct gd_op *op, uint32_t q_at,
+                            struct gd_work *work) {
+  const struct gd_tensor *q = tensor(graph, op->in[q_at]), *k = tensor(graph, op->in[q_at + 1]);
+  set_sizes(work, dim(q, 0) * dim(q, 1), dim(q, 2), dim(q, 3), dim(q, 1) / dim(k, 1));
+}
+
+static void sizes_attention(const struct gd_graph *graph, const struct gd_op *op,
+                            struct gd_work *work) {
+  attention_sizes(graph, op, 0, work);
+}
+
+static void sizes_attention_grad(const struct gd_graph *graph, const struct gd_op *op,
+                                 struct gd_work *work) {
+  attention_sizes(graph, op, 1, work);
+}
+
+/* u is input u_at, A_log input u_at + 2. */
+static void scan_sizes(const struct gd_graph *graph, const struct gd_op *op, uint32_t u_at,
+                       struct gd_work *work) {
+  const struct gd_tensor *u = tensor(graph, op->in[u_at]), *a = tensor(graph, op->in[u_at + 2]);
+  set_sizes(work, dim(u, 0), dim(u, 1), dim(u, 2), dim(a, 1));
+}
+
+static void sizes_scan(const struct gd_graph *graph, const struct gd_op *op, struct gd_work *work) {
+  scan_sizes(graph, op, 0, work);
+}
+
+static void sizes_scan_grad(const struct gd_graph *graph, const struct gd_op *op,
+                            struct gd_work *work) {
+  scan_sizes(graph, op, 1, work);
+}
+
+static void sizes_filter(const struct gd_graph *graph, const struct gd_op *op,
+                         struct gd_work *work) {
+  const struct gd_tensor *x = tensor(graph, op->in[0]);
+  double in = (double)gd_tensor_elements(graph, op->in[0]), c = dim(x, x->rank - 1);
+  set_sizes(work, dim(x, 0), in / c / dim(x, 0), c, work->flops / 2 / in);
+}
+
+/* The whole is what holds the slices of all ranks. */
+static void sizes_collective(const struct gd_graph *graph, const struct gd_op *op,
+                             struct gd_work *work) {
+  double in = (double)gd_tensor_bytes(graph, op->in[0]);
+  double out = (double)gd_tensor_bytes(graph, op->out[0]);
+  set_sizes(work, fmax(in, out), (double)op->attr.ranks.ranks, 1, 1);
+}
+
+static void sizes_fused(const struct gd_graph *graph, const struct gd_op *op,
                         struct gd_work *work) {
-  gd_tensor_id id = op->n_out ? op->out[0] : op->in[0];
-  if (gd_work_is_collective(op->kind)) {
-    gd_tensor_id whole = op->kind == GD_OP_gather ? op->out[0] : op->in[0];
-    set_sizes(work, (double)gd_tensor_bytes(graph, whole), (double)op->attr.ranks.ranks, 1, 1);
-    return;
-  }
-  if (op->kind == GD_OP_fused) {
-    const struct gd_fusion *fusion = &graph->fusions[op->attr.fused.fusion];
-    set_sizes(work, work->bytes, (double)fusion->columns, 1, 1);
-    return;
-  }
-  const struct gd_tensor *t = tensor(graph, id);
+  set_sizes(work, work->bytes, (double)gd_op_fusion(graph, op)->columns, 1, 1);
+}
+
+static void sizes_bytes(const struct gd_graph *graph, const struct gd_op *op,
+                        struct gd_work *work) {
+  const struct gd_tensor *t = tensor(graph, op->n_out ? op->out[0] : op->in[0]);
   set_sizes(work, work->bytes, t->rank ? dim(t, t->rank - 1) : 1, 1, 1);
 }
 
-static void sizes_of(const struct gd_graph *graph, const struct gd_op *op, struct gd_work *work) {
-  if (op->n_in == 0) {
-    other_sizes(graph, op, work);
-    return;
-  }
-  const struct gd_tensor *x = tensor(graph, op->in[0]);
-  switch (op->kind) {
-  case GD_OP_matmul: product_sizes(graph, op, work); return;
-  case GD_OP_linear_xent: {
-    const struct gd_tensor *w = tensor(graph, op->in[1]);
-    set_sizes(work, 1, leading(x, 1), dim(w, 0), dim(w, 1));
-    return;
-  }
-  case GD_OP_attention:
-  case GD_OP_attention_grad: {
-    uint32_t q_at = op->kind == GD_OP_attention ? 0 : 1;
-    const struct gd_tensor *q = tensor(graph, op->in[q_at]), *k = tensor(graph, op->in[q_at + 1]);
-    set_sizes(work, dim(q, 0) * dim(q, 1), dim(q, 2), dim(q, 3), dim(q, 1) / dim(k, 1));
-    return;
-  }
-  case GD_OP_scan:
-  case GD_OP_scan_grad: {
-    uint32_t u_at = op->kind == GD_OP_scan ? 0 : 1;
-    const struct gd_tensor *u = tensor(graph, op->in[u_at]), *a = tensor(graph, op->in[u_at + 2]);
-    set_sizes(work, dim(u, 0), dim(u, 1), dim(u, 2), dim(a, 1));
-    return;
-  }
-  case GD_OP_depthwise:
-  case GD_OP_depthwise_dx:
-  case GD_OP_depthwise_dw:
-  case GD_OP_conv1d:
-  case GD_OP_conv1d_dx:
-  case GD_OP_conv1d_dw: {
-    double in = (double)gd_tensor_elements(graph, op->in[0]), c = dim(x, x->rank - 1);
-    set_sizes(work, dim(x, 0), in / c / dim(x, 0), c, work->flops / 2 / in);
-    return;
-  }
-  default: other_sizes(graph, op, work);
-  }
-}
+/* --- the table ----------------------------------------------------------------------------- */
+
+static const struct {
+  void (*sizes)(const struct gd_graph *, const struct gd_op *, struct gd_work *);
+  uint64_t (*variant)(const struct gd_graph *, const struct gd_op *);
+} classes[GD_WORK_COUNT] = {
+    [GD_WORK_NONE] = {sizes_bytes, variant_none},
+    [GD_WORK_BYTES] = {sizes_bytes, variant_adds},
+    [GD_WORK_BROADCAST] = {sizes_bytes, variant_broadcast},
+    [GD_WORK_TRANSPOSE] = {sizes_bytes, variant_transpose},
+    [GD_WORK_HEADS] = {sizes_bytes, variant_heads},
+    [GD_WORK_SOFTMAX] = {sizes_bytes, variant_softmax},
+    [GD_WORK_ACTIVATE] = {sizes_bytes, variant_activate},
+    [GD_WORK_ACTIVATE_GRAD] = {sizes_bytes, variant_activate},
+    [GD_WORK_ADAM] = {sizes_bytes, variant_adam},
+    [GD_WORK_FUSED] = {sizes_fused, variant_fused},
+    [GD_WORK_MATMUL] = {sizes_matmul, variant_matmul},
+    [GD_WORK_LINEAR_XENT] = {sizes_linear_xent, variant_none},
+    [GD_WORK_ATTENTION] = {sizes_attention, variant_attention},
+    [GD_WORK_ATTENTION_GRAD] = {sizes_attention_grad, variant_attention},
+    [GD_WORK_SCAN] = {sizes_scan, variant_adds},
+    [GD_WORK_SCAN_GRAD] = {sizes_scan_grad, variant_adds},
+    [GD_WORK_FILTER] = {sizes_filter, variant_adds},
+    [GD_WORK_COLLECTIVE] = {sizes_collective, variant_adds},
+    [GD_WORK_TRANSFER] = {sizes_bytes, variant_adds},
+};
 
 void gd_work_of(const struct gd_graph *graph, gd_op_id id, double counted_share,
                 struct gd_work *work) {
   const struct gd_op *op = &graph->ops[id];
   struct gd_cost cost;
-  bool tf32 = op->kind == GD_OP_matmul        ? op->attr.matmul.tf32
-              : op->kind == GD_OP_linear_xent ? op->attr.xent.tf32
-              : op->kind == GD_OP_attention || op->kind == GD_OP_attention_grad
-                  ? op->attr.attention.tf32
-                  : false;
-  bool product = op->kind == GD_OP_matmul || op->kind == GD_OP_attention;
-  enum gd_dtype dtype = product ? tensor(graph, op->in[0])->dtype : widest_dtype(graph, op);
+  const enum gd_work_class class = gd_op_info(op->kind)->work;
+  union gd_attr attr = op->attr;
+  const bool *tf32 = gd_attr_tf32(op->kind, &attr);
+  bool by_operand = class == GD_WORK_MATMUL || class == GD_WORK_ATTENTION;
+  enum gd_dtype dtype = by_operand ? tensor(graph, op->in[0])->dtype : widest_dtype(graph, op);
   gd_op_cost(graph, id, &cost);
   *work = (struct gd_work){.kind = op->kind,
-                           .unit = unit_of(dtype, tf32),
-                           .variant = variant_of(graph, op),
+                           .unit = unit_of(dtype, tf32 && *tf32),
+                           .variant = classes[class].variant(graph, op),
                            .on_host = lies_on_host(graph, op),
                            .flops = cost.executed_flops,
                            .bytes = cost.read_bytes + cost.write_bytes};
   /* The fused loss leaves out rows that do not count; see exec/run.h. */
-  bool gathers = op->kind == GD_OP_linear_xent &&
+  bool gathers = class == GD_WORK_LINEAR_XENT &&
                  gd_loss_gathers(&op->attr.xent, gd_tensor_elements(graph, op->in[2]));
   if (gathers)
     work->flops *= counted_share;
-  sizes_of(graph, op, work);
+  classes[class].sizes(graph, op, work);
   if (gathers)
     work->sizes[1] = fmax(1, work->sizes[1] * counted_share);
 }
@@ -272,8 +321,9 @@ double gd_work_distance(const struct gd_work *a, const struct gd_work *b) {
     sum += weight[i] * apart * apart;
   }
   /* A bit of the variant is as far off as a size that differs by two or three times; the layout of
-     a product and one op of a cluster count for half of that. */
-  double bit = a->kind == GD_OP_fused || a->kind == GD_OP_matmul ? 0.7 : 1.5;
+     a GEMM and one op of a cluster count for half of that. */
+  const enum gd_work_class class = gd_op_info(a->kind)->work;
+  double bit = class == GD_WORK_FUSED || class == GD_WORK_MATMUL ? 0.7 : 1.5;
   double other = bit * bits_apart(a->variant, b->variant);
   if (a->unit != b->unit)
     other += 3;

@@ -1,6 +1,6 @@
 /*
  * What one op asks of a device, in the terms in which ops are compared: kind, unit of arithmetic,
- * variant, a few sizes, FLOPs and bytes. Calibration stores measured times beside it, prediction
+ * variant, a few sizes, FLOPs and bytes. Calibration stores measured times with it, prediction
  * looks for the nearest ones. Nothing here knows a device.
  */
 #ifndef GD_PREDICT_WORK_H
@@ -17,7 +17,7 @@ struct gd_work {
   uint64_t variant;            /* bits that change the kernel: masks, transposes, fused kinds */
   bool on_host;                /* its data lie in host memory: a GPU's host computes it */
   double sizes[GD_WORK_SIZES]; /* at least 1; matmul: batch, M, N, K. Others: see work.c */
-  double flops;                /* products, as executed */
+  double flops;                /* GEMMs, as executed */
   double bytes;                /* read and written, each at least once */
 };
 

@@ -160,7 +160,7 @@ static enum gd_status make(struct gd_accuracy *a, struct gd_error *err) {
   a->cells = gd_arena_alloc(&a->arena, (size_t)n, sizeof *a->cells);
   a->megatron = gd_arena_alloc(&a->arena, (size_t)a->stack.paper.n_megatron, sizeof *a->megatron);
   if (!room || !a->cells || !a->megatron)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while judging predictions");
+    return gd_nomem(err, "while judging predictions");
   name_folds(a);
   for (int i = 0; i < ROOMS; i++)
     rooms[i].values = room + i * (ptrdiff_t)n;

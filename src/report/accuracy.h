@@ -1,8 +1,8 @@
 /*
  * How good predictions are: predicted against measured for stored trials, for the paper's Tables 1
  * and 4 (only by parameters that were fitted without the GPU or the family in question), and for
- * the Megatron/DeepSpeed table. `gpudays accuracy` writes it as docs/accuracy.md, so what the page
- * says is what the program computes.
+ * the Megatron/DeepSpeed table. `gpudays accuracy` writes it as results/accuracy.md, so what the
+ * page says is what the program computes.
  *
  *   struct gd_accuracy accuracy = {0};
  *   GD_TRY(gd_accuracy_make(&accuracy, err));
@@ -99,5 +99,14 @@ void gd_accuracy_micro_batches(const struct gd_accuracy *accuracy, int *exact, i
 
 /* The page, in Markdown. */
 void gd_accuracy_page(const struct gd_accuracy *accuracy, struct gd_strbuf *out);
+enum gd_status gd_accuracy_write_page(const struct gd_accuracy *accuracy, const char *path,
+                                      struct gd_error *err) GD_MUST_USE;
+
+/*
+ * Writes the errors of a calibration's own device, by class of points, into its file. GD_BAD_INPUT
+ * where no trial of that device was compared, or one was predicted from another calibration.
+ */
+enum gd_status gd_accuracy_keep_errors(const struct gd_accuracy *accuracy, const char *path,
+                                       struct gd_error *err) GD_MUST_USE;
 
 #endif

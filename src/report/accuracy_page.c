@@ -1,10 +1,11 @@
 /*
- * docs/accuracy.md: what accuracy.h found, for people. Numbers come from there alone; the words are
- * about what they mean. Rounded so that compilers cannot disagree about a digit.
+ * results/accuracy.md: what accuracy.h found, for people. Numbers come from there alone; the words
+ * are about what they mean. Rounded so that compilers cannot disagree about a digit.
  */
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "report/accuracy.h"
 
 static const double gib = 1024.0 * 1024 * 1024;
@@ -299,7 +300,7 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
       "\n## The paper's Tables 1 and 4\n\n"
       "The profile `--stack paper` predicts the paper's software (PyTorch, Transformers, "
       "DeepSpeed) "
-      "from the graph of each\nmodel: products, bytes moved by other ops, what autograd keeps, "
+      "from the graph of each\nmodel: GEMMs, bytes moved by other ops, what autograd keeps, "
       "collectives and copies to the host. No compilation\nunder ZeRO or for Mamba, no fused "
       "attention for RoBERTa; largest power of two as micro-batch; 64 GB of host memory\na GPU. "
       "Table 1 is the fastest of the 12 or 22 methods that fit, Table 4 the naive one. Six "
@@ -308,19 +309,21 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
   gd_strbuf_append(
       out,
       "\n```\n"
-      "pass       = forward + backward; checkpointed: 2 forward + backward\n"
+      "micro-step = forward + backward; checkpointed: 2 forward + backward\n"
       "phase      = FLOPs / peak + FLOPs / (reuse x B) + bytes x factor / (bandwidth x B)\n"
       "             B: memory bandwidth of the data sheet; factor: eager, autocast, scores; "
       "compiled: 1\n"
       "collective = bytes x (n - 1) / n / link; link: bus, or 70 % of NVLink where all are joined "
       "by it\n"
-      "             data parallel sums 4 bytes a parameter in every pass, behind the backward pass "
+      "             data parallel sums 4 bytes a parameter in every micro-step, behind the "
+      "backward pass "
       "as far as\n"
       "             that takes; ZeRO 1 waits for the update; ZeRO 3 and FSDP gather behind the "
-      "whole pass\n"
+      "whole micro-step\n"
       "offload    = bytes / half of the host link, and 0.3e9 parameters a second of Adam a GPU's "
       "share of CPUs\n"
-      "step       = passes x accumulation + update; what is a number here is assumed, not fitted\n"
+      "step       = micro-step x accumulation + update; what is a number here is assumed, not "
+      "fitted\n"
       "```\n");
   parameters(a, out);
   gd_strbuf_printf(out,
@@ -383,7 +386,7 @@ static void megatron_section(const struct gd_accuracy *a, struct gd_strbuf *out)
   gd_strbuf_printf(
       out,
       "\n## The Megatron/DeepSpeed table\n\n"
-      "GPT on 8 x A100 40 GB, sequences of 1,024, every layer checkpointed, one pass a step. "
+      "GPT on 8 x A100 40 GB, sequences of 1,024, every layer checkpointed, one micro-step a step. "
       "Nothing "
       "is fitted to it: the\nparameters are those of the paper's tables, which belong to younger "
       "software; %d of %d times are predicted too short.\nMemory is compared with the highest of "
@@ -449,4 +452,14 @@ void gd_accuracy_page(const struct gd_accuracy *accuracy, struct gd_strbuf *out)
   paper_section(accuracy, out);
   megatron_section(accuracy, out);
   cells_section(accuracy, out);
+}
+
+enum gd_status gd_accuracy_write_page(const struct gd_accuracy *a, const char *path,
+                                      struct gd_error *err) {
+  struct gd_strbuf page = {0};
+  gd_accuracy_page(a, &page);
+  enum gd_status status = page.failed ? gd_nomem(err, "while writing the page")
+                                      : gd_file_write(path, page.text, page.length, err);
+  gd_strbuf_deinit(&page);
+  return status;
 }

@@ -1,5 +1,5 @@
 /*
- * Trials that were measured, beside what would have been predicted: planned again for their device
+ * Trials that were measured, and what would have been predicted: planned again for their device
  * at their own micro-batch, then timed by the rates of that device. A GPU need not be here: its
  * record and its calibration are in the program. A CPU is this one, or its calibration is there
  * too.
@@ -10,8 +10,8 @@
 
 #include "base/csv.h"
 #include "base/embedded.h"
+#include "predict/predict_trial.h"
 #include "report/accuracy.h"
-#include "search/trial.h"
 
 /* --- one trial ----------------------------------------------------------------------------- */
 
@@ -111,7 +111,10 @@ static enum gd_status embedded_rates(const char *device, struct gd_rates *rates,
    ranks, which share a machine, only the former knows. */
 static enum gd_status open_cpu(const struct gd_trial *trial, struct gd_predictor *predictor,
                                bool *found, struct gd_error *err) {
-  GD_TRY(gd_predictor_for_machine(predictor, trial->backend, trial->threads, trial->ranks, err));
+  struct gd_place place;
+  GD_TRY(gd_place_find(trial->backend, &(struct gd_backend_options){.threads = trial->threads},
+                       &place, err));
+  GD_TRY(gd_predictor_for_machine(predictor, &place.info, trial->ranks, err));
   *found = predictor->calibrated && strcmp(predictor->rates.device, trial->device) == 0;
   if (*found || trial->ranks > 1)
     return GD_OK;
@@ -153,7 +156,7 @@ static enum gd_status add_trial(struct gd_accuracy *a, const char *file,
     return GD_OK;
   struct gd_accuracy_trial *to = add(a, file, trial);
   if (!to)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading trials");
+    return gd_nomem(err, "while reading trials");
   bool known = gd_hw_gpu(&a->stack.hw, trial->device, &gpu, &why) == GD_OK;
   why = (struct gd_error){0};
   enum gd_status status =
@@ -262,4 +265,43 @@ int gd_accuracy_within(const struct gd_accuracy *accuracy, const char *device, i
     within += trial->measured_s >= trial->low_s && trial->measured_s <= trial->high_s;
   }
   return within;
+}
+
+/* --- into a calibration --------------------------------------------------------------------- */
+
+/* Whether the trials of a calibration's device were predicted from it, and from no other. */
+static enum gd_status check_source(const char *path, const struct gd_rates *rates,
+                                   const struct gd_accuracy *a, struct gd_error *err) {
+  int trials = 0;
+  for (uint32_t i = 0; i < a->n_trials; i++) {
+    const struct gd_accuracy_trial *trial = &a->trials[i];
+    if (trial->predicted_s <= 0 || strcmp(trial->device, rates->device) != 0)
+      continue;
+    trials++;
+    if (strcmp(trial->calibrated, rates->date) != 0)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "--calibration %s is of %s, and the trials were predicted from another, of "
+                     "%s; name the one that is in use",
+                     path, rates->date, trial->calibrated[0] ? trial->calibrated : "no date");
+  }
+  if (trials == 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--calibration %s is of the %s, and no trial of it was compared; name a file of "
+                   "its trials",
+                   path, rates->device);
+  return GD_OK;
+}
+
+enum gd_status gd_accuracy_keep_errors(const struct gd_accuracy *a, const char *path,
+                                       struct gd_error *err) {
+  struct gd_rates rates = {0};
+  struct gd_trial_errors errors[GD_POINT_CLASSES];
+  GD_TRY(gd_rates_load(&rates, path, err));
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    errors[i] = gd_accuracy_errors(a, rates.device, (enum gd_point_class)i);
+  enum gd_status status = check_source(path, &rates, a, err);
+  if (status == GD_OK)
+    status = gd_rates_save_errors(path, errors, err);
+  gd_rates_deinit(&rates);
+  return status;
 }

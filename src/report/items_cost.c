@@ -236,7 +236,7 @@ static const struct gd_report_column option_columns[] = {
     {"Rent, USD", NULL, true},
     {"Break-even, months", NULL, true},
     {"Cheapest of its speed", NULL, false},
-    {"Share of the peak, %", NULL, true},
+    {"Of the peak, %", NULL, true},
 };
 enum { OPTION_COLUMNS = sizeof option_columns / sizeof *option_columns };
 
@@ -341,7 +341,7 @@ static enum gd_status options_measured(struct gd_report *report, struct gd_error
 static enum gd_status figure_7(struct gd_report *report, struct gd_error *err) {
   gd_report_begin(report, "figure-7", "Figure 7", "Cost against days: Pythia 1B");
   gd_report_text(
-      report, "Numbers beside the points are GPUs. One run costs the share of a machine's price "
+      report, "Numbers next to the points are GPUs. One run costs the share of a machine's price "
               "that its days are of five years. Both axes are logarithmic, so that no outlier is "
               "cut off.");
   gd_report_pair(report, true);

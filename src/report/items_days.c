@@ -501,7 +501,7 @@ static bool measured_gpu_days(struct gd_report *report, struct originals *all) {
     for (int g = 0; g < report->measured.n_groups; g++) {
       const struct gd_report_group *group = &report->measured.groups[g];
       if (!group->best || strcmp(group->model, report->paper.originals[i].model) != 0 ||
-          strcmp(group->best->backend, "cuda") != 0)
+          !gd_backend_is_gpu(group->best->backend))
         continue;
       double days = group->best->days * group->ranks;
       if (!(all->here[i] <= days))
@@ -534,7 +534,7 @@ static enum gd_status figure_6(struct gd_report *report, struct gd_error *err) {
       report,
       &(struct gd_report_block){"figure-6a",
                                 "What the models were first "
-                                "trained on, beside Table 1.",
+                                "trained on, next to Table 1.",
                                 GD_REPORT_PAPER, "arXiv 2410.23261, Figure 6 (a) and Table 1"},
       table, err));
   bool here = measured_gpu_days(report, &all);
@@ -597,7 +597,7 @@ enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) 
       &(struct gd_report_block){"trials",
                                 "Finished trials; the paper's days are those of the same "
                                 "model, GPU and count, naive or best. MFU is a share of the peak "
-                                "that the products run at: of fp32 models on a GPU that is fp32's "
+                                "that the GEMMs run at: of fp32 models on a GPU that is fp32's "
                                 "for naive and TF32's for free-lunch.",
                                 GD_REPORT_MEASURED, gd_report_measured_from(report)},
       table, err));

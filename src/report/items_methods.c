@@ -59,6 +59,7 @@ struct grid {
   const char *name, *title, *caption;
   enum counts counts;
   bool pythia_only; /* Figure 3: three classes */
+  bool stack;       /* planned_grid: of the paper's software, not of this engine */
 };
 
 /* NULL: memory is out. */
@@ -220,7 +221,7 @@ static enum gd_status figure_3(struct gd_report *report, struct gd_error *err) {
                     &(struct grid){"figure-3-paper", "Feasible Pythia models and GPUs (Figure 3)",
                                    "Pythia on 2, 4 or 8 GPUs: 9 of 20 pairs are infeasible with "
                                    "naive settings, none with the best ones.",
-                                   SEVERAL_GPUS, true},
+                                   SEVERAL_GPUS, true, false},
                     err));
   GD_TRY(measured_grid(report, "figure-3-measured", err));
   GD_TRY(predicted_grid(report, err));
@@ -235,15 +236,19 @@ static const char *const classes_10_planned[] = {
 
 static double planned_class(const struct gd_report *report, const void *user, int model, int gpu) {
   const struct grid *grid = user;
+  const struct gd_report_predicted *from = &report->predicted;
+  const struct gd_report_prediction *naive = grid->stack ? from->stack_naive : from->naive;
+  const struct gd_report_prediction *lunch = grid->stack ? from->stack_lunch : from->lunch;
+  const struct gd_report_prediction *saving = grid->stack ? from->stack_saving : from->saving;
   double found = (double)NAN;
   for (int i = 0; i < GD_REPORT_COUNTS; i++) {
     int cell = model * GD_REPORT_CELLS + gpu * GD_REPORT_COUNTS + i;
     if (!counts_hold(grid->counts, gd_report_counts[i]))
       continue;
-    double here = report->predicted.naive[cell].state == GD_REPORT_KNOWN    ? NAIVE_TOO
-                  : report->predicted.lunch[cell].state == GD_REPORT_KNOWN  ? LUNCH_ONLY
-                  : report->predicted.saving[cell].state == GD_REPORT_KNOWN ? SAVING_ONLY
-                                                                            : (double)NAN;
+    double here = naive[cell].state == GD_REPORT_KNOWN    ? NAIVE_TOO
+                  : lunch[cell].state == GD_REPORT_KNOWN  ? LUNCH_ONLY
+                  : saving[cell].state == GD_REPORT_KNOWN ? SAVING_ONLY
+                                                          : (double)NAN;
     if (!(found >= here))
       found = isnan(here) ? found : here;
   }
@@ -263,10 +268,13 @@ static enum gd_status planned_grid(struct gd_report *report, const struct grid *
                                        .n_classes = 3,
                                        .ordered = true,
                                        .empty_name = "infeasible with what was planned"}};
-  return gd_report_add_map(report,
-                           &(struct gd_report_block){grid->name, grid->caption, GD_REPORT_PREDICTED,
-                                                     "plans of this program, exact in bytes"},
-                           &map, err);
+  return gd_report_add_map(
+      report,
+      &(struct gd_report_block){grid->name, grid->caption, GD_REPORT_PREDICTED,
+                                grid->stack ? "a model of that software's memory; Table 1 says "
+                                              "how often it is right"
+                                            : "plans of this program, exact in bytes"},
+      &map, err);
 }
 
 static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) {
@@ -275,28 +283,43 @@ static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) 
       report, "The paper's figure also shows where free-lunch methods alone fit. Its tables tell "
               "that only where free-lunch alone is the best choice; elsewhere it is not known, "
               "and its two maps here say what the best choice was. For this program's engine all "
-              "three classes are known from its plans.");
+              "three classes are known from its plans, and for the paper's software from a model "
+              "of its memory.");
   gd_report_pair(report, true);
   GD_TRY(paper_grid(report,
                     &(struct grid){"figure-10-paper-1", "Feasible methods on one GPU (Figure 10)",
-                                   "On one GPU.", ONE_GPU, false},
+                                   "On one GPU.", ONE_GPU, false, false},
                     err));
   GD_TRY(paper_grid(report,
                     &(struct grid){"figure-10-paper-several",
                                    "Feasible methods on 2, 4 or 8 GPUs (Figure 10)",
-                                   "On 2, 4 or 8 GPUs.", SEVERAL_GPUS, false},
+                                   "On 2, 4 or 8 GPUs.", SEVERAL_GPUS, false, false},
                     err));
   GD_TRY(planned_grid(report,
                       &(struct grid){"figure-10-predicted-1",
                                      "What fits on one GPU, planned (Figure 10)",
-                                     "This program's engine on one GPU.", ONE_GPU, false},
+                                     "This program's engine on one GPU.", ONE_GPU, false, false},
                       err));
-  GD_TRY(
-      planned_grid(report,
-                   &(struct grid){"figure-10-predicted-several",
-                                  "What fits on 2, 4 or 8 GPUs, planned (Figure 10)",
-                                  "This program's engine on 2, 4 or 8 GPUs.", SEVERAL_GPUS, false},
-                   err));
+  GD_TRY(planned_grid(report,
+                      &(struct grid){"figure-10-predicted-several",
+                                     "What fits on 2, 4 or 8 GPUs, planned (Figure 10)",
+                                     "This program's engine on 2, 4 or 8 GPUs.", SEVERAL_GPUS,
+                                     false, false},
+                      err));
+  GD_TRY(planned_grid(report,
+                      &(struct grid){.name = "figure-10-stack-1",
+                                     .title = "What fits on one GPU in PyTorch (Figure 10)",
+                                     .caption = "The paper's software on one GPU.",
+                                     .counts = ONE_GPU,
+                                     .stack = true},
+                      err));
+  GD_TRY(planned_grid(report,
+                      &(struct grid){.name = "figure-10-stack-several",
+                                     .title = "What fits on 2, 4 or 8 GPUs in PyTorch (Figure 10)",
+                                     .caption = "The paper's software on 2, 4 or 8 GPUs.",
+                                     .counts = SEVERAL_GPUS,
+                                     .stack = true},
+                      err));
   gd_report_pair(report, false);
   gd_report_end(report);
   return GD_OK;
@@ -304,46 +327,65 @@ static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) 
 
 /* --- what saving memory does to speed, figures 4 and 11 ------------------------------------- */
 
-/* Reduction of the training time in percent by the best memory-saving methods. */
+/* In whole percent, as the paper prints it; never -0. */
+static double percent_less(double days, double than) {
+  return round(100 * (1 - days / than)) + 0.0;
+}
+
+/* Reduction of the training time by the best memory-saving methods. */
 static double saving_gain(const struct gd_report_group *group) {
   if (!group || !group->saving || !group->free_lunch || group->free_lunch->status != GD_TRIAL_OK)
     return (double)NAN;
-  return 100 * (1 - group->saving->days / group->free_lunch->days);
+  return percent_less(group->saving->days, group->free_lunch->days);
 }
 
 static double predicted_gain(const struct gd_report *report, const void *user, int model,
                              int column) {
   int cell = model * GD_REPORT_CELLS + column;
-  const struct gd_report_prediction *lunch = &report->predicted.lunch[cell];
-  const struct gd_report_prediction *saving = &report->predicted.saving[cell];
-  (void)user;
+  const struct gd_report_predicted *from = &report->predicted;
+  bool stack = *(const bool *)user;
+  const struct gd_report_prediction *lunch = &(stack ? from->stack_lunch : from->lunch)[cell];
+  const struct gd_report_prediction *saving = &(stack ? from->stack_saving : from->saving)[cell];
   if (lunch->state != GD_REPORT_KNOWN || saving->state != GD_REPORT_KNOWN)
     return (double)NAN;
-  return 100 * (1 - saving->days / lunch->days);
+  return percent_less(saving->days, lunch->days);
 }
 
-/* The same by prediction: free-lunch alone against +ckpt, +zero1 and both. */
+static const char *predicted_from(bool stack) {
+  return stack
+             ? "a model of the paper's software, of a GPU that its fit has not seen; Table 1 says "
+               "how good it is"
+             : "predicted days of this program's engine; Table 1 says what those of each GPU rest "
+               "on";
+}
+
+/* The same by prediction: of this engine free-lunch alone against +ckpt, +zero1 and both, of the
+   paper's software against all that save memory. */
 static enum gd_status figure_gain_predicted(struct gd_report *report, const char *number,
-                                            bool pythia_only, struct gd_error *err) {
+                                            bool stack, struct gd_error *err) {
   if (!report->predicted.known)
     return GD_OK;
   struct gd_report_map map = {
       .columns = gd_report_grid_names(report),
       .n_columns = GD_REPORT_CELLS,
-      .pythia_only = pythia_only,
+      .pythia_only = strcmp(number, "4") == 0,
       .value = predicted_gain,
-      .look = {.title = gd_report_print(
-                   report, "Time saved by memory-saving methods, predicted (Figure %s)", number),
+      .user = &stack,
+      .look = {.title =
+                   gd_report_print(report, "Time saved by memory-saving methods, %s (Figure %s)",
+                                   stack ? "predicted for PyTorch" : "predicted", number),
                .y_label = "% less time than free-lunch alone (negative: more)",
                .diverging = true,
                .empty_name = "free-lunch alone does not fit"}};
   return gd_report_add_map(
       report,
       &(struct gd_report_block){
-          gd_report_print(report, "figure-%s-predicted", number),
-          "Predicted, not measured: days of this program's engine with the best of +ckpt, +zero1 "
-          "and both against free-lunch alone.",
-          GD_REPORT_PREDICTED, gd_report_print(report, "%s", report->predicted.basis[0])},
+          gd_report_print(report, "figure-%s-%s", number, stack ? "stack" : "predicted"),
+          stack ? "Predicted, not measured: days of the paper's software with the best of all "
+                  "memory-saving methods against free-lunch alone."
+                : "Predicted, not measured: days of this program's engine with the best of +ckpt, "
+                  "+zero1 and both against free-lunch alone.",
+          GD_REPORT_PREDICTED, predicted_from(stack)},
       &map, err);
 }
 
@@ -374,7 +416,8 @@ static enum gd_status figure_gain(struct gd_report *report, const char *number, 
         report, GD_REPORT_MEASURED,
         "no model has both a free-lunch and a memory-saving trial; 'gpudays bench MODEL "
         "--methods all' measures them");
-  GD_TRY(figure_gain_predicted(report, number, strcmp(number, "4") == 0, err));
+  GD_TRY(figure_gain_predicted(report, number, false, err));
+  GD_TRY(figure_gain_predicted(report, number, true, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -385,7 +428,8 @@ enum { RELATIVES = 4 };
 static const char *const relative_names[RELATIVES] = {"best", "free-lunch alone", "median",
                                                       "worst"};
 
-/* The groups of the store that have three memory-saving trials. NULL: memory is out. */
+/* The groups of the store that have three memory-saving trials and, as in the paper, one of
+   free-lunch alone. NULL: memory is out. */
 static struct gd_report_spread *measured_spreads(struct gd_report *report, int *count) {
   const struct gd_report_measured *measured = &report->measured;
   struct gd_report_spread *spreads =
@@ -393,13 +437,12 @@ static struct gd_report_spread *measured_spreads(struct gd_report *report, int *
   *count = 0;
   for (int g = 0; g < measured->n_groups && spreads; g++) {
     const struct gd_report_group *group = &measured->groups[g];
-    bool lunch = group->free_lunch && group->free_lunch->status == GD_TRIAL_OK;
-    if (isfinite(group->median_days))
-      spreads[(*count)++] =
-          (struct gd_report_spread){.best = group->saving->days,
-                                    .median = group->median_days,
-                                    .worst = group->worst_days,
-                                    .lunch = lunch ? group->free_lunch->days : (double)NAN};
+    if (isfinite(group->median_days) && group->free_lunch &&
+        group->free_lunch->status == GD_TRIAL_OK)
+      spreads[(*count)++] = (struct gd_report_spread){.best = group->saving->days,
+                                                      .median = group->median_days,
+                                                      .worst = group->worst_days,
+                                                      .lunch = group->free_lunch->days};
   }
   return spreads;
 }
@@ -407,7 +450,7 @@ static struct gd_report_spread *measured_spreads(struct gd_report *report, int *
 /* Speeds relative to the median of the memory-saving methods, over all spreads. */
 static void relative_speeds(const struct gd_report_spread *spreads, int count, double *means,
                             double *low, double *high) {
-  enum { MOST = 512 };
+  enum { MOST = 512, FEWEST = 3 }; /* of fewer an interval of the mean says nothing */
   double values[RELATIVES][MOST];
   int counts[RELATIVES] = {0};
   for (int s = 0; s < count && s < MOST; s++) {
@@ -421,8 +464,9 @@ static void relative_speeds(const struct gd_report_spread *spreads, int count, d
   for (int i = 0; i < RELATIVES; i++) {
     struct gd_report_mean mean = gd_report_mean_of(values[i], counts[i]);
     means[i] = mean.mean;
-    low[i] = i == 2 ? (double)NAN : mean.mean - mean.half;
-    high[i] = i == 2 ? (double)NAN : mean.mean + mean.half;
+    bool shown = i != 2 && counts[i] >= FEWEST;
+    low[i] = shown ? mean.mean - mean.half : (double)NAN;
+    high[i] = shown ? mean.mean + mean.half : (double)NAN;
   }
 }
 
@@ -451,16 +495,19 @@ static enum gd_status figure_5_measured(struct gd_report *report, struct gd_erro
     return gd_report_no_memory(err);
   if (count == 0) {
     gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "no model has three memory-saving trials on one device; 'gpudays bench MODEL "
-                    "--methods all' measures them");
+                    "no model has a free-lunch and three memory-saving trials on one device; "
+                    "'gpudays bench MODEL --methods all' measures them");
     return GD_OK;
   }
   return add_speeds(
       report,
       &(struct gd_report_block){
           "figure-5-measured",
-          gd_report_print(report, "Mean over %d combination%s of model, device and count.", count,
-                          count == 1 ? "" : "s"),
+          gd_report_print(
+              report,
+              "Mean over %d combination%s of model, device and count in which free-lunch "
+              "alone was measured too.",
+              count, count == 1 ? "" : "s"),
           GD_REPORT_MEASURED, gd_report_measured_from(report)},
       "Speed among combinations of memory-saving methods (Figure 5)", spreads, count, err);
 }
@@ -479,9 +526,23 @@ static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
                             "Predicted, not measured: mean over Pythia up to 1B on %d of each of "
                             "the paper's GPUs, %d combinations, all methods of the search space.",
                             GD_REPORT_SPREAD_GPUS, predicted->n_spreads),
-            GD_REPORT_PREDICTED, gd_report_print(report, "%s", predicted->basis[0])},
+            GD_REPORT_PREDICTED, predicted_from(false)},
         "Speed among memory-saving methods, predicted (Figure 5)", predicted->spreads,
         predicted->n_spreads, err));
+  if (predicted->known && predicted->n_stack_spreads > 0)
+    GD_TRY(
+        add_speeds(report,
+                   &(struct gd_report_block){
+                       "figure-5-stack",
+                       gd_report_print(
+                           report,
+                           "Predicted, not measured: the paper's software, mean over Pythia on 2, "
+                           "4 and 8 of the paper's GPUs, %d combinations in which free-lunch alone "
+                           "fits.",
+                           predicted->n_stack_spreads),
+                       GD_REPORT_PREDICTED, predicted_from(true)},
+                   "Speed among memory-saving methods, predicted for PyTorch (Figure 5)",
+                   predicted->stack_spreads, predicted->n_stack_spreads, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -501,11 +562,10 @@ static const char *yes_no(bool yes) {
 }
 
 /* "FSDP 2" of "fsdp2". */
-static const char *sharding_title(struct gd_report *report, const char *name) {
-  if (strncmp(name, "zero", 4) == 0)
-    return gd_report_print(report, "ZeRO %s", name + 4);
-  if (strncmp(name, "fsdp", 4) == 0)
-    return gd_report_print(report, "FSDP %s", name + 4);
+static const char *sharding_title(const char *name) {
+  for (int i = 0; i < GD_METHOD_PART_COUNT; i++)
+    if (strcmp(gd_method_row((enum gd_method_part_id)i)->name, name) == 0)
+      return gd_method_row((enum gd_method_part_id)i)->title;
   return "none";
 }
 
@@ -526,7 +586,7 @@ static enum gd_status settings_table(struct gd_report *report, struct gd_error *
     gd_report_set_count(report, &row[2], setting->count);
     row[3].text = yes_no(setting->free_lunch);
     row[4].text = yes_no(setting->checkpointing);
-    row[5].text = sharding_title(report, setting->sharding);
+    row[5].text = sharding_title(setting->sharding);
     row[6].text = yes_no(setting->offloading);
     gd_report_set_count(report, &row[7], setting->micro_batch);
     gd_report_set_count(report, &row[8], setting->accumulation);
@@ -628,9 +688,9 @@ static enum gd_status settings_measured(struct gd_report *report, struct gd_erro
     row[0].text = gd_report_model_title(report, best->model);
     row[1].text = best->device;
     gd_report_set_count(report, &row[2], best->ranks);
-    row[3].text = yes_no(best->method.compile && best->method.kernels && best->method.tf32);
+    row[3].text = yes_no(gd_method_is_free_lunch(&best->method));
     row[4].text = yes_no(best->method.ckpt);
-    row[5].text = sharding_title(report, gd_sharding_name(best->method.sharding));
+    row[5].text = sharding_title(gd_sharding_name(best->method.sharding));
     row[6].text = yes_no(best->method.offload);
     gd_report_set_count(report, &row[7], best->micro_batch);
     gd_report_set_count(report, &row[8], best->accumulation);

@@ -1,6 +1,6 @@
 /*
  * Tables 1 and 4, predicted: days of this program's engine on the paper's GPUs with their
- * intervals, and days of the paper's own software beside what the paper measured.
+ * intervals, and days of the paper's own software next to what the paper measured.
  */
 #include "report/report_int.h"
 
@@ -118,7 +118,7 @@ static enum gd_status engine(struct gd_report *report, const struct part *part,
       gd_report_text(report, report->predicted.basis[g]);
   GD_TRY(list(report, part,
               &(struct gd_report_block){gd_report_print(report, "table-%s-intervals", part->number),
-                                        "Days with their intervals, beside the paper's.",
+                                        "Days with their intervals, next to the paper's.",
                                         GD_REPORT_PREDICTED, from},
               err));
   gd_report_fold(report, NULL);

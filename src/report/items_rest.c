@@ -1,5 +1,5 @@
 /*
- * Models and GPUs: Table 3 (recipes), Appendix E with Figure 9 (FLOPs and peaks), both beside what
+ * Models and GPUs: Table 3 (recipes), Appendix E with Figure 9 (FLOPs and peaks), both next to what
  * this program counts on its own graphs; and the survey, Figures 1 and 8.
  */
 #include <stdio.h>
@@ -78,6 +78,9 @@ static enum gd_status table_3(struct gd_report *report, const struct gd_report_p
   if (!table || !paper || !here)
     return gd_report_no_memory(err);
   gd_report_begin(report, "table-3", "Table 3", "Models and how they are trained");
+  gd_report_text(report,
+                 "The paper gives ViT a length of 256. The preset's is 197: 14 x 14 patches of "
+                 "224 pixels and the class token, and with these its FLOPs are the paper's.");
   for (int i = 0; i < count; i++) {
     recipe_row(report, &report->paper.recipes[i], &ours[i], table);
     paper[i] = report->paper.recipes[i].parameters / 1e6;
@@ -86,7 +89,7 @@ static enum gd_status table_3(struct gd_report *report, const struct gd_report_p
   GD_TRY(gd_report_add_table(
       report,
       &(struct gd_report_block){"table-3-paper",
-                                "Recipes of the original reports; the parameters beside them are "
+                                "Recipes of the original reports; the parameters next to them are "
                                 "counted here, and the last column names the preset.",
                                 GD_REPORT_PAPER,
                                 "arXiv 2410.23261, Table 3, 2024-10-30; parameters " COUNTED},
@@ -190,7 +193,7 @@ static enum gd_status figure_9b(struct gd_report *report, struct gd_error *err) 
           "figure-9b-table",
           "Peaks of 16-bit recipes; recipes in fp32 are counted at half of "
           "them. The paper's figure for the H100 is the PCIe card's, and "
-          "data sheets count products that accumulate in fp32.",
+          "data sheets count GEMMs that accumulate in fp32.",
           GD_REPORT_PAPER,
           "arXiv 2410.23261, Figure 9 (b); data sheets of this program's catalogue"},
       table, err));

@@ -42,6 +42,7 @@ static enum gd_status collect(void *user, const struct gd_store_row *row, struct
       .status = from->status,
       .ranks = from->ranks > 0 ? from->ranks : 1,
       .nodes = from->nodes > 0 ? from->nodes : 1,
+      .disturbed = gd_trial_is_disturbed(from),
       .days = from->days,
       .days_low = from->days_low,
       .days_high = from->days_high,
@@ -55,11 +56,12 @@ static enum gd_status collect(void *user, const struct gd_store_row *row, struct
       !trial->version || !trial->backend || !trial->reason || !trial->recipe || !trial->origin)
     return gd_report_no_memory(err);
   const struct gd_method *method = &trial->method;
-  trial->known_method = gd_method_parse(from->method, &trial->method, NULL) == GD_OK;
-  bool lunch = method->compile && method->kernels && method->tf32;
+  /* A trial without some pass is an experiment with this engine, not one of the paper's methods. */
+  trial->known_method =
+      gd_method_parse(from->method, &trial->method, NULL) == GD_OK && !trial->method.without;
+  bool lunch = gd_method_is_free_lunch(method);
   bool saves = method->ckpt || method->sharding != GD_SHARDING_NONE || method->offload;
-  trial->naive =
-      trial->known_method && !method->compile && !method->kernels && !method->tf32 && !saves;
+  trial->naive = trial->known_method && gd_method_is_naive(method) && !saves;
   trial->free_lunch = trial->known_method && lunch && !saves;
   trial->memory_saving = trial->known_method && lunch && saves;
   return GD_OK;
@@ -138,6 +140,8 @@ static int compare(const void *a, const void *b) {
     order = (x->nodes > y->nodes) - (x->nodes < y->nodes);
   if (order == 0)
     order = (x->status != GD_TRIAL_OK) - (y->status != GD_TRIAL_OK);
+  if (order == 0)
+    order = x->disturbed - y->disturbed;
   if (order == 0 && x->status == GD_TRIAL_OK)
     order = (x->days > y->days) - (x->days < y->days);
   return order ? order : strcmp(x->method_name, y->method_name);

@@ -24,7 +24,7 @@ static const struct {
 };
 
 enum gd_status gd_report_no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while making the report");
+  return gd_nomem(err, "while making the report");
 }
 
 const char *gd_report_keep(struct gd_report *report, const char *text) {
@@ -297,7 +297,7 @@ static void append_head(struct gd_strbuf *out) {
 static void append_header(struct gd_report *report, struct gd_strbuf *out) {
   gd_strbuf_append(out, "<header>\n<h1>Pre-training on the GPUs at hand</h1>\n<p class=\"lead\">"
                         "How long, how much, and with which settings: the tables and figures of "
-                        "&ldquo;$100K or 100 Days&rdquo; (arXiv 2410.23261) beside what was "
+                        "&ldquo;$100K or 100 Days&rdquo; (arXiv 2410.23261) next to what was "
                         "measured here.</p>\n<p class=\"made\">");
   gd_html_text(out, report->made_at);
   gd_strbuf_append(out, "</p>\n<button type=\"button\" id=\"theme\" hidden>Theme: system</button>\n"
@@ -315,7 +315,7 @@ enum gd_status gd_report_write_page(struct gd_report *report, struct gd_error *e
                    report->chapter ? "</ul></li>\n" : "");
   gd_strbuf_append(&page, report->body.text ? report->body.text : "");
   gd_strbuf_append(&page, "</main>\n<footer>Made by gpudays " GD_VERSION " (" GD_COMMIT
-                          "). This page needs no network; the files beside it hold every figure "
+                          "). This page needs no network; the files next to it hold every figure "
                           "and table.</footer>\n<script>\n");
   gd_strbuf_append(&page, embedded("report/page.js"));
   gd_strbuf_append(&page, "</script>\n</body>\n</html>\n");

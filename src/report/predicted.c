@@ -9,7 +9,7 @@
 
 #include "predict/stack_paper.h"
 #include "report/report_int.h"
-#include "search/plans.h"
+#include "search/points.h"
 
 /* --- the engine ----------------------------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ static int cell_of(const struct machines *machines, int model, int gpu) {
 }
 
 /* The faster one stays. */
-static void take_faster(struct gd_report_prediction *to, const struct gd_trial_target *found) {
+static void take_faster(struct gd_report_prediction *to, const struct gd_point *found) {
   const struct gd_prediction *from = &found->prediction;
   if (found->status != GD_OK || !from->known) {
     if (to->state == GD_REPORT_UNKNOWN)
@@ -53,8 +53,9 @@ static void take_faster(struct gd_report_prediction *to, const struct gd_trial_t
   snprintf(to->method, sizeof to->method, "%s", found->trial.method);
 }
 
-static void take_target(struct gd_report_predicted *predicted, int cell, const char *method,
-                        const struct gd_trial_target *found) {
+static void take_point(struct gd_report_predicted *predicted, int cell,
+                       const struct gd_point *found) {
+  const char *method = found->trial.method;
   if (strcmp(method, "naive") == 0) {
     take_faster(&predicted->naive[cell], found);
     return;
@@ -65,35 +66,58 @@ static void take_target(struct gd_report_predicted *predicted, int cell, const c
               found);
 }
 
+static enum gd_status plan_points(struct gd_points *points, struct gd_error *err) {
+  GD_TRY(gd_points_plan(points->all, points->count, err));
+  return gd_points_error(points->all, points->count, false, err);
+}
+
+/* Points of models and methods on all GPUs. */
+static enum gd_status make_points(const struct machines *machines, int model, int n_models,
+                                  const struct gd_method *methods, int n_methods,
+                                  struct gd_points *points, struct gd_error *err) {
+  struct gd_point_machine gpus[GD_REPORT_GPUS] = {0};
+  for (int g = 0; g < machines->report->paper.n_gpus; g++)
+    gpus[g] = (struct gd_point_machine){.target = &machines->targets[g],
+                                        .predictor = &machines->predictors[g]};
+  return gd_points_make(
+      &(struct gd_points_asked){
+          .models = &machines->models[model],
+          .n_models = n_models,
+          .methods = methods,
+          .n_methods = n_methods,
+          .machines = gpus,
+          .n_machines = machines->report->paper.n_gpus,
+          .options = {.backend = "cuda", .ranks = gd_report_counts[machines->counts], .nodes = 1}},
+      points, err);
+}
+
+static int cell_of_point(const struct machines *machines, const struct gd_point *point) {
+  return cell_of(machines, (int)(point->model - machines->models),
+                 (int)(point->options.target - machines->targets));
+}
+
 /* Methods on all GPUs for all models; `left`: on those cells alone that have no answer. */
-static enum gd_status plan_methods(struct machines *machines, const char *const *methods, bool left,
-                                   struct gd_plan_family *families, struct gd_error *err) {
-  struct gd_report *report = machines->report;
-  struct gd_report_predicted *predicted = &report->predicted;
-  int count = 0;
-  for (int m = 0; m < report->paper.n_recipes; m++)
-    for (int i = 0; i < TRIED && methods[i]; i++) {
-      struct gd_plan_family *family = &families[count];
-      family->model = &machines->models[m];
-      family->options = (struct gd_trial_options){
-          .backend = "cuda", .ranks = gd_report_counts[machines->counts], .nodes = 1};
-      family->count = 0;
-      GD_TRY(gd_method_parse(methods[i], &family->options.method, err));
-      for (int g = 0; g < report->paper.n_gpus; g++)
-        if (!left || predicted->best[cell_of(machines, m, g)].state != GD_REPORT_KNOWN)
-          family->targets[family->count++] = (struct gd_trial_target){
-              .target = &machines->targets[g], .predictor = &machines->predictors[g]};
-      count += family->count > 0;
-    }
-  GD_TRY(gd_plan_families(families, count, err));
-  for (int f = 0; f < count; f++)
-    for (int i = 0; i < families[f].count; i++) {
-      const struct gd_trial_target *found = &families[f].targets[i];
-      int model = (int)(families[f].model - machines->models);
-      int gpu = (int)(found->target - machines->targets);
-      take_target(predicted, cell_of(machines, model, gpu), found->trial.method, found);
-    }
-  return GD_OK;
+static enum gd_status plan_methods(const struct machines *machines, const char *const *names,
+                                   bool left, struct gd_error *err) {
+  struct gd_report_predicted *predicted = &machines->report->predicted;
+  struct gd_method methods[TRIED];
+  struct gd_points points = {0};
+  int n_methods = 0, count = 0;
+  for (; n_methods < TRIED && names[n_methods]; n_methods++)
+    GD_TRY(gd_method_parse(names[n_methods], &methods[n_methods], err));
+  GD_TRY(make_points(machines, 0, machines->report->paper.n_recipes, methods, n_methods, &points,
+                     err));
+  for (int i = 0; i < points.count; i++)
+    if (!left || predicted->best[cell_of_point(machines, &points.all[i])].state != GD_REPORT_KNOWN)
+      points.all[count++] = points.all[i];
+  points.count = count;
+  enum gd_status status = plan_points(&points, err);
+  for (int i = 0; i < points.count && status == GD_OK; i++) {
+    const struct gd_point *point = &points.all[i];
+    take_point(predicted, cell_of_point(machines, point), point);
+  }
+  gd_points_free(&points);
+  return status;
 }
 
 static int compare_numbers(const void *a, const void *b) {
@@ -101,13 +125,24 @@ static int compare_numbers(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The days of all methods on one GPU become a spread, where three memory-saving ones fit. */
-static void add_spread(struct gd_report_predicted *predicted, const struct gd_plan_family *families,
-                       int count, int gpu) {
+/* The days of n memory-saving methods become a spread, where free-lunch alone and three of them
+   fit. */
+static void take_spread(struct gd_report_spread *spreads, int *count, double *days, int n,
+                        double lunch) {
+  if (n < 3 || !isfinite(lunch))
+    return;
+  qsort(days, (size_t)n, sizeof *days, compare_numbers);
+  spreads[(*count)++] = (struct gd_report_spread){
+      .best = days[0], .median = days[n / 2], .worst = days[n - 1], .lunch = lunch};
+}
+
+/* Of all methods on one GPU. GPUs change first among the points. */
+static void add_spread(struct gd_report *report, const struct gd_points *points, int gpu) {
+  struct gd_report_predicted *predicted = &report->predicted;
   double days[GD_METHODS_MOST], lunch = (double)NAN;
   int n = 0;
-  for (int f = 0; f < count; f++) {
-    const struct gd_trial_target *found = &families[f].targets[gpu];
+  for (int i = gpu; i < points->count; i += report->paper.n_gpus) {
+    const struct gd_point *found = &points->all[i];
     if (found->status != GD_OK || !found->prediction.known)
       continue;
     if (strcmp(found->trial.method, "free-lunch") == 0)
@@ -115,41 +150,30 @@ static void add_spread(struct gd_report_predicted *predicted, const struct gd_pl
     else
       days[n++] = found->prediction.days;
   }
-  if (n < 3)
-    return;
-  qsort(days, (size_t)n, sizeof *days, compare_numbers);
-  predicted->spreads[predicted->n_spreads++] = (struct gd_report_spread){
-      .best = days[0], .median = days[n / 2], .worst = days[n - 1], .lunch = lunch};
+  take_spread(predicted->spreads, &predicted->n_spreads, days, n, lunch);
 }
 
 /* The whole space for the smaller Pythias, whose plans are quick: what Figure 5 is about. */
-static enum gd_status plan_spreads(struct machines *machines, struct gd_plan_family *families,
-                                   struct gd_error *err) {
+static enum gd_status plan_spreads(const struct machines *machines, struct gd_error *err) {
   struct gd_report *report = machines->report;
   struct gd_method methods[GD_METHODS_MOST];
   int n_methods = gd_method_space(true, methods);
   for (int m = 0; m < report->paper.n_recipes; m++) {
     const struct gd_paper_recipe *recipe = &report->paper.recipes[m];
+    struct gd_points points = {0};
     if (strcmp(recipe->family, "Pythia") != 0 || recipe->parameters > 1.5e9)
       continue;
-    for (int f = 0; f < n_methods; f++) {
-      families[f].model = &machines->models[m];
-      families[f].options =
-          (struct gd_trial_options){.backend = "cuda", .method = methods[f], .nodes = 1};
-      families[f].count = report->paper.n_gpus;
-      for (int g = 0; g < families[f].count; g++)
-        families[f].targets[g] = (struct gd_trial_target){.target = &machines->targets[g],
-                                                          .predictor = &machines->predictors[g]};
-    }
-    GD_TRY(gd_plan_families(families, n_methods, err));
-    for (int g = 0; g < report->paper.n_gpus; g++)
-      add_spread(&report->predicted, families, n_methods, g);
+    GD_TRY(make_points(machines, m, 1, methods, n_methods, &points, err));
+    enum gd_status status = plan_points(&points, err);
+    for (int g = 0; g < report->paper.n_gpus && status == GD_OK; g++)
+      add_spread(report, &points, g);
+    gd_points_free(&points);
+    GD_TRY(status);
   }
   return GD_OK;
 }
 
-static enum gd_status predict_machines(struct machines *machines, struct gd_plan_family *families,
-                                       struct gd_error *err) {
+static enum gd_status predict_machines(struct machines *machines, struct gd_error *err) {
   struct gd_report *report = machines->report;
   int several = gd_report_counts[machines->counts] > 1;
   for (int g = 0; g < report->paper.n_gpus; g++) {
@@ -166,40 +190,29 @@ static enum gd_status predict_machines(struct machines *machines, struct gd_plan
         gd_report_print(report, "%s: %s", gpu->title, basis.text ? basis.text : "");
     gd_strbuf_deinit(&basis);
   }
-  GD_TRY(plan_methods(machines, tried[several], false, families, err));
-  GD_TRY(plan_methods(machines, tried_then[several], true, families, err));
-  return gd_report_counts[machines->counts] == GD_REPORT_SPREAD_GPUS
-             ? plan_spreads(machines, families, err)
-             : GD_OK;
+  GD_TRY(plan_methods(machines, tried[several], false, err));
+  GD_TRY(plan_methods(machines, tried_then[several], true, err));
+  return gd_report_counts[machines->counts] == GD_REPORT_SPREAD_GPUS ? plan_spreads(machines, err)
+                                                                     : GD_OK;
 }
 
 static enum gd_status predict_engine(struct gd_report *report, struct gd_error *err) {
   size_t rows = (size_t)report->paper.n_recipes;
-  size_t most = rows * TRIED > GD_METHODS_MOST ? rows * TRIED : GD_METHODS_MOST;
   struct gd_model *models = gd_arena_alloc(&report->arena, rows, sizeof *models);
-  struct gd_plan_family *families = gd_mem_alloc(most, sizeof *families);
-  struct gd_trial_target *targets = gd_mem_alloc(most * GD_REPORT_GPUS, sizeof *targets);
   report->predicted.spreads =
       gd_arena_alloc(&report->arena, rows * GD_REPORT_GPUS, sizeof *report->predicted.spreads);
-  enum gd_status status = GD_OK;
-  if (!models || !families || !targets || !report->predicted.spreads) {
-    gd_mem_free(targets);
-    gd_mem_free(families);
+  if (!models || !report->predicted.spreads)
     return gd_report_no_memory(err);
-  }
-  for (size_t m = 0; m < rows && status == GD_OK; m++)
-    status = gd_model_load(report->paper.recipes[m].model, &models[m], err);
-  for (size_t f = 0; f < most && status == GD_OK; f++)
-    families[f].targets = targets + f * GD_REPORT_GPUS;
-  for (int i = 0; i < GD_REPORT_COUNTS && status == GD_OK; i++) {
+  for (size_t m = 0; m < rows; m++)
+    GD_TRY(gd_model_load(report->paper.recipes[m].model, &models[m], err));
+  for (int i = 0; i < GD_REPORT_COUNTS; i++) {
     struct machines machines = {.report = report, .models = models, .counts = i};
-    status = predict_machines(&machines, families, err);
+    enum gd_status status = predict_machines(&machines, err);
     for (int g = 0; g < GD_REPORT_GPUS; g++)
       gd_predictor_deinit(&machines.predictors[g]);
+    GD_TRY(status);
   }
-  gd_mem_free(targets);
-  gd_mem_free(families);
-  return status;
+  return GD_OK;
 }
 
 /* --- the paper's software -------------------------------------------------------------------- */
@@ -224,6 +237,33 @@ struct judging {
   int n_errors, right, cells;
 };
 
+/* Of the best settings' cell: free-lunch alone against the memory-saving methods. */
+static void take_methods(struct gd_report *report, const struct gd_stack_cell *cell,
+                         const struct gd_stack_fit *fit, int at) {
+  struct gd_report_predicted *predicted = &report->predicted;
+  struct gd_report_prediction *lunch = &predicted->stack_lunch[at],
+                              *saving = &predicted->stack_saving[at];
+  double days[GD_METHODS_MOST];
+  int n = 0;
+  *lunch = *saving = (struct gd_report_prediction){.state = GD_REPORT_INFEASIBLE};
+  for (int i = 0; i < cell->n_points; i++) {
+    const struct gd_stack_point *point = &cell->points[i];
+    if (point->micro_batch == 0)
+      continue;
+    double found = gd_stack_step_s(cell->model, point, &cell->target, fit) *
+                   (double)cell->model->model.recipe.steps / 86400;
+    bool alone = point->method.sharding == GD_SHARDING_NONE && !point->method.ckpt;
+    struct gd_report_prediction *to = alone ? lunch : saving;
+    if (to->state != GD_REPORT_KNOWN || found < to->days)
+      *to = (struct gd_report_prediction){.state = GD_REPORT_KNOWN, .days = found};
+    if (!alone)
+      days[n++] = found;
+  }
+  if (strcmp(cell->family, "Pythia") == 0 && cell->paper->count > 1)
+    take_spread(predicted->stack_spreads, &predicted->n_stack_spreads, days, n,
+                lunch->state == GD_REPORT_KNOWN ? lunch->days : (double)NAN);
+}
+
 static void take_cell(struct gd_report *report, const struct gd_stack_cell *cell,
                       const struct gd_stack_fit *fit, struct judging *judging) {
   struct gd_report_predicted *predicted = &report->predicted;
@@ -239,6 +279,8 @@ static void take_cell(struct gd_report *report, const struct gd_stack_cell *cell
                                           : predicted->stack_best)[row * GD_REPORT_CELLS + column];
   to->state = answer.feasible ? GD_REPORT_KNOWN : GD_REPORT_INFEASIBLE;
   to->days = answer.days;
+  if (cell->paper->table == GD_PAPER_OPTIMAL)
+    take_methods(report, cell, fit, row * GD_REPORT_CELLS + column);
   judging->cells++;
   judging->right += answer.feasible == (cell->paper->days > 0);
   if (answer.feasible && cell->group == GD_STACK_FITTED)
@@ -278,9 +320,10 @@ static enum gd_status predict_stack(struct gd_report *report, struct gd_error *e
 
 enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err) {
   struct gd_report_predicted *predicted = &report->predicted;
-  struct gd_report_prediction **all[] = {&predicted->best,       &predicted->naive,
-                                         &predicted->lunch,      &predicted->saving,
-                                         &predicted->stack_best, &predicted->stack_naive};
+  struct gd_report_prediction **all[] = {&predicted->best,        &predicted->naive,
+                                         &predicted->lunch,       &predicted->saving,
+                                         &predicted->stack_best,  &predicted->stack_naive,
+                                         &predicted->stack_lunch, &predicted->stack_saving};
   size_t cells = (size_t)report->paper.n_recipes * GD_REPORT_CELLS;
   if (report->order->no_predictions)
     return GD_OK;
@@ -289,6 +332,10 @@ enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err)
     if (!*all[i])
       return gd_report_no_memory(err);
   }
+  predicted->stack_spreads =
+      gd_arena_alloc(&report->arena, cells, sizeof *predicted->stack_spreads);
+  if (!predicted->stack_spreads)
+    return gd_report_no_memory(err);
   GD_TRY(predict_engine(report, err));
   GD_TRY(predict_stack(report, err));
   predicted->known = true;

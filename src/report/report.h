@@ -1,5 +1,5 @@
 /*
- * The report: one page that holds itself (HTML with its figures inside, no network), and beside it
+ * The report: one page that holds itself (HTML with its figures inside, no network), and next to it
  * SVG, PNG and CSV of every item. Tables and figures of the paper, from the paper's numbers, from
  * the trials of a store, and predicted; each says which.
  *

@@ -64,6 +64,7 @@ struct gd_report_trial {
   bool memory_saving;                   /* free-lunch and something that saves memory */
   enum gd_trial_status status;
   int ranks, nodes;
+  bool disturbed; /* gd_trial_is_disturbed */
   double days, days_low, days_high, mfu;
   double train_flops; /* 0: not even planned */
   int place;          /* of its model among the paper's */
@@ -118,7 +119,7 @@ struct gd_report_prediction {
 /* Days of the memory-saving methods of one model on one kind of machine. */
 struct gd_report_spread {
   double best, median, worst;
-  double lunch; /* of free-lunch alone; NaN: it does not fit */
+  double lunch; /* of free-lunch alone */
 };
 
 /* Cells of the paper's tables: models x (GPU, count), row by row. */
@@ -128,10 +129,13 @@ struct gd_report_predicted {
   struct gd_report_prediction *lunch,
       *saving; /* of it: free-lunch alone, and the best of the rest */
   struct gd_report_prediction *stack_best, *stack_naive; /* the paper's software */
-  const char *basis[GD_REPORT_GPUS];                     /* what the engine's rest on, by GPU */
+  struct gd_report_prediction *stack_lunch, *stack_saving;
+  const char *basis[GD_REPORT_GPUS]; /* what the engine's rest on, by GPU */
   const char *stack_basis;
-  struct gd_report_spread *spreads; /* of the whole search space, where that was planned */
-  int n_spreads;
+  /* Of the whole search space: of the engine where that was planned, of the paper's software for
+     Pythia on several GPUs. */
+  struct gd_report_spread *spreads, *stack_spreads;
+  int n_spreads, n_stack_spreads;
 };
 
 /* --- the report ---------------------------------------------------------------------------- */
@@ -147,7 +151,7 @@ struct gd_report {
   struct gd_report_measured measured;
   struct gd_report_predicted predicted;
   struct gd_strbuf body, contents; /* of the page */
-  struct gd_strbuf files;          /* names of what was written beside it, a line each */
+  struct gd_strbuf files;          /* names of what was written next to it, a line each */
   struct gd_survey answers;        /* of order->survey; zeroed without one */
   const struct gd_survey_figure *answer_figures; /* of answers */
   int n_answer_figures;

@@ -16,7 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/process.h"
@@ -51,7 +53,7 @@ static json_t *pack_bytes(const char *text) {
 static json_t *pack_order(const struct gd_child_order *order, bool progress) {
   const struct gd_trial_options *trial = &order->trial;
   char method[GD_METHOD_NAME];
-  return json_pack("{so so ss ss si si si si sI ss sI sI sI sf sb sb}", "model",
+  return json_pack("{so so ss ss si si si si sI ss sI sI sI sf sb sb s{sI sI sI}}", "model",
                    pack_bytes(order->model), "recipe", pack_recipe(&order->recipe), "method",
                    gd_method_name(&trial->method, method), "backend", trial->backend, "threads",
                    trial->threads, "ranks", trial->ranks, "nodes", trial->nodes, "micro_batch",
@@ -60,7 +62,9 @@ static json_t *pack_order(const struct gd_child_order *order, bool progress) {
                    "device_limit_bytes", (json_int_t)trial->device_limit_bytes, "host_limit_bytes",
                    (json_int_t)trial->host_limit_bytes, "seed", (json_int_t)trial->seed,
                    "sample_seconds", trial->sample_seconds, "profile", trial->profile, "progress",
-                   progress);
+                   progress, "plan", "micro_batch", (json_int_t)trial->expected.micro_batch,
+                   "saved_blocks", (json_int_t)trial->expected.saved_blocks, "hash",
+                   (json_int_t)trial->expected.hash);
 }
 
 enum gd_status gd_child_write_order(const char *path, const struct gd_child_order *order,
@@ -70,9 +74,7 @@ enum gd_status gd_child_write_order(const char *path, const struct gd_child_orde
   enum gd_status status = gd_file_begin(&out, path, err);
   if (status == GD_OK) {
     if (!json || json_dumpf(json, out.stream, JSON_COMPACT) != 0)
-      status = ferror(out.stream)
-                   ? GD_OK
-                   : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing an order");
+      status = ferror(out.stream) ? GD_OK : gd_nomem(err, "while writing an order");
     status = gd_file_end(&out, status, err);
   }
   json_decref(json);
@@ -117,6 +119,20 @@ static enum gd_status unpack_numbers(const struct gd_json *json, struct gd_trial
   return GD_OK;
 }
 
+/* Orders that were written by a gpudays of before have none. */
+static enum gd_status unpack_plan(const struct gd_json *json, struct gd_plan_identity *plan,
+                                  struct gd_error *err) {
+  const json_t *object = json_object_get(json->root, "plan");
+  int64_t hash;
+  if (!object)
+    return GD_OK;
+  GD_TRY(gd_json_int(json, object, "micro_batch", 0, INT64_MAX, &plan->micro_batch, err));
+  GD_TRY(gd_json_int(json, object, "saved_blocks", 0, INT64_MAX, &plan->saved_blocks, err));
+  GD_TRY(gd_json_int(json, object, "hash", INT64_MIN, INT64_MAX, &hash, err));
+  plan->hash = (uint64_t)hash;
+  return GD_OK;
+}
+
 static enum gd_status unpack_order(const struct gd_json *json, struct gd_child_task *task,
                                    struct gd_error *err) {
   struct gd_trial_options *trial = &task->order.trial;
@@ -132,6 +148,7 @@ static enum gd_status unpack_order(const struct gd_json *json, struct gd_child_t
   if (gd_precision_parse(precision, &task->precision))
     trial->precision = &task->precision;
   task->order.recipe = task->model.recipe;
+  GD_TRY(unpack_plan(json, &trial->expected, err));
   return unpack_numbers(json, trial, &task->progress, err);
 }
 
@@ -199,7 +216,7 @@ enum gd_status gd_child_read_result(const char *path, struct gd_trial *trial,
 
 /* --- words of the child -------------------------------------------------------------------- */
 
-/* "@0.25 12.5 passes": the share that is done, the seconds left, and what goes on. */
+/* "@0.25 12.5 micro-steps": the share that is done, the seconds left, and what goes on. */
 void gd_child_report(void *user, const char *what, double done, double eta_s) {
   struct gd_child_reported *last = user;
   int64_t now = gd_clock_ns();
@@ -260,13 +277,16 @@ struct watch {
   int stop_signal; /* that asked us to end */
   bool late, hung;
   int64_t start_ns, press_ns; /* when it began; when it was first asked to end, 0: not yet */
-  int64_t oom_kills;          /* of the machine, before */
+  int64_t oom_kills;          /* before */
 };
 
-/* Processes that the kernel has killed for want of memory since it started; -1: not known. */
+/* Processes of our control group, or else of the machine, that the kernel has killed for want of
+   memory; -1: not known. */
 static int64_t count_oom_kills(void) {
   char line[128];
-  int64_t count = -1;
+  int64_t count = gd_cgroup_oom_kills("");
+  if (count >= 0)
+    return count;
   FILE *file = fopen("/proc/vmstat", "re");
   while (file && fgets(line, sizeof line, file))
     if (strncmp(line, "oom_kill ", 9) == 0)
@@ -369,19 +389,6 @@ static enum gd_status judge_signal(const struct watch *watch, const struct words
                  said[0] ? ": " : "", said);
 }
 
-/* The codes of main(), back into what they stand for. A trial's 1 is memory that it was refused. */
-enum gd_status gd_child_status_of(int code) {
-  return code == 1   ? GD_MISMATCH
-         : code == 2 ? GD_BAD_INPUT
-         : code == 3 ? GD_ENVIRONMENT
-                     : GD_INTERNAL;
-}
-
-bool gd_child_may_pass(enum gd_status status) {
-  return status == GD_ENVIRONMENT || status == GD_NOMEM_DEVICE || status == GD_NOMEM_HOST ||
-         status == GD_MISMATCH;
-}
-
 static enum gd_status judge(const struct watch *watch, const struct words *words,
                             const struct gd_child_options *options, const char *result,
                             struct gd_trial *trial, struct gd_error *err) {
@@ -399,8 +406,8 @@ static enum gd_status judge(const struct watch *watch, const struct words *words
       count_oom_kills() > watch->oom_kills)
     return gd_fail(err, GD_ENVIRONMENT, "the machine ran out of memory: %s", words->said.sentence);
   if (words->said.sentence[0])
-    return gd_fail(err, gd_child_status_of(code), "%s", words->said.sentence);
-  return gd_fail(err, gd_child_status_of(code), "its process ended with exit code %d%s%s", code,
+    return gd_fail(err, gd_exit_status(code), "%s", words->said.sentence);
+  return gd_fail(err, gd_exit_status(code), "its process ended with exit code %d%s%s", code,
                  words->said.other[0] ? ": " : " and gave no reason", words->said.other);
 }
 

@@ -14,7 +14,8 @@
 #define GD_SEARCH_CHILD_H
 
 #include "base/scratch.h"
-#include "search/trial.h"
+#include "search/points.h"
+#include "trial/measure.h"
 
 #define GD_CHILD_COMMAND "trial-child"
 #define GD_CHILD_RANK    "trial-rank" /* the same; a scheduler has started all of its ranks */
@@ -57,9 +58,6 @@ enum gd_status gd_child_run(const struct gd_child_order *order,
                             const struct gd_child_options *options, struct gd_trial *trial,
                             struct gd_child_end *end, struct gd_error *err) GD_MUST_USE;
 
-/* Whether a failure of that kind lies in the machine and not in the trial: it may go away. */
-bool gd_child_may_pass(enum gd_status status);
-
 /* The result that a trial has left in its folder; false: there is none that is whole. */
 bool gd_child_collect(const struct gd_scratch *scratch, struct gd_trial *trial,
                       struct gd_provenance *provenance);
@@ -83,8 +81,6 @@ struct gd_child_said {
   char other[256];     /* the last line of anything else: an assertion, a loader */
 };
 void gd_child_hear(struct gd_child_said *said, const char *line);
-/* The codes of main(), back into what they stand for. */
-enum gd_status gd_child_status_of(int code);
 /* "90 s", "1.5 h". */
 const char *gd_child_span(char *text, size_t size, double seconds);
 

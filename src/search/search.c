@@ -19,10 +19,11 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "search/child.h"
+#include "search/leftovers.h"
 
 /* --- promise ------------------------------------------------------------------------------- */
 
-static bool comes_before(const struct gd_search_point *a, const struct gd_search_point *b) {
+static bool comes_before(const struct gd_point *a, const struct gd_point *b) {
   double a_s = a->prediction.step_s, b_s = b->prediction.step_s;
   if (a->tried != b->tried) /* what hung before comes last */
     return a->tried < b->tried;
@@ -42,12 +43,12 @@ static int compare_places(const void *left, const void *right) {
 static int order_points(const struct gd_search *search, int (*places)[2]) {
   int count = 0;
   for (int i = 0; i < search->count; i++) {
-    const struct gd_search_point *point = &search->points[i];
+    const struct gd_point *point = &search->points[i];
     int before = 0;
     if (point->source != GD_SEARCH_PENDING)
       continue;
     for (int k = 0; k < search->count; k++) {
-      const struct gd_search_point *other = &search->points[k];
+      const struct gd_point *other = &search->points[k];
       if (k != i && other->source == GD_SEARCH_PENDING &&
           strcmp(other->argument, point->argument) == 0 &&
           (comes_before(other, point) || (k < i && !comes_before(point, other))))
@@ -62,26 +63,7 @@ static int order_points(const struct gd_search *search, int (*places)[2]) {
 
 /* --- what is known before anything runs ---------------------------------------------------- */
 
-/* Why a failed one has failed, from the kind of error it was; GD_OK: its own check has failed. */
-static void set_failure(struct gd_search_point *point) {
-  struct gd_trial *trial = &point->trial;
-  trial->failure = trial->status != GD_TRIAL_FAILED   ? GD_FAILURE_NONE
-                   : gd_child_may_pass(point->status) ? GD_FAILURE_ENVIRONMENT
-                   : point->status == GD_INTERNAL     ? GD_FAILURE_CRASH
-                                                      : GD_FAILURE_PLAN;
-}
-
-static void fail_point(struct gd_search_point *point, const struct gd_error *error) {
-  point->status = error->status;
-  point->source = GD_SEARCH_PLAN;
-  point->trial.status = GD_TRIAL_FAILED;
-  snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
-  gd_method_name(&point->method, point->trial.method);
-  snprintf(point->trial.reason, sizeof point->trial.reason, "%s", error->text);
-  set_failure(point);
-}
-
-static enum gd_status make_key(const struct gd_search *search, struct gd_search_point *point,
+static enum gd_status make_key(const struct gd_search *search, struct gd_point *point,
                                struct gd_error *err) {
   struct gd_trial asked = point->trial;
   /* Free memory changes from minute to minute: what counts is the limit that was asked for. */
@@ -132,57 +114,25 @@ static void name_device(const struct gd_search *search, struct gd_trial *trial) 
            config->constraint, gpu[0] ? ", " : "", gpu);
 }
 
-int64_t gd_search_machine_bytes(const struct gd_trial_options *options) {
-  struct gd_device_info info = {0};
-  struct gd_backend *backend = NULL;
-  bool host = !options->target &&
-              (strcmp(options->backend, "cpu") == 0 || strcmp(options->backend, "ref") == 0);
-  if (!host ||
-      gd_backend_open(options->backend, &(struct gd_backend_options){.threads = options->threads},
-                      &backend, NULL) != GD_OK)
-    return 0;
-  backend->ops->describe(backend, &info);
-  gd_backend_close(backend);
-  return info.memory_bytes;
-}
-
-void gd_search_share(struct gd_trial_options *options, int64_t machine_bytes) {
-  if (options->ranks > 1 && options->device_limit_bytes == 0)
-    options->device_limit_bytes = machine_bytes / options->ranks;
-  if (options->ranks > 1 && options->host_limit_bytes == 0)
-    options->host_limit_bytes = machine_bytes / options->ranks;
-}
-
-/* What the ranks of a trial share: a job's, or this machine's. */
-static int64_t machine_bytes(const struct gd_search *search) {
-  int64_t bytes = gd_search_machine_bytes(&search->trial);
-  return bytes > 0 && search->slurm
-             ? search->trial.ranks * gd_search_job_bytes(search->slurm_config)
-             : bytes;
-}
-
-/* memory_bytes: of this machine, 0 where the device has its own. */
-static enum gd_status plan_point(struct gd_search *search, struct gd_search_point *point,
-                                 int64_t memory_bytes, struct gd_error *err) {
-  struct gd_trial_options options = search->trial;
-  struct gd_error own = {0};
-  options.method = point->method;
-  gd_search_share(&options, memory_bytes);
-  if (search->any_gpu && options.device_limit_bytes == 0)
-    options.device_limit_bytes = INT64_MAX / 4; /* its job finds out what fits */
-  if (gd_trial_predict(point->model, &options, search->predictor, &point->trial, &point->prediction,
-                       &own) != GD_OK) {
-    fail_point(point, &own);
-    return GD_OK;
+/* All points at once; then what the store calls them. */
+static enum gd_status plan_points(struct gd_search *search, struct gd_error *err) {
+  for (int i = 0; i < search->count; i++)
+    if (search->any_gpu && search->points[i].options.device_limit_bytes == 0)
+      search->points[i].options.device_limit_bytes =
+          INT64_MAX / 4; /* its job finds out what fits */
+  GD_TRY(gd_points_plan(search->points, search->count, err));
+  for (int i = 0; i < search->count; i++) {
+    struct gd_point *point = &search->points[i];
+    if (point->status != GD_OK)
+      continue;
+    name_device(search, &point->trial);
+    GD_TRY(make_key(search, point, err));
   }
-  name_device(search, &point->trial);
-  if (point->trial.status == GD_TRIAL_INFEASIBLE)
-    point->source = GD_SEARCH_PLAN;
-  return make_key(search, point, err);
+  return GD_OK;
 }
 
-/* The same model under another name has the same key, but keeps its name. */
-static void take_trial(struct gd_search_point *point, const struct gd_trial *trial) {
+/* The name is what was asked for, as a path or in another case. */
+static void take_trial(struct gd_point *point, const struct gd_trial *trial) {
   point->trial = *trial;
   snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
 }
@@ -207,7 +157,7 @@ static bool is_tried_again(const struct gd_search *search, const struct gd_trial
  * What the store knows of a planned point. A pending one is measured; an infeasible one is noted
  * unless there is a result, which a machine with more free memory may have given.
  */
-static enum gd_status ask_store(struct gd_search *search, struct gd_search_point *point,
+static enum gd_status ask_store(struct gd_search *search, struct gd_point *point,
                                 struct gd_error *err) {
   struct gd_provenance provenance = {0};
   struct gd_trial known;
@@ -216,6 +166,9 @@ static enum gd_status ask_store(struct gd_search *search, struct gd_search_point
       (point->source == GD_SEARCH_PLAN && point->status != GD_OK))
     return GD_OK;
   GD_TRY(gd_store_find(search->store, &point->key, &known, &provenance, &found, err));
+  const char *damage;
+  if (!found && gd_store_damage(search->store, &damage) > 0)
+    snprintf(point->damage, sizeof point->damage, "%s", damage);
   found = found && known.status != GD_TRIAL_PLANNED;
   if (point->source == GD_SEARCH_PLAN)
     return found && !search->fresh
@@ -249,7 +202,7 @@ struct measuring {
   char folder[PATH_MAX]; /* where searches of this store keep their trials; empty: no store */
   int64_t start_ns, deadline_ns; /* deadline 0: none */
   int64_t machine_bytes;         /* 0: not known */
-  const struct gd_search_point *point;
+  const struct gd_point *point;
   int number, of;
   int64_t trial_start_ns;
   double finished_s; /* wall time of the finished trials */
@@ -268,7 +221,7 @@ static void report(void *user, const char *what, double done, double eta_s) {
 }
 
 /* A plan that fits its limit may still be more than there is; better not to find out by trying. */
-static bool is_beyond_machine(const struct measuring *m, struct gd_search_point *point) {
+static bool is_beyond_machine(const struct measuring *m, struct gd_point *point) {
   char need[32], have[32];
   struct gd_trial *trial = &point->trial;
   int64_t bytes = trial->ranks * (trial->peak_bytes + trial->host_bytes);
@@ -286,9 +239,9 @@ static bool is_beyond_machine(const struct measuring *m, struct gd_search_point 
 }
 
 /* A point that was asked for twice is measured once. */
-static bool copy_twin(struct gd_search *search, struct gd_search_point *point) {
+static bool copy_twin(struct gd_search *search, struct gd_point *point) {
   for (int i = 0; i < search->count; i++) {
-    const struct gd_search_point *twin = &search->points[i];
+    const struct gd_point *twin = &search->points[i];
     if (twin == point || twin->source != GD_SEARCH_RUN ||
         strcmp(twin->key.hash, point->key.hash) != 0)
       continue;
@@ -301,13 +254,18 @@ static bool copy_twin(struct gd_search *search, struct gd_search_point *point) {
 }
 
 static struct gd_child_order make_order(const struct gd_search *search,
-                                        const struct gd_search_point *point) {
+                                        const struct gd_point *point) {
   struct gd_child_order order = {.model = point->argument,
                                  .recipe = point->model->recipe,
                                  .trial = search->trial,
                                  .rank_timeout_s = search->rank_timeout_s};
-  order.trial.method = point->method;
+  order.trial.method = point->options.method;
   order.trial.comm = NULL;
+  order.trial.identity = NULL;
+  if (!search->slurm) /* a job's machine may have another plan */
+    order.trial.expected = (struct gd_plan_identity){.micro_batch = point->trial.micro_batch,
+                                                     .saved_blocks = point->trial.saved_blocks,
+                                                     .hash = point->trial.plan_hash};
   /* As planned, whatever free memory is by then; but the memory of a job's GPU is known there. */
   if (!search->slurm || !search->trial.target)
     order.trial.device_limit_bytes = point->trial.device_limit_bytes;
@@ -316,11 +274,11 @@ static struct gd_child_order make_order(const struct gd_search *search,
 }
 
 /* provenance NULL: here and now. */
-static enum gd_status keep_point(struct gd_search *search, struct gd_search_point *point,
+static enum gd_status keep_point(struct gd_search *search, struct gd_point *point,
                                  const struct gd_provenance *provenance, struct gd_error *err) {
   point->source = GD_SEARCH_RUN;
   point->trial.tries = point->tried + 1;
-  set_failure(point);
+  gd_point_set_failure(point);
   if (search->store)
     GD_TRY(gd_store_put(search->store, &point->key, &point->trial, provenance, err));
   if (search->finished)
@@ -351,8 +309,8 @@ static enum gd_status open_folder(struct measuring *m, struct gd_error *err) {
 }
 
 /* *ours false: another search is at it. Otherwise it may have been, and has stored the answer. */
-static enum gd_status claim(struct measuring *m, struct gd_search_point *point,
-                            struct gd_scratch *scratch, bool *ours, struct gd_error *err) {
+static enum gd_status claim(struct measuring *m, struct gd_point *point, struct gd_scratch *scratch,
+                            bool *ours, struct gd_error *err) {
   *ours = true;
   if (!m->folder[0])
     return GD_OK;
@@ -372,7 +330,7 @@ static enum gd_status wait_for_others(struct measuring *m, struct gd_error *err)
 }
 
 /* Measures and stores a point that is ours; it stays pending where the search ends first. */
-static enum gd_status measure_claimed(struct measuring *m, struct gd_search_point *point,
+static enum gd_status measure_claimed(struct measuring *m, struct gd_point *point,
                                       const struct gd_scratch *scratch, struct gd_error *err) {
   struct gd_search *search = m->search;
   struct gd_child_order order = make_order(search, point);
@@ -386,7 +344,8 @@ static enum gd_status measure_claimed(struct measuring *m, struct gd_search_poin
                                      .progress_user = m};
   struct gd_child_end end = {0};
   /* A search before this one was killed after its trial had ended. */
-  if (!search->fresh && gd_child_collect(scratch, &point->trial, &where))
+  bool found = !search->fresh && gd_child_collect(scratch, &point->trial, &where);
+  if (found)
     return keep_point(search, point, &where, err);
   m->trial_start_ns = gd_clock_ns();
   if (!is_beyond_machine(m, point)) {
@@ -403,8 +362,8 @@ static enum gd_status measure_claimed(struct measuring *m, struct gd_search_poin
 }
 
 /* *elsewhere: another search is at it, and it stays pending. */
-static enum gd_status measure_point(struct measuring *m, struct gd_search_point *point,
-                                    bool *elsewhere, struct gd_error *err) {
+static enum gd_status measure_point(struct measuring *m, struct gd_point *point, bool *elsewhere,
+                                    struct gd_error *err) {
   struct gd_scratch scratch = GD_SCRATCH_NONE;
   bool ours;
   *elsewhere = false;
@@ -420,6 +379,46 @@ static enum gd_status measure_point(struct measuring *m, struct gd_search_point 
   else
     gd_scratch_leave(&scratch); /* a result that could not be stored is for the next search */
   return status;
+}
+
+/* --- measuring in the ranks of a job -------------------------------------------------------- */
+
+/*
+ * A trial that fails for want of memory is a result; one that fails in its environment ends the
+ * job, on all ranks: what the process has lost, such as a GPU's context, the next trials would lack
+ * too.
+ */
+static enum gd_status measure_in_rank(struct measuring *m, struct gd_point *point,
+                                      struct gd_error *err) {
+  struct gd_search *search = m->search;
+  struct gd_trial_options options = point->options;
+  struct gd_error own = {0};
+  m->point = point;
+  m->trial_start_ns = gd_clock_ns();
+  snprintf(point->trial.model, sizeof point->trial.model, "%s", point->model->name);
+  gd_method_name(&options.method, point->trial.method);
+  options.progress = search->progress ? report : NULL;
+  options.progress_user = m;
+  point->status = gd_trial_measure(point->model, &options, &point->trial, &own);
+  if (point->status != GD_OK) {
+    point->trial.status = GD_TRIAL_FAILED;
+    snprintf(point->trial.reason, sizeof point->trial.reason, "%s", own.text);
+  }
+  m->finished_s += 1e-9 * (double)(gd_clock_ns() - m->trial_start_ns);
+  GD_TRY(keep_point(search, point, NULL, err));
+  if (point->status == GD_ENVIRONMENT || (options.comm && gd_comm_has_failed(options.comm)))
+    return gd_fail(err, point->status, "%s", own.text);
+  return GD_OK;
+}
+
+/* Each trial plans by itself, since ranks first agree on what they have. */
+static enum gd_status measure_in_job(struct measuring *m, struct gd_error *err) {
+  m->of = m->search->count;
+  for (int i = 0; i < m->of; i++) {
+    m->number = i + 1;
+    GD_TRY(measure_in_rank(m, &m->search->points[i], err));
+  }
+  return GD_OK;
 }
 
 /* --- measuring by jobs --------------------------------------------------------------------- */
@@ -444,7 +443,7 @@ static void report_jobs(const struct measuring *m) {
 /* Whether another search has stored the answer since this one asked. */
 static enum gd_status is_answered(void *user, int tag, bool *known, struct gd_error *err) {
   struct gd_search *search = user;
-  struct gd_search_point *point = &search->points[tag];
+  struct gd_point *point = &search->points[tag];
   if (!search->fresh)
     GD_TRY(ask_store(search, point, err));
   *known = point->source == GD_SEARCH_STORE;
@@ -454,7 +453,7 @@ static enum gd_status is_answered(void *user, int tag, bool *known, struct gd_er
 /* The answer of a job that has ended, kept before its files go. */
 static enum gd_status keep_job(struct gd_search *search, struct gd_slurm_job *job,
                                struct gd_error *err) {
-  struct gd_search_point *point = &search->points[gd_slurm_tag(job)];
+  struct gd_point *point = &search->points[gd_slurm_tag(job)];
   struct gd_provenance where = {0};
   struct gd_trial answer = point->trial;
   if (gd_slurm_is_known(job)) {
@@ -481,7 +480,7 @@ static enum gd_status start_jobs(struct measuring *m, int (*places)[2], int *sta
   struct gd_search *search = m->search;
   *started = 0;
   for (int i = 0; i < m->of; i++) {
-    struct gd_search_point *point = &search->points[places[i][1]];
+    struct gd_point *point = &search->points[places[i][1]];
     if (has_twin_before(search, places, i))
       continue;
     if (is_beyond_machine(m, point)) {
@@ -535,15 +534,15 @@ static int compare_rows(const void *left, const void *right) {
 }
 
 /* A predicted trial looks like a measured one; its source says what it is. */
-static void take_prediction(const struct gd_search *search, struct gd_search_point *point) {
+static void take_prediction(const struct gd_search *search, struct gd_point *point) {
   const struct gd_prediction *p = &point->prediction;
   struct gd_trial *trial = &point->trial;
   const struct gd_recipe *recipe = &point->model->recipe;
   point->source = GD_SEARCH_PREDICTED;
   trial->status = GD_TRIAL_OK;
-  trial->pass.median_s = p->pass_s;
-  trial->last_pass.median_s = p->has_last_pass ? p->last_pass_s : 0;
-  trial->last_pass.count = p->has_last_pass ? 1 : 0;
+  trial->micro_step.median_s = p->micro_step_s;
+  trial->last_micro_step.median_s = p->has_last_micro_step ? p->last_micro_step_s : 0;
+  trial->last_micro_step.count = p->has_last_micro_step ? 1 : 0;
   trial->update.median_s = p->update_s;
   trial->step_s = p->step_s;
   trial->days = p->days;
@@ -552,29 +551,29 @@ static void take_prediction(const struct gd_search *search, struct gd_search_poi
   trial->samples_per_s = (double)recipe->batch / p->step_s;
   trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
   if (search->trial.profile) {
-    add_rows(trial, &p->pass);
+    add_rows(trial, &p->micro_step);
     add_rows(trial, &p->update);
     qsort(trial->profile, trial->n_profile, sizeof *trial->profile, compare_rows);
   }
-  trial->peak_flops =
-      trial->ranks * gd_predictor_peak(search->predictor, trial->precision, point->method.tf32);
+  trial->peak_flops = trial->ranks * gd_predictor_peak(search->predictor, trial->precision,
+                                                       point->options.method.tf32);
   if (trial->peak_flops > 0) {
     trial->mfu = trial->model_flops_per_step / p->step_s / trial->peak_flops;
     trial->hfu = trial->exec_flops_per_step / p->step_s / trial->peak_flops;
   }
 }
 
-static bool counts_as_measured(const struct gd_search_point *point) {
+static bool counts_as_measured(const struct gd_point *point) {
   return (point->source == GD_SEARCH_RUN || point->source == GD_SEARCH_STORE) &&
          point->trial.status == GD_TRIAL_OK && point->prediction.step_s > 0;
 }
 
 /* The shortest step that was measured of a point's model; NULL: none was. */
-static const struct gd_search_point *best_measured(const struct gd_search *search,
-                                                   const struct gd_search_point *of) {
-  const struct gd_search_point *best = NULL;
+static const struct gd_point *best_measured(const struct gd_search *search,
+                                            const struct gd_point *of) {
+  const struct gd_point *best = NULL;
   for (int i = 0; i < search->count; i++) {
-    const struct gd_search_point *point = &search->points[i];
+    const struct gd_point *point = &search->points[i];
     if (counts_as_measured(point) && strcmp(point->argument, of->argument) == 0 &&
         (!best || point->trial.step_s < best->trial.step_s))
       best = point;
@@ -583,15 +582,15 @@ static const struct gd_search_point *best_measured(const struct gd_search *searc
 }
 
 /* Seconds of a predicted step by kind of op; the last one is what the computation waits. */
-static void step_by_kind(const struct gd_search_point *point, double seconds[GD_OP_COUNT + 1]) {
+static void step_by_kind(const struct gd_point *point, double seconds[GD_OP_COUNT + 1]) {
   const struct gd_prediction *p = &point->prediction;
-  double passes = (double)point->trial.accumulation, sum = 0;
+  double micro_steps = (double)point->trial.accumulation, sum = 0;
   memset(seconds, 0, (GD_OP_COUNT + 1) * sizeof *seconds);
-  for (uint32_t i = 0; i < p->pass.n_rows; i++)
-    if (!p->pass.rows[i].beside)
-      seconds[p->pass.rows[i].kind] += passes * p->pass.rows[i].seconds;
+  for (uint32_t i = 0; i < p->micro_step.n_rows; i++)
+    if (!p->micro_step.rows[i].async)
+      seconds[p->micro_step.rows[i].kind] += micro_steps * p->micro_step.rows[i].seconds;
   for (uint32_t i = 0; i < p->update.n_rows; i++)
-    if (!p->update.rows[i].beside)
+    if (!p->update.rows[i].async)
       seconds[p->update.rows[i].kind] += p->update.rows[i].seconds;
   for (int kind = 0; kind < GD_OP_COUNT; kind++)
     sum += seconds[kind];
@@ -604,8 +603,7 @@ static void step_by_kind(const struct gd_search_point *point, double seconds[GD_
  * so that only the difference counts: copies that one has and the other has not cannot make it
  * faster, however wrong their time is.
  */
-static double least_difference(const struct gd_search_point *a, const struct gd_search_point *b,
-                               double error) {
+static double least_difference(const struct gd_point *a, const struct gd_point *b, double error) {
   double in_a[GD_OP_COUNT + 1], in_b[GD_OP_COUNT + 1], least = 0;
   step_by_kind(a, in_a);
   step_by_kind(b, in_b);
@@ -617,9 +615,9 @@ static double least_difference(const struct gd_search_point *a, const struct gd_
 }
 
 /* Whether a point cannot be faster than the best of its model by more than a hundredth. */
-static bool is_excluded(const struct gd_search *search, const struct gd_search_point *point) {
+static bool is_excluded(const struct gd_search *search, const struct gd_point *point) {
   const double worth = 0.01;
-  const struct gd_search_point *best = best_measured(search, point);
+  const struct gd_point *best = best_measured(search, point);
   if (!best)
     return false;
   double ratio = best->trial.step_s / best->prediction.step_s; /* what all methods have in common */
@@ -628,7 +626,7 @@ static bool is_excluded(const struct gd_search *search, const struct gd_search_p
   return least_s > (1 - worth) * best->trial.step_s;
 }
 
-/* Seen from the points that were planned, before any is measured. */
+/* --simulate: every pending point takes its prediction. */
 static enum gd_status answer_by_prediction(struct gd_search *search) {
   for (int i = 0; i < search->count; i++)
     if (search->points[i].source == GD_SEARCH_PENDING)
@@ -636,7 +634,7 @@ static enum gd_status answer_by_prediction(struct gd_search *search) {
   return GD_OK;
 }
 
-static enum gd_status exclude(struct gd_search *search, struct gd_search_point *point,
+static enum gd_status exclude(struct gd_search *search, struct gd_point *point,
                               struct gd_error *err) {
   if (search->store)
     GD_TRY(gd_store_drop_pending(search->store, &point->key, err));
@@ -658,7 +656,7 @@ static enum gd_status measure_here(struct measuring *m, int (*places)[2], struct
   for (int elsewhere = 1; elsewhere > 0;) {
     elsewhere = 0;
     for (int i = 0; i < m->of; i++) {
-      struct gd_search_point *point = &search->points[places[i][1]];
+      struct gd_point *point = &search->points[places[i][1]];
       bool others = false;
       if (point->source != GD_SEARCH_PENDING)
         continue;
@@ -686,12 +684,16 @@ static enum gd_status sweep_stored(struct measuring *m, struct gd_error *err) {
   struct gd_search *search = m->search;
   char path[PATH_MAX];
   struct stat info;
-  if (!search->store || search->slurm)
+  if (search->slurm)
+    return gd_leftovers_take(search, gd_slurm_folder(search->slurm), err);
+  if (!search->store)
     return GD_OK;
   int length = snprintf(path, sizeof path, "%s.trials", gd_store_path(search->store));
   if (length < 0 || (size_t)length >= sizeof path || stat(path, &info) != 0)
     return GD_OK;
   GD_TRY(open_folder(m, err));
+  if (m->folder[0])
+    GD_TRY(gd_leftovers_take(search, m->folder, err));
   for (int i = 0; i < search->count; i++) {
     struct gd_scratch scratch = GD_SCRATCH_NONE;
     bool ours = false;
@@ -713,9 +715,13 @@ static enum gd_status measure_all(struct measuring *m, int (*places)[2], struct 
   if (m->of == 0)
     return sweep_stored(m, err);
   GD_TRY(announce(search, err));
-  if (search->slurm)
+  if (search->slurm) {
+    GD_TRY(gd_leftovers_take(search, gd_slurm_folder(search->slurm), err));
     return measure_jobs(m, places, err);
+  }
   GD_TRY(open_folder(m, err));
+  if (m->folder[0])
+    GD_TRY(gd_leftovers_take(search, m->folder, err));
   enum gd_status status = measure_here(m, places, err);
   if (m->folder[0])
     rmdir(m->folder); /* unless there is something in it */
@@ -726,7 +732,7 @@ static void count_sources(struct gd_search *search) {
   search->n_run = search->n_stored = search->n_pending = search->n_predicted = 0;
   memset(search->n_failed, 0, sizeof search->n_failed);
   for (int i = 0; i < search->count; i++) {
-    const struct gd_search_point *point = &search->points[i];
+    const struct gd_point *point = &search->points[i];
     if (point->source != GD_SEARCH_PENDING && point->trial.status == GD_TRIAL_FAILED)
       search->n_failed[point->trial.failure]++;
     search->n_run += search->points[i].source == GD_SEARCH_RUN;
@@ -738,16 +744,22 @@ static void count_sources(struct gd_search *search) {
 
 enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) {
   struct measuring m = {
-      .search = search, .start_ns = gd_clock_ns(), .machine_bytes = machine_bytes(search)};
+      .search = search, .start_ns = gd_clock_ns(), .machine_bytes = search->shared_bytes};
   struct gd_provenance here;
-  gd_provenance_here("cpu", &here);
+  gd_provenance_here("cpu", &here); /* for the time alone */
   snprintf(search->began, sizeof search->began, "%s", here.time);
   if (search->time_limit_s > 0)
     m.deadline_ns = m.start_ns + (int64_t)(search->time_limit_s * 1e9);
   int(*places)[2] = gd_mem_alloc((size_t)search->count + 1, sizeof *places);
-  enum gd_status status = places ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory");
-  for (int i = 0; i < search->count && status == GD_OK; i++)
-    status = plan_point(search, &search->points[i], m.machine_bytes, err);
+  enum gd_status status = places ? GD_OK : gd_nomem(err, "before the search");
+  if (status == GD_OK && search->in_job) {
+    status = measure_in_job(&m, err);
+    gd_mem_free(places);
+    count_sources(search);
+    return status;
+  }
+  if (status == GD_OK)
+    status = plan_points(search, err);
   if (status == GD_OK)
     status = check_plans(search, err);
   for (int i = 0; i < search->count && status == GD_OK; i++)
@@ -759,15 +771,53 @@ enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) {
   return status;
 }
 
+static bool is_better(const struct gd_trial *a, const struct gd_trial *b) {
+  bool a_disturbed = gd_trial_is_disturbed(a), b_disturbed = gd_trial_is_disturbed(b);
+  return a_disturbed != b_disturbed ? b_disturbed : a->days < b->days;
+}
+
 int gd_search_best(const struct gd_search *search, int of) {
   int best = -1;
   for (int i = 0; i < search->count; i++) {
-    const struct gd_search_point *point = &search->points[i];
+    const struct gd_point *point = &search->points[i];
     bool measured = point->source != GD_SEARCH_PREDICTED || search->simulate;
     if (strcmp(point->argument, search->points[of].argument) == 0 && measured &&
         point->trial.status == GD_TRIAL_OK &&
-        (best < 0 || point->trial.days < search->points[best].trial.days))
+        (best < 0 || is_better(&point->trial, &search->points[best].trial)))
       best = i;
   }
   return best;
+}
+
+/* --- what came of it ------------------------------------------------------------------------ */
+
+bool gd_search_fails_alike(const struct gd_search *search) {
+  for (int i = 0; i < search->count; i++)
+    if (!gd_point_same_failure(&search->points[0], &search->points[i]))
+      return false;
+  return search->count > 1;
+}
+
+enum gd_status gd_search_verdict(const struct gd_search *search, struct gd_error *err) {
+  struct gd_error first = {0};
+  for (int i = 0; i < search->count; i++)
+    if (search->points[i].trial.status == GD_TRIAL_OK)
+      return GD_OK;
+  for (int i = 0; i < search->count && first.status == GD_OK; i++)
+    if (search->points[i].source != GD_SEARCH_PENDING)
+      gd_trial_verdict(&search->points[i].trial, &first);
+  if (gd_search_fails_alike(search)) {
+    const struct gd_trial *trial = &search->points[0].trial;
+    return gd_fail(err, first.status, "all %d trials %s%s: %s", search->count,
+                   trial->status == GD_TRIAL_FAILED ? "" : "are ",
+                   gd_trial_status_name(trial->status), trial->reason);
+  }
+  if (first.status != GD_OK && search->n_pending == 0) {
+    *err = first;
+    return first.status;
+  }
+  return gd_fail(err, GD_MISMATCH,
+                 "no trial was good before the time limit, and %d of %d are pending; the same "
+                 "command goes on with them",
+                 search->n_pending, search->count);
 }

@@ -4,8 +4,12 @@
  * measured, each trial in a process of its own (child.h), the most promising first, and stored
  * before the next one begins. Killed at any moment, the same search goes on where it was. With
  * SLURM (slurm.h) the trials are jobs instead, submitted in that order and stored as they end.
+ * Inside a job that somebody else has started (the user's own mpirun or srun) each rank is a
+ * search: the trials run in the ranks themselves, in the order asked for, and no store is read or
+ * written.
  *
- *   struct gd_search search = {.points = points, .count = 12, .trial = options, .store = store};
+ *   struct gd_search search = {.points = made.all, .count = made.count, .trial = options,
+ *                              .store = store};
  *   GD_TRY(gd_search_run(&search, err));
  *   int best = gd_search_best(&search, 0);
  *
@@ -25,36 +29,14 @@
 #ifndef GD_SEARCH_SEARCH_H
 #define GD_SEARCH_SEARCH_H
 
+#include "search/points.h"
 #include "search/slurm.h"
-#include "search/trial.h"
-#include "store/store.h"
-
-enum gd_search_source {
-  GD_SEARCH_PENDING,   /* not reached, or its process was ended with the search */
-  GD_SEARCH_PLAN,      /* answered by the plan: it does not fit, or cannot be planned */
-  GD_SEARCH_STORE,     /* read, not run */
-  GD_SEARCH_RUN,       /* measured now */
-  GD_SEARCH_PREDICTED, /* not measured: simulated, or excluded by `fast` */
-};
-
-struct gd_search_point {
-  const char *argument;         /* what the user called the model */
-  const struct gd_model *model; /* borrowed, with its recipe */
-  struct gd_method method;
-  /* results */
-  struct gd_trial trial;
-  enum gd_search_source source;
-  enum gd_status status; /* what kind of failure an error was that is now trial.reason */
-  int tried;             /* how often it has failed before, and is tried again */
-  char stored_at[32];    /* GD_SEARCH_STORE: when it was measured */
-  struct gd_prediction prediction;
-  struct gd_store_key key;
-};
 
 struct gd_search {
-  struct gd_search_point *points;
+  struct gd_point *points;
   int count;
-  struct gd_trial_options trial;        /* of every point, but for the method */
+  struct gd_trial_options trial;        /* as asked: of every point, but for method and machine */
+  int64_t shared_bytes;                 /* memory that all ranks share here; 0: not known */
   struct gd_store *store;               /* NULL: nothing is read or kept */
   const struct gd_predictor *predictor; /* borrowed */
   bool fresh;                           /* measure also what is known */
@@ -64,17 +46,19 @@ struct gd_search {
   double rank_timeout_s;  /* 0: the default */
   double trial_timeout_s; /* of one trial; 0: GD_SEARCH_TRIAL_TIMEOUT_S */
   double time_limit_s;    /* of the whole search; 0: none */
+  bool in_job; /* this process is a rank of trial.comm's job: trials run in it, one by one */
   struct gd_slurm *slurm; /* trials are its jobs; NULL: they run here */
   const struct gd_slurm_config *slurm_config;
   bool any_gpu; /* which GPU the jobs get is not known: trial.target stands in for it */
   /* Both may be NULL. eta_s is that of the whole search; below 0: not known. point is NULL where
    * the progress is that of all jobs. */
-  void (*progress)(void *user, const struct gd_search_point *point, int number, int of,
-                   const char *what, double done, double eta_s);
-  void (*finished)(void *user, const struct gd_search_point *point);
+  void (*progress)(void *user, const struct gd_point *point, int number, int of, const char *what,
+                   double done, double eta_s);
+  void (*finished)(void *user, const struct gd_point *point);
   void *user;
   /* results */
   int stop_signal; /* that ended the search; 0: none */
+  int n_found;     /* trials of other builds whose results were found and stored (leftovers.h) */
   int n_run, n_stored, n_pending, n_predicted;
   int n_failed[GD_FAILURE_COUNT]; /* by why */
   char began[32];                 /* as in struct gd_provenance */
@@ -90,16 +74,14 @@ struct gd_search {
  */
 enum gd_status gd_search_run(struct gd_search *search, struct gd_error *err) GD_MUST_USE;
 
-/* The trial with the fewest days among the good ones of that point's model, or -1. */
+/* The trial with the fewest days among the good ones of that point's model, or -1. One that was
+   disturbed (gd_trial_is_disturbed) only where all were. */
 int gd_search_best(const struct gd_search *search, int of);
 
-/*
- * The memory that all ranks of a trial have together here, where the device's is the machine's; 0
- * where the device has its own. gd_search_share gives each rank its part of it, where no limit was
- * set.
- */
-int64_t gd_search_machine_bytes(const struct gd_trial_options *options);
-void gd_search_share(struct gd_trial_options *options, int64_t machine_bytes);
+/* A library that is missing fails every point alike: then its sentence is the whole answer. */
+bool gd_search_fails_alike(const struct gd_search *search);
+/* One good trial is an answer, GD_OK; otherwise what kept the first from being one. */
+enum gd_status gd_search_verdict(const struct gd_search *search, struct gd_error *err);
 
 /* What one rank of a job may plan for: its memory less a sixteenth for the program itself. */
 int64_t gd_search_job_bytes(const struct gd_slurm_config *config);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -186,6 +187,18 @@ static void name_job(const struct gd_slurm_job *job, char name[64]) {
   snprintf(name, 64, "gpudays-%s", job->key);
 }
 
+enum gd_status gd_slurm_is_queued(const char *key, bool *queued, struct gd_error *err) {
+  char name[64], id[24];
+  snprintf(name, sizeof name, "gpudays-%s", key);
+  GD_TRY(find_by_name(name, id, err));
+  *queued = id[0] != '\0';
+  return GD_OK;
+}
+
+const char *gd_slurm_folder(const struct gd_slurm *slurm) {
+  return slurm->folder;
+}
+
 /* --- submitting ---------------------------------------------------------------------------- */
 
 #define SUBMITTING "submitting"
@@ -235,9 +248,8 @@ static enum gd_status write_files(struct gd_slurm *slurm, const struct gd_slurm_
   unlink(path_in(job, "log", path));
   GD_TRY(gd_child_write_order(order, &job->order, false, err));
   gd_slurm_script_print(slurm->options.config, &script, &text);
-  enum gd_status status =
-      text.failed ? gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a batch script")
-                  : write_text(path_in(job, "job.sh", path), text.text, err);
+  enum gd_status status = text.failed ? gd_nomem(err, "while writing a batch script")
+                                      : write_text(path_in(job, "job.sh", path), text.text, err);
   gd_strbuf_deinit(&text);
   return status == GD_OK ? write_text(path_in(job, "job", path), SUBMITTING "\n", err) : status;
 }
@@ -385,7 +397,7 @@ static enum gd_status ask(struct gd_slurm *slurm, struct gd_error *err) {
   if (slurm->interval_ns > ASK_MOST_S * S_NS)
     slurm->interval_ns = ASK_MOST_S * S_NS;
   if (list.failed || !list.length) {
-    enum gd_status none = list.failed ? gd_fail(err, GD_ENVIRONMENT, "out of memory") : GD_OK;
+    enum gd_status none = list.failed ? gd_nomem(err, "while listing jobs") : GD_OK;
     gd_strbuf_deinit(&list);
     return none;
   }
@@ -531,7 +543,7 @@ static enum gd_status judge_task(const char *task, struct gd_error *err) {
   bool stopped = strstr(task, ": Killed") || strstr(task, ": Terminated");
   return gd_fail(err,
                  stopped  ? GD_ENVIRONMENT
-                 : exited ? gd_child_status_of(code)
+                 : exited ? gd_exit_status(code)
                           : GD_INTERNAL,
                  "a rank of it ended (%s), and the others were stopped%s", task,
                  stopped ? "; by somebody, or for want of memory" : "");
@@ -546,7 +558,7 @@ static enum gd_status judge_code(const struct last_words *words, int code, int r
                                  struct gd_error *err) {
   char said[1024];
   bool own = words->said.sentence[0] != '\0';
-  enum gd_status status = code <= 128                             ? gd_child_status_of(code)
+  enum gd_status status = code <= 128                             ? gd_exit_status(code)
                           : gd_process_was_stopped_by(code - 128) ? GD_ENVIRONMENT
                                                                   : GD_INTERNAL;
   gd_json_excerpt(said, sizeof said, own ? words->said.sentence : words->said.other);
@@ -656,7 +668,7 @@ enum gd_status gd_slurm_open(const struct gd_slurm_options *options, struct gd_s
                              struct gd_error *err) {
   struct gd_slurm *opened = gd_mem_alloc(1, sizeof *opened);
   if (!opened)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
+    return gd_nomem(err, "before the first job");
   opened->options = *options;
   opened->interval_ns = S_NS;
   opened->heard_ns = gd_clock_ns();
@@ -691,7 +703,7 @@ enum gd_status gd_slurm_start(struct gd_slurm *slurm, const char *key,
                               const struct gd_child_order *order, int tag, struct gd_error *err) {
   if (!gd_vec_reserve((void **)&slurm->jobs, &slurm->capacity, slurm->count + 1,
                       sizeof *slurm->jobs))
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory before the first job");
+    return gd_nomem(err, "before the first job");
   struct gd_slurm_job *job = &slurm->jobs[slurm->count++];
   *job = (struct gd_slurm_job){
       .tag = tag, .state = WAITING, .order = *order, .scratch = GD_SCRATCH_NONE};

@@ -51,7 +51,8 @@ enum gd_status gd_slurm_open(const struct gd_slurm_options *options, struct gd_s
                              struct gd_error *err) GD_MUST_USE;
 void gd_slurm_close(struct gd_slurm *slurm); /* cancels nothing; NULL is fine */
 
-/* Puts a trial on the list. What the order points to must stay; tag is the caller's. */
+/* Puts a trial on the list. What the order points to must stay; tag is the caller's. key names its
+   folder: that of a job of another build, where there is one, is adopted with the job. */
 enum gd_status gd_slurm_start(struct gd_slurm *slurm, const char *key,
                               const struct gd_child_order *order, int tag,
                               struct gd_error *err) GD_MUST_USE;
@@ -67,6 +68,10 @@ void gd_slurm_ask(struct gd_slurm *slurm, gd_slurm_known known, void *user);
  */
 enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended,
                              struct gd_error *err) GD_MUST_USE;
+/* Where the folders of its jobs are. */
+const char *gd_slurm_folder(const struct gd_slurm *slurm);
+/* Whether SLURM has a job of ours for the trial of that key, waiting or running. */
+enum gd_status gd_slurm_is_queued(const char *key, bool *queued, struct gd_error *err) GD_MUST_USE;
 /* The signal that asked this process to end; 0: none. */
 int gd_slurm_stop_signal(const struct gd_slurm *slurm);
 

@@ -13,7 +13,9 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "base/json.h"
+#include "base/paths.h"
 #include "search/child.h"
 
 #define MIB INT64_C(1048576)
@@ -43,7 +45,8 @@ static enum gd_status read_memory(const struct gd_json *json, const json_t *sect
 }
 
 static bool is_backend(const char *name) {
-  return strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0 || strcmp(name, "ref") == 0;
+  const struct gd_backend_ops *ops;
+  return gd_backend_find(name, &ops, NULL) == GD_OK;
 }
 
 static enum gd_status read_backend(const struct gd_json *json, const json_t *section,
@@ -223,17 +226,6 @@ static enum gd_status set_backend(const struct gd_slurm_asked *asked,
   return GD_OK;
 }
 
-/* The user's own file; false when there is none. */
-static bool find_file(char *path, size_t size) {
-  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-  int length = -1;
-  if (config && config[0] == '/')
-    length = snprintf(path, size, "%s/gpudays/slurm.json", config);
-  else if (home && home[0])
-    length = snprintf(path, size, "%s/.config/gpudays/slurm.json", home);
-  return length >= 0 && (size_t)length < size && access(path, F_OK) == 0;
-}
-
 enum gd_status gd_slurm_config_load(const struct gd_slurm_asked *asked,
                                     struct gd_slurm_config *config, struct gd_error *err) {
   char found[PATH_MAX], clean[64];
@@ -241,7 +233,7 @@ enum gd_status gd_slurm_config_load(const struct gd_slurm_asked *asked,
   struct gd_json json = {0};
   struct gd_slurm_config read = {
       .cpus = 4, .memory_bytes = 65536 * MIB, .gres = "gpu", .mpi = "pmix"};
-  if (!path && find_file(found, sizeof found))
+  if (!path && gd_path_config("slurm.json", found, sizeof found) && access(found, F_OK) == 0)
     path = found;
   if (!path && asked->section)
     return gd_fail(err, GD_BAD_INPUT,

@@ -56,7 +56,7 @@ enum gd_status gd_slurm_config_load(const struct gd_slurm_asked *asked,
                                     struct gd_slurm_config *config,
                                     struct gd_error *err) GD_MUST_USE;
 
-/* What a job is made of, beside the above. */
+/* What a job is made of, next to the above. */
 struct gd_slurm_script {
   const char *name;                     /* of the job */
   const char *program, *order, *result; /* paths */

@@ -17,175 +17,17 @@
 #include "pass/method.h"
 #include "store/record_int.h"
 
-/* --- names --------------------------------------------------------------------------------- */
-
-static const char *const status_names[GD_TRIAL_STATUS_COUNT] = {
-    [GD_TRIAL_PLANNED] = "planned",         [GD_TRIAL_OK] = "ok",
-    [GD_TRIAL_INFEASIBLE] = "infeasible",   [GD_TRIAL_FAILED] = "failed",
-    [GD_TRIAL_IMPLAUSIBLE] = "implausible",
-};
-
-const char *gd_trial_status_name(enum gd_trial_status status) {
-  GD_ASSERT(status < GD_TRIAL_STATUS_COUNT);
-  return status_names[status];
-}
-
-bool gd_trial_status_parse(const char *text, enum gd_trial_status *status) {
-  for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
-    if (strcmp(text, status_names[i]) == 0) {
-      *status = (enum gd_trial_status)i;
-      return true;
-    }
-  return false;
-}
-
-const char *gd_trial_failure_name(enum gd_trial_failure failure) {
-  static const char *const names[GD_FAILURE_COUNT] = {[GD_FAILURE_NONE] = "",
-                                                      [GD_FAILURE_PLAN] = "plan",
-                                                      [GD_FAILURE_ENVIRONMENT] = "environment",
-                                                      [GD_FAILURE_CRASH] = "crash"};
-  GD_ASSERT(failure < GD_FAILURE_COUNT);
-  return names[failure];
-}
-
-bool gd_trial_failure_parse(const char *text, enum gd_trial_failure *failure) {
-  for (int i = 0; i < GD_FAILURE_COUNT; i++)
-    if (strcmp(text, gd_trial_failure_name((enum gd_trial_failure)i)) == 0) {
-      *failure = (enum gd_trial_failure)i;
-      return true;
-    }
-  return false;
-}
-
-/* --- statistics ---------------------------------------------------------------------------- */
-
-static int compare_ns(const void *left, const void *right) {
-  int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-  return a < b ? -1 : a > b;
-}
-
-/* Two-sided 95 % quantile of Student's t, by degrees of freedom (any table of it). */
-static double student_t(int freedom) {
-  static const double quantiles[] = {0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447,
-                                     2.365, 2.306,  2.262, 2.228, 2.201, 2.179, 2.160,
-                                     2.145, 2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
-  const int last = (int)(sizeof quantiles / sizeof *quantiles) - 1;
-  return freedom <= last ? quantiles[freedom] : 1.96 + 2.5 / freedom;
-}
-
-/*
- * What the samples' standard error is too small by: the median of normal noise has sqrt(pi / 2) =
- * 1.25 times the error of the mean, and sampling that ends when the interval looks tight ends most
- * often when it is too tight. Chosen by simulation of that rule; tests/exec/test_coverage.c is it.
- */
-#define MEDIAN_FACTOR 1.3
-/* Confidence of the interval between two of the sorted samples, likewise. */
-#define ORDER_CONFIDENCE 0.97
-
-/*
- * Samples that follow each other resemble each other: with a correlation of r, n of them tell as
- * much about their centre as n (1 - r) / (1 + r) that do not. The estimate of r is too low by about
- * (1 + 4 r) / n (Marriott and Pope, Biometrika 41, 1954). From four samples on; the factor of the
- * half width.
- */
-static double correlation_factor(const struct gd_samples *samples, double mean, double squares) {
-  double sum = 0;
-  int n = samples->count;
-  if (n < 4 || squares <= 0)
-    return 1;
-  for (int i = 1; i < n; i++)
-    sum += (1e-9 * (double)samples->ns[i] - mean) * (1e-9 * (double)samples->ns[i - 1] - mean);
-  double r = sum / squares;
-  r = fmin(fmax(r + (1 + 4 * r) / n, 0), 0.9);
-  return sqrt((1 + r) / (1 - r));
-}
-
-/*
- * Half of what lies between the sorted samples that have the median between them with that
- * confidence, whatever the distribution: below the l-th lie fewer than l with the probability of as
- * many heads in n tosses (any book on order statistics). 0 where there are too few.
- */
-static double order_half_width(const int64_t *sorted, int n) {
-  double probability = ldexp(1, -n), below = probability; /* of no heads; of at most `low` */
-  int low = 0;
-  if (2 * below > 1 - ORDER_CONFIDENCE)
-    return 0;
-  for (;;) {
-    probability *= (double)(n - low) / (low + 1);
-    if (2 * (below + probability) > 1 - ORDER_CONFIDENCE)
-      break;
-    below += probability;
-    low++;
-  }
-  return 0.5e-9 * ((double)sorted[n - 1 - low] - (double)sorted[low]);
-}
-
-void gd_samples_summarise(struct gd_samples *samples) {
-  int64_t sorted[GD_TRIAL_MAX_SAMPLES];
-  int n = samples->count;
-  samples->median_s = samples->half_width_s = 0;
-  if (n == 0)
-    return;
-  memcpy(sorted, samples->ns, (size_t)n * sizeof *sorted);
-  qsort(sorted, (size_t)n, sizeof *sorted, compare_ns);
-  int lower = (n - 1) / 2, upper = n / 2;
-  samples->median_s = 1e-9 * 0.5 * ((double)sorted[lower] + (double)sorted[upper]);
-  if (n < 2) {
-    samples->half_width_s = samples->median_s; /* one sample says nothing about its spread */
-    return;
-  }
-  double mean = 0, squares = 0;
-  for (int i = 0; i < n; i++)
-    mean += 1e-9 * (double)sorted[i] / n;
-  for (int i = 0; i < n; i++)
-    squares += (1e-9 * (double)sorted[i] - mean) * (1e-9 * (double)sorted[i] - mean);
-  double by_error = MEDIAN_FACTOR * student_t(n - 1) * sqrt(squares / (n - 1) / n);
-  samples->half_width_s =
-      fmax(by_error, order_half_width(sorted, n)) * correlation_factor(samples, mean, squares);
-}
-
-bool gd_samples_are_tight(const struct gd_samples *samples) {
-  return samples->count >= GD_SAMPLES_TO_JUDGE &&
-         samples->half_width_s <= GD_SAMPLES_TIGHT * samples->median_s;
-}
-
-double gd_trial_gpu_lost_share(const struct gd_trial *trial) {
-  double left = 0; /* of the speed */
-  if (trial->gpu_low_clock_mhz > 0 && trial->gpu_max_clock_mhz > 0)
-    left = fmin(1, (double)trial->gpu_low_clock_mhz / trial->gpu_max_clock_mhz);
-  return trial->gpu_throttled_share * (1 - left);
-}
-
-double gd_trial_held_share(const struct gd_trial *trial) {
-  return fmax(fmax(trial->throttled_share, gd_trial_gpu_lost_share(trial)),
-              fmax(trial->stalled_share, trial->steal_share));
-}
-
-bool gd_trial_is_limited(const struct gd_trial *trial) {
-  const double half_gib = 512.0 * 1024 * 1024;
-  const char *machine = trial->machine;
-  int ranks = trial->ranks / (trial->nodes > 1 ? trial->nodes : 1);
-  double share = ranks > 1 ? 1.0 / ranks : 1; /* of a node */
-  double host = half_gib * (double)gd_machine_number(machine, "memory") * share;
-  double gpus = (double)gd_machine_number(machine, "gpus");
-  double device = half_gib * (double)gd_machine_number(machine, "gpu_memory");
-  if (trial->status != GD_TRIAL_INFEASIBLE)
-    return false;
-  if (strcmp(trial->backend, "cuda") != 0)
-    device = host;
-  else if (gpus > 0 && gpus < trial->ranks) /* they share them, each with a context of its own */
-    device *= 0.8 * gpus / trial->ranks;
-  return trial->peak_bytes > trial->device_limit_bytes ? (double)trial->device_limit_bytes < device
-                                                       : (double)trial->host_limit_bytes < host;
-}
-
 /* --- fields -------------------------------------------------------------------------------- */
 
-#define FIELD(name, kind, member) \
-  { name, GD_FIELD_##kind, false, offsetof(RECORD, member), sizeof(((RECORD *)0)->member) }
-#define SAME(kind, member) FIELD(#member, kind, member)
+#define RENAMED(first_name, name, kind, member)                                            \
+  {                                                                                        \
+    name, GD_FIELD_##kind, false, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), \
+        first_name                                                                         \
+  }
+#define FIELD(name, kind, member) RENAMED(NULL, name, kind, member)
+#define SAME(kind, member)        FIELD(#member, kind, member)
 #define LATER(kind, member) \
-  { #member, GD_FIELD_##kind, true, offsetof(RECORD, member), sizeof(((RECORD *)0)->member) }
+  { #member, GD_FIELD_##kind, true, offsetof(RECORD, member), sizeof(((RECORD *)0)->member), NULL }
 
 #define RECORD struct gd_trial
 const struct gd_field gd_trial_fields[] = {
@@ -217,10 +59,11 @@ const struct gd_field gd_trial_fields[] = {
     SAME(REAL, model_flops_per_step),
     SAME(REAL, exec_flops_per_step),
     SAME(REAL, train_flops),
-    FIELD("pass_s", REAL, pass.median_s),
-    FIELD("pass_half_width_s", REAL, pass.half_width_s),
-    FIELD("last_pass_s", REAL, last_pass.median_s),
-    FIELD("last_pass_half_width_s", REAL, last_pass.half_width_s),
+    RENAMED("pass_s", "micro_step_s", REAL, micro_step.median_s),
+    RENAMED("pass_half_width_s", "micro_step_half_width_s", REAL, micro_step.half_width_s),
+    RENAMED("last_pass_s", "last_micro_step_s", REAL, last_micro_step.median_s),
+    RENAMED("last_pass_half_width_s", "last_micro_step_half_width_s", REAL,
+            last_micro_step.half_width_s),
     FIELD("update_s", REAL, update.median_s),
     FIELD("update_half_width_s", REAL, update.half_width_s),
     SAME(REAL, warmup_s),
@@ -272,7 +115,10 @@ const int gd_provenance_field_count = sizeof gd_provenance_fields / sizeof *gd_p
 void gd_clean_text(char *to, size_t size, const char *text) {
   size_t length = 0;
   for (size_t bytes; *text; text += bytes) {
-    bool shown = gd_text_shown(text, &bytes);
+    bytes = 0;
+    while (text[bytes] >= ' ' && text[bytes] < 0x7f && length + bytes + 1 < size)
+      bytes++; /* almost always all of it */
+    bool shown = bytes > 0 || gd_text_shown(text, &bytes);
     if (length + (shown ? bytes : 1) >= size)
       break;
     memcpy(to + length, shown ? text : "?", shown ? bytes : 1);
@@ -281,11 +127,12 @@ void gd_clean_text(char *to, size_t size, const char *text) {
   to[length] = '\0';
 }
 
-/* JSON has no word for these. */
-static json_t *real_get(double value) {
+/* JSON has no word for what is not finite. */
+static void append_real(struct gd_strbuf *out, double value) {
   if (isfinite(value))
-    return json_real(value);
-  return json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    gd_json_append_real(out, value);
+  else
+    gd_json_append_text(out, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
 }
 
 static bool real_set(const json_t *value, double *real) {
@@ -305,87 +152,96 @@ static bool real_set(const json_t *value, double *real) {
   return false;
 }
 
-static json_t *text_get(const char *text) {
+static void append_text(struct gd_strbuf *out, const char *text) {
   char clean[sizeof((struct gd_trial *)0)->reason];
   gd_clean_text(clean, sizeof clean, text);
-  return json_string(clean);
+  gd_json_append_text(out, clean);
 }
 
-static json_t *fields_get(const struct gd_field *fields, int count, const void *record,
-                          bool later) {
-  json_t *object = json_object();
-  bool fine = object != NULL;
-  for (int i = 0; i < count && fine; i++) {
-    if (fields[i].later && !later)
+static void append_bool(struct gd_strbuf *out, bool value) {
+  gd_strbuf_append(out, value ? "true" : "false");
+}
+
+/* The name of a value of an object; all but the first come after a comma. */
+static void append_name(struct gd_strbuf *out, bool first, const char *name) {
+  gd_strbuf_append_bytes(out, first ? "{\"" : ",\"", 2);
+  gd_strbuf_append(out, name);
+  gd_strbuf_append_bytes(out, "\":", 2);
+}
+
+/* An object of the fields that is not closed, as parts may come after them. */
+static void append_fields(struct gd_strbuf *out, const struct gd_field *fields, int count,
+                          const void *record, enum gd_names names) {
+  bool first = true;
+  for (int i = 0; i < count; i++) {
+    if (fields[i].later && names == GD_NAMES_FIRST)
       continue;
     const void *at = (const char *)record + fields[i].offset;
-    json_t *value = NULL;
+    const char *first_name = names == GD_NAMES_FIRST ? fields[i].first_name : NULL;
+    append_name(out, first, first_name ? first_name : fields[i].name);
+    first = false;
     switch (fields[i].kind) {
-    case GD_FIELD_TEXT: value = text_get(at); break;
-    case GD_FIELD_BOOL: value = json_boolean(*(const bool *)at); break;
-    case GD_FIELD_INT: value = json_integer(*(const int *)at); break;
-    case GD_FIELD_INT64: value = json_integer(*(const int64_t *)at); break;
-    case GD_FIELD_REAL: value = real_get(*(const double *)at); break;
+    case GD_FIELD_TEXT: append_text(out, at); break;
+    case GD_FIELD_BOOL: append_bool(out, *(const bool *)at); break;
+    case GD_FIELD_INT: gd_json_append_int(out, *(const int *)at); break;
+    case GD_FIELD_INT64: gd_json_append_int(out, *(const int64_t *)at); break;
+    case GD_FIELD_REAL: append_real(out, *(const double *)at); break;
     case GD_FIELD_STATUS:
-      value = json_string(gd_trial_status_name(*(const enum gd_trial_status *)at));
+      append_text(out, gd_trial_status_name(*(const enum gd_trial_status *)at));
       break;
     case GD_FIELD_PRECISION:
-      value = json_string(gd_precision_name(*(const enum gd_precision *)at));
+      append_text(out, gd_precision_name(*(const enum gd_precision *)at));
       break;
     case GD_FIELD_FAILURE:
-      value = json_string(gd_trial_failure_name(*(const enum gd_trial_failure *)at));
+      append_text(out, gd_trial_failure_name(*(const enum gd_trial_failure *)at));
       break;
     }
-    fine = json_object_set_new(object, fields[i].name, value) == 0;
   }
-  if (!fine) {
-    json_decref(object);
-    return NULL;
-  }
-  return object;
-}
-
-json_t *gd_fields_get(const struct gd_field *fields, int count, const void *record) {
-  return fields_get(fields, count, record, true);
 }
 
 static enum gd_status field_set(const struct gd_json *json, const json_t *object,
                                 const struct gd_field *field, void *at, struct gd_error *err) {
-  const char *text;
+  const char *text, *name = field->name;
   int64_t number;
-  if (field->later && !json_object_get(object, field->name))
+  if (field->later && !json_object_get(object, name))
     return GD_OK;
+  if (field->first_name && json_object_get(object, field->first_name)) {
+    if (json_object_get(object, name))
+      return gd_json_mismatch(json, object, field->first_name, "nothing, as its new name is there",
+                              err);
+    name = field->first_name;
+  }
   switch (field->kind) {
   case GD_FIELD_TEXT:
-    GD_TRY(gd_json_string(json, object, field->name, &text, err));
+    GD_TRY(gd_json_string(json, object, name, &text, err));
     if (strlen(text) >= field->size)
-      return gd_json_mismatch(json, object, field->name, "a shorter text", err);
+      return gd_json_mismatch(json, object, name, "a shorter text", err);
     gd_clean_text(at, field->size, text);
     return GD_OK;
-  case GD_FIELD_BOOL: return gd_json_bool(json, object, field->name, at, err);
+  case GD_FIELD_BOOL: return gd_json_bool(json, object, name, at, err);
   case GD_FIELD_INT:
-    GD_TRY(gd_json_int(json, object, field->name, 0, INT32_MAX, &number, err));
+    GD_TRY(gd_json_int(json, object, name, 0, INT32_MAX, &number, err));
     *(int *)at = (int)number;
     return GD_OK;
-  case GD_FIELD_INT64: return gd_json_int(json, object, field->name, -1, (int64_t)1 << 62, at, err);
+  case GD_FIELD_INT64: return gd_json_int(json, object, name, -1, (int64_t)1 << 62, at, err);
   case GD_FIELD_REAL:
-    if (!real_set(json_object_get(object, field->name), at))
-      return gd_json_mismatch(json, object, field->name, "a number", err);
+    if (!real_set(json_object_get(object, name), at))
+      return gd_json_mismatch(json, object, name, "a number", err);
     return GD_OK;
   case GD_FIELD_STATUS:
-    GD_TRY(gd_json_string(json, object, field->name, &text, err));
+    GD_TRY(gd_json_string(json, object, name, &text, err));
     if (!gd_trial_status_parse(text, at))
-      return gd_json_mismatch(json, object, field->name, "the status of a trial", err);
+      return gd_json_mismatch(json, object, name, "the status of a trial", err);
     return GD_OK;
   case GD_FIELD_PRECISION:
-    GD_TRY(gd_json_string(json, object, field->name, &text, err));
+    GD_TRY(gd_json_string(json, object, name, &text, err));
     if (!gd_precision_parse(text, at))
-      return gd_json_mismatch(json, object, field->name, "fp32, bf16 or fp16", err);
+      return gd_json_mismatch(json, object, name, "fp32, bf16 or fp16", err);
     return GD_OK;
   case GD_FIELD_FAILURE:
-    GD_TRY(gd_json_string(json, object, field->name, &text, err));
+    GD_TRY(gd_json_string(json, object, name, &text, err));
     if (!gd_trial_failure_parse(text, at))
-      return gd_json_mismatch(json, object, field->name, "plan, environment or nothing", err);
+      return gd_json_mismatch(json, object, name, "plan, environment or nothing", err);
     return GD_OK;
   }
   return GD_OK;
@@ -409,39 +265,39 @@ const char *gd_part_name(enum gd_part part) {
   return names[part];
 }
 
-enum { PROGRAMS_WITH_SAMPLES = 3 };
-static const char *const sampled[PROGRAMS_WITH_SAMPLES] = {"pass_ns", "last_pass_ns", "update_ns"};
-static const size_t sampled_offsets[PROGRAMS_WITH_SAMPLES] = {offsetof(struct gd_trial, pass),
-                                                              offsetof(struct gd_trial, last_pass),
-                                                              offsetof(struct gd_trial, update)};
-
-static json_t *numbers_get(const int64_t *numbers, int count) {
-  json_t *list = json_array();
-  for (int i = 0; i < count; i++)
-    if (json_array_append_new(list, json_integer(numbers[i])) != 0) {
-      json_decref(list);
-      return NULL;
-    }
-  return list;
+static const json_t *either(const json_t *object, const char *name, const char *first_name) {
+  const json_t *value = json_object_get(object, name);
+  return value ? value : json_object_get(object, first_name);
 }
 
-static json_t *samples_get(const struct gd_trial *trial) {
-  json_t *object = json_object();
+enum { PROGRAMS_WITH_SAMPLES = 3 };
+static const char *const sampled[][PROGRAMS_WITH_SAMPLES] = {
+    [GD_NAMES_TODAY] = {"micro_step_ns", "last_micro_step_ns", "update_ns"},
+    [GD_NAMES_FIRST] = {"pass_ns", "last_pass_ns", "update_ns"}};
+static const size_t sampled_offsets[PROGRAMS_WITH_SAMPLES] = {
+    offsetof(struct gd_trial, micro_step), offsetof(struct gd_trial, last_micro_step),
+    offsetof(struct gd_trial, update)};
+
+static void append_samples(struct gd_strbuf *out, const struct gd_trial *trial,
+                           enum gd_names names) {
   for (int i = 0; i < PROGRAMS_WITH_SAMPLES; i++) {
     const struct gd_samples *samples =
         (const struct gd_samples *)((const char *)trial + sampled_offsets[i]);
-    if (json_object_set_new(object, sampled[i], numbers_get(samples->ns, samples->count)) != 0) {
-      json_decref(object);
-      return NULL;
+    append_name(out, i == 0, sampled[names][i]);
+    gd_strbuf_append_bytes(out, "[", 1);
+    for (int k = 0; k < samples->count; k++) {
+      gd_strbuf_append_bytes(out, ",", k ? 1 : 0);
+      gd_json_append_int(out, samples->ns[k]);
     }
+    gd_strbuf_append_bytes(out, "]", 1);
   }
-  return object;
+  gd_strbuf_append_bytes(out, "}", 1);
 }
 
 static bool samples_set(struct gd_trial *trial, const json_t *value) {
   for (int i = 0; i < PROGRAMS_WITH_SAMPLES; i++) {
     struct gd_samples *samples = (struct gd_samples *)((char *)trial + sampled_offsets[i]);
-    const json_t *list = json_object_get(value, sampled[i]);
+    const json_t *list = either(value, sampled[GD_NAMES_TODAY][i], sampled[GD_NAMES_FIRST][i]);
     size_t count = json_array_size(list);
     if (!json_is_array(list) || count > GD_TRIAL_MAX_SAMPLES)
       return false;
@@ -456,15 +312,12 @@ static bool samples_set(struct gd_trial *trial, const json_t *value) {
   return true;
 }
 
-static json_t *categories_get(const int64_t *bytes, int count) {
-  json_t *object = json_object();
-  for (int i = 0; i < count; i++)
-    if (json_object_set_new(object, gd_category_name((enum gd_category)i),
-                            json_integer(bytes[i])) != 0) {
-      json_decref(object);
-      return NULL;
-    }
-  return object;
+static void append_categories(struct gd_strbuf *out, const int64_t *bytes, int count) {
+  for (int i = 0; i < count; i++) {
+    append_name(out, i == 0, gd_category_name((enum gd_category)i));
+    gd_json_append_int(out, bytes[i]);
+  }
+  gd_strbuf_append_bytes(out, "}", 1);
 }
 
 static bool categories_set(int64_t *bytes, int count, const json_t *value) {
@@ -477,35 +330,50 @@ static bool categories_set(int64_t *bytes, int count, const json_t *value) {
   return json_object_size(value) == (size_t)count;
 }
 
-static const char *const program_names[GD_PROGRAM_COUNT] = {[GD_PROGRAM_PASS] = "pass",
-                                                            [GD_PROGRAM_UPDATE] = "update",
-                                                            [GD_PROGRAM_INIT] = "init",
-                                                            [GD_PROGRAM_LAST] = "last"};
+static const char *const program_names[][GD_PROGRAM_COUNT] = {
+    [GD_NAMES_TODAY] = {[GD_PROGRAM_MICRO_STEP] = "micro_step",
+                        [GD_PROGRAM_UPDATE] = "update",
+                        [GD_PROGRAM_INIT] = "init",
+                        [GD_PROGRAM_LAST_MICRO_STEP] = "last_micro_step"},
+    [GD_NAMES_FIRST] = {[GD_PROGRAM_MICRO_STEP] = "pass",
+                        [GD_PROGRAM_UPDATE] = "update",
+                        [GD_PROGRAM_INIT] = "init",
+                        [GD_PROGRAM_LAST_MICRO_STEP] = "last"}};
+static const char *const async_names[] = {[GD_NAMES_TODAY] = "async", [GD_NAMES_FIRST] = "beside"};
 
 static bool program_find(const char *name, enum gd_program *program) {
   for (int i = 0; i < GD_PROGRAM_COUNT; i++)
-    if (strcmp(program_names[i], name) == 0) {
+    if (strcmp(program_names[GD_NAMES_TODAY][i], name) == 0 ||
+        strcmp(program_names[GD_NAMES_FIRST][i], name) == 0) {
       *program = (enum gd_program)i;
       return true;
     }
   return false;
 }
 
-static json_t *profile_get(const struct gd_trial *trial) {
-  json_t *rows = json_array();
+static void append_profile(struct gd_strbuf *out, const struct gd_trial *trial,
+                           enum gd_names names) {
+  gd_strbuf_append_bytes(out, "[", 1);
   for (uint32_t i = 0; i < trial->n_profile; i++) {
     const struct gd_profile_row *row = &trial->profile[i];
-    json_t *object =
-        json_pack("{s:s, s:s, s:b, s:I, s:o, s:o, s:o}", "op", gd_op_info(row->kind)->name,
-                  "program", program_names[row->program], "beside", (int)row->beside, "count",
-                  (json_int_t)row->count, "seconds", real_get(row->seconds), "bytes",
-                  real_get(row->bytes), "flops", real_get(row->flops));
-    if (json_array_append_new(rows, object) != 0) {
-      json_decref(rows);
-      return NULL;
-    }
+    gd_strbuf_append_bytes(out, ",", i ? 1 : 0);
+    append_name(out, true, "op");
+    gd_json_append_text(out, gd_op_info(row->kind)->name);
+    append_name(out, false, "program");
+    gd_json_append_text(out, program_names[names][row->program]);
+    append_name(out, false, async_names[names]);
+    append_bool(out, row->async);
+    append_name(out, false, "count");
+    gd_json_append_int(out, row->count);
+    append_name(out, false, "seconds");
+    append_real(out, row->seconds);
+    append_name(out, false, "bytes");
+    append_real(out, row->bytes);
+    append_name(out, false, "flops");
+    append_real(out, row->flops);
+    gd_strbuf_append_bytes(out, "}", 1);
   }
-  return rows;
+  gd_strbuf_append_bytes(out, "]", 1);
 }
 
 static bool op_find(const char *name, enum gd_op_kind *kind) {
@@ -524,11 +392,12 @@ static bool profile_set(struct gd_trial *trial, const json_t *value) {
     return false;
   for (size_t i = 0; i < count; i++) {
     const json_t *object = json_array_get(value, i);
-    const json_t *op = json_object_get(object, "op"), *beside = json_object_get(object, "beside");
+    const json_t *op = json_object_get(object, "op");
+    const json_t *async = either(object, async_names[GD_NAMES_TODAY], async_names[GD_NAMES_FIRST]);
     const json_t *program = json_object_get(object, "program");
     const json_t *ops = json_object_get(object, "count");
-    struct gd_profile_row row = {.beside = json_is_true(beside)};
-    if (!json_is_string(op) || !json_is_boolean(beside) || !json_is_string(program) ||
+    struct gd_profile_row row = {.async = json_is_true(async)};
+    if (!json_is_string(op) || !json_is_boolean(async) || !json_is_string(program) ||
         !program_find(json_string_value(program), &row.program) || !json_is_integer(ops) ||
         json_integer_value(ops) < 0 || json_integer_value(ops) > UINT32_MAX ||
         !real_set(json_object_get(object, "seconds"), &row.seconds))
@@ -545,18 +414,20 @@ static bool profile_set(struct gd_trial *trial, const json_t *value) {
   return true;
 }
 
-json_t *gd_part_get(const struct gd_trial *trial, enum gd_part part) {
+void gd_part_append(struct gd_strbuf *out, const struct gd_trial *trial, enum gd_part part,
+                    enum gd_names names) {
   switch (part) {
-  case GD_PART_SAMPLES: return samples_get(trial);
-  case GD_PART_BYTES: return categories_get(trial->bytes, GD_CATEGORY_COUNT);
-  case GD_PART_HOST_PARTS: return categories_get(trial->host_parts, GD_CATEGORY_DEVICE_COUNT);
-  case GD_PART_PROFILE: return profile_get(trial);
+  case GD_PART_SAMPLES: append_samples(out, trial, names); break;
+  case GD_PART_BYTES: append_categories(out, trial->bytes, GD_CATEGORY_COUNT); break;
+  case GD_PART_HOST_PARTS:
+    append_categories(out, trial->host_parts, GD_CATEGORY_DEVICE_COUNT);
+    break;
+  case GD_PART_PROFILE: append_profile(out, trial, names); break;
   case GD_PART_COUNT: break;
   }
-  return NULL;
 }
 
-bool gd_part_set(struct gd_trial *trial, enum gd_part part, const json_t *value) {
+static bool part_set(struct gd_trial *trial, enum gd_part part, const json_t *value) {
   switch (part) {
   case GD_PART_SAMPLES: return samples_set(trial, value);
   case GD_PART_BYTES: return categories_set(trial->bytes, GD_CATEGORY_COUNT, value);
@@ -568,25 +439,102 @@ bool gd_part_set(struct gd_trial *trial, enum gd_part part, const json_t *value)
   return false;
 }
 
+/* --- parts as they are written: almost always, and without a tree ---------------------------- */
+
+static bool scan(const char **at, const char *word) {
+  size_t length = strlen(word);
+  if (strncmp(*at, word, length) != 0)
+    return false;
+  *at += length;
+  return true;
+}
+
+/* "12": digits that JSON has for a number, and that fit. */
+static bool scan_number(const char **at, int64_t *number) {
+  enum { MOST_DIGITS = 18 };
+  const char *digit = *at;
+  int64_t value = 0;
+  for (; *digit >= '0' && *digit <= '9'; digit++) {
+    if (digit - *at == MOST_DIGITS)
+      return false;
+    value = 10 * value + (*digit - '0');
+  }
+  if (digit == *at || (**at == '0' && digit - *at > 1))
+    return false;
+  *at = digit;
+  *number = value;
+  return true;
+}
+
+static bool scan_name(const char **at, bool first, const char *name) {
+  return scan(at, first ? "{\"" : ",\"") && scan(at, name) && scan(at, "\":");
+}
+
+static bool scan_samples(const char **at, struct gd_trial *trial) {
+  for (int i = 0; i < PROGRAMS_WITH_SAMPLES; i++) {
+    struct gd_samples *samples = (struct gd_samples *)((char *)trial + sampled_offsets[i]);
+    int count = 0;
+    if (!scan_name(at, i == 0, sampled[GD_NAMES_FIRST][i]) || !scan(at, "["))
+      return false;
+    while (**at != ']') {
+      if (count == GD_TRIAL_MAX_SAMPLES || (count > 0 && !scan(at, ",")) ||
+          !scan_number(at, &samples->ns[count++]))
+        return false;
+    }
+    samples->count = count;
+    (*at)++;
+  }
+  return scan(at, "}");
+}
+
+static bool scan_categories(const char **at, int64_t *bytes, int count) {
+  for (int i = 0; i < count; i++)
+    if (!scan_name(at, i == 0, gd_category_name((enum gd_category)i)) ||
+        !scan_number(at, &bytes[i]))
+      return false;
+  return scan(at, "}");
+}
+
+static bool scan_part(const char *text, struct gd_trial *trial, enum gd_part part) {
+  bool fine = false;
+  switch (part) {
+  case GD_PART_SAMPLES: fine = scan_samples(&text, trial); break;
+  case GD_PART_BYTES: fine = scan_categories(&text, trial->bytes, GD_CATEGORY_COUNT); break;
+  case GD_PART_HOST_PARTS:
+    fine = scan_categories(&text, trial->host_parts, GD_CATEGORY_DEVICE_COUNT);
+    break;
+  case GD_PART_PROFILE:
+    trial->n_profile = 0;
+    fine = scan(&text, "[]"); /* few trials have one */
+    break;
+  case GD_PART_COUNT: break;
+  }
+  return fine && !*text;
+}
+
+bool gd_part_parse(const char *text, struct gd_trial *trial, enum gd_part part) {
+  if (scan_part(text, trial, part))
+    return true;
+  json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+  bool fine = value && part_set(trial, part, value);
+  json_decref(value);
+  return fine;
+}
+
 /* --- the whole record ---------------------------------------------------------------------- */
 
-static json_t *record_get(const struct gd_trial *trial, bool later) {
-  json_t *object = fields_get(gd_trial_fields, gd_trial_field_count, trial, later);
-  for (int i = 0; i < GD_PART_COUNT; i++)
-    if (json_object_set_new(object, gd_part_name((enum gd_part)i),
-                            gd_part_get(trial, (enum gd_part)i)) != 0) {
-      json_decref(object);
-      return NULL;
-    }
-  return object;
+void gd_record_append(struct gd_strbuf *out, const struct gd_trial *trial, enum gd_names names) {
+  append_fields(out, gd_trial_fields, gd_trial_field_count, trial, names);
+  for (int i = 0; i < GD_PART_COUNT; i++) {
+    append_name(out, false, gd_part_name((enum gd_part)i));
+    gd_part_append(out, trial, (enum gd_part)i, names);
+  }
+  gd_strbuf_append_bytes(out, "}", 1);
 }
 
-json_t *gd_record_get(const struct gd_trial *trial) {
-  return record_get(trial, true);
-}
-
-json_t *gd_record_get_first(const struct gd_trial *trial) {
-  return record_get(trial, false);
+void gd_provenance_append(struct gd_strbuf *out, const struct gd_provenance *provenance) {
+  append_fields(out, gd_provenance_fields, gd_provenance_field_count, provenance, GD_NAMES_TODAY);
+  gd_strbuf_append_bytes(out, "}", 1);
 }
 
 /* A misspelt or foreign field is no reason to guess what else is meant otherwise. */
@@ -597,7 +545,8 @@ static enum gd_status check_names(const struct gd_json *json, const json_t *obje
   json_object_foreach((json_t *)(uintptr_t)object, key, value) {
     bool known = false;
     for (int i = 0; i < gd_trial_field_count && !known; i++)
-      known = strcmp(key, gd_trial_fields[i].name) == 0;
+      known = strcmp(key, gd_trial_fields[i].name) == 0 ||
+              (gd_trial_fields[i].first_name && strcmp(key, gd_trial_fields[i].first_name) == 0);
     for (int i = 0; i < GD_PART_COUNT && !known; i++)
       known = strcmp(key, gd_part_name((enum gd_part)i)) == 0;
     if (!known) {
@@ -621,17 +570,21 @@ static enum gd_status check_record(const struct gd_json *json, const json_t *obj
     return GD_OK;
   if (!(trial->step_s > 0 && isfinite(trial->step_s)))
     return gd_json_mismatch(json, object, "step_s", "seconds above 0, as the status is ok", err);
-  if (!(trial->days > 0 && trial->days_low <= trial->days && trial->days <= trial->days_high &&
-        isfinite(trial->days_high)))
-    return gd_json_mismatch(json, object, "days", "days above 0 within their interval", err);
+  if (!(trial->days > 0))
+    return gd_json_mismatch(json, object, "days", "days above 0, as the status is ok", err);
+  if (!(trial->days_low <= trial->days))
+    return gd_json_mismatch(json, object, "days_low", "at most days", err);
+  if (!(trial->days_high >= trial->days && isfinite(trial->days_high)))
+    return gd_json_mismatch(json, object, "days_high", "at least days", err);
   if (trial->micro_batch < 1 || trial->accumulation < 1)
-    return gd_json_mismatch(json, object, "micro_batch", "1 or more, as the status is ok", err);
+    return gd_json_mismatch(json, object, trial->micro_batch < 1 ? "micro_batch" : "accumulation",
+                            "1 or more, as the status is ok", err);
   /* The guard of a trial; mfu counts what is skipped. TF32 may be done by the units of fp16, whose
      peak is two to four times as high. */
-  bool halves = trial->precision == GD_PRECISION_FP32 && method.tf32;
-  if (!(trial->hfu >= 0 && trial->hfu <= (halves ? 4 : 1)))
+  bool by_fp16 = trial->precision == GD_PRECISION_FP32 && method.tf32;
+  if (!(trial->hfu >= 0 && trial->hfu <= (by_fp16 ? 4 : 1)))
     return gd_json_mismatch(json, object, "hfu",
-                            halves ? "0 to 4, as the status is ok" : "0 to 1, as the status is ok",
+                            by_fp16 ? "0 to 4, as the status is ok" : "0 to 1, as the status is ok",
                             err);
   return GD_OK;
 }
@@ -642,29 +595,16 @@ enum gd_status gd_record_set(const struct gd_json *json, const json_t *object,
   GD_TRY(gd_fields_set(json, object, gd_trial_fields, gd_trial_field_count, trial, err));
   for (int i = 0; i < GD_PART_COUNT; i++) {
     const char *name = gd_part_name((enum gd_part)i);
-    if (!gd_part_set(trial, (enum gd_part)i, json_object_get(object, name)))
+    if (!part_set(trial, (enum gd_part)i, json_object_get(object, name)))
       return gd_json_mismatch(json, object, name, "what gpudays writes there", err);
   }
   return check_record(json, object, trial, err);
 }
 
-static int append_chunk(const char *chunk, size_t length, void *out) {
-  gd_strbuf_append_bytes(out, chunk, length);
-  return 0;
-}
-
-bool gd_json_text(const json_t *value, struct gd_strbuf *out) {
-  return value &&
-         json_dump_callback(value, append_chunk, out, JSON_COMPACT | JSON_ENCODE_ANY) == 0 &&
-         !out->failed;
-}
-
 enum gd_status gd_record_print(const struct gd_trial *trial, struct gd_strbuf *out,
                                struct gd_error *err) {
-  json_t *object = gd_record_get(trial);
-  bool fine = gd_json_text(object, out);
-  json_decref(object);
-  return fine ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a record");
+  gd_record_append(out, trial, GD_NAMES_TODAY);
+  return out->failed ? gd_nomem(err, "while writing a record") : GD_OK;
 }
 
 enum gd_status gd_record_parse(const char *label, const char *text, int64_t length,
@@ -744,16 +684,14 @@ void gd_provenance_here(const char *backend, struct gd_provenance *provenance) {
   }
   read_line("/proc/cpuinfo", "model name", "\t: ", provenance->cpu, sizeof provenance->cpu);
   read_clocks(provenance->clocks, sizeof provenance->clocks);
-  if (strcmp(backend, "cuda") == 0)
+  if (gd_backend_is_gpu(backend))
     gd_machine_driver(provenance->driver, sizeof provenance->driver);
 }
 
 enum gd_status gd_provenance_print(const struct gd_provenance *provenance, struct gd_strbuf *out,
                                    struct gd_error *err) {
-  json_t *object = gd_fields_get(gd_provenance_fields, gd_provenance_field_count, provenance);
-  bool fine = gd_json_text(object, out);
-  json_decref(object);
-  return fine ? GD_OK : gd_fail(err, GD_ENVIRONMENT, "out of memory while writing a record");
+  gd_provenance_append(out, provenance);
+  return out->failed ? gd_nomem(err, "while writing a record") : GD_OK;
 }
 
 enum gd_status gd_provenance_parse(const char *label, const char *text, int64_t length,
@@ -768,22 +706,4 @@ enum gd_status gd_provenance_parse(const char *label, const char *text, int64_t 
     *provenance = read;
   gd_json_deinit(&json);
   return status;
-}
-
-/* --- hashes -------------------------------------------------------------------------------- */
-
-/* The finaliser of MurmurHash3 (Appleby, public domain): every bit changes every other. */
-static uint64_t mix(uint64_t x) {
-  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
-  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
-  return x ^ x >> 33;
-}
-
-void gd_hash_hex(char hex[GD_HASH_TEXT], const char *text) {
-  uint64_t a = 0xcbf29ce484222325u, b = 0x9e3779b97f4a7c15u;
-  for (; *text; text++) {
-    a = (a ^ (unsigned char)*text) * 0x100000001b3u;
-    b = mix(b + (unsigned char)*text);
-  }
-  snprintf(hex, GD_HASH_TEXT, "%016" PRIx64 "%016" PRIx64, mix(a ^ b), mix(a + 3 * b));
 }

@@ -25,19 +25,19 @@ static const struct {
     {"micro_batch", 0, 1e9},
     {"accumulation", 0, 1e9},
     {"remainder", 0, 1e9},
-    {"peak_bytes", 0, 1LL << 50}, /* 1 PiB of one rank; likewise below */
-    {"host_bytes", 0, 1LL << 50},
-    {"live_bytes", 0, 1LL << 50},
+    {"peak_bytes", 0, GD_RECORD_MOST_BYTES},
+    {"host_bytes", 0, GD_RECORD_MOST_BYTES},
+    {"live_bytes", 0, GD_RECORD_MOST_BYTES},
     {"device_limit_bytes", 0, 1LL << 62},
     {"host_limit_bytes", 0, 1LL << 62},
     {"plan_s", 0, 1e9},
     {"model_flops_per_step", 0, 1e40},
     {"exec_flops_per_step", 0, 1e40},
     {"train_flops", 0, 1e50},
-    {"pass_s", 0, 1e9},
-    {"pass_half_width_s", 0, 1e9},
-    {"last_pass_s", 0, 1e9},
-    {"last_pass_half_width_s", 0, 1e9},
+    {"micro_step_s", 0, 1e9},
+    {"micro_step_half_width_s", 0, 1e9},
+    {"last_micro_step_s", 0, 1e9},
+    {"last_micro_step_half_width_s", 0, 1e9},
     {"update_s", 0, 1e9},
     {"update_half_width_s", 0, 1e9},
     {"warmup_s", 0, 1e9},
@@ -52,12 +52,14 @@ static const struct {
     {"mfu", 0, 1000},
     {"hfu", 0, 1000},
     {"busy_share", -1, 1},
-    {"resident_bytes", -1, 1LL << 50},
-    {"runtime_bytes", -1, 1LL << 50},
+    {"resident_bytes", -1, GD_RECORD_MOST_BYTES},
+    {"runtime_bytes", -1, GD_RECORD_MOST_BYTES},
     {"tries", 0, 1000000},
+    {"devices", 0, 1048576},
     {"throttled_share", 0, 1},
     {"stalled_share", 0, 1},
     {"steal_share", 0, 1},
+    {"gpu_looks", 0, 2e9},
     {"gpu_throttled_share", 0, 1},
     {"gpu_power_capped_share", 0, 1},
     {"gpu_clock_mhz", 0, 1e6},
@@ -101,10 +103,10 @@ static const char *out_of_range(const struct gd_trial *trial) {
   if (trial->nodes > trial->ranks)
     return "nodes";
   for (int i = 0; i < GD_CATEGORY_COUNT; i++)
-    if (trial->bytes[i] < 0 || trial->bytes[i] > (int64_t)1 << 50)
+    if (trial->bytes[i] < 0 || trial->bytes[i] > GD_RECORD_MOST_BYTES)
       return "bytes";
   for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-    if (trial->host_parts[i] < 0 || trial->host_parts[i] > (int64_t)1 << 50)
+    if (trial->host_parts[i] < 0 || trial->host_parts[i] > GD_RECORD_MOST_BYTES)
       return "host_parts";
   return NULL;
 }
@@ -137,8 +139,8 @@ static double rank_batch(const struct gd_trial *trial) {
 
 /* Passes and update, as a trial adds them up. */
 static double step_seconds(const struct gd_trial *trial) {
-  double last = trial->last_pass.median_s, rest = last > 0 ? 1 : 0;
-  return ((double)trial->accumulation - rest) * trial->pass.median_s + rest * last +
+  double last = trial->last_micro_step.median_s, rest = last > 0 ? 1 : 0;
+  return ((double)trial->accumulation - rest) * trial->micro_step.median_s + rest * last +
          trial->update.median_s;
 }
 
@@ -165,22 +167,22 @@ static bool ran(const struct gd_trial *trial, const char **field, const char **e
   const struct check checks[] = {
       {trial->device[0], "device", "the name of a device, as the status is ok"},
       {trial->step_s > 0, "step_s", "seconds above 0, as the status is ok"},
-      {trial->pass.median_s > 0, "pass_s", "seconds above 0, as the status is ok"},
+      {trial->micro_step.median_s > 0, "micro_step_s", "seconds above 0, as the status is ok"},
       {trial->micro_batch >= 1, "micro_batch", "1 or more, as the status is ok"},
       {trial->accumulation >= 1, "accumulation", "1 or more, as the status is ok"},
       {trial->remainder < trial->micro_batch, "remainder", "less than micro_batch"},
       {trial->peak_bytes > 0 && trial->peak_bytes >= trial->live_bytes, "peak_bytes",
        "above 0 and not less than live_bytes"},
       {equal(trial->step_s, step_seconds(trial)), "step_s",
-       "the seconds of its passes and of the update"},
+       "the seconds of its micro-steps and of the update"},
       {trial->samples_per_s > 0 && is_whole(gd_record_batch(trial)), "samples_per_s",
        "sequences of a step / step_s"},
       {equal(floor(batch / trial->ranks), rank_batch(trial)), "accumulation",
        "as many micro-batches as the batch of a rank has"},
       {trial->tokens_per_s > 0 && is_whole(trial->tokens_per_s / trial->samples_per_s),
        "tokens_per_s", "samples_per_s x the length of a sequence"},
-      {are_of(&trial->pass) && are_of(&trial->last_pass) && are_of(&trial->update), "samples",
-       "those that pass_s, last_pass_s and update_s are the medians of"},
+      {are_of(&trial->micro_step) && are_of(&trial->last_micro_step) && are_of(&trial->update),
+       "samples", "those that micro_step_s, last_micro_step_s and update_s are the medians of"},
       {trial->loss > 0 && trial->loss <= MOST_LOSS, "loss",
        "the loss of a random start, above 0, as the status is ok"},
       {isfinite(trial->norm) && trial->norm > 0, "norm",
@@ -196,15 +198,15 @@ static bool adds_up(const struct gd_trial *trial, const char **field, const char
   double steps = trial->train_flops / trial->model_flops_per_step;
   const struct check checks[] = {
       {trial->model_flops_per_step > 0, "model_flops_per_step", "above 0, as the status is ok"},
-      {is_whole(steps), "train_flops", "a number of steps x model_flops_per_step"},
+      {is_whole(steps), "train_flops", "a number of steps x the FLOPs of a step"},
       {equal(trial->days, steps * trial->step_s / 86400), "days",
-       "steps x step_s / 86400, with train_flops / model_flops_per_step steps"},
-      {trial->days_low <= trial->days && trial->days <= trial->days_high, "days_low",
-       "an interval around days"},
+       "steps x step_s / 86400, with as many steps as train_flops has FLOPs of a step"},
+      {trial->days_low <= trial->days, "days_low", "at most days"},
+      {trial->days_high >= trial->days, "days_high", "at least days"},
       {trial->peak_flops > 0 ? equal(trial->mfu, rate / trial->peak_flops) : trial->mfu == 0, "mfu",
-       "model_flops_per_step / step_s / peak_flops"},
+       "the FLOPs of a step / step_s / peak_flops"},
       {trial->peak_flops > 0 ? equal(trial->hfu, executed / trial->peak_flops) : trial->hfu == 0,
-       "hfu", "exec_flops_per_step / step_s / peak_flops"},
+       "hfu", "the executed FLOPs of a step / step_s / peak_flops"},
   };
   return pass_all(checks, sizeof checks / sizeof *checks, field, expected);
 }
@@ -223,6 +225,93 @@ bool gd_record_believable(const struct gd_trial *trial, const char **field, cons
     return false;
   return trial->status != GD_TRIAL_OK ||
          (ran(trial, field, expected) && adds_up(trial, field, expected));
+}
+
+/* --- from elsewhere ------------------------------------------------------------------------ */
+
+/* Tokens of a sequence: whole, and no longer than rounding lets us tell. */
+static bool is_length(double value) {
+  return value <= 1e8 && is_whole(value) && fabs(value - nearbyint(value)) <= 0.01;
+}
+
+/* Bytes by category add up to the whole; not told (a brief query) is fine. */
+static bool are_parts(const int64_t *bytes, int count, int64_t whole) {
+  int64_t sum = 0;
+  for (int i = 0; i < count; i++)
+    sum += bytes[i];
+  return sum == 0 || sum == whole;
+}
+
+/* Between the largest and the sum of what its programs are uncertain by; a table leaves them out.
+ */
+static bool is_half_width(const struct gd_trial *trial) {
+  double rest = trial->last_micro_step.median_s > 0 ? 1 : 0;
+  double a = ((double)trial->accumulation - rest) * trial->micro_step.half_width_s;
+  double b = rest * trial->last_micro_step.half_width_s, c = trial->update.half_width_s;
+  double slack = 1e-6 * trial->step_s, width = trial->step_half_width_s;
+  return a + b + c <= 0 || (width >= fmax(fmax(a, b), c) - slack && width <= a + b + c + slack);
+}
+
+/* One half width below, or further where the trial was held back or shared its machine. */
+static bool is_low_end(const struct gd_trial *trial) {
+  double base = trial->days * fmax(0, 1 - trial->step_half_width_s / trial->step_s);
+  double held = fmin(fmax(gd_trial_held_share(trial), fmax(trial->busy_share, 0)), 1);
+  double slack = 1e-6 * trial->days;
+  return trial->days_low <= base + slack && trial->days_low >= base * (1 - held) - slack;
+}
+
+static bool is_high_end(const struct gd_trial *trial) {
+  return equal(trial->days_high, trial->days * (1 + trial->step_half_width_s / trial->step_s));
+}
+
+/* Nothing is measured of a trial that does not fit, or that broke. */
+static bool measured_nothing(const struct gd_trial *trial, const char **field,
+                             const char **expected) {
+  const struct check checks[] = {
+      {!(trial->step_s > 0), "step_s", "0, as nothing was measured"},
+      {!(trial->days > 0), "days", "0, as nothing was measured"},
+      {!(trial->days_low > 0), "days_low", "0, as nothing was measured"},
+      {!(trial->days_high > 0), "days_high", "0, as nothing was measured"},
+  };
+  return pass_all(checks, sizeof checks / sizeof *checks, field, expected);
+}
+
+bool gd_record_consistent(const struct gd_trial *trial, const char **field, const char **expected) {
+  const double most_norm = 1e20; /* its square, a sum in fp32, is past what that can hold */
+  const struct check sums[] = {
+      {are_parts(trial->bytes, GD_CATEGORY_DEVICE_COUNT, trial->peak_bytes), "peak_bytes",
+       "the sum of its bytes by category (bytes, categories)"},
+      {are_parts(trial->host_parts, GD_CATEGORY_DEVICE_COUNT, trial->host_bytes), "host_bytes",
+       "the sum of its bytes by category (host_parts, host_categories)"},
+  };
+  if (strstr(trial->method, " without ")) {
+    *field = "method";
+    *expected = "a method with all its passes: others answer for none";
+    return false;
+  }
+  if (!pass_all(sums, sizeof sums / sizeof *sums, field, expected))
+    return false;
+  if (trial->status == GD_TRIAL_INFEASIBLE || trial->status == GD_TRIAL_FAILED)
+    return measured_nothing(trial, field, expected);
+  if (trial->status != GD_TRIAL_OK)
+    return true;
+  const struct check checks[] = {
+      {trial->parameters >= 1, "parameters", "1 or more, as the status is ok"},
+      {trial->device_limit_bytes == 0 || trial->peak_bytes <= trial->device_limit_bytes,
+       "device_limit_bytes", "at least peak_bytes, as the status is ok"},
+      {trial->host_limit_bytes == 0 || trial->host_bytes <= trial->host_limit_bytes,
+       "host_limit_bytes", "at least host_bytes, as the status is ok"},
+      {is_length(trial->tokens_per_s / trial->samples_per_s), "tokens_per_s",
+       "samples_per_s x the length of a sequence"},
+      {trial->norm <= most_norm, "norm",
+       "the norm of gradients, above 0 and at most 1e20, as the status is ok"},
+      {is_half_width(trial), "step_half_width_s",
+       "what micro_step_half_width_s, last_micro_step_half_width_s and update_half_width_s make"},
+      {is_high_end(trial), "days_high", "days x (1 + step_half_width_s / step_s)"},
+      {is_low_end(trial), "days_low",
+       "as far below days as days_high is above, and further only where it was held back"},
+  };
+  return pass_all(checks, sizeof checks / sizeof *checks, field, expected);
 }
 
 /* "2024-05-01T12:00:00.123Z": sorts as text, and nothing else does. A day ahead of us is a clock,

@@ -24,6 +24,8 @@ struct gd_field {
   enum gd_field_kind kind;
   bool later;          /* not in the first format: may be missing, and is no part of a digest */
   size_t offset, size; /* in its struct; size of a text's array */
+  const char
+      *first_name; /* in the first format, where that was another: still read, and digested */
 };
 
 /* What is one value; by name, in the order of the struct. */
@@ -35,37 +37,41 @@ extern const int gd_provenance_field_count;
 /* What is many values: each is one JSON value, and a text in the database. */
 enum gd_part { GD_PART_SAMPLES, GD_PART_BYTES, GD_PART_HOST_PARTS, GD_PART_PROFILE, GD_PART_COUNT };
 const char *gd_part_name(enum gd_part part); /* "samples", "bytes", ... */
-/* A new reference; NULL without memory. */
-json_t *gd_part_get(const struct gd_trial *trial, enum gd_part part);
-/* false: not what gd_part_get makes. Ops that this version does not have are left out. */
-bool gd_part_set(struct gd_trial *trial, enum gd_part part, const json_t *value);
+/* The names of today, or those of the first format, which digests are made of. */
+enum gd_names { GD_NAMES_TODAY, GD_NAMES_FIRST };
+/* Appends the part as one JSON value. */
+void gd_part_append(struct gd_strbuf *out, const struct gd_trial *trial, enum gd_part part,
+                    enum gd_names names);
+/* false: not what gd_part_append makes. Ops that this version does not have are left out. */
+bool gd_part_parse(const char *text, struct gd_trial *trial, enum gd_part part);
 
 /* Copies text into a field, with '?' for what is no UTF-8 or is a control character: what is stored
    may end up on a terminal. */
 void gd_clean_text(char *to, size_t size, const char *text);
 
-/* As in gd_record_print, for either struct. A new reference; NULL without memory. */
-json_t *gd_fields_get(const struct gd_field *fields, int count, const void *record);
 /* Every field must be there; others are the caller's business. */
 enum gd_status gd_fields_set(const struct gd_json *json, const json_t *object,
                              const struct gd_field *fields, int count, void *record,
                              struct gd_error *err) GD_MUST_USE;
-json_t *gd_record_get(const struct gd_trial *trial);
-/* The same without the fields that came later: what a digest is made of. */
-json_t *gd_record_get_first(const struct gd_trial *trial);
+/* Appends the record on one line. With the names of the first format, fields that came later are
+   left out: so a digest is made. */
+void gd_record_append(struct gd_strbuf *out, const struct gd_trial *trial, enum gd_names names);
+void gd_provenance_append(struct gd_strbuf *out, const struct gd_provenance *provenance);
 /* Also that the numbers make sense together. */
 enum gd_status gd_record_set(const struct gd_json *json, const json_t *object,
                              struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 
+#define GD_RECORD_MOST_BYTES (INT64_C(1) << 50) /* 1 PiB of one rank: past any machine */
+
 /* Whether every number is one that a trial can have, and what a trial computes from its own (step,
    days, MFU). false: which field is wrong, and what it should be. */
 bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected);
+/* The same of a trial that was written elsewhere: limits, bytes by category and the interval fit
+   what they are of. Databases of before may have trials that this program would not write. */
+bool gd_record_consistent(const struct gd_trial *trial, const char **field, const char **expected);
 /* Sequences of a step of all ranks, of a trial that is ok. */
 double gd_record_batch(const struct gd_trial *trial);
 /* A time as in struct gd_provenance, that has been. */
 bool gd_time_believable(const char *text);
-
-/* Appends the value on one line; false without memory, or without a value. */
-bool gd_json_text(const json_t *value, struct gd_strbuf *out);
 
 #endif

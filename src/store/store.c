@@ -83,13 +83,19 @@ static enum gd_status prepare(struct gd_store *store, const char *sql, sqlite3_s
 }
 
 static enum gd_status no_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while talking to the database of results");
+  return gd_nomem(err, "while talking to the database of results");
+}
+
+/* Columns keep the names of the first format, so that programs of before read what this one stores.
+ */
+static const char *column_of(const struct gd_field *field) {
+  return field->first_name ? field->first_name : field->name;
 }
 
 /* ", name, name ..." of both structs. */
 static void append_columns(struct gd_strbuf *sql) {
   for (int i = 0; i < gd_trial_field_count; i++)
-    gd_strbuf_printf(sql, ", \"%s\"", gd_trial_fields[i].name);
+    gd_strbuf_printf(sql, ", \"%s\"", column_of(&gd_trial_fields[i]));
   for (int i = 0; i < gd_provenance_field_count; i++)
     gd_strbuf_printf(sql, ", \"%s\"", gd_provenance_fields[i].name);
 }
@@ -98,7 +104,8 @@ static void append_columns(struct gd_strbuf *sql) {
 
 static double measured_s(const struct gd_trial *trial) {
   enum { PROGRAMS = 3 };
-  const struct gd_samples *all[PROGRAMS] = {&trial->pass, &trial->last_pass, &trial->update};
+  const struct gd_samples *all[PROGRAMS] = {&trial->micro_step, &trial->last_micro_step,
+                                            &trial->update};
   double seconds = isfinite(trial->warmup_s) ? trial->warmup_s : 0;
   for (int i = 0; i < PROGRAMS; i++)
     for (int k = 0; k < all[i]->count; k++)
@@ -135,16 +142,14 @@ static enum gd_status make_digest(const struct gd_store_key *key, const struct g
                                   const struct gd_provenance *provenance, char digest[GD_HASH_TEXT],
                                   struct gd_error *err) {
   struct gd_strbuf text = {0};
-  json_t *fields = gd_fields_get(gd_provenance_fields, gd_provenance_field_count, provenance);
   gd_strbuf_printf(&text, "%s\n", key->text);
-  json_t *record = gd_record_get_first(trial);
-  bool fine = gd_json_text(fields, &text) && gd_json_text(record, &text);
-  json_decref(fields);
-  json_decref(record);
-  if (fine)
+  gd_provenance_append(&text, provenance);
+  gd_record_append(&text, trial, GD_NAMES_FIRST);
+  if (!text.failed)
     gd_hash_hex(digest, text.text);
+  enum gd_status status = text.failed ? no_memory(err) : GD_OK;
   gd_strbuf_deinit(&text);
-  return fine ? GD_OK : no_memory(err);
+  return status;
 }
 
 static int bind_row(sqlite3_stmt *statement, const struct gd_store_key *key, const char *digest,
@@ -170,12 +175,9 @@ static enum gd_status insert_details(struct gd_store *store, int64_t id,
   int code = sqlite3_bind_text(statement, 1, key->text, -1, SQLITE_TRANSIENT);
   for (int i = 0; i < GD_PART_COUNT; i++) {
     struct gd_strbuf text = {0};
-    json_t *part = gd_part_get(trial, (enum gd_part)i);
-    if (gd_json_text(part, &text))
-      code |= sqlite3_bind_text(statement, 2 + i, text.text, -1, SQLITE_TRANSIENT);
-    else
-      code |= SQLITE_NOMEM;
-    json_decref(part);
+    gd_part_append(&text, trial, (enum gd_part)i, GD_NAMES_FIRST);
+    code |= text.failed ? SQLITE_NOMEM
+                        : sqlite3_bind_text(statement, 2 + i, text.text, -1, SQLITE_TRANSIENT);
     gd_strbuf_deinit(&text);
   }
   code |= sqlite3_bind_int64(statement, 2 + GD_PART_COUNT, id);
@@ -215,8 +217,7 @@ enum gd_status gd_store_change(struct gd_store *store, const char *what, const c
   for (int i = 0; i < 3 && code == SQLITE_OK && texts[i]; i++)
     code = sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
   if (code == SQLITE_OK)
-    errno = 0;
-  code = sqlite3_step(statement);
+    code = sqlite3_step(statement);
   enum gd_status status = code == SQLITE_DONE ? GD_OK : gd_store_fail(store, code, what, err);
   sqlite3_finalize(statement);
   return status;
@@ -224,7 +225,7 @@ enum gd_status gd_store_change(struct gd_store *store, const char *what, const c
 
 #define DELETE_PENDING "DELETE FROM trials WHERE key = ? AND status = 'planned'"
 
-/* Of that key, a result that answers who asks: what is planned beside it is not pending. */
+/* Of that key, a result that answers who asks: what is planned next to it is not pending. */
 #define HAS_ANSWER(key)                                                                       \
   "EXISTS(SELECT 1 FROM trials AS done WHERE done.key = " key " AND done.superseded = 0 AND " \
   "done.origin = '' AND done.status IN ('ok', 'implausible'))"
@@ -290,7 +291,7 @@ void gd_store_note_damage(struct gd_store *store, int64_t id, const char *column
     snprintf(
         store->damage, sizeof store->damage,
         "trial %lld has a %s that this gpudays does not understand: it was edited, or %.300s is "
-        "damaged; restore a copy of it, or go on without that trial",
+        "damaged",
         (long long)id, column, store->path);
 }
 
@@ -313,13 +314,6 @@ static enum gd_status prepare_fetch(struct gd_store *store, bool details, struct
   return status;
 }
 
-static bool read_part(sqlite3_stmt *statement, int at, enum gd_part part, struct gd_trial *trial) {
-  json_t *value = json_loads(column_text(statement, at), JSON_DECODE_ANY, NULL);
-  bool fine = value && gd_part_set(trial, part, value);
-  json_decref(value);
-  return fine;
-}
-
 /* The column that is not what it was; NULL: all are. */
 static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_store_row *row) {
   int at = 0;
@@ -335,7 +329,7 @@ static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_sto
     if (!read_field(statement, at++, &gd_provenance_fields[i], &row->provenance))
       return gd_provenance_fields[i].name;
   for (int i = 0; i < GD_PART_COUNT && details; i++)
-    if (!read_part(statement, at++, (enum gd_part)i, &row->trial))
+    if (!gd_part_parse(column_text(statement, at++), &row->trial, (enum gd_part)i))
       return gd_part_name((enum gd_part)i);
   if (!gd_record_believable(&row->trial, &wrong, &expected))
     return wrong;
@@ -375,25 +369,26 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
                              struct gd_error *err) {
   sqlite3_stmt *statement = NULL;
   int64_t id = 0;
-  bool stale = false;
+  bool stale = false, same_key = false;
+  store->damaged = 0;
   GD_TRY(prepare(
       store,
       "SELECT trials.id, status != 'planned' AND EXISTS(SELECT 1 FROM trials AS p WHERE p.key = "
       "trials.key AND p.status = 'planned') AND " HAS_ANSWER(
-          "trials.key") " FROM trials JOIN details USING(id) WHERE key = ? AND "
-                        "key_text = ? AND superseded = 0 AND origin = '' ORDER BY status = "
-                        "'planned', time DESC, "
+          "trials.key") ", key_text IS ? FROM trials LEFT JOIN details USING(id) WHERE key = ? AND "
+                        "superseded = 0 AND origin = '' ORDER BY status = 'planned', time DESC, "
                         "trials.id DESC LIMIT 1",
       &statement, err));
-  int code = sqlite3_bind_text(statement, 1, key->hash, -1, SQLITE_STATIC);
+  int code = sqlite3_bind_text(statement, 1, key->text, -1, SQLITE_STATIC);
   if (code == SQLITE_OK)
-    code = sqlite3_bind_text(statement, 2, key->text, -1, SQLITE_STATIC);
+    code = sqlite3_bind_text(statement, 2, key->hash, -1, SQLITE_STATIC);
   if (code == SQLITE_OK)
     code = sqlite3_step(statement);
-  if (code == SQLITE_ROW)
+  if (code == SQLITE_ROW) {
     id = sqlite3_column_int64(statement, 0);
-  if (code == SQLITE_ROW)
     stale = sqlite3_column_int(statement, 1) != 0;
+    same_key = sqlite3_column_int(statement, 2) != 0;
+  }
   sqlite3_finalize(statement);
   if (stale && gd_store_drop_pending(store, key, NULL) != GD_OK)
     stale = false; /* it may not be written, and is not listed either */
@@ -403,6 +398,10 @@ enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *
     struct gd_store_row *row = gd_mem_alloc(1, sizeof *row);
     bool whole = false;
     enum gd_status status = row ? fetch(store, id, true, row, &whole, err) : no_memory(err);
+    if (whole && !same_key) { /* its hash is that of another text */
+      gd_store_note_damage(store, id, "key");
+      whole = false;
+    }
     id = whole ? id : 0; /* what cannot be read is measured again */
     if (whole) {
       *trial = row->trial;
@@ -448,7 +447,7 @@ bool gd_store_sort_parse(const char *text, enum gd_store_sort *sort) {
 static void append_match(struct gd_strbuf *sql, const char *column, const char *pattern,
                          const char *parameter) {
   if (pattern)
-    gd_strbuf_printf(sql, " AND %s %s %s", column, strpbrk(pattern, "*?[") ? "GLOB" : "=",
+    gd_strbuf_printf(sql, " AND %s %s %s", column, strpbrk(pattern, "*?") ? "GLOB" : "=",
                      parameter);
 }
 
@@ -480,11 +479,26 @@ static int bind_named(sqlite3_stmt *statement, const char *name, const char *tex
   return at && text ? sqlite3_bind_text(statement, at, text, -1, SQLITE_STATIC) : SQLITE_OK;
 }
 
+/* A pattern for SQLite's GLOB, to which [ begins a set of characters: here it is one itself. */
+static int bind_pattern(sqlite3_stmt *statement, const char *name, const char *pattern) {
+  struct gd_strbuf text = {0};
+  int at = sqlite3_bind_parameter_index(statement, name);
+  if (!at || !pattern || !strpbrk(pattern, "*?"))
+    return bind_named(statement, name, pattern);
+  for (; *pattern; pattern++)
+    gd_strbuf_append_bytes(&text, *pattern == '[' ? "[[]" : pattern, *pattern == '[' ? 3 : 1);
+  int code = text.failed ? SQLITE_NOMEM
+                         : sqlite3_bind_text(statement, at, text.text ? text.text : "", -1,
+                                             SQLITE_TRANSIENT);
+  gd_strbuf_deinit(&text);
+  return code;
+}
+
 static int bind_filter(sqlite3_stmt *statement, const struct gd_store_filter *filter) {
   int code = SQLITE_OK, at;
-  code |= bind_named(statement, ":model", filter->model);
-  code |= bind_named(statement, ":method", filter->method);
-  code |= bind_named(statement, ":host", filter->host);
+  code |= bind_pattern(statement, ":model", filter->model);
+  code |= bind_pattern(statement, ":method", filter->method);
+  code |= bind_pattern(statement, ":host", filter->host);
   code |= bind_named(statement, ":device", filter->device);
   code |= bind_named(statement, ":since", filter->since);
   code |= bind_named(statement, ":recipe", filter->recipe);

@@ -24,6 +24,7 @@
 #define GD_STORE_STORE_H
 
 #include "store/record.h"
+#include "trial/recipe.h"
 
 struct gd_store;
 
@@ -67,15 +68,6 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
                                  struct gd_error *err) GD_MUST_USE;
 
 /*
- * The identity of a recipe: two trials that share it train the same model for the same number of
- * steps, with the same sequence, global batch, precision and optimizer. precision NULL: the
- * recipe's own; else the one that was asked for instead. What a method leaves out (padding, a last
- * position) and what a device puts in place of a precision do not change it, nor do learning rate,
- * schedule and the optimizer's other numbers, which change no work. Errors as gd_store_key_make's.
- */
-enum gd_status gd_recipe_hash(const struct gd_model *model, const enum gd_precision *precision,
-                              char hash[GD_HASH_TEXT], struct gd_error *err) GD_MUST_USE;
-/*
  * What the numbers of a trial say of its recipe: batch, steps, precision (unless the device put
  * another in its place) and, of one that was run, the sequence; other fields of *recipe stay as
  * they are. False where they do not tell.
@@ -94,7 +86,8 @@ enum gd_status gd_recipe_of_trial(const struct gd_trial *trial, struct gd_model 
 /*
  * The newest finished trial of that key, or the pending one (status planned) where none has
  * finished. A trial that was loaded is never found so: it was measured elsewhere. *found false
- * leaves *trial as it was. provenance may be NULL.
+ * leaves *trial as it was; gd_store_damage then tells whether there is one that cannot be read.
+ * provenance may be NULL.
  */
 enum gd_status gd_store_find(struct gd_store *store, const struct gd_store_key *key,
                              struct gd_trial *trial, struct gd_provenance *provenance, bool *found,
@@ -111,6 +104,24 @@ enum gd_status gd_store_put(struct gd_store *store, const struct gd_store_key *k
 /* Forgets that the trial is pending; nothing happens where it is not. */
 enum gd_status gd_store_drop_pending(struct gd_store *store, const struct gd_store_key *key,
                                      struct gd_error *err) GD_MUST_USE;
+
+/*
+ * The keys of all pending trials, also of other builds of this program; free *keys by gd_mem_free.
+ * gd_store_key_same_trial: whether `other` asks what `ours` asks, but for the build and for what
+ * older keys do not say.
+ */
+enum gd_status gd_store_pending_keys(struct gd_store *store, struct gd_store_key **keys,
+                                     uint32_t *count, struct gd_error *err) GD_MUST_USE;
+bool gd_store_key_same_build(const struct gd_store_key *a, const struct gd_store_key *b);
+bool gd_store_key_same_trial(const struct gd_store_key *ours, const struct gd_store_key *other);
+/*
+ * The recipe of a trial that was not planned by this process: what the key says, or else what its
+ * numbers and the preset of its name say; empty where neither does, and never what it says itself.
+ * An older gpudays names no machine: what is known of it is noted.
+ */
+enum gd_status gd_store_identify(const struct gd_store_key *key,
+                                 const struct gd_provenance *provenance, struct gd_trial *trial,
+                                 struct gd_error *err) GD_MUST_USE;
 
 /* --- many trials --------------------------------------------------------------------------- */
 
@@ -161,8 +172,8 @@ typedef enum gd_status (*gd_store_visit)(void *user, const struct gd_store_row *
 /* A row that is damaged is left out, and told by gd_store_damage: the others are none the worse. */
 enum gd_status gd_store_query(struct gd_store *store, const struct gd_store_filter *filter,
                               gd_store_visit visit, void *user, struct gd_error *err) GD_MUST_USE;
-/* How many rows the last gd_store_query or gd_store_save left out; *sentence says which is the
-   first and what to do, good until the next query. */
+/* How many rows the last gd_store_query, gd_store_find or gd_store_save left out; *sentence says
+   which is the first and what is wrong with it, good until the next of them. */
 int64_t gd_store_damage(const struct gd_store *store, const char **sentence);
 
 /* How many rows a filter finds, and the time that measuring them took. */

@@ -16,7 +16,7 @@
 #include "store/store_int.h"
 
 enum {
-  FORMAT_VERSION = 2,
+  FORMAT_VERSION = 3, /* 2 said pass for micro-step, and is read */
   MOST_LINE_BYTES = 1 << 20,
   MOST_EMPTY_LINES = 1000,
   MOST_TABLE_BYTES = 256 << 20, /* as of any table of CSV */
@@ -46,16 +46,18 @@ static enum gd_status write_row(void *user, const struct gd_store_row *row, stru
     gd_store_note_damage(to->store, row->id, "key");
     return GD_OK;
   }
-  json_t *trial = gd_record_get(&row->trial);
-  json_t *from = gd_fields_get(gd_provenance_fields, gd_provenance_field_count, &row->provenance);
-  json_t *line = json_pack("{s:s, s:o, s:o}", "key", clean, "provenance", from, "trial", trial);
-  to->line.length = 0;
-  bool fine = gd_json_text(line, &to->line);
-  json_decref(line);
   sqlite3_reset(to->key);
-  if (!fine)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while saving results");
-  fprintf(to->file, "%s\n", to->line.text); /* a failure waits for gd_file_end */
+  to->line.length = 0;
+  gd_strbuf_append(&to->line, "{\"key\":");
+  gd_json_append_text(&to->line, clean);
+  gd_strbuf_append(&to->line, ",\"provenance\":");
+  gd_provenance_append(&to->line, &row->provenance);
+  gd_strbuf_append(&to->line, ",\"trial\":");
+  gd_record_append(&to->line, &row->trial, GD_NAMES_TODAY);
+  gd_strbuf_append(&to->line, "}\n");
+  if (to->line.failed)
+    return gd_nomem(err, "while saving results");
+  fwrite(to->line.text, 1, to->line.length, to->file); /* a failure waits for gd_file_end */
   to->saved++;
   return GD_OK;
 }
@@ -96,6 +98,7 @@ struct loading {
   int64_t number;       /* of the line */
   int64_t bytes, empty; /* read so far; lines without anything */
   int64_t added, known;
+  struct gd_identities presets;
 };
 
 static enum gd_status fail_read(const struct loading *from, struct gd_error *err) {
@@ -134,7 +137,7 @@ static enum gd_status read_line(struct loading *from, bool *more, struct gd_erro
   from->bytes += (int64_t)from->line.length + 1;
   from->empty += from->line.length == 0;
   if (from->line.failed)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while loading %s", from->path);
+    return gd_nomem(err, "while loading %s", from->path);
   if (from->bytes > most_bytes || from->empty > MOST_EMPTY_LINES)
     return gd_fail(
         err, GD_BAD_INPUT, "%s: has %s; name a file that 'results save' wrote, or load it in parts",
@@ -183,8 +186,10 @@ static enum gd_status check_header(struct loading *from, bool *table, struct gd_
   return status;
 }
 
-static enum gd_status read_row(const struct gd_json *json, struct gd_store_key *key,
-                               struct gd_store_row *row, struct gd_error *err) {
+static enum gd_status read_row(struct gd_identities *presets, const struct gd_json *json,
+                               struct gd_store_key *key, struct gd_store_row *row,
+                               struct gd_error *err) {
+  char preset[64];
   const json_t *from = json_object_get(json->root, "provenance");
   const json_t *trial = json_object_get(json->root, "trial");
   const char *text, *field, *expected;
@@ -203,11 +208,15 @@ static enum gd_status read_row(const struct gd_json *json, struct gd_store_key *
     return gd_json_mismatch(json, from, "time",
                             "a time such as 2024-05-01T12:00:00.000Z that has been", err);
   GD_TRY(gd_record_set(json, trial, &row->trial, err));
-  if (!gd_record_believable(&row->trial, &field, &expected))
+  if (!gd_record_believable(&row->trial, &field, &expected) ||
+      !gd_record_consistent(&row->trial, &field, &expected))
     return gd_json_mismatch(json, trial, field, expected, err);
   field = gd_key_contradicts(key->text, &row->trial);
   if (field)
     return gd_json_mismatch(json, trial, field, "what the key of the trial says", err);
+  field = gd_store_contradicts_preset(presets, key, &row->trial, preset);
+  if (field)
+    return gd_json_mismatch(json, trial, field, preset, err);
   if (row->trial.status == GD_TRIAL_PLANNED)
     return gd_json_mismatch(json, trial, "status", "a trial that has ended", err);
   return GD_OK;
@@ -236,21 +245,6 @@ static void name_origin(const char *path, char *origin, size_t size) {
   gd_clean_text(origin, size, slash && slash[1] ? slash + 1 : path);
 }
 
-/* What a trial of an older gpudays does not say: of its recipe the key does, or its numbers; of its
-   machine what is known is noted. */
-static enum gd_status add_identity(const struct gd_store_key *key, struct gd_store_row *row,
-                                   struct gd_error *err) {
-  struct gd_model model;
-  struct gd_trial *trial = &row->trial;
-  bool gpu = strcmp(trial->backend, "cuda") == 0;
-  if (!trial->machine[0])
-    snprintf(trial->machine, sizeof trial->machine, "cpu=%s%s%s", row->provenance.cpu,
-             gpu ? ";gpu=" : "", gpu ? trial->device : "");
-  if (trial->recipe[0] || gd_recipe_of_key(key->text, trial->precision_substituted, trial->recipe))
-    return GD_OK;
-  return gd_recipe_of_trial(trial, &model, trial->recipe, err);
-}
-
 static enum gd_status load_rows(struct loading *from, struct gd_error *err) {
   for (;;) {
     struct gd_json json = {0};
@@ -264,10 +258,10 @@ static enum gd_status load_rows(struct loading *from, struct gd_error *err) {
       continue;
     enum gd_status status = parse_line(from, &json, err);
     if (status == GD_OK)
-      status = read_row(&json, &key, &row, err);
+      status = read_row(&from->presets, &json, &key, &row, err);
     gd_json_deinit(&json);
     if (status == GD_OK)
-      status = add_identity(&key, &row, err);
+      status = gd_store_identify_with(&from->presets, &key, &row.provenance, &row.trial, err);
     if (status == GD_OK)
       status = add_row(from, &key, &row, err);
     GD_TRY(status);
@@ -301,6 +295,7 @@ static enum gd_status load_table_row(struct loading *from, const struct gd_csv *
   struct gd_store_row row = {0};
   struct gd_store_key key = {0};
   bool known, superseded;
+  char preset[64];
   int time = gd_csv_column(csv, "provenance.time"), hash = gd_csv_column(csv, "key");
   GD_TRY(gd_record_read_csv(csv, at, &row.trial, &row.provenance, &superseded, err));
   if (row.trial.status == GD_TRIAL_PLANNED)
@@ -308,9 +303,9 @@ static enum gd_status load_table_row(struct loading *from, const struct gd_csv *
   if (!gd_time_believable(row.provenance.time))
     return gd_csv_mismatch(csv, at, time, "a time such as 2024-05-01T12:00:00.000Z that has been",
                            err);
-  const char *cell = hash < 0 ? "" : gd_csv_cell(csv, at, hash);
+  const char *cell = gd_csv_cell(csv, at, hash);
   if (strlen(cell) != GD_HASH_TEXT - 1 || strspn(cell, "0123456789abcdef") != GD_HASH_TEXT - 1)
-    return gd_csv_mismatch(csv, at, hash < 0 ? 0 : hash, "the key of a trial", err);
+    return gd_csv_mismatch(csv, at, hash, "the key of a trial", err);
   GD_TRY(is_known(from->store, cell, row.provenance.time, &known, err));
   if (known) {
     from->known++;
@@ -318,7 +313,10 @@ static enum gd_status load_table_row(struct loading *from, const struct gd_csv *
   }
   snprintf(key.text, sizeof key.text, GD_KEY_OF_TABLE "%s", cell);
   gd_hash_hex(key.hash, key.text);
-  GD_TRY(add_identity(&key, &row, err));
+  const char *field = gd_store_contradicts_preset(&from->presets, &key, &row.trial, preset);
+  if (field)
+    return gd_csv_mismatch(csv, at, gd_csv_column(csv, field), preset, err);
+  GD_TRY(gd_store_identify_with(&from->presets, &key, &row.provenance, &row.trial, err));
   return add_row(from, &key, &row, err);
 }
 
@@ -337,7 +335,7 @@ static enum gd_status load_table(struct loading *from, struct gd_error *err) {
                        MOST_TABLE_BYTES >> 20);
   }
   if (status == GD_OK && text.failed)
-    status = gd_fail(err, GD_ENVIRONMENT, "out of memory while loading %s", from->path);
+    status = gd_nomem(err, "while loading %s", from->path);
   if (status == GD_OK)
     status = gd_csv_parse(&csv, from->path, text.text, (int64_t)text.length, err);
   gd_strbuf_deinit(&text);

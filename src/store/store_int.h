@@ -23,9 +23,6 @@ struct gd_store {
   char path[GD_STORE_PATH];
 };
 
-/* The forward graph of one sequence, with the values that its leaves begin with. */
-enum gd_status gd_model_hash(const struct gd_model *model, char hash[GD_HASH_TEXT],
-                             struct gd_error *err) GD_MUST_USE;
 /* The recipe's identity of a key's text; substituted: the device changed the precision. false: the
    text does not tell. */
 bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_TEXT]);
@@ -39,6 +36,27 @@ const char *gd_key_contradicts(const char *key_text, const struct gd_trial *tria
 /* Whether it is the whole key of a trial, or what stands for it where only its hash is known. */
 bool gd_key_is_whole(const char *key_text);
 #define GD_KEY_OF_TABLE "table;key="
+
+/* What presets say of trials, remembered while many are read; zeroed at first. */
+enum { GD_IDENTITIES = 64 };
+struct gd_identities {
+  struct gd_identity {
+    char question[320];
+    char hash[GD_HASH_TEXT]; /* of the graph, or of the recipe */
+    int64_t parameters;
+    double flops; /* model FLOPs of a sequence */
+    int64_t seq;  /* of a model of images, which have no other; 0: of any other model */
+  } list[GD_IDENTITIES];
+  int count, next;
+};
+/* gd_store_identify for many trials. */
+enum gd_status gd_store_identify_with(struct gd_identities *known, const struct gd_store_key *key,
+                                      const struct gd_provenance *provenance,
+                                      struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
+/* The field of a trial that the preset of its name has otherwise, and what was expected; NULL:
+   none, or there is no such preset, or the key says that it is another model. */
+const char *gd_store_contradicts_preset(struct gd_identities *known, const struct gd_store_key *key,
+                                        const struct gd_trial *trial, char expected[64]);
 
 /* What SQLite's code means for the user: the file, what happened, the remedy. */
 enum gd_status gd_store_fail(const struct gd_store *store, int code, const char *what,

@@ -2,8 +2,8 @@
  * The key of a trial: everything that determines its result, as one line of text that two
  * questions share only when the same measurement answers both.
  *
- * A model counts by the graph that it builds: a configuration that was edited is another model
- * under the same name, and a name alone changes nothing.
+ * A model counts by its name and by the graph that it builds: a configuration that was edited is
+ * another model under the same name.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -62,42 +62,6 @@ static void put(struct writer *to, const char *name, const char *format, ...) {
   put_value(to, name);
   put_char(to, '=');
   put_value(to, value);
-}
-
-/* --- the model ----------------------------------------------------------------------------- */
-
-/* What the text of a graph leaves out: the values that leaves begin with. */
-static void print_beginning(const struct gd_graph *graph, gd_tensor_id id, struct gd_strbuf *out) {
-  const struct gd_tensor *t = &graph->tensors[id];
-  if (t->producer != GD_NONE)
-    return;
-  gd_strbuf_printf(out, "%u %d %.17g %.17g %d", id, (int)t->init, t->init_value, t->init_low,
-                   (int)t->no_decay);
-  for (int64_t i = 0; t->frequencies && i < t->dims[t->rank - 1] / 2; i++)
-    gd_strbuf_printf(out, " %.9g", (double)t->frequencies[i]);
-  gd_strbuf_append(out, "\n");
-}
-
-/* The forward graph of one sequence. */
-enum gd_status gd_model_hash(const struct gd_model *model, char hash[GD_HASH_TEXT],
-                             struct gd_error *err) {
-  struct gd_graph graph;
-  struct gd_strbuf text = {0};
-  gd_graph_init(&graph);
-  model->family->build(model, 1, &graph);
-  enum gd_status status = gd_graph_check(&graph, err);
-  if (status == GD_OK) {
-    gd_graph_print(&graph, &text);
-    for (gd_tensor_id id = 0; id < graph.n_tensors; id++)
-      print_beginning(&graph, id, &text);
-    if (text.failed)
-      status = gd_fail(err, GD_ENVIRONMENT, "out of memory while naming a trial");
-    else
-      gd_hash_hex(hash, text.text);
-  }
-  gd_strbuf_deinit(&text);
-  gd_graph_deinit(&graph);
-  return status;
 }
 
 static void put_recipe(struct writer *to, const struct gd_recipe *recipe) {
@@ -162,7 +126,10 @@ enum gd_status gd_store_key_make(const struct gd_store_asked *asked, struct gd_s
   struct gd_store_key made = {0};
   struct writer to = {.text = made.text, .size = sizeof made.text};
   char graph[GD_HASH_TEXT];
-  GD_TRY(gd_model_hash(asked->model, graph, err));
+  if (plan->model_graph[0])
+    memcpy(graph, plan->model_graph, sizeof graph);
+  else
+    GD_TRY(gd_model_hash(asked->model, graph, err));
   put(&to, "model", "%s", asked->model->name);
   put(&to, "family", "%s", asked->model->family->model_type);
   put(&to, "graph", "%s", graph);

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/paths.h"
+#include "base/switches.h"
 #include "store/store_int.h"
 
 enum {
@@ -26,7 +28,7 @@ enum {
 
 /*
  * Frozen: a step that was released is never edited, changes are steps of their own. Columns have
- * the names of the fields in record.c.
+ * the names of the fields in record.c, those of the first format where a field was renamed.
  */
 const char *const gd_store_steps[GD_STORE_SCHEMA] = {
     /* 0 -> 1. What is long and seldom asked for lies apart, so that searching stays fast. */
@@ -264,15 +266,11 @@ enum gd_status gd_store_end(struct gd_store *store, enum gd_status status, struc
 
 enum gd_status gd_store_find_path(const char *asked, char path[GD_STORE_PATH],
                                   struct gd_error *err) {
-  const char *env = getenv("GPUDAYS_DB"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-  int length;
+  const char *env = gd_env("GPUDAYS_DB");
+  bool fits;
   if (asked || (env && env[0]))
-    length = snprintf(path, GD_STORE_PATH, "%s", asked ? asked : env);
-  else if (data && data[0] == '/') /* the standard has relative ones ignored */
-    length = snprintf(path, GD_STORE_PATH, "%s/gpudays/results.db", data);
-  else if (home && home[0])
-    length = snprintf(path, GD_STORE_PATH, "%s/.local/share/gpudays/results.db", home);
-  else
+    fits = snprintf(path, GD_STORE_PATH, "%s", asked ? asked : env) < GD_STORE_PATH;
+  else if (!(fits = gd_path_data("results.db", path, GD_STORE_PATH)) && !path[0])
     return gd_fail(err, GD_ENVIRONMENT,
                    "there is no place for results: neither GPUDAYS_DB, XDG_DATA_HOME nor HOME is "
                    "set; set GPUDAYS_DB to a file");
@@ -280,9 +278,9 @@ enum gd_status gd_store_find_path(const char *asked, char path[GD_STORE_PATH],
     return gd_fail(err, GD_ENVIRONMENT,
                    "\":memory:\" would forget all results when gpudays ends; set GPUDAYS_DB to a "
                    "file (./:memory: is one of that name)");
-  if (length <= 0 || length >= GD_STORE_PATH - 16) /* room for SQLite's "-journal" */
+  if (!path[0] || !fits || strlen(path) >= GD_STORE_PATH - 16) /* room for SQLite's "-journal" */
     return gd_fail(err, GD_ENVIRONMENT, "the path of the database is %s; set GPUDAYS_DB to a file",
-                   length <= 0 ? "empty" : "too long");
+                   path[0] ? "too long" : "empty");
   return GD_OK;
 }
 
@@ -443,7 +441,7 @@ enum gd_status gd_store_open_as(const char *path, enum gd_store_disk disk, struc
   *store = NULL;
   struct gd_store *opened = gd_mem_alloc(1, sizeof *opened);
   if (!opened)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while opening the database of results");
+    return gd_nomem(err, "while opening the database of results");
   enum gd_status status = gd_store_find_path(path, opened->path, err);
   if (status == GD_OK)
     status = inspect(opened->path, &wal, err);

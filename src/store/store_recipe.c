@@ -1,7 +1,6 @@
 /*
- * The identity of a recipe: what two trials must share to answer the same question. It is a hash of
- * what the recipe says, and comes from the model, from the text of a key, or (for trials that have
- * neither) from the numbers of a preset's trial.
+ * The identity of a recipe (trial/recipe.h) of what was stored without it: from the text of a key,
+ * or (for trials that have none) from the numbers of a preset's trial.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -10,42 +9,8 @@
 
 #include "store/store_int.h"
 
-/*
- * What two trials must share to answer the same question: the model (its graph), sequence, global
- * batch, steps, the precision that was asked for and the optimizer. Learning rate, schedule, betas,
- * epsilon, decay and clipping change what is learned, but not what is computed: the norm of the
- * gradients is taken in every step.
- */
-struct recipe_values {
-  char family[64], graph[GD_HASH_TEXT], batch[24], seq[24], steps[24], precision[8], optimizer[16];
-};
-
-static void hash_recipe(const struct recipe_values *of, char hash[GD_HASH_TEXT]) {
-  char text[512];
-  snprintf(text, sizeof text,
-           "family=%s;graph=%s;batch=%s;seq=%s;steps=%s;precision=%s;optimizer=%s", of->family,
-           of->graph, of->batch, of->seq, of->steps, of->precision, of->optimizer);
-  gd_hash_hex(hash, text);
-}
-
-enum gd_status gd_recipe_hash(const struct gd_model *model, const enum gd_precision *precision,
-                              char hash[GD_HASH_TEXT], struct gd_error *err) {
-  const struct gd_recipe *recipe = &model->recipe;
-  struct recipe_values of = {0};
-  GD_TRY(gd_model_hash(model, of.graph, err));
-  snprintf(of.family, sizeof of.family, "%s", model->family->model_type);
-  snprintf(of.batch, sizeof of.batch, "%" PRId64, recipe->batch);
-  snprintf(of.seq, sizeof of.seq, "%" PRId64, recipe->seq);
-  snprintf(of.steps, sizeof of.steps, "%" PRId64, recipe->steps);
-  snprintf(of.precision, sizeof of.precision, "%s",
-           gd_precision_name(precision ? *precision : recipe->precision));
-  snprintf(of.optimizer, sizeof of.optimizer, "%s", gd_optimizer_name(recipe->optimizer));
-  hash_recipe(&of, hash);
-  return GD_OK;
-}
-
 bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_TEXT]) {
-  struct recipe_values of;
+  struct gd_recipe_texts of;
   /* A precision other than the recipe's was asked for, unless the device put it there. */
   bool known = gd_key_value(key_text, "family", of.family, sizeof of.family) &&
                gd_key_value(key_text, "graph", of.graph, sizeof of.graph) &&
@@ -56,7 +21,7 @@ bool gd_recipe_of_key(const char *key_text, bool substituted, char hash[GD_HASH_
                             sizeof of.precision) &&
                gd_key_value(key_text, "optimizer", of.optimizer, sizeof of.optimizer);
   if (known)
-    hash_recipe(&of, hash);
+    gd_recipe_hash_texts(&of, hash);
   return known;
 }
 

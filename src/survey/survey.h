@@ -2,7 +2,7 @@
  * The compute survey of the paper's Appendix A: its questions as a schema (data/survey), a CSV file
  * of answers read and checked against them, counted, and made into the figures 1 and 8. Answers may
  * be synthetic, for tests and demonstration; a file that holds such is never shown without saying
- * so. What the paper states of its own respondents stands beside, and is never mixed in.
+ * so. What the paper states of its own respondents is shown next to it, and never mixed in.
  *
  *   struct gd_survey survey = {0};
  *   const struct gd_survey_table *tables;
@@ -179,7 +179,7 @@ enum gd_status gd_survey_count_access(struct gd_survey *survey,
                                       struct gd_error *err) GD_MUST_USE;
 
 /* A share that the paper states, and the same share here. */
-struct gd_survey_beside {
+struct gd_survey_comparison {
   const struct gd_survey_question *question;
   const char *id, *text, *where; /* of the statement: "Sec. 2, Figure 8" */
   double paper_percent;
@@ -188,9 +188,9 @@ struct gd_survey_beside {
 };
 /* Those of the paper's statements (data/paper/statements.csv) that the schema knows, and the
    paper's own number of respondents. */
-enum gd_status gd_survey_compare(struct gd_survey *survey, const struct gd_survey_beside **beside,
-                                 int *count, int *paper_respondents,
-                                 struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_survey_compare(struct gd_survey *survey,
+                                 const struct gd_survey_comparison **compared, int *count,
+                                 int *paper_respondents, struct gd_error *err) GD_MUST_USE;
 
 /* --- figures ------------------------------------------------------------------------------- */
 
@@ -202,5 +202,22 @@ struct gd_survey_figure {
    answered, and that answers are synthetic where they are. */
 enum gd_status gd_survey_plots(struct gd_survey *survey, const struct gd_survey_figure **figures,
                                int *count, struct gd_error *err) GD_MUST_USE;
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+/* What is made of a file of answers; all of it lives in the survey's arena. */
+struct gd_survey_findings {
+  const struct gd_survey_table *tables;
+  const struct gd_survey_access *access;
+  const struct gd_survey_comparison *compared;
+  const struct gd_survey_figure *figures;
+  int n_tables, n_access, n_compared, n_figures;
+  int paper_respondents;
+};
+enum gd_status gd_survey_find(struct gd_survey *survey, struct gd_survey_findings *found,
+                              struct gd_error *err) GD_MUST_USE;
+/* Draws all figures into a folder, which is made if it is not there. */
+enum gd_status gd_survey_draw(const struct gd_survey_findings *found, const char *folder,
+                              struct gd_error *err) GD_MUST_USE;
 
 #endif

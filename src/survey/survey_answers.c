@@ -26,7 +26,7 @@ struct checking {
   struct gd_survey *survey;
   struct column_name *names; /* that a column may have, sorted */
   int n_names;
-  struct gd_strbuf others; /* what a cell holds beside the answers of the schema */
+  struct gd_strbuf others; /* what a cell holds besides the answers of the schema */
   int *owner;              /* by column of the schema: its question */
   int *meaning;            /* by column of the file: of the schema's, or above */
   int *place;              /* by column of the schema: the file's, or -1 */
@@ -232,7 +232,7 @@ static const char *strip_other(const char *text, bool *marked) {
   return text;
 }
 
-/* Adds what was answered beside the schema's answers to the cell. */
+/* Adds what was answered besides the schema's answers to the cell. */
 static void add_other(struct checking *checking, const struct gd_survey_question *question,
                       const char *text, struct gd_survey_cell *cell) {
   char expected[EXPECTED_BYTES];
@@ -386,7 +386,7 @@ static void read_row(struct checking *checking, struct gd_survey_cell *cells) {
 /* --- the file ------------------------------------------------------------------------------ */
 
 static enum gd_status fail_memory(const struct gd_survey *survey, struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading %s", survey->csv.file);
+  return gd_nomem(err, "while reading %s", survey->csv.file);
 }
 
 static bool prepare(struct checking *checking) {
@@ -432,6 +432,29 @@ static void set_warning(struct gd_survey *survey) {
              survey->respondents);
 }
 
+static bool none_available(const struct gd_survey_question *question,
+                           const struct gd_survey_cell *cells) {
+  int at = gd_survey_find_answer(question, "None available");
+  return at >= 0 && (cells[question->first_column].chosen >> at & 1u);
+}
+
+/* Who has no GPU of a class cannot use one for any time, whatever the grid says: the authors of
+   the paper count so (scripts/plotting/survey.py). Kinds, memory and time of a class follow each
+   other in the schema. */
+static void drop_times(const struct gd_survey *survey, struct gd_survey_cell *cells) {
+  const struct gd_survey_schema *schema = &survey->schema;
+  for (int i = 0; i + 2 < schema->n_questions; i++) {
+    const struct gd_survey_question *kinds = &schema->questions[i], *time = kinds + 2;
+    int at = time->kind == GD_SURVEY_GRID ? gd_survey_find_answer(time, "N/A") : -1;
+    if (!kinds->class_name || at < 0 ||
+        (!none_available(kinds, cells) && !none_available(kinds + 1, cells)))
+      continue;
+    for (int row = 0; row < time->n_rows; row++)
+      if (cells[time->first_column + row].answered)
+        cells[time->first_column + row].chosen = 1u << at;
+  }
+}
+
 static enum gd_status check(struct gd_survey *survey, struct gd_error *err) {
   struct checking checking = {.survey = survey};
   if (survey->csv.rows > MOST_ROWS)
@@ -444,8 +467,11 @@ static enum gd_status check(struct gd_survey *survey, struct gd_error *err) {
   for (int row = 0; row < survey->csv.rows && !checking.failed; row++) {
     if (is_empty_row(&survey->csv, row))
       continue;
+    struct gd_survey_cell *cells =
+        survey->cells + (ptrdiff_t)survey->respondents++ * survey->schema.columns;
     checking.row = row;
-    read_row(&checking, survey->cells + (ptrdiff_t)survey->respondents++ * survey->schema.columns);
+    read_row(&checking, cells);
+    drop_times(survey, cells);
   }
   gd_strbuf_deinit(&checking.others);
   if (checking.failed)

@@ -1,6 +1,6 @@
 /*
  * Counting answers: tables by question, access by class of GPU, and the shares that the paper
- * states beside the same shares here. A share is of those who answered the question, and always
+ * states next to the same shares here. A share is of those who answered the question, and always
  * comes with how many they are and an interval: surveys of a few dozen people deserve no less.
  */
 #include <math.h>
@@ -13,7 +13,7 @@
 enum { MOST_OTHERS = 100 }; /* different texts that are listed */
 
 static enum gd_status fail_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while counting answers");
+  return gd_nomem(err, "while counting answers");
 }
 
 static const struct gd_survey_cell *cell_of(const struct gd_survey *survey, int respondent,
@@ -186,39 +186,40 @@ enum gd_status gd_survey_count_access(struct gd_survey *survey,
   return GD_OK;
 }
 
-/* --- beside the paper ---------------------------------------------------------------------- */
+/* --- compared with the paper ---------------------------------------------------------------- */
 
 static void count_statement(const struct gd_survey *survey,
                             const struct gd_survey_statement *statement,
-                            struct gd_survey_beside *beside) {
+                            struct gd_survey_comparison *compared) {
   const struct gd_survey_question *question = &survey->schema.questions[statement->question];
-  beside->question = question;
-  beside->id = statement->id;
+  compared->question = question;
+  compared->id = statement->id;
   for (int r = 0; r < survey->respondents; r++) {
     const struct gd_survey_cell *cell = cell_of(survey, r, question->first_column);
-    beside->answered += cell->answered;
-    beside->here.count += (cell->chosen & statement->answers) != 0;
+    compared->answered += cell->answered;
+    compared->here.count += (cell->chosen & statement->answers) != 0;
   }
-  set_share(&beside->here, beside->answered);
+  set_share(&compared->here, compared->answered);
 }
 
 static enum gd_status copy_statement(struct gd_survey *survey,
                                      const struct gd_paper_statement *statement,
-                                     struct gd_survey_beside *beside, struct gd_error *err) {
-  beside->paper_percent = statement->value;
-  beside->text = gd_arena_copy_string(&survey->arena, statement->text);
-  beside->where = gd_arena_copy_string(&survey->arena, statement->where);
-  return beside->text && beside->where ? GD_OK : fail_memory(err);
+                                     struct gd_survey_comparison *compared, struct gd_error *err) {
+  compared->paper_percent = statement->value;
+  compared->text = gd_arena_copy_string(&survey->arena, statement->text);
+  compared->where = gd_arena_copy_string(&survey->arena, statement->where);
+  return compared->text && compared->where ? GD_OK : fail_memory(err);
 }
 
-enum gd_status gd_survey_compare(struct gd_survey *survey, const struct gd_survey_beside **beside,
-                                 int *count, int *paper_respondents, struct gd_error *err) {
+enum gd_status gd_survey_compare(struct gd_survey *survey,
+                                 const struct gd_survey_comparison **compared, int *count,
+                                 int *paper_respondents, struct gd_error *err) {
   struct gd_paper paper = {0};
-  struct gd_survey_beside *made =
+  struct gd_survey_comparison *made =
       gd_arena_alloc(&survey->arena, (size_t)survey->schema.n_statements + 1, sizeof *made);
   if (!made)
     return fail_memory(err);
-  *beside = made;
+  *compared = made;
   *count = 0;
   GD_TRY(gd_paper_load(&paper, err));
   const struct gd_paper_statement *asked = gd_paper_find_statement(&paper, "survey_respondents");

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/file.h"
 #include "survey/survey_int.h"
 
 /* Everything is in the survey's arena; the first request that fails makes all of it fail. */
@@ -163,8 +164,27 @@ enum gd_status gd_survey_plots(struct gd_survey *survey, const struct gd_survey_
   if (!drawing.failed)
     draw_access(&drawing, access, n_access);
   if (drawing.failed)
-    return gd_fail(err, GD_ENVIRONMENT, "out of memory while drawing the survey");
+    return gd_nomem(err, "while drawing the survey");
   *figures = drawing.figures;
   *count = drawing.count;
+  return GD_OK;
+}
+
+enum gd_status gd_survey_find(struct gd_survey *survey, struct gd_survey_findings *found,
+                              struct gd_error *err) {
+  struct gd_survey_findings made = {0};
+  GD_TRY(gd_survey_tabulate(survey, &made.tables, &made.n_tables, err));
+  GD_TRY(gd_survey_count_access(survey, &made.access, &made.n_access, err));
+  GD_TRY(gd_survey_compare(survey, &made.compared, &made.n_compared, &made.paper_respondents, err));
+  GD_TRY(gd_survey_plots(survey, &made.figures, &made.n_figures, err));
+  *found = made;
+  return GD_OK;
+}
+
+enum gd_status gd_survey_draw(const struct gd_survey_findings *found, const char *folder,
+                              struct gd_error *err) {
+  GD_TRY(gd_file_make_folder(folder, err));
+  for (int i = 0; i < found->n_figures; i++)
+    GD_TRY(gd_plot_write(&found->figures[i].plot, folder, found->figures[i].name, err));
   return GD_OK;
 }

@@ -78,7 +78,7 @@ struct loading {
 };
 
 static enum gd_status fail_memory(struct gd_error *err) {
-  return gd_fail(err, GD_ENVIRONMENT, "out of memory while reading the survey's questions");
+  return gd_nomem(err, "while reading the survey's questions");
 }
 
 static enum gd_status copy_string(struct loading *loading, const json_t *object, const char *key,

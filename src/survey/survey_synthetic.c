@@ -114,6 +114,5 @@ enum gd_status gd_survey_synthetic(struct gd_survey_schema *schema, int responde
     person.means = draw(&person);
     append_row(schema, &person, out);
   }
-  return out->failed ? gd_fail(err, GD_ENVIRONMENT, "out of memory while inventing answers")
-                     : GD_OK;
+  return out->failed ? gd_nomem(err, "while inventing answers") : GD_OK;
 }

@@ -21,6 +21,18 @@ fail() {
   exit 1
 }
 
+# await COMMAND...: until it succeeds. The limit is for what never comes, not for what comes late.
+await() {
+  local until=$((SECONDS + 200))
+  until "$@"; do
+    ((SECONDS < until)) || fail "$LAST: waited in vain for: $*"
+    sleep 0.02
+  done
+}
+# has_child PID; is_gone PATH
+has_child() { [[ -n $(pgrep -P "$1" || true) ]]; }
+is_gone() { [[ ! -e $1 ]]; }
+
 # try ARGUMENT...: runs the program.
 try() {
   LAST="gpudays $*"

@@ -16,7 +16,7 @@ field_is ranks 1
 field_is threads 1
 field_is micro_batch 4
 field_is accumulation 1
-for name in pass_s update_s step_s days days_high tokens_per_s samples_per_s mfu hfu peak_flops loss \
+for name in micro_step_s update_s step_s days days_high tokens_per_s samples_per_s mfu hfu peak_flops loss \
   grad_norm peak_bytes host_bytes parameters train_flops warmup_s; do
   field_above "$name" 0
 done
@@ -28,10 +28,10 @@ awk -v loss="$(field loss)" 'BEGIN { exit !(loss > 3.9 && loss < 4.5) }' || fail
 awk -v days="$(field days)" -v step="$(field step_s)" \
   'BEGIN { want = step * 10 / 86400; exit !(days > 0.999 * want && days < 1.001 * want) }' ||
   fail "days are not steps x step_s"
-awk -v step="$(field step_s)" -v pass="$(field pass_s)" -v update="$(field update_s)" \
+awk -v step="$(field step_s)" -v pass="$(field micro_step_s)" -v update="$(field update_s)" \
   'BEGIN { want = pass + update; exit !(step > 0.999 * want && step < 1.001 * want) }' ||
   fail "a step is not one pass and an update"
-[[ $(sed -n '/"pass_s": \[/,/\]/p' "$OUT" | grep -cE '^ +[0-9.e-]+,?$') -ge 3 ]] ||
+[[ $(sed -n '/"micro_step_s": \[/,/\]/p' "$OUT" | grep -cE '^ +[0-9.e-]+,?$') -ge 3 ]] ||
   fail "fewer than three samples"
 shown '"best": {'
 shown '"commit":'
@@ -41,7 +41,7 @@ head -1 "$OUT" | grep -q '^tiny, naive, bf16, on ' || fail "another first line"
 sed -n 2p "$OUT" | grep -qE '^  [0-9,.]+ (us|ms|s|min|h|days)  \(95 %: [0-9.,]+ - [0-9.,]+\)$' ||
   fail "the answer is not the second line"
 shown "10 steps of 4 x 8 tokens"
-shown "1 pass of micro-batch 4"
+shown "gradient accumulation 1 x micro-batch 4"
 shown "tokens/s, MFU"
 shown ": plausible"
 grep -q "  memory .*: parameters" "$OUT" || fail "no memory line"
@@ -63,15 +63,15 @@ field_is remainder 1
 field_is accumulation 3
 field_is backend ref
 field_is mfu null
-shown '"last_pass_s": ['
+shown '"last_micro_step_s": ['
 expect 0 bench "$WORK/tiny" "${quick[@]}" --batch 5 --micro-batch 2
-shown "3 passes of micro-batch 2, the last of 1"
+shown "gradient accumulation 3 x micro-batch 2, the last 1"
 
-# The years beside many days.
+# Many days are shown in years too.
 expect 0 bench "$WORK/tiny" "${quick[@]}" --steps 1000000000 --batch 4096 --micro-batch 1
 grep -qE '^  [0-9,]+ days \([0-9,.]+ years\)  \(95 %: ' "$OUT" || fail "no years"
 
-# Does not fit: shown, never best, exit 1; with a good one beside it, exit 0.
+# Does not fit: shown, never best, exit 1; with a good one as well, exit 0.
 expect 1 bench pythia-160m --device-memory 16MiB --json
 field_is status infeasible
 field_is days null
@@ -118,6 +118,32 @@ field_is status ok
 field_above grad_norm 0
 expect 0 bench "${images[@]}" --precision fp32 --micro-batch 3
 field_is status ok
+
+# A compiled kernel that others could have written is not run, but compiled anew, and that is said
+# once.
+export XDG_CACHE_HOME=$WORK/cache
+kernels=("$WORK/tiny" --methods free-lunch --seq 8 --batch 4 --sample-seconds 0.1 --no-store)
+tiny_config "$WORK/tiny"
+expect 0 bench "${kernels[@]}"
+objects=("$XDG_CACHE_HOME/gpudays/kernels"/*.so)
+[[ -f ${objects[0]} ]] || fail "no compiled kernels"
+chmod 666 "${objects[0]}"
+expect 0 doctor
+shown "$(basename "${objects[0]}") can be written by others (mode 0666)"
+try bench "${kernels[@]}"
+[[ $RC == 0 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one note"
+said "1 of the compiled kernels in $XDG_CACHE_HOME/gpudays/kernels is not used"
+said "$(basename "${objects[0]}") can be written by others (mode 0666)"
+expect 0 bench "${kernels[@]}"
+if [[ $(id -u) == 0 ]]; then
+  chown 65534 "${objects[0]}" "${objects[1]}"
+  try bench "${kernels[@]}"
+  [[ $RC == 0 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one note"
+  said "2 of the compiled kernels in $XDG_CACHE_HOME/gpudays/kernels are not used"
+  said "belongs to user 65534, and this is user 0"
+  expect 0 bench "${kernels[@]}"
+fi
+unset XDG_CACHE_HOME
 
 # Other programs that compute all the time: every sample is longer alike, and only busy_share tells.
 # The model is large enough that its samples last the half second that the accounts need.

@@ -85,6 +85,7 @@ offered "words open" "--methods=naive,ckpt+zero1 --methods=naive,ckpt+zero2 --me
 offered "words open" "kernels+zero1+compile kernels+zero1+free-lunch kernels+zero1+tf32 kernels+zero1+ckpt kernels+zero1+offload" \
   plan --methods kernels+zero1+
 offered "words open" "free-lunch+ckpt" results --method free-lunch+c
+offered "words open" "kernels,accumulate" plan --without kernels,a
 mkdir -p "$XDG_CONFIG_HOME/gpudays/models"
 cp "$GD_SOURCE_DIR/data/models/pythia-14m.json" "$XDG_CONFIG_HOME/gpudays/models/our-own.json"
 offered files "our-own" bench our

@@ -43,7 +43,7 @@ expect 2 plan "$WORK/nowhere/config.json"
 said "No such file"
 expect 2 plan /dev/null/config.json
 
-# Sizes whose products overflow 64 bits.
+# Sizes that overflow 64 bits when multiplied.
 tiny_config "$WORK/huge" 's/"hidden_size": 16/"hidden_size": 2147483648/; s/"intermediate_size": 64/"intermediate_size": 2147483648/'
 expect 2 plan "$WORK/huge" --seq 1000000000
 said "overflows"

@@ -50,7 +50,7 @@ expect 0 estimate
 grep -qE '^MODEL +FLOPS +GPU +RATE +TFLOP/s +1 GPU +2 GPUs +4 GPUs +8 GPUs$' "$OUT" ||
   fail "the table has another head"
 [[ $(grep -cE '^(pythia|roberta|mamba|convnext|vit)' "$OUT") == 36 ]] || fail "not 36 lines"
-shown "a bound from below"
+shown "Lower bound (100 % MFU)"
 
 # Recipe, several GPUs, models by path, GPUs without the precision.
 tiny_config "$WORK/tiny"

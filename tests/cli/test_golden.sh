@@ -21,9 +21,11 @@ golden() {
 }
 update=${1:-}
 golden help help
-for command in models gpus estimate plan bench results best export cost survey report verify accuracy doctor completion help; do
+for command in models gpus estimate plan bench results best export cost survey tokens report verify accuracy doctor completion help; do
   golden "help_$command" help "$command"
 done
+golden help_methods help methods
+golden help_passes help passes
 golden models_pythia-160m models pythia-160m
 golden models_pythia-160m_json models pythia-160m --json
 golden models_pythia-160m_csv models pythia-160m --csv

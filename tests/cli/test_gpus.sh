@@ -35,7 +35,7 @@ for name in a100 A100-80GB "NVIDIA A100-SXM4-80GB"; do
 done
 shown '"name": "server-8x-a100"'
 shown '"usd": 162673.0'
-shown '"provider": "AWS p4de.24xlarge, reserved for 3 years"'
+shown '"provider": "AWS p4d.24xlarge, reserved"'
 shown '"source": "Table 5 of arXiv:2410.23261: quote of thinkmate.com, GPX servers"'
 expect 0 gpus a100
 shown "NVIDIA A100 SXM4 80 GB, a100, datacenter"
@@ -72,7 +72,7 @@ expect 0 gpus a100 --json
 field_is title "Our A100"
 shown '"usd": 82673.0'
 expect 0 gpus --json
-[[ $(grep -c '"plan_bytes"' "$OUT") == "$rows" ]] || fail "the user's GPU is beside the other"
+[[ $(grep -c '"plan_bytes"' "$OUT") == "$rows" ]] || fail "the user's GPU is listed next to the other"
 
 # What is wrong is one sentence, with file and field.
 wrong() {

@@ -44,7 +44,7 @@ awk '
       letter = substr(line, RSTART + 1, 1)
     match(line, /--[a-z0-9-]+/)
     name = substr(line, RSTART + 2, RLENGTH - 2)
-    if (match(line, / " [A-Z]+"$/))
+    if (match(line, / " \[?[A-Z]+\]?"$/))
       argument = substr(line, RSTART + 3, RLENGTH - 4)
     next
   }
@@ -53,6 +53,7 @@ awk '
   END { flush() }
 ' "$page" >"$WORK/manual"
 diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "options of the program (<) and the manual (>)"
+[[ $(wc -l <"$WORK/program") -ge 60 ]] || fail "there are hardly any options"
 
 # Commands: name, arguments, help line.
 "$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/p' |
@@ -77,6 +78,7 @@ while IFS='|' read -r name arguments help; do
   grep -qF -- "$name|$arguments|$help" "$WORK/manual" || fail "manual lacks $name|$arguments|$help"
 done <"$WORK/program"
 [[ $(wc -l <"$WORK/program") == $(wc -l <"$WORK/manual") ]] || fail "the manual has more commands"
+[[ $(wc -l <"$WORK/manual") -ge 15 ]] || fail "there are hardly any commands"
 
 # Names in JSON. The bench has a smaller last micro-batch and two models, so all its names are there.
 tiny_config "$WORK/tiny"
@@ -98,6 +100,8 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" export pythia-14m --format hf --json
   "$GPUDAYS" survey --questions --json
+  "$GPUDAYS" tokens "$GD_SOURCE_DIR/README.md" -o "$WORK/tokens" --json
+  "$GPUDAYS" tokens --decode "$WORK/tokens" --count 9 --json
   "$GPUDAYS" survey --synthetic 9 --json
   "$GPUDAYS" survey --synthetic 9 -o "$WORK/answers.csv" --quiet >/dev/null
   "$GPUDAYS" survey "$WORK/answers.csv" --json
@@ -105,7 +109,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" survey "$WORK/refused.csv" --json 2>/dev/null || [[ $? == 2 ]]
   "$GPUDAYS" cost pythia-1b --times paper --budget 5000 --days 30 --text --json
   "$GPUDAYS" verify "$GD_SOURCE_DIR/tests/reference/neox-tied" --json --threads 1
-  "$GPUDAYS" report -o "$WORK/report" --json || true # without gnuplot it has no figures
+  "$GPUDAYS" report -o "$WORK/report" --json
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json
 } | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"
@@ -116,11 +120,10 @@ printf '%s\n' gpudays commit fp32 bf16 tiny other >>"$WORK/manual"
 sort -u -o "$WORK/manual" "$WORK/manual"
 diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "JSON names of the program (<) and the manual (>)"
 
-# Variables of our own that the source reads, but for those of tests and of tuning by hand.
-{
-  grep -rhoE 'getenv\("GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
-  grep -rhoE '\{"GPUDAYS_[A-Z_]+"' "$GD_SOURCE_DIR/src"
-} | grep -oE 'GPUDAYS_[A-Z_]+' | grep -vE '^GPUDAYS_(TEST_|ATTENTION_|TURNED|HALVES)' | sort -u >"$WORK/program"
-awk '/^\.SH/ { inside = $2 == "ENVIRONMENT" } inside && /^\.B GPUDAYS/ { print $2 }' "$page" |
+# Variables of our own: the rows of the table, but for those of tests and of gpudays itself.
+sed -nE 's/^GD_SWITCH\(([A-Z0-9_]+), (TUNING|PLACE),.*/GPUDAYS_\1/p' "$GD_SOURCE_DIR/src/base/switches.def" |
+  sort -u >"$WORK/program"
+[[ -s $WORK/program ]] || fail "no variable in src/base/switches.def"
+awk '/^\.SH/ { inside = $2 == "ENVIRONMENT" } inside && /^\.BR GPUDAYS/ { print $2 }' "$page" |
   sort -u >"$WORK/manual"
-diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "variables of the source (<) and the manual (>)"
+diff "$WORK/program" "$WORK/manual" >"$OUT" || fail "variables of the table (<) and the manual (>)"

@@ -29,7 +29,7 @@ awk -v train="$(field train_flops)" -v step="$(field flops_per_step)" -v steps="
   'BEGIN { exit !(train > 0.999999 * step * steps && train < 1.000001 * step * steps) }' ||
   fail "train_flops is not flops_per_step x steps"
 
-# What Table 3 states beside: vocabulary, or size and classes of images; null where there is none.
+# What else Table 3 states: vocabulary, or size and classes of images; null where there is none.
 field_is vocab 50304
 field_is image_height null
 field_is classes null

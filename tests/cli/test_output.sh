@@ -38,6 +38,18 @@ field_above memory_bytes 0
 field_above fp32 0
 field_above bf16 0
 field_above presets 9
+# Variables of the environment: those of the table, those that are set, and those that nothing reads.
+GPUDAYS_DETERMINISTIC=1 GPUDAYS_DETERMINSTIC=1 expect 0 doctor --threads 1
+shown "* GPUDAYS_DETERMINISTIC=1: 1: on a GPU no algorithm is chosen by its time"
+shown "  GPUDAYS_CUDNN (0 or 1), unset: the faster of cuDNN and the own kernels"
+shown "! GPUDAYS_DETERMINSTIC is set, but gpudays has no such variable; did you mean GPUDAYS_DETERMINISTIC?"
+GPUDAYS_NVML=off GPUDAYS_NO_SUCH=0 expect 0 doctor --threads 1 --json
+field_is GPUDAYS_NVML off
+field_is GPUDAYS_NO_SUCH 0
+GPUDAYS_NVML=off expect 0 doctor --threads 1
+if grep -n '^!' "$OUT"; then
+  fail "doctor does not know a variable of its own"
+fi
 
 # On a terminal: a progress line on stderr that is cleared, and a bold answer.
 if ! script -qec true /dev/null </dev/null >/dev/null 2>&1; then

@@ -22,7 +22,7 @@ field_is accumulation 128
 field_is precision bf16
 field_is precision_substituted true
 field_is device_limit_bytes 4294967296
-for name in pass_s update_s step_s days days_low days_high; do
+for name in micro_step_s update_s step_s days days_low days_high; do
   field_is "$name" null
 done
 [[ -n $(field gpu) ]] || fail "no gpu"
@@ -37,6 +37,10 @@ half=$(field device_limit_bytes)
 ((3 * half > whole && 3 * half < 2 * whole)) || fail "of $whole bytes a rank of two has $half"
 expect 0 plan pythia-14m --threads 1 --ranks 2 --device-memory 4GiB --json
 field_is device_limit_bytes 4294967296
+
+# More bytes than can be counted.
+expect 2 plan mamba-130m --threads 1 --batch 1000000000 --micro-batch 1000000000 --methods naive
+said "more than can be planned"
 
 # By default a pass ends at enough work for a thread.
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --json
@@ -64,7 +68,7 @@ field_is micro_batch 2
 
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --micro-batch pow2
 shown "fits: "
-shown "128 passes of micro-batch 8"
+shown "gradient accumulation 128 x micro-batch 8"
 for name in parameters gradients optimizer activations workspace inputs peak limit headroom; do
   grep -qE "^  $name +[0-9,]+ +[0-9.]+ [KMGT]?i?B" "$OUT" || fail "$LAST: no line for $name"
 done
@@ -117,3 +121,9 @@ steady() {
   sed 's/planned in .*//' "$OUT"
 }
 [[ $(steady | cksum) == $(steady | cksum) ]] || fail "two plans differ"
+
+# Ranks share the cores in a plan as in the run that it is the plan of.
+expect 0 plan "$WORK/tiny" --methods free-lunch+zero1 --ranks 2 --batch 4 --seq 8 --json
+planned=$(field peak_bytes)
+expect 0 bench "$WORK/tiny" --methods free-lunch+zero1 --ranks 2 --batch 4 --seq 8 --simulate --json
+[[ $(field peak_bytes) == "$planned" ]] || fail "plan says $planned bytes, bench $(field peak_bytes)"

@@ -68,6 +68,12 @@ expect 2 plan pythia-410m --gpu h100 --count 8 --network ethernet-10
 said "8 GPUs fit in one node"
 expect 2 plan pythia-410m --gpu h100 --count 16 --network ethernet-11
 said 'ethernet-1'
+for command in plan "bench --simulate"; do
+  # shellcheck disable=SC2086
+  expect 2 $command pythia-410m --gpu h100 --count 16 --network nonsense
+  said 'unknown network "nonsense"; did you mean '
+  said "('gpudays gpus' lists all; a path to a file of its own works too)"
+done
 expect 2 plan pythia-410m --ranks 4 --nodes 2
 said "--nodes needs --gpu"
 expect 2 bench pythia-410m --gpu h100 --count 16 --nodes 2 --simulate --slurm-config x
@@ -102,7 +108,7 @@ field_is precision_substituted true
 expect 0 plan gpt-345m --stack paper --gpu a100-40gb --count 8 --batch 512 \
   --methods naive+ckpt+zero1 --json
 field_is micro_batch 64
-awk -v s="$(field step_s)" 'BEGIN { exit !(s > 2.1 && s < 2.2) }' || fail "not as in docs/accuracy.md"
+awk -v s="$(field step_s)" 'BEGIN { exit !(s > 2.1 && s < 2.2) }' || fail "not as in results/accuracy.md"
 expect 1 plan gpt-2.5b --stack paper --gpu a100-40gb --count 8 --batch 256 --methods naive+ckpt
 expect 2 plan gpt-345m --stack paper --gpu a100-40gb --count 8 --methods naive+fsdp2
 said "--stack paper knows naive"
@@ -137,13 +143,27 @@ expect 0 bench pythia-14m --simulate --gpu a100 --methods naive,free-lunch
 shown "predicted, not measured"
 shown "best for pythia-14m: free-lunch"
 
+# MFU compares methods: it is a share of the model's FLOPs, also where a method trims a position
+# (1.6 % of 65 tokens), so that it is inverse to the days.
+expect 0 bench pythia-14m --simulate --gpu a100 --methods naive,free-lunch --seq 65 --json
+awk -F '[:,]' '/^ *"method"/ { method = $2 } /^ *"flops_per_step"/ { flops[method] = $2 }
+  /^ *"executed_flops_per_step"/ { executed[method] = $2 }
+  /^ *"days"/ { days[method] = $2 } /^ *"mfu"/ { mfu[method] = $2 }
+  END {
+    a = " \"naive\""; b = " \"free-lunch\""
+    ratio = mfu[b] / mfu[a] / (days[a] / days[b])
+    exit !(flops[a] > 0 && flops[a] == flops[b] && executed[b] < executed[a] &&
+           ratio > 1 - 1e-9 && ratio < 1 + 1e-9)
+  }' "$OUT" || fail "MFU and days of naive and free-lunch have different ratios"
+
 # Calibration within a few seconds, more where others keep the machine busy; times are predicted from
 # then on.
 for limit in 2s 10s 60s; do
   expect 0 calibrate --threads 1 --time-limit $limit --json
-  [[ $(field points) -le 50 ]] || break
+  file=$(field file)
+  [[ $(field points) -le 50 && $limit != 60s ]] || break
+  rm "$file" # or it stays, where the next one is disturbed by more
 done
-file=$(field file)
 [[ -s $file ]] || fail "no calibration was written"
 [[ $(field points) -gt 50 ]] || fail "only $(field points) points"
 [[ $(field checked_trials) -ge 1 ]] || fail "nothing was checked"
@@ -166,7 +186,7 @@ trap 'kill "${hogs[@]}" 2>/dev/null || true; rm -rf "$WORK"' EXIT
 # Under the load of others a calibration says so, and predictions from it are as wide; it does not
 # take the place of one that was made in peace.
 for ((i = 0; i < $(nproc); i++)); do
-  timeout 300 bash -c 'while :; do :; done' &
+  timeout 1200 bash -c 'while :; do :; done' &
   hogs+=($!)
 done
 expect 0 calibrate --threads 1 --time-limit 2s --json
@@ -193,12 +213,16 @@ rm "$file"
 # Ranks run the collectives of their backend together; then rank 0 works for longer than the others
 # would wait for one that is silent.
 if command -v mpirun >/dev/null; then
-  expect 0 calibrate --ranks 2 --threads 1 --time-limit 5s --rank-timeout 3 -o "$WORK/ranks.json" --json
+  for limit in 3 20 100; do # where a machine is so busy that ranks take each other for silent
+    try calibrate --ranks 2 --threads 1 --time-limit $((limit + 2))s --rank-timeout $limit \
+      -o "$WORK/ranks.json" --json
+    [[ $RC != 0 ]] || break
+  done
+  [[ $RC == 0 && ! -s $ERR ]] || fail "$LAST: exit $RC, or something on stderr"
   field_is peer_source measured
   for op in all_reduce reduce_scatter all_gather gather; do
-    # Three sizes, less what other programs disturbed.
     sizes=$(grep -cE "\"$op\",\"fp32\",0,false,\\[[0-9.e+]+,2\.0," "$WORK/ranks.json" || true)
-    ((sizes >= 1 && sizes <= 3)) || fail "$sizes sizes of $op"
+    ((sizes == 3)) || fail "$sizes sizes of $op, not 3"
   done
 fi
 
@@ -214,7 +238,7 @@ stored=$(($(wc -l <"$OUT") - 1))
 # Fewer FLOPs executed than the model has: where the two differ by enough to be shown, it says why.
 expect 0 bench pythia-14m --seq 512 --batch 2 --steps 10 --threads 1 --sample-seconds 0.05 \
   --methods free-lunch --no-store
-! grep -q ", HFU" "$OUT" || shown "(less: fused kernels skip masked scores"
+! grep -q ", HFU" "$OUT" || tr -s " \n" " " <"$OUT" | grep -q "(less: masked scores, rows without a label"
 
 # A GPU older than the engine's kernels: a prediction, and the word that no trial can confirm it.
 expect 0 plan pythia-1b --gpu v100-32gb --methods free-lunch

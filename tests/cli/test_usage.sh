@@ -10,10 +10,10 @@ commands=$("$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/s/^ *"na
 twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 [[ -z $twice ]] || fail "two options are called $twice"
 
-# A small terminal has 24 lines; bench has more options than that.
+# A small terminal has 24 lines; bench and train have more options than that.
 fits_screen() {
   local most=24
-  [[ $* != *bench* ]] || most=40
+  [[ $* != *bench* && $* != *train* ]] || most=42
   expect 0 "$@"
   [[ $(wc -l <"$OUT") -le $most ]] || fail "$LAST: more than $most lines"
   awk 'length > 80 { exit 1 }' "$OUT" || fail "$LAST: more than 80 columns"
@@ -62,6 +62,18 @@ usage "verify needs an argument" verify
 usage 'unexpected argument "two"' verify one two
 usage "exclude each other" models --json --csv
 usage "--explain is text" plan pythia-14m --explain --json
+# The word after --explain is a pass or a model; what is neither is told of the passes.
+usage '"recompte" after --explain is neither a pass nor a model; passes are trim, precision, kernels, recompute,' \
+  plan pythia-14m --explain recompte
+usage "is neither a pass nor a model" plan --explain recompte pythia-14m
+usage 'unknown model "recompte"' plan recompte --explain pythia-14m
+usage '--explain is "recompte"; expected passes, or one of trim,' plan pythia-14m --explain=recompte
+# The paper's software has no use for what the engine is told.
+for option in "--micro-batch 4" "--micro-batch max" "--without trim" "--device-memory 4GiB" \
+  "--host-memory 4GiB" "--precision fp32" "--threads 2" --explain; do
+  # shellcheck disable=SC2086 # a word each
+  usage "leave out ${option%% *}" plan pythia-160m --stack paper --gpu a100 $option
+done
 usage '--threads is "x"' bench pythia-14m --threads x
 usage '--threads is "0"' bench pythia-14m --threads=0
 usage '--threads is "2.5"' bench pythia-14m --threads=2.5
@@ -97,7 +109,27 @@ usage 'shards nothing' bench pythia-14m --methods free-lunch+offload
 usage 'naive and not naive' bench pythia-14m --methods naive+free-lunch
 usage 'did you mean pythia-160m' plan pythia160m
 usage 'did you mean pythia-14m' bench pythia-14m pytia-14m
-usage "name is empty" plan ''
+# Nothing is no name, no file and no number, wherever it stands.
+for command in models gpus estimate plan bench best "export --format hf" survey cost verify accuracy \
+  help "results save" "results load"; do
+  # shellcheck disable=SC2086 # a word each
+  usage "an argument is empty: gpudays ${command%% *}" $command ""
+done
+usage "an argument is empty" plan pythia-14m ""
+usage 'unexpected argument ""' doctor ""
+for option in methods gpu machine network without store; do
+  usage "--$option is \"\"; expected " bench pythia-14m "--$option" ""
+done
+for option in rent energy machine store; do
+  usage "--$option is \"\"; expected " cost pythia-14m "--$option="
+done
+usage '--output is ""; expected PATH' export pythia-14m --format hf -o ""
+usage '--model is ""' results --model ""
+usage '--check is ""' gpus --check ""
+# Hexadecimal is no way to write dollars, seconds or tokens.
+usage '--budget is "0x10"' cost pythia-14m --budget 0x10
+usage '--tokens is "0x10"' plan pythia-14m --tokens 0x10
+usage '--sample-seconds is "0x1"' bench pythia-14m --sample-seconds 0x1
 # Control characters of what was typed do not reach the terminal.
 usage 'unknown command "?[31m"' $'\e[31m'
 

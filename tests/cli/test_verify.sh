@@ -40,6 +40,14 @@ sed -i 's/"decay_all": true/"decay_all": 1/' "$WORK/decayed/recipe.json"
 expect 2 verify "$WORK/decayed" --threads 1
 said "decay_all is 1"
 
+# What the library's verifier does not take, the program does not either.
+for methods in zero1 free-lunch+fsdp3 zero2+offload; do
+  expect 2 verify "$reference" --threads 1 --methods "$methods"
+  said "whole parameters on one device"
+done
+expect 2 verify "$reference" --threads 1 --methods naive,free-lunch
+said "verify takes one method, and --methods has 2"
+
 expect 2 verify "$WORK/nowhere"
 said "nowhere/config.json"
 cp -r "$reference" "$WORK/part"

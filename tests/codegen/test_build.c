@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "codegen/codegen.h"
 #include "support/fault.h"
 #include "support/scratch.h"
@@ -50,14 +52,14 @@ static void make_graph(struct gd_graph *graph) {
 static void check_relu(const struct gd_codegen *code) {
   float a[ROWS * COLUMNS], b[ROWS * COLUMNS], y[ROWS * COLUMNS];
   for (int i = 0; i < ROWS * COLUMNS; i++) {
-    a[i] = (float)i;
+    a[i] = i == 3 ? NAN : (float)i;
     b[i] = -12.5F;
   }
   const struct gd_fused_kernel *kernel = gd_codegen_kernel(code, 2);
   assert_ptr_equal(kernel->function, gd_codegen_kernel(code, 0)->function);
   kernel->function((const void *[]){a, b}, (void *[]){y}, kernel->streams, 0, ROWS, NULL, NULL);
   for (int i = 0; i < ROWS * COLUMNS; i++)
-    assert_true(y[i] == (i < 13 ? 0.0F : (float)i - 12.5F));
+    assert_true(i == 3 ? isnan(y[i]) : y[i] == (i < 13 ? 0.0F : (float)i - 12.5F));
 }
 
 /* Builds, checks and frees; the number of kernels compiled. */

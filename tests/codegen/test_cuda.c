@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/fused.h"
+#include "backend/cuda/runtime/fused.h"
 #include "pass/pass.h"
 #include "support/fault.h"
 #include "support/ok.h"

@@ -17,6 +17,7 @@
 
 #include "exec/run.h"
 #include "pass/pass.h"
+#include "support/graphs.h"
 
 /* Every allocation of the process is counted, those of libraries included. */
 extern void *__libc_malloc(size_t bytes);
@@ -104,7 +105,7 @@ static int64_t gradients(struct fixture *f, int64_t micro_batch, double *loss, f
     struct gd_batch piece = {
         .ids = ids + done * SEQ, .labels = labels + done * SEQ, .weight = weight};
     OK(gd_run_batch(&f->run, part, &piece, &f->err));
-    OK(gd_run_pass(&f->run, part, &f->err));
+    OK(gd_run_micro_step(&f->run, part, &f->err));
   }
   OK(gd_run_take_loss(&f->run, loss, &f->err));
   int64_t count = 0;
@@ -119,16 +120,6 @@ static int64_t gradients(struct fixture *f, int64_t micro_batch, double *loss, f
 enum { MOST_GRADIENTS = 50000 };
 static float reference[MOST_GRADIENTS], other[MOST_GRADIENTS];
 
-static double distance(const float *a, const float *b, int64_t count) {
-  double difference = 0, norm = 0;
-  for (int64_t i = 0; i < count; i++) {
-    difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-    norm += (double)b[i] * (double)b[i];
-  }
-  assert_true(norm > 0);
-  return sqrt(difference / norm);
-}
-
 static void test_accumulation(void **state) {
   static const int64_t sizes[][2] = {{1, 0}, {2, 0}, {3, 1}};
   struct fixture fixture, *f = &fixture;
@@ -142,7 +133,7 @@ static void test_accumulation(void **state) {
     start(f, "cpu", 0, GD_PRECISION_FP32, sizes[i][0], sizes[i][1]);
     gradients(f, sizes[i][0], &loss, other);
     assert_true(fabs(loss - whole_loss) < 1e-6 * whole_loss);
-    assert_true(distance(other, reference, count) < 1e-5);
+    assert_true(gradient_distance(other, reference, count) < 1e-5);
     stop(f);
   }
 }
@@ -175,7 +166,7 @@ static void test_training_lowers_the_loss(void **state) {
     start(f, "cpu", 0, (enum gd_precision)precision, BATCH, 0);
     OK(gd_run_batch(&f->run, GD_RUN_FULL, &(struct gd_batch){ids, NULL, labels, weight}, &f->err));
     for (int step = 0; step < 30; step++) {
-      OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err));
+      OK(gd_run_micro_step(&f->run, GD_RUN_FULL, &f->err));
       OK(gd_run_take_loss(&f->run, &loss, &f->err));
       OK(gd_run_update(&f->run, 1e-2, &f->err));
       OK(gd_run_norm(&f->run, &norm, &f->err));
@@ -213,7 +204,7 @@ static void test_overflow_skips_the_step(void **state) {
   OK(gd_run_read(&f->run, table, before, &f->err));
   write_leaf(f, graph->loss_scale, scale);
   OK(gd_run_batch(&f->run, GD_RUN_FULL, &(struct gd_batch){ids, NULL, labels, weight}, &f->err));
-  OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err));
+  OK(gd_run_micro_step(&f->run, GD_RUN_FULL, &f->err));
   OK(gd_run_take_loss(&f->run, &loss, &f->err));
   assert_true(isfinite(loss)); /* the loss itself is not scaled */
   OK(gd_run_update(&f->run, 1e-2, &f->err));
@@ -228,7 +219,7 @@ static void test_overflow_skips_the_step(void **state) {
 
   scale[0] = 1024; /* a sane scale: the same gradients as without one, to fp16 rounding */
   write_leaf(f, graph->loss_scale, scale);
-  OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err));
+  OK(gd_run_micro_step(&f->run, GD_RUN_FULL, &f->err));
   OK(gd_run_update(&f->run, 1e-2, &f->err));
   OK(gd_run_norm(&f->run, &norm, &f->err));
   assert_true(isfinite(norm) && norm > 0.01 && norm < 100);
@@ -269,12 +260,12 @@ static void test_no_allocation_while_running(void **state) {
   for (int precision = GD_PRECISION_FP32; precision <= GD_PRECISION_BF16; precision++) {
     start(f, "cpu", 2, (enum gd_precision)precision, BATCH, 0);
     OK(gd_run_random_batch(&f->run, GD_RUN_FULL, VOCAB, 1, &f->err));
-    OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err)); /* the first starts the threads */
+    OK(gd_run_micro_step(&f->run, GD_RUN_FULL, &f->err)); /* the first starts the threads */
     OK(gd_run_update(&f->run, 0, &f->err));
     long before = atomic_load(&allocations);
     assert_true(before > 0); /* the counter counts */
     for (int i = 0; i < 3; i++) {
-      OK(gd_run_pass(&f->run, GD_RUN_FULL, &f->err));
+      OK(gd_run_micro_step(&f->run, GD_RUN_FULL, &f->err));
       OK(gd_run_update(&f->run, 0, &f->err));
     }
     assert_int_equal(atomic_load(&allocations), before);

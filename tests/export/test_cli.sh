@@ -135,13 +135,16 @@ if command -v shellcheck >/dev/null; then
 fi
 
 # Options of sbatch are known ones, with values of their shape.
+options=0
 while read -r option; do
+  options=$((options + 1))
   name=${option%%=*} value=
   [[ $option != *=* ]] || value=${option#*=}
   pattern=$(awk -v name="$name" '$1 == name { print $3; found = 1 } END { exit !found }' \
     "$here/fields_sbatch.txt") || fail "sbatch has no option --$name"
   [[ $value =~ ^($pattern)$ ]] || fail "--$name is '$value', not $pattern"
 done < <(sed -n 's/^#SBATCH --//p' "$WORK"/jobs/*)
+((options >= 35 * 5)) || fail "35 jobs have $options options"
 
 # Where the tools are ours: arguments and settings arrive, the end is remembered, bad use is told.
 mkdir "$WORK/bin" "$WORK/run"

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/driver.h"
 
 enum { BREAKS_AT = 5, UNKNOWN = 999 };
 

@@ -4,7 +4,7 @@
  * puts it under their names into a folder that GPUDAYS_CUDA_PATH names.
  *
  * Memory is counted over all processes, as a card's is: each says in a file of the folder
- * $GD_FAKE_GPU, which stands for the card, how much it has. Kernels and products do nothing; copies
+ * $GD_FAKE_GPU, which stands for the card, how much it has. Kernels and GEMMs do nothing; copies
  * and the host's work in a graph are done. A single number that is read back is 1, so that losses
  * and norms are plausible. With $GD_TEST_BREAK=FILE the process that comes first, and makes FILE,
  * loses its context at its fifth launch of a graph: this and every later call fail as after an
@@ -12,12 +12,15 @@
  * the text. With $GD_TEST_PIN=ERROR that is the answer to pinning a MiB or more of the host's
  * memory. With $GD_TEST_BUSY=FILE streams are busy while FILE is there, and FILE.asked is made when
  * somebody asks. With $GD_TEST_CLOCKS=BITS,MHZ NVML tells these reasons and this clock, of 1980.
+ *
+ * Events tell a clock on which a kernel takes 10 us. cuBLASLt proposes three algorithms: the second
+ * takes 100 us, the others 300; $GD_TEST_ALGORITHMS=FOLDER: a file there for each that has run,
+ * $GD_TEST_KERNELS=FOLDER: one for each kernel that was launched, by name. $GD_TEST_HOPPER=1: it is
+ * an sm_90, not an sm_80.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,9 +29,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend/cuda/cublaslt.h"
-#include "backend/cuda/nccl.h"
-#include "backend/cuda/nvml.h"
+#include "backend/cuda/lib/cublaslt.h"
+#include "backend/cuda/lib/nccl.h"
+#include "backend/cuda/lib/nvml.h"
 
 /* The loader's types are the headers': a difference does not compile. */
 #define DECLARE(field, symbol, parameters) int symbol parameters;
@@ -38,7 +41,14 @@ GD_CUBLASLT_FUNCTIONS(DECLARE)
 GD_NCCL_FUNCTIONS(DECLARE)
 GD_NVML_FUNCTIONS(DECLARE)
 
-enum { BREAKS_AT = 5, ILLEGAL_ADDRESS = 700, INVALID_VALUE = 1, COMPILATION = 6, MOST_BLOCKS = 64 };
+enum {
+  BREAKS_AT = 5,
+  ILLEGAL_ADDRESS = 700,
+  INVALID_VALUE = 1,
+  COMPILATION = 6,
+  MOST_BLOCKS = 64,
+  ALGORITHMS = 3
+};
 #define CARD_BYTES    (INT64_C(150) * 1000 * 1000 * 1000)
 #define CONTEXT_BYTES (INT64_C(500) << 20)
 
@@ -48,6 +58,7 @@ static struct {
 } blocks[MOST_BLOCKS];
 static bool has_context, is_broken;
 static int launches;
+static double clock_ms = 1; /* of the device */
 
 /* --- memory --------------------------------------------------------------------------------- */
 
@@ -63,6 +74,24 @@ static const char *folder(void) {
   return path ? path : "/tmp";
 }
 
+/* When a process began (proc(5)), in ticks; 0: it has ended. A number alone may be another one's by
+   now: the files of those that were killed stay. */
+static unsigned long long start_of(int pid) {
+  char path[64], text[1024] = "";
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *file = fopen(path, "r");
+  size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  if (file)
+    fclose(file);
+  text[length] = '\0';
+  const char *at = strrchr(text, ')'); /* the second field may hold anything */
+  if (at && strncmp(at, ") Z", 3) == 0)
+    return 0;
+  for (int field = 2; at && field < 22; field++)
+    at = strchr(at + 1, ' ');
+  return at ? strtoull(at, NULL, 10) : 0;
+}
+
 /* Appears whole: others may be counting. */
 static void say_held(void) {
   char path[4096], part[4096 + 8];
@@ -71,7 +100,7 @@ static void say_held(void) {
   FILE *file = fopen(part, "w");
   if (!file)
     return;
-  fprintf(file, "%lld\n", (long long)held_here());
+  fprintf(file, "%lld %llu\n", (long long)held_here(), start_of((int)getpid()));
   fclose(file);
   rename(part, path);
 }
@@ -81,14 +110,16 @@ static int64_t held_by_others(void) {
   struct dirent *entry;
   DIR *list = opendir(folder());
   while (list && (entry = readdir(list))) {
-    char path[4096], text[32] = "", *end;
+    char path[4096], text[64] = "", *end;
     long pid = strtol(entry->d_name, &end, 10);
-    if (*end || pid <= 0 || pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+    if (*end || pid <= 0 || pid == getpid())
       continue;
     snprintf(path, sizeof path, "%s/%.64s", folder(), entry->d_name);
     FILE *file = fopen(path, "r");
-    if (file && fgets(text, sizeof text, file))
-      bytes += strtoll(text, NULL, 10);
+    if (file && fgets(text, sizeof text, file)) {
+      int64_t held = strtoll(text, &end, 10);
+      bytes += strtoull(end, NULL, 10) == start_of((int)pid) ? held : 0;
+    }
     if (file)
       fclose(file);
   }
@@ -270,11 +301,24 @@ int cuLaunchHostFunc(CUstream stream, void (*run)(void *job), void *job) {
   return put((struct CUgraphNode_st){.to = job, .run = run});
 }
 
+/* A file without content in the folder that a variable names, if it does. */
+static void leave_mark(const char *variable, const char *name) {
+  const char *folder = getenv(variable);
+  char path[4096];
+  if (folder && snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) {
+    FILE *file = fopen(path, "w");
+    if (file)
+      fclose(file);
+  }
+}
+
 int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    CUstream stream, void **params, void **extra) {
-  (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y;
-  (void)block_z, (void)shared_bytes, (void)stream, (void)params, (void)extra;
+  (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z,
+      (void)shared_bytes, (void)stream, (void)params, (void)extra;
+  clock_ms += 0.01;
+  leave_mark("GD_TEST_KERNELS", (const char *)function);
   return answer();
 }
 
@@ -372,7 +416,8 @@ int cuDeviceGetName(char *name, int size, CUdevice device) {
 }
 int cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
   (void)device;
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR               ? 8
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+               ? (getenv("GD_TEST_HOPPER") ? 9 : 8)
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR             ? 0
            : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                 ? 132
            : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN    ? 166912
@@ -445,17 +490,17 @@ int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return answer();
 }
 int cuEventCreate(CUevent *event, unsigned flags) {
-  static int one;
   (void)flags;
-  *event = (CUevent)(void *)&one;
+  *event = calloc(1, sizeof(double));
   return answer();
 }
 int cuEventDestroy_v2(CUevent event) {
-  (void)event;
+  free(event);
   return answer();
 }
 int cuEventRecord(CUevent event, CUstream stream) {
-  (void)event, (void)stream;
+  (void)stream;
+  memcpy(event, &clock_ms, sizeof clock_ms);
   return answer();
 }
 int cuEventSynchronize(CUevent event) {
@@ -463,8 +508,10 @@ int cuEventSynchronize(CUevent event) {
   return answer();
 }
 int cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
-  (void)begin, (void)end;
-  *milliseconds = 1;
+  double from, to;
+  memcpy(&from, begin, sizeof from);
+  memcpy(&to, end, sizeof to);
+  *milliseconds = (float)(to - from);
   return answer();
 }
 int cuModuleLoadData(CUmodule *module, const void *image) {
@@ -478,9 +525,8 @@ int cuModuleUnload(CUmodule module) {
   return answer();
 }
 int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
-  static int one;
-  (void)module, (void)name;
-  *function = (CUfunction)(void *)&one;
+  (void)module;
+  *function = (CUfunction)(void *)strdup(name); /* for as long as the process lives */
   return answer();
 }
 int cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
@@ -601,9 +647,11 @@ int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t
                                    cublasLtMatmulPreference_t preference, int wanted,
                                    cublasLtMatmulHeuristicResult_t *results, int *found) {
   (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
-  *found = wanted > 0;
-  if (wanted > 0)
-    memset(&results[0], 0, sizeof results[0]);
+  *found = wanted < ALGORITHMS ? wanted : ALGORITHMS;
+  for (int i = 0; i < *found; i++) {
+    memset(&results[i], 0, sizeof results[i]);
+    results[i].algo.data[0] = (uint64_t)i;
+  }
   return 0;
 }
 int cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -622,8 +670,12 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
                    const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
                    CUstream stream) {
   (void)handle, (void)desc, (void)alpha, (void)a, (void)a_layout, (void)b, (void)b_layout;
-  (void)beta, (void)c, (void)c_layout, (void)d, (void)d_layout, (void)algo, (void)workspace;
+  (void)beta, (void)c, (void)c_layout, (void)d, (void)d_layout, (void)workspace;
   (void)workspace_bytes, (void)stream;
+  char name[16];
+  clock_ms += algo->data[0] == 1 ? 0.1 : 0.3;
+  snprintf(name, sizeof name, "%d", (int)algo->data[0] + 1);
+  leave_mark("GD_TEST_ALGORITHMS", name);
   return answer() == CUDA_SUCCESS ? 0 : 14; /* CUBLAS_STATUS_INTERNAL_ERROR */
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "backend/cuda/cuda_int.h"
+#include "backend/cuda/runtime/cuda_int.h"
 
 static const int64_t least_piece_bytes = 2 << 20; /* the driver gives no less at a time */
 

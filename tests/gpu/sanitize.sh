@@ -5,7 +5,7 @@
 #
 # Usage: tests/gpu/sanitize.sh [-t TOOL] [-n N] [-o FOLDER] BUILD [PIECE...]
 #   BUILD    where tests/ is, build/dev as a rule
-#   PIECE    of attention, products, scan, rest, fused; none: all, side by side
+#   PIECE    of attention, gemms, scan, rest, fused; none: all, side by side
 #   -t TOOL  memcheck, racecheck, initcheck or synccheck (memcheck)
 #   -n N     every Nth case (attention 7, the others 5); 1 takes all but the large ones
 #   -o       what each piece prints goes there, one file a piece; a fresh folder otherwise
@@ -32,7 +32,7 @@ shift $((OPTIND - 1))
 }
 build=$(cd "$1" && pwd)
 shift
-[ $# -gt 0 ] || set -- attention products scan rest fused
+[ $# -gt 0 ] || set -- attention gemms scan rest fused
 
 sanitizer=$(command -v compute-sanitizer || true)
 for path in /usr/local/cuda/bin /usr/local/cuda*/bin /usr/local/cuda*/compute-sanitizer; do

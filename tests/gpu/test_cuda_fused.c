@@ -1,20 +1,29 @@
 /*
  * Generated kernels on the GPU against the reference kernels of the ops they consist of: the cases
- * of tests/codegen/test_emit.c at shapes that every way of sharing rows out to threads occurs in,
+ * of codegen/cases_emit.h at shapes that every way of sharing rows out to threads occurs in,
  * in place wherever the fusion permits it, and with tensors that are aligned to their elements
  * alone. Each variant must give the same bits.
  *
  * Argument K/N: part K of N, a share of the shapes. GD_TEST_BRIEF=N: every Nth case, no large one.
  */
-#define GD_TEST_NO_MAIN
-#include "codegen/test_emit.c"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "backend/cuda/fused.h"
+#include <cmocka.h>
+
+#include "backend/cuda/runtime/fused.h"
+#include "codegen/cases_emit.h"
 #include "support/cuda_ops.h"
 
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 enum { GUARD = 128 };
 
-static const struct shape gpu_shapes[] = {
+static const struct emit_shape gpu_shapes[] = {
     {GD_DTYPE_F32, {1, 1, 1}},      {GD_DTYPE_F32, {2, 3, 17}},      {GD_DTYPE_F32, {1, 67, 64}},
     {GD_DTYPE_BF16, {3, 41, 64}},   {GD_DTYPE_F16, {2, 5, 33}},      {GD_DTYPE_BF16, {5, 30, 6}},
     {GD_DTYPE_F16, {2, 20, 12}},    {GD_DTYPE_BF16, {3, 500, 520}},  {GD_DTYPE_BF16, {3, 700, 768}},
@@ -56,10 +65,10 @@ static struct gd_view view_of(const struct gd_graph *graph, gd_tensor_id id, cha
 }
 
 /* One run; in_place: input whose memory output 0 takes, or -1. Outputs into outs. */
-static int run_on_gpu(const struct problem *p, const struct gd_cuda_fused *fused, int in_place,
+static int run_on_gpu(const struct emit_problem *p, const struct gd_cuda_fused *fused, int in_place,
                       bool shifted, struct guarded *outs) {
-  struct guarded ins[LEAVES];
-  struct gd_view in[LEAVES], out[GD_MAX_OUTPUTS];
+  struct guarded ins[EMIT_LEAVES];
+  struct gd_view in[EMIT_LEAVES], out[GD_MAX_OUTPUTS];
   const struct gd_graph *graph = p->ref.graph;
   int wrong = 0;
   for (uint32_t i = 0; i < p->outputs.n; i++) {
@@ -89,12 +98,12 @@ static int run_on_gpu(const struct problem *p, const struct gd_cuda_fused *fused
   return wrong;
 }
 
-static int check_on_gpu(const struct problem *p, const struct gd_fusion *fusion,
+static int check_on_gpu(const struct emit_problem *p, const struct gd_fusion *fusion,
                         const struct gd_cuda_fused *fused) {
   struct guarded first[GD_MAX_OUTPUTS], outs[GD_MAX_OUTPUTS];
   int wrong = run_on_gpu(p, fused, -1, false, first);
   for (uint32_t i = 0; i < p->outputs.n && !cuda_ops.collects; i++)
-    wrong |= compare(p, i, first[i].data, "the GPU");
+    wrong |= emit_compare(p, i, first[i].data, "the GPU");
   for (int variant = -2; variant < (int)p->n_in && !wrong; variant++) {
     if (variant >= 0 && !(fusion->inplace >> variant & 1))
       continue;
@@ -121,7 +130,7 @@ static int check_on_gpu(const struct problem *p, const struct gd_fusion *fusion,
 /* The argument of the program: this part of so many. */
 static int part = 1, n_parts = 1;
 
-static int choose_shapes(bool brief, struct shape *list) {
+static int choose_shapes(bool brief, struct emit_shape *list) {
   enum { MOST_ELEMENTS = 1 << 18 }; /* as op_harness.c has it */
   int n = 0;
   for (int i = part - 1; i < COUNT(gpu_shapes); i += n_parts) {
@@ -133,15 +142,15 @@ static int choose_shapes(bool brief, struct shape *list) {
 }
 
 static void test_fused(void **state) {
-  static struct problem problems[COUNT(cases) * COUNT(gpu_shapes)];
-  struct shape list[COUNT(gpu_shapes)];
+  static struct emit_problem problems[EMIT_CASES * COUNT(gpu_shapes)];
+  struct emit_shape list[COUNT(gpu_shapes)];
   struct gd_cuda_fusions *fusions = NULL;
   struct gd_graph graph;
   struct gd_error err = {0};
   const char *brief = getenv("GD_TEST_BRIEF");
   int every = brief && atoi(brief) > 0 ? atoi(brief) : 1, wrong = 0;
   (void)state;
-  int n = make_problems(list, choose_shapes(brief != NULL, list), &graph, problems);
+  int n = emit_make_problems(list, choose_shapes(brief != NULL, list), &graph, problems);
   if (gd_cuda_fusions_build(NULL, &graph, &fusions, &err) != GD_OK)
     fail_msg("%s", err.text);
   /* Modules are noted, built side by side, then used; GD_TEST_BUILD (sanitize.sh): not used. */

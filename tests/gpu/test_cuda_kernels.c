@@ -3,32 +3,20 @@
  * paper's GPUs: no GPU is needed, so kernels cannot rot on machines without one.
  */
 #define _GNU_SOURCE
-#define GD_TEST_NO_MAIN
-#define GD_TEST_CASES_ONLY
-#define GD_TEST_BACKEND cuda_ops
-#include "support/cuda_ops.h"
-
-#include "op/test_ops.c"
-
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/cuda/cuda_int.h"
+#include "backend/cuda/runtime/cuda_int.h"
+#include "gpu/cuda_cases.h"
 #include "support/sample.h"
-
-#include "cases_attention_tiles.inc"
-#include "cases_scan_limits.inc"
-
-static void collect(void (*cases)(void)) {
-  cases();
-}
 
 /*
  * There are hundreds of modules and some take NVRTC seconds: each architecture compiles one of each
  * kernel file, and its own share of the others, which differ in dtypes and tilings. One run takes
- * one of the architectures (support/sample.h). GD_TEST_MODULES=all: all of them for each.
+ * one of the architectures (support/sample.h); with GD_TEST_ALL, all three and larger shares.
+ * GD_TEST_MODULES=all: all modules for each.
  */
-enum { SHARES = 9 };
+enum { SHARES = 27, SHARES_OF_ALL = 9 };
 
 static void compile_for(int sm, int share) {
   struct gd_error why = {0};
@@ -36,13 +24,15 @@ static void compile_for(int sm, int share) {
     skip();
   if (!cuda_ops_pretend(sm, &why))
     fail_msg("%s", why.text);
-#define GD_OP(name, ...) collect(cases_##name);
+  op_cases = (struct op_cases){.backend = &cuda_ops, .parts = 1};
+#define GD_OP(name, ...) cases_##name();
 #include "ir/ops.def"
 #undef GD_OP
-  collect(cases_attention_tiles);
-  collect(cases_scan_limits);
+  cases_attention_tiles();
+  cases_attention_short();
+  cases_scan_limits();
   if (!getenv("GD_TEST_MODULES"))
-    cuda_ops_keep(SHARES, share);
+    cuda_ops_keep(getenv("GD_TEST_ALL") ? SHARES_OF_ALL : SHARES, share);
   if (!cuda_ops_build(&why))
     fail_msg("%s", why.text);
   print_message("sm_%d: %d modules\n", sm, cuda_ops_compiled());

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cuda/cuda_int.h"
+#include "backend/cuda/runtime/cuda_int.h"
 
 enum { ELEMENTS = 1000003, ARENA_BYTES = ELEMENTS * (int)sizeof(float) };
 

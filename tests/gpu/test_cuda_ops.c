@@ -1,50 +1,77 @@
 /*
- * Every op on the GPU against ref: the cases of tests/op/test_ops.c, run twice. The first time
- * kernels are only noted, so that they are built side by side; the second time counts.
+ * Every op on the GPU against ref: the cases of tests/op, run twice. The first time
+ * kernels are only noted, so that they are built in parallel; the second time counts.
  */
 #define _GNU_SOURCE
-#define GD_TEST_NO_MAIN
-#define GD_TEST_BACKEND cuda_ops
-#include "support/cuda_ops.h"
-
-#include "op/test_ops.c"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Products with turned operands wherever there is room: op_matmul.c. */
-static void cases_turned_matmul(void) {
-  setenv("GPUDAYS_TURNED", "1", 1);
+#include "gpu/cuda_cases.h"
+
+/* GEMMs with transposed operands wherever there is room: op_matmul.c. */
+static void cases_transposed_matmul(void) {
+  setenv("GPUDAYS_GEMM_TRANSPOSED", "1", 1);
   cases_matmul();
-  unsetenv("GPUDAYS_TURNED");
+  unsetenv("GPUDAYS_GEMM_TRANSPOSED");
 }
 
-static void test_turned_matmul(void **state) {
+static void test_transposed_matmul(void **state) {
   (void)state;
-  run(cases_turned_matmul);
+  op_cases_run(cases_transposed_matmul);
 }
 
-#include "cases_attention_tiles.inc"
+/* Every GEMM in pieces of fp32, as where cuBLASLt has no algorithm: op_matmul.c. */
+static void cases_staged_matmul(void) {
+  setenv("GPUDAYS_GEMM_STAGED", "1", 1);
+  cases_matmul();
+  unsetenv("GPUDAYS_GEMM_STAGED");
+}
+
+static void test_staged_matmul(void **state) {
+  (void)state;
+  op_cases_run(cases_staged_matmul);
+}
+
+/* By the second algorithm that cuBLASLt proposes, as GPUDAYS_AUTOTUNE=2 has it. */
+static void cases_second_matmul(void) {
+  cuda_ops_candidate(2);
+  cases_matmul();
+  cuda_ops_candidate(0);
+}
+
+static void test_second_matmul(void **state) {
+  (void)state;
+  op_cases_run(cases_second_matmul);
+}
 
 static void test_attention_tiles(void **state) {
   (void)state;
-  run(cases_attention_tiles);
+  op_cases_run(cases_attention_tiles);
 }
-
-#include "cases_attention_cudnn.inc"
 
 static void test_attention_cudnn(void **state) {
   (void)state;
-  run(cases_attention_cudnn);
+  op_cases_run(cases_attention_cudnn);
 }
 
-#include "cases_scan_limits.inc"
+static void test_attention_short(void **state) {
+  (void)state;
+  op_cases_run(cases_attention_short);
+}
 
 static void test_scan_limits(void **state) {
   (void)state;
-  run(cases_scan_limits);
+  op_cases_run(cases_scan_limits);
 }
+
+#define GD_OP(name, ...)                         \
+  static void test_##name(void **state) {        \
+    (void)state;                                 \
+    op_cases_run_op(GD_OP_##name, cases_##name); \
+  }
+#include "ir/ops.def"
+#undef GD_OP
 
 static const struct test {
   const char *name;
@@ -54,9 +81,12 @@ static const struct test {
 #define GD_OP(name, ...) {#name, cases_##name, cmocka_unit_test(test_##name)},
 #include "ir/ops.def"
 #undef GD_OP
-    {"turned_matmul", cases_turned_matmul, cmocka_unit_test(test_turned_matmul)},
+    {"transposed_matmul", cases_transposed_matmul, cmocka_unit_test(test_transposed_matmul)},
+    {"staged_matmul", cases_staged_matmul, cmocka_unit_test(test_staged_matmul)},
+    {"second_matmul", cases_second_matmul, cmocka_unit_test(test_second_matmul)},
     {"attention_tiles", cases_attention_tiles, cmocka_unit_test(test_attention_tiles)},
     {"attention_cudnn", cases_attention_cudnn, cmocka_unit_test(test_attention_cudnn)},
+    {"attention_short", cases_attention_short, cmocka_unit_test(test_attention_short)},
     {"scan_limits", cases_scan_limits, cmocka_unit_test(test_scan_limits)},
 };
 
@@ -66,7 +96,7 @@ static const struct {
   const char *name, *ops[6];
 } parts[] = {
     {"attention", {"attention"}},
-    {"products", {"matmul", "xent"}},
+    {"gemms", {"matmul", "xent"}},
     {"scan", {"scan", "decay", "outer", "recur", "contract"}},
 };
 
@@ -98,6 +128,7 @@ int main(int argc, char **argv) {
     printf("skipped: %s\n", why.text);
     return 77;
   }
+  op_cases = (struct op_cases){.backend = &cuda_ops, .parts = 1};
   cuda_ops.collects = true;
   for (int i = 0; i < COUNT(all); i++)
     if (is_wanted(all[i].name, argc > 1 ? argv[1] : NULL)) {

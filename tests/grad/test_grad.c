@@ -2,7 +2,8 @@
  * Gradients of gd_autodiff against finite differences, on ref kernels. A case builds one op on fp32
  * parameters; its output goes through a fixed matrix into a cross-entropy, so that the loss is a
  * scalar and the gradient that reaches the op has no special direction. Every element of every
- * parameter is compared. An op whose row in ops.def has a gradient rule must be in a case.
+ * parameter is compared. An op whose row in ops.def has a gradient rule must be in a case, unless
+ * it has no attributes and takes matrices of one shape: such a case is made here.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,10 +56,10 @@ static gd_tensor_id build_reshape(struct gd_graph *g) {
 
 static gd_tensor_id build_split(struct gd_graph *g) {
   gd_tensor_id first = gd_split(g, param(g, "x", DIMS(6, 3)), 3);
-  gd_tensor_id product =
+  gd_tensor_id scores =
       gd_matmul(g, first, first + 1, GD_NONE,
                 (struct gd_attr_matmul){.trans_b = true, .alpha = 1, .out_dtype = GD_DTYPE_COUNT});
-  return gd_matmul(g, product, first + 2, GD_NONE,
+  return gd_matmul(g, scores, first + 2, GD_NONE,
                    (struct gd_attr_matmul){.alpha = 1, .out_dtype = GD_DTYPE_COUNT});
 }
 
@@ -513,7 +514,7 @@ static double loss_of(const struct op_program *program) {
  * and the rounding of an fp32 loss over h are both below 1e-4 at h = 0.03 (Abramowitz, Stegun,
  * 25.3.6).
  */
-static double slope(const struct op_program *program, float *x) {
+static double difference(const struct op_program *program, float *x) {
   const float h = 0.03f, at = *x;
   double f[4];
   const float offsets[4] = {-2 * h, -h, h, 2 * h};
@@ -537,7 +538,7 @@ static int compare(const struct op_program *program, const struct grad_case *c, 
   const float *got = op_program_data(program, grad);
   int wrong = 0;
   for (int64_t i = 0; i < gd_tensor_elements(g, owner); i++) {
-    double want = slope(program, &x[i]) * (double)scale * passes;
+    double want = difference(program, &x[i]) * (double)scale * passes;
     if (fabs((double)got[i] - want) <= 5e-4 * (0.3 + fabs(want)))
       continue;
     if (wrong++ == 0)
@@ -588,15 +589,47 @@ done:
   return wrong;
 }
 
+/* An op on matrices of one shape. */
+static enum gd_op_kind plain_kind;
+
+static gd_tensor_id build_plain(struct gd_graph *g) {
+  static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+  gd_tensor_id in[COUNT(names)];
+  uint32_t n = gd_op_info(plain_kind)->inputs_min;
+  for (uint32_t i = 0; i < n && i < COUNT(names); i++)
+    in[i] = param(g, names[i], DIMS(3, 3));
+  return gd_graph_op(g, plain_kind, NULL, n, in);
+}
+
+static bool has_plain_case(enum gd_op_kind kind) {
+  struct gd_graph g;
+  gd_graph_init(&g);
+  plain_kind = kind;
+  bool has = gd_op_info(kind)->attr == GD_ATTR_none && build_plain(&g) != GD_NONE;
+  gd_graph_deinit(&g);
+  return has;
+}
+
+static int check_plain(enum gd_op_kind kind, bool covered[GD_OP_COUNT]) {
+  struct grad_case c = {.kind = kind, .name = gd_op_info(kind)->name, .build = build_plain};
+  return has_plain_case(kind) && check_case(&c, covered) != 0;
+}
+
 static void test_gradients(void **state) {
   (void)state;
   bool covered[GD_OP_COUNT] = {false};
   int wrong = 0;
   for (int64_t i = 0; i < COUNT(cases); i++)
     wrong += check_case(&cases[i], covered) != 0;
+#define GD_OP(name, min, max, attr, doc, shape, grad, ...) \
+  if (strcmp(#grad, "none") != 0)                          \
+    wrong += check_plain(GD_OP_##name, covered);
+#include "ir/ops.def"
+#undef GD_OP
   assert_int_equal(wrong, 0);
   assert_int_equal(gd_mem_live_blocks(), 0);
-#define GD_OP(name, min, max, attr, shape, grad, ...)       \
+  assert_true(has_plain_case(GD_OP_mul) && !has_plain_case(GD_OP_pool));
+#define GD_OP(name, min, max, attr, doc, shape, grad, ...)  \
   if (strcmp(#grad, "none") != 0 && !covered[GD_OP_##name]) \
     fail_msg("%s has a gradient rule but no case here", #name);
 #include "ir/ops.def"

@@ -14,7 +14,7 @@
 #include "pass/pass.h"
 #include "support/graphs.h"
 
-/* loss = xent(layernorm(x) W): small, with a norm, a product and both kinds of leaves. */
+/* loss = xent(layernorm(x) W): small, with a norm, a GEMM and both kinds of leaves. */
 static void tiny_graph(struct gd_graph *graph) {
   graph_begin(graph);
   gd_tensor_id table = gd_graph_param(graph, "table", 2, (int64_t[]){7, 4}, GD_INIT_NORMAL, 1);
@@ -183,9 +183,9 @@ static void test_flops_closed_form(void **state) {
     assert_true(graph.model_flops > expected * (1 - 1e-12));
     assert_true(graph.model_flops < expected * (1 + 1e-12));
     gd_graph_cost(&graph, &cost);
-    assert_true(cost.product_flops == graph.model_flops);
-    assert_true(cost.other_flops > 0 && cost.other_flops < cost.product_flops);
-    /* Each product moves at least its operands once; no op moves less than its outputs. */
+    assert_true(cost.gemm_flops == graph.model_flops);
+    assert_true(cost.other_flops > 0 && cost.other_flops < cost.gemm_flops);
+    /* Each GEMM moves at least its operands once; no op moves less than its outputs. */
     assert_true(cost.read_bytes > cost.write_bytes * 0.5);
     gd_graph_deinit(&graph);
   }
@@ -197,14 +197,14 @@ static void test_op_cost(void **state) {
   (void)state;
   tiny_graph(&graph);
   gd_op_cost(&graph, find_op(&graph, GD_OP_matmul), &cost);
-  assert_true(cost.product_flops == 2.0 * 6 * 7 * 4);
+  assert_true(cost.gemm_flops == 2.0 * 6 * 7 * 4);
   assert_true(cost.read_bytes == 4.0 * (24 + 28) && cost.write_bytes == 4.0 * 42);
   gd_op_cost(&graph, find_op(&graph, GD_OP_embed), &cost);
-  assert_true(cost.product_flops == 0 && cost.read_bytes == 4.0 * (24 + 6));
+  assert_true(cost.gemm_flops == 0 && cost.read_bytes == 4.0 * (24 + 6));
   gd_graph_deinit(&graph);
 }
 
-/* What the paper counts is full attention; what runs leaves out the mask, and has one product
+/* What the paper counts is full attention; what runs leaves out the mask, and has one GEMM
    more in the backward pass. */
 static void test_attention_cost(void **state) {
   (void)state;
@@ -222,11 +222,11 @@ static void test_attention_cost(void **state) {
     gd_graph_op(&graph, GD_OP_attention_grad, &attr, 6,
                 (gd_tensor_id[]){out, q, k, v, out, out + 1});
     gd_op_cost(&graph, 0, &cost);
-    assert_true(cost.product_flops == 4 * 8 * all);
+    assert_true(cost.gemm_flops == 4 * 8 * all);
     assert_true(cost.executed_flops == 4 * 8 * scores);
     assert_true(cost.write_bytes == 4.0 * (960 + 120));
     gd_op_cost(&graph, 1, &cost);
-    assert_true(cost.product_flops == 8 * 8 * all);
+    assert_true(cost.gemm_flops == 8 * 8 * all);
     assert_true(cost.executed_flops == 10 * 8 * scores);
     gd_graph_deinit(&graph);
   }

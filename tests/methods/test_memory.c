@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "exec/train.h"
-#include "search/trial.h"
 #include "support/ranks.h"
+#include "support/synthetic.h"
 #include "support/tiny.h"
+#include "trial/choose.h"
 
 static int failures, points;
 
@@ -36,7 +36,7 @@ static void complain(const char *what, const char *why) {
 }
 
 /* 2 %, and 2 MiB for what libraries and generated kernels bring along. */
-static bool is_planned(const struct gd_train_options *options) {
+static bool is_planned(const struct synthetic_options *options) {
   double planned = (double)(options->device_bytes + options->host_bytes);
   double used = (double)options->resident_bytes;
   return used > 0.98 * planned - 0x1p21 && used < 1.02 * planned + 0x1p21;
@@ -57,19 +57,18 @@ static bool check_point(struct gd_comm *comm, struct gd_method method,
     return false;
   }
   model.recipe.seq = 96;
-  struct gd_train_options options = {.model = &model,
-                                     .backend = "cpu",
-                                     .threads = 1,
-                                     .precision = precision,
-                                     .method = method,
-                                     .comm = comm,
-                                     .batch = 5L * ranks,
-                                     .micro_batch = 4,
-                                     .steps = 1,
-                                     .seed = 3,
-                                     .lr = 1e-3,
-                                     .resident = true};
-  if (gd_train(&options, &loss, &err) != GD_OK) {
+  struct synthetic_options options = {.trainer = {.model = &model,
+                                                  .backend = "cpu",
+                                                  .threads = 1,
+                                                  .precision = precision,
+                                                  .method = method,
+                                                  .comm = comm,
+                                                  .batch = 5L * ranks,
+                                                  .micro_batch = 4,
+                                                  .seed = 3},
+                                      .steps = 1,
+                                      .lr = 1e-3};
+  if (synthetic_train(&options, &loss, &err) != GD_OK) {
     complain(what, err.text);
     return false;
   }
@@ -157,16 +156,15 @@ static void train_what_fits(void) {
   }
   char name[GD_METHOD_NAME];
   double loss = 0;
-  struct gd_train_options options = {.model = &model,
-                                     .backend = "cpu",
-                                     .precision = bf16,
-                                     .method = methods[first],
-                                     .batch = 1,
-                                     .micro_batch = 1,
-                                     .steps = 1,
-                                     .lr = 1e-3,
-                                     .resident = true};
-  if (gd_train(&options, &loss, &err) != GD_OK)
+  struct synthetic_options options = {.trainer = {.model = &model,
+                                                  .backend = "cpu",
+                                                  .precision = bf16,
+                                                  .method = methods[first],
+                                                  .batch = 1,
+                                                  .micro_batch = 1},
+                                      .steps = 1,
+                                      .lr = 1e-3};
+  if (synthetic_train(&options, &loss, &err) != GD_OK)
     complain(gd_method_name(&methods[first], name), err.text);
   else if (!(fabs(loss - log(50304)) < 0.5 && options.device_bytes <= limit_bytes))
     complain(gd_method_name(&methods[first], name), "the first loss is not that of chance");

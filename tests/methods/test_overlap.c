@@ -1,5 +1,5 @@
 /*
- * What runs beside the computation does so: collectives and copies are started early enough that
+ * Asynchronous ops overlap computation: collectives and copies are started early enough that
  * computation of something else stands between them and whoever waits for them.
  *
  * First from the program, which is certain: for every op of the side thread, the ops behind it up
@@ -20,7 +20,7 @@
 #include "support/ranks.h"
 #include "support/tiny.h"
 
-enum { PATIENCE_S = 20 }; /* the first run shows it, unless the machine is very busy */
+enum { PATIENCE_S = 200 }; /* the first run shows it, unless the machine is very busy */
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static int failures;
@@ -37,7 +37,7 @@ static const char config[] =
 
 /* Which computation may hide a side op. */
 enum hides {
-  HIDES_UNIT,     /* products of another unit */
+  HIDES_UNIT,     /* GEMMs of another unit */
   HIDES_BACKWARD, /* the backward pass */
   HIDES_ADAM,
 };
@@ -54,24 +54,24 @@ struct promise {
 /* Bare are the first gathers of a pass, the last reduction and the last (or first) of an update;
    with ckpt one more gather, where the backward pass begins with a norm. */
 static const struct promise two_ranks[] = {
-    {"free-lunch", GD_PROGRAM_LAST, GD_OP_all_reduce, HIDES_BACKWARD, 0, 1},
-    {"free-lunch+zero1", GD_PROGRAM_LAST, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
+    {"free-lunch", GD_PROGRAM_LAST_MICRO_STEP, GD_OP_all_reduce, HIDES_BACKWARD, 0, 1},
+    {"free-lunch+zero1", GD_PROGRAM_LAST_MICRO_STEP, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
     {"free-lunch+zero1", GD_PROGRAM_UPDATE, GD_OP_all_gather, HIDES_ADAM, 0, 1},
-    {"free-lunch+zero2", GD_PROGRAM_PASS, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
-    {"free-lunch+zero3", GD_PROGRAM_PASS, GD_OP_gather, HIDES_UNIT, 0, 3},
-    {"free-lunch+zero3", GD_PROGRAM_PASS, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
-    {"free-lunch+fsdp2", GD_PROGRAM_PASS, GD_OP_gather, HIDES_UNIT, 0, 3},
-    {"free-lunch+fsdp3", GD_PROGRAM_PASS, GD_OP_gather, HIDES_UNIT, 0, 3},
-    {"free-lunch+fsdp3", GD_PROGRAM_PASS, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
-    {"free-lunch+ckpt+fsdp3", GD_PROGRAM_PASS, GD_OP_gather, HIDES_UNIT, 0, 4},
-    {"free-lunch+ckpt+fsdp3+offload", GD_PROGRAM_PASS, GD_OP_gather, HIDES_UNIT, 0, 4},
+    {"free-lunch+zero2", GD_PROGRAM_MICRO_STEP, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
+    {"free-lunch+zero3", GD_PROGRAM_MICRO_STEP, GD_OP_gather, HIDES_UNIT, 0, 3},
+    {"free-lunch+zero3", GD_PROGRAM_MICRO_STEP, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
+    {"free-lunch+fsdp2", GD_PROGRAM_MICRO_STEP, GD_OP_gather, HIDES_UNIT, 0, 3},
+    {"free-lunch+fsdp3", GD_PROGRAM_MICRO_STEP, GD_OP_gather, HIDES_UNIT, 0, 3},
+    {"free-lunch+fsdp3", GD_PROGRAM_MICRO_STEP, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
+    {"free-lunch+ckpt+fsdp3", GD_PROGRAM_MICRO_STEP, GD_OP_gather, HIDES_UNIT, 0, 4},
+    {"free-lunch+ckpt+fsdp3+offload", GD_PROGRAM_MICRO_STEP, GD_OP_gather, HIDES_UNIT, 0, 4},
 };
 /* In the pass these are shares on their way to the device and gradients on their way back. */
 static const struct promise one_rank[] = {
     {"free-lunch+zero1+offload", GD_PROGRAM_UPDATE, GD_OP_transfer, HIDES_ADAM, 64, 1},
     {"free-lunch+zero1+offload", GD_PROGRAM_UPDATE, GD_OP_transfer_into, HIDES_ADAM, 64, 1},
     {"free-lunch+zero3+offload", GD_PROGRAM_UPDATE, GD_OP_transfer, HIDES_ADAM, 64, 1},
-    {"free-lunch+fsdp3+offload", GD_PROGRAM_PASS, GD_OP_transfer, HIDES_UNIT, 64, 6},
+    {"free-lunch+fsdp3+offload", GD_PROGRAM_MICRO_STEP, GD_OP_transfer, HIDES_UNIT, 64, 6},
 };
 
 /* --- programs ------------------------------------------------------------------------------ */
@@ -121,8 +121,8 @@ static void program_deinit(struct program *program) {
   gd_mem_free(program->waits);
 }
 
-static bool is_product(enum gd_op_kind kind) {
-  return gd_op_info(kind)->flops_per_element == GD_FLOPS_PRODUCT;
+static bool is_matmul(enum gd_op_kind kind) {
+  return gd_op_info(kind)->flops_per_element == GD_FLOPS_GEMM;
 }
 
 /* Not a view, nor what merely puts results somewhere. */
@@ -141,7 +141,7 @@ static bool reads(const struct gd_graph *graph, const struct gd_op *op, gd_tenso
 static bool can_hide(const struct promise *p, const struct gd_graph *graph, const struct gd_op *op,
                      gd_tensor_id made) {
   switch (p->hides) {
-  case HIDES_UNIT: return is_product(op->kind) && !reads(graph, op, made);
+  case HIDES_UNIT: return is_matmul(op->kind) && !reads(graph, op, made);
   case HIDES_BACKWARD: return computes(op->kind) && op->phase == GD_PHASE_BACKWARD;
   case HIDES_ADAM: return op->kind == GD_OP_adam;
   }
@@ -177,7 +177,7 @@ static void check_program(const struct promise *p, const struct program *program
       count++;
       bare += next_hiding(p, program, at, at) == 0;
     }
-  snprintf(what, sizeof what, "%d of %d have nothing to run beside, %d may", bare, count, p->bare);
+  snprintf(what, sizeof what, "%d of %d have nothing to overlap, %d may", bare, count, p->bare);
   if (count < 2 * p->bare + 2 || bare > p->bare)
     fail(p, what);
 }
@@ -196,7 +196,7 @@ static int count_seen(const struct promise *p, const struct program *program,
           events[other].begin_ns < events[at].end_ns && events[at].begin_ns < events[other].end_ns;
     }
     seen += together;
-    if (events[at].op != program->order[at] || events[at].beside != (program->number[at] > 0) ||
+    if (events[at].op != program->order[at] || events[at].async != (program->number[at] > 0) ||
         events[at].begin_ns > events[at].end_ns)
       fail(p, "an event is not that of its op");
     for (uint32_t next = at + 1; program->number[at] && next < program->n; next++)
@@ -250,9 +250,9 @@ static void stop(struct session *s) {
 
 static enum gd_status run_program(struct session *s, enum gd_program program,
                                   struct gd_error *err) {
-  return program == GD_PROGRAM_UPDATE ? gd_run_update(&s->run, 0, err)
-         : program == GD_PROGRAM_LAST ? gd_run_last_pass(&s->run, GD_RUN_FULL, err)
-                                      : gd_run_pass(&s->run, GD_RUN_FULL, err);
+  return program == GD_PROGRAM_UPDATE            ? gd_run_update(&s->run, 0, err)
+         : program == GD_PROGRAM_LAST_MICRO_STEP ? gd_run_last_micro_step(&s->run, GD_RUN_FULL, err)
+                                                 : gd_run_micro_step(&s->run, GD_RUN_FULL, err);
 }
 
 /* Runs the program until every rank has seen an overlap. */
@@ -274,7 +274,7 @@ static enum gd_status watch(struct session *s, const struct promise *p,
       GD_TRY(gd_comm_sum_doubles(s->comm, states, 2, err));
   }
   if (seen == 0)
-    fail(p, "no run showed it beside the computation");
+    fail(p, "no run showed it overlap computation");
   if (!s->comm || gd_comm_rank(s->comm) == 0)
     printf("%-32s %-14s seen %d times in %d runs\n", p->method, gd_op_info(p->kind)->name, seen,
            tries);

@@ -28,8 +28,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "exec/train.h"
 #include "support/ranks.h"
+#include "support/synthetic.h"
 
 enum { STEPS = 5, BATCH = 8 };
 
@@ -97,20 +97,20 @@ static bool train(const struct gd_model *model, struct gd_comm *comm, struct gd_
                   double *losses) {
   struct gd_error err = {0};
   char name[GD_METHOD_NAME];
-  struct gd_train_options options = {.model = model,
-                                     .backend = backend,
-                                     .threads = 1,
-                                     .precision = precision,
-                                     .method = method,
-                                     .comm = comm,
-                                     .batch = BATCH,
-                                     .micro_batch = micro_batch,
-                                     .steps = STEPS,
-                                     .seed = 11,
-                                     .lr = 3e-3};
+  struct synthetic_options options = {.trainer = {.model = model,
+                                                  .backend = backend,
+                                                  .threads = 1,
+                                                  .precision = precision,
+                                                  .method = method,
+                                                  .comm = comm,
+                                                  .batch = BATCH,
+                                                  .micro_batch = micro_batch,
+                                                  .seed = 11},
+                                      .steps = STEPS,
+                                      .lr = 3e-3};
   points++;
   gd_method_name(&method, name);
-  if (gd_train(&options, losses, &err) == GD_OK) {
+  if (synthetic_train(&options, losses, &err) == GD_OK) {
     if (comm)
       note_losses(comm, family, name, precision, losses);
     return true;

@@ -182,7 +182,7 @@ static void subject_init(struct subject *s, const char *preset, enum gd_precisio
       s->parameters[s->n_parameters++] = (struct parameter){
           .name = graph->tensors[id].name, .elements = gd_tensor_elements(graph, id)};
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
-    if (graph->tensors[id].role == GD_ROLE_PARAM_HALF)
+    if (graph->tensors[id].role == GD_ROLE_PARAM_COMPUTE)
       find_parameter(s, graph->tensors[graph->tensors[id].owner].name)->copied = true;
   for (uint32_t i = 0; i < s->n_parameters; i++)
     s->elements[s->parameters[i].copied] += s->parameters[i].elements;
@@ -195,7 +195,7 @@ static void subject_init(struct subject *s, const char *preset, enum gd_precisio
           &graph->tensors[gd_tensor_root(graph, graph->ops[id].in[i], NULL)];
       if (t->role == GD_ROLE_PARAM)
         find_parameter(s, t->name)->backward = true;
-      else if (t->role == GD_ROLE_PARAM_HALF)
+      else if (t->role == GD_ROLE_PARAM_COMPUTE)
         find_parameter(s, graph->tensors[t->owner].name)->backward = true;
     }
 }
@@ -236,7 +236,7 @@ static const char *const bytes_columns[] = {
     "sharding",   "offload",          "master, device", "master, host",    "copy, device",
     "copy, host", "gradient, device", "gradient, host", "moments, device", "moments, host",
     NULL};
-static const enum gd_role roles[] = {GD_ROLE_PARAM, GD_ROLE_PARAM_HALF, GD_ROLE_GRAD,
+static const enum gd_role roles[] = {GD_ROLE_PARAM, GD_ROLE_PARAM_COMPUTE, GD_ROLE_GRAD,
                                      GD_ROLE_OPTIMIZER};
 
 /* Leaf bytes by kind, role and space. */
@@ -291,9 +291,9 @@ static void check_bytes(const struct subject *s, const struct gd_graph *graph,
 
 static const char *const collective_columns[] = {
     "sharding",
-    "every pass, forward",
-    "every pass, backward",
-    "last pass of a step, besides",
+    "every micro-step, forward",
+    "every micro-step, backward",
+    "last micro-step of a step, besides",
     "update",
     NULL,
 };
@@ -435,8 +435,8 @@ static void check_traffic(const struct subject *s, const struct gd_plan *plan,
   read_table("Copies between the memories", copy_columns, &copied);
   int sent_row = find_row(&sent, sharding, NULL);
   int copied_row = method->offload ? find_row(&copied, sharding, NULL) : 0;
-  struct traffic *pass = count_program(plan, GD_PROGRAM_PASS);
-  struct traffic *last = count_program(plan, GD_PROGRAM_LAST);
+  struct traffic *pass = count_program(plan, GD_PROGRAM_MICRO_STEP);
+  struct traffic *last = count_program(plan, GD_PROGRAM_LAST_MICRO_STEP);
   struct traffic *update = count_program(plan, GD_PROGRAM_UPDATE);
   for (uint32_t i = 0; i < graph->n_flats; i++) {
     struct flat flat = describe_flat(s, graph, i);
@@ -457,13 +457,13 @@ static void check_traffic(const struct subject *s, const struct gd_plan *plan,
     struct traffic in_last = in_pass;
     expect_cell(row[3], &flat, graph->ranks, false, &in_last);
     compare_traffic(&pass[i + 1], &in_pass, name, graph->ranks, i, "pass");
-    compare_traffic(&last[i + 1], &in_last, name, graph->ranks, i, "last pass");
+    compare_traffic(&last[i + 1], &in_last, name, graph->ranks, i, "last micro-step");
     compare_traffic(&update[i + 1], &in_update, name, graph->ranks, i, "update");
   }
   /* Of no flat: the norm, and scalars on their way to Adam. */
   struct traffic rest = {0};
   compare_traffic(&pass[0], &rest, name, graph->ranks, 0, "pass, of no flat");
-  compare_traffic(&last[0], &rest, name, graph->ranks, 0, "last pass, of no flat");
+  compare_traffic(&last[0], &rest, name, graph->ranks, 0, "last micro-step, of no flat");
   if (graph->ranks > 1)
     rest.bytes[GD_OP_gather] = 8 * (int64_t)graph->n_flats * graph->ranks;
   rest.copied[GD_SPACE_HOST] = update[0].copied[GD_SPACE_HOST];
@@ -609,8 +609,8 @@ static void test_example(void **state) {
           plan.bytes[GD_CATEGORY_OPTIMIZER],
           plan.host_parts[GD_CATEGORY_PARAMETERS] + plan.host_parts[GD_CATEGORY_GRADIENTS] +
               plan.host_parts[GD_CATEGORY_OPTIMIZER],
-          (ACCUMULATION - 1) * sent_bytes(&plan, GD_PROGRAM_PASS) +
-              sent_bytes(&plan, GD_PROGRAM_LAST) + sent_bytes(&plan, GD_PROGRAM_UPDATE)};
+          (ACCUMULATION - 1) * sent_bytes(&plan, GD_PROGRAM_MICRO_STEP) +
+              sent_bytes(&plan, GD_PROGRAM_LAST_MICRO_STEP) + sent_bytes(&plan, GD_PROGRAM_UPDATE)};
       const char *name = sharding ? gd_sharding_name(method.sharding) : "none";
       int row = find_row(&table, name, offload ? "yes" : "no");
       char line[256];

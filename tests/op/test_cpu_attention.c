@@ -1,6 +1,6 @@
 /*
  * Attention on the cpu at every level this CPU has, in every dtype, against the ref kernels:
- * test_ops.c covers the best level only. Also what random inputs do not reach: scores that grow
+ * test_cpu_ops.c covers the best level only. Also what random inputs do not reach: scores that grow
  * along the keys, so that what was summed before becomes negligible, or that dwarf all that follow.
  */
 #include <math.h>
@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/cpu_int.h"
+#include "backend/ref/ref_int.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -156,8 +157,8 @@ static void test_levels(void **state) {
     for (int d = 0; d < COUNT(dtypes); d++) {
       struct tensors want = {0};
       bool wild = shapes[i].scores != EVEN;
-      /* The last bits of scores of 1000 are worth 1e-4 of a weight; slopes of weights cancel, and
-         keys of 125 multiply what is left. */
+      /* The last bits of scores of 1000 are worth 1e-4 of a weight; gradients of weights cancel,
+         and keys of 125 multiply what is left. */
       double bounds[] = {wild ? 1e-3 : 3e-6, wild ? 2e-2 : 6e-3, wild ? 3e-3 : 1e-3};
       double slack = wild ? 50 : 1;
       tensors_init(&want, &shapes[i], dtypes[d]);

@@ -1,6 +1,6 @@
 /*
  * The loops under depthwise at every level this CPU has, in fp32, against sums in double:
- * test_ops.c covers the kernels in every dtype, at the best level only.
+ * test_cpu_ops.c covers the kernels in every dtype, at the best level only.
  */
 #include <math.h>
 #include <setjmp.h>

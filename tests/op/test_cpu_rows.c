@@ -1,8 +1,8 @@
 /*
  * The vector loops of the cpu backend at every level this CPU has, below the kernels: the stated
  * error of the exponential, of the normal tail and of other functions, conversions and random words
- * bit by bit, and rows that make softmax and logsumexp take their rare paths. test_ops.c covers the
- * kernels, at the best level only.
+ * bit by bit, and rows that make softmax and logsumexp take their rare paths. test_cpu_ops.c covers
+ * the kernels, at the best level only.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,12 +69,12 @@ static void test_normal_tail(void **state) {
   }
 }
 
-static double exact_value(enum gd_activation function, bool slope, double x) {
+static double exact_value(enum gd_activation function, bool derivative, double x) {
   double e = exp(-fabs(x));
   switch (function) {
-  case GD_ACTIVATION_SOFTPLUS: return slope ? 1 / (1 + exp(-x)) : fmax(x, 0) + log1p(e);
-  case GD_ACTIVATION_TANH: return slope ? 1 / (cosh(x) * cosh(x)) : tanh(x);
-  default: return slope ? e / ((1 + e) * (1 + e)) : 1 / (1 + exp(-x)); /* sigmoid */
+  case GD_ACTIVATION_SOFTPLUS: return derivative ? 1 / (1 + exp(-x)) : fmax(x, 0) + log1p(e);
+  case GD_ACTIVATION_TANH: return derivative ? 1 / (cosh(x) * cosh(x)) : tanh(x);
+  default: return derivative ? e / ((1 + e) * (1 + e)) : 1 / (1 + exp(-x)); /* sigmoid */
   }
 }
 
@@ -90,21 +90,22 @@ static void test_activations(void **state) {
     for (int which = 0; which < 6; which++) {
       const struct gd_cpu_rows *rows = gd_cpu_rows_for((enum gd_isa)isa);
       enum gd_activation function = functions[which / 2];
-      bool slope = which % 2;
+      bool derivative = which % 2;
       double worst = 0;
       for (uint32_t begin = 0x30000000u; begin < 0x42200000u; begin += 977 * BLOCK) {
         for (uint32_t i = 0; i < BLOCK; i++) /* 2^-31 to 40, with both signs */
           x[i] = float_of(begin + 977 * i) * (i % 2 ? 1.0f : -1.0f);
-        if (slope)
+        if (derivative)
           rows->activate_grad(function, GD_DTYPE_F32, y, x, ones, BLOCK);
         else
           rows->activate(function, GD_DTYPE_F32, y, x, BLOCK);
         for (int i = 0; i < BLOCK; i++)
-          worst = fmax(worst, fabs((double)y[i] / exact_value(function, slope, (double)x[i]) - 1));
+          worst =
+              fmax(worst, fabs((double)y[i] / exact_value(function, derivative, (double)x[i]) - 1));
       }
       if (!(worst < 3e-7))
         fail_msg("%s: %s%s is off by %g", gd_isa_name((enum gd_isa)isa),
-                 gd_activation_name(function), slope ? " (slope)" : "", worst);
+                 gd_activation_name(function), derivative ? " (derivative)" : "", worst);
     }
 }
 
@@ -134,20 +135,20 @@ static void test_dropout(void **state) {
         }
 }
 
-/* Every half, and floats around every half: halfway, just above and just below. */
+/* Every 16-bit number, and floats around every one: halfway, just above and just below. */
 static void test_convert(void **state) {
   (void)state;
-  static uint16_t halves[0x10000], narrow[0x10000];
+  static uint16_t words[0x10000], narrow[0x10000];
   static float wide[0x10000], around[0x10000];
   for (uint32_t i = 0; i < 0x10000; i++)
-    halves[i] = (uint16_t)i;
+    words[i] = (uint16_t)i;
   for (int isa = 0; isa <= (int)gd_isa_detect(); isa++) {
     const struct gd_cpu_rows *rows = gd_cpu_rows_for((enum gd_isa)isa);
     for (int dtype = GD_DTYPE_BF16; dtype <= GD_DTYPE_F16; dtype++) {
       bool bf16 = dtype == GD_DTYPE_BF16;
-      rows->convert(GD_DTYPE_F32, wide, (enum gd_dtype)dtype, halves, 0x10000);
+      rows->convert(GD_DTYPE_F32, wide, (enum gd_dtype)dtype, words, 0x10000);
       for (uint32_t i = 0; i < 0x10000; i++) {
-        float exact = bf16 ? gd_bf16_to_f32(halves[i]) : gd_f16_to_f32(halves[i]);
+        float exact = bf16 ? gd_bf16_to_f32(words[i]) : gd_f16_to_f32(words[i]);
         assert_true(isnan(exact) ? isnan(wide[i]) : bits_of(exact) == bits_of(wide[i]));
       }
       uint32_t middle = bf16 ? 0x8000u : 0x1000u;
@@ -171,14 +172,14 @@ static void test_convert(void **state) {
   }
 }
 
-/* x[j] = first + slope * j, with -inf before `begin`. */
-static void check_row(const struct gd_cpu_rows *rows, int64_t n, double first, double slope,
+/* x[j] = first + step * j, with -inf before `begin`. */
+static void check_row(const struct gd_cpu_rows *rows, int64_t n, double first, double step,
                       int64_t begin) {
   float x[3000], y[3000], buffer[3000];
   double sum = 0, max = -HUGE_VAL;
   assert_true(n <= 3000);
   for (int64_t j = 0; j < n; j++) {
-    x[j] = j < begin ? -INFINITY : (float)(first + slope * (double)j);
+    x[j] = j < begin ? -INFINITY : (float)(first + step * (double)j);
     max = fmax(max, (double)x[j]);
   }
   for (int64_t j = 0; j < n; j++)

@@ -1,6 +1,6 @@
 /*
  * The loops under scan, whole and in parts, and conv1d at every level this CPU has, in fp32,
- * against the ref kernels: test_ops.c covers the cpu kernels in every dtype, at the best level
+ * against the ref kernels: test_cpu_ops.c covers the cpu kernels in every dtype, at the best level
  * only.
  */
 #include <math.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/cpu_int.h"
+#include "backend/ref/ref_int.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -135,7 +136,7 @@ static void check_scan(const struct gd_cpu_rows *rows, const char *level, int64_
                              .b = in[4].data,
                              .c = in[5].data,
                              .d = in[6].data,
-                             .kept = s.own_kept->data,
+                             .saved = s.own_kept->data,
                              .y = s.own_y->data,
                              .du = s.own_grads[0].data,
                              .ddelta = s.own_grads[1].data,
@@ -199,7 +200,7 @@ static void test_extreme_steps(void **state) {
                              .b = one,
                              .c = one,
                              .d = none,
-                             .kept = kept,
+                             .saved = kept,
                              .y = y};
   (void)state;
   for (int isa = 0; isa <= (int)gd_isa_detect(); isa++) {
@@ -214,7 +215,7 @@ static void test_extreme_steps(void **state) {
 static void check_states(const struct gd_cpu_rows *rows, const char *level, int64_t b, int64_t t,
                          int64_t c, int64_t n) {
   static struct gd_cpu_states_scratch scratch;
-  const union gd_attr to_f32 = {.cast = {GD_DTYPE_F32}};
+  const union gd_attr to_f32 = {.contract = {GD_DTYPE_F32}};
   struct tensors ref = {.count = 0}, own = {.count = 0};
   struct gd_view *g = ADD(&ref, -1, 1, b, t, c, n), *a = ADD(&ref, 0.3, 1, b, t, c, n);
   struct gd_view *h = ADD(&ref, -1, 1, b, t, c, n), *delta = ADD(&ref, 1e-3, 0.5, b, t, c);
@@ -307,8 +308,8 @@ static void test_states(void **state) {
 }
 
 /*
- * exp(-delta) by the exponential under scan: the product delta log2(e) is rounded, which is delta
- * last bits of the result; beside that one bit or so. Small steps, whose factors are multiplied a
+ * exp(-delta) by the exponential under scan: delta log2(e) is rounded, which is delta
+ * last bits of the result; and one bit more or so. Small steps, whose factors are multiplied a
  * thousand times, must not be biased: the mean error is a small part of the last bit.
  */
 static void test_decay_accuracy(void **state) {
@@ -353,7 +354,7 @@ static void check_conv1d(const struct gd_cpu_rows *rows, const char *level, int6
   struct gd_view *bias = ADD(&ref, -1, 1, c), *y = ADD(&ref, 0, 0, b, t, c);
   struct gd_view *dw = ADD(&ref, 0, 0, c, 1, k), *dbias = ADD(&ref, 0, 0, c);
   struct gd_view *own_y = ADD(&own, 9, 9, b, t, c), *sums = ADD(&own, 0, 0, k + 1, c);
-  struct gd_view *own_dw = ADD(&own, 9, 9, c, 1, k), *turned = ADD(&own, 0, 0, k, c);
+  struct gd_view *own_dw = ADD(&own, 9, 9, c, 1, k), *transposed = ADD(&own, 0, 0, k, c);
   const union gd_attr attr = {.rows = {k}};
   struct gd_view twice[] = {*x, *x}, filter[] = {*x, *w, *bias};
   struct gd_cpu_conv1d conv = {.dtype = GD_DTYPE_F32,
@@ -363,11 +364,11 @@ static void check_conv1d(const struct gd_cpu_rows *rows, const char *level, int6
                                .end = c,
                                .x = x->data,
                                .dy = x->data,
-                               .w = turned->data,
+                               .w = transposed->data,
                                .bias = bias->data,
                                .y = own_y->data};
   for (int64_t i = 0; i < c * k; i++)
-    ((float *)turned->data)[(k - 1 - i % k) * c + i / k] = ((float *)w->data)[i];
+    ((float *)transposed->data)[(k - 1 - i % k) * c + i / k] = ((float *)w->data)[i];
   for (int64_t batch = 0; batch < b; batch++) {
     rows->conv1d(&conv, batch, 0, t / 3);
     rows->conv1d(&conv, batch, t / 3, t);

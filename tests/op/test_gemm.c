@@ -1,5 +1,5 @@
 /*
- * The CPU's matrix product against a loop in double precision: every instruction set this CPU has,
+ * The CPU's GEMM against a loop in double precision: every instruction set this CPU has,
  * every dtype, transposes, odd sizes, batches, accumulation and bias; nothing outside C is written,
  * nothing outside A and B is read, and the number of threads does not change a bit of the result.
  */
@@ -70,7 +70,7 @@ static void fill_matrix(enum gd_dtype dtype, void *data, int64_t items, int64_t 
       gd_dtype_store(dtype, data, i * ld + j, j < cols ? random_value() : NAN);
 }
 
-/* One product with its exact answer. */
+/* One GEMM with its exact answer. */
 struct example {
   struct gd_gemm g;
   struct fenced a, b, bias;

@@ -121,7 +121,7 @@ static void test_matmul(void **state) {
                       .attr = {.matmul = {false, false, 1, GD_DTYPE_COUNT, false}}};
   EXPECT(c, 0, 5, 2, -1, 11, 4, -3, 17, 6, -5);
   c.n_in = 3;
-  c.attr.matmul.alpha = 2; /* scales the product, not the bias */
+  c.attr.matmul.alpha = 2; /* scales op(a) op(b), not the bias */
   EXPECT(c, 0, 20, 24, 28, 32, 28, 24, 44, 32, 20);
 
   struct op_case both = {
@@ -301,7 +301,7 @@ static void test_layernorm(void **state) {
 
 static void test_rope(void **state) {
   (void)state;
-  /* One pair a position, turned by 0 and by a quarter; the third value is left alone. */
+  /* One pair a position, rotated by 0 and by a quarter; the third value is left alone. */
   struct op_case c = {.kind = GD_OP_rope,
                       .n_in = 2,
                       .in = {GIVEN(F32, (2, 3), 1, 2, 3, 4, 5, 6), GIVEN(F32, (2, 2), 1, 0, 0, 1)},
@@ -310,11 +310,12 @@ static void test_rope(void **state) {
   c.attr.rope.inverse = true;
   EXPECT(c, 0, 1, 2, 3, 5, -4, 6);
   /* Pairs are (0, 2) and (1, 3), not neighbours. */
-  struct op_case halves = {.kind = GD_OP_rope,
-                           .n_in = 2,
-                           .in = {GIVEN(F32, (1, 4), 1, 2, 3, 4), GIVEN(F32, (1, 4), 0, 1, 1, 0)},
-                           .attr = {.rope = {.rotary = 4}}};
-  EXPECT(halves, 0, -3, 2, 1, 4);
+  struct op_case two_pairs = {
+      .kind = GD_OP_rope,
+      .n_in = 2,
+      .in = {GIVEN(F32, (1, 4), 1, 2, 3, 4), GIVEN(F32, (1, 4), 0, 1, 1, 0)},
+      .attr = {.rope = {.rotary = 4}}};
+  EXPECT(two_pairs, 0, -3, 2, 1, 4);
 }
 
 static void test_heads(void **state) {
@@ -330,20 +331,20 @@ static void test_heads(void **state) {
   EXPECT(c, 0, 1, 5, 3, 7);
   EXPECT(c, 1, 2, 6, 4, 8);
   /* The second part of two, two columns wide, turns by 0 and by a quarter. */
-  struct op_case turned = {
+  struct op_case rotated = {
       .kind = GD_OP_split_heads,
       .n_in = 2,
       .in = {GIVEN(F32, (1, 2, 4), 1, 2, 3, 4, 5, 6, 7, 8), GIVEN(F32, (2, 2), 1, 0, 0, 1)},
       .attr = {.heads = {.heads = 1, .parts = 2, .rotated = 2, .rotary = 2}}};
-  EXPECT(turned, 0, 1, 2, 5, 6);
-  EXPECT(turned, 1, 3, 4, -8, 7);
+  EXPECT(rotated, 0, 1, 2, 5, 6);
+  EXPECT(rotated, 1, 3, 4, -8, 7);
   /* Back again. */
   struct op_case back = {.kind = GD_OP_merge_heads,
                          .n_in = 3,
                          .in = {GIVEN(F32, (1, 1, 2, 2), 1, 2, 5, 6),
                                 GIVEN(F32, (1, 1, 2, 2), 3, 4, -8, 7),
                                 GIVEN(F32, (2, 2), 1, 0, 0, 1)},
-                         .attr = turned.attr};
+                         .attr = rotated.attr};
   back.attr.heads.inverse = true;
   EXPECT(back, 0, 1, 2, 3, 4, 5, 6, 7, 8);
 }
@@ -365,6 +366,24 @@ static void test_softmax(void **state) {
   EXPECT(grad, 0, -0.75, 0.75, -0.75, 0.75);
   grad.attr.softmax.causal = true;
   EXPECT(grad, 0, 0.25 * (4 - 1), 0, -0.75, 0.75);
+}
+
+/* As PyTorch: relu(NaN) is NaN, its derivative there is 1, and a NaN among the scores of a softmax
+ * makes all its row NaN. -0 is no NaN, and infinity stays. */
+static void test_nans(void **state) {
+  (void)state;
+  struct op_case relu = {.kind = GD_OP_activate,
+                         .n_in = 1,
+                         .in = {GIVEN(F32, (5), nan(""), -0.0, HUGE_VAL, -HUGE_VAL, 3),
+                                GIVEN(F32, (5), 2, 2, 2, 2, nan(""))},
+                         .attr = {.activate = {GD_ACTIVATION_RELU}}};
+  EXPECT(relu, 0, nan(""), 0, HUGE_VAL, 0, 3);
+  relu.kind = GD_OP_activate_grad;
+  relu.n_in = 2;
+  EXPECT(relu, 0, 2, 0, 2, 0, nan(""));
+  struct op_case softmax = {
+      .kind = GD_OP_softmax, .n_in = 1, .in = {GIVEN(F32, (3, 2), 1, nan(""), nan(""), 5, 0, 0)}};
+  EXPECT(softmax, 0, nan(""), nan(""), nan(""), nan(""), 0.5, 0.5);
 }
 
 /* The normal distribution function at 1 is 0.8413447461, at 2 0.9772498681; density at 1
@@ -588,25 +607,58 @@ static void test_adam(void **state) {
   EXPECT(skipped, 3, 1, -1); /* the copy is made all the same: it may lie where nothing was yet */
 }
 
+/* ref and cpu share these, so that comparing the two says nothing. One rank; several are in
+   tests/comm. */
+static void test_host(void **state) {
+  (void)state;
+  bool seen[GD_OP_COUNT] = {false};
+  struct op_case c = {.n_in = 1, .in = {GIVEN(F32, (3), 1, -2, 4)}};
+  static const struct {
+    enum gd_op_kind kind;
+    const union gd_attr attr;
+  } same[] = {{GD_OP_wait, {.none = {0}}},
+              {GD_OP_all_reduce, {.ranks = {.ranks = 1}}},
+              {GD_OP_reduce_scatter, {.ranks = {.ranks = 1}}},
+              {GD_OP_all_gather, {.ranks = {.ranks = 1}}},
+              {GD_OP_gather, {.ranks = {.ranks = 1}}},
+              {GD_OP_transfer, {.transfer = {GD_SPACE_HOST}}}};
+  for (int64_t i = 0; i < COUNT(same); i++) {
+    c.kind = same[i].kind;
+    c.attr = same[i].attr;
+    EXPECT(c, 0, 1, -2, 4);
+    seen[c.kind] = true;
+  }
+  struct op_case into = {.kind = GD_OP_transfer_into,
+                         .n_in = 2,
+                         .in = {GIVEN(F32, (2), 1, 2), GIVEN(F32, (2), 3, -4)}};
+  EXPECT(into, 0, 3, -4);
+  struct op_case buffer = {.kind = GD_OP_buffer,
+                           .attr = {.buffer = {.dtype = GD_DTYPE_F32, .elements = 4}}};
+  EXPECT(buffer, 0, 0, 0, 0, 0); /* all of it padding */
+  seen[GD_OP_transfer_into] = seen[GD_OP_buffer] = true;
+#define IS_SHARED_none       false
+#define IS_SHARED_own        false
+#define IS_SHARED_own_or_ref false
+#define IS_SHARED_host       true
+#define GD_OP(name, min, max, attr, doc, shape, grad, cost, flops, lower, ref, cpu, ...) \
+  if (IS_SHARED_##cpu && !seen[GD_OP_##name])                                            \
+    fail_msg("%s has no case here", #name);
+#include "ir/ops.def"
+#undef GD_OP
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),
-      cmocka_unit_test(test_embed),
-      cmocka_unit_test(test_matmul),
-      cmocka_unit_test(test_add),
-      cmocka_unit_test(test_layernorm),
-      cmocka_unit_test(test_rope),
-      cmocka_unit_test(test_heads),
-      cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_activations),
-      cmocka_unit_test(test_xent),
-      cmocka_unit_test(test_sums),
-      cmocka_unit_test(test_control),
-      cmocka_unit_test(test_adam),
-      cmocka_unit_test(test_dropout),
-      cmocka_unit_test(test_rmsnorm),
-      cmocka_unit_test(test_pool),
-      cmocka_unit_test(test_activation_tails),
+      cmocka_unit_test(test_shapes),    cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_matmul),    cmocka_unit_test(test_add),
+      cmocka_unit_test(test_layernorm), cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_heads),     cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_nans),      cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_xent),      cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_control),   cmocka_unit_test(test_adam),
+      cmocka_unit_test(test_dropout),   cmocka_unit_test(test_rmsnorm),
+      cmocka_unit_test(test_pool),      cmocka_unit_test(test_activation_tails),
+      cmocka_unit_test(test_host),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

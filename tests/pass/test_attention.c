@@ -31,16 +31,6 @@ static int64_t train(const struct gd_model *model, const char *backend, int thre
   return count;
 }
 
-static double distance(const float *a, const float *b, int64_t count) {
-  double difference = 0, norm = 0;
-  for (int64_t i = 0; i < count; i++) {
-    difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-    norm += (double)b[i] * (double)b[i];
-  }
-  assert_true(norm > 0);
-  return sqrt(difference / norm);
-}
-
 static void compare(const char *backend, enum gd_precision precision, double bound) {
   for (size_t i = 0; i < ATTENDING_COUNT; i++) {
     struct gd_model model;
@@ -50,7 +40,7 @@ static void compare(const char *backend, enum gd_precision precision, double bou
     assert_int_equal(train(&model, backend, 2, precision, true, &loss[1], &flops[1], fused), count);
     assert_true(isfinite(loss[0]) && isfinite(loss[1]));
     assert_true(fabs(flops[0] - flops[1]) <= 1e-12 * flops[0]);
-    double off = distance(fused, naive, count);
+    double off = gradient_distance(fused, naive, count);
     if (!(fabs(loss[1] - loss[0]) <= bound * fabs(loss[0])) || !(off <= bound))
       fail_msg("%s: loss %.9g, naive %.9g; gradients differ by %.3g", attending[i].config, loss[1],
                loss[0], off);
@@ -141,7 +131,7 @@ static void test_other_graphs(void **state) {
   attention_by_hand(&graph, false);
   expect_attentions(&graph, 1);
 
-  attention_by_hand(&graph, true); /* another product */
+  attention_by_hand(&graph, true); /* another GEMM */
   expect_attentions(&graph, 0);
 
   struct parts p = attention_by_hand(&graph, false); /* the scores are read elsewhere */

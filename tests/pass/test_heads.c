@@ -87,7 +87,7 @@ static void test_counts(void **state) {
     struct gd_cost cost_before, cost_after;
     gd_graph_cost(&before, &cost_before);
     gd_graph_cost(&after, &cost_after);
-    assert_true(cost_before.product_flops == cost_after.product_flops);
+    assert_true(cost_before.gemm_flops == cost_after.gemm_flops);
     assert_true(cost_before.other_flops == cost_after.other_flops);
     assert_true(cost_after.read_bytes <= cost_before.read_bytes);
     OK(gd_autodiff(&after, &err));
@@ -124,16 +124,16 @@ static void apart_split(struct gd_graph *g, gd_tensor_id x, gd_tensor_id table,
 static gd_tensor_id apart_merge(struct gd_graph *g, const gd_tensor_id *parts, gd_tensor_id table,
                                 const struct gd_attr_heads *a, const int64_t part_dims[4]) {
   int64_t b = part_dims[0], n = part_dims[1], t = part_dims[2], d = part_dims[3], p = a->parts;
-  gd_tensor_id turned[GD_HEADS_PARTS];
+  gd_tensor_id transposed[GD_HEADS_PARTS];
   for (uint32_t i = 0; i < a->parts; i++) {
-    turned[i] = parts[i];
+    transposed[i] = parts[i];
     if (a->rotated >> i & 1u)
-      turned[i] = gd_graph_op(
+      transposed[i] = gd_graph_op(
           g, GD_OP_rope, &(union gd_attr){.rope = {.rotary = a->rotary, .inverse = a->inverse}}, 2,
           (gd_tensor_id[]){parts[i], table});
-    turned[i] = gd_reshape(g, turned[i], 5, (int64_t[]){1, b, n, t, d});
+    transposed[i] = gd_reshape(g, transposed[i], 5, (int64_t[]){1, b, n, t, d});
   }
-  gd_tensor_id y = gd_concat(g, a->parts, turned);
+  gd_tensor_id y = gd_concat(g, a->parts, transposed);
   y = gd_transpose(g, y, a->interleaved ? (uint8_t[]){1, 3, 2, 0, 4} : (uint8_t[]){1, 3, 0, 2, 4});
   return gd_reshape(g, y, 3, (int64_t[]){b, t, p * n * d});
 }
@@ -198,18 +198,18 @@ static void test_bits(void **state) {
 enum { B = 2, T = 5, N = 3, D = 4, R = 2 };
 
 struct parts {
-  gd_tensor_id qkv, turned, part, q, rotated[2], attended, back;
+  gd_tensor_id qkv, transposed, part, q, rotated[2], attended, back;
 };
 
-/* A layer of GPT-NeoX: the product's output, and what follows up to the next product. */
+/* A layer of GPT-NeoX: the matmul's output, and what follows up to the next matmul. */
 static struct parts layer(struct gd_graph *g, gd_tensor_id table_of_k, int64_t rotary_of_k) {
   struct parts p;
   int64_t dims[] = {B, N, T, D};
   p.qkv = gd_graph_leaf(g, GD_ROLE_INPUT, "qkv", GD_DTYPE_F32, 3, (int64_t[]){B, T, 3 * N * D});
   gd_tensor_id table = gd_graph_leaf(g, GD_ROLE_CONST, "table", GD_DTYPE_F32, 2, (int64_t[]){T, R});
-  p.turned = gd_transpose(g, gd_reshape(g, p.qkv, 5, (int64_t[]){B, T, N, 3, D}),
-                          (uint8_t[]){3, 0, 2, 1, 4});
-  p.part = gd_split(g, p.turned, 3);
+  p.transposed = gd_transpose(g, gd_reshape(g, p.qkv, 5, (int64_t[]){B, T, N, 3, D}),
+                              (uint8_t[]){3, 0, 2, 1, 4});
+  p.part = gd_split(g, p.transposed, 3);
   p.q = gd_reshape(g, p.part, 4, dims);
   gd_tensor_id k = gd_reshape(g, p.part + 1, 4, dims), v = gd_reshape(g, p.part + 2, 4, dims);
   p.rotated[0] = gd_rope(g, p.q, table, R);
@@ -239,7 +239,7 @@ static void test_left_alone(void **state) {
   expect(&g, 1, 1);
 
   gd_graph_init(&g); /* the transposed is read elsewhere */
-  gd_activate(&g, layer(&g, GD_NONE, R).turned, GD_ACTIVATION_TANH);
+  gd_activate(&g, layer(&g, GD_NONE, R).transposed, GD_ACTIVATION_TANH);
   expect(&g, 0, 1);
 
   gd_graph_init(&g); /* a part is */

@@ -81,7 +81,7 @@ static int64_t gradients(const struct gd_graph *graph, const char *name, double 
   OK(gd_run_open(&run, backend, &plan, NULL, &err));
   OK(gd_run_init(&run, 5, &err));
   OK(gd_run_random_batch(&run, GD_RUN_FULL, 67, 7, &err));
-  OK(gd_run_pass(&run, GD_RUN_FULL, &err));
+  OK(gd_run_micro_step(&run, GD_RUN_FULL, &err));
   OK(gd_run_take_loss(&run, loss, &err));
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
     if (graph->tensors[id].role == GD_ROLE_GRAD) {

@@ -19,7 +19,7 @@
 
 /* --- the pattern --------------------------------------------------------------------------- */
 
-enum { LOGITS_READ = 1, WEIGHT_TURNED = 2, SCALED = 4, CAST = 8, RESHAPED = 16, BIAS = 32 };
+enum { LOGITS_READ = 1, WEIGHT_TRANSPOSED = 2, SCALED = 4, CAST = 8, RESHAPED = 16, BIAS = 32 };
 
 /* The loss of x[2,3,4] against 7 classes, with what a model may do on the way. */
 static void loss_graph(struct gd_graph *g, unsigned with) {
@@ -27,15 +27,15 @@ static void loss_graph(struct gd_graph *g, unsigned with) {
   g->labels = gd_graph_leaf(g, GD_ROLE_INPUT, "labels", GD_DTYPE_I32, 2, (int64_t[]){2, 3});
   g->loss_weight = gd_graph_leaf(g, GD_ROLE_INPUT, "weight", GD_DTYPE_F32, 1, (int64_t[]){1});
   gd_tensor_id x = gd_graph_param(g, "x", 3, (int64_t[]){2, 3, 4}, GD_INIT_NORMAL, 1);
-  int64_t turned[2] = {4, 7}, usual[2] = {7, 4};
+  int64_t transposed[2] = {4, 7}, usual[2] = {7, 4};
   gd_tensor_id w =
-      gd_graph_param(g, "w", 2, with & WEIGHT_TURNED ? turned : usual, GD_INIT_NORMAL, 1);
+      gd_graph_param(g, "w", 2, with & WEIGHT_TRANSPOSED ? transposed : usual, GD_INIT_NORMAL, 1);
   gd_tensor_id bias =
       with & BIAS ? gd_graph_param(g, "bias", 1, (int64_t[]){7}, GD_INIT_ZEROS, 0) : GD_NONE;
   if (with & RESHAPED)
     x = gd_reshape(g, x, 2, (int64_t[]){6, 4});
   gd_tensor_id logits = gd_matmul(g, x, w, bias,
-                                  (struct gd_attr_matmul){.trans_b = !(with & WEIGHT_TURNED),
+                                  (struct gd_attr_matmul){.trans_b = !(with & WEIGHT_TRANSPOSED),
                                                           .alpha = with & SCALED ? 0.5f : 1,
                                                           .out_dtype = GD_DTYPE_COUNT});
   if (with & LOGITS_READ)
@@ -52,9 +52,14 @@ static void test_pattern(void **state) {
   static const struct {
     unsigned with;
     int found;
-  } cases[] = {
-      {0, 1},           {BIAS, 1},          {CAST, 1},  {RESHAPED, 1}, {CAST | RESHAPED | BIAS, 1},
-      {LOGITS_READ, 0}, {WEIGHT_TURNED, 0}, {SCALED, 0}};
+  } cases[] = {{0, 1},
+               {BIAS, 1},
+               {CAST, 1},
+               {RESHAPED, 1},
+               {CAST | RESHAPED | BIAS, 1},
+               {LOGITS_READ, 0},
+               {WEIGHT_TRANSPOSED, 0},
+               {SCALED, 0}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct gd_graph graph;
@@ -325,7 +330,7 @@ static void test_chunk_rows(void **state) {
   assert_int_equal(gd_loss_row_pitch(&large, 50257), 50304);
   assert_false(gd_loss_pads(&cpu, 50257));
   assert_true(gd_loss_pads(&large, 50257));
-  assert_false(gd_loss_pads(&large, 50280)); /* products over multiples of 8 are fast as they are */
+  assert_false(gd_loss_pads(&large, 50280)); /* GEMMs over multiples of 8 are fast as they are */
 }
 
 /* Which losses leave out rows, and in chunks of what size a GPU does. */

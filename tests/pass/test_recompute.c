@@ -10,26 +10,26 @@
 #include <cmocka.h>
 
 #include "hw/hw.h"
-#include "search/trial.h"
 #include "support/ok.h"
 #include "support/small_run.h"
+#include "trial/choose.h"
 
-static int64_t kept_blocks;
+static int64_t saved_blocks;
 
 static enum gd_status recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph) {
   struct gd_setup setup = *ctx->setup;
-  setup.kept_blocks = kept_blocks;
+  setup.saved_blocks = saved_blocks;
   struct gd_pass_ctx with = {&setup, ctx->err};
   return gd_pass_recompute(&with, graph);
 }
 
 static void start(struct small_run *s, const char *reference, int64_t kept) {
-  kept_blocks = kept;
+  saved_blocks = kept;
   small_start(s,
               &(struct small_setup){.reference = reference, .backend = "cpu", .after = recompute});
 }
 
-static void test_kept_blocks(void **state) {
+static void test_saved_blocks(void **state) {
   (void)state;
   for (int i = 0; small_references[i]; i++) {
     struct small_run none, some, all;
@@ -73,14 +73,14 @@ static void test_trial_keeps(void **state) {
     OK(gd_trial_plan(&model, &options, &trial, &err));
     assert_int_equal(trial.status, GD_TRIAL_PLANNED);
     assert_true(trial.peak_bytes <= options.device_limit_bytes);
-    assert_true(trial.kept_blocks >= kept);
-    kept = trial.kept_blocks;
+    assert_true(trial.saved_blocks >= kept);
+    kept = trial.saved_blocks;
     if (i == 0)
       assert_int_equal(kept, 0);
-    options.keeps_nothing = true;
+    options.saves_nothing = true;
     OK(gd_trial_plan(&model, &options, &trial, &err));
-    assert_int_equal(trial.kept_blocks, 0);
-    options.keeps_nothing = false;
+    assert_int_equal(trial.saved_blocks, 0);
+    options.saves_nothing = false;
   }
   assert_int_equal(kept, 12);
   gd_hw_deinit(&hw);
@@ -88,7 +88,7 @@ static void test_trial_keeps(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_kept_blocks),
+      cmocka_unit_test(test_saved_blocks),
       cmocka_unit_test(test_trial_keeps),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

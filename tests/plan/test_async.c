@@ -1,5 +1,5 @@
 /*
- * Plans with two memories and with ops that run beside the computation: on random graphs and on
+ * Plans with two memories and with asynchronous ops: on random graphs and on
  * every point of the search space, what is alive at the same time never shares memory.
  *
  * Lifetimes are found here from what a run does, not as the planner finds them. The side thread
@@ -291,7 +291,7 @@ static void random_graph(struct gd_graph *graph) {
 static void test_random_graphs(void **state) {
   const struct gd_caps caps = {
       .alignment_bytes = 64, .workspace_bytes = 4096, .comm_bytes = 1 << 16};
-  uint32_t inplace = 0, beside = 0;
+  uint32_t inplace = 0, async = 0;
   (void)state;
   for (int round = 0; round < 1000; round++) {
     struct gd_graph graph;
@@ -305,11 +305,11 @@ static void test_random_graphs(void **state) {
     assert_true(plan.live_bytes <= plan.bytes[GD_CATEGORY_ACTIVATIONS]);
     inplace += plan.n_inplace;
     for (gd_op_id id = 0; id < graph.n_ops; id++)
-      beside += gd_op_is_async(graph.ops[id].kind);
+      async += gd_op_is_async(graph.ops[id].kind);
     gd_plan_deinit(&plan);
     gd_graph_deinit(&graph);
   }
-  assert_true(inplace > 1000 && beside > 10000); /* the interesting cases did occur */
+  assert_true(inplace > 1000 && async > 10000); /* the interesting cases did occur */
 }
 
 /* --- the search space ---------------------------------------------------------------------- */

@@ -173,7 +173,7 @@ static void replay(const struct gd_plan *plan) {
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
     for (uint32_t n = 0; n < plan->n_order[program]; n++) {
       const struct gd_op *op = &graph->ops[plan->order[program][n]];
-      bool leaf_only = program != GD_PROGRAM_PASS;
+      bool leaf_only = program != GD_PROGRAM_MICRO_STEP;
       for (uint32_t i = 0; i < op->n_in; i++) {
         gd_tensor_id source = written_as(graph, op->in[i]);
         int64_t at = plan->offset_bytes[source];

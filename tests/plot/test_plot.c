@@ -123,19 +123,25 @@ static void test_files(void **state) {
   gd_strbuf_deinit(&text);
 }
 
+/* A figure as a page holds it. */
+static void draw_inside(const struct gd_plot *plot, const char *name, struct gd_strbuf *text) {
+  struct gd_error err = {0};
+  if (gd_plot_write_both(plot, plot, scratch_path(""), name, text, &err) != GD_OK)
+    fail_msg("%s", err.text);
+}
+
 /* What an axis shows: bars of a known height, in the SVG's own numbers. */
 static void test_bar_heights(void **state) {
   static const double values[] = {10, 20, 40};
   struct gd_plot_series series = {.name = "v", .y = values, .count = 3};
   struct gd_plot plot = bars();
   struct gd_strbuf text = {0};
-  struct gd_error err = {0};
   double heights[3];
   (void)state;
   need_gnuplot();
   plot.series = &series;
   plot.n_series = 1;
-  assert_int_equal(gd_plot_svg(&plot, "f", &text, &err), GD_OK);
+  draw_inside(&plot, "f", &text);
   const char *at = text.text;
   for (int i = 0; i < 3; i++) {
     double x0, y0, x1, y1, x2, y2;
@@ -150,10 +156,65 @@ static void test_bar_heights(void **state) {
   gd_strbuf_deinit(&text);
 }
 
+/* Sixteen columns of 38 pixels: "1 3090" has 34 and would touch its neighbours, so it takes two
+   lines. */
+static void test_names_of_columns(void **state) {
+  static const char *const cards[] = {"3090", "A6000", "A100", "H100"};
+  double values[16];
+  char names[16][16];
+  const char *categories[16];
+  for (int i = 0; i < 16; i++) {
+    values[i] = i;
+    snprintf(names[i], sizeof names[i], "%d %s", 1 << i % 4, cards[i / 4]);
+    categories[i] = names[i];
+  }
+  struct gd_plot_series series = {.name = "Pythia 160M", .y = values, .count = 16};
+  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
+                         .title = "t",
+                         .categories = categories,
+                         .n_categories = 16,
+                         .series = &series,
+                         .n_series = 1};
+  struct gd_strbuf text = {0};
+  (void)state;
+  need_gnuplot();
+  draw_inside(&plot, "f", &text);
+  for (int i = 0; i < 16; i++)
+    assert_int_equal(count_of(text.text, names[i]), 0);
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(count_of(text.text, cards[i]), 4);
+  gd_strbuf_deinit(&text);
+}
+
+/* Numbers over neighbouring bars stand upright, all of them, where one is wider than its bar. */
+static void test_numbers_of_bars(void **state) {
+  static const double left[] = {2.9e20, 5e21, 1.3e22}, right[] = {2.9e20, 8.7e20, 1.3e22};
+  static const double small[] = {1, 2, 3};
+  static const char *const many[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
+  struct gd_plot_series series[] = {{.name = "v", .y = left, .count = 3},
+                                    {.name = "w", .y = right, .count = 3}};
+  struct gd_plot plot = {.kind = GD_PLOT_BARS,
+                         .title = "t",
+                         .log_y = true,
+                         .categories = many,
+                         .n_categories = 9,
+                         .series = series,
+                         .n_series = 2};
+  struct gd_strbuf text = {0};
+  (void)state;
+  need_gnuplot();
+  draw_inside(&plot, "f", &text);
+  assert_int_equal(count_of(text.text, "rotate(-90"), 6);
+  gd_strbuf_deinit(&text);
+  series[0].y = series[1].y = small;
+  draw_inside(&plot, "f", &text);
+  assert_int_equal(count_of(text.text, "rotate(-90"), 0);
+  gd_strbuf_deinit(&text);
+}
+
 /* Texts that would be commands, markup or escapes anywhere else. */
 static void test_hostile_texts(void **state) {
   struct gd_strbuf text = {0}, evil = {0}, command = {0};
-  struct gd_error err = {0};
   struct gd_plot plot = bars();
   (void)state;
   need_gnuplot();
@@ -166,9 +227,8 @@ static void test_hostile_texts(void **state) {
   plot.categories = names;
   plot.series = &series;
   plot.n_series = 1;
-  if (gd_plot_svg(&plot, "figure-7", &text, &err) != GD_OK)
-    fail_msg("%s", err.text);
-  assert_int_equal(scratch_count(""), 0);
+  draw_inside(&plot, "figure-7", &text);
+  assert_int_equal(scratch_count(""), 3); /* the figure's files, and nothing else */
   assert_null(strstr(text.text, "<b>"));
   assert_non_null(strstr(text.text, "&lt;b"));
   assert_non_null(strstr(text.text, "_a^b")); /* word by word: lines break anywhere */
@@ -187,7 +247,6 @@ static void test_hostile_texts(void **state) {
    texts are is up to gnuplot's version. The text is all there in either case. */
 static void test_cdata(void **state) {
   struct gd_strbuf text = {0};
-  struct gd_error err = {0};
   struct gd_plot plot = bars();
   (void)state;
   need_gnuplot();
@@ -198,8 +257,7 @@ static void test_cdata(void **state) {
   plot.categories = names;
   plot.series = &series;
   plot.n_series = 1;
-  if (gd_plot_svg(&plot, "figure-7", &text, &err) != GD_OK)
-    fail_msg("%s", err.text);
+  draw_inside(&plot, "figure-7", &text);
   assert_true(count_of(text.text, "]]]]><![CDATA[>") + count_of(text.text, "]]&gt;") >= 5);
   assert_null(strstr(text.text, "\xe2\x80\xae"));
   for (const char *at = text.text, *open; at; at = open ? strstr(open, "]]>") : NULL) {
@@ -299,9 +357,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_csv),
       cmocka_unit_test_setup_teardown(test_files, scratch_setup, scratch_teardown),
-      cmocka_unit_test(test_bar_heights),
+      cmocka_unit_test_setup_teardown(test_bar_heights, scratch_setup, scratch_teardown),
+      cmocka_unit_test_setup_teardown(test_names_of_columns, scratch_setup, scratch_teardown),
+      cmocka_unit_test_setup_teardown(test_numbers_of_bars, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_hostile_texts, scratch_setup, scratch_teardown),
-      cmocka_unit_test(test_cdata),
+      cmocka_unit_test_setup_teardown(test_cdata, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_nothing_to_draw, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_no_gnuplot, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_bad_folder, scratch_setup, scratch_teardown),

@@ -1,5 +1,5 @@
 /*
- * The predicted clock on graphs made by hand: products at a known rate, copies hidden as far as
+ * The predicted clock on graphs made by hand: GEMMs at a known rate, copies hidden as far as
  * what reads them allows, collectives by alpha and beta, and faster hardware that is never slower.
  */
 #include <math.h>
@@ -21,7 +21,7 @@ static const char device[] =
     "{\"format\":1,\"device\":\"round\",\"backend\":\"cuda\",\"multiprocessors\":0,\"threads\":1,"
     "\"cpus\":1,\"busy_share\":0,"
     "\"peaks\":{\"fp32\":2e12,\"tf32\":0,\"fp16\":0,\"bf16\":4e12},\"memory_bytes_per_s\":1e11,"
-    "\"op_s\":0,\"host_bytes_per_s\":1e10,\"beside_speed\":1,"
+    "\"op_s\":0,\"host_bytes_per_s\":1e10,\"async_speed\":1,"
     "\"host_link\":{\"bytes_per_s\":1e9,\"latency_s\":0},"
     "\"peer_link\":{\"bytes_per_s\":1e9,\"latency_s\":1e-3},\"peer_source\":\"test\","
     "\"rates\":[{\"op\":\"matmul\",\"unit\":\"fp32\",\"flops_per_s\":1e12},"
@@ -51,7 +51,7 @@ static void simulate(struct gd_graph *graph, const struct gd_rates *rates,
   struct gd_plan plan = {0};
   struct gd_error err = {0};
   if (gd_graph_check(graph, &err) != GD_OK || gd_plan_make(graph, &caps, &plan, &err) != GD_OK ||
-      gd_simulate(&plan, GD_PROGRAM_PASS, rates, out, &err) != GD_OK)
+      gd_simulate(&plan, GD_PROGRAM_MICRO_STEP, rates, out, &err) != GD_OK)
     fail_msg("%s", err.text);
   gd_plan_deinit(&plan);
 }
@@ -61,19 +61,19 @@ static gd_tensor_id leaf(struct gd_graph *graph, const char *name, int64_t rows,
   return gd_graph_leaf(graph, GD_ROLE_INPUT, name, GD_DTYPE_F32, 2, dims);
 }
 
-static gd_tensor_id product(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
+static gd_tensor_id gemm(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
   return gd_matmul(graph, a, b, GD_NONE,
                    (struct gd_attr_matmul){.alpha = 1, .out_dtype = GD_DTYPE_COUNT});
 }
 
-static void products_take_their_flops(void **state) {
+static void gemms_take_their_flops(void **state) {
   struct gd_graph graph = {0};
   struct gd_rates rates;
   struct gd_simulated out;
   (void)state;
   parse_rates(&rates);
   gd_graph_init(&graph);
-  product(&graph, leaf(&graph, "a", 1000, 2000), leaf(&graph, "b", 2000, 3000));
+  gemm(&graph, leaf(&graph, "a", 1000, 2000), leaf(&graph, "b", 2000, 3000));
   simulate(&graph, &rates, &out);
   assert_near(out.seconds, 2.0 * 1000 * 2000 * 3000 / 1e12);
   assert_near(out.main_s, out.seconds);
@@ -84,7 +84,7 @@ static void products_take_their_flops(void **state) {
   gd_rates_deinit(&rates);
 }
 
-/* A copy from host memory (1 ms), then products (2 ms each), the copy read at a given place. */
+/* A copy from host memory (1 ms), then GEMMs (2 ms each), the copy read at a given place. */
 static double with_copy(const struct gd_rates *rates, int reads_at) {
   struct gd_graph graph = {0};
   struct gd_simulated out;
@@ -97,10 +97,10 @@ static double with_copy(const struct gd_rates *rates, int reads_at) {
   for (int i = 0; i < 2; i++) {
     if (i == reads_at)
       gd_add(&graph, near, near); /* 3e6 bytes at 1e11/s: 0.03 ms */
-    x = product(&graph, x, w);
+    x = gemm(&graph, x, w);
   }
   simulate(&graph, rates, &out);
-  assert_near(out.beside_s, 1e6 / rates->host_link.bytes_per_s);
+  assert_near(out.async_s, 1e6 / rates->host_link.bytes_per_s);
   gd_graph_deinit(&graph);
   return out.seconds;
 }
@@ -109,23 +109,23 @@ static void copies_hide_as_far_as_they_may(void **state) {
   struct gd_rates rates;
   (void)state;
   parse_rates(&rates);
-  /* Read at once, all of the copy shows; read after a product that takes longer, none of it. */
+  /* Read at once, all of the copy shows; read after a GEMM that takes longer, none of it. */
   assert_near(with_copy(&rates, 0), 1e-3 + 2 * 2e-3 + 3e-5);
   assert_near(with_copy(&rates, 1), 2 * 2e-3 + 3e-5);
-  assert_near(with_copy(&rates, 2), 2 * 2e-3); /* read by nobody: it ends before the products do */
-  /* A slower link shows by what the product does not cover. */
+  assert_near(with_copy(&rates, 2), 2 * 2e-3); /* read by nobody: it ends before the GEMMs do */
+  /* A slower link shows by what the GEMM does not cover. */
   rates.host_link.bytes_per_s = 1e6 / 5e-3;
   assert_near(with_copy(&rates, 1), 5e-3 + 3e-5 + 2e-3);
   gd_rates_deinit(&rates);
 }
 
 /* While both run, a machine without a core to spare slows the computation. */
-static void what_runs_beside_takes_its_share(void **state) {
+static void asynchronous_copies_take_their_share(void **state) {
   struct gd_rates rates;
   (void)state;
   parse_rates(&rates);
-  rates.beside_speed = 0.5;
-  /* 1 ms of copy and 1 ms of a product in 2 ms, then 1 ms of the product and the rest. */
+  rates.async_speed = 0.5;
+  /* 1 ms of copy and 1 ms of a GEMM in 2 ms, then 1 ms of the GEMM and the rest. */
   assert_near(with_copy(&rates, 1), 2e-3 + 1e-3 + 3e-5 + 2e-3);
   gd_rates_deinit(&rates);
 }
@@ -390,7 +390,7 @@ static double step_of(const struct gd_rates *rates, const char *method) {
                  &(struct gd_step_shape){.accumulation = 8, .steps = 864000}, &prediction,
                  &err) != GD_OK)
     fail_msg("%s: %s", method, err.text);
-  assert_near(prediction.step_s, 8 * prediction.pass_s + prediction.update_s);
+  assert_near(prediction.step_s, 8 * prediction.micro_step_s + prediction.update_s);
   assert_near(prediction.days, 10 * prediction.step_s);
   assert_true(prediction.days_low <= 0.6 * prediction.days + 1e-12);
   assert_true(prediction.days_high >= 1.4 * prediction.days);
@@ -419,14 +419,100 @@ static void better_hardware_is_never_slower(void **state) {
   gd_rates_deinit(&rates);
 }
 
+/* An all_reduce over four ranks and a link of 2 GB/s, 40 us. */
+static struct gd_work reduced(double bytes, double *seconds) {
+  *seconds = 2 * 0.75 * bytes / 2e9 + 2 * 3 * 40e-6;
+  return (struct gd_work){.kind = GD_OP_all_reduce, .sizes = {bytes, 4, 1, 1}, .bytes = 2 * bytes};
+}
+
+static void add_point(struct gd_rates *rates, const struct gd_work *work, double seconds) {
+  struct gd_error err = {0};
+  if (gd_rates_add(rates, work, seconds, &err) != GD_OK)
+    fail_msg("%s", err.text);
+}
+
+/* The roofline's link is far off at first, so that latency and bandwidth contradict each other. */
+static void links_are_fitted(void **state) {
+  static const double sizes[] = {65536, 1 << 20, 8 << 20};
+  (void)state;
+  for (int disturbed = 0; disturbed < 2; disturbed++) {
+    struct gd_rates rates;
+    struct gd_error err = {0};
+    parse_rates(&rates);
+    rates.peer_link = (struct gd_link){2e10, 1e-6};
+    for (int i = 0; i < 3; i++) {
+      double seconds;
+      struct gd_work work = reduced(sizes[i], &seconds);
+      add_point(&rates, &work, i == 0 && disturbed ? 1 : seconds);
+    }
+    gd_rates_sort(&rates);
+    assert_int_equal(gd_rates_drop_disturbed(&rates, &err), GD_OK);
+    gd_rates_fit_links(&rates);
+    assert_int_equal(rates.first[GD_OP_all_reduce + 1] - rates.first[GD_OP_all_reduce], 3);
+    double seconds, larger;
+    struct gd_work small = reduced(sizes[0], &seconds);
+    reduced(sizes[1], &larger);
+    if (disturbed) { /* as long as the next size, not a second */
+      assert_true(gd_rates_seconds(&rates, &small) < 1.1 * larger);
+    } else {
+      assert_near(rates.peer_link.bytes_per_s / 2e9, 1);
+      assert_near(rates.peer_link.latency_s, 40e-6);
+      assert_near(gd_rates_seconds(&rates, &small), seconds);
+    }
+    gd_rates_deinit(&rates);
+  }
+}
+
+/* One size says a rate and no latency; none leaves the link as it was. */
+static void links_need_points(void **state) {
+  struct gd_rates rates;
+  double seconds;
+  (void)state;
+  parse_rates(&rates);
+  gd_rates_fit_links(&rates);
+  assert_near(rates.peer_link.latency_s, 1e-3);
+  struct gd_work work = reduced(1 << 20, &seconds);
+  add_point(&rates, &work, seconds);
+  gd_rates_sort(&rates);
+  gd_rates_fit_links(&rates);
+  assert_near(rates.peer_link.latency_s, 0);
+  assert_near(gd_rates_seconds(&rates, &work), seconds);
+  gd_rates_deinit(&rates);
+}
+
+static struct gd_work moved(double elements) {
+  return (struct gd_work){.kind = GD_OP_mul, .sizes = {elements, 1, 1, 1}, .bytes = 8 * elements};
+}
+
+static void neighbours_judge(void **state) {
+  (void)state;
+  for (int others = 1; others <= 2; others++) {
+    struct gd_rates rates;
+    struct gd_error err = {0};
+    parse_rates(&rates);
+    for (int i = 0; i <= others; i++) {
+      struct gd_work work = moved(1e6 * (1 << i));
+      add_point(&rates, &work, (i == 0 ? 10 : 1) * work.bytes / 1e11);
+    }
+    gd_rates_sort(&rates);
+    assert_int_equal(gd_rates_drop_disturbed(&rates, &err), GD_OK);
+    uint32_t kept = rates.first[GD_OP_mul + 1] - rates.first[GD_OP_mul];
+    assert_int_equal(kept, 2); /* of two both, of three the two that agree */
+    gd_rates_deinit(&rates);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products_take_their_flops),
+      cmocka_unit_test(gemms_take_their_flops),
       cmocka_unit_test(copies_hide_as_far_as_they_may),
-      cmocka_unit_test(what_runs_beside_takes_its_share),
+      cmocka_unit_test(asynchronous_copies_take_their_share),
       cmocka_unit_test(collectives_are_alpha_and_beta),
       cmocka_unit_test(rings_take_the_narrowest_way),
       cmocka_unit_test(links_of_others_stay_there),
+      cmocka_unit_test(links_are_fitted),
+      cmocka_unit_test(links_need_points),
+      cmocka_unit_test(neighbours_judge),
       cmocka_unit_test(load_widens_intervals),
       cmocka_unit_test(methods_have_classes),
       cmocka_unit_test(bad_errors_are_refused),

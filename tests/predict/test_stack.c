@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "predict/stack_paper.h"
-#include "report/accuracy.h"
+#include "report/stack_plan.h"
 
 static int load(void **state) {
   static struct gd_stack stack;
@@ -188,6 +188,43 @@ static void test_scores(void **state) {
   assert_int_equal(gd_accuracy_score(NULL, 0).count, 0);
 }
 
+/* Plans by the same model: ranked, with the memory that is short, and no method that it lacks. */
+static void test_plan(void **state) {
+  struct gd_model models[2];
+  struct gd_method methods[3];
+  struct gd_error err = {0};
+  struct gd_stack_plan plan;
+  struct gd_stack_asked asked = {.models = models,
+                                 .n_models = 2,
+                                 .methods = methods,
+                                 .n_methods = 2,
+                                 .gpu = "3090",
+                                 .count = 1};
+  (void)state;
+  assert_int_equal(gd_model_load("pythia-160m", &models[0], &err), GD_OK);
+  assert_int_equal(gd_model_load("pythia-6.9b", &models[1], &err), GD_OK);
+  assert_int_equal(gd_method_parse("naive", &methods[0], &err), GD_OK);
+  assert_int_equal(gd_method_parse("free-lunch", &methods[1], &err), GD_OK);
+  assert_int_equal(gd_method_parse("compile", &methods[2], &err), GD_OK);
+  assert_int_equal(gd_stack_plan_make(&asked, &plan, &err), GD_OK);
+  assert_int_equal(plan.count, 4);
+  assert_true(plan.rows[0].fits && plan.rows[1].fits && !plan.rows[2].fits && !plan.rows[3].fits);
+  assert_true(plan.rows[0].days < plan.rows[1].days);
+  assert_int_equal(plan.rows[0].number, 1); /* free-lunch is faster, and was asked for second */
+  assert_true(plan.validated && plan.error > 0);
+  struct gd_stack_miss miss = gd_stack_plan_miss(&plan, &plan.rows[2]);
+  assert_true(!miss.host && miss.need_bytes > miss.have_bytes);
+  gd_stack_plan_deinit(&plan);
+  asked.n_methods = 3;
+  assert_int_equal(gd_stack_plan_make(&asked, &plan, &err), GD_UNSUPPORTED);
+  gd_stack_plan_deinit(&plan);
+  models[0].recipe.batch = 3;
+  asked.n_methods = 2;
+  asked.count = 2;
+  assert_int_equal(gd_stack_plan_make(&asked, &plan, &err), GD_BAD_INPUT);
+  gd_stack_plan_deinit(&plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_groups),
@@ -198,6 +235,7 @@ int main(void) {
       cmocka_unit_test(test_order),
       cmocka_unit_test(test_rounding),
       cmocka_unit_test(test_scores),
+      cmocka_unit_test(test_plan),
   };
   return cmocka_run_group_tests(tests, load, unload);
 }

@@ -31,7 +31,7 @@ static double promise_at(const char *method_name, int ranks, int64_t micro_batch
                                           [GD_POINT_OFFLOAD].error = GD_PREDICT_UNVALIDATED,
                                           [GD_POINT_OTHER].error = GD_PREDICT_UNVALIDATED}};
   struct gd_prediction prediction;
-  gd_rates_guess_cpu(&predictor.rates, 1, 1); /* no core to spare for what runs beside */
+  gd_rates_guess_cpu(&predictor.rates, 1, 1); /* no core to spare for asynchronous ops */
   if (gd_trial_predict(&model, &options, &predictor, &plan, &prediction, &err) != GD_OK)
     fail_msg("%s", err.text);
   assert_true(prediction.known && prediction.step_s > 0);

@@ -110,6 +110,45 @@ done
 said '"ranks":16,"nodes":2,'
 [[ -z $(ls -A "$jobs") ]] || fail "$LAST: left over in $jobs: $(ls "$jobs")"
 
+# --- jobs of another build ---------------------------------------------------------------------
+
+# slurm-5a9dd79.tar.gz is what 5a9dd79 leaves when it is killed while the job of
+# `bench "${quick[@]}" --methods naive --backend cpu` runs: its store, and the job's folder with the
+# result that came later. Its keys name the build and no machine.
+left=625846415abe93a3905fd320550fa54d
+# leave_behind STORE
+leave_behind() {
+  fresh_store "$1"
+  mkdir "$WORK/$1"
+  tar -xzf "$GD_SOURCE_DIR/tests/search/slurm-5a9dd79.tar.gz" -C "$WORK/$1"
+  [[ -e $jobs/$left/result.json ]] || fail "no result of another build"
+}
+# taken: the result is stored with what is known by now, and nothing is left.
+taken() {
+  expect 0 results --json --method naive --reverse # the newer build's may come after it
+  field_is commit 5a9dd79b906c
+  field_is status ok
+  grep -qE '^      "recipe": "[0-9a-f]{32}"' "$OUT" || fail "$LAST: no recipe"
+  shown '"machine": "cpu='
+  expect 0 results --pending --method naive --json
+  ! grep -q "$left" "$OUT" || fail "$LAST: still pending"
+  [[ -z $(ls -A "$jobs") ]] || fail "$LAST: left over in $jobs: $(ls "$jobs")"
+}
+cat >"$XDG_CONFIG_HOME/gpudays/slurm.json" <<'END'
+{"default": {"memory": "1GiB", "time": "5"}, "cpu": {"cpus": 1, "partition": "main"}}
+END
+# The same question by this build is one of its own, and its job is submitted.
+leave_behind old-asked
+submits --backend cpu --methods naive
+taken
+# Another question.
+leave_behind old-other
+submits --backend cpu --methods kernels
+taken
+leave_behind old-gpu
+submits --gpu h100 --methods naive
+taken
+
 # --- a cluster -------------------------------------------------------------------------------
 
 skip() {
@@ -132,7 +171,7 @@ clean_up() {
   local pid tries
   trap - EXIT
   exec 2>/dev/null # bash tells of every process that is killed
-  for ((tries = 0; tries < 10; tries++)); do
+  for ((tries = 0; tries < 100; tries++)); do
     for pid in $(marked 'gpudays|srun|slurm|munged|sbatch|sleep'); do
       kill -KILL "$pid" 2>/dev/null || true
     done
@@ -186,6 +225,10 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
 MpiDefault=none
 KillWait=1
 ReturnToService=2
+MinJobAge=86400
+MessageTimeout=100
+BatchStartTimeout=300
+SlurmdTimeout=0
 NodeName=node1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=16 RealMemory=1000000
 NodeName=node2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=16 RealMemory=1000000
 PartitionName=main Nodes=node[1-2] Default=YES MaxTime=INFINITE State=UP
@@ -202,7 +245,7 @@ for node in node1 node2; do
 done
 for ((tries = 0; ; tries++)); do
   [[ $(sinfo -h -N -o %T 2>/dev/null | grep -c idle) != 2 ]] || break
-  ((tries < 100)) || skip "the nodes do not come up here:" \
+  ((tries < 500)) || skip "the nodes do not come up here:" \
     "$(cat "$S/munged.out" "$S/munge/log" "$S"/*.log 2>/dev/null | grep -iE 'error|fatal' | tail -n 3 | tr '\n' ' ')"
   sleep 0.2
 done
@@ -217,14 +260,10 @@ submitted() { squeue -h -t all -o %i | sort -n | tail -n 1; }
 present() { squeue -h -o %i; }
 # SLURM takes a moment to end those that do not listen.
 nothing_left() {
-  local tries
   [[ -z $(ls -A "$jobs") ]] || fail "$LAST: left over in $jobs: $(ls "$jobs")"
-  for ((tries = 0; tries < 50; tries++)); do
-    [[ -n $(present)$(marked gpudays) ]] || return 0
-    sleep 0.1
-  done
-  fail "$LAST: left over: jobs $(present), processes $(marked gpudays)"
+  await no_job
 }
+no_job() { [[ -z $(present)$(marked gpudays) ]]; }
 
 # --- jobs ------------------------------------------------------------------------------------
 
@@ -246,9 +285,12 @@ field_is host "$(hostname)"
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
   LAST="bench on a terminal"
   printf -v line '%q ' "$GPUDAYS" bench "${quick[@]}" --methods naive,kernels --seed 1
-  script -qec "$line" /dev/null >"$OUT" </dev/null || fail "$LAST: failed"
+  touch "$WORK/held"
+  GPUDAYS_TEST_FAULT=kernels=held=$WORK/held script -qec "$line" /dev/null >"$OUT" </dev/null &
+  await grep -q '2 jobs: 0 pending, 1 running, 1 done, 50 %' "$OUT"
+  rm "$WORK/held"
+  wait $! || fail "$LAST: failed"
   shown "2 jobs: 2 pending, 0 running, 0 done ..."
-  grep -qE '2 jobs: (0 pending, 1|1 pending( .[A-Za-z]+.)?, 0) running, 1 done, 50 %' "$OUT" || fail "$LAST: not 50 %"
 fi
 
 # An srun that fails is heard.
@@ -293,7 +335,7 @@ for again in run store; do
   count "^      \"source\": \"$again\"" 2
   shown "its process ended with exit code 5 and gave no reason"
 done
-GPUDAYS_TEST_FAULT=compile=slow60 expect 3 bench "${quick[@]}" --methods compile --trial-timeout 1s
+GPUDAYS_TEST_FAULT=compile=held=$WORK expect 3 bench "${quick[@]}" --methods compile --trial-timeout 1s
 said "it took longer than 1 s and was ended; --trial-timeout sets the limit"
 nothing_left
 # A limit on jobs, and a controller that does not answer at first: both are waited for.
@@ -328,7 +370,7 @@ ends_as() {
   printf '#!/bin/sh\n%s "$@" | sed "s/|RUNNING|.*/|%s|None/"\n' "$(command -v squeue)" "$1" \
     >"$WORK/word/squeue"
   chmod +x "$WORK/word/squeue"
-  GPUDAYS_TEST_FAULT=compile=slow60 PATH=$WORK/word:$PATH expect 3 bench "${quick[@]}" \
+  GPUDAYS_TEST_FAULT=compile=held=$WORK PATH=$WORK/word:$PATH expect 3 bench "${quick[@]}" \
     --methods compile --fresh
   said "$2"
   scancel "$(submitted)"
@@ -346,18 +388,18 @@ nothing_left
 
 # background FAULT ARGUMENT...: a search whose job runs. INT: background jobs of a script ignore it.
 background() {
-  local tries running
   LAST="gpudays bench ${*:2} in the background"
+  touch "$WORK/held"
   GPUDAYS_TEST_FAULT=$1 env --default-signal=INT "$GPUDAYS" bench "${@:2}" \
     >"$OUT" 2>"$ERR" </dev/null &
   SEARCH=$!
-  for ((tries = 0; ; tries++)); do
-    running=$(marked gpudays | grep -vx "$SEARCH" || true)
-    [[ -z $running || -z $(squeue -h -t running -o %i) ]] || break
-    ((tries < 150)) || fail "$LAST: no job runs"
-    sleep 0.1
-  done
+  await job_runs
 }
+job_runs() {
+  [[ -n $(marked gpudays | grep -vx "$SEARCH" || true) && -n $(squeue -h -t running -o %i) ]]
+}
+# release: what is held goes on, a moment after the next command has begun.
+release() { (sleep 1 && rm "$WORK/held") & }
 # finish CODE
 finish() {
   RC=0
@@ -367,7 +409,7 @@ finish() {
 
 # Somebody else's scancel is a reason; the search goes on to its end.
 fresh_store cancelled
-background naive=slow60 "${quick[@]}" --methods naive --json
+background "naive=held=$WORK" "${quick[@]}" --methods naive --json
 scancel "$(present)"
 finish 3
 said "was cancelled by somebody"
@@ -379,7 +421,8 @@ field_is tries 2
 
 # Two submitters at once: one of them submits, and the other one waits for its job.
 before=$(submitted)
-background naive=slow2 "${quick[@]}" --methods naive --seed 7 --json
+background "naive=held=$WORK/held" "${quick[@]}" --methods naive --seed 7 --json
+release
 expect 0 bench "${quick[@]}" --methods naive --seed 7 --json
 field_is status ok
 field_is source store
@@ -388,7 +431,7 @@ finish 0
 nothing_left
 
 # Ctrl-C cancels.
-background compile=slow60 "${quick[@]}" --methods compile
+background "compile=held=$WORK" "${quick[@]}" --methods compile
 kill -INT "$SEARCH"
 finish 130
 [[ $(cat "$ERR") == "gpudays: interrupted with 1 of 1 trials to go; 1 job was cancelled; \
@@ -396,7 +439,7 @@ the same command goes on" ]] || fail "$LAST: other words"
 nothing_left
 
 # So does the time limit.
-GPUDAYS_TEST_FAULT=compile=slow60 expect 1 bench "${quick[@]}" --methods compile --time-limit 2s
+GPUDAYS_TEST_FAULT=compile=held=$WORK expect 1 bench "${quick[@]}" --methods compile --time-limit 2s
 said "no trial was good before the time limit, and 1 of 1 are pending"
 nothing_left
 
@@ -411,24 +454,45 @@ come_back() {
   nothing_left
 }
 fresh_store hup
-background naive=slow3 "${slow[@]}"
+background "naive=held=$WORK/held" "${slow[@]}"
 kill -HUP "$SEARCH"
 finish 129
 said "its jobs stay with SLURM"
-come_back "$(present)"
+release
+come_back "$(submitted)"
 fresh_store killed
-background naive=slow3 "${slow[@]}"
+background "naive=held=$WORK/held" "${slow[@]}"
 kill -KILL "$SEARCH"
 finish 137
 echo submitting >"$(echo "$jobs"/*/job)"
-come_back "$(present)"
+release
+come_back "$(submitted)"
+# That of another build is left alone; its result is stored when it is there.
+leave_behind old-running
+mv "$jobs/$left/result.json" "$WORK/result"
+rm "$jobs/$left/code"
+touch "$WORK/hold"
+printf '#!/bin/sh\nwhile [ -e %q ]; do sleep 0.2; done\ncp %q %q\nmv %q %q\n' "$WORK/hold" \
+  "$WORK/result" "$jobs/$left/new" "$jobs/$left/new" "$jobs/$left/result.json" >"$WORK/old.sh"
+sbatch --parsable --job-name="gpudays-$left" --output=/dev/null "$WORK/old.sh" >"$jobs/$left/job"
+before=$(submitted)
+try bench "${slow[@]}" --json
+[[ $RC == 0 ]] || fail "$LAST: exit $RC: $(cat "$ERR")"
+field_is source run
+[[ $(submitted) == $((before + 1)) ]] || fail "$LAST: $(submitted) jobs, not one more than $before"
+rm "$WORK/hold"
+await test -e "$jobs/$left/result.json"
+try bench "${slow[@]}" --json
+[[ $RC == 0 ]] || fail "$LAST: exit $RC: $(cat "$ERR")"
+field_is source store
+said "1 trial of another build of gpudays was found next to the store and is stored as that build's"
+nothing_left
+taken
 fresh_store ended
-background naive=slow3 "${slow[@]}"
+background "naive=held=$WORK/held" "${slow[@]}"
 kill -KILL "$SEARCH"
 finish 137
-id=$(present)
-for ((tries = 0; tries < 100; tries++)); do
-  [[ -n $(present) ]] || break
-  sleep 0.2
-done
+id=$(submitted)
+rm "$WORK/held"
+await no_job
 come_back "$id"

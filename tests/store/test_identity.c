@@ -113,6 +113,47 @@ static void test_recipes(void **state) {
       fail_msg("edit %zu is no other recipe", i);
 }
 
+/* Hashes are in databases and published files: whatever ops are called by now, they stay. */
+static void test_recipes_stay(void **state) {
+  FILE *file = fopen(GD_SOURCE_DIR "/tests/store/recipes.txt", "r");
+  char line[256], name[128], hash[GD_HASH_TEXT];
+  int count = 0;
+  (void)state;
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    if (line[0] == '#')
+      continue;
+    assert_int_equal(sscanf(line, "%127s %32s", name, hash), 2);
+    if (strcmp(recipe_of(name, NULL, NULL), hash) != 0)
+      fail_msg("the recipe of %s is another one than that of stored trials", name);
+    count++;
+  }
+  fclose(file);
+  assert_true(count >= 30);
+}
+
+/* An op without a lasting name would change recipes when it is renamed. */
+static void test_ops_have_lasting_names(void **state) {
+  struct gd_arena arena = {0};
+  const char *const *names;
+  int count;
+  (void)state;
+  OK(gd_model_list(&arena, &names, &count, &oops));
+  for (int i = 0; i < count; i++) {
+    struct gd_model model;
+    struct gd_graph graph;
+    OK(gd_model_load(names[i], &model, &oops));
+    gd_graph_init(&graph);
+    model.family->build(&model, 1, &graph);
+    for (gd_op_id id = 0; id < graph.n_ops; id++)
+      if (!gd_recipe_op_name(graph.ops[id].kind))
+        fail_msg("%s has the op %s, which has no name in trial/recipe.c", names[i],
+                 gd_op_info(graph.ops[id].kind)->name);
+    gd_graph_deinit(&graph);
+  }
+  gd_arena_deinit(&arena);
+}
+
 /* --- machines ------------------------------------------------------------------------------ */
 
 static void test_machines(void **state) {
@@ -136,6 +177,19 @@ static void test_machines(void **state) {
   assert_non_null(strstr(other, ";gpu=A GPU;gpus=2;gpu_memory=80 GiB"));
   assert_non_null(strstr(other, ";GPUDAYS_DETERMINISTIC=1;GPUDAYS_NCCL=off"));
   assert_non_null(strstr(other, "NCCL="));
+  /* What moves messages counts where there are any; where segments lie counts nowhere. */
+  static const char *const tuning[] = {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_coll"};
+  for (size_t i = 0; i < sizeof tuning / sizeof *tuning; i++) {
+    char field[64];
+    snprintf(field, sizeof field, ";%s=x", tuning[i]);
+    setenv(tuning[i], "x", 1);
+    gd_machine_print("cpu", &gpu, 1, plain);
+    gd_machine_print("cpu", &gpu, 2, other);
+    unsetenv(tuning[i]);
+    assert_null(strstr(plain, field));
+    assert_non_null(strstr(other, field));
+  }
+  assert_null(strstr(plain, "OpenMPI="));
   /* Two long texts that differ past what fits are still two. */
   memset(long_text, 'x', sizeof long_text);
   long_text[sizeof long_text - 1] = '\0';
@@ -208,6 +262,8 @@ static void test_rows_of_before(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_recipes, scratch_setup, scratch_teardown),
+      cmocka_unit_test(test_recipes_stay),
+      cmocka_unit_test(test_ops_have_lasting_names),
       cmocka_unit_test_setup_teardown(test_machines, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(test_rows_of_before, scratch_setup, scratch_teardown),
   };

@@ -80,7 +80,7 @@ static void test_line_round_trip(void **state) {
     OK(gd_record_print(&trial, &line, &oops));
     assert_null(strchr(line.text, '\n'));
     OK(gd_record_parse("line", line.text, (int64_t)line.length, &copy, &oops));
-    assert_memory_equal(&trial.pass, &copy.pass, sizeof trial.pass);
+    assert_memory_equal(&trial.micro_step, &copy.micro_step, sizeof trial.micro_step);
     assert_memory_equal(trial.bytes, copy.bytes, sizeof trial.bytes);
     assert_memory_equal(trial.profile, copy.profile, sizeof trial.profile);
     assert_true(trial.days == copy.days && trial.busy_share == copy.busy_share);
@@ -140,8 +140,8 @@ static void expect_refused(const char *line, const char *find, const char *repla
   gd_mem_free(text);
 }
 
-/* Products in TF32 may run on the units of fp16: more than the peak of TF32, but not of anything.
- */
+/* GEMMs in TF32 may run on the units of fp16: faster than the peak of TF32, but never than that of
+   fp16. */
 static void test_tf32_above_its_peak(void **state) {
   static const struct {
     const char *method;
@@ -180,7 +180,7 @@ static void test_bad_records(void **state) {
   expect_refused(line.text, "\"days\":", "\"days\":-", "days");
   expect_refused(line.text, "\"hfu\":", "\"hfu\":1", "hfu");
   expect_refused(line.text, "\"method\":\"", "\"method\":\"un", "method");
-  expect_refused(line.text, "\"pass_ns\":[", "\"pass_ns\":[-1,", "samples");
+  expect_refused(line.text, "\"micro_step_ns\":[", "\"micro_step_ns\":[-1,", "samples");
   expect_refused(line.text, "\"parameters\":", "\"parameters\":-5", "parameters");
   expect_refused(line.text, "\"optimizer\":", "\"optimiser\":", "bytes");
   expect_refused(line.text, "\"precision\":\"", "\"precision\":\"q", "precision");
@@ -337,8 +337,8 @@ static void test_round_trip(void **state) {
     OK(gd_store_find(store, &key, &copy, &from, &found, &oops));
     assert_true(found);
     assert_same_record(&trial, &copy);
-    assert_memory_equal(&trial.pass, &copy.pass, sizeof trial.pass);
-    assert_memory_equal(&trial.last_pass, &copy.last_pass, sizeof trial.pass);
+    assert_memory_equal(&trial.micro_step, &copy.micro_step, sizeof trial.micro_step);
+    assert_memory_equal(&trial.last_micro_step, &copy.last_micro_step, sizeof trial.micro_step);
     assert_memory_equal(&trial.update, &copy.update, sizeof trial.update);
     assert_memory_equal(trial.profile, copy.profile, sizeof trial.profile);
     assert_memory_equal(&here, &from, sizeof here);
@@ -431,6 +431,57 @@ static void test_pending(void **state) {
   gd_store_close(store);
 }
 
+/* Parts are read as they are written; what is written otherwise is read as JSON, or refused. */
+static void test_parts(void **state) {
+  static const struct {
+    const char *text;
+    int count; /* of micro-steps; -1: refused */
+  } samples[] = {
+      {"{\"pass_ns\":[],\"last_pass_ns\":[],\"update_ns\":[]}", 0},
+      {"{\"pass_ns\":[0,12],\"last_pass_ns\":[],\"update_ns\":[3]}", 2},
+      {"{\"pass_ns\": [0, 12], \"last_pass_ns\": [], \"update_ns\": [3]}", 2},
+      {"{\"micro_step_ns\":[7],\"last_micro_step_ns\":[],\"update_ns\":[3]}", 1},
+      {"{\"update_ns\":[],\"last_pass_ns\":[],\"pass_ns\":[9223372036854775807]}", 1},
+      {"{\"pass_ns\":[9223372036854775808],\"last_pass_ns\":[],\"update_ns\":[]}", -1},
+      {"{\"pass_ns\":[1,],\"last_pass_ns\":[],\"update_ns\":[]}", -1},
+      {"{\"pass_ns\":[,1],\"last_pass_ns\":[],\"update_ns\":[]}", -1},
+      {"{\"pass_ns\":[01],\"last_pass_ns\":[],\"update_ns\":[]}", -1},
+      {"{\"pass_ns\":[-1],\"last_pass_ns\":[],\"update_ns\":[]}", -1},
+      {"{\"pass_ns\":[1.5],\"last_pass_ns\":[],\"update_ns\":[]}", -1},
+      {"{\"pass_ns\":[1],\"last_pass_ns\":[],\"update_ns\":[]", -1},
+      {"{\"pass_ns\":[1],\"last_pass_ns\":[],\"update_ns\":[]}x", -1},
+      {"{\"pass_ns\":[1],\"last_pass_ns\":[]}", -1},
+      {"{\"pass_ns\":[1", -1},
+      {"", -1},
+  };
+  struct gd_trial trial, again = {0};
+  struct gd_strbuf text = {0};
+  (void)state;
+  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+    trial = (struct gd_trial){0};
+    bool fine = gd_part_parse(samples[i].text, &trial, GD_PART_SAMPLES);
+    assert_int_equal(fine ? trial.micro_step.count : -1, samples[i].count);
+  }
+  gd_strbuf_append(&text, "{\"pass_ns\":[1"); /* more than there is room for */
+  for (int i = 0; i < GD_TRIAL_MAX_SAMPLES; i++)
+    gd_strbuf_append(&text, ",1");
+  gd_strbuf_append(&text, "],\"last_pass_ns\":[],\"update_ns\":[]}");
+  assert_false(gd_part_parse(text.text, &trial, GD_PART_SAMPLES));
+  trial_sample(&trial, 5);
+  for (int i = 0; i < GD_PART_COUNT; i++) {
+    text.length = 0;
+    gd_part_append(&text, &trial, (enum gd_part)i, GD_NAMES_FIRST);
+    assert_true(gd_part_parse(text.text, &again, (enum gd_part)i));
+  }
+  gd_strbuf_deinit(&text);
+  assert_memory_equal(again.bytes, trial.bytes, sizeof trial.bytes);
+  assert_memory_equal(again.host_parts, trial.host_parts, sizeof trial.host_parts);
+  assert_int_equal(again.n_profile, trial.n_profile);
+  assert_int_equal(again.micro_step.count, trial.micro_step.count);
+  assert_memory_equal(again.micro_step.ns, trial.micro_step.ns,
+                      (size_t)trial.micro_step.count * sizeof *trial.micro_step.ns);
+}
+
 /* --- many ---------------------------------------------------------------------------------- */
 
 struct seen {
@@ -445,7 +496,7 @@ static enum gd_status see(void *user, const struct gd_store_row *row, struct gd_
   (void)err;
   seen->days[seen->count] = row->trial.status == GD_TRIAL_OK ? row->trial.days : -1;
   snprintf(seen->model[seen->count], 32, "%.31s", row->trial.model);
-  seen->samples += row->trial.pass.count;
+  seen->samples += row->trial.micro_step.count;
   seen->count++;
   return GD_OK;
 }
@@ -474,8 +525,8 @@ static void test_filters(void **state) {
     snprintf(trial.device, sizeof trial.device, i < 12 ? "NVIDIA A100 80GB" : "AMD EPYC 9R14");
     trial.ranks = i < 6 ? 4 : 1;
     trial.status = i % 6 == 5 ? GD_TRIAL_INFEASIBLE : GD_TRIAL_OK;
-    trial.last_pass = trial.update = (struct gd_samples){0};
-    trial.pass = (struct gd_samples){.count = 1, .ns = {(100 - i) * (int64_t)1e9}};
+    trial.last_micro_step = trial.update = (struct gd_samples){0};
+    trial.micro_step = (struct gd_samples){.count = 1, .ns = {(100 - i) * (int64_t)1e9}};
     trial_sample_derive(&trial, 86400);
     snprintf(when.time, sizeof when.time, "2024-05-%02dT00:00:00.000Z", (i + 1) % 100);
     OK(gd_store_put(store, &key, &trial, &when, &oops));
@@ -540,6 +591,7 @@ static void put_sample(struct gd_store *store, uint64_t seed, double loss, const
   trial_sample(&trial, seed);
   trial_sample_key(&key, seed);
   trial.loss = loss;
+  trial.recipe[0] = '\0'; /* neither its key nor its numbers tell: one that is loaded has none */
   snprintf(from.host, sizeof from.host, "%s", host);
   snprintf(from.time, sizeof from.time, "%s", time);
   OK(gd_store_put(store, &key, &trial, &from, &oops));
@@ -578,7 +630,7 @@ static void test_exchange(void **state) {
   gd_mem_free(text);
   gd_mem_free(text_again);
   assert_int_equal(count_rows(theirs, &(struct gd_store_filter){0}), 10);
-  /* Another machine's result of the same key stands beside; an older one of the same is history. */
+  /* Another machine's result of the same key is kept too; an older one of the same is history. */
   put_sample(mine, 3, 4, "there", "2024-05-03T00:00:00.000Z");
   put_sample(mine, 4, 5, "here", "2024-04-01T00:00:00.000Z");
   OK(gd_store_save(mine, file, &saved, &oops));
@@ -632,7 +684,7 @@ static void test_bad_exchange(void **state) {
   expect_load_fails(store, "", GD_BAD_INPUT, "is empty");
   expect_load_fails(store, "model,days\n", GD_BAD_INPUT, "results save");
   expect_load_fails(store, "model,method,days\nm,naive,1\n", GD_BAD_INPUT, "no column 'status'");
-  expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":3}\n", GD_UNSUPPORTED,
+  expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":4}\n", GD_UNSUPPORTED,
                     "newer");
   expect_load_fails(store, "{\"format\":\"gpudays results\",\"version\":1}\n{}\n", GD_BAD_INPUT,
                     "line 2: key");
@@ -692,7 +744,7 @@ static void test_refused(void **state) {
   gd_store_close(open_store("newer.db"));
   run_sql(scratch_path("newer.db"), "PRAGMA user_version = 99");
   expect_open_fails("newer.db", "newer gpudays (schema 99");
-  assert_int_equal(scratch_count(""), 3); /* and nothing beside them */
+  assert_int_equal(scratch_count(""), 3); /* and nothing else */
   mkdir(scratch_path("folder.db"), 0777);
   expect_open_fails("folder.db", "is no file");
   scratch_write_text("plain", "");
@@ -741,7 +793,7 @@ static void test_edited(void **state) {
       {EDIT("device = ''"), "trial 1 has a device", false},
       {EDIT("micro_batch = 0"), "trial 1 has a micro_batch", false},
       {EDIT("accumulation = accumulation + 1"), "trial 1 has a step_s", false},
-      {EDIT("pass_s = 0"), "trial 1 has a pass_s", false},
+      {EDIT("pass_s = 0"), "trial 1 has a micro_step_s", false},
       {EDIT("tokens_per_s = 1"), "trial 1 has a tokens_per_s", false},
       {EDIT("loss = -4"), "trial 1 has a loss", false},
       {EDIT("loss = 1e30"), "trial 1 has a loss", false},
@@ -754,7 +806,8 @@ static void test_edited(void **state) {
        false},
       {"UPDATE details SET key_text = 'x;threads=77' WHERE id = 1", "trial 1 has a threads", false},
       {"UPDATE details SET samples = '[1]' WHERE id = 1", "trial 1 has a samples", false},
-      {"UPDATE details SET samples = '{\"pass_ns\":[1],\"last_pass_ns\":[],\"update_ns\":[]}'"
+      {"UPDATE details SET samples = "
+       "'{\"micro_step_ns\":[1],\"last_micro_step_ns\":[],\"update_ns\":[]}'"
        " WHERE id = 1",
        "trial 1 has a samples", false},
       {"UPDATE details SET key_text = CAST(x'6d3dff' AS TEXT) WHERE id = 1", "trial 1 has a key",
@@ -830,7 +883,8 @@ static void test_migration(void **state) {
   OK(gd_store_query(store, &(struct gd_store_filter){0}, keep_last, &last, &oops));
   trial = last.row.trial;
   assert_string_equal(trial.model, "pythia-14m");
-  assert_true(trial.days == 12.625 && trial.pass.count == 3 && trial.pass.ns[2] == 49000001);
+  assert_true(trial.days == 12.625 && trial.micro_step.count == 3 &&
+              trial.micro_step.ns[2] == 49000001);
   assert_string_equal(last.row.provenance.host, "lab1");
   assert_string_equal(last.row.provenance.clocks, "");
   assert_string_equal(last.row.origin, "a store of before");
@@ -868,7 +922,8 @@ static void test_columns(void **state) {
   int own = 6; /* id, digest, key, superseded, measured_s, origin */
   for (int i = 0; i < gd_trial_field_count; i++) {
     snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('trials') WHERE name = '%s'",
-             gd_trial_fields[i].name);
+             gd_trial_fields[i].first_name ? gd_trial_fields[i].first_name
+                                           : gd_trial_fields[i].name);
     if (ask(scratch_path("a.db"), sql) != 1)
       fail_msg("no column %s: add a step to gd_store_steps", gd_trial_fields[i].name);
   }
@@ -995,7 +1050,8 @@ static void test_memory_runs_out(void **state) {
   OK(gd_store_exec(session.store, "open", "PRAGMA synchronous = OFF", &oops));
   trial_sample(&session.trial, 2);
   trial_sample_key(&session.key, 1);
-  session.trial.pass.count = session.trial.last_pass.count = session.trial.update.count = 3;
+  session.trial.micro_step.count = session.trial.last_micro_step.count =
+      session.trial.update.count = 3;
   trial_sample_derive(&session.trial, 1000);
   assert_int_equal(fault_sweep(use, &session), GD_OK);
   assert_int_equal(count_rows(session.store, &(struct gd_store_filter){.history = true}), 1);
@@ -1016,6 +1072,7 @@ int main(void) {
       cmocka_unit_test(test_provenance),
       IN_SCRATCH(test_history),
       IN_SCRATCH(test_pending),
+      cmocka_unit_test(test_parts),
       IN_SCRATCH(test_filters),
       IN_SCRATCH(test_exchange),
       IN_SCRATCH(test_bad_exchange),

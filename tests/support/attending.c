@@ -83,7 +83,7 @@ int64_t attending_train(const struct gd_model *model, struct gd_graph *graph,
   OK(gd_run_init(&run, 5, &err));
   OK(gd_run_random_batch(&run, GD_RUN_FULL, model->family->classes(model), 3, &err));
   OK(gd_run_seed(&run, GD_RUN_FULL, 11, 4, 6, &err));
-  OK(gd_run_pass(&run, GD_RUN_FULL, &err));
+  OK(gd_run_micro_step(&run, GD_RUN_FULL, &err));
   OK(gd_run_take_loss(&run, loss, &err));
   for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
     if (graph->tensors[id].role == GD_ROLE_GRAD) {

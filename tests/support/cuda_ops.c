@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/cuda/cuda_int.h"
-#include "backend/cuda/module.h"
-#include "backend/cuda/multi.h"
+#include "backend/cuda/runtime/autotune.h"
+#include "backend/cuda/runtime/cuda_int.h"
+#include "backend/cuda/runtime/module.h"
+#include "backend/cuda/runtime/multi_tensor.h"
 
 enum {
   GUARD_BYTES = 128,       /* as op_harness.c lays them out */
@@ -27,7 +28,7 @@ static int64_t launches;
 static int all_shared_bytes; /* of the device */
 static int64_t most_workspace_bytes = INT64_MAX;
 struct op_backend cuda_ops = {
-    .name = "cuda", .partial = true, .threads_alike = true, .library_sums = true};
+    .name = "cuda", .on_gpu = true, .threads_alike = true, .library_sums = true};
 
 /* Where a tensor of the host is on the GPU during a call. */
 struct twin {
@@ -155,7 +156,7 @@ static void run(enum gd_op_kind kind, const struct gd_kernel_args *host) {
   copy_workspace_guard(host, true);
 }
 
-uint32_t cuda_ops_products(const struct gd_kernel_args *host, uint32_t n) {
+uint32_t cuda_ops_gemms(const struct gd_kernel_args *host, uint32_t n) {
   static const enum gd_cuda_stage stages[] = {GD_CUDA_COLLECT, GD_CUDA_LAUNCH};
   struct visit visit = {.at = cuda->arena + GD_CUDA_WORKSPACE_BYTES};
   struct gd_cuda_step steps[MOST_STEPS];
@@ -174,8 +175,8 @@ uint32_t cuda_ops_products(const struct gd_kernel_args *host, uint32_t n) {
       if (gd_cuda_ops[GD_OP_matmul](&call) != GD_OK)
         break;
     }
-    if (err.status != GD_OK || gd_cuda_multi_products(&call, steps, n, &taken) != GD_OK)
-      fprintf(stderr, "products: %s\n", err.text);
+    if (err.status != GD_OK || gd_cuda_multi_gemm(&call, steps, n, &taken) != GD_OK)
+      fprintf(stderr, "gemms: %s\n", err.text);
   }
   come_home(&visit);
   return taken;
@@ -222,8 +223,20 @@ int64_t cuda_ops_launches(void) {
   return launches;
 }
 
+void cuda_ops_candidate(int n) {
+  if (cuda == &pretended)
+    return;
+  gd_cuda_gemms_free(cuda); /* with what was chosen so far */
+  gd_cuda_autotune_close(cuda);
+  cuda->fixed_candidate = n;
+}
+
 int64_t cuda_ops_cudnn_slices(void) {
   return gd_cudnn_version() > 0 ? cuda->slices_by_cudnn : -1;
+}
+
+int64_t cuda_ops_short_attentions(void) {
+  return cuda->short_attentions;
 }
 
 static int count_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,

@@ -21,9 +21,9 @@ extern struct op_backend cuda_ops;
    bytes before and behind them that are copied too. */
 void cuda_ops_fused(const struct gd_kernel_args *args);
 
-/* Matmul ops as a program has them behind each other; returns how many ran together: 0 or n. They
+/* Matmul ops as a program has them behind each other; returns how many ran as a group: 0 or n. They
    may share tensors, which are laid out likewise. */
-uint32_t cuda_ops_products(const struct gd_kernel_args *args, uint32_t n);
+uint32_t cuda_ops_gemms(const struct gd_kernel_args *args, uint32_t n);
 
 /* False without a GPU or a library, with the reason. */
 bool cuda_ops_open(struct gd_error *why);
@@ -40,8 +40,13 @@ void cuda_ops_close(void);
 void cuda_ops_limit(int shared_bytes, int64_t workspace_bytes);
 /* Kernels launched since cuda_ops_open, but for those of libraries. */
 int64_t cuda_ops_launches(void);
+/* GEMMs that follow run by candidate n of the autotuner (GPUDAYS_AUTOTUNE); 0: as without. */
+void cuda_ops_candidate(int n);
 /* Slices of attention that cuDNN has done since then; -1: there is no cuDNN. */
 int64_t cuda_ops_cudnn_slices(void);
+
+/* Launches of the kernels for short sequences since then. */
+int64_t cuda_ops_short_attentions(void);
 
 /* For sm_<sm>, without a GPU: collects only. cuda_ops_build then compiles; returns the count. */
 bool cuda_ops_pretend(int sm, struct gd_error *why);

@@ -3,6 +3,7 @@
  */
 #include "support/graphs.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,4 +33,14 @@ void graph_expect_broken(struct gd_graph *graph, const char *part) {
   if (!strstr(err.text, part))
     fail_msg("\"%s\" lacks \"%s\"", err.text, part);
   gd_graph_deinit(graph);
+}
+
+double gradient_distance(const float *a, const float *b, int64_t count) {
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < count; i++) {
+    difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    norm += (double)b[i] * (double)b[i];
+  }
+  assert_true(norm > 0);
+  return sqrt(difference / norm);
 }

@@ -18,4 +18,7 @@ int graph_count_ops(const struct gd_graph *graph, enum gd_op_kind kind);
 /* gd_graph_verify refuses it with a sentence that holds that part. Ends with gd_graph_deinit. */
 void graph_expect_broken(struct gd_graph *graph, const char *part);
 
+/* ||a - b|| / ||b||, of gradients. Fails where b is zero. */
+double gradient_distance(const float *a, const float *b, int64_t count);
+
 #endif

@@ -22,7 +22,7 @@ enum op_fill {
   OP_FILL_INDEX,    /* integers in [0, high) */
   OP_FILL_LABEL,    /* integers in [0, high), about every fifth is -100 */
   OP_FILL_NAN,      /* uniform, but for one NaN as GPUs make it: all bits but the sign's */
-  OP_FILL_EIGHTHS,  /* uniform multiples of 1/8: their products and sums are exact in fp32 */
+  OP_FILL_EIGHTHS,  /* uniform multiples of 1/8: multiplied and added, exact in fp32 */
   OP_FILL_CAUSAL,   /* uniform; NaN in the columns past the row: these must not be read */
   OP_FILL_SOFTMAX,  /* rows that sum to 1 */
   OP_FILL_CAUSAL_P, /* both: rows that sum to 1 up to the diagonal, NaN past it */
@@ -55,12 +55,12 @@ struct op_backend {
   const char *name;
   const gd_kernel *kernels;
   int64_t (*workspace_bytes)(int threads, int64_t widest); /* NULL: needs none */
-  bool partial;       /* ops without a kernel are left out; blocks of memory stay between cases */
-  bool collects;      /* kernels only note what they would run: nothing to compare */
+  bool on_gpu;   /* kernels are those of the cuda column of ops.def; memory stays between cases */
+  bool collects; /* kernels only note what they would run: nothing to compare */
   bool threads_alike; /* there is no such thing as threads: run on one */
   bool varies;        /* two runs may differ in the last bits: each is compared with ref */
-  bool library_sums; /* products add to memory in their own way, and what is between two products of
-                        one op is rounded to the dtype: see op_slack */
+  bool library_sums;  /* GEMMs add to memory in their own way, and what is between two GEMMs of
+                         one op is rounded to the dtype: see op_slack */
 };
 extern const struct op_backend op_backend_ref;
 
@@ -76,6 +76,11 @@ extern const struct op_backend op_backend_ref;
  * environment: for every Nth case, and of its runs only those that have kernels of their own.
  */
 const char *op_check(const struct op_case *c, const struct op_backend *backend);
+
+/* What ran in the last op_check. A case that a cpu kernel leaves to ref compares ref with itself.
+ */
+enum op_ran { OP_RAN_NOTHING, OP_RAN_KERNEL, OP_RAN_REF };
+enum op_ran op_check_ran(void);
 
 /*
  * Runs the case once, on one thread, and compares output `output` with expected[0..count), element

@@ -124,7 +124,7 @@ void small_stop(struct small_run *s) {
 
 double small_pass(struct small_run *s) {
   double loss;
-  OK(gd_run_pass(&s->run, GD_RUN_FULL, &s->err));
+  OK(gd_run_micro_step(&s->run, GD_RUN_FULL, &s->err));
   OK(gd_run_take_loss(&s->run, &loss, &s->err));
   return loss;
 }

@@ -4,6 +4,7 @@
 #include "support/trial_sample.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "store/record_int.h"
@@ -29,12 +30,12 @@ static void fill_samples(struct gd_samples *samples, uint64_t *state) {
 }
 
 void trial_sample_derive(struct gd_trial *trial, int64_t steps) {
-  struct gd_samples *const all[] = {&trial->pass, &trial->last_pass, &trial->update};
+  struct gd_samples *const all[] = {&trial->micro_step, &trial->last_micro_step, &trial->update};
   for (int i = 0; i < 3; i++)
     if (all[i]->count > 0)
       gd_samples_summarise(all[i]);
-  double last = trial->last_pass.median_s, rest = last > 0 ? 1 : 0;
-  trial->step_s = ((double)trial->accumulation - rest) * trial->pass.median_s + rest * last +
+  double last = trial->last_micro_step.median_s, rest = last > 0 ? 1 : 0;
+  trial->step_s = ((double)trial->accumulation - rest) * trial->micro_step.median_s + rest * last +
                   trial->update.median_s;
   trial->samples_per_s =
       (double)(trial->ranks * trial->accumulation * trial->micro_batch) / trial->step_s;
@@ -45,8 +46,26 @@ void trial_sample_derive(struct gd_trial *trial, int64_t steps) {
   trial->mfu = trial->model_flops_per_step / trial->step_s / trial->peak_flops;
   trial->hfu = trial->exec_flops_per_step / trial->step_s / trial->peak_flops;
   trial->days = (double)steps * trial->step_s / 86400;
-  trial->days_low = trial->days * 0.9;
-  trial->days_high = trial->days * 1.1;
+  double a = ((double)trial->accumulation - rest) * trial->micro_step.half_width_s;
+  double b = rest * trial->last_micro_step.half_width_s, c = trial->update.half_width_s;
+  trial->step_half_width_s = sqrt(a * a + b * b + c * c);
+  trial->days_low = trial->days * fmax(0, 1 - trial->step_half_width_s / trial->step_s);
+  trial->days_high = trial->days * (1 + trial->step_half_width_s / trial->step_s);
+}
+
+/* Bytes by category that add up to the whole, within the limits. */
+static void fill_bytes(struct gd_trial *trial, uint64_t *state) {
+  trial->peak_bytes = trial->host_bytes = 0;
+  for (int i = 0; i < GD_CATEGORY_COUNT; i++)
+    trial->bytes[i] = (int64_t)(next(state) >> 24);
+  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++) {
+    trial->host_parts[i] = (int64_t)(next(state) >> 24);
+    trial->peak_bytes += trial->bytes[i];
+    trial->host_bytes += trial->host_parts[i];
+  }
+  trial->live_bytes = trial->peak_bytes - trial->peak_bytes / 4;
+  trial->device_limit_bytes = 2 * trial->peak_bytes;
+  trial->host_limit_bytes = 2 * trial->host_bytes;
 }
 
 void trial_sample(struct gd_trial *trial, uint64_t seed) {
@@ -69,26 +88,22 @@ void trial_sample(struct gd_trial *trial, uint64_t seed) {
     }
   }
   snprintf(trial->method, sizeof trial->method, "%s", methods[seed % 5]);
-  fill_samples(&trial->pass, &state);
-  fill_samples(&trial->last_pass, &state);
+  fill_samples(&trial->micro_step, &state);
+  fill_samples(&trial->last_micro_step, &state);
   fill_samples(&trial->update, &state);
   trial->nodes = 1;
   trial->micro_batch = 1 + (int64_t)(next(&state) % 64);
   trial->accumulation = 1 + (int64_t)(next(&state) % 64);
   trial->remainder = 0;
   trial->busy_share = 0.25;
-  trial->live_bytes = trial->peak_bytes - trial->peak_bytes / 4;
   trial_sample_derive(trial, (int64_t)(1 + next(&state) % 100000));
-  for (int i = 0; i < GD_CATEGORY_COUNT; i++)
-    trial->bytes[i] = (int64_t)(next(&state) >> 24);
-  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-    trial->host_parts[i] = (int64_t)(next(&state) >> 24);
+  fill_bytes(trial, &state);
   trial->n_profile = (uint32_t)(seed % (GD_PROFILE_ROWS + 1));
   for (uint32_t i = 0; i < trial->n_profile; i++)
     trial->profile[i] =
         (struct gd_profile_row){.kind = (enum gd_op_kind)(next(&state) % GD_OP_COUNT),
                                 .program = (enum gd_program)(next(&state) % GD_PROGRAM_COUNT),
-                                .beside = next(&state) & 1,
+                                .async = next(&state) & 1,
                                 .count = (uint32_t)next(&state),
                                 .seconds = real(&state)};
 }

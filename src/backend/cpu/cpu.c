@@ -1,21 +1,29 @@
 /*
- * The cpu backend: its table of kernels, the scratch they need, and the matrix product's adapter.
- * The other kernels are in cpu_<family>.c; the product itself is gemm.c. Driven by backend/host.c.
+ * The cpu backend: its table of kernels, the scratch they need, and the adapter of its GEMM.
+ * The other kernels are in cpu_<family>.c; the GEMM itself is gemm.c. Driven by backend/host.c.
  */
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/gemm.h"
 #include "codegen/lower.h"
 
-/* A row of ops.def without its kernel in cpu_int.h does not compile. */
+/* A row of ops.def that names a kernel nobody wrote does not link. */
 const gd_kernel gd_cpu_kernels[GD_OP_COUNT] = {
-#define KERNEL_VIEW(name)  NULL
-#define KERNEL_PURE(name)  gd_cpu_##name
-#define KERNEL_STATE(name) gd_cpu_##name
-#define GD_OP(name, min, max, attr, shape, grad, flops, kind, ...) \
-  [GD_OP_##name] = KERNEL_##kind(name),
+#define KERNEL_none(name)       NULL
+#define KERNEL_own(name)        gd_cpu_##name
+#define KERNEL_own_or_ref(name) gd_cpu_##name
+#define KERNEL_host(name)       gd_host_##name
+#define GD_OP(name, min, max, attr, doc, shape, grad, cost, flops, lower, ref, cpu, ...) \
+  [GD_OP_##name] = KERNEL_##cpu(name),
 #include "ir/ops.def"
 #undef GD_OP
 };
+
+void gd_cpu_leave_to_ref(enum gd_op_kind kind, const struct gd_kernel_args *args) {
+  GD_ASSERT(gd_op_info(kind)->cpu_may_use_ref);
+  if (args->left_to_ref)
+    *args->left_to_ref = true;
+  gd_ref_kernels[kind](args);
+}
 
 static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;

@@ -2,11 +2,11 @@
  * Attention and its gradient without a stored score matrix. Letters: B sequences, N heads, M key
  * heads, T steps, D head size.
  *
- * Scores exist a strip at a time: as many queries as a tile of the matrix product has rows, by a
+ * Scores exist a strip at a time: as many queries as a tile of the GEMM has rows, by a
  * block of keys. Forward, a task is a run of queries of one head; it goes over the blocks of keys,
  * packs each once, and keeps sums of weighted values relative to a shift that rises with the
  * largest score seen (Milakov, Gimelshein, arXiv:1805.02867; Dao et al., arXiv:2205.14135).
- * Backward, the weights of a block of queries by a block of keys are computed again from the
+ * Backward, the weights of a block of queries by a block of keys are recomputed from the
  * logsumexp, and give the block's share of dv, dk and dq at once:
  *
  *   one task a head of keys: for each block of keys, for each block of queries: dv, dk, dq
@@ -20,10 +20,10 @@
  * of threads changes a bit. Under a causal mask, blocks past the diagonal are left out, and strips
  * on it end with the last key that any of their queries sees.
  *
- * Products are done by the micro-kernels of gemm.h on packed operands, sums in fp32. Weights and
- * their slopes are bf16 where the kernels multiply bf16, else fp32.
+ * GEMMs are done by the micro-kernels of gemm.h on packed operands, sums in fp32. Weights and
+ * their gradients are bf16 where the kernels multiply bf16, else fp32.
  *
- * Bound: the multiply-add rate, 2 products forward and 5 (or 7) backward; beside them, about 15
+ * Bound: the multiply-add rate, 2 GEMMs forward and 5 (or 7) backward; besides, about 15
  * vector operations for 16 scores, and 15 more with dropout.
  */
 #include <omp.h>
@@ -40,7 +40,7 @@ struct problem {
   const struct gd_cpu_rows *rows;
   enum gd_dtype dtype;
   enum gd_gemm_unit unit;        /* of q, k, v, dout */
-  enum gd_gemm_unit weight_unit; /* of weights and slopes */
+  enum gd_gemm_unit weight_unit; /* of weights and dscores */
   int64_t batch, heads, group;   /* group: heads that share a key head */
   int64_t steps, size, elem_bytes;
   int64_t block;      /* keys of a block */
@@ -49,7 +49,7 @@ struct problem {
   int64_t row_floats; /* of the tiles of sums of one strip by D columns */
   bool causal;
   bool in_place; /* rows of D elements can be left operands as they are */
-  bool trims;    /* products may stop short of the packed depth */
+  bool trims;    /* GEMMs may stop short of the packed depth */
   float scale, scale_base_2;
   bool drops;
   uint32_t seed, threshold;
@@ -230,7 +230,7 @@ static struct gd_cpu_strip make_strip(const struct problem *p, int64_t head, int
       .scale = p->scale_base_2,
       .tile_bits = __builtin_ctz((unsigned)p->ops->nr),
       .tile_floats = p->ops->mr * p->ops->nr,
-      .halves = p->weight_unit == GD_GEMM_UNIT_BF16_PAIR,
+      .bf16 = p->weight_unit == GD_GEMM_UNIT_BF16_PAIR,
       .drops = p->drops,
       .seed = p->seed,
       .stream = p->stream,
@@ -242,7 +242,7 @@ static struct gd_cpu_strip make_strip(const struct problem *p, int64_t head, int
   };
 }
 
-/* Depth of a product over the keys of a strip, and the columns that must be there for it. */
+/* Depth of a GEMM over the keys of a strip, and the columns that must be there for it. */
 static int64_t strip_depth(const struct problem *p, int64_t seen, int64_t block_depth,
                            int64_t *width) {
   int64_t depth = p->trims ? div_up(seen, p->ops->unit_k) : block_depth;
@@ -250,7 +250,7 @@ static int64_t strip_depth(const struct problem *p, int64_t seen, int64_t block_
   return depth;
 }
 
-/* A strip of weights or slopes as the left operand; packed has room for it. */
+/* A strip of weights or dscores as the left operand; packed has room for it. */
 static struct gd_gemm_rows left_strip(const struct problem *p, const void *data, int64_t rows,
                                       int64_t width, int64_t depth, char *packed) {
   int64_t elem_bytes = p->weight_unit == GD_GEMM_UNIT_F32 ? 4 : 2;
@@ -383,8 +383,8 @@ static int threads_for(const struct gd_kernel_args *args, const struct problem *
   return useful < (double)args->threads ? (int)useful : args->threads;
 }
 
-/* Queries of a task: the more, the less often keys are packed. Rows do not care whom they are with,
-   so this may depend on threads. */
+/* Queries of a task: the more, the less often keys are packed. A row's result does not depend on
+   the others, so this may depend on threads. */
 static int64_t rows_of_task(const struct problem *p, int threads) {
   int64_t many = 2 * GD_CPU_ATTENTION_ROWS;
   bool plenty = p->batch * p->heads * div_up(p->steps, many) >= 4 * threads;
@@ -396,7 +396,7 @@ void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa) {
   p.out = args->out[0].data;
   p.lse = args->out[1].data;
   if (p.size < 1 || p.size > GD_CPU_ATTENTION_SIZE) {
-    gd_ref_attention(args);
+    gd_cpu_leave_to_ref(GD_OP_attention, args);
     return;
   }
   const int64_t rows = rows_of_task(&p, args->threads);
@@ -428,12 +428,12 @@ void gd_cpu_attention(const struct gd_kernel_args *args) {
 /* --- backward ------------------------------------------------------------------------------- */
 
 struct backward {
-  char *k, *v, *k_down;    /* a block of keys, packed */
-  char *q, *dout;          /* a block of queries, packed */
-  float *scores, *slopes;  /* of a strip */
-  void *weights, *dscores; /* [block][block]: of a block of queries by a block of keys */
+  char *k, *v, *k_down;     /* a block of keys, packed */
+  char *q, *dout;           /* a block of queries, packed */
+  float *scores, *dweights; /* of a strip */
+  void *weights, *dscores;  /* [block][block]: of a block of queries by a block of keys */
   uint32_t *weight_pairs, *dscore_pairs;
-  char *packed;        /* a strip, or a block of weights turned round, as left operand */
+  char *packed;        /* a strip, or a block of weights transposed, as left operand */
   float *dq, *dk, *dv; /* sums: of one block, or of all blocks of a head */
 
   /* What is made of queries and needed with every block of keys: of one block, or of all. */
@@ -451,11 +451,7 @@ static int64_t sums_floats(const struct problem *p) {
   return div_up(p->block, p->ops->mr) * p->row_floats;
 }
 
-static bool uses_pairs(const struct problem *p) {
-  return p->weight_unit == GD_GEMM_UNIT_BF16_PAIR && p->ops->in_place;
-}
-
-/* What is kept of so many blocks of queries. */
+/* What is saved of so many blocks of queries. */
 static void take_rows(const struct problem *p, int64_t blocks, struct scratch *scratch,
                       struct backward *own) {
   own->keeps_rows = blocks > 1;
@@ -476,10 +472,10 @@ static struct backward backward_scratch(const struct problem *p, struct scratch 
       .q = take(scratch, left_bytes(p, p->block)),
       .dout = take(scratch, left_bytes(p, p->block)),
       .scores = take(scratch, strip_tiles_bytes(p)),
-      .slopes = take(scratch, strip_tiles_bytes(p)),
+      .dweights = take(scratch, strip_tiles_bytes(p)),
       .dscores = take(scratch, whole_bytes),
   };
-  if (uses_pairs(p)) {
+  if (p->weight_unit == GD_GEMM_UNIT_BF16_PAIR && p->ops->in_place) {
     own.weight_pairs = take(scratch, whole * 2);
     own.dscore_pairs = take(scratch, whole * 2);
   } else {
@@ -514,7 +510,7 @@ static void load_keys(const struct problem *p, struct pair *pair, int64_t key_bl
       pack_down(p, head_at(p, p->k, key_head, pair->key_at), pair->keys, own->k_down);
 }
 
-/* `fresh`: what is kept of these queries is not there yet. */
+/* `fresh`: what is saved of these queries is not there yet. */
 static void load_rows(const struct problem *p, struct pair *b, int64_t row_block, bool fresh,
                       const struct backward *own) {
   const int64_t slot = own->keeps_rows ? row_block : 0, slot_bytes = slot * down_bytes(p);
@@ -537,7 +533,7 @@ static void load_rows(const struct problem *p, struct pair *b, int64_t row_block
     lse[r] = p->lse_in[b->head * p->steps + b->row_at + r] * 0x1.715476p0f; /* log2(e) */
 }
 
-/* Weights and slopes of the block; and its share of dq, if sums for that are given. */
+/* Weights and dscores of the block; and its share of dq, if sums for that are given. */
 static void score_block(const struct problem *p, const struct pair *b, const struct backward *own,
                         float *dq) {
   const struct gd_gemm_ops *ops = p->ops;
@@ -550,14 +546,14 @@ static void score_block(const struct problem *p, const struct pair *b, const str
     struct gd_cpu_strip strip = make_strip(p, b->head, b->row_at + i, count, b->key_at, b->keys);
     int64_t width;
     const int64_t depth = strip_depth(p, seen, b->depth_keys, &width);
-    /* Where add_turned packs, it reads all columns. */
+    /* Where add_transposed packs, it reads all columns. */
     strip.width = ops->in_place || width > b->keys ? width : b->keys;
     struct gd_gemm_rows a = strip_of(p, &q, s);
     multiply(p, p->depth, &a, own->k, p->depth, 0, own->scores, false, count, seen);
     a = strip_of(p, &dout, s);
-    multiply(p, p->depth, &a, own->v, p->depth, 0, own->slopes, false, count, seen);
+    multiply(p, p->depth, &a, own->v, p->depth, 0, own->dweights, false, count, seen);
     strip.scores = own->scores;
-    strip.slopes = own->slopes;
+    strip.dweights = own->dweights;
     strip.lse = b->lse + i;
     strip.delta = b->delta + i;
     strip.dscores = (char *)own->dscores + i * p->block * elem_bytes;
@@ -567,7 +563,7 @@ static void score_block(const struct problem *p, const struct pair *b, const str
     } else {
       strip.weights = (char *)own->weights + i * p->block * elem_bytes;
     }
-    p->rows->attention_slopes(&strip);
+    p->rows->attention_dscores(&strip);
     if (!dq)
       continue;
     a = left_strip(p, strip.dscores, count, width, depth, own->packed);
@@ -577,15 +573,15 @@ static void score_block(const struct problem *p, const struct pair *b, const str
 }
 
 /* Adds weights^T values to the sums of a block of keys: columns become rows of the left operand. */
-static void add_turned(const struct problem *p, const struct pair *b, const struct backward *own,
-                       const void *weights, const uint32_t *pairs, const char *values,
-                       float *sums) {
+static void add_transposed(const struct problem *p, const struct pair *b,
+                           const struct backward *own, const void *weights, const uint32_t *pairs,
+                           const char *values, float *sums) {
   const struct gd_gemm_ops *ops = p->ops;
   struct gd_gemm_rows a = {.row_bytes = 4, .unit_bytes = p->block * 4};
   const char *columns = pairs ? (const char *)pairs : weights;
-  const bool turned = ops->in_place; /* a column's units are p->block apart already */
+  const bool transposed = ops->in_place; /* a column's units are p->block apart already */
   const int64_t packed_bytes = ops->a_step * b->depth_rows * 4;
-  if (!turned)
+  if (!transposed)
     ops->pack_a(&(struct gd_gemm_piece){.data = weights,
                                         .ld = p->block,
                                         .unit = p->weight_unit,
@@ -595,12 +591,12 @@ static void add_turned(const struct problem *p, const struct pair *b, const stru
                 own->packed);
   for (int64_t j = 0, s = 0; j < b->keys; j += ops->mr, s++) {
     /* The queries before the first key of the strip do not see it. */
-    int64_t skip = p->causal && turned ? (b->key_at + j - b->row_at) / ops->unit_k : 0;
+    int64_t skip = p->causal && transposed ? (b->key_at + j - b->row_at) / ops->unit_k : 0;
     skip = skip > 0 ? skip : 0;
     if (skip >= b->depth_rows)
       continue;
     a.data = columns + skip * a.unit_bytes + j * 4;
-    if (!turned)
+    if (!transposed)
       a = (struct gd_gemm_rows){
           .data = own->packed + s * packed_bytes, .row_bytes = 4, .unit_bytes = ops->a_step * 4};
     multiply(p, b->depth_rows - skip, &a, values, b->depth_rows, skip, sums + s * p->row_floats,
@@ -610,8 +606,8 @@ static void add_turned(const struct problem *p, const struct pair *b, const stru
 
 static void add_to_keys(const struct problem *p, const struct pair *b, const struct backward *own,
                         float *dk, float *dv) {
-  add_turned(p, b, own, own->weights, own->weight_pairs, b->dout_down, dv);
-  add_turned(p, b, own, own->dscores, own->dscore_pairs, b->q_down, dk);
+  add_transposed(p, b, own, own->weights, own->weight_pairs, b->dout_down, dv);
+  add_transposed(p, b, own, own->dscores, own->dscore_pairs, b->q_down, dk);
 }
 
 static void store_keys(const struct problem *p, const struct pair *b, const float *dk,
@@ -683,7 +679,7 @@ static void queries_task(const struct problem *p, int64_t head, int64_t row_bloc
 
 /* How many blocks of queries a task by heads can keep what it made of: all, 1, or 0 if it does not
    even have room for its sums. */
-static int64_t blocks_kept(const struct problem *p, const struct gd_kernel_args *args) {
+static int64_t blocks_saved(const struct problem *p, const struct gd_kernel_args *args) {
   struct scratch scratch = scratch_of(args, 0);
   int64_t blocks = blocks_of(p), sums = blocks + 2 * (p->group > 1 ? blocks : 1);
   backward_scratch(p, &scratch);
@@ -692,7 +688,7 @@ static int64_t blocks_kept(const struct problem *p, const struct gd_kernel_args 
   return left_bytes >= blocks * kept_bytes ? blocks : left_bytes >= kept_bytes ? 1 : 0;
 }
 
-static void run_heads(const struct gd_kernel_args *args, const struct problem *p, int64_t kept,
+static void run_heads(const struct gd_kernel_args *args, const struct problem *p, int64_t saved,
                       int threads) {
   const int64_t tasks = p->batch * p->heads / p->group, blocks = blocks_of(p);
   const int64_t sums_bytes = sums_floats(p) * (int64_t)sizeof(float);
@@ -703,7 +699,7 @@ static void run_heads(const struct gd_kernel_args *args, const struct problem *p
     own.dq = take(&scratch, blocks * sums_bytes);
     own.dk = take(&scratch, (p->group > 1 ? blocks : 1) * sums_bytes);
     own.dv = take(&scratch, (p->group > 1 ? blocks : 1) * sums_bytes);
-    take_rows(p, kept, &scratch, &own);
+    take_rows(p, saved, &scratch, &own);
     if (p->ops->begin)
       p->ops->begin();
 #pragma omp for schedule(dynamic, 1) nowait
@@ -747,7 +743,7 @@ void gd_cpu_attention_grad_isa(const struct gd_kernel_args *args, enum gd_isa is
   p.dk = args->out[1].data;
   p.dv = args->out[2].data;
   if (p.size < 1 || p.size > GD_CPU_ATTENTION_SIZE || p.group == 0) {
-    gd_ref_attention_grad(args);
+    gd_cpu_leave_to_ref(GD_OP_attention_grad, args);
     return;
   }
   const int64_t key_heads = p.batch * p.heads / p.group;
@@ -755,16 +751,16 @@ void gd_cpu_attention_grad_isa(const struct gd_kernel_args *args, enum gd_isa is
     return;
   const int threads = threads_for(args, &p);
   GD_ASSERT(threads * (int64_t)GD_GEMM_THREAD_BYTES <= args->workspace_bytes);
-  /* 5 products on the busiest thread against 7 shared evenly. */
+  /* 5 GEMMs on the busiest thread against 7 shared evenly. */
   const bool by_heads =
       5.0 * (double)div_up(key_heads, threads) <= 7.0 * (double)key_heads / (double)threads;
-  int64_t kept = blocks_kept(&p, args);
-  if (kept == 0) { /* smaller blocks leave more room; by the shape alone */
+  int64_t saved = blocks_saved(&p, args);
+  if (saved == 0) { /* smaller blocks leave more room; by the shape alone */
     p.block = block_of(p.ops, GD_CPU_ATTENTION_BLOCK / 2);
-    kept = blocks_kept(&p, args);
+    saved = blocks_saved(&p, args);
   }
-  if (by_heads && kept > 0)
-    run_heads(args, &p, kept, (int)min_size(threads, key_heads));
+  if (by_heads && saved > 0)
+    run_heads(args, &p, saved, (int)min_size(threads, key_heads));
   else
     run_blocks(args, &p, threads);
 }

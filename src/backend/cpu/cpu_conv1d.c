@@ -37,18 +37,18 @@ static void convolve(const struct gd_kernel_args *args, const float *bias, bool 
   const struct gd_view *x = &args->in[0];
   struct gd_cpu_conv1d conv = describe(x, args->in[1].dims[2]);
   const float *weight = args->in[1].data; /* [C][K], the tap of the present last */
-  float *turned = args->workspace;
+  float *transposed = args->workspace;
   int64_t panel = panel_of(&conv), runs = (conv.steps + RUN_STEPS - 1) / RUN_STEPS;
   int threads = gd_cpu_threads(args, 4 * x->elements);
   conv.ahead = ahead;
   conv.bias = bias;
   conv.y = args->out[0].data;
-  conv.w = turned;
+  conv.w = transposed;
   for (int64_t begin = 0; begin < conv.channels; begin += panel) {
     next_panel(&conv, begin, panel);
     for (int64_t c = conv.begin; c < conv.end; c++)
       for (int64_t j = 0; j < conv.taps; j++)
-        turned[j * (conv.end - conv.begin) + c - conv.begin] =
+        transposed[j * (conv.end - conv.begin) + c - conv.begin] =
             weight[c * conv.taps + conv.taps - 1 - j];
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t task = 0; task < x->dims[0] * runs; task++) {
@@ -66,7 +66,8 @@ void gd_cpu_conv1d_dx(const struct gd_kernel_args *args) {
   convolve(args, NULL, true);
 }
 
-/* Steps begin .. end - 1 of all sequences, laid end to end, into sums[K + 1][channels]. */
+/* Sums of steps begin .. end - 1 of all sequences, numbered consecutively: sums[K + 1][channels].
+ */
 static void sum_chunk(const struct gd_cpu_rows *rows, const struct gd_cpu_conv1d *conv,
                       int64_t begin, int64_t end, float *sums) {
   memset(sums, 0, (size_t)((conv->taps + 1) * (conv->end - conv->begin)) * sizeof *sums);

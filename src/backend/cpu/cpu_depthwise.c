@@ -2,7 +2,7 @@
  * Depthwise convolution over images, channels last, with its gradients. Letters: B images, H W rows
  * and columns, C channels, K filter size.
  *
- * dx is the convolution of dy with the filter turned around, so both run the same loops. A task is
+ * dx is the convolution of dy with the mirrored filter, so both run the same loops. A task is
  * one group of channels (one vector) in a band of one image's rows; results do not depend on the
  * bands. dw is a sum over all pixels: the rows of all images are cut into chunks by the shape
  * alone, a chunk is summed in fp32, and the chunks are added in order, in double.
@@ -26,7 +26,7 @@ static struct gd_cpu_depthwise describe(const struct gd_view *x, int64_t k) {
 
 /* filters[group][tap][lane] out of weight[C,K,K]; lanes past the channels are 0. */
 static void arrange_filters(float *filters, const float *weight, int64_t taps, int64_t lanes,
-                            int64_t channels, int64_t group, bool turned) {
+                            int64_t channels, int64_t group, bool mirrored) {
   float *out = filters + group * taps * lanes;
   for (int64_t l = 0; l < lanes; l++) {
     int64_t c = group * lanes + l;
@@ -34,7 +34,7 @@ static void arrange_filters(float *filters, const float *weight, int64_t taps, i
     if (c >= channels)
       for (int64_t t = 0; t < taps; t++)
         out[t * lanes + l] = 0;
-    else if (turned)
+    else if (mirrored)
       for (int64_t t = 0; t < taps; t++)
         out[t * lanes + l] = from[taps - 1 - t];
     else
@@ -43,7 +43,7 @@ static void arrange_filters(float *filters, const float *weight, int64_t taps, i
   }
 }
 
-static void convolve(const struct gd_kernel_args *args, const float *bias, bool turned) {
+static void convolve(const struct gd_kernel_args *args, const float *bias, bool mirrored) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();
   const struct gd_view *x = &args->in[0], *w = &args->in[1];
   struct gd_cpu_depthwise d = describe(x, w->dims[2]);
@@ -63,7 +63,7 @@ static void convolve(const struct gd_kernel_args *args, const float *bias, bool 
   {
 #pragma omp for schedule(static)
     for (int64_t group = 0; group < groups; group++)
-      arrange_filters(filters, weight, taps, lanes, d.channels, group, turned);
+      arrange_filters(filters, weight, taps, lanes, d.channels, group, mirrored);
 #pragma omp for schedule(static)
     for (int64_t task = 0; task < images * bands * groups; task++) {
       int64_t group = task % groups, band = task / groups % bands, image = task / groups / bands;
@@ -82,14 +82,14 @@ void gd_cpu_depthwise(const struct gd_kernel_args *args) {
   if (fits(args->in[1].dims[2], args->in[1].dims[0]))
     convolve(args, args->in[2].data, false);
   else
-    gd_ref_depthwise(args);
+    gd_cpu_leave_to_ref(GD_OP_depthwise, args);
 }
 
 void gd_cpu_depthwise_dx(const struct gd_kernel_args *args) {
   if (fits(args->in[1].dims[2], args->in[1].dims[0]))
     convolve(args, NULL, true);
   else
-    gd_ref_depthwise_dx(args);
+    gd_cpu_leave_to_ref(GD_OP_depthwise_dx, args);
 }
 
 /* Adds up the chunks of channels begin .. end - 1: dw[C,K,K] and dbias[C], written or added to. */
@@ -112,7 +112,7 @@ void gd_cpu_depthwise_dw(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *x = &args->in[1];
   struct gd_cpu_depthwise d = describe(x, args->attr->rows.rows);
   if (!fits(d.k, d.channels)) {
-    gd_ref_depthwise_dw(args);
+    gd_cpu_leave_to_ref(GD_OP_depthwise_dw, args);
     return;
   }
   float *partials = args->workspace; /* [chunks][K * K + 1][C] */

@@ -20,8 +20,8 @@ void gd_cpu_embed(const struct gd_kernel_args *args) {
 
 /*
  * Ranges of the vocabulary for one task: small enough that a range is still in L2 when rows are
- * added to it, and few enough that reading all ids once per range stays small beside clearing the
- * table.
+ * added to it, and few enough that reading all ids once per range stays small compared with
+ * clearing the table.
  */
 static int64_t range_count(int64_t table_elements, int64_t ids, int threads) {
   int64_t by_cache = table_elements / (64 * 1024), by_ids = table_elements / (4 * ids + 1);

@@ -67,7 +67,7 @@ struct gd_cpu_rope {
 struct gd_cpu_adam {
   float *param, *m, *v;
   const float *grad;
-  void *half; /* NULL: no copy */
+  void *compute; /* 16-bit copy; NULL: none */
   enum gd_dtype half_dtype;
   float factor;       /* of the gradient */
   float keep;         /* of the parameter: 1 - lr * decay when decoupled */
@@ -102,7 +102,7 @@ struct gd_cpu_conv1d {
 
 enum {
   GD_CPU_SCAN_CHANNELS = 64,     /* of a group, which one thread takes at a time */
-  GD_CPU_SCAN_STATES = 16,       /* of a block: what the backward pass keeps per step */
+  GD_CPU_SCAN_STATES = 16,       /* of a block: what the backward pass saves per step */
   GD_CPU_SCAN_PAIR = 32,         /* channels of the widest pair of vectors */
   GD_CPU_SCAN_MOST_STATES = 256, /* S past this, or more states in all than */
   GD_CPU_SCAN_CARRIED = 3 << 16  /* ... this, goes to the reference kernels */
@@ -116,7 +116,7 @@ struct gd_cpu_scan {
   int64_t steps, channels, states, chunks; /* T, C, S; chunks of a sequence */
   const void *u, *delta, *b, *c, *dy;
   const float *a_log, *d;
-  float *kept; /* [B][chunks][C][S]: written by scan, read by scan_grad */
+  float *saved; /* [B][chunks][C][S]: written by scan, read by scan_grad */
   void *y, *du, *ddelta;
   float *da_log, *dd;
   bool adds_a_log, adds_d; /* these two are added to, not overwritten */
@@ -190,17 +190,17 @@ struct gd_cpu_strip {
                               be more than there are, or below 0 */
   float scale;             /* of the scores, times log2(e) */
   const float *scores;     /* tiles of 2^tile_bits columns, each row by row */
-  const float *slopes;     /* dout v^T, likewise; of the backward pass, as all with an s below */
+  const float *dweights;   /* dout v^T, likewise; of the backward pass */
   int tile_bits;
   int64_t tile_floats;
-  bool halves; /* weights and dscores are bf16, not fp32 */
-  bool drops;  /* dropout: see struct gd_cpu_dropout */
+  bool bf16;  /* weights and dscores are bf16, not fp32 */
+  bool drops; /* dropout: see struct gd_cpu_dropout */
   uint32_t seed;
   uint64_t stream;
   uint64_t first;    /* of row 0, column 0 */
   uint64_t row_step; /* from row to row */
   uint32_t threshold;
-  float kept;    /* scale of what is kept: of the slopes; the weights come without */
+  float kept;    /* scale of what dropout leaves: of dweights; the weights come without */
   void *weights; /* [rows][ld] */
   int64_t ld;
   bool is_first;      /* nothing has been summed yet */
@@ -293,11 +293,11 @@ struct gd_cpu_rows {
   void (*recur_grad)(const struct gd_cpu_states *p, int64_t batch, int64_t begin, int64_t end);
 
   /* A strip forward, and the end of its rows; backward. Rows of count tiles side by side, times
-     factor[row]. The products of rows of x with rows of y. */
+     factor[row]. The dot products of rows of x with rows of y. */
   void (*attention_weights)(const struct gd_cpu_strip *strip);
   void (*attention_finish)(int64_t rows, const float *shift, const float *sum, float kept,
                            float *lse, float *factor);
-  void (*attention_slopes)(const struct gd_cpu_strip *strip);
+  void (*attention_dscores)(const struct gd_cpu_strip *strip);
   void (*scale_tile_rows)(float *tiles, int64_t rows, int64_t count, int64_t tile_floats,
                           int64_t tile_columns, const float *factor);
   void (*row_dots)(enum gd_dtype dtype, float *dots, const void *x, const void *y, int64_t rows,
@@ -422,74 +422,10 @@ static inline int32_t gd_cpu_label(const struct gd_attr_xent *attr, const struct
 
 /* --- kernels -------------------------------------------------------------------------------- */
 
-/* Not vectorised yet: the reference kernels serve. Remove a line when its cpu kernel is there. */
-#include "backend/ref/ref_int.h"
+/* Leaves an op to ref: shapes past the limits of the cpu kernel. ops.def says `own_or_ref`. */
+void gd_cpu_leave_to_ref(enum gd_op_kind kind, const struct gd_kernel_args *args);
 
-/* Copies and collectives are the same for every backend that computes in host memory. */
-#define gd_cpu_buffer         gd_host_buffer
-#define gd_cpu_wait           gd_host_wait
-#define gd_cpu_all_reduce     gd_host_all_reduce
-#define gd_cpu_reduce_scatter gd_host_reduce_scatter
-#define gd_cpu_all_gather     gd_host_all_gather
-#define gd_cpu_gather         gd_host_gather
-#define gd_cpu_transfer       gd_host_transfer
-#define gd_cpu_transfer_into  gd_host_transfer_into
-
-void gd_cpu_concat(const struct gd_kernel_args *args);
-void gd_cpu_transpose(const struct gd_kernel_args *args);
-void gd_cpu_slice(const struct gd_kernel_args *args);
-void gd_cpu_pad(const struct gd_kernel_args *args);
-void gd_cpu_cast(const struct gd_kernel_args *args);
-void gd_cpu_positions(const struct gd_kernel_args *args);
-void gd_cpu_embed(const struct gd_kernel_args *args);
-void gd_cpu_matmul(const struct gd_kernel_args *args);
-void gd_cpu_add(const struct gd_kernel_args *args);
-void gd_cpu_mul(const struct gd_kernel_args *args);
-void gd_cpu_dropout(const struct gd_kernel_args *args);
-void gd_cpu_layernorm(const struct gd_kernel_args *args);
-void gd_cpu_rmsnorm(const struct gd_kernel_args *args);
-void gd_cpu_rope(const struct gd_kernel_args *args);
-void gd_cpu_split_heads(const struct gd_kernel_args *args);
-void gd_cpu_merge_heads(const struct gd_kernel_args *args);
-void gd_cpu_softmax(const struct gd_kernel_args *args);
-void gd_cpu_attention(const struct gd_kernel_args *args);
-void gd_cpu_activate(const struct gd_kernel_args *args);
-void gd_cpu_depthwise(const struct gd_kernel_args *args);
-void gd_cpu_depthwise_dx(const struct gd_kernel_args *args);
-void gd_cpu_depthwise_dw(const struct gd_kernel_args *args);
-void gd_cpu_conv1d(const struct gd_kernel_args *args);
-void gd_cpu_conv1d_dx(const struct gd_kernel_args *args);
-void gd_cpu_conv1d_dw(const struct gd_kernel_args *args);
-void gd_cpu_scan(const struct gd_kernel_args *args);
-void gd_cpu_scan_grad(const struct gd_kernel_args *args);
-void gd_cpu_decay(const struct gd_kernel_args *args);
-void gd_cpu_decay_grad(const struct gd_kernel_args *args);
-void gd_cpu_outer(const struct gd_kernel_args *args);
-void gd_cpu_recur(const struct gd_kernel_args *args);
-void gd_cpu_recur_grad(const struct gd_kernel_args *args);
-void gd_cpu_contract_states(const struct gd_kernel_args *args);
-void gd_cpu_contract_channels(const struct gd_kernel_args *args);
-void gd_cpu_xent(const struct gd_kernel_args *args);
-void gd_cpu_linear_xent(const struct gd_kernel_args *args);
-void gd_cpu_pool(const struct gd_kernel_args *args);
-void gd_cpu_layernorm_grad(const struct gd_kernel_args *args);
-void gd_cpu_rmsnorm_grad(const struct gd_kernel_args *args);
-void gd_cpu_pool_grad(const struct gd_kernel_args *args);
-void gd_cpu_softmax_grad(const struct gd_kernel_args *args);
-void gd_cpu_attention_grad(const struct gd_kernel_args *args);
-void gd_cpu_activate_grad(const struct gd_kernel_args *args);
-void gd_cpu_xent_grad(const struct gd_kernel_args *args);
-void gd_cpu_embed_grad(const struct gd_kernel_args *args);
-void gd_cpu_sum_rows(const struct gd_kernel_args *args);
-void gd_cpu_accumulate(const struct gd_kernel_args *args);
-void gd_cpu_sum_squares(const struct gd_kernel_args *args);
-void gd_cpu_control(const struct gd_kernel_args *args);
-void gd_cpu_adam(const struct gd_kernel_args *args);
-void gd_cpu_fill(const struct gd_kernel_args *args);
-void gd_cpu_copy(const struct gd_kernel_args *args);
-void gd_cpu_fused(const struct gd_kernel_args *args);
-
-/* The same with the kernels of one level, at most gd_isa_detect(): for tests. */
+/* Attention with the kernels of one level, at most gd_isa_detect(): for tests. */
 void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa);
 void gd_cpu_attention_grad_isa(const struct gd_kernel_args *args, enum gd_isa isa);
 

@@ -1,13 +1,13 @@
 /*
- * linear_xent: the product with the vocabulary, cross-entropy and the gradients of both, over
+ * linear_xent: the GEMM with the vocabulary, cross-entropy and the gradients of both, over
  * chunks of rows whose logits alone are stored. Letters: C width, V vocabulary.
  *
  * Rows whose label is ignored are left out: those that count are copied together, so that a masked
- * language model multiplies the seventh part it predicts. Per chunk three products (logits, dx, dw
+ * language model multiplies the seventh part it predicts. Per chunk three GEMMs (logits, dx, dw
  * added up over chunks) and one walk over the logits that turns each row into its gradient while it
  * is in L2. How rows are cut depends on the shape and the labels alone.
  *
- * Bound: the products. dw is read and written once a chunk, w read twice, so a chunk wants to be
+ * Bound: the GEMMs. dw is read and written once a chunk, w read twice, so a chunk wants to be
  * deep; gd_loss_chunk_rows says how deep.
  */
 #include <math.h>
@@ -47,7 +47,7 @@ static struct loss describe(const struct gd_kernel_args *args, int64_t chunk) {
   return loss;
 }
 
-/* Rows between a tensor and the chunk. Bytes: count * C, twice. */
+/* Copies rows between a tensor and the chunk: reads and writes count * C elements. */
 static void copy_rows(const struct loss *loss, int64_t count, bool gather) {
   const struct gd_view *whole = gather ? &loss->args->in[0] : &loss->args->out[2];
   size_t row_bytes = (size_t)(loss->columns * gd_dtype_bytes(loss->dtype));
@@ -154,7 +154,7 @@ static double run_chunk(const struct loss *loss, int64_t count, bool adds) {
   return sum;
 }
 
-/* Chunks of about one size, in whole tiles of the products where that many rows are permitted. */
+/* Chunks of about one size, in whole tiles of the GEMMs where that many rows are permitted. */
 static int64_t chunk_rows(int64_t rows, int64_t most, int64_t tile) {
   int64_t whole = most / tile * tile;
   if (rows <= most || whole == 0)

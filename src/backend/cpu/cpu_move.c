@@ -278,9 +278,9 @@ static void transpose_runs(const struct gd_kernel_args *args, const struct axis 
 
 /*
  * Another dim becomes last: tiles of TILE x TILE elements between that dim and the one that was
- * last. A tile is turned into a buffer, square by square, and leaves it in whole lines: output rows
- * that are a power of two apart, or nearly, would evict each other from L1 before their lines are
- * full. Tiles follow each other along the output's rows: few pages are written at a time.
+ * last. A tile is transposed into a buffer, square by square, and leaves it in whole lines: output
+ * rows that are a power of two apart, or nearly, would evict each other from L1 before their lines
+ * are full. Tiles follow each other along the output's rows: few pages are written at a time.
  *
  * In a square of 16-byte vectors, interleaving the first half of the rows with the second rotates
  * the digits of (row, column) by one; log2 of the rows such steps exchange the two.
@@ -290,7 +290,7 @@ enum { TILE = 64 };
 typedef uint16_t u16x8 __attribute__((vector_size(16)));
 typedef uint32_t u32x4 __attribute__((vector_size(16)));
 
-/* The elements of `size` bytes of a and b in turn: of their first halves, and of their second. */
+/* The elements of `size` bytes of a and b in turn: of the first half of each, and of the second. */
 static inline u16x8 interleave_low(int64_t size, u16x8 a, u16x8 b) {
   return size == 2 ? __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
                    : (u16x8)__builtin_shufflevector((u32x4)a, (u32x4)b, 0, 4, 1, 5);
@@ -338,22 +338,22 @@ static void transpose_square_4(char *to, int64_t out_bytes, const char *from, in
 static void transpose_tile(int64_t size, char *to, int64_t out_bytes, const char *from,
                            int64_t in_bytes, int64_t rows, int64_t columns) {
   uint32_t buffer[TILE * TILE];
-  char *turned = (char *)buffer; /* [columns][TILE] elements */
+  char *transposed = (char *)buffer; /* [columns][TILE] elements */
   int64_t side = 16 / size, step = TILE * size, r = 0;
   for (; r + side <= rows; r += side) {
     int64_t c = 0;
     for (; c + side <= columns; c += side)
       (size == 2 ? transpose_square_2 : transpose_square_4)(
-          turned + c * step + r * size, step, from + r * in_bytes + c * size, in_bytes);
+          transposed + c * step + r * size, step, from + r * in_bytes + c * size, in_bytes);
     for (; c < columns; c++)
       for (int64_t i = r; i < r + side; i++)
-        memcpy(turned + c * step + i * size, from + i * in_bytes + c * size, (size_t)size);
+        memcpy(transposed + c * step + i * size, from + i * in_bytes + c * size, (size_t)size);
   }
   for (; r < rows; r++)
     for (int64_t c = 0; c < columns; c++)
-      memcpy(turned + c * step + r * size, from + r * in_bytes + c * size, (size_t)size);
+      memcpy(transposed + c * step + r * size, from + r * in_bytes + c * size, (size_t)size);
   for (int64_t c = 0; c < columns; c++)
-    memcpy(to + c * out_bytes, turned + c * step, (size_t)(rows * size));
+    memcpy(to + c * out_bytes, transposed + c * step, (size_t)(rows * size));
 }
 
 static void transpose_tiles(const struct gd_kernel_args *args, const struct axis *axes,

@@ -8,8 +8,8 @@
  * over channels; these parts are then added in the order of the groups. What a group carries from
  * chunk to chunk is dL/dh. Results do not depend on the number of threads.
  *
- * Bound: arithmetic, on AVX-512 8 products a state, channel and step forward, 5 of them in the
- * exponential; backward 15, and what recompute writes and walk_back reads, which is in L2.
+ * Bound: arithmetic, on AVX-512 8 multiplications a state, channel and step forward, 5 of them in
+ * the exponential; backward 15, and what recompute writes and walk_back reads, which is in L2.
  */
 #include <omp.h>
 #include <string.h>
@@ -55,11 +55,11 @@ void gd_cpu_scan(const struct gd_kernel_args *args) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();
   struct gd_cpu_scan scan = describe(args, 0);
   if (!fits(&scan)) {
-    gd_ref_scan(args);
+    gd_cpu_leave_to_ref(GD_OP_scan, args);
     return;
   }
   scan.y = args->out[0].data;
-  scan.kept = args->out[1].data;
+  scan.saved = args->out[1].data;
   int64_t groups = groups_of(&scan), tasks = args->in[0].dims[0] * groups;
   int threads = gd_cpu_threads(args, args->in[0].elements * (scan.states + 1) * 4);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -86,14 +86,14 @@ void gd_cpu_scan_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *db = &args->out[3], *dc = &args->out[4];
   struct gd_cpu_scan scan = describe(args, 1);
   if (!fits(&scan)) {
-    gd_ref_scan_grad(args);
+    gd_cpu_leave_to_ref(GD_OP_scan_grad, args);
     return;
   }
   int threads = gd_cpu_threads(args, dy->elements * (scan.states + 1) * 8);
   int64_t groups = groups_of(&scan);
   scan.dtype_dy = dy->dtype;
   scan.dy = dy->data;
-  scan.kept = args->in[7].data;
+  scan.saved = args->in[7].data;
   scan.du = args->out[0].data;
   scan.ddelta = args->out[1].data;
   scan.da_log = args->out[2].data;

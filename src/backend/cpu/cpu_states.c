@@ -47,7 +47,7 @@ static void share_rows(const struct gd_kernel_args *args, const struct gd_view *
 void gd_cpu_decay(const struct gd_kernel_args *args) {
   struct gd_cpu_states p = describe(&args->out[0]);
   if (!fits(&p)) {
-    gd_ref_decay(args);
+    gd_cpu_leave_to_ref(GD_OP_decay, args);
     return;
   }
   p.dtype_c = args->in[0].dtype;
@@ -60,7 +60,7 @@ void gd_cpu_decay(const struct gd_kernel_args *args) {
 void gd_cpu_outer(const struct gd_kernel_args *args) {
   struct gd_cpu_states p = describe(&args->out[0]);
   if (!fits(&p)) {
-    gd_ref_outer(args);
+    gd_cpu_leave_to_ref(GD_OP_outer, args);
     return;
   }
   p.dtype_c = args->in[0].dtype;
@@ -74,7 +74,7 @@ void gd_cpu_outer(const struct gd_kernel_args *args) {
 void gd_cpu_contract_states(const struct gd_kernel_args *args) {
   struct gd_cpu_states p = describe(&args->in[0]);
   if (!fits(&p)) {
-    gd_ref_contract_states(args);
+    gd_cpu_leave_to_ref(GD_OP_contract_states, args);
     return;
   }
   p.x = args->in[0].data;
@@ -88,7 +88,7 @@ void gd_cpu_contract_states(const struct gd_kernel_args *args) {
 void gd_cpu_contract_channels(const struct gd_kernel_args *args) {
   struct gd_cpu_states p = describe(&args->in[0]);
   if (!fits(&p)) {
-    gd_ref_contract_channels(args);
+    gd_cpu_leave_to_ref(GD_OP_contract_channels, args);
     return;
   }
   p.x = args->in[0].data;
@@ -104,7 +104,7 @@ void gd_cpu_decay_grad(const struct gd_kernel_args *args) {
   const struct gd_view *da = &args->in[0];
   struct gd_cpu_states p = describe(da);
   if (!fits(&p)) {
-    gd_ref_decay_grad(args);
+    gd_cpu_leave_to_ref(GD_OP_decay_grad, args);
     return;
   }
   p.grad = da->data;

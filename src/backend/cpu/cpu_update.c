@@ -29,7 +29,7 @@ void gd_cpu_sum_squares(const struct gd_kernel_args *args) {
 
 /*
  * norm of the unscaled gradient; when it is not finite the step is skipped (factor 0) and a dynamic
- * loss scale halves, else the factor unscales and clips. A few scalars: no threads.
+ * loss scale is divided by two, else the factor unscales and clips. A few scalars: no threads.
  */
 void gd_cpu_control(const struct gd_kernel_args *args) {
   const struct gd_attr_control *attr = &args->attr->control;
@@ -59,7 +59,7 @@ void gd_cpu_control(const struct gd_kernel_args *args) {
 /*
  * Adam (Kingma, Ba, arXiv:1412.6980, algorithm 1), decay coupled into the gradient or decoupled
  * from it (Loshchilov, Hutter, arXiv:1711.05101, algorithm 2). One thread owns a range of elements.
- * Bytes: 28 an element, and 2 for the half copy.
+ * Bytes: 28 an element, and 2 for the 16-bit copy.
  */
 void gd_cpu_adam(const struct gd_kernel_args *args) {
   const struct gd_cpu_rows *rows = gd_cpu_rows();
@@ -68,9 +68,9 @@ void gd_cpu_adam(const struct gd_kernel_args *args) {
   double lr = (double)*(const float *)args->in[5].data;
   double step = (double)*(const float *)args->in[6].data;
   double beta1 = (double)attr->beta1, beta2 = (double)attr->beta2;
-  bool has_half = args->n_out > 3;
+  bool has_copy = args->n_out > 3;
   if (factor == 0) { /* nothing changes, but a copy in another memory may have nothing in it yet */
-    if (has_half)
+    if (has_copy)
       rows->convert(args->out[3].dtype, args->out[3].data, GD_DTYPE_F32, args->out[0].data,
                     args->out[0].elements);
     return;
@@ -80,8 +80,8 @@ void gd_cpu_adam(const struct gd_kernel_args *args) {
       .grad = args->in[1].data,
       .m = args->out[1].data,
       .v = args->out[2].data,
-      .half = has_half ? args->out[3].data : NULL,
-      .half_dtype = has_half ? args->out[3].dtype : GD_DTYPE_F32,
+      .compute = has_copy ? args->out[3].data : NULL,
+      .half_dtype = has_copy ? args->out[3].dtype : GD_DTYPE_F32,
       .factor = factor,
       .keep = attr->decoupled ? (float)(1 - lr * (double)attr->weight_decay) : 1,
       .decay = attr->decoupled ? 0 : attr->weight_decay,

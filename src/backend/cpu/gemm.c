@@ -1,5 +1,5 @@
 /*
- * The driver of the CPU's matrix product: blocking, packing, threads, dispatch.
+ * The driver of the CPU's GEMM: blocking, packing, threads, dispatch.
  *
  * C is cut into blocks of mb x nb; a block is a task, owned by one thread from the first to the
  * last k, so threads share nothing they write and need no barrier. Inside a block:
@@ -12,8 +12,9 @@
  *         tile: sums += A panel * B panel                     (registers)
  *         in the last round: store: C = alpha * sums + bias (+ C)
  *
- * The bound is the multiply-add rate: packing costs O(mb + nb) per k against O(mb * nb) products.
- * Packing happens here for every block again; that is cheaper than barriers around shared panels.
+ * The bound is the multiply-add rate: packing costs O(mb + nb) per k against O(mb * nb)
+ * multiplications. Packing happens here for every block again; that is cheaper than barriers around
+ * shared panels.
  */
 #include "backend/cpu/gemm.h"
 
@@ -22,7 +23,7 @@
 #include "backend/cpu/gemm_int.h"
 #include "base/status.h"
 
-/* How one product is cut up. Rounds of k depend on the shape alone, so that the sums do too. */
+/* How one GEMM is cut up. Rounds of k depend on the shape alone, so that the sums do too. */
 struct blocking {
   int64_t depth;              /* units of k in a round; the last may be shallower */
   int64_t rounds;             /* at least 1, also for k = 0 */

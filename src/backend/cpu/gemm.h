@@ -1,5 +1,5 @@
 /*
- * The CPU's matrix product: C = alpha * op(A) * op(B) + bias (+ C), batched, row-major, sums in
+ * The CPU's GEMM: C = alpha * op(A) * op(B) + bias (+ C), batched, row-major, sums in
  * fp32.
  *
  * One driver (gemm.c) blocks, packs and hands blocks of C to threads; one set of micro-kernels per
@@ -34,14 +34,14 @@ struct gd_gemm {
   bool accumulate; /* C is added to, in fp32, and rounded once */
 };
 
-/* Bytes of scratch for any product on this many threads, whatever its shape and instruction set. */
+/* Bytes of scratch for any GEMM on this many threads, whatever its shape and instruction set. */
 int64_t gd_gemm_workspace_bytes(int threads);
 
 /* Rows of C that the best kernels of this CPU compute at a time: any less costs as much. */
 int64_t gd_gemm_tile_rows(enum gd_dtype dtype);
 
 /*
- * Computes the product with the best kernels of this CPU. a, b and c are of the dtypes in g and
+ * Computes the GEMM with the best kernels of this CPU. a, b and c are of the dtypes in g and
  * need only their element's alignment; c overlaps neither. bias is fp32[n], added to every row, or
  * NULL. workspace is 64-byte aligned and has the size above. Allocates nothing and cannot fail.
  */

@@ -1,5 +1,5 @@
 /*
- * What the driver of the matrix product (gemm.c) and its micro-kernels (gemm_kernels_*.c) share.
+ * What the driver of the GEMM (gemm.c) and its micro-kernels (gemm_kernels_*.c) share.
  *
  * Both operands are packed into 4-byte units: one fp32 (fp16 and bf16 are widened where nothing
  * multiplies them), or a pair of bf16 neighbours along k for the instructions that take pairs.
@@ -93,7 +93,8 @@ struct gd_gemm_ops {
   /* sums (+)= rows of A * B panel; rows and cols say how much of the tile will be used. */
   void (*tile)(int64_t depth, const struct gd_gemm_rows *a, const void *b, float *sums, bool add,
                int64_t rows, int64_t cols);
-  /* rows x cols of C from a tile's sums; bias (or NULL) is at the tile's first column. */
+  /* Writes rows x cols of C from a tile's sums; bias (or NULL) points to the tile's first column.
+   */
   void (*store)(const struct gd_gemm_output *out, const float *sums, int64_t rows, int64_t cols,
                 const float *bias, void *c);
 };

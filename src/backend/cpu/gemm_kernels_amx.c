@@ -1,7 +1,7 @@
 /*
- * Matrix product kernel for Intel AMX over bf16 pairs.
+ * GEMM kernel for Intel AMX over bf16 pairs.
  *
- * One tile of C owns 32 x 32 sums: 2 x 2 AMX tiles of 16 x 16 fp32 (tmm0-3), beside two tiles of A
+ * One tile of C owns 32 x 32 sums: 2 x 2 AMX tiles of 16 x 16 fp32 (tmm0-3), and two tiles of A
  * (tmm4, 5: 16 rows x 16 units) and two of B (tmm6, 7: 16 units x 16 columns). Per 16 units of k:
  * four loads of 1 KiB for four TDPBF16PS of 16 cycles. The A panel mostly stays in L1 and B comes
  * from L2, at 32 bytes a cycle. Expected bound: packing and L2, not the multiplier.

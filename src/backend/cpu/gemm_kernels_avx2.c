@@ -1,7 +1,7 @@
 /*
- * Matrix product kernels for AVX2 + FMA + F16C, fp32 units.
+ * GEMM kernels for AVX2 + FMA + F16C, fp32 units.
  *
- * One tile owns 6 x 16 sums: 12 of the 16 registers, beside two of B and two broadcasts of A. Per
+ * One tile owns 6 x 16 sums: 12 of the 16 registers, and two of B and two broadcasts of A. Per
  * unit of k that is 8 loads for 12 multiply-adds on two ports. Packing moves 8 x 8 elements at a
  * time; what is not whole (edges, and the last columns of a 6-row panel) goes through a small
  * zeroed square.
@@ -36,10 +36,10 @@ GD_INLINE GD_TARGET_AVX2 __m256 load_wide(enum gd_gemm_unit unit, const void *da
   }
   if (unit == GD_GEMM_UNIT_F32)
     return _mm256_loadu_ps((const float *)data + at);
-  __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)data + at));
+  __m128i words = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)data + at));
   if (unit == GD_GEMM_UNIT_F16)
-    return _mm256_cvtph_ps(halves);
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+    return _mm256_cvtph_ps(words);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
 }
 
 /* r[i] lane j becomes r[j] lane i. */

@@ -1,8 +1,8 @@
 /*
- * Matrix product kernels for AVX-512, over fp32 units (FMA) and over bf16 pairs (VDPBF16PS), and
+ * GEMM kernels for AVX-512, over fp32 units (FMA) and over bf16 pairs (VDPBF16PS), and
  * the packing and storing that the AMX kernel shares.
  *
- * One tile owns 14 x 32 sums: 28 registers, beside two of B and one broadcast of A. Per unit of k
+ * One tile owns 14 x 32 sums: 28 registers, and two of B and one broadcast of A. Per unit of k
  * that is 16 loads for 28 multiply-adds, so the bound is the multiply-add rate on one port (Zen 4)
  * and on two (Intel servers). Packing moves 16 x 16 units at a time and transposes them in
  * registers where the source runs along k. Edges are masks; nothing is read or written outside the
@@ -33,10 +33,10 @@ GD_INLINE GD_TARGET_AVX512 __m512i load_wide(enum gd_gemm_unit unit, const void 
                                              __mmask16 mask) {
   if (unit == GD_GEMM_UNIT_F32)
     return _mm512_maskz_loadu_epi32(mask, (const float *)data + at);
-  __m256i halves = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)data + at);
+  __m256i words = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)data + at);
   if (unit == GD_GEMM_UNIT_F16)
-    return _mm512_castps_si512(_mm512_cvtph_ps(halves));
-  __m512i wide = _mm512_cvtepu16_epi32(halves);
+    return _mm512_castps_si512(_mm512_cvtph_ps(words));
+  __m512i wide = _mm512_cvtepu16_epi32(words);
   return unit == GD_GEMM_UNIT_BF16 ? _mm512_slli_epi32(wide, 16) : wide;
 }
 

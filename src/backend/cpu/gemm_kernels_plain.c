@@ -1,5 +1,5 @@
 /*
- * Matrix product kernels in C for any CPU: 16-byte vectors of gcc and clang, fp32 units.
+ * GEMM kernels in C for any CPU: 16-byte vectors of gcc and clang, fp32 units.
  *
  * One tile owns MR x 8 sums in vector registers: 4 rows on x86-64 (16 registers), 8 on CPUs
  * with 32. Bound: the multiply and add rate of 16-byte vectors. Every other instruction set must

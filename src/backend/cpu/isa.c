@@ -9,10 +9,11 @@
 
 #include <omp.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 #include "backend/cpu/gemm_int.h"
-#include "base/status.h"
+#include "base/switches.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -84,13 +85,33 @@ static enum gd_isa detect(void) {
 
 #endif
 
+/* GD_ISA_COUNT: none is. */
+static enum gd_isa demanded(void) {
+  const char *name = gd_env("GPUDAYS_ISA");
+  int isa = GD_ISA_PLAIN;
+  while (isa < GD_ISA_COUNT && !(name && strcmp(name, gd_isa_name((enum gd_isa)isa)) == 0))
+    isa++;
+  return (enum gd_isa)isa;
+}
+
+enum gd_status gd_isa_check(struct gd_error *err) {
+  enum gd_isa isa = gd_isa_detect(), wanted = demanded();
+  if (wanted == GD_ISA_COUNT || wanted == isa)
+    return GD_OK;
+  return gd_fail(err, GD_ENVIRONMENT, "GPUDAYS_ISA=%s cannot be had: this CPU has %s at most",
+                 gd_isa_name(wanted), gd_isa_name(isa));
+}
+
 enum gd_isa gd_isa_detect(void) {
-  /* A fact of the machine, asked once: CPUID leaves a virtual machine, far slower than a product.
+  /* A fact of the machine, asked once: CPUID leaves a virtual machine, far slower than a small
+   * GEMM.
    */
   static _Atomic int known = -1;
   int isa = atomic_load_explicit(&known, memory_order_relaxed);
   if (isa < 0) {
     isa = (int)detect();
+    if ((int)demanded() < isa)
+      isa = (int)demanded();
     atomic_store_explicit(&known, isa, memory_order_relaxed);
   }
   return (enum gd_isa)isa;
@@ -226,7 +247,7 @@ static double now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Rounds that take a thread about this long, found by doubling, which also wakes the clock. */
+/* How many rounds take a thread about this long. Found by doubling, which also raises the clock. */
 static int64_t calibrate_rounds(enum gd_dtype dtype, enum gd_isa isa, double slice_s, float *sink) {
   int64_t rounds = 1000;
   for (;;) {

@@ -8,6 +8,7 @@
 #ifndef GD_BACKEND_CPU_ISA_H
 #define GD_BACKEND_CPU_ISA_H
 
+#include "base/status.h"
 #include "ir/dtype.h"
 
 enum gd_isa {
@@ -20,15 +21,19 @@ enum gd_isa {
 };
 
 /*
- * The best level of this CPU that its operating system also supports. The first call asks Linux for
- * the AMX tile state (once per process, for all its threads); the answer never changes after that.
+ * The best level of this CPU that its operating system also supports, or the one below it that
+ * GPUDAYS_ISA demands. The first call asks Linux for the AMX tile state (once per process, for all
+ * its threads); the answer never changes after that.
  */
 enum gd_isa gd_isa_detect(void);
+
+/* GD_ENVIRONMENT where GPUDAYS_ISA demands a level that this CPU lacks. */
+enum gd_status gd_isa_check(struct gd_error *err) GD_MUST_USE;
 
 const char *gd_isa_name(enum gd_isa isa); /* "plain", "avx2", "avx512", "avx512_bf16", "amx" */
 
 /*
- * Attainable FLOP/s of matrix products over this dtype with this level on so many threads: a loop
+ * Attainable FLOP/s of GEMMs over this dtype with this level on so many threads: a loop
  * of the best multiply-add the kernels of gemm.h would use, in registers only, on all threads at
  * once. The best of three runs of about 30 ms, and in a run each thread's best millisecond, so that
  * what else the machine does meanwhile costs little. Threads beyond the processors add nothing. f16

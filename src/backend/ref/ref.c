@@ -13,13 +13,8 @@
 
 /* --- shapes -------------------------------------------------------------------------------- */
 
-/* Views name the memory of their input: nothing to run. */
-#define ref_reshape NULL
-#define ref_split   NULL
-#define ref_view    NULL
-
 /* out = in_0 | in_1 | ...: dim 0 is the slowest, so the parts follow each other in memory. */
-static void ref_concat(const struct gd_kernel_args *args) {
+void gd_ref_concat(const struct gd_kernel_args *args) {
   int64_t at = 0;
   for (uint32_t i = 0; i < args->n_in; i++) {
     move(&args->out[0], at, &args->in[i], 0, args->in[i].elements);
@@ -28,7 +23,7 @@ static void ref_concat(const struct gd_kernel_args *args) {
 }
 
 /* y[i_0, i_1, ...] = x[j] where j[perm[d]] = i_d. */
-static void ref_transpose(const struct gd_kernel_args *args) {
+void gd_ref_transpose(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *y = &args->out[0];
   int64_t strides[GD_MAX_RANK]; /* of x, in elements */
   int64_t stride = 1;
@@ -49,7 +44,7 @@ static void ref_transpose(const struct gd_kernel_args *args) {
 /* --- forward ------------------------------------------------------------------------------- */
 
 /* y[r, :] = table[ids[r], :]. */
-static void ref_embed(const struct gd_kernel_args *args) {
+void gd_ref_embed(const struct gd_kernel_args *args) {
   const struct gd_view *table = &args->in[0], *ids = &args->in[1];
   int64_t columns = columns_of(table);
   for (int64_t r = 0; r < ids->elements; r++)
@@ -60,7 +55,7 @@ static void ref_embed(const struct gd_kernel_args *args) {
  * y[b,i,j] = alpha * sum_k op(a)[b,i,k] op(b)[b,k,j] + bias[j]. A rank-2 b that meets an
  * untransposed a serves every leading index of a: these are then so many more rows.
  */
-static void ref_matmul(const struct gd_kernel_args *args) {
+void gd_ref_matmul(const struct gd_kernel_args *args) {
   const struct gd_attr_matmul *attr = &args->attr->matmul;
   const struct gd_view *a = &args->in[0], *b = &args->in[1];
   const struct gd_view *bias = args->n_in > 2 && args->in[2].data ? &args->in[2] : NULL;
@@ -85,7 +80,7 @@ static void ref_matmul(const struct gd_kernel_args *args) {
 }
 
 /* y[i] = a[i] + b[i mod elements(b)]: b has the trailing dims of a. */
-static void ref_add(const struct gd_kernel_args *args) {
+void gd_ref_add(const struct gd_kernel_args *args) {
   const struct gd_view *a = &args->in[0], *b = &args->in[1];
   for (int64_t i = 0; i < a->elements; i++)
     put(&args->out[0], i, get(a, i) + get(b, i % b->elements));
@@ -95,7 +90,7 @@ static void ref_add(const struct gd_kernel_args *args) {
  * mean = sum(x) / C, rstd = 1 / sqrt(sum((x - mean)^2) / C + eps), y = (x - mean) rstd w + b
  * (Ba, Kiros, Hinton, "Layer normalization", arXiv:1607.06450, eq. 4).
  */
-static void ref_layernorm(const struct gd_kernel_args *args) {
+void gd_ref_layernorm(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *weight = &args->in[1];
   const struct gd_view *bias = args->n_in > 2 && args->in[2].data ? &args->in[2] : NULL;
   int64_t columns = columns_of(x), rows = rows_of(x);
@@ -121,7 +116,7 @@ static void ref_layernorm(const struct gd_kernel_args *args) {
  * table[t, i] and table[t, i + R/2]; dims from R on are copied (Su et al., arXiv:2104.09864, in
  * the half-split order of GPT-NeoX).
  */
-static void ref_rope(const struct gd_kernel_args *args) {
+void gd_ref_rope(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *table = &args->in[1], *y = &args->out[0];
   int64_t rotary = args->attr->rope.rotary, half = rotary / 2;
   int64_t columns = columns_of(x), rows = rows_of(x), positions = x->dims[x->rank - 2];
@@ -157,7 +152,7 @@ static double largest(const struct gd_view *x, int64_t at, int64_t count) {
 }
 
 /* y_j = exp(x_j - max) / sum_i exp(x_i - max). */
-static void ref_softmax(const struct gd_kernel_args *args) {
+void gd_ref_softmax(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0];
   int64_t columns = columns_of(x), rows = rows_of(x);
   for (int64_t r = 0; r < rows; r++) {
@@ -180,7 +175,7 @@ static double activation(enum gd_activation function, double x) {
   case GD_ACTIVATION_GELU: return 0.5 * x * (1 + erf(x * SQRT_HALF));
   case GD_ACTIVATION_GELU_TANH:
     return 0.5 * x * (1 + tanh(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)));
-  case GD_ACTIVATION_RELU: return x > 0 ? x : 0;
+  case GD_ACTIVATION_RELU: return x <= 0 ? 0 : x; /* NaN stays, as in PyTorch */
   case GD_ACTIVATION_SILU: return x / (1 + exp(-x));
   case GD_ACTIVATION_SOFTPLUS: return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
   case GD_ACTIVATION_QUICK_GELU: return x / (1 + exp(-1.702 * x));
@@ -192,7 +187,7 @@ static double activation(enum gd_activation function, double x) {
   return 0;
 }
 
-static double activation_slope(enum gd_activation function, double x) {
+static double activation_derivative(enum gd_activation function, double x) {
   switch (function) {
   case GD_ACTIVATION_GELU:
     return 0.5 * (1 + erf(x * SQRT_HALF)) + x * SQRT_1_OVER_2PI * exp(-0.5 * x * x);
@@ -200,7 +195,7 @@ static double activation_slope(enum gd_activation function, double x) {
     double t = tanh(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * x * x);
   }
-  case GD_ACTIVATION_RELU: return x > 0 ? 1 : 0;
+  case GD_ACTIVATION_RELU: return x <= 0 ? 0 : 1; /* of NaN 1, likewise */
   case GD_ACTIVATION_SILU: {
     double s = 1 / (1 + exp(-x));
     return s * (1 + x * (1 - s));
@@ -222,13 +217,13 @@ static double activation_slope(enum gd_activation function, double x) {
 }
 
 /* y = f(x). */
-static void ref_activate(const struct gd_kernel_args *args) {
+void gd_ref_activate(const struct gd_kernel_args *args) {
   for (int64_t i = 0; i < args->in[0].elements; i++)
     put(&args->out[0], i, activation(args->attr->activate.function, get(&args->in[0], i)));
 }
 
 /* lse_r = log sum_j exp(x_rj); loss = weight * sum over counted rows of lse_r - x_r,label. */
-static void ref_xent(const struct gd_kernel_args *args) {
+void gd_ref_xent(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *logits = &args->in[0], *labels = &args->in[1];
   int64_t columns = columns_of(logits), rows = rows_of(logits);
@@ -254,7 +249,7 @@ static void ref_xent(const struct gd_kernel_args *args) {
  * dx = rstd (g - sum_j(g) / C - h sum_j(g h) / C). The sums over rows come first: dx may take the
  * memory of dy.
  */
-static void ref_layernorm_grad(const struct gd_kernel_args *args) {
+void gd_ref_layernorm_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *x = &args->in[1], *weight = &args->in[2];
   const struct gd_view *mean = &args->in[3], *rstd = &args->in[4];
   int64_t columns = columns_of(x), rows = rows_of(x);
@@ -287,7 +282,7 @@ static void ref_layernorm_grad(const struct gd_kernel_args *args) {
 }
 
 /* dx_j = y_j (dy_j - sum_i y_i dy_i). */
-static void ref_softmax_grad(const struct gd_kernel_args *args) {
+void gd_ref_softmax_grad(const struct gd_kernel_args *args) {
   const struct gd_view *y = &args->in[0], *dy = &args->in[1];
   int64_t columns = columns_of(y), rows = rows_of(y);
   for (int64_t r = 0; r < rows; r++) {
@@ -301,14 +296,15 @@ static void ref_softmax_grad(const struct gd_kernel_args *args) {
 }
 
 /* dx = f'(x) dy. */
-static void ref_activate_grad(const struct gd_kernel_args *args) {
+void gd_ref_activate_grad(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *dy = &args->in[1];
   for (int64_t i = 0; i < x->elements; i++)
-    put(&args->out[0], i, activation_slope(args->attr->activate.function, get(x, i)) * get(dy, i));
+    put(&args->out[0], i,
+        activation_derivative(args->attr->activate.function, get(x, i)) * get(dy, i));
 }
 
 /* dx_rj = (exp(x_rj - lse_r) - [j = label]) weight loss_scale; 0 in rows that do not count. */
-static void ref_xent_grad(const struct gd_kernel_args *args) {
+void gd_ref_xent_grad(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *logits = &args->in[0], *lse = &args->in[1], *labels = &args->in[2];
   int64_t columns = columns_of(logits), rows = rows_of(logits);
@@ -324,7 +320,7 @@ static void ref_xent_grad(const struct gd_kernel_args *args) {
 }
 
 /* dtable[v, :] = sum over the positions whose id is v of dy[position, :]; 0 for v = pad. */
-static void ref_embed_grad(const struct gd_kernel_args *args) {
+void gd_ref_embed_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *ids = &args->in[1];
   const struct gd_attr_embed *attr = &args->attr->embed;
   int64_t columns = columns_of(dy);
@@ -345,7 +341,7 @@ static void ref_embed_grad(const struct gd_kernel_args *args) {
 }
 
 /* y_j = sum_r x_rj, where the columns are the trailing dims that are kept. */
-static void ref_sum_rows(const struct gd_kernel_args *args) {
+void gd_ref_sum_rows(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0];
   int64_t columns = args->out[0].elements;
   for (int64_t j = 0; j < columns; j++) {
@@ -357,7 +353,7 @@ static void ref_sum_rows(const struct gd_kernel_args *args) {
 }
 
 /* acc += x. */
-static void ref_accumulate(const struct gd_kernel_args *args) {
+void gd_ref_accumulate(const struct gd_kernel_args *args) {
   for (int64_t i = 0; i < args->out[0].elements; i++)
     put(&args->out[0], i, get(&args->in[0], i) + get(&args->in[1], i));
 }
@@ -365,7 +361,7 @@ static void ref_accumulate(const struct gd_kernel_args *args) {
 /* --- update -------------------------------------------------------------------------------- */
 
 /* y0 + y1 = sum x^2: y1 is what rounding y0 loses. */
-static void ref_sum_squares(const struct gd_kernel_args *args) {
+void gd_ref_sum_squares(const struct gd_kernel_args *args) {
   double sum = 0;
   for (int64_t i = 0; i < args->in[0].elements; i++)
     sum += get(&args->in[0], i) * get(&args->in[0], i);
@@ -376,11 +372,11 @@ static void ref_sum_squares(const struct gd_kernel_args *args) {
 
 /*
  * norm = sqrt(sum of the sums) / scale, the norm of the unscaled gradient. Not finite: the step is
- * skipped (factor 0) and a dynamic scale halves, down to 1. Finite: factor = min(1, max_norm /
- * (norm + 1e-6)) / scale, as torch.nn.utils.clip_grad_norm_ clips; the step counts, and a dynamic
- * scale doubles after growth_interval good steps in a row.
+ * skipped (factor 0) and a dynamic scale is divided by two, down to 1. Finite: factor = min(1,
+ * max_norm / (norm + 1e-6)) / scale, as torch.nn.utils.clip_grad_norm_ clips; the step counts, and
+ * a dynamic scale doubles after growth_interval good steps in a row.
  */
-static void ref_control(const struct gd_kernel_args *args) {
+void gd_ref_control(const struct gd_kernel_args *args) {
   const struct gd_attr_control *attr = &args->attr->control;
   double step = get(&args->in[0], 0), scale = get(&args->in[1], 0), good = get(&args->in[1], 1);
   double total = 0, factor = 0;
@@ -416,7 +412,7 @@ static void ref_control(const struct gd_kernel_args *args) {
  * m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
  * p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps). Factor 0 skips the step.
  */
-static void ref_adam(const struct gd_kernel_args *args) {
+void gd_ref_adam(const struct gd_kernel_args *args) {
   const struct gd_attr_adam *attr = &args->attr->adam;
   double beta1 = (double)attr->beta1, beta2 = (double)attr->beta2;
   double decay = (double)attr->weight_decay;
@@ -445,67 +441,24 @@ static void ref_adam(const struct gd_kernel_args *args) {
 }
 
 /* x = value. */
-static void ref_fill(const struct gd_kernel_args *args) {
+void gd_ref_fill(const struct gd_kernel_args *args) {
   for (int64_t i = 0; i < args->out[0].elements; i++)
     put(&args->out[0], i, (double)args->attr->fill.value);
 }
 
-/* ref runs op by op: host.c does not bind a graph with fused ops to it. */
-static void ref_fused(const struct gd_kernel_args *args) {
-  (void)args;
-  GD_ASSERT(!"ref has no fused ops");
-}
-
 /* dst = src, in the dtype of dst. */
-static void ref_copy(const struct gd_kernel_args *args) {
+void gd_ref_copy(const struct gd_kernel_args *args) {
   for (int64_t i = 0; i < args->out[0].elements; i++)
     put(&args->out[0], i, get(&args->in[1], i));
 }
 
-/* Those of the other files of this folder, and of backend/host_ranks.c. */
-#define ref_buffer         gd_host_buffer
-#define ref_wait           gd_host_wait
-#define ref_all_reduce     gd_host_all_reduce
-#define ref_reduce_scatter gd_host_reduce_scatter
-#define ref_all_gather     gd_host_all_gather
-#define ref_gather         gd_host_gather
-#define ref_transfer       gd_host_transfer
-#define ref_transfer_into  gd_host_transfer_into
-#define ref_slice          gd_ref_slice
-#define ref_pad            gd_ref_pad
-#define ref_cast           gd_ref_cast
-#define ref_positions      gd_ref_positions
-#define ref_mul            gd_ref_mul
-#define ref_dropout        gd_ref_dropout
-#define ref_rmsnorm        gd_ref_rmsnorm
-#define ref_rmsnorm_grad   gd_ref_rmsnorm_grad
-#define ref_pool           gd_ref_pool
-#define ref_pool_grad      gd_ref_pool_grad
-#define ref_depthwise      gd_ref_depthwise
-#define ref_depthwise_dx   gd_ref_depthwise_dx
-#define ref_depthwise_dw   gd_ref_depthwise_dw
-#define ref_conv1d         gd_ref_conv1d
-#define ref_conv1d_dx      gd_ref_conv1d_dx
-#define ref_conv1d_dw      gd_ref_conv1d_dw
-#define ref_scan           gd_ref_scan
-#define ref_scan_grad      gd_ref_scan_grad
-#define ref_linear_xent    gd_ref_linear_xent
-
-#define ref_decay             gd_ref_decay
-#define ref_decay_grad        gd_ref_decay_grad
-#define ref_outer             gd_ref_outer
-#define ref_recur             gd_ref_recur
-#define ref_recur_grad        gd_ref_recur_grad
-#define ref_contract_states   gd_ref_contract_states
-#define ref_contract_channels gd_ref_contract_channels
-#define ref_attention         gd_ref_attention
-#define ref_attention_grad    gd_ref_attention_grad
-#define ref_split_heads       gd_ref_split_heads
-#define ref_merge_heads       gd_ref_merge_heads
-
-/* A row of ops.def without its function does not compile. */
+/* A row of ops.def that names a kernel nobody wrote does not link. */
 const gd_kernel gd_ref_kernels[GD_OP_COUNT] = {
-#define GD_OP(name, ...) [GD_OP_##name] = ref_##name,
+#define KERNEL_none(name) NULL
+#define KERNEL_own(name)  gd_ref_##name
+#define KERNEL_host(name) gd_host_##name
+#define GD_OP(name, min, max, attr, doc, shape, grad, cost, flops, lower, ref, ...) \
+  [GD_OP_##name] = KERNEL_##ref(name),
 #include "ir/ops.def"
 #undef GD_OP
 };

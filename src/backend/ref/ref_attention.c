@@ -1,6 +1,6 @@
 /*
  * ref kernels of attention. The rules of ref.c hold: the formula in the comment, in double, without
- * tricks. Scores are computed again wherever they are needed; sums over columns go a few at a time,
+ * tricks. Scores are recomputed wherever they are needed; sums over columns go a few at a time,
  * because a kernel has no memory of its own.
  *
  * Letters: B batch, N heads, M key heads, T sequence, D head size. Head n reads key head n M / N.
@@ -105,14 +105,14 @@ void gd_ref_attention(const struct gd_kernel_args *args) {
 
 /* p_ij = exp(s_ij - lse_i); ds_ij = p_ij (kept_ij dout_i . v_j - dout_i . out_i): the gradient of
    softmax, since sum_j kept_ij p_ij dout_i . v_j = dout_i . out_i. */
-static void weight_and_slope(const struct gd_kernel_args *args, const struct problem *p, int64_t b,
-                             int64_t n, int64_t i, int64_t j, double *weight, double *slope) {
+static void weight_and_dscore(const struct gd_kernel_args *args, const struct problem *p, int64_t b,
+                              int64_t n, int64_t i, int64_t j, double *weight, double *dscore) {
   int64_t at = query_at(p, b, n, i);
   double keep = kept(p, b, n, i, j);
   double probability = exp(score(p, b, n, i, j) - get(&args->in[5], at / p->size));
   *weight = keep * probability;
-  *slope = probability * (keep * dot(&args->in[0], at, p->v, key_at(p, b, n, j), p->size) -
-                          dot(&args->in[0], at, &args->in[4], at, p->size));
+  *dscore = probability * (keep * dot(&args->in[0], at, p->v, key_at(p, b, n, j), p->size) -
+                           dot(&args->in[0], at, &args->in[4], at, p->size));
 }
 
 /* dq_i = scale sum_j ds_ij k_j. */
@@ -120,12 +120,12 @@ static void queries_grad(const struct gd_kernel_args *args, const struct problem
   for (int64_t r = 0; r < p->batch * p->heads * p->steps; r++) {
     int64_t i = r % p->steps, n = r / p->steps % p->heads, b = r / p->steps / p->heads;
     for (int64_t d = 0; d < p->size; d += COLUMNS) {
-      double sums[COLUMNS] = {0}, weight, slope;
+      double sums[COLUMNS] = {0}, weight, dscore;
       int64_t columns = p->size - d < COLUMNS ? p->size - d : COLUMNS;
       for (int64_t j = 0; j < keys_seen(p, i); j++) {
-        weight_and_slope(args, p, b, n, i, j, &weight, &slope);
+        weight_and_dscore(args, p, b, n, i, j, &weight, &dscore);
         for (int64_t c = 0; c < columns; c++)
-          sums[c] += slope * get(p->k, key_at(p, b, n, j) + d + c);
+          sums[c] += dscore * get(p->k, key_at(p, b, n, j) + d + c);
       }
       for (int64_t c = 0; c < columns; c++)
         put(&args->out[0], r * p->size + d + c, (double)p->attr->scale * sums[c]);
@@ -139,13 +139,13 @@ static void keys_grad(const struct gd_kernel_args *args, const struct problem *p
   for (int64_t r = 0; r < p->batch * p->key_heads * p->steps; r++) {
     int64_t j = r % p->steps, m = r / p->steps % p->key_heads, b = r / p->steps / p->key_heads;
     for (int64_t d = 0; d < p->size; d += COLUMNS) {
-      double sums_k[COLUMNS] = {0}, sums_v[COLUMNS] = {0}, weight, slope;
+      double sums_k[COLUMNS] = {0}, sums_v[COLUMNS] = {0}, weight, dscore;
       int64_t columns = p->size - d < COLUMNS ? p->size - d : COLUMNS;
       for (int64_t n = m * group; n < (m + 1) * group; n++)
         for (int64_t i = p->attr->causal ? j : 0; i < p->steps; i++) {
-          weight_and_slope(args, p, b, n, i, j, &weight, &slope);
+          weight_and_dscore(args, p, b, n, i, j, &weight, &dscore);
           for (int64_t c = 0; c < columns; c++) {
-            sums_k[c] += slope * get(p->q, query_at(p, b, n, i) + d + c);
+            sums_k[c] += dscore * get(p->q, query_at(p, b, n, i) + d + c);
             sums_v[c] += weight * get(&args->in[0], query_at(p, b, n, i) + d + c);
           }
         }

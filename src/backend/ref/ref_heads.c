@@ -23,7 +23,7 @@ static struct heads heads_of(const struct gd_kernel_args *args, bool split) {
   return h;
 }
 
-/* One head of one token, turned: see ref_rope. */
+/* One head of one token, rotated: see gd_ref_rope. */
 static void turn(const struct heads *h, const struct gd_view *to, int64_t to_at,
                  const struct gd_view *from, int64_t from_at, int64_t t) {
   int64_t rotary = h->attr->rotary, half = rotary / 2;

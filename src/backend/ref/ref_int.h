@@ -1,6 +1,6 @@
 /*
  * What the files of the ref backend share: element access in double, whatever the dtype, and the
- * kernels that ref.c's table takes from the other files.
+ * declarations of the kernels.
  */
 #ifndef GD_BACKEND_REF_REF_INT_H
 #define GD_BACKEND_REF_REF_INT_H
@@ -58,42 +58,16 @@ static inline void move(const struct gd_view *to, int64_t to_at, const struct gd
            (size_t)(count * size));
 }
 
-/* ref_shape.c */
-void gd_ref_slice(const struct gd_kernel_args *args);
-void gd_ref_pad(const struct gd_kernel_args *args);
-void gd_ref_cast(const struct gd_kernel_args *args);
-void gd_ref_positions(const struct gd_kernel_args *args);
-void gd_ref_mul(const struct gd_kernel_args *args);
-void gd_ref_dropout(const struct gd_kernel_args *args);
-void gd_ref_rmsnorm(const struct gd_kernel_args *args);
-void gd_ref_rmsnorm_grad(const struct gd_kernel_args *args);
-void gd_ref_pool(const struct gd_kernel_args *args);
-void gd_ref_pool_grad(const struct gd_kernel_args *args);
-/* ref_filter.c */
-void gd_ref_depthwise(const struct gd_kernel_args *args);
-void gd_ref_depthwise_dx(const struct gd_kernel_args *args);
-void gd_ref_depthwise_dw(const struct gd_kernel_args *args);
-void gd_ref_conv1d(const struct gd_kernel_args *args);
-void gd_ref_conv1d_dx(const struct gd_kernel_args *args);
-void gd_ref_conv1d_dw(const struct gd_kernel_args *args);
-/* ref_scan.c */
-void gd_ref_scan(const struct gd_kernel_args *args);
-void gd_ref_scan_grad(const struct gd_kernel_args *args);
-/* ref_states.c */
-void gd_ref_decay(const struct gd_kernel_args *args);
-void gd_ref_decay_grad(const struct gd_kernel_args *args);
-void gd_ref_outer(const struct gd_kernel_args *args);
-void gd_ref_recur(const struct gd_kernel_args *args);
-void gd_ref_recur_grad(const struct gd_kernel_args *args);
-void gd_ref_contract_states(const struct gd_kernel_args *args);
-void gd_ref_contract_channels(const struct gd_kernel_args *args);
-/* ref_attention.c */
-void gd_ref_attention(const struct gd_kernel_args *args);
-void gd_ref_attention_grad(const struct gd_kernel_args *args);
-/* ref_heads.c */
-void gd_ref_split_heads(const struct gd_kernel_args *args);
-void gd_ref_merge_heads(const struct gd_kernel_args *args);
-/* ref_loss.c */
-void gd_ref_linear_xent(const struct gd_kernel_args *args);
+/* gd_ref_<op> of every row of ops.def. Other backends take them from gd_ref_kernels. */
+#define REF_none(name)
+#define REF_host(name)
+#define REF_own(name) void gd_ref_##name(const struct gd_kernel_args *args);
+
+#define GD_OP(name, min, max, attr, doc, shape, grad, cost, flops, lower, ref, ...) REF_##ref(name)
+#include "ir/ops.def"
+#undef GD_OP
+#undef REF_none
+#undef REF_host
+#undef REF_own
 
 #endif

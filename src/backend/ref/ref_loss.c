@@ -1,6 +1,6 @@
 /*
  * The ref kernel of linear_xent: the loss of logits that are never stored, with its gradients. A
- * logit is computed again wherever it is needed, and rounded to the dtype of x each time, as the
+ * logit is recomputed wherever it is needed, and rounded to the dtype of x each time, as the
  * unfused ops round what they store.
  *
  * Letters: R rows, C columns, V vocabulary.

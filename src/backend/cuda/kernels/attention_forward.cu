@@ -2,7 +2,7 @@
 
 // A block owns ROWS queries of a head. With one stage, the values of the same columns arrive while
 // it multiplies by keys, and the next keys while by values. With two, the next scores are computed
-// amid the arithmetic on these, which is as long as all products together, with one barrier a visit.
+// amid the arithmetic on these, which takes as long as all MMAs, with one barrier a visit.
 struct gd_softmax {
   float sums[ROW_TILES][HEAD_TILES][4];
   float most[ROW_TILES][2], total[ROW_TILES][2]; // of a row: what exponents are relative to, and
@@ -99,8 +99,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       load_rows<COLUMNS>(VALUES + slot * PIECE, v, column, p.steps, p.size);
   };
   gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
-  // All that comes of the scores w and, beside it, the next scores: the last time, these are of
-  // what is left in shared memory, and not used.
+  // Softmax and weighted values of the scores w, interleaved with computing the next scores. The
+  // last time these are of what is left in shared memory, and not used.
   auto take = [&](float(&w)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4], int column,
                   int slot) {
     if (p.exponent < 0)

@@ -1,33 +1,32 @@
 #include "attention_dropout.cuh"
 
-// All of the gradient of one head at once: dq, dk and dv as attention_grad_queries.cu and
-// attention_grad_keys.cu have them, with five products in place of their seven and one drawing of
-// what is kept. For sm_90a, 16-bit heads of 49 to 64 that share no keys, rows on 16 bytes, and
-// where a head's dq fits into shared memory. Products are by warpgroups of four warps (wgmma),
-// which read shared memory once for 64 rows where mma.sync reads it for 16: there that was the
-// floor.
+// The whole gradient of one head in one kernel: dq, dk and dv as attention_grad_queries.cu and
+// attention_grad_keys.cu compute them, with five GEMMs instead of their seven, and the dropout mask
+// drawn once. For sm_90a, 16-bit heads of 49 to 64 that share no keys, rows aligned to 16 bytes, and
+// where a head's dq fits into shared memory. MMAs are wgmma, by warpgroups of four warps, which read
+// shared memory once for 64 rows where mma.sync reads it for 16: there that was the bound.
 //
-// A block owns a head. It has two warpgroups; each owns 64 of ROWS = 128 keys at a time, visits
-// COLUMNS = 64 queries at a time, transposed as attention_grad_keys does, and owns 32 columns of
-// dq. dk and dv are sums in registers. The slopes of a visit also go to shared memory, where in the
-// next visit, behind its barrier, they are the left operand of dq. What dq has so far lies in
-// shared memory as fp32, each lane's own numbers beside each other, from the first keys until the
-// last, which write it out. So every sum has one order.
+// A CTA owns a head. Each of its two warpgroups owns 64 of ROWS = 128 keys at a time, visits COLUMNS
+// = 64 queries at a time, transposed as in attention_grad_keys, and owns 32 columns of dq. dk and dv
+// accumulate in registers. The dscores of a visit also go to shared memory, where they are the left
+// operand of dq in the next visit, behind its barrier. dq accumulates in shared memory as fp32, each
+// lane's numbers contiguous, over all keys, and the last visit writes it out. So every sum has one
+// order.
 //
-// All matrices in shared memory have rows of 128 bytes, of which the 16-byte pieces are exchanged
-// by the lowest three bits of the row (the hardware's 128-byte swizzle), so one copy serves as
+// All matrices in shared memory have rows of 128 bytes with the hardware's 128-byte swizzle (the
+// 16-byte pieces of a row are permuted by XOR with its lowest three bits), so one copy serves as
 // operand and as its transpose.
 //
-// Of T 512, in cycles of a multiprocessor: products 41,000; instructions issued, with dropout,
-// about 900 a warp and visit, 58,000: the floor. Products overlap with random numbers, and with the
-// other warpgroup's arithmetic.
+// At T 512, in cycles of a multiprocessor: MMAs 41,000; instructions issued, with dropout, about 900
+// a warp and visit, 58,000: the bound. MMAs overlap with random numbers, and with the other
+// warpgroup's arithmetic.
 static_assert(BYTES == 2 && HEAD == 64 && WARPS == 8 && ROW_TILES == 1 && COLUMNS == 64 && ALIGNED,
               "see above");
 constexpr int LINE = 128, TILE_BYTES = COLUMNS * LINE;
 constexpr int AT_K = 0, AT_V = ROWS * LINE, AT_STAGE = 2 * ROWS * LINE;
 constexpr int DOUT = TILE_BYTES, STAGE = 2 * TILE_BYTES;
-constexpr int AT_SLOPES = AT_STAGE + 2 * STAGE, SLOPES = ROWS * LINE;
-constexpr int AT_VALUES = AT_SLOPES + 2 * SLOPES, VALUES = 2 * COLUMNS * 4; // lse and delta, twice
+constexpr int AT_DSCORES = AT_STAGE + 2 * STAGE, DSCORES = ROWS * LINE;
+constexpr int AT_VALUES = AT_DSCORES + 2 * DSCORES, VALUES = 2 * COLUMNS * 4; // lse and delta, twice
 constexpr int AT_DQ = AT_VALUES + 2 * VALUES;
 
 // --- instructions of warpgroups ------------------------------------------------------------------
@@ -37,7 +36,7 @@ GD_DEVICE void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" 
 template <int N> GD_DEVICE void group_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
-// What this thread wrote to shared memory, for the products of others behind the next barrier.
+// Makes what this thread wrote to shared memory visible to MMAs of others behind the next barrier.
 GD_DEVICE void group_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #define GD_SUMS_16(x)                                                                              \
@@ -53,9 +52,9 @@ GD_DEVICE void group_publish() { asm volatile("fence.proxy.async.shared::cta;" :
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "    \
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 // both:    c = a b', c += a b': 64 rows of a, 64 of b, both with 16 columns, in shared memory.
-// kept:    c += a b: a in registers, as of mma.sync; b 16 rows of 64 in shared memory.
-// turned:  c = a' b, c += a' b: a 16 rows of 64, b 16 rows of which 32 columns count.
-#define GD_GROUP_PRODUCTS(kind)                                                                    \
+// kept:    c += a b: a in registers, laid out as for mma.sync; b 16 rows of 64 in shared memory.
+// transposed:  c = a' b, c += a' b: a 16 rows of 64, b 16 rows of which 32 columns count.
+#define GD_GROUP_MMAS(kind)                                                                    \
   static GD_DEVICE void both(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {                 \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "                                         \
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." kind " " GD_NAMES_32                \
@@ -69,7 +68,7 @@ GD_DEVICE void group_publish() { asm volatile("fence.proxy.async.shared::cta;" :
                  : GD_SUMS_32(c)                                                                   \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
   }                                                                                                \
-  static GD_DEVICE void turned(float (&c)[4][4], uint64_t a, uint64_t b, int adds) {               \
+  static GD_DEVICE void transposed(float (&c)[4][4], uint64_t a, uint64_t b, int adds) {               \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "                                         \
                  "wgmma.mma_async.sync.aligned.m64n32k16.f32." kind " " GD_NAMES_16                \
                  ", %16, %17, p, 1, 1, 1, 1; }"                                                    \
@@ -77,14 +76,14 @@ GD_DEVICE void group_publish() { asm volatile("fence.proxy.async.shared::cta;" :
                  : "l"(a), "l"(b), "r"(adds));                                                     \
   }
 template <typename T> struct gd_group_unit;
-template <> struct gd_group_unit<gd_bf16> { GD_GROUP_PRODUCTS("bf16.bf16") };
-template <> struct gd_group_unit<gd_f16> { GD_GROUP_PRODUCTS("f16.f16") };
+template <> struct gd_group_unit<gd_bf16> { GD_GROUP_MMAS("bf16.bf16") };
+template <> struct gd_group_unit<gd_f16> { GD_GROUP_MMAS("f16.f16") };
 
 // --- end of instructions -------------------------------------------------------------------------
 
-// How the hardware names a matrix: its address, a multiple of 1,024 but for what is stepped over;
-// 1,024 bytes from 8 rows to the next 8, the only distance there is where a row is 128 bytes; the
-// swizzle. In two steps: what differs between matrices, then how many bytes further.
+// The descriptor of a matrix: its address, a multiple of 1,024 plus the bytes stepped over; the
+// distance from 8 rows to the next 8, which is 1,024 bytes where a row is 128; the swizzle. In two
+// steps: what differs between matrices, then the offset in bytes.
 constexpr uint32_t APART = 1024 >> 4;
 GD_DEVICE uint32_t name_of(uint32_t address) { return (address & 0x3ffff) >> 4 | APART << 16; }
 GD_DEVICE uint64_t named(uint32_t name, int bytes) {
@@ -114,7 +113,7 @@ struct gd_grad {
   int skipped;               // bytes of shared memory, to a multiple of 1,024
   int warp;                  // by a shuffle: so the compiler knows that all lanes agree
   int row;                   // of the block's keys, the first
-  int slot;                  // of this visit: which of two stages, and of two places for slopes
+  int slot;                  // of this visit: which of two stages, and of two places for dscores
   int next_row, next_column; // loaded next: queries, to be visited with keys from next_row on
   float sums_k[1][8][4], sums_v[1][8][4];
 
@@ -153,11 +152,11 @@ struct gd_grad {
 
   // dq of what was visited before.
   GD_DEVICE void multiply_queries(float (&sums)[4][4]) const {
-    uint32_t from = name_of(base + AT_SLOPES + (1 - slot) * SLOPES);
+    uint32_t from = name_of(base + AT_DSCORES + (1 - slot) * DSCORES);
     uint32_t keys = name_of(base + AT_K + group() * 64);
 #pragma unroll
     for (int step = 0; step < ROWS / 16; step++)
-      unit::turned(sums, named(from, step * 16 * LINE), named(keys, step * 16 * LINE), step > 0);
+      unit::transposed(sums, named(from, step * 16 * LINE), named(keys, step * 16 * LINE), step > 0);
     group_commit();
   }
   GD_DEVICE void put_queries(float (&sums)[4][4], int column) const {
@@ -189,20 +188,20 @@ struct gd_grad {
           gd_store(dq + (to * p.size + d), pair);
       }
   }
-  GD_DEVICE void put_slopes(int half, int j, uint32_t x) const {
+  GD_DEVICE void put_dscores(int half, int j, uint32_t x) const {
     int key = warp * 16 + row_of(0, 2 * half);
-    int to = AT_SLOPES + slot * SLOPES + key * LINE + (j ^ key % 8) * 16 + threadIdx.x % 4 * 4;
+    int to = AT_DSCORES + slot * DSCORES + key * LINE + (j ^ key % 8) * 16 + threadIdx.x % 4 * 4;
     *(uint32_t *)at(to) = x;
   }
 
-  // PENDING: the slopes of the visit before wait for their product.
+  // PENDING: the dscores of the visit before still wait for their MMA.
   template <bool PENDING> GD_DEVICE void take(int column) {
     int first = row + warp * 16, group_first = row + group() * 64;
     float queries[4][4];
     if (group_first >= p.steps || (p.causal && column + COLUMNS <= group_first)) { // nothing to see
 #pragma unroll
       for (int n = 0; n < 16; n++)
-        put_slopes(n % 2, n / 2, 0);
+        put_dscores(n % 2, n / 2, 0);
       if (PENDING) {
         group_fence();
         multiply_queries(queries);
@@ -213,7 +212,7 @@ struct gd_grad {
     }
     uint32_t stage = name_of(base + AT_STAGE + slot * STAGE);
     uint32_t own = name_of(base + group() * 64 * LINE);
-    float w[1][8][4], slopes[1][8][4];
+    float w[1][8][4], dscores[1][8][4];
     group_fence();
 #pragma unroll
     for (int step = 0; step < 4; step++)
@@ -221,7 +220,7 @@ struct gd_grad {
     group_commit();
 #pragma unroll
     for (int step = 0; step < 4; step++)
-      unit::both(slopes[0], named(own, AT_V + step * 32), named(stage, DOUT + step * 32),
+      unit::both(dscores[0], named(own, AT_V + step * 32), named(stage, DOUT + step * 32),
                  step > 0);
     group_commit();
     if (PENDING)
@@ -249,9 +248,9 @@ struct gd_grad {
         w[0][j][e] = gd_exp2(fmaf(w[0][j][e], p.exponent, -reference[e % 2]));
     }
     group_wait<PENDING ? 1 : 0>();
-    // The slopes, but for kept_scale, are kept p dout . v - p (delta / kept_scale).
+    // The dscores, but for kept_scale, are kept p dout . v - p (delta / kept_scale).
     float gain = DROPOUT ? 1 / p.kept_scale : 1;
-    uint32_t left[4][4], left_slopes[4][4]; // operands, as accumulate has them
+    uint32_t left[4][4], left_dscores[4][4]; // operands, as accumulate has them
 #pragma unroll
     for (int j = 0; j < 8; j++) {
       float mean[2] = {values[COLUMNS + j * 8] * gain, values[COLUMNS + j * 8 + 1] * gain};
@@ -262,11 +261,11 @@ struct gd_grad {
         for (int e = 0; e < 2; e++) {
           float whole = w[0][j][2 * half + e];
           x[e] = !DROPOUT || kept.has(0, j, 2 * half + e) ? whole : 0;
-          y[e] = fmaf(x[e], slopes[0][j][2 * half + e], -(whole * mean[e]));
+          y[e] = fmaf(x[e], dscores[0][j][2 * half + e], -(whole * mean[e]));
         }
         left[j / 2][j % 2 * 2 + half] = gd_unit<T0>::pack(x[0], x[1]);
-        left_slopes[j / 2][j % 2 * 2 + half] = gd_unit<T0>::pack(y[0], y[1]);
-        put_slopes(half, j, left_slopes[j / 2][j % 2 * 2 + half]);
+        left_dscores[j / 2][j % 2 * 2 + half] = gd_unit<T0>::pack(y[0], y[1]);
+        put_dscores(half, j, left_dscores[j / 2][j % 2 * 2 + half]);
       }
     }
     group_fence();
@@ -275,7 +274,7 @@ struct gd_grad {
       unit::kept(sums_v[0], left[step], named(stage, DOUT + step * 16 * LINE));
 #pragma unroll
     for (int step = 0; step < 4; step++)
-      unit::kept(sums_k[0], left_slopes[step], named(stage, step * 16 * LINE));
+      unit::kept(sums_k[0], left_dscores[step], named(stage, step * 16 * LINE));
     group_commit();
     if (PENDING) {
       group_wait<1>();
@@ -314,12 +313,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     grad.take<false>(column);
     grad.slot = 1 - grad.slot;
     for (column += COLUMNS; column < p.steps; column += COLUMNS) {
-      arrive(); // this stage and the former slopes; and nobody needs the others
+      arrive(); // this stage and the former dscores; and nobody needs the others
       grad.load(1 - grad.slot);
       grad.take<true>(column);
       grad.slot = 1 - grad.slot;
     }
-    arrive(); // the last slopes
+    arrive(); // the last dscores
     float queries[4][4];
     group_fence();
     grad.multiply_queries(queries);

@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   float hidden = p.exponent < 0 ? GD_INFINITY : -GD_INFINITY;
 
   float sums_k[ROW_TILES][HEAD_TILES][4], sums_v[ROW_TILES][HEAD_TILES][4];
-  float w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
+  float w[ROW_TILES][TILES][4], dscores[ROW_TILES][TILES][4];
   each_sum<HEAD_TILES>([&](int i, int j, int e) { sums_k[i][j][e] = sums_v[i][j][e] = 0; });
 
   auto load = [&](int to) {
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     load_rows<ROWS>(AT_V, v, place.row, p.steps, p.size);
   gd_own<KEEP >= 1> own(base + warp_row * STRIDE);
   gd_own<KEEP >= 2> own_v(base + AT_V + warp_row * STRIDE);
-  // All that comes of one visit; `now` are its scores, or become them.
+  // One visit. `now` are its scores, or become them.
   auto take = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4], int stage,
                   int after) {
     int64_t from = head;
@@ -69,11 +69,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (column + column_of(j, e) < first + row_of(i, e))
           now[i][j][e] = hidden;
       });
-    // No branch from here on: products hide behind the arithmetic on the first.
+    // No branch from here on: MMAs overlap with the arithmetic on the scores.
     if constexpr (STAGES == 3)
       scores(next, own, base + after);
     if (KEYS)
-      scores(slopes, own_v, base + stage + DOUT);
+      scores(dscores, own_v, base + stage + DOUT);
     // Past T, queries, dout, lse and delta are zeros: those weights are finite and meet zeros.
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
@@ -104,13 +104,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       for (int i = 0; i < ROW_TILES; i++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-          float slope = slopes[i][j][e] - mean[e % 2];
+          float dscore = dscores[i][j][e] - mean[e % 2];
           if (DROPOUT)
-            slope = fmaf(kept.one(slopes[i][j][e], i, j, e), p.kept_scale, -mean[e % 2]);
-          slopes[i][j][e] = now[i][j][e] * slope;
+            dscore = fmaf(kept.one(dscores[i][j][e], i, j, e), p.kept_scale, -mean[e % 2]);
+          dscores[i][j][e] = now[i][j][e] * dscore;
         }
     }
-    accumulate(sums_k, slopes, base + stage, gd_all());
+    accumulate(sums_k, dscores, base + stage, gd_all());
   };
 
   int stage = AT_STAGE, after = STAGES > 1 ? AT_STAGE + STAGE : AT_STAGE;

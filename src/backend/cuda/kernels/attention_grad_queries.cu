@@ -1,7 +1,7 @@
 #include "attention_dropout.cuh"
 
 // dq_i = scale sum_j ds_ij k_j with ds_ij = p_ij (kept_ij dout_i . v_j - delta_i). A block owns
-// ROWS queries of a head and visits keys and values together. With three stages, the next scores
+// ROWS queries of a head and visits keys with their values. With three stages, the next scores
 // are computed amid the arithmetic on these, as in attention_forward.cu.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_grad_queries(const T0 *dout, const T0 *q, const T0 *k, const T0 *v, const float *lse,
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   uint32_t base = shared_address(shared);
   float hidden = p.exponent < 0 ? GD_INFINITY : -GD_INFINITY;
 
-  float sums[ROW_TILES][HEAD_TILES][4], w[ROW_TILES][TILES][4], slopes[ROW_TILES][TILES][4];
+  float sums[ROW_TILES][HEAD_TILES][4], w[ROW_TILES][TILES][4], dscores[ROW_TILES][TILES][4];
   float reference[ROW_TILES][2], mean[ROW_TILES][2], factor[ROW_TILES][2];
 #pragma unroll
   for (int i = 0; i < ROW_TILES; i++) {
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     gd_copies_commit();
   };
-  // All that comes of one visit; `now` are its scores, or become them.
+  // One visit. `now` are its scores, or become them.
   auto take = [&](float(&now)[ROW_TILES][TILES][4], float(&next)[ROW_TILES][TILES][4], int column,
                   int stage, int after) {
     if (first >= p.steps || (p.causal && column >= first + WARP_ROWS))
@@ -53,10 +53,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if constexpr (STAGES < 3)
       scores(now, own, base + stage);
     hide(now, p, first, column, hidden);
-    // No branch from here on: products hide behind the arithmetic on the first.
+    // No branch from here on: MMAs overlap with the arithmetic on the scores.
     if constexpr (STAGES == 3)
       scores(next, own, base + after);
-    scores(slopes, own_dout, base + stage + VALUES);
+    scores(dscores, own_dout, base + stage + VALUES);
     each_sum<TILES>([&](int i, int j, int e) {
       now[i][j][e] = gd_exp2(fmaf(now[i][j][e], p.exponent, -reference[i][e / 2]));
     });
@@ -64,12 +64,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (DROPOUT)
       draw(kept, dropout, dropout.start + (uint64_t)((int64_t)first * p.steps + column), p.steps);
     each_sum<TILES>([&](int i, int j, int e) {
-      float slope = slopes[i][j][e] - mean[i][e / 2];
+      float dscore = dscores[i][j][e] - mean[i][e / 2];
       if (DROPOUT)
-        slope = fmaf(kept.one(slopes[i][j][e], i, j, e), p.kept_scale, -mean[i][e / 2]);
-      slopes[i][j][e] = now[i][j][e] * slope;
+        dscore = fmaf(kept.one(dscores[i][j][e], i, j, e), p.kept_scale, -mean[i][e / 2]);
+      dscores[i][j][e] = now[i][j][e] * dscore;
     });
-    accumulate(sums, slopes, base + stage, gd_all());
+    accumulate(sums, dscores, base + stage, gd_all());
   };
 
   load_rows<ROWS>(0, q, place.row, p.steps, p.size);

@@ -1,5 +1,5 @@
 // Attention over short sequences of fp32 in TF32, a block a head: all of q, k, v (and dout) lie in
-// shared memory at once, so a score is computed once, the gradient has five products, and memory is
+// shared memory at once, so a score is computed once, the gradient has five GEMMs, and memory is
 // read and written once. op_attention_short.c sets
 //   HEAD    D: 16, 32 or 64
 //   TILES   T in tiles of 16; as many warps, each with 16 rows
@@ -10,27 +10,27 @@
 // lacks is range. A head's q, k, v and dout are each multiplied by the power of two that puts their
 // largest element below 2^15, which is exact and undone in the sums, which are fp32. Elements down
 // to 2^-29 of the largest keep all their bits; what is lost below is 2^-40 of the largest of the
-// head, less than fp32 sums over all its rows lose. Weights are at most 1 and take 2^14. Slopes are
-// bounded by 2 D max|dout| max|v| and take what makes that bound 2^14: a row of dq whose dout is
+// head, less than accumulating all its rows in fp32 loses. Weights are at most 1 and take 2^14. dscores
+// are bounded by 2 D max|dout| max|v| and take what makes that bound 2^14: a row of dq whose dout is
 // 2^-14 of the head's largest is off twice as far as in TF32, and one below 2^-25 is lost.
 //
 // Bytes: 4 (forward) and 8 (gradient) times 4 T D a head: for T 197 and D 64 as many microseconds
-// of an H200's multiprocessor as 6 and 13. Products take 3 and 6, reads of shared memory for them 4
+// of an H200's multiprocessor as 6 and 13. MMAs take 3 and 6, reads of shared memory for them 4
 // and 10, so loading and computing must overlap. Forward two blocks share a multiprocessor: with 13
 // warps each that leaves a thread 72 registers, so matrices are loaded one by one and keys are
 // visited 32 at a time. The gradient's shared memory has room for one block, which while it
 // computes has the L2 cache fetch what the block after it will load.
-#include "attention.cuh"
+#include "attention_args.cuh"
 #include "tensor_cores.cuh"
 
 constexpr int ROWS = TILES * 16;
 constexpr int THREADS = TILES * 32;
 constexpr int STRIDE = HEAD * 2 + 16;       // bytes; an odd number of 16-byte pieces, so that 8 rows
-constexpr int SLOPE_STRIDE = ROWS * 2 + 16; // in a column meet all banks
+constexpr int DSCORE_STRIDE = ROWS * 2 + 16; // in a column meet all banks
 constexpr int MATRIX = ROWS * STRIDE;
 constexpr int EACH = HEAD / 8; // quadruples of a matrix that a thread loads
 constexpr int STEPS = HEAD / 16;
-constexpr int WEIGHT_EXPONENT = 14, SLOPE_EXPONENT = 23;
+constexpr int WEIGHT_EXPONENT = 14, DSCORE_EXPONENT = 23;
 typedef gd_unit<gd_f16> gd_half_unit;
 
 // --- powers of two ---------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ GD_DEVICE uint32_t left_columns(uint32_t at, int stride) {
 GD_DEVICE uint32_t right_rows(uint32_t at) { return left_columns(at, STRIDE); }
 GD_DEVICE uint32_t right_columns(uint32_t at) { return left_rows(at, STRIDE); }
 
-// c += a b' for one step along the head: two tiles, of the 16 rows of b at `address` (right_rows).
+// c += a b' for one MMA step along the head: two tiles, from 16 rows of b at `address` (right_rows).
 GD_DEVICE void scores(float (&c)[2][4], const uint32_t (&a)[4], uint32_t address) {
   uint32_t x[4];
   load_matrices(x, address);
@@ -138,7 +138,7 @@ GD_DEVICE void accumulate(float (&sums)[HEAD / 8][4], const uint32_t (&a)[4], ui
   }
 }
 
-// Two tiles of sums beside each other as operand a.
+// Two neighbouring tiles of sums as operand a.
 GD_DEVICE void as_left(uint32_t (&a)[4], const float (&first)[4], const float (&second)[4]) {
   a[0] = gd_half_unit::pack(first[0], first[1]);
   a[1] = gd_half_unit::pack(first[2], first[3]);
@@ -170,9 +170,9 @@ GD_DEVICE void store_rows(float *to, const float (&sums)[HEAD / 8][4], int first
   }
 }
 
-// --- the passes ------------------------------------------------------------------------------------
+// --- the kernels -----------------------------------------------------------------------------------
 
-// Scores, as sums of products of scaled matrices, to exponents of two; never 0, as 0 times a hidden
+// From scores of the scaled matrices to exponents of two; never 0, as 0 times a hidden
 // score's infinity is NaN.
 GD_DEVICE float score_factor(const gd_attention &p, int exponents) {
   return fmaxf(times_power(p.exponent, -exponents), 1e-30f);
@@ -303,7 +303,7 @@ GD_DEVICE void fetch_ahead(const float *from, int elements) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
 }
 
-// dout . out of every row, to shared memory: HEAD / 4 lanes beside each other have a row's elements.
+// dout . out of every row, to shared memory: HEAD / 4 neighbouring lanes have a row's elements.
 GD_DEVICE void dot_rows(float *delta, const gd_loaded &dout, const float *out, int elements) {
 #pragma unroll
   for (int j = 0; j < EACH; j++) {
@@ -316,13 +316,13 @@ GD_DEVICE void dot_rows(float *delta, const gd_loaded &dout, const float *out, i
   }
 }
 
-// First a warp owns keys and visits queries: weights and slopes are transposed, dk and dv stay in
-// its registers, the slopes go to shared memory. Then it owns queries, and dq = slopes k.
+// First a warp owns keys and visits queries: weights and dscores are transposed, dk and dv stay in
+// its registers, the dscores go to shared memory. Then it owns queries, and dq = dscores k.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attention_short_grad(const float *dout, const float *q, const float *k, const float *v,
                          const float *out, const float *lse, float *dq, float *dk, float *dv,
                          gd_attention p) {
-  constexpr int KEYS = MATRIX, VALUES = 2 * MATRIX, DOUT = 3 * MATRIX, SLOPES = 4 * MATRIX;
+  constexpr int KEYS = MATRIX, VALUES = 2 * MATRIX, DOUT = 3 * MATRIX, DSCORES = 4 * MATRIX;
   __shared__ uint32_t slots[4];
   __shared__ __align__(8) float reference[ROWS], delta[ROWS]; // by query
   int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16, elements = p.steps * HEAD;
@@ -370,17 +370,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   for (int step = 0; step < STEPS; step++)
     load_matrices(keys[step], left_rows(base + KEYS + first * STRIDE, STRIDE) + step * 32);
   float dk_sums[HEAD / 8][4] = {}, dv_sums[HEAD / 8][4] = {}, factor = score_factor(p, e_q + e_k);
-  unsigned char *slopes = shared + SLOPES + (first + lane / 4) * SLOPE_STRIDE + lane % 4 * 4;
+  unsigned char *dscores = shared + DSCORES + (first + lane / 4) * DSCORE_STRIDE + lane % 4 * 4;
 #pragma unroll 1
   for (int row = p.causal ? first : 0; row < ROWS; row += 16) {
-    float w[2][4] = {}, slope[2][4] = {};
+    float w[2][4] = {}, dscore[2][4] = {};
     uint32_t weights[4], packed[4];
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
       uint32_t own[4]; // keys stay in registers, which values do not fit in too
       load_matrices(own, values + step * 32);
       scores(w, keys[step], right_rows(base + row * STRIDE) + step * 32);
-      scores(slope, own, right_rows(base + DOUT + row * STRIDE) + step * 32);
+      scores(dscore, own, right_rows(base + DOUT + row * STRIDE) + step * 32);
     }
 #pragma unroll
     for (int tile = 0; tile < 2; tile++) {
@@ -393,21 +393,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (key >= p.steps || (p.causal && key > query + e % 2))
           at = 0;
         w[tile][e] = at;
-        slope[tile][e] = at * ((slope[tile][e] - (e % 2 ? less.y : less.x)) *
-                               power(-WEIGHT_EXPONENT - SLOPE_EXPONENT));
+        dscore[tile][e] = at * ((dscore[tile][e] - (e % 2 ? less.y : less.x)) *
+                               power(-WEIGHT_EXPONENT - DSCORE_EXPONENT));
       }
     }
     as_left(weights, w[0], w[1]);
-    as_left(packed, slope[0], slope[1]);
+    as_left(packed, dscore[0], dscore[1]);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      *(uint32_t *)(slopes + i % 2 * 8 * SLOPE_STRIDE + row * 2 + i / 2 * 16) = packed[i];
+      *(uint32_t *)(dscores + i % 2 * 8 * DSCORE_STRIDE + row * 2 + i / 2 * 16) = packed[i];
     accumulate(dv_sums, weights, right_columns(base + DOUT + row * STRIDE));
     accumulate(dk_sums, packed, right_columns(base + row * STRIDE));
   }
   const float one[2] = {1, 1}, scale[2] = {p.scale, p.scale};
   store_rows(dv + matrix, dv_sums, first, p.steps, -WEIGHT_EXPONENT - e_d, one);
-  store_rows(dk + matrix, dk_sums, first, p.steps, SLOPE_EXPONENT - e_d - e_v - e_q, scale);
+  store_rows(dk + matrix, dk_sums, first, p.steps, DSCORE_EXPONENT - e_d - e_v - e_q, scale);
   __syncthreads();
 
   float dq_sums[HEAD / 8][4] = {};
@@ -415,8 +415,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll 1
   for (int key = 0; key < end; key += 16) {
     uint32_t a[4];
-    load_transposed(a, left_columns(base + SLOPES + key * SLOPE_STRIDE + first * 2, SLOPE_STRIDE));
+    load_transposed(a, left_columns(base + DSCORES + key * DSCORE_STRIDE + first * 2, DSCORE_STRIDE));
     accumulate(dq_sums, a, right_columns(base + KEYS + key * STRIDE));
   }
-  store_rows(dq + matrix, dq_sums, first, p.steps, SLOPE_EXPONENT - e_d - e_v - e_k, scale);
+  store_rows(dq + matrix, dq_sums, first, p.steps, DSCORE_EXPONENT - e_d - e_v - e_k, scale);
 }

@@ -1,6 +1,6 @@
 // What the tiled kernels of fused attention share: instructions, fragments of matrices, tiles in
 // shared memory. out = softmax(scale q k') v and its gradient are computed without a score matrix
-// in memory, one pass a file (attention_forward.cu, attention_grad_queries.cu,
+// in memory, one kernel a file (attention_forward.cu, attention_grad_queries.cu,
 // attention_grad_keys.cu; attention_grad.cu does what the two do); op_attention.c sets these macros:
 //   T0         gd_bf16, gd_f16 (m16n8k16) or gd_f32 (tf32 m16n8k8)
 //   HEAD       D, rounded up to a multiple of 16; the padding is zeros in shared memory
@@ -10,39 +10,39 @@
 //   PARTS      of attention_grad_keys: bit 0 dv, bit 1 dk; both at once where the registers suffice
 //   DROPOUT    0 none, 1 any T, 2 where T is a multiple of 8
 //   ALIGNED    rows start on 16 bytes: cp.async; else element by element
-//   PRODUCTS   gd_f32: 1 is TF32; 3 keeps fp32's accuracy, see left_of
+//   MMAS       gd_f32: 1 is TF32; 3 TF32 MMAs for one have the accuracy of fp32, see left_of
 //   BLOCKS     blocks that must fit on a multiprocessor
 //   KEEP       how many of the block's own operands (forward: q; queries: q, dout; keys: k, v) lie
 //              in registers instead of being read again for every visit
 //
-// FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 products, of which 2 are repeated: the price
-// of sums in a fixed order without atomics; 10 T^2 D where a block has a whole head's sums:
+// FLOPs: 4 T^2 D a head forward, 14 T^2 D backward (7 GEMMs, of which 2 are repeated: the price of
+// sums in a fixed order without atomics; 10 T^2 D where a block has a whole head's sums:
 // attention_grad.cu), half of it where causal. Bytes: q, k, v, out once if a head's keys stay in L2;
-// so the products are the floor.
+// so the MMAs are the bound.
 //
 // Rows and columns are those of the scores, or of their transpose in attention_grad_keys and
 // attention_grad, where a block owns keys and visits queries.
 #ifndef GD_ATTENTION_TILES_CUH
 #define GD_ATTENTION_TILES_CUH
 
-#include "attention.cuh"
+#include "attention_args.cuh"
 #include "tensor_cores.cuh"
 
 constexpr int BYTES = sizeof(T0);
 constexpr int STRIDE = HEAD * BYTES + 16; // of a row in shared memory: an odd number of 16-byte
                                           // pieces, so that 8 rows in a column meet all banks
-constexpr int STEPS = HEAD * BYTES / 32;  // products along the head; one eats 32 bytes of a row
+constexpr int STEPS = HEAD * BYTES / 32;  // MMAs along the head; one takes 32 bytes of a row
 constexpr int THREADS = WARPS * 32;
 constexpr int WARP_ROWS = ROW_TILES * 16;
 constexpr int ROWS = WARPS * WARP_ROWS;
 constexpr int TILES = COLUMNS / 8;
 constexpr int HEAD_TILES = HEAD / 8;
 constexpr int RUN = BYTES == 2 ? 1 : HEAD % 32 == 0 ? 4 : 2; // see head_column
-static_assert(!KEEP || PRODUCTS == 1, "the parts of operands take too many registers");
+static_assert(!KEEP || MMAS == 1, "the parts of operands take too many registers");
 
 // --- instructions ----------------------------------------------------------------------------------
 
-// 2 or 4 words beside each other.
+// 2 or 4 neighbouring words.
 template <int N> GD_DEVICE void load_words(uint32_t (&x)[N], uint32_t address) {
   if constexpr (N == 4)
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -58,20 +58,20 @@ template <int N> GD_DEVICE void load_words(uint32_t (&x)[N], uint32_t address) {
 
 // --- fragments -------------------------------------------------------------------------------------
 
-// Operand a. fp32 in three products: x = at + rest with both in tf32 to nearest, so 22 bits of x
-// are kept, and at at + at rest + rest at lacks 2^-22 of the product.
+// Operand a. fp32 in three TF32 MMAs: x = at + rest, both rounded to TF32, hold 22 bits of x, and
+// at at + at rest + rest at is short of the exact value by 2^-22 of it.
 struct gd_left {
   uint32_t at[4];
   uint32_t rest[4];
 };
 
-// To nearest. The tensor cores cut off the rest themselves. What a block visits is rounded at every
-// use, two instructions: in shared memory it would be a quarter more of reads and writes, which
-// are as scarce as products. What it owns is rounded there, once: see round_rows.
+// To nearest; the tensor cores alone would truncate. What a CTA visits is rounded at every use, by
+// two instructions: in shared memory that would be a quarter more reads and writes, which bound the
+// kernel as MMAs do. What it owns is rounded there, once: see round_rows.
 GD_DEVICE uint32_t tf32(uint32_t x) {
   // The NaN of fp32 instructions has all bits but the sign's: a carry would make it -0.
   int y = (int)x < 0x7fffefff ? (int)x : 0x7fffefff;
-  return PRODUCTS == 1 ? (uint32_t)y + 0x1000u : ((uint32_t)y + 0x1000u) & 0xffffe000u;
+  return MMAS == 1 ? (uint32_t)y + 0x1000u : ((uint32_t)y + 0x1000u) & 0xffffe000u;
 }
 // Of an infinity the rest is such a NaN, and 0 is what it must become.
 GD_DEVICE uint32_t tf32_rest(uint32_t x, uint32_t at) {
@@ -83,20 +83,20 @@ GD_DEVICE void left_of(gd_left &a, const uint32_t (&x)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     a.at[i] = BYTES == 4 ? tf32(x[i]) : x[i];
-    if (PRODUCTS == 3)
+    if (MMAS == 3)
       a.rest[i] = tf32_rest(x[i], a.at[i]);
   }
 }
 
-// c += a b. The tensor cores cut off what a sum exceeds fp32 by; where fp32's accuracy is wanted,
-// only the sum of 8 terms is theirs.
+// c += a b. The tensor cores truncate what they accumulate; where the accuracy of fp32 is wanted,
+// they add 8 terms only, and fp32 instructions add these.
 GD_DEVICE void multiply(float (&c)[4], const gd_left &a, uint32_t b0, uint32_t b1) {
   if (BYTES == 2) {
     gd_unit<T0>::mma(c, a.at, b0, b1);
     return;
   }
   uint32_t at0 = tf32(b0), at1 = tf32(b1);
-  if (PRODUCTS == 1) {
+  if (MMAS == 1) {
     gd_unit<T0>::mma(c, a.at, at0, at1);
     return;
   }
@@ -120,7 +120,7 @@ template <bool KEPT> struct gd_own {
   GD_DEVICE void load(gd_left (&left)[ROW_TILES], int step) const {
 #pragma unroll
     for (int i = 0; i < ROW_TILES; i++) {
-      if (PRODUCTS == 1) {
+      if (MMAS == 1) {
         load_matrices(left[i].at, address + i * 16 * STRIDE + step * 32);
         continue;
       }
@@ -155,7 +155,7 @@ GD_DEVICE void scores(float (&c)[ROW_TILES][TILES][4], const gd_own<KEPT> &a, ui
   int lane = threadIdx.x % 32;
   b += (lane % 8 + lane / 16 * 8) * STRIDE + lane / 8 % 2 * 16;
   each_sum<TILES>([&](int i, int j, int e) { c[i][j][e] = 0; });
-#pragma unroll(PRODUCTS == 3 ? 2 : STEPS) // fp32 needs its registers for the parts of operands
+#pragma unroll(MMAS == 3 ? 2 : STEPS) // fp32 needs its registers for the parts of operands
   for (int step = 0; step < STEPS; step++) {
     gd_left read[ROW_TILES];
     if constexpr (!KEPT)
@@ -180,8 +180,8 @@ struct gd_all {
   GD_DEVICE float one(float x, int, int, int) const { return x; }
 };
 
-// sums += w b: w the weights (or slopes) that this warp holds as sums of products, those that are
-// kept, rounded to T0; b the rows of shared memory that belong to w's columns.
+// sums += w b: w the weights (or dscores) that this warp holds as accumulators, those not
+// dropped, rounded to T0; b the rows of shared memory that belong to w's columns.
 template <typename K>
 GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
                           const float (&w)[ROW_TILES][TILES][4], uint32_t b, const K &kept) {
@@ -211,10 +211,10 @@ GD_DEVICE void accumulate(float (&sums)[ROW_TILES][HEAD_TILES][4],
       }
     }
   } else {
-    // The order of the 8 terms of a product is free: column `pair` of a stands for the weights'
+    // The order of the 8 terms of an MMA is free: column `pair` of a stands for the weights'
     // column 2 pair, column pair + 4 for 2 pair + 1, as this lane holds them; b follows. Nor does
     // it matter which columns of the head a tile has: RUN tiles share 8 RUN columns such that a
-    // lane's lie beside each other. 16 bytes of lanes 8i..8i+7 meet all banks.
+    // lane's are contiguous. 16 bytes of lanes 8i..8i+7 meet all banks.
     b += lane % 4 * 2 * STRIDE + lane / 4 * RUN * 4;
 #pragma unroll
     for (int step = 0; step < TILES; step++) {
@@ -264,7 +264,7 @@ GD_DEVICE int head_column(int j, int e) {
 
 template <typename T> GD_DEVICE T rounded(T x) { return x; }
 GD_DEVICE float rounded(float x) { // TF32; twice changes nothing
-  return PRODUCTS == 1 ? __uint_as_float(tf32(__float_as_uint(x)) & 0xffffe000u) : x;
+  return MMAS == 1 ? __uint_as_float(tf32(__float_as_uint(x)) & 0xffffe000u) : x;
 }
 
 // Rows first.. of a head's matrix[T][D], of less than 2^31 elements, to shared memory, zeros past T
@@ -312,7 +312,7 @@ GD_DEVICE void load_rows(int to, const T0 *from, int first, int steps, int size)
 // TF32: rounds what this thread copied by load_rows and waited for. (Where rows are not aligned,
 // load_rows did.)
 template <int COUNT> GD_DEVICE void round_rows(int to) {
-  if constexpr (BYTES == 4 && PRODUCTS == 1 && ALIGNED) {
+  if constexpr (BYTES == 4 && MMAS == 1 && ALIGNED) {
     constexpr int PIECES = HEAD * BYTES / 16;
     for (int at = threadIdx.x; at < COUNT * PIECES; at += THREADS) {
       float *x = (float *)(shared + to + at / PIECES * STRIDE + at % PIECES * 16), y[4];
@@ -353,7 +353,7 @@ GD_DEVICE void store_rows(T0 *to, const float (&sums)[ROW_TILES][HEAD_TILES][4],
       if (row >= steps)
         continue;
       T0 *line = to + row * size;
-      constexpr int N = RUN == 1 ? 2 : RUN; // beside each other; D is a multiple where ALIGNED
+      constexpr int N = RUN == 1 ? 2 : RUN; // contiguous; D is a multiple where ALIGNED
 #pragma unroll
       for (int at = 0; at < HEAD_TILES * 2; at += N) {
         int j = RUN == 1 ? at / 2 : at / (2 * RUN) * RUN, e = RUN == 1 ? 0 : at / RUN % 2;
@@ -376,7 +376,7 @@ GD_DEVICE void store_rows(T0 *to, const float (&sums)[ROW_TILES][HEAD_TILES][4],
     }
 }
 
-// Which head and rows this block of threads has. Heads go in chunks whose keys and values (or
+// Which head and rows this CTA has. Heads go in chunks whose keys and values (or
 // queries) stay in L2 while all their blocks run; within a chunk, the longest rows of all heads
 // come first, so that the last to run are short.
 struct gd_place {

@@ -2,7 +2,7 @@
 // one row, scores are computed again for every 256 columns of the result, all in fp32. The passes
 // are those of attention_tiles.cuh; delta comes from attention_delta.cu.
 
-#include "attention.cuh"
+#include "attention_args.cuh"
 
 constexpr int EACH = 8; // columns of the result that a lane sums
 
@@ -89,8 +89,8 @@ extern "C" __global__ void __launch_bounds__(128)
     for (int key = 0; key < visible; key++) {
       int64_t at = (int64_t)key * p.size;
       float weight = expf(p.scale * dot(q, k + at, p.size) - lse[row]);
-      float slope = kept(p, seed, head, query, key) * dot(dout, v + at, p.size) - delta[row];
-      add_row(sums, weight * slope, k + at, first, p.size);
+      float dscore = kept(p, seed, head, query, key) * dot(dout, v + at, p.size) - delta[row];
+      add_row(sums, weight * dscore, k + at, first, p.size);
     }
     put_row(dq + row * p.size, sums, p.scale, first, p.size);
   }
@@ -113,8 +113,8 @@ extern "C" __global__ void __launch_bounds__(128)
         int64_t from = head * p.steps + query, at = from * p.size;
         float weight = expf(p.scale * dot(q + at, k, p.size) - lse[from]);
         float keep = kept(p, seed, head, query, key);
-        float slope = keep * dot(dout + at, v, p.size) - delta[from];
-        add_row(sums_k, weight * slope, q + at, first, p.size);
+        float dscore = keep * dot(dout + at, v, p.size) - delta[from];
+        add_row(sums_k, weight * dscore, q + at, first, p.size);
         add_row(sums_v, weight * keep, dout + at, first, p.size);
       }
     put_row(dk + row * p.size, sums_k, p.scale, first, p.size);

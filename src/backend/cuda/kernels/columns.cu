@@ -1,5 +1,5 @@
 // Sums over rows of a matrix, and means, which are sums divided; and the gradient of a mean, which
-// is a row repeated. T0: what is read, T1: what is written. VEC elements of a row move together;
+// is a row repeated. T0: what is read, T1: what is written. VEC elements of a row move as one;
 // a block is TX times VEC columns wide and takes TY rows at once. Which rows a thread adds, and in
 // which order blocks' sums are added, depends on the shape alone.
 

@@ -100,10 +100,8 @@ template <int N> GD_DEVICE void gd_copies_wait() {
 
 // --- division --------------------------------------------------------------------------------------
 
-// Of numbers below 2^31 by one that the host knows: divide.h makes these and says why it is right.
-struct gd_divider {
-  uint32_t divisor, factor, shift;
-};
+#include "args.cuh"
+// gd_divider: of numbers below 2^31.
 GD_DEVICE uint32_t gd_quotient(uint32_t n, const gd_divider &by) {
   return (__umulhi(n, by.factor) + n) >> by.shift;
 }
@@ -178,10 +176,10 @@ GD_DEVICE uint32_t gd_drawn(const gd_words &words, uint32_t i) {
 
 // --- rotary positions --------------------------------------------------------------------------
 
-// The pair (a, b) turned. Said in full which product is fused: every kernel gives the same bits.
-GD_DEVICE void gd_turn(float a, float b, float cosine, float sine, float (&turned)[2]) {
-  turned[0] = fmaf(a, cosine, -(b * sine));
-  turned[1] = fmaf(b, cosine, a * sine);
+// The pair (a, b) rotated. The fma is explicit, so that every kernel gives the same bits.
+GD_DEVICE void gd_rotate(float a, float b, float cosine, float sine, float (&rotated)[2]) {
+  rotated[0] = fmaf(a, cosine, -(b * sine));
+  rotated[1] = fmaf(b, cosine, a * sine);
 }
 
 // --- mathematics -----------------------------------------------------------------------------------
@@ -197,7 +195,7 @@ GD_DEVICE float gd_exp2(float x) {
 GD_DEVICE float gd_exp_fast(float x) { return gd_exp2(x * 1.44269504f); }
 // Written so that no intermediate overflows into NaN.
 GD_DEVICE float gd_logistic(float x) { return __fdividef(1.0f, 1.0f + gd_exp_fast(-x)); }
-GD_DEVICE float gd_logistic_slope(float x) {
+GD_DEVICE float gd_logistic_derivative(float x) {
   float e = gd_exp_fast(-fabsf(x)), sum = 1.0f + e;
   return __fdividef(e, sum * sum);
 }
@@ -219,7 +217,7 @@ GD_DEVICE float gd_gelu(float x) {
   float z = fminf(fabsf(x), 16.0f);
   return fmaxf(x, 0.0f) - fabsf(x) * gd_normal_tail(z, gd_gauss(x)); // of -infinity: NaN, as ref
 }
-GD_DEVICE float gd_gelu_slope(float x) {
+GD_DEVICE float gd_gelu_derivative(float x) {
   float e = gd_gauss(x), tail = gd_normal_tail(fminf(fabsf(x), 16.0f), e);
   return x * 0.3989422804014327f * e + (x > 0.0f ? 1.0f - tail : tail);
 }
@@ -229,25 +227,26 @@ GD_DEVICE float gd_twice_inner(float x) {
 GD_DEVICE float gd_gelu_tanh(float x) {
   return __fdividef(x, 1.0f + gd_exp_fast(-gd_twice_inner(x)));
 }
-GD_DEVICE float gd_gelu_tanh_slope(float x) {
+GD_DEVICE float gd_gelu_tanh_derivative(float x) {
   float s = gd_logistic(gd_twice_inner(x));
   return x * (x * x * 0.21406444881f + 1.5957691216057308f) * (s * (1.0f - s)) + s;
 }
-GD_DEVICE float gd_relu(float x) { return x > 0.0f ? x : 0.0f; }
-GD_DEVICE float gd_relu_slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
+// NaN stays, as in PyTorch.
+GD_DEVICE float gd_relu(float x) { return x <= 0.0f ? 0.0f : x; }
+GD_DEVICE float gd_relu_derivative(float x) { return x <= 0.0f ? 0.0f : 1.0f; }
 GD_DEVICE float gd_silu(float x) { return __fdividef(x, 1.0f + gd_exp_fast(-x)); }
-GD_DEVICE float gd_silu_slope(float x) {
+GD_DEVICE float gd_silu_derivative(float x) {
   float s = gd_logistic(x);
   return s * (x * (1.0f - s) + 1.0f);
 }
 GD_DEVICE float gd_softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
-GD_DEVICE float gd_softplus_slope(float x) { return gd_logistic(x); }
+GD_DEVICE float gd_softplus_derivative(float x) { return gd_logistic(x); }
 GD_DEVICE float gd_quick_gelu(float x) {
   return __fdividef(x, 1.0f + gd_exp_fast(-1.702f * x));
 }
-GD_DEVICE float gd_quick_gelu_slope(float x) {
+GD_DEVICE float gd_quick_gelu_derivative(float x) {
   float s = gd_logistic(1.702f * x);
   return s * (x * ((1.0f - s) * 1.702f) + 1.0f);
 }
 GD_DEVICE float gd_tanh(float x) { return tanhf(x); }
-GD_DEVICE float gd_tanh_slope(float x) { return 4.0f * gd_logistic_slope(2.0f * x); }
+GD_DEVICE float gd_tanh_derivative(float x) { return 4.0f * gd_logistic_derivative(2.0f * x); }

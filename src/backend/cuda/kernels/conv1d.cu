@@ -30,11 +30,11 @@ extern "C" __global__ void __launch_bounds__(256)
   int64_t end = (group + 1) * per < rows ? (group + 1) * per : rows, back = k - 1 - tap;
   float sum = 0;
   for (int64_t row = group * per; row < end; row++) {
-    float slope = gd_float(dy[row * channels + channel]);
+    float gradient = gd_float(dy[row * channels + channel]);
     if (tap == k)
-      sum += slope;
+      sum += gradient;
     else if (row % steps >= back)
-      sum += slope * gd_float(x[(row - back) * channels + channel]);
+      sum += gradient * gd_float(x[(row - back) * channels + channel]);
   }
   partial[(group * (k + 1) + tap) * channels + channel] = sum;
 }
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #define THREADS 128 // SEQUENCE_THREADS
 #define RESIDENT (VEC == 1 ? 1 : sizeof(T0) == 2 ? 6 : 4) // blocks of a multiprocessor
 
-// VEC channels of a row as they are in memory, taken apart only where they are used; zero outside.
+// VEC channels of a row as they are in memory, unpacked only where they are used; zero outside.
 #define BYTES (VEC * (int)sizeof(T0))
 struct held {
   uint32_t words[BYTES > 4 ? BYTES / 4 : 1];
@@ -109,8 +109,9 @@ struct run {
   }
 };
 
-// A thread has VEC channels and a run of steps: inputs are read once, but for the TAPS - 1 beside
-// the run. Row i waits in slot i % TAPS; as one is taken apart, the one AHEAD of it is asked for.
+// A thread has VEC channels and a run of steps: inputs are read once, but for the TAPS - 1 next
+// to the run. Row i waits in slot i % TAPS; as one is unpacked, the load of the one AHEAD of it is
+// issued.
 // Reads and writes 1 element each an output: floor 2 (bytes of x) / bandwidth; about 9 instructions
 // an output of a warp, a third of that time in bf16.
 template <bool FORWARD>
@@ -189,34 +190,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, VEC > 1 ? 5 : 1)
   if (channel < channels)
     for (int64_t at = first + warp; at < end; at += WARPS) {
       run in(at, runs, steps, channels, length, TAPS - 1);
-      const T0 *from = x + in.corner + channel, *slopes = dy + in.corner + channel;
+      const T0 *from = x + in.corner + channel, *gradients = dy + in.corner + channel;
       held edge[TAPS - 1], ahead[AHEAD_DW], ahead_dy[AHEAD_DW];
       float window[TAPS][VEC];
 #pragma unroll
-      for (int i = 0; i < TAPS - 1; i++, advance(from, channels), advance(slopes, channels))
+      for (int i = 0; i < TAPS - 1; i++, advance(from, channels), advance(gradients, channels))
         edge[i].load(from, i >= in.low && i < in.high);
 #pragma unroll
-      for (int n = 0; n < AHEAD_DW; n++, advance(from, channels), advance(slopes, channels)) {
+      for (int n = 0; n < AHEAD_DW; n++, advance(from, channels), advance(gradients, channels)) {
         ahead[n].load(from, n < in.count);
-        ahead_dy[n].load(slopes, n < in.count);
+        ahead_dy[n].load(gradients, n < in.count);
       }
 #pragma unroll
       for (int i = 0; i < TAPS - 1; i++)
         edge[i].get(window[i]);
       for (int r = 0; r < in.count; r += AHEAD_DW) {
 #pragma unroll
-        for (int n = 0; n < AHEAD_DW; n++, advance(from, channels), advance(slopes, channels)) {
-          float slope[VEC];
+        for (int n = 0; n < AHEAD_DW; n++, advance(from, channels), advance(gradients, channels)) {
+          float gradient[VEC];
           ahead[n].get(window[(n + TAPS - 1) % TAPS]);
-          ahead_dy[n].get(slope); // zero past the run
+          ahead_dy[n].get(gradient); // zero past the run
           ahead[n].load(from, r + n + AHEAD_DW < in.count);
-          ahead_dy[n].load(slopes, r + n + AHEAD_DW < in.count);
+          ahead_dy[n].load(gradients, r + n + AHEAD_DW < in.count);
 #pragma unroll
           for (int v = 0; v < VEC; v++) {
 #pragma unroll
             for (int j = 0; j < TAPS; j++)
-              sums[j][v] += slope[v] * window[(n + j) % TAPS][v];
-            sums[TAPS][v] += slope[v];
+              sums[j][v] += gradient[v] * window[(n + j) % TAPS][v];
+            sums[TAPS][v] += gradient[v];
           }
         }
       }

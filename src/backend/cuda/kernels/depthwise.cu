@@ -4,7 +4,7 @@
 //
 // Fast: neighbouring lanes have neighbouring channels. A warp walks down a strip of ACROSS columns
 // of outputs, image after image, and all that it needs again stays in registers: a row of inputs
-// meets all TAPS rows of outputs that it belongs to, 343 products for 13 numbers at K 7. Rows come
+// meets all TAPS rows of outputs that it belongs to, 343 multiply-adds for 13 numbers at K 7. Rows come
 // through a ring in shared memory, the warp's own: RING - 1 of them are on their way at no cost in
 // registers, and the registers decide how many warps there are to fill each other's waits. 98 FLOPs
 // an output meet 8 bytes (fp32), so the floor is the larger of bytes / bandwidth and FLOPs / rate,
@@ -19,7 +19,7 @@
 #define ROUND 10    // sums of depthwise_dw that go through shared memory at a time
 
 #if TAPS == 0
-// One output a thread. flip: the filter is turned, which makes it the gradient to x.
+// One output a thread. flip: the filter is reversed, which makes it the gradient to x.
 extern "C" __global__ void __launch_bounds__(256)
     depthwise(const T0 *x, const float *w, const float *bias, T0 *y, int64_t images, int64_t height,
               int64_t width, int64_t channels, int64_t k, int flip) {
@@ -57,8 +57,8 @@ extern "C" __global__ void __launch_bounds__(256)
       continue;
     for (int64_t column = v < 0 ? -v : 0; column < width && column + v < width; column++) {
       int64_t at = (row * width + column) * channels + channel;
-      float slope = gd_float(dy[at]);
-      sum += bias ? slope : slope * gd_float(x[at + (h * width + v) * channels]);
+      float gradient = gd_float(dy[at]);
+      sum += bias ? gradient : gradient * gd_float(x[at + (h * width + v) * channels]);
     }
   }
   partial[(group * (k * k + 1) + tap) * channels + channel] = sum;
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #define HALF (TAPS / 2)
 #define WIDE (ACROSS + TAPS - 1)
 #define ALL (TAPS * TAPS + 1)                  // the last one is the bias
-#define STRIPS ((WIDTH + ACROSS - 1) / ACROSS) // beside each other
+#define STRIPS ((WIDTH + ACROSS - 1) / ACROSS) // in a row
 #define ONE (STRIPS == 1)
 #define EVEN (ONE || WIDTH % ACROSS == 0)
 #define GIVES (ONE ? WIDTH : ACROSS) // columns of a strip
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #define COPY (WIDE_COPIES ? 16 / ELEMENT : 1) // elements of a lane, so columns of a warp
 
 // What a warp walks down: rows [top, bottom) of outputs (depthwise_dw: of x) of `images` images.
-// Several bands of an image and several images of a warp do not go together.
+// A warp has several bands of an image, or several images, never both.
 struct strip {
   int64_t corner; // element of the first image, column and channel
   int images, column, top, bottom;
@@ -126,22 +126,22 @@ template <int LEFT> GD_DEVICE void copies_wait() {
 }
 
 // How a lane copies rows of N columns, column `first` of the strip the first of them, to shared
-// memory as [N][32], N rounded up. TURNS: a strip that is turned has its columns in reverse.
-template <int N, bool TURNS = false> struct copier {
+// memory as [N][32], N rounded up. REVERSES: a strip that is reversed has its columns in reverse.
+template <int N, bool REVERSES = false> struct copier {
   static constexpr int TIMES = (N + COPY - 1) / COPY, BYTES = TIMES * COPY * 32 * ELEMENT;
   int64_t offset; // of its elements from those of the strip's corner
   int64_t step;   // from one of its pieces to the next
   uint32_t mask;  // which of its columns are inside
 
-  GD_DEVICE copier(int column, int first, int first_channel, bool turned = false) {
+  GD_DEVICE copier(int column, int first, int first_channel, bool reversed = false) {
     int lane = threadIdx.x % 32, part = lane % (32 / COPY) * COPY, c = lane / (32 / COPY);
-    int start = TURNS && turned ? ACROSS - 1 - first - c : first + c;
+    int start = REVERSES && reversed ? ACROSS - 1 - first - c : first + c;
     offset = (int64_t)start * CHANNELS + first_channel + part;
-    step = (TURNS && turned ? -COPY : COPY) * (int64_t)CHANNELS;
+    step = (REVERSES && reversed ? -COPY : COPY) * (int64_t)CHANNELS;
     mask = 0;
 #pragma unroll
     for (int i = 0; i < TIMES; i++) {
-      int q = c + i * COPY, v = column + start + (TURNS && turned ? -i : i) * COPY;
+      int q = c + i * COPY, v = column + start + (REVERSES && reversed ? -i : i) * COPY;
       if (q < N && v >= 0 && v < WIDTH && first_channel + part < CHANNELS)
         mask |= 1u << i;
     }
@@ -151,7 +151,7 @@ template <int N, bool TURNS = false> struct copier {
 #pragma unroll
     for (int i = 0; i < TIMES; i++) {
       bool there = exists && mask >> i & 1;
-      const T0 *piece = from + i * (TURNS ? step : (int64_t)COPY * CHANNELS);
+      const T0 *piece = from + i * (REVERSES ? step : (int64_t)COPY * CHANNELS);
       if constexpr (WIDE_COPIES)
         gd_copy<16>(to + i * 512, piece, there);
       else
@@ -162,8 +162,8 @@ template <int N, bool TURNS = false> struct copier {
 #define ROW (copier<TAKES>::BYTES)
 
 // sums[o]: of output row h - HALF + o, after input row h. That they move up by one a row costs
-// nothing: the first product of a row goes to another register than what it is added to. Columns
-// of inputs are the outer loop, so that products that follow each other are of different sums.
+// nothing: the first multiply-add of a row writes another register than the one it adds to. Columns
+// of inputs are the outer loop, so that consecutive multiply-adds are of different sums.
 // copy: what is to be done while the first numbers are on their way.
 template <typename Copy>
 GD_DEVICE void add_row(float (&sums)[TAPS][GIVES], uint32_t row,
@@ -280,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 
 // The walk of depthwise_dw: the sums stand still and the rows of dy around a row of x move. A step
 // brings row h of x and, HALF rows ahead of it over the ends of images, one of dy. What is outside
-// of an image costs nothing: at 7 x 7, 37 x 37 of 49 x 49 products are inside. Rows of dy outside
+// of an image costs nothing: at 7 x 7, 37 x 37 of 49 x 49 multiply-adds are inside. Rows of dy outside
 // are passed over; columns of x are known not to be there where a strip is a whole row, and where
 // two are: the right one has its columns in reverse (TWO), so that both want more on one side.
 #define TWO (STRIPS == 2)
@@ -323,10 +323,10 @@ struct steps {
   }
 };
 
-// Products of a row of x with row O of the TAPS rows of dy, by columns of x or, in short turns, of
+// Adds a row of x times row O of the TAPS rows of dy, by columns of x or, in short turns, of
 // dy, as that is faster.
 template <int O>
-GD_DEVICE void add_products(float *sums, const float (*slopes)[GIVES], const float *values) {
+GD_DEVICE void add_taps(float *sums, const float (*gradients)[GIVES], const float *values) {
 #pragma unroll
   for (int i = 0; i < (SHORT ? GIVES : DW_TAKES); i++)
 #pragma unroll
@@ -334,26 +334,26 @@ GD_DEVICE void add_products(float *sums, const float (*slopes)[GIVES], const flo
       int j = SHORT ? k : TAPS - 1 - k, tap = (TAPS - 1 - O) * TAPS + j;
       int q = SHORT ? i : i - DW_SIDE + HALF - j, c = q + DW_SIDE - HALF + j;
       if (q >= 0 && q < GIVES && c >= 0 && c < DW_TAKES)
-        sums[tap] = fmaf(slopes[O][q], values[c], sums[tap]);
+        sums[tap] = fmaf(gradients[O][q], values[c], sums[tap]);
     }
 }
 // Rows of dy above that of x, the first `outside` left out; and those below, the last left out.
 template <int O = 0>
-GD_DEVICE void add_above(float *sums, const float (*slopes)[GIVES], const float *values,
+GD_DEVICE void add_above(float *sums, const float (*gradients)[GIVES], const float *values,
                          int outside) {
   if constexpr (O < HALF) {
     if (O >= outside)
-      add_products<O>(sums, slopes, values);
-    add_above<O + 1>(sums, slopes, values, outside);
+      add_taps<O>(sums, gradients, values);
+    add_above<O + 1>(sums, gradients, values, outside);
   }
 }
 template <int O = TAPS - 1>
-GD_DEVICE void add_below(float *sums, const float (*slopes)[GIVES], const float *values,
+GD_DEVICE void add_below(float *sums, const float (*gradients)[GIVES], const float *values,
                          int outside) {
   if constexpr (O > HALF) {
     if (TAPS - 1 - O >= outside)
-      add_products<O>(sums, slopes, values);
-    add_below<O - 1>(sums, slopes, values, outside);
+      add_taps<O>(sums, gradients, values);
+    add_below<O - 1>(sums, gradients, values, outside);
   }
 }
 
@@ -366,14 +366,14 @@ GD_DEVICE float row_sum(const float *x) {
   return GIVES > 1 ? even + odd : even;
 }
 
-// sums of a warp; ring: where the lane copies to. slopes[u + o] is row h - HALF + o of dy in step u
+// sums of a warp; ring: where the lane copies to. gradients[u + o] is row h - HALF + o of dy in step u
 // of a turn: rows move from register to register once a turn, not once a step. Numbers
 // of the next step are read in the middle of a step; what a step has read makes room for a copy.
 GD_DEVICE void add_strip(float *sums, const strip &s, steps walk, const T0 *all_dy, uint32_t ring,
                          int height, int channel) {
   uint32_t row = held(ring - threadIdx.x % 32 * (COPY - 1) * ELEMENT);
   int h = s.top;
-  float slopes[TAPS + TURN][GIVES], values[2][DW_TAKES];
+  float gradients[TAPS + TURN][GIVES], values[2][DW_TAKES];
 #pragma unroll
   for (int r = 0; r < RING; r++)
     walk.copy(ring + r * steps::BYTES);
@@ -386,12 +386,12 @@ GD_DEVICE void add_strip(float *sums, const strip &s, steps walk, const T0 *all_
       bool there = at >= 0 && at < height * s.images && (EVEN || s.column + v < WIDTH) &&
                    (CHANNELS % 32 == 0 || channel < CHANNELS);
       int64_t item = s.corner + at * PITCH + (int64_t)v * CHANNELS + channel;
-      slopes[o][q] = there ? gd_float(all_dy[item]) : 0;
+      gradients[o][q] = there ? gd_float(all_dy[item]) : 0;
     }
   copies_wait<RING - 1>();
 #pragma unroll
   for (int q = 0; q < GIVES; q++)
-    slopes[TAPS - 1][q] = read_shared(row + steps::X_BYTES + q * 32 * ELEMENT);
+    gradients[TAPS - 1][q] = read_shared(row + steps::X_BYTES + q * 32 * ELEMENT);
 #pragma unroll
   for (int c = 0; c < DW_TAKES; c++)
     values[0][c] = read_shared(row + c * 32 * ELEMENT);
@@ -401,7 +401,7 @@ GD_DEVICE void add_strip(float *sums, const strip &s, steps walk, const T0 *all_
 #pragma unroll
     for (int u = 0; u < TURN; u++) {
       float *x = values[u % 2], *next = values[(u + 1) % 2];
-      float(*dy)[GIVES] = slopes + u;
+      float(*dy)[GIVES] = gradients + u;
       int above = HALF - h, below = h + HALF + 1 - height;
       add_above(sums, dy, x, above);
       copies_wait<RING - 2>();
@@ -416,7 +416,7 @@ GD_DEVICE void add_strip(float *sums, const strip &s, steps walk, const T0 *all_
       for (int c = 0; c < DW_TAKES; c++)
         next[c] = read_shared(at + c * 32 * ELEMENT);
       walk.copy(to);
-      add_products<HALF>(sums, dy, x);
+      add_taps<HALF>(sums, dy, x);
       sums[ALL - 1] += row_sum(dy[HALF]);
       add_below(sums, dy, x, below);
       h = h + 1 == height ? 0 : h + 1;
@@ -425,7 +425,7 @@ GD_DEVICE void add_strip(float *sums, const strip &s, steps walk, const T0 *all_
     }
 #pragma unroll
     for (int i = 0; i < TAPS * GIVES; i++)
-      slopes[i / GIVES][i % GIVES] = slopes[i / GIVES + TURN][i % GIVES];
+      gradients[i / GIVES][i % GIVES] = gradients[i / GIVES + TURN][i % GIVES];
   }
 }
 

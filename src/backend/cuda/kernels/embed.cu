@@ -10,22 +10,21 @@
 // Bytes: dy read once, the table written once (added to: the rows in the batch read and written),
 // ids some ten times; a FLOP an element of dy. The floor is the bytes of dy and the table.
 
+#include "embed_args.cuh"
+
 enum { THREADS = 256, WARPS = THREADS / 32 };
 
 // --- sorting ------------------------------------------------------------------------------------
 
 enum { MAX_BINS = 512, ROUNDS = 4, CHUNK = THREADS * ROUNDS };
 
-struct digit {
-  int32_t shift, bins; // bins: a power of two
-};
-GD_DEVICE int digit_of(const digit &d, int32_t key) {
+GD_DEVICE int digit_of(const gd_embed_digit &d, int32_t key) {
   return (int)((uint32_t)key >> d.shift) & (d.bins - 1);
 }
 
 // A block counts the digits of its chunk: counts[bin][chunk].
 extern "C" __global__ void __launch_bounds__(THREADS)
-    sort_count(int32_t *counts, const int32_t *keys, int32_t n, digit d) {
+    sort_count(int32_t *counts, const int32_t *keys, int32_t n, gd_embed_digit d) {
   __shared__ int bins[MAX_BINS];
   for (int bin = threadIdx.x; bin < d.bins; bin += THREADS)
     bins[bin] = 0;
@@ -81,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // order NULL: the positions are the indices.
 extern "C" __global__ void __launch_bounds__(THREADS)
     sort_scatter(int32_t *keys_out, int32_t *order_out, const int32_t *keys, const int32_t *order,
-                 const int32_t *counts, const int32_t *totals, int32_t n, digit d) {
+                 const int32_t *counts, const int32_t *totals, int32_t n, gd_embed_digit d) {
   __shared__ int places[WARPS][MAX_BINS];
   __shared__ int shared[WARPS];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -217,19 +216,10 @@ GD_DEVICE void add_rows(float (&sum)[WIDTH], const T *x, const int32_t *order, i
   }
 }
 
-struct sums {
-  gd_divider chunks; // of 128 columns in a row
-  int64_t columns;
-  int32_t rows;       // of the table
-  int32_t piece_log2; // length of a piece
-  int32_t skipped;    // id of the padding, or -1
-  int32_t adds;       // to what the table holds
-};
-
 // A warp owns 128 columns of a piece, if all of that has one id.
 template <bool WIDE>
 GD_DEVICE void piece_sum(float *partials, const T0 *dy, const int32_t *keys, const int32_t *order,
-                         const sums &s, uint32_t pieces) {
+                         const gd_embed_sums &s, uint32_t pieces) {
   uint32_t item = blockIdx.x * WARPS + threadIdx.x / 32;
   uint32_t piece = gd_quotient(item, s.chunks);
   if (piece >= pieces)
@@ -247,7 +237,7 @@ GD_DEVICE void piece_sum(float *partials, const T0 *dy, const int32_t *keys, con
 // A warp owns 128 columns of a row of the table.
 template <bool WIDE>
 GD_DEVICE void row_sum(float *table, const T0 *dy, const int32_t *order, const int32_t *offsets,
-                       const float *partials, const sums &s) {
+                       const float *partials, const gd_embed_sums &s) {
   uint32_t item = blockIdx.x * WARPS + threadIdx.x / 32;
   uint32_t row = gd_quotient(item, s.chunks);
   if (row >= (uint32_t)s.rows)
@@ -281,12 +271,12 @@ GD_DEVICE void row_sum(float *table, const T0 *dy, const int32_t *order, const i
 #define BY_WIDTH(NAME, WIDE)                                                                      \
   extern "C" __global__ void __launch_bounds__(THREADS)                                           \
       piece_sums_##NAME(float *partials, const T0 *dy, const int32_t *keys, const int32_t *order, \
-                        const __grid_constant__ sums s, uint32_t pieces) {                        \
+                        const __grid_constant__ gd_embed_sums s, uint32_t pieces) {                        \
     piece_sum<WIDE>(partials, dy, keys, order, s, pieces);                                        \
   }                                                                                               \
   extern "C" __global__ void __launch_bounds__(THREADS)                                           \
       row_sums_##NAME(float *table, const T0 *dy, const int32_t *order, const int32_t *offsets,   \
-                      const float *partials, const __grid_constant__ sums s) {                    \
+                      const float *partials, const __grid_constant__ gd_embed_sums s) {                    \
     row_sum<WIDE>(table, dy, order, offsets, partials, s);                                        \
   }
 BY_WIDTH(wide, true)

@@ -10,14 +10,7 @@
 #define GD_ALIGNED 1
 #endif
 
-// As struct args of op_fused.c.
-struct gd_fused_args {
-  const void *in[64];
-  void *out[16];
-  int64_t rows;
-  float *partials; // [gridDim.x][sums][columns]
-  uint32_t streams[8];
-};
+#include "fused_args.cuh"
 
 template <int LANES_, int TEAM_, int PER_, int BLOCK_, int64_t COLUMNS_, int REDUCTIONS_, int SUMS_,
           int BLOCKS_, int DEPTH_, int FULL_BYTES>
@@ -84,20 +77,20 @@ GD_DEVICE float gd_sqrt(float x) { return sqrtf(x); }
   }
 GD_LIFT(gd_exp_small)
 GD_LIFT(gd_gelu)
-GD_LIFT(gd_gelu_slope)
+GD_LIFT(gd_gelu_derivative)
 GD_LIFT(gd_gelu_tanh)
-GD_LIFT(gd_gelu_tanh_slope)
+GD_LIFT(gd_gelu_tanh_derivative)
 GD_LIFT(gd_relu)
-GD_LIFT(gd_relu_slope)
+GD_LIFT(gd_relu_derivative)
 GD_LIFT(gd_silu)
-GD_LIFT(gd_silu_slope)
+GD_LIFT(gd_silu_derivative)
 GD_LIFT(gd_softplus)
 GD_LIFT(gd_logistic)
-GD_LIFT(gd_logistic_slope)
+GD_LIFT(gd_logistic_derivative)
 GD_LIFT(gd_quick_gelu)
-GD_LIFT(gd_quick_gelu_slope)
+GD_LIFT(gd_quick_gelu_derivative)
 GD_LIFT(gd_tanh)
-GD_LIFT(gd_tanh_slope)
+GD_LIFT(gd_tanh_derivative)
 
 // --- memory --------------------------------------------------------------------------------------
 

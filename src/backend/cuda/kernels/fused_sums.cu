@@ -4,15 +4,7 @@
 // A block has 32 columns of one output; warp w adds rows w, w + 8, ... of the partial sums, and the
 // 8 results are added in order. Bytes: 4 * blocks * columns an output, mostly from L2.
 
-// As struct sums of op_fused.c.
-struct gd_fused_sums_args {
-  const float *partials;
-  int64_t stride, columns; // floats from a block's sums to the next one's; columns of a sum
-  int blocks;
-  uint32_t adds;
-  float *out[16];
-  int sum[16]; // by out: which it is of the sums
-};
+#include "fused_args.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) gd_fused_sums(const gd_fused_sums_args args) {
   __shared__ float of_warps[8][32];

@@ -8,28 +8,11 @@
 // over the block's rotated rows: there all threads share the pairs of all rows evenly, PAIR
 // neighbours a thread (the same bits as rope.cu), where the few lanes that have a row's pairs would
 // keep their warp waiting. With STASH, where PAIRs would be narrow (4 bytes, if 20 of 80 columns
-// rotate), the vectors that hold some of it wait in shared memory instead, to be turned by the
+// rotate), the vectors that hold some of it wait in shared memory instead, to be rotated by the
 // threads of their row, so that memory sees whole vectors alone. Reads and writes every element
 // once, the table through L1: floor 2 (bytes of x) / bandwidth; 3 FLOPs a rotated element.
 
-struct heads {
-  T0 *x;
-  T0 *part[3];
-  const float *table;
-  int64_t rows, tokens;          // P N for each of whole groups of tokens; B T
-  int64_t columns, rotary;       // D, R
-  int64_t heads;                 // N
-  gd_divider by_group;           // P N TOKENS
-  gd_divider by_positions;       // T
-  gd_divider by_inner;           // the faster of the two in a token: P if interleaved, else N
-  uint32_t rotated;
-  int32_t interleaved;
-  int32_t lanes;
-  int32_t items;        // vectors of a row
-  int32_t turned;       // columns of a rotated row that the second walk has: whole vectors
-  gd_divider by_pieces; // PAIRs of a rotated row in the second walk
-  float sign;
-};
+#include "heads_args.cuh"
 
 struct row {
   T0 *x, *part;
@@ -47,7 +30,7 @@ static GD_DEVICE index_t quotient(index_t n, const gd_divider &by) { return gd_q
 #endif
 
 // x is NULL where there is no such token.
-static GD_DEVICE row row_at(const heads &h, index_t index) {
+static GD_DEVICE row row_at(const gd_heads_args &h, index_t index) {
   index_t group = quotient(index, h.by_group), in_group = index - group * h.by_group.divisor;
   index_t token = group * TOKENS + in_group % TOKENS, in_token = in_group / TOKENS;
   index_t sample = quotient(token, h.by_positions), position = token - sample * h.by_positions.divisor;
@@ -68,7 +51,7 @@ static GD_DEVICE row row_at(const heads &h, index_t index) {
 
 typedef gd_pack<T0, VEC> vector;
 
-template <bool SPLIT> static GD_DEVICE void copy_vectors(const heads &h, int64_t block, int each) {
+template <bool SPLIT> static GD_DEVICE void copy_vectors(const gd_heads_args &h, int64_t block, int each) {
   for (int item = threadIdx.x % h.lanes; item < h.items; item += h.lanes) {
     vector a[UNROLL];
     T0 *to[UNROLL];
@@ -79,7 +62,7 @@ template <bool SPLIT> static GD_DEVICE void copy_vectors(const heads &h, int64_t
       if (index >= h.rows)
         continue;
       row r = row_at(h, (index_t)index);
-      int at = item * VEC + (ROTATES && r.rotated ? h.turned : 0);
+      int at = item * VEC + (ROTATES && r.rotated ? h.second : 0);
       if (!r.x || at >= h.columns) // a rotated row has fewer items than another
         continue;
       a[u] = *(const vector *)((SPLIT ? r.x : r.part) + at);
@@ -93,7 +76,7 @@ template <bool SPLIT> static GD_DEVICE void copy_vectors(const heads &h, int64_t
 }
 
 #if ROTATES
-template <bool SPLIT> static GD_DEVICE void turn_pairs(const heads &h, int64_t block, int rows) {
+template <bool SPLIT> static GD_DEVICE void rotate_pairs(const gd_heads_args &h, int64_t block, int rows) {
   typedef gd_pack<T0, PAIR> piece;
   int half = (int)(h.rotary / 2), pairs = half / PAIR, pieces = h.by_pieces.divisor;
   for (int i = threadIdx.x; i < rows * pieces; i += 256) {
@@ -117,10 +100,10 @@ template <bool SPLIT> static GD_DEVICE void turn_pairs(const heads &h, int64_t b
     gd_load(r.angles + half + at, sine);
 #pragma unroll
     for (int v = 0; v < PAIR; v++) {
-      float turned[2];
-      gd_turn(gd_float(a.at[v]), gd_float(b.at[v]), cosine[v], h.sign * sine[v], turned);
-      a.at[v] = gd_to<T0>(turned[0]);
-      b.at[v] = gd_to<T0>(turned[1]);
+      float rotated[2];
+      gd_rotate(gd_float(a.at[v]), gd_float(b.at[v]), cosine[v], h.sign * sine[v], rotated);
+      a.at[v] = gd_to<T0>(rotated[0]);
+      b.at[v] = gd_to<T0>(rotated[1]);
     }
     *(piece *)(to + at) = a;
     *(piece *)(to + half + at) = b;
@@ -130,7 +113,7 @@ template <bool SPLIT> static GD_DEVICE void turn_pairs(const heads &h, int64_t b
 
 #if STASH
 // A row has one vector a thread: h.items is h.lanes.
-template <bool SPLIT> static GD_DEVICE void move_turned(const heads &h, int64_t block, int each) {
+template <bool SPLIT> static GD_DEVICE void move_rotated(const gd_heads_args &h, int64_t block, int each) {
   __shared__ vector stash[UNROLL][256];
   int item = (int)threadIdx.x % h.lanes, own = (int)threadIdx.x / h.lanes;
   int half = (int)(h.rotary / 2);
@@ -154,7 +137,7 @@ template <bool SPLIT> static GD_DEVICE void move_turned(const heads &h, int64_t 
   }
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) {
-    if (angles[u] && item * VEC < h.turned) {
+    if (angles[u] && item * VEC < h.second) {
       stash[u][threadIdx.x] = a[u];
     } else if (to[u]) {
       *(vector *)to[u] = a[u];
@@ -166,11 +149,11 @@ template <bool SPLIT> static GD_DEVICE void move_turned(const heads &h, int64_t 
   for (int u = 0; u < UNROLL; u++) {
     T0 *x = (T0 *)&stash[u][own * h.lanes];
     for (int n = item; angles[u] && n < half; n += h.lanes) {
-      float turned[2];
-      gd_turn(gd_float(x[n]), gd_float(x[half + n]), angles[u][n], h.sign * angles[u][half + n],
-              turned);
-      x[n] = gd_to<T0>(turned[0]);
-      x[half + n] = gd_to<T0>(turned[1]);
+      float rotated[2];
+      gd_rotate(gd_float(x[n]), gd_float(x[half + n]), angles[u][n], h.sign * angles[u][half + n],
+              rotated);
+      x[n] = gd_to<T0>(rotated[0]);
+      x[half + n] = gd_to<T0>(rotated[1]);
     }
   }
   __syncthreads();
@@ -181,23 +164,23 @@ template <bool SPLIT> static GD_DEVICE void move_turned(const heads &h, int64_t 
 }
 #endif
 
-template <bool SPLIT> static GD_DEVICE void move_heads(const heads &h) {
+template <bool SPLIT> static GD_DEVICE void move_heads(const gd_heads_args &h) {
   int each = 256 / h.lanes, rows = each * UNROLL;
   int64_t block = (int64_t)blockIdx.x * rows;
 #if STASH
-  move_turned<SPLIT>(h, block, each);
+  move_rotated<SPLIT>(h, block, each);
 #else
   if (threadIdx.x < each * h.lanes)
     copy_vectors<SPLIT>(h, block, each);
 #if ROTATES
-  turn_pairs<SPLIT>(h, block, rows);
+  rotate_pairs<SPLIT>(h, block, rows);
 #endif
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256) split_heads(heads h) {
+extern "C" __global__ void __launch_bounds__(256) split_heads(gd_heads_args h) {
   move_heads<true>(h);
 }
-extern "C" __global__ void __launch_bounds__(256) merge_heads(heads h) {
+extern "C" __global__ void __launch_bounds__(256) merge_heads(gd_heads_args h) {
   move_heads<false>(h);
 }

@@ -1,4 +1,4 @@
-// Cross-entropy over a vocabulary, its gradient, and what linear_xent does between its products.
+// Cross-entropy over a vocabulary, its gradient, and what linear_xent does between its GEMMs.
 // T0: dtype of the logits. A block owns a row at a time, a thread every blockDim-th group of WIDE
 // columns: whatever the alignment of a row, so that where a tensor lies changes no bit. A group
 // moves as one access where it can.
@@ -51,7 +51,7 @@ GD_DEVICE float logit_of(const T0 *row, int64_t columns, int label) {
   return label >= 0 && label < columns ? gd_float(row[label]) : __int_as_float(0x7fffffff);
 }
 
-// Logits of halves have 11 bits: two of expf an element would take as long as the memory.
+// Logits in 16 bits have at most 11 significant ones: two of expf an element would take as long as the memory.
 GD_DEVICE float exp_of(float x) { return sizeof(T0) == 4 ? expf(x) : gd_exp_fast(x); }
 
 // A running maximum and the sum of exp(x - maximum).
@@ -85,7 +85,7 @@ GD_DEVICE void take(running &run, const float (&x)[WIDE]) {
 }
 
 // Maximum and sum of a row, in every thread. `width` elements can be read, of which `columns` are
-// logits. kept: where every thread puts what it loads, for turn.
+// logits. kept: where every thread puts what it loads, for to_gradient.
 template <int HOW>
 GD_DEVICE running measure(const T0 *row, int64_t columns, int64_t width, group *kept,
                           float *shared) {
@@ -130,7 +130,7 @@ GD_DEVICE void clear(T0 *row, int64_t columns) {
 // `width` (where a scale or lse that is not finite may leave a NaN, as it does elsewhere). `to` may be `from`, and x, the logit of the label, has been read before. kept: the row as
 // measure left it. All threads of the block.
 template <int HOW>
-GD_DEVICE void turn(T0 *to, const T0 *from, int64_t columns, int64_t width, const group *kept,
+GD_DEVICE void to_gradient(T0 *to, const T0 *from, int64_t columns, int64_t width, const group *kept,
                     float lse, float scale, int label, float x) {
   const int TOGETHER = HOW == LOOSE ? 2 : 4;
   bool to_aligned = gd_aligned(to, 16), from_aligned = gd_aligned(from, 16);
@@ -205,9 +205,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   float x = logit_of(row, columns, label), scale = weight[0] * loss_scale[0];
   T0 *to = dlogits + r * columns;
   if (walks_whole(row, columns) && gd_aligned(to, 16))
-    turn<WHOLE>(to, row, columns, columns, (const group *)0, lse[r], scale, label, x);
+    to_gradient<WHOLE>(to, row, columns, columns, (const group *)0, lse[r], scale, label, x);
   else
-    turn<LOOSE>(to, row, columns, columns, (const group *)0, lse[r], scale, label, x);
+    to_gradient<LOOSE>(to, row, columns, columns, (const group *)0, lse[r], scale, label, x);
 }
 
 template <int HOW>
@@ -223,7 +223,7 @@ GD_DEVICE void turn_logits(T0 *row, int64_t columns, int64_t width, group *kept,
     *loss = (double)run.top - (double)x + rest;
   }
   __syncthreads();
-  turn<HOW>(row, row, columns, width, kept, row_lse, scale, label, x);
+  to_gradient<HOW>(row, row, columns, width, kept, row_lse, scale, label, x);
 }
 
 // count: rows whose label counts; list: which they are, in order, unless it is NULL. One block of
@@ -286,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 // A row of logits, of row r of the tensors, becomes its gradient; all of its `width` elements, which
-// products read, are written.
+// GEMMs read, are written.
 GD_DEVICE void turn_row(T0 *row, const float *weight, const float *loss_scale, float *lse,
                         double *loss, int64_t columns, int64_t width, int label, int keeps,
                         group *kept, float *shared) {
@@ -304,7 +304,7 @@ GD_DEVICE void turn_row(T0 *row, const float *weight, const float *loss_scale, f
 // bytes are the floor. Else it is read twice, of which L2 serves a part. FLOPs: two exp and six
 // others an element.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    linear_xent_turn(T0 *logits, const int *labels, const float *weight, const float *loss_scale,
+    linear_xent_walk(T0 *logits, const int *labels, const float *weight, const float *loss_scale,
                      float *lse, double *losses, int64_t first, int64_t columns, int64_t width,
                      int64_t pitch, int64_t positions, int ignore, int keeps) {
   extern __shared__ __align__(16) unsigned char kept_row[];
@@ -326,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 
 // The same of rows that count: row i of the chunk is row list[first + i], and none from `count` on.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    linear_xent_turn_listed(T0 *logits, const int *labels, const float *weight,
+    linear_xent_walk_listed(T0 *logits, const int *labels, const float *weight,
                             const float *loss_scale, float *lse, double *losses, int64_t first,
                             int64_t columns, int64_t width, int64_t pitch, int keeps,
                             const int *list, const int *count) {

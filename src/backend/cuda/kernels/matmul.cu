@@ -1,4 +1,4 @@
-// What surrounds the library's products. T0: dtype of the result.
+// What surrounds the library's GEMMs. T0: dtype of the result.
 
 // The bias as the library wants it. Bytes: 4 + sizeof(T0) an element; the launch is what it costs.
 extern "C" __global__ void __launch_bounds__(256)
@@ -29,7 +29,7 @@ GD_DEVICE void finish(T0 *to, const float *from, const float *bias, uint32_t i, 
   gd_store(to, x);
 }
 
-// to[r,c] = from[r,c] + bias[c] (+ to): a piece of a product that was computed in fp32. `from` has
+// to[r,c] = from[r,c] + bias[c] (+ to): a piece of a GEMM that was computed in fp32. `from` has
 // no gaps, rows of `to` are `pitch` apart. A thread owns 4 columns of a row, or one where an
 // address or a row is no multiple of 4. Bytes: 4 (from L2) + sizeof(T0) an element.
 extern "C" __global__ void __launch_bounds__(256)
@@ -61,9 +61,9 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // to[c][r] = from[r][c] of fp32 matrices, rows `pitch` elements apart; a block has 32 x 32 elements.
-// Reads and writes each once. blocks: ceil(columns / 32) beside each other, times those below.
+// Reads and writes each once. CTAs: ceil(columns / 32) in a row, times the rows of tiles.
 extern "C" __global__ void __launch_bounds__(256)
-    matmul_turn(float *to, const float *from, int64_t rows, int64_t columns, int64_t from_pitch,
+    matmul_transpose(float *to, const float *from, int64_t rows, int64_t columns, int64_t from_pitch,
                 int64_t to_pitch) {
   __shared__ float tile[32][33];
   int64_t across = (columns + 31) / 32;

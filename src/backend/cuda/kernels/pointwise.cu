@@ -3,7 +3,7 @@
 // other, and a thread has several vectors in flight, each of at most 16 bytes. The output may be an
 // input's memory: a thread writes only what it has read itself.
 //
-// T0: x or a, and y; T1: b, or what is converted to. With ACTIVATION and SLOPE defined the module
+// T0: x or a, and y; T1: b, or what is converted to. With ACTIVATION and DERIVATIVE defined the module
 // holds the two kernels of that function, else all others.
 //
 // All are bound by their bytes: each tensor once.
@@ -102,12 +102,12 @@ template <int V> GD_DEVICE void activate_grad(T0 *dx, const T0 *x, const T0 *dy,
         float values[V];
 #pragma unroll
         for (int j = 0; j < V; j++)
-          values[j] = SLOPE(xs[u][j]) * dys[u][j];
+          values[j] = DERIVATIVE(xs[u][j]) * dys[u][j];
         gd_store(dx + i, values);
       });
   int64_t i = left_over<V>(count);
   if (i >= 0)
-    dx[i] = gd_to<T0>(SLOPE(gd_float(x[i])) * gd_float(dy[i]));
+    dx[i] = gd_to<T0>(DERIVATIVE(gd_float(x[i])) * gd_float(dy[i]));
 }
 
 #define BY_WIDTH(NAME, V)                                                      \
@@ -224,8 +224,8 @@ BY_WIDTH(narrow, 1)
 
 // Element i has the bits of element g mod 8 of counter g / 8, g = i + seed[2] * sample. A thread has
 // UNROLL times the V elements of one 16-byte access: a counter, or half of one in fp32, which is
-// then drawn twice; the draw is about as many instructions as the 32 bytes beside it leave time for.
-// Where g and i are multiples of V together, and x and y allow it (wide), it is one access.
+// then drawn twice; the draw takes about as many instructions as moving its 32 bytes leaves time for.
+// Where g and i are both multiples of V, and x and y allow it (wide), it is one access.
 extern "C" __global__ void __launch_bounds__(THREADS)
     dropout(T0 *y, const T0 *x, const int32_t *seed, int64_t count, int64_t sample, uint32_t stream,
             uint32_t threshold, float scale, int32_t wide) {

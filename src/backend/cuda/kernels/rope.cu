@@ -23,10 +23,10 @@ extern "C" __global__ void __launch_bounds__(256)
       gd_load(angles + item * VEC + half, sine);
 #pragma unroll
       for (int v = 0; v < VEC; v++) {
-        float turned[2];
-        gd_turn(a[v], b[v], cosine[v], sign * sine[v], turned);
-        a[v] = turned[0];
-        b[v] = turned[1];
+        float rotated[2];
+        gd_rotate(a[v], b[v], cosine[v], sign * sine[v], rotated);
+        a[v] = rotated[0];
+        b[v] = rotated[1];
       }
       gd_store(y + at, a);
       gd_store(y + at + half, b);

@@ -55,7 +55,7 @@ GD_DEVICE void load_row(float (&x)[ITEMS][VEC], const T0 *row, int64_t end, floa
 
 // --- norms ---------------------------------------------------------------------------------------
 
-// A row as it lies in memory: words, not elements, which the compiler would take apart, and so wait
+// A row as it lies in memory: words, not elements, which the compiler would unpack at once, and so wait
 // for, as soon as they are asked for.
 #if VEC > 1
 typedef gd_pack<uint32_t, VEC * sizeof(T0) / 4> packed;
@@ -88,7 +88,7 @@ GD_DEVICE float held(const packed &x, int v) {
 }
 
 // A block goes through rows gridDim.x ROWS apart. Weights stay in a thread's registers where there
-// is room: they are fp32, and fetched again for every row of halves they are twice what the row
+// is room: they are fp32, and fetched again for every 16-bit row they would be twice the bytes of the row
 // itself moves, through a cache that the rows pass through too. A row's loads are under way while
 // the sums of the one before are waited for, so that RESIDENT blocks a multiprocessor keep 20 KiB
 // or more in flight all the time. y may be x: a row is loaded whole before it is written, and by
@@ -204,12 +204,12 @@ GD_DEVICE void norm_grad(const T0 *dy, const T0 *x, const float *weight, const f
     EACH_ITEM(i) {
       bool inside = column_of(i) < end;
       EACH(v) {
-        float slope = inside ? held(next_dy.at[i], v) : 0.0f;
+        float gradient = inside ? held(next_dy.at[i], v) : 0.0f;
         h[i][v] = inside ? (held(next_x.at[i], v) - next_mean) * scale : 0.0f;
-        g[i][v] = slope * weights[i][v];
-        sums[0][i][v] += slope * h[i][v];
+        g[i][v] = gradient * weights[i][v];
+        sums[0][i][v] += gradient * h[i][v];
         if (PARTS > 1)
-          sums[PARTS - 1][i][v] += slope;
+          sums[PARTS - 1][i][v] += gradient;
         over[0] += g[i][v] * h[i][v];
         over[1] += CENTRED ? g[i][v] : 0.0f;
       }
@@ -235,7 +235,7 @@ GD_DEVICE void norm_grad(const T0 *dy, const T0 *x, const float *weight, const f
     }
   }
 #if THREADS / LANES > 1
-  // The rows that went side by side, in order.
+  // The rows that ran in parallel, in order.
   __shared__ float shared[PARTS][LANES * ITEMS * VEC];
   int mine = threadIdx.x / LANES;
   for (int other = 1; other < ROWS; other++) {
@@ -324,17 +324,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   int64_t end = row < rows ? columns : 0;
   int turn = 0;
   int64_t seen = row < rows ? columns_seen(row, positions, columns) : 0;
-  float values[ITEMS][VEC], slopes[ITEMS][VEC], dot[1] = {0};
+  float values[ITEMS][VEC], gradients[ITEMS][VEC], dot[1] = {0};
   load_row(values, y + row * columns, seen, 0);
-  load_row(slopes, dy + row * columns, seen, 0);
+  load_row(gradients, dy + row * columns, seen, 0);
   EACH_ITEM(i) EACH(v) {
     if (column_of(i) + v < seen)
-      dot[0] += values[i][v] * slopes[i][v];
+      dot[0] += values[i][v] * gradients[i][v];
   }
   over_row<gd_add>(dot, turn);
   EACH_ITEM(i) {
     EACH(v) values[i][v] =
-        column_of(i) + v < seen ? values[i][v] * (slopes[i][v] - dot[0]) : 0.0f;
+        column_of(i) + v < seen ? values[i][v] * (gradients[i][v] - dot[0]) : 0.0f;
     if (column_of(i) < end)
       gd_store(dx + row * columns + column_of(i), values[i]);
   }

@@ -3,12 +3,14 @@
 //
 // LANES threads of a warp share a channel, each with SP of its (padded) states, in registers;
 // the recurrence over T is walked step by step. Tiles of steps and channels pass through shared
-// memory, so that global accesses run along channels; what lies outside is zero there, and zeros
-// do nothing: delta 0 keeps a state, and states past S have b and c 0.
+// memory, so that global accesses run along channels. Elements outside of the tensors are zeros
+// there, which change nothing: delta 0 keeps a state, and states past S have b and c 0.
 //
 // exp(delta A) is 2^(delta a) with a = A log2(e), one instruction of the special function units:
 // these bound the forward pass (1 of 16 a clock and multiprocessor per state and step: 47 us for
 // T 2048, C 5120, S 16 on 132 multiprocessors, where the bytes take 22 us).
+
+#include "scan_args.cuh"
 
 #define LOG2_E 1.4426950408889634f
 #define PADDED (LANES * SP) // states
@@ -17,7 +19,7 @@
 #define CHANNELS (THREADS / LANES)
 #define PAIRS (CHANNELS / 2)
 #define TILE 32    // steps
-#define TOGETHER 4 // steps whose sums a thread leaves at once
+#define TOGETHER 4 // steps whose sums a thread writes at once
 #define UNROLL (FEW ? 2 : 1)
 #define GROUPS (TILE / TOGETHER)
 #define UNITS (PAIRS * GROUPS) // of a pair of channels and TOGETHER steps
@@ -29,7 +31,7 @@
 #define PARTS (TILE * CHANNELS * 2)
 #define TILE_B (PARTS + GROUPS * LANES * SHARE * TOGETHER)
 
-// Two neighbours, as they are in memory: taken apart only where they are used.
+// Two neighbouring elements as they are in memory; they are unpacked where they are used.
 template <typename T> struct two {
   uint32_t bits;
   GD_DEVICE void set(T a, T b) { bits = a.bits | (uint32_t)b.bits << 16; }
@@ -51,9 +53,9 @@ template <typename T> struct alignas(2 * sizeof(T)) gd_pair {
   two<T> at;
 };
 
-// Of x[T, C], what a thread stages: a pair of channels, TOGETHER steps, OWN times, `jump` elements
-// apart. `rows` steps (counted from the first of them) and `columns` channels lie inside, all else
-// is zero.
+// The elements of x[T, C] that a thread stages: OWN units, `jump` elements apart, each of a pair of
+// channels and TOGETHER steps. The tensor has `rows` more steps and `columns` more channels from
+// the first of them on; the rest is zero.
 template <typename T> struct staged {
   two<T> at[OWN][TOGETHER];
 
@@ -124,26 +126,33 @@ GD_DEVICE void get_states(float (&x)[SP], const float *shared, const T2 *from, i
       x[i] = t < rows && state + i < STATES ? gd_float(from[(int64_t)t * STATES + state + i]) : 0;
 }
 
-// Kept in a register, not worked out again.
+// Makes the compiler keep x in a register instead of computing it again.
 GD_DEVICE int keep(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// A block has CHANNELS channels of a sequence; the next tile of TILE steps is on its way while one
-// is worked on. Staged are delta and delta u, those of two steps side by side. A thread leaves its
-// part of y of TOGETHER steps in shared memory; the threads that staged u add the parts up.
+// A block has CHANNELS channels of a sequence. It loads the next tile of TILE steps while it works
+// on the current one. A tile in shared memory has delta and delta u, two steps interleaved. Each
+// thread writes its part of y, for TOGETHER steps, to shared memory; the threads that staged u add
+// the parts.
 //
 // A warp's step takes the special function units 32 clocks at 4 states a thread, and about 31
 // instructions: 20 on states, 3 loads and stores, 8 for staging and adding up.
 //
-// All of shared memory is accessed 16 bytes a lane, for which a warp takes 2 turns where lanes 1
-// apart, or all that are 2 apart, want the same, else 4: so lane bit 0 counts channels and those
-// from bit 1 on states. Channels have slots in an order in which neighbouring threads stage into
-// neighbouring slots.
+// Every access to shared memory is 16 bytes a lane. A warp needs 2 wavefronts for it where lanes
+// that differ in bit 0 alone, or in bit 1 alone, read the same address, else 4. Therefore bit 0 of
+// the lane selects the channel and the bits above it the state. Channels are ordered in shared
+// memory so that neighbouring threads stage neighbouring channels.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    scan(const T0 *u, const T1 *delta, const float *a_log, const T2 *b, const T2 *c, const float *d,
-         T0 *y, float *kept, int64_t steps, int64_t channels) {
+    scan(const __grid_constant__ gd_scan_args args) {
+  const T0 *u = args.u;
+  const T1 *delta = args.delta;
+  const T2 *b = args.b, *c = args.c;
+  const float *a_log = args.a_log, *d = args.d;
+  T0 *y = args.y;
+  float *saved = args.saved;
+  int64_t steps = args.steps, channels = args.channels;
   alignas(16) __shared__ float shared[TILE_B + 2 * SELECTED];
   int64_t groups = (channels + CHANNELS - 1) / CHANNELS, batch = blockIdx.x / groups;
   int64_t first_channel = blockIdx.x % groups * CHANNELS;
@@ -152,9 +161,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   int slot = threadIdx.x / 32 * (32 / LANES) + (LANES < 32 ? lane / 2 / LANES * 2 + lane % 2 : 0);
   int local = slot % PAIRS * 2 + slot / PAIRS;
   int64_t chunks = (steps + CHUNK - 1) / CHUNK;
-  bool live = local < width, whole = STATES % SP == 0 && gd_aligned(kept, SP < 4 ? 4 * SP : 16);
+  bool live = local < width, whole = STATES % SP == 0 && gd_aligned(saved, SP < 4 ? 4 * SP : 16);
   float a[SP], h[SP], skip[2];
-  kept += (batch * chunks * channels + first_channel + local) * STATES + state;
+  saved += (batch * chunks * channels + first_channel + local) * STATES + state;
 #pragma unroll
   for (int i = 0; i < SP; i++) {
     int64_t at = (first_channel + local) * STATES + state + i;
@@ -224,13 +233,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     if ((steps - left) % CHUNK == 0) {
       if (live && whole && state < STATES)
-        gd_store(kept, h);
+        gd_store(saved, h);
       if (live && !whole)
 #pragma unroll
         for (int i = 0; i < SP; i++)
           if (state + i < STATES)
-            kept[i] = h[i];
-      kept += channels * STATES;
+            saved[i] = h[i];
+      saved += channels * STATES;
     }
     const float *from = shared + from_x, *from_b = shared + from_states;
     float *sum = shared + to_sum;

@@ -2,14 +2,15 @@
 // T0: u, dy and du; T1: delta and its gradient; T2: b, c and theirs. Letters: T steps, C channels,
 // S states.
 //
-// A chunk of 64 steps, whose first states the forward pass kept, lies across 8 lanes of a warp, 8
-// steps each; the warp's 4 rows of lanes have CP channels each and go through the states one by
-// one. The recurrences h_t = p_t h_{t-1} + v_t and, backward, g_t = w_t + p_{t+1} g_{t+1} are
+// A chunk has 64 steps; the forward pass saved the states at its start. 8 lanes of a warp (a row)
+// hold 8 of its steps each, for CP channels. A warp has 4 such rows. They go through the states one
+// by one. The recurrences h_t = p_t h_{t-1} + v_t and, backward, g_t = w_t + p_{t+1} g_{t+1} are
 // composed per lane, scanned across the 8 lanes and walked again from what the scan gave, so each
-// power is made once and du and ddelta, sums over states, stay in registers. db and dc, sums over
-// channels, are added up in shared memory: at any time the rows of a block are at different states,
-// and a warp takes over 4 states (a quad) from the next warp, so the order is fixed. Two states of
-// each row are in hand at once: what the second needs is read before the first is done.
+// power is computed once and du and ddelta, sums over states, stay in registers. db and dc, sums
+// over channels, are added up in shared memory. At any time the rows of a CTA work on different
+// states, and a warp gets its next 4 states (a quad) from the warp after it, so the order of
+// additions is fixed. Each row works on two states at once: the operands of the second are read
+// before the first is done.
 //
 // exp(delta A) is 2^(delta a) with a = A log2(e), one instruction of the special function units.
 // Reads of registers bound it: about 51 a state and step, of which a scheduler gets two a clock (on
@@ -18,6 +19,8 @@
 // us); the powers take 120 us, the bytes 60.
 //
 // STATES, VEC (elements of u at a time between global and shared memory), THREADS, CP, MIN_BLOCKS.
+
+#include "scan_args.cuh"
 
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
@@ -35,7 +38,7 @@
 #define TURNS (TILE_QUADS < WARPS ? WARPS : TILE_QUADS)
 #define PANEL (4 * CHUNK + 4) // floats; 4 more, so that writing b and c meets few banks twice
 #define MOST_1(x) ((x) ? (x) : 1)
-#define PASSES(n) (((n) + THREADS - 1) / THREADS) // of the block over n items
+#define ROUNDS(n) (((n) + THREADS - 1) / THREADS) // of the block over n items
 #define PAST(v, n) ((n) % THREADS && (v) >= (n))
 #define STAGED (VEC > 1 && STATES * sizeof(T2) % 16 == 0)
 #ifndef UNROLL
@@ -45,8 +48,8 @@ static_assert(WARPS == 1 || (TURNS - 1) * WARPS < 16, "pairs of warps have 15 ba
 
 GD_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Between two warps, of 2 * 32 threads: what one wrote before `pair_arrive` is seen by the other
-// behind `pair_wait`. A barrier serves once between barriers of the block.
+// A barrier of two warps (64 threads): what one wrote before `pair_arrive` is visible to the other
+// after `pair_wait`. Each may be used once between two barriers of the block.
 GD_DEVICE void pair_arrive(int barrier) {
   asm volatile("bar.arrive %0, 64;" ::"r"(barrier) : "memory");
 }
@@ -54,7 +57,7 @@ GD_DEVICE void pair_wait(int barrier) {
   asm volatile("bar.sync %0, 64;" ::"r"(barrier) : "memory");
 }
 
-// What blocks leave each other in global memory.
+// Access to global memory through which blocks exchange results.
 GD_DEVICE uint32_t load_acquire(const uint32_t *from) {
   uint32_t x;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
@@ -111,8 +114,8 @@ template <> GD_DEVICE void get_channels<gd_bf16>(float (&x)[CP], const gd_bf16 *
 }
 #endif
 
-// One access for all channels, which the compiler would take apart. Sectors of 32 bytes are written
-// whole where the four rows of a warp have as many together.
+// Stores all channels by one instruction; the compiler would use several. Sectors of 32 bytes are
+// written whole where the four rows of a warp have 32 contiguous bytes.
 GD_DEVICE void put_words(void *to, const uint32_t (&x)[1]) {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(x[0]) : "memory");
 }
@@ -142,8 +145,8 @@ template <typename T> GD_DEVICE void put_channels(T *to, const float (&x)[CP], i
   }
 }
 
-// A chunk's b, c, db and dc of a state lie behind each other in shared memory: a panel. Each has
-// the lanes' first 4 steps before the other 4; `at` is where a lane's begin.
+// A panel in shared memory holds b, c, db and dc of one state and chunk, one after the other. Each
+// has the first 4 steps of every lane, then the other 4; `at` points to the first of this lane.
 GD_DEVICE void get_steps(float (&x)[EACH], const float *at) {
   float4 low = *(const float4 *)at, high = *(const float4 *)(at + CHUNK / 2);
   x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
@@ -154,12 +157,12 @@ GD_DEVICE void put_steps(float *at, const float (&x)[EACH]) {
   *(float4 *)(at + CHUNK / 2) = float4{x[4], x[5], x[6], x[7]};
 }
 
-// b or c of TILE_STATES states to their panels. from[t, STATES] begins with the first of them; what
-// is staged has zeros behind the last step.
+// Copies b or c of TILE_STATES states to their panels. from[t, STATES] points to the first of them.
+// Steps after the last one are staged as zeros.
 GD_DEVICE void put_selected(float *panels, const T2 *from, int states, int steps) {
   constexpr int QUARTERS = TILE_STATES * CHUNK / 4; // of what a lane has of a state
 #pragma unroll
-  for (int i = 0; i < PASSES(QUARTERS); i++) {
+  for (int i = 0; i < ROUNDS(QUARTERS); i++) {
     uint32_t v = threadIdx.x + i * THREADS, s = v % MOST_1(TILE_STATES);
     uint32_t quarter = v / MOST_1(TILE_STATES), t = quarter % SPAN * EACH + quarter / SPAN * 4;
     if (PAST(v, QUARTERS))
@@ -185,9 +188,9 @@ struct steps_of {
   float along_b[CP][EACH], along_a[CP][EACH];
 };
 
-// One state of channel j: adds to db, dc and da. edge: the state before the chunk in lane 0; dL/dh
-// times the power of the step behind the chunk in lane 7. Returns the latter for the chunk before,
-// in lane 0.
+// One state of channel j: adds to db, dc and da. edge, in lane 0: the state before the chunk; in
+// lane 7: dL/dh times the power of the step after the chunk. Returns in lane 0 what lane 7 needs as
+// edge in the previous chunk.
 GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float (&bs)[EACH],
                           const float (&cs)[EACH], float (&db)[EACH], float (&dc)[EACH], float &da,
                           int lane) {
@@ -254,20 +257,29 @@ GD_DEVICE float one_state(steps_of &of, int j, float a, float edge, const float 
   return left;
 }
 
-// A block has CHANNELS channels of a sequence and walks the chunks of its part of [begin, end)
-// backward, with the tiles of the next one on their way. The first blocks to start have the last
-// parts; a block waits for that of the part behind its own. `finished` counts these for each block,
-// and behind them, the blocks that have started. carry: dL/dh times the
-// power of the step behind, between parts and launches; null where one block has all chunks.
-// partial[sequence, group, chunk, S, b | c, CHUNK] (in the order of get_steps) are shares of db and
-// dc for scan_sums; partial_a[sequence, C, S] and partial_d[sequence, C] are added up over
+// A CTA has CHANNELS channels of a sequence. It processes the chunks of its part of [begin, end)
+// backward, and copies the tiles of the next chunk meanwhile. CTAs draw tickets: the first get the
+// last parts of the sequences. A CTA waits for the one with the part after its own; ticket order
+// guarantees that that one has started. `finished` has a count of finished parts for each group of
+// channels, then the number of tickets drawn. carry: dL/dh times the power of the next step, handed
+// from part to part and from launch to launch; null where one CTA has all chunks.
+// partial[sequence, group, chunk, S, b | c, CHUNK] (in the order of get_steps) are partial sums of
+// db and dc for scan_sums; partial_a[sequence, C, S] and partial_d[sequence, C] are added up over
 // sequences by others.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    scan_grad(const T0 *dy, const T0 *u, const T1 *delta, const float *a_log, const T2 *b,
-              const T2 *c, const float *d, const float *kept, T0 *du, T1 *ddelta, float *partial,
-              float *partial_a, float *partial_d, float *carry, int from_carry, int64_t first_batch,
-              int64_t begin, int64_t end, int64_t steps, int64_t channels, uint32_t *finished,
-              int parts) {
+    scan_grad(const __grid_constant__ gd_scan_grad_args args) {
+  const T0 *dy = args.dy, *u = args.u;
+  const T1 *delta = args.delta;
+  const T2 *b = args.b, *c = args.c;
+  const float *a_log = args.a_log, *d = args.d, *saved = args.saved;
+  T0 *du = args.du;
+  T1 *ddelta = args.ddelta;
+  float *partial = args.partial, *partial_a = args.partial_a, *partial_d = args.partial_d;
+  float *carry = args.carry;
+  uint32_t *finished = args.finished;
+  int from_carry = args.from_carry, parts = args.parts;
+  int64_t first_batch = args.first_batch, begin = args.begin, end = args.end;
+  int64_t steps = args.steps, channels = args.channels;
   extern __shared__ __align__(16) unsigned char shared[];
   float *panels = (float *)shared, *rates = panels + TILE_STATES * PANEL; // [S, C], as next_g
   float *next_g = rates + PADDED * WIDE, *first_h = next_g + PADDED * WIDE;
@@ -278,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   T1 *tile_delta = (T1 *)(tile_dy + tile<T0>::ELEMENTS);
   __shared__ uint32_t ticket;
   uint32_t blocks = gridDim.x / parts, turn = blockIdx.x;
-  if (parts > 1) { // whom a block waits for has started: it drew before
+  if (parts > 1) { // ticket order guarantees that the CTA that this one waits for has started
     if (threadIdx.x == 0)
       ticket = atomicAdd(finished + blocks, 1u);
     __syncthreads();
@@ -322,20 +334,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     panels[v] = 0;
   __syncthreads();
 
-  // All that follows is of a chunk: its first element of u, of kept, of b, and the steps it has.
+  // Of the current chunk: its first element in u, in saved and in b, and how many steps it has.
   int64_t last = end - 1, corner = (batch * steps + last * CHUNK) * channels + first_channel;
-  int64_t of_kept = ((batch * chunks + last) * channels + first_channel) * STATES;
+  int64_t of_saved = ((batch * chunks + last) * channels + first_channel) * STATES;
   int64_t of_b = (batch * steps + last * CHUNK) * STATES;
   int rest = end < chunks ? CHUNK : (int)(steps - last * CHUNK), half = (int)last & 1;
-  auto fetch = [&](int64_t corner, int64_t of_kept, int64_t of_b, int rest, int half) {
+  auto fetch = [&](int64_t corner, int64_t of_saved, int64_t of_b, int rest, int half) {
     tile<T0>::fetch(tiles_u + half * tile<T0>::ELEMENTS, u, corner, stride, rest, left);
     tile<T0>::fetch(tile_dy, dy, corner, stride, rest, left);
     tile<T1>::fetch(tile_delta, delta, corner, stride, rest, left);
-    const float *from = kept + of_kept;
+    const float *from = saved + of_saved;
     float *to = first_h + half * PADDED * WIDE;
-    constexpr int STATES_IN = CHANNELS * STATES, BESIDE = CHUNK * STATES * (int)sizeof(T2) / 16;
+    constexpr int STATES_IN = CHANNELS * STATES, PIECES = CHUNK * STATES * (int)sizeof(T2) / 16;
 #pragma unroll
-    for (int i = 0; i < PASSES(STATES_IN); i++) {
+    for (int i = 0; i < ROUNDS(STATES_IN); i++) {
       uint32_t v = threadIdx.x + i * THREADS, ch = v / MOST_1(STATES), s = v % MOST_1(STATES);
       if (THREADS % MOST_1(STATES) == 0) // the compiler does not see that this is the same
         ch = threadIdx.x / MOST_1(STATES) + i * (THREADS / MOST_1(STATES));
@@ -346,9 +358,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       int bytes = rest * STATES * (int)sizeof(T2);
       const char *from_b = (const char *)(b + of_b), *from_c = (const char *)(c + of_b);
 #pragma unroll
-      for (int i = 0; i < PASSES(BESIDE); i++) {
+      for (int i = 0; i < ROUNDS(PIECES); i++) {
         int v = threadIdx.x + i * THREADS;
-        if (PAST(v, BESIDE))
+        if (PAST(v, PIECES))
           break;
         gd_copy<16, true>(gd_shared((char *)raw_b + v * 16), from_b + v * 16, v * 16 < bytes);
         gd_copy<16, true>(gd_shared((char *)raw_c + v * 16), from_c + v * 16, v * 16 < bytes);
@@ -360,17 +372,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   for (int j = 0; j < CP; j++)
     skip[j] = local + j < left ? d[first_channel + local + j] : 0;
   auto fetch_next = [&] {
-    fetch(corner - CHUNK * channels, of_kept - channels * STATES, of_b - CHUNK * STATES, CHUNK,
+    fetch(corner - CHUNK * channels, of_saved - channels * STATES, of_b - CHUNK * STATES, CHUNK,
           half ^ 1);
   };
   if (begin < end)
-    fetch(corner, of_kept, of_b, rest, half);
+    fetch(corner, of_saved, of_b, rest, half);
   for (int left_over = (int)(end - begin); left_over > 0; left_over--) {
     T0 *tile_u = tiles_u + half * tile<T0>::ELEMENTS;
     T0 *own_u = tile_u + tile<T0>::at(lane * EACH, local);
     T0 *own_dy = tile_dy + tile<T0>::at(lane * EACH, local);
     T1 *own_delta = tile_delta + tile<T1>::at(lane * EACH, local);
-    // Lane 7 takes from behind the chunk, the others (lane 0 in earnest) from before it.
+    // Lane 7 reads the value after the chunk, the others that before it; only lane 0 uses the latter.
     const float *edges = lane == SPAN - 1 ? next_g : first_h + half * PADDED * WIDE;
     const float *own_edges = edges + local;
     copies_wait();
@@ -381,22 +393,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       of.sum1[j] = 0;
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
-      float step[CP], input[CP], slope[CP];
+      float step[CP], input[CP], gradient[CP];
       get_channels(step, own_delta + k * CHANNELS);
       get_channels(input, own_u + k * CHANNELS);
-      get_channels(slope, own_dy + k * CHANNELS);
+      get_channels(gradient, own_dy + k * CHANNELS);
 #pragma unroll
       for (int j = 0; j < CP; j++) {
         of.delta[j][k] = step[j];
         of.x[j][k] = step[j] * input[j];
-        of.dy[j][k] = slope[j];
+        of.dy[j][k] = gradient[j];
         of.sum1[j] += step[j];
         of.along_a[j][k] = of.along_b[j][k] = 0;
-        dd[j] += slope[j] * input[j];
+        dd[j] += gradient[j] * input[j];
       }
     }
 #pragma unroll
-    for (int j = 0; j < CP; j++) { // what lanes get that lack lanes before them is not used
+    for (int j = 0; j < CP; j++) { // lanes without so many lanes before them do not use what they get
       of.sum2[j] = of.sum1[j] + __shfl_up_sync(0xffffffff, of.sum1[j], 1, SPAN);
       of.sum4[j] = of.sum2[j] + __shfl_up_sync(0xffffffff, of.sum2[j], 2, SPAN);
     }
@@ -410,18 +422,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if (quad == 0 && TILE_QUADS == QUADS && left_over > 1)
         fetch_next();
       for (int turn = 0; turn < TURNS; turn++) {
-        int turned = (warp + turn) % TURNS; // a quad that no other warp is at
-        if (WARPS > 1 && turn > 0) // the next warp had it until now
+        int own_quad = (warp + turn) % TURNS; // a quad that no other warp works on
+        if (WARPS > 1 && turn > 0) // the next warp has just finished with it
           pair_wait((turn - 1) * WARPS + (warp + 1) % WARPS + 1);
-        if (turned < TILE_QUADS && quad + turned < QUADS) {
+        if (own_quad < TILE_QUADS && quad + own_quad < QUADS) {
 #pragma unroll 1
           for (int i = 0; i < 4; i += UNROLL) {
             int at[UNROLL];
             float a[UNROLL][CP], edge[UNROLL][CP];
             float bs[UNROLL][EACH], cs[UNROLL][EACH];
 #pragma unroll
-            for (int n = 0; n < UNROLL; n++) { // nobody else writes these meanwhile
-              at[n] = (turned * 4 + row) ^ (i + n); // the rows of a warp at different ones
+            for (int n = 0; n < UNROLL; n++) { // no other warp writes these now
+              at[n] = (own_quad * 4 + row) ^ (i + n); // each row of a warp works on another state
               gd_load(own_rates + (quad * 4 + at[n]) * WIDE, a[n]);
               gd_load(own_edges + (quad * 4 + at[n]) * WIDE, edge[n]);
               get_steps(bs[n], own_panel + at[n] * PANEL);
@@ -441,18 +453,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
               put_steps(panel + 2 * CHUNK, db);
               put_steps(panel + 3 * CHUNK, dc);
               gd_store(own, da);
-              __syncwarp(); // the sums go on to another row, and lane 7 has read its edge
+              __syncwarp(); // before another row adds to the sums; lane 7 has read its edge
               if (lane == 0)
                 gd_store(own_rates + (PADDED + in_all) * WIDE, out); // next_g
             }
           }
-          if (warp ? turn == TURNS - 1 : turn >= WARPS - 1) { // no other warp adds to these sums
-            float4 *to = (float4 *)(shares + (quad + turned) * 4 * 2 * CHUNK) + threadIdx.x % 32;
+          if (warp ? turn == TURNS - 1 : turn >= WARPS - 1) { // no other warp will add to these sums
+            float4 *to = (float4 *)(shares + (quad + own_quad) * 4 * 2 * CHUNK) + threadIdx.x % 32;
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-              float4 *sum = (float4 *)(panels + (turned * 4 + i) * PANEL + 2 * CHUNK);
+              float4 *sum = (float4 *)(panels + (own_quad * 4 + i) * PANEL + 2 * CHUNK);
               sum += threadIdx.x % 32;
-              if (STATES % 4 == 0 || turned * 4 + i < states)
+              if (STATES % 4 == 0 || own_quad * 4 + i < states)
                 to[i * (CHUNK / 2)] = *sum;
               *sum = float4{0, 0, 0, 0};
             }
@@ -463,9 +475,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
     if (QUADS == 0)
-      __syncthreads(); // as where there are states: the tiles have been read
+      __syncthreads(); // the tiles have been read, as in the other branch
     if ((TILE_QUADS < QUADS || QUADS == 0) && left_over > 1)
-      fetch_next(); // what is staged was needed until here
+      fetch_next(); // the staged tiles are free from here on
     int64_t own = corner + (int64_t)(lane * EACH) * stride + local;
     T0 *to_du = du + own;
     T1 *to_ddelta = ddelta + own;
@@ -483,7 +495,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       put_channels(to_ddelta, of_delta, inside);
     }
     corner -= CHUNK * channels;
-    of_kept -= channels * STATES;
+    of_saved -= channels * STATES;
     of_b -= CHUNK * STATES;
     shares -= STATES * 2 * CHUNK;
     rest = CHUNK;
@@ -518,8 +530,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 // db and dc of chunks [first, first + chunks) of some sequences, from their groups' shares. A
 // thread has 4 steps of a state of either. Reads partial once: 2 S floats a step and group.
 extern "C" __global__ void __launch_bounds__(256)
-    scan_sums(const float *partial, T2 *db, T2 *dc, int64_t sequences, int64_t groups,
-              int64_t chunks, int64_t first_batch, int64_t first, int64_t steps) {
+    scan_sums(const __grid_constant__ gd_scan_sums_args args) {
+  const float *partial = args.partial;
+  T2 *db = args.db, *dc = args.dc;
+  int64_t sequences = args.sequences, groups = args.groups, chunks = args.chunks;
+  int64_t first_batch = args.first_batch, first = args.first, steps = args.steps;
   int64_t width = chunks * STATES * (CHUNK / 2), item = (int64_t)blockIdx.x * 256 + threadIdx.x;
   if (item >= sequences * width)
     return;

@@ -13,17 +13,12 @@ typedef gd_pack<uint32_t, 2> unit_8;
 typedef uint32_t unit_4;
 typedef uint16_t unit_2;
 
+#include "shape_args.cuh"
+
 // --- concat -------------------------------------------------------------------------------------
 
-enum { MAX_PARTS = 224 };
-struct parts {
-  const void *from[MAX_PARTS];
-  int64_t end[MAX_PARTS]; // of the part in the output, in units
-  int32_t count;
-};
-
 // Number of parts that end at or before i: the part that i is in.
-GD_DEVICE int part_at(const parts &p, int64_t i) {
+GD_DEVICE int part_at(const gd_shape_parts &p, int64_t i) {
   int part = 0;
   for (int step = 128; step > 0; step /= 2)
     if (part + step < p.count && p.end[part + step - 1] <= i)
@@ -32,7 +27,7 @@ GD_DEVICE int part_at(const parts &p, int64_t i) {
 }
 
 // Bytes: the parts read and the output written once.
-template <typename Unit> GD_DEVICE void concat(Unit *y, const parts &p) {
+template <typename Unit> GD_DEVICE void concat(Unit *y, const gd_shape_parts &p) {
   int64_t first = (int64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
   int64_t total = p.end[p.count - 1];
   Unit units[UNROLL];
@@ -52,15 +47,7 @@ template <typename Unit> GD_DEVICE void concat(Unit *y, const parts &p) {
 
 // --- slice, and transposes that keep the last dim -----------------------------------------------
 
-enum { MAX_DIMS = 8 };
-struct strided {
-  gd_divider dims[MAX_DIMS]; // of the output, outermost first
-  int64_t strides[MAX_DIMS]; // of the input, in units
-  uint32_t total;            // units of the output: below 2^31
-  int32_t rank;              // at least 1
-};
-
-GD_DEVICE int64_t strided_at(const strided &s, uint32_t i) {
+GD_DEVICE int64_t strided_at(const gd_shape_strided &s, uint32_t i) {
   int64_t from = 0;
   for (int d = s.rank - 1; d > 0; d--) {
     uint32_t rest = gd_quotient(i, s.dims[d]);
@@ -71,7 +58,7 @@ GD_DEVICE int64_t strided_at(const strided &s, uint32_t i) {
 }
 
 // Bytes: the output twice, if the innermost runs are whole sectors of 32 bytes.
-template <typename Unit> GD_DEVICE void strided_copy(Unit *y, const Unit *x, const strided &s) {
+template <typename Unit> GD_DEVICE void strided_copy(Unit *y, const Unit *x, const gd_shape_strided &s) {
   uint32_t first = blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
   Unit units[UNROLL];
 #pragma unroll
@@ -86,15 +73,8 @@ template <typename Unit> GD_DEVICE void strided_copy(Unit *y, const Unit *x, con
 
 // --- pad ----------------------------------------------------------------------------------------
 
-// Rows of `row` units of the output: `lead` zeros, `run` units of x, zeros.
-struct window {
-  gd_divider row;
-  uint32_t lead, run;
-  uint32_t total; // units of the output: below 2^31
-};
-
 // Bytes: the input and the output once each.
-template <typename Unit> GD_DEVICE void pad(Unit *y, const Unit *x, const window &w) {
+template <typename Unit> GD_DEVICE void pad(Unit *y, const Unit *x, const gd_shape_window &w) {
   uint32_t first = blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
   Unit units[UNROLL];
 #pragma unroll
@@ -135,15 +115,15 @@ GD_DEVICE void embed(Unit *y, const Unit *table, const int32_t *ids, const gd_di
 
 #define BY_UNIT(BYTES)                                                             \
   extern "C" __global__ void __launch_bounds__(THREADS)                            \
-      concat_##BYTES(void *y, const __grid_constant__ parts p) {                   \
+      concat_##BYTES(void *y, const __grid_constant__ gd_shape_parts p) {                   \
     concat((unit_##BYTES *)y, p);                                                  \
   }                                                                                \
   extern "C" __global__ void __launch_bounds__(THREADS)                            \
-      strided_##BYTES(void *y, const void *x, const __grid_constant__ strided s) { \
+      strided_##BYTES(void *y, const void *x, const __grid_constant__ gd_shape_strided s) { \
     strided_copy((unit_##BYTES *)y, (const unit_##BYTES *)x, s);                   \
   }                                                                                \
   extern "C" __global__ void __launch_bounds__(THREADS)                            \
-      pad_##BYTES(void *y, const void *x, const __grid_constant__ window w) {      \
+      pad_##BYTES(void *y, const void *x, const __grid_constant__ gd_shape_window w) {      \
     pad((unit_##BYTES *)y, (const unit_##BYTES *)x, w);                            \
   }                                                                                \
   extern "C" __global__ void __launch_bounds__(THREADS)                            \
@@ -157,21 +137,6 @@ BY_UNIT(4)
 BY_UNIT(2)
 
 // --- transposes that bring another dim last -----------------------------------------------------
-
-// Rows are the dim that is last in the output, columns the one that is last in the input. All in
-// elements. Tiles follow each other along the rows, then the columns, then the other dims.
-struct tiles {
-  gd_divider row_tiles, column_tiles;
-  gd_divider dims[MAX_DIMS]; // the others, outermost first
-  int64_t in_strides[MAX_DIMS], out_strides[MAX_DIMS];
-  int64_t rows, columns;
-  int64_t row_in;     // from row to row of the input
-  int64_t column_out; // from column to column of the output
-  int32_t rank;       // of dims
-  // Whether 16 bytes can be read, written at a time: rows, columns are then a multiple of these,
-  // since some other dim steps over just one of them.
-  int32_t wide_in, wide_out;
-};
 
 // A tile in shared memory, in the input's order, 128 bytes a row. Two layouts, each without bank
 // conflicts where it is used. To be written 16 bytes at a time: eight lanes gather from rows that
@@ -187,7 +152,7 @@ template <typename E> GD_DEVICE int tile_at(bool wide_out, int r, int c) {
 
 // One block owns a tile of 64 x 64 elements of 2 bytes, or 32 x 32 of 4. Bytes: x and y once each,
 // in runs of 128.
-template <typename E> GD_DEVICE void transpose(E *y, const E *x, const tiles &t) {
+template <typename E> GD_DEVICE void transpose(E *y, const E *x, const gd_shape_tiles &t) {
   typedef tile_shape<E> S;
   alignas(16) __shared__ E tile[S::SIDE * S::PADDED];
   bool wide_out = t.wide_out;
@@ -260,11 +225,11 @@ template <typename E> GD_DEVICE void transpose(E *y, const E *x, const tiles &t)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    transpose_2(void *y, const void *x, const __grid_constant__ tiles t) {
+    transpose_2(void *y, const void *x, const __grid_constant__ gd_shape_tiles t) {
   transpose((uint16_t *)y, (const uint16_t *)x, t);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
-    transpose_4(void *y, const void *x, const __grid_constant__ tiles t) {
+    transpose_4(void *y, const void *x, const __grid_constant__ gd_shape_tiles t) {
   transpose((uint32_t *)y, (const uint32_t *)x, t);
 }
 

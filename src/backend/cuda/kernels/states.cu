@@ -1,7 +1,7 @@
 // The parts of an unfused selective scan, whose fp32 tensors [B,T,C,S] hold one state per step and
 // channel; the formulas are those of ref_states.c. A row is one of the B T steps, a position one of
 // the C S states of a row. T0 and T1: dtypes of the tensors without states. VEC states of a channel
-// move together. All are bound by the bytes of the tensors of states, each read or written once.
+// move as one. All are bound by the bytes of the tensors of states, each read or written once.
 
 // A thread has VEC positions, of which it knows what does not change by row, and every gridDim.y-th
 // row.
@@ -57,12 +57,12 @@ extern "C" __global__ void __launch_bounds__(256)
   float sum[VEC] = {}, rate[VEC];
 #pragma unroll 4
   for (int64_t row = first; row < end; row++) {
-    float slope[VEC], value[VEC], step = gd_float(delta[row * channels + channel]);
-    gd_load(da + row * width + position, slope);
+    float gradient[VEC], value[VEC], step = gd_float(delta[row * channels + channel]);
+    gd_load(da + row * width + position, gradient);
     gd_load(a + row * width + position, value);
 #pragma unroll
     for (int v = 0; v < VEC; v++)
-      sum[v] -= slope[v] * value[v] * step;
+      sum[v] -= gradient[v] * value[v] * step;
   }
   gd_load(a_log + position, rate);
 #pragma unroll
@@ -85,13 +85,13 @@ extern "C" __global__ void __launch_bounds__(256)
   int64_t channel = item - row * channels;
   if (live)
     for (int64_t s = threadIdx.x % lanes * VEC; s < states; s += lanes * VEC) {
-      float slope[VEC], value[VEC], rate[VEC];
-      gd_load(da + item * states + s, slope);
+      float gradient[VEC], value[VEC], rate[VEC];
+      gd_load(da + item * states + s, gradient);
       gd_load(a + item * states + s, value);
       gd_load(a_log + channel * states + s, rate);
 #pragma unroll
       for (int v = 0; v < VEC; v++)
-        sum -= slope[v] * value[v] * expf(rate[v]);
+        sum -= gradient[v] * value[v] * expf(rate[v]);
     }
   sum = gd_warp<gd_add>(sum, lanes);
   if (live && threadIdx.x % lanes == 0)
@@ -184,18 +184,18 @@ extern "C" __global__ void __launch_bounds__(256)
   float carried = 0;
   int64_t t = steps;
   for (; t >= 8; t -= 8) { // steps t - 1 down to t - 8
-    float slope[8], factor[8], before[8];
+    float gradient[8], factor[8], before[8];
 #pragma unroll
     for (int k = 0; k < 8; k++) {
       int64_t at = begin + (t - 1 - k) * width;
-      slope[k] = dh[at];
+      gradient[k] = dh[at];
       factor[k] = a[at];
       before[k] = t - 1 - k > 0 ? h[at - width] : 0;
     }
 #pragma unroll
     for (int k = 0; k < 8; k++) {
       int64_t at = begin + (t - 1 - k) * width;
-      float g = slope[k] + carried;
+      float g = gradient[k] + carried;
       carried = factor[k] * g;
       dx[at] = g;
       da[at] = g * before[k];

@@ -33,7 +33,7 @@ GD_DEVICE void load_transposed(uint32_t (&x)[4], uint32_t address) {
 
 // What differs between dtypes. Of two that are packed, `first` goes to the lower half.
 template <typename T> struct gd_unit;
-#define GD_PRODUCT(kind)                                                                         \
+#define GD_MMA(kind)                                                                         \
   static GD_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {   \
     asm("mma.sync.aligned." kind " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "               \
         "{%0, %1, %2, %3};"                                                                      \
@@ -46,7 +46,7 @@ template <> struct gd_unit<gd_bf16> {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(second), "f"(first));
     return x;
   }
-  GD_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32")
+  GD_MMA("m16n8k16.row.col.f32.bf16.bf16.f32")
 };
 template <> struct gd_unit<gd_f16> {
   static GD_DEVICE uint32_t pack(float first, float second) {
@@ -54,14 +54,14 @@ template <> struct gd_unit<gd_f16> {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(second), "f"(first));
     return x;
   }
-  GD_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32")
+  GD_MMA("m16n8k16.row.col.f32.f16.f16.f32")
 };
 template <> struct gd_unit<gd_f32> { // of operands, the lowest 13 bits are not looked at
   static GD_DEVICE uint32_t pack(float first, float) { return __float_as_uint(first); }
-  GD_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32")
+  GD_MMA("m16n8k8.row.col.f32.tf32.tf32.f32")
 };
 
-// With group = lane / 4 and pair = lane % 4, a product of a 16 x K matrix a, a K x 8 matrix b (K is
+// With group = lane / 4 and pair = lane % 4, an MMA of a 16 x K matrix a, a K x 8 matrix b (K is
 // 16 for 16-bit elements, 8 for tf32) and the 16 x 8 sums c, a lane holds
 //   c[0], c[1]  row group,     columns 2 pair, 2 pair + 1
 //   c[2], c[3]  row group + 8, the same columns

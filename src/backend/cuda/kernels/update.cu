@@ -1,6 +1,8 @@
-// The update program: sum of squares, control, Adam. T0: what is squared, or the half copy of Adam.
+// The update program: sum of squares, control, Adam. T0: what is squared, or the 16-bit copy that Adam writes.
 // A model has hundreds of tensors, most of them small: kernels take a table of them by value, in
 // the 4 KB that arguments may have.
+
+#include "update_args.cuh"
 
 // --- sum of squares -----------------------------------------------------------------------------
 
@@ -10,7 +12,7 @@
 // shows in the norm, and cards with few units for double keep up. Who adds what follows from the
 // shape alone.
 //
-// Bytes: x once. FLOPs: 8 an element; 2 additions in double for each 16 (half dtypes: 8) of them.
+// Bytes: x once. FLOPs: 8 an element; 2 additions in double for each 16 (16-bit dtypes: 8) of them.
 
 enum { ELEMENTS = 64, SQUARE_THREADS = 256, WHOLE_THREADS = 1024, DEEP = 4 };
 
@@ -82,29 +84,15 @@ GD_DEVICE void store_pair(float *y, double total) {
   y[1] = isfinite(y[0]) ? (float)(total - (double)y[0]) : 0.0f;
 }
 
-enum { SQUARES_ENTRIES = 96 };
-struct squares_entry {
-  const T0 *x;
-  float *y;
-  int64_t count;
-  int64_t each; // elements of a piece
-  uint32_t end; // number of pieces up to the end of this tensor
-  int32_t wide; // whether its address allows 16 bytes at a time
-};
-struct squares_table {
-  squares_entry at[SQUARES_ENTRIES];
-  int32_t count;
-};
-
 // A block owns a piece of a tensor. Many tensors share a launch.
 extern "C" __global__ void __launch_bounds__(SQUARE_THREADS)
-    squares_pieces(double *partials, const __grid_constant__ squares_table table) {
+    squares_pieces(double *partials, const __grid_constant__ gd_squares_table table) {
   __shared__ double shared[32];
   int at = 0; // number of tensors that end before this block
   for (int width = 64; width > 0; width /= 2)
     if (at + width < table.count && table.at[at + width - 1].end <= blockIdx.x)
       at += width;
-  const squares_entry &t = table.at[at];
+  const gd_squares_entry &t = table.at[at];
   int64_t begin = (blockIdx.x - (at ? table.at[at - 1].end : 0)) * t.each;
   int64_t end = t.count - begin < t.each ? t.count : begin + t.each;
   double total = t.wide ? squares_of<16 / sizeof(T0), SQUARE_THREADS>(t.x, begin, end)
@@ -116,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(SQUARE_THREADS)
 
 // A block owns a tensor.
 extern "C" __global__ void __launch_bounds__(SQUARE_THREADS)
-    squares_totals(const double *partials, const __grid_constant__ squares_table table) {
+    squares_totals(const double *partials, const __grid_constant__ gd_squares_table table) {
   __shared__ double shared[32];
   uint32_t begin = blockIdx.x ? table.at[blockIdx.x - 1].end : 0, end = table.at[blockIdx.x].end;
   double total = 0;
@@ -145,23 +133,13 @@ extern "C" __global__ void __launch_bounds__(WHOLE_THREADS)
 
 // --- control ------------------------------------------------------------------------------------
 
-enum { CONTROL_THREADS = 256, MAX_SUMS = 224 };
-struct sums {
-  const float *from[MAX_SUMS];
-  int64_t end[MAX_SUMS]; // of the tensor among all elements
-  int32_t count;
-  int32_t first, last; // whether it is the first, the last of the launches of this op
-};
-struct rules {
-  float max_norm, growth_interval;
-  int32_t dynamic_scale;
-};
+enum { CONTROL_THREADS = 256 };
 
 // One block; the rule is that of ref_control. carry: the total so far, where there are more sums
 // than fit one launch.
 extern "C" __global__ void __launch_bounds__(CONTROL_THREADS)
     control(float *step, float *scale, float *norm_out, float *factor_out, double *carry,
-            const __grid_constant__ sums s, const __grid_constant__ rules rule) {
+            const __grid_constant__ gd_control_sums s, const __grid_constant__ gd_control_rules rule) {
   __shared__ double shared[32];
   int64_t elements = s.count ? s.end[s.count - 1] : 0;
   double total = 0;
@@ -203,19 +181,13 @@ extern "C" __global__ void __launch_bounds__(CONTROL_THREADS)
 // --- Adam ---------------------------------------------------------------------------------------
 
 enum { ADAM_THREADS = 256 };
-struct adam_rule {
-  float beta1, beta2, rest1, rest2; // rest: 1 - beta
-  float log_beta1, log_beta2;       // natural logarithms
-  float eps;
-  int32_t decoupled;
-};
 // The inputs that change from step to step.
 struct adam_now {
   float factor, rate, root, keep, decay;
 };
 
 // 1 - beta^t as -expm1(t log beta): beta^t alone would round away what is left for beta near 1.
-GD_DEVICE adam_now adam_of(const adam_rule &r, float decay, float factor, float lr, float step) {
+GD_DEVICE adam_now adam_of(const gd_adam_rule &r, float decay, float factor, float lr, float step) {
   adam_now now;
   now.factor = factor;
   now.rate = lr / -expm1f(step * r.log_beta1);
@@ -225,20 +197,10 @@ GD_DEVICE adam_now adam_of(const adam_rule &r, float decay, float factor, float 
   return now;
 }
 
-struct adam_entry {
-  float *param, *m, *v, *grad;
-  T0 *half; // NULL: none
-  int64_t count;
-  uint32_t end; // number of blocks up to the end of this tensor
-  float decay;
-  int32_t wide;  // whether all addresses allow four elements at a time
-  int32_t clear; // whether the gradient is zeroed once it is used
-};
-
 // V elements from i on. Kingma, Ba, arXiv:1412.6980, algorithm 1; decay coupled or decoupled
-// (Loshchilov, Hutter, arXiv:1711.05101). Bytes: 28 an element, 2 for the half copy, 4 to clear.
+// (Loshchilov, Hutter, arXiv:1711.05101). Bytes: 28 an element, 2 for the 16-bit copy, 4 to clear.
 template <int V>
-GD_DEVICE void adam_step(const adam_entry &t, int64_t i, const adam_rule &r, const float *factor,
+GD_DEVICE void adam_step(const gd_adam_entry &t, int64_t i, const gd_adam_rule &r, const float *factor,
                          const float *lr, const float *step) {
   float p[V], g[V], m[V], v[V];
   gd_load((const float *)t.param + i, p);
@@ -258,8 +220,8 @@ GD_DEVICE void adam_step(const adam_entry &t, int64_t i, const adam_rule &r, con
     gd_store(t.m + i, m);
     gd_store(t.v + i, v);
   }
-  if (t.half) // skipped or not: a copy in another memory may have nothing in it yet
-    gd_store(t.half + i, p);
+  if (t.copy) // skipped or not: a copy in another memory may have nothing in it yet
+    gd_store(t.copy + i, p);
   if (t.clear) {
     float zeros[V] = {};
     gd_store(t.grad + i, zeros);
@@ -268,19 +230,14 @@ GD_DEVICE void adam_step(const adam_entry &t, int64_t i, const adam_rule &r, con
 
 // A block owns 1,024 elements of a tensor, a thread four of them: its four loads are enough in
 // flight. Many tensors share a launch, which costs as much as 10 MB of them.
-enum { ADAM_ENTRIES = 60 };
-struct adam_table {
-  adam_entry at[ADAM_ENTRIES];
-  int32_t count;
-};
 extern "C" __global__ void __launch_bounds__(ADAM_THREADS)
-    adam(const __grid_constant__ adam_table table, const __grid_constant__ adam_rule r,
+    adam(const __grid_constant__ gd_adam_table table, const __grid_constant__ gd_adam_rule r,
          const float *factor, const float *lr, const float *step) {
   int at = 0; // number of tensors that end before this block
   for (int width = 32; width > 0; width /= 2)
     if (at + width < table.count && table.at[at + width - 1].end <= blockIdx.x)
       at += width;
-  const adam_entry &t = table.at[at];
+  const gd_adam_entry &t = table.at[at];
   int64_t first = (int64_t)(blockIdx.x - (at ? table.at[at - 1].end : 0)) * (4 * ADAM_THREADS);
   if (t.wide && first + 4 * threadIdx.x + 4 <= t.count)
     adam_step<4>(t, first + 4 * threadIdx.x, r, factor, lr, step);

@@ -1,0 +1,516 @@
+/*
+ * `gpudays train MODEL --data FILE...` and `gpudays train RUN`: trains, or goes on. What a run is
+ * made of is src/train's; here are the settings and what is shown.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cache.h"
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "cli/progress.h"
+#include "cli/show.h"
+#include "comm/comm.h"
+#include "store/store_best.h"
+#include "train/run_folder.h"
+#include "train/train.h"
+#include "trial/agree.h"
+
+enum { DEFAULT_KEEP = 2, DEFAULT_EVAL_SAMPLES = 256 };
+#define DEFAULT_CHECKPOINT_S 1800.0
+
+/* --- signals ------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t asked_to_stop; /* the signal; 0: none */
+
+static void note_signal(int signal_number) {
+  asked_to_stop = signal_number;
+  signal(signal_number, SIG_DFL); /* a second one ends the process */
+}
+
+static void catch_signals(void) {
+  static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+      sigaction(signals[i], &action, NULL);
+  }
+}
+
+static bool is_asked_to_stop(void *user) {
+  (void)user;
+  return asked_to_stop != 0;
+}
+
+/* --- what is shown ------------------------------------------------------------------------- */
+
+struct watching {
+  struct gd_cli *cli;
+  struct gd_progress progress;
+  const struct gd_run_settings *settings;
+  const char *folder;
+  struct gd_trial plan;
+  int64_t first_step; /* of this process */
+  double first_loss;
+  double spent_s; /* in steps */
+};
+
+static void show_opened(void *user, const struct gd_trial *plan, int64_t step) {
+  struct watching *w = user;
+  w->plan = *plan;
+  w->first_step = step;
+}
+
+static void show_step(void *user, const struct gd_train_step *s) {
+  struct watching *w = user;
+  char label[sizeof w->progress.label], tokens[GD_SHOW_TEXT];
+  int64_t steps = w->settings->model.recipe.steps;
+  w->spent_s += s->step_s;
+  if (s->step == w->first_step + 1)
+    w->first_loss = s->loss;
+  double done = (double)(s->step - w->first_step);
+  snprintf(label, sizeof label,
+           "step %lld of %lld, loss %.4f, lr %.2e, norm %.3g, %s tokens/s, MFU %.0f %%",
+           (long long)s->step, (long long)steps, s->loss, s->lr, s->norm,
+           gd_format_number(tokens, sizeof tokens, s->tokens_per_s, 0), 100 * s->mfu);
+  memcpy(w->progress.label, label, sizeof label);
+  gd_progress_report(&w->progress, "", (double)s->step / (double)steps,
+                     w->spent_s / done * (double)(steps - s->step));
+}
+
+static void show_note(void *user, const char *sentence) {
+  struct watching *w = user;
+  gd_progress_clear(&w->progress);
+  fprintf(stderr, "gpudays: %s\n", sentence);
+}
+
+static void append_end(struct watching *w, const struct gd_train_end *end) {
+  struct gd_cli *cli = w->cli;
+  const struct gd_recipe *recipe = &w->settings->model.recipe;
+  char time_text[GD_SHOW_TEXT], step_text[GD_SHOW_TEXT], rate[GD_SHOW_TEXT], line[1024];
+  int64_t done = end->step - w->first_step;
+  gd_show_bold(cli, w->settings->model.name);
+  gd_strbuf_printf(&cli->out, ": %lld of %lld steps, loss %.4f", (long long)end->step,
+                   (long long)recipe->steps, end->loss);
+  if (end->eval_loss > 0)
+    gd_strbuf_printf(&cli->out, ", evaluation %.4f", end->eval_loss);
+  gd_strbuf_append(&cli->out, "\n");
+  if (end->resumed) {
+    snprintf(line, sizeof line, "went on from the checkpoint of step %lld",
+             (long long)end->resumed_step);
+    gd_show_paragraph(&cli->out, 2, line);
+  }
+  if (done > 0) {
+    snprintf(
+        line, sizeof line,
+        "%lld step%s in %s, %s each (median): %s tokens/s; %s, gradient accumulation %lld x "
+        "micro-batch %lld",
+        (long long)done, done == 1 ? "" : "s",
+        gd_show_seconds(time_text, sizeof time_text, end->seconds),
+        gd_show_seconds(step_text, sizeof step_text, end->step_s),
+        gd_format_number(rate, sizeof rate, (double)(recipe->batch * recipe->seq) / end->step_s, 0),
+        w->plan.method, (long long)w->plan.accumulation, (long long)w->plan.micro_batch);
+    gd_show_paragraph(&cli->out, 2, line);
+  }
+  if (end->skipped > 0)
+    gd_strbuf_printf(&cli->out, "  %lld update%s skipped: the loss was not finite, or spiked\n",
+                     (long long)end->skipped, end->skipped == 1 ? " was" : "s were");
+  if (end->finished)
+    snprintf(line, sizeof line, "the model is in %s/model, as transformers loads it", w->folder);
+  else
+    snprintf(line, sizeof line, "%s: 'gpudays train %s' goes on",
+             asked_to_stop ? "asked to stop" : "the time is up", w->folder);
+  gd_show_paragraph(&cli->out, 2, line);
+}
+
+static enum gd_status append_object(struct watching *w, const struct gd_train_end *end,
+                                    struct gd_error *err) {
+  const struct gd_recipe *recipe = &w->settings->model.recipe;
+  struct gd_show_object object;
+  gd_show_begin(&object);
+  gd_show_set_text(&object, "run", w->folder);
+  gd_show_set_text(&object, "model", w->settings->model.name);
+  gd_show_set_text(&object, "method", w->plan.method);
+  gd_show_set_int(&object, "micro_batch", w->plan.micro_batch);
+  gd_show_set_int(&object, "accumulation", w->plan.accumulation);
+  gd_show_set_int(&object, "step", end->step);
+  gd_show_set_int(&object, "steps", recipe->steps);
+  gd_show_set_bool(&object, "finished", end->finished);
+  if (end->resumed)
+    gd_show_set_int(&object, "resumed_step", end->resumed_step);
+  else
+    gd_show_set_null(&object, "resumed_step");
+  gd_show_set_real(&object, "loss", end->loss);
+  if (end->eval_loss > 0)
+    gd_show_set_real(&object, "eval_loss", end->eval_loss);
+  else
+    gd_show_set_null(&object, "eval_loss");
+  gd_show_set_real(&object, "step_s", end->step_s);
+  gd_show_set_real(&object, "seconds", end->seconds);
+  gd_show_set_real(&object, "checkpoint_stall_s", end->stalled_s);
+  gd_show_set_int(&object, "skipped", end->skipped);
+  return gd_show_json(&w->cli->out, &object, err);
+}
+
+/* --- settings ------------------------------------------------------------------------------ */
+
+/* The recipe's values that the command line gives, checked as those of a file are. */
+static enum gd_status change_recipe(const struct gd_cli *cli, struct gd_recipe *recipe,
+                                    struct gd_error *err) {
+  const struct gd_cli_options *o = &cli->options;
+  struct gd_json json = {.root = json_object(), .file = "the command line"};
+  const struct {
+    const char *key;
+    const struct gd_cli_number *number;
+  } numbers[] = {{"lr", &o->lr},
+                 {"min_lr", &o->min_lr},
+                 {"weight_decay", &o->weight_decay},
+                 {"max_grad_norm", &o->clip}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i].number->given)
+      json_object_set_new(json.root, numbers[i].key, json_real(numbers[i].number->value));
+  if (o->warmup.given)
+    json_object_set_new(json.root, "warmup_steps", json_integer((json_int_t)o->warmup.value));
+  if (o->schedule)
+    json_object_set_new(json.root, "schedule", json_string(o->schedule));
+  if (o->betas) {
+    char *end;
+    double first = strtod(o->betas, &end), second = *end == ',' ? strtod(end + 1, &end) : -1;
+    if (*end)
+      second = -1;
+    json_object_set_new(json.root, "betas", json_pack("[f,f]", first, second));
+  }
+  enum gd_status status = gd_recipe_parse(&json, json.root, recipe, err);
+  gd_json_deinit(&json);
+  return status;
+}
+
+struct finding {
+  const char *backend;
+  int ranks;
+  char method[GD_METHOD_NAME];
+};
+
+/* The first one is the best; only its method is asked for. */
+static enum gd_status take_method(void *user, const struct gd_store_row *row,
+                                  struct gd_error *err) {
+  struct finding *finding = user;
+  (void)err;
+  if (!finding->method[0] && strcmp(row->trial.backend, finding->backend) == 0 &&
+      row->trial.ranks == finding->ranks)
+    snprintf(finding->method, sizeof finding->method, "%s", row->trial.method);
+  return GD_OK;
+}
+
+/* The method of the best trial that was measured here, or free-lunch. */
+static const char *best_method(struct gd_cli *cli, const struct gd_model *model, int ranks) {
+  struct finding finding = {.backend = gd_cli_backend(cli), .ranks = ranks};
+  struct gd_store *store = NULL;
+  struct gd_store_filter filter = {0};
+  char recipe[GD_CLI_RECIPE_TEXT];
+  struct gd_error unused = {0};
+  struct gd_best_asked asked = gd_cli_best_asked(cli, model, &filter, recipe);
+  if (gd_store_open(cli->options.store, &store, &unused) == GD_OK &&
+      gd_best_query(store, &asked, take_method, &finding, &unused) != GD_OK)
+    finding.method[0] = '\0';
+  gd_store_close(store);
+  return finding.method[0] ? gd_arena_copy_string(&cli->arena, finding.method) : "free-lunch";
+}
+
+/* What a masked model's mask is, where nobody says: RoBERTa's is its last token, BERT's 103. */
+static int64_t default_mask(const struct gd_model *model) {
+  return strcmp(model->family->model_type, "bert") == 0 ? 103 : model->family->classes(model) - 1;
+}
+
+static enum gd_status check_model(const struct gd_model *model, struct gd_error *err) {
+  if (model->family->images)
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "%s is trained on images; train takes models of tokens so far", model->name);
+  return GD_OK;
+}
+
+/* Settings of a new run. */
+static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_settings *s,
+                                   struct gd_error *err) {
+  const struct gd_cli_options *o = &cli->options;
+  struct gd_strbuf config = {0};
+  struct gd_model named;
+  const char **data = gd_arena_alloc(&cli->arena, (size_t)cli->n_arguments + 1, sizeof *data);
+  const char **eval = gd_arena_alloc(&cli->arena, 1, sizeof *eval);
+  if (!data || !eval)
+    return gd_nomem(err, "before training");
+  if (!o->data)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "train needs --data FILE: token ids as nanoGPT, llm.c, Megatron-LM or NumPy "
+                   "write them");
+  GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &s->model, err));
+  GD_TRY(check_model(&s->model, err));
+  GD_TRY(gd_model_load_config(cli->arguments[0], &named, &config, err));
+  s->config_text = gd_arena_copy_string(&cli->arena, config.text);
+  gd_strbuf_deinit(&config);
+  if (!s->config_text)
+    return gd_nomem(err, "before training");
+  GD_TRY(change_recipe(cli, &s->model.recipe, err));
+  if (o->precision_given)
+    s->model.recipe.precision = o->precision;
+  data[s->n_data++] = o->data;
+  for (int i = 1; i < cli->n_arguments; i++)
+    data[s->n_data++] = cli->arguments[i];
+  if (o->eval)
+    eval[s->n_eval++] = o->eval;
+  s->data = data;
+  s->eval = eval;
+  s->method = o->methods ? o->methods : best_method(cli, &s->model, ranks);
+  s->micro_batch = o->micro_batch == GD_MICRO_BATCH_FIXED ? o->micro_batch_size : 0;
+  s->seed = o->seed;
+  s->mask_token = o->mask_token.given ? (int64_t)o->mask_token.value : default_mask(&s->model);
+  s->token_bytes = o->token_bytes;
+  s->keep = DEFAULT_KEEP;
+  s->checkpoint_s = DEFAULT_CHECKPOINT_S;
+  s->eval_samples = DEFAULT_EVAL_SAMPLES;
+  return GD_OK;
+}
+
+/* What may change between two legs of a run. */
+static void change_settings(const struct gd_cli *cli, struct gd_run_settings *s) {
+  const struct gd_cli_options *o = &cli->options;
+  if (o->methods)
+    s->method = o->methods;
+  if (o->micro_batch == GD_MICRO_BATCH_FIXED)
+    s->micro_batch = o->micro_batch_size;
+  if (o->checkpoint_every.given) {
+    s->checkpoint_steps = o->checkpoint_every.value > 0 ? (int64_t)o->checkpoint_every.value : 0;
+    s->checkpoint_s = o->checkpoint_every.value < 0 ? -o->checkpoint_every.value : 0;
+  }
+  if (o->keep)
+    s->keep = o->keep;
+  if (o->eval_every)
+    s->eval_steps = o->eval_every;
+}
+
+static enum gd_status refuse_changes(const struct gd_cli *cli, struct gd_error *err) {
+  const struct gd_cli_options *o = &cli->options;
+  const char *given = o->data                 ? "--data"
+                      : o->eval               ? "--eval"
+                      : o->output             ? "-o"
+                      : o->lr.given           ? "--lr"
+                      : o->min_lr.given       ? "--min-lr"
+                      : o->warmup.given       ? "--warmup"
+                      : o->schedule           ? "--schedule"
+                      : o->betas              ? "--betas"
+                      : o->weight_decay.given ? "--weight-decay"
+                      : o->clip.given         ? "--clip"
+                      : o->batch              ? "--batch"
+                      : o->seq                ? "--seq"
+                      : o->steps              ? "--steps"
+                      : o->tokens             ? "--tokens"
+                      : o->seed               ? "--seed"
+                      : o->precision_given    ? "--precision"
+                      : o->optimizer_given    ? "--optimizer"
+                                              : NULL;
+  if (cli->n_arguments > 1)
+    given = "further files";
+  if (given)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s is a run with settings of its own (%s/run.json), and %s would change what "
+                   "it trains: leave it out, or start a new run",
+                   cli->arguments[0], cli->arguments[0], given);
+  return GD_OK;
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+static void append_plan(struct gd_cli *cli, const char *folder, const struct gd_run_settings *s,
+                        const struct gd_dataset *data) {
+  const struct gd_recipe *r = &s->model.recipe;
+  char tokens[GD_SHOW_TEXT], sequences[GD_SHOW_TEXT];
+  gd_show_bold(cli, s->model.name);
+  gd_strbuf_printf(&cli->out, ", %s, %s: nothing was trained\n", s->method,
+                   gd_precision_name(r->precision));
+  gd_strbuf_printf(&cli->out, "  %lld steps of %lld x %lld tokens; lr %g to %g, %s, warm-up %lld\n",
+                   (long long)r->steps, (long long)r->batch, (long long)r->seq, r->lr, r->min_lr,
+                   gd_schedule_name(r->schedule), (long long)r->warmup_steps);
+  gd_strbuf_printf(&cli->out,
+                   "  %s, betas %g %g, eps %g, weight decay %g, clipping %g, seed %lld\n",
+                   gd_optimizer_name(r->optimizer), r->beta1, r->beta2, r->eps, r->weight_decay,
+                   r->max_grad_norm, (long long)s->seed);
+  gd_strbuf_printf(&cli->out, "  data: %s tokens, %s sequences, %.2f epochs\n",
+                   gd_format_count(tokens, sizeof tokens, data->tokens),
+                   gd_format_count(sequences, sizeof sequences, data->sequences),
+                   (double)(r->batch * r->steps) / (double)data->sequences);
+  for (int i = 0; i < data->n_parts; i++)
+    gd_strbuf_printf(&cli->out, "    %s: %s, %d bytes an id\n", data->parts[i].file.path,
+                     gd_token_format_name(data->parts[i].file.format), data->parts[i].file.width);
+  gd_strbuf_printf(&cli->out, "  folder: %s\n", folder);
+}
+
+static struct gd_dataset_options data_options(const struct gd_run_settings *s,
+                                              const char *const *files, int count, bool causal) {
+  return (struct gd_dataset_options){.files = files,
+                                     .n_files = count,
+                                     .seq = s->model.recipe.seq,
+                                     .vocabulary = s->model.family->classes(&s->model),
+                                     .causal = causal,
+                                     .mask_token = (int32_t)s->mask_token,
+                                     .width = (int)s->token_bytes,
+                                     .seed = (uint64_t)s->seed};
+}
+
+/* Whether the labels of a model are its next tokens: its graph says so. */
+static enum gd_status is_causal(const struct gd_model *model, bool *causal, struct gd_error *err) {
+  struct gd_graph graph;
+  gd_graph_init(&graph);
+  model->family->build(model, 1, &graph);
+  enum gd_status status = gd_graph_check(&graph, err);
+  *causal = graph.predicts_next;
+  gd_graph_deinit(&graph);
+  return status;
+}
+
+/* Before anything is written: all files are there and can be read. With --dry-run, what would be
+   trained. */
+static enum gd_status look_at_data(struct gd_cli *cli, const char *folder,
+                                   const struct gd_run_settings *s, struct gd_error *err) {
+  struct gd_dataset data;
+  bool causal;
+  GD_TRY(is_causal(&s->model, &causal, err));
+  struct gd_dataset_options options = data_options(s, s->data, s->n_data, causal);
+  if (s->n_eval > 0) {
+    struct gd_dataset_options eval = data_options(s, s->eval, s->n_eval, causal);
+    GD_TRY(gd_dataset_open(&data, &eval, err));
+    gd_dataset_close(&data);
+  }
+  GD_TRY(gd_dataset_open(&data, &options, err));
+  if (cli->options.dry_run)
+    append_plan(cli, folder, s, &data);
+  gd_dataset_close(&data);
+  return GD_OK;
+}
+
+static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_run_settings *s,
+                            struct gd_error *err) {
+  struct watching w = {
+      .cli = cli, .settings = s, .folder = folder, .progress = {.on = cli->progress}};
+  struct gd_train_end end;
+  struct gd_method method;
+  bool causal;
+  GD_TRY(gd_method_parse(s->method, &method, err));
+  GD_TRY(is_causal(&s->model, &causal, err));
+  struct gd_training training = {.model = &s->model,
+                                 .data = data_options(s, s->data, s->n_data, causal),
+                                 .eval = data_options(s, s->eval, s->n_eval, causal),
+                                 .folder = folder,
+                                 .config_text = s->config_text,
+                                 .checkpoint_steps = s->checkpoint_steps,
+                                 .checkpoint_s = s->checkpoint_s,
+                                 .keep = (int)s->keep,
+                                 .eval_steps = s->eval_steps,
+                                 .eval_samples = s->eval_samples,
+                                 .time_limit_s = cli->options.time_limit,
+                                 .stop = is_asked_to_stop,
+                                 .opened = show_opened,
+                                 .stepped = show_step,
+                                 .note = show_note,
+                                 .user = &w};
+  training.eval.in_order = true;
+  gd_cli_trial_options(cli, &method, &training.trial);
+  training.trial.comm = cli->comm;
+  training.trial.seed = (uint64_t)s->seed;
+  if (s->micro_batch > 0) { /* that of another number of ranks may be more than a rank's share */
+    int64_t share = s->model.recipe.batch / (cli->comm ? gd_comm_size(cli->comm) : 1);
+    bool given = cli->options.micro_batch == GD_MICRO_BATCH_FIXED;
+    training.trial.micro_batch = GD_MICRO_BATCH_FIXED;
+    training.trial.micro_batch_size =
+        s->micro_batch > share && !given && share > 0 ? share : s->micro_batch;
+  }
+  catch_signals();
+  enum gd_status status = gd_train_run(&training, &end, err);
+  gd_progress_clear(&w.progress);
+  GD_TRY(status);
+  if (cli->options.json)
+    return append_object(&w, &end, err);
+  append_end(&w, &end);
+  return GD_OK;
+}
+
+/* Options are each rank's own under one's own mpirun: what they train must be the same. The plan is
+   compared when it is opened. */
+static enum gd_status agree_on_settings(const struct gd_cli *cli, const char *folder,
+                                        const struct gd_run_settings *s, struct gd_error *err) {
+  const struct gd_recipe *r = &s->model.recipe;
+  const double numbers[] = {r->lr,
+                            r->min_lr,
+                            r->beta1,
+                            r->beta2,
+                            r->eps,
+                            r->weight_decay,
+                            r->max_grad_norm,
+                            (double)r->warmup_steps,
+                            (double)r->schedule};
+  uint64_t files = 0;
+  for (int i = 0; i < s->n_data; i++)
+    files = gd_cache_hash_text(files, s->data[i]);
+  for (int i = 0; i < s->n_eval; i++)
+    files = gd_cache_hash_text(files + 1, s->eval[i]);
+  const struct gd_term terms[] = {
+      {"folder", (int64_t)gd_cache_hash_text(0, folder), false},
+      {"list of token files", (int64_t)files, false},
+      {"recipe", (int64_t)gd_cache_hash(0, numbers, sizeof numbers), false},
+      {"number of steps", r->steps, true},
+      {"seed", s->seed, true},
+      {"mask token", s->mask_token, true},
+      {"--checkpoint-every", s->checkpoint_steps + (int64_t)(1000 * s->checkpoint_s), true},
+      {"--eval-every", s->eval_steps, true},
+  };
+  return cli->comm ? gd_agree_terms(cli->comm, terms, sizeof terms / sizeof *terms, err) : GD_OK;
+}
+
+/* Rank 0 has the folder; the others learn whether it got it. */
+static enum gd_status take_folder(struct gd_cli *cli, const char *folder, bool resumes,
+                                  const struct gd_run_settings *s, int *lock,
+                                  struct gd_error *err) {
+  enum gd_status status = GD_OK;
+  *lock = -1;
+  if (cli->rank == 0 && !resumes)
+    status = gd_run_folder_create(folder, s, err);
+  if (cli->rank == 0 && status == GD_OK)
+    status = gd_run_folder_lock(folder, lock, err);
+  return cli->comm ? gd_comm_agree(cli->comm, status, err) : status;
+}
+
+enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_run_settings settings = {0};
+  const char *folder = cli->arguments[0];
+  int rank, size, lock;
+  bool resumes = gd_run_folder_has_run(folder);
+  if (gd_comm_in_job(&rank, &size))
+    GD_TRY(gd_launch_join(cli, err));
+  cli->options.backend = gd_cli_backend(cli);
+  if (resumes) {
+    GD_TRY(refuse_changes(cli, err));
+    GD_TRY(gd_run_folder_read(folder, &cli->arena, &settings, err));
+  } else {
+    GD_TRY(new_settings(cli, cli->comm ? gd_comm_size(cli->comm) : 1, &settings, err));
+    folder = cli->options.output ? cli->options.output
+                                 : gd_arena_printf(&cli->arena, "runs/%s", settings.model.name);
+    if (!folder)
+      return gd_nomem(err, "before training");
+  }
+  change_settings(cli, &settings);
+  GD_TRY(agree_on_settings(cli, folder, &settings, err));
+  GD_TRY(look_at_data(cli, folder, &settings, err));
+  if (cli->options.dry_run)
+    return GD_OK;
+  GD_TRY(take_folder(cli, folder, resumes, &settings, &lock, err));
+  enum gd_status status = train(cli, folder, &settings, err);
+  if (lock >= 0)
+    close(lock);
+  return status;
+}

@@ -1,0 +1,64 @@
+/*
+ * What `gpudays cost` answers, as data: for one model over the machines of a table, or for all
+ * presets within a budget and a deadline.
+ */
+#ifndef GD_MONEY_ANSWER_H
+#define GD_MONEY_ANSWER_H
+
+#include "money/money.h"
+
+/* --- one model ----------------------------------------------------------------------------- */
+
+struct gd_money_answer {
+  bool known;     /* some machine has days */
+  int infeasible; /* machines on which the model cannot be trained */
+  int unknown;    /* machines of which the source says nothing */
+  struct gd_money_advice advice;
+  const struct gd_money_option *chosen, *rented; /* to buy, to rent; NULL: none within the limits */
+  const struct gd_money_option *possible;        /* chosen as if impossible days were not there */
+  struct gd_money_reach reach_bought, reach_rented; /* with a budget and days */
+};
+/* It points into the table. */
+void gd_money_answer(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                     struct gd_money_answer *answer);
+
+/* Other prices, and other days, that an answer is tried at: for gd_money_advise_scaled. */
+struct gd_money_variant {
+  const char *name; /* "half the rent" */
+  struct gd_money_scales scales;
+};
+extern const struct gd_money_variant gd_money_variants[];
+extern const int gd_money_variant_count;
+
+/* --- all presets --------------------------------------------------------------------------- */
+
+/* A preset, and what gd_money_advise says of it within the limits, of each way. */
+struct gd_money_preset {
+  struct gd_model model;
+  struct gd_money_table table;
+  struct gd_money_advice advice[2]; /* to buy, to rent */
+};
+
+struct gd_money_presets {
+  struct gd_money_preset *list; /* by the FLOPs of their runs */
+  int count;
+};
+/*
+ * Prices every preset within a budget and a deadline; asked->model is not looked at. begin is told
+ * of each before it begins. A preset that cannot be read is left out: `gpudays models` tells of it.
+ * Deinitialise it also after a failure.
+ */
+enum gd_status
+gd_money_presets_make(const struct gd_money_asked *asked, const struct gd_money_limits *limits,
+                      void (*begin)(void *user, const char *name, int number, int count),
+                      void *user, struct gd_money_presets *presets,
+                      struct gd_error *err) GD_MUST_USE;
+void gd_money_presets_deinit(struct gd_money_presets *presets); /* safe on a zeroed one */
+
+/* The preset with the most FLOPs that can be trained, rented or bought; NULL: none. */
+const struct gd_money_preset *gd_money_presets_largest(const struct gd_money_presets *presets,
+                                                       bool rented);
+/* A table that rests on all terms that any of them rests on; there must be a preset. */
+const struct gd_money_table *gd_money_presets_terms(const struct gd_money_presets *presets);
+
+#endif

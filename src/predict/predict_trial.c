@@ -1,0 +1,81 @@
+/*
+ * Predicted trials; see predict_trial.h.
+ */
+#include "predict/predict_trial.h"
+
+#include <string.h>
+
+#include "store/store.h"
+
+/* The times of a plan, and of its smaller last micro-step where there is one. */
+static enum gd_status predict_plan(struct gd_planner *planner,
+                                   const struct gd_trial_options *options,
+                                   const struct gd_predictor *predictor,
+                                   const struct gd_trial *trial, const struct gd_candidate *full,
+                                   int64_t steps, struct gd_prediction *prediction,
+                                   struct gd_error *err) {
+  struct gd_candidate rest = {0};
+  enum gd_status status = trial->remainder ? gd_planner_remainder(planner, &rest, err) : GD_OK;
+  if (status == GD_OK)
+    status = gd_predict(predictor, &full->plan, trial->remainder ? &rest.plan : NULL,
+                        &(struct gd_step_shape){.accumulation = trial->accumulation,
+                                                .steps = steps,
+                                                .of = gd_point_class_of(&options->method)},
+                        prediction, err);
+  gd_candidate_deinit(&rest);
+  return status;
+}
+
+enum gd_status gd_planner_predict(struct gd_planner *planner,
+                                  const struct gd_trial_options *options,
+                                  const struct gd_predictor *predictor, struct gd_trial *trial,
+                                  struct gd_prediction *prediction, struct gd_error *err) {
+  struct gd_candidate full = {0};
+  *prediction = (struct gd_prediction){0};
+  enum gd_status status = gd_planner_choose(planner, options, trial, &full, err);
+  if (status == GD_OK && trial->status == GD_TRIAL_PLANNED && predictor)
+    status = predict_plan(planner, options, predictor, trial, &full,
+                          gd_planner_model(planner)->recipe.steps, prediction, err);
+  if (status == GD_OK) /* the next device may have the same plan */
+    gd_planner_return(planner, &full);
+  gd_candidate_deinit(&full);
+  return status;
+}
+
+enum gd_status gd_trial_predict(const struct gd_model *model,
+                                const struct gd_trial_options *options,
+                                const struct gd_predictor *predictor, struct gd_trial *trial,
+                                struct gd_prediction *prediction, struct gd_error *err) {
+  struct gd_planner *planner = gd_planner_new(model);
+  enum gd_status status =
+      planner ? gd_planner_predict(planner, options, predictor, trial, prediction, err)
+              : gd_nomem(err, "before the first plan");
+  gd_planner_free(planner);
+  return status;
+}
+
+enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
+                                       const struct gd_target *target,
+                                       const struct gd_predictor *predictor,
+                                       struct gd_prediction *prediction, struct gd_error *err) {
+  struct gd_model model;
+  struct gd_trial planned;
+  struct gd_trial_options options = {.backend = stored->backend,
+                                     .target = target,
+                                     .threads = stored->threads,
+                                     .ranks = stored->ranks,
+                                     .nodes = stored->nodes,
+                                     .micro_batch = GD_MICRO_BATCH_FIXED,
+                                     .micro_batch_size = stored->micro_batch,
+                                     .precision = &stored->precision,
+                                     .device_limit_bytes = INT64_MAX / 4,
+                                     .host_limit_bytes = INT64_MAX / 4,
+                                     .save_limit_bytes = stored->peak_bytes};
+  char recipe[GD_HASH_TEXT];
+  GD_TRY(gd_method_parse(stored->method, &options.method, err));
+  GD_TRY(gd_recipe_of_trial(stored, &model, recipe, err));
+  if (!recipe[0] || (stored->recipe[0] && strcmp(stored->recipe, recipe) != 0))
+    return gd_fail(err, GD_UNSUPPORTED, "the stored trial of %s is not one of the preset",
+                   stored->model);
+  return gd_trial_predict(&model, &options, predictor, &planned, prediction, err);
+}

@@ -1,0 +1,107 @@
+/*
+ * Trials that were announced and have no result yet, also those of other builds of this program:
+ * their keys name another commit, so that no search of this build asks for them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/store_int.h"
+
+enum gd_status gd_store_pending_keys(struct gd_store *store, struct gd_store_key **keys,
+                                     uint32_t *count, struct gd_error *err) {
+  static const char sql[] = "SELECT key, key_text FROM trials JOIN details USING(id) "
+                            "WHERE status = 'planned' AND origin = '' ORDER BY time, id";
+  struct gd_store_key *found = NULL;
+  uint32_t capacity = 0, n = 0;
+  sqlite3_stmt *statement = NULL;
+  enum gd_status status = GD_OK;
+  int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
+  if (code == SQLITE_OK)
+    code = sqlite3_step(statement);
+  for (; status == GD_OK && code == SQLITE_ROW; code = sqlite3_step(statement)) {
+    const char *hash = (const char *)sqlite3_column_text(statement, 0);
+    const char *text = (const char *)sqlite3_column_text(statement, 1);
+    if (!hash || !text || strlen(hash) != GD_HASH_TEXT - 1 || strlen(text) >= sizeof found->text ||
+        strspn(hash, "0123456789abcdef") != GD_HASH_TEXT - 1)
+      continue;
+    if (!gd_vec_reserve((void **)&found, &capacity, n + 1, sizeof *found)) {
+      status = gd_nomem(err, "while listing pending trials");
+      break;
+    }
+    snprintf(found[n].hash, sizeof found[n].hash, "%s", hash);
+    snprintf(found[n++].text, sizeof found->text, "%s", text);
+  }
+  if (status == GD_OK && code != SQLITE_DONE)
+    status = gd_store_fail(store, code, "read", err);
+  sqlite3_finalize(statement);
+  if (status != GD_OK) {
+    gd_mem_free(found);
+    return status;
+  }
+  *keys = found;
+  *count = n;
+  return GD_OK;
+}
+
+/* --- the same question --------------------------------------------------------------------- */
+
+static bool is_named(const char *field, const char *name) {
+  size_t length = strlen(name);
+  return strncmp(field, name, length) == 0 && field[length] == '=';
+}
+
+/* Which build asked, or (driver) what is part of the machine by now. */
+static bool is_of_build(const char *field) {
+  return is_named(field, "version") || is_named(field, "commit") || is_named(field, "build") ||
+         is_named(field, "driver");
+}
+
+/* Whether a text "name=value;..." has that field of `bytes` bytes. */
+static bool has_field(const char *text, const char *field, size_t bytes) {
+  for (const char *at = text; at; at = strchr(at, ';'), at = at ? at + 1 : NULL)
+    if (strncmp(at, field, bytes) == 0 && (at[bytes] == ';' || !at[bytes]))
+      return true;
+  return false;
+}
+
+/* Whether all that `other` says is said by `text`, but for what skip names. */
+static bool covers(const char *text, const char *other, bool (*skip)(const char *field)) {
+  for (const char *at = other; at; at = strchr(at, ';'), at = at ? at + 1 : NULL)
+    if (!skip(at) && !has_field(text, at, strcspn(at, ";")))
+      return false;
+  return true;
+}
+
+static bool is_machine_or_build(const char *field) {
+  return is_named(field, "machine") || is_of_build(field);
+}
+
+static bool is_none(const char *field) {
+  (void)field;
+  return false;
+}
+
+bool gd_store_key_same_build(const struct gd_store_key *a, const struct gd_store_key *b) {
+  static const char *const names[] = {"version", "commit", "build"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char left[128] = "", right[128] = "";
+    gd_key_value(a->text, names[i], left, sizeof left);
+    gd_key_value(b->text, names[i], right, sizeof right);
+    if (strcmp(left, right) != 0)
+      return false;
+  }
+  return true;
+}
+
+bool gd_store_key_same_trial(const struct gd_store_key *ours, const struct gd_store_key *other) {
+  char here[GD_MACHINE_TEXT] = "", there[GD_MACHINE_TEXT] = "";
+  if (!gd_key_is_whole(other->text) || !covers(ours->text, other->text, is_machine_or_build))
+    return false;
+  gd_key_value(ours->text, "machine", here, sizeof here);
+  if (gd_key_value(other->text, "machine", there, sizeof there))
+    return covers(here, there, is_none);
+  /* A key of before: what a job asked for is its device's name. Which GPU it was planned for was
+     not in it, and without a job it may be any machine's. */
+  return strncmp(here, "job=", 4) == 0 && !strstr(here, ";gpu=");
+}

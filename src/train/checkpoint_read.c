@@ -1,0 +1,208 @@
+/*
+ * Finding, checking and loading checkpoints; see checkpoint.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "train/checkpoint_int.h"
+
+const char *const gd_checkpoint_file[2] = {"model.safetensors", "optimizer.safetensors"};
+
+bool gd_checkpoint_sum(json_t *state, char check[GD_HASH_TEXT]) {
+  json_t *rest = json_copy(state);
+  if (!rest)
+    return false;
+  json_object_del(rest, "check");
+  struct gd_strbuf text = {0};
+  bool done = gd_json_append(&text, rest, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+  json_decref(rest);
+  if (done)
+    gd_hash_hex(check, text.text);
+  gd_strbuf_deinit(&text);
+  return done;
+}
+
+static enum gd_status read_float(const struct gd_json *json, const char *key, float *value,
+                                 struct gd_error *err) {
+  double number = 0;
+  GD_TRY(gd_json_number(json, json->root, key, 0, 1e30, &number, err));
+  *value = (float)number;
+  return GD_OK;
+}
+
+static enum gd_status read_facts(const struct gd_json *json, struct gd_checkpoint_facts *f,
+                                 struct gd_error *err) {
+  char check[GD_HASH_TEXT];
+  const char *found, *method;
+  int64_t ranks, format;
+  GD_TRY(gd_json_string(json, json->root, "check", &found, err));
+  if (!gd_checkpoint_sum(json->root, check))
+    return gd_nomem(err, "while reading a checkpoint");
+  if (strcmp(check, found) != 0)
+    return gd_fail(err, GD_BAD_INPUT, "%s is damaged: its checksum is another", json->file);
+  GD_TRY(gd_json_int(json, json->root, "format", 1, 1, &format, err));
+  GD_TRY(gd_json_int(json, json->root, "step", 0, INT64_MAX, &f->step, err));
+  GD_TRY(gd_json_int(json, json->root, "first_sample", 0, INT64_MAX, &f->first, err));
+  GD_TRY(gd_json_int(json, json->root, "ranks", 1, 1 << 20, &ranks, err));
+  GD_TRY(gd_json_number(json, json->root, "loss", -1e30, 1e30, &f->loss, err));
+  GD_TRY(gd_json_number(json, json->root, "eval_loss", -1e30, 1e30, &f->eval_loss, err));
+  GD_TRY(gd_json_string(json, json->root, "method", &method, err));
+  GD_TRY(read_float(json, "updates", &f->scalars.step, err));
+  GD_TRY(read_float(json, "loss_scale", &f->scalars.loss_scale, err));
+  GD_TRY(read_float(json, "good_steps", &f->scalars.good_steps, err));
+  f->ranks = (int)ranks;
+  snprintf(f->method, sizeof f->method, "%s", method);
+  return GD_OK;
+}
+
+/* The pieces of one list, against the files. */
+static enum gd_status check_pieces(const char *list_path, const char *text, FILE *files[2],
+                                   struct gd_error *err) {
+  char *buffer = NULL;
+  size_t room = 0;
+  bool ended = false;
+  enum gd_status status = GD_OK;
+  for (const char *line = text; *line && status == GD_OK && !ended; line = strchr(line, '\n') + 1) {
+    uint64_t sum;
+    int file;
+    int64_t offset;
+    size_t bytes;
+    ended = strcmp(line, "end\n") == 0;
+    if (ended)
+      break;
+    if (sscanf(line, "%" SCNx64 " %d %" SCNd64 " %zu", &sum, &file, &offset, &bytes) != 4 ||
+        !strchr(line, '\n') || file < 0 || file > 1 || bytes > (size_t)1 << 30) {
+      status = gd_fail(err, GD_BAD_INPUT, "%s is damaged", list_path);
+      break;
+    }
+    if (bytes > room) {
+      gd_mem_free(buffer);
+      buffer = gd_mem_alloc(bytes, 1);
+      room = buffer ? bytes : 0;
+    }
+    if (!buffer)
+      status = gd_nomem(err, "while checking a checkpoint");
+    else if (fseeko(files[file], offset, SEEK_SET) != 0 ||
+             fread(buffer, 1, bytes, files[file]) != bytes)
+      status = gd_fail(err, GD_BAD_INPUT, "%s is cut", gd_checkpoint_file[file]);
+    else if (gd_hash_bytes(0, buffer, bytes) != sum)
+      status = gd_fail(err, GD_BAD_INPUT, "%s is damaged at byte %" PRId64 " or after",
+                       gd_checkpoint_file[file], offset);
+  }
+  gd_mem_free(buffer);
+  if (status == GD_OK && !ended)
+    status = gd_fail(err, GD_BAD_INPUT, "%s is cut", list_path);
+  return status;
+}
+
+static enum gd_status check_list(const char *path, int number, const char *expected, FILE *files[2],
+                                 struct gd_error *err) {
+  char list_path[GD_FILE_PATH], sum[32];
+  struct gd_strbuf text = {0};
+  snprintf(list_path, sizeof list_path, "%.4000s/checksums-%d.txt", path, number);
+  enum gd_status status = gd_file_read(list_path, GD_CHECKPOINT_LIST_BYTES, &text, err);
+  snprintf(sum, sizeof sum, "%016" PRIx64, gd_hash_bytes(0, text.text, text.length));
+  if (status == GD_OK && (!expected || strcmp(sum, expected) != 0))
+    status = gd_fail(err, GD_BAD_INPUT, "%s is damaged: its checksum is another", list_path);
+  if (status == GD_OK)
+    status = check_pieces(list_path, text.text, files, err);
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+static enum gd_status check_lists(const char *path, const json_t *sums, int rank, int ranks,
+                                  int count, struct gd_error *err) {
+  FILE *files[2] = {NULL, NULL};
+  char name[GD_FILE_PATH];
+  enum gd_status status = GD_OK;
+  for (int i = 0; i < 2 && status == GD_OK; i++) {
+    snprintf(name, sizeof name, "%.4000s/%s", path, gd_checkpoint_file[i]);
+    files[i] = fopen(name, "rbe");
+    if (!files[i])
+      status = gd_fail(err, GD_BAD_INPUT, "%s is missing", gd_checkpoint_file[i]);
+  }
+  for (int i = rank; i < count && status == GD_OK; i += ranks)
+    status = check_list(path, i, json_string_value(json_array_get(sums, (size_t)i)), files, err);
+  for (int i = 0; i < 2; i++)
+    if (files[i])
+      fclose(files[i]);
+  return status;
+}
+
+enum gd_status gd_checkpoint_check(const char *path, int rank, int ranks,
+                                   struct gd_checkpoint *checkpoint, struct gd_error *err) {
+  struct gd_json json = {0};
+  char name[GD_FILE_PATH];
+  *checkpoint = (struct gd_checkpoint){0};
+  snprintf(checkpoint->path, sizeof checkpoint->path, "%s", path);
+  snprintf(name, sizeof name, "%.4000s/state.json", path);
+  GD_TRY(gd_json_load(&json, name, err));
+  enum gd_status status = read_facts(&json, &checkpoint->facts, err);
+  if (status == GD_OK)
+    status = check_lists(path, json_object_get(json.root, "checksums"), rank, ranks,
+                         checkpoint->facts.ranks, err);
+  gd_json_deinit(&json);
+  return status;
+}
+
+/* Rank 0's list of steps, on all ranks: another may see the folder a moment later. */
+static enum gd_status share_steps(const char *folder, struct gd_comm *comm, int64_t **steps,
+                                  int *count, struct gd_error *err) {
+  int64_t n = 0;
+  *steps = !comm || gd_comm_rank(comm) == 0 ? gd_checkpoint_steps(folder, count) : NULL;
+  if (!comm)
+    return GD_OK;
+  n = *steps ? *count : 0;
+  GD_TRY(gd_comm_broadcast(comm, &n, sizeof n, 0, err));
+  if (!*steps && n > 0)
+    *steps = gd_mem_alloc((size_t)n, sizeof **steps);
+  *count = (int)n;
+  GD_TRY(gd_comm_agree(comm, n == 0 || *steps ? GD_OK : gd_nomem(err, "for checkpoints"), err));
+  return n > 0 ? gd_comm_broadcast(comm, *steps, n * (int64_t)sizeof **steps, 0, err) : GD_OK;
+}
+
+enum gd_status gd_checkpoint_find(const char *folder, struct gd_comm *comm, bool *found,
+                                  struct gd_checkpoint *checkpoint, struct gd_strbuf *damaged,
+                                  struct gd_error *err) {
+  int count = 0, rank = comm ? gd_comm_rank(comm) : 0, ranks = comm ? gd_comm_size(comm) : 1;
+  int64_t *steps = NULL;
+  *found = false;
+  enum gd_status status = share_steps(folder, comm, &steps, &count, err);
+  for (int i = 0; i < count && !*found && status == GD_OK; i++) {
+    char path[GD_FILE_PATH];
+    struct gd_error why = {0};
+    snprintf(path, sizeof path, "%.4000s/" GD_CHECKPOINT_NAME, folder, steps[i]);
+    enum gd_status whole = gd_checkpoint_check(path, rank, ranks, checkpoint, &why);
+    if (comm)
+      whole = gd_comm_agree(comm, whole, &why);
+    if (comm && gd_comm_has_failed(comm)) {
+      *err = why;
+      status = why.status;
+    }
+    *found = whole == GD_OK;
+    if (!*found && damaged)
+      gd_strbuf_printf(damaged, "checkpoint %s is left out: %s\n", path, why.text);
+  }
+  gd_mem_free(steps);
+  return status;
+}
+
+enum gd_status gd_checkpoint_load(const struct gd_checkpoint *checkpoint, struct gd_run *run,
+                                  const struct gd_family *family, struct gd_error *err) {
+  struct gd_safetensors files[2];
+  memset(files, 0, sizeof files);
+  char path[GD_FILE_PATH];
+  enum gd_status status = GD_OK;
+  for (int i = 0; i < 2 && status == GD_OK; i++) {
+    snprintf(path, sizeof path, "%.4000s/%s", checkpoint->path, gd_checkpoint_file[i]);
+    status = gd_safetensors_open(&files[i], path, err);
+  }
+  if (status == GD_OK)
+    status = gd_state_restore(run, family, &files[0], &files[1], &checkpoint->facts.scalars, err);
+  gd_safetensors_close(&files[0]);
+  gd_safetensors_close(&files[1]);
+  return status;
+}

@@ -1,0 +1,166 @@
+/*
+ * run.json; see run_folder.h.
+ */
+#define _GNU_SOURCE
+#include "train/run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static const char *path_in(char path[GD_FILE_PATH], const char *folder, const char *name) {
+  snprintf(path, GD_FILE_PATH, "%.4000s/%s", folder, name);
+  return path;
+}
+
+bool gd_run_folder_has_run(const char *folder) {
+  char path[GD_FILE_PATH];
+  return !gd_file_is_missing(path_in(path, folder, "run.json"));
+}
+
+static json_t *recipe_object(const struct gd_recipe *r) {
+  return json_pack("{s:I,s:I,s:I,s:s,s:s,s:f,s:f,s:[f,f],s:f,s:f,s:f,s:s,s:I}", "batch",
+                   (json_int_t)r->batch, "seq", (json_int_t)r->seq, "steps", (json_int_t)r->steps,
+                   "precision", gd_precision_name(r->precision), "optimizer",
+                   gd_optimizer_name(r->optimizer), "lr", r->lr, "min_lr", r->min_lr, "betas",
+                   r->beta1, r->beta2, "eps", r->eps, "weight_decay", r->weight_decay,
+                   "max_grad_norm", r->max_grad_norm, "schedule", gd_schedule_name(r->schedule),
+                   "warmup_steps", (json_int_t)r->warmup_steps);
+}
+
+/* Absolute, so that the run goes on from any folder; a weight behind the name stays. */
+static json_t *file_list(const char *const *files, int count) {
+  json_t *list = json_array();
+  for (int i = 0; i < count; i++) {
+    char path[PATH_MAX], whole[PATH_MAX + 64], name[PATH_MAX];
+    const char *colon = strrchr(files[i], ':');
+    bool weighted = colon && gd_file_is_missing(files[i]);
+    snprintf(name, sizeof name, "%.*s", weighted ? (int)(colon - files[i]) : PATH_MAX - 1,
+             files[i]);
+    snprintf(whole, sizeof whole, "%s%s", realpath(name, path) ? path : name,
+             weighted ? colon : "");
+    json_array_append_new(list, json_string(whole));
+  }
+  return list;
+}
+
+enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_settings *s,
+                                    struct gd_error *err) {
+  char path[GD_FILE_PATH];
+  if (gd_run_folder_has_run(folder))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s has a run already: 'gpudays train %s' goes on with it, -o takes another "
+                   "folder",
+                   folder, folder);
+  GD_TRY(gd_file_make_folder(folder, err));
+  json_t *run = json_pack(
+      "{s:i,s:{s:s,s:o?,s:o},s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:I}", "format", 1,
+      "model", "name", s->model.name, "config", json_loads(s->config_text, 0, NULL), "recipe",
+      recipe_object(&s->model.recipe), "data", file_list(s->data, s->n_data), "eval",
+      file_list(s->eval, s->n_eval), "method", s->method, "micro_batch", (json_int_t)s->micro_batch,
+      "seed", (json_int_t)s->seed, "mask_token", (json_int_t)s->mask_token, "token_bytes",
+      (json_int_t)s->token_bytes, "checkpoint_steps", (json_int_t)s->checkpoint_steps,
+      "checkpoint_s", s->checkpoint_s, "keep", (json_int_t)s->keep, "eval_steps",
+      (json_int_t)s->eval_steps, "eval_samples", (json_int_t)s->eval_samples);
+  struct gd_strbuf text = {0};
+  enum gd_status status = GD_OK;
+  if (!gd_json_append(&text, run, JSON_INDENT(2) | JSON_REAL_PRECISION(17)))
+    status = gd_nomem(err, "for run.json");
+  else
+    status = gd_file_write(path_in(path, folder, "run.json"), text.text, text.length, err);
+  gd_strbuf_deinit(&text);
+  json_decref(run);
+  return status;
+}
+
+static enum gd_status read_files(const struct gd_json *json, const char *key,
+                                 struct gd_arena *arena, const char *const **files, int *count,
+                                 struct gd_error *err) {
+  const json_t *list = json_object_get(json->root, key);
+  size_t n = json_array_size(list);
+  if (!json_is_array(list) || n > GD_RUN_FILES_MOST)
+    return gd_json_mismatch(json, json->root, key, "a list of files", err);
+  const char **names = gd_arena_alloc(arena, n + 1, sizeof *names);
+  for (size_t i = 0; i < n && names; i++) {
+    const char *name = json_string_value(json_array_get(list, i));
+    if (!name)
+      return gd_json_mismatch(json, json->root, key, "a list of files", err);
+    names[i] = gd_arena_copy_string(arena, name);
+    if (!names[i])
+      names = NULL;
+  }
+  *files = names;
+  *count = (int)n;
+  return names ? GD_OK : gd_nomem(err, "while reading run.json");
+}
+
+static enum gd_status read_model(const struct gd_json *json, struct gd_arena *arena,
+                                 struct gd_run_settings *s, struct gd_error *err) {
+  struct gd_json model = {.root = json_object_get(json->root, "model")};
+  memcpy(model.file, json->file, sizeof model.file);
+  if (!json_is_object(model.root))
+    return gd_json_mismatch(json, json->root, "model", "a model with its recipe", err);
+  GD_TRY(gd_model_parse(&model, &s->model, err));
+  struct gd_strbuf text = {0};
+  gd_json_append(&text, json_object_get(model.root, "config"),
+                 JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  s->config_text = text.failed || !text.text ? NULL : gd_arena_printf(arena, "%s\n", text.text);
+  gd_strbuf_deinit(&text);
+  return s->config_text ? GD_OK : gd_nomem(err, "while reading run.json");
+}
+
+static enum gd_status read_settings(const struct gd_json *json, struct gd_arena *arena,
+                                    struct gd_run_settings *s, struct gd_error *err) {
+  const int64_t most = INT64_C(1) << 60;
+  int64_t format;
+  const char *method;
+  GD_TRY(gd_json_int(json, json->root, "format", 1, 1, &format, err));
+  GD_TRY(read_model(json, arena, s, err));
+  GD_TRY(read_files(json, "data", arena, &s->data, &s->n_data, err));
+  GD_TRY(read_files(json, "eval", arena, &s->eval, &s->n_eval, err));
+  GD_TRY(gd_json_string(json, json->root, "method", &method, err));
+  GD_TRY(gd_json_int(json, json->root, "micro_batch", 0, most, &s->micro_batch, err));
+  GD_TRY(gd_json_int(json, json->root, "seed", 0, INT64_MAX, &s->seed, err));
+  GD_TRY(gd_json_int(json, json->root, "mask_token", -1, INT32_MAX, &s->mask_token, err));
+  GD_TRY(gd_json_int(json, json->root, "token_bytes", 0, 4, &s->token_bytes, err));
+  GD_TRY(gd_json_int(json, json->root, "checkpoint_steps", 0, most, &s->checkpoint_steps, err));
+  GD_TRY(gd_json_number(json, json->root, "checkpoint_s", 0, 1e9, &s->checkpoint_s, err));
+  GD_TRY(gd_json_int(json, json->root, "keep", 1, 1 << 20, &s->keep, err));
+  GD_TRY(gd_json_int(json, json->root, "eval_steps", 0, most, &s->eval_steps, err));
+  GD_TRY(gd_json_int(json, json->root, "eval_samples", 1, most, &s->eval_samples, err));
+  s->method = gd_arena_copy_string(arena, method);
+  return s->method ? GD_OK : gd_nomem(err, "while reading run.json");
+}
+
+enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
+                                  struct gd_run_settings *settings, struct gd_error *err) {
+  struct gd_json json = {0};
+  char path[GD_FILE_PATH];
+  *settings = (struct gd_run_settings){0};
+  GD_TRY(gd_json_load(&json, path_in(path, folder, "run.json"), err));
+  enum gd_status status = read_settings(&json, arena, settings, err);
+  gd_json_deinit(&json);
+  return status;
+}
+
+enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *err) {
+  char path[GD_FILE_PATH];
+  *fd = open(path_in(path, folder, ".lock"), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (*fd < 0)
+    return gd_fail(err, GD_ENVIRONMENT, "%s cannot be opened: %s", path, strerror(errno));
+  if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+    return GD_OK;
+  int why = errno;
+  close(*fd);
+  *fd = -1;
+  if (why == EWOULDBLOCK)
+    return gd_fail(err, GD_ENVIRONMENT, "%s is being trained by another process", folder);
+  return gd_fail(err, GD_ENVIRONMENT, "%s cannot be locked: %s", path, strerror(why));
+}

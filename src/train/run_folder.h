@@ -1,0 +1,42 @@
+/*
+ * The folder of a run: run.json says what is trained, on what, and with which settings, so that
+ * `gpudays train RUN` goes on without being told again. One process (or job) has it at a time.
+ */
+#ifndef GD_TRAIN_RUN_FOLDER_H
+#define GD_TRAIN_RUN_FOLDER_H
+
+#include "base/strbuf.h"
+#include "model/model.h"
+
+enum { GD_RUN_FILES_MOST = 1024 };
+
+/* All texts are in the arena of who reads or asks. */
+struct gd_run_settings {
+  struct gd_model model;   /* with its final recipe */
+  const char *config_text; /* config.json */
+  const char *const *data; /* token files, with their weights */
+  const char *const *eval;
+  int n_data, n_eval;
+  const char *method;
+  int64_t micro_batch; /* 0: chosen */
+  int64_t seed;
+  int64_t mask_token;  /* of a masked model */
+  int64_t token_bytes; /* of raw files; 0: by content */
+  int64_t checkpoint_steps;
+  double checkpoint_s;
+  int64_t keep, eval_steps, eval_samples;
+};
+
+/* Whether there is a run in the folder. */
+bool gd_run_folder_has_run(const char *folder);
+/* Writes run.json. GD_BAD_INPUT where the folder has a run already. */
+enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_settings *settings,
+                                    struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
+                                  struct gd_run_settings *settings,
+                                  struct gd_error *err) GD_MUST_USE;
+/* Takes the run for this process, until *fd is closed or the process ends. GD_ENVIRONMENT: another
+   one trains it now. */
+enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *err) GD_MUST_USE;
+
+#endif

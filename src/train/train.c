@@ -1,0 +1,506 @@
+/*
+ * The training loop; see train.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "train/train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "exec/run.h"
+#include "train/train_log.h"
+#include "trial/session.h"
+
+enum {
+  RECENT = 128, /* losses that a spike is judged by */
+  RECENT_TO_JUDGE = 32,
+  ROLL_BACK_AFTER = 3, /* skipped updates in a row */
+  MOST_ROLL_BACKS = 3, /* without a checkpoint in between */
+  TIMES = 1024,        /* step times that the median is of */
+};
+#define SPIKE_SIGMAS 6
+
+struct training {
+  const struct gd_training *o;
+  struct gd_train_end *end;
+  struct gd_comm *comm;
+  struct gd_session session;
+  struct gd_trial plan;
+  struct gd_dataset data, eval;
+  struct gd_checkpoint_writer writer;
+  struct gd_train_log log;
+  char checkpoints[GD_FILE_PATH];
+  int rank;
+  int64_t local, offset; /* samples of this rank in a step, and before them */
+  int64_t step, first;   /* done; sample that the next step begins with */
+  int64_t saved_step;    /* of the newest checkpoint; -1: none */
+  int64_t saved_ns;      /* when that was begun */
+  int64_t begun_ns;      /* this process */
+  double peak_flops;
+  double recent[RECENT];
+  int n_recent, bad_in_row, roll_backs;
+  float step_s[TIMES];
+  int64_t n_steps; /* of this process */
+};
+
+static void say(const struct training *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void say(const struct training *t, const char *format, ...) {
+  char text[1400];
+  va_list arguments;
+  if (!t->o->note || t->rank != 0)
+    return;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  t->o->note(t->o->user, text);
+}
+
+static enum gd_status sum(const struct training *t, double *values, int count,
+                          struct gd_error *err) {
+  return t->comm ? gd_comm_sum_doubles(t->comm, values, count, err) : GD_OK;
+}
+
+/* --- a step -------------------------------------------------------------------------------- */
+
+/* The staging memory of a part: ids, and labels behind them. */
+static int32_t *staging(struct training *t, enum gd_run_part part) {
+  struct gd_run *run = &t->session.run;
+  char *memory = run->backend->ops->host_memory(run->backend);
+  return (int32_t *)(void *)(memory + run->plan[part]->staging_at);
+}
+
+/* Labels of the whole step that count: every rank weighs by it. */
+static enum gd_status count_labels(struct training *t, const struct gd_dataset *data, int64_t first,
+                                   int64_t count, double *valid, struct gd_error *err) {
+  const struct gd_graph *graph = t->session.run.plan[GD_RUN_FULL]->graph;
+  int64_t seq = data->options.seq;
+  int32_t *ids = staging(t, GD_RUN_FULL), *labels = ids + gd_tensor_elements(graph, graph->ids);
+  *valid = (double)(count * (seq - 1));
+  for (int64_t i = 0; i < count && !data->options.causal; i++) {
+    *valid = i == 0 ? 0 : *valid;
+    GD_TRY(gd_dataset_read(data, first + i, ids, labels, err));
+    for (int64_t j = 0; j < seq; j++)
+      *valid += labels[j] != -100;
+  }
+  return GD_OK;
+}
+
+/* Puts samples first .. first + count of the data, one micro-batch, before the device. */
+static enum gd_status put_samples(struct training *t, const struct gd_dataset *data,
+                                  enum gd_run_part part, int64_t first, int64_t count, double valid,
+                                  struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  const struct gd_graph *graph = run->plan[part]->graph;
+  int64_t seq = data->options.seq;
+  int32_t *ids = staging(t, part), *labels = ids + gd_tensor_elements(graph, graph->ids);
+  for (int64_t i = 0; i < count; i++)
+    GD_TRY(gd_dataset_read(data, first + i, ids + i * seq, labels + i * seq, err));
+  return gd_run_batch(run, part,
+                      &(struct gd_batch){.ids = ids, .labels = labels, .weight = 1 / valid}, err);
+}
+
+static enum gd_status micro_steps(struct training *t, double valid, struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  int64_t size = t->plan.micro_batch, base = t->first + t->offset;
+  for (int64_t done = 0; done < t->local; done += size) {
+    bool last = done + size >= t->local, smaller = done + size > t->local;
+    enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
+    int64_t count = smaller ? t->local - done : size;
+    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid, err));
+    GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
+    GD_TRY(last ? gd_run_last_micro_step(run, part, err) : gd_run_micro_step(run, part, err));
+  }
+  return GD_OK;
+}
+
+/* Not finite, or six deviations above the last losses. */
+static bool is_bad(const struct training *t, double loss) {
+  double mean = 0, squares = 0;
+  if (!isfinite(loss))
+    return true;
+  if (t->n_recent < RECENT_TO_JUDGE)
+    return false;
+  for (int i = 0; i < t->n_recent; i++)
+    mean += t->recent[i] / t->n_recent;
+  for (int i = 0; i < t->n_recent; i++)
+    squares += (t->recent[i] - mean) * (t->recent[i] - mean);
+  return loss - mean > SPIKE_SIGMAS * sqrt(squares / (t->n_recent - 1));
+}
+
+static void remember(struct training *t, double loss) {
+  if (t->n_recent == RECENT)
+    memmove(t->recent, t->recent + 1, (size_t)(--t->n_recent) * sizeof *t->recent);
+  t->recent[t->n_recent++] = loss;
+}
+
+/* What all ranks tell each other once a step. */
+enum { SAID_LOSS, SAID_STOP, SAID_WRITTEN, SAID_COUNT };
+
+static enum gd_status run_step(struct training *t, struct gd_train_step *out, double *said,
+                               struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  const struct gd_recipe *recipe = &t->o->model->recipe;
+  int64_t begin_ns = gd_clock_ns();
+  double valid;
+  GD_TRY(count_labels(t, &t->data, t->first + t->offset, t->local, &valid, err));
+  GD_TRY(sum(t, &valid, 1, err));
+  GD_TRY(micro_steps(t, valid, err));
+  GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
+  GD_TRY(sum(t, said, SAID_COUNT, err));
+  *out = (struct gd_train_step){.loss = said[SAID_LOSS], .lr = gd_recipe_lr(recipe, t->step)};
+  out->skipped = is_bad(t, out->loss);
+  if (out->skipped)
+    GD_TRY(gd_state_clear_gradients(run, err));
+  else
+    GD_TRY(gd_run_update(run, out->lr, err));
+  GD_TRY(gd_run_norm(run, &out->norm, err));
+  out->step_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
+  t->step++;
+  t->first += recipe->batch;
+  out->step = t->step;
+  out->tokens = t->step * recipe->batch * recipe->seq;
+  out->tokens_per_s = (double)(recipe->batch * recipe->seq) / out->step_s;
+  if (t->peak_flops > 0)
+    out->mfu = t->plan.model_flops_per_step / out->step_s / t->peak_flops;
+  t->step_s[t->n_steps++ % TIMES] = (float)out->step_s;
+  if (out->skipped) {
+    t->bad_in_row++;
+    t->end->skipped++;
+  } else {
+    t->bad_in_row = 0;
+    remember(t, out->loss);
+  }
+  for (int64_t i = 0; i < t->local; i++)
+    gd_dataset_prefetch(&t->data, t->first + t->offset + i);
+  return GD_OK;
+}
+
+/* --- evaluation ---------------------------------------------------------------------------- */
+
+/* Micro-steps whose gradients are forgotten: the loss of the very graph that trains. */
+static enum gd_status evaluate(struct training *t, struct gd_error *err) {
+  const struct gd_training *o = t->o;
+  struct gd_run *run = &t->session.run;
+  int64_t size = t->plan.micro_batch, ranks = t->comm ? gd_comm_size(t->comm) : 1;
+  int64_t samples = t->eval.sequences < o->eval_samples ? t->eval.sequences : o->eval_samples;
+  int64_t rounds = samples / (size * ranks) > 0 ? samples / (size * ranks) : 1;
+  double totals[2] = {0, 0}; /* loss times labels, labels */
+  for (int64_t round = 0; round < rounds; round++) {
+    int64_t first = (round * ranks + t->rank) * size;
+    double valid, loss;
+    GD_TRY(count_labels(t, &t->eval, first, size, &valid, err));
+    GD_TRY(put_samples(t, &t->eval, GD_RUN_FULL, first, size, valid, err));
+    GD_TRY(gd_run_micro_step(run, GD_RUN_FULL, err));
+    GD_TRY(gd_run_take_loss(run, &loss, err));
+    totals[0] += loss * valid;
+    totals[1] += valid;
+  }
+  GD_TRY(gd_state_clear_gradients(run, err));
+  GD_TRY(sum(t, totals, 2, err));
+  t->end->eval_loss = totals[0] / totals[1];
+  if (t->rank == 0)
+    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, err));
+  if (o->evaluated)
+    o->evaluated(o->user, t->step, t->end->eval_loss);
+  return GD_OK;
+}
+
+/* --- checkpoints --------------------------------------------------------------------------- */
+
+/* Puts the one under way in its place. What fails is said, unless a communicator is lost. */
+static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_error *err) {
+  struct gd_error why = {0};
+  int64_t begin_ns = gd_clock_ns(), step = t->writer.facts.step;
+  if (!t->writer.active)
+    return GD_OK;
+  enum gd_status status = gd_checkpoint_end(&t->writer, &why);
+  t->end->stalled_s += 1e-9 * (double)(gd_clock_ns() - begin_ns);
+  if (status == GD_OK) {
+    t->saved_step = step;
+    t->roll_backs = 0;
+    if (t->rank == 0)
+      gd_checkpoint_prune(t->checkpoints, t->o->keep, -1);
+    return GD_OK;
+  }
+  if (must || (t->comm && gd_comm_has_failed(t->comm))) {
+    *err = why;
+    return status;
+  }
+  say(t, "the checkpoint of step %" PRId64 " was not written, and training goes on: %s", step,
+      why.text);
+  return GD_OK;
+}
+
+static enum gd_status begin_checkpoint(struct training *t, bool must, struct gd_error *err) {
+  struct gd_error why = {0};
+  GD_TRY(end_checkpoint(t, must, err));
+  int64_t begin_ns = gd_clock_ns();
+  struct gd_checkpoint_facts facts = {.step = t->step,
+                                      .first = t->first,
+                                      .loss = isfinite(t->end->loss) ? t->end->loss : 0,
+                                      .eval_loss = t->end->eval_loss,
+                                      .ranks = t->comm ? gd_comm_size(t->comm) : 1};
+  snprintf(facts.method, sizeof facts.method, "%s", t->plan.method);
+  enum gd_status status = gd_checkpoint_begin(&t->writer, &t->session.run, &facts, &why);
+  t->saved_ns = gd_clock_ns();
+  t->end->stalled_s += 1e-9 * (double)(t->saved_ns - begin_ns);
+  if (status == GD_OK || (!must && !(t->comm && gd_comm_has_failed(t->comm)))) {
+    if (status != GD_OK)
+      say(t, "the checkpoint of step %" PRId64 " was not written, and training goes on: %s",
+          t->step, why.text);
+    return GD_OK;
+  }
+  *err = why;
+  return status;
+}
+
+static bool checkpoint_is_due(const struct training *t) {
+  const struct gd_training *o = t->o;
+  if (o->checkpoint_steps > 0 && t->step % o->checkpoint_steps == 0)
+    return true;
+  return o->checkpoint_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->saved_ns) >= o->checkpoint_s;
+}
+
+/* Goes back to the last checkpoint and on with other data. */
+static enum gd_status roll_back(struct training *t, double loss, struct gd_error *err) {
+  struct gd_checkpoint checkpoint;
+  bool found;
+  int64_t first = t->first, step = t->step;
+  GD_TRY(end_checkpoint(t, false, err));
+  GD_TRY(gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, NULL, err));
+  if (!found || t->roll_backs >= MOST_ROLL_BACKS)
+    return gd_fail(err, GD_MISMATCH,
+                   "the loss was %g at step %" PRId64 " after %d updates in a row were skipped%s; "
+                   "a lower learning rate (--lr) or a longer warm-up (--warmup) may help",
+                   loss, step, ROLL_BACK_AFTER,
+                   found ? ", and going back to the last checkpoint did not help"
+                         : ", and there is no checkpoint to go back to");
+  GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
+  t->step = checkpoint.facts.step;
+  t->first = first;
+  t->bad_in_row = t->n_recent = 0;
+  t->roll_backs++;
+  if (t->rank == 0) {
+    gd_train_log_close(&t->log);
+    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err));
+  }
+  t->n_recent = 0; /* the same on all ranks */
+  say(t,
+      "the loss spiked for %d steps up to step %" PRId64 ": back to the checkpoint of step %" PRId64
+      ", and on with the data behind",
+      ROLL_BACK_AFTER, step, t->step);
+  return GD_OK;
+}
+
+/* --- begin and end ------------------------------------------------------------------------- */
+
+static enum gd_status open_data(struct training *t, struct gd_error *err) {
+  const struct gd_training *o = t->o;
+  GD_TRY(gd_dataset_open(&t->data, &o->data, err));
+  if (o->eval.n_files > 0)
+    GD_TRY(gd_dataset_open(&t->eval, &o->eval, err));
+  return GD_OK;
+}
+
+static enum gd_status open_session(struct training *t, struct gd_error *err) {
+  const struct gd_recipe *recipe = &t->o->model->recipe;
+  int ranks = t->comm ? gd_comm_size(t->comm) : 1;
+  if (recipe->batch % ranks)
+    return gd_fail(err, GD_BAD_INPUT, "a batch of %" PRId64 " does not divide among %d ranks",
+                   recipe->batch, ranks);
+  GD_TRY(gd_session_open(&t->session, t->o->model, &t->o->trial, &t->plan, err));
+  if (t->plan.status == GD_TRIAL_INFEASIBLE)
+    return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
+  t->local = recipe->batch / ranks;
+  t->offset = t->local * t->rank;
+  const struct gd_plan *plan = &t->session.full.plan;
+  enum gd_dtype dtype = t->plan.precision == GD_PRECISION_FP32   ? GD_DTYPE_F32
+                        : t->plan.precision == GD_PRECISION_FP16 ? GD_DTYPE_F16
+                                                                 : GD_DTYPE_BF16;
+  bool tf32 = t->session.place->caps.tf32 && t->o->trial.method.tf32;
+  t->peak_flops = t->session.backend->ops->peak_flops(t->session.backend, dtype, tf32);
+  if (gd_backend_is_gpu(t->o->trial.backend))
+    t->peak_flops *= ranks;
+  GD_ASSERT(plan->graph->ids != GD_NONE);
+  if (t->o->eval.n_files > 0 && plan->graph->dropout_seed != GD_NONE)
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "%s trains with dropout, and an evaluation would have it too: leave --eval out, "
+                   "or set the dropout of its config.json to 0",
+                   t->o->model->name);
+  return GD_OK;
+}
+
+/* From the newest checkpoint, or from the start. */
+static enum gd_status begin(struct training *t, struct gd_error *err) {
+  struct gd_checkpoint checkpoint;
+  struct gd_strbuf damaged = {0};
+  bool found;
+  enum gd_status status =
+      gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, &damaged, err);
+  if (status == GD_OK && damaged.length > 0)
+    say(t, "%.*s", (int)damaged.length - 1, damaged.text);
+  gd_strbuf_deinit(&damaged);
+  GD_TRY(status);
+  t->saved_step = -1;
+  if (!found)
+    return gd_run_init(&t->session.run, t->o->trial.seed, err);
+  GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
+  t->step = t->saved_step = checkpoint.facts.step;
+  t->first = checkpoint.facts.first;
+  t->end->loss = checkpoint.facts.loss;
+  t->end->eval_loss = checkpoint.facts.eval_loss;
+  t->end->resumed = true;
+  t->end->resumed_step = t->step;
+  return GD_OK;
+}
+
+/* Rank 0's losses before this step, on all ranks: they decide about spikes. */
+static enum gd_status open_log(struct training *t, struct gd_error *err) {
+  enum gd_status status = GD_OK;
+  if (t->rank == 0)
+    status =
+        gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err);
+  if (!t->comm)
+    return status;
+  GD_TRY(gd_comm_agree(t->comm, status, err));
+  GD_TRY(gd_comm_broadcast(t->comm, &t->n_recent, sizeof t->n_recent, 0, err));
+  return gd_comm_broadcast(t->comm, t->recent, sizeof t->recent, 0, err);
+}
+
+static enum gd_status train_steps(struct training *t, struct gd_error *err) {
+  const struct gd_training *o = t->o;
+  int64_t steps = o->model->recipe.steps;
+  bool stop = false;
+  while (t->step < steps && !stop) {
+    double elapsed_s = 1e-9 * (double)(gd_clock_ns() - t->begun_ns), said[SAID_COUNT] = {0};
+    struct gd_train_step step;
+    bool asked =
+        (o->stop && o->stop(o->user)) || (o->time_limit_s > 0 && elapsed_s >= o->time_limit_s);
+    said[SAID_STOP] = asked;
+    said[SAID_WRITTEN] = gd_checkpoint_is_written(&t->writer);
+    GD_TRY(run_step(t, &step, said, err));
+    t->end->loss = step.loss;
+    stop = said[SAID_STOP] > 0;
+    if (t->rank == 0)
+      GD_TRY(gd_train_log_step(&t->log, &step, err));
+    if (o->stepped)
+      o->stepped(o->user, &step);
+    if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
+      GD_TRY(end_checkpoint(t, false, err));
+    if (t->bad_in_row >= ROLL_BACK_AFTER) {
+      GD_TRY(roll_back(t, step.loss, err));
+      continue;
+    }
+    if (o->eval.n_files > 0 && o->eval_steps > 0 && t->step % o->eval_steps == 0)
+      GD_TRY(evaluate(t, err));
+    /* Time differs between ranks: rank 0's decides. */
+    double due = t->rank == 0 && checkpoint_is_due(t);
+    if (o->checkpoint_s > 0)
+      GD_TRY(sum(t, &due, 1, err));
+    else
+      due = checkpoint_is_due(t);
+    if (due > 0 && t->step < steps && t->bad_in_row == 0)
+      GD_TRY(begin_checkpoint(t, false, err));
+  }
+  return GD_OK;
+}
+
+static int compare_floats(const void *a, const void *b) {
+  float x = *(const float *)a, y = *(const float *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* The model as transformers loads it: hard links into the last checkpoint, or copies. */
+static enum gd_status publish_model(const struct training *t, struct gd_error *err) {
+  static const char *const names[] = {"config.json", "model.safetensors"};
+  char from[GD_FILE_PATH], to[GD_FILE_PATH];
+  snprintf(to, sizeof to, "%.4000s/model", t->o->folder);
+  GD_TRY(gd_file_make_folder(to, err));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(from, sizeof from, "%.4000s/step-%08" PRId64 "/%s", t->checkpoints, t->step, names[i]);
+    snprintf(to, sizeof to, "%.4000s/model/%s", t->o->folder, names[i]);
+    unlink(to);
+    if (link(from, to) == 0)
+      continue;
+    struct gd_strbuf text = {0};
+    enum gd_status status = gd_file_read(from, SIZE_MAX / 2, &text, err);
+    if (status == GD_OK)
+      status = gd_file_write(to, text.text, text.length, err);
+    gd_strbuf_deinit(&text);
+    GD_TRY(status);
+  }
+  return GD_OK;
+}
+
+static enum gd_status finish(struct training *t, struct gd_error *err) {
+  const struct gd_training *o = t->o;
+  struct gd_train_end *end = t->end;
+  int64_t timed = t->n_steps < TIMES ? t->n_steps : TIMES;
+  end->seconds = 1e-9 * (double)(gd_clock_ns() - t->begun_ns);
+  end->finished = t->step >= o->model->recipe.steps;
+  end->step = t->step;
+  if (timed > 0) {
+    qsort(t->step_s, (size_t)timed, sizeof *t->step_s, compare_floats);
+    end->step_s = (double)t->step_s[timed / 2];
+  }
+  if (end->finished && o->eval.n_files > 0 && t->n_steps > 0)
+    GD_TRY(evaluate(t, err));
+  GD_TRY(end_checkpoint(t, false, err));
+  if (t->saved_step != t->step) {
+    GD_TRY(begin_checkpoint(t, true, err));
+    GD_TRY(end_checkpoint(t, true, err));
+  }
+  return end->finished && t->rank == 0 ? publish_model(t, err) : GD_OK;
+}
+
+static enum gd_status run(struct training *t, struct gd_error *err) {
+  const struct gd_training *o = t->o;
+  enum gd_status status = open_data(t, err);
+  if (status == GD_OK && t->rank == 0)
+    status = gd_file_make_folder(t->checkpoints, err);
+  GD_TRY(t->comm ? gd_comm_agree(t->comm, status, err) : status);
+  GD_TRY(open_session(t, err));
+  GD_TRY(begin(t, err));
+  GD_TRY(open_log(t, err));
+  t->saved_ns = t->begun_ns = gd_clock_ns();
+  if (o->opened)
+    o->opened(o->user, &t->plan, t->step);
+  GD_TRY(train_steps(t, err));
+  return finish(t, err);
+}
+
+enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_end *end,
+                            struct gd_error *err) {
+  struct training *t = gd_mem_alloc(1, sizeof *t);
+  if (!t)
+    return gd_nomem(err, "before training");
+  *end = (struct gd_train_end){0};
+  t->o = training;
+  t->end = end;
+  t->comm = training->trial.comm;
+  t->rank = t->comm ? gd_comm_rank(t->comm) : 0;
+  snprintf(t->checkpoints, sizeof t->checkpoints, "%.4000s/checkpoints", training->folder);
+  t->writer.folder = t->checkpoints;
+  t->writer.config_text = training->config_text;
+  t->writer.comm = t->comm;
+  enum gd_status status = run(t, err);
+  if (t->writer.active) { /* a failure: what was under way still counts where all ranks wrote it */
+    struct gd_error unused = {0};
+    if (gd_checkpoint_end(&t->writer, &unused) != GD_OK && training->note && t->rank == 0)
+      training->note(training->user, unused.text);
+  }
+  gd_train_log_close(&t->log);
+  gd_session_close(&t->session);
+  gd_dataset_close(&t->data);
+  gd_dataset_close(&t->eval);
+  gd_mem_free(t);
+  return status;
+}

@@ -1,0 +1,79 @@
+/*
+ * Training: the plan that was timed, run on data until the recipe's last step, through checkpoints
+ * and interruptions. All state of a run is its step, its tensors and the loss scale; samples and
+ * dropout are functions of seed and step. So a run that was killed goes on from its last checkpoint
+ * with the losses that it would have had.
+ *
+ *   GD_TRY(gd_train_run(&(struct gd_training){.model = &model, .folder = "run", ...}, &end, err));
+ *
+ * A run is a folder:
+ *   run.json         what is trained, on what, with which settings (run_folder.h)
+ *   log.jsonl        a line a step
+ *   checkpoints/     see checkpoint.h
+ *   model/           at the end: config.json and model.safetensors, as transformers loads them
+ */
+#ifndef GD_TRAIN_TRAIN_H
+#define GD_TRAIN_TRAIN_H
+
+#include "data/dataset.h"
+#include "train/checkpoint.h"
+#include "trial/choose.h"
+
+/* A finished step, as the log has it. */
+struct gd_train_step {
+  int64_t step;   /* steps done, this one included */
+  int64_t tokens; /* seen so far */
+  double loss;    /* mean over the labels of the step, before the update */
+  double lr, norm;
+  double step_s, tokens_per_s, mfu; /* mfu 0: the peak is not known */
+  bool skipped;                     /* no update: the loss was not finite, or a spike */
+};
+
+struct gd_training {
+  /* what to train; all borrowed */
+  const struct gd_model *model;         /* with the recipe that is trained */
+  struct gd_trial_options trial;        /* backend, method, micro-batch, limits, ranks, seed */
+  struct gd_dataset_options data, eval; /* eval.n_files 0: none */
+  const char *folder;
+  const char *config_text; /* config.json */
+  /* when to write, and when to end */
+  int64_t checkpoint_steps; /* 0: by time alone */
+  double checkpoint_s;      /* 0: by steps alone */
+  int keep;                 /* newest checkpoints that stay */
+  int64_t eval_steps;       /* 0: at the end alone */
+  int64_t eval_samples;     /* of each evaluation, at most */
+  double time_limit_s;      /* of this process; 0: none */
+  /* callbacks; may be NULL. `stop` says that the process was asked to end, on any rank. `note` gets
+     sentences that a user should read, on rank 0. */
+  bool (*stop)(void *user);
+  void (*opened)(void *user, const struct gd_trial *plan, int64_t step); /* before the first step */
+  void (*stepped)(void *user, const struct gd_train_step *step);
+  void (*evaluated)(void *user, int64_t step, double loss);
+  void (*note)(void *user, const char *sentence);
+  void *user;
+};
+
+/* How it ended. */
+struct gd_train_end {
+  int64_t step;           /* done */
+  bool finished;          /* the recipe's last step is done */
+  bool resumed;           /* it began from a checkpoint, */
+  int64_t resumed_step;   /* of this step */
+  double loss, eval_loss; /* of the last step; of the last evaluation, 0: none */
+  double seconds;         /* of stepping */
+  double step_s;          /* median */
+  double stalled_s;       /* that steps waited for checkpoints */
+  int64_t skipped;        /* updates */
+};
+
+/*
+ * Trains from the newest whole checkpoint of the folder, or from the start, until the last step,
+ * the time limit, or `stop`; a checkpoint is written before it returns. Infeasible is
+ * GD_NOMEM_DEVICE or GD_NOMEM_HOST with the planner's sentence. A loss that stays not finite is
+ * GD_MISMATCH. A checkpoint that cannot be written is a note, and training goes on; the last one is
+ * GD_ENVIRONMENT.
+ */
+enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_end *end,
+                            struct gd_error *err) GD_MUST_USE;
+
+#endif

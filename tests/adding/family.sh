@@ -1,0 +1,7 @@
+# A family of models with a preset. Sourced by test_adding.sh, in the copy of the tree.
+# shellcheck shell=bash
+new_file src/model/toy.c
+new_file data/models/toy.json
+insert_before src/model/families.def '^GD_FAMILY(vit)' <<'END'
+GD_FAMILY(toy)
+END

@@ -1,0 +1,3 @@
+# A GPU. Sourced by test_adding.sh, in the copy of the tree.
+# shellcheck shell=bash
+new_file data/gpus/toy-gpu.json

@@ -1,0 +1,290 @@
+/*
+ * Token files of every format, and the order that samples come in.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/dataset.h"
+#include "data/permute.h"
+#include "support/ok.h"
+
+static char folder[256];
+
+static int make_folder(void **state) {
+  (void)state;
+  const char *base = getenv("TMPDIR");
+  snprintf(folder, sizeof folder, "%s/dataset-XXXXXX", base ? base : "/tmp");
+  return mkdtemp(folder) ? 0 : -1;
+}
+
+/* A file of that name; count pieces of size bytes behind head. */
+static const char *put(const char *name, const void *head, size_t head_bytes, const void *body,
+                       size_t body_bytes) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  if (head_bytes)
+    assert_int_equal(fwrite(head, 1, head_bytes, file), head_bytes);
+  if (body_bytes)
+    assert_int_equal(fwrite(body, 1, body_bytes, file), body_bytes);
+  assert_int_equal(fclose(file), 0);
+  return path;
+}
+
+enum { COUNT = 1000 };
+static uint16_t shorts[COUNT];
+static uint32_t words[COUNT];
+
+static void fill(void) {
+  for (int i = 0; i < COUNT; i++)
+    words[i] = shorts[i] = (uint16_t)(i * 7 % 997 + 300);
+}
+
+static void check_file(const char *path, int width, enum gd_token_format format, int found_width) {
+  struct gd_token_file file;
+  struct gd_error err = {0};
+  int32_t ids[COUNT];
+  OK(gd_token_file_open(&file, path, width, &err));
+  assert_int_equal(file.format, format);
+  assert_int_equal(file.width, found_width);
+  assert_int_equal(file.count, COUNT);
+  OK(gd_token_file_read(&file, 0, COUNT, 2000, ids, &err));
+  for (int i = 0; i < COUNT; i++)
+    assert_int_equal(ids[i], words[i]);
+  gd_token_file_prefetch(&file, 10, 20);
+  /* A vocabulary that is too small: file, position and id are named. */
+  assert_int_equal(gd_token_file_read(&file, 0, COUNT, 305, ids, &err), GD_BAD_INPUT);
+  assert_non_null(strstr(err.text, path));
+  assert_non_null(strstr(err.text, "token 1 is 307"));
+  gd_token_file_close(&file);
+}
+
+static void test_formats(void **state) {
+  (void)state;
+  int32_t header[256] = {20240520, 1, COUNT};
+  char numpy[128];
+  fill();
+  check_file(put("raw16.bin", NULL, 0, shorts, sizeof shorts), 0, GD_TOKENS_RAW, 2);
+  check_file(put("raw32.bin", NULL, 0, words, sizeof words), 0, GD_TOKENS_RAW, 4);
+  check_file(put("raw32b.bin", NULL, 0, words, sizeof words), 4, GD_TOKENS_RAW, 4);
+  check_file(put("llmc.bin", header, sizeof header, shorts, sizeof shorts), 0, GD_TOKENS_LLMC, 2);
+  header[0] = 20240801;
+  header[1] = 7;
+  check_file(put("llama3.bin", header, sizeof header, words, sizeof words), 0, GD_TOKENS_LLMC, 4);
+  memset(numpy, ' ', sizeof numpy);
+  memcpy(numpy, "\x93NUMPY\x01\x00\x76\x00", 10);
+  const char *dict = "{'descr': '<u2', 'fortran_order': False, 'shape': (1000,), }";
+  memcpy(numpy + 10, dict, strlen(dict));
+  numpy[127] = '\n';
+  check_file(put("a.npy", numpy, sizeof numpy, shorts, sizeof shorts), 0, GD_TOKENS_NUMPY, 2);
+  unsigned char index[34] = "MMIDIDX";
+  index[9] = 1;  /* version */
+  index[17] = 4; /* int32 */
+  put("mega.idx", index, sizeof index, NULL, 0);
+  check_file(put("mega.bin", NULL, 0, words, sizeof words), 0, GD_TOKENS_MEGATRON, 4);
+}
+
+static void refuse(const char *path, int width, const char *why) {
+  struct gd_token_file file;
+  struct gd_error err = {0};
+  assert_int_equal(gd_token_file_open(&file, path, width, &err), GD_BAD_INPUT);
+  if (!strstr(err.text, why))
+    fail_msg("\"%s\" lacks \"%s\"", err.text, why);
+  assert_null(file.map);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  int32_t header[256] = {20240520, 1, 5000};
+  char numpy[128];
+  fill();
+  refuse(put("cut.bin", header, sizeof header, shorts, sizeof shorts), 0, "the file is cut");
+  refuse(put("empty.bin", NULL, 0, NULL, 0), 0, "is empty");
+  refuse(put("odd.bin", NULL, 0, shorts, 1001), 0, "no whole number of ids");
+  refuse(put("text.txt", NULL, 0, "All work and no play\n", 21), 0, "is text");
+  refuse(folder, 0, "is no regular file");
+  refuse("/nonexistent/file", 0, "No such file");
+  memset(numpy, ' ', sizeof numpy);
+  memcpy(numpy, "\x93NUMPY\x01\x00\x76\x00", 10);
+  const char *dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000,), }";
+  memcpy(numpy + 10, dict, strlen(dict));
+  refuse(put("f.npy", numpy, sizeof numpy, words, sizeof words), 0, "little-endian integers");
+  refuse(put("short.npy", numpy, 12, NULL, 0), 0, "cut or damaged");
+  unsigned char index[34] = "MMIDIDX";
+  index[17] = 6; /* float64 */
+  put("real.idx", index, sizeof index, NULL, 0);
+  refuse(put("real.bin", NULL, 0, words, sizeof words), 0, "has no token ids");
+}
+
+/* A file of 100 GB costs no more than its first page. */
+static void test_large(void **state) {
+  (void)state;
+  struct gd_token_file file;
+  struct gd_error err = {0};
+  const char *path = put("large.bin", NULL, 0, shorts, sizeof shorts);
+  int32_t id = -1;
+  if (truncate(path, INT64_C(100000000000)) != 0)
+    skip();
+  OK(gd_token_file_open(&file, path, 2, &err));
+  assert_int_equal(file.count, INT64_C(50000000000));
+  OK(gd_token_file_read(&file, file.count - 1, 1, 10, &id, &err));
+  assert_int_equal(id, 0);
+  gd_token_file_close(&file);
+  unlink(path);
+}
+
+static void test_permutation(void **state) {
+  (void)state;
+  static const uint64_t counts[] = {1, 2, 3, 5, 64, 1000, 4097};
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+    for (uint64_t key = 0; key < 3; key++) {
+      bool seen[4097] = {false};
+      uint64_t fixed = 0;
+      for (uint64_t i = 0; i < counts[c]; i++) {
+        uint64_t at = gd_permute(key, counts[c], i);
+        assert_true(at < counts[c] && !seen[at]);
+        seen[at] = true;
+        fixed += at == i;
+      }
+      assert_true(counts[c] < 64 || fixed < counts[c] / 8); /* about one is expected */
+    }
+  assert_true(gd_permute(1, UINT64_C(1) << 40, 12345) < UINT64_C(1) << 40);
+}
+
+static void open_data(struct gd_dataset *data, const char *const *files, int n, bool causal,
+                      uint64_t seed) {
+  struct gd_error err = {0};
+  OK(gd_dataset_open(data,
+                     &(struct gd_dataset_options){.files = files,
+                                                  .n_files = n,
+                                                  .seq = 11,
+                                                  .vocabulary = 2000,
+                                                  .causal = causal,
+                                                  .mask_token = 1999,
+                                                  .seed = seed},
+                     &err));
+}
+
+/* Every token but the first is predicted once an epoch, in an order of the seed and the epoch. */
+static void test_epoch(void **state) {
+  (void)state;
+  struct gd_dataset data;
+  struct gd_error err = {0};
+  char a[512], b[512];
+  fill();
+  snprintf(a, sizeof a, "%s", put("a.bin", NULL, 0, shorts, sizeof shorts));
+  snprintf(b, sizeof b, "%s", put("b.bin", NULL, 0, shorts, 501 * sizeof *shorts));
+  const char *files[] = {a, b};
+  open_data(&data, files, 2, true, 7);
+  assert_int_equal(data.sequences, 99 + 50);
+  for (int64_t epoch = 0; epoch < 2; epoch++) {
+    bool seen[2][99] = {{false}};
+    int in_place = 0;
+    for (int64_t i = 0; i < data.sequences; i++) {
+      struct gd_sample sample;
+      int32_t ids[11], labels[11];
+      gd_dataset_locate(&data, epoch * data.sequences + i, &sample);
+      assert_int_equal(sample.epoch, epoch);
+      assert_false(seen[sample.part][sample.sequence]);
+      seen[sample.part][sample.sequence] = true;
+      in_place += sample.part == 0 && sample.sequence == i;
+      OK(gd_dataset_read(&data, epoch * data.sequences + i, ids, labels, &err));
+      for (int j = 0; j < 11; j++) {
+        assert_int_equal(ids[j], words[sample.sequence * 10 + j]);
+        assert_int_equal(labels[j], ids[j]);
+      }
+    }
+    assert_true(in_place < 20);
+  }
+  struct gd_sample first, second;
+  gd_dataset_locate(&data, 0, &first);
+  gd_dataset_locate(&data, data.sequences, &second);
+  assert_true(first.sequence != second.sequence || first.part != second.part);
+  gd_dataset_close(&data);
+}
+
+static void test_weights(void **state) {
+  (void)state;
+  struct gd_dataset data;
+  char a[520], b[520];
+  fill();
+  snprintf(a, sizeof a, "%s:3", put("a.bin", NULL, 0, shorts, sizeof shorts));
+  snprintf(b, sizeof b, "%s:1", put("b.bin", NULL, 0, shorts, 501 * sizeof *shorts));
+  const char *files[] = {a, b};
+  open_data(&data, files, 2, true, 7);
+  int64_t count[2] = {0, 0}, epochs = 0;
+  bool seen[99] = {false};
+  for (int64_t i = 0; i < 4000; i++) {
+    struct gd_sample sample;
+    gd_dataset_locate(&data, i, &sample);
+    count[sample.part]++;
+    if (sample.part == 0 && sample.epoch == 0) {
+      assert_false(seen[sample.sequence]);
+      seen[sample.sequence] = true;
+    }
+    epochs = sample.part == 1 && sample.epoch > epochs ? sample.epoch : epochs;
+    assert_true(labs(count[0] - 3 * count[1]) <= 4); /* any stretch has the proportions */
+  }
+  assert_int_equal(epochs, 19); /* 1,000 samples of 50 sequences */
+  gd_dataset_close(&data);
+}
+
+/* 15 % of the tokens are predicted: of these 80 % masked, 10 % random, 10 % as they were; and not
+   the same ones in the next epoch. */
+static void test_masks(void **state) {
+  (void)state;
+  struct gd_dataset data;
+  struct gd_error err = {0};
+  static uint16_t many[200001];
+  char a[512];
+  int64_t predicted = 0, masked = 0, kept = 0, same = 0;
+  for (int i = 0; i < 200001; i++)
+    many[i] = (uint16_t)(i % 1900);
+  snprintf(a, sizeof a, "%s", put("m.bin", NULL, 0, many, sizeof many));
+  const char *files[] = {a};
+  open_data(&data, files, 1, false, 3);
+  assert_int_equal(data.stride, 11);
+  bool *before = calloc((size_t)data.sequences * 11, sizeof *before); // NOLINT: a test's own
+  assert_non_null(before);
+  for (int64_t i = 0; i < 2 * data.sequences; i++) {
+    int32_t ids[11], labels[11];
+    struct gd_sample sample;
+    gd_dataset_locate(&data, i, &sample);
+    OK(gd_dataset_read(&data, i, ids, labels, &err));
+    for (int j = 0; j < 11; j++) {
+      int64_t at = sample.sequence * 11 + j;
+      if (labels[j] == -100) {
+        assert_int_equal(ids[j], many[at]);
+        continue;
+      }
+      assert_int_equal(labels[j], many[at]);
+      predicted++;
+      masked += ids[j] == 1999;
+      kept += ids[j] == many[at];
+      same += sample.epoch == 1 && before[at];
+      before[at] |= sample.epoch == 0;
+    }
+  }
+  double tokens = 22.0 * (double)data.sequences, n = (double)predicted;
+  free(before); // NOLINT: a test's own
+  /* One label at least in every sequence of 11: 0.85^11 of them have it by force. */
+  assert_true(n / tokens > 0.155 && n / tokens < 0.175);
+  assert_true((double)masked / n > 0.78 && (double)masked / n < 0.82);
+  assert_true((double)kept / n > 0.08 && (double)kept / n < 0.12);
+  assert_true((double)same / n < 0.2);
+  gd_dataset_close(&data);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_formats), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_large),   cmocka_unit_test(test_permutation),
+      cmocka_unit_test(test_epoch),   cmocka_unit_test(test_weights),
+      cmocka_unit_test(test_masks),
+  };
+  return cmocka_run_group_tests(tests, make_folder, NULL);
+}
