@@ -56,18 +56,25 @@ field_is step 40
 
 # --- interrupted --------------------------------------------------------------------------------
 
-# kill_at RUN STEP: SIGKILL when the log has that step.
+# checkpoints RUN: those that are whole.
+checkpoints() {
+  find "$1/checkpoints" -name 'step-*' 2>/dev/null | sort
+}
+# kill_at RUN STEP N: SIGKILL when the log has that step and N checkpoints are whole. They are written
+# beside the steps, so a later step may have been logged by then, even the last one.
 kill_at() {
-  LAST="gpudays ${run[*]}, killed at step $2"
+  LAST="gpudays ${run[*]}, killed at step $2 with $3 checkpoints"
   "$GPUDAYS" "${run[@]}" -o "$1" --checkpoint-every 5 >"$OUT" 2>"$ERR" </dev/null &
   local program=$!
-  until grep -q "\"step\": $2," "$1/log.jsonl" 2>/dev/null || ! kill -0 "$program" 2>/dev/null; do
+  until { grep -q "\"step\": $2," "$1/log.jsonl" 2>/dev/null && (($(checkpoints "$1" | wc -l) >= $3)); } ||
+    ! kill -0 "$program" 2>/dev/null; do
     sleep 0.02
   done
   kill -KILL "$program" 2>/dev/null || true
   wait "$program" 2>/dev/null || true
+  (($(checkpoints "$1" | wc -l) >= $3)) || fail "$LAST: $(checkpoints "$1" | wc -l) checkpoints"
 }
-kill_at "$WORK/killed" 17
+kill_at "$WORK/killed" 17 1
 expect 0 train "$WORK/killed" --threads 1 --json
 field_is step 40
 same "$WORK/killed"
@@ -88,7 +95,7 @@ kill -TERM "$program"
 wait "$program" || RC=$?
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 shown "asked to stop"
-[[ $(find "$WORK/term/checkpoints" -name 'step-*' | wc -l) == 1 ]] || fail "$LAST: not one checkpoint"
+[[ $(checkpoints "$WORK/term" | wc -l) == 1 ]] || fail "$LAST: not one checkpoint"
 
 # --- every family -------------------------------------------------------------------------------
 
@@ -122,7 +129,7 @@ legs() {
   expect 0 train "$folder" --threads 1 "$@"
   near "$folder"
 }
-kill_at "$WORK/ten" 12
+kill_at "$WORK/ten" 12 1
 legs "$WORK/micro" --micro-batch 3
 legs "$WORK/naive" --methods naive+ckpt --micro-batch 8
 if command -v mpirun >/dev/null; then
@@ -141,9 +148,8 @@ fi
 
 # --- damage -------------------------------------------------------------------------------------
 
-kill_at "$WORK/damaged" 14
-newest=$(find "$WORK/damaged/checkpoints" -name 'step-*' | sort | tail -1)
-[[ $(find "$WORK/damaged/checkpoints" -name 'step-*' | wc -l) -ge 2 ]] || fail "$LAST: not two checkpoints"
+kill_at "$WORK/damaged" 14 2
+newest=$(checkpoints "$WORK/damaged" | tail -1)
 for file in optimizer.safetensors state.json checksums-0.txt; do
   rm -rf "$WORK/flipped"
   cp -r "$WORK/damaged" "$WORK/flipped"
