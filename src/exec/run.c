@@ -19,15 +19,18 @@ static enum gd_status no_memory(struct gd_error *err) {
   return gd_nomem(err, "while preparing a run");
 }
 
-enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
-                           const struct gd_plan *full, const struct gd_plan *remainder,
-                           struct gd_error *err) {
-  int64_t device_bytes = full->device_bytes, host_bytes = full->host_bytes;
-  *run = (struct gd_run){.backend = backend, .plan = {full, remainder}};
-  if (remainder && remainder->device_bytes > device_bytes)
-    device_bytes = remainder->device_bytes;
-  if (remainder && remainder->host_bytes > host_bytes)
-    host_bytes = remainder->host_bytes;
+enum gd_status gd_run_open_parts(struct gd_run *run, struct gd_backend *backend,
+                                 const struct gd_plan *const plans[GD_RUN_PARTS],
+                                 struct gd_error *err) {
+  int64_t device_bytes = 0, host_bytes = 0;
+  *run = (struct gd_run){.backend = backend};
+  for (int part = 0; part < GD_RUN_PARTS; part++) {
+    run->plan[part] = plans[part];
+    if (plans[part] && plans[part]->device_bytes > device_bytes)
+      device_bytes = plans[part]->device_bytes;
+    if (plans[part] && plans[part]->host_bytes > host_bytes)
+      host_bytes = plans[part]->host_bytes;
+  }
   enum gd_status status = backend->ops->reserve(backend, device_bytes, host_bytes, err);
   for (int part = 0; part < GD_RUN_PARTS && status == GD_OK; part++)
     if (run->plan[part])
@@ -35,6 +38,14 @@ enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
   if (status != GD_OK)
     gd_run_close(run);
   return status;
+}
+
+enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
+                           const struct gd_plan *full, const struct gd_plan *remainder,
+                           struct gd_error *err) {
+  const struct gd_plan *plans[GD_RUN_PARTS] = {
+      [GD_RUN_FULL] = full, [GD_RUN_REMAINDER] = remainder, [GD_RUN_EVALUATION] = NULL};
+  return gd_run_open_parts(run, backend, plans, err);
 }
 
 void gd_run_close(struct gd_run *run) {
@@ -191,7 +202,8 @@ static enum gd_status fill_leaves(struct gd_run *run, const struct source *sourc
     scaled |= gd_op_info(graph->ops[id].kind)->attr == GD_ATTR_control &&
               graph->ops[id].attr.control.dynamic_scale;
   float scale[2] = {scaled ? 65536.0f : 1.0f, 0};
-  GD_TRY(write_scalars(run, plan, graph->loss_scale, scale, 2, err));
+  if (graph->loss_scale != GD_NONE)
+    GD_TRY(write_scalars(run, plan, graph->loss_scale, scale, 2, err));
   GD_TRY(run->backend->ops->run(run->backend, run->bound[GD_RUN_FULL], GD_PROGRAM_INIT, err));
   return run->backend->ops->sync(run->backend, err);
 }
@@ -282,6 +294,11 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
                         gd_tensor_bytes(graph, inputs[i].id), err));
     }
   return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
+}
+
+int32_t *gd_run_staging(struct gd_run *run, enum gd_run_part part) {
+  char *memory = run->backend->ops->host_memory(run->backend);
+  return (int32_t *)(void *)(memory + run->plan[part]->staging_at);
 }
 
 double gd_run_step_share(const struct gd_run *run, enum gd_run_part part) {

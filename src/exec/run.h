@@ -17,20 +17,24 @@
 #include "model/model.h"
 #include "model/safetensors.h"
 
-/* The last micro-batch of a step may be smaller: a second plan over the same leaves. */
-enum gd_run_part { GD_RUN_FULL, GD_RUN_REMAINDER, GD_RUN_PARTS };
+/* The last micro-batch of a step may be smaller: a second plan over the same leaves. A third one
+   computes the loss and nothing else (gd_pipeline_evaluation). */
+enum gd_run_part { GD_RUN_FULL, GD_RUN_REMAINDER, GD_RUN_EVALUATION, GD_RUN_PARTS };
 
 struct gd_run {
   struct gd_backend *backend;               /* borrowed */
-  const struct gd_plan *plan[GD_RUN_PARTS]; /* borrowed; REMAINDER may be NULL */
+  const struct gd_plan *plan[GD_RUN_PARTS]; /* borrowed; NULL: none, but for FULL */
   struct gd_bound *bound[GD_RUN_PARTS];
   int64_t batch; /* samples of a step over all ranks; 0: one micro-batch of each */
 };
 
-/* Reserves the arenas (the larger of both plans) and binds. The plans must outlive the run. */
+/* Reserves the arenas (the larger of all plans) and binds. The plans must outlive the run. */
 enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
                            const struct gd_plan *full, const struct gd_plan *remainder,
                            struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_run_open_parts(struct gd_run *run, struct gd_backend *backend,
+                                 const struct gd_plan *const plans[GD_RUN_PARTS],
+                                 struct gd_error *err) GD_MUST_USE;
 void gd_run_close(struct gd_run *run); /* safe on a zeroed run */
 
 /* Parameters as transformers initialises them, from a counter-based generator: tensor by name,
@@ -49,6 +53,8 @@ struct gd_batch {
 };
 enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
                             struct gd_error *err) GD_MUST_USE;
+/* Memory of the host to prepare a batch of tokens in: ids, and labels behind them. */
+int32_t *gd_run_staging(struct gd_run *run, enum gd_run_part part);
 /*
  * Random input through the staging memory of the host arena. Tokens are uniform; causal models
  * predict the next one, others 15 % of them (BERT's masking rate). Pixels are normal. Labels have

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "exec/run.h"
+#include "train/evaluate.h"
 #include "train/train_log.h"
 #include "trial/session.h"
 
@@ -70,19 +71,13 @@ static enum gd_status sum(const struct training *t, double *values, int count,
 
 /* --- a step -------------------------------------------------------------------------------- */
 
-/* The staging memory of a part: ids, and labels behind them. */
-static int32_t *staging(struct training *t, enum gd_run_part part) {
-  struct gd_run *run = &t->session.run;
-  char *memory = run->backend->ops->host_memory(run->backend);
-  return (int32_t *)(void *)(memory + run->plan[part]->staging_at);
-}
-
 /* Labels of the whole step that count: every rank weighs by it. */
 static enum gd_status count_labels(struct training *t, const struct gd_dataset *data, int64_t first,
                                    int64_t count, double *valid, struct gd_error *err) {
   const struct gd_graph *graph = t->session.run.plan[GD_RUN_FULL]->graph;
   int64_t seq = data->options.seq;
-  int32_t *ids = staging(t, GD_RUN_FULL), *labels = ids + gd_tensor_elements(graph, graph->ids);
+  int32_t *ids = gd_run_staging(&t->session.run, GD_RUN_FULL),
+          *labels = ids + gd_tensor_elements(graph, graph->ids);
   *valid = (double)(count * (seq - 1));
   for (int64_t i = 0; i < count && !data->options.causal; i++) {
     *valid = i == 0 ? 0 : *valid;
@@ -100,7 +95,7 @@ static enum gd_status put_samples(struct training *t, const struct gd_dataset *d
   struct gd_run *run = &t->session.run;
   const struct gd_graph *graph = run->plan[part]->graph;
   int64_t seq = data->options.seq;
-  int32_t *ids = staging(t, part), *labels = ids + gd_tensor_elements(graph, graph->ids);
+  int32_t *ids = gd_run_staging(run, part), *labels = ids + gd_tensor_elements(graph, graph->ids);
   for (int64_t i = 0; i < count; i++)
     GD_TRY(gd_dataset_read(data, first + i, ids + i * seq, labels + i * seq, err));
   return gd_run_batch(run, part,
@@ -185,27 +180,21 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
 
 /* --- evaluation ---------------------------------------------------------------------------- */
 
-/* Micro-steps whose gradients are forgotten: the loss of the very graph that trains. */
+/* With the plan for it; the fused loss adds to gradients all the same. */
 static enum gd_status evaluate(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_run *run = &t->session.run;
-  int64_t size = t->plan.micro_batch, ranks = t->comm ? gd_comm_size(t->comm) : 1;
+  struct gd_evaluated result;
   int64_t samples = t->eval.sequences < o->eval_samples ? t->eval.sequences : o->eval_samples;
-  int64_t rounds = samples / (size * ranks) > 0 ? samples / (size * ranks) : 1;
-  double totals[2] = {0, 0}; /* loss times labels, labels */
-  for (int64_t round = 0; round < rounds; round++) {
-    int64_t first = (round * ranks + t->rank) * size;
-    double valid, loss;
-    GD_TRY(count_labels(t, &t->eval, first, size, &valid, err));
-    GD_TRY(put_samples(t, &t->eval, GD_RUN_FULL, first, size, valid, err));
-    GD_TRY(gd_run_micro_step(run, GD_RUN_FULL, err));
-    GD_TRY(gd_run_take_loss(run, &loss, err));
-    totals[0] += loss * valid;
-    totals[1] += valid;
-  }
+  GD_TRY(gd_evaluate(&(struct gd_evaluation){.run = run,
+                                             .part = GD_RUN_EVALUATION,
+                                             .data = &t->eval,
+                                             .micro_batch = t->plan.micro_batch,
+                                             .samples = samples,
+                                             .comm = t->comm},
+                     &result, err));
   GD_TRY(gd_state_clear_gradients(run, err));
-  GD_TRY(sum(t, totals, 2, err));
-  t->end->eval_loss = totals[0] / totals[1];
+  t->end->eval_loss = result.loss;
   if (t->rank == 0)
     GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, err));
   if (o->evaluated)
@@ -316,7 +305,9 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   if (recipe->batch % ranks)
     return gd_fail(err, GD_BAD_INPUT, "a batch of %" PRId64 " does not divide among %d ranks",
                    recipe->batch, ranks);
-  GD_TRY(gd_session_open(&t->session, t->o->model, &t->o->trial, &t->plan, err));
+  struct gd_trial_options options = t->o->trial;
+  options.evaluates = t->o->eval.n_files > 0;
+  GD_TRY(gd_session_open(&t->session, t->o->model, &options, &t->plan, err));
   if (t->plan.status == GD_TRIAL_INFEASIBLE)
     return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
   t->local = recipe->batch / ranks;
@@ -330,11 +321,6 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   if (gd_backend_is_gpu(t->o->trial.backend))
     t->peak_flops *= ranks;
   GD_ASSERT(plan->graph->ids != GD_NONE);
-  if (t->o->eval.n_files > 0 && plan->graph->dropout_seed != GD_NONE)
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "%s trains with dropout, and an evaluation would have it too: leave --eval out, "
-                   "or set the dropout of its config.json to 0",
-                   t->o->model->name);
   return GD_OK;
 }
 

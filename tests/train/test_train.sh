@@ -115,9 +115,29 @@ for family in "$GD_SOURCE_DIR"/tests/reference/{roberta-a,bert,llama-a,gpt2-a,ma
 done
 expect 2 train "$WORK/dropout" --data "$WORK/train.bin" --mask-token 64000 -o "$WORK/no" --seq 16 --batch 6
 said "the mask is token 64000, and the model's vocabulary has"
-expect 2 train "$WORK/dropout" --data "$WORK/train.bin" --eval "$WORK/eval.bin" --mask-token 64 --seq 16 \
-  --batch 6 --threads 1 -o "$WORK/evaluated"
-said "trains with dropout, and an evaluation would have it too"
+# An evaluation has no dropout, changes nothing that is trained, and takes all samples: 21 are five
+# micro-batches of 4, or three of 6, and a part of one.
+some=(train "$WORK/dropout" --data "$WORK/train.bin" --seq 16 --batch 6 --steps 12 --warmup 2 --lr 1e-3
+  --mask-token 64 --threads 1)
+head -c 672 "$WORK/eval.bin" >"$WORK/few.bin"
+expect 0 "${some[@]}" --methods free-lunch --micro-batch 4 --eval "$WORK/few.bin" --eval-every 3 \
+  -o "$WORK/evaluated" --json
+eval_loss=$(field eval_loss)
+diff <(losses "$WORK/dropout-whole") <(losses "$WORK/evaluated") >"$OUT" || fail "$LAST: evaluating changed the losses"
+# evaluated ARGUMENT...: the same with another plan, within rounding.
+n_evaluated=0
+evaluated() {
+  expect 0 "${some[@]}" "$@" --eval "$WORK/few.bin" -o "$WORK/evaluated-$((n_evaluated++))" --json
+  awk -v a="$eval_loss" -v b="$(field eval_loss)" 'BEGIN { exit !(a > 0 && b > a - 1e-4 && b < a + 1e-4) }' ||
+    fail "$LAST: evaluations of two plans differ: $eval_loss, $(field eval_loss)"
+}
+evaluated --methods naive --micro-batch 6
+evaluated --methods free-lunch+ckpt+zero3+offload --micro-batch 3
+if command -v mpirun >/dev/null; then
+  for method in naive+zero2 free-lunch+zero3 free-lunch+ckpt+fsdp3+offload; do
+    evaluated --ranks 2 --methods "$method" --micro-batch 2
+  done
+fi
 
 # --- another plan -------------------------------------------------------------------------------
 

@@ -1,0 +1,53 @@
+/*
+ * Evaluation; see evaluate.h.
+ */
+#include "train/evaluate.h"
+
+/* Samples first .. first + count, and behind them samples without labels up to the micro-batch. */
+static enum gd_status read_samples(const struct gd_evaluation *e, int64_t first, int64_t count,
+                                   int32_t *ids, int32_t *labels, struct gd_error *err) {
+  int64_t seq = e->data->options.seq;
+  for (int64_t i = 0; i < count; i++)
+    GD_TRY(gd_dataset_read(e->data, first + i, ids + i * seq, labels + i * seq, err));
+  for (int64_t i = count * seq; i < e->micro_batch * seq; i++) {
+    ids[i] = 0;
+    labels[i] = -100;
+  }
+  return GD_OK;
+}
+
+/* One micro-batch: its loss times its labels, and these. */
+static enum gd_status evaluate_some(const struct gd_evaluation *e, int64_t first, int64_t count,
+                                    double totals[2], struct gd_error *err) {
+  struct gd_run *run = e->run;
+  const struct gd_graph *graph = run->plan[e->part]->graph;
+  int32_t *ids = gd_run_staging(run, e->part);
+  int32_t *labels = ids + gd_tensor_elements(graph, graph->ids);
+  double loss;
+  GD_TRY(read_samples(e, first, count, ids, labels, err));
+  double valid = (double)gd_batch_valid_labels(graph, labels);
+  struct gd_batch batch = {.ids = ids, .labels = labels, .weight = valid > 0 ? 1 / valid : 0};
+  GD_TRY(gd_run_batch(run, e->part, &batch, err));
+  GD_TRY(gd_run_micro_step(run, e->part, err));
+  GD_TRY(gd_run_take_loss(run, &loss, err));
+  totals[0] += valid > 0 ? loss * valid : 0;
+  totals[1] += valid;
+  return GD_OK;
+}
+
+enum gd_status gd_evaluate(const struct gd_evaluation *e, struct gd_evaluated *result,
+                           struct gd_error *err) {
+  int64_t ranks = e->comm ? gd_comm_size(e->comm) : 1, rank = e->comm ? gd_comm_rank(e->comm) : 0;
+  double totals[2] = {0, 0}; /* loss times labels, labels */
+  for (int64_t begin = 0; begin < e->samples; begin += ranks * e->micro_batch) {
+    int64_t first = begin + rank * e->micro_batch, left = e->samples - first;
+    int64_t count = left < 0 ? 0 : left < e->micro_batch ? left : e->micro_batch;
+    GD_TRY(evaluate_some(e, first, count, totals, err));
+  }
+  if (e->comm)
+    GD_TRY(gd_comm_sum_doubles(e->comm, totals, 2, err));
+  *result = (struct gd_evaluated){.loss = totals[1] > 0 ? totals[0] / totals[1] : 0,
+                                  .labels = totals[1],
+                                  .samples = e->samples};
+  return GD_OK;
+}
