@@ -17,6 +17,7 @@
 #include "cli/progress.h"
 #include "cli/show.h"
 #include "comm/comm.h"
+#include "data/tokenizer.h"
 #include "store/store_best.h"
 #include "train/run_folder.h"
 #include "train/train.h"
@@ -178,6 +179,8 @@ static enum gd_status change_recipe(const struct gd_cli *cli, struct gd_recipe *
       json_object_set_new(json.root, numbers[i].key, json_real(numbers[i].number->value));
   if (o->warmup.given)
     json_object_set_new(json.root, "warmup_steps", json_integer((json_int_t)o->warmup.value));
+  if (o->decay.given)
+    json_object_set_new(json.root, "decay_steps", json_integer((json_int_t)o->decay.value));
   if (o->schedule)
     json_object_set_new(json.root, "schedule", json_string(o->schedule));
   if (o->betas) {
@@ -236,6 +239,31 @@ static enum gd_status check_model(const struct gd_model *model, struct gd_error 
   return GD_OK;
 }
 
+/* The tokenizer of --tokenizer, or the one in the folder of the model: it stays with the run. */
+static enum gd_status read_tokenizer(struct gd_cli *cli, struct gd_run_settings *s,
+                                     struct gd_error *err) {
+  const char *path = cli->options.tokenizer;
+  char inside[GD_FILE_PATH];
+  struct gd_strbuf text = {0};
+  struct gd_tokenizer *tokenizer = NULL;
+  int64_t classes = s->model.family->classes(&s->model), size;
+  snprintf(inside, sizeof inside, "%.4000s/tokenizer.json", cli->arguments[0]);
+  if (!path && gd_file_is_missing(inside))
+    return GD_OK;
+  GD_TRY(gd_tokenizer_load(&tokenizer, path ? path : inside, err));
+  size = gd_tokenizer_size(tokenizer);
+  gd_tokenizer_free(tokenizer);
+  if (size > classes)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "the tokenizer has %lld tokens, and %s has %lld; choose another one",
+                   (long long)size, s->model.name, (long long)classes);
+  enum gd_status status = gd_tokenizer_text(path ? path : inside, &text, err);
+  if (status == GD_OK)
+    s->tokenizer_text = gd_arena_copy_string(&cli->arena, text.text);
+  gd_strbuf_deinit(&text);
+  return status != GD_OK || s->tokenizer_text ? status : gd_nomem(err, "for the tokenizer");
+}
+
 /* Settings of a new run. */
 static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_settings *s,
                                    struct gd_error *err) {
@@ -267,6 +295,8 @@ static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_
     eval[s->n_eval++] = o->eval;
   s->data = data;
   s->eval = eval;
+  s->init = o->init ? o->init : "";
+  GD_TRY(read_tokenizer(cli, s, err));
   s->method = o->methods ? o->methods : best_method(cli, &s->model, ranks);
   s->micro_batch = o->micro_batch == GD_MICRO_BATCH_FIXED ? o->micro_batch_size : 0;
   s->seed = o->seed;
@@ -314,6 +344,9 @@ static enum gd_status refuse_changes(const struct gd_cli *cli, struct gd_error *
                       : o->seed               ? "--seed"
                       : o->precision_given    ? "--precision"
                       : o->optimizer_given    ? "--optimizer"
+                      : o->init               ? "--init"
+                      : o->tokenizer          ? "--tokenizer"
+                      : o->decay.given        ? "--decay"
                                               : NULL;
   if (cli->n_arguments > 1)
     given = "further files";
@@ -363,24 +396,13 @@ static struct gd_dataset_options data_options(const struct gd_run_settings *s,
                                      .seed = (uint64_t)s->seed};
 }
 
-/* Whether the labels of a model are its next tokens: its graph says so. */
-static enum gd_status is_causal(const struct gd_model *model, bool *causal, struct gd_error *err) {
-  struct gd_graph graph;
-  gd_graph_init(&graph);
-  model->family->build(model, 1, &graph);
-  enum gd_status status = gd_graph_check(&graph, err);
-  *causal = graph.predicts_next;
-  gd_graph_deinit(&graph);
-  return status;
-}
-
 /* Before anything is written: all files are there and can be read. With --dry-run, what would be
    trained. */
 static enum gd_status look_at_data(struct gd_cli *cli, const char *folder,
                                    const struct gd_run_settings *s, struct gd_error *err) {
   struct gd_dataset data;
   bool causal;
-  GD_TRY(is_causal(&s->model, &causal, err));
+  GD_TRY(gd_model_is_causal(&s->model, &causal, err));
   struct gd_dataset_options options = data_options(s, s->data, s->n_data, causal);
   if (s->n_eval > 0) {
     struct gd_dataset_options eval = data_options(s, s->eval, s->n_eval, causal);
@@ -402,12 +424,13 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
   struct gd_method method;
   bool causal;
   GD_TRY(gd_method_parse(s->method, &method, err));
-  GD_TRY(is_causal(&s->model, &causal, err));
+  GD_TRY(gd_model_is_causal(&s->model, &causal, err));
   struct gd_training training = {.model = &s->model,
                                  .data = data_options(s, s->data, s->n_data, causal),
                                  .eval = data_options(s, s->eval, s->n_eval, causal),
                                  .folder = folder,
                                  .config_text = s->config_text,
+                                 .init = s->init,
                                  .checkpoint_steps = s->checkpoint_steps,
                                  .checkpoint_s = s->checkpoint_s,
                                  .keep = (int)s->keep,

@@ -38,6 +38,17 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "folder RUN: log, checkpoints, the model as transformers loads it. Interrupted,\n"
          "'gpudays train RUN' goes on, also with other --methods, --micro-batch or ranks.",
          "gpudays train pythia-14m --data train.bin --eval val.bin -o run", gd_cmd_train},
+    [GD_COMMAND_SAMPLE] =
+        {"sample", "RUN", 1, 1, "lines of text out of a run, or out of a model folder",
+         "Goes on with a text by the newest checkpoint of a run, or by the weights of a\n"
+         "model folder of Hugging Face; in fp32, for a look at what was learnt.",
+         "gpudays sample run --prompt 'The program'", gd_cmd_sample},
+    [GD_COMMAND_EVALUATE] =
+        {"evaluate", "RUN", 1, -1, "loss and perplexity of a run, or of a model folder",
+         "Computes the loss on token files by the newest checkpoint of a run or by the\n"
+         "weights of a model folder, in fp32 and without dropout: mean, perplexity, and\n"
+         "bits a byte where the tokenizer is known. Default: the --eval file of the run.",
+         "gpudays evaluate run --data test.bin", gd_cmd_evaluate},
     [GD_COMMAND_RESULTS] =
         {"results", "[VERB FILE]", 0, 2, "trials that were measured, here or by others",
          "Lists the trials in the database of results. 'results save FILE' writes all of\n"
@@ -108,6 +119,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
 #define ON(command)   (1u << GD_COMMAND_##command)
 #define ON_TRIALS     (ON(PLAN) | ON(BENCH))
 #define ON_TRAIN      ON(TRAIN)
+#define ON_WEIGHTS    (ON(SAMPLE) | ON(EVALUATE))
 #define ON_RUNS       (ON_TRIALS | ON(VERIFY))
 #define ON_DEVICES    (ON_RUNS | ON(CALIBRATE))
 #define ON_RECIPES    (ON(MODELS) | ON_TRIALS)
@@ -119,9 +131,9 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
 #define MOST_A_RECIPE 1000000000 /* as in a recipe's file; one token has no next one to learn */
 
 const struct gd_option gd_option_table[] = {
-    {"backend", "NAME", ON_DEVICES | ON_TRAIN, 0, false,
+    {"backend", "NAME", ON_DEVICES | ON_TRAIN | ON_WEIGHTS, 0, false,
      "cuda (default with a GPU), cpu, or ref: plain and slow", gd_value_backend, 0, 0, 0},
-    {"threads", "N", ON_DEVICES | ON(DOCTOR) | ON_TRAIN | ON(TOKENS), 0, false,
+    {"threads", "N", ON_DEVICES | ON(DOCTOR) | ON_TRAIN | ON(TOKENS) | ON_WEIGHTS, 0, false,
      "threads to run with; with --gpu its CPUs, default 4", gd_value_int, TARGET(threads), 1, 4096},
     {"precision", "NAME", ON_SIZES | ON(VERIFY) | ON(BEST) | ON(EXPORT) | ON_TRAIN, 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", gd_value_precision, 0, 0, 0},
@@ -142,15 +154,15 @@ const struct gd_option gd_option_table[] = {
     {"without", "PASSES", ON(PLAN) | ON(BENCH), 0, false,
      "passes to switch off, by commas: 'gpudays help passes'", gd_value_text, TARGET(without), 0,
      0},
-    {"micro-batch", "SIZE", ON_TRIALS | ON(EXPORT) | ON_TRAIN, 0, false,
+    {"micro-batch", "SIZE", ON_TRIALS | ON(EXPORT) | ON_TRAIN | ON(EVALUATE), 0, false,
      "auto (default), pow2 or max of what fits; or a number", gd_value_micro_batch, 0, 1,
      MOST_A_RECIPE},
-    {"device-memory", "SIZE", ON_TRIALS | ON(EXPORT) | ON_TRAIN, 0, false,
+    {"device-memory", "SIZE", ON_TRIALS | ON(EXPORT) | ON_TRAIN | ON(EVALUATE), 0, false,
      "limit such as 8GiB; default: what is there", gd_value_bytes, TARGET(device_memory_bytes), 0,
      0},
     {"host-memory", "SIZE", ON_TRIALS | ON(EXPORT) | ON_TRAIN, 0, false,
      "limit for what stays in host memory", gd_value_bytes, TARGET(host_memory_bytes), 0, 0},
-    {"seq", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN, 0, false,
+    {"seq", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN | ON(EVALUATE), 0, false,
      "tokens a sequence, instead of the recipe's", gd_value_int, TARGET(seq), 2, MOST_A_RECIPE},
     {"batch", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN, 0, false,
      "sequences a training step, instead of the recipe's", gd_value_int, TARGET(batch), 1,
@@ -162,7 +174,7 @@ const struct gd_option gd_option_table[] = {
      "tokens of the run, such as 300B, instead of --steps", gd_value_count, TARGET(tokens), 0, 0},
     {"optimizer", "NAME", ON_RECIPES | ON(BEST) | ON(EXPORT) | ON_TRAIN, 0, false,
      "adam or adamw, instead of the recipe's", gd_value_optimizer, 0, 0, 0},
-    {"seed", "N", ON(BENCH) | ON(EXPORT) | ON(SURVEY) | ON_TRAIN, 0, false,
+    {"seed", "N", ON(BENCH) | ON(EXPORT) | ON(SURVEY) | ON_TRAIN | ON(SAMPLE), 0, false,
      "of what is random; default 0", gd_value_int, TARGET(seed), 0, INT64_MAX},
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time micro-steps and updates for S seconds each at most", gd_value_seconds,
@@ -238,8 +250,8 @@ const struct gd_option gd_option_table[] = {
      TARGET(filter.history), 0, 0},
     {"total", NULL, ON(RESULTS), 0, false, "counts and hours instead of a list", gd_value_switch,
      TARGET(total), 0, 0},
-    {"tokenizer", "FILE", ON(TOKENS), 0, false,
-     "tokenizer.json, its folder, or gpudays-4k (default)", gd_value_text, TARGET(tokenizer), 0, 0},
+    {"tokenizer", "FILE", ON(TOKENS) | ON_TRAIN | ON_WEIGHTS, 0, false,
+     "tokenizer.json, its folder, or gpudays-4k", gd_value_text, TARGET(tokenizer), 0, 0},
     {"split-lines", NULL, ON(TOKENS), 0, false, "each line of a text is a document",
      gd_value_switch, TARGET(split_lines), 0, 0},
     {"field", "NAME", ON(TOKENS), 0, false, "of JSONL, with the text; default text", gd_value_text,
@@ -294,8 +306,8 @@ const struct gd_option gd_option_table[] = {
      gd_value_above, TARGET(mfu), 0, 1},
     {"text", NULL, ON(COST), 0, false, "the compute paragraph of a grant proposal", gd_value_switch,
      TARGET(text), 0, 0},
-    {"data", "FILE", ON_TRAIN, 0, false, "token ids; further files behind, FILE:0.7 with a weight",
-     gd_value_text, TARGET(data), 0, 0},
+    {"data", "FILE", ON_TRAIN | ON(EVALUATE), 0, false,
+     "token ids; further files behind, FILE:0.7 with a weight", gd_value_text, TARGET(data), 0, 0},
     {"eval", "FILE", ON_TRAIN, 0, false, "token ids held out: the loss on them is logged",
      gd_value_text, TARGET(eval), 0, 0},
     {"eval-every", "N", ON_TRAIN, 0, false, "steps between evaluations; default: one at the end",
@@ -306,7 +318,7 @@ const struct gd_option gd_option_table[] = {
      gd_value_number, TARGET(min_lr), 0, 1000},
     {"warmup", "N", ON_TRAIN, 0, false, "steps of linear warm-up, instead of the recipe's",
      gd_value_number, TARGET(warmup), 0, MOST_A_RECIPE},
-    {"schedule", "NAME", ON_TRAIN, 0, false, "cosine, linear or constant, after the warm-up",
+    {"schedule", "NAME", ON_TRAIN, 0, false, "cosine, linear, wsd or constant, after the warm-up",
      gd_value_text, TARGET(schedule), 0, 0},
     {"betas", "PAIR", ON_TRAIN, 0, false, "of Adam: 0.9,0.95; default: the recipe's", gd_value_text,
      TARGET(betas), 0, 0},
@@ -318,10 +330,25 @@ const struct gd_option gd_option_table[] = {
      gd_value_every, TARGET(checkpoint_every), 0, 0},
     {"keep", "N", ON_TRAIN, 0, false, "newest checkpoints that stay; default 2", gd_value_int,
      TARGET(keep), 1, 1000000},
-    {"mask-token", "ID", ON_TRAIN, 0, false, "of masked models; default: RoBERTa's and BERT's",
-     gd_value_number, TARGET(mask_token), 0, 100000000},
-    {"token-bytes", "N", ON_TRAIN, 0, false, "2 or 4: of ids in raw files; default: by content",
-     gd_value_int, TARGET(token_bytes), 2, 4},
+    {"mask-token", "ID", ON_TRAIN | ON(EVALUATE), 0, false,
+     "of masked models; default: RoBERTa's and BERT's", gd_value_number, TARGET(mask_token), 0,
+     100000000},
+    {"token-bytes", "N", ON_TRAIN | ON(EVALUATE), 0, false,
+     "2 or 4: of ids in raw files; default: by content", gd_value_int, TARGET(token_bytes), 2, 4},
+    {"decay", "N", ON_TRAIN, 0, false, "steps of decay of wsd; default: the last fifth",
+     gd_value_number, TARGET(decay), 0, MOST_A_RECIPE},
+    {"init", "FOLDER", ON_TRAIN, 0, false, "begin with the weights of this model folder",
+     gd_value_text, TARGET(init), 0, 0},
+    {"prompt", "TEXT", ON(SAMPLE), 0, false, "what the text begins with", gd_value_text,
+     TARGET(prompt), 0, 0},
+    {"length", "N", ON(SAMPLE), 0, false, "tokens to add; default 64", gd_value_int, TARGET(length),
+     1, 1000000},
+    {"temperature", "X", ON(SAMPLE), 0, false, "0: the likeliest token; default 0.8",
+     gd_value_number, TARGET(temperature), 0, 100},
+    {"top-p", "X", ON(SAMPLE), 0, false, "of the likeliest tokens up to this; default 0.95",
+     gd_value_above, TARGET(top_p), 0, 1},
+    {"samples", "N", ON(EVALUATE), 0, false, "sequences to evaluate; default: all", gd_value_int,
+     TARGET(samples), 1, MOST_A_RECIPE},
     {"dry-run", NULL, ON_TRAIN, 0, false, "show what would be trained, and end", gd_value_switch,
      TARGET(dry_run), 0, 0},
     {"man", NULL, ON(HELP), 0, false, "print the manual page; gpudays help --man | man -l -",

@@ -33,6 +33,8 @@ enum gd_command_id {
   GD_COMMAND_ACCURACY,
   GD_COMMAND_TOKENS,
   GD_COMMAND_TRAIN,
+  GD_COMMAND_SAMPLE,
+  GD_COMMAND_EVALUATE,
   GD_COMMAND_SURVEY,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
@@ -114,6 +116,12 @@ struct gd_cli_options {
   struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
   struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */
   int64_t keep, eval_every, token_bytes;
+  struct gd_cli_number decay;
+  const char *init;
+  /* of sample and evaluate */
+  const char *prompt;
+  int64_t length, samples;
+  struct gd_cli_number temperature, top_p;
   /* of tokens */
   const char *tokenizer, *eos, *field, *tokens_format;
   struct gd_cli_number validation;

@@ -382,6 +382,11 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) {
   const struct gd_plan *plan = run->plan[GD_RUN_FULL];
   float value = 0, zero = 0;
+  if (plan->graph->loss_sum == GD_NONE) { /* a graph of exec/forward.h: of the last batch */
+    GD_TRY(gd_run_read(run, plan->graph->loss, &value, err));
+    *loss = (double)value;
+    return GD_OK;
+  }
   GD_TRY(gd_run_read(run, plan->graph->loss_sum, &value, err));
   GD_TRY(write_scalars(run, plan, plan->graph->loss_sum, &zero, 1, err));
   *loss = (double)value;

@@ -43,6 +43,8 @@ enum gd_status gd_evaluate(const struct gd_evaluation *e, struct gd_evaluated *r
     int64_t first = begin + rank * e->micro_batch, left = e->samples - first;
     int64_t count = left < 0 ? 0 : left < e->micro_batch ? left : e->micro_batch;
     GD_TRY(evaluate_some(e, first, count, totals, err));
+    if (e->evaluated)
+      e->evaluated(e->user, first + count);
   }
   if (e->comm)
     GD_TRY(gd_comm_sum_doubles(e->comm, totals, 2, err));

@@ -16,8 +16,10 @@ struct gd_evaluation {
   struct gd_run *run;
   enum gd_run_part part; /* of the run that computes the loss */
   const struct gd_dataset *data;
-  int64_t micro_batch, samples; /* the first so many samples are evaluated */
-  struct gd_comm *comm;         /* NULL: one rank */
+  int64_t micro_batch, samples;                   /* the first so many samples are evaluated */
+  struct gd_comm *comm;                           /* NULL: one rank */
+  void (*evaluated)(void *user, int64_t samples); /* so far; may be NULL */
+  void *user;
 };
 
 struct gd_evaluated {

@@ -17,6 +17,8 @@ struct gd_run_settings {
   const char *const *data; /* token files, with their weights */
   const char *const *eval;
   int n_data, n_eval;
+  const char *tokenizer_text; /* of a new run: tokenizer.json; NULL: none */
+  const char *init;           /* folder of the weights that it begins with; "": none */
   const char *method;
   int64_t micro_batch; /* 0: chosen */
   int64_t seed;

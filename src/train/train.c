@@ -324,6 +324,18 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   return GD_OK;
 }
 
+/* Random parameters, or those of another model's folder. */
+static enum gd_status init_parameters(struct training *t, struct gd_error *err) {
+  struct gd_safetensors file;
+  if (!t->o->init || !t->o->init[0])
+    return gd_run_init(&t->session.run, t->o->trial.seed, err);
+  enum gd_status status = gd_safetensors_open(&file, t->o->init, err);
+  if (status == GD_OK)
+    status = gd_run_load(&t->session.run, t->o->model->family, &file, err);
+  gd_safetensors_close(&file);
+  return t->comm ? gd_comm_agree(t->comm, status, err) : status;
+}
+
 /* From the newest checkpoint, or from the start. */
 static enum gd_status begin(struct training *t, struct gd_error *err) {
   struct gd_checkpoint checkpoint;
@@ -337,7 +349,7 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   GD_TRY(status);
   t->saved_step = -1;
   if (!found)
-    return gd_run_init(&t->session.run, t->o->trial.seed, err);
+    return init_parameters(t, err);
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
   t->step = t->saved_step = checkpoint.facts.step;
   t->first = checkpoint.facts.first;
@@ -404,26 +416,57 @@ static int compare_floats(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* The model as transformers loads it: hard links into the last checkpoint, or copies. */
+/* A hard link, or a copy. */
+static enum gd_status publish_file(const char *from, const char *to, struct gd_error *err) {
+  struct gd_strbuf text = {0};
+  unlink(to);
+  if (link(from, to) == 0)
+    return GD_OK;
+  enum gd_status status = gd_file_read(from, SIZE_MAX / 2, &text, err);
+  if (status == GD_OK)
+    status = gd_file_write(to, text.text, text.length, err);
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+/* The tokens that begin and end a text, as config.json has them, for transformers' generate. */
+static enum gd_status write_generation(const struct training *t, const char *path,
+                                       struct gd_error *err) {
+  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+  struct gd_strbuf text = {0};
+  json_t *config = json_loads(t->o->config_text, 0, NULL), *out = json_object();
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (json_is_integer(json_object_get(config, keys[i])))
+      json_object_set(out, keys[i], json_object_get(config, keys[i]));
+  bool written = gd_json_append(&text, out, JSON_INDENT(2));
+  json_decref(config);
+  json_decref(out);
+  enum gd_status status = written ? gd_file_write(path, text.text, text.length, err)
+                                  : gd_nomem(err, "for generation_config.json");
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+/* The model as transformers loads it: links into the last checkpoint, and what belongs to it. */
 static enum gd_status publish_model(const struct training *t, struct gd_error *err) {
   static const char *const names[] = {"config.json", "model.safetensors"};
   char from[GD_FILE_PATH], to[GD_FILE_PATH];
-  snprintf(to, sizeof to, "%.4000s/model", t->o->folder);
+  const char *folder = t->o->folder;
+  snprintf(to, sizeof to, "%.4000s/model", folder);
   GD_TRY(gd_file_make_folder(to, err));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     snprintf(from, sizeof from, "%.4000s/step-%08" PRId64 "/%s", t->checkpoints, t->step, names[i]);
-    snprintf(to, sizeof to, "%.4000s/model/%s", t->o->folder, names[i]);
-    unlink(to);
-    if (link(from, to) == 0)
-      continue;
-    struct gd_strbuf text = {0};
-    enum gd_status status = gd_file_read(from, SIZE_MAX / 2, &text, err);
-    if (status == GD_OK)
-      status = gd_file_write(to, text.text, text.length, err);
-    gd_strbuf_deinit(&text);
-    GD_TRY(status);
+    snprintf(to, sizeof to, "%.4000s/model/%s", folder, names[i]);
+    GD_TRY(publish_file(from, to, err));
   }
-  return GD_OK;
+  snprintf(from, sizeof from, "%.4000s/tokenizer.json", folder);
+  snprintf(to, sizeof to, "%.4000s/model/tokenizer.json", folder);
+  if (!gd_file_is_missing(from))
+    GD_TRY(publish_file(from, to, err));
+  if (!t->session.full.graph.predicts_next)
+    return GD_OK;
+  snprintf(to, sizeof to, "%.4000s/model/generation_config.json", folder);
+  return write_generation(t, to, err);
 }
 
 static enum gd_status finish(struct training *t, struct gd_error *err) {

@@ -10,7 +10,8 @@
  *   run.json         what is trained, on what, with which settings (run_folder.h)
  *   log.jsonl        a line a step
  *   checkpoints/     see checkpoint.h
- *   model/           at the end: config.json and model.safetensors, as transformers loads them
+ *   tokenizer.json   where it is known
+ *   model/           at the end: a model folder as transformers loads it
  */
 #ifndef GD_TRAIN_TRAIN_H
 #define GD_TRAIN_TRAIN_H
@@ -36,6 +37,7 @@ struct gd_training {
   struct gd_dataset_options data, eval; /* eval.n_files 0: none */
   const char *folder;
   const char *config_text; /* config.json */
+  const char *init;        /* folder of weights to begin with; NULL or "": random ones */
   /* when to write, and when to end */
   int64_t checkpoint_steps; /* 0: by time alone */
   double checkpoint_s;      /* 0: by steps alone */
