@@ -18,12 +18,15 @@ struct gd_evaluation {
   const struct gd_dataset *data;
   int64_t micro_batch, samples; /* the first so many samples are evaluated */
   struct gd_comm *comm;         /* NULL: one rank */
+  bool (*stop)(void *user);     /* true on a rank: all call it off; NULL: never */
+  void *user;
 };
 
 struct gd_evaluated {
   double loss;     /* mean over the labels that count */
   double labels;   /* so many */
   int64_t samples; /* and samples */
+  bool stopped;    /* it was called off, and the loss is none */
 };
 
 /* All ranks call it and get the same result. */

@@ -57,6 +57,7 @@ struct gd_training {
 struct gd_train_end {
   int64_t step;           /* done */
   bool finished;          /* the recipe's last step is done */
+  bool asked;             /* `stop` ended it, on some rank; else the time limit */
   bool resumed;           /* it began from a checkpoint, */
   int64_t resumed_step;   /* of this step */
   double loss, eval_loss; /* of the last step; of the last evaluation, 0: none */
