@@ -25,9 +25,9 @@ checkpoints() {
 }
 # newest RUN: the step of the newest one; 0: none.
 newest() {
-  local last
-  last=$(checkpoints "$1" | tail -1)
-  echo $((10#0${last##*step-}))
+  local path
+  path=$(checkpoints "$1" | tail -1)
+  echo $((10#0${path##*step-}))
 }
 # logged RUN STEP: the log has that step.
 logged() {

@@ -31,7 +31,7 @@ field_is step 40
 # --- interrupted --------------------------------------------------------------------------------
 
 # kill_at RUN STEP N: SIGKILL when the log has that step and N checkpoints are whole. They are written
-# beside the steps, so a later step may have been logged by then, even the last one.
+# during later steps, so a later step may have been logged by then, even the last one.
 kill_at() {
   LAST="gpudays ${run[*]}, killed at step $2 with $3 checkpoints"
   "$GPUDAYS" "${run[@]}" -o "$1" --checkpoint-every 5 >"$OUT" 2>"$ERR" </dev/null &
