@@ -126,8 +126,12 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
     gd_show_paragraph(&cli->out, 2, line);
   }
   if (end->skipped > 0)
-    gd_strbuf_printf(&cli->out, "  %lld update%s skipped: the loss was not finite, or spiked\n",
+    gd_strbuf_printf(&cli->out,
+                     "  %lld update%s skipped: the loss was not finite, or it or the norm spiked\n",
                      (long long)end->skipped, end->skipped == 1 ? " was" : "s were");
+  if (end->best_step >= 0)
+    gd_strbuf_printf(&cli->out, "  lowest evaluation loss: the checkpoint of step %lld\n",
+                     (long long)end->best_step);
   if (end->finished)
     snprintf(line, sizeof line, "the model is in %s/model, as transformers loads it", w->folder);
   else
@@ -158,6 +162,10 @@ static enum gd_status append_object(struct watching *w, const struct gd_train_en
     gd_show_set_real(&object, "eval_loss", end->eval_loss);
   else
     gd_show_set_null(&object, "eval_loss");
+  if (end->best_step >= 0)
+    gd_show_set_int(&object, "best_step", end->best_step);
+  else
+    gd_show_set_null(&object, "best_step");
   gd_show_set_real(&object, "step_s", end->step_s);
   gd_show_set_real(&object, "seconds", end->seconds);
   gd_show_set_real(&object, "checkpoint_stall_s", end->stalled_s);

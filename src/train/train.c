@@ -45,6 +45,7 @@ struct training {
   double peak_flops;
   struct gd_train_before before; /* the same on all ranks: it decides about spikes */
   int bad_in_row, roll_backs;
+  bool looked; /* at whether anything is learnt */
   float step_s[TIMES];
   int64_t n_steps; /* of this process */
 };
@@ -100,14 +101,16 @@ static enum gd_status put_samples(struct training *t, const struct gd_dataset *d
                       &(struct gd_batch){.ids = ids, .labels = labels, .weight = 1 / valid}, err);
 }
 
-static enum gd_status micro_steps(struct training *t, double valid, struct gd_error *err) {
+/* scale: of loss and gradients, 1 but for tests. */
+static enum gd_status micro_steps(struct training *t, double valid, double scale,
+                                  struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   int64_t size = t->plan.micro_batch, base = t->first + t->offset;
   for (int64_t done = 0; done < t->local; done += size) {
     bool last = done + size >= t->local, smaller = done + size > t->local;
     enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
     int64_t count = smaller ? t->local - done : size;
-    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid, err));
+    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid / scale, err));
     GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
     GD_TRY(last ? gd_run_last_micro_step(run, part, err) : gd_run_micro_step(run, part, err));
   }
@@ -126,26 +129,58 @@ static bool is_late(const struct training *t) {
   return limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->begun_ns) >= limit_s;
 }
 
+/* The norm is known within the update: it is told which one is a spike, and skips itself. */
+static enum gd_status update(struct training *t, struct gd_train_step *out, struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  double most = gd_recent_most_norm(&t->before.recent);
+  float limit = isfinite(most) ? (float)most : 0;
+  GD_TRY(gd_run_limit_norm(run, limit, err));
+  GD_TRY(gd_run_update(run, out->lr, err));
+  GD_TRY(gd_run_norm(run, &out->norm, err));
+  out->skipped = limit > 0 && out->norm > (double)limit && isfinite(out->norm);
+  return GD_OK;
+}
+
+/* A loss that is still that of guessing when the learning rate has been at its peak is no spike,
+   but worth a sentence; once. */
+static void look_at_learning(struct training *t) {
+  const struct gd_recent *recent = &t->before.recent;
+  double mean = 0, guessing = log((double)t->o->data.vocabulary);
+  if (t->looked || recent->count < GD_RECENT_TO_JUDGE ||
+      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_TO_JUDGE)
+    return;
+  t->looked = true;
+  for (int i = recent->count - GD_RECENT_TO_JUDGE; i < recent->count; i++)
+    mean += recent->loss[i] / GD_RECENT_TO_JUDGE;
+  if (mean > 0.99 * guessing)
+    say(t,
+        "the loss is %.4f at step %" PRId64 ", after the warm-up: guessing among %lld tokens gives "
+        "ln(%lld) = %.4f. Nothing is learnt: are the ids those of the model's tokenizer, is the "
+        "learning rate (--lr) far too low or too high?",
+        mean, t->step, (long long)t->o->data.vocabulary, (long long)t->o->data.vocabulary,
+        guessing);
+}
+
 static enum gd_status run_step(struct training *t, struct gd_train_step *out, double *said,
                                struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
-  double valid;
+  double valid, scale = gd_train_fault("norm", t->step + 1) ? 1024 : 1;
   GD_TRY(count_labels(t, &t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
-  GD_TRY(micro_steps(t, valid, err));
+  GD_TRY(micro_steps(t, valid, scale, err));
   GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
+  said[SAID_LOSS] *= gd_train_fault("loss", t->step + 1) ? 1024 : 1 / scale;
   said[SAID_ASKED] = is_asked(t);
   said[SAID_LATE] = is_late(t);
   GD_TRY(sum(t, said, SAID_COUNT, err));
   *out = (struct gd_train_step){.loss = said[SAID_LOSS], .lr = gd_recipe_lr(recipe, t->step)};
-  out->skipped = !(out->loss <= gd_recent_most_loss(&t->before.recent)) || !isfinite(out->loss);
+  out->skipped = !isfinite(out->loss) || out->loss > gd_recent_most_loss(&t->before.recent);
   if (out->skipped)
     GD_TRY(gd_state_clear_gradients(run, err));
   else
-    GD_TRY(gd_run_update(run, out->lr, err));
-  GD_TRY(gd_run_norm(run, &out->norm, err));
+    GD_TRY(update(t, out, err));
   out->step_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
   t->step++;
   t->first += recipe->batch;
@@ -161,6 +196,7 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   } else {
     t->bad_in_row = 0;
     gd_recent_add(&t->before.recent, out->loss, out->norm);
+    look_at_learning(t);
   }
   for (int64_t i = 0; i < t->local; i++)
     gd_dataset_prefetch(&t->data, t->first + t->offset + i);
@@ -223,7 +259,7 @@ static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_er
     t->saved_step = step;
     t->roll_backs = 0;
     if (t->rank == 0)
-      gd_checkpoint_prune(t->checkpoints, t->o->keep, -1);
+      gd_checkpoint_prune(t->checkpoints, t->o->keep, gd_checkpoint_best(t->checkpoints));
     return GD_OK;
   }
   if (must || (t->comm && gd_comm_has_failed(t->comm))) {
@@ -274,7 +310,7 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
   GD_TRY(gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, NULL, err));
   if (!found || t->roll_backs >= MOST_ROLL_BACKS)
     return gd_fail(err, GD_MISMATCH,
-                   "the loss was %g at step %" PRId64 " after %d updates in a row were skipped%s; "
+                   "the loss was %g at step %" PRId64 ", and %d updates in a row were skipped%s; "
                    "a lower learning rate (--lr) or a longer warm-up (--warmup) may help",
                    loss, step, ROLL_BACK_AFTER,
                    found ? ", and going back to the last checkpoint did not help"
@@ -289,9 +325,10 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
     GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err));
   }
   t->before = (struct gd_train_before){.evaluated_step = -1}; /* the same on all ranks */
+  t->looked = true;
   say(t,
-      "the loss spiked for %d steps up to step %" PRId64 ": back to the checkpoint of step %" PRId64
-      ", and on with the data behind",
+      "loss or gradient norm spiked for %d steps up to step %" PRId64
+      ": back to the checkpoint of step %" PRId64 ", and on with the data behind",
       ROLL_BACK_AFTER, step, t->step);
   return GD_OK;
 }
@@ -451,6 +488,7 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     GD_TRY(begin_checkpoint(t, true, err));
     GD_TRY(end_checkpoint(t, true, err));
   }
+  end->best_step = t->rank == 0 ? gd_checkpoint_best(t->checkpoints) : -1;
   return end->finished && t->rank == 0 ? publish_model(t, err) : GD_OK;
 }
 

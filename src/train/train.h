@@ -26,7 +26,7 @@ struct gd_train_step {
   double loss;    /* mean over the labels of the step, before the update */
   double lr, norm;
   double step_s, tokens_per_s, mfu; /* mfu 0: the peak is not known */
-  bool skipped;                     /* no update: the loss was not finite, or a spike */
+  bool skipped; /* no update: the loss was not finite, or it or the gradient norm a spike */
 };
 
 struct gd_training {
@@ -65,6 +65,7 @@ struct gd_train_end {
   double step_s;          /* median */
   double stalled_s;       /* that steps waited for checkpoints */
   int64_t skipped;        /* updates */
+  int64_t best_step;      /* of the checkpoint with the lowest evaluation loss; -1: none; rank 0 */
 };
 
 /*

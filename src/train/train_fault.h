@@ -4,7 +4,7 @@
  *
  *   hold@12=FILE   every rank waits after step 12 while there is such a file
  *   stop@3         a signal, as it seems, at the first look during the evaluation of step 3
- *   norm@40        the gradient of step 40 is a thousand times what it is; likewise
+ *   norm@40        the gradient of step 40 is 1024 times what it is; likewise
  *   loss@40        its loss
  *   flip@40        a micro-step of step 40 that is repeated has another loss
  */
