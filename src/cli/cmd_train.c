@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cache.h"
+#include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
@@ -58,6 +59,7 @@ struct watching {
   const struct gd_run_settings *settings;
   const char *folder;
   struct gd_trial plan;
+  int64_t retries;    /* so often was it started again */
   int64_t first_step; /* of this process */
   double first_loss;
   double spent_s; /* in steps */
@@ -108,6 +110,10 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
              (long long)end->resumed_step);
     gd_show_paragraph(&cli->out, 2, line);
   }
+  if (w->retries > 0)
+    gd_strbuf_printf(&cli->out,
+                     "  started again %lld time%s, after a rank or the process had died\n",
+                     (long long)w->retries, w->retries == 1 ? "" : "s");
   if (done > 0) {
     snprintf(
         line, sizeof line,
@@ -121,13 +127,17 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
     gd_show_paragraph(&cli->out, 2, line);
   }
   if (end->skipped > 0)
-    gd_strbuf_printf(&cli->out, "  %lld update%s skipped: the loss was not finite, or spiked\n",
+    gd_strbuf_printf(&cli->out,
+                     "  %lld update%s skipped: the loss was not finite, or it or the norm spiked\n",
                      (long long)end->skipped, end->skipped == 1 ? " was" : "s were");
+  if (end->best_step >= 0)
+    gd_strbuf_printf(&cli->out, "  lowest evaluation loss: the checkpoint of step %lld\n",
+                     (long long)end->best_step);
   if (end->finished)
     snprintf(line, sizeof line, "the model is in %s/model, as transformers loads it", w->folder);
   else
     snprintf(line, sizeof line, "%s: 'gpudays train %s' goes on",
-             asked_to_stop ? "asked to stop" : "the time is up", w->folder);
+             end->asked ? "asked to stop" : "the time is up", w->folder);
   gd_show_paragraph(&cli->out, 2, line);
 }
 
@@ -153,10 +163,15 @@ static enum gd_status append_object(struct watching *w, const struct gd_train_en
     gd_show_set_real(&object, "eval_loss", end->eval_loss);
   else
     gd_show_set_null(&object, "eval_loss");
+  if (end->best_step >= 0)
+    gd_show_set_int(&object, "best_step", end->best_step);
+  else
+    gd_show_set_null(&object, "best_step");
   gd_show_set_real(&object, "step_s", end->step_s);
   gd_show_set_real(&object, "seconds", end->seconds);
   gd_show_set_real(&object, "checkpoint_stall_s", end->stalled_s);
   gd_show_set_int(&object, "skipped", end->skipped);
+  gd_show_set_int(&object, "retries", w->retries);
   return gd_show_json(&w->cli->out, &object, err);
 }
 
@@ -325,31 +340,26 @@ static void change_settings(const struct gd_cli *cli, struct gd_run_settings *s)
     s->eval_steps = o->eval_every;
 }
 
+/* What a run that goes on may be given; every other option would change what it trains. */
+static bool may_change(const char *option) {
+  static const char *const names[] = {
+      "backend", "threads",    "methods",    "micro-batch",  "device-memory", "host-memory",
+      "ranks",   "store",      "time-limit", "rank-timeout", "retries",       "checkpoint-every",
+      "keep",    "eval-every", "dry-run",    "json",         "quiet"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(option, names[i]) == 0)
+      return true;
+  return false;
+}
+
 static enum gd_status refuse_changes(const struct gd_cli *cli, struct gd_error *err) {
-  const struct gd_cli_options *o = &cli->options;
-  const char *given = o->data                 ? "--data"
-                      : o->eval               ? "--eval"
-                      : o->output             ? "-o"
-                      : o->lr.given           ? "--lr"
-                      : o->min_lr.given       ? "--min-lr"
-                      : o->warmup.given       ? "--warmup"
-                      : o->schedule           ? "--schedule"
-                      : o->betas              ? "--betas"
-                      : o->weight_decay.given ? "--weight-decay"
-                      : o->clip.given         ? "--clip"
-                      : o->batch              ? "--batch"
-                      : o->seq                ? "--seq"
-                      : o->steps              ? "--steps"
-                      : o->tokens             ? "--tokens"
-                      : o->seed               ? "--seed"
-                      : o->precision_given    ? "--precision"
-                      : o->optimizer_given    ? "--optimizer"
-                      : o->init               ? "--init"
-                      : o->tokenizer          ? "--tokenizer"
-                      : o->decay.given        ? "--decay"
-                                              : NULL;
-  if (cli->n_arguments > 1)
-    given = "further files";
+  const char *given = cli->n_arguments > 1 ? "further files" : NULL;
+  char option[64];
+  for (int i = 0; i < cli->n_given && !given; i++)
+    if (!may_change(cli->given[i]->name)) {
+      snprintf(option, sizeof option, "--%s", cli->given[i]->name);
+      given = option;
+    }
   if (given)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s is a run with settings of its own (%s/run.json), and %s would change what "
@@ -416,10 +426,19 @@ static enum gd_status look_at_data(struct gd_cli *cli, const char *folder,
   return GD_OK;
 }
 
+/* How often the process that watches over this one has started the run again. */
+static int64_t retries_before(void) {
+  const char *text = gd_env(GD_LAUNCH_RETRIED);
+  return text ? strtoll(text, NULL, 10) : 0;
+}
+
 static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_run_settings *s,
                             struct gd_error *err) {
-  struct watching w = {
-      .cli = cli, .settings = s, .folder = folder, .progress = {.on = cli->progress}};
+  struct watching w = {.cli = cli,
+                       .settings = s,
+                       .folder = folder,
+                       .progress = {.on = cli->progress},
+                       .retries = retries_before()};
   struct gd_train_end end;
   struct gd_method method;
   bool causal;
@@ -453,7 +472,6 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
     training.trial.micro_batch_size =
         s->micro_batch > share && !given && share > 0 ? share : s->micro_batch;
   }
-  catch_signals();
   enum gd_status status = gd_train_run(&training, &end, err);
   gd_progress_clear(&w.progress);
   GD_TRY(status);
@@ -508,13 +526,27 @@ static enum gd_status take_folder(struct gd_cli *cli, const char *folder, bool r
   return cli->comm ? gd_comm_agree(cli->comm, status, err) : status;
 }
 
+/* Ranks of somebody else's mpirun or srun cannot be started again from here. */
+static enum gd_status check_retries(const struct gd_cli *cli, bool in_job, struct gd_error *err) {
+  if (cli->options.retries > 0 && in_job && !gd_launch_is_watched())
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--retries starts again what gpudays has started, and mpirun or srun has started "
+        "this rank; leave it out, or use --ranks instead of mpirun");
+  return GD_OK;
+}
+
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
   struct gd_run_settings settings = {0};
   const char *folder = cli->arguments[0];
   int rank, size, lock;
-  bool resumes = gd_run_folder_has_run(folder);
-  if (gd_comm_in_job(&rank, &size))
+  bool resumes = gd_run_folder_has_run(folder), in_job = gd_comm_in_job(&rank, &size);
+  catch_signals();
+  GD_TRY(check_retries(cli, in_job, err));
+  if (in_job)
     GD_TRY(gd_launch_join(cli, err));
+  else
+    gd_launch_say_met();
   cli->options.backend = gd_cli_backend(cli);
   if (resumes) {
     GD_TRY(refuse_changes(cli, err));
@@ -525,6 +557,10 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
                                  : gd_arena_printf(&cli->arena, "runs/%s", settings.model.name);
     if (!folder)
       return gd_nomem(err, "before training");
+    /* Started again, this very command may have made the run. */
+    resumes = retries_before() > 0 && gd_run_folder_has_run(folder);
+    if (resumes)
+      GD_TRY(gd_run_folder_read(folder, &cli->arena, &settings, err));
   }
   change_settings(cli, &settings);
   GD_TRY(agree_on_settings(cli, folder, &settings, err));

@@ -184,6 +184,8 @@ const struct gd_option gd_option_table[] = {
     {"rank-timeout", "S", ON(BENCH) | ON(CALIBRATE) | ON_TRAIN, 0, false,
      "most seconds of silence of a rank; default 300", gd_value_seconds, TARGET(rank_timeout), 0,
      1000000},
+    {"retries", "N", ON_TRAIN, 0, false, "start again so often when a rank or the process dies",
+     gd_value_int, TARGET(retries), 1, 1000000},
     {"slurm", NULL, ON(BENCH), 0, false, "submit each trial as a job of SLURM, and wait for them",
      gd_value_switch, TARGET(slurm), 0, 0},
     {"nodes", "K", ON_TRIALS, 0, false, "with --gpu or --slurm; default: as few as hold the GPUs",

@@ -115,7 +115,7 @@ struct gd_cli_options {
   const char *data, *eval, *schedule, *betas;
   struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
   struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */
-  int64_t keep, eval_every, token_bytes;
+  int64_t keep, eval_every, token_bytes, retries;
   struct gd_cli_number decay;
   const char *init;
   /* of sample and evaluate */

@@ -377,6 +377,11 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
   return run->backend->ops->sync(run->backend, err);
 }
 
+enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  return write_leaf(run, plan, plan->graph->step, sizeof most, &most, sizeof most, err);
+}
+
 /* --- results ------------------------------------------------------------------------------- */
 
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) {

@@ -80,6 +80,9 @@ enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part,
 enum gd_status gd_run_last_micro_step(struct gd_run *run, enum gd_run_part part,
                                       struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) GD_MUST_USE;
+/* From now on, an update whose gradient norm (gd_run_norm) is above this as fp32 changes nothing
+   but clears the gradients. 0: any norm is taken, as from the start. */
+enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) GD_MUST_USE;
 
 /* fp16 may overflow under the first loss scales: the update then skips and halves the scale. From
    2^16 down to 1 that is so many times; what overflows after them is wrong. */

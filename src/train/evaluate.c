@@ -39,7 +39,14 @@ enum gd_status gd_evaluate(const struct gd_evaluation *e, struct gd_evaluated *r
                            struct gd_error *err) {
   int64_t ranks = e->comm ? gd_comm_size(e->comm) : 1, rank = e->comm ? gd_comm_rank(e->comm) : 0;
   double totals[2] = {0, 0}; /* loss times labels, labels */
+  *result = (struct gd_evaluated){0};
   for (int64_t begin = 0; begin < e->samples; begin += ranks * e->micro_batch) {
+    double asked = e->stop && e->stop(e->user);
+    if (e->comm && e->stop)
+      GD_TRY(gd_comm_sum_doubles(e->comm, &asked, 1, err));
+    result->stopped = asked > 0;
+    if (result->stopped)
+      return GD_OK;
     int64_t first = begin + rank * e->micro_batch, left = e->samples - first;
     int64_t count = left < 0 ? 0 : left < e->micro_batch ? left : e->micro_batch;
     GD_TRY(evaluate_some(e, first, count, totals, err));

@@ -19,6 +19,7 @@ struct gd_evaluation {
   int64_t micro_batch, samples;                   /* the first so many samples are evaluated */
   struct gd_comm *comm;                           /* NULL: one rank */
   void (*evaluated)(void *user, int64_t samples); /* so far; may be NULL */
+  bool (*stop)(void *user);                       /* true on a rank: all call it off; NULL: never */
   void *user;
 };
 
@@ -26,6 +27,7 @@ struct gd_evaluated {
   double loss;     /* mean over the labels that count */
   double labels;   /* so many */
   int64_t samples; /* and samples */
+  bool stopped;    /* it was called off, and the loss is none */
 };
 
 /* All ranks call it and get the same result. */

@@ -16,17 +16,15 @@
 #include "base/mem.h"
 #include "exec/run.h"
 #include "train/evaluate.h"
+#include "train/train_fault.h"
 #include "train/train_log.h"
 #include "trial/session.h"
 
 enum {
-  RECENT = 128, /* losses that a spike is judged by */
-  RECENT_TO_JUDGE = 32,
   ROLL_BACK_AFTER = 3, /* skipped updates in a row */
   MOST_ROLL_BACKS = 3, /* without a checkpoint in between */
   TIMES = 1024,        /* step times that the median is of */
 };
-#define SPIKE_SIGMAS 6
 
 struct training {
   const struct gd_training *o;
@@ -45,8 +43,9 @@ struct training {
   int64_t saved_ns;      /* when that was begun */
   int64_t begun_ns;      /* this process */
   double peak_flops;
-  double recent[RECENT];
-  int n_recent, bad_in_row, roll_backs;
+  struct gd_train_before before; /* the same on all ranks: it decides about spikes */
+  int bad_in_row, roll_backs;
+  bool looked; /* at whether anything is learnt */
   float step_s[TIMES];
   int64_t n_steps; /* of this process */
 };
@@ -102,61 +101,86 @@ static enum gd_status put_samples(struct training *t, const struct gd_dataset *d
                       &(struct gd_batch){.ids = ids, .labels = labels, .weight = 1 / valid}, err);
 }
 
-static enum gd_status micro_steps(struct training *t, double valid, struct gd_error *err) {
+/* scale: of loss and gradients, 1 but for tests. */
+static enum gd_status micro_steps(struct training *t, double valid, double scale,
+                                  struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   int64_t size = t->plan.micro_batch, base = t->first + t->offset;
   for (int64_t done = 0; done < t->local; done += size) {
     bool last = done + size >= t->local, smaller = done + size > t->local;
     enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
     int64_t count = smaller ? t->local - done : size;
-    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid, err));
+    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid / scale, err));
     GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
     GD_TRY(last ? gd_run_last_micro_step(run, part, err) : gd_run_micro_step(run, part, err));
   }
   return GD_OK;
 }
 
-/* Not finite, or six deviations above the last losses. */
-static bool is_bad(const struct training *t, double loss) {
-  double mean = 0, squares = 0;
-  if (!isfinite(loss))
-    return true;
-  if (t->n_recent < RECENT_TO_JUDGE)
-    return false;
-  for (int i = 0; i < t->n_recent; i++)
-    mean += t->recent[i] / t->n_recent;
-  for (int i = 0; i < t->n_recent; i++)
-    squares += (t->recent[i] - mean) * (t->recent[i] - mean);
-  return loss - mean > SPIKE_SIGMAS * sqrt(squares / (t->n_recent - 1));
-}
-
-static void remember(struct training *t, double loss) {
-  if (t->n_recent == RECENT)
-    memmove(t->recent, t->recent + 1, (size_t)(--t->n_recent) * sizeof *t->recent);
-  t->recent[t->n_recent++] = loss;
-}
-
 /* What all ranks tell each other once a step. */
-enum { SAID_LOSS, SAID_STOP, SAID_WRITTEN, SAID_COUNT };
+enum { SAID_LOSS, SAID_ASKED, SAID_LATE, SAID_WRITTEN, SAID_COUNT };
+
+static bool is_asked(const struct training *t) {
+  return t->o->stop && t->o->stop(t->o->user);
+}
+
+static bool is_late(const struct training *t) {
+  double limit_s = t->o->time_limit_s;
+  return limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->begun_ns) >= limit_s;
+}
+
+/* The norm is known within the update: it is told which one is a spike, and skips itself. */
+static enum gd_status update(struct training *t, struct gd_train_step *out, struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  double most = gd_recent_most_norm(&t->before.recent);
+  float limit = isfinite(most) ? (float)most : 0;
+  GD_TRY(gd_run_limit_norm(run, limit, err));
+  GD_TRY(gd_run_update(run, out->lr, err));
+  GD_TRY(gd_run_norm(run, &out->norm, err));
+  out->skipped = limit > 0 && out->norm > (double)limit && isfinite(out->norm);
+  return GD_OK;
+}
+
+/* A loss that is still that of guessing when the learning rate has been at its peak is no spike,
+   but worth a sentence; once. */
+static void look_at_learning(struct training *t) {
+  const struct gd_recent *recent = &t->before.recent;
+  double mean = 0, guessing = log((double)t->o->data.vocabulary);
+  if (t->looked || recent->count < GD_RECENT_TO_JUDGE ||
+      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_TO_JUDGE)
+    return;
+  t->looked = true;
+  for (int i = recent->count - GD_RECENT_TO_JUDGE; i < recent->count; i++)
+    mean += recent->loss[i] / GD_RECENT_TO_JUDGE;
+  if (mean > 0.99 * guessing)
+    say(t,
+        "the loss is %.4f at step %" PRId64 ", after the warm-up: guessing among %lld tokens gives "
+        "ln(%lld) = %.4f. Nothing is learnt: are the ids those of the model's tokenizer, is the "
+        "learning rate (--lr) far too low or too high?",
+        mean, t->step, (long long)t->o->data.vocabulary, (long long)t->o->data.vocabulary,
+        guessing);
+}
 
 static enum gd_status run_step(struct training *t, struct gd_train_step *out, double *said,
                                struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
-  double valid;
+  double valid, scale = gd_train_fault("norm", t->step + 1) ? 1024 : 1;
   GD_TRY(count_labels(t, &t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
-  GD_TRY(micro_steps(t, valid, err));
+  GD_TRY(micro_steps(t, valid, scale, err));
   GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
+  said[SAID_LOSS] *= gd_train_fault("loss", t->step + 1) ? 1024 : 1 / scale;
+  said[SAID_ASKED] = is_asked(t);
+  said[SAID_LATE] = is_late(t);
   GD_TRY(sum(t, said, SAID_COUNT, err));
   *out = (struct gd_train_step){.loss = said[SAID_LOSS], .lr = gd_recipe_lr(recipe, t->step)};
-  out->skipped = is_bad(t, out->loss);
+  out->skipped = !isfinite(out->loss) || out->loss > gd_recent_most_loss(&t->before.recent);
   if (out->skipped)
     GD_TRY(gd_state_clear_gradients(run, err));
   else
-    GD_TRY(gd_run_update(run, out->lr, err));
-  GD_TRY(gd_run_norm(run, &out->norm, err));
+    GD_TRY(update(t, out, err));
   out->step_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
   t->step++;
   t->first += recipe->batch;
@@ -171,7 +195,8 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
     t->end->skipped++;
   } else {
     t->bad_in_row = 0;
-    remember(t, out->loss);
+    gd_recent_add(&t->before.recent, out->loss, out->norm);
+    look_at_learning(t);
   }
   for (int64_t i = 0; i < t->local; i++)
     gd_dataset_prefetch(&t->data, t->first + t->offset + i);
@@ -180,8 +205,20 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
 
 /* --- evaluation ---------------------------------------------------------------------------- */
 
-/* With the plan for it; the fused loss adds to gradients all the same. */
-static enum gd_status evaluate(struct training *t, struct gd_error *err) {
+static bool evaluation_is_due(const struct training *t) {
+  int64_t every = t->o->eval_steps;
+  return t->o->eval.n_files > 0 && every > 0 && t->step > 0 && t->step % every == 0 &&
+         t->before.evaluated_step != t->step;
+}
+
+static bool calls_off(void *user) {
+  const struct training *t = user;
+  return is_asked(t) || gd_train_fault("stop", t->step);
+}
+
+/* With the plan for it; the fused loss adds to gradients all the same. *stop: it was called off by
+   a signal, and is made up for when the run goes on. */
+static enum gd_status evaluate(struct training *t, bool *stop, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_run *run = &t->session.run;
   struct gd_evaluated result;
@@ -191,10 +228,16 @@ static enum gd_status evaluate(struct training *t, struct gd_error *err) {
                                              .data = &t->eval,
                                              .micro_batch = t->plan.micro_batch,
                                              .samples = samples,
-                                             .comm = t->comm},
+                                             .comm = t->comm,
+                                             .stop = calls_off,
+                                             .user = t},
                      &result, err));
   GD_TRY(gd_state_clear_gradients(run, err));
+  *stop = t->end->asked = result.stopped;
+  if (*stop)
+    return GD_OK;
   t->end->eval_loss = result.loss;
+  t->before.evaluated_step = t->step;
   if (t->rank == 0)
     GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, err));
   if (o->evaluated)
@@ -216,7 +259,7 @@ static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_er
     t->saved_step = step;
     t->roll_backs = 0;
     if (t->rank == 0)
-      gd_checkpoint_prune(t->checkpoints, t->o->keep, -1);
+      gd_checkpoint_prune(t->checkpoints, t->o->keep, gd_checkpoint_best(t->checkpoints));
     return GD_OK;
   }
   if (must || (t->comm && gd_comm_has_failed(t->comm))) {
@@ -267,7 +310,7 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
   GD_TRY(gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, NULL, err));
   if (!found || t->roll_backs >= MOST_ROLL_BACKS)
     return gd_fail(err, GD_MISMATCH,
-                   "the loss was %g at step %" PRId64 " after %d updates in a row were skipped%s; "
+                   "the loss was %g at step %" PRId64 ", and %d updates in a row were skipped%s; "
                    "a lower learning rate (--lr) or a longer warm-up (--warmup) may help",
                    loss, step, ROLL_BACK_AFTER,
                    found ? ", and going back to the last checkpoint did not help"
@@ -275,16 +318,17 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
   t->step = checkpoint.facts.step;
   t->first = first;
-  t->bad_in_row = t->n_recent = 0;
+  t->bad_in_row = 0;
   t->roll_backs++;
   if (t->rank == 0) {
     gd_train_log_close(&t->log);
-    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err));
+    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err));
   }
-  t->n_recent = 0; /* the same on all ranks */
+  t->before = (struct gd_train_before){.evaluated_step = -1}; /* the same on all ranks */
+  t->looked = true;
   say(t,
-      "the loss spiked for %d steps up to step %" PRId64 ": back to the checkpoint of step %" PRId64
-      ", and on with the data behind",
+      "loss or gradient norm spiked for %d steps up to step %" PRId64
+      ": back to the checkpoint of step %" PRId64 ", and on with the data behind",
       ROLL_BACK_AFTER, step, t->step);
   return GD_OK;
 }
@@ -360,52 +404,51 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   return GD_OK;
 }
 
-/* Rank 0's losses before this step, on all ranks: they decide about spikes. */
+/* What rank 0's log knows, on all ranks. */
 static enum gd_status open_log(struct training *t, struct gd_error *err) {
   enum gd_status status = GD_OK;
   if (t->rank == 0)
-    status =
-        gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err);
+    status = gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err);
   if (!t->comm)
     return status;
   GD_TRY(gd_comm_agree(t->comm, status, err));
-  GD_TRY(gd_comm_broadcast(t->comm, &t->n_recent, sizeof t->n_recent, 0, err));
-  return gd_comm_broadcast(t->comm, t->recent, sizeof t->recent, 0, err);
+  return gd_comm_broadcast(t->comm, &t->before, sizeof t->before, 0, err);
 }
 
 static enum gd_status train_steps(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   int64_t steps = o->model->recipe.steps;
   bool stop = false;
+  if (t->step < steps && evaluation_is_due(t)) /* it was called off */
+    GD_TRY(evaluate(t, &stop, err));
   while (t->step < steps && !stop) {
-    double elapsed_s = 1e-9 * (double)(gd_clock_ns() - t->begun_ns), said[SAID_COUNT] = {0};
+    double said[SAID_COUNT] = {0};
     struct gd_train_step step;
-    bool asked =
-        (o->stop && o->stop(o->user)) || (o->time_limit_s > 0 && elapsed_s >= o->time_limit_s);
-    said[SAID_STOP] = asked;
     said[SAID_WRITTEN] = gd_checkpoint_is_written(&t->writer);
     GD_TRY(run_step(t, &step, said, err));
     t->end->loss = step.loss;
-    stop = said[SAID_STOP] > 0;
+    t->end->asked = said[SAID_ASKED] > 0;
+    stop = t->end->asked || said[SAID_LATE] > 0;
     if (t->rank == 0)
       GD_TRY(gd_train_log_step(&t->log, &step, err));
     if (o->stepped)
       o->stepped(o->user, &step);
+    gd_train_fault_hold(t->step, o->stop, o->user);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
       GD_TRY(end_checkpoint(t, false, err));
     if (t->bad_in_row >= ROLL_BACK_AFTER) {
       GD_TRY(roll_back(t, step.loss, err));
       continue;
     }
-    if (o->eval.n_files > 0 && o->eval_steps > 0 && t->step % o->eval_steps == 0)
-      GD_TRY(evaluate(t, err));
+    if (!stop && evaluation_is_due(t))
+      GD_TRY(evaluate(t, &stop, err));
     /* Time differs between ranks: rank 0's decides. */
     double due = t->rank == 0 && checkpoint_is_due(t);
     if (o->checkpoint_s > 0)
       GD_TRY(sum(t, &due, 1, err));
     else
       due = checkpoint_is_due(t);
-    if (due > 0 && t->step < steps && t->bad_in_row == 0)
+    if (due > 0 && !stop && t->step < steps && t->bad_in_row == 0)
       GD_TRY(begin_checkpoint(t, false, err));
   }
   return GD_OK;
@@ -473,6 +516,7 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_train_end *end = t->end;
   int64_t timed = t->n_steps < TIMES ? t->n_steps : TIMES;
+  bool stop;
   end->seconds = 1e-9 * (double)(gd_clock_ns() - t->begun_ns);
   end->finished = t->step >= o->model->recipe.steps;
   end->step = t->step;
@@ -480,13 +524,14 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     qsort(t->step_s, (size_t)timed, sizeof *t->step_s, compare_floats);
     end->step_s = (double)t->step_s[timed / 2];
   }
-  if (end->finished && o->eval.n_files > 0 && t->n_steps > 0)
-    GD_TRY(evaluate(t, err));
+  if (end->finished && o->eval.n_files > 0 && t->before.evaluated_step != t->step)
+    GD_TRY(evaluate(t, &stop, err));
   GD_TRY(end_checkpoint(t, false, err));
   if (t->saved_step != t->step) {
     GD_TRY(begin_checkpoint(t, true, err));
     GD_TRY(end_checkpoint(t, true, err));
   }
+  end->best_step = t->rank == 0 ? gd_checkpoint_best(t->checkpoints) : -1;
   return end->finished && t->rank == 0 ? publish_model(t, err) : GD_OK;
 }
 

@@ -27,7 +27,7 @@ struct gd_train_step {
   double loss;    /* mean over the labels of the step, before the update */
   double lr, norm;
   double step_s, tokens_per_s, mfu; /* mfu 0: the peak is not known */
-  bool skipped;                     /* no update: the loss was not finite, or a spike */
+  bool skipped; /* no update: the loss was not finite, or it or the gradient norm a spike */
 };
 
 struct gd_training {
@@ -59,6 +59,7 @@ struct gd_training {
 struct gd_train_end {
   int64_t step;           /* done */
   bool finished;          /* the recipe's last step is done */
+  bool asked;             /* `stop` ended it, on some rank; else the time limit */
   bool resumed;           /* it began from a checkpoint, */
   int64_t resumed_step;   /* of this step */
   double loss, eval_loss; /* of the last step; of the last evaluation, 0: none */
@@ -66,6 +67,7 @@ struct gd_train_end {
   double step_s;          /* median */
   double stalled_s;       /* that steps waited for checkpoints */
   int64_t skipped;        /* updates */
+  int64_t best_step;      /* of the checkpoint with the lowest evaluation loss; -1: none; rank 0 */
 };
 
 /*

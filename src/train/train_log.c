@@ -31,34 +31,33 @@ static bool number_of(const char *line, const char *key, double *value) {
 }
 
 /* Where the lines end that stay: whole ones, of steps up to `step`. */
-static int64_t find_cut(FILE *file, int64_t step, double *recent, int most, int *n_recent) {
+static int64_t find_cut(FILE *file, int64_t step, struct gd_train_before *before) {
   char line[LINE];
   int64_t cut = 0;
-  double of, loss;
-  *n_recent = 0;
+  double of, loss, norm;
   while (fgets(line, sizeof line, file)) {
     if (!strchr(line, '\n') || !number_of(line, "\"step\": ", &of) || of > (double)step)
       break;
     cut = ftello(file);
-    if (!number_of(line, "\"loss\": ", &loss) || !isfinite(loss) || strstr(line, "\"skipped\": t"))
-      continue;
-    if (*n_recent == most)
-      memmove(recent, recent + 1, (size_t)(--*n_recent) * sizeof *recent);
-    recent[(*n_recent)++] = loss;
+    if (strstr(line, "\"eval_loss\": "))
+      before->evaluated_step = (int64_t)of;
+    if (number_of(line, "\"loss\": ", &loss) && number_of(line, "\"gradient_norm\": ", &norm) &&
+        !strstr(line, "\"skipped\": t"))
+      gd_recent_add(&before->recent, loss, norm);
   }
   return cut;
 }
 
 enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, int64_t step,
-                                 double *recent, int most, int *n_recent, struct gd_error *err) {
+                                 struct gd_train_before *before, struct gd_error *err) {
   *log = (struct gd_train_log){0};
-  *n_recent = 0;
+  *before = (struct gd_train_before){.evaluated_step = -1};
   snprintf(log->path, sizeof log->path, "%.4000s/log.jsonl", folder);
   log->file = fopen(log->path, "a+e");
   if (!log->file)
     return cannot(log, "opened", err);
   rewind(log->file);
-  int64_t cut = find_cut(log->file, step, recent, most, n_recent);
+  int64_t cut = find_cut(log->file, step, before);
   fflush(log->file);
   if (ftruncate(fileno(log->file), cut) != 0 || fseeko(log->file, 0, SEEK_END) != 0) {
     enum gd_status status = cannot(log, "cut", err);

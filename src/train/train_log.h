@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "train/spikes.h"
 #include "train/train.h"
 
 struct gd_train_log {
@@ -14,11 +15,14 @@ struct gd_train_log {
   char path[GD_FILE_PATH];
 };
 
-/* Opens RUN/log.jsonl for steps behind `step`. recent gets the last losses before it, oldest first:
- *n_recent of at most `most`. */
+/* What the log knows of the steps before. */
+struct gd_train_before {
+  struct gd_recent recent;
+  int64_t evaluated_step; /* of the last evaluation; -1: none */
+};
+/* Opens RUN/log.jsonl for steps behind `step`. */
 enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, int64_t step,
-                                 double *recent, int most, int *n_recent,
-                                 struct gd_error *err) GD_MUST_USE;
+                                 struct gd_train_before *before, struct gd_error *err) GD_MUST_USE;
 /* GD_ENVIRONMENT: the disk is full. */
 enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train_step *step,
                                  struct gd_error *err) GD_MUST_USE;
