@@ -44,6 +44,7 @@ struct training {
   int64_t saved_step;    /* of the newest checkpoint; -1: none */
   int64_t saved_ns;      /* when that was begun */
   int64_t begun_ns;      /* this process */
+  int64_t evaluated;     /* step of the last evaluation of this process */
   double peak_flops;
   double recent[RECENT];
   int n_recent, bad_in_row, roll_backs;
@@ -62,6 +63,12 @@ static void say(const struct training *t, const char *format, ...) {
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   t->o->note(t->o->user, text);
+}
+
+static void say_trouble(struct training *t) {
+  if (t->log.trouble[0])
+    say(t, "%s", t->log.trouble);
+  t->log.trouble[0] = '\0';
 }
 
 static enum gd_status sum(const struct training *t, double *values, int count,
@@ -195,6 +202,7 @@ static enum gd_status evaluate(struct training *t, struct gd_error *err) {
                      &result, err));
   GD_TRY(gd_state_clear_gradients(run, err));
   t->end->eval_loss = result.loss;
+  t->evaluated = t->step;
   if (t->rank == 0)
     GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, err));
   if (o->evaluated)
@@ -389,6 +397,7 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     stop = said[SAID_STOP] > 0;
     if (t->rank == 0)
       GD_TRY(gd_train_log_step(&t->log, &step, err));
+    say_trouble(t);
     if (o->stepped)
       o->stepped(o->user, &step);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
@@ -480,7 +489,7 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     qsort(t->step_s, (size_t)timed, sizeof *t->step_s, compare_floats);
     end->step_s = (double)t->step_s[timed / 2];
   }
-  if (end->finished && o->eval.n_files > 0 && t->n_steps > 0)
+  if (end->finished && o->eval.n_files > 0 && t->n_steps > 0 && t->evaluated != t->step)
     GD_TRY(evaluate(t, err));
   GD_TRY(end_checkpoint(t, false, err));
   if (t->saved_step != t->step) {

@@ -37,7 +37,9 @@ static int64_t find_cut(FILE *file, int64_t step, double *recent, int most, int 
   double of, loss;
   *n_recent = 0;
   while (fgets(line, sizeof line, file)) {
-    if (!strchr(line, '\n') || !number_of(line, "\"step\": ", &of) || of > (double)step)
+    if (!strchr(line, '\n') || !number_of(line, "\"step\": ", &of))
+      continue; /* damaged: the lines behind it are none the worse */
+    if (of > (double)step)
       break;
     cut = ftello(file);
     if (!number_of(line, "\"loss\": ", &loss) || !isfinite(loss) || strstr(line, "\"skipped\": t"))
@@ -48,6 +50,31 @@ static int64_t find_cut(FILE *file, int64_t step, double *recent, int most, int 
   }
   return cut;
 }
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+/* Nobody loses a run for its pictures: what fails ends the events, not the log. */
+static void end_events(struct gd_train_log *log, const struct gd_error *why) {
+  snprintf(log->trouble, sizeof log->trouble, "%.900s; log.jsonl goes on without TensorBoard's",
+           why->text);
+  gd_events_close(&log->events);
+}
+
+static void open_events(struct gd_train_log *log, const char *folder, int64_t step) {
+  struct gd_error why = {0};
+  if (gd_events_open(&log->events, folder, step, &why) != GD_OK)
+    end_events(log, &why);
+}
+
+static void add_events(struct gd_train_log *log, int64_t step, const struct gd_scalar *scalars,
+                       int count) {
+  struct gd_error why = {0};
+  if (log->events.file && gd_events_add(&log->events, step, scalars, count, &why) != GD_OK)
+    end_events(log, &why);
+}
+
+/* --- the log -----------------------------------------------------------------------------------
+ */
 
 enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, int64_t step,
                                  double *recent, int most, int *n_recent, struct gd_error *err) {
@@ -65,6 +92,7 @@ enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, i
     gd_train_log_close(log);
     return status;
   }
+  open_events(log, folder, step);
   return GD_OK;
 }
 
@@ -89,6 +117,12 @@ enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train
               s->skipped ? ", \"skipped\": true" : "") < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
+  const struct gd_scalar scalars[] = {{"loss", s->loss},
+                                      {"lr", s->lr},
+                                      {"gradient_norm", s->norm},
+                                      {"tokens_per_s", s->tokens_per_s},
+                                      {"mfu", s->mfu}}; /* the last one where it is known */
+  add_events(log, s->step, scalars, s->mfu > 0 ? 5 : 4);
   return GD_OK;
 }
 
@@ -99,11 +133,13 @@ enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double 
               number(text, sizeof text, loss)) < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
+  add_events(log, step, &(struct gd_scalar){"eval_loss", loss}, 1);
   return GD_OK;
 }
 
 void gd_train_log_close(struct gd_train_log *log) {
   if (log->file)
     fclose(log->file);
+  gd_events_close(&log->events);
   *log = (struct gd_train_log){0};
 }
