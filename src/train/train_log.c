@@ -11,23 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/mem.h"
+#include "train/run_log.h"
 
 enum { LINE = 512 };
 
 static enum gd_status cannot(const struct gd_train_log *log, const char *what,
                              struct gd_error *err) {
   return gd_fail(err, GD_ENVIRONMENT, "%s cannot be %s: %s", log->path, what, strerror(errno));
-}
-
-/* The number behind "key": in a line that this program wrote; false: it has none. */
-static bool number_of(const char *line, const char *key, double *value) {
-  char *end;
-  const char *at = strstr(line, key);
-  if (!at)
-    return false;
-  *value = strtod(at + strlen(key), &end);
-  return end > at + strlen(key);
 }
 
 /* Where the lines end that stay: whole ones, of steps up to `step`. */
@@ -37,12 +27,13 @@ static int64_t find_cut(FILE *file, int64_t step, double *recent, int most, int 
   double of, loss;
   *n_recent = 0;
   while (fgets(line, sizeof line, file)) {
-    if (!strchr(line, '\n') || !number_of(line, "\"step\": ", &of))
+    if (!strchr(line, '\n') || !gd_run_log_number(line, "\"step\": ", &of))
       continue; /* damaged: the lines behind it are none the worse */
     if (of > (double)step)
       break;
     cut = ftello(file);
-    if (!number_of(line, "\"loss\": ", &loss) || !isfinite(loss) || strstr(line, "\"skipped\": t"))
+    if (!gd_run_log_number(line, "\"loss\": ", &loss) || !isfinite(loss) ||
+        strstr(line, "\"skipped\": t"))
       continue;
     if (*n_recent == most)
       memmove(recent, recent + 1, (size_t)(--*n_recent) * sizeof *recent);

@@ -42,10 +42,10 @@ struct curves {
 
 /* CRC32C by a table, the high bit first: another way than the writer's. */
 static uint32_t reflect(uint32_t value, int bits) {
-  uint32_t turned = 0;
+  uint32_t reflected = 0;
   for (int i = 0; i < bits; i++)
-    turned |= (value >> i & 1) << (bits - 1 - i);
-  return turned;
+    reflected |= (value >> i & 1) << (bits - 1 - i);
+  return reflected;
 }
 
 static uint32_t checksum(const unsigned char *bytes, size_t count) {
@@ -67,8 +67,8 @@ static uint64_t little_endian(const unsigned char *bytes, int count) {
 
 /* unmasked: as record_reader.cc does. */
 static uint32_t unmask(uint64_t stored) {
-  uint32_t turned = (uint32_t)stored - 0xa282ead8u;
-  return turned >> 17 | turned << 15;
+  uint32_t reflected = (uint32_t)stored - 0xa282ead8u;
+  return reflected >> 17 | reflected << 15;
 }
 
 struct field {
