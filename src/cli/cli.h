@@ -42,6 +42,8 @@ enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_sample(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_evaluate(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_runs(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_watch(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);

@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 #include "base/cache.h"
+#include "base/clock.h"
 #include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
-#include "cli/show.h"
+#include "cli/show_run.h"
 #include "comm/comm.h"
 #include "data/tokenizer.h"
 #include "store/store_best.h"
@@ -61,31 +62,32 @@ struct watching {
   struct gd_trial plan;
   int64_t retries;    /* so often was it started again */
   int64_t first_step; /* of this process */
-  double first_loss;
-  double spent_s; /* in steps */
+  int64_t begun_ns;   /* its first step, */
+  int64_t n_steps;    /* and how many it has made */
 };
 
 static void show_opened(void *user, const struct gd_trial *plan, int64_t step) {
   struct watching *w = user;
   w->plan = *plan;
   w->first_step = step;
+  w->begun_ns = gd_clock_ns();
 }
 
 static void show_step(void *user, const struct gd_train_step *s) {
   struct watching *w = user;
-  char label[sizeof w->progress.label], tokens[GD_SHOW_TEXT];
+  char line[320], tokens[GD_SHOW_TEXT], left[GD_SHOW_TEXT], date[GD_SHOW_TEXT];
   int64_t steps = w->settings->model.recipe.steps;
-  w->spent_s += s->step_s;
-  if (s->step == w->first_step + 1)
-    w->first_loss = s->loss;
-  double done = (double)(s->step - w->first_step);
-  snprintf(label, sizeof label,
-           "step %lld of %lld, loss %.4f, lr %.2e, norm %.3g, %s tokens/s, MFU %.0f %%",
-           (long long)s->step, (long long)steps, s->loss, s->lr, s->norm,
-           gd_format_number(tokens, sizeof tokens, s->tokens_per_s, 0), 100 * s->mfu);
-  memcpy(w->progress.label, label, sizeof label);
-  gd_progress_report(&w->progress, "", (double)s->step / (double)steps,
-                     w->spent_s / done * (double)(steps - s->step));
+  double spent_s = 1e-9 * (double)(gd_clock_ns() - w->begun_ns); /* with all that is not a step */
+  double left_s = spent_s / (double)++w->n_steps * (double)(steps - s->step);
+  snprintf(line, sizeof line,
+           "step %lld of %lld, loss %.4f, done %s (%s left), %s tokens/s, MFU %.0f %%, lr %.2e, "
+           "norm %.3g",
+           (long long)s->step, (long long)steps, s->loss,
+           gd_show_date(date, sizeof date, (int64_t)time(NULL) + (int64_t)left_s),
+           gd_show_seconds(left, sizeof left, left_s < 1 ? 1 : left_s),
+           gd_format_number(tokens, sizeof tokens, s->tokens_per_s, 0), 100 * s->mfu, s->lr,
+           s->norm);
+  gd_progress_line(&w->progress, line);
 }
 
 static void show_note(void *user, const char *sentence) {

@@ -49,6 +49,16 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "weights of a model folder, in fp32 and without dropout: mean, perplexity, and\n"
          "bits a byte where the tokenizer is known. Default: the --eval file of the run.",
          "gpudays evaluate run --data test.bin", gd_cmd_evaluate},
+    [GD_COMMAND_RUNS] =
+        {"runs", "[DIR...]", 0, -1, "runs of 'gpudays train': how far, loss, when done",
+         "Lists runs: each DIR is one, or holds some; default: the folder runs. The date\n"
+         "of a run that is being trained is that of its end, of others the last change.",
+         "gpudays runs", gd_cmd_runs},
+    [GD_COMMAND_WATCH] =
+        {"watch", "DIR", 1, 1, "follows a run that is being trained, with its loss curve",
+         "Shows how far a run is and the curve of its losses, until it ends. Where the\n"
+         "output is piped, each step is a line.",
+         "gpudays watch runs/pythia-14m", gd_cmd_watch},
     [GD_COMMAND_RESULTS] =
         {"results", "[VERB FILE]", 0, 2, "trials that were measured, here or by others",
          "Lists the trials in the database of results. 'results save FILE' writes all of\n"
@@ -353,12 +363,15 @@ const struct gd_option gd_option_table[] = {
      TARGET(samples), 1, MOST_A_RECIPE},
     {"dry-run", NULL, ON_TRAIN, 0, false, "show what would be trained, and end", gd_value_switch,
      TARGET(dry_run), 0, 0},
+    {"once", NULL, ON(WATCH), 0, false, "show the run as it is now, and end", gd_value_switch,
+     TARGET(once), 0, 0},
     {"man", NULL, ON(HELP), 0, false, "print the manual page; gpudays help --man | man -l -",
      gd_value_switch, TARGET(man), 0, 0},
     {"json", NULL, EVERYWHERE, 0, true, "print JSON, for programs", gd_value_switch, TARGET(json),
      0, 0},
-    {"csv", NULL, ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(HELP),
-     0, true, "print the table as CSV", gd_value_switch, TARGET(csv), 0, 0},
+    {"csv", NULL,
+     ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(HELP) | ON(RUNS), 0,
+     true, "print the table as CSV", gd_value_switch, TARGET(csv), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", gd_value_switch, TARGET(quiet), 0,
      0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", gd_value_switch,

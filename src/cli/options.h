@@ -35,6 +35,8 @@ enum gd_command_id {
   GD_COMMAND_TRAIN,
   GD_COMMAND_SAMPLE,
   GD_COMMAND_EVALUATE,
+  GD_COMMAND_RUNS,
+  GD_COMMAND_WATCH,
   GD_COMMAND_SURVEY,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
@@ -112,6 +114,7 @@ struct gd_cli_options {
   const char *survey; /* of report: a file of answers */
   /* of train */
   bool dry_run;
+  bool once; /* of watch */
   const char *data, *eval, *schedule, *betas;
   struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
   struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */

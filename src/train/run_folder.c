@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+
+/* Who looks whether a run is being trained has its lock for a moment. */
+enum { LOCK_TRIES = 20, LOCK_WAIT_MS = 5 };
 
 static const char *path_in(char path[GD_FILE_PATH], const char *folder, const char *name) {
   snprintf(path, GD_FILE_PATH, "%.4000s/%s", folder, name);
@@ -170,12 +174,50 @@ enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *
   *fd = open(path_in(path, folder, ".lock"), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (*fd < 0)
     return gd_fail(err, GD_ENVIRONMENT, "%s cannot be opened: %s", path, strerror(errno));
-  if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
-    return GD_OK;
-  int why = errno;
+  int why = 0;
+  for (int tries = 0; tries < LOCK_TRIES; tries++) {
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+      return GD_OK;
+    why = errno;
+    if (why != EWOULDBLOCK)
+      break;
+    poll(NULL, 0, LOCK_WAIT_MS);
+  }
   close(*fd);
   *fd = -1;
   if (why == EWOULDBLOCK)
     return gd_fail(err, GD_ENVIRONMENT, "%s is being trained by another process", folder);
   return gd_fail(err, GD_ENVIRONMENT, "%s cannot be locked: %s", path, strerror(why));
+}
+
+bool gd_run_folder_is_locked(const char *folder) {
+  char path[GD_FILE_PATH];
+  int fd = open(path_in(path, folder, ".lock"), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0)
+    return false;
+  bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return locked;
+}
+
+enum gd_status gd_run_folder_set_leg(const char *folder, const struct gd_run_leg *leg,
+                                     struct gd_error *err) {
+  struct gd_json json = {0};
+  struct gd_strbuf text = {0};
+  char path[GD_FILE_PATH];
+  GD_TRY(gd_json_load(&json, path_in(path, folder, "run.json"), err));
+  json_object_set_new(
+      json.root, "leg",
+      json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:f,s:s}", "method", leg->method, "device", leg->device,
+                "backend", leg->backend, "micro_batch", (json_int_t)leg->micro_batch,
+                "accumulation", (json_int_t)leg->accumulation, "ranks", (json_int_t)leg->ranks,
+                "promised_step_s", leg->promised_step_s, "promised_by", leg->promised_by));
+  enum gd_status status = GD_OK;
+  if (!gd_json_append(&text, json.root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)))
+    status = gd_nomem(err, "for run.json");
+  else
+    status = gd_file_write(path, text.text, text.length, err);
+  gd_strbuf_deinit(&text);
+  gd_json_deinit(&json);
+  return status;
 }

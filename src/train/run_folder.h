@@ -41,4 +41,19 @@ enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
    one trains it now. */
 enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *err) GD_MUST_USE;
 
+/* Whether a process trains the run now. It looks by taking the lock for a moment. */
+bool gd_run_folder_is_locked(const char *folder);
+
+/* The process that trains or last trained a run, as run.json has it from its first step on: a run
+   may change its method and its machine on the way. */
+struct gd_run_leg {
+  char method[128], device[128], backend[16];
+  int64_t micro_batch, accumulation, ranks;
+  double promised_step_s; /* what it was started on; 0: nobody said */
+  char promised_by[16];   /* "trial": measured here; "prediction"; empty */
+};
+/* Puts it into run.json. */
+enum gd_status gd_run_folder_set_leg(const char *folder, const struct gd_run_leg *leg,
+                                     struct gd_error *err) GD_MUST_USE;
+
 #endif

@@ -63,6 +63,12 @@ static void say(const struct training *t, const char *format, ...) {
   t->o->note(t->o->user, text);
 }
 
+static void say_trouble(struct training *t) {
+  if (t->log.trouble[0])
+    say(t, "%s", t->log.trouble);
+  t->log.trouble[0] = '\0';
+}
+
 static enum gd_status sum(const struct training *t, double *values, int count,
                           struct gd_error *err) {
   return t->comm ? gd_comm_sum_doubles(t->comm, values, count, err) : GD_OK;
@@ -431,6 +437,7 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     stop = t->end->asked || said[SAID_LATE] > 0;
     if (t->rank == 0)
       GD_TRY(gd_train_log_step(&t->log, &step, err));
+    say_trouble(t);
     if (o->stepped)
       o->stepped(o->user, &step);
     gd_train_fault_hold(t->step, o->stop, o->user);

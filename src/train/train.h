@@ -9,6 +9,7 @@
  * A run is a folder:
  *   run.json         what is trained, on what, with which settings (run_folder.h)
  *   log.jsonl        a line a step
+ *   tensorboard/     the same as curves (events.h)
  *   checkpoints/     see checkpoint.h
  *   tokenizer.json   where it is known
  *   model/           at the end: a model folder as transformers loads it

@@ -1,18 +1,22 @@
 /*
  * The log of a run: RUN/log.jsonl, a line of JSON a step, flushed. A run that goes on from an
- * earlier checkpoint cuts the lines behind it: those steps come again.
+ * earlier checkpoint cuts the lines behind it: those steps come again. The same values go to
+ * RUN/tensorboard (events.h).
  */
 #ifndef GD_TRAIN_TRAIN_LOG_H
 #define GD_TRAIN_TRAIN_LOG_H
 
 #include <stdio.h>
 
+#include "train/events.h"
 #include "train/spikes.h"
 #include "train/train.h"
 
 struct gd_train_log {
   FILE *file;
   char path[GD_FILE_PATH];
+  struct gd_events events;
+  char trouble[1024]; /* why events are not written any more; who says it empties it */
 };
 
 /* What the log knows of the steps before. */
