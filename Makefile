@@ -23,11 +23,12 @@ all: build/dev/build.ninja ## build everything (the default)
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 14
 
-quickstart: ## install what is missing, build, and run a first benchmark on the CPU
+quickstart: ## install what is missing, build, run a first benchmark on the CPU, train for half a minute
 	@tools/setup --build
 	@$(MAKE) --no-print-directory --silent build/dev/build.ninja
 	@cmake --build --preset dev --target gpudays
 	$(QUICKSTART_COMMAND)
+	@tools/learn build/dev/gpudays
 
 check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
 	@tools/setup
