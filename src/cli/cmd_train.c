@@ -18,8 +18,10 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/show_run.h"
+#include "cli/train_jobs.h"
 #include "comm/comm.h"
 #include "data/tokenizer.h"
+#include "search/slurm_config.h"
 #include "store/store_best.h"
 #include "train/run_folder.h"
 #include "train/train.h"
@@ -345,9 +347,12 @@ static void change_settings(const struct gd_cli *cli, struct gd_run_settings *s)
 /* What a run that goes on may be given; every other option would change what it trains. */
 static bool may_change(const char *option) {
   static const char *const names[] = {
-      "backend", "threads",    "methods",    "micro-batch",  "device-memory", "host-memory",
-      "ranks",   "store",      "time-limit", "rank-timeout", "retries",       "checkpoint-every",
-      "keep",    "eval-every", "dry-run",    "json",         "quiet"};
+      "backend",       "threads",      "methods",      "micro-batch",
+      "device-memory", "host-memory",  "ranks",        "store",
+      "time-limit",    "rank-timeout", "retries",      "checkpoint-every",
+      "keep",          "eval-every",   "dry-run",      "json",
+      "quiet",         "slurm",        "slurm-config", "slurm-device",
+      "nodes",         "job-time",     "job-status"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(option, names[i]) == 0)
       return true;
@@ -538,8 +543,22 @@ static enum gd_status check_retries(const struct gd_cli *cli, bool in_job, struc
   return GD_OK;
 }
 
+static enum gd_status check_jobs(const struct gd_cli *cli, bool in_job, bool resumes,
+                                 struct gd_error *err) {
+  if (in_job || cli->options.retries > 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--slurm submits jobs that start the ranks, and again until the run is done; "
+                   "leave out %s",
+                   in_job ? "mpirun or srun" : "--retries");
+  if (cli->options.job_status && !resumes)
+    return gd_fail(err, GD_BAD_INPUT, "%s has no run: --job-status shows the jobs of one",
+                   cli->arguments[0]);
+  return GD_OK;
+}
+
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
   struct gd_run_settings settings = {0};
+  struct gd_slurm_config jobs;
   const char *folder = cli->arguments[0];
   int rank, size, lock;
   bool resumes = gd_run_folder_has_run(folder), in_job = gd_comm_in_job(&rank, &size);
@@ -549,6 +568,10 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
     GD_TRY(gd_launch_join(cli, err));
   else
     gd_launch_say_met();
+  if (cli->options.slurm)
+    GD_TRY(check_jobs(cli, in_job, resumes, err));
+  if (cli->options.slurm && !cli->options.job_status)
+    GD_TRY(gd_train_jobs_prepare(cli, &jobs, err));
   cli->options.backend = gd_cli_backend(cli);
   if (resumes) {
     GD_TRY(refuse_changes(cli, err));
@@ -564,11 +587,17 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
     if (resumes)
       GD_TRY(gd_run_folder_read(folder, &cli->arena, &settings, err));
   }
+  if (cli->options.job_status)
+    return gd_train_jobs_show(cli, folder, &settings, err);
   change_settings(cli, &settings);
   GD_TRY(agree_on_settings(cli, folder, &settings, err));
   GD_TRY(look_at_data(cli, folder, &settings, err));
   if (cli->options.dry_run)
     return GD_OK;
+  if (cli->options.slurm && !resumes)
+    GD_TRY(gd_run_folder_create(folder, &settings, err));
+  if (cli->options.slurm)
+    return gd_train_jobs_submit(cli, &jobs, folder, err);
   GD_TRY(take_folder(cli, folder, resumes, &settings, &lock, err));
   enum gd_status status = train(cli, folder, &settings, err);
   if (lock >= 0)

@@ -41,7 +41,8 @@ struct training {
   int64_t step, first;   /* done; sample that the next step begins with */
   int64_t saved_step;    /* of the newest checkpoint; -1: none */
   int64_t saved_ns;      /* when that was begun */
-  int64_t begun_ns;      /* this process */
+  int64_t opened_ns;     /* this process; */
+  int64_t begun_ns;      /* its first step */
   double peak_flops;
   struct gd_train_before before; /* the same on all ranks: it decides about spikes */
   int bad_in_row, roll_backs;
@@ -132,7 +133,8 @@ static bool is_asked(const struct training *t) {
 
 static bool is_late(const struct training *t) {
   double limit_s = t->o->time_limit_s;
-  return limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->begun_ns) >= limit_s;
+  return (limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->opened_ns) >= limit_s) ||
+         gd_train_fault("late", t->step + 1);
 }
 
 /* The norm is known within the update: it is told which one is a spike, and skips itself. */
@@ -441,6 +443,7 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     if (o->stepped)
       o->stepped(o->user, &step);
     gd_train_fault_hold(t->step, o->stop, o->user);
+    gd_train_fault_slow(t->step);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
       GD_TRY(end_checkpoint(t, false, err));
     if (t->bad_in_row >= ROLL_BACK_AFTER) {
@@ -565,6 +568,7 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
     return gd_nomem(err, "before training");
   *end = (struct gd_train_end){0};
   t->o = training;
+  t->opened_ns = gd_clock_ns();
   t->end = end;
   t->comm = training->trial.comm;
   t->rank = t->comm ? gd_comm_rank(t->comm) : 0;
