@@ -130,6 +130,13 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
         w->plan.method, (long long)w->plan.accumulation, (long long)w->plan.micro_batch);
     gd_show_paragraph(&cli->out, 2, line);
   }
+  if (done > 0 && end->promised_step_s > 0) {
+    double more = end->step_s / end->promised_step_s - 1;
+    snprintf(line, sizeof line, "the %s said %s a step: %.0f %% %s", end->promised_by,
+             gd_show_seconds(step_text, sizeof step_text, end->promised_step_s), 100 * fabs(more),
+             more >= 0 ? "longer" : "shorter");
+    gd_show_paragraph(&cli->out, 2, line);
+  }
   if (end->skipped > 0)
     gd_strbuf_printf(&cli->out,
                      "  %lld update%s skipped: the loss was not finite, or it or the norm spiked\n",
@@ -172,6 +179,11 @@ static enum gd_status append_object(struct watching *w, const struct gd_train_en
   else
     gd_show_set_null(&object, "best_step");
   gd_show_set_real(&object, "step_s", end->step_s);
+  if (end->promised_step_s > 0)
+    gd_show_set_real(&object, "promised_step_s", end->promised_step_s);
+  else
+    gd_show_set_null(&object, "promised_step_s");
+  gd_show_set_text(&object, "promised_by", end->promised_by);
   gd_show_set_real(&object, "seconds", end->seconds);
   gd_show_set_real(&object, "checkpoint_stall_s", end->stalled_s);
   gd_show_set_int(&object, "skipped", end->skipped);
@@ -456,6 +468,8 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
                                  .eval = data_options(s, s->eval, s->n_eval, causal),
                                  .folder = folder,
                                  .config_text = s->config_text,
+                                 .keeps = true,
+                                 .store = cli->options.store,
                                  .init = s->init,
                                  .checkpoint_steps = s->checkpoint_steps,
                                  .checkpoint_s = s->checkpoint_s,
