@@ -33,7 +33,7 @@ struct training {
   struct gd_comm *comm;
   struct gd_session session;
   struct gd_trial plan;
-  struct gd_dataset data, eval;
+  struct gd_source data, eval;
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
   char checkpoints[GD_FILE_PATH];
@@ -46,6 +46,7 @@ struct training {
   double peak_flops;
   double recent[RECENT];
   int n_recent, bad_in_row, roll_backs;
+  bool images; /* samples are images, not sequences */
   float step_s[TIMES];
   int64_t n_steps; /* of this process */
 };
@@ -70,41 +71,26 @@ static enum gd_status sum(const struct training *t, double *values, int count,
 
 /* --- a step -------------------------------------------------------------------------------- */
 
-/* The staging memory of a part: ids, and labels behind them. */
-static int32_t *staging(struct training *t, enum gd_run_part part) {
-  struct gd_run *run = &t->session.run;
-  char *memory = run->backend->ops->host_memory(run->backend);
-  return (int32_t *)(void *)(memory + run->plan[part]->staging_at);
-}
-
-/* Labels of the whole step that count: every rank weighs by it. */
-static enum gd_status count_labels(struct training *t, const struct gd_dataset *data, int64_t first,
-                                   int64_t count, double *valid, struct gd_error *err) {
-  const struct gd_graph *graph = t->session.run.plan[GD_RUN_FULL]->graph;
-  int64_t seq = data->options.seq;
-  int32_t *ids = staging(t, GD_RUN_FULL), *labels = ids + gd_tensor_elements(graph, graph->ids);
-  *valid = (double)(count * (seq - 1));
-  for (int64_t i = 0; i < count && !data->options.causal; i++) {
-    *valid = i == 0 ? 0 : *valid;
-    GD_TRY(gd_dataset_read(data, first + i, ids, labels, err));
-    for (int64_t j = 0; j < seq; j++)
-      *valid += labels[j] != -100;
-  }
-  return GD_OK;
-}
-
-/* Puts samples first .. first + count of the data, one micro-batch, before the device. */
-static enum gd_status put_samples(struct training *t, const struct gd_dataset *data,
-                                  enum gd_run_part part, int64_t first, int64_t count, double valid,
+/* Puts samples first .. first + count of the data, one micro-batch, before the device: through the
+   staging memory, where labels or targets lie behind ids or pixels. All have 4 bytes. */
+static enum gd_status put_samples(struct training *t, struct gd_source *data, enum gd_run_part part,
+                                  int64_t first, int64_t count, double valid,
                                   struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   const struct gd_graph *graph = run->plan[part]->graph;
-  int64_t seq = data->options.seq;
-  int32_t *ids = staging(t, part), *labels = ids + gd_tensor_elements(graph, graph->ids);
-  for (int64_t i = 0; i < count; i++)
-    GD_TRY(gd_dataset_read(data, first + i, ids + i * seq, labels + i * seq, err));
-  return gd_run_batch(run, part,
-                      &(struct gd_batch){.ids = ids, .labels = labels, .weight = 1 / valid}, err);
+  gd_tensor_id input = t->images ? graph->pixels : graph->ids;
+  char *inputs = (char *)run->backend->ops->host_memory(run->backend) + run->plan[part]->staging_at;
+  void *labels = inputs + gd_tensor_bytes(graph, input);
+  struct gd_batch batch = {.weight = valid > 0 ? 1 / valid : 0};
+  GD_TRY(gd_source_read(data, first, count, inputs, labels, err));
+  if (t->images) {
+    batch.pixels = (const float *)(void *)inputs;
+    batch.targets = labels;
+  } else {
+    batch.ids = (const int32_t *)(void *)inputs;
+    batch.labels = labels;
+  }
+  return gd_run_batch(run, part, &batch, err);
 }
 
 static enum gd_status micro_steps(struct training *t, double valid, struct gd_error *err) {
@@ -150,7 +136,8 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
   double valid;
-  GD_TRY(count_labels(t, &t->data, t->first + t->offset, t->local, &valid, err));
+  double waited_s = t->data.waited_s;
+  GD_TRY(gd_source_count(&t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
   GD_TRY(micro_steps(t, valid, err));
   GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
@@ -166,8 +153,11 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   t->step++;
   t->first += recipe->batch;
   out->step = t->step;
-  out->tokens = t->step * recipe->batch * recipe->seq;
-  out->tokens_per_s = (double)(recipe->batch * recipe->seq) / out->step_s;
+  out->images = t->images;
+  out->tokens = t->step * recipe->batch * (t->images ? 1 : recipe->seq);
+  out->tokens_per_s = (double)(recipe->batch * (t->images ? 1 : recipe->seq)) / out->step_s;
+  out->data_wait_s = t->data.waited_s - waited_s;
+  t->end->data_wait_s += out->data_wait_s;
   if (t->peak_flops > 0)
     out->mfu = t->plan.model_flops_per_step / out->step_s / t->peak_flops;
   t->step_s[t->n_steps++ % TIMES] = (float)out->step_s;
@@ -178,8 +168,7 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
     t->bad_in_row = 0;
     remember(t, out->loss);
   }
-  for (int64_t i = 0; i < t->local; i++)
-    gd_dataset_prefetch(&t->data, t->first + t->offset + i);
+  gd_source_prefetch(&t->data, t->first + t->offset, t->local);
   return GD_OK;
 }
 
@@ -190,24 +179,31 @@ static enum gd_status evaluate(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_run *run = &t->session.run;
   int64_t size = t->plan.micro_batch, ranks = t->comm ? gd_comm_size(t->comm) : 1;
-  int64_t samples = t->eval.sequences < o->eval_samples ? t->eval.sequences : o->eval_samples;
+  int64_t samples = t->eval.samples < o->eval_samples ? t->eval.samples : o->eval_samples;
   int64_t rounds = samples / (size * ranks) > 0 ? samples / (size * ranks) : 1;
-  double totals[2] = {0, 0}; /* loss times labels, labels */
+  double totals[3] = {0, 0, 0}; /* loss times labels, labels, classes found */
+  double unused;                /* hits of training */
+  GD_TRY(gd_run_take_hits(run, &unused, err));
+  if (t->images) /* all of them: what is behind the last one counts nothing */
+    rounds = (samples + size * ranks - 1) / (size * ranks);
   for (int64_t round = 0; round < rounds; round++) {
     int64_t first = (round * ranks + t->rank) * size;
-    double valid, loss;
-    GD_TRY(count_labels(t, &t->eval, first, size, &valid, err));
+    double valid, loss, hits;
+    GD_TRY(gd_source_count(&t->eval, first, size, &valid, err));
     GD_TRY(put_samples(t, &t->eval, GD_RUN_FULL, first, size, valid, err));
     GD_TRY(gd_run_micro_step(run, GD_RUN_FULL, err));
     GD_TRY(gd_run_take_loss(run, &loss, err));
+    GD_TRY(gd_run_take_hits(run, &hits, err));
     totals[0] += loss * valid;
     totals[1] += valid;
+    totals[2] += hits;
   }
   GD_TRY(gd_state_clear_gradients(run, err));
-  GD_TRY(sum(t, totals, 2, err));
+  GD_TRY(sum(t, totals, 3, err));
   t->end->eval_loss = totals[0] / totals[1];
+  t->end->eval_accuracy = t->images ? totals[2] / totals[1] : -1;
   if (t->rank == 0)
-    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, err));
+    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, t->end->eval_accuracy, err));
   if (o->evaluated)
     o->evaluated(o->user, t->step, t->end->eval_loss);
   return GD_OK;
@@ -304,9 +300,9 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
 
 static enum gd_status open_data(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
-  GD_TRY(gd_dataset_open(&t->data, &o->data, err));
-  if (o->eval.n_files > 0)
-    GD_TRY(gd_dataset_open(&t->eval, &o->eval, err));
+  GD_TRY(gd_source_open(&t->data, &o->data, NULL, err));
+  if (gd_source_is_given(&o->eval))
+    GD_TRY(gd_source_open(&t->eval, &o->eval, &t->data, err));
   return GD_OK;
 }
 
@@ -329,13 +325,15 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   t->peak_flops = t->session.backend->ops->peak_flops(t->session.backend, dtype, tf32);
   if (gd_backend_is_gpu(t->o->trial.backend))
     t->peak_flops *= ranks;
-  GD_ASSERT(plan->graph->ids != GD_NONE);
-  if (t->o->eval.n_files > 0 && plan->graph->dropout_seed != GD_NONE)
+  GD_ASSERT((t->images ? plan->graph->pixels : plan->graph->ids) != GD_NONE);
+  if (gd_source_is_given(&t->o->eval) && plan->graph->dropout_seed != GD_NONE)
     return gd_fail(err, GD_UNSUPPORTED,
                    "%s trains with dropout, and an evaluation would have it too: leave --eval out, "
                    "or set the dropout of its config.json to 0",
                    t->o->model->name);
-  return GD_OK;
+  GD_TRY(gd_source_follow(&t->data, t->offset, t->local, recipe->batch, err));
+  int64_t size = t->plan.micro_batch;
+  return t->eval.ops ? gd_source_follow(&t->eval, t->rank * size, size, ranks * size, err) : GD_OK;
 }
 
 /* From the newest checkpoint, or from the start. */
@@ -399,7 +397,7 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
       GD_TRY(roll_back(t, step.loss, err));
       continue;
     }
-    if (o->eval.n_files > 0 && o->eval_steps > 0 && t->step % o->eval_steps == 0)
+    if (t->eval.ops && o->eval_steps > 0 && t->step % o->eval_steps == 0)
       GD_TRY(evaluate(t, err));
     /* Time differs between ranks: rank 0's decides. */
     double due = t->rank == 0 && checkpoint_is_due(t);
@@ -451,7 +449,7 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     qsort(t->step_s, (size_t)timed, sizeof *t->step_s, compare_floats);
     end->step_s = (double)t->step_s[timed / 2];
   }
-  if (end->finished && o->eval.n_files > 0 && t->n_steps > 0)
+  if (end->finished && t->eval.ops && t->n_steps > 0)
     GD_TRY(evaluate(t, err));
   GD_TRY(end_checkpoint(t, false, err));
   if (t->saved_step != t->step) {
@@ -482,8 +480,9 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   struct training *t = gd_mem_alloc(1, sizeof *t);
   if (!t)
     return gd_nomem(err, "before training");
-  *end = (struct gd_train_end){0};
+  *end = (struct gd_train_end){.eval_accuracy = -1};
   t->o = training;
+  t->images = training->model->family->images;
   t->end = end;
   t->comm = training->trial.comm;
   t->rank = t->comm ? gd_comm_rank(t->comm) : 0;
@@ -499,8 +498,8 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   }
   gd_train_log_close(&t->log);
   gd_session_close(&t->session);
-  gd_dataset_close(&t->data);
-  gd_dataset_close(&t->eval);
+  gd_source_close(&t->eval);
+  gd_source_close(&t->data);
   gd_mem_free(t);
   return status;
 }
