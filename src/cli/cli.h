@@ -18,6 +18,8 @@ struct gd_cli {
   struct gd_cli_options options;
   const char **arguments; /* what is neither command nor option; in the arena */
   int n_arguments;
+  const struct gd_option **given; /* options, each once; in the arena */
+  int n_given;
   bool bold;            /* stdout is a terminal that may be coloured */
   bool colour;          /* stderr may be coloured */
   bool progress;        /* stderr is a terminal, and not --quiet */
@@ -38,6 +40,10 @@ enum gd_status gd_cmd_estimate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_sample(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_evaluate(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_runs(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_watch(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);

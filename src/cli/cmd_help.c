@@ -1,6 +1,6 @@
 /*
  * `gpudays help`, `--help` of a command, `--version`: all of it out of the tables of options.c.
- * Each page fits a terminal of 24 lines and 80 columns.
+ * Each page of a command fits a terminal of 24 lines and 80 columns, but for bench and train.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,15 +23,25 @@ static void append_option(struct gd_strbuf *out, const struct gd_option *option)
   gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, option->help);
 }
 
+/* Of the list of commands, each before the first of its group. */
+static const char *const headings[GD_COMMAND_COUNT] = {
+    [GD_COMMAND_MODELS] = "Before a run",
+    [GD_COMMAND_BENCH] = "Measured",
+    [GD_COMMAND_TOKENS] = "The run itself",
+    [GD_COMMAND_SURVEY] = "More",
+};
+
 static void append_overview(struct gd_strbuf *out) {
   gd_strbuf_append(out, "Usage: gpudays COMMAND [ARGUMENT...] [OPTION...]\n"
                         "How long does pre-training take? Start here: gpudays bench pythia-14m\n");
   for (int i = 1; i < GD_COMMAND_COUNT; i++) {
     char left[64];
+    if (headings[i])
+      gd_strbuf_printf(out, "\n%s\n", headings[i]);
     snprintf(left, sizeof left, "%s %s", gd_commands[i].name, gd_commands[i].arguments);
     gd_strbuf_printf(out, "  %-*s  %s\n", LEFT_COLUMNS, left, gd_commands[i].summary);
   }
-  gd_strbuf_append(out, "Everywhere:"); /* no empty line: a small terminal has 24 */
+  gd_strbuf_append(out, "\nEverywhere:");
   for (int i = 0; i < gd_option_count; i++)
     if (gd_option_table[i].common && gd_option_table[i].letter)
       gd_strbuf_printf(out, " -%c|--%s", gd_option_table[i].letter, gd_option_table[i].name);

@@ -12,12 +12,15 @@
 #include <unistd.h>
 
 #include "base/cache.h"
+#include "base/clock.h"
 #include "base/cpus.h"
+#include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
-#include "cli/show.h"
+#include "cli/show_run.h"
 #include "comm/comm.h"
+#include "data/tokenizer.h"
 #include "store/store_best.h"
 #include "train/run_folder.h"
 #include "train/train.h"
@@ -58,33 +61,34 @@ struct watching {
   const struct gd_run_settings *settings;
   const char *folder;
   struct gd_trial plan;
+  int64_t retries;    /* so often was it started again */
   int64_t first_step; /* of this process */
-  double first_loss;
-  double spent_s; /* in steps */
+  int64_t begun_ns;   /* its first step, */
+  int64_t n_steps;    /* and how many it has made */
 };
 
 static void show_opened(void *user, const struct gd_trial *plan, int64_t step) {
   struct watching *w = user;
   w->plan = *plan;
   w->first_step = step;
+  w->begun_ns = gd_clock_ns();
 }
 
 static void show_step(void *user, const struct gd_train_step *s) {
   struct watching *w = user;
-  char label[sizeof w->progress.label], tokens[GD_SHOW_TEXT];
+  char line[320], tokens[GD_SHOW_TEXT], left[GD_SHOW_TEXT], date[GD_SHOW_TEXT];
   int64_t steps = w->settings->model.recipe.steps;
-  w->spent_s += s->step_s;
-  if (s->step == w->first_step + 1)
-    w->first_loss = s->loss;
-  double done = (double)(s->step - w->first_step);
-  snprintf(label, sizeof label,
-           "step %lld of %lld, loss %.4f, lr %.2e, norm %.3g, %s %s/s, MFU %.0f %%",
-           (long long)s->step, (long long)steps, s->loss, s->lr, s->norm,
+  double spent_s = 1e-9 * (double)(gd_clock_ns() - w->begun_ns); /* with all that is not a step */
+  double left_s = spent_s / (double)++w->n_steps * (double)(steps - s->step);
+  snprintf(line, sizeof line,
+           "step %lld of %lld, loss %.4f, done %s (%s left), %s %s/s, MFU %.0f %%, lr %.2e, "
+           "norm %.3g",
+           (long long)s->step, (long long)steps, s->loss,
+           gd_show_date(date, sizeof date, (int64_t)time(NULL) + (int64_t)left_s),
+           gd_show_seconds(left, sizeof left, left_s < 1 ? 1 : left_s),
            gd_format_number(tokens, sizeof tokens, s->tokens_per_s, 0),
-           s->images ? "images" : "tokens", 100 * s->mfu);
-  memcpy(w->progress.label, label, sizeof label);
-  gd_progress_report(&w->progress, "", (double)s->step / (double)steps,
-                     w->spent_s / done * (double)(steps - s->step));
+           s->images ? "images" : "tokens", 100 * s->mfu, s->lr, s->norm);
+  gd_progress_line(&w->progress, line);
 }
 
 static void show_note(void *user, const char *sentence) {
@@ -112,6 +116,10 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
              (long long)end->resumed_step);
     gd_show_paragraph(&cli->out, 2, line);
   }
+  if (w->retries > 0)
+    gd_strbuf_printf(&cli->out,
+                     "  started again %lld time%s, after a rank or the process had died\n",
+                     (long long)w->retries, w->retries == 1 ? "" : "s");
   if (done > 0) {
     snprintf(line, sizeof line,
              "%lld step%s in %s, %s each (median): %s %s/s; %s, gradient accumulation %lld x "
@@ -133,13 +141,17 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
     gd_show_paragraph(&cli->out, 2, line);
   }
   if (end->skipped > 0)
-    gd_strbuf_printf(&cli->out, "  %lld update%s skipped: the loss was not finite, or spiked\n",
+    gd_strbuf_printf(&cli->out,
+                     "  %lld update%s skipped: the loss was not finite, or it or the norm spiked\n",
                      (long long)end->skipped, end->skipped == 1 ? " was" : "s were");
+  if (end->best_step >= 0)
+    gd_strbuf_printf(&cli->out, "  lowest evaluation loss: the checkpoint of step %lld\n",
+                     (long long)end->best_step);
   if (end->finished)
     snprintf(line, sizeof line, "the model is in %s/model, as transformers loads it", w->folder);
   else
     snprintf(line, sizeof line, "%s: 'gpudays train %s' goes on",
-             asked_to_stop ? "asked to stop" : "the time is up", w->folder);
+             end->asked ? "asked to stop" : "the time is up", w->folder);
   gd_show_paragraph(&cli->out, 2, line);
 }
 
@@ -169,11 +181,16 @@ static enum gd_status append_object(struct watching *w, const struct gd_train_en
     gd_show_set_real(&object, "eval_accuracy", end->eval_accuracy);
   else
     gd_show_set_null(&object, "eval_accuracy");
+  if (end->best_step >= 0)
+    gd_show_set_int(&object, "best_step", end->best_step);
+  else
+    gd_show_set_null(&object, "best_step");
   gd_show_set_real(&object, "step_s", end->step_s);
   gd_show_set_real(&object, "seconds", end->seconds);
   gd_show_set_real(&object, "checkpoint_stall_s", end->stalled_s);
   gd_show_set_real(&object, "data_wait_s", end->data_wait_s);
   gd_show_set_int(&object, "skipped", end->skipped);
+  gd_show_set_int(&object, "retries", w->retries);
   return gd_show_json(&w->cli->out, &object, err);
 }
 
@@ -196,6 +213,8 @@ static enum gd_status change_recipe(const struct gd_cli *cli, struct gd_recipe *
       json_object_set_new(json.root, numbers[i].key, json_real(numbers[i].number->value));
   if (o->warmup.given)
     json_object_set_new(json.root, "warmup_steps", json_integer((json_int_t)o->warmup.value));
+  if (o->decay.given)
+    json_object_set_new(json.root, "decay_steps", json_integer((json_int_t)o->decay.value));
   if (o->schedule)
     json_object_set_new(json.root, "schedule", json_string(o->schedule));
   if (o->betas) {
@@ -268,6 +287,31 @@ static enum gd_status image_settings(const struct gd_cli_options *o, struct gd_r
   return GD_OK;
 }
 
+/* The tokenizer of --tokenizer, or the one in the folder of the model: it stays with the run. */
+static enum gd_status read_tokenizer(struct gd_cli *cli, struct gd_run_settings *s,
+                                     struct gd_error *err) {
+  const char *path = cli->options.tokenizer;
+  char inside[GD_FILE_PATH];
+  struct gd_strbuf text = {0};
+  struct gd_tokenizer *tokenizer = NULL;
+  int64_t classes = s->model.family->classes(&s->model), size;
+  snprintf(inside, sizeof inside, "%.4000s/tokenizer.json", cli->arguments[0]);
+  if (!path && gd_file_is_missing(inside))
+    return GD_OK;
+  GD_TRY(gd_tokenizer_load(&tokenizer, path ? path : inside, err));
+  size = gd_tokenizer_size(tokenizer);
+  gd_tokenizer_free(tokenizer);
+  if (size > classes)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "the tokenizer has %lld tokens, and %s has %lld; choose another one",
+                   (long long)size, s->model.name, (long long)classes);
+  enum gd_status status = gd_tokenizer_text(path ? path : inside, &text, err);
+  if (status == GD_OK)
+    s->tokenizer_text = gd_arena_copy_string(&cli->arena, text.text);
+  gd_strbuf_deinit(&text);
+  return status != GD_OK || s->tokenizer_text ? status : gd_nomem(err, "for the tokenizer");
+}
+
 /* Settings of a new run. */
 static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_settings *s,
                                    struct gd_error *err) {
@@ -299,6 +343,8 @@ static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_
     eval[s->n_eval++] = o->eval;
   s->data = data;
   s->eval = eval;
+  s->init = o->init ? o->init : "";
+  GD_TRY(read_tokenizer(cli, s, err));
   s->method = o->methods ? o->methods : best_method(cli, &s->model, ranks);
   s->micro_batch = o->micro_batch == GD_MICRO_BATCH_FIXED ? o->micro_batch_size : 0;
   s->seed = o->seed;
@@ -327,31 +373,26 @@ static void change_settings(const struct gd_cli *cli, struct gd_run_settings *s)
     s->eval_steps = o->eval_every;
 }
 
+/* What a run that goes on may be given; every other option would change what it trains. */
+static bool may_change(const char *option) {
+  static const char *const names[] = {
+      "backend", "threads",    "methods",      "micro-batch",  "device-memory", "host-memory",
+      "ranks",   "store",      "time-limit",   "rank-timeout", "retries",       "checkpoint-every",
+      "keep",    "eval-every", "data-threads", "dry-run",      "json",          "quiet"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(option, names[i]) == 0)
+      return true;
+  return false;
+}
+
 static enum gd_status refuse_changes(const struct gd_cli *cli, struct gd_error *err) {
-  const struct gd_cli_options *o = &cli->options;
-  const char *given = o->data                    ? "--data"
-                      : o->eval                  ? "--eval"
-                      : o->output                ? "-o"
-                      : o->lr.given              ? "--lr"
-                      : o->min_lr.given          ? "--min-lr"
-                      : o->warmup.given          ? "--warmup"
-                      : o->schedule              ? "--schedule"
-                      : o->betas                 ? "--betas"
-                      : o->augment               ? "--augment"
-                      : o->normalize             ? "--normalize"
-                      : o->label_smoothing.given ? "--label-smoothing"
-                      : o->weight_decay.given    ? "--weight-decay"
-                      : o->clip.given            ? "--clip"
-                      : o->batch                 ? "--batch"
-                      : o->seq                   ? "--seq"
-                      : o->steps                 ? "--steps"
-                      : o->tokens                ? "--tokens"
-                      : o->seed                  ? "--seed"
-                      : o->precision_given       ? "--precision"
-                      : o->optimizer_given       ? "--optimizer"
-                                                 : NULL;
-  if (cli->n_arguments > 1)
-    given = "further files";
+  const char *given = cli->n_arguments > 1 ? "further files" : NULL;
+  char option[64];
+  for (int i = 0; i < cli->n_given && !given; i++)
+    if (!may_change(cli->given[i]->name)) {
+      snprintf(option, sizeof option, "--%s", cli->given[i]->name);
+      given = option;
+    }
   if (given)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s is a run with settings of its own (%s/run.json), and %s would change what "
@@ -494,16 +535,26 @@ static enum gd_status look_at_data(struct gd_cli *cli, const char *folder,
   return status;
 }
 
+/* How often the process that watches over this one has started the run again. */
+static int64_t retries_before(void) {
+  const char *text = gd_env(GD_LAUNCH_RETRIED);
+  return text ? strtoll(text, NULL, 10) : 0;
+}
+
 static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_run_settings *s,
                             struct gd_error *err) {
-  struct watching w = {
-      .cli = cli, .settings = s, .folder = folder, .progress = {.on = cli->progress}};
+  struct watching w = {.cli = cli,
+                       .settings = s,
+                       .folder = folder,
+                       .progress = {.on = cli->progress},
+                       .retries = retries_before()};
   struct gd_train_end end;
   struct gd_method method;
   GD_TRY(gd_method_parse(s->method, &method, err));
   struct gd_training training = {.model = &s->model,
                                  .folder = folder,
                                  .config_text = s->config_text,
+                                 .init = s->init,
                                  .checkpoint_steps = s->checkpoint_steps,
                                  .checkpoint_s = s->checkpoint_s,
                                  .keep = (int)s->keep,
@@ -526,7 +577,6 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
     training.trial.micro_batch_size =
         s->micro_batch > share && !given && share > 0 ? share : s->micro_batch;
   }
-  catch_signals();
   enum gd_status status = gd_train_run(&training, &end, err);
   gd_progress_clear(&w.progress);
   GD_TRY(status);
@@ -585,13 +635,27 @@ static enum gd_status take_folder(struct gd_cli *cli, const char *folder, bool r
   return cli->comm ? gd_comm_agree(cli->comm, status, err) : status;
 }
 
+/* Ranks of somebody else's mpirun or srun cannot be started again from here. */
+static enum gd_status check_retries(const struct gd_cli *cli, bool in_job, struct gd_error *err) {
+  if (cli->options.retries > 0 && in_job && !gd_launch_is_watched())
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--retries starts again what gpudays has started, and mpirun or srun has started "
+        "this rank; leave it out, or use --ranks instead of mpirun");
+  return GD_OK;
+}
+
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
   struct gd_run_settings settings = {0};
   const char *folder = cli->arguments[0];
   int rank, size, lock;
-  bool resumes = gd_run_folder_has_run(folder);
-  if (gd_comm_in_job(&rank, &size))
+  bool resumes = gd_run_folder_has_run(folder), in_job = gd_comm_in_job(&rank, &size);
+  catch_signals();
+  GD_TRY(check_retries(cli, in_job, err));
+  if (in_job)
     GD_TRY(gd_launch_join(cli, err));
+  else
+    gd_launch_say_met();
   cli->options.backend = gd_cli_backend(cli);
   if (resumes) {
     GD_TRY(refuse_changes(cli, err));
@@ -602,6 +666,10 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
                                  : gd_arena_printf(&cli->arena, "runs/%s", settings.model.name);
     if (!folder)
       return gd_nomem(err, "before training");
+    /* Started again, this very command may have made the run. */
+    resumes = retries_before() > 0 && gd_run_folder_has_run(folder);
+    if (resumes)
+      GD_TRY(gd_run_folder_read(folder, &cli->arena, &settings, err));
   }
   change_settings(cli, &settings);
   GD_TRY(agree_on_settings(cli, folder, &settings, err));

@@ -23,18 +23,22 @@ enum gd_command_id {
   GD_COMMAND_GPUS,
   GD_COMMAND_ESTIMATE,
   GD_COMMAND_PLAN,
+  GD_COMMAND_COST,
   GD_COMMAND_BENCH,
-  GD_COMMAND_TRAIN,
   GD_COMMAND_RESULTS,
   GD_COMMAND_BEST,
   GD_COMMAND_EXPORT,
-  GD_COMMAND_SURVEY,
-  GD_COMMAND_TOKENS,
-  GD_COMMAND_COST,
   GD_COMMAND_REPORT,
-  GD_COMMAND_VERIFY,
   GD_COMMAND_CALIBRATE,
   GD_COMMAND_ACCURACY,
+  GD_COMMAND_TOKENS,
+  GD_COMMAND_TRAIN,
+  GD_COMMAND_SAMPLE,
+  GD_COMMAND_EVALUATE,
+  GD_COMMAND_RUNS,
+  GD_COMMAND_WATCH,
+  GD_COMMAND_SURVEY,
+  GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
@@ -110,13 +114,20 @@ struct gd_cli_options {
   const char *survey; /* of report: a file of answers */
   /* of train */
   bool dry_run;
+  bool once; /* of watch */
   const char *data, *eval, *schedule, *betas;
   const char *augment, *normalize; /* of images, likewise what follows */
   struct gd_cli_number label_smoothing;
   int64_t data_threads;
   struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
   struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */
-  int64_t keep, eval_every, token_bytes;
+  int64_t keep, eval_every, token_bytes, retries;
+  struct gd_cli_number decay;
+  const char *init;
+  /* of sample and evaluate */
+  const char *prompt;
+  int64_t length, samples;
+  struct gd_cli_number temperature, top_p;
   /* of tokens */
   const char *tokenizer, *eos, *field, *tokens_format;
   struct gd_cli_number validation;

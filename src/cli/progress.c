@@ -13,25 +13,15 @@
 #include "base/clock.h"
 #include "cli/show.h"
 
+enum { PERIOD_NS = 100000000 };
+
 static int terminal_columns(void) {
   struct winsize size;
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-void gd_progress_report(void *user, const char *what, double done, double eta_s) {
-  struct gd_progress *progress = user;
-  int64_t now = gd_clock_ns();
-  char line[256], eta[GD_SHOW_TEXT];
-  bool same = progress->shown > 0 && strncmp(progress->what, what, sizeof progress->what - 1) == 0;
-  if (!progress->on || (same && now - progress->last_ns < 100000000))
-    return;
-  snprintf(progress->what, sizeof progress->what, "%s", what);
-  if (eta_s < 0)
-    snprintf(line, sizeof line, "%s: %s ...", progress->label, what);
-  else
-    snprintf(line, sizeof line, "%s: %s, %.0f %%, %s left", progress->label, what, 100 * done,
-             gd_show_seconds(eta, sizeof eta, eta_s < 1 ? 1 : eta_s));
-  gd_text_clean(line); /* the label is a model's name, and the words are another process's */
+/* Draws the line; it has no characters that move the cursor. */
+static void draw(struct gd_progress *progress, const char *line) {
   int length = (int)strlen(line);
   int columns = terminal_columns() - 1; /* the last column would wrap on some terminals */
   if (length > columns)
@@ -40,7 +30,36 @@ void gd_progress_report(void *user, const char *what, double done, double eta_s)
   fprintf(stderr, "\r%.*s%*s", length, line, rest, "");
   fflush(stderr);
   progress->shown = length;
-  progress->last_ns = now;
+  progress->last_ns = gd_clock_ns();
+}
+
+static bool is_too_soon(const struct gd_progress *progress) {
+  return progress->shown > 0 && gd_clock_ns() - progress->last_ns < PERIOD_NS;
+}
+
+void gd_progress_line(struct gd_progress *progress, const char *line) {
+  char clean[512];
+  if (!progress->on || is_too_soon(progress))
+    return;
+  snprintf(clean, sizeof clean, "%s", line);
+  gd_text_clean(clean);
+  draw(progress, clean);
+}
+
+void gd_progress_report(void *user, const char *what, double done, double eta_s) {
+  struct gd_progress *progress = user;
+  char line[256], eta[GD_SHOW_TEXT];
+  bool same = progress->shown > 0 && strncmp(progress->what, what, sizeof progress->what - 1) == 0;
+  if (!progress->on || (same && is_too_soon(progress)))
+    return;
+  snprintf(progress->what, sizeof progress->what, "%s", what);
+  if (eta_s < 0)
+    snprintf(line, sizeof line, "%s: %s ...", progress->label, what);
+  else
+    snprintf(line, sizeof line, "%s: %s, %.0f %%, %s left", progress->label, what, 100 * done,
+             gd_show_seconds(eta, sizeof eta, eta_s < 1 ? 1 : eta_s));
+  gd_text_clean(line); /* the label is a model's name, and the words are another process's */
+  draw(progress, line);
 }
 
 void gd_progress_clear(struct gd_progress *progress) {

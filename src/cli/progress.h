@@ -18,6 +18,8 @@ struct gd_progress {
 
 /* The callback of struct gd_trial_options; user is the struct. eta_s below 0: not known yet. */
 void gd_progress_report(void *user, const char *what, double done, double eta_s);
+/* A line of the caller's own, what matters most first: it is cut at the terminal's width. */
+void gd_progress_line(struct gd_progress *progress, const char *line);
 void gd_progress_clear(struct gd_progress *progress);
 
 #endif

@@ -43,6 +43,9 @@ enum gd_status gd_tokenizer_load(struct gd_tokenizer **tokenizer, const char *pa
 enum gd_status gd_tokenizer_parse(struct gd_tokenizer **tokenizer, const char *label,
                                   const char *text, size_t length,
                                   struct gd_error *err) GD_MUST_USE;
+/* Appends the text of a tokenizer.json: what gd_tokenizer_load reads. */
+enum gd_status gd_tokenizer_text(const char *path, struct gd_strbuf *text,
+                                 struct gd_error *err) GD_MUST_USE;
 void gd_tokenizer_free(struct gd_tokenizer *tokenizer); /* NULL is fine */
 
 /* Ids are below this. */

@@ -733,29 +733,19 @@ enum gd_status gd_tokenizer_parse(struct gd_tokenizer **tokenizer, const char *l
   return status;
 }
 
-static enum gd_status load_file(struct gd_tokenizer **tokenizer, const char *path,
-                                struct gd_error *err) {
-  struct gd_strbuf text = {0};
-  enum gd_status status = gd_file_read(path, MOST_FILE, &text, err);
-  if (status == GD_OK)
-    status = gd_tokenizer_parse(tokenizer, path, text.text ? text.text : "", text.length, err);
-  gd_strbuf_deinit(&text);
-  return status;
-}
-
-enum gd_status gd_tokenizer_load(struct gd_tokenizer **tokenizer, const char *path,
-                                 struct gd_error *err) {
+enum gd_status gd_tokenizer_text(const char *path, struct gd_strbuf *text, struct gd_error *err) {
   static const char folder[] = "tokenizers/";
   char inside[GD_FILE_PATH], clean[256];
   struct stat about;
-  *tokenizer = NULL;
   for (int i = 0; i < gd_embedded_file_count; i++) {
     const struct gd_embedded_file *file = &gd_embedded_files[i];
     size_t length = strlen(path);
     if (strncmp(file->path, folder, sizeof folder - 1) == 0 &&
         strncmp(file->path + sizeof folder - 1, path, length) == 0 &&
-        strcmp(file->path + sizeof folder - 1 + length, ".json") == 0)
-      return gd_tokenizer_parse(tokenizer, path, file->text, (size_t)file->length, err);
+        strcmp(file->path + sizeof folder - 1 + length, ".json") == 0) {
+      gd_strbuf_append_bytes(text, file->text, (size_t)file->length);
+      return text->failed ? gd_nomem(err, "for a tokenizer") : GD_OK;
+    }
   }
   if (stat(path, &about) != 0 && gd_file_is_missing(path))
     return gd_fail(err, GD_BAD_INPUT,
@@ -767,7 +757,18 @@ enum gd_status gd_tokenizer_load(struct gd_tokenizer **tokenizer, const char *pa
       return gd_fail(err, GD_BAD_INPUT, "the path of the tokenizer is too long");
     path = inside;
   }
-  return load_file(tokenizer, path, err);
+  return gd_file_read(path, MOST_FILE, text, err);
+}
+
+enum gd_status gd_tokenizer_load(struct gd_tokenizer **tokenizer, const char *path,
+                                 struct gd_error *err) {
+  struct gd_strbuf text = {0};
+  *tokenizer = NULL;
+  enum gd_status status = gd_tokenizer_text(path, &text, err);
+  if (status == GD_OK)
+    status = gd_tokenizer_parse(tokenizer, path, text.text ? text.text : "", text.length, err);
+  gd_strbuf_deinit(&text);
+  return status;
 }
 
 static void free_steps(struct gd_steps *steps) {

@@ -19,15 +19,18 @@ static enum gd_status no_memory(struct gd_error *err) {
   return gd_nomem(err, "while preparing a run");
 }
 
-enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
-                           const struct gd_plan *full, const struct gd_plan *remainder,
-                           struct gd_error *err) {
-  int64_t device_bytes = full->device_bytes, host_bytes = full->host_bytes;
-  *run = (struct gd_run){.backend = backend, .plan = {full, remainder}};
-  if (remainder && remainder->device_bytes > device_bytes)
-    device_bytes = remainder->device_bytes;
-  if (remainder && remainder->host_bytes > host_bytes)
-    host_bytes = remainder->host_bytes;
+enum gd_status gd_run_open_parts(struct gd_run *run, struct gd_backend *backend,
+                                 const struct gd_plan *const plans[GD_RUN_PARTS],
+                                 struct gd_error *err) {
+  int64_t device_bytes = 0, host_bytes = 0;
+  *run = (struct gd_run){.backend = backend};
+  for (int part = 0; part < GD_RUN_PARTS; part++) {
+    run->plan[part] = plans[part];
+    if (plans[part] && plans[part]->device_bytes > device_bytes)
+      device_bytes = plans[part]->device_bytes;
+    if (plans[part] && plans[part]->host_bytes > host_bytes)
+      host_bytes = plans[part]->host_bytes;
+  }
   enum gd_status status = backend->ops->reserve(backend, device_bytes, host_bytes, err);
   for (int part = 0; part < GD_RUN_PARTS && status == GD_OK; part++)
     if (run->plan[part])
@@ -35,6 +38,14 @@ enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
   if (status != GD_OK)
     gd_run_close(run);
   return status;
+}
+
+enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
+                           const struct gd_plan *full, const struct gd_plan *remainder,
+                           struct gd_error *err) {
+  const struct gd_plan *plans[GD_RUN_PARTS] = {
+      [GD_RUN_FULL] = full, [GD_RUN_REMAINDER] = remainder, [GD_RUN_EVALUATION] = NULL};
+  return gd_run_open_parts(run, backend, plans, err);
 }
 
 void gd_run_close(struct gd_run *run) {
@@ -191,7 +202,8 @@ static enum gd_status fill_leaves(struct gd_run *run, const struct source *sourc
     scaled |= gd_op_info(graph->ops[id].kind)->attr == GD_ATTR_control &&
               graph->ops[id].attr.control.dynamic_scale;
   float scale[2] = {scaled ? 65536.0f : 1.0f, 0};
-  GD_TRY(write_scalars(run, plan, graph->loss_scale, scale, 2, err));
+  if (graph->loss_scale != GD_NONE)
+    GD_TRY(write_scalars(run, plan, graph->loss_scale, scale, 2, err));
   GD_TRY(run->backend->ops->run(run->backend, run->bound[GD_RUN_FULL], GD_PROGRAM_INIT, err));
   return run->backend->ops->sync(run->backend, err);
 }
@@ -286,6 +298,20 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
 }
 
+void gd_run_stage(struct gd_run *run, enum gd_run_part part, double weight, struct gd_batch *batch,
+                  void **inputs, void **labels) {
+  const struct gd_graph *graph = run->plan[part]->graph;
+  bool images = graph->pixels != GD_NONE, soft = graph->hits != GD_NONE;
+  char *memory = run->backend->ops->host_memory(run->backend);
+  *inputs = memory + run->plan[part]->staging_at;
+  *labels = (char *)*inputs + gd_tensor_bytes(graph, images ? graph->pixels : graph->ids);
+  *batch = (struct gd_batch){.ids = images ? NULL : *inputs,
+                             .pixels = images ? *inputs : NULL,
+                             .labels = soft ? NULL : *labels,
+                             .weight = weight,
+                             .targets = soft ? *labels : NULL};
+}
+
 double gd_run_step_share(const struct gd_run *run, enum gd_run_part part) {
   const struct gd_graph *graph = run->plan[part]->graph;
   double samples = (double)graph->tensors[graph->labels].dims[0] * graph->ranks;
@@ -362,6 +388,11 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
   return run->backend->ops->sync(run->backend, err);
 }
 
+enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  return write_leaf(run, plan, plan->graph->step, sizeof most, &most, sizeof most, err);
+}
+
 /* --- results ------------------------------------------------------------------------------- */
 
 /* Reads a sum and begins it anew. */
@@ -375,7 +406,13 @@ static enum gd_status take_sum(struct gd_run *run, gd_tensor_id sum, double *out
 }
 
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) {
-  return take_sum(run, run->plan[GD_RUN_FULL]->graph->loss_sum, loss, err);
+  const struct gd_graph *graph = run->plan[GD_RUN_FULL]->graph;
+  float value = 0;
+  if (graph->loss_sum != GD_NONE)
+    return take_sum(run, graph->loss_sum, loss, err);
+  GD_TRY(gd_run_read(run, graph->loss, &value, err)); /* exec/forward.h: of the last batch */
+  *loss = (double)value;
+  return GD_OK;
 }
 
 enum gd_status gd_run_take_hits(struct gd_run *run, double *hits, struct gd_error *err) {

@@ -17,20 +17,24 @@
 #include "model/model.h"
 #include "model/safetensors.h"
 
-/* The last micro-batch of a step may be smaller: a second plan over the same leaves. */
-enum gd_run_part { GD_RUN_FULL, GD_RUN_REMAINDER, GD_RUN_PARTS };
+/* The last micro-batch of a step may be smaller: a second plan over the same leaves. A third one
+   computes the loss and nothing else (gd_pipeline_evaluation). */
+enum gd_run_part { GD_RUN_FULL, GD_RUN_REMAINDER, GD_RUN_EVALUATION, GD_RUN_PARTS };
 
 struct gd_run {
   struct gd_backend *backend;               /* borrowed */
-  const struct gd_plan *plan[GD_RUN_PARTS]; /* borrowed; REMAINDER may be NULL */
+  const struct gd_plan *plan[GD_RUN_PARTS]; /* borrowed; NULL: none, but for FULL */
   struct gd_bound *bound[GD_RUN_PARTS];
   int64_t batch; /* samples of a step over all ranks; 0: one micro-batch of each */
 };
 
-/* Reserves the arenas (the larger of both plans) and binds. The plans must outlive the run. */
+/* Reserves the arenas (the larger of all plans) and binds. The plans must outlive the run. */
 enum gd_status gd_run_open(struct gd_run *run, struct gd_backend *backend,
                            const struct gd_plan *full, const struct gd_plan *remainder,
                            struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_run_open_parts(struct gd_run *run, struct gd_backend *backend,
+                                 const struct gd_plan *const plans[GD_RUN_PARTS],
+                                 struct gd_error *err) GD_MUST_USE;
 void gd_run_close(struct gd_run *run); /* safe on a zeroed run */
 
 /* Parameters as transformers initialises them, from a counter-based generator: tensor by name,
@@ -50,6 +54,10 @@ struct gd_batch {
 };
 enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
                             struct gd_error *err) GD_MUST_USE;
+/* A batch in memory of the host that is for preparing one: *inputs are its ids or pixels, *labels
+   its labels or targets, as the graph has them; all have 4 bytes. */
+void gd_run_stage(struct gd_run *run, enum gd_run_part part, double weight, struct gd_batch *batch,
+                  void **inputs, void **labels);
 /*
  * Random input through the staging memory of the host arena. Tokens are uniform; causal models
  * predict the next one, others 15 % of them (BERT's masking rate). Pixels are normal. Labels have
@@ -75,6 +83,9 @@ enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part,
 enum gd_status gd_run_last_micro_step(struct gd_run *run, enum gd_run_part part,
                                       struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) GD_MUST_USE;
+/* From now on, an update whose gradient norm (gd_run_norm) is above this as fp32 changes nothing
+   but clears the gradients. 0: any norm is taken, as from the start. */
+enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) GD_MUST_USE;
 
 /* fp16 may overflow under the first loss scales: the update then skips and halves the scale. From
    2^16 down to 1 that is so many times; what overflows after them is wrong. */

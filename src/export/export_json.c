@@ -151,11 +151,16 @@ static void set_scheduler(const struct gd_export_point *point, struct dict *to) 
                        "DeepSpeed's linear schedule ends where its warm-up begins: both are %g\n",
                        recipe->min_lr);
   }
+  if (schedule == GD_SCHEDULE_WSD)
+    gd_strbuf_printf(point->notes,
+                     "DeepSpeed has no schedule that is stable and then decays: this one stays at "
+                     "%g; lower it over the last %lld steps\n",
+                     recipe->lr, (long long)gd_recipe_decay_steps(recipe));
   if (recipe->warmup_steps < 2)
     gd_strbuf_append(point->notes, "DeepSpeed warms up over two steps at least\n");
   set_int(&params, "warmup_num_steps", warmup);
   set_text(&params, "warmup_type", "linear");
-  if (schedule != GD_SCHEDULE_CONSTANT)
+  if (schedule == GD_SCHEDULE_COSINE || schedule == GD_SCHEDULE_LINEAR)
     set_int(&params, "total_num_steps", recipe->steps);
   begin(&scheduler);
   set_text(&scheduler, "type",
@@ -256,6 +261,12 @@ static void set_hf_schedule(const struct gd_recipe *recipe, struct dict *to) {
       set_real(&extra, "lr_end", recipe->min_lr);
       set_real(&extra, "power", 1);
     }
+    break;
+  case GD_SCHEDULE_WSD:
+    type = "warmup_stable_decay";
+    set_int(&extra, "num_decay_steps", gd_recipe_decay_steps(recipe));
+    set_text(&extra, "decay_type", "linear");
+    set_real(&extra, "min_lr_ratio", recipe->min_lr / recipe->lr);
     break;
   case GD_SCHEDULE_COSINE:
     type = recipe->min_lr > 0 ? "cosine_with_min_lr" : "cosine";

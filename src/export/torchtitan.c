@@ -121,7 +121,10 @@ static void put_recipe(const struct gd_export_point *point, struct gd_strbuf *ou
   if (schedule == GD_SCHEDULE_CONSTANT)
     put_real(out, "decay_ratio", 0);
   else {
-    put_text(out, "decay_type", gd_schedule_name(schedule));
+    bool stable = schedule == GD_SCHEDULE_WSD;
+    if (stable)
+      put_real(out, "decay_ratio", (double)gd_recipe_decay_steps(recipe) / (double)recipe->steps);
+    put_text(out, "decay_type", stable ? "linear" : gd_schedule_name(schedule));
     put_real(out, "min_lr_factor", recipe->min_lr / recipe->lr);
   }
 }

@@ -217,7 +217,7 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
   if (!sums)
     return gd_nomem(err, "while building the update program");
   graph->phase = GD_PHASE_UPDATE;
-  graph->step = gd_graph_leaf(graph, GD_ROLE_STATE, "step", GD_DTYPE_F32, 1, (int64_t[]){1});
+  graph->step = gd_graph_leaf(graph, GD_ROLE_STATE, "step", GD_DTYPE_F32, 1, (int64_t[]){2});
   graph->lr = gd_graph_leaf(graph, GD_ROLE_INPUT, "lr", GD_DTYPE_F32, 1, (int64_t[]){1});
   gd_tensor_id step = append_control(graph, &update->control, sums);
   gd_mem_free(sums);

@@ -236,7 +236,7 @@ gd_tensor_id gd_mul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
 }
 
 gd_tensor_id gd_dropout(struct gd_graph *graph, gd_tensor_id x, double probability) {
-  if (probability <= 0)
+  if (probability <= 0 || graph->no_dropout)
     return x;
   if (graph->dropout_seed == GD_NONE)
     graph->dropout_seed =

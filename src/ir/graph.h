@@ -146,6 +146,7 @@ struct gd_graph {
   gd_tensor_id hits, hits_sum; /* samples whose class was found; of soft_xent alone */
   uint32_t n_dropouts;         /* streams given out */
   bool trims;                  /* set before building: see gd_blocks_causal_tokens */
+  bool no_dropout;             /* likewise: gd_dropout adds nothing */
   bool predicts_next;          /* a label is scored against the position before it */
 
   /* Several ranks, or state in shards. */

@@ -14,7 +14,12 @@
 
 enum gd_precision { GD_PRECISION_FP32, GD_PRECISION_FP16, GD_PRECISION_BF16 };
 enum gd_optimizer { GD_OPTIMIZER_ADAM, GD_OPTIMIZER_ADAMW };
-enum gd_schedule { GD_SCHEDULE_CONSTANT, GD_SCHEDULE_LINEAR, GD_SCHEDULE_COSINE };
+enum gd_schedule {
+  GD_SCHEDULE_CONSTANT,
+  GD_SCHEDULE_LINEAR,
+  GD_SCHEDULE_COSINE,
+  GD_SCHEDULE_WSD, /* warm-up, stable, decay: linear over the last decay_steps */
+};
 
 struct gd_recipe {
   int64_t batch; /* sequences a training step */
@@ -28,6 +33,7 @@ struct gd_recipe {
   double max_grad_norm; /* 0: no clipping */
   enum gd_schedule schedule;
   int64_t warmup_steps;
+  int64_t decay_steps; /* of wsd; 0: the last fifth of the run */
 };
 
 /* GPT-NeoX (Pythia): config.json's fields, by what they mean. */
@@ -84,10 +90,14 @@ enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model
 enum gd_status gd_model_list(struct gd_arena *arena, const char *const **names, int *count,
                              struct gd_error *err) GD_MUST_USE;
 
+/* Whether it predicts next tokens; others have masked ones, or images. Its graph says so. */
+enum gd_status gd_model_is_causal(const struct gd_model *model, bool *causal,
+                                  struct gd_error *err) GD_MUST_USE;
+
 const char *gd_precision_name(enum gd_precision precision); /* "fp32", "fp16", "bf16" */
 enum gd_dtype gd_precision_dtype(enum gd_precision precision);
 const char *gd_optimizer_name(enum gd_optimizer optimizer); /* "adam", "adamw" */
-const char *gd_schedule_name(enum gd_schedule schedule);    /* "constant", "linear", "cosine" */
+const char *gd_schedule_name(enum gd_schedule schedule);    /* "cosine" */
 bool gd_precision_parse(const char *text, enum gd_precision *precision);
 bool gd_optimizer_parse(const char *text, enum gd_optimizer *optimizer);
 bool gd_schedule_parse(const char *text, enum gd_schedule *schedule);
@@ -100,6 +110,8 @@ bool gd_schedule_parse(const char *text, enum gd_schedule *schedule);
  */
 enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struct gd_recipe *recipe,
                                struct gd_error *err) GD_MUST_USE;
+/* Steps at the end over which the learning rate falls: of wsd its decay, else all after warm-up. */
+int64_t gd_recipe_decay_steps(const struct gd_recipe *recipe);
 /* Learning rate of training step `step` (0-based): linear warm-up, then the schedule. */
 double gd_recipe_lr(const struct gd_recipe *recipe, int64_t step);
 

@@ -39,7 +39,8 @@ static const char *const optimizer_names[] = {
     [GD_OPTIMIZER_ADAM] = "adam", [GD_OPTIMIZER_ADAMW] = "adamw"};
 static const char *const schedule_names[] = {[GD_SCHEDULE_CONSTANT] = "constant",
                                              [GD_SCHEDULE_LINEAR] = "linear",
-                                             [GD_SCHEDULE_COSINE] = "cosine"};
+                                             [GD_SCHEDULE_COSINE] = "cosine",
+                                             [GD_SCHEDULE_WSD] = "wsd"};
 enum {
   PRECISION_COUNT = sizeof precision_names / sizeof *precision_names,
   OPTIMIZER_COUNT = sizeof optimizer_names / sizeof *optimizer_names,
@@ -127,7 +128,7 @@ static const int64_t most_sequences = 1000000000, most_steps = 1000000000;
 
 static const char *const recipe_keys[] = {
     "batch", "seq", "steps",        "precision",     "optimizer", "lr",           "min_lr",
-    "betas", "eps", "weight_decay", "max_grad_norm", "schedule",  "warmup_steps",
+    "betas", "eps", "weight_decay", "max_grad_norm", "schedule",  "warmup_steps", "decay_steps",
 };
 static const char *const preset_keys[] = {"name", "source", "date", "config", "recipe"};
 
@@ -165,7 +166,7 @@ static enum gd_status read_choices(const struct gd_json *json, const json_t *obj
   if (gd_json_has(object, "schedule")) {
     GD_TRY(gd_json_string(json, object, "schedule", &text, err));
     if (!gd_schedule_parse(text, &recipe->schedule))
-      return gd_json_mismatch(json, object, "schedule", "constant, linear or cosine", err);
+      return gd_json_mismatch(json, object, "schedule", "constant, linear, cosine or wsd", err);
   }
   return GD_OK;
 }
@@ -192,8 +193,17 @@ enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struc
   if (read.warmup_steps > read.steps)
     read.warmup_steps = read.steps;
   GD_TRY(gd_config_int(json, object, "warmup_steps", 0, read.steps, &read.warmup_steps, err));
+  if (read.decay_steps > read.steps)
+    read.decay_steps = read.steps;
+  GD_TRY(gd_config_int(json, object, "decay_steps", 0, read.steps, &read.decay_steps, err));
   *recipe = read;
   return GD_OK;
+}
+
+int64_t gd_recipe_decay_steps(const struct gd_recipe *recipe) {
+  int64_t after = recipe->steps - recipe->warmup_steps;
+  int64_t decay = recipe->decay_steps > 0 ? recipe->decay_steps : (recipe->steps + 4) / 5;
+  return recipe->schedule == GD_SCHEDULE_WSD && decay < after ? decay : after;
 }
 
 double gd_recipe_lr(const struct gd_recipe *recipe, int64_t step) {
@@ -204,13 +214,25 @@ double gd_recipe_lr(const struct gd_recipe *recipe, int64_t step) {
     return recipe->lr * (double)(step + 1) / (double)recipe->warmup_steps;
   if (recipe->schedule == GD_SCHEDULE_CONSTANT)
     return recipe->lr;
-  double left = step >= recipe->steps ? 0
-                                      : (double)(recipe->steps - step) /
-                                            (double)(recipe->steps - recipe->warmup_steps);
-  double share = recipe->schedule == GD_SCHEDULE_LINEAR
-                     ? left
-                     : 0.5 * (1 + cos(3.14159265358979323846 * (1 - left)));
+  double left = step >= recipe->steps
+                    ? 0
+                    : (double)(recipe->steps - step) / (double)gd_recipe_decay_steps(recipe);
+  left = left < 1 ? left : 1;
+  double share = recipe->schedule == GD_SCHEDULE_COSINE
+                     ? 0.5 * (1 + cos(3.14159265358979323846 * (1 - left)))
+                     : left;
   return recipe->min_lr + (recipe->lr - recipe->min_lr) * share;
+}
+
+enum gd_status gd_model_is_causal(const struct gd_model *model, bool *causal,
+                                  struct gd_error *err) {
+  struct gd_graph graph;
+  gd_graph_init(&graph);
+  model->family->build(model, 1, &graph);
+  enum gd_status status = gd_graph_check(&graph, err);
+  *causal = graph.predicts_next;
+  gd_graph_deinit(&graph);
+  return status;
 }
 
 /* --- configurations ------------------------------------------------------------------------ */

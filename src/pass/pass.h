@@ -25,6 +25,7 @@ struct gd_setup {
   bool tf32;                /* the device has it: the tf32 method may use it */
   bool no_compiler; /* fused ops cannot be run here: the compile method leaves ops as they are */
   struct gd_graph_cache *cache; /* graphs that methods have in common: graph_cache.h; or NULL */
+  bool no_dropout;              /* to evaluate */
   bool verify_each; /* the graph is verified after each pass; builds with sanitizers always do */
   /* Sees the graph after each step of the pipeline, with the seconds that it took; or NULL. `pass`
      is NULL after the steps between: the forward graph, autodiff, the update program. */
@@ -113,5 +114,24 @@ void gd_setup_device(struct gd_setup *setup, const struct gd_caps *caps);
  */
 enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
                                  struct gd_error *err) GD_MUST_USE;
+/* The first half of it, for gd_pipeline_forward: the forward graph and its passes. */
+enum gd_status gd_pipeline_build_forward(const struct gd_setup *setup, struct gd_graph *graph,
+                                         struct gd_error *err) GD_MUST_USE;
+
+/*
+ * What a run evaluates with: the graph of gd_pipeline_build without dropout, and of its ops those
+ * that the loss needs. The leaves are those of training, at the same places; one op may still add
+ * to gradients: the fused loss.
+ */
+enum gd_status gd_pipeline_evaluation(const struct gd_setup *setup, struct gd_graph *graph,
+                                      struct gd_error *err) GD_MUST_USE;
+/*
+ * A model alone, in fp32: parameters, inputs, and the ops up to its loss or up to its logits, which
+ * are then the output of the last op. Logits need a method without kernels, whose fused loss has
+ * none.
+ */
+enum gd_forward_end { GD_FORWARD_LOSS, GD_FORWARD_LOGITS };
+enum gd_status gd_pipeline_forward(const struct gd_setup *setup, enum gd_forward_end end,
+                                   struct gd_graph *graph, struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -126,18 +126,29 @@ static enum gd_status run_passes(struct building *b, enum gd_stage stage, bool s
   return GD_OK;
 }
 
+static enum gd_status build_forward(struct building *b) {
+  const struct gd_setup *setup = b->ctx.setup;
+  gd_graph_init(b->graph);
+  b->graph->no_dropout = setup->no_dropout;
+  b->step_ns = setup->watch ? gd_clock_ns() : 0;
+  GD_TRY(run_passes(b, GD_STAGE_BUILD, true));
+  setup->model->family->build(setup->model, setup->micro_batch, b->graph);
+  GD_TRY(gd_graph_check(b->graph, b->ctx.err));
+  end_step(b, NULL);
+  GD_TRY(run_passes(b, GD_STAGE_FORWARD, true));
+  return gd_stage_verify(b->graph, GD_STAGE_FORWARD, b->ctx.err);
+}
+
+enum gd_status gd_pipeline_build_forward(const struct gd_setup *setup, struct gd_graph *graph,
+                                         struct gd_error *err) {
+  return build_forward(&(struct building){.ctx = {setup, err}, .graph = graph});
+}
+
 /* What methods have in common: the forward graph, autodiff, and the shared passes. */
 static enum gd_status build_shared(const struct gd_setup *setup, struct gd_graph *graph,
                                    struct gd_error *err) {
   struct building b = {.ctx = {setup, err}, .graph = graph};
-  gd_graph_init(graph);
-  b.step_ns = setup->watch ? gd_clock_ns() : 0;
-  GD_TRY(run_passes(&b, GD_STAGE_BUILD, true));
-  setup->model->family->build(setup->model, setup->micro_batch, graph);
-  GD_TRY(gd_graph_check(graph, err));
-  end_step(&b, NULL);
-  GD_TRY(run_passes(&b, GD_STAGE_FORWARD, true));
-  GD_TRY(gd_stage_verify(graph, GD_STAGE_FORWARD, err));
+  GD_TRY(build_forward(&b));
   GD_TRY(gd_autodiff(graph, err));
   end_step(&b, NULL);
   return run_passes(&b, GD_STAGE_MICRO_STEP, true);

@@ -9,7 +9,7 @@
 #include "store/store.h"
 
 enum {
-  GD_STORE_SCHEMA = 3, /* PRAGMA user_version of what this program writes */
+  GD_STORE_SCHEMA = 4, /* PRAGMA user_version of what this program writes */
   GD_STORE_FETCHES = 2,
 };
 

@@ -89,6 +89,13 @@ const char *const gd_store_steps[GD_STORE_SCHEMA] = {
     "CREATE INDEX trials_filter ON trials(superseded, model, status, method, device, host, ranks,"
     "  recipe, time, days, peak_bytes, mfu, measured_s);"
     "CREATE INDEX trials_recipe ON trials(recipe);",
+    /* 3 -> 4. Runs of `train`, in a table of their own: they answer for no trial. */
+    "CREATE TABLE runs("
+    "  id INTEGER PRIMARY KEY, host TEXT NOT NULL, folder TEXT NOT NULL,"
+    "  first_step INTEGER NOT NULL, last_step INTEGER NOT NULL, finished INTEGER NOT NULL,"
+    "  seconds REAL NOT NULL, stalled_s REAL NOT NULL, data_s REAL NOT NULL,"
+    "  promised_step_s REAL NOT NULL, promised_by TEXT NOT NULL, slowed_by TEXT NOT NULL,"
+    "  record TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE(host, folder, first_step));",
 };
 
 /* --- what steps may ask ---------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+
+/* Who looks whether a run is being trained has its lock for a moment. */
+enum { LOCK_TRIES = 20, LOCK_WAIT_MS = 5 };
 
 static const char *path_in(char path[GD_FILE_PATH], const char *folder, const char *name) {
   snprintf(path, GD_FILE_PATH, "%.4000s/%s", folder, name);
@@ -26,13 +30,13 @@ bool gd_run_folder_has_run(const char *folder) {
 }
 
 static json_t *recipe_object(const struct gd_recipe *r) {
-  return json_pack("{s:I,s:I,s:I,s:s,s:s,s:f,s:f,s:[f,f],s:f,s:f,s:f,s:s,s:I}", "batch",
-                   (json_int_t)r->batch, "seq", (json_int_t)r->seq, "steps", (json_int_t)r->steps,
-                   "precision", gd_precision_name(r->precision), "optimizer",
-                   gd_optimizer_name(r->optimizer), "lr", r->lr, "min_lr", r->min_lr, "betas",
-                   r->beta1, r->beta2, "eps", r->eps, "weight_decay", r->weight_decay,
-                   "max_grad_norm", r->max_grad_norm, "schedule", gd_schedule_name(r->schedule),
-                   "warmup_steps", (json_int_t)r->warmup_steps);
+  return json_pack(
+      "{s:I,s:I,s:I,s:s,s:s,s:f,s:f,s:[f,f],s:f,s:f,s:f,s:s,s:I,s:I}", "batch",
+      (json_int_t)r->batch, "seq", (json_int_t)r->seq, "steps", (json_int_t)r->steps, "precision",
+      gd_precision_name(r->precision), "optimizer", gd_optimizer_name(r->optimizer), "lr", r->lr,
+      "min_lr", r->min_lr, "betas", r->beta1, r->beta2, "eps", r->eps, "weight_decay",
+      r->weight_decay, "max_grad_norm", r->max_grad_norm, "schedule", gd_schedule_name(r->schedule),
+      "warmup_steps", (json_int_t)r->warmup_steps, "decay_steps", (json_int_t)r->decay_steps);
 }
 
 /* Absolute, so that the run goes on from any folder; a weight behind the name stays. */
@@ -51,9 +55,14 @@ static json_t *file_list(const char *const *files, int count) {
   return list;
 }
 
+/* Likewise of a folder; "" stays. */
+static const char *absolute(const char *folder, char path[PATH_MAX]) {
+  return folder && folder[0] && realpath(folder, path) ? path : folder ? folder : "";
+}
+
 enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_settings *s,
                                     struct gd_error *err) {
-  char path[GD_FILE_PATH];
+  char path[GD_FILE_PATH], init[PATH_MAX];
   if (gd_run_folder_has_run(folder))
     return gd_fail(err, GD_BAD_INPUT,
                    "%s has a run already: 'gpudays train %s' goes on with it, -o takes another "
@@ -61,14 +70,14 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
                    folder, folder);
   GD_TRY(gd_file_make_folder(folder, err));
   json_t *run = json_pack(
-      "{s:i,s:{s:s,s:o?,s:o},s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:I}", "format", 1,
+      "{s:i,s:{s:s,s:o?,s:o},s:o,s:o,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:I}", "format", 1,
       "model", "name", s->model.name, "config", json_loads(s->config_text, 0, NULL), "recipe",
       recipe_object(&s->model.recipe), "data", file_list(s->data, s->n_data), "eval",
-      file_list(s->eval, s->n_eval), "method", s->method, "micro_batch", (json_int_t)s->micro_batch,
-      "seed", (json_int_t)s->seed, "mask_token", (json_int_t)s->mask_token, "token_bytes",
-      (json_int_t)s->token_bytes, "checkpoint_steps", (json_int_t)s->checkpoint_steps,
-      "checkpoint_s", s->checkpoint_s, "keep", (json_int_t)s->keep, "eval_steps",
-      (json_int_t)s->eval_steps, "eval_samples", (json_int_t)s->eval_samples);
+      file_list(s->eval, s->n_eval), "init", absolute(s->init, init), "method", s->method,
+      "micro_batch", (json_int_t)s->micro_batch, "seed", (json_int_t)s->seed, "mask_token",
+      (json_int_t)s->mask_token, "token_bytes", (json_int_t)s->token_bytes, "checkpoint_steps",
+      (json_int_t)s->checkpoint_steps, "checkpoint_s", s->checkpoint_s, "keep", (json_int_t)s->keep,
+      "eval_steps", (json_int_t)s->eval_steps, "eval_samples", (json_int_t)s->eval_samples);
   if (run && s->model.family->images) {
     json_object_set_new(run, "augment", json_string(s->augment));
     json_object_set_new(run, "normalize", json_string(s->normalize));
@@ -76,6 +85,13 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
   }
   struct gd_strbuf text = {0};
   enum gd_status status = GD_OK;
+  if (s->tokenizer_text)
+    status = gd_file_write(path_in(path, folder, "tokenizer.json"), s->tokenizer_text,
+                           strlen(s->tokenizer_text), err);
+  if (status != GD_OK) {
+    json_decref(run);
+    return status;
+  }
   if (!gd_json_append(&text, run, JSON_INDENT(2) | JSON_REAL_PRECISION(17)))
     status = gd_nomem(err, "for run.json");
   else
@@ -137,11 +153,13 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
                                     struct gd_run_settings *s, struct gd_error *err) {
   const int64_t most = INT64_C(1) << 60;
   int64_t format;
-  const char *method;
+  const char *method, *init = "";
   GD_TRY(gd_json_int(json, json->root, "format", 1, 1, &format, err));
   GD_TRY(read_model(json, arena, s, err));
   GD_TRY(read_files(json, "data", arena, &s->data, &s->n_data, err));
   GD_TRY(read_files(json, "eval", arena, &s->eval, &s->n_eval, err));
+  if (gd_json_has(json->root, "init"))
+    GD_TRY(gd_json_string(json, json->root, "init", &init, err));
   GD_TRY(gd_json_string(json, json->root, "method", &method, err));
   GD_TRY(gd_json_int(json, json->root, "micro_batch", 0, most, &s->micro_batch, err));
   GD_TRY(gd_json_int(json, json->root, "seed", 0, INT64_MAX, &s->seed, err));
@@ -155,7 +173,8 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
   if (s->model.family->images)
     GD_TRY(read_images(json, arena, s, err));
   s->method = gd_arena_copy_string(arena, method);
-  return s->method ? GD_OK : gd_nomem(err, "while reading run.json");
+  s->init = gd_arena_copy_string(arena, init);
+  return s->method && s->init ? GD_OK : gd_nomem(err, "while reading run.json");
 }
 
 enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
@@ -174,12 +193,50 @@ enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *
   *fd = open(path_in(path, folder, ".lock"), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (*fd < 0)
     return gd_fail(err, GD_ENVIRONMENT, "%s cannot be opened: %s", path, strerror(errno));
-  if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
-    return GD_OK;
-  int why = errno;
+  int why = 0;
+  for (int tries = 0; tries < LOCK_TRIES; tries++) {
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+      return GD_OK;
+    why = errno;
+    if (why != EWOULDBLOCK)
+      break;
+    poll(NULL, 0, LOCK_WAIT_MS);
+  }
   close(*fd);
   *fd = -1;
   if (why == EWOULDBLOCK)
     return gd_fail(err, GD_ENVIRONMENT, "%s is being trained by another process", folder);
   return gd_fail(err, GD_ENVIRONMENT, "%s cannot be locked: %s", path, strerror(why));
+}
+
+bool gd_run_folder_is_locked(const char *folder) {
+  char path[GD_FILE_PATH];
+  int fd = open(path_in(path, folder, ".lock"), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0)
+    return false;
+  bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return locked;
+}
+
+enum gd_status gd_run_folder_set_leg(const char *folder, const struct gd_run_leg *leg,
+                                     struct gd_error *err) {
+  struct gd_json json = {0};
+  struct gd_strbuf text = {0};
+  char path[GD_FILE_PATH];
+  GD_TRY(gd_json_load(&json, path_in(path, folder, "run.json"), err));
+  json_object_set_new(
+      json.root, "leg",
+      json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:f,s:s}", "method", leg->method, "device", leg->device,
+                "backend", leg->backend, "micro_batch", (json_int_t)leg->micro_batch,
+                "accumulation", (json_int_t)leg->accumulation, "ranks", (json_int_t)leg->ranks,
+                "promised_step_s", leg->promised_step_s, "promised_by", leg->promised_by));
+  enum gd_status status = GD_OK;
+  if (!gd_json_append(&text, json.root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)))
+    status = gd_nomem(err, "for run.json");
+  else
+    status = gd_file_write(path, text.text, text.length, err);
+  gd_strbuf_deinit(&text);
+  gd_json_deinit(&json);
+  return status;
 }

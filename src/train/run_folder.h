@@ -17,6 +17,8 @@ struct gd_run_settings {
   const char *const *data; /* token files, with their weights; or images */
   const char *const *eval;
   int n_data, n_eval;
+  const char *tokenizer_text; /* of a new run: tokenizer.json; NULL: none */
+  const char *init;           /* folder of the weights that it begins with; "": none */
   const char *method;
   int64_t micro_batch; /* 0: chosen */
   int64_t seed;
@@ -41,5 +43,20 @@ enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
 /* Takes the run for this process, until *fd is closed or the process ends. GD_ENVIRONMENT: another
    one trains it now. */
 enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *err) GD_MUST_USE;
+
+/* Whether a process trains the run now. It looks by taking the lock for a moment. */
+bool gd_run_folder_is_locked(const char *folder);
+
+/* The process that trains or last trained a run, as run.json has it from its first step on: a run
+   may change its method and its machine on the way. */
+struct gd_run_leg {
+  char method[128], device[128], backend[16];
+  int64_t micro_batch, accumulation, ranks;
+  double promised_step_s; /* what it was started on; 0: nobody said */
+  char promised_by[16];   /* "trial": measured here; "prediction"; empty */
+};
+/* Puts it into run.json. */
+enum gd_status gd_run_folder_set_leg(const char *folder, const struct gd_run_leg *leg,
+                                     struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -15,17 +15,16 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "exec/run.h"
+#include "train/evaluate.h"
+#include "train/train_fault.h"
 #include "train/train_log.h"
 #include "trial/session.h"
 
 enum {
-  RECENT = 128, /* losses that a spike is judged by */
-  RECENT_TO_JUDGE = 32,
   ROLL_BACK_AFTER = 3, /* skipped updates in a row */
   MOST_ROLL_BACKS = 3, /* without a checkpoint in between */
   TIMES = 1024,        /* step times that the median is of */
 };
-#define SPIKE_SIGMAS 6
 
 struct training {
   const struct gd_training *o;
@@ -34,6 +33,7 @@ struct training {
   struct gd_session session;
   struct gd_trial plan;
   struct gd_source data, eval;
+  bool images; /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
   char checkpoints[GD_FILE_PATH];
@@ -44,9 +44,9 @@ struct training {
   int64_t saved_ns;      /* when that was begun */
   int64_t begun_ns;      /* this process */
   double peak_flops;
-  double recent[RECENT];
-  int n_recent, bad_in_row, roll_backs;
-  bool images; /* samples are images, not sequences */
+  struct gd_train_before before; /* the same on all ranks: it decides about spikes */
+  int bad_in_row, roll_backs;
+  bool looked; /* at whether anything is learnt */
   float step_s[TIMES];
   int64_t n_steps; /* of this process */
 };
@@ -64,6 +64,12 @@ static void say(const struct training *t, const char *format, ...) {
   t->o->note(t->o->user, text);
 }
 
+static void say_trouble(struct training *t) {
+  if (t->log.trouble[0])
+    say(t, "%s", t->log.trouble);
+  t->log.trouble[0] = '\0';
+}
+
 static enum gd_status sum(const struct training *t, double *values, int count,
                           struct gd_error *err) {
   return t->comm ? gd_comm_sum_doubles(t->comm, values, count, err) : GD_OK;
@@ -71,84 +77,100 @@ static enum gd_status sum(const struct training *t, double *values, int count,
 
 /* --- a step -------------------------------------------------------------------------------- */
 
-/* Puts samples first .. first + count of the data, one micro-batch, before the device: through the
-   staging memory, where labels or targets lie behind ids or pixels. All have 4 bytes. */
-static enum gd_status put_samples(struct training *t, struct gd_source *data, enum gd_run_part part,
-                                  int64_t first, int64_t count, double valid,
-                                  struct gd_error *err) {
+/* Puts samples first .. first + count, one micro-batch, before the device: through the staging
+   memory, where labels or targets lie behind ids or pixels. */
+static enum gd_status put_samples(struct training *t, enum gd_run_part part, int64_t first,
+                                  int64_t count, double valid, struct gd_error *err) {
   struct gd_run *run = &t->session.run;
-  const struct gd_graph *graph = run->plan[part]->graph;
-  gd_tensor_id input = t->images ? graph->pixels : graph->ids;
-  char *inputs = (char *)run->backend->ops->host_memory(run->backend) + run->plan[part]->staging_at;
-  void *labels = inputs + gd_tensor_bytes(graph, input);
-  struct gd_batch batch = {.weight = valid > 0 ? 1 / valid : 0};
-  GD_TRY(gd_source_read(data, first, count, inputs, labels, err));
-  if (t->images) {
-    batch.pixels = (const float *)(void *)inputs;
-    batch.targets = labels;
-  } else {
-    batch.ids = (const int32_t *)(void *)inputs;
-    batch.labels = labels;
-  }
+  struct gd_batch batch;
+  void *inputs, *labels;
+  gd_run_stage(run, part, 1 / valid, &batch, &inputs, &labels);
+  GD_TRY(gd_source_read(&t->data, first, count, inputs, labels, err));
   return gd_run_batch(run, part, &batch, err);
 }
 
-static enum gd_status micro_steps(struct training *t, double valid, struct gd_error *err) {
+/* scale: of loss and gradients, 1 but for tests. */
+static enum gd_status micro_steps(struct training *t, double valid, double scale,
+                                  struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   int64_t size = t->plan.micro_batch, base = t->first + t->offset;
   for (int64_t done = 0; done < t->local; done += size) {
     bool last = done + size >= t->local, smaller = done + size > t->local;
     enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
     int64_t count = smaller ? t->local - done : size;
-    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid, err));
+    GD_TRY(put_samples(t, part, base + done, count, valid / scale, err));
     GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
     GD_TRY(last ? gd_run_last_micro_step(run, part, err) : gd_run_micro_step(run, part, err));
   }
   return GD_OK;
 }
 
-/* Not finite, or six deviations above the last losses. */
-static bool is_bad(const struct training *t, double loss) {
-  double mean = 0, squares = 0;
-  if (!isfinite(loss))
-    return true;
-  if (t->n_recent < RECENT_TO_JUDGE)
-    return false;
-  for (int i = 0; i < t->n_recent; i++)
-    mean += t->recent[i] / t->n_recent;
-  for (int i = 0; i < t->n_recent; i++)
-    squares += (t->recent[i] - mean) * (t->recent[i] - mean);
-  return loss - mean > SPIKE_SIGMAS * sqrt(squares / (t->n_recent - 1));
-}
-
-static void remember(struct training *t, double loss) {
-  if (t->n_recent == RECENT)
-    memmove(t->recent, t->recent + 1, (size_t)(--t->n_recent) * sizeof *t->recent);
-  t->recent[t->n_recent++] = loss;
-}
-
 /* What all ranks tell each other once a step. */
-enum { SAID_LOSS, SAID_STOP, SAID_WRITTEN, SAID_COUNT };
+enum { SAID_LOSS, SAID_ASKED, SAID_LATE, SAID_WRITTEN, SAID_COUNT };
+
+static bool is_asked(const struct training *t) {
+  return t->o->stop && t->o->stop(t->o->user);
+}
+
+static bool is_late(const struct training *t) {
+  double limit_s = t->o->time_limit_s;
+  return limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->begun_ns) >= limit_s;
+}
+
+/* The norm is known within the update: it is told which one is a spike, and skips itself. */
+static enum gd_status update(struct training *t, struct gd_train_step *out, struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  double most = gd_recent_most_norm(&t->before.recent);
+  float limit = isfinite(most) ? (float)most : 0;
+  GD_TRY(gd_run_limit_norm(run, limit, err));
+  GD_TRY(gd_run_update(run, out->lr, err));
+  GD_TRY(gd_run_norm(run, &out->norm, err));
+  out->skipped = limit > 0 && out->norm > (double)limit && isfinite(out->norm);
+  return GD_OK;
+}
+
+/* A loss that is still that of guessing when the learning rate has been at its peak is no spike,
+   but worth a sentence; once. */
+static void look_at_learning(struct training *t) {
+  const struct gd_recent *recent = &t->before.recent;
+  double mean = 0, guessing = log((double)t->o->data.tokens.vocabulary);
+  if (t->looked || t->images ||
+      /* whose targets may be soft */ recent->count < GD_RECENT_TO_JUDGE ||
+      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_TO_JUDGE)
+    return;
+  t->looked = true;
+  for (int i = recent->count - GD_RECENT_TO_JUDGE; i < recent->count; i++)
+    mean += recent->loss[i] / GD_RECENT_TO_JUDGE;
+  if (mean > 0.99 * guessing)
+    say(t,
+        "the loss is %.4f at step %" PRId64 ", after the warm-up: guessing among %lld tokens gives "
+        "ln(%lld) = %.4f. Nothing is learnt: are the ids those of the model's tokenizer, is the "
+        "learning rate (--lr) far too low or too high?",
+        mean, t->step, (long long)t->o->data.tokens.vocabulary,
+        (long long)t->o->data.tokens.vocabulary, guessing);
+}
 
 static enum gd_status run_step(struct training *t, struct gd_train_step *out, double *said,
                                struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
-  double valid;
+  double valid, scale = gd_train_fault("norm", t->step + 1) ? 1024 : 1;
   double waited_s = t->data.waited_s;
   GD_TRY(gd_source_count(&t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
-  GD_TRY(micro_steps(t, valid, err));
+  GD_TRY(micro_steps(t, valid, scale, err));
   GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
+  said[SAID_LOSS] *= gd_train_fault("loss", t->step + 1) ? 1024 : 1 / scale;
+  said[SAID_ASKED] = is_asked(t);
+  said[SAID_LATE] = is_late(t);
   GD_TRY(sum(t, said, SAID_COUNT, err));
   *out = (struct gd_train_step){.loss = said[SAID_LOSS], .lr = gd_recipe_lr(recipe, t->step)};
-  out->skipped = is_bad(t, out->loss);
+  out->skipped = !isfinite(out->loss) || out->loss > gd_recent_most_loss(&t->before.recent);
   if (out->skipped)
     GD_TRY(gd_state_clear_gradients(run, err));
   else
-    GD_TRY(gd_run_update(run, out->lr, err));
-  GD_TRY(gd_run_norm(run, &out->norm, err));
+    GD_TRY(update(t, out, err));
   out->step_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
   t->step++;
   t->first += recipe->batch;
@@ -166,7 +188,8 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
     t->end->skipped++;
   } else {
     t->bad_in_row = 0;
-    remember(t, out->loss);
+    gd_recent_add(&t->before.recent, out->loss, out->norm);
+    look_at_learning(t);
   }
   gd_source_prefetch(&t->data, t->first + t->offset, t->local);
   return GD_OK;
@@ -174,34 +197,41 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
 
 /* --- evaluation ---------------------------------------------------------------------------- */
 
-/* Micro-steps whose gradients are forgotten: the loss of the very graph that trains. */
-static enum gd_status evaluate(struct training *t, struct gd_error *err) {
+static bool evaluation_is_due(const struct training *t) {
+  int64_t every = t->o->eval_steps;
+  return t->eval.ops && every > 0 && t->step > 0 && t->step % every == 0 &&
+         t->before.evaluated_step != t->step;
+}
+
+static bool calls_off(void *user) {
+  const struct training *t = user;
+  return is_asked(t) || gd_train_fault("stop", t->step);
+}
+
+/* With the plan for it; the fused loss adds to gradients all the same. *stop: it was called off by
+   a signal, and is made up for when the run goes on. */
+static enum gd_status evaluate(struct training *t, bool *stop, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_run *run = &t->session.run;
-  int64_t size = t->plan.micro_batch, ranks = t->comm ? gd_comm_size(t->comm) : 1;
+  struct gd_evaluated result;
   int64_t samples = t->eval.samples < o->eval_samples ? t->eval.samples : o->eval_samples;
-  int64_t rounds = samples / (size * ranks) > 0 ? samples / (size * ranks) : 1;
-  double totals[3] = {0, 0, 0}; /* loss times labels, labels, classes found */
-  double unused;                /* hits of training */
-  GD_TRY(gd_run_take_hits(run, &unused, err));
-  if (t->images) /* all of them: what is behind the last one counts nothing */
-    rounds = (samples + size * ranks - 1) / (size * ranks);
-  for (int64_t round = 0; round < rounds; round++) {
-    int64_t first = (round * ranks + t->rank) * size;
-    double valid, loss, hits;
-    GD_TRY(gd_source_count(&t->eval, first, size, &valid, err));
-    GD_TRY(put_samples(t, &t->eval, GD_RUN_FULL, first, size, valid, err));
-    GD_TRY(gd_run_micro_step(run, GD_RUN_FULL, err));
-    GD_TRY(gd_run_take_loss(run, &loss, err));
-    GD_TRY(gd_run_take_hits(run, &hits, err));
-    totals[0] += loss * valid;
-    totals[1] += valid;
-    totals[2] += hits;
-  }
+  GD_TRY(gd_evaluate(&(struct gd_evaluation){.run = run,
+                                             .part = GD_RUN_EVALUATION,
+                                             .data = gd_source_tokens(&t->eval),
+                                             .images = t->images ? &t->eval : NULL,
+                                             .micro_batch = t->plan.micro_batch,
+                                             .samples = samples,
+                                             .comm = t->comm,
+                                             .stop = calls_off,
+                                             .user = t},
+                     &result, err));
   GD_TRY(gd_state_clear_gradients(run, err));
-  GD_TRY(sum(t, totals, 3, err));
-  t->end->eval_loss = totals[0] / totals[1];
-  t->end->eval_accuracy = t->images ? totals[2] / totals[1] : -1;
+  *stop = t->end->asked = result.stopped;
+  if (*stop)
+    return GD_OK;
+  t->end->eval_loss = result.loss;
+  t->end->eval_accuracy = t->images ? result.accuracy : -1;
+  t->before.evaluated_step = t->step;
   if (t->rank == 0)
     GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, t->end->eval_accuracy, err));
   if (o->evaluated)
@@ -223,7 +253,7 @@ static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_er
     t->saved_step = step;
     t->roll_backs = 0;
     if (t->rank == 0)
-      gd_checkpoint_prune(t->checkpoints, t->o->keep, -1);
+      gd_checkpoint_prune(t->checkpoints, t->o->keep, gd_checkpoint_best(t->checkpoints));
     return GD_OK;
   }
   if (must || (t->comm && gd_comm_has_failed(t->comm))) {
@@ -274,7 +304,7 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
   GD_TRY(gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, NULL, err));
   if (!found || t->roll_backs >= MOST_ROLL_BACKS)
     return gd_fail(err, GD_MISMATCH,
-                   "the loss was %g at step %" PRId64 " after %d updates in a row were skipped%s; "
+                   "the loss was %g at step %" PRId64 ", and %d updates in a row were skipped%s; "
                    "a lower learning rate (--lr) or a longer warm-up (--warmup) may help",
                    loss, step, ROLL_BACK_AFTER,
                    found ? ", and going back to the last checkpoint did not help"
@@ -282,16 +312,17 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
   t->step = checkpoint.facts.step;
   t->first = first;
-  t->bad_in_row = t->n_recent = 0;
+  t->bad_in_row = 0;
   t->roll_backs++;
   if (t->rank == 0) {
     gd_train_log_close(&t->log);
-    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err));
+    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err));
   }
-  t->n_recent = 0; /* the same on all ranks */
+  t->before = (struct gd_train_before){.evaluated_step = -1}; /* the same on all ranks */
+  t->looked = true;
   say(t,
-      "the loss spiked for %d steps up to step %" PRId64 ": back to the checkpoint of step %" PRId64
-      ", and on with the data behind",
+      "loss or gradient norm spiked for %d steps up to step %" PRId64
+      ": back to the checkpoint of step %" PRId64 ", and on with the data behind",
       ROLL_BACK_AFTER, step, t->step);
   return GD_OK;
 }
@@ -312,7 +343,9 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   if (recipe->batch % ranks)
     return gd_fail(err, GD_BAD_INPUT, "a batch of %" PRId64 " does not divide among %d ranks",
                    recipe->batch, ranks);
-  GD_TRY(gd_session_open(&t->session, t->o->model, &t->o->trial, &t->plan, err));
+  struct gd_trial_options options = t->o->trial;
+  options.evaluates = t->eval.ops != NULL;
+  GD_TRY(gd_session_open(&t->session, t->o->model, &options, &t->plan, err));
   if (t->plan.status == GD_TRIAL_INFEASIBLE)
     return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
   t->local = recipe->batch / ranks;
@@ -326,14 +359,21 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   if (gd_backend_is_gpu(t->o->trial.backend))
     t->peak_flops *= ranks;
   GD_ASSERT((t->images ? plan->graph->pixels : plan->graph->ids) != GD_NONE);
-  if (gd_source_is_given(&t->o->eval) && plan->graph->dropout_seed != GD_NONE)
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "%s trains with dropout, and an evaluation would have it too: leave --eval out, "
-                   "or set the dropout of its config.json to 0",
-                   t->o->model->name);
   GD_TRY(gd_source_follow(&t->data, t->offset, t->local, recipe->batch, err));
   int64_t size = t->plan.micro_batch;
   return t->eval.ops ? gd_source_follow(&t->eval, t->rank * size, size, ranks * size, err) : GD_OK;
+}
+
+/* Random parameters, or those of another model's folder. */
+static enum gd_status init_parameters(struct training *t, struct gd_error *err) {
+  struct gd_safetensors file;
+  if (!t->o->init || !t->o->init[0])
+    return gd_run_init(&t->session.run, t->o->trial.seed, err);
+  enum gd_status status = gd_safetensors_open(&file, t->o->init, err);
+  if (status == GD_OK)
+    status = gd_run_load(&t->session.run, t->o->model->family, &file, err);
+  gd_safetensors_close(&file);
+  return t->comm ? gd_comm_agree(t->comm, status, err) : status;
 }
 
 /* From the newest checkpoint, or from the start. */
@@ -349,7 +389,7 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   GD_TRY(status);
   t->saved_step = -1;
   if (!found)
-    return gd_run_init(&t->session.run, t->o->trial.seed, err);
+    return init_parameters(t, err);
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
   t->step = t->saved_step = checkpoint.facts.step;
   t->first = checkpoint.facts.first;
@@ -360,52 +400,52 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   return GD_OK;
 }
 
-/* Rank 0's losses before this step, on all ranks: they decide about spikes. */
+/* What rank 0's log knows, on all ranks. */
 static enum gd_status open_log(struct training *t, struct gd_error *err) {
   enum gd_status status = GD_OK;
   if (t->rank == 0)
-    status =
-        gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err);
+    status = gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err);
   if (!t->comm)
     return status;
   GD_TRY(gd_comm_agree(t->comm, status, err));
-  GD_TRY(gd_comm_broadcast(t->comm, &t->n_recent, sizeof t->n_recent, 0, err));
-  return gd_comm_broadcast(t->comm, t->recent, sizeof t->recent, 0, err);
+  return gd_comm_broadcast(t->comm, &t->before, sizeof t->before, 0, err);
 }
 
 static enum gd_status train_steps(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   int64_t steps = o->model->recipe.steps;
   bool stop = false;
+  if (t->step < steps && evaluation_is_due(t)) /* it was called off */
+    GD_TRY(evaluate(t, &stop, err));
   while (t->step < steps && !stop) {
-    double elapsed_s = 1e-9 * (double)(gd_clock_ns() - t->begun_ns), said[SAID_COUNT] = {0};
+    double said[SAID_COUNT] = {0};
     struct gd_train_step step;
-    bool asked =
-        (o->stop && o->stop(o->user)) || (o->time_limit_s > 0 && elapsed_s >= o->time_limit_s);
-    said[SAID_STOP] = asked;
     said[SAID_WRITTEN] = gd_checkpoint_is_written(&t->writer);
     GD_TRY(run_step(t, &step, said, err));
     t->end->loss = step.loss;
-    stop = said[SAID_STOP] > 0;
+    t->end->asked = said[SAID_ASKED] > 0;
+    stop = t->end->asked || said[SAID_LATE] > 0;
     if (t->rank == 0)
       GD_TRY(gd_train_log_step(&t->log, &step, err));
+    say_trouble(t);
     if (o->stepped)
       o->stepped(o->user, &step);
+    gd_train_fault_hold(t->step, o->stop, o->user);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
       GD_TRY(end_checkpoint(t, false, err));
     if (t->bad_in_row >= ROLL_BACK_AFTER) {
       GD_TRY(roll_back(t, step.loss, err));
       continue;
     }
-    if (t->eval.ops && o->eval_steps > 0 && t->step % o->eval_steps == 0)
-      GD_TRY(evaluate(t, err));
+    if (!stop && evaluation_is_due(t))
+      GD_TRY(evaluate(t, &stop, err));
     /* Time differs between ranks: rank 0's decides. */
     double due = t->rank == 0 && checkpoint_is_due(t);
     if (o->checkpoint_s > 0)
       GD_TRY(sum(t, &due, 1, err));
     else
       due = checkpoint_is_due(t);
-    if (due > 0 && t->step < steps && t->bad_in_row == 0)
+    if (due > 0 && !stop && t->step < steps && t->bad_in_row == 0)
       GD_TRY(begin_checkpoint(t, false, err));
   }
   return GD_OK;
@@ -416,32 +456,64 @@ static int compare_floats(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* The model as transformers loads it: hard links into the last checkpoint, or copies. */
+/* A hard link, or a copy. */
+static enum gd_status publish_file(const char *from, const char *to, struct gd_error *err) {
+  struct gd_strbuf text = {0};
+  unlink(to);
+  if (link(from, to) == 0)
+    return GD_OK;
+  enum gd_status status = gd_file_read(from, SIZE_MAX / 2, &text, err);
+  if (status == GD_OK)
+    status = gd_file_write(to, text.text, text.length, err);
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+/* The tokens that begin and end a text, as config.json has them, for transformers' generate. */
+static enum gd_status write_generation(const struct training *t, const char *path,
+                                       struct gd_error *err) {
+  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+  struct gd_strbuf text = {0};
+  json_t *config = json_loads(t->o->config_text, 0, NULL), *out = json_object();
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (json_is_integer(json_object_get(config, keys[i])))
+      json_object_set(out, keys[i], json_object_get(config, keys[i]));
+  bool written = gd_json_append(&text, out, JSON_INDENT(2));
+  json_decref(config);
+  json_decref(out);
+  enum gd_status status = written ? gd_file_write(path, text.text, text.length, err)
+                                  : gd_nomem(err, "for generation_config.json");
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
+/* The model as transformers loads it: links into the last checkpoint, and what belongs to it. */
 static enum gd_status publish_model(const struct training *t, struct gd_error *err) {
   static const char *const names[] = {"config.json", "model.safetensors"};
   char from[GD_FILE_PATH], to[GD_FILE_PATH];
-  snprintf(to, sizeof to, "%.4000s/model", t->o->folder);
+  const char *folder = t->o->folder;
+  snprintf(to, sizeof to, "%.4000s/model", folder);
   GD_TRY(gd_file_make_folder(to, err));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     snprintf(from, sizeof from, "%.4000s/step-%08" PRId64 "/%s", t->checkpoints, t->step, names[i]);
-    snprintf(to, sizeof to, "%.4000s/model/%s", t->o->folder, names[i]);
-    unlink(to);
-    if (link(from, to) == 0)
-      continue;
-    struct gd_strbuf text = {0};
-    enum gd_status status = gd_file_read(from, SIZE_MAX / 2, &text, err);
-    if (status == GD_OK)
-      status = gd_file_write(to, text.text, text.length, err);
-    gd_strbuf_deinit(&text);
-    GD_TRY(status);
+    snprintf(to, sizeof to, "%.4000s/model/%s", folder, names[i]);
+    GD_TRY(publish_file(from, to, err));
   }
-  return GD_OK;
+  snprintf(from, sizeof from, "%.4000s/tokenizer.json", folder);
+  snprintf(to, sizeof to, "%.4000s/model/tokenizer.json", folder);
+  if (!gd_file_is_missing(from))
+    GD_TRY(publish_file(from, to, err));
+  if (!t->session.full.graph.predicts_next)
+    return GD_OK;
+  snprintf(to, sizeof to, "%.4000s/model/generation_config.json", folder);
+  return write_generation(t, to, err);
 }
 
 static enum gd_status finish(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_train_end *end = t->end;
   int64_t timed = t->n_steps < TIMES ? t->n_steps : TIMES;
+  bool stop;
   end->seconds = 1e-9 * (double)(gd_clock_ns() - t->begun_ns);
   end->finished = t->step >= o->model->recipe.steps;
   end->step = t->step;
@@ -449,13 +521,14 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     qsort(t->step_s, (size_t)timed, sizeof *t->step_s, compare_floats);
     end->step_s = (double)t->step_s[timed / 2];
   }
-  if (end->finished && t->eval.ops && t->n_steps > 0)
-    GD_TRY(evaluate(t, err));
+  if (end->finished && t->eval.ops && t->before.evaluated_step != t->step)
+    GD_TRY(evaluate(t, &stop, err));
   GD_TRY(end_checkpoint(t, false, err));
   if (t->saved_step != t->step) {
     GD_TRY(begin_checkpoint(t, true, err));
     GD_TRY(end_checkpoint(t, true, err));
   }
+  end->best_step = t->rank == 0 ? gd_checkpoint_best(t->checkpoints) : -1;
   return end->finished && t->rank == 0 ? publish_model(t, err) : GD_OK;
 }
 

@@ -9,8 +9,10 @@
  * A run is a folder:
  *   run.json         what is trained, on what, with which settings (run_folder.h)
  *   log.jsonl        a line a step
+ *   tensorboard/     the same as curves (events.h)
  *   checkpoints/     see checkpoint.h
- *   model/           at the end: config.json and model.safetensors, as transformers loads them
+ *   tokenizer.json   where it is known
+ *   model/           at the end: a model folder as transformers loads it
  */
 #ifndef GD_TRAIN_TRAIN_H
 #define GD_TRAIN_TRAIN_H
@@ -28,7 +30,7 @@ struct gd_train_step {
   double step_s, tokens_per_s, mfu; /* mfu 0: the peak is not known */
   double data_wait_s;               /* of step_s, that it waited for samples */
   bool images;                      /* tokens and tokens_per_s are images and images_per_s */
-  bool skipped;                     /* no update: the loss was not finite, or a spike */
+  bool skipped; /* no update: the loss was not finite, or it or the gradient norm a spike */
 };
 
 struct gd_training {
@@ -38,6 +40,7 @@ struct gd_training {
   struct gd_source_options data, eval; /* eval may have no files */
   const char *folder;
   const char *config_text; /* config.json */
+  const char *init;        /* folder of weights to begin with; NULL or "": random ones */
   /* when to write, and when to end */
   int64_t checkpoint_steps; /* 0: by time alone */
   double checkpoint_s;      /* 0: by steps alone */
@@ -59,6 +62,7 @@ struct gd_training {
 struct gd_train_end {
   int64_t step;           /* done */
   bool finished;          /* the recipe's last step is done */
+  bool asked;             /* `stop` ended it, on some rank; else the time limit */
   bool resumed;           /* it began from a checkpoint, */
   int64_t resumed_step;   /* of this step */
   double loss, eval_loss; /* of the last step; of the last evaluation, 0: none */
@@ -68,6 +72,7 @@ struct gd_train_end {
   double stalled_s;       /* that steps waited for checkpoints */
   double data_wait_s;     /* that steps waited for samples */
   int64_t skipped;        /* updates */
+  int64_t best_step;      /* of the checkpoint with the lowest evaluation loss; -1: none; rank 0 */
 };
 
 /*

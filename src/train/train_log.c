@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/mem.h"
+#include "train/run_log.h"
 
 enum { LINE = 512 };
 
@@ -20,51 +20,68 @@ static enum gd_status cannot(const struct gd_train_log *log, const char *what,
   return gd_fail(err, GD_ENVIRONMENT, "%s cannot be %s: %s", log->path, what, strerror(errno));
 }
 
-/* The number behind "key": in a line that this program wrote; false: it has none. */
-static bool number_of(const char *line, const char *key, double *value) {
-  char *end;
-  const char *at = strstr(line, key);
-  if (!at)
-    return false;
-  *value = strtod(at + strlen(key), &end);
-  return end > at + strlen(key);
-}
-
 /* Where the lines end that stay: whole ones, of steps up to `step`. */
-static int64_t find_cut(FILE *file, int64_t step, double *recent, int most, int *n_recent) {
+static int64_t find_cut(FILE *file, int64_t step, struct gd_train_before *before) {
   char line[LINE];
   int64_t cut = 0;
-  double of, loss;
-  *n_recent = 0;
+  double of, loss, norm;
   while (fgets(line, sizeof line, file)) {
-    if (!strchr(line, '\n') || !number_of(line, "\"step\": ", &of) || of > (double)step)
+    if (!strchr(line, '\n') || !gd_run_log_number(line, "\"step\": ", &of))
+      continue; /* damaged: the lines behind it are none the worse */
+    if (of > (double)step)
       break;
     cut = ftello(file);
-    if (!number_of(line, "\"loss\": ", &loss) || !isfinite(loss) || strstr(line, "\"skipped\": t"))
-      continue;
-    if (*n_recent == most)
-      memmove(recent, recent + 1, (size_t)(--*n_recent) * sizeof *recent);
-    recent[(*n_recent)++] = loss;
+    if (strstr(line, "\"eval_loss\": "))
+      before->evaluated_step = (int64_t)of;
+    if (gd_run_log_number(line, "\"loss\": ", &loss) &&
+        gd_run_log_number(line, "\"gradient_norm\": ", &norm) && !strstr(line, "\"skipped\": t"))
+      gd_recent_add(&before->recent, loss, norm);
   }
   return cut;
 }
 
+/* --- events ---------------------------------------------------------------------------------- */
+
+/* Nobody loses a run for its pictures: what fails ends the events, not the log. */
+static void end_events(struct gd_train_log *log, const struct gd_error *why) {
+  snprintf(log->trouble, sizeof log->trouble, "%.900s; log.jsonl goes on without TensorBoard's",
+           why->text);
+  gd_events_close(&log->events);
+}
+
+static void open_events(struct gd_train_log *log, const char *folder, int64_t step) {
+  struct gd_error why = {0};
+  if (gd_events_open(&log->events, folder, step, &why) != GD_OK)
+    end_events(log, &why);
+}
+
+static void add_events(struct gd_train_log *log, int64_t step, const struct gd_scalar *scalars,
+                       int count) {
+  struct gd_error why = {0};
+  if (log->events.file && gd_events_add(&log->events, step, scalars, count, &why) != GD_OK)
+    end_events(log, &why);
+}
+
+/* --- the log -----------------------------------------------------------------------------------
+ */
+
 enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, int64_t step,
-                                 double *recent, int most, int *n_recent, struct gd_error *err) {
+                                 struct gd_train_before *before, struct gd_error *err) {
   *log = (struct gd_train_log){0};
-  *n_recent = 0;
+  *before = (struct gd_train_before){.evaluated_step = -1};
   snprintf(log->path, sizeof log->path, "%.4000s/log.jsonl", folder);
   log->file = fopen(log->path, "a+e");
   if (!log->file)
     return cannot(log, "opened", err);
   rewind(log->file);
-  int64_t cut = find_cut(log->file, step, recent, most, n_recent);
+  int64_t cut = find_cut(log->file, step, before);
   fflush(log->file);
   if (ftruncate(fileno(log->file), cut) != 0 || fseeko(log->file, 0, SEEK_END) != 0) {
     enum gd_status status = cannot(log, "cut", err);
     gd_train_log_close(log);
     return status;
   }
+  open_events(log, folder, step);
   return GD_OK;
 }
 
@@ -90,6 +107,12 @@ enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train
               s->data_wait_s, unit, s->tokens, s->skipped ? ", \"skipped\": true" : "") < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
+  const struct gd_scalar scalars[] = {{"loss", s->loss},
+                                      {"lr", s->lr},
+                                      {"gradient_norm", s->norm},
+                                      {"tokens_per_s", s->tokens_per_s},
+                                      {"mfu", s->mfu}}; /* the last one where it is known */
+  add_events(log, s->step, scalars, s->mfu > 0 ? 5 : 4);
   return GD_OK;
 }
 
@@ -102,11 +125,13 @@ enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double 
               number(text, sizeof text, loss), found) < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
+  add_events(log, step, &(struct gd_scalar){"eval_loss", loss}, 1);
   return GD_OK;
 }
 
 void gd_train_log_close(struct gd_train_log *log) {
   if (log->file)
     fclose(log->file);
+  gd_events_close(&log->events);
   *log = (struct gd_train_log){0};
 }

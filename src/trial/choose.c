@@ -707,6 +707,13 @@ enum gd_status gd_planner_remainder(struct gd_planner *p, struct gd_candidate *r
   return status;
 }
 
+enum gd_status gd_planner_evaluation(struct gd_planner *p, struct gd_candidate *evaluation,
+                                     struct gd_error *err) {
+  struct gd_setup setup = setup_of(p, p->trial->micro_batch, p->trial->saved_blocks);
+  GD_TRY(gd_pipeline_evaluation(&setup, &evaluation->graph, err));
+  return gd_plan_make(&evaluation->graph, &p->place.caps, &evaluation->plan, err);
+}
+
 void gd_planner_return(struct gd_planner *p, struct gd_candidate *full) {
   set_ready(p, p->trial->micro_batch, p->trial->saved_blocks, false, full);
 }

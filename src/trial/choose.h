@@ -67,6 +67,7 @@ struct gd_trial_options {
   uint64_t seed;
   double sample_seconds; /* of each program, 0: 5 s; 3 samples are taken in any case */
   bool profile;          /* also time each op of one step */
+  bool evaluates;        /* a session also opens a plan for evaluation */
   void (*progress)(void *user, const char *what, double done, double eta_s); /* may be NULL */
   void *progress_user;
 };
@@ -95,6 +96,10 @@ enum gd_status gd_planner_choose(struct gd_planner *planner, const struct gd_tri
 /* The plan of the smaller last micro-batch of the trial that was chosen last. */
 enum gd_status gd_planner_remainder(struct gd_planner *planner, struct gd_candidate *remainder,
                                     struct gd_error *err) GD_MUST_USE;
+/* The plan that evaluates with the micro-batch of the trial that was chosen last: GD_RUN_EVALUATION.
+   It is no larger than the one that trains. */
+enum gd_status gd_planner_evaluation(struct gd_planner *planner, struct gd_candidate *evaluation,
+                                     struct gd_error *err) GD_MUST_USE;
 /* Gives back the plan that was chosen last: the next choice may be the same. */
 void gd_planner_return(struct gd_planner *planner, struct gd_candidate *full);
 /* The status of all ranks, once: a failure of one rank is one of all. After gd_planner_choose. */

@@ -8,6 +8,7 @@
 void gd_session_close(struct gd_session *session) {
   gd_run_close(&session->run);
   gd_backend_close(session->backend);
+  gd_candidate_deinit(&session->evaluation);
   gd_candidate_deinit(&session->remainder);
   gd_candidate_deinit(&session->full);
   gd_planner_free(session->planner);
@@ -31,6 +32,8 @@ static enum gd_status choose(struct gd_session *s, const struct gd_model *model,
   s->place = gd_planner_place(s->planner);
   if (status == GD_OK && trial->status != GD_TRIAL_INFEASIBLE && trial->remainder)
     status = gd_planner_remainder(s->planner, &s->remainder, err);
+  if (status == GD_OK && trial->status != GD_TRIAL_INFEASIBLE && s->options.evaluates)
+    status = gd_planner_evaluation(s->planner, &s->evaluation, err);
   GD_TRY(gd_planner_settle(s->planner, status, err));
   return gd_agree_plan(
       s->options.comm,
@@ -63,8 +66,11 @@ static enum gd_status open_session(struct gd_session *s, const struct gd_model *
   if (trial->status == GD_TRIAL_INFEASIBLE)
     return GD_OK;
   GD_TRY(reopen_with_least(s, err));
-  GD_TRY(gd_run_open(&s->run, s->backend, &s->full.plan,
-                     trial->remainder ? &s->remainder.plan : NULL, err));
+  const struct gd_plan *plans[GD_RUN_PARTS] = {
+      [GD_RUN_FULL] = &s->full.plan,
+      [GD_RUN_REMAINDER] = trial->remainder ? &s->remainder.plan : NULL,
+      [GD_RUN_EVALUATION] = s->options.evaluates ? &s->evaluation.plan : NULL};
+  GD_TRY(gd_run_open_parts(&s->run, s->backend, plans, err));
   s->run.batch = model->recipe.batch;
   return GD_OK;
 }

@@ -21,7 +21,7 @@ struct gd_session {
   struct gd_backend_options opened;
   struct gd_backend *backend;
   struct gd_planner *planner;
-  struct gd_candidate full, remainder;
+  struct gd_candidate full, remainder, evaluation;
   struct gd_run run;
 };
 

@@ -112,6 +112,9 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" report -o "$WORK/report" --json
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json
+  mkdir "$WORK/run"
+  echo '{"model": {"name": "tiny", "recipe": {"steps": 1, "batch": 1, "seq": 8}}}' >"$WORK/run/run.json"
+  "$GPUDAYS" runs "$WORK/run" --json
 } | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"
 awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n' |
   grep -E '^[a-z][a-z0-9_]*$' | sort -u >"$WORK/manual"

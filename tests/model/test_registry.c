@@ -339,7 +339,8 @@ static void test_bad_recipe(void **state) {
       {"\"precision\": \"int32\"", "recipe.precision is \"int32\"; expected fp32, fp16 or bf16"},
       {"\"optimizer\": \"sgd\"", "recipe.optimizer is \"sgd\"; expected adam or adamw"},
       {"\"optimizer\": 1", "recipe.optimizer is 1; expected a string"},
-      {"\"schedule\": \"wsd\"", "recipe.schedule is \"wsd\"; expected constant, linear or cosine"},
+      {"\"schedule\": \"sine\"",
+       "recipe.schedule is \"sine\"; expected constant, linear, cosine or wsd"},
       {"\"lr\": -1", "recipe.lr is -1; expected a number from 0 to 1000"},
       {"\"lr\": 0.1, \"min_lr\": 0.2", "recipe.min_lr is 0.2; expected a number from 0 to 0.1"},
       {"\"betas\": 0.9", "recipe.betas is 0.9; expected two numbers from 0 to below 1"},
@@ -377,7 +378,7 @@ static void test_names(void **state) {
     assert_true(gd_optimizer_parse(gd_optimizer_name((enum gd_optimizer)i), &optimizer));
     assert_int_equal(optimizer, i);
   }
-  for (int i = GD_SCHEDULE_CONSTANT; i <= GD_SCHEDULE_COSINE; i++) {
+  for (int i = GD_SCHEDULE_CONSTANT; i <= GD_SCHEDULE_WSD; i++) {
     assert_true(gd_schedule_parse(gd_schedule_name((enum gd_schedule)i), &schedule));
     assert_int_equal(schedule, i);
   }
@@ -411,6 +412,18 @@ static void test_schedule(void **state) {
   expect_lr(&recipe, 35, 0.775);
   expect_lr(&recipe, 109, 0.109);
   expect_lr(&recipe, 110, 0.1);
+  /* Stable, then down over the last fifth, or over as many steps as are asked for. */
+  recipe.schedule = GD_SCHEDULE_WSD;
+  expect_lr(&recipe, 4, 0.5);
+  expect_lr(&recipe, 88, 1);
+  expect_lr(&recipe, 99, 0.55);
+  expect_lr(&recipe, 110, 0.1);
+  recipe.decay_steps = 50;
+  expect_lr(&recipe, 60, 1);
+  expect_lr(&recipe, 85, 0.55);
+  recipe.decay_steps = 1000; /* more than there are behind the warm-up */
+  expect_lr(&recipe, 10, 1);
+  expect_lr(&recipe, 60, 0.55);
   recipe.schedule = GD_SCHEDULE_CONSTANT;
   expect_lr(&recipe, 0, 0.1);
   expect_lr(&recipe, 1000, 1);

@@ -623,6 +623,7 @@ void cases_control(void) {
   static const double huge[] = {1e39, 0}, none[] = {0, 0}; /* huge is infinite as fp32 */
   static const double scales[][2] = {{1, 0}, {65536, 0}, {65536, 1999}, {1, 7}, {1.5, 2}};
   static const float max_norms[] = {0, 1e-3f, 1, 1e6f};
+  static const double steps[][2] = {{3, 0}, {3, 1e-4}, {3, 8}, {143000, 1e6}}; /* largest norms */
   for (int64_t s = 0; s < COUNT(scales); s++)
     for (int64_t n = 0; n < COUNT(max_norms); n++)
       for (int dynamic = 0; dynamic < 2; dynamic++)
@@ -631,7 +632,10 @@ void cases_control(void) {
             struct op_case c = {.kind = GD_OP_control,
                                 .n_in = 2 + sums,
                                 .attr = {.control = {max_norms[n], dynamic, 2000}}};
-            c.in[0] = (struct op_input){.dtype = GD_DTYPE_F32, DIMS(1), .low = 3, .high = 4};
+            c.in[0] = (struct op_input){.dtype = GD_DTYPE_F32,
+                                        DIMS(2),
+                                        .fill = OP_FILL_VALUES,
+                                        .values = steps[(s + n + sums / 4) % COUNT(steps)]};
             c.in[1] = (struct op_input){
                 .dtype = GD_DTYPE_F32, DIMS(2), .fill = OP_FILL_VALUES, .values = scales[s]};
             for (uint32_t i = 2; i < c.n_in; i++)
@@ -643,7 +647,8 @@ void cases_control(void) {
 }
 
 void cases_adam(void) {
-  static const double steps[] = {1, 2, 1000, 143000}, factors[] = {0, 1, 0.0625};
+  static const double steps[][2] = {{1, 0}, {2, 0}, {1000, 7}, {143000, 0}},
+                      factors[] = {0, 1, 0.0625};
   static const enum gd_dtype copies[] = {GD_DTYPE_COUNT, GD_DTYPE_BF16, GD_DTYPE_F16};
   for (int64_t s = 0; s < COUNT(flat_shapes); s++)
     for (int64_t i = 0; i < COUNT(steps) * COUNT(factors) * COUNT(copies) * 2; i++) {
@@ -665,7 +670,8 @@ void cases_adam(void) {
       c.in[5].fill = OP_FILL_UNIFORM;
       c.in[5].low = 1e-3;
       c.in[5].high = 1e-2;
-      c.in[6].values = &steps[i / 3 % 4];
+      c.in[6].dims[0] = 2;
+      c.in[6].values = steps[i / 3 % 4];
       check(&c);
     }
 }

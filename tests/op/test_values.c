@@ -541,9 +541,9 @@ static void test_control(void **state) {
   (void)state;
   struct op_case c = {.kind = GD_OP_control,
                       .n_in = 4,
-                      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 2, 3), GIVEN(F32, (2), 9, 0),
+                      .in = {GIVEN(F32, (2), 7, 0), GIVEN(F32, (2), 2, 3), GIVEN(F32, (2), 9, 0),
                              GIVEN(F32, (2), 12, 4)}};
-  EXPECT(c, 0, 8);
+  EXPECT(c, 0, 8, 0);
   EXPECT(c, 1, 2, 3); /* not dynamic: neither number moves */
   EXPECT(c, 2, 2.5);
   EXPECT(c, 3, 0.5);
@@ -558,20 +558,30 @@ static void test_control(void **state) {
   EXPECT(clipped, 1, 4, 0);
   EXPECT(clipped, 3, 0.5);
 
+  /* The largest norm that is taken is 2.5 itself; a smaller one skips, and no scale moves. */
+  struct op_case limited = clipped;
+  limited.in[0].values = (const double[]){7, 2.5};
+  EXPECT(limited, 0, 8, 2.5);
+  limited.in[0].values = (const double[]){7, 2.4};
+  EXPECT(limited, 0, 7, 2.4);
+  EXPECT(limited, 1, 2, 3);
+  EXPECT(limited, 2, 2.5);
+  EXPECT(limited, 3, 0);
+
   /* norm = max_norm = 1e-6: the 1e-6 of the formula makes it a half. */
   struct op_case tiny = {
       .kind = GD_OP_control,
       .n_in = 3,
-      .in = {GIVEN(F32, (1), 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 1e-12, 0)},
+      .in = {GIVEN(F32, (2), 0, 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 1e-12, 0)},
       .attr = {.control = {1e-6f, false, 0}}};
   EXPECT(tiny, 3, 0.5);
 
   struct op_case overflow = {
       .kind = GD_OP_control,
       .n_in = 3,
-      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 16, 3), GIVEN(F32, (2), HUGE_VAL, 0)},
+      .in = {GIVEN(F32, (2), 7, 0), GIVEN(F32, (2), 16, 3), GIVEN(F32, (2), HUGE_VAL, 0)},
       .attr = {.control = {1, true, 5}}};
-  EXPECT(overflow, 0, 7);
+  EXPECT(overflow, 0, 7, 0);
   EXPECT(overflow, 1, 8, 0);
   EXPECT(overflow, 2, HUGE_VAL);
   EXPECT(overflow, 3, 0);
@@ -579,10 +589,10 @@ static void test_control(void **state) {
   EXPECT(overflow, 1, 1, 0);
   overflow.attr.control.dynamic_scale = false;
   EXPECT(overflow, 1, 1.5, 3);
-  EXPECT(overflow, 0, 7);
+  EXPECT(overflow, 0, 7, 0);
   overflow.in[2].values = (const double[]){nan("")};
   EXPECT(overflow, 3, 0);
-  EXPECT(overflow, 0, 7);
+  EXPECT(overflow, 0, 7, 0);
 }
 
 /* From zero moments the first step is lr g / (|g| + eps): 0.01 against the sign of g. */
@@ -592,7 +602,7 @@ static void test_adam(void **state) {
                       .n_in = 8,
                       .in = {GIVEN(F32, (2), 1, -1), GIVEN(F32, (2), 4, -8), GIVEN(F32, (2), 0, 0),
                              GIVEN(F32, (2), 0, 0), GIVEN(F32, (1), 0.25), GIVEN(F32, (1), 0.01),
-                             GIVEN(F32, (1), 1), GIVEN(F32, (2), 5, 5)},
+                             GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 5, 5)},
                       .attr = {.adam = {0.9f, 0.999f, 1e-8f, 0, false}}};
   EXPECT(c, 0, 0.99, -0.99);
   EXPECT(c, 1, 0.1, -0.2);
@@ -615,7 +625,7 @@ static void test_adam(void **state) {
                            .n_in = 7,
                            .in = {GIVEN(F32, (1), 2), GIVEN(F32, (1), 1), GIVEN(F32, (1), 1),
                                   GIVEN(F32, (1), 1), GIVEN(F32, (1), 1), GIVEN(F32, (1), 0.75),
-                                  GIVEN(F32, (1), 2)},
+                                  GIVEN(F32, (2), 2, 0)},
                            .attr = {.adam = {0.5f, 0.25f, 1, 0, false}}};
   EXPECT(second, 0, 2 - 1 / (1 / sqrt(0.9375) + 1));
 

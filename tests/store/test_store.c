@@ -900,7 +900,7 @@ static void test_migration(void **state) {
 
 /* A step that fails halfway leaves the version and the tables of before. */
 static void test_failed_migration(void **state) {
-  const char *steps[] = {gd_store_steps[0], gd_store_steps[1], gd_store_steps[2],
+  const char *steps[] = {gd_store_steps[0], gd_store_steps[1], gd_store_steps[2], gd_store_steps[3],
                          "CREATE TABLE new_table(x); INSERT INTO no_such_table VALUES(1)"};
   struct gd_store *store = open_store("a.db");
   struct gd_error err = {0};

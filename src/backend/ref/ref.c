@@ -419,7 +419,8 @@ void gd_ref_sum_squares(const struct gd_kernel_args *args) {
 
 /*
  * norm = sqrt(sum of the sums) / scale, the norm of the unscaled gradient. Not finite: the step is
- * skipped (factor 0) and a dynamic scale is divided by two, down to 1. Finite: factor = min(1,
+ * skipped (factor 0) and a dynamic scale is divided by two, down to 1. Above the largest norm that
+ * is allowed (step[1]; 0: any): the step is skipped, and nothing else. Otherwise: factor = min(1,
  * max_norm / (norm + 1e-6)) / scale, as torch.nn.utils.clip_grad_norm_ clips; the step counts, and
  * a dynamic scale doubles after growth_interval good steps in a row.
  */
@@ -430,8 +431,9 @@ void gd_ref_control(const struct gd_kernel_args *args) {
   for (uint32_t i = 2; i < args->n_in; i++)
     for (int64_t j = 0; j < args->in[i].elements; j++)
       total += get(&args->in[i], j);
-  double norm = sqrt(total) / scale;
-  if (isfinite(norm)) {
+  double norm = sqrt(total) / scale, most = get(&args->in[0], 1);
+  bool spike = most > 0 && (double)(float)norm > most;
+  if (isfinite(norm) && !spike) {
     double clip = attr->max_norm > 0 ? (double)attr->max_norm / (norm + 1e-6) : 1;
     factor = (clip < 1 ? clip : 1) / scale;
     step += 1;
@@ -440,7 +442,7 @@ void gd_ref_control(const struct gd_kernel_args *args) {
       scale *= 2;
       good = 0;
     }
-  } else {
+  } else if (!isfinite(norm)) {
     scale = scale / 2 > 1 ? scale / 2 : 1;
     good = 0;
   }

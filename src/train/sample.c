@@ -1,0 +1,127 @@
+/*
+ * Sampling; see sample.h.
+ */
+#define _GNU_SOURCE
+#include "train/sample.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/rng.h"
+
+enum { FEWEST_TOKENS = 64 }; /* of a graph that logits are computed with; doubled as text grows */
+
+/* Higher logits first, then lower ids. */
+static int compare_logits(const void *a, const void *b, void *logits) {
+  const float *values = logits;
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  if (values[x] < values[y])
+    return 1;
+  return values[x] > values[y] ? -1 : x - y;
+}
+
+static int32_t likeliest(const float *logits, int64_t count) {
+  int32_t best = 0;
+  for (int64_t i = 1; i < count; i++)
+    if (logits[i] > logits[best])
+      best = (int32_t)i;
+  return best;
+}
+
+int32_t gd_sample_token(const float *logits, int64_t count, double temperature, double top_p,
+                        double uniform, int32_t *order) {
+  double highest = (double)logits[likeliest(logits, count)], all = 0, kept = 0, sum = 0;
+  int64_t n = 0;
+  if (temperature <= 0)
+    return likeliest(logits, count);
+  for (int64_t i = 0; i < count; i++) {
+    order[i] = (int32_t)i;
+    all += exp(((double)logits[i] - highest) / temperature);
+  }
+  union {
+    const float *in;
+    void *out;
+  } shared = {.in = logits};
+  qsort_r(order, (size_t)count, sizeof *order, compare_logits, shared.out);
+  while (n < count && (n == 0 || kept < top_p * all))
+    kept += exp(((double)logits[order[n++]] - highest) / temperature);
+  for (int64_t i = 0; i < n; i++) {
+    sum += exp(((double)logits[order[i]] - highest) / temperature);
+    if (uniform * kept < sum)
+      return order[i];
+  }
+  return order[n - 1];
+}
+
+/* --- a text -------------------------------------------------------------------------------- */
+
+struct sampler {
+  const struct gd_sampling *o;
+  struct gd_forward forward;
+  int64_t seq, most; /* of the graph that is open; of the model */
+  float *logits;
+  int32_t *order;
+};
+
+/* The graph has room for so many tokens. */
+static enum gd_status make_room(struct sampler *s, int64_t count, struct gd_error *err) {
+  int64_t seq = FEWEST_TOKENS;
+  while (seq < count)
+    seq *= 2;
+  seq = seq < s->most ? seq : s->most;
+  if (seq == s->seq)
+    return GD_OK;
+  gd_forward_close(&s->forward);
+  s->seq = seq;
+  return gd_forward_open(&s->forward,
+                         &(struct gd_forward_options){.model = s->o->model,
+                                                      .backend = s->o->backend,
+                                                      .threads = s->o->threads,
+                                                      .seq = seq,
+                                                      .batch = 1,
+                                                      .end = GD_FORWARD_LOGITS},
+                         s->o->weights, err);
+}
+
+static enum gd_status add_token(struct sampler *s, struct gd_token_ids *ids, struct gd_error *err) {
+  const struct gd_sampling *o = s->o;
+  int64_t classes = o->model->family->classes(o->model);
+  GD_TRY(make_room(s, ids->count, err));
+  if (!s->logits) {
+    s->logits = gd_mem_alloc((size_t)classes, sizeof *s->logits);
+    s->order = gd_mem_alloc((size_t)classes, sizeof *s->order);
+  }
+  int32_t *grown = gd_mem_grow(ids->ids, (size_t)ids->count, (size_t)ids->count + 1, sizeof *grown);
+  if (grown)
+    ids->ids = grown;
+  if (!s->logits || !s->order || !grown)
+    return gd_nomem(err, "while sampling");
+  ids->capacity = ids->count + 1;
+  GD_TRY(gd_forward_logits(&s->forward, ids->ids, ids->count, s->logits, err));
+  for (int64_t i = 0; i < classes; i++)
+    if (!isfinite(s->logits[i]))
+      return gd_fail(err, GD_MISMATCH, "the model's logits are not finite: its weights are broken");
+  double uniform = (double)gd_rng_uniform(o->seed, gd_hash_string("sample"), (uint64_t)ids->count);
+  ids->ids[ids->count++] =
+      gd_sample_token(s->logits, classes, o->temperature, o->top_p, uniform, s->order);
+  return GD_OK;
+}
+
+enum gd_status gd_sample(const struct gd_sampling *sampling, struct gd_token_ids *ids,
+                         struct gd_error *err) {
+  struct sampler s = {.o = sampling, .most = sampling->model->recipe.seq};
+  enum gd_status status = GD_OK;
+  GD_ASSERT(ids->count > 0);
+  for (int64_t done = 0; done < sampling->length && ids->count < s.most && status == GD_OK;
+       done++) {
+    status = add_token(&s, ids, err);
+    if (sampling->added)
+      sampling->added(sampling->user, done + 1);
+    if (status == GD_OK && ids->ids[ids->count - 1] == sampling->eos)
+      break;
+  }
+  gd_forward_close(&s.forward);
+  gd_mem_free(s.logits);
+  gd_mem_free(s.order);
+  return status;
+}
