@@ -33,8 +33,8 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Measures training steps on this machine and tells how long the run would take.",
          "gpudays bench pythia-14m", gd_cmd_bench},
     [GD_COMMAND_TRAIN] =
-        {"train", "MODEL|RUN", 1, -1, "the run itself: trains a model on token files",
-         "Trains MODEL on the token files of --data with the plan that bench times, into a\n"
+        {"train", "MODEL|RUN", 1, -1, "the run itself: trains a model on tokens or images",
+         "Trains MODEL on the data of --data with the plan that bench times, into a\n"
          "folder RUN: log, checkpoints, the model as transformers loads it. Interrupted,\n"
          "'gpudays train RUN' goes on, also with other --methods, --micro-batch or ranks.",
          "gpudays train pythia-14m --data train.bin --eval val.bin -o run", gd_cmd_train},
@@ -323,9 +323,17 @@ const struct gd_option gd_option_table[] = {
     {"text", NULL, ON(COST), 0, false, "the compute paragraph of a grant proposal", gd_value_switch,
      TARGET(text), 0, 0},
     {"data", "FILE", ON_TRAIN | ON(EVALUATE), 0, false,
-     "token ids; further files behind, FILE:0.7 with a weight", gd_value_text, TARGET(data), 0, 0},
-    {"eval", "FILE", ON_TRAIN, 0, false, "token ids held out: the loss on them is logged",
+     "token ids, more files behind, FILE:0.7; images: a folder", gd_value_text, TARGET(data), 0, 0},
+    {"eval", "FILE", ON_TRAIN, 0, false, "held out: the loss on it is logged; of images top-1",
      gd_value_text, TARGET(eval), 0, 0},
+    {"augment", "LIST", ON_TRAIN, 0, false, "crop,flip (default) erase=P mixup=A cutmix=A; or none",
+     gd_value_text, TARGET(augment), 0, 0},
+    {"label-smoothing", "X", ON_TRAIN, 0, false, "of images: of a target, shared by all classes",
+     gd_value_number, TARGET(label_smoothing), 0, 1},
+    {"normalize", "NAME", ON_TRAIN, 0, false, "of pixels: imagenet (default), half or none",
+     gd_value_text, TARGET(normalize), 0, 0},
+    {"data-threads", "N", ON_TRAIN, 0, false, "that decode images; default: one for each core",
+     gd_value_int, TARGET(data_threads), 1, 256},
     {"eval-every", "N", ON_TRAIN, 0, false, "steps between evaluations; default: one at the end",
      gd_value_int, TARGET(eval_every), 1, MOST_A_RECIPE},
     {"lr", "X", ON_TRAIN, 0, false, "peak learning rate, instead of the recipe's", gd_value_above,

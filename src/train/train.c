@@ -35,7 +35,8 @@ struct training {
   struct gd_comm *comm;
   struct gd_session session;
   struct gd_trial plan;
-  struct gd_dataset data, eval;
+  struct gd_source data, eval;
+  bool images; /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
   struct gd_drift drift;
@@ -85,35 +86,16 @@ static enum gd_status sum(const struct training *t, double *values, int count,
 
 /* --- a step -------------------------------------------------------------------------------- */
 
-/* Labels of the whole step that count: every rank weighs by it. */
-static enum gd_status count_labels(struct training *t, const struct gd_dataset *data, int64_t first,
-                                   int64_t count, double *valid, struct gd_error *err) {
-  const struct gd_graph *graph = t->session.run.plan[GD_RUN_FULL]->graph;
-  int64_t seq = data->options.seq;
-  int32_t *ids = gd_run_staging(&t->session.run, GD_RUN_FULL),
-          *labels = ids + gd_tensor_elements(graph, graph->ids);
-  *valid = (double)(count * (seq - 1));
-  for (int64_t i = 0; i < count && !data->options.causal; i++) {
-    *valid = i == 0 ? 0 : *valid;
-    GD_TRY(gd_dataset_read(data, first + i, ids, labels, err));
-    for (int64_t j = 0; j < seq; j++)
-      *valid += labels[j] != -100;
-  }
-  return GD_OK;
-}
-
-/* Puts samples first .. first + count of the data, one micro-batch, before the device. */
-static enum gd_status put_samples(struct training *t, const struct gd_dataset *data,
-                                  enum gd_run_part part, int64_t first, int64_t count, double valid,
-                                  struct gd_error *err) {
+/* Puts samples first .. first + count, one micro-batch, before the device: through the staging
+   memory, where labels or targets lie behind ids or pixels. */
+static enum gd_status put_samples(struct training *t, enum gd_run_part part, int64_t first,
+                                  int64_t count, double valid, struct gd_error *err) {
   struct gd_run *run = &t->session.run;
-  const struct gd_graph *graph = run->plan[part]->graph;
-  int64_t seq = data->options.seq;
-  int32_t *ids = gd_run_staging(run, part), *labels = ids + gd_tensor_elements(graph, graph->ids);
-  for (int64_t i = 0; i < count; i++)
-    GD_TRY(gd_dataset_read(data, first + i, ids + i * seq, labels + i * seq, err));
-  return gd_run_batch(run, part,
-                      &(struct gd_batch){.ids = ids, .labels = labels, .weight = 1 / valid}, err);
+  struct gd_batch batch;
+  void *inputs, *labels;
+  gd_run_stage(run, part, 1 / valid, &batch, &inputs, &labels);
+  GD_TRY(gd_source_read(&t->data, first, count, inputs, labels, err));
+  return gd_run_batch(run, part, &batch, err);
 }
 
 /* scale: of loss and gradients, 1 but for tests. */
@@ -125,7 +107,7 @@ static enum gd_status micro_steps(struct training *t, double valid, double scale
     bool last = done + size >= t->local, smaller = done + size > t->local;
     enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
     int64_t count = smaller ? t->local - done : size, read_ns = gd_clock_ns();
-    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid / scale, err));
+    GD_TRY(put_samples(t, part, base + done, count, valid / scale, err));
     t->data_s += 1e-9 * (double)(gd_clock_ns() - read_ns);
     t->early_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
     GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
@@ -163,8 +145,9 @@ static enum gd_status update(struct training *t, struct gd_train_step *out, stru
    but worth a sentence; once. */
 static void look_at_learning(struct training *t) {
   const struct gd_recent *recent = &t->before.recent;
-  double mean = 0, guessing = log((double)t->o->data.vocabulary);
-  if (t->looked || recent->count < GD_RECENT_TO_JUDGE ||
+  double mean = 0, guessing = log((double)t->o->data.tokens.vocabulary);
+  if (t->looked || t->images ||
+      /* whose targets may be soft */ recent->count < GD_RECENT_TO_JUDGE ||
       t->step < t->o->model->recipe.warmup_steps + GD_RECENT_TO_JUDGE)
     return;
   t->looked = true;
@@ -175,8 +158,8 @@ static void look_at_learning(struct training *t) {
         "the loss is %.4f at step %" PRId64 ", after the warm-up: guessing among %lld tokens gives "
         "ln(%lld) = %.4f. Nothing is learnt: are the ids those of the model's tokenizer, is the "
         "learning rate (--lr) far too low or too high?",
-        mean, t->step, (long long)t->o->data.vocabulary, (long long)t->o->data.vocabulary,
-        guessing);
+        mean, t->step, (long long)t->o->data.tokens.vocabulary,
+        (long long)t->o->data.tokens.vocabulary, guessing);
 }
 
 static enum gd_status run_step(struct training *t, struct gd_train_step *out, double *said,
@@ -185,7 +168,8 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
   double valid, scale = gd_train_fault("norm", t->step + 1) ? 1024 : 1;
-  GD_TRY(count_labels(t, &t->data, t->first + t->offset, t->local, &valid, err));
+  double waited_s = t->data.waited_s;
+  GD_TRY(gd_source_count(&t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
   GD_TRY(micro_steps(t, valid, scale, err));
   GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
@@ -203,8 +187,11 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   t->step++;
   t->first += recipe->batch;
   out->step = t->step;
-  out->tokens = t->step * recipe->batch * recipe->seq;
-  out->tokens_per_s = (double)(recipe->batch * recipe->seq) / out->step_s;
+  out->images = t->images;
+  out->tokens = t->step * recipe->batch * (t->images ? 1 : recipe->seq);
+  out->tokens_per_s = (double)(recipe->batch * (t->images ? 1 : recipe->seq)) / out->step_s;
+  out->data_wait_s = t->data.waited_s - waited_s;
+  t->end->data_wait_s += out->data_wait_s;
   if (t->peak_flops > 0)
     out->mfu = t->plan.model_flops_per_step / out->step_s / t->peak_flops;
   t->step_s[t->n_steps++ % TIMES] = (float)out->step_s;
@@ -216,8 +203,7 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
     gd_recent_add(&t->before.recent, out->loss, out->norm);
     look_at_learning(t);
   }
-  for (int64_t i = 0; i < t->local; i++)
-    gd_dataset_prefetch(&t->data, t->first + t->offset + i);
+  gd_source_prefetch(&t->data, t->first + t->offset, t->local);
   return GD_OK;
 }
 
@@ -225,7 +211,7 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
 
 static bool evaluation_is_due(const struct training *t) {
   int64_t every = t->o->eval_steps;
-  return t->o->eval.n_files > 0 && every > 0 && t->step > 0 && t->step % every == 0 &&
+  return t->eval.ops && every > 0 && t->step > 0 && t->step % every == 0 &&
          t->before.evaluated_step != t->step;
 }
 
@@ -240,10 +226,11 @@ static enum gd_status evaluate(struct training *t, bool *stop, struct gd_error *
   const struct gd_training *o = t->o;
   struct gd_run *run = &t->session.run;
   struct gd_evaluated result;
-  int64_t samples = t->eval.sequences < o->eval_samples ? t->eval.sequences : o->eval_samples;
+  int64_t samples = t->eval.samples < o->eval_samples ? t->eval.samples : o->eval_samples;
   GD_TRY(gd_evaluate(&(struct gd_evaluation){.run = run,
                                              .part = GD_RUN_EVALUATION,
-                                             .data = &t->eval,
+                                             .data = gd_source_tokens(&t->eval),
+                                             .images = t->images ? &t->eval : NULL,
                                              .micro_batch = t->plan.micro_batch,
                                              .samples = samples,
                                              .comm = t->comm,
@@ -255,9 +242,10 @@ static enum gd_status evaluate(struct training *t, bool *stop, struct gd_error *
   if (*stop)
     return GD_OK;
   t->end->eval_loss = result.loss;
+  t->end->eval_accuracy = t->images ? result.accuracy : -1;
   t->before.evaluated_step = t->step;
   if (t->rank == 0)
-    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, err));
+    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, t->end->eval_accuracy, err));
   if (o->evaluated)
     o->evaluated(o->user, t->step, t->end->eval_loss);
   return GD_OK;
@@ -355,9 +343,9 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
 
 static enum gd_status open_data(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
-  GD_TRY(gd_dataset_open(&t->data, &o->data, err));
-  if (o->eval.n_files > 0)
-    GD_TRY(gd_dataset_open(&t->eval, &o->eval, err));
+  GD_TRY(gd_source_open(&t->data, &o->data, NULL, err));
+  if (gd_source_is_given(&o->eval))
+    GD_TRY(gd_source_open(&t->eval, &o->eval, &t->data, err));
   return GD_OK;
 }
 
@@ -368,7 +356,7 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
     return gd_fail(err, GD_BAD_INPUT, "a batch of %" PRId64 " does not divide among %d ranks",
                    recipe->batch, ranks);
   struct gd_trial_options options = t->o->trial;
-  options.evaluates = t->o->eval.n_files > 0;
+  options.evaluates = t->eval.ops != NULL;
   GD_TRY(gd_session_open(&t->session, t->o->model, &options, &t->plan, err));
   if (t->plan.status == GD_TRIAL_INFEASIBLE)
     return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
@@ -382,8 +370,10 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   t->peak_flops = t->session.backend->ops->peak_flops(t->session.backend, dtype, tf32);
   if (gd_backend_is_gpu(t->o->trial.backend))
     t->peak_flops *= ranks;
-  GD_ASSERT(plan->graph->ids != GD_NONE);
-  return GD_OK;
+  GD_ASSERT((t->images ? plan->graph->pixels : plan->graph->ids) != GD_NONE);
+  GD_TRY(gd_source_follow(&t->data, t->offset, t->local, recipe->batch, err));
+  int64_t size = t->plan.micro_batch;
+  return t->eval.ops ? gd_source_follow(&t->eval, t->rank * size, size, ranks * size, err) : GD_OK;
 }
 
 /* Random parameters, or those of another model's folder. */
@@ -637,7 +627,7 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
   }
   gd_drift_end(&t->drift);
   keep_run(t);
-  if (end->finished && o->eval.n_files > 0 && t->before.evaluated_step != t->step)
+  if (end->finished && t->eval.ops && t->before.evaluated_step != t->step)
     GD_TRY(evaluate(t, &stop, err));
   GD_TRY(end_checkpoint(t, false, err));
   if (t->saved_step != t->step) {
@@ -670,9 +660,10 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   struct training *t = gd_mem_alloc(1, sizeof *t);
   if (!t)
     return gd_nomem(err, "before training");
-  *end = (struct gd_train_end){0};
+  *end = (struct gd_train_end){.eval_accuracy = -1};
   t->o = training;
   t->opened_ns = gd_clock_ns();
+  t->images = training->model->family->images;
   t->end = end;
   t->comm = training->trial.comm;
   t->rank = t->comm ? gd_comm_rank(t->comm) : 0;
@@ -689,8 +680,8 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   gd_drift_end(&t->drift);
   gd_train_log_close(&t->log);
   gd_session_close(&t->session);
-  gd_dataset_close(&t->data);
-  gd_dataset_close(&t->eval);
+  gd_source_close(&t->eval);
+  gd_source_close(&t->data);
   gd_mem_free(t);
   return status;
 }

@@ -97,13 +97,14 @@ static const char *number(char *text, size_t size, double value) {
 enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train_step *s,
                                  struct gd_error *err) {
   char loss[32], norm[32];
+  const char *unit = s->images ? "images" : "tokens";
   if (fprintf(log->file,
               "{\"step\": %" PRId64 ", \"loss\": %s, \"lr\": %.9g, \"gradient_norm\": %s, "
-              "\"tokens_per_s\": %.6g, \"mfu\": %.6g, \"step_s\": %.6g, \"tokens\": %" PRId64
-              "%s}\n",
+              "\"%s_per_s\": %.6g, \"mfu\": %.6g, \"step_s\": %.6g, \"data_wait_s\": %.6g, "
+              "\"%s\": %" PRId64 "%s}\n",
               s->step, number(loss, sizeof loss, s->loss), s->lr,
-              number(norm, sizeof norm, s->norm), s->tokens_per_s, s->mfu, s->step_s, s->tokens,
-              s->skipped ? ", \"skipped\": true" : "") < 0 ||
+              number(norm, sizeof norm, s->norm), unit, s->tokens_per_s, s->mfu, s->step_s,
+              s->data_wait_s, unit, s->tokens, s->skipped ? ", \"skipped\": true" : "") < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
   const struct gd_scalar scalars[] = {{"loss", s->loss},
@@ -116,10 +117,12 @@ enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train
 }
 
 enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double loss,
-                                 struct gd_error *err) {
-  char text[32];
-  if (fprintf(log->file, "{\"step\": %" PRId64 ", \"eval_loss\": %s}\n", step,
-              number(text, sizeof text, loss)) < 0 ||
+                                 double accuracy, struct gd_error *err) {
+  char text[32], found[64] = "";
+  if (accuracy >= 0)
+    snprintf(found, sizeof found, ", \"eval_accuracy\": %.9g", accuracy);
+  if (fprintf(log->file, "{\"step\": %" PRId64 ", \"eval_loss\": %s%s}\n", step,
+              number(text, sizeof text, loss), found) < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
   add_events(log, step, &(struct gd_scalar){"eval_loss", loss}, 1);
@@ -134,8 +137,8 @@ void gd_train_log_last(const char *folder, int64_t *step, double *step_s) {
   *step = 0;
   *step_s = 0;
   while (file && fgets(line, sizeof line, file))
-    if (strchr(line, '\n') && number_of(line, "\"step_s\": ", step_s) &&
-        number_of(line, "\"step\": ", &of))
+    if (strchr(line, '\n') && gd_run_log_number(line, "\"step_s\": ", step_s) &&
+        gd_run_log_number(line, "\"step\": ", &of))
       *step = (int64_t)of;
   if (file)
     fclose(file);

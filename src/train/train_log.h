@@ -30,8 +30,9 @@ enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, i
 /* GD_ENVIRONMENT: the disk is full. */
 enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train_step *step,
                                  struct gd_error *err) GD_MUST_USE;
+/* accuracy below 0: none. */
 enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double loss,
-                                 struct gd_error *err) GD_MUST_USE;
+                                 double accuracy, struct gd_error *err) GD_MUST_USE;
 /* The last step in the log of a run, 0: none, and how long it took. */
 void gd_train_log_last(const char *folder, int64_t *step, double *step_s);
 void gd_train_log_close(struct gd_train_log *log); /* safe on a zeroed one */

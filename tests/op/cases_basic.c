@@ -423,6 +423,51 @@ void cases_xent(void) {
   xent_cases(GD_OP_xent);
 }
 
+/* soft_xent and soft_xent_grad: targets of rows that sum to 1, to less, and to nothing. */
+static void soft_xent_cases(enum gd_op_kind kind) {
+  static const int64_t vocabularies[] = {1, 2, 3, 17, 129, 2049};
+  static const double weight = 0.0625, scale[2] = {1024, 3}, highs[] = {1, 30};
+  bool grad = kind == GD_OP_soft_xent_grad;
+  for (int64_t d = 0; d < COUNT(floats); d++)
+    for (int64_t s = 0; s < COUNT(label_shapes); s++)
+      for (int64_t v = 0; v < COUNT(vocabularies); v++)
+        for (int64_t h = 0; h < COUNT(highs); h++) {
+          struct op_case c = {.kind = kind, .n_in = grad ? 5 : 3};
+          struct op_input *targets = &c.in[grad ? 2 : 1];
+          c.noise = weight * (grad ? scale[0] : 1) * highs[h] * last_bit;
+          c.in[0] = label_shapes[s];
+          c.in[0].dims[c.in[0].rank++] = vocabularies[v];
+          *targets = c.in[0];
+          c.in[0].dtype = floats[d];
+          c.in[0].high = highs[h];
+          targets->dtype = GD_DTYPE_F32;
+          targets->fill = h == 0 ? OP_FILL_SOFTMAX : OP_FILL_INDEX;
+          targets->high = 2; /* with OP_FILL_INDEX: 0 and 1 */
+          if (grad) {
+            c.in[1] = label_shapes[s];
+            c.in[1].dtype = GD_DTYPE_F32;
+            c.in[1].fill = OP_FILL_LSE;
+            c.in[4] = (struct op_input){
+                .dtype = GD_DTYPE_F32, DIMS(2), .fill = OP_FILL_VALUES, .values = scale};
+          }
+          c.in[grad ? 3 : 2] = (struct op_input){
+              .dtype = GD_DTYPE_F32, DIMS(1), .fill = OP_FILL_VALUES, .values = &weight};
+          if (h > 0)
+            c.noise *= (double)vocabularies[v]; /* the targets of a row sum to half of it */
+          check(&c);
+          if (h == 0)
+            check_nan(c, 0);
+        }
+}
+
+void cases_soft_xent(void) {
+  soft_xent_cases(GD_OP_soft_xent);
+}
+
+void cases_soft_xent_grad(void) {
+  soft_xent_cases(GD_OP_soft_xent_grad);
+}
+
 /* --- backward ------------------------------------------------------------------------------ */
 
 void cases_layernorm_grad(void) {

@@ -492,6 +492,26 @@ static void test_xent(void **state) {
   EXPECT(grad, 0, 1, -1, 0, 0);
 }
 
+/* Targets in place of labels: p = [1/4 3/4] twice. The second row is a miss, the third counts
+   nothing. */
+static void test_soft_xent(void **state) {
+  (void)state;
+  struct op_case mixed = {.kind = GD_OP_soft_xent,
+                          .n_in = 3,
+                          .in = {GIVEN(F32, (3, 2), 0, 1.09861229, 0, 1.09861229, 5, 5),
+                                 GIVEN(F32, (3, 2), 0.25, 0.75, 1, 0, 0, 0), GIVEN(F32, (1), 0.5)}};
+  EXPECT(mixed, 0, 0.5 * (0.25 * log(4) + 0.75 * log(4.0 / 3) + log(4)));
+  EXPECT(mixed, 1, log(4), log(4), 5 + log(2));
+  EXPECT(mixed, 2, 1);
+  struct op_case grad = {.kind = GD_OP_soft_xent_grad,
+                         .n_in = 5,
+                         .in = {GIVEN(F32, (3, 2), 0, 1.09861229, 0, 1.09861229, 5, 5),
+                                GIVEN(F32, (3), 1.38629436, 1.38629436, 5.69314718),
+                                GIVEN(F32, (3, 2), 0, 1, 0.5, 0.5, 0, 0), GIVEN(F32, (1), 0.5),
+                                GIVEN(F32, (2), 8, 77)}};
+  EXPECT(grad, 0, 1, -1, -1, 1, 0, 0);
+}
+
 static void test_sums(void **state) {
   (void)state;
   struct op_case rows = {.kind = GD_OP_sum_rows,
@@ -659,15 +679,25 @@ static void test_host(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),    cmocka_unit_test(test_embed),
-      cmocka_unit_test(test_matmul),    cmocka_unit_test(test_add),
-      cmocka_unit_test(test_layernorm), cmocka_unit_test(test_rope),
-      cmocka_unit_test(test_heads),     cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_nans),      cmocka_unit_test(test_activations),
-      cmocka_unit_test(test_xent),      cmocka_unit_test(test_sums),
-      cmocka_unit_test(test_control),   cmocka_unit_test(test_adam),
-      cmocka_unit_test(test_dropout),   cmocka_unit_test(test_rmsnorm),
-      cmocka_unit_test(test_pool),      cmocka_unit_test(test_activation_tails),
+      cmocka_unit_test(test_shapes),
+      cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_matmul),
+      cmocka_unit_test(test_add),
+      cmocka_unit_test(test_layernorm),
+      cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_heads),
+      cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_nans),
+      cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_xent),
+      cmocka_unit_test(test_soft_xent),
+      cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_control),
+      cmocka_unit_test(test_adam),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_rmsnorm),
+      cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_activation_tails),
       cmocka_unit_test(test_host),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

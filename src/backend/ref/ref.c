@@ -242,6 +242,36 @@ void gd_ref_xent(const struct gd_kernel_args *args) {
   put(&args->out[0], 0, get(&args->in[2], 0) * loss);
 }
 
+/* Whether the first of the largest logits is where the first of the largest targets is. */
+static bool is_hit(const struct gd_view *logits, const struct gd_view *targets, int64_t at,
+                   int64_t columns) {
+  int64_t guess = 0, right = 0;
+  for (int64_t j = 1; j < columns; j++) {
+    guess = get(logits, at + j) > get(logits, at + guess) ? j : guess;
+    right = get(targets, at + j) > get(targets, at + right) ? j : right;
+  }
+  return columns > 0 && guess == right && get(targets, at + right) > 0;
+}
+
+void gd_ref_soft_xent(const struct gd_kernel_args *args) {
+  const struct gd_view *logits = &args->in[0], *targets = &args->in[1];
+  int64_t columns = columns_of(logits), rows = rows_of(logits), hits = 0;
+  double loss = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t at = r * columns;
+    double max = largest(logits, at, columns), sum = 0;
+    for (int64_t j = 0; j < columns; j++)
+      sum += exp(get(logits, at + j) - max);
+    double lse = max + log(sum);
+    put(&args->out[1], r, lse);
+    for (int64_t j = 0; j < columns; j++)
+      loss += get(targets, at + j) * (lse - get(logits, at + j));
+    hits += !isnan(lse) && is_hit(logits, targets, at, columns);
+  }
+  put(&args->out[0], 0, get(&args->in[2], 0) * loss);
+  put(&args->out[2], 0, (double)hits);
+}
+
 /* --- backward ------------------------------------------------------------------------------ */
 
 /*
@@ -315,6 +345,23 @@ void gd_ref_xent_grad(const struct gd_kernel_args *args) {
       int64_t i = r * columns + j;
       double p = exp(get(logits, i) - get(lse, r));
       put(&args->out[0], i, label == attr->ignore ? 0.0 : (p - (j == label ? 1 : 0)) * scale);
+    }
+  }
+}
+
+/* (p sum of the row's targets - target) weight loss_scale. */
+void gd_ref_soft_xent_grad(const struct gd_kernel_args *args) {
+  const struct gd_view *logits = &args->in[0], *lse = &args->in[1], *targets = &args->in[2];
+  int64_t columns = columns_of(logits), rows = rows_of(logits);
+  double scale = get(&args->in[3], 0) * get(&args->in[4], 0);
+  for (int64_t r = 0; r < rows; r++) {
+    double sum = 0;
+    for (int64_t j = 0; j < columns; j++)
+      sum += get(targets, r * columns + j);
+    for (int64_t j = 0; j < columns; j++) {
+      int64_t i = r * columns + j;
+      double p = exp(get(logits, i) - get(lse, r));
+      put(&args->out[0], i, (p * sum - get(targets, i)) * scale);
     }
   }
 }
