@@ -26,7 +26,7 @@
 
 /* --- signals ------------------------------------------------------------------------------- */
 
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP};
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP};
 enum { WATCHED = sizeof watched / sizeof *watched };
 
 /* A signal that is blocked waits for its reader even where it is ignored: those are left alone. */

@@ -22,9 +22,9 @@
 #include "base/strbuf.h"
 
 /*
- * SIGCHLD; SIGINT, SIGTERM and SIGHUP, which ask this process to end; and SIGTSTP (Ctrl-Z), which
- * asks it to stop: blocked, and read from fd, which does not block. Those that are ignored, as
- * nohup has it, stay ignored.
+ * SIGCHLD; SIGINT, SIGTERM, SIGHUP and SIGUSR1 (a batch system's warning), which ask this process
+ * to end; and SIGTSTP (Ctrl-Z), which asks it to stop: blocked, and read from fd, which does not
+ * block. Those that are ignored, as nohup has it, stay ignored.
  */
 struct gd_signals {
   int fd;               /* signalfd */

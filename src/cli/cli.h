@@ -18,6 +18,8 @@ struct gd_cli {
   struct gd_cli_options options;
   const char **arguments; /* what is neither command nor option; in the arena */
   int n_arguments;
+  const struct gd_option **given; /* options, each once; in the arena */
+  int n_given;
   bool bold;            /* stdout is a terminal that may be coloured */
   bool colour;          /* stderr may be coloured */
   bool progress;        /* stderr is a terminal, and not --quiet */

@@ -13,12 +13,16 @@
 
 #include "base/cache.h"
 #include "base/clock.h"
+#include "base/cpus.h"
+#include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/show_run.h"
+#include "cli/train_jobs.h"
 #include "comm/comm.h"
 #include "data/tokenizer.h"
+#include "search/slurm_config.h"
 #include "store/store_best.h"
 #include "train/run_folder.h"
 #include "train/train.h"
@@ -59,6 +63,7 @@ struct watching {
   const struct gd_run_settings *settings;
   const char *folder;
   struct gd_trial plan;
+  int64_t retries;    /* so often was it started again */
   int64_t first_step; /* of this process */
   int64_t begun_ns;   /* its first step, */
   int64_t n_steps;    /* and how many it has made */
@@ -78,13 +83,13 @@ static void show_step(void *user, const struct gd_train_step *s) {
   double spent_s = 1e-9 * (double)(gd_clock_ns() - w->begun_ns); /* with all that is not a step */
   double left_s = spent_s / (double)++w->n_steps * (double)(steps - s->step);
   snprintf(line, sizeof line,
-           "step %lld of %lld, loss %.4f, done %s (%s left), %s tokens/s, MFU %.0f %%, lr %.2e, "
+           "step %lld of %lld, loss %.4f, done %s (%s left), %s %s/s, MFU %.0f %%, lr %.2e, "
            "norm %.3g",
            (long long)s->step, (long long)steps, s->loss,
            gd_show_date(date, sizeof date, (int64_t)time(NULL) + (int64_t)left_s),
            gd_show_seconds(left, sizeof left, left_s < 1 ? 1 : left_s),
-           gd_format_number(tokens, sizeof tokens, s->tokens_per_s, 0), 100 * s->mfu, s->lr,
-           s->norm);
+           gd_format_number(tokens, sizeof tokens, s->tokens_per_s, 0),
+           s->images ? "images" : "tokens", 100 * s->mfu, s->lr, s->norm);
   gd_progress_line(&w->progress, line);
 }
 
@@ -99,27 +104,42 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
   const struct gd_recipe *recipe = &w->settings->model.recipe;
   char time_text[GD_SHOW_TEXT], step_text[GD_SHOW_TEXT], rate[GD_SHOW_TEXT], line[1024];
   int64_t done = end->step - w->first_step;
+  bool images = w->settings->model.family->images;
   gd_show_bold(cli, w->settings->model.name);
   gd_strbuf_printf(&cli->out, ": %lld of %lld steps, loss %.4f", (long long)end->step,
                    (long long)recipe->steps, end->loss);
   if (end->eval_loss > 0)
     gd_strbuf_printf(&cli->out, ", evaluation %.4f", end->eval_loss);
+  if (end->eval_accuracy >= 0)
+    gd_strbuf_printf(&cli->out, ", top-1 %.2f %%", 100 * end->eval_accuracy);
   gd_strbuf_append(&cli->out, "\n");
   if (end->resumed) {
     snprintf(line, sizeof line, "went on from the checkpoint of step %lld",
              (long long)end->resumed_step);
     gd_show_paragraph(&cli->out, 2, line);
   }
+  if (w->retries > 0)
+    gd_strbuf_printf(&cli->out,
+                     "  started again %lld time%s, after a rank or the process had died\n",
+                     (long long)w->retries, w->retries == 1 ? "" : "s");
   if (done > 0) {
-    snprintf(
-        line, sizeof line,
-        "%lld step%s in %s, %s each (median): %s tokens/s; %s, gradient accumulation %lld x "
-        "micro-batch %lld",
-        (long long)done, done == 1 ? "" : "s",
-        gd_show_seconds(time_text, sizeof time_text, end->seconds),
-        gd_show_seconds(step_text, sizeof step_text, end->step_s),
-        gd_format_number(rate, sizeof rate, (double)(recipe->batch * recipe->seq) / end->step_s, 0),
-        w->plan.method, (long long)w->plan.accumulation, (long long)w->plan.micro_batch);
+    snprintf(line, sizeof line,
+             "%lld step%s in %s, %s each (median): %s %s/s; %s, gradient accumulation %lld x "
+             "micro-batch %lld",
+             (long long)done, done == 1 ? "" : "s",
+             gd_show_seconds(time_text, sizeof time_text, end->seconds),
+             gd_show_seconds(step_text, sizeof step_text, end->step_s),
+             gd_format_number(rate, sizeof rate,
+                              (double)(recipe->batch * (images ? 1 : recipe->seq)) / end->step_s,
+                              0),
+             images ? "images" : "tokens", w->plan.method, (long long)w->plan.accumulation,
+             (long long)w->plan.micro_batch);
+    gd_show_paragraph(&cli->out, 2, line);
+  }
+  if (images && done > 0) {
+    snprintf(line, sizeof line, "steps waited %s for images, %.0f %% of the time",
+             gd_show_seconds(time_text, sizeof time_text, end->data_wait_s),
+             100 * end->data_wait_s / end->seconds);
     gd_show_paragraph(&cli->out, 2, line);
   }
   if (done > 0 && end->promised_step_s > 0) {
@@ -130,13 +150,17 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
     gd_show_paragraph(&cli->out, 2, line);
   }
   if (end->skipped > 0)
-    gd_strbuf_printf(&cli->out, "  %lld update%s skipped: the loss was not finite, or spiked\n",
+    gd_strbuf_printf(&cli->out,
+                     "  %lld update%s skipped: the loss was not finite, or it or the norm spiked\n",
                      (long long)end->skipped, end->skipped == 1 ? " was" : "s were");
+  if (end->best_step >= 0)
+    gd_strbuf_printf(&cli->out, "  lowest evaluation loss: the checkpoint of step %lld\n",
+                     (long long)end->best_step);
   if (end->finished)
     snprintf(line, sizeof line, "the model is in %s/model, as transformers loads it", w->folder);
   else
     snprintf(line, sizeof line, "%s: 'gpudays train %s' goes on",
-             asked_to_stop ? "asked to stop" : "the time is up", w->folder);
+             end->asked ? "asked to stop" : "the time is up", w->folder);
   gd_show_paragraph(&cli->out, 2, line);
 }
 
@@ -162,6 +186,14 @@ static enum gd_status append_object(struct watching *w, const struct gd_train_en
     gd_show_set_real(&object, "eval_loss", end->eval_loss);
   else
     gd_show_set_null(&object, "eval_loss");
+  if (end->eval_accuracy >= 0)
+    gd_show_set_real(&object, "eval_accuracy", end->eval_accuracy);
+  else
+    gd_show_set_null(&object, "eval_accuracy");
+  if (end->best_step >= 0)
+    gd_show_set_int(&object, "best_step", end->best_step);
+  else
+    gd_show_set_null(&object, "best_step");
   gd_show_set_real(&object, "step_s", end->step_s);
   if (end->promised_step_s > 0)
     gd_show_set_real(&object, "promised_step_s", end->promised_step_s);
@@ -170,7 +202,9 @@ static enum gd_status append_object(struct watching *w, const struct gd_train_en
   gd_show_set_text(&object, "promised_by", end->promised_by);
   gd_show_set_real(&object, "seconds", end->seconds);
   gd_show_set_real(&object, "checkpoint_stall_s", end->stalled_s);
+  gd_show_set_real(&object, "data_wait_s", end->data_wait_s);
   gd_show_set_int(&object, "skipped", end->skipped);
+  gd_show_set_int(&object, "retries", w->retries);
   return gd_show_json(&w->cli->out, &object, err);
 }
 
@@ -246,10 +280,24 @@ static int64_t default_mask(const struct gd_model *model) {
   return strcmp(model->family->model_type, "bert") == 0 ? 103 : model->family->classes(model) - 1;
 }
 
-static enum gd_status check_model(const struct gd_model *model, struct gd_error *err) {
-  if (model->family->images)
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "%s is trained on images; train takes models of tokens so far", model->name);
+/* What is said of images, for a model of images; nothing, for others. */
+static enum gd_status image_settings(const struct gd_cli_options *o, struct gd_run_settings *s,
+                                     struct gd_error *err) {
+  const char *given = o->augment                 ? "--augment"
+                      : o->normalize             ? "--normalize"
+                      : o->label_smoothing.given ? "--label-smoothing"
+                      : o->data_threads          ? "--data-threads"
+                                                 : NULL;
+  if (!s->model.family->images && given)
+    return gd_fail(err, GD_BAD_INPUT, "%s is for models of images, and %s is trained on tokens",
+                   given, s->model.name);
+  if (s->model.family->images && (o->mask_token.given || o->token_bytes))
+    return gd_fail(err, GD_BAD_INPUT, "%s is for models of tokens, and %s is trained on images",
+                   o->token_bytes ? "--token-bytes" : "--mask-token", s->model.name);
+  s->model.soft_targets = s->model.family->images;
+  s->augment = o->augment ? o->augment : "crop,flip";
+  s->normalize = o->normalize ? o->normalize : "imagenet";
+  s->label_smoothing = o->label_smoothing.given ? o->label_smoothing.value : 0;
   return GD_OK;
 }
 
@@ -291,9 +339,9 @@ static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_
   if (!o->data)
     return gd_fail(err, GD_BAD_INPUT,
                    "train needs --data FILE: token ids as nanoGPT, llm.c, Megatron-LM or NumPy "
-                   "write them");
+                   "write them, or a folder or tar archives of images");
   GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &s->model, err));
-  GD_TRY(check_model(&s->model, err));
+  GD_TRY(image_settings(o, s, err));
   GD_TRY(gd_model_load_config(cli->arguments[0], &named, &config, err));
   s->config_text = gd_arena_copy_string(&cli->arena, config.text);
   gd_strbuf_deinit(&config);
@@ -318,7 +366,7 @@ static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_
   s->token_bytes = o->token_bytes;
   s->keep = DEFAULT_KEEP;
   s->checkpoint_s = DEFAULT_CHECKPOINT_S;
-  s->eval_samples = DEFAULT_EVAL_SAMPLES;
+  s->eval_samples = s->model.family->images ? INT64_C(1) << 40 : DEFAULT_EVAL_SAMPLES;
   return GD_OK;
 }
 
@@ -339,31 +387,29 @@ static void change_settings(const struct gd_cli *cli, struct gd_run_settings *s)
     s->eval_steps = o->eval_every;
 }
 
+/* What a run that goes on may be given; every other option would change what it trains. */
+static bool may_change(const char *option) {
+  static const char *const names[] = {
+      "backend",       "threads",      "methods",      "micro-batch",
+      "device-memory", "host-memory",  "ranks",        "store",
+      "time-limit",    "rank-timeout", "retries",      "checkpoint-every",
+      "keep",          "eval-every",   "data-threads", "dry-run",
+      "json",          "quiet",        "slurm",        "slurm-config",
+      "slurm-device",  "nodes",        "job-time",     "job-status"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(option, names[i]) == 0)
+      return true;
+  return false;
+}
+
 static enum gd_status refuse_changes(const struct gd_cli *cli, struct gd_error *err) {
-  const struct gd_cli_options *o = &cli->options;
-  const char *given = o->data                 ? "--data"
-                      : o->eval               ? "--eval"
-                      : o->output             ? "-o"
-                      : o->lr.given           ? "--lr"
-                      : o->min_lr.given       ? "--min-lr"
-                      : o->warmup.given       ? "--warmup"
-                      : o->schedule           ? "--schedule"
-                      : o->betas              ? "--betas"
-                      : o->weight_decay.given ? "--weight-decay"
-                      : o->clip.given         ? "--clip"
-                      : o->batch              ? "--batch"
-                      : o->seq                ? "--seq"
-                      : o->steps              ? "--steps"
-                      : o->tokens             ? "--tokens"
-                      : o->seed               ? "--seed"
-                      : o->precision_given    ? "--precision"
-                      : o->optimizer_given    ? "--optimizer"
-                      : o->init               ? "--init"
-                      : o->tokenizer          ? "--tokenizer"
-                      : o->decay.given        ? "--decay"
-                                              : NULL;
-  if (cli->n_arguments > 1)
-    given = "further files";
+  const char *given = cli->n_arguments > 1 ? "further files" : NULL;
+  char option[64];
+  for (int i = 0; i < cli->n_given && !given; i++)
+    if (!may_change(cli->given[i]->name)) {
+      snprintf(option, sizeof option, "--%s", cli->given[i]->name);
+      given = option;
+    }
   if (given)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s is a run with settings of its own (%s/run.json), and %s would change what "
@@ -374,20 +420,9 @@ static enum gd_status refuse_changes(const struct gd_cli *cli, struct gd_error *
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-static void append_plan(struct gd_cli *cli, const char *folder, const struct gd_run_settings *s,
-                        const struct gd_dataset *data) {
-  const struct gd_recipe *r = &s->model.recipe;
+static void append_tokens(struct gd_cli *cli, const struct gd_recipe *r,
+                          const struct gd_dataset *data) {
   char tokens[GD_SHOW_TEXT], sequences[GD_SHOW_TEXT];
-  gd_show_bold(cli, s->model.name);
-  gd_strbuf_printf(&cli->out, ", %s, %s: nothing was trained\n", s->method,
-                   gd_precision_name(r->precision));
-  gd_strbuf_printf(&cli->out, "  %lld steps of %lld x %lld tokens; lr %g to %g, %s, warm-up %lld\n",
-                   (long long)r->steps, (long long)r->batch, (long long)r->seq, r->lr, r->min_lr,
-                   gd_schedule_name(r->schedule), (long long)r->warmup_steps);
-  gd_strbuf_printf(&cli->out,
-                   "  %s, betas %g %g, eps %g, weight decay %g, clipping %g, seed %lld\n",
-                   gd_optimizer_name(r->optimizer), r->beta1, r->beta2, r->eps, r->weight_decay,
-                   r->max_grad_norm, (long long)s->seed);
   gd_strbuf_printf(&cli->out, "  data: %s tokens, %s sequences, %.2f epochs\n",
                    gd_format_count(tokens, sizeof tokens, data->tokens),
                    gd_format_count(sequences, sizeof sequences, data->sequences),
@@ -395,11 +430,50 @@ static void append_plan(struct gd_cli *cli, const char *folder, const struct gd_
   for (int i = 0; i < data->n_parts; i++)
     gd_strbuf_printf(&cli->out, "    %s: %s, %d bytes an id\n", data->parts[i].file.path,
                      gd_token_format_name(data->parts[i].file.format), data->parts[i].file.width);
+}
+
+static void append_images(struct gd_cli *cli, const struct gd_run_settings *s,
+                          const struct gd_image_set *set) {
+  const struct gd_recipe *r = &s->model.recipe;
+  char images[GD_SHOW_TEXT];
+  gd_strbuf_printf(&cli->out, "  data: %s images of %u classes, %.2f epochs",
+                   gd_format_count(images, sizeof images, set->files.count), set->files.n_classes,
+                   (double)(r->batch * r->steps) / (double)set->files.count);
+  if (set->files.classes)
+    gd_strbuf_printf(&cli->out, ": %s to %s", set->files.classes[0],
+                     set->files.classes[set->files.n_classes - 1]);
+  gd_strbuf_printf(
+      &cli->out, "\n  %lld x %lld pixels; augmentation %s, label smoothing %g, normalization %s\n",
+      (long long)set->options.height, (long long)set->options.width, s->augment, s->label_smoothing,
+      s->normalize);
+}
+
+static void append_plan(struct gd_cli *cli, const char *folder, const struct gd_run_settings *s,
+                        const struct gd_source *data) {
+  const struct gd_recipe *r = &s->model.recipe;
+  gd_show_bold(cli, s->model.name);
+  gd_strbuf_printf(&cli->out, ", %s, %s: nothing was trained\n", s->method,
+                   gd_precision_name(r->precision));
+  gd_strbuf_printf(&cli->out, "  %lld steps of %lld", (long long)r->steps, (long long)r->batch);
+  if (s->model.family->images)
+    gd_strbuf_append(&cli->out, " images");
+  else
+    gd_strbuf_printf(&cli->out, " x %lld tokens", (long long)r->seq);
+  gd_strbuf_printf(&cli->out, "; lr %g to %g, %s, warm-up %lld\n", r->lr, r->min_lr,
+                   gd_schedule_name(r->schedule), (long long)r->warmup_steps);
+  gd_strbuf_printf(&cli->out,
+                   "  %s, betas %g %g, eps %g, weight decay %g, clipping %g, seed %lld\n",
+                   gd_optimizer_name(r->optimizer), r->beta1, r->beta2, r->eps, r->weight_decay,
+                   r->max_grad_norm, (long long)s->seed);
+  if (gd_source_tokens(data))
+    append_tokens(cli, r, gd_source_tokens(data));
+  else
+    append_images(cli, s, gd_source_images(data));
   gd_strbuf_printf(&cli->out, "  folder: %s\n", folder);
 }
 
-static struct gd_dataset_options data_options(const struct gd_run_settings *s,
-                                              const char *const *files, int count, bool causal) {
+static struct gd_dataset_options token_options(const struct gd_run_settings *s,
+                                               const char *const *files, int count, bool causal) {
   return (struct gd_dataset_options){.files = files,
                                      .n_files = count,
                                      .seq = s->model.recipe.seq,
@@ -410,38 +484,91 @@ static struct gd_dataset_options data_options(const struct gd_run_settings *s,
                                      .seed = (uint64_t)s->seed};
 }
 
+/* One decoding thread for each core, among the ranks of this machine. */
+static int thread_count(const struct gd_cli *cli) {
+  int ranks = cli->comm ? gd_comm_size(cli->comm) : 1, cores = gd_cpus(1) / ranks;
+  return cli->options.data_threads ? (int)cli->options.data_threads : cores < 1 ? 1 : cores;
+}
+
+static enum gd_status image_options(const struct gd_cli *cli, const struct gd_run_settings *s,
+                                    const struct gd_graph *graph, const char *const *files,
+                                    int count, struct gd_image_options *out, struct gd_error *err) {
+  const struct gd_tensor *pixels = &graph->tensors[graph->pixels];
+  *out = (struct gd_image_options){.files = files,
+                                   .n_files = count,
+                                   .height = pixels->dims[2],
+                                   .width = pixels->dims[3],
+                                   .classes = s->model.family->classes(&s->model),
+                                   .seed = (uint64_t)s->seed,
+                                   .smoothing = s->label_smoothing,
+                                   .threads = thread_count(cli)};
+  if (pixels->dims[1] != 3)
+    return gd_fail(err, GD_UNSUPPORTED, "%s wants images of %lld channels, and JPEG and PNG have 3",
+                   s->model.name, (long long)pixels->dims[1]);
+  if (!gd_normalize_parse(s->normalize, &out->normalize))
+    return gd_fail(err, GD_BAD_INPUT, "--normalize %s: it is imagenet, half or none", s->normalize);
+  return gd_augment_parse(s->augment, &out->augment, err);
+}
+
+/* Of training and evaluation. The graph of the model says what a sample is. */
+static enum gd_status source_options(const struct gd_cli *cli, const struct gd_run_settings *s,
+                                     struct gd_source_options *data, struct gd_source_options *eval,
+                                     struct gd_error *err) {
+  struct gd_graph graph;
+  *data = *eval = (struct gd_source_options){0};
+  gd_graph_init(&graph);
+  s->model.family->build(&s->model, 1, &graph);
+  enum gd_status status = gd_graph_check(&graph, err);
+  if (status == GD_OK && s->model.family->images) {
+    status = image_options(cli, s, &graph, s->data, s->n_data, &data->images, err);
+    eval->images = data->images;
+    eval->images.files = s->eval;
+    eval->images.n_files = s->n_eval;
+    eval->images.evaluates = true;
+  } else if (status == GD_OK) {
+    data->tokens = token_options(s, s->data, s->n_data, graph.predicts_next);
+    eval->tokens = token_options(s, s->eval, s->n_eval, graph.predicts_next);
+    eval->tokens.in_order = true;
+  }
+  gd_graph_deinit(&graph);
+  return status;
+}
+
 /* Before anything is written: all files are there and can be read. With --dry-run, what would be
    trained. */
 static enum gd_status look_at_data(struct gd_cli *cli, const char *folder,
                                    const struct gd_run_settings *s, struct gd_error *err) {
-  struct gd_dataset data;
-  bool causal;
-  GD_TRY(gd_model_is_causal(&s->model, &causal, err));
-  struct gd_dataset_options options = data_options(s, s->data, s->n_data, causal);
-  if (s->n_eval > 0) {
-    struct gd_dataset_options eval = data_options(s, s->eval, s->n_eval, causal);
-    GD_TRY(gd_dataset_open(&data, &eval, err));
-    gd_dataset_close(&data);
-  }
-  GD_TRY(gd_dataset_open(&data, &options, err));
-  if (cli->options.dry_run)
+  struct gd_source_options data_options, eval_options;
+  struct gd_source data, eval = {0};
+  GD_TRY(source_options(cli, s, &data_options, &eval_options, err));
+  GD_TRY(gd_source_open(&data, &data_options, NULL, err));
+  enum gd_status status = GD_OK;
+  if (gd_source_is_given(&eval_options))
+    status = gd_source_open(&eval, &eval_options, &data, err);
+  if (status == GD_OK && cli->options.dry_run)
     append_plan(cli, folder, s, &data);
-  gd_dataset_close(&data);
-  return GD_OK;
+  gd_source_close(&eval);
+  gd_source_close(&data);
+  return status;
+}
+
+/* How often the process that watches over this one has started the run again. */
+static int64_t retries_before(void) {
+  const char *text = gd_env(GD_LAUNCH_RETRIED);
+  return text ? strtoll(text, NULL, 10) : 0;
 }
 
 static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_run_settings *s,
                             struct gd_error *err) {
-  struct watching w = {
-      .cli = cli, .settings = s, .folder = folder, .progress = {.on = cli->progress}};
+  struct watching w = {.cli = cli,
+                       .settings = s,
+                       .folder = folder,
+                       .progress = {.on = cli->progress},
+                       .retries = retries_before()};
   struct gd_train_end end;
   struct gd_method method;
-  bool causal;
   GD_TRY(gd_method_parse(s->method, &method, err));
-  GD_TRY(gd_model_is_causal(&s->model, &causal, err));
   struct gd_training training = {.model = &s->model,
-                                 .data = data_options(s, s->data, s->n_data, causal),
-                                 .eval = data_options(s, s->eval, s->n_eval, causal),
                                  .folder = folder,
                                  .config_text = s->config_text,
                                  .keeps = true,
@@ -458,7 +585,7 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
                                  .stepped = show_step,
                                  .note = show_note,
                                  .user = &w};
-  training.eval.in_order = true;
+  GD_TRY(source_options(cli, s, &training.data, &training.eval, err));
   gd_cli_trial_options(cli, &method, &training.trial);
   training.trial.comm = cli->comm;
   training.trial.seed = (uint64_t)s->seed;
@@ -469,7 +596,6 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
     training.trial.micro_batch_size =
         s->micro_batch > share && !given && share > 0 ? share : s->micro_batch;
   }
-  catch_signals();
   enum gd_status status = gd_train_run(&training, &end, err);
   gd_progress_clear(&w.progress);
   GD_TRY(status);
@@ -498,9 +624,13 @@ static enum gd_status agree_on_settings(const struct gd_cli *cli, const char *fo
     files = gd_cache_hash_text(files, s->data[i]);
   for (int i = 0; i < s->n_eval; i++)
     files = gd_cache_hash_text(files + 1, s->eval[i]);
+  uint64_t images = gd_cache_hash(0, &s->label_smoothing, sizeof s->label_smoothing);
+  if (s->model.family->images)
+    images = gd_cache_hash_text(gd_cache_hash_text(images, s->augment), s->normalize);
   const struct gd_term terms[] = {
       {"folder", (int64_t)gd_cache_hash_text(0, folder), false},
-      {"list of token files", (int64_t)files, false},
+      {"list of data files", (int64_t)files, false},
+      {"treatment of images", (int64_t)images, false},
       {"recipe", (int64_t)gd_cache_hash(0, numbers, sizeof numbers), false},
       {"number of steps", r->steps, true},
       {"seed", s->seed, true},
@@ -524,13 +654,45 @@ static enum gd_status take_folder(struct gd_cli *cli, const char *folder, bool r
   return cli->comm ? gd_comm_agree(cli->comm, status, err) : status;
 }
 
+/* Ranks of somebody else's mpirun or srun cannot be started again from here. */
+static enum gd_status check_retries(const struct gd_cli *cli, bool in_job, struct gd_error *err) {
+  if (cli->options.retries > 0 && in_job && !gd_launch_is_watched())
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--retries starts again what gpudays has started, and mpirun or srun has started "
+        "this rank; leave it out, or use --ranks instead of mpirun");
+  return GD_OK;
+}
+
+static enum gd_status check_jobs(const struct gd_cli *cli, bool in_job, bool resumes,
+                                 struct gd_error *err) {
+  if (in_job || cli->options.retries > 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--slurm submits jobs that start the ranks, and again until the run is done; "
+                   "leave out %s",
+                   in_job ? "mpirun or srun" : "--retries");
+  if (cli->options.job_status && !resumes)
+    return gd_fail(err, GD_BAD_INPUT, "%s has no run: --job-status shows the jobs of one",
+                   cli->arguments[0]);
+  return GD_OK;
+}
+
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
   struct gd_run_settings settings = {0};
+  struct gd_slurm_config jobs;
   const char *folder = cli->arguments[0];
   int rank, size, lock;
-  bool resumes = gd_run_folder_has_run(folder);
-  if (gd_comm_in_job(&rank, &size))
+  bool resumes = gd_run_folder_has_run(folder), in_job = gd_comm_in_job(&rank, &size);
+  catch_signals();
+  GD_TRY(check_retries(cli, in_job, err));
+  if (in_job)
     GD_TRY(gd_launch_join(cli, err));
+  else
+    gd_launch_say_met();
+  if (cli->options.slurm)
+    GD_TRY(check_jobs(cli, in_job, resumes, err));
+  if (cli->options.slurm && !cli->options.job_status)
+    GD_TRY(gd_train_jobs_prepare(cli, &jobs, err));
   cli->options.backend = gd_cli_backend(cli);
   if (resumes) {
     GD_TRY(refuse_changes(cli, err));
@@ -541,12 +703,22 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
                                  : gd_arena_printf(&cli->arena, "runs/%s", settings.model.name);
     if (!folder)
       return gd_nomem(err, "before training");
+    /* Started again, this very command may have made the run. */
+    resumes = retries_before() > 0 && gd_run_folder_has_run(folder);
+    if (resumes)
+      GD_TRY(gd_run_folder_read(folder, &cli->arena, &settings, err));
   }
+  if (cli->options.job_status)
+    return gd_train_jobs_show(cli, folder, &settings, err);
   change_settings(cli, &settings);
   GD_TRY(agree_on_settings(cli, folder, &settings, err));
   GD_TRY(look_at_data(cli, folder, &settings, err));
   if (cli->options.dry_run)
     return GD_OK;
+  if (cli->options.slurm && !resumes)
+    GD_TRY(gd_run_folder_create(folder, &settings, err));
+  if (cli->options.slurm)
+    return gd_train_jobs_submit(cli, &jobs, folder, err);
   GD_TRY(take_folder(cli, folder, resumes, &settings, &lock, err));
   enum gd_status status = train(cli, folder, &settings, err);
   if (lock >= 0)

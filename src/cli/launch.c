@@ -32,7 +32,8 @@
 void gd_launch_begin(struct gd_cli *cli) {
   const char *mark = gd_env(MARK);
   int size;
-  if (!gd_comm_in_job(&cli->rank, &size))
+  bool in_job = gd_comm_in_job(&cli->rank, &size);
+  if (!in_job && !mark)
     return;
   cli->bold = mark && strchr(mark, 'b');
   cli->progress = mark && strchr(mark, 'p') && cli->rank == 0;
@@ -100,16 +101,25 @@ static enum gd_status check_command(const struct gd_cli *cli, struct gd_error *e
   return status;
 }
 
+bool gd_launch_is_watched(void) {
+  return gd_env(MARK) != NULL;
+}
+
+void gd_launch_say_met(void) {
+  if (!gd_launch_is_watched())
+    return;
+  fprintf(stderr, GD_MPIRUN_MET "\n"); /* for gd_mpirun_run, which passes on all other lines */
+  fflush(stderr);
+}
+
 enum gd_status gd_launch_join(struct gd_cli *cli, struct gd_error *err) {
   const struct gd_comm_start start = {
       .timeout_s = cli->options.rank_timeout, .stalled = end_stalled, .user = cli};
   GD_TRY(gd_comm_open(&cli->comm, &start, err));
   GD_TRY(check_size(cli, gd_comm_size(cli->comm), err));
   GD_TRY(check_command(cli, err));
-  if (gd_env(MARK) && gd_comm_rank(cli->comm) == 0) {
-    fprintf(stderr, GD_MPIRUN_MET "\n"); /* for gd_mpirun_run, which passes on all other lines */
-    fflush(stderr);
-  }
+  if (gd_comm_rank(cli->comm) == 0)
+    gd_launch_say_met();
   if (gd_comm_size(cli->comm) > 1 && cli->options.threads == 0 && !gd_env("OMP_NUM_THREADS"))
     cli->options.threads = gd_comm_cores(cli->comm);
   return GD_OK;
@@ -230,25 +240,40 @@ static void prepare_environment(int64_t ranks, struct gd_scratch *scratch, char 
   use_shared_folder(ranks, scratch, kept, size);
 }
 
+static bool is_training(const struct gd_cli *cli) {
+  return cli->command == &gd_commands[GD_COMMAND_TRAIN] && !cli->options.help;
+}
+
+/* What the next launch is not to find: a folder that is gone. */
+static void restore_environment(const char *shared, const char *kept) {
+  static const char *const names[] = {"OMPI_MCA_btl_vader_backing_directory",
+                                      "OMPI_MCA_btl_sm_backing_directory"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (gd_env(names[i]) && strcmp(gd_env(names[i]), shared) == 0)
+      unsetenv(names[i]);
+  if (kept[0])
+    setenv("TMPDIR", kept + strlen("TMPDIR="), 1);
+}
+
+/* All ranks, once. */
 static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, int *code,
-                             struct gd_error *err) {
+                             bool *asked, struct gd_error *err) {
   enum { OWN = 16, MEET_S = 300 };
   struct gd_scratch scratch = GD_SCRATCH_NONE;
   double meet_s = cli->options.rank_timeout > 0
                       ? fmax(cli->options.rank_timeout, GD_COMM_LEAST_START_S)
                       : MEET_S;
-  char mpirun[PATH_MAX], self[PATH_MAX], kept[PATH_MAX], ranks[24], mark[8];
+  char mpirun[PATH_MAX], self[PATH_MAX], kept[PATH_MAX], shared[PATH_MAX], ranks[24];
   struct gd_arena arena = {0};
   int at = 0;
   GD_TRY(gd_mpirun_find(mpirun, sizeof mpirun, err));
   GD_TRY(gd_process_self(self, sizeof self, err));
   snprintf(ranks, sizeof ranks, "%lld", (long long)cli->options.ranks);
-  snprintf(mark, sizeof mark, "1%s%s", cli->bold ? "b" : "", cli->progress ? "p" : "");
-  setenv(MARK, mark, 1);
   const char **arguments = gd_arena_alloc(&arena, (size_t)argc + OWN, sizeof *arguments);
   if (!arguments)
     return gd_nomem(err, "before the ranks were started");
   prepare_environment(cli->options.ranks, &scratch, kept, sizeof kept);
+  snprintf(shared, sizeof shared, "%s", scratch.path);
   arguments[at++] = mpirun;
   if (kept[0]) {
     arguments[at++] = "-x";
@@ -263,11 +288,62 @@ static enum gd_status launch(const struct gd_cli *cli, int argc, char **argv, in
   for (int i = 1; i < argc; i++)
     arguments[at++] = argv[i];
   /* A rank that waits in MPI_Init says so itself after meet_s, and knows more: it comes first. */
-  enum gd_status status =
-      gd_mpirun_run(&(struct gd_mpirun_order){arguments, 5 + 1.1 * meet_s, &scratch}, code, err);
+  enum gd_status status = gd_mpirun_run(&(struct gd_mpirun_order){.arguments = arguments,
+                                                                  .meet_s = 5 + 1.1 * meet_s,
+                                                                  .scratch = &scratch,
+                                                                  .orderly = is_training(cli)},
+                                        code, asked, err);
   gd_scratch_remove(&scratch); /* where mpirun could not be started */
+  restore_environment(shared, kept);
   gd_arena_deinit(&arena);
   return status;
+}
+
+/* The same for a run of one process. */
+static enum gd_status launch_alone(int argc, char **argv, int *code, bool *asked,
+                                   struct gd_error *err) {
+  char self[PATH_MAX];
+  struct gd_arena arena = {0};
+  GD_TRY(gd_process_self(self, sizeof self, err));
+  const char **arguments = gd_arena_alloc(&arena, (size_t)argc + 1, sizeof *arguments);
+  if (!arguments)
+    return gd_nomem(err, "before the run was started");
+  arguments[0] = self;
+  for (int i = 1; i < argc; i++)
+    arguments[i] = argv[i];
+  enum gd_status status = gd_mpirun_run(
+      &(struct gd_mpirun_order){
+          .arguments = arguments, .meet_s = INFINITY, .alone = true, .orderly = true},
+      code, asked, err);
+  gd_arena_deinit(&arena);
+  return status;
+}
+
+/*
+ * Starts what works, and starts it again as often as --retries says when it dies or is lost: a run
+ * goes on from its newest checkpoint. What a user did wrong, and an answer that is no, stay.
+ */
+static enum gd_status supervise(const struct gd_cli *cli, int argc, char **argv, int *code,
+                                struct gd_error *err) {
+  char mark[8], number[24];
+  snprintf(mark, sizeof mark, "1%s%s", cli->bold ? "b" : "", cli->progress ? "p" : "");
+  setenv(MARK, mark, 1);
+  for (int64_t retry = 0;; retry++) {
+    bool asked = false;
+    enum gd_status status = cli->options.ranks > 1 ? launch(cli, argc, argv, code, &asked, err)
+                                                   : launch_alone(argc, argv, code, &asked, err);
+    int end = status == GD_OK ? *code : (int)gd_exit_of(status);
+    if (asked || retry >= cli->options.retries ||
+        (end != GD_EXIT_ENVIRONMENT && end != GD_EXIT_INTERNAL))
+      return status;
+    fprintf(stderr, "gpudays: %s%sgoing on from the last checkpoint: retry %lld of %lld\n",
+            status == GD_OK ? "" : err->text, status == GD_OK ? "" : "; ", (long long)retry + 1,
+            (long long)cli->options.retries);
+    fflush(stderr);
+    snprintf(number, sizeof number, "%lld", (long long)retry + 1);
+    setenv(GD_LAUNCH_RETRIED, number, 1);
+    *err = (struct gd_error){0};
+  }
 }
 
 /* A command that needs no ranks answers on rank 0, and never joins: in a job of several commands
@@ -288,13 +364,14 @@ enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, 
   int rank, size;
   bool trial = cli->command == &gd_command_trial;
   bool calibrates = cli->command == &gd_commands[GD_COMMAND_CALIBRATE] && !cli->options.help;
-  bool trains = cli->command == &gd_commands[GD_COMMAND_TRAIN] && !cli->options.help;
+  bool trains = is_training(cli) && !cli->options.slurm;
   bool works = trial || calibrates || trains ||
                (cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help);
   *code = -1;
   if (gd_comm_in_job(&rank, &size))
     return works ? check_size(cli, size, err) : check_alone(cli, size, err);
-  return (trial || calibrates || trains) && cli->options.ranks > 1
-             ? launch(cli, argc, argv, code, err)
-             : GD_OK;
+  if ((trial || calibrates || trains) && cli->options.ranks > 1)
+    return supervise(cli, argc, argv, code, err);
+  return trains && cli->options.retries > 0 && !gd_env(MARK) ? supervise(cli, argc, argv, code, err)
+                                                             : GD_OK;
 }

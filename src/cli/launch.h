@@ -13,13 +13,23 @@
  * above 0 loses its stdout. */
 void gd_launch_begin(struct gd_cli *cli);
 
+/* In the environment of ranks that were started again: how often that was. */
+#define GD_LAUNCH_RETRIED "GPUDAYS_RETRIED"
+
 /*
- * Starts the ranks of a trial (cmd_trial.c) where this process is not one, and waits for them.
+ * Starts the ranks of a trial (cmd_trial.c) where this process is not one, and waits for them. A
+ * run of training is asked to end in order by a signal, and started again as --retries says.
  * *code becomes their exit code; -1: this process is to do the work. GD_BAD_INPUT when --ranks
  * contradicts the job, GD_ENVIRONMENT without mpirun or when a rank died.
  */
 enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, int *code,
                                struct gd_error *err) GD_MUST_USE;
+
+/* Whether gpudays has started this process, as a rank or as a run that is watched. */
+bool gd_launch_is_watched(void);
+/* Tells the process that started this one, where there is one, that signals are taken from now on.
+ */
+void gd_launch_say_met(void);
 
 /* For a command that works on all ranks: opens cli->comm with --rank-timeout, and makes --threads
  * this rank's share of the cores unless it was given. */

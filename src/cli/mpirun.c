@@ -77,10 +77,11 @@ static bool is_rule(const char *line) {
 }
 
 /* "[host:1234] ..." or "[host][[12,1],0][file:56:name] ..."; "[warn] ..." comes from the event
- * library that mpirun is built on. */
+ * library that mpirun is built on; "mpirun: Forwarding signal 10 to job" is what we asked it for.
+ */
 static bool is_diagnostic(const char *line) {
-  if (strncmp(line, "[warn] ", 7) == 0 || strncmp(line, "[err] ", 6) == 0 ||
-      (line[0] == '[' && strstr(line, "][[")))
+  if (strstr(line, ": Forwarding signal ") || strncmp(line, "[warn] ", 7) == 0 ||
+      strncmp(line, "[err] ", 6) == 0 || (line[0] == '[' && strstr(line, "][[")))
     return true;
   const char *end = strchr(line, ']'), *colon = strchr(line, ':');
   return line[0] == '[' && end && colon && colon < end && isdigit((unsigned char)colon[1]);
@@ -173,6 +174,8 @@ static bool listen_to(int fd, struct relay *relay) {
 
 struct watch {
   struct gd_process process;
+  bool orderly;                 /* as the order has it */
+  bool asked;                   /* the ranks were asked to end by themselves */
   int status;                   /* as waitpid has it, once it has ended */
   int stop_signal;              /* that asked us to end; 0: none */
   bool unmet;                   /* the ranks did not meet in time */
@@ -187,10 +190,16 @@ static void ask_to_end(struct watch *watch) {
   kill(watch->process.pid, SIGTERM);
 }
 
-static void take_signals(struct watch *watch) {
+/* mpirun passes SIGUSR1 on to the ranks of all machines; they take it from before they meet on. */
+static void take_signals(struct watch *watch, bool met) {
   int asked = gd_signals_asked(&watch->process.signals);
   if (asked == 0 || watch->stop_signal)
     return;
+  if (watch->orderly && met && !watch->asked) {
+    watch->asked = true;
+    kill(watch->process.pid, SIGUSR1);
+    return;
+  }
   watch->stop_signal = asked;
   ask_to_end(watch);
 }
@@ -220,8 +229,8 @@ static void watch_over(struct watch *watch, struct relay *relay, double meet_s) 
     struct pollfd fds[] = {{.fd = watch->process.signals.fd, .events = POLLIN},
                            {.fd = open ? watch->process.errors : -1, .events = POLLIN}};
     poll(fds, 2, watch->stop_ns ? 50 : relay->met ? -1 : 500);
-    take_signals(watch);
     open = open && listen_to(watch->process.errors, relay);
+    take_signals(watch, relay->met);
     if (!relay->met)
       count_wait(watch, meet_s);
     press(watch);
@@ -230,6 +239,21 @@ static void watch_over(struct watch *watch, struct relay *relay, double meet_s) 
   listen_to(watch->process.errors, relay);
   if (relay->length > 0)
     take_line(relay, false);
+}
+
+/* The same of a run that is one process. */
+static enum gd_status judge_alone(const struct watch *watch, const struct relay *relay, int *code,
+                                  struct gd_error *err) {
+  int signal = WIFSIGNALED(watch->status) ? WTERMSIG(watch->status) : 0;
+  if (signal)
+    return gd_fail(err, gd_process_was_stopped_by(signal) ? GD_ENVIRONMENT : GD_INTERNAL,
+                   "the process that trains was killed by signal %d (%s)", signal,
+                   strsignal(signal));
+  *code = WEXITSTATUS(watch->status);
+  if (*code == 0 || (relay->said && *code < GD_EXIT_COUNT))
+    return GD_OK;
+  return gd_fail(err, GD_INTERNAL,
+                 "the process that trains ended with exit code %d and gave no reason", *code);
 }
 
 /* What happened, from how mpirun ended and what it said. */
@@ -274,18 +298,25 @@ static enum gd_status judge(const struct watch *watch, const struct relay *relay
   return gd_fail(err, GD_ENVIRONMENT, "mpirun ended with exit code %d: %s", result, why);
 }
 
-enum gd_status gd_mpirun_run(const struct gd_mpirun_order *order, int *code, struct gd_error *err) {
-  struct watch watch = {0};
+enum gd_status gd_mpirun_run(const struct gd_mpirun_order *order, int *code, bool *asked,
+                             struct gd_error *err) {
+  struct watch watch = {.orderly = order->orderly};
   struct relay relay = {0};
-  /* The ranks do not outlive us, whatever ends us: mpirun ends them when it is asked to. */
-  GD_TRY(gd_process_start(&(struct gd_process_order){.name = "mpirun",
+  /* The ranks do not outlive us, whatever ends us: mpirun ends them when it is asked to. Ctrl-C is
+     for us to pass on where they are to end in order: a terminal sends it to a whole group. */
+  GD_TRY(gd_process_start(&(struct gd_process_order){.name = order->alone ? "gpudays" : "mpirun",
                                                      .arguments = order->arguments,
-                                                     .death_signal = SIGTERM},
+                                                     .death_signal = SIGTERM,
+                                                     .own_group = order->orderly},
                           &watch.process, err));
   watch_over(&watch, &relay, order->meet_s);
-  gd_scratch_remove(order->scratch); /* before the signal that asked us to end does so */
-  enum gd_status status =
-      watch.stop_signal ? GD_OK : judge(&watch, &relay, order->meet_s, code, err);
+  if (order->scratch)
+    gd_scratch_remove(order->scratch); /* before the signal that asked us to end does so */
+  enum gd_status status = watch.stop_signal ? GD_OK
+                          : order->alone    ? judge_alone(&watch, &relay, code, err)
+                                            : judge(&watch, &relay, order->meet_s, code, err);
+  if (asked)
+    *asked = watch.asked || watch.stop_signal;
   gd_strbuf_deinit(&relay.box);
   gd_strbuf_deinit(&relay.head);
   if (watch.stop_signal) {

@@ -109,7 +109,7 @@ struct parser {
   char **argv;
   int at; /* next argument */
   enum gd_command_id id;
-  const struct gd_option *seen[GD_OPTIONS_MOST]; /* checked against the command at the end */
+  const struct gd_option **seen; /* checked against the command at the end; cli->given */
   int n_seen;
 };
 
@@ -219,6 +219,8 @@ static enum gd_status check_slurm(const struct gd_cli_options *options, struct g
     return gd_fail(err, GD_BAD_INPUT,
                    "--nodes needs --gpu, whose machines they are, or --slurm, which starts the "
                    "trials as jobs");
+  if (!options->slurm && options->job_status)
+    return gd_fail(err, GD_BAD_INPUT, "--job-status needs --slurm, whose jobs it shows");
   if (!options->slurm && without)
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --slurm, which starts the trials as jobs",
                    without);
@@ -310,7 +312,8 @@ enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struc
   struct parser parser = {.argc = argc, .argv = argv, .at = 1};
   bool options_end = false;
   cli->arguments = gd_arena_alloc(&cli->arena, (size_t)argc + 1, sizeof *cli->arguments);
-  if (!cli->arguments)
+  parser.seen = cli->given = gd_arena_alloc(&cli->arena, GD_OPTIONS_MOST, sizeof *cli->given);
+  if (!cli->arguments || !cli->given)
     return gd_nomem(err, "while reading the command line");
   while (parser.at < argc) {
     const char *argument = argv[parser.at++];
@@ -325,6 +328,7 @@ enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struc
       cli->arguments[cli->n_arguments++] = argument;
     }
   }
+  cli->n_given = parser.n_seen;
   if (cli->options.models)
     GD_TRY(append_models(cli, err));
   return check_all(&parser, cli, err);

@@ -114,12 +114,15 @@ struct gd_cli_options {
   const char *survey; /* of report: a file of answers */
   const char *runs;   /* of report: a folder of runs, or a run */
   /* of train */
-  bool dry_run;
+  bool dry_run, job_status;
   bool once; /* of watch */
   const char *data, *eval, *schedule, *betas;
+  const char *augment, *normalize; /* of images, likewise what follows */
+  struct gd_cli_number label_smoothing;
+  int64_t data_threads;
   struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
   struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */
-  int64_t keep, eval_every, token_bytes;
+  int64_t keep, eval_every, token_bytes, retries;
   struct gd_cli_number decay;
   const char *init;
   /* of sample and evaluate */

@@ -53,15 +53,17 @@ enum gd_status gd_forward_logits(struct gd_forward *f, const int32_t *ids, int64
   gd_tensor_id last = graph->ops[graph->n_ops - 1].out[0];
   const struct gd_tensor *t = &graph->tensors[last];
   int64_t seq = f->model.recipe.seq, classes = t->dims[t->rank - 1];
-  int32_t *staged = gd_run_staging(&f->run, GD_RUN_FULL), *labels = staged + seq;
+  struct gd_batch batch;
+  void *inputs, *behind;
+  gd_run_stage(&f->run, GD_RUN_FULL, 0, &batch, &inputs, &behind);
+  int32_t *staged = inputs, *labels = behind;
   GD_ASSERT(count > 0 && count <= seq && t->dtype == GD_DTYPE_F32);
   memcpy(staged, ids, (size_t)count * sizeof *ids);
   for (int64_t i = 0; i < seq; i++) {
     staged[i] = i < count ? staged[i] : 0; /* nothing behind is seen by what is before */
     labels[i] = -100;
   }
-  GD_TRY(
-      gd_run_batch(&f->run, GD_RUN_FULL, &(struct gd_batch){.ids = staged, .labels = labels}, err));
+  GD_TRY(gd_run_batch(&f->run, GD_RUN_FULL, &batch, err));
   GD_TRY(gd_run_micro_step(&f->run, GD_RUN_FULL, err));
   return f->backend->ops->read(f->backend, t->space,
                                f->plan.offset_bytes[last] +

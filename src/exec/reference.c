@@ -147,7 +147,8 @@ static enum gd_status set_batch(struct verifier *v, struct gd_error *err) {
   if (valid == 0)
     return gd_fail(err, GD_BAD_INPUT, "%s: every label is -100, so there is no loss",
                    v->batch.path);
-  struct gd_batch batch = {v->ids, v->pixels, v->labels, 1.0 / (double)valid};
+  struct gd_batch batch = {
+      .ids = v->ids, .pixels = v->pixels, .labels = v->labels, .weight = 1.0 / (double)valid};
   return gd_run_batch(&v->run, GD_RUN_FULL, &batch, err);
 }
 

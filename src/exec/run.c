@@ -270,6 +270,7 @@ enum gd_status gd_run_load(struct gd_run *run, const struct gd_family *family,
 
 int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *labels) {
   const struct gd_tensor *t = &graph->tensors[graph->labels];
+  GD_ASSERT(t->dtype == GD_DTYPE_I32);
   int64_t count = gd_tensor_elements(graph, graph->labels), valid = 0;
   int64_t seq = t->rank ? t->dims[t->rank - 1] : 1;
   for (int64_t i = 0; i < count; i++)
@@ -284,8 +285,9 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   const struct {
     gd_tensor_id id;
     const void *data;
-  } inputs[] = {
-      {graph->ids, batch->ids}, {graph->pixels, batch->pixels}, {graph->labels, batch->labels}};
+  } inputs[] = {{graph->ids, batch->ids},
+                {graph->pixels, batch->pixels},
+                {graph->labels, batch->targets ? (const void *)batch->targets : batch->labels}};
   float weight = (float)batch->weight;
   for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
     if (inputs[i].id != GD_NONE) {
@@ -296,9 +298,18 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
 }
 
-int32_t *gd_run_staging(struct gd_run *run, enum gd_run_part part) {
+void gd_run_stage(struct gd_run *run, enum gd_run_part part, double weight, struct gd_batch *batch,
+                  void **inputs, void **labels) {
+  const struct gd_graph *graph = run->plan[part]->graph;
+  bool images = graph->pixels != GD_NONE, soft = graph->hits != GD_NONE;
   char *memory = run->backend->ops->host_memory(run->backend);
-  return (int32_t *)(void *)(memory + run->plan[part]->staging_at);
+  *inputs = memory + run->plan[part]->staging_at;
+  *labels = (char *)*inputs + gd_tensor_bytes(graph, images ? graph->pixels : graph->ids);
+  *batch = (struct gd_batch){.ids = images ? NULL : *inputs,
+                             .pixels = images ? *inputs : NULL,
+                             .labels = soft ? NULL : *labels,
+                             .weight = weight,
+                             .targets = soft ? *labels : NULL};
 }
 
 double gd_run_step_share(const struct gd_run *run, enum gd_run_part part) {
@@ -377,20 +388,37 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
   return run->backend->ops->sync(run->backend, err);
 }
 
+enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  return write_leaf(run, plan, plan->graph->step, sizeof most, &most, sizeof most, err);
+}
+
 /* --- results ------------------------------------------------------------------------------- */
 
-enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) {
-  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+/* Reads a sum and begins it anew. */
+static enum gd_status take_sum(struct gd_run *run, gd_tensor_id sum, double *out,
+                               struct gd_error *err) {
   float value = 0, zero = 0;
-  if (plan->graph->loss_sum == GD_NONE) { /* a graph of exec/forward.h: of the last batch */
-    GD_TRY(gd_run_read(run, plan->graph->loss, &value, err));
-    *loss = (double)value;
-    return GD_OK;
-  }
-  GD_TRY(gd_run_read(run, plan->graph->loss_sum, &value, err));
-  GD_TRY(write_scalars(run, plan, plan->graph->loss_sum, &zero, 1, err));
+  GD_TRY(gd_run_read(run, sum, &value, err));
+  GD_TRY(write_scalars(run, run->plan[GD_RUN_FULL], sum, &zero, 1, err));
+  *out = (double)value;
+  return GD_OK;
+}
+
+enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) {
+  const struct gd_graph *graph = run->plan[GD_RUN_FULL]->graph;
+  float value = 0;
+  if (graph->loss_sum != GD_NONE)
+    return take_sum(run, graph->loss_sum, loss, err);
+  GD_TRY(gd_run_read(run, graph->loss, &value, err)); /* exec/forward.h: of the last batch */
   *loss = (double)value;
   return GD_OK;
+}
+
+enum gd_status gd_run_take_hits(struct gd_run *run, double *hits, struct gd_error *err) {
+  gd_tensor_id sum = run->plan[GD_RUN_FULL]->graph->hits_sum;
+  *hits = 0;
+  return sum == GD_NONE ? GD_OK : take_sum(run, sum, hits, err);
 }
 
 enum gd_status gd_run_norm(struct gd_run *run, double *norm, struct gd_error *err) {

@@ -50,11 +50,14 @@ struct gd_batch {
   const float *pixels;   /* [micro_batch, 3, height, width] */
   const int32_t *labels; /* [micro_batch, seq] or [micro_batch]; -100 does not count */
   double weight;         /* 1 / labels that count in the whole batch */
+  const float *targets;  /* [micro_batch, classes]: soft ones, in the place of labels */
 };
 enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
                             struct gd_error *err) GD_MUST_USE;
-/* Memory of the host to prepare a batch of tokens in: ids, and labels behind them. */
-int32_t *gd_run_staging(struct gd_run *run, enum gd_run_part part);
+/* A batch in memory of the host that is for preparing one: *inputs are its ids or pixels, *labels
+   its labels or targets, as the graph has them; all have 4 bytes. */
+void gd_run_stage(struct gd_run *run, enum gd_run_part part, double weight, struct gd_batch *batch,
+                  void **inputs, void **labels);
 /*
  * Random input through the staging memory of the host arena. Tokens are uniform; causal models
  * predict the next one, others 15 % of them (BERT's masking rate). Pixels are normal. Labels have
@@ -80,6 +83,9 @@ enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part,
 enum gd_status gd_run_last_micro_step(struct gd_run *run, enum gd_run_part part,
                                       struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) GD_MUST_USE;
+/* From now on, an update whose gradient norm (gd_run_norm) is above this as fp32 changes nothing
+   but clears the gradients. 0: any norm is taken, as from the start. */
+enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) GD_MUST_USE;
 
 /* fp16 may overflow under the first loss scales: the update then skips and halves the scale. From
    2^16 down to 1 that is so many times; what overflows after them is wrong. */
@@ -88,6 +94,8 @@ enum { GD_RUN_MOST_SKIPS = 17 };
 /* The loss summed since the last call, and the gradient norm of the last update (0: none yet). */
 enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_run_norm(struct gd_run *run, double *norm, struct gd_error *err) GD_MUST_USE;
+/* Samples since the last call whose class was found, of a model with soft targets; 0: of others. */
+enum gd_status gd_run_take_hits(struct gd_run *run, double *hits, struct gd_error *err) GD_MUST_USE;
 /* A tensor of the full plan as floats; out holds gd_tensor_elements values. */
 enum gd_status gd_run_read(struct gd_run *run, gd_tensor_id id, float *out,
                            struct gd_error *err) GD_MUST_USE;

@@ -168,9 +168,10 @@ enum gd_status gd_state_read(struct gd_run *run, const struct gd_state_slice *sl
 enum gd_status gd_state_read_scalars(struct gd_run *run, struct gd_state_scalars *scalars,
                                      struct gd_error *err) {
   const struct gd_graph *graph = run->plan[GD_RUN_FULL]->graph;
-  float scale[2];
-  GD_TRY(gd_run_read(run, graph->step, &scalars->step, err));
+  float scale[2], step[2];
+  GD_TRY(gd_run_read(run, graph->step, step, err));
   GD_TRY(gd_run_read(run, graph->loss_scale, scale, err));
+  scalars->step = step[0];
   scalars->loss_scale = scale[0];
   scalars->good_steps = scale[1];
   return GD_OK;

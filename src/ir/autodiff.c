@@ -90,6 +90,9 @@ enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) {
   gd_graph_loss_scale(graph);
   graph->loss_sum =
       gd_graph_leaf(graph, GD_ROLE_STATE, "loss_sum", GD_DTYPE_F32, 1, (int64_t[]){1});
+  if (graph->hits != GD_NONE)
+    graph->hits_sum =
+        gd_graph_leaf(graph, GD_ROLE_STATE, "hits_sum", GD_DTYPE_F32, 1, (int64_t[]){1});
   uint32_t before_leaves = graph->n_tensors;
   gd_tensor_id *grad_sum = gd_mem_alloc(before_leaves, sizeof *grad_sum);
   for (gd_tensor_id id = 0; grad_sum && id < before_leaves; id++)
@@ -112,6 +115,8 @@ enum gd_status gd_autodiff(struct gd_graph *graph, struct gd_error *err) {
   status = walk(&d, err);
   if (status == GD_OK) {
     gd_graph_op(graph, GD_OP_accumulate, NULL, 2, (gd_tensor_id[]){graph->loss_sum, graph->loss});
+    if (graph->hits != GD_NONE)
+      gd_graph_op(graph, GD_OP_accumulate, NULL, 2, (gd_tensor_id[]){graph->hits_sum, graph->hits});
     status = gd_graph_check(graph, err);
   }
   graph->phase = GD_PHASE_FORWARD;
@@ -212,7 +217,7 @@ enum gd_status gd_append_update(struct gd_graph *graph, const struct gd_update *
   if (!sums)
     return gd_nomem(err, "while building the update program");
   graph->phase = GD_PHASE_UPDATE;
-  graph->step = gd_graph_leaf(graph, GD_ROLE_STATE, "step", GD_DTYPE_F32, 1, (int64_t[]){1});
+  graph->step = gd_graph_leaf(graph, GD_ROLE_STATE, "step", GD_DTYPE_F32, 1, (int64_t[]){2});
   graph->lr = gd_graph_leaf(graph, GD_ROLE_INPUT, "lr", GD_DTYPE_F32, 1, (int64_t[]){1});
   gd_tensor_id step = append_control(graph, &update->control, sums);
   gd_mem_free(sums);

@@ -19,6 +19,8 @@ void gd_graph_init(struct gd_graph *graph) {
                              .lr = GD_NONE,
                              .loss = GD_NONE,
                              .loss_sum = GD_NONE,
+                             .hits = GD_NONE,
+                             .hits_sum = GD_NONE,
                              .norm = GD_NONE,
                              .factor = GD_NONE};
 }
@@ -335,6 +337,11 @@ gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id l
                      gd_tensor_id weight, struct gd_attr_xent attr) {
   return gd_graph_op(graph, GD_OP_xent, &(union gd_attr){.xent = attr}, 3,
                      (gd_tensor_id[]){logits, labels, weight});
+}
+
+gd_tensor_id gd_soft_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id targets,
+                          gd_tensor_id weight) {
+  return gd_graph_op(graph, GD_OP_soft_xent, NULL, 3, (gd_tensor_id[]){logits, targets, weight});
 }
 
 gd_tensor_id gd_view(struct gd_graph *graph, gd_tensor_id flat, int64_t start, uint32_t rank,

@@ -143,10 +143,11 @@ struct gd_graph {
   /* Leaves the executor talks to; GD_NONE when the graph has none. */
   gd_tensor_id ids, pixels, labels, loss_weight, dropout_seed;
   gd_tensor_id loss_scale, step, lr, loss, loss_sum, norm, factor;
-  uint32_t n_dropouts; /* streams given out */
-  bool trims;          /* set before building: see gd_blocks_causal_tokens */
-  bool no_dropout;     /* likewise: gd_dropout adds nothing */
-  bool predicts_next;  /* a label is scored against the position before it */
+  gd_tensor_id hits, hits_sum; /* samples whose class was found; of soft_xent alone */
+  uint32_t n_dropouts;         /* streams given out */
+  bool trims;                  /* set before building: see gd_blocks_causal_tokens */
+  bool no_dropout;             /* likewise: gd_dropout adds nothing */
+  bool predicts_next;          /* a label is scored against the position before it */
 
   /* Several ranks, or state in shards. */
   int32_t rank, ranks;            /* ranks is at least 1 */
@@ -255,6 +256,9 @@ gd_tensor_id gd_buffer(struct gd_graph *graph, struct gd_attr_buffer attr);
 gd_tensor_id gd_transfer(struct gd_graph *graph, gd_tensor_id x, enum gd_space space);
 gd_tensor_id gd_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id labels,
                      gd_tensor_id weight, struct gd_attr_xent attr);
+/* The loss; out 2 of its op, two ids behind, counts the rows whose class was found. */
+gd_tensor_id gd_soft_xent(struct gd_graph *graph, gd_tensor_id logits, gd_tensor_id targets,
+                          gd_tensor_id weight);
 
 /* The loss of logits = x w' + bias that are never stored, and its gradients. bias may be GD_NONE.
  */

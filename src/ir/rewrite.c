@@ -13,13 +13,13 @@ static enum gd_status no_memory(struct gd_graph *graph) {
 }
 
 /* The tensors that the executor or the host reads, besides what ops read. */
-enum { NAMED = 12 };
+enum { NAMED = 14 };
 
 static void named_tensors(struct gd_graph *graph, gd_tensor_id *named[NAMED]) {
-  gd_tensor_id *all[NAMED] = {&graph->ids,          &graph->pixels,     &graph->labels,
-                              &graph->loss_weight,  &graph->loss_scale, &graph->step,
-                              &graph->dropout_seed, &graph->lr,         &graph->loss,
-                              &graph->loss_sum,     &graph->norm,       &graph->factor};
+  gd_tensor_id *all[NAMED] = {
+      &graph->ids,  &graph->pixels,       &graph->labels, &graph->loss_weight, &graph->loss_scale,
+      &graph->step, &graph->dropout_seed, &graph->lr,     &graph->loss,        &graph->loss_sum,
+      &graph->norm, &graph->factor,       &graph->hits,   &graph->hits_sum};
   for (int i = 0; i < NAMED; i++)
     named[i] = all[i];
 }

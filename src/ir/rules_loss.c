@@ -1,6 +1,6 @@
 /*
- * What losses mean: shape and gradient rules of cross-entropy, with logits and fused with their
- * GEMM.
+ * What losses mean: shape and gradient rules of cross-entropy, with labels or with targets of all
+ * classes, with logits and fused with their GEMM.
  */
 #include "ir/rules_int.h"
 
@@ -58,17 +58,54 @@ enum gd_status gd_shape_xent_grad(const struct gd_rule *r) {
   return GD_OK;
 }
 
+/* targets have the dims of logits, in fp32. */
+static bool targets_fit(const struct gd_tensor *logits, const struct gd_tensor *targets) {
+  return is_float(logits) && logits->rank >= 1 && targets->dtype == GD_DTYPE_F32 &&
+         same_dims(logits, targets);
+}
+
+enum gd_status gd_shape_soft_xent(const struct gd_rule *r) {
+  const struct gd_tensor *logits = input(r, 0);
+  if (!targets_fit(logits, input(r, 1)) || !is_vector(input(r, 2), 1))
+    return gd_rule_wrong(r, "wants logits[...,V], targets[...,V] in fp32, weight[1]");
+  output(r, GD_DTYPE_F32, 1, (int64_t[]){1});
+  output(r, GD_DTYPE_F32, logits->rank - 1, logits->dims);
+  output(r, GD_DTYPE_F32, 1, (int64_t[]){1});
+  return GD_OK;
+}
+
+enum gd_status gd_shape_soft_xent_grad(const struct gd_rule *r) {
+  const struct gd_tensor *logits = input(r, 0), *lse = input(r, 1);
+  bool fits = targets_fit(logits, input(r, 2)) && lse->rank + 1 == logits->rank &&
+              lse->dtype == GD_DTYPE_F32;
+  for (uint32_t i = 0; fits && i < lse->rank; i++)
+    fits = lse->dims[i] == logits->dims[i];
+  if (!fits || !is_vector(input(r, 3), 1) || !is_vector(input(r, 4), 2))
+    return gd_rule_wrong(r, "wants logits, logsumexp, targets, weight[1], loss scale[2]");
+  output_like(r, 0);
+  return GD_OK;
+}
+
 /* --- gradients ----------------------------------------------------------------------------- */
 
-enum gd_status gd_grad_xent(struct gd_diff *d, const struct gd_op *op, struct gd_error *err) {
+/* The seed is 1, times the loss scale that the update program divides out again. */
+static enum gd_status grad_loss(struct gd_diff *d, const struct gd_op *op, enum gd_op_kind kind,
+                                struct gd_error *err) {
   if (op->out[0] != d->graph->loss)
     return unsupported(op, "it is not the loss", err);
-  /* The seed is 1, times the loss scale that the update program divides out again. */
   gd_diff_contribute(d, op->in[0],
-                     gd_graph_op(d->graph, GD_OP_xent_grad, &op->attr, 5,
+                     gd_graph_op(d->graph, kind, &op->attr, 5,
                                  (gd_tensor_id[]){op->in[0], op->out[1], op->in[1], op->in[2],
                                                   d->graph->loss_scale}));
   return GD_OK;
+}
+
+enum gd_status gd_grad_xent(struct gd_diff *d, const struct gd_op *op, struct gd_error *err) {
+  return grad_loss(d, op, GD_OP_xent_grad, err);
+}
+
+enum gd_status gd_grad_soft_xent(struct gd_diff *d, const struct gd_op *op, struct gd_error *err) {
+  return grad_loss(d, op, GD_OP_soft_xent_grad, err);
 }
 
 /* The op computed its own gradients, with the seed of grad_xent. */

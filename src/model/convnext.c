@@ -123,7 +123,7 @@ static void convnext_build(const struct gd_model *model, int64_t micro_batch,
   memcpy(&c, model->config.opaque, sizeof c);
   struct gd_blocks m = {.graph = graph, .deviation = c.init_deviation};
   const struct gd_images *images = &c.images;
-  gd_tensor_id pixels = gd_images_leaves(graph, images, micro_batch);
+  gd_tensor_id pixels = gd_images_leaves(graph, images, micro_batch, model->soft_targets);
   gd_blocks_enter(&m, "convnext.embeddings.");
   gd_tensor_id x_BHWC = gd_images_patches(&m, "patch_embeddings", pixels, false,
                                           images->patch_height, images->patch_width, c.widths[0]);

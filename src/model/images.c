@@ -71,10 +71,14 @@ enum gd_status gd_images_parse(const struct gd_json *json, const json_t *config,
 
 /* --- the graph ----------------------------------------------------------------------------- */
 
-gd_tensor_id gd_images_leaves(struct gd_graph *graph, const struct gd_images *images, int64_t b) {
+gd_tensor_id gd_images_leaves(struct gd_graph *graph, const struct gd_images *images, int64_t b,
+                              bool soft) {
   int64_t dims[] = {b, images->channels, images->height, images->width}, one[] = {1};
+  int64_t target_dims[] = {b, images->classes};
   graph->pixels = gd_graph_leaf(graph, GD_ROLE_INPUT, "pixel_values", GD_DTYPE_F32, 4, dims);
-  graph->labels = gd_graph_leaf(graph, GD_ROLE_INPUT, "labels", GD_DTYPE_I32, 1, dims);
+  graph->labels = soft
+                      ? gd_graph_leaf(graph, GD_ROLE_INPUT, "targets", GD_DTYPE_F32, 2, target_dims)
+                      : gd_graph_leaf(graph, GD_ROLE_INPUT, "labels", GD_DTYPE_I32, 1, dims);
   graph->loss_weight = gd_graph_leaf(graph, GD_ROLE_INPUT, "loss_weight", GD_DTYPE_F32, 1, one);
   return gd_cast(graph, graph->pixels, GD_DTYPE_COUNT);
 }
@@ -120,6 +124,11 @@ void gd_images_loss(struct gd_blocks *m, gd_tensor_id x_BC, int64_t classes) {
   struct gd_graph *g = m->graph;
   gd_blocks_enter(m, "%s", "");
   gd_tensor_id logits = gd_blocks_linear(m, "classifier", x_BC, classes, true);
+  if (g->labels != GD_NONE && g->tensors[g->labels].dtype == GD_DTYPE_F32) {
+    g->loss = gd_soft_xent(g, logits, g->labels, g->loss_weight);
+    g->hits = g->loss == GD_NONE ? GD_NONE : g->loss + 2;
+    return;
+  }
   g->loss = gd_xent(g, logits, g->labels, g->loss_weight,
                     (struct gd_attr_xent){.ignore = -100, .shift = false});
 }

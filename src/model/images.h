@@ -22,8 +22,10 @@ struct gd_images {
 enum gd_status gd_images_parse(const struct gd_json *json, const json_t *config,
                                struct gd_images *images, struct gd_error *err) GD_MUST_USE;
 
-/* Makes the leaves; returns the pixels [B,C,H,W] in the compute dtype. */
-gd_tensor_id gd_images_leaves(struct gd_graph *graph, const struct gd_images *images, int64_t b);
+/* Makes the leaves; returns the pixels [B,C,H,W] in the compute dtype. graph->labels are numbers of
+   classes [B], or soft targets [B,classes]. */
+gd_tensor_id gd_images_leaves(struct gd_graph *graph, const struct gd_images *images, int64_t b,
+                              bool soft);
 
 /*
  * A convolution with filters of height x width and the same stride: every patch is one row of a
@@ -33,7 +35,8 @@ gd_tensor_id gd_images_leaves(struct gd_graph *graph, const struct gd_images *im
 gd_tensor_id gd_images_patches(struct gd_blocks *m, const char *module, gd_tensor_id x,
                                bool channels_last, int64_t height, int64_t width, int64_t outputs);
 
-/* graph->loss out of features [B,C], by the linear layer "classifier". */
+/* graph->loss out of features [B,C], by the linear layer "classifier"; with soft targets also
+   graph->hits. */
 void gd_images_loss(struct gd_blocks *m, gd_tensor_id x_BC, int64_t classes);
 
 #endif

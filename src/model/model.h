@@ -55,6 +55,7 @@ struct gd_model {
     int64_t opaque[64]; /* other families keep their struct here, private to their file */
   } config;
   struct gd_recipe recipe;
+  bool soft_targets; /* of images: a probability for each class is the target, not one label */
 };
 
 struct gd_family {
@@ -63,7 +64,8 @@ struct gd_family {
   enum gd_status (*parse)(const struct gd_json *json, const json_t *config, struct gd_model *model,
                           struct gd_error *err);
   /* Appends the forward graph of micro_batch sequences of model->recipe.seq tokens, ending in
-     graph->loss; sets graph->ids (or pixels), labels and loss_weight. */
+     graph->loss; sets graph->ids (or pixels), labels (or targets in their place) and
+     loss_weight. */
   void (*build)(const struct gd_model *model, int64_t micro_batch, struct gd_graph *graph);
   /* Buffers that old checkpoints carry and that are no parameters: skipped when loading. */
   bool (*ignores_tensor)(const char *name);

@@ -64,11 +64,11 @@ static enum gd_status vit_parse(const struct gd_json *json, const json_t *config
 /* --- the graph ----------------------------------------------------------------------------- */
 
 /* Patches behind the class token: both are added to the positions, once for all images. */
-static gd_tensor_id embeddings(struct gd_blocks *m, const struct vit *c, int64_t b) {
+static gd_tensor_id embeddings(struct gd_blocks *m, const struct vit *c, int64_t b, bool soft) {
   struct gd_graph *g = m->graph;
   const struct gd_images *images = &c->images;
   int64_t t = token_count(c), width = c->width;
-  gd_tensor_id pixels = gd_images_leaves(g, images, b);
+  gd_tensor_id pixels = gd_images_leaves(g, images, b, soft);
   gd_tensor_id first = gd_blocks_param(m, "cls_token", 3, (int64_t[]){1, 1, width}, GD_INIT_NORMAL);
   gd_tensor_id places =
       gd_blocks_param(m, "position_embeddings", 3, (int64_t[]){1, t, width}, GD_INIT_NORMAL);
@@ -106,7 +106,7 @@ static void vit_build(const struct gd_model *model, int64_t micro_batch, struct 
   memcpy(&c, model->config.opaque, sizeof c);
   struct gd_blocks m = {.graph = graph, .deviation = c.init_deviation};
   gd_blocks_enter(&m, "vit.embeddings.");
-  gd_tensor_id x_BTC = embeddings(&m, &c, micro_batch);
+  gd_tensor_id x_BTC = embeddings(&m, &c, micro_batch, model->soft_targets);
   for (int64_t i = 0; i < c.layers; i++) {
     graph->block = (int32_t)i;
     gd_blocks_enter(&m, "vit.encoder.layer.%lld.", (long long)i);

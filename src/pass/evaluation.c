@@ -15,13 +15,17 @@ static void mark_needed(const struct gd_graph *graph, bool *needed) {
   }
 }
 
-/* Keeps the op `last` and what it needs. Leaves all stay, and with them their places. */
-static enum gd_status keep_needed(struct gd_graph *graph, gd_op_id last, struct gd_error *err) {
+/* Keeps the ops `last` and `also` (GD_NONE: none) and what they need. Leaves all stay, and with
+ * them their places. */
+static enum gd_status keep_needed(struct gd_graph *graph, gd_op_id last, gd_op_id also,
+                                  struct gd_error *err) {
   struct gd_graph_rewrite rewrite;
   bool *needed = gd_mem_alloc(graph->n_ops, sizeof *needed);
   if (!needed)
     return gd_nomem(err, "while leaving ops out of a graph");
   needed[last] = true;
+  if (also != GD_NONE)
+    needed[also] = true;
   mark_needed(graph, needed);
   graph->norm = graph->factor = GD_NONE;
   graph->n_targets = 0;
@@ -36,12 +40,13 @@ static enum gd_status keep_needed(struct gd_graph *graph, gd_op_id last, struct 
   return status;
 }
 
-/* Whether an op adds the loss of a micro-batch to the sum that the host reads. */
-static bool sums_loss(const struct gd_graph *graph, const struct gd_op *op) {
-  for (uint32_t i = 0; i < op->n_out; i++)
-    if (graph->tensors[op->out[i]].alias_of == graph->loss_sum)
-      return true;
-  return false;
+/* The op that adds a micro-batch's value to a sum that the host reads; GD_NONE: none. */
+static gd_op_id sums_into(const struct gd_graph *graph, gd_tensor_id sum) {
+  for (gd_op_id id = graph->n_ops; sum != GD_NONE && id-- > 0;)
+    for (uint32_t i = 0; i < graph->ops[id].n_out; i++)
+      if (graph->tensors[graph->ops[id].out[i]].alias_of == sum)
+        return id;
+  return GD_NONE;
 }
 
 enum gd_status gd_pipeline_evaluation(const struct gd_setup *setup, struct gd_graph *graph,
@@ -50,12 +55,11 @@ enum gd_status gd_pipeline_evaluation(const struct gd_setup *setup, struct gd_gr
   evaluates.no_dropout = true;
   evaluates.cache = NULL;
   GD_TRY(gd_pipeline_build(&evaluates, graph, err));
-  for (gd_op_id id = graph->n_ops; id-- > 0;)
-    if (sums_loss(graph, &graph->ops[id])) {
-      GD_TRY(keep_needed(graph, id, err));
-      return gd_graph_verify(graph, err);
-    }
-  return gd_fail(err, GD_INTERNAL, "the graph does not sum its loss");
+  gd_op_id loss = sums_into(graph, graph->loss_sum);
+  if (loss == GD_NONE)
+    return gd_fail(err, GD_INTERNAL, "the graph does not sum its loss");
+  GD_TRY(keep_needed(graph, loss, sums_into(graph, graph->hits_sum), err));
+  return gd_graph_verify(graph, err);
 }
 
 enum gd_status gd_pipeline_forward(const struct gd_setup *setup, enum gd_forward_end end,
@@ -69,6 +73,6 @@ enum gd_status gd_pipeline_forward(const struct gd_setup *setup, enum gd_forward
     last = graph->tensors[graph->ops[last].in[0]].producer;
     graph->loss = GD_NONE;
   }
-  GD_TRY(keep_needed(graph, last, err));
+  GD_TRY(keep_needed(graph, last, GD_NONE, err));
   return gd_graph_verify(graph, err);
 }

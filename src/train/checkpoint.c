@@ -189,6 +189,8 @@ static enum gd_status write_files(struct gd_checkpoint_writer *w, struct gd_erro
     if (files[i] < 0)
       status = system_error("opened", path, err);
   }
+  for (int i = 0; i < 2 && rank_of(w) == 0; i++)
+    gd_strbuf_printf(&list, "%016" PRIx64 " %d 0 %zu\n", w->header_sum[i], i, w->header_bytes[i]);
   if (status == GD_OK)
     status = write_slices(w, files, &list, err);
   for (int i = 0; i < 2; i++)
@@ -310,6 +312,10 @@ static enum gd_status prepare(struct gd_checkpoint_writer *w, struct gd_error *e
   enum gd_status status = gd_state_read_scalars(w->run, &w->facts.scalars, err);
   if (status == GD_OK)
     status = lay_out(w, headers, bytes, err);
+  for (int i = 0; i < 2 && status == GD_OK; i++) {
+    w->header_bytes[i] = headers[i].length;
+    w->header_sum[i] = gd_hash_bytes(0, headers[i].text, headers[i].length);
+  }
   if (status == GD_OK && rank_of(w) == 0)
     status = create_part(w, headers, bytes, err);
   gd_strbuf_deinit(&headers[0]);

@@ -6,7 +6,7 @@
  *     config.json             as transformers wants it, with
  *     model.safetensors       the fp32 parameters: a model folder of Hugging Face
  *     optimizer.safetensors   optimizer.m.NAME, optimizer.v.NAME
- *     checksums-0.txt, ...    of what each rank has written
+ *     checksums-0.txt, ...    of what each rank has written; headers are rank 0's
  *     state.json              step, loss scale, ...; a checksum of itself and of those lists
  *
  * It is written under a temporary name, synced and renamed. The step loop stops only while the
@@ -50,7 +50,9 @@ struct gd_checkpoint_writer {
   struct gd_state_slices slices;
   float *copy; /* of all slices, one after another; NULL: read as they are written */
   char part[GD_FILE_PATH], path[GD_FILE_PATH];
-  int64_t *offsets; /* by kind and parameter: where it begins in its file */
+  int64_t *offsets;       /* by kind and parameter: where it begins in its file */
+  uint64_t header_sum[2]; /* of what stands before the tensors, by file */
+  size_t header_bytes[2];
   gd_tensor_id *parameters;
   uint32_t n_parameters;
   pthread_t thread;
@@ -71,6 +73,9 @@ enum gd_status gd_checkpoint_end(struct gd_checkpoint_writer *writer,
                                  struct gd_error *err) GD_MUST_USE;
 /* Removes all but the newest `keep`, and the one of the step `best` (-1: none). One rank. */
 void gd_checkpoint_prune(const char *folder, int keep, int64_t best);
+
+/* The step of the one with the lowest evaluation loss, of several the oldest; -1: none has one. */
+int64_t gd_checkpoint_best(const char *folder);
 
 /*
  * The newest whole checkpoint: *found false where there is none. All bytes are checked, by all

@@ -2,6 +2,7 @@
  * Finding, checking and loading checkpoints; see checkpoint.h.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,26 @@ enum gd_status gd_checkpoint_check(const char *path, int rank, int ranks,
                          checkpoint->facts.ranks, err);
   gd_json_deinit(&json);
   return status;
+}
+
+int64_t gd_checkpoint_best(const char *folder) {
+  int count;
+  int64_t best = -1, *steps = gd_checkpoint_steps(folder, &count);
+  double lowest = INFINITY;
+  for (int i = count - 1; i >= 0; i--) { /* oldest first */
+    struct gd_json json = {0};
+    struct gd_checkpoint_facts facts = {0};
+    char name[GD_FILE_PATH];
+    snprintf(name, sizeof name, "%.4000s/" GD_CHECKPOINT_NAME "/state.json", folder, steps[i]);
+    if (gd_json_load(&json, name, NULL) == GD_OK && read_facts(&json, &facts, NULL) == GD_OK &&
+        facts.eval_loss > 0 && facts.eval_loss < lowest) {
+      lowest = facts.eval_loss;
+      best = steps[i];
+    }
+    gd_json_deinit(&json);
+  }
+  gd_mem_free(steps);
+  return best;
 }
 
 /* Rank 0's list of steps, on all ranks: another may see the folder a moment later. */

@@ -16,30 +16,55 @@ static enum gd_status read_samples(const struct gd_evaluation *e, int64_t first,
   return GD_OK;
 }
 
-/* One micro-batch: its loss times its labels, and these. */
+/* The same of images. */
+static enum gd_status read_images(const struct gd_evaluation *e, int64_t first, int64_t count,
+                                  void *pixels, float *targets, struct gd_error *err) {
+  int64_t classes = gd_source_images(e->images)->options.classes;
+  GD_TRY(gd_source_read(e->images, first, e->micro_batch, pixels, targets, err));
+  for (int64_t i = count * classes; i < e->micro_batch * classes; i++)
+    targets[i] = 0;
+  return GD_OK;
+}
+
+/* One micro-batch: its loss times its labels, these, and classes that were found. */
 static enum gd_status evaluate_some(const struct gd_evaluation *e, int64_t first, int64_t count,
-                                    double totals[2], struct gd_error *err) {
+                                    double totals[3], struct gd_error *err) {
   struct gd_run *run = e->run;
   const struct gd_graph *graph = run->plan[e->part]->graph;
-  int32_t *ids = gd_run_staging(run, e->part);
-  int32_t *labels = ids + gd_tensor_elements(graph, graph->ids);
-  double loss;
-  GD_TRY(read_samples(e, first, count, ids, labels, err));
-  double valid = (double)gd_batch_valid_labels(graph, labels);
-  struct gd_batch batch = {.ids = ids, .labels = labels, .weight = valid > 0 ? 1 / valid : 0};
+  struct gd_batch batch;
+  void *inputs, *labels;
+  double loss, hits, valid = (double)count;
+  gd_run_stage(run, e->part, 1, &batch, &inputs, &labels);
+  if (e->images) {
+    GD_TRY(read_images(e, first, count, inputs, labels, err));
+  } else {
+    GD_TRY(read_samples(e, first, count, inputs, labels, err));
+    valid = (double)gd_batch_valid_labels(graph, labels);
+  }
+  batch.weight = valid > 0 ? 1 / valid : 0;
   GD_TRY(gd_run_batch(run, e->part, &batch, err));
   GD_TRY(gd_run_micro_step(run, e->part, err));
   GD_TRY(gd_run_take_loss(run, &loss, err));
+  GD_TRY(gd_run_take_hits(run, &hits, err));
   totals[0] += valid > 0 ? loss * valid : 0;
   totals[1] += valid;
+  totals[2] += hits;
   return GD_OK;
 }
 
 enum gd_status gd_evaluate(const struct gd_evaluation *e, struct gd_evaluated *result,
                            struct gd_error *err) {
   int64_t ranks = e->comm ? gd_comm_size(e->comm) : 1, rank = e->comm ? gd_comm_rank(e->comm) : 0;
-  double totals[2] = {0, 0}; /* loss times labels, labels */
+  double totals[3] = {0}, before; /* loss times labels, labels, hits; hits of training */
+  GD_TRY(gd_run_take_hits(e->run, &before, err));
+  *result = (struct gd_evaluated){0};
   for (int64_t begin = 0; begin < e->samples; begin += ranks * e->micro_batch) {
+    double asked = e->stop && e->stop(e->user);
+    if (e->comm && e->stop)
+      GD_TRY(gd_comm_sum_doubles(e->comm, &asked, 1, err));
+    result->stopped = asked > 0;
+    if (result->stopped)
+      return GD_OK;
     int64_t first = begin + rank * e->micro_batch, left = e->samples - first;
     int64_t count = left < 0 ? 0 : left < e->micro_batch ? left : e->micro_batch;
     GD_TRY(evaluate_some(e, first, count, totals, err));
@@ -47,8 +72,9 @@ enum gd_status gd_evaluate(const struct gd_evaluation *e, struct gd_evaluated *r
       e->evaluated(e->user, first + count);
   }
   if (e->comm)
-    GD_TRY(gd_comm_sum_doubles(e->comm, totals, 2, err));
+    GD_TRY(gd_comm_sum_doubles(e->comm, totals, 3, err));
   *result = (struct gd_evaluated){.loss = totals[1] > 0 ? totals[0] / totals[1] : 0,
+                                  .accuracy = totals[1] > 0 ? totals[2] / totals[1] : 0,
                                   .labels = totals[1],
                                   .samples = e->samples};
   return GD_OK;

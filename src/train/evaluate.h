@@ -9,23 +9,27 @@
 #ifndef GD_TRAIN_EVALUATE_H
 #define GD_TRAIN_EVALUATE_H
 
-#include "data/dataset.h"
+#include "data/source.h"
 #include "exec/run.h"
 
 struct gd_evaluation {
   struct gd_run *run;
-  enum gd_run_part part; /* of the run that computes the loss */
-  const struct gd_dataset *data;
+  enum gd_run_part part;         /* of the run that computes the loss */
+  const struct gd_dataset *data; /* tokens; NULL: images, which are followed rank by rank */
+  struct gd_source *images;
   int64_t micro_batch, samples;                   /* the first so many samples are evaluated */
   struct gd_comm *comm;                           /* NULL: one rank */
   void (*evaluated)(void *user, int64_t samples); /* so far; may be NULL */
+  bool (*stop)(void *user);                       /* true on a rank: all call it off; NULL: never */
   void *user;
 };
 
 struct gd_evaluated {
   double loss;     /* mean over the labels that count */
+  double accuracy; /* of images with soft targets: share whose class was found */
   double labels;   /* so many */
   int64_t samples; /* and samples */
+  bool stopped;    /* it was called off, and the loss is none */
 };
 
 /* All ranks call it and get the same result. */

@@ -78,6 +78,11 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
       (json_int_t)s->mask_token, "token_bytes", (json_int_t)s->token_bytes, "checkpoint_steps",
       (json_int_t)s->checkpoint_steps, "checkpoint_s", s->checkpoint_s, "keep", (json_int_t)s->keep,
       "eval_steps", (json_int_t)s->eval_steps, "eval_samples", (json_int_t)s->eval_samples);
+  if (run && s->model.family->images) {
+    json_object_set_new(run, "augment", json_string(s->augment));
+    json_object_set_new(run, "normalize", json_string(s->normalize));
+    json_object_set_new(run, "label_smoothing", json_real(s->label_smoothing));
+  }
   struct gd_strbuf text = {0};
   enum gd_status status = GD_OK;
   if (s->tokenizer_text)
@@ -132,6 +137,18 @@ static enum gd_status read_model(const struct gd_json *json, struct gd_arena *ar
   return s->config_text ? GD_OK : gd_nomem(err, "while reading run.json");
 }
 
+static enum gd_status read_images(const struct gd_json *json, struct gd_arena *arena,
+                                  struct gd_run_settings *s, struct gd_error *err) {
+  const char *augment, *normalize;
+  GD_TRY(gd_json_string(json, json->root, "augment", &augment, err));
+  GD_TRY(gd_json_string(json, json->root, "normalize", &normalize, err));
+  GD_TRY(gd_json_number(json, json->root, "label_smoothing", 0, 1, &s->label_smoothing, err));
+  s->model.soft_targets = true;
+  s->augment = gd_arena_copy_string(arena, augment);
+  s->normalize = gd_arena_copy_string(arena, normalize);
+  return s->augment && s->normalize ? GD_OK : gd_nomem(err, "while reading run.json");
+}
+
 static enum gd_status read_settings(const struct gd_json *json, struct gd_arena *arena,
                                     struct gd_run_settings *s, struct gd_error *err) {
   const int64_t most = INT64_C(1) << 60;
@@ -153,6 +170,8 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
   GD_TRY(gd_json_int(json, json->root, "keep", 1, 1 << 20, &s->keep, err));
   GD_TRY(gd_json_int(json, json->root, "eval_steps", 0, most, &s->eval_steps, err));
   GD_TRY(gd_json_int(json, json->root, "eval_samples", 1, most, &s->eval_samples, err));
+  if (s->model.family->images)
+    GD_TRY(read_images(json, arena, s, err));
   s->method = gd_arena_copy_string(arena, method);
   s->init = gd_arena_copy_string(arena, init);
   return s->method && s->init ? GD_OK : gd_nomem(err, "while reading run.json");

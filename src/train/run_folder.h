@@ -14,7 +14,7 @@ enum { GD_RUN_FILES_MOST = 1024 };
 struct gd_run_settings {
   struct gd_model model;   /* with its final recipe */
   const char *config_text; /* config.json */
-  const char *const *data; /* token files, with their weights */
+  const char *const *data; /* token files, with their weights; or images */
   const char *const *eval;
   int n_data, n_eval;
   const char *tokenizer_text; /* of a new run: tokenizer.json; NULL: none */
@@ -24,6 +24,9 @@ struct gd_run_settings {
   int64_t seed;
   int64_t mask_token;  /* of a masked model */
   int64_t token_bytes; /* of raw files; 0: by content */
+  const char *augment; /* of images: as gd_augment_parse reads it; so the next two */
+  const char *normalize;
+  double label_smoothing;
   int64_t checkpoint_steps;
   double checkpoint_s;
   int64_t keep, eval_steps, eval_samples;

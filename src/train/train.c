@@ -19,17 +19,15 @@
 #include "train/drift.h"
 #include "train/evaluate.h"
 #include "train/run_folder.h"
+#include "train/train_fault.h"
 #include "train/train_log.h"
 #include "trial/session.h"
 
 enum {
-  RECENT = 128, /* losses that a spike is judged by */
-  RECENT_TO_JUDGE = 32,
   ROLL_BACK_AFTER = 3, /* skipped updates in a row */
   MOST_ROLL_BACKS = 3, /* without a checkpoint in between */
   TIMES = 1024,        /* step times that the median is of */
 };
-#define SPIKE_SIGMAS 6
 
 struct training {
   const struct gd_training *o;
@@ -37,7 +35,8 @@ struct training {
   struct gd_comm *comm;
   struct gd_session session;
   struct gd_trial plan;
-  struct gd_dataset data, eval;
+  struct gd_source data, eval;
+  bool images; /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
   struct gd_drift drift;
@@ -47,11 +46,12 @@ struct training {
   int64_t step, first;   /* done; sample that the next step begins with */
   int64_t saved_step;    /* of the newest checkpoint; -1: none */
   int64_t saved_ns;      /* when that was begun */
-  int64_t begun_ns;      /* this process */
-  int64_t evaluated;     /* step of the last evaluation of this process */
+  int64_t opened_ns;     /* this process; */
+  int64_t begun_ns;      /* its first step */
   double peak_flops;
-  double recent[RECENT];
-  int n_recent, bad_in_row, roll_backs;
+  struct gd_train_before before; /* the same on all ranks: it decides about spikes */
+  int bad_in_row, roll_backs;
+  bool looked; /* at whether anything is learnt */
   float step_s[TIMES];
   int64_t n_steps; /* of this process */
   /* of this process, for drift.h */
@@ -86,45 +86,28 @@ static enum gd_status sum(const struct training *t, double *values, int count,
 
 /* --- a step -------------------------------------------------------------------------------- */
 
-/* Labels of the whole step that count: every rank weighs by it. */
-static enum gd_status count_labels(struct training *t, const struct gd_dataset *data, int64_t first,
-                                   int64_t count, double *valid, struct gd_error *err) {
-  const struct gd_graph *graph = t->session.run.plan[GD_RUN_FULL]->graph;
-  int64_t seq = data->options.seq;
-  int32_t *ids = gd_run_staging(&t->session.run, GD_RUN_FULL),
-          *labels = ids + gd_tensor_elements(graph, graph->ids);
-  *valid = (double)(count * (seq - 1));
-  for (int64_t i = 0; i < count && !data->options.causal; i++) {
-    *valid = i == 0 ? 0 : *valid;
-    GD_TRY(gd_dataset_read(data, first + i, ids, labels, err));
-    for (int64_t j = 0; j < seq; j++)
-      *valid += labels[j] != -100;
-  }
-  return GD_OK;
-}
-
-/* Puts samples first .. first + count of the data, one micro-batch, before the device. */
-static enum gd_status put_samples(struct training *t, const struct gd_dataset *data,
-                                  enum gd_run_part part, int64_t first, int64_t count, double valid,
-                                  struct gd_error *err) {
+/* Puts samples first .. first + count, one micro-batch, before the device: through the staging
+   memory, where labels or targets lie behind ids or pixels. */
+static enum gd_status put_samples(struct training *t, enum gd_run_part part, int64_t first,
+                                  int64_t count, double valid, struct gd_error *err) {
   struct gd_run *run = &t->session.run;
-  const struct gd_graph *graph = run->plan[part]->graph;
-  int64_t seq = data->options.seq;
-  int32_t *ids = gd_run_staging(run, part), *labels = ids + gd_tensor_elements(graph, graph->ids);
-  for (int64_t i = 0; i < count; i++)
-    GD_TRY(gd_dataset_read(data, first + i, ids + i * seq, labels + i * seq, err));
-  return gd_run_batch(run, part,
-                      &(struct gd_batch){.ids = ids, .labels = labels, .weight = 1 / valid}, err);
+  struct gd_batch batch;
+  void *inputs, *labels;
+  gd_run_stage(run, part, 1 / valid, &batch, &inputs, &labels);
+  GD_TRY(gd_source_read(&t->data, first, count, inputs, labels, err));
+  return gd_run_batch(run, part, &batch, err);
 }
 
-static enum gd_status micro_steps(struct training *t, double valid, struct gd_error *err) {
+/* scale: of loss and gradients, 1 but for tests. */
+static enum gd_status micro_steps(struct training *t, double valid, double scale,
+                                  struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   int64_t size = t->plan.micro_batch, base = t->first + t->offset, begin_ns = gd_clock_ns();
   for (int64_t done = 0; done < t->local; done += size) {
     bool last = done + size >= t->local, smaller = done + size > t->local;
     enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
     int64_t count = smaller ? t->local - done : size, read_ns = gd_clock_ns();
-    GD_TRY(put_samples(t, &t->data, part, base + done, count, valid, err));
+    GD_TRY(put_samples(t, part, base + done, count, valid / scale, err));
     t->data_s += 1e-9 * (double)(gd_clock_ns() - read_ns);
     t->early_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
     GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
@@ -133,53 +116,82 @@ static enum gd_status micro_steps(struct training *t, double valid, struct gd_er
   return GD_OK;
 }
 
-/* Not finite, or six deviations above the last losses. */
-static bool is_bad(const struct training *t, double loss) {
-  double mean = 0, squares = 0;
-  if (!isfinite(loss))
-    return true;
-  if (t->n_recent < RECENT_TO_JUDGE)
-    return false;
-  for (int i = 0; i < t->n_recent; i++)
-    mean += t->recent[i] / t->n_recent;
-  for (int i = 0; i < t->n_recent; i++)
-    squares += (t->recent[i] - mean) * (t->recent[i] - mean);
-  return loss - mean > SPIKE_SIGMAS * sqrt(squares / (t->n_recent - 1));
-}
-
-static void remember(struct training *t, double loss) {
-  if (t->n_recent == RECENT)
-    memmove(t->recent, t->recent + 1, (size_t)(--t->n_recent) * sizeof *t->recent);
-  t->recent[t->n_recent++] = loss;
-}
-
 /* What all ranks tell each other once a step. */
-enum { SAID_LOSS, SAID_STOP, SAID_WRITTEN, SAID_COUNT };
+enum { SAID_LOSS, SAID_ASKED, SAID_LATE, SAID_WRITTEN, SAID_COUNT };
+
+static bool is_asked(const struct training *t) {
+  return t->o->stop && t->o->stop(t->o->user);
+}
+
+static bool is_late(const struct training *t) {
+  double limit_s = t->o->time_limit_s;
+  return (limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->opened_ns) >= limit_s) ||
+         gd_train_fault("late", t->step + 1);
+}
+
+/* The norm is known within the update: it is told which one is a spike, and skips itself. */
+static enum gd_status update(struct training *t, struct gd_train_step *out, struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  double most = gd_recent_most_norm(&t->before.recent);
+  float limit = isfinite(most) ? (float)most : 0;
+  GD_TRY(gd_run_limit_norm(run, limit, err));
+  GD_TRY(gd_run_update(run, out->lr, err));
+  GD_TRY(gd_run_norm(run, &out->norm, err));
+  out->skipped = limit > 0 && out->norm > (double)limit && isfinite(out->norm);
+  return GD_OK;
+}
+
+/* A loss that is still that of guessing when the learning rate has been at its peak is no spike,
+   but worth a sentence; once. */
+static void look_at_learning(struct training *t) {
+  const struct gd_recent *recent = &t->before.recent;
+  double mean = 0, guessing = log((double)t->o->data.tokens.vocabulary);
+  if (t->looked || t->images ||
+      /* whose targets may be soft */ recent->count < GD_RECENT_TO_JUDGE ||
+      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_TO_JUDGE)
+    return;
+  t->looked = true;
+  for (int i = recent->count - GD_RECENT_TO_JUDGE; i < recent->count; i++)
+    mean += recent->loss[i] / GD_RECENT_TO_JUDGE;
+  if (mean > 0.99 * guessing)
+    say(t,
+        "the loss is %.4f at step %" PRId64 ", after the warm-up: guessing among %lld tokens gives "
+        "ln(%lld) = %.4f. Nothing is learnt: are the ids those of the model's tokenizer, is the "
+        "learning rate (--lr) far too low or too high?",
+        mean, t->step, (long long)t->o->data.tokens.vocabulary,
+        (long long)t->o->data.tokens.vocabulary, guessing);
+}
 
 static enum gd_status run_step(struct training *t, struct gd_train_step *out, double *said,
                                struct gd_error *err) {
   struct gd_run *run = &t->session.run;
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
-  double valid;
-  GD_TRY(count_labels(t, &t->data, t->first + t->offset, t->local, &valid, err));
+  double valid, scale = gd_train_fault("norm", t->step + 1) ? 1024 : 1;
+  double waited_s = t->data.waited_s;
+  GD_TRY(gd_source_count(&t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
-  GD_TRY(micro_steps(t, valid, err));
+  GD_TRY(micro_steps(t, valid, scale, err));
   GD_TRY(gd_run_take_loss(run, &said[SAID_LOSS], err));
+  said[SAID_LOSS] *= gd_train_fault("loss", t->step + 1) ? 1024 : 1 / scale;
+  said[SAID_ASKED] = is_asked(t);
+  said[SAID_LATE] = is_late(t);
   GD_TRY(sum(t, said, SAID_COUNT, err));
   *out = (struct gd_train_step){.loss = said[SAID_LOSS], .lr = gd_recipe_lr(recipe, t->step)};
-  out->skipped = is_bad(t, out->loss);
+  out->skipped = !isfinite(out->loss) || out->loss > gd_recent_most_loss(&t->before.recent);
   if (out->skipped)
     GD_TRY(gd_state_clear_gradients(run, err));
   else
-    GD_TRY(gd_run_update(run, out->lr, err));
-  GD_TRY(gd_run_norm(run, &out->norm, err));
+    GD_TRY(update(t, out, err));
   out->step_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
   t->step++;
   t->first += recipe->batch;
   out->step = t->step;
-  out->tokens = t->step * recipe->batch * recipe->seq;
-  out->tokens_per_s = (double)(recipe->batch * recipe->seq) / out->step_s;
+  out->images = t->images;
+  out->tokens = t->step * recipe->batch * (t->images ? 1 : recipe->seq);
+  out->tokens_per_s = (double)(recipe->batch * (t->images ? 1 : recipe->seq)) / out->step_s;
+  out->data_wait_s = t->data.waited_s - waited_s;
+  t->end->data_wait_s += out->data_wait_s;
   if (t->peak_flops > 0)
     out->mfu = t->plan.model_flops_per_step / out->step_s / t->peak_flops;
   t->step_s[t->n_steps++ % TIMES] = (float)out->step_s;
@@ -188,33 +200,52 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
     t->end->skipped++;
   } else {
     t->bad_in_row = 0;
-    remember(t, out->loss);
+    gd_recent_add(&t->before.recent, out->loss, out->norm);
+    look_at_learning(t);
   }
-  for (int64_t i = 0; i < t->local; i++)
-    gd_dataset_prefetch(&t->data, t->first + t->offset + i);
+  gd_source_prefetch(&t->data, t->first + t->offset, t->local);
   return GD_OK;
 }
 
 /* --- evaluation ---------------------------------------------------------------------------- */
 
-/* With the plan for it; the fused loss adds to gradients all the same. */
-static enum gd_status evaluate(struct training *t, struct gd_error *err) {
+static bool evaluation_is_due(const struct training *t) {
+  int64_t every = t->o->eval_steps;
+  return t->eval.ops && every > 0 && t->step > 0 && t->step % every == 0 &&
+         t->before.evaluated_step != t->step;
+}
+
+static bool calls_off(void *user) {
+  const struct training *t = user;
+  return is_asked(t) || gd_train_fault("stop", t->step);
+}
+
+/* With the plan for it; the fused loss adds to gradients all the same. *stop: it was called off by
+   a signal, and is made up for when the run goes on. */
+static enum gd_status evaluate(struct training *t, bool *stop, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_run *run = &t->session.run;
   struct gd_evaluated result;
-  int64_t samples = t->eval.sequences < o->eval_samples ? t->eval.sequences : o->eval_samples;
+  int64_t samples = t->eval.samples < o->eval_samples ? t->eval.samples : o->eval_samples;
   GD_TRY(gd_evaluate(&(struct gd_evaluation){.run = run,
                                              .part = GD_RUN_EVALUATION,
-                                             .data = &t->eval,
+                                             .data = gd_source_tokens(&t->eval),
+                                             .images = t->images ? &t->eval : NULL,
                                              .micro_batch = t->plan.micro_batch,
                                              .samples = samples,
-                                             .comm = t->comm},
+                                             .comm = t->comm,
+                                             .stop = calls_off,
+                                             .user = t},
                      &result, err));
   GD_TRY(gd_state_clear_gradients(run, err));
+  *stop = t->end->asked = result.stopped;
+  if (*stop)
+    return GD_OK;
   t->end->eval_loss = result.loss;
-  t->evaluated = t->step;
+  t->end->eval_accuracy = t->images ? result.accuracy : -1;
+  t->before.evaluated_step = t->step;
   if (t->rank == 0)
-    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, err));
+    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, t->end->eval_accuracy, err));
   if (o->evaluated)
     o->evaluated(o->user, t->step, t->end->eval_loss);
   return GD_OK;
@@ -234,7 +265,7 @@ static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_er
     t->saved_step = step;
     t->roll_backs = 0;
     if (t->rank == 0)
-      gd_checkpoint_prune(t->checkpoints, t->o->keep, -1);
+      gd_checkpoint_prune(t->checkpoints, t->o->keep, gd_checkpoint_best(t->checkpoints));
     return GD_OK;
   }
   if (must || (t->comm && gd_comm_has_failed(t->comm))) {
@@ -285,7 +316,7 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
   GD_TRY(gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, NULL, err));
   if (!found || t->roll_backs >= MOST_ROLL_BACKS)
     return gd_fail(err, GD_MISMATCH,
-                   "the loss was %g at step %" PRId64 " after %d updates in a row were skipped%s; "
+                   "the loss was %g at step %" PRId64 ", and %d updates in a row were skipped%s; "
                    "a lower learning rate (--lr) or a longer warm-up (--warmup) may help",
                    loss, step, ROLL_BACK_AFTER,
                    found ? ", and going back to the last checkpoint did not help"
@@ -293,16 +324,17 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
   t->step = checkpoint.facts.step;
   t->first = first;
-  t->bad_in_row = t->n_recent = 0;
+  t->bad_in_row = 0;
   t->roll_backs++;
   if (t->rank == 0) {
     gd_train_log_close(&t->log);
-    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err));
+    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err));
   }
-  t->n_recent = 0; /* the same on all ranks */
+  t->before = (struct gd_train_before){.evaluated_step = -1}; /* the same on all ranks */
+  t->looked = true;
   say(t,
-      "the loss spiked for %d steps up to step %" PRId64 ": back to the checkpoint of step %" PRId64
-      ", and on with the data behind",
+      "loss or gradient norm spiked for %d steps up to step %" PRId64
+      ": back to the checkpoint of step %" PRId64 ", and on with the data behind",
       ROLL_BACK_AFTER, step, t->step);
   return GD_OK;
 }
@@ -311,9 +343,9 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
 
 static enum gd_status open_data(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
-  GD_TRY(gd_dataset_open(&t->data, &o->data, err));
-  if (o->eval.n_files > 0)
-    GD_TRY(gd_dataset_open(&t->eval, &o->eval, err));
+  GD_TRY(gd_source_open(&t->data, &o->data, NULL, err));
+  if (gd_source_is_given(&o->eval))
+    GD_TRY(gd_source_open(&t->eval, &o->eval, &t->data, err));
   return GD_OK;
 }
 
@@ -324,7 +356,7 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
     return gd_fail(err, GD_BAD_INPUT, "a batch of %" PRId64 " does not divide among %d ranks",
                    recipe->batch, ranks);
   struct gd_trial_options options = t->o->trial;
-  options.evaluates = t->o->eval.n_files > 0;
+  options.evaluates = t->eval.ops != NULL;
   GD_TRY(gd_session_open(&t->session, t->o->model, &options, &t->plan, err));
   if (t->plan.status == GD_TRIAL_INFEASIBLE)
     return gd_fail(err, GD_NOMEM_DEVICE, "%s", t->plan.reason);
@@ -338,8 +370,10 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   t->peak_flops = t->session.backend->ops->peak_flops(t->session.backend, dtype, tf32);
   if (gd_backend_is_gpu(t->o->trial.backend))
     t->peak_flops *= ranks;
-  GD_ASSERT(plan->graph->ids != GD_NONE);
-  return GD_OK;
+  GD_ASSERT((t->images ? plan->graph->pixels : plan->graph->ids) != GD_NONE);
+  GD_TRY(gd_source_follow(&t->data, t->offset, t->local, recipe->batch, err));
+  int64_t size = t->plan.micro_batch;
+  return t->eval.ops ? gd_source_follow(&t->eval, t->rank * size, size, ranks * size, err) : GD_OK;
 }
 
 /* Random parameters, or those of another model's folder. */
@@ -378,17 +412,15 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   return GD_OK;
 }
 
-/* Rank 0's losses before this step, on all ranks: they decide about spikes. */
+/* What rank 0's log knows, on all ranks. */
 static enum gd_status open_log(struct training *t, struct gd_error *err) {
   enum gd_status status = GD_OK;
   if (t->rank == 0)
-    status =
-        gd_train_log_open(&t->log, t->o->folder, t->step, t->recent, RECENT, &t->n_recent, err);
+    status = gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err);
   if (!t->comm)
     return status;
   GD_TRY(gd_comm_agree(t->comm, status, err));
-  GD_TRY(gd_comm_broadcast(t->comm, &t->n_recent, sizeof t->n_recent, 0, err));
-  return gd_comm_broadcast(t->comm, t->recent, sizeof t->recent, 0, err);
+  return gd_comm_broadcast(t->comm, &t->before, sizeof t->before, 0, err);
 }
 
 /* --- the clock that keeps its word --------------------------------------------------------- */
@@ -484,38 +516,40 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   int64_t steps = o->model->recipe.steps;
   bool stop = false;
+  if (t->step < steps && evaluation_is_due(t)) /* it was called off */
+    GD_TRY(evaluate(t, &stop, err));
   while (t->step < steps && !stop) {
-    double elapsed_s = 1e-9 * (double)(gd_clock_ns() - t->begun_ns), said[SAID_COUNT] = {0};
+    double said[SAID_COUNT] = {0};
     struct gd_train_step step;
-    bool asked =
-        (o->stop && o->stop(o->user)) || (o->time_limit_s > 0 && elapsed_s >= o->time_limit_s);
-    said[SAID_STOP] = asked;
     said[SAID_WRITTEN] = gd_checkpoint_is_written(&t->writer);
     double data_s = t->data_s;
     GD_TRY(run_step(t, &step, said, err));
     t->end->loss = step.loss;
-    stop = said[SAID_STOP] > 0;
+    t->end->asked = said[SAID_ASKED] > 0;
+    stop = t->end->asked || said[SAID_LATE] > 0;
     if (t->rank == 0)
       GD_TRY(gd_train_log_step(&t->log, &step, err));
     say_trouble(t);
     if (o->stepped)
       o->stepped(o->user, &step);
     GD_TRY(watch_drift(t, &step, data_s, err));
+    gd_train_fault_hold(t->step, o->stop, o->user);
+    gd_train_fault_slow(t->step);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
       GD_TRY(end_checkpoint(t, false, err));
     if (t->bad_in_row >= ROLL_BACK_AFTER) {
       GD_TRY(roll_back(t, step.loss, err));
       continue;
     }
-    if (o->eval.n_files > 0 && o->eval_steps > 0 && t->step % o->eval_steps == 0)
-      GD_TRY(evaluate(t, err));
+    if (!stop && evaluation_is_due(t))
+      GD_TRY(evaluate(t, &stop, err));
     /* Time differs between ranks: rank 0's decides. */
     double due = t->rank == 0 && checkpoint_is_due(t);
     if (o->checkpoint_s > 0)
       GD_TRY(sum(t, &due, 1, err));
     else
       due = checkpoint_is_due(t);
-    if (due > 0 && t->step < steps && t->bad_in_row == 0)
+    if (due > 0 && !stop && t->step < steps && t->bad_in_row == 0)
       GD_TRY(begin_checkpoint(t, false, err));
   }
   return GD_OK;
@@ -583,6 +617,7 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_train_end *end = t->end;
   int64_t timed = t->n_steps < TIMES ? t->n_steps : TIMES;
+  bool stop;
   end->seconds = 1e-9 * (double)(gd_clock_ns() - t->begun_ns);
   end->finished = t->step >= o->model->recipe.steps;
   end->step = t->step;
@@ -592,13 +627,14 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
   }
   gd_drift_end(&t->drift);
   keep_run(t);
-  if (end->finished && o->eval.n_files > 0 && t->n_steps > 0 && t->evaluated != t->step)
-    GD_TRY(evaluate(t, err));
+  if (end->finished && t->eval.ops && t->before.evaluated_step != t->step)
+    GD_TRY(evaluate(t, &stop, err));
   GD_TRY(end_checkpoint(t, false, err));
   if (t->saved_step != t->step) {
     GD_TRY(begin_checkpoint(t, true, err));
     GD_TRY(end_checkpoint(t, true, err));
   }
+  end->best_step = t->rank == 0 ? gd_checkpoint_best(t->checkpoints) : -1;
   return end->finished && t->rank == 0 ? publish_model(t, err) : GD_OK;
 }
 
@@ -624,8 +660,10 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   struct training *t = gd_mem_alloc(1, sizeof *t);
   if (!t)
     return gd_nomem(err, "before training");
-  *end = (struct gd_train_end){0};
+  *end = (struct gd_train_end){.eval_accuracy = -1};
   t->o = training;
+  t->opened_ns = gd_clock_ns();
+  t->images = training->model->family->images;
   t->end = end;
   t->comm = training->trial.comm;
   t->rank = t->comm ? gd_comm_rank(t->comm) : 0;
@@ -642,8 +680,8 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
   gd_drift_end(&t->drift);
   gd_train_log_close(&t->log);
   gd_session_close(&t->session);
-  gd_dataset_close(&t->data);
-  gd_dataset_close(&t->eval);
+  gd_source_close(&t->eval);
+  gd_source_close(&t->data);
   gd_mem_free(t);
   return status;
 }

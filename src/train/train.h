@@ -17,25 +17,27 @@
 #ifndef GD_TRAIN_TRAIN_H
 #define GD_TRAIN_TRAIN_H
 
-#include "data/dataset.h"
+#include "data/source.h"
 #include "train/checkpoint.h"
 #include "trial/choose.h"
 
 /* A finished step, as the log has it. */
 struct gd_train_step {
   int64_t step;   /* steps done, this one included */
-  int64_t tokens; /* seen so far */
+  int64_t tokens; /* seen so far; images of a model of images */
   double loss;    /* mean over the labels of the step, before the update */
   double lr, norm;
   double step_s, tokens_per_s, mfu; /* mfu 0: the peak is not known */
-  bool skipped;                     /* no update: the loss was not finite, or a spike */
+  double data_wait_s;               /* of step_s, that it waited for samples */
+  bool images;                      /* tokens and tokens_per_s are images and images_per_s */
+  bool skipped; /* no update: the loss was not finite, or it or the gradient norm a spike */
 };
 
 struct gd_training {
   /* what to train; all borrowed */
-  const struct gd_model *model;         /* with the recipe that is trained */
-  struct gd_trial_options trial;        /* backend, method, micro-batch, limits, ranks, seed */
-  struct gd_dataset_options data, eval; /* eval.n_files 0: none */
+  const struct gd_model *model;        /* with the recipe that is trained */
+  struct gd_trial_options trial;       /* backend, method, micro-batch, limits, ranks, seed */
+  struct gd_source_options data, eval; /* eval may have no files */
   const char *folder;
   const char *config_text; /* config.json */
   bool keeps;              /* the store says what the run was promised, and gets its times */
@@ -62,13 +64,17 @@ struct gd_training {
 struct gd_train_end {
   int64_t step;            /* done */
   bool finished;           /* the recipe's last step is done */
+  bool asked;              /* `stop` ended it, on some rank; else the time limit */
   bool resumed;            /* it began from a checkpoint, */
   int64_t resumed_step;    /* of this step */
   double loss, eval_loss;  /* of the last step; of the last evaluation, 0: none */
   double seconds;          /* of stepping */
   double step_s;           /* median */
+  double eval_accuracy;    /* of images: share whose class was found; -1: none */
   double stalled_s;        /* that steps waited for checkpoints */
+  double data_wait_s;      /* that steps waited for samples */
   int64_t skipped;         /* updates */
+  int64_t best_step;       /* of the checkpoint with the lowest evaluation loss; -1: none; rank 0 */
   double promised_step_s;  /* what the run was started on; 0: nobody said */
   const char *promised_by; /* "trial", "prediction" or "" */
 };

@@ -21,23 +21,21 @@ static enum gd_status cannot(const struct gd_train_log *log, const char *what,
 }
 
 /* Where the lines end that stay: whole ones, of steps up to `step`. */
-static int64_t find_cut(FILE *file, int64_t step, double *recent, int most, int *n_recent) {
+static int64_t find_cut(FILE *file, int64_t step, struct gd_train_before *before) {
   char line[LINE];
   int64_t cut = 0;
-  double of, loss;
-  *n_recent = 0;
+  double of, loss, norm;
   while (fgets(line, sizeof line, file)) {
     if (!strchr(line, '\n') || !gd_run_log_number(line, "\"step\": ", &of))
       continue; /* damaged: the lines behind it are none the worse */
     if (of > (double)step)
       break;
     cut = ftello(file);
-    if (!gd_run_log_number(line, "\"loss\": ", &loss) || !isfinite(loss) ||
-        strstr(line, "\"skipped\": t"))
-      continue;
-    if (*n_recent == most)
-      memmove(recent, recent + 1, (size_t)(--*n_recent) * sizeof *recent);
-    recent[(*n_recent)++] = loss;
+    if (strstr(line, "\"eval_loss\": "))
+      before->evaluated_step = (int64_t)of;
+    if (gd_run_log_number(line, "\"loss\": ", &loss) &&
+        gd_run_log_number(line, "\"gradient_norm\": ", &norm) && !strstr(line, "\"skipped\": t"))
+      gd_recent_add(&before->recent, loss, norm);
   }
   return cut;
 }
@@ -68,15 +66,15 @@ static void add_events(struct gd_train_log *log, int64_t step, const struct gd_s
  */
 
 enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, int64_t step,
-                                 double *recent, int most, int *n_recent, struct gd_error *err) {
+                                 struct gd_train_before *before, struct gd_error *err) {
   *log = (struct gd_train_log){0};
-  *n_recent = 0;
+  *before = (struct gd_train_before){.evaluated_step = -1};
   snprintf(log->path, sizeof log->path, "%.4000s/log.jsonl", folder);
   log->file = fopen(log->path, "a+e");
   if (!log->file)
     return cannot(log, "opened", err);
   rewind(log->file);
-  int64_t cut = find_cut(log->file, step, recent, most, n_recent);
+  int64_t cut = find_cut(log->file, step, before);
   fflush(log->file);
   if (ftruncate(fileno(log->file), cut) != 0 || fseeko(log->file, 0, SEEK_END) != 0) {
     enum gd_status status = cannot(log, "cut", err);
@@ -99,13 +97,14 @@ static const char *number(char *text, size_t size, double value) {
 enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train_step *s,
                                  struct gd_error *err) {
   char loss[32], norm[32];
+  const char *unit = s->images ? "images" : "tokens";
   if (fprintf(log->file,
               "{\"step\": %" PRId64 ", \"loss\": %s, \"lr\": %.9g, \"gradient_norm\": %s, "
-              "\"tokens_per_s\": %.6g, \"mfu\": %.6g, \"step_s\": %.6g, \"tokens\": %" PRId64
-              "%s}\n",
+              "\"%s_per_s\": %.6g, \"mfu\": %.6g, \"step_s\": %.6g, \"data_wait_s\": %.6g, "
+              "\"%s\": %" PRId64 "%s}\n",
               s->step, number(loss, sizeof loss, s->loss), s->lr,
-              number(norm, sizeof norm, s->norm), s->tokens_per_s, s->mfu, s->step_s, s->tokens,
-              s->skipped ? ", \"skipped\": true" : "") < 0 ||
+              number(norm, sizeof norm, s->norm), unit, s->tokens_per_s, s->mfu, s->step_s,
+              s->data_wait_s, unit, s->tokens, s->skipped ? ", \"skipped\": true" : "") < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
   const struct gd_scalar scalars[] = {{"loss", s->loss},
@@ -118,14 +117,31 @@ enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train
 }
 
 enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double loss,
-                                 struct gd_error *err) {
-  char text[32];
-  if (fprintf(log->file, "{\"step\": %" PRId64 ", \"eval_loss\": %s}\n", step,
-              number(text, sizeof text, loss)) < 0 ||
+                                 double accuracy, struct gd_error *err) {
+  char text[32], found[64] = "";
+  if (accuracy >= 0)
+    snprintf(found, sizeof found, ", \"eval_accuracy\": %.9g", accuracy);
+  if (fprintf(log->file, "{\"step\": %" PRId64 ", \"eval_loss\": %s%s}\n", step,
+              number(text, sizeof text, loss), found) < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
   add_events(log, step, &(struct gd_scalar){"eval_loss", loss}, 1);
   return GD_OK;
+}
+
+void gd_train_log_last(const char *folder, int64_t *step, double *step_s) {
+  char line[LINE], path[GD_FILE_PATH];
+  double of;
+  snprintf(path, sizeof path, "%.4000s/log.jsonl", folder);
+  FILE *file = fopen(path, "re");
+  *step = 0;
+  *step_s = 0;
+  while (file && fgets(line, sizeof line, file))
+    if (strchr(line, '\n') && gd_run_log_number(line, "\"step_s\": ", step_s) &&
+        gd_run_log_number(line, "\"step\": ", &of))
+      *step = (int64_t)of;
+  if (file)
+    fclose(file);
 }
 
 void gd_train_log_close(struct gd_train_log *log) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "train/events.h"
+#include "train/spikes.h"
 #include "train/train.h"
 
 struct gd_train_log {
@@ -18,16 +19,22 @@ struct gd_train_log {
   char trouble[1024]; /* why events are not written any more; who says it empties it */
 };
 
-/* Opens RUN/log.jsonl for steps behind `step`. recent gets the last losses before it, oldest first:
- *n_recent of at most `most`. */
+/* What the log knows of the steps before. */
+struct gd_train_before {
+  struct gd_recent recent;
+  int64_t evaluated_step; /* of the last evaluation; -1: none */
+};
+/* Opens RUN/log.jsonl for steps behind `step`. */
 enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, int64_t step,
-                                 double *recent, int most, int *n_recent,
-                                 struct gd_error *err) GD_MUST_USE;
+                                 struct gd_train_before *before, struct gd_error *err) GD_MUST_USE;
 /* GD_ENVIRONMENT: the disk is full. */
 enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train_step *step,
                                  struct gd_error *err) GD_MUST_USE;
+/* accuracy below 0: none. */
 enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double loss,
-                                 struct gd_error *err) GD_MUST_USE;
+                                 double accuracy, struct gd_error *err) GD_MUST_USE;
+/* The last step in the log of a run, 0: none, and how long it took. */
+void gd_train_log_last(const char *folder, int64_t *step, double *step_s);
 void gd_train_log_close(struct gd_train_log *log); /* safe on a zeroed one */
 
 #endif

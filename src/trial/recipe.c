@@ -46,6 +46,7 @@ static const char *const op_names[GD_OP_COUNT] = {
     [GD_OP_softmax] = "softmax",
     [GD_OP_activate] = "activate",
     [GD_OP_xent] = "xent",
+    [GD_OP_soft_xent] = "soft_xent",
     [GD_OP_pool] = "pool",
     [GD_OP_depthwise] = "depthwise",
     [GD_OP_conv1d] = "conv1d",

@@ -338,6 +338,14 @@ static gd_tensor_id build_xent_shift(struct gd_graph *g) {
   return xent_case(g, true);
 }
 
+/* Targets from -1 to 1: the gradient is linear in them, whatever they are. */
+static gd_tensor_id build_soft_xent(struct gd_graph *g) {
+  g->loss_weight = gd_graph_leaf(g, GD_ROLE_INPUT, "weight", GD_DTYPE_F32, DIMS(1));
+  g->loss = gd_soft_xent(g, param(g, "logits", DIMS(2, 5, 3)), constant(g, "soft", DIMS(2, 5, 3)),
+                         g->loss_weight);
+  return g->loss;
+}
+
 /* Label 0 is ignored; the labels have dims of their own. */
 static gd_tensor_id linear_xent_case(struct gd_graph *g, bool shift, bool bias) {
   g->loss_weight = gd_graph_leaf(g, GD_ROLE_INPUT, "weight", GD_DTYPE_F32, DIMS(1));
@@ -452,6 +460,7 @@ static const struct grad_case cases[] = {
     {GD_OP_contract_states, "contract_states", build_contract_states, 0, 0},
     {GD_OP_recur, "scan in parts", build_scan_in_parts, 0.1f, 0.9f},
     {GD_OP_xent, "xent", build_xent, -2, 2},
+    {GD_OP_soft_xent, "soft_xent", build_soft_xent, -2, 2},
     {GD_OP_xent, "shifted xent", build_xent_shift, -2, 2},
     {GD_OP_linear_xent, "linear_xent", build_linear_xent, 0, 0},
     {GD_OP_linear_xent, "shifted linear_xent with bias", build_linear_xent_shift, 0, 0},

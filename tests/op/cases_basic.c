@@ -423,6 +423,51 @@ void cases_xent(void) {
   xent_cases(GD_OP_xent);
 }
 
+/* soft_xent and soft_xent_grad: targets of rows that sum to 1, to less, and to nothing. */
+static void soft_xent_cases(enum gd_op_kind kind) {
+  static const int64_t vocabularies[] = {1, 2, 3, 17, 129, 2049};
+  static const double weight = 0.0625, scale[2] = {1024, 3}, highs[] = {1, 30};
+  bool grad = kind == GD_OP_soft_xent_grad;
+  for (int64_t d = 0; d < COUNT(floats); d++)
+    for (int64_t s = 0; s < COUNT(label_shapes); s++)
+      for (int64_t v = 0; v < COUNT(vocabularies); v++)
+        for (int64_t h = 0; h < COUNT(highs); h++) {
+          struct op_case c = {.kind = kind, .n_in = grad ? 5 : 3};
+          struct op_input *targets = &c.in[grad ? 2 : 1];
+          c.noise = weight * (grad ? scale[0] : 1) * highs[h] * last_bit;
+          c.in[0] = label_shapes[s];
+          c.in[0].dims[c.in[0].rank++] = vocabularies[v];
+          *targets = c.in[0];
+          c.in[0].dtype = floats[d];
+          c.in[0].high = highs[h];
+          targets->dtype = GD_DTYPE_F32;
+          targets->fill = h == 0 ? OP_FILL_SOFTMAX : OP_FILL_INDEX;
+          targets->high = 2; /* with OP_FILL_INDEX: 0 and 1 */
+          if (grad) {
+            c.in[1] = label_shapes[s];
+            c.in[1].dtype = GD_DTYPE_F32;
+            c.in[1].fill = OP_FILL_LSE;
+            c.in[4] = (struct op_input){
+                .dtype = GD_DTYPE_F32, DIMS(2), .fill = OP_FILL_VALUES, .values = scale};
+          }
+          c.in[grad ? 3 : 2] = (struct op_input){
+              .dtype = GD_DTYPE_F32, DIMS(1), .fill = OP_FILL_VALUES, .values = &weight};
+          if (h > 0)
+            c.noise *= (double)vocabularies[v]; /* the targets of a row sum to half of it */
+          check(&c);
+          if (h == 0)
+            check_nan(c, 0);
+        }
+}
+
+void cases_soft_xent(void) {
+  soft_xent_cases(GD_OP_soft_xent);
+}
+
+void cases_soft_xent_grad(void) {
+  soft_xent_cases(GD_OP_soft_xent_grad);
+}
+
 /* --- backward ------------------------------------------------------------------------------ */
 
 void cases_layernorm_grad(void) {
@@ -578,6 +623,7 @@ void cases_control(void) {
   static const double huge[] = {1e39, 0}, none[] = {0, 0}; /* huge is infinite as fp32 */
   static const double scales[][2] = {{1, 0}, {65536, 0}, {65536, 1999}, {1, 7}, {1.5, 2}};
   static const float max_norms[] = {0, 1e-3f, 1, 1e6f};
+  static const double steps[][2] = {{3, 0}, {3, 1e-4}, {3, 8}, {143000, 1e6}}; /* largest norms */
   for (int64_t s = 0; s < COUNT(scales); s++)
     for (int64_t n = 0; n < COUNT(max_norms); n++)
       for (int dynamic = 0; dynamic < 2; dynamic++)
@@ -586,7 +632,10 @@ void cases_control(void) {
             struct op_case c = {.kind = GD_OP_control,
                                 .n_in = 2 + sums,
                                 .attr = {.control = {max_norms[n], dynamic, 2000}}};
-            c.in[0] = (struct op_input){.dtype = GD_DTYPE_F32, DIMS(1), .low = 3, .high = 4};
+            c.in[0] = (struct op_input){.dtype = GD_DTYPE_F32,
+                                        DIMS(2),
+                                        .fill = OP_FILL_VALUES,
+                                        .values = steps[(s + n + sums / 4) % COUNT(steps)]};
             c.in[1] = (struct op_input){
                 .dtype = GD_DTYPE_F32, DIMS(2), .fill = OP_FILL_VALUES, .values = scales[s]};
             for (uint32_t i = 2; i < c.n_in; i++)
@@ -598,7 +647,8 @@ void cases_control(void) {
 }
 
 void cases_adam(void) {
-  static const double steps[] = {1, 2, 1000, 143000}, factors[] = {0, 1, 0.0625};
+  static const double steps[][2] = {{1, 0}, {2, 0}, {1000, 7}, {143000, 0}},
+                      factors[] = {0, 1, 0.0625};
   static const enum gd_dtype copies[] = {GD_DTYPE_COUNT, GD_DTYPE_BF16, GD_DTYPE_F16};
   for (int64_t s = 0; s < COUNT(flat_shapes); s++)
     for (int64_t i = 0; i < COUNT(steps) * COUNT(factors) * COUNT(copies) * 2; i++) {
@@ -620,7 +670,8 @@ void cases_adam(void) {
       c.in[5].fill = OP_FILL_UNIFORM;
       c.in[5].low = 1e-3;
       c.in[5].high = 1e-2;
-      c.in[6].values = &steps[i / 3 % 4];
+      c.in[6].dims[0] = 2;
+      c.in[6].values = steps[i / 3 % 4];
       check(&c);
     }
 }

@@ -492,6 +492,26 @@ static void test_xent(void **state) {
   EXPECT(grad, 0, 1, -1, 0, 0);
 }
 
+/* Targets in place of labels: p = [1/4 3/4] twice. The second row is a miss, the third counts
+   nothing. */
+static void test_soft_xent(void **state) {
+  (void)state;
+  struct op_case mixed = {.kind = GD_OP_soft_xent,
+                          .n_in = 3,
+                          .in = {GIVEN(F32, (3, 2), 0, 1.09861229, 0, 1.09861229, 5, 5),
+                                 GIVEN(F32, (3, 2), 0.25, 0.75, 1, 0, 0, 0), GIVEN(F32, (1), 0.5)}};
+  EXPECT(mixed, 0, 0.5 * (0.25 * log(4) + 0.75 * log(4.0 / 3) + log(4)));
+  EXPECT(mixed, 1, log(4), log(4), 5 + log(2));
+  EXPECT(mixed, 2, 1);
+  struct op_case grad = {.kind = GD_OP_soft_xent_grad,
+                         .n_in = 5,
+                         .in = {GIVEN(F32, (3, 2), 0, 1.09861229, 0, 1.09861229, 5, 5),
+                                GIVEN(F32, (3), 1.38629436, 1.38629436, 5.69314718),
+                                GIVEN(F32, (3, 2), 0, 1, 0.5, 0.5, 0, 0), GIVEN(F32, (1), 0.5),
+                                GIVEN(F32, (2), 8, 77)}};
+  EXPECT(grad, 0, 1, -1, -1, 1, 0, 0);
+}
+
 static void test_sums(void **state) {
   (void)state;
   struct op_case rows = {.kind = GD_OP_sum_rows,
@@ -521,9 +541,9 @@ static void test_control(void **state) {
   (void)state;
   struct op_case c = {.kind = GD_OP_control,
                       .n_in = 4,
-                      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 2, 3), GIVEN(F32, (2), 9, 0),
+                      .in = {GIVEN(F32, (2), 7, 0), GIVEN(F32, (2), 2, 3), GIVEN(F32, (2), 9, 0),
                              GIVEN(F32, (2), 12, 4)}};
-  EXPECT(c, 0, 8);
+  EXPECT(c, 0, 8, 0);
   EXPECT(c, 1, 2, 3); /* not dynamic: neither number moves */
   EXPECT(c, 2, 2.5);
   EXPECT(c, 3, 0.5);
@@ -538,20 +558,30 @@ static void test_control(void **state) {
   EXPECT(clipped, 1, 4, 0);
   EXPECT(clipped, 3, 0.5);
 
+  /* The largest norm that is taken is 2.5 itself; a smaller one skips, and no scale moves. */
+  struct op_case limited = clipped;
+  limited.in[0].values = (const double[]){7, 2.5};
+  EXPECT(limited, 0, 8, 2.5);
+  limited.in[0].values = (const double[]){7, 2.4};
+  EXPECT(limited, 0, 7, 2.4);
+  EXPECT(limited, 1, 2, 3);
+  EXPECT(limited, 2, 2.5);
+  EXPECT(limited, 3, 0);
+
   /* norm = max_norm = 1e-6: the 1e-6 of the formula makes it a half. */
   struct op_case tiny = {
       .kind = GD_OP_control,
       .n_in = 3,
-      .in = {GIVEN(F32, (1), 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 1e-12, 0)},
+      .in = {GIVEN(F32, (2), 0, 0), GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 1e-12, 0)},
       .attr = {.control = {1e-6f, false, 0}}};
   EXPECT(tiny, 3, 0.5);
 
   struct op_case overflow = {
       .kind = GD_OP_control,
       .n_in = 3,
-      .in = {GIVEN(F32, (1), 7), GIVEN(F32, (2), 16, 3), GIVEN(F32, (2), HUGE_VAL, 0)},
+      .in = {GIVEN(F32, (2), 7, 0), GIVEN(F32, (2), 16, 3), GIVEN(F32, (2), HUGE_VAL, 0)},
       .attr = {.control = {1, true, 5}}};
-  EXPECT(overflow, 0, 7);
+  EXPECT(overflow, 0, 7, 0);
   EXPECT(overflow, 1, 8, 0);
   EXPECT(overflow, 2, HUGE_VAL);
   EXPECT(overflow, 3, 0);
@@ -559,10 +589,10 @@ static void test_control(void **state) {
   EXPECT(overflow, 1, 1, 0);
   overflow.attr.control.dynamic_scale = false;
   EXPECT(overflow, 1, 1.5, 3);
-  EXPECT(overflow, 0, 7);
+  EXPECT(overflow, 0, 7, 0);
   overflow.in[2].values = (const double[]){nan("")};
   EXPECT(overflow, 3, 0);
-  EXPECT(overflow, 0, 7);
+  EXPECT(overflow, 0, 7, 0);
 }
 
 /* From zero moments the first step is lr g / (|g| + eps): 0.01 against the sign of g. */
@@ -572,7 +602,7 @@ static void test_adam(void **state) {
                       .n_in = 8,
                       .in = {GIVEN(F32, (2), 1, -1), GIVEN(F32, (2), 4, -8), GIVEN(F32, (2), 0, 0),
                              GIVEN(F32, (2), 0, 0), GIVEN(F32, (1), 0.25), GIVEN(F32, (1), 0.01),
-                             GIVEN(F32, (1), 1), GIVEN(F32, (2), 5, 5)},
+                             GIVEN(F32, (2), 1, 0), GIVEN(F32, (2), 5, 5)},
                       .attr = {.adam = {0.9f, 0.999f, 1e-8f, 0, false}}};
   EXPECT(c, 0, 0.99, -0.99);
   EXPECT(c, 1, 0.1, -0.2);
@@ -595,7 +625,7 @@ static void test_adam(void **state) {
                            .n_in = 7,
                            .in = {GIVEN(F32, (1), 2), GIVEN(F32, (1), 1), GIVEN(F32, (1), 1),
                                   GIVEN(F32, (1), 1), GIVEN(F32, (1), 1), GIVEN(F32, (1), 0.75),
-                                  GIVEN(F32, (1), 2)},
+                                  GIVEN(F32, (2), 2, 0)},
                            .attr = {.adam = {0.5f, 0.25f, 1, 0, false}}};
   EXPECT(second, 0, 2 - 1 / (1 / sqrt(0.9375) + 1));
 
@@ -649,15 +679,25 @@ static void test_host(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),    cmocka_unit_test(test_embed),
-      cmocka_unit_test(test_matmul),    cmocka_unit_test(test_add),
-      cmocka_unit_test(test_layernorm), cmocka_unit_test(test_rope),
-      cmocka_unit_test(test_heads),     cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_nans),      cmocka_unit_test(test_activations),
-      cmocka_unit_test(test_xent),      cmocka_unit_test(test_sums),
-      cmocka_unit_test(test_control),   cmocka_unit_test(test_adam),
-      cmocka_unit_test(test_dropout),   cmocka_unit_test(test_rmsnorm),
-      cmocka_unit_test(test_pool),      cmocka_unit_test(test_activation_tails),
+      cmocka_unit_test(test_shapes),
+      cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_matmul),
+      cmocka_unit_test(test_add),
+      cmocka_unit_test(test_layernorm),
+      cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_heads),
+      cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_nans),
+      cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_xent),
+      cmocka_unit_test(test_soft_xent),
+      cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_control),
+      cmocka_unit_test(test_adam),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_rmsnorm),
+      cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_activation_tails),
       cmocka_unit_test(test_host),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,36 +3,10 @@
 # with another method, micro-batch or number of ranks; what is wrong is said before anything is
 # written; and no interruption costs more than the steps since the last checkpoint.
 # shellcheck source=/dev/null
-source "$(dirname "$0")/../cli/common.sh"
-
-tiny_config "$WORK/tiny"
-# 20,000 ids below 64 as raw uint16: a walk that a model can learn. printf writes NUL bytes.
-ids() { # START
-  awk -v x="$1" 'BEGIN { for (i = 0; i < 20000; i++) { x = (x * 5 + 3 + (i % 7 == 0)) % 64
-    printf "\\x%02x\\x00", x } }'
-}
-# shellcheck disable=SC2059
-printf "$(ids 1)" >"$WORK/train.bin"
-# shellcheck disable=SC2059
-printf "$(ids 2)" >"$WORK/eval.bin"
-[[ $(wc -c <"$WORK/train.bin") == 40000 ]] || fail "the token file has another length"
+source "$(dirname "$0")/common.sh"
 
 run=(train "$WORK/tiny" --data "$WORK/train.bin" --seq 32 --batch 8 --steps 40 --warmup 4 --lr 1e-2
   --schedule cosine --precision fp32 --methods free-lunch --micro-batch 4 --threads 1)
-# losses RUN: step and loss of every line of the log.
-losses() {
-  sed -nE 's/^\{"step": ([0-9]+), "loss": ([^,]+),.*/\1 \2/p' "$1/log.jsonl"
-}
-# same RUN: the losses are those of the uninterrupted run, to the last digit.
-same() {
-  diff <(losses "$WORK/whole") <(losses "$1") >"$OUT" || fail "$LAST: the losses differ"
-}
-# near RUN: within 1e-5, where sums have another order.
-near() {
-  paste -d' ' <(losses "$WORK/whole") <(losses "$1") | awk '
-    $1 != $3 || $2 - $4 > 1e-5 * $2 || $4 - $2 > 1e-5 * $2 { print; bad = 1 }
-    END { exit bad || NR != 40 }' >"$OUT" || fail "$LAST: the losses differ by more than 1e-5"
-}
 
 # --- one run, uninterrupted ---------------------------------------------------------------------
 
@@ -56,12 +30,8 @@ field_is step 40
 
 # --- interrupted --------------------------------------------------------------------------------
 
-# checkpoints RUN: those that are whole.
-checkpoints() {
-  find "$1/checkpoints" -name 'step-*' 2>/dev/null | sort
-}
 # kill_at RUN STEP N: SIGKILL when the log has that step and N checkpoints are whole. They are written
-# beside the steps, so a later step may have been logged by then, even the last one.
+# during later steps, so a later step may have been logged by then, even the last one.
 kill_at() {
   LAST="gpudays ${run[*]}, killed at step $2 with $3 checkpoints"
   "$GPUDAYS" "${run[@]}" -o "$1" --checkpoint-every 5 >"$OUT" 2>"$ERR" </dev/null &
@@ -77,14 +47,14 @@ kill_at() {
 kill_at "$WORK/killed" 17 1
 expect 0 train "$WORK/killed" --threads 1 --json
 field_is step 40
-same "$WORK/killed"
+same "$WORK/whole" "$WORK/killed"
 
 # --time-limit ends in order, and the command goes on.
 expect 0 "${run[@]}" -o "$WORK/limited" --time-limit 0.001s
 tr '\n' ' ' <"$OUT" | tr -s ' ' | grep -qF "the time is up: 'gpudays train $WORK/limited' goes on" ||
   fail "$LAST: does not say how to go on"
 expect 0 train "$WORK/limited" --threads 1
-same "$WORK/limited"
+same "$WORK/whole" "$WORK/limited"
 
 # SIGTERM: a checkpoint, a sentence, exit code 0.
 LAST="gpudays ${run[*]}, ended by SIGTERM" RC=0
@@ -147,7 +117,7 @@ legs() {
   shift
   cp -r "$WORK/ten" "$folder"
   expect 0 train "$folder" --threads 1 "$@"
-  near "$folder"
+  near "$WORK/whole" "$folder"
 }
 kill_at "$WORK/ten" 12 1
 legs "$WORK/micro" --micro-batch 3
@@ -161,7 +131,7 @@ if command -v mpirun >/dev/null; then
     expect 0 train "$WORK/chain" --threads 1 $leg --time-limit 0.001s
   done
   expect 0 train "$WORK/chain" --threads 1 --methods naive
-  near "$WORK/chain"
+  near "$WORK/whole" "$WORK/chain"
 else
   echo "skipped in part: mpirun is missing"
 fi
@@ -182,7 +152,7 @@ for file in optimizer.safetensors state.json checksums-0.txt; do
   try train "$WORK/flipped" --threads 1
   [[ $RC == 0 ]] || fail "$LAST: exit $RC after damage to $file"
   said "$(basename "$newest") is left out"
-  same "$WORK/flipped"
+  same "$WORK/whole" "$WORK/flipped"
 done
 # Half a checkpoint, as a killed process leaves it.
 mkdir "$WORK/damaged/checkpoints/.part-step-00000099"
@@ -190,7 +160,7 @@ touch "$WORK/damaged/checkpoints/.part-step-00000099/model.safetensors"
 rm "$newest/state.json"
 try train "$WORK/damaged" --threads 1
 [[ $RC == 0 ]] || fail "$LAST: exit $RC without state.json"
-same "$WORK/damaged"
+same "$WORK/whole" "$WORK/damaged"
 [[ ! -e $WORK/damaged/checkpoints/.part-step-00000099 ]] || fail "$LAST: a part was left"
 
 # A disk without room: files may not grow past 20 blocks of 1,024 bytes; training goes on.
@@ -202,9 +172,9 @@ LAST="gpudays ${run[*]} with a limit of file sizes" RC=0
 ) >"$OUT" 2>"$ERR" </dev/null || RC=$?
 [[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
 said "the checkpoint of step 10 was not written, and training goes on"
-same "$WORK/full"
+same "$WORK/whole" "$WORK/full"
 expect 0 train "$WORK/full" --threads 1
-same "$WORK/full"
+same "$WORK/whole" "$WORK/full"
 
 # --- what is refused ----------------------------------------------------------------------------
 

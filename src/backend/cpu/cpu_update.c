@@ -29,7 +29,8 @@ void gd_cpu_sum_squares(const struct gd_kernel_args *args) {
 
 /*
  * norm of the unscaled gradient; when it is not finite the step is skipped (factor 0) and a dynamic
- * loss scale is divided by two, else the factor unscales and clips. A few scalars: no threads.
+ * loss scale is divided by two; above step[1] (0: any) it is skipped; else the factor unscales and
+ * clips. A few scalars: no threads.
  */
 void gd_cpu_control(const struct gd_kernel_args *args) {
   const struct gd_attr_control *attr = &args->attr->control;
@@ -40,7 +41,8 @@ void gd_cpu_control(const struct gd_kernel_args *args) {
     for (int64_t j = 0; j < args->in[i].elements; j++)
       total += (double)((const float *)args->in[i].data)[j];
   double norm = sqrt(total) / old_scale, factor = 0;
-  if (isfinite(norm)) {
+  bool spike = step[1] > 0 && (float)norm > step[1];
+  if (isfinite(norm) && !spike) {
     double clip = attr->max_norm > 0 ? (double)attr->max_norm / (norm + 1e-6) : 1;
     factor = (clip < 1 ? clip : 1) / old_scale;
     step[0] += 1;
@@ -48,7 +50,7 @@ void gd_cpu_control(const struct gd_kernel_args *args) {
       scale[0] *= 2;
       scale[1] = 0;
     }
-  } else if (attr->dynamic_scale) {
+  } else if (attr->dynamic_scale && !isfinite(norm)) {
     scale[0] = scale[0] / 2 > 1 ? scale[0] / 2 : 1;
     scale[1] = 0;
   }

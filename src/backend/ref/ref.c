@@ -242,6 +242,36 @@ void gd_ref_xent(const struct gd_kernel_args *args) {
   put(&args->out[0], 0, get(&args->in[2], 0) * loss);
 }
 
+/* Whether the first of the largest logits is where the first of the largest targets is. */
+static bool is_hit(const struct gd_view *logits, const struct gd_view *targets, int64_t at,
+                   int64_t columns) {
+  int64_t guess = 0, right = 0;
+  for (int64_t j = 1; j < columns; j++) {
+    guess = get(logits, at + j) > get(logits, at + guess) ? j : guess;
+    right = get(targets, at + j) > get(targets, at + right) ? j : right;
+  }
+  return columns > 0 && guess == right && get(targets, at + right) > 0;
+}
+
+void gd_ref_soft_xent(const struct gd_kernel_args *args) {
+  const struct gd_view *logits = &args->in[0], *targets = &args->in[1];
+  int64_t columns = columns_of(logits), rows = rows_of(logits), hits = 0;
+  double loss = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t at = r * columns;
+    double max = largest(logits, at, columns), sum = 0;
+    for (int64_t j = 0; j < columns; j++)
+      sum += exp(get(logits, at + j) - max);
+    double lse = max + log(sum);
+    put(&args->out[1], r, lse);
+    for (int64_t j = 0; j < columns; j++)
+      loss += get(targets, at + j) * (lse - get(logits, at + j));
+    hits += !isnan(lse) && is_hit(logits, targets, at, columns);
+  }
+  put(&args->out[0], 0, get(&args->in[2], 0) * loss);
+  put(&args->out[2], 0, (double)hits);
+}
+
 /* --- backward ------------------------------------------------------------------------------ */
 
 /*
@@ -319,6 +349,23 @@ void gd_ref_xent_grad(const struct gd_kernel_args *args) {
   }
 }
 
+/* (p sum of the row's targets - target) weight loss_scale. */
+void gd_ref_soft_xent_grad(const struct gd_kernel_args *args) {
+  const struct gd_view *logits = &args->in[0], *lse = &args->in[1], *targets = &args->in[2];
+  int64_t columns = columns_of(logits), rows = rows_of(logits);
+  double scale = get(&args->in[3], 0) * get(&args->in[4], 0);
+  for (int64_t r = 0; r < rows; r++) {
+    double sum = 0;
+    for (int64_t j = 0; j < columns; j++)
+      sum += get(targets, r * columns + j);
+    for (int64_t j = 0; j < columns; j++) {
+      int64_t i = r * columns + j;
+      double p = exp(get(logits, i) - get(lse, r));
+      put(&args->out[0], i, (p * sum - get(targets, i)) * scale);
+    }
+  }
+}
+
 /* dtable[v, :] = sum over the positions whose id is v of dy[position, :]; 0 for v = pad. */
 void gd_ref_embed_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *ids = &args->in[1];
@@ -372,7 +419,8 @@ void gd_ref_sum_squares(const struct gd_kernel_args *args) {
 
 /*
  * norm = sqrt(sum of the sums) / scale, the norm of the unscaled gradient. Not finite: the step is
- * skipped (factor 0) and a dynamic scale is divided by two, down to 1. Finite: factor = min(1,
+ * skipped (factor 0) and a dynamic scale is divided by two, down to 1. Above the largest norm that
+ * is allowed (step[1]; 0: any): the step is skipped, and nothing else. Otherwise: factor = min(1,
  * max_norm / (norm + 1e-6)) / scale, as torch.nn.utils.clip_grad_norm_ clips; the step counts, and
  * a dynamic scale doubles after growth_interval good steps in a row.
  */
@@ -383,8 +431,9 @@ void gd_ref_control(const struct gd_kernel_args *args) {
   for (uint32_t i = 2; i < args->n_in; i++)
     for (int64_t j = 0; j < args->in[i].elements; j++)
       total += get(&args->in[i], j);
-  double norm = sqrt(total) / scale;
-  if (isfinite(norm)) {
+  double norm = sqrt(total) / scale, most = get(&args->in[0], 1);
+  bool spike = most > 0 && (double)(float)norm > most;
+  if (isfinite(norm) && !spike) {
     double clip = attr->max_norm > 0 ? (double)attr->max_norm / (norm + 1e-6) : 1;
     factor = (clip < 1 ? clip : 1) / scale;
     step += 1;
@@ -393,7 +442,7 @@ void gd_ref_control(const struct gd_kernel_args *args) {
       scale *= 2;
       good = 0;
     }
-  } else {
+  } else if (!isfinite(norm)) {
     scale = scale / 2 > 1 ? scale / 2 : 1;
     good = 0;
   }

@@ -210,6 +210,74 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     to_gradient<LOOSE>(to, row, columns, columns, (const group *)0, lse[r], scale, label, x);
 }
 
+// The place of the first of the largest values, where this thread found `value` at `place`; 2^24
+// places are told apart.
+GD_DEVICE float first_of_largest(float value, int64_t place, float *shared) {
+  float top = gd_block<gd_greater>(value, shared);
+  return -gd_block<gd_greater>(value == top ? -(float)place : -GD_INFINITY, shared);
+}
+
+// xent_rows with targets of all classes; hits[block]: rows of the block whose class was found.
+// Bytes: the logits twice (the second time out of a cache), the targets once.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    soft_xent_rows(const T0 *logits, const float *targets, float *lse, double *losses, double *hits,
+                   int64_t rows, int64_t columns) {
+  __shared__ float shared[33];
+  double loss = 0, found = 0;
+  for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    const T0 *row = logits + r * columns;
+    const float *target = targets + r * columns;
+    running run = walks_whole(row, columns)
+                      ? measure<WHOLE>(row, columns, columns, (group *)0, shared)
+                      : measure<LOOSE>(row, columns, columns, (group *)0, shared);
+    float rest = logf(run.sum), sum = 0;
+    float best = -GD_INFINITY, most = -GD_INFINITY;
+    int64_t guess = columns, right = columns;
+    for (int64_t j = threadIdx.x; j < columns; j += blockDim.x) {
+      float x = gd_float(row[j]), t = target[j];
+      sum += t * (run.top - x + rest);
+      if (x > best) {
+        best = x;
+        guess = j;
+      }
+      if (t > most) {
+        most = t;
+        right = j;
+      }
+    }
+    sum = gd_block<gd_add>(sum, shared);
+    float guessed = first_of_largest(best, guess, shared);
+    float wanted = first_of_largest(most, right, shared);
+    most = gd_block<gd_greater>(most, shared);
+    if (threadIdx.x == 0) {
+      lse[r] = (float)((double)run.top + log((double)run.sum));
+      loss += (double)sum;
+      found += guessed == wanted && most > 0.0f && lse[r] == lse[r];
+    }
+  }
+  if (threadIdx.x == 0) {
+    losses[blockIdx.x] = loss;
+    hits[blockIdx.x] = found;
+  }
+}
+
+// Bytes: logits and dlogits once each, the targets twice (the second time out of a cache).
+extern "C" __global__ void __launch_bounds__(THREADS)
+    soft_xent_grad(T0 *dlogits, const T0 *logits, const float *lse, const float *targets,
+                   const float *weight, const float *loss_scale, int64_t columns) {
+  __shared__ float shared[33];
+  int64_t r = blockIdx.x;
+  const T0 *row = logits + r * columns;
+  const float *target = targets + r * columns;
+  float sum = 0, scale = weight[0] * loss_scale[0];
+  for (int64_t j = threadIdx.x; j < columns; j += blockDim.x)
+    sum += target[j];
+  sum = gd_block<gd_add>(sum, shared);
+  for (int64_t j = threadIdx.x; j < columns; j += blockDim.x)
+    dlogits[r * columns + j] =
+        gd_to<T0>((exp_of(gd_float(row[j]) - lse[r]) * sum - target[j]) * scale);
+}
+
 template <int HOW>
 GD_DEVICE void turn_logits(T0 *row, int64_t columns, int64_t width, group *kept, float scale,
                            int label, float *lse, double *loss, float *shared) {
@@ -345,7 +413,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
            (group *)kept_row, shared);
 }
 
-// total = sum of losses (+ total); loss = weight total. One block, one order.
+// total = sum of losses (+ total); loss = weight total, or total without a weight. One block, one order.
 extern "C" __global__ void __launch_bounds__(256)
     loss_sum(const double *losses, int64_t count, double *total, int adds, const float *weight,
              float *loss) {
@@ -363,7 +431,7 @@ extern "C" __global__ void __launch_bounds__(256)
   if (threadIdx.x == 0) {
     sum = sums[0] + (adds ? *total : 0.0);
     *total = sum;
-    *loss = (float)((double)weight[0] * sum);
+    *loss = (float)((weight ? (double)weight[0] : 1.0) * sum);
   }
 }
 

@@ -160,7 +160,8 @@ extern "C" __global__ void __launch_bounds__(CONTROL_THREADS)
     return;
   }
   double old_scale = (double)scale[0], norm = sqrt(total) / old_scale, factor = 0;
-  if (isfinite(norm)) {
+  bool spike = step[1] > 0 && (float)norm > step[1];
+  if (isfinite(norm) && !spike) {
     double clip = rule.max_norm > 0 ? (double)rule.max_norm / (norm + 1e-6) : 1.0;
     factor = (clip < 1 ? clip : 1.0) / old_scale;
     step[0] += 1;
@@ -170,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(CONTROL_THREADS)
       scale[0] = grows ? scale[0] * 2 : scale[0];
       scale[1] = grows ? 0.0f : good;
     }
-  } else if (rule.dynamic_scale) {
+  } else if (rule.dynamic_scale && !isfinite(norm)) {
     scale[0] = scale[0] / 2 > 1 ? scale[0] / 2 : 1.0f;
     scale[1] = 0;
   }

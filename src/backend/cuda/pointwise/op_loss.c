@@ -85,6 +85,33 @@ enum gd_status gd_cuda_op_xent_grad(const struct gd_cuda_call *call) {
                         &label, &weight, &scale, &columns, &positions, &ignore);
 }
 
+enum gd_status gd_cuda_op_soft_xent(const struct gd_cuda_call *call) {
+  const struct gd_kernel_args *args = call->args;
+  const struct gd_view *logits = &args->in[0];
+  struct gd_cuda_kernel kernel = kernel_of("soft_xent_rows", logits->dtype);
+  double *total = args->workspace, *losses = total + 1, *hits = losses + MOST_BLOCKS;
+  int64_t columns = logits->dims[logits->rank - 1], rows = args->out[1].elements;
+  int64_t blocks = rows < MOST_BLOCKS ? rows : MOST_BLOCKS;
+  void *from = logits->data, *targets = args->in[1].data, *lse = args->out[1].data;
+  GD_TRY(GD_CUDA_LAUNCH(call, &kernel, grid_of(blocks, columns, logits->dtype), &from, &targets,
+                        &lse, &losses, &hits, &rows, &columns));
+  GD_TRY(sum_losses(call, logits->dtype, losses, blocks, total, false, args->in[2].data,
+                    args->out[0].data));
+  return sum_losses(call, logits->dtype, hits, blocks, total, false, NULL, args->out[2].data);
+}
+
+enum gd_status gd_cuda_op_soft_xent_grad(const struct gd_cuda_call *call) {
+  const struct gd_kernel_args *args = call->args;
+  const struct gd_view *logits = &args->in[0];
+  struct gd_cuda_kernel kernel = kernel_of("soft_xent_grad", logits->dtype);
+  int64_t columns = logits->dims[logits->rank - 1];
+  int64_t rows = columns > 0 ? args->in[1].elements : 0;
+  void *to = args->out[0].data, *from = logits->data, *lse = args->in[1].data;
+  void *targets = args->in[2].data, *weight = args->in[3].data, *scale = args->in[4].data;
+  return GD_CUDA_LAUNCH(call, &kernel, grid_of(rows, columns, logits->dtype), &to, &from, &lse,
+                        &targets, &weight, &scale, &columns);
+}
+
 /* --- linear_xent ---------------------------------------------------------------------------- */
 
 struct loss {

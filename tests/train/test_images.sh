@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# `gpudays train` on images: a small ViT learns two classes from a folder and from shards alike, goes on
+# from its checkpoint with the losses that it would have had, and what is wrong is said before anything
+# is written.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/../cli/common.sh"
+
+IMAGES=$GD_SOURCE_DIR/tests/data/images
+# Two classes, transformers' default, instead of eleven.
+mkdir "$WORK/vit"
+sed '/"id2label"/,/}/d; /"label2id"/,/}/d' "$GD_SOURCE_DIR/tests/reference/vit-a/config.json" >"$WORK/vit/config.json"
+try train "$WORK/vit" --data "$IMAGES/train" --dry-run -o "$WORK/no"
+if [[ $RC == 3 ]]; then
+  echo "skipped: $(cat "$ERR")"
+  exit 77
+fi
+
+run=(train "$WORK/vit" --data "$IMAGES/train" --batch 8 --steps 30 --warmup 2 --lr 1e-3 --schedule cosine
+  --precision fp32 --methods free-lunch --micro-batch 4 --threads 1)
+# losses RUN: step and loss of every line of the log.
+losses() {
+  sed -nE 's/^\{"step": ([0-9]+), "loss": ([^,]+),.*/\1 \2/p' "$1/log.jsonl"
+}
+same() { # RUN: the losses are those of the uninterrupted run, to the last digit
+  diff <(losses "$WORK/whole") <(losses "$1") >"$OUT" || fail "$LAST: the losses differ"
+}
+differs() { # RUN
+  ! diff <(losses "$WORK/whole") <(losses "$1") >/dev/null || fail "$LAST: nothing changed"
+}
+
+# --- one run ------------------------------------------------------------------------------------
+
+expect 0 "${run[@]}" --dry-run -o "$WORK/whole"
+shown "30 steps of 8 images"
+shown "12 images of 2 classes, 20.00 epochs: cold to warm"
+shown "20 x 28 pixels; augmentation crop,flip, label smoothing 0, normalization imagenet"
+[[ ! -e $WORK/whole ]] || fail "$LAST: something was written"
+expect 0 "${run[@]}" -o "$WORK/whole" --eval "$IMAGES/eval" --eval-every 10 --json
+field_is step 30
+field_is eval_accuracy 1.0
+field_above data_wait_s 0
+[[ $(losses "$WORK/whole" | wc -l) == 30 ]] || fail "$LAST: the log has not 30 steps"
+awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(first > 0.5 && last < 0.5 * first) }' \
+  <(losses "$WORK/whole") || fail "$LAST: nothing was learnt"
+[[ $(grep -c '"eval_accuracy": ' "$WORK/whole/log.jsonl") -ge 3 ]] || fail "$LAST: not three evaluations"
+[[ $(grep -c '"images_per_s": .*"data_wait_s": .*"images": ' "$WORK/whole/log.jsonl") == 30 ]] ||
+  fail "$LAST: the log has no images or waits"
+expect 0 models "$WORK/whole/model" --json
+expect 0 train "$WORK/whole"
+shown "30 of 30 steps"
+
+# --- the same samples ---------------------------------------------------------------------------
+
+# Shards: the order of the folder, classes by number.
+mkdir "$WORK/shard"
+number=0
+for class in cold warm; do
+  for image in "$IMAGES/train/$class"/*; do
+    name=$(printf '%s/%03d' "$WORK/shard" "$number")
+    cp "$image" "$name.${image##*.}"
+    [[ $class == cold ]] && echo 0 >"$name.cls" || echo 1 >"$name.cls"
+    number=$((number + 1))
+  done
+done
+for format in ustar pax gnu; do
+  (cd "$WORK/shard" && tar --format=$format -cf "$WORK/a-$format.tar" 00[0-4].* && tar --format=$format -cf "$WORK/b-$format.tar" 00[5-9].* 01*)
+  expect 0 "${run[@]/#$IMAGES\/train/$WORK/a-$format.tar}" "$WORK/b-$format.tar" -o "$WORK/shards-$format"
+  same "$WORK/shards-$format"
+done
+expect 0 "${run[@]}" --data-threads 5 -o "$WORK/threads"
+same "$WORK/threads"
+# Killed, and on from a checkpoint.
+LAST="gpudays ${run[*]}, killed"
+"$GPUDAYS" "${run[@]}" --checkpoint-every 4 -o "$WORK/killed" >"$OUT" 2>"$ERR" </dev/null &
+program=$!
+until compgen -G "$WORK/killed/checkpoints/step-*" >/dev/null || ! kill -0 "$program" 2>/dev/null; do sleep 0.01; done
+kill -KILL "$program" 2>/dev/null || true
+wait "$program" 2>/dev/null || true
+expect 0 train "$WORK/killed" --threads 1
+same "$WORK/killed"
+# In legs, with everything that is random and soft; also with other micro-batches and ranks.
+hard=(--augment crop,flip,erase=0.3,mixup=0.8,cutmix=1 --label-smoothing 0.1 --normalize half)
+expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/hard"
+differs "$WORK/hard"
+expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/legs" --time-limit 0.000001s
+expect 0 train "$WORK/legs" --threads 1 --time-limit 0.000001s
+expect 0 train "$WORK/legs" --threads 1
+diff <(losses "$WORK/hard") <(losses "$WORK/legs") >"$OUT" || fail "$LAST: the losses differ"
+near() { # RUN: within 1e-5 of the hard run, where sums have another order
+  paste -d' ' <(losses "$WORK/hard") <(losses "$1") | awk '
+    $1 != $3 || $2 - $4 > 1e-5 * $2 || $4 - $2 > 1e-5 * $2 { print; bad = 1 }
+    END { exit bad || NR != 30 }' >"$OUT" || fail "$LAST: the losses differ by more than 1e-5"
+}
+expect 0 "${run[@]}" "${hard[@]}" --micro-batch 3 -o "$WORK/micro"
+near "$WORK/micro"
+if command -v mpirun >/dev/null; then
+  expect 0 "${run[@]}" "${hard[@]}" --ranks 2 --micro-batch 4 --eval "$IMAGES/eval" -o "$WORK/ranks" --json
+  field_above eval_accuracy 0
+  near "$WORK/ranks"
+else
+  echo "skipped in part: mpirun is missing"
+fi
+# Each part changes something.
+for part in "--augment none" "--augment crop" "--augment flip" "--label-smoothing 0.1" "--normalize none"; do
+  # shellcheck disable=SC2086
+  expect 0 "${run[@]}" --steps 3 $part -o "$WORK/part-${part// /-}"
+  differs "$WORK/part-${part// /-}"
+done
+
+# ConvNeXt, from one of its own configurations.
+mkdir "$WORK/convnext"
+sed '/"id2label"/,/}/d; /"label2id"/,/}/d' "$GD_SOURCE_DIR/tests/reference/convnext-a/config.json" >"$WORK/convnext/config.json"
+expect 0 train "$WORK/convnext" --data "$IMAGES/train" --eval "$IMAGES/eval" --batch 6 --steps 2 --warmup 1 \
+  --lr 1e-3 --threads 1 -o "$WORK/convnext-run"
+shown "top-1 "
+
+# --- what is refused ----------------------------------------------------------------------------
+
+refused() { # CODE SENTENCE ARGUMENT...
+  local code=$1 sentence=$2
+  shift 2
+  expect "$code" "$@"
+  said "$sentence"
+  [[ ! -e $WORK/no ]] || fail "$LAST: something was written"
+}
+refused 2 "has 2 classes (cold to warm), and the model 11" \
+  train "$GD_SOURCE_DIR/tests/reference/vit-a" --data "$IMAGES/train" -o "$WORK/no"
+refused 2 "has no part \"crops\"" "${run[@]}" --augment crops -o "$WORK/no"
+refused 2 "imagenet, half or none" "${run[@]}" --normalize unit -o "$WORK/no"
+refused 2 "is for models of tokens" "${run[@]}" --mask-token 3 -o "$WORK/no"
+refused 2 "is trained on tokens" train pythia-14m --data x --label-smoothing 0.1 -o "$WORK/no"
+refused 2 "No such file" "${run[@]/#$IMAGES\/train/$WORK/nothing.tar}" -o "$WORK/no"
+refused 2 "is a folder among 2 paths" "${run[@]}" "$WORK/a-pax.tar" -o "$WORK/no"
+mkdir -p "$WORK/more/hot"
+cp "$IMAGES/train/warm/1.jpg" "$WORK/more/hot"
+refused 2 "more/hot is a class that the training data" "${run[@]}" --eval "$WORK/more" -o "$WORK/no"
+# A broken image is met on the way: file and reason.
+cp -r "$IMAGES/train" "$WORK/broken"
+head -c 300 "$IMAGES/train/warm/1.jpg" >"$WORK/broken/warm/1.jpg"
+expect 2 "${run[@]/#$IMAGES\/train/$WORK/broken}" -o "$WORK/met"
+said "broken/warm/1.jpg cannot be decoded (JPEG)"
+refused 2 "and --augment would change" train "$WORK/whole" --augment none

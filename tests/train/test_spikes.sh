@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# What `gpudays train` does about steps that go wrong: a spike of the loss or of the gradient norm costs
+# its update, three in a row lead back to the last checkpoint; a model that does not learn is said so
+# once; the checkpoint with the lowest evaluation loss stays.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+
+run=(train "$WORK/tiny" --data "$WORK/train.bin" --seq 32 --batch 8 --steps 60 --warmup 4 --lr 1e-2
+  --precision fp32 --methods free-lunch --micro-batch 4 --threads 1)
+expect 0 "${run[@]}" -o "$WORK/whole" --json
+field_is skipped 0
+! grep -q skipped "$WORK/whole/log.jsonl" || fail "$LAST: an update was skipped"
+
+# line RUN STEP: its line of the log; norm RUN STEP.
+line() { sed -n "/^{\"step\": $2, \"loss\"/p" "$1/log.jsonl"; }
+norm() { line "$@" | sed -E 's/.*"gradient_norm": ([^,]+),.*/\1/'; }
+
+# --- one spike ----------------------------------------------------------------------------------
+
+# The step is as it was; its update is skipped, so the next step sees the same parameters with other data.
+ranks=("")
+! command -v mpirun >/dev/null || ranks+=("--ranks 2")
+for extra in "${ranks[@]}"; do
+  for spike in norm loss; do
+    folder=$WORK/$spike${extra: -1}
+    # shellcheck disable=SC2086
+    GPUDAYS_TEST_TRAIN=$spike@45 expect 0 "${run[@]}" -o "$folder" $extra
+    shown "1 update was skipped: the loss was not finite, or it or the norm spiked"
+    [[ $(line "$folder" 45) == *'"skipped": true'* ]] || fail "$LAST: step 45 is not skipped"
+    [[ $(grep -c skipped "$folder/log.jsonl") == 1 ]] || fail "$LAST: other steps are skipped"
+  done
+done
+diff <(losses "$WORK/whole" | head -45) <(losses "$WORK/norm" | head -45) >"$OUT" ||
+  fail "$LAST: the losses before the spike differ"
+awk -v a="$(norm "$WORK/whole" 45)" -v b="$(norm "$WORK/norm" 45)" \
+  'BEGIN { exit !(b > 1023 * a && b < 1025 * a) }' || fail "$LAST: the norm is not 1024 times as large"
+# Nothing of the spike is left: skipping by the norm and skipping by the loss end alike.
+diff <(losses "$WORK/norm" | tail -15) <(losses "$WORK/loss" | tail -15) >"$OUT" ||
+  fail "$LAST: the losses after both spikes differ"
+diff <(losses "$WORK/whole") <(losses "$WORK/norm") >"$OUT" && fail "$LAST: the update was not skipped"
+# Before there is enough to judge by, none is one.
+GPUDAYS_TEST_TRAIN=norm@20 expect 0 "${run[@]}" -o "$WORK/early" --json
+field_is skipped 0
+
+# --- three in a row -----------------------------------------------------------------------------
+
+GPUDAYS_TEST_TRAIN=norm@45,loss@46,norm@47 try "${run[@]}" -o "$WORK/back" --checkpoint-every 10 --json
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+said "loss or gradient norm spiked for 3 steps up to step 47: back to the checkpoint of step 40, and on with the data behind"
+field_is step 60
+field_is skipped 3
+GPUDAYS_TEST_TRAIN=norm@45,loss@46,norm@47 expect 1 "${run[@]}" -o "$WORK/nowhere"
+said "3 updates in a row were skipped, and there is no checkpoint to go back to"
+
+# --- nothing is learnt --------------------------------------------------------------------------
+
+GPUDAYS_TEST_TRAIN='' try "${run[@]}" --lr 1e-12 -o "$WORK/dull"
+[[ $RC == 0 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one line on stderr"
+said "at step 36, after the warm-up: guessing among 64 tokens gives ln(64) = 4.1589. Nothing is learnt"
+
+# --- the best checkpoint ------------------------------------------------------------------------
+
+# Noise cannot be learnt: what is learnt makes its loss worse, so that an early checkpoint is the best.
+noise() {
+  awk 'BEGIN { x = 1; for (i = 0; i < 20000; i++) { x = (x * 16807) % 2147483647
+    printf "\\x%02x\\x00", int(x / 65536) % 64 } }'
+}
+# shellcheck disable=SC2059
+printf "$(noise)" >"$WORK/noise.bin"
+expect 0 "${run[@]}" -o "$WORK/best" --eval "$WORK/noise.bin" --eval-every 5 --checkpoint-every 5 --keep 1 --json
+best=$(sed -nE 's/^\{"step": ([0-9]+), "eval_loss": ([^}]+)\}/\2 \1/p' "$WORK/best/log.jsonl" |
+  sort -g | head -1 | cut -d' ' -f2)
+field_is best_step "$best"
+((best < 60)) || fail "$LAST: the last one is the best"
+[[ -e $WORK/best/checkpoints/step-$(printf %08d "$best")/state.json ]] || fail "$LAST: it is gone"
+(($(checkpoints "$WORK/best" | wc -l) <= 2)) || fail "$LAST: more than the newest and the best are left"
