@@ -100,11 +100,20 @@ static enum gd_status make_curves(struct gd_report *report, struct run *run, str
 /* --- the table ------------------------------------------------------------------------------ */
 
 static const struct gd_report_column columns[] = {
-    {"Run", NULL, false},           {"Model", NULL, false},          {"Method", NULL, false},
-    {"Device", NULL, false},        {"State", NULL, false},          {"Steps", "Training", true},
-    {"of", "Training", true},       {"Loss", "Training", true},      {"Evaluation", NULL, true},
-    {"Skipped", NULL, true},        {"Tokens/s", NULL, true},        {"Now", "Step, ms", true},
-    {"Promised", "Step, ms", true}, {"Longer, %", "Step, ms", true},
+    {"Run", NULL, false},
+    {"Model", NULL, false},
+    {"Method", NULL, false},
+    {"Device", NULL, false},
+    {"State", NULL, false},
+    {"Steps", "Training", true},
+    {"of", "Training", true},
+    {"Loss", "Training", true},
+    {"Evaluation", NULL, true},
+    {"Skipped", NULL, true},
+    {"Tokens (images)/s", NULL, true},
+    {"Now", "Step, ms", true},
+    {"Promised", "Step, ms", true},
+    {"Longer, %", "Step, ms", true},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
@@ -173,7 +182,8 @@ static enum gd_status run_section(struct gd_report *report, const struct run *ru
                    gd_report_print(report, "%s: loss", run->name), "loss", losses,
                    run->n_evals > 0 ? 2 : 1, err));
   gd_report_pair(report, true);
-  GD_TRY(one_line(report, run, number, "throughput", "Throughput.", "tokens/s", run->rate, err));
+  GD_TRY(one_line(report, run, number, "throughput", "Throughput.",
+                  view->log.images ? "images/s" : "tokens/s", run->rate, err));
   GD_TRY(one_line(report, run, number, "lr", "Learning rate.", "learning rate", run->lr, err));
   gd_report_pair(report, false);
   if (view->leg.promised_step_s > 0)
