@@ -197,7 +197,7 @@ const struct gd_option gd_option_table[] = {
     {"retries", "N", ON_TRAIN, 0, false, "start again so often when a rank or the process dies",
      gd_value_int, TARGET(retries), 1, 1000000},
     {"slurm", NULL, ON(BENCH) | ON_TRAIN, 0, false,
-     "as jobs of SLURM: a job a trial; train: one after another", gd_value_switch, TARGET(slurm), 0,
+     "as jobs of SLURM: one a trial; train: one after another", gd_value_switch, TARGET(slurm), 0,
      0},
     {"job-status", NULL, ON_TRAIN, 0, false, "with --slurm: show the jobs of a run, and its end",
      gd_value_switch, TARGET(job_status), 0, 0},
