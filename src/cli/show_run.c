@@ -54,7 +54,8 @@ void gd_show_set_run(struct gd_show_object *to, const char *folder,
   gd_show_set_real(to, "loss", view->loss);
   gd_show_set_real(to, "eval_loss", view->eval_loss);
   set_positive(to, "step_s", view->step_s);
-  set_positive(to, "tokens_per_s", view->tokens_per_s);
+  set_positive(to, "tokens_per_s", view->log.images ? 0 : view->tokens_per_s);
+  set_positive(to, "images_per_s", view->log.images ? view->tokens_per_s : 0);
   gd_show_set_int(to, "skipped", view->skipped);
   set_positive(to, "promised_step_s", view->leg.promised_step_s);
   gd_show_set_text(to, "promised_by", view->leg.promised_by);
@@ -74,10 +75,11 @@ void gd_show_run_damage(struct gd_strbuf *notes, const struct gd_run_view *view,
 void gd_show_run_point(struct gd_strbuf *out, const struct gd_run_view *view,
                        const struct gd_run_point *point) {
   char step[GD_SHOW_TEXT], steps[GD_SHOW_TEXT], rate[GD_SHOW_TEXT];
-  gd_strbuf_printf(out, "step %s of %s, loss %.4f, lr %.2e, norm %.3g, %s tokens/s",
+  gd_strbuf_printf(out, "step %s of %s, loss %.4f, lr %.2e, norm %.3g, %s %s/s",
                    gd_format_count(step, sizeof step, point->step),
                    gd_format_count(steps, sizeof steps, view->steps), point->loss, point->lr,
-                   point->norm, gd_format_number(rate, sizeof rate, point->tokens_per_s, 0));
+                   point->norm, gd_format_number(rate, sizeof rate, point->tokens_per_s, 0),
+                   view->log.images ? "images" : "tokens");
   if (point->mfu > 0)
     gd_strbuf_printf(out, ", MFU %.0f %%", 100 * point->mfu);
   gd_strbuf_append(out, point->skipped ? ", update skipped\n" : "\n");
