@@ -51,7 +51,7 @@ same "$WORK/whole" "$WORK/killed"
 
 # --time-limit ends in order, and the command goes on.
 expect 0 "${run[@]}" -o "$WORK/limited" --time-limit 0.001s
-tr '\n' ' ' <"$OUT" | tr -s ' ' | grep -qF "the time is up: 'gpudays train $WORK/limited' goes on" ||
+tr '\n' ' ' <"$OUT" | tr -s ' ' | grep -F "the time is up: 'gpudays train $WORK/limited' goes on" >/dev/null ||
   fail "$LAST: does not say how to go on"
 expect 0 train "$WORK/limited" --threads 1
 same "$WORK/whole" "$WORK/limited"
