@@ -546,7 +546,7 @@ static void test_wrong(void **state) {
   refuse(train_folder, 3, "has 2 classes (cold to warm), and the model 3");
   refuse(IMAGES "/train/cold", CLASSES, "has no folders");
   refuse(IMAGES "/nothing", CLASSES, "No such file");
-  refuse(IMAGES "/codec/colour.png", CLASSES, "no header of a tar archive");
+  refuse(IMAGES "/codec/colour.png", CLASSES, "neither a folder of images nor a tar archive");
   snprintf(path, sizeof path, "%s/two/a", folder);
   OK(gd_file_make_folder(path, &err));
   snprintf(path, sizeof path, "%s/two/b", folder);
