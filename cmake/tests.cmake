@@ -96,6 +96,13 @@ foreach(path IN LISTS test_files)
     message(STATUS "${folder}/${name} is left out: there is no src/cli to test")
     continue()
   endif()
+  # Tests of many cases run a part of them, and all with GD_TEST_ALL (tests/support/sample.h): they are
+  # labelled, so that `make check-rest` need not repeat the others.
+  set(labels "${folder}")
+  file(STRINGS "${path}" samples LIMIT_COUNT 1 REGEX "GD_TEST_ALL|(support/sample|op_cases|cuda_cases|cuda_ops)\\.h")
+  if(samples)
+    list(APPEND labels sampled)
+  endif()
   # A test that hangs must end. The longest takes two minutes, and ten times that on a busy machine.
   set(timeout 1800)
   set(test_environment ${environment})
@@ -113,7 +120,7 @@ foreach(path IN LISTS test_files)
     string(REGEX REPLACE "[ /]" "_" part "${part}")
     add_test(NAME "${folder}/${part}"
       COMMAND bash "${PROJECT_SOURCE_DIR}/tools/run-test" ${command} ${words})
-    set_tests_properties("${folder}/${part}" PROPERTIES LABELS "${folder}"
+    set_tests_properties("${folder}/${part}" PROPERTIES LABELS "${labels}"
       ENVIRONMENT "${test_environment}" SKIP_RETURN_CODE 77 TIMEOUT ${timeout})
     list(FIND slowest "${folder}/${part}" place)
     if(place GREATER_EQUAL 0)

@@ -34,6 +34,10 @@ static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy 
   struct gd_accuracy_score trials = gd_accuracy_trials(a, NULL);
   int exact, near, right[2], of[2];
   add_row(&rows, "trials, step time", &trials);
+  if (a->n_runs > 0) {
+    struct gd_accuracy_score runs = gd_accuracy_runs(a);
+    add_row(&rows, "runs, step time", &runs);
+  }
   for (int i = 0; i < a->n_gpus; i++)
     add_row(&rows, gd_show_cell(cli, "paper, %s left out", a->gpus[i].name), &a->gpus[i].score);
   add_row(&rows, "paper, every GPU left out once", &a->held_gpu);
@@ -148,6 +152,32 @@ static struct gd_show_object trials_of(const struct gd_accuracy *a) {
   return rows;
 }
 
+static struct gd_show_object runs_of(const struct gd_accuracy *a) {
+  struct gd_show_object rows = {.object = json_array()};
+  for (uint32_t i = 0; i < a->n_runs; i++) {
+    const struct gd_accuracy_run *run = &a->runs[i];
+    struct gd_show_object row;
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "run", run->folder);
+    gd_show_set_text(&row, "model", run->trial.model);
+    gd_show_set_text(&row, "method", run->trial.method);
+    gd_show_set_text(&row, "device", run->trial.device);
+    gd_show_set_int(&row, "ranks", run->trial.ranks);
+    gd_show_set_int(&row, "micro_batch", run->trial.micro_batch);
+    gd_show_set_int(&row, "steps", run->steps);
+    gd_show_set_real(&row, "step_s", run->trial.measured_s);
+    gd_show_set_real(&row, "whole_step_s", run->whole_s);
+    gd_show_set_real(&row, "predicted_step_s",
+                     run->trial.predicted_s > 0 ? run->trial.predicted_s : (double)NAN);
+    gd_show_set_real(&row, "promised_step_s", run->promised_s > 0 ? run->promised_s : (double)NAN);
+    gd_show_set_text(&row, "promised_by", run->promised_by);
+    gd_show_set_text(&row, "slowed_by", run->slowed_by);
+    gd_show_set_text(&row, "reason", run->trial.why ? run->trial.why : "");
+    gd_show_append(&rows, &row);
+  }
+  return rows;
+}
+
 static void add_parameters(struct gd_show_object *to, const struct gd_stack_fit *fit) {
   struct gd_show_object object;
   gd_show_begin(&object);
@@ -177,6 +207,10 @@ static enum gd_status show_json(struct gd_cli *cli, const struct gd_accuracy *a,
   gd_show_begin(&root);
   gd_show_set_object(&root, "trials", &rows);
   add_score(&root, "trials_error", &trials);
+  rows = runs_of(a);
+  gd_show_set_object(&root, "runs", &rows);
+  struct gd_accuracy_score runs = gd_accuracy_runs(a);
+  add_score(&root, "runs_error", &runs);
   gd_show_begin(&paper);
   add_folds(&paper, "gpu_left_out", a->gpus, a->n_gpus, &a->held_gpu);
   add_folds(&paper, "family_left_out", a->families, a->n_families, &a->held_family);

@@ -19,8 +19,10 @@
 #include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/show_run.h"
+#include "cli/train_jobs.h"
 #include "comm/comm.h"
 #include "data/tokenizer.h"
+#include "search/slurm_config.h"
 #include "store/store_best.h"
 #include "train/run_folder.h"
 #include "train/train.h"
@@ -140,6 +142,13 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
              100 * end->data_wait_s / end->seconds);
     gd_show_paragraph(&cli->out, 2, line);
   }
+  if (done > 0 && end->promised_step_s > 0) {
+    double more = end->step_s / end->promised_step_s - 1;
+    snprintf(line, sizeof line, "the %s said %s a step: %.0f %% %s", end->promised_by,
+             gd_show_seconds(step_text, sizeof step_text, end->promised_step_s), 100 * fabs(more),
+             more >= 0 ? "longer" : "shorter");
+    gd_show_paragraph(&cli->out, 2, line);
+  }
   if (end->skipped > 0)
     gd_strbuf_printf(&cli->out,
                      "  %lld update%s skipped: the loss was not finite, or it or the norm spiked\n",
@@ -186,6 +195,11 @@ static enum gd_status append_object(struct watching *w, const struct gd_train_en
   else
     gd_show_set_null(&object, "best_step");
   gd_show_set_real(&object, "step_s", end->step_s);
+  if (end->promised_step_s > 0)
+    gd_show_set_real(&object, "promised_step_s", end->promised_step_s);
+  else
+    gd_show_set_null(&object, "promised_step_s");
+  gd_show_set_text(&object, "promised_by", end->promised_by);
   gd_show_set_real(&object, "seconds", end->seconds);
   gd_show_set_real(&object, "checkpoint_stall_s", end->stalled_s);
   gd_show_set_real(&object, "data_wait_s", end->data_wait_s);
@@ -376,9 +390,12 @@ static void change_settings(const struct gd_cli *cli, struct gd_run_settings *s)
 /* What a run that goes on may be given; every other option would change what it trains. */
 static bool may_change(const char *option) {
   static const char *const names[] = {
-      "backend", "threads",    "methods",      "micro-batch",  "device-memory", "host-memory",
-      "ranks",   "store",      "time-limit",   "rank-timeout", "retries",       "checkpoint-every",
-      "keep",    "eval-every", "data-threads", "dry-run",      "json",          "quiet"};
+      "backend",       "threads",      "methods",      "micro-batch",
+      "device-memory", "host-memory",  "ranks",        "store",
+      "time-limit",    "rank-timeout", "retries",      "checkpoint-every",
+      "keep",          "eval-every",   "data-threads", "dry-run",
+      "json",          "quiet",        "slurm",        "slurm-config",
+      "slurm-device",  "nodes",        "job-time",     "job-status"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(option, names[i]) == 0)
       return true;
@@ -554,6 +571,8 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
   struct gd_training training = {.model = &s->model,
                                  .folder = folder,
                                  .config_text = s->config_text,
+                                 .keeps = true,
+                                 .store = cli->options.store,
                                  .init = s->init,
                                  .checkpoint_steps = s->checkpoint_steps,
                                  .checkpoint_s = s->checkpoint_s,
@@ -645,8 +664,22 @@ static enum gd_status check_retries(const struct gd_cli *cli, bool in_job, struc
   return GD_OK;
 }
 
+static enum gd_status check_jobs(const struct gd_cli *cli, bool in_job, bool resumes,
+                                 struct gd_error *err) {
+  if (in_job || cli->options.retries > 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--slurm submits jobs that start the ranks, and again until the run is done; "
+                   "leave out %s",
+                   in_job ? "mpirun or srun" : "--retries");
+  if (cli->options.job_status && !resumes)
+    return gd_fail(err, GD_BAD_INPUT, "%s has no run: --job-status shows the jobs of one",
+                   cli->arguments[0]);
+  return GD_OK;
+}
+
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
   struct gd_run_settings settings = {0};
+  struct gd_slurm_config jobs;
   const char *folder = cli->arguments[0];
   int rank, size, lock;
   bool resumes = gd_run_folder_has_run(folder), in_job = gd_comm_in_job(&rank, &size);
@@ -656,6 +689,10 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
     GD_TRY(gd_launch_join(cli, err));
   else
     gd_launch_say_met();
+  if (cli->options.slurm)
+    GD_TRY(check_jobs(cli, in_job, resumes, err));
+  if (cli->options.slurm && !cli->options.job_status)
+    GD_TRY(gd_train_jobs_prepare(cli, &jobs, err));
   cli->options.backend = gd_cli_backend(cli);
   if (resumes) {
     GD_TRY(refuse_changes(cli, err));
@@ -671,11 +708,17 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
     if (resumes)
       GD_TRY(gd_run_folder_read(folder, &cli->arena, &settings, err));
   }
+  if (cli->options.job_status)
+    return gd_train_jobs_show(cli, folder, &settings, err);
   change_settings(cli, &settings);
   GD_TRY(agree_on_settings(cli, folder, &settings, err));
   GD_TRY(look_at_data(cli, folder, &settings, err));
   if (cli->options.dry_run)
     return GD_OK;
+  if (cli->options.slurm && !resumes)
+    GD_TRY(gd_run_folder_create(folder, &settings, err));
+  if (cli->options.slurm)
+    return gd_train_jobs_submit(cli, &jobs, folder, err);
   GD_TRY(take_folder(cli, folder, resumes, &settings, &lock, err));
   enum gd_status status = train(cli, folder, &settings, err);
   if (lock >= 0)

@@ -364,7 +364,7 @@ enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, 
   int rank, size;
   bool trial = cli->command == &gd_command_trial;
   bool calibrates = cli->command == &gd_commands[GD_COMMAND_CALIBRATE] && !cli->options.help;
-  bool trains = is_training(cli);
+  bool trains = is_training(cli) && !cli->options.slurm;
   bool works = trial || calibrates || trains ||
                (cli->command == &gd_commands[GD_COMMAND_BENCH] && !cli->options.help);
   *code = -1;

@@ -219,6 +219,8 @@ static enum gd_status check_slurm(const struct gd_cli_options *options, struct g
     return gd_fail(err, GD_BAD_INPUT,
                    "--nodes needs --gpu, whose machines they are, or --slurm, which starts the "
                    "trials as jobs");
+  if (!options->slurm && options->job_status)
+    return gd_fail(err, GD_BAD_INPUT, "--job-status needs --slurm, whose jobs it shows");
   if (!options->slurm && without)
     return gd_fail(err, GD_BAD_INPUT, "--%s needs --slurm, which starts the trials as jobs",
                    without);

@@ -113,7 +113,7 @@ struct gd_cli_options {
   int64_t synthetic;  /* answers of survey to invent */
   const char *survey; /* of report: a file of answers */
   /* of train */
-  bool dry_run;
+  bool dry_run, job_status;
   bool once; /* of watch */
   const char *data, *eval, *schedule, *betas;
   const char *augment, *normalize; /* of images, likewise what follows */

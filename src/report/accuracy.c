@@ -182,6 +182,7 @@ void gd_accuracy_deinit(struct gd_accuracy *accuracy) {
   gd_stack_deinit(&accuracy->stack);
   gd_arena_deinit(&accuracy->arena);
   gd_mem_free(accuracy->trials);
+  gd_mem_free(accuracy->runs);
   *accuracy = (struct gd_accuracy){0};
 }
 

@@ -53,6 +53,16 @@ struct gd_accuracy_trial {
   const char *calibrated;         /* when that was measured, as in the file; "": never */
 };
 
+/* A run of `train`: what one process measured. Its errors are not those of a calibration: a run has
+   neighbours, checkpoints and evaluations. */
+struct gd_accuracy_run {
+  struct gd_accuracy_trial trial; /* measured_s: median of its steps */
+  const char *folder, *promised_by, *slowed_by;
+  int64_t steps;     /* that it made */
+  double whole_s;    /* of a step, with all that is none: time of the process / steps */
+  double promised_s; /* what it was started on; 0: nobody said */
+};
+
 enum { GD_ACCURACY_FOLDS = 16 };
 
 struct gd_accuracy {
@@ -68,6 +78,8 @@ struct gd_accuracy {
   struct gd_accuracy_score megatron_memory, megatron_time;
   struct gd_accuracy_trial *trials;
   uint32_t n_trials, trials_capacity;
+  struct gd_accuracy_run *runs;
+  uint32_t n_runs, runs_capacity;
 };
 
 /* The paper's part; no trials yet. */
@@ -75,8 +87,8 @@ enum gd_status gd_accuracy_make(struct gd_accuracy *accuracy, struct gd_error *e
 void gd_accuracy_deinit(struct gd_accuracy *accuracy); /* safe on a zeroed one */
 
 /*
- * Trials of a file that `gpudays results --csv` wrote, or of a store. Those that are neither
- * measured nor infeasible are left out; what cannot be predicted here says why.
+ * Trials of a file that `gpudays results --csv` wrote, or of a store with its runs. Those that are
+ * neither measured nor infeasible are left out; what cannot be predicted here says why.
  */
 enum gd_status gd_accuracy_add_file(struct gd_accuracy *accuracy, const char *path,
                                     struct gd_error *err) GD_MUST_USE;
@@ -87,6 +99,8 @@ enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_sto
 struct gd_accuracy_score gd_accuracy_score(double *errors, int count);
 /* Of the trials of one device; NULL: of all. */
 struct gd_accuracy_score gd_accuracy_trials(const struct gd_accuracy *accuracy, const char *device);
+/* Of the runs. */
+struct gd_accuracy_score gd_accuracy_runs(const struct gd_accuracy *accuracy);
 /* Of the trials of one device and class, as its calibration file has them. */
 struct gd_trial_errors gd_accuracy_errors(const struct gd_accuracy *accuracy, const char *device,
                                           enum gd_point_class of);

@@ -43,6 +43,10 @@ static void summary(const struct gd_accuracy *a, struct gd_strbuf *out) {
   gd_strbuf_append(out, "| what | compared | median error | 90th percentile | worst |\n"
                         "|---|---:|---:|---:|---:|\n");
   score_row(out, "step time of trials measured with `gpudays`", &trials);
+  if (a->n_runs > 0) {
+    struct gd_accuracy_score runs = gd_accuracy_runs(a);
+    score_row(out, "step time of runs trained with `gpudays`", &runs);
+  }
   score_row(out, "days of Tables 1 and 4, GPU left out", &a->held_gpu);
   score_row(out, "days of Tables 1 and 4, family left out", &a->held_family);
   score_row(out, "Megatron/DeepSpeed table, memory", &a->megatron_memory);
@@ -136,6 +140,36 @@ static void trials_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
     if (!seen)
       device_section(a, &a->trials[i], out);
   }
+}
+
+/* --- runs ---------------------------------------------------------------------------------- */
+
+static void run_row(const struct gd_accuracy_run *r, struct gd_strbuf *out) {
+  const struct gd_accuracy_trial *t = &r->trial;
+  gd_strbuf_printf(out, "| %s | %s | %s | %d | %lld | %.3g | %.3g |", t->model, t->method,
+                   t->device, t->ranks, (long long)r->steps, t->measured_s, r->whole_s);
+  if (t->predicted_s > 0)
+    gd_strbuf_printf(out, " %.3g |", t->predicted_s);
+  else
+    gd_strbuf_printf(out, " %s |", t->why ? t->why : "");
+  percent(out, t->predicted_s, t->measured_s);
+  if (r->promised_s > 0)
+    gd_strbuf_printf(out, " %.3g (%s) | %s |\n", r->promised_s, r->promised_by, r->slowed_by);
+  else
+    gd_strbuf_printf(out, " | %s |\n", r->slowed_by);
+}
+
+static void runs_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
+  if (a->n_runs == 0)
+    return;
+  gd_strbuf_append(out, "\n## Runs trained with gpudays\n\n"
+                        "A step of a run is the median of its steps; a step of the whole has "
+                        "evaluation and checkpoints in it.\n\n"
+                        "| model | method | device | ranks | steps | step (s) | of the whole (s) | "
+                        "predicted (s) | error | promised (s) | slowed by |\n"
+                        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---|\n");
+  for (uint32_t i = 0; i < a->n_runs; i++)
+    run_row(&a->runs[i], out);
 }
 
 /* --- the paper's tables --------------------------------------------------------------------- */
@@ -449,6 +483,7 @@ void gd_accuracy_page(const struct gd_accuracy *accuracy, struct gd_strbuf *out)
                    "with what the program computes.\n\n");
   summary(accuracy, out);
   trials_section(accuracy, out);
+  runs_section(accuracy, out);
   paper_section(accuracy, out);
   megatron_section(accuracy, out);
   cells_section(accuracy, out);

@@ -12,6 +12,7 @@
 #include "base/embedded.h"
 #include "predict/predict_trial.h"
 #include "report/accuracy.h"
+#include "store/store_runs.h"
 
 /* --- one trial ----------------------------------------------------------------------------- */
 
@@ -20,23 +21,19 @@ static const char *keep(struct gd_accuracy *a, const char *text) {
   return copy ? copy : "";
 }
 
-static struct gd_accuracy_trial *add(struct gd_accuracy *a, const char *file,
-                                     const struct gd_trial *trial) {
-  if (!gd_vec_reserve((void **)&a->trials, &a->trials_capacity, a->n_trials + 1, sizeof *a->trials))
-    return NULL;
-  struct gd_accuracy_trial *to = &a->trials[a->n_trials++];
-  *to = (struct gd_accuracy_trial){.file = keep(a, file),
-                                   .model = keep(a, trial->model),
-                                   .method = keep(a, trial->method),
-                                   .device = keep(a, trial->device),
-                                   .precision = gd_precision_name(trial->precision),
-                                   .ranks = trial->ranks,
-                                   .cpus = trial->threads,
-                                   .micro_batch = trial->micro_batch,
-                                   .feasible = trial->status == GD_TRIAL_OK,
-                                   .peak_bytes = trial->peak_bytes,
-                                   .measured_s = trial->step_s};
-  return to;
+static struct gd_accuracy_trial facts_of(struct gd_accuracy *a, const char *file,
+                                         const struct gd_trial *trial) {
+  return (struct gd_accuracy_trial){.file = keep(a, file),
+                                    .model = keep(a, trial->model),
+                                    .method = keep(a, trial->method),
+                                    .device = keep(a, trial->device),
+                                    .precision = gd_precision_name(trial->precision),
+                                    .ranks = trial->ranks,
+                                    .cpus = trial->threads,
+                                    .micro_batch = trial->micro_batch,
+                                    .feasible = trial->status == GD_TRIAL_OK,
+                                    .peak_bytes = trial->peak_bytes,
+                                    .measured_s = trial->step_s};
 }
 
 /* What there is to know of a prediction, none where the trial was infeasible. */
@@ -148,15 +145,11 @@ static enum gd_status predict_cpu(struct gd_accuracy *a, const struct gd_trial *
   return status;
 }
 
-static enum gd_status add_trial(struct gd_accuracy *a, const char *file,
-                                const struct gd_trial *trial, struct gd_error *err) {
+/* Predicts it; what cannot be predicted says why. */
+static enum gd_status compare(struct gd_accuracy *a, const struct gd_trial *trial,
+                              struct gd_accuracy_trial *to, struct gd_error *err) {
   const struct gd_gpu *gpu;
   struct gd_error why = {0};
-  if (trial->status != GD_TRIAL_OK && trial->status != GD_TRIAL_INFEASIBLE)
-    return GD_OK;
-  struct gd_accuracy_trial *to = add(a, file, trial);
-  if (!to)
-    return gd_nomem(err, "while reading trials");
   bool known = gd_hw_gpu(&a->stack.hw, trial->device, &gpu, &why) == GD_OK;
   why = (struct gd_error){0};
   enum gd_status status =
@@ -168,6 +161,33 @@ static enum gd_status add_trial(struct gd_accuracy *a, const char *file,
   return GD_OK;
 }
 
+static enum gd_status add_trial(struct gd_accuracy *a, const char *file,
+                                const struct gd_trial *trial, struct gd_error *err) {
+  if (trial->status != GD_TRIAL_OK && trial->status != GD_TRIAL_INFEASIBLE)
+    return GD_OK;
+  if (!gd_vec_reserve((void **)&a->trials, &a->trials_capacity, a->n_trials + 1, sizeof *a->trials))
+    return gd_nomem(err, "while reading trials");
+  struct gd_accuracy_trial *to = &a->trials[a->n_trials++];
+  *to = facts_of(a, file, trial);
+  return compare(a, trial, to, err);
+}
+
+static enum gd_status add_run(void *user, const struct gd_run_record *run, struct gd_error *err) {
+  struct gd_accuracy *a = user;
+  if (!gd_vec_reserve((void **)&a->runs, &a->runs_capacity, a->n_runs + 1, sizeof *a->runs))
+    return gd_nomem(err, "while reading runs");
+  struct gd_accuracy_run *to = &a->runs[a->n_runs++];
+  int64_t steps = run->last_step - run->first_step;
+  *to = (struct gd_accuracy_run){.trial = facts_of(a, "", &run->trial),
+                                 .folder = keep(a, run->folder),
+                                 .promised_by = keep(a, run->promised_by),
+                                 .slowed_by = keep(a, run->slowed_by),
+                                 .steps = steps,
+                                 .whole_s = run->seconds / (double)steps,
+                                 .promised_s = run->promised_step_s};
+  return compare(a, &run->trial, &to->trial, err);
+}
+
 /* --- from a store --------------------------------------------------------------------------- */
 
 static enum gd_status visit(void *user, const struct gd_store_row *row, struct gd_error *err) {
@@ -177,6 +197,7 @@ static enum gd_status visit(void *user, const struct gd_store_row *row, struct g
 enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_store *store,
                                      struct gd_error *err) {
   struct gd_store_filter filter = {.brief = true, .sort = GD_STORE_SORT_MODEL};
+  GD_TRY(gd_store_query_runs(store, add_run, accuracy, err));
   return gd_store_query(store, &filter, visit, accuracy, err);
 }
 
@@ -234,6 +255,21 @@ static struct gd_accuracy_score score(const struct gd_accuracy *accuracy, const 
 struct gd_accuracy_score gd_accuracy_trials(const struct gd_accuracy *accuracy,
                                             const char *device) {
   return score(accuracy, device, GD_POINT_CLASSES);
+}
+
+struct gd_accuracy_score gd_accuracy_runs(const struct gd_accuracy *accuracy) {
+  struct gd_accuracy_score found = {0};
+  double *errors = gd_mem_alloc(accuracy->n_runs + 1, sizeof *errors);
+  int count = 0;
+  for (uint32_t i = 0; errors && i < accuracy->n_runs; i++) {
+    const struct gd_accuracy_trial *trial = &accuracy->runs[i].trial;
+    if (is_compared(trial, NULL, GD_POINT_CLASSES))
+      errors[count++] = fabs(trial->predicted_s - trial->measured_s) / trial->measured_s;
+  }
+  if (errors)
+    found = gd_accuracy_score(errors, count);
+  gd_mem_free(errors);
+  return found;
 }
 
 struct gd_trial_errors gd_accuracy_errors(const struct gd_accuracy *accuracy, const char *device,

@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/scratch.h"
+#include "search/slurm_int.h"
 
 #define S_NS INT64_C(1000000000)
 
@@ -135,8 +136,7 @@ void gd_slurm_forget(struct gd_slurm *slurm, struct gd_slurm_job *job) {
 
 /* --- SLURM's commands ---------------------------------------------------------------------- */
 
-/* What a command complains of, on one line and without its own name before each. */
-static void complaint(const char *errors, char *text, size_t size) {
+void gd_slurm_complaint(const char *errors, char *text, size_t size) {
   size_t length = 0;
   text[0] = '\0';
   while (errors && *errors && length < size) {
@@ -151,8 +151,8 @@ static void complaint(const char *errors, char *text, size_t size) {
     *at = (char)(iscntrl((unsigned char)*at) ? '?' : *at);
 }
 
-static enum gd_status run_command(const char *const *arguments, struct gd_process_output *output,
-                                  struct gd_error *err) {
+enum gd_status gd_slurm_command(const char *const *arguments, struct gd_process_output *output,
+                                struct gd_error *err) {
   struct gd_error own = {0};
   enum gd_status status = gd_process_run(arguments, COMMAND_S, output, &own);
   if (status == GD_UNSUPPORTED)
@@ -163,17 +163,16 @@ static enum gd_status run_command(const char *const *arguments, struct gd_proces
   return status == GD_OK ? GD_OK : gd_fail(err, status, "%s", own.text);
 }
 
-/* A job of ours of that name that has not ended: its id, or empty. Others may ask the same. */
-static enum gd_status find_by_name(const char *name, char id[24], struct gd_error *err) {
+enum gd_status gd_slurm_find_by_name(const char *name, char id[GD_SLURM_ID], struct gd_error *err) {
   struct gd_process_output output;
   char option[96], user[48], why[256];
   snprintf(option, sizeof option, "--name=%s", name);
   snprintf(user, sizeof user, "--user=%lld", (long long)geteuid());
   const char *const arguments[] = {"squeue", "--noheader", "--format=%i", user, option, NULL};
-  enum gd_status status = run_command(arguments, &output, err);
+  enum gd_status status = gd_slurm_command(arguments, &output, err);
   id[0] = '\0';
   if (status == GD_OK && output.code != 0) {
-    complaint(output.errors.text, why, sizeof why);
+    gd_slurm_complaint(output.errors.text, why, sizeof why);
     status = gd_fail(err, GD_ENVIRONMENT, "squeue fails: %s", why);
   } else if (status == GD_OK && output.out.text) {
     size_t length = strspn(output.out.text, "0123456789");
@@ -190,7 +189,7 @@ static void name_job(const struct gd_slurm_job *job, char name[64]) {
 enum gd_status gd_slurm_is_queued(const char *key, bool *queued, struct gd_error *err) {
   char name[64], id[24];
   snprintf(name, sizeof name, "gpudays-%s", key);
-  GD_TRY(find_by_name(name, id, err));
+  GD_TRY(gd_slurm_find_by_name(name, id, err));
   *queued = id[0] != '\0';
   return GD_OK;
 }
@@ -218,7 +217,7 @@ static enum gd_status find_job(struct gd_slurm *slurm, struct gd_slurm_job *job,
   } else if (read_line(path_in(job, "job", path), line, sizeof line)) {
     if (strcmp(line, SUBMITTING) == 0) {
       name_job(job, name);
-      GD_TRY(find_by_name(name, id, err));
+      GD_TRY(gd_slurm_find_by_name(name, id, err));
     } else if (line[0] && line[strspn(line, "0123456789")] == '\0' && strlen(line) < sizeof id) {
       snprintf(id, sizeof id, "%s", line);
     }
@@ -254,15 +253,22 @@ static enum gd_status write_files(struct gd_slurm *slurm, const struct gd_slurm_
   return status == GD_OK ? write_text(path_in(job, "job", path), SUBMITTING "\n", err) : status;
 }
 
-/* --output=FOLDER/log, in which % would stand for things. */
-static void output_option(const struct gd_slurm_job *job, char option[2 * PATH_MAX]) {
+void gd_slurm_output_option(const char *folder, const char *log, char option[2 * PATH_MAX]) {
   size_t length = (size_t)snprintf(option, 2 * PATH_MAX, "--output=");
-  for (const char *at = job->folder; *at && length + 8 < 2 * PATH_MAX; at++) {
+  for (const char *at = folder; *at && length + 32 < 2 * PATH_MAX; at++) {
     if (*at == '%')
       option[length++] = '%';
     option[length++] = *at;
   }
-  snprintf(option + length, 8, "/log");
+  snprintf(option + length, 32, "/%s", log);
+}
+
+bool gd_slurm_read_id(const struct gd_process_output *output, char id[GD_SLURM_ID]) {
+  size_t digits = output->out.text ? strspn(output->out.text, "0123456789") : 0;
+  if (output->code != 0 || digits == 0 || digits >= GD_SLURM_ID)
+    return false;
+  snprintf(id, GD_SLURM_ID, "%.*s", (int)digits, output->out.text);
+  return true;
 }
 
 static bool has_active(const struct gd_slurm *slurm) {
@@ -277,7 +283,7 @@ static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *
                                    const char *errors, struct gd_error *err) {
   char path[PATH_MAX], name[64], id[24] = "", why[512];
   name_job(job, name);
-  if (find_by_name(name, id, NULL) == GD_OK && id[0]) {
+  if (gd_slurm_find_by_name(name, id, NULL) == GD_OK && id[0]) {
     adopt(slurm, job, id);
     return GD_OK;
   }
@@ -289,7 +295,7 @@ static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *
     leave_folder(job);
     return GD_OK;
   }
-  complaint(errors, why, sizeof why);
+  gd_slurm_complaint(errors, why, sizeof why);
   gd_slurm_forget(slurm, job);
   return gd_fail(err, GD_ENVIRONMENT,
                  "sbatch refuses the job: %s; slurm.json (--slurm-config) says what a job asks for",
@@ -299,7 +305,7 @@ static enum gd_status take_refusal(struct gd_slurm *slurm, struct gd_slurm_job *
 /* Puts a job into the queue, or finds it there; *moved false: its folder is another submitter's. */
 static enum gd_status submit(struct gd_slurm *slurm, struct gd_slurm_job *job, bool *moved,
                              struct gd_error *err) {
-  char path[PATH_MAX], output_path[2 * PATH_MAX], script[PATH_MAX], line[24];
+  char path[PATH_MAX], output_path[2 * PATH_MAX], script[PATH_MAX], line[GD_SLURM_ID];
   struct gd_process_output output;
   bool found;
   GD_TRY(take_folder(slurm, job, moved, err));
@@ -317,15 +323,13 @@ static enum gd_status submit(struct gd_slurm *slurm, struct gd_slurm_job *job, b
   if (found)
     return GD_OK;
   GD_TRY(write_files(slurm, job, err));
-  output_option(job, output_path);
+  gd_slurm_output_option(job->folder, "log", output_path);
   const char *const arguments[] = {"sbatch", "--parsable", output_path,
                                    path_in(job, "job.sh", script), NULL};
-  enum gd_status status = run_command(arguments, &output, err);
-  size_t digits = output.out.text ? strspn(output.out.text, "0123456789") : 0;
-  if (status == GD_OK && (output.code != 0 || digits == 0 || digits >= sizeof job->id)) {
+  enum gd_status status = gd_slurm_command(arguments, &output, err);
+  if (status == GD_OK && !gd_slurm_read_id(&output, line)) {
     status = take_refusal(slurm, job, output.errors.text, err);
   } else if (status == GD_OK) {
-    snprintf(line, sizeof line, "%.*s", (int)digits, output.out.text);
     adopt(slurm, job, line);
     status = write_text(path_in(job, "job", path), line, err);
   }
@@ -404,8 +408,8 @@ static enum gd_status ask(struct gd_slurm *slurm, struct gd_error *err) {
   const char *const arguments[] = {"squeue",  "--noheader", "--states=all", "--format=%i|%T|%r",
                                    list.text, NULL};
   struct gd_error own = {0};
-  enum gd_status status = run_command(arguments, &output, &own);
-  complaint(output.errors.text, why, sizeof why);
+  enum gd_status status = gd_slurm_command(arguments, &output, &own);
+  gd_slurm_complaint(output.errors.text, why, sizeof why);
   /* Of several jobs it leaves out those it does not know; of one it says so. */
   if (status == GD_OK && (output.code == 0 || strstr(why, "Invalid job id"))) {
     read_states(slurm, output.out.text);
@@ -432,7 +436,7 @@ static void cancel_hung(struct gd_slurm *slurm, struct gd_slurm_job *job) {
       running_s < slurm->options.timeout_s)
     return;
   const char *const arguments[] = {"scancel", job->id, NULL};
-  job->hung = run_command(arguments, &output, NULL) == GD_OK && output.code == 0;
+  job->hung = gd_slurm_command(arguments, &output, NULL) == GD_OK && output.code == 0;
   job->cancel_ns = now + ASK_MOST_S * S_NS;
   slurm->interval_ns = S_NS;
   slurm->ask_ns = 0;
@@ -652,12 +656,12 @@ static enum gd_status make_folder(struct gd_slurm *slurm, struct gd_error *err) 
 }
 
 /* That sbatch is there is found out before anything is announced. */
-static enum gd_status check_commands(struct gd_error *err) {
+enum gd_status gd_slurm_check_commands(struct gd_error *err) {
   static const char *const names[] = {"sbatch", "squeue", "scancel"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     struct gd_process_output output;
     const char *const arguments[] = {names[i], "--version", NULL};
-    enum gd_status status = run_command(arguments, &output, err);
+    enum gd_status status = gd_slurm_command(arguments, &output, err);
     gd_process_output_deinit(&output);
     GD_TRY(status);
   }
@@ -676,7 +680,7 @@ enum gd_status gd_slurm_open(const struct gd_slurm_options *options, struct gd_s
     gd_mem_free(opened);
     return gd_fail(err, GD_ENVIRONMENT, "cannot wait for signals: %s", strerror(errno));
   }
-  enum gd_status status = check_commands(err);
+  enum gd_status status = gd_slurm_check_commands(err);
   if (status == GD_OK)
     status = make_folder(opened, err);
   if (status == GD_OK)
@@ -751,7 +755,8 @@ int gd_slurm_cancel(struct gd_slurm *slurm) {
   for (uint32_t i = 0; i < slurm->count; i++)
     if (is_active(&slurm->jobs[i]) && slurm->jobs[i].id[0])
       arguments[++count] = slurm->jobs[i].id;
-  bool fine = count == 0 || (run_command(arguments, &output, NULL) == GD_OK && output.code == 0);
+  bool fine =
+      count == 0 || (gd_slurm_command(arguments, &output, NULL) == GD_OK && output.code == 0);
   gd_process_output_deinit(&output);
   gd_mem_free(arguments);
   /* An answer that came meanwhile is for the next search. */

@@ -269,36 +269,48 @@ static void append_quoted(struct gd_strbuf *out, const char *text) {
   gd_strbuf_append(out, "'");
 }
 
-void gd_slurm_script_print(const struct gd_slurm_config *config,
-                           const struct gd_slurm_script *script, struct gd_strbuf *out) {
-  int per_node = script->ranks / script->nodes;
-  char minutes[32];
-  /* SLURM's clock also counts the start of the job, and knows whole minutes. */
-  snprintf(minutes, sizeof minutes, "%.0f", ceil(script->timeout_s / 60) + 1);
+/* What a job of that name asks for. */
+static void append_resources(const struct gd_slurm_config *config, const char *name, int ranks,
+                             int nodes, bool gpus, const char *time, struct gd_strbuf *out) {
+  int per_node = ranks / nodes;
   gd_strbuf_append(out, "#!/bin/sh\n");
-  append_option(out, "job-name", script->name);
+  append_option(out, "job-name", name);
   gd_strbuf_printf(out, "#SBATCH --nodes=%d\n#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n",
-                   script->nodes, script->ranks, per_node);
+                   nodes, ranks, per_node);
   gd_strbuf_printf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", config->cpus);
   gd_strbuf_printf(out, "#SBATCH --mem=%" PRId64 "M\n",
                    (config->memory_bytes + MIB - 1) / MIB * per_node);
-  if (script->gpus)
+  if (gpus)
     gd_strbuf_printf(out, "#SBATCH --gres=%s:%d\n", config->gres, per_node);
-  append_option(out, "time", config->time[0] ? config->time : minutes);
+  append_option(out, "time", time);
   append_option(out, "partition", config->partition);
   append_option(out, "account", config->account);
   append_option(out, "constraint", config->constraint);
   gd_strbuf_append(out, "#SBATCH --no-requeue\n");
   for (int i = 0; i < config->n_extra; i++)
     gd_strbuf_printf(out, "#SBATCH %s\n", config->extra[i]);
-  /*
-   * Also one rank is a step: what a shell has started may outlive it where SLURM follows parents
-   * and children. From 22.05 on srun does not take over the CPUs of the job by itself.
-   */
+}
+
+/*
+ * Also one rank is a step: what a shell has started may outlive it where SLURM follows parents and
+ * children. From 22.05 on srun does not take over the CPUs of the job by itself.
+ */
+static void append_srun(const struct gd_slurm_config *config, int ranks, const char *program,
+                        struct gd_strbuf *out) {
   gd_strbuf_append(out, "srun --mpi=");
-  append_quoted(out, script->ranks > 1 ? config->mpi : "none");
+  append_quoted(out, ranks > 1 ? config->mpi : "none");
   gd_strbuf_printf(out, " --kill-on-bad-exit=1 --cpus-per-task=%" PRId64 " ", config->cpus);
-  append_quoted(out, script->program);
+  append_quoted(out, program);
+}
+
+void gd_slurm_script_print(const struct gd_slurm_config *config,
+                           const struct gd_slurm_script *script, struct gd_strbuf *out) {
+  char minutes[32];
+  /* SLURM's clock also counts the start of the job, and knows whole minutes. */
+  snprintf(minutes, sizeof minutes, "%.0f", ceil(script->timeout_s / 60) + 1);
+  append_resources(config, script->name, script->ranks, script->nodes, script->gpus,
+                   config->time[0] ? config->time : minutes, out);
+  append_srun(config, script->ranks, script->program, out);
   gd_strbuf_append(out, " " GD_CHILD_RANK " ");
   append_quoted(out, script->order);
   gd_strbuf_append(out, " ");
@@ -306,4 +318,82 @@ void gd_slurm_script_print(const struct gd_slurm_config *config,
   gd_strbuf_printf(out, " %d %g\ncode=$?\necho $code > ", script->ranks, script->rank_timeout_s);
   append_quoted(out, script->code);
   gd_strbuf_append(out, "\nexit $code\n");
+}
+
+/* --- the script of a run ------------------------------------------------------------------- */
+
+/* "90", "90:00", "1:30:00", "1-12", "1-12:30", "1-12:30:00" in seconds; 0: none of these. */
+static double seconds_of(const char *text) {
+  double part[3] = {0, 0, 0}, days = 0;
+  int n = 0;
+  char *end;
+  const char *dash = strchr(text, '-'), *at = dash ? dash + 1 : text;
+  if (dash) {
+    days = strtod(text, &end);
+    if (end != dash)
+      return 0;
+  }
+  for (; n < 3; at = end + 1) {
+    part[n++] = strtod(at, &end);
+    if (end == at || (*end && *end != ':'))
+      return 0;
+    if (!*end)
+      break;
+  }
+  if (*end)
+    return 0;
+  if (dash || n == 3)
+    return days * 86400 + part[0] * 3600 + part[1] * 60 + part[2];
+  return part[0] * 60 + part[1];
+}
+
+/* The time that the last checkpoint gets before the limit: a tenth, within reason. */
+static double spare_s(double limit_s) {
+  return fmin(fmax(limit_s / 10, 15), 600);
+}
+
+void gd_slurm_run_script_print(const struct gd_slurm_config *config,
+                               const struct gd_slurm_run_script *script, struct gd_strbuf *out) {
+  char time[GD_SLURM_TEXT];
+  if (script->limit_s > 0)
+    snprintf(time, sizeof time, "%.0f", fmax(1, ceil(script->limit_s / 60)));
+  else
+    snprintf(time, sizeof time, "%s", config->time[0] ? config->time : "1-0");
+  double limit_s = seconds_of(time);
+  append_resources(config, script->name, script->ranks, script->nodes, script->gpus, time, out);
+  gd_strbuf_append(out, "begun=$(date +%s)\ncd ");
+  append_quoted(out, script->folder);
+  /* Whatever ends this job, the next one is there already. A chain that gets nowhere ends. */
+  gd_strbuf_append(
+      out,
+      " || exit 3\n"
+      "step=$(ls ../checkpoints 2>/dev/null | sed -n 's/^step-0*\\([0-9]\\)/\\1/p' | tail -n 1)\n"
+      "step=${step:-0}\n"
+      "if [ \"$(tail -n 3 jobs 2>/dev/null | cut -d ' ' -f 2 | grep -cx \"$step\")\" -ge 3 ]; "
+      "then\n"
+      "  echo \"gpudays: three jobs in a row have ended without a checkpoint\" >&2\n"
+      "  exit 3\n"
+      "fi\n"
+      "echo \"$SLURM_JOB_ID $step $begun\" >>jobs\n"
+      "next=$(sbatch --parsable --dependency=afterany:$SLURM_JOB_ID ");
+  append_quoted(out, script->output);
+  gd_strbuf_append(out, " job.sh)\n");
+  append_srun(config, script->ranks, script->program, out);
+  gd_strbuf_append(out, " train ");
+  append_quoted(out, script->run);
+  if (limit_s > 0)
+    gd_strbuf_printf(out, " --time-limit $((%.0f - $(date +%%s) + begun))s",
+                     limit_s - spare_s(limit_s));
+  for (int i = 0; i < script->n_options; i++) {
+    gd_strbuf_append(out, " ");
+    append_quoted(out, script->options[i]);
+  }
+  /* 0 and not done: the time was up. 3, or a signal: the machine's fault. All else stays. */
+  gd_strbuf_append(out, "\ncode=$?\n"
+                        "echo \"$SLURM_JOB_ID $code $(date +%s)\" >>ended\n"
+                        "if [ -e ../model/model.safetensors ] ||\n"
+                        "  { [ $code -ne 0 ] && [ $code -ne 3 ] && [ $code -le 128 ]; }; then\n"
+                        "  scancel \"$next\"\n"
+                        "fi\n"
+                        "exit $code\n");
 }

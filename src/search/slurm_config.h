@@ -70,4 +70,20 @@ struct gd_slurm_script {
 void gd_slurm_script_print(const struct gd_slurm_config *config,
                            const struct gd_slurm_script *script, struct gd_strbuf *out);
 
+/* A job of a run (slurm_run.h): it submits its successor, trains until its time is nearly up, and
+   cancels the successor when the run is done. */
+struct gd_slurm_run_script {
+  const char *name, *program;
+  const char *run;    /* its folder */
+  const char *folder; /* of the chain, in that of the run */
+  const char *output; /* of sbatch: "--output=..." */
+  int ranks, nodes;
+  bool gpus;
+  double limit_s;             /* of a job; 0: the section's, or a day */
+  const char *const *options; /* of train, further ones */
+  int n_options;
+};
+void gd_slurm_run_script_print(const struct gd_slurm_config *config,
+                               const struct gd_slurm_run_script *script, struct gd_strbuf *out);
+
 #endif

@@ -1,7 +1,7 @@
 /*
  * The training loop; see train.h.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* realpath */
 #include "train/train.h"
 
 #include <errno.h>
@@ -15,7 +15,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "exec/run.h"
+#include "store/store_runs.h"
+#include "train/drift.h"
 #include "train/evaluate.h"
+#include "train/run_folder.h"
 #include "train/train_fault.h"
 #include "train/train_log.h"
 #include "trial/session.h"
@@ -36,19 +39,25 @@ struct training {
   bool images; /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
+  struct gd_drift drift;
   char checkpoints[GD_FILE_PATH];
   int rank;
   int64_t local, offset; /* samples of this rank in a step, and before them */
   int64_t step, first;   /* done; sample that the next step begins with */
   int64_t saved_step;    /* of the newest checkpoint; -1: none */
   int64_t saved_ns;      /* when that was begun */
-  int64_t begun_ns;      /* this process */
+  int64_t opened_ns;     /* this process; */
+  int64_t begun_ns;      /* its first step */
   double peak_flops;
   struct gd_train_before before; /* the same on all ranks: it decides about spikes */
   int bad_in_row, roll_backs;
   bool looked; /* at whether anything is learnt */
   float step_s[TIMES];
   int64_t n_steps; /* of this process */
+  /* of this process, for drift.h */
+  int64_t first_step;          /* that was done before it */
+  double data_s, early_s;      /* for samples, in all; before the last micro-step of a step */
+  double stalled_told_s, norm; /* of end.stalled_s, told so far; the last gradient norm */
 };
 
 static void say(const struct training *t, const char *format, ...)
@@ -93,12 +102,14 @@ static enum gd_status put_samples(struct training *t, enum gd_run_part part, int
 static enum gd_status micro_steps(struct training *t, double valid, double scale,
                                   struct gd_error *err) {
   struct gd_run *run = &t->session.run;
-  int64_t size = t->plan.micro_batch, base = t->first + t->offset;
+  int64_t size = t->plan.micro_batch, base = t->first + t->offset, begin_ns = gd_clock_ns();
   for (int64_t done = 0; done < t->local; done += size) {
     bool last = done + size >= t->local, smaller = done + size > t->local;
     enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
-    int64_t count = smaller ? t->local - done : size;
+    int64_t count = smaller ? t->local - done : size, read_ns = gd_clock_ns();
     GD_TRY(put_samples(t, part, base + done, count, valid / scale, err));
+    t->data_s += 1e-9 * (double)(gd_clock_ns() - read_ns);
+    t->early_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
     GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
     GD_TRY(last ? gd_run_last_micro_step(run, part, err) : gd_run_micro_step(run, part, err));
   }
@@ -114,7 +125,8 @@ static bool is_asked(const struct training *t) {
 
 static bool is_late(const struct training *t) {
   double limit_s = t->o->time_limit_s;
-  return limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->begun_ns) >= limit_s;
+  return (limit_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->opened_ns) >= limit_s) ||
+         gd_train_fault("late", t->step + 1);
 }
 
 /* The norm is known within the update: it is told which one is a spike, and skips itself. */
@@ -411,6 +423,95 @@ static enum gd_status open_log(struct training *t, struct gd_error *err) {
   return gd_comm_broadcast(t->comm, &t->before, sizeof t->before, 0, err);
 }
 
+/* --- the clock that keeps its word --------------------------------------------------------- */
+
+/* What the run was promised, on all ranks; run.json has it from here on. */
+static enum gd_status begin_drift(struct training *t, struct gd_error *err) {
+  struct gd_promise promise = {.by = ""};
+  struct gd_run_leg leg = {.micro_batch = t->plan.micro_batch,
+                           .accumulation = t->plan.accumulation,
+                           .ranks = t->plan.ranks};
+  struct gd_error why = {0};
+  if (t->rank == 0 && t->o->keeps)
+    gd_promise_find(t->o->store, &t->session, t->o->model, &t->plan, &promise);
+  t->end->promised_step_s = leg.promised_step_s = promise.step_s;
+  t->end->promised_by = promise.by;
+  snprintf(leg.method, sizeof leg.method, "%s", t->plan.method);
+  snprintf(leg.device, sizeof leg.device, "%s", t->plan.device);
+  snprintf(leg.backend, sizeof leg.backend, "%s", t->plan.backend);
+  snprintf(leg.promised_by, sizeof leg.promised_by, "%s", promise.by);
+  if (t->rank == 0 && gd_run_folder_has_run(t->o->folder) &&
+      gd_run_folder_set_leg(t->o->folder, &leg, &why) != GD_OK)
+    say(t, "%s", why.text);
+  if (t->comm) {
+    GD_TRY(gd_comm_broadcast(t->comm, &promise.step_s, sizeof promise.step_s, 0, err));
+    GD_TRY(gd_comm_broadcast(t->comm, &promise.tolerance, sizeof promise.tolerance, 0, err));
+  }
+  t->first_step = t->step;
+  gd_drift_begin(&t->drift, &promise, t->session.backend, t->comm);
+  return GD_OK;
+}
+
+static enum gd_status watch_drift(struct training *t, const struct gd_train_step *step,
+                                  double data_s, struct gd_error *err) {
+  const char *sentence;
+  struct gd_drift_step took = {.step_s = step->step_s,
+                               .early_s = t->early_s,
+                               .data_s = t->data_s - data_s,
+                               .stalled_s = t->end->stalled_s - t->stalled_told_s,
+                               .writing = t->writer.active};
+  t->stalled_told_s = t->end->stalled_s;
+  t->norm = step->norm;
+  GD_TRY(gd_drift_add(&t->drift, &took, &sentence, err));
+  if (sentence)
+    say(t, "%s", sentence);
+  return GD_OK;
+}
+
+/* What this process has measured. */
+static void fill_record(const struct training *t, struct gd_run_record *run) {
+  const struct gd_recipe *recipe = &t->o->model->recipe;
+  const struct gd_train_end *end = t->end;
+  struct gd_trial *trial = &run->trial;
+  *trial = t->plan;
+  trial->step_s = end->step_s;
+  trial->samples_per_s = (double)recipe->batch / end->step_s;
+  trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;
+  trial->days = end->step_s * (double)recipe->steps / 86400;
+  trial->peak_flops = t->peak_flops;
+  if (t->peak_flops > 0)
+    trial->mfu = trial->model_flops_per_step / end->step_s / t->peak_flops;
+  trial->loss = end->loss;
+  trial->norm = t->norm;
+  run->first_step = t->first_step;
+  run->last_step = t->step;
+  run->finished = end->finished;
+  run->seconds = end->seconds;
+  run->stalled_s = end->stalled_s;
+  run->data_s = t->data_s;
+  run->promised_step_s = end->promised_step_s;
+  snprintf(run->promised_by, sizeof run->promised_by, "%s", end->promised_by);
+  snprintf(run->slowed_by, sizeof run->slowed_by, "%s", t->drift.causes);
+}
+
+/* Into the store; a few steps are no measurement. */
+static void keep_run(struct training *t) {
+  struct gd_run_record *run = NULL;
+  struct gd_store *store = NULL;
+  struct gd_error why = {0};
+  if (!t->o->keeps || t->rank != 0 || t->n_steps < GD_DRIFT_WARMUP || t->step <= t->first_step)
+    return;
+  run = gd_mem_alloc(1, sizeof *run);
+  if (run && realpath(t->o->folder, run->folder)) {
+    fill_record(t, run);
+    if (gd_store_open(t->o->store, &store, &why) != GD_OK ||
+        gd_store_put_run(store, run, &why) != GD_OK)
+      say(t, "the run was not stored: %s", why.text);
+  }
+  gd_store_close(store);
+  gd_mem_free(run);
+}
+
 static enum gd_status train_steps(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   int64_t steps = o->model->recipe.steps;
@@ -421,6 +522,7 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     double said[SAID_COUNT] = {0};
     struct gd_train_step step;
     said[SAID_WRITTEN] = gd_checkpoint_is_written(&t->writer);
+    double data_s = t->data_s;
     GD_TRY(run_step(t, &step, said, err));
     t->end->loss = step.loss;
     t->end->asked = said[SAID_ASKED] > 0;
@@ -430,7 +532,9 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     say_trouble(t);
     if (o->stepped)
       o->stepped(o->user, &step);
+    GD_TRY(watch_drift(t, &step, data_s, err));
     gd_train_fault_hold(t->step, o->stop, o->user);
+    gd_train_fault_slow(t->step);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
       GD_TRY(end_checkpoint(t, false, err));
     if (t->bad_in_row >= ROLL_BACK_AFTER) {
@@ -521,6 +625,8 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     qsort(t->step_s, (size_t)timed, sizeof *t->step_s, compare_floats);
     end->step_s = (double)t->step_s[timed / 2];
   }
+  gd_drift_end(&t->drift);
+  keep_run(t);
   if (end->finished && t->eval.ops && t->before.evaluated_step != t->step)
     GD_TRY(evaluate(t, &stop, err));
   GD_TRY(end_checkpoint(t, false, err));
@@ -542,6 +648,7 @@ static enum gd_status run(struct training *t, struct gd_error *err) {
   GD_TRY(begin(t, err));
   GD_TRY(open_log(t, err));
   t->saved_ns = t->begun_ns = gd_clock_ns();
+  GD_TRY(begin_drift(t, err));
   if (o->opened)
     o->opened(o->user, &t->plan, t->step);
   GD_TRY(train_steps(t, err));
@@ -555,6 +662,7 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
     return gd_nomem(err, "before training");
   *end = (struct gd_train_end){.eval_accuracy = -1};
   t->o = training;
+  t->opened_ns = gd_clock_ns();
   t->images = training->model->family->images;
   t->end = end;
   t->comm = training->trial.comm;
@@ -569,6 +677,7 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
     if (gd_checkpoint_end(&t->writer, &unused) != GD_OK && training->note && t->rank == 0)
       training->note(training->user, unused.text);
   }
+  gd_drift_end(&t->drift);
   gd_train_log_close(&t->log);
   gd_session_close(&t->session);
   gd_source_close(&t->eval);

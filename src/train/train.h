@@ -40,6 +40,8 @@ struct gd_training {
   struct gd_source_options data, eval; /* eval may have no files */
   const char *folder;
   const char *config_text; /* config.json */
+  bool keeps;              /* the store says what the run was promised, and gets its times */
+  const char *store;       /* path of it, as of gd_store_open */
   const char *init;        /* folder of weights to begin with; NULL or "": random ones */
   /* when to write, and when to end */
   int64_t checkpoint_steps; /* 0: by time alone */
@@ -60,19 +62,21 @@ struct gd_training {
 
 /* How it ended. */
 struct gd_train_end {
-  int64_t step;           /* done */
-  bool finished;          /* the recipe's last step is done */
-  bool asked;             /* `stop` ended it, on some rank; else the time limit */
-  bool resumed;           /* it began from a checkpoint, */
-  int64_t resumed_step;   /* of this step */
-  double loss, eval_loss; /* of the last step; of the last evaluation, 0: none */
-  double seconds;         /* of stepping */
-  double step_s;          /* median */
-  double eval_accuracy;   /* of images: share whose class was found; -1: none */
-  double stalled_s;       /* that steps waited for checkpoints */
-  double data_wait_s;     /* that steps waited for samples */
-  int64_t skipped;        /* updates */
-  int64_t best_step;      /* of the checkpoint with the lowest evaluation loss; -1: none; rank 0 */
+  int64_t step;            /* done */
+  bool finished;           /* the recipe's last step is done */
+  bool asked;              /* `stop` ended it, on some rank; else the time limit */
+  bool resumed;            /* it began from a checkpoint, */
+  int64_t resumed_step;    /* of this step */
+  double loss, eval_loss;  /* of the last step; of the last evaluation, 0: none */
+  double seconds;          /* of stepping */
+  double step_s;           /* median */
+  double eval_accuracy;    /* of images: share whose class was found; -1: none */
+  double stalled_s;        /* that steps waited for checkpoints */
+  double data_wait_s;      /* that steps waited for samples */
+  int64_t skipped;         /* updates */
+  int64_t best_step;       /* of the checkpoint with the lowest evaluation loss; -1: none; rank 0 */
+  double promised_step_s;  /* what the run was started on; 0: nobody said */
+  const char *promised_by; /* "trial", "prediction" or "" */
 };
 
 /*

@@ -42,3 +42,10 @@ void gd_train_fault_hold(int64_t step, bool (*asked)(void *user), void *user) {
   while (access(path, F_OK) == 0 && !(asked && asked(user)))
     nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
+
+void gd_train_fault_slow(int64_t step) {
+  const char *value = step > 0 ? find("slow", 1) : NULL;
+  long long ms = value && *value == '=' ? strtoll(value + 1, NULL, 10) : 0;
+  if (ms > 0)
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}

@@ -15,7 +15,7 @@ twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 fits_screen() {
   local most=24
   [[ $* != *bench* && $* != *train* ]] || most=42
-  [[ $* != help && $* != --help ]] || most=36
+  [[ $* != help && $* != --help ]] || most=40
   expect 0 "$@"
   [[ $(wc -l <"$OUT") -le $most ]] || fail "$LAST: more than $most lines"
   awk 'length > 80 { exit 1 }' "$OUT" || fail "$LAST: more than 80 columns"

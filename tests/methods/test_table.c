@@ -467,7 +467,7 @@ static void check_traffic(const struct subject *s, const struct gd_plan *plan,
   if (graph->ranks > 1)
     rest.bytes[GD_OP_gather] = 8 * (int64_t)graph->n_flats * graph->ranks;
   rest.copied[GD_SPACE_HOST] = update[0].copied[GD_SPACE_HOST];
-  assert_true(rest.copied[GD_SPACE_HOST] <= (method->offload ? 12 : 0));
+  assert_true(rest.copied[GD_SPACE_HOST] <= (method->offload ? 16 : 0));
   compare_traffic(&update[0], &rest, name, graph->ranks, 0, "update, of no flat");
   gd_mem_free(pass);
   gd_mem_free(last);

@@ -93,3 +93,10 @@ refused 2 "the tokenizer has 4096 tokens, and" train "$GD_SOURCE_DIR/tests/refer
   --data "$WORK/text.bin" --tokenizer gpudays-4k -o "$WORK/no"
 mkdir "$WORK/young" && cp "$WORK/run/run.json" "$WORK/young"
 refused 2 "has no whole checkpoint yet" sample "$WORK/young"
+
+# --- the end of `make quickstart` -----------------------------------------------------------------
+
+LAST="tools/learn"
+"$GD_SOURCE_DIR/tools/learn" "$GPUDAYS" 1 "$WORK/learn" >"$OUT" 2>"$ERR" </dev/null || fail "$LAST failed"
+[[ $(grep -c '^\$ gpudays sample' "$OUT") == 2 ]] || fail "$LAST: not two samples"
+shown "went on from the checkpoint of step 1"
