@@ -79,7 +79,7 @@ wait "$program" 2>/dev/null || true
 expect 0 train "$WORK/killed" --threads 1
 same "$WORK/killed"
 # In legs, with everything that is random and soft; also with other micro-batches and ranks.
-hard=(--augment crop,flip,erase=0.3,mixup=0.8,cutmix=1 --label-smoothing 0.1 --normalize half)
+hard=(--augment "crop,flip,erase=0.3,mixup=0.8,cutmix=1" --label-smoothing 0.1 --normalize half)
 expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/hard"
 differs "$WORK/hard"
 expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/legs" --time-limit 0.000001s
