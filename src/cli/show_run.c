@@ -74,10 +74,11 @@ void gd_show_run_damage(struct gd_strbuf *notes, const struct gd_run_view *view,
 void gd_show_run_point(struct gd_strbuf *out, const struct gd_run_view *view,
                        const struct gd_run_point *point) {
   char step[GD_SHOW_TEXT], steps[GD_SHOW_TEXT], rate[GD_SHOW_TEXT];
-  gd_strbuf_printf(out, "step %s of %s, loss %.4f, lr %.2e, norm %.3g, %s tokens/s",
+  gd_strbuf_printf(out, "step %s of %s, loss %.4f, lr %.2e, norm %.3g, %s %s/s",
                    gd_format_count(step, sizeof step, point->step),
                    gd_format_count(steps, sizeof steps, view->steps), point->loss, point->lr,
-                   point->norm, gd_format_number(rate, sizeof rate, point->tokens_per_s, 0));
+                   point->norm, gd_format_number(rate, sizeof rate, point->tokens_per_s, 0),
+                   point->images ? "images" : "tokens");
   if (point->mfu > 0)
     gd_strbuf_printf(out, ", MFU %.0f %%", 100 * point->mfu);
   gd_strbuf_append(out, point->skipped ? ", update skipped\n" : "\n");

@@ -82,7 +82,8 @@ static bool read_line(struct gd_run_log *log, const char *line) {
   p.loss = number_or_nan(line, " \"loss\": ");
   p.norm = number_or_nan(line, "\"gradient_norm\": ");
   p.lr = number_or_nan(line, "\"lr\": ");
-  p.tokens_per_s = number_or_nan(line, "\"tokens_per_s\": ");
+  p.images = strstr(line, "\"images_per_s\": ") != NULL;
+  p.tokens_per_s = number_or_nan(line, p.images ? "\"images_per_s\": " : "\"tokens_per_s\": ");
   p.mfu = number_or_nan(line, "\"mfu\": ");
   return add_point(log, &p);
 }

@@ -19,6 +19,7 @@ struct gd_run_point {
   int64_t step;
   double loss; /* NaN: it was not finite; likewise norm */
   double lr, norm, tokens_per_s, mfu, step_s;
+  bool images; /* tokens_per_s are images a second */
   bool skipped;
 };
 

@@ -107,11 +107,12 @@ enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train
               s->data_wait_s, unit, s->tokens, s->skipped ? ", \"skipped\": true" : "") < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
-  const struct gd_scalar scalars[] = {{"loss", s->loss},
-                                      {"lr", s->lr},
-                                      {"gradient_norm", s->norm},
-                                      {"tokens_per_s", s->tokens_per_s},
-                                      {"mfu", s->mfu}}; /* the last one where it is known */
+  const struct gd_scalar scalars[] = {
+      {"loss", s->loss},
+      {"lr", s->lr},
+      {"gradient_norm", s->norm},
+      {s->images ? "images_per_s" : "tokens_per_s", s->tokens_per_s},
+      {"mfu", s->mfu}}; /* the last one where it is known */
   add_events(log, s->step, scalars, s->mfu > 0 ? 5 : 4);
   return GD_OK;
 }
@@ -125,7 +126,8 @@ enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double 
               number(text, sizeof text, loss), found) < 0 ||
       fflush(log->file) != 0)
     return cannot(log, "written", err);
-  add_events(log, step, &(struct gd_scalar){"eval_loss", loss}, 1);
+  const struct gd_scalar scalars[] = {{"eval_loss", loss}, {"eval_accuracy", accuracy}};
+  add_events(log, step, scalars, accuracy >= 0 ? 2 : 1);
   return GD_OK;
 }
 
