@@ -1,10 +1,12 @@
 /*
  * `gpudays report -o DIR`: the page and its files. What they hold is src/report's.
  */
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "report/report.h"
 #include "store/store_best.h"
+#include "train/run_view.h"
 
 static enum gd_status show(struct gd_cli *cli, const struct gd_report_summary *made,
                            struct gd_error *err) {
@@ -18,12 +20,51 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_report_summary *m
     gd_show_set_int(&object, "figures", made->figures);
     gd_show_set_int(&object, "files", made->files);
     gd_show_set_int(&object, "trials", made->trials);
+    gd_show_set_int(&object, "runs", made->runs);
     gd_show_set_text(&object, "note", made->note);
     return gd_show_json(&cli->out, &object, err);
   }
-  gd_strbuf_printf(&cli->out, "wrote %s: %d tables, %d figures, %lld trial%s; %d files\n",
-                   made->page, made->tables, made->figures, (long long)made->trials,
-                   made->trials == 1 ? "" : "s", made->files);
+  gd_strbuf_printf(&cli->out, "wrote %s: %d tables, %d figures, %lld trial%s", made->page,
+                   made->tables, made->figures, (long long)made->trials,
+                   made->trials == 1 ? "" : "s");
+  if (made->runs > 0)
+    gd_strbuf_printf(&cli->out, ", %d run%s", made->runs, made->runs == 1 ? "" : "s");
+  gd_strbuf_printf(&cli->out, "; %d files\n", made->files);
+  return GD_OK;
+}
+
+/* Appends the runs of a folder; the list is in the arena. */
+static enum gd_status add_runs(struct gd_cli *cli, const char *folder,
+                               struct gd_report_order *order, struct gd_error *err) {
+  const char *const *paths;
+  int count;
+  GD_TRY(gd_run_view_find(folder, &cli->arena, &paths, &count, err));
+  const char **all = gd_arena_alloc(&cli->arena, (size_t)(order->n_runs + count + 1), sizeof *all);
+  if (!all)
+    return gd_nomem(err, "while looking for runs");
+  for (int i = 0; i < order->n_runs; i++)
+    all[i] = order->runs[i];
+  for (int i = 0; i < count; i++)
+    all[order->n_runs + i] = paths[i];
+  order->runs = all;
+  order->n_runs += count;
+  return GD_OK;
+}
+
+/* Those of --runs and of the folders behind it; else of the folder runs, where there is one. */
+static enum gd_status find_runs(struct gd_cli *cli, struct gd_report_order *order,
+                                struct gd_error *err) {
+  if (!cli->options.runs && cli->n_arguments > 0)
+    return gd_fail(err, GD_BAD_INPUT, "report does not know what %s is: runs come behind --runs",
+                   cli->arguments[0]);
+  if (!cli->options.runs)
+    return gd_file_is_missing("runs") ? GD_OK : add_runs(cli, "runs", order, err);
+  GD_TRY(add_runs(cli, cli->options.runs, order, err));
+  for (int i = 0; i < cli->n_arguments; i++)
+    GD_TRY(add_runs(cli, cli->arguments[i], order, err));
+  if (order->n_runs == 0)
+    return gd_fail(err, GD_BAD_INPUT, "there is no run in %s, as 'gpudays train' makes them",
+                   cli->options.runs);
   return GD_OK;
 }
 
@@ -36,6 +77,7 @@ enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err) {
     return gd_fail(err, GD_BAD_INPUT, "report needs a folder to write to: gpudays report -o DIR");
   if (!gd_cli_file(order.folder))
     return gd_fail(err, GD_BAD_INPUT, "report needs a folder: -o DIR (a folder named - is ./-)");
+  GD_TRY(find_runs(cli, &order, err));
   if (!cli->options.no_store)
     GD_TRY(gd_store_open(cli->options.store, &order.store, err));
   enum gd_status status = gd_report_write(&order, &made, err);

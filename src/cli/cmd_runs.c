@@ -29,7 +29,8 @@ static void add_row(struct gd_show_rows *rows, const char *folder, const struct 
   row[4] = loss_cell(cli, view->loss);
   row[5] = loss_cell(cli, view->eval_loss);
   if (view->tokens_per_s > 0)
-    row[6] = gd_show_cell(cli, "%s", gd_format_number(text, sizeof text, view->tokens_per_s, 0));
+    row[6] = gd_show_cell(cli, "%s%s", gd_format_number(text, sizeof text, view->tokens_per_s, 0),
+                          view->log.images ? " images" : "");
   row[7] = gd_run_state_name(view->state);
   row[8] =
       gd_show_cell(cli, "%s%s", trains ? "done " : "",

@@ -90,10 +90,10 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "which presets --budget and --days allow. Exit 1 when nothing is within them.",
          "gpudays cost pythia-1b --budget 40000", gd_cmd_cost},
     [GD_COMMAND_REPORT] =
-        {"report", "", 0, 0, "tables and figures of the paper, and what was measured",
+        {"report", "[DIR...]", 0, -1, "tables and figures of the paper, and what was measured",
          "Writes a page (index.html) that needs no network, and next to it every table and\n"
-         "figure as CSV, SVG and PNG.",
-         "gpudays report -o out", gd_cmd_report},
+         "figure as CSV, SVG and PNG; with the curves of runs that 'gpudays train' made.",
+         "gpudays report -o out --runs runs", gd_cmd_report},
     [GD_COMMAND_VERIFY] =
         {"verify", "DIR", 1, 1, "numerics against a Hugging Face reference",
          "Compares loss, gradients and training losses with those stored in DIR.\n"
@@ -197,7 +197,7 @@ const struct gd_option gd_option_table[] = {
     {"retries", "N", ON_TRAIN, 0, false, "start again so often when a rank or the process dies",
      gd_value_int, TARGET(retries), 1, 1000000},
     {"slurm", NULL, ON(BENCH) | ON_TRAIN, 0, false,
-     "as jobs of SLURM: a job a trial; train: one after another", gd_value_switch, TARGET(slurm), 0,
+     "as jobs of SLURM: one a trial; train: one after another", gd_value_switch, TARGET(slurm), 0,
      0},
     {"job-status", NULL, ON_TRAIN, 0, false, "with --slurm: show the jobs of a run, and its end",
      gd_value_switch, TARGET(job_status), 0, 0},
@@ -290,6 +290,8 @@ const struct gd_option gd_option_table[] = {
      "write the errors of its device's trials into it", gd_value_text, TARGET(calibration), 0, 0},
     {"survey", "FILE", ON(REPORT), 0, false, "answers to draw Figures 1 and 8 from", gd_value_text,
      TARGET(survey), 0, 0},
+    {"runs", "DIR", ON(REPORT), 0, false, "runs to draw; more may follow; default: runs, if there",
+     gd_value_text, TARGET(runs), 0, 0},
     {"no-predictions", NULL, ON(REPORT), 0, false, "only the paper and what was measured",
      gd_value_switch, TARGET(no_predictions), 0, 0},
     {"job-time", "TIME", ON(EXPORT) | ON_TRAIN, 0, false, "limit of one job of SLURM; default 1d",

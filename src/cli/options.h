@@ -112,6 +112,7 @@ struct gd_cli_options {
   const char *rent, *energy;
   int64_t synthetic;  /* answers of survey to invent */
   const char *survey; /* of report: a file of answers */
+  const char *runs;   /* of report: a folder of runs, or a run */
   /* of train */
   bool dry_run, job_status;
   bool once; /* of watch */

@@ -54,7 +54,8 @@ void gd_show_set_run(struct gd_show_object *to, const char *folder,
   gd_show_set_real(to, "loss", view->loss);
   gd_show_set_real(to, "eval_loss", view->eval_loss);
   set_positive(to, "step_s", view->step_s);
-  set_positive(to, "tokens_per_s", view->tokens_per_s);
+  set_positive(to, "tokens_per_s", view->log.images ? 0 : view->tokens_per_s);
+  set_positive(to, "images_per_s", view->log.images ? view->tokens_per_s : 0);
   gd_show_set_int(to, "skipped", view->skipped);
   set_positive(to, "promised_step_s", view->leg.promised_step_s);
   gd_show_set_text(to, "promised_by", view->leg.promised_by);
@@ -78,7 +79,7 @@ void gd_show_run_point(struct gd_strbuf *out, const struct gd_run_view *view,
                    gd_format_count(step, sizeof step, point->step),
                    gd_format_count(steps, sizeof steps, view->steps), point->loss, point->lr,
                    point->norm, gd_format_number(rate, sizeof rate, point->tokens_per_s, 0),
-                   point->images ? "images" : "tokens");
+                   view->log.images ? "images" : "tokens");
   if (point->mfu > 0)
     gd_strbuf_printf(out, ", MFU %.0f %%", 100 * point->mfu);
   gd_strbuf_append(out, point->skipped ? ", update skipped\n" : "\n");

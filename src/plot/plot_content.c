@@ -308,7 +308,8 @@ static void end_labels(struct gd_plot_layout *at) {
     done[next] = true;
     char colour[16];
     snprintf(colour, sizeof colour, "#%06x", gd_plot_colour_of(plot, next, plot->n_series));
-    double y = fmax(next_y, below + 14);
+    double lowest = at->bottom - 14 * (plot->n_series - 1 - k); /* above the numbers of the axis */
+    double y = fmax(fmin(next_y, lowest), below + 14);
     below = y;
     gd_plot_put_text(at, at->right + 8, y,
                      (struct gd_plot_style){plot->ordered ? GD_PLOT_INK : colour, GD_PLOT_SMALL,

@@ -27,6 +27,7 @@ static const double ramp[][3] = {
 static const double two_ways[][3] = {
     {176, 88, 8}, {236, 170, 98}, {240, 238, 232}, {132, 182, 218}, {28, 96, 168}};
 enum { STOPS = 5 };
+enum { MOST_MARKS = 64 }; /* points of a line that are marked */
 
 /* --- texts --------------------------------------------------------------------------------- */
 
@@ -602,6 +603,20 @@ static void put_settings(struct gd_plot_layout *at) {
     gd_strbuf_append(at->out, "set logscale y\n");
 }
 
+/* Marks that would cover the line are left out. */
+static void put_series(struct gd_plot_layout *at, int s) {
+  const struct gd_plot *plot = at->plot;
+  bool lines = plot->kind == GD_PLOT_LINES, marks = plot->series[s].count <= MOST_MARKS;
+  gd_strbuf_printf(at->out, ", $s%d using 1:2 with %s", s,
+                   !lines  ? "points"
+                   : marks ? "linespoints"
+                           : "lines");
+  if (!lines || marks)
+    gd_strbuf_printf(at->out, " pt %d ps 0.9", markers[s % COLOURS]);
+  gd_strbuf_printf(at->out, " lw 2 lc rgb '#%06x' notitle",
+                   gd_plot_colour_of(plot, s, plot->n_series));
+}
+
 static void put_plot(struct gd_plot_layout *at, bool errors) {
   const struct gd_plot *plot = at->plot;
   gd_strbuf_printf(at->out, "$frame << END\n%.12g %.12g\nEND\n", at->x0, at->y0);
@@ -618,9 +633,7 @@ static void put_plot(struct gd_plot_layout *at, bool errors) {
                      "' notitle");
   for (int s = 0; s < plot->n_series && !has_categories(plot); s++)
     if (gd_plot_any_drawn(at, &plot->series[s]))
-      gd_strbuf_printf(at->out, ", $s%d using 1:2 with %s lw 2 pt %d ps 0.9 lc rgb '#%06x' notitle",
-                       s, plot->kind == GD_PLOT_LINES ? "linespoints" : "points",
-                       markers[s % COLOURS], gd_plot_colour_of(plot, s, plot->n_series));
+      put_series(at, s);
   gd_strbuf_append(at->out, "\n");
 }
 

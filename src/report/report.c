@@ -15,6 +15,7 @@
 
 static enum gd_status make_items(struct gd_report *report, struct gd_error *err) {
   gd_report_summarise(report);
+  GD_TRY(gd_report_items_runs(report, err));
   GD_TRY(gd_report_items_days(report, err));
   GD_TRY(gd_report_items_methods(report, err));
   GD_TRY(gd_report_items_cost(report, err));

@@ -14,10 +14,12 @@
 #include "store/store.h"
 
 struct gd_report_order {
-  const char *folder;     /* is made where it is not there; files in it are replaced one by one */
-  struct gd_store *store; /* NULL: nothing is measured */
-  bool no_predictions;    /* they take some seconds */
-  const char *survey;     /* a file of answers for Figures 1 and 8; NULL: none */
+  const char *folder;      /* is made where it is not there; files in it are replaced one by one */
+  struct gd_store *store;  /* NULL: nothing is measured */
+  bool no_predictions;     /* they take some seconds */
+  const char *survey;      /* a file of answers for Figures 1 and 8; NULL: none */
+  const char *const *runs; /* folders of runs of `train` */
+  int n_runs;
 };
 
 enum { GD_REPORT_PATH = 4096 };
@@ -27,6 +29,7 @@ struct gd_report_summary {
   int tables, figures;       /* on the page */
   int files;                 /* written, the page included */
   int64_t trials;            /* of the store that are in it */
+  int runs;                  /* of `train`, likewise */
   char note[512];            /* what is missing, and how to get it: no gnuplot; empty: nothing */
 };
 

@@ -271,6 +271,7 @@ enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *e
 enum gd_status gd_report_items_methods(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_cost(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_rest(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_report_items_runs(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_predicted_days(struct gd_report *report, enum gd_paper_table which,
                                         struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_trials(struct gd_report *report, struct gd_error *err) GD_MUST_USE;

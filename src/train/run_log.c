@@ -82,8 +82,11 @@ static bool read_line(struct gd_run_log *log, const char *line) {
   p.loss = number_or_nan(line, " \"loss\": ");
   p.norm = number_or_nan(line, "\"gradient_norm\": ");
   p.lr = number_or_nan(line, "\"lr\": ");
-  p.images = strstr(line, "\"images_per_s\": ") != NULL;
-  p.tokens_per_s = number_or_nan(line, p.images ? "\"images_per_s\": " : "\"tokens_per_s\": ");
+  p.tokens_per_s = number_or_nan(line, "\"tokens_per_s\": ");
+  if (isnan(p.tokens_per_s)) {
+    p.tokens_per_s = number_or_nan(line, "\"images_per_s\": ");
+    log->images = isfinite(p.tokens_per_s);
+  }
   p.mfu = number_or_nan(line, "\"mfu\": ");
   return add_point(log, &p);
 }

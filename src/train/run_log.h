@@ -17,9 +17,8 @@
 
 struct gd_run_point {
   int64_t step;
-  double loss; /* NaN: it was not finite; likewise norm */
-  double lr, norm, tokens_per_s, mfu, step_s;
-  bool images; /* tokens_per_s are images a second */
+  double loss;                                /* NaN: it was not finite; likewise norm */
+  double lr, norm, tokens_per_s, mfu, step_s; /* of a model of images, images_per_s */
   bool skipped;
 };
 
@@ -33,6 +32,7 @@ struct gd_run_log {
   struct gd_run_eval *evals;
   uint32_t n_points, n_evals, points_capacity, evals_capacity;
   int64_t damaged;       /* lines */
+  bool images;           /* it counts images, not tokens */
   int64_t read_bytes;    /* of the file, so far */
   int64_t changed_s;     /* when the file was last written, since 1970; 0: there is none */
   uint64_t device, file; /* which file that was */

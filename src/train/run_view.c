@@ -84,7 +84,8 @@ static void judge(struct gd_run_view *view, const char *folder, bool locked) {
   view->loss = log->n_points > 0 ? log->points[log->n_points - 1].loss : (double)NAN;
   view->eval_loss = log->n_evals > 0 ? log->evals[log->n_evals - 1].loss : (double)NAN;
   view->step_s = gd_run_log_step_s(log);
-  view->tokens_per_s = view->step_s > 0 ? (double)(view->batch * view->seq) / view->step_s : 0;
+  int64_t units = view->batch * (log->images ? 1 : view->seq); /* of a step */
+  view->tokens_per_s = view->step_s > 0 ? (double)units / view->step_s : 0;
   view->skipped = 0;
   for (uint32_t i = 0; i < log->n_points; i++)
     view->skipped += log->points[i].skipped;

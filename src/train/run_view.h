@@ -26,7 +26,7 @@ struct gd_run_view {
   struct gd_run_log log;
   int64_t step;                /* done */
   double loss, eval_loss;      /* last ones; NaN: none */
-  double step_s, tokens_per_s; /* median of the last steps; 0: none */
+  double step_s, tokens_per_s; /* median of the last steps; 0: none; log.images: images */
   int64_t skipped;             /* updates */
   int64_t changed_s;           /* last change, since 1970 */
   int64_t completion_s;        /* being trained: when it will be done; else 0 */

@@ -112,9 +112,10 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" report -o "$WORK/report" --json
   "$GPUDAYS" doctor --json --threads 1
   "$GPUDAYS" completion bash --json
-  mkdir "$WORK/run"
-  echo '{"model": {"name": "tiny", "recipe": {"steps": 1, "batch": 1, "seq": 8}}}' >"$WORK/run/run.json"
+  printf '\1\0%.0s' {1..200} >"$WORK/ids"
+  "$GPUDAYS" train "$WORK/tiny" --data "$WORK/ids" --seq 8 --batch 1 --steps 9 --threads 1 -o "$WORK/run" >/dev/null
   "$GPUDAYS" runs "$WORK/run" --json
+  "$GPUDAYS" accuracy --json
 } | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"
 awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n' |
   grep -E '^[a-z][a-z0-9_]*$' | sort -u >"$WORK/manual"

@@ -40,6 +40,13 @@ field_is step 30
 field_is eval_accuracy 1.0
 field_above data_wait_s 0
 [[ $(losses "$WORK/whole" | wc -l) == 30 ]] || fail "$LAST: the log has not 30 steps"
+# What is seen of it counts images.
+expect 0 watch "$WORK/whole" --once
+grep -qE 'step 30 of 30, loss [0-9.]+, .* [0-9,]+ images/s' "$OUT" || fail "$LAST: counts no images"
+expect 0 runs "$WORK/whole" --json
+field_is tokens_per_s null
+field_above images_per_s 0
+grep -aqF images_per_s "$WORK"/whole/tensorboard/events.out.tfevents.* || fail "$LAST: TensorBoard gets no images"
 awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(first > 0.5 && last < 0.5 * first) }' \
   <(losses "$WORK/whole") || fail "$LAST: nothing was learnt"
 [[ $(grep -c '"eval_accuracy": ' "$WORK/whole/log.jsonl") -ge 3 ]] || fail "$LAST: not three evaluations"

@@ -1,0 +1,277 @@
+/*
+ * Runs of `gpudays train`: a table of them, their losses together, and the curves of each: loss and
+ * evaluation, throughput, learning rate, skipped updates, and the step time against what the run
+ * was promised. Read from their folders; nothing of it is in the store.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/report_int.h"
+#include "train/run_view.h"
+
+enum {
+  POINTS = 300,   /* of a curve: what shares one is shown by its mean, of step times the median */
+  TOGETHER = 8,   /* runs in the figure of all */
+  IN_CURVES = 24, /* runs that have figures of their own */
+};
+
+struct run {
+  const char *folder, *name;
+  struct gd_run_view view;
+  /* curves, in the arena; by place, `count` of them */
+  int count;
+  double *step, *loss, *rate, *lr, *skipped, *drift;
+  double *eval_step, *eval;
+  int n_evals;
+};
+
+/* --- curves --------------------------------------------------------------------------------- */
+
+static int compare_doubles(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Mean of what is finite; NaN: nothing is. */
+struct mean {
+  double sum;
+  int count;
+};
+static void add_value(struct mean *mean, double value) {
+  if (isfinite(value)) {
+    mean->sum += value;
+    mean->count++;
+  }
+}
+static double value_of(const struct mean *mean) {
+  return mean->count > 0 ? mean->sum / mean->count : (double)NAN;
+}
+
+/* One place of the curves: the points from `first` up to `end`. */
+static void fill_place(struct run *run, int place, uint32_t first, uint32_t end, double *seconds,
+                       int64_t *skipped) {
+  const struct gd_run_point *points = run->view.log.points;
+  struct mean loss = {0}, rate = {0};
+  int count = 0;
+  for (uint32_t i = first; i < end; i++) {
+    add_value(&loss, points[i].loss);
+    add_value(&rate, points[i].tokens_per_s);
+    *skipped += points[i].skipped;
+    if (points[i].step_s > 0)
+      seconds[count++] = points[i].step_s;
+  }
+  qsort(seconds, (size_t)count, sizeof *seconds, compare_doubles);
+  run->step[place] = (double)points[end - 1].step;
+  run->loss[place] = value_of(&loss);
+  run->rate[place] = value_of(&rate);
+  run->lr[place] = points[end - 1].lr;
+  run->skipped[place] = (double)*skipped;
+  if (count > 0 && run->view.leg.promised_step_s > 0)
+    run->drift[place] = 100 * (seconds[count / 2] / run->view.leg.promised_step_s - 1);
+}
+
+static enum gd_status make_curves(struct gd_report *report, struct run *run, struct gd_error *err) {
+  const struct gd_run_log *log = &run->view.log;
+  int count = log->n_points < POINTS ? (int)log->n_points : POINTS;
+  double **const curves[] = {&run->step, &run->loss,    &run->rate,
+                             &run->lr,   &run->skipped, &run->drift};
+  int64_t skipped = 0;
+  double *seconds = gd_report_numbers(report, (int)(log->n_points / POINTS) + 2);
+  for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
+    if (!(*curves[i] = gd_report_numbers(report, count + 1)))
+      return gd_report_no_memory(err);
+  run->n_evals = (int)log->n_evals;
+  run->eval_step = gd_report_numbers(report, run->n_evals + 1);
+  run->eval = gd_report_numbers(report, run->n_evals + 1);
+  if (!seconds || !run->eval_step || !run->eval)
+    return gd_report_no_memory(err);
+  for (int i = 0; i < count; i++)
+    fill_place(run, i, (uint32_t)((int64_t)log->n_points * i / count),
+               (uint32_t)((int64_t)log->n_points * (i + 1) / count), seconds, &skipped);
+  for (int i = 0; i < run->n_evals; i++) {
+    run->eval_step[i] = (double)log->evals[i].step;
+    run->eval[i] = log->evals[i].loss;
+  }
+  run->count = count;
+  return GD_OK;
+}
+
+/* --- the table ------------------------------------------------------------------------------ */
+
+static const struct gd_report_column columns[] = {
+    {"Run", NULL, false},
+    {"Model", NULL, false},
+    {"Method", NULL, false},
+    {"Device", NULL, false},
+    {"State", NULL, false},
+    {"Steps", "Training", true},
+    {"of", "Training", true},
+    {"Loss", "Training", true},
+    {"Evaluation", NULL, true},
+    {"Skipped", NULL, true},
+    {"Tokens (images)/s", NULL, true},
+    {"Now", "Step, ms", true},
+    {"Promised", "Step, ms", true},
+    {"Longer, %", "Step, ms", true},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static void add_row(struct gd_report *report, const struct run *run,
+                    struct gd_report_table *table) {
+  const struct gd_run_view *view = &run->view;
+  const struct gd_run_leg *leg = &view->leg;
+  struct gd_report_cell *row = gd_report_table_row(table);
+  row[0].text = run->name;
+  row[1].text = gd_report_model_title(report, view->model);
+  row[2].text = gd_report_print(report, "%s", leg->method);
+  row[3].text = gd_report_print(report, leg->ranks > 1 ? "%s x %lld" : "%s", leg->device,
+                                (long long)leg->ranks);
+  row[4].text = gd_run_state_name(view->state);
+  gd_report_set_count(report, &row[5], view->step);
+  gd_report_set_count(report, &row[6], view->steps);
+  gd_report_set_digits(report, &row[7], view->loss);
+  gd_report_set_digits(report, &row[8], view->eval_loss);
+  gd_report_set_count(report, &row[9], view->skipped);
+  if (view->step_s <= 0)
+    return;
+  gd_report_set_count(report, &row[10], (int64_t)view->tokens_per_s);
+  gd_report_set_digits(report, &row[11], 1000 * view->step_s);
+  if (leg->promised_step_s <= 0)
+    return;
+  gd_report_set_digits(report, &row[12], 1000 * leg->promised_step_s);
+  gd_report_set_digits(report, &row[13], 100 * (view->step_s / leg->promised_step_s - 1));
+}
+
+/* --- figures -------------------------------------------------------------------------------- */
+
+#define FROM "log.jsonl of the run"
+
+static enum gd_status add_lines(struct gd_report *report, const char *name, const char *caption,
+                                const char *title, const char *y_label,
+                                const struct gd_plot_series *series, int n_series,
+                                struct gd_error *err) {
+  struct gd_plot plot = {.kind = GD_PLOT_LINES,
+                         .title = title,
+                         .x_label = "step",
+                         .y_label = y_label,
+                         .series = series,
+                         .n_series = n_series};
+  return gd_report_add_plot(
+      report, &(struct gd_report_block){name, caption, GD_REPORT_MEASURED, FROM}, &plot, err);
+}
+
+static enum gd_status one_line(struct gd_report *report, const struct run *run, int number,
+                               const char *what, const char *caption, const char *y_label,
+                               const double *y, struct gd_error *err) {
+  struct gd_plot_series series = {.name = run->name, .x = run->step, .y = y, .count = run->count};
+  return add_lines(report, gd_report_print(report, "run-%d-%s", number, what), caption,
+                   gd_report_print(report, "%s: %s", run->name, y_label), y_label, &series, 1, err);
+}
+
+static enum gd_status run_section(struct gd_report *report, const struct run *run, int number,
+                                  struct gd_error *err) {
+  const struct gd_run_view *view = &run->view;
+  const struct gd_plot_series losses[] = {
+      {.name = "training", .x = run->step, .y = run->loss, .count = run->count},
+      {.name = "evaluation", .x = run->eval_step, .y = run->eval, .count = run->n_evals}};
+  gd_report_begin(report, gd_report_print(report, "run-%d", number),
+                  gd_report_print(report, "Run %d", number), run->name);
+  GD_TRY(add_lines(report, gd_report_print(report, "run-%d-loss", number),
+                   "Loss by step: of training before the update, and of evaluation.",
+                   gd_report_print(report, "%s: loss", run->name), "loss", losses,
+                   run->n_evals > 0 ? 2 : 1, err));
+  gd_report_pair(report, true);
+  GD_TRY(one_line(report, run, number, "throughput", "Throughput.",
+                  view->log.images ? "images/s" : "tokens/s", run->rate, err));
+  GD_TRY(one_line(report, run, number, "lr", "Learning rate.", "learning rate", run->lr, err));
+  gd_report_pair(report, false);
+  if (view->leg.promised_step_s > 0)
+    GD_TRY(one_line(report, run, number, "drift",
+                    gd_report_print(report,
+                                    "Step time against what the %s promised: %.4g ms. Above 0 a "
+                                    "step takes longer.",
+                                    view->leg.promised_by, 1000 * view->leg.promised_step_s),
+                    "% longer than promised", run->drift, err));
+  if (view->skipped > 0)
+    GD_TRY(one_line(report, run, number, "skipped",
+                    "Updates that were skipped so far: the loss was not finite, or spiked.",
+                    "skipped updates", run->skipped, err));
+  gd_report_end(report);
+  return GD_OK;
+}
+
+static enum gd_status all_losses(struct gd_report *report, const struct run *runs, int count,
+                                 struct gd_error *err) {
+  int shown = count < TOGETHER ? count : TOGETHER;
+  struct gd_plot_series *series = gd_report_series(report, shown);
+  if (!series)
+    return gd_report_no_memory(err);
+  for (int i = 0; i < shown; i++)
+    series[i] = (struct gd_plot_series){
+        .name = runs[i].name, .x = runs[i].step, .y = runs[i].loss, .count = runs[i].count};
+  return add_lines(report, "runs-loss",
+                   shown < count
+                       ? gd_report_print(report, "Losses of the first %d of %d runs.", shown, count)
+                       : "Losses of all runs.",
+                   "Losses of runs", "loss", series, shown, err);
+}
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+static enum gd_status make_items(struct gd_report *report, const struct run *runs, int count,
+                                 struct gd_error *err) {
+  struct gd_report_table *table = gd_report_table_new(&report->arena, columns, COLUMNS, count);
+  if (!table)
+    return gd_report_no_memory(err);
+  gd_report_chapter(report, "Runs");
+  gd_report_begin(report, "runs", "Runs", "What was trained");
+  for (int i = 0; i < count; i++)
+    add_row(report, &runs[i], table);
+  GD_TRY(
+      gd_report_add_table(report,
+                          &(struct gd_report_block){
+                              "runs",
+                              "Runs of 'gpudays train'. A step is the median of the last 32; what "
+                              "was promised is the trial or the prediction it was started on.",
+                              GD_REPORT_MEASURED, "folders of the runs"},
+                          table, err));
+  if (count > 1)
+    GD_TRY(all_losses(report, runs, count, err));
+  gd_report_end(report);
+  for (int i = 0; i < count && i < IN_CURVES; i++)
+    if (runs[i].count > 1)
+      GD_TRY(run_section(report, &runs[i], i + 1, err));
+  return GD_OK;
+}
+
+/* A run that cannot be read is said on the page, and the others are there. */
+enum gd_status gd_report_items_runs(struct gd_report *report, struct gd_error *err) {
+  int asked = report->order->n_runs, count = 0;
+  struct run *runs = gd_arena_alloc(&report->arena, (size_t)asked + 1, sizeof *runs);
+  enum gd_status status = runs ? GD_OK : gd_report_no_memory(err);
+  for (int i = 0; i < asked && status == GD_OK; i++) {
+    struct run *run = &runs[count];
+    struct gd_error why = {0};
+    const char *slash = strrchr(report->order->runs[i], '/');
+    *run = (struct run){.folder = report->order->runs[i]};
+    run->name = slash && slash[1] ? slash + 1 : run->folder;
+    if (gd_run_view_read(&run->view, run->folder, &why) == GD_OK) {
+      status = make_curves(report, run, err);
+      count++;
+    } else {
+      gd_run_view_deinit(&run->view);
+      gd_report_text(
+          report, gd_report_print(report, "The run %s was left out: %s.", run->folder, why.text));
+      if (!report->made->note[0])
+        snprintf(report->made->note, sizeof report->made->note, "%.200s was left out: %.250s",
+                 run->folder, why.text);
+    }
+  }
+  if (status == GD_OK && count > 0)
+    status = make_items(report, runs, count, err);
+  for (int i = 0; i < count; i++)
+    gd_run_view_deinit(&runs[i].view);
+  report->made->runs = count;
+  return status;
+}
