@@ -53,6 +53,8 @@ awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(first > 0.5 && last < 0.5
 [[ $(grep -c '"images_per_s": .*"data_wait_s": .*"images": ' "$WORK/whole/log.jsonl") == 30 ]] ||
   fail "$LAST: the log has no images or waits"
 expect 0 models "$WORK/whole/model" --json
+expect 0 watch "$WORK/whole"
+shown " images/s"
 expect 0 train "$WORK/whole"
 shown "30 of 30 steps"
 
