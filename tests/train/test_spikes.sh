@@ -74,3 +74,30 @@ field_is best_step "$best"
 ((best < 60)) || fail "$LAST: the last one is the best"
 [[ -e $WORK/best/checkpoints/step-$(printf %08d "$best")/state.json ]] || fail "$LAST: it is gone"
 (($(checkpoints "$WORK/best" | wc -l) <= 2)) || fail "$LAST: more than the newest and the best are left"
+
+# --- the hardware -------------------------------------------------------------------------------
+
+# Checks change nothing of a run, also in fp16 with its loss scale, and with dropout's seeds.
+for extra in "${ranks[@]}"; do
+  for precision in fp32 fp16; do
+    folder=$WORK/checked-$precision${extra: -1}
+    # shellcheck disable=SC2086
+    expect 0 "${run[@]}" --precision $precision -o "$folder-not" $extra
+    # shellcheck disable=SC2086
+    expect 0 "${run[@]}" --precision $precision -o "$folder" --check-hardware 7 $extra
+    same "$folder-not" "$folder"
+  done
+  # A device that gives another loss the second time.
+  # shellcheck disable=SC2086
+  GPUDAYS_TEST_TRAIN=flip@21 expect 3 "${run[@]}" -o "$folder-bad" --check-hardware 7 --checkpoint-every 5 $extra
+  said "the same micro-step after step 21 gave loss "
+  said "(rank $((${extra: -1} + 0 > 0))): its device or memory computes wrongly"
+  (($(newest "$folder-bad") <= 20)) || fail "$LAST: a checkpoint was written after it"
+done
+GPUDAYS_TEST_TRAIN=flip@22 expect 0 "${run[@]}" -o "$WORK/unseen" --check-hardware 7
+# A spike is checked at once, and is none of the hardware's.
+GPUDAYS_TEST_TRAIN=norm@45 try "${run[@]}" -o "$WORK/innocent" --check-hardware 100
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+said "the spike of step 45 is none of the hardware's: the same micro-step gives the same again"
+GPUDAYS_TEST_TRAIN=norm@45,flip@45 expect 3 "${run[@]}" -o "$WORK/guilty" --check-hardware 100
+said "the same micro-step after step 45 gave loss "
