@@ -147,14 +147,14 @@ static enum gd_status update(struct training *t, struct gd_train_step *out, stru
 static void look_at_learning(struct training *t) {
   const struct gd_recent *recent = &t->before.recent;
   double mean = 0, guessing = log((double)t->o->data.tokens.vocabulary);
-  if (t->looked || t->images ||
-      /* whose targets may be soft */ recent->count < GD_RECENT_TO_JUDGE ||
-      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_TO_JUDGE)
+  bool soft = t->images; /* targets may be mixtures: what guessing costs is not known */
+  if (t->looked || soft || recent->count < GD_RECENT_TO_JUDGE ||
+      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_MOST)
     return;
   t->looked = true;
   for (int i = recent->count - GD_RECENT_TO_JUDGE; i < recent->count; i++)
     mean += recent->loss[i] / GD_RECENT_TO_JUDGE;
-  if (mean > 0.99 * guessing)
+  if (mean > 0.995 * guessing)
     say(t,
         "the loss is %.4f at step %" PRId64 ", after the warm-up: guessing among %lld tokens gives "
         "ln(%lld) = %.4f. Nothing is learnt: are the ids those of the model's tokenizer, is the "
