@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# "Adding things" of docs/tour.md is true: a copy of the tree gets an op, a family, a part of a method and a GPU by the
-# edits of this folder's scripts, which touch exactly the files that the tour names, and then builds and uses them.
+# docs/adding.md is true: a copy of the tree gets an op, a family, a part of a method and a GPU by the
+# edits of this folder's scripts, which touch exactly the files that it names, and then builds and uses them.
 # Takes minutes, so it is part of `make check-all` (GD_TEST_ALL).
 set -euo pipefail
 export LC_ALL=C
@@ -48,10 +48,10 @@ new_file() { # FILE: as it is in tree/ of this folder
   echo "$1" >>"$work/touched/$part"
 }
 
-# named TITLE: the files that the first sentence of the tour names for it; tools are no edits.
+# named TITLE: the files that its first sentence names for it; tools are no edits.
 # shellcheck disable=SC2016 # backticks of Markdown
 named() {
-  awk -v title="- **$1**" 'index($0, title) == 1 { on = 1; print; next } on && /^(-|#|$)/ { exit } on' docs/tour.md |
+  awk -v title="- **$1**" 'index($0, title) == 1 { on = 1; print; next } on && /^(-|#|$)/ { exit } on' docs/adding.md |
     tr '\n' ' ' | sed 's/[.] .*//' | grep -oE '`[a-z]+/[A-Za-z0-9_./-]+`' | tr -d '`' | grep -v '^tools/' | sort -u
 }
 for part in op family method gpu; do
@@ -64,7 +64,7 @@ for part in op family method gpu; do
   # shellcheck source=/dev/null
   source "$here/$part.sh"
   diff <(sort -u "$work/touched/$part") <(named "$title") >"$work/differs" ||
-    fail "the edits for '$title' (<) are not those of docs/tour.md (>):" "$(grep '^[<>]' "$work/differs")"
+    fail "the edits for '$title' (<) are not those of docs/adding.md (>):" "$(grep '^[<>]' "$work/differs")"
 done
 
 # --- build ---
