@@ -15,7 +15,7 @@ twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 fits_screen() {
   local most=24
   [[ $* != *bench* ]] || most=42
-  [[ $* != *train* ]] || most=52
+  [[ $* != *train* ]] || most=56
   [[ $* != help && $* != --help ]] || most=40
   expect 0 "$@"
   [[ $(wc -l <"$OUT") -le $most ]] || fail "$LAST: more than $most lines"
