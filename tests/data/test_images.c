@@ -395,6 +395,7 @@ static void test_mix(void **state) {
     if (a->targets[0] == b->targets[0])
       continue;
     float share = changed[i].targets[a->targets[0] > 0 ? 0 : 1];
+    assert_float_equal(changed[i ^ 1].targets[b->targets[0] > 0 ? 0 : 1], share, 1e-6);
     told++;
     sum += (double)share;
     for (int p = 0; p < PIXELS; p++)
