@@ -104,7 +104,10 @@ bool gd_tar_next(struct gd_tar *tar, struct gd_tar_member *member, enum gd_statu
     if (is_zero(header))
       return false;
     if (!sum_is_right(header))
-      return fail(tar, "this is no header of a tar archive", status, err);
+      return fail(tar,
+                  "this is no header of a tar archive; images are in tar archives, or in a folder "
+                  "for each class",
+                  status, err);
     uint8_t type = header[TYPE_AT];
     bool extends = type == 'x' || type == 'L';
     int64_t bytes = number_of(header + SIZE_AT, SIZE_SIZE), first = tar->at + BLOCK;

@@ -102,6 +102,10 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" survey --questions --json
   "$GPUDAYS" tokens "$GD_SOURCE_DIR/README.md" -o "$WORK/tokens" --json
   "$GPUDAYS" tokens --decode "$WORK/tokens" --count 9 --json
+  "$GPUDAYS" train "$GD_SOURCE_DIR/examples/tiny" --data "$WORK/tokens" --tokenizer gpudays-4k --seq 16 --batch 1 \
+    --steps 1 --warmup 0 --threads 1 -o "$WORK/trained" --json
+  "$GPUDAYS" sample "$WORK/trained" --length 1 --threads 1 --json
+  "$GPUDAYS" evaluate "$WORK/trained" --data "$WORK/tokens" --samples 1 --threads 1 --json
   "$GPUDAYS" survey --synthetic 9 --json
   "$GPUDAYS" survey --synthetic 9 -o "$WORK/answers.csv" --quiet >/dev/null
   "$GPUDAYS" survey "$WORK/answers.csv" --json

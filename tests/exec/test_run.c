@@ -164,7 +164,8 @@ static void test_training_lowers_the_loss(void **state) {
   make_batch(ids, labels, &weight);
   for (int precision = GD_PRECISION_FP32; precision <= GD_PRECISION_BF16; precision++) {
     start(f, "cpu", 0, (enum gd_precision)precision, BATCH, 0);
-    OK(gd_run_batch(&f->run, GD_RUN_FULL, &(struct gd_batch){ids, NULL, labels, weight}, &f->err));
+    OK(gd_run_batch(&f->run, GD_RUN_FULL,
+                    &(struct gd_batch){.ids = ids, .labels = labels, .weight = weight}, &f->err));
     for (int step = 0; step < 30; step++) {
       OK(gd_run_micro_step(&f->run, GD_RUN_FULL, &f->err));
       OK(gd_run_take_loss(&f->run, &loss, &f->err));
@@ -203,7 +204,8 @@ static void test_overflow_skips_the_step(void **state) {
   assert_true(before[0] == 65536);
   OK(gd_run_read(&f->run, table, before, &f->err));
   write_leaf(f, graph->loss_scale, scale);
-  OK(gd_run_batch(&f->run, GD_RUN_FULL, &(struct gd_batch){ids, NULL, labels, weight}, &f->err));
+  OK(gd_run_batch(&f->run, GD_RUN_FULL,
+                  &(struct gd_batch){.ids = ids, .labels = labels, .weight = weight}, &f->err));
   OK(gd_run_micro_step(&f->run, GD_RUN_FULL, &f->err));
   OK(gd_run_take_loss(&f->run, &loss, &f->err));
   assert_true(isfinite(loss)); /* the loss itself is not scaled */
