@@ -269,7 +269,8 @@ static void run_program(const char *const *arguments) {
     int nothing = open("/dev/null", O_RDWR);
     dup2(nothing, STDIN_FILENO);
     dup2(nothing, STDOUT_FILENO);
-    execv(program, (char *const *)(uintptr_t)arguments);
+    if (program)
+      execv(program, (char *const *)(uintptr_t)arguments);
     _exit(127);
   }
   assert_int_equal(waitpid(pid, &status, 0), pid);
