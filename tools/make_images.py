@@ -6,8 +6,8 @@ makes of them: tests/data/images. Needs Pillow and NumPy (made with Pillow 13.0.
   /tmp/images/bin/python tools/make_images.py
 
 codec/NAME.jpg|png   a file of every kind that decoders meet
-codec/NAME.ppm       its pixels after Pillow's convert("RGB")
-resize/NAME.ppm      codec/colour.png: crop(box), resize(size, BILINEAR); the name is
+codec/NAME.rgb       its pixels after Pillow's convert("RGB")
+resize/NAME.rgb      codec/colour.png: crop(box), resize(size, BILINEAR); the name is
                      LEFT-TOP-WIDTH-HEIGHT-to-WIDTH-HEIGHT
 train, eval          two classes that a small model tells apart
 With --speed FOLDER  100 JPEGs of 500 x 375 instead, for bench/bench_images.c
@@ -36,8 +36,9 @@ def scene(rng, width, height):
     return np.clip(pixels + rng.normal(0, 6, pixels.shape), 0, 255).astype(np.uint8)
 
 
-def write_ppm(path, image):
-    path.write_bytes(b"P6\n%d %d\n255\n" % image.size + image.tobytes())
+def write_rgb(path, image):
+    """Width and height as little-endian uint32, then rows of RGB."""
+    path.write_bytes(struct.pack("<II", *image.size) + image.tobytes())
 
 
 def write_16bit(path, pixels):
@@ -77,7 +78,7 @@ def make_codec(folder):
     colour.convert("L").save(folder / "grey.jpg", quality=80)
     colour.convert("CMYK").save(folder / "cmyk.jpg", quality=80)
     for path in sorted([*folder.glob("*.png"), *folder.glob("*.jpg")]):
-        write_ppm(path.with_suffix(path.suffix + ".ppm"), Image.open(path).convert("RGB"))
+        write_rgb(path.with_suffix(path.suffix + ".rgb"), Image.open(path).convert("RGB"))
 
 
 def make_resize(folder):
@@ -89,8 +90,8 @@ def make_resize(folder):
     ]
     for (left, top, width, height), size in cases:
         part = image.crop((left, top, left + width, top + height)).resize(size, Image.BILINEAR)
-        name = "%d-%d-%d-%d-to-%d-%d.ppm" % (left, top, width, height, *size)
-        write_ppm(folder / name, part)
+        name = "%d-%d-%d-%d-to-%d-%d.rgb" % (left, top, width, height, *size)
+        write_rgb(folder / name, part)
 
 
 def make_classes():

@@ -395,7 +395,8 @@ static bool may_change(const char *option) {
       "time-limit",    "rank-timeout", "retries",      "checkpoint-every",
       "keep",          "eval-every",   "data-threads", "dry-run",
       "json",          "quiet",        "slurm",        "slurm-config",
-      "slurm-device",  "nodes",        "job-time",     "job-status"};
+      "slurm-device",  "nodes",        "job-time",     "job-status",
+      "check-hardware"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(option, names[i]) == 0)
       return true;
@@ -580,6 +581,7 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
                                  .eval_steps = s->eval_steps,
                                  .eval_samples = s->eval_samples,
                                  .time_limit_s = cli->options.time_limit,
+                                 .hardware_steps = cli->options.check_hardware,
                                  .stop = is_asked_to_stop,
                                  .opened = show_opened,
                                  .stepped = show_step,

@@ -122,7 +122,7 @@ struct gd_cli_options {
   int64_t data_threads;
   struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
   struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */
-  int64_t keep, eval_every, token_bytes, retries;
+  int64_t keep, eval_every, token_bytes, retries, check_hardware;
   struct gd_cli_number decay;
   const char *init;
   /* of sample and evaluate */

@@ -9,10 +9,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cli/show.h"
 #include "search/slurm_run.h"
-#include "train/train_log.h"
+#include "train/run_log.h"
 
 enum gd_status gd_train_jobs_prepare(struct gd_cli *cli, struct gd_slurm_config *config,
                                      struct gd_error *err) {
@@ -52,6 +53,7 @@ static void list_options(struct gd_cli *cli, const struct gd_slurm_config *confi
   add_int(options, "--host-memory", o->host_memory_bytes);
   add_int(options, "--keep", o->keep);
   add_int(options, "--eval-every", o->eval_every);
+  add_int(options, "--check-hardware", o->check_hardware);
   if (o->rank_timeout > 0)
     add(options, "--rank-timeout", gd_show_cell(cli, "%.9g", o->rank_timeout));
   if (o->methods)
@@ -102,19 +104,24 @@ struct fare {
   int64_t end_s; /* when it was finished, or will be; 0: unknown */
 };
 
-static struct fare fare_of(const char *folder, const struct gd_run_settings *settings) {
-  struct fare fare = {.steps = settings->model.recipe.steps};
+static enum gd_status read_fare(const char *folder, const struct gd_run_settings *settings,
+                                struct fare *fare, struct gd_error *err) {
   char path[GD_FILE_PATH];
   struct stat model;
-  double step_s;
-  gd_train_log_last(folder, &fare.step, &step_s);
+  struct gd_run_log log = {0};
+  enum gd_status status = gd_run_log_read(&log, folder, err);
+  double step_s = gd_run_log_step_s(&log);
+  *fare = (struct fare){.step = log.n_points > 0 ? log.points[log.n_points - 1].step : 0,
+                        .steps = settings->model.recipe.steps};
+  gd_run_log_deinit(&log);
+  GD_TRY(status);
   snprintf(path, sizeof path, "%.4000s/model/model.safetensors", folder);
-  fare.finished = stat(path, &model) == 0;
-  if (fare.finished)
-    fare.end_s = (int64_t)model.st_mtime;
-  else if (fare.step > 0)
-    fare.end_s = (int64_t)time(NULL) + (int64_t)((double)(fare.steps - fare.step) * step_s);
-  return fare;
+  fare->finished = stat(path, &model) == 0;
+  if (fare->finished)
+    fare->end_s = (int64_t)model.st_mtime;
+  else if (fare->step > 0)
+    fare->end_s = (int64_t)time(NULL) + (int64_t)((double)(fare->steps - fare->step) * step_s);
+  return GD_OK;
 }
 
 static const char *date_of(char text[32], int64_t seconds) {
@@ -150,11 +157,12 @@ enum gd_status gd_train_jobs_show(struct gd_cli *cli, const char *folder,
                                   const struct gd_run_settings *settings, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"JOB", true}, {"STATE", false}, {"FROM STEP", true}, {"BEGUN", false}, {"EXIT", true}};
-  struct fare fare = fare_of(folder, settings);
+  struct fare fare;
   struct gd_slurm_run_job *jobs;
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char date[32];
   int count;
+  GD_TRY(read_fare(folder, settings, &fare, err));
   GD_TRY(gd_slurm_run_list(folder, &jobs, &count, err));
   if (cli->options.json) {
     enum gd_status status = append_json(cli, folder, &fare, jobs, count, err);

@@ -106,8 +106,8 @@ enum gd_status gd_image_codec_check(const struct gd_image_codec *codec, bool jpe
 static void from_cmyk(const uint8_t *cmyk, int64_t count, uint8_t *rgb) {
   for (int64_t i = 0; i < count; i++)
     for (int c = 0; c < 3; c++) {
-      uint32_t black = cmyk[4 * i + 3], product = (255 - cmyk[4 * i + c]) * black + 128;
-      rgb[3 * i + c] = (uint8_t)(black - ((product + (product >> 8)) >> 8));
+      uint32_t black = cmyk[4 * i + 3], ink = (255 - cmyk[4 * i + c]) * black + 128;
+      rgb[3 * i + c] = (uint8_t)(black - ((ink + (ink >> 8)) >> 8));
     }
 }
 

@@ -179,8 +179,11 @@ static enum gd_status map_shard(struct gd_image_shard *shard, struct gd_error *e
     return gd_fail(err, GD_BAD_INPUT, "%s: %s", shard->path, strerror(errno));
   enum gd_status status = GD_OK;
   if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0)
-    status = gd_fail(err, GD_BAD_INPUT, "%s is neither a folder of images nor a tar archive",
-                     shard->path);
+    status =
+        gd_fail(err, GD_BAD_INPUT,
+                "%s is neither a folder of images nor a tar archive, and the model is trained on "
+                "images",
+                shard->path);
   if (status == GD_OK) {
     void *map = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
@@ -248,6 +251,13 @@ static enum gd_status list_shard(struct gd_image_files *files, int32_t number, i
   struct gd_tar_member member;
   struct group group = {.entry = {.class_number = -1}};
   enum gd_status status;
+  struct gd_tar first = tar;
+  if (!gd_tar_next(&first, &member, &status, NULL) && status != GD_OK && first.at == 0)
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "%s is neither a folder of images nor a tar archive, and the model is trained on "
+        "images",
+        shard->path);
   while (gd_tar_next(&tar, &member, &status, err)) {
     size_t stem = stem_of(member.name);
     const char *extension = member.name + stem;

@@ -124,11 +124,14 @@ static enum gd_status resize_columns(struct gd_resizer *r, const uint8_t *from, 
     for (int64_t k = 0; k < taps.count[y]; k++) {
       const uint8_t *row = from + (taps.first[y] + k) * pitch;
       int32_t w = taps.weights[y * taps.most + k];
+#pragma omp simd
       for (int64_t x = 0; x < bytes; x++)
         sums[x] += row[x] * w;
     }
+    uint8_t *out_row = to->rgb + y * bytes;
+#pragma omp simd
     for (int64_t x = 0; x < bytes; x++)
-      to->rgb[y * bytes + x] = rounded(sums[x]);
+      out_row[x] = rounded(sums[x]);
   }
   return GD_OK;
 }

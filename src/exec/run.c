@@ -3,6 +3,7 @@
  */
 #include "exec/run.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -391,6 +392,19 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
 enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) {
   const struct gd_plan *plan = run->plan[GD_RUN_FULL];
   return write_leaf(run, plan, plan->graph->step, sizeof most, &most, sizeof most, err);
+}
+
+/* An update that skips itself, whatever the norm; it may have touched the loss scale. */
+enum gd_status gd_run_take_norm(struct gd_run *run, double *norm, struct gd_error *err) {
+  const struct gd_plan *plan = run->plan[GD_RUN_FULL];
+  float scale[2], step[2];
+  GD_TRY(gd_run_read(run, plan->graph->loss_scale, scale, err));
+  GD_TRY(gd_run_read(run, plan->graph->step, step, err));
+  GD_TRY(gd_run_limit_norm(run, FLT_MIN, err));
+  GD_TRY(gd_run_update(run, 0, err));
+  GD_TRY(gd_run_norm(run, norm, err));
+  GD_TRY(write_scalars(run, plan, plan->graph->loss_scale, scale, 2, err));
+  return write_scalars(run, plan, plan->graph->step, step, 2, err);
 }
 
 /* --- results ------------------------------------------------------------------------------- */

@@ -87,6 +87,10 @@ enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err
    but clears the gradients. 0: any norm is taken, as from the start. */
 enum gd_status gd_run_limit_norm(struct gd_run *run, float most, struct gd_error *err) GD_MUST_USE;
 
+/* The norm of the gradients as an update would find it. They are cleared, and nothing else changes.
+ */
+enum gd_status gd_run_take_norm(struct gd_run *run, double *norm, struct gd_error *err) GD_MUST_USE;
+
 /* fp16 may overflow under the first loss scales: the update then skips and halves the scale. From
    2^16 down to 1 that is so many times; what overflows after them is wrong. */
 enum { GD_RUN_MOST_SKIPS = 17 };

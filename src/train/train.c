@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/switches.h"
 #include "exec/run.h"
 #include "store/store_runs.h"
 #include "train/drift.h"
@@ -147,14 +148,14 @@ static enum gd_status update(struct training *t, struct gd_train_step *out, stru
 static void look_at_learning(struct training *t) {
   const struct gd_recent *recent = &t->before.recent;
   double mean = 0, guessing = log((double)t->o->data.tokens.vocabulary);
-  if (t->looked || t->images ||
-      /* whose targets may be soft */ recent->count < GD_RECENT_TO_JUDGE ||
-      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_TO_JUDGE)
+  bool soft = t->images; /* targets may be mixtures: what guessing costs is not known */
+  if (t->looked || soft || recent->count < GD_RECENT_TO_JUDGE ||
+      t->step < t->o->model->recipe.warmup_steps + GD_RECENT_MOST)
     return;
   t->looked = true;
   for (int i = recent->count - GD_RECENT_TO_JUDGE; i < recent->count; i++)
     mean += recent->loss[i] / GD_RECENT_TO_JUDGE;
-  if (mean > 0.99 * guessing)
+  if (mean > 0.995 * guessing)
     say(t,
         "the loss is %.4f at step %" PRId64 ", after the warm-up: guessing among %lld tokens gives "
         "ln(%lld) = %.4f. Nothing is learnt: are the ids those of the model's tokenizer, is the "
@@ -337,6 +338,71 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
       "loss or gradient norm spiked for %d steps up to step %" PRId64
       ": back to the checkpoint of step %" PRId64 ", and on with the data behind",
       ROLL_BACK_AFTER, step, t->step);
+  return GD_OK;
+}
+
+/* --- hardware ------------------------------------------------------------------------------ */
+
+/* The first micro-batch of the last step once more; loss and gradient norm of all ranks. */
+static enum gd_status repeat(struct training *t, double values[2], struct gd_error *err) {
+  struct gd_run *run = &t->session.run;
+  int64_t size = t->plan.micro_batch, first = t->first - t->o->model->recipe.batch + t->offset;
+  double valid;
+  GD_TRY(gd_source_count(&t->data, first, size, &valid, err));
+  GD_TRY(put_samples(t, GD_RUN_FULL, first, size, valid, err));
+  GD_TRY(gd_run_seed(run, GD_RUN_FULL, (uint32_t)t->o->trial.seed, t->step - 1, t->offset, err));
+  GD_TRY(gd_run_last_micro_step(run, GD_RUN_FULL, err));
+  GD_TRY(gd_run_take_loss(run, &values[0], err));
+  return gd_run_take_norm(run, &values[1], err);
+}
+
+/* The same bits on a CPU and where that was asked for; otherwise sums have any order. */
+static bool is_same(const struct training *t, double a, double b) {
+  const char *deterministic = gd_env("GPUDAYS_DETERMINISTIC");
+  bool exact =
+      !gd_backend_is_gpu(t->o->trial.backend) || (deterministic && strcmp(deterministic, "1") == 0);
+  return a == b || (isnan(a) && isnan(b)) || (!exact && fabs(a - b) <= 1e-6 * fabs(a));
+}
+
+/* The same micro-step twice, without an update: what computes differs from a spike of the data in
+   that it does not give the same again. */
+static enum gd_status check_hardware(struct training *t, struct gd_error *err) {
+  int ranks = t->comm ? gd_comm_size(t->comm) : 1;
+  double(*all)[2][2] = gd_mem_alloc((size_t)ranks, sizeof *all); /* by rank and time */
+  if (!all)
+    return gd_nomem(err, "while checking the hardware");
+  enum gd_status status = GD_OK;
+  for (int time = 0; time < 2 && status == GD_OK; time++)
+    status = repeat(t, all[t->rank][time], err);
+  if (gd_train_fault("flip", t->step) && t->rank == ranks - 1)
+    all[t->rank][1][0] *= 1.001;
+  if (status == GD_OK && t->comm)
+    status = gd_comm_all_gather(t->comm, all, sizeof *all, err);
+  for (int rank = 0; rank < ranks && status == GD_OK; rank++)
+    if (!is_same(t, all[rank][0][0], all[rank][1][0]) ||
+        !is_same(t, all[rank][0][1], all[rank][1][1]))
+      status = gd_fail(err, GD_ENVIRONMENT,
+                       "the same micro-step after step %" PRId64
+                       " gave loss %.9g, then %.9g, and gradient norm %.9g, then %.9g (rank %d): "
+                       "its device or memory computes wrongly. Nothing was written since the last "
+                       "checkpoint; look at dmesg and nvidia-smi -q, and go on with another device",
+                       t->step, all[rank][0][0], all[rank][1][0], all[rank][0][1], all[rank][1][1],
+                       rank);
+  gd_mem_free(all);
+  return status;
+}
+
+/* Every so many steps, and at the first spike of several. */
+static enum gd_status check_hardware_when_due(struct training *t, struct gd_error *err) {
+  bool spiked = t->bad_in_row == 1;
+  if (t->o->hardware_steps == 0 || (!spiked && t->step % t->o->hardware_steps != 0))
+    return GD_OK;
+  GD_TRY(check_hardware(t, err));
+  if (spiked)
+    say(t,
+        "the spike of step %" PRId64
+        " is none of the hardware's: the same micro-step gives the same again",
+        t->step);
   return GD_OK;
 }
 
@@ -538,6 +604,7 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     gd_train_fault_slow(t->step);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
       GD_TRY(end_checkpoint(t, false, err));
+    GD_TRY(check_hardware_when_due(t, err));
     if (t->bad_in_row >= ROLL_BACK_AFTER) {
       GD_TRY(roll_back(t, step.loss, err));
       continue;

@@ -50,6 +50,7 @@ struct gd_training {
   int64_t eval_steps;       /* 0: at the end alone */
   int64_t eval_samples;     /* of each evaluation, at most */
   double time_limit_s;      /* of this process; 0: none */
+  int64_t hardware_steps;   /* between checks of the hardware, and after a spike; 0: none */
   /* callbacks; may be NULL. `stop` says that the process was asked to end, on any rank. `note` gets
      sentences that a user should read, on rank 0. */
   bool (*stop)(void *user);

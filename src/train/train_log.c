@@ -131,21 +131,6 @@ enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double 
   return GD_OK;
 }
 
-void gd_train_log_last(const char *folder, int64_t *step, double *step_s) {
-  char line[LINE], path[GD_FILE_PATH];
-  double of;
-  snprintf(path, sizeof path, "%.4000s/log.jsonl", folder);
-  FILE *file = fopen(path, "re");
-  *step = 0;
-  *step_s = 0;
-  while (file && fgets(line, sizeof line, file))
-    if (strchr(line, '\n') && gd_run_log_number(line, "\"step_s\": ", step_s) &&
-        gd_run_log_number(line, "\"step\": ", &of))
-      *step = (int64_t)of;
-  if (file)
-    fclose(file);
-}
-
 void gd_train_log_close(struct gd_train_log *log) {
   if (log->file)
     fclose(log->file);

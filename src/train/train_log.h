@@ -33,8 +33,6 @@ enum gd_status gd_train_log_step(struct gd_train_log *log, const struct gd_train
 /* accuracy below 0: none. */
 enum gd_status gd_train_log_eval(struct gd_train_log *log, int64_t step, double loss,
                                  double accuracy, struct gd_error *err) GD_MUST_USE;
-/* The last step in the log of a run, 0: none, and how long it took. */
-void gd_train_log_last(const char *folder, int64_t *step, double *step_s);
 void gd_train_log_close(struct gd_train_log *log); /* safe on a zeroed one */
 
 #endif

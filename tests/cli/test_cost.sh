@@ -227,7 +227,7 @@ expect 1 "${paper[@]}" --budget 5 --text
 # CSV has a row a machine.
 expect 0 "${paper[@]}" --csv --machine server-8x-a100,desktop-2x-h100
 [[ $(wc -l <"$OUT") == 3 ]] || fail "CSV: a header and two rows"
-head -1 "$OUT" | grep -q '^model,machine,gpu,count,hardware_usd,experiment_usd,days,' || fail "CSV: the header"
+head -1 "$OUT" | grep '^model,machine,gpu,count,hardware_usd,experiment_usd,days,' >/dev/null || fail "CSV: the header"
 
 # What cannot be meant.
 for arguments in "" "--budget 5000" "--days 3" "--text --budget 5000 --days 30" \

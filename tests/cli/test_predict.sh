@@ -238,7 +238,7 @@ stored=$(($(wc -l <"$OUT") - 1))
 # Fewer FLOPs executed than the model has: where the two differ by enough to be shown, it says why.
 expect 0 bench pythia-14m --seq 512 --batch 2 --steps 10 --threads 1 --sample-seconds 0.05 \
   --methods free-lunch --no-store
-! grep -q ", HFU" "$OUT" || tr -s " \n" " " <"$OUT" | grep -q "(less: masked scores, rows without a label"
+! grep -q ", HFU" "$OUT" || tr -s " \n" " " <"$OUT" | grep "(less: masked scores, rows without a label" >/dev/null
 
 # A GPU older than the engine's kernels: a prediction, and the word that no trial can confirm it.
 expect 0 plan pythia-1b --gpu v100-32gb --methods free-lunch

@@ -41,17 +41,16 @@ static void write_file(const char *path, const char *bytes, size_t length) {
   assert_int_equal(fclose(file), 0);
 }
 
-/* A P6 file: *text holds it, and *image points into it. */
-static void read_ppm(const char *path, struct gd_strbuf *text, struct gd_image *image) {
-  long width, height;
-  char *end;
+/* Width and height as little-endian uint32, then pixels: *text holds all, *image points into it. */
+static void read_rgb(const char *path, struct gd_strbuf *text, struct gd_image *image) {
+  int64_t sides[2] = {0};
   read_file(path, text);
-  assert_memory_equal(text->text, "P6\n", 3);
-  width = strtol(text->text + 3, &end, 10);
-  height = strtol(end, &end, 10);
-  assert_memory_equal(end, "\n255\n", 5);
-  *image = (struct gd_image){.rgb = (uint8_t *)end + 5, .width = width, .height = height};
-  assert_int_equal(text->length, (size_t)(end + 5 - text->text) + (size_t)(3 * width * height));
+  assert_true(text->length > 8);
+  uint8_t *bytes = (uint8_t *)text->text;
+  for (int i = 0; i < 8; i++)
+    sides[i / 4] |= (int64_t)bytes[i] << 8 * (i % 4);
+  *image = (struct gd_image){.rgb = bytes + 8, .width = sides[0], .height = sides[1]};
+  assert_int_equal(text->length, 8 + 3 * sides[0] * sides[1]);
 }
 
 /* --- decoding and resizing ----------------------------------------------------------------- */
@@ -71,8 +70,8 @@ static void test_decode(void **state) {
     struct gd_image right;
     snprintf(path, sizeof path, IMAGES "/codec/%s", names[i]);
     read_file(path, &file);
-    snprintf(path, sizeof path, IMAGES "/codec/%s.ppm", names[i]);
-    read_ppm(path, &reference, &right);
+    snprintf(path, sizeof path, IMAGES "/codec/%s.rgb", names[i]);
+    read_rgb(path, &reference, &right);
     OK(gd_image_decode(&codec, (uint8_t *)file.text, file.length, names[i], &image, &err));
     assert_int_equal(image.width, right.width);
     assert_int_equal(image.height, right.height);
@@ -111,7 +110,7 @@ static void test_resize(void **state) {
   struct gd_resizer resizer = {0};
   struct gd_error err = {0};
   int cases = 0;
-  read_ppm(IMAGES "/codec/colour.png.ppm", &source, &from);
+  read_rgb(IMAGES "/codec/colour.png.rgb", &source, &from);
   DIR *list = opendir(IMAGES "/resize");
   assert_non_null(list);
   for (const struct dirent *entry; (entry = readdir(list));) {
@@ -119,11 +118,11 @@ static void test_resize(void **state) {
     char path[1024];
     struct gd_strbuf text = {0};
     struct gd_image right;
-    if (sscanf(entry->d_name, "%lld-%lld-%lld-%lld-to-%lld-%lld.ppm", &n[0], &n[1], &n[2], &n[3],
+    if (sscanf(entry->d_name, "%lld-%lld-%lld-%lld-to-%lld-%lld.rgb", &n[0], &n[1], &n[2], &n[3],
                &n[4], &n[5]) != 6)
       continue;
     snprintf(path, sizeof path, IMAGES "/resize/%s", entry->d_name);
-    read_ppm(path, &text, &right);
+    read_rgb(path, &text, &right);
     OK(gd_resize(&resizer, &from, (struct gd_box){n[0], n[1], n[2], n[3]}, n[4], n[5], &to, &err));
     assert_int_equal(to.width, right.width);
     assert_int_equal(to.height, right.height);
@@ -546,7 +545,7 @@ static void test_wrong(void **state) {
   refuse(train_folder, 3, "has 2 classes (cold to warm), and the model 3");
   refuse(IMAGES "/train/cold", CLASSES, "has no folders");
   refuse(IMAGES "/nothing", CLASSES, "No such file");
-  refuse(IMAGES "/codec/colour.png", CLASSES, "no header of a tar archive");
+  refuse(IMAGES "/codec/colour.png", CLASSES, "neither a folder of images nor a tar archive");
   snprintf(path, sizeof path, "%s/two/a", folder);
   OK(gd_file_make_folder(path, &err));
   snprintf(path, sizeof path, "%s/two/b", folder);

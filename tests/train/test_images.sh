@@ -53,6 +53,8 @@ awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(first > 0.5 && last < 0.5
 [[ $(grep -c '"images_per_s": .*"data_wait_s": .*"images": ' "$WORK/whole/log.jsonl") == 30 ]] ||
   fail "$LAST: the log has no images or waits"
 expect 0 models "$WORK/whole/model" --json
+expect 0 watch "$WORK/whole"
+shown " images/s"
 expect 0 train "$WORK/whole"
 shown "30 of 30 steps"
 
@@ -86,7 +88,7 @@ wait "$program" 2>/dev/null || true
 expect 0 train "$WORK/killed" --threads 1
 same "$WORK/killed"
 # In legs, with everything that is random and soft; also with other micro-batches and ranks.
-hard=(--augment crop,flip,erase=0.3,mixup=0.8,cutmix=1 --label-smoothing 0.1 --normalize half)
+hard=(--augment "crop,flip,erase=0.3,mixup=0.8,cutmix=1" --label-smoothing 0.1 --normalize half)
 expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/hard"
 differs "$WORK/hard"
 expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/legs" --time-limit 0.000001s

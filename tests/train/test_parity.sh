@@ -27,7 +27,7 @@ for file in "$here"/*.txt; do
   name=$(basename "$file" .txt)
   run=(train "$GD_SOURCE_DIR/tests/reference/$name" --init "$GD_SOURCE_DIR/tests/reference/$name"
     --data "$here/tokens.bin" --seq 24 --batch 8 --steps 200 --warmup 20 --lr 3e-3 --schedule cosine
-    --optimizer adamw --betas 0.9,0.95 --weight-decay 0.1 --clip 1 --precision fp32 --mask-token 96 --threads 1)
+    --optimizer adamw --betas "0.9,0.95" --weight-decay 0.1 --clip 1 --precision fp32 --mask-token 96 --threads 1)
   trained --methods free-lunch -o "$WORK/$name-cpu"
   compare "$name" "$WORK/$name-cpu" 1e-4
   [[ ${GD_TEST_ALL:-} == 1 ]] || continue # ref takes a minute and a half

@@ -54,9 +54,9 @@ said "3 updates in a row were skipped, and there is no checkpoint to go back to"
 
 # --- nothing is learnt --------------------------------------------------------------------------
 
-GPUDAYS_TEST_TRAIN='' try "${run[@]}" --lr 1e-12 -o "$WORK/dull"
+try "${run[@]}" --lr 1e-12 --steps 140 -o "$WORK/dull"
 [[ $RC == 0 && $(wc -l <"$ERR") == 1 ]] || fail "$LAST: exit $RC, or not one line on stderr"
-said "at step 36, after the warm-up: guessing among 64 tokens gives ln(64) = 4.1589. Nothing is learnt"
+said "at step 132, after the warm-up: guessing among 64 tokens gives ln(64) = 4.1589. Nothing is learnt"
 
 # --- the best checkpoint ------------------------------------------------------------------------
 
@@ -74,3 +74,31 @@ field_is best_step "$best"
 ((best < 60)) || fail "$LAST: the last one is the best"
 [[ -e $WORK/best/checkpoints/step-$(printf %08d "$best")/state.json ]] || fail "$LAST: it is gone"
 (($(checkpoints "$WORK/best" | wc -l) <= 2)) || fail "$LAST: more than the newest and the best are left"
+
+# --- the hardware -------------------------------------------------------------------------------
+
+# Checks change nothing of a run, also in fp16 with its loss scale, and with dropout's seeds.
+for extra in "${ranks[@]}"; do
+  for precision in fp32 fp16; do
+    folder=$WORK/checked-$precision${extra: -1}
+    # shellcheck disable=SC2086
+    expect 0 "${run[@]}" --precision $precision -o "$folder-not" $extra
+    # shellcheck disable=SC2086
+    expect 0 "${run[@]}" --precision $precision -o "$folder" --check-hardware 7 $extra
+    same "$folder-not" "$folder"
+  done
+  # A device that gives another loss the second time.
+  # shellcheck disable=SC2086
+  GPUDAYS_TEST_TRAIN=flip@21 try "${run[@]}" -o "$folder-bad" --check-hardware 7 --checkpoint-every 5 $extra
+  [[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
+  said "the same micro-step after step 21 gave loss "
+  said "(rank $((${extra: -1} + 0 > 0))): its device or memory computes wrongly"
+  (($(newest "$folder-bad") <= 20)) || fail "$LAST: a checkpoint was written after it"
+done
+GPUDAYS_TEST_TRAIN=flip@22 expect 0 "${run[@]}" -o "$WORK/unseen" --check-hardware 7
+# A spike is checked at once, and is none of the hardware's.
+GPUDAYS_TEST_TRAIN=norm@45 try "${run[@]}" -o "$WORK/innocent" --check-hardware 100
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+said "the spike of step 45 is none of the hardware's: the same micro-step gives the same again"
+GPUDAYS_TEST_TRAIN=norm@45,flip@45 expect 3 "${run[@]}" -o "$WORK/guilty" --check-hardware 100
+said "the same micro-step after step 45 gave loss "

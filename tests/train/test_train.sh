@@ -51,7 +51,7 @@ same "$WORK/whole" "$WORK/killed"
 
 # --time-limit ends in order, and the command goes on.
 expect 0 "${run[@]}" -o "$WORK/limited" --time-limit 0.001s
-tr '\n' ' ' <"$OUT" | tr -s ' ' | grep -qF "the time is up: 'gpudays train $WORK/limited' goes on" ||
+tr '\n' ' ' <"$OUT" | tr -s ' ' | grep -F "the time is up: 'gpudays train $WORK/limited' goes on" >/dev/null ||
   fail "$LAST: does not say how to go on"
 expect 0 train "$WORK/limited" --threads 1
 same "$WORK/whole" "$WORK/limited"
@@ -197,7 +197,7 @@ refused 2 "give one to all of them" train "$WORK/tiny" --data "$WORK/train.bin:0
 refused 2 "schedule" train "$WORK/tiny" --data "$WORK/train.bin" --schedule sine -o "$WORK/no"
 refused 2 "betas" train "$WORK/tiny" --data "$WORK/train.bin" --betas 0.9 -o "$WORK/no"
 refused 2 "steps such as 500" train "$WORK/tiny" --data "$WORK/train.bin" --checkpoint-every 1x -o "$WORK/no"
-refused 2 "this is no header of a tar archive" train vit --data "$WORK/train.bin" -o "$WORK/no"
+refused 2 "neither a folder of images nor a tar archive" train vit --data "$WORK/train.bin" -o "$WORK/no"
 expect 2 train "$WORK/tiny" --data "$WORK/high.bin" --seq 32 --batch 700 --steps 1 --threads 1 -o "$WORK/high"
 said "token 5 is 255, and the model's vocabulary has 64"
 expect 2 train "$WORK/whole" --lr 1e-3
