@@ -39,7 +39,8 @@ static enum gd_status add_runs(struct gd_cli *cli, const char *folder,
   const char *const *paths;
   int count;
   GD_TRY(gd_run_view_find(folder, &cli->arena, &paths, &count, err));
-  const char **all = gd_arena_alloc(&cli->arena, (size_t)(order->n_runs + count + 1), sizeof *all);
+  const char **all =
+      gd_arena_alloc(&cli->arena, (size_t)order->n_runs + (size_t)count + 1, sizeof *all);
   if (!all)
     return gd_nomem(err, "while looking for runs");
   for (int i = 0; i < order->n_runs; i++)

@@ -249,7 +249,9 @@ static enum gd_status make_items(struct gd_report *report, const struct run *run
 enum gd_status gd_report_items_runs(struct gd_report *report, struct gd_error *err) {
   int asked = report->order->n_runs, count = 0;
   struct run *runs = gd_arena_alloc(&report->arena, (size_t)asked + 1, sizeof *runs);
-  enum gd_status status = runs ? GD_OK : gd_report_no_memory(err);
+  enum gd_status status = GD_OK;
+  if (!runs)
+    return gd_report_no_memory(err);
   for (int i = 0; i < asked && status == GD_OK; i++) {
     struct run *run = &runs[count];
     struct gd_error why = {0};
