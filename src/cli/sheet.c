@@ -185,7 +185,7 @@ static void append_memory_line(struct gd_strbuf *out, const struct gd_trial *tri
   gd_show_buffer(out, 2, &line);
 }
 
-/* A plan shows where every byte goes; what has run, what it came to. */
+/* A plan lists every category of bytes; a measured trial only totals. */
 static enum gd_status append_memory(const struct sheet *s, struct gd_error *err) {
   const struct gd_trial *trial = s->trial;
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
@@ -252,7 +252,7 @@ void gd_sheet_load_note(struct gd_strbuf *out, const char *up_to, double busy_sh
   gd_show_paragraph(out, 2, note);
 }
 
-/* Held back by what is about the process, not about the GPU. */
+/* Slowed by the process's environment (quota, stops, steal), not by the GPU. */
 double gd_sheet_held_share(const struct gd_trial *trial) {
   return fmax(trial->throttled_share, fmax(trial->stalled_share, trial->steal_share));
 }

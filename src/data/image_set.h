@@ -25,7 +25,7 @@
  */
 struct gd_augment {
   bool crop, flip;
-  double erase;         /* 0: none; so in the rest */
+  double erase;         /* 0: none; likewise below */
   double mixup, cutmix; /* alpha */
 };
 /* "crop,flip,erase=0.25,mixup=0.8", "none". GD_BAD_INPUT names the part that is wrong. */

@@ -1,7 +1,7 @@
 /*
  * What the training loop reads: samples by their index, be they tokens (dataset.h) or images
  * (image_set.h). Images are decoded ahead, by threads that follow the indices which this rank will
- * ask for; the samples are the same whatever their number.
+ * ask for; the samples are the same however many threads there are.
  *
  *   struct gd_source source;
  *   GD_TRY(gd_source_open(&source, &options, NULL, err));
@@ -30,12 +30,12 @@ struct gd_source {
 
 /* Whether there are files to read. */
 bool gd_source_is_given(const struct gd_source_options *options);
-/* known: the training data, whose names of classes an evaluation has; NULL: none. */
+/* known: the training data, whose numbering of classes an evaluation takes over; NULL: none. */
 enum gd_status gd_source_open(struct gd_source *source, const struct gd_source_options *options,
                               const struct gd_source *known, struct gd_error *err) GD_MUST_USE;
 void gd_source_close(struct gd_source *source); /* safe on a zeroed one */
 
-/* Of every `stride` samples those from `offset` on will be read, `count` of them, in order. */
+/* This rank will read, in order, `count` samples from `offset` on out of every `stride`. */
 enum gd_status gd_source_follow(struct gd_source *source, int64_t offset, int64_t count,
                                 int64_t stride, struct gd_error *err) GD_MUST_USE;
 /* Labels that count among samples first .. first + count. */

@@ -406,7 +406,7 @@ static enum gd_status character_symbols(const struct gd_tokenizer *tokenizer,
   return GD_OK;
 }
 
-/* A word without a look at the whole of it. */
+/* Merges a word without the lookup of the whole word (ignore_merges). */
 static enum gd_status bpe_merge(const struct gd_tokenizer *tokenizer,
                                 struct gd_tokenizer_work *work, const char *text, size_t length) {
   uint64_t hash = 0;

@@ -95,7 +95,7 @@ static void initial_values(const struct gd_tensor *t, uint64_t seed, int64_t fir
     for (int64_t i = 0; i < count; i++)
       out[i] = (float)log(1 + (double)((first + i) % t->dims[t->rank - 1]));
     return;
-  case GD_INIT_STEPS: /* x = log(exp(step) - 1), written so that it holds for any step */
+  case GD_INIT_STEPS: /* inverse softplus of the step, stable for any step */
     gd_rng_uniforms(seed, gd_hash_string(t->name), log(t->init_low), log(t->init_value), first, out,
                     count);
     for (int64_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /*
  * Graphs that compute and do not learn: the loss of a plan that trains, and a model alone. Both are
- * what the pipeline builds, without dropout and without the ops that nobody waits for.
+ * what the pipeline builds, without dropout and without the ops that the result does not need.
  */
 #include "base/mem.h"
 #include "pass/pass.h"

@@ -69,7 +69,7 @@ static void forget(struct gd_graph_cache *cache, struct entry *entry) {
   *entry = cache->entries[--cache->count];
 }
 
-/* Room for one more: the graphs that were not asked for the longest go. False: every entry is being
+/* Room for one more: the least recently used graphs go. False: every entry is being
    built. */
 static bool make_room(struct gd_graph_cache *cache) {
   while (cache->count == MOST_ENTRIES || cache->bytes > most_bytes) {

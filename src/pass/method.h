@@ -33,7 +33,7 @@ enum gd_part_search {
   GD_SEARCH_ALWAYS,  /* in every point */
   GD_SEARCH_VARIES,  /* with and without */
   GD_SEARCH_ENABLES, /* likewise; on one device only where another part of the point needs it */
-  GD_SEARCH_ASKED    /* outside: parts that change the numerics are */
+  GD_SEARCH_ASKED    /* never searched, only on request: what changes the numerics */
 };
 /* Loss and gradients, against the same method without the part. */
 enum gd_part_numerics {

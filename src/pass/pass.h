@@ -88,8 +88,8 @@ enum gd_status gd_pass_offload(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
 enum gd_status gd_pass_accumulate(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /*
  * The compile method, after autodiff; needs no compiler. First what the forward pass need not save,
- * then clusters of small ops as fused ops. Whether they can be run: gd_codegen_available() and
- * caps->compile. Clusters are fixed here, before checkpointing.
+ * then clusters of small ops as fused ops. gd_codegen_works() says whether they can be
+ * run. Clusters are fixed here, before checkpointing.
  */
 enum gd_status gd_pass_recompute(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 enum gd_status gd_pass_compile(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;

@@ -1,7 +1,7 @@
 /*
  * Gradients added in place. Autodiff makes every contribution to a parameter's gradient as a tensor
  * of its own and adds it to the GRAD leaf with an accumulate. Where the op that makes it can add to
- * memory itself (ops.def, column adds), this pass lets it: the output becomes an alias of the leaf
+ * memory itself (ops.def, fact ADDS), this pass lets it: the output becomes an alias of the leaf
  * and the accumulate goes. That saves the transient gradient and one trip of it through memory; an
  * embedding's gradient then touches only the rows that are in the batch.
  *

@@ -14,10 +14,9 @@
 #include "base/mem.h"
 #include "trial/agree.h"
 
-#define BACK_SHARE                                                                             \
-  0.6                /* of the tolerance: below it the word is kept again; no flapping between \
-                      */
-#define VISIBLE 0.05 /* a share that counts as a cause */
+/* Of the tolerance: a slow run is called fast again only below it. */
+#define BACK_SHARE 0.6
+#define VISIBLE    0.05 /* a share that counts as a cause */
 
 /* --- causes -------------------------------------------------------------------------------- */
 
@@ -186,7 +185,7 @@ static void begin_window(struct gd_drift *d) {
   d->watches = true;
 }
 
-/* Leaves what this rank saw, and no thread. */
+/* Fills in what this rank saw, and stops the thread that watches clocks. */
 static enum gd_status end_window(struct gd_drift *d, struct gd_drift_seen *seen,
                                  struct gd_error *err) {
   struct gd_load after;

@@ -20,7 +20,7 @@ enum { GD_DRIFT_WINDOW = 32, GD_DRIFT_WARMUP = 8 };
 /* What a step took on this rank. */
 struct gd_drift_step {
   double step_s;
-  double early_s;   /* until its last micro-step, in which ranks wait for each other */
+  double early_s;   /* before its last micro-step, the one in which ranks synchronise */
   double data_s;    /* of it, for samples */
   double stalled_s; /* before it, for a checkpoint */
   bool writing;     /* a checkpoint was being written meanwhile */

@@ -9,7 +9,7 @@
 #include "predict/predict.h"
 #include "store/store.h"
 
-#define TOLERANCE 0.05 /* as DESIGN says: past 5 % a run tells */
+#define TOLERANCE 0.05 /* past it a run says that it is slow: docs/modules/train.md */
 
 struct looking {
   const struct gd_trial *plan;

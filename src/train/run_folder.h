@@ -44,7 +44,7 @@ enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
    one trains it now. */
 enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *err) GD_MUST_USE;
 
-/* Whether a process trains the run now. It looks by taking the lock for a moment. */
+/* Whether a process trains the run now. It takes the lock for a moment. */
 bool gd_run_folder_is_locked(const char *folder);
 
 /* The process that trains or last trained a run, as run.json has it from its first step on: a run

@@ -88,7 +88,7 @@ static enum gd_status sum(const struct training *t, double *values, int count,
 
 /* --- a step -------------------------------------------------------------------------------- */
 
-/* Puts samples first .. first + count, one micro-batch, before the device: through the staging
+/* Copies samples first .. first + count, one micro-batch, to the device: through the staging
    memory, where labels or targets lie behind ids or pixels. */
 static enum gd_status put_samples(struct training *t, enum gd_run_part part, int64_t first,
                                   int64_t count, double valid, struct gd_error *err) {

@@ -28,7 +28,7 @@ struct gd_train_step {
   double loss;    /* mean over the labels of the step, before the update */
   double lr, norm;
   double step_s, tokens_per_s, mfu; /* mfu 0: the peak is not known */
-  double data_wait_s;               /* of step_s, that it waited for samples */
+  double data_wait_s;               /* part of step_s that waited for samples */
   bool images;                      /* tokens and tokens_per_s are images and images_per_s */
   bool skipped; /* no update: the loss was not finite, or it or the gradient norm a spike */
 };
@@ -40,9 +40,9 @@ struct gd_training {
   struct gd_source_options data, eval; /* eval may have no files */
   const char *folder;
   const char *config_text; /* config.json */
-  bool keeps;              /* the store says what the run was promised, and gets its times */
-  const char *store;       /* path of it, as of gd_store_open */
-  const char *init;        /* folder of weights to begin with; NULL or "": random ones */
+  bool keeps;        /* use the store: look up the expected step time, keep the measured one */
+  const char *store; /* path of it, as of gd_store_open */
+  const char *init;  /* folder of weights to begin with; NULL or "": random ones */
   /* when to write, and when to end */
   int64_t checkpoint_steps; /* 0: by time alone */
   double checkpoint_s;      /* 0: by steps alone */
@@ -83,7 +83,7 @@ struct gd_train_end {
 /*
  * Trains from the newest whole checkpoint of the folder, or from the start, until the last step,
  * the time limit, or `stop`; a checkpoint is written before it returns. Infeasible is
- * GD_NOMEM_DEVICE or GD_NOMEM_HOST with the planner's sentence. A loss that stays not finite is
+ * GD_NOMEM_DEVICE with the planner's sentence. A loss that stays not finite is
  * GD_MISMATCH. A checkpoint that cannot be written is a note, and training goes on; the last one is
  * GD_ENVIRONMENT.
  */

@@ -42,7 +42,7 @@ static int64_t find_cut(FILE *file, int64_t step, struct gd_train_before *before
 
 /* --- events ---------------------------------------------------------------------------------- */
 
-/* Nobody loses a run for its pictures: what fails ends the events, not the log. */
+/* A failure to write TensorBoard's events ends them, not the log. */
 static void end_events(struct gd_train_log *log, const struct gd_error *why) {
   snprintf(log->trouble, sizeof log->trouble, "%.900s; log.jsonl goes on without TensorBoard's",
            why->text);

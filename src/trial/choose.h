@@ -96,8 +96,8 @@ enum gd_status gd_planner_choose(struct gd_planner *planner, const struct gd_tri
 /* The plan of the smaller last micro-batch of the trial that was chosen last. */
 enum gd_status gd_planner_remainder(struct gd_planner *planner, struct gd_candidate *remainder,
                                     struct gd_error *err) GD_MUST_USE;
-/* The plan that evaluates with the micro-batch of the trial that was chosen last: GD_RUN_EVALUATION.
-   It is no larger than the one that trains. */
+/* The plan of GD_RUN_EVALUATION, with the micro-batch of the trial that was chosen last. It is no
+   larger than the one that trains. */
 enum gd_status gd_planner_evaluation(struct gd_planner *planner, struct gd_candidate *evaluation,
                                      struct gd_error *err) GD_MUST_USE;
 /* Gives back the plan that was chosen last: the next choice may be the same. */

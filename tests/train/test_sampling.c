@@ -32,7 +32,7 @@ static void test_probabilities(void **state) {
   const struct {
     double uniform;
     int32_t token;
-  } cases[] = {{0, 1},    {0.39, 1}, {0.41, 3}, {0.69, 3},        {0.71, 2},
+  } cases[] = {{0, 1},    {0.39, 1}, {0.41, 3}, {0.69, 3},       {0.71, 2},
                {0.89, 2}, {0.91, 0}, {0.99, 0}, {1 - 0x1p-53, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     assert_int_equal(choose(1, 1, cases[i].uniform), cases[i].token);
