@@ -237,6 +237,24 @@ bool gd_file_is_missing(const char *path) {
   return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+FILE *gd_file_open(const char *path, const char *mode) {
+  struct stat about;
+  int how = mode[0] == 'a' ? O_RDWR | O_APPEND | O_CREAT : O_RDONLY;
+  int fd = open(path, how | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  if (fd < 0)
+    return NULL;
+  FILE *file = NULL;
+  errno = ENOTSUP;
+  if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
+    file = fdopen(fd, mode);
+  if (!file) {
+    int why = errno;
+    close(fd);
+    errno = why;
+  }
+  return file;
+}
+
 enum gd_status gd_file_read(const char *path, size_t most, struct gd_strbuf *to,
                             struct gd_error *err) {
   char piece[1 << 14];

@@ -40,6 +40,10 @@ enum gd_status gd_cmd_estimate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_bench(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err);
+struct gd_trained;
+/* gd_trained_find; says on stderr which damaged checkpoints it left out. */
+enum gd_status gd_cli_find_trained(struct gd_cli *cli, const char *path, struct gd_trained *trained,
+                                   struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cmd_sample(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_evaluate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_runs(struct gd_cli *cli, struct gd_error *err);

@@ -92,6 +92,7 @@ static enum gd_status open_forward(struct evaluating *e, int64_t *batch, struct 
   *batch = o->micro_batch == GD_MICRO_BATCH_FIXED ? o->micro_batch_size
            : TOKENS_AT_ONCE / seq > 1             ? TOKENS_AT_ONCE / seq
                                                   : 1;
+  *batch = *batch < e->samples ? *batch : e->samples;
   for (;; *batch /= 2) {
     struct gd_error why = {0};
     enum gd_status status =
@@ -157,7 +158,7 @@ static enum gd_status evaluate(struct evaluating *e, struct gd_error *err) {
   struct gd_evaluated result;
   int64_t batch;
   bool causal;
-  GD_TRY(gd_trained_find(cli->arguments[0], &cli->arena, &e->trained, err));
+  GD_TRY(gd_cli_find_trained(cli, cli->arguments[0], &e->trained, err));
   if (e->trained.model.family->images)
     return gd_fail(err, GD_UNSUPPORTED, "%s is a model of images; evaluate takes models of tokens",
                    e->trained.model.name);
@@ -182,6 +183,9 @@ static enum gd_status evaluate(struct evaluating *e, struct gd_error *err) {
                                       &result, err);
   gd_progress_clear(&e->progress);
   GD_TRY(status);
+  if (!isfinite(result.loss))
+    return gd_fail(err, GD_MISMATCH, "the loss is not finite: the weights of %s are broken",
+                   e->trained.weights);
   return append_answer(e, &result, err);
 }
 

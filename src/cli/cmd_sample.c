@@ -103,7 +103,7 @@ static enum gd_status append_answer(struct sampling *s, struct gd_error *err) {
 static enum gd_status sample(struct sampling *s, struct gd_error *err) {
   struct gd_cli *cli = s->cli;
   const struct gd_cli_options *o = &cli->options;
-  GD_TRY(gd_trained_find(cli->arguments[0], &cli->arena, &s->trained, err));
+  GD_TRY(gd_cli_find_trained(cli, cli->arguments[0], &s->trained, err));
   GD_TRY(check_model(&s->trained.model, err));
   const char *tokenizer = o->tokenizer ? o->tokenizer : s->trained.tokenizer;
   if (!tokenizer[0])

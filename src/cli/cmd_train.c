@@ -26,6 +26,7 @@
 #include "store/store_best.h"
 #include "train/run_folder.h"
 #include "train/train.h"
+#include "train/trained.h"
 #include "trial/agree.h"
 
 enum { DEFAULT_KEEP = 2, DEFAULT_EVAL_SAMPLES = 256 };
@@ -41,6 +42,8 @@ static void note_signal(int signal_number) {
 }
 
 static void catch_signals(void) {
+  signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is a full disk */
+  signal(SIGPIPE, SIG_IGN); /* who reads the notes may go; the run stays */
   static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART}, before;
@@ -113,7 +116,7 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
   if (end->eval_accuracy >= 0)
     gd_strbuf_printf(&cli->out, ", top-1 %.2f %%", 100 * end->eval_accuracy);
   gd_strbuf_append(&cli->out, "\n");
-  if (end->resumed) {
+  if (end->resumed && done > 0) {
     snprintf(line, sizeof line, "went on from the checkpoint of step %lld",
              (long long)end->resumed_step);
     gd_show_paragraph(&cli->out, 2, line);
@@ -144,7 +147,8 @@ static void append_end(struct watching *w, const struct gd_train_end *end) {
   }
   if (done > 0 && end->promised_step_s > 0) {
     double more = end->step_s / end->promised_step_s - 1;
-    snprintf(line, sizeof line, "the %s said %s a step: %.0f %% %s", end->promised_by,
+    snprintf(line, sizeof line, "%s %s a step: this is %.0f %% %s",
+             strcmp(end->promised_by, "trial") == 0 ? "bench measured" : "predicted were",
              gd_show_seconds(step_text, sizeof step_text, end->promised_step_s), 100 * fabs(more),
              more >= 0 ? "longer" : "shorter");
     gd_show_paragraph(&cli->out, 2, line);
@@ -275,9 +279,40 @@ static const char *best_method(struct gd_cli *cli, const struct gd_model *model,
   return finding.method[0] ? gd_arena_copy_string(&cli->arena, finding.method) : "free-lunch";
 }
 
-/* What a masked model's mask is, where nobody says: RoBERTa's is its last token, BERT's 103. */
-static int64_t default_mask(const struct gd_model *model) {
-  return strcmp(model->family->model_type, "bert") == 0 ? 103 : model->family->classes(model) - 1;
+enum gd_status gd_cli_find_trained(struct gd_cli *cli, const char *path, struct gd_trained *trained,
+                                   struct gd_error *err) {
+  struct gd_strbuf damaged = {0};
+  enum gd_status status = gd_trained_find(path, &cli->arena, trained, &damaged, err);
+  if (damaged.length > 0)
+    fprintf(stderr, "gpudays: %s", damaged.text);
+  gd_strbuf_deinit(&damaged);
+  return status;
+}
+
+/* The token that masks: that of --mask-token, of the tokenizer, or of the usual vocabularies of
+   BERT and RoBERTa. */
+static enum gd_status find_mask(const struct gd_cli *cli, struct gd_run_settings *s,
+                                struct gd_error *err) {
+  int64_t classes = s->model.family->classes(&s->model);
+  bool causal;
+  if (cli->options.mask_token.given) {
+    s->mask_token = (int64_t)cli->options.mask_token.value;
+    return GD_OK;
+  }
+  s->mask_token = s->tokenizer_mask >= 0 ? s->tokenizer_mask
+                  : classes == 30522     ? 103
+                  : classes == 50265     ? 50264
+                                         : -1;
+  if (s->mask_token >= 0 || s->model.family->images)
+    return GD_OK;
+  GD_TRY(gd_model_is_causal(&s->model, &causal, err));
+  if (!causal)
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "%s fills in masked tokens, and which token masks is not known: --mask-token ID, "
+        "or --tokenizer FILE with a token <mask> or [MASK]",
+        s->model.name);
+  return GD_OK;
 }
 
 /* What is said of images, for a model of images; nothing, for others. */
@@ -306,6 +341,7 @@ static enum gd_status read_tokenizer(struct gd_cli *cli, struct gd_run_settings 
                                      struct gd_error *err) {
   const char *path = cli->options.tokenizer;
   char inside[GD_FILE_PATH];
+  s->tokenizer_mask = -1;
   struct gd_strbuf text = {0};
   struct gd_tokenizer *tokenizer = NULL;
   int64_t classes = s->model.family->classes(&s->model), size;
@@ -314,6 +350,9 @@ static enum gd_status read_tokenizer(struct gd_cli *cli, struct gd_run_settings 
     return GD_OK;
   GD_TRY(gd_tokenizer_load(&tokenizer, path ? path : inside, err));
   size = gd_tokenizer_size(tokenizer);
+  s->tokenizer_mask = gd_tokenizer_id(tokenizer, "<mask>");
+  if (s->tokenizer_mask < 0)
+    s->tokenizer_mask = gd_tokenizer_id(tokenizer, "[MASK]");
   gd_tokenizer_free(tokenizer);
   if (size > classes)
     return gd_fail(err, GD_BAD_INPUT,
@@ -324,6 +363,13 @@ static enum gd_status read_tokenizer(struct gd_cli *cli, struct gd_run_settings 
     s->tokenizer_text = gd_arena_copy_string(&cli->arena, text.text);
   gd_strbuf_deinit(&text);
   return status != GD_OK || s->tokenizer_text ? status : gd_nomem(err, "for the tokenizer");
+}
+
+/* A run that was made shorter than its recipe does not warm up for all of it. */
+static void shorten_warmup(const struct gd_cli_options *o, struct gd_recipe *recipe) {
+  int64_t most = (recipe->steps + 9) / 10;
+  if ((o->steps || o->tokens) && recipe->warmup_steps > most)
+    recipe->warmup_steps = most;
 }
 
 /* Settings of a new run. */
@@ -340,7 +386,10 @@ static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_
     return gd_fail(err, GD_BAD_INPUT,
                    "train needs --data FILE: token ids as nanoGPT, llm.c, Megatron-LM or NumPy "
                    "write them, or a folder or tar archives of images");
+  if (o->eval_every && !o->eval)
+    return gd_fail(err, GD_BAD_INPUT, "--eval-every needs data to evaluate on: --eval FILE");
   GD_TRY(gd_cli_load_model(cli, cli->arguments[0], &s->model, err));
+  shorten_warmup(o, &s->model.recipe);
   GD_TRY(image_settings(o, s, err));
   GD_TRY(gd_model_load_config(cli->arguments[0], &named, &config, err));
   s->config_text = gd_arena_copy_string(&cli->arena, config.text);
@@ -357,16 +406,25 @@ static enum gd_status new_settings(struct gd_cli *cli, int ranks, struct gd_run_
     eval[s->n_eval++] = o->eval;
   s->data = data;
   s->eval = eval;
-  s->init = o->init ? o->init : "";
+  s->init = "";
+  if (o->init) {
+    struct gd_trained from;
+    GD_TRY(gd_cli_find_trained(cli, o->init, &from, err));
+    s->init = gd_arena_copy_string(&cli->arena, from.weights);
+    if (!s->init)
+      return gd_nomem(err, "before training");
+  }
   GD_TRY(read_tokenizer(cli, s, err));
   s->method = o->methods ? o->methods : best_method(cli, &s->model, ranks);
   s->micro_batch = o->micro_batch == GD_MICRO_BATCH_FIXED ? o->micro_batch_size : 0;
   s->seed = o->seed;
-  s->mask_token = o->mask_token.given ? (int64_t)o->mask_token.value : default_mask(&s->model);
+  GD_TRY(find_mask(cli, s, err));
   s->token_bytes = o->token_bytes;
   s->keep = DEFAULT_KEEP;
   s->checkpoint_s = DEFAULT_CHECKPOINT_S;
-  s->eval_samples = s->model.family->images ? INT64_C(1) << 40 : DEFAULT_EVAL_SAMPLES;
+  s->eval_samples = o->samples                ? o->samples
+                    : s->model.family->images ? INT64_C(1) << 40
+                                              : DEFAULT_EVAL_SAMPLES;
   return GD_OK;
 }
 
@@ -535,10 +593,81 @@ static enum gd_status source_options(const struct gd_cli *cli, const struct gd_r
   return status;
 }
 
+/* What the plan of a run is chosen by. */
+static enum gd_status trial_options(const struct gd_cli *cli, const struct gd_run_settings *s,
+                                    struct gd_trial_options *out, struct gd_error *err) {
+  struct gd_method method;
+  GD_TRY(gd_method_parse(s->method, &method, err));
+  gd_cli_trial_options(cli, &method, out);
+  out->comm = cli->comm;
+  out->seed = (uint64_t)s->seed;
+  if (s->micro_batch > 0) { /* that of another number of ranks may be more than a rank's share */
+    int64_t share = s->model.recipe.batch / (cli->comm ? gd_comm_size(cli->comm) : 1);
+    bool given = cli->options.micro_batch == GD_MICRO_BATCH_FIXED;
+    out->micro_batch = GD_MICRO_BATCH_FIXED;
+    out->micro_batch_size = s->micro_batch > share && !given && share > 0 ? share : s->micro_batch;
+  }
+  return GD_OK;
+}
+
+/* --dry-run: what would be trained, and whether it fits. */
+static enum gd_status show_plan(struct gd_cli *cli, const char *folder,
+                                const struct gd_run_settings *s, const struct gd_source *data,
+                                struct gd_error *err) {
+  struct gd_trial_options options;
+  struct gd_trial trial;
+  char memory[32], checkpoint[32], parameters[GD_SHOW_TEXT];
+  GD_TRY(trial_options(cli, s, &options, err));
+  GD_TRY(gd_trial_plan(&s->model, &options, &trial, err));
+  if (trial.status == GD_TRIAL_INFEASIBLE)
+    return gd_fail(err, GD_NOMEM_DEVICE, "%s", trial.reason);
+  if (cli->options.json) {
+    struct gd_show_object object;
+    gd_show_begin(&object);
+    gd_show_set_text(&object, "run", folder);
+    gd_show_set_text(&object, "model", s->model.name);
+    gd_show_set_text(&object, "method", trial.method);
+    gd_show_set_text(&object, "precision", gd_precision_name(trial.precision));
+    gd_show_set_int(&object, "micro_batch", trial.micro_batch);
+    gd_show_set_int(&object, "accumulation", trial.accumulation);
+    gd_show_set_int(&object, "ranks", trial.ranks);
+    gd_show_set_int(&object, "steps", s->model.recipe.steps);
+    gd_show_set_int(&object, "parameters", trial.parameters);
+    gd_show_set_int(&object, "peak_bytes", trial.peak_bytes);
+    gd_show_set_int(&object, "checkpoint_bytes", 12 * trial.parameters);
+    return gd_show_json(&cli->out, &object, err);
+  }
+  append_plan(cli, folder, s, data);
+  gd_strbuf_printf(
+      &cli->out, "  %s parameters; %d rank%s, gradient accumulation %lld x micro-batch %lld\n",
+      gd_format_count(parameters, sizeof parameters, trial.parameters), trial.ranks,
+      trial.ranks == 1 ? "" : "s", (long long)trial.accumulation, (long long)trial.micro_batch);
+  gd_strbuf_printf(&cli->out, "  memory %s; a checkpoint takes %s, and %lld stay\n",
+                   gd_format_bytes(memory, sizeof memory, trial.peak_bytes),
+                   gd_format_bytes(checkpoint, sizeof checkpoint, 12 * trial.parameters),
+                   (long long)s->keep);
+  return GD_OK;
+}
+
+/* Data that changed since the run began would be another order of other samples. */
+static enum gd_status check_size(const struct gd_cli *cli, struct gd_run_settings *s,
+                                 const struct gd_source *data, struct gd_error *err) {
+  const struct gd_dataset *tokens = gd_source_tokens(data);
+  int64_t size = tokens ? tokens->tokens : gd_source_images(data)->files.count;
+  if (s->data_size > 0 && s->data_size != size)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "the data of %s has %lld %s, and had %lld when the run began: bring the files "
+                   "back, or start a new run",
+                   cli->arguments[0], (long long)size, tokens ? "tokens" : "images",
+                   (long long)s->data_size);
+  s->data_size = size;
+  return GD_OK;
+}
+
 /* Before anything is written: all files are there and can be read. With --dry-run, what would be
    trained. */
 static enum gd_status look_at_data(struct gd_cli *cli, const char *folder,
-                                   const struct gd_run_settings *s, struct gd_error *err) {
+                                   struct gd_run_settings *s, struct gd_error *err) {
   struct gd_source_options data_options, eval_options;
   struct gd_source data, eval = {0};
   GD_TRY(source_options(cli, s, &data_options, &eval_options, err));
@@ -546,8 +675,10 @@ static enum gd_status look_at_data(struct gd_cli *cli, const char *folder,
   enum gd_status status = GD_OK;
   if (gd_source_is_given(&eval_options))
     status = gd_source_open(&eval, &eval_options, &data, err);
+  if (status == GD_OK)
+    status = check_size(cli, s, &data, err);
   if (status == GD_OK && cli->options.dry_run)
-    append_plan(cli, folder, s, &data);
+    status = show_plan(cli, folder, s, &data, err);
   gd_source_close(&eval);
   gd_source_close(&data);
   return status;
@@ -567,8 +698,6 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
                        .progress = {.on = cli->progress},
                        .retries = retries_before()};
   struct gd_train_end end;
-  struct gd_method method;
-  GD_TRY(gd_method_parse(s->method, &method, err));
   struct gd_training training = {.model = &s->model,
                                  .folder = folder,
                                  .config_text = s->config_text,
@@ -588,16 +717,7 @@ static enum gd_status train(struct gd_cli *cli, const char *folder, struct gd_ru
                                  .note = show_note,
                                  .user = &w};
   GD_TRY(source_options(cli, s, &training.data, &training.eval, err));
-  gd_cli_trial_options(cli, &method, &training.trial);
-  training.trial.comm = cli->comm;
-  training.trial.seed = (uint64_t)s->seed;
-  if (s->micro_batch > 0) { /* that of another number of ranks may be more than a rank's share */
-    int64_t share = s->model.recipe.batch / (cli->comm ? gd_comm_size(cli->comm) : 1);
-    bool given = cli->options.micro_batch == GD_MICRO_BATCH_FIXED;
-    training.trial.micro_batch = GD_MICRO_BATCH_FIXED;
-    training.trial.micro_batch_size =
-        s->micro_batch > share && !given && share > 0 ? share : s->micro_batch;
-  }
+  GD_TRY(trial_options(cli, s, &training.trial, err));
   enum gd_status status = gd_train_run(&training, &end, err);
   gd_progress_clear(&w.progress);
   GD_TRY(status);
@@ -620,6 +740,7 @@ static enum gd_status agree_on_settings(const struct gd_cli *cli, const char *fo
                             r->weight_decay,
                             r->max_grad_norm,
                             (double)r->warmup_steps,
+                            (double)r->decay_steps,
                             (double)r->schedule};
   uint64_t files = 0;
   for (int i = 0; i < s->n_data; i++)
@@ -723,6 +844,8 @@ enum gd_status gd_cmd_train(struct gd_cli *cli, struct gd_error *err) {
     return gd_train_jobs_submit(cli, &jobs, folder, err);
   GD_TRY(take_folder(cli, folder, resumes, &settings, &lock, err));
   enum gd_status status = train(cli, folder, &settings, err);
+  if (status != GD_OK && !resumes && cli->rank == 0)
+    gd_run_folder_forget(folder); /* nothing was trained: the next try may use the name */
   if (lock >= 0)
     close(lock);
   return status;

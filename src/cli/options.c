@@ -155,6 +155,9 @@ static enum gd_status read_option(struct parser *parser, const char *argument,
   bool again = false;
   for (int i = 0; i < parser->n_seen; i++)
     again = again || parser->seen[i] == option;
+  if (again && strcmp(option->name, "data") == 0) /* of others the last one counts */
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--data is given twice; further files stand behind the first: --data A B");
   if (!again)
     parser->seen[parser->n_seen++] = option;
   return option->parse(option, value, options, err);

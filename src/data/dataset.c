@@ -16,6 +16,7 @@
    token, 10 % stay. */
 enum { MASKED_PERCENT = 15, AS_MASK_PERCENT = 80, AS_RANDOM_PERCENT = 10 };
 enum { FILES_MOST = 60000 }; /* their numbers fit into a slot */
+enum { CHECKED_IDS = 1 << 24, IDS_AT_ONCE = 1 << 16 };
 
 /* "path:0.7": a weight behind the last colon, unless a file of the whole name is there. */
 static enum gd_status split_weight(const char *argument, char *path, size_t size, double *weight,
@@ -87,6 +88,21 @@ static enum gd_status deal_slots(struct gd_dataset *data, struct gd_error *err) 
   return GD_OK;
 }
 
+/* Looks for ids that the model does not have: in all of a file, or in the first ones of one that is
+   too long to read before a run begins. Those behind are looked at as they are read. */
+static enum gd_status check_ids(const struct gd_dataset *data, const struct gd_token_file *file,
+                                struct gd_error *err) {
+  int64_t most = file->count < CHECKED_IDS ? file->count : CHECKED_IDS;
+  int32_t *ids = gd_mem_alloc(IDS_AT_ONCE, sizeof *ids);
+  enum gd_status status = ids ? GD_OK : gd_nomem(err, "before reading token files");
+  for (int64_t first = 0; first < most && status == GD_OK; first += IDS_AT_ONCE)
+    status =
+        gd_token_file_read(file, first, most - first < IDS_AT_ONCE ? most - first : IDS_AT_ONCE,
+                           data->options.vocabulary, ids, err);
+  gd_mem_free(ids);
+  return status;
+}
+
 static enum gd_status open_parts(struct gd_dataset *data, const struct gd_dataset_options *options,
                                  struct gd_error *err) {
   int weighted = 0;
@@ -97,6 +113,7 @@ static enum gd_status open_parts(struct gd_dataset *data, const struct gd_datase
   data->n_parts = options->n_files;
   for (int i = 0; i < options->n_files; i++) {
     GD_TRY(open_part(data, options->files[i], &data->parts[i], err));
+    GD_TRY(check_ids(data, &data->parts[i].file, err));
     weighted += data->parts[i].weight > 0;
   }
   if (weighted && weighted < data->n_parts)

@@ -204,6 +204,10 @@ enum gd_status gd_token_file_open(struct gd_token_file *file, const char *path, 
   if (strlen(path) >= sizeof file->path)
     return gd_fail(err, GD_BAD_INPUT, "the path %.64s... is too long", path);
   memcpy(file->path, path, strlen(path) + 1);
+  size_t length = strlen(path);
+  if (length > 4 && strcmp(path + length - 4, ".idx") == 0)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s is an index of Megatron-LM; name the .bin file next to it", path);
   GD_TRY(map_file(path, &file->map, &file->map_bytes, err));
   enum gd_status status = find_format(file, width, err);
   if (status != GD_OK)

@@ -121,9 +121,9 @@ static enum gd_status check_lists(const char *path, const json_t *sums, int rank
   enum gd_status status = GD_OK;
   for (int i = 0; i < 2 && status == GD_OK; i++) {
     snprintf(name, sizeof name, "%.4000s/%s", path, gd_checkpoint_file[i]);
-    files[i] = fopen(name, "rbe");
+    files[i] = gd_file_open(name, "r");
     if (!files[i])
-      status = gd_fail(err, GD_BAD_INPUT, "%s is missing", gd_checkpoint_file[i]);
+      status = gd_fail(err, GD_BAD_INPUT, "%s is missing, or no file", gd_checkpoint_file[i]);
   }
   for (int i = rank; i < count && status == GD_OK; i += ranks)
     status = check_list(path, i, json_string_value(json_array_get(sums, (size_t)i)), files, err);
@@ -211,6 +211,22 @@ enum gd_status gd_checkpoint_find(const char *folder, struct gd_comm *comm, bool
   return status;
 }
 
+/* No more tensors than the model has: those of a deeper one would be left out silently. */
+static enum gd_status check_tensors(const struct gd_checkpoint *checkpoint,
+                                    const struct gd_run *run, const struct gd_safetensors files[2],
+                                    struct gd_error *err) {
+  gd_tensor_id *ids = NULL;
+  uint32_t count;
+  GD_TRY(gd_state_parameters(run->plan[GD_RUN_FULL]->graph, &ids, &count, err));
+  gd_mem_free(ids);
+  if (files[0].count == count && files[1].count == 2 * count)
+    return GD_OK;
+  return gd_fail(err, GD_BAD_INPUT,
+                 "%s has %u parameters and %u moments, and the model of run.json %u parameters: is "
+                 "it another model's?",
+                 checkpoint->path, files[0].count, files[1].count, count);
+}
+
 enum gd_status gd_checkpoint_load(const struct gd_checkpoint *checkpoint, struct gd_run *run,
                                   const struct gd_family *family, struct gd_error *err) {
   struct gd_safetensors files[2];
@@ -221,6 +237,8 @@ enum gd_status gd_checkpoint_load(const struct gd_checkpoint *checkpoint, struct
     snprintf(path, sizeof path, "%.4000s/%s", checkpoint->path, gd_checkpoint_file[i]);
     status = gd_safetensors_open(&files[i], path, err);
   }
+  if (status == GD_OK)
+    status = check_tensors(checkpoint, run, files, err);
   if (status == GD_OK)
     status = gd_state_restore(run, family, &files[0], &files[1], &checkpoint->facts.scalars, err);
   gd_safetensors_close(&files[0]);

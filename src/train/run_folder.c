@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -70,14 +71,15 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
                    folder, folder);
   GD_TRY(gd_file_make_folder(folder, err));
   json_t *run = json_pack(
-      "{s:i,s:{s:s,s:o?,s:o},s:o,s:o,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:I}", "format", 1,
+      "{s:i,s:{s:s,s:o?,s:o},s:o,s:o,s:I,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:I}", "format", 1,
       "model", "name", s->model.name, "config", json_loads(s->config_text, 0, NULL), "recipe",
       recipe_object(&s->model.recipe), "data", file_list(s->data, s->n_data), "eval",
-      file_list(s->eval, s->n_eval), "init", absolute(s->init, init), "method", s->method,
-      "micro_batch", (json_int_t)s->micro_batch, "seed", (json_int_t)s->seed, "mask_token",
-      (json_int_t)s->mask_token, "token_bytes", (json_int_t)s->token_bytes, "checkpoint_steps",
-      (json_int_t)s->checkpoint_steps, "checkpoint_s", s->checkpoint_s, "keep", (json_int_t)s->keep,
-      "eval_steps", (json_int_t)s->eval_steps, "eval_samples", (json_int_t)s->eval_samples);
+      file_list(s->eval, s->n_eval), "data_size", (json_int_t)s->data_size, "init",
+      absolute(s->init, init), "method", s->method, "micro_batch", (json_int_t)s->micro_batch,
+      "seed", (json_int_t)s->seed, "mask_token", (json_int_t)s->mask_token, "token_bytes",
+      (json_int_t)s->token_bytes, "checkpoint_steps", (json_int_t)s->checkpoint_steps,
+      "checkpoint_s", s->checkpoint_s, "keep", (json_int_t)s->keep, "eval_steps",
+      (json_int_t)s->eval_steps, "eval_samples", (json_int_t)s->eval_samples);
   if (run && s->model.family->images) {
     json_object_set_new(run, "augment", json_string(s->augment));
     json_object_set_new(run, "normalize", json_string(s->normalize));
@@ -158,6 +160,8 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
   GD_TRY(read_model(json, arena, s, err));
   GD_TRY(read_files(json, "data", arena, &s->data, &s->n_data, err));
   GD_TRY(read_files(json, "eval", arena, &s->eval, &s->n_eval, err));
+  if (gd_json_has(json->root, "data_size"))
+    GD_TRY(gd_json_int(json, json->root, "data_size", 0, most, &s->data_size, err));
   if (gd_json_has(json->root, "init"))
     GD_TRY(gd_json_string(json, json->root, "init", &init, err));
   GD_TRY(gd_json_string(json, json->root, "method", &method, err));
@@ -186,6 +190,21 @@ enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
   enum gd_status status = read_settings(&json, arena, settings, err);
   gd_json_deinit(&json);
   return status;
+}
+
+void gd_run_folder_forget(const char *folder) {
+  static const char *const files[] = {"log.jsonl", "tokenizer.json", "run.json", ".lock"};
+  static const char *const folders[] = {"checkpoints", "tensorboard"};
+  char path[GD_FILE_PATH];
+  struct stat about;
+  if (stat(path_in(path, folder, "log.jsonl"), &about) == 0 && about.st_size > 0)
+    return;
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+    if (rmdir(path_in(path, folder, folders[i])) != 0 && errno != ENOENT)
+      return; /* something is in it */
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    unlink(path_in(path, folder, files[i]));
+  rmdir(folder);
 }
 
 enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *err) {

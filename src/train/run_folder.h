@@ -18,6 +18,8 @@ struct gd_run_settings {
   const char *const *eval;
   int n_data, n_eval;
   const char *tokenizer_text; /* of a new run: tokenizer.json; NULL: none */
+  int64_t tokenizer_mask;     /* likewise: the token that masks; -1: none */
+  int64_t data_size;          /* tokens or images of the data; 0: not known yet */
   const char *init;           /* folder of the weights that it begins with; "": none */
   const char *method;
   int64_t micro_batch; /* 0: chosen */
@@ -40,6 +42,8 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
 enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
                                   struct gd_run_settings *settings,
                                   struct gd_error *err) GD_MUST_USE;
+/* Removes what a run without a logged step and without a checkpoint has written. */
+void gd_run_folder_forget(const char *folder);
 /* Takes the run for this process, until *fd is closed or the process ends. GD_ENVIRONMENT: another
    one trains it now. */
 enum gd_status gd_run_folder_lock(const char *folder, int *fd, struct gd_error *err) GD_MUST_USE;

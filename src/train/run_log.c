@@ -126,7 +126,7 @@ enum gd_status gd_run_log_read(struct gd_run_log *log, const char *folder, struc
   char path[GD_FILE_PATH];
   struct stat now;
   snprintf(path, sizeof path, "%.4000s/log.jsonl", folder);
-  FILE *file = fopen(path, "re");
+  FILE *file = gd_file_open(path, "r");
   if (!file && errno == ENOENT)
     return GD_OK;
   if (!file || fstat(fileno(file), &now) != 0) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,8 +22,10 @@
 #include "train/drift.h"
 #include "train/evaluate.h"
 #include "train/run_folder.h"
+#include "train/run_log.h"
 #include "train/train_fault.h"
 #include "train/train_log.h"
+#include "trial/agree.h"
 #include "trial/session.h"
 
 enum {
@@ -430,13 +433,14 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   t->local = recipe->batch / ranks;
   t->offset = t->local * t->rank;
   const struct gd_plan *plan = &t->session.full.plan;
-  enum gd_dtype dtype = t->plan.precision == GD_PRECISION_FP32   ? GD_DTYPE_F32
-                        : t->plan.precision == GD_PRECISION_FP16 ? GD_DTYPE_F16
-                                                                 : GD_DTYPE_BF16;
+  enum gd_dtype dtype = gd_precision_dtype(t->plan.precision);
   bool tf32 = t->session.place->caps.tf32 && t->o->trial.method.tf32;
-  t->peak_flops = t->session.backend->ops->peak_flops(t->session.backend, dtype, tf32);
-  if (gd_backend_is_gpu(t->o->trial.backend))
-    t->peak_flops *= ranks;
+  struct gd_peak_share own = {
+      .peak_flops = t->session.backend->ops->peak_flops(t->session.backend, dtype, tf32),
+      .threads = t->session.place->info.threads};
+  double limit;
+  memcpy(own.uuid, t->session.place->info.uuid, sizeof own.uuid);
+  GD_TRY(gd_agree_peak(t->comm, &own, &t->peak_flops, &limit, &t->plan.devices, err));
   GD_ASSERT((t->images ? plan->graph->pixels : plan->graph->ids) != GD_NONE);
   GD_TRY(gd_source_follow(&t->data, t->offset, t->local, recipe->batch, err));
   int64_t size = t->plan.micro_batch;
@@ -467,10 +471,22 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
   gd_strbuf_deinit(&damaged);
   GD_TRY(status);
   t->saved_step = -1;
-  if (!found)
+  if (!found) {
+    struct gd_run_log log = {0};
+    struct gd_error why = {0};
+    if (t->rank == 0 && gd_run_log_read(&log, t->o->folder, &why) == GD_OK && log.n_points > 0)
+      say(t, "there is no whole checkpoint yet of the %d steps in log.jsonl: the run begins again",
+          (int)log.n_points);
+    gd_run_log_deinit(&log);
     return init_parameters(t, err);
+  }
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
   t->step = t->saved_step = checkpoint.facts.step;
+  if (t->step > t->o->model->recipe.steps)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "the checkpoint is of step %" PRId64 ", and run.json ends at step %" PRId64
+                   ": was it edited?",
+                   t->step, t->o->model->recipe.steps);
   t->first = checkpoint.facts.first;
   t->end->loss = checkpoint.facts.loss;
   t->end->eval_loss = checkpoint.facts.eval_loss;
@@ -703,7 +719,26 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     GD_TRY(end_checkpoint(t, true, err));
   }
   end->best_step = t->rank == 0 ? gd_checkpoint_best(t->checkpoints) : -1;
+  if (end->finished && !isfinite(end->loss))
+    return gd_fail(err, GD_MISMATCH,
+                   "the loss of the last step is not finite: nothing can be done with this model");
   return end->finished && t->rank == 0 ? publish_model(t, err) : GD_OK;
+}
+
+/* What a user would rather know before the first step. */
+static void say_troubles_ahead(const struct training *t) {
+  struct statvfs disk;
+  char needs[32], has[32];
+  int64_t bytes = 12 * t->plan.parameters; /* fp32 parameters and two moments */
+  if (t->plan.precision_substituted)
+    say(t, "the recipe's %s runs as %s here: this device has no fast %s",
+        gd_precision_name(t->o->model->recipe.precision), gd_precision_name(t->plan.precision),
+        gd_precision_name(t->o->model->recipe.precision));
+  if (statvfs(t->o->folder, &disk) == 0 &&
+      (double)disk.f_bavail * (double)disk.f_frsize < (double)bytes)
+    say(t, "a checkpoint takes %s, and the disk of %s has %s left: make room, or none will be kept",
+        gd_format_bytes(needs, sizeof needs, bytes), t->o->folder,
+        gd_format_bytes(has, sizeof has, (int64_t)disk.f_bavail * (int64_t)disk.f_frsize));
 }
 
 static enum gd_status run(struct training *t, struct gd_error *err) {
@@ -715,11 +750,20 @@ static enum gd_status run(struct training *t, struct gd_error *err) {
   GD_TRY(open_session(t, err));
   GD_TRY(begin(t, err));
   GD_TRY(open_log(t, err));
+  say_troubles_ahead(t);
   t->saved_ns = t->begun_ns = gd_clock_ns();
   GD_TRY(begin_drift(t, err));
   if (o->opened)
     o->opened(o->user, &t->plan, t->step);
-  GD_TRY(train_steps(t, err));
+  status = train_steps(t, err);
+  if (status == GD_BAD_INPUT &&
+      !t->comm) { /* data that cannot be read: the steps before it count */
+    struct gd_error why = {0};
+    if (t->step > t->saved_step && begin_checkpoint(t, true, &why) == GD_OK &&
+        end_checkpoint(t, true, &why) == GD_OK)
+      say(t, "the state of step %" PRId64 " is saved", t->step);
+  }
+  GD_TRY(status);
   return finish(t, err);
 }
 

@@ -70,7 +70,7 @@ enum gd_status gd_train_log_open(struct gd_train_log *log, const char *folder, i
   *log = (struct gd_train_log){0};
   *before = (struct gd_train_before){.evaluated_step = -1};
   snprintf(log->path, sizeof log->path, "%.4000s/log.jsonl", folder);
-  log->file = fopen(log->path, "a+e");
+  log->file = gd_file_open(log->path, "a+");
   if (!log->file)
     return cannot(log, "opened", err);
   rewind(log->file);

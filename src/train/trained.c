@@ -8,13 +8,13 @@
 #include "train/checkpoint.h"
 
 static enum gd_status find_in_run(const char *path, struct gd_arena *arena, struct gd_trained *t,
-                                  struct gd_error *err) {
+                                  struct gd_strbuf *damaged, struct gd_error *err) {
   struct gd_checkpoint checkpoint;
   char folder[GD_FILE_PATH];
   bool found;
   GD_TRY(gd_run_folder_read(path, arena, &t->settings, err));
   snprintf(folder, sizeof folder, "%.4000s/checkpoints", path);
-  GD_TRY(gd_checkpoint_find(folder, NULL, &found, &checkpoint, NULL, err));
+  GD_TRY(gd_checkpoint_find(folder, NULL, &found, &checkpoint, damaged, err));
   if (!found)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s has no whole checkpoint yet; --checkpoint-every says when train writes one",
@@ -40,10 +40,10 @@ static enum gd_status find_in_folder(const char *path, struct gd_trained *t, str
 }
 
 enum gd_status gd_trained_find(const char *path, struct gd_arena *arena, struct gd_trained *trained,
-                               struct gd_error *err) {
+                               struct gd_strbuf *damaged, struct gd_error *err) {
   *trained = (struct gd_trained){.step = -1};
   if (gd_run_folder_has_run(path))
-    GD_TRY(find_in_run(path, arena, trained, err));
+    GD_TRY(find_in_run(path, arena, trained, damaged, err));
   else
     GD_TRY(find_in_folder(path, trained, err));
   snprintf(trained->tokenizer, sizeof trained->tokenizer, "%.4000s/tokenizer.json", path);

@@ -21,8 +21,8 @@ struct gd_trained {
 };
 
 /* GD_BAD_INPUT: neither a run nor a model folder, or a run without a whole checkpoint. Texts
-   are in the arena. */
+   are in the arena. damaged, if not NULL, gets a line for each checkpoint that was left out. */
 enum gd_status gd_trained_find(const char *path, struct gd_arena *arena, struct gd_trained *trained,
-                               struct gd_error *err) GD_MUST_USE;
+                               struct gd_strbuf *damaged, struct gd_error *err) GD_MUST_USE;
 
 #endif

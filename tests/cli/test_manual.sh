@@ -104,6 +104,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" tokens --decode "$WORK/tokens" --count 9 --json
   "$GPUDAYS" train "$GD_SOURCE_DIR/examples/tiny" --data "$WORK/tokens" --tokenizer gpudays-4k --seq 16 --batch 1 \
     --steps 1 --warmup 0 --threads 1 -o "$WORK/trained" --json
+  "$GPUDAYS" train "$WORK/trained" --dry-run --threads 1 --json
   "$GPUDAYS" sample "$WORK/trained" --length 1 --threads 1 --json
   "$GPUDAYS" evaluate "$WORK/trained" --data "$WORK/tokens" --samples 1 --threads 1 --json
   "$GPUDAYS" survey --synthetic 9 --json

@@ -146,6 +146,7 @@ refused 2 "more/hot is a class that the training data" "${run[@]}" --eval "$WORK
 # A broken image is met on the way: file and reason.
 cp -r "$IMAGES/train" "$WORK/broken"
 head -c 300 "$IMAGES/train/warm/1.jpg" >"$WORK/broken/warm/1.jpg"
-expect 2 "${run[@]/#$IMAGES\/train/$WORK/broken}" -o "$WORK/met"
+try "${run[@]/#$IMAGES\/train/$WORK/broken}" -o "$WORK/met" # a note too, where steps were made before
+[[ $RC == 2 ]] || fail "$LAST: exit $RC, not 2"
 said "broken/warm/1.jpg cannot be decoded (JPEG)"
 refused 2 "and --augment would change" train "$WORK/whole" --augment none
