@@ -101,7 +101,7 @@ static void append_rows(struct gd_strbuf *out, const struct gd_curve *curve,
 
 void gd_curve_append(struct gd_strbuf *out, const struct gd_curve *curve) {
   struct canvas canvas = {.columns = 2 * curve->columns, .rows = 4 * curve->rows};
-  double low = (double)INFINITY, high = (double)-INFINITY;
+  double low = HUGE_VAL, high = -HUGE_VAL;
   char first[32], last[32];
   if (curve->count < 2 || fill_columns(curve, &canvas) < 2)
     return;

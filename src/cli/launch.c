@@ -313,7 +313,7 @@ static enum gd_status launch_alone(int argc, char **argv, int *code, bool *asked
     arguments[i] = argv[i];
   enum gd_status status = gd_mpirun_run(
       &(struct gd_mpirun_order){
-          .arguments = arguments, .meet_s = INFINITY, .alone = true, .orderly = true},
+          .arguments = arguments, .meet_s = HUGE_VAL, .alone = true, .orderly = true},
       code, asked, err);
   gd_arena_deinit(&arena);
   return status;

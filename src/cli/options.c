@@ -315,7 +315,7 @@ enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struc
   struct parser parser = {.argc = argc, .argv = argv, .at = 1};
   bool options_end = false;
   cli->arguments = gd_arena_alloc(&cli->arena, (size_t)argc + 1, sizeof *cli->arguments);
-  parser.seen = cli->given = gd_arena_alloc(&cli->arena, GD_OPTIONS_MOST, sizeof *cli->given);
+  parser.seen = cli->given = gd_arena_alloc(&cli->arena, GD_OPTIONS_MOST, sizeof(void *));
   if (!cli->arguments || !cli->given)
     return gd_nomem(err, "while reading the command line");
   while (parser.at < argc) {

@@ -4,8 +4,7 @@
 #ifndef GD_SEARCH_SLURM_INT_H
 #define GD_SEARCH_SLURM_INT_H
 
-#include <limits.h>
-
+#include "base/file.h"
 #include "base/process.h"
 
 enum { GD_SLURM_ID = 24 }; /* bytes of a job's id as text */
@@ -23,6 +22,6 @@ enum gd_status gd_slurm_find_by_name(const char *name, char id[GD_SLURM_ID],
 /* The id that sbatch --parsable has printed; false: there is none. */
 bool gd_slurm_read_id(const struct gd_process_output *output, char id[GD_SLURM_ID]);
 /* "--output=FOLDER/log", in which % would stand for things. */
-void gd_slurm_output_option(const char *folder, const char *log, char option[2 * PATH_MAX]);
+void gd_slurm_output_option(const char *folder, const char *log, char option[2 * GD_FILE_PATH]);
 
 #endif

@@ -152,7 +152,7 @@ enum gd_status gd_checkpoint_check(const char *path, int rank, int ranks,
 int64_t gd_checkpoint_best(const char *folder) {
   int count;
   int64_t best = -1, *steps = gd_checkpoint_steps(folder, &count);
-  double lowest = INFINITY;
+  double lowest = HUGE_VAL;
   for (int i = count - 1; i >= 0; i--) { /* oldest first */
     struct gd_json json = {0};
     struct gd_checkpoint_facts facts = {0};

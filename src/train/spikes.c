@@ -25,7 +25,7 @@ void gd_recent_add(struct gd_recent *recent, double loss, double norm) {
 static double most(const double *values, int count) {
   double mean = 0, squares = 0;
   if (count < GD_RECENT_TO_JUDGE)
-    return INFINITY;
+    return HUGE_VAL;
   for (int i = 0; i < count; i++)
     mean += values[i] / count;
   for (int i = 0; i < count; i++)

@@ -233,8 +233,8 @@ static void values_come_back(void **state) {
   (void)state;
   OK(gd_events_open(&events, scratch_path("values"), 0, &err));
   OK(gd_events_add(&events, 1, (struct gd_scalar[]){{"loss", 4.25}, {"lr", 1e-30}}, 2, &err));
-  OK(gd_events_add(&events, INT64_C(1) << 40, &(struct gd_scalar){"loss", -INFINITY}, 1, &err));
-  OK(gd_events_add(&events, 300, &(struct gd_scalar){"loss", NAN}, 1, &err));
+  OK(gd_events_add(&events, INT64_C(1) << 40, &(struct gd_scalar){"loss", -HUGE_VAL}, 1, &err));
+  OK(gd_events_add(&events, 300, &(struct gd_scalar){"loss", (double)NAN}, 1, &err));
   gd_events_close(&events);
   /* A second one in the same second comes after it by its name, and forgets. */
   OK(gd_events_open(&events, scratch_path("values"), 299, &err));
