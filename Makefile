@@ -5,7 +5,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 10
-# How often a test may be tried; what passes only then is named in the closing line. CI has two.
+# How often a test may be tried, to tell a flaky one from a broken one; the closing line names it.
 TRIES ?= 1
 # Further arguments of ctest: a choice of tests.
 TESTS ?=

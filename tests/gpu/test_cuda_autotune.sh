@@ -3,19 +3,8 @@
 # algorithms, the second being the fastest: what is timed is logged, kept in a file that the next
 # process reads, and left alone where a switch says so.
 # shellcheck source=/dev/null
-source "$(dirname "$0")/../cli/common.sh"
+source "$(dirname "$0")/fake.sh"
 
-library=$(dirname "$GPUDAYS")/tests/gpu/fake_gpu.so
-[[ -e $library ]] || {
-  echo "skipped: $library is not there"
-  exit 77
-}
-mkdir "$WORK/fake" "$WORK/state"
-for name in libcuda.so.1 libnvrtc.so.13 libcublasLt.so.13; do
-  ln -s "$library" "$WORK/fake/$name"
-done
-export GPUDAYS_CUDA_PATH=$WORK/fake GD_FAKE_GPU=$WORK/state HOME=$WORK XDG_CACHE_HOME=$WORK/cache
-unset VIRTUAL_ENV CONDA_PREFIX CUDA_HOME CUDA_PATH GPUDAYS_DETERMINISTIC
 export GPUDAYS_CUDNN=0 GPUDAYS_AUTOTUNE_LOG=$WORK/log GD_TEST_ALGORITHMS=$WORK/ran
 
 cached() { # the file of results

@@ -3,19 +3,8 @@
 # nothing (fake_gpu.c) and says which kernels were launched. That the paths compute the right numbers
 # is for cuda_ops, cuda_gemm_emulated and cuda_gemm_epilogue, on a real one.
 # shellcheck source=/dev/null
-source "$(dirname "$0")/../cli/common.sh"
+source "$(dirname "$0")/fake.sh"
 
-library=$(dirname "$GPUDAYS")/tests/gpu/fake_gpu.so
-[[ -e $library ]] || {
-  echo "skipped: $library is not there"
-  exit 77
-}
-mkdir "$WORK/fake" "$WORK/state"
-for name in libcuda.so.1 libnvrtc.so.13 libcublasLt.so.13; do
-  ln -s "$library" "$WORK/fake/$name"
-done
-export GPUDAYS_CUDA_PATH=$WORK/fake GD_FAKE_GPU=$WORK/state HOME=$WORK XDG_CACHE_HOME=$WORK/cache
-unset VIRTUAL_ENV CONDA_PREFIX CUDA_HOME CUDA_PATH GPUDAYS_DETERMINISTIC
 export GPUDAYS_CUDNN=0 GPUDAYS_AUTOTUNE=off GD_TEST_KERNELS=$WORK/ran GD_TEST_HOPPER=1
 tiny_config "$WORK/tiny" 's/: 16/: 128/; s/: 32/: 64/' # heads of 64
 
