@@ -14,7 +14,7 @@ JOBS ?= $(shell expr $$(nproc) + 1)
 QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check check-all check-rest test asan fuzz gpu-check gpu-sanitize lint lint-all format bench accuracy readme install clean
+.PHONY: all help quickstart check check-all check-rest test asan fuzz gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme install clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
@@ -74,9 +74,24 @@ format: ## apply clang-format
 bench: all ## run the performance benchmarks
 	@tools/bench build/dev
 
+# What whole steps say besides the ops that were timed one by one; a minute or two. The calibrations themselves are measured anew by
+# 'make calibrate-cpu', on a quiet machine like the one of results/epyc.csv, and for the H200 by
+# 'gpudays calibrate --backend cuda -o data/calibration/h200.json'; then 'make learn accuracy'.
+learn: export XDG_DATA_HOME = /nonexistent
+learn: build/dev/build.ninja ## let calibrations learn from the trials in results/
+	@cmake --build --preset dev --target gpudays
+	@build/dev/gpudays calibrate learn results/h200.csv --calibration data/calibration/h200.json
+	@build/dev/gpudays calibrate learn results/epyc.csv --calibration data/calibration/epyc-2-threads.json
+
+calibrate-cpu: build/dev/build.ninja ## measure this CPU for data/calibration (quiet machine, two threads, 3 minutes)
+	@cmake --build --preset dev --target gpudays
+	@build/dev/gpudays calibrate --backend cpu --threads 2 --time-limit 3m -o data/calibration/epyc-2-threads.json
+
 # What predictions missed the stored trials by is in the calibrations, and those are in the program.
 accuracy: export XDG_DATA_HOME = /nonexistent
 accuracy: build/dev/build.ninja ## write results/accuracy.md and the errors of calibrations anew, from what is in the repository alone
+	@cmake --build --preset dev --target gpudays
+	@build/dev/gpudays fit -o data/fitted/published.json >/dev/null
 	@cmake --build --preset dev --target gpudays
 	@build/dev/gpudays accuracy results/h200.csv --calibration data/calibration/h200.json >/dev/null
 	@build/dev/gpudays accuracy results/epyc.csv --calibration data/calibration/epyc-2-threads.json >/dev/null

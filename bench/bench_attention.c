@@ -73,7 +73,7 @@ static void add_unfused(struct program *p, const struct shape *s, const gd_tenso
   struct gd_graph *g = &p->graph;
   int64_t b = s->batch, m = s->key_heads, t = s->steps, rows = s->heads / m * t, d = s->size;
   float scale = 1 / sqrtf((float)d);
-  union gd_attr drop = {.dropout = {(float)s->dropout, 3}}, soft = {.softmax = {s->causal}};
+  union gd_attr drop = {.dropout = {(float)s->dropout, 3, false}}, soft = {.softmax = {s->causal}};
   gd_tensor_id q = reshape(g, qkv[0], b, m, rows, d), k = qkv[1], v = qkv[2];
   gd_tensor_id scores = reshape(g, gemm(g, q, k, false, true, scale), b, s->heads, t, t);
   gd_tensor_id p0 = gd_softmax(g, scores, s->causal), p1 = p0;

@@ -2,7 +2,7 @@
  * How many images a core decodes, crops and normalises a second, as training does it. Images:
  * tools/make_images.py --speed FOLDER makes JPEGs of ImageNet's usual size.
  *
- *   bench_images FOLDER [SECONDS]
+ *   bench_images FOLDER [SECONDS [AUGMENT]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +13,13 @@
 
 enum { SIDE = 224 };
 
-static enum gd_status measure(const char *folder, double seconds, struct gd_error *err) {
+static enum gd_status measure(const char *folder, double seconds, const char *augment,
+                              struct gd_error *err) {
   struct gd_image_set set;
   struct gd_image_work work;
-  struct gd_image_options options = {.files = &folder,
-                                     .n_files = 1,
-                                     .height = SIDE,
-                                     .width = SIDE,
-                                     .classes = 1,
-                                     .augment = {.crop = true, .flip = true}};
+  struct gd_image_options options = {
+      .files = &folder, .n_files = 1, .height = SIDE, .width = SIDE, .classes = 1};
+  GD_TRY(gd_augment_parse(augment, &options.augment, err));
   float *pixels = gd_mem_alloc((size_t)3 * SIDE * SIDE, sizeof *pixels), target;
   if (!pixels)
     return gd_nomem(err, "for an image");
@@ -59,7 +57,8 @@ int main(int argc, char **argv) {
     printf("bench_images needs a FOLDER of tools/make_images.py --speed: nothing measured\n");
     return 0;
   }
-  if (measure(argv[1], argc > 2 ? strtod(argv[2], NULL) : 3, &err) == GD_OK)
+  if (measure(argv[1], argc > 2 ? strtod(argv[2], NULL) : 3, argc > 3 ? argv[3] : "crop,flip",
+              &err) == GD_OK)
     return 0;
   fprintf(stderr, "%s\n", err.text);
   return 1;

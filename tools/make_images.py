@@ -10,6 +10,10 @@ codec/NAME.rgb       its pixels after Pillow's convert("RGB")
 resize/NAME.rgb      codec/colour.png: crop(box), resize(size, BILINEAR); the name is
                      LEFT-TOP-WIDTH-HEIGHT-to-WIDTH-HEIGHT
 train, eval          two classes that a small model tells apart
+With --rand: what timm's RandAugment makes of codec/colour.png (needs timm and torch; made with timm
+1.0.31 and Pillow 13.0.0)
+rand/changes.txt     operation, magnitude, increasing, negative: a line for each
+rand/changes.rgb     the images that they make, one below the other
 With --speed FOLDER  100 JPEGs of 500 x 375 instead, for bench/bench_images.c
 """
 import pathlib
@@ -110,6 +114,31 @@ def make_classes():
                     Image.fromarray(pixels).save(path, quality=60)
 
 
+def make_rand(folder):
+    """Every operation of timm's "rand" policies by its own code, level and sign included."""
+    from timm.data import auto_augment
+
+    folder.mkdir(parents=True, exist_ok=True)
+    image = Image.open(ROOT / "codec/colour.png").convert("RGB")
+    hparams = dict(img_mean=(124, 116, 104), interpolation=Image.BICUBIC)
+    lines, made = [], []
+    for increasing in 1, 0:
+        for name in auto_augment.rand_augment_choices("rand", increasing=bool(increasing)):
+            one_way = auto_augment.LEVEL_TO_ARG[name] is None
+            both_ways = name.startswith(("Rotate", "Shear", "Translate")) or (
+                increasing and name.startswith(("Color", "Contrast", "Brightness", "Sharpness")))
+            if not increasing and (one_way or both_ways or name == "SolarizeAdd"):
+                continue  # as above
+            for level in (9,) if one_way else (9, 4.37) if increasing else (9, 2.5):
+                for negative in (0, 1) if both_ways else (0,):
+                    auto_augment.random.random = lambda: 0.9 if negative else 0.1
+                    op = auto_augment.AugmentOp(name, prob=1, magnitude=level, hparams=hparams)
+                    made.append(np.asarray(op(image)))
+                    lines.append("%s %g %d %d" % (name.replace("Increasing", ""), level, increasing, negative))
+    (folder / "changes.txt").write_text("\n".join(lines) + "\n")
+    write_rgb(folder / "changes.rgb", Image.fromarray(np.concatenate(made)))
+
+
 def make_speed(folder):
     rng = np.random.default_rng(3)
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +148,8 @@ def make_speed(folder):
 
 if len(sys.argv) == 3 and sys.argv[1] == "--speed":
     make_speed(pathlib.Path(sys.argv[2]) / "class")
+elif sys.argv[1:] == ["--rand"]:
+    make_rand(ROOT / "rand")
 else:
     make_codec(ROOT / "codec")
     make_resize(ROOT / "resize")

@@ -73,35 +73,32 @@ const char *gpd_status_name(enum gpd_status status) {
 
 static enum gd_status set_recipe(struct gpd_model *model, const struct gpd_recipe *asked,
                                  struct gd_error *err) {
-  struct gd_recipe *recipe = &model->model.recipe;
+  enum gd_optimizer optimizer;
+  struct gd_recipe_change change = {
+      .seq = asked->seq, .batch = asked->batch, .steps = asked->steps};
   const struct {
     const char *name;
-    int64_t value, *to;
-  } sizes[] = {{"batch", asked->batch, &recipe->batch},
-               {"seq", asked->seq, &recipe->seq},
-               {"steps", asked->steps, &recipe->steps}};
+    int64_t value;
+  } sizes[] = {{"batch", asked->batch}, {"seq", asked->seq}, {"steps", asked->steps}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     GD_TRY(gd_api_check(sizes[i].name, sizes[i].value, err));
     if (sizes[i].value > 1000000000) /* as in a recipe's file */
       return gd_fail(err, GD_BAD_INPUT, "%s is %lld; at most 1000000000 is possible", sizes[i].name,
                      (long long)sizes[i].value);
-    if (sizes[i].value > 0)
-      *sizes[i].to = sizes[i].value;
   }
   if (asked->seq && model->model.family->images)
     return gd_fail(err, GD_BAD_INPUT, "%s is trained on images; seq does not apply to it",
                    model->model.name);
   if (asked->seq == 1)
     return gd_fail(err, GD_BAD_INPUT, "seq is 1; one token has no next one to learn");
-  if (recipe->warmup_steps > recipe->steps)
-    recipe->warmup_steps = recipe->steps;
   if (asked->precision)
-    GD_TRY(gd_api_precision(asked->precision, &recipe->precision, err));
+    GD_TRY(gd_api_precision(asked->precision, &model->model.recipe.precision, err));
   model->precision_given = asked->precision != NULL;
-  if (asked->optimizer && !gd_optimizer_parse(asked->optimizer, &recipe->optimizer))
+  if (asked->optimizer && !gd_optimizer_parse(asked->optimizer, &optimizer))
     return gd_fail(err, GD_BAD_INPUT, "optimizer is \"%s\"; expected adam or adamw",
                    asked->optimizer);
-  return GD_OK;
+  change.optimizer = asked->optimizer ? &optimizer : NULL;
+  return gd_model_change_recipe(&model->model, &change, err);
 }
 
 enum gpd_status gpd_model_load(const char *name_or_path, const struct gpd_recipe *recipe,

@@ -120,10 +120,9 @@ static enum gd_status predict(const struct gpd_plan *plan, struct gd_predictor *
                               struct gpd_prediction *to, struct gd_error *err) {
   struct gd_prediction found = {0};
   struct gd_trial trial = {0};
-  if (plan->trial.status == GD_TRIAL_INFEASIBLE) {
-    bool device = plan->trial.peak_bytes > plan->trial.device_limit_bytes;
-    return gd_fail(err, device ? GD_NOMEM_DEVICE : GD_NOMEM_HOST, "%s", plan->trial.reason);
-  }
+  if (plan->trial.status == GD_TRIAL_INFEASIBLE)
+    return gd_fail(err, gd_trial_need(&plan->trial).device ? GD_NOMEM_DEVICE : GD_NOMEM_HOST, "%s",
+                   plan->trial.reason);
   if (plan->has_target) {
     GD_TRY(gd_predictor_for_target(predictor, &plan->target, err));
   } else {

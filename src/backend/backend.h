@@ -101,6 +101,11 @@ struct gd_backend_ops {
   enum gd_status (*read)(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                          void *to, int64_t bytes, struct gd_error *err);
 
+  /* Optional, NULL: any memory of the host will do. Memory that `read` fills at the full rate of
+     the link; NULL where there is none to be had. `unpin` gives it back. */
+  void *(*pin)(struct gd_backend *backend, int64_t bytes);
+  void (*unpin)(struct gd_backend *backend, void *at, int64_t bytes);
+
   /* Optional, NULL: the device has no clocks to tell. Called from any thread while a bound plan
      runs, which it must not slow down. False: not known. */
   bool (*clocks)(struct gd_backend *backend, struct gd_clocks *now);

@@ -22,6 +22,26 @@ struct gd_view {
   int64_t elements; /* product of dims */
 };
 
+/* A view as rows of its last dim. */
+static inline int64_t gd_view_columns(const struct gd_view *view) {
+  return view->rank ? view->dims[view->rank - 1] : 1;
+}
+
+static inline int64_t gd_view_rows(const struct gd_view *view) {
+  int64_t rows = 1;
+  for (uint32_t i = 0; i + 1 < view->rank; i++)
+    rows *= view->dims[i];
+  return rows;
+}
+
+/* Products of the dims before and after `dim`. */
+static inline void gd_view_around(const struct gd_view *view, uint32_t dim, int64_t *outer,
+                                  int64_t *inner) {
+  *outer = *inner = 1;
+  for (uint32_t i = 0; i < view->rank; i++)
+    *(i < dim ? outer : inner) *= i == dim ? 1 : view->dims[i];
+}
+
 struct gd_fused_kernel; /* codegen/codegen.h */
 struct gd_cuda_fused;
 

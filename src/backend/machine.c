@@ -12,6 +12,7 @@
 #include "backend/host_memory.h"
 #include "backend/libraries.h"
 #include "base/cgroup.h"
+#include "base/compare.h"
 #include "base/cpus.h"
 #include "base/switches.h"
 #include "comm/comm.h"
@@ -135,7 +136,7 @@ static bool is_switch(const char *variable, int ranks) {
                                       "CUDA_MODULE_LOADING=",  "NVIDIA_TF32_OVERRIDE=",
                                       "OMP_PROC_BIND=",        "OMP_PLACES=",
                                       "GOMP_CPU_AFFINITY=",    "CC="};
-  /* What is written down, and what an image of a container says of itself. */
+  /* These change no time: versions that images of containers note, and settings of logs. */
   static const char *const without[] = {"NCCL_VERSION=",       "NCCL_DEBUG",
                                         "CUDNN_VERSION=",      "CUDNN_LOGDEST_DBG=",
                                         "CUDNN_LOGLEVEL_DBG=", "CUBLAS_LOG"};
@@ -157,10 +158,6 @@ static bool is_switch(const char *variable, int ranks) {
   return false;
 }
 
-static int compare_texts(const void *left, const void *right) {
-  return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
-
 static void put_switches(struct writer *to, int ranks) {
   enum { MOST = 64 };
   const char *found[MOST];
@@ -168,7 +165,7 @@ static void put_switches(struct writer *to, int ranks) {
   for (char **at = environ; at && *at && count < MOST; at++)
     if (is_switch(*at, ranks))
       found[count++] = *at;
-  qsort(found, count, sizeof *found, compare_texts);
+  qsort(found, count, sizeof *found, gd_compare_texts);
   for (size_t i = 0; i < count; i++) {
     char name[64];
     const char *equals = strchr(found[i], '=');

@@ -155,7 +155,8 @@ static void sweep(const char *folder) {
     closedir(list);
 }
 
-/* What this process found out; the folder in the environment may change between two calls. */
+/* What this process knows of its folders, by path: the environment may name another one between two
+   calls. */
 static struct {
   pthread_mutex_t mutex;
   struct gd_scratch private_folder;     /* in the place of one that cannot be used */

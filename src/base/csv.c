@@ -96,7 +96,8 @@ static bool skip_empty_lines(struct reader *reader) {
   return reader->at != reader->end;
 }
 
-/* Twice the room for names; the old array stays in the arena, which is no loss worth a count. */
+/* Doubles the room for names. The old array stays in the arena: together they waste less than the
+   new one has. */
 static bool grow_header(struct gd_csv *csv, int *room) {
   if (csv->columns < *room)
     return true;

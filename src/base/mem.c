@@ -128,6 +128,20 @@ bool gd_size_add(int64_t a, int64_t b, int64_t *sum) {
   return !__builtin_add_overflow(a, b, sum);
 }
 
+void *gd_mem_copy(const void *from, size_t count, size_t capacity, size_t size) {
+  GD_ASSERT(capacity >= count && size > 0);
+  if (capacity > SIZE_MAX / size || request_fails())
+    return NULL;
+  char *block = malloc(capacity * size);
+  if (!block)
+    return NULL;
+  atomic_fetch_add(&live_blocks, 1);
+  if (count > 0)
+    memcpy(block, from, count * size);
+  memset(block + count * size, 0, (capacity - count) * size);
+  return block;
+}
+
 bool gd_vec_reserve(void **items, uint32_t *capacity, uint32_t count, size_t size) {
   if (count <= *capacity)
     return true;

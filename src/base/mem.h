@@ -18,6 +18,8 @@ void *gd_mem_alloc(size_t count, size_t size);
 /* Grows a block from old_count to count elements; the new tail is zeroed. NULL leaves it as it was.
  */
 void *gd_mem_grow(void *block, size_t old_count, size_t count, size_t size);
+/* A block for `capacity` elements that begins with a copy of `count`; the tail is zeroed. */
+void *gd_mem_copy(const void *from, size_t count, size_t capacity, size_t size);
 void gd_mem_free(void *block); /* NULL is fine */
 
 /* Fault injection: the nth request from now fails (0 = never). Live blocks are counted always. */

@@ -13,6 +13,7 @@
 
 #include "base/embedded.h"
 #include "base/file.h"
+#include "base/switches.h"
 #include "comm/comm.h"
 #include "pass/pass.h"
 #include "store/store.h"
@@ -100,6 +101,15 @@ static enum gd_status no_pass(const char *name, struct gd_error *err) {
   return status;
 }
 
+enum gd_status gd_cli_be_deterministic(struct gd_error *err) {
+  return setenv("GPUDAYS_DETERMINISTIC", "1", 1) == 0 ? GD_OK : gd_nomem(err, "at the start");
+}
+
+bool gd_cli_is_deterministic(void) {
+  const char *value = gd_env("GPUDAYS_DETERMINISTIC");
+  return value && strcmp(value, "1") == 0;
+}
+
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
@@ -111,34 +121,14 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
     gd_fail_at(err, status, unknown.file, unknown.line, "%s", unknown.text);
     return status;
   }
-  struct gd_recipe *recipe = &model->recipe;
-  if (model->family->images && (options->seq || options->tokens))
-    return gd_fail(err, GD_BAD_INPUT, "%s is trained on images; %s does not apply to it",
-                   model->name, options->seq ? "--seq" : "--tokens");
-  if (options->seq)
-    recipe->seq = options->seq;
-  if (options->batch)
-    recipe->batch = options->batch;
-  if (options->steps && options->tokens)
-    return gd_fail(err, GD_BAD_INPUT, "--steps and --tokens say the same thing twice; give one");
-  if (options->steps)
-    recipe->steps = options->steps;
-  if (options->tokens) { /* the last step may be a part of one: round up */
-    int64_t per_step = recipe->batch * recipe->seq;
-    char step[48], billions[48] = "";
-    if (options->tokens < 10000)
-      snprintf(billions, sizeof billions, "; did you mean %lldB?", (long long)options->tokens);
-    if (options->tokens < per_step)
-      return gd_fail(err, GD_BAD_INPUT, "--tokens is %lld, less than the %s of one step of %s%s",
-                     (long long)options->tokens, gd_format_count(step, sizeof step, per_step),
-                     model->name, billions[0] ? billions : "; give --steps, or more tokens");
-    recipe->steps = (options->tokens + per_step - 1) / per_step;
-  }
-  if (recipe->warmup_steps > recipe->steps)
-    recipe->warmup_steps = recipe->steps;
-  if (options->optimizer_given)
-    recipe->optimizer = options->optimizer;
-  return GD_OK;
+  const struct gd_recipe_change change = {
+      .seq = options->seq,
+      .batch = options->batch,
+      .steps = options->steps,
+      .tokens = options->tokens,
+      .optimizer = options->optimizer_given ? &options->optimizer : NULL,
+      .drop_path = options->drop_path.given ? &options->drop_path.value : NULL};
+  return gd_model_change_recipe(model, &change, err);
 }
 
 /* Appends " --name COUNT", with the largest suffix that leaves it whole. */
@@ -176,6 +166,11 @@ const char *gd_cli_recipe_options(const struct gd_cli *cli, char *text, size_t s
     append_value(text, size, "precision", gd_precision_name(options->precision));
   if (options->optimizer_given)
     append_value(text, size, "optimizer", gd_optimizer_name(options->optimizer));
+  if (options->drop_path.given) {
+    char value[24];
+    snprintf(value, sizeof value, "%g", options->drop_path.value);
+    append_value(text, size, "drop-path", value);
+  }
   return text;
 }
 
@@ -201,28 +196,8 @@ static int ranks_of(const struct gd_cli *cli) {
 enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
                               struct gd_error *err) {
   const char *list = cli->options.methods ? cli->options.methods : "naive";
-  size_t most = 1;
-  for (const char *at = list; *at; at++)
-    most += *at == ',';
-  *count = 0;
-  *methods = gd_arena_alloc(&cli->arena, most * GD_METHODS_MOST, sizeof **methods);
-  if (!*methods)
-    return gd_nomem(err, "while reading --methods");
-  for (;;) {
-    size_t length = strcspn(list, ",");
-    char name[GD_METHOD_NAME * 2];
-    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), list);
-    if (strcmp(name, "all") == 0)
-      *count += gd_method_space(ranks_of(cli) > 1, *methods + *count);
-    else
-      GD_TRY(gd_method_parse(name, &(*methods)[(*count)++], err));
-    if (list[length] == '\0')
-      break;
-    list += length + 1;
-  }
-  for (int i = 0; i < *count && cli->options.without; i++)
-    GD_TRY(gd_method_leave_out(&(*methods)[i], cli->options.without, ',', err));
-  return GD_OK;
+  return gd_method_parse_list(list, ranks_of(cli) > 1, cli->options.without, &cli->arena, methods,
+                              count, err);
 }
 
 bool gd_cli_for_programs(const struct gd_cli *cli) {

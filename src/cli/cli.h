@@ -48,6 +48,7 @@ enum gd_status gd_cmd_sample(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_evaluate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_runs(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_watch(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_fit(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
@@ -78,6 +79,9 @@ enum gd_status gd_cli_protect(struct gd_cli *cli, struct gd_error *err) GD_MUST_
 /* The text of a file under data/ that travels in the program, or NULL. */
 const char *gd_cli_embedded(const char *path);
 /* Loads a model and applies --seq, --batch, --steps, --tokens, --optimizer to it. */
+/* --deterministic: sets GPUDAYS_DETERMINISTIC for this process and those it starts. */
+enum gd_status gd_cli_be_deterministic(struct gd_error *err) GD_MUST_USE;
+bool gd_cli_is_deterministic(void);
 enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, struct gd_model *model,
                                  struct gd_error *err) GD_MUST_USE;
 /*
@@ -85,7 +89,7 @@ enum gd_status gd_cli_load_model(const struct gd_cli *cli, const char *name, str
  * a blank before it: " --batch 64 --seq 256". For every command that a sentence suggests. size:
  * GD_CLI_RECIPE_TEXT is enough.
  */
-enum { GD_CLI_RECIPE_TEXT = 192 };
+enum { GD_CLI_RECIPE_TEXT = 224 };
 const char *gd_cli_recipe_options(const struct gd_cli *cli, char *text, size_t size);
 /* What gd_best_query is asked by this command line; it borrows all of its arguments. */
 struct gd_best_asked gd_cli_best_asked(struct gd_cli *cli, const struct gd_model *model,

@@ -26,6 +26,16 @@ static void add_row(struct gd_show_rows *rows, const char *what,
   row[4] = gd_show_cell(cli, "%.1f %%", 100 * score->worst);
 }
 
+static void add_interval(struct gd_show_rows *rows, const char *what,
+                         const struct gd_published_interval *of) {
+  struct gd_cli *cli = rows->cli;
+  const char **row = gd_show_row(rows);
+  row[0] = what;
+  row[1] = gd_show_cell(cli, "%d", of->rows);
+  row[2] = gd_show_cell(cli, "%.1f %%", 100 * of->median);
+  row[3] = gd_show_cell(cli, "%.1f %%", 100 * of->p90);
+}
+
 static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy *a,
                                    struct gd_error *err) {
   static const struct gd_show_column columns[] = {
@@ -33,6 +43,7 @@ static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy 
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   struct gd_accuracy_score trials = gd_accuracy_trials(a, NULL);
   int exact, near, right[2], of[2];
+  struct gd_fitted fitted;
   add_row(&rows, "trials, step time", &trials);
   if (a->n_runs > 0) {
     struct gd_accuracy_score runs = gd_accuracy_runs(a);
@@ -46,6 +57,9 @@ static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy 
             &a->families[i].score);
   add_row(&rows, "paper, every family left out once", &a->held_family);
   add_row(&rows, "paper, every model left out once", &a->held_model);
+  GD_TRY(gd_fitted_load(&fitted, err));
+  add_interval(&rows, "published, GPU left out", &fitted.of[GD_KNOWN_STACK]);
+  add_interval(&rows, "published, source and stack left out", &fitted.of[GD_KNOWN_GPU]);
   add_row(&rows, "Megatron table, memory", &a->megatron_memory);
   add_row(&rows, "Megatron table, time", &a->megatron_time);
   GD_TRY(gd_show_rows(&rows, 0, err));
@@ -56,6 +70,12 @@ static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy 
                    "\nFits or not: %d of %d cells right in Table 1, %d of %d in Table 4.\n"
                    "Micro-batches of Appendix J: %d of %d exact, %d within a factor of two.\n",
                    right[0], of[0], right[1], of[1], exact, a->stack.paper.n_settings, near);
+  struct gd_accuracy_score regret;
+  int settings, chosen = gd_accuracy_choices(a, &settings, &regret);
+  gd_strbuf_printf(&cli->out,
+                   "Methods of Appendix J: %d of %d chosen; the others' are predicted to take "
+                   "%.1f %% longer at the median.\n",
+                   chosen, settings, 100 * regret.median);
   return GD_OK;
 }
 
@@ -139,13 +159,13 @@ static struct gd_show_object trials_of(const struct gd_accuracy *a) {
     gd_show_set_bool(&row, "feasible", trial->feasible);
     gd_show_set_int(&row, "peak_bytes", trial->peak_bytes);
     gd_show_set_int(&row, "planned_bytes", trial->planned_bytes);
-    gd_show_set_real(&row, "step_s", trial->measured_s > 0 ? trial->measured_s : (double)NAN);
+    gd_show_set_positive(&row, "step_s", trial->measured_s);
     gd_show_set_real(&row, "predicted_step_s",
                      trial->predicted_s > 0 ? trial->predicted_s : (double)NAN);
     gd_show_set_text(&row, "class", gd_point_class_name(trial->of));
     gd_show_set_int(&row, "cpus", trial->cpus);
-    gd_show_set_real(&row, "predicted_low_s", trial->low_s > 0 ? trial->low_s : (double)NAN);
-    gd_show_set_real(&row, "predicted_high_s", trial->high_s > 0 ? trial->high_s : (double)NAN);
+    gd_show_set_positive(&row, "predicted_low_s", trial->low_s);
+    gd_show_set_positive(&row, "predicted_high_s", trial->high_s);
     gd_show_set_text(&row, "reason", trial->why ? trial->why : "");
     gd_show_append(&rows, &row);
   }
@@ -169,8 +189,8 @@ static struct gd_show_object runs_of(const struct gd_accuracy *a) {
     gd_show_set_real(&row, "whole_step_s", run->whole_s);
     gd_show_set_real(&row, "predicted_step_s",
                      run->trial.predicted_s > 0 ? run->trial.predicted_s : (double)NAN);
-    gd_show_set_real(&row, "promised_step_s", run->promised_s > 0 ? run->promised_s : (double)NAN);
-    gd_show_set_text(&row, "promised_by", run->promised_by);
+    gd_show_set_positive(&row, "expected_step_s", run->expected_s);
+    gd_show_set_text(&row, "expected_by", run->expected_by);
     gd_show_set_text(&row, "slowed_by", run->slowed_by);
     gd_show_set_text(&row, "reason", run->trial.why ? run->trial.why : "");
     gd_show_append(&rows, &row);
@@ -250,10 +270,8 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, stru
   const char *path = gd_cli_file(cli->options.output);
   if (path)
     GD_TRY(gd_accuracy_write_page(a, path, err));
-  if (cli->options.output && !path) {
-    gd_accuracy_page(a, &cli->out);
-    return GD_OK;
-  }
+  if (cli->options.output && !path)
+    return gd_accuracy_page(a, &cli->out, err);
   if (cli->options.json)
     return show_json(cli, a, err);
   if (cli->options.csv) {
@@ -266,11 +284,60 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, stru
   return GD_OK;
 }
 
+/* --- rows of one's own ------------------------------------------------------------------------ */
+
+static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *published,
+                                 struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"ROW", false},      {"STACK", false},    {"GPU", false},
+      {"COUNT", true},     {"MODEL", false},    {"MICRO-BATCH", true},
+      {"PUBLISHED", true}, {"PREDICTED", true}, {"ERROR", true}};
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
+  struct gd_published_fit fit;
+  GD_TRY(gd_published_kept_fit(published, &fit, err));
+  for (int i = 0; i < published->count; i++) {
+    const struct gd_published_row *from = &published->rows[i];
+    const char **row = gd_show_row(&rows);
+    double found = gd_published_predict(published, from, &fit, NULL);
+    row[0] = from->id;
+    row[1] = from->facts->name;
+    row[2] = from->gpu_name;
+    row[3] = gd_show_cell(cli, "%d", from->target.count);
+    row[4] = from->model;
+    row[5] = gd_show_cell(cli, "%lld", (long long)from->micro_batch);
+    row[6] = gd_show_cell(cli, "%.4g", from->per_gpu);
+    row[7] = gd_show_cell(cli, "%.4g", found);
+    row[8] = gd_show_cell(cli, "%+.0f %%", 100 * (found / from->per_gpu - 1));
+  }
+  return gd_show_rows(&rows, 0, err);
+}
+
+/* accuracy add FILE: checked, compared, kept for `gpudays fit` and this command. */
+static enum gd_status add_published(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_published published = {0};
+  char to[GD_FILE_PATH];
+  if (cli->n_arguments != 2)
+    return gd_fail(err, GD_BAD_INPUT, "accuracy add takes one file of published rates (CSV)");
+  GD_TRY(gd_published_load_file(&published, cli->arguments[1], err));
+  enum gd_status status = show_added(cli, &published, err);
+  if (status == GD_OK)
+    status = gd_published_keep(cli->arguments[1], to, sizeof to, err);
+  if (status == GD_OK)
+    gd_strbuf_printf(&cli->out, "\n%d row%s kept in %s for 'gpudays fit'.\n", published.count,
+                     published.count == 1 ? " is" : "s are", to);
+  gd_published_deinit(&published);
+  return status;
+}
+
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   struct gd_accuracy accuracy = {0};
+  if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "add") == 0)
+    return add_published(cli, err);
   enum gd_status status = gd_accuracy_make(&accuracy, err);
   if (status == GD_OK)
     status = add_trials(cli, &accuracy, err);
+  if (status == GD_OK && cli->options.output)
+    status = gd_accuracy_add_published(&accuracy, err);
   if (status == GD_OK && cli->options.calibration)
     status = gd_accuracy_keep_errors(&accuracy, cli->options.calibration, err);
   if (status == GD_OK)

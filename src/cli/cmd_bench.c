@@ -14,13 +14,14 @@
 #include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
-#include "cli/mpirun.h"
 #include "cli/predicting.h"
 #include "cli/progress.h"
-#include "cli/sheet.h"
 #include "cli/show_search.h"
 #include "cli/show_trial.h"
+#include "cli/summary.h"
 #include "comm/comm.h"
+#include "comm/mpirun.h"
+#include "search/jobs.h"
 #include "search/search.h"
 
 /* --- progress ------------------------------------------------------------------------------ */
@@ -77,11 +78,6 @@ static void show_finished(void *user, const struct gd_point *point) {
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* cpu and ref compute on the CPU; every other backend has a device for each rank. */
-static bool has_gpus(const struct gd_cli_options *options) {
-  return strcmp(options->backend, "cpu") != 0 && strcmp(options->backend, "ref") != 0;
-}
-
 /* What became of jobs is said in any case: nobody sees them end. */
 static void say_jobs(const struct gd_search *search) {
   static const char on[] = "the same command goes on";
@@ -107,32 +103,6 @@ static void leave_by_signal(const struct gd_cli *cli, const struct gd_search *se
   raise(search->stop_signal);
 }
 
-/* Whether the catalogue has a GPU of that name. */
-static bool is_known_gpu(const char *name) {
-  struct gd_hw hw = {0};
-  const struct gd_gpu *gpu;
-  bool known = gd_hw_load(&hw, NULL) == GD_OK && gd_hw_gpu(&hw, name, &gpu, NULL) == GD_OK;
-  gd_hw_deinit(&hw);
-  return known;
-}
-
-/*
- * Jobs on GPUs are planned for the GPU that --gpu, the section or its name names. Where none does,
- * one stands in for it, for the order of the trials alone: memory and device are the job's to find.
- */
-static enum gd_status aim_jobs(struct gd_cli *cli, const struct gd_slurm_config *config,
-                               struct gd_search *search, struct gd_predicting *predicting,
-                               struct gd_error *err) {
-  struct gd_cli_options *options = &cli->options;
-  const char *gpu = config->gpu[0] ? config->gpu : config->device;
-  search->any_gpu = !config->gpu[0] && !is_known_gpu(gpu);
-  options->gpu = search->any_gpu ? "a100" : gpu;
-  options->count = options->ranks > 1 ? options->ranks : 1;
-  if (search->any_gpu && options->nodes == 0)
-    options->nodes = 1;
-  return gd_predicting_open(predicting, cli, err);
-}
-
 /* With --slurm: what a rank has is what its job asks for, and not what this machine has. */
 static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
                                    struct gd_predicting *predicting, struct gd_error *err) {
@@ -147,37 +117,26 @@ static enum gd_status prepare_jobs(struct gd_cli *cli, struct gd_search *search,
                                .backend = options->gpu ? NULL : options->backend,
                                .gpu = gpu ? gpu->name : NULL},
       config, err));
+  struct gd_job_place place = {.gpu = options->gpu,
+                               .nodes = options->nodes,
+                               .threads = options->threads,
+                               .device_bytes = options->device_memory_bytes,
+                               .host_bytes = options->host_memory_bytes};
+  gd_job_place_complete(config, &place);
   options->backend = config->backend;
-  if (has_gpus(options) && !options->gpu)
-    GD_TRY(aim_jobs(cli, config, search, predicting, err));
-  if (options->threads == 0)
-    options->threads = config->cpus;
-  if (options->device_memory_bytes == 0 && !has_gpus(options))
-    options->device_memory_bytes = gd_search_job_bytes(config);
-  if (options->host_memory_bytes == 0)
-    options->host_memory_bytes = gd_search_job_bytes(config);
+  if (place.gpu && !gpu) {
+    options->gpu = place.gpu;
+    options->count = options->ranks > 1 ? options->ranks : 1;
+    options->nodes = place.nodes;
+    GD_TRY(gd_predicting_open(predicting, cli, err));
+  }
+  options->threads = place.threads;
+  options->device_memory_bytes = place.device_bytes;
+  options->host_memory_bytes = place.host_bytes;
+  search->any_gpu = place.any_gpu;
   search->slurm_config = config;
+  search->slurm_folder = options->slurm_dir;
   return GD_OK;
-}
-
-static enum gd_status open_jobs(struct gd_cli *cli, struct gd_search *search,
-                                struct gd_error *err) {
-  const struct gd_cli_options *options = &cli->options;
-  const char *store = gd_store_path(search->store), *slash = strrchr(store, '/');
-  char *folder = slash ? gd_arena_printf(&cli->arena, "%.*s/slurm", (int)(slash - store), store)
-                       : gd_arena_copy_string(&cli->arena, "slurm");
-  if (!folder)
-    return gd_nomem(err, "before the first job");
-  return gd_slurm_open(
-      &(struct gd_slurm_options){.config = search->slurm_config,
-                                 .folder = options->slurm_dir ? options->slurm_dir : folder,
-                                 .ranks = search->trial.ranks,
-                                 .nodes = search->trial.nodes,
-                                 .gpus = has_gpus(options),
-                                 .timeout_s = options->trial_timeout > 0
-                                                  ? options->trial_timeout
-                                                  : GD_SEARCH_TRIAL_TIMEOUT_S},
-      &search->slurm, err);
 }
 
 static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
@@ -199,12 +158,8 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
   search->progress = cli->progress ? show_progress : NULL;
   search->finished = cli->progress && search->count > 1 ? show_finished : NULL;
   enum gd_status status = stores ? gd_store_open(options->store, &search->store, err) : GD_OK;
-  if (status == GD_OK && options->slurm)
-    status = open_jobs(cli, search, err);
   if (status == GD_OK)
     status = gd_search_run(search, err);
-  gd_slurm_close(search->slurm);
-  search->slurm = NULL;
   gd_store_close(search->store);
   search->store = NULL;
   search->user = NULL;
@@ -214,17 +169,15 @@ static enum gd_status run_search(struct gd_cli *cli, struct gd_search *search,
   return status;
 }
 
-/* In short: the sheet has the reason with its parts. */
+/* In short: the summary has the reason with its parts. */
 static enum gd_status does_not_fit(const struct gd_trial *trial, struct gd_error *err) {
   char needed[GD_SHOW_TEXT], allowed[GD_SHOW_TEXT];
-  bool device = trial->peak_bytes > trial->device_limit_bytes;
-  return gd_fail(
-      err, device ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
-      "%s does not fit: it needs %s of %s memory and has %s", trial->model,
-      gd_format_bytes(needed, sizeof needed, device ? trial->peak_bytes : trial->host_bytes),
-      device ? "device" : "host",
-      gd_format_bytes(allowed, sizeof allowed,
-                      device ? trial->device_limit_bytes : trial->host_limit_bytes));
+  struct gd_trial_need need = gd_trial_need(trial);
+  return gd_fail(err, need.device ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
+                 "%s does not fit: it needs %s of %s memory and has %s", trial->model,
+                 gd_format_bytes(needed, sizeof needed, need.bytes),
+                 need.device ? "device" : "host",
+                 gd_format_bytes(allowed, sizeof allowed, need.limit_bytes));
 }
 
 static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *search,
@@ -236,7 +189,7 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
   if (!people)
     GD_TRY(gd_search_objects(cli, search, err));
   else if (search->count == 1 && only->source != GD_SEARCH_PENDING)
-    GD_TRY(gd_sheet_append(cli, predicting, only, false, err));
+    GD_TRY(gd_summary_append(cli, predicting, only, false, err));
   else
     GD_TRY(gd_search_table(cli, predicting, search, err));
   if (people && search->count == 1 && only->trial.status == GD_TRIAL_INFEASIBLE)
@@ -250,14 +203,13 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
 /* Kernels that were compiled for one process alone cost their time again in the next trial, and
    files that others could have written cost it now. */
 static void note_cache(struct gd_cli *cli, const struct gd_search *search, const char *untrusted) {
-  bool gpus = has_gpus(&cli->options), compiled = false;
   char problem[1024];
-  for (int i = 0; i < search->count; i++)
-    compiled |= search->points[i].source == GD_SEARCH_RUN && !search->slurm_config &&
-                (gpus || search->points[i].options.method.compile);
-  if (compiled && gd_cache_problem(gpus ? "cuda" : "kernels", problem, sizeof problem))
+  if (!gd_search_has_compiled(search))
+    return;
+  if (gd_cache_problem(gd_backend_is_gpu(cli->options.backend) ? "cuda" : "kernels", problem,
+                       sizeof problem))
     gd_strbuf_printf(&cli->notes, "%s\n", problem);
-  if (compiled && untrusted)
+  if (untrusted)
     gd_strbuf_printf(&cli->notes, "%s\n", untrusted);
 }
 
@@ -319,30 +271,6 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_predicting *predicting, 
   return GD_OK;
 }
 
-/* The points of a search, with the machine that they are planned for. */
-static enum gd_status make_points(struct gd_search *search, struct gd_points_asked *asked,
-                                  const struct gd_predicting *predicting, struct gd_points *points,
-                                  struct gd_error *err) {
-  struct gd_point_machine machine = {0};
-  if (!search->in_job)
-    machine = gd_predicting_machine(predicting);
-  if (machine.shared_bytes > 0 && search->slurm_config) /* the job's, not this machine's */
-    machine.shared_bytes = asked->options.ranks * gd_search_job_bytes(search->slurm_config);
-  asked->machines = &machine;
-  asked->n_machines = 1;
-  enum gd_status status = gd_points_make(asked, points, err);
-  asked->machines = NULL; /* it is gone with this function; points have copies */
-  if (status != GD_OK)
-    return status;
-  search->points = points->all;
-  search->count = points->count;
-  search->trial = asked->options;
-  search->trial.target = machine.target;
-  search->predictor = machine.predictor;
-  search->shared_bytes = machine.shared_bytes;
-  return GD_OK;
-}
-
 static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting, bool in_job,
                             struct gd_points *points, struct gd_error *err) {
   struct gd_search search = {.in_job = in_job};
@@ -355,10 +283,11 @@ static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting
     GD_TRY(prepare_jobs(cli, &search, predicting, err));
   cli->options.backend = gd_cli_backend(cli);
   GD_TRY(ask(cli, predicting, in_job, &asked, err));
-  GD_TRY(make_points(&search, &asked, predicting, points, err));
+  const struct gd_point_machine machine = gd_predicting_machine(predicting);
+  GD_TRY(gd_search_make(&search, &asked, &machine, points, err));
   /* Asked before, as what is made anew is ours. */
-  const char *untrusted =
-      gd_cache_untrusted(has_gpus(&cli->options) ? "cuda" : "kernels", text, sizeof text);
+  const char *untrusted = gd_cache_untrusted(
+      gd_backend_is_gpu(cli->options.backend) ? "cuda" : "kernels", text, sizeof text);
   GD_TRY(run_search(cli, &search, err));
   note_cache(cli, &search, untrusted);
   note_damage(cli, &search);

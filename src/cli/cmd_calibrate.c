@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/calibrations.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
@@ -51,8 +52,8 @@ static void append_load(struct gd_cli *cli, const struct gd_rates *rates) {
   gd_show_paragraph(&cli->out, 2, line);
 }
 
-static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_rates *rates,
-                                   const char *path, double seconds, struct gd_error *err) {
+static enum gd_status append_summary(struct gd_cli *cli, const struct gd_rates *rates,
+                                     const char *path, double seconds, struct gd_error *err) {
   struct gd_strbuf *out = &cli->out, line = {0};
   char text[GD_SHOW_TEXT];
   gd_strbuf_printf(out, "%s, measured in %s\n", rates->device,
@@ -123,6 +124,8 @@ static void begin_alone(void *user) {
 }
 
 enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
+  if (cli->n_arguments > 0)
+    return gd_cmd_calibrations(cli, err);
   struct watching watching = {.progress = {.on = cli->progress}};
   struct gd_rates rates = {0};
   struct gd_load after;
@@ -162,7 +165,7 @@ enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err) {
         gd_calibration_keep(&rates, cli->options.output, GD_LOAD_QUIET, path, sizeof path, err);
   if (status == GD_OK)
     status = cli->options.json ? show_object(cli, &rates, path, seconds, err)
-                               : append_sheet(cli, &rates, path, seconds, err);
+                               : append_summary(cli, &rates, path, seconds, err);
   gd_rates_deinit(&rates);
   return status;
 }

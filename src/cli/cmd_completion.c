@@ -130,8 +130,8 @@ static void offer_passes(struct completing *c) {
 }
 
 /*
- * An option with a fixed set of values names them in its line of help, and its parser knows them
- * from other words; so a new option is completed by its row in the table alone.
+ * Offers the values of an option that takes one of a few words. They are the words of its help line
+ * that its parser accepts, so a new option is completed without further code.
  */
 static void offer_named(struct completing *c, const struct gd_option *option) {
   struct gd_cli_options scratch = {0};

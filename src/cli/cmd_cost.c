@@ -79,6 +79,7 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
   override(&asked->terms.usd_per_kwh, &options->kwh_usd, "--kwh-usd");
   override(&asked->terms.pue, &options->pue, "--pue");
   override(&asked->terms.utilisation, &options->utilisation, "--utilisation");
+  asked->terms.utilisation_given = options->utilisation.given;
   override(&asked->terms.g_co2_per_kwh, &options->co2, "--co2");
   override(&asked->terms.mfu, &options->mfu, "--mfu");
   return read_rent(options->rent, asked, err);
@@ -137,11 +138,9 @@ static enum gd_status no_days(const struct gd_money_table *table, int infeasible
 }
 
 /* Who does not train it: of machines that were never measured nothing is known. */
-static const char *name_none(const struct gd_money_table *table, char text[64]) {
-  bool unknown = false;
-  for (int i = 0; i < table->count; i++)
-    unknown |= table->times == GD_TIMES_MEASURED && table->options[i].time.state == GD_TIME_UNKNOWN;
-  if (unknown)
+static const char *name_none(const struct gd_money_table *table,
+                             const struct gd_money_answer *answer, char text[64]) {
+  if (table->times == GD_TIMES_MEASURED && answer->unknown > 0)
     snprintf(text, 64, "none of the machines with %s days", gd_times_name(table->times));
   else
     snprintf(text, 64, "no machine");
@@ -150,32 +149,25 @@ static const char *name_none(const struct gd_money_table *table, char text[64]) 
 
 /* Nothing is within the limits, bought or rented: what is nearest to them. */
 static enum gd_status none_within(const struct gd_money_table *table,
-                                  const struct gd_money_limits *limits, int infeasible,
-                                  struct gd_error *err) {
+                                  const struct gd_money_limits *limits,
+                                  const struct gd_money_answer *answer, struct gd_error *err) {
   const bool money = limits->budget_usd > 0, both = money && limits->days > 0;
-  const struct gd_money_option *nearest = gd_money_nearest(table, limits);
-  struct gd_money_advice advice, in_time;
+  const struct gd_money_near *near = &answer->near;
   char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], asked[GD_SHOW_WAY], more[2 * GD_SHOW_WAY] = "";
   char way[2 * GD_SHOW_WAY], none[64];
-  gd_money_advise(table, &(struct gd_money_limits){.budget_usd = HUGE_VAL}, &advice);
-  if (!advice.option)
-    return no_days(table, infeasible, err);
-  gd_money_advise(table, &(struct gd_money_limits){.budget_usd = HUGE_VAL, .days = limits->days},
-                  &in_time);
-  /* The least that is spent where money is short, the fastest where time is. */
-  const bool cheapest = money && in_time.option;
-  const struct gd_money_way *best = cheapest ? &in_time.cheapest : &advice.fastest;
-  if (!both && best->rented && nearest)
-    snprintf(more, sizeof more, "; to buy: %.40s for %s, %s days", nearest->machine->name,
-             gd_show_usd(a, sizeof a, nearest->hardware_usd),
-             gd_show_days(b, sizeof b, nearest->time.days));
+  if (!near->way.option)
+    return no_days(table, answer->infeasible, err);
+  if (near->buy)
+    snprintf(more, sizeof more, "; to buy: %.40s for %s, %s days", near->buy->machine->name,
+             gd_show_usd(a, sizeof a, near->buy->hardware_usd),
+             gd_show_days(b, sizeof b, near->buy->time.days));
   return gd_fail(err, GD_MISMATCH, "%s trains %s %s %s, bought or rented; the %s: %s%s",
-                 name_none(table, none), table->model->name, money && !both ? "for" : "within",
-                 gd_show_limits(asked, limits),
-                 !cheapest ? "fastest that there is"
-                 : both    ? "cheapest in time"
-                           : "cheapest that there is",
-                 gd_show_whole_way(way, best), more);
+                 name_none(table, answer, none), table->model->name,
+                 money && !both ? "for" : "within", gd_show_limits(asked, limits),
+                 !near->cheapest ? "fastest that there is"
+                 : both          ? "cheapest in time"
+                                 : "cheapest that there is",
+                 gd_show_whole_way(way, &near->way), more);
 }
 
 /* --- one model, for people ----------------------------------------------------------------- */
@@ -188,13 +180,6 @@ static void append_title(struct gd_cli *cli, const struct gd_money_table *table)
                    gd_show_power(b, sizeof b, table->work.tokens),
                    table->model->family->images ? "images" : "tokens",
                    gd_show_power(c, sizeof c, table->work.train_flops));
-}
-
-static int count_within(const struct gd_money_table *table, const struct gd_money_limits *limits) {
-  int count = 0;
-  for (int i = 0; i < table->count; i++)
-    count += gd_money_within(&table->options[i], limits);
-  return count;
 }
 
 /* Why that way: "the least of 98 ways", "the fastest of 12 ways within $500". */
@@ -287,12 +272,10 @@ static void append_advice(struct gd_cli *cli, const struct gd_money_table *table
 
 static void append_chosen(struct gd_cli *cli, const struct gd_money_table *table,
                           const struct gd_money_limits *limits,
-                          const struct gd_money_option *option) {
-  struct gd_money_limits buying = *limits;
+                          const struct gd_money_answer *answer) {
+  const struct gd_money_option *option = answer->chosen;
+  const int count = answer->chosen_of;
   char a[2 * GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[2 * GD_SHOW_TEXT], text[GD_SHOW_WAY];
-  if (limits->budget_usd > 0)
-    buying.days = 0;
-  int count = count_within(table, &buying);
   gd_strbuf_append(&cli->out, "\nto buy: ");
   if (!gd_money_within(option, limits))
     gd_strbuf_printf(&cli->out,
@@ -501,7 +484,7 @@ static void append_none(struct gd_cli *cli, const struct gd_money_table *table,
   char text[GD_SHOW_WAY], none[64];
   const bool part = answer->reach_bought.option || answer->reach_rented.option;
   gd_strbuf_printf(&cli->out, "%s trains it within %s, bought or rented%s\n",
-                   name_none(table, none), gd_show_limits(text, limits),
+                   name_none(table, answer, none), gd_show_limits(text, limits),
                    part ? "; a part of the run is:" : "");
   append_reach(cli, table, &answer->reach_bought, false);
   append_reach(cli, table, &answer->reach_rented, true);
@@ -530,7 +513,7 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
     append_none(cli, table, &limits, answer);
   GD_TRY(gd_show_options(cli, table, err));
   if (answer->chosen)
-    append_chosen(cli, table, &limits, answer->chosen);
+    append_chosen(cli, table, &limits, answer);
   if (answer->possible && answer->possible != answer->chosen)
     gd_strbuf_printf(&cli->out, "of those that physics allows: %s for %s, %s days\n",
                      answer->possible->machine->name,
@@ -563,7 +546,7 @@ static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *as
     return no_days(table, answer.infeasible, err);
   GD_TRY(append_answer(cli, table, &answer, err));
   if (!answer.advice.option)
-    return none_within(table, &limits, answer.infeasible, err);
+    return none_within(table, &limits, &answer, err);
   return GD_OK;
 }
 

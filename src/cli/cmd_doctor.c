@@ -79,7 +79,7 @@ static void append_switches(struct gd_strbuf *out) {
     gd_strbuf_printf(out, "! %s\n", gd_switch_unknown_text(unknown, text, sizeof text));
 }
 
-static void append_sheet(struct gd_cli *cli, const struct machine *machine) {
+static void append_summary(struct gd_cli *cli, const struct machine *machine) {
   const struct gd_findings *here = &machine->here;
   struct gd_strbuf *out = &cli->out;
   struct gd_error no_figures = {0};
@@ -218,6 +218,6 @@ enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err) {
   GD_TRY(gd_findings_look((int)cli->options.threads, &machine.here, err));
   if (cli->options.json)
     return show_object(cli, &machine, err);
-  append_sheet(cli, &machine);
+  append_summary(cli, &machine);
   return GD_OK;
 }

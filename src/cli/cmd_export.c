@@ -1,6 +1,6 @@
 /*
  * `gpudays export MODEL --format NAME`: the best stored trial, or a given point, as settings for
- * another tool. What they are is src/export's; here is which trial, and where the text goes.
+ * another tool. Which trial that is, and what its settings are, is src/export's.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,97 +8,19 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
-#include "search/search.h"
+#include "export/export_choice.h"
 
-/* --- which trial --------------------------------------------------------------------------- */
-
-struct first {
-  struct gd_trial *trial;
-  bool found;
-};
-
-static enum gd_status keep_first(void *user, const struct gd_store_row *row, struct gd_error *err) {
-  struct first *first = user;
-  (void)err;
-  if (!first->found)
-    *first->trial = row->trial;
-  first->found = true;
-  return GD_OK;
-}
-
-/* The fastest stored trial, of the method where one is named. */
-static enum gd_status read_best(struct gd_cli *cli, const struct gd_model *model,
-                                const char *method, struct gd_trial *trial, struct gd_error *err) {
-  struct gd_store *store = NULL;
-  struct gd_store_filter filter = cli->options.filter;
-  struct first first = {.trial = trial};
-  char recipe[GD_CLI_RECIPE_TEXT];
-  struct gd_best_asked asked = gd_cli_best_asked(cli, model, &filter, recipe);
-  filter.method = method;
-  filter.ranks = (int)cli->options.ranks;
-  filter.brief = true;
-  GD_TRY(gd_store_open(cli->options.store, &store, err));
-  enum gd_status status = gd_best_query(store, &asked, keep_first, &first, err);
-  if (status == GD_OK)
-    gd_store_note_left_out(store, &cli->notes);
-  gd_store_close(store);
-  return status;
-}
-
-/* The point as it fits this machine, or the memory that was named. */
-static enum gd_status plan_point(struct gd_cli *cli, const struct gd_model *model,
-                                 const struct gd_method *method, struct gd_trial *trial,
-                                 struct gd_error *err) {
-  struct gd_trial_options options;
-  struct gd_error verdict = {0};
-  char name[GD_METHOD_NAME], ranks[24] = "", recipe[GD_CLI_RECIPE_TEXT];
-  struct gd_place place;
-  gd_cli_trial_options(cli, method, &options);
-  GD_TRY(gd_place_find(options.backend, &(struct gd_backend_options){.threads = options.threads},
-                       &place, err));
-  options.place = &place;
-  gd_options_share(&options, gd_place_shared_bytes(&place));
-  *trial = (struct gd_trial){0};
-  GD_TRY(gd_trial_plan(model, &options, trial, err));
-  if (gd_trial_verdict(trial, &verdict) != GD_OK)
-    return gd_fail(err, verdict.status, "%s", verdict.text);
-  if (trial->ranks > 1)
-    snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
-  gd_strbuf_printf(&cli->notes,
-                   "micro-batch %lld is planned, not measured; 'gpudays bench %s%s --methods %s%s "
-                   "--micro-batch %lld' measures it\n",
-                   (long long)trial->micro_batch, cli->arguments[0],
-                   gd_cli_recipe_options(cli, recipe, sizeof recipe), gd_method_name(method, name),
-                   ranks, (long long)trial->micro_batch);
-  return GD_OK;
-}
-
+/* The trial that the command line asks for. */
 static enum gd_status find_trial(struct gd_cli *cli, const struct gd_model *model,
                                  struct gd_trial *trial, struct gd_error *err) {
-  const struct gd_cli_options *options = &cli->options;
-  const struct gd_store_filter *f = &options->filter;
-  bool planned = options->device_memory_bytes || options->host_memory_bytes ||
-                 options->micro_batch != GD_MICRO_BATCH_AUTO;
-  struct gd_error missing = {0};
-  struct gd_method method;
-  char name[GD_METHOD_NAME];
-  if (!options->methods && planned)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "--device-memory, --host-memory and --micro-batch plan a point anew; name it "
-                   "with --methods");
-  if (!options->methods)
-    return read_best(cli, model, NULL, trial, err);
-  if (strchr(options->methods, ',') || strcmp(options->methods, "all") == 0)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "export takes one method, such as --methods "
-                   "free-lunch+ckpt+zero2; without --methods it is the best");
-  GD_TRY(gd_method_parse(options->methods, &method, err));
-  if (!planned) {
-    enum gd_status status = read_best(cli, model, gd_method_name(&method, name), trial, &missing);
-    if (status != GD_MISMATCH || f->device || f->host || f->since)
-      return status == GD_OK ? GD_OK : gd_fail(err, status, "%s", missing.text);
-  }
-  return plan_point(cli, model, &method, trial, err);
+  struct gd_store_filter filter = cli->options.filter;
+  char recipe[GD_CLI_RECIPE_TEXT];
+  struct gd_best_asked best = gd_cli_best_asked(cli, model, &filter, recipe);
+  struct gd_export_choice choice = {
+      .model = model, .best = &best, .store = cli->options.store, .method = cli->options.methods};
+  filter.ranks = (int)cli->options.ranks;
+  gd_cli_trial_options(cli, &(struct gd_method){0}, &choice.plan);
+  return gd_export_choose(&choice, trial, err);
 }
 
 /* --- where it goes ------------------------------------------------------------------------- */

@@ -23,14 +23,6 @@ static void set_cites(struct gd_show_object *to, const struct gd_cite *cites, in
   gd_show_set_object(to, "sources", &list);
 }
 
-/* null where it is not known. */
-static void set_known(struct gd_show_object *to, const char *key, double value) {
-  if (value > 0)
-    gd_show_set_real(to, key, value);
-  else
-    gd_show_set_null(to, key);
-}
-
 static void set_gpu(struct gd_show_object *to, const struct gd_gpu *gpu) {
   struct gd_show_object peaks;
   char capability[GD_SHOW_TEXT];
@@ -48,14 +40,14 @@ static void set_gpu(struct gd_show_object *to, const struct gd_gpu *gpu) {
   gd_show_set_real(to, "memory_bytes_per_s", gpu->memory_bytes_per_s);
   gd_show_begin(&peaks);
   for (int i = 0; i < GD_PEAK_COUNT; i++)
-    set_known(&peaks, gd_peak_name((enum gd_peak)i), gpu->flops[i]);
+    gd_show_set_positive(&peaks, gd_peak_name((enum gd_peak)i), gpu->flops[i]);
   gd_show_set_object(to, "peak_flops", &peaks);
-  set_known(to, "paper_flops", gpu->paper_flops);
+  gd_show_set_positive(to, "paper_flops", gpu->paper_flops);
   gd_show_set_real(to, "host_link_bytes_per_s", gpu->host_link_bytes_per_s);
   gd_show_set_real(to, "peer_link_bytes_per_s", gpu->peer_link_bytes_per_s);
   gd_show_set_text(to, "topology", gd_topology_name(gpu->topology));
   gd_show_set_real(to, "power_w", gpu->power_w);
-  set_known(to, "usd", gpu->usd);
+  gd_show_set_positive(to, "usd", gpu->usd);
   gd_show_set_text(to, "file", gpu->file);
   set_cites(to, gpu->cites, gpu->n_cites);
 }
@@ -74,8 +66,12 @@ static void add_machine(struct gd_show_object *list, const struct gd_machine *ma
     gd_show_set_text(&object, "network", machine->network);
   else
     gd_show_set_null(&object, "network");
+  if (machine->network_cards > 0)
+    gd_show_set_int(&object, "network_cards", machine->network_cards);
+  else
+    gd_show_set_null(&object, "network_cards");
   gd_show_set_bool(&object, "in_paper", machine->in_paper);
-  set_known(&object, "usd", machine->usd);
+  gd_show_set_positive(&object, "usd", machine->usd);
   gd_show_set_real(&object, "power_w", machine->power_w);
   set_cites(&object, machine->cites, machine->n_cites);
   gd_show_append(list, &object);
@@ -222,7 +218,7 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
 
 /* --- one GPU ------------------------------------------------------------------------------- */
 
-static void append_sheet(struct gd_cli *cli, const struct gd_gpu *gpu) {
+static void append_summary(struct gd_cli *cli, const struct gd_gpu *gpu) {
   struct gd_strbuf *out = &cli->out;
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
   gd_show_bold(cli, gpu->title);
@@ -324,7 +320,7 @@ static enum gd_status show_one(struct gd_cli *cli, struct gd_hw *hw, struct gd_e
   struct gd_show_object object, rows;
   GD_TRY(gd_hw_gpu(hw, cli->arguments[0], &gpu, err));
   if (!gd_cli_for_programs(cli)) {
-    append_sheet(cli, gpu);
+    append_summary(cli, gpu);
     GD_TRY(append_machines(cli, hw, gpu, err));
     GD_TRY(append_rents(cli, hw, gpu, err));
     append_sources(cli, gpu);

@@ -54,7 +54,7 @@ static void append_overview(struct gd_strbuf *out) {
     gd_strbuf_printf(out, " %d %s%s", i, gd_exits[i].word, i + 1 < GD_EXIT_COUNT ? "," : ".\n");
 }
 
-/* What changes the recipe is told by `models`; elsewhere its names stand on one line. */
+/* What changes the recipe is told by `models`; elsewhere its names stand together. */
 static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
   return id != GD_COMMAND_MODELS && (option->commands & 1u << GD_COMMAND_MODELS) &&
          (option->commands & 1u << id) && !option->common;
@@ -70,11 +70,55 @@ static void append_names(struct gd_strbuf *out, enum gd_command_id id, bool reci
     }
 }
 
-static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
-  const struct gd_command *command = &gd_commands[id];
+/* Of train, which has too many options for one list. */
+static const struct group {
+  const char *heading;
+  const char *names[16];
+} train_groups[] = {
+    {"Data", {"data", "eval", "eval-every", "samples", "tokenizer", "mask-token", "token-bytes"}},
+    {"How long", {"epochs", "steps", "tokens", "time-limit"}},
+    {"The recipe, instead of the model's own",
+     {"seq", "batch", "precision", "optimizer", "lr", "min-lr", "schedule", "warmup", "decay",
+      "betas", "weight-decay", "clip"}},
+    {"The run", {"output", "init", "seed", "dry-run", "store"}},
+    {"How it is computed",
+     {"methods", "micro-batch", "backend", "threads", "ranks", "device-memory", "host-memory",
+      "deterministic"}},
+    {"Checkpoints, and what goes wrong",
+     {"checkpoint-every", "keep", "retries", "rank-timeout", "check-hardware"}},
+    {"Images", {"augment", "normalize", "label-smoothing", "drop-path", "data-threads"}},
+    {"SLURM", {"slurm", "job-status", "job-time", "nodes", "slurm-config", "slurm-device"}},
+};
+enum { TRAIN_GROUPS = sizeof train_groups / sizeof *train_groups, GROUP_NAMES = 16 };
+
+static bool is_in_group(const struct gd_option *option) {
+  for (int i = 0; i < TRAIN_GROUPS; i++)
+    for (int k = 0; k < GROUP_NAMES && train_groups[i].names[k]; k++)
+      if (strcmp(option->name, train_groups[i].names[k]) == 0)
+        return true;
+  return false;
+}
+
+static void append_groups(struct gd_strbuf *out) {
+  const char *name;
+  size_t length;
+  char argument[64];
+  for (int i = 0; i < TRAIN_GROUPS; i++) {
+    gd_strbuf_printf(out, "%s%s\n", i ? "\n" : "", train_groups[i].heading);
+    for (int k = 0; k < GROUP_NAMES && train_groups[i].names[k]; k++) {
+      snprintf(argument, sizeof argument, "--%s", train_groups[i].names[k]);
+      append_option(out, gd_option_find(argument, &name, &length));
+    }
+  }
+  gd_strbuf_append(out, "\nMore\n");
+  for (int i = 0; i < gd_option_count; i++)
+    if ((gd_option_table[i].commands & 1u << GD_COMMAND_TRAIN) && !gd_option_table[i].common &&
+        !is_in_group(&gd_option_table[i]))
+      append_option(out, &gd_option_table[i]);
+}
+
+static void append_options(struct gd_strbuf *out, enum gd_command_id id) {
   int n_recipe = 0;
-  gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
-                   command->arguments[0] ? " " : "", command->arguments, command->about);
   for (int i = 0; i < gd_option_count; i++)
     n_recipe += is_recipe(&gd_option_table[i], id);
   bool folded = n_recipe > 2;
@@ -83,10 +127,21 @@ static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
         !(folded && is_recipe(&gd_option_table[i], id)))
       append_option(out, &gd_option_table[i]);
   if (folded) {
-    gd_strbuf_append(out, "  as of models: ");
-    append_names(out, id, true);
-    gd_strbuf_append(out, "\n");
+    struct gd_strbuf line = {0};
+    gd_strbuf_append(&line, "as of models: ");
+    append_names(&line, id, true);
+    gd_show_buffer(out, 2, &line);
   }
+}
+
+static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
+  const struct gd_command *command = &gd_commands[id];
+  gd_strbuf_printf(out, "Usage: gpudays %s%s%s [OPTION...]\n%s\n\n", command->name,
+                   command->arguments[0] ? " " : "", command->arguments, command->about);
+  if (id == GD_COMMAND_TRAIN)
+    append_groups(out);
+  else
+    append_options(out, id);
   gd_strbuf_append(out, "  as everywhere: ");
   append_names(out, id, false);
   gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);

@@ -54,9 +54,14 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   gd_show_set_real(to, "beta2", recipe->beta2);
   gd_show_set_real(to, "eps", recipe->eps);
   gd_show_set_real(to, "weight_decay", recipe->weight_decay);
+  gd_show_set_bool(to, "decoupled_decay", gd_recipe_decouples(recipe));
   gd_show_set_real(to, "max_grad_norm", recipe->max_grad_norm);
   gd_show_set_text(to, "schedule", gd_schedule_name(recipe->schedule));
   gd_show_set_int(to, "warmup_steps", recipe->warmup_steps);
+  if (family->images)
+    gd_show_set_real(to, "drop_path", recipe->drop_path);
+  else
+    gd_show_set_null(to, "drop_path");
   set_size(to, "vocab", classes, !family->images);
   set_size(to, "image_height", entry->facts.height, family->images);
   set_size(to, "image_width", entry->facts.width, family->images);
@@ -65,7 +70,7 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
 
 /* --- one model ----------------------------------------------------------------------------- */
 
-static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
+static void append_summary(struct gd_cli *cli, const struct entry *entry) {
   const struct gd_recipe *recipe = &entry->model.recipe;
   char a[GD_SHOW_TEXT], b[3 * GD_SHOW_TEXT];
   struct gd_strbuf *out = &cli->out;
@@ -91,9 +96,9 @@ static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
                    gd_show_power(a, sizeof a, entry->facts.train_flops),
                    gd_show_power(b, sizeof b, entry->facts.flops_per_step));
   gd_strbuf_printf(out, "  precision   %s\n", gd_precision_name(recipe->precision));
-  gd_strbuf_printf(out, "  optimizer   %s, betas %g and %g, eps %g, weight decay %g\n",
+  gd_strbuf_printf(out, "  optimizer   %s, betas %g and %g, eps %g, %s %g\n",
                    gd_optimizer_name(recipe->optimizer), recipe->beta1, recipe->beta2, recipe->eps,
-                   recipe->weight_decay);
+                   gd_recipe_decay_name(recipe), recipe->weight_decay);
   gd_strbuf_printf(out, "  lr          %g to %g, %s, after %s steps of warm-up\n", recipe->lr,
                    recipe->schedule == GD_SCHEDULE_CONSTANT ? recipe->lr : recipe->min_lr,
                    gd_schedule_name(recipe->schedule),
@@ -102,6 +107,8 @@ static void append_sheet(struct gd_cli *cli, const struct entry *entry) {
     gd_strbuf_printf(out, "  clipping    gradient norm %g\n", recipe->max_grad_norm);
   else
     gd_strbuf_append(out, "  clipping    none\n");
+  if (recipe->drop_path > 0)
+    gd_strbuf_printf(out, "  drop path   %g at the last block\n", recipe->drop_path);
 }
 
 static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {
@@ -109,7 +116,7 @@ static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {
   struct gd_show_object object, rows;
   GD_TRY(read_entry(cli, cli->arguments[0], &entry, err));
   if (!cli->options.json && !cli->options.csv) {
-    append_sheet(cli, &entry);
+    append_summary(cli, &entry);
     return GD_OK;
   }
   set_entry(&object, &entry);

@@ -8,8 +8,8 @@
 #include "cli/cli.h"
 #include "cli/plan_stack.h"
 #include "cli/predicting.h"
-#include "cli/sheet.h"
 #include "cli/show_trial.h"
+#include "cli/summary.h"
 #include "search/points.h"
 
 /* --- several methods ------------------------------------------------------------------------ */
@@ -160,11 +160,12 @@ static enum gd_status show_points(struct gd_cli *cli, const struct gd_predicting
   for (int i = 0; i < count; i++) {
     gd_strbuf_append(&cli->out, n_methods == 1 && i ? "\n" : "");
     if (n_methods == 1)
-      GD_TRY(gd_sheet_append(cli, p, &points[i], true, err));
+      GD_TRY(gd_summary_append(cli, p, &points[i], true, err));
     if (cli->options.explain) {
       gd_strbuf_append(&cli->out, "\n");
       GD_TRY(gd_trial_explain(points[i].model, &points[i].options, &points[i].trial,
                               cli->options.explain_pass, &cli->out, err));
+      GD_TRY(gd_show_collectives(cli, p, &points[i].prediction, err));
     }
   }
   return n_methods > 1 ? append_table(cli, p, points, count, err) : GD_OK;
@@ -193,7 +194,7 @@ enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   struct gd_predicting predicting = {0};
   if (cli->options.explain && (cli->options.json || cli->options.csv))
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
-  if (cli->options.paper_stack)
+  if (cli->options.stack)
     return gd_plan_stack(cli, err);
   struct gd_points points = {0};
   int n_methods;

@@ -1,7 +1,6 @@
 /*
  * `gpudays report -o DIR`: the page and its files. What they hold is src/report's.
  */
-#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "report/report.h"
@@ -33,37 +32,21 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_report_summary *m
   return GD_OK;
 }
 
-/* Appends the runs of a folder; the list is in the arena. */
-static enum gd_status add_runs(struct gd_cli *cli, const char *folder,
-                               struct gd_report_order *order, struct gd_error *err) {
-  const char *const *paths;
-  int count;
-  GD_TRY(gd_run_view_find(folder, &cli->arena, &paths, &count, err));
-  const char **all =
-      gd_arena_alloc(&cli->arena, (size_t)order->n_runs + (size_t)count + 1, sizeof *all);
-  if (!all)
-    return gd_nomem(err, "while looking for runs");
-  for (int i = 0; i < order->n_runs; i++)
-    all[i] = order->runs[i];
-  for (int i = 0; i < count; i++)
-    all[order->n_runs + i] = paths[i];
-  order->runs = all;
-  order->n_runs += count;
-  return GD_OK;
-}
-
 /* Those of --runs and of the folders behind it; else of the folder runs, where there is one. */
 static enum gd_status find_runs(struct gd_cli *cli, struct gd_report_order *order,
                                 struct gd_error *err) {
+  const int n_folders = cli->options.runs ? cli->n_arguments + 1 : 0;
   if (!cli->options.runs && cli->n_arguments > 0)
     return gd_fail(err, GD_BAD_INPUT, "report does not know what %s is: runs come behind --runs",
                    cli->arguments[0]);
-  if (!cli->options.runs)
-    return gd_file_is_missing("runs") ? GD_OK : add_runs(cli, "runs", order, err);
-  GD_TRY(add_runs(cli, cli->options.runs, order, err));
-  for (int i = 0; i < cli->n_arguments; i++)
-    GD_TRY(add_runs(cli, cli->arguments[i], order, err));
-  if (order->n_runs == 0)
+  const char **folders = gd_arena_alloc(&cli->arena, (size_t)n_folders + 1, sizeof *folders);
+  if (!folders)
+    return gd_nomem(err, "while looking for runs");
+  folders[0] = cli->options.runs;
+  for (int i = 1; i < n_folders; i++)
+    folders[i] = cli->arguments[i - 1];
+  GD_TRY(gd_run_view_find_all(folders, n_folders, &cli->arena, &order->runs, &order->n_runs, err));
+  if (cli->options.runs && order->n_runs == 0)
     return gd_fail(err, GD_BAD_INPUT, "there is no run in %s, as 'gpudays train' makes them",
                    cli->options.runs);
   return GD_OK;

@@ -10,17 +10,10 @@
 #include "cli/show_trial.h"
 #include "pass/method.h"
 #include "store/store.h"
+#include "store/store_usual.h"
 #include "trial/load.h"
 
 /* --- rows ---------------------------------------------------------------------------------- */
-
-/* The recipe of a model that goes without saying. */
-struct usual {
-  char name[sizeof((struct gd_trial *)0)->model];
-  char hash[GD_HASH_TEXT];
-  struct gd_recipe recipe; /* zero: no preset */
-  bool images;
-};
 
 /* What a query found. For people only what the table shows is kept; for programs rows are written
    as they come, as there may be any number of them. */
@@ -30,12 +23,11 @@ struct found {
   uint32_t capacity, count;
   uint32_t loaded;                     /* rows that were not measured here */
   struct gd_show_object best_by_model; /* for programs */
-  struct usual *usual;                 /* for people, in gd_mem */
-  uint32_t n_usual, usual_capacity;
-  uint32_t loud;     /* rows that were measured while other programs ran */
-  double busy_share; /* that those used at most */
-  unsigned peaks;    /* bit per enum gd_peak that an MFU is a share of */
-  bool other_recipe; /* some row has not the usual recipe of its model */
+  struct gd_usual_recipes usual;       /* for people */
+  uint32_t loud;                       /* rows that were measured while other programs ran */
+  double busy_share;                   /* that those used at most */
+  unsigned peaks;                      /* bit per enum gd_peak that an MFU is a share of */
+  bool other_recipe;                   /* some row has not the usual recipe of its model */
   bool several_models;
   char model[sizeof((struct gd_trial *)0)->model];
 };
@@ -86,62 +78,32 @@ static void set_days(struct gd_cli *cli, const char **row, const struct gd_trial
 /* What does not fit is shown with the limit that it does not fit in. */
 static void set_memory(struct gd_cli *cli, const char **cell, const struct gd_trial *trial) {
   char text[GD_SHOW_TEXT], limit[GD_SHOW_TEXT];
-  bool device = trial->peak_bytes > trial->device_limit_bytes;
-  int64_t bytes = device ? trial->peak_bytes : trial->host_bytes;
-  int64_t limit_bytes = device ? trial->device_limit_bytes : trial->host_limit_bytes;
-  if (trial->status == GD_TRIAL_INFEASIBLE && bytes > limit_bytes)
-    *cell = gd_show_cell(cli, "%s of %s%s", gd_format_bytes(text, sizeof text, bytes),
-                         gd_format_bytes(limit, sizeof limit, limit_bytes),
-                         device ? "" : " on the host");
+  struct gd_trial_need need = gd_trial_need(trial);
+  if (trial->status == GD_TRIAL_INFEASIBLE && need.bytes > need.limit_bytes)
+    *cell = gd_show_cell(cli, "%s of %s%s", gd_format_bytes(text, sizeof text, need.bytes),
+                         gd_format_bytes(limit, sizeof limit, need.limit_bytes),
+                         need.device ? "" : " on the host");
   else
     *cell = gd_show_bytes_cell(cli, trial->peak_bytes);
-}
-
-/* The recipe that trials of a model have where nothing is said: the preset's, or the first seen. */
-static enum gd_status find_usual(struct found *found, const struct gd_trial *trial,
-                                 struct usual **usual, struct gd_error *err) {
-  struct gd_model model;
-  for (uint32_t i = 0; i < found->n_usual; i++)
-    if (strcmp(found->usual[i].name, trial->model) == 0) {
-      *usual = &found->usual[i];
-      return GD_OK;
-    }
-  if (!gd_vec_reserve((void **)&found->usual, &found->usual_capacity, found->n_usual + 1,
-                      sizeof *found->usual))
-    return gd_nomem(err, "while listing results");
-  *usual = &found->usual[found->n_usual++];
-  **usual = (struct usual){0};
-  snprintf((*usual)->name, sizeof(*usual)->name, "%s", trial->model);
-  snprintf((*usual)->hash, sizeof(*usual)->hash, "%s", trial->recipe);
-  bool preset = !strchr(trial->model, '/') && gd_model_load(trial->model, &model, NULL) == GD_OK;
-  if (!preset)
-    return GD_OK;
-  (*usual)->recipe = model.recipe;
-  (*usual)->images = model.family->images;
-  return gd_recipe_hash(&model, NULL, (*usual)->hash, err);
 }
 
 /* "64 x 256, 10 steps", and the precision where it is not the usual one. */
 static enum gd_status set_recipe(struct found *found, const char **row,
                                  const struct gd_trial *trial, struct gd_error *err) {
-  struct gd_recipe sizes = {0};
-  struct usual *usual;
+  struct gd_usual_compared of;
   char batch[GD_SHOW_TEXT], seq[GD_SHOW_TEXT + 4] = "", count[GD_SHOW_TEXT], steps[GD_SHOW_TEXT];
-  GD_TRY(find_usual(found, trial, &usual, err));
-  bool same = strcmp(usual->hash, trial->recipe) == 0;
-  found->other_recipe |= !same && trial->recipe[0];
-  sizes.precision = usual->recipe.precision;
-  sizes.seq = same ? usual->recipe.seq : 0; /* what was not run does not tell */
-  if (!gd_recipe_sizes(trial, &sizes))
+  GD_TRY(gd_usual_compare(&found->usual, trial, &of, err));
+  found->other_recipe |= of.differs;
+  if (!of.known)
     return GD_OK;
-  if (!usual->images)
+  if (!of.images)
     snprintf(seq, sizeof seq, " x %s",
-             sizes.seq > 0 ? gd_format_count(count, sizeof count, sizes.seq) : "?");
-  bool precision = usual->recipe.steps > 0 && sizes.precision != usual->recipe.precision;
+             of.recipe.seq > 0 ? gd_format_count(count, sizeof count, of.recipe.seq) : "?");
   row[COLUMN_RECIPE] = gd_show_cell(
-      found->cli, "%s%s, %s step%s%s%s", gd_format_count(batch, sizeof batch, sizes.batch), seq,
-      gd_format_count(steps, sizeof steps, sizes.steps), sizes.steps == 1 ? "" : "s",
-      precision ? ", " : "", precision ? gd_precision_name(sizes.precision) : "");
+      found->cli, "%s%s, %s step%s%s%s", gd_format_count(batch, sizeof batch, of.recipe.batch), seq,
+      gd_format_count(steps, sizeof steps, of.recipe.steps), of.recipe.steps == 1 ? "" : "s",
+      of.precision_differs ? ", " : "",
+      of.precision_differs ? gd_precision_name(of.recipe.precision) : "");
   return GD_OK;
 }
 
@@ -269,7 +231,7 @@ static void found_begin(struct found *found, struct gd_cli *cli) {
 static void found_deinit(struct found *found) {
   json_decref(found->best_by_model.object);
   gd_mem_free(found->cells);
-  gd_mem_free(found->usual);
+  gd_usual_deinit(&found->usual);
 }
 
 /* What comes after the rows; the whole is as bench prints it. */

@@ -3,7 +3,6 @@
  */
 #include <math.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/show_run.h"
 
@@ -23,7 +22,7 @@ static void add_row(struct gd_show_rows *rows, const char *folder, const struct 
   const char **row = gd_show_row(rows);
   row[0] = folder;
   row[1] = gd_show_cell(cli, "%s", view->model);
-  row[2] = gd_show_cell(cli, "%s", view->leg.method);
+  row[2] = gd_show_cell(cli, "%s", view->session.method);
   row[3] = gd_show_cell(cli, "%s of %s", gd_format_count(step, sizeof step, view->step),
                         gd_format_count(steps, sizeof steps, view->steps));
   row[4] = loss_cell(cli, view->loss);
@@ -64,16 +63,6 @@ static void add_run(struct listing *listing, const char *folder) {
   gd_run_view_deinit(&view);
 }
 
-static enum gd_status add_folder(struct listing *listing, const char *folder,
-                                 struct gd_error *err) {
-  const char *const *paths;
-  int count;
-  GD_TRY(gd_run_view_find(folder, &listing->cli->arena, &paths, &count, err));
-  for (int i = 0; i < count; i++)
-    add_run(listing, paths[i]);
-  return GD_OK;
-}
-
 static enum gd_status end_listing(struct listing *listing, struct gd_error *err) {
   struct gd_cli *cli = listing->cli;
   struct gd_show_object root;
@@ -93,16 +82,12 @@ static enum gd_status end_listing(struct listing *listing, struct gd_error *err)
 
 enum gd_status gd_cmd_runs(struct gd_cli *cli, struct gd_error *err) {
   struct listing listing = {.cli = cli, .rows = GD_SHOW_ROWS(cli, columns)};
-  enum gd_status status = GD_OK;
+  const char *const *paths;
+  int count;
+  GD_TRY(gd_run_view_find_all(cli->arguments, cli->n_arguments, &cli->arena, &paths, &count, err));
   if (gd_cli_for_programs(cli))
     listing.objects = (struct gd_show_object){.object = json_array()};
-  for (int i = 0; i < cli->n_arguments && status == GD_OK; i++)
-    status = add_folder(&listing, cli->arguments[i], err);
-  if (cli->n_arguments == 0 && !gd_file_is_missing("runs"))
-    status = add_folder(&listing, "runs", err);
-  if (status != GD_OK) {
-    json_decref(listing.objects.object);
-    return status;
-  }
+  for (int i = 0; i < count; i++)
+    add_run(&listing, paths[i]);
   return end_listing(&listing, err);
 }

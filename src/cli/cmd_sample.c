@@ -2,8 +2,6 @@
  * `gpudays sample RUN --prompt TEXT`: a few lines out of a model, so that a person sees what it has
  * learnt. RUN may be a model folder. The work is src/train/sample.c's.
  */
-#include <string.h>
-
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/show.h"
@@ -19,7 +17,6 @@ struct sampling {
   struct gd_trained trained;
   struct gd_safetensors weights;
   struct gd_tokenizer *tokenizer;
-  struct gd_tokenizer_work *work;
   struct gd_token_ids ids;
   struct gd_strbuf text;
   struct gd_progress progress;
@@ -29,46 +26,6 @@ struct sampling {
 static void show_added(void *user, int64_t done) {
   struct sampling *s = user;
   gd_progress_report(&s->progress, "", (double)done / (double)s->length, -1);
-}
-
-static enum gd_status check_model(const struct gd_model *model, struct gd_error *err) {
-  bool causal;
-  if (model->family->images)
-    return gd_fail(err, GD_UNSUPPORTED, "%s is a model of images, and writes no text", model->name);
-  GD_TRY(gd_model_is_causal(model, &causal, err));
-  if (!causal)
-    return gd_fail(err, GD_UNSUPPORTED,
-                   "%s fills in masked tokens and cannot go on with a text; evaluate it instead",
-                   model->name);
-  return GD_OK;
-}
-
-/* The prompt as ids; without one, the token that ends a document begins another. */
-static enum gd_status read_prompt(struct sampling *s, struct gd_error *err) {
-  const char *prompt = s->cli->options.prompt ? s->cli->options.prompt : "";
-  int64_t classes = s->trained.model.family->classes(&s->trained.model);
-  int32_t eos = gd_tokenizer_eos(s->tokenizer);
-  GD_TRY(gd_tokenizer_encode(s->tokenizer, s->work, prompt, strlen(prompt), true, &s->ids, err));
-  if (s->ids.count == 0) {
-    s->ids.ids = gd_mem_grow(NULL, 0, 1, sizeof *s->ids.ids);
-    if (!s->ids.ids)
-      return gd_nomem(err, "for the prompt");
-    s->ids.ids[0] = eos >= 0 ? eos : 0;
-    s->ids.count = s->ids.capacity = 1;
-  }
-  s->n_prompt = s->ids.count;
-  if (s->ids.count >= s->trained.model.recipe.seq)
-    return gd_fail(
-        err, GD_BAD_INPUT,
-        "the prompt has %lld tokens, and %s was trained on sequences of %lld; shorten it",
-        (long long)s->ids.count, s->trained.model.name, (long long)s->trained.model.recipe.seq);
-  for (int64_t i = 0; i < s->ids.count; i++)
-    if (s->ids.ids[i] >= classes)
-      return gd_fail(err, GD_BAD_INPUT,
-                     "the tokenizer makes token %d of the prompt, and the model has %lld; is it "
-                     "another model's tokenizer?",
-                     (int)s->ids.ids[i], (long long)classes);
-  return GD_OK;
 }
 
 static enum gd_status append_answer(struct sampling *s, struct gd_error *err) {
@@ -104,7 +61,7 @@ static enum gd_status sample(struct sampling *s, struct gd_error *err) {
   struct gd_cli *cli = s->cli;
   const struct gd_cli_options *o = &cli->options;
   GD_TRY(gd_cli_find_trained(cli, cli->arguments[0], &s->trained, err));
-  GD_TRY(check_model(&s->trained.model, err));
+  GD_TRY(gd_sample_check(&s->trained.model, err));
   const char *tokenizer = o->tokenizer ? o->tokenizer : s->trained.tokenizer;
   if (!tokenizer[0])
     return gd_fail(err, GD_BAD_INPUT,
@@ -112,8 +69,9 @@ static enum gd_status sample(struct sampling *s, struct gd_error *err) {
                    "--tokenizer FILE",
                    cli->arguments[0]);
   GD_TRY(gd_tokenizer_load(&s->tokenizer, tokenizer, err));
-  GD_TRY(gd_tokenizer_work_new(&s->work, s->tokenizer, err));
-  GD_TRY(read_prompt(s, err));
+  GD_TRY(
+      gd_sample_prompt(&s->trained.model, s->tokenizer, o->prompt ? o->prompt : "", &s->ids, err));
+  s->n_prompt = s->ids.count;
   GD_TRY(gd_safetensors_open(&s->weights, s->trained.weights, err));
   s->length = o->length ? o->length : DEFAULT_LENGTH;
   struct gd_sampling sampling = {.model = &s->trained.model,
@@ -138,7 +96,6 @@ enum gd_status gd_cmd_sample(struct gd_cli *cli, struct gd_error *err) {
   struct sampling s = {.cli = cli, .progress = {.on = cli->progress, .label = "sample"}};
   enum gd_status status = sample(&s, err);
   gd_safetensors_close(&s.weights);
-  gd_tokenizer_work_free(s.work);
   gd_tokenizer_free(s.tokenizer);
   gd_token_ids_deinit(&s.ids);
   gd_strbuf_deinit(&s.text);

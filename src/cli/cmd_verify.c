@@ -44,8 +44,8 @@ static void add_row(struct gd_show_rows *rows, const char *what, double error, d
   row[4] = where;
 }
 
-static enum gd_status append_sheet(struct gd_cli *cli, const struct gd_verify_options *options,
-                                   const struct gd_verify_result *result, struct gd_error *err) {
+static enum gd_status append_summary(struct gd_cli *cli, const struct gd_verify_options *options,
+                                     const struct gd_verify_result *result, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"RELATIVE ERROR", false}, {"FOUND", true}, {"BOUND", true}, {"", false}, {"", false}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
@@ -90,7 +90,7 @@ enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err) {
   };
   GD_TRY(gd_verify(cli->arguments[0], &options, &result, err));
   GD_TRY(cli->options.json ? show_object(cli, &options, &result, err)
-                           : append_sheet(cli, &options, &result, err));
+                           : append_summary(cli, &options, &result, err));
   if (result.ok)
     return GD_OK;
   append_miss(&misses, "loss", result.loss_error, result.loss_bound);

@@ -13,16 +13,14 @@
  * above 0 loses its stdout. */
 void gd_launch_begin(struct gd_cli *cli);
 
-/* In the environment of ranks that were started again: how often that was. */
-#define GD_LAUNCH_RETRIED "GPUDAYS_RETRIED"
-
 /*
  * Starts the ranks of a trial (cmd_trial.c) where this process is not one, and waits for them. A
  * run of training is asked to end in order by a signal, and started again as --retries says.
  * *code becomes their exit code; -1: this process is to do the work. GD_BAD_INPUT when --ranks
- * contradicts the job, GD_ENVIRONMENT without mpirun or when a rank died.
+ * contradicts the job, GD_ENVIRONMENT without mpirun or when a rank died. A run that goes on takes
+ * the number of ranks from its run.json where --ranks is not given.
  */
-enum gd_status gd_launch_ranks(const struct gd_cli *cli, int argc, char **argv, int *code,
+enum gd_status gd_launch_ranks(struct gd_cli *cli, int argc, char **argv, int *code,
                                struct gd_error *err) GD_MUST_USE;
 
 /* Whether gpudays has started this process, as a rank or as a run that is watched. */

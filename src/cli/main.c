@@ -85,6 +85,7 @@ int main(int argc, char **argv) {
   struct gd_error err = {0}, write_err = {0};
   int code = -1;
   signal(SIGCHLD, SIG_DFL); /* ignored, as some parents leave it, children cannot be waited for */
+  signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is a full disk */
   setlocale(LC_CTYPE, "");  /* the width of names in tables; numbers stay as they are in C */
   enum gd_status status =
       gd_cmd_trial_parse(argc, argv, &cli) ? GD_OK : gd_options_parse(argc, argv, &cli, &err);
@@ -96,6 +97,8 @@ int main(int argc, char **argv) {
   cli.progress = cli.progress && !cli.options.quiet;
   if (status == GD_OK && reads_switches(&cli))
     status = gd_switches_check(&err);
+  if (status == GD_OK && cli.options.deterministic)
+    status = gd_cli_be_deterministic(&err);
   if (status == GD_OK)
     status = gd_launch_ranks(&cli, argc, argv, &code, &err);
   if (status == GD_OK && code < 0)

@@ -25,8 +25,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =
         {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
-         "Plans training without running it: exact bytes, micro-batch, and predicted time;\n"
-         "on this machine, or on the GPUs of --gpu. Exit 1 when the model does not fit.",
+         "Bytes, micro-batch and predicted time, without a run. Exit 1: it does not fit.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
     [GD_COMMAND_BENCH] =
         {"bench", "MODEL...", 1, -1, "measured here: step time, memory, days to train",
@@ -36,7 +35,9 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
         {"train", "MODEL|RUN", 1, -1, "the run itself: trains a model on tokens or images",
          "Trains MODEL on the data of --data with the plan that bench times, into a\n"
          "folder RUN: log, checkpoints, the model as transformers loads it. Interrupted,\n"
-         "'gpudays train RUN' goes on, also with other --methods, --micro-batch or ranks.",
+         "'gpudays train RUN' goes on, also with other --methods, --micro-batch or ranks.\n"
+         "SIGTERM ends it in order, with a checkpoint; so do SIGINT, SIGHUP and SIGUSR1,\n"
+         "but for those that were ignored when it began, as by nohup or a script's '&'.",
          "gpudays train pythia-14m --data train.bin --eval val.bin -o run", gd_cmd_train},
     [GD_COMMAND_SAMPLE] =
         {"sample", "RUN", 1, 1, "lines of text out of a run, or out of a model folder",
@@ -44,10 +45,10 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "model folder of Hugging Face; in fp32, for a look at what was learnt.",
          "gpudays sample run --prompt 'The program'", gd_cmd_sample},
     [GD_COMMAND_EVALUATE] =
-        {"evaluate", "RUN", 1, -1, "loss and perplexity of a run, or of a model folder",
-         "Computes the loss on token files by the newest checkpoint of a run or by the\n"
-         "weights of a model folder, in fp32 and without dropout: mean, perplexity, and\n"
-         "bits a byte where the tokenizer is known. Default: the --eval file of the run.",
+        {"evaluate", "RUN", 1, -1, "loss and perplexity, or top-1, of a run or model",
+         "Computes the loss on token files or images by the newest checkpoint of a run\n"
+         "or by the weights of a model folder, in fp32 and without dropout: perplexity,\n"
+         "bits a byte by its tokenizer, top-1. Default: what the run has with --eval.",
          "gpudays evaluate run --data test.bin", gd_cmd_evaluate},
     [GD_COMMAND_RUNS] =
         {"runs", "[DIR...]", 0, -1, "runs of 'gpudays train': how far, loss, when done",
@@ -100,15 +101,22 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Exit 1 past the bounds.",
          "gpudays verify tests/reference/neox-parallel", gd_cmd_verify},
     [GD_COMMAND_CALIBRATE] =
-        {"calibrate", "", 0, 0, "measures this machine, so that times can be predicted",
+        {"calibrate", "[VERB]", 0, -1, "measures this machine, so that times can be predicted",
          "Measures GEMMs, memory and links of this machine in about a minute, keeps\n"
-         "their rates, and checks predictions made from them on steps it has not seen.",
+         "their rates, and checks predictions made from them on steps it has not seen.\n"
+         "'learn [TRIALS.csv...]' adds what trials and runs of the database, or of\n"
+         "files, say; 'load FILE [NAME]' takes a calibration; 'list' shows all.",
          "gpudays calibrate", gd_cmd_calibrate},
+    [GD_COMMAND_FIT] =
+        {"fit", "", 0, 0, "the model of GPUs and stacks, from published rates",
+         "Fits the parameters that --stack and GPUs that nobody measured rest on to the\n"
+         "figures of data/published and your own, and says what they miss left out.",
+         "gpudays fit -o data/fitted/published.json", gd_cmd_fit},
     [GD_COMMAND_ACCURACY] =
         {"accuracy", "[FILE...]", 0, -1, "predicted against measured, and against the paper",
          "Compares predictions with the trials of the database, or of files that\n"
-         "'gpudays results --csv' wrote, and with the paper's Tables 1 and 4 by parameters\n"
-         "that were fitted without the GPU or the models in question.",
+         "'gpudays results --csv' wrote, with the paper's tables and with published rates,\n"
+         "by fits that have not seen them. 'accuracy add FILE' keeps rates of your own.",
          "gpudays accuracy results/h200.csv -o results/accuracy.md", gd_cmd_accuracy},
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
@@ -152,7 +160,7 @@ const struct gd_option gd_option_table[] = {
     {"count", "N", ON_TRIALS | ON(ESTIMATE) | ON(TOKENS), 0, false,
      "how many GPUs, default 1 (estimate 1, 2, 4, 8); tokens", gd_value_int, TARGET(count), 1,
      1000000},
-    {"stack", "NAME", ON(PLAN), 0, false, "gpudays (default), or paper: PyTorch with DeepSpeed",
+    {"stack", "NAME", ON(PLAN), 0, false, "whose software: own (default), pytorch, megatron, paper",
      gd_value_stack, 0, 0, 0},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      gd_value_peaks, 0, 0, 0},
@@ -182,10 +190,17 @@ const struct gd_option gd_option_table[] = {
      MOST_A_RECIPE},
     {"tokens", "COUNT", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN, 0, false,
      "tokens of the run, such as 300B, instead of --steps", gd_value_count, TARGET(tokens), 0, 0},
+    {"epochs", "N", ON_TRAIN, 0, false, "that often all of the data, instead of --steps: 1, 0.5",
+     gd_value_above, TARGET(epochs), 0, 1000000},
     {"optimizer", "NAME", ON_RECIPES | ON(BEST) | ON(EXPORT) | ON_TRAIN, 0, false,
      "adam or adamw, instead of the recipe's", gd_value_optimizer, 0, 0, 0},
+    {"drop-path", "P", ON_RECIPES | ON(BEST) | ON_TRAIN, 0, false,
+     "of images: stochastic depth of the last block", gd_value_number, TARGET(drop_path), 0, 1},
     {"seed", "N", ON(BENCH) | ON(EXPORT) | ON(SURVEY) | ON_TRAIN | ON(SAMPLE), 0, false,
      "of what is random; default 0", gd_value_int, TARGET(seed), 0, INT64_MAX},
+    {"deterministic", NULL, ON(BENCH) | ON_TRAIN, 0, false,
+     "the same bits on each run on a GPU; some 10 % slower", gd_value_switch, TARGET(deterministic),
+     0, 0},
     {"sample-seconds", "S", ON(BENCH), 0, false,
      "time micro-steps and updates for S seconds each at most", gd_value_seconds,
      TARGET(sample_seconds), 0, 86400},
@@ -206,9 +221,8 @@ const struct gd_option gd_option_table[] = {
      4096},
     {"machine", "NAME", ON_TRIALS | ON(COST), 0, false,
      "that holds the GPUs; cost: these alone, by commas", gd_value_text, TARGET(machine), 0, 0},
-    {"network", "NAME", ON_TRIALS, 0, false,
-     "with --gpu: between nodes, of those 'gpudays gpus' lists", gd_value_text, TARGET(network), 0,
-     0},
+    {"network", "NAME", ON_TRIALS, 0, false, "with --gpu: between nodes; 8xNAME is 8 cards a node",
+     gd_value_text, TARGET(network), 0, 0},
     {"simulate", NULL, ON(BENCH), 0, false, "predict instead of measuring; nothing is stored",
      gd_value_switch, TARGET(simulate), 0, 0},
     {"fast", NULL, ON(BENCH), 0, false, "measure only what prediction cannot exclude",
@@ -228,7 +242,8 @@ const struct gd_option gd_option_table[] = {
     {"retry-failed", NULL, ON(BENCH), 0, false,
      "measure again what has failed, whatever the reason", gd_value_switch, TARGET(retry_failed), 0,
      0},
-    {"store", "FILE", ON(BENCH) | ON_CHOICE | ON(COST) | ON(REPORT) | ON(ACCURACY) | ON_TRAIN, 0,
+    {"store", "FILE",
+     ON(BENCH) | ON_CHOICE | ON(COST) | ON(REPORT) | ON(ACCURACY) | ON_TRAIN | ON(CALIBRATE), 0,
      false, "results; default $GPUDAYS_DB or the user's data folder", gd_value_text, TARGET(store),
      0, 0},
     {"no-store", NULL, ON(BENCH) | ON(REPORT), 0, false, "read no results and keep none",
@@ -283,11 +298,12 @@ const struct gd_option gd_option_table[] = {
     {"format", "NAME", ON(EXPORT) | ON(TOKENS), 0, false,
      "hf, deepspeed, torchtitan, sbatch; or llmc, raw, npy", gd_value_format, 0, 0, 0},
     {"output", "PATH",
-     ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(TOKENS) | ON(CALIBRATE) | ON(ACCURACY) | ON_TRAIN,
+     ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(TOKENS) | ON(CALIBRATE) | ON(FIT) | ON(ACCURACY) |
+         ON_TRAIN,
      'o', false, "where to write: a file, or a folder of figures", gd_value_text, TARGET(output), 0,
      0},
-    {"calibration", "FILE", ON(ACCURACY), 0, false,
-     "write the errors of its device's trials into it", gd_value_text, TARGET(calibration), 0, 0},
+    {"calibration", "NAME", ON(ACCURACY) | ON_TRIALS | ON(CALIBRATE), 0, false,
+     "to predict by: of 'calibrate list', or a file", gd_value_text, TARGET(calibration), 0, 0},
     {"survey", "FILE", ON(REPORT), 0, false, "answers to draw Figures 1 and 8 from", gd_value_text,
      TARGET(survey), 0, 0},
     {"runs", "DIR", ON(REPORT), 0, false, "runs to draw; more may follow; default: runs, if there",
@@ -318,24 +334,24 @@ const struct gd_option gd_option_table[] = {
      TARGET(co2), 0, 10000},
     {"pue", "X", ON(COST), 0, false, "energy of the building over the machine's", gd_value_number,
      TARGET(pue), 1, 10},
-    {"utilisation", "X", ON(COST), 0, false, "share of a GPU's board power drawn; default 1",
+    {"utilisation", "X", ON(COST), 0, false, "board power drawn; default: measured, modelled, or 1",
      gd_value_above, TARGET(utilisation), 0, 1},
     {"mfu", "X", ON(COST), 0, false, "--times analytic: share of the peak; default 0.4",
      gd_value_above, TARGET(mfu), 0, 1},
     {"text", NULL, ON(COST), 0, false, "the compute paragraph of a grant proposal", gd_value_switch,
      TARGET(text), 0, 0},
     {"data", "FILE", ON_TRAIN | ON(EVALUATE), 0, false,
-     "token ids, more files behind, FILE:0.7; train: images", gd_value_text, TARGET(data), 0, 0},
+     "token ids, more files behind, FILE:0.7; or images", gd_value_text, TARGET(data), 0, 0},
     {"eval", "FILE", ON_TRAIN, 0, false, "held out: the loss on it is logged; of images top-1",
      gd_value_text, TARGET(eval), 0, 0},
-    {"augment", "LIST", ON_TRAIN, 0, false, "crop,flip (default) erase=P mixup=A cutmix=A; or none",
+    {"augment", "LIST", ON_TRAIN, 0, false, "crop,flip (default) rand-m9 erase=P mixup=A cutmix=A",
      gd_value_text, TARGET(augment), 0, 0},
     {"label-smoothing", "X", ON_TRAIN, 0, false, "of images: of a target, shared by all classes",
      gd_value_number, TARGET(label_smoothing), 0, 1},
-    {"normalize", "NAME", ON_TRAIN, 0, false, "of pixels: imagenet (default), half or none",
-     gd_value_text, TARGET(normalize), 0, 0},
-    {"data-threads", "N", ON_TRAIN, 0, false, "that decode images; default: one for each core",
-     gd_value_int, TARGET(data_threads), 1, 256},
+    {"normalize", "NAME", ON_TRAIN | ON(EVALUATE), 0, false,
+     "of pixels: imagenet (default), half or none", gd_value_text, TARGET(normalize), 0, 0},
+    {"data-threads", "N", ON_TRAIN | ON(EVALUATE), 0, false,
+     "that decode images; default: one for each core", gd_value_int, TARGET(data_threads), 1, 256},
     {"eval-every", "N", ON_TRAIN, 0, false, "steps between evaluations; default: one at the end",
      gd_value_int, TARGET(eval_every), 1, MOST_A_RECIPE},
     {"lr", "X", ON_TRAIN, 0, false, "peak learning rate, instead of the recipe's", gd_value_above,

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "pass/pass.h"
+#include "predict/stack_facts.h"
 
 static enum gd_status bad_value(const struct gd_option *option, const char *text,
                                 const char *expected, struct gd_error *err) {
@@ -351,10 +352,15 @@ enum gd_status gd_value_since(const struct gd_option *option, const char *text,
 
 enum gd_status gd_value_stack(const struct gd_option *option, const char *text,
                               struct gd_cli_options *options, struct gd_error *err) {
-  options->paper_stack = strcmp(text, "paper") == 0;
-  if (!options->paper_stack && strcmp(text, "gpudays") != 0)
-    return bad_value(option, text, "gpudays or paper", err);
-  return GD_OK;
+  struct gd_stacks stacks;
+  const struct gd_stack_facts *facts;
+  (void)option;
+  GD_TRY(gd_stacks_load(&stacks, err));
+  enum gd_status status = gd_stacks_find(&stacks, text, &facts, err);
+  if (status == GD_OK)
+    options->stack = facts->own ? NULL : text;
+  gd_stacks_deinit(&stacks);
+  return status;
 }
 
 /* Which methods there are is the library's answer; an empty text is one to no question. */

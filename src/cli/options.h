@@ -30,6 +30,7 @@ enum gd_command_id {
   GD_COMMAND_EXPORT,
   GD_COMMAND_REPORT,
   GD_COMMAND_CALIBRATE,
+  GD_COMMAND_FIT,
   GD_COMMAND_ACCURACY,
   GD_COMMAND_TOKENS,
   GD_COMMAND_TRAIN,
@@ -71,7 +72,7 @@ struct gd_cli_options {
   bool precision_given, optimizer_given, format_given;
   bool slurm, simulate, fast, total, text;
   bool no_predictions;               /* of report */
-  bool paper_stack, paper_peaks;     /* --stack paper, --peaks paper */
+  bool paper_peaks;                  /* --peaks paper */
   bool questions, template;          /* of survey */
   bool decode, special, split_lines; /* of tokens */
   enum gd_micro_batch micro_batch;
@@ -81,6 +82,7 @@ struct gd_cli_options {
   enum gd_export_format format;
   enum gd_times times;
   const char *backend;      /* "cpu" when not given */
+  const char *stack;        /* NULL: this engine */
   const char *methods;      /* NULL: naive, and of export the best */
   const char *without;      /* passes to switch off, joined by commas */
   const char *explain_pass; /* "passes", or the name of one; NULL: --explain shows the plan */
@@ -115,10 +117,12 @@ struct gd_cli_options {
   const char *runs;   /* of report: a folder of runs, or a run */
   /* of train */
   bool dry_run, job_status;
+  bool deterministic; /* of bench, too */
+  struct gd_cli_number epochs;
   bool once; /* of watch */
   const char *data, *eval, *schedule, *betas;
   const char *augment, *normalize; /* of images, likewise what follows */
-  struct gd_cli_number label_smoothing;
+  struct gd_cli_number label_smoothing, drop_path;
   int64_t data_threads;
   struct gd_cli_number lr, min_lr, warmup, weight_decay, clip, mask_token;
   struct gd_cli_number checkpoint_every; /* steps; below 0: seconds */

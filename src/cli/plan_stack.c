@@ -1,5 +1,5 @@
 /*
- * Plans for the paper's stack as a table and as JSON; see plan_stack.h. What they are is
+ * Plans for a software stack as a table and as JSON; see plan_stack.h. What they are is
  * report/stack_plan.h.
  */
 #include "cli/plan_stack.h"
@@ -16,7 +16,8 @@ static void reason_of(const struct gd_stack_plan *plan, const struct gd_stack_ro
                       size_t size) {
   char need[GD_SHOW_TEXT], have[GD_SHOW_TEXT];
   struct gd_stack_miss miss = gd_stack_plan_miss(plan, row);
-  snprintf(text, size, "micro-batch 1 needs %s of the %s that a %s has",
+  int64_t micro_batch = plan->limits.micro_batch > 0 ? plan->limits.micro_batch : 1;
+  snprintf(text, size, "micro-batch %lld needs %s of the %s that a %s has", (long long)micro_batch,
            gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
            gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes),
            miss.host ? "GPU's host share" : "GPU");
@@ -29,24 +30,35 @@ static void set_object(const struct gd_stack_plan *plan, const struct gd_stack_r
   if (!ok)
     reason_of(plan, row, reason, sizeof reason);
   gd_show_begin(to);
-  gd_show_set_text(to, "model", row->model->model.name);
-  gd_show_set_text(to, "method", gd_method_name(&row->point.method, method));
+  gd_show_set_text(to, "model", row->model->name);
+  gd_show_set_text(to, "method", gd_method_name(&row->method, method));
   gd_show_set_text(to, "gpu", plan->target.gpu->name);
   gd_show_set_int(to, "count", plan->target.count);
-  gd_show_set_text(to, "stack", "paper");
-  gd_show_set_int(to, "micro_batch", ok ? row->point.micro_batch : 1);
-  gd_show_set_int(to, "accumulation", (int64_t)row->point.accumulation);
-  gd_show_set_int(to, "peak_bytes", (int64_t)row->point.bytes.device);
-  gd_show_set_int(to, "host_bytes", (int64_t)row->point.bytes.host);
+  gd_show_set_text(to, "stack", plan->facts->name);
+  gd_show_set_int(to, "micro_batch",
+                  ok                             ? row->micro_batch
+                  : plan->limits.micro_batch > 0 ? plan->limits.micro_batch
+                                                 : 1);
+  gd_show_set_int(to, "accumulation", (int64_t)row->accumulation);
+  gd_show_set_int(to, "peak_bytes", (int64_t)row->bytes.device);
+  gd_show_set_int(to, "host_bytes", (int64_t)row->bytes.host);
   gd_show_set_bool(to, "feasible", ok);
   gd_show_set_text(to, "reason", reason);
   gd_show_set_real(to, "step_s", ok ? row->step_s : (double)NAN);
   gd_show_set_real(to, "days", ok ? row->days : (double)NAN);
-  gd_show_set_real(to, "days_low", ok ? row->days * (1 - plan->error) : (double)NAN);
-  gd_show_set_real(to, "days_high", ok ? row->days * (1 + plan->error) : (double)NAN);
+  gd_show_set_real(to, "days_low", ok ? row->days_low : (double)NAN);
+  gd_show_set_real(to, "days_high", ok ? row->days_high : (double)NAN);
   gd_show_set_bool(to, "predicted", ok);
   gd_show_set_bool(to, "validated", ok && plan->validated);
   gd_show_set_text(to, "basis", plan->basis);
+  if (ok && row->step.seconds > 0) {
+    gd_show_set_real(to, "micro_step_s", row->step.forward_s + row->step.backward_s);
+    gd_show_set_real(to, "update_s", row->step.update_s + row->step.collective_s);
+    gd_show_set_real(to, "gpu_s", row->step.gpu_s);
+    gd_show_set_real(to, "host_s", row->step.host_s);
+    gd_show_set_real(to, "clock", row->step.clock);
+    gd_show_set_real(to, "power_w", row->step.watts);
+  }
   gd_show_set_text(to, "precision", gd_precision_name(row->precision));
   gd_show_set_bool(to, "precision_substituted", row->substituted);
   gd_show_target(to, &plan->target);
@@ -66,23 +78,50 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct gd_stack_pla
   return gd_show_json(&cli->out, &root, err);
 }
 
-static void set_cells(struct gd_cli *cli, const struct gd_stack_plan *plan,
-                      const struct gd_stack_row *row, const char **cells) {
+static void set_cells(struct gd_cli *cli, const struct gd_stack_row *row, const char **cells) {
   char text[GD_METHOD_NAME];
   struct gd_show_duration shown;
-  cells[0] = row->model->model.name;
-  cells[1] = gd_show_cell(cli, "%s", gd_method_name(&row->point.method, text));
+  cells[0] = row->model->name;
+  cells[1] = gd_show_cell(cli, "%s", gd_method_name(&row->method, text));
   cells[2] = row->fits ? "yes" : "no";
   if (row->fits) {
-    gd_show_duration(&shown, row->days, row->days * (1 - plan->error),
-                     row->days * (1 + plan->error));
+    gd_show_duration(&shown, row->days, row->days_low, row->days_high);
     cells[3] = gd_show_cell(cli, "%s", shown.value);
     cells[4] = gd_show_cell(cli, "%s", shown.interval);
-    cells[5] = gd_show_cell(cli, "%lld", (long long)row->point.micro_batch);
-    cells[6] = gd_show_cell(cli, "%.0f", row->point.accumulation);
+    cells[5] = gd_show_cell(cli, "%lld", (long long)row->micro_batch);
+    cells[6] = gd_show_cell(cli, "%.0f", row->accumulation);
   }
-  cells[7] = gd_show_bytes_cell(cli, (int64_t)row->point.bytes.device);
-  cells[8] = gd_show_bytes_cell(cli, (int64_t)row->point.bytes.host);
+  cells[7] = gd_show_bytes_cell(cli, (int64_t)row->bytes.device);
+  cells[8] = gd_show_bytes_cell(cli, (int64_t)row->bytes.host);
+}
+
+/* What the shortest step is bound by, and whether memory is near its end. */
+static void show_step(struct gd_cli *cli, const struct gd_stack_plan *plan) {
+  const struct gd_stack_row *row = &plan->rows[0];
+  char line[256], need[GD_SHOW_TEXT], have[GD_SHOW_TEXT];
+  if (!row->fits)
+    return;
+  if (row->step.host_s > row->step.gpu_s) {
+    snprintf(line, sizeof line,
+             "note: bound by the host, which launches kernels for %.3g ms a micro-step where the "
+             "GPU computes for %.3g: a larger micro-batch costs little",
+             1e3 * row->step.host_s, 1e3 * row->step.gpu_s);
+    gd_show_paragraph(&cli->out, 0, line);
+  }
+  if (row->step.seconds > 0 && row->step.clock < 0.97) {
+    snprintf(line, sizeof line,
+             "note: the power limit holds the clock at %.0f %% of the data sheet's",
+             100 * row->step.clock);
+    gd_show_paragraph(&cli->out, 0, line);
+  }
+  if (row->tight) {
+    struct gd_stack_miss miss = gd_stack_plan_miss(plan, row);
+    snprintf(line, sizeof line,
+             "note: by the estimate %s of memory are needed and %s are there; it may not fit",
+             gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
+             gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes));
+    gd_show_paragraph(&cli->out, 0, line);
+  }
 }
 
 static enum gd_status show_table(struct gd_cli *cli, const struct gd_stack_plan *plan,
@@ -92,11 +131,11 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_stack_plan 
       {"TIME", true},         {"INTERVAL", true}, {"MICRO-BATCH", true},
       {"ACCUMULATION", true}, {"DEVICE", true},   {"HOST", true}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
-  char line[640];
+  char line[720];
   for (int i = 0; i < plan->count; i++)
-    set_cells(cli, plan, &plan->rows[i], gd_show_row(&rows));
-  gd_strbuf_printf(&cli->out, "%d x %s, the paper's software:\n", plan->target.count,
-                   plan->target.gpu->title);
+    set_cells(cli, &plan->rows[i], gd_show_row(&rows));
+  gd_strbuf_printf(&cli->out, "%d x %s, %s:\n", plan->target.count, plan->target.gpu->title,
+                   plan->facts->title);
   gd_show_nodes(cli, &plan->target);
   gd_strbuf_append(&cli->out, "\n");
   GD_TRY(gd_show_rows(&rows, 0, err));
@@ -105,11 +144,12 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_stack_plan 
   for (int i = 0; i < plan->count; i++)
     if (plan->rows[i].substituted && (i == 0 || plan->rows[i].model != plan->rows[i - 1].model))
       gd_strbuf_printf(&cli->out, "%s: the recipe's %s runs as %s: this GPU has no %s\n",
-                       plan->rows[i].model->model.name,
-                       gd_precision_name(plan->rows[i].model->model.recipe.precision),
+                       plan->rows[i].model->name,
+                       gd_precision_name(plan->rows[i].model->recipe.precision),
                        gd_precision_name(plan->rows[i].precision),
-                       gd_precision_name(plan->rows[i].model->model.recipe.precision));
+                       gd_precision_name(plan->rows[i].model->recipe.precision));
   gd_show_paragraph(&cli->out, 0, line);
+  show_step(cli, plan);
   return GD_OK;
 }
 
@@ -123,7 +163,7 @@ static enum gd_status answer(struct gd_cli *cli, const struct gd_stack_plan *pla
   for (int i = 0; i < plan->count; i++)
     if (!plan->rows[i].fits && (i == 0 || plan->rows[i].model != plan->rows[i - 1].model)) {
       reason_of(plan, &plan->rows[i], reason, sizeof reason);
-      return gd_fail(err, GD_NOMEM_DEVICE, "%s does not fit: %s", plan->rows[i].model->model.name,
+      return gd_fail(err, GD_NOMEM_DEVICE, "%s does not fit: %s", plan->rows[i].model->name,
                      reason);
     }
   return GD_OK;
@@ -134,19 +174,28 @@ enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
   struct gd_stack_plan plan = {0};
   struct gd_points_asked points;
   if (!options->gpu)
-    return gd_fail(err, GD_BAD_INPUT, "--stack paper predicts for given GPUs; name one with --gpu");
+    return gd_fail(err, GD_BAD_INPUT, "--stack %s predicts for given GPUs; name one with --gpu",
+                   options->stack);
   options->ranks = options->count > 0 ? options->count : 1; /* what `all` methods are for */
   GD_TRY(gd_points_of_cli(cli, &points, err));
-  enum gd_status status = gd_stack_plan_make(&(struct gd_stack_asked){.models = points.models,
-                                                                      .n_models = points.n_models,
-                                                                      .methods = points.methods,
-                                                                      .n_methods = points.n_methods,
-                                                                      .gpu = options->gpu,
-                                                                      .machine = options->machine,
-                                                                      .network = options->network,
-                                                                      .count = (int)options->ranks,
-                                                                      .nodes = (int)options->nodes},
-                                             &plan, err);
+  const struct gd_stack_asked asked = {
+      .stack = options->stack,
+      .models = points.models,
+      .n_models = points.n_models,
+      .methods = points.methods,
+      .n_methods = points.n_methods,
+      .gpu = options->gpu,
+      .machine = options->machine,
+      .network = options->network,
+      .count = (int)options->ranks,
+      .nodes = (int)options->nodes,
+      .cpus = (int)options->threads,
+      .precision = gd_cli_precision(cli),
+      .limits = {.micro_batch = options->micro_batch_size,
+                 .any_size = options->micro_batch == GD_MICRO_BATCH_MAX,
+                 .device_bytes = (double)options->device_memory_bytes,
+                 .host_bytes = (double)options->host_memory_bytes}};
+  enum gd_status status = gd_stack_plan_make(&asked, &plan, err);
   if (status == GD_OK)
     status = answer(cli, &plan, err);
   gd_stack_plan_deinit(&plan);

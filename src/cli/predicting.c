@@ -17,6 +17,7 @@ static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
   GD_TRY(gd_hw_target(&p->hw, options->gpu, count, (int)options->nodes, options->machine,
                       options->network, &p->target, err));
   p->has_target = true;
+  p->target.calibration = options->calibration;
   if (options->threads > 0)
     p->target.cpus = (int)options->threads;
   options->ranks = p->target.count;
@@ -36,6 +37,9 @@ static enum gd_status look_here(struct gd_predicting *p, struct gd_cli *cli, str
   GD_TRY(gd_place_find(gd_cli_backend(cli),
                        &(struct gd_backend_options){.threads = (int)options->threads}, &p->place,
                        err));
+  if (options->calibration)
+    return gd_predictor_named(&p->predictor, options->calibration, &p->place.info,
+                              options->ranks > 1 ? (int)options->ranks : 1, err);
   return gd_predictor_for_machine(&p->predictor, &p->place.info,
                                   options->ranks > 1 ? (int)options->ranks : 1, err);
 }
@@ -97,10 +101,15 @@ void gd_show_target(struct gd_show_object *to, const struct gd_target *target) {
   else
     gd_show_set_null(to, "network");
   gd_show_set_bool(to, "network_assumed", target->network_assumed);
+  if (target->network)
+    gd_show_set_int(to, "network_cards", target->network_cards);
+  else
+    gd_show_set_null(to, "network_cards");
+  gd_show_set_bool(to, "network_cards_assumed", target->cards_assumed);
 }
 
 void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target) {
-  char line[256];
+  char line[400];
   int each = target->count / target->nodes;
   if (!target->machine && each > target->node_gpus) {
     snprintf(line, sizeof line,
@@ -111,10 +120,63 @@ void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target) {
   }
   if (!target->network)
     return;
-  snprintf(line, sizeof line, "%d nodes of %d GPU%s, joined by %s (%s)%s", target->nodes, each,
-           each == 1 ? "" : "s", target->network->name, target->network->title,
-           target->network_assumed ? ": assumed, --network names another" : "");
+  int length =
+      snprintf(line, sizeof line, "%d nodes of %d GPU%s, joined by %s (%s), %d card%s a node%s%s",
+               target->nodes, each, each == 1 ? "" : "s", target->network->name,
+               target->network->title, target->network_cards, target->network_cards == 1 ? "" : "s",
+               target->machine ? " as in " : "", target->machine ? target->machine->name : "");
+  if (target->network_assumed)
+    snprintf(line + length, sizeof line - (size_t)length,
+             ": assumed, --network names another, such as 2x%s", target->network->name);
+  else if (target->cards_assumed)
+    snprintf(line + length, sizeof line - (size_t)length, ": assumed, '--network 2x%s' is two",
+             target->network->name);
   gd_show_paragraph(&cli->out, 2, line);
+}
+
+static void add_collectives(struct gd_cli *cli, struct gd_show_rows *rows, const char *program,
+                            const struct gd_predicting *p, const struct gd_simulated *simulated) {
+  char text[GD_SHOW_TEXT];
+  for (int i = 0; i < GD_COLLECTIVE_COUNT; i++) {
+    const struct gd_simulated_collective *all = &simulated->collectives[i];
+    if (all->calls == 0)
+      continue;
+    double each = all->bytes / all->calls;
+    struct gd_collective_time usual =
+        gd_collective_time(&p->predictor.rates.fabric, (enum gd_collective)i, each);
+    const char **row = gd_show_row(rows);
+    row[0] = program;
+    row[1] = gd_collective_name((enum gd_collective)i);
+    row[2] = gd_show_cell(cli, "%u", all->calls);
+    row[3] = gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, (int64_t)each));
+    row[4] = gd_show_seconds_cell(cli, all->seconds);
+    row[5] = gd_show_seconds_cell(cli, all->latency_s);
+    row[6] = gd_show_cell(cli, "%s, %s", usual.algorithm, usual.protocol);
+    row[7] = gd_show_cell(cli, "%s",
+                          gd_format_digits(text, sizeof text, usual.bus_bytes_per_s / 1e9, 3));
+  }
+}
+
+enum gd_status gd_show_collectives(struct gd_cli *cli, const struct gd_predicting *p,
+                                   const struct gd_prediction *prediction, struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"PROGRAM", false}, {"COLLECTIVE", false}, {"CALLS", true},         {"MEAN SIZE", true},
+      {"TIME", true},     {"LATENCY", true},     {"OF MEAN SIZE", false}, {"BUS GB/S", true}};
+  const struct gd_rates *rates = &p->predictor.rates;
+  char links[GD_FABRIC_TEXT];
+  struct gd_strbuf line = {0};
+  if (!p->has_target || !prediction->known || rates->fabric.ranks < 2)
+    return GD_OK;
+  gd_strbuf_printf(
+      &line,
+      "collectives among %d GPUs, as NCCL would do them: %s; computation takes %.1f %% "
+      "longer than on a typical GPU, since all wait for the slowest",
+      rates->fabric.ranks, gd_fabric_say(&rates->fabric, links), 100 * (rates->slowest - 1));
+  gd_show_buffer(&cli->out, 0, &line);
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
+  add_collectives(cli, &rows, "micro-step", p, &prediction->micro_step);
+  add_collectives(cli, &rows, "update", p, &prediction->update);
+  return gd_show_rows(&rows, 2, err);
 }
 
 void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p,
@@ -132,6 +194,8 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
     gd_show_set_real(to, "days", prediction->days);
     gd_show_set_real(to, "days_low", prediction->days_low);
     gd_show_set_real(to, "days_high", prediction->days_high);
+    if (prediction->power_w > 0)
+      gd_show_set_real(to, "gpu_power_w", prediction->power_w);
   }
   gd_show_set_bool(to, "predicted", shows);
   gd_show_set_bool(to, "validated", shows && prediction->validated);

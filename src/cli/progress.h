@@ -18,8 +18,16 @@ struct gd_progress {
 
 /* The callback of struct gd_trial_options; user is the struct. eta_s below 0: not known yet. */
 void gd_progress_report(void *user, const char *what, double done, double eta_s);
-/* A line of the caller's own, what matters most first: it is cut at the terminal's width. */
-void gd_progress_line(struct gd_progress *progress, const char *line);
+/* A line of the caller's own: fields joined by ", ". Those that matter least are left out, whole,
+   until it fits the terminal. */
+struct gd_progress_field {
+  const char *text;
+  int rank; /* 0 matters most */
+};
+void gd_progress_fields(struct gd_progress *progress, const struct gd_progress_field *fields,
+                        int count);
+/* The columns of the terminal that the line is drawn on; 80 where nobody knows. */
+int gd_progress_columns(void);
 void gd_progress_clear(struct gd_progress *progress);
 
 #endif

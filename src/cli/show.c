@@ -425,6 +425,13 @@ void gd_show_set_null(struct gd_show_object *to, const char *key) {
   gd_show_set(to, key, json_null());
 }
 
+void gd_show_set_positive(struct gd_show_object *object, const char *key, double value) {
+  if (value > 0)
+    gd_show_set_real(object, key, value);
+  else
+    gd_show_set_null(object, key);
+}
+
 void gd_show_set_reals(struct gd_show_object *to, const char *key, const double *values,
                        int count) {
   if (to->csv) /* has no columns of numbers by the dozen */

@@ -108,6 +108,8 @@ void gd_show_set_bool(struct gd_show_object *to, const char *key, bool value);
 /* null when the number is not finite. */
 void gd_show_set_real(struct gd_show_object *to, const char *key, double value);
 void gd_show_set_null(struct gd_show_object *to, const char *key);
+/* null where it is not above 0, which is: not known. */
+void gd_show_set_positive(struct gd_show_object *object, const char *key, double value);
 /* An array of finite numbers. */
 void gd_show_set_reals(struct gd_show_object *to, const char *key, const double *values, int count);
 /* Moves the finished child into its parent. */

@@ -105,7 +105,10 @@ void gd_show_option(struct gd_show_object *to, const struct gd_money_table *tabl
   gd_show_set_real(to, "hardware_usd", option->hardware_usd);
   gd_show_set_real(to, "experiment_usd", option->experiment_usd);
   set_time(to, &option->time);
+  const char *how;
   gd_show_set_real(to, "power_w", option->power_w);
+  gd_show_set_real(to, "gpu_power_w", gd_money_gpu_w(&table->terms, option, &how));
+  gd_show_set_text(to, "gpu_power_from", how);
   gd_show_set_real(to, "energy_kwh", option->energy_kwh);
   gd_show_set_real(to, "energy_usd", option->energy_usd);
   gd_show_set_real(to, "co2_kg", option->co2_kg);
@@ -282,10 +285,12 @@ void gd_show_option_lines(struct gd_cli *cli, const struct gd_money_table *table
     gd_strbuf_printf(&cli->out, "%s of the hardware's %g years, ",
                      gd_show_usd(a, sizeof a, option->experiment_usd),
                      table->terms.life_years.value);
-  gd_strbuf_printf(&cli->out, "%s kWh (%s, %s kg of CO2)\n",
+  const char *how;
+  double gpu_w = gd_money_gpu_w(&table->terms, option, &how);
+  gd_strbuf_printf(&cli->out, "%s kWh (%s, %s kg of CO2)\n    %.0f W a GPU, %s\n",
                    gd_format_digits(c, sizeof c, option->energy_kwh, 3),
                    gd_show_usd(b, sizeof b, option->energy_usd),
-                   gd_format_digits(d, sizeof d, option->co2_kg, 3));
+                   gd_format_digits(d, sizeof d, option->co2_kg, 3), gpu_w, how);
   append_rent(cli, table, option);
   gd_show_time_lines(cli, &option->time);
 }
@@ -299,14 +304,17 @@ static void append_term(struct gd_cli *cli, const struct gd_money_figure *figure
 
 void gd_show_terms(struct gd_cli *cli, const struct gd_money_table *table) {
   const struct gd_money_terms *terms = &table->terms;
-  bool analytic = false;
-  for (int i = 0; i < table->count; i++)
+  bool analytic = false, shares = terms->utilisation_given;
+  for (int i = 0; i < table->count; i++) {
     analytic = analytic || table->options[i].time.times == GD_TIMES_ANALYTIC;
+    shares = shares || !(table->options[i].time.gpu_power_w > 0);
+  }
   gd_strbuf_append(&cli->out, "\nassumed\n");
   append_term(cli, &terms->life_years, "life of hardware ", " years");
   if (analytic)
     append_term(cli, &terms->mfu, "share of peak ", ", memory not looked at");
-  append_term(cli, &terms->utilisation, "share of board power ", "");
+  if (shares)
+    append_term(cli, &terms->utilisation, "share of board power where it is not known ", "");
   append_term(cli, &terms->pue, "PUE ", "");
   append_term(cli, &terms->usd_per_kwh, "electricity $", " a kWh");
   append_term(cli, &terms->g_co2_per_kwh, "CO2 ", " g a kWh");

@@ -36,29 +36,22 @@ static void set_time(struct gd_show_object *to, const char *key, int64_t seconds
     gd_show_set_null(to, key);
 }
 
-static void set_positive(struct gd_show_object *to, const char *key, double value) {
-  if (value > 0)
-    gd_show_set_real(to, key, value);
-  else
-    gd_show_set_null(to, key);
-}
-
 void gd_show_set_run(struct gd_show_object *to, const char *folder,
                      const struct gd_run_view *view) {
   gd_show_set_text(to, "run", folder);
   gd_show_set_text(to, "model", view->model);
-  gd_show_set_text(to, "method", view->leg.method);
+  gd_show_set_text(to, "method", view->session.method);
   gd_show_set_text(to, "state", gd_run_state_name(view->state));
   gd_show_set_int(to, "step", view->step);
   gd_show_set_int(to, "steps", view->steps);
   gd_show_set_real(to, "loss", view->loss);
   gd_show_set_real(to, "eval_loss", view->eval_loss);
-  set_positive(to, "step_s", view->step_s);
-  set_positive(to, "tokens_per_s", view->log.images ? 0 : view->tokens_per_s);
-  set_positive(to, "images_per_s", view->log.images ? view->tokens_per_s : 0);
+  gd_show_set_positive(to, "step_s", view->step_s);
+  gd_show_set_positive(to, "tokens_per_s", view->log.images ? 0 : view->tokens_per_s);
+  gd_show_set_positive(to, "images_per_s", view->log.images ? view->tokens_per_s : 0);
   gd_show_set_int(to, "skipped", view->skipped);
-  set_positive(to, "promised_step_s", view->leg.promised_step_s);
-  gd_show_set_text(to, "promised_by", view->leg.promised_by);
+  gd_show_set_positive(to, "expected_step_s", view->session.expected_step_s);
+  gd_show_set_text(to, "expected_by", view->session.expected_by);
   set_time(to, "changed", view->changed_s);
   set_time(to, "completion", view->completion_s);
   gd_show_set_int(to, "damaged_lines", view->log.damaged);
@@ -112,15 +105,16 @@ static void append_bar(struct gd_strbuf *out, const struct gd_run_view *view) {
   gd_strbuf_append(out, "\n");
 }
 
-/* How the steps compare with what was promised; nothing where nobody did. */
-static void append_promise(struct gd_strbuf *out, const struct gd_run_leg *leg, double step_s) {
+/* How the steps compare with the expected time; nothing where it is not known. */
+static void append_expected(struct gd_strbuf *out, const struct gd_run_session *session,
+                            double step_s) {
   char now[GD_SHOW_TEXT], then[GD_SHOW_TEXT], line[256];
-  if (leg->promised_step_s <= 0 || step_s <= 0)
+  if (session->expected_step_s <= 0 || step_s <= 0)
     return;
-  double more = step_s / leg->promised_step_s - 1;
+  double more = step_s / session->expected_step_s - 1;
   snprintf(line, sizeof line, "a step takes %s; the %s said %s: %.0f %% %s",
-           gd_show_seconds(now, sizeof now, step_s), leg->promised_by,
-           gd_show_seconds(then, sizeof then, leg->promised_step_s), 100 * fabs(more),
+           gd_show_seconds(now, sizeof now, step_s), session->expected_by,
+           gd_show_seconds(then, sizeof then, session->expected_step_s), 100 * fabs(more),
            more >= 0 ? "longer" : "shorter");
   gd_show_paragraph(out, 2, line);
 }
@@ -153,8 +147,8 @@ void gd_show_run(struct gd_cli *cli, const struct gd_run_view *view, const char 
                  int columns) {
   const struct gd_run_log *log = &view->log;
   gd_show_bold(cli, view->model);
-  gd_strbuf_printf(&cli->out, ", %s: %s (%s)\n", view->leg.method, gd_run_state_name(view->state),
-                   folder);
+  gd_strbuf_printf(&cli->out, ", %s: %s (%s)\n", view->session.method,
+                   gd_run_state_name(view->state), folder);
   append_bar(&cli->out, view);
   if (log->n_points > 0) {
     gd_strbuf_append(&cli->out, "  ");
@@ -165,6 +159,6 @@ void gd_show_run(struct gd_cli *cli, const struct gd_run_view *view, const char 
     gd_strbuf_append(&cli->out, "  ");
     gd_show_run_eval(&cli->out, view, &log->evals[log->n_evals - 1]);
   }
-  append_promise(&cli->out, &view->leg, view->step_s);
+  append_expected(&cli->out, &view->session, view->step_s);
   append_curve(cli, log, columns);
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/sheet.h"
 #include "cli/show_trial.h"
+#include "cli/summary.h"
 
 /* --- for people ---------------------------------------------------------------------------- */
 
@@ -225,16 +225,16 @@ enum gd_status gd_search_table(struct gd_cli *cli, const struct gd_predicting *p
     if (trial->status == GD_TRIAL_OK && trial->busy_share > busy_share)
       busy_share = trial->busy_share;
     if (trial->status == GD_TRIAL_OK &&
-        (!held || gd_sheet_held_share(trial) > gd_sheet_held_share(held)))
+        (!held || gd_summary_held_share(trial) > gd_summary_held_share(held)))
       held = trial;
     if (trial->status == GD_TRIAL_OK && (!slowed || is_slowed_more(trial, slowed)))
       slowed = trial;
   }
-  gd_sheet_load_note(&cli->out, "up to ", busy_share, disturbed);
+  gd_summary_load_note(&cli->out, "up to ", busy_share, disturbed);
   if (held)
-    gd_sheet_held_note(&cli->out, "up to ", held);
+    gd_summary_held_note(&cli->out, "up to ", held);
   if (slowed)
-    gd_sheet_clock_notes(&cli->out, "up to ", slowed);
+    gd_summary_clock_notes(&cli->out, "up to ", slowed);
   append_failed_count(&cli->out, search);
   append_pending(&cli->out, search);
   append_excluded(&cli->out, search);

@@ -6,14 +6,12 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "cli/show.h"
 #include "search/slurm_run.h"
-#include "train/run_log.h"
+#include "train/run_view.h"
 
 enum gd_status gd_train_jobs_prepare(struct gd_cli *cli, struct gd_slurm_config *config,
                                      struct gd_error *err) {
@@ -51,6 +49,7 @@ static void list_options(struct gd_cli *cli, const struct gd_slurm_config *confi
   add_int(options, "--threads", o->threads ? o->threads : config->cpus);
   add_int(options, "--device-memory", o->device_memory_bytes);
   add_int(options, "--host-memory", o->host_memory_bytes);
+  add_int(options, "--ranks", o->ranks);
   add_int(options, "--keep", o->keep);
   add_int(options, "--eval-every", o->eval_every);
   add_int(options, "--check-hardware", o->check_hardware);
@@ -58,6 +57,8 @@ static void list_options(struct gd_cli *cli, const struct gd_slurm_config *confi
     add(options, "--rank-timeout", gd_show_cell(cli, "%.9g", o->rank_timeout));
   if (o->methods)
     add(options, "--methods", o->methods);
+  if (o->deterministic)
+    options->all[options->count++] = "--deterministic";
   if (o->micro_batch == GD_MICRO_BATCH_FIXED)
     add_int(options, "--micro-batch", o->micro_batch_size);
   double every = o->checkpoint_every.value;
@@ -98,32 +99,6 @@ enum gd_status gd_train_jobs_submit(struct gd_cli *cli, const struct gd_slurm_co
 
 /* --- how they fare ------------------------------------------------------------------------- */
 
-struct fare {
-  int64_t step, steps;
-  bool finished;
-  int64_t end_s; /* when it was finished, or will be; 0: unknown */
-};
-
-static enum gd_status read_fare(const char *folder, const struct gd_run_settings *settings,
-                                struct fare *fare, struct gd_error *err) {
-  char path[GD_FILE_PATH];
-  struct stat model;
-  struct gd_run_log log = {0};
-  enum gd_status status = gd_run_log_read(&log, folder, err);
-  double step_s = gd_run_log_step_s(&log);
-  *fare = (struct fare){.step = log.n_points > 0 ? log.points[log.n_points - 1].step : 0,
-                        .steps = settings->model.recipe.steps};
-  gd_run_log_deinit(&log);
-  GD_TRY(status);
-  snprintf(path, sizeof path, "%.4000s/model/model.safetensors", folder);
-  fare->finished = stat(path, &model) == 0;
-  if (fare->finished)
-    fare->end_s = (int64_t)model.st_mtime;
-  else if (fare->step > 0)
-    fare->end_s = (int64_t)time(NULL) + (int64_t)((double)(fare->steps - fare->step) * step_s);
-  return GD_OK;
-}
-
 static const char *date_of(char text[32], int64_t seconds) {
   time_t at = (time_t)seconds;
   struct tm parts;
@@ -133,17 +108,18 @@ static const char *date_of(char text[32], int64_t seconds) {
   return text;
 }
 
-static enum gd_status append_json(struct gd_cli *cli, const char *folder, const struct fare *fare,
+static enum gd_status append_json(struct gd_cli *cli, const char *folder,
+                                  const struct gd_run_progress *progress,
                                   const struct gd_slurm_run_job *jobs, int count,
                                   struct gd_error *err) {
   struct gd_show_object object;
   char date[32];
   gd_show_begin(&object);
   gd_show_set_text(&object, "run", folder);
-  gd_show_set_int(&object, "step", fare->step);
-  gd_show_set_int(&object, "steps", fare->steps);
-  gd_show_set_bool(&object, "finished", fare->finished);
-  gd_show_set_text(&object, "completion", date_of(date, fare->end_s));
+  gd_show_set_int(&object, "step", progress->step);
+  gd_show_set_int(&object, "steps", progress->steps);
+  gd_show_set_bool(&object, "finished", progress->finished);
+  gd_show_set_text(&object, "completion", date_of(date, progress->end_s));
   json_t *list = json_array();
   for (int i = 0; i < count; i++)
     json_array_append_new(list,
@@ -157,23 +133,25 @@ enum gd_status gd_train_jobs_show(struct gd_cli *cli, const char *folder,
                                   const struct gd_run_settings *settings, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"JOB", true}, {"STATE", false}, {"FROM STEP", true}, {"BEGUN", false}, {"EXIT", true}};
-  struct fare fare;
+  struct gd_run_progress progress;
   struct gd_slurm_run_job *jobs;
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char date[32];
   int count;
-  GD_TRY(read_fare(folder, settings, &fare, err));
+  GD_TRY(gd_run_progress_read(folder, settings, &progress, err));
   GD_TRY(gd_slurm_run_list(folder, &jobs, &count, err));
   if (cli->options.json) {
-    enum gd_status status = append_json(cli, folder, &fare, jobs, count, err);
+    enum gd_status status = append_json(cli, folder, &progress, jobs, count, err);
     gd_mem_free(jobs);
     return status;
   }
   gd_show_bold(cli, settings->model.name);
-  gd_strbuf_printf(&cli->out, ": %lld of %lld steps", (long long)fare.step, (long long)fare.steps);
-  if (fare.end_s > 0)
-    gd_strbuf_printf(&cli->out, fare.finished ? "; done %s" : "; done about %s, without waiting",
-                     date_of(date, fare.end_s));
+  gd_strbuf_printf(&cli->out, ": %lld of %lld steps", (long long)progress.step,
+                   (long long)progress.steps);
+  if (progress.end_s > 0)
+    gd_strbuf_printf(&cli->out,
+                     progress.finished ? "; done %s" : "; done about %s, without waiting",
+                     date_of(date, progress.end_s));
   gd_strbuf_append(&cli->out, "\n");
   for (int i = 0; i < count; i++) {
     const char **row = gd_show_row(&rows);

@@ -34,6 +34,7 @@ struct gd_dialect {
   const char *keep_row, *keep_value, *ahead_open, *ahead_row, *ahead_close;
   const char *take_open, *take_row, *take_close, *take_value;
   const char *words;          /* dropout, floats before, seed, elements of a sample, columns */
+  const char *sample_words;   /* likewise, of one that draws once a sample */
   const char *reduce_open[2]; /* sum and max: value, chains */
   const char *sweep_open;     /* emit.c closes it: columns, chains */
   const char *chain_open, *chain_close;           /* columns, chains, chain */

@@ -66,6 +66,7 @@ const struct gd_dialect gd_dialect_cuda = {
     .take_value = "    const float v$0 = n$0;\n"
                   "    n$0 = gd_of_row(i$1, r + (int64_t)gridDim.x * gd_l::ROWS, args.rows);\n",
     .words = "    const gd_draws<gd_whole($3)> w$0(i$2, args.streams[$0], $3, at);\n",
+    .sample_words = "    const gd_sample_draws<$3> w$0(i$2, args.streams[$0], at);\n",
     .reduce_open = {"    float a$0 = 0;\n", "    float a$0 = -GD_INFINITY;\n"},
     .sweep_open = "#pragma unroll gd_l::UNROLL\n"
                   "    for (int k = 0; k < gd_l::PER; k++) {\n",

@@ -28,6 +28,9 @@ const struct gd_dialect gd_dialect_c = {
     .load_row = "",
     .words = "    const uint16_t *w$0 =\n"
              "        gd_draw((uint32_t *)(buffer + $1), i$2, streams[$0], $3, at, $4);\n",
+    .sample_words =
+        "    const uint16_t *w$0 =\n"
+        "        gd_draw_samples((uint16_t *)(buffer + $1), i$2, streams[$0], $3, at, $4);\n",
     .reduce_open = {"    gd_val a$0[$1] = {{0}};\n", "    gd_val a$0[$1];\n"
                                                      "    for (int c = 0; c < $1; c++)\n"
                                                      "      a$0[c] = gd_all(-__builtin_inff());\n"},
@@ -272,7 +275,8 @@ static void emit_row_start(struct emitter *e) {
   if (e->ahead)
     PUT(e->d->take_close, 0);
   for (uint32_t i = 0; i < l->n_dropouts; i++)
-    PUT(e->d->words, i, before + i * gd_lower_words_floats(l), l->dropouts[i].seed_input,
+    PUT(l->dropouts[i].per_sample ? e->d->sample_words : e->d->words, i,
+        before + i * gd_lower_words_floats(l), l->dropouts[i].seed_input,
         l->dropouts[i].sample_elements, columns);
 }
 

@@ -8,6 +8,7 @@
  */
 #include "codegen/lower.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -203,7 +204,8 @@ static void lower_dropout(struct lowering *l, const struct gd_op *op, uint32_t *
   out->dropouts[out->n_dropouts] = (struct gd_lowered_dropout){
       .seed_input = op->in[1],
       .stream = op->attr.dropout.stream,
-      .sample_elements = gd_tensor_elements(l->body, op->in[0]) / x->dims[0]};
+      .sample_elements = gd_tensor_elements(l->body, op->in[0]) / x->dims[0],
+      .per_sample = op->attr.dropout.per_sample};
   uint32_t word =
       make(l, &(struct gd_value){.kind = GD_VALUE_WORD, .text = "", .input = out->n_dropouts++});
   results[0] =
@@ -489,7 +491,7 @@ bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out) {
   const struct gd_graph *body = &fusion->body;
   struct lowering l = {
       .out = out, .body = body, .of_tensor = out->of_tensor, .repeat_rows = out->repeat_rows};
-  memset(out, 0, sizeof *out);
+  memset(out, 0, offsetof(struct gd_lowered, values)); /* most fusions have few values */
   out->fusion = fusion;
   l.failed = body->n_tensors > GD_LOWER_MAX_TENSORS || fusion->n_in > 64;
   for (gd_tensor_id id = 0; !l.failed && id < body->n_tensors; id++) {
@@ -519,8 +521,8 @@ int64_t gd_lower_row_floats(const struct gd_lowered *lowered) {
   return (lowered->fusion->columns + 15) / 16 * 16;
 }
 
-/* Two to a float. They may start inside a counter of 8 and are drawn for up to 16 counters, of 4
-   floats, at a time; in whole lines of the cache. */
+/* Two words fit into a float. A counter makes 8 words; a row may begin inside of one, and up to 16
+   counters are drawn at a time. Rounded up to whole lines of the cache. */
 int64_t gd_lower_words_floats(const struct gd_lowered *lowered) {
   return (gd_lower_row_floats(lowered) / 2 + 88) / 16 * 16;
 }

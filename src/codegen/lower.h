@@ -66,11 +66,11 @@ struct gd_lowered_dropout {
   uint32_t seed_input;
   uint32_t stream;         /* attribute of the op: an argument of the kernel, so layers share it */
   int64_t sample_elements; /* elements of one sample */
+  bool per_sample;         /* one draw for all of them */
 };
 
 struct gd_lowered {
   const struct gd_fusion *fusion;
-  struct gd_value values[GD_LOWER_MAX_VALUES];
   uint32_t n_values;
   struct gd_result results[GD_MAX_OUTPUTS]; /* by output of the fusion */
   struct gd_lowered_dropout dropouts[GD_LOWER_MAX_DROPOUTS];
@@ -78,6 +78,7 @@ struct gd_lowered {
   uint32_t n_sums;
   uint32_t n_sweeps, n_buffers;
   uint32_t last_load[64]; /* by input: last sweep that loads it + 1; 0: none does */
+  struct gd_value values[GD_LOWER_MAX_VALUES]; /* from here on only what is used is written */
   /* Of the lowering itself, by tensor of the body. */
   uint32_t of_tensor[GD_LOWER_MAX_TENSORS];  /* its value, or what is summed for a sum */
   int64_t repeat_rows[GD_LOWER_MAX_TENSORS]; /* how an input is read; -1: not yet */
@@ -96,7 +97,8 @@ int64_t gd_lower_free_columns(uint32_t rank, const int64_t *dims);
 bool gd_lower(const struct gd_fusion *fusion, struct gd_lowered *out);
 /* What a sweep computes, loads or takes from a buffer: wanted[GD_LOWER_MAX_VALUES]. */
 void gd_lower_wanted(struct gd_lowered *lowered, uint32_t sweep, bool *wanted);
-/* Floats of one row buffer, of the words of one dropout, and of all that a thread needs. */
+/* Sizes in floats: of one row buffer, of the random words of one dropout, and of all that a thread
+   needs. */
 int64_t gd_lower_row_floats(const struct gd_lowered *lowered);
 int64_t gd_lower_words_floats(const struct gd_lowered *lowered);
 int64_t gd_lower_buffer_floats(const struct gd_lowered *lowered);

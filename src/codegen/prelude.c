@@ -390,6 +390,21 @@ const char *const gd_prelude_c[] = {
     "            (n + (int64_t)used + 7) / 8);\n"
     "  return (const uint16_t *)words + used;\n"
     "}\n",
+    "/* The same of a dropout with one draw for each sample. */\n"
+    "GD_INLINE const uint16_t *gd_draw_samples(uint16_t *words, const gd_i32 *seed,\n"
+    "                                          uint32_t stream, int64_t sample, int64_t at,\n"
+    "                                          int64_t n) {\n"
+    "  for (int64_t j = 0; j < n;) {\n"
+    "    int64_t number = (at + j) / sample, end = (number + 1) * sample - at;\n"
+    "    uint64_t drawn = (uint64_t)seed[2] + (uint64_t)number;\n"
+    "    uint32_t of[4 * 16];\n"
+    "    gd_philox(of, (uint32_t)seed[0], (uint32_t)seed[1], stream, drawn / 8, 1);\n"
+    "    uint16_t word = (uint16_t)(of[drawn % 8 / 2] >> drawn % 2 * 16);\n"
+    "    for (end = end < n ? end : n; j < end; j++)\n"
+    "      words[j] = word;\n"
+    "  }\n"
+    "  return words;\n"
+    "}\n",
     NULL,
 };
 /* clang-format on */

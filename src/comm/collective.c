@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sizes.h"
 #include "comm/comm.h"
 #include "comm/comm_int.h"
 
@@ -36,10 +37,6 @@ static int before(const struct gd_comm *comm, int s) {
   return (comm->rank - s + comm->size) % comm->size;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 /* --- reduce-scatter ------------------------------------------------------------------------ */
 
 struct reduction {
@@ -56,7 +53,7 @@ static float *received(const struct reduction *r, int64_t index, int s) {
 static enum gd_status post_chunk(const struct reduction *r, int64_t index, struct gd_error *err) {
   struct gd_comm *comm = r->comm;
   struct gd_window *window = &comm->windows[index % GD_COMM_WINDOWS];
-  int64_t from = index * r->chunk, bytes = 4 * least(r->chunk, r->shard - from);
+  int64_t from = index * r->chunk, bytes = 4 * gd_least(r->chunk, r->shard - from);
   for (int s = 1; s < comm->size; s++)
     GD_TRY(gd_window_receive(comm, window, received(r, index, s), bytes, before(comm, s), err));
   for (int s = 1; s < comm->size; s++)
@@ -70,9 +67,9 @@ static void add_chunk(const struct reduction *r, int64_t index) {
   const struct gd_comm *comm = r->comm;
   float sum[BLOCK];
   float *own = r->data + comm->rank * r->shard + index * r->chunk;
-  int64_t count = least(r->chunk, r->shard - index * r->chunk);
+  int64_t count = gd_least(r->chunk, r->shard - index * r->chunk);
   for (int64_t at = 0; at < count; at += BLOCK) {
-    int64_t n = least(BLOCK, count - at);
+    int64_t n = gd_least(BLOCK, count - at);
     const float *left = NULL;
     for (int rank = 0; rank < comm->size; rank++) {
       int s = (comm->rank - rank + comm->size) % comm->size;
@@ -92,7 +89,7 @@ enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t
   GD_ASSERT(shard_elements >= 0 && scratch_bytes >= GD_COMM_MIN_SCRATCH_BYTES);
   if (comm->size == 1 || shard_elements == 0)
     return GD_OK;
-  r.chunk = least(scratch_bytes / (GD_COMM_WINDOWS * (comm->size - 1)), SUM_CHUNK_BYTES) / 4;
+  r.chunk = gd_least(scratch_bytes / (GD_COMM_WINDOWS * (comm->size - 1)), SUM_CHUNK_BYTES) / 4;
   if (r.chunk >= 16)
     r.chunk -= r.chunk % 16; /* whole cache lines */
   if (r.chunk == 0)
@@ -101,7 +98,7 @@ enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t
   gd_comm_begin(comm, GD_COLLECTIVE_REDUCE_SCATTER);
   int64_t chunks = (shard_elements + r.chunk - 1) / r.chunk, posted = 0;
   for (int64_t i = 0; i < chunks; i++) {
-    while (posted < least(chunks, i + GD_COMM_WINDOWS))
+    while (posted < gd_least(chunks, i + GD_COMM_WINDOWS))
       GD_TRY(post_chunk(&r, posted++, err));
     GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], err));
     add_chunk(&r, i);
@@ -114,7 +111,7 @@ enum gd_status gd_comm_reduce_scatter(struct gd_comm *comm, float *data, int64_t
 static enum gd_status post_slices(struct gd_comm *comm, char *data, int64_t shard_bytes,
                                   int64_t index, struct gd_error *err) {
   struct gd_window *window = &comm->windows[index % GD_COMM_WINDOWS];
-  int64_t from = index * MOVE_CHUNK_BYTES, bytes = least(MOVE_CHUNK_BYTES, shard_bytes - from);
+  int64_t from = index * MOVE_CHUNK_BYTES, bytes = gd_least(MOVE_CHUNK_BYTES, shard_bytes - from);
   for (int s = 1; s < comm->size; s++)
     GD_TRY(gd_window_receive(comm, window, data + before(comm, s) * shard_bytes + from, bytes,
                              before(comm, s), err));
@@ -131,7 +128,7 @@ static enum gd_status gather(struct gd_comm *comm, void *data, int64_t shard_byt
     return GD_OK;
   gd_comm_begin(comm, kind);
   for (int64_t i = 0; i < chunks; i++) {
-    while (posted < least(chunks, i + GD_COMM_WINDOWS))
+    while (posted < gd_least(chunks, i + GD_COMM_WINDOWS))
       GD_TRY(post_slices(comm, data, shard_bytes, posted++, err));
     GD_TRY(gd_window_wait(comm, &comm->windows[i % GD_COMM_WINDOWS], err));
   }
@@ -165,7 +162,7 @@ enum gd_status gd_comm_broadcast(struct gd_comm *comm, void *data, int64_t bytes
     low *= 2;
   for (int64_t from = 0; from < bytes && comm->size > 1; from += MOVE_CHUNK_BYTES) {
     char *chunk = (char *)data + from;
-    int64_t length = least(MOVE_CHUNK_BYTES, bytes - from);
+    int64_t length = gd_least(MOVE_CHUNK_BYTES, bytes - from);
     if (distance != 0) {
       int parent = (distance - low + root) % comm->size;
       GD_TRY(gd_window_receive(comm, window, chunk, length, parent, err));
@@ -199,7 +196,7 @@ enum gd_status gd_comm_sum_doubles(struct gd_comm *comm, double *values, int cou
   double *all = comm->scalars;
   GD_ASSERT(count >= 0);
   for (int at = 0; at < count && comm->size > 1; at += GD_COMM_SCALARS) {
-    int n = (int)least(GD_COMM_SCALARS, count - at);
+    int n = (int)gd_least(GD_COMM_SCALARS, count - at);
     memcpy(all + (ptrdiff_t)comm->rank * n, values + at, (size_t)n * sizeof *all);
     GD_TRY(gather(comm, all, n * (int64_t)sizeof *all, GD_COLLECTIVE_SUM, err));
     for (int i = 0; i < n; i++) {

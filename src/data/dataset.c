@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/permute.h"
@@ -17,6 +18,7 @@
 enum { MASKED_PERCENT = 15, AS_MASK_PERCENT = 80, AS_RANDOM_PERCENT = 10 };
 enum { FILES_MOST = 60000 }; /* their numbers fit into a slot */
 enum { CHECKED_IDS = 1 << 24, IDS_AT_ONCE = 1 << 16 };
+enum { HASHED_PLACES = 64, HASHED_IDS = 256 };
 
 /* "path:0.7": a weight behind the last colon, unless a file of the whole name is there. */
 static enum gd_status split_weight(const char *argument, char *path, size_t size, double *weight,
@@ -183,6 +185,27 @@ void gd_dataset_prefetch(const struct gd_dataset *data, int64_t index) {
   gd_dataset_locate(data, index, &sample);
   gd_token_file_prefetch(&data->parts[sample.part].file, sample.sequence * data->stride,
                          data->options.seq);
+}
+
+enum gd_status gd_dataset_hash(const struct gd_dataset *data, uint64_t *hash,
+                               struct gd_error *err) {
+  uint64_t sum = 0;
+  int32_t ids[HASHED_IDS];
+  for (int i = 0; i < data->n_parts; i++) {
+    const struct gd_dataset_part *part = &data->parts[i];
+    int64_t count = part->file.count < HASHED_IDS ? part->file.count : HASHED_IDS;
+    sum = gd_hash_bytes(sum, &part->file.count, sizeof part->file.count);
+    sum = gd_hash_bytes(sum, &part->weight, sizeof part->weight);
+    for (int64_t place = 0; place < HASHED_PLACES; place++) {
+      int64_t first = (part->file.count - count) / (HASHED_PLACES - 1) * place;
+      if (place == HASHED_PLACES - 1)
+        first = part->file.count - count;
+      GD_TRY(gd_token_file_read(&part->file, first, count, data->options.vocabulary, ids, err));
+      sum = gd_hash_bytes(sum, ids, (size_t)count * sizeof *ids);
+    }
+  }
+  *hash = sum;
+  return GD_OK;
 }
 
 /* Masks anew in every epoch: by file, epoch and token, whatever the order. */

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/compare.h"
 #include "base/file.h"
 #include "data/tar.h"
 
@@ -48,10 +49,6 @@ static enum gd_status add_entry(struct gd_image_files *files, const char *name,
 }
 
 /* --- folders ------------------------------------------------------------------------------- */
-
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 static int compare_entries(const void *a, const void *b) {
   const struct gd_image_entry *x = a, *y = b;
@@ -123,7 +120,7 @@ static enum gd_status list_names(struct gd_image_files *files, struct gd_error *
                      "%s has no folders: images of a class are in a folder with its name",
                      files->folder);
   if (status == GD_OK)
-    qsort(files->classes, files->n_classes, sizeof *files->classes, compare_names);
+    qsort(files->classes, files->n_classes, sizeof *files->classes, gd_compare_texts);
   return status;
 }
 
@@ -135,7 +132,7 @@ static enum gd_status number_of(const struct gd_image_files *files, uint32_t pla
   if (!known || !known->classes)
     return GD_OK;
   const char **found = bsearch(&files->classes[place], known->classes, known->n_classes,
-                               sizeof *known->classes, compare_names);
+                               sizeof *known->classes, gd_compare_texts);
   if (!found)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s/%s is a class that the training data %s does not have; rename or remove it",
@@ -307,6 +304,25 @@ static enum gd_status list_shards(struct gd_image_files *files, const char *cons
 
 /* --- both ---------------------------------------------------------------------------------- */
 
+/* The name without a slash at its end; NULL: no memory. */
+static const char *take_folder(struct gd_image_files *files, const char *path) {
+  char *folder = gd_arena_copy_string(&files->arena, path);
+  for (size_t length = folder ? strlen(folder) : 0; length > 1 && folder[length - 1] == '/';)
+    folder[--length] = '\0';
+  return folder;
+}
+
+enum gd_status gd_image_files_open_classes(struct gd_image_files *files, const char *folder,
+                                           struct gd_error *err) {
+  *files = (struct gd_image_files){0};
+  files->folder = take_folder(files, folder);
+  enum gd_status status =
+      files->folder ? list_names(files, err) : gd_nomem(err, "while listing images");
+  if (status != GD_OK)
+    gd_image_files_close(files);
+  return status;
+}
+
 enum gd_status gd_image_files_open(struct gd_image_files *files, const char *const *paths, int n,
                                    int64_t classes, const struct gd_image_files *known,
                                    struct gd_error *err) {
@@ -315,12 +331,9 @@ enum gd_status gd_image_files_open(struct gd_image_files *files, const char *con
   *files = (struct gd_image_files){0};
   GD_ASSERT(n > 0);
   if (n == 1 && stat(paths[0], &facts) == 0 && S_ISDIR(facts.st_mode)) {
-    char *folder = gd_arena_copy_string(&files->arena, paths[0]);
-    for (size_t length = folder ? strlen(folder) : 0; length > 1 && folder[length - 1] == '/';)
-      folder[--length] = '\0';
-    files->folder = folder;
-    status =
-        folder ? list_folder(files, classes, known, err) : gd_nomem(err, "while listing images");
+    files->folder = take_folder(files, paths[0]);
+    status = files->folder ? list_folder(files, classes, known, err)
+                           : gd_nomem(err, "while listing images");
   } else {
     status = list_shards(files, paths, n, classes, err);
   }

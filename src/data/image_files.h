@@ -54,6 +54,9 @@ struct gd_image_files {
 enum gd_status gd_image_files_open(struct gd_image_files *files, const char *const *paths, int n,
                                    int64_t classes, const struct gd_image_files *known,
                                    struct gd_error *err) GD_MUST_USE;
+/* Of a folder only the names of its classes: `known` of an evaluation. */
+enum gd_status gd_image_files_open_classes(struct gd_image_files *files, const char *folder,
+                                           struct gd_error *err) GD_MUST_USE;
 void gd_image_files_close(struct gd_image_files *files); /* safe on a zeroed one */
 
 /* The bytes of an image: in the archive, or read into the buffer. The name is for sentences. */

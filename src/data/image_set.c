@@ -42,15 +42,19 @@ static int64_t below(struct draws *d, int64_t bound) {
   return value < bound ? value : bound - 1;
 }
 
+static double normal_of(struct draws *d) {
+  const double two_pi = 6.283185307179586;
+  double radius = sqrt(-2 * log(1 - uniform(d, 0, 1)));
+  return radius * cos(two_pi * uniform(d, 0, 1));
+}
+
 /* Gamma(alpha, 1): Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; for
    alpha below 1 by that of alpha + 1. */
 static double gamma_of(struct draws *d, double alpha) {
-  const double two_pi = 6.283185307179586;
   double boost = alpha < 1 ? pow(1 - uniform(d, 0, 1), 1 / alpha) : 1;
   double base = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / sqrt(9 * base);
   for (;;) {
-    double radius = sqrt(-2 * log(1 - uniform(d, 0, 1)));
-    double x = radius * cos(two_pi * uniform(d, 0, 1)), v = pow(1 + c * x, 3);
+    double x = normal_of(d), v = pow(1 + c * x, 3);
     double u = 1 - uniform(d, 0, 1);
     if (v > 0 && log(u) < 0.5 * x * x + base * (1 - v + log(v)))
       return boost * base * v;
@@ -64,6 +68,50 @@ static double beta_of(struct draws *d, double alpha) {
 
 /* --- settings ------------------------------------------------------------------------------ */
 
+/* A section of "rand-m9-mstd0.5-inc1", as timm writes them: a name and a number. */
+static bool parse_section(const char *section, struct gd_rand_augment *rand) {
+  char name[8] = "", *end;
+  size_t length = strcspn(section, "0123456789.");
+  if (length == 0 || length >= sizeof name || !section[length])
+    return false;
+  memcpy(name, section, length);
+  double value = strtod(section + length, &end);
+  if (*end || !(value >= 0))
+    return false;
+  bool whole = value == floor(value);
+  if (strcmp(name, "m") == 0 && value <= GD_IMAGE_MOST_LEVEL)
+    rand->magnitude = value;
+  else if (strcmp(name, "mstd") == 0 && value <= 100)
+    rand->deviation = value;
+  else if (strcmp(name, "p") == 0 && value <= 1)
+    rand->probability = value;
+  else if (strcmp(name, "n") == 0 && whole && value >= 1 && value <= GD_RAND_MOST_OPS)
+    rand->ops = (int)value;
+  else if (strcmp(name, "inc") == 0 && whole && value <= 1)
+    rand->increasing = value > 0;
+  else
+    return false;
+  return true;
+}
+
+static enum gd_status parse_rand(const char *part, struct gd_rand_augment *rand,
+                                 struct gd_error *err) {
+  *rand = (struct gd_rand_augment){
+      .ops = 2, .magnitude = GD_IMAGE_MOST_LEVEL, .probability = 0.5}; /* timm's defaults */
+  char section[64];
+  for (const char *at = part + strlen("rand"); *at;) {
+    size_t length = strcspn(at + 1, "-");
+    snprintf(section, sizeof section, "%.*s", (int)length, at + 1);
+    if (!parse_section(section, rand))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "--augment %s: \"%s\" is no setting of RandAugment; they are m0 to m10, n1 "
+                     "to n%d, mstd0.5, p0.5, inc0 or inc1, as in rand-m9-mstd0.5-inc1",
+                     part, section, GD_RAND_MOST_OPS);
+    at += 1 + length;
+  }
+  return GD_OK;
+}
+
 static enum gd_status parse_part(const char *part, struct gd_augment *a, struct gd_error *err) {
   const struct {
     const char *name;
@@ -74,6 +122,8 @@ static enum gd_status parse_part(const char *part, struct gd_augment *a, struct 
     a->crop = true;
   else if (strcmp(part, "flip") == 0)
     a->flip = true;
+  else if (strcmp(part, "rand") == 0 || strncmp(part, "rand-", 5) == 0)
+    return parse_rand(part, &a->rand, err);
   else {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
       size_t length = strlen(numbers[i].name);
@@ -88,8 +138,8 @@ static enum gd_status parse_part(const char *part, struct gd_augment *a, struct 
       return GD_OK;
     }
     return gd_fail(err, GD_BAD_INPUT,
-                   "--augment has no part \"%s\"; parts are crop, flip, erase=P, mixup=ALPHA, "
-                   "cutmix=ALPHA, or none alone",
+                   "--augment has no part \"%s\"; parts are crop, flip, rand-m9-mstd0.5-inc1, "
+                   "erase=P, mixup=ALPHA, cutmix=ALPHA, or none alone",
                    part);
   }
   return GD_OK;
@@ -127,6 +177,27 @@ bool gd_normalize_parse(const char *text, enum gd_normalize *normalize) {
   return false;
 }
 
+/* The images, numbered by the classes of options->classes_of where that is given. */
+static enum gd_status list_images(struct gd_image_set *set, const struct gd_image_options *options,
+                                  const struct gd_image_files *known, struct gd_error *err) {
+  struct gd_image_files classes = {0};
+  enum gd_status status = GD_OK;
+  if (!known && options->classes_of) {
+    GD_TRY(gd_image_files_open_classes(&classes, options->classes_of, err));
+    known = &classes;
+    if (classes.n_classes != options->classes)
+      status = gd_fail(err, GD_BAD_INPUT,
+                       "%s has %u classes now, and the model has %" PRId64
+                       ": bring back the folder that it was trained on",
+                       options->classes_of, classes.n_classes, options->classes);
+  }
+  if (status == GD_OK)
+    status = gd_image_files_open(&set->files, options->files, options->n_files, options->classes,
+                                 known, err);
+  gd_image_files_close(&classes);
+  return status;
+}
+
 enum gd_status gd_image_set_open(struct gd_image_set *set, const struct gd_image_options *options,
                                  const struct gd_image_files *known, struct gd_error *err) {
   static const float means[][3] = {{0.485f, 0.456f, 0.406f}, {0.5f, 0.5f, 0.5f}, {0, 0, 0}};
@@ -134,12 +205,14 @@ enum gd_status gd_image_set_open(struct gd_image_set *set, const struct gd_image
   struct gd_image_codec codec;
   *set = (struct gd_image_set){.options = *options};
   set->options.files = NULL;
+  set->options.classes_of = NULL;
+  for (int c = 0; c < 3; c++)
+    set->mean[c] = (uint8_t)rint(255 * (double)means[options->normalize][c]);
   for (int c = 0; c < 3; c++)
     for (int x = 0; x < 256; x++)
       set->value[c][x] =
           ((float)x / 255.0f - means[options->normalize][c]) / deviations[options->normalize][c];
-  GD_TRY(gd_image_files_open(&set->files, options->files, options->n_files, options->classes, known,
-                             err));
+  GD_TRY(list_images(set, options, known, err));
   gd_image_codec_open(&codec);
   enum gd_status status = gd_image_codec_check(&codec, set->files.jpeg, set->files.png, err);
   gd_image_codec_close(&codec);
@@ -240,6 +313,24 @@ struct gd_box gd_image_crop(const struct gd_image_set *set, int64_t index, int64
   return middle(o, width, height, scaled_width, scaled_height);
 }
 
+int gd_image_changes(const struct gd_image_set *set, int64_t index,
+                     struct gd_image_change changes[GD_RAND_MOST_OPS]) {
+  const struct gd_rand_augment *rand = &set->options.augment.rand;
+  struct draws d = draws_of(set, "rand", index);
+  int count = 0;
+  for (int i = 0; i < rand->ops && !set->options.evaluates; i++) {
+    enum gd_image_op op = (enum gd_image_op)below(&d, GD_IMAGE_OP_COUNT);
+    if (uniform(&d, 0, 1) >= rand->probability)
+      continue;
+    double level = rand->magnitude + (rand->deviation > 0 ? rand->deviation * normal_of(&d) : 0);
+    bool negative = uniform(&d, 0, 1) < 0.5;
+    level = level < 0 ? 0 : level > GD_IMAGE_MOST_LEVEL ? GD_IMAGE_MOST_LEVEL : level;
+    changes[count++] =
+        (struct gd_image_change){op, gd_image_op_value(op, level, rand->increasing, negative)};
+  }
+  return count;
+}
+
 /* --- a sample ------------------------------------------------------------------------------ */
 
 static void mirror(struct gd_image *image) {
@@ -283,6 +374,10 @@ static enum gd_status make(const struct gd_image_set *set, struct gd_image_work 
   GD_TRY(gd_resize(&work->resizer, from, box, o->width, o->height, made, err));
   if (mirrored)
     mirror(made);
+  struct gd_image_change changes[GD_RAND_MOST_OPS];
+  int n_changes = gd_image_changes(set, index, changes);
+  for (int i = 0; i < n_changes; i++)
+    GD_TRY(gd_image_op_apply(changes[i].op, changes[i].value, set->mean, made, &work->part, err));
   work->made_index[index & 1] = index;
   return GD_OK;
 }

@@ -14,21 +14,30 @@
 
 #include "data/image_codec.h"
 #include "data/image_files.h"
+#include "data/image_ops.h"
 #include "data/image_resize.h"
 
 /*
  * By name, with torchvision's settings: crop is RandomResizedCrop (scale 0.08 to 1, ratio 3/4 to
  * 4/3; without it, the crop of evaluation), flip RandomHorizontalFlip, erase RandomErasing (scale
- * 0.02 to 0.33, ratio 0.3 to 3.3, zeros) with its probability. mixup and cutmix have their alpha:
- * samples 2k and 2k + 1 of a run are mixed with each other, where both are asked for by one or the
- * other.
+ * 0.02 to 0.33, ratio 0.3 to 3.3, zeros) with its probability. rand-m9-mstd0.5-inc1 is timm's
+ * RandAugment of that name, bicubic: two operations of image_ops.h (another number: -n), each with
+ * probability 0.5 (-p) and a magnitude of 9 with deviation 0.5, filled with the mean colour. mixup
+ * and cutmix have their alpha: samples 2k and 2k + 1 of a run are mixed with each other, where both
+ * are asked for by one or the other.
  */
 struct gd_augment {
   bool crop, flip;
+  struct gd_rand_augment {
+    int ops; /* of an image; 0: none */
+    double magnitude, deviation, probability;
+    bool increasing;
+  } rand;
   double erase;         /* 0: none; likewise below */
   double mixup, cutmix; /* alpha */
 };
-/* "crop,flip,erase=0.25,mixup=0.8", "none". GD_BAD_INPUT names the part that is wrong. */
+/* "crop,flip,rand-m9-mstd0.5-inc1,erase=0.25,mixup=0.8", "none". GD_BAD_INPUT names the part that
+ * is wrong. */
 enum gd_status gd_augment_parse(const char *text, struct gd_augment *augment,
                                 struct gd_error *err) GD_MUST_USE;
 
@@ -43,6 +52,8 @@ struct gd_image_options {
   int64_t height, width, classes; /* of the model */
   uint64_t seed;
   bool evaluates;
+  const char *classes_of;    /* of an evaluation alone: a folder by whose classes, those of the
+                                training    data, its own are numbered; NULL: by its own names */
   struct gd_augment augment; /* of training */
   enum gd_normalize normalize;
   double smoothing; /* of labels in training: so much of a target is spread over all classes */
@@ -53,6 +64,7 @@ struct gd_image_set {
   struct gd_image_options options; /* without the list of files */
   struct gd_image_files files;
   float value[3][256]; /* what a byte of a channel becomes */
+  uint8_t mean[3];     /* the mean colour, in bytes */
 };
 
 /* Lists the images and checks that their libraries are there. known: as in image_files.h. */
@@ -67,7 +79,7 @@ struct gd_image_work {
   struct gd_resizer resizer;
   struct gd_strbuf file;
   struct gd_image decoded, part;
-  struct gd_image made[2]; /* the last even and the last odd sample at the model's size, mirrored */
+  struct gd_image made[2]; /* the last even and the last odd sample at the model's size, in bytes */
   int64_t made_index[2];
   float *other; /* the sample that is mixed in */
 };
@@ -87,5 +99,14 @@ enum gd_status gd_image_set_sample(const struct gd_image_set *set, struct gd_ima
 struct gd_box gd_image_crop(const struct gd_image_set *set, int64_t index, int64_t width,
                             int64_t height, int64_t *scaled_width, int64_t *scaled_height,
                             bool *mirrored);
+
+/* The operations that RandAugment has for a sample, in order; returns how many. */
+enum { GD_RAND_MOST_OPS = 15 };
+struct gd_image_change {
+  enum gd_image_op op;
+  double value; /* as gd_image_op_value makes it */
+};
+int gd_image_changes(const struct gd_image_set *set, int64_t index,
+                     struct gd_image_change changes[GD_RAND_MOST_OPS]);
 
 #endif

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "data/source_int.h"
 
@@ -177,15 +176,13 @@ static void restart(struct image_source *s, int64_t index) {
 }
 
 static enum gd_status take_sample(struct image_source *s, int64_t index, float *pixels,
-                                  float *targets, double *waited_s, struct gd_error *err) {
+                                  float *targets, struct gd_error *err) {
   const struct gd_image_options *o = &s->set.options;
   pthread_mutex_lock(&s->mutex);
-  int64_t begin_ns = gd_clock_ns();
   if ((s->taken < s->given ? slot_at(s, s->taken)->index : s->next) != index)
     restart(s, index);
   while (s->taken == s->given || !slot_at(s, s->taken)->done)
     pthread_cond_wait(&s->changed, &s->mutex);
-  *waited_s += 1e-9 * (double)(gd_clock_ns() - begin_ns);
   struct slot *slot = slot_at(s, s->taken);
   enum gd_status status = slot->status;
   pthread_mutex_unlock(&s->mutex); /* nobody is given a slot that was not taken */
@@ -203,14 +200,14 @@ static enum gd_status take_sample(struct image_source *s, int64_t index, float *
 }
 
 static enum gd_status read_images(void *self, int64_t first, int64_t count, void *inputs,
-                                  void *labels, double *waited_s, struct gd_error *err) {
+                                  void *labels, struct gd_error *err) {
   struct image_source *s = self;
   const struct gd_image_options *o = &s->set.options;
   int64_t pixels = 3 * o->height * o->width;
   GD_ASSERT(s->n_threads > 0);
   for (int64_t i = 0; i < count; i++)
     GD_TRY(take_sample(s, first + i, (float *)inputs + i * pixels, (float *)labels + i * o->classes,
-                       waited_s, err));
+                       err));
   return GD_OK;
 }
 

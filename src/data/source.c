@@ -41,11 +41,10 @@ static enum gd_status count_tokens(void *self, int64_t first, int64_t count, dou
 }
 
 static enum gd_status read_tokens(void *self, int64_t first, int64_t count, void *inputs,
-                                  void *labels, double *waited_s, struct gd_error *err) {
+                                  void *labels, struct gd_error *err) {
   struct token_source *s = self;
   int64_t seq = s->data.options.seq;
   int32_t *ids = inputs, *to = labels;
-  *waited_s += 0; /* of mapped files nothing is waited for */
   for (int64_t i = 0; i < count; i++)
     GD_TRY(gd_dataset_read(&s->data, first + i, ids + i * seq, to + i * seq, err));
   return GD_OK;
@@ -120,7 +119,7 @@ enum gd_status gd_source_count(struct gd_source *source, int64_t first, int64_t 
 
 enum gd_status gd_source_read(struct gd_source *source, int64_t first, int64_t count, void *inputs,
                               void *labels, struct gd_error *err) {
-  return source->ops->read(source->self, first, count, inputs, labels, &source->waited_s, err);
+  return source->ops->read(source->self, first, count, inputs, labels, err);
 }
 
 void gd_source_prefetch(struct gd_source *source, int64_t first, int64_t count) {

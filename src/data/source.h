@@ -25,7 +25,6 @@ struct gd_source {
   const struct gd_source_ops *ops; /* NULL: not open */
   void *self;
   int64_t samples; /* of an epoch */
-  double waited_s; /* that reading waited for images to be decoded */
 };
 
 /* Whether there are files to read. */

@@ -13,7 +13,7 @@ struct gd_source_ops {
   enum gd_status (*count)(void *self, int64_t first, int64_t count, double *labels,
                           struct gd_error *err);
   enum gd_status (*read)(void *self, int64_t first, int64_t count, void *inputs, void *labels,
-                         double *waited_s, struct gd_error *err);
+                         struct gd_error *err);
   void (*prefetch)(void *self, int64_t first, int64_t count);
 };
 

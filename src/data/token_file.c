@@ -19,10 +19,18 @@
 #include <unistd.h>
 
 enum { LLMC_HEADER_BYTES = 1024, LLMC_GPT2 = 20240520, LLMC_LLAMA3 = 20240801 };
+enum { LLMC_GPT2_VERSION = 1, LLMC_LLAMA3_VERSION = 7 };
+/* Megatron: magic 9, version 8, dtype 1, sequences 8, documents 8; then 4 bytes a sequence (its
+   tokens), 8 a sequence (where it begins), 8 a document (its first sequence), and where there are
+   several modes, 1 a sequence. */
 enum {
-  INDEX_HEADER_BYTES = 34
-};                         /* Megatron: magic 9, version 8, dtype 1, sequences 8, documents 8 */
-enum { LOOKED_AT = 4096 }; /* ids that decide about the width of a raw file */
+  INDEX_HEADER_BYTES = 34,
+  INDEX_SEQUENCE_BYTES = 12,
+  INDEX_DOCUMENT_BYTES = 8,
+  INDEX_MODE_BYTES = 1
+};
+enum { LOOKED_AT = 4096 };   /* ids that decide about the width of a raw file; */
+enum { LOOKED_AT_CUT = 16 }; /* so many at least, where its length is none of that width */
 
 const char *gd_token_format_name(enum gd_token_format format) {
   static const char *const names[GD_TOKENS_FORMATS] = {[GD_TOKENS_RAW] = "raw",
@@ -48,8 +56,10 @@ static enum gd_status map_file(const char *path, const unsigned char **map, int6
     return gd_fail(err, GD_BAD_INPUT, "%s: %s", path, strerror(errno));
   enum gd_status status = GD_OK;
   if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode))
-    status =
-        gd_fail(err, GD_BAD_INPUT, "%s is no regular file: token files are memory-mapped", path);
+    status = gd_fail(err, GD_BAD_INPUT, "%s is no regular file%s", path,
+                     S_ISDIR(facts.st_mode) ? " but a folder: a model of tokens is trained on the "
+                                              "token files in it, each by its name"
+                                            : ": token files are memory-mapped");
   else if (facts.st_size == 0)
     status = gd_fail(err, GD_BAD_INPUT, "%s is empty", path);
   if (status == GD_OK) {
@@ -67,20 +77,30 @@ static enum gd_status map_file(const char *path, const unsigned char **map, int6
 
 /* --- formats ------------------------------------------------------------------------------- */
 
+/* The header of llm.c and NumPy counts exactly what follows it. */
 static enum gd_status check_length(const struct gd_token_file *file, struct gd_error *err) {
-  if (file->count > 0 && file->count <= (file->map_bytes - file->first_byte) / file->width)
+  int64_t rest = file->map_bytes - file->first_byte;
+  if (file->count > 0 && rest % file->width == 0 && file->count == rest / file->width)
     return GD_OK;
   return gd_fail(err, GD_BAD_INPUT,
                  "%s: its header says %" PRId64 " tokens of %d bytes, and %" PRId64
                  " bytes follow: the file is cut or damaged",
-                 file->path, file->count, file->width, file->map_bytes - file->first_byte);
+                 file->path, file->count, file->width, rest);
 }
 
 static enum gd_status read_llmc(struct gd_token_file *file, struct gd_error *err) {
+  bool gpt2 = little_endian(file->map, 4) == LLMC_GPT2;
+  int64_t version = (int64_t)little_endian(file->map + 4, 4);
+  int64_t known = gpt2 ? LLMC_GPT2_VERSION : LLMC_LLAMA3_VERSION;
   file->format = GD_TOKENS_LLMC;
   file->first_byte = LLMC_HEADER_BYTES;
-  file->width = little_endian(file->map, 4) == LLMC_GPT2 ? 2 : 4;
+  file->width = gpt2 ? 2 : 4;
   file->count = (int64_t)little_endian(file->map + 8, 4);
+  if (version != known)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s: its header says version %" PRId64 " at byte 4, and llm.c writes %" PRId64
+                   " in files of %d bytes a token: the file is damaged, or of another tool",
+                   file->path, version, known, file->width);
   return check_length(file, err);
 }
 
@@ -118,32 +138,111 @@ static int megatron_width(int code) {
   return code < (int)(sizeof widths / sizeof *widths) ? widths[code] : 0;
 }
 
+/* An index of Megatron-LM, mapped. */
+struct index {
+  char path[GD_FILE_PATH];
+  const unsigned char *map;
+  int64_t bytes, sequences, documents;
+};
+
+/* Header and length: everything behind lies inside of the file. */
+static enum gd_status check_index_header(struct index *x, struct gd_token_file *file,
+                                         struct gd_error *err) {
+  if (x->bytes < INDEX_HEADER_BYTES || memcmp(x->map, "MMIDIDX\0\0", 9) != 0)
+    return gd_fail(err, GD_BAD_INPUT, "%s is no index of Megatron-LM, and stands next to %s",
+                   x->path, file->path);
+  uint64_t version = little_endian(x->map + 9, 8);
+  if (version != 1)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s: its header says version %" PRIu64 " at byte 9, and 1 is known", x->path,
+                   version);
+  if (!megatron_width(x->map[17]))
+    return gd_fail(err, GD_BAD_INPUT, "%s: dtype %d has no token ids", x->path, x->map[17]);
+  file->width = megatron_width(x->map[17]);
+  uint64_t sequences = little_endian(x->map + 18, 8), documents = little_endian(x->map + 26, 8);
+  int64_t rest = x->bytes - INDEX_HEADER_BYTES;
+  bool fits = sequences <= (uint64_t)(rest / INDEX_SEQUENCE_BYTES) &&
+              documents <= (uint64_t)(rest / INDEX_DOCUMENT_BYTES);
+  x->sequences = fits ? (int64_t)sequences : 0;
+  x->documents = fits ? (int64_t)documents : 0;
+  int64_t left = rest - x->sequences * INDEX_SEQUENCE_BYTES - x->documents * INDEX_DOCUMENT_BYTES;
+  if (!fits || (left != 0 && left != x->sequences * INDEX_MODE_BYTES))
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s: its header says %" PRIu64 " sequences and %" PRIu64
+                   " documents, and %" PRId64 " bytes follow: the index is cut or damaged",
+                   x->path, sequences, documents, rest);
+  return GD_OK;
+}
+
+/* Each sequence begins where the one before ends, and the last one ends with the file. */
+static enum gd_status check_index_sequences(const struct index *x, const struct gd_token_file *file,
+                                            struct gd_error *err) {
+  const unsigned char *lengths = x->map + INDEX_HEADER_BYTES, *starts = lengths + 4 * x->sequences;
+  uint64_t at = 0;
+  for (int64_t i = 0; i < x->sequences; i++) {
+    uint64_t length = little_endian(lengths + 4 * i, 4), start = little_endian(starts + 8 * i, 8);
+    if (length > INT32_MAX)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: sequence %" PRId64 " has %" PRId32
+                     " tokens: the index is damaged at byte %" PRId64,
+                     x->path, i, (int32_t)(uint32_t)length, INDEX_HEADER_BYTES + 4 * i);
+    if (start != at)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: sequence %" PRId64 " begins at byte %" PRIu64
+                     ", and the one before ends at %" PRIu64
+                     ": the index is damaged at byte %" PRId64,
+                     x->path, i, start, at, INDEX_HEADER_BYTES + 4 * x->sequences + 8 * i);
+    at += length * (uint64_t)file->width;
+  }
+  if (at != (uint64_t)file->map_bytes)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "%s has sequences of %" PRIu64 " bytes, and %s has %" PRId64
+                   ": one of them is cut, or they are of two data sets",
+                   x->path, at, file->path, file->map_bytes);
+  return GD_OK;
+}
+
+/* The first sequences of documents do not fall, and the last number is that of all sequences. */
+static enum gd_status check_index_documents(const struct index *x, struct gd_error *err) {
+  int64_t first = INDEX_HEADER_BYTES + INDEX_SEQUENCE_BYTES * x->sequences;
+  uint64_t before = 0;
+  for (int64_t i = 0; i < x->documents; i++) {
+    int64_t place = first + INDEX_DOCUMENT_BYTES * i;
+    uint64_t at = little_endian(x->map + place, 8);
+    bool last = i + 1 == x->documents;
+    if (at < before || at > (uint64_t)x->sequences || (i == 0 && at != 0) ||
+        (last && at != (uint64_t)x->sequences))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s: document %" PRId64 " begins at sequence %" PRIu64 " of %" PRId64
+                     ", behind %" PRIu64 ": the index is damaged at byte %" PRId64,
+                     x->path, i, at, x->sequences, before, place);
+    before = at;
+  }
+  return GD_OK;
+}
+
 /* *found false: there is no index next to it. */
 static enum gd_status read_megatron(struct gd_token_file *file, bool *found, struct gd_error *err) {
-  char index_path[GD_FILE_PATH];
-  const unsigned char *index;
-  int64_t bytes;
+  struct index x = {0};
   size_t length = strlen(file->path);
   *found = length > 4 && strcmp(file->path + length - 4, ".bin") == 0;
   if (!*found)
     return GD_OK;
-  snprintf(index_path, sizeof index_path, "%.*s.idx", (int)(length - 4), file->path);
-  *found = access(index_path, F_OK) == 0;
+  snprintf(x.path, sizeof x.path, "%.*s.idx", (int)(length - 4), file->path);
+  *found = access(x.path, F_OK) == 0;
   if (!*found)
     return GD_OK;
-  GD_TRY(map_file(index_path, &index, &bytes, err));
-  bool known = bytes >= INDEX_HEADER_BYTES && memcmp(index, "MMIDIDX\0\0", 9) == 0;
-  int code = known ? index[17] : 0;
-  munmap((void *)(uintptr_t)index, (size_t)bytes);
-  if (!known)
-    return gd_fail(err, GD_BAD_INPUT, "%s is no index of Megatron-LM, and stands next to %s",
-                   index_path, file->path);
-  if (!megatron_width(code))
-    return gd_fail(err, GD_BAD_INPUT, "%s: dtype %d has no token ids", index_path, code);
+  GD_TRY(map_file(x.path, &x.map, &x.bytes, err));
   file->format = GD_TOKENS_MEGATRON;
-  file->width = megatron_width(code);
+  enum gd_status status = check_index_header(&x, file, err);
+  if (status == GD_OK)
+    status = check_index_sequences(&x, file, err);
+  if (status == GD_OK)
+    status = check_index_documents(&x, err);
+  munmap((void *)(uintptr_t)x.map, (size_t)x.bytes);
+  GD_TRY(status);
   file->count = file->map_bytes / file->width;
-  return check_length(file, err);
+  return GD_OK;
 }
 
 static bool is_text(const struct gd_token_file *file) {
@@ -154,10 +253,11 @@ static bool is_text(const struct gd_token_file *file) {
 }
 
 /* Ids of 4 bytes have zeros in their upper half, all of them below 65,536 and most of any others.
+   A length that is none of theirs says nothing where enough ids are of that kind: the file is cut.
  */
 static int raw_width(const struct gd_token_file *file) {
   int64_t count = file->map_bytes / 4, zeros = 0, lower = 0;
-  if (file->map_bytes % 4)
+  if (file->map_bytes % 4 && count < LOOKED_AT_CUT)
     return 2;
   if (count > LOOKED_AT)
     count = LOOKED_AT;
@@ -181,9 +281,10 @@ static enum gd_status read_raw(struct gd_token_file *file, int width, struct gd_
   file->count = file->map_bytes / file->width;
   if (file->map_bytes % file->width)
     return gd_fail(err, GD_BAD_INPUT,
-                   "%s: %" PRId64 " bytes are no whole number of ids of %d bytes: the file is cut, "
-                   "or of a format that is not known",
-                   file->path, file->map_bytes, file->width);
+                   "%s: %" PRId64 " bytes are no whole number of ids of %d bytes: the file is cut "
+                   "in token %" PRId64 ", or of a format that is not known%s",
+                   file->path, file->map_bytes, file->width, file->count,
+                   width == 0 && file->width == 4 ? "; --token-bytes 2 takes it for uint16" : "");
   return GD_OK;
 }
 
@@ -223,6 +324,39 @@ void gd_token_file_close(struct gd_token_file *file) {
 
 /* --- ids ----------------------------------------------------------------------------------- */
 
+/* What else a raw file may be, told where its ids make no sense: a first id may look like anything.
+ */
+static const char *looks_like(const struct gd_token_file *file) {
+  static const struct {
+    int64_t at;
+    const char *bytes, *what;
+  } known[] = {{0, "\xff\xd8\xff", "a JPEG image"},   {0, "\x89PNG\r\n", "a PNG image"},
+               {0, "\x1f\x8b\x08", "a gzip archive"}, {0, "PK\x03\x04", "a zip archive"},
+               {0, "PAR1", "a Parquet file"},         {0, "\x28\xb5\x2f\xfd", "a zstd archive"},
+               {0, "BZh", "a bzip2 archive"},         {0, "\xfd\x37zXZ", "an xz archive"},
+               {257, "ustar", "a tar archive"}};
+  for (size_t i = 0; i < sizeof known / sizeof *known && file->format == GD_TOKENS_RAW; i++) {
+    int64_t length = (int64_t)strlen(known[i].bytes);
+    if (file->map_bytes >= known[i].at + length &&
+        memcmp(file->map + known[i].at, known[i].bytes, (size_t)length) == 0)
+      return known[i].what;
+  }
+  return NULL;
+}
+
+static enum gd_status past_vocabulary(const struct gd_token_file *file, int64_t place, uint64_t id,
+                                      int64_t vocabulary, struct gd_error *err) {
+  const char *other = looks_like(file);
+  if (other)
+    return gd_fail(err, GD_BAD_INPUT, "%s begins as %s does, and is no file of token ids",
+                   file->path, other);
+  return gd_fail(err, GD_BAD_INPUT,
+                 "%s: token %" PRId64 " is %" PRIu64 ", and the model's vocabulary has %" PRId64
+                 " (read as %s, %d bytes an id): was it tokenised for another model?",
+                 file->path, place, id, vocabulary, gd_token_format_name(file->format),
+                 file->width);
+}
+
 enum gd_status gd_token_file_read(const struct gd_token_file *file, int64_t first, int64_t count,
                                   int64_t vocabulary, int32_t *ids, struct gd_error *err) {
   const unsigned char *from = file->map + file->first_byte + first * file->width;
@@ -230,11 +364,7 @@ enum gd_status gd_token_file_read(const struct gd_token_file *file, int64_t firs
   for (int64_t i = 0; i < count; i++) {
     uint64_t id = little_endian(from + i * file->width, file->width);
     if (id >= (uint64_t)vocabulary)
-      return gd_fail(err, GD_BAD_INPUT,
-                     "%s: token %" PRId64 " is %" PRIu64 ", and the model's vocabulary has %" PRId64
-                     " (read as %s, %d bytes an id): was it tokenised for another model?",
-                     file->path, first + i, id, vocabulary, gd_token_format_name(file->format),
-                     file->width);
+      return past_vocabulary(file, first + i, id, vocabulary, err);
     ids[i] = (int32_t)id;
   }
   return GD_OK;

@@ -40,8 +40,10 @@ struct gd_token_file {
 };
 
 /*
- * Opens and checks it; costs no more for 100 GB than for one page. width: bytes of an id in a raw
- * file, 2 or 4; 0: found by content. GD_BAD_INPUT: text, an empty or cut file, another format.
+ * Opens and checks it; costs no more for 100 GB than for one page, but for Megatron's index, which
+ * is read whole. width: bytes of an id in a raw file, 2 or 4; 0: found by content. GD_BAD_INPUT:
+ * text, an empty or cut file, another format, a header or an index that does not fit the file; the
+ * sentence has file and place.
  */
 enum gd_status gd_token_file_open(struct gd_token_file *file, const char *path, int width,
                                   struct gd_error *err) GD_MUST_USE;

@@ -126,6 +126,7 @@ enum gd_status gd_tokenizer_encode(const struct gd_tokenizer *tokenizer,
     text = work->clean.text;
     length = work->clean.length;
   }
+  gd_regex_begin(&work->stack, length);
   GD_TRY(cut_tokens(tokenizer, work, &tokenizer->raw, text, length, true, read_raw));
   if (special && !gd_token_ids_push(ids, after->ids, after->count))
     return gd_nomem(err, "while tokenizing");

@@ -233,10 +233,11 @@ static void bpe(const struct gd_step *step, const struct list *in, struct list *
 }
 
 static enum gd_status one_step(const struct gd_step *step, const struct list *in, struct list *out,
-                               struct gd_error *err) {
+                               size_t most, struct gd_error *err) {
   struct gd_regex_stack stack = {0};
   enum gd_status status = GD_OK;
   bool fine = true;
+  gd_regex_begin(&stack, in->text.length);
   switch (step->kind) {
   case GD_STEP_BYTE_LEVEL: fine = byte_level(in, out); break;
   case GD_STEP_WORDPIECE: fine = wordpiece(step, in, out); break;
@@ -251,7 +252,7 @@ static enum gd_status one_step(const struct gd_step *step, const struct list *in
   case GD_STEP_REPLACE:
     for (size_t i = 0; i < in->count && status == GD_OK; i++) {
       struct gd_text token = item(in, i);
-      status = gd_tokenizer_replace(step, &stack, token.text, token.length, &out->text, err);
+      status = gd_tokenizer_replace(step, &stack, token.text, token.length, most, &out->text, err);
       end_item(out);
     }
     break;
@@ -283,9 +284,10 @@ enum gd_status gd_tokenizer_decode(const struct gd_tokenizer *tokenizer, const i
   }
   if (lists[0].failed || lists[0].text.failed || lists[1].text.failed)
     status = gd_nomem(err, "while decoding tokens");
+  size_t most = gd_tokenizer_most(lists[0].text.length);
   for (int i = 0; i < tokenizer->decoders.count && status == GD_OK && lists[now].count > 0; i++) {
     clear(&lists[!now]);
-    status = one_step(&tokenizer->decoders.items[i], &lists[now], &lists[!now], err);
+    status = one_step(&tokenizer->decoders.items[i], &lists[now], &lists[!now], most, err);
     now = !now;
   }
   if (status == GD_OK) {

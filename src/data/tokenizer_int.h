@@ -172,6 +172,7 @@ struct gd_heap_entry {
 struct gd_tokenizer_work {
   struct gd_regex_stack stack;
   struct gd_strbuf clean, normal[2];
+  size_t most;    /* bytes that the normalizers may make of the text */
   bool cut_start; /* the normalizers took the first characters away */
   struct gd_strbuf steps[GD_TOKENIZER_STEPS + 1]; /* text that a pre-tokenizer changed */
   struct gd_strbuf word;
@@ -190,10 +191,17 @@ bool gd_token_ids_push(struct gd_token_ids *ids, const int32_t *from, int64_t co
 enum gd_status gd_tokenizer_normalize(const struct gd_tokenizer *tokenizer,
                                       struct gd_tokenizer_work *work, const char *text,
                                       size_t length, struct gd_text *out) GD_MUST_USE;
-/* Appends text with what the pattern matches replaced. */
+/* What Replace rules may make of a text in all, however many follow each other: no tokenizer that
+   was trained comes near. */
+enum { GD_TOKENIZER_GROWTH = 64, GD_TOKENIZER_GROWTH_BYTES = 4096 };
+static inline size_t gd_tokenizer_most(size_t length) {
+  return GD_TOKENIZER_GROWTH * length + GD_TOKENIZER_GROWTH_BYTES;
+}
+/* Appends text with what the pattern matches replaced. GD_BAD_INPUT: out is longer than `most` by
+   then. */
 enum gd_status gd_tokenizer_replace(const struct gd_step *step, struct gd_regex_stack *stack,
-                                    const char *text, size_t length, struct gd_strbuf *out,
-                                    struct gd_error *err) GD_MUST_USE;
+                                    const char *text, size_t length, size_t most,
+                                    struct gd_strbuf *out, struct gd_error *err) GD_MUST_USE;
 /* Splits text by the pre-tokenizers and hands the words to the model. first: it is the start of the
    whole text. */
 enum gd_status gd_tokenizer_split(const struct gd_tokenizer *tokenizer,

@@ -658,6 +658,7 @@ static enum gd_status read_added(struct loader *l, const json_t *object,
   token.pattern = token.content;
   if (token.normalized && t->normalizers.count > 0) {
     struct gd_text normal;
+    gd_regex_begin(&work->stack, token.content.length);
     GD_TRY(gd_tokenizer_normalize(t, work, token.content.text, token.content.length, &normal));
     GD_TRY(copy_text(l, normal.text, normal.length, &token.pattern));
   }

@@ -10,9 +10,17 @@ static enum gd_status nomem(struct gd_tokenizer_work *work) {
   return gd_nomem(work->err, "while normalizing a text");
 }
 
+/* A rule that writes more than it reads, behind others of its kind, makes gigabytes of a line. */
+static enum gd_status too_long(struct gd_error *err) {
+  return gd_fail(err, GD_BAD_INPUT,
+                 "the Replace rules of the tokenizer make a text more than %d times as long as it "
+                 "was: is its tokenizer.json damaged?",
+                 GD_TOKENIZER_GROWTH);
+}
+
 enum gd_status gd_tokenizer_replace(const struct gd_step *step, struct gd_regex_stack *stack,
-                                    const char *text, size_t length, struct gd_strbuf *out,
-                                    struct gd_error *err) {
+                                    const char *text, size_t length, size_t most,
+                                    struct gd_strbuf *out, struct gd_error *err) {
   size_t from = 0, start = 0, end;
   bool found = true;
   while (found && from < length) {
@@ -23,8 +31,12 @@ enum gd_status gd_tokenizer_replace(const struct gd_step *step, struct gd_regex_
     gd_strbuf_append_bytes(out, text + from, start - from);
     gd_strbuf_append_bytes(out, step->content.text, step->content.length);
     from = end;
+    if (out->length > most)
+      return too_long(err);
   }
   gd_strbuf_append_bytes(out, text + from, length - from);
+  if (out->length > most)
+    return too_long(err);
   return out->failed ? gd_nomem(err, "while replacing text") : GD_OK;
 }
 
@@ -195,7 +207,8 @@ static enum gd_status one_step(const struct gd_tokenizer *tokenizer, struct gd_t
                            &found, work->err));
       work->cut_start |= found && start == 0;
     }
-    GD_TRY(gd_tokenizer_replace(step, &work->stack, text->text, text->length, out, work->err));
+    GD_TRY(gd_tokenizer_replace(step, &work->stack, text->text, text->length, work->most, out,
+                                work->err));
     break;
   default: GD_ASSERT(!"a normalizer");
   }
@@ -210,6 +223,7 @@ enum gd_status gd_tokenizer_normalize(const struct gd_tokenizer *tokenizer,
                                       size_t length, struct gd_text *out) {
   *out = (struct gd_text){text, length};
   work->cut_start = false;
+  work->most = gd_tokenizer_most(length);
   for (int i = 0; i < tokenizer->normalizers.count; i++)
     GD_TRY(one_step(tokenizer, work, &tokenizer->normalizers.items[i], out));
   return GD_OK;

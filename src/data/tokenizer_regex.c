@@ -17,7 +17,7 @@ enum {
   MOST_REPEAT = 1000,     /* of {n,m} */
   MOST_ALTERNATIVES = 64, /* of a whole pattern that are told apart by their first character */
   UNBOUNDED = INT32_MAX,  /* the maximum of * and + */
-  STEPS_A_BYTE = 64       /* steps of a match a byte of the text, and some more */
+  STEPS_A_BYTE = 1024     /* limit of the steps of all matches, for each byte of the text */
 };
 
 struct range {
@@ -892,11 +892,14 @@ static size_t run(const struct gd_regex *regex, struct gd_regex_stack *stack, co
   }
 }
 
+void gd_regex_begin(struct gd_regex_stack *stack, size_t length) {
+  stack->steps = 1000000 + (int64_t)length * STEPS_A_BYTE;
+}
+
 enum gd_status gd_regex_find(const struct gd_regex *regex, struct gd_regex_stack *stack,
                              const char *text, size_t length, size_t *start, size_t *end,
                              bool *found, struct gd_error *err) {
   size_t at = *start, bytes;
-  stack->steps = 1000000 + (int64_t)(length - at) * STEPS_A_BYTE;
   for (; at < length; at += bytes) {
     unsigned char c = (unsigned char)text[at];
     uint64_t may = regex->first[c < 128 ? c : 128];

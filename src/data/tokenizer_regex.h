@@ -4,8 +4,8 @@
  * (greedy, lazy, possessive), lookahead, anchors. What else a pattern says is refused when it is
  * compiled, as is a pattern that matches the empty text.
  *
- * Matching backtracks: runs of one class take one entry of the stack, and a budget of steps ends
- * what would take forever.
+ * Matching backtracks: runs of one class take one entry of the stack, and a budget of steps, for
+ * all matches in a text together, ends what would take forever.
  */
 #ifndef GD_DATA_TOKENIZER_REGEX_H
 #define GD_DATA_TOKENIZER_REGEX_H
@@ -30,6 +30,8 @@ enum gd_status gd_regex_compile_literal(struct gd_regex **regex, const struct gd
                                         struct gd_error *err) GD_MUST_USE;
 void gd_regex_free(struct gd_regex *regex); /* NULL is fine */
 
+/* Before the matches in a text of so many bytes: the steps that all of them may take together. */
+void gd_regex_begin(struct gd_regex_stack *stack, size_t length);
 /* The first match at or after *start, in [*start, *end); *found false: there is none. */
 enum gd_status gd_regex_find(const struct gd_regex *regex, struct gd_regex_stack *stack,
                              const char *text, size_t length, size_t *start, size_t *end,

@@ -60,7 +60,7 @@ enum gd_status gd_forward_logits(struct gd_forward *f, const int32_t *ids, int64
   GD_ASSERT(count > 0 && count <= seq && t->dtype == GD_DTYPE_F32);
   memcpy(staged, ids, (size_t)count * sizeof *ids);
   for (int64_t i = 0; i < seq; i++) {
-    staged[i] = i < count ? staged[i] : 0; /* padding: causal, so no position before sees it */
+    staged[i] = i < count ? staged[i] : 0; /* padding: no earlier position attends to it */
     labels[i] = -100;
   }
   GD_TRY(gd_run_batch(&f->run, GD_RUN_FULL, &batch, err));

@@ -279,8 +279,8 @@ int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *label
   return valid;
 }
 
-enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
-                            struct gd_error *err) {
+static enum gd_status write_inputs(struct gd_run *run, enum gd_run_part part,
+                                   const struct gd_batch *batch, struct gd_error *err) {
   const struct gd_plan *plan = run->plan[part];
   const struct gd_graph *graph = plan->graph;
   const struct {
@@ -289,14 +289,27 @@ enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const str
   } inputs[] = {{graph->ids, batch->ids},
                 {graph->pixels, batch->pixels},
                 {graph->labels, batch->targets ? (const void *)batch->targets : batch->labels}};
-  float weight = (float)batch->weight;
   for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
     if (inputs[i].id != GD_NONE) {
       GD_ASSERT(inputs[i].data);
       GD_TRY(write_leaf(run, plan, inputs[i].id, 0, inputs[i].data,
                         gd_tensor_bytes(graph, inputs[i].id), err));
     }
-  return write_scalars(run, plan, graph->loss_weight, &weight, 1, err);
+  return GD_OK;
+}
+
+enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
+                            struct gd_error *err) {
+  float weight = (float)batch->weight;
+  GD_TRY(write_inputs(run, part, batch, err));
+  return write_scalars(run, run->plan[part], run->plan[part]->graph->loss_weight, &weight, 1, err);
+}
+
+enum gd_status gd_run_send(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
+  struct gd_batch batch;
+  void *inputs, *labels;
+  gd_run_stage(run, part, 0, &batch, &inputs, &labels);
+  return write_inputs(run, part, &batch, err);
 }
 
 void gd_run_stage(struct gd_run *run, enum gd_run_part part, double weight, struct gd_batch *batch,
@@ -370,15 +383,25 @@ enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t s
 
 /* --- programs ------------------------------------------------------------------------------ */
 
-enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
-  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_MICRO_STEP, err));
+enum gd_status gd_run_start(struct gd_run *run, enum gd_run_part part, bool last,
+                            struct gd_error *err) {
+  return run->backend->ops->run(run->backend, run->bound[part],
+                                last ? GD_PROGRAM_LAST_MICRO_STEP : GD_PROGRAM_MICRO_STEP, err);
+}
+
+enum gd_status gd_run_wait(struct gd_run *run, struct gd_error *err) {
   return run->backend->ops->sync(run->backend, err);
+}
+
+enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part, struct gd_error *err) {
+  GD_TRY(gd_run_start(run, part, false, err));
+  return gd_run_wait(run, err);
 }
 
 enum gd_status gd_run_last_micro_step(struct gd_run *run, enum gd_run_part part,
                                       struct gd_error *err) {
-  GD_TRY(run->backend->ops->run(run->backend, run->bound[part], GD_PROGRAM_LAST_MICRO_STEP, err));
-  return run->backend->ops->sync(run->backend, err);
+  GD_TRY(gd_run_start(run, part, true, err));
+  return gd_run_wait(run, err);
 }
 
 enum gd_status gd_run_update(struct gd_run *run, double lr, struct gd_error *err) {
@@ -430,9 +453,14 @@ enum gd_status gd_run_take_loss(struct gd_run *run, double *loss, struct gd_erro
 }
 
 enum gd_status gd_run_take_hits(struct gd_run *run, double *hits, struct gd_error *err) {
-  gd_tensor_id sum = run->plan[GD_RUN_FULL]->graph->hits_sum;
-  *hits = 0;
-  return sum == GD_NONE ? GD_OK : take_sum(run, sum, hits, err);
+  const struct gd_graph *graph = run->plan[GD_RUN_FULL]->graph;
+  float value = 0;
+  if (graph->hits_sum != GD_NONE)
+    return take_sum(run, graph->hits_sum, hits, err);
+  if (graph->hits != GD_NONE) /* likewise */
+    GD_TRY(gd_run_read(run, graph->hits, &value, err));
+  *hits = (double)value;
+  return GD_OK;
 }
 
 enum gd_status gd_run_norm(struct gd_run *run, double *norm, struct gd_error *err) {

@@ -54,8 +54,8 @@ struct gd_batch {
 };
 enum gd_status gd_run_batch(struct gd_run *run, enum gd_run_part part, const struct gd_batch *batch,
                             struct gd_error *err) GD_MUST_USE;
-/* A batch in memory of the host that is for preparing one: *inputs are its ids or pixels, *labels
-   its labels or targets, as the graph has them; all have 4 bytes. */
+/* The staging memory of the host, as a batch to be filled: *inputs is where its ids or pixels go,
+ *labels its labels or targets, in the order of the graph. Every element has 4 bytes. */
 void gd_run_stage(struct gd_run *run, enum gd_run_part part, double weight, struct gd_batch *batch,
                   void **inputs, void **labels);
 /*
@@ -66,6 +66,10 @@ void gd_run_stage(struct gd_run *run, enum gd_run_part part, double weight, stru
  */
 enum gd_status gd_run_random_batch(struct gd_run *run, enum gd_run_part part, int64_t classes,
                                    uint64_t seed, struct gd_error *err) GD_MUST_USE;
+/* Copies the batch that is in the staging memory to the device, as every micro-step of training
+   does; its weight stays. */
+enum gd_status gd_run_send(struct gd_run *run, enum gd_run_part part,
+                           struct gd_error *err) GD_MUST_USE;
 /* The part of a step that is one micro-batch on every rank. */
 double gd_run_step_share(const struct gd_run *run, enum gd_run_part part);
 /* About what share of such a batch's labels counts. */
@@ -76,7 +80,12 @@ enum gd_status gd_run_seed(struct gd_run *run, enum gd_run_part part, uint32_t s
 /* How many labels count: with a shift, position t is scored against label t + 1. */
 int64_t gd_batch_valid_labels(const struct gd_graph *graph, const int32_t *labels);
 
-/* Forward + backward of one micro-batch; returns when the device is done. */
+/* Starts forward + backward of one micro-batch; `last` as below. Until gd_run_wait, the staging
+   memory may be filled, and nothing else of the run is touched. */
+enum gd_status gd_run_start(struct gd_run *run, enum gd_run_part part, bool last,
+                            struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_run_wait(struct gd_run *run, struct gd_error *err) GD_MUST_USE;
+/* Both: returns when the device is done. */
 enum gd_status gd_run_micro_step(struct gd_run *run, enum gd_run_part part,
                                  struct gd_error *err) GD_MUST_USE;
 /* The same for the last micro-batch of a step: gradients are reduced over ranks on the way. */

@@ -64,15 +64,15 @@ static enum gd_status divide_batch(struct gd_export_point *point, struct gd_erro
                    "a batch of %" PRId64 " does not divide among %" PRId64
                    " ranks of micro-batch %" PRId64 "; choose --batch so that it does",
                    batch, point->ranks, trial->micro_batch);
-  int64_t share = batch / point->ranks;
-  point->micro_batch = largest_divisor(share, trial->micro_batch);
-  point->accumulation = share / point->micro_batch;
+  int64_t per_rank = batch / point->ranks;
+  point->micro_batch = largest_divisor(per_rank, trial->micro_batch);
+  point->accumulation = per_rank / point->micro_batch;
   if (point->micro_batch != trial->micro_batch)
     gd_strbuf_printf(point->notes,
                      "micro-batch %" PRId64 " leaves a smaller last one in the %" PRId64
                      " sequences of a rank, which cannot be said here; it is %" PRId64 ", %" PRId64
                      " times\n",
-                     trial->micro_batch, share, point->micro_batch, point->accumulation);
+                     trial->micro_batch, per_rank, point->micro_batch, point->accumulation);
   return GD_OK;
 }
 

@@ -107,7 +107,7 @@ static void set_shared(struct dict *to, const char *key, bool inside, double val
 static void set_optimizer(const struct gd_export_point *point, bool inside, struct dict *to) {
   const struct gd_recipe *recipe = point->recipe;
   struct dict optimizer, params;
-  bool adamw = recipe->optimizer == GD_OPTIMIZER_ADAMW;
+  bool adamw = gd_recipe_decouples(recipe);
   begin(&params);
   set_shared(&params, "lr", inside, recipe->lr);
   set(&params, "betas",
@@ -347,7 +347,7 @@ static void note_hf(const struct gd_export_point *point) {
                      "torch_compile is false: it does not work with %s in the versions of the "
                      "paper (appendix F); set it where yours can\n",
                      why_not_compiled(point));
-  if (recipe->optimizer == GD_OPTIMIZER_ADAM && recipe->weight_decay > 0 && !zero)
+  if (!gd_recipe_decouples(recipe) && recipe->weight_decay > 0 && !zero)
     gd_strbuf_append(point->notes,
                      "the Trainer has AdamW alone, and the recipe's Adam adds its decay to the "
                      "gradient: pass torch.optim.Adam as optimizers=(...), or train as AdamW\n");

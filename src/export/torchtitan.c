@@ -108,7 +108,7 @@ static void put_recipe(const struct gd_export_point *point, struct gd_strbuf *ou
   const struct gd_recipe *recipe = point->recipe;
   enum gd_schedule schedule = gd_export_schedule(recipe);
   gd_strbuf_append(out, "\n[optimizer]\n");
-  put_text(out, "name", recipe->optimizer == GD_OPTIMIZER_ADAMW ? "AdamW" : "Adam");
+  put_text(out, "name", gd_recipe_decouples(recipe) ? "AdamW" : "Adam");
   put_real(out, "lr", recipe->lr);
   put_real(out, "beta1", recipe->beta1);
   put_real(out, "beta2", recipe->beta2);

@@ -35,7 +35,7 @@ enum gd_status gd_estimate_flops(const struct gd_model *model, enum gd_precision
 enum gd_status gd_estimate_precision(const struct gd_model *model, const struct gd_gpu *gpu,
                                      const enum gd_precision *forced, enum gd_precision *precision,
                                      bool *substituted, struct gd_error *err) GD_MUST_USE;
-/* Whose rate a recipe of that precision is held against. */
+/* The peak (of fp32, TF32, fp16 or bf16) that MFU and days of that precision are computed with. */
 enum gd_peak gd_estimate_kind(const struct gd_gpu *gpu, enum gd_precision precision);
 /* FLOP/s of one GPU; 0: it does not compute in that precision, or is not among the paper's. */
 double gd_estimate_peak(const struct gd_gpu *gpu, enum gd_precision precision, enum gd_peaks peaks);

@@ -438,6 +438,14 @@ enum gd_status gd_hw_gpu(struct gd_hw *hw, const char *name, const struct gd_gpu
   return GD_OK;
 }
 
+bool gd_hw_knows_gpu(const char *name) {
+  struct gd_hw hw = {0};
+  const struct gd_gpu *gpu;
+  bool known = gd_hw_load(&hw, NULL) == GD_OK && gd_hw_gpu(&hw, name, &gpu, NULL) == GD_OK;
+  gd_hw_deinit(&hw);
+  return known;
+}
+
 bool gd_hw_states_peak(struct gd_hw *hw, const char *device, enum gd_peak peak, double flops) {
   const struct gd_gpu *gpu = find_gpu(hw, device);
   return gpu && flops > 0 && fabs(flops - gpu->flops[peak]) <= 1e-6 * flops;

@@ -90,6 +90,7 @@ struct gd_machine {
   int64_t host_memory_bytes;
   enum gd_topology topology;
   const char *network;          /* that joins several of them; NULL: not stated */
+  int network_cards;            /* of that network, in one machine; 0: not stated */
   bool in_paper;                /* one of the paper's four, or of its cost tables */
   double usd;                   /* of the whole, GPUs included; 0: not for sale as such */
   double power_w;               /* of all but the GPUs */
@@ -169,6 +170,8 @@ enum gd_status gd_hw_add_text(struct gd_hw *hw, const char *label, const char *t
  */
 enum gd_status gd_hw_gpu(struct gd_hw *hw, const char *name, const struct gd_gpu **gpu,
                          struct gd_error *err) GD_MUST_USE;
+/* Whether the catalogue has it. */
+bool gd_hw_knows_gpu(const char *name);
 /* Whether the record of that device, by name or alias, has this rate: then it is the data sheet's.
  * A GPU that the catalogue does not have is reckoned from its cores and clock instead. */
 bool gd_hw_states_peak(struct gd_hw *hw, const char *device, enum gd_peak peak, double flops);
@@ -202,6 +205,9 @@ struct gd_target {
   const struct gd_machine *machine; /* whose links and host memory hold; NULL: as a plain build */
   const struct gd_network *network; /* between machines; NULL where there is one machine */
   bool network_assumed;             /* nobody named it: the machine's, or InfiniBand HDR */
+  int network_cards;                /* of a whole machine; 0 where there is one machine */
+  bool cards_assumed;               /* nobody stated them: one */
+  const char *calibration;          /* to predict from; NULL: the nearest one */
   int count, nodes;                 /* GPUs in all; machines they are spread over */
   int node_gpus; /* that the machine holds, or the largest of the catalogue with such GPUs (else 8)
                   */
@@ -215,8 +221,10 @@ struct gd_target {
  * count GPUs of that kind over so many machines. nodes 0: the fewest machines that hold them, each
  * the same number; a machine is then as large as the one named, or as the largest of the catalogue
  * with such GPUs (8 where it has none). machine may be NULL: the paper's for that GPU, else the
- * smallest of the catalogue that holds them, else a plain build with 64 GB and 4 CPUs a GPU.
- * network may be NULL: the machine's, else InfiniBand HDR.
+ * smallest of the catalogue that holds them, else a plain build with 64 GB and 4 CPUs a GPU; where
+ * several nodes are needed, one whose network cards are stated comes before all of these.
+ * network may be NULL: the machine's, else InfiniBand HDR; "8xinfiniband-hdr" is eight cards a
+ * node, and without a number a network has as many as the machine states of it, else one.
  */
 enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
                             const char *machine, const char *network, struct gd_target *target,

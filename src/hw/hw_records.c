@@ -479,6 +479,7 @@ static const struct figure machine_figures[] = {
     {"cpus", 1, 1e5, 1, AT(gd_machine, cpus), WHOLE, false},
     {"host_memory_gib", 1, 1e6, 1024.0 * 1024 * 1024, AT(gd_machine, host_memory_bytes), BYTES,
      false},
+    {"network_cards", 1, 1024, 1, AT(gd_machine, network_cards), WHOLE, true},
     {"power_w", 0, 1e6, 1, AT(gd_machine, power_w), REAL, false},
     {"usd", 1, 1e9, 1, AT(gd_machine, usd), REAL, true},
     {0},

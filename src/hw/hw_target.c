@@ -2,13 +2,14 @@
  * From "4 x a100" to what the planner and the prediction must know: memory, links, host, network.
  * What the CUDA backend can do on a GPU is said here, once, for GPUs at hand and GPUs on paper.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "hw/hw.h"
 
 enum {
-  ALIGNMENT_BYTES = 256,        /* of cuMemAlloc, and of what libraries like best */
-  RUNTIME_BYTES = 1536 << 20,   /* context, kernels and libraries: not for a plan */
+  ALIGNMENT_BYTES = 256,        /* cuMemAlloc aligns so; libraries are fastest with it */
+  RUNTIME_BYTES = 1536 << 20,   /* of context, kernels and libraries: a plan cannot have it */
   LOSS_CHUNK_BYTES = 512 << 20, /* dw is read and written once a chunk: fewer are better */
   CPUS_A_GPU = 4,               /* this and the next: Appendix B of the paper */
   NODE_GPUS = 8,
@@ -64,6 +65,21 @@ static const struct gd_machine *usual_machine(const struct gd_hw *hw, const stru
   return best;
 }
 
+/* For several nodes: the smallest that holds so many and whose network cards are stated; NULL:
+ * none.
+ */
+static const struct gd_machine *usual_node(const struct gd_hw *hw, const struct gd_gpu *gpu,
+                                           int count) {
+  const struct gd_machine *best = NULL;
+  for (int i = 0; i < hw->n_machines; i++) {
+    const struct gd_machine *machine = &hw->machines[i];
+    bool holds = strcmp(machine->gpu, gpu->name) == 0 && machine->count >= count;
+    if (holds && machine->network_cards > 0 && (!best || machine->count < best->count))
+      best = machine;
+  }
+  return best;
+}
+
 /* GPUs that one machine holds: of that one, else of the largest with such GPUs. */
 static int node_gpus(const struct gd_hw *hw, const struct gd_gpu *gpu,
                      const struct gd_machine *machine) {
@@ -102,11 +118,32 @@ static enum gd_status check_counts(const struct gd_target *target, struct gd_err
   return GD_OK;
 }
 
+/* "8xinfiniband-hdr": eight of them, and the rest of the text. 0: no number. */
+static int cards_of(const char **network) {
+  const char *digits = "0123456789", *text = *network;
+  size_t length = strspn(text, digits);
+  if (length == 0 || length > 4 || (text[length] != 'x' && text[length] != 'X'))
+    return 0;
+  int cards = (int)strtol(text, NULL, 10);
+  *network = cards > 0 ? text + length + 1 : text;
+  return cards;
+}
+
+/* Where nobody said how many: those that the machine has of that network, else one. */
+static void set_cards(struct gd_target *target, int stated) {
+  const struct gd_machine *machine = target->machine;
+  bool own = machine && machine->network_cards > 0 && machine->network &&
+             strcmp(machine->network, target->network->name) == 0;
+  target->network_cards = stated > 0 ? stated : own ? machine->network_cards : 1;
+  target->cards_assumed = stated <= 0 && !own;
+}
+
 static enum gd_status set_network(struct gd_hw *hw, const char *network, struct gd_target *target,
                                   struct gd_error *err) {
   const struct gd_network *found;
   const char *usual =
       target->machine && target->machine->network ? target->machine->network : "infiniband-hdr";
+  int stated = network ? cards_of(&network) : 0;
   GD_TRY(gd_hw_network(hw, network ? network : usual, &found, err));
   if (network && target->nodes == 1)
     return gd_fail(err, GD_BAD_INPUT, "--network is %s, but %d GPU%s in one node; leave it out%s",
@@ -115,6 +152,7 @@ static enum gd_status set_network(struct gd_hw *hw, const char *network, struct 
   if (target->nodes > 1) {
     target->network = found;
     target->network_assumed = !network;
+    set_cards(target, stated);
   }
   return GD_OK;
 }
@@ -128,7 +166,9 @@ enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int no
   if (machine)
     GD_TRY(gd_hw_machine(hw, machine, &made.machine, err));
   made.nodes = nodes > 0 ? nodes : even_nodes(count, node_gpus(hw, made.gpu, made.machine));
-  if (!machine)
+  if (!machine && made.nodes > 1)
+    made.machine = usual_node(hw, made.gpu, (count + made.nodes - 1) / made.nodes);
+  if (!machine && !made.machine)
     made.machine = usual_machine(hw, made.gpu, (count + made.nodes - 1) / made.nodes);
   made.node_gpus = node_gpus(hw, made.gpu, made.machine);
   GD_TRY(check_counts(&made, err));

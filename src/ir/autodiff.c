@@ -175,7 +175,7 @@ static gd_tensor_id append_control(struct gd_graph *graph, const struct gd_attr_
   sums[1] = graph->loss_scale;
   for (uint32_t i = 0; i < graph->n_targets; i++)
     sums[n++] = gd_graph_op(graph, GD_OP_sum_squares, NULL, 1, &graph->targets[i].norm);
-  if (graph->ranks > 1) { /* each rank has summed its share: all need the whole */
+  if (graph->ranks > 1) { /* each rank has summed its own: all need the whole */
     gd_tensor_id own = gd_concat(graph, n - 2, sums + 2);
     union gd_attr attr = {.ranks = {graph->rank, graph->ranks}};
     sums[2] = gd_graph_op(graph, GD_OP_gather, &attr, 1, &own);

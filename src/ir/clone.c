@@ -2,7 +2,6 @@
  * Copies of a graph that share what never changes: see gd_graph_share.
  */
 #include <stdatomic.h>
-#include <string.h>
 
 #include "ir/fusion.h"
 
@@ -34,10 +33,7 @@ void gd_graph_unshare(struct gd_graph_shared *shared) {
 /* A copy of an array with room for a quarter more, since passes add to it. */
 static void *copy_array(const void *from, uint32_t count, size_t size, uint32_t *capacity) {
   *capacity = count + count / 4 + 1;
-  void *to = gd_mem_grow(NULL, 0, *capacity, size);
-  if (to && count > 0)
-    memcpy(to, from, count * size);
-  return to;
+  return gd_mem_copy(from, count, *capacity, size);
 }
 
 enum gd_status gd_graph_clone(struct gd_graph_shared *shared, struct gd_graph *graph,

@@ -235,14 +235,23 @@ gd_tensor_id gd_mul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b) {
   return gd_graph_op(graph, GD_OP_mul, NULL, 2, (gd_tensor_id[]){a, b});
 }
 
-gd_tensor_id gd_dropout(struct gd_graph *graph, gd_tensor_id x, double probability) {
+static gd_tensor_id drop(struct gd_graph *graph, gd_tensor_id x, double probability,
+                         bool per_sample) {
   if (probability <= 0 || graph->no_dropout)
     return x;
   if (graph->dropout_seed == GD_NONE)
     graph->dropout_seed =
         gd_graph_leaf(graph, GD_ROLE_INPUT, "dropout_seed", GD_DTYPE_I32, 1, (int64_t[]){3});
-  union gd_attr attr = {.dropout = {(float)probability, graph->n_dropouts++}};
+  union gd_attr attr = {.dropout = {(float)probability, graph->n_dropouts++, per_sample}};
   return gd_graph_op(graph, GD_OP_dropout, &attr, 2, (gd_tensor_id[]){x, graph->dropout_seed});
+}
+
+gd_tensor_id gd_dropout(struct gd_graph *graph, gd_tensor_id x, double probability) {
+  return drop(graph, x, probability, false);
+}
+
+gd_tensor_id gd_drop_path(struct gd_graph *graph, gd_tensor_id x, double probability) {
+  return drop(graph, x, probability, true);
 }
 
 gd_tensor_id gd_rmsnorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight, float eps) {

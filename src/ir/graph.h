@@ -96,7 +96,7 @@ struct gd_tensor {
   int64_t flat_first; /* the first of the flat's elements that it holds */
 };
 
-/* Parameters behind each other in one flat piece of memory, padded so that ranks share equally. */
+/* Parameters behind each other in one flat piece of memory, padded so that all shards are equal. */
 struct gd_flat {
   uint32_t n_pieces;
   const gd_tensor_id *pieces; /* parameters: their names, dims and starting values */
@@ -108,7 +108,7 @@ struct gd_flat {
 /* What one Adam op of the update program works on, where that is not simply a parameter. */
 struct gd_adam_target {
   gd_tensor_id param, grad, compute; /* compute: 16-bit copy; GD_NONE: the parameter computes */
-  gd_tensor_id norm;                 /* this rank's share of the gradient norm */
+  gd_tensor_id norm;                 /* this rank's part of the gradient norm */
   gd_tensor_id clear;                /* zeroed afterwards */
   gd_tensor_id gather; /* flat leaf whose slices the ranks then exchange, or GD_NONE */
 };
@@ -146,7 +146,7 @@ struct gd_graph {
   gd_tensor_id hits, hits_sum; /* samples whose class was found; of soft_xent alone */
   uint32_t n_dropouts;         /* streams given out */
   bool trims;                  /* set before building: see gd_blocks_causal_tokens */
-  bool no_dropout;             /* likewise: gd_dropout adds nothing */
+  bool no_dropout;             /* likewise: gd_dropout and gd_drop_path add nothing */
   bool predicts_next;          /* a label is scored against the position before it */
 
   /* Several ranks, or state in shards. */
@@ -222,6 +222,8 @@ gd_tensor_id gd_add(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b);
 gd_tensor_id gd_mul(struct gd_graph *graph, gd_tensor_id a, gd_tensor_id b);
 /* Returns x itself where the probability is 0; makes the seed leaf on first use. */
 gd_tensor_id gd_dropout(struct gd_graph *graph, gd_tensor_id x, double probability);
+/* Stochastic depth: the same of whole samples (dim 0). */
+gd_tensor_id gd_drop_path(struct gd_graph *graph, gd_tensor_id x, double probability);
 gd_tensor_id gd_rmsnorm(struct gd_graph *graph, gd_tensor_id x, gd_tensor_id weight, float eps);
 gd_tensor_id gd_pool(struct gd_graph *graph, gd_tensor_id x_BSC);
 gd_tensor_id gd_depthwise(struct gd_graph *graph, gd_tensor_id x_BHWC, gd_tensor_id weight,

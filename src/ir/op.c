@@ -3,6 +3,8 @@
  */
 #include "ir/op.h"
 
+#include <string.h>
+
 #include "base/status.h"
 
 static const struct gd_op_info op_infos[GD_OP_COUNT] = {
@@ -72,4 +74,13 @@ bool *gd_attr_tf32(enum gd_op_kind kind, union gd_attr *attr) {
   case GD_ATTR_xent: return &attr->xent.tf32;
   default: return NULL;
   }
+}
+
+bool gd_op_find(const char *name, enum gd_op_kind *kind) {
+  for (int i = 0; i < GD_OP_COUNT && name; i++)
+    if (strcmp(gd_op_info((enum gd_op_kind)i)->name, name) == 0) {
+      *kind = (enum gd_op_kind)i;
+      return true;
+    }
+  return false;
 }

@@ -191,6 +191,8 @@ struct gd_op_info {
 #define GD_FLOPS_GEMM (-1)
 
 const struct gd_op_info *gd_op_info(enum gd_op_kind kind);
+/* By name; false: there is none of it, or name is NULL. */
+bool gd_op_find(const char *name, enum gd_op_kind *kind);
 
 /* Runs on the copy or communication stream: collectives, and copies between memories. What it works
    on is in use until the first op that reads its output, or to the end of the program. */

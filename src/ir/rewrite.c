@@ -55,7 +55,10 @@ enum gd_status gd_graph_rewrite_begin(struct gd_graph_rewrite *rewrite, struct g
       .reader = gd_mem_alloc(graph->n_tensors, sizeof *rewrite->reader),
       .instead = gd_mem_alloc(graph->n_tensors, sizeof *rewrite->instead),
       .place = gd_mem_alloc(graph->n_ops, sizeof *rewrite->place)};
-  if (!rewrite->n_readers || !rewrite->reader || !rewrite->instead || !rewrite->place) {
+  uint32_t room = graph->n_ops + graph->n_ops / 8 + 1; /* most passes keep about as many */
+  struct gd_op *ops = gd_mem_alloc(room, sizeof *ops);
+  if (!rewrite->n_readers || !rewrite->reader || !rewrite->instead || !rewrite->place || !ops) {
+    gd_mem_free(ops);
     gd_mem_free(rewrite->n_readers);
     gd_mem_free(rewrite->reader);
     gd_mem_free(rewrite->instead);
@@ -63,8 +66,9 @@ enum gd_status gd_graph_rewrite_begin(struct gd_graph_rewrite *rewrite, struct g
     return gd_nomem(err, "while rewriting a graph");
   }
   rewrite->ops = graph->ops;
-  graph->ops = NULL;
-  graph->n_ops = graph->ops_capacity = 0;
+  graph->ops = ops;
+  graph->n_ops = 0;
+  graph->ops_capacity = room;
   count_readers(rewrite);
   for (gd_tensor_id id = 0; id < rewrite->n_tensors; id++)
     rewrite->instead[id] = GD_NONE;

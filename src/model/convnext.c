@@ -49,15 +49,20 @@ static enum gd_status read_stages(const struct gd_json *json, const json_t *conf
   return GD_OK;
 }
 
+static int64_t block_count(const struct convnext *c) {
+  int64_t blocks = 0;
+  for (int64_t s = 0; s < c->stages; s++)
+    blocks += c->depths[s];
+  return blocks;
+}
+
 /* Every stage but the first divides both sides of the image by two, and the last must have a pixel.
  */
 static enum gd_status check_sizes(const struct gd_json *json, const struct convnext *c,
                                   struct gd_error *err) {
   const struct gd_images *i = &c->images;
   int64_t rows = i->height / i->patch_height, columns = i->width / i->patch_width;
-  int64_t smaller = rows < columns ? rows : columns, blocks = 0;
-  for (int64_t s = 0; s < c->stages; s++)
-    blocks += c->depths[s];
+  int64_t smaller = rows < columns ? rows : columns, blocks = block_count(c);
   if (blocks > GD_CONFIG_MOST_LAYERS)
     return gd_fail(err, GD_BAD_INPUT, "%s: depths are %lld blocks in all; at most %d are taken",
                    json->file, (long long)blocks, GD_CONFIG_MOST_LAYERS);
@@ -89,9 +94,8 @@ static enum gd_status convnext_parse(const struct gd_json *json, const json_t *c
   GD_TRY(gd_config_number(json, config, "initializer_range", 0, 100, &c.init_deviation, err));
   GD_TRY(gd_config_number(json, config, "layer_scale_init_value", -100, 100, &c.init_scale, err));
   GD_TRY(gd_config_dropout(json, config, "drop_path_rate", &drop_path, err));
-  if (drop_path != 0)
-    return gd_config_unsupported(json, config, "drop_path_rate",
-                                 "0, as no stochastic depth is built here", err);
+  if (model->recipe.drop_path < 0) /* no recipe has one */
+    model->recipe.drop_path = drop_path;
   model->recipe.seq = 1; /* an image is one sample, not a sequence */
   memcpy(model->config.opaque, &c, sizeof c);
   return GD_OK;
@@ -99,8 +103,9 @@ static enum gd_status convnext_parse(const struct gd_json *json, const json_t *c
 
 /* --- the graph ----------------------------------------------------------------------------- */
 
+/* drop_path: of all blocks, of which the last has it. */
 static gd_tensor_id block(struct gd_blocks *m, const struct convnext *c, int64_t width,
-                          gd_tensor_id x_BHWC) {
+                          double drop_path, gd_tensor_id x_BHWC) {
   struct gd_graph *g = m->graph;
   int64_t filter_dims[] = {width, 1, FILTER, FILTER};
   gd_tensor_id filter = gd_blocks_param(m, "dwconv.weight", 4, filter_dims, GD_INIT_NORMAL);
@@ -114,6 +119,7 @@ static gd_tensor_id block(struct gd_blocks *m, const struct convnext *c, int64_t
     snprintf(name, sizeof name, "%slayer_scale_parameter", m->prefix);
     out = gd_mul(g, out, gd_graph_param(g, name, 1, &width, GD_INIT_CONSTANT, c->init_scale));
   }
+  out = gd_images_drop_path(g, out, drop_path, g->block, block_count(c));
   return gd_add(g, out, x_BHWC);
 }
 
@@ -138,7 +144,7 @@ static void convnext_build(const struct gd_model *model, int64_t micro_batch,
     for (int64_t i = 0; i < c.depths[stage]; i++, graph->block++) {
       gd_blocks_enter(&m, "convnext.encoder.stages.%lld.layers.%lld.", (long long)stage,
                       (long long)i);
-      x_BHWC = block(&m, &c, c.widths[stage], x_BHWC);
+      x_BHWC = block(&m, &c, c.widths[stage], model->recipe.drop_path, x_BHWC);
     }
   }
   graph->block = -1;

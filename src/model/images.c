@@ -120,6 +120,11 @@ gd_tensor_id gd_images_patches(struct gd_blocks *m, const char *module, gd_tenso
   return gd_linear(g, x, gd_reshape(g, weight, 2, (int64_t[]){outputs, taps}), bias);
 }
 
+gd_tensor_id gd_images_drop_path(struct gd_graph *graph, gd_tensor_id x, double rate, int64_t block,
+                                 int64_t blocks) {
+  return gd_drop_path(graph, x, blocks > 1 ? rate * (double)block / (double)(blocks - 1) : 0);
+}
+
 void gd_images_loss(struct gd_blocks *m, gd_tensor_id x_BC, int64_t classes) {
   struct gd_graph *g = m->graph;
   gd_blocks_enter(m, "%s", "");

@@ -35,6 +35,14 @@ gd_tensor_id gd_images_leaves(struct gd_graph *graph, const struct gd_images *im
 gd_tensor_id gd_images_patches(struct gd_blocks *m, const char *module, gd_tensor_id x,
                                bool channels_last, int64_t height, int64_t width, int64_t outputs);
 
+/*
+ * Stochastic depth (Huang et al. 2016, arXiv:1603.09382) of a residual branch of block `block`:
+ * whole samples of x become 0 with a probability that grows over the blocks, from 0 at the first
+ * to `rate` at the last, as in timm and in transformers' ConvNeXt; the others are scaled.
+ */
+gd_tensor_id gd_images_drop_path(struct gd_graph *graph, gd_tensor_id x, double rate, int64_t block,
+                                 int64_t blocks);
+
 /* graph->loss out of features [B,C], by the linear layer "classifier"; with soft targets also
    graph->hits. */
 void gd_images_loss(struct gd_blocks *m, gd_tensor_id x_BC, int64_t classes);

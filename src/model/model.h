@@ -29,11 +29,13 @@ struct gd_recipe {
   enum gd_optimizer optimizer;
   double lr, min_lr; /* peak, and where the schedule ends */
   double beta1, beta2, eps, weight_decay;
+  bool decoupled_decay; /* of adam: decays the parameter, as GPT-NeoX's and fairseq's "Adam" do */
   bool decay_all;       /* also what the family leaves out: an optimizer without groups */
   double max_grad_norm; /* 0: no clipping */
   enum gd_schedule schedule;
   int64_t warmup_steps;
   int64_t decay_steps; /* of wsd; 0: the last fifth of the run */
+  double drop_path;    /* of images: stochastic depth of the last block; 0: none */
 };
 
 /* GPT-NeoX (Pythia): config.json's fields, by what they mean. */
@@ -96,6 +98,10 @@ enum gd_status gd_model_is_causal(const struct gd_model *model, bool *causal,
 
 const char *gd_precision_name(enum gd_precision precision); /* "fp32", "fp16", "bf16" */
 enum gd_dtype gd_precision_dtype(enum gd_precision precision);
+/* Whether weight decay shrinks the parameter (AdamW), or adds to the gradient (PyTorch's Adam). */
+bool gd_recipe_decouples(const struct gd_recipe *recipe);
+/* "weight decay", of an Adam that decouples it "decoupled weight decay". */
+const char *gd_recipe_decay_name(const struct gd_recipe *recipe);
 const char *gd_optimizer_name(enum gd_optimizer optimizer); /* "adam", "adamw" */
 const char *gd_schedule_name(enum gd_schedule schedule);    /* "cosine" */
 bool gd_precision_parse(const char *text, enum gd_precision *precision);
@@ -110,6 +116,28 @@ bool gd_schedule_parse(const char *text, enum gd_schedule *schedule);
  */
 enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struct gd_recipe *recipe,
                                struct gd_error *err) GD_MUST_USE;
+/* What gd_recipe_parse reads, all of it; NULL: memory ran out. */
+json_t *gd_recipe_json(const struct gd_recipe *recipe);
+/* Stochastic depth of a model of tokens: GD_BAD_INPUT. */
+enum gd_status gd_model_check_drop_path(const struct gd_model *model,
+                                        struct gd_error *err) GD_MUST_USE;
+/*
+ * What is asked of a recipe in place of its own values, within the bounds of a recipe's file; zero
+ * and NULL: nothing.
+ */
+struct gd_recipe_change {
+  int64_t seq, batch, steps;
+  int64_t tokens; /* steps, said as tokens; the last step may be a part of one */
+  const enum gd_optimizer *optimizer; /* its decay of weights goes with it */
+  const double *drop_path;
+};
+/*
+ * The warm-up becomes no longer than the run. GD_BAD_INPUT, in the words of the command line:
+ * sequences of a model of images, steps as well as tokens, fewer tokens than a step has, stochastic
+ * depth of a model of tokens or of every block.
+ */
+enum gd_status gd_model_change_recipe(struct gd_model *model, const struct gd_recipe_change *change,
+                                      struct gd_error *err) GD_MUST_USE;
 /* Steps at the end over which the learning rate falls: of wsd its decay, else all after warm-up. */
 int64_t gd_recipe_decay_steps(const struct gd_recipe *recipe);
 /* Learning rate of training step `step` (0-based): linear warm-up, then the schedule. */

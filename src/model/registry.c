@@ -66,6 +66,15 @@ enum gd_dtype gd_precision_dtype(enum gd_precision precision) {
   return dtypes[precision];
 }
 
+bool gd_recipe_decouples(const struct gd_recipe *recipe) {
+  return recipe->optimizer == GD_OPTIMIZER_ADAMW || recipe->decoupled_decay;
+}
+
+const char *gd_recipe_decay_name(const struct gd_recipe *recipe) {
+  bool unusual = recipe->optimizer == GD_OPTIMIZER_ADAM && gd_recipe_decouples(recipe);
+  return unusual ? "decoupled weight decay" : "weight decay";
+}
+
 const char *gd_optimizer_name(enum gd_optimizer optimizer) {
   GD_ASSERT((int)optimizer < OPTIMIZER_COUNT);
   return optimizer_names[optimizer];
@@ -121,14 +130,17 @@ static const struct gd_recipe default_recipe = {
     .max_grad_norm = 1,
     .schedule = GD_SCHEDULE_COSINE,
     .warmup_steps = 2000,
+    .drop_path = -1, /* the configuration's */
 };
 
 /* Past any run, and far enough from overflow that batch * seq and batch * steps fit. */
 static const int64_t most_sequences = 1000000000, most_steps = 1000000000;
 
 static const char *const recipe_keys[] = {
-    "batch", "seq", "steps",        "precision",     "optimizer", "lr",           "min_lr",
-    "betas", "eps", "weight_decay", "max_grad_norm", "schedule",  "warmup_steps", "decay_steps",
+    "batch",        "seq",          "steps",           "precision",
+    "optimizer",    "lr",           "min_lr",          "betas",
+    "eps",          "weight_decay", "max_grad_norm",   "schedule",
+    "warmup_steps", "decay_steps",  "decoupled_decay", "drop_path",
 };
 static const char *const preset_keys[] = {"name", "source", "date", "config", "recipe"};
 
@@ -162,6 +174,12 @@ static enum gd_status read_choices(const struct gd_json *json, const json_t *obj
     GD_TRY(gd_json_string(json, object, "optimizer", &text, err));
     if (!gd_optimizer_parse(text, &recipe->optimizer))
       return gd_json_mismatch(json, object, "optimizer", "adam or adamw", err);
+    recipe->decoupled_decay = false;
+  }
+  if (gd_json_has(object, "decoupled_decay")) {
+    GD_TRY(gd_json_bool(json, object, "decoupled_decay", &recipe->decoupled_decay, err));
+    if (recipe->optimizer == GD_OPTIMIZER_ADAMW && !recipe->decoupled_decay)
+      return gd_json_mismatch(json, object, "decoupled_decay", "true, as adamw has it", err);
   }
   if (gd_json_has(object, "schedule")) {
     GD_TRY(gd_json_string(json, object, "schedule", &text, err));
@@ -196,8 +214,20 @@ enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struc
   if (read.decay_steps > read.steps)
     read.decay_steps = read.steps;
   GD_TRY(gd_config_int(json, object, "decay_steps", 0, read.steps, &read.decay_steps, err));
+  GD_TRY(gd_config_dropout(json, object, "drop_path", &read.drop_path, err));
   *recipe = read;
   return GD_OK;
+}
+
+json_t *gd_recipe_json(const struct gd_recipe *r) {
+  return json_pack("{sI sI sI ss ss sb sf sf s[ff] sf sf sf ss sI sI sf}", "batch",
+                   (json_int_t)r->batch, "seq", (json_int_t)r->seq, "steps", (json_int_t)r->steps,
+                   "precision", gd_precision_name(r->precision), "optimizer",
+                   gd_optimizer_name(r->optimizer), "decoupled_decay", gd_recipe_decouples(r), "lr",
+                   r->lr, "min_lr", r->min_lr, "betas", r->beta1, r->beta2, "eps", r->eps,
+                   "weight_decay", r->weight_decay, "max_grad_norm", r->max_grad_norm, "schedule",
+                   gd_schedule_name(r->schedule), "warmup_steps", (json_int_t)r->warmup_steps,
+                   "decay_steps", (json_int_t)r->decay_steps, "drop_path", r->drop_path);
 }
 
 int64_t gd_recipe_decay_steps(const struct gd_recipe *recipe) {
@@ -284,6 +314,15 @@ static enum gd_status find_family(const struct gd_json *json, const json_t *conf
                  gd_json_excerpt(clean, sizeof clean, type), known);
 }
 
+enum gd_status gd_model_check_drop_path(const struct gd_model *model, struct gd_error *err) {
+  if (model->recipe.drop_path > 0 && !model->family->images)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "drop_path (stochastic depth) is for models of images, and %s is trained on "
+                   "tokens; leave it out",
+                   model->name);
+  return GD_OK;
+}
+
 enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model,
                               struct gd_error *err) {
   struct gd_model read = {.recipe = default_recipe};
@@ -315,6 +354,9 @@ enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model
     name_of_path(json->file, read.name, sizeof read.name);
   }
   GD_TRY(read.family->parse(json, config, &read, err));
+  if (read.recipe.drop_path < 0)
+    read.recipe.drop_path = 0;
+  GD_TRY(gd_model_check_drop_path(&read, err));
   *model = read;
   return GD_OK;
 }

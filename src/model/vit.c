@@ -81,24 +81,32 @@ static gd_tensor_id embeddings(struct gd_blocks *m, const struct vit *c, int64_t
   return gd_dropout(g, gd_add(g, x_BTC, table_TC), c->hidden_dropout);
 }
 
-static gd_tensor_id layer(struct gd_blocks *m, const struct vit *c, gd_tensor_id x_BTC) {
+/* What layer i adds to x. */
+static gd_tensor_id residual(struct gd_graph *g, const struct vit *c, double drop_path, int64_t i,
+                             gd_tensor_id out_BTC, gd_tensor_id x_BTC) {
+  out_BTC = gd_dropout(g, out_BTC, c->hidden_dropout);
+  return gd_add(g, gd_images_drop_path(g, out_BTC, drop_path, i, c->layers), x_BTC);
+}
+
+static gd_tensor_id layer(struct gd_blocks *m, const struct vit *c, double drop_path, int64_t i,
+                          gd_tensor_id x_BTC) {
   struct gd_graph *g = m->graph;
   static const char *const names[] = {"attention.attention.query", "attention.attention.key",
                                       "attention.attention.value"};
   gd_tensor_id qkv[3], out_BTC = gd_blocks_layernorm(m, "layernorm_before", x_BTC, c->norm_eps);
-  for (int i = 0; i < 3; i++) {
-    qkv[i] = gd_blocks_linear(m, names[i], out_BTC, c->width, c->qkv_bias);
-    qkv[i] = gd_blocks_heads(g, qkv[i], c->heads);
+  for (int part = 0; part < 3; part++) {
+    qkv[part] = gd_blocks_linear(m, names[part], out_BTC, c->width, c->qkv_bias);
+    qkv[part] = gd_blocks_heads(g, qkv[part], c->heads);
   }
   out_BTC = gd_blocks_attention(g, qkv[0], qkv[1], qkv[2], false, c->attention_dropout);
   out_BTC = gd_blocks_linear(m, "attention.output.dense", out_BTC, c->width, true);
-  x_BTC = gd_add(g, gd_dropout(g, out_BTC, c->hidden_dropout), x_BTC);
+  x_BTC = residual(g, c, drop_path, i, out_BTC, x_BTC);
 
   out_BTC = gd_blocks_layernorm(m, "layernorm_after", x_BTC, c->norm_eps);
   gd_tensor_id inner_BTF = gd_blocks_linear(m, "intermediate.dense", out_BTC, c->inner, true);
   inner_BTF = gd_activate(g, inner_BTF, c->activation);
   out_BTC = gd_blocks_linear(m, "output.dense", inner_BTF, c->width, true);
-  return gd_add(g, gd_dropout(g, out_BTC, c->hidden_dropout), x_BTC);
+  return residual(g, c, drop_path, i, out_BTC, x_BTC);
 }
 
 static void vit_build(const struct gd_model *model, int64_t micro_batch, struct gd_graph *graph) {
@@ -110,7 +118,7 @@ static void vit_build(const struct gd_model *model, int64_t micro_batch, struct 
   for (int64_t i = 0; i < c.layers; i++) {
     graph->block = (int32_t)i;
     gd_blocks_enter(&m, "vit.encoder.layer.%lld.", (long long)i);
-    x_BTC = layer(&m, &c, x_BTC);
+    x_BTC = layer(&m, &c, model->recipe.drop_path, i, x_BTC);
   }
   graph->block = -1;
   gd_blocks_enter(&m, "vit.");

@@ -3,6 +3,7 @@
  */
 #include "money/answer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,33 @@
 #include "money/money_int.h"
 
 /* --- one model ----------------------------------------------------------------------------- */
+
+/* The least that is spent where money is short and the days suffice, else the fastest. */
+static void find_near(const struct gd_money_table *table, const struct gd_money_limits *limits,
+                      struct gd_money_near *near) {
+  const bool money = limits->budget_usd > 0, both = money && limits->days > 0;
+  struct gd_money_limits any = {.budget_usd = HUGE_VAL};
+  struct gd_money_advice advice, in_time;
+  gd_money_advise(table, &any, &advice);
+  if (!advice.option)
+    return;
+  any.days = limits->days;
+  gd_money_advise(table, &any, &in_time);
+  near->cheapest = money && in_time.option;
+  near->way = near->cheapest ? in_time.cheapest : advice.fastest;
+  if (!both && near->way.rented)
+    near->buy = gd_money_nearest(table, limits);
+}
+
+static int count_within(const struct gd_money_table *table, const struct gd_money_limits *limits) {
+  struct gd_money_limits buying = *limits;
+  int count = 0;
+  if (limits->budget_usd > 0)
+    buying.days = 0;
+  for (int i = 0; i < table->count; i++)
+    count += gd_money_within(&table->options[i], &buying);
+  return count;
+}
 
 void gd_money_answer(const struct gd_money_table *table, const struct gd_money_limits *limits,
                      struct gd_money_answer *answer) {
@@ -25,7 +53,10 @@ void gd_money_answer(const struct gd_money_table *table, const struct gd_money_l
   if (!answer->known)
     return;
   gd_money_advise(table, limits, &answer->advice);
+  if (!answer->advice.option)
+    find_near(table, limits, &answer->near);
   answer->chosen = gd_money_choose(table, limits);
+  answer->chosen_of = count_within(table, limits);
   answer->possible = gd_money_choose(table, &possible);
   answer->rented = gd_money_choose_rented(table, limits);
   if (limits->budget_usd > 0 && limits->days > 0) {
@@ -75,7 +106,7 @@ struct work {
   bool failed;
 };
 
-/* What threads must not do at the same time: reading the catalogue and the store. */
+/* The part of a preset that one thread at a time does: it reads the catalogue and the store. */
 static enum gd_status begin_preset(struct work *work, int at) {
   struct pricing *pricing = &work->pricings[at];
   struct gd_money_preset *preset = &work->presets->list[at];

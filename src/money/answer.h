@@ -9,6 +9,13 @@
 
 /* --- one model ----------------------------------------------------------------------------- */
 
+/* What is nearest to the limits where nothing is within them. */
+struct gd_money_near {
+  struct gd_money_way way; /* option NULL: nothing has days, whatever the limits */
+  bool cheapest; /* the least that is spent, within the days that are asked for; else the fastest */
+  const struct gd_money_option *buy; /* a machine, where way is a rent and one limit is asked for */
+};
+
 struct gd_money_answer {
   bool known;     /* some machine has days */
   int infeasible; /* machines on which the model cannot be trained */
@@ -16,6 +23,8 @@ struct gd_money_answer {
   struct gd_money_advice advice;
   const struct gd_money_option *chosen, *rented; /* to buy, to rent; NULL: none within the limits */
   const struct gd_money_option *possible;        /* chosen as if impossible days were not there */
+  int chosen_of; /* machines to buy that it is chosen among; with a budget, whatever their days */
+  struct gd_money_near near;                        /* where advice has no option */
   struct gd_money_reach reach_bought, reach_rented; /* with a budget and days */
 };
 /* It points into the table. */

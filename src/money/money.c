@@ -27,13 +27,24 @@ static double break_even_months(const struct gd_money_terms *terms,
   return saved > 0 ? option->hardware_usd / saved / GD_MONEY_HOURS_A_MONTH : (double)INFINITY;
 }
 
+double gd_money_gpu_w(const struct gd_money_terms *terms, const struct gd_money_option *option,
+                      const char **how) {
+  const struct gd_time *time = &option->time;
+  bool known = !terms->utilisation_given && time->gpu_power_w > 0;
+  if (how)
+    *how = !known                             ? "a share of its board's power"
+           : time->times == GD_TIMES_MEASURED ? "measured by NVML"
+                                              : "modelled";
+  return known ? time->gpu_power_w : option->gpu->power_w * terms->utilisation.value;
+}
+
 void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option) {
   const struct gd_machine *machine = option->machine;
   double days = option->time.state == GD_TIME_KNOWN ? option->time.days : (double)NAN;
   double rate = terms->rent_usd_per_gpu_hour.value > 0 ? terms->rent_usd_per_gpu_hour.value
                 : option->rent                         ? option->rent->usd_per_gpu_hour
                                                        : (double)NAN;
-  double gpus_w = machine->count * option->gpu->power_w * terms->utilisation.value;
+  double gpus_w = machine->count * gd_money_gpu_w(terms, option, NULL);
   option->hardware_usd = machine->usd > 0 ? machine->usd : (double)NAN;
   option->experiment_usd =
       option->hardware_usd * days * 24 / (terms->life_years.value * GD_MONEY_HOURS_A_YEAR);

@@ -38,8 +38,10 @@ struct gd_money_figure {
 };
 
 struct gd_money_terms {
-  struct gd_money_figure life_years;            /* that hardware is used for */
-  struct gd_money_figure utilisation;           /* of a GPU's board power, while it trains */
+  struct gd_money_figure life_years;  /* that hardware is used for */
+  struct gd_money_figure utilisation; /* of a GPU's board power, while it trains; where power is
+                                         known, this is not asked unless the user gave it */
+  bool utilisation_given;
   struct gd_money_figure pue;                   /* energy of the building / of the machine */
   struct gd_money_figure usd_per_kwh;           /* electricity */
   struct gd_money_figure g_co2_per_kwh;         /* of its making */
@@ -87,8 +89,9 @@ struct gd_time {
   enum gd_times times;              /* which source answered: never AUTO */
   double days, days_low, days_high; /* KNOWN; low and high equal days where no interval is known */
   double share;                     /* of the GPUs' peak that these days need; 0: not known */
-  char method[128];                 /* "free-lunch+zero1"; empty: the source does not say */
-  char source[640];                 /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
+  double gpu_power_w; /* of a board, measured or predicted as the days were; 0: not known */
+  char method[128];   /* "free-lunch+zero1"; empty: the source does not say */
+  char source[640];   /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
 };
 
 /* --- options ------------------------------------------------------------------------------- */
@@ -164,6 +167,10 @@ void gd_money_table_deinit(struct gd_money_table *table); /* safe on a zeroed on
 /* Everything of an option that follows from machine, GPU, rent, time and terms. */
 void gd_money_price(const struct gd_money_terms *terms, struct gd_money_option *option);
 /* What a machine costs that runs without pause for so many months: bought, and rented. */
+/* The power of a GPU's board that an option's energy rests on, and how it is known: "measured by
+   NVML", "modelled", or "board power in full" where neither is. */
+double gd_money_gpu_w(const struct gd_money_terms *terms, const struct gd_money_option *option,
+                      const char **how);
 double gd_money_own_usd(const struct gd_money_terms *terms, const struct gd_money_option *option,
                         double months);
 double gd_money_rent_usd(const struct gd_money_option *option, double months);

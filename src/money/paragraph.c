@@ -302,10 +302,16 @@ static void append_assumptions(struct gd_strbuf *out, const struct gd_money_tabl
   append_rent_source(out, table, option);
   assume(out, "Life of hardware: %g years (%s).", terms->life_years.value,
          terms->life_years.source);
-  assume(out,
-         "Power of a GPU: %g W, of which %g %% are drawn (%s); of the rest of the machine: %g W.",
-         option->gpu->power_w, 100 * terms->utilisation.value, terms->utilisation.source,
-         option->machine->power_w);
+  const char *how;
+  double gpu_w = gd_money_gpu_w(terms, option, &how);
+  if (!terms->utilisation_given && option->time.gpu_power_w > 0)
+    assume(out, "Power of a GPU: %.0f W of its %g W, %s; of the rest of the machine: %g W.", gpu_w,
+           option->gpu->power_w, how, option->machine->power_w);
+  else
+    assume(out,
+           "Power of a GPU: %g W, of which %g %% are drawn (%s); of the rest of the machine: %g W.",
+           option->gpu->power_w, 100 * terms->utilisation.value, terms->utilisation.source,
+           option->machine->power_w);
   assume(out, "Power usage effectiveness (cooling, losses): %g (%s).", terms->pue.value,
          terms->pue.source);
   assume(out, "Electricity: $%g a kWh (%s).", terms->usd_per_kwh.value, terms->usd_per_kwh.source);

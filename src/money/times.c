@@ -42,6 +42,7 @@ static void set_measured(const struct gd_times_context *context, const struct gd
       .days_low = low_step_s(trial) * days_per_step_s,
       .days_high = (trial->step_s + trial->step_half_width_s) * days_per_step_s,
       .share = trial->mfu,
+      .gpu_power_w = trial->gpu_power_w,
   };
   snprintf(time->method, sizeof time->method, "%s", trial->method);
   snprintf(time->source, sizeof time->source, "measured on %d x %.80s%s%.32s, %.10s", trial->ranks,

@@ -46,6 +46,7 @@ static void set_time(const struct gd_times_context *context, const struct wanted
   time->days = prediction->days;
   time->days_low = prediction->days_low;
   time->days_high = prediction->days_high;
+  time->gpu_power_w = prediction->power_w;
   if (peak_flops > 0)
     time->share =
         gd_estimate_days(context->work->train_flops, peak_flops, target->count) / prediction->days;

@@ -28,4 +28,26 @@ enum gd_status gd_graph_cache_get(const struct gd_setup *setup, uint32_t passes,
                                   gd_graph_builder *build, struct gd_graph *graph,
                                   struct gd_error *err) GD_MUST_USE;
 
+/* Activations that the forward pass of blocks leaves for the backward pass. */
+struct gd_graph_saved {
+  int64_t bytes;
+  int64_t own_bytes, own_tensors; /* of them: read by the backward pass of the same block */
+};
+/* What every plan made of such a graph has, whatever the ranks, the sharding and offload. */
+struct gd_graph_least {
+  int64_t blocks, rows; /* rows: tokens or pixels of a micro-step */
+  double flops;         /* of a micro-step: graph->model_flops */
+  int64_t parameters;
+  struct gd_graph_saved all, last; /* of all blocks, which lie in memory together, and the last */
+  /* As noted last by gd_graph_cache_note, for the sharding of the setup or, where there was none,
+     for any; -1: nothing was. To guess with. */
+  int64_t rest_bytes;
+};
+/* Of the graph of setup and passes; last_blocks: how many are the last. */
+enum gd_status gd_graph_cache_least(const struct gd_setup *setup, uint32_t passes,
+                                    gd_graph_builder *build, int64_t last_blocks,
+                                    struct gd_graph_least *least, struct gd_error *err) GD_MUST_USE;
+/* Notes what a plan had beyond what is certain, where gd_graph_cache_least knows its graph. */
+void gd_graph_cache_note(const struct gd_setup *setup, uint32_t passes, int64_t rest_bytes);
+
 #endif

@@ -75,6 +75,8 @@ static bool find_match(const struct gd_graph_rewrite *r, gd_op_id id, struct mat
   *m = (struct match){.v = last->in[1], .seed = GD_NONE};
   gd_tensor_id weights = before_reshape(r, m, last->in[0]);
   const struct gd_op *dropout = take(r, m, weights, GD_OP_dropout);
+  if (dropout && dropout->attr.dropout.per_sample)
+    return false;
   if (dropout) {
     m->seed = dropout->in[1];
     m->attr.probability = dropout->attr.dropout.probability;

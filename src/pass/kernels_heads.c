@@ -47,8 +47,8 @@ static bool has_perm(const struct gd_op *op, uint32_t rank, const uint8_t *perm)
   return true;
 }
 
-/* Steps back over the rope of a part, where there is one. False: it rotates otherwise than the
-   parts before. */
+/* Where a part is made by a rope: *x becomes the input of that rope. False: it rotates by another
+   table, width or direction than the parts before it. */
 static bool take_rope(const struct gd_graph_rewrite *r, struct match *m, uint32_t part,
                       gd_tensor_id *x) {
   gd_op_id id = gd_kernels_maker(r, *x, GD_OP_rope);

@@ -21,8 +21,8 @@ struct pattern {
 };
 
 /*
- * The inputs of the op that makes `id`, which joins the pattern; NULL where that is no op of this
- * kind, or its result is not fp32 or not read just so many times.
+ * The inputs of the op that makes `id`; the op joins the pattern. NULL: it is of another kind, its
+ * result is not fp32, or its result has more or fewer readers.
  */
 static const gd_tensor_id *above(const struct gd_graph_rewrite *r, struct pattern *p,
                                  gd_tensor_id id, enum gd_op_kind kind, uint32_t readers) {

@@ -417,3 +417,30 @@ int gd_method_space(bool several, struct gd_method methods[GD_METHODS_MOST]) {
     }
   return count;
 }
+
+enum gd_status gd_method_parse_list(const char *list, bool several, const char *without,
+                                    struct gd_arena *arena, struct gd_method **methods, int *count,
+                                    struct gd_error *err) {
+  size_t most = 1;
+  for (const char *at = list; *at; at++)
+    most += *at == ',';
+  *count = 0;
+  *methods = gd_arena_alloc(arena, most * GD_METHODS_MOST, sizeof **methods);
+  if (!*methods)
+    return gd_nomem(err, "while reading --methods");
+  for (;;) {
+    size_t length = strcspn(list, ",");
+    char name[GD_METHOD_NAME * 2];
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), list);
+    if (strcmp(name, "all") == 0)
+      *count += gd_method_space(several, *methods + *count);
+    else
+      GD_TRY(gd_method_parse(name, &(*methods)[(*count)++], err));
+    if (list[length] == '\0')
+      break;
+    list += length + 1;
+  }
+  for (int i = 0; i < *count && without; i++)
+    GD_TRY(gd_method_leave_out(&(*methods)[i], without, ',', err));
+  return GD_OK;
+}

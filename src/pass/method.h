@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 
@@ -111,7 +112,7 @@ struct gd_method {
   uint32_t without; /* passes that are switched off: bits of gd_passes(), of those that would run */
 };
 
-/* What a sharding keeps one share of per rank, instead of all; none: no bit. */
+/* What a sharding keeps one shard of per rank, instead of all; none: no bit. */
 bool gd_shards_gradients(enum gd_sharding sharding);
 bool gd_shards_parameters(enum gd_sharding sharding);
 /* Units are layers; otherwise buckets of about equal size. */
@@ -152,5 +153,12 @@ enum { GD_METHODS_MOST = 22 };
  * several. Offload needs sharding; sharding without offload is left out on one device.
  */
 int gd_method_space(bool several, struct gd_method methods[GD_METHODS_MOST]);
+/*
+ * Names joined by commas, of which `all` is that space; *methods is in the arena. Passes of
+ * `without`, joined by commas, are switched off in each as gd_method_leave_out does; NULL: none.
+ */
+enum gd_status gd_method_parse_list(const char *list, bool several, const char *without,
+                                    struct gd_arena *arena, struct gd_method **methods, int *count,
+                                    struct gd_error *err) GD_MUST_USE;
 
 #endif

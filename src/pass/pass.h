@@ -77,7 +77,7 @@ enum gd_status gd_pass_kernels(struct gd_pass_ctx *ctx, struct gd_graph *graph) 
 enum gd_status gd_pass_tf32(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* Recomputes the inside of each block in the backward pass. */
 enum gd_status gd_pass_ckpt(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
-/* Data parallel, ZeRO, FSDP: flat leaves, shares, collectives. */
+/* Data parallel, ZeRO, FSDP: flat leaves, shards, collectives. */
 enum gd_status gd_pass_shard(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
 /* State in host memory, with copies where the two memories meet. After the update program. */
 enum gd_status gd_pass_offload(struct gd_pass_ctx *ctx, struct gd_graph *graph) GD_MUST_USE;
@@ -114,6 +114,13 @@ void gd_setup_device(struct gd_setup *setup, const struct gd_caps *caps);
  */
 enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
                                  struct gd_error *err) GD_MUST_USE;
+/* The least that its plan needs, from a graph that setup->cache has or gets: see
+   gd_graph_cache_least. */
+struct gd_graph_least;
+enum gd_status gd_pipeline_least(const struct gd_setup *setup, int64_t last_blocks,
+                                 struct gd_graph_least *least, struct gd_error *err) GD_MUST_USE;
+/* Notes what a plan of it had beyond: see gd_graph_cache_note. */
+void gd_pipeline_note(const struct gd_setup *setup, int64_t rest_bytes);
 /* The first half of it, for gd_pipeline_forward: the forward graph and its passes. */
 enum gd_status gd_pipeline_build_forward(const struct gd_setup *setup, struct gd_graph *graph,
                                          struct gd_error *err) GD_MUST_USE;

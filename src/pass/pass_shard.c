@@ -1,15 +1,15 @@
 /*
  * Ranks and shards: data parallel, ZeRO and FSDP as one rewrite (docs/methods.md has the table).
  *
- * Parameters lie behind each other in flat tensors, padded so that every rank's share has the same
+ * Parameters lie behind each other in flat tensors, padded so that every rank's shard has the same
  * size: one plan serves all ranks. A flat belongs to a unit: a layer (FSDP) or a bucket of about
  * equal size (the others). It holds the parameters of one kind: with or without a 16-bit copy that
  * GEMMs read, with or without weight decay. From then on everything is per flat:
  *
- *   weights     whole, or a share that is all-gathered before use, one unit ahead
- *   gradients   whole, reduced once a step after the last backward pass of the unit; or a share, to
+ *   weights     whole, or a shard that is all-gathered before use, one unit ahead
+ *   gradients   whole, reduced once a step after the last backward pass of the unit; or a shard, to
  *               which every micro-step adds its reduced gradients
- *   Adam        on the share (data parallel: on everything), then shares are exchanged
+ *   Adam        on the shard (data parallel: on everything), then shards are exchanged
  *
  * Collectives are asynchronous: they start where their input is ready, and the first op that reads
  * their output waits. This pass places them so that there is time in between; the planner keeps
@@ -24,7 +24,7 @@
    that messages are few: PyTorch's DDP takes 25 MiB. A small model still has several. */
 enum { BUCKET_BYTES = 25 << 20, BUCKET_LEAST_BYTES = 64 << 10, BUCKETS = 8 };
 enum { AHEAD = 2 };           /* flats that are gathered in advance: a unit has about two */
-enum { SHARE_ELEMENTS = 64 }; /* shares start on whole cache lines in every dtype */
+enum { SHARD_ELEMENTS = 64 }; /* shards start on whole cache lines in every dtype */
 
 /* A stretch of the micro-step, from op `first` on, in which a flat's gathered weights are in use.
  */
@@ -38,9 +38,9 @@ struct unit_flat {
   uint32_t n_pieces;
   bool copied;            /* GEMMs read 16-bit copies of it */
   bool no_decay;          /* weight decay leaves it out */
-  gd_tensor_id compute;   /* leaf that the micro-step reads: flat, or a share of it */
-  gd_tensor_id grad;      /* leaf that gradients are added to: flat, or a share */
-  gd_tensor_id buffer;    /* of this micro-step's gradients, where the leaf holds a share */
+  gd_tensor_id compute;   /* leaf that the micro-step reads: flat, or a shard of it */
+  gd_tensor_id grad;      /* leaf that gradients are added to: flat, or a shard */
+  gd_tensor_id buffer;    /* of this micro-step's gradients, where the leaf holds a shard */
   gd_op_id last_gradient; /* old op */
   /* Old tensors that the micro-step computes with, and old ops that are views of them, in order:
      the first of each; the others follow by next_piece and next_view. */
@@ -144,8 +144,8 @@ static void assign_flats(struct shard *s) {
       flat->first_piece = id;
     }
   for (uint32_t i = 0; i < s->n_flats; i++) {
-    int64_t share = (s->flats[i].elements + graph->ranks - 1) / graph->ranks;
-    s->flats[i].shard = (share + SHARE_ELEMENTS - 1) / SHARE_ELEMENTS * SHARE_ELEMENTS;
+    int64_t elements = (s->flats[i].elements + graph->ranks - 1) / graph->ranks;
+    s->flats[i].shard = (elements + SHARD_ELEMENTS - 1) / SHARD_ELEMENTS * SHARD_ELEMENTS;
   }
 }
 
@@ -180,7 +180,7 @@ static void describe_flats(struct shard *s) {
   graph->n_flats = s->n_flats;
 }
 
-/* A leaf that holds a flat (whole) or this rank's share of it. */
+/* A leaf that holds a flat (whole) or this rank's shard of it. */
 static gd_tensor_id flat_leaf(struct shard *s, uint32_t index, enum gd_role role, const char *what,
                               enum gd_dtype dtype, bool whole) {
   struct gd_graph *graph = s->graph;
@@ -223,7 +223,7 @@ static void make_leaves(struct shard *s, uint32_t index) {
   struct gd_graph *graph = s->graph;
   struct unit_flat *flat = &s->flats[index];
   struct gd_adam_target *target = &graph->targets[index];
-  bool shares = method->sharding != GD_SHARDING_NONE; /* Adam works on a share */
+  bool sharded = method->sharding != GD_SHARDING_NONE; /* Adam works on a shard */
   bool whole_compute = !gd_shards_parameters(method->sharding);
   bool whole_grad = !gd_shards_gradients(method->sharding);
   /* Adam on the host cannot work on parameters of the device: it then has its own. */
@@ -233,17 +233,17 @@ static void make_leaves(struct shard *s, uint32_t index) {
   flat->compute = flat_leaf(s, index, master ? GD_ROLE_PARAM_COMPUTE : GD_ROLE_PARAM, "compute",
                             flat->copied ? s->copy_dtype : GD_DTYPE_F32, whole_compute);
   gd_tensor_id compute =
-      shares && whole_compute ? own_slice(s, index, flat->compute) : flat->compute;
+      sharded && whole_compute ? own_slice(s, index, flat->compute) : flat->compute;
   target->param =
-      master ? flat_leaf(s, index, GD_ROLE_PARAM, "master", GD_DTYPE_F32, !shares) : compute;
+      master ? flat_leaf(s, index, GD_ROLE_PARAM, "master", GD_DTYPE_F32, !sharded) : compute;
   target->compute = master ? compute : GD_NONE;
 
   flat->grad = flat_leaf(s, index, GD_ROLE_GRAD, "grad", GD_DTYPE_F32, whole_grad);
   gd_tensor_id own = whole_grad ? own_slice(s, index, flat->grad) : flat->grad;
-  target->grad = shares ? own : flat->grad;
+  target->grad = sharded ? own : flat->grad;
   target->norm = own;
   target->clear = flat->grad;
-  target->gather = shares && whole_compute && several(s) ? flat->compute : GD_NONE;
+  target->gather = sharded && whole_compute && several(s) ? flat->compute : GD_NONE;
 }
 
 /* Parameters, copies and gradients become pieces of the flat leaves, or of nothing. */
@@ -359,7 +359,7 @@ static void add_pending(struct shard *s) {
   s->pending = GD_NONE;
 }
 
-/* Puts one parameter's gradient into the buffer of a flat of which this rank keeps a share. */
+/* Puts one parameter's gradient into the buffer of a flat of which this rank keeps a shard. */
 static void put_gradient(struct shard *s, const struct gd_op *op, gd_tensor_id leaf) {
   struct gd_graph *graph = s->graph;
   struct unit_flat *flat = &s->flats[s->flat_of[leaf] - 1];

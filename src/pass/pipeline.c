@@ -32,7 +32,7 @@ static const struct gd_pass passes[] = {
     {"ckpt", gd_pass_ckpt, GD_STAGE_MICRO_STEP, .shared = true, .preserves_numerics = true,
      .needs = "", .doc = "a layer's activations are recomputed in the backward pass"},
     {"shard", gd_pass_shard, GD_STAGE_MICRO_STEP, .always = true, .needs = "",
-     .doc = "what ranks share: data parallel, ZeRO, FSDP"},
+     .doc = "what ranks exchange: data parallel, ZeRO, FSDP"},
     {"accumulate", gd_pass_accumulate, GD_STAGE_MICRO_STEP, .needs = "",
      .doc = "ops add gradients to their leaves themselves"},
     {"offload", gd_pass_offload, GD_STAGE_ALL, .preserves_numerics = true, .needs = "shard",
@@ -172,6 +172,16 @@ static enum gd_status check_ranks(const struct gd_setup *setup, struct gd_error 
   return GD_OK;
 }
 
+enum gd_status gd_pipeline_least(const struct gd_setup *setup, int64_t last_blocks,
+                                 struct gd_graph_least *least, struct gd_error *err) {
+  return gd_graph_cache_least(setup, shared_passes(&setup->method), build_shared, last_blocks,
+                              least, err);
+}
+
+void gd_pipeline_note(const struct gd_setup *setup, int64_t rest_bytes) {
+  gd_graph_cache_note(setup, shared_passes(&setup->method), rest_bytes);
+}
+
 enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *graph,
                                  struct gd_error *err) {
   const struct gd_recipe *recipe = &setup->model->recipe;
@@ -180,7 +190,7 @@ enum gd_status gd_pipeline_build(const struct gd_setup *setup, struct gd_graph *
                                       .beta2 = (float)recipe->beta2,
                                       .eps = (float)recipe->eps,
                                       .weight_decay = (float)recipe->weight_decay,
-                                      .decoupled = recipe->optimizer == GD_OPTIMIZER_ADAMW},
+                                      .decoupled = gd_recipe_decouples(recipe)},
                              .decay_all = recipe->decay_all,
                              /* 2000 steps between doublings: PyTorch's GradScaler. */
                              .control = {.max_norm = (float)recipe->max_grad_norm,

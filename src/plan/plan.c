@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/sizes.h"
 #include "ir/fusion.h"
 
 static const char *const category_names[GD_CATEGORY_COUNT] = {
@@ -40,10 +41,6 @@ static enum gd_category category_of(enum gd_role role) {
   case GD_ROLE_ACTIVATION: return GD_CATEGORY_ACTIVATIONS;
   }
   return GD_CATEGORY_ACTIVATIONS;
-}
-
-static int64_t align_up(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 /* The transient buffers of one program in one memory. */
@@ -111,7 +108,7 @@ static void place_leaves(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
       const struct gd_tensor *t = &graph->tensors[id];
       if (t->role != leaf_order[i])
         continue;
-      int64_t bytes = align_up(gd_tensor_bytes(graph, id), p->caps->alignment_bytes);
+      int64_t bytes = gd_round_up(gd_tensor_bytes(graph, id), p->caps->alignment_bytes);
       p->plan->offset_bytes[id] = at[t->space];
       *tally(p->plan, category_of(t->role), t->space) += bytes;
       at[t->space] += bytes;
@@ -267,7 +264,8 @@ static void make_buffers(struct planner *p, enum gd_program program) {
       } else {
         buffer = pool->n_intervals++;
         pool->intervals[buffer] = (struct gd_interval){
-            .bytes = align_up(gd_tensor_bytes(graph, out), p->caps->alignment_bytes), .first = id};
+            .bytes = gd_round_up(gd_tensor_bytes(graph, out), p->caps->alignment_bytes),
+            .first = id};
       }
       pool->intervals[buffer].last = p->last_use[out];
       p->buffer_of[out] = buffer;
@@ -444,7 +442,7 @@ static void place_scratch(struct planner *p, int64_t at[GD_SPACE_COUNT]) {
     collectives |= graph->ranks > 1 && gd_op_is_async(graph->ops[id].kind);
   }
   bytes = bytes > caps->workspace_bytes ? bytes : caps->workspace_bytes;
-  bytes = align_up(bytes + most_op_bytes, caps->alignment_bytes);
+  bytes = gd_round_up(bytes + most_op_bytes, caps->alignment_bytes);
   plan->workspace_at = at[GD_SPACE_DEVICE];
   plan->comm_at = plan->workspace_at + bytes;
   plan->comm_bytes = collectives ? caps->comm_bytes : 0;

@@ -110,7 +110,8 @@ static void stacked_boxes(struct gd_plot_layout *at) {
   }
 }
 
-/* Values inside those parts that are high enough. */
+/* Writes the value of each part of a stacked bar into it, where the part is high enough for text.
+ */
 static void stacked_labels(struct gd_plot_layout *at) {
   const struct gd_plot *plot = at->plot;
   char text[48];

@@ -471,7 +471,8 @@ static enum gd_status learn_models(struct calibration *c, struct gd_error *err) 
 
 /* --- from times to rates ------------------------------------------------------------------- */
 
-/* The best bytes a second of what moves a lot; 0: nothing did. */
+/* The highest rate, in bytes a second, among works without FLOPs that move at least least_bytes;
+   0: there is none. */
 static double best_rate(const struct calibration *c, double least_bytes, bool transfers,
                         bool on_host) {
   double best = 0;
@@ -590,11 +591,13 @@ static void look_up_gpu(struct calibration *c, struct gd_hw *hw) {
   for (int i = 0; i < GD_PEAK_COUNT; i++)
     if (found->flops[i] > 0)
       rates->flops[i] = found->flops[i];
-  rates->peer_link = gd_rates_peer_link(
-      &(struct gd_target){.gpu = found,
-                          .count = has_others(c) ? gd_comm_size(c->options->comm) : 2,
-                          .nodes = 1,
-                          .topology = found->topology});
+  struct gd_fabric fabric;
+  gd_fabric_of(&(struct gd_target){.gpu = found,
+                                   .count = has_others(c) ? gd_comm_size(c->options->comm) : 2,
+                                   .nodes = 1,
+                                   .topology = found->topology},
+               &fabric);
+  rates->peer_link = (struct gd_link){fabric.inside_bytes_per_s, 5e-6};
   snprintf(rates->peer_source, sizeof rates->peer_source, "taken from data sheets");
 }
 

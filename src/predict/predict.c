@@ -148,6 +148,123 @@ static enum gd_status consider_embedded(struct choice *choice, struct gd_error *
   return GD_OK;
 }
 
+static enum gd_status each_of_user(enum gd_status (*visit)(void *,
+                                                           const struct gd_calibration_entry *,
+                                                           struct gd_error *),
+                                   void *user, struct gd_error *err) {
+  char folder[PATH_BYTES - 300], path[PATH_BYTES], name[256];
+  enum gd_status status = GD_OK;
+  DIR *open = gd_path_data("calibration", folder, sizeof folder) ? opendir(folder) : NULL;
+  for (const struct dirent *entry; open && status == GD_OK && (entry = readdir(open));) {
+    struct gd_rates rates = {0};
+    size_t length = strlen(entry->d_name);
+    if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0)
+      continue;
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    snprintf(name, sizeof name, "%.*s", (int)(length - 5), entry->d_name);
+    if (gd_rates_load(&rates, path, NULL) == GD_OK)
+      status = visit(user, &(struct gd_calibration_entry){name, path, &rates}, err);
+    gd_rates_deinit(&rates);
+  }
+  if (open)
+    closedir(open);
+  return status;
+}
+
+static enum gd_status parse_embedded(const struct gd_embedded_file *file, struct gd_rates *rates,
+                                     struct gd_error *err) {
+  struct gd_json json = {0};
+  enum gd_status status = gd_json_parse(&json, file->path, file->text, file->length, err);
+  if (status == GD_OK)
+    status = gd_rates_parse(rates, &json, err);
+  gd_json_deinit(&json);
+  return status;
+}
+
+enum gd_status gd_calibration_each(enum gd_status (*visit)(void *user,
+                                                           const struct gd_calibration_entry *entry,
+                                                           struct gd_error *err),
+                                   void *user, struct gd_error *err) {
+  static const char folder[] = "calibration/";
+  GD_TRY(each_of_user(visit, user, err));
+  for (int i = 0; i < gd_embedded_file_count; i++) {
+    const struct gd_embedded_file *file = &gd_embedded_files[i];
+    struct gd_rates rates = {0};
+    char name[256];
+    if (strncmp(file->path, folder, strlen(folder)) != 0)
+      continue;
+    snprintf(name, sizeof name, "%s", file->path + strlen(folder));
+    name[strcspn(name, ".")] = '\0';
+    GD_TRY(parse_embedded(file, &rates, err));
+    enum gd_status status = visit(user, &(struct gd_calibration_entry){name, "", &rates}, err);
+    gd_rates_deinit(&rates);
+    GD_TRY(status);
+  }
+  return GD_OK;
+}
+
+struct sought {
+  const char *name;
+  struct gd_strbuf names;
+  char path[PATH_BYTES];
+  bool found, embedded;
+};
+
+static enum gd_status seek(void *user, const struct gd_calibration_entry *entry,
+                           struct gd_error *err) {
+  struct sought *sought = user;
+  (void)err;
+  gd_strbuf_printf(&sought->names, "%s%s", sought->names.length ? ", " : "", entry->name);
+  if (sought->found || strcmp(entry->name, sought->name) != 0)
+    return GD_OK;
+  sought->found = true;
+  sought->embedded = !entry->path[0];
+  snprintf(sought->path, sizeof sought->path, "%s", entry->path);
+  return GD_OK;
+}
+
+static enum gd_status load_embedded(const char *name, struct gd_rates *rates,
+                                    struct gd_error *err) {
+  char path[300];
+  snprintf(path, sizeof path, "calibration/%s.json", name);
+  for (int i = 0; i < gd_embedded_file_count; i++)
+    if (strcmp(gd_embedded_files[i].path, path) == 0)
+      return parse_embedded(&gd_embedded_files[i], rates, err);
+  return gd_fail(err, GD_INTERNAL, "%s is not inside the program", path);
+}
+
+enum gd_status gd_calibration_find(const char *name, struct gd_rates *rates, char *path,
+                                   size_t size, struct gd_error *err) {
+  struct sought sought = {.name = name};
+  if (strchr(name, '/') || access(name, F_OK) == 0) {
+    if (path)
+      snprintf(path, size, "%s", name);
+    return gd_rates_load(rates, name, err);
+  }
+  enum gd_status status = gd_calibration_each(seek, &sought, err);
+  if (status == GD_OK && !sought.found)
+    status = gd_fail(err, GD_BAD_INPUT, "unknown calibration \"%s\"; there are %s, or a path", name,
+                     sought.names.text ? sought.names.text : "none");
+  gd_strbuf_deinit(&sought.names);
+  GD_TRY(status);
+  if (path)
+    snprintf(path, size, "%s", sought.path);
+  return sought.embedded ? load_embedded(name, rates, err) : gd_rates_load(rates, sought.path, err);
+}
+
+enum gd_status gd_calibration_add(const char *from, const char *to, struct gd_error *err) {
+  enum { MOST_BYTES = 256 << 20 };
+  char folder[PATH_BYTES];
+  struct gd_strbuf text = {0};
+  snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(to, '/') - to), to);
+  GD_TRY(gd_file_make_folder(folder, err));
+  enum gd_status status = gd_file_read(from, MOST_BYTES, &text, err);
+  if (status == GD_OK)
+    status = gd_file_write(to, text.text, text.length, err);
+  gd_strbuf_deinit(&text);
+  return status;
+}
+
 /* --- what it rests on ---------------------------------------------------------------------- */
 
 /* A GPU's rates hardly depend on who uses the CPUs. */
@@ -257,7 +374,7 @@ static bool is_one_interval(const struct gd_predictor *p, unsigned classes) {
   return high - low < 1e-9;
 }
 
-/* Whether one of those classes before it had the same words and the same interval. */
+/* Whether an earlier class of `classes` has the words and the interval of class `of`. */
 static bool is_said(const struct gd_predictor *p, unsigned classes, int of) {
   for (int i = 0; i < of; i++)
     if (classes >> i & 1 && strcmp(p->of[i].words, p->of[of].words) == 0 &&
@@ -283,21 +400,33 @@ void gd_predictor_say(const struct gd_predictor *p, unsigned classes, struct gd_
   }
 }
 
+/* What was learned besides. */
+static void say_learned(struct gd_predictor *p) {
+  size_t length = strlen(p->basis);
+  if (p->rates.learned_trials > 0)
+    snprintf(p->basis + length, sizeof p->basis - length, "; learned from %.120s",
+             p->rates.learned_from);
+}
+
 static void say_target(struct gd_predictor *p, const struct gd_target *target, double distance,
                        const char *measured_on) {
   const char *title = target->gpu->title;
   if (distance <= 0) {
     p->calibrated = true;
     snprintf(p->basis, sizeof p->basis, "efficiencies of the %s (%s)", title, p->rates.source);
+    say_learned(p);
     judge_classes(p, target->count);
   } else if (isfinite(distance)) {
     bool same = distance < 1;
-    widen(p, fmax(same ? GD_PREDICT_UNVALIDATED : 0.5, p->rates.worst_error));
-    snprintf(p->basis, sizeof p->basis,
-             "unvalidated on the %s; efficiencies of the %s (%s), scaled by the peaks of the "
-             "data sheet",
+    bool carried = p->rates.carry.on;
+    widen(p, fmax(same || carried ? GD_PREDICT_UNVALIDATED : 0.5, p->rates.worst_error));
+    snprintf(p->basis, sizeof p->basis, "unvalidated on the %s; times measured on the %s (%s), %s",
              title, measured_on,
-             same ? "the same architecture" : "the nearest generation that was measured");
+             same ? "the same architecture" : "the nearest generation that was measured",
+             carried
+                 ? "carried over by a model of both GPUs that is fitted to published figures of "
+                   "other software"
+                 : "scaled by the peaks of the data sheet");
   } else {
     widen(p, 0.6);
     snprintf(p->basis, sizeof p->basis,
@@ -317,11 +446,37 @@ static void aim(struct gd_predictor *p, const struct gd_target *target) {
   judge_ranks(p, target->count, false);
 }
 
+/* Another GPU's rates are carried over by the GPU model, where the catalogue has that GPU. */
+static enum gd_status carry_over(struct gd_rates *rates, struct gd_error *err) {
+  struct gd_gpu_fit fit;
+  struct gd_hw hw = {0};
+  const struct gd_gpu *measured;
+  GD_TRY(gd_gpu_fit_load(&fit, err));
+  GD_TRY(gd_hw_load(&hw, err));
+  if (gd_hw_gpu(&hw, rates->gpu, &measured, NULL) == GD_OK)
+    gd_rates_carry_from(rates, measured, &fit);
+  gd_hw_deinit(&hw);
+  return GD_OK;
+}
+
 enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_target *target,
                                        struct gd_error *err) {
   struct choice choice = {.gpu = target->gpu, .distance = HUGE_VAL};
-  consider_folder(&choice); /* what the user measured comes before what is built in */
-  enum gd_status status = consider_embedded(&choice, err);
+  enum gd_status status = GD_OK;
+  if (target->calibration) {
+    struct gd_rates rates = {0};
+    status = gd_calibration_find(target->calibration, &rates, NULL, 0, err);
+    if (status == GD_OK && rates.multiprocessors == 0) {
+      status =
+          gd_fail(err, GD_BAD_INPUT, "--calibration %s is of the %s, and --gpu needs one of a GPU",
+                  target->calibration, rates.device);
+      gd_rates_deinit(&rates);
+    } else if (status == GD_OK)
+      consider(&choice, &rates);
+  } else {
+    consider_folder(&choice); /* what the user measured comes before what is built in */
+    status = consider_embedded(&choice, err);
+  }
   if (status != GD_OK) {
     gd_rates_deinit(&choice.best);
     return status;
@@ -330,6 +485,12 @@ enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_t
   if (!isfinite(choice.distance))
     p->rates = (struct gd_rates){
         .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .async_speed = 1};
+  else if (choice.distance > 0 && p->rates.gpu[0])
+    status = carry_over(&p->rates, err);
+  if (status != GD_OK) {
+    gd_predictor_deinit(p);
+    return status;
+  }
   aim(p, target);
   return GD_OK;
 }
@@ -412,6 +573,16 @@ static bool find_in_catalogue(struct gd_predictor *p, const struct gd_device_inf
   return found;
 }
 
+/* Links of a GPU here that nobody measured are those of the catalogue's machine with such GPUs. */
+static void assume_links(struct gd_predictor *p, int ranks) {
+  struct gd_hw hw = {0};
+  struct gd_target target;
+  if (p->rates.gpu[0] && gd_hw_load(&hw, NULL) == GD_OK &&
+      gd_hw_target(&hw, p->rates.gpu, ranks, 0, NULL, NULL, &target, NULL) == GD_OK)
+    gd_rates_set_fabric(&p->rates, &target);
+  gd_hw_deinit(&hw);
+}
+
 /* What the machine's figures rest on, by how they were found. whole: nothing is left to be said. */
 static enum gd_status find_machine(struct gd_predictor *p, const struct gd_device_info *info,
                                    int ranks, bool *whole, struct gd_error *err) {
@@ -420,6 +591,7 @@ static enum gd_status find_machine(struct gd_predictor *p, const struct gd_devic
     GD_TRY(gd_rates_load(&p->rates, path, err));
     p->calibrated = true;
     snprintf(p->basis, sizeof p->basis, "calibrated here on %.10s", p->rates.date);
+    say_learned(p);
     judge_classes(p, ranks);
   } else if (find_same_cpu(&p->rates, info->name)) {
     p->calibrated = true;
@@ -440,6 +612,24 @@ static enum gd_status find_machine(struct gd_predictor *p, const struct gd_devic
   return GD_OK;
 }
 
+enum gd_status gd_predictor_named(struct gd_predictor *p, const char *calibration,
+                                  const struct gd_device_info *info, int ranks,
+                                  struct gd_error *err) {
+  *p = (struct gd_predictor){0};
+  GD_TRY(gd_calibration_find(calibration, &p->rates, NULL, 0, err));
+  p->calibrated = true;
+  bool same = strcmp(p->rates.device, info->name) == 0;
+  snprintf(p->basis, sizeof p->basis, "%scalibration %.80s of the %s, measured on %.10s",
+           same ? "" : "unvalidated here; ", calibration, p->rates.device, p->rates.date);
+  judge_classes(p, ranks);
+  say_learned(p);
+  if (!same)
+    widen(p, GD_PREDICT_UNVALIDATED);
+  share_machine(&p->rates, ranks);
+  judge_ranks(p, ranks, strcmp(p->rates.peer_source, "measured") == 0);
+  return GD_OK;
+}
+
 enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const struct gd_device_info *info,
                                         int ranks, struct gd_error *err) {
   *p = (struct gd_predictor){0};
@@ -449,6 +639,8 @@ enum gd_status gd_predictor_for_machine(struct gd_predictor *p, const struct gd_
     return GD_OK;
   bool links = strcmp(p->rates.peer_source, "measured") == 0;
   share_machine(&p->rates, ranks);
+  if (ranks > 1 && !links)
+    assume_links(p, ranks);
   judge_ranks(p, ranks, links);
   return GD_OK;
 }
@@ -482,6 +674,9 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
     p.last_micro_step_s = last.seconds;
   }
   p.step_s = (double)(shape->accumulation - 1) * p.micro_step_s + p.last_micro_step_s + p.update_s;
+  double joules = (double)(shape->accumulation - 1) * p.micro_step_s * p.micro_step.power_w +
+                  p.last_micro_step_s * p.micro_step.power_w + p.update_s * p.update.power_w;
+  p.power_w = joules / p.step_s;
   p.of = shape->of;
   p.validated = predictor->of[shape->of].validated;
   p.error = predictor->of[shape->of].error;

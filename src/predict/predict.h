@@ -72,6 +72,7 @@ struct gd_prediction {
   double error;         /* likewise */
   double low_s, high_s; /* of the step */
   double days, days_low, days_high;
+  double power_w;                         /* of a GPU's board, mean over a step; 0: not known */
   struct gd_simulated micro_step, update; /* by kind of op */
 };
 
@@ -88,6 +89,31 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
  * GPU its passes are too small to stand for whole models, and it has no offload.
  */
 double gd_calibration_error(const struct gd_rates *rates, enum gd_point_class of, bool *validated);
+
+/*
+ * Calibrations that are kept, in the user's data folder and inside the program. One is named by its
+ * file's name without .json, or by a path.
+ */
+struct gd_calibration_entry {
+  const char *name, *path; /* path empty: inside the program */
+  const struct gd_rates *rates;
+};
+enum gd_status gd_calibration_each(enum gd_status (*visit)(void *user,
+                                                           const struct gd_calibration_entry *entry,
+                                                           struct gd_error *err),
+                                   void *user, struct gd_error *err) GD_MUST_USE;
+/* GD_BAD_INPUT lists those that there are. path, which may be NULL, becomes its file's; empty: it
+   is inside the program. */
+enum gd_status gd_calibration_find(const char *name, struct gd_rates *rates, char *path,
+                                   size_t size, struct gd_error *err) GD_MUST_USE;
+/* Puts a copy of a file into the user's folder; whole or not at all. */
+enum gd_status gd_calibration_add(const char *from, const char *to,
+                                  struct gd_error *err) GD_MUST_USE;
+
+/* This machine as that calibration has it, whatever measured it: a colleague's, of such a CPU. */
+enum gd_status gd_predictor_named(struct gd_predictor *predictor, const char *calibration,
+                                  const struct gd_device_info *info, int ranks,
+                                  struct gd_error *err) GD_MUST_USE;
 
 /* The file of a device's calibration in the user's data folder; false: there is no such folder. */
 bool gd_calibration_path(const char *device, char *path, size_t size);

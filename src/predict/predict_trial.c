@@ -3,9 +3,24 @@
  */
 #include "predict/predict_trial.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "store/store.h"
+
+/* No interval of a GPU reaches below what the FLOPs take at the peak: those of the model, or those
+   that run where they are fewer (causal attention, a loss that skips). */
+static void end_at_peak(const struct gd_predictor *predictor, const struct gd_trial *trial,
+                        const struct gd_method *method, struct gd_prediction *p) {
+  bool known = predictor->rates.multiprocessors > 0; /* of a CPU it is measured, or a guess */
+  double peak = trial->ranks * gd_predictor_peak(predictor, trial->precision, method->tf32);
+  double flops = fmin(trial->model_flops_per_step, trial->exec_flops_per_step);
+  double least_s = peak > 0 ? fmin(flops / peak, p->step_s) : 0;
+  if (!known || !(p->step_s > 0) || p->low_s >= least_s)
+    return;
+  p->low_s = least_s;
+  p->days_low = p->days * least_s / p->step_s;
+}
 
 /* The times of a plan, and of its smaller last micro-step where there is one. */
 static enum gd_status predict_plan(struct gd_planner *planner,
@@ -22,6 +37,8 @@ static enum gd_status predict_plan(struct gd_planner *planner,
                                                 .steps = steps,
                                                 .of = gd_point_class_of(&options->method)},
                         prediction, err);
+  if (status == GD_OK)
+    end_at_peak(predictor, trial, &options->method, prediction);
   gd_candidate_deinit(&rest);
   return status;
 }
@@ -54,28 +71,36 @@ enum gd_status gd_trial_predict(const struct gd_model *model,
   return status;
 }
 
+enum gd_status gd_trial_options_of_stored(const struct gd_trial *stored,
+                                          const struct gd_target *target, struct gd_model *model,
+                                          struct gd_trial_options *options, struct gd_error *err) {
+  char recipe[GD_HASH_TEXT];
+  *options = (struct gd_trial_options){.backend = stored->backend,
+                                       .target = target,
+                                       .threads = stored->threads,
+                                       .ranks = stored->ranks,
+                                       .nodes = stored->nodes,
+                                       .micro_batch = GD_MICRO_BATCH_FIXED,
+                                       .micro_batch_size = stored->micro_batch,
+                                       .precision = &stored->precision,
+                                       .device_limit_bytes = INT64_MAX / 4,
+                                       .host_limit_bytes = INT64_MAX / 4,
+                                       .save_limit_bytes = stored->peak_bytes};
+  GD_TRY(gd_method_parse(stored->method, &options->method, err));
+  GD_TRY(gd_recipe_of_trial(stored, model, recipe, err));
+  if (!recipe[0] || (stored->recipe[0] && strcmp(stored->recipe, recipe) != 0))
+    return gd_fail(err, GD_UNSUPPORTED, "the stored trial of %s is not one of the preset",
+                   stored->model);
+  return GD_OK;
+}
+
 enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
                                        const struct gd_target *target,
                                        const struct gd_predictor *predictor,
                                        struct gd_prediction *prediction, struct gd_error *err) {
   struct gd_model model;
   struct gd_trial planned;
-  struct gd_trial_options options = {.backend = stored->backend,
-                                     .target = target,
-                                     .threads = stored->threads,
-                                     .ranks = stored->ranks,
-                                     .nodes = stored->nodes,
-                                     .micro_batch = GD_MICRO_BATCH_FIXED,
-                                     .micro_batch_size = stored->micro_batch,
-                                     .precision = &stored->precision,
-                                     .device_limit_bytes = INT64_MAX / 4,
-                                     .host_limit_bytes = INT64_MAX / 4,
-                                     .save_limit_bytes = stored->peak_bytes};
-  char recipe[GD_HASH_TEXT];
-  GD_TRY(gd_method_parse(stored->method, &options.method, err));
-  GD_TRY(gd_recipe_of_trial(stored, &model, recipe, err));
-  if (!recipe[0] || (stored->recipe[0] && strcmp(stored->recipe, recipe) != 0))
-    return gd_fail(err, GD_UNSUPPORTED, "the stored trial of %s is not one of the preset",
-                   stored->model);
+  struct gd_trial_options options;
+  GD_TRY(gd_trial_options_of_stored(stored, target, &model, &options, err));
   return gd_trial_predict(&model, &options, predictor, &planned, prediction, err);
 }

@@ -34,4 +34,11 @@ enum gd_status gd_trial_predict_stored(const struct gd_trial *stored,
                                        struct gd_prediction *prediction,
                                        struct gd_error *err) GD_MUST_USE;
 
+/* The model of a stored trial, and the options that plan it again as it ran. stored must outlive
+   them. GD_UNSUPPORTED where its model is not the preset of that name. */
+enum gd_status gd_trial_options_of_stored(const struct gd_trial *stored,
+                                          const struct gd_target *target, struct gd_model *model,
+                                          struct gd_trial_options *options,
+                                          struct gd_error *err) GD_MUST_USE;
+
 #endif

@@ -56,10 +56,9 @@ static double ceiling(double value, double step) {
  * last wave of tiles over the multiprocessors, and the start of each tile's sum. GEMMs with few
  * tiles and a long sum are cut along it, 512 a piece, as the libraries do.
  */
-static double tiled_share(const struct gd_rates *rates, const struct gd_work *work) {
+static double tiled_share(double sm, const struct gd_work *work) {
   const double tile = 128, piece = 512, start = 64;
   double batch = work->sizes[0], m = work->sizes[1], n = work->sizes[2], k = work->sizes[3];
-  double sm = rates->multiprocessors;
   if (sm <= 0 || gd_op_info(work->kind)->work != GD_WORK_MATMUL)
     return 1;
   double tiles = batch * ceiling(m, tile) / tile * ceiling(n, tile) / tile;
@@ -93,6 +92,21 @@ static void link_terms(const struct gd_work *work, double *bytes, double *starts
   }
 }
 
+bool gd_rates_collective(const struct gd_rates *rates, const struct gd_work *work,
+                         enum gd_collective *kind, struct gd_collective_time *time) {
+  static const enum gd_collective kinds[] = {[GD_EXCHANGE_SUM] = GD_COLLECTIVE_REDUCE_SCATTER,
+                                             [GD_EXCHANGE_SHARE] = GD_COLLECTIVE_ALL_GATHER,
+                                             [GD_EXCHANGE_SUM_AND_SHARE] =
+                                                 GD_COLLECTIVE_ALL_REDUCE};
+  struct gd_fabric group;
+  if (rates->fabric.ranks <= 1 || !gd_work_is_collective(work->kind) || work->sizes[1] <= 1)
+    return false;
+  gd_fabric_group(&rates->fabric, (int)work->sizes[1], &group);
+  *kind = kinds[gd_op_info(work->kind)->exchange];
+  *time = gd_collective_time(&group, *kind, work->sizes[0]);
+  return true;
+}
+
 static double link_bound(const struct gd_link *link, const struct gd_work *work) {
   double bytes, starts;
   link_terms(work, &bytes, &starts);
@@ -111,7 +125,20 @@ static bool on_gpu(const struct gd_rates *rates) {
   return rates->multiprocessors > 0;
 }
 
+/* How many times as long the other GPU takes. Both run this engine, whose attention has kernels of
+   each architecture's own. */
+static double carried(const struct gd_rates_carry *carry, const struct gd_work *work) {
+  static const struct gd_gpu_software software = {1, GD_GPU_FLASH_2, true};
+  double from = gd_gpu_model_seconds(&carry->from, work, &software, carry->from_clock);
+  double to = gd_gpu_model_seconds(&carry->to, work, &software, carry->to_clock);
+  return from > 0 ? to / from : 1;
+}
+
 double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work) {
+  enum gd_collective kind;
+  struct gd_collective_time time;
+  if (gd_rates_collective(rates, work, &kind, &time))
+    return time.seconds;
   if (over_link(work))
     return link_bound(gd_work_is_transfer(work->kind) ? &rates->host_link : &rates->peer_link,
                       work);
@@ -119,10 +146,26 @@ double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work) 
     return alone_bound(rates, work);
   if (work->on_host && on_gpu(rates))
     return work->bytes / (rates->host_bytes_per_s * rates->cpus) + rates->op_s;
+  const struct gd_rates_carry *carry = &rates->carry; /* factors are over what was measured on */
+  const double *flops = carry->on ? carry->flops : rates->flops;
+  double sm = carry->on ? carry->multiprocessors : rates->multiprocessors;
+  double memory = carry->on ? carry->memory_bytes_per_s : rates->memory_bytes_per_s;
+  double peak = flops[work->unit] > 0 ? flops[work->unit] : flops[GD_PEAK_FP32];
+  double multiply = work->flops > 0 ? work->flops / peak / tiled_share(sm, work) : 0;
+  double bound = fmax(multiply, work->bytes / memory) + rates->op_s;
+  return carry->on ? bound * carried(carry, work) : bound;
+}
+
+bool gd_rates_is_arithmetic(const struct gd_rates *rates, const struct gd_work *work) {
   double peak =
       rates->flops[work->unit] > 0 ? rates->flops[work->unit] : rates->flops[GD_PEAK_FP32];
-  double multiply = work->flops > 0 ? work->flops / peak / tiled_share(rates, work) : 0;
-  return fmax(multiply, work->bytes / rates->memory_bytes_per_s) + rates->op_s;
+  return !work->on_host && work->flops / peak > work->bytes / rates->memory_bytes_per_s;
+}
+
+void gd_rates_leave_out(struct gd_rates *rates, const char *model) {
+  for (int i = 0; i < rates->n_without; i++)
+    if (strcmp(rates->without[i].model, model) == 0)
+      rates->learned = rates->without[i].learned;
 }
 
 /* --- classes of points ---------------------------------------------------------------------- */
@@ -149,35 +192,76 @@ static bool comparable(const struct gd_rates *rates, const struct gd_work *a,
   return a->on_host == b->on_host || !on_gpu(rates);
 }
 
-/* A rate for any size: the unit counts for more than the variant. */
+/* How badly a rate suits a work, their sizes aside: 0 is best. Another unit is worse than another
+   variant. */
 static int misfit(const struct gd_work *rate, const struct gd_work *work) {
   return 2 * (rate->unit != work->unit) + (rate->variant != work->variant);
 }
 
 /*
- * Shepard's mean of the logs: near points decide, far ones settle where there are none. The fourth
- * power of the distance keeps the many far points from outweighing the few near ones.
+ * Local regression: a constant and a trend along each size, through the logs of the factors.
+ * Weights fall with the sixth power of the distance, so that in four dimensions the many far points
+ * do not outweigh the few near ones. Trends are held back (RIDGE), and the factor stays within
+ * those of the points up to FAR away: sizes that nobody measured are no reason for one that nobody
+ * saw. The numbers are those that predict each point of the stored calibrations from all others
+ * with the least error (docs/prediction.md); no trial was looked at.
  */
+#define NEARNESS 0.3
+#define RIDGE    0.3
+#define FAR      4
+enum { TERMS = 1 + GD_WORK_SIZES };
+
+struct regression {
+  double sums[TERMS][TERMS + 1]; /* the normal equations, and their right side */
+  double low, high;              /* of the factors */
+};
+
+static void regress_add(struct regression *r, const struct gd_rate_point *point,
+                        const struct gd_work *work) {
+  double apart = gd_work_distance(&point->work, work), near = apart * apart + NEARNESS;
+  double weight = 1 / (near * near * near), terms[TERMS] = {1};
+  gd_work_steps(work, &point->work, terms + 1);
+  for (int i = 0; i < TERMS; i++) {
+    for (int k = 0; k < TERMS; k++)
+      r->sums[i][k] += weight * terms[i] * terms[k];
+    r->sums[i][TERMS] += weight * terms[i] * point->factor;
+  }
+  if (apart > FAR)
+    return;
+  r->low = fmin(r->low, point->factor);
+  r->high = fmax(r->high, point->factor);
+}
+
+/* The constant. Gauss and Jordan; the ridge keeps all pivots above 0. */
+static double regress_solve(struct regression *r) {
+  double all = r->sums[0][0], mean = r->sums[0][TERMS] / all;
+  for (int i = 1; i < TERMS; i++)
+    r->sums[i][i] += RIDGE * all;
+  for (int i = TERMS - 1; i > 0; i--) /* the constant is what is left */
+    for (int row = 0; row < i; row++) {
+      double times = r->sums[row][i] / r->sums[i][i];
+      for (int k = 0; k <= TERMS; k++)
+        r->sums[row][k] -= times * r->sums[i][k];
+    }
+  double value = r->sums[0][TERMS] / r->sums[0][0];
+  return r->low <= r->high ? fmin(fmax(value, r->low), r->high) : mean;
+}
+
 static double factor_of(const struct gd_rates *rates, const struct gd_work *work,
                         uint32_t without) {
-  double sum = 0, weights = 0;
+  struct regression near = {.low = HUGE_VAL, .high = -HUGE_VAL};
   const struct gd_rate_point *any = NULL;
   for (uint32_t i = rates->first[work->kind]; i < rates->first[work->kind + 1]; i++) {
     const struct gd_rate_point *point = &rates->points[i];
     if (i == without || !comparable(rates, &point->work, work))
       continue;
-    if (point->any_size) {
-      if (!any || misfit(&point->work, work) < misfit(&any->work, work))
-        any = point;
-      continue;
-    }
-    double apart = gd_work_distance(&point->work, work);
-    double weight = 1 / ((apart * apart + 0.01) * (apart * apart + 0.01));
-    sum += weight * point->factor;
-    weights += weight;
+    if (!point->any_size)
+      regress_add(&near, point, work);
+    else if (!any || misfit(&point->work, work) < misfit(&any->work, work))
+      any = point;
   }
-  if (weights > 0)
-    return sum / weights;
+  if (near.sums[0][0] > 0)
+    return regress_solve(&near);
   return any ? any->factor : usual_factor(work);
 }
 
@@ -190,12 +274,25 @@ static bool has_factor(const struct gd_rates *rates, const struct gd_work *work)
   return any || !gd_work_is_transfer(work->kind);
 }
 
+/* No trend makes GEMMs faster than the unit that multiplies; TF32 may be done in fp16. */
+static double least_seconds(const struct gd_rates *rates, const struct gd_work *work) {
+  double peak = rates->flops[work->unit];
+  if (work->unit == GD_PEAK_TF32)
+    peak = fmax(peak, rates->flops[GD_PEAK_FP16]);
+  return peak > 0 && !work->on_host ? work->flops / peak : 0;
+}
+
 double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
                                 uint32_t point) {
   if (gd_op_info(work->kind)->work == GD_WORK_NONE)
     return 0;
   double bound = gd_rates_bound(rates, work);
-  return has_factor(rates, work) ? bound * exp(factor_of(rates, work, point)) : bound;
+  if (work->on_host && on_gpu(rates) && rates->learned.host > 0)
+    bound *= rates->learned.host;
+  if (!has_factor(rates, work))
+    return bound;
+  double seconds = bound * exp(factor_of(rates, work, point));
+  return on_gpu(rates) ? fmax(seconds, least_seconds(rates, work)) : seconds;
 }
 
 double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work) {
@@ -339,27 +436,19 @@ enum gd_status gd_rates_drop_disturbed(struct gd_rates *rates, struct gd_error *
 
 /* --- other hardware ------------------------------------------------------------------------ */
 
-/* NVLink carries 80 % of its data sheet's figure in nccl-tests, PCIe and networks about as much. */
+/* PCIe carries 80 % of its data sheet's figure in copies of pinned memory. */
 #define LINK_SHARE 0.8
 
-struct gd_link gd_rates_peer_link(const struct gd_target *target) {
-  const struct gd_gpu *gpu = target->gpu;
-  int inside = target->nodes > 0 ? target->count / target->nodes : target->count;
-  struct gd_link link = {gpu->host_link_bytes_per_s, 10e-6};
-  /* Cards on a bus share the way through the host: each ring hop crosses it in and out. */
-  if (target->topology == GD_TOPOLOGY_BUS || gpu->peer_link_bytes_per_s <= 0)
-    link.bytes_per_s = inside > 2 ? 0.5 * gpu->host_link_bytes_per_s : gpu->host_link_bytes_per_s;
-  else if (target->topology == GD_TOPOLOGY_PAIRS && inside > 2)
-    link.bytes_per_s = gpu->host_link_bytes_per_s; /* between pairs a ring takes the bus */
-  else
-    link = (struct gd_link){gpu->peer_link_bytes_per_s, 5e-6};
-  link.bytes_per_s *= LINK_SHARE;
-  if (target->nodes > 1 && target->network) { /* every machine's one way out carries the ring */
-    double out = LINK_SHARE * target->network->bytes_per_s;
-    link.bytes_per_s = fmin(link.bytes_per_s, out);
-    link.latency_s = fmax(link.latency_s, target->network->latency_s);
-  }
-  return link;
+/* Channels of NCCL, each a block that holds a multiprocessor while a collective runs: two for each
+   of eight network cards, as NCCL's logs of such nodes have it. */
+#define NCCL_CHANNELS 16.0
+
+void gd_rates_set_fabric(struct gd_rates *rates, const struct gd_target *target) {
+  gd_fabric_of(target, &rates->fabric);
+  if (target->count > 1 && target->gpu->multiprocessors > 2 * NCCL_CHANNELS)
+    rates->async_speed = 1 - NCCL_CHANNELS / target->gpu->multiprocessors;
+  rates->peer_link = (struct gd_link){rates->fabric.inside_bytes_per_s, 5e-6};
+  rates->slowest = gd_slowest_of(target->count);
 }
 
 /* How far collectives were from a roofline says something of the links that they went over. */
@@ -374,8 +463,24 @@ static void drop_collectives(struct gd_rates *rates) {
   gd_rates_sort(rates);
 }
 
+void gd_rates_carry_from(struct gd_rates *rates, const struct gd_gpu *measured,
+                         const struct gd_gpu_fit *fit) {
+  struct gd_rates_carry *carry = &rates->carry;
+  *carry = (struct gd_rates_carry){.memory_bytes_per_s = rates->memory_bytes_per_s,
+                                   .multiprocessors = rates->multiprocessors};
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    carry->flops[i] = rates->flops[i];
+  gd_gpu_model_make(measured, fit, &carry->from);
+  carry->from_clock = carry->from.clock_most; /* ops timed one by one do not heat it */
+  carry->on = true;
+}
+
 void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target) {
   const struct gd_gpu *gpu = target->gpu;
+  if (rates->carry.on) {
+    gd_gpu_model_make(gpu, &rates->carry.from.fit, &rates->carry.to);
+    rates->carry.to_clock = gd_gpu_model_gemm_clock(&rates->carry.to);
+  }
   drop_collectives(rates);
   /* What was measured of memory relates to the data sheet of the card it was measured on. */
   for (int i = 0; i < GD_PEAK_COUNT; i++)
@@ -384,8 +489,9 @@ void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target) {
   rates->multiprocessors = gpu->multiprocessors;
   rates->compute_capability = gpu->compute_capability;
   rates->host_link.bytes_per_s = LINK_SHARE * gpu->host_link_bytes_per_s;
-  rates->peer_link = gd_rates_peer_link(target);
+  gd_rates_set_fabric(rates, target);
   rates->cpus = target->cpus > 0 ? target->cpus : 1;
+  gd_power_of(gpu, &rates->power);
 }
 
 struct gd_rates_range gd_rates_range(const struct gd_rates *rates, enum gd_op_kind kind,

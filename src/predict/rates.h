@@ -17,8 +17,11 @@
 
 #include "base/json.h"
 #include "base/strbuf.h"
+#include "hw/collective.h"
 #include "hw/hw.h"
 #include "pass/method.h"
+#include "predict/gpu_model.h"
+#include "predict/power.h"
 #include "predict/work.h"
 
 /* Up to this share of the CPUs in other programs' hands a calibration counts as quiet. */
@@ -55,6 +58,31 @@ struct gd_link {
   double bytes_per_s, latency_s;
 };
 
+/* Rates of one GPU that stand for another: each piece of work takes as long as was measured on the
+   one, times what the GPU model (gpu_model.h) says of the two: one at its full clock, as ops that
+   are timed alone find it, the other at the clock that it can hold. */
+struct gd_rates_carry {
+  bool on;
+  double flops[GD_PEAK_COUNT]; /* of the GPU that was measured, as its points' factors have them */
+  double memory_bytes_per_s;
+  int multiprocessors;
+  struct gd_gpu_model from, to;
+  double from_clock, to_clock;
+};
+
+/* What whole steps of measured trials said that ops timed one by one cannot. */
+struct gd_learned {
+  double energy; /* times the published joules a FLOP of the GPU: what training draws */
+  double host;   /* times what work on host memory took while calibrating */
+  double step;   /* times what the ops of the device take one by one */
+};
+/* The same without any trial of a model, to predict that one by. */
+struct gd_learned_without {
+  char model[128];
+  struct gd_learned learned;
+};
+enum { GD_LEARNED_MODELS = 64 };
+
 struct gd_rates {
   struct gd_arena arena;
   char device[128];      /* as the backend calls it */
@@ -71,8 +99,12 @@ struct gd_rates {
   double op_s;             /* fixed cost of a launch */
   double host_bytes_per_s; /* of one CPU that computes on offloaded state */
   struct gd_link host_link, peer_link;
-  char peer_source[128]; /* of peer_link: "two ranks", "estimated from memory" */
-  double async_speed;    /* of the computation while an asynchronous op runs; 1: undisturbed */
+  char peer_source[128];   /* of peer_link: "two ranks", "estimated from memory" */
+  struct gd_fabric fabric; /* of a target, in place of peer_link; no ranks: there is none */
+  double
+      slowest; /* of the ranks over a typical one: what computation takes longer; 0 counts as 1 */
+  struct gd_rates_carry carry;
+  double async_speed; /* speed of the computation while an asynchronous op runs; 1: as alone */
   struct gd_rate_point *points;
   uint32_t n_points, points_capacity;
   uint32_t first[GD_OP_COUNT + 1]; /* where a kind's points begin, once sorted */
@@ -81,6 +113,13 @@ struct gd_rates {
   double median_error, worst_error; /* relative */
   char checked[256];                /* which */
   struct gd_trial_errors errors[GD_POINT_CLASSES];
+  struct gd_power power;     /* of a GPU; limit 0: not known */
+  struct gd_learned learned; /* all 0: nothing was */
+  int learned_trials;
+  double learned_median, learned_worst; /* relative, of trials of models left out */
+  char learned_from[192];               /* which: "29 trials of 9 models, h200.csv" */
+  struct gd_learned_without without[GD_LEARNED_MODELS];
+  int n_without;
 };
 
 void gd_rates_deinit(struct gd_rates *rates); /* safe on a zeroed one */
@@ -94,6 +133,10 @@ double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work
 /* The same as if that point had not been measured. */
 double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
                                 uint32_t point);
+
+/* Of a collective over the fabric of a target: how NCCL does it; false: it is none. */
+bool gd_rates_collective(const struct gd_rates *rates, const struct gd_work *work,
+                         enum gd_collective *kind, struct gd_collective_time *time);
 
 /* Adds a measured point (its factor follows from the peaks, which must be set); then sort. */
 enum gd_status gd_rates_add(struct gd_rates *rates, const struct gd_work *work, double seconds,
@@ -129,15 +172,27 @@ enum gd_status gd_rates_parse(struct gd_rates *rates, const struct gd_json *json
 enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path,
                              struct gd_error *err) GD_MUST_USE;
 
+/* As if no trial of that model had been learned from. */
+void gd_rates_leave_out(struct gd_rates *rates, const char *model);
+/* Whether arithmetic sets the time of that work, and not memory. */
+bool gd_rates_is_arithmetic(const struct gd_rates *rates, const struct gd_work *work);
+
+/* Puts what was learned into a calibration file and leaves all else in it as it is. */
+enum gd_status gd_rates_save_learned(const char *path, const struct gd_rates *rates,
+                                     struct gd_error *err) GD_MUST_USE;
 /* Puts these errors into a calibration file and leaves all else in it as it is. */
 enum gd_status gd_rates_save_errors(const char *path,
                                     const struct gd_trial_errors errors[GD_POINT_CLASSES],
                                     struct gd_error *err) GD_MUST_USE;
 
 /* Another device in its place: peaks and links of a target; factors as they are, but for those of
-   collectives, whose links are not the target's. */
+   collectives, whose links are not the target's. Where carry.from is set, they are carried over by
+   the GPU model. */
 void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target);
-/* What carries collectives among so many ranks of a target. */
-struct gd_link gd_rates_peer_link(const struct gd_target *target);
+/* Before the first of these: that the rates were measured on that GPU. */
+void gd_rates_carry_from(struct gd_rates *rates, const struct gd_gpu *measured,
+                         const struct gd_gpu_fit *fit);
+/* The links of a target alone: its collectives, and the slowest of its GPUs. */
+void gd_rates_set_fabric(struct gd_rates *rates, const struct gd_target *target);
 
 #endif

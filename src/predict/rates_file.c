@@ -5,6 +5,8 @@
  *   "points": [["matmul", "bf16", variant, on_host, [batch, M, N, K], flops, bytes, seconds], ...]
  *   "rates":  [{"op": "attention", "unit": "bf16", "flops_per_s": 2.9e14, "source": "..."}, ...]
  *
+ *   "learned": {"trials": 29, "from": "...", "energy": 1.6, "host": 0.6, "step": 1.02,
+ *               "without": [{"model": "pythia-1b", "energy": 1.7, ...}, ...]}
  *   "errors": {"naive": {"trials": 7, "median_error": 0.29, "worst_error": 0.35, "cpus": [16, 16]}}
  *
  * Points are compared by size; rates hold for any size of their op. Errors are those of predictions
@@ -49,15 +51,6 @@ static enum gd_status read_link(const struct gd_json *json, const char *key, str
   return gd_json_number(json, object, "latency_s", 0, 10, &link->latency_s, err);
 }
 
-static bool find_kind(const char *name, enum gd_op_kind *kind) {
-  for (int i = 0; i < GD_OP_COUNT; i++)
-    if (strcmp(gd_op_info((enum gd_op_kind)i)->name, name) == 0) {
-      *kind = (enum gd_op_kind)i;
-      return true;
-    }
-  return false;
-}
-
 static bool read_number(const json_t *value, double low, double *to) {
   double number = json_number_value(value);
   *to = number;
@@ -75,7 +68,7 @@ static bool read_point(const json_t *row, struct gd_work *work, double *seconds,
       !json_is_array(sizes) || json_array_size(sizes) != GD_WORK_SIZES ||
       !gd_unit_parse(unit, &work->unit))
     return false;
-  *known = find_kind(kind, &work->kind);
+  *known = gd_op_find(kind, &work->kind);
   work->variant = (uint64_t)json_integer_value(variant);
   work->on_host = json_is_true(json_array_get(row, 3));
   for (size_t i = 0; i < GD_WORK_SIZES; i++)
@@ -116,7 +109,7 @@ static enum gd_status read_rate(const struct gd_json *json, const json_t *row,
   struct gd_work work = {.sizes = {1, 1e6, 1e6, 1e6}};
   GD_TRY(gd_json_string(json, row, "op", &op, err));
   GD_TRY(gd_json_string(json, row, "unit", &unit, err));
-  if (!find_kind(op, &work.kind))
+  if (!gd_op_find(op, &work.kind))
     return gd_json_mismatch(json, row, "op", "a kind of op", err);
   if (!gd_unit_parse(unit, &work.unit))
     return gd_json_mismatch(json, row, "unit", "fp32, tf32, fp16 or bf16", err);
@@ -217,6 +210,42 @@ static enum gd_status read_errors(const struct gd_json *json, struct gd_rates *r
   return GD_OK;
 }
 
+static enum gd_status read_learned(const struct gd_json *json, const json_t *row,
+                                   struct gd_learned *to, struct gd_error *err) {
+  GD_TRY(gd_json_number(json, row, "energy", 0, 100, &to->energy, err));
+  GD_TRY(gd_json_number(json, row, "host", 0, 100, &to->host, err));
+  return gd_json_number(json, row, "step", 0, 100, &to->step, err);
+}
+
+static enum gd_status read_all_learned(const struct gd_json *json, struct gd_rates *r,
+                                       struct gd_error *err) {
+  const json_t *learned = json_object_get(json->root, "learned"), *without, *row;
+  const char *text;
+  int64_t trials;
+  size_t i;
+  if (!learned || json_is_null(learned))
+    return GD_OK;
+  without = json_object_get(learned, "without");
+  if (!json_is_object(learned) || !json_is_array(without) ||
+      json_array_size(without) > GD_LEARNED_MODELS)
+    return gd_json_mismatch(json, json->root, "learned",
+                            "an object with a list \"without\" of at most 64", err);
+  GD_TRY(read_learned(json, learned, &r->learned, err));
+  GD_TRY(gd_json_int(json, learned, "trials", 1, 1000000, &trials, err));
+  GD_TRY(gd_json_string(json, learned, "from", &text, err));
+  GD_TRY(gd_json_number(json, learned, "median_error", 0, 1e9, &r->learned_median, err));
+  GD_TRY(gd_json_number(json, learned, "worst_error", 0, 1e9, &r->learned_worst, err));
+  r->learned_trials = (int)trials;
+  snprintf(r->learned_from, sizeof r->learned_from, "%s", text);
+  json_array_foreach(without, i, row) {
+    struct gd_learned_without *to = &r->without[r->n_without++];
+    GD_TRY(gd_json_string(json, row, "model", &text, err));
+    snprintf(to->model, sizeof to->model, "%s", text);
+    GD_TRY(read_learned(json, row, &to->learned, err));
+  }
+  return GD_OK;
+}
+
 static enum gd_status read_all(const struct gd_json *json, struct gd_rates *r,
                                struct gd_error *err) {
   const json_t *root = json->root, *peaks = json_object_get(root, "peaks");
@@ -241,6 +270,7 @@ static enum gd_status read_all(const struct gd_json *json, struct gd_rates *r,
   GD_TRY(read_link(json, "peer_link", &r->peer_link, err));
   GD_TRY(read_checked(json, r, err));
   GD_TRY(read_errors(json, r, err));
+  GD_TRY(read_all_learned(json, r, err));
   GD_TRY(read_points(json, r, err));
   return read_rates(json, r, err);
 }
@@ -288,6 +318,25 @@ static json_t *pack_errors(const struct gd_trial_errors *errors) {
   return object;
 }
 
+/* NULL: nothing was learned. */
+static json_t *pack_learned(const struct gd_rates *r) {
+  json_t *without = json_array();
+  if (r->learned_trials == 0) {
+    json_decref(without);
+    return NULL;
+  }
+  for (int i = 0; i < r->n_without; i++) {
+    const struct gd_learned *l = &r->without[i].learned;
+    json_array_append_new(without,
+                          json_pack("{ss sf sf sf}", "model", r->without[i].model, "energy",
+                                    l->energy, "host", l->host, "step", l->step));
+  }
+  return json_pack("{si ss sf sf sf sf sf so}", "trials", r->learned_trials, "from",
+                   r->learned_from, "median_error", r->learned_median, "worst_error",
+                   r->learned_worst, "energy", r->learned.energy, "host", r->learned.host, "step",
+                   r->learned.step, "without", without);
+}
+
 static json_t *pack_rates(const struct gd_rates *r) {
   json_t *points = json_array(), *peaks = json_object();
   for (int i = 0; i < GD_PEAK_COUNT; i++)
@@ -296,7 +345,8 @@ static json_t *pack_rates(const struct gd_rates *r) {
     if (!r->points[i].any_size)
       json_array_append_new(points, pack_point(&r->points[i]));
   return json_pack(
-      "{si ss ss ss ss si si si si ss ss ss ss sf so sf sf sf sf so so ss s{si sf sf ss} so so}",
+      "{si ss ss ss ss si si si si ss ss ss ss sf so sf sf sf sf so so ss s{si sf sf ss} so so* "
+      "so}",
       "format", FORMAT, "device", r->device, "gpu", r->gpu, "architecture", r->architecture,
       "backend", r->backend, "compute_capability", r->compute_capability, "multiprocessors",
       r->multiprocessors, "threads", r->threads, "cpus", r->cpus, "version", r->version, "commit",
@@ -305,7 +355,7 @@ static json_t *pack_rates(const struct gd_rates *r) {
       r->host_bytes_per_s, "async_speed", r->async_speed, "host_link", pack_link(&r->host_link),
       "peer_link", pack_link(&r->peer_link), "peer_source", r->peer_source, "checked", "trials",
       r->checked_trials, "median_error", r->median_error, "worst_error", r->worst_error, "what",
-      r->checked, "errors", pack_errors(r->errors), "points", points);
+      r->checked, "errors", pack_errors(r->errors), "learned", pack_learned(r), "points", points);
 }
 
 /* One line a field, and one a point: a file that can be read and compared. */
@@ -330,6 +380,20 @@ static void write_json(json_t *root, FILE *file) {
   fputs("\n}\n", file);
 }
 
+/* In the order of a file that is new: points are many, and come last. */
+static void put_last(json_t *root, const char *key) {
+  json_t *value = json_incref(json_object_get(root, key));
+  if (!value)
+    return;
+  json_object_del(root, key);
+  json_object_set_new(root, key, value);
+}
+
+static void put_in_order(json_t *root) {
+  put_last(root, "learned");
+  put_last(root, "points");
+}
+
 static enum gd_status save_json(json_t *root, const char *path, struct gd_error *err) {
   struct gd_file_out out;
   enum gd_status status = gd_file_begin(&out, path, err);
@@ -349,6 +413,24 @@ enum gd_status gd_rates_save(const struct gd_rates *rates, const char *path, str
   return status;
 }
 
+enum gd_status gd_rates_save_learned(const char *path, const struct gd_rates *rates,
+                                     struct gd_error *err) {
+  struct gd_json json = {0};
+  json_t *learned = pack_learned(rates);
+  enum gd_status status =
+      learned ? gd_json_load(&json, path, err) : gd_nomem(err, "while writing a calibration");
+  if (status == GD_OK && (json_object_set(json.root, "learned", learned) != 0 ||
+                          json_object_set_new(json.root, "errors", pack_errors(rates->errors))))
+    status = gd_nomem(err, "while writing a calibration");
+  if (status == GD_OK)
+    put_in_order(json.root);
+  if (status == GD_OK)
+    status = save_json(json.root, path, err);
+  gd_json_deinit(&json);
+  json_decref(learned);
+  return status;
+}
+
 enum gd_status gd_rates_save_errors(const char *path,
                                     const struct gd_trial_errors errors[GD_POINT_CLASSES],
                                     struct gd_error *err) {
@@ -356,6 +438,8 @@ enum gd_status gd_rates_save_errors(const char *path,
   enum gd_status status = gd_json_load(&json, path, err);
   if (status == GD_OK && json_object_set_new(json.root, "errors", pack_errors(errors)) != 0)
     status = gd_nomem(err, "while writing a calibration");
+  if (status == GD_OK)
+    put_in_order(json.root);
   if (status == GD_OK)
     status = save_json(json.root, path, err);
   gd_json_deinit(&json);

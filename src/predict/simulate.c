@@ -12,6 +12,8 @@
 struct streams {
   double now_s;
   double speed;   /* of both while both run */
+  double slowest; /* times what a typical rank takes to compute */
+  double clock;   /* what is bound by arithmetic takes 1 / clock */
   double *left_s; /* of each asynchronous job, by number - 1 */
   uint32_t pushed, done;
 };
@@ -90,11 +92,33 @@ static void add_row(struct gd_simulated *to, enum gd_program program, const stru
   to->rows[i].flops += work->flops;
 }
 
+static void add_collective(struct gd_simulated *to, const struct gd_rates *rates,
+                           const struct gd_work *work, double seconds) {
+  enum gd_collective kind;
+  struct gd_collective_time time;
+  if (!gd_rates_collective(rates, work, &kind, &time))
+    return;
+  to->collectives[kind].calls++;
+  to->collectives[kind].bytes += work->sizes[0];
+  to->collectives[kind].seconds += seconds;
+  to->collectives[kind].latency_s += time.latency_s;
+}
+
 /* --- the walk ------------------------------------------------------------------------------ */
+
+static void add_load(struct gd_power_load *load, const struct gd_rates *rates,
+                     const struct gd_work *work, double seconds) {
+  if (work->on_host || gd_work_is_transfer(work->kind) || gd_work_is_collective(work->kind))
+    return;
+  load->flops += work->flops;
+  load->bytes += work->bytes;
+  if (gd_rates_is_arithmetic(rates, work))
+    load->flop_s += seconds;
+}
 
 static void walk(const struct gd_plan *plan, enum gd_program program, const struct gd_rates *rates,
                  struct memo *memo, struct streams *streams, uint32_t *async_at,
-                 struct gd_simulated *to) {
+                 struct gd_power_load *load, struct gd_simulated *to) {
   const uint32_t *waits = plan->waits[program];
   const struct gd_graph *graph = plan->graph;
   double share = graph->loss == GD_NONE ? 1 : gd_run_counted_share(graph);
@@ -105,7 +129,14 @@ static void walk(const struct gd_plan *plan, enum gd_program program, const stru
     struct gd_work work;
     gd_work_of(graph, id, share, &work);
     double seconds = look_up(memo, rates, &work);
+    if (!async) {
+      seconds *= streams->slowest;
+      add_load(load, rates, &work, seconds);
+      if (gd_rates_is_arithmetic(rates, &work))
+        seconds /= streams->clock;
+    }
     add_row(to, program, &work, async, seconds);
+    add_collective(to, rates, &work, seconds);
     if (async) {
       streams->left_s[streams->pushed] = seconds;
       async_at[i] = ++streams->pushed;
@@ -117,7 +148,27 @@ static void walk(const struct gd_plan *plan, enum gd_program program, const stru
     }
   }
   wait_for(streams, streams->pushed);
-  to->seconds = streams->now_s;
+  to->seconds = load->seconds = streams->now_s;
+}
+
+/* What the limit of its power costs a GPU is known once a program was walked without it. */
+static void walk_limited(const struct gd_plan *plan, enum gd_program program,
+                         const struct gd_rates *rates, struct memo *memo, struct streams *streams,
+                         uint32_t *async_at, struct gd_simulated *to) {
+  struct gd_power_load load = {0}, again = {0};
+  struct streams fresh = *streams;
+  struct gd_power power = rates->power;
+  if (rates->learned.energy > 0)
+    power.flop_joules *= rates->learned.energy;
+  walk(plan, program, rates, memo, streams, async_at, &load, to);
+  to->clock = gd_power_clock(&power, &load);
+  to->power_w = gd_power_watts(&power, &load, to->clock);
+  if (to->clock >= 1)
+    return;
+  fresh.clock = to->clock;
+  struct gd_simulated limited = {.clock = to->clock, .power_w = to->power_w};
+  walk(plan, program, rates, memo, &fresh, async_at, &again, &limited);
+  *to = limited;
 }
 
 enum gd_status gd_simulate(const struct gd_plan *plan, enum gd_program program,
@@ -131,12 +182,15 @@ enum gd_status gd_simulate(const struct gd_plan *plan, enum gd_program program,
   memo.slots = gd_mem_alloc(memo.count, sizeof *memo.slots);
   uint32_t *async_at = gd_mem_alloc((size_t)n + 1, sizeof *async_at); /* by place in order */
   struct streams streams = {.speed = rates->async_speed > 0 ? rates->async_speed : 1,
+                            .slowest = (rates->slowest > 0 ? rates->slowest : 1) *
+                                       (rates->learned.step > 0 ? rates->learned.step : 1),
+                            .clock = 1,
                             .left_s = gd_mem_alloc((size_t)n + 1, sizeof *streams.left_s)};
   bool ok = memo.slots && async_at && streams.left_s;
   for (uint32_t i = 0; ok && i < memo.count; i++)
     memo.slots[i].seconds = -1;
   if (ok)
-    walk(plan, program, rates, &memo, &streams, async_at, simulated);
+    walk_limited(plan, program, rates, &memo, &streams, async_at, simulated);
   gd_mem_free(streams.left_s);
   gd_mem_free(async_at);
   gd_mem_free(memo.slots);

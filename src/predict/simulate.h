@@ -20,8 +20,15 @@ struct gd_simulated {
   double seconds;  /* of the program */
   double main_s;   /* sum over the ops of the computation */
   double async_s;  /* likewise of asynchronous ops */
+  double clock;    /* of a GPU, over the one that it was calibrated at: what its power leaves */
+  double power_w;  /* mean, of a GPU's board; 0: not known */
   uint32_t n_rows; /* by kind of op, in the order of their first use */
   struct gd_profile_row rows[GD_PROFILE_ROWS];
+  /* Collectives over the fabric of a target, by kind. */
+  struct gd_simulated_collective {
+    uint32_t calls;
+    double bytes, seconds, latency_s; /* sums; bytes as gd_collective_seconds counts them */
+  } collectives[GD_COLLECTIVE_COUNT];
 };
 
 /* GD_ENVIRONMENT when memory is out; nothing else can fail. */

@@ -27,9 +27,16 @@ static void to_fit(const double *x, struct gd_stack_fit *fit) {
     fit->value[i] = exp(x[i]);
 }
 
+enum residual { DAYS, CHOICE, RESIDUALS };
+static const double choice_weight = 0.2;
+
 /* 0 where the model finds no room: nothing to learn from. */
-static double residual(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit) {
+static double residual(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit,
+                       enum residual which) {
   struct gd_stack_answer answer;
+  double regret = gd_stack_cell_regret(cell, fit);
+  if (which == CHOICE)
+    return regret > 0 ? choice_weight * log(1 + regret) : 0;
   gd_stack_cell_predict(cell, fit, &answer);
   return answer.feasible ? log(answer.days / cell->paper->days) : 0;
 }
@@ -42,8 +49,10 @@ static double loss(const struct problem *problem, const double *x) {
     const struct gd_stack_cell *cell = &problem->stack->cells[i];
     if (!counts(problem, cell))
       continue;
-    double r = fabs(residual(cell, &fit));
-    sum += r < huber ? r * r / 2 : huber * (r - huber / 2);
+    for (int which = 0; which < RESIDUALS; which++) {
+      double r = fabs(residual(cell, &fit, (enum residual)which));
+      sum += r < huber ? r * r / 2 : huber * (r - huber / 2);
+    }
   }
   for (int i = 0; i < N; i++)
     sum += pull * (x[i] - problem->start[i]) * (x[i] - problem->start[i]) / 2;
@@ -61,14 +70,15 @@ static void linearise(const struct problem *problem, const double *x, double a[N
     a[i][i] = pull;
     g[i] = pull * (x[i] - problem->start[i]);
   }
-  for (int c = 0; c < problem->stack->n_cells; c++) {
-    const struct gd_stack_cell *cell = &problem->stack->cells[c];
+  for (int c = 0; c < RESIDUALS * problem->stack->n_cells; c++) {
+    const struct gd_stack_cell *cell = &problem->stack->cells[c / RESIDUALS];
+    const enum residual which = (enum residual)(c % RESIDUALS);
     double derivative[N];
     if (!counts(problem, cell))
       continue;
-    double r = residual(cell, &at), weight = fabs(r) > huber ? huber / fabs(r) : 1;
+    double r = residual(cell, &at, which), weight = fabs(r) > huber ? huber / fabs(r) : 1;
     for (int i = 0; i < N; i++)
-      derivative[i] = (residual(cell, &moved[i]) - r) / step;
+      derivative[i] = (residual(cell, &moved[i], which) - r) / step;
     for (int i = 0; i < N; i++) {
       g[i] += weight * derivative[i] * r;
       for (int j = 0; j < N; j++)

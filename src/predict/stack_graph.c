@@ -89,7 +89,7 @@ static void keep_inputs(struct counting *c, const struct gd_op *op) {
     keep(c, op->in[i], 0);
 }
 
-/* fp32 where autocast computes in it, else the dtype's own. */
+/* Bytes of an element of what autocast computes in fp32; 0: as many as its dtype has. */
 static double wide(const struct counting *c) {
   return c->bits16 && (c->mode == GD_STACK_NAIVE || c->mode == GD_STACK_COMPILED) ? 4 : 0;
 }
@@ -136,7 +136,9 @@ static void keep_for(struct counting *c, const struct gd_op *op) {
     return;
   case GD_SAVES_MASK:
     c->masks[gd_tensor_root(c->graph, op->out[0], NULL)] =
-        (double)gd_tensor_elements(c->graph, op->out[0]);
+        op->attr.dropout.per_sample /* no other op has a mask */
+            ? 0                     /* a number a sample */
+            : (double)gd_tensor_elements(c->graph, op->out[0]);
     return;
   case GD_SAVES_LOGITS:
     if (is_language(c->model))

@@ -16,6 +16,7 @@
 static const double context_bytes = 0.9 * 1024 * 1024 * 1024; /* CUDA, cuBLAS, NCCL */
 static const double allocator_overhead = 1.02;                /* of activations, by rounding */
 static const double nvlink_share = 0.7;          /* of the links' rate that NCCL reaches */
+static const double network_share = 0.8;         /* likewise of networks */
 static const double host_link_share = 0.5;       /* likewise of copies while the GPU computes */
 static const double cpu_adam_per_s = 0.3e9;      /* parameters that 4 cores update */
 static const double zero3_live_parameters = 1e9; /* stage3_max_live_parameters of DeepSpeed */
@@ -119,21 +120,35 @@ void gd_stack_bytes(const struct gd_stack_graph *graph, const struct gd_method *
   bytes->device += context_bytes;
 }
 
+static bool has_room(const struct gd_stack_bytes *bytes, const struct gd_target *target,
+                     const struct gd_stack_limits *limits) {
+  double device =
+      limits->device_bytes > 0 ? limits->device_bytes : (double)target->gpu->memory_bytes;
+  double host = limits->host_bytes > 0 ? limits->host_bytes : (double)target->host_memory_bytes;
+  return bytes->device <= device && bytes->host <= host;
+}
+
 void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *method,
-                    const struct gd_target *target, int64_t batch, struct gd_stack_point *point) {
+                    const struct gd_target *target, int64_t batch,
+                    const struct gd_stack_limits *limits, struct gd_stack_point *point) {
+  static const struct gd_stack_limits none = {0};
+  limits = limits ? limits : &none;
   *point = (struct gd_stack_point){.method = *method, .mode = gd_stack_mode(method)};
   const struct gd_stack_graph *graph = &model->graphs[point->mode];
   int64_t own = batch / target->count;
-  for (int64_t size = 1; size <= own; size *= 2) {
+  int64_t size = limits->micro_batch > 0 ? limits->micro_batch : 1;
+  while (size <= own) {
     struct gd_stack_bytes bytes;
     gd_stack_bytes(graph, method, target->count, (double)size, &bytes);
     if (point->micro_batch == 0)
-      point->bytes = bytes; /* where nothing fits: what one sequence would take */
-    if (bytes.device > (double)target->gpu->memory_bytes ||
-        bytes.host > (double)target->host_memory_bytes)
+      point->bytes = bytes; /* where nothing fits: what the least would take */
+    if (!has_room(&bytes, target, limits))
       break;
     point->micro_batch = size;
     point->bytes = bytes;
+    if (limits->micro_batch > 0)
+      break;
+    size += limits->any_size ? 1 : size;
   }
   if (point->micro_batch == 0)
     return;
@@ -141,7 +156,7 @@ void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *
   gd_stack_graph_at(graph, (double)point->micro_batch, &sums);
   point->forward = sums.forward;
   point->backward = sums.backward;
-  point->accumulation = (double)own / (double)point->micro_batch;
+  point->accumulation = ceil((double)own / (double)point->micro_batch - 1e-9);
 }
 
 /* --- time ---------------------------------------------------------------------------------- */
@@ -161,7 +176,8 @@ static double peak_of(const struct gd_gpu *gpu, enum gd_precision precision, boo
 
 /* How many times the bytes of our graph are moved: by ops, and by ops on scores. */
 static void traffic(const struct gd_stack_model *model, enum gd_stack_mode mode,
-                    const struct gd_stack_fit *fit, double *ops, double *scores) {
+                    enum gd_sharding sharding, const struct gd_stack_fit *fit, double *ops,
+                    double *scores) {
   bool fp32 = model->graphs[mode].fp32;
   double whole = fit->value[GD_STACK_SCORES];
   *ops = *scores = 1; /* compiled, or Megatron-LM's own kernels */
@@ -172,6 +188,8 @@ static void traffic(const struct gd_stack_model *model, enum gd_stack_mode mode,
              (mode == GD_STACK_COMPILED && !gd_stack_compiles(&model->model))) {
     *ops = fit->value[GD_STACK_EAGER];
     *scores = whole / 2;
+  } else if (mode == GD_STACK_COMPILED && gd_shards_by_block(sharding)) {
+    *ops = fit->value[fp32 ? GD_STACK_EAGER : GD_STACK_AUTOCAST];
   }
 }
 
@@ -189,13 +207,22 @@ static double phase_s(const struct clock *clock, const struct gd_stack_phase *ph
          bytes / (clock->fit->value[GD_STACK_BANDWIDTH] * bandwidth);
 }
 
-static double collective_bytes_per_s(const struct gd_target *target,
-                                     const struct gd_stack_fit *fit) {
+static double inside_bytes_per_s(const struct gd_target *target, const struct gd_stack_fit *fit) {
   bool linked = target->topology == GD_TOPOLOGY_SWITCH ||
                 (target->topology == GD_TOPOLOGY_PAIRS && target->count == 2);
   return linked && target->gpu->peer_link_bytes_per_s > 0
              ? nvlink_share * target->gpu->peer_link_bytes_per_s
              : fit->value[GD_STACK_BUS];
+}
+
+/* A ring is as fast as its slowest link; the paper had one machine, and no network. */
+static double collective_bytes_per_s(const struct gd_target *target,
+                                     const struct gd_stack_fit *fit) {
+  double inside = inside_bytes_per_s(target, fit);
+  return target->nodes > 1 && target->network
+             ? fmin(inside,
+                    network_share * fmax(target->network_cards, 1) * target->network->bytes_per_s)
+             : inside;
 }
 
 /* What a pass and an update spend on other GPUs. Hugging Face's Trainer lets data parallel sum
@@ -251,7 +278,7 @@ double gd_stack_step_s(const struct gd_stack_model *model, const struct gd_stack
       .fit = fit,
       .peak = peak_of(target->gpu, model->model.recipe.precision, point->mode == GD_STACK_NAIVE),
       .memory_bytes_per_s = target->gpu->memory_bytes_per_s};
-  traffic(model, point->mode, fit, &clock.ops, &clock.scores);
+  traffic(model, point->mode, method->sharding, fit, &clock.ops, &clock.scores);
   double forward_s = phase_s(&clock, &point->forward);
   double backward_s = phase_s(&clock, &point->backward);
   double micro_step_s = (method->ckpt ? 2 : 1) * forward_s + backward_s;
@@ -300,9 +327,25 @@ static void fill_points(struct gd_stack_cell *cell) {
   if (cell->paper->table == GD_PAPER_OPTIMAL)
     n = gd_method_space(cell->paper->count > 1, methods);
   for (int i = 0; i < n; i++)
-    gd_stack_point(cell->model, &methods[i], &cell->target, cell->model->model.recipe.batch,
+    gd_stack_point(cell->model, &methods[i], &cell->target, cell->model->model.recipe.batch, NULL,
                    &cell->points[i]);
   cell->n_points = n;
+}
+
+static void find_setting(const struct gd_paper *paper, struct gd_stack_cell *cell) {
+  const struct gd_paper_setting *setting =
+      gd_paper_find_setting(paper, cell->paper->model, cell->paper->gpu, cell->paper->count);
+  if (cell->paper->table == GD_PAPER_NAIVE) {
+    cell->setting = &cell->points[0];
+    return;
+  }
+  for (int i = 0; i < cell->n_points && setting; i++) {
+    const struct gd_method *method = &cell->points[i].method;
+    if (method->ckpt == setting->checkpointing && method->offload == setting->offloading &&
+        gd_method_is_naive(method) != setting->free_lunch &&
+        strcmp(gd_sharding_name(method->sharding), setting->sharding) == 0)
+      cell->setting = &cell->points[i];
+  }
 }
 
 static void classify(struct gd_stack_cell *cell) {
@@ -333,6 +376,7 @@ static enum gd_status fill_cells(struct gd_stack *stack, struct gd_error *err) {
                         &cell->target, err));
     classify(cell);
     fill_points(cell);
+    find_setting(&stack->paper, cell);
   }
   return GD_OK;
 }
@@ -387,6 +431,14 @@ void gd_stack_cell_predict(const struct gd_stack_cell *cell, const struct gd_sta
       *answer = (struct gd_stack_answer){.feasible = true, .point = point, .step_s = step_s};
   }
   answer->days = answer->step_s * (double)cell->model->model.recipe.steps / 86400;
+}
+
+double gd_stack_cell_regret(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit) {
+  struct gd_stack_answer answer;
+  gd_stack_cell_predict(cell, fit, &answer);
+  if (!answer.feasible || !cell->setting || cell->setting->micro_batch == 0)
+    return -1;
+  return gd_stack_step_s(cell->model, cell->setting, &cell->target, fit) / answer.step_s - 1;
 }
 
 double gd_stack_cell_error(const struct gd_stack_cell *cell, double days) {

@@ -69,9 +69,16 @@ struct gd_stack_point {
   struct gd_stack_bytes bytes;
   struct gd_stack_phase forward, backward;
 };
-/* Of a batch of so many sequences on a target. */
+/* What may be asked for instead of the largest power of two in all the memory there is. */
+struct gd_stack_limits {
+  int64_t micro_batch;             /* 0: the largest that fits */
+  bool any_size;                   /* that need not be a power of two */
+  double device_bytes, host_bytes; /* 0: what the GPU and its share of the host have */
+};
+/* Of a batch of so many sequences on a target; limits may be NULL. */
 void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *method,
-                    const struct gd_target *target, int64_t batch, struct gd_stack_point *point);
+                    const struct gd_target *target, int64_t batch,
+                    const struct gd_stack_limits *limits, struct gd_stack_point *point);
 /* Seconds of one training step of a point that fits. */
 double gd_stack_step_s(const struct gd_stack_model *model, const struct gd_stack_point *point,
                        const struct gd_target *target, const struct gd_stack_fit *fit);
@@ -114,6 +121,7 @@ struct gd_stack_cell {
   enum gd_stack_group group;
   struct gd_stack_point points[GD_METHODS_MOST];
   int n_points;
+  const struct gd_stack_point *setting; /* the one that the paper chose (Appendix J); or NULL */
 };
 
 struct gd_stack {
@@ -135,11 +143,15 @@ struct gd_stack_leave {
 bool gd_stack_leaves_out(const struct gd_stack_leave *leave, const struct gd_stack_cell *cell);
 
 /* Least squares in the logarithm of days, outliers weighted down (Huber), over the cells of group
-   GD_STACK_FITTED that are not left out. */
+   GD_STACK_FITTED that are not left out: of the days that the best setting is predicted to
+   take, and, a fifth as heavy, of how much longer the paper's own setting is predicted to take. */
 void gd_stack_fit(const struct gd_stack *stack, const struct gd_stack_leave *leave,
                   struct gd_stack_fit *fit);
 void gd_stack_cell_predict(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit,
                            struct gd_stack_answer *answer);
+/* How much longer the paper's setting is predicted to take than the best one, relative; below 0:
+   there is no setting, or it is predicted not to fit. */
+double gd_stack_cell_regret(const struct gd_stack_cell *cell, const struct gd_stack_fit *fit);
 /* Relative; below 10 days half a day of it is the table's rounding. Not for what does not fit. */
 double gd_stack_cell_error(const struct gd_stack_cell *cell, double days);
 

@@ -101,7 +101,9 @@ static uint64_t variant_fused(const struct gd_graph *graph, const struct gd_op *
   return bits;
 }
 
-/* Rows that do not begin at multiples of 8 elements: a GPU reads them in smaller pieces. */
+/* Rows that do not begin at multiples of 8 elements: a GPU reads them in smaller pieces. A bit of a
+   GEMM's variant. */
+enum { ODD_ROWS = 16 };
 static bool has_odd_rows(const struct gd_graph *graph, const struct gd_op *op) {
   const struct gd_tensor *a = tensor(graph, op->in[0]), *b = tensor(graph, op->in[1]);
   const struct gd_tensor *out = tensor(graph, op->out[0]);
@@ -112,7 +114,7 @@ static uint64_t variant_matmul(const struct gd_graph *graph, const struct gd_op 
   return (op->attr.matmul.trans_a ? 1u : 0) | (op->attr.matmul.trans_b ? 2u : 0) |
          (op->adds ? 4u : 0) |
          (tensor(graph, op->out[0])->dtype != tensor(graph, op->in[0])->dtype ? 8u : 0) |
-         (has_odd_rows(graph, op) ? 16u : 0);
+         (has_odd_rows(graph, op) ? ODD_ROWS : 0);
 }
 
 static uint64_t variant_attention(const struct gd_graph *graph, const struct gd_op *op) {
@@ -313,19 +315,48 @@ static int bits_apart(uint64_t a, uint64_t b) {
   return count;
 }
 
-double gd_work_distance(const struct gd_work *a, const struct gd_work *b) {
-  static const double weight[GD_WORK_SIZES] = {1, 1, 1, 1};
-  double sum = 0;
-  for (int i = 0; i < GD_WORK_SIZES; i++) {
-    double apart = log2(a->sizes[i] / b->sizes[i]);
-    sum += weight[i] * apart * apart;
+/*
+ * What a factor of two in a size counts for: heads take alike, and so do the bytes of a cluster.
+ */
+static double weight_of(const struct gd_work *work, int size) {
+  static const double attention[GD_WORK_SIZES] = {0.1, 1, 1, 0.5},
+                      fused[GD_WORK_SIZES] = {0.25, 0.25, 1, 1};
+  switch (gd_op_info(work->kind)->work) {
+  case GD_WORK_ATTENTION:
+  case GD_WORK_ATTENTION_GRAD: return attention[size];
+  case GD_WORK_FUSED: return fused[size];
+  default: return 1;
   }
+}
+
+void gd_work_steps(const struct gd_work *from, const struct gd_work *to,
+                   double steps[GD_WORK_SIZES]) {
+  for (int i = 0; i < GD_WORK_SIZES; i++)
+    steps[i] = weight_of(from, i) * log2(to->sizes[i] / from->sizes[i]);
+}
+
+/*
+ * Whether two units are one to this work: fp16 and bf16 have as many bytes, and on GPUs one rate;
+ * TF32 is fp32 to what only moves it.
+ */
+static bool same_unit(const struct gd_work *a, const struct gd_work *b) {
+  bool a16 = a->unit == GD_PEAK_FP16 || a->unit == GD_PEAK_BF16;
+  bool b16 = b->unit == GD_PEAK_FP16 || b->unit == GD_PEAK_BF16;
+  return a->unit == b->unit || (a16 && b16) || (a->flops <= 0 && b->flops <= 0 && a16 == b16);
+}
+
+double gd_work_distance(const struct gd_work *a, const struct gd_work *b) {
+  double steps[GD_WORK_SIZES], sum = 0;
+  gd_work_steps(a, b, steps);
+  for (int i = 0; i < GD_WORK_SIZES; i++)
+    sum += steps[i] * steps[i];
   /* A bit of the variant is as far off as a size that differs by two or three times; the layout of
      a GEMM and one op of a cluster count for half of that. */
   const enum gd_work_class class = gd_op_info(a->kind)->work;
   double bit = class == GD_WORK_FUSED || class == GD_WORK_MATMUL ? 0.7 : 1.5;
-  double other = bit * bits_apart(a->variant, b->variant);
-  if (a->unit != b->unit)
+  uint64_t odd = class == GD_WORK_MATMUL ? (a->variant ^ b->variant) & ODD_ROWS : 0;
+  double other = bit * bits_apart(a->variant, b->variant ^ odd);
+  if (!same_unit(a, b) || odd) /* other instructions, other kernels */
     other += 3;
   return sqrt(sum + other * other);
 }

@@ -25,6 +25,10 @@ struct gd_work {
 void gd_work_of(const struct gd_graph *graph, gd_op_id id, double counted_share,
                 struct gd_work *work);
 
+/* From one to the other, size by size: 1 where a factor of two counts in full. */
+void gd_work_steps(const struct gd_work *from, const struct gd_work *to,
+                   double steps[GD_WORK_SIZES]);
+
 /* How unlike two pieces of work of one kind are: 0, or about the factor of two between sizes. */
 double gd_work_distance(const struct gd_work *a, const struct gd_work *b);
 

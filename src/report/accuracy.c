@@ -3,22 +3,19 @@
  */
 #include "report/accuracy.h"
 
+#include "base/compare.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- scores -------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 struct gd_accuracy_score gd_accuracy_score(double *errors, int count) {
   struct gd_accuracy_score score = {.count = count};
   if (count == 0)
     return score;
-  qsort(errors, (size_t)count, sizeof *errors, compare);
+  qsort(errors, (size_t)count, sizeof *errors, gd_compare_doubles);
   score.median = count % 2 ? errors[count / 2] : (errors[count / 2 - 1] + errors[count / 2]) / 2;
   score.p90 = errors[(int)ceil(0.9 * count) - 1];
   score.worst = errors[count - 1];
@@ -179,6 +176,8 @@ enum gd_status gd_accuracy_make(struct gd_accuracy *accuracy, struct gd_error *e
 }
 
 void gd_accuracy_deinit(struct gd_accuracy *accuracy) {
+  gd_published_errors_deinit(&accuracy->published_errors);
+  gd_published_deinit(&accuracy->published);
   gd_stack_deinit(&accuracy->stack);
   gd_arena_deinit(&accuracy->arena);
   gd_mem_free(accuracy->trials);
@@ -225,4 +224,26 @@ void gd_accuracy_micro_batches(const struct gd_accuracy *accuracy, int *exact, i
     *exact += found == setting->micro_batch;
     *near += found > 0 && 2 * found >= setting->micro_batch && found <= 2 * setting->micro_batch;
   }
+}
+
+int gd_accuracy_choices(const struct gd_accuracy *accuracy, int *of,
+                        struct gd_accuracy_score *regret) {
+  double regrets[512];
+  int right = 0, count = 0;
+  *of = 0;
+  for (int i = 0; i < accuracy->stack.n_cells && count < 512; i++) {
+    const struct gd_stack_cell *cell = &accuracy->stack.cells[i];
+    if (cell->paper->table != GD_PAPER_OPTIMAL || !cell->setting)
+      continue;
+    ++*of;
+    right += accuracy->cells[i].point == cell->setting;
+    for (int f = 0; f < accuracy->n_gpus; f++)
+      if (gd_stack_leaves_out(&accuracy->gpus[f].leave, cell)) {
+        double found = gd_stack_cell_regret(cell, &accuracy->gpus[f].fit);
+        if (found >= 0)
+          regrets[count++] = found;
+      }
+  }
+  *regret = gd_accuracy_score(regrets, count);
+  return right;
 }

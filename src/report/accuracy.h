@@ -13,6 +13,7 @@
 #ifndef GD_REPORT_ACCURACY_H
 #define GD_REPORT_ACCURACY_H
 
+#include "predict/published_errors.h"
 #include "predict/rates.h"
 #include "predict/stack_paper.h"
 #include "store/store.h"
@@ -57,10 +58,10 @@ struct gd_accuracy_trial {
    neighbours, checkpoints and evaluations. */
 struct gd_accuracy_run {
   struct gd_accuracy_trial trial; /* measured_s: median of its steps */
-  const char *folder, *promised_by, *slowed_by;
+  const char *folder, *expected_by, *slowed_by;
   int64_t steps;     /* that it made */
   double whole_s;    /* of a step, with all that is none: time of the process / steps */
-  double promised_s; /* what it was started on; 0: nobody said */
+  double expected_s; /* what it was started on; 0: nobody said */
 };
 
 enum { GD_ACCURACY_FOLDS = 16 };
@@ -80,6 +81,8 @@ struct gd_accuracy {
   uint32_t n_trials, trials_capacity;
   struct gd_accuracy_run *runs;
   uint32_t n_runs, runs_capacity;
+  struct gd_published published; /* empty unless added */
+  struct gd_published_errors published_errors;
 };
 
 /* The paper's part; no trials yet. */
@@ -94,6 +97,10 @@ enum gd_status gd_accuracy_add_file(struct gd_accuracy *accuracy, const char *pa
                                     struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_accuracy_add_store(struct gd_accuracy *accuracy, struct gd_store *store,
                                      struct gd_error *err) GD_MUST_USE;
+
+/* Throughput that others published, by fits that have not seen it; takes seconds. */
+enum gd_status gd_accuracy_add_published(struct gd_accuracy *accuracy,
+                                         struct gd_error *err) GD_MUST_USE;
 
 /* Scores of relative errors; sorts them. */
 struct gd_accuracy_score gd_accuracy_score(double *errors, int count);
@@ -111,8 +118,21 @@ int gd_accuracy_feasible(const struct gd_accuracy *accuracy, enum gd_paper_table
 /* Settings of Appendix J whose micro-batch is found: exactly, and within a factor of two. */
 void gd_accuracy_micro_batches(const struct gd_accuracy *accuracy, int *exact, int *near);
 
+/* Methods of Table 1 that are those of Appendix J, by fits without the GPU; of: how many there are.
+ *regret: how much longer Appendix J's is predicted to take than the one that is chosen. */
+int gd_accuracy_choices(const struct gd_accuracy *accuracy, int *of,
+                        struct gd_accuracy_score *regret);
+
 /* The page, in Markdown. */
-void gd_accuracy_page(const struct gd_accuracy *accuracy, struct gd_strbuf *out);
+enum gd_status gd_accuracy_page(const struct gd_accuracy *accuracy, struct gd_strbuf *out,
+                                struct gd_error *err) GD_MUST_USE;
+/* Predicted over published rates as an SVG, both axes logarithmic. */
+void gd_accuracy_published_picture(const struct gd_accuracy *accuracy, struct gd_strbuf *out);
+/* Its part about published throughput, where that was added. */
+enum gd_status gd_accuracy_published_section(const struct gd_accuracy *accuracy,
+                                             struct gd_strbuf *out,
+                                             struct gd_error *err) GD_MUST_USE;
+/* With accuracy.svg next to it, where published throughput was added. */
 enum gd_status gd_accuracy_write_page(const struct gd_accuracy *accuracy, const char *path,
                                       struct gd_error *err) GD_MUST_USE;
 

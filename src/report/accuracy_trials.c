@@ -74,6 +74,7 @@ static enum gd_status predict_gpu(struct gd_accuracy *a, const struct gd_gpu *gp
   to->planned_feasible = planned.status != GD_TRIAL_INFEASIBLE;
   to->planned_bytes = planned.peak_bytes;
   GD_TRY(gd_predictor_for_target(&predictor, &target, err));
+  gd_rates_leave_out(&predictor.rates, trial->model);
   enum gd_status status = GD_OK;
   if (to->feasible)
     status = gd_trial_predict_stored(trial, &target, &predictor, &prediction, err);
@@ -137,7 +138,8 @@ static enum gd_status predict_cpu(struct gd_accuracy *a, const struct gd_trial *
   enum gd_status status = open_cpu(trial, &predictor, &found, err);
   if (status == GD_OK && !found)
     to->why = "measured on a machine whose calibration is not here";
-  else if (status == GD_OK && to->feasible)
+  gd_rates_leave_out(&predictor.rates, trial->model);
+  if (status == GD_OK && found && to->feasible)
     status = gd_trial_predict_stored(trial, NULL, &predictor, &prediction, err);
   if (found)
     take(a, &predictor, &prediction, status, to);
@@ -180,11 +182,11 @@ static enum gd_status add_run(void *user, const struct gd_run_record *run, struc
   int64_t steps = run->last_step - run->first_step;
   *to = (struct gd_accuracy_run){.trial = facts_of(a, "", &run->trial),
                                  .folder = keep(a, run->folder),
-                                 .promised_by = keep(a, run->promised_by),
+                                 .expected_by = keep(a, run->expected_by),
                                  .slowed_by = keep(a, run->slowed_by),
                                  .steps = steps,
                                  .whole_s = run->seconds / (double)steps,
-                                 .promised_s = run->promised_step_s};
+                                 .expected_s = run->expected_step_s};
   return compare(a, &run->trial, &to->trial, err);
 }
 

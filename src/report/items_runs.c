@@ -1,19 +1,20 @@
 /*
  * Runs of `gpudays train`: a table of them, their losses together, and the curves of each: loss and
  * evaluation, throughput, learning rate, skipped updates, and the step time against what the run
- * was promised. Read from their folders; nothing of it is in the store.
+ * was expected. Read from their folders; nothing of it is in the store.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "report/report_int.h"
 #include "train/run_view.h"
 
 enum {
   POINTS = 300,   /* of a curve: what shares one is shown by its mean, of step times the median */
-  TOGETHER = 8,   /* runs in the figure of all */
-  IN_CURVES = 24, /* runs that have figures of their own */
+  TOGETHER = 8,   /* runs in a figure of losses; there are as many figures as that takes */
+  IN_CURVES = 24, /* runs that have figures of their own: those that changed last */
 };
 
 struct run {
@@ -27,11 +28,6 @@ struct run {
 };
 
 /* --- curves --------------------------------------------------------------------------------- */
-
-static int compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
 
 /* Mean of what is finite; NaN: nothing is. */
 struct mean {
@@ -61,14 +57,14 @@ static void fill_place(struct run *run, int place, uint32_t first, uint32_t end,
     if (points[i].step_s > 0)
       seconds[count++] = points[i].step_s;
   }
-  qsort(seconds, (size_t)count, sizeof *seconds, compare_doubles);
+  qsort(seconds, (size_t)count, sizeof *seconds, gd_compare_doubles);
   run->step[place] = (double)points[end - 1].step;
   run->loss[place] = value_of(&loss);
   run->rate[place] = value_of(&rate);
   run->lr[place] = points[end - 1].lr;
   run->skipped[place] = (double)*skipped;
-  if (count > 0 && run->view.leg.promised_step_s > 0)
-    run->drift[place] = 100 * (seconds[count / 2] / run->view.leg.promised_step_s - 1);
+  if (count > 0 && run->view.session.expected_step_s > 0)
+    run->drift[place] = 100 * (seconds[count / 2] / run->view.session.expected_step_s - 1);
 }
 
 static enum gd_status make_curves(struct gd_report *report, struct run *run, struct gd_error *err) {
@@ -112,7 +108,7 @@ static const struct gd_report_column columns[] = {
     {"Skipped", NULL, true},
     {"Tokens (images)/s", NULL, true},
     {"Now", "Step, ms", true},
-    {"Promised", "Step, ms", true},
+    {"Expected", "Step, ms", true},
     {"Longer, %", "Step, ms", true},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
@@ -120,13 +116,13 @@ enum { COLUMNS = sizeof columns / sizeof *columns };
 static void add_row(struct gd_report *report, const struct run *run,
                     struct gd_report_table *table) {
   const struct gd_run_view *view = &run->view;
-  const struct gd_run_leg *leg = &view->leg;
+  const struct gd_run_session *session = &view->session;
   struct gd_report_cell *row = gd_report_table_row(table);
   row[0].text = run->name;
   row[1].text = gd_report_model_title(report, view->model);
-  row[2].text = gd_report_print(report, "%s", leg->method);
-  row[3].text = gd_report_print(report, leg->ranks > 1 ? "%s x %lld" : "%s", leg->device,
-                                (long long)leg->ranks);
+  row[2].text = gd_report_print(report, "%s", session->method);
+  row[3].text = gd_report_print(report, session->ranks > 1 ? "%s x %lld" : "%s", session->device,
+                                (long long)session->ranks);
   row[4].text = gd_run_state_name(view->state);
   gd_report_set_count(report, &row[5], view->step);
   gd_report_set_count(report, &row[6], view->steps);
@@ -137,10 +133,10 @@ static void add_row(struct gd_report *report, const struct run *run,
     return;
   gd_report_set_count(report, &row[10], (int64_t)view->tokens_per_s);
   gd_report_set_digits(report, &row[11], 1000 * view->step_s);
-  if (leg->promised_step_s <= 0)
+  if (session->expected_step_s <= 0)
     return;
-  gd_report_set_digits(report, &row[12], 1000 * leg->promised_step_s);
-  gd_report_set_digits(report, &row[13], 100 * (view->step_s / leg->promised_step_s - 1));
+  gd_report_set_digits(report, &row[12], 1000 * session->expected_step_s);
+  gd_report_set_digits(report, &row[13], 100 * (view->step_s / session->expected_step_s - 1));
 }
 
 /* --- figures -------------------------------------------------------------------------------- */
@@ -186,13 +182,14 @@ static enum gd_status run_section(struct gd_report *report, const struct run *ru
                   view->log.images ? "images/s" : "tokens/s", run->rate, err));
   GD_TRY(one_line(report, run, number, "lr", "Learning rate.", "learning rate", run->lr, err));
   gd_report_pair(report, false);
-  if (view->leg.promised_step_s > 0)
-    GD_TRY(one_line(report, run, number, "drift",
-                    gd_report_print(report,
-                                    "Step time against what the %s promised: %.4g ms. Above 0 a "
-                                    "step takes longer.",
-                                    view->leg.promised_by, 1000 * view->leg.promised_step_s),
-                    "% longer than promised", run->drift, err));
+  if (view->session.expected_step_s > 0)
+    GD_TRY(one_line(
+        report, run, number, "drift",
+        gd_report_print(report,
+                        "Step time against the %s that it was started on: %.4g ms. Above 0 a "
+                        "step takes longer.",
+                        view->session.expected_by, 1000 * view->session.expected_step_s),
+        "% longer than expected", run->drift, err));
   if (view->skipped > 0)
     GD_TRY(one_line(report, run, number, "skipped",
                     "Updates that were skipped so far: the loss was not finite, or spiked.",
@@ -201,20 +198,41 @@ static enum gd_status run_section(struct gd_report *report, const struct run *ru
   return GD_OK;
 }
 
-static enum gd_status all_losses(struct gd_report *report, const struct run *runs, int count,
-                                 struct gd_error *err) {
-  int shown = count < TOGETHER ? count : TOGETHER;
+/* Those from `first` on, as many as a figure holds. */
+static enum gd_status losses_of_some(struct gd_report *report, const struct run *runs, int count,
+                                     int first, struct gd_error *err) {
+  int shown = count - first < TOGETHER ? count - first : TOGETHER;
   struct gd_plot_series *series = gd_report_series(report, shown);
   if (!series)
     return gd_report_no_memory(err);
   for (int i = 0; i < shown; i++)
-    series[i] = (struct gd_plot_series){
-        .name = runs[i].name, .x = runs[i].step, .y = runs[i].loss, .count = runs[i].count};
-  return add_lines(report, "runs-loss",
-                   shown < count
-                       ? gd_report_print(report, "Losses of the first %d of %d runs.", shown, count)
-                       : "Losses of all runs.",
+    series[i] = (struct gd_plot_series){.name = runs[first + i].name,
+                                        .x = runs[first + i].step,
+                                        .y = runs[first + i].loss,
+                                        .count = runs[first + i].count};
+  return add_lines(report,
+                   first == 0 ? "runs-loss"
+                              : gd_report_print(report, "runs-loss-%d", first / TOGETHER + 1),
+                   shown < count ? gd_report_print(report, "Losses of runs %d to %d of %d.",
+                                                   first + 1, first + shown, count)
+                                 : "Losses of all runs.",
                    "Losses of runs", "loss", series, shown, err);
+}
+
+static enum gd_status all_losses(struct gd_report *report, const struct run *runs, int count,
+                                 struct gd_error *err) {
+  for (int first = 0; first < count; first += TOGETHER)
+    GD_TRY(losses_of_some(report, runs, count, first, err));
+  return GD_OK;
+}
+
+/* Whether fewer than IN_CURVES runs changed later; of those that changed together, the first. */
+static bool is_among_newest(const struct run *runs, int count, int which) {
+  int later = 0;
+  for (int i = 0; i < count; i++)
+    later += runs[i].view.changed_s > runs[which].view.changed_s ||
+             (runs[i].view.changed_s == runs[which].view.changed_s && i < which);
+  return later < IN_CURVES;
 }
 
 /* --- all of it ------------------------------------------------------------------------------ */
@@ -233,14 +251,20 @@ static enum gd_status make_items(struct gd_report *report, const struct run *run
                           &(struct gd_report_block){
                               "runs",
                               "Runs of 'gpudays train'. A step is the median of the last 32; what "
-                              "was promised is the trial or the prediction it was started on.",
+                              "was expected is the trial or the prediction it was started on.",
                               GD_REPORT_MEASURED, "folders of the runs"},
                           table, err));
   if (count > 1)
     GD_TRY(all_losses(report, runs, count, err));
+  if (count > IN_CURVES)
+    gd_report_text(report,
+                   gd_report_print(report,
+                                   "Of these %d runs, the %d that changed last have curves "
+                                   "of their own below; --runs takes the folders of others.",
+                                   count, (int)IN_CURVES));
   gd_report_end(report);
-  for (int i = 0; i < count && i < IN_CURVES; i++)
-    if (runs[i].count > 1)
+  for (int i = 0; i < count; i++)
+    if (runs[i].count > 1 && is_among_newest(runs, count, i))
       GD_TRY(run_section(report, &runs[i], i + 1, err));
   return GD_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "predict/stack_paper.h"
 #include "report/report_int.h"
 #include "search/points.h"
@@ -120,18 +121,13 @@ static enum gd_status plan_methods(const struct machines *machines, const char *
   return status;
 }
 
-static int compare_numbers(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* The days of n memory-saving methods become a spread, where free-lunch alone and three of them
    fit. */
 static void take_spread(struct gd_report_spread *spreads, int *count, double *days, int n,
                         double lunch) {
   if (n < 3 || !isfinite(lunch))
     return;
-  qsort(days, (size_t)n, sizeof *days, compare_numbers);
+  qsort(days, (size_t)n, sizeof *days, gd_compare_doubles);
   spreads[(*count)++] = (struct gd_report_spread){
       .best = days[0], .median = days[n / 2], .worst = days[n - 1], .lunch = lunch};
 }
@@ -305,7 +301,7 @@ static enum gd_status predict_stack(struct gd_report *report, struct gd_error *e
   }
   if (status == GD_OK && judging.n_errors > 0) {
     int n = judging.n_errors;
-    qsort(judging.errors, (size_t)n, sizeof *judging.errors, compare_numbers);
+    qsort(judging.errors, (size_t)n, sizeof *judging.errors, gd_compare_doubles);
     report->predicted.stack_basis = gd_report_print(
         report,
         "fitted to the cells of the other three GPUs, so that none of these was seen; of %d cells "

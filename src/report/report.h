@@ -1,5 +1,5 @@
 /*
- * The report: one page that holds itself (HTML with its figures inside, no network), and next to it
+ * The report: one page (HTML with its figures inside, which needs no network), and next to it
  * SVG, PNG and CSV of every item. Tables and figures of the paper, from the paper's numbers, from
  * the trials of a store, and predicted; each says which.
  *
@@ -30,7 +30,7 @@ struct gd_report_summary {
   int files;                 /* written, the page included */
   int64_t trials;            /* of the store that are in it */
   int runs;                  /* of `train`, likewise */
-  char note[512];            /* what is missing, and how to get it: no gnuplot; empty: nothing */
+  char note[512]; /* what is missing, such as gnuplot, and how to get it; empty: nothing */
 };
 
 /*

@@ -1,16 +1,19 @@
 /*
- * Plans for the paper's stack; see stack_plan.h.
+ * Plans for software stacks; see stack_plan.h.
  */
 #include "report/stack_plan.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "hw/estimate.h"
 #include "predict/predict.h"
 
-static enum gd_status check_method(const struct gd_method *method, struct gd_error *err) {
+/* --- what was asked for ---------------------------------------------------------------------- */
+
+static enum gd_status check_paper_method(const struct gd_method *method, struct gd_error *err) {
   bool known = true;
   for (int i = 0; i < GD_METHOD_PART_COUNT; i++) {
     enum gd_part_paper paper = gd_method_row((enum gd_method_part_id)i)->paper;
@@ -18,8 +21,6 @@ static enum gd_status check_method(const struct gd_method *method, struct gd_err
       known = known && (paper == GD_ON_PAPER_YES ||
                         (paper == GD_ON_PAPER_WHOLE_GROUP && gd_method_is_free_lunch(method)));
   }
-  if (method->without)
-    return gd_fail(err, GD_UNSUPPORTED, "--stack paper is not made of passes; leave out --without");
   if (known)
     return GD_OK;
   return gd_fail(err, GD_UNSUPPORTED,
@@ -28,13 +29,32 @@ static enum gd_status check_method(const struct gd_method *method, struct gd_err
                  "choose among these");
 }
 
+static enum gd_status check_method(const struct gd_stack_facts *facts,
+                                   const struct gd_method *method, struct gd_error *err) {
+  if (method->without)
+    return gd_fail(err, GD_UNSUPPORTED, "--stack %s is not made of passes; leave out --without",
+                   facts->name);
+  if (facts->paper)
+    return check_paper_method(method, err);
+  if (gd_method_is_free_lunch(method) || gd_method_is_naive(method))
+    return GD_OK;
+  return gd_fail(err, GD_UNSUPPORTED,
+                 "--stack %s knows naive and free-lunch, each with ckpt, a sharding and offload; "
+                 "parts of free-lunch are this engine's",
+                 facts->name);
+}
+
+/* --- the paper's software --------------------------------------------------------------------- */
+
 /* Only what the paper's tables hold has been compared with anything. */
-static void judge(struct gd_stack_plan *plan, bool known_models) {
+static void judge_paper(struct gd_stack_plan *plan, bool known_models) {
   const struct gd_accuracy_score *score = &plan->accuracy.held_gpu;
   const struct gd_target *target = &plan->target;
   bool known = gd_paper_find_gpu(&plan->accuracy.stack.paper, target->gpu->name) != NULL;
   plan->validated = known && known_models && target->nodes == 1 && target->count <= 8;
-  plan->error = fmax(score->p90, plan->validated ? 0 : GD_PREDICT_UNVALIDATED);
+  double error = fmax(score->p90, plan->validated ? 0 : GD_PREDICT_UNVALIDATED);
+  plan->low = 1 - error;
+  plan->high = 1 + error;
   snprintf(
       plan->basis, sizeof plan->basis,
       "%sthe paper's software on the %s, fitted to its Tables 1 and 4; median error %.0f %%, 90 "
@@ -43,42 +63,159 @@ static void judge(struct gd_stack_plan *plan, bool known_models) {
       100 * score->p90);
 }
 
-static enum gd_status add_row(struct gd_stack_plan *plan, const struct gd_stack_model *model,
-                              const struct gd_method *method, struct gd_error *err) {
-  const struct gd_recipe *recipe = &model->model.recipe;
-  struct gd_stack_row *row = &plan->rows[plan->count];
-  *row = (struct gd_stack_row){.model = model, .number = plan->count++};
-  gd_stack_point(model, method, &plan->target, recipe->batch, &row->point);
-  row->fits = row->point.micro_batch > 0;
-  if (row->fits) {
-    row->step_s = gd_stack_step_s(model, &row->point, &plan->target, &plan->accuracy.all.fit);
-    row->days = row->step_s * (double)recipe->steps / 86400;
+static void set_days(const struct gd_stack_plan *plan, struct gd_stack_row *row, double step_s) {
+  row->step_s = step_s;
+  row->days = step_s * (double)row->model->recipe.steps / 86400;
+  row->days_low = row->days * plan->low;
+  row->days_high = row->days * plan->high;
+}
+
+static void fill_paper_row(struct gd_stack_plan *plan, const struct gd_stack_model *model,
+                           struct gd_stack_row *row) {
+  struct gd_stack_point point;
+  gd_stack_point(model, &row->method, &plan->target, row->model->recipe.batch, &plan->limits,
+                 &point);
+  row->micro_batch = point.micro_batch;
+  row->accumulation = point.accumulation;
+  row->bytes = point.bytes;
+  row->fits = point.micro_batch > 0;
+  if (row->fits)
+    set_days(plan, row, gd_stack_step_s(model, &point, &plan->target, &plan->accuracy.all.fit));
+}
+
+/* --- the others ------------------------------------------------------------------------------ */
+
+static void judge_stack(struct gd_stack_plan *plan) {
+  enum gd_published_known known = gd_fitted_knows(&plan->fitted, plan->target.gpu, plan->facts);
+  const struct gd_published_interval *interval = &plan->fitted.of[known];
+  plan->validated = known == GD_KNOWN_BOTH;
+  plan->low = interval->low;
+  plan->high = interval->high;
+  snprintf(plan->basis, sizeof plan->basis,
+           "%s%s on the %s, by a model of the GPU and of the software that rests on %s; median "
+           "error %.0f %%, 90 %% within %.0f %% on rows that a fit had not seen",
+           plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
+           gd_published_known_words(known), 100 * interval->median, 100 * interval->p90);
+}
+
+/* Estimates of memory were off by a third at most where they were compared (results/accuracy.md),
+   so that a micro-batch that was asked for is refused only beyond that. */
+static const double memory_margin = 1.4;
+
+static double device_limit(const struct gd_stack_plan *plan) {
+  return plan->limits.device_bytes > 0 ? plan->limits.device_bytes
+                                       : (double)plan->target.gpu->memory_bytes;
+}
+
+static double host_limit(const struct gd_stack_plan *plan) {
+  return plan->limits.host_bytes > 0 ? plan->limits.host_bytes
+                                     : (double)plan->target.host_memory_bytes;
+}
+
+static bool has_room(const struct gd_stack_plan *plan, const struct gd_stack_bytes *bytes,
+                     double margin) {
+  return bytes->device <= margin * device_limit(plan) && bytes->host <= margin * host_limit(plan);
+}
+
+/* The largest micro-batch that fits, or whether the one that was asked for does. */
+static void choose_micro_batch(const struct gd_stack_plan *plan, const struct gd_stack_graph *graph,
+                               struct gd_stack_row *row) {
+  int64_t own = row->model->recipe.batch / plan->target.count, fixed = plan->limits.micro_batch;
+  int64_t size = fixed > 0 ? fixed : 1;
+  double margin = fixed > 0 ? memory_margin : 1;
+  for (; size <= own; size += plan->limits.any_size ? 1 : size) {
+    struct gd_stack_bytes bytes;
+    gd_stack_facts_bytes(plan->facts, graph, &row->method, plan->target.count, (double)size,
+                         &bytes);
+    bool fits = has_room(plan, &bytes, margin);
+    if (fits || row->micro_batch == 0)
+      row->bytes = bytes;
+    if (!fits)
+      break;
+    row->micro_batch = size;
+    row->tight = !has_room(plan, &bytes, 1);
+    if (fixed > 0)
+      break;
   }
-  return gd_estimate_precision(&model->model, plan->target.gpu, NULL, &row->precision,
-                               &row->substituted, err);
+  row->fits = row->micro_batch > 0;
+}
+
+static enum gd_status fill_row(struct gd_stack_plan *plan, struct gd_stack_row *row,
+                               struct gd_error *err) {
+  const struct gd_stack_facts *facts = plan->facts;
+  struct gd_stack_works works = {0};
+  struct gd_stack_graph graph;
+  struct gd_model model = *row->model;
+  model.recipe.precision = row->precision;
+  bool flash = gd_stack_has_flash(facts, &model, gd_method_is_naive(&row->method));
+  GD_TRY(gd_stack_graph_make(&model, gd_stack_facts_mode(facts, flash), &graph, err));
+  choose_micro_batch(plan, &graph, row);
+  if (!row->fits)
+    return GD_OK;
+  double own = (double)row->model->recipe.batch / plan->target.count;
+  row->accumulation = ceil(own / (double)row->micro_batch - 1e-9);
+  GD_TRY(gd_stack_works_make(facts, &model, row->precision, row->micro_batch, flash, &works, err));
+  struct gd_stack_run run = {
+      .facts = facts,
+      .works = &works,
+      .gpu = &plan->gpu,
+      .target = &plan->target,
+      .method = row->method,
+      .accumulation = own / (double)row->micro_batch,
+      .value = {facts->value[GD_STACK_TRAFFIC], facts->value[GD_STACK_HOST]}};
+  gd_stack_step(&run, &row->step);
+  set_days(plan, row, row->step.seconds);
+  gd_stack_works_deinit(&works);
+  return GD_OK;
+}
+
+/* --- all of them ----------------------------------------------------------------------------- */
+
+static enum gd_status add_row(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
+                              const struct gd_model *model, const struct gd_stack_model *paper,
+                              const struct gd_method *method, struct gd_error *err) {
+  struct gd_stack_row *row = &plan->rows[plan->count];
+  *row = (struct gd_stack_row){.model = model, .method = *method, .number = plan->count++};
+  GD_TRY(gd_estimate_precision(model, plan->target.gpu, asked->precision, &row->precision,
+                               &row->substituted, err));
+  if (!paper)
+    return fill_row(plan, row, err);
+  fill_paper_row(plan, paper, row);
+  return GD_OK;
 }
 
 static enum gd_status add_rows(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
                                struct gd_error *err) {
   size_t n_models = (size_t)asked->n_models;
-  bool known = true;
+  bool known = true, paper = plan->facts->paper;
   struct gd_stack_model *models = gd_arena_alloc(&plan->arena, n_models, sizeof *models);
   plan->rows =
       gd_arena_alloc(&plan->arena, n_models * (size_t)asked->n_methods, sizeof *plan->rows);
   if (!models || !plan->rows)
     return gd_nomem(err, "before the first plan");
+  for (int i = 0; i < asked->n_models && paper; i++)
+    known = known && gd_paper_find_recipe(&plan->accuracy.stack.paper, asked->models[i].name);
+  if (paper)
+    judge_paper(plan, known);
+  else
+    judge_stack(plan);
   for (int i = 0; i < asked->n_models; i++) {
     models[i].model = asked->models[i];
     int64_t batch = models[i].model.recipe.batch;
     if (batch % plan->target.count)
       return gd_fail(err, GD_BAD_INPUT, "a batch of %lld does not divide among %d GPUs",
                      (long long)batch, plan->target.count);
-    GD_TRY(gd_stack_model_make(&models[i], err));
-    known = known && gd_paper_find_recipe(&plan->accuracy.stack.paper, models[i].model.name);
+    if (plan->limits.micro_batch > batch / plan->target.count)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "--micro-batch is %lld, but a batch of %lld leaves each of %d GPUs %lld",
+                     (long long)plan->limits.micro_batch, (long long)batch, plan->target.count,
+                     (long long)(batch / plan->target.count));
+    if (paper)
+      GD_TRY(gd_stack_model_make(&models[i], err));
     for (int k = 0; k < asked->n_methods; k++)
-      GD_TRY(add_row(plan, &models[i], &asked->methods[k], err));
+      GD_TRY(add_row(plan, asked, &asked->models[i], paper ? &models[i] : NULL, &asked->methods[k],
+                     err));
   }
-  judge(plan, known);
   return GD_OK;
 }
 
@@ -93,14 +230,32 @@ static int compare_rows(const void *left, const void *right) {
   return a->number - b->number;
 }
 
+/* The catalogue of the paper's comparison, or one of its own. */
+static enum gd_status open_hw(struct gd_stack_plan *plan, struct gd_hw **hw, struct gd_error *err) {
+  if (plan->facts->paper) {
+    GD_TRY(gd_accuracy_make(&plan->accuracy, err));
+    *hw = &plan->accuracy.stack.hw;
+    return GD_OK;
+  }
+  GD_TRY(gd_hw_load(&plan->hw, err));
+  *hw = &plan->hw;
+  return gd_fitted_load(&plan->fitted, err);
+}
+
 enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
                                   struct gd_error *err) {
-  *plan = (struct gd_stack_plan){0};
+  struct gd_hw *hw;
+  *plan = (struct gd_stack_plan){.limits = asked->limits};
+  GD_TRY(gd_stacks_load(&plan->stacks, err));
+  GD_TRY(gd_stacks_find(&plan->stacks, asked->stack ? asked->stack : "paper", &plan->facts, err));
   for (int i = 0; i < asked->n_methods; i++)
-    GD_TRY(check_method(&asked->methods[i], err));
-  GD_TRY(gd_accuracy_make(&plan->accuracy, err));
-  GD_TRY(gd_hw_target(&plan->accuracy.stack.hw, asked->gpu, asked->count, asked->nodes,
-                      asked->machine, asked->network, &plan->target, err));
+    GD_TRY(check_method(plan->facts, &asked->methods[i], err));
+  GD_TRY(open_hw(plan, &hw, err));
+  GD_TRY(gd_hw_target(hw, asked->gpu, asked->count, asked->nodes, asked->machine, asked->network,
+                      &plan->target, err));
+  if (asked->cpus > 0)
+    plan->target.cpus = asked->cpus;
+  gd_gpu_model_make(plan->target.gpu, &plan->fitted.gpu, &plan->gpu);
   GD_TRY(add_rows(asked, plan, err));
   qsort(plan->rows, (size_t)plan->count, sizeof *plan->rows, compare_rows);
   return GD_OK;
@@ -108,17 +263,18 @@ enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_
 
 void gd_stack_plan_deinit(struct gd_stack_plan *plan) {
   gd_accuracy_deinit(&plan->accuracy);
+  gd_stacks_deinit(&plan->stacks);
+  gd_hw_deinit(&plan->hw);
   gd_arena_deinit(&plan->arena);
   *plan = (struct gd_stack_plan){0};
 }
 
 struct gd_stack_miss gd_stack_plan_miss(const struct gd_stack_plan *plan,
                                         const struct gd_stack_row *row) {
-  const struct gd_stack_bytes *bytes = &row->point.bytes;
-  double device = (double)plan->target.gpu->memory_bytes;
+  const struct gd_stack_bytes *bytes = &row->bytes;
+  double device = device_limit(plan);
   bool host = bytes->device <= device;
   return (struct gd_stack_miss){.host = host,
                                 .need_bytes = host ? bytes->host : bytes->device,
-                                .have_bytes =
-                                    host ? (double)plan->target.host_memory_bytes : device};
+                                .have_bytes = host ? host_limit(plan) : device};
 }

@@ -1,32 +1,43 @@
 /*
- * What the paper's own software would take on given GPUs, by the model that is fitted to its tables
- * (predict/stack_paper.h), with an interval from what that model missed on GPUs that a fit has not
- * seen (accuracy.h).
+ * What a software stack would take on given GPUs: the paper's by the model that is fitted to its
+ * tables (predict/stack_paper.h), any other of data/stacks by its facts and the GPU model
+ * (predict/stack_step.h), each with the interval of what it missed where a fit had not looked.
  *
  *   struct gd_stack_plan plan = {0};
  *   GD_TRY(gd_stack_plan_make(&asked, &plan, err));
- *   ... plan.rows[i].days, plan.error, plan.basis ...
+ *   ... plan.rows[i].days, plan.rows[i].days_low, plan.basis ...
  *   gd_stack_plan_deinit(&plan);
  */
 #ifndef GD_REPORT_STACK_PLAN_H
 #define GD_REPORT_STACK_PLAN_H
 
+#include "predict/published_errors.h"
 #include "report/accuracy.h"
 
 struct gd_stack_asked {
+  const char *stack;             /* a name of data/stacks; NULL: "paper" */
   const struct gd_model *models; /* with their recipes */
   int n_models;
   const struct gd_method *methods;
   int n_methods;
   const char *gpu, *machine, *network; /* of the catalogue; the last two may be NULL */
   int count, nodes;                    /* nodes 0: as few as hold the GPUs */
+  int cpus;                            /* that a GPU has for what is offloaded; 0: the target's */
+  const enum gd_precision *precision;  /* NULL: the recipe's */
+  struct gd_stack_limits limits;
 };
 
 struct gd_stack_row {
-  const struct gd_stack_model *model;
-  struct gd_stack_point point;
+  const struct gd_model *model;
+  struct gd_method method;
+  int64_t micro_batch; /* 0: nothing fits */
+  double accumulation;
+  struct gd_stack_bytes bytes;
   bool fits;
+  bool tight;                  /* by the estimate it does not, but that is not sure */
   double step_s, days;         /* where it fits */
+  double days_low, days_high;  /* 90 % of such times lie between */
+  struct gd_stack_step step;   /* seconds 0: the paper's clock, which has none */
   int number;                  /* its place in the order of asking */
   enum gd_precision precision; /* that the GPU runs the recipe in */
   bool substituted;            /* which is not the recipe's */
@@ -34,22 +45,28 @@ struct gd_stack_row {
 
 struct gd_stack_plan {
   struct gd_arena arena;
-  struct gd_accuracy accuracy;
+  struct gd_accuracy accuracy; /* of the paper's stack */
+  struct gd_hw hw;             /* of the others */
+  struct gd_stacks stacks;
+  const struct gd_stack_facts *facts;
+  struct gd_fitted fitted;
+  struct gd_gpu_model gpu;
   struct gd_target target;
-  double error;   /* half width of intervals, relative */
-  bool validated; /* the paper's tables hold these models on this GPU */
-  char basis[512];
+  struct gd_stack_limits limits;
+  double low, high; /* of 90 % of the times, over the predicted one */
+  bool validated;   /* such software was compared on that GPU */
+  char basis[640];
   struct gd_stack_row
       *rows; /* models as asked for; of each the shortest first, last what does not fit */
   int count;
 };
-/* GD_UNSUPPORTED for a method that the paper's software does not have. Deinitialise it also after a
+/* GD_UNSUPPORTED for a method that the software does not have. Deinitialise it also after a
    failure. */
 enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
                                   struct gd_error *err) GD_MUST_USE;
 void gd_stack_plan_deinit(struct gd_stack_plan *plan); /* safe on a zeroed one */
 
-/* Which memory a row lacks: bytes that micro-batch 1 needs, and that there are. */
+/* Which memory a row lacks: bytes that its micro-batch needs, and that there are. */
 struct gd_stack_miss {
   bool host;
   double need_bytes, have_bytes;

@@ -28,17 +28,6 @@
 
 /* --- the order ----------------------------------------------------------------------------- */
 
-static json_t *pack_recipe(const struct gd_recipe *recipe) {
-  return json_pack("{sI sI sI ss ss sf sf s[ff] sf sf sf ss sI}", "batch",
-                   (json_int_t)recipe->batch, "seq", (json_int_t)recipe->seq, "steps",
-                   (json_int_t)recipe->steps, "precision", gd_precision_name(recipe->precision),
-                   "optimizer", gd_optimizer_name(recipe->optimizer), "lr", recipe->lr, "min_lr",
-                   recipe->min_lr, "betas", recipe->beta1, recipe->beta2, "eps", recipe->eps,
-                   "weight_decay", recipe->weight_decay, "max_grad_norm", recipe->max_grad_norm,
-                   "schedule", gd_schedule_name(recipe->schedule), "warmup_steps",
-                   (json_int_t)recipe->warmup_steps);
-}
-
 /* Text that is not UTF-8 cannot be packed; a path may be such, so it travels as bytes. */
 static json_t *pack_bytes(const char *text) {
   json_t *bytes = json_array();
@@ -54,7 +43,7 @@ static json_t *pack_order(const struct gd_child_order *order, bool progress) {
   const struct gd_trial_options *trial = &order->trial;
   char method[GD_METHOD_NAME];
   return json_pack("{so so ss ss si si si si sI ss sI sI sI sf sb sb s{sI sI sI}}", "model",
-                   pack_bytes(order->model), "recipe", pack_recipe(&order->recipe), "method",
+                   pack_bytes(order->model), "recipe", gd_recipe_json(&order->recipe), "method",
                    gd_method_name(&trial->method, method), "backend", trial->backend, "threads",
                    trial->threads, "ranks", trial->ranks, "nodes", trial->nodes, "micro_batch",
                    (int)trial->micro_batch, "micro_batch_size", (json_int_t)trial->micro_batch_size,

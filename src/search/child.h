@@ -97,6 +97,18 @@ struct gd_child_task {
 /* length: of the text of an order file. */
 enum gd_status gd_child_parse_order(const char *text, int64_t length, struct gd_child_task *task,
                                     struct gd_error *err) GD_MUST_USE;
+/* In a process that srun has started. GD_ENVIRONMENT: it is no rank of so many, as where srun lacks
+   the MPI that was asked for: each process would be a trial. */
+enum gd_status gd_child_check_ranks(int ranks, struct gd_error *err) GD_MUST_USE;
+struct gd_child_side {
+  const char *order, *result; /* files; of rank 0 alone */
+  struct gd_comm *comm;       /* NULL: one rank */
+  int rank;
+  int threads;  /* of a rank, where the order has none */
+  bool by_srun; /* and not by mpirun */
+};
+/* Reads the order, measures, and writes the result. */
+enum gd_status gd_child_answer(const struct gd_child_side *side, struct gd_error *err) GD_MUST_USE;
 /* Writes the trial, and that it was made here and now, to path: whole or not at all. */
 enum gd_status gd_child_write_result(const char *path, const struct gd_trial *trial,
                                      struct gd_error *err) GD_MUST_USE;

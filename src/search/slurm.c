@@ -198,6 +198,11 @@ const char *gd_slurm_folder(const struct gd_slurm *slurm) {
   return slurm->folder;
 }
 
+void gd_slurm_folder_of_store(const char *store_path, char *folder, size_t size) {
+  const char *slash = strrchr(store_path, '/');
+  snprintf(folder, size, "%.*sslurm", slash ? (int)(slash - store_path) + 1 : 0, store_path);
+}
+
 /* --- submitting ---------------------------------------------------------------------------- */
 
 #define SUBMITTING "submitting"

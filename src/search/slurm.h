@@ -68,6 +68,8 @@ void gd_slurm_ask(struct gd_slurm *slurm, gd_slurm_known known, void *user);
  */
 enum gd_status gd_slurm_poll(struct gd_slurm *slurm, struct gd_slurm_job **ended,
                              struct gd_error *err) GD_MUST_USE;
+/* Where the jobs of a store's searches are unless something else is said: next to the database. */
+void gd_slurm_folder_of_store(const char *store_path, char *folder, size_t size);
 /* Where the folders of its jobs are. */
 const char *gd_slurm_folder(const struct gd_slurm *slurm);
 /* Whether SLURM has a job of ours for the trial of that key, waiting or running. */

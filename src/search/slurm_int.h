@@ -9,7 +9,7 @@
 
 enum { GD_SLURM_ID = 24 }; /* bytes of a job's id as text */
 
-/* Runs one; GD_ENVIRONMENT with the remedy where it is not there. */
+/* Runs a command of SLURM. GD_ENVIRONMENT, with the remedy, where it is not installed. */
 enum gd_status gd_slurm_command(const char *const *arguments, struct gd_process_output *output,
                                 struct gd_error *err) GD_MUST_USE;
 /* That sbatch, squeue and scancel are there. */

@@ -47,9 +47,9 @@ enum gd_status gd_record_parse(const char *label, const char *text, int64_t leng
                                struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 
 /*
- * A row of the table that `results --csv` prints: one reader for whatever takes published trials.
- * GD_BAD_INPUT, with line and column, for a column that is missing and for numbers that cannot be,
- * alone or together. provenance may be NULL.
+ * Reads a row of the table that `results --csv` prints. Everything that takes published trials
+ * reads them with this. GD_BAD_INPUT, with line and column, for a column that is missing and for
+ * numbers that cannot be, alone or together. provenance may be NULL.
  */
 enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_trial *trial,
                                   struct gd_provenance *provenance, bool *superseded,

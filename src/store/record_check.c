@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backend/backend.h"
 #include "pass/method.h"
 #include "store/record_int.h"
 
@@ -100,8 +101,6 @@ static const char *out_of_range(const struct gd_trial *trial) {
       return field->name;
   }
   GD_ASSERT(at == sizeof limits / sizeof *limits);
-  if (trial->nodes > trial->ranks)
-    return "nodes";
   for (int i = 0; i < GD_CATEGORY_COUNT; i++)
     if (trial->bytes[i] < 0 || trial->bytes[i] > GD_RECORD_MOST_BYTES)
       return "bytes";
@@ -178,7 +177,8 @@ static bool ran(const struct gd_trial *trial, const char **field, const char **e
       {trial->samples_per_s > 0 && is_whole(gd_record_batch(trial)), "samples_per_s",
        "sequences of a step / step_s"},
       {equal(floor(batch / trial->ranks), rank_batch(trial)), "accumulation",
-       "as many micro-batches as the batch of a rank has"},
+       "the micro-batches (micro_batch, the last remainder) of samples_per_s x step_s / ranks "
+       "sequences"},
       {trial->tokens_per_s > 0 && is_whole(trial->tokens_per_s / trial->samples_per_s),
        "tokens_per_s", "samples_per_s x the length of a sequence"},
       {are_of(&trial->micro_step) && are_of(&trial->last_micro_step) && are_of(&trial->update),
@@ -207,11 +207,20 @@ static bool adds_up(const struct gd_trial *trial, const char **field, const char
        "the FLOPs of a step / step_s / peak_flops"},
       {trial->peak_flops > 0 ? equal(trial->hfu, executed / trial->peak_flops) : trial->hfu == 0,
        "hfu", "the executed FLOPs of a step / step_s / peak_flops"},
+      {trial->hfu <= gd_record_most_hfu(trial), "hfu", "at most 1, as the status is ok"},
   };
   return pass_all(checks, sizeof checks / sizeof *checks, field, expected);
 }
 
+double gd_record_most_hfu(const struct gd_trial *trial) {
+  struct gd_method method;
+  bool by_fp16 = trial->precision == GD_PRECISION_FP32 &&
+                 gd_method_parse(trial->method, &method, NULL) == GD_OK && method.tf32;
+  return by_fp16 ? 4 : 1;
+}
+
 bool gd_record_believable(const struct gd_trial *trial, const char **field, const char **expected) {
+  const struct gd_backend_ops *ops;
   struct gd_method method;
   *expected = "a number in the range of what a trial can have";
   *field = out_of_range(trial);
@@ -220,6 +229,8 @@ bool gd_record_believable(const struct gd_trial *trial, const char **field, cons
   const struct check names[] = {
       {gd_method_parse(trial->method, &method, NULL) == GD_OK, "method", "the name of a method"},
       {trial->model[0], "model", "the name of a model"},
+      {gd_backend_find(trial->backend, &ops, NULL) == GD_OK, "backend", "the name of a backend"},
+      {trial->nodes <= trial->ranks, "nodes", "at most as many as ranks"},
   };
   if (!pass_all(names, sizeof names / sizeof *names, field, expected))
     return false;
@@ -267,11 +278,13 @@ static bool is_high_end(const struct gd_trial *trial) {
 /* Nothing is measured of a trial that does not fit, or that broke. */
 static bool measured_nothing(const struct gd_trial *trial, const char **field,
                              const char **expected) {
+  const char *nothing = trial->status == GD_TRIAL_FAILED ? "0, as the status is failed"
+                                                         : "0, as the status is infeasible";
   const struct check checks[] = {
-      {!(trial->step_s > 0), "step_s", "0, as nothing was measured"},
-      {!(trial->days > 0), "days", "0, as nothing was measured"},
-      {!(trial->days_low > 0), "days_low", "0, as nothing was measured"},
-      {!(trial->days_high > 0), "days_high", "0, as nothing was measured"},
+      {!(trial->step_s > 0), "step_s", nothing},
+      {!(trial->days > 0), "days", nothing},
+      {!(trial->days_low > 0), "days_low", nothing},
+      {!(trial->days_high > 0), "days_high", nothing},
   };
   return pass_all(checks, sizeof checks / sizeof *checks, field, expected);
 }

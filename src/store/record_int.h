@@ -71,6 +71,10 @@ bool gd_record_believable(const struct gd_trial *trial, const char **field, cons
 bool gd_record_consistent(const struct gd_trial *trial, const char **field, const char **expected);
 /* Sequences of a step of all ranks, of a trial that is ok. */
 double gd_record_batch(const struct gd_trial *trial);
+/* What the share of the peak of the FLOPs that ran (hfu) is at most, of a trial that is ok: 1, and
+   4 where TF32 may be done by the units of fp16, whose peak is two to four times as high. mfu also
+   counts GEMMs that the loss skips. */
+double gd_record_most_hfu(const struct gd_trial *trial);
 /* A time as in struct gd_provenance, that has been. */
 bool gd_time_believable(const char *text);
 

@@ -41,11 +41,6 @@ static int bind_field(sqlite3_stmt *statement, int at, const struct gd_field *fi
   return SQLITE_MISUSE;
 }
 
-static const char *column_text(sqlite3_stmt *statement, int at) {
-  const char *text = (const char *)sqlite3_column_text(statement, at);
-  return text ? text : "";
-}
-
 /* false: it is of another type than was written, or no word that this version knows. */
 static bool read_field(sqlite3_stmt *statement, int at, const struct gd_field *field,
                        void *record) {
@@ -58,7 +53,7 @@ static bool read_field(sqlite3_stmt *statement, int at, const struct gd_field *f
        (field->kind == GD_FIELD_REAL && type != SQLITE_INTEGER && type != SQLITE_FLOAT)))
     return false;
   switch (field->kind) {
-  case GD_FIELD_TEXT: gd_clean_text(value, field->size, column_text(statement, at)); return true;
+  case GD_FIELD_TEXT: gd_clean_text(value, field->size, gd_store_text(statement, at)); return true;
   case GD_FIELD_BOOL: *(bool *)value = sqlite3_column_int(statement, at) != 0; return true;
   case GD_FIELD_INT:
     *(int *)value = sqlite3_column_int(statement, at);
@@ -69,9 +64,9 @@ static bool read_field(sqlite3_stmt *statement, int at, const struct gd_field *f
                            ? (double)NAN
                            : sqlite3_column_double(statement, at);
     return true;
-  case GD_FIELD_STATUS: return gd_trial_status_parse(column_text(statement, at), value);
-  case GD_FIELD_PRECISION: return gd_precision_parse(column_text(statement, at), value);
-  case GD_FIELD_FAILURE: return gd_trial_failure_parse(column_text(statement, at), value);
+  case GD_FIELD_STATUS: return gd_trial_status_parse(gd_store_text(statement, at), value);
+  case GD_FIELD_PRECISION: return gd_precision_parse(gd_store_text(statement, at), value);
+  case GD_FIELD_FAILURE: return gd_trial_failure_parse(gd_store_text(statement, at), value);
   }
   return false;
 }
@@ -319,8 +314,8 @@ static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_sto
   int at = 0;
   const char *wrong, *expected;
   row->superseded = sqlite3_column_int(statement, at++) != 0;
-  snprintf(row->key_hash, sizeof row->key_hash, "%s", column_text(statement, at++));
-  gd_clean_text(row->origin, sizeof row->origin, column_text(statement, at++));
+  snprintf(row->key_hash, sizeof row->key_hash, "%s", gd_store_text(statement, at++));
+  gd_clean_text(row->origin, sizeof row->origin, gd_store_text(statement, at++));
   int key_text = at++;
   for (int i = 0; i < gd_trial_field_count; i++)
     if (!read_field(statement, at++, &gd_trial_fields[i], &row->trial))
@@ -329,13 +324,13 @@ static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_sto
     if (!read_field(statement, at++, &gd_provenance_fields[i], &row->provenance))
       return gd_provenance_fields[i].name;
   for (int i = 0; i < GD_PART_COUNT && details; i++)
-    if (!gd_part_parse(column_text(statement, at++), &row->trial, (enum gd_part)i))
+    if (!gd_part_parse(gd_store_text(statement, at++), &row->trial, (enum gd_part)i))
       return gd_part_name((enum gd_part)i);
   if (!gd_record_believable(&row->trial, &wrong, &expected))
     return wrong;
   if (!gd_time_believable(row->provenance.time))
     return "time";
-  return gd_key_contradicts(column_text(statement, key_text), &row->trial);
+  return gd_key_contradicts(gd_store_text(statement, key_text), &row->trial);
 }
 
 /* *whole false: the row is damaged, which is noted. */

@@ -33,12 +33,16 @@ struct gd_store;
  * else $XDG_DATA_HOME/gpudays/results.db, else ~/.local/share/gpudays/results.db. An older schema
  * is brought up to date. GD_ENVIRONMENT, naming the file and the remedy, for a file that is
  * damaged, no database of ours, or of a newer schema (all left untouched), and for a folder or a
- * disk that does not let us. Close it with gd_store_close, also after a failure (it is NULL then).
+ * disk that does not let us. What is there can also be read on a disk that is full or read-only,
+ * with what a killed process had left in its log; an older schema is then changed in a copy in
+ * memory. Close it with gd_store_close, also after a failure (it is NULL then).
  */
 enum gd_status gd_store_open(const char *path, struct gd_store **store,
                              struct gd_error *err) GD_MUST_USE;
 void gd_store_close(struct gd_store *store); /* NULL is fine */
 const char *gd_store_path(const struct gd_store *store);
+/* Whether its disk was full when it was opened, or last written to: then it may only be read. */
+bool gd_store_is_full(const struct gd_store *store);
 /* Which file gd_store_open(asked) opens; the errors are its own. */
 enum { GD_STORE_PATH = 4096 }; /* bytes of the longest path, as Linux has it */
 enum gd_status gd_store_find_path(const char *asked, char path[GD_STORE_PATH],

@@ -309,4 +309,39 @@ void gd_store_note_left_out(const struct gd_store *store, struct gd_strbuf *note
                      "%" PRId64 " trial%s left out: %s; restore a copy of it, or go on without "
                      "that trial\n",
                      damaged, damaged == 1 ? " was" : "s were", sentence);
+  if (gd_store_is_full(store))
+    gd_strbuf_printf(
+        notes,
+        "the disk of %s is full: what is stored can be read, and nothing can be added; "
+        "free some space\n",
+        gd_store_path(store));
+}
+
+struct finding {
+  const char *backend;
+  int ranks;
+  char *method; /* "": not found yet */
+};
+
+static enum gd_status take_method(void *user, const struct gd_store_row *row,
+                                  struct gd_error *err) {
+  struct finding *finding = user;
+  (void)err;
+  bool naive = strncmp(row->trial.method, "naive", 5) == 0; /* to compare with: nobody's choice */
+  if (!finding->method[0] && !naive && strcmp(row->trial.backend, finding->backend) == 0 &&
+      row->trial.ranks == finding->ranks)
+    snprintf(finding->method, GD_METHOD_NAME, "%s", row->trial.method);
+  return GD_OK;
+}
+
+bool gd_best_method(const char *store_path, const struct gd_best_asked *asked, const char *backend,
+                    int ranks, char name[GD_METHOD_NAME]) {
+  struct finding finding = {.backend = backend, .ranks = ranks, .method = name};
+  struct gd_store *store = NULL;
+  struct gd_error unused = {0};
+  name[0] = '\0';
+  bool found = gd_store_open(store_path, &store, &unused) == GD_OK &&
+               gd_best_query(store, asked, take_method, &finding, &unused) == GD_OK;
+  gd_store_close(store);
+  return found && name[0];
 }

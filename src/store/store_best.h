@@ -5,6 +5,7 @@
 #define GD_STORE_STORE_BEST_H
 
 #include "model/model.h"
+#include "pass/method.h"
 #include "store/store.h"
 
 struct gd_best_asked {
@@ -33,7 +34,13 @@ enum gd_status gd_best_by_place(struct gd_store *store, const struct gd_best_ask
 enum gd_status gd_best_missing(struct gd_store *store, const struct gd_best_asked *asked,
                                int *missing, struct gd_error *err) GD_MUST_USE;
 
-/* Appends which trials the last query could not read and left out, as a line. */
+/* The method of the first of gd_best_query's trials that so many ranks of this backend measured,
+   naive ones apart, which are there to compare with. False: there is none, or no store. */
+bool gd_best_method(const char *store_path, const struct gd_best_asked *asked, const char *backend,
+                    int ranks, char name[GD_METHOD_NAME]);
+
+/* Appends which trials the last query could not read and left out, as a line, and that the disk of
+   the database is full. */
 void gd_store_note_left_out(const struct gd_store *store, struct gd_strbuf *notes);
 
 #endif

@@ -233,9 +233,10 @@ enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_t
   GD_TRY(read_categories(csv, row, "host_categories", read.host_parts, err));
   if (provenance && gd_csv_column(csv, "key") < 0)
     return fail_column(csv, "key", err);
-  if (row == 0) /* after what is missing: it may be there under a name that is not */
+  if (row == 0) /* last: a missing column may be there under a wrong name, and that is said first */
     GD_TRY(check_columns(csv, err));
   complete(&read);
+  GD_TRY(check_repeated(csv, row, &read, err));
   if (!gd_record_believable(&read, &field, &expected) ||
       !gd_record_consistent(&read, &field, &expected)) {
     struct gd_field named = {.name = field};
@@ -250,7 +251,6 @@ enum gd_status gd_record_read_csv(const struct gd_csv *csv, int row, struct gd_t
       return fail_column(csv, column_name(&named), err);
     return gd_csv_mismatch(csv, row, column, expected, err);
   }
-  GD_TRY(check_repeated(csv, row, &read, err));
   int column = gd_csv_column(csv, "superseded");
   const struct gd_field flag = {.name = "superseded", .kind = GD_FIELD_BOOL};
   *superseded = false;

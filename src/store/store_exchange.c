@@ -222,7 +222,14 @@ static enum gd_status read_row(struct gd_identities *presets, const struct gd_js
   return GD_OK;
 }
 
-/* Of the same key and host the newest of those that were loaded is current. */
+/* Keys and hosts of the rows that were added: superseding each at once would be quadratic. */
+static enum gd_status begin_added(struct gd_store *store, struct gd_error *err) {
+  return gd_store_exec(store, "write to",
+                       "CREATE TEMP TABLE added(key TEXT, host TEXT, PRIMARY KEY(key, host))"
+                       " WITHOUT ROWID",
+                       err);
+}
+
 static enum gd_status add_row(struct loading *from, const struct gd_store_key *key,
                               const struct gd_store_row *row, struct gd_error *err) {
   bool added;
@@ -231,12 +238,23 @@ static enum gd_status add_row(struct loading *from, const struct gd_store_key *k
   *(added ? &from->added : &from->known) += 1;
   if (!added)
     return GD_OK;
-  return gd_store_change(
-      from->store, "write to",
-      "UPDATE trials SET superseded = id != (SELECT id FROM trials WHERE key = ?1 AND host = ?2 AND"
-      "  origin != '' ORDER BY time DESC, id DESC LIMIT 1)"
-      " WHERE key = ?1 AND host = ?2 AND origin != ''",
-      key->hash, row->provenance.host, NULL, err);
+  return gd_store_change(from->store, "write to",
+                         "INSERT INTO temp.added VALUES(?1, ?2) ON CONFLICT DO NOTHING", key->hash,
+                         row->provenance.host, NULL, err);
+}
+
+/* Of the same key and host the newest of those that were loaded is current. */
+static enum gd_status supersede(struct gd_store *store, struct gd_error *err) {
+  return gd_store_exec(store, "write to",
+                       "UPDATE trials SET superseded = id NOT IN"
+                       "  (SELECT id FROM (SELECT trials.id AS id, row_number() OVER"
+                       "    (PARTITION BY trials.key, trials.host ORDER BY trials.time DESC, "
+                       "trials.id DESC) AS place"
+                       "    FROM temp.added JOIN trials USING(key, host) WHERE trials.origin != '')"
+                       "   WHERE place = 1)"
+                       " WHERE origin != '' AND (key, host) IN (SELECT key, host FROM temp.added);"
+                       "DROP TABLE temp.added",
+                       err);
 }
 
 /* The last part of the path: where others keep their files is their own business. */
@@ -368,8 +386,14 @@ enum gd_status gd_store_load(struct gd_store *store, const char *path, int64_t *
     status = check_header(&from, &table, err);
   if (status == GD_OK)
     status = gd_store_begin(store, err);
-  if (status == GD_OK)
-    status = gd_store_end(store, table ? load_table(&from, err) : load_rows(&from, err), err);
+  if (status == GD_OK) {
+    status = begin_added(store, err);
+    if (status == GD_OK)
+      status = table ? load_table(&from, err) : load_rows(&from, err);
+    if (status == GD_OK)
+      status = supersede(store, err);
+    status = gd_store_end(store, status, err);
+  }
   if (status == GD_OK) {
     *added = from.added;
     *known = from.known;

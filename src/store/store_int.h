@@ -20,6 +20,7 @@ struct gd_store {
   int64_t beat_ns;                       /* gd_clock_ns() of the last sign of life */
   int64_t damaged;                       /* rows that the last query left out */
   char damage[512];                      /* what the first of them is, in a sentence */
+  bool full;                             /* its disk, when it was opened or last written to */
   char path[GD_STORE_PATH];
 };
 
@@ -59,7 +60,7 @@ const char *gd_store_contradicts_preset(struct gd_identities *known, const struc
                                         const struct gd_trial *trial, char expected[64]);
 
 /* What SQLite's code means for the user: the file, what happened, the remedy. */
-enum gd_status gd_store_fail(const struct gd_store *store, int code, const char *what,
+enum gd_status gd_store_fail(struct gd_store *store, int code, const char *what,
                              struct gd_error *err);
 #define GD_SQL_TRY(store, what, call, err)                        \
   do {                                                            \
@@ -70,11 +71,17 @@ enum gd_status gd_store_fail(const struct gd_store *store, int code, const char 
 
 enum gd_status gd_store_exec(struct gd_store *store, const char *what, const char *sql,
                              struct gd_error *err) GD_MUST_USE;
+/* The text of a column; "" for NULL. */
+static inline const char *gd_store_text(sqlite3_stmt *statement, int column) {
+  const char *text = (const char *)sqlite3_column_text(statement, column);
+  return text ? text : "";
+}
+
 /* gd_store_begin, work, gd_store_end(status of the work): commits, or takes all of it back. */
 enum gd_status gd_store_begin(struct gd_store *store, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_store_end(struct gd_store *store, enum gd_status status, struct gd_error *err);
 
-/* Brings the database from its schema to `steps`' last: step i takes version i to i + 1, each in a
+/* Runs the steps that the schema of the database lacks: step i takes version i to i + 1, each in a
    transaction of its own. */
 enum gd_status gd_store_migrate(struct gd_store *store, const char *const *steps, int count,
                                 struct gd_error *err) GD_MUST_USE;

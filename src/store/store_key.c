@@ -74,10 +74,13 @@ static void put_recipe(struct writer *to, const struct gd_recipe *recipe) {
   put(to, "min_lr", "%.17g", recipe->min_lr);
   put(to, "betas", "%.17g,%.17g", recipe->beta1, recipe->beta2);
   put(to, "eps", "%.17g", recipe->eps);
-  put(to, "weight_decay", "%.17g%s", recipe->weight_decay, recipe->decay_all ? ",all" : "");
+  put(to, "weight_decay", "%.17g%s%s", recipe->weight_decay,
+      recipe->decoupled_decay ? ",decoupled" : "", recipe->decay_all ? ",all" : "");
   put(to, "max_grad_norm", "%.17g", recipe->max_grad_norm);
   put(to, "schedule", "%s", gd_schedule_name(recipe->schedule));
   put(to, "warmup_steps", "%" PRId64, recipe->warmup_steps);
+  if (recipe->drop_path > 0)
+    put(to, "drop_path", "%.17g", recipe->drop_path);
 }
 
 /* --- the program --------------------------------------------------------------------------- */

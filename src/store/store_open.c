@@ -207,16 +207,31 @@ enum gd_status gd_store_migrate(struct gd_store *store, const char *const *steps
 
 /* --- errors -------------------------------------------------------------------------------- */
 
-enum gd_status gd_store_fail(const struct gd_store *store, int code, const char *what,
-                             struct gd_error *err) {
-  const char *path = store->path;
-  const char *why = store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
+/* What the operating system said. */
+static int system_number(const struct gd_store *store) {
   int number = errno; /* SQLite does not keep it for a COMMIT */
   if (store->db && sqlite3_system_errno(store->db) != 0)
     number = sqlite3_system_errno(store->db);
+  return number;
+}
+
+static bool means_full(int code, int number) {
   bool failed_write = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
-  if ((code & 0xff) == SQLITE_FULL ||
-      (failed_write && (number == ENOSPC || number == EDQUOT || number == EFBIG)))
+  return (code & 0xff) == SQLITE_FULL ||
+         (failed_write && (number == ENOSPC || number == EDQUOT || number == EFBIG));
+}
+
+enum gd_status gd_store_fail(struct gd_store *store, int code, const char *what,
+                             struct gd_error *err) {
+  const char *path = store->path;
+  const char *why = store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
+  int number = system_number(store);
+  if (store->full && (code & 0xff) == SQLITE_READONLY) { /* opened to be read for that reason */
+    code = SQLITE_FULL;
+    why = sqlite3_errstr(code);
+  }
+  store->full |= means_full(code, number);
+  if (means_full(code, number))
     return gd_fail(err, GD_ENVIRONMENT,
                    "cannot %s %s: the disk is full (%s); what was stored before is safe, free "
                    "some space or set GPUDAYS_DB to a file elsewhere",
@@ -387,23 +402,30 @@ bool gd_store_on_network(const char *path) {
   return gd_store_is_network((int64_t)info.f_type);
 }
 
-/* --- open and close ------------------------------------------------------------------------ */
+/* --- the database in it -------------------------------------------------------------------- */
 
-/* A database in WAL mode on a read-only disk can only be read as one that nobody changes. */
-static int open_immutable(struct gd_store *store) {
+/*
+ * Opens a database in WAL mode whose shared index (-shm) cannot be made: its disk is read-only or
+ * full. Without a log it is read as a file that nobody changes; with one that a killed process
+ * left, the index is kept in this process's memory. Whoever had the database open would have an
+ * index.
+ */
+static int open_unshared(struct gd_store *store) {
   char uri[3 * GD_STORE_PATH + 32], wal[GD_STORE_PATH];
   size_t length = (size_t)snprintf(uri, sizeof uri, "file:");
   struct stat info;
   snprintf(wal, sizeof wal, "%.*s-wal", GD_STORE_PATH - 16, store->path);
-  if (stat(wal, &info) == 0 && info.st_size > 0) /* the newest rows would be missing */
-    return SQLITE_READONLY;
+  bool has_log = stat(wal, &info) == 0 && info.st_size > 0;
   for (const char *at = store->path; *at; at++)
     length += (size_t)snprintf(uri + length, sizeof uri - length,
                                strchr("%?#", *at) ? "%%%02X" : "%c", (unsigned)(unsigned char)*at);
-  snprintf(uri + length, sizeof uri - length, "?immutable=1");
+  snprintf(uri + length, sizeof uri - length, has_log ? "?vfs=unix-none" : "?immutable=1");
   sqlite3_close(store->db);
   store->db = NULL;
-  return sqlite3_open_v2(uri, &store->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+  int code = sqlite3_open_v2(uri, &store->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+  if (code == SQLITE_OK && has_log)
+    code = sqlite3_exec(store->db, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
+  return code;
 }
 
 /* Opens the file without a change to it; what can only be read is opened so. */
@@ -417,14 +439,21 @@ static enum gd_status open_file(struct gd_store *store, bool wal, bool network,
   sqlite3_extended_result_codes(store->db, 1);
   sqlite3_busy_timeout(store->db, BUSY_MS);
   /* WAL keeps its index in memory that machines do not share: alone, it can be ended. */
-  if (wal && network)
-    GD_TRY(gd_store_exec(store, "open",
-                         "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE;"
-                         "PRAGMA locking_mode = NORMAL",
-                         err));
-  code = sqlite3_exec(store->db, probe, NULL, NULL, NULL);
-  if (wal && ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_READONLY)) {
-    code = open_immutable(store);
+  bool end_wal = wal && network && sqlite3_db_readonly(store->db, "main") != 1;
+  errno = 0;
+  if (end_wal)
+    code = sqlite3_exec(store->db,
+                        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE;"
+                        "PRAGMA locking_mode = NORMAL",
+                        NULL, NULL, NULL);
+  if (code == SQLITE_OK)
+    code = sqlite3_exec(store->db, probe, NULL, NULL, NULL);
+  bool full = code != SQLITE_OK && means_full(code, system_number(store));
+  if (wal && (full || (code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_READONLY)) {
+    store->full = full;
+    code = open_unshared(store);
+    if (code == SQLITE_OK) /* and no temporary files on a full disk */
+      code = sqlite3_exec(store->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
     if (code == SQLITE_OK)
       code = sqlite3_exec(store->db, probe, NULL, NULL, NULL);
   }
@@ -432,9 +461,51 @@ static enum gd_status open_file(struct gd_store *store, bool wal, bool network,
   return GD_OK;
 }
 
+/* --- what cannot be changed ---------------------------------------------------------------- */
+
+/* Puts a copy in memory in the place of the database, to be read alone. */
+static enum gd_status copy_to_memory(struct gd_store *store, struct gd_error *err) {
+  sqlite3 *copy = NULL;
+  int code = sqlite3_open_v2(":memory:", &copy, SQLITE_OPEN_READWRITE, NULL);
+  if (code == SQLITE_OK) {
+    sqlite3_backup *backup = sqlite3_backup_init(copy, "main", store->db, "main");
+    code = backup ? sqlite3_backup_step(backup, -1) : sqlite3_errcode(copy);
+    sqlite3_backup_finish(backup);
+    code = code == SQLITE_DONE ? SQLITE_OK : code;
+  }
+  if (code != SQLITE_OK) {
+    enum gd_status status = gd_store_fail(store, code, "read", err);
+    sqlite3_close(copy);
+    return status;
+  }
+  sqlite3_close(store->db);
+  store->db = copy;
+  return GD_OK;
+}
+
+/* The schema of today; where the file cannot be changed, in a copy of it. */
+static enum gd_status update_schema(struct gd_store *store, struct gd_error *err) {
+  struct gd_error why = {0};
+  int64_t version = 0;
+  enum gd_status status = gd_store_migrate(store, gd_store_steps, GD_STORE_SCHEMA, &why);
+  bool read_only = sqlite3_db_readonly(store->db, "main") == 1;
+  if (status == GD_OK || !(read_only || store->full) ||
+      get_number(store, "PRAGMA user_version", &version, NULL) != GD_OK || version == 0 ||
+      version > GD_STORE_SCHEMA) {
+    if (status != GD_OK)
+      *err = why;
+    return status;
+  }
+  GD_TRY(copy_to_memory(store, err));
+  GD_TRY(gd_store_migrate(store, gd_store_steps, GD_STORE_SCHEMA, err));
+  return gd_store_exec(store, "open", "PRAGMA query_only = ON", err);
+}
+
+/* --- open and close ------------------------------------------------------------------------ */
+
 static enum gd_status prepare(struct gd_store *store, bool network, struct gd_error *err) {
   GD_TRY(gd_store_exec(store, "open", "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL", err));
-  GD_TRY(gd_store_migrate(store, gd_store_steps, GD_STORE_SCHEMA, err));
+  GD_TRY(update_schema(store, err));
   /* After the schema, so that the file itself says whose it is from its first moment. Where the
      mode cannot change now (others are at it, or it is read-only) the one it has is fine too. */
   if (!network && !sqlite3_db_readonly(store->db, "main"))
@@ -485,4 +556,8 @@ void gd_store_close(struct gd_store *store) {
 
 const char *gd_store_path(const struct gd_store *store) {
   return store->path;
+}
+
+bool gd_store_is_full(const struct gd_store *store) {
+  return store->full;
 }

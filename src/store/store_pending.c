@@ -51,7 +51,8 @@ static bool is_named(const char *field, const char *name) {
   return strncmp(field, name, length) == 0 && field[length] == '=';
 }
 
-/* Which build asked, or (driver) what is part of the machine by now. */
+/* Fields that name the build of gpudays. Old keys have the driver too; it is now in the text of the
+   machine. */
 static bool is_of_build(const char *field) {
   return is_named(field, "version") || is_named(field, "commit") || is_named(field, "build") ||
          is_named(field, "driver");

@@ -26,8 +26,8 @@ static int bind_run(sqlite3_stmt *s, const struct gd_run_record *run, const char
                        sqlite3_bind_double(s, 6, run->seconds),
                        sqlite3_bind_double(s, 7, run->stalled_s),
                        sqlite3_bind_double(s, 8, run->data_s),
-                       sqlite3_bind_double(s, 9, run->promised_step_s),
-                       bind_text(s, 10, run->promised_by),
+                       sqlite3_bind_double(s, 9, run->expected_step_s),
+                       bind_text(s, 10, run->expected_by),
                        bind_text(s, 11, run->slowed_by),
                        bind_text(s, 12, record),
                        bind_text(s, 13, provenance)};
@@ -78,32 +78,27 @@ enum gd_status gd_store_put_run(struct gd_store *store, const struct gd_run_reco
 
 /* --- reading ------------------------------------------------------------------------------- */
 
-static const char *column_text(sqlite3_stmt *statement, int at) {
-  const char *text = (const char *)sqlite3_column_text(statement, at);
-  return text ? text : "";
-}
-
 /* Whether the row is one that a run can have. */
 static bool read_run(sqlite3_stmt *s, struct gd_run_record *run) {
   struct gd_error why = {0};
-  const char *record = column_text(s, 10), *from = column_text(s, 11);
+  const char *record = gd_store_text(s, 10), *from = gd_store_text(s, 11);
   *run = (struct gd_run_record){.first_step = sqlite3_column_int64(s, 2),
                                 .last_step = sqlite3_column_int64(s, 3),
                                 .finished = sqlite3_column_int(s, 4) != 0,
                                 .seconds = sqlite3_column_double(s, 5),
                                 .stalled_s = sqlite3_column_double(s, 6),
                                 .data_s = sqlite3_column_double(s, 7),
-                                .promised_step_s = sqlite3_column_double(s, 8)};
-  gd_clean_text(run->folder, sizeof run->folder, column_text(s, 1));
-  gd_clean_text(run->promised_by, sizeof run->promised_by, column_text(s, 9));
-  gd_clean_text(run->slowed_by, sizeof run->slowed_by, column_text(s, 12));
+                                .expected_step_s = sqlite3_column_double(s, 8)};
+  gd_clean_text(run->folder, sizeof run->folder, gd_store_text(s, 1));
+  gd_clean_text(run->expected_by, sizeof run->expected_by, gd_store_text(s, 9));
+  gd_clean_text(run->slowed_by, sizeof run->slowed_by, gd_store_text(s, 12));
   if (gd_record_parse("the store", record, (int64_t)strlen(record), &run->trial, &why) != GD_OK ||
       gd_provenance_parse("the store", from, (int64_t)strlen(from), &run->provenance, &why) !=
           GD_OK)
     return false;
   run->trial.status = GD_TRIAL_OK;
   return run->first_step >= 0 && run->last_step > run->first_step && run->seconds > 0 &&
-         run->trial.step_s > 0 && run->promised_step_s >= 0;
+         run->trial.step_s > 0 && run->expected_step_s >= 0;
 }
 
 enum gd_status gd_store_query_runs(struct gd_store *store,

@@ -14,9 +14,9 @@ struct gd_run_record {
   int64_t first_step, last_step; /* done before this process, and in all */
   bool finished;                 /* the recipe's last step is done */
   double seconds;                /* from the first step to the last: evaluation, checkpoints */
-  double stalled_s, data_s;      /* of them, for checkpoints; for samples */
-  double promised_step_s;        /* what it was started on; 0: nobody said */
-  char promised_by[16];          /* "trial", "prediction" or empty */
+  double stalled_s, data_s;      /* of them, for checkpoints; data wait */
+  double expected_step_s;        /* what it was started on; 0: nobody said */
+  char expected_by[16];          /* "trial", "prediction" or empty */
   char slowed_by[256];           /* what was seen where it was slower; empty: it was not */
   struct gd_trial trial;         /* the plan; step_s (median), rates, MFU and loss of the run */
   struct gd_provenance provenance;

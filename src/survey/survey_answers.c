@@ -253,7 +253,8 @@ static void add_other(struct checking *checking, const struct gd_survey_question
   gd_strbuf_append(&checking->others, rest);
 }
 
-/* Once a cell, when all of it was read: a cell may hold as many as a file has bytes. */
+/* Copies the other answers of a cell when all of them were read, so that a cell with very many
+   takes one copy and not one each. */
 static void keep_others(struct checking *checking, struct gd_survey_cell *cell) {
   struct gd_strbuf *others = &checking->others;
   cell->text = others->failed ? NULL : gd_arena_copy_string(&checking->survey->arena, others->text);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "paper/paper.h"
 #include "survey/survey_int.h"
 
@@ -37,15 +38,6 @@ static void set_share(struct gd_survey_count *count, int answered) {
 
 /* --- tables -------------------------------------------------------------------------------- */
 
-static int compare_texts(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int compare_numbers(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static bool count_distinct(struct gd_survey *survey, struct gd_survey_table *table, int column) {
   const char **texts = gd_arena_alloc(&survey->arena, (size_t)table->answered + 1, sizeof *texts);
   int count = 0;
@@ -60,7 +52,7 @@ static bool count_distinct(struct gd_survey *survey, struct gd_survey_table *tab
     if (!texts[count++])
       return false;
   }
-  qsort(texts, (size_t)count, sizeof *texts, compare_texts);
+  qsort(texts, (size_t)count, sizeof *texts, gd_compare_texts);
   for (int i = 0; i < count; i++)
     table->distinct += i == 0 || strcmp(texts[i], texts[i - 1]) != 0;
   return true;
@@ -77,7 +69,7 @@ static bool find_median(struct gd_survey *survey, struct gd_survey_table *table,
       numbers[count++] = cell_of(survey, r, column)->number;
   if (count == 0)
     return true;
-  qsort(numbers, (size_t)count, sizeof *numbers, compare_numbers);
+  qsort(numbers, (size_t)count, sizeof *numbers, gd_compare_doubles);
   table->least = numbers[0];
   table->most = numbers[count - 1];
   table->median = (numbers[(count - 1) / 2] + numbers[count / 2]) / 2;

@@ -55,7 +55,7 @@ static void answer_ordered(struct person *person, const struct gd_survey_questio
                                                            : question->answers[answer].text);
 }
 
-/* Each doubling of the GPUs is lent for at most as long as the one before. */
+/* A row has twice the GPUs of the one before, and is lent for no longer. */
 static void answer_grid(struct person *person, const struct gd_survey_question *question, int row,
                         struct gd_strbuf *cell) {
   struct person same = *person; /* one draw for all rows of the grid */

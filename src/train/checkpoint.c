@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/host_memory.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "train/checkpoint_int.h"
@@ -87,13 +88,31 @@ int64_t *gd_checkpoint_steps(const char *folder, int *count) {
   return steps;
 }
 
-void gd_checkpoint_prune(const char *folder, int keep, int64_t best) {
-  int count;
-  int64_t *steps = gd_checkpoint_steps(folder, &count);
-  for (int i = keep; i < count; i++) {
+/* What becomes of one, newest first; kept counts those that stay. */
+static bool stays(const struct gd_checkpoint_query *query, const struct gd_checkpoint_pruning *p,
+                  const char *path, int64_t step, int *kept, bool *goes_back) {
+  struct gd_checkpoint_facts facts = {0};
+  char what[128];
+  bool whole = gd_checkpoint_read_facts(path, &facts, NULL) == GD_OK;
+  if (whole && query->binding &&
+      gd_binding_differs(query->binding, &facts.binding, what, sizeof what))
+    return true;
+  if (step > p->behind && step != p->now)
+    return false;
+  bool back = whole && facts.scheduled && !*goes_back;
+  *goes_back |= back;
+  return (*kept)++ < p->keep || back || step == p->best;
+}
+
+void gd_checkpoint_prune(const struct gd_checkpoint_query *query,
+                         const struct gd_checkpoint_pruning *pruning) {
+  int count, kept = 0;
+  bool goes_back = false;
+  int64_t *steps = gd_checkpoint_steps(query->folder, &count);
+  for (int i = 0; i < count; i++) {
     char path[GD_FILE_PATH];
-    snprintf(path, sizeof path, "%s/" GD_CHECKPOINT_NAME, folder, steps[i]);
-    if (steps[i] != best)
+    snprintf(path, sizeof path, "%.4000s/" GD_CHECKPOINT_NAME, query->folder, steps[i]);
+    if (!stays(query, pruning, path, steps[i], &kept, &goes_back))
       remove_folder(path);
   }
   gd_mem_free(steps);
@@ -281,12 +300,48 @@ static enum gd_status create_part(struct gd_checkpoint_writer *w, const struct g
   return gd_file_write(path, w->config_text, strlen(w->config_text), err);
 }
 
+static int64_t count_elements(const struct gd_state_slices *slices) {
+  int64_t elements = 0;
+  for (uint32_t i = 0; i < slices->count; i++)
+    elements += slices->all[i].count;
+  return elements;
+}
+
+int64_t gd_checkpoint_bytes(int64_t parameters) {
+  return 3 * (int64_t)sizeof(float) * parameters;
+}
+
+void gd_checkpoint_reserve(struct gd_checkpoint_writer *w, struct gd_run *run) {
+  const struct gd_backend_ops *ops = run->backend->ops;
+  struct gd_state_slices slices;
+  struct gd_error unused = {0};
+  int64_t ranks = w->comm ? gd_comm_size(w->comm) : 1;
+  GD_ASSERT(!w->pinned);
+  if (!ops->pin || w->synchronous ||
+      gd_state_list(run->plan[GD_RUN_FULL]->graph, true, &slices, &unused) != GD_OK)
+    return;
+  int64_t bytes = count_elements(&slices) * (int64_t)sizeof *w->pinned;
+  gd_state_slices_free(&slices);
+  if (bytes > 0 && bytes <= gd_host_memory_bytes() / 2 / ranks)
+    w->pinned = ops->pin(run->backend, bytes);
+  w->pinned_bytes = w->pinned ? bytes : 0;
+  w->run = run;
+}
+
+void gd_checkpoint_release(struct gd_checkpoint_writer *w) {
+  GD_ASSERT(!w->active);
+  if (w->pinned)
+    w->run->backend->ops->unpin(w->run->backend, w->pinned, w->pinned_bytes);
+  w->pinned = NULL;
+}
+
 /* Everything into host memory, where there is room; a slice after the other. */
 static enum gd_status copy_state(struct gd_checkpoint_writer *w, struct gd_error *err) {
-  int64_t elements = 0;
-  for (uint32_t i = 0; i < w->slices.count; i++)
-    elements += w->slices.all[i].count;
-  w->copy = w->synchronous ? NULL : gd_mem_alloc((size_t)elements + 1, sizeof *w->copy);
+  int64_t elements = count_elements(&w->slices);
+  w->copy = w->pinned;
+  GD_ASSERT(!w->pinned || elements * (int64_t)sizeof *w->copy == w->pinned_bytes);
+  if (!w->pinned && !w->synchronous)
+    w->copy = gd_mem_alloc((size_t)elements + 1, sizeof *w->copy);
   float *at = w->copy;
   for (uint32_t i = 0; i < w->slices.count && at; i++) {
     GD_TRY(gd_state_read(w->run, &w->slices.all[i], 0, w->slices.all[i].count, at, err));
@@ -297,7 +352,8 @@ static enum gd_status copy_state(struct gd_checkpoint_writer *w, struct gd_error
 
 static void forget(struct gd_checkpoint_writer *w) {
   gd_state_slices_free(&w->slices);
-  gd_mem_free(w->copy);
+  if (w->copy != w->pinned)
+    gd_mem_free(w->copy);
   gd_mem_free(w->offsets);
   gd_mem_free(w->parameters);
   w->copy = NULL;
@@ -378,11 +434,15 @@ static enum gd_status write_state(const struct gd_checkpoint_writer *w, struct g
   const struct gd_checkpoint_facts *f = &w->facts;
   char check[GD_HASH_TEXT], path[GD_FILE_PATH];
   json_t *state = json_pack(
-      "{s:i,s:I,s:I,s:f,s:f,s:s,s:i,s:f,s:f,s:f}", "format", 1, "step", (json_int_t)f->step,
-      "first_sample", (json_int_t)f->first, "loss", f->loss, "eval_loss", f->eval_loss, "method",
-      f->method, "ranks", f->ranks, "updates", (double)f->scalars.step, "loss_scale",
-      (double)f->scalars.loss_scale, "good_steps", (double)f->scalars.good_steps);
+      "{s:i,s:I,s:I,s:f,s:f,s:s,s:i,s:f,s:f,s:f,s:b,s:i,s:i,s:I}", "format", 1, "step",
+      (json_int_t)f->step, "first_sample", (json_int_t)f->first, "loss", f->loss, "eval_loss",
+      f->eval_loss, "method", f->method, "ranks", f->ranks, "updates", (double)f->scalars.step,
+      "loss_scale", (double)f->scalars.loss_scale, "good_steps", (double)f->scalars.good_steps,
+      "scheduled", f->scheduled, "bad_in_row", f->bad_in_row, "roll_backs", f->roll_backs,
+      "judged_from", (json_int_t)f->judged_from);
   enum gd_status status = state ? add_checksums(w, state, err) : gd_nomem(err, "for state.json");
+  if (state && f->binding.known)
+    json_object_set_new(state, "run", gd_binding_object(&f->binding));
   if (status == GD_OK && !gd_checkpoint_sum(state, check))
     status = gd_nomem(err, "for state.json");
   struct gd_strbuf text = {0};

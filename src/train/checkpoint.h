@@ -7,7 +7,7 @@
  *     model.safetensors       the fp32 parameters: a model folder of Hugging Face
  *     optimizer.safetensors   optimizer.m.NAME, optimizer.v.NAME
  *     checksums-0.txt, ...    of what each rank has written; headers are rank 0's
- *     state.json              step, loss scale, ...; a checksum of itself and of those lists
+ *     state.json              step, loss scale, whose it is; a checksum of itself and those lists
  *
  * It is written under a temporary name, synced and renamed. The step loop stops only while the
  * state is copied to host memory; a thread writes it to disk. Where there is no memory for the copy
@@ -25,6 +25,10 @@
 
 #include "base/file.h"
 #include "exec/state.h"
+#include "train/binding.h"
+
+/* What one takes on the disk, but for some text: parameters in fp32, and two moments of each. */
+int64_t gd_checkpoint_bytes(int64_t parameters);
 
 /* What a checkpoint says besides its tensors. */
 struct gd_checkpoint_facts {
@@ -35,6 +39,12 @@ struct gd_checkpoint_facts {
   char method[128]; /* that wrote it */
   int ranks;        /* likewise */
   struct gd_state_scalars scalars;
+  struct gd_binding binding; /* whose it is */
+  /* What a run that is stopped and goes on must know of spikes, to do what it would have done. */
+  bool scheduled;      /* it would be there if nobody had stopped the run: one to go back to */
+  int bad_in_row;      /* updates that were skipped last */
+  int roll_backs;      /* since the last scheduled checkpoint */
+  int64_t judged_from; /* spikes are judged by the steps behind this one */
 };
 
 struct gd_checkpoint_writer {
@@ -48,7 +58,9 @@ struct gd_checkpoint_writer {
   struct gd_checkpoint_facts facts;
   struct gd_run *run;
   struct gd_state_slices slices;
-  float *copy; /* of all slices, one after another; NULL: read as they are written */
+  float *copy;   /* of all slices, one after another; NULL: read as they are written */
+  float *pinned; /* memory for it that stays from one checkpoint to the next; NULL: none */
+  int64_t pinned_bytes;
   char part[GD_FILE_PATH], path[GD_FILE_PATH];
   int64_t *offsets;       /* by kind and parameter: where it begins in its file */
   uint64_t header_sum[2]; /* of what stands before the tensors, by file */
@@ -61,6 +73,14 @@ struct gd_checkpoint_writer {
   struct gd_error error;
 };
 
+/*
+ * Takes memory for the copy once, where the device copies faster to memory of its own kind, and at
+ * most half of what the machine has left. Optional; nothing else changes without it.
+ */
+void gd_checkpoint_reserve(struct gd_checkpoint_writer *writer, struct gd_run *run);
+/* Gives it back, while the run is open. */
+void gd_checkpoint_release(struct gd_checkpoint_writer *writer);
+
 /* Starts one, on all ranks: facts->scalars is filled in here. A failure leaves nothing to end. */
 enum gd_status gd_checkpoint_begin(struct gd_checkpoint_writer *writer, struct gd_run *run,
                                    const struct gd_checkpoint_facts *facts,
@@ -71,27 +91,45 @@ bool gd_checkpoint_is_written(const struct gd_checkpoint_writer *writer);
    where one failed: older checkpoints are as they were. Without one under way: GD_OK. */
 enum gd_status gd_checkpoint_end(struct gd_checkpoint_writer *writer,
                                  struct gd_error *err) GD_MUST_USE;
-/* Removes all but the newest `keep`, and the one of the step `best` (-1: none). One rank. */
-void gd_checkpoint_prune(const char *folder, int keep, int64_t best);
+/* Which ones a run looks for. */
+struct gd_checkpoint_query {
+  const char *folder;               /* of all checkpoints */
+  const struct gd_binding *binding; /* those of this run, and those that do not say; NULL: any */
+  bool scheduled;                   /* those that lie on the schedule alone */
+};
+
+/*
+ * Removes, of this run's checkpoints, all but the newest `keep`, the newest one to go back to, and
+ * the one of the step `best` (-1: none); and all behind step `behind` but that of step `now`: they
+ * are damaged, or of steps that are done again. Those of other runs stay. One rank.
+ */
+struct gd_checkpoint_pruning {
+  int keep;
+  int64_t best, now, behind;
+};
+void gd_checkpoint_prune(const struct gd_checkpoint_query *query,
+                         const struct gd_checkpoint_pruning *pruning);
 
 /* The step of the one with the lowest evaluation loss, of several the oldest; -1: none has one. */
-int64_t gd_checkpoint_best(const char *folder);
+int64_t gd_checkpoint_best(const struct gd_checkpoint_query *query);
 
 /*
  * The newest whole checkpoint: *found false where there is none. All bytes are checked, by all
- * ranks together. damaged, if not NULL, gets a line for each that was passed over, with the reason.
+ * ranks together. What was passed over, if not NULL, gets a line for each, with the reason.
  */
 struct gd_checkpoint {
   char path[GD_FILE_PATH];
   struct gd_checkpoint_facts facts;
 };
-enum gd_status gd_checkpoint_find(const char *folder, struct gd_comm *comm, bool *found,
-                                  struct gd_checkpoint *checkpoint, struct gd_strbuf *damaged,
+struct gd_checkpoint_passed {
+  struct gd_strbuf lines; /* free with gd_strbuf_deinit */
+  int count;              /* of them all */
+  int foreign;            /* of them, whole or not, are of another run */
+};
+enum gd_status gd_checkpoint_find(const struct gd_checkpoint_query *query, struct gd_comm *comm,
+                                  bool *found, struct gd_checkpoint *checkpoint,
+                                  struct gd_checkpoint_passed *passed,
                                   struct gd_error *err) GD_MUST_USE;
-/* Checks one folder; GD_BAD_INPUT with what is wrong. rank and ranks share the reading. */
-enum gd_status gd_checkpoint_check(const char *path, int rank, int ranks,
-                                   struct gd_checkpoint *checkpoint,
-                                   struct gd_error *err) GD_MUST_USE;
 /* Restores a run from it. */
 enum gd_status gd_checkpoint_load(const struct gd_checkpoint *checkpoint, struct gd_run *run,
                                   const struct gd_family *family, struct gd_error *err) GD_MUST_USE;

@@ -34,6 +34,22 @@ static enum gd_status read_float(const struct gd_json *json, const char *key, fl
   return GD_OK;
 }
 
+/* What programs before this one did not write: their checkpoints were all to go back to. */
+static enum gd_status read_spikes(const struct gd_json *json, struct gd_checkpoint_facts *f,
+                                  struct gd_error *err) {
+  const json_t *scheduled = json_object_get(json->root, "scheduled");
+  int64_t bad_in_row, roll_backs;
+  f->scheduled = !scheduled || json_is_true(scheduled);
+  if (!scheduled)
+    return GD_OK;
+  GD_TRY(gd_json_int(json, json->root, "bad_in_row", 0, 1 << 20, &bad_in_row, err));
+  GD_TRY(gd_json_int(json, json->root, "roll_backs", 0, 1 << 20, &roll_backs, err));
+  GD_TRY(gd_json_int(json, json->root, "judged_from", 0, INT64_MAX, &f->judged_from, err));
+  f->bad_in_row = (int)bad_in_row;
+  f->roll_backs = (int)roll_backs;
+  return GD_OK;
+}
+
 static enum gd_status read_facts(const struct gd_json *json, struct gd_checkpoint_facts *f,
                                  struct gd_error *err) {
   char check[GD_HASH_TEXT];
@@ -56,7 +72,20 @@ static enum gd_status read_facts(const struct gd_json *json, struct gd_checkpoin
   GD_TRY(read_float(json, "good_steps", &f->scalars.good_steps, err));
   f->ranks = (int)ranks;
   snprintf(f->method, sizeof f->method, "%s", method);
-  return GD_OK;
+  gd_binding_parse(json_object_get(json->root, "run"), &f->binding);
+  return read_spikes(json, f, err);
+}
+
+enum gd_status gd_checkpoint_read_facts(const char *path, struct gd_checkpoint_facts *facts,
+                                        struct gd_error *err) {
+  struct gd_json json = {0};
+  char name[GD_FILE_PATH];
+  *facts = (struct gd_checkpoint_facts){0};
+  snprintf(name, sizeof name, "%.4000s/state.json", path);
+  GD_TRY(gd_json_load(&json, name, err));
+  enum gd_status status = read_facts(&json, facts, err);
+  gd_json_deinit(&json);
+  return status;
 }
 
 /* The pieces of one list, against the files. */
@@ -133,37 +162,37 @@ static enum gd_status check_lists(const char *path, const json_t *sums, int rank
   return status;
 }
 
-enum gd_status gd_checkpoint_check(const char *path, int rank, int ranks,
-                                   struct gd_checkpoint *checkpoint, struct gd_error *err) {
+/* The checksums of all that was written, in state.json. */
+static enum gd_status check_bytes(const char *path, int rank, int ranks, int count,
+                                  struct gd_error *err) {
   struct gd_json json = {0};
   char name[GD_FILE_PATH];
-  *checkpoint = (struct gd_checkpoint){0};
-  snprintf(checkpoint->path, sizeof checkpoint->path, "%s", path);
   snprintf(name, sizeof name, "%.4000s/state.json", path);
   GD_TRY(gd_json_load(&json, name, err));
-  enum gd_status status = read_facts(&json, &checkpoint->facts, err);
-  if (status == GD_OK)
-    status = check_lists(path, json_object_get(json.root, "checksums"), rank, ranks,
-                         checkpoint->facts.ranks, err);
+  enum gd_status status =
+      check_lists(path, json_object_get(json.root, "checksums"), rank, ranks, count, err);
   gd_json_deinit(&json);
   return status;
 }
 
-int64_t gd_checkpoint_best(const char *folder) {
+static bool is_foreign(const struct gd_checkpoint_query *query,
+                       const struct gd_checkpoint_facts *facts, char *what, size_t size) {
+  return query->binding && gd_binding_differs(query->binding, &facts->binding, what, size);
+}
+
+int64_t gd_checkpoint_best(const struct gd_checkpoint_query *query) {
   int count;
-  int64_t best = -1, *steps = gd_checkpoint_steps(folder, &count);
+  int64_t best = -1, *steps = gd_checkpoint_steps(query->folder, &count);
   double lowest = HUGE_VAL;
   for (int i = count - 1; i >= 0; i--) { /* oldest first */
-    struct gd_json json = {0};
-    struct gd_checkpoint_facts facts = {0};
-    char name[GD_FILE_PATH];
-    snprintf(name, sizeof name, "%.4000s/" GD_CHECKPOINT_NAME "/state.json", folder, steps[i]);
-    if (gd_json_load(&json, name, NULL) == GD_OK && read_facts(&json, &facts, NULL) == GD_OK &&
-        facts.eval_loss > 0 && facts.eval_loss < lowest) {
+    struct gd_checkpoint_facts facts;
+    char path[GD_FILE_PATH], what[128];
+    snprintf(path, sizeof path, "%.4000s/" GD_CHECKPOINT_NAME, query->folder, steps[i]);
+    if (gd_checkpoint_read_facts(path, &facts, NULL) == GD_OK && facts.eval_loss > 0 &&
+        facts.eval_loss < lowest && !is_foreign(query, &facts, what, sizeof what)) {
       lowest = facts.eval_loss;
       best = steps[i];
     }
-    gd_json_deinit(&json);
   }
   gd_mem_free(steps);
   return best;
@@ -185,27 +214,55 @@ static enum gd_status share_steps(const char *folder, struct gd_comm *comm, int6
   return n > 0 ? gd_comm_broadcast(comm, *steps, n * (int64_t)sizeof **steps, 0, err) : GD_OK;
 }
 
-enum gd_status gd_checkpoint_find(const char *folder, struct gd_comm *comm, bool *found,
-                                  struct gd_checkpoint *checkpoint, struct gd_strbuf *damaged,
-                                  struct gd_error *err) {
-  int count = 0, rank = comm ? gd_comm_rank(comm) : 0, ranks = comm ? gd_comm_size(comm) : 1;
+/* One of them: GD_OK where it is to be taken, GD_UNSUPPORTED where it is none that is looked for,
+   else with what is wrong. All ranks come to the same. */
+static enum gd_status look(const struct gd_checkpoint_query *query, struct gd_comm *comm,
+                           struct gd_checkpoint *checkpoint, bool *foreign, struct gd_error *err) {
+  int rank = comm ? gd_comm_rank(comm) : 0, ranks = comm ? gd_comm_size(comm) : 1;
+  struct gd_checkpoint_facts *facts = &checkpoint->facts;
+  char what[128];
+  enum gd_status status = gd_checkpoint_read_facts(checkpoint->path, facts, err);
+  *foreign = status == GD_OK && is_foreign(query, facts, what, sizeof what);
+  if (*foreign)
+    status =
+        gd_fail(err, GD_BAD_INPUT, "it is of another run (its %s is not that of run.json)", what);
+  else if (status == GD_OK && query->scheduled && !facts->scheduled)
+    status = gd_fail(err, GD_UNSUPPORTED, "it does not lie on the schedule");
+  if (comm)
+    status = gd_comm_agree(comm, status, err);
+  if (status == GD_OK) {
+    status = check_bytes(checkpoint->path, rank, ranks, facts->ranks, err);
+    if (comm)
+      status = gd_comm_agree(comm, status, err);
+  }
+  return status;
+}
+
+enum gd_status gd_checkpoint_find(const struct gd_checkpoint_query *query, struct gd_comm *comm,
+                                  bool *found, struct gd_checkpoint *checkpoint,
+                                  struct gd_checkpoint_passed *passed, struct gd_error *err) {
+  int count = 0;
   int64_t *steps = NULL;
   *found = false;
-  enum gd_status status = share_steps(folder, comm, &steps, &count, err);
+  *checkpoint = (struct gd_checkpoint){0};
+  enum gd_status status = share_steps(query->folder, comm, &steps, &count, err);
   for (int i = 0; i < count && !*found && status == GD_OK; i++) {
-    char path[GD_FILE_PATH];
     struct gd_error why = {0};
-    snprintf(path, sizeof path, "%.4000s/" GD_CHECKPOINT_NAME, folder, steps[i]);
-    enum gd_status whole = gd_checkpoint_check(path, rank, ranks, checkpoint, &why);
-    if (comm)
-      whole = gd_comm_agree(comm, whole, &why);
+    bool foreign = false;
+    snprintf(checkpoint->path, sizeof checkpoint->path, "%.4000s/" GD_CHECKPOINT_NAME,
+             query->folder, steps[i]);
+    enum gd_status whole = look(query, comm, checkpoint, &foreign, &why);
     if (comm && gd_comm_has_failed(comm)) {
       *err = why;
       status = why.status;
     }
     *found = whole == GD_OK;
-    if (!*found && damaged)
-      gd_strbuf_printf(damaged, "checkpoint %s is left out: %s\n", path, why.text);
+    if (passed && !*found && whole != GD_UNSUPPORTED) {
+      passed->count++;
+      passed->foreign += foreign;
+      gd_strbuf_printf(&passed->lines, "checkpoint %s is left out: %s\n", checkpoint->path,
+                       why.text);
+    }
   }
   gd_mem_free(steps);
   return status;

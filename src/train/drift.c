@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/compare.h"
 #include "base/mem.h"
 #include "trial/agree.h"
 
@@ -55,7 +56,7 @@ static void add(struct causes *c, enum cause cause, int rank, const char *format
   c->found |= 1U << cause;
 }
 
-/* The rank with the most of a share, at an offset of its struct. */
+/* The rank whose share (the double at `offset` in its struct) is the largest. */
 static int worst(const struct gd_drift_seen *seen, int ranks, size_t offset, double *share) {
   int at = 0;
   *share = -1;
@@ -93,13 +94,8 @@ static void name_share(struct causes *c, const struct gd_drift_seen *seen, enum 
   add(c, cause, rank, "%.*s%s%s", (int)(mark - format), format, text, mark + 1);
 }
 
-static int compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 static double median(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, compare_doubles);
+  qsort(values, (size_t)count, sizeof *values, gd_compare_doubles);
   return values[count / 2];
 }
 
@@ -125,7 +121,7 @@ static void name_causes(struct causes *c, const struct gd_drift_seen *seen) {
              "a quota of its control group denied it @ of its CPU time");
   name_share(c, seen, CAUSE_STEAL, SHARE(steal_share),
              "the host of the virtual machine took @ of the CPUs");
-  name_share(c, seen, CAUSE_DATA, SHARE(data_share), "it waited for data @ of the time");
+  name_share(c, seen, CAUSE_DATA, SHARE(data_wait_share), "data wait was @ of the time");
   name_share(c, seen, CAUSE_STALL, SHARE(stalled_share),
              "it stood still for checkpoints @ of the time");
   if (seen[0].writing_share > 0.5)
@@ -146,11 +142,11 @@ static const char *seconds_text(char *text, size_t size, double seconds) {
 const char *gd_drift_judge(struct gd_drift *d, const struct gd_drift_seen *seen, int ranks) {
   char now[32], then[32], text[512] = "";
   struct causes causes = {.text = text, .size = sizeof text, .ranks = ranks};
-  double share = seen[0].step_s / d->promise.step_s - 1, stalled = seen[0].stalled_share;
-  double most = d->slow ? BACK_SHARE * d->promise.tolerance : d->promise.tolerance;
+  double share = seen[0].step_s / d->expected.step_s - 1, stalled = seen[0].stalled_share;
+  double most = d->slow ? BACK_SHARE * d->expected.tolerance : d->expected.tolerance;
   bool slow = share > most || stalled > (d->slow ? BACK_SHARE * VISIBLE : VISIBLE);
   seconds_text(now, sizeof now, seen[0].step_s);
-  seconds_text(then, sizeof then, d->promise.step_s);
+  seconds_text(then, sizeof then, d->expected.step_s);
   if (!slow) {
     bool was = d->slow;
     d->slow = false;
@@ -158,7 +154,7 @@ const char *gd_drift_judge(struct gd_drift *d, const struct gd_drift_seen *seen,
     if (!was)
       return NULL;
     snprintf(d->sentence, sizeof d->sentence, "a step takes %s again; the %s said %s", now,
-             d->promise.by, then);
+             d->expected.by, then);
     return d->sentence;
   }
   name_causes(&causes, seen);
@@ -169,7 +165,7 @@ const char *gd_drift_judge(struct gd_drift *d, const struct gd_drift_seen *seen,
   if (!tells)
     return NULL;
   snprintf(d->sentence, sizeof d->sentence, "a step takes %s, %.0f %% %s than the %s said (%s): %s",
-           now, 100 * fabs(share), share >= 0 ? "longer" : "less", d->promise.by, then,
+           now, 100 * fabs(share), share >= 0 ? "longer" : "less", d->expected.by, then,
            text[0] ? text : "nothing is seen that slows it down");
   return d->sentence;
 }
@@ -178,7 +174,7 @@ const char *gd_drift_judge(struct gd_drift *d, const struct gd_drift_seen *seen,
 
 static void begin_window(struct gd_drift *d) {
   d->count = d->writing = 0;
-  d->data_s = d->stalled_s = d->total_s = 0;
+  d->data_wait_s = d->stalled_s = d->total_s = 0;
   d->began_ns = gd_clock_ns();
   gd_load_read(&d->before);
   gd_clocks_watch_start(&d->clocks, d->backend);
@@ -202,7 +198,7 @@ static enum gd_status end_window(struct gd_drift *d, struct gd_drift_seen *seen,
       .wall_s = 1e-9 * (double)(gd_clock_ns() - d->began_ns),
       .step_s = median(d->step_s, d->count),
       .early_s = median(d->early_s, d->count),
-      .data_share = d->data_s / d->total_s,
+      .data_wait_share = d->data_wait_s / d->total_s,
       .stalled_share = d->stalled_s / (d->total_s + d->stalled_s),
       .writing_share = (double)d->writing / d->count,
       .quota_share = gd_load_throttled_share(&d->before, &after),
@@ -239,15 +235,15 @@ static enum gd_status judge_window(struct gd_drift *d, const char **sentence,
   return GD_OK;
 }
 
-void gd_drift_begin(struct gd_drift *d, const struct gd_promise *promise,
+void gd_drift_begin(struct gd_drift *d, const struct gd_expected *expected,
                     struct gd_backend *backend, struct gd_comm *comm) {
-  *d = (struct gd_drift){.promise = *promise, .backend = backend, .comm = comm};
+  *d = (struct gd_drift){.expected = *expected, .backend = backend, .comm = comm};
 }
 
 enum gd_status gd_drift_add(struct gd_drift *d, const struct gd_drift_step *step,
                             const char **sentence, struct gd_error *err) {
   *sentence = NULL;
-  if (d->promise.step_s <= 0)
+  if (d->expected.step_s <= 0)
     return GD_OK;
   if (d->warm < GD_DRIFT_WARMUP) {
     if (++d->warm == GD_DRIFT_WARMUP)
@@ -257,7 +253,7 @@ enum gd_status gd_drift_add(struct gd_drift *d, const struct gd_drift_step *step
   d->step_s[d->count] = step->step_s;
   d->early_s[d->count++] = step->early_s;
   d->total_s += step->step_s;
-  d->data_s += step->data_s;
+  d->data_wait_s += step->data_wait_s;
   d->stalled_s += step->stalled_s;
   d->writing += step->writing;
   if (d->count < GD_DRIFT_WINDOW)

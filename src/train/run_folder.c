@@ -19,6 +19,7 @@
 
 /* Who looks whether a run is being trained has its lock for a moment. */
 enum { LOCK_TRIES = 20, LOCK_WAIT_MS = 5 };
+enum { RANKS_MOST = 4096, THREADS_MOST = 1 << 16 };
 
 static const char *path_in(char path[GD_FILE_PATH], const char *folder, const char *name) {
   snprintf(path, GD_FILE_PATH, "%.4000s/%s", folder, name);
@@ -28,16 +29,6 @@ static const char *path_in(char path[GD_FILE_PATH], const char *folder, const ch
 bool gd_run_folder_has_run(const char *folder) {
   char path[GD_FILE_PATH];
   return !gd_file_is_missing(path_in(path, folder, "run.json"));
-}
-
-static json_t *recipe_object(const struct gd_recipe *r) {
-  return json_pack(
-      "{s:I,s:I,s:I,s:s,s:s,s:f,s:f,s:[f,f],s:f,s:f,s:f,s:s,s:I,s:I}", "batch",
-      (json_int_t)r->batch, "seq", (json_int_t)r->seq, "steps", (json_int_t)r->steps, "precision",
-      gd_precision_name(r->precision), "optimizer", gd_optimizer_name(r->optimizer), "lr", r->lr,
-      "min_lr", r->min_lr, "betas", r->beta1, r->beta2, "eps", r->eps, "weight_decay",
-      r->weight_decay, "max_grad_norm", r->max_grad_norm, "schedule", gd_schedule_name(r->schedule),
-      "warmup_steps", (json_int_t)r->warmup_steps, "decay_steps", (json_int_t)r->decay_steps);
 }
 
 /* Absolute, so that the run goes on from any folder; a weight behind the name stays. */
@@ -73,7 +64,7 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
   json_t *run = json_pack(
       "{s:i,s:{s:s,s:o?,s:o},s:o,s:o,s:I,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:I}", "format", 1,
       "model", "name", s->model.name, "config", json_loads(s->config_text, 0, NULL), "recipe",
-      recipe_object(&s->model.recipe), "data", file_list(s->data, s->n_data), "eval",
+      gd_recipe_json(&s->model.recipe), "data", file_list(s->data, s->n_data), "eval",
       file_list(s->eval, s->n_eval), "data_size", (json_int_t)s->data_size, "init",
       absolute(s->init, init), "method", s->method, "micro_batch", (json_int_t)s->micro_batch,
       "seed", (json_int_t)s->seed, "mask_token", (json_int_t)s->mask_token, "token_bytes",
@@ -85,6 +76,14 @@ enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_sett
     json_object_set_new(run, "normalize", json_string(s->normalize));
     json_object_set_new(run, "label_smoothing", json_real(s->label_smoothing));
   }
+  if (run && s->ranks > 0)
+    json_object_set_new(run, "ranks", json_integer((json_int_t)s->ranks));
+  if (run && s->threads > 0)
+    json_object_set_new(run, "threads", json_integer((json_int_t)s->threads));
+  if (run && s->deterministic)
+    json_object_set_new(run, "deterministic", json_true());
+  if (run && s->data_hash && s->data_hash[0])
+    json_object_set_new(run, "data_hash", json_string(s->data_hash));
   struct gd_strbuf text = {0};
   enum gd_status status = GD_OK;
   if (s->tokenizer_text)
@@ -155,7 +154,7 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
                                     struct gd_run_settings *s, struct gd_error *err) {
   const int64_t most = INT64_C(1) << 60;
   int64_t format;
-  const char *method, *init = "";
+  const char *method, *init = "", *data_hash = "";
   GD_TRY(gd_json_int(json, json->root, "format", 1, 1, &format, err));
   GD_TRY(read_model(json, arena, s, err));
   GD_TRY(read_files(json, "data", arena, &s->data, &s->n_data, err));
@@ -164,6 +163,8 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
     GD_TRY(gd_json_int(json, json->root, "data_size", 0, most, &s->data_size, err));
   if (gd_json_has(json->root, "init"))
     GD_TRY(gd_json_string(json, json->root, "init", &init, err));
+  if (gd_json_has(json->root, "data_hash"))
+    GD_TRY(gd_json_string(json, json->root, "data_hash", &data_hash, err));
   GD_TRY(gd_json_string(json, json->root, "method", &method, err));
   GD_TRY(gd_json_int(json, json->root, "micro_batch", 0, most, &s->micro_batch, err));
   GD_TRY(gd_json_int(json, json->root, "seed", 0, INT64_MAX, &s->seed, err));
@@ -174,11 +175,17 @@ static enum gd_status read_settings(const struct gd_json *json, struct gd_arena 
   GD_TRY(gd_json_int(json, json->root, "keep", 1, 1 << 20, &s->keep, err));
   GD_TRY(gd_json_int(json, json->root, "eval_steps", 0, most, &s->eval_steps, err));
   GD_TRY(gd_json_int(json, json->root, "eval_samples", 1, most, &s->eval_samples, err));
+  if (gd_json_has(json->root, "ranks"))
+    GD_TRY(gd_json_int(json, json->root, "ranks", 0, RANKS_MOST, &s->ranks, err));
+  if (gd_json_has(json->root, "threads"))
+    GD_TRY(gd_json_int(json, json->root, "threads", 0, THREADS_MOST, &s->threads, err));
+  s->deterministic = json_is_true(json_object_get(json->root, "deterministic"));
   if (s->model.family->images)
     GD_TRY(read_images(json, arena, s, err));
   s->method = gd_arena_copy_string(arena, method);
   s->init = gd_arena_copy_string(arena, init);
-  return s->method && s->init ? GD_OK : gd_nomem(err, "while reading run.json");
+  s->data_hash = gd_arena_copy_string(arena, data_hash);
+  return s->method && s->init && s->data_hash ? GD_OK : gd_nomem(err, "while reading run.json");
 }
 
 enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
@@ -190,6 +197,19 @@ enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
   enum gd_status status = read_settings(&json, arena, settings, err);
   gd_json_deinit(&json);
   return status;
+}
+
+int64_t gd_run_folder_ranks(const char *folder) {
+  struct gd_json json = {0};
+  char path[GD_FILE_PATH];
+  int64_t ranks = 0;
+  if (gd_run_folder_has_run(folder) &&
+      gd_json_load(&json, path_in(path, folder, "run.json"), NULL) == GD_OK &&
+      gd_json_has(json.root, "ranks") &&
+      gd_json_int(&json, json.root, "ranks", 0, RANKS_MOST, &ranks, NULL) != GD_OK)
+    ranks = 0;
+  gd_json_deinit(&json);
+  return ranks;
 }
 
 void gd_run_folder_forget(const char *folder) {
@@ -238,18 +258,20 @@ bool gd_run_folder_is_locked(const char *folder) {
   return locked;
 }
 
-enum gd_status gd_run_folder_set_leg(const char *folder, const struct gd_run_leg *leg,
-                                     struct gd_error *err) {
+enum gd_status gd_run_folder_set_session(const char *folder, const struct gd_run_session *session,
+                                         struct gd_error *err) {
   struct gd_json json = {0};
   struct gd_strbuf text = {0};
   char path[GD_FILE_PATH];
   GD_TRY(gd_json_load(&json, path_in(path, folder, "run.json"), err));
-  json_object_set_new(
-      json.root, "leg",
-      json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:f,s:s}", "method", leg->method, "device", leg->device,
-                "backend", leg->backend, "micro_batch", (json_int_t)leg->micro_batch,
-                "accumulation", (json_int_t)leg->accumulation, "ranks", (json_int_t)leg->ranks,
-                "promised_step_s", leg->promised_step_s, "promised_by", leg->promised_by));
+  json_object_del(json.root, "leg"); /* its name in runs of older programs */
+  json_object_set_new(json.root, "session",
+                      json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:f,s:s}", "method", session->method,
+                                "device", session->device, "backend", session->backend,
+                                "micro_batch", (json_int_t)session->micro_batch, "accumulation",
+                                (json_int_t)session->accumulation, "ranks",
+                                (json_int_t)session->ranks, "expected_step_s",
+                                session->expected_step_s, "expected_by", session->expected_by));
   enum gd_status status = GD_OK;
   if (!gd_json_append(&text, json.root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)))
     status = gd_nomem(err, "for run.json");

@@ -20,6 +20,7 @@ struct gd_run_settings {
   const char *tokenizer_text; /* of a new run: tokenizer.json; NULL: none */
   int64_t tokenizer_mask;     /* likewise: the token that masks; -1: none */
   int64_t data_size;          /* tokens or images of the data; 0: not known yet */
+  const char *data_hash;      /* gd_dataset_hash of it in hexadecimal; "": not known */
   const char *init;           /* folder of the weights that it begins with; "": none */
   const char *method;
   int64_t micro_batch; /* 0: chosen */
@@ -32,6 +33,9 @@ struct gd_run_settings {
   int64_t checkpoint_steps;
   double checkpoint_s;
   int64_t keep, eval_steps, eval_samples;
+  int64_t ranks;      /* that --ranks started it with; 0: it did not say */
+  int64_t threads;    /* of --threads; 0: all */
+  bool deterministic; /* --deterministic */
 };
 
 /* Whether there is a run in the folder. */
@@ -39,6 +43,8 @@ bool gd_run_folder_has_run(const char *folder);
 /* Writes run.json. GD_BAD_INPUT where the folder has a run already. */
 enum gd_status gd_run_folder_create(const char *folder, const struct gd_run_settings *settings,
                                     struct gd_error *err) GD_MUST_USE;
+/* How many ranks --ranks started the run with; 0: it did not say, or run.json cannot be read. */
+int64_t gd_run_folder_ranks(const char *folder);
 enum gd_status gd_run_folder_read(const char *folder, struct gd_arena *arena,
                                   struct gd_run_settings *settings,
                                   struct gd_error *err) GD_MUST_USE;
@@ -53,14 +59,14 @@ bool gd_run_folder_is_locked(const char *folder);
 
 /* The process that trains or last trained a run, as run.json has it from its first step on: a run
    may change its method and its machine on the way. */
-struct gd_run_leg {
+struct gd_run_session {
   char method[128], device[128], backend[16];
   int64_t micro_batch, accumulation, ranks;
-  double promised_step_s; /* what it was started on; 0: nobody said */
-  char promised_by[16];   /* "trial": measured here; "prediction"; empty */
+  double expected_step_s; /* what it was started on; 0: nobody said */
+  char expected_by[16];   /* "trial": measured here; "prediction"; empty */
 };
 /* Puts it into run.json. */
-enum gd_status gd_run_folder_set_leg(const char *folder, const struct gd_run_leg *leg,
-                                     struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_run_folder_set_session(const char *folder, const struct gd_run_session *session,
+                                         struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/compare.h"
 #include "base/file.h"
 #include "base/mem.h"
 
@@ -153,11 +154,6 @@ void gd_run_log_deinit(struct gd_run_log *log) {
   *log = (struct gd_run_log){0};
 }
 
-static int compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 double gd_run_log_step_s(const struct gd_run_log *log) {
   double seconds[GD_RUN_RECENT];
   uint32_t count = log->n_points < GD_RUN_RECENT ? log->n_points : GD_RUN_RECENT;
@@ -165,6 +161,6 @@ double gd_run_log_step_s(const struct gd_run_log *log) {
     return 0;
   for (uint32_t i = 0; i < count; i++)
     seconds[i] = log->points[log->n_points - count + i].step_s;
-  qsort(seconds, count, sizeof *seconds, compare_doubles);
+  qsort(seconds, count, sizeof *seconds, gd_compare_doubles);
   return seconds[count / 2];
 }

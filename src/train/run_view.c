@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/compare.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -36,16 +37,23 @@ static int64_t take_count(const json_t *object, const char *key) {
   return value > 0 ? (int64_t)value : 0;
 }
 
-static void take_leg(struct gd_run_leg *leg, const json_t *from) {
-  take_text(leg->method, sizeof leg->method, from, "method");
-  take_text(leg->device, sizeof leg->device, from, "device");
-  take_text(leg->backend, sizeof leg->backend, from, "backend");
-  take_text(leg->promised_by, sizeof leg->promised_by, from, "promised_by");
-  leg->micro_batch = take_count(from, "micro_batch");
-  leg->accumulation = take_count(from, "accumulation");
-  leg->ranks = take_count(from, "ranks");
-  double promised_s = json_number_value(json_object_get(from, "promised_step_s"));
-  leg->promised_step_s = promised_s > 0 ? promised_s : 0;
+/* `older`: the name of it in runs of older programs. */
+static const json_t *either(const json_t *object, const char *key, const char *older) {
+  const json_t *found = json_object_get(object, key);
+  return found ? found : json_object_get(object, older);
+}
+
+static void take_session(struct gd_run_session *session, const json_t *from) {
+  take_text(session->method, sizeof session->method, from, "method");
+  take_text(session->device, sizeof session->device, from, "device");
+  take_text(session->backend, sizeof session->backend, from, "backend");
+  take_text(session->expected_by, sizeof session->expected_by, from,
+            json_object_get(from, "expected_by") ? "expected_by" : "promised_by");
+  session->micro_batch = take_count(from, "micro_batch");
+  session->accumulation = take_count(from, "accumulation");
+  session->ranks = take_count(from, "ranks");
+  double expected_s = json_number_value(either(from, "expected_step_s", "promised_step_s"));
+  session->expected_step_s = expected_s > 0 ? expected_s : 0;
 }
 
 static enum gd_status read_settings(struct gd_run_view *view, const struct gd_json *json,
@@ -61,9 +69,9 @@ static enum gd_status read_settings(struct gd_run_view *view, const struct gd_js
   GD_TRY(gd_json_int(json, recipe, "batch", 1, most, &view->batch, err));
   GD_TRY(gd_json_int(json, recipe, "seq", 1, most, &view->seq, err));
   snprintf(view->model, sizeof view->model, "%s", name);
-  view->leg = (struct gd_run_leg){0};
-  take_text(view->leg.method, sizeof view->leg.method, json->root, "method");
-  take_leg(&view->leg, json_object_get(json->root, "leg"));
+  view->session = (struct gd_run_session){0};
+  take_text(view->session.method, sizeof view->session.method, json->root, "method");
+  take_session(&view->session, either(json->root, "session", "leg"));
   return GD_OK;
 }
 
@@ -125,10 +133,6 @@ void gd_run_view_deinit(struct gd_run_view *view) {
 
 /* --- finding runs -------------------------------------------------------------------------- */
 
-static int compare_paths(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Paths of a folder's runs, in gd_mem; false: there is no memory. */
 static bool list_runs(DIR *files, const char *folder, struct gd_arena *arena, const char ***list,
                       uint32_t *count) {
@@ -168,8 +172,58 @@ enum gd_status gd_run_view_find(const char *folder, struct gd_arena *arena,
   gd_mem_free(list);
   if (!enough || !copy)
     return gd_nomem(err, "while looking for runs");
-  qsort(copy, found, sizeof *copy, compare_paths);
+  qsort(copy, found, sizeof *copy, gd_compare_texts);
   *paths = copy;
   *count = (int)found;
+  return GD_OK;
+}
+
+enum gd_status gd_run_view_find_all(const char *const *folders, int n_folders,
+                                    struct gd_arena *arena, const char *const **paths, int *count,
+                                    struct gd_error *err) {
+  static const char *const usual[] = {"runs"};
+  const char **all = NULL;
+  uint32_t n = 0;
+  if (n_folders == 0 && !gd_file_is_missing(usual[0])) {
+    folders = usual;
+    n_folders = 1;
+  }
+  for (int i = 0; i < n_folders; i++) {
+    const char *const *found;
+    int more;
+    GD_TRY(gd_run_view_find(folders[i], arena, &found, &more, err));
+    const char **longer = gd_arena_alloc(arena, n + (size_t)more + 1, sizeof *longer);
+    if (!longer)
+      return gd_nomem(err, "while looking for runs");
+    for (uint32_t k = 0; k < n; k++)
+      longer[k] = all[k];
+    for (int k = 0; k < more; k++)
+      longer[n++] = found[k];
+    all = longer;
+  }
+  *paths = all;
+  *count = (int)n;
+  return GD_OK;
+}
+
+enum gd_status gd_run_progress_read(const char *folder, const struct gd_run_settings *settings,
+                                    struct gd_run_progress *progress, struct gd_error *err) {
+  char path[GD_FILE_PATH];
+  struct stat model;
+  struct gd_run_log log = {0};
+  enum gd_status status = gd_run_log_read(&log, folder, err);
+  double step_s = gd_run_log_step_s(&log);
+  *progress =
+      (struct gd_run_progress){.step = log.n_points > 0 ? log.points[log.n_points - 1].step : 0,
+                               .steps = settings->model.recipe.steps};
+  gd_run_log_deinit(&log);
+  GD_TRY(status);
+  snprintf(path, sizeof path, "%.4000s/model/model.safetensors", folder);
+  progress->finished = stat(path, &model) == 0;
+  if (progress->finished)
+    progress->end_s = (int64_t)model.st_mtime;
+  else if (progress->step > 0)
+    progress->end_s =
+        (int64_t)time(NULL) + (int64_t)((double)(progress->steps - progress->step) * step_s);
   return GD_OK;
 }

@@ -19,8 +19,8 @@ const char *gd_run_state_name(enum gd_run_state state); /* "training", ... */
 
 struct gd_run_view {
   char model[128];
-  int64_t batch, seq, steps; /* of its recipe */
-  struct gd_run_leg leg;     /* method: that of run.json where no step was made */
+  int64_t batch, seq, steps;     /* of its recipe */
+  struct gd_run_session session; /* method: that of run.json where no step was made */
   enum gd_run_state state;
   /* of the log */
   struct gd_run_log log;
@@ -38,10 +38,25 @@ enum gd_status gd_run_view_read(struct gd_run_view *view, const char *folder,
                                 struct gd_error *err) GD_MUST_USE;
 void gd_run_view_deinit(struct gd_run_view *view);
 
+/* How far a run is, whoever trains it and whether or not somebody does now. */
+struct gd_run_progress {
+  int64_t step, steps;
+  bool finished;
+  int64_t end_s; /* when it was finished, or will be at its speed if it does not wait; 0: unknown */
+};
+enum gd_status gd_run_progress_read(const char *folder, const struct gd_run_settings *settings,
+                                    struct gd_run_progress *progress,
+                                    struct gd_error *err) GD_MUST_USE;
+
 /* The runs of a folder, by name: itself where it is one, else those right in it. Paths in the
    arena; none is *count 0. */
 enum gd_status gd_run_view_find(const char *folder, struct gd_arena *arena,
                                 const char *const **paths, int *count,
                                 struct gd_error *err) GD_MUST_USE;
+/* Those of several folders, in the order of these; of none: those of the folder `runs`, where there
+   is one. */
+enum gd_status gd_run_view_find_all(const char *const *folders, int n_folders,
+                                    struct gd_arena *arena, const char *const **paths, int *count,
+                                    struct gd_error *err) GD_MUST_USE;
 
 #endif

@@ -6,7 +6,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/mem.h"
 #include "base/rng.h"
 
 enum { FEWEST_TOKENS = 64 }; /* of a graph that logits are computed with; doubled as text grows */
@@ -51,6 +53,60 @@ int32_t gd_sample_token(const float *logits, int64_t count, double temperature, 
       return order[i];
   }
   return order[n - 1];
+}
+
+/* --- the prompt ---------------------------------------------------------------------------- */
+
+enum gd_status gd_sample_check(const struct gd_model *model, struct gd_error *err) {
+  bool causal;
+  if (model->family->images)
+    return gd_fail(err, GD_UNSUPPORTED, "%s is a model of images, and writes no text", model->name);
+  GD_TRY(gd_model_is_causal(model, &causal, err));
+  if (!causal)
+    return gd_fail(err, GD_UNSUPPORTED,
+                   "%s fills in masked tokens and cannot go on with a text; evaluate it instead",
+                   model->name);
+  return GD_OK;
+}
+
+static enum gd_status encode(const struct gd_tokenizer *tokenizer, const char *prompt,
+                             struct gd_token_ids *ids, struct gd_error *err) {
+  struct gd_tokenizer_work *work = NULL;
+  int32_t eos = gd_tokenizer_eos(tokenizer);
+  enum gd_status status = gd_tokenizer_work_new(&work, tokenizer, err);
+  if (status == GD_OK)
+    status = gd_tokenizer_encode(tokenizer, work, prompt, strlen(prompt), true, ids, err);
+  gd_tokenizer_work_free(work);
+  if (status != GD_OK || ids->count > 0)
+    return status;
+  if (ids->capacity == 0) {
+    ids->ids = gd_mem_grow(NULL, 0, 1, sizeof *ids->ids);
+    if (!ids->ids)
+      return gd_nomem(err, "for the prompt");
+    ids->capacity = 1;
+  }
+  ids->ids[0] = eos >= 0 ? eos : 0;
+  ids->count = 1;
+  return GD_OK;
+}
+
+enum gd_status gd_sample_prompt(const struct gd_model *model, const struct gd_tokenizer *tokenizer,
+                                const char *prompt, struct gd_token_ids *ids,
+                                struct gd_error *err) {
+  int64_t classes = model->family->classes(model);
+  GD_TRY(encode(tokenizer, prompt, ids, err));
+  if (ids->count >= model->recipe.seq)
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "the prompt has %lld tokens, and %s was trained on sequences of %lld; shorten it",
+        (long long)ids->count, model->name, (long long)model->recipe.seq);
+  for (int64_t i = 0; i < ids->count; i++)
+    if (ids->ids[i] >= classes)
+      return gd_fail(err, GD_BAD_INPUT,
+                     "the tokenizer makes token %d of the prompt, and the model has %lld; is it "
+                     "another model's tokenizer?",
+                     (int)ids->ids[i], (long long)classes);
+  return GD_OK;
 }
 
 /* --- a text -------------------------------------------------------------------------------- */

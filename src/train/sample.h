@@ -23,6 +23,14 @@ struct gd_sampling {
   void *user;
 };
 
+/* GD_UNSUPPORTED: the model is one of images, or masked, and does not go on with a text. */
+enum gd_status gd_sample_check(const struct gd_model *model, struct gd_error *err) GD_MUST_USE;
+/* The prompt as ids, appended to empty ones; for "", the token that ends a document, as another
+   begins behind it. GD_BAD_INPUT: longer than the model's sequence, or tokens that it has not. */
+enum gd_status gd_sample_prompt(const struct gd_model *model, const struct gd_tokenizer *tokenizer,
+                                const char *prompt, struct gd_token_ids *ids,
+                                struct gd_error *err) GD_MUST_USE;
+
 /* Appends to ids, which hold the prompt: at least one token. Ends at the length, behind eos, or
    where the model's sequence ends. */
 enum gd_status gd_sample(const struct gd_sampling *sampling, struct gd_token_ids *ids,

@@ -34,6 +34,12 @@ enum {
   TIMES = 1024,        /* step times that the median is of */
 };
 
+/* A micro-batch of this rank. */
+struct micro_batch {
+  enum gd_run_part part;
+  int64_t first, count; /* samples */
+};
+
 struct training {
   const struct gd_training *o;
   struct gd_train_end *end;
@@ -41,7 +47,8 @@ struct training {
   struct gd_session session;
   struct gd_trial plan;
   struct gd_source data, eval;
-  bool images; /* samples are images, not sequences */
+  struct micro_batch staged; /* what the staging memory holds; count 0: nothing of use */
+  bool images;               /* samples are images, not sequences */
   struct gd_checkpoint_writer writer;
   struct gd_train_log log;
   struct gd_drift drift;
@@ -55,13 +62,17 @@ struct training {
   int64_t begun_ns;      /* its first step */
   double peak_flops;
   struct gd_train_before before; /* the same on all ranks: it decides about spikes */
+  struct gd_binding binding;     /* what checkpoints of this run say of it; likewise */
   int bad_in_row, roll_backs;
-  bool looked; /* at whether anything is learnt */
+  int64_t judged_from;    /* spikes are judged by the steps behind it: that of the last roll-back */
+  int64_t abandoned_from; /* checkpoints behind this step are damaged, or of steps done again */
+  bool looked;            /* at whether anything is learnt */
   float step_s[TIMES];
   int64_t n_steps; /* of this process */
   /* of this process, for drift.h */
   int64_t first_step;          /* that was done before it */
-  double data_s, early_s;      /* for samples, in all; before the last micro-step of a step */
+  double data_wait_s, early_s; /* for samples, in all; before the last micro-step of a step */
+  double fastest_s;            /* of all micro-steps; 0: none yet */
   double stalled_told_s, norm; /* of end.stalled_s, told so far; the last gradient norm */
 };
 
@@ -78,9 +89,17 @@ static void say(const struct training *t, const char *format, ...) {
   t->o->note(t->o->user, text);
 }
 
+/* A sentence a line. */
+static void say_lines(const struct training *t, const char *lines) {
+  for (const char *at = lines ? lines : ""; *at;) {
+    size_t length = strcspn(at, "\n");
+    say(t, "%.*s", (int)length, at);
+    at += length + (at[length] != '\0');
+  }
+}
+
 static void say_trouble(struct training *t) {
-  if (t->log.trouble[0])
-    say(t, "%s", t->log.trouble);
+  say_lines(t, t->log.trouble);
   t->log.trouble[0] = '\0';
 }
 
@@ -91,32 +110,83 @@ static enum gd_status sum(const struct training *t, double *values, int count,
 
 /* --- a step -------------------------------------------------------------------------------- */
 
-/* Copies samples first .. first + count, one micro-batch, to the device: through the staging
-   memory, where labels or targets lie behind ids or pixels. */
-static enum gd_status put_samples(struct training *t, enum gd_run_part part, int64_t first,
-                                  int64_t count, double valid, struct gd_error *err) {
-  struct gd_run *run = &t->session.run;
-  struct gd_batch batch;
-  void *inputs, *labels;
-  gd_run_stage(run, part, 1 / valid, &batch, &inputs, &labels);
-  GD_TRY(gd_source_read(&t->data, first, count, inputs, labels, err));
-  return gd_run_batch(run, part, &batch, err);
+/* The one that begins `done` samples into a step. */
+static struct micro_batch micro_batch_at(const struct training *t, int64_t step_first,
+                                         int64_t done) {
+  int64_t size = t->plan.micro_batch, left = t->local - done;
+  return (struct micro_batch){.part = left < size ? GD_RUN_REMAINDER : GD_RUN_FULL,
+                              .first = step_first + t->offset + done,
+                              .count = left < size ? left : size};
 }
 
-/* scale: of loss and gradients, 1 but for tests. */
+/* Samples into the staging memory, where labels or targets lie behind ids or pixels; unless they
+   are there already. */
+static enum gd_status stage_samples(struct training *t, const struct micro_batch *m, double weight,
+                                    struct gd_batch *batch, struct gd_error *err) {
+  void *inputs, *labels;
+  gd_run_stage(&t->session.run, m->part, weight, batch, &inputs, &labels);
+  if (t->staged.first == m->first && t->staged.count == m->count)
+    return GD_OK;
+  t->staged.count = 0;
+  GD_TRY(gd_source_read(&t->data, m->first, m->count, inputs, labels, err));
+  t->staged = *m;
+  return GD_OK;
+}
+
+/* One micro-batch from its files to the device. */
+static enum gd_status put_samples(struct training *t, const struct micro_batch *m, double valid,
+                                  struct gd_error *err) {
+  struct gd_batch batch;
+  GD_TRY(stage_samples(t, m, 1 / valid, &batch, err));
+  return gd_run_batch(&t->session.run, m->part, &batch, err);
+}
+
+static bool evaluation_is_due_at(const struct training *t, int64_t step) {
+  int64_t every = t->o->eval_steps;
+  return t->eval.ops && every > 0 && step > 0 && step % every == 0;
+}
+
+/* While the device computes, the samples of the next micro-batch are read. Not behind a step after
+   which an evaluation needs the staging memory. What cannot be read now fails when it is due. */
+static void stage_ahead(struct training *t, int64_t done) {
+  const struct gd_recipe *recipe = &t->o->model->recipe;
+  struct gd_error unused = {0};
+  struct gd_batch batch;
+  bool next_step = done >= t->local;
+  if (next_step && (t->step + 1 >= recipe->steps || evaluation_is_due_at(t, t->step + 1)))
+    return;
+  struct micro_batch m = next_step ? micro_batch_at(t, t->first + recipe->batch, 0)
+                                   : micro_batch_at(t, t->first, done);
+  if (stage_samples(t, &m, 0, &batch, &unused) != GD_OK)
+    t->staged.count = 0;
+}
+
+/* scale: of loss and gradients, 1 but for tests. Samples that are read longer than the device
+   computes are waited for. */
 static enum gd_status micro_steps(struct training *t, double valid, double scale,
                                   struct gd_error *err) {
   struct gd_run *run = &t->session.run;
-  int64_t size = t->plan.micro_batch, base = t->first + t->offset, begin_ns = gd_clock_ns();
-  for (int64_t done = 0; done < t->local; done += size) {
-    bool last = done + size >= t->local, smaller = done + size > t->local;
-    enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
-    int64_t count = smaller ? t->local - done : size, read_ns = gd_clock_ns();
-    GD_TRY(put_samples(t, part, base + done, count, valid / scale, err));
-    t->data_s += 1e-9 * (double)(gd_clock_ns() - read_ns);
+  int64_t begin_ns = gd_clock_ns();
+  for (int64_t done = 0; done < t->local;) {
+    struct micro_batch m = micro_batch_at(t, t->first, done);
+    int64_t read_ns = gd_clock_ns();
+    GD_TRY(put_samples(t, &m, valid / scale, err));
+    t->data_wait_s += 1e-9 * (double)(gd_clock_ns() - read_ns);
     t->early_s = 1e-9 * (double)(gd_clock_ns() - begin_ns);
-    GD_TRY(gd_run_seed(run, part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
-    GD_TRY(last ? gd_run_last_micro_step(run, part, err) : gd_run_micro_step(run, part, err));
+    GD_TRY(gd_run_seed(run, m.part, (uint32_t)t->o->trial.seed, t->step, t->offset + done, err));
+    done += m.count;
+    int64_t start_ns = gd_clock_ns();
+    GD_TRY(gd_run_start(run, m.part, done >= t->local, err));
+    int64_t started_ns = gd_clock_ns();
+    stage_ahead(t, done);
+    double ahead_s = 1e-9 * (double)(gd_clock_ns() - started_ns);
+    GD_TRY(gd_run_wait(run, err));
+    double micro_step_s = 1e-9 * (double)(gd_clock_ns() - start_ns);
+    if (t->fastest_s == 0 || micro_step_s < t->fastest_s)
+      t->fastest_s = micro_step_s;
+    /* A CPU has computed when `start` returns: nothing hides the reading. */
+    double computing_s = fmax(0, t->fastest_s - 1e-9 * (double)(started_ns - start_ns));
+    t->data_wait_s += fmax(0, ahead_s - computing_s);
   }
   return GD_OK;
 }
@@ -173,7 +243,7 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int64_t begin_ns = gd_clock_ns();
   double valid, scale = gd_train_fault("norm", t->step + 1) ? 1024 : 1;
-  double waited_s = t->data.waited_s;
+  double data_wait_s = t->data_wait_s;
   GD_TRY(gd_source_count(&t->data, t->first + t->offset, t->local, &valid, err));
   GD_TRY(sum(t, &valid, 1, err));
   GD_TRY(micro_steps(t, valid, scale, err));
@@ -195,7 +265,7 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
   out->images = t->images;
   out->tokens = t->step * recipe->batch * (t->images ? 1 : recipe->seq);
   out->tokens_per_s = (double)(recipe->batch * (t->images ? 1 : recipe->seq)) / out->step_s;
-  out->data_wait_s = t->data.waited_s - waited_s;
+  out->data_wait_s = t->data_wait_s - data_wait_s;
   t->end->data_wait_s += out->data_wait_s;
   if (t->peak_flops > 0)
     out->mfu = t->plan.model_flops_per_step / out->step_s / t->peak_flops;
@@ -215,9 +285,7 @@ static enum gd_status run_step(struct training *t, struct gd_train_step *out, do
 /* --- evaluation ---------------------------------------------------------------------------- */
 
 static bool evaluation_is_due(const struct training *t) {
-  int64_t every = t->o->eval_steps;
-  return t->eval.ops && every > 0 && t->step > 0 && t->step % every == 0 &&
-         t->before.evaluated_step != t->step;
+  return evaluation_is_due_at(t, t->step) && t->before.evaluated_step != t->step;
 }
 
 static bool calls_off(void *user) {
@@ -232,6 +300,7 @@ static enum gd_status evaluate(struct training *t, bool *stop, struct gd_error *
   struct gd_run *run = &t->session.run;
   struct gd_evaluated result;
   int64_t samples = t->eval.samples < o->eval_samples ? t->eval.samples : o->eval_samples;
+  t->staged.count = 0;
   GD_TRY(gd_evaluate(&(struct gd_evaluation){.run = run,
                                              .part = GD_RUN_EVALUATION,
                                              .data = gd_source_tokens(&t->eval),
@@ -250,13 +319,28 @@ static enum gd_status evaluate(struct training *t, bool *stop, struct gd_error *
   t->end->eval_accuracy = t->images ? result.accuracy : -1;
   t->before.evaluated_step = t->step;
   if (t->rank == 0)
-    GD_TRY(gd_train_log_eval(&t->log, t->step, t->end->eval_loss, t->end->eval_accuracy, err));
+    gd_train_log_eval(&t->log, t->step, t->end->eval_loss, t->end->eval_accuracy);
+  say_trouble(t);
   if (o->evaluated)
     o->evaluated(o->user, t->step, t->end->eval_loss);
   return GD_OK;
 }
 
 /* --- checkpoints --------------------------------------------------------------------------- */
+
+/* The checkpoints of this run. */
+static struct gd_checkpoint_query own_checkpoints(const struct training *t) {
+  return (struct gd_checkpoint_query){.folder = t->checkpoints, .binding = &t->binding};
+}
+
+static void prune(struct training *t) {
+  struct gd_checkpoint_query query = own_checkpoints(t);
+  gd_checkpoint_prune(&query, &(struct gd_checkpoint_pruning){.keep = t->o->keep,
+                                                              .best = gd_checkpoint_best(&query),
+                                                              .now = t->saved_step,
+                                                              .behind = t->abandoned_from});
+  t->abandoned_from = INT64_MAX;
+}
 
 /* Puts the one under way in its place. What fails is said, unless a communicator is lost. */
 static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_error *err) {
@@ -268,9 +352,10 @@ static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_er
   t->end->stalled_s += 1e-9 * (double)(gd_clock_ns() - begin_ns);
   if (status == GD_OK) {
     t->saved_step = step;
-    t->roll_backs = 0;
+    if (t->writer.facts.scheduled)
+      t->roll_backs = 0;
     if (t->rank == 0)
-      gd_checkpoint_prune(t->checkpoints, t->o->keep, gd_checkpoint_best(t->checkpoints));
+      prune(t);
     return GD_OK;
   }
   if (must || (t->comm && gd_comm_has_failed(t->comm))) {
@@ -282,6 +367,14 @@ static enum gd_status end_checkpoint(struct training *t, bool must, struct gd_er
   return GD_OK;
 }
 
+/* Whether a checkpoint of now would be there without a signal or a time limit. Where they come by
+   the clock, every one is: the next one counts from it. */
+static bool is_scheduled(const struct training *t) {
+  const struct gd_training *o = t->o;
+  return o->checkpoint_s > 0 ||
+         (o->checkpoint_steps > 0 && t->step % o->checkpoint_steps == 0 && t->bad_in_row == 0);
+}
+
 static enum gd_status begin_checkpoint(struct training *t, bool must, struct gd_error *err) {
   struct gd_error why = {0};
   GD_TRY(end_checkpoint(t, must, err));
@@ -290,7 +383,12 @@ static enum gd_status begin_checkpoint(struct training *t, bool must, struct gd_
                                       .first = t->first,
                                       .loss = isfinite(t->end->loss) ? t->end->loss : 0,
                                       .eval_loss = t->end->eval_loss,
-                                      .ranks = t->comm ? gd_comm_size(t->comm) : 1};
+                                      .ranks = t->comm ? gd_comm_size(t->comm) : 1,
+                                      .binding = t->binding,
+                                      .scheduled = is_scheduled(t),
+                                      .bad_in_row = t->bad_in_row,
+                                      .judged_from = t->judged_from};
+  facts.roll_backs = facts.scheduled ? 0 : t->roll_backs;
   snprintf(facts.method, sizeof facts.method, "%s", t->plan.method);
   enum gd_status status = gd_checkpoint_begin(&t->writer, &t->session.run, &facts, &why);
   t->saved_ns = gd_clock_ns();
@@ -312,13 +410,16 @@ static bool checkpoint_is_due(const struct training *t) {
   return o->checkpoint_s > 0 && 1e-9 * (double)(gd_clock_ns() - t->saved_ns) >= o->checkpoint_s;
 }
 
-/* Goes back to the last checkpoint and on with other data. */
+/* Goes back to the last checkpoint and on with other data; to one that is there whether or not the
+   run was stopped on the way, so that both go on alike. */
 static enum gd_status roll_back(struct training *t, double loss, struct gd_error *err) {
+  struct gd_checkpoint_query query = own_checkpoints(t);
   struct gd_checkpoint checkpoint;
   bool found;
   int64_t first = t->first, step = t->step;
   GD_TRY(end_checkpoint(t, false, err));
-  GD_TRY(gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, NULL, err));
+  query.scheduled = true;
+  GD_TRY(gd_checkpoint_find(&query, t->comm, &found, &checkpoint, NULL, err));
   if (!found || t->roll_backs >= MOST_ROLL_BACKS)
     return gd_fail(err, GD_MISMATCH,
                    "the loss was %g at step %" PRId64 ", and %d updates in a row were skipped%s; "
@@ -327,13 +428,18 @@ static enum gd_status roll_back(struct training *t, double loss, struct gd_error
                    found ? ", and going back to the last checkpoint did not help"
                          : ", and there is no checkpoint to go back to");
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
-  t->step = checkpoint.facts.step;
+  t->step = t->saved_step = t->judged_from = t->abandoned_from = checkpoint.facts.step;
+  if (t->rank == 0)
+    prune(t);
   t->first = first;
   t->bad_in_row = 0;
   t->roll_backs++;
   if (t->rank == 0) {
+    struct gd_error why = {0};
     gd_train_log_close(&t->log);
-    GD_TRY(gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err));
+    if (gd_train_log_open(&t->log, t->o->folder, t->step, t->judged_from, &t->before, &why) !=
+        GD_OK)
+      say(t, "%s; training goes on without it", why.text);
   }
   t->before = (struct gd_train_before){.evaluated_step = -1}; /* the same on all ranks */
   t->looked = true;
@@ -352,7 +458,7 @@ static enum gd_status repeat(struct training *t, double values[2], struct gd_err
   int64_t size = t->plan.micro_batch, first = t->first - t->o->model->recipe.batch + t->offset;
   double valid;
   GD_TRY(gd_source_count(&t->data, first, size, &valid, err));
-  GD_TRY(put_samples(t, GD_RUN_FULL, first, size, valid, err));
+  GD_TRY(put_samples(t, &(struct micro_batch){GD_RUN_FULL, first, size}, valid, err));
   GD_TRY(gd_run_seed(run, GD_RUN_FULL, (uint32_t)t->o->trial.seed, t->step - 1, t->offset, err));
   GD_TRY(gd_run_last_micro_step(run, GD_RUN_FULL, err));
   GD_TRY(gd_run_take_loss(run, &values[0], err));
@@ -423,7 +529,9 @@ static enum gd_status open_session(struct training *t, struct gd_error *err) {
   const struct gd_recipe *recipe = &t->o->model->recipe;
   int ranks = t->comm ? gd_comm_size(t->comm) : 1;
   if (recipe->batch % ranks)
-    return gd_fail(err, GD_BAD_INPUT, "a batch of %" PRId64 " does not divide among %d ranks",
+    return gd_fail(err, GD_BAD_INPUT,
+                   "a batch of %" PRId64
+                   " does not divide among %d ranks; choose --ranks or --batch so that it does",
                    recipe->batch, ranks);
   struct gd_trial_options options = t->o->trial;
   options.evaluates = t->eval.ops != NULL;
@@ -459,35 +567,79 @@ static enum gd_status init_parameters(struct training *t, struct gd_error *err) 
   return t->comm ? gd_comm_agree(t->comm, status, err) : status;
 }
 
+/* Rank 0 reads run.json for all of them. */
+static enum gd_status bind(struct training *t, struct gd_error *err) {
+  enum gd_status status = t->rank == 0 ? gd_binding_read(t->o->folder, &t->binding, err) : GD_OK;
+  if (!t->comm)
+    return status;
+  GD_TRY(gd_comm_agree(t->comm, status, err));
+  return gd_comm_broadcast(t->comm, &t->binding, sizeof t->binding, 0, err);
+}
+
+/* A run that was trained and has no checkpoint begins again, says so, and keeps the log that it
+   had; not where checkpoints lie there that are damaged or of another run.json: they would go. */
+static enum gd_status check_beginning(const struct training *t,
+                                      const struct gd_checkpoint_passed *passed,
+                                      struct gd_error *err) {
+  struct gd_run_log log = {0};
+  struct gd_error why = {0};
+  enum gd_status status = GD_OK;
+  if (t->rank == 0 && gd_run_log_read(&log, t->o->folder, &why) == GD_OK && log.n_points > 0) {
+    char log_path[GD_FILE_PATH], kept[GD_FILE_PATH];
+    snprintf(log_path, sizeof log_path, "%.4000s/log.jsonl", t->o->folder);
+    snprintf(kept, sizeof kept, "%.4000s/log.jsonl.old", t->o->folder);
+    if (passed->foreign > 0)
+      status = gd_fail(err, GD_BAD_INPUT,
+                       "%s has a log of %" PRIu32 " steps and checkpoints of another run alone: "
+                       "bring run.json back if it was edited, or take these checkpoints away to "
+                       "begin again",
+                       t->o->folder, log.n_points);
+    else if (passed->count > 0)
+      status = gd_fail(err, GD_ENVIRONMENT,
+                       "%s has a log of %" PRIu32 " steps, and no checkpoint of it is whole: bring "
+                       "one back from a copy, or take %s away to begin again",
+                       t->o->folder, log.n_points, t->checkpoints);
+    else if (rename(log_path, kept) != 0)
+      status = gd_fail(err, GD_ENVIRONMENT, "cannot rename %s to %s: %s", log_path, kept,
+                       strerror(errno));
+    else
+      say(t,
+          "there is no whole checkpoint yet of the %d steps in log.jsonl: the run begins again, "
+          "and "
+          "that log is log.jsonl.old",
+          (int)log.n_points);
+  }
+  gd_run_log_deinit(&log);
+  return t->comm ? gd_comm_agree(t->comm, status, err) : status;
+}
+
 /* From the newest checkpoint, or from the start. */
 static enum gd_status begin(struct training *t, struct gd_error *err) {
+  struct gd_checkpoint_query query = own_checkpoints(t);
   struct gd_checkpoint checkpoint;
-  struct gd_strbuf damaged = {0};
+  struct gd_checkpoint_passed passed = {0};
   bool found;
-  enum gd_status status =
-      gd_checkpoint_find(t->checkpoints, t->comm, &found, &checkpoint, &damaged, err);
-  if (status == GD_OK && damaged.length > 0)
-    say(t, "%.*s", (int)damaged.length - 1, damaged.text);
-  gd_strbuf_deinit(&damaged);
+  GD_TRY(bind(t, err));
+  enum gd_status status = gd_checkpoint_find(&query, t->comm, &found, &checkpoint, &passed, err);
+  say_lines(t, passed.lines.text);
+  gd_strbuf_deinit(&passed.lines);
   GD_TRY(status);
-  t->saved_step = -1;
+  t->saved_step = t->abandoned_from = -1;
   if (!found) {
-    struct gd_run_log log = {0};
-    struct gd_error why = {0};
-    if (t->rank == 0 && gd_run_log_read(&log, t->o->folder, &why) == GD_OK && log.n_points > 0)
-      say(t, "there is no whole checkpoint yet of the %d steps in log.jsonl: the run begins again",
-          (int)log.n_points);
-    gd_run_log_deinit(&log);
+    GD_TRY(check_beginning(t, &passed, err));
     return init_parameters(t, err);
   }
   GD_TRY(gd_checkpoint_load(&checkpoint, &t->session.run, t->o->model->family, err));
-  t->step = t->saved_step = checkpoint.facts.step;
+  t->step = t->saved_step = t->abandoned_from = checkpoint.facts.step;
   if (t->step > t->o->model->recipe.steps)
     return gd_fail(err, GD_BAD_INPUT,
                    "the checkpoint is of step %" PRId64 ", and run.json ends at step %" PRId64
                    ": was it edited?",
                    t->step, t->o->model->recipe.steps);
   t->first = checkpoint.facts.first;
+  t->bad_in_row = checkpoint.facts.bad_in_row;
+  t->roll_backs = checkpoint.facts.roll_backs;
+  t->judged_from = checkpoint.facts.judged_from;
   t->end->loss = checkpoint.facts.loss;
   t->end->eval_loss = checkpoint.facts.eval_loss;
   t->end->resumed = true;
@@ -499,7 +651,7 @@ static enum gd_status begin(struct training *t, struct gd_error *err) {
 static enum gd_status open_log(struct training *t, struct gd_error *err) {
   enum gd_status status = GD_OK;
   if (t->rank == 0)
-    status = gd_train_log_open(&t->log, t->o->folder, t->step, &t->before, err);
+    status = gd_train_log_open(&t->log, t->o->folder, t->step, t->judged_from, &t->before, err);
   if (!t->comm)
     return status;
   GD_TRY(gd_comm_agree(t->comm, status, err));
@@ -508,39 +660,39 @@ static enum gd_status open_log(struct training *t, struct gd_error *err) {
 
 /* --- the clock that keeps its word --------------------------------------------------------- */
 
-/* What the run was promised, on all ranks; run.json has it from here on. */
+/* The expected step time, on all ranks; run.json has it from here on. */
 static enum gd_status begin_drift(struct training *t, struct gd_error *err) {
-  struct gd_promise promise = {.by = ""};
-  struct gd_run_leg leg = {.micro_batch = t->plan.micro_batch,
-                           .accumulation = t->plan.accumulation,
-                           .ranks = t->plan.ranks};
+  struct gd_expected expected = {.by = ""};
+  struct gd_run_session now = {.micro_batch = t->plan.micro_batch,
+                               .accumulation = t->plan.accumulation,
+                               .ranks = t->plan.ranks};
   struct gd_error why = {0};
   if (t->rank == 0 && t->o->keeps)
-    gd_promise_find(t->o->store, &t->session, t->o->model, &t->plan, &promise);
-  t->end->promised_step_s = leg.promised_step_s = promise.step_s;
-  t->end->promised_by = promise.by;
-  snprintf(leg.method, sizeof leg.method, "%s", t->plan.method);
-  snprintf(leg.device, sizeof leg.device, "%s", t->plan.device);
-  snprintf(leg.backend, sizeof leg.backend, "%s", t->plan.backend);
-  snprintf(leg.promised_by, sizeof leg.promised_by, "%s", promise.by);
+    gd_expected_find(t->o->store, &t->session, t->o->model, &t->plan, &expected);
+  t->end->expected_step_s = now.expected_step_s = expected.step_s;
+  t->end->expected_by = expected.by;
+  snprintf(now.method, sizeof now.method, "%s", t->plan.method);
+  snprintf(now.device, sizeof now.device, "%s", t->plan.device);
+  snprintf(now.backend, sizeof now.backend, "%s", t->plan.backend);
+  snprintf(now.expected_by, sizeof now.expected_by, "%s", expected.by);
   if (t->rank == 0 && gd_run_folder_has_run(t->o->folder) &&
-      gd_run_folder_set_leg(t->o->folder, &leg, &why) != GD_OK)
+      gd_run_folder_set_session(t->o->folder, &now, &why) != GD_OK)
     say(t, "%s", why.text);
   if (t->comm) {
-    GD_TRY(gd_comm_broadcast(t->comm, &promise.step_s, sizeof promise.step_s, 0, err));
-    GD_TRY(gd_comm_broadcast(t->comm, &promise.tolerance, sizeof promise.tolerance, 0, err));
+    GD_TRY(gd_comm_broadcast(t->comm, &expected.step_s, sizeof expected.step_s, 0, err));
+    GD_TRY(gd_comm_broadcast(t->comm, &expected.tolerance, sizeof expected.tolerance, 0, err));
   }
   t->first_step = t->step;
-  gd_drift_begin(&t->drift, &promise, t->session.backend, t->comm);
+  gd_drift_begin(&t->drift, &expected, t->session.backend, t->comm);
   return GD_OK;
 }
 
 static enum gd_status watch_drift(struct training *t, const struct gd_train_step *step,
-                                  double data_s, struct gd_error *err) {
+                                  double data_wait_s, struct gd_error *err) {
   const char *sentence;
   struct gd_drift_step took = {.step_s = step->step_s,
                                .early_s = t->early_s,
-                               .data_s = t->data_s - data_s,
+                               .data_wait_s = t->data_wait_s - data_wait_s,
                                .stalled_s = t->end->stalled_s - t->stalled_told_s,
                                .writing = t->writer.active};
   t->stalled_told_s = t->end->stalled_s;
@@ -571,9 +723,9 @@ static void fill_record(const struct training *t, struct gd_run_record *run) {
   run->finished = end->finished;
   run->seconds = end->seconds;
   run->stalled_s = end->stalled_s;
-  run->data_s = t->data_s;
-  run->promised_step_s = end->promised_step_s;
-  snprintf(run->promised_by, sizeof run->promised_by, "%s", end->promised_by);
+  run->data_s = t->data_wait_s;
+  run->expected_step_s = end->expected_step_s;
+  snprintf(run->expected_by, sizeof run->expected_by, "%s", end->expected_by);
   snprintf(run->slowed_by, sizeof run->slowed_by, "%s", t->drift.causes);
 }
 
@@ -605,17 +757,17 @@ static enum gd_status train_steps(struct training *t, struct gd_error *err) {
     double said[SAID_COUNT] = {0};
     struct gd_train_step step;
     said[SAID_WRITTEN] = gd_checkpoint_is_written(&t->writer);
-    double data_s = t->data_s;
+    double data_wait_s = t->data_wait_s;
     GD_TRY(run_step(t, &step, said, err));
     t->end->loss = step.loss;
     t->end->asked = said[SAID_ASKED] > 0;
     stop = t->end->asked || said[SAID_LATE] > 0;
     if (t->rank == 0)
-      GD_TRY(gd_train_log_step(&t->log, &step, err));
+      gd_train_log_step(&t->log, &step);
     say_trouble(t);
     if (o->stepped)
       o->stepped(o->user, &step);
-    GD_TRY(watch_drift(t, &step, data_s, err));
+    GD_TRY(watch_drift(t, &step, data_wait_s, err));
     gd_train_fault_hold(t->step, o->stop, o->user);
     gd_train_fault_slow(t->step);
     if (t->writer.active && said[SAID_WRITTEN] >= (t->comm ? gd_comm_size(t->comm) : 1))
@@ -644,16 +796,38 @@ static int compare_floats(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* A hard link, or a copy. */
+static enum gd_status copy_file(const char *from, const char *to, struct gd_error *err) {
+  char piece[1 << 16];
+  struct gd_file_out out;
+  FILE *in = gd_file_open(from, "r");
+  if (!in)
+    return gd_fail(err, GD_ENVIRONMENT, "%s cannot be read: %s", from, strerror(errno));
+  enum gd_status status = gd_file_begin(&out, to, err);
+  if (status == GD_OK) {
+    for (size_t n; (n = fread(piece, 1, sizeof piece, in)) > 0;)
+      fwrite(piece, 1, n, out.stream);
+    if (ferror(in))
+      status = gd_fail(err, GD_ENVIRONMENT, "%s cannot be read: %s", from, strerror(errno));
+    status = gd_file_end(&out, status, err);
+  }
+  fclose(in);
+  return status;
+}
+
+/* A hard link, or a copy; what was there stays until then. */
 static enum gd_status publish_file(const char *from, const char *to, struct gd_error *err) {
-  struct gd_strbuf text = {0};
-  unlink(to);
-  if (link(from, to) == 0)
+  char part[GD_FILE_PATH + 8];
+  snprintf(part, sizeof part, "%s.part", to);
+  unlink(part);
+  if (link(from, part) != 0)
+    return copy_file(from, to, err);
+  if (rename(part, to) == 0) {
+    unlink(part); /* both were the same file already: rename leaves them alone */
     return GD_OK;
-  enum gd_status status = gd_file_read(from, SIZE_MAX / 2, &text, err);
-  if (status == GD_OK)
-    status = gd_file_write(to, text.text, text.length, err);
-  gd_strbuf_deinit(&text);
+  }
+  enum gd_status status =
+      gd_fail(err, GD_ENVIRONMENT, "%s cannot be put in its place: %s", part, strerror(errno));
+  unlink(part);
   return status;
 }
 
@@ -700,6 +874,7 @@ static enum gd_status publish_model(const struct training *t, struct gd_error *e
 static enum gd_status finish(struct training *t, struct gd_error *err) {
   const struct gd_training *o = t->o;
   struct gd_train_end *end = t->end;
+  struct gd_checkpoint_query query = own_checkpoints(t);
   int64_t timed = t->n_steps < TIMES ? t->n_steps : TIMES;
   bool stop;
   end->seconds = 1e-9 * (double)(gd_clock_ns() - t->begun_ns);
@@ -718,18 +893,24 @@ static enum gd_status finish(struct training *t, struct gd_error *err) {
     GD_TRY(begin_checkpoint(t, true, err));
     GD_TRY(end_checkpoint(t, true, err));
   }
-  end->best_step = t->rank == 0 ? gd_checkpoint_best(t->checkpoints) : -1;
+  end->best_step = t->rank == 0 ? gd_checkpoint_best(&query) : -1;
   if (end->finished && !isfinite(end->loss))
     return gd_fail(err, GD_MISMATCH,
                    "the loss of the last step is not finite: nothing can be done with this model");
-  return end->finished && t->rank == 0 ? publish_model(t, err) : GD_OK;
+  struct gd_error why = {0};
+  if (!end->finished || t->rank != 0 || publish_model(t, &why) == GD_OK)
+    return GD_OK;
+  return gd_fail(err, why.status,
+                 "the model was not put into %s/model: %s; the run is done and its last checkpoint "
+                 "whole: 'gpudays train %s' tries again",
+                 o->folder, why.text, o->folder);
 }
 
 /* What a user would rather know before the first step. */
 static void say_troubles_ahead(const struct training *t) {
   struct statvfs disk;
   char needs[32], has[32];
-  int64_t bytes = 12 * t->plan.parameters; /* fp32 parameters and two moments */
+  int64_t bytes = gd_checkpoint_bytes(t->plan.parameters);
   if (t->plan.precision_substituted)
     say(t, "the recipe's %s runs as %s here: this device has no fast %s",
         gd_precision_name(t->o->model->recipe.precision), gd_precision_name(t->plan.precision),
@@ -751,6 +932,7 @@ static enum gd_status run(struct training *t, struct gd_error *err) {
   GD_TRY(begin(t, err));
   GD_TRY(open_log(t, err));
   say_troubles_ahead(t);
+  gd_checkpoint_reserve(&t->writer, &t->session.run);
   t->saved_ns = t->begun_ns = gd_clock_ns();
   GD_TRY(begin_drift(t, err));
   if (o->opened)
@@ -789,6 +971,7 @@ enum gd_status gd_train_run(const struct gd_training *training, struct gd_train_
     if (gd_checkpoint_end(&t->writer, &unused) != GD_OK && training->note && t->rank == 0)
       training->note(training->user, unused.text);
   }
+  gd_checkpoint_release(&t->writer);
   gd_drift_end(&t->drift);
   gd_train_log_close(&t->log);
   gd_session_close(&t->session);

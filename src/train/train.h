@@ -28,7 +28,7 @@ struct gd_train_step {
   double loss;    /* mean over the labels of the step, before the update */
   double lr, norm;
   double step_s, tokens_per_s, mfu; /* mfu 0: the peak is not known */
-  double data_wait_s;               /* part of step_s that waited for samples */
+  double data_wait_s;               /* part of step_s that the device waited for samples */
   bool images;                      /* tokens and tokens_per_s are images and images_per_s */
   bool skipped; /* no update: the loss was not finite, or it or the gradient norm a spike */
 };
@@ -76,8 +76,8 @@ struct gd_train_end {
   double data_wait_s;      /* that steps waited for samples */
   int64_t skipped;         /* updates */
   int64_t best_step;       /* of the checkpoint with the lowest evaluation loss; -1: none; rank 0 */
-  double promised_step_s;  /* what the run was started on; 0: nobody said */
-  const char *promised_by; /* "trial", "prediction" or "" */
+  double expected_step_s;  /* what the run was started on; 0: nobody said */
+  const char *expected_by; /* "trial", "prediction" or "" */
 };
 
 /*

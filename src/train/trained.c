@@ -10,11 +10,20 @@
 static enum gd_status find_in_run(const char *path, struct gd_arena *arena, struct gd_trained *t,
                                   struct gd_strbuf *damaged, struct gd_error *err) {
   struct gd_checkpoint checkpoint;
+  struct gd_checkpoint_passed passed = {0};
+  struct gd_binding binding;
   char folder[GD_FILE_PATH];
   bool found;
   GD_TRY(gd_run_folder_read(path, arena, &t->settings, err));
+  GD_TRY(gd_binding_read(path, &binding, err));
   snprintf(folder, sizeof folder, "%.4000s/checkpoints", path);
-  GD_TRY(gd_checkpoint_find(folder, NULL, &found, &checkpoint, damaged, err));
+  enum gd_status status =
+      gd_checkpoint_find(&(struct gd_checkpoint_query){.folder = folder, .binding = &binding}, NULL,
+                         &found, &checkpoint, &passed, err);
+  if (damaged && passed.lines.length > 0)
+    gd_strbuf_append(damaged, passed.lines.text);
+  gd_strbuf_deinit(&passed.lines);
+  GD_TRY(status);
   if (!found)
     return gd_fail(err, GD_BAD_INPUT,
                    "%s has no whole checkpoint yet; --checkpoint-every says when train writes one",

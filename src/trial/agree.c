@@ -109,25 +109,32 @@ enum gd_status gd_agree_limits(struct gd_comm *comm, struct gd_limits *limits, c
 
 /* --- plans --------------------------------------------------------------------------------- */
 
+/* A word at a time, since every plan that is predicted is hashed: half of the finalizer of
+   splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0xbf58476d1ce4e5b9u;
+  return hash ^ hash >> 31;
+}
+
 static uint64_t hash_tensor(uint64_t hash, const struct gd_graph *graph, gd_tensor_id id) {
   if (id == GD_NONE)
-    return gd_cache_hash(hash, &id, sizeof id);
+    return mix(hash, GD_NONE);
   const struct gd_tensor *tensor = &graph->tensors[id];
-  int64_t facts[] = {(int64_t)tensor->dtype, (int64_t)tensor->space, (int64_t)tensor->rank};
-  hash = gd_cache_hash(hash, facts, sizeof facts);
-  return gd_cache_hash(hash, tensor->dims, tensor->rank * sizeof *tensor->dims);
+  hash = mix(hash, (uint64_t)tensor->dtype << 40 | (uint64_t)tensor->space << 32 | tensor->rank);
+  for (uint32_t i = 0; i < tensor->rank; i++)
+    hash = mix(hash, (uint64_t)tensor->dims[i]);
+  return hash;
 }
 
 /* Not of offsets and attributes: where a shard begins depends on the rank. */
 uint64_t gd_plan_hash(const struct gd_plan *plan) {
   const struct gd_graph *graph = plan->graph;
-  uint64_t hash = gd_cache_hash(0, &plan->device_bytes, sizeof plan->device_bytes);
-  hash = gd_cache_hash(hash, &plan->host_bytes, sizeof plan->host_bytes);
+  uint64_t hash = mix(mix(1, (uint64_t)plan->device_bytes), (uint64_t)plan->host_bytes);
   for (int program = 0; program < GD_PROGRAM_COUNT; program++)
     for (uint32_t i = 0; i < plan->n_order[program]; i++) {
       const struct gd_op *op = &graph->ops[plan->order[program][i]];
-      int64_t facts[] = {program, (int64_t)op->kind, op->n_in, op->n_out, op->adds};
-      hash = gd_cache_hash(hash, facts, sizeof facts);
+      hash = mix(hash, (uint64_t)op->kind << 32 | op->adds);
+      hash = mix(hash, (uint64_t)program << 60 | (uint64_t)op->n_in << 30 | op->n_out);
       for (uint32_t k = 0; k < op->n_in; k++)
         hash = hash_tensor(hash, graph, op->in[k]);
       for (uint32_t k = 0; k < op->n_out; k++)
@@ -188,8 +195,15 @@ int64_t gd_agree_model_hash(const struct gd_model *model) {
   char graph[GD_HASH_TEXT];
   if (gd_model_hash(model, graph, NULL) != GD_OK)
     return 0;
-  int64_t whole[] = {r->batch,     r->seq,       r->steps,        (int64_t)r->precision,
-                     r->optimizer, r->decay_all, r->warmup_steps, (int64_t)r->schedule};
+  int64_t whole[] = {r->batch,
+                     r->seq,
+                     r->steps,
+                     (int64_t)r->precision,
+                     r->optimizer,
+                     gd_recipe_decouples(r),
+                     r->decay_all,
+                     r->warmup_steps,
+                     (int64_t)r->schedule};
   double real[] = {r->lr, r->min_lr, r->beta1, r->beta2, r->eps, r->weight_decay, r->max_grad_norm};
   uint64_t hash = gd_cache_hash_text(0, graph);
   hash = gd_cache_hash_text(hash, model->family->model_type);

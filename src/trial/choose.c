@@ -1,8 +1,7 @@
 /*
- * Choosing a plan; see choose.h. Every size that is tried is a whole graph with its plan, so the
- * search tries the likeliest answer first and remembers what each graph was found to need.
+ * Choosing a plan; see choose.h. The search among sizes is choose_sizes.c's.
  */
-#include "trial/choose.h"
+#include "trial/choose_int.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,347 +16,11 @@
 #include "trial/agree.h"
 #include "trial/recipe.h"
 
-enum {
-  SPARE_PARTS = 32, /* 1/32 of the memory stays free: others may use the device too */
-  /* A micro-step fills a device from so many tokens or pixels on, and from enough_flops / 12 on:
-     vit on an H200 does 779 images/s with micro-steps of 1e14 FLOPs, and 753 with twice that and
-     fewer saved activations. */
-  ROWS_TO_FILL = 1 << 15,
-  ENOUGH_TO_FILL = 12,
-};
+enum { SPARE_PARTS = 32 }; /* 1/32 of the memory stays free: others may use the device too */
 
 void gd_candidate_deinit(struct gd_candidate *candidate) {
   gd_plan_deinit(&candidate->plan);
   gd_graph_deinit(&candidate->graph);
-}
-
-/* What a graph was found to need: a search for another memory need not plan it again. */
-struct needs {
-  int64_t micro_batch, saved; /* of which graph */
-  int64_t device_bytes, host_bytes, blocks;
-  int64_t rows; /* tokens or pixels of a micro-step */
-  double flops; /* of a micro-step */
-};
-enum { MOST_TRIED = 96 };
-
-struct gd_planner {
-  const struct gd_model *model;
-  const struct gd_trial_options *options; /* of the trial that is planned now */
-  struct gd_trial *trial;
-  struct gd_model_identity identity;
-  struct gd_place place; /* threads are the same on all ranks */
-  bool settled;          /* a rank failed, and all know it: see gd_planner_settle */
-  double
-      enough_flops;   /* a micro-step of more FLOPs is too long, unless its size is 1; 0: none is */
-  int64_t save_bytes; /* what a plan may have where activations are saved; 0: none are */
-  struct needs last;  /* of the size that was tried last */
-  /* Of the plans made so far, the likeliest answer: if it is the answer, no plan is made twice. */
-  struct gd_candidate ready;
-  int64_t ready_size, ready_saved; /* size 0: none */
-  bool ready_good;
-  double ready_plan_s;
-  /* All that were tried, for the device that has these caps and that precision. */
-  struct needs tried[MOST_TRIED];
-  int n_tried;
-  struct gd_caps tried_caps;
-  enum gd_precision tried_precision;
-  int tried_ranks;
-};
-
-/* A plan points to its graph. */
-static void move_candidate(struct gd_candidate *to, struct gd_candidate *from) {
-  *to = *from;
-  to->plan.graph = &to->graph;
-  *from = (struct gd_candidate){0};
-}
-
-static struct gd_setup setup_of(const struct gd_planner *p, int64_t micro_batch, int64_t saved) {
-  const struct gd_caps *caps = &p->place.caps;
-  return (struct gd_setup){.model = p->model,
-                           .precision = p->trial->precision,
-                           .micro_batch = micro_batch,
-                           .method = p->options->method,
-                           .ranks = p->trial->ranks,
-                           .tf32 = caps->tf32,
-                           .cache = p->options->graphs,
-                           .loss_chunk_bytes = caps->loss_chunk_bytes,
-                           .saved_blocks = saved,
-                           .no_compiler = p->trial->no_compiler[0] != '\0',
-                           .rank = p->options->comm ? gd_comm_rank(p->options->comm) : 0};
-}
-
-static enum gd_status make_candidate(struct gd_planner *p, int64_t micro_batch, int64_t saved,
-                                     struct gd_candidate *candidate, struct gd_error *err) {
-  struct gd_setup setup = setup_of(p, micro_batch, saved);
-  int64_t start = gd_clock_ns();
-  GD_TRY(gd_pipeline_build(&setup, &candidate->graph, err));
-  GD_TRY(gd_plan_make(&candidate->graph, &p->place.caps, &candidate->plan, err));
-  p->trial->plan_s = 1e-9 * (double)(gd_clock_ns() - start);
-  return GD_OK;
-}
-
-/* --- what a size needs --------------------------------------------------------------------- */
-
-static const struct needs *find_tried(const struct gd_planner *p, int64_t micro_batch,
-                                      int64_t saved) {
-  for (int i = 0; i < p->n_tried; i++)
-    if (p->tried[i].micro_batch == micro_batch && p->tried[i].saved == saved)
-      return &p->tried[i];
-  return NULL;
-}
-
-static bool is_too_long(const struct gd_planner *p, const struct needs *needs) {
-  return needs->micro_batch > 1 && p->enough_flops > 0 && needs->flops > p->enough_flops;
-}
-
-static bool fits_device(const struct gd_planner *p, const struct needs *needs) {
-  return needs->device_bytes <= p->trial->device_limit_bytes &&
-         needs->host_bytes <= p->trial->host_limit_bytes;
-}
-
-/* Takes the candidate over. */
-static void set_ready(struct gd_planner *p, int64_t micro_batch, int64_t saved, bool good,
-                      struct gd_candidate *candidate) {
-  gd_candidate_deinit(&p->ready);
-  move_candidate(&p->ready, candidate);
-  p->ready_size = micro_batch;
-  p->ready_saved = saved;
-  p->ready_good = good;
-  p->ready_plan_s = p->trial->plan_s;
-}
-
-/* Whether this is a likelier answer than the plan at hand. Good ones come first; of two good ones
-   the larger, or the one that saves more; of two others the smaller, which is shown where nothing
-   fits.
- */
-static bool is_likelier(const struct gd_planner *p, const struct needs *needs, bool good) {
-  if (p->ready_size == 0 || good != p->ready_good)
-    return p->ready_size == 0 || good;
-  return good ? needs->micro_batch > p->ready_size || needs->saved > p->ready_saved
-              : needs->micro_batch < p->ready_size;
-}
-
-/* Sets p->last to what a micro-batch needs when the last `saved` layers save activations. Plans
-   only what is not known. limit_bytes: of device memory, for the plan to be good. */
-static enum gd_status find_needs(struct gd_planner *p, int64_t micro_batch, int64_t saved,
-                                 int64_t limit_bytes, struct gd_error *err) {
-  struct gd_candidate candidate = {0};
-  const struct gd_graph *graph = &candidate.graph;
-  const struct needs *known = find_tried(p, micro_batch, saved);
-  if (known) {
-    p->last = *known;
-    return GD_OK;
-  }
-  enum gd_status status = make_candidate(p, micro_batch, saved, &candidate, err);
-  if (status == GD_OK) {
-    p->last = (struct needs){
-        .micro_batch = micro_batch,
-        .saved = saved,
-        .device_bytes = candidate.plan.device_bytes,
-        .host_bytes = candidate.plan.host_bytes,
-        .blocks = gd_graph_blocks(graph),
-        .rows = gd_tensor_elements(graph, graph->ids != GD_NONE ? graph->ids : graph->pixels),
-        .flops = graph->model_flops};
-    if (p->n_tried < MOST_TRIED)
-      p->tried[p->n_tried++] = p->last;
-    bool good = fits_device(p, &p->last) && p->last.device_bytes <= limit_bytes &&
-                !is_too_long(p, &p->last);
-    if (is_likelier(p, &p->last, good))
-      set_ready(p, micro_batch, saved < p->last.blocks ? saved : p->last.blocks, good, &candidate);
-  }
-  gd_candidate_deinit(&candidate);
-  return status;
-}
-
-/* --- the micro-batch ----------------------------------------------------------------------- */
-
-/* The largest power of two up to the batch that is not too long. flops: of a micro-step of size 1;
-   they grow in proportion to the size. */
-static int64_t longest_size(const struct gd_planner *p, double flops, int64_t batch) {
-  int64_t size = 1;
-  while (size <= batch / 2 && (p->enough_flops <= 0 || 2 * (double)size * flops <= p->enough_flops))
-    size *= 2;
-  return size;
-}
-
-/*
- * The power of two from which to look, at least 2 and at most `most`: bytes grow in proportion to
- * the micro-batch, and those of size 1 and of another one tell how. A wrong guess costs plans,
- * never the answer.
- */
-static int64_t guess_size(const struct gd_planner *p, int64_t bytes, int64_t other_bytes,
-                          int64_t other, int64_t most) {
-  int64_t size = 2, each = (other_bytes - bytes) / (other - 1);
-  int64_t fitting = (p->trial->device_limit_bytes - bytes) / (each > 0 ? each : 1) + 1;
-  while (size <= most / 2 && 2 * size <= fitting)
-    size *= 2;
-  return size;
-}
-
-/* Whether a size fits with nothing saved, and whether it is not too long either. */
-static enum gd_status try_size(struct gd_planner *p, int64_t size, bool *good, bool *fits,
-                               struct gd_error *err) {
-  GD_TRY(find_needs(p, size, 0, INT64_MAX, err));
-  *fits = fits_device(p, &p->last);
-  *good = *fits && !is_too_long(p, &p->last);
-  return GD_OK;
-}
-
-/*
- * The largest good power of two, 0 if there is none; *bad is the least size known not to fit. Where
- * FLOPs bound the size, the largest that they permit is tried right after size 1: often it is the
- * answer, and longer ones are never planned.
- */
-static enum gd_status find_power(struct gd_planner *p, int64_t batch, int64_t *found, int64_t *bad,
-                                 struct gd_error *err) {
-  bool good, fits;
-  *found = 0;
-  GD_TRY(try_size(p, 1, &good, &fits, err));
-  *bad = fits ? *bad : 1;
-  if (!good)
-    return GD_OK;
-  *found = 1;
-  int64_t bytes = p->last.device_bytes, most = longest_size(p, p->last.flops, batch);
-  int64_t size = p->enough_flops > 0 ? most : 2; /* without a bound the longest may be absurd */
-  if (most < 2)
-    return GD_OK;
-  GD_TRY(try_size(p, size, &good, &fits, err));
-  *bad = fits ? *bad : size;
-  int64_t guess = guess_size(p, bytes, p->last.device_bytes, size, most);
-  if (good)
-    *found = size;
-  /* Down from the guess until one is good, then up as long as the next one is. */
-  for (size = guess < *bad ? guess : *bad / 2; size > *found; size = good ? 0 : size / 2) {
-    GD_TRY(try_size(p, size, &good, &fits, err));
-    *bad = fits ? *bad : size;
-    *found = good ? size : *found;
-  }
-  for (; 2 * *found <= most && 2 * *found < *bad; *found *= 2) {
-    GD_TRY(try_size(p, 2 * *found, &good, &fits, err));
-    *bad = fits ? *bad : 2 * *found;
-    if (!good)
-      break;
-  }
-  return GD_OK;
-}
-
-/* The policies `pow2`, `auto` (which also stops before a micro-step is longer than it gains from)
-   and `max` (which then bisects). 0: not even one sequence fits. */
-static enum gd_status find_micro_batch(struct gd_planner *p, int64_t *found, struct gd_error *err) {
-  const int64_t batch = p->model->recipe.batch / p->trial->ranks;
-  int64_t good = 0, bad = batch + 1;
-  bool fits, unused;
-  *found = 0;
-  if (p->options->micro_batch == GD_MICRO_BATCH_FIXED) {
-    GD_TRY(try_size(p, p->options->micro_batch_size, &unused, &fits, err));
-    *found = fits ? p->options->micro_batch_size : 0;
-    return GD_OK;
-  }
-  GD_TRY(find_power(p, batch, &good, &bad, err));
-  if (p->options->micro_batch == GD_MICRO_BATCH_MAX)
-    while (good > 0 && bad - good > 1) {
-      int64_t middle = good + (bad - good) / 2;
-      GD_TRY(try_size(p, middle, &unused, &fits, err));
-      if (fits)
-        good = middle;
-      else
-        bad = middle;
-    }
-  *found = good;
-  return GD_OK;
-}
-
-/* --- saved activations --------------------------------------------------------------------- */
-
-/* Whether a micro-batch fits into what saved activations may fill, with so many layers saving. */
-static enum gd_status try_saving(struct gd_planner *p, int64_t micro_batch, int64_t saved,
-                                 bool *fits, struct gd_error *err) {
-  GD_TRY(find_needs(p, micro_batch, saved, p->save_bytes, err));
-  *fits = p->last.device_bytes <= p->save_bytes;
-  return GD_OK;
-}
-
-/* Micro-steps half as long cost only what is exchanged in each, as long as they fill the device. */
-static bool may_halve(const struct gd_planner *p) {
-  return p->options->micro_batch == GD_MICRO_BATCH_AUTO && p->trial->micro_batch % 2 == 0 &&
-         p->options->method.sharding <= GD_SHARDING_ZERO1 &&
-         p->last.flops / 2 >= p->place.caps.enough_flops / ENOUGH_TO_FILL &&
-         p->last.rows / 2 >= ROWS_TO_FILL;
-}
-
-/*
- * Between so many layers that can save and so many that cannot: where the memory would end if each
- * took the same, and halfway when that was wrong often.
- */
-static int64_t guess_saved(const struct gd_planner *p, int64_t good, int64_t good_bytes,
-                           int64_t bad, int64_t bad_bytes, int tries) {
-  enum { MOST_GUESSES = 3 };
-  int64_t middle = good + (bad - good) / 2;
-  if (good_bytes < 0 || bad_bytes <= good_bytes || tries >= MOST_GUESSES)
-    return middle;
-  double share = (double)(p->save_bytes - good_bytes) / (double)(bad_bytes - good_bytes);
-  int64_t guess = good + (int64_t)(share * (double)(bad - good));
-  return guess <= good ? good + 1 : guess >= bad ? bad - 1 : guess;
-}
-
-/*
- * Memory that the micro-batch leaves over: as many layers as fit save the activations that the
- * compile method would recompute as inputs of GEMMs (pass_recompute.c). All of them at half the
- * micro-batch are better than some at the whole.
- */
-static enum gd_status save_what_fits(struct gd_planner *p, struct gd_error *err) {
-  struct gd_trial *trial = p->trial;
-  int64_t good = 0, bad, bad_bytes;
-  bool fits;
-  const struct needs *none = find_tried(p, trial->micro_batch, 0);
-  int64_t good_bytes = none ? none->device_bytes : -1;
-  GD_TRY(try_saving(p, trial->micro_batch, INT64_MAX, &fits, err));
-  int64_t blocks = bad = p->last.blocks;
-  bad_bytes = p->last.device_bytes;
-  if (!fits && may_halve(p)) {
-    GD_TRY(try_saving(p, trial->micro_batch / 2, INT64_MAX, &fits, err));
-    blocks = p->last.blocks;
-    if (fits)
-      trial->micro_batch /= 2;
-  }
-  for (int tries = 0; !fits && bad - good > 1; tries++) {
-    int64_t saved = guess_saved(p, good, good_bytes, bad, bad_bytes, tries);
-    bool some;
-    GD_TRY(try_saving(p, trial->micro_batch, saved, &some, err));
-    *(some ? &good : &bad) = saved;
-    *(some ? &good_bytes : &bad_bytes) = p->last.device_bytes;
-  }
-  trial->saved_blocks = fits ? blocks : good;
-  return GD_OK;
-}
-
-static bool may_save(const struct gd_planner *p) {
-  return p->save_bytes > 0 && p->options->method.compile && !p->trial->no_compiler[0];
-}
-
-/*
- * Where FLOPs bound the micro-batch and memory is plenty, the longest with all that can be saved is
- * the answer, and then it is the only plan that is made. *found 0: it is not, or may not be.
- */
-static enum gd_status try_longest(struct gd_planner *p, int64_t batch, int64_t *found,
-                                  struct gd_error *err) {
-  int64_t saved = may_save(p) ? INT64_MAX : 0;
-  int64_t limit_bytes = saved ? p->save_bytes : INT64_MAX;
-  *found = 0;
-  if (p->enough_flops <= 0 || batch < 2)
-    return GD_OK;
-  /* Backward takes about twice the GEMMs of forward; a plan then tells exactly. */
-  int64_t guess = longest_size(p, p->identity.flops, batch), size = 0;
-  for (int tries = 0; tries < 2 && guess >= 2 && guess != size; tries++) {
-    size = guess;
-    GD_TRY(find_needs(p, size, saved, limit_bytes, err));
-    guess = longest_size(p, p->last.flops / (double)size, batch);
-  }
-  if (guess < 2 || guess != size || !fits_device(p, &p->last) || p->last.device_bytes > limit_bytes)
-    return GD_OK;
-  *found = size;
-  p->trial->saved_blocks = saved ? p->last.blocks : 0;
-  return GD_OK;
 }
 
 /* --- the record of a plan ------------------------------------------------------------------ */
@@ -604,6 +267,7 @@ static void forget_others(struct gd_planner *p) {
     gd_candidate_deinit(&p->ready);
     p->ready = (struct gd_candidate){0};
     p->ready_size = p->n_tried = 0;
+    p->state_bytes = 0;
   }
   p->ready_good = false; /* for this memory that is not known yet */
   p->tried_caps = p->place.caps;
@@ -616,27 +280,11 @@ static enum gd_status take_candidate(struct gd_planner *p, struct gd_candidate *
                                      struct gd_error *err) {
   struct gd_trial *trial = p->trial;
   if (p->ready_size != trial->micro_batch || p->ready_saved != trial->saved_blocks)
-    return make_candidate(p, trial->micro_batch, trial->saved_blocks, candidate, err);
-  move_candidate(candidate, &p->ready);
+    return gd_planner_make(p, trial->micro_batch, trial->saved_blocks, candidate, err);
+  gd_candidate_move(candidate, &p->ready);
   trial->plan_s = p->ready_plan_s;
   p->ready_size = 0;
   return GD_OK;
-}
-
-/* The micro-batch that was found, with its saved layers; *found 0: nothing fits. */
-static enum gd_status search_sizes(struct gd_planner *p, int64_t *found, struct gd_error *err) {
-  struct gd_trial *trial = p->trial;
-  const struct gd_trial_options *options = p->options;
-  GD_TRY(try_longest(p, p->model->recipe.batch / trial->ranks, found, err));
-  trial->micro_batch = *found;
-  if (*found)
-    return GD_OK;
-  GD_TRY(find_micro_batch(p, found, err));
-  trial->micro_batch = *found                                         ? *found
-                       : options->micro_batch == GD_MICRO_BATCH_FIXED ? options->micro_batch_size
-                                                                      : 1;
-  GD_ASSERT(trial->micro_batch > 0);
-  return *found && may_save(p) ? save_what_fits(p, err) : GD_OK;
 }
 
 /* Plans what was expected. *same false: this process would not have chosen it. */
@@ -649,7 +297,7 @@ static enum gd_status take_expected(struct gd_planner *p, struct gd_candidate *f
     return GD_OK;
   trial->micro_batch = expected->micro_batch;
   trial->saved_blocks = expected->saved_blocks;
-  GD_TRY(make_candidate(p, trial->micro_batch, trial->saved_blocks, full, err));
+  GD_TRY(gd_planner_make(p, trial->micro_batch, trial->saved_blocks, full, err));
   *same = full->plan.device_bytes <= trial->device_limit_bytes &&
           full->plan.host_bytes <= trial->host_limit_bytes &&
           gd_plan_hash(&full->plan) == expected->hash;
@@ -683,7 +331,7 @@ enum gd_status gd_planner_choose(struct gd_planner *p, const struct gd_trial_opt
     record_plan(p, trial, full);
     return GD_OK;
   }
-  GD_TRY(search_sizes(p, &found, err));
+  GD_TRY(gd_planner_search_sizes(p, &found, err));
   GD_TRY(take_candidate(p, full, err));
   record_plan(p, trial, full);
   if (expected)
@@ -702,20 +350,20 @@ enum gd_status gd_planner_remainder(struct gd_planner *p, struct gd_candidate *r
                                     struct gd_error *err) {
   double plan_s = p->trial->plan_s;
   enum gd_status status =
-      make_candidate(p, p->trial->remainder, p->trial->saved_blocks, remainder, err);
+      gd_planner_make(p, p->trial->remainder, p->trial->saved_blocks, remainder, err);
   p->trial->plan_s = plan_s;
   return status;
 }
 
 enum gd_status gd_planner_evaluation(struct gd_planner *p, struct gd_candidate *evaluation,
                                      struct gd_error *err) {
-  struct gd_setup setup = setup_of(p, p->trial->micro_batch, p->trial->saved_blocks);
+  struct gd_setup setup = gd_planner_setup(p, p->trial->micro_batch, p->trial->saved_blocks);
   GD_TRY(gd_pipeline_evaluation(&setup, &evaluation->graph, err));
   return gd_plan_make(&evaluation->graph, &p->place.caps, &evaluation->plan, err);
 }
 
 void gd_planner_return(struct gd_planner *p, struct gd_candidate *full) {
-  set_ready(p, p->trial->micro_batch, p->trial->saved_blocks, false, full);
+  gd_planner_set_ready(p, p->trial->micro_batch, p->trial->saved_blocks, false, full);
 }
 
 const struct gd_model *gd_planner_model(const struct gd_planner *p) {
@@ -760,14 +408,14 @@ enum gd_status gd_trial_explain(const struct gd_model *model,
   const struct gd_plan *plan = &full.plan;
   enum gd_status status = begin(&p, options, &scratch, err);
   if (status == GD_OK && pass) {
-    struct gd_setup setup = setup_of(&p, trial->micro_batch, trial->saved_blocks);
+    struct gd_setup setup = gd_planner_setup(&p, trial->micro_batch, trial->saved_blocks);
     gd_strbuf_printf(out, "-- %s, %s%s, %s, micro-batch %lld\n", trial->model,
                      strcmp(pass, "passes") == 0 ? "" : "pass ", pass, trial->method,
                      (long long)trial->micro_batch);
     return gd_pipeline_explain(&setup, pass, out, err);
   }
   if (status == GD_OK)
-    status = make_candidate(&p, trial->micro_batch, trial->saved_blocks, &full, err);
+    status = gd_planner_make(&p, trial->micro_batch, trial->saved_blocks, &full, err);
   if (status == GD_OK) {
     gd_strbuf_printf(
         out,

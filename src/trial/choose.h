@@ -102,7 +102,7 @@ enum gd_status gd_planner_evaluation(struct gd_planner *planner, struct gd_candi
                                      struct gd_error *err) GD_MUST_USE;
 /* Gives back the plan that was chosen last: the next choice may be the same. */
 void gd_planner_return(struct gd_planner *planner, struct gd_candidate *full);
-/* The status of all ranks, once: a failure of one rank is one of all. After gd_planner_choose. */
+/* Makes a failure of one rank a failure of all ranks. Once, after gd_planner_choose. */
 enum gd_status gd_planner_settle(struct gd_planner *planner, enum gd_status status,
                                  struct gd_error *err);
 const struct gd_model *gd_planner_model(const struct gd_planner *planner);

@@ -43,12 +43,15 @@ static bool has_last_micro_step(const struct gd_trial *trial) {
   return trial->remainder || trial->reduces;
 }
 
+/* A micro-step begins with its batch on the host, as in training. */
 static enum gd_status run_piece(struct measuring *m, enum piece piece, struct gd_error *err) {
+  bool smaller = piece == PIECE_LAST_MICRO_STEP && m->trial->remainder;
+  enum gd_run_part part = smaller ? GD_RUN_REMAINDER : GD_RUN_FULL;
+  if (piece != PIECE_UPDATE)
+    GD_TRY(gd_run_send(m->run, part, err));
   switch (piece) {
-  case PIECE_MICRO_STEP: return gd_run_micro_step(m->run, GD_RUN_FULL, err);
-  case PIECE_LAST_MICRO_STEP:
-    return gd_run_last_micro_step(m->run, m->trial->remainder ? GD_RUN_REMAINDER : GD_RUN_FULL,
-                                  err);
+  case PIECE_MICRO_STEP: return gd_run_micro_step(m->run, part, err);
+  case PIECE_LAST_MICRO_STEP: return gd_run_last_micro_step(m->run, part, err);
   case PIECE_UPDATE: /* a learning rate of zero costs the same and keeps the loss where it was */
     return gd_run_update(m->run, 0, err);
   }
@@ -117,7 +120,7 @@ static enum gd_status first_step(struct measuring *m, int64_t *micro_step_ns, in
                                 err)); /* so that the update sees whole gradients */
   *micro_step_ns = gd_clock_ns() - before_ns;
   GD_TRY(gd_run_take_loss(m->run, &trial->loss, err));
-  if (comm) /* each rank has its share of the sum */
+  if (comm) /* each rank has its part of the sum */
     GD_TRY(gd_comm_sum_doubles(comm, &trial->loss, 1, err));
   GD_TRY(time_once(m, PIECE_UPDATE, update_ns, err));
   GD_TRY(gd_run_norm(m->run, &trial->norm, err));
@@ -155,6 +158,13 @@ static double sampling_s(double one_s, double limit_s) {
   return 3 * one_s > limit_s ? 3 * one_s : limit_s;
 }
 
+void gd_trial_set_days_low(struct gd_trial *trial) {
+  double width = trial->step_half_width_s / trial->step_s, held = gd_trial_held_share(trial);
+  if (!gd_backend_is_gpu(trial->backend))
+    held = fmax(held, fmin(trial->busy_share, GD_LOAD_GROSS));
+  trial->days_low = trial->days * fmax(0, 1 - width) * (held > GD_LOAD_QUIET ? 1 - held : 1);
+}
+
 /* Micro-steps x accumulation + update, as in Sec. 3.2; a smaller last one counts as itself. */
 static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) {
   double rest = has_last_micro_step(trial) ? 1 : 0;
@@ -167,13 +177,7 @@ static void extrapolate(struct gd_trial *trial, const struct gd_recipe *recipe) 
   trial->step_half_width_s = sqrt(a * a + b * b + c * c);
   double days_per_s = (double)recipe->steps / 86400;
   trial->days = trial->step_s * days_per_s;
-  /* Held back for a share of the time, it would have taken that much less; likewise where others
-     had a share of the cores that it computes on. */
-  double held = gd_trial_held_share(trial);
-  if (!gd_backend_is_gpu(trial->backend))
-    held = fmax(held, fmin(trial->busy_share, GD_LOAD_GROSS));
-  trial->days_low = fmax(0, trial->step_s - trial->step_half_width_s) *
-                    (held > GD_LOAD_QUIET ? 1 - held : 1) * days_per_s;
+  gd_trial_set_days_low(trial);
   trial->days_high = (trial->step_s + trial->step_half_width_s) * days_per_s;
   trial->samples_per_s = (double)recipe->batch / trial->step_s;
   trial->tokens_per_s = trial->samples_per_s * (double)recipe->seq;

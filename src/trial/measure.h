@@ -29,4 +29,8 @@ enum gd_status gd_trial_measure(const struct gd_model *model,
  */
 void gd_trial_judge(struct gd_trial *trial, int64_t classes);
 
+/* Sets days_low from days, the interval of the step, and for how much of the time the trial was
+   held back, or (on CPUs) others had them: it would have taken that much less. */
+void gd_trial_set_days_low(struct gd_trial *trial);
+
 #endif

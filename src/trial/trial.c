@@ -163,6 +163,12 @@ bool gd_trial_is_disturbed(const struct gd_trial *trial) {
   return trial->status == GD_TRIAL_OK && on_cores && trial->busy_share > GD_TRIAL_MOST_BUSY;
 }
 
+struct gd_trial_need gd_trial_need(const struct gd_trial *trial) {
+  if (trial->peak_bytes > trial->device_limit_bytes)
+    return (struct gd_trial_need){true, trial->peak_bytes, trial->device_limit_bytes};
+  return (struct gd_trial_need){false, trial->host_bytes, trial->host_limit_bytes};
+}
+
 bool gd_trial_is_limited(const struct gd_trial *trial) {
   const double half_gib = 512.0 * 1024 * 1024;
   const char *machine = trial->machine;
@@ -177,8 +183,8 @@ bool gd_trial_is_limited(const struct gd_trial *trial) {
     device = host;
   else if (gpus > 0 && gpus < trial->ranks) /* they share them, each with a context of its own */
     device *= 0.8 * gpus / trial->ranks;
-  return trial->peak_bytes > trial->device_limit_bytes ? (double)trial->device_limit_bytes < device
-                                                       : (double)trial->host_limit_bytes < host;
+  struct gd_trial_need need = gd_trial_need(trial);
+  return (double)need.limit_bytes < (need.device ? device : host);
 }
 
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err) {
@@ -186,8 +192,7 @@ enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *e
   case GD_TRIAL_PLANNED:
   case GD_TRIAL_OK: return GD_OK;
   case GD_TRIAL_INFEASIBLE:
-    return gd_fail(err,
-                   trial->peak_bytes > trial->device_limit_bytes ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
+    return gd_fail(err, gd_trial_need(trial).device ? GD_NOMEM_DEVICE : GD_NOMEM_HOST,
                    "%s does not fit: %s", trial->model, trial->reason);
   case GD_TRIAL_FAILED:
     return gd_fail(err, trial->failure == GD_FAILURE_CRASH ? GD_INTERNAL : GD_MISMATCH,

@@ -106,8 +106,8 @@ struct gd_trial {
   double days, days_low, days_high;
   double tokens_per_s, samples_per_s;
   double peak_flops;      /* of the device in this precision; 0: unknown */
-  double limit_flops;     /* that no trial can exceed, where it is more than the peak: GEMMs in TF32
-                             may be computed by the units of fp16. Not stored */
+  double limit_flops;     /* no trial can be faster. Above peak_flops where GEMMs in TF32 may be
+                             computed by the units of fp16. Not stored */
   double mfu, hfu;        /* 0 when the peak is unknown */
   double busy_share;      /* of the CPUs, used by others while sampling; -1: unknown */
   double throttled_share; /* of the CPU time it asked for, denied by a quota while sampling */
@@ -167,6 +167,14 @@ double gd_trial_gpu_lost_share(const struct gd_trial *trial);
  * not known.
  */
 bool gd_trial_is_limited(const struct gd_trial *trial);
+
+/* Of an infeasible trial: the memory that it has too little of. The device's, where it lacks both.
+ */
+struct gd_trial_need {
+  bool device;                /* false: the host's */
+  int64_t bytes, limit_bytes; /* needed, allowed */
+};
+struct gd_trial_need gd_trial_need(const struct gd_trial *trial);
 
 /* A trial that is not ok as a sentence and a status; of several, err keeps the first. */
 enum gd_status gd_trial_verdict(const struct gd_trial *trial, struct gd_error *err);

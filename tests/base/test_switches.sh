@@ -17,7 +17,9 @@ for command in "bench $WORK/tiny ${quick[*]}" "bench $WORK/tiny ${quick[*]} --ra
   said 'gpudays: GPUDAYS_ATTENTION_TILE is "xyz"; expected 0 to 9 or w, or unset it'
 done
 # Every switch with a list of values, by the table.
+switches=0
 while read -r name; do
+  switches=$((switches + 1))
   export "GPUDAYS_$name=no such value"
   expect 2 models
   said "gpudays: GPUDAYS_$name is \"no such value\"; expected "
@@ -25,6 +27,7 @@ while read -r name; do
   shown "! GPUDAYS_$name=no such value is wrong: expected "
   unset "GPUDAYS_$name"
 done < <(sed -nE 's/^GD_SWITCH\(([A-Z0-9_]+), [A-Z]+, "[a-z0-9].*/\1/p' "$GD_SOURCE_DIR/src/base/switches.def")
+((switches >= 15)) || fail "switches.def has $switches switches with a list of values"
 # Values of the terminal's are shown, not obeyed.
 GPUDAYS_NCCL=$'\e[31mon' expect 2 models
 ! grep -q $'\e' "$ERR" || fail "$LAST: an escape sequence on stderr"

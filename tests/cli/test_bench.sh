@@ -164,3 +164,25 @@ awk -v share="$(field busy_share)" 'BEGIN { exit !(share <= 1) }' || fail "more 
 expect 0 bench "${busy[@]}"
 grep -qE '^  note: other programs used [0-9]+ % of the CPUs' "$OUT" || fail "no note of the load"
 awk 'length > 80 { exit 1 }' "$OUT" || fail "more than 80 columns"
+
+# Threads that spin while they wait for one that is not running make a small model up to a thousand
+# times slower. It is measured again with threads that sleep, which is faster nearly always, and
+# stays a trial that others have disturbed.
+for ((i = 0; i < 3 * $(nproc); i++)); do
+  while :; do :; done &
+  spinners+=($!)
+done
+unset OMP_WAIT_POLICY GOMP_SPINCOUNT
+waits=("$GD_SOURCE_DIR/tests/reference/neox-parallel" --seq 32 --batch 8 --steps 10 --threads 2
+  --methods naive --sample-seconds 1 --no-store --json)
+for ((tries = 0; tries < 10; tries++)); do
+  expect 0 bench "${waits[@]}"
+  [[ $(field note) == null ]] || break
+done
+field_is note "its threads slept while they waited for each other (OMP_WAIT_POLICY=passive), as other programs had the CPUs"
+field_above busy_share 0.5
+low=$(field days_low)
+awk -v low="$low" -v days="$(field days)" 'BEGIN { exit !(low < 0.5 * days) }' || fail "$LAST: the interval ends at $low"
+# Who has chosen how threads wait is not asked again.
+OMP_WAIT_POLICY=active expect 0 bench "${waits[@]}"
+field_is note null

@@ -91,7 +91,9 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" estimate --json
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack paper --json
+  "$GPUDAYS" plan pythia-160m --gpu a100 --stack pytorch --json
   "$GPUDAYS" accuracy "$GD_SOURCE_DIR/results/h200.csv" --json
+  "$GPUDAYS" fit --json
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json
   "$GPUDAYS" results save "$WORK/saved" --json

@@ -373,6 +373,14 @@ said "expected false, as the status is infeasible"
 table feasible maybe
 table count 2
 said "expected 1, as many as ranks"
+table ranks 2 2 count # of two columns that differ the one that repeats the other
+said "expected 2, as many as ranks"
+table nodes 2
+said "expected at most as many as ranks"
+table backend abc
+said "expected the name of a backend"
+table remainder 1 2 accumulation
+said "micro_batch, the last remainder"
 table gpu "NVIDIA H100"
 said "expected the same as device"
 # The table has these under other names than a record has, or in another form.
@@ -388,7 +396,7 @@ table mfu 0.1
 said "expected the FLOPs of a step / step_s / peak_flops"
 table device_limit_bytes 1000
 table days 1 3
-said "expected 0, as nothing was measured"
+said "expected 0, as the status is infeasible"
 table grad_norm 1e30
 table days_low 0.0001
 said "as far below days as days_high is above"

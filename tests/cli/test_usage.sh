@@ -15,7 +15,7 @@ twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 fits_screen() {
   local most=24
   [[ $* != *bench* ]] || most=42
-  [[ $* != *train* ]] || most=56
+  [[ $* != *train* ]] || most=80
   [[ $* != help && $* != --help ]] || most=40
   expect 0 "$@"
   [[ $(wc -l <"$OUT") -le $most ]] || fail "$LAST: more than $most lines"
@@ -30,6 +30,10 @@ for command in $commands; do
   cmp -s "$WORK/help" "$OUT" || fail "help $command and $command --help differ"
   shown "Usage: gpudays $command"
 done
+# Options of train are in groups, each in one; none is left over.
+expect 0 train --help
+sed -n '/^More$/,$p' "$OUT" | grep -- '^ *--' >"$WORK/left" && fail "$LAST: $(cat "$WORK/left") in no group"
+[[ $(grep -oE -- '^ *(-o, )?--[a-z-]+' "$OUT" | sort | uniq -d) == "" ]] || fail "$LAST: an option is in two groups"
 try -h
 shown "Usage: gpudays COMMAND"
 
@@ -72,11 +76,17 @@ usage "is neither a pass nor a model" plan --explain recompte pythia-14m
 usage 'unknown model "recompte"' plan recompte --explain pythia-14m
 usage '--explain is "recompte"; expected passes, or one of trim,' plan pythia-14m --explain=recompte
 # The paper's software has no use for what the engine is told.
-for option in "--micro-batch 4" "--micro-batch max" "--without trim" "--device-memory 4GiB" \
-  "--host-memory 4GiB" "--precision fp32" "--threads 2" --explain; do
+for option in "--without trim" "--precision fp32" "--threads 2" --explain; do
   # shellcheck disable=SC2086 # a word each
   usage "leave out ${option%% *}" plan pythia-160m --stack paper --gpu a100 $option
 done
+for option in "--without trim" --explain; do
+  # shellcheck disable=SC2086 # a word each
+  usage "leave out ${option%% *}" plan pythia-160m --stack composer --gpu a100 $option
+done
+usage 'expected one of composer, deepspeed, llmq, megatron, own, paper, pytorch-compile' \
+  plan pythia-160m --stack jax --gpu a100
+usage "--stack megatron predicts for given GPUs" plan pythia-160m --stack megatron
 usage '--threads is "x"' bench pythia-14m --threads x
 usage '--threads is "0"' bench pythia-14m --threads=0
 usage '--threads is "2.5"' bench pythia-14m --threads=2.5

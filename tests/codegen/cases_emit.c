@@ -45,7 +45,12 @@ static void make_leaves(struct emit_context *c) {
 
 static gd_tensor_id dropout(struct emit_context *c, gd_tensor_id x, float probability,
                             uint32_t stream) {
-  return gd_graph_op(c->g, GD_OP_dropout, &(union gd_attr){.dropout = {probability, stream}}, 2,
+  return gd_graph_op(c->g, GD_OP_dropout, &(union gd_attr){.dropout = {probability, stream, false}},
+                     2, (gd_tensor_id[]){x, c->seed});
+}
+
+static gd_tensor_id drop_path(struct emit_context *c, gd_tensor_id x, uint32_t stream) {
+  return gd_graph_op(c->g, GD_OP_dropout, &(union gd_attr){.dropout = {0.5F, stream, true}}, 2,
                      (gd_tensor_id[]){x, c->seed});
 }
 
@@ -93,6 +98,18 @@ static void case_activation_gradients(struct emit_context *c, struct emit_output
 static void case_dropout(struct emit_context *c, struct emit_outputs *o) {
   out(o, dropout(c, c->x, 0.1F, 3));
   out(o, dropout(c, c->x, 0.5F, 4));
+}
+
+static void case_drop_path(struct emit_context *c, struct emit_outputs *o) {
+  out(o, drop_path(c, c->x, 3));
+  out(o, gd_add(c->g, drop_path(c, dropout(c, c->x, 0.1F, 4), 5), c->y));
+}
+
+/* Rows have one length, and a sample several rows. */
+static void case_drop_path_of_rows(struct emit_context *c, struct emit_outputs *o) {
+  gd_tensor_id x = gd_add(c->g, drop_path(c, c->x, 3), c->y);
+  out(o, x);
+  out(o, gd_layernorm(c->g, x, c->w, c->b, 1e-5F));
 }
 
 static void case_layernorm(struct emit_context *c, struct emit_outputs *o) {
@@ -214,6 +231,8 @@ static const struct emit_case cases[EMIT_CASES] = {
     {"activations", case_activations, false},
     {"activation gradients", case_activation_gradients, false},
     {"dropout", case_dropout, false},
+    {"drop path", case_drop_path, false},
+    {"drop path of rows", case_drop_path_of_rows, false},
     {"layernorm", case_layernorm, false},
     {"two norms", case_two_norms, false},
     {"rmsnorm", case_rmsnorm, false},

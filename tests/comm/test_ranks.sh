@@ -400,8 +400,11 @@ late() {
   printf '%s\n' '#!/bin/bash' "[[ \$OMPI_COMM_WORLD_RANK != $1 ]] || exec sleep 2000" 'exec "$@"' \
     >"$WORK/late"
   chmod +x "$WORK/late"
-  fake "for word; do shift; [ \"\$word\" != '$(realpath "$GPUDAYS")' ] || set -- \"\$@\" '$WORK/late'
+  for _ in 1 2 3; do # on a busy machine a rank may start too late to say it first
+      fake "for word; do shift; [ \"\$word\" != '$(realpath "$GPUDAYS")' ] || set -- \"\$@\" '$WORK/late'
 set -- \"\$@\" \"\$word\"; done; exec '$(command -v mpirun)' \"\$@\"" --ranks 2 --rank-timeout 2
+    grep "had not started all ranks" "$ERR" >/dev/null || break
+  done
   LAST="gpudays bench --ranks 2 without rank $1"
   [[ $RC == 3 ]] || fail "$LAST: exit $RC, not 3"
   said "rank $((1 - $1)) has waited 10 s in MPI_Init, which ends when all 2 ranks are there"

@@ -63,6 +63,29 @@ static void check_file(const char *path, int width, enum gd_token_format format,
   gd_token_file_close(&file);
 }
 
+/* As Megatron-LM writes it: three sequences in two documents, of int32. */
+#pragma pack(push, 1)
+struct index {
+  char magic[9];
+  int64_t version;
+  unsigned char dtype;
+  int64_t sequences, documents;
+  int32_t lengths[3];
+  int64_t starts[3], firsts[3];
+};
+#pragma pack(pop)
+
+static struct index good_index(void) {
+  return (struct index){.magic = "MMIDIDX",
+                        .version = 1,
+                        .dtype = 4,
+                        .sequences = 3,
+                        .documents = 3,
+                        .lengths = {500, 0, 500},
+                        .starts = {0, 2000, 2000},
+                        .firsts = {0, 2, 3}};
+}
+
 static void test_formats(void **state) {
   (void)state;
   int32_t header[256] = {20240520, 1, COUNT};
@@ -81,10 +104,14 @@ static void test_formats(void **state) {
   memcpy(numpy + 10, dict, strlen(dict));
   numpy[127] = '\n';
   check_file(put("a.npy", numpy, sizeof numpy, shorts, sizeof shorts), 0, GD_TOKENS_NUMPY, 2);
-  unsigned char index[34] = "MMIDIDX";
-  index[9] = 1;  /* version */
-  index[17] = 4; /* int32 */
-  put("mega.idx", index, sizeof index, NULL, 0);
+  struct index index = good_index();
+  put("mega.idx", &index, sizeof index, NULL, 0);
+  check_file(put("mega.bin", NULL, 0, words, sizeof words), 0, GD_TOKENS_MEGATRON, 4);
+  struct {
+    struct index index;
+    unsigned char modes[3];
+  } multimodal = {index, {0}};
+  put("mega.idx", &multimodal, sizeof multimodal, NULL, 0);
   check_file(put("mega.bin", NULL, 0, words, sizeof words), 0, GD_TOKENS_MEGATRON, 4);
 }
 
@@ -114,10 +141,75 @@ static void test_refused(void **state) {
   memcpy(numpy + 10, dict, strlen(dict));
   refuse(put("f.npy", numpy, sizeof numpy, words, sizeof words), 0, "little-endian integers");
   refuse(put("short.npy", numpy, 12, NULL, 0), 0, "cut or damaged");
-  unsigned char index[34] = "MMIDIDX";
-  index[17] = 6; /* float64 */
-  put("real.idx", index, sizeof index, NULL, 0);
-  refuse(put("real.bin", NULL, 0, words, sizeof words), 0, "has no token ids");
+}
+
+/* Everything that a header or an index says is looked at before anything is trained. */
+static void test_headers(void **state) {
+  (void)state;
+  int32_t header[256] = {20240520, 7, COUNT};
+  fill();
+  refuse(put("v.bin", header, sizeof header, shorts, sizeof shorts), 0,
+         "says version 7 at byte 4, and llm.c writes 1");
+  header[1] = 1;
+  header[2] = COUNT - 1;
+  refuse(put("less.bin", header, sizeof header, shorts, sizeof shorts), 0,
+         "says 999 tokens of 2 bytes, and 2000 bytes follow");
+  header[2] = COUNT;
+  refuse(put("odd.bin", header, sizeof header, shorts, sizeof shorts - 1), 0,
+         "says 1000 tokens of 2 bytes, and 1999 bytes follow");
+  /* A raw file of uint32 that lost two bytes is none of uint16; likewise one byte, or three. */
+  for (size_t lost = 1; lost < 4; lost++)
+    refuse(put("raw.bin", NULL, 0, words, sizeof words - lost), 0,
+           "no whole number of ids of 4 bytes: the file is cut in token 999");
+  struct gd_token_file file;
+  struct gd_error err = {0};
+  OK(gd_token_file_open(&file, put("raw.bin", NULL, 0, words, sizeof words - 2), 2, &err));
+  gd_token_file_close(&file);
+  OK(gd_token_file_open(&file, put("raw.bin", NULL, 0, shorts, sizeof shorts - 2), 0, &err));
+  assert_int_equal(file.width, 2);
+  gd_token_file_close(&file);
+}
+
+static void refuse_index(const struct index *index, size_t bytes, const char *why) {
+  put("bad.idx", index, bytes, NULL, 0);
+  refuse(put("bad.bin", NULL, 0, words, sizeof words), 0, why);
+}
+
+static void test_index(void **state) {
+  (void)state;
+  struct index x = good_index();
+  fill();
+  refuse_index(&x, 33, "is no index of Megatron-LM");
+  refuse_index(&x, sizeof x - 1, "the index is cut or damaged");
+  refuse_index(&x, sizeof x - 24, "says 3 sequences and 3 documents, and 36 bytes follow");
+  x.version = 2;
+  refuse_index(&x, sizeof x, "says version 2 at byte 9");
+  x = good_index();
+  x.dtype = 6; /* float64 */
+  refuse_index(&x, sizeof x, "has no token ids");
+  x = good_index();
+  x.sequences = INT64_MAX / 2;
+  refuse_index(&x, sizeof x, "the index is cut or damaged");
+  x = good_index();
+  x.documents = -1;
+  refuse_index(&x, sizeof x, "the index is cut or damaged");
+  x = good_index();
+  x.lengths[1] = -7;
+  refuse_index(&x, sizeof x, "sequence 1 has -7 tokens: the index is damaged at byte 38");
+  x = good_index();
+  x.starts[1] = 1996;
+  refuse_index(&x, sizeof x,
+               "sequence 1 begins at byte 1996, and the one before ends at 2000: the index is "
+               "damaged at byte 54");
+  x = good_index();
+  x.lengths[2] = 499;
+  refuse_index(&x, sizeof x, "has sequences of 3996 bytes, and ");
+  x = good_index();
+  x.firsts[1] = 4;
+  refuse_index(&x, sizeof x, "document 1 begins at sequence 4 of 3");
+  x = good_index();
+  x.firsts[2] = 2;
+  refuse_index(&x, sizeof x, "document 2 begins at sequence 2 of 3");
 }
 
 /* A file of 100 GB costs no more than its first page. */
@@ -282,6 +374,7 @@ static void test_masks(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_formats), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_headers), cmocka_unit_test(test_index),
       cmocka_unit_test(test_large),   cmocka_unit_test(test_permutation),
       cmocka_unit_test(test_epoch),   cmocka_unit_test(test_weights),
       cmocka_unit_test(test_masks),

@@ -137,6 +137,85 @@ static void test_resize(void **state) {
   gd_resizer_free(&resizer);
 }
 
+/* What RandAugment does is what timm makes of the same image: bytes where tables and blends give
+   them, and within one where pixels move, since Pillow interpolates in another precision. */
+static void test_changes(void **state) {
+  (void)state;
+  static const char *const names[GD_IMAGE_OP_COUNT] = {
+      "AutoContrast", "Equalize",    "Invert", "Rotate",        "Posterize",
+      "Solarize",     "SolarizeAdd", "Color",  "Contrast",      "Brightness",
+      "Sharpness",    "ShearX",      "ShearY", "TranslateXRel", "TranslateYRel"};
+  struct gd_strbuf list = {0}, reference = {0}, source = {0};
+  struct gd_image from, right, image = {0}, buffer = {0};
+  struct gd_error err = {0};
+  int cases = 0, seen[GD_IMAGE_OP_COUNT] = {0}, off = 0;
+  read_file(IMAGES "/rand/changes.txt", &list);
+  read_rgb(IMAGES "/rand/changes.rgb", &reference, &right);
+  read_rgb(IMAGES "/codec/colour.png.rgb", &source, &from);
+  int64_t bytes = 3 * from.width * from.height;
+  assert_int_equal(right.width, from.width);
+  for (const char *line = list.text; *line; line += strcspn(line, "\n") + 1, cases++) {
+    char name[32];
+    double level;
+    int increasing, negative, op = 0;
+    assert_int_equal(sscanf(line, "%31s %lf %d %d", name, &level, &increasing, &negative), 4);
+    while (strcmp(names[op], name) != 0)
+      assert_in_range(++op, 1, GD_IMAGE_OP_COUNT - 1);
+    seen[op]++;
+    OK(gd_image_reserve(&image, from.width, from.height, &err));
+    memcpy(image.rgb, from.rgb, (size_t)bytes);
+    double value = gd_image_op_value((enum gd_image_op)op, level, increasing, negative);
+    OK(gd_image_op_apply((enum gd_image_op)op, value, (const uint8_t[]){124, 116, 104}, &image,
+                         &buffer, &err));
+    bool moves = op == GD_IMAGE_ROTATE || op >= GD_IMAGE_SHEAR_X;
+    assert_true((cases + 1) * from.height <= right.height);
+    for (int64_t i = 0; i < bytes; i++) {
+      int difference = abs(image.rgb[i] - right.rgb[cases * bytes + i]);
+      off += difference > 0;
+      if (difference > moves)
+        fail_msg("%.40s: byte %lld is %d, and timm has %d", name, (long long)i, image.rgb[i],
+                 right.rgb[cases * bytes + i]);
+    }
+  }
+  assert_int_equal(cases * from.height, right.height);
+  for (int op = 0; op < GD_IMAGE_OP_COUNT; op++)
+    assert_true(seen[op] > 0);
+  print_message("%d operations, %d bytes off by one\n", cases, off);
+  assert_true(off < cases); /* of some 1,500 each */
+  gd_image_free(&image);
+  gd_image_free(&buffer);
+  gd_strbuf_deinit(&list);
+  gd_strbuf_deinit(&reference);
+  gd_strbuf_deinit(&source);
+}
+
+/* Images of one colour, of one row, of one pixel: nothing is divided by zero or read past. */
+static void test_small_changes(void **state) {
+  (void)state;
+  static const int64_t sides[][2] = {{1, 1}, {1, 5}, {7, 1}, {2, 2}, {3, 3}};
+  struct gd_image image = {0}, buffer = {0};
+  struct gd_error err = {0};
+  const uint8_t fill[] = {40, 90, 200};
+  for (int op = 0; op < GD_IMAGE_OP_COUNT; op++)
+    for (size_t s = 0; s < sizeof sides / sizeof *sides; s++)
+      for (int level = 0; level <= 10; level += 5) {
+        enum gd_image_op change = (enum gd_image_op)op;
+        int64_t pixels = sides[s][0] * sides[s][1];
+        OK(gd_image_reserve(&image, sides[s][0], sides[s][1], &err));
+        for (int64_t i = 0; i < pixels; i++)
+          memcpy(image.rgb + 3 * i, fill, 3);
+        OK(gd_image_op_apply(change, gd_image_op_value(change, level, true, level == 5), fill,
+                             &image, &buffer, &err));
+        bool stays = change == GD_IMAGE_AUTO_CONTRAST || change == GD_IMAGE_EQUALIZE ||
+                     change == GD_IMAGE_SHARPNESS || change == GD_IMAGE_ROTATE ||
+                     change >= GD_IMAGE_SHEAR_X;
+        for (int64_t i = 0; i < pixels && stays; i++)
+          assert_memory_equal(image.rgb + 3 * i, fill, 3);
+      }
+  gd_image_free(&image);
+  gd_image_free(&buffer);
+}
+
 /* --- samples ------------------------------------------------------------------------------- */
 
 enum { SIDE = 16, PIXELS = 3 * SIDE * SIDE, CLASSES = 2, TRAIN = 12, EVAL = 6 };
@@ -274,7 +353,7 @@ static void test_threads(void **state) {
   (void)state;
   enum { COUNT = 3 * TRAIN };
   static struct sample right[COUNT], got[COUNT];
-  const char *const augment = "crop,flip,erase=0.5,mixup=0.8,cutmix=1";
+  const char *const augment = "crop,flip,rand-m9-mstd0.5-inc1,erase=0.5,mixup=0.8,cutmix=1";
   struct gd_source_options options = {.images = options_of(&train_folder, augment)};
   options.images.smoothing = 0.1;
   make_samples(&options.images, 0, COUNT, right);
@@ -297,7 +376,6 @@ static void test_threads(void **state) {
               OK(gd_source_read(&source, i, 1, got[i].pixels, got[i].targets, &err));
               assert_memory_equal(&got[i], &right[i], sizeof *got);
             }
-        assert_true(source.waited_s >= 0);
         gd_source_close(&source);
       }
 }
@@ -342,6 +420,81 @@ static void test_augment(void **state) {
   for (int i = 0; i < 4; i++)
     for (int v = 0; v < CLASSES; v++)
       assert_float_equal(changed[i].targets[v], plain[i].targets[v] > 0 ? 0.95f : 0.05f, 1e-7);
+}
+
+/* What is drawn for RandAugment: each operation as often, each carried out half of the time, both
+   ways, with magnitudes around the one that is asked for; and samples are changed just so. */
+static void test_rand(void **state) {
+  (void)state;
+  enum { DRAWS = 15000, COUNT = 24 };
+  static struct sample plain[COUNT], changed[COUNT];
+  struct gd_image_options options = options_of(&train_folder, "rand-m9-mstd0.5-inc1");
+  struct gd_image_set set;
+  struct gd_error err = {0};
+  int times[GD_IMAGE_OP_COUNT] = {0}, of_length[3] = {0}, right = 0;
+  double sum = 0, squares = 0;
+  assert_int_equal(options.augment.rand.ops, 2);
+  assert_true(options.augment.rand.increasing && options.augment.rand.deviation == 0.5);
+  assert_true(options.augment.rand.probability == 0.5);
+  OK(gd_image_set_open(&set, &options, NULL, &err));
+  for (int64_t i = 0; i < DRAWS; i++) {
+    struct gd_image_change changes[GD_RAND_MOST_OPS];
+    int n = gd_image_changes(&set, i, changes);
+    of_length[n]++;
+    for (int c = 0; c < n; c++) {
+      times[changes[c].op]++;
+      if (changes[c].op != GD_IMAGE_ROTATE)
+        continue;
+      double level = fabs(changes[c].value) / 3;
+      right += changes[c].value > 0;
+      sum += level;
+      squares += level * level;
+      assert_true(level <= 10);
+    }
+  }
+  assert_in_range(of_length[1], DRAWS / 2 - 370,
+                  DRAWS / 2 + 370); /* 6 deviations; likewise below */
+  assert_in_range(of_length[0], DRAWS / 4 - 320, DRAWS / 4 + 320);
+  for (int op = 0; op < GD_IMAGE_OP_COUNT; op++)
+    assert_in_range(times[op], 1000 - 190, 1000 + 190);
+  double n = times[GD_IMAGE_ROTATE], mean = sum / n, deviation = sqrt(squares / n - mean * mean);
+  assert_in_range(right, n / 2 - 100, n / 2 + 100);
+  assert_true(fabs(mean - 9) < 0.1 && fabs(deviation - 0.48) < 0.07); /* 2.3 % are cut at 10 */
+
+  make_samples(&options, 0, COUNT, changed);
+  options.augment = (struct gd_augment){0};
+  make_samples(&options, 0, COUNT, plain);
+  for (int64_t i = 0; i < COUNT; i++) {
+    struct gd_image_change changes[GD_RAND_MOST_OPS];
+    bool same = memcmp(&plain[i], &changed[i], sizeof *plain) == 0;
+    int count = gd_image_changes(&set, i, changes);
+    if (count == 0)
+      assert_true(same);
+    if (count == 1 && changes[0].op == GD_IMAGE_INVERT)
+      for (int p = 0; p < PIXELS; p++) {
+        int c = p / (SIDE * SIDE);
+        assert_float_equal(plain[i].pixels[p] + changed[i].pixels[p],
+                           set.value[c][0] + set.value[c][255], 1e-5);
+      }
+  }
+  assert_int_equal(set.mean[0] * 65536 + set.mean[1] * 256 + set.mean[2],
+                   124 * 65536 + 116 * 256 + 104);
+  set.options.evaluates = true;
+  assert_int_equal(gd_image_changes(&set, 3, (struct gd_image_change[GD_RAND_MOST_OPS]){0}), 0);
+  gd_image_set_close(&set);
+
+  struct gd_augment a;
+  OK(gd_augment_parse("crop,rand,flip", &a, &err));
+  assert_true(a.crop && a.flip && a.rand.ops == 2 && a.rand.magnitude == 10 &&
+              a.rand.deviation == 0 && !a.rand.increasing);
+  OK(gd_augment_parse("rand-m7.5-n3-p0.25-mstd1-inc0", &a, &err));
+  assert_true(a.rand.ops == 3 && a.rand.magnitude == 7.5 && a.rand.deviation == 1 &&
+              a.rand.probability == 0.25 && !a.rand.increasing);
+  static const char *const wrong[] = {"rand-",     "rand-m",   "rand-m11",  "rand-n0",
+                                      "rand-n2.5", "rand-x3",  "rand-inc2", "rand-p1.5",
+                                      "randm9",    "rand-m9x", "rand-m-1",  "rand-mnan"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_int_equal(gd_augment_parse(wrong[i], &a, &err), GD_BAD_INPUT);
 }
 
 /* One rectangle of 2 % to 33 % of the pixels is 0 in all channels, the rest is as it was. */
@@ -622,12 +775,14 @@ int main(void) {
     return 77;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_decode),     cmocka_unit_test(test_resize),
-      cmocka_unit_test(test_evaluation), cmocka_unit_test(test_order),
-      cmocka_unit_test(test_crops),      cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_augment),    cmocka_unit_test(test_erase),
-      cmocka_unit_test(test_mix),        cmocka_unit_test(test_shards),
-      cmocka_unit_test(test_wrong),      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_decode),        cmocka_unit_test(test_resize),
+      cmocka_unit_test(test_changes),       cmocka_unit_test(test_small_changes),
+      cmocka_unit_test(test_rand),          cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_order),         cmocka_unit_test(test_crops),
+      cmocka_unit_test(test_threads),       cmocka_unit_test(test_augment),
+      cmocka_unit_test(test_erase),         cmocka_unit_test(test_mix),
+      cmocka_unit_test(test_shards),        cmocka_unit_test(test_wrong),
+      cmocka_unit_test(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, make_folder, NULL);
 }

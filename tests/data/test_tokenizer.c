@@ -195,6 +195,7 @@ static void found(const char *pattern, const char *text, const char *expected) {
   OK(gd_unicode_init(&unicode, &err));
   OK(gd_regex_compile(&regex, &unicode, pattern, strlen(pattern), &err));
   gd_strbuf_append(&out, "");
+  gd_regex_begin(&stack, strlen(text));
   while (more) {
     start = end;
     OK(gd_regex_find(regex, &stack, text, strlen(text), &start, &end, &more, &err));
@@ -254,6 +255,78 @@ static void test_hostile(void **state) {
   gd_mem_free(text);
 }
 
+/* "a" becomes as many as `content` has. */
+static void append_replace(struct gd_strbuf *out, int content) {
+  gd_strbuf_append(out, "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"");
+  for (int i = 0; i < content; i++)
+    gd_strbuf_append(out, "a");
+  gd_strbuf_append(out, "\"}");
+}
+
+/* Rules that make a text a thousand times as long, four after each other, as normalizers of texts
+   or of added tokens, or as decoders. */
+static void replaces(const char *where, const char *added, enum gd_status loads) {
+  static const char why[] = "make a text more than 64 times as long as it was";
+  struct gd_strbuf file = {0}, back = {0};
+  struct gd_error err = {0};
+  struct gd_tokenizer *tokenizer;
+  struct gd_tokenizer_work *work;
+  struct gd_token_ids ids = {0};
+  gd_strbuf_printf(&file, "{\"%s\":{\"type\":\"Sequence\",\"%ss\":[", where, where);
+  for (int i = 0; i < 4; i++) {
+    gd_strbuf_append(&file, i ? "," : "");
+    append_replace(&file, 1000);
+  }
+  gd_strbuf_printf(&file, "]},%s" BPE "}", added);
+  assert_false(file.failed);
+  assert_int_equal(gd_tokenizer_parse(&tokenizer, "t.json", file.text, file.length, &err), loads);
+  gd_strbuf_deinit(&file);
+  if (loads != GD_OK) {
+    assert_non_null(strstr(err.text, why));
+    return;
+  }
+  OK(gd_tokenizer_work_new(&work, tokenizer, &err));
+  enum gd_status status = gd_tokenizer_encode(tokenizer, work, "abba", 4, false, &ids, &err);
+  if (strcmp(where, "decoder") == 0) {
+    assert_int_equal(status, GD_OK);
+    status = gd_tokenizer_decode(tokenizer, ids.ids, ids.count, false, &back, &err);
+  }
+  assert_int_equal(status, GD_BAD_INPUT);
+  assert_non_null(strstr(err.text, why));
+  gd_token_ids_deinit(&ids);
+  gd_strbuf_deinit(&back);
+  gd_tokenizer_work_free(work);
+  gd_tokenizer_free(tokenizer);
+}
+
+/* Files that are made to take for ever: an error, and soon. */
+static void test_absurd(void **state) {
+  (void)state;
+  enum { LENGTH = 1 << 18 };
+  static const char slow[] = SPLIT("(?:x|xx){1,24}y|x");
+  struct gd_error err = {0};
+  struct gd_tokenizer *tokenizer;
+  struct gd_tokenizer_work *work;
+  struct gd_token_ids ids = {0};
+  replaces("normalizer", "", GD_OK);
+  replaces("decoder", "", GD_OK);
+  replaces("normalizer", "\"added_tokens\":[{\"id\":3,\"content\":\"aaaa\",\"normalized\":true}],",
+           GD_BAD_INPUT);
+  /* Each match alone is within bounds. */
+  char *text = gd_mem_alloc(LENGTH, 1);
+  assert_non_null(text);
+  memset(text, 'x', LENGTH);
+  OK(gd_tokenizer_parse(&tokenizer, "t.json", slow, strlen(slow), &err));
+  OK(gd_tokenizer_work_new(&work, tokenizer, &err));
+  assert_int_equal(gd_tokenizer_encode(tokenizer, work, text, LENGTH, false, &ids, &err),
+                   GD_BAD_INPUT);
+  assert_non_null(strstr(err.text, "takes too long on this text"));
+  gd_token_ids_deinit(&ids);
+  gd_tokenizer_work_free(work);
+  gd_tokenizer_free(tokenizer);
+  gd_mem_free(text);
+}
+
 static enum gd_status attempt(void *context, struct gd_error *err) {
   static const char text[] =
       "  Gr\xc3\xb6\xc3\x9f"
@@ -292,7 +365,7 @@ int main(void) {
       cmocka_unit_test(test_library),        cmocka_unit_test(test_embedded),
       cmocka_unit_test(test_invalid_utf8),   cmocka_unit_test(test_refused),
       cmocka_unit_test(test_patterns),       cmocka_unit_test(test_hostile),
-      cmocka_unit_test(test_without_memory),
+      cmocka_unit_test(test_without_memory), cmocka_unit_test(test_absurd),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

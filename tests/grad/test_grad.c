@@ -189,6 +189,12 @@ static gd_tensor_id build_dropout(struct gd_graph *g) {
   return gd_dropout(g, gd_dropout(g, param(g, "x", DIMS(4, 3)), 0.3), 0.5);
 }
 
+/* 6 samples, of which some are dropped and some stay. */
+static gd_tensor_id build_drop_path(struct gd_graph *g) {
+  gd_tensor_id x = param(g, "x", DIMS(6, 2, 3));
+  return gd_add(g, gd_drop_path(g, gd_activate(g, x, GD_ACTIVATION_TANH), 0.5), x);
+}
+
 static gd_tensor_id build_add_twice(struct gd_graph *g) { /* (x + x) + silu(x) */
   gd_tensor_id x = param(g, "x", DIMS(2, 3));
   return gd_add(g, gd_add(g, x, x), gd_activate(g, x, GD_ACTIVATION_SILU));
@@ -427,6 +433,7 @@ static const struct grad_case cases[] = {
     {GD_OP_mul, "broadcast mul of what is no parameter", build_mul_computed, 0, 0},
     {GD_OP_mul, "square", build_mul_square, 0, 0},
     {GD_OP_dropout, "dropout", build_dropout, 0, 0},
+    {GD_OP_dropout, "drop path", build_drop_path, 0, 0},
     {GD_OP_layernorm, "layernorm", build_layernorm, 0, 0},
     {GD_OP_layernorm, "layernorm without bias", build_layernorm_nobias, 0, 0},
     {GD_OP_rmsnorm, "rmsnorm", build_rmsnorm, 0, 0},

@@ -97,10 +97,53 @@ static void test_names(void **state) {
       {"NVIDIA A100-SXM4-80GB", "a100"},
       {"NVIDIA RTX 6000 Ada Generation", "6000-ada"},
   };
-  static const char *const all[] = {
-      "3090",      "4090", "a6000",     "6000-ada",       "a40",      "l40",     "v100-16gb",
-      "v100-32gb", "a100", "a100-40gb", "h100-pcie",      "h100",     "h200",    "b200",
-      "5090",      "l40s", "a100-pcie", "a100-pcie-40gb", "h100-nvl", "3090-ti", "gh200"};
+  static const char *const all[] = {"3090",
+                                    "4090",
+                                    "a6000",
+                                    "6000-ada",
+                                    "a40",
+                                    "l40",
+                                    "v100-16gb",
+                                    "v100-32gb",
+                                    "a100",
+                                    "a100-40gb",
+                                    "h100-pcie",
+                                    "h100",
+                                    "h200",
+                                    "b200",
+                                    "5090",
+                                    "l40s",
+                                    "a100-pcie",
+                                    "a100-pcie-40gb",
+                                    "h100-nvl",
+                                    "3090-ti",
+                                    "gh200",
+                                    "t4",
+                                    "a10",
+                                    "a10g",
+                                    "a30",
+                                    "l4",
+                                    "v100-pcie-16gb",
+                                    "v100-pcie-32gb",
+                                    "2080-ti",
+                                    "titan-rtx",
+                                    "quadro-rtx-8000",
+                                    "quadro-rtx-6000",
+                                    "3060",
+                                    "3060-ti",
+                                    "3070",
+                                    "3080",
+                                    "3080-ti",
+                                    "4060",
+                                    "4060-ti",
+                                    "4070",
+                                    "4070-ti",
+                                    "4080",
+                                    "5070-ti",
+                                    "5080",
+                                    "rtx-pro-6000",
+                                    "a5000",
+                                    "a4000"};
   for (size_t i = 0; i < COUNT(cases); i++)
     assert_string_equal(gpu_of(cases[i].asked)->name, cases[i].name);
   for (size_t i = 0; i < COUNT(all); i++)
@@ -222,7 +265,7 @@ static void test_targets(void **state) {
       {"a100", 8, "paper-a100", GD_TOPOLOGY_SWITCH},
       {"h100", 2, "paper-h100", GD_TOPOLOGY_SWITCH},
       {"4090", 3, "server-4x-4090", GD_TOPOLOGY_BUS},
-      {"b200", 8, "server-8x-b200", GD_TOPOLOGY_SWITCH},
+      {"b200", 8, "dgx-b200", GD_TOPOLOGY_SWITCH},
       {"a40", 8, NULL, GD_TOPOLOGY_PAIRS},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
@@ -274,7 +317,7 @@ static void test_nodes(void **state) {
                 "machine desktop-2x-4090 holds 2 GPUs, not the 8 that each of 1 would need; use "
                 "more machines");
   expect_target("h1000", 1, 1, NULL,
-                "unknown GPU \"h1000\"; did you mean h100, a100 or a6000? ('gpudays gpus' lists "
+                "unknown GPU \"h1000\"; did you mean h100, a100 or a4000? ('gpudays gpus' lists "
                 "all; a path to a file of its own works too)");
 }
 

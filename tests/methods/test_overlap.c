@@ -33,7 +33,7 @@ static const char config[] =
     " \"layer_norm_eps\": 1e-05, \"tie_word_embeddings\": false,"
     " \"use_parallel_residual\": true}";
 
-/* --- what is promised ---------------------------------------------------------------------- */
+/* --- what is expected ---------------------------------------------------------------------- */
 
 /* Which computation may hide a side op. */
 enum hides {
@@ -42,7 +42,7 @@ enum hides {
   HIDES_ADAM,
 };
 
-struct promise {
+struct expectation {
   const char *method;
   enum gd_program program;
   enum gd_op_kind kind; /* of the side op */
@@ -53,7 +53,7 @@ struct promise {
 
 /* Bare are the first gathers of a pass, the last reduction and the last (or first) of an update;
    with ckpt one more gather, where the backward pass begins with a norm. */
-static const struct promise two_ranks[] = {
+static const struct expectation two_ranks[] = {
     {"free-lunch", GD_PROGRAM_LAST_MICRO_STEP, GD_OP_all_reduce, HIDES_BACKWARD, 0, 1},
     {"free-lunch+zero1", GD_PROGRAM_LAST_MICRO_STEP, GD_OP_reduce_scatter, HIDES_BACKWARD, 0, 1},
     {"free-lunch+zero1", GD_PROGRAM_UPDATE, GD_OP_all_gather, HIDES_ADAM, 0, 1},
@@ -67,7 +67,7 @@ static const struct promise two_ranks[] = {
     {"free-lunch+ckpt+fsdp3+offload", GD_PROGRAM_MICRO_STEP, GD_OP_gather, HIDES_UNIT, 0, 4},
 };
 /* In the pass these are shares on their way to the device and gradients on their way back. */
-static const struct promise one_rank[] = {
+static const struct expectation one_rank[] = {
     {"free-lunch+zero1+offload", GD_PROGRAM_UPDATE, GD_OP_transfer, HIDES_ADAM, 64, 1},
     {"free-lunch+zero1+offload", GD_PROGRAM_UPDATE, GD_OP_transfer_into, HIDES_ADAM, 64, 1},
     {"free-lunch+zero3+offload", GD_PROGRAM_UPDATE, GD_OP_transfer, HIDES_ADAM, 64, 1},
@@ -84,7 +84,7 @@ struct program {
   uint32_t *waits;  /* by place: the highest number that must be done before */
 };
 
-static void fail(const struct promise *p, const char *what) {
+static void fail(const struct expectation *p, const char *what) {
   fprintf(stderr, "%s, %s: %s\n", p->method, gd_op_info(p->kind)->name, what);
   failures++;
 }
@@ -138,8 +138,8 @@ static bool reads(const struct gd_graph *graph, const struct gd_op *op, gd_tenso
   return false;
 }
 
-static bool can_hide(const struct promise *p, const struct gd_graph *graph, const struct gd_op *op,
-                     gd_tensor_id made) {
+static bool can_hide(const struct expectation *p, const struct gd_graph *graph,
+                     const struct gd_op *op, gd_tensor_id made) {
   switch (p->hides) {
   case HIDES_UNIT: return is_matmul(op->kind) && !reads(graph, op, made);
   case HIDES_BACKWARD: return computes(op->kind) && op->phase == GD_PHASE_BACKWARD;
@@ -150,7 +150,7 @@ static bool can_hide(const struct promise *p, const struct gd_graph *graph, cons
 
 /* The next op behind `from` that may hide the side op at a place, before anything waits for it;
    0: none. */
-static uint32_t next_hiding(const struct promise *p, const struct program *program, uint32_t at,
+static uint32_t next_hiding(const struct expectation *p, const struct program *program, uint32_t at,
                             uint32_t from) {
   gd_tensor_id made = program->graph->ops[program->order[at]].out[0];
   for (uint32_t next = from + 1; next < program->n; next++) {
@@ -163,13 +163,13 @@ static uint32_t next_hiding(const struct promise *p, const struct program *progr
   return 0;
 }
 
-static bool is_meant(const struct promise *p, const struct program *program, uint32_t at) {
+static bool is_meant(const struct expectation *p, const struct program *program, uint32_t at) {
   const struct gd_op *op = &program->graph->ops[program->order[at]];
   return op->kind == p->kind && gd_tensor_bytes(program->graph, op->out[0]) >= p->least_bytes;
 }
 
 /* From the program alone: how many there are, and how many have nothing to hide behind. */
-static void check_program(const struct promise *p, const struct program *program) {
+static void check_program(const struct expectation *p, const struct program *program) {
   int count = 0, bare = 0;
   char what[96];
   for (uint32_t at = 0; at < program->n; at++)
@@ -183,7 +183,7 @@ static void check_program(const struct promise *p, const struct program *program
 }
 
 /* From the times of one run: how many ran at the same time as an op that may hide them. */
-static int count_seen(const struct promise *p, const struct program *program,
+static int count_seen(const struct expectation *p, const struct program *program,
                       const struct gd_event *events) {
   int seen = 0;
   for (uint32_t at = 0; at < program->n; at++) {
@@ -220,7 +220,7 @@ struct session {
   struct gd_run run;
 };
 
-static enum gd_status start(struct session *s, const struct promise *p, struct gd_error *err) {
+static enum gd_status start(struct session *s, const struct expectation *p, struct gd_error *err) {
   struct gd_backend_options options = {.threads = 1, .comm = s->comm, .trace = true};
   struct gd_setup setup = {.model = &s->model,
                            .precision = GD_PRECISION_BF16,
@@ -256,7 +256,7 @@ static enum gd_status run_program(struct session *s, enum gd_program program,
 }
 
 /* Runs the program until every rank has seen an overlap. */
-static enum gd_status watch(struct session *s, const struct promise *p,
+static enum gd_status watch(struct session *s, const struct expectation *p,
                             const struct program *program, struct gd_error *err) {
   int seen = 0, tries = 0;
   int64_t start_ns = gd_clock_ns();
@@ -281,7 +281,7 @@ static enum gd_status watch(struct session *s, const struct promise *p,
   return GD_OK;
 }
 
-static void check(const struct promise *p, struct gd_comm *comm) {
+static void check(const struct expectation *p, struct gd_comm *comm) {
   struct session s = {.comm = comm};
   struct program program = {0};
   struct gd_error err = {0};

@@ -184,7 +184,9 @@ static void check_family(int number, const char *family, struct gd_comm *comm,
     complain(family, "", precision, err.text);
     return;
   }
-  if (!model.family->images)
+  if (model.family->images)
+    model.recipe.drop_path = 0.3;
+  else
     model.recipe.seq = 13;
   model.recipe.max_grad_norm = 1;
   if (!train(&model, NULL, (struct gd_method){0}, precision, BATCH, family, naive))

@@ -1,7 +1,7 @@
 /*
  * docs/methods.md is normative: its tables are read here and compared with real graphs and plans,
  * flat by flat, for models of every kind, both precisions and 1 to 7 ranks. Then what the methods
- * promise of memory: shares of a quarter on four ranks, and what ckpt and free-lunch leave of the
+ * say of memory: shards of a quarter on four ranks, and what ckpt and free-lunch leave of the
  * activations.
  */
 #include <setjmp.h>
@@ -628,7 +628,7 @@ static void test_example(void **state) {
     fail_msg("%d figures of the worked example are not those above", bad);
 }
 
-/* --- what the methods promise of memory ---------------------------------------------------- */
+/* --- what the methods say of memory -------------------------------------------------------- */
 
 static void plan_bytes(const char *preset, const char *method_name, int ranks, int64_t micro_batch,
                        int64_t bytes[GD_CATEGORY_COUNT]) {

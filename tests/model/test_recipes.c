@@ -94,7 +94,52 @@ static void test_published(void **state) {
     expect(p->model, "weight_decay", model.recipe.weight_decay, p->weight_decay);
     expect(p->model, "max_grad_norm", model.recipe.max_grad_norm, p->max_grad_norm);
     expect(p->model, "warmup_steps", (double)model.recipe.warmup_steps, (double)p->warmup_steps);
+    /* Also what they call Adam: apex, fairseq and flax decay the parameter. */
+    if (!gd_recipe_decouples(&model.recipe))
+      fail_msg("%s: weight decay is added to the gradient", p->model);
   }
+}
+
+/* What a run keeps and a trial's process gets is read as it was: all of it. */
+static void test_json(void **state) {
+  (void)state;
+  const struct gd_recipe wrote = {.batch = 3,
+                                  .seq = 5,
+                                  .steps = 70,
+                                  .precision = GD_PRECISION_FP16,
+                                  .optimizer = GD_OPTIMIZER_ADAM,
+                                  .decoupled_decay = true,
+                                  .lr = 0.5,
+                                  .min_lr = 0.25,
+                                  .beta1 = 0.125,
+                                  .beta2 = 0.75,
+                                  .eps = 0.0625,
+                                  .weight_decay = 1.5,
+                                  .max_grad_norm = 2.5,
+                                  .schedule = GD_SCHEDULE_WSD,
+                                  .warmup_steps = 7,
+                                  .decay_steps = 9,
+                                  .drop_path = 0.375};
+  struct gd_model model;
+  struct gd_error err = {0};
+  struct gd_json json = {0};
+  struct gd_strbuf text = {0};
+  json_t *object = gd_recipe_json(&wrote);
+  assert_true(gd_json_append(&text, object, 0));
+  json_decref(object);
+  assert_int_equal(gd_json_parse(&json, "recipe", text.text, (int64_t)text.length, &err), GD_OK);
+  assert_int_equal(gd_model_load("pythia-14m", &model, &err), GD_OK);
+  assert_int_equal(gd_recipe_parse(&json, json.root, &model.recipe, &err), GD_OK);
+  const struct gd_recipe *read = &model.recipe;
+  assert_true(read->batch == 3 && read->seq == 5 && read->steps == 70);
+  assert_true(read->precision == wrote.precision && read->optimizer == wrote.optimizer);
+  assert_true(read->decoupled_decay && read->lr == 0.5 && read->min_lr == 0.25);
+  assert_true(read->beta1 == 0.125 && read->beta2 == 0.75 && read->eps == 0.0625);
+  assert_true(read->weight_decay == 1.5 && read->max_grad_norm == 2.5);
+  assert_true(read->schedule == wrote.schedule && read->warmup_steps == 7);
+  assert_true(read->decay_steps == 9 && read->drop_path == 0.375);
+  gd_json_deinit(&json);
+  gd_strbuf_deinit(&text);
 }
 
 /* Every preset is held against something above, and says where its figures come from. */
@@ -129,6 +174,7 @@ static void test_every_preset(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_published),
+      cmocka_unit_test(test_json),
       cmocka_unit_test(test_every_preset),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

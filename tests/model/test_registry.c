@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "model/model.h"
+#include "pass/pass.h"
 #include "support/fault.h"
 #include "support/scratch.h"
 
@@ -353,6 +354,9 @@ static void test_bad_recipe(void **state) {
        "recipe.betas is an array of 2; expected two numbers from 0 to below 1"},
       {"\"eps\": 0", "recipe.eps is 0; expected a number from 1.17549e-38 to 1"},
       {"\"weight_decay\": -0.1", "recipe.weight_decay is -0.1; expected a number from 0 to 1000"},
+      {"\"optimizer\": \"adamw\", \"decoupled_decay\": false",
+       "recipe.decoupled_decay is false; expected true, as adamw has it"},
+      {"\"decoupled_decay\": 1", "recipe.decoupled_decay is 1; expected true or false"},
       {"\"max_grad_norm\": -1", "recipe.max_grad_norm is -1; expected a number from 0 to 1e+06"},
       {"\"steps\": 10, \"warmup_steps\": 11",
        "recipe.warmup_steps is 11; expected a whole number from 0 to 10"},
@@ -362,6 +366,40 @@ static void test_bad_recipe(void **state) {
     snprintf(text, sizeof text, "{\"config\": {%s}, \"recipe\": {%s}}", CONFIG, cases[i].recipe);
     snprintf(sentence, sizeof sentence, "models/tiny.json: %s", cases[i].sentence);
     expect_failure(text, GD_BAD_INPUT, sentence);
+  }
+}
+
+/* "adam" alone is PyTorch's; what GPT-NeoX and fairseq call Adam decays the parameter. */
+static void test_decoupled(void **state) {
+  static const struct {
+    const char *recipe;
+    bool decouples;
+  } cases[] = {
+      {"\"optimizer\": \"adam\"", false},
+      {"\"optimizer\": \"adam\", \"decoupled_decay\": true", true},
+      {"\"optimizer\": \"adam\", \"decoupled_decay\": false", false},
+      {"\"optimizer\": \"adamw\"", true},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    struct gd_model model;
+    struct gd_graph graph;
+    struct gd_error err;
+    char text[1024];
+    int updates = 0;
+    snprintf(text, sizeof text, "{\"config\": {%s}, \"recipe\": {%s}}", CONFIG, cases[i].recipe);
+    assert_int_equal(parse(text, &model, &err), GD_OK);
+    assert_int_equal(gd_recipe_decouples(&model.recipe), cases[i].decouples);
+    struct gd_setup setup = {.model = &model, .precision = GD_PRECISION_FP32, .micro_batch = 1};
+    assert_int_equal(gd_pipeline_build(&setup, &graph, &err), GD_OK);
+    for (gd_op_id id = 0; id < graph.n_ops; id++) {
+      if (graph.ops[id].kind != GD_OP_adam)
+        continue;
+      assert_int_equal(graph.ops[id].attr.adam.decoupled, cases[i].decouples);
+      updates++;
+    }
+    assert_true(updates > 0);
+    gd_graph_deinit(&graph);
   }
 }
 
@@ -477,13 +515,13 @@ static int setup(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_preset),      cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_list),        cmocka_unit_test(test_user_presets),
-      cmocka_unit_test(test_paths),       cmocka_unit_test(test_reference),
-      cmocka_unit_test(test_defaults),    cmocka_unit_test(test_bad_config),
-      cmocka_unit_test(test_bad_recipe),  cmocka_unit_test(test_names),
-      cmocka_unit_test(test_schedule),    cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_list_memory),
+      cmocka_unit_test(test_preset),       cmocka_unit_test(test_unknown),
+      cmocka_unit_test(test_decoupled),    cmocka_unit_test(test_list),
+      cmocka_unit_test(test_user_presets), cmocka_unit_test(test_paths),
+      cmocka_unit_test(test_reference),    cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_bad_config),   cmocka_unit_test(test_bad_recipe),
+      cmocka_unit_test(test_names),        cmocka_unit_test(test_schedule),
+      cmocka_unit_test(test_memory),       cmocka_unit_test(test_list_memory),
   };
   return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "model/model.h"
+#include "support/ok.h"
 #include "support/tiny.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -37,6 +38,7 @@ static void test_accepted(void **state) {
       "{" VIT ", \"id2label\": {\"0\": \"a\", \"1\": \"b\", \"2\": \"c\"}, \"num_labels\": 3}",
       "{" CONVNEXT "}",
       "{" CONVNEXT_IMAGE ", \"image_size\": [35, 51], \"layer_scale_init_value\": 0}",
+      "{" CONVNEXT ", \"drop_path_rate\": 0.4}",
       "{" CONVNEXT ", \"drop_path_rate\": 0.0, \"problem_type\": null}",
       "{\"model_type\": \"convnext\", \"image_size\": 32}", /* transformers' default sizes */
   };
@@ -52,7 +54,7 @@ static void test_refused(void **state) {
       {"{" VIT ", \"num_labels\": 1}", GD_UNSUPPORTED, "num_labels is 1"},
       {"{" VIT ", \"problem_type\": \"regression\"}", GD_UNSUPPORTED,
        "problem_type is \"regression\""},
-      {"{" CONVNEXT ", \"drop_path_rate\": 0.1}", GD_UNSUPPORTED, "drop_path_rate is 0.1"},
+      {"{" CONVNEXT ", \"drop_path_rate\": 1}", GD_BAD_INPUT, "drop_path_rate is 1"},
       {"{" CONVNEXT ", \"problem_type\": \"multi_label_classification\"}", GD_UNSUPPORTED,
        "problem_type is \"multi_label_classification\""},
       {"{\"model_type\": \"vit\"}", GD_BAD_INPUT, "hidden_size is missing"},
@@ -105,6 +107,59 @@ static void test_graphs(void **state) {
   gd_graph_deinit(&graph);
 }
 
+/* Probabilities of the dropouts that drop whole samples, and the blocks that they are in. */
+static int find_drop_paths(const struct gd_graph *graph, double *probabilities, int32_t *blocks) {
+  int count = 0;
+  for (gd_op_id op = 0; op < graph->n_ops; op++)
+    if (graph->ops[op].kind == GD_OP_dropout && graph->ops[op].attr.dropout.per_sample) {
+      probabilities[count] = (double)graph->ops[op].attr.dropout.probability;
+      blocks[count++] = graph->ops[op].block;
+    }
+  return count;
+}
+
+/* Linear over the blocks, 0 at the first: linspace(0, rate, blocks). A recipe's rate goes before
+   the one in the configuration; evaluation has none. */
+static void test_drop_path(void **state) {
+  static const struct {
+    const char *preset;
+    int count; /* of ConvNeXt's 5 blocks, or of twice ViT's 2 */
+    double last;
+  } cases[] = {
+      {"{" CONVNEXT ", \"drop_path_rate\": 0.4}", 4, 0.4},
+      {"{\"config\": {" CONVNEXT "}, \"recipe\": {\"drop_path\": 0.4}}", 4, 0.4},
+      {"{\"config\": {" CONVNEXT ", \"drop_path_rate\": 0.4}, \"recipe\": {\"drop_path\": 0}}", 0,
+       0},
+      {"{\"config\": {" VIT "}, \"recipe\": {\"drop_path\": 0.3}}", 2, 0.3},
+  };
+  struct gd_model model;
+  struct gd_graph graph;
+  struct gd_error err;
+  (void)state;
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    double p[8];
+    int32_t block[8];
+    assert_int_equal(tiny_build(cases[i].preset, 0, &model, &graph, &err), GD_OK);
+    assert_int_equal(find_drop_paths(&graph, p, block), cases[i].count);
+    for (int n = 0; n < cases[i].count; n++)
+      assert_true(fabs(p[n] - cases[i].last * block[n] / last_block(&graph)) < 1e-7);
+    gd_graph_deinit(&graph);
+    gd_graph_init(&graph);
+    graph.no_dropout = true;
+    model.family->build(&model, 2, &graph);
+    OK(gd_graph_check(&graph, &err));
+    assert_int_equal(find_drop_paths(&graph, p, block), 0);
+    gd_graph_deinit(&graph);
+  }
+  tiny_expect("{\"config\": {" VIT "}, \"recipe\": {\"drop_path\": 1}}", 0, GD_BAD_INPUT,
+              "drop_path is 1");
+  tiny_expect(
+      "{\"config\": {\"model_type\": \"gpt_neox\", \"vocab_size\": 96, \"hidden_size\": 32, "
+      "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"intermediate_size\": 64}, "
+      "\"recipe\": {\"drop_path\": 0.1}}",
+      0, GD_BAD_INPUT, "is for models of images");
+}
+
 /* As transformers counts them on the meta device; FLOPs as appendix E of arXiv:2410.23261. */
 static void test_presets(void **state) {
   static const struct {
@@ -125,9 +180,8 @@ static void test_presets(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_accepted),
-      cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_graphs),
+      cmocka_unit_test(test_accepted), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_graphs),   cmocka_unit_test(test_drop_path),
       cmocka_unit_test(test_presets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,7 +90,9 @@ void cases_dropout(void) {
   static const double seeds[][3] = {{0, 0, 0}, {1234, 7, 1}, {-5, 100000, 3}, {99, -1, 1 << 24}};
   static const double far[3] = {3, 1, (1 << 20) - 1};
   static const struct gd_attr_dropout attrs[] = {
-      {0, 0}, {0.1f, 0}, {0.5f, 1}, {0.9f, 1000}, {0x1.fffffep-1f, 2}};
+      {0, 0, false},       {0.1f, 0, false},           {0.5f, 1, false},
+      {0.9f, 1000, false}, {0x1.fffffep-1f, 2, false}, {0.5f, 3, true},
+      {0.1f, 1000, true}};
   for (int64_t d = 0; d < COUNT(floats); d++) {
     for (int64_t s = 0; s < COUNT(flat_shapes); s++) /* most samples begin inside a counter */
       for (int64_t i = 0; i < COUNT(seeds) * COUNT(attrs); i++)

@@ -200,6 +200,16 @@ static void test_dropout(void **state) {
   c.attr.dropout.probability = 0x1p-18f; /* rounded to none */
   EXPECT(c, 0, 1, 2, 3, 4, 5, 6, 7, 8);
 
+  /* The same draws, one a sample: samples 1 to 3 of a batch have the words of elements 1 to 3. */
+  struct op_case whole = {.kind = GD_OP_dropout,
+                          .n_in = 2,
+                          .in = {GIVEN(F32, (3, 2), 1, 2, 3, 4, 5, 6), GIVEN(I32, (3), 0, 0, 1)},
+                          .attr = {.dropout = {.probability = 0.3f, .per_sample = true}}};
+  EXPECT(whole, 0, 1.4285777, 2.8571553, 0, 0, 0, 0);
+  whole.in[0] = (struct op_input)GIVEN(F32, (1, 3), HUGE_VAL, -HUGE_VAL, 1); /* 0, not NaN */
+  whole.in[1] = (struct op_input)GIVEN(I32, (3), 0, 0, 2);
+  EXPECT(whole, 0, 0, 0, 0);
+
   for (int64_t t = 0; t < COUNT(tables); t++) {
     int64_t kept = 0, same = 0;
     drop(tables[t], all, SAMPLES, COLUMNS, attr, 11, 22, 4);
@@ -217,7 +227,7 @@ static void test_dropout(void **state) {
     /* Another seed, step or stream draws anew: two masks agree in 0.7^2 + 0.3^2 = 0.58 of N, with a
        deviation of 86. */
     for (int which = 0; which < 3; which++) {
-      struct gd_attr_dropout other = {attr.probability, attr.stream + (which == 0)};
+      struct gd_attr_dropout other = {attr.probability, attr.stream + (which == 0), false};
       drop(tables[t], part, SAMPLES, COLUMNS, other, 11 + (which == 1), 22 + (which == 2), 4);
       same = 0;
       for (int64_t i = 0; i < N; i++)

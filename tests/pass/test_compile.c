@@ -248,7 +248,9 @@ static void test_clusters(void **state) {
 
   load_model("convnext-a", &model);
   build(&model, GD_PRECISION_FP32, true, &graph);
-  expect(&graph, GD_PHASE_FORWARD, "mul add", 2); /* layer scale and residual */
+  expect(&graph, GD_PHASE_FORWARD, "mul add", 1); /* layer scale and residual */
+  expect(&graph, GD_PHASE_FORWARD, "mul dropout add",
+         4); /* with stochastic depth, from block 1 on */
   gd_graph_deinit(&graph);
 }
 

@@ -13,7 +13,7 @@ sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' \
   "$GD_SOURCE_DIR/tests/reference/neox-parallel/config.json" >"$WORK/tiny/config.json"
 tiny=(plan "$WORK/tiny" --gpu h200 --micro-batch 2 --seq 64 --batch 8)
 
-# explained NAME METHOD: the text behind the sheet, without times.
+# explained NAME METHOD: the text behind the summary, without times.
 explained() {
   local file=$golden/explain_$1.txt
   expect 0 "${tiny[@]}" --methods "$2" --explain "$1"

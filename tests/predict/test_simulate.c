@@ -280,31 +280,31 @@ static void links_of_others_stay_there(void **state) {
   gd_rates_deinit(&rates);
 }
 
-static void rings_take_the_narrowest_way(void **state) {
-  const struct gd_gpu gpu = {.name = "g",
-                             .title = "G",
-                             .architecture = "a",
-                             .host_link_bytes_per_s = 2.5e10,
-                             .peer_link_bytes_per_s = 3e11};
-  const struct gd_network network = {.name = "n", .bytes_per_s = 1e9, .latency_s = 5e-5};
-  struct gd_target target = {
-      .gpu = &gpu, .count = 4, .nodes = 1, .topology = GD_TOPOLOGY_SWITCH, .network = &network};
+/* A plan's collectives are those of the target's links, and its computation waits for the slowest.
+ */
+static void targets_bring_their_links(void **state) {
+  struct gd_rates rates;
+  struct gd_hw hw = {0};
+  struct gd_target target;
+  struct gd_error err = {0};
+  struct gd_work work = {.kind = GD_OP_all_gather, .sizes = {4e8, 16, 1, 1}, .bytes = 4e8};
   (void)state;
-  double joined = gd_rates_peer_link(&target).bytes_per_s;
-  assert_near(joined, 0.8 * 3e11);
-  target.topology = GD_TOPOLOGY_PAIRS;
-  double pairs = gd_rates_peer_link(&target).bytes_per_s;
-  target.count = 2;
-  assert_near(gd_rates_peer_link(&target).bytes_per_s, joined); /* one pair has its own link */
-  target.count = 4;
-  target.topology = GD_TOPOLOGY_BUS;
-  double bus = gd_rates_peer_link(&target).bytes_per_s;
-  assert_true(joined > pairs && pairs > bus && bus > 0);
-  target.nodes = 2;
-  target.topology = GD_TOPOLOGY_SWITCH;
-  struct gd_link out = gd_rates_peer_link(&target);
-  assert_near(out.bytes_per_s, 0.8 * 1e9);
-  assert_near(out.latency_s, 5e-5);
+  parse_rates(&rates);
+  assert_int_equal(gd_hw_load(&hw, &err), GD_OK);
+  assert_int_equal(gd_hw_target(&hw, "h100", 16, 0, NULL, NULL, &target, &err), GD_OK);
+  gd_rates_retarget(&rates, &target);
+  double cards = gd_rates_seconds(&rates, &work);
+  assert_near(cards,
+              gd_collective_seconds(&rates.fabric, GD_COLLECTIVE_ALL_GATHER, work.sizes[0], 1));
+  assert_near(rates.slowest, gd_slowest_of(16));
+  assert_int_equal(gd_hw_target(&hw, "h100", 16, 0, NULL, "infiniband-hdr", &target, &err), GD_OK);
+  assert_true(target.cards_assumed);
+  gd_rates_retarget(&rates, &target);
+  assert_true(gd_rates_seconds(&rates, &work) > 8 * cards);
+  work.sizes[1] = 8; /* a node of it */
+  assert_true(gd_rates_seconds(&rates, &work) < cards);
+  gd_hw_deinit(&hw);
+  gd_rates_deinit(&rates);
 }
 
 /* --- points -------------------------------------------------------------------------------- */
@@ -508,7 +508,7 @@ int main(void) {
       cmocka_unit_test(copies_hide_as_far_as_they_may),
       cmocka_unit_test(asynchronous_copies_take_their_share),
       cmocka_unit_test(collectives_are_alpha_and_beta),
-      cmocka_unit_test(rings_take_the_narrowest_way),
+      cmocka_unit_test(targets_bring_their_links),
       cmocka_unit_test(links_of_others_stay_there),
       cmocka_unit_test(links_are_fitted),
       cmocka_unit_test(links_need_points),

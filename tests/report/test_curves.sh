@@ -14,11 +14,11 @@ for lr in 1e-2 1e-3; do
   expect 0 train tiny --data train.bin --eval train.bin --eval-every 10 --seq 16 --batch 4 --steps 40 --warmup 4 \
     --lr "$lr" --precision fp32 --threads 1 -o "runs/lr-$lr"
 done
-# A run of many steps is drawn by means, an update that was skipped is counted, and a promise is kept.
+# A run of many steps is drawn by means, an update that was skipped is counted, and steps are held against the expected time.
 mkdir many
 sed 's/"steps": 40/"steps": 6000/' runs/lr-1e-2/run.json |
-  sed 's/"promised_step_s": 0.0/"promised_step_s": 0.5/; s/"promised_by": ""/"promised_by": "trial"/' >many/run.json
-grep -q '"promised_step_s": 0.5' many/run.json || fail "run.json has no promise to change"
+  sed 's/"expected_step_s": 0.0/"expected_step_s": 0.5/; s/"expected_by": ""/"expected_by": "trial"/' >many/run.json
+grep -q '"expected_step_s": 0.5' many/run.json || fail "run.json has no expected time to change"
 awk 'BEGIN { for (i = 1; i <= 6000; i++)
   printf "{\"step\": %d, \"loss\": %s, \"lr\": 0.001, \"gradient_norm\": 1, \"tokens_per_s\": 100, \"mfu\": 0, " \
     "\"step_s\": 0.75, \"tokens\": %d%s}\n", i, i == 7 ? "null" : 2, 64 * i, i == 7 ? ", \"skipped\": true" : "" }' \
@@ -51,9 +51,32 @@ paste -d' ' "$WORK/logged" "$WORK/drawn" | awk '
   $1 != $3 || $2 - $4 > 1e-6 || $4 - $2 > 1e-6 { bad = 1 } END { exit bad || NR != 40 }' ||
   fail "$LAST: run-1-loss.csv is not the log"
 [[ $(grep -c '^evaluation,' page/run-1-loss.csv) == 4 ]] || fail "$LAST: not four evaluations"
-[[ ! -e page/run-1-drift.csv && ! -e page/run-1-skipped.csv ]] || fail "$LAST: nobody promised, and nothing was skipped"
-# 6,000 steps are 300 points; each step takes half as long again as was promised.
+[[ ! -e page/run-1-drift.csv && ! -e page/run-1-skipped.csv ]] || fail "$LAST: nothing was expected, and nothing was skipped"
+# 6,000 steps are 300 points; each step takes half as long again as was expected.
 awk -F, 'NR > 1 { n++; if ($3 != 50) bad = 1; last = $2 } END { exit bad || n != 300 || last != 6000 }' \
   page/run-3-drift.csv || fail "$LAST: run-3-drift.csv is wrong"
 [[ $(tail -1 page/run-3-skipped.csv | cut -d, -f3) == 1 ]] || fail "$LAST: the skipped update is not counted"
 [[ $(tail -n +2 page/runs.csv | wc -l) == 3 ]] || fail "$LAST: runs.csv has not three rows"
+
+# More runs than a figure holds: their losses are in several, and those that changed last have curves.
+mkdir crowd
+for i in {01..27}; do
+  mkdir "crowd/r$i"
+  cp runs/lr-1e-2/run.json "crowd/r$i/"
+  head -5 runs/lr-1e-2/log.jsonl >"crowd/r$i/log.jsonl"
+  touch -d "2024-01-01 10:$i" "crowd/r$i/log.jsonl"
+done
+touch -d "2024-01-02" crowd/r02/log.jsonl
+expect 0 "${report[@]}" -o crowded --runs crowd --json
+field_is runs 27
+for name in runs-loss runs-loss-2 runs-loss-3 runs-loss-4; do
+  cut -d, -f1 "crowded/$name.csv" | tail -n +2 | uniq
+done >"$WORK/drawn"
+diff <(printf 'r%02d\n' {1..27}) "$WORK/drawn" >"$OUT" || fail "$LAST: not the losses of each run once"
+grep -qF "Losses of runs 25 to 27 of 27." crowded/index.html || fail "$LAST: no caption of the last figure"
+grep -qF "Of these 27 runs, the 24 that changed last have curves of their own below" crowded/index.html ||
+  fail "$LAST: does not say which runs have curves"
+for i in {1..27}; do # r01, r03 and r04 are the oldest
+  has=$([[ -e crowded/run-$i-loss.csv ]] && echo yes || echo no)
+  [[ $has == $([[ $i == [134] ]] && echo no || echo yes) ]] || fail "$LAST: curves of run $i: $has"
+done

@@ -32,9 +32,9 @@ static void make_run(struct gd_run_record *run) {
   run->trial.tokens_per_s /= 1.25;
   run->last_step = 100;
   run->seconds = 150 * run->trial.step_s;
-  run->promised_step_s = run->trial.step_s / 1.25;
+  run->expected_step_s = run->trial.step_s / 1.25;
   snprintf(run->folder, sizeof run->folder, "/runs/a");
-  snprintf(run->promised_by, sizeof run->promised_by, "trial");
+  snprintf(run->expected_by, sizeof run->expected_by, "trial");
 }
 
 static void a_run_is_predicted_as_its_trial(void **state) {
@@ -64,7 +64,7 @@ static void a_run_is_predicted_as_its_trial(void **state) {
               fabs(found->trial.predicted_s - same->predicted_s) <= 1e-9 * same->predicted_s);
   assert_true(fabs(found->trial.measured_s - 1.25 * same->measured_s) <= 1e-9 * same->measured_s);
   assert_true(fabs(found->whole_s - 1.5 * found->trial.measured_s) <= 1e-9 * found->whole_s);
-  assert_true(found->steps == 100 && found->promised_s > 0);
+  assert_true(found->steps == 100 && found->expected_s > 0);
   assert_int_equal(gd_accuracy_runs(&a).count, 1);
   struct gd_accuracy_score after = gd_accuracy_trials(&a, NULL);
   assert_true(after.count == before.count && !(after.worst < before.worst) &&

@@ -279,6 +279,8 @@ head -c 4194304 /dev/zero >"$WORK/disk/filler" 2>/dev/null || true
 code=0
 "$GPUDAYS" bench "$@" --methods free-lunch,naive,kernels >"$WORK/full" 2>"$WORK/said" || code=$?
 echo "$code" >"$WORK/code"
+"$GPUDAYS" results --csv >"$WORK/locked" 2>"$WORK/locked.said"
+"$GPUDAYS" best "${@:1:5}" --json >"$WORK/locked.best" 2>>"$WORK/locked.said"
 rm "$WORK/disk/filler"
 "$GPUDAYS" results --csv >"$WORK/kept"
 "$GPUDAYS" bench "$@" --methods free-lunch,naive,kernels --json >"$WORK/after"
@@ -292,6 +294,11 @@ if unshare --map-root-user --mount true 2>/dev/null; then
   [[ $(cat "$WORK/code") == 3 && ! -s $WORK/full && $(wc -l <"$ERR") == 1 ]] ||
     fail "$LAST: exit $(cat "$WORK/code"), or not one sentence"
   said "disk is full"
+  # What is stored answers all the while, with a word on the disk.
+  cmp "$WORK/locked" "$WORK/kept" || fail "$LAST: other results than with space"
+  grep -q '"method": "free-lunch"' "$WORK/locked.best" || fail "$LAST: best does not answer"
+  [[ $(grep -c "note: the disk of .* is full" "$WORK/locked.said") == 2 && $(wc -l <"$WORK/locked.said") == 2 ]] ||
+    fail "$LAST: results and best do not say that the disk is full"
   cp "$WORK/kept" "$OUT"
   count ',free-lunch,' 1
   [[ $(wc -l <"$OUT") == 2 ]] || fail "$LAST: more is stored than was measured"

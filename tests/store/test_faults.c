@@ -25,6 +25,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "store/store_int.h"
 #include "support/scratch.h"
@@ -391,13 +392,136 @@ static void test_read_only(void **state) {
   assert_int_equal(code, 0);
 }
 
+/* --- what is read where nothing can be written --------------------------------------------- */
+
+enum content { CLOSED, WITH_LOG, OLDER, CONTENTS };
+enum { OLD_ROWS = 2, NEW_ROWS = 5 }; /* of tests/store/schema3.sql, and put here */
+
+/* A writer that is killed leaves its rows in the log (-wal), and no index of it (-shm) that counts.
+ */
+static int put_and_die(const char *path) {
+  struct gd_store *store;
+  struct gd_error err = {0};
+  for (uint64_t i = 0; i < NEW_ROWS; i++) {
+    struct gd_trial trial;
+    struct gd_store_key key;
+    trial_sample(&trial, i);
+    trial_sample_key(&key, i);
+    if (i == 0 && gd_store_open(path, &store, &err) != GD_OK)
+      return 1;
+    if (gd_store_put(store, &key, &trial, NULL, &err) != GD_OK)
+      return 1;
+  }
+  return 0; /* without gd_store_close */
+}
+
+static int make_content(const char *path, enum content content) {
+  struct gd_strbuf sql = {0};
+  struct gd_error err = {0};
+  sqlite3 *db = NULL;
+  char shm[620];
+  int code;
+  if (content == CLOSED)
+    return write_rows(path, 0, NEW_ROWS, NULL);
+  if (content == WITH_LOG) {
+    snprintf(shm, sizeof shm, "%s-shm", path);
+    return in_child(put_and_die, path) != 0 || unlink(shm) != 0;
+  }
+  if (gd_file_read(GD_SOURCE_DIR "/tests/store/schema3.sql", 1 << 20, &sql, &err) != GD_OK)
+    return 1;
+  code = sqlite3_open(path, &db) != SQLITE_OK ||
+         sqlite3_exec(db, sql.text, NULL, NULL, NULL) != SQLITE_OK ||
+         sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL) != SQLITE_OK;
+  sqlite3_close(db);
+  gd_strbuf_deinit(&sql);
+  return code;
+}
+
+static bool fill_up(const char *folder) {
+  char path[600], block[4096] = "";
+  snprintf(path, sizeof path, "%s/fill", folder);
+  FILE *file = fopen(path, "wb");
+  if (!file)
+    return false;
+  while (fwrite(block, 1, sizeof block, file) == sizeof block && fflush(file) == 0)
+    ;
+  fclose(file);
+  return true;
+}
+
+static bool lock_disk(const char *folder, bool full) {
+  return full ? fill_up(folder)
+              : mount("small", folder, "tmpfs", MS_REMOUNT | MS_RDONLY, NULL) == 0;
+}
+
+/* Reads all that is there, is refused a row with the right words, and reads again. */
+static int read_all(const char *path, enum content content, bool full) {
+  struct gd_store *store;
+  struct gd_error err = {0};
+  struct gd_trial trial;
+  struct gd_store_key key;
+  uint64_t rows = 0;
+  int code = 0;
+  if (gd_store_open(path, &store, &err) != GD_OK) {
+    complain("open", &err);
+    return 2;
+  }
+  trial_sample(&trial, 99);
+  trial_sample_key(&key, 99);
+  if (gd_store_query(store, &(struct gd_store_filter){0}, count_row, &rows, &err) != GD_OK ||
+      rows != (content == OLDER ? OLD_ROWS : NEW_ROWS) || gd_store_is_full(store) != full) {
+    complain("read", &err);
+    code = 3;
+  } else if (gd_store_put(store, &key, &trial, NULL, &err) != GD_ENVIRONMENT ||
+             !strstr(err.text, path) || !strstr(err.text, "GPUDAYS_DB") ||
+             !strstr(err.text, full ? "disk is full" : "readonly")) {
+    complain("write", &err);
+    code = 4;
+  }
+  gd_store_close(store);
+  return code;
+}
+
+/* path: of a folder, before it the digits of what to do. */
+static int read_as_it_is(const char *what) {
+  const char *folder = what + 2;
+  enum content content = (enum content)(what[0] - '0');
+  bool full = what[1] == '1';
+  char path[600];
+  snprintf(path, sizeof path, "%s/a.db", folder);
+  if (!mount_small(folder))
+    return SKIPPED;
+  if (make_content(path, content) != 0 || !lock_disk(folder, full))
+    return 1;
+  int code = read_all(path, content, full);
+  return code ? code : read_all(path, content, full);
+}
+
+static void test_locked_disk(void **state) {
+  char what[600];
+  (void)state;
+  mkdir(scratch_path("disk"), 0777);
+  for (int content = 0; content < CONTENTS; content++)
+    for (int full = 0; full <= 1; full++) {
+      snprintf(what, sizeof what, "%d%d%s", content, full, scratch_path("disk"));
+      int code = in_child(read_as_it_is, what);
+      if (code == SKIPPED) {
+        print_message("SKIPPED: a disk that is full, as no tmpfs can be mounted here\n");
+        skip();
+      }
+      if (code)
+        fail_msg("content %d, full %d: %d", content, full, code);
+    }
+}
+
 #define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      IN_SCRATCH(test_writers), IN_SCRATCH(test_reader_and_writer),
-      IN_SCRATCH(test_killed),  IN_SCRATCH(test_limited),
-      IN_SCRATCH(test_full),    IN_SCRATCH(test_read_only),
+      IN_SCRATCH(test_writers),     IN_SCRATCH(test_reader_and_writer),
+      IN_SCRATCH(test_killed),      IN_SCRATCH(test_limited),
+      IN_SCRATCH(test_full),        IN_SCRATCH(test_read_only),
+      IN_SCRATCH(test_locked_disk),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,8 +63,8 @@ static void make_run(struct gd_run_record *run, uint64_t seed) {
                                 .seconds = 71.25,
                                 .stalled_s = 1.5,
                                 .data_s = 0.125,
-                                .promised_step_s = 1.75,
-                                .promised_by = "trial",
+                                .expected_step_s = 1.75,
+                                .expected_by = "trial",
                                 .slowed_by = "other programs used 34 % of the CPUs"};
   trial_sample(&run->trial, seed);
   /* A run has no samples of micro-steps. */
@@ -82,11 +82,11 @@ static void they_come_back(void **state) {
   OK(gd_store_query_runs(store, look, &seen, &err));
   assert_int_equal(seen.count, 1);
   assert_string_equal(seen.last.folder, run.folder);
-  assert_string_equal(seen.last.promised_by, "trial");
+  assert_string_equal(seen.last.expected_by, "trial");
   assert_string_equal(seen.last.slowed_by, run.slowed_by);
   assert_true(seen.last.first_step == 5 && seen.last.last_step == 40 && !seen.last.finished);
   assert_true(seen.last.seconds == 71.25 && seen.last.stalled_s == 1.5 &&
-              seen.last.data_s == 0.125 && seen.last.promised_step_s == 1.75);
+              seen.last.data_s == 0.125 && seen.last.expected_step_s == 1.75);
   assert_true(seen.last.trial.status == GD_TRIAL_OK && seen.last.trial.step_s == run.trial.step_s &&
               seen.last.trial.micro_batch == run.trial.micro_batch);
   assert_string_equal(seen.last.trial.model, run.trial.model);

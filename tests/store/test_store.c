@@ -597,6 +597,18 @@ static void put_sample(struct gd_store *store, uint64_t seed, double loss, const
   OK(gd_store_put(store, &key, &trial, &from, &oops));
 }
 
+static int64_t ask(const char *path, const char *sql) {
+  sqlite3 *db;
+  sqlite3_stmt *statement;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
+  int64_t number = sqlite3_column_int64(statement, 0);
+  sqlite3_finalize(statement);
+  sqlite3_close(db);
+  return number;
+}
+
 static void test_exchange(void **state) {
   struct gd_store *mine = open_store("mine.db"), *theirs = open_store("theirs.db");
   const char *file = scratch_path("saved.jsonl"), *again = scratch_path("again.jsonl");
@@ -668,6 +680,35 @@ static void expect_load_fails(struct gd_store *store, const char *text, enum gd_
   if (!strstr(err.text, expected))
     fail_msg("\"%s\" does not say \"%s\"", err.text, expected);
   assert_int_equal(count_rows(store, &(struct gd_store_filter){.history = true}), 0);
+}
+
+/* Trials that were measured again and again: as many changes as rows, not as pairs of them. */
+static void test_long_history(void **state) {
+  enum { ROWS = 150 };
+  struct gd_store *mine = open_store("mine.db"), *theirs = open_store("theirs.db");
+  const char *file = scratch_path("saved.jsonl");
+  int64_t saved, added, known;
+  (void)state;
+  OK(gd_store_exec(mine, "open", "PRAGMA synchronous = OFF", &oops));
+  for (int i = 0; i < ROWS; i++) {
+    char time[32];
+    snprintf(time, sizeof time, "2024-05-01T00:%02d:%02d.000Z", i * 7 % ROWS / 60,
+             i * 7 % ROWS % 60); /* in no order */
+    put_sample(mine, 1, 1 + 1e-3 * i, "here", time);
+  }
+  OK(gd_store_save(mine, file, &saved, &oops));
+  OK(gd_store_load(theirs, file, &added, &known, &oops));
+  assert_int_equal(added, ROWS);
+  assert_int_equal(count_rows(theirs, &(struct gd_store_filter){.history = true}), ROWS);
+  assert_int_equal(count_rows(theirs, &(struct gd_store_filter){0}), 1);
+  assert_int_equal(ask(scratch_path("theirs.db"),
+                       "SELECT time = '2024-05-01T00:02:29.000Z' FROM trials WHERE NOT superseded"),
+                   1);
+  int changes = sqlite3_total_changes(theirs->db);
+  if (changes > 5 * ROWS)
+    fail_msg("%d rows were changed to load %d", changes, ROWS);
+  gd_store_close(mine);
+  gd_store_close(theirs);
 }
 
 static void test_bad_exchange(void **state) {
@@ -840,18 +881,6 @@ static void test_edited(void **state) {
 }
 
 /* --- schema -------------------------------------------------------------------------------- */
-
-static int64_t ask(const char *path, const char *sql) {
-  sqlite3 *db;
-  sqlite3_stmt *statement;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
-  int64_t number = sqlite3_column_int64(statement, 0);
-  sqlite3_finalize(statement);
-  sqlite3_close(db);
-  return number;
-}
 
 struct last_row {
   struct gd_store_row row;
@@ -1075,6 +1104,7 @@ int main(void) {
       cmocka_unit_test(test_parts),
       IN_SCRATCH(test_filters),
       IN_SCRATCH(test_exchange),
+      IN_SCRATCH(test_long_history),
       IN_SCRATCH(test_bad_exchange),
       IN_SCRATCH(test_refused),
       IN_SCRATCH(test_edited),

@@ -45,7 +45,9 @@ void tiny_load_reference(const char *folder, int64_t seq, struct gd_model *model
   text[bytes] = '\0';
   turn_on_dropout(text);
   OK(tiny_parse(text, model, &err));
-  if (!model->family->images)
+  if (model->family->images)
+    model->recipe.drop_path = 0.2;
+  else
     model->recipe.seq = seq;
 }
 

@@ -15,8 +15,8 @@
 enum gd_status tiny_parse(const char *text, struct gd_model *model, struct gd_error *err);
 
 /*
- * The configuration of tests/reference/<folder>, with dropout turned on where the family has some,
- * and sequences of that length.
+ * The configuration of tests/reference/<folder>, with dropout and stochastic depth turned on where
+ * the family has some, and sequences of that length.
  */
 void tiny_load_reference(const char *folder, int64_t seq, struct gd_model *model);
 

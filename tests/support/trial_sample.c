@@ -88,6 +88,7 @@ void trial_sample(struct gd_trial *trial, uint64_t seed) {
     }
   }
   snprintf(trial->method, sizeof trial->method, "%s", methods[seed % 5]);
+  snprintf(trial->backend, sizeof trial->backend, "cpu");
   fill_samples(&trial->micro_step, &state);
   fill_samples(&trial->last_micro_step, &state);
   fill_samples(&trial->update, &state);

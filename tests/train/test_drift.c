@@ -1,5 +1,5 @@
 /*
- * The clock that keeps its word: what is said when steps take longer than was promised, once for a
+ * The clock that keeps its word: what is said when steps take longer than was expected, once for a
  * change and with the causes that were seen; and a run of the program against a trial of its store.
  */
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@
 #include "train/drift.h"
 
 static struct gd_drift make_drift(void) {
-  return (struct gd_drift){.promise = {.step_s = 2, .tolerance = 0.05, .by = "trial"}};
+  return (struct gd_drift){.expected = {.step_s = 2, .tolerance = 0.05, .by = "trial"}};
 }
 
 static struct gd_drift_seen quiet(double step_s) {
@@ -60,7 +60,7 @@ static void it_speaks_once_per_change(void **state) {
 }
 
 static void a_prediction_has_its_interval(void **state) {
-  struct gd_drift d = {.promise = {.step_s = 2, .tolerance = 0.4, .by = "prediction"}};
+  struct gd_drift d = {.expected = {.step_s = 2, .tolerance = 0.4, .by = "prediction"}};
   struct gd_drift_seen seen = quiet(2.7);
   (void)state;
   assert_null(gd_drift_judge(&d, &seen, 1));
@@ -79,7 +79,7 @@ static void causes_are_named(void **state) {
   s->step_s = 4;
   s->quota_share = 0.5;
   s->steal_share = 0.06;
-  s->data_share = 0.3;
+  s->data_wait_share = 0.3;
   s->writing_share = 1;
   s->gpu_mhz = 1410;
   s->gpu_max_mhz = 1980;
@@ -88,7 +88,7 @@ static void causes_are_named(void **state) {
   assert_non_null(strstr(text, "the GPU's clock was at 1410 of 1980 MHz: thermal, power cap; "));
   assert_non_null(strstr(text, "a quota of its control group denied it 50 % of its CPU time; "));
   assert_non_null(strstr(text, "the host of the virtual machine took 6 % of the CPUs; "));
-  assert_non_null(strstr(text, "it waited for data 30 % of the time; "));
+  assert_non_null(strstr(text, "data wait was 30 % of the time; "));
   assert_non_null(strstr(text, "a checkpoint was being written"));
   assert_null(strstr(text, "rank"));
 }
@@ -100,9 +100,9 @@ static void a_slow_rank_is_named(void **state) {
   for (int i = 0; i < 4; i++)
     seen[i] = quiet(3);
   seen[2].early_s = 1.8;
-  seen[2].data_share = 0.4;
+  seen[2].data_wait_share = 0.4;
   const char *text = gd_drift_judge(&d, seen, 4);
-  assert_non_null(strstr(text, "it waited for data 40 % of the time (rank 2)"));
+  assert_non_null(strstr(text, "data wait was 40 % of the time (rank 2)"));
   assert_non_null(strstr(text, "rank 2 takes 20 % longer than the others"));
 }
 
@@ -114,7 +114,7 @@ static void windows_are_counted(void **state) {
   int said_at = 0, count = 0;
   (void)state;
   OK(gd_backend_open("ref", &(struct gd_backend_options){.threads = 1}, &backend, &err));
-  gd_drift_begin(&d, &(struct gd_promise){.step_s = 2, .tolerance = 0.05, .by = "trial"}, backend,
+  gd_drift_begin(&d, &(struct gd_expected){.step_s = 2, .tolerance = 0.05, .by = "trial"}, backend,
                  NULL);
   for (int i = 1; i <= 200; i++) {
     const char *sentence;
@@ -168,15 +168,15 @@ static enum gd_status take_run(void *user, const struct gd_run_record *run, stru
   return GD_OK;
 }
 
-static double promised(const char *folder, const char *by) {
+static double expected_of(const char *folder, const char *by) {
   struct gd_json json = {0};
   struct gd_error err = {0};
   char path[800];
   snprintf(path, sizeof path, "%s/run.json", folder);
   OK(gd_json_load(&json, path, &err));
-  const json_t *leg = json_object_get(json.root, "leg");
-  assert_string_equal(json_string_value(json_object_get(leg, "promised_by")), by);
-  double step_s = json_number_value(json_object_get(leg, "promised_step_s"));
+  const json_t *session = json_object_get(json.root, "session");
+  assert_string_equal(json_string_value(json_object_get(session, "expected_by")), by);
+  double step_s = json_number_value(json_object_get(session, "expected_step_s"));
   gd_json_deinit(&json);
   return step_s;
 }
@@ -199,7 +199,7 @@ static const char shorter[] =
     " update_s = update_s / 10, update_half_width_s = update_half_width_s / 10,"
     " step_s = step_s / 10, step_half_width_s = step_half_width_s / 10, days = days / 10,"
     " days_low = days_low / 10, days_high = days_high / 10, tokens_per_s = tokens_per_s * 10,"
-    " samples_per_s = samples_per_s * 10, mfu = mfu * 10, hfu = hfu * 10";
+    " samples_per_s = samples_per_s * 10, peak_flops = peak_flops * 10";
 
 static void train(const char *folder, const char *said) {
   char model[600], data[600], store[600];
@@ -230,8 +230,8 @@ static void a_run_is_held_against_its_trial(void **state) {
   snprintf(store, sizeof store, "%s", scratch_path("results.db"));
   snprintf(said, sizeof said, "%s", scratch_path("said"));
   snprintf(folder, sizeof folder, "%s", scratch_path("alone"));
-  train(folder, said); /* nobody has promised anything */
-  assert_true(promised(folder, "") == 0);
+  train(folder, said); /* nothing is expected */
+  assert_true(expected_of(folder, "") == 0);
   assert_int_equal(count_of(said, "gpudays: "), 0);
   /* Another number of steps is the same step. */
   run_program((const char *const[]){"gpudays",
@@ -261,13 +261,13 @@ static void a_run_is_held_against_its_trial(void **state) {
   OK(gd_store_query(opened, &(struct gd_store_filter){.brief = true}, take_step, &step_s, &err));
   snprintf(folder, sizeof folder, "%s", scratch_path("held"));
   train(folder, said);
-  assert_true(step_s > 0 && fabs(promised(folder, "trial") - step_s) < 1e-12 * step_s);
+  assert_true(step_s > 0 && fabs(expected_of(folder, "trial") - step_s) < 1e-12 * step_s);
   assert_true(count_of(said, " longer than the trial said (") >= 1);
   OK(gd_store_query_runs(opened, take_run, &run, &err));
   assert_int_equal(strlen(run.folder) > 4 ? strcmp(run.folder + strlen(run.folder) - 4, "held") : 1,
                    0);
   assert_true(run.finished && run.first_step == 0 && run.last_step == 200);
-  assert_true(fabs(run.promised_step_s - step_s) < 1e-12 * step_s && run.trial.step_s > step_s);
+  assert_true(fabs(run.expected_step_s - step_s) < 1e-12 * step_s && run.trial.step_s > step_s);
   assert_true(run.seconds >= 100 * run.trial.step_s && run.slowed_by[0]);
   gd_store_close(opened);
 }

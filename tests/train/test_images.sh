@@ -58,6 +58,84 @@ shown " images/s"
 expect 0 train "$WORK/whole"
 shown "30 of 30 steps"
 
+# --- evaluate -----------------------------------------------------------------------------------
+
+number_of() { # KEY: its value in the JSON that was printed
+  sed -nE "s/^ *\"$1\": ([^,]*),?$/\1/p" "$OUT"
+}
+# What the run itself found at its end, by its own plan: loss and share of the classes.
+found=$(sed -nE 's/.*"step": 30, "eval_loss": ([^,]+), "eval_accuracy": ([^,}]+).*/\1 \2/p' "$WORK/whole/log.jsonl")
+evaluated() { # SAMPLES: the answer is that of the run
+  read -r loss accuracy <<<"$found"
+  field_is samples "$1"
+  field_is tokens null
+  field_is perplexity null
+  awk -v a="$(number_of loss)" -v b="$loss" -v x="$(number_of accuracy)" -v y="$accuracy" \
+    'BEGIN { exit !(b > 0 && a - b < 1e-5 * b && b - a < 1e-5 * b && x == y) }' ||
+    fail "$LAST: not the loss and accuracy of the run: $found"
+}
+expect 0 evaluate "$WORK/whole" --json
+field_is step 30
+evaluated 6
+expect 0 evaluate "$WORK/whole" --data "$IMAGES/eval/" --micro-batch 4 --threads 1 --data-threads 3 --json
+evaluated 6
+expect 0 evaluate "$WORK/whole/model" --data "$IMAGES/eval" --json
+field_is step null
+evaluated 6
+expect 0 evaluate "$WORK/whole" --backend ref --json
+evaluated 6
+expect 0 evaluate "$WORK/whole"
+shown "step 30: loss 0."
+shown ", top-1 100.00 %"
+shown "  6 images, in fp32"
+# Classes have the numbers of the training data, whichever are there; and the numbers in shards.
+mkdir "$WORK/some"
+cp -r "$IMAGES/eval/warm" "$WORK/some"
+expect 0 evaluate "$WORK/whole" --data "$WORK/some" --json
+field_is samples 3
+field_is accuracy 1.0
+(cd "$WORK/some" && n=0 && for image in warm/*; do
+  cp "$image" "$n.${image##*.}" && echo 0 >"$n.cls" && n=$((n + 1))
+done && tar -cf "$WORK/wrong.tar" ./[0-9]*)
+expect 0 evaluate "$WORK/whole" --data "$WORK/wrong.tar" --json
+field_is accuracy 0.0
+expect 0 evaluate "$WORK/whole" --data "$WORK/wrong.tar" --samples 2 --json
+field_is samples 2
+# Where the training data is gone, classes go by their names.
+cp -r "$IMAGES/train" "$WORK/moved"
+expect 0 "${run[@]/#$IMAGES\/train/$WORK/moved}" --eval "$IMAGES/eval" -o "$WORK/lost"
+expect 0 evaluate "$WORK/lost" --json
+evaluated 6
+mkdir "$WORK/moved/extra"
+try evaluate "$WORK/lost"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC"
+said "moved has 3 classes now, and the model has 2"
+rm -r "$WORK/moved"
+try evaluate "$WORK/lost" --json
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+evaluated 6
+said "is not there: its classes are taken to have the names"
+try evaluate "$WORK/lost" --data "$WORK/some/warm"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC"
+said "has no folders"
+for wrong in "--seq 4 --seq" "--tokenizer gpudays-4k --tokenizer" "--mask-token 3 --mask-token"; do
+  # shellcheck disable=SC2086
+  try evaluate "$WORK/whole" ${wrong% *}
+  [[ $RC == 2 ]] || fail "$LAST: exit $RC"
+  said "${wrong##* } is for models of tokens"
+done
+try evaluate "$WORK/whole/model"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC"
+said "evaluate needs --data FILE: images"
+try evaluate "$WORK/whole" --normalize unit
+[[ $RC == 2 ]] || fail "$LAST: exit $RC"
+said "imagenet, half or none"
+cp -r "$IMAGES/eval" "$WORK/cut"
+head -c 200 "$IMAGES/eval/warm/2.jpg" >"$WORK/cut/warm/2.jpg"
+try evaluate "$WORK/whole" --data "$WORK/cut"
+[[ $RC == 2 ]] || fail "$LAST: exit $RC"
+said "cut/warm/2.jpg cannot be decoded (JPEG)"
+
 # --- the same samples ---------------------------------------------------------------------------
 
 # Shards: the order of the folder, classes by number.
@@ -88,7 +166,9 @@ wait "$program" 2>/dev/null || true
 expect 0 train "$WORK/killed" --threads 1
 same "$WORK/killed"
 # In legs, with everything that is random and soft; also with other micro-batches and ranks.
-hard=(--augment "crop,flip,erase=0.3,mixup=0.8,cutmix=1" --label-smoothing 0.1 --normalize half)
+hard=(--augment "crop,flip,rand-m9-mstd0.5-inc1,erase=0.3,mixup=0.8,cutmix=1" --label-smoothing 0.1 --normalize half --drop-path 0.3)
+expect 0 "${run[@]}" "${hard[@]}" --dry-run -o "$WORK/hard"
+shown "stochastic depth: up to 0.3, at the last block"
 expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/hard"
 differs "$WORK/hard"
 expect 0 "${run[@]}" "${hard[@]}" -o "$WORK/legs" --time-limit 0.000001s
@@ -110,7 +190,7 @@ else
   echo "skipped in part: mpirun is missing"
 fi
 # Each part changes something.
-for part in "--augment none" "--augment crop" "--augment flip" "--label-smoothing 0.1" "--normalize none"; do
+for part in "--augment none" "--augment crop" "--augment flip" "--augment crop,flip,rand" "--label-smoothing 0.1" "--normalize none" "--drop-path 0.5"; do
   # shellcheck disable=SC2086
   expect 0 "${run[@]}" --steps 3 $part -o "$WORK/part-${part// /-}"
   differs "$WORK/part-${part// /-}"
@@ -135,8 +215,11 @@ refused() { # CODE SENTENCE ARGUMENT...
 refused 2 "has 2 classes (cold to warm), and the model 11" \
   train "$GD_SOURCE_DIR/tests/reference/vit-a" --data "$IMAGES/train" -o "$WORK/no"
 refused 2 "has no part \"crops\"" "${run[@]}" --augment crops -o "$WORK/no"
+refused 2 "\"m12\" is no setting of RandAugment" "${run[@]}" --augment crop,rand-m12 -o "$WORK/no"
 refused 2 "imagenet, half or none" "${run[@]}" --normalize unit -o "$WORK/no"
 refused 2 "is for models of tokens" "${run[@]}" --mask-token 3 -o "$WORK/no"
+refused 2 "expected a number from 0 to below 1" "${run[@]}" --drop-path 1 -o "$WORK/no"
+refused 2 "drop_path (stochastic depth) is for models of images" train pythia-14m --data x --drop-path 0.1 -o "$WORK/no"
 refused 2 "is trained on tokens" train pythia-14m --data x --label-smoothing 0.1 -o "$WORK/no"
 refused 2 "No such file" "${run[@]/#$IMAGES\/train/$WORK/nothing.tar}" -o "$WORK/no"
 refused 2 "is a folder among 2 paths" "${run[@]}" "$WORK/a-pax.tar" -o "$WORK/no"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Training against PyTorch: 200 steps of each family from the same weights on the same samples have the
-# losses of transformers (parity/*.txt, by tools/make_training_reference.py) within 1e-4.
+# losses of transformers (parity/*.txt, by tools/make_training_reference.py) within 1e-4; models of images
+# with and without stochastic depth. GD_TEST_BACKEND=cuda: on a GPU, in every precision.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../cli/common.sh"
 here=$GD_SOURCE_DIR/tests/train/parity
@@ -21,16 +22,39 @@ compare() {
 trained() {
   try "${run[@]}" "$@"
   [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+  ! grep -q "skipped" "$OUT" || fail "$LAST: an update was skipped, and transformers skips none"
 }
 
+# Where libpng is missing, images cannot be read.
+try train "$GD_SOURCE_DIR/tests/reference/vit-a" --data "$here/images.tar" --dry-run -o "$WORK/no"
+images=$RC
+[[ $images != 3 ]] || echo "skipped in part: $(cat "$ERR")"
+
 for file in "$here"/*.txt; do
-  name=$(basename "$file" .txt)
-  run=(train "$GD_SOURCE_DIR/tests/reference/$name" --init "$GD_SOURCE_DIR/tests/reference/$name"
-    --data "$here/tokens.bin" --seq 24 --batch 8 --steps 200 --warmup 20 --lr 3e-3 --schedule cosine
-    --optimizer adamw --betas "0.9,0.95" --weight-decay 0.1 --clip 1 --precision fp32 --mask-token 96 --threads 1)
+  name=$(basename "$file" .txt) folder=$GD_SOURCE_DIR/tests/reference/${name%%+*}
+  run=(train "$folder" --init "$folder" --batch 8 --steps 200 --warmup 20 --lr 3e-3 --schedule cosine
+    --optimizer adamw --betas "0.9,0.95" --weight-decay 0.1 --clip 1 --precision fp32 --threads 1)
+  case $name in
+    vit* | convnext*)
+      [[ $images != 3 ]] || continue
+      run+=(--data "$here/images.tar" --augment none --label-smoothing 0.1)
+      ;;
+    *) run+=(--data "$here/tokens.bin" --seq 24 --mask-token 96) ;;
+  esac
+  [[ $name != *+drop-path ]] || run+=(--drop-path 0.2)
+  if [[ ${GD_TEST_BACKEND:-cpu} == cuda ]]; then
+    trained --methods naive --backend cuda -o "$WORK/$name-cuda-naive-fp32"
+    compare "$name" "$WORK/$name-cuda-naive-fp32" 1e-4
+    for precision in fp32:1e-3 fp16:1e-2 bf16:3e-2; do # fp32 is TF32 there
+      trained --methods free-lunch --backend cuda --precision "${precision%:*}" \
+        -o "$WORK/$name-cuda-${precision%:*}"
+      compare "$name" "$WORK/$name-cuda-${precision%:*}" "${precision#*:}"
+    done
+    continue
+  fi
   trained --methods free-lunch -o "$WORK/$name-cpu"
   compare "$name" "$WORK/$name-cpu" 1e-4
-  [[ ${GD_TEST_ALL:-} == 1 ]] || continue # ref takes a minute and a half
+  [[ ${GD_TEST_ALL:-} == 1 ]] || continue # ref takes minutes
   trained --methods naive --backend ref -o "$WORK/$name-ref"
   compare "$name" "$WORK/$name-ref" 1e-4
 done

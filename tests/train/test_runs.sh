@@ -58,6 +58,22 @@ rm -r "$WORK/killed/model"
 expect 0 runs "$WORK/killed" --json
 field_is state stopped
 
+
+# A run of an older program: the same under the names that run.json had then.
+mkdir -p "$WORK/old/names" "$WORK/old/today"
+sed 's/"expected_step_s": [0-9.e-]*/"expected_step_s": 0.5/; s/"expected_by": "[a-z]*"/"expected_by": "trial"/' \
+  "$WORK/runs/b/run.json" >"$WORK/old/today/run.json"
+sed 's/"session": {/"leg": {/; s/"expected_/"promised_/' "$WORK/old/today/run.json" >"$WORK/old/names/run.json"
+[[ $(grep -cE '"(leg|promised_step_s|promised_by)"' "$WORK/old/names/run.json") == 3 ]] || fail "run.json has other names"
+cp "$WORK/runs/b/log.jsonl" "$WORK/old/names"
+cp "$WORK/runs/b/log.jsonl" "$WORK/old/today"
+expect 0 watch "$WORK/old/today" --json
+sed '/"run":/d; /"changed"/d' "$OUT" >"$WORK/today.json"
+expect 0 watch "$WORK/old/names" --json
+shown '"expected_step_s": 0.5'
+shown '"expected_by": "trial"'
+sed '/"run":/d; /"changed"/d' "$OUT" | diff - "$WORK/today.json" >"$WORK/diff" || fail "$LAST: $(cat "$WORK/diff")"
+
 # --- watch: a snapshot ------------------------------------------------------------------------------
 
 expect 0 watch runs/a --once
@@ -136,6 +152,27 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
   TERM=xterm script -qec "${line//\'\'/}" /dev/null >"$OUT" </dev/null || fail "$LAST: failed"
   grep -aqE 'step [0-9]+ of 40, loss [0-9.]+, done 20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9:]{5} \([0-9.]+ (s|min) left\)' \
     "$OUT" || fail "$LAST: no date of completion"
+  # What does not fit is left out, whole, the least important first; of ranks, too.
+  ranks=("")
+  ! command -v mpirun >/dev/null || ranks+=("--ranks 2 --micro-batch 2")
+  for extra in "${ranks[@]}"; do
+    number=0
+    for columns in 200 90 70 40; do
+      folder=$WORK/wide$((number++))${extra: -1}
+      # shellcheck disable=SC2086
+      printf -v line '%q ' "$GPUDAYS" "${run[@]/--quiet/}" --steps 40 -o "$folder" $extra
+      LAST="gpudays train $extra on a terminal of $columns columns"
+      TERM=xterm script -qec "stty columns $columns rows 24; ${line//\'\'/}" /dev/null >"$WORK/shown.txt" </dev/null || fail "$LAST: failed"
+      tr '\r' '\n' <"$WORK/shown.txt" | grep -a '^step ' | sed $'s/\033.*//; s/ *$//' >"$OUT"
+      awk -v most="$columns" 'length > most - 1 { exit 1 }' "$OUT" || fail "$LAST: too long a line"
+      pattern='step [0-9]+ of 40, loss [0-9.]+'
+      ((columns < 70)) || pattern+=', done [0-9: -]+ \([0-9.]+ [a-z]+ left\)'
+      ((columns < 90)) || pattern+=', [0-9,]+ tokens/s(, MFU [0-9]+ %)?'
+      ((columns < 200)) || pattern+=', lr [0-9.e-]+, norm [0-9.]+'
+      ! grep -avxE "$pattern" "$OUT" || fail "$LAST: another line"
+      [[ -s $OUT ]] || fail "$LAST: no line"
+    done
+  done
   TERM=xterm script -qec "$(printf '%q ' "$GPUDAYS" watch "$WORK/shown")" /dev/null >"$OUT" </dev/null ||
     fail "$LAST: watch failed"
   grep -aqF $'\033[H\033[J' "$OUT" || fail "$LAST: watch does not draw"

@@ -86,6 +86,7 @@ refused 2 "is it another model's tokenizer?" sample "$GD_SOURCE_DIR/tests/refere
 refused 2 "evaluate needs --data FILE" evaluate "$WORK/run/model"
 refused 2 "--mask-token says which token masks" evaluate "$GD_SOURCE_DIR/tests/reference/roberta-a" \
   --data "$WORK/text.bin"
+refused 2 "--normalize is for models of images" evaluate "$WORK/run" --normalize half
 refused 2 "leave their weights out" evaluate "$WORK/run" "$WORK/text.bin:0.5" --data "$WORK/text.bin:0.5"
 refused 1 "of device memory" evaluate "$WORK/run" --device-memory 1MiB
 refused 2 "the prompt has" sample "$WORK/run" --prompt "$(head -3 "$WORK/text.txt")"

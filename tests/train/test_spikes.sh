@@ -52,6 +52,37 @@ field_is skipped 3
 GPUDAYS_TEST_TRAIN=norm@45,loss@46,norm@47 expect 1 "${run[@]}" -o "$WORK/nowhere"
 said "3 updates in a row were skipped, and there is no checkpoint to go back to"
 
+# A run that was stopped on the way, by a signal or a time limit, goes back to the same checkpoint as
+# one that was not: before the spike, among its steps, and when the steps are done again.
+back=norm@45,loss@46,norm@47
+for stop in 43 40 46 44,late@52; do
+  folder=$WORK/stopped-${stop%%,*}
+  GPUDAYS_TEST_TRAIN=$back,late@$stop try "${run[@]}" -o "$folder" --checkpoint-every 10 --keep 1
+  for leg in 2 3 4; do
+    [[ $RC == 0 ]] || fail "$LAST: exit $RC"
+    (($(last_logged "$folder") < 60)) || break
+    late=""
+    [[ $leg != 2 || $stop != *,* ]] || late=,late@52
+    GPUDAYS_TEST_TRAIN=$back$late try train "$folder" --threads 1
+  done
+  same "$WORK/back" "$folder"
+done
+# Killed between the roll-back and the next checkpoint, too.
+LAST="gpudays ${run[*]}, killed after a roll-back"
+touch "$WORK/held"
+# The step is done twice; the second time it waits.
+GPUDAYS_TEST_TRAIN=$back,late@43 try "${run[@]}" -o "$WORK/killed" --checkpoint-every 10
+GPUDAYS_TEST_TRAIN=$back,hold@42=$WORK/held "$GPUDAYS" train "$WORK/killed" --threads 1 >"$OUT" 2>"$ERR" </dev/null &
+program=$!
+await grep -qs "back to the checkpoint of step 40" "$ERR"
+await logged "$WORK/killed" 42
+kill -KILL "$program"
+wait "$program" 2>/dev/null || true
+[[ ! -e $WORK/killed/checkpoints/step-00000043 ]] || fail "$LAST: a checkpoint of steps done again is there"
+GPUDAYS_TEST_TRAIN=$back try train "$WORK/killed" --threads 1
+[[ $RC == 0 ]] || fail "$LAST: exit $RC"
+same "$WORK/back" "$WORK/killed"
+
 # --- nothing is learnt --------------------------------------------------------------------------
 
 try "${run[@]}" --lr 1e-12 --steps 140 -o "$WORK/dull"

@@ -70,7 +70,7 @@ echo "$killed kills of $number runs"
 # --- a full disk --------------------------------------------------------------------------------
 
 # Files may not grow past a size between nothing and what they need: run.json, the log or a checkpoint
-# is cut short. Training goes on without a checkpoint, and ends without a log.
+# is cut short. Training goes on without a checkpoint or a log, and ends with 3 without its last checkpoint.
 largest=$(find "$WORK/whole" -type f -printf '%s\n' | sort -n | tail -1)
 for ((i = 0; i < full; i++)); do
   blocks=$((RANDOM % (largest / 1024 + 1)))

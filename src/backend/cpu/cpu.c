@@ -4,6 +4,7 @@
  */
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/gemm.h"
+#include "base/sizes.h"
 #include "codegen/lower.h"
 
 /* A row of ops.def that names a kernel nobody wrote does not link. */
@@ -25,10 +26,6 @@ void gd_cpu_leave_to_ref(enum gd_op_kind kind, const struct gd_kernel_args *args
   gd_ref_kernels[kind](args);
 }
 
-static int64_t larger(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 int64_t gd_cpu_workspace_bytes(int threads, int64_t widest) {
   int64_t partials_bytes = GD_CPU_PARTIALS * (int64_t)sizeof(float);
   int64_t losses_bytes = GD_CPU_LOSS_CHUNKS * (int64_t)sizeof(double);
@@ -36,8 +33,8 @@ int64_t gd_cpu_workspace_bytes(int threads, int64_t widest) {
   int64_t scan_bytes = threads * (int64_t)sizeof(struct gd_cpu_scan_scratch) +
                        3 * GD_CPU_SCAN_CARRIED * (int64_t)sizeof(float);
   int64_t fused_bytes = partials_bytes + threads * GD_LOWER_BUFFER_FLOATS * (int64_t)sizeof(float);
-  return larger(larger(larger(gd_gemm_workspace_bytes(threads), buffers_bytes), scan_bytes),
-                larger(fused_bytes, losses_bytes));
+  return gd_most(gd_most(gd_most(gd_gemm_workspace_bytes(threads), buffers_bytes), scan_bytes),
+                 gd_most(fused_bytes, losses_bytes));
 }
 
 /* The rules are those of shape_matmul in ir/shape.c. Bound: see gemm.h. */

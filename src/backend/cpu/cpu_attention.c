@@ -33,6 +33,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_int.h"
 #include "base/rng.h"
+#include "base/sizes.h"
 #include "base/status.h"
 
 struct problem {
@@ -60,18 +61,6 @@ struct problem {
   char *out, *dq, *dk, *dv;
   float *lse;
 };
-
-static int64_t min_size(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t div_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-static int64_t round_up(int64_t a, int64_t step) {
-  return div_up(a, step) * step;
-}
 
 /* At most `most` keys: whole vectors, and whole strips where those are as even. */
 static int64_t block_of(const struct gd_gemm_ops *ops, int64_t most) {
@@ -104,8 +93,8 @@ static struct problem describe(const struct gd_kernel_args *args, uint32_t first
   p.ops = gd_gemm_choose(p.dtype, isa, &p.unit);
   p.weight_unit = p.unit == GD_GEMM_UNIT_BF16_PAIR ? p.unit : GD_GEMM_UNIT_F32;
   p.trims = p.ops->depth_step == 1;
-  p.depth = round_up(div_up(p.size, p.ops->unit_k), p.ops->depth_step);
-  p.panels = div_up(p.size, p.ops->nr);
+  p.depth = gd_round_up(gd_div_up(p.size, p.ops->unit_k), p.ops->depth_step);
+  p.panels = gd_div_up(p.size, p.ops->nr);
   p.row_floats = p.panels * p.ops->mr * p.ops->nr;
   p.in_place = p.ops->in_place && p.size == p.depth * p.ops->unit_k &&
                (p.unit == GD_GEMM_UNIT_F32 || p.unit == GD_GEMM_UNIT_BF16_PAIR);
@@ -179,7 +168,7 @@ static void pack_across(const struct problem *p, const char *data, int64_t rows,
 
 /* Rows as rows of the right operand, contracted over them: for sums of values. */
 static int64_t pack_down(const struct problem *p, const char *data, int64_t rows, char *packed) {
-  int64_t depth = round_up(div_up(rows, p->ops->unit_k), p->ops->depth_step);
+  int64_t depth = gd_round_up(gd_div_up(rows, p->ops->unit_k), p->ops->depth_step);
   p->ops->pack_b(&(struct gd_gemm_piece){.data = data,
                                          .ld = p->size,
                                          .unit = p->unit,
@@ -197,7 +186,7 @@ static void multiply(const struct problem *p, int64_t depth, const struct gd_gem
   const struct gd_gemm_ops *ops = p->ops;
   for (int64_t j = 0, t = 0; j < cols; j += ops->nr, t++)
     ops->tile(depth, a, panels + (t * panel_depth + skip) * ops->nr * 4,
-              tiles + t * ops->mr * ops->nr, add, rows, min_size(ops->nr, cols - j));
+              tiles + t * ops->mr * ops->nr, add, rows, gd_least(ops->nr, cols - j));
 }
 
 /* Rows of sums into a tensor, each times its factor, or all times one. */
@@ -208,7 +197,7 @@ static void store_rows(const struct problem *p, const float *tiles, int64_t rows
     for (int64_t t = 0; t < p->panels; t++)
       p->rows->scale(p->dtype, to + (i * p->size + t * nr) * p->elem_bytes, GD_DTYPE_F32,
                      tiles + i / mr * p->row_floats + (t * mr + i % mr) * nr,
-                     factors ? factors[i] : factor, min_size(nr, p->size - t * nr));
+                     factors ? factors[i] : factor, gd_least(nr, p->size - t * nr));
 }
 
 /* --- strips --------------------------------------------------------------------------------- */
@@ -216,7 +205,7 @@ static void store_rows(const struct problem *p, const float *tiles, int64_t rows
 /* Keys of a block at `key_at` that queries up to row_at + rows - 1 see at most. */
 static int64_t keys_seen(const struct problem *p, int64_t row_at, int64_t rows, int64_t key_at,
                          int64_t keys) {
-  return p->causal ? min_size(row_at + rows - key_at, keys) : keys;
+  return p->causal ? gd_least(row_at + rows - key_at, keys) : keys;
 }
 
 /* What both directions fill in: rows from row_at on, keys from key_at on, of one head. */
@@ -245,7 +234,7 @@ static struct gd_cpu_strip make_strip(const struct problem *p, int64_t head, int
 /* Depth of a GEMM over the keys of a strip, and the columns that must be there for it. */
 static int64_t strip_depth(const struct problem *p, int64_t seen, int64_t block_depth,
                            int64_t *width) {
-  int64_t depth = p->trims ? div_up(seen, p->ops->unit_k) : block_depth;
+  int64_t depth = p->trims ? gd_div_up(seen, p->ops->unit_k) : block_depth;
   *width = depth * p->ops->unit_k;
   return depth;
 }
@@ -276,7 +265,7 @@ struct scratch {
 
 static void *take(struct scratch *scratch, int64_t bytes) {
   char *begin = scratch->at;
-  scratch->at += round_up(bytes, 64);
+  scratch->at += gd_round_up(bytes, 64);
   GD_ASSERT(scratch->at <= scratch->end);
   return begin;
 }
@@ -287,25 +276,25 @@ static struct scratch scratch_of(const struct gd_kernel_args *args, int thread) 
 }
 
 static int64_t left_bytes(const struct problem *p, int64_t rows) {
-  int64_t strips = p->in_place ? 1 : div_up(rows, p->ops->mr);
+  int64_t strips = p->in_place ? 1 : gd_div_up(rows, p->ops->mr);
   return strips * p->ops->a_step * p->depth * 4;
 }
 
 static int64_t across_bytes(const struct problem *p) {
-  return round_up(p->block, p->ops->nr) * p->depth * 4;
+  return gd_round_up(p->block, p->ops->nr) * p->depth * 4;
 }
 
 static int64_t down_bytes(const struct problem *p) {
-  return p->panels * p->ops->nr * round_up(div_up(p->block, p->ops->unit_k), p->ops->depth_step) *
-         4;
+  return p->panels * p->ops->nr *
+         gd_round_up(gd_div_up(p->block, p->ops->unit_k), p->ops->depth_step) * 4;
 }
 
 static int64_t strip_tiles_bytes(const struct problem *p) {
-  return round_up(p->block, p->ops->nr) * p->ops->mr * 4;
+  return gd_round_up(p->block, p->ops->nr) * p->ops->mr * 4;
 }
 
 static int64_t packed_strip_bytes(const struct problem *p) {
-  return p->ops->a_step * round_up(div_up(p->block, p->ops->unit_k), p->ops->depth_step) * 4;
+  return p->ops->a_step * gd_round_up(gd_div_up(p->block, p->ops->unit_k), p->ops->depth_step) * 4;
 }
 
 /* --- forward -------------------------------------------------------------------------------- */
@@ -326,7 +315,7 @@ static struct forward forward_scratch(const struct problem *p, int64_t rows,
       .k = take(&scratch, across_bytes(p)),
       .v = take(&scratch, down_bytes(p)),
       .scores = take(&scratch, strip_tiles_bytes(p)),
-      .sums = take(&scratch, div_up(rows, p->ops->mr) * p->row_floats * 4),
+      .sums = take(&scratch, gd_div_up(rows, p->ops->mr) * p->row_floats * 4),
       .weights = take(&scratch, p->ops->mr * p->block * 4),
       .packed = take(&scratch, packed_strip_bytes(p)),
       .shift = take(&scratch, rows * 4),
@@ -345,11 +334,11 @@ static void forward_task(const struct problem *p, int64_t head, int64_t row_at, 
   struct left q = left_rows(p, p->q + at, rows, own->q);
   const int64_t end = keys_seen(p, row_at, rows, 0, p->steps);
   for (int64_t key_at = 0; key_at < end; key_at += p->block) {
-    const int64_t keys = min_size(p->block, end - key_at);
+    const int64_t keys = gd_least(p->block, end - key_at);
     pack_across(p, k + key_at * p->size * p->elem_bytes, keys, own->k);
     const int64_t depth_v = pack_down(p, v + key_at * p->size * p->elem_bytes, keys, own->v);
     for (int64_t i = 0, s = 0; i < rows; i += ops->mr, s++) {
-      const int64_t count = min_size(ops->mr, rows - i);
+      const int64_t count = gd_least(ops->mr, rows - i);
       const int64_t seen = keys_seen(p, row_at + i, count, key_at, keys);
       if (seen <= 0)
         continue;
@@ -387,7 +376,7 @@ static int threads_for(const struct gd_kernel_args *args, const struct problem *
    the others, so this may depend on threads. */
 static int64_t rows_of_task(const struct problem *p, int threads) {
   int64_t many = 2 * GD_CPU_ATTENTION_ROWS;
-  bool plenty = p->batch * p->heads * div_up(p->steps, many) >= 4 * threads;
+  bool plenty = p->batch * p->heads * gd_div_up(p->steps, many) >= 4 * threads;
   return plenty && p->size <= GD_CPU_ATTENTION_SIZE / 2 ? many : GD_CPU_ATTENTION_ROWS;
 }
 
@@ -400,10 +389,10 @@ void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa) {
     return;
   }
   const int64_t rows = rows_of_task(&p, args->threads);
-  const int64_t runs = div_up(p.steps, rows), tasks = p.batch * p.heads * runs;
+  const int64_t runs = gd_div_up(p.steps, rows), tasks = p.batch * p.heads * runs;
   if (tasks == 0)
     return;
-  const int threads = (int)min_size(threads_for(args, &p), tasks);
+  const int threads = (int)gd_least(threads_for(args, &p), tasks);
   GD_ASSERT(threads * (int64_t)GD_GEMM_THREAD_BYTES <= args->workspace_bytes);
 #pragma omp parallel num_threads(threads)
   {
@@ -414,7 +403,7 @@ void gd_cpu_attention_isa(const struct gd_kernel_args *args, enum gd_isa isa) {
     for (int64_t task = 0; task < tasks; task++) {
       /* The last queries first: under a mask they take longest. */
       int64_t row_at = (runs - 1 - task / (p.batch * p.heads)) * rows;
-      forward_task(&p, task % (p.batch * p.heads), row_at, min_size(rows, p.steps - row_at), &own);
+      forward_task(&p, task % (p.batch * p.heads), row_at, gd_least(rows, p.steps - row_at), &own);
     }
     if (p.ops->end)
       p.ops->end();
@@ -443,12 +432,12 @@ struct backward {
 };
 
 static int64_t blocks_of(const struct problem *p) {
-  return div_up(p->steps, p->block);
+  return gd_div_up(p->steps, p->block);
 }
 
 /* Sums of one block of rows by D columns. */
 static int64_t sums_floats(const struct problem *p) {
-  return div_up(p->block, p->ops->mr) * p->row_floats;
+  return gd_div_up(p->block, p->ops->mr) * p->row_floats;
 }
 
 /* What is saved of so many blocks of queries. */
@@ -482,7 +471,7 @@ static struct backward backward_scratch(const struct problem *p, struct scratch 
     own.weights = take(scratch, whole_bytes);
   }
   if (!p->ops->in_place)
-    own.packed = take(scratch, div_up(p->block, p->ops->mr) * packed_strip_bytes(p));
+    own.packed = take(scratch, gd_div_up(p->block, p->ops->mr) * packed_strip_bytes(p));
   return own;
 }
 
@@ -503,7 +492,7 @@ static void load_keys(const struct problem *p, struct pair *pair, int64_t key_bl
                       const struct backward *own) {
   int64_t key_head = pair->head / p->group;
   pair->key_at = key_block * p->block;
-  pair->keys = min_size(p->block, p->steps - pair->key_at);
+  pair->keys = gd_least(p->block, p->steps - pair->key_at);
   pack_across(p, head_at(p, p->k, key_head, pair->key_at), pair->keys, own->k);
   pack_across(p, head_at(p, p->v, key_head, pair->key_at), pair->keys, own->v);
   pair->depth_keys =
@@ -516,8 +505,8 @@ static void load_rows(const struct problem *p, struct pair *b, int64_t row_block
   const int64_t slot = own->keeps_rows ? row_block : 0, slot_bytes = slot * down_bytes(p);
   float *lse = own->lse + slot * p->block, *delta = own->delta + slot * p->block;
   b->row_at = row_block * p->block;
-  b->rows = min_size(p->block, p->steps - b->row_at);
-  b->depth_rows = round_up(div_up(b->rows, p->ops->unit_k), p->ops->depth_step);
+  b->rows = gd_least(p->block, p->steps - b->row_at);
+  b->depth_rows = gd_round_up(gd_div_up(b->rows, p->ops->unit_k), p->ops->depth_step);
   b->q_down = own->q_down + slot_bytes;
   b->dout_down = own->dout_down + slot_bytes;
   b->lse = lse;
@@ -541,7 +530,7 @@ static void score_block(const struct problem *p, const struct pair *b, const str
   struct left q = left_rows(p, head_at(p, p->q, b->head, b->row_at), b->rows, own->q);
   struct left dout = left_rows(p, head_at(p, p->dout, b->head, b->row_at), b->rows, own->dout);
   for (int64_t i = 0, s = 0; i < b->rows; i += ops->mr, s++) {
-    const int64_t count = min_size(ops->mr, b->rows - i);
+    const int64_t count = gd_least(ops->mr, b->rows - i);
     const int64_t seen = keys_seen(p, b->row_at + i, count, b->key_at, b->keys);
     struct gd_cpu_strip strip = make_strip(p, b->head, b->row_at + i, count, b->key_at, b->keys);
     int64_t width;
@@ -600,7 +589,7 @@ static void add_transposed(const struct problem *p, const struct pair *b,
       a = (struct gd_gemm_rows){
           .data = own->packed + s * packed_bytes, .row_bytes = 4, .unit_bytes = ops->a_step * 4};
     multiply(p, b->depth_rows - skip, &a, values, b->depth_rows, skip, sums + s * p->row_floats,
-             true, min_size(ops->mr, b->keys - j), p->size);
+             true, gd_least(ops->mr, b->keys - j), p->size);
   }
 }
 
@@ -620,7 +609,7 @@ static void store_keys(const struct problem *p, const struct pair *b, const floa
 static void store_queries(const struct problem *p, int64_t head, int64_t row_block,
                           const float *dq) {
   int64_t row_at = row_block * p->block;
-  store_rows(p, dq, min_size(p->block, p->steps - row_at), NULL, p->scale,
+  store_rows(p, dq, gd_least(p->block, p->steps - row_at), NULL, p->scale,
              p->dq + (head * p->steps + row_at) * p->size * p->elem_bytes);
 }
 
@@ -683,7 +672,7 @@ static int64_t blocks_saved(const struct problem *p, const struct gd_kernel_args
   struct scratch scratch = scratch_of(args, 0);
   int64_t blocks = blocks_of(p), sums = blocks + 2 * (p->group > 1 ? blocks : 1);
   backward_scratch(p, &scratch);
-  int64_t left_bytes = scratch.end - scratch.at - sums * round_up(sums_floats(p) * 4, 64);
+  int64_t left_bytes = scratch.end - scratch.at - sums * gd_round_up(sums_floats(p) * 4, 64);
   int64_t kept_bytes = 2 * down_bytes(p) + 2 * p->block * 4 + 4 * 64;
   return left_bytes >= blocks * kept_bytes ? blocks : left_bytes >= kept_bytes ? 1 : 0;
 }
@@ -753,14 +742,14 @@ void gd_cpu_attention_grad_isa(const struct gd_kernel_args *args, enum gd_isa is
   GD_ASSERT(threads * (int64_t)GD_GEMM_THREAD_BYTES <= args->workspace_bytes);
   /* 5 GEMMs on the busiest thread against 7 shared evenly. */
   const bool by_heads =
-      5.0 * (double)div_up(key_heads, threads) <= 7.0 * (double)key_heads / (double)threads;
+      5.0 * (double)gd_div_up(key_heads, threads) <= 7.0 * (double)key_heads / (double)threads;
   int64_t saved = blocks_saved(&p, args);
   if (saved == 0) { /* smaller blocks leave more room; by the shape alone */
     p.block = block_of(p.ops, GD_CPU_ATTENTION_BLOCK / 2);
     saved = blocks_saved(&p, args);
   }
   if (by_heads && saved > 0)
-    run_heads(args, &p, saved, (int)min_size(threads, key_heads));
+    run_heads(args, &p, saved, (int)gd_least(threads, key_heads));
   else
     run_blocks(args, &p, threads);
 }

@@ -10,10 +10,7 @@
  * Bound: multiply-adds (K^2 an element) for K = 7 and up; bytes for small filters.
  */
 #include "backend/cpu/cpu_int.h"
-
-static int64_t smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
+#include "base/sizes.h"
 
 static struct gd_cpu_depthwise describe(const struct gd_view *x, int64_t k) {
   return (struct gd_cpu_depthwise){.dtype = x->dtype,
@@ -55,7 +52,7 @@ static void convolve(const struct gd_kernel_args *args, const float *bias, bool 
   /* Several tasks a thread, so that none waits long; a band fetches K - 1 rows of its neighbours.
    */
   int64_t bands = 4 * (int64_t)threads / (images * groups + 1) + 1;
-  bands = smaller(bands, (d.height + 7) / 8);
+  bands = gd_least(bands, (d.height + 7) / 8);
   d.bias = bias;
   d.y = args->out[0].data;
   d.filters = filters;
@@ -119,7 +116,7 @@ void gd_cpu_depthwise_dw(const struct gd_kernel_args *args) {
   int64_t taps = d.k * d.k, lanes = rows->lanes, lines = x->dims[0] * d.height;
   int64_t groups = (d.channels + lanes - 1) / lanes;
   int64_t chunks =
-      smaller(lines * d.width / CHUNK_PIXELS + 1, gd_cpu_chunks(lines, (taps + 1) * d.channels));
+      gd_least(lines * d.width / CHUNK_PIXELS + 1, gd_cpu_chunks(lines, (taps + 1) * d.channels));
   int threads = gd_cpu_threads(args, 8 * x->elements);
   d.dy = dy->data;
 #pragma omp parallel num_threads(threads)

@@ -9,7 +9,7 @@
 void gd_cpu_embed(const struct gd_kernel_args *args) {
   const struct gd_view *table = &args->in[0], *ids = &args->in[1], *y = &args->out[0];
   const int32_t *id = ids->data;
-  int64_t columns = gd_cpu_columns(table);
+  int64_t columns = gd_view_columns(table);
   size_t row_bytes = (size_t)(columns * gd_dtype_bytes(table->dtype));
   int threads = gd_cpu_threads(args, 2 * ids->elements * (int64_t)row_bytes);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -41,7 +41,7 @@ void gd_cpu_embed_grad(const struct gd_kernel_args *args) {
   float *sums = dtable->data;
   const struct gd_attr_embed *attr = &args->attr->embed;
   int64_t skipped = attr->has_pad ? attr->pad : -1;
-  int64_t vocabulary = attr->rows, columns = gd_cpu_columns(dy);
+  int64_t vocabulary = attr->rows, columns = gd_view_columns(dy);
   bool adds = gd_kernel_adds(args, 0);
   int threads = gd_cpu_threads(args, 4 * (adds ? dy->elements : dtable->elements));
   /* Nothing to clear: some ranges a thread, so that frequent ids do not leave one alone. */

@@ -7,8 +7,8 @@
 
 #include "backend/cpu/cpu_int.h"
 
-/* Tokens of a step. Steps go through the heads of these before others: what lies in x stays in L2
-   while its lines are used up, and what lies in a part is one run. */
+/* Tokens that a thread takes at a time, all heads of them before the next ones: their part of x
+   then stays in L2, and what is read or written of a head is contiguous. */
 enum { TOKENS = 32 };
 
 struct heads {

@@ -369,7 +369,7 @@ enum {
   GD_CPU_LOSS_CHUNKS = 512   /* pieces of a scalar sum: one double each */
 };
 
-/* Pieces to cut a sum over rows into, where one row of sums has so many floats. */
+/* How many chunks a sum over rows is cut into. floats: of the sums that a chunk leaves. */
 static inline int64_t gd_cpu_chunks(int64_t rows, int64_t floats) {
   int64_t most = GD_CPU_PARTIALS / (floats > 0 ? floats : 1);
   int64_t chunks = (rows + GD_CPU_CHUNK_ROWS - 1) / GD_CPU_CHUNK_ROWS;
@@ -389,18 +389,6 @@ void gd_cpu_add_chunks(float *sums, const float *partials, int64_t chunks, int64
                        int64_t begin, int64_t end, bool adds);
 
 /* --- views ---------------------------------------------------------------------------------- */
-
-static inline int64_t gd_cpu_columns(const struct gd_view *view) {
-  return view->rank ? view->dims[view->rank - 1] : 1;
-}
-
-/* Product of the dims before the last; right for empty columns too. */
-static inline int64_t gd_cpu_row_count(const struct gd_view *view) {
-  int64_t rows = 1;
-  for (uint32_t i = 0; i + 1 < view->rank; i++)
-    rows *= view->dims[i];
-  return rows;
-}
 
 static inline void *gd_cpu_at(const struct gd_view *view, int64_t i) {
   return (char *)view->data + i * gd_dtype_bytes(view->dtype);

@@ -16,7 +16,7 @@ static void normalise(const struct gd_kernel_args *args, bool has_mean,
   const struct gd_view *x = &args->in[0];
   struct gd_cpu_norm norm = {
       .dtype = x->dtype,
-      .columns = gd_cpu_columns(x),
+      .columns = gd_view_columns(x),
       .eps = args->attr->norm.eps,
       .x = x->data,
       .weight = args->in[1].data,
@@ -25,7 +25,7 @@ static void normalise(const struct gd_kernel_args *args, bool has_mean,
       .mean = has_mean ? args->out[1].data : NULL,
       .rstd = args->out[args->n_out - 1].data,
   };
-  int64_t count = gd_cpu_row_count(x);
+  int64_t count = gd_view_rows(x);
   int threads = gd_cpu_threads(args, 4 * x->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
@@ -65,7 +65,7 @@ static void norm_grad(const struct gd_kernel_args *args, const float *mean, floa
                       void (*loop)(const struct gd_cpu_norm_grad *norm, int64_t begin, int64_t end,
                                    float *dweight, float *dbias)) {
   const struct gd_view *x = &args->in[1];
-  int64_t columns = gd_cpu_columns(x), count = gd_cpu_row_count(x);
+  int64_t columns = gd_view_columns(x), count = gd_view_rows(x);
   struct gd_cpu_norm_grad norm = {
       .dtype = x->dtype,
       .columns = columns,

@@ -3,6 +3,7 @@
  * dropout, activations, rotary embedding. One thread owns a range of elements or rows; which one
  * does not matter.
  */
+#include <string.h>
 
 #include "backend/cpu/cpu_int.h"
 #include "base/rng.h"
@@ -57,6 +58,27 @@ void gd_cpu_accumulate(const struct gd_kernel_args *args) {
   combine_elements(args, gd_cpu_rows()->add, &args->out[0], &args->in[0], &args->in[1]);
 }
 
+/* One draw for each sample: zeros, or x scaled. Bytes: x, where it is kept, and y once each. */
+static void drop_samples(const struct gd_kernel_args *args, const struct gd_cpu_dropout *d) {
+  const struct gd_cpu_rows *rows = gd_cpu_rows();
+  const struct gd_view *x = &args->in[0], *y = &args->out[0];
+  int64_t sample = x->dims[0] ? x->elements / x->dims[0] : 0;
+  sample = sample > 0 ? sample : 1; /* 0: no elements */
+  int threads = gd_cpu_threads(args, x->elements);
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    struct gd_cpu_range range = gd_cpu_share(x->elements, GD_CPU_LINE_ELEMENTS, part, threads);
+    for (int64_t i = range.begin, end; i < range.end; i = end) {
+      int64_t number = i / sample;
+      end = (number + 1) * sample < range.end ? (number + 1) * sample : range.end;
+      if (gd_rng_dropout(d->seed, d->stream, d->first + (uint64_t)number) >= d->threshold)
+        rows->scale(y->dtype, gd_cpu_at(y, i), x->dtype, gd_cpu_at(x, i), d->scale, end - i);
+      else
+        memset(gd_cpu_at(y, i), 0, (size_t)((end - i) * gd_dtype_bytes(y->dtype)));
+    }
+  }
+}
+
 /*
  * The rule of the random numbers is that of gd_ref_dropout. Bytes: x and y once each; the seven
  * rounds of Philox are about 13 instructions a vector of elements, which bound it in cache.
@@ -71,12 +93,16 @@ void gd_cpu_dropout(const struct gd_kernel_args *args) {
       .dtype = x->dtype,
       .seed = (uint32_t)seed[0],
       .stream = (uint64_t)attr->stream << 32 | (uint32_t)seed[1],
-      .first = (uint64_t)seed[2] * (uint64_t)sample,
+      .first = (uint64_t)seed[2] * (uint64_t)(attr->per_sample ? 1 : sample),
       .threshold = gd_rng_dropout_threshold((double)attr->probability),
       .scale = (float)gd_rng_dropout_scale((double)attr->probability),
       .x = x->data,
       .y = args->out[0].data,
   };
+  if (attr->per_sample) {
+    drop_samples(args, &dropout);
+    return;
+  }
   int threads = gd_cpu_threads(args, 8 * x->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {
@@ -117,17 +143,17 @@ void gd_cpu_rope(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *table = &args->in[1];
   struct gd_cpu_rope rope = {
       .dtype = x->dtype,
-      .columns = gd_cpu_columns(x),
+      .columns = gd_view_columns(x),
       .rotary = args->attr->rope.rotary,
       .positions = x->dims[x->rank - 2],
-      .x_step = gd_cpu_columns(x),
-      .y_step = gd_cpu_columns(x),
+      .x_step = gd_view_columns(x),
+      .y_step = gd_view_columns(x),
       .inverse = args->attr->rope.inverse,
       .table = table->data,
       .x = x->data,
       .y = args->out[0].data,
   };
-  int64_t count = gd_cpu_row_count(x);
+  int64_t count = gd_view_rows(x);
   int threads = gd_cpu_threads(args, 4 * x->elements);
 #pragma omp parallel for num_threads(threads)
   for (int part = 0; part < threads; part++) {

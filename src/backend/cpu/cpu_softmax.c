@@ -19,8 +19,8 @@ struct shape {
 
 static struct shape shape_of(const struct gd_view *x, bool causal) {
   return (struct shape){
-      .rows = gd_cpu_row_count(x),
-      .columns = gd_cpu_columns(x),
+      .rows = gd_view_rows(x),
+      .columns = gd_view_columns(x),
       .positions = x->rank < 2 ? 1 : x->dims[x->rank - 2],
       .causal = causal,
   };

@@ -16,7 +16,7 @@ void gd_cpu_xent(const struct gd_kernel_args *args) {
   const struct gd_view *logits = &args->in[0], *labels = &args->in[1];
   const float *weight = args->in[2].data;
   float *loss = args->out[0].data, *lse = args->out[1].data;
-  int64_t columns = gd_cpu_columns(logits), count = gd_cpu_row_count(logits);
+  int64_t columns = gd_view_columns(logits), count = gd_view_rows(logits);
   int64_t chunks = count < GD_CPU_LOSS_CHUNKS ? count : GD_CPU_LOSS_CHUNKS;
   double *partials = args->workspace;
   int threads = gd_cpu_threads(args, 4 * logits->elements);
@@ -44,7 +44,7 @@ void gd_cpu_xent_grad(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *logits = &args->in[0], *labels = &args->in[2], *dlogits = &args->out[0];
   const float *lse = args->in[1].data, *weight = args->in[3].data, *loss_scale = args->in[4].data;
-  int64_t columns = gd_cpu_columns(logits), count = gd_cpu_row_count(logits);
+  int64_t columns = gd_view_columns(logits), count = gd_view_rows(logits);
   double scale = (double)weight[0] * (double)loss_scale[0];
   int threads = gd_cpu_threads(args, 8 * logits->elements);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -89,7 +89,7 @@ void gd_cpu_soft_xent(const struct gd_kernel_args *args) {
   const struct gd_view *logits = &args->in[0];
   const float *targets = args->in[1].data, *weight = args->in[2].data;
   float *loss = args->out[0].data, *lse = args->out[1].data, *hits = args->out[2].data;
-  int64_t columns = gd_cpu_columns(logits), count = gd_cpu_row_count(logits), found = 0;
+  int64_t columns = gd_view_columns(logits), count = gd_view_rows(logits), found = 0;
   int64_t chunks = count < GD_CPU_LOSS_CHUNKS ? count : GD_CPU_LOSS_CHUNKS;
   double *partials = args->workspace;
   int threads = gd_cpu_threads(args, 8 * logits->elements);
@@ -118,7 +118,7 @@ void gd_cpu_soft_xent_grad(const struct gd_kernel_args *args) {
   const struct gd_view *logits = &args->in[0], *dlogits = &args->out[0];
   const float *lse = args->in[1].data, *targets = args->in[2].data;
   const float *weight = args->in[3].data, *loss_scale = args->in[4].data;
-  int64_t columns = gd_cpu_columns(logits), count = gd_cpu_row_count(logits);
+  int64_t columns = gd_view_columns(logits), count = gd_view_rows(logits);
   double scale = (double)weight[0] * (double)loss_scale[0];
   int threads = gd_cpu_threads(args, 8 * logits->elements);
 #pragma omp parallel for num_threads(threads) schedule(static)

@@ -21,6 +21,7 @@
 #include <omp.h>
 
 #include "backend/cpu/gemm_int.h"
+#include "base/sizes.h"
 #include "base/status.h"
 
 /* How one GEMM is cut up. Rounds of k depend on the shape alone, so that the sums do too. */
@@ -53,18 +54,6 @@ struct scratch {
 };
 _Static_assert(sizeof(struct scratch) == GD_GEMM_THREAD_BYTES, "no padding, so no hidden bytes");
 
-static int64_t min_size(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t div_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-static int64_t round_up(int64_t a, int64_t step) {
-  return div_up(a, step) * step;
-}
-
 /*
  * Picks mb and nb: the fewest multiply-adds on the busiest thread, counting padding to whole tiles
  * and the packing of both operands. A handful of divisors of each side is enough to choose from.
@@ -73,27 +62,27 @@ static struct blocking choose_blocking(const struct gd_gemm *g, const struct gd_
                                        int threads) {
   enum { CANDIDATES = 16 };
   struct blocking best = {0};
-  int64_t units = div_up(g->k, ops->unit_k);
-  best.rounds = units > 0 ? div_up(units, ops->depth_max) : 1;
-  best.depth = round_up(div_up(units, best.rounds), ops->depth_step);
+  int64_t units = gd_div_up(g->k, ops->unit_k);
+  best.rounds = units > 0 ? gd_div_up(units, ops->depth_max) : 1;
+  best.depth = gd_round_up(gd_div_up(units, best.rounds), ops->depth_step);
   best.rows_first = g->n > g->m;
   best.run_rows = GD_GEMM_A_UNITS / (ops->depth_max * ops->a_step) * ops->mr;
 
-  int64_t m_panels = div_up(g->m, ops->mr), n_panels = div_up(g->n, ops->nr);
-  int64_t n_least = div_up(n_panels, ops->width_max / ops->nr);
+  int64_t m_panels = gd_div_up(g->m, ops->mr), n_panels = gd_div_up(g->n, ops->nr);
+  int64_t n_least = gd_div_up(n_panels, ops->width_max / ops->nr);
   double best_cost = 0;
-  for (int64_t n_try = n_least; n_try <= min_size(n_panels, n_least + CANDIDATES - 1); n_try++) {
-    int64_t nb = div_up(n_panels, n_try);
-    int64_t n_blocks = div_up(n_panels, nb);
+  for (int64_t n_try = n_least; n_try <= gd_least(n_panels, n_least + CANDIDATES - 1); n_try++) {
+    int64_t nb = gd_div_up(n_panels, n_try);
+    int64_t n_blocks = gd_div_up(n_panels, nb);
     /* With several rounds of k, the sums of the whole block wait in the workspace. */
     int64_t mb_max = best.rounds == 1 ? m_panels : ops->sums_max / (ops->mr * ops->nr * nb);
-    int64_t m_least = div_up(m_panels, mb_max);
-    for (int64_t m_try = m_least; m_try <= min_size(m_panels, m_least + CANDIDATES - 1); m_try++) {
-      int64_t mb = div_up(m_panels, m_try);
-      int64_t m_blocks = div_up(m_panels, mb);
+    int64_t m_least = gd_div_up(m_panels, mb_max);
+    for (int64_t m_try = m_least; m_try <= gd_least(m_panels, m_least + CANDIDATES - 1); m_try++) {
+      int64_t mb = gd_div_up(m_panels, m_try);
+      int64_t m_blocks = gd_div_up(m_panels, mb);
       double rows = (double)(mb * ops->mr), cols = (double)(nb * ops->nr);
       double block_cost = rows * cols + ops->pack_penalty * (rows + cols);
-      double cost = (double)div_up(m_blocks * n_blocks * g->batch, threads) * block_cost;
+      double cost = (double)gd_div_up(m_blocks * n_blocks * g->batch, threads) * block_cost;
       if (best.mb == 0 || cost < best_cost) {
         best_cost = cost;
         best.mb = mb * ops->mr;
@@ -122,8 +111,8 @@ struct round {
 static struct round get_round(const struct job *job, int64_t i) {
   const int64_t unit_k = job->ops->unit_k;
   struct round round = {.k_at = i * job->cut.depth * unit_k};
-  round.k = min_size(job->cut.depth * unit_k, job->g->k - round.k_at);
-  round.depth = round_up(div_up(round.k, unit_k), job->ops->depth_step);
+  round.k = gd_least(job->cut.depth * unit_k, job->g->k - round.k_at);
+  round.depth = gd_round_up(gd_div_up(round.k, unit_k), job->ops->depth_step);
   return round;
 }
 
@@ -143,7 +132,7 @@ static struct gd_gemm_piece cut_piece(const struct job *job, const char *data, i
 
 static struct gd_gemm_piece cut_a(const struct job *job, const struct block *block, int64_t run_at,
                                   const struct round *round) {
-  int64_t width = min_size(job->cut.run_rows, block->rows - run_at);
+  int64_t width = gd_least(job->cut.run_rows, block->rows - run_at);
   return cut_piece(job, block->a, job->g->lda, !job->g->trans_a, block->row_at + run_at, width,
                    round);
 }
@@ -204,9 +193,9 @@ static void run_block(const struct job *job, const struct block *block, struct s
                                     .row_bytes = 4,
                                     .unit_bytes = ops->a_step * 4};
         char *c = block->c + (run_at + i) * g->ldc * c_bytes;
-        const int64_t rows = min_size(mr, run - i);
+        const int64_t rows = gd_least(mr, run - i);
         for (int64_t j = 0; j < block->cols; j += nr) {
-          const int64_t cols = min_size(nr, block->cols - j);
+          const int64_t cols = gd_least(nr, block->cols - j);
           ops->tile(round.depth, &a, scratch->b + j / nr * b_panel_bytes, sums, r > 0, rows, cols);
           if (last)
             ops->store(&job->out, sums, rows, cols, block->bias ? block->bias + j : NULL,
@@ -230,8 +219,8 @@ static void run_task(const struct job *job, int64_t task, struct scratch *scratc
       .row_at = cut->mb * (cut->rows_first ? i % cut->m_blocks : i / cut->n_blocks),
       .col_at = cut->nb * (cut->rows_first ? i / cut->m_blocks : i % cut->n_blocks),
   };
-  block.rows = min_size(cut->mb, g->m - block.row_at);
-  block.cols = min_size(cut->nb, g->n - block.col_at);
+  block.rows = gd_least(cut->mb, g->m - block.row_at);
+  block.cols = gd_least(cut->nb, g->n - block.col_at);
   block.c = job->c + (item * g->stride_c + block.row_at * g->ldc + block.col_at) *
                          gd_dtype_bytes(g->dtype_c);
   block.bias = job->bias ? job->bias + block.col_at : NULL;

@@ -46,7 +46,7 @@ void gd_ref_transpose(const struct gd_kernel_args *args) {
 /* y[r, :] = table[ids[r], :]. */
 void gd_ref_embed(const struct gd_kernel_args *args) {
   const struct gd_view *table = &args->in[0], *ids = &args->in[1];
-  int64_t columns = columns_of(table);
+  int64_t columns = gd_view_columns(table);
   for (int64_t r = 0; r < ids->elements; r++)
     move(&args->out[0], r * columns, table, get_index(ids, r) * columns, columns);
 }
@@ -93,7 +93,7 @@ void gd_ref_add(const struct gd_kernel_args *args) {
 void gd_ref_layernorm(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *weight = &args->in[1];
   const struct gd_view *bias = args->n_in > 2 && args->in[2].data ? &args->in[2] : NULL;
-  int64_t columns = columns_of(x), rows = rows_of(x);
+  int64_t columns = gd_view_columns(x), rows = gd_view_rows(x);
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * columns;
     double sum = 0, squares = 0;
@@ -119,7 +119,7 @@ void gd_ref_layernorm(const struct gd_kernel_args *args) {
 void gd_ref_rope(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *table = &args->in[1], *y = &args->out[0];
   int64_t rotary = args->attr->rope.rotary, half = rotary / 2;
-  int64_t columns = columns_of(x), rows = rows_of(x), positions = x->dims[x->rank - 2];
+  int64_t columns = gd_view_columns(x), rows = gd_view_rows(x), positions = x->dims[x->rank - 2];
   double sign = args->attr->rope.inverse ? -1 : 1;
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * columns, angle_at = r % positions * rotary;
@@ -136,7 +136,7 @@ void gd_ref_rope(const struct gd_kernel_args *args) {
 
 /* Columns of row r that count: all, or in the causal case those up to the row's own index. */
 static int64_t columns_seen(const struct gd_view *x, int64_t r, bool causal) {
-  int64_t columns = columns_of(x);
+  int64_t columns = gd_view_columns(x);
   if (!causal)
     return columns;
   int64_t index = x->rank < 2 ? 0 : r % x->dims[x->rank - 2];
@@ -154,7 +154,7 @@ static double largest(const struct gd_view *x, int64_t at, int64_t count) {
 /* y_j = exp(x_j - max) / sum_i exp(x_i - max). */
 void gd_ref_softmax(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0];
-  int64_t columns = columns_of(x), rows = rows_of(x);
+  int64_t columns = gd_view_columns(x), rows = gd_view_rows(x);
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * columns, seen = columns_seen(x, r, args->attr->softmax.causal);
     double max = largest(x, at, seen), sum = 0;
@@ -226,7 +226,7 @@ void gd_ref_activate(const struct gd_kernel_args *args) {
 void gd_ref_xent(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *logits = &args->in[0], *labels = &args->in[1];
-  int64_t columns = columns_of(logits), rows = rows_of(logits);
+  int64_t columns = gd_view_columns(logits), rows = gd_view_rows(logits);
   double loss = 0;
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * columns;
@@ -255,7 +255,7 @@ static bool is_hit(const struct gd_view *logits, const struct gd_view *targets, 
 
 void gd_ref_soft_xent(const struct gd_kernel_args *args) {
   const struct gd_view *logits = &args->in[0], *targets = &args->in[1];
-  int64_t columns = columns_of(logits), rows = rows_of(logits), hits = 0;
+  int64_t columns = gd_view_columns(logits), rows = gd_view_rows(logits), hits = 0;
   double loss = 0;
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * columns;
@@ -282,7 +282,7 @@ void gd_ref_soft_xent(const struct gd_kernel_args *args) {
 void gd_ref_layernorm_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *x = &args->in[1], *weight = &args->in[2];
   const struct gd_view *mean = &args->in[3], *rstd = &args->in[4];
-  int64_t columns = columns_of(x), rows = rows_of(x);
+  int64_t columns = gd_view_columns(x), rows = gd_view_rows(x);
   for (int64_t j = 0; j < columns; j++) {
     double dw = 0, db = 0;
     for (int64_t r = 0; r < rows; r++) {
@@ -314,7 +314,7 @@ void gd_ref_layernorm_grad(const struct gd_kernel_args *args) {
 /* dx_j = y_j (dy_j - sum_i y_i dy_i). */
 void gd_ref_softmax_grad(const struct gd_kernel_args *args) {
   const struct gd_view *y = &args->in[0], *dy = &args->in[1];
-  int64_t columns = columns_of(y), rows = rows_of(y);
+  int64_t columns = gd_view_columns(y), rows = gd_view_rows(y);
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = r * columns, seen = columns_seen(y, r, args->attr->softmax.causal);
     double dot = 0;
@@ -337,7 +337,7 @@ void gd_ref_activate_grad(const struct gd_kernel_args *args) {
 void gd_ref_xent_grad(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *logits = &args->in[0], *lse = &args->in[1], *labels = &args->in[2];
-  int64_t columns = columns_of(logits), rows = rows_of(logits);
+  int64_t columns = gd_view_columns(logits), rows = gd_view_rows(logits);
   double scale = get(&args->in[3], 0) * get(&args->in[4], 0);
   for (int64_t r = 0; r < rows; r++) {
     int32_t label = label_of(attr, labels, r);
@@ -352,7 +352,7 @@ void gd_ref_xent_grad(const struct gd_kernel_args *args) {
 /* (p sum of the row's targets - target) weight loss_scale. */
 void gd_ref_soft_xent_grad(const struct gd_kernel_args *args) {
   const struct gd_view *logits = &args->in[0], *lse = &args->in[1], *targets = &args->in[2];
-  int64_t columns = columns_of(logits), rows = rows_of(logits);
+  int64_t columns = gd_view_columns(logits), rows = gd_view_rows(logits);
   double scale = get(&args->in[3], 0) * get(&args->in[4], 0);
   for (int64_t r = 0; r < rows; r++) {
     double sum = 0;
@@ -370,7 +370,7 @@ void gd_ref_soft_xent_grad(const struct gd_kernel_args *args) {
 void gd_ref_embed_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *ids = &args->in[1];
   const struct gd_attr_embed *attr = &args->attr->embed;
-  int64_t columns = columns_of(dy);
+  int64_t columns = gd_view_columns(dy);
   for (int64_t v = 0; v < attr->rows; v++) {
     int64_t first = 0; /* most of a vocabulary is not in the batch: found once, not per column */
     if (attr->has_pad && v == attr->pad)

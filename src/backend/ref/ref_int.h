@@ -28,18 +28,6 @@ static inline int32_t get_index(const struct gd_view *view, int64_t i) {
   return ((const int32_t *)view->data)[i];
 }
 
-static inline int64_t columns_of(const struct gd_view *view) {
-  return view->rank ? view->dims[view->rank - 1] : 1;
-}
-
-/* Product of the dims before the last one; right for empty columns too. */
-static inline int64_t rows_of(const struct gd_view *view) {
-  int64_t rows = 1;
-  for (uint32_t i = 0; i + 1 < view->rank; i++)
-    rows *= view->dims[i];
-  return rows;
-}
-
 /* The label row r is scored against, or attr->ignore. */
 static inline int32_t label_of(const struct gd_attr_xent *attr, const struct gd_view *labels,
                                int64_t r) {

@@ -20,7 +20,7 @@ static double rounded(enum gd_dtype dtype, double value) {
 /* sum_c x[r,c] w[v,c] + bias[v]. */
 static double logit(const struct gd_kernel_args *args, int64_t r, int64_t v) {
   const struct gd_view *x = &args->in[0], *w = &args->in[1];
-  int64_t columns = columns_of(w);
+  int64_t columns = gd_view_columns(w);
   double sum = 0;
   for (int64_t c = 0; c < columns; c++)
     sum += get(x, r * columns + c) * get(w, v * columns + c);
@@ -49,7 +49,7 @@ static double row_loss(const struct gd_kernel_args *args, int64_t r, int32_t lab
 /* dx[r,c] = sum_v g[r,v] w[v,c], for at most BLOCK columns from `at` on. */
 static void row_grad(const struct gd_kernel_args *args, int64_t r, int32_t label, int64_t at) {
   const struct gd_view *w = &args->in[1];
-  int64_t columns = columns_of(w), count = columns - at < BLOCK ? columns - at : BLOCK;
+  int64_t columns = gd_view_columns(w), count = columns - at < BLOCK ? columns - at : BLOCK;
   double sums[BLOCK] = {0};
   for (int64_t v = 0; v < w->dims[0]; v++) {
     double g = logit_grad(args, r, v, label);
@@ -65,7 +65,7 @@ static void row_grad(const struct gd_kernel_args *args, int64_t r, int32_t label
 static void weight_grad(const struct gd_kernel_args *args, int64_t v, int64_t at) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *x = &args->in[0], *labels = &args->in[2];
-  int64_t columns = columns_of(x), count = columns - at < BLOCK ? columns - at : BLOCK;
+  int64_t columns = gd_view_columns(x), count = columns - at < BLOCK ? columns - at : BLOCK;
   double sums[BLOCK] = {0}, bias = 0;
   for (int64_t r = 0; r < labels->elements; r++) {
     int32_t label = label_of(attr, labels, r);
@@ -86,7 +86,7 @@ static void weight_grad(const struct gd_kernel_args *args, int64_t v, int64_t at
 void gd_ref_linear_xent(const struct gd_kernel_args *args) {
   const struct gd_attr_xent *attr = &args->attr->xent;
   const struct gd_view *labels = &args->in[2];
-  int64_t columns = columns_of(&args->in[0]), vocabulary = args->in[1].dims[0];
+  int64_t columns = gd_view_columns(&args->in[0]), vocabulary = args->in[1].dims[0];
   double loss = 0;
   for (int64_t r = 0; r < labels->elements; r++) {
     int32_t label = label_of(attr, labels, r);

@@ -7,19 +7,12 @@
 #include "backend/ref/ref_int.h"
 #include "base/rng.h"
 
-/* Elements before and after a dim: x is [outer, dim, inner]. */
-static void around(const struct gd_view *x, uint32_t dim, int64_t *outer, int64_t *inner) {
-  *outer = *inner = 1;
-  for (uint32_t i = 0; i < x->rank; i++)
-    *(i < dim ? outer : inner) *= i == dim ? 1 : x->dims[i];
-}
-
 /* y[o, i, :] = x[o, start + i, :] for i < length. */
 void gd_ref_slice(const struct gd_kernel_args *args) {
   const struct gd_attr_slice *a = &args->attr->slice;
   const struct gd_view *x = &args->in[0], *y = &args->out[0];
   int64_t outer, inner, n = x->dims[a->dim];
-  around(x, a->dim, &outer, &inner);
+  gd_view_around(x, a->dim, &outer, &inner);
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < a->length; i++)
       move(y, (o * a->length + i) * inner, x, (o * n + a->start + i) * inner, inner);
@@ -30,7 +23,7 @@ void gd_ref_pad(const struct gd_kernel_args *args) {
   const struct gd_attr_slice *a = &args->attr->slice;
   const struct gd_view *x = &args->in[0], *y = &args->out[0];
   int64_t outer, inner, n = x->dims[a->dim];
-  around(x, a->dim, &outer, &inner);
+  gd_view_around(x, a->dim, &outer, &inner);
   if (y->elements)
     memset(y->data, 0, (size_t)(y->elements * gd_dtype_bytes(y->dtype)));
   for (int64_t o = 0; o < outer; o++)
@@ -68,7 +61,8 @@ void gd_ref_mul(const struct gd_kernel_args *args) {
 /*
  * y[i] = x[i] / (1 - p) where gd_rng_dropout(seed[0], stream << 32 | seed[1], g) is at least
  * p 2^16, else 0; p rounded to 2^-16. g = i + seed[2] * elements per sample (dim 0), so that a
- * sample draws the same numbers whatever micro-batch it is in.
+ * sample draws the same numbers whatever micro-batch it is in. per_sample: g = the number of the
+ * sample + seed[2], for all of its elements.
  */
 void gd_ref_dropout(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0];
@@ -79,7 +73,8 @@ void gd_ref_dropout(const struct gd_kernel_args *args) {
   double scale = gd_rng_dropout_scale((double)a->probability);
   int64_t sample = x->dims[0] ? x->elements / x->dims[0] : 0;
   for (int64_t i = 0; i < x->elements; i++) {
-    uint64_t g = (uint64_t)i + (uint64_t)seed[2] * (uint64_t)sample;
+    uint64_t g = a->per_sample && sample ? (uint64_t)(i / sample) + (uint64_t)seed[2]
+                                         : (uint64_t)i + (uint64_t)seed[2] * (uint64_t)sample;
     bool kept = gd_rng_dropout((uint32_t)seed[0], stream, g) >= threshold;
     put(&args->out[0], i, kept ? get(x, i) * scale : 0);
   }
@@ -88,8 +83,8 @@ void gd_ref_dropout(const struct gd_kernel_args *args) {
 /* r = 1 / sqrt(mean(x^2) + eps); y = x r w. */
 void gd_ref_rmsnorm(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0], *w = &args->in[1];
-  int64_t columns = columns_of(x);
-  for (int64_t r = 0; r < rows_of(x); r++) {
+  int64_t columns = gd_view_columns(x);
+  for (int64_t r = 0; r < gd_view_rows(x); r++) {
     double squares = 0;
     for (int64_t c = 0; c < columns; c++)
       squares += get(x, r * columns + c) * get(x, r * columns + c);
@@ -103,7 +98,7 @@ void gd_ref_rmsnorm(const struct gd_kernel_args *args) {
 /* g = dy w; dx = r (g - x r^2 mean(g x)); dw = sum over rows of dy x r. */
 void gd_ref_rmsnorm_grad(const struct gd_kernel_args *args) {
   const struct gd_view *dy = &args->in[0], *x = &args->in[1], *w = &args->in[2];
-  int64_t rows = rows_of(x), columns = columns_of(x);
+  int64_t rows = gd_view_rows(x), columns = gd_view_columns(x);
   for (int64_t c = 0; c < columns; c++) { /* first: dx may overwrite dy */
     double dw = 0;
     for (int64_t r = 0; r < rows; r++)

@@ -21,7 +21,8 @@ struct shape {
   bool gradient, aligned;
 };
 
-/* The inputs of both ops: [dout], q, k, v, ...; four outputs or inputs decide on alignment. */
+/* Inputs are q, k, v, ..., in the gradient behind dout. Aligned: vectors of 16 bytes may be loaded
+   and stored. */
 static struct shape shape_of(const struct gd_kernel_args *args, bool gradient) {
   const struct gd_view *q = &args->in[gradient];
   struct shape shape = {.heads = q->dims[0] * q->dims[1],

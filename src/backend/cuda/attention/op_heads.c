@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/heads_args.cuh"
 #include "backend/cuda/pointwise/columns.h"
 #include "backend/cuda/runtime/divide.h"
+#include "base/sizes.h"
 
 enum {
   VECTOR_BYTES = 16, /* the widest access */
@@ -30,7 +31,7 @@ static bool vector_fits(const struct gd_heads_args *h, int64_t vec, int64_t size
 /* How many neighbours are rotated at a time: they divide half of the rotary columns, and what the
    last vector has left behind them. */
 static int64_t pair_of(const struct gd_heads_args *h, int64_t vec) {
-  int64_t pair = gd_cuda_least(vec, MOST_PAIR);
+  int64_t pair = gd_least(vec, MOST_PAIR);
   while (pair > 1 && (h->rotary / 2 % pair || (h->second - h->rotary) % pair ||
                       !gd_cuda_aligned(h->table, pair * (int64_t)sizeof(float))))
     pair /= 2;
@@ -57,7 +58,7 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
       .interleaved = attr->interleaved,
       .sign = attr->inverse ? -1.0f : 1.0f,
   };
-  h.rows = gd_cuda_ceil(h.tokens, TOKENS) * TOKENS * attr->parts * attr->heads;
+  h.rows = gd_div_up(h.tokens, TOKENS) * TOKENS * attr->parts * attr->heads;
   h.rotated = h.rotary > 0 ? attr->rotated : 0;
   for (uint32_t i = 0; i < attr->parts; i++)
     h.part[i] = parts[i].data;
@@ -67,8 +68,8 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
     vec /= 2;
 
   h.items = (int32_t)(h.columns / vec);
-  h.lanes = (int32_t)gd_cuda_least(h.items, BLOCK);
-  h.second = (int32_t)(gd_cuda_ceil(h.rotary, vec) * vec);
+  h.lanes = (int32_t)gd_least(h.items, BLOCK);
+  h.second = (int32_t)(gd_div_up(h.rotary, vec) * vec);
   int64_t pair = pair_of(&h, vec), pieces = (h.rotary / 2 + h.second - h.rotary) / pair;
   h.by_pieces = gd_divider_of(pieces > 0 ? pieces : 1);
   bool stash = h.rotated && pair * size < LEAST_BYTES && h.items == h.lanes;
@@ -77,7 +78,7 @@ static enum gd_status move_heads(const struct gd_cuda_call *call, const char *na
            "VEC=%d UNROLL=%d PAIR=%d ROTATES=%d WIDE=%d TOKENS=%d STASH=%d", (int)vec, UNROLL,
            (int)pair, h.rotated != 0, h.rows >= GD_CUDA_DIVIDEND_LIMIT, TOKENS, stash);
   struct gd_cuda_kernel kernel = {"heads", name, defines, 1, {x->dtype}};
-  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(h.rows, (int64_t)(BLOCK / h.lanes) * UNROLL),
+  struct gd_cuda_grid grid = {.x = gd_div_up(h.rows, (int64_t)(BLOCK / h.lanes) * UNROLL),
                               .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &kernel, grid, &h);
 }

@@ -3,6 +3,7 @@
  * why; kernels/gemm_emulated.cu has the kernels.
  */
 #include "backend/cuda/gemm/gemm_emulated.h"
+#include "base/sizes.h"
 
 #include <stddef.h>
 
@@ -25,10 +26,6 @@ enum {
 
 _Static_assert(sizeof(struct gd_cuda_slots) <= GD_CUDA_EMULATED_SLOTS_BYTES,
                "slots have their room");
-
-static int64_t up(int64_t x, int64_t to) {
-  return (x + to - 1) / to * to;
-}
 
 /* --- cutting -------------------------------------------------------------------------------- */
 
@@ -57,7 +54,7 @@ static struct stored stored_of(const struct gd_cuda_gemm *p, int operand, enum g
 
 static int64_t fp16_bytes(const struct stored *s, bool transposed) {
   int64_t length = transposed ? s->lines : s->length, lines = transposed ? s->length : s->lines;
-  return up(2 * up(length, PITCH) * lines, ROOM_ALIGNMENT);
+  return gd_round_up(2 * gd_round_up(length, PITCH) * lines, ROOM_ALIGNMENT);
 }
 
 static int64_t cut_dim(const struct gd_cuda_gemm *p, enum gd_cuda_cut cut) {
@@ -69,7 +66,7 @@ static bool cut_along(const struct gd_cuda_gemm *p, int n, const enum gd_cuda_cu
                       int64_t room_bytes, struct gd_cuda_emulated *emulated) {
   int64_t dim = cut_dim(&p[0], cuts[0]);
   for (int64_t pieces = 1; pieces <= GD_CUDA_EMULATED_PIECES; pieces++) {
-    int64_t size = pieces == 1 ? dim : up((dim + pieces - 1) / pieces, STEP);
+    int64_t size = pieces == 1 ? dim : gd_round_up((dim + pieces - 1) / pieces, STEP);
     struct stored b = stored_of(&p[0], 1, cuts[0], 0, size);
     int64_t bytes = fp16_bytes(&b, false);
     for (int i = 0; i < n; i++) {
@@ -95,8 +92,8 @@ static bool can_be_emulated(const struct gd_cuda_gemm *p) {
   return p->dtype == GD_DTYPE_F32 && p->dtype_d == GD_DTYPE_F32 && p->batch == 1 && !p->staged &&
          p->m > 0 && p->n > 0 && p->k > 0 &&
          /* Units of an operand are counted in 31 bits. */
-         up(p->m, UNIT) / UNIT * up(p->k, UNIT) < GD_CUDA_DIVIDEND_LIMIT &&
-         up(p->n, UNIT) / UNIT * up(p->k, UNIT) < GD_CUDA_DIVIDEND_LIMIT;
+         gd_round_up(p->m, UNIT) / UNIT * gd_round_up(p->k, UNIT) < GD_CUDA_DIVIDEND_LIMIT &&
+         gd_round_up(p->n, UNIT) / UNIT * gd_round_up(p->k, UNIT) < GD_CUDA_DIVIDEND_LIMIT;
 }
 
 bool gd_cuda_emulated_plan(const struct gd_cuda_gemm *p, void *room, int64_t room_bytes,
@@ -148,7 +145,7 @@ static void make_cast(const struct stored *s, bool transposed, void *to,
                                 .length = s->length,
                                 .lines = s->lines,
                                 .from_pitch = s->pitch,
-                                .to_pitch = up(transposed ? s->lines : s->length, PITCH),
+                                .to_pitch = gd_round_up(transposed ? s->lines : s->length, PITCH),
                                 .transposed = transposed};
   if (transposed) {
     cast->line_units = (s->length + SQUARE - 1) / SQUARE; /* squares */
@@ -208,7 +205,7 @@ void gd_cuda_emulated_piece(const struct gd_cuda_gemm *p, const struct gd_cuda_e
     casts->target[i] =
         sample_every(i == 0 ? p->m * p->k : p->k * p->n) == 1 ? WHOLE_TARGET : SAMPLE_TARGET;
     *(i == 0 ? &piece->a : &piece->b) = to;
-    *(i == 0 ? &piece->lda : &piece->ldb) = up(transposed ? s.lines : s.length, PITCH);
+    *(i == 0 ? &piece->lda : &piece->ldb) = gd_round_up(transposed ? s.lines : s.length, PITCH);
     if (transposed)
       piece->trans_a = false;
   }

@@ -443,7 +443,8 @@ enum gd_status gd_cuda_gemm_run(const struct gd_cuda_call *call, const struct gd
   if (p->k == 0)
     return run_empty(call, p);
   bool staged = p->staged || gd_cuda_switch("GPUDAYS_GEMM_STAGED") == '1';
-  if (call->stage == GD_CUDA_COLLECT) { /* the same module holds all of kernels/matmul.cu */
+  if (call->stage == GD_CUDA_COLLECT) { /* all kernels of kernels/matmul.cu are in one module: one
+                                           of them names it */
     GD_TRY(gd_cuda_random_fill(call, NULL, 0, p->dtype));
     if (p->tf32) {
       GD_TRY(gd_cuda_random_fill(call, NULL, 0, GD_DTYPE_F16));

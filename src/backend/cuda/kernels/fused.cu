@@ -417,6 +417,38 @@ GD_DEVICE gd_lane_words<N> gd_draw(const gd_draws<WHOLE> &draws, int column) {
   return y;
 }
 
+// The same of a dropout with one draw for each sample of SAMPLE elements.
+template <int64_t SAMPLE> struct gd_sample_draws {
+  uint32_t key, step, stream;
+  uint64_t first; // sample of the batch that sample 0 is
+  int64_t at;     // element of column 0
+  GD_DEVICE gd_sample_draws(const gd_i32 *seed, uint32_t stream_, int64_t at_)
+      : key((uint32_t)seed[0]), step((uint32_t)seed[1]), stream(stream_),
+        first((uint64_t)(int64_t)seed[2]), at(at_) {}
+};
+
+template <int64_t SAMPLE>
+GD_DEVICE uint32_t gd_draw_sample(const gd_sample_draws<SAMPLE> &draws, int64_t sample) {
+  uint64_t number = draws.first + (uint64_t)sample;
+  return gd_drawn(gd_philox(draws.key, draws.step, draws.stream, number / 8), (uint32_t)(number % 8));
+}
+
+template <int N, int64_t SAMPLE>
+GD_DEVICE gd_lane_words<N> gd_draw(const gd_sample_draws<SAMPLE> &draws, int column) {
+  gd_lane_words<N> y;
+  int64_t from = draws.at + column, sample = from / SAMPLE;
+  uint32_t word = gd_draw_sample(draws, sample);
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    if (SAMPLE % N != 0 && i > 0 && (from + i) / SAMPLE != sample) {
+      sample = (from + i) / SAMPLE;
+      word = gd_draw_sample(draws, sample);
+    }
+    y.at[i] = word;
+  }
+  return y;
+}
+
 // x * scale where the word, as gd_drawn makes it, reaches the threshold, 0 elsewhere.
 template <int N>
 GD_DEVICE gd_lanes<N> gd_drop(const gd_lanes<N> &x, const gd_lane_words<N> &word,

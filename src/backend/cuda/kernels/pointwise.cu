@@ -272,4 +272,39 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
 }
 
+// The same with one draw for all elements of a sample: sample n of x has the bits of element
+// n + seed[2]. Bytes: x and y once each. A thread has V elements, drawn for once unless a sample
+// ends among them; one access where x and y allow it (wide).
+extern "C" __global__ void __launch_bounds__(THREADS)
+    drop_samples(T0 *y, const T0 *x, const int32_t *seed, int64_t count, int64_t sample,
+                 uint32_t stream, uint32_t threshold, float scale, int32_t wide) {
+  uint32_t key = (uint32_t)seed[0], step = (uint32_t)seed[1];
+  constexpr int V = 16 / sizeof(T0);
+  int64_t first = V * ((int64_t)blockIdx.x * THREADS + threadIdx.x), drawn = -1;
+  if (first >= count)
+    return;
+  bool whole = wide && first + V <= count;
+  float values[V];
+  bool kept = false;
+  if (whole)
+    gd_load(x + first, values);
+#pragma unroll
+  for (int j = 0; j < V; j++) {
+    int64_t i = first + j;
+    if (i >= count)
+      continue;
+    if (drawn < 0 || i >= (drawn + 1) * sample) {
+      drawn = i / sample;
+      uint64_t number = (uint64_t)(int64_t)seed[2] + (uint64_t)drawn;
+      gd_words words = gd_philox(key, step, stream, number / 8);
+      kept = gd_drawn(words, (uint32_t)(number % 8)) >= threshold << 16;
+    }
+    values[j] = kept ? (whole ? values[j] : gd_float(x[i])) * scale : 0.0f;
+    if (!whole)
+      y[i] = gd_to<T0>(values[j]);
+  }
+  if (whole)
+    gd_store(y + first, values);
+}
+
 #endif

@@ -2,12 +2,13 @@
  * Sums over rows for every op that has them (gradients of weights and biases, means): the second of
  * two stages, where the first left one row of fp32 sums per group of rows in the workspace. Groups
  * follow from shapes alone, never from the device, so the same inputs give the same bits.
- * op_rows.c.
+ * They are in op_rows.c.
  */
 #ifndef GD_BACKEND_CUDA_POINTWISE_COLUMNS_H
 #define GD_BACKEND_CUDA_POINTWISE_COLUMNS_H
 
 #include "backend/cuda/runtime/cuda_int.h"
+#include "base/sizes.h"
 #include "ir/shape.h"
 
 /* A matrix to be summed over its rows, and where the sums go. */
@@ -52,18 +53,6 @@ static inline bool gd_cuda_all_aligned(const struct gd_kernel_args *args, int64_
     if (!gd_cuda_aligned(args->out[i].data, bytes))
       return false;
   return true;
-}
-
-static inline int64_t gd_cuda_ceil(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-static inline int64_t gd_cuda_least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static inline int64_t gd_cuda_most(int64_t a, int64_t b) {
-  return a > b ? a : b;
 }
 
 /* The power of two that is not below n; 1 for 0. */

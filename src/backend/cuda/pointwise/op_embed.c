@@ -7,6 +7,7 @@
 #include "backend/cuda/kernels/embed_args.cuh"
 #include "backend/cuda/runtime/cuda_int.h"
 #include "backend/cuda/runtime/divide.h"
+#include "base/sizes.h"
 
 enum {
   THREADS = 256,
@@ -49,10 +50,6 @@ static struct scratch lay_out(void *workspace) {
   return s;
 }
 
-static int64_t over(int64_t count, int64_t each) {
-  return (count + each - 1) / each;
-}
-
 static struct gd_cuda_kernel kernel_of(const struct gd_cuda_call *call, const char *name) {
   return (struct gd_cuda_kernel){
       .file = "embed", .name = name, .n_types = 1, .types = {call->args->in[0].dtype}};
@@ -64,10 +61,11 @@ static enum gd_status sort(const struct gd_cuda_call *call, struct scratch *s, v
   struct gd_cuda_kernel counting = kernel_of(call, "sort_count");
   struct gd_cuda_kernel scanning = kernel_of(call, "sort_scan");
   struct gd_cuda_kernel scattering = kernel_of(call, "sort_scatter");
-  int32_t bits = 1, chunks = (int32_t)over(count, CHUNK);
+  int32_t bits = 1, chunks = (int32_t)gd_div_up(count, CHUNK);
   while (INT64_C(1) << bits < rows)
     bits++;
-  int32_t passes = (int32_t)over(bits, DIGIT_BITS), digit_bits = (int32_t)over(bits, passes);
+  int32_t passes = (int32_t)gd_div_up(bits, DIGIT_BITS),
+          digit_bits = (int32_t)gd_div_up(bits, passes);
   void *keys = ids, *order = NULL;
   for (int32_t pass = 0; pass < passes; pass++) {
     struct gd_embed_digit digit = {pass * digit_bits, 1 << digit_bits};
@@ -100,9 +98,9 @@ static enum gd_status add_round(const struct gd_cuda_call *call, struct gd_embed
   char *values = (char *)dy->data + first * sums->columns * gd_dtype_bytes(dy->dtype);
   int64_t chunks = sums->chunks.divisor;
   uint32_t n_pieces = (uint32_t)count >> sums->piece_log2;
-  struct gd_cuda_grid by_row = {.x = over(sums->rows + 1, THREADS), .threads = THREADS};
-  struct gd_cuda_grid by_piece = {.x = over(n_pieces * chunks, WARPS), .threads = THREADS};
-  struct gd_cuda_grid by_sum = {.x = over(sums->rows * chunks, WARPS), .threads = THREADS};
+  struct gd_cuda_grid by_row = {.x = gd_div_up(sums->rows + 1, THREADS), .threads = THREADS};
+  struct gd_cuda_grid by_piece = {.x = gd_div_up(n_pieces * chunks, WARPS), .threads = THREADS};
+  struct gd_cuda_grid by_sum = {.x = gd_div_up(sums->rows * chunks, WARPS), .threads = THREADS};
   GD_TRY(GD_CUDA_LAUNCH(call, &offsets, by_row, &s.offsets, &s.keys[0], &count, &sums->rows));
   GD_TRY(GD_CUDA_LAUNCH(call, &pieces, by_piece, &s.partials, &values, &s.keys[0], &s.order[0],
                         sums, &n_pieces));
@@ -126,14 +124,14 @@ enum gd_status gd_cuda_op_embed_grad(const struct gd_cuda_call *call) {
                                       (size_t)table->elements * sizeof(float), call->stream);
     return gd_cuda_check(call->cuda, result, "clearing a gradient", call->err);
   }
-  if (attr->rows > MAX_ROWS || attr->rows * over(columns, COLUMNS) >= GD_CUDA_DIVIDEND_LIMIT)
+  if (attr->rows > MAX_ROWS || attr->rows * gd_div_up(columns, COLUMNS) >= GD_CUDA_DIVIDEND_LIMIT)
     return gd_fail(
         call->err, GD_UNSUPPORTED,
         "a table of %lld rows of %lld columns is larger than embed_grad takes: at most %d "
         "rows, and 2^31 pieces of %d columns",
         (long long)attr->rows, (long long)columns, MAX_ROWS, COLUMNS);
   GD_ASSERT(args->workspace_bytes >= USED_BYTES);
-  struct gd_embed_sums sums = {.chunks = gd_divider_of(over(columns, COLUMNS)),
+  struct gd_embed_sums sums = {.chunks = gd_divider_of(gd_div_up(columns, COLUMNS)),
                                .columns = columns,
                                .rows = (int32_t)attr->rows,
                                .piece_log2 = LEAST_PIECE,

@@ -304,8 +304,8 @@ static enum gd_status move_rows(const struct loss *loss, int64_t first, int64_t 
                         &tensor, &l.x, &l.list, &l.count, &first, &l.columns, &gather);
 }
 
-/* Rows first to first + count, of all or of those that count, from x to dx. dw and dbias are added
-   to, or written. */
+/* A chunk from x to dx: the rows first .. first + count, of those whose label counts where there is
+   a list of them, else of all. adds_dw, adds_dbias: added to what is there; else written. */
 static enum gd_status run_chunk(const struct loss *loss, int64_t first, int64_t count, bool begins,
                                 bool adds_dw, bool adds_dbias) {
   const struct gd_kernel_args *args = loss->call->args;

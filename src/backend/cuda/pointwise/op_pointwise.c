@@ -148,10 +148,14 @@ enum gd_status gd_cuda_op_dropout(const struct gd_cuda_call *call) {
   int64_t count = x->elements, sample = x->dims[0] ? count / x->dims[0] : 0;
   int64_t vector = 16 / gd_dtype_bytes(x->dtype);
   int32_t wide = is_aligned(x->data, 16) && is_aligned(y->data, 16);
-  struct gd_cuda_kernel kernel = kernel_of("dropout", x->dtype, x->dtype);
+  struct gd_cuda_kernel kernel =
+      kernel_of(attr->per_sample ? "drop_samples" : "dropout", x->dtype, x->dtype);
   void *to = y->data, *from = x->data, *seed = call->args->in[1].data;
-  /* A thread's elements may begin before the first and end behind the last. */
-  struct gd_cuda_grid grid = grid_of(count ? (count + 2 * vector - 2) / vector : 0, 1, UNROLL);
+  /* A thread's elements may begin before the first and end behind the last; of a sample they begin
+     at the first. */
+  struct gd_cuda_grid grid =
+      attr->per_sample ? grid_of((count + vector - 1) / vector, 1, 1)
+                       : grid_of(count ? (count + 2 * vector - 2) / vector : 0, 1, UNROLL);
   return GD_CUDA_LAUNCH(call, &kernel, grid, &to, &from, &seed, &count, &sample, &stream,
                         &threshold, &scale, &wide);
 }

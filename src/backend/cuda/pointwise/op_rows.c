@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "backend/cuda/pointwise/columns.h"
+#include "base/sizes.h"
 
 enum {
   DEFINES = 96,      /* bytes of a list of defines */
@@ -20,17 +21,6 @@ enum {
   SUM_BLOCKS = 1056, /* enough to fill 132 multiprocessors eight times; a constant on purpose */
   GRAD_BLOCKS = 528, /* of BLOCK threads: each leaves a row of sums */
 };
-
-static int64_t columns_of(const struct gd_view *view) {
-  return view->rank ? view->dims[view->rank - 1] : 1;
-}
-
-static int64_t rows_of(const struct gd_view *view) {
-  int64_t rows = 1;
-  for (uint32_t i = 0; i + 1 < view->rank; i++)
-    rows *= view->dims[i];
-  return rows;
-}
 
 /* Elements of a row of `columns` that move as one: as many as all the views' addresses allow. */
 static int64_t vector_of(const struct gd_kernel_args *args, int64_t columns, int64_t size) {
@@ -61,7 +51,7 @@ struct rows {
    as they are in memory, and the weights: three to four registers an element, and 25 to 30 more. */
 static int64_t resident_of(int64_t elements, int64_t threads) {
   int64_t all = elements <= 8 ? 1024 : elements <= 16 ? 640 : elements <= 24 ? 512 : 384;
-  return gd_cuda_most(all / threads, 1);
+  return gd_most(all / threads, 1);
 }
 
 /* `held`: how many elements of a row a thread should hold, a multiple of VECTOR_BYTES / 2. `block`:
@@ -69,16 +59,17 @@ static int64_t resident_of(int64_t elements, int64_t threads) {
    each other at its barriers. */
 static void rows_init(struct rows *r, const struct gd_cuda_call *call, const char *name,
                       const struct gd_view *x, int64_t held, int64_t block) {
-  int64_t columns = columns_of(x), vec = vector_of(call->args, columns, gd_dtype_bytes(x->dtype));
-  int64_t vectors = columns / vec, lanes = gd_cuda_ceil(vectors, held / vec);
+  int64_t columns = gd_view_columns(x),
+          vec = vector_of(call->args, columns, gd_dtype_bytes(x->dtype));
+  int64_t vectors = columns / vec, lanes = gd_div_up(vectors, held / vec);
   if (lanes <= 32)
     lanes = gd_cuda_power(lanes);
   else
-    lanes = gd_cuda_least(gd_cuda_ceil(lanes, 32) * 32, MOST_LANES);
-  int64_t items = gd_cuda_most(gd_cuda_ceil(vectors, lanes), 1);
-  r->rows = rows_of(x);
+    lanes = gd_least(gd_div_up(lanes, 32) * 32, MOST_LANES);
+  int64_t items = gd_most(gd_div_up(vectors, lanes), 1);
+  r->rows = gd_view_rows(x);
   r->columns = columns;
-  r->rows_of_block = lanes > 32 && block < BLOCK ? 1 : gd_cuda_most(block / lanes, 1);
+  r->rows_of_block = lanes > 32 && block < BLOCK ? 1 : gd_most(block / lanes, 1);
   r->threads = (int)(r->rows_of_block * lanes);
   r->resident = resident_of(items * vec, r->threads);
   snprintf(r->defines, sizeof r->defines, "VEC=%d LANES=%d ITEMS=%lld THREADS=%d RESIDENT=%d",
@@ -87,7 +78,7 @@ static void rows_init(struct rows *r, const struct gd_cuda_call *call, const cha
 }
 
 static struct gd_cuda_grid rows_grid(const struct rows *r) {
-  return (struct gd_cuda_grid){.x = gd_cuda_ceil(r->rows, r->rows_of_block), .threads = r->threads};
+  return (struct gd_cuda_grid){.x = gd_div_up(r->rows, r->rows_of_block), .threads = r->threads};
 }
 
 /* Blocks that go through all rows, as many as run at a time. */
@@ -99,7 +90,7 @@ static struct gd_cuda_grid norm_grid(const struct gd_cuda_call *call, const stru
 
 /* One tensor to hold: narrow rows fit a warp, which needs no barrier. */
 static int64_t held_of(const struct gd_view *x) {
-  return columns_of(x) <= 32 * 32 ? 32 : 16;
+  return gd_view_columns(x) <= 32 * 32 ? 32 : 16;
 }
 
 enum gd_status gd_cuda_op_layernorm(const struct gd_cuda_call *call) {
@@ -128,7 +119,7 @@ static int64_t positions_of(const struct gd_kernel_args *args) {
   const struct gd_view *x = &args->in[0];
   if (!args->attr->softmax.causal)
     return 0;
-  return x->rank < 2 ? 1 : gd_cuda_most(x->dims[x->rank - 2], 1);
+  return x->rank < 2 ? 1 : gd_most(x->dims[x->rank - 2], 1);
 }
 
 enum gd_status gd_cuda_op_softmax(const struct gd_cuda_call *call) {
@@ -154,9 +145,9 @@ enum gd_status gd_cuda_op_softmax_grad(const struct gd_cuda_call *call) {
 /* Groups of rows whose sums of `width` floats each fit the workspace. */
 static int64_t groups_of(const struct gd_cuda_call *call, int64_t most, int64_t rows,
                          int64_t rows_of_block, int64_t width) {
-  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most(width, 1));
-  most = gd_cuda_least(most, gd_cuda_ceil(rows, rows_of_block));
-  return gd_cuda_most(gd_cuda_least(most, fit), 1);
+  int64_t fit = call->args->workspace_bytes / (4 * gd_most(width, 1));
+  most = gd_least(most, gd_div_up(rows, rows_of_block));
+  return gd_most(gd_least(most, fit), 1);
 }
 
 /* dx and the groups' sums of `parts` weights; then these. */
@@ -168,8 +159,8 @@ static enum gd_status norm_grad(const struct gd_cuda_call *call, const char *nam
   rows_init(&r, call, name, &a->in[1], 16, BLOCK);
   int64_t groups = groups_of(call, (int64_t)GRAD_BLOCKS * BLOCK / r.threads, r.rows,
                              r.rows_of_block, parts * r.columns);
-  int64_t per = gd_cuda_most(gd_cuda_ceil(r.rows, groups), 1);
-  groups = gd_cuda_ceil(r.rows, per);
+  int64_t per = gd_most(gd_div_up(r.rows, groups), 1);
+  groups = gd_div_up(r.rows, per);
   struct gd_cuda_grid grid = {.x = groups, .threads = r.threads};
   void *partial = a->workspace;
   if (centred)
@@ -211,11 +202,11 @@ struct tiles {
 
 static struct tiles tiles_of(int64_t columns, int64_t vec, int64_t rows) {
   struct tiles t = {.vec = vec};
-  t.across = gd_cuda_least(gd_cuda_power(columns / vec), 32);
+  t.across = gd_least(gd_cuda_power(columns / vec), 32);
   t.down = BLOCK / t.across;
   if (t.across == 32 && rows >= 512 && vec <= 4) /* few columns and many rows: a second stage */
     t.down = 32;
-  t.count = gd_cuda_ceil(columns, t.across * vec);
+  t.count = gd_div_up(columns, t.across * vec);
   snprintf(t.defines, sizeof t.defines, "VEC=%d TX=%d TY=%d", (int)vec, (int)t.across, (int)t.down);
   return t;
 }
@@ -245,7 +236,7 @@ enum gd_status gd_cuda_sum_columns(const struct gd_cuda_call *call, struct gd_cu
   /* Few rows and few columns: single elements make more blocks. */
   int64_t vec = sums.columns < SUM_BLOCKS * 32 ? 1 : sums_vector(&sums);
   struct tiles tiles = tiles_of(sums.columns, vec, sums.rows);
-  return sum_groups(call, &sums, &tiles, 1, gd_cuda_most(sums.rows, 1), 1);
+  return sum_groups(call, &sums, &tiles, 1, gd_most(sums.rows, 1), 1);
 }
 
 enum gd_status gd_cuda_op_sum_rows(const struct gd_cuda_call *call) {
@@ -265,9 +256,9 @@ enum gd_status gd_cuda_op_sum_rows(const struct gd_cuda_call *call) {
   if (tiles.count == 0)
     return GD_OK;
   int64_t groups =
-      groups_of(call, gd_cuda_ceil(SUM_BLOCKS, tiles.count), rows, 4 * tiles.down, columns);
-  int64_t per = gd_cuda_most(gd_cuda_ceil(rows, groups), 1);
-  groups = gd_cuda_most(gd_cuda_ceil(rows, per), 1);
+      groups_of(call, gd_div_up(SUM_BLOCKS, tiles.count), rows, 4 * tiles.down, columns);
+  int64_t per = gd_most(gd_div_up(rows, groups), 1);
+  groups = gd_most(gd_div_up(rows, per), 1);
   if (groups == 1)
     return sum_groups(call, &sums, &tiles, 1, per, 1);
   struct gd_cuda_sums first = sums, second = sums;
@@ -302,8 +293,7 @@ enum gd_status gd_cuda_op_pool_grad(const struct gd_cuda_call *call) {
   struct tiles tiles = tiles_of(columns, vector_of(a, columns, gd_dtype_bytes(dx->dtype)), 0);
   struct gd_cuda_kernel kernel = {
       "columns", "repeat_rows", tiles.defines, 2, {dx->dtype, dx->dtype}};
-  struct gd_cuda_grid grid = {.x =
-                                  images * tiles.count * gd_cuda_ceil(positions, tiles.down * each),
+  struct gd_cuda_grid grid = {.x = images * tiles.count * gd_div_up(positions, tiles.down * each),
                               .threads = (int)(tiles.across * tiles.down)};
   return GD_CUDA_LAUNCH(call, &kernel, grid, &p.in[0], &p.out[0], &positions, &columns, &each);
 }
@@ -314,19 +304,19 @@ enum gd_status gd_cuda_op_rope(const struct gd_cuda_call *call) {
   const struct gd_kernel_args *a = call->args;
   struct gd_cuda_data p = gd_cuda_data_of(a);
   const struct gd_view *x = &a->in[0];
-  int64_t columns = columns_of(x), rows = rows_of(x), positions = x->dims[x->rank - 2];
+  int64_t columns = gd_view_columns(x), rows = gd_view_rows(x), positions = x->dims[x->rank - 2];
   int64_t rotary = a->attr->rope.rotary, size = gd_dtype_bytes(x->dtype);
   int64_t vec = vector_of(a, columns, size); /* addresses and rows; then half a row */
   while (vec > 1 && (rotary / 2 % vec || (columns - rotary) % vec))
     vec /= 2;
   int64_t copied = x->data == a->out[0].data ? 0 : columns - rotary;
   int64_t items = (rotary / 2 + copied) / vec;
-  int lanes = (int)gd_cuda_least(gd_cuda_power(items), BLOCK);
+  int lanes = (int)gd_least(gd_cuda_power(items), BLOCK);
   float sign = a->attr->rope.inverse ? -1.0f : 1.0f;
   char defines[DEFINES];
   snprintf(defines, sizeof defines, "VEC=%d", (int)vec);
   struct gd_cuda_kernel kernel = {"rope", "rope", defines, 1, {x->dtype}};
-  struct gd_cuda_grid grid = {.x = items ? gd_cuda_ceil(rows, BLOCK / lanes) : 0, .threads = BLOCK};
+  struct gd_cuda_grid grid = {.x = items ? gd_div_up(rows, BLOCK / lanes) : 0, .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &kernel, grid, &p.in[0], &p.in[1], &p.out[0], &rows, &positions,
                         &columns, &rotary, &sign, &lanes);
 }

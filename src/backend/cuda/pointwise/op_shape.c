@@ -142,18 +142,11 @@ static enum gd_status copy_runs(const struct gd_cuda_call *call, char *to, const
 
 /* --- slice and pad --------------------------------------------------------------------------- */
 
-/* x as [outer, dim, inner]. */
-static void around(const struct gd_view *x, uint32_t dim, int64_t *outer, int64_t *inner) {
-  *outer = *inner = 1;
-  for (uint32_t i = 0; i < x->rank; i++)
-    *(i < dim ? outer : inner) *= i == dim ? 1 : x->dims[i];
-}
-
 enum gd_status gd_cuda_op_slice(const struct gd_cuda_call *call) {
   const struct gd_attr_slice *a = &call->args->attr->slice;
   const struct gd_view *x = &call->args->in[0], *y = &call->args->out[0];
   int64_t outer, inner, size = gd_dtype_bytes(x->dtype), n = x->dims[a->dim];
-  around(x, a->dim, &outer, &inner);
+  gd_view_around(x, a->dim, &outer, &inner);
   if (y->elements == 0)
     return GD_OK;
   char *from = byte_at(x, a->start * inner * size);
@@ -180,7 +173,7 @@ enum gd_status gd_cuda_op_pad(const struct gd_cuda_call *call) {
   const struct gd_attr_slice *a = &call->args->attr->slice;
   const struct gd_view *x = &call->args->in[0], *y = &call->args->out[0];
   int64_t outer, inner, size = gd_dtype_bytes(x->dtype), n = x->dims[a->dim];
-  around(x, a->dim, &outer, &inner);
+  gd_view_around(x, a->dim, &outer, &inner);
   if (y->elements == 0)
     return GD_OK;
   if (x->elements == 0)

@@ -138,5 +138,7 @@ const struct gd_backend_ops gd_backend_cuda = {
     .write = gd_cuda_write,
     .clear = gd_cuda_clear,
     .read = gd_cuda_read,
+    .pin = gd_cuda_pin,
+    .unpin = gd_cuda_unpin,
     .clocks = gd_cuda_clocks,
 };

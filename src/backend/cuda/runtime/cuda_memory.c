@@ -13,10 +13,8 @@
 void gd_cuda_arenas_free(struct gd_cuda *cuda) {
   if (cuda->arena)
     cuda->cu->MemFree(cuda->arena);
-  if (cuda->host) {
-    cuda->cu->MemHostUnregister(cuda->host);
-    munmap(cuda->host, (size_t)cuda->host_bytes);
-  }
+  if (cuda->host)
+    gd_cuda_unpin(&cuda->base, cuda->host, cuda->host_bytes);
   cuda->arena = 0;
   cuda->host = NULL;
   cuda->arena_bytes = cuda->host_bytes = 0;
@@ -34,7 +32,8 @@ static int64_t used_bytes(const struct gd_cuda *cuda) {
  * pages where there are such, then pinned. The driver's own allocation does both with one thread,
  * 4 KiB at a time: many seconds for the state of a large model.
  */
-static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *err) {
+static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, void **pinned,
+                          struct gd_error *err) {
   enum { PAGE_BYTES = 4096 };
   char size[32];
   void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,9 +53,19 @@ static enum gd_status pin(struct gd_cuda *cuda, int64_t bytes, struct gd_error *
     munmap(at, (size_t)bytes);
     return status;
   }
-  cuda->host = at;
-  cuda->host_bytes = bytes;
+  *pinned = at;
   return GD_OK;
+}
+
+void *gd_cuda_pin(struct gd_backend *backend, int64_t bytes) {
+  void *pinned;
+  struct gd_error unused = {0};
+  return pin(gd_cuda_of(backend), bytes, &pinned, &unused) == GD_OK ? pinned : NULL;
+}
+
+void gd_cuda_unpin(struct gd_backend *backend, void *at, int64_t bytes) {
+  gd_cuda_of(backend)->cu->MemHostUnregister(at);
+  munmap(at, (size_t)bytes);
 }
 
 enum gd_status gd_cuda_arenas_make(struct gd_cuda *cuda, int64_t device_bytes, int64_t host_bytes,
@@ -78,8 +87,10 @@ enum gd_status gd_cuda_arenas_make(struct gd_cuda *cuda, int64_t device_bytes, i
   }
   int64_t after = used_bytes(cuda);
   cuda->measured_bytes = before < 0 || after < 0 ? -1 : after - before;
-  if (host_bytes > 0)
-    GD_TRY(pin(cuda, host_bytes, err));
+  if (host_bytes > 0) {
+    GD_TRY(pin(cuda, host_bytes, &cuda->host, err));
+    cuda->host_bytes = host_bytes;
+  }
   GD_CUDA_TRY(cuda->cu->StreamSynchronize(cuda->stream), "cuStreamSynchronize");
   return GD_OK;
 }

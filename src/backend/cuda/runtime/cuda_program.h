@@ -82,6 +82,8 @@ enum gd_status gd_cuda_write(struct gd_backend *backend, enum gd_space space, in
                              const void *from, int64_t bytes, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_cuda_clear(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                              int64_t bytes, struct gd_error *err) GD_MUST_USE;
+void *gd_cuda_pin(struct gd_backend *backend, int64_t bytes);
+void gd_cuda_unpin(struct gd_backend *backend, void *at, int64_t bytes);
 enum gd_status gd_cuda_read(struct gd_backend *backend, enum gd_space space, int64_t offset_bytes,
                             void *to, int64_t bytes, struct gd_error *err) GD_MUST_USE;
 

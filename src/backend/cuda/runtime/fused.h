@@ -17,8 +17,8 @@ struct gd_cuda_fused_text {
   char *kernel;           /* gd_emit's part */
 };
 
-/* Of a fusion that is the gradient of gelu_tanh, perhaps with the sum of it over the rows, and
-   nothing else: which inputs and outputs are what. */
+/* Whether a fusion is the gradient of gelu_tanh, perhaps with its sum over the rows, and nothing
+   else; if so, the numbers of its inputs and outputs. */
 struct gd_cuda_gelu_grad {
   bool is_one;
   bool has_sums;

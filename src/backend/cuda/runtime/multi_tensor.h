@@ -32,8 +32,9 @@ struct gd_cuda_step {
 enum gd_status gd_cuda_multi_adam(const struct gd_cuda_call *call, const struct gd_cuda_step *steps,
                                   uint32_t n_steps, uint32_t *taken) GD_MUST_USE;
 /*
- * The same for sum_squares ops of one dtype. A total may differ from the single op's in its last
- * bit as a double, which the pair of floats does not show but for its smallest digits.
+ * The same for sum_squares ops of one dtype. A total is summed in double and may differ from that
+ * of the single op in its last bit; of the pair of floats that holds it, only the lowest bits can
+ * then differ.
  */
 enum gd_status gd_cuda_multi_squares(const struct gd_cuda_call *call,
                                      const struct gd_cuda_step *steps, uint32_t n_steps,

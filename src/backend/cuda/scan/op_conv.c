@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "backend/cuda/pointwise/columns.h"
+#include "base/sizes.h"
 
 enum {
   DEFINES = 96,
@@ -33,15 +34,16 @@ struct cut {
   int64_t groups, per; /* per items of the sum a group */
 };
 
-/* Cuts `items`, `least` a group at least, for CTAs that are `across` in x. */
+/* Divides `items` into groups, each of at least `least`; the grid has `across` CTAs in x and a
+   group in y. */
 static struct cut cut_of(const struct gd_cuda_call *call, int64_t items, int64_t least,
                          int64_t across, int64_t width) {
-  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most(width, 1));
-  int64_t groups = gd_cuda_ceil(SUM_BLOCKS, gd_cuda_most(across, 1));
-  groups = gd_cuda_least(gd_cuda_least(groups, gd_cuda_ceil(items, least)), fit);
-  groups = gd_cuda_most(groups, 1);
-  struct cut cut = {.per = gd_cuda_most(gd_cuda_ceil(items, groups), 1)};
-  cut.groups = gd_cuda_ceil(items, cut.per);
+  int64_t fit = call->args->workspace_bytes / (4 * gd_most(width, 1));
+  int64_t groups = gd_div_up(SUM_BLOCKS, gd_most(across, 1));
+  groups = gd_least(gd_least(groups, gd_div_up(items, least)), fit);
+  groups = gd_most(groups, 1);
+  struct cut cut = {.per = gd_most(gd_div_up(items, groups), 1)};
+  cut.groups = gd_div_up(items, cut.per);
   return cut;
 }
 
@@ -61,7 +63,7 @@ static enum gd_status add_up(const struct gd_cuda_call *call, int64_t groups, in
   snprintf(defines, sizeof defines, "VEC=%d TX=32 TY=%d", (int)vec, (int)down);
   struct gd_cuda_kernel kernel = {
       "columns", "filter_sums", defines, 2, {GD_DTYPE_F32, GD_DTYPE_F32}};
-  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(columns, 32 * vec), .threads = (int)(32 * down)};
+  struct gd_cuda_grid grid = {.x = gd_div_up(columns, 32 * vec), .threads = (int)(32 * down)};
   int adds[2] = {gd_kernel_adds(a, 0), gd_kernel_adds(a, 1)};
   return GD_CUDA_LAUNCH(call, &kernel, grid, &p.work, &p.out[0], &p.out[1], &groups, &taps,
                         &channels, &adds[0], &adds[1]);
@@ -99,8 +101,8 @@ static void images_init(struct images *s, const char *name, const struct gd_view
                        .fast = (k == 3 || k == 5 || k == 7) && x->dims[1] < MOST_ROWS,
                        .at_once = STRIP_BLOCKS};
   s->wide = s->channels * gd_dtype_bytes(x->dtype) % 16 == 0 && gd_cuda_aligned(x->data, 16);
-  s->strips = gd_cuda_ceil(s->width, STRIP_ACROSS);
-  s->tiles = gd_cuda_ceil(s->channels, 32);
+  s->strips = gd_div_up(s->width, STRIP_ACROSS);
+  s->tiles = gd_div_up(s->channels, 32);
   s->kernel = (struct gd_cuda_kernel){"depthwise", name, s->defines, 1, {x->dtype}};
 }
 
@@ -119,15 +121,15 @@ struct walk {
 };
 
 static struct walk walk_of(const struct images *s, int64_t each, int64_t bands, int64_t halo) {
-  int64_t band = gd_cuda_ceil(s->height, bands);
+  int64_t band = gd_div_up(s->height, bands);
   struct walk walk = {.each = (int)each, .band = (int)band};
-  walk.count = s->strips * gd_cuda_ceil(s->height, band) * gd_cuda_ceil(s->images, each);
-  walk.blocks = gd_cuda_ceil(walk.count, STRIP_WARPS);
+  walk.count = s->strips * gd_div_up(s->height, band) * gd_div_up(s->images, each);
+  walk.blocks = gd_div_up(walk.count, STRIP_WARPS);
   /* Blocks per multiprocessor. The last round may have fewer than it can hold: these are slower
      each, since too few are there to hide the latency of memory. */
-  int64_t blocks = gd_cuda_ceil(walk.blocks * s->tiles, SUM_BLOCKS / 8);
+  int64_t blocks = gd_div_up(walk.blocks * s->tiles, SUM_BLOCKS / 8);
   int64_t last = blocks % s->at_once;
-  int64_t tenths = 10 * (blocks - last) + (last ? gd_cuda_most(10 * last, 21 + 2 * last) : 0);
+  int64_t tenths = 10 * (blocks - last) + (last ? gd_most(10 * last, 21 + 2 * last) : 0);
   walk.cost = tenths * (each * band + (bands > 1 ? halo : 0) + STRIP_START);
   return walk;
 }
@@ -162,13 +164,13 @@ static enum gd_status depthwise(const struct gd_cuda_call *call, int flip) {
   images_init(&s, "depthwise", &a->in[0], a->in[1].dims[2]);
   images_define(&s);
   if (!s.fast) {
-    struct gd_cuda_grid grid = {.x = gd_cuda_ceil(a->in[0].elements, BLOCK), .threads = BLOCK};
+    struct gd_cuda_grid grid = {.x = gd_div_up(a->in[0].elements, BLOCK), .threads = BLOCK};
     return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.images,
                           &s.height, &s.width, &s.channels, &s.k, &flip);
   }
   if (flip)
     s.kernel.name = "depthwise_dx";
-  struct walk walk = walk_best(&s, s.k - 1, INT32_MAX / gd_cuda_most(s.tiles, 1));
+  struct walk walk = walk_best(&s, s.k - 1, INT32_MAX / gd_most(s.tiles, 1));
   struct gd_cuda_grid grid = {.x = walk.blocks * s.tiles, .threads = 32 * STRIP_WARPS};
   int height = (int)s.height;
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.images,
@@ -192,9 +194,9 @@ enum gd_status gd_cuda_op_depthwise_dw(const struct gd_cuda_call *call) {
   s.at_once = STRIP_BLOCKS_DW;
   int64_t taps = s.k * s.k, width = (taps + 1) * s.channels;
   GD_TRY(check_workspace(call, taps, s.channels));
-  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most(width, 1));
-  struct walk walk = walk_best(&s, 0, gd_cuda_least(fit, MOST_BLOCKS));
-  s.fast = s.fast && walk.blocks <= gd_cuda_least(fit, MOST_BLOCKS);
+  int64_t fit = call->args->workspace_bytes / (4 * gd_most(width, 1));
+  struct walk walk = walk_best(&s, 0, gd_least(fit, MOST_BLOCKS));
+  s.fast = s.fast && walk.blocks <= gd_least(fit, MOST_BLOCKS);
   images_define(&s);
   if (s.fast) {
     struct gd_cuda_grid grid = {
@@ -204,7 +206,7 @@ enum gd_status gd_cuda_op_depthwise_dw(const struct gd_cuda_call *call) {
                           &walk.count, &height, &walk.band, &walk.each));
     return add_up(call, walk.blocks, taps, s.channels);
   }
-  int64_t across = gd_cuda_ceil(s.channels, BLOCK);
+  int64_t across = gd_div_up(s.channels, BLOCK);
   struct cut cut = cut_of(call, s.width ? s.images * s.height : 0, 8, across * (taps + 1), width);
   struct gd_cuda_grid grid = {
       .x = cut.groups ? across : 0, .y = taps + 1, .z = cut.groups, .threads = BLOCK};
@@ -246,7 +248,7 @@ static enum gd_status conv1d(const struct gd_cuda_call *call, int sign) {
   int64_t rows = s.batches * s.steps;
   struct gd_cuda_grid grid = {.threads = BLOCK};
   if (!s.fast) {
-    grid.x = gd_cuda_ceil(rows * s.channels, BLOCK);
+    grid.x = gd_div_up(rows * s.channels, BLOCK);
     return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &rows,
                           &s.steps, &s.channels, &s.k, &sign);
   }
@@ -254,8 +256,7 @@ static enum gd_status conv1d(const struct gd_cuda_call *call, int sign) {
   if (sign > 0)
     s.kernel.name = "conv1d_dx";
   grid.threads = SEQUENCE_THREADS;
-  grid.x = gd_cuda_ceil(s.channels / s.vec * s.batches * gd_cuda_ceil(s.steps, length),
-                        SEQUENCE_THREADS);
+  grid.x = gd_div_up(s.channels / s.vec * s.batches * gd_div_up(s.steps, length), SEQUENCE_THREADS);
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &s.batches,
                         &s.steps, &s.channels, &length);
 }
@@ -275,15 +276,15 @@ enum gd_status gd_cuda_op_conv1d_dx(const struct gd_cuda_call *call) {
 static struct cut cut_sequences(const struct gd_cuda_call *call, const struct sequences *s,
                                 int64_t across, int *length) {
   enum { WARPS = SEQUENCE_THREADS / 32 };
-  int64_t fit = call->args->workspace_bytes / (4 * gd_cuda_most((s->k + 1) * s->channels, 1));
-  int64_t groups = gd_cuda_least(DW_BLOCKS / gd_cuda_most(across, 1), fit);
-  groups = gd_cuda_most(groups, 1);
-  int64_t wanted = gd_cuda_most(groups * WARPS / gd_cuda_most(s->batches, 1), 1);
-  int64_t each = gd_cuda_most(gd_cuda_ceil(s->steps, wanted), LEAST_RUN_DW);
-  *length = (int)gd_cuda_least(gd_cuda_ceil(each, 8) * 8, 1 << 20);
-  int64_t runs = s->batches * gd_cuda_ceil(s->steps, *length);
-  struct cut cut = {.per = gd_cuda_most(gd_cuda_ceil(runs, groups * WARPS), 1) * WARPS};
-  cut.groups = gd_cuda_ceil(runs, cut.per);
+  int64_t fit = call->args->workspace_bytes / (4 * gd_most((s->k + 1) * s->channels, 1));
+  int64_t groups = gd_least(DW_BLOCKS / gd_most(across, 1), fit);
+  groups = gd_most(groups, 1);
+  int64_t wanted = gd_most(groups * WARPS / gd_most(s->batches, 1), 1);
+  int64_t each = gd_most(gd_div_up(s->steps, wanted), LEAST_RUN_DW);
+  *length = (int)gd_least(gd_div_up(each, 8) * 8, 1 << 20);
+  int64_t runs = s->batches * gd_div_up(s->steps, *length);
+  struct cut cut = {.per = gd_most(gd_div_up(runs, groups * WARPS), 1) * WARPS};
+  cut.groups = gd_div_up(runs, cut.per);
   return cut;
 }
 
@@ -295,7 +296,7 @@ enum gd_status gd_cuda_op_conv1d_dw(const struct gd_cuda_call *call) {
   int64_t width = (s.k + 1) * s.channels, rows = s.batches * s.steps;
   GD_TRY(check_workspace(call, s.k, s.channels));
   if (s.fast) {
-    int64_t across = gd_cuda_ceil(s.channels, 32 * s.vec);
+    int64_t across = gd_div_up(s.channels, 32 * s.vec);
     int length;
     struct cut cut = cut_sequences(call, &s, across, &length);
     struct gd_cuda_grid grid = {
@@ -304,7 +305,7 @@ enum gd_status gd_cuda_op_conv1d_dw(const struct gd_cuda_call *call) {
                           &s.steps, &s.channels, &length));
     return add_up(call, cut.groups, s.k, s.channels);
   }
-  int64_t across = gd_cuda_ceil(s.channels, BLOCK);
+  int64_t across = gd_div_up(s.channels, BLOCK);
   struct cut cut = cut_of(call, rows, 64, across * (s.k + 1), width);
   struct gd_cuda_grid grid = {
       .x = cut.groups ? across : 0, .y = s.k + 1, .z = cut.groups, .threads = BLOCK};

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/kernels/scan_args.cuh"
 #include "backend/cuda/pointwise/columns.h"
+#include "base/sizes.h"
 
 enum {
   DEFINES = 128,
@@ -37,7 +38,7 @@ static struct scan scan_of(const struct gd_cuda_call *call, uint32_t first) {
                    .steps = in[0].dims[1],
                    .channels = in[0].dims[2],
                    .states = in[2].dims[1]};
-  s.chunks = gd_cuda_ceil(s.steps, GD_SCAN_CHUNK);
+  s.chunks = gd_div_up(s.steps, GD_SCAN_CHUNK);
   s.kernel =
       (struct gd_cuda_kernel){"scan", NULL, NULL, 3, {in[0].dtype, in[1].dtype, in[3].dtype}};
   return s;
@@ -47,7 +48,7 @@ enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(call->args);
   struct scan s = scan_of(call, 0);
   int64_t lanes = s.states <= 16 ? 4 : s.states <= 32 ? 8 : 32;
-  int64_t each = gd_cuda_power(gd_cuda_ceil(s.states, lanes));
+  int64_t each = gd_cuda_power(gd_div_up(s.states, lanes));
   bool pairs = s.channels % 2 == 0 && gd_cuda_all_aligned(call->args, 16);
   snprintf(s.defines, sizeof s.defines,
            "STATES=%lld LANES=%d SP=%d VEC=%d THREADS=%d MIN_BLOCKS=%d", (long long)s.states,
@@ -58,7 +59,7 @@ enum gd_status gd_cuda_op_scan(const struct gd_cuda_call *call) {
   s.kernel.name = "scan";
   s.kernel.defines = s.defines;
   struct gd_cuda_grid grid = {.threads = FORWARD_THREADS};
-  grid.x = s.steps ? s.batches * gd_cuda_ceil(s.channels, FORWARD_THREADS / lanes) : 0;
+  grid.x = s.steps ? s.batches * gd_div_up(s.channels, FORWARD_THREADS / lanes) : 0;
   struct gd_scan_args args = {.u = p.in[0],
                               .delta = p.in[1],
                               .a_log = p.in[2],
@@ -87,17 +88,17 @@ struct slices {
 
 static enum gd_status slices_of(const struct gd_cuda_call *call, const struct scan *s,
                                 struct slices *slices) {
-  int64_t bytes = call->args->workspace_bytes, few = gd_cuda_least(s->chunks, 4);
+  int64_t bytes = call->args->workspace_bytes, few = gd_least(s->chunks, 4);
   *slices = (struct slices){.batches = s->batches, .chunks = s->chunks};
   slices->fixed_bytes = (s->channels * (2 * s->states + 1) + s->groups + 1) * 4;
   slices->chunk_bytes = chunk_floats(s) * 4;
   /* As many sequences at once as leave room for a few chunks each: these run in parallel. */
   int64_t least = slices->fixed_bytes + few * slices->chunk_bytes;
   if (s->batches * least > bytes) {
-    int64_t at_once = gd_cuda_most(bytes / least, 1);
-    slices->batches = gd_cuda_ceil(s->batches, gd_cuda_ceil(s->batches, at_once));
+    int64_t at_once = gd_most(bytes / least, 1);
+    slices->batches = gd_div_up(s->batches, gd_div_up(s->batches, at_once));
   }
-  int64_t each = bytes / gd_cuda_most(slices->batches, 1) - slices->fixed_bytes;
+  int64_t each = bytes / gd_most(slices->batches, 1) - slices->fixed_bytes;
   if (each < slices->chunk_bytes || each < 0)
     return gd_fail(call->err, GD_UNSUPPORTED,
                    "the scan's gradient over %lld channels and %lld states needs a workspace of "
@@ -106,7 +107,7 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
                    (long long)(slices->fixed_bytes + slices->chunk_bytes), (long long)bytes);
   if (slices->chunk_bytes && each < s->chunks * slices->chunk_bytes) {
     int64_t at_once = each / slices->chunk_bytes;
-    slices->chunks = gd_cuda_ceil(s->chunks, gd_cuda_ceil(s->chunks, at_once));
+    slices->chunks = gd_div_up(s->chunks, gd_div_up(s->chunks, at_once));
   }
   return GD_OK;
 }
@@ -121,12 +122,12 @@ static enum gd_status slices_of(const struct gd_cuda_call *call, const struct sc
 static int grad_parts(const struct scan *s, int64_t blocks, int64_t chunks) {
   int64_t at_once = 132 * s->at_once, best = 1;
   double least = 0;
-  for (int64_t parts = 1; blocks > at_once && parts <= gd_cuda_least(chunks, 8); parts++) {
-    int64_t each = gd_cuda_ceil(chunks, parts), full = blocks * parts / at_once;
+  for (int64_t parts = 1; blocks > at_once && parts <= gd_least(chunks, 8); parts++) {
+    int64_t each = gd_div_up(chunks, parts), full = blocks * parts / at_once;
     int64_t rest = blocks * parts % at_once;
     double waves = (double)full + (rest == 0 ? 0 : 2 * rest <= at_once ? 0.75 : 1);
     double cost = waves * ((double)each + 0.5);
-    if (parts == gd_cuda_ceil(chunks, each) && (parts == 1 || cost < least)) {
+    if (parts == gd_div_up(chunks, each) && (parts == 1 || cost < least)) {
       best = parts;
       least = cost;
     }
@@ -191,7 +192,7 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
   s->kernel.name = "scan_grad";
   GD_TRY(GD_CUDA_LAUNCH(call, &s->kernel, grid, &args));
   grid = (struct gd_cuda_grid){
-      .x = gd_cuda_ceil(batches * chunks * s->states * GD_SCAN_CHUNK / 2, BLOCK), .threads = BLOCK};
+      .x = gd_div_up(batches * chunks * s->states * GD_SCAN_CHUNK / 2, BLOCK), .threads = BLOCK};
   s->kernel.name = "scan_sums";
   GD_TRY(GD_CUDA_LAUNCH(call, &s->kernel, grid, &shares));
   struct gd_cuda_sums sums = {.x = partial_a,
@@ -213,8 +214,8 @@ static enum gd_status grad_slice(const struct gd_cuda_call *call, struct scan *s
 /* Shared memory of a block of scan_grad with `each` channels a row of 8 lanes: what is laid out
    there, in order. */
 static int64_t grad_shared_bytes(const struct scan *s, int64_t threads, int64_t each, bool staged) {
-  int64_t channels = threads / 8 * each, padded = gd_cuda_ceil(s->states, 4) * 4;
-  int64_t tile = gd_cuda_least(padded, 16), elements = GD_SCAN_CHUNK * channels;
+  int64_t channels = threads / 8 * each, padded = gd_div_up(s->states, 4) * 4;
+  int64_t tile = gd_least(padded, 16), elements = GD_SCAN_CHUNK * channels;
   int64_t floats =
       tile * (4 * GD_SCAN_CHUNK + 4) + 4 * padded * (channels + 4) + padded * threads * each;
   int64_t of_u = gd_dtype_bytes(s->kernel.types[0]);
@@ -240,7 +241,7 @@ static const struct block *grad_block(const struct gd_cuda_call *call, const str
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
     const struct block *block = &blocks[i];
     int64_t bytes = grad_shared_bytes(s, block->threads, block->each, staged) + fixed;
-    int64_t fit = gd_cuda_least(all_bytes / bytes, block->at_once);
+    int64_t fit = gd_least(all_bytes / bytes, block->at_once);
     if (fit * block->threads * block->each > most) {
       most = fit * block->threads * block->each;
       best = block;
@@ -267,7 +268,7 @@ static enum gd_status grad_shape(const struct gd_cuda_call *call, struct scan *s
   s->threads = block->threads;
   s->at_once = block->at_once;
   s->shared_bytes = (int)grad_shared_bytes(s, block->threads, block->each, staged);
-  s->groups = gd_cuda_ceil(s->channels, block->threads / 8 * block->each);
+  s->groups = gd_div_up(s->channels, block->threads / 8 * block->each);
   snprintf(s->defines, sizeof s->defines, "STATES=%lld VEC=%d THREADS=%d CP=%d MIN_BLOCKS=%d",
            (long long)s->states, vec, s->threads, block->each, block->at_once);
   s->kernel.file = "scan_grad";
@@ -283,9 +284,9 @@ enum gd_status gd_cuda_op_scan_grad(const struct gd_cuda_call *call) {
   bool first = true;
   int64_t batch = 0;
   do { /* once at least: sums over nothing are 0 */
-    int64_t batches = gd_cuda_least(slices.batches, s.batches - batch), end = s.chunks;
+    int64_t batches = gd_least(slices.batches, s.batches - batch), end = s.chunks;
     do {
-      int64_t begin = gd_cuda_most(end - slices.chunks, 0);
+      int64_t begin = gd_most(end - slices.chunks, 0);
       GD_TRY(grad_slice(call, &s, batch, batches, begin, end, &slices, first));
       first = false;
       end = begin;
@@ -322,14 +323,14 @@ static void parts_init(struct parts *s, const struct gd_cuda_call *call, const c
 /* Threads have neighbouring positions in x, and rows or groups of rows in y. */
 static struct gd_cuda_grid positions_grid(const struct parts *s, int64_t y) {
   return (struct gd_cuda_grid){
-      .x = y ? gd_cuda_ceil(s->width / s->vec, BLOCK) : 0, .y = y, .threads = BLOCK};
+      .x = y ? gd_div_up(s->width / s->vec, BLOCK) : 0, .y = y, .threads = BLOCK};
 }
 
 /* Rows of blocks that fill a large device, each with `least` rows of the tensor at least. */
 static int64_t rows_of_blocks(const struct parts *s, int64_t least) {
-  int64_t across = gd_cuda_most(gd_cuda_ceil(s->width / s->vec, BLOCK), 1);
-  int64_t most = gd_cuda_least(gd_cuda_ceil(s->rows, least), MOST_ROWS);
-  return gd_cuda_least(gd_cuda_ceil(SUM_BLOCKS, across), most);
+  int64_t across = gd_most(gd_div_up(s->width / s->vec, BLOCK), 1);
+  int64_t most = gd_least(gd_div_up(s->rows, least), MOST_ROWS);
+  return gd_least(gd_div_up(SUM_BLOCKS, across), most);
 }
 
 enum gd_status gd_cuda_op_decay(const struct gd_cuda_call *call) {
@@ -352,8 +353,8 @@ enum gd_status gd_cuda_op_outer(const struct gd_cuda_call *call) {
 
 /* Lanes that share the states of one channel, and the grid of all channels of all rows. */
 static struct gd_cuda_grid items_grid(const struct parts *s, int *lanes) {
-  *lanes = (int)gd_cuda_least(gd_cuda_power(s->states / s->vec), 32);
-  return (struct gd_cuda_grid){.x = gd_cuda_ceil(s->rows * s->channels, BLOCK / *lanes),
+  *lanes = (int)gd_least(gd_cuda_power(s->states / s->vec), 32);
+  return (struct gd_cuda_grid){.x = gd_div_up(s->rows * s->channels, BLOCK / *lanes),
                                .threads = BLOCK};
 }
 
@@ -373,7 +374,7 @@ enum gd_status gd_cuda_op_contract_channels(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct parts s;
   parts_init(&s, call, "contract_channels", &a->in[0], a->in[1].dtype, a->out[0].dtype);
-  int across = (int)gd_cuda_least(gd_cuda_power(s.states), BLOCK);
+  int across = (int)gd_least(gd_cuda_power(s.states), BLOCK);
   struct gd_cuda_grid grid = {.x = s.rows, .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.out[0], &s.channels,
                         &s.states, &across);
@@ -388,10 +389,10 @@ enum gd_status gd_cuda_op_decay_grad(const struct gd_cuda_call *call) {
   struct gd_cuda_grid grid = items_grid(&s, &lanes);
   GD_TRY(GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[3], &p.out[0], &s.rows,
                         &s.channels, &s.states, &lanes));
-  int64_t fit = a->workspace_bytes / gd_cuda_most(4 * s.width, 1);
-  int64_t groups = gd_cuda_most(gd_cuda_least(rows_of_blocks(&s, 8), fit), 1);
-  int64_t per = gd_cuda_most(gd_cuda_ceil(s.rows, groups), 1);
-  groups = gd_cuda_ceil(s.rows, per);
+  int64_t fit = a->workspace_bytes / gd_most(4 * s.width, 1);
+  int64_t groups = gd_most(gd_least(rows_of_blocks(&s, 8), fit), 1);
+  int64_t per = gd_most(gd_div_up(s.rows, groups), 1);
+  groups = gd_div_up(s.rows, per);
   /* One group is the result itself, whatever the workspace. */
   void *partial = groups > 1 ? a->workspace : p.out[1];
   s.kernel.name = "decay_grad_rates";
@@ -413,7 +414,7 @@ enum gd_status gd_cuda_op_recur(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct parts s;
   parts_init(&s, call, "recur", &a->out[0], GD_DTYPE_F32, GD_DTYPE_F32);
-  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(s.batches * s.width, BLOCK), .threads = BLOCK};
+  struct gd_cuda_grid grid = {.x = gd_div_up(s.batches * s.width, BLOCK), .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.out[0], &s.batches, &s.steps,
                         &s.width);
 }
@@ -423,7 +424,7 @@ enum gd_status gd_cuda_op_recur_grad(const struct gd_cuda_call *call) {
   struct gd_cuda_data p = gd_cuda_data_of(a);
   struct parts s;
   parts_init(&s, call, "recur_grad", &a->in[0], GD_DTYPE_F32, GD_DTYPE_F32);
-  struct gd_cuda_grid grid = {.x = gd_cuda_ceil(s.batches * s.width, BLOCK), .threads = BLOCK};
+  struct gd_cuda_grid grid = {.x = gd_div_up(s.batches * s.width, BLOCK), .threads = BLOCK};
   return GD_CUDA_LAUNCH(call, &s.kernel, grid, &p.in[0], &p.in[1], &p.in[2], &p.out[0], &p.out[1],
                         &s.batches, &s.steps, &s.width);
 }

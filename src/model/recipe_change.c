@@ -1,0 +1,60 @@
+/*
+ * A recipe with values that were asked for in place of its own.
+ */
+#include <stdio.h>
+
+#include "base/strbuf.h"
+#include "model/model.h"
+
+/* As many whole steps as have the tokens. */
+static enum gd_status set_tokens(struct gd_model *model, int64_t tokens, struct gd_error *err) {
+  struct gd_recipe *recipe = &model->recipe;
+  int64_t per_step = recipe->batch * recipe->seq;
+  char step[48], billions[48] = "";
+  if (tokens < 10000)
+    snprintf(billions, sizeof billions, "; did you mean %lldB?", (long long)tokens);
+  if (tokens < per_step)
+    return gd_fail(err, GD_BAD_INPUT, "--tokens is %lld, less than the %s of one step of %s%s",
+                   (long long)tokens, gd_format_count(step, sizeof step, per_step), model->name,
+                   billions[0] ? billions : "; give --steps, or more tokens");
+  recipe->steps = (tokens + per_step - 1) / per_step;
+  return GD_OK;
+}
+
+static enum gd_status set_drop_path(struct gd_model *model, double drop_path,
+                                    struct gd_error *err) {
+  if ((float)drop_path >= 1)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--drop-path is %g; expected a number from 0 to below 1: the share of images "
+                   "that the last block leaves out",
+                   drop_path);
+  model->recipe.drop_path = drop_path;
+  return GD_OK;
+}
+
+enum gd_status gd_model_change_recipe(struct gd_model *model, const struct gd_recipe_change *change,
+                                      struct gd_error *err) {
+  struct gd_recipe *recipe = &model->recipe;
+  if (model->family->images && (change->seq || change->tokens))
+    return gd_fail(err, GD_BAD_INPUT, "%s is trained on images; %s does not apply to it",
+                   model->name, change->seq ? "--seq" : "--tokens");
+  if (change->seq)
+    recipe->seq = change->seq;
+  if (change->batch)
+    recipe->batch = change->batch;
+  if (change->steps && change->tokens)
+    return gd_fail(err, GD_BAD_INPUT, "--steps and --tokens say the same thing twice; give one");
+  if (change->steps)
+    recipe->steps = change->steps;
+  if (change->tokens)
+    GD_TRY(set_tokens(model, change->tokens, err));
+  if (recipe->warmup_steps > recipe->steps)
+    recipe->warmup_steps = recipe->steps;
+  if (change->optimizer) {
+    recipe->optimizer = *change->optimizer;
+    recipe->decoupled_decay = false;
+  }
+  if (change->drop_path)
+    GD_TRY(set_drop_path(model, *change->drop_path, err));
+  return gd_model_check_drop_path(model, err);
+}

@@ -1,0 +1,289 @@
+/*
+ * Ops, host, collectives and clock of a stack's step; see stack_step.h.
+ */
+#include "predict/stack_step.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "hw/collective.h"
+#include "ir/autodiff.h"
+#include "pass/kernels.h"
+#include "pass/pass.h"
+
+/* --- ops ------------------------------------------------------------------------------------ */
+
+void gd_stack_works_deinit(struct gd_stack_works *works) {
+  gd_mem_free(works->all);
+  *works = (struct gd_stack_works){0};
+}
+
+/* The micro-step of a model as that stack runs it, on one device. */
+static enum gd_status build(const struct gd_stack_facts *facts, struct gd_pass_ctx *ctx, bool flash,
+                            struct gd_graph *graph) {
+  const struct gd_setup *setup = ctx->setup;
+  bool fused = facts->kernels == GD_STACK_KERNELS_FUSED;
+  gd_graph_init(graph);
+  setup->model->family->build(setup->model, setup->micro_batch, graph);
+  GD_TRY(gd_graph_check(graph, ctx->err));
+  GD_TRY(gd_pass_precision(ctx, graph));
+  if (flash) {
+    GD_TRY(gd_kernels_attention(graph, ctx->err));
+    GD_TRY(gd_kernels_scan(graph, ctx->err));
+  }
+  if (fused) {
+    GD_TRY(gd_kernels_heads(graph, ctx->err));
+    GD_TRY(gd_kernels_loss(graph, ctx->err));
+  }
+  GD_TRY(gd_autodiff(graph, ctx->err));
+  if (fused)
+    GD_TRY(gd_pass_recompute(ctx, graph));
+  if (facts->kernels != GD_STACK_KERNELS_EAGER)
+    GD_TRY(gd_pass_compile(ctx, graph));
+  return facts->fuses_accumulation ? gd_pass_accumulate(ctx, graph) : GD_OK;
+}
+
+static enum gd_status add_work(struct gd_stack_works *works, const struct gd_stack_work *one,
+                               struct gd_error *err) {
+  for (int i = 0; i < works->count; i++) {
+    struct gd_stack_work *other = &works->all[i];
+    if (other->forward == one->forward && other->in_block == one->in_block &&
+        gd_work_same(&other->work, &one->work)) {
+      other->count += one->count;
+      return GD_OK;
+    }
+  }
+  uint32_t capacity = (uint32_t)works->capacity;
+  if (!gd_vec_reserve((void **)&works->all, &capacity, (uint32_t)works->count + 1,
+                      sizeof *works->all))
+    return gd_nomem(err, "while counting the ops of a stack");
+  works->capacity = (int)capacity;
+  works->all[works->count++] = *one;
+  return GD_OK;
+}
+
+static enum gd_status count_ops(const struct gd_graph *graph, struct gd_stack_works *works,
+                                struct gd_error *err) {
+  works->parameters = (double)gd_graph_parameters(graph);
+  works->blocks = gd_graph_blocks(graph);
+  works->model_flops = graph->model_flops;
+  for (gd_op_id id = 0; id < graph->n_ops; id++) {
+    const struct gd_op *op = &graph->ops[id];
+    struct gd_stack_work one = {
+        .count = 1, .forward = op->phase == GD_PHASE_FORWARD, .in_block = op->block >= 0};
+    if (gd_op_info(op->kind)->op_class == GD_CLASS_VIEW ||
+        gd_phase_program(op->phase) != GD_PROGRAM_MICRO_STEP)
+      continue;
+    gd_work_of(graph, id, 1, &one.work);
+    GD_TRY(add_work(works, &one, err));
+  }
+  return GD_OK;
+}
+
+enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const struct gd_model *model,
+                                   enum gd_precision precision, int64_t micro_batch, bool flash,
+                                   struct gd_stack_works *works, struct gd_error *err) {
+  struct gd_setup setup = {
+      .model = model, .precision = precision, .micro_batch = micro_batch, .ranks = 1};
+  struct gd_pass_ctx ctx = {&setup, err};
+  struct gd_graph graph = {0};
+  struct gd_stack_works made = {0};
+  enum gd_status status = build(facts, &ctx, flash, &graph);
+  if (status == GD_OK)
+    status = count_ops(&graph, &made, err);
+  gd_graph_deinit(&graph);
+  if (status != GD_OK)
+    gd_stack_works_deinit(&made);
+  *works = made;
+  return status;
+}
+
+/* --- a micro-step --------------------------------------------------------------------------- */
+
+/* What one phase takes on the GPU, and how many ops the host launches. */
+struct sums {
+  double gpu_s, ops;
+};
+
+static struct sums sum_phase(const struct gd_stack_run *run, bool forward, int in_block,
+                             double clock) {
+  const struct gd_gpu_software software = {.traffic = run->value[GD_STACK_TRAFFIC],
+                                           .attention = run->facts->attention,
+                                           .native = run->facts->native_attention};
+  struct sums sums = {0};
+  for (int i = 0; i < run->works->count; i++) {
+    const struct gd_stack_work *one = &run->works->all[i];
+    if (one->forward != forward || (in_block >= 0 && one->in_block != (in_block > 0)))
+      continue;
+    sums.gpu_s += one->count * gd_gpu_model_seconds(run->gpu, &one->work, &software, clock);
+    sums.ops += one->count;
+  }
+  return sums;
+}
+
+/* The GPU runs behind the host: the slower one sets the time, and where they are alike each waits
+   for the other now and then. */
+static double slower(double gpu_s, double host_s) {
+  return pow(pow(gpu_s, 5) + pow(host_s, 5), 0.2);
+}
+
+static double memory_s(const struct gd_stack_run *run, double bytes) {
+  return bytes / (run->gpu->fit.value[GD_GPU_MEMORY] * run->gpu->memory_bytes_per_s);
+}
+
+/* Buckets into which data parallel collects gradients: PyTorch's 25 MiB. */
+static const double bucket_bytes = 25.0 * 1024 * 1024;
+
+/* One collective a block, as FSDP gathers and scatters, or one a bucket. */
+static double collective_s(const struct gd_stack_run *run, enum gd_collective kind, double bytes) {
+  struct gd_fabric fabric;
+  if (run->target->count < 2)
+    return 0;
+  gd_fabric_of(run->target, &fabric);
+  double calls = gd_shards_by_block(run->method.sharding) ? run->works->blocks + 1
+                                                          : ceil(bytes / bucket_bytes);
+  return gd_collective_seconds(&fabric, kind, bytes, calls);
+}
+
+static double gradient_bytes(const struct gd_stack_run *run) {
+  return run->gradient_bytes > 0 ? run->gradient_bytes : run->facts->gradient_bytes;
+}
+
+/* Collectives that run while the GPU computes: as far as they are longer, and a share of them since
+   they take multiprocessors and memory from it. */
+static double with_collectives(const struct gd_stack_run *run, double compute_s,
+                               double collective_s) {
+  return fmax(compute_s, collective_s) + run->gpu->fit.value[GD_GPU_EXPOSED] * collective_s;
+}
+
+struct collectives {
+  double forward_s, backward_s; /* of a micro-step */
+  double step_s;                /* of a step */
+};
+
+static struct collectives collectives_of(const struct gd_stack_run *run) {
+  double p = run->works->parameters, gradients = gradient_bytes(run) * p;
+  double gathered = collective_s(run, GD_COLLECTIVE_ALL_GATHER, 2 * p);
+  double reduced = collective_s(run, GD_COLLECTIVE_REDUCE_SCATTER, gradients);
+  struct collectives c = {0};
+  switch (run->method.sharding) {
+  case GD_SHARDING_NONE: c.step_s = collective_s(run, GD_COLLECTIVE_ALL_REDUCE, gradients); break;
+  case GD_SHARDING_ZERO1: c.step_s = reduced + gathered; break;
+  case GD_SHARDING_ZERO2:
+    c.backward_s = reduced;
+    c.step_s = gathered;
+    break;
+  case GD_SHARDING_FSDP2:
+    c.forward_s = gathered;
+    c.backward_s = reduced;
+    break;
+  case GD_SHARDING_ZERO3:
+  case GD_SHARDING_FSDP3:
+    c.forward_s = gathered;
+    c.backward_s = gathered + reduced;
+    break;
+  case GD_SHARDING_COUNT: break;
+  }
+  return c;
+}
+
+/* Parameters that four CPU cores update in a second: DeepSpeed's CPU Adam. */
+static const double cpu_adam_per_s = 0.3e9;
+static const double host_link_share = 0.7;
+
+/* What is offloaded: copies while the GPU computes, and an update on the CPUs or by the GPU out of
+   host memory. */
+static void add_offload(const struct gd_stack_run *run, double *micro_step_s, double *update_s) {
+  const struct gd_target *target = run->target;
+  double own = run->works->parameters / target->count;
+  double link = host_link_share * target->gpu->host_link_bytes_per_s;
+  bool parameters = gd_shards_parameters(run->method.sharding);
+  if (parameters)
+    *micro_step_s = fmax(*micro_step_s, 3 * 2 * own / link);
+  if (run->facts->updates_on_gpu)
+    *update_s += run->facts->update_bytes * own / link;
+  else
+    *update_s += own / (cpu_adam_per_s * fmax(target->cpus, 1) / 4) + 2 * 2 * own / link;
+}
+
+struct timing {
+  const struct gd_stack_run *run;
+  struct gd_stack_step *step;
+};
+
+static double seconds_at(void *user, double clock) {
+  const struct timing *timing = user;
+  const struct gd_stack_run *run = timing->run;
+  struct gd_stack_step *step = timing->step;
+  bool ckpt = run->method.ckpt;
+  double p = run->works->parameters;
+  int shares = run->method.sharding == GD_SHARDING_NONE ? 1 : run->target->count;
+  struct sums forward = sum_phase(run, true, -1, clock),
+              backward = sum_phase(run, false, -1, clock);
+  struct sums again = ckpt ? sum_phase(run, true, 1, clock) : (struct sums){0};
+  struct collectives c = collectives_of(run);
+  double host = run->value[GD_STACK_HOST], slowest = gd_slowest_of(run->target->count);
+  forward.gpu_s *= slowest; /* all wait for it */
+  backward.gpu_s *= slowest;
+  again.gpu_s *= slowest;
+  step->forward_s = slower(forward.gpu_s, host * forward.ops);
+  step->backward_s = slower(backward.gpu_s + again.gpu_s, host * (backward.ops + again.ops));
+  step->gpu_s = forward.gpu_s + backward.gpu_s + again.gpu_s;
+  step->host_s = host * (forward.ops + backward.ops + again.ops);
+  step->forward_s = with_collectives(run, step->forward_s, c.forward_s);
+  step->backward_s = with_collectives(run, step->backward_s, c.backward_s);
+  if (run->facts->weights == GD_STACK_WEIGHTS_CAST) /* 4 read and 2 written, twice with gradients */
+    step->forward_s += memory_s(run, 12 * p);
+  step->update_s = memory_s(run, run->method.offload ? 0 : run->facts->update_bytes * p / shares);
+  step->collective_s = c.step_s;
+  if (run->facts->overlaps) /* with the backward pass of the last micro-step */
+    step->collective_s =
+        fmax(run->gpu->fit.value[GD_GPU_EXPOSED] * c.step_s, c.step_s - step->backward_s);
+  double micro_step_s = step->forward_s + step->backward_s;
+  if (run->method.offload)
+    add_offload(run, &micro_step_s, &step->update_s);
+  step->seconds = run->accumulation * micro_step_s + step->update_s + step->collective_s;
+  return step->seconds;
+}
+
+void gd_stack_step(const struct gd_stack_run *run, struct gd_stack_step *step) {
+  struct gd_gpu_load load = {0};
+  struct timing timing = {run, step};
+  *step = (struct gd_stack_step){0};
+  for (int i = 0; i < run->works->count; i++) {
+    const struct gd_stack_work *one = &run->works->all[i];
+    double times = run->method.ckpt && one->forward && one->in_block ? 2 : 1;
+    gd_gpu_load_add(run->gpu, &one->work, run->value[GD_STACK_TRAFFIC],
+                    run->accumulation * times * one->count, &load);
+  }
+  double clock = gd_gpu_model_clock(run->gpu, &load, seconds_at, &timing);
+  step->seconds = seconds_at(&timing, clock);
+  step->clock = clock;
+  step->watts = fmin(run->gpu->power_w, gd_gpu_load_watts(run->gpu, &load, step->seconds, clock));
+}
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+enum gd_stack_mode gd_stack_facts_mode(const struct gd_stack_facts *facts, bool flash) {
+  return facts->memory == GD_STACK_COMPILED && !flash ? GD_STACK_NAIVE : facts->memory;
+}
+
+void gd_stack_facts_bytes(const struct gd_stack_facts *facts, const struct gd_stack_graph *graph,
+                          const struct gd_method *method, int count, double micro_batch,
+                          struct gd_stack_bytes *bytes) {
+  /* What the rules there count with: fp32 weights, gradients and two moments. */
+  const double usual = 16;
+  struct gd_stack_graph own = *graph;
+  if (facts->kernels == GD_STACK_KERNELS_FUSED) { /* the loss makes its logits in pieces */
+    own.one.saved_bytes -= own.one.outside_bytes;
+    own.two.saved_bytes -= own.two.outside_bytes;
+    own.one.outside_bytes = own.two.outside_bytes = 0;
+  }
+  gd_stack_bytes(&own, method, count, micro_batch, bytes);
+  double shares = method->sharding == GD_SHARDING_NONE ? 1 : count;
+  double more = (facts->state_bytes - usual) * graph->parameters / shares;
+  if (method->sharding == GD_SHARDING_NONE && facts->weights == GD_STACK_WEIGHTS_STORED)
+    more -= 2 * graph->parameters; /* no copies in 16 bits: they are among the state */
+  double *to = method->offload ? &bytes->host : &bytes->device;
+  *to = fmax(*to + more, 0);
+}

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Calibrations of others: loaded, listed, named, used; what whole steps say, learned from files of trials.
+# shellcheck source=/dev/null
+source "$(dirname "$0")/common.sh"
+cd "$GD_SOURCE_DIR" || exit
+
+cp data/calibration/h200.json "$WORK/from kim.json"
+expect 2 calibrate load "$WORK/from kim.json"
+said "is no name for a calibration"
+expect 0 calibrate load "$WORK/from kim.json" kim
+shown "kim: NVIDIA H200"
+[[ -s $XDG_DATA_HOME/gpudays/calibration/kim.json ]] || fail "not kept"
+expect 2 calibrate load "$WORK/from kim.json" kim
+said "there is a calibration kim already"
+echo '{"format": 1}' >"$WORK/broken.json"
+expect 2 calibrate load "$WORK/broken.json"
+[[ ! -e $XDG_DATA_HOME/gpudays/calibration/broken.json ]] || fail "a broken file is kept"
+expect 2 calibrate load
+expect 2 calibrate nonsense
+said "calibrate takes learn, load or list"
+expect 0 calibrate list --json
+[[ $(grep -c '"name"' "$OUT") == 3 ]] || fail "not three calibrations"
+expect 0 calibrate list
+shown "in the program"
+shown "29 trials of 9 models"
+
+# By name, and a wrong one.
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch --calibration kim --json
+kim=$(field step_s)
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch --calibration h200 --json
+[[ $(field step_s) == "$kim" ]] || fail "the same file, other times"
+expect 2 plan pythia-1b --gpu h200 --calibration nobody
+said 'unknown calibration "nobody"; there are kim'
+expect 2 plan pythia-1b --gpu h200 --calibration epyc-2-threads
+said "--gpu needs one of a GPU"
+expect 0 plan pythia-14m --backend cpu --methods free-lunch --calibration epyc-2-threads --json
+field_is predicted true
+
+# Learned from a few trials; the sentence names them.
+awk 'NR == 1 || /^(vit|pythia-410m),/' results/h200.csv >"$WORK/few.csv"
+expect 2 calibrate learn "$WORK/few.csv" --calibration epyc-2-threads
+said "too few to learn from"
+expect 0 calibrate learn "$WORK/few.csv" --calibration kim --json
+field_is learned_from "4 trials of 2 models, few.csv"
+field_above energy 0.5
+field_above worst_error 0
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch --calibration kim --json
+grep -q "learned from 4 trials of 2 models, few.csv" "$OUT" || fail "the sentence does not say what was learned"
+[[ $(field step_s) != "$kim" ]] || fail "nothing was learned"
+expect 2 calibrate learn "$WORK/nothing.csv" --calibration kim
