@@ -23,6 +23,7 @@ struct problem {
   const struct gd_published_leave *leave;
   struct gd_published_fit start; /* what is expected */
   double *weights;               /* by row; 0: left out */
+  bool *first_of_gpu;            /* by row: no row before it is of its source and GPU */
   int n;                         /* parameters */
 };
 
@@ -37,27 +38,33 @@ static double width_at(int i) {
                    : stack_width[(i - N_GPU) % GD_STACK_FITTED_COUNT];
 }
 
+/* Of the rows of its source and GPU, the first that counts? */
+static bool first_of_gpu(const struct problem *p, int row) {
+  const struct gd_published_row *rows = p->published->rows;
+  for (int i = 0; i < row; i++)
+    if (p->weights[i] > 0 && rows[i].group == rows[row].group &&
+        strcmp(rows[i].gpu_name, rows[row].gpu_name) == 0)
+      return false;
+  return true;
+}
+
 static void set_weights(struct problem *p) {
   const struct gd_published *published = p->published;
+  const struct gd_published_row *rows = published->rows;
+  bool *first = p->first_of_gpu;
   for (int i = 0; i < published->count; i++) {
-    const struct gd_published_row *row = &published->rows[i];
+    p->weights[i] = !gd_published_left_out(published, p->leave, &rows[i]);
+    first[i] = p->weights[i] > 0 && first_of_gpu(p, i);
+  }
+  for (int i = 0; i < published->count; i++) {
     int alike = 0, gpus = 0;
-    p->weights[i] = 0;
-    if (gd_published_left_out(published, p->leave, row))
-      continue;
-    for (int k = 0; k < published->count; k++) {
-      const struct gd_published_row *other = &published->rows[k];
-      if (other->group != row->group || gd_published_left_out(published, p->leave, other))
-        continue;
-      alike += strcmp(other->gpu_name, row->gpu_name) == 0;
-      bool first = true; /* of its GPU in this source */
-      for (int j = 0; j < k && first; j++)
-        first = published->rows[j].group != row->group ||
-                gd_published_left_out(published, p->leave, &published->rows[j]) ||
-                strcmp(published->rows[j].gpu_name, other->gpu_name) != 0;
-      gpus += first;
-    }
-    p->weights[i] = source_weight / alike / gpus;
+    for (int k = 0; k < published->count; k++)
+      if (p->weights[k] > 0 && rows[k].group == rows[i].group) {
+        alike += strcmp(rows[k].gpu_name, rows[i].gpu_name) == 0;
+        gpus += first[k];
+      }
+    if (p->weights[i] > 0)
+      p->weights[i] = source_weight / alike / gpus;
   }
 }
 
@@ -232,11 +239,12 @@ enum gd_status gd_published_fit(const struct gd_published *published,
   GD_ASSERT(published->stacks.count <= GD_PUBLISHED_STACKS);
   p.n = N_GPU + GD_STACK_FITTED_COUNT * published->stacks.count;
   p.weights = gd_arena_alloc(&arena, (size_t)published->count + 1, sizeof *p.weights);
+  p.first_of_gpu = gd_arena_alloc(&arena, (size_t)published->count + 1, sizeof *p.first_of_gpu);
   normal.a = gd_arena_alloc(&arena, N_MOST, sizeof *normal.a);
   normal.g = gd_arena_alloc(&arena, N_MOST, sizeof *normal.g);
   normal.dx = gd_arena_alloc(&arena, N_MOST, sizeof *normal.dx);
   double(*m)[N_MOST + 1] = gd_arena_alloc(&arena, N_MOST, sizeof *m);
-  if (!p.weights || !normal.a || !normal.g || !normal.dx || !m) {
+  if (!p.weights || !p.first_of_gpu || !normal.a || !normal.g || !normal.dx || !m) {
     gd_arena_deinit(&arena);
     return gd_nomem(err, "while fitting published throughput");
   }
