@@ -103,22 +103,31 @@ enum gd_status gd_config_unsupported(const struct gd_json *json, const json_t *o
   return gd_fail(err, GD_UNSUPPORTED, "%s", found.text);
 }
 
+static bool is_one_of(const char *key, const char *const *keys, int count) {
+  for (int i = 0; i < count; i++)
+    if (strcmp(key, keys[i]) == 0)
+      return true;
+  return false;
+}
+
+static const char *nearest_of(const char *key, const char *const *keys, int count) {
+  int nearest = 0;
+  for (int i = 1; i < count; i++)
+    if (gd_edit_distance(key, keys[i]) < gd_edit_distance(key, keys[nearest]))
+      nearest = i;
+  return keys[nearest];
+}
+
 enum gd_status gd_config_keys(const struct gd_json *json, json_t *object, const char *what,
                               const char *const *keys, int count, struct gd_error *err) {
   const char *key;
   json_t *value;
   json_object_foreach(object, key, value) {
     char clean[64];
-    int nearest = 0;
-    bool found = false;
-    for (int i = 0; i < count; i++) {
-      found = found || strcmp(key, keys[i]) == 0;
-      if (gd_edit_distance(key, keys[i]) < gd_edit_distance(key, keys[nearest]))
-        nearest = i;
-    }
-    if (!found)
+    if (!is_one_of(key, keys, count))
       return gd_fail(err, GD_BAD_INPUT, "%s: \"%s\" is not a field of %s; did you mean %s?",
-                     json->file, gd_json_excerpt(clean, sizeof clean, key), what, keys[nearest]);
+                     json->file, gd_json_excerpt(clean, sizeof clean, key), what,
+                     nearest_of(key, keys, count));
   }
   return GD_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * Every op of ops.def on the cpu backend against ref. A run takes the first cases of an op and a
- * third of the others (support/sample.h). What op_check demands of a case is in
+ * sixth of the others (support/sample.h). What op_check demands of a case is in
  * support/op_harness.h. Argument: a pattern of tests, such as test_softmax*.
  */
 #include "op/op_cases.h"
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
 #include "ir/ops.def"
 #undef GD_OP
   };
-  op_cases = (struct op_cases){.backend = &cpu, .parts = 3};
+  op_cases = (struct op_cases){.backend = &cpu, .parts = 6};
   if (argc > 1)
     cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
