@@ -16,7 +16,7 @@
  * one of the architectures (support/sample.h); with GD_TEST_ALL, all three and larger shares.
  * GD_TEST_MODULES=all: all modules for each.
  */
-enum { SHARES = 27, SHARES_OF_ALL = 9 };
+enum { SHARES = 54, SHARES_OF_ALL = 9 };
 
 static void compile_for(int sm, int share) {
   struct gd_error why = {0};
