@@ -1,8 +1,9 @@
 /*
- * The fit of stack_paper.h: Gauss-Newton with Levenberg's damping over the logarithms of the
- * parameters. Residuals are logarithms of predicted over measured days; beyond 15 % they count
- * linearly (Huber's loss), since single cells of the tables are off by two or more. A weak pull to
- * the starting values keeps in place what the cells at hand say nothing about.
+ * The fit of stack_paper.h: Gauss-Newton with Levenberg's damping over the logarithms of what
+ * parameters are above the least that they can be. Residuals are logarithms of predicted over
+ * measured days; beyond 15 % they count linearly (Huber's loss), since single cells of the tables
+ * are off by two or more. A weak pull to the starting values keeps in place what the cells at hand
+ * say nothing about.
  */
 #include <math.h>
 #include <string.h>
@@ -22,9 +23,20 @@ static bool counts(const struct problem *problem, const struct gd_stack_cell *ce
   return cell->group == GD_STACK_FITTED && !gd_stack_leaves_out(problem->leave, cell);
 }
 
+/* Coordinates of the fit: logarithms of what a parameter is above its least value. */
+static double value_of(int parameter, double x) {
+  return gd_stack_parameter((enum gd_stack_parameter)parameter)->least + exp(x);
+}
+
+static double start_of(int parameter) {
+  const struct gd_stack_parameter_info *info =
+      gd_stack_parameter((enum gd_stack_parameter)parameter);
+  return log(info->start - info->least);
+}
+
 static void to_fit(const double *x, struct gd_stack_fit *fit) {
   for (int i = 0; i < N; i++)
-    fit->value[i] = exp(x[i]);
+    fit->value[i] = value_of(i, x[i]);
 }
 
 enum residual { DAYS, CHOICE, RESIDUALS };
@@ -66,7 +78,7 @@ static void linearise(const struct problem *problem, const double *x, double a[N
   to_fit(x, &at);
   for (int i = 0; i < N; i++) {
     moved[i] = at;
-    moved[i].value[i] = exp(x[i] + step);
+    moved[i].value[i] = value_of(i, x[i] + step);
     a[i][i] = pull;
     g[i] = pull * (x[i] - problem->start[i]);
   }
@@ -135,7 +147,7 @@ void gd_stack_fit(const struct gd_stack *stack, const struct gd_stack_leave *lea
   struct problem problem = {.stack = stack, .leave = leave};
   double x[N], damping = 1e-2;
   for (int i = 0; i < N; i++)
-    x[i] = problem.start[i] = log(gd_stack_parameter((enum gd_stack_parameter)i)->start);
+    x[i] = problem.start[i] = start_of(i);
   double best = loss(&problem, x);
   for (int round = 0; round < ROUNDS && improve(&problem, x, &best, &damping); round++)
     continue;

@@ -1,12 +1,11 @@
 /*
- * The paper's stack: memory, time, and the fit of what the time depends on; see stack_paper.h.
+ * The paper's stack: its memory, and the cells of the paper's tables; see stack_paper.h. Its time
+ * is stack_paper_time.c, the fit stack_fit.c.
  *
  * Memory is counted, not fitted: PyTorch keeps 16 bytes a parameter and autocast 2 more, DeepSpeed
- * keeps the model in 16 bits and the rest in shares; activations are those of stack_graph.c. Time
- * is a sum: GEMMs at the peak and at the speed of memory, everything else at the speed of
- * memory, collectives as far as the backward pass does not hide them.
+ * keeps the model in 16 bits and the rest in shares; activations are those of stack_graph.c.
  */
-#include "predict/stack_paper.h"
+#include "predict/stack_paper_int.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,27 +14,7 @@
 
 static const double context_bytes = 0.9 * 1024 * 1024 * 1024; /* CUDA, cuBLAS, NCCL */
 static const double allocator_overhead = 1.02;                /* of activations, by rounding */
-static const double nvlink_share = 0.7;          /* of the links' rate that NCCL reaches */
-static const double network_share = 0.8;         /* likewise of networks */
-static const double host_link_share = 0.5;       /* likewise of copies while the GPU computes */
-static const double cpu_adam_per_s = 0.3e9;      /* parameters that 4 cores update */
 static const double zero3_live_parameters = 1e9; /* stage3_max_live_parameters of DeepSpeed */
-
-static const struct gd_stack_parameter_info parameters[GD_STACK_PARAMETERS] = {
-    [GD_STACK_REUSE] = {"reuse", "FLOP/B", "FLOPs of a GEMM for each byte of memory bandwidth", 400,
-                        1},
-    [GD_STACK_BANDWIDTH] = {"bandwidth", "of the data sheet's", "what other ops reach of it", 0.8,
-                            1},
-    [GD_STACK_EAGER] = {"eager", "x", "bytes moved op by op over those of our graph", 1.5, 1},
-    [GD_STACK_AUTOCAST] = {"autocast", "x", "likewise with the conversions of autocast", 2.5, 1},
-    [GD_STACK_SCORES] = {"scores", "x", "likewise for the scores of attention", 6, 1},
-    [GD_STACK_BUS] = {"bus", "GB/s", "collectives over the host's bus", 8e9, 1e9},
-};
-
-const struct gd_stack_parameter_info *gd_stack_parameter(enum gd_stack_parameter parameter) {
-  GD_ASSERT(parameter < GD_STACK_PARAMETERS);
-  return &parameters[parameter];
-}
 
 /* --- models and methods -------------------------------------------------------------------- */
 
@@ -45,23 +24,14 @@ enum gd_status gd_stack_model_make(struct gd_stack_model *model, struct gd_error
   return GD_OK;
 }
 
-static bool is_zero(enum gd_sharding sharding) {
-  return sharding != GD_SHARDING_NONE && !gd_shards_by_block(sharding);
-}
-
 enum gd_stack_mode gd_stack_mode(const struct gd_method *method) {
   bool plain = !method->ckpt && method->sharding == GD_SHARDING_NONE;
-  return gd_method_is_naive(method)  ? (plain ? GD_STACK_NAIVE : GD_STACK_MEGATRON)
-         : is_zero(method->sharding) ? GD_STACK_HALF
-                                     : GD_STACK_COMPILED;
+  return gd_method_is_naive(method)           ? (plain ? GD_STACK_NAIVE : GD_STACK_MEGATRON)
+         : gd_stack_is_zero(method->sharding) ? GD_STACK_HALF
+                                              : GD_STACK_COMPILED;
 }
 
 /* --- memory -------------------------------------------------------------------------------- */
-
-/* Bytes a parameter that compute: of DeepSpeed's model, of what FSDP gathers. */
-static double compute_bytes(const struct gd_stack_graph *graph) {
-  return graph->fp32 ? 4 : 2;
-}
 
 /* fp32 weights, gradients and moments, the 16-bit copies that autocast caches, and the buckets into
    which data parallel copies gradients; at the update, the temporaries of Adam instead. */
@@ -73,7 +43,7 @@ static double replicated_bytes(const struct gd_stack_graph *graph, int count, do
 
 static void zero_bytes(const struct gd_stack_graph *graph, const struct gd_method *method,
                        int count, struct gd_stack_bytes *bytes) {
-  double p = graph->parameters, own = p / count, width = compute_bytes(graph);
+  double p = graph->parameters, own = p / count, width = gd_stack_compute_bytes(graph);
   double optimizer = graph->fp32 ? 8 : 12; /* with fp32 masters */
   bool gradients = gd_shards_gradients(method->sharding);
   if (gd_shards_parameters(method->sharding)) {
@@ -91,7 +61,7 @@ static void zero_bytes(const struct gd_stack_graph *graph, const struct gd_metho
 
 static void fsdp_bytes(const struct gd_stack_graph *graph, const struct gd_method *method,
                        int count, struct gd_stack_bytes *bytes) {
-  double p = graph->parameters, own = p / count, width = compute_bytes(graph);
+  double p = graph->parameters, own = p / count, width = gd_stack_compute_bytes(graph);
   double outside = fmax(0, p - graph->blocks * graph->block_parameters);
   double gathered =
       method->sharding == GD_SHARDING_FSDP2 ? p : 3 * graph->block_parameters + outside;
@@ -111,7 +81,7 @@ void gd_stack_bytes(const struct gd_stack_graph *graph, const struct gd_method *
   *bytes = (struct gd_stack_bytes){0};
   if (method->sharding == GD_SHARDING_NONE)
     bytes->device = replicated_bytes(graph, count, activations);
-  else if (is_zero(method->sharding))
+  else if (gd_stack_is_zero(method->sharding))
     zero_bytes(graph, method, count, bytes);
   else
     fsdp_bytes(graph, method, count, bytes);
@@ -159,166 +129,6 @@ void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *
   point->accumulation = ceil((double)own / (double)point->micro_batch - 1e-9);
 }
 
-/* --- time ---------------------------------------------------------------------------------- */
-
-/* The peak of the unit that multiplies: TF32 is part of the free lunch. What a GPU lacks it does in
-   another precision, as gd_setup_precision has it. */
-static double peak_of(const struct gd_gpu *gpu, enum gd_precision precision, bool naive) {
-  bool bits16 = precision != GD_PRECISION_FP32;
-  enum gd_peak own = precision == GD_PRECISION_BF16 ? GD_PEAK_BF16 : GD_PEAK_FP16;
-  enum gd_peak other = own == GD_PEAK_BF16 ? GD_PEAK_FP16 : GD_PEAK_BF16;
-  if (bits16 && gpu->flops[own] > 0)
-    return gpu->flops[own];
-  if (bits16 && gpu->flops[other] > 0)
-    return gpu->flops[other];
-  return gpu->flops[naive || gpu->flops[GD_PEAK_TF32] <= 0 ? GD_PEAK_FP32 : GD_PEAK_TF32];
-}
-
-/* How many times the bytes of our graph are moved: by ops, and by ops on scores. */
-static void traffic(const struct gd_stack_model *model, enum gd_stack_mode mode,
-                    enum gd_sharding sharding, const struct gd_stack_fit *fit, double *ops,
-                    double *scores) {
-  bool fp32 = model->graphs[mode].fp32;
-  double whole = fit->value[GD_STACK_SCORES];
-  *ops = *scores = 1; /* compiled, or Megatron-LM's own kernels */
-  if (mode == GD_STACK_NAIVE) {
-    *ops = fit->value[fp32 ? GD_STACK_EAGER : GD_STACK_AUTOCAST];
-    *scores = fp32 ? whole / 2 : whole; /* without conversions half as many */
-  } else if (mode == GD_STACK_HALF ||
-             (mode == GD_STACK_COMPILED && !gd_stack_compiles(&model->model))) {
-    *ops = fit->value[GD_STACK_EAGER];
-    *scores = whole / 2;
-  } else if (mode == GD_STACK_COMPILED && gd_shards_by_block(sharding)) {
-    *ops = fit->value[fp32 ? GD_STACK_EAGER : GD_STACK_AUTOCAST];
-  }
-}
-
-struct clock {
-  const struct gd_stack_fit *fit;
-  double peak, memory_bytes_per_s;
-  double ops, scores;
-};
-
-static double phase_s(const struct clock *clock, const struct gd_stack_phase *phase) {
-  double flops = phase->gemm_flops + phase->attention_flops;
-  double bytes = clock->ops * phase->other_bytes + clock->scores * phase->score_bytes;
-  double bandwidth = clock->memory_bytes_per_s;
-  return flops / clock->peak + flops / (clock->fit->value[GD_STACK_REUSE] * bandwidth) +
-         bytes / (clock->fit->value[GD_STACK_BANDWIDTH] * bandwidth);
-}
-
-static double inside_bytes_per_s(const struct gd_target *target, const struct gd_stack_fit *fit) {
-  bool linked = target->topology == GD_TOPOLOGY_SWITCH ||
-                (target->topology == GD_TOPOLOGY_PAIRS && target->count == 2);
-  return linked && target->gpu->peer_link_bytes_per_s > 0
-             ? nvlink_share * target->gpu->peer_link_bytes_per_s
-             : fit->value[GD_STACK_BUS];
-}
-
-/* A ring is as fast as its slowest link; the paper had one machine, and no network. */
-static double collective_bytes_per_s(const struct gd_target *target,
-                                     const struct gd_stack_fit *fit) {
-  double inside = inside_bytes_per_s(target, fit);
-  return target->nodes > 1 && target->network
-             ? fmin(inside,
-                    network_share * fmax(target->network_cards, 1) * target->network->bytes_per_s)
-             : inside;
-}
-
-/* What a pass and an update spend on other GPUs. Hugging Face's Trainer lets data parallel sum
-   gradients in every pass; ZeRO 1 alone waits for the last one. */
-static void add_collectives(const struct gd_stack_graph *graph, enum gd_sharding sharding,
-                            const struct gd_target *target, const struct gd_stack_fit *fit,
-                            double backward_s, double *micro_step_s, double *update_s) {
-  if (target->count < 2)
-    return;
-  /* A ring moves (n - 1) / n of the data over each link, an all-reduce twice that. */
-  double ring = (double)(target->count - 1) / target->count / collective_bytes_per_s(target, fit);
-  double compute = compute_bytes(graph) * graph->parameters;
-  switch (sharding) {
-  case GD_SHARDING_NONE:
-    *micro_step_s += fmax(0, 2 * ring * 4 * graph->parameters - backward_s);
-    break;
-  case GD_SHARDING_ZERO1: *update_s += 2 * ring * compute; break;
-  case GD_SHARDING_ZERO2:
-    *micro_step_s += fmax(0, ring * compute - backward_s);
-    *update_s += ring * compute;
-    break;
-  case GD_SHARDING_FSDP2: *micro_step_s = fmax(*micro_step_s, 2 * ring * compute); break;
-  case GD_SHARDING_ZERO3:
-  case GD_SHARDING_FSDP3: *micro_step_s = fmax(*micro_step_s, 3 * ring * compute); break;
-  case GD_SHARDING_COUNT: break;
-  }
-}
-
-/* Adam on the CPU, and what crosses the host link in a pass and in an update. */
-static void add_offload(const struct gd_stack_graph *graph, enum gd_sharding sharding,
-                        const struct gd_target *target, double *micro_step_s, double *update_s) {
-  double own = graph->parameters / target->count, compute = compute_bytes(graph) * own;
-  double link = host_link_share * target->gpu->host_link_bytes_per_s;
-  *update_s += own / cpu_adam_per_s;
-  switch (sharding) {
-  case GD_SHARDING_ZERO2:
-    *micro_step_s += compute / link; /* gradients, each micro-step */
-                                     /* fall through */
-  case GD_SHARDING_ZERO1: *update_s += 2 * compute / link; break;
-  case GD_SHARDING_ZERO3: *micro_step_s += 3 * compute / link; break; /* weights twice, gradients */
-  case GD_SHARDING_FSDP2: *micro_step_s += 8 * own / link; break;     /* in fp32 */
-  case GD_SHARDING_FSDP3: *micro_step_s += 12 * own / link; break;
-  case GD_SHARDING_NONE:
-  case GD_SHARDING_COUNT: break;
-  }
-}
-
-double gd_stack_step_s(const struct gd_stack_model *model, const struct gd_stack_point *point,
-                       const struct gd_target *target, const struct gd_stack_fit *fit) {
-  const struct gd_method *method = &point->method;
-  const struct gd_stack_graph *graph = &model->graphs[point->mode];
-  struct clock clock = {
-      .fit = fit,
-      .peak = peak_of(target->gpu, model->model.recipe.precision, point->mode == GD_STACK_NAIVE),
-      .memory_bytes_per_s = target->gpu->memory_bytes_per_s};
-  traffic(model, point->mode, method->sharding, fit, &clock.ops, &clock.scores);
-  double forward_s = phase_s(&clock, &point->forward);
-  double backward_s = phase_s(&clock, &point->backward);
-  double micro_step_s = (method->ckpt ? 2 : 1) * forward_s + backward_s;
-  double updated = graph->parameters / (method->sharding == GD_SHARDING_NONE ? 1 : target->count);
-  double update_s =
-      28 * updated / (fit->value[GD_STACK_BANDWIDTH] * target->gpu->memory_bytes_per_s);
-  add_collectives(graph, method->sharding, target, fit, backward_s, &micro_step_s, &update_s);
-  if (method->offload)
-    add_offload(graph, method->sharding, target, &micro_step_s, &update_s);
-  return point->accumulation * micro_step_s + update_s;
-}
-
-/* --- Megatron-LM --------------------------------------------------------------------------- */
-
-enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row *row,
-                                 const struct gd_stack_fit *fit, struct gd_stack_megatron *result,
-                                 struct gd_error *err) {
-  static const enum gd_sharding stages[] = {GD_SHARDING_NONE, GD_SHARDING_ZERO1, GD_SHARDING_ZERO2,
-                                            GD_SHARDING_ZERO3};
-  struct gd_stack_model model = {0};
-  struct gd_stack_graph *graph = &model.graphs[GD_STACK_MEGATRON];
-  struct gd_target target;
-  struct gd_stack_sums sums;
-  struct gd_stack_point point = {.mode = GD_STACK_MEGATRON, .accumulation = 1};
-  GD_ASSERT(row->zero_stage >= 0 && row->zero_stage < 4 && row->model_parallel == 1);
-  point.method = (struct gd_method){
-      .kernels = true, .ckpt = true, .sharding = stages[row->zero_stage], .offload = row->offload};
-  point.micro_batch = row->batch ? row->batch / row->data_parallel : 1;
-  GD_TRY(gd_hw_target(hw, "a100-40gb", row->gpus, 1, NULL, NULL, &target, err));
-  GD_TRY(gd_model_load(row->model, &model.model, err));
-  GD_TRY(gd_stack_graph_make(&model.model, GD_STACK_MEGATRON, graph, err));
-  gd_stack_graph_at(graph, (double)point.micro_batch, &sums);
-  point.forward = sums.forward;
-  point.backward = sums.backward;
-  gd_stack_bytes(graph, &point.method, row->gpus, (double)point.micro_batch, &result->bytes);
-  result->limit_bytes = (double)target.gpu->memory_bytes;
-  result->iteration_s = gd_stack_step_s(&model, &point, &target, fit);
-  return GD_OK;
-}
-
 /* --- the paper's cells --------------------------------------------------------------------- */
 
 static void fill_points(struct gd_stack_cell *cell) {
@@ -351,7 +161,7 @@ static void find_setting(const struct gd_paper *paper, struct gd_stack_cell *cel
 static void classify(struct gd_stack_cell *cell) {
   const struct gd_recipe *recipe = &cell->model->model.recipe;
   bool naive = cell->paper->table == GD_PAPER_NAIVE;
-  double peak = peak_of(cell->target.gpu, recipe->precision, naive) * cell->paper->count;
+  double peak = gd_stack_peak(cell->target.gpu, recipe->precision, naive) * cell->paper->count;
   double flops = cell->model->graphs[GD_STACK_NAIVE].model_flops * (double)recipe->batch *
                  (double)recipe->steps;
   if (cell->paper->days > 0)

@@ -22,16 +22,18 @@
 
 /* What is fitted; the same for all GPUs and all models. */
 enum gd_stack_parameter {
-  GD_STACK_REUSE,     /* FLOPs of GEMMs for each byte of memory bandwidth they keep busy */
-  GD_STACK_BANDWIDTH, /* share of the memory bandwidth that all else reaches */
-  GD_STACK_EAGER,     /* bytes moved op by op over those of our graph, model in one precision */
-  GD_STACK_AUTOCAST,  /* likewise under autocast, with its conversions */
-  GD_STACK_SCORES,    /* likewise of what works on the scores of attention, under autocast */
-  GD_STACK_BUS,       /* bytes a second of collectives over the host's bus */
+  GD_STACK_REUSE,          /* FLOPs of GEMMs for each byte of memory bandwidth they keep busy */
+  GD_STACK_COMPILED_BYTES, /* bytes moved where compiled over those of our graph */
+  GD_STACK_EAGER,          /* likewise op by op, model in one precision */
+  GD_STACK_AUTOCAST,       /* how many times more under autocast, with its conversions */
+  GD_STACK_SCORES,         /* bytes over ours by what works on scores of attention, likewise */
+  GD_STACK_AHEAD,          /* kernels of our graph that the host is ahead of the GPU */
+  GD_STACK_BUS,            /* bytes a second of collectives over the host's bus */
   GD_STACK_PARAMETERS
 };
 struct gd_stack_parameter_info {
   const char *name, *unit, *meaning;
+  double least; /* what it means allows no less */
   double start; /* where a fit starts, and what it is weakly pulled to */
   double shown; /* values are shown in this many: 1e9 for GB */
 };
@@ -79,7 +81,15 @@ struct gd_stack_limits {
 void gd_stack_point(const struct gd_stack_model *model, const struct gd_method *method,
                     const struct gd_target *target, int64_t batch,
                     const struct gd_stack_limits *limits, struct gd_stack_point *point);
-/* Seconds of one training step of a point that fits. */
+/* Seconds of one training step of a point that fits: as the paper's clock shows it, which does not
+   wait for the GPU (stack_paper_time.c), and as a run takes. */
+struct gd_stack_time {
+  double step_s, waited_s;
+};
+void gd_stack_time(const struct gd_stack_model *model, const struct gd_stack_point *point,
+                   const struct gd_target *target, const struct gd_stack_fit *fit,
+                   struct gd_stack_time *time);
+/* The former. */
 double gd_stack_step_s(const struct gd_stack_model *model, const struct gd_stack_point *point,
                        const struct gd_target *target, const struct gd_stack_fit *fit);
 
@@ -88,19 +98,6 @@ struct gd_stack_answer {
   const struct gd_stack_point *point; /* the fastest; NULL where none fits */
   double step_s, days;
 };
-
-/*
- * A data-parallel row of the Megatron/DeepSpeed table, as a checkpointed GPT on 8 x A100 40 GB; fit
- * is the paper's. The bytes are those of the row's own batch; of one sequence where it has none.
- */
-struct gd_stack_megatron {
-  struct gd_stack_bytes bytes;
-  double limit_bytes; /* of the GPU */
-  double iteration_s;
-};
-enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_megatron_row *row,
-                                 const struct gd_stack_fit *fit, struct gd_stack_megatron *result,
-                                 struct gd_error *err) GD_MUST_USE;
 
 /* --- the paper's cells --------------------------------------------------------------------- */
 

@@ -128,15 +128,17 @@ static void score_folds(struct gd_accuracy *a, struct errors *rooms) {
 
 /* --- the Megatron table --------------------------------------------------------------------- */
 
-static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memory,
-                                       struct errors time, struct gd_error *err) {
+static enum gd_status predict_rows(struct gd_accuracy *a, const struct gd_stacks *stacks,
+                                   struct errors memory, struct errors time, struct gd_error *err) {
   const struct gd_paper *paper = &a->stack.paper;
+  struct gd_gpu_fit fit;
+  GD_TRY(gd_gpu_fit_load(&fit, err));
   for (int i = 0; i < paper->n_megatron; i++) {
     const struct gd_megatron_row *row = &paper->megatron[i];
     struct gd_stack_megatron *result = &a->megatron[i];
     if (row->model_parallel > 1)
       continue;
-    GD_TRY(gd_stack_megatron(&a->stack.hw, row, &a->all.fit, result, err));
+    GD_TRY(gd_stack_megatron(&a->stack.hw, stacks, &fit, row, result, err));
     if (row->batch == 0)
       continue; /* nothing was measured */
     push(&memory, fabs(result->bytes.device / row->memory_high_bytes - 1));
@@ -145,6 +147,15 @@ static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memo
   a->megatron_memory = gd_accuracy_score(memory.values, memory.count);
   a->megatron_time = gd_accuracy_score(time.values, time.count);
   return GD_OK;
+}
+
+static enum gd_status predict_megatron(struct gd_accuracy *a, struct errors memory,
+                                       struct errors time, struct gd_error *err) {
+  struct gd_stacks stacks;
+  GD_TRY(gd_stacks_load(&stacks, err));
+  enum gd_status status = predict_rows(a, &stacks, memory, time, err);
+  gd_stacks_deinit(&stacks);
+  return status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@
 
 #include "predict/published_errors.h"
 #include "predict/rates.h"
+#include "predict/stack_megatron.h"
 #include "predict/stack_paper.h"
 #include "store/store.h"
 

@@ -42,7 +42,7 @@ static void test_fit_recovers(void **state) {
   struct gd_stack *stack = *state;
   static double kept[512];
   struct gd_stack_fit truth, fit;
-  static const double factor[GD_STACK_PARAMETERS] = {1.3, 0.75, 1.3, 0.7, 0.8, 1.2};
+  static const double factor[GD_STACK_PARAMETERS] = {1.3, 0.75, 1.2, 0.85, 1.3, 0.7, 1.2};
   for (int i = 0; i < GD_STACK_PARAMETERS; i++)
     truth.value[i] = gd_stack_parameter((enum gd_stack_parameter)i)->start * factor[i];
   for (int i = 0; i < stack->n_cells; i++) {
