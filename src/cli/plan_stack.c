@@ -51,6 +51,8 @@ static void set_object(const struct gd_stack_plan *plan, const struct gd_stack_r
   gd_show_set_bool(to, "predicted", ok);
   gd_show_set_bool(to, "validated", ok && plan->validated);
   gd_show_set_text(to, "basis", plan->basis);
+  if (ok && plan->facts->paper)
+    gd_show_set_real(to, "waited_days", row->waited_days > 0 ? row->waited_days : row->days);
   if (ok && row->step.seconds > 0) {
     gd_show_set_real(to, "micro_step_s", row->step.forward_s + row->step.backward_s);
     gd_show_set_real(to, "update_s", row->step.update_s + row->step.collective_s);
@@ -98,7 +100,7 @@ static void set_cells(struct gd_cli *cli, const struct gd_stack_row *row, const 
 /* What the shortest step is bound by, and whether memory is near its end. */
 static void show_step(struct gd_cli *cli, const struct gd_stack_plan *plan) {
   const struct gd_stack_row *row = &plan->rows[0];
-  char line[256], need[GD_SHOW_TEXT], have[GD_SHOW_TEXT];
+  char line[256 + GD_METHOD_NAME], need[GD_SHOW_TEXT], have[GD_SHOW_TEXT], method[GD_METHOD_NAME];
   if (!row->fits)
     return;
   if (row->step.host_s > row->step.gpu_s) {
@@ -112,6 +114,15 @@ static void show_step(struct gd_cli *cli, const struct gd_stack_plan *plan) {
     snprintf(line, sizeof line,
              "note: the power limit holds the clock at %.0f %% of the data sheet's",
              100 * row->step.clock);
+    gd_show_paragraph(&cli->out, 0, line);
+  }
+  if (row->waited_days > 0) {
+    struct gd_show_duration shown;
+    gd_show_duration(&shown, row->waited_days, row->waited_days, row->waited_days);
+    snprintf(line, sizeof line,
+             "note: these are times by the paper's clock, which does not wait for the GPU to end a "
+             "micro-step: a run of %s in fact takes %s",
+             gd_method_name(&row->method, method), shown.value);
     gd_show_paragraph(&cli->out, 0, line);
   }
   if (row->tight) {

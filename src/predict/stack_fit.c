@@ -11,7 +11,7 @@
 #include "predict/stack_paper.h"
 
 enum { N = GD_STACK_PARAMETERS, ROUNDS = 30, TRIES = 8 };
-static const double huber = 0.15, pull = 0.05, step = 1e-3, enough = 1e-6;
+static const double huber = 0.15, pull = 0.15, step = 1e-3, enough = 1e-6;
 
 struct problem {
   const struct gd_stack *stack;

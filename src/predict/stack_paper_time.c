@@ -100,8 +100,10 @@ static struct timing timing_of(const struct gd_stack_model *model,
       !t.graph->fp32 && (mode == GD_STACK_NAIVE || (mode == GD_STACK_COMPILED && compiles));
   t.ops = fit->value[GD_STACK_EAGER] * (autocast ? fit->value[GD_STACK_AUTOCAST] : 1);
   t.scores = fit->value[GD_STACK_SCORES] / (autocast ? 1 : 2); /* half of it converts */
-  if (t.compiled || mode == GD_STACK_MEGATRON)                 /* which fuses as much by hand */
-    t.ops = t.scores = fit->value[GD_STACK_COMPILED_BYTES];
+  if (t.compiled || mode == GD_STACK_MEGATRON) {               /* which fuses as much by hand */
+    t.ops = fit->value[GD_STACK_COMPILED_BYTES];
+    t.scores = 1; /* conversions and mask are in the softmax's kernel */
+  }
   return t;
 }
 

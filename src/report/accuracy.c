@@ -237,24 +237,62 @@ void gd_accuracy_micro_batches(const struct gd_accuracy *accuracy, int *exact, i
   }
 }
 
-int gd_accuracy_choices(const struct gd_accuracy *accuracy, int *of,
-                        struct gd_accuracy_score *regret) {
+/* The fit that has not seen a cell. */
+static const struct gd_stack_fit *fit_of(const struct gd_accuracy *a,
+                                         enum gd_accuracy_unseen unseen,
+                                         const struct gd_stack_cell *cell) {
+  const struct gd_accuracy_fold *folds = unseen == GD_ACCURACY_GPU_UNSEEN     ? a->gpus
+                                         : unseen == GD_ACCURACY_MODEL_UNSEEN ? a->models
+                                                                              : a->families;
+  int count = unseen == GD_ACCURACY_GPU_UNSEEN     ? a->n_gpus
+              : unseen == GD_ACCURACY_MODEL_UNSEEN ? a->n_models
+                                                   : a->n_families;
+  for (int f = 0; f < count && unseen != GD_ACCURACY_ALL_SEEN; f++)
+    if (gd_stack_leaves_out(&folds[f].leave, cell))
+      return &folds[f].fit;
+  return &a->all.fit;
+}
+
+enum gd_accuracy_group gd_accuracy_group_of(const struct gd_method *method) {
+  return method->offload                         ? GD_ACCURACY_OFFLOAD
+         : method->ckpt                          ? GD_ACCURACY_CKPT
+         : method->sharding == GD_SHARDING_ZERO1 ? GD_ACCURACY_ZERO_1
+                                                 : GD_ACCURACY_PLAIN;
+}
+
+/* Group GD_ACCURACY_GROUP_COUNT: all of them. */
+static struct gd_accuracy_choices count_choices(const struct gd_accuracy *a,
+                                                enum gd_accuracy_unseen unseen,
+                                                enum gd_accuracy_group group) {
+  static const double nearly = 0.02;
+  struct gd_accuracy_choices choices = {0};
   double regrets[512];
-  int right = 0, count = 0;
-  *of = 0;
-  for (int i = 0; i < accuracy->stack.n_cells && count < 512; i++) {
-    const struct gd_stack_cell *cell = &accuracy->stack.cells[i];
-    if (cell->paper->table != GD_PAPER_OPTIMAL || !cell->setting)
+  int count = 0;
+  for (int i = 0; i < a->stack.n_cells && count < 512; i++) {
+    const struct gd_stack_cell *cell = &a->stack.cells[i];
+    const struct gd_stack_fit *fit = fit_of(a, unseen, cell);
+    struct gd_stack_answer answer;
+    if (cell->paper->table != GD_PAPER_OPTIMAL || !cell->setting ||
+        (group != GD_ACCURACY_GROUP_COUNT && gd_accuracy_group_of(&cell->setting->method) != group))
       continue;
-    ++*of;
-    right += accuracy->cells[i].point == cell->setting;
-    for (int f = 0; f < accuracy->n_gpus; f++)
-      if (gd_stack_leaves_out(&accuracy->gpus[f].leave, cell)) {
-        double found = gd_stack_cell_regret(cell, &accuracy->gpus[f].fit);
-        if (found >= 0)
-          regrets[count++] = found;
-      }
+    gd_stack_cell_predict(cell, fit, &answer);
+    double regret = gd_stack_cell_regret(cell, fit);
+    choices.of++;
+    choices.right += answer.point == cell->setting;
+    choices.near += regret >= 0 && regret <= nearly;
+    if (regret >= 0)
+      regrets[count++] = regret;
   }
-  *regret = gd_accuracy_score(regrets, count);
-  return right;
+  choices.regret = gd_accuracy_score(regrets, count);
+  return choices;
+}
+
+struct gd_accuracy_choices gd_accuracy_choices(const struct gd_accuracy *accuracy,
+                                               enum gd_accuracy_unseen unseen) {
+  return count_choices(accuracy, unseen, GD_ACCURACY_GROUP_COUNT);
+}
+
+struct gd_accuracy_choices gd_accuracy_choices_of(const struct gd_accuracy *accuracy,
+                                                  enum gd_accuracy_group group) {
+  return count_choices(accuracy, GD_ACCURACY_GPU_UNSEEN, group);
 }

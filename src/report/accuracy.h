@@ -119,10 +119,34 @@ int gd_accuracy_feasible(const struct gd_accuracy *accuracy, enum gd_paper_table
 /* Settings of Appendix J whose micro-batch is found: exactly, and within a factor of two. */
 void gd_accuracy_micro_batches(const struct gd_accuracy *accuracy, int *exact, int *near);
 
-/* Methods of Table 1 that are those of Appendix J, by fits without the GPU; of: how many there are.
- *regret: how much longer Appendix J's is predicted to take than the one that is chosen. */
-int gd_accuracy_choices(const struct gd_accuracy *accuracy, int *of,
-                        struct gd_accuracy_score *regret);
+/* What a fit did not see. */
+enum gd_accuracy_unseen {
+  GD_ACCURACY_ALL_SEEN,
+  GD_ACCURACY_GPU_UNSEEN,
+  GD_ACCURACY_MODEL_UNSEEN,
+  GD_ACCURACY_FAMILY_UNSEEN,
+  GD_ACCURACY_UNSEEN_COUNT
+};
+/* Methods of Table 1 that are chosen, against those of Appendix J. The paper has no times of the
+   methods that it did not choose: how much longer its own is predicted to take than the choice is
+   the regret, and a choice is near where that is 2 % at most. */
+struct gd_accuracy_choices {
+  int of, right, near;
+  struct gd_accuracy_score regret; /* where the paper's is predicted to fit */
+};
+struct gd_accuracy_choices gd_accuracy_choices(const struct gd_accuracy *accuracy,
+                                               enum gd_accuracy_unseen unseen);
+/* Likewise of the cells whose method of Appendix J is in a group, the GPU left out. */
+enum gd_accuracy_group {
+  GD_ACCURACY_PLAIN,  /* free-lunch alone */
+  GD_ACCURACY_ZERO_1, /* with ZeRO 1 alone */
+  GD_ACCURACY_CKPT,   /* with checkpointing, without offload */
+  GD_ACCURACY_OFFLOAD,
+  GD_ACCURACY_GROUP_COUNT
+};
+enum gd_accuracy_group gd_accuracy_group_of(const struct gd_method *method);
+struct gd_accuracy_choices gd_accuracy_choices_of(const struct gd_accuracy *accuracy,
+                                                  enum gd_accuracy_group group);
 
 /* The page, in Markdown. */
 enum gd_status gd_accuracy_page(const struct gd_accuracy *accuracy, struct gd_strbuf *out,

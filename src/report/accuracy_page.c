@@ -268,16 +268,8 @@ static void feasibility(const struct gd_accuracy *a, struct gd_strbuf *out) {
     int right = gd_accuracy_feasible(a, (enum gd_paper_table)table, &cells);
     gd_strbuf_printf(out, "Table %d: %d of %d right. ", table, right, cells);
   }
-  struct gd_accuracy_score regret;
-  int of, right_methods = gd_accuracy_choices(a, &of, &regret);
-  gd_strbuf_printf(
-      out,
-      "\nOf the %d methods of Appendix J %d are chosen. Those of the paper are predicted to take "
-      "longer than the choice by %.0f %%\nat the median and %.0f %% at the 90th "
-      "percentile; which of the two is right nobody measured.\n",
-      of, right_methods, 100 * regret.median, 100 * regret.p90);
   gd_strbuf_printf(out,
-                   "Of the %d micro-batches of Appendix J, %d are found exactly and %d within a "
+                   "\nOf the %d micro-batches of Appendix J, %d are found exactly and %d within a "
                    "factor of two.\nNothing in the memory model is fitted, but its three constants "
                    "(context, allocator, live parameters of ZeRO 3)\nwere chosen with these tables "
                    "in view.\n\n| table | model | GPU | count | paper | predicted | why |\n"
@@ -291,6 +283,43 @@ static void feasibility(const struct gd_accuracy *a, struct gd_strbuf *out) {
     cell_name(cell, out);
     gd_strbuf_printf(out, " %s | %s | %s |\n", fits ? "does not fit" : "fits",
                      fits ? "fits" : "does not fit", note_of(a, cell));
+  }
+}
+
+static void choice_cells(struct gd_strbuf *out, const struct gd_accuracy_choices *choices) {
+  gd_strbuf_printf(out, " %d of %d | %d | %.0f %% | %.0f %% |", choices->right, choices->of,
+                   choices->near, 100 * choices->regret.median, 100 * choices->regret.p90);
+}
+
+/* Which method is the fastest, by fits that have seen all of it and less. */
+static void choices(const struct gd_accuracy *a, struct gd_strbuf *out) {
+  static const char *const unseen[GD_ACCURACY_UNSEEN_COUNT] = {"nothing", "GPU", "model", "family"};
+  static const char *const groups[GD_ACCURACY_GROUP_COUNT] = {"free-lunch alone", "ZeRO 1",
+                                                              "checkpointing", "offload"};
+  gd_strbuf_append(
+      out,
+      "\n### Which method\n\n"
+      "Appendix J names the fastest method of each cell, of 12 or 22. The paper has no times "
+      "of the others, and its days are rounded\nto whole ones: where two methods are within "
+      "2 % of one another its own table cannot tell which is faster. \"Found\" counts\nexact "
+      "names; \"within 2 %\" also what we choose where the paper's method is predicted to take "
+      "2 % longer at most. Regret: how\nmuch longer that is.\n\n"
+      "| left out | found | within 2 % | regret, median | 90th percentile |\n"
+      "|---|---:|---:|---:|---:|\n");
+  for (int i = 0; i < GD_ACCURACY_UNSEEN_COUNT; i++) {
+    struct gd_accuracy_choices found = gd_accuracy_choices(a, (enum gd_accuracy_unseen)i);
+    gd_strbuf_printf(out, "| %s |", unseen[i]);
+    choice_cells(out, &found);
+    gd_strbuf_append(out, "\n");
+  }
+  gd_strbuf_append(out,
+                   "\n| the paper chooses, GPU left out | found | within 2 % | regret, median | "
+                   "90th percentile |\n|---|---:|---:|---:|---:|\n");
+  for (int g = 0; g < GD_ACCURACY_GROUP_COUNT; g++) {
+    struct gd_accuracy_choices found = gd_accuracy_choices_of(a, (enum gd_accuracy_group)g);
+    gd_strbuf_printf(out, "| %s |", groups[g]);
+    choice_cells(out, &found);
+    gd_strbuf_append(out, "\n");
   }
 }
 
@@ -361,28 +390,42 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
       "from the graph of each\nmodel: GEMMs, bytes moved by other ops, what autograd keeps, "
       "collectives and copies to the host. No compilation\nunder ZeRO or for Mamba, no fused "
       "attention for RoBERTa; largest power of two as micro-batch; 64 GB of host memory\na GPU. "
-      "Table 1 is the fastest of the 12 or 22 methods that fit, Table 4 the naive one. Six "
+      "Table 1 is the fastest of the 12 or 22 methods that fit, Table 4 the naive one. Seven "
       "parameters, the same for\nall GPUs and models, are fitted by least squares in the logarithm "
-      "of days, outliers weighted down:\n");
+      "of days, outliers weighted down, and of how much longer\nthe paper's own method would take, "
+      "a fifth as heavy; a multiplier cannot be less than 1:\n");
   gd_strbuf_append(
       out,
       "\n```\n"
       "micro-step = forward + backward; checkpointed: 2 forward + backward\n"
-      "phase      = FLOPs / peak + FLOPs / (reuse x B) + bytes x factor / (bandwidth x B)\n"
-      "             B: memory bandwidth of the data sheet; factor: eager, autocast, scores; "
-      "compiled: 1\n"
+      "phase      = FLOPs / peak + FLOPs / (reuse x B) + bytes x factor / (0.8 B)\n"
+      "             B: memory bandwidth of the data sheet; factor: compiled, eager, eager x "
+      "autocast; scores\n"
+      "copies     = bytes a parameter / (0.85 B): 12 for casts under autocast, 16 into and out of "
+      "buckets of data parallel,\n"
+      "             two passes over ZeRO's gradients\n"
       "collective = bytes x (n - 1) / n / link; link: bus, or 70 % of NVLink where all are joined "
       "by it\n"
-      "             data parallel sums 4 bytes a parameter in every micro-step, behind the "
-      "backward pass "
-      "as far as\n"
-      "             that takes; ZeRO 1 waits for the update; ZeRO 3 and FSDP gather behind the "
-      "whole micro-step\n"
+      "             in every micro-step, as the paper times it: data parallel 4 bytes a parameter "
+      "and ZeRO 2 behind the\n"
+      "             backward pass as far as that takes, ZeRO 1 after it; ZeRO 3 and FSDP gather "
+      "behind the whole of it\n"
       "offload    = bytes / half of the host link, and 0.3e9 parameters a second of Adam a GPU's "
       "share of CPUs\n"
-      "step       = micro-step x accumulation + update; what is a number here is assumed, not "
-      "fitted\n"
-      "```\n");
+      "unseen     = of the backward pass, then of the forward pass, the share that the last ahead "
+      "kernels of it are:\n"
+      "             without sharding and with ZeRO 1, not offloaded; never so much that what is "
+      "seen is above the peak\n"
+      "step       = (micro-step - unseen) x accumulation + update; what is a number here is "
+      "assumed, not fitted\n"
+      "```\n"
+      "\nThe paper reads the host's clock and does not wait for the GPU (`step_time.py` of its "
+      "release, github.com/apoorvkh/\nacademic-pretraining, 2024-10-28). The host may run some "
+      "1,000 launches ahead, so that the last kernels of a micro-step are in\nno time that it "
+      "takes, unless the software waits by itself: FSDP does before it gathers, DeepSpeed from "
+      "ZeRO 2 on and where\nit offloads. This is why cells above the peak exist, and why data "
+      "parallel and ZeRO 1 win there. `gpudays plan --stack paper`\nsays how long a run would "
+      "take that waits.\n");
   parameters(a, out);
   gd_strbuf_printf(out,
                    "\nWhat is in the model was chosen with these tables in view; the values of its "
@@ -397,6 +440,7 @@ static void paper_section(const struct gd_accuracy *a, struct gd_strbuf *out) {
   folds("family", a->families, a->n_families, &a->held_family, out);
   gd_strbuf_append(out, "\nOf one model alone, its relatives stay in the fit:\n");
   folds("model", a->models, a->n_models, &a->held_model, out);
+  choices(a, out);
   feasibility(a, out);
   misses(a, out);
   flags(a, out);
@@ -446,8 +490,10 @@ static void megatron_section(const struct gd_accuracy *a, struct gd_strbuf *out)
       "\n## The Megatron/DeepSpeed table\n\n"
       "GPT on 8 x A100 40 GB, sequences of 1,024, every layer checkpointed, one micro-step a step. "
       "Nothing "
-      "is fitted to it: the\nparameters are those of the paper's tables, which belong to younger "
-      "software; %d of %d times are predicted too short.\nMemory is compared with the highest of "
+      "is fitted to it:\nthe parameters are those of `--stack megatron`, from what others "
+      "published "
+      "of that software; %d of %d times are predicted\ntoo short.\nMemory is compared with the "
+      "highest of "
       "the 8 "
       "GPUs, as `nvidia-smi` shows it, with what the allocator holds and does\nnot use. Fits or "
       "not: "

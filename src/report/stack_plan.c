@@ -79,8 +79,13 @@ static void fill_paper_row(struct gd_stack_plan *plan, const struct gd_stack_mod
   row->accumulation = point.accumulation;
   row->bytes = point.bytes;
   row->fits = point.micro_batch > 0;
-  if (row->fits)
-    set_days(plan, row, gd_stack_step_s(model, &point, &plan->target, &plan->accuracy.all.fit));
+  if (!row->fits)
+    return;
+  struct gd_stack_time time;
+  gd_stack_time(model, &point, &plan->target, &plan->accuracy.all.fit, &time);
+  set_days(plan, row, time.step_s);
+  if (time.waited_s > time.step_s)
+    row->waited_days = row->days * time.waited_s / time.step_s;
 }
 
 /* --- the others ------------------------------------------------------------------------------ */

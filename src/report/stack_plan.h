@@ -36,6 +36,7 @@ struct gd_stack_row {
   bool fits;
   bool tight;                  /* by the estimate it does not, but that is not sure */
   double step_s, days;         /* where it fits */
+  double waited_days;          /* of a run that waits for the GPU; 0: as days */
   double days_low, days_high;  /* 90 % of such times lie between */
   struct gd_stack_step step;   /* seconds 0: the paper's clock, which has none */
   int number;                  /* its place in the order of asking */

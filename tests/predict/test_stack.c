@@ -1,12 +1,14 @@
 /*
  * The paper's stack: that a fit finds parameters that are known, that what is left out has no
- * influence on it, that memory behaves as memory does, and how the cells are sorted.
+ * influence on it, that memory behaves as memory does, what its clock misses, which methods it
+ * chooses, and how the cells are sorted.
  */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -53,13 +55,21 @@ static void test_fit_recovers(void **state) {
       stack->paper.days[i].days = answer.days;
   }
   gd_stack_fit(stack, NULL, &fit);
-  for (int i = 0; i < stack->n_cells; i++)
+  double worst = 0;
+  for (int i = 0; i < stack->n_cells; i++) {
+    struct gd_stack_answer answer;
+    gd_stack_cell_predict(&stack->cells[i], &fit, &answer);
+    if (stack->cells[i].group == GD_STACK_FITTED && answer.feasible)
+      worst = fmax(worst, fabs(answer.days / stack->paper.days[i].days - 1));
     stack->paper.days[i].days = kept[i];
+  }
   assert_int_equal(fit.cells, 193);
   for (int i = 0; i < GD_STACK_PARAMETERS; i++) /* the weak pull to the start is felt */
-    if (!(fabs(log(fit.value[i] / truth.value[i])) < 0.08))
+    if (!(fabs(log(fit.value[i] / truth.value[i])) < 0.15))
       fail_msg("%s: %g, not %g", gd_stack_parameter((enum gd_stack_parameter)i)->name, fit.value[i],
                truth.value[i]);
+  if (!(worst < 0.05))
+    fail_msg("days are off by %.1f %%", 100 * worst);
 }
 
 /* Whatever the cells that are left out say, the fit is the same to the last bit. */
@@ -172,6 +182,86 @@ static void test_order(void **state) {
   }
 }
 
+/* Seconds of a step as the paper's clock has it, and as a run takes, of a method in a cell. */
+static struct gd_stack_time time_of(const struct gd_stack_cell *cell, const char *name,
+                                    const struct gd_stack_fit *fit) {
+  struct gd_method method;
+  struct gd_stack_point point;
+  struct gd_stack_time time;
+  assert_int_equal(gd_method_parse(name, &method, NULL), GD_OK);
+  gd_stack_point(cell->model, &method, &cell->target, cell->model->model.recipe.batch, NULL,
+                 &point);
+  assert_true(point.micro_batch > 0);
+  gd_stack_time(cell->model, &point, &cell->target, fit, &time);
+  return time;
+}
+
+/* The clock misses something only where nothing waits for the GPU, and less the more is launched.
+ */
+static void test_clock(void **state) {
+  const struct gd_stack_cell *cell = find(*state, GD_PAPER_OPTIMAL, "pythia-1b", "a100", 4);
+  const struct gd_stack_cell *small = find(*state, GD_PAPER_OPTIMAL, "pythia-1b", "a6000", 1);
+  static const char *const waits[] = {"zero2", "zero3", "fsdp2", "fsdp3", "zero1+offload"};
+  struct gd_stack_fit fit, none;
+  gd_stack_fit(*state, NULL, &fit);
+  none = fit;
+  none.value[GD_STACK_AHEAD] = 0;
+  for (int i = 0; i < 5; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "free-lunch+%s", waits[i]);
+    struct gd_stack_time time = time_of(cell, name, &fit);
+    assert_true(fabs(time.step_s / time.waited_s - 1) < 1e-12);
+  }
+  for (int i = 0; i < 2; i++) {
+    const char *name = i ? "free-lunch+zero1" : "free-lunch";
+    struct gd_stack_time time = time_of(cell, name, &fit), whole = time_of(cell, name, &none);
+    assert_true(time.step_s < 0.95 * time.waited_s);
+    assert_true(fabs(time.waited_s / whole.waited_s - 1) < 1e-12);
+  }
+  struct gd_stack_time plain = time_of(small, "free-lunch", &fit),
+                       again = time_of(small, "free-lunch+ckpt", &fit);
+  assert_true(again.step_s / again.waited_s > plain.step_s / plain.waited_s);
+}
+
+/* What a multiplier means keeps it from being less than 1, whatever is left out. */
+static void test_bounds(void **state) {
+  const struct gd_stack *stack = *state;
+  static const char *const gpus[] = {NULL, "3090", "a6000", "a100", "h100"};
+  for (int g = 0; g < 5; g++) {
+    struct gd_stack_fit fit;
+    gd_stack_fit(stack, &(struct gd_stack_leave){.gpu = gpus[g]}, &fit);
+    for (int i = 0; i < GD_STACK_PARAMETERS; i++)
+      assert_true(fit.value[i] > gd_stack_parameter((enum gd_stack_parameter)i)->least);
+  }
+  assert_true(gd_stack_parameter(GD_STACK_EAGER)->least >= 1);
+}
+
+/* The paper's methods, found by fits that have not seen the GPU. */
+static void test_choices(void **state) {
+  const struct gd_stack *stack = *state;
+  static const char *const gpus[] = {"3090", "a6000", "a100", "h100"};
+  int right = 0, within = 0, of = 0;
+  for (int g = 0; g < 4; g++) {
+    struct gd_stack_fit fit;
+    gd_stack_fit(stack, &(struct gd_stack_leave){.gpu = gpus[g]}, &fit);
+    for (int i = 0; i < stack->n_cells; i++) {
+      const struct gd_stack_cell *cell = &stack->cells[i];
+      struct gd_stack_answer answer;
+      if (cell->paper->table != GD_PAPER_OPTIMAL || !cell->setting ||
+          strcmp(cell->paper->gpu, gpus[g]) != 0)
+        continue;
+      gd_stack_cell_predict(cell, &fit, &answer);
+      double regret = gd_stack_cell_regret(cell, &fit);
+      of++;
+      right += answer.point == cell->setting;
+      within += regret >= 0 && regret <= 0.05;
+    }
+  }
+  assert_int_equal(of, 140);
+  assert_true(right >= 85);
+  assert_true(within >= 90);
+}
+
 static void test_rounding(void **state) {
   const struct gd_stack_cell *small = find(*state, GD_PAPER_OPTIMAL, "pythia-160m", "h100", 8);
   const struct gd_stack_cell *large = find(*state, GD_PAPER_OPTIMAL, "pythia-1b", "a100", 1);
@@ -233,6 +323,9 @@ int main(void) {
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_host_memory),
       cmocka_unit_test(test_order),
+      cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_choices),
       cmocka_unit_test(test_rounding),
       cmocka_unit_test(test_scores),
       cmocka_unit_test(test_plan),
