@@ -296,3 +296,16 @@ struct gd_accuracy_choices gd_accuracy_choices_of(const struct gd_accuracy *accu
                                                   enum gd_accuracy_group group) {
   return count_choices(accuracy, GD_ACCURACY_GPU_UNSEEN, group);
 }
+
+int gd_accuracy_rule_finds(const struct gd_accuracy *accuracy) {
+  int found = 0;
+  for (int i = 0; i < accuracy->stack.n_cells; i++) {
+    const struct gd_stack_cell *cell = &accuracy->stack.cells[i];
+    if (cell->paper->table != GD_PAPER_OPTIMAL || !cell->setting)
+      continue;
+    const struct gd_method *method = &cell->setting->method;
+    enum gd_sharding ruled = cell->paper->count > 1 ? GD_SHARDING_ZERO1 : GD_SHARDING_NONE;
+    found += method->sharding == ruled && !method->ckpt && !method->offload;
+  }
+  return found;
+}

@@ -136,6 +136,8 @@ struct gd_accuracy_choices {
 };
 struct gd_accuracy_choices gd_accuracy_choices(const struct gd_accuracy *accuracy,
                                                enum gd_accuracy_unseen unseen);
+/* How many of them a rule finds that needs no model: ZeRO 1 on several GPUs, free-lunch on one. */
+int gd_accuracy_rule_finds(const struct gd_accuracy *accuracy);
 /* Likewise of the cells whose method of Appendix J is in a group, the GPU left out. */
 enum gd_accuracy_group {
   GD_ACCURACY_PLAIN,  /* free-lunch alone */
