@@ -284,14 +284,16 @@ static enum gd_status time_gemms(struct calibration *c, double until, struct gd_
     report(c, "GEMMs");
     GD_TRY(time_shape(c, sizes, err));
   }
-  /* Scores and their use in naive attention, of even and of odd length. */
-  static const double lengths[] = {1024, 2049};
-  for (size_t i = 0; i < 4; i++) {
-    double heads = c->gpu ? 192 : 4, t = lengths[i / 2];
-    const double sizes[GD_WORK_SIZES] = {heads, t, i % 2 ? 64 : t, i % 2 ? t : 64};
+  /* Scores and their use in naive attention, of even and of odd length and of wide heads, and
+     logits of an odd vocabulary: rows that loads cannot take whole. */
+  const double heads = c->gpu ? 192 : 4;
+  const double others[][GD_WORK_SIZES] = {{heads, 1024, 1024, 64},  {heads, 1024, 64, 1024},
+                                          {heads, 2049, 2049, 64},  {heads, 2049, 64, 2049},
+                                          {heads, 2049, 2049, 256}, {heads, 2049, 256, 2049},
+                                          {1, 16384, 50265, 1024}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (spent(c) < (until + 0.05) * c->limit_s)
-      GD_TRY(time_shape(c, sizes, err));
-  }
+      GD_TRY(time_shape(c, others[i], err));
   return GD_OK;
 }
 

@@ -10,18 +10,6 @@
 #include "base/file.h"
 #include "base/paths.h"
 
-/* Energy a flop falls with the voltage, which falls with the clock: P ~ f V^2 between f^2 and f^3
-   in the range that boost clocks cover, so energy a flop as clock^1.5. */
-static const double energy_power = 1.5;
-/* Board power of an idle GPU in its highest state over its limit: 85 of 700 W, 55 of 400 W. */
-static const double idle_share = 0.12;
-/* Reading or writing a byte: HBM2e 3.9 to HBM3 4.5 pJ a bit and as much on the way to the cores;
-   GDDR6 and GDDR6X 7 pJ a bit, and the way. */
-static const double hbm_joules = 50e-12, gddr_joules = 90e-12;
-/* Cards that run GEMMs with fp32 sums at half rate issue as many instructions as others for each
-   flop, and spend half of the difference on them. */
-static const double half_rate_energy = 1.5;
-
 static const struct gd_gpu_parameter_info parameters[GD_GPU_PARAMETERS] = {
     [GD_GPU_GEMM] = {"gemm", "of the peak at its clock", "large GEMMs", 0.90, 0.05},
     [GD_GPU_START] = {"start", "of K", "length of a sum that the start of a tile costs", 100, 0.5},
@@ -95,6 +83,18 @@ static double fp32_lanes(int compute_capability) {
   return compute_capability <= 80 ? 64 : 128;
 }
 
+/*
+ * Rows that begin anywhere cannot be read 16 bytes at a time, nor by what feeds Hopper's own
+ * instructions: kernels of before load element by element, and loads are what they wait for. A
+ * multiprocessor does so many FLOPs a cycle with 2 bytes a load: 139 TFLOP/s of an H200, GEMMs
+ * with RoBERTa's vocabulary of 50,265 (results/cuda-notes.md).
+ */
+static const double odd_flops_a_cycle = 530;
+
+double gd_gpu_odd_flops(double fp32_flops, int compute_capability) {
+  return odd_flops_a_cycle * fp32_flops / (2 * fp32_lanes(compute_capability));
+}
+
 static enum gd_gpu_parameter process_of(const struct gd_gpu *gpu) {
   int capability = gpu->compute_capability;
   return capability < 80    ? GD_GPU_WATTS_12NM
@@ -123,14 +123,11 @@ void gd_gpu_model_make(const struct gd_gpu *gpu, const struct gd_gpu_fit *fit,
                        struct gd_gpu_model *model) {
   struct gd_gpu_model m = {.fit = *fit,
                            .memory_bytes_per_s = gpu->memory_bytes_per_s,
-                           .multiprocessors = gpu->multiprocessors,
-                           .power_w = gpu->power_w,
-                           .idle_w = idle_share * gpu->power_w};
+                           .multiprocessors = gpu->multiprocessors};
   bool datacenter = strcmp(gpu->class_name, "datacenter") == 0;
   set_rates(gpu, &m);
   m.clock_hz =
       gpu->flops[GD_PEAK_FP32] / (2 * fp32_lanes(gpu->compute_capability) * m.multiprocessors);
-  m.clock_most = datacenter ? 1 : fit->value[GD_GPU_BOOST];
   m.wgmma = gpu->compute_capability >= 90 && gpu->compute_capability < 120;
   m.has_flash = gpu->compute_capability >= 80;
   /* 512 flops a cycle and multiprocessor are the half rate of GeForce cards from Turing on. */
@@ -140,12 +137,11 @@ void gd_gpu_model_make(const struct gd_gpu *gpu, const struct gd_gpu_fit *fit,
   double gemm = fit->value[GD_GPU_GEMM], attention = fit->value[GD_GPU_ATTENTION];
   m.gemm_share = half ? (1 + gemm) / 2 : gemm;
   m.attention_share = half ? 2 * attention / (1 + attention) : attention;
-  double full_w = fit->value[process_of(gpu)] * 1e-12 * m.flops[GD_PEAK_FP16];
-  /* Wider units do fewer flops at about the same power. */
-  for (int i = 0; i < GD_PEAK_COUNT; i++)
-    m.joules_per_flop[i] = (half ? half_rate_energy : 1) * full_w / m.flops[i];
-  bool hbm = datacenter && gpu->memory_bytes_per_s > 8.9e11;
-  m.joules_per_byte = hbm ? hbm_joules : gddr_joules;
+  struct gd_power_units units = {.watts_per_tflops = fit->value[process_of(gpu)],
+                                 .clock_most = datacenter ? 1 : fit->value[GD_GPU_BOOST],
+                                 .half_rate = half};
+  memcpy(units.flops, m.flops, sizeof units.flops);
+  gd_power_of(gpu, &units, &m.power);
   *model = m;
 }
 
@@ -235,75 +231,32 @@ double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_wo
 
 /* --- power ---------------------------------------------------------------------------------- */
 
-void gd_gpu_load_add(const struct gd_gpu_model *model, const struct gd_work *work, double traffic,
-                     double count, struct gd_gpu_load *load) {
-  load->flop_joules += count * work->flops * model->joules_per_flop[work->unit];
-  load->byte_joules +=
-      count * work->bytes * (is_moved(work) ? traffic : 1) * model->joules_per_byte;
+void gd_gpu_model_load(const struct gd_gpu_model *model, const struct gd_work *work, double traffic,
+                       double count, struct gd_power_load *load) {
+  double bytes = work->bytes * (is_moved(work) ? traffic : 1);
+  gd_power_add(&model->power, work->unit, count * work->flops, count * bytes, load);
 }
 
-double gd_gpu_load_watts(const struct gd_gpu_model *model, const struct gd_gpu_load *load,
-                         double seconds, double clock) {
-  return model->idle_w +
-         (load->flop_joules * pow(clock, energy_power) + load->byte_joules) / seconds;
-}
-
-double gd_gpu_model_joules(const struct gd_gpu_model *model, const struct gd_work *work,
-                           double traffic, double clock) {
-  struct gd_gpu_load load = {0};
-  gd_gpu_load_add(model, work, traffic, 1, &load);
-  return load.flop_joules * pow(clock, energy_power) + load.byte_joules;
-}
-
-double gd_gpu_model_clock(const struct gd_gpu_model *model, const struct gd_gpu_load *load,
-                          double (*seconds_at)(void *user, double clock), void *user) {
-  double low = 0.2, high = model->clock_most;
-  if (model->power_w <= 0 ||
-      gd_gpu_load_watts(model, load, seconds_at(user, high), high) <= model->power_w)
-    return high;
-  for (int i = 0; i < 12; i++) {
-    double middle = (low + high) / 2;
-    if (gd_gpu_load_watts(model, load, seconds_at(user, middle), middle) > model->power_w)
-      high = middle;
-    else
-      low = middle;
-  }
-  return low;
-}
-
-struct one_work {
+struct one_gemm {
   const struct gd_gpu_model *model;
   struct gd_work work;
-  double share; /* of the time that it takes; the rest moves memory */
 };
 
 static double one_seconds(void *user, double clock) {
-  const struct one_work *one = user;
+  const struct one_gemm *one = user;
   static const struct gd_gpu_software plain = {1, 1, true};
-  return gd_gpu_model_seconds(one->model, &one->work, &plain, clock) / one->share;
-}
-
-static struct one_work large_gemm(const struct gd_gpu_model *model, double m, double n, double k) {
-  return (struct one_work){.model = model,
-                           .share = 1,
-                           .work = {.kind = GD_OP_matmul,
-                                    .unit = GD_PEAK_BF16,
-                                    .sizes = {1, m, n, k},
-                                    .flops = 2 * m * n * k,
-                                    .bytes = 2 * (m * k + n * k + m * n)}};
-}
-
-double gd_gpu_model_gemm_clock(const struct gd_gpu_model *model) {
-  struct one_work one = large_gemm(model, 8192, 8192, 8192);
-  struct gd_gpu_load load = {0};
-  gd_gpu_load_add(model, &one.work, 1, 1, &load);
-  one.share = 0.8;
-  return gd_gpu_model_clock(model, &load, one_seconds, &one);
+  return gd_gpu_model_seconds(one->model, &one->work, &plain, clock);
 }
 
 double gd_gpu_model_gemm_flops(const struct gd_gpu_model *model, double m, double n, double k) {
-  struct one_work one = large_gemm(model, m, n, k);
-  struct gd_gpu_load load = {0};
-  gd_gpu_load_add(model, &one.work, 1, 1, &load);
-  return one.work.flops / one_seconds(&one, gd_gpu_model_clock(model, &load, one_seconds, &one));
+  struct one_gemm one = {.model = model,
+                         .work = {.kind = GD_OP_matmul,
+                                  .unit = GD_PEAK_BF16,
+                                  .sizes = {1, m, n, k},
+                                  .flops = 2 * m * n * k,
+                                  .bytes = 2 * (m * k + n * k + m * n)}};
+  struct gd_power_load load = {0};
+  gd_gpu_model_load(model, &one.work, 1, 1, &load);
+  return one.work.flops /
+         one_seconds(&one, gd_power_clock(&model->power, &load, one_seconds, &one));
 }

@@ -9,13 +9,14 @@
  *   struct gd_gpu_model model;
  *   GD_TRY(gd_gpu_fit_load(&fit, err));
  *   gd_gpu_model_make(gpu, &fit, &model);
- *   double seconds = gd_gpu_model_seconds(&model, &work, 1, model.clock_most);
+ *   double seconds = gd_gpu_model_seconds(&model, &work, &software, model.power.clock_most);
  */
 #ifndef GD_PREDICT_GPU_MODEL_H
 #define GD_PREDICT_GPU_MODEL_H
 
 #include "base/json.h"
 #include "hw/hw.h"
+#include "predict/power.h"
 #include "predict/work.h"
 
 /* What is fitted; the same for all GPUs. */
@@ -61,18 +62,18 @@ struct gd_gpu_model {
   double flops[GD_PEAK_COUNT]; /* of the data sheet; what it lacks is done in the next wider unit */
   double memory_bytes_per_s;
   double multiprocessors;
-  double clock_hz;                       /* of the data sheet's rates */
-  double clock_most;                     /* clocks over that one: what it may reach, */
-  double power_w;                        /* and the power that limits it */
-  double joules_per_flop[GD_PEAK_COUNT]; /* at the data sheet's clock */
-  double joules_per_byte;
-  double idle_w;
+  double clock_hz;                    /* of the data sheet's rates */
+  struct gd_power power;              /* what its clock rises to, and what limits it */
   double gemm_share, attention_share; /* of the tensor cores' rate, at their clock */
   bool wgmma;                         /* tensor cores that only kernels of their own keep busy */
   bool has_flash;                     /* FlashAttention runs on it: Ampere on */
 };
 void gd_gpu_model_make(const struct gd_gpu *gpu, const struct gd_gpu_fit *fit,
                        struct gd_gpu_model *model);
+
+/* FLOP/s of 16-bit GEMMs for each element that a load takes, where odd rows keep it from taking
+   eight (gd_work_load_elements): of a GPU with that rate in fp32. */
+double gd_gpu_odd_flops(double fp32_flops, int compute_capability);
 
 /* What of a stack decides how long its kernels take. */
 struct gd_gpu_software {
@@ -88,27 +89,9 @@ struct gd_gpu_software {
    and transfers have none. */
 double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_work *work,
                             const struct gd_gpu_software *software, double clock);
-/* Energy above idle. */
-double gd_gpu_model_joules(const struct gd_gpu_model *model, const struct gd_work *work,
-                           double traffic, double clock);
-
-/* Work in sums, for a clock that is found by trying. */
-struct gd_gpu_load {
-  double flop_joules; /* at the data sheet's clock */
-  double byte_joules;
-};
-void gd_gpu_load_add(const struct gd_gpu_model *model, const struct gd_work *work, double traffic,
-                     double count, struct gd_gpu_load *load);
-/* Mean power of so much work in so many seconds at that clock. */
-double gd_gpu_load_watts(const struct gd_gpu_model *model, const struct gd_gpu_load *load,
-                         double seconds, double clock);
-/*
- * The clock at which work stays within the power limit: seconds_at gives its duration at a clock.
- */
-double gd_gpu_model_clock(const struct gd_gpu_model *model, const struct gd_gpu_load *load,
-                          double (*seconds_at)(void *user, double clock), void *user);
-/* That of a long GEMM, and of a step that multiplies for most of its time. */
-double gd_gpu_model_gemm_clock(const struct gd_gpu_model *model);
+/* What count times that work asks of its power. */
+void gd_gpu_model_load(const struct gd_gpu_model *model, const struct gd_work *work, double traffic,
+                       double count, struct gd_power_load *load);
 /* FLOP/s of a GEMM of that size at the sustained clock, in 16 bits. */
 double gd_gpu_model_gemm_flops(const struct gd_gpu_model *model, double m, double n, double k);
 

@@ -23,6 +23,7 @@ struct lesson {
   int64_t accumulation;
   int threads;
   double measured_s;
+  double off; /* log of predicted over measured, as the numbers are */
 };
 
 struct gd_learner {
@@ -137,33 +138,62 @@ static int trials_of(const struct gd_learner *learner, const char *model) {
   return count;
 }
 
-/* Over all trials but those of a model; each model weighs the same. */
-static enum gd_status error_of(const struct gd_learner *learner, struct gd_rates *rates,
-                               const char *without, double *sum, struct gd_error *err) {
-  *sum = 0;
+static bool counts(const struct lesson *lesson, const char *without) {
+  return !without || strcmp(lesson->model, without) != 0;
+}
+
+/* What a model's trials without offload are off by, on average: that is no fault of its host. */
+static double off_alone(const struct gd_learner *learner, const char *model) {
+  double sum = 0;
+  int count = 0;
   for (uint32_t i = 0; i < learner->count; i++) {
     const struct lesson *lesson = learner->lessons[i];
+    if (strcmp(lesson->model, model) != 0 || lesson->of != GD_POINT_FREE_LUNCH)
+      continue;
+    sum += lesson->off;
+    count++;
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+/* Over all trials but those of a model; each model weighs the same. of_host: over what offload adds
+   to the time of the same model without it. */
+static enum gd_status error_of(const struct gd_learner *learner, struct gd_rates *rates,
+                               const char *without, bool of_host, double *sum,
+                               struct gd_error *err) {
+  *sum = 0;
+  for (uint32_t i = 0; i < learner->count; i++) {
+    struct lesson *lesson = learner->lessons[i];
     double step_s;
-    if (without && strcmp(lesson->model, without) == 0)
+    if (!counts(lesson, without) || (of_host && lesson->of == GD_POINT_NAIVE))
       continue;
     GD_TRY(predict(lesson, rates, &step_s, err));
+    lesson->off = log(step_s / lesson->measured_s);
+  }
+  for (uint32_t i = 0; i < learner->count; i++) {
+    const struct lesson *lesson = learner->lessons[i];
+    if (!counts(lesson, without) || (of_host && !lesson->offload))
+      continue;
+    double off = lesson->off - (of_host ? off_alone(learner, lesson->model) : 0);
     /* Round at its bottom, or one number could not move without the others. */
-    *sum += hypot(log(step_s / lesson->measured_s), 0.03) / trials_of(learner, lesson->model);
+    *sum += hypot(off, 0.03) / trials_of(learner, lesson->model);
   }
   return GD_OK;
 }
 
 /* Tries values around the present one, closer each time, and keeps the best; being pulled to 1 by
-   a hundredth of what it explains settles what no trial speaks of. */
+   a little settles what no trial speaks of. */
 static enum gd_status fit_one(const struct gd_learner *learner, struct gd_rates *rates,
                               double *value, double width, const char *without,
                               struct gd_error *err) {
+  const double pull = 0.001;
   double best = *value, least = HUGE_VAL, center = *value;
+  bool of_host = value == &rates->learned.host;
   for (int i = 0; i < TRIES; i++) {
     double sum;
     *value = center * exp(width * (2.0 * i / (TRIES - 1) - 1));
-    GD_TRY(error_of(learner, rates, without, &sum, err));
-    sum += 0.01 * fabs(log(*value));
+    GD_TRY(error_of(learner, rates, without, of_host, &sum, err));
+    sum += pull * fabs(log(*value));
     if (sum < least) {
       least = sum;
       best = *value;
@@ -178,8 +208,7 @@ static enum gd_status fit(const struct gd_learner *learner, struct gd_rates *rat
   bool gpu = rates->multiprocessors > 0, offloads = false;
   rates->learned = (struct gd_learned){1, 1, 1};
   for (uint32_t i = 0; i < learner->count; i++)
-    offloads |= learner->lessons[i]->offload &&
-                (!without || strcmp(learner->lessons[i]->model, without) != 0);
+    offloads |= learner->lessons[i]->offload && counts(learner->lessons[i], without);
   double width = 0.7; /* a factor of two */
   for (int round = 0; round < ROUNDS; round++, width /= 2) {
     if (gpu)
@@ -269,11 +298,13 @@ static enum gd_status judge(const struct gd_learner *learner, struct gd_rates *r
 static enum gd_status aim(struct gd_rates *rates, struct gd_error *err) {
   struct gd_hw hw = {0};
   struct gd_target target;
+  struct gd_gpu_fit fit;
   struct gd_rates like = {0}; /* without points: links and power alone */
+  GD_TRY(gd_gpu_fit_load(&fit, err));
   GD_TRY(gd_hw_load(&hw, err));
   enum gd_status status = gd_hw_target(&hw, rates->gpu, 1, 0, NULL, NULL, &target, err);
   if (status == GD_OK) {
-    gd_rates_retarget(&like, &target);
+    gd_rates_retarget(&like, &target, &fit);
     rates->host_link.bytes_per_s = like.host_link.bytes_per_s;
     rates->power = like.power;
   }
@@ -299,7 +330,9 @@ enum gd_status gd_learner_learn(struct gd_learner *learner, struct gd_rates *rat
   struct gd_link host_link = rates->host_link;
   if (rates->multiprocessors > 0)
     GD_TRY(aim(rates, err));
+  gd_rates_remember(rates);
   enum gd_status status = learn(learner, rates, err);
+  gd_rates_forget(rates);
   rates->cpus = cpus;
   rates->host_link = host_link;
   GD_TRY(status);

@@ -1,8 +1,15 @@
 /*
- * The power that a GPU draws while it trains, and the clock that its limit leaves: multiplying and
- * moving bytes cost energy, and a GPU that would need more than its board may have runs slower, at
- * a lower voltage. A calibration times single ops, which are over before the limit counts; a
- * training step is not. The same figures are the energy of a run.
+ * The power that a GPU draws while it computes, and the clock that its limit leaves: multiplying
+ * and moving bytes cost energy, and a GPU that would need more than its board may have runs slower,
+ * at a lower voltage. All of the program's watts come from here: the energy of a run, the clock of
+ * this engine's steps (simulate.h) and that of other software (stack_step.h).
+ *
+ *   struct gd_power_load load = {0};
+ *   gd_power_add(&model.power, GD_PEAK_BF16, flops, bytes, &load);
+ *   double clock = gd_power_clock(&model.power, &load, seconds_at, user);
+ *   double watts = gd_power_watts(&model.power, &load, seconds_at(user, clock), clock);
+ *
+ * Clocks are relative to the one that the data sheet's rates are of.
  */
 #ifndef GD_PREDICT_POWER_H
 #define GD_PREDICT_POWER_H
@@ -12,21 +19,34 @@
 struct gd_power {
   double limit_w; /* of the board; 0: not known, and nothing is limited */
   double idle_w;
-  double flop_joules; /* of tensor cores, at the clock of a calibration */
-  double byte_joules; /* of device memory */
+  double clock_most; /* what it may reach: 1 where the data sheet's is the highest */
+  double flop_joules[GD_PEAK_COUNT]; /* of GEMMs, at clock 1 */
+  double byte_joules;                /* of device memory */
 };
-/* From the data sheet and published figures of its architecture. */
-void gd_power_of(const struct gd_gpu *gpu, struct gd_power *power);
 
-/* What a program asks of a GPU, without any limit. */
-struct gd_power_load {
-  double flops, bytes;
-  double seconds;
-  double flop_s; /* of these, bound by arithmetic: they take longer at a lower clock */
+/* What is known of a GPU's arithmetic besides its data sheet. */
+struct gd_power_units {
+  double flops[GD_PEAK_COUNT]; /* rates of its units, each above 0 */
+  double watts_per_tflops;     /* of 16-bit GEMMs at clock 1 */
+  double clock_most;
+  bool half_rate; /* sums in fp32 halve the rate of its tensor cores */
 };
-/* The share of its clock that the limit leaves: 1 where it does not count. */
-double gd_power_clock(const struct gd_power *power, const struct gd_power_load *load);
-/* Mean watts at that clock; no more than the limit. */
-double gd_power_watts(const struct gd_power *power, const struct gd_power_load *load, double clock);
+void gd_power_of(const struct gd_gpu *gpu, const struct gd_power_units *units,
+                 struct gd_power *power);
+
+/* Work in sums. */
+struct gd_power_load {
+  double flop_joules; /* at clock 1 */
+  double byte_joules;
+};
+void gd_power_add(const struct gd_power *power, enum gd_peak unit, double flops, double bytes,
+                  struct gd_power_load *load);
+
+/* Mean watts of so much work in so many seconds at that clock; no more than the limit. */
+double gd_power_watts(const struct gd_power *power, const struct gd_power_load *load,
+                      double seconds, double clock);
+/* The highest clock at which that work stays within the limit; seconds_at: how long it takes. */
+double gd_power_clock(const struct gd_power *power, const struct gd_power_load *load,
+                      double (*seconds_at)(void *user, double clock), void *user);
 
 #endif

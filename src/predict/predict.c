@@ -440,21 +440,19 @@ static void aim(struct gd_predictor *p, const struct gd_target *target) {
   p->calibrated = false;
   memset(p->of, 0, sizeof p->of);
   snprintf(measured_on, sizeof measured_on, "%s", p->rates.device);
-  gd_rates_retarget(&p->rates, target);
+  gd_rates_retarget(&p->rates, target, &p->fit);
   snprintf(p->rates.peer_source, sizeof p->rates.peer_source, "taken from data sheets");
   say_target(p, target, p->distance, measured_on);
   judge_ranks(p, target->count, false);
 }
 
 /* Another GPU's rates are carried over by the GPU model, where the catalogue has that GPU. */
-static enum gd_status carry_over(struct gd_rates *rates, struct gd_error *err) {
-  struct gd_gpu_fit fit;
+static enum gd_status carry_over(struct gd_predictor *p, struct gd_error *err) {
   struct gd_hw hw = {0};
   const struct gd_gpu *measured;
-  GD_TRY(gd_gpu_fit_load(&fit, err));
   GD_TRY(gd_hw_load(&hw, err));
-  if (gd_hw_gpu(&hw, rates->gpu, &measured, NULL) == GD_OK)
-    gd_rates_carry_from(rates, measured, &fit);
+  if (gd_hw_gpu(&hw, p->rates.gpu, &measured, NULL) == GD_OK)
+    gd_rates_carry_from(&p->rates, measured, &p->fit);
   gd_hw_deinit(&hw);
   return GD_OK;
 }
@@ -485,8 +483,9 @@ enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_t
   if (!isfinite(choice.distance))
     p->rates = (struct gd_rates){
         .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .async_speed = 1};
-  else if (choice.distance > 0 && p->rates.gpu[0])
-    status = carry_over(&p->rates, err);
+  status = gd_gpu_fit_load(&p->fit, err);
+  if (status == GD_OK && isfinite(choice.distance) && choice.distance > 0 && p->rates.gpu[0])
+    status = carry_over(p, err);
   if (status != GD_OK) {
     gd_predictor_deinit(p);
     return status;
@@ -500,6 +499,7 @@ enum gd_status gd_predictor_like(struct gd_predictor *p, const struct gd_predict
   struct gd_predictor made = *like;
   size_t count = made.rates.n_points;
   made.rates.arena = (struct gd_arena){0}; /* points hold no pointers, and all else is in place */
+  made.rates.memo = NULL;
   made.rates.points = gd_mem_alloc(count + 1, sizeof *made.rates.points);
   if (!made.rates.points)
     return gd_nomem(err, "while a calibration is copied");
@@ -573,6 +573,20 @@ static bool find_in_catalogue(struct gd_predictor *p, const struct gd_device_inf
   return found;
 }
 
+/* The power of a GPU here is that of the catalogue's record of it. */
+static enum gd_status assume_power(struct gd_predictor *p, struct gd_error *err) {
+  struct gd_hw hw = {0};
+  const struct gd_gpu *gpu;
+  if (!p->rates.gpu[0])
+    return GD_OK;
+  GD_TRY(gd_gpu_fit_load(&p->fit, err));
+  GD_TRY(gd_hw_load(&hw, err));
+  if (gd_hw_gpu(&hw, p->rates.gpu, &gpu, NULL) == GD_OK)
+    gd_rates_set_power(&p->rates, gpu, &p->fit);
+  gd_hw_deinit(&hw);
+  return GD_OK;
+}
+
 /* Links of a GPU here that nobody measured are those of the catalogue's machine with such GPUs. */
 static void assume_links(struct gd_predictor *p, int ranks) {
   struct gd_hw hw = {0};
@@ -589,6 +603,7 @@ static enum gd_status find_machine(struct gd_predictor *p, const struct gd_devic
   char path[PATH_BYTES];
   if (gd_calibration_path(info->name, path, sizeof path) && access(path, F_OK) == 0) {
     GD_TRY(gd_rates_load(&p->rates, path, err));
+    GD_TRY(assume_power(p, err));
     p->calibrated = true;
     snprintf(p->basis, sizeof p->basis, "calibrated here on %.10s", p->rates.date);
     say_learned(p);
@@ -617,6 +632,7 @@ enum gd_status gd_predictor_named(struct gd_predictor *p, const char *calibratio
                                   struct gd_error *err) {
   *p = (struct gd_predictor){0};
   GD_TRY(gd_calibration_find(calibration, &p->rates, NULL, 0, err));
+  GD_TRY(assume_power(p, err));
   p->calibrated = true;
   bool same = strcmp(p->rates.device, info->name) == 0;
   snprintf(p->basis, sizeof p->basis, "%scalibration %.80s of the %s, measured on %.10s",

@@ -20,9 +20,10 @@
 
 struct gd_predictor {
   struct gd_rates rates;
-  bool calibrated; /* the rates are this very device's */
-  double distance; /* of a target from the device that was calibrated; 0: the same kind */
-  char basis[512]; /* what the figures rest on, as a sentence without its full stop */
+  struct gd_gpu_fit fit; /* of the GPU model */
+  bool calibrated;       /* the rates are this very device's */
+  double distance;       /* of a target from the device that was calibrated; 0: the same kind */
+  char basis[512];       /* what the figures rest on, as a sentence without its full stop */
   struct gd_predictor_class {
     bool validated;  /* against measurements on this kind of device, under these conditions */
     double error;    /* half width of the interval, relative */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 void gd_rates_deinit(struct gd_rates *rates) {
+  gd_rates_forget(rates);
   gd_arena_deinit(&rates->arena);
   gd_mem_free(rates->points);
   *rates = (struct gd_rates){0};
@@ -125,13 +126,53 @@ static bool on_gpu(const struct gd_rates *rates) {
   return rates->multiprocessors > 0;
 }
 
+/* What multiplication takes of a GPU with these rates at best. */
+struct arithmetic {
+  const double *flops;
+  int multiprocessors, compute_capability; /* 0: a CPU */
+};
+
+static double peak_of(const struct arithmetic *of, const struct gd_work *work) {
+  return of->flops[work->unit] > 0 ? of->flops[work->unit] : of->flops[GD_PEAK_FP32];
+}
+
+/* Of GEMMs whose rows let loads take few elements. */
+static double odd_rows_s(const struct arithmetic *of, const struct gd_work *work) {
+  int elements = gd_work_load_elements(work);
+  if (of->multiprocessors == 0 || elements >= 8)
+    return 0;
+  double flops = gd_gpu_odd_flops(of->flops[GD_PEAK_FP32], of->compute_capability);
+  return work->flops / (elements * flops);
+}
+
+static double multiply_s(const struct arithmetic *of, const struct gd_work *work) {
+  if (work->flops <= 0)
+    return 0;
+  double seconds = fmax(work->flops / peak_of(of, work), odd_rows_s(of, work));
+  return seconds / tiled_share(of->multiprocessors, work);
+}
+
+static struct arithmetic arithmetic_of(const struct gd_rates *rates) {
+  return (struct arithmetic){rates->flops, rates->multiprocessors, rates->compute_capability};
+}
+
+/* Of the GPU that was measured. */
+static struct arithmetic arithmetic_from(const struct gd_rates_carry *carry) {
+  return (struct arithmetic){carry->flops, carry->multiprocessors, carry->compute_capability};
+}
+
 /* How many times as long the other GPU takes. Both run this engine, whose attention has kernels of
    each architecture's own. */
-static double carried(const struct gd_rates_carry *carry, const struct gd_work *work) {
+static double carried(const struct gd_rates *rates, const struct gd_work *work) {
   static const struct gd_gpu_software software = {1, GD_GPU_FLASH_2, true};
-  double from = gd_gpu_model_seconds(&carry->from, work, &software, carry->from_clock);
-  double to = gd_gpu_model_seconds(&carry->to, work, &software, carry->to_clock);
-  return from > 0 ? to / from : 1;
+  const struct gd_gpu_model *one = &rates->carry.from, *other = &rates->carry.to;
+  struct arithmetic from = arithmetic_from(&rates->carry), to = arithmetic_of(rates);
+  double from_s = gd_gpu_model_seconds(one, work, &software, one->power.clock_most);
+  double to_s = gd_gpu_model_seconds(other, work, &software, other->power.clock_most);
+  if (from_s <= 0)
+    return 1;
+  return fmax(to_s, odd_rows_s(&to, work) / other->power.clock_most) /
+         fmax(from_s, odd_rows_s(&from, work) / one->power.clock_most);
 }
 
 double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work) {
@@ -147,19 +188,16 @@ double gd_rates_bound(const struct gd_rates *rates, const struct gd_work *work) 
   if (work->on_host && on_gpu(rates))
     return work->bytes / (rates->host_bytes_per_s * rates->cpus) + rates->op_s;
   const struct gd_rates_carry *carry = &rates->carry; /* factors are over what was measured on */
-  const double *flops = carry->on ? carry->flops : rates->flops;
-  double sm = carry->on ? carry->multiprocessors : rates->multiprocessors;
+  struct arithmetic of = carry->on ? arithmetic_from(carry) : arithmetic_of(rates);
   double memory = carry->on ? carry->memory_bytes_per_s : rates->memory_bytes_per_s;
-  double peak = flops[work->unit] > 0 ? flops[work->unit] : flops[GD_PEAK_FP32];
-  double multiply = work->flops > 0 ? work->flops / peak / tiled_share(sm, work) : 0;
-  double bound = fmax(multiply, work->bytes / memory) + rates->op_s;
-  return carry->on ? bound * carried(carry, work) : bound;
+  double bound = fmax(multiply_s(&of, work), work->bytes / memory) + rates->op_s;
+  return carry->on ? bound * carried(rates, work) : bound;
 }
 
 bool gd_rates_is_arithmetic(const struct gd_rates *rates, const struct gd_work *work) {
-  double peak =
-      rates->flops[work->unit] > 0 ? rates->flops[work->unit] : rates->flops[GD_PEAK_FP32];
-  return !work->on_host && work->flops / peak > work->bytes / rates->memory_bytes_per_s;
+  struct arithmetic of = arithmetic_of(rates);
+  double seconds = fmax(work->flops / peak_of(&of, work), odd_rows_s(&of, work));
+  return !work->on_host && seconds > work->bytes / rates->memory_bytes_per_s;
 }
 
 void gd_rates_leave_out(struct gd_rates *rates, const char *model) {
@@ -265,6 +303,46 @@ static double factor_of(const struct gd_rates *rates, const struct gd_work *work
   return any ? any->factor : usual_factor(work);
 }
 
+/* Work by its hash; full after MEMO_MOST. */
+enum { MEMO_SLOTS = 1 << 14, MEMO_MOST = MEMO_SLOTS / 2 };
+struct gd_rates_memo {
+  uint32_t count;
+  struct {
+    struct gd_work work;
+    double factor;
+    bool used;
+  } slots[MEMO_SLOTS];
+};
+
+void gd_rates_remember(struct gd_rates *rates) {
+  if (!rates->memo)
+    rates->memo = gd_mem_alloc(1, sizeof *rates->memo);
+}
+
+void gd_rates_forget(struct gd_rates *rates) {
+  gd_mem_free(rates->memo);
+  rates->memo = NULL;
+}
+
+static double kept_factor(const struct gd_rates *rates, const struct gd_work *work) {
+  struct gd_rates_memo *memo = rates->memo;
+  uint64_t at = gd_work_hash(work) % MEMO_SLOTS;
+  if (!memo)
+    return factor_of(rates, work, UINT32_MAX);
+  while (memo->slots[at].used && !gd_work_same(&memo->slots[at].work, work))
+    at = (at + 1) % MEMO_SLOTS;
+  if (memo->slots[at].used)
+    return memo->slots[at].factor;
+  double factor = factor_of(rates, work, UINT32_MAX);
+  if (memo->count < MEMO_MOST) {
+    memo->count++;
+    memo->slots[at].work = *work;
+    memo->slots[at].factor = factor;
+    memo->slots[at].used = true;
+  }
+  return factor;
+}
+
 /* Whether the factors of a kind say anything of this work: of an exchange among ranks, those of
    exchanges; links without any have the rate that was measured or assumed. */
 static bool has_factor(const struct gd_rates *rates, const struct gd_work *work) {
@@ -282,8 +360,8 @@ static double least_seconds(const struct gd_rates *rates, const struct gd_work *
   return peak > 0 && !work->on_host ? work->flops / peak : 0;
 }
 
-double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
-                                uint32_t point) {
+static double seconds_of(const struct gd_rates *rates, const struct gd_work *work,
+                         uint32_t without) {
   if (gd_op_info(work->kind)->work == GD_WORK_NONE)
     return 0;
   double bound = gd_rates_bound(rates, work);
@@ -291,12 +369,19 @@ double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_wo
     bound *= rates->learned.host;
   if (!has_factor(rates, work))
     return bound;
-  double seconds = bound * exp(factor_of(rates, work, point));
+  double factor =
+      without == UINT32_MAX ? kept_factor(rates, work) : factor_of(rates, work, without);
+  double seconds = bound * exp(factor);
   return on_gpu(rates) ? fmax(seconds, least_seconds(rates, work)) : seconds;
 }
 
+double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_work *work,
+                                uint32_t point) {
+  return seconds_of(rates, work, point);
+}
+
 double gd_rates_seconds(const struct gd_rates *rates, const struct gd_work *work) {
-  return gd_rates_seconds_without(rates, work, UINT32_MAX);
+  return seconds_of(rates, work, UINT32_MAX);
 }
 
 /* --- points -------------------------------------------------------------------------------- */
@@ -467,20 +552,26 @@ void gd_rates_carry_from(struct gd_rates *rates, const struct gd_gpu *measured,
                          const struct gd_gpu_fit *fit) {
   struct gd_rates_carry *carry = &rates->carry;
   *carry = (struct gd_rates_carry){.memory_bytes_per_s = rates->memory_bytes_per_s,
-                                   .multiprocessors = rates->multiprocessors};
+                                   .multiprocessors = rates->multiprocessors,
+                                   .compute_capability = rates->compute_capability};
   for (int i = 0; i < GD_PEAK_COUNT; i++)
     carry->flops[i] = rates->flops[i];
   gd_gpu_model_make(measured, fit, &carry->from);
-  carry->from_clock = carry->from.clock_most; /* ops timed one by one do not heat it */
   carry->on = true;
 }
 
-void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target) {
+void gd_rates_set_power(struct gd_rates *rates, const struct gd_gpu *gpu,
+                        const struct gd_gpu_fit *fit) {
+  struct gd_gpu_model model;
+  gd_gpu_model_make(gpu, fit, &model);
+  rates->power = model.power;
+}
+
+void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target,
+                       const struct gd_gpu_fit *fit) {
   const struct gd_gpu *gpu = target->gpu;
-  if (rates->carry.on) {
-    gd_gpu_model_make(gpu, &rates->carry.from.fit, &rates->carry.to);
-    rates->carry.to_clock = gd_gpu_model_gemm_clock(&rates->carry.to);
-  }
+  if (rates->carry.on)
+    gd_gpu_model_make(gpu, fit, &rates->carry.to);
   drop_collectives(rates);
   /* What was measured of memory relates to the data sheet of the card it was measured on. */
   for (int i = 0; i < GD_PEAK_COUNT; i++)
@@ -491,7 +582,7 @@ void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target) {
   rates->host_link.bytes_per_s = LINK_SHARE * gpu->host_link_bytes_per_s;
   gd_rates_set_fabric(rates, target);
   rates->cpus = target->cpus > 0 ? target->cpus : 1;
-  gd_power_of(gpu, &rates->power);
+  gd_rates_set_power(rates, gpu, fit);
 }
 
 struct gd_rates_range gd_rates_range(const struct gd_rates *rates, enum gd_op_kind kind,

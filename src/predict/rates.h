@@ -59,15 +59,14 @@ struct gd_link {
 };
 
 /* Rates of one GPU that stand for another: each piece of work takes as long as was measured on the
-   one, times what the GPU model (gpu_model.h) says of the two: one at its full clock, as ops that
-   are timed alone find it, the other at the clock that it can hold. */
+   one, times what the GPU model (gpu_model.h) says of the two, both at the highest clock that they
+   reach: ops that are timed alone find it, and what a limit leaves of it is the simulation's. */
 struct gd_rates_carry {
   bool on;
   double flops[GD_PEAK_COUNT]; /* of the GPU that was measured, as its points' factors have them */
   double memory_bytes_per_s;
-  int multiprocessors;
+  int multiprocessors, compute_capability;
   struct gd_gpu_model from, to;
-  double from_clock, to_clock;
 };
 
 /* What whole steps of measured trials said that ops timed one by one cannot. */
@@ -108,6 +107,7 @@ struct gd_rates {
   struct gd_rate_point *points;
   uint32_t n_points, points_capacity;
   uint32_t first[GD_OP_COUNT + 1]; /* where a kind's points begin, once sorted */
+  struct gd_rates_memo *memo;      /* factors that were looked up; NULL: none is kept */
   /* What was found when predictions were compared with measurements that it had not seen. */
   int checked_trials;               /* 0: never */
   double median_error, worst_error; /* relative */
@@ -137,6 +137,11 @@ double gd_rates_seconds_without(const struct gd_rates *rates, const struct gd_wo
 /* Of a collective over the fabric of a target: how NCCL does it; false: it is none. */
 bool gd_rates_collective(const struct gd_rates *rates, const struct gd_work *work,
                          enum gd_collective *kind, struct gd_collective_time *time);
+
+/* Keeps factors from now on, for who predicts the same work again and again; until the points
+   change. Without memory it keeps none. */
+void gd_rates_remember(struct gd_rates *rates);
+void gd_rates_forget(struct gd_rates *rates);
 
 /* Adds a measured point (its factor follows from the peaks, which must be set); then sort. */
 enum gd_status gd_rates_add(struct gd_rates *rates, const struct gd_work *work, double seconds,
@@ -185,10 +190,14 @@ enum gd_status gd_rates_save_errors(const char *path,
                                     const struct gd_trial_errors errors[GD_POINT_CLASSES],
                                     struct gd_error *err) GD_MUST_USE;
 
-/* Another device in its place: peaks and links of a target; factors as they are, but for those of
-   collectives, whose links are not the target's. Where carry.from is set, they are carried over by
-   the GPU model. */
-void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target);
+/* Another device in its place: peaks, power and links of a target; factors as they are, but for
+   those of collectives, whose links are not the target's. Where carry.from is set, they are carried
+   over by the GPU model. */
+void gd_rates_retarget(struct gd_rates *rates, const struct gd_target *target,
+                       const struct gd_gpu_fit *fit);
+/* The power of that GPU alone. */
+void gd_rates_set_power(struct gd_rates *rates, const struct gd_gpu *gpu,
+                        const struct gd_gpu_fit *fit);
 /* Before the first of these: that the rates were measured on that GPU. */
 void gd_rates_carry_from(struct gd_rates *rates, const struct gd_gpu *measured,
                          const struct gd_gpu_fit *fit);

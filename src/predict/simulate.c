@@ -52,21 +52,8 @@ struct memo {
   } * slots;
 };
 
-static uint64_t hash_work(const struct gd_work *work) {
-  const double numbers[] = {work->flops,    work->bytes,    work->sizes[0],
-                            work->sizes[1], work->sizes[2], work->sizes[3]};
-  uint64_t hash = work->variant * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)work->kind;
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    uint64_t bits;
-    memcpy(&bits, &numbers[i], sizeof bits);
-    hash = (hash ^ bits) * UINT64_C(0xff51afd7ed558ccd);
-    hash ^= hash >> 33;
-  }
-  return hash;
-}
-
 static double look_up(struct memo *memo, const struct gd_rates *rates, const struct gd_work *work) {
-  uint64_t at = hash_work(work) & (memo->count - 1);
+  uint64_t at = gd_work_hash(work) & (memo->count - 1);
   while (memo->slots[at].seconds >= 0 && !gd_work_same(&memo->slots[at].work, work))
     at = (at + 1) & (memo->count - 1);
   if (memo->slots[at].seconds < 0) {
@@ -106,19 +93,37 @@ static void add_collective(struct gd_simulated *to, const struct gd_rates *rates
 
 /* --- the walk ------------------------------------------------------------------------------ */
 
-static void add_load(struct gd_power_load *load, const struct gd_rates *rates,
-                     const struct gd_work *work, double seconds) {
+/* What a program asks of a GPU at its highest clock. */
+struct demand {
+  struct gd_power_load load;
+  double seconds;
+  double bound_s; /* of these, bound by arithmetic: they take longer at a lower clock */
+  double clock_most;
+};
+
+static double seconds_at(void *user, double clock) {
+  const struct demand *demand = user;
+  return demand->seconds + demand->bound_s * (demand->clock_most / clock - 1);
+}
+
+/* Trials say how much more than the FLOPs of its tensor cores a step draws, as other units work
+   too; where those other units multiply, in fp32, that is the power model's to say. */
+static void add_demand(struct demand *demand, const struct gd_rates *rates,
+                       const struct gd_work *work, double seconds) {
+  bool on_tensor_cores = work->unit != GD_PEAK_FP32;
+  double more = on_tensor_cores && rates->learned.energy > 0 ? rates->learned.energy : 1;
+  /* This engine does GEMMs of TF32 as halves where that is faster. */
+  enum gd_peak unit = work->unit == GD_PEAK_TF32 ? GD_PEAK_FP16 : work->unit;
   if (work->on_host || gd_work_is_transfer(work->kind) || gd_work_is_collective(work->kind))
     return;
-  load->flops += work->flops;
-  load->bytes += work->bytes;
+  gd_power_add(&rates->power, unit, more * work->flops, work->bytes, &demand->load);
   if (gd_rates_is_arithmetic(rates, work))
-    load->flop_s += seconds;
+    demand->bound_s += seconds;
 }
 
 static void walk(const struct gd_plan *plan, enum gd_program program, const struct gd_rates *rates,
                  struct memo *memo, struct streams *streams, uint32_t *async_at,
-                 struct gd_power_load *load, struct gd_simulated *to) {
+                 struct demand *demand, struct gd_simulated *to) {
   const uint32_t *waits = plan->waits[program];
   const struct gd_graph *graph = plan->graph;
   double share = graph->loss == GD_NONE ? 1 : gd_run_counted_share(graph);
@@ -131,7 +136,7 @@ static void walk(const struct gd_plan *plan, enum gd_program program, const stru
     double seconds = look_up(memo, rates, &work);
     if (!async) {
       seconds *= streams->slowest;
-      add_load(load, rates, &work, seconds);
+      add_demand(demand, rates, &work, seconds);
       if (gd_rates_is_arithmetic(rates, &work))
         seconds /= streams->clock;
     }
@@ -148,21 +153,22 @@ static void walk(const struct gd_plan *plan, enum gd_program program, const stru
     }
   }
   wait_for(streams, streams->pushed);
-  to->seconds = load->seconds = streams->now_s;
+  to->seconds = demand->seconds = streams->now_s;
 }
 
 /* What the limit of its power costs a GPU is known once a program was walked without it. */
 static void walk_limited(const struct gd_plan *plan, enum gd_program program,
                          const struct gd_rates *rates, struct memo *memo, struct streams *streams,
                          uint32_t *async_at, struct gd_simulated *to) {
-  struct gd_power_load load = {0}, again = {0};
+  struct demand demand = {.clock_most = rates->power.clock_most}, again = demand;
   struct streams fresh = *streams;
-  struct gd_power power = rates->power;
-  if (rates->learned.energy > 0)
-    power.flop_joules *= rates->learned.energy;
-  walk(plan, program, rates, memo, streams, async_at, &load, to);
-  to->clock = gd_power_clock(&power, &load);
-  to->power_w = gd_power_watts(&power, &load, to->clock);
+  walk(plan, program, rates, memo, streams, async_at, &demand, to);
+  to->clock = 1;
+  if (rates->power.limit_w <= 0 || demand.seconds <= 0)
+    return;
+  double clock = gd_power_clock(&rates->power, &demand.load, seconds_at, &demand);
+  to->clock = clock / demand.clock_most;
+  to->power_w = gd_power_watts(&rates->power, &demand.load, seconds_at(&demand, clock), clock);
   if (to->clock >= 1)
     return;
   fresh.clock = to->clock;

@@ -20,7 +20,7 @@ struct gd_simulated {
   double seconds;  /* of the program */
   double main_s;   /* sum over the ops of the computation */
   double async_s;  /* likewise of asynchronous ops */
-  double clock;    /* of a GPU, over the one that it was calibrated at: what its power leaves */
+  double clock;    /* of a GPU, over the highest that it reaches: what its power leaves */
   double power_w;  /* mean, of a GPU's board; 0: not known */
   uint32_t n_rows; /* by kind of op, in the order of their first use */
   struct gd_profile_row rows[GD_PROFILE_ROWS];

@@ -247,19 +247,19 @@ static double seconds_at(void *user, double clock) {
 }
 
 void gd_stack_step(const struct gd_stack_run *run, struct gd_stack_step *step) {
-  struct gd_gpu_load load = {0};
+  struct gd_power_load load = {0};
   struct timing timing = {run, step};
   *step = (struct gd_stack_step){0};
   for (int i = 0; i < run->works->count; i++) {
     const struct gd_stack_work *one = &run->works->all[i];
     double times = run->method.ckpt && one->forward && one->in_block ? 2 : 1;
-    gd_gpu_load_add(run->gpu, &one->work, run->value[GD_STACK_TRAFFIC],
-                    run->accumulation * times * one->count, &load);
+    gd_gpu_model_load(run->gpu, &one->work, run->value[GD_STACK_TRAFFIC],
+                      run->accumulation * times * one->count, &load);
   }
-  double clock = gd_gpu_model_clock(run->gpu, &load, seconds_at, &timing);
+  double clock = gd_power_clock(&run->gpu->power, &load, seconds_at, &timing);
   step->seconds = seconds_at(&timing, clock);
   step->clock = clock;
-  step->watts = fmin(run->gpu->power_w, gd_gpu_load_watts(run->gpu, &load, step->seconds, clock));
+  step->watts = gd_power_watts(&run->gpu->power, &load, step->seconds, clock);
 }
 
 /* --- memory --------------------------------------------------------------------------------- */

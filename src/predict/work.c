@@ -101,9 +101,9 @@ static uint64_t variant_fused(const struct gd_graph *graph, const struct gd_op *
   return bits;
 }
 
-/* Rows that do not begin at multiples of 8 elements: a GPU reads them in smaller pieces. A bit of a
-   GEMM's variant. */
-enum { ODD_ROWS = 16 };
+/* Bits of a GEMM's variant. Odd rows do not begin at multiples of 8 elements: a GPU reads them in
+   smaller pieces. */
+enum { TRANS_A = 1, TRANS_B = 2, ODD_ROWS = 16 };
 static bool has_odd_rows(const struct gd_graph *graph, const struct gd_op *op) {
   const struct gd_tensor *a = tensor(graph, op->in[0]), *b = tensor(graph, op->in[1]);
   const struct gd_tensor *out = tensor(graph, op->out[0]);
@@ -111,7 +111,7 @@ static bool has_odd_rows(const struct gd_graph *graph, const struct gd_op *op) {
 }
 
 static uint64_t variant_matmul(const struct gd_graph *graph, const struct gd_op *op) {
-  return (op->attr.matmul.trans_a ? 1u : 0) | (op->attr.matmul.trans_b ? 2u : 0) |
+  return (op->attr.matmul.trans_a ? TRANS_A : 0u) | (op->attr.matmul.trans_b ? TRANS_B : 0u) |
          (op->adds ? 4u : 0) |
          (tensor(graph, op->out[0])->dtype != tensor(graph, op->in[0])->dtype ? 8u : 0) |
          (has_odd_rows(graph, op) ? ODD_ROWS : 0);
@@ -306,6 +306,18 @@ void gd_work_of(const struct gd_graph *graph, gd_op_id id, double counted_share,
     work->sizes[1] = fmax(1, work->sizes[1] * counted_share);
 }
 
+int gd_work_load_elements(const struct gd_work *work) {
+  bool bits16 = work->unit == GD_PEAK_BF16 || work->unit == GD_PEAK_FP16;
+  if (!bits16 || gd_op_info(work->kind)->work != GD_WORK_MATMUL || !(work->variant & ODD_ROWS))
+    return 8;
+  /* The last dims of both operands and of the result, by what is transposed. */
+  const double *sizes = work->sizes;
+  int64_t a = (int64_t)(work->variant & TRANS_A ? sizes[1] : sizes[3]);
+  int64_t b = (int64_t)(work->variant & TRANS_B ? sizes[3] : sizes[2]);
+  int64_t all = a | b | (int64_t)sizes[2];
+  return all % 8 == 0 ? 8 : (int)(all & -all);
+}
+
 /* --- likeness ------------------------------------------------------------------------------ */
 
 static int bits_apart(uint64_t a, uint64_t b) {
@@ -372,4 +384,17 @@ bool gd_work_same(const struct gd_work *a, const struct gd_work *b) {
   return a->kind == b->kind && a->unit == b->unit && a->variant == b->variant &&
          a->on_host == b->on_host && same_number(a->flops, b->flops) &&
          same_number(a->bytes, b->bytes);
+}
+
+uint64_t gd_work_hash(const struct gd_work *work) {
+  const double numbers[] = {work->flops,    work->bytes,    work->sizes[0],
+                            work->sizes[1], work->sizes[2], work->sizes[3]};
+  uint64_t hash = work->variant * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)work->kind;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    uint64_t bits;
+    memcpy(&bits, &numbers[i], sizeof bits);
+    hash = (hash ^ bits) * UINT64_C(0xff51afd7ed558ccd);
+    hash ^= hash >> 33;
+  }
+  return hash;
 }

@@ -34,6 +34,11 @@ double gd_work_distance(const struct gd_work *a, const struct gd_work *b);
 
 /* Whether they are the same in all that counts, but for rounding. */
 bool gd_work_same(const struct gd_work *a, const struct gd_work *b);
+uint64_t gd_work_hash(const struct gd_work *work);
+
+/* Of a GEMM on tensor cores in 16 bits whose rows do not all begin at multiples of 8 elements: the
+   elements that one load can take, 1 to 4. Of all else 8: a whole load. */
+int gd_work_load_elements(const struct gd_work *work);
 
 bool gd_work_is_collective(enum gd_op_kind kind);
 bool gd_work_is_transfer(enum gd_op_kind kind);

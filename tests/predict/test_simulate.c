@@ -263,9 +263,11 @@ static void methods_have_classes(void **state) {
 static void links_of_others_stay_there(void **state) {
   struct gd_rates rates;
   struct gd_hw hw = {0};
+  struct gd_gpu_fit fit;
   struct gd_target target;
   struct gd_error err = {0};
   (void)state;
+  gd_gpu_fit_start(&fit);
   parse_rates(&rates);
   const struct gd_work slow = {.kind = GD_OP_all_reduce, .sizes = {4e6, 4, 1, 1}, .bytes = 4e6};
   assert_int_equal(gd_rates_add(&rates, &slow, 10, &err), GD_OK);
@@ -273,7 +275,7 @@ static void links_of_others_stay_there(void **state) {
   assert_near(gd_rates_seconds(&rates, &slow), 10);
   assert_int_equal(gd_hw_load(&hw, &err), GD_OK);
   assert_int_equal(gd_hw_target(&hw, "h100", 4, 0, NULL, NULL, &target, &err), GD_OK);
-  gd_rates_retarget(&rates, &target);
+  gd_rates_retarget(&rates, &target, &fit);
   assert_near(gd_rates_seconds(&rates, &slow), gd_rates_bound(&rates, &slow));
   assert_true(gd_rates_seconds(&rates, &slow) < 1e-3);
   gd_hw_deinit(&hw);
@@ -285,21 +287,23 @@ static void links_of_others_stay_there(void **state) {
 static void targets_bring_their_links(void **state) {
   struct gd_rates rates;
   struct gd_hw hw = {0};
+  struct gd_gpu_fit fit;
   struct gd_target target;
   struct gd_error err = {0};
   struct gd_work work = {.kind = GD_OP_all_gather, .sizes = {4e8, 16, 1, 1}, .bytes = 4e8};
   (void)state;
+  gd_gpu_fit_start(&fit);
   parse_rates(&rates);
   assert_int_equal(gd_hw_load(&hw, &err), GD_OK);
   assert_int_equal(gd_hw_target(&hw, "h100", 16, 0, NULL, NULL, &target, &err), GD_OK);
-  gd_rates_retarget(&rates, &target);
+  gd_rates_retarget(&rates, &target, &fit);
   double cards = gd_rates_seconds(&rates, &work);
   assert_near(cards,
               gd_collective_seconds(&rates.fabric, GD_COLLECTIVE_ALL_GATHER, work.sizes[0], 1));
   assert_near(rates.slowest, gd_slowest_of(16));
   assert_int_equal(gd_hw_target(&hw, "h100", 16, 0, NULL, "infiniband-hdr", &target, &err), GD_OK);
   assert_true(target.cards_assumed);
-  gd_rates_retarget(&rates, &target);
+  gd_rates_retarget(&rates, &target, &fit);
   assert_true(gd_rates_seconds(&rates, &work) > 8 * cards);
   work.sizes[1] = 8; /* a node of it */
   assert_true(gd_rates_seconds(&rates, &work) < cards);
@@ -308,6 +312,39 @@ static void targets_bring_their_links(void **state) {
 }
 
 /* --- points -------------------------------------------------------------------------------- */
+
+/* A vocabulary of 50,265 words keeps loads to one element, one of 50,250 to two, in 16 bits. */
+static void odd_rows_take_longer(void **state) {
+  static const struct {
+    int64_t columns;
+    int elements;
+  } cases[] = {{50272, 8}, {50268, 4}, {50266, 2}, {50265, 1}};
+  struct gd_rates rates = {.op_s = 0, .multiprocessors = 132, .compute_capability = 90};
+  double before = 0;
+  (void)state;
+  for (int i = 0; i < GD_PEAK_COUNT; i++)
+    rates.flops[i] = i == GD_PEAK_FP32 ? 66.9e12 : 989e12;
+  rates.memory_bytes_per_s = 4.8e12;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gd_graph graph;
+    struct gd_work work;
+    const int64_t x[2] = {65536, 1024}, w[2] = {cases[i].columns, 1024};
+    gd_graph_init(&graph);
+    gd_tensor_id left = gd_graph_leaf(&graph, GD_ROLE_INPUT, "x", GD_DTYPE_BF16, 2, x);
+    gd_tensor_id right = gd_graph_leaf(&graph, GD_ROLE_INPUT, "w", GD_DTYPE_BF16, 2, w);
+    gd_matmul(&graph, left, right, GD_NONE,
+              (struct gd_attr_matmul){.trans_b = true, .alpha = 1, .out_dtype = GD_DTYPE_COUNT});
+    gd_work_of(&graph, graph.n_ops - 1, 1, &work);
+    assert_int_equal(gd_work_load_elements(&work), cases[i].elements);
+    double flops = work.flops / gd_rates_bound(&rates, &work);
+    assert_true(i == 0 || flops <= before);
+    if (cases[i].elements == 1) /* results/cuda-notes.md */
+      assert_true(flops > 0.8 * 139e12 && flops < 1.02 * 139e12);
+    assert_true(gd_rates_is_arithmetic(&rates, &work));
+    before = flops;
+    gd_graph_deinit(&graph);
+  }
+}
 
 static void near_points_decide(void **state) {
   struct gd_rates rates;
@@ -516,6 +553,7 @@ int main(void) {
       cmocka_unit_test(load_widens_intervals),
       cmocka_unit_test(methods_have_classes),
       cmocka_unit_test(bad_errors_are_refused),
+      cmocka_unit_test(odd_rows_take_longer),
       cmocka_unit_test(near_points_decide),
       cmocka_unit_test_setup_teardown(files_keep_every_point, scratch_setup, scratch_teardown),
       cmocka_unit_test_setup_teardown(broken_files_are_named, scratch_setup, scratch_teardown),
