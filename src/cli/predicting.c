@@ -194,8 +194,11 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
     gd_show_set_real(to, "days", prediction->days);
     gd_show_set_real(to, "days_low", prediction->days_low);
     gd_show_set_real(to, "days_high", prediction->days_high);
-    if (prediction->power_w > 0)
+    if (prediction->power_w > 0) {
       gd_show_set_real(to, "gpu_power_w", prediction->power_w);
+      gd_show_set_real(to, "energy_kwh",
+                       prediction->power_w * trial->ranks * 24 * prediction->days / 1000);
+    }
   }
   gd_show_set_bool(to, "predicted", shows);
   gd_show_set_bool(to, "validated", shows && prediction->validated);

@@ -81,6 +81,14 @@ static const char *say_micro_step(char text[3 * GD_SHOW_TEXT], double each_s, do
   return text;
 }
 
+/* How much the GPUs draw; how: "modelled", "measured by NVML". */
+static void append_energy(const struct summary *s, double power_w, double days, const char *how) {
+  if (power_w > 0)
+    gd_strbuf_printf(s->out, "  about %.0f W a GPU, %.3g kWh for %s (%s)\n", power_w,
+                     power_w * s->trial->ranks * 24 * days / 1000,
+                     s->trial->ranks > 1 ? "all of them" : "the run", how);
+}
+
 /* The predicted time of a plan that fits. */
 static void append_plan_times(const struct summary *s) {
   const struct gd_prediction *prediction = &s->point->prediction;
@@ -91,11 +99,7 @@ static void append_plan_times(const struct summary *s) {
                    say_micro_step(micro_step, prediction->micro_step_s,
                                   prediction->last_micro_step_s, prediction->has_last_micro_step),
                    gd_show_seconds(update, sizeof update, prediction->update_s));
-  if (prediction->power_w > 0)
-    gd_strbuf_printf(s->out, "  about %.0f W a GPU, %.3g kWh for %s (modelled)\n",
-                     prediction->power_w,
-                     prediction->power_w * s->trial->ranks * 24 * prediction->days / 1000,
-                     s->trial->ranks > 1 ? "all of them" : "the run");
+  append_energy(s, prediction->power_w, prediction->days, "modelled");
   gd_show_basis(s->cli, s->p, 1u << prediction->of);
 }
 
@@ -124,6 +128,7 @@ static void append_step(const struct summary *s) {
                                   trial->last_micro_step.median_s,
                                   trial->last_micro_step.count > 0),
                    gd_show_seconds(a, sizeof a, trial->update.median_s));
+  append_energy(s, trial->gpu_power_w, trial->days, "measured by NVML");
 }
 
 /* --- memory -------------------------------------------------------------------------------- */

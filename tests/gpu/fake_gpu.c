@@ -410,8 +410,9 @@ int cuDeviceGet(CUdevice *device, int ordinal) {
   return CUDA_SUCCESS;
 }
 int cuDeviceGetName(char *name, int size, CUdevice device) {
+  const char *other = getenv("GD_TEST_NAME"); /* of the catalogue */
   (void)device;
-  snprintf(name, (size_t)size, "GPU that computes nothing");
+  snprintf(name, (size_t)size, "%s", other ? other : "GPU that computes nothing");
   return CUDA_SUCCESS;
 }
 int cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {

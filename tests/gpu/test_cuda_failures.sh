@@ -462,6 +462,8 @@ if [[ $kind == fake ]]; then
   field_is gpu_power_capped_share 0.0
   field_is gpu_power_w 650.0
   field_is gpu_power_limit_w 700.0
+  awk -v e="$(field energy_kwh)" -v d="$(field days)" \
+    'BEGIN { exit !(e > 0.999 * 0.65 * 24 * d && e < 1.001 * 0.65 * 24 * d) }' || fail "$LAST: energy is not 650 W"
   shown '"gpu_clock_reasons": "thermal, hardware slowdown"'
   # Half of the clock may be half of the time; what is above has nothing to do with it.
   awk -v low="$(field days_low)" -v days="$(field days)" -v high="$(field days_high)" \
@@ -476,6 +478,23 @@ if [[ $kind == fake ]]; then
     'BEGIN { exit !(low == 0 || days - low < 1.001 * (high - days)) }' || fail "$LAST: the interval is wider below"
   clocks 0x4,1700
   hidden "note: the GPU"
+  shown "about 650 W a GPU, "
+  shown "kWh for the run (measured by NVML)"
+  # What NVML measured is kept with the trial, and what it costs is counted with that.
+  GD_TEST_CLOCKS=0x4,1700 GD_TEST_NAME="NVIDIA H200" expect 0 bench "${tiny[@]}" --methods free-lunch \
+    --store "$WORK/power.db" --json
+  days=$(field days)
+  expect 0 results --store "$WORK/power.db" --json
+  field_is gpu_power_w 650.0
+  field_above energy_kwh 0
+  expect 0 cost "${tiny[0]}" --seq 32 --batch 4 --steps 10 --times measured --store "$WORK/power.db" \
+    --machine rented-1x-h200 --json
+  field_is gpu_power_w 650.0
+  field_is gpu_power_from "measured by NVML"
+  awk -v a="$(field days)" -v b="$days" 'BEGIN { exit !(a > 0.999 * b && a < 1.001 * b) }' || fail "other days"
+  expect 0 plan pythia-14m --gpu h200 --methods free-lunch --json
+  awk -v e="$(field energy_kwh)" -v d="$(field days)" -v w="$(field gpu_power_w)" \
+    'BEGIN { exit !(w > 84 && w <= 700 && e > 0.0239 * w * d && e < 0.0241 * w * d) }' || fail "$LAST: energy"
   clocks 0x4,1700 --profile
   shown "note: the GPU's power limit (700 W) lowered its clock for 100 % of the time, median 1700 of 1980 MHz"
   # Application clocks: worth a word where they cost something.
