@@ -91,7 +91,7 @@ struct gd_time {
   double share;                     /* of the GPUs' peak that these days need; 0: not known */
   double gpu_power_w; /* of a board, measured or predicted as the days were; 0: not known */
   char method[128];   /* "free-lunch+zero1"; empty: the source does not say */
-  char source[640];   /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
+  char source[840];   /* "Table 1 of the paper", "measured 2024-05-04 on ..." */
 };
 
 /* --- options ------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "hw/estimate.h"
 #include "money/money_int.h"
+#include "predict/interval.h"
 #include "search/points.h"
 
 /* A machine whose days are asked for. */
@@ -40,7 +41,7 @@ static void set_time(const struct gd_times_context *context, const struct wanted
   const struct gd_prediction *prediction = &found->prediction;
   const struct gd_target *target = &wanted->target;
   struct gd_time *time = &wanted->option->time;
-  char basis[GD_PREDICTOR_BASIS];
+  char basis[GD_PREDICTOR_BASIS], interval[GD_INTERVAL_TEXT];
   double peak_flops = gd_estimate_peak(target->gpu, found->trial.precision, GD_PEAKS_DATASHEET);
   time->state = GD_TIME_KNOWN;
   time->days = prediction->days;
@@ -57,9 +58,10 @@ static void set_time(const struct gd_times_context *context, const struct wanted
     snprintf(other, sizeof other, "; %s runs as %s",
              gd_precision_name(context->asked->model->recipe.precision),
              gd_precision_name(found->trial.precision));
-  snprintf(time->source, sizeof time->source, "%.540s; +-%.0f %%%s%s",
-           gd_predictor_basis(&wanted->predictor, prediction->of, basis), 100 * prediction->error,
-           other, runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
+  snprintf(time->source, sizeof time->source, "%.740s; interval of 90 %% %s%s%s",
+           gd_predictor_basis(&wanted->predictor, prediction->of, basis),
+           gd_interval_say(prediction->error, interval), other,
+           runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
 }
 
 /* What the points say of the machines, which change first among them: the fastest that fits, or

@@ -267,18 +267,41 @@ static struct gd_trial_errors errors_of(const struct gd_learner *learner, const 
   return found;
 }
 
+/* Of the logarithms, every model weighing the same. */
+static double mean_square(const struct gd_learner *learner, int models) {
+  double sum = 0;
+  for (uint32_t i = 0; i < learner->count; i++) {
+    const struct lesson *lesson = learner->lessons[i];
+    sum += lesson->off * lesson->off / trials_of(learner, lesson->model);
+  }
+  return sum / models;
+}
+
+/* What the calibration alone misses trials by. */
+static enum gd_status judge_calibration(struct gd_learner *learner, struct gd_rates *rates,
+                                        struct gd_error *err) {
+  double sum;
+  rates->learned = (struct gd_learned){0};
+  GD_TRY(error_of(learner, rates, NULL, false, &sum, err));
+  rates->calibrated_square = mean_square(learner, rates->n_without);
+  return GD_OK;
+}
+
 /* What trials of each model are missed by where it was left out. */
-static enum gd_status judge(const struct gd_learner *learner, struct gd_rates *rates,
+static enum gd_status judge(struct gd_learner *learner, struct gd_rates *rates,
                             struct gd_error *err) {
   double *errors = gd_mem_alloc(2 * (size_t)learner->count + 1, sizeof *errors);
   enum gd_status status = errors ? GD_OK : gd_nomem(err, "while trials are predicted");
   for (uint32_t i = 0; status == GD_OK && i < learner->count; i++) {
-    const struct lesson *lesson = learner->lessons[i];
+    struct lesson *lesson = learner->lessons[i];
     double step_s = 0;
     gd_rates_leave_out(rates, lesson->model);
     status = predict(lesson, rates, &step_s, err);
     errors[i] = fabs(step_s / lesson->measured_s - 1);
+    lesson->off = log(step_s / lesson->measured_s);
   }
+  if (status == GD_OK)
+    rates->learned_square = mean_square(learner, rates->n_without);
   for (int of = 0; status == GD_OK && of <= GD_POINT_CLASSES; of++) {
     struct gd_trial_errors found = errors_of(learner, errors, errors + learner->count, of);
     if (of == GD_POINT_CLASSES) {
@@ -320,6 +343,7 @@ static enum gd_status learn(struct gd_learner *learner, struct gd_rates *rates,
         err, GD_BAD_INPUT,
         "trials of %d model%s on the %s are too few to learn from; two models are needed",
         rates->n_without, rates->n_without == 1 ? "" : "s", rates->device);
+  GD_TRY(judge_calibration(learner, rates, err));
   GD_TRY(judge(learner, rates, err));
   return fit(learner, rates, NULL, err);
 }

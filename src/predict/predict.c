@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "base/embedded.h"
 #include "base/file.h"
 #include "base/paths.h"
+#include "predict/interval.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -285,11 +287,30 @@ static bool check_covers(const struct gd_rates *rates, enum gd_point_class of) {
          (of == GD_POINT_NAIVE || of == GD_POINT_FREE_LUNCH);
 }
 
+/* Whether trials of whole steps say how far predictions of that device are off. */
+static bool has_learned(const struct gd_rates *rates) {
+  return rates->learned_trials > 0 && rates->learned_square > 0;
+}
+
+/* Whether calibrations alone were compared with trials of that class, on another GPU. */
+static bool has_others(const struct gd_rates *rates, enum gd_point_class of) {
+  return rates->multiprocessors > 0 && rates->others_models > 0 && rates->errors[of].trials == 0 &&
+         (of == GD_POINT_NAIVE || of == GD_POINT_FREE_LUNCH);
+}
+
+static double error_of_others(const struct gd_rates *rates) {
+  return gd_interval_error(gd_interval_half(rates->others_square, rates->others_models));
+}
+
 double gd_calibration_error(const struct gd_rates *rates, enum gd_point_class of, bool *validated) {
   const struct gd_trial_errors *errors = &rates->errors[of];
   bool compared = errors->trials > 0 ? has_their_cpus(rates, of) : check_covers(rates, of);
   double error = fmax(rates->checked_trials > 0 ? rates->worst_error : 0, errors->worst_error);
-  error = fmax(error, compared ? 0.1 : GD_PREDICT_UNVALIDATED);
+  if (errors->trials > 0 && has_learned(rates))
+    error = gd_interval_error(gd_interval_half(rates->learned_square, rates->n_without));
+  error = fmax(error, compared                ? 0.1
+                      : has_others(rates, of) ? error_of_others(rates)
+                                              : GD_PREDICT_UNVALIDATED);
   *validated = compared && !was_disturbed(rates);
   return was_disturbed(rates) ? fmax(error, rates->busy_share) : error;
 }
@@ -319,9 +340,16 @@ static void judge_class(struct gd_predictor *p, enum gd_point_class of, int rank
              errors->cpus_least < errors->cpus_most ? " at most" : "");
   if (errors->trials > 0)
     snprintf(to->words, sizeof to->words,
-             "%s %s%s%s against %d trial%s: median error %.0f %%, worst %.0f %%", name, cpus, how,
-             alone, errors->trials, errors->trials == 1 ? "" : "s", 100 * errors->median_error,
-             100 * errors->worst_error);
+             "%s %s%s%s against %d trial%s%s: median error %.0f %%, worst %.0f %%", name, cpus, how,
+             alone, errors->trials, errors->trials == 1 ? "" : "s",
+             has_learned(rates) ? ", each predicted without those of its model" : "",
+             100 * errors->median_error, 100 * errors->worst_error);
+  else if (has_others(rates, of))
+    snprintf(
+        to->words, sizeof to->words,
+        "%s unvalidated: compared with no trial here; on another GPU a calibration alone was off "
+        "by %.0f %% (root mean square of %d models)",
+        name, 100 * sqrt(rates->others_square), rates->others_models);
   else if (check_covers(rates, of))
     snprintf(to->words, sizeof to->words, "%s against %.160s: median error %.0f %%, worst %.0f %%",
              how, rates->checked, 100 * rates->median_error, 100 * rates->worst_error);
@@ -346,14 +374,52 @@ static void widen(struct gd_predictor *p, double error) {
   }
 }
 
-/* What was validated on one device says nothing of the links between several. */
-static void judge_ranks(struct gd_predictor *p, int ranks, bool links_measured) {
+/* Errors of two kinds that know nothing of each other; none is narrower for it. */
+static void add_error(struct gd_predictor *p, double half) {
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    p->of[i].error = gd_interval_error(hypot(gd_interval_half_of(p->of[i].error), half));
+}
+
+/* What the model of GPUs and links misses published rates by, with so much known of a GPU. */
+static double half_published(const struct gd_predictor *p, enum gd_published_known known) {
+  double high = p->fitted.of[known].high;
+  return high > 1 ? log(high) : gd_interval_half_of(GD_PREDICT_UNVALIDATED);
+}
+
+static size_t say_more(struct gd_predictor *p, const char *format, ...) GD_PRINTF(2, 3);
+static size_t say_more(struct gd_predictor *p, const char *format, ...) {
   size_t length = strlen(p->basis);
+  va_list list;
+  va_start(list, format);
+  vsnprintf(p->basis + length, sizeof p->basis - length, format, list);
+  va_end(list);
+  return strlen(p->basis);
+}
+
+/*
+ * What was validated on one device says nothing of the links between several. Those of GPUs are
+ * data sheets and NCCL's algorithms, as in published rates of other software on up to 128 GPUs:
+ * errors on those join the device's own. A carried time has them among its own already.
+ */
+static void judge_ranks(struct gd_predictor *p, int ranks, bool links_measured) {
+  char text[GD_INTERVAL_TEXT];
   if (ranks < 2 || links_measured)
     return;
-  widen(p, GD_PREDICT_UNVALIDATED);
-  snprintf(p->basis + length, sizeof p->basis - length,
-           "; the links between ranks are %s: unvalidated", p->rates.peer_source);
+  say_more(p, "; the links between ranks are %s: unvalidated", p->rates.peer_source);
+  if (p->rates.multiprocessors == 0) {
+    widen(p, GD_PREDICT_UNVALIDATED);
+    return;
+  }
+  for (int i = 0; i < GD_POINT_CLASSES; i++)
+    p->of[i].validated = false;
+  if (p->distance > 0)
+    return;
+  double half = half_published(p, GD_KNOWN_BOTH);
+  add_error(p, half);
+  say_more(p,
+           ", and the interval joins errors on %d published rates of other software on up to 128 "
+           "GPUs, models and GPUs left out (%s)",
+           p->fitted.rows, gd_interval_say(gd_interval_error(half), text));
 }
 
 const char *gd_predictor_basis(const struct gd_predictor *p, enum gd_point_class of,
@@ -391,12 +457,13 @@ void gd_predictor_say(const struct gd_predictor *p, unsigned classes, struct gd_
     bool named = !class->words[0] && !one;
     if (!(classes >> i & 1) || (!named && is_said(p, classes, i)))
       continue;
-    gd_strbuf_printf(out, "; %s%sinterval +-%.0f %%",
+    char text[GD_INTERVAL_TEXT];
+    gd_strbuf_printf(out, "; %s%sinterval of 90 %% %s",
                      named ? say_class((enum gd_point_class)i) : class->words,
                      named             ? ": "
                      : class->words[0] ? ", "
                                        : "",
-                     100 * class->error);
+                     gd_interval_say(class->error, text));
   }
 }
 
@@ -408,6 +475,43 @@ static void say_learned(struct gd_predictor *p) {
              p->rates.learned_from);
 }
 
+/*
+ * A GPU that nobody ran this engine on: errors on trials of the GPU whose times are carried over,
+ * each model left out, and errors of the GPU model on published rates of other software, each GPU
+ * or architecture left out. What is offloaded is as fast as CPUs that nobody measured.
+ */
+static void judge_carried(struct gd_predictor *p, const char *title, const char *measured_on) {
+  enum gd_published_known known = p->distance < 1 ? GD_KNOWN_STACK : GD_KNOWN_STACK_ALONE;
+  double half = half_published(p, known), own = GD_PREDICT_UNVALIDATED;
+  char theirs[GD_INTERVAL_TEXT], ours[GD_INTERVAL_TEXT];
+  bool any;
+  for (int i = 0; i < GD_POINT_CLASSES; i++) {
+    double error = gd_calibration_error(&p->rates, (enum gd_point_class)i, &any);
+    p->of[i].error = i == GD_POINT_OFFLOAD ? fmax(error, GD_PREDICT_UNVALIDATED) : error;
+    own = fmin(own, error);
+  }
+  snprintf(p->of[GD_POINT_OFFLOAD].words, sizeof p->of[GD_POINT_OFFLOAD].words,
+           "free-lunch with offload has CPUs that nobody measured (%s)",
+           gd_interval_say(GD_PREDICT_UNVALIDATED, ours));
+  add_error(p, half);
+  snprintf(
+      p->basis, sizeof p->basis,
+      "unvalidated on the %s, where nobody has run it: times measured on the %s, carried over by "
+      "a model of both GPUs; the interval joins errors ",
+      title, measured_on);
+  if (has_learned(&p->rates))
+    say_more(p, "on %d trials there, each predicted without those of its model",
+             p->rates.learned_trials);
+  else
+    say_more(p, "of calibrations alone, since there are no trials of it");
+  say_more(p,
+           " (%s), and of that model on %d published rates of other software, their %s left out "
+           "(%s)",
+           gd_interval_say(own, ours), p->fitted.of[known].rows,
+           p->distance < 1 ? "GPUs" : "architectures",
+           gd_interval_say(gd_interval_error(half), theirs));
+}
+
 static void say_target(struct gd_predictor *p, const struct gd_target *target, double distance,
                        const char *measured_on) {
   const char *title = target->gpu->title;
@@ -416,17 +520,16 @@ static void say_target(struct gd_predictor *p, const struct gd_target *target, d
     snprintf(p->basis, sizeof p->basis, "efficiencies of the %s (%s)", title, p->rates.source);
     say_learned(p);
     judge_classes(p, target->count);
+  } else if (isfinite(distance) && p->rates.carry.on) {
+    judge_carried(p, title, measured_on);
   } else if (isfinite(distance)) {
-    bool same = distance < 1;
-    bool carried = p->rates.carry.on;
-    widen(p, fmax(same || carried ? GD_PREDICT_UNVALIDATED : 0.5, p->rates.worst_error));
-    snprintf(p->basis, sizeof p->basis, "unvalidated on the %s; times measured on the %s (%s), %s",
-             title, measured_on,
-             same ? "the same architecture" : "the nearest generation that was measured",
-             carried
-                 ? "carried over by a model of both GPUs that is fitted to published figures of "
-                   "other software"
-                 : "scaled by the peaks of the data sheet");
+    widen(p, fmax(distance < 1 ? GD_PREDICT_UNVALIDATED : 0.5, p->rates.worst_error));
+    snprintf(
+        p->basis, sizeof p->basis,
+        "unvalidated on the %s; times measured on the %s (%s), scaled by the peaks of the data "
+        "sheet",
+        title, measured_on,
+        distance < 1 ? "the same architecture" : "the nearest generation that was measured");
   } else {
     widen(p, 0.6);
     snprintf(p->basis, sizeof p->basis,
@@ -440,7 +543,7 @@ static void aim(struct gd_predictor *p, const struct gd_target *target) {
   p->calibrated = false;
   memset(p->of, 0, sizeof p->of);
   snprintf(measured_on, sizeof measured_on, "%s", p->rates.device);
-  gd_rates_retarget(&p->rates, target, &p->fit);
+  gd_rates_retarget(&p->rates, target, &p->fitted.gpu);
   snprintf(p->rates.peer_source, sizeof p->rates.peer_source, "taken from data sheets");
   say_target(p, target, p->distance, measured_on);
   judge_ranks(p, target->count, false);
@@ -452,9 +555,27 @@ static enum gd_status carry_over(struct gd_predictor *p, struct gd_error *err) {
   const struct gd_gpu *measured;
   GD_TRY(gd_hw_load(&hw, err));
   if (gd_hw_gpu(&hw, p->rates.gpu, &measured, NULL) == GD_OK)
-    gd_rates_carry_from(&p->rates, measured, &p->fit);
+    gd_rates_carry_from(&p->rates, measured, &p->fitted.gpu);
   gd_hw_deinit(&hw);
   return GD_OK;
+}
+
+static enum gd_status take_others(void *user, const struct gd_calibration_entry *entry,
+                                  struct gd_error *err) {
+  struct gd_rates *rates = user;
+  const struct gd_rates *other = entry->rates;
+  (void)err;
+  if (other->multiprocessors > 0 && other->calibrated_square > rates->others_square) {
+    rates->others_square = other->calibrated_square;
+    rates->others_models = other->n_without;
+  }
+  return GD_OK;
+}
+
+/* For a GPU that was calibrated and has no trials: how well calibrations alone do elsewhere. */
+static enum gd_status ask_others(struct gd_rates *rates, struct gd_error *err) {
+  bool asks = rates->multiprocessors > 0 && rates->learned_trials == 0;
+  return asks ? gd_calibration_each(take_others, rates, err) : GD_OK;
 }
 
 enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_target *target,
@@ -483,7 +604,9 @@ enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_t
   if (!isfinite(choice.distance))
     p->rates = (struct gd_rates){
         .op_s = 4e-6, .host_bytes_per_s = 5e9, .host_link.latency_s = 1e-5, .async_speed = 1};
-  status = gd_gpu_fit_load(&p->fit, err);
+  status = gd_fitted_load(&p->fitted, err);
+  if (status == GD_OK)
+    status = ask_others(&p->rates, err);
   if (status == GD_OK && isfinite(choice.distance) && choice.distance > 0 && p->rates.gpu[0])
     status = carry_over(p, err);
   if (status != GD_OK) {
@@ -579,10 +702,11 @@ static enum gd_status assume_power(struct gd_predictor *p, struct gd_error *err)
   const struct gd_gpu *gpu;
   if (!p->rates.gpu[0])
     return GD_OK;
-  GD_TRY(gd_gpu_fit_load(&p->fit, err));
+  GD_TRY(ask_others(&p->rates, err));
+  GD_TRY(gd_fitted_load(&p->fitted, err));
   GD_TRY(gd_hw_load(&hw, err));
   if (gd_hw_gpu(&hw, p->rates.gpu, &gpu, NULL) == GD_OK)
-    gd_rates_set_power(&p->rates, gpu, &p->fit);
+    gd_rates_set_power(&p->rates, gpu, &p->fitted.gpu);
   gd_hw_deinit(&hw);
   return GD_OK;
 }
@@ -696,7 +820,7 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
   p.of = shape->of;
   p.validated = predictor->of[shape->of].validated;
   p.error = predictor->of[shape->of].error;
-  double narrow = 1 - fmin(p.error, 0.8); /* +-40 % is a factor of 0.6 to 1 / 0.6 */
+  double narrow = 1 - fmin(p.error, 0.8);
   p.low_s = p.step_s * narrow;
   p.high_s = p.step_s / narrow;
   double days_per_s = (double)shape->steps / 86400;

@@ -13,26 +13,27 @@
 #define GD_PREDICT_PREDICT_H
 
 #include "backend/backend.h"
+#include "predict/published_errors.h"
 #include "predict/simulate.h"
 
-/* No figure that nothing has validated is given a narrower interval than +-40 %. */
+/* What nobody has compared with anything, for any device: a factor of 0.6 to 1.67. */
 #define GD_PREDICT_UNVALIDATED 0.4
 
 struct gd_predictor {
   struct gd_rates rates;
-  struct gd_gpu_fit fit; /* of the GPU model */
-  bool calibrated;       /* the rates are this very device's */
-  double distance;       /* of a target from the device that was calibrated; 0: the same kind */
-  char basis[512];       /* what the figures rest on, as a sentence without its full stop */
+  struct gd_fitted fitted; /* of the GPU model, and what it misses published rates by */
+  bool calibrated;         /* the rates are this very device's */
+  double distance;         /* of a target from the device that was calibrated; 0: the same kind */
+  char basis[512];         /* what the figures rest on, as a sentence without its full stop */
   struct gd_predictor_class {
     bool validated;  /* against measurements on this kind of device, under these conditions */
-    double error;    /* half width of the interval, relative */
+    double error;    /* of its interval of 90 %: from 1 - error to 1 / (1 - error) */
     char words[320]; /* what that rests on; empty: the basis says it */
   } of[GD_POINT_CLASSES];
 };
 
 /* The basis and the words of one class, as one sentence; returns the text. */
-enum { GD_PREDICTOR_BASIS = 900 };
+enum { GD_PREDICTOR_BASIS = 1280 };
 const char *gd_predictor_basis(const struct gd_predictor *predictor, enum gd_point_class of,
                                char text[GD_PREDICTOR_BASIS]);
 /* The same for all classes whose bit (1 << class) is set, each with its interval. */
@@ -83,11 +84,12 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
                           struct gd_prediction *prediction, struct gd_error *err) GD_MUST_USE;
 
 /*
- * Half the width of intervals of a class of points that rest on a calibration of the device itself,
- * relative: the worst error among the trials of that class, and in the check, at least 10 %; of a
- * CPU at least the share that other programs had of it meanwhile, since without them it is faster
- * by up to that. Without trials the check alone validates a CPU's naive and free-lunch points: of a
- * GPU its passes are too small to stand for whole models, and it has no offload.
+ * The interval of a class of points on a device with a calibration of its own. With trials of that
+ * class: that of 90 %, from what trials of models left out were missed by ('gpudays calibrate
+ * learn'); 10 % at least, since devices of one kind differ. Without, the check that ends a
+ * calibration validates a CPU's naive and free-lunch points: of a GPU its passes are too small to
+ * stand for whole models, and it has no offload. Of a CPU no less than the share that other
+ * programs had of it meanwhile, since without them it is faster by up to that.
  */
 double gd_calibration_error(const struct gd_rates *rates, enum gd_point_class of, bool *validated);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "predict/interval.h"
 
 void gd_published_errors_deinit(struct gd_published_errors *errors) {
   gd_arena_deinit(&errors->arena);
@@ -164,25 +165,13 @@ static int count_draws(const struct gd_published_errors *e, enum gd_published_un
   return count;
 }
 
-/* 95 % of Student's t distribution lie below it. */
-static double student(int freedom) {
-  static const double t[] = {6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81};
-  const int most = sizeof t / sizeof *t;
-  return freedom < 1 ? t[0] : freedom <= most ? t[freedom - 1] : 1.645 + 1.7 / freedom;
-}
-
-/*
- * 90 % of the times of one more source, GPU or architecture, from the errors of the few that there
- * are: Student's prediction interval of their logarithms around none, since what all have in common
- * is fitted. Quantiles of the errors themselves would be those of seven sources, and too narrow.
- */
 static double half_width(const struct weighted *all, int count, int draws) {
   double sum = 0, whole = 0;
   for (int i = 0; i < count; i++) {
     sum += all[i].weight * all[i].value * all[i].value;
     whole += all[i].weight;
   }
-  return whole > 0 ? student(draws - 1) * sqrt(sum / whole * (1 + 1.0 / draws)) : 1;
+  return whole > 0 ? gd_interval_half(sum / whole, draws) : 1;
 }
 
 static void set_interval(struct gd_published_interval *to, struct weighted *all, int count,

@@ -117,7 +117,14 @@ struct gd_rates {
   struct gd_learned learned; /* all 0: nothing was */
   int learned_trials;
   double learned_median, learned_worst; /* relative, of trials of models left out */
-  char learned_from[192];               /* which: "29 trials of 9 models, h200.csv" */
+  /* Mean squares of the logarithm of predicted over measured, of trials of models left out, every
+     model weighing the same: with what the others say, and with the calibration alone. 0: unknown
+   */
+  double learned_square, calibrated_square;
+  /* The latter of another GPU, for one without trials of its own. */
+  double others_square;
+  int others_models;
+  char learned_from[192]; /* which: "29 trials of 9 models, h200.csv" */
   struct gd_learned_without without[GD_LEARNED_MODELS];
   int n_without;
 };

@@ -5,9 +5,9 @@
  *   "points": [["matmul", "bf16", variant, on_host, [batch, M, N, K], flops, bytes, seconds], ...]
  *   "rates":  [{"op": "attention", "unit": "bf16", "flops_per_s": 2.9e14, "source": "..."}, ...]
  *
- *   "learned": {"trials": 29, "from": "...", "energy": 1.6, "host": 0.6, "step": 1.02,
- *               "without": [{"model": "pythia-1b", "energy": 1.7, ...}, ...]}
- *   "errors": {"naive": {"trials": 7, "median_error": 0.29, "worst_error": 0.35, "cpus": [16, 16]}}
+ *   "learned": {"trials": 29, "from": "...", "square": 0.004, "energy": 1.6, "host": 0.6, "step":
+ * 1, "without": [{"model": "pythia-1b", "energy": 1.7, ...}, ...]} "errors": {"naive": {"trials":
+ * 7, "median_error": 0.29, "worst_error": 0.35, "cpus": [16, 16]}}
  *
  * Points are compared by size; rates hold for any size of their op. Errors are those of predictions
  * for measured trials; `gpudays accuracy --calibration FILE` writes them.
@@ -217,6 +217,13 @@ static enum gd_status read_learned(const struct gd_json *json, const json_t *row
   return gd_json_number(json, row, "step", 0, 100, &to->step, err);
 }
 
+/* Files of before do not have them: none is narrower than the worst error then. */
+static enum gd_status read_square(const struct gd_json *json, const json_t *learned,
+                                  const char *key, double *to, struct gd_error *err) {
+  *to = 0;
+  return gd_json_has(learned, key) ? gd_json_number(json, learned, key, 0, 100, to, err) : GD_OK;
+}
+
 static enum gd_status read_all_learned(const struct gd_json *json, struct gd_rates *r,
                                        struct gd_error *err) {
   const json_t *learned = json_object_get(json->root, "learned"), *without, *row;
@@ -235,6 +242,8 @@ static enum gd_status read_all_learned(const struct gd_json *json, struct gd_rat
   GD_TRY(gd_json_string(json, learned, "from", &text, err));
   GD_TRY(gd_json_number(json, learned, "median_error", 0, 1e9, &r->learned_median, err));
   GD_TRY(gd_json_number(json, learned, "worst_error", 0, 1e9, &r->learned_worst, err));
+  GD_TRY(read_square(json, learned, "square", &r->learned_square, err));
+  GD_TRY(read_square(json, learned, "square_without_learning", &r->calibrated_square, err));
   r->learned_trials = (int)trials;
   snprintf(r->learned_from, sizeof r->learned_from, "%s", text);
   json_array_foreach(without, i, row) {
@@ -331,10 +340,11 @@ static json_t *pack_learned(const struct gd_rates *r) {
                           json_pack("{ss sf sf sf}", "model", r->without[i].model, "energy",
                                     l->energy, "host", l->host, "step", l->step));
   }
-  return json_pack("{si ss sf sf sf sf sf so}", "trials", r->learned_trials, "from",
+  return json_pack("{si ss sf sf sf sf sf sf sf so}", "trials", r->learned_trials, "from",
                    r->learned_from, "median_error", r->learned_median, "worst_error",
-                   r->learned_worst, "energy", r->learned.energy, "host", r->learned.host, "step",
-                   r->learned.step, "without", without);
+                   r->learned_worst, "square", r->learned_square, "square_without_learning",
+                   r->calibrated_square, "energy", r->learned.energy, "host", r->learned.host,
+                   "step", r->learned.step, "without", without);
 }
 
 static json_t *pack_rates(const struct gd_rates *r) {

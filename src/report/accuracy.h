@@ -114,6 +114,22 @@ struct gd_trial_errors gd_accuracy_errors(const struct gd_accuracy *accuracy, co
                                           enum gd_point_class of);
 /* Trials of a device that lie within the interval of their prediction; *compared: of how many. */
 int gd_accuracy_within(const struct gd_accuracy *accuracy, const char *device, int *compared);
+/*
+ * Intervals that `plan` prints for free-lunch by what is known of a GPU, and the left-out errors
+ * that they join: how many of each lie within the whole.
+ */
+struct gd_accuracy_interval {
+  const char *question; /* "GPUs of other architectures: a100" */
+  double error;         /* as gd_predictor_class has it */
+  int trials, trials_within;
+  int rates; /* published; 0: none is in it */
+  double rates_within;
+};
+enum { GD_ACCURACY_INTERVALS = 4 };
+enum gd_status gd_accuracy_intervals(const struct gd_accuracy *accuracy,
+                                     struct gd_accuracy_interval intervals[GD_ACCURACY_INTERVALS],
+                                     struct gd_error *err) GD_MUST_USE;
+
 /* Cells of a table whose feasibility is as the paper says. */
 int gd_accuracy_feasible(const struct gd_accuracy *accuracy, enum gd_paper_table table, int *cells);
 /* Settings of Appendix J whose micro-batch is found: exactly, and within a factor of two. */

@@ -10,6 +10,7 @@
 
 #include "base/csv.h"
 #include "base/embedded.h"
+#include "predict/interval.h"
 #include "predict/predict_trial.h"
 #include "report/accuracy.h"
 #include "store/store_runs.h"
@@ -303,6 +304,75 @@ int gd_accuracy_within(const struct gd_accuracy *accuracy, const char *device, i
     within += trial->measured_s >= trial->low_s && trial->measured_s <= trial->high_s;
   }
   return within;
+}
+
+/* --- intervals ------------------------------------------------------------------------------ */
+
+/* Trials of the GPU that was measured within so wide an interval. */
+static void count_trials(const struct gd_accuracy *a, const char *device, double half,
+                         struct gd_accuracy_interval *to) {
+  for (uint32_t i = 0; i < a->n_trials; i++) {
+    const struct gd_accuracy_trial *trial = &a->trials[i];
+    if (!is_compared(trial, device, GD_POINT_CLASSES))
+      continue;
+    to->trials++;
+    to->trials_within += fabs(log(trial->predicted_s / trial->measured_s)) <= half;
+  }
+}
+
+/* Published rates that were left out by what the question leaves out. */
+static void count_rates(const struct gd_accuracy *a, enum gd_published_unseen unseen, double half,
+                        struct gd_accuracy_interval *to) {
+  int within = 0;
+  for (int i = 0; i < a->published.count; i++) {
+    double error = gd_published_error(&a->published_errors, unseen, i);
+    if (isnan(error))
+      continue;
+    to->rates++;
+    within += fabs(error) <= half;
+  }
+  to->rates_within = to->rates > 0 ? (double)within / to->rates : 0;
+}
+
+struct asked {
+  const char *question, *gpu;
+  int count;
+  bool joins; /* errors on published rates, */
+  enum gd_published_unseen unseen;
+};
+
+static enum gd_status find_interval(const struct gd_accuracy *a, struct gd_hw *hw,
+                                    const struct asked *asked, struct gd_accuracy_interval *to,
+                                    struct gd_error *err) {
+  struct gd_predictor predictor = {0};
+  struct gd_target target;
+  GD_TRY(gd_hw_target(hw, asked->gpu, asked->count, 0, NULL, NULL, &target, err));
+  GD_TRY(gd_predictor_for_target(&predictor, &target, err));
+  *to = (struct gd_accuracy_interval){.question = asked->question,
+                                      .error = predictor.of[GD_POINT_FREE_LUNCH].error};
+  gd_predictor_deinit(&predictor);
+  double half = gd_interval_half_of(to->error);
+  count_trials(a, "NVIDIA H200", half, to);
+  if (asked->joins)
+    count_rates(a, asked->unseen, half, to);
+  return GD_OK;
+}
+
+enum gd_status gd_accuracy_intervals(const struct gd_accuracy *a,
+                                     struct gd_accuracy_interval intervals[GD_ACCURACY_INTERVALS],
+                                     struct gd_error *err) {
+  static const struct asked asked[GD_ACCURACY_INTERVALS] = {
+      {"one H200, which was measured", "h200", 1, false, GD_UNSEEN_NOTHING},
+      {"several H200", "h200", 8, true, GD_UNSEEN_GPU},
+      {"another GPU of its architecture: H100", "h100", 1, true, GD_UNSEEN_GPU},
+      {"a GPU of another architecture: A100", "a100", 1, true, GD_UNSEEN_ARCHITECTURE}};
+  struct gd_hw hw = {0};
+  GD_TRY(gd_hw_load(&hw, err));
+  enum gd_status status = GD_OK;
+  for (int i = 0; i < GD_ACCURACY_INTERVALS && status == GD_OK; i++)
+    status = find_interval(a, &hw, &asked[i], &intervals[i], err);
+  gd_hw_deinit(&hw);
+  return status;
 }
 
 /* --- into a calibration --------------------------------------------------------------------- */

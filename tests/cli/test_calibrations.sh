@@ -36,6 +36,18 @@ said "--gpu needs one of a GPU"
 expect 0 plan pythia-14m --backend cpu --methods free-lunch --calibration epyc-2-threads --json
 field_is predicted true
 
+# A colleague's, of a GPU without trials: what calibrations alone missed elsewhere is the interval.
+grep -vE '^  "(learned|errors)":' data/calibration/h200.json >"$WORK/alone.json"
+expect 0 calibrate load "$WORK/alone.json"
+expect 0 plan pythia-1b --gpu h200 --methods free-lunch --calibration alone
+tr -s ' \n' ' ' <"$OUT" >"$WORK/said"
+grep -F "compared with no trial here; on another GPU a calibration alone was off by 12 %" "$WORK/said" >/dev/null ||
+  fail "it is not said what the interval rests on"
+grep -F "interval of 90 % -21 to +27 %" "$WORK/said" >/dev/null || fail "another interval"
+expect 0 plan pythia-1b --gpu a100 --methods free-lunch --calibration alone
+tr -s ' \n' ' ' <"$OUT" | grep -F "errors of calibrations alone, since there are no trials of it (-21 to +27 %)" \
+  >/dev/null || fail "carried over from a calibration alone: not said"
+
 # Learned from a few trials; the sentence names them.
 awk 'NR == 1 || /^(vit|pythia-410m),/' results/h200.csv >"$WORK/few.csv"
 expect 2 calibrate learn "$WORK/few.csv" --calibration epyc-2-threads

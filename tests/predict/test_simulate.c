@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "pass/pass.h"
+#include "predict/interval.h"
 #include "predict/predict.h"
 #include "support/scratch.h"
 
@@ -202,6 +203,36 @@ static void load_widens_intervals(void **state) {
 }
 
 /* Errors that are none are refused with their name. */
+/* 90 % of one more draw: Student's, wider for fewer, and back. */
+static void intervals_are_students(void **state) {
+  char text[GD_INTERVAL_TEXT];
+  (void)state;
+  assert_near(gd_interval_half(0.01, 9), 1.86 * 0.1 * sqrt(1 + 1.0 / 9));
+  assert_near(gd_interval_half(0.01, 1), 6.31 * 0.1 * sqrt(2));
+  for (int draws = 1; draws < 40; draws++)
+    assert_true(gd_interval_half(0.01, draws) > gd_interval_half(0.01, draws + 1));
+  assert_near(gd_interval_half_of(gd_interval_error(0.3)), 0.3);
+  assert_string_equal(gd_interval_say(0.4, text), "-40 to +67 %");
+  /* What trials taught sets the interval of their class, whatever the worst of them was. */
+  struct gd_rates rates = {.multiprocessors = 132,
+                           .busy_share = 0,
+                           .cpus = 16,
+                           .learned_trials = 29,
+                           .n_without = 9,
+                           .learned_square = 0.0064,
+                           .errors[GD_POINT_NAIVE] = {7, 0.04, 0.5, 16, 16}};
+  bool validated;
+  assert_near(gd_calibration_error(&rates, GD_POINT_NAIVE, &validated),
+              gd_interval_error(gd_interval_half(0.0064, 9)));
+  assert_true(validated);
+  /* Without trials of its own: those of another GPU, to which calibrations alone were compared. */
+  rates = (struct gd_rates){.multiprocessors = 132, .others_square = 0.0144, .others_models = 9};
+  assert_near(gd_calibration_error(&rates, GD_POINT_FREE_LUNCH, &validated),
+              gd_interval_error(gd_interval_half(0.0144, 9)));
+  assert_false(validated);
+  assert_near(gd_calibration_error(&rates, GD_POINT_OFFLOAD, &validated), GD_PREDICT_UNVALIDATED);
+}
+
 static void bad_errors_are_refused(void **state) {
   (void)state;
   static const struct {
@@ -552,6 +583,7 @@ int main(void) {
       cmocka_unit_test(neighbours_judge),
       cmocka_unit_test(load_widens_intervals),
       cmocka_unit_test(methods_have_classes),
+      cmocka_unit_test(intervals_are_students),
       cmocka_unit_test(bad_errors_are_refused),
       cmocka_unit_test(odd_rows_take_longer),
       cmocka_unit_test(near_points_decide),
