@@ -165,7 +165,7 @@ static enum gd_status show_points(struct gd_cli *cli, const struct gd_predicting
       gd_strbuf_append(&cli->out, "\n");
       GD_TRY(gd_trial_explain(points[i].model, &points[i].options, &points[i].trial,
                               cli->options.explain_pass, &cli->out, err));
-      GD_TRY(gd_show_collectives(cli, p, &points[i].prediction, err));
+      GD_TRY(gd_show_collectives(cli, p, &points[i], err));
     }
   }
   return n_methods > 1 ? append_table(cli, p, points, count, err) : GD_OK;

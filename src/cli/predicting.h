@@ -41,11 +41,10 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
    node; for people a line, or nothing. */
 void gd_show_target(struct gd_show_object *to, const struct gd_target *target);
 void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target);
-/* What the GPUs of a target exchange in a step, by program and kind, with the links that carry it;
-   nothing for one GPU. */
+/* How much of a step the GPUs of a target compute, and what they exchange in it, by program and
+   kind, with the links that carry it; nothing for one GPU. */
 enum gd_status gd_show_collectives(struct gd_cli *cli, const struct gd_predicting *p,
-                                   const struct gd_prediction *prediction,
-                                   struct gd_error *err) GD_MUST_USE;
+                                   const struct gd_point *point, struct gd_error *err) GD_MUST_USE;
 /* "predicted; unvalidated on ...: +-40 %" as a paragraph, or the hint to calibrate. classes: a bit
    (1 << class) for each class of the points shown; with offload, how many CPUs a GPU has. */
 void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p, unsigned classes);

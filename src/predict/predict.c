@@ -100,11 +100,21 @@ struct choice {
   double distance;
 };
 
-/* Keeps what was read if it is nearer; a file of the user's that cannot be read is skipped here,
-   since another one may serve: `gpudays doctor` is where files are judged. */
-static void consider(struct choice *choice, struct gd_rates *rates) {
+/* Of two calibrations of one GPU: the one that trials taught, else the newer one. */
+static bool is_better(const struct gd_rates *rates, const struct gd_rates *than) {
+  if ((rates->learned_trials > 0) != (than->learned_trials > 0))
+    return rates->learned_trials > 0;
+  return strcmp(rates->date, than->date) > 0;
+}
+
+/* Keeps what was read if it is nearer, and where `ties` as near and better; a file of the user's
+   that cannot be read is skipped here, since another one may serve: `gpudays doctor` is where files
+   are judged. */
+static void consider(struct choice *choice, struct gd_rates *rates, bool ties) {
   double distance = distance_to(rates, choice->gpu);
-  if (distance < choice->distance) {
+  bool nearer = distance < choice->distance;
+  bool as_near = distance <= choice->distance && isfinite(distance);
+  if (nearer || (ties && as_near && is_better(rates, &choice->best))) {
     gd_rates_deinit(&choice->best);
     choice->best = *rates;
     choice->distance = distance;
@@ -125,7 +135,7 @@ static void consider_folder(struct choice *choice) {
       continue;
     snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
     if (gd_rates_load(&rates, path, NULL) == GD_OK)
-      consider(choice, &rates);
+      consider(choice, &rates, true);
   }
   if (open)
     closedir(open);
@@ -145,7 +155,7 @@ static enum gd_status consider_embedded(struct choice *choice, struct gd_error *
     gd_json_deinit(&json);
     if (status != GD_OK)
       return status;
-    consider(choice, &rates);
+    consider(choice, &rates, false); /* the user's own comes first */
   }
   return GD_OK;
 }
@@ -591,7 +601,7 @@ enum gd_status gd_predictor_for_target(struct gd_predictor *p, const struct gd_t
                   target->calibration, rates.device);
       gd_rates_deinit(&rates);
     } else if (status == GD_OK)
-      consider(&choice, &rates);
+      consider(&choice, &rates, false);
   } else {
     consider_folder(&choice); /* what the user measured comes before what is built in */
     status = consider_embedded(&choice, err);
@@ -808,12 +818,15 @@ enum gd_status gd_predict(const struct gd_predictor *predictor, const struct gd_
   GD_TRY(gd_simulate(full, GD_PROGRAM_UPDATE, rates, &p.update, err));
   p.micro_step_s = p.last_micro_step_s = p.micro_step.seconds;
   p.update_s = p.update.seconds;
+  last = p.micro_step;
   if (p.has_last_micro_step) {
     GD_TRY(
         gd_simulate(remainder ? remainder : full, GD_PROGRAM_LAST_MICRO_STEP, rates, &last, err));
     p.last_micro_step_s = last.seconds;
   }
   p.step_s = (double)(shape->accumulation - 1) * p.micro_step_s + p.last_micro_step_s + p.update_s;
+  p.compute_s =
+      (double)(shape->accumulation - 1) * p.micro_step.main_s + last.main_s + p.update.main_s;
   double joules = (double)(shape->accumulation - 1) * p.micro_step_s * p.micro_step.power_w +
                   p.last_micro_step_s * p.micro_step.power_w + p.update_s * p.update.power_w;
   p.power_w = joules / p.step_s;

@@ -69,6 +69,8 @@ struct gd_prediction {
   bool known;               /* false: nothing was predicted */
   bool has_last_micro_step; /* last_micro_step_s differs from micro_step_s */
   double micro_step_s, last_micro_step_s, update_s, step_s;
+  double compute_s; /* of a step: what its ops take where nothing waits; the rest is waiting for
+                       collectives and copies, or sharing the device with them */
   enum gd_point_class of;
   bool validated;       /* as the predictor's class */
   double error;         /* likewise */

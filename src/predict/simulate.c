@@ -112,7 +112,7 @@ static void add_demand(struct demand *demand, const struct gd_rates *rates,
                        const struct gd_work *work, double seconds) {
   bool on_tensor_cores = work->unit != GD_PEAK_FP32;
   double more = on_tensor_cores && rates->learned.energy > 0 ? rates->learned.energy : 1;
-  /* This engine does GEMMs of TF32 as halves where that is faster. */
+  /* This engine does GEMMs of TF32 in fp16 where that is faster. */
   enum gd_peak unit = work->unit == GD_PEAK_TF32 ? GD_PEAK_FP16 : work->unit;
   if (work->on_host || gd_work_is_transfer(work->kind) || gd_work_is_collective(work->kind))
     return;

@@ -48,6 +48,19 @@ expect 0 plan pythia-1b --gpu a100 --methods free-lunch --calibration alone
 tr -s ' \n' ' ' <"$OUT" | grep -F "errors of calibrations alone, since there are no trials of it (-21 to +27 %)" \
   >/dev/null || fail "carried over from a calibration alone: not said"
 
+# Of several of one GPU, the one that trials taught is taken, and of these the newest, whatever its name.
+sed 's/"date": "2026/"date": "2027/; s/"host_bytes_per_s": [0-9.e+]*/"host_bytes_per_s": 1e9/' data/calibration/h200.json \
+  >"$WORK/a new one.json"
+expect 0 calibrate load "$WORK/a new one.json" zoe
+slow=(plan pythia-1b --gpu h200 --methods free-lunch+fsdp3+offload --threads 16 --json)
+expect 0 "${slow[@]}" --calibration zoe
+zoe=$(field step_s)
+expect 0 "${slow[@]}" --calibration kim
+[[ $(field step_s) != "$zoe" ]] || fail "a slower host changes nothing"
+expect 0 "${slow[@]}"
+[[ $(field step_s) == "$zoe" ]] || fail "the newest was not taken"
+rm "$XDG_DATA_HOME/gpudays/calibration/zoe.json"
+
 # Learned from a few trials; the sentence names them.
 awk 'NR == 1 || /^(vit|pythia-410m),/' results/h200.csv >"$WORK/few.csv"
 expect 2 calibrate learn "$WORK/few.csv" --calibration epyc-2-threads

@@ -85,6 +85,24 @@ shown "assumed"
 # What they exchange is explained, and thousands of GPUs are planned as quickly as two.
 expect 0 plan pythia-410m --gpu a100 --count 1024 --methods free-lunch+fsdp3 --explain
 shown "collectives among 1024 GPUs"
+# More GPUs share one batch: never slower, each of them no faster, with less of a step to compute, and it is said.
+# A sharding that is too fine waits: the fastest of several gets no slower still.
+together=0 rate_before=1000000 share_before=101 days_before=1000000
+for count in 8 64 512 4096; do
+  expect 0 plan pythia-1b --gpu h100 --count $count --batch 4096 --methods free-lunch --explain
+  { tr -s ' \n' ' ' <"$OUT" && echo; } >"$WORK/said"
+  read -r share rate < <(sed -nE 's/.*a step of [^ ]+ [a-z]+ computes for [^ ]+ [a-z]+ \(([0-9]+) %\).* the rest: ([0-9,]+) tokens\/s a GPU.*/\1 \2/p' \
+    "$WORK/said")
+  rate=${rate//,/}
+  ((share > 0 && share <= share_before && rate > 0 && rate <= rate_before && rate * count > together)) ||
+    fail "$count GPUs: $share % of a step, $rate tokens/s a GPU"
+  together=$((rate * count)) rate_before=$rate share_before=$share
+  expect 0 plan pythia-2.8b --gpu h100 --count $count --batch 4096 --json \
+    --methods free-lunch,free-lunch+zero1,free-lunch+fsdp2,free-lunch+fsdp3
+  awk -v a="$(field days)" -v b="$days_before" 'BEGIN { exit !(a > 0 && a < b) }' || fail "$count GPUs are no faster"
+  days_before=$(field days)
+done
+expect 0 plan pythia-410m --gpu a100 --count 1024 --methods free-lunch+fsdp3 --explain
 shown "180 GB/s together"
 grep -qE "^  micro-step +all-gather +[0-9]+ .* ring, (LL|LL128|Simple) " "$OUT" || fail "no all-gathers"
 expect 0 plan pythia-410m --gpu h100 --count 4096 --batch 4096 --methods free-lunch,free-lunch+fsdp3
