@@ -41,6 +41,13 @@ static enum gd_status add_run(void *user, const struct gd_run_record *run, struc
 
 static enum gd_status add_file(struct lessons *lessons, const char *path, struct gd_error *err) {
   struct gd_csv csv = {0};
+  size_t length = strlen(path);
+  if (length > 6 && strcmp(path + length - 6, ".jsonl") == 0)
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "%s is not CSV; what 'gpudays results save' wrote goes into a database: 'gpudays "
+        "results load %s --store theirs.db', then 'calibrate learn --store theirs.db'",
+        path, path);
   enum gd_status status = gd_csv_load(&csv, path, err);
   for (int row = 0; status == GD_OK && row < csv.rows; row++) {
     struct gd_trial trial;

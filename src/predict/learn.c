@@ -29,6 +29,7 @@ struct lesson {
 struct gd_learner {
   struct lesson **lessons; /* a plan points to its graph: they stay where they are */
   uint32_t count, capacity;
+  int disturbed;
 };
 
 struct gd_learner *gd_learner_new(void) {
@@ -54,6 +55,10 @@ int gd_learner_count(const struct gd_learner *learner) {
   return (int)learner->count;
 }
 
+int gd_learner_disturbed(const struct gd_learner *learner) {
+  return learner->disturbed;
+}
+
 /* --- plans --------------------------------------------------------------------------------- */
 
 static enum gd_status plan_lesson(struct lesson *lesson, const struct gd_trial *trial,
@@ -76,6 +81,12 @@ static enum gd_status plan_lesson(struct lesson *lesson, const struct gd_trial *
   return status;
 }
 
+/* Whether other programs had CPUs that its time depends on. */
+static bool is_disturbed(const struct gd_rates *rates, const struct gd_trial *trial) {
+  bool on_cpus = rates->multiprocessors == 0 || strstr(trial->method, "offload");
+  return on_cpus && trial->busy_share > GD_RATES_QUIET;
+}
+
 enum gd_status gd_learner_add(struct gd_learner *learner, const struct gd_rates *rates,
                               const struct gd_trial *trial, struct gd_error *err) {
   struct gd_hw hw = {0};
@@ -84,6 +95,10 @@ enum gd_status gd_learner_add(struct gd_learner *learner, const struct gd_rates 
   if (trial->status != GD_TRIAL_OK || trial->ranks > 1 || trial->step_s <= 0 ||
       strcmp(trial->device, rates->device) != 0)
     return GD_OK;
+  if (is_disturbed(rates, trial)) {
+    learner->disturbed++;
+    return GD_OK;
+  }
   if (!gd_vec_reserve((void **)&learner->lessons, &learner->capacity, learner->count + 1,
                       sizeof(struct lesson *)))
     return gd_nomem(err, "while trials are planned again");
@@ -337,12 +352,16 @@ static enum gd_status aim(struct gd_rates *rates, struct gd_error *err) {
 
 static enum gd_status learn(struct gd_learner *learner, struct gd_rates *rates,
                             struct gd_error *err) {
+  char others[96] = "";
   GD_TRY(fit_without(learner, rates, err));
+  if (learner->disturbed > 0)
+    snprintf(others, sizeof others, " (%d more while other programs used over %.0f %% of the CPUs)",
+             learner->disturbed, 100 * GD_RATES_QUIET);
   if (rates->n_without < 2)
     return gd_fail(
         err, GD_BAD_INPUT,
-        "trials of %d model%s on the %s are too few to learn from; two models are needed",
-        rates->n_without, rates->n_without == 1 ? "" : "s", rates->device);
+        "trials of %d model%s on the %s%s are too few to learn from; two models are needed",
+        rates->n_without, rates->n_without == 1 ? "" : "s", rates->device, others);
   GD_TRY(judge_calibration(learner, rates, err));
   GD_TRY(judge(learner, rates, err));
   return fit(learner, rates, NULL, err);

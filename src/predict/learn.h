@@ -20,11 +20,13 @@ struct gd_learner;
 struct gd_learner *gd_learner_new(void);          /* NULL: no memory */
 void gd_learner_free(struct gd_learner *learner); /* NULL is fine */
 
-/* Keeps the plan of a trial of that calibration's device; others, and what was no success, are
-   passed over. GD_ENVIRONMENT without memory. */
+/* Keeps the plan of a trial of that calibration's device; others, what was no success, and what
+   other programs disturbed (of a GPU only with offload), are passed over. GD_ENVIRONMENT without
+   memory. */
 enum gd_status gd_learner_add(struct gd_learner *learner, const struct gd_rates *rates,
                               const struct gd_trial *trial, struct gd_error *err) GD_MUST_USE;
 int gd_learner_count(const struct gd_learner *learner);
+int gd_learner_disturbed(const struct gd_learner *learner); /* that were passed over for that */
 /* GD_BAD_INPUT where fewer than two models were added. from: where trials come from, for people. */
 enum gd_status gd_learner_learn(struct gd_learner *learner, struct gd_rates *rates,
                                 const char *from, struct gd_error *err) GD_MUST_USE;

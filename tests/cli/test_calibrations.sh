@@ -73,3 +73,15 @@ expect 0 plan pythia-1b --gpu h200 --methods free-lunch --calibration kim --json
 grep -q "learned from 4 trials of 2 models, few.csv" "$OUT" || fail "the sentence does not say what was learned"
 [[ $(field step_s) != "$kim" ]] || fail "nothing was learned"
 expect 2 calibrate learn "$WORK/nothing.csv" --calibration kim
+# What results save wrote goes through a database; what other programs disturbed is passed over.
+expect 2 calibrate learn "$WORK/theirs.jsonl" --calibration kim
+said "'gpudays results load $WORK/theirs.jsonl --store theirs.db', then 'calibrate learn --store theirs.db'"
+awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+  NR > 1 && $1 == "pythia-14m" { $(at["busy_share"] + 4) = 0.3 } # four commas are inside of quotes
+  NR == 1 || $1 ~ /^(pythia-14m|vit-base|gpt2)$/' \
+  results/epyc.csv >"$WORK/busy.csv"
+expect 0 calibrate learn "$WORK/busy.csv" --calibration epyc-2-threads -o "$WORK/learned.json" --json
+field_is learned_from "6 trials of 2 models, busy.csv"
+awk -F, 'NR == 1 || $1 ~ /^(pythia-14m|gpt2)$/' "$WORK/busy.csv" >"$WORK/busier.csv"
+expect 2 calibrate learn "$WORK/busier.csv" --calibration epyc-2-threads
+said "more while other programs used over 5 % of the CPUs) are too few to learn from"
