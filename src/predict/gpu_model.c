@@ -106,6 +106,28 @@ static enum gd_gpu_parameter process_of(const struct gd_gpu *gpu) {
                             : GD_GPU_WATTS_ADA;
 }
 
+static bool is_datacenter(const struct gd_gpu *gpu) {
+  return strcmp(gpu->class_name, "datacenter") == 0;
+}
+
+static bool has_wgmma(const struct gd_gpu *gpu) {
+  return gpu->compute_capability >= 90 && gpu->compute_capability < 120;
+}
+
+bool gd_gpu_uses(const struct gd_gpu *gpu, enum gd_gpu_parameter parameter) {
+  switch (parameter) {
+  case GD_GPU_MMA: return has_wgmma(gpu);
+  case GD_GPU_BOOST: return !is_datacenter(gpu);
+  case GD_GPU_WATTS_12NM:
+  case GD_GPU_WATTS_7NM:
+  case GD_GPU_WATTS_8NM:
+  case GD_GPU_WATTS_ADA:
+  case GD_GPU_WATTS_HOPPER:
+  case GD_GPU_WATTS_B200: return parameter == process_of(gpu);
+  default: return true;
+  }
+}
+
 /* A unit that a GPU lacks is the other one of 16 bits, or the next wider. */
 static void set_rates(const struct gd_gpu *gpu, struct gd_gpu_model *m) {
   for (int i = 0; i < GD_PEAK_COUNT; i++)
@@ -124,11 +146,11 @@ void gd_gpu_model_make(const struct gd_gpu *gpu, const struct gd_gpu_fit *fit,
   struct gd_gpu_model m = {.fit = *fit,
                            .memory_bytes_per_s = gpu->memory_bytes_per_s,
                            .multiprocessors = gpu->multiprocessors};
-  bool datacenter = strcmp(gpu->class_name, "datacenter") == 0;
+  bool datacenter = is_datacenter(gpu);
   set_rates(gpu, &m);
   m.clock_hz =
       gpu->flops[GD_PEAK_FP32] / (2 * fp32_lanes(gpu->compute_capability) * m.multiprocessors);
-  m.wgmma = gpu->compute_capability >= 90 && gpu->compute_capability < 120;
+  m.wgmma = has_wgmma(gpu);
   m.has_flash = gpu->compute_capability >= 80;
   /* 512 flops a cycle and multiprocessor are the half rate of GeForce cards from Turing on. */
   double cycle = m.flops[GD_PEAK_FP16] / (m.multiprocessors * m.clock_hz);
@@ -181,10 +203,13 @@ static double memory_s(const struct gd_gpu_model *model, double bytes) {
   return bytes / (model->fit.value[GD_GPU_MEMORY] * model->memory_bytes_per_s);
 }
 
-static double gemm_s(const struct gd_gpu_model *model, const struct gd_work *work, double clock) {
-  double rate = model->flops[work->unit] * model->gemm_share * clock;
-  return overlapped(work->flops / (rate * tiled_share(model, work->sizes)),
-                    memory_s(model, work->bytes));
+static void time_gemm(const struct gd_gpu_model *model, const struct gd_work *work,
+                      struct gd_gpu_timing *timing) {
+  timing->bound = GD_GPU_TIMING_GEMM;
+  timing->flops = work->flops;
+  timing->rate = model->flops[work->unit] * model->gemm_share;
+  timing->share = tiled_share(model, work->sizes);
+  timing->memory_s = memory_s(model, work->bytes);
 }
 
 /*
@@ -192,8 +217,8 @@ static double gemm_s(const struct gd_gpu_model *model, const struct gd_work *wor
  * scaling of each score, which no tensor core does. Heads of short sequences fill blocks badly. On
  * Hopper kernels for Ampere use instructions that reach part of its rate (arXiv:2407.08608).
  */
-static double attention_s(const struct gd_gpu_model *model, const struct gd_work *work,
-                          const struct gd_gpu_software *software, double clock) {
+static void time_attention(const struct gd_gpu_model *model, const struct gd_work *work,
+                           const struct gd_gpu_software *software, struct gd_gpu_timing *timing) {
   const double block = 192;
   bool backward = gd_op_info(work->kind)->work == GD_WORK_ATTENTION_GRAD;
   double length = work->sizes[1], head = work->sizes[2];
@@ -202,9 +227,12 @@ static double attention_s(const struct gd_gpu_model *model, const struct gd_work
                 (model->wgmma && !software->native ? model->fit.value[GD_GPU_MMA] : 1) *
                 (model->has_flash ? 1 : 0.5); /* older GPUs have xFormers' kernels at best */
   double cycles = scores * model->fit.value[backward ? GD_GPU_SOFTMAX_GRAD : GD_GPU_SOFTMAX];
-  double seconds = work->flops / rate + cycles / (model->multiprocessors * model->clock_hz);
-  return fmax(seconds / (clock * software->attention) * (length + block) / length,
-              memory_s(model, work->bytes));
+  timing->bound = GD_GPU_TIMING_ATTENTION;
+  timing->seconds = work->flops / rate + cycles / (model->multiprocessors * model->clock_hz);
+  timing->speed = software->attention;
+  timing->edge = length + block;
+  timing->each = length;
+  timing->memory_s = memory_s(model, work->bytes);
 }
 
 /* Whether its bytes are moved op by op, so that a stack may move more of them. */
@@ -214,19 +242,35 @@ static bool is_moved(const struct gd_work *work) {
          class != GD_WORK_ATTENTION_GRAD;
 }
 
-double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_work *work,
-                            const struct gd_gpu_software *software, double clock) {
-  double gap = model->fit.value[GD_GPU_GAP];
+void gd_gpu_timing_make(const struct gd_gpu_model *model, const struct gd_work *work,
+                        const struct gd_gpu_software *software, struct gd_gpu_timing *timing) {
+  *timing = (struct gd_gpu_timing){.gap_s = model->fit.value[GD_GPU_GAP]};
   switch (gd_op_info(work->kind)->work) {
   case GD_WORK_NONE:
   case GD_WORK_COLLECTIVE:
-  case GD_WORK_TRANSFER: return 0;
+  case GD_WORK_TRANSFER: timing->gap_s = 0; return;
   case GD_WORK_MATMUL:
-  case GD_WORK_LINEAR_XENT: return gemm_s(model, work, clock) + gap;
+  case GD_WORK_LINEAR_XENT: time_gemm(model, work, timing); return;
   case GD_WORK_ATTENTION:
-  case GD_WORK_ATTENTION_GRAD: return attention_s(model, work, software, clock) + gap;
-  default: return memory_s(model, software->traffic * work->bytes) + gap;
+  case GD_WORK_ATTENTION_GRAD: time_attention(model, work, software, timing); return;
+  default: timing->memory_s = memory_s(model, software->traffic * work->bytes);
   }
+}
+
+double gd_gpu_timing_seconds(const struct gd_gpu_timing *t, double clock) {
+  double seconds = t->memory_s;
+  if (t->bound == GD_GPU_TIMING_GEMM)
+    seconds = overlapped(t->flops / (t->rate * clock * t->share), t->memory_s);
+  else if (t->bound == GD_GPU_TIMING_ATTENTION)
+    seconds = fmax(t->seconds / (clock * t->speed) * t->edge / t->each, t->memory_s);
+  return seconds + t->gap_s;
+}
+
+double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_work *work,
+                            const struct gd_gpu_software *software, double clock) {
+  struct gd_gpu_timing timing;
+  gd_gpu_timing_make(model, work, software, &timing);
+  return gd_gpu_timing_seconds(&timing, clock);
 }
 
 /* --- power ---------------------------------------------------------------------------------- */

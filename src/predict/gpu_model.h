@@ -89,6 +89,18 @@ struct gd_gpu_software {
    and transfers have none. */
 double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_work *work,
                             const struct gd_gpu_software *software, double clock);
+/* The same in two parts, for who tries many clocks: all that no clock changes is found once. */
+struct gd_gpu_timing {
+  enum { GD_GPU_TIMING_FIXED, GD_GPU_TIMING_GEMM, GD_GPU_TIMING_ATTENTION } bound;
+  double gap_s, memory_s;
+  double flops, rate, share;         /* of GEMMs: rate at the data sheet's clock */
+  double seconds, speed, edge, each; /* of attention: at that clock, and what slows it */
+};
+void gd_gpu_timing_make(const struct gd_gpu_model *model, const struct gd_work *work,
+                        const struct gd_gpu_software *software, struct gd_gpu_timing *timing);
+double gd_gpu_timing_seconds(const struct gd_gpu_timing *timing, double clock);
+/* Whether that parameter is in anything of the GPU; false: no time on it depends on it. */
+bool gd_gpu_uses(const struct gd_gpu *gpu, enum gd_gpu_parameter parameter);
 /* What count times that work asks of its power. */
 void gd_gpu_model_load(const struct gd_gpu_model *model, const struct gd_work *work, double traffic,
                        double count, struct gd_power_load *load);

@@ -136,6 +136,9 @@ static void add_rows(const struct problem *p, struct gd_published_fit *fit, stru
     double r = row_residual(p, i, fit);
     for (int k = 0; k < LOCAL; k++) {
       places[k] = k < N_GPU ? k : N_GPU + stack * GD_STACK_FITTED_COUNT + k - N_GPU;
+      derivative[k] = 0;
+      if (k < N_GPU && !gd_gpu_uses(p->published->rows[i].target.gpu, (enum gd_gpu_parameter)k))
+        continue;
       double *value = value_at(fit, places[k]), kept = *value;
       *value = kept * exp(difference);
       derivative[k] = (row_residual(p, i, fit) - r) / difference;
@@ -156,6 +159,9 @@ static void add_gemms(const struct problem *p, struct gd_published_fit *fit,
     for (int k = 0; k < N_GPU; k++) {
       struct gd_gpu_fit moved = fit->gpu;
       places[k] = k;
+      derivative[k] = 0;
+      if (!gd_gpu_uses(p->published->gemms[i].gpu, (enum gd_gpu_parameter)k))
+        continue;
       moved.value[k] *= exp(difference);
       derivative[k] = (gemm_residual(p, i, &moved) - r) / difference;
     }

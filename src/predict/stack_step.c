@@ -15,6 +15,7 @@
 
 void gd_stack_works_deinit(struct gd_stack_works *works) {
   gd_mem_free(works->all);
+  gd_mem_free(works->timings);
   *works = (struct gd_stack_works){0};
 }
 
@@ -91,6 +92,9 @@ enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const str
   enum gd_status status = build(facts, &ctx, flash, &graph);
   if (status == GD_OK)
     status = count_ops(&graph, &made, err);
+  made.timings = gd_mem_alloc((size_t)made.count + 1, sizeof *made.timings);
+  if (status == GD_OK && !made.timings)
+    status = gd_nomem(err, "while counting the ops of a stack");
   gd_graph_deinit(&graph);
   if (status != GD_OK)
     gd_stack_works_deinit(&made);
@@ -105,17 +109,22 @@ struct sums {
   double gpu_s, ops;
 };
 
-static struct sums sum_phase(const struct gd_stack_run *run, bool forward, int in_block,
-                             double clock) {
+static void make_timings(const struct gd_stack_run *run) {
   const struct gd_gpu_software software = {.traffic = run->value[GD_STACK_TRAFFIC],
                                            .attention = run->facts->attention,
                                            .native = run->facts->native_attention};
+  for (int i = 0; i < run->works->count; i++)
+    gd_gpu_timing_make(run->gpu, &run->works->all[i].work, &software, &run->works->timings[i]);
+}
+
+static struct sums sum_phase(const struct gd_stack_run *run, bool forward, int in_block,
+                             double clock) {
   struct sums sums = {0};
   for (int i = 0; i < run->works->count; i++) {
     const struct gd_stack_work *one = &run->works->all[i];
     if (one->forward != forward || (in_block >= 0 && one->in_block != (in_block > 0)))
       continue;
-    sums.gpu_s += one->count * gd_gpu_model_seconds(run->gpu, &one->work, &software, clock);
+    sums.gpu_s += one->count * gd_gpu_timing_seconds(&run->works->timings[i], clock);
     sums.ops += one->count;
   }
   return sums;
@@ -209,6 +218,8 @@ static void add_offload(const struct gd_stack_run *run, double *micro_step_s, do
 struct timing {
   const struct gd_stack_run *run;
   struct gd_stack_step *step;
+  struct collectives collectives; /* no clock changes them, */
+  double slowest;                 /* nor how much longer the slowest GPU takes */
 };
 
 static double seconds_at(void *user, double clock) {
@@ -221,8 +232,8 @@ static double seconds_at(void *user, double clock) {
   struct sums forward = sum_phase(run, true, -1, clock),
               backward = sum_phase(run, false, -1, clock);
   struct sums again = ckpt ? sum_phase(run, true, 1, clock) : (struct sums){0};
-  struct collectives c = collectives_of(run);
-  double host = run->value[GD_STACK_HOST], slowest = gd_slowest_of(run->target->count);
+  const struct collectives c = timing->collectives;
+  double host = run->value[GD_STACK_HOST], slowest = timing->slowest;
   forward.gpu_s *= slowest; /* all wait for it */
   backward.gpu_s *= slowest;
   again.gpu_s *= slowest;
@@ -248,8 +259,12 @@ static double seconds_at(void *user, double clock) {
 
 void gd_stack_step(const struct gd_stack_run *run, struct gd_stack_step *step) {
   struct gd_power_load load = {0};
-  struct timing timing = {run, step};
+  struct timing timing = {.run = run,
+                          .step = step,
+                          .collectives = collectives_of(run),
+                          .slowest = gd_slowest_of(run->target->count)};
   *step = (struct gd_stack_step){0};
+  make_timings(run);
   for (int i = 0; i < run->works->count; i++) {
     const struct gd_stack_work *one = &run->works->all[i];
     double times = run->method.ckpt && one->forward && one->in_block ? 2 : 1;

@@ -25,6 +25,7 @@ struct gd_stack_work {
 };
 struct gd_stack_works {
   struct gd_stack_work *all;
+  struct gd_gpu_timing *timings; /* as many, for gd_stack_step: one thread at a time */
   int count, capacity;
   double parameters, model_flops; /* the latter of the whole micro-batch, as the paper counts */
   int blocks;
