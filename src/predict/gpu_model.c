@@ -208,7 +208,11 @@ static void time_gemm(const struct gd_gpu_model *model, const struct gd_work *wo
   timing->bound = GD_GPU_TIMING_GEMM;
   timing->flops = work->flops;
   timing->rate = model->flops[work->unit] * model->gemm_share;
-  timing->share = tiled_share(model, work->sizes);
+  double start = model->fit.value[GD_GPU_START];
+  if (timing->multiprocessors != model->multiprocessors || timing->start != start)
+    timing->share = tiled_share(model, work->sizes);
+  timing->multiprocessors = model->multiprocessors;
+  timing->start = start;
   timing->memory_s = memory_s(model, work->bytes);
 }
 
@@ -244,7 +248,7 @@ static bool is_moved(const struct gd_work *work) {
 
 void gd_gpu_timing_make(const struct gd_gpu_model *model, const struct gd_work *work,
                         const struct gd_gpu_software *software, struct gd_gpu_timing *timing) {
-  *timing = (struct gd_gpu_timing){.gap_s = model->fit.value[GD_GPU_GAP]};
+  timing->gap_s = model->fit.value[GD_GPU_GAP];
   switch (gd_op_info(work->kind)->work) {
   case GD_WORK_NONE:
   case GD_WORK_COLLECTIVE:
@@ -268,7 +272,7 @@ double gd_gpu_timing_seconds(const struct gd_gpu_timing *t, double clock) {
 
 double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_work *work,
                             const struct gd_gpu_software *software, double clock) {
-  struct gd_gpu_timing timing;
+  struct gd_gpu_timing timing = {0};
   gd_gpu_timing_make(model, work, software, &timing);
   return gd_gpu_timing_seconds(&timing, clock);
 }

@@ -89,11 +89,17 @@ struct gd_gpu_software {
    and transfers have none. */
 double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_work *work,
                             const struct gd_gpu_software *software, double clock);
-/* The same in two parts, for who tries many clocks: all that no clock changes is found once. */
+/*
+ * The same in two parts, for who tries many clocks: all that no clock changes is found once. A
+ * timing is zeroed at first, and may be made again for the same work on another model: its share of
+ * the multipliers is kept where it is the same.
+ */
 struct gd_gpu_timing {
   enum { GD_GPU_TIMING_FIXED, GD_GPU_TIMING_GEMM, GD_GPU_TIMING_ATTENTION } bound;
   double gap_s, memory_s;
-  double flops, rate, share;         /* of GEMMs: rate at the data sheet's clock */
+  double flops, rate;                /* of GEMMs: rate at the data sheet's clock, and */
+  double share;                      /* how much of it tiles leave, for these two: */
+  double multiprocessors, start;
   double seconds, speed, edge, each; /* of attention: at that clock, and what slows it */
 };
 void gd_gpu_timing_make(const struct gd_gpu_model *model, const struct gd_work *work,

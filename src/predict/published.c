@@ -386,6 +386,13 @@ bool gd_published_left_out(const struct gd_published *published,
                    (leave->fold > 0 && leave->fold - 1 == row->fold));
 }
 
+bool gd_published_gemm_left_out(const struct gd_published_leave *leave,
+                                const struct gd_published_gemm *gemm) {
+  return leave && ((leave->gpu && strcmp(leave->gpu, gemm->gpu->name) == 0) ||
+                   (leave->architecture &&
+                    strcmp(leave->architecture, gemm->gpu->architecture) == 0));
+}
+
 double gd_published_predict(const struct gd_published *published,
                             const struct gd_published_row *row, const struct gd_published_fit *fit,
                             struct gd_stack_step *step) {

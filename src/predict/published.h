@@ -72,6 +72,8 @@ struct gd_published_leave {
 bool gd_published_left_out(const struct gd_published *published,
                            const struct gd_published_leave *leave,
                            const struct gd_published_row *row);
+bool gd_published_gemm_left_out(const struct gd_published_leave *leave,
+                                const struct gd_published_gemm *gemm);
 
 enum { GD_PUBLISHED_STACKS = 64 };
 struct gd_published_fit {

@@ -44,8 +44,50 @@ static bool same_leave(const struct gd_published_leave *a, const struct gd_publi
          same_text(a->architecture, b->architecture) && same_text(a->stack, b->stack);
 }
 
+/* Fits that were made: a GPU that is the only one of its architecture, or the only one of its
+   source and stack, is left out by several kinds, and each time the same rows remain. */
+struct made {
+  const struct made *next;
+  const bool *left_out; /* by row, then by GEMM */
+  struct gd_published_fit fit;
+};
+
+static const bool *list_left_out(struct gd_published_errors *e,
+                                 const struct gd_published_leave *leave) {
+  const struct gd_published *published = e->published;
+  size_t count = (size_t)(published->count + published->n_gemms);
+  bool *left_out = gd_arena_alloc(&e->arena, count + 1, sizeof *left_out);
+  for (int i = 0; left_out && i < published->count; i++)
+    left_out[i] = gd_published_left_out(published, leave, &published->rows[i]);
+  for (int i = 0; left_out && i < published->n_gemms; i++)
+    left_out[published->count + i] = gd_published_gemm_left_out(leave, &published->gemms[i]);
+  return left_out;
+}
+
+/* From what is expected, not from the fit to all: nothing of the rows left out is in it. */
+static enum gd_status fit_without(struct gd_published_errors *e, const struct made **all,
+                                  const struct gd_published_leave *leave,
+                                  const struct gd_published_fit **fit, struct gd_error *err) {
+  const size_t bytes = (size_t)(e->published->count + e->published->n_gemms) * sizeof(bool);
+  const bool *left_out = list_left_out(e, leave);
+  struct made *made = gd_arena_alloc(&e->arena, 1, sizeof *made);
+  if (!left_out || !made)
+    return gd_nomem(err, "while judging predictions");
+  for (const struct made *known = *all; known; known = known->next)
+    if (memcmp(known->left_out, left_out, bytes) == 0) {
+      *fit = &known->fit;
+      return GD_OK;
+    }
+  GD_TRY(gd_published_fit(e->published, leave, NULL, &made->fit, err));
+  made->left_out = left_out;
+  made->next = *all;
+  *all = made;
+  *fit = &made->fit;
+  return GD_OK;
+}
+
 static enum gd_status predict_unseen(struct gd_published_errors *e, enum gd_published_unseen unseen,
-                                     struct gd_error *err) {
+                                     const struct made **all, struct gd_error *err) {
   const struct gd_published *published = e->published;
   double *predicted = e->predicted[unseen];
   bool *done = gd_arena_alloc(&e->arena, (size_t)published->count + 1, sizeof *done);
@@ -53,20 +95,19 @@ static enum gd_status predict_unseen(struct gd_published_errors *e, enum gd_publ
     return gd_nomem(err, "while judging predictions");
   for (int i = 0; i < published->count; i++) {
     struct gd_published_leave leave = leave_of(&published->rows[i], unseen);
-    struct gd_published_fit fit;
+    const struct gd_published_fit *fit;
     if (done[i])
       continue;
-    /* From what is expected, not from the fit to all: nothing of the rows left out is in it. */
-    GD_TRY(gd_published_fit(published, &leave, NULL, &fit, err));
+    GD_TRY(fit_without(e, all, &leave, &fit, err));
     for (int k = i; k < published->count; k++) {
       struct gd_published_leave other = leave_of(&published->rows[k], unseen);
       if (done[k] || !same_leave(&leave, &other))
         continue;
       done[k] = true;
       bool stack = unseen == GD_UNSEEN_STACK || unseen == GD_UNSEEN_BOTH ||
-                   fit.stack_rows[published->rows[k].stack] > 0;
-      predicted[k] = stack && fit.rows > 0
-                         ? gd_published_predict(published, &published->rows[k], &fit, NULL)
+                   fit->stack_rows[published->rows[k].stack] > 0;
+      predicted[k] = stack && fit->rows > 0
+                         ? gd_published_predict(published, &published->rows[k], fit, NULL)
                          : 0;
     }
   }
@@ -227,6 +268,7 @@ static enum gd_status set_intervals(struct gd_published_errors *e, struct gd_err
 
 static enum gd_status make(struct gd_published_errors *e, struct gd_error *err) {
   const struct gd_published *published = e->published;
+  const struct made *fits = NULL;
   for (int i = 0; i < GD_UNSEEN_COUNT; i++) {
     e->predicted[i] =
         gd_arena_alloc(&e->arena, (size_t)published->count + 1, sizeof *e->predicted[i]);
@@ -238,7 +280,7 @@ static enum gd_status make(struct gd_published_errors *e, struct gd_error *err) 
     e->predicted[GD_UNSEEN_NOTHING][i] =
         gd_published_predict(published, &published->rows[i], &e->fit, NULL);
   for (int i = GD_UNSEEN_MODEL; i < GD_UNSEEN_COUNT; i++)
-    GD_TRY(predict_unseen(e, (enum gd_published_unseen)i, err));
+    GD_TRY(predict_unseen(e, (enum gd_published_unseen)i, &fits, err));
   return set_intervals(e, err);
 }
 

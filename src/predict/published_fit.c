@@ -74,10 +74,7 @@ static double row_residual(const struct problem *p, int i, const struct gd_publi
 }
 
 static bool gemm_counts(const struct problem *p, int i) {
-  const struct gd_gpu *gpu = p->published->gemms[i].gpu;
-  const struct gd_published_leave *leave = p->leave;
-  return !leave || ((!leave->gpu || strcmp(leave->gpu, gpu->name) != 0) &&
-                    (!leave->architecture || strcmp(leave->architecture, gpu->architecture) != 0));
+  return !gd_published_gemm_left_out(p->leave, &p->published->gemms[i]);
 }
 
 static double gemm_residual(const struct problem *p, int i, const struct gd_gpu_fit *fit) {
