@@ -97,8 +97,8 @@ double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_wo
 struct gd_gpu_timing {
   enum { GD_GPU_TIMING_FIXED, GD_GPU_TIMING_GEMM, GD_GPU_TIMING_ATTENTION } bound;
   double gap_s, memory_s;
-  double flops, rate;                /* of GEMMs: rate at the data sheet's clock, and */
-  double share;                      /* how much of it tiles leave, for these two: */
+  double flops, rate; /* of GEMMs: rate at the data sheet's clock, and */
+  double share;       /* how much of it tiles leave, for these two: */
   double multiprocessors, start;
   double seconds, speed, edge, each; /* of attention: at that clock, and what slows it */
 };

@@ -388,9 +388,9 @@ bool gd_published_left_out(const struct gd_published *published,
 
 bool gd_published_gemm_left_out(const struct gd_published_leave *leave,
                                 const struct gd_published_gemm *gemm) {
-  return leave && ((leave->gpu && strcmp(leave->gpu, gemm->gpu->name) == 0) ||
-                   (leave->architecture &&
-                    strcmp(leave->architecture, gemm->gpu->architecture) == 0));
+  return leave &&
+         ((leave->gpu && strcmp(leave->gpu, gemm->gpu->name) == 0) ||
+          (leave->architecture && strcmp(leave->architecture, gemm->gpu->architecture) == 0));
 }
 
 double gd_published_predict(const struct gd_published *published,
