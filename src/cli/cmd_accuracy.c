@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "cli/show_published.h"
 #include "report/accuracy.h"
 #include "store/store_best.h"
 
@@ -261,6 +262,7 @@ static enum gd_status show_json(struct gd_cli *cli, const struct gd_accuracy *a,
   rows = cells_of(a);
   gd_show_set_object(&paper, "cells", &rows);
   gd_show_set_object(&root, "paper", &paper);
+  gd_show_published(&root, &a->published_errors);
   gd_show_begin(&megatron);
   add_score(&megatron, "memory", &a->megatron_memory);
   add_score(&megatron, "time", &a->megatron_time);
@@ -285,6 +287,14 @@ static enum gd_status add_trials(struct gd_cli *cli, struct gd_accuracy *a, stru
   return status;
 }
 
+static void say_written(struct gd_cli *cli, const struct gd_accuracy *a, const char *path) {
+  char picture[GD_FILE_PATH];
+  gd_strbuf_printf(&cli->out, "Wrote %s", path);
+  if (gd_accuracy_picture_path(a, path, picture, sizeof picture))
+    gd_strbuf_printf(&cli->out, " and the picture %s", picture);
+  gd_strbuf_append(&cli->out, ".\n");
+}
+
 static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, struct gd_error *err) {
   const char *path = gd_cli_file(cli->options.output);
   if (path)
@@ -299,7 +309,10 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, stru
   }
   GD_TRY(show_summary(cli, a, err));
   if (path)
-    gd_strbuf_printf(&cli->out, "Wrote %s.\n", path);
+    say_written(cli, a, path);
+  else
+    gd_strbuf_append(&cli->out, "\nEvery row, and a picture of predicted over published rates: "
+                                "gpudays accuracy -o accuracy.md\n");
   return GD_OK;
 }
 
@@ -310,14 +323,15 @@ static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *
   static const struct gd_show_column columns[] = {
       {"ROW", false},      {"STACK", false},    {"GPU", false},
       {"COUNT", true},     {"MODEL", false},    {"MICRO-BATCH", true},
-      {"PUBLISHED", true}, {"PREDICTED", true}, {"ERROR", true}};
+      {"PUBLISHED", true}, {"PREDICTED", true}, {"TIME OFF BY", true}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   struct gd_published_fit fit;
   GD_TRY(gd_published_kept_fit(published, &fit, err));
   for (int i = 0; i < published->count; i++) {
     const struct gd_published_row *from = &published->rows[i];
     const char **row = gd_show_row(&rows);
-    double found = gd_published_predict(published, from, &fit, NULL);
+    double found = gd_published_predict(published, from, &fit, NULL),
+           off = from->per_gpu / found - 1;
     row[0] = from->id;
     row[1] = from->facts->name;
     row[2] = from->gpu_name;
@@ -326,7 +340,7 @@ static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *
     row[5] = gd_show_cell(cli, "%lld", (long long)from->micro_batch);
     row[6] = gd_show_cell(cli, "%.4g", from->per_gpu);
     row[7] = gd_show_cell(cli, "%.4g", found);
-    row[8] = gd_show_cell(cli, "%+.0f %%", 100 * (found / from->per_gpu - 1));
+    row[8] = gd_show_cell(cli, "%+.0f %%", 100 * off);
   }
   return gd_show_rows(&rows, 0, err);
 }
@@ -355,7 +369,7 @@ enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   enum gd_status status = gd_accuracy_make(&accuracy, err);
   if (status == GD_OK)
     status = add_trials(cli, &accuracy, err);
-  if (status == GD_OK && cli->options.output)
+  if (status == GD_OK && (cli->options.output || cli->options.json))
     status = gd_accuracy_add_published(&accuracy, err);
   if (status == GD_OK && cli->options.calibration)
     status = gd_accuracy_keep_errors(&accuracy, cli->options.calibration, err);

@@ -266,6 +266,16 @@ static enum gd_status set_intervals(struct gd_published_errors *e, struct gd_err
   return GD_OK;
 }
 
+const struct gd_published_interval *
+gd_published_interval_without(const struct gd_published_errors *e,
+                              enum gd_published_unseen unseen) {
+  static const enum gd_published_known known[GD_UNSEEN_COUNT] = {
+      [GD_UNSEEN_NOTHING] = GD_KNOWN_BOTH, [GD_UNSEEN_MODEL] = GD_KNOWN_BOTH,
+      [GD_UNSEEN_GPU] = GD_KNOWN_STACK,    [GD_UNSEEN_ARCHITECTURE] = GD_KNOWN_STACK_ALONE,
+      [GD_UNSEEN_STACK] = GD_KNOWN_GPU,    [GD_UNSEEN_BOTH] = GD_KNOWN_NOTHING};
+  return &e->of[known[unseen]];
+}
+
 static enum gd_status make(struct gd_published_errors *e, struct gd_error *err) {
   const struct gd_published *published = e->published;
   const struct made *fits = NULL;

@@ -61,6 +61,12 @@ gd_published_score(const struct gd_published_errors *errors, enum gd_published_u
 double gd_published_error(const struct gd_published_errors *errors, enum gd_published_unseen unseen,
                           int row);
 
+/* The interval that a prediction has of which that much is not known; of nothing: as of rows of the
+   same software and GPU. */
+const struct gd_published_interval *
+gd_published_interval_without(const struct gd_published_errors *errors,
+                              enum gd_published_unseen unseen);
+
 /* As data/fitted/published.json. */
 enum gd_status gd_published_errors_append(const struct gd_published_errors *errors,
                                           struct gd_strbuf *out, struct gd_error *err) GD_MUST_USE;

@@ -175,6 +175,10 @@ void gd_accuracy_published_picture(const struct gd_accuracy *accuracy, struct gd
 enum gd_status gd_accuracy_published_section(const struct gd_accuracy *accuracy,
                                              struct gd_strbuf *out,
                                              struct gd_error *err) GD_MUST_USE;
+/* Where gd_accuracy_write_page puts accuracy.svg; false: it writes none, since no published
+   throughput was added, or the page is no file that others could lie next to. */
+bool gd_accuracy_picture_path(const struct gd_accuracy *accuracy, const char *page, char *path,
+                              size_t size);
 /* With accuracy.svg next to it, where published throughput was added. */
 enum gd_status gd_accuracy_write_page(const struct gd_accuracy *accuracy, const char *path,
                                       struct gd_error *err) GD_MUST_USE;

@@ -607,27 +607,32 @@ static bool has_place(const char *path) {
   return lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
+bool gd_accuracy_picture_path(const struct gd_accuracy *a, const char *page, char *path,
+                              size_t size) {
+  const char *end = strrchr(page, '/');
+  int length = snprintf(path, size, "%.*saccuracy.svg", end ? (int)(end + 1 - page) : 0, page);
+  return a->published.count > 0 && has_place(page) && length >= 0 && (size_t)length < size;
+}
+
 static enum gd_status write_picture(const struct gd_accuracy *a, const char *path,
                                     struct gd_strbuf *text, struct gd_error *err) {
-  const char *end = strrchr(path, '/');
-  char to[GD_FILE_PATH];
-  int length = snprintf(to, sizeof to, "%.*saccuracy.svg", end ? (int)(end + 1 - path) : 0, path);
   gd_accuracy_published_picture(a, text);
-  if (text->failed || length < 0 || (size_t)length >= sizeof to)
+  if (text->failed)
     return gd_nomem(err, "while drawing published throughput");
-  return gd_file_write(to, text->text, text->length, err);
+  return gd_file_write(path, text->text, text->length, err);
 }
 
 enum gd_status gd_accuracy_write_page(const struct gd_accuracy *a, const char *path,
                                       struct gd_error *err) {
   struct gd_strbuf page = {0};
+  char picture[GD_FILE_PATH];
   enum gd_status status = gd_accuracy_page(a, &page, err);
   if (status == GD_OK)
     status = page.failed ? gd_nomem(err, "while writing the page")
                          : gd_file_write(path, page.text, page.length, err);
   page.length = 0;
-  if (status == GD_OK && a->published.count > 0 && has_place(path))
-    status = write_picture(a, path, &page, err);
+  if (status == GD_OK && gd_accuracy_picture_path(a, path, picture, sizeof picture))
+    status = write_picture(a, picture, &page, err);
   gd_strbuf_deinit(&page);
   return status;
 }
