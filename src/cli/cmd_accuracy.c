@@ -318,46 +318,83 @@ static enum gd_status show(struct gd_cli *cli, const struct gd_accuracy *a, stru
 
 /* --- rows of one's own ------------------------------------------------------------------------ */
 
+/* Rates a second and GPU, with the digits that such figures deserve. */
+static const char *rate_cell(struct gd_cli *cli, double rate) {
+  char text[GD_SHOW_TEXT];
+  return gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, rate, 4));
+}
+
 static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *published,
+                                 const struct gd_published_fit *fit, const char *path,
                                  struct gd_error *err) {
   static const struct gd_show_column columns[] = {
       {"ROW", false},      {"STACK", false},    {"GPU", false},
       {"COUNT", true},     {"MODEL", false},    {"MICRO-BATCH", true},
       {"PUBLISHED", true}, {"PREDICTED", true}, {"TIME OFF BY", true}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
-  struct gd_published_fit fit;
-  GD_TRY(gd_published_kept_fit(published, &fit, err));
   for (int i = 0; i < published->count; i++) {
     const struct gd_published_row *from = &published->rows[i];
     const char **row = gd_show_row(&rows);
-    double found = gd_published_predict(published, from, &fit, NULL),
-           off = from->per_gpu / found - 1;
+    double found = gd_published_predict(published, from, fit, NULL);
     row[0] = from->id;
     row[1] = from->facts->name;
     row[2] = from->gpu_name;
     row[3] = gd_show_cell(cli, "%d", from->target.count);
     row[4] = from->model;
     row[5] = gd_show_cell(cli, "%lld", (long long)from->micro_batch);
-    row[6] = gd_show_cell(cli, "%.4g", from->per_gpu);
-    row[7] = gd_show_cell(cli, "%.4g", found);
-    row[8] = gd_show_cell(cli, "%+.0f %%", 100 * off);
+    row[6] = rate_cell(cli, from->per_gpu);
+    row[7] = rate_cell(cli, found);
+    row[8] = gd_show_cell(cli, "%+.0f %%", 100 * (from->per_gpu / found - 1));
   }
-  return gd_show_rows(&rows, 0, err);
+  GD_TRY(gd_show_rows(&rows, 0, err));
+  gd_strbuf_printf(&cli->out, "\n%d row%s kept in %s for 'gpudays fit'.\n", published->count,
+                   published->count == 1 ? " is" : "s are", path);
+  return GD_OK;
 }
 
-/* accuracy add FILE: checked, compared, kept for `gpudays fit` and this command. */
+static enum gd_status show_added_objects(struct gd_cli *cli, const struct gd_published *published,
+                                         const struct gd_published_fit *fit, const char *path,
+                                         struct gd_error *err) {
+  struct gd_show_object root, rows = {.object = json_array()};
+  for (int i = 0; i < published->count; i++) {
+    struct gd_show_object row;
+    double found = gd_published_predict(published, &published->rows[i], fit, NULL);
+    gd_show_published_row(&row, &published->rows[i]);
+    gd_show_set_real(&row, "predicted", found);
+    gd_show_set_real(&row, "error", published->rows[i].per_gpu / found - 1);
+    gd_show_append(&rows, &row);
+  }
+  if (cli->options.csv)
+    return gd_show_csv(&cli->out, &rows, err);
+  gd_show_begin(&root);
+  gd_show_set_text(&root, "kept", path);
+  gd_show_set_object(&root, "rows", &rows);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+/* Checked, kept for `gpudays fit` and this command, compared. */
+static enum gd_status add_file(struct gd_cli *cli, const struct gd_published *published,
+                               struct gd_error *err) {
+  char to[GD_FILE_PATH];
+  struct gd_published_fit fit;
+  GD_TRY(gd_published_kept_fit(published, &fit, err));
+  GD_TRY(gd_published_keep(cli->arguments[1], to, sizeof to, err));
+  return gd_cli_for_programs(cli) ? show_added_objects(cli, published, &fit, to, err)
+                                  : show_added(cli, published, &fit, to, err);
+}
+
 static enum gd_status add_published(struct gd_cli *cli, struct gd_error *err) {
   struct gd_published published = {0};
-  char to[GD_FILE_PATH];
-  if (cli->n_arguments != 2)
-    return gd_fail(err, GD_BAD_INPUT, "accuracy add takes one file of published rates (CSV)");
+  if (cli->options.template && cli->n_arguments == 1) {
+    gd_published_template(&cli->out);
+    return GD_OK;
+  }
+  if (cli->n_arguments != 2 || cli->options.template)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "accuracy add takes one file of published rates (CSV), or --template, which "
+                   "prints one");
   GD_TRY(gd_published_load_file(&published, cli->arguments[1], err));
-  enum gd_status status = show_added(cli, &published, err);
-  if (status == GD_OK)
-    status = gd_published_keep(cli->arguments[1], to, sizeof to, err);
-  if (status == GD_OK)
-    gd_strbuf_printf(&cli->out, "\n%d row%s kept in %s for 'gpudays fit'.\n", published.count,
-                     published.count == 1 ? " is" : "s are", to);
+  enum gd_status status = add_file(cli, &published, err);
   gd_published_deinit(&published);
   return status;
 }
@@ -366,6 +403,8 @@ enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   struct gd_accuracy accuracy = {0};
   if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "add") == 0)
     return add_published(cli, err);
+  if (cli->options.template)
+    return gd_fail(err, GD_BAD_INPUT, "--template is for 'gpudays accuracy add --template'");
   enum gd_status status = gd_accuracy_make(&accuracy, err);
   if (status == GD_OK)
     status = add_trials(cli, &accuracy, err);

@@ -116,7 +116,9 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
         {"accuracy", "[FILE...]", 0, -1, "predicted against measured, and against the paper",
          "Compares predictions with the trials of the database, or of files that\n"
          "'gpudays results --csv' wrote, with the paper's tables and with published rates,\n"
-         "by fits that have not seen them. 'accuracy add FILE' keeps rates of your own.",
+         "by fits that have not seen them. 'accuracy add FILE' checks rates of your own,\n"
+         "compares them and keeps them for 'gpudays fit'; 'accuracy add --template' prints\n"
+         "the columns of such a file and a row to fill in.",
          "gpudays accuracy results/h200.csv -o results/accuracy.md", gd_cmd_accuracy},
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
@@ -314,7 +316,7 @@ const struct gd_option gd_option_table[] = {
      gd_value_time, TARGET(job_time), 0, 31536000},
     {"questions", NULL, ON(SURVEY), 0, false, "print the questions and their answers",
      gd_value_switch, TARGET(questions), 0, 0},
-    {"template", NULL, ON(SURVEY), 0, false, "print the first line of a file of answers",
+    {"template", NULL, ON(SURVEY) | ON(ACCURACY), 0, false, "print how such a file begins, to fill in",
      gd_value_switch, TARGET(template), 0, 0},
     {"synthetic", "N", ON(SURVEY), 0, false, "invent N answers, marked as synthetic", gd_value_int,
      TARGET(synthetic), 1, 100000},

@@ -73,7 +73,7 @@ struct gd_cli_options {
   bool slurm, simulate, fast, total, text;
   bool no_predictions;               /* of report */
   bool paper_peaks;                  /* --peaks paper */
-  bool questions, template;          /* of survey */
+  bool questions, template;          /* of survey; the latter of accuracy add too */
   bool decode, special, split_lines; /* of tokens */
   enum gd_micro_batch micro_batch;
   enum gd_precision precision;

@@ -32,9 +32,7 @@ static void set_prediction(struct gd_show_object *to, const struct gd_published_
     gd_show_set_bool(to, "within", low <= published && published <= high);
 }
 
-static void set_row(struct gd_show_object *to, const struct gd_published_errors *errors, int at) {
-  const struct gd_published_row *row = &errors->published->rows[at];
-  struct gd_show_object folds = {.object = json_array()};
+void gd_show_published_row(struct gd_show_object *to, const struct gd_published_row *row) {
   char method[GD_METHOD_NAME];
   gd_show_begin(to);
   gd_show_set_text(to, "id", row->id);
@@ -49,6 +47,11 @@ static void set_row(struct gd_show_object *to, const struct gd_published_errors 
   gd_show_set_text(to, "method", gd_method_name(&row->method, method));
   gd_show_set_text(to, "precision", gd_precision_name(row->precision));
   gd_show_set_real(to, "published", row->per_gpu);
+}
+
+static void set_row(struct gd_show_object *to, const struct gd_published_errors *errors, int at) {
+  struct gd_show_object folds = {.object = json_array()};
+  gd_show_published_row(to, &errors->published->rows[at]);
   set_prediction(to, errors, GD_UNSEEN_NOTHING, at);
   for (int i = GD_UNSEEN_MODEL; i < GD_UNSEEN_COUNT; i++) {
     struct gd_show_object fold;

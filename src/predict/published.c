@@ -73,9 +73,15 @@ static const char *const column_names[COLUMNS] = {"id",
                                                   "unit",
                                                   "note"};
 
+/* Those from here on, up to PER_GPU and after it, may be missing. */
+static bool is_optional(enum column column) {
+  return column >= ATTENTION && column != PER_GPU;
+}
+
 struct reader {
   struct gd_published *to;
   struct gd_csv csv;
+  const char *skip; /* the file of the user's that is not read, since it is to be replaced */
   int columns[COLUMNS];
   const json_t *models;
   struct key {
@@ -88,7 +94,7 @@ struct reader {
 };
 
 static const char *cell(const struct reader *r, int row, enum column column) {
-  return gd_csv_cell(&r->csv, row, r->columns[column]);
+  return r->columns[column] < 0 ? "" : gd_csv_cell(&r->csv, row, r->columns[column]);
 }
 
 static enum gd_status read_number(const struct reader *r, int row, enum column column, double low,
@@ -128,6 +134,10 @@ static enum gd_status load_model(const struct reader *r, const struct gd_publish
                                  struct gd_model *model, struct gd_error *err) {
   const json_t *config = json_object_get(r->models, row->model);
   if (!config) {
+    if (strchr(row->model, '/') && row->model[0] != '/')
+      return gd_fail(err, GD_BAD_INPUT,
+                     "\"%s\" is found from one folder only; give the path of a model from / on",
+                     row->model);
     GD_TRY(gd_model_load(row->model, model, err));
   } else {
     struct gd_json json = {.root = json_deep_copy(config)};
@@ -150,15 +160,35 @@ static enum gd_status load_model(const struct reader *r, const struct gd_publish
   return GD_OK;
 }
 
+/* What a row says of itself, and what its model is, agree. */
+static enum gd_status check_kind(const struct reader *r, int at, const struct gd_published_row *row,
+                                 const struct gd_model *model, struct gd_error *err) {
+  const bool images = model->family->images;
+  const char *unit = images ? "images/s" : "tokens/s";
+  if (images && row->seq > 0)
+    return gd_csv_mismatch(&r->csv, at, r->columns[SEQ], "nothing, since its model takes images",
+                           err);
+  if (!images && row->seq == 0)
+    return gd_csv_mismatch(&r->csv, at, r->columns[SEQ], "the tokens of a sequence", err);
+  if (cell(r, at, UNIT)[0] && strcmp(cell(r, at, UNIT), unit) != 0)
+    return gd_csv_mismatch(&r->csv, at, r->columns[UNIT], unit, err);
+  if (row->batch / row->target.count < row->micro_batch)
+    return gd_csv_mismatch(&r->csv, at, r->columns[BATCH],
+                           "the samples of a step on all GPUs, a micro-batch of each at least",
+                           err);
+  return GD_OK;
+}
+
 static bool same_key(const struct key *a, const struct key *b) {
   return a->seq == b->seq && a->micro_batch == b->micro_batch && a->precision == b->precision &&
          a->stack == b->stack && a->flash == b->flash && strcmp(a->model, b->model) == 0;
 }
 
-static enum gd_status find_works(struct reader *r, struct gd_published_row *row, int64_t scores,
-                                 struct gd_error *err) {
+static enum gd_status find_works(struct reader *r, int at, struct gd_published_row *row,
+                                 int64_t scores, struct gd_error *err) {
   struct gd_model model;
   GD_TRY(load_model(r, row, &model, err));
+  GD_TRY(check_kind(r, at, row, &model, err));
   struct key key = {
       .model = row->model,
       .seq = row->seq,
@@ -185,19 +215,51 @@ static int fold_of(const char *model) {
   return (int)(hash % GD_PUBLISHED_FOLDS);
 }
 
+/* A row that is there twice would count twice. */
+static enum gd_status read_id(struct reader *r, int at, struct gd_published_row *row,
+                              struct gd_error *err) {
+  const char *id = cell(r, at, ID);
+  bool known = !id[0];
+  for (int i = 0; i < r->to->count && !known; i++)
+    known = strcmp(r->to->rows[i].id, id) == 0;
+  if (known)
+    return gd_csv_mismatch(&r->csv, at, r->columns[ID], "an id that no other row has", err);
+  return copy(r, at, ID, &row->id, err);
+}
+
+/* This engine's rates are trials, and the paper's have tables of their own. */
+static enum gd_status read_stack(struct reader *r, int at, struct gd_published_row *row,
+                                 struct gd_error *err) {
+  const struct gd_stacks *stacks = &r->to->stacks;
+  struct gd_strbuf names = {0};
+  if (gd_stacks_find(stacks, cell(r, at, STACK), &row->facts, NULL) == GD_OK && !row->facts->own &&
+      !row->facts->paper) {
+    row->stack = (int)(row->facts - stacks->all);
+    return GD_OK;
+  }
+  gd_strbuf_append(&names, "one of");
+  for (int i = 0; i < stacks->count; i++)
+    if (!stacks->all[i].own && !stacks->all[i].paper)
+      gd_strbuf_printf(&names, "%s %s", names.length > 6 ? "," : "", stacks->all[i].name);
+  enum gd_status status =
+      gd_csv_mismatch(&r->csv, at, r->columns[STACK], names.text ? names.text : "a stack", err);
+  gd_strbuf_deinit(&names);
+  return status;
+}
+
 static enum gd_status read_row(struct reader *r, int at, struct gd_error *err) {
   struct gd_published *to = r->to;
   struct gd_published_row *row = &to->rows[to->count];
   double seq, network, value;
   int64_t count;
-  GD_TRY(copy(r, at, ID, &row->id, err));
+  *row = (struct gd_published_row){0};
+  GD_TRY(read_id(r, at, row, err));
   GD_TRY(copy(r, at, SOURCE, &row->source, err));
   GD_TRY(copy(r, at, GPU, &row->gpu_name, err));
   GD_TRY(copy(r, at, MODEL, &row->model, err));
   GD_TRY(copy(r, at, NOTE, &row->note, err));
   row->group = source_of(to, row->source);
-  GD_TRY(gd_stacks_find(&to->stacks, cell(r, at, STACK), &row->facts, err));
-  row->stack = (int)(row->facts - to->stacks.all);
+  GD_TRY(read_stack(r, at, row, err));
   GD_TRY(read_number(r, at, SEQ, 1, 1e9, &seq, err));
   row->seq = (int64_t)seq;
   GD_TRY(read_count(r, at, COUNT, &count, err));
@@ -222,23 +284,47 @@ static enum gd_status read_row(struct reader *r, int at, struct gd_error *err) {
     row->target.network = &row->network;
   }
   row->fold = fold_of(row->model);
-  GD_TRY(find_works(r, row, strcmp(cell(r, at, ATTENTION), "scores") == 0, err));
+  GD_TRY(find_works(r, at, row, strcmp(cell(r, at, ATTENTION), "scores") == 0, err));
   to->count++;
   return GD_OK;
 }
 
+/* Whatever is wrong with a row, the sentence begins with where it is. */
+static enum gd_status read_named_row(struct reader *r, int at, struct gd_error *err) {
+  struct gd_error why = {0};
+  enum gd_status status = read_row(r, at, &why);
+  if (status == GD_OK)
+    return GD_OK;
+  if (strncmp(why.text, r->csv.file, strlen(r->csv.file)) == 0)
+    gd_fail_at(err, status, why.file, why.line, "%s", why.text);
+  else
+    gd_fail_at(err, status, why.file, why.line, "%s, line %d: %s", r->csv.file, r->csv.lines[at],
+               why.text);
+  return status;
+}
+
 static enum gd_status read_rows(struct reader *r, struct gd_error *err) {
+  GD_TRY(gd_csv_check_names(&r->csv, err));
   for (int i = 0; i < COLUMNS; i++) {
     r->columns[i] = gd_csv_column(&r->csv, column_names[i]);
-    if (r->columns[i] < 0)
-      return gd_fail(err, GD_BAD_INPUT, "%s has no column '%s'", r->csv.file, column_names[i]);
+    if (r->columns[i] < 0 && !is_optional((enum column)i))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "%s has no column '%s'; 'gpudays accuracy add --template' prints them",
+                     r->csv.file, column_names[i]);
   }
   if (r->to->count + r->csv.rows > MOST_ROWS)
     return gd_fail(err, GD_BAD_INPUT, "%s: more than %d rows in all; leave some out", r->csv.file,
                    MOST_ROWS);
   for (int i = 0; i < r->csv.rows; i++)
-    GD_TRY(read_row(r, i, err));
+    GD_TRY(read_named_row(r, i, err));
   return GD_OK;
+}
+
+void gd_published_template(struct gd_strbuf *out) {
+  for (int i = 0; i < COLUMNS; i++)
+    gd_strbuf_printf(out, "%s%s", i ? "," : "", column_names[i]);
+  gd_strbuf_append(out, "\nlab-1,our cluster,pytorch-compile,a100,8,gpt2,1024,32,512,free-lunch,"
+                        "bf16,,,,,tokens/s,an example without its rate: put yours here\n");
 }
 
 static enum gd_status read_path(struct reader *r, const char *path, struct gd_error *err) {
@@ -255,7 +341,8 @@ static enum gd_status read_folder(struct reader *r, struct gd_error *err) {
   DIR *open = gd_path_data("published", folder, sizeof folder) ? opendir(folder) : NULL;
   for (const struct dirent *entry; open && status == GD_OK && (entry = readdir(open));) {
     size_t length = strlen(entry->d_name);
-    if (length < 5 || strcmp(entry->d_name + length - 4, ".csv") != 0)
+    if (length < 5 || strcmp(entry->d_name + length - 4, ".csv") != 0 ||
+        (r->skip && strcmp(entry->d_name, r->skip) == 0))
       continue;
     snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
     status = read_path(r, path, err);
@@ -307,11 +394,16 @@ static enum gd_status make_room(struct reader *r, struct gd_error *err) {
   return GD_OK;
 }
 
-/* path: of one file alone; NULL: those of the program and of the user. */
+static const char *name_of(const char *path) {
+  return strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+}
+
+/* Those of the program and of the user; with a path the rows of that file alone, which has been
+   held against all others. */
 static enum gd_status load(struct gd_published *to, const char *path, struct gd_error *err) {
   const struct gd_embedded_file *models = find_embedded("published/models.json");
   struct gd_json json = {0};
-  struct reader r = {.to = to};
+  struct reader r = {.to = to, .skip = path ? name_of(path) : NULL};
   GD_ASSERT(models);
   GD_TRY(gd_hw_load(&to->hw, err));
   GD_TRY(gd_stacks_load(&to->stacks, err));
@@ -319,9 +411,16 @@ static enum gd_status load(struct gd_published *to, const char *path, struct gd_
   GD_TRY(make_room(&r, err));
   GD_TRY(gd_json_parse(&json, models->path, models->text, models->length, err));
   r.models = json_object_get(json.root, "models");
-  enum gd_status status = path ? read_path(&r, path, err) : read_embedded(&r, err);
-  if (status == GD_OK && !path)
+  enum gd_status status = read_embedded(&r, err);
+  if (status == GD_OK)
     status = read_folder(&r, err);
+  int others = to->count;
+  if (status == GD_OK && path)
+    status = read_path(&r, path, err);
+  if (path) {
+    to->rows += others;
+    to->count -= others;
+  }
   gd_json_deinit(&json);
   return status;
 }
@@ -347,7 +446,7 @@ enum gd_status gd_published_load_file(struct gd_published *published, const char
 
 enum gd_status gd_published_keep(const char *path, char *to, size_t size, struct gd_error *err) {
   char folder[PATH_BYTES - 300];
-  const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+  const char *name = name_of(path);
   size_t length = strlen(name);
   struct gd_strbuf text = {0};
   if (!gd_path_data("published", folder, sizeof folder))

@@ -55,9 +55,12 @@ struct gd_published {
 
 /* The rows inside the program, and those that the user added ($XDG_DATA_HOME/gpudays/published). */
 enum gd_status gd_published_load(struct gd_published *published, struct gd_error *err) GD_MUST_USE;
-/* Those of one file alone: what is wrong in it is GD_BAD_INPUT that names row and column. */
+/* Those of one file alone: what is wrong in it, or an id that another row has, is GD_BAD_INPUT that
+   names file and line. */
 enum gd_status gd_published_load_file(struct gd_published *published, const char *path,
                                       struct gd_error *err) GD_MUST_USE;
+/* The columns of such a file, and a row to replace. */
+void gd_published_template(struct gd_strbuf *out);
 /* Puts such a file where gd_published_load finds it, whole or not at all; *to, of `size` bytes,
    becomes its path. A file of the same name is replaced. */
 enum gd_status gd_published_keep(const char *path, char *to, size_t size,

@@ -144,27 +144,6 @@ expect 0 results load "$GD_SOURCE_DIR/tests/cli/results.jsonl" --store "$WORK/th
 expect 0 accuracy --store "$WORK/theirs.db" --json
 grep -q '"reason": "measured on a machine whose calibration is not here"' "$OUT" || fail "no reason"
 
-# Rates of one's own: checked, compared, kept, and taken by fit.
-export XDG_DATA_HOME=$WORK/added
-{
-  head -1 data/published/rows.csv
-  echo 'ours-1,our cluster,pytorch,l40s,1,gpt2,1024,12,480,free-lunch,bf16,,,,120000,tokens/s,'
-} >"$WORK/ours.csv"
-expect 0 accuracy add "$WORK/ours.csv"
-shown "1 row is kept in"
-[[ -f $WORK/added/gpudays/published/ours.csv ]] || fail "the file was not kept"
-expect 0 fit --json
-field_is rows 463
-sed -i 's/,l40s,/,l40x,/' "$WORK/ours.csv"
-expect 2 accuracy add "$WORK/ours.csv"
-said 'unknown GPU "l40x"'
-sed -i 's/,l40x,/,l40s,/; s/,120000,/,fast,/' "$WORK/ours.csv"
-expect 2 accuracy add "$WORK/ours.csv"
-said "per_gpu"
-expect 2 accuracy add
-said "takes one file"
-unset XDG_DATA_HOME
-
 # A trial of another recipe than the preset's is not compared with anything.
 head -2 results/h200.csv | sed '2s/,392900177,/,392900178,/' >"$WORK/other.csv" # parameters
 expect 0 accuracy "$WORK/other.csv" --json

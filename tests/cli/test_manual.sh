@@ -92,7 +92,6 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack paper --json
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack pytorch --json
-  "$GPUDAYS" accuracy "$GD_SOURCE_DIR/results/h200.csv" --json
   "$GPUDAYS" fit --json
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json
@@ -122,7 +121,9 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   printf '\1\0%.0s' {1..200} >"$WORK/ids"
   "$GPUDAYS" train "$WORK/tiny" --data "$WORK/ids" --seq 8 --batch 1 --steps 9 --threads 1 -o "$WORK/run" >/dev/null
   "$GPUDAYS" runs "$WORK/run" --json
-  "$GPUDAYS" accuracy --json
+  "$GPUDAYS" accuracy --json # of the trials and of the run that are in the database now
+  "$GPUDAYS" accuracy add --template | sed 's/,,,,,tokens/,,,,9e4,tokens/' >"$WORK/rates.csv"
+  XDG_DATA_HOME=$WORK/added "$GPUDAYS" accuracy add "$WORK/rates.csv" --json
 } | grep -oE '^ *"[a-z0-9_]+":' | tr -d '": ' | sort -u >"$WORK/program"
 awk '/^\.SH/ { inside = $2 == "JSON" } inside && /^\.IR? /' "$page" | tr ' ' '\n' |
   grep -E '^[a-z][a-z0-9_]*$' | sort -u >"$WORK/manual"
