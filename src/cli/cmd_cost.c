@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/show_cost.h"
 #include "money/answer.h"
+#include "report/stack_days.h"
 #include "store/store_best.h"
 
 /* What a question needs; zeroed before, freed after. */
@@ -18,6 +19,7 @@ struct sources {
   struct gd_hw hw;
   struct gd_paper paper;
   struct gd_store *store;
+  struct gd_stack_days days; /* with --stack */
   struct gd_progress progress;
 };
 
@@ -25,6 +27,7 @@ static void sources_deinit(struct sources *sources) {
   gd_hw_deinit(&sources->hw);
   gd_paper_deinit(&sources->paper);
   gd_store_close(sources->store);
+  gd_stack_days_close(&sources->days);
 }
 
 /* --- what was asked ------------------------------------------------------------------------ */
@@ -65,12 +68,15 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
   const struct gd_cli_options *options = &cli->options;
   GD_TRY(gd_hw_load(&sources->hw, err));
   GD_TRY(gd_paper_load(&sources->paper, err));
-  if (options->times == GD_TIMES_AUTO || options->times == GD_TIMES_MEASURED)
+  if (options->stack)
+    GD_TRY(gd_stack_days_open(options->stack, &sources->days, err));
+  else if (options->times == GD_TIMES_AUTO || options->times == GD_TIMES_MEASURED)
     GD_TRY(gd_store_open(options->store, &sources->store, err));
   *asked = (struct gd_money_asked){.hw = &sources->hw,
                                    .paper = &sources->paper,
                                    .store = sources->store,
-                                   .times = options->times,
+                                   .times = options->stack ? GD_TIMES_PREDICTED : options->times,
+                                   .stack = options->stack ? &sources->days.stack : NULL,
                                    .machines = options->machine,
                                    .progress = gd_progress_report,
                                    .progress_user = &sources->progress};
@@ -109,6 +115,11 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
         "--mfu %g is the share of the peak that --times analytic assumes, and the days of "
         "--times %s do not rest on it; add --times analytic, or leave --mfu out",
         options->mfu.value, gd_times_name(options->times));
+  if (options->stack && options->times != GD_TIMES_AUTO && options->times != GD_TIMES_PREDICTED)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--stack %s has predicted days alone, and --times %s asks for others; leave one "
+                   "of them out",
+                   options->stack, gd_times_name(options->times));
   if (options->text && options->csv)
     return gd_fail(err, GD_BAD_INPUT, "--text and --csv exclude each other; --json has both");
   return GD_OK;
@@ -438,6 +449,7 @@ static enum gd_status append_json(struct gd_cli *cli, struct gd_money_table *tab
   struct gd_strbuf text = {0};
   gd_show_begin(&root);
   gd_show_set_text(&root, "model", table->model->name);
+  gd_show_set_text(&root, "stack", table->stack);
   gd_show_set_int(&root, "parameters", table->work.parameters);
   gd_show_set_real(&root, "tokens", table->work.tokens);
   gd_show_set_real(&root, "train_flops", table->work.train_flops);
@@ -639,6 +651,7 @@ static enum gd_status append_presets_json(struct gd_cli *cli,
   if (cli->options.csv)
     return gd_show_csv(&cli->out, &rows, err);
   gd_show_begin(&root);
+  gd_show_set_text(&root, "stack", presets->count > 0 ? presets->list[0].table.stack : "own");
   set_number(&root, "budget_usd", &cli->options.budget_usd);
   set_number(&root, "days_limit", &cli->options.days);
   if (presets->count > 0)

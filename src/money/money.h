@@ -123,6 +123,19 @@ struct gd_money_option {
   bool experiment_front;    /* the same with experiment_usd */
 };
 
+/*
+ * Whose days are predicted, where it is not this engine: report/stack_days.h. Of one machine's
+ * GPUs, the fastest method that fits; the state of a time stays GD_TIME_UNKNOWN where nothing is
+ * said. It is called by one thread at a time.
+ */
+struct gd_money_stack {
+  const char *name; /* of data/stacks */
+  enum gd_status (*predict)(void *user, const struct gd_model *model,
+                            const struct gd_target *target, struct gd_time *time,
+                            struct gd_error *err);
+  void *user;
+};
+
 struct gd_money_limits; /* below */
 struct gd_money_asked {
   struct gd_hw *hw;
@@ -130,6 +143,7 @@ struct gd_money_asked {
   struct gd_store *store; /* NULL: nothing is measured */
   const struct gd_model *model;
   enum gd_times times;
+  const struct gd_money_stack *stack; /* of predicted days; NULL: this engine */
   /* A budget and days: leave out machines that gd_money_advise cannot take within them, to buy or
    * to rent, even if their GPUs reach their peak. Its advice of either stays the same, and is found
    * sooner. NULL: all machines. */
@@ -149,6 +163,7 @@ struct gd_money_table {
   struct gd_money_terms terms;
   struct gd_money_work work;
   enum gd_times times;
+  const char *stack;               /* whose days are predicted: "own", or a name of data/stacks */
   struct gd_money_option *options; /* by hardware_usd, then days; those without a price last */
   int count;
   char left_out[192]; /* measured devices that the catalogue does not have; empty: none */

@@ -325,8 +325,10 @@ enum gd_status gd_money_table_begin(const struct gd_money_asked *asked,
                                     struct gd_money_table *table, struct gd_times_context *context,
                                     struct gd_error *err) {
   *context = (struct gd_times_context){0};
-  *table =
-      (struct gd_money_table){.model = asked->model, .terms = asked->terms, .times = asked->times};
+  *table = (struct gd_money_table){.model = asked->model,
+                                   .terms = asked->terms,
+                                   .times = asked->times,
+                                   .stack = asked->stack ? asked->stack->name : "own"};
   GD_TRY(check_provider(asked, err));
   GD_TRY(gd_times_open(asked, table, context, err));
   table->options = gd_arena_alloc(&table->arena, most_options(asked), sizeof *table->options);

@@ -197,32 +197,82 @@ static enum gd_status make_predictor(struct gd_money_shared *shared, struct want
   return status;
 }
 
-/* What cannot be planned for one machine is no answer for it, and none for the others. *count are
-   before it. */
+static enum gd_status target_of(const struct gd_times_context *context,
+                                const struct gd_money_option *option, struct gd_target *target,
+                                struct gd_error *err) {
+  const struct gd_machine *machine = option->machine;
+  bool rented = !machine->build && !machine->file; /* made up by the table, in no catalogue */
+  return gd_hw_target(context->asked->hw, option->gpu->name, machine->count, 1,
+                      rented ? NULL : machine->name, NULL, target, err);
+}
+
+/* What cannot be planned for one machine is no answer for it, and none for the others. */
+static enum gd_status skip_refused(enum gd_status status, const struct gd_error *error,
+                                   struct gd_error *err) {
+  if (status == GD_OK || status == GD_BAD_INPUT || status == GD_UNSUPPORTED)
+    return GD_OK;
+  gd_fail_at(err, status, error->file, error->line, "%s", error->text);
+  return status;
+}
+
+/* *count are before it. */
 static enum gd_status prepare(const struct gd_times_context *context,
                               struct gd_money_option *option, struct wanted *wanted, int *count,
                               struct gd_error *err) {
-  const struct gd_machine *machine = option->machine;
   struct gd_error error = {0};
-  bool rented = !machine->build && !machine->file; /* made up by the table, in no catalogue */
   wanted->option = option;
-  enum gd_status status =
-      gd_hw_target(context->asked->hw, option->gpu->name, machine->count, 1,
-                   rented ? NULL : machine->name, NULL, &wanted->target, &error);
+  enum gd_status status = target_of(context, option, &wanted->target, &error);
   if (status == GD_OK)
     status = make_predictor(context->asked->shared, wanted, &error);
   if (status == GD_OK)
     (*count)++;
   else
     gd_predictor_deinit(&wanted->predictor);
-  if (status == GD_OK || status == GD_BAD_INPUT || status == GD_UNSUPPORTED)
-    return GD_OK;
-  gd_fail_at(err, status, error.file, error.line, "%s", error.text);
-  return status;
+  return skip_refused(status, &error, err);
+}
+
+static enum gd_status predict_stack(const struct gd_times_context *context,
+                                    struct gd_money_option *option, struct gd_error *err) {
+  const struct gd_money_asked *asked = context->asked;
+  struct gd_error error = {0};
+  struct gd_target target;
+  pthread_mutex_lock(&asked->shared->mutex);
+  enum gd_status status = target_of(context, option, &target, &error);
+  if (status == GD_OK)
+    status =
+        asked->stack->predict(asked->stack->user, asked->model, &target, &option->time, &error);
+  pthread_mutex_unlock(&asked->shared->mutex);
+  struct gd_time *time = &option->time;
+  double peak_flops = 0;
+  enum gd_precision precision;
+  bool substituted;
+  if (time->state == GD_TIME_KNOWN) {
+    GD_TRY(gd_estimate_precision(asked->model, option->gpu, NULL, &precision, &substituted, err));
+    peak_flops = gd_estimate_peak(option->gpu, precision, GD_PEAKS_DATASHEET);
+  }
+  if (peak_flops > 0)
+    time->share =
+        gd_estimate_days(context->work->train_flops, peak_flops, target.count) / time->days;
+  return skip_refused(status, &error, err);
+}
+
+static enum gd_status predict_stacks(const struct gd_times_context *context,
+                                     struct gd_money_option *options, int count,
+                                     struct gd_error *err) {
+  const struct gd_money_asked *asked = context->asked;
+  for (int i = 0; i < count; i++) {
+    if (asked->progress)
+      asked->progress(asked->progress_user, "comparing machines", (double)i / count, -1);
+    if (options[i].time.state == GD_TIME_UNKNOWN)
+      GD_TRY(predict_stack(context, &options[i], err));
+  }
+  return GD_OK;
 }
 
 enum gd_status gd_times_predict(struct gd_times_context *context, struct gd_money_option *options,
                                 int count, struct gd_error *err) {
+  if (context->asked->stack)
+    return predict_stacks(context, options, count, err);
   struct wanted *wanted = gd_mem_alloc((size_t)count + 1, sizeof *wanted);
   enum gd_status status = GD_OK;
   int n_wanted = 0;

@@ -88,6 +88,75 @@ static void fill_paper_row(struct gd_stack_plan *plan, const struct gd_stack_mod
     row->waited_days = row->days * time.waited_s / time.step_s;
 }
 
+/* --- what several questions share ------------------------------------------------------------- */
+
+/* Of one model as that software builds it; a list, since there are few. */
+struct gd_stack_counted {
+  struct gd_stack_counted *next;
+  const struct gd_model *model; /* and of its paper's software all of what follows: */
+  bool paper;
+  struct gd_stack_model of_paper;
+  enum gd_precision precision;
+  bool flash;
+  int64_t micro_batch; /* of the works; 0: this is a graph */
+  struct gd_stack_graph graph;
+  struct gd_stack_works works;
+};
+
+static struct gd_stack_counted *find_counted(const struct gd_stack_plan *plan,
+                                             const struct gd_stack_counted *like) {
+  struct gd_stack_counted *at = plan->counted;
+  while (at && (at->model != like->model || at->paper != like->paper ||
+                at->precision != like->precision || at->flash != like->flash ||
+                at->micro_batch != like->micro_batch))
+    at = at->next;
+  return at;
+}
+
+static enum gd_status make_counted(struct gd_stack_plan *plan, struct gd_stack_counted *made,
+                                   struct gd_error *err) {
+  struct gd_model model = *made->model;
+  if (made->paper) {
+    made->of_paper.model = model;
+    return gd_stack_model_make(&made->of_paper, err);
+  }
+  model.recipe.precision = made->precision;
+  if (made->micro_batch == 0)
+    return gd_stack_graph_make(&model, gd_stack_facts_mode(plan->facts, made->flash), &made->graph,
+                               err);
+  return gd_stack_works_make(plan->facts, &model, made->precision, made->micro_batch, made->flash,
+                             &made->works, err);
+}
+
+static enum gd_status count(struct gd_stack_plan *plan, const struct gd_stack_counted *wanted,
+                            const struct gd_stack_counted **counted, struct gd_error *err) {
+  *counted = find_counted(plan, wanted);
+  if (*counted)
+    return GD_OK;
+  struct gd_stack_counted *made = gd_mem_alloc(1, sizeof *made);
+  if (!made)
+    return gd_nomem(err, "before a plan");
+  *made = *wanted;
+  enum gd_status status = make_counted(plan, made, err);
+  if (status != GD_OK) {
+    gd_mem_free(made);
+    return status;
+  }
+  made->next = plan->counted;
+  plan->counted = made;
+  *counted = made;
+  return GD_OK;
+}
+
+static void forget_counted(struct gd_stack_plan *plan) {
+  while (plan->counted) {
+    struct gd_stack_counted *next = plan->counted->next;
+    gd_stack_works_deinit(&plan->counted->works);
+    gd_mem_free(plan->counted);
+    plan->counted = next;
+  }
+}
+
 /* --- the others ------------------------------------------------------------------------------ */
 
 static void judge_stack(struct gd_stack_plan *plan) {
@@ -148,21 +217,22 @@ static void choose_micro_batch(const struct gd_stack_plan *plan, const struct gd
 static enum gd_status fill_row(struct gd_stack_plan *plan, struct gd_stack_row *row,
                                struct gd_error *err) {
   const struct gd_stack_facts *facts = plan->facts;
-  struct gd_stack_works works = {0};
-  struct gd_stack_graph graph;
-  struct gd_model model = *row->model;
-  model.recipe.precision = row->precision;
-  bool flash = gd_stack_has_flash(facts, &model, gd_method_is_naive(&row->method));
-  GD_TRY(gd_stack_graph_make(&model, gd_stack_facts_mode(facts, flash), &graph, err));
-  choose_micro_batch(plan, &graph, row);
+  const struct gd_stack_counted *graph, *works;
+  struct gd_stack_counted wanted = {
+      .model = row->model,
+      .precision = row->precision,
+      .flash = gd_stack_has_flash(facts, row->model, gd_method_is_naive(&row->method))};
+  GD_TRY(count(plan, &wanted, &graph, err));
+  choose_micro_batch(plan, &graph->graph, row);
   if (!row->fits)
     return GD_OK;
   double own = (double)row->model->recipe.batch / plan->target.count;
   row->accumulation = ceil(own / (double)row->micro_batch - 1e-9);
-  GD_TRY(gd_stack_works_make(facts, &model, row->precision, row->micro_batch, flash, &works, err));
+  wanted.micro_batch = row->micro_batch;
+  GD_TRY(count(plan, &wanted, &works, err));
   struct gd_stack_run run = {
       .facts = facts,
-      .works = &works,
+      .works = &works->works,
       .gpu = &plan->gpu,
       .target = &plan->target,
       .method = row->method,
@@ -170,34 +240,46 @@ static enum gd_status fill_row(struct gd_stack_plan *plan, struct gd_stack_row *
       .value = {facts->value[GD_STACK_TRAFFIC], facts->value[GD_STACK_HOST]}};
   gd_stack_step(&run, &row->step);
   set_days(plan, row, row->step.seconds);
-  gd_stack_works_deinit(&works);
   return GD_OK;
 }
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
 static enum gd_status add_row(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
-                              const struct gd_model *model, const struct gd_stack_model *paper,
-                              const struct gd_method *method, struct gd_error *err) {
+                              const struct gd_model *model, const struct gd_method *method,
+                              struct gd_error *err) {
+  const struct gd_stack_counted *paper;
+  if (!gd_vec_reserve((void **)&plan->rows, &plan->capacity, (uint32_t)plan->count + 1,
+                      sizeof *plan->rows))
+    return gd_nomem(err, "before the first plan");
   struct gd_stack_row *row = &plan->rows[plan->count];
   *row = (struct gd_stack_row){.model = model, .method = *method, .number = plan->count++};
   GD_TRY(gd_estimate_precision(model, plan->target.gpu, asked->precision, &row->precision,
                                &row->substituted, err));
-  if (!paper)
+  if (!plan->facts->paper)
     return fill_row(plan, row, err);
-  fill_paper_row(plan, paper, row);
+  GD_TRY(count(plan, &(struct gd_stack_counted){.model = model, .paper = true}, &paper, err));
+  fill_paper_row(plan, &paper->of_paper, row);
+  return GD_OK;
+}
+
+static enum gd_status check_model(const struct gd_stack_plan *plan, const struct gd_model *model,
+                                  struct gd_error *err) {
+  int64_t batch = model->recipe.batch;
+  if (batch % plan->target.count)
+    return gd_fail(err, GD_BAD_INPUT, "a batch of %lld does not divide among %d GPUs",
+                   (long long)batch, plan->target.count);
+  if (plan->limits.micro_batch > batch / plan->target.count)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--micro-batch is %lld, but a batch of %lld leaves each of %d GPUs %lld",
+                   (long long)plan->limits.micro_batch, (long long)batch, plan->target.count,
+                   (long long)(batch / plan->target.count));
   return GD_OK;
 }
 
 static enum gd_status add_rows(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
                                struct gd_error *err) {
-  size_t n_models = (size_t)asked->n_models;
   bool known = true, paper = plan->facts->paper;
-  struct gd_stack_model *models = gd_arena_alloc(&plan->arena, n_models, sizeof *models);
-  plan->rows =
-      gd_arena_alloc(&plan->arena, n_models * (size_t)asked->n_methods, sizeof *plan->rows);
-  if (!models || !plan->rows)
-    return gd_nomem(err, "before the first plan");
   for (int i = 0; i < asked->n_models && paper; i++)
     known = known && gd_paper_find_recipe(&plan->accuracy.stack.paper, asked->models[i].name);
   if (paper)
@@ -205,21 +287,9 @@ static enum gd_status add_rows(const struct gd_stack_asked *asked, struct gd_sta
   else
     judge_stack(plan);
   for (int i = 0; i < asked->n_models; i++) {
-    models[i].model = asked->models[i];
-    int64_t batch = models[i].model.recipe.batch;
-    if (batch % plan->target.count)
-      return gd_fail(err, GD_BAD_INPUT, "a batch of %lld does not divide among %d GPUs",
-                     (long long)batch, plan->target.count);
-    if (plan->limits.micro_batch > batch / plan->target.count)
-      return gd_fail(err, GD_BAD_INPUT,
-                     "--micro-batch is %lld, but a batch of %lld leaves each of %d GPUs %lld",
-                     (long long)plan->limits.micro_batch, (long long)batch, plan->target.count,
-                     (long long)(batch / plan->target.count));
-    if (paper)
-      GD_TRY(gd_stack_model_make(&models[i], err));
+    GD_TRY(check_model(plan, &asked->models[i], err));
     for (int k = 0; k < asked->n_methods; k++)
-      GD_TRY(add_row(plan, asked, &asked->models[i], paper ? &models[i] : NULL, &asked->methods[k],
-                     err));
+      GD_TRY(add_row(plan, asked, &asked->models[i], &asked->methods[k], err));
   }
   return GD_OK;
 }
@@ -235,29 +305,38 @@ static int compare_rows(const void *left, const void *right) {
   return a->number - b->number;
 }
 
-/* The catalogue of the paper's comparison, or one of its own. */
-static enum gd_status open_hw(struct gd_stack_plan *plan, struct gd_hw **hw, struct gd_error *err) {
-  if (plan->facts->paper) {
-    GD_TRY(gd_accuracy_make(&plan->accuracy, err));
-    *hw = &plan->accuracy.stack.hw;
-    return GD_OK;
-  }
+static enum gd_status open_stack(const char *stack, struct gd_stack_plan *plan,
+                                 struct gd_error *err) {
+  GD_TRY(gd_stacks_load(&plan->stacks, err));
+  GD_TRY(gd_stacks_find(&plan->stacks, stack ? stack : "paper", &plan->facts, err));
+  if (plan->facts->paper)
+    return gd_accuracy_make(&plan->accuracy, err);
   GD_TRY(gd_hw_load(&plan->hw, err));
-  *hw = &plan->hw;
   return gd_fitted_load(&plan->fitted, err);
 }
 
-enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
+enum gd_status gd_stack_plan_open(const char *stack, struct gd_stack_plan *plan,
                                   struct gd_error *err) {
-  struct gd_hw *hw;
-  *plan = (struct gd_stack_plan){.limits = asked->limits};
-  GD_TRY(gd_stacks_load(&plan->stacks, err));
-  GD_TRY(gd_stacks_find(&plan->stacks, asked->stack ? asked->stack : "paper", &plan->facts, err));
+  *plan = (struct gd_stack_plan){0};
+  return open_stack(stack, plan, err);
+}
+
+/* The catalogue of the paper's comparison, or one of its own. */
+static struct gd_hw *hw_of(struct gd_stack_plan *plan) {
+  return plan->facts->paper ? &plan->accuracy.stack.hw : &plan->hw;
+}
+
+enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
+                                  struct gd_error *err) {
+  plan->count = 0;
+  plan->limits = asked->limits;
   for (int i = 0; i < asked->n_methods; i++)
     GD_TRY(check_method(plan->facts, &asked->methods[i], err));
-  GD_TRY(open_hw(plan, &hw, err));
-  GD_TRY(gd_hw_target(hw, asked->gpu, asked->count, asked->nodes, asked->machine, asked->network,
-                      &plan->target, err));
+  if (asked->target)
+    plan->target = *asked->target;
+  else
+    GD_TRY(gd_hw_target(hw_of(plan), asked->gpu, asked->count, asked->nodes, asked->machine,
+                        asked->network, &plan->target, err));
   if (asked->cpus > 0)
     plan->target.cpus = asked->cpus;
   gd_gpu_model_make(plan->target.gpu, &plan->fitted.gpu, &plan->gpu);
@@ -266,11 +345,27 @@ enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_
   return GD_OK;
 }
 
+enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
+                                  struct gd_error *err) {
+  GD_TRY(gd_stack_plan_open(asked->stack, plan, err));
+  return gd_stack_plan_fill(plan, asked, err);
+}
+
+int gd_stack_plan_methods(const struct gd_stack_plan *plan, bool several,
+                          struct gd_method *methods) {
+  int count = gd_method_space(several, methods), kept = 0;
+  for (int i = 0; i < count; i++)
+    if (check_method(plan->facts, &methods[i], NULL) == GD_OK)
+      methods[kept++] = methods[i];
+  return kept;
+}
+
 void gd_stack_plan_deinit(struct gd_stack_plan *plan) {
+  forget_counted(plan);
+  gd_mem_free(plan->rows);
   gd_accuracy_deinit(&plan->accuracy);
   gd_stacks_deinit(&plan->stacks);
   gd_hw_deinit(&plan->hw);
-  gd_arena_deinit(&plan->arena);
   *plan = (struct gd_stack_plan){0};
 }
 

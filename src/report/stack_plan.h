@@ -20,6 +20,7 @@ struct gd_stack_asked {
   int n_models;
   const struct gd_method *methods;
   int n_methods;
+  const struct gd_target *target;      /* or, where this is NULL, */
   const char *gpu, *machine, *network; /* of the catalogue; the last two may be NULL */
   int count, nodes;                    /* nodes 0: as few as hold the GPUs */
   int cpus;                            /* that a GPU has for what is offloaded; 0: the target's */
@@ -45,7 +46,6 @@ struct gd_stack_row {
 };
 
 struct gd_stack_plan {
-  struct gd_arena arena;
   struct gd_accuracy accuracy; /* of the paper's stack */
   struct gd_hw hw;             /* of the others */
   struct gd_stacks stacks;
@@ -60,12 +60,24 @@ struct gd_stack_plan {
   struct gd_stack_row
       *rows; /* models as asked for; of each the shortest first, last what does not fit */
   int count;
+  uint32_t capacity;
+  struct gd_stack_counted *counted; /* graphs and works that several questions share */
 };
 /* GD_UNSUPPORTED for a method that the software does not have. Deinitialise it also after a
    failure. */
 enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
                                   struct gd_error *err) GD_MUST_USE;
 void gd_stack_plan_deinit(struct gd_stack_plan *plan); /* safe on a zeroed one */
+/* The same in two, for who asks often: open reads the stack (asked->stack alone), fill answers, and
+   its rows take the place of those before. Models are told apart by address, and must outlive it.
+ */
+enum gd_status gd_stack_plan_open(const char *stack, struct gd_stack_plan *plan,
+                                  struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_stack_asked *asked,
+                                  struct gd_error *err) GD_MUST_USE;
+/* The methods of the search space that the software has; room for GD_METHODS_MOST. */
+int gd_stack_plan_methods(const struct gd_stack_plan *plan, bool several,
+                          struct gd_method *methods);
 
 /* Which memory a row lacks: bytes that its micro-batch needs, and that there are. */
 struct gd_stack_miss {

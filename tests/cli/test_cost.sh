@@ -39,6 +39,53 @@ chosen_is machine desktop-2x-h100 # the 3090s draw four times the energy
 expect 0 "${paper[@]}" --kwh-usd 0 --json
 chosen_is machine desktop-2x-3090
 
+# The days of other software: those of plan for the same machine, the fastest of all methods that fit.
+option() { # option MACHINE NAME: a field of that row
+  awk -v machine="\"$1\"," -v want="\"$2\":" '$1 == "\"machine\":" { on = $2 == machine }
+    on && $1 == want { sub(/^ *"[a-z_]+": "?/, ""); sub(/"?,?$/, ""); print; exit }' "$OUT"
+}
+machines=desktop-1x-4090,server-8x-4090,server-8x-h100
+for stack in pytorch deepspeed megatron paper; do
+  for model in pythia-160m pythia-2.8b; do
+    expect 0 cost "$model" --stack "$stack" --machine "$machines" --json
+    cp "$OUT" "$WORK/cost.json"
+    for machine in desktop-1x-4090 server-8x-4090 server-8x-h100; do
+      count=${machine#*-} gpu=${machine##*-}
+      expect "$([[ $(option $machine state) == known ]] && echo 0 || echo 1)" \
+        plan "$model" --gpu "$gpu" --count "${count%x*}" --machine $machine --stack "$stack" --methods all --csv
+      planned=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        NR == 2 { print $at["method"], $at["days"], $at["days_low"], $at["days_high"] }' "$OUT")
+      cp "$WORK/cost.json" "$OUT"
+      if [[ $(option $machine state) == known ]]; then
+        asked="$(option $machine method) $(option $machine days) $(option $machine days_low) $(option $machine days_high)"
+        # Both print all digits of the number, in two ways.
+        awk -v a="$asked" -v b="$planned" 'BEGIN { n = split(a, x, " "); split(b, y, " "); bad = n != 4 || x[1] != y[1]
+          for (i = 2; i <= n; i++) bad = bad || (x[i] / y[i] - 1) ^ 2 > 1e-24; exit bad }' ||
+          fail "$model, $stack, $machine: $asked; plan: $planned"
+      else
+        [[ $(option $machine state) == infeasible ]] || fail "$model, $stack, $machine is $(option $machine state)"
+      fi
+      [[ $(option $machine times) == predicted ]] || fail "not predicted"
+    done
+  done
+done
+# A GPU on which nothing but offload fits is there, for this engine as for others.
+for stack in own deepspeed; do
+  expect 0 cost pythia-2.8b --stack $stack --machine desktop-1x-4090 --json
+  [[ $(option desktop-1x-4090 method) == *+offload ]] || fail "$stack: $(option desktop-1x-4090 method)"
+done
+field_is stack deepspeed
+expect 0 cost pythia-1b --stack pytorch --machine server-8x-4090
+shown "PyTorch with"
+shown "that rests on published figures of that software"
+expect 0 cost --budget 500 --days 9 --stack hf-trainer --json
+field_is stack pytorch-eager
+[[ $(grep -c '"times": "predicted"' "$OUT") == $(grep -c '"times":' "$OUT") ]] || fail "other days than predicted ones"
+expect 2 cost pythia-1b --stack pytorch --times paper
+said "--stack pytorch has predicted days alone, and --times paper asks for others"
+expect 2 cost pythia-1b --stack nothing
+said "expected one of composer, deepspeed"
+
 # Renting is an answer: for one run it costs less than any machine, and the first line says so.
 expect 0 cost pythia-1b --times analytic --tokens 20B --budget 500
 [[ $(sed -n 3p "$OUT") =~ ^"rent 8 x "[a-z0-9-]+": \$"[0-9]+" for one run of "[0-9.]+" days, the fastest of "[0-9]+" ways to buy or rent within \$500"$ ]] ||
