@@ -32,35 +32,24 @@ static void sources_deinit(struct sources *sources) {
 
 /* --- what was asked ------------------------------------------------------------------------ */
 
-static void override(struct gd_money_figure *figure, const struct gd_cli_number *given,
-                     const char *option) {
-  if (!given->given)
-    return;
-  figure->value = given->value;
-  snprintf(figure->source, sizeof figure->source, "%s", option);
-}
-
-/* --rent is a price, or else whose. */
-static enum gd_status read_rent(const char *text, struct gd_money_asked *asked,
+/* What the user says instead of what is assumed. */
+static enum gd_status set_terms(const struct gd_cli_options *options, struct gd_money_asked *asked,
                                 struct gd_error *err) {
-  struct gd_money_figure *figure = &asked->terms.rent_usd_per_gpu_hour;
-  char *end, clean[64];
-  if (!text)
+  const struct {
+    const struct gd_cli_number *number;
+    enum gd_money_term term;
+    const char *name;
+  } given[] = {{&options->kwh_usd, GD_MONEY_USD_PER_KWH, "--kwh-usd"},
+               {&options->pue, GD_MONEY_PUE, "--pue"},
+               {&options->utilisation, GD_MONEY_UTILISATION, "--utilisation"},
+               {&options->co2, GD_MONEY_G_CO2_PER_KWH, "--co2"},
+               {&options->mfu, GD_MONEY_MFU, "--mfu"}};
+  for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+    if (given[i].number->given)
+      gd_money_terms_set(&asked->terms, given[i].term, given[i].number->value, given[i].name);
+  if (!options->rent)
     return GD_OK;
-  double usd = strtod(text, &end);
-  if (end == text || *end) {
-    asked->provider = text;
-    return GD_OK;
-  }
-  if (!(usd > 0 && usd <= 1000))
-    return gd_fail(
-        err, GD_BAD_INPUT,
-        "--rent is \"%s\"; expected USD a GPU-hour above 0, 1000 at most, or a part of a "
-        "provider's name",
-        gd_json_excerpt(clean, sizeof clean, text));
-  figure->value = usd;
-  snprintf(figure->source, sizeof figure->source, "--rent");
-  return GD_OK;
+  return gd_money_terms_set_rent(&asked->terms, options->rent, &asked->provider, err);
 }
 
 static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
@@ -82,13 +71,7 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
                                    .progress_user = &sources->progress};
   sources->progress.on = cli->progress;
   GD_TRY(gd_money_terms_default(&sources->hw, options->energy, &asked->terms, err));
-  override(&asked->terms.usd_per_kwh, &options->kwh_usd, "--kwh-usd");
-  override(&asked->terms.pue, &options->pue, "--pue");
-  override(&asked->terms.utilisation, &options->utilisation, "--utilisation");
-  asked->terms.utilisation_given = options->utilisation.given;
-  override(&asked->terms.g_co2_per_kwh, &options->co2, "--co2");
-  override(&asked->terms.mfu, &options->mfu, "--mfu");
-  return read_rent(options->rent, asked, err);
+  return set_terms(options, asked, err);
 }
 
 static struct gd_money_limits limits_of(const struct gd_cli *cli) {

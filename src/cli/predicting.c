@@ -5,8 +5,6 @@
 
 #include <stdio.h>
 
-#include "base/cpus.h"
-#include "base/switches.h"
 #include "cli/cli.h"
 
 static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
@@ -29,11 +27,8 @@ static enum gd_status find_target(struct gd_predicting *p, struct gd_cli *cli,
 /* The backend is opened once, and what it says is kept for everybody. Ranks share the cores. */
 static enum gd_status look_here(struct gd_predicting *p, struct gd_cli *cli, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
-  if (options->ranks > 1 && !options->slurm && options->threads == 0 &&
-      !gd_env("OMP_NUM_THREADS")) {
-    int64_t cores = gd_cpus((int)options->ranks) / options->ranks;
-    options->threads = cores > 1 ? cores : 1;
-  }
+  if (options->threads == 0 && !options->slurm)
+    options->threads = gd_points_threads((int)options->ranks);
   GD_TRY(gd_place_find(gd_cli_backend(cli),
                        &(struct gd_backend_options){.threads = (int)options->threads}, &p->place,
                        err));

@@ -56,6 +56,25 @@ enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
                                       struct gd_money_terms *terms,
                                       struct gd_error *err) GD_MUST_USE;
 
+/* Figures that a user may say. */
+enum gd_money_term {
+  GD_MONEY_USD_PER_KWH,
+  GD_MONEY_PUE,
+  GD_MONEY_UTILISATION,
+  GD_MONEY_G_CO2_PER_KWH,
+  GD_MONEY_MFU,
+  GD_MONEY_TERM_COUNT
+};
+/* Takes the place of what was assumed; source: where it comes from, "--pue". */
+void gd_money_terms_set(struct gd_money_terms *terms, enum gd_money_term term, double value,
+                        const char *source);
+/*
+ * A rent as a user says it: USD a GPU-hour above 0, 1000 at most, which goes into the terms, or
+ * else a part of a provider's name, which is left in *provider. GD_BAD_INPUT for any other number.
+ */
+enum gd_status gd_money_terms_set_rent(struct gd_money_terms *terms, const char *text,
+                                       const char **provider, struct gd_error *err) GD_MUST_USE;
+
 /* --- days ---------------------------------------------------------------------------------- */
 
 /* Where the days of a run come from. */

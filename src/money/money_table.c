@@ -49,6 +49,38 @@ enum gd_status gd_money_terms_default(struct gd_hw *hw, const char *energy,
   return GD_OK;
 }
 
+void gd_money_terms_set(struct gd_money_terms *terms, enum gd_money_term term, double value,
+                        const char *source) {
+  struct gd_money_figure *const figures[GD_MONEY_TERM_COUNT] = {
+      [GD_MONEY_USD_PER_KWH] = &terms->usd_per_kwh,
+      [GD_MONEY_PUE] = &terms->pue,
+      [GD_MONEY_UTILISATION] = &terms->utilisation,
+      [GD_MONEY_G_CO2_PER_KWH] = &terms->g_co2_per_kwh,
+      [GD_MONEY_MFU] = &terms->mfu};
+  GD_ASSERT(term < GD_MONEY_TERM_COUNT);
+  set_figure(figures[term], value, source);
+  if (term == GD_MONEY_UTILISATION)
+    terms->utilisation_given = true;
+}
+
+enum gd_status gd_money_terms_set_rent(struct gd_money_terms *terms, const char *text,
+                                       const char **provider, struct gd_error *err) {
+  char *end, clean[64];
+  double usd = strtod(text, &end);
+  if (end == text || *end) {
+    *provider = text;
+    return GD_OK;
+  }
+  if (!(usd > 0 && usd <= 1000))
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "--rent is \"%s\"; expected USD a GPU-hour above 0, 1000 at most, or a part of a "
+        "provider's name",
+        gd_json_excerpt(clean, sizeof clean, text));
+  set_figure(&terms->rent_usd_per_gpu_hour, usd, "--rent");
+  return GD_OK;
+}
+
 /* --- work ---------------------------------------------------------------------------------- */
 
 enum gd_status gd_money_work_of(const struct gd_model *model, struct gd_money_work *work,

@@ -14,6 +14,7 @@
 #include "base/cache.h"
 #include "base/cpus.h"
 #include "base/mem.h"
+#include "base/switches.h"
 #include "pass/graph_cache.h"
 #include "trial/agree.h"
 
@@ -61,6 +62,13 @@ void gd_points_free(struct gd_points *points) {
   gd_mem_free(points->all);
   gd_mem_free(points->identities);
   *points = (struct gd_points){0};
+}
+
+int gd_points_threads(int ranks) {
+  if (ranks <= 1 || gd_env("OMP_NUM_THREADS"))
+    return 0;
+  int cores = gd_cpus(ranks) / ranks;
+  return cores > 1 ? cores : 1;
 }
 
 /* --- several of them ------------------------------------------------------------------------ */

@@ -102,6 +102,10 @@ enum gd_status gd_points_plan_with(struct gd_points_kept *kept, struct gd_point 
 enum gd_status gd_points_error(const struct gd_point *points, int count, bool refused,
                                struct gd_error *err);
 
+/* Threads that each of the ranks on this machine is planned with where nobody says how many: the
+   cores divided among them, one at least. 0: one rank, or OMP_NUM_THREADS says it. */
+int gd_points_threads(int ranks);
+
 /* Fails a point for that reason, before it has run. */
 void gd_point_fail(struct gd_point *point, const struct gd_error *error);
 /* Whether a failure of that kind lies in the machine and not in the trial: it may go away. */

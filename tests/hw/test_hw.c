@@ -17,6 +17,7 @@
 
 #include "backend/backend.h"
 #include "hw/estimate.h"
+#include "hw/estimate_grid.h"
 #include "pass/pass.h"
 #include "support/fault.h"
 #include "support/scratch.h"
@@ -594,6 +595,48 @@ static void test_estimate(void **state) {
   }
 }
 
+/* Every cell is what its model, GPU and count would get alone. */
+static void test_grid(void **state) {
+  (void)state;
+  struct gd_model models[2];
+  struct gd_error err = {0};
+  struct gd_arena arena = {0};
+  struct gd_estimate_grid grid;
+  struct gd_estimate_asked asked = {.hw = &hw, .models = models, .n_models = 2};
+  assert_int_equal(gd_model_load("pythia-160m", &models[0], &err), GD_OK);
+  assert_int_equal(gd_model_load("roberta", &models[1], &err), GD_OK);
+  assert_int_equal(gd_estimate_grid_make(&asked, &arena, &grid, &err), GD_OK);
+  assert_int_equal(grid.n_gpus, 4);
+  assert_int_equal(grid.n_counts, 4);
+  for (int m = 0; m < 2; m++)
+    for (int g = 0; g < grid.n_gpus; g++)
+      for (int c = 0; c < grid.n_counts; c++) {
+        const struct gd_estimate *cell = gd_estimate_grid_cell(&grid, m, g, c);
+        struct gd_estimate alone;
+        double flops;
+        assert_int_equal(gd_estimate_flops(&models[m], models[m].recipe.precision, &flops, &err),
+                         GD_OK);
+        assert_int_equal(gd_estimate_make(&models[m], flops, grid.gpus[g], 1 << c, NULL,
+                                          GD_PEAKS_DATASHEET, &alone, &err),
+                         GD_OK);
+        assert_string_equal(cell->gpu->name, gd_estimate_gpus[g]);
+        assert_int_equal(cell->count, 1 << c);
+        expect_near(cell->days / alone.days, 1, 1e-12);
+      }
+  asked.gpus = "l40s,a100";
+  asked.count = 3;
+  assert_int_equal(gd_estimate_grid_make(&asked, &arena, &grid, &err), GD_OK);
+  assert_int_equal(grid.n_gpus * grid.n_counts, 2);
+  assert_int_equal(gd_estimate_grid_cell(&grid, 1, 1, 0)->count, 3);
+  asked.peaks = GD_PEAKS_PAPER;
+  assert_int_equal(gd_estimate_grid_make(&asked, &arena, &grid, &err), GD_BAD_INPUT);
+  assert_non_null(strstr(err.text, "no peak of l40s"));
+  asked.gpus = "a100,";
+  asked.peaks = GD_PEAKS_DATASHEET;
+  assert_int_equal(gd_estimate_grid_make(&asked, &arena, &grid, &err), GD_BAD_INPUT);
+  gd_arena_deinit(&arena);
+}
+
 static void test_peaks(void **state) {
   (void)state;
   const struct gd_gpu *a100 = gpu_of("a100"), *v100 = gpu_of("v100"), *l40 = gpu_of("l40");
@@ -609,12 +652,25 @@ static void test_peaks(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, load_hw, drop_hw)
   const struct CMUnitTest tests[] = {
-      TEST(test_names),    TEST(test_stated),     TEST(test_rates),
-      TEST(test_sources),  TEST(test_costs),      TEST(test_rent),
-      TEST(test_targets),  TEST(test_nodes),      TEST(test_node_counts),
-      TEST(test_caps),     TEST(test_precisions), TEST(test_own),
-      TEST(test_hides),    TEST(test_folder),     TEST(test_refusals),
-      TEST(test_estimate), TEST(test_peaks),      cmocka_unit_test(test_memory),
+      TEST(test_names),
+      TEST(test_stated),
+      TEST(test_rates),
+      TEST(test_sources),
+      TEST(test_costs),
+      TEST(test_rent),
+      TEST(test_targets),
+      TEST(test_nodes),
+      TEST(test_node_counts),
+      TEST(test_caps),
+      TEST(test_precisions),
+      TEST(test_own),
+      TEST(test_hides),
+      TEST(test_folder),
+      TEST(test_refusals),
+      TEST(test_estimate),
+      TEST(test_grid),
+      TEST(test_peaks),
+      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

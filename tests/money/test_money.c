@@ -346,16 +346,43 @@ static void test_times(void **state) {
   assert_false(gd_times_parse("", &times));
 }
 
+/* --- what a user says ---------------------------------------------------------------------- */
+
+static void test_terms(void **state) {
+  (void)state;
+  struct gd_money_terms terms = {0};
+  struct gd_error err = {0};
+  const char *provider = NULL;
+  const struct gd_money_figure *const figures[GD_MONEY_TERM_COUNT] = {
+      &terms.usd_per_kwh, &terms.pue, &terms.utilisation, &terms.g_co2_per_kwh, &terms.mfu};
+  for (int i = 0; i < GD_MONEY_TERM_COUNT; i++) {
+    gd_money_terms_set(&terms, (enum gd_money_term)i, 7 + i, "--given");
+    assert_string_equal(figures[i]->source, "--given");
+    assert_true(figures[i]->value > 6.9 + i && figures[i]->value < 7.1 + i);
+    assert_int_equal(terms.utilisation_given, i >= GD_MONEY_UTILISATION);
+  }
+  assert_int_equal(gd_money_terms_set_rent(&terms, "1.5", &provider, &err), GD_OK);
+  assert_null(provider);
+  assert_true(terms.rent_usd_per_gpu_hour.value > 1.49 && terms.rent_usd_per_gpu_hour.value < 1.51);
+  assert_int_equal(gd_money_terms_set_rent(&terms, "runpod", &provider, &err), GD_OK);
+  assert_string_equal(provider, "runpod");
+  assert_int_equal(gd_money_terms_set_rent(&terms, "8x", &provider, &err), GD_OK);
+  static const char *const wrong[] = {"0", "-1", "1001", "nan", "inf"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_int_equal(gd_money_terms_set_rent(&terms, wrong[i], &provider, &err), GD_BAD_INPUT);
+  assert_true(terms.rent_usd_per_gpu_hour.value > 1.49 && terms.rent_usd_per_gpu_hour.value < 1.51);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_price),         cmocka_unit_test(test_own_and_rent),
-      cmocka_unit_test(test_price_unknown), cmocka_unit_test(test_never),
-      cmocka_unit_test(test_physics),       cmocka_unit_test(test_front),
-      cmocka_unit_test(test_choose),        cmocka_unit_test(test_choose_possible),
-      cmocka_unit_test(test_nearest),       cmocka_unit_test(test_rented),
-      cmocka_unit_test(test_advise),        cmocka_unit_test(test_advise_scaled),
-      cmocka_unit_test(test_reach),         cmocka_unit_test(test_advise_near),
-      cmocka_unit_test(test_times),
+      cmocka_unit_test(test_terms),           cmocka_unit_test(test_price),
+      cmocka_unit_test(test_own_and_rent),    cmocka_unit_test(test_price_unknown),
+      cmocka_unit_test(test_never),           cmocka_unit_test(test_physics),
+      cmocka_unit_test(test_front),           cmocka_unit_test(test_choose),
+      cmocka_unit_test(test_choose_possible), cmocka_unit_test(test_nearest),
+      cmocka_unit_test(test_rented),          cmocka_unit_test(test_advise),
+      cmocka_unit_test(test_advise_scaled),   cmocka_unit_test(test_reach),
+      cmocka_unit_test(test_advise_near),     cmocka_unit_test(test_times),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/cpus.h"
 #include "search/points.h"
 #include "support/ok.h"
 
@@ -178,8 +179,27 @@ static void test_one_refused(void **state) {
   gd_hw_deinit(&hw);
 }
 
+/* Ranks on one machine divide its cores, unless the environment says how many threads each has. */
+static void test_threads(void **state) {
+  (void)state;
+  int cores = gd_cpus(1);
+  unsetenv("OMP_NUM_THREADS");
+  assert_int_equal(gd_points_threads(0), 0);
+  assert_int_equal(gd_points_threads(1), 0);
+  for (int ranks = 2; ranks <= 2 * cores; ranks++) {
+    int threads = gd_points_threads(ranks);
+    assert_true(threads >= 1);
+    assert_true(threads == 1 || threads * ranks <= gd_cpus(ranks));
+  }
+  assert_int_equal(gd_points_threads(1000 * cores), 1);
+  setenv("OMP_NUM_THREADS", "3", 1);
+  assert_int_equal(gd_points_threads(2), 0);
+  unsetenv("OMP_NUM_THREADS");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_threads),
       cmocka_unit_test(test_as_alone),
       cmocka_unit_test(test_one_refused),
       cmocka_unit_test(test_predictor_like),
