@@ -9,6 +9,7 @@
 
 #include "money/money.h"
 #include "predict/predict.h"
+#include "trial/recipe.h"
 
 /* The fastest good trial of the model on one kind of GPU and so many of them. */
 struct gd_times_trial {
@@ -42,7 +43,9 @@ struct gd_times_context {
   int64_t recipe_steps;
   char *left_out;     /* of the table: sizeof GD_TIMES_LEFT_OUT */
   double paper_scale; /* steps asked for / steps of the paper's recipe; 0: another recipe */
-  struct gd_points_kept *kept; /* of all predictions; NULL: none yet */
+  struct gd_points_kept *kept;              /* of all predictions; NULL: none yet */
+  struct gd_model_identity found;           /* of the model, for them */
+  const struct gd_model_identity *identity; /* that one, once it was found */
 };
 enum { GD_TIMES_LEFT_OUT = sizeof((struct gd_money_table *)0)->left_out };
 

@@ -3,7 +3,8 @@
  * and for each machine the fastest of those that fit. A catalogue has dozens of machines, and a
  * plan of a large model takes tens of milliseconds, so machines with as many GPUs are planned
  * together: what a graph needs is found once for all of them. The methods that win where memory is
- * not short are tried first, and all others only on machines where none of these fits.
+ * not short come first; those that buy memory with time follow where it is what keeps the
+ * micro-batch small, and all others where none of these fits but what offloads.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,22 +19,39 @@ struct wanted {
   struct gd_money_option *option;
   struct gd_target target;
   struct gd_predictor predictor;
+  bool fits;     /* some method that offloads nothing */
+  bool is_short; /* of memory: with more of it the micro-batch would be larger */
 };
 
-/* On one device they are the same points without sharding. */
-static const char *const first_methods[2][3] = {
-    {"free-lunch", "free-lunch+ckpt"},
-    {"free-lunch", "free-lunch+zero1", "free-lunch+ckpt+zero1"},
+enum round { ROUND_PLAIN, ROUND_SHORT, ROUND_ALL };
+
+/* By round, and by whether there are several GPUs; on one, all shardings are the same points. */
+static const char *const round_methods[ROUND_ALL][2][2] = {
+    [ROUND_PLAIN] = {{"free-lunch"}, {"free-lunch", "free-lunch+zero1"}},
+    [ROUND_SHORT] = {{"free-lunch+ckpt", "free-lunch+zero1+offload"},
+                     {"free-lunch+ckpt+zero1", "free-lunch+zero1+offload"}},
 };
 
-static int methods_of(bool several, bool first, struct gd_method methods[GD_METHODS_MOST]) {
+static int methods_of(bool several, enum round round, struct gd_method methods[GD_METHODS_MOST]) {
   int count = 0;
-  if (!first)
+  if (round == ROUND_ALL)
     return gd_method_space(several, methods);
-  for (int i = 0; i < 3 && first_methods[several][i]; i++)
-    if (gd_method_parse(first_methods[several][i], &methods[count], NULL) == GD_OK)
+  for (int i = 0; i < 2 && round_methods[round][several][i]; i++)
+    if (gd_method_parse(round_methods[round][several][i], &methods[count], NULL) == GD_OK)
       count++;
   return count;
+}
+
+/* Whether twice the micro-batch would be neither too long for that GPU nor more than its part of
+   the batch: only memory keeps it from that. */
+static bool is_short(const struct gd_model *model, const struct wanted *wanted,
+                     const struct gd_trial *trial) {
+  struct gd_caps caps;
+  gd_target_caps(&wanted->target, &caps);
+  double twice = 2 * (double)trial->micro_batch;
+  double flops = trial->model_flops_per_step / (double)model->recipe.batch;
+  return twice <= (double)model->recipe.batch / trial->ranks &&
+         (caps.enough_flops <= 0 || twice * flops <= caps.enough_flops);
 }
 
 static void set_time(const struct gd_times_context *context, const struct wanted *wanted,
@@ -64,31 +82,35 @@ static void set_time(const struct gd_times_context *context, const struct wanted
            runs ? "" : "; for comparison only: the engine needs compute capability 8.0");
 }
 
-/* What the points say of the machines, which change first among them: the fastest that fits, or
-   that none of all methods does. */
-static void take_points(const struct gd_times_context *context, const struct wanted *wanted,
-                        int count, const struct gd_points *points, bool first) {
+/* What the points say of the machines, which change first among them: the fastest that fits, unless
+   there is a faster answer already, or that none of all methods does. */
+static void take_points(const struct gd_times_context *context, struct wanted *wanted, int count,
+                        const struct gd_points *points, enum round round) {
   for (int i = 0; i < count; i++) {
+    struct gd_time *time = &wanted[i].option->time;
     const struct gd_point *best = NULL;
     bool planned = false;
     for (int j = i; j < points->count; j += count) {
       const struct gd_point *found = &points->all[j];
       planned = planned || found->status == GD_OK;
+      wanted[i].fits = wanted[i].fits || (found->status == GD_OK && found->prediction.known &&
+                                          !found->options.method.offload);
       if (found->status == GD_OK && found->prediction.known &&
           (!best || found->prediction.days < best->prediction.days))
         best = found;
     }
     if (best)
+      wanted[i].is_short = is_short(context->asked->model, &wanted[i], &best->trial);
+    if (best && (time->state == GD_TIME_UNKNOWN || best->prediction.days < time->days))
       set_time(context, &wanted[i], best);
-    else if (planned && !first)
-      wanted[i].option->time.state = GD_TIME_INFEASIBLE;
+    else if (!best && planned && round == ROUND_ALL)
+      time->state = GD_TIME_INFEASIBLE;
   }
 }
 
 /* Plans methods on machines that have as many GPUs each, in the order of their memory. */
-static enum gd_status try_methods(const struct gd_times_context *context,
-                                  const struct wanted *wanted, int count, bool first,
-                                  struct gd_error *err) {
+static enum gd_status try_methods(const struct gd_times_context *context, struct wanted *wanted,
+                                  int count, enum round round, struct gd_error *err) {
   struct gd_method methods[GD_METHODS_MOST];
   struct gd_points points = {0};
   struct gd_point_machine *machines = gd_mem_alloc((size_t)count + 1, sizeof *machines);
@@ -100,8 +122,9 @@ static enum gd_status try_methods(const struct gd_times_context *context,
   enum gd_status status = gd_points_make(
       &(struct gd_points_asked){.models = context->asked->model,
                                 .n_models = 1,
+                                .identities = context->identity,
                                 .methods = methods,
-                                .n_methods = methods_of(wanted[0].target.count > 1, first, methods),
+                                .n_methods = methods_of(wanted[0].target.count > 1, round, methods),
                                 .machines = machines,
                                 .n_machines = count,
                                 .options = {.backend = "cuda", .ranks = wanted[0].target.count}},
@@ -111,7 +134,7 @@ static enum gd_status try_methods(const struct gd_times_context *context,
   if (status == GD_OK)
     status = gd_points_error(points.all, points.count, false, err);
   if (status == GD_OK)
-    take_points(context, wanted, count, &points, first);
+    take_points(context, wanted, count, &points, round);
   gd_points_free(&points);
   gd_mem_free(machines);
   return status;
@@ -127,18 +150,21 @@ static int compare_wanted(const void *left, const void *right) {
   return 0;
 }
 
-/* Machines with as many GPUs; those that have no answer come first again afterwards. */
+/* Machines with as many GPUs; those that the next round is for come first after each. */
 static enum gd_status predict_alike(const struct gd_times_context *context, struct wanted *wanted,
                                     int count, struct gd_error *err) {
-  int left = 0;
-  GD_TRY(try_methods(context, wanted, count, true, err));
-  for (int i = 0; i < count; i++)
-    if (wanted[i].option->time.state == GD_TIME_UNKNOWN) {
-      struct wanted other = wanted[left];
-      wanted[left++] = wanted[i];
-      wanted[i] = other;
-    }
-  return left > 0 ? try_methods(context, wanted, left, false, err) : GD_OK;
+  for (int round = ROUND_PLAIN; round <= ROUND_ALL && count > 0; round++) {
+    int left = 0;
+    GD_TRY(try_methods(context, wanted, count, (enum round)round, err));
+    for (int i = 0; i < count; i++)
+      if (!wanted[i].fits || (round == ROUND_PLAIN && wanted[i].is_short)) {
+        struct wanted other = wanted[left];
+        wanted[left++] = wanted[i];
+        wanted[i] = other;
+      }
+    count = left;
+  }
+  return GD_OK;
 }
 
 static enum gd_status predict_all(const struct gd_times_context *context, struct wanted *wanted,
@@ -280,6 +306,9 @@ enum gd_status gd_times_predict(struct gd_times_context *context, struct gd_mone
     return gd_nomem(err, "before the prediction");
   if (!context->kept)
     context->kept = gd_points_kept_new();
+  if (!context->identity &&
+      gd_model_identify(context->asked->model, &context->found, NULL) == GD_OK)
+    context->identity = &context->found;
   for (int i = 0; i < count && status == GD_OK; i++)
     if (options[i].time.state == GD_TIME_UNKNOWN)
       status = prepare(context, &options[i], &wanted[n_wanted], &n_wanted, err);

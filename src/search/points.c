@@ -47,7 +47,10 @@ enum gd_status gd_points_make(const struct gd_points_asked *asked, struct gd_poi
   for (int model = 0; model < asked->n_models; model++) {
     /* A model that cannot be built says so when it is planned. */
     struct gd_model_identity *identity = &points->identities[model];
-    bool known = gd_model_identify(&asked->models[model], identity, NULL) == GD_OK;
+    bool known =
+        asked->identities || gd_model_identify(&asked->models[model], identity, NULL) == GD_OK;
+    if (asked->identities)
+      *identity = asked->identities[model];
     for (int method = 0; method < asked->n_methods; method++)
       for (int machine = 0; machine < asked->n_machines; machine++, at++) {
         set_point(asked, model, method, machine, &points->all[at]);

@@ -61,6 +61,7 @@ struct gd_points_asked {
   const struct gd_model *models;
   const char *const *arguments; /* as many; NULL: the models' names */
   int n_models;
+  const struct gd_model_identity *identities; /* as many; NULL: they are found */
   const struct gd_method *methods;
   int n_methods;
   const struct gd_point_machine *machines; /* best in the order of their memory */
