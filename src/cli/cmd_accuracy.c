@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
@@ -399,12 +400,25 @@ static enum gd_status add_published(struct gd_cli *cli, struct gd_error *err) {
   return status;
 }
 
+/* What cannot be written is said before seconds of fitting. A device or a pipe is not opened twice:
+   its reader would see an end. */
+static enum gd_status check_output(const char *path, struct gd_error *err) {
+  struct stat facts;
+  struct gd_file_out out;
+  if (!path || (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)))
+    return GD_OK;
+  GD_TRY(gd_file_begin(&out, path, err));
+  (void)!gd_file_end(&out, GD_MISMATCH, err); /* nothing takes its place */
+  return GD_OK;
+}
+
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   struct gd_accuracy accuracy = {0};
   if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "add") == 0)
     return add_published(cli, err);
   if (cli->options.template)
     return gd_fail(err, GD_BAD_INPUT, "--template is for 'gpudays accuracy add --template'");
+  GD_TRY(check_output(gd_cli_file(cli->options.output), err));
   enum gd_status status = gd_accuracy_make(&accuracy, err);
   if (status == GD_OK)
     status = add_trials(cli, &accuracy, err);
