@@ -15,7 +15,7 @@ static const struct {
     [GD_UNSEEN_STACK] = {"source_and_stack", "source_and_stack_left_out"},
     [GD_UNSEEN_BOTH] = {"gpu_source_and_stack", "gpu_source_and_stack_left_out"}};
 
-/* Rates: an interval of times is turned round. Nothing is left to predict from: null. */
+/* Rates: the most time is the least rate. Nothing is left to predict from: null. */
 static void set_prediction(struct gd_show_object *to, const struct gd_published_errors *errors,
                            enum gd_published_unseen without, int at) {
   const struct gd_published_interval *interval = gd_published_interval_without(errors, without);

@@ -60,7 +60,7 @@ enum gd_status gd_estimate_grid_make(const struct gd_estimate_asked *asked, stru
     grid->counts[grid->n_counts++] = asked->count > 0 ? asked->count : 1 << i;
   GD_TRY(find_gpus(asked, arena, grid, err));
   GD_TRY(check_peaks(asked, grid, err));
-  size_t count = (size_t)(grid->n_models * grid->n_gpus * grid->n_counts);
+  size_t count = (size_t)grid->n_models * (size_t)grid->n_gpus * (size_t)grid->n_counts;
   grid->cells = gd_arena_alloc(arena, count + 1, sizeof *grid->cells);
   if (!grid->cells)
     return gd_nomem(err, "while estimating");

@@ -91,7 +91,7 @@ double gd_gpu_model_seconds(const struct gd_gpu_model *model, const struct gd_wo
                             const struct gd_gpu_software *software, double clock);
 /*
  * The same in two parts, for who tries many clocks: all that no clock changes is found once. A
- * timing is zeroed at first, and may be made again for the same work on another model: its share of
+ * timing is zeroed at first, and may later be that of the same work on another model: its share of
  * the multipliers is kept where it is the same.
  */
 struct gd_gpu_timing {

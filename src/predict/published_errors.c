@@ -55,7 +55,7 @@ struct made {
 static const bool *list_left_out(struct gd_published_errors *e,
                                  const struct gd_published_leave *leave) {
   const struct gd_published *published = e->published;
-  size_t count = (size_t)(published->count + published->n_gemms);
+  size_t count = (size_t)published->count + (size_t)published->n_gemms;
   bool *left_out = gd_arena_alloc(&e->arena, count + 1, sizeof *left_out);
   for (int i = 0; left_out && i < published->count; i++)
     left_out[i] = gd_published_left_out(published, leave, &published->rows[i]);
@@ -68,13 +68,13 @@ static const bool *list_left_out(struct gd_published_errors *e,
 static enum gd_status fit_without(struct gd_published_errors *e, const struct made **all,
                                   const struct gd_published_leave *leave,
                                   const struct gd_published_fit **fit, struct gd_error *err) {
-  const size_t bytes = (size_t)(e->published->count + e->published->n_gemms) * sizeof(bool);
+  const size_t count = (size_t)e->published->count + (size_t)e->published->n_gemms;
   const bool *left_out = list_left_out(e, leave);
   struct made *made = gd_arena_alloc(&e->arena, 1, sizeof *made);
   if (!left_out || !made)
     return gd_nomem(err, "while judging predictions");
   for (const struct made *known = *all; known; known = known->next)
-    if (memcmp(known->left_out, left_out, bytes) == 0) {
+    if (memcmp(known->left_out, left_out, count * sizeof *left_out) == 0) {
       *fit = &known->fit;
       return GD_OK;
     }

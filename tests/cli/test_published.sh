@@ -35,7 +35,7 @@ awk '/"published": [0-9]/ { p = $2 + 0 } /"low"/ { l = $2 + 0; some = $2 != "nul
 
 # --- rates of one's own ------------------------------------------------------------------------
 
-cd "$WORK"
+cd "$WORK" || exit
 kept=$XDG_DATA_HOME/gpudays/published
 head=$(head -1 "$rows")
 good='ours-1,our cluster,pytorch,l40s,1,gpt2,1024,12,480,free-lunch,bf16,,,,120000,tokens/s,'
@@ -133,10 +133,15 @@ touch file
 sed 's/ours-1/ours-4/' own.csv >new.csv
 XDG_DATA_HOME=$WORK/file expect 3 accuracy add new.csv
 silent
+cat >full.sh <<'END'
+mount -t tmpfs -o size=4k none "$1" && mkdir -p "$1/gpudays/published" && head -c 4096 /dev/zero >"$1/gpudays/rest"
+XDG_DATA_HOME=$1 "$2" accuracy add new.csv
+code=$?
+ls "$1/gpudays/published"
+exit $code
+END
 full() { # on a file system of one page, in a name space of its own
-  unshare --mount --map-root-user sh -c 'mount -t tmpfs -o size=4k none "$1" && mkdir -p "$1/gpudays/published" &&
-    head -c 4096 /dev/zero >"$1/gpudays/rest"; XDG_DATA_HOME=$1 "$2" accuracy add new.csv; code=$?
-    ls "$1/gpudays/published"; exit $code' sh "$WORK/full" "$GPUDAYS" >"$OUT" 2>"$ERR"
+  unshare --mount --map-root-user sh full.sh "$WORK/full" "$GPUDAYS" >"$OUT" 2>"$ERR"
 }
 mkdir full
 if unshare --mount --map-root-user mount -t tmpfs none "$WORK/full" 2>/dev/null; then
