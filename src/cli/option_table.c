@@ -158,7 +158,7 @@ const struct gd_option gd_option_table[] = {
     {"precision", "NAME", ON_SIZES | ON(VERIFY) | ON(BEST) | ON(EXPORT) | ON_TRAIN, 0, false,
      "fp32, bf16 or fp16; default: the recipe's, verify: fp32", gd_value_precision, 0, 0, 0},
     {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE), 0, false,
-     "of 'gpudays gpus', or a file; none need be here", gd_value_text, TARGET(gpu), 0, 0},
+     "such as a100, 4x3090 or a file; none need be here", gd_value_text, TARGET(gpu), 0, 0},
     {"count", "N", ON_TRIALS | ON(ESTIMATE) | ON(TOKENS), 0, false,
      "how many GPUs, default 1 (estimate 1, 2, 4, 8); tokens", gd_value_int, TARGET(count), 1,
      1000000},

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "hw/gpu_spec.h"
 
 /* --- finding what was meant ---------------------------------------------------------------- */
 
@@ -314,6 +315,32 @@ static enum gd_status append_models(struct gd_cli *cli, struct gd_error *err) {
   return gd_nomem(err, "while reading the command line");
 }
 
+/* "4x3090" is --gpu 3090 --count 4. */
+static enum gd_status read_gpus(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_cli_options *options = &cli->options;
+  struct gd_gpu_spec *gpus;
+  bool counted = false;
+  GD_TRY(gd_gpu_specs_parse(options->gpu, &cli->arena, &gpus, &options->n_gpus, err));
+  options->gpus = gpus;
+  for (int i = 0; i < options->n_gpus; i++)
+    counted = counted || gpus[i].count > 0;
+  if (counted && options->count > 0)
+    return gd_fail(err, GD_BAD_INPUT, "--gpu %s says how many; leave out --count", options->gpu);
+  if (options->n_gpus == 1) {
+    options->gpu = gpus[0].name;
+    options->count = counted ? gpus[0].count : options->count;
+    return GD_OK;
+  }
+  if (cli->command != &gd_commands[GD_COMMAND_ESTIMATE])
+    return gd_fail(err, GD_BAD_INPUT, "--gpu %s are %d kinds of GPU; name one", options->gpu,
+                   options->n_gpus);
+  return counted ? gd_fail(err, GD_BAD_INPUT,
+                           "estimate takes several GPUs by name and how many by --count; --gpu is "
+                           "\"%s\"",
+                           options->gpu)
+                 : GD_OK;
+}
+
 enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struct gd_error *err) {
   struct parser parser = {.argc = argc, .argv = argv, .at = 1};
   bool options_end = false;
@@ -337,5 +364,7 @@ enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struc
   cli->n_given = parser.n_seen;
   if (cli->options.models)
     GD_TRY(append_models(cli, err));
+  if (cli->options.gpu)
+    GD_TRY(read_gpus(cli, err));
   return check_all(&parser, cli, err);
 }

@@ -18,6 +18,7 @@
 #include "backend/backend.h"
 #include "hw/estimate.h"
 #include "hw/estimate_grid.h"
+#include "hw/gpu_spec.h"
 #include "pass/pass.h"
 #include "support/fault.h"
 #include "support/scratch.h"
@@ -649,28 +650,52 @@ static void test_peaks(void **state) {
   expect_near(gd_estimate_days(86400e12, 1e12, 2), 0.5, 1e-12);
 }
 
+/* GPUs as people write them. */
+static void test_specs(void **state) {
+  static const struct {
+    const char *text, *name;
+    int count;
+  } fine[] = {
+      {"3090", "3090", 0},     {"4x3090", "3090", 4},         {"4X a100", "a100", 4},
+      {"4 x a100", "a100", 4}, {"8*h100", "h100", 8},         {"3090:4", "3090", 4},
+      {" a100 ", "a100", 0},   {"RTX 4090", "RTX 4090", 0},   {"2x RTX 4090", "RTX 4090", 2},
+      {"xpu:x", "xpu:x", 0},   {"1000000xt4", "t4", 1000000}, {"rtx6000", "rtx6000", 0}};
+  static const char *const refused[] = {
+      "", "4x", "0x3090", ":4", "3090:0", "a100,", "4x3090,", "1000001xt4", "3090:99999999999"};
+  struct gd_arena arena = {0};
+  struct gd_gpu_spec *specs;
+  int count;
+  (void)state;
+  for (size_t i = 0; i < COUNT(fine); i++) {
+    struct gd_error err = {0};
+    if (gd_gpu_specs_parse(fine[i].text, &arena, &specs, &count, &err) != GD_OK)
+      fail_msg("%s", err.text);
+    assert_int_equal(count, 1);
+    assert_string_equal(specs[0].name, fine[i].name);
+    assert_int_equal(specs[0].count, fine[i].count);
+  }
+  for (size_t i = 0; i < COUNT(refused); i++) {
+    struct gd_error err = {0};
+    if (gd_gpu_specs_parse(refused[i], &arena, &specs, &count, &err) != GD_BAD_INPUT)
+      fail_msg("\"%s\" is taken", refused[i]);
+  }
+  struct gd_error err = {0};
+  assert_int_equal(gd_gpu_specs_parse("4x3090, a100,h100:8", &arena, &specs, &count, &err), GD_OK);
+  assert_int_equal(count, 3);
+  assert_string_equal(specs[1].name, "a100");
+  assert_int_equal(specs[1].count, 0);
+  assert_int_equal(specs[2].count, 8);
+  gd_arena_deinit(&arena);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, load_hw, drop_hw)
   const struct CMUnitTest tests[] = {
-      TEST(test_names),
-      TEST(test_stated),
-      TEST(test_rates),
-      TEST(test_sources),
-      TEST(test_costs),
-      TEST(test_rent),
-      TEST(test_targets),
-      TEST(test_nodes),
-      TEST(test_node_counts),
-      TEST(test_caps),
-      TEST(test_precisions),
-      TEST(test_own),
-      TEST(test_hides),
-      TEST(test_folder),
-      TEST(test_refusals),
-      TEST(test_estimate),
-      TEST(test_grid),
-      TEST(test_peaks),
-      cmocka_unit_test(test_memory),
+      TEST(test_names),    TEST(test_specs),       TEST(test_stated), TEST(test_rates),
+      TEST(test_sources),  TEST(test_costs),       TEST(test_rent),   TEST(test_targets),
+      TEST(test_nodes),    TEST(test_node_counts), TEST(test_caps),   TEST(test_precisions),
+      TEST(test_own),      TEST(test_hides),       TEST(test_folder), TEST(test_refusals),
+      TEST(test_estimate), TEST(test_grid),        TEST(test_peaks),  cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
