@@ -120,8 +120,7 @@ static void set_clocks(struct gd_show_object *to, const struct gd_trial *trial) 
   set_mhz(to, "gpu_low_clock_mhz", trial->gpu_low_clock_mhz);
   set_mhz(to, "gpu_max_clock_mhz", trial->gpu_max_clock_mhz);
   set_or_null(to, "gpu_power_w", trial->gpu_power_w, trial->gpu_power_w > 0);
-  set_or_null(to, "energy_kwh", trial->gpu_power_w * trial->ranks * 24 * trial->days / 1000,
-              trial->gpu_power_w > 0);
+  set_or_null(to, "energy_kwh", gd_trial_energy_kwh(trial), trial->gpu_power_w > 0);
   set_or_null(to, "gpu_power_limit_w", trial->gpu_power_limit_w, trial->gpu_power_limit_w > 0);
   set_text_or_null(to, "gpu_clock_reasons", trial->gpu_clock_reasons);
 }

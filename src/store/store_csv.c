@@ -143,7 +143,7 @@ static bool is_category(const char *column) {
 
 /* A misspelt column is no reason to guess what else is meant otherwise, as of a record. */
 static enum gd_status check_columns(const struct gd_csv *csv, struct gd_error *err) {
-  static const char *const others[] = {"gpu",        "count",  "feasible", "key",
+  static const char *const others[] = {"gpu",        "count",  "feasible", "energy_kwh", "key",
                                        "superseded", "origin", "source",   "basis"};
   char name[64];
   for (int i = 0; i < csv->columns; i++) {
@@ -184,6 +184,12 @@ static enum gd_status check_repeated(const struct gd_csv *csv, int row,
     snprintf(expected, sizeof expected, "%d, as many as ranks", trial->ranks);
     return gd_csv_mismatch(csv, row, column, expected, err);
   }
+  column = gd_csv_column(csv, "energy_kwh");
+  double kwh = gd_trial_energy_kwh(trial), said = kwh;
+  if (column >= 0 && gd_csv_cell(csv, row, column)[0])
+    GD_TRY(read_number(csv, row, column, &said, err));
+  if (!(fabs(said - kwh) <= 1e-6 * kwh))
+    return gd_csv_mismatch(csv, row, column, "that of gpu_power_w, the GPUs and the days", err);
   column = gd_csv_column(csv, "gpu");
   if (column < 0 || !gd_csv_cell(csv, row, column)[0])
     return GD_OK;

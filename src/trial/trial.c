@@ -163,6 +163,11 @@ bool gd_trial_is_disturbed(const struct gd_trial *trial) {
   return trial->status == GD_TRIAL_OK && on_cores && trial->busy_share > GD_TRIAL_MOST_BUSY;
 }
 
+double gd_trial_energy_kwh(const struct gd_trial *trial) {
+  int gpus = trial->devices > 0 ? trial->devices : trial->ranks; /* ranks may share one */
+  return trial->gpu_power_w * gpus * 24 * trial->days / 1000;
+}
+
 struct gd_trial_need gd_trial_need(const struct gd_trial *trial) {
   if (trial->peak_bytes > trial->device_limit_bytes)
     return (struct gd_trial_need){true, trial->peak_bytes, trial->device_limit_bytes};

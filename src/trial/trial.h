@@ -149,6 +149,8 @@ double gd_trial_held_share(const struct gd_trial *trial);
  */
 #define GD_TRIAL_MOST_BUSY 0.5
 bool gd_trial_is_disturbed(const struct gd_trial *trial);
+/* Energy of all GPUs in a run, by the power that was measured; 0: not known. */
+double gd_trial_energy_kwh(const struct gd_trial *trial);
 /*
  * The share of the time that a GPU with lowered clocks may have lost: all of the looks that were
  * throttled at the lowest clock that was seen.

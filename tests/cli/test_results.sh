@@ -398,6 +398,18 @@ table device_limit_bytes 1000
 table days 1 3
 said "expected 0, as the status is infeasible"
 table grad_norm 1e30
+# powered FACTOR: the first trial drew 500 W, and its energy is FACTOR times that.
+powered() {
+  awk -F, -v factor="$1" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i
+      print $0 ",gpu_power_w,energy_kwh"; next }
+    NR == 2 { printf "%s,500,%.17g\n", $0, factor * 500 * 24 * $at["days"] / 1000; next }
+    { print $0 ",," }' "$WORK/published.csv" >"$WORK/table.csv"
+}
+powered 1
+GPUDAYS_DB=$WORK/powered.db expect 0 results load "$WORK/table.csv"
+powered 2
+expect 2 results load "$WORK/table.csv"
+said 'table.csv, line 2, column "energy_kwh"'
 table days_low 0.0001
 said "as far below days as days_high is above"
 table categories.gradients 7 2 peak_bytes
