@@ -239,22 +239,28 @@ static enum gd_status check_slurm(const struct gd_cli_options *options, struct g
   return GD_OK;
 }
 
+static bool is_among(const char *name, const char *const *names, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(name, names[i]) == 0)
+      return true;
+  return false;
+}
+
 /* What other software has no use for: to leave it out without a word would be an answer to another
    question. */
 static enum gd_status check_stack(const struct parser *parser, const struct gd_cli *cli,
                                   struct gd_error *err) {
-  static const char *const of_engine[] = {"without", "explain"};
+  static const char *const of_engine[] = {"without", "explain", "calibration"};
   static const char *const of_others[] = {"precision", "threads"}; /* the paper's are settled */
   const char *stack = cli->options.stack;
   bool paper = stack && strcmp(stack, "paper") == 0;
   for (int i = 0; i < parser->n_seen && stack; i++)
-    for (size_t k = 0; k < 2; k++)
-      if (strcmp(parser->seen[i]->name, of_engine[k]) == 0 ||
-          (paper && strcmp(parser->seen[i]->name, of_others[k]) == 0))
-        return gd_fail(err, GD_BAD_INPUT,
-                       "--stack %s predicts other software, which settles that itself; leave out "
-                       "--%s",
-                       stack, parser->seen[i]->name);
+    if (is_among(parser->seen[i]->name, of_engine, sizeof of_engine / sizeof *of_engine) ||
+        (paper && is_among(parser->seen[i]->name, of_others, sizeof of_others / sizeof *of_others)))
+      return gd_fail(err, GD_BAD_INPUT,
+                     "--stack %s predicts other software, which settles that itself; leave out "
+                     "--%s",
+                     stack, parser->seen[i]->name);
   return GD_OK;
 }
 

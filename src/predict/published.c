@@ -203,7 +203,7 @@ static enum gd_status find_works(struct reader *r, int at, struct gd_published_r
     }
   row->works = r->to->n_works;
   GD_TRY(gd_stack_works_make(row->facts, &model, row->precision, row->micro_batch, key.flash,
-                             &r->to->works[row->works], err));
+                             !gd_method_is_naive(&row->method), &r->to->works[row->works], err));
   r->keys[r->to->n_works++] = key;
   return GD_OK;
 }

@@ -47,8 +47,8 @@ enum gd_status gd_stack_megatron(struct gd_hw *hw, const struct gd_stacks *stack
   GD_TRY(gd_stack_graph_make(&model, gd_stack_facts_mode(facts, flash), &graph, err));
   gd_stack_facts_bytes(facts, &graph, &method, row->gpus, (double)micro_batch, &result->bytes);
   result->limit_bytes = (double)target.gpu->memory_bytes;
-  GD_TRY(
-      gd_stack_works_make(facts, &model, model.recipe.precision, micro_batch, flash, &works, err));
+  GD_TRY(gd_stack_works_make(facts, &model, model.recipe.precision, micro_batch, flash, false,
+                             &works, err));
   result->iteration_s = seconds_of(facts, &works, fit, &target, &method);
   gd_stack_works_deinit(&works);
   return GD_OK;

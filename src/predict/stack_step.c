@@ -41,6 +41,7 @@ static enum gd_status build(const struct gd_stack_facts *facts, struct gd_pass_c
     GD_TRY(gd_pass_recompute(ctx, graph));
   if (facts->kernels != GD_STACK_KERNELS_EAGER)
     GD_TRY(gd_pass_compile(ctx, graph));
+  GD_TRY(gd_pass_tf32(ctx, graph));
   return facts->fuses_accumulation ? gd_pass_accumulate(ctx, graph) : GD_OK;
 }
 
@@ -83,9 +84,9 @@ static enum gd_status count_ops(const struct gd_graph *graph, struct gd_stack_wo
 
 enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const struct gd_model *model,
                                    enum gd_precision precision, int64_t micro_batch, bool flash,
-                                   struct gd_stack_works *works, struct gd_error *err) {
+                                   bool tf32, struct gd_stack_works *works, struct gd_error *err) {
   struct gd_setup setup = {
-      .model = model, .precision = precision, .micro_batch = micro_batch, .ranks = 1};
+      .model = model, .precision = precision, .micro_batch = micro_batch, .ranks = 1, .tf32 = tf32};
   struct gd_pass_ctx ctx = {&setup, err};
   struct gd_graph graph = {0};
   struct gd_stack_works made = {0};

@@ -4,7 +4,7 @@
  * them; collectives as far as the stack hides them; the clock that the power limit allows.
  *
  *   struct gd_stack_works works = {0};
- *   GD_TRY(gd_stack_works_make(facts, &model, precision, micro_batch, flash, &works, err));
+ *   GD_TRY(gd_stack_works_make(facts, &model, precision, micro_batch, flash, tf32, &works, err));
  *   gd_stack_step(&run, &step);
  *   gd_stack_works_deinit(&works);
  */
@@ -32,7 +32,8 @@ struct gd_stack_works {
 };
 enum gd_status gd_stack_works_make(const struct gd_stack_facts *facts, const struct gd_model *model,
                                    enum gd_precision precision, int64_t micro_batch, bool flash,
-                                   struct gd_stack_works *works, struct gd_error *err) GD_MUST_USE;
+                                   bool tf32, struct gd_stack_works *works,
+                                   struct gd_error *err) GD_MUST_USE;
 void gd_stack_works_deinit(struct gd_stack_works *works); /* safe on a zeroed one */
 
 struct gd_stack_run {

@@ -97,7 +97,7 @@ struct gd_stack_counted {
   bool paper;
   struct gd_stack_model of_paper;
   enum gd_precision precision;
-  bool flash;
+  bool flash, tf32;
   int64_t micro_batch; /* of the works; 0: this is a graph */
   struct gd_stack_graph graph;
   struct gd_stack_works works;
@@ -108,7 +108,7 @@ static struct gd_stack_counted *find_counted(const struct gd_stack_plan *plan,
   struct gd_stack_counted *at = plan->counted;
   while (at && (at->model != like->model || at->paper != like->paper ||
                 at->precision != like->precision || at->flash != like->flash ||
-                at->micro_batch != like->micro_batch))
+                at->tf32 != like->tf32 || at->micro_batch != like->micro_batch))
     at = at->next;
   return at;
 }
@@ -125,7 +125,7 @@ static enum gd_status make_counted(struct gd_stack_plan *plan, struct gd_stack_c
     return gd_stack_graph_make(&model, gd_stack_facts_mode(plan->facts, made->flash), &made->graph,
                                err);
   return gd_stack_works_make(plan->facts, &model, made->precision, made->micro_batch, made->flash,
-                             &made->works, err);
+                             made->tf32, &made->works, err);
 }
 
 static enum gd_status count(struct gd_stack_plan *plan, const struct gd_stack_counted *wanted,
@@ -221,6 +221,7 @@ static enum gd_status fill_row(struct gd_stack_plan *plan, struct gd_stack_row *
   struct gd_stack_counted wanted = {
       .model = row->model,
       .precision = row->precision,
+      .tf32 = !gd_method_is_naive(&row->method), /* torch.backends.cuda.matmul.allow_tf32 */
       .flash = gd_stack_has_flash(facts, row->model, gd_method_is_naive(&row->method))};
   GD_TRY(count(plan, &wanted, &graph, err));
   choose_micro_batch(plan, &graph->graph, row);
