@@ -113,13 +113,23 @@ void gd_show_nodes(struct gd_cli *cli, const struct gd_target *target) {
              each, target->node_gpus);
     gd_show_paragraph(&cli->out, 2, line);
   }
+  if (target->network_unused) {
+    snprintf(line, sizeof line, "note: %d GPU%s in one node, so that --network %s is not used%s",
+             target->count, target->count == 1 ? " is" : "s are", target->network_unused->name,
+             target->count == 1 ? "" : "; --nodes spreads them");
+    gd_show_paragraph(&cli->out, 2, line);
+  }
   if (!target->network)
     return;
+  int used = gd_target_cards(target);
   int length =
       snprintf(line, sizeof line, "%d nodes of %d GPU%s, joined by %s (%s), %d card%s a node%s%s",
                target->nodes, each, each == 1 ? "" : "s", target->network->name,
                target->network->title, target->network_cards, target->network_cards == 1 ? "" : "s",
                target->machine ? " as in " : "", target->machine ? target->machine->name : "");
+  if (used < target->network_cards)
+    length += snprintf(line + length, sizeof line - (size_t)length,
+                       ", %d of them next to the GPUs that are used", used);
   if (target->network_assumed)
     snprintf(line + length, sizeof line - (size_t)length,
              ": assumed, --network names another, such as 2x%s", target->network->name);

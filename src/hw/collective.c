@@ -63,14 +63,6 @@ static bool has_peer_access(const struct gd_gpu *gpu) {
   return !gpu->class_name || strcmp(gpu->class_name, "desktop") != 0;
 }
 
-/* Of a node's cards, those next to the GPUs that are used. */
-static int cards_used(const struct gd_target *target, int inside) {
-  int cards = target->network_cards > 0 ? target->network_cards : 1;
-  if (target->node_gpus > inside)
-    cards = cards * inside / target->node_gpus;
-  return cards > 0 ? cards : 1;
-}
-
 void gd_fabric_of(const struct gd_target *target, struct gd_fabric *fabric) {
   const struct gd_gpu *gpu = target->gpu;
   int nodes = target->nodes > 0 ? target->nodes : 1, inside = target->count / nodes;
@@ -84,7 +76,7 @@ void gd_fabric_of(const struct gd_target *target, struct gd_fabric *fabric) {
   fabric->inside_bytes_per_s = fabric->nvlink ? NVLINK_SHARE * gpu->peer_link_bytes_per_s
                                               : share * gpu->host_link_bytes_per_s;
   if (nodes > 1 && target->network) {
-    fabric->cards = cards_used(target, inside);
+    fabric->cards = gd_target_cards(target);
     /* A card is on the bus of the GPUs next to it, and has no more than that. */
     double card = fmin(target->network->bytes_per_s * NETWORK_SHARE,
                        COPY_SHARE * gpu->host_link_bytes_per_s * inside / fabric->cards);

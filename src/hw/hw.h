@@ -205,10 +205,11 @@ struct gd_target {
   const struct gd_machine *machine; /* whose links and host memory hold; NULL: as a plain build */
   const struct gd_network *network; /* between machines; NULL where there is one machine */
   bool network_assumed;             /* nobody named it: the machine's, or InfiniBand HDR */
-  int network_cards;                /* of a whole machine; 0 where there is one machine */
-  bool cards_assumed;               /* nobody stated them: one */
-  const char *calibration;          /* to predict from; NULL: the nearest one */
-  int count, nodes;                 /* GPUs in all; machines they are spread over */
+  const struct gd_network *network_unused; /* that was named, where there is one machine */
+  int network_cards;                       /* of a whole machine; 0 where there is one machine */
+  bool cards_assumed;                      /* nobody stated them: one */
+  const char *calibration;                 /* to predict from; NULL: the nearest one */
+  int count, nodes;                        /* GPUs in all; machines they are spread over */
   int node_gpus; /* that the machine holds, or the largest of the catalogue with such GPUs (else 8)
                   */
   enum gd_topology topology;
@@ -224,11 +225,15 @@ struct gd_target {
  * smallest of the catalogue that holds them, else a plain build with 64 GB and 4 CPUs a GPU; where
  * several nodes are needed, one whose network cards are stated comes before all of these.
  * network may be NULL: the machine's, else InfiniBand HDR; "8xinfiniband-hdr" is eight cards a
- * node, and without a number a network has as many as the machine states of it, else one.
+ * node, and without a number there are as many as the machine has cards of that kind (another
+ * InfiniBand in place of its own), else one. One machine has no use for a network.
  */
 enum gd_status gd_hw_target(struct gd_hw *hw, const char *gpu, int count, int nodes,
                             const char *machine, const char *network, struct gd_target *target,
                             struct gd_error *err) GD_MUST_USE;
+/* Of a node's network cards, those next to the GPUs that are used: 8 of 16 where half of them are.
+ */
+int gd_target_cards(const struct gd_target *target);
 /* What the planner must know of it. */
 void gd_target_caps(const struct gd_target *target, struct gd_caps *caps);
 

@@ -129,13 +129,28 @@ static int cards_of(const char **network) {
   return cards;
 }
 
-/* Where nobody said how many: those that the machine has of that network, else one. */
+/* "infiniband-hdr" and "infiniband-ndr": other cards in the same places. */
+static bool same_kind(const char *a, const char *b) {
+  size_t length = strcspn(a, "-");
+  return length == strcspn(b, "-") && strncmp(a, b, length) == 0;
+}
+
+/* Where nobody said how many: as many as the machine has of that kind of network, else one. */
 static void set_cards(struct gd_target *target, int stated) {
   const struct gd_machine *machine = target->machine;
   bool own = machine && machine->network_cards > 0 && machine->network &&
-             strcmp(machine->network, target->network->name) == 0;
+             same_kind(machine->network, target->network->name);
   target->network_cards = stated > 0 ? stated : own ? machine->network_cards : 1;
-  target->cards_assumed = stated <= 0 && !own;
+  target->cards_assumed =
+      stated <= 0 && !(own && strcmp(machine->network, target->network->name) == 0);
+}
+
+int gd_target_cards(const struct gd_target *target) {
+  int cards = target->network_cards > 0 ? target->network_cards : 1;
+  int inside = target->nodes > 0 ? target->count / target->nodes : target->count;
+  if (target->node_gpus > inside)
+    cards = cards * inside / target->node_gpus;
+  return cards > 0 ? cards : 1;
 }
 
 static enum gd_status set_network(struct gd_hw *hw, const char *network, struct gd_target *target,
@@ -145,10 +160,7 @@ static enum gd_status set_network(struct gd_hw *hw, const char *network, struct 
       target->machine && target->machine->network ? target->machine->network : "infiniband-hdr";
   int stated = network ? cards_of(&network) : 0;
   GD_TRY(gd_hw_network(hw, network ? network : usual, &found, err));
-  if (network && target->nodes == 1)
-    return gd_fail(err, GD_BAD_INPUT, "--network is %s, but %d GPU%s in one node; leave it out%s",
-                   found->name, target->count, target->count == 1 ? " fits" : "s fit",
-                   target->count == 1 ? "" : ", or spread them with --nodes");
+  target->network_unused = network && target->nodes == 1 ? found : NULL;
   if (target->nodes > 1) {
     target->network = found;
     target->network_assumed = !network;

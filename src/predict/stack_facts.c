@@ -101,6 +101,9 @@ static enum gd_status read_figures(struct reader *r, struct gd_stack_facts *fact
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
     GD_TRY(gd_json_number(r->json, r->json->root, figures[i].key, figures[i].low, figures[i].high,
                           figures[i].to, err));
+  if (gd_json_has(r->json->root, "update_launches"))
+    GD_TRY(gd_json_number(r->json, r->json->root, "update_launches", 0, 1000,
+                          &facts->update_launches, err));
   facts->start[GD_STACK_HOST] *= 1e-6;
   memcpy(facts->value, facts->start, sizeof facts->value);
   return GD_OK;

@@ -67,6 +67,8 @@ static enum gd_status add_work(struct gd_stack_works *works, const struct gd_sta
 static enum gd_status count_ops(const struct gd_graph *graph, struct gd_stack_works *works,
                                 struct gd_error *err) {
   works->parameters = (double)gd_graph_parameters(graph);
+  for (gd_tensor_id id = 0; id < graph->n_tensors; id++)
+    works->tensors += graph->tensors[id].role == GD_ROLE_PARAM;
   works->blocks = gd_graph_blocks(graph);
   works->model_flops = graph->model_flops;
   for (gd_op_id id = 0; id < graph->n_ops; id++) {
@@ -246,7 +248,9 @@ static double seconds_at(void *user, double clock) {
   step->backward_s = with_collectives(run, step->backward_s, c.backward_s);
   if (run->facts->weights == GD_STACK_WEIGHTS_CAST) /* 4 read and 2 written, twice with gradients */
     step->forward_s += memory_s(run, 12 * p);
-  step->update_s = memory_s(run, run->method.offload ? 0 : run->facts->update_bytes * p / shares);
+  step->update_s =
+      fmax(memory_s(run, run->method.offload ? 0 : run->facts->update_bytes * p / shares),
+           host * run->facts->update_launches * run->works->tensors);
   step->collective_s = c.step_s;
   if (run->facts->overlaps) /* with the backward pass of the last micro-step */
     step->collective_s =

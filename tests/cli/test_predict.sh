@@ -126,8 +126,8 @@ field_is nodes 2
 field_is network infiniband-hdr
 expect 2 plan pythia-410m --gpu h100 --count 16 --nodes 3
 said "16 GPUs cannot be spread evenly over 3 nodes; choose --count as a multiple of --nodes"
-expect 2 plan pythia-410m --gpu h100 --count 8 --network ethernet-10
-said "8 GPUs fit in one node"
+expect 0 plan pythia-410m --gpu h100 --count 8 --network ethernet-10 --methods free-lunch
+shown "8 GPUs are in one node, so that --network ethernet-10 is not used"
 expect 2 plan pythia-410m --gpu h100 --count 16 --network ethernet-11
 said 'ethernet-1'
 for command in plan "bench --simulate"; do

@@ -1,10 +1,31 @@
 #!/usr/bin/env bash
 # Scaling efficiency on 8 to 128 GPUs against published rates, with the catalogue's own nodes: tokens/s a GPU relative
-# to the fewest GPUs of the same model, predicted for this engine and published for another stack, within 5 points.
+# to the fewest GPUs of the same model, predicted for the software that was measured and for this engine, within 5 points.
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
 
-# Model (hidden size, layers, heads), GPU, GPUs, micro-batch, global batch, checkpointing or not, tokens/s a GPU: llm-foundry,
+# By the software that was measured: every row of llm-foundry with sequences of 2,048 on A100, but those that nothing
+# explains or that begin on GPUs whose memory is full: 13B on 8 and 70B on 64 of 40 GB are a fifth and a quarter slower than
+# on twice as many; 1B on 32 (15,555 tokens/s) is a fifth below both 16 and 64.
+expect 0 accuracy --json
+awk '/"id":/ { split("", row) }
+  /"(stack|gpu|count|model|seq|published|predicted)":/ { key = $1; gsub(/[":]/, "", key); value = $0
+    sub(/^[^:]*: "?/, "", value); sub(/"?,?$/, "", value); row[key] = value }
+  /"predicted":/ && row["stack"] == "composer" && row["gpu"] ~ /^a100/ && row["seq"] == 2048 {
+    print row["model"] "/" row["gpu"], row["count"], row["published"], row["predicted"]
+    row["stack"] = "" }' "$OUT" | # what follows in a row are its folds
+  grep -v -e '^mpt-13b/a100-40gb 8 ' -e '^mpt-70b/a100-40gb 64 ' -e '^mpt-1b/a100-40gb 32 ' |
+  sort -k1,1 -k2,2n >"$WORK/rates"
+[[ $(wc -l <"$WORK/rates") -ge 38 ]] || fail "only $(wc -l <"$WORK/rates") rows of composer"
+efficiencies() { # efficiencies ROWS: all within 5 points of the published ones
+  awk -v least="$1" '!($1 in base) { base[$1] = $2; published[$1] = $3; predicted[$1] = $4 }
+    { was = 100 * $3 / published[$1]; is = 100 * $4 / predicted[$1]; off = is - was; rows++
+      if (off > 5 || off < -5) { print $1 " on " $2 " GPUs: " is " % of " base[$1] ", published " was " %"; bad = 1 } }
+    END { exit bad || rows < least }' "$WORK/rates" >"$OUT" || fail "scaling efficiency: $(cat "$OUT")"
+}
+efficiencies 38
+
+# By this engine. Model (hidden size, layers, heads), GPU, GPUs, micro-batch, global batch, checkpointing or not, tokens/s a GPU: llm-foundry,
 # scripts/train/benchmarking/README.md (sequences of 2,048, bf16). Not here: 13B on 8 and 70B on 64 GPUs of 40 GB, whose
 # memory is full; 1B on 32 (15,555, a fifth below both 16 and 64); 125M and 350M on 8, which have three and four micro-steps a
 # step where the others have one, and 350M on 128: what PyTorch does once a step is no part of this engine (5 to 6 points on 128 from 8).
@@ -56,7 +77,4 @@ done >"$WORK/rates" <<'END'
 70b 8192 80 64 a100 64 8 2048 ckpt+fsdp3 410
 END
 
-awk '!($1 in base) { base[$1] = $2; published[$1] = $3; predicted[$1] = $4 }
-  { was = 100 * $3 / published[$1]; is = 100 * $4 / predicted[$1]; off = is - was; rows++
-    if (off > 5 || off < -5) { print $1 " on " $2 " GPUs: " is " % of " base[$1] ", published " was " %"; bad = 1 } }
-  END { exit bad || rows < 34 }' "$WORK/rates" >"$OUT" || fail "scaling efficiency: $(cat "$OUT")"
+efficiencies 34

@@ -345,10 +345,21 @@ static void test_node_counts(void **state) {
   }
   struct gd_target target;
   struct gd_error err = {0};
-  assert_int_equal(gd_hw_target(&hw, "h100", 8, 0, NULL, "infiniband-hdr", &target, &err),
-                   GD_BAD_INPUT);
-  assert_string_equal(err.text, "--network is infiniband-hdr, but 8 GPUs fit in one node; leave it "
-                                "out, or spread them with --nodes");
+  assert_int_equal(gd_hw_target(&hw, "h100", 8, 0, NULL, "infiniband-hdr", &target, &err), GD_OK);
+  assert_null(target.network);
+  assert_string_equal(target.network_unused->name, "infiniband-hdr");
+  /* Another InfiniBand is in the places of the node's own cards; Ethernet is one card. */
+  assert_int_equal(gd_hw_target(&hw, "a100", 16, 0, NULL, NULL, &target, &err), GD_OK);
+  int own = target.network_cards;
+  assert_true(own > 1);
+  assert_int_equal(gd_hw_target(&hw, "a100", 16, 0, NULL, "infiniband-ndr", &target, &err), GD_OK);
+  assert_int_equal(target.network_cards, own);
+  assert_int_equal(gd_target_cards(&target), own);
+  assert_int_equal(gd_hw_target(&hw, "a100", 16, 0, NULL, "ethernet-100", &target, &err), GD_OK);
+  assert_int_equal(target.network_cards, 1);
+  assert_true(target.cards_assumed);
+  assert_int_equal(gd_hw_target(&hw, "a100", 16, 16, NULL, NULL, &target, &err), GD_OK);
+  assert_int_equal(gd_target_cards(&target), own / target.node_gpus);
 }
 
 /* The plan for a GPU on paper is the plan of the CUDA backend. */
