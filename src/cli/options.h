@@ -107,11 +107,11 @@ struct gd_cli_options {
   char since[32];                /* what filter.since points to */
   const char *output;            /* a file, instead of stdout; of report a folder */
   double job_time;               /* seconds */
-  const char *gpu;   /* a record of the catalogue; of estimate several, joined by commas */
-  int64_t count;     /* how many of them, also where --gpu says it: 4x3090 */
+  const char *gpu; /* a record of the catalogue; of estimate several, joined by commas */
+  int64_t count;   /* how many of them, also where --gpu says it: 4x3090 */
   const struct gd_gpu_spec *gpus; /* all that --gpu names */
   int n_gpus;
-  const char *check; /* a file of records to validate */
+  const char *check;                     /* a file of records to validate */
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
   const char *rent, *energy;

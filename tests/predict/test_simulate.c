@@ -339,7 +339,7 @@ static void targets_bring_their_links(void **state) {
   assert_int_equal(gd_hw_target(&hw, "h100", 16, 0, NULL, "ethernet-400", &target, &err), GD_OK);
   gd_rates_retarget(&rates, &target, &fit);
   assert_true(gd_rates_seconds(&rates, &work) > 4 * cards); /* one of the same speed */
-  work.sizes[1] = 8; /* a node of it */
+  work.sizes[1] = 8;                                        /* a node of it */
   assert_true(gd_rates_seconds(&rates, &work) < cards);
   gd_hw_deinit(&hw);
   gd_rates_deinit(&rates);
