@@ -193,9 +193,9 @@ static int ranks_of(const struct gd_cli *cli) {
   return cli->options.ranks > 1 ? (int)cli->options.ranks : 1;
 }
 
-enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
-                              struct gd_error *err) {
-  const char *list = cli->options.methods ? cli->options.methods : "naive";
+enum gd_status gd_cli_methods(struct gd_cli *cli, const char *usual, struct gd_method **methods,
+                              int *count, struct gd_error *err) {
+  const char *list = cli->options.methods ? cli->options.methods : usual;
   return gd_method_parse_list(list, ranks_of(cli) > 1, cli->options.without, &cli->arena, methods,
                               count, err);
 }

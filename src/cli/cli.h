@@ -98,10 +98,10 @@ struct gd_best_asked gd_cli_best_asked(struct gd_cli *cli, const struct gd_model
                                        char recipe[GD_CLI_RECIPE_TEXT]);
 /*
  * The methods that --methods lists, in the arena: names joined by commas, of which `all` is the
- * search space of as many ranks as there are.
+ * search space of as many ranks as there are. usual: the list where none is given.
  */
-enum gd_status gd_cli_methods(struct gd_cli *cli, struct gd_method **methods, int *count,
-                              struct gd_error *err) GD_MUST_USE;
+enum gd_status gd_cli_methods(struct gd_cli *cli, const char *usual, struct gd_method **methods,
+                              int *count, struct gd_error *err) GD_MUST_USE;
 /* --json or --csv. */
 bool gd_cli_for_programs(const struct gd_cli *cli);
 /* What --backend says, or the fastest that works here. */

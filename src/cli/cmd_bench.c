@@ -180,6 +180,16 @@ static enum gd_status does_not_fit(const struct gd_trial *trial, struct gd_error
                  gd_format_bytes(allowed, sizeof allowed, need.limit_bytes));
 }
 
+static enum gd_status show_one(struct gd_cli *cli, const struct gd_search *search,
+                               const struct gd_predicting *predicting, struct gd_error *err) {
+  const struct gd_point *only = &search->points[0];
+  GD_TRY(gd_summary_append(cli, predicting, only, false, err));
+  if (search->best_alone && only->trial.status != GD_TRIAL_INFEASIBLE)
+    gd_strbuf_append(&cli->out, "  note: the best method by prediction; --methods naive,free-lunch "
+                                "compares, all measures all\n");
+  return GD_OK;
+}
+
 static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *search,
                                   const struct gd_predicting *predicting, struct gd_error *err) {
   const struct gd_point *only = &search->points[0];
@@ -189,7 +199,7 @@ static enum gd_status show_search(struct gd_cli *cli, const struct gd_search *se
   if (!people)
     GD_TRY(gd_search_objects(cli, search, err));
   else if (search->count == 1 && only->source != GD_SEARCH_PENDING)
-    GD_TRY(gd_summary_append(cli, predicting, only, false, err));
+    GD_TRY(show_one(cli, search, predicting, err));
   else
     GD_TRY(gd_search_table(cli, predicting, search, err));
   if (people && search->count == 1 && only->trial.status == GD_TRIAL_INFEASIBLE)
@@ -257,11 +267,14 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_predicting *predicting, 
     return gd_fail(err, GD_BAD_INPUT,
                    "--methods of bench takes no \"without\"; say --without PASS, which keeps no "
                    "results");
-  GD_TRY(gd_points_of_cli(cli, asked, err)); /* a wrong name is said before ranks meet */
+  /* Ranks that others have started measure what they are told, and plan apart from each other. */
+  const char *usual = in_job ? "free-lunch" : "all";
+  GD_TRY(gd_points_of_cli(cli, usual, asked, err)); /* a wrong name is said before ranks meet */
   if (in_job) {
     GD_TRY(gd_launch_join(cli, err));
     GD_TRY(gd_points_agree(asked, cli->options.simulate, cli->options.fast, cli->comm, err));
-    return gd_points_of_cli(cli, asked, err); /* `all` depends on how many ranks there are */
+    return gd_points_of_cli(cli, "naive", asked,
+                            err); /* `all` depends on how many ranks there are */
   }
   if (!options->gpu) /* the hardware of --gpu was looked up before: it counts the ranks */
     GD_TRY(gd_predicting_open(predicting, cli, err));
@@ -273,7 +286,7 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_predicting *predicting, 
 
 static enum gd_status bench(struct gd_cli *cli, struct gd_predicting *predicting, bool in_job,
                             struct gd_points *points, struct gd_error *err) {
-  struct gd_search search = {.in_job = in_job};
+  struct gd_search search = {.in_job = in_job, .best_alone = !in_job && !cli->options.methods};
   struct gd_points_asked asked;
   char text[1024];
   if (cli->options.slurm && in_job)

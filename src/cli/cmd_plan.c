@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/answer.h"
 #include "cli/cli.h"
 #include "cli/plan_stack.h"
 #include "cli/predicting.h"
 #include "cli/show_trial.h"
 #include "cli/summary.h"
+#include "hw/gpu_spec.h"
 #include "search/points.h"
+#include "search/remedies.h"
 
 /* --- several methods ------------------------------------------------------------------------ */
 
@@ -121,88 +124,282 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
   return GD_OK;
 }
 
-/* --- all of it ----------------------------------------------------------------------------- */
+/* --- one machine --------------------------------------------------------------------------- */
 
-static enum gd_status show_objects(struct gd_cli *cli, const struct gd_predicting *p,
-                                   const struct gd_point *points, int count, struct gd_error *err) {
-  struct gd_show_object root, row, rows = {.object = json_array()};
-  for (int i = 0; i < count; i++) {
-    gd_show_trial(&row, &points[i].trial, false);
-    gd_show_prediction(&row, p, &points[i].trial, &points[i].prediction);
-    gd_show_append(&rows, &row);
-  }
+/* All that a command line asks, and what it found. */
+struct planning {
+  struct gd_cli *cli;
+  struct gd_answer *answers;  /* where several are compared */
+  struct gd_show_object rows; /* likewise, for programs */
+  int count;
+  bool comparing;          /* models, or hardware: one answer each */
+  bool any;                /* fits */
+  struct gd_error verdict; /* of the first that does not */
+};
+
+static enum gd_status make_object(struct planning *planning, struct gd_predicting *p,
+                                  const struct gd_point *point, struct gd_show_object *row,
+                                  struct gd_error *err) {
+  struct gd_answer answer;
+  GD_TRY(gd_answer_of_point(planning->cli, p, point, point, 1, &answer, err));
+  gd_show_trial(row, &point->trial, false);
+  gd_show_prediction(row, p, &point->trial, &point->prediction);
+  gd_answer_object(row, &answer);
+  return GD_OK;
+}
+
+static enum gd_status show_objects(struct planning *planning, struct gd_show_object *rows,
+                                   struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  struct gd_show_object root;
   if (cli->options.csv)
-    return gd_show_csv(&cli->out, &rows, err);
+    return gd_show_csv(&cli->out, rows, err);
   gd_show_begin(&root);
-  gd_show_set_object(&root, "trials", &rows);
+  gd_show_set_object(&root, "trials", rows);
   return gd_show_json(&cli->out, &root, err);
 }
 
-static enum gd_status make_points(struct gd_cli *cli, const struct gd_predicting *p,
-                                  struct gd_points *points, int *n_methods, struct gd_error *err) {
-  struct gd_point_machine machine = gd_predicting_machine(p);
-  struct gd_points_asked asked;
-  GD_TRY(gd_points_of_cli(cli, &asked, err));
-  asked.machines = &machine;
-  asked.n_machines = 1;
-  *n_methods = asked.n_methods;
-  return gd_points_make(&asked, points, err);
+static enum gd_status explain(struct gd_cli *cli, const struct gd_predicting *p,
+                              struct gd_point *point, struct gd_error *err) {
+  if (!cli->options.explain)
+    return GD_OK;
+  gd_strbuf_append(&cli->out, "\n");
+  GD_TRY(gd_trial_explain(point->model, &point->options, &point->trial, cli->options.explain_pass,
+                          &cli->out, err));
+  return gd_show_collectives(cli, p, point, err);
 }
 
-static enum gd_status show_points(struct gd_cli *cli, const struct gd_predicting *p,
-                                  struct gd_point *points, int count, int n_methods,
-                                  struct gd_error *err) {
-  bool programs = cli->options.json || cli->options.csv;
+/* Of one method that was named, or where all is to be explained: every figure. */
+static enum gd_status show_details(struct gd_cli *cli, const struct gd_predicting *p,
+                                   struct gd_point *point, struct gd_error *err) {
+  if (cli->options.explain_pass)
+    return explain(cli, p, point, err);
+  gd_strbuf_append(&cli->out, "\n");
+  GD_TRY(gd_summary_append(cli, p, point, true, err));
+  return explain(cli, p, point, err);
+}
+
+static enum gd_status find_remedies(struct gd_cli *cli, struct gd_predicting *p,
+                                    const struct gd_points_asked *asked,
+                                    const struct gd_point *point, struct gd_remedies *remedies,
+                                    struct gd_error *err) {
+  struct gd_points_asked one = *asked;
+  one.models = point->model;
+  one.n_models = 1;
+  one.identities = NULL;
+  return gd_remedies_find(
+      &(struct gd_remedies_asked){.points = &one,
+                                  .target = p->has_target ? &p->target : NULL,
+                                  .hw = &p->hw,
+                                  .named = cli->options.methods != NULL,
+                                  .fixed_memory = cli->options.device_memory_bytes > 0},
+      remedies, err);
+}
+
+/* One model, one answer: the best of the points, or why there is none and what to do. */
+static enum gd_status answer_one(struct planning *planning, struct gd_predicting *p,
+                                 const struct gd_points_asked *asked, struct gd_point *points,
+                                 int count, struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  const struct gd_point *best = gd_points_best(points, count);
+  const struct gd_target *target = p->has_target ? &p->target : NULL;
+  struct gd_point *point = &points[(best ? best : gd_points_nearest(points, count)) - points];
+  struct gd_answer answer;
+  struct gd_remedies remedies = {0};
+  struct gd_show_object row, rows = {.object = json_array()};
+  if (!best)
+    GD_TRY(find_remedies(cli, p, asked, point, &remedies, err));
+  if (gd_cli_for_programs(cli)) {
+    GD_TRY(make_object(planning, p, point, &row, err));
+    if (!best && !cli->options.csv)
+      gd_answer_remedy_objects(cli, &row, point, target, &remedies);
+    gd_show_append(&rows, &row);
+    return show_objects(planning, &rows, err);
+  }
+  GD_TRY(gd_answer_of_point(cli, p, point, points, count, &answer, err));
+  gd_answer_append(cli, &answer);
+  if (target)
+    gd_show_nodes(cli, target);
+  gd_show_precision_note(&cli->out, point->model, &point->trial);
+  if (!best)
+    gd_answer_remedies(cli, point, target, &remedies);
+  gd_show_too_old(cli, p);
+  return (best && cli->options.methods) || cli->options.explain ? show_details(cli, p, point, err)
+                                                                : GD_OK;
+}
+
+/* One of the models or machines that are compared. */
+static enum gd_status add_answer(struct planning *planning, struct gd_predicting *p,
+                                 const struct gd_point *points, int count, struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  const struct gd_point *best = gd_points_best(points, count);
+  const struct gd_point *point = best ? best : gd_points_nearest(points, count);
+  struct gd_show_object row;
+  if (gd_cli_for_programs(cli)) {
+    GD_TRY(make_object(planning, p, point, &row, err));
+    gd_show_append(&planning->rows, &row);
+    return GD_OK;
+  }
+  return gd_answer_of_point(cli, p, point, points, count, &planning->answers[planning->count++],
+                            err);
+}
+
+/* Several methods, ranked where their times are known; or models by their details. */
+static enum gd_status show_points(struct planning *planning, struct gd_predicting *p,
+                                  struct gd_points *points, int n_methods, struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  struct gd_show_object row, rows = {.object = json_array()};
   if (gd_predicting_shows(p) && n_methods > 1)
-    gd_points_rank(points, count);
-  if (programs)
-    return show_objects(cli, p, points, count, err);
-  for (int i = 0; i < count; i++) {
+    gd_points_rank(points->all, points->count);
+  if (gd_cli_for_programs(cli)) {
+    for (int i = 0; i < points->count; i++) {
+      GD_TRY(make_object(planning, p, &points->all[i], &row, err));
+      gd_show_append(&rows, &row);
+    }
+    return show_objects(planning, &rows, err);
+  }
+  for (int i = 0; i < points->count; i++) {
     gd_strbuf_append(&cli->out, n_methods == 1 && i ? "\n" : "");
     if (n_methods == 1)
-      GD_TRY(gd_summary_append(cli, p, &points[i], true, err));
-    if (cli->options.explain) {
-      gd_strbuf_append(&cli->out, "\n");
-      GD_TRY(gd_trial_explain(points[i].model, &points[i].options, &points[i].trial,
-                              cli->options.explain_pass, &cli->out, err));
-      GD_TRY(gd_show_collectives(cli, p, &points[i], err));
-    }
+      GD_TRY(gd_summary_append(cli, p, &points->all[i], true, err));
+    GD_TRY(explain(cli, p, &points->all[i], err));
   }
-  return n_methods > 1 ? append_table(cli, p, points, count, err) : GD_OK;
+  return n_methods > 1 ? append_table(cli, p, points->all, points->count, err) : GD_OK;
 }
 
-static enum gd_status plan_all(struct gd_cli *cli, const struct gd_predicting *p,
-                               struct gd_points *points, int n_methods, struct gd_error *err) {
-  struct gd_error verdict = {0};
-  bool any = false;
-  GD_TRY(gd_points_plan(points->all, points->count, err));
-  GD_TRY(gd_points_error(points->all, points->count, true, err));
-  for (int i = 0; i < points->count; i++) {
-    /* The first model that does not fit is the sentence; the others are in the tables. */
-    gd_trial_verdict(&points->all[i].trial, &verdict);
-    any |= points->all[i].trial.status != GD_TRIAL_INFEASIBLE;
-  }
-  GD_TRY(show_points(cli, p, points->all, points->count, n_methods, err));
-  /* Of several methods one that fits is an answer; of several models each must fit. */
-  if (verdict.status == GD_OK || (n_methods > 1 && any))
+static enum gd_status show_all(struct planning *planning, struct gd_predicting *p,
+                               const struct gd_points_asked *asked, struct gd_points *points,
+                               struct gd_error *err) {
+  const struct gd_cli *cli = planning->cli;
+  int each = points->count / asked->n_models;
+  if (planning->comparing) {
+    for (int i = 0; i < asked->n_models; i++)
+      GD_TRY(add_answer(planning, p, &points->all[i * each], each, err));
     return GD_OK;
-  *err = verdict;
-  return verdict.status;
+  }
+  if (asked->n_models == 1 && (!cli->options.methods || asked->n_methods == 1))
+    return answer_one(planning, p, asked, points->all, points->count, err);
+  return show_points(planning, p, points, asked->n_methods, err);
 }
 
-enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
+/* The first point that does not fit is the sentence, where an answer lacks. */
+static void note_verdict(struct planning *planning, const struct gd_points_asked *asked,
+                         const struct gd_points *points) {
+  int each = points->count / asked->n_models;
+  for (int i = 0; i < asked->n_models; i++) {
+    const struct gd_point *of = &points->all[i * each];
+    if (gd_points_best(of, each)) {
+      planning->any = true;
+      continue;
+    }
+    const struct gd_point *nearest = gd_points_nearest(of, each);
+    if (nearest)
+      gd_trial_verdict(&nearest->trial, &planning->verdict);
+  }
+}
+
+/* What was named must be possible; of all methods it is enough that some are. */
+static enum gd_status check_points(const struct gd_cli *cli, const struct gd_points *points,
+                                   struct gd_error *err) {
+  bool any = false;
+  for (int i = 0; i < points->count; i++)
+    any = any || points->all[i].status == GD_OK;
+  return gd_points_error(points->all, points->count, cli->options.methods || !any, err);
+}
+
+static enum gd_status plan_here(struct planning *planning, struct gd_points_asked *asked,
+                                struct gd_points_kept *kept, struct gd_error *err) {
   struct gd_predicting predicting = {0};
-  if (cli->options.explain && (cli->options.json || cli->options.csv))
-    return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
-  if (cli->options.stack)
-    return gd_plan_stack(cli, err);
   struct gd_points points = {0};
-  int n_methods;
+  struct gd_cli *cli = planning->cli;
+  struct gd_method *methods;
   GD_TRY(gd_predicting_open(&predicting, cli, err));
-  enum gd_status status = make_points(cli, &predicting, &points, &n_methods, err);
+  struct gd_point_machine machine = gd_predicting_machine(&predicting);
+  enum gd_status status = gd_cli_methods(cli, "all", &methods, &asked->n_methods, err);
+  if (status == GD_OK) {
+    asked->methods = methods;
+    asked->machines = &machine;
+    asked->n_machines = 1;
+    gd_cli_trial_options(cli, &(struct gd_method){0}, &asked->options);
+    status = gd_points_make(asked, &points, err);
+  }
   if (status == GD_OK)
-    status = plan_all(cli, &predicting, &points, n_methods, err);
+    status = gd_points_plan_with(kept, points.all, points.count, err);
+  if (status == GD_OK)
+    status = check_points(cli, &points, err);
+  if (status == GD_OK) {
+    note_verdict(planning, asked, &points);
+    status = show_all(planning, &predicting, asked, &points, err);
+  }
   gd_points_free(&points);
   gd_predicting_close(&predicting);
   return status;
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+/* Each hardware that --gpu and --count name, or this machine. */
+static enum gd_status plan_each(struct planning *planning, struct gd_points_asked *asked,
+                                struct gd_points_kept *kept, struct gd_error *err) {
+  struct gd_cli_options *options = &planning->cli->options;
+  const struct gd_cli_options given = *options;
+  if (options->n_gpus == 0)
+    return plan_here(planning, asked, kept, err);
+  for (int i = 0; i < given.n_gpus; i++) {
+    *options = given;
+    options->gpu = given.gpus[i].name;
+    options->count = given.gpus[i].count > 0 ? given.gpus[i].count : given.count;
+    GD_TRY(plan_here(planning, asked, kept, err));
+  }
+  return GD_OK;
+}
+
+static enum gd_status show_comparison(struct planning *planning, struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  if (gd_cli_for_programs(cli))
+    return show_objects(planning, &planning->rows, err);
+  GD_TRY(gd_answer_table(cli, planning->answers, planning->count, err));
+  gd_strbuf_append(&cli->out, "\n");
+  gd_show_paragraph(&cli->out, 0,
+                    "each by its best method, predicted for gpudays' own engine where not said "
+                    "otherwise; PER S: tokens or images, of all GPUs; one of them alone says how "
+                    "far to trust it");
+  return GD_OK;
+}
+
+static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
+                           struct gd_error *err) {
+  struct planning planning = {.cli = cli, .rows = {.object = json_array()}};
+  int machines = cli->options.n_gpus > 1 ? cli->options.n_gpus : 1;
+  planning.comparing = machines > 1 || (asked->n_models > 1 && !cli->options.methods);
+  planning.answers = gd_arena_alloc(&cli->arena, (size_t)(asked->n_models * machines) + 1,
+                                    sizeof *planning.answers);
+  struct gd_points_kept *kept = gd_points_kept_new();
+  if (!kept || !planning.answers)
+    return gd_nomem(err, "before the first plan");
+  enum gd_status status = plan_each(&planning, asked, kept, err);
+  gd_points_kept_free(kept);
+  if (status == GD_OK && planning.comparing)
+    status = show_comparison(&planning, err);
+  else
+    json_decref(planning.rows.object);
+  if (status != GD_OK)
+    return status;
+  /* On several kinds of hardware one that fits is an answer; of several models each must fit. */
+  if (planning.verdict.status == GD_OK || (machines > 1 && planning.any))
+    return GD_OK;
+  *err = planning.verdict;
+  return planning.verdict.status;
+}
+
+enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_points_asked asked;
+  if (cli->options.explain && gd_cli_for_programs(cli))
+    return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
+  if (cli->options.explain && cli->options.n_gpus > 1)
+    return gd_fail(err, GD_BAD_INPUT, "--explain is for one kind of hardware; name one GPU");
+  if (cli->options.stack)
+    return gd_plan_stack(cli, err);
+  GD_TRY(gd_points_of_cli(cli, "all", &asked, err));
+  return plan(cli, &asked, err);
 }

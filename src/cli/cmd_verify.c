@@ -76,7 +76,7 @@ enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err) {
   struct gd_strbuf misses = {0};
   struct gd_method *methods;
   int n_methods;
-  GD_TRY(gd_cli_methods(cli, &methods, &n_methods, err));
+  GD_TRY(gd_cli_methods(cli, "naive", &methods, &n_methods, err));
   if (n_methods != 1)
     return gd_fail(err, GD_BAD_INPUT,
                    "verify takes one method, and --methods has %d; choose one of naive, "

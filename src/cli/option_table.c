@@ -166,7 +166,7 @@ const struct gd_option gd_option_table[] = {
     {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE) | ON(PUBLISHED), 0, false,
      "such as a100, 4x3090 or a file; none need be here", gd_value_text, TARGET(gpu), 0, 0},
     {"count", "N", ON_TRIALS | ON(ESTIMATE) | ON(PUBLISHED) | ON(TOKENS), 0, false,
-     "how many GPUs, default 1 (estimate 1, 2, 4, 8); tokens", gd_value_int, TARGET(count), 1,
+     "how many GPUs, default 1 (plan: or 1,2,4,8); tokens", gd_value_counts, TARGET(count), 1,
      1000000},
     {"stack", "NAME", ON(PLAN) | ON(COST) | ON(PUBLISHED), 0, false,
      "whose software: own (default), pytorch, megatron, paper", gd_value_stack, 0, 0, 0},

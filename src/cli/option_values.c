@@ -47,6 +47,16 @@ enum gd_status gd_value_int(const struct gd_option *option, const char *text,
   return bad_value(option, text, expected, err);
 }
 
+/* "4", or "1,2,4,8" of `plan`. */
+enum gd_status gd_value_counts(const struct gd_option *option, const char *text,
+                               struct gd_cli_options *options, struct gd_error *err) {
+  char first[24];
+  size_t length = strcspn(text, ",");
+  options->counts = text[length] == ',' ? text : NULL;
+  snprintf(first, sizeof first, "%.*s", (int)length, text);
+  return gd_value_int(option, options->counts ? first : text, options, err);
+}
+
 /* What strtod also takes for one is not: a sign, "nan", "0x10". */
 static bool is_number(const char *text, double *value, char **end) {
   errno = 0;

@@ -321,6 +321,36 @@ static enum gd_status append_models(struct gd_cli *cli, struct gd_error *err) {
   return gd_nomem(err, "while reading the command line");
 }
 
+/* --count 1,2,4: each GPU that --gpu names, so many times. */
+static enum gd_status read_counts(struct gd_cli *cli, struct gd_error *err) {
+  struct gd_cli_options *options = &cli->options;
+  int kinds = options->n_gpus, n = 1, at = 0;
+  for (const char *text = options->counts; *text; text++)
+    n += *text == ',';
+  struct gd_gpu_spec *gpus = gd_arena_alloc(&cli->arena, (size_t)(kinds * n), sizeof *gpus);
+  if (!gpus)
+    return gd_nomem(err, "while reading the command line");
+  for (int kind = 0; kind < kinds; kind++) {
+    const char *text = options->counts;
+    for (int i = 0; i < n; i++) {
+      char one[24];
+      int64_t count;
+      size_t length = strcspn(text, ",");
+      snprintf(one, sizeof one, "%.*s", (int)length, text);
+      if (!gd_parse_int(one, 1, GD_GPU_SPEC_MOST, &count))
+        return gd_fail(err, GD_BAD_INPUT,
+                       "--count expects whole numbers from 1 to %d, joined by commas, and not "
+                       "\"%s\"",
+                       (int)GD_GPU_SPEC_MOST, options->counts);
+      gpus[at++] = (struct gd_gpu_spec){.name = options->gpus[kind].name, .count = (int)count};
+      text += length + (text[length] == ',');
+    }
+  }
+  options->gpus = gpus;
+  options->n_gpus = at;
+  return GD_OK;
+}
+
 /* "4x3090" is --gpu 3090 --count 4. */
 static enum gd_status read_gpus(struct gd_cli *cli, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
@@ -332,19 +362,24 @@ static enum gd_status read_gpus(struct gd_cli *cli, struct gd_error *err) {
     counted = counted || gpus[i].count > 0;
   if (counted && options->count > 0)
     return gd_fail(err, GD_BAD_INPUT, "--gpu %s says how many; leave out --count", options->gpu);
+  if (options->counts)
+    GD_TRY(read_counts(cli, err));
   if (options->n_gpus == 1) {
     options->gpu = gpus[0].name;
     options->count = counted ? gpus[0].count : options->count;
     return GD_OK;
   }
+  if (cli->command == &gd_commands[GD_COMMAND_PLAN])
+    return GD_OK;
   if (cli->command != &gd_commands[GD_COMMAND_ESTIMATE])
     return gd_fail(err, GD_BAD_INPUT, "--gpu %s are %d kinds of GPU; name one", options->gpu,
                    options->n_gpus);
-  return counted ? gd_fail(err, GD_BAD_INPUT,
-                           "estimate takes several GPUs by name and how many by --count; --gpu is "
-                           "\"%s\"",
-                           options->gpu)
-                 : GD_OK;
+  return counted || options->counts
+             ? gd_fail(err, GD_BAD_INPUT,
+                       "estimate takes several GPUs by name and how many by --count; --gpu is "
+                       "\"%s\"",
+                       options->gpu)
+             : GD_OK;
 }
 
 enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struct gd_error *err) {
@@ -372,5 +407,8 @@ enum gd_status gd_options_parse(int argc, char **argv, struct gd_cli *cli, struc
     GD_TRY(append_models(cli, err));
   if (cli->options.gpu)
     GD_TRY(read_gpus(cli, err));
+  else if (cli->options.counts)
+    return gd_fail(err, GD_BAD_INPUT, "--count %s is several numbers; name the GPUs with --gpu",
+                   cli->options.counts);
   return check_all(&parser, cli, err);
 }

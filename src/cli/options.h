@@ -107,8 +107,9 @@ struct gd_cli_options {
   char since[32];                /* what filter.since points to */
   const char *output;            /* a file, instead of stdout; of report a folder */
   double job_time;               /* seconds */
-  const char *gpu; /* a record of the catalogue; of estimate several, joined by commas */
-  int64_t count;   /* how many of them, also where --gpu says it: 4x3090 */
+  const char *gpu;    /* a record of the catalogue; of estimate several, joined by commas */
+  int64_t count;      /* how many of them, also where --gpu says it: 4x3090 */
+  const char *counts; /* "1,2,4,8": several of them; NULL: one */
   const struct gd_gpu_spec *gpus; /* all that --gpu names */
   int n_gpus;
   const char *check;                     /* a file of records to validate */

@@ -7,9 +7,11 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/answer.h"
 #include "cli/cli.h"
 #include "cli/predicting.h"
 #include "cli/show.h"
+#include "hw/gpu_spec.h"
 #include "report/stack_plan.h"
 
 static void reason_of(const struct gd_stack_plan *plan, const struct gd_stack_row *row, char *text,
@@ -64,20 +66,6 @@ static void set_object(const struct gd_stack_plan *plan, const struct gd_stack_r
   gd_show_set_text(to, "precision", gd_precision_name(row->precision));
   gd_show_set_bool(to, "precision_substituted", row->substituted);
   gd_show_target(to, &plan->target);
-}
-
-static enum gd_status show_objects(struct gd_cli *cli, const struct gd_stack_plan *plan,
-                                   struct gd_error *err) {
-  struct gd_show_object root, row, rows = {.object = json_array()};
-  for (int i = 0; i < plan->count; i++) {
-    set_object(plan, &plan->rows[i], &row);
-    gd_show_append(&rows, &row);
-  }
-  if (cli->options.csv)
-    return gd_show_csv(&cli->out, &rows, err);
-  gd_show_begin(&root);
-  gd_show_set_object(&root, "trials", &rows);
-  return gd_show_json(&cli->out, &root, err);
 }
 
 static void set_cells(struct gd_cli *cli, const struct gd_stack_row *row, const char **cells) {
@@ -164,51 +152,165 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_stack_plan 
   return GD_OK;
 }
 
-static enum gd_status answer(struct gd_cli *cli, const struct gd_stack_plan *plan,
-                             struct gd_error *err) {
+/* --- answers ------------------------------------------------------------------------------- */
+
+struct stack_planning {
+  struct gd_cli *cli;
+  struct gd_stack_plan plan;
+  struct gd_stack_asked asked;
+  struct gd_answer *answers;  /* where several are compared */
+  struct gd_show_object rows; /* likewise, for programs */
+  int count;
+  bool comparing, any;
+  struct gd_error verdict; /* of the first that does not fit */
+};
+
+static enum gd_status show_objects(struct stack_planning *planning, struct gd_show_object *rows,
+                                   struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  struct gd_show_object root;
+  if (cli->options.csv)
+    return gd_show_csv(&cli->out, rows, err);
+  gd_show_begin(&root);
+  gd_show_set_object(&root, "trials", rows);
+  return gd_show_json(&cli->out, &root, err);
+}
+
+/* The first row of each model is its shortest, or does not fit. */
+static bool is_first(const struct gd_stack_plan *plan, int i) {
+  return i == 0 || plan->rows[i].model != plan->rows[i - 1].model;
+}
+
+static void note_verdict(struct stack_planning *planning) {
+  const struct gd_stack_plan *plan = &planning->plan;
   char reason[256];
-  if (gd_cli_for_programs(cli))
-    GD_TRY(show_objects(cli, plan, err));
-  else
-    GD_TRY(show_table(cli, plan, err));
-  for (int i = 0; i < plan->count; i++)
-    if (!plan->rows[i].fits && (i == 0 || plan->rows[i].model != plan->rows[i - 1].model)) {
-      reason_of(plan, &plan->rows[i], reason, sizeof reason);
-      return gd_fail(err, GD_NOMEM_DEVICE, "%s does not fit: %s", plan->rows[i].model->name,
-                     reason);
-    }
+  for (int i = 0; i < plan->count; i++) {
+    if (!is_first(plan, i))
+      continue;
+    planning->any = planning->any || plan->rows[i].fits;
+    if (plan->rows[i].fits || planning->verdict.status != GD_OK)
+      continue;
+    reason_of(plan, &plan->rows[i], reason, sizeof reason);
+    (void)gd_fail(&planning->verdict, GD_NOMEM_DEVICE, "%s does not fit: %s",
+                  plan->rows[i].model->name, reason);
+  }
+}
+
+static enum gd_status append_row(struct stack_planning *planning, const struct gd_stack_row *row,
+                                 struct gd_show_object *rows, struct gd_error *err) {
+  struct gd_answer answer;
+  struct gd_show_object object;
+  GD_TRY(gd_answer_of_stack(planning->cli, &planning->plan, row, &answer, err));
+  set_object(&planning->plan, row, &object);
+  gd_answer_object(&object, &answer);
+  gd_show_append(rows, &object);
   return GD_OK;
+}
+
+/* One answer for each model: for people lines, or, where several are compared, rows of a table. */
+static enum gd_status show_answers(struct stack_planning *planning, struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  const struct gd_stack_plan *plan = &planning->plan;
+  for (int i = 0; i < plan->count; i++) {
+    struct gd_answer *answer = &planning->answers[planning->count];
+    if (!is_first(plan, i))
+      continue;
+    if (gd_cli_for_programs(cli)) {
+      GD_TRY(append_row(planning, &plan->rows[i], &planning->rows, err));
+      continue;
+    }
+    GD_TRY(gd_answer_of_stack(cli, &planning->plan, &plan->rows[i], answer, err));
+    planning->count++;
+    if (planning->comparing)
+      continue;
+    gd_answer_append(cli, answer);
+    gd_show_nodes(cli, &plan->target);
+    show_step(cli, plan);
+  }
+  return GD_OK;
+}
+
+static enum gd_status show_ranking(struct stack_planning *planning, struct gd_error *err) {
+  const struct gd_stack_plan *plan = &planning->plan;
+  if (!gd_cli_for_programs(planning->cli))
+    return show_table(planning->cli, plan, err);
+  for (int i = 0; i < plan->count; i++)
+    GD_TRY(append_row(planning, &plan->rows[i], &planning->rows, err));
+  return GD_OK;
+}
+
+static enum gd_status plan_target(struct stack_planning *planning, struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  struct gd_cli_options *options = &cli->options;
+  struct gd_stack_asked *asked = &planning->asked;
+  struct gd_method *methods = gd_arena_alloc(&cli->arena, GD_METHODS_MOST, sizeof *methods);
+  options->ranks = options->count > 0 ? options->count : 1; /* what `all` methods are for */
+  if (!methods)
+    return gd_nomem(err, "before the first plan");
+  if (options->methods)
+    GD_TRY(gd_cli_methods(cli, "all", &methods, &asked->n_methods, err));
+  else
+    asked->n_methods = gd_stack_plan_methods(&planning->plan, options->ranks > 1, methods);
+  asked->methods = methods;
+  asked->gpu = options->gpu;
+  asked->count = (int)options->ranks;
+  asked->nodes = (int)options->nodes;
+  GD_TRY(gd_stack_plan_fill(&planning->plan, asked, err));
+  note_verdict(planning);
+  return planning->comparing || !options->methods ? show_answers(planning, err)
+                                                  : show_ranking(planning, err);
+}
+
+static enum gd_status plan_targets(struct stack_planning *planning, struct gd_error *err) {
+  struct gd_cli *cli = planning->cli;
+  const struct gd_cli_options given = cli->options;
+  GD_TRY(gd_stack_plan_open(given.stack, &planning->plan, err));
+  for (int i = 0; i < given.n_gpus; i++) {
+    cli->options = given;
+    cli->options.gpu = given.gpus[i].name;
+    cli->options.count = given.gpus[i].count > 0 ? given.gpus[i].count : given.count;
+    GD_TRY(plan_target(planning, err));
+  }
+  if (gd_cli_for_programs(cli))
+    return GD_OK;
+  return planning->comparing ? gd_answer_table(cli, planning->answers, planning->count, err)
+                             : GD_OK;
 }
 
 enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
   struct gd_cli_options *options = &cli->options;
-  struct gd_stack_plan plan = {0};
   struct gd_points_asked points;
   if (!options->gpu)
     return gd_fail(err, GD_BAD_INPUT, "--stack %s predicts for given GPUs; name one with --gpu",
                    options->stack);
-  options->ranks = options->count > 0 ? options->count : 1; /* what `all` methods are for */
-  GD_TRY(gd_points_of_cli(cli, &points, err));
-  const struct gd_stack_asked asked = {
-      .stack = options->stack,
-      .models = points.models,
-      .n_models = points.n_models,
-      .methods = points.methods,
-      .n_methods = points.n_methods,
-      .gpu = options->gpu,
-      .machine = options->machine,
-      .network = options->network,
-      .count = (int)options->ranks,
-      .nodes = (int)options->nodes,
-      .cpus = (int)options->threads,
-      .precision = gd_cli_precision(cli),
-      .limits = {.micro_batch = options->micro_batch_size,
-                 .any_size = options->micro_batch == GD_MICRO_BATCH_MAX,
-                 .device_bytes = (double)options->device_memory_bytes,
-                 .host_bytes = (double)options->host_memory_bytes}};
-  enum gd_status status = gd_stack_plan_make(&asked, &plan, err);
-  if (status == GD_OK)
-    status = answer(cli, &plan, err);
-  gd_stack_plan_deinit(&plan);
-  return status;
+  GD_TRY(gd_points_of_cli(cli, "naive", &points, err));
+  struct stack_planning planning = {
+      .cli = cli,
+      .rows = {.object = json_array()},
+      .comparing = options->n_gpus > 1 || (points.n_models > 1 && !options->methods),
+      .answers = gd_arena_alloc(&cli->arena, (size_t)(points.n_models * options->n_gpus) + 1,
+                                sizeof *planning.answers),
+      .asked = {.stack = options->stack,
+                .models = points.models,
+                .n_models = points.n_models,
+                .machine = options->machine,
+                .network = options->network,
+                .cpus = (int)options->threads,
+                .precision = gd_cli_precision(cli),
+                .limits = {.micro_batch = options->micro_batch_size,
+                           .any_size = options->micro_batch == GD_MICRO_BATCH_MAX,
+                           .device_bytes = (double)options->device_memory_bytes,
+                           .host_bytes = (double)options->host_memory_bytes}}};
+  if (!planning.answers)
+    return gd_nomem(err, "before the first plan");
+  enum gd_status status = plan_targets(&planning, err);
+  gd_stack_plan_deinit(&planning.plan);
+  if (status == GD_OK && gd_cli_for_programs(cli))
+    status = show_objects(&planning, &planning.rows, err);
+  else
+    json_decref(planning.rows.object);
+  if (status != GD_OK || planning.verdict.status == GD_OK || (options->n_gpus > 1 && planning.any))
+    return status;
+  *err = planning.verdict;
+  return planning.verdict.status;
 }

@@ -49,16 +49,16 @@ enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
 
 /* All models are read before anything is planned: a misspelt last name must not cost the time of
    the others. */
-enum gd_status gd_points_of_cli(struct gd_cli *cli, struct gd_points_asked *asked,
-                                struct gd_error *err) {
-  struct gd_method *methods;
+enum gd_status gd_points_of_cli(struct gd_cli *cli, const char *methods,
+                                struct gd_points_asked *asked, struct gd_error *err) {
+  struct gd_method *parsed;
   struct gd_model *models = gd_arena_alloc(&cli->arena, (size_t)cli->n_arguments, sizeof *models);
   *asked = (struct gd_points_asked){
       .models = models, .arguments = cli->arguments, .n_models = cli->n_arguments};
-  GD_TRY(gd_cli_methods(cli, &methods, &asked->n_methods, err));
+  GD_TRY(gd_cli_methods(cli, methods, &parsed, &asked->n_methods, err));
   if (!models)
     return gd_nomem(err, "before the first plan");
-  asked->methods = methods;
+  asked->methods = parsed;
   for (int i = 0; i < cli->n_arguments; i++)
     GD_TRY(gd_cli_load_model(cli, cli->arguments[i], &models[i], err));
   gd_cli_trial_options(cli, &(struct gd_method){0}, &asked->options);
@@ -233,8 +233,7 @@ void gd_show_prediction(struct gd_show_object *to, const struct gd_predicting *p
     gd_show_set_bool(to, "engine_runs", p->target.gpu->compute_capability >= GD_GPU_OLDEST);
 }
 
-/* A GPU that kernels are not written for has a prediction, and can have no trial. */
-static void append_too_old(struct gd_cli *cli, const struct gd_predicting *p) {
+void gd_show_too_old(struct gd_cli *cli, const struct gd_predicting *p) {
   char line[192];
   int has = p->has_target ? p->target.gpu->compute_capability : GD_GPU_OLDEST;
   if (has >= GD_GPU_OLDEST)
@@ -266,5 +265,5 @@ void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p, unsigned c
     gd_strbuf_append(&line, "note: 'gpudays calibrate' measures this machine once, in about a "
                             "minute; plans then come with predicted times");
   gd_show_buffer(&cli->out, 2, &line);
-  append_too_old(cli, p);
+  gd_show_too_old(cli, p);
 }

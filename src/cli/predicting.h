@@ -25,9 +25,9 @@ enum gd_status gd_predicting_open(struct gd_predicting *p, struct gd_cli *cli,
                                   struct gd_error *err) GD_MUST_USE;
 void gd_predicting_close(struct gd_predicting *p); /* safe on a zeroed one */
 /* What the command line asks of points, but for the machines: models and methods, in the arena, and
-   settings. */
-enum gd_status gd_points_of_cli(struct gd_cli *cli, struct gd_points_asked *asked,
-                                struct gd_error *err) GD_MUST_USE;
+   settings. methods: those where --methods is not given. */
+enum gd_status gd_points_of_cli(struct gd_cli *cli, const char *methods,
+                                struct gd_points_asked *asked, struct gd_error *err) GD_MUST_USE;
 /* The target, or this machine, as what points are made for. */
 struct gd_point_machine gd_predicting_machine(const struct gd_predicting *p);
 
@@ -48,5 +48,7 @@ enum gd_status gd_show_collectives(struct gd_cli *cli, const struct gd_predictin
 /* "predicted; unvalidated on ...: +-40 %" as a paragraph, or the hint to calibrate. classes: a bit
    (1 << class) for each class of the points shown; with offload, how many CPUs a GPU has. */
 void gd_show_basis(struct gd_cli *cli, const struct gd_predicting *p, unsigned classes);
+/* A GPU that kernels are not written for has a prediction, and can have no trial: a note. */
+void gd_show_too_old(struct gd_cli *cli, const struct gd_predicting *p);
 
 #endif

@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "search/points.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -93,6 +94,51 @@ static int compare_points(const void *left, const void *right) {
 
 void gd_points_rank(struct gd_point *points, int count) {
   qsort(points, (size_t)count, sizeof *points, compare_points);
+}
+
+static bool fits(const struct gd_point *point) {
+  return point->status == GD_OK && point->trial.status != GD_TRIAL_INFEASIBLE;
+}
+
+static int count_parts(const struct gd_method *method) {
+  int count = 0;
+  for (int i = 0; i < GD_METHOD_PART_COUNT; i++)
+    if (gd_method_row((enum gd_method_part_id)i)->group != GD_GROUP_FREE_LUNCH)
+      count += gd_method_has(method, (enum gd_method_part_id)i) > 0;
+  return count;
+}
+
+const struct gd_point *gd_points_best(const struct gd_point *points, int count) {
+  const struct gd_point *best = NULL;
+  double least_days = (double)INFINITY;
+  for (int i = 0; i < count; i++)
+    if (fits(&points[i]) && points[i].prediction.days < least_days)
+      least_days = points[i].prediction.days;
+  for (int i = 0; i < count; i++) {
+    const struct gd_point *point = &points[i];
+    if (!fits(point) || point->prediction.days > GD_POINTS_NEAR * least_days)
+      continue;
+    int more = best ? count_parts(&point->options.method) - count_parts(&best->options.method) : -1;
+    if (more < 0 || (more == 0 && point->prediction.days < best->prediction.days))
+      best = point;
+  }
+  return best;
+}
+
+const struct gd_point *gd_points_nearest(const struct gd_point *points, int count) {
+  const struct gd_point *nearest = NULL;
+  double least = (double)INFINITY;
+  for (int i = 0; i < count; i++) {
+    struct gd_trial_need need = gd_trial_need(&points[i].trial);
+    double share =
+        need.limit_bytes > 0 ? (double)need.bytes / (double)need.limit_bytes : (double)INFINITY;
+    if (points[i].status == GD_OK && points[i].trial.status == GD_TRIAL_INFEASIBLE &&
+        (!nearest || share < least)) {
+      nearest = &points[i];
+      least = share;
+    }
+  }
+  return nearest;
 }
 
 /*

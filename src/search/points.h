@@ -76,6 +76,16 @@ void gd_points_free(struct gd_points *points); /* safe on a zeroed one */
  */
 void gd_points_rank(struct gd_point *points, int count);
 /*
+ * The point that answers where several methods are asked for: the shortest prediction, or the
+ * method with the fewest parts of those within GD_POINTS_NEAR of it, since predictions do not tell
+ * these apart and less can go wrong with it. NULL: none fits.
+ */
+#define GD_POINTS_NEAR 1.02
+const struct gd_point *gd_points_best(const struct gd_point *points, int count);
+/* Of points that do not fit, the one that lacks the smallest share of the memory that it has; NULL:
+   none was planned. */
+const struct gd_point *gd_points_nearest(const struct gd_point *points, int count);
+/*
  * Of ranks whose options are their own: that all ask for the same, before the first trial. The rest
  * is compared by each trial.
  */

@@ -152,6 +152,21 @@ static void name_device(const struct gd_search *search, struct gd_trial *trial) 
            config->constraint, gpu[0] ? ", " : "", gpu);
 }
 
+/* Of each model one point stays: the best, or, where none fits, the nearest. */
+static void keep_best(struct gd_search *search) {
+  int kept = 0;
+  for (int from = 0, to; from < search->count; from = to) {
+    const struct gd_point *of = &search->points[from];
+    for (to = from; to < search->count && search->points[to].model == of->model;)
+      to++;
+    const struct gd_point *best = gd_points_best(of, to - from);
+    if (!best)
+      best = gd_points_nearest(of, to - from);
+    search->points[kept++] = best ? *best : *of;
+  }
+  search->count = kept;
+}
+
 /* All points at once; then what the store calls them. */
 static enum gd_status plan_points(struct gd_search *search, struct gd_error *err) {
   for (int i = 0; i < search->count; i++)
@@ -159,6 +174,8 @@ static enum gd_status plan_points(struct gd_search *search, struct gd_error *err
       search->points[i].options.device_limit_bytes =
           INT64_MAX / 4; /* its job finds out what fits */
   GD_TRY(gd_points_plan(search->points, search->count, err));
+  if (search->best_alone)
+    keep_best(search);
   for (int i = 0; i < search->count; i++) {
     struct gd_point *point = &search->points[i];
     if (point->status != GD_OK)

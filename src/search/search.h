@@ -45,6 +45,7 @@ struct gd_search {
   bool retry_failed;      /* measure also what failed for a reason that will be there again */
   bool simulate;          /* measure nothing: predictions are the answer, and none is kept */
   bool fast;              /* leave out what the prediction excludes */
+  bool best_alone;        /* of each model only the point that gd_points_best takes */
   double rank_timeout_s;  /* 0: the default */
   double trial_timeout_s; /* of one trial; 0: GD_SEARCH_TRIAL_TIMEOUT_S */
   double time_limit_s;    /* of the whole search; 0: none */

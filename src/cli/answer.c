@@ -1,0 +1,574 @@
+/*
+ * Answers of `plan`; see answer.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "cli/answer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "cli/show_cost.h"
+#include "cli/show_trial.h"
+#include "hw/estimate.h"
+#include "money/run_cost.h"
+
+enum { LABEL = 12, COLUMNS = 80 };
+
+/* --- words --------------------------------------------------------------------------------- */
+
+/* "NVIDIA GeForce RTX 3090 24 GB" is "RTX 3090 24 GB" to everybody. */
+static const char *short_title(const char *title) {
+  static const char *const makers[] = {"NVIDIA ", "GeForce ", "Tesla "};
+  for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+    if (strncmp(title, makers[i], strlen(makers[i])) == 0)
+      title += strlen(makers[i]);
+  return title;
+}
+
+static const char *place_of(struct gd_cli *cli, const char *device, int count, bool gpus) {
+  if (count == 1)
+    return gd_show_cell(cli, "%s", short_title(device));
+  return gpus ? gd_show_cell(cli, "%d x %s", count, short_title(device))
+              : gd_show_cell(cli, "%d ranks on %s", count, device);
+}
+
+/* "compiled and fused kernels, ZeRO stage 1": each once. */
+static const char *words_of(struct gd_cli *cli, const struct gd_method *method) {
+  struct gd_strbuf text = {0};
+  const char *before = "";
+  for (int i = 0; i < GD_METHOD_PART_COUNT; i++) {
+    const struct gd_method_part *part = gd_method_row((enum gd_method_part_id)i);
+    if (!gd_method_has(method, (enum gd_method_part_id)i) || !part->words ||
+        strcmp(part->words, before) == 0)
+      continue;
+    gd_strbuf_printf(&text, "%s%s", text.length ? ", " : "", part->words);
+    before = part->words;
+  }
+  const char *words = gd_show_cell(cli, "%s", text.length ? text.text : "op by op");
+  gd_strbuf_deinit(&text);
+  return words;
+}
+
+/* "--gpu 4x3090", with what else was said of the machines. */
+static const char *hardware_options(struct gd_cli *cli, const char *gpu, int count) {
+  const struct gd_cli_options *options = &cli->options;
+  struct gd_strbuf text = {0};
+  if (count > 1 && !strchr(gpu, '/'))
+    gd_strbuf_printf(&text, "--gpu %dx%s", count, gpu);
+  else
+    gd_strbuf_printf(&text, count > 1 ? "--gpu %s --count %d" : "--gpu %s", gpu, count);
+  if (options->machine)
+    gd_strbuf_printf(&text, " --machine %s", options->machine);
+  if (options->network)
+    gd_strbuf_printf(&text, " --network %s", options->network);
+  const char *cell = gd_show_cell(cli, "%s", text.text ? text.text : "");
+  gd_strbuf_deinit(&text);
+  return cell;
+}
+
+/* The day that is so many days from now, as 2026-12-31; "" past ten years. */
+static const char *date_after(char text[16], double days) {
+  time_t at = time(NULL) + (time_t)(days * 86400);
+  struct tm parts;
+  text[0] = '\0';
+  if (days < 3652 && localtime_r(&at, &parts))
+    strftime(text, 16, "%Y-%m-%d", &parts);
+  return text;
+}
+
+/* --- making -------------------------------------------------------------------------------- */
+
+static void begin(struct gd_answer *answer, const struct gd_model *model) {
+  *answer = (struct gd_answer){.model = model->name,
+                               .images = model->family->images,
+                               .rent_usd = (double)NAN,
+                               .rent_usd_per_gpu_hour = (double)NAN,
+                               .hardware_usd = (double)NAN,
+                               .experiment_usd = (double)NAN,
+                               .energy_kwh = (double)NAN,
+                               .energy_usd = (double)NAN,
+                               .co2_kg = (double)NAN};
+}
+
+static void set_days(struct gd_answer *answer, const struct gd_model *model, double step_s,
+                     double days, double low, double high, int gpus) {
+  const struct gd_recipe *recipe = &model->recipe;
+  answer->days = days;
+  answer->days_low = low;
+  answer->days_high = high;
+  answer->per_s = (double)recipe->batch * (answer->images ? 1 : (double)recipe->seq) / step_s;
+  answer->per_gpu_per_s = answer->per_s / gpus;
+}
+
+static enum gd_status set_cost(struct gd_cli *cli, struct gd_hw *hw, const struct gd_target *target,
+                               double gpu_power_w, struct gd_answer *answer, struct gd_error *err) {
+  struct gd_run_cost cost;
+  GD_TRY(gd_run_cost_find(hw, target, answer->days, gpu_power_w, &cost, err));
+  const struct gd_money_option *option = &cost.option;
+  answer->rent_usd = option->rent_usd;
+  answer->rent_usd_per_gpu_hour = option->rent ? option->rent->usd_per_gpu_hour : (double)NAN;
+  answer->provider = option->rent ? gd_show_cell(cli, "%s", option->rent->provider) : NULL;
+  answer->machine = cost.bought ? gd_show_cell(cli, "%s", cost.bought->name) : NULL;
+  answer->machines = cost.machines;
+  answer->hardware_usd = option->hardware_usd;
+  answer->experiment_usd = option->experiment_usd;
+  answer->energy_kwh = option->energy_kwh;
+  answer->energy_usd = option->energy_usd;
+  answer->co2_kg = option->co2_kg;
+  return GD_OK;
+}
+
+/* "activations 14.0 GiB, fp32 master and fp16 weights 2.26 GiB, ...", the largest first. */
+static const char *say_memory(struct gd_cli *cli, const struct gd_trial *trial) {
+  struct gd_strbuf text = {0};
+  bool said[GD_CATEGORY_DEVICE_COUNT] = {false};
+  char size[GD_SHOW_TEXT];
+  const char *weights =
+      trial->precision == GD_PRECISION_FP32
+          ? "fp32 weights"
+          : gd_show_cell(cli, "fp32 master and %s weights", gd_precision_name(trial->precision));
+  const char *const names[GD_CATEGORY_DEVICE_COUNT] = {[GD_CATEGORY_PARAMETERS] =
+                                                           weights ? weights : "weights",
+                                                       [GD_CATEGORY_OPTIMIZER] = "Adam's moments"};
+  for (int n = 0; n < GD_CATEGORY_DEVICE_COUNT; n++) {
+    int largest = -1;
+    for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
+      if (!said[i] && (largest < 0 || trial->bytes[i] > trial->bytes[largest]))
+        largest = i;
+    said[largest] = true;
+    if (trial->bytes[largest] * 200 < trial->peak_bytes)
+      break; /* half a percent, and what follows is smaller */
+    gd_strbuf_printf(&text, "%s%s %s", n ? ", " : "",
+                     names[largest] ? names[largest] : gd_category_name((enum gd_category)largest),
+                     gd_format_bytes(size, sizeof size, trial->bytes[largest]));
+  }
+  const char *cell = gd_show_cell(cli, "%s", text.text ? text.text : "");
+  gd_strbuf_deinit(&text);
+  return cell;
+}
+
+static const char *say_lack(struct gd_cli *cli, const struct gd_trial *trial) {
+  char needed[GD_SHOW_TEXT], allowed[GD_SHOW_TEXT];
+  struct gd_trial_need need = gd_trial_need(trial);
+  return gd_show_cell(
+      cli, "needs %s of %s memory and has %s", gd_format_bytes(needed, sizeof needed, need.bytes),
+      need.device ? "device" : "host", gd_format_bytes(allowed, sizeof allowed, need.limit_bytes));
+}
+
+/* What keeps free-lunch alone from being the answer, where that is memory. */
+static const char *say_why(struct gd_cli *cli, const struct gd_point *point,
+                           const struct gd_point *among, int count) {
+  char needed[GD_SHOW_TEXT];
+  for (int i = 0; i < count; i++) {
+    const struct gd_trial *trial = &among[i].trial;
+    if (strcmp(trial->method, "free-lunch") != 0 || among[i].model != point->model ||
+        trial->status != GD_TRIAL_INFEASIBLE)
+      continue;
+    return gd_show_cell(cli, "free-lunch alone does not fit: it needs %s with micro-batch 1",
+                        gd_format_bytes(needed, sizeof needed, gd_trial_need(trial).bytes));
+  }
+  return NULL;
+}
+
+/* "within about 1.3x, 9 times out of 10: untested on RTX 3090 24 GB" */
+static const char *say_trust(struct gd_cli *cli, const struct gd_predicting *p,
+                             const struct gd_prediction *prediction, int count) {
+  const struct gd_gpu *gpu = p->has_target ? p->target.gpu : NULL;
+  const char *title = gpu ? short_title(gpu->title) : "this machine";
+  double factor = 1 / (1 - prediction->error);
+  if (prediction->validated)
+    return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: tested on %s", factor, title);
+  if (gpu && p->predictor.distance <= 0 && count > 1)
+    return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: tested on one %s, not on %d",
+                        factor, title, count);
+  return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: untested on %s", factor, title);
+}
+
+static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
+                            const struct gd_point *point) {
+  const struct gd_trial *trial = &point->trial;
+  char recipe[GD_CLI_RECIPE_TEXT], ranks[24] = "", methods[GD_METHOD_NAME + 16] = "";
+  gd_cli_recipe_options(cli, recipe, sizeof recipe);
+  if (trial->ranks > 1)
+    snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
+  if (cli->options.methods)
+    snprintf(methods, sizeof methods, " --methods %s", trial->method);
+  if (!p->has_target)
+    return gd_show_cell(cli, "gpudays bench %s%s%s%s", point->argument, recipe, ranks, methods);
+  return gd_show_cell(cli, "gpudays export %s%s %s%s --format hf", point->argument, recipe,
+                      hardware_options(cli, cli->options.gpu, p->target.count), methods);
+}
+
+enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
+                                  const struct gd_point *point, const struct gd_point *among,
+                                  int count, struct gd_answer *answer, struct gd_error *err) {
+  const struct gd_trial *trial = &point->trial;
+  const struct gd_prediction *prediction = &point->prediction;
+  char text[GD_SHOW_TEXT * 3];
+  bool gpu = strcmp(trial->backend, "cuda") == 0;
+  begin(answer, point->model);
+  answer->fits = trial->status != GD_TRIAL_INFEASIBLE;
+  answer->method = gd_show_cell(cli, "%s", trial->method);
+  answer->place = place_of(cli, trial->device, trial->ranks, gpu);
+  answer->software = "gpudays' own engine";
+  answer->stack = "own";
+  answer->precision = trial->precision;
+  answer->micro_batch = trial->micro_batch;
+  answer->peak_bytes = (double)trial->peak_bytes;
+  answer->limit_bytes = (double)trial->device_limit_bytes;
+  answer->settings = gd_show_cell(cli, "%s", gd_show_accumulation(text, sizeof text, trial));
+  answer->words = words_of(cli, &point->options.method);
+  answer->memory = say_memory(cli, trial);
+  answer->next = say_next(cli, p, point);
+  if (!answer->fits)
+    answer->lacks = say_lack(cli, trial);
+  else if (count > 1)
+    answer->why = say_why(cli, point, among, count);
+  if (!answer->fits || !prediction->known || !gd_predicting_shows(p))
+    return GD_OK;
+  set_days(answer, point->model, prediction->step_s, prediction->days, prediction->days_low,
+           prediction->days_high, trial->ranks);
+  double peak =
+      gd_predictor_peak(&p->predictor, trial->precision, gd_trial_peak(trial) == GD_PEAK_TF32);
+  if (peak > 0 && (gpu || trial->ranks == 1))
+    answer->mfu = trial->model_flops_per_step / prediction->step_s / (peak * trial->ranks);
+  answer->trust = say_trust(cli, p, prediction, trial->ranks);
+  return p->has_target ? set_cost(cli, &p->hw, &p->target, prediction->power_w, answer, err)
+                       : GD_OK;
+}
+
+enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan,
+                                  const struct gd_stack_row *row, struct gd_answer *answer,
+                                  struct gd_error *err) {
+  const struct gd_target *target = &plan->target;
+  struct gd_stack_miss miss = gd_stack_plan_miss(plan, row);
+  char name[GD_METHOD_NAME], need[GD_SHOW_TEXT], have[GD_SHOW_TEXT], recipe[GD_CLI_RECIPE_TEXT];
+  begin(answer, row->model);
+  answer->fits = row->fits;
+  answer->method = gd_show_cell(cli, "%s", gd_method_name(&row->method, name));
+  answer->place = place_of(cli, target->gpu->title, target->count, true);
+  answer->software = gd_show_cell(cli, "%s", plan->facts->title);
+  answer->stack = gd_show_cell(cli, "%s", plan->facts->name);
+  answer->precision = row->precision;
+  answer->micro_batch = row->micro_batch;
+  answer->peak_bytes = row->bytes.device;
+  answer->limit_bytes = miss.host ? (double)target->memory_bytes : miss.have_bytes;
+  answer->settings =
+      gd_show_cell(cli, "gradient accumulation %.0f x micro-batch %lld%s", row->accumulation,
+                   (long long)row->micro_batch, target->count > 1 ? " per GPU" : "");
+  answer->words = words_of(cli, &row->method);
+  answer->next = gd_show_cell(cli, "gpudays export %s%s %s --methods %s --format hf",
+                              row->model->name, gd_cli_recipe_options(cli, recipe, sizeof recipe),
+                              hardware_options(cli, cli->options.gpu, target->count),
+                              gd_method_name(&row->method, name));
+  if (!row->fits) {
+    answer->lacks = gd_show_cell(cli, "needs about %s of %s memory and has %s",
+                                 gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
+                                 miss.host ? "host" : "device",
+                                 gd_format_bytes(have, sizeof have, (int64_t)miss.have_bytes));
+    return GD_OK;
+  }
+  set_days(answer, row->model, row->step_s, row->days, row->days_low, row->days_high,
+           target->count);
+  struct gd_model_facts facts;
+  GD_TRY(gd_model_facts(row->model, row->precision, &facts, err));
+  double peak = gd_estimate_peak(target->gpu, row->precision, GD_PEAKS_DATASHEET);
+  if (peak > 0)
+    answer->mfu = facts.flops_per_step / row->step_s / (peak * target->count);
+  answer->trust = gd_show_cell(cli, "within about %.2gx, 9 times out of 10; it rests on %s",
+                               row->days_high / row->days, plan->basis);
+  return set_cost(cli, &plan->hw, target, row->step.watts, answer, err);
+}
+
+/* --- lines --------------------------------------------------------------------------------- */
+
+/* "  label     text", wrapped under the text. */
+static void append_item(struct gd_cli *cli, const char *label, const char *text) {
+  struct gd_strbuf *out = &cli->out;
+  int column = LABEL;
+  bool first = true;
+  gd_strbuf_printf(out, "  %-*s", LABEL - 2, label);
+  for (; *text; first = false) {
+    int length = (int)strcspn(text, " ");
+    if (!first && column + 1 + length > COLUMNS) {
+      gd_strbuf_printf(out, "\n%*s", LABEL, "");
+      column = LABEL;
+    } else if (!first) {
+      gd_strbuf_append(out, " ");
+      column++;
+    }
+    gd_strbuf_printf(out, "%.*s", length, text);
+    column += length;
+    text += length;
+    text += strspn(text, " ");
+  }
+  gd_strbuf_append(out, "\n");
+}
+
+static void append_buffer(struct gd_cli *cli, const char *label, struct gd_strbuf *text) {
+  if (text->text && !text->failed)
+    append_item(cli, label, text->text);
+  cli->out.failed = cli->out.failed || text->failed;
+  gd_strbuf_deinit(text);
+}
+
+/* The first line, and what is read by most. */
+static void append_time(struct gd_cli *cli, const struct gd_answer *answer) {
+  struct gd_show_duration shown;
+  char date[16], low[16], high[16];
+  gd_show_duration(&shown, answer->days, answer->days_low, answer->days_high);
+  gd_strbuf_printf(&cli->out, "  %-*s", LABEL - 2, "time");
+  gd_show_bold(cli, shown.value);
+  gd_strbuf_printf(&cli->out, "  (%s)", shown.interval);
+  if (date_after(date, answer->days)[0] && date_after(high, answer->days_high)[0])
+    gd_strbuf_printf(&cli->out, ", done by %s%s%s%s%s%s", date, answer->days >= 1 ? " (" : "",
+                     answer->days >= 1 ? date_after(low, answer->days_low) : "",
+                     answer->days >= 1 ? " - " : "", answer->days >= 1 ? high : "",
+                     answer->days >= 1 ? ")" : "");
+  gd_strbuf_append(&cli->out, "\n");
+}
+
+static void append_speed(struct gd_cli *cli, const struct gd_answer *answer) {
+  const char *unit = answer->images ? "images" : "tokens";
+  char all[GD_SHOW_TEXT], each[GD_SHOW_TEXT];
+  struct gd_strbuf text = {0};
+  gd_strbuf_printf(&text, "%s %s/s", gd_format_digits(all, sizeof all, answer->per_s, 3), unit);
+  if (answer->per_gpu_per_s < answer->per_s)
+    gd_strbuf_printf(&text, ", %s per GPU",
+                     gd_format_digits(each, sizeof each, answer->per_gpu_per_s, 3));
+  if (answer->mfu > 0)
+    gd_strbuf_printf(&text, "; MFU %.0f %%", 100 * answer->mfu);
+  gd_strbuf_printf(&text, "; %s%s", answer->software,
+                   strcmp(answer->stack, "own") == 0 ? " (--stack pytorch: PyTorch)" : "");
+  append_buffer(cli, "speed", &text);
+}
+
+static void append_settings(struct gd_cli *cli, const struct gd_answer *answer) {
+  struct gd_strbuf text = {0};
+  gd_strbuf_printf(&text, "%s (%s), %s, %s", answer->method, answer->words,
+                   gd_precision_name(answer->precision), answer->settings);
+  append_buffer(cli, "settings", &text);
+}
+
+static void append_memory(struct gd_cli *cli, const struct gd_answer *answer) {
+  char peak[GD_SHOW_TEXT], limit[GD_SHOW_TEXT];
+  struct gd_strbuf text = {0};
+  gd_strbuf_printf(&text, "%s of %s",
+                   gd_format_bytes(peak, sizeof peak, (int64_t)answer->peak_bytes),
+                   gd_format_bytes(limit, sizeof limit, (int64_t)answer->limit_bytes));
+  if (answer->memory && answer->memory[0])
+    gd_strbuf_printf(&text, ": %s", answer->memory);
+  if (answer->why)
+    gd_strbuf_printf(&text, "; %s", answer->why);
+  append_buffer(cli, "memory", &text);
+}
+
+static void append_cost(struct gd_cli *cli, const struct gd_answer *answer) {
+  char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT], c[GD_SHOW_TEXT], kwh[GD_SHOW_TEXT];
+  struct gd_strbuf text = {0};
+  if (isfinite(answer->rent_usd))
+    gd_strbuf_printf(&text, "rent %s (%s a GPU-hour, %s)",
+                     gd_show_usd(a, sizeof a, answer->rent_usd),
+                     gd_show_usd(b, sizeof b, answer->rent_usd_per_gpu_hour), answer->provider);
+  if (isfinite(answer->hardware_usd))
+    gd_strbuf_printf(&text, "%sown %s%s for %s, %s of its 5 years", text.length ? "; " : "",
+                     answer->machines > 1 ? gd_show_cell(cli, "%d x ", answer->machines) : "",
+                     answer->machine, gd_show_usd(a, sizeof a, answer->hardware_usd),
+                     gd_show_usd(b, sizeof b, answer->experiment_usd));
+  if (isfinite(answer->energy_kwh))
+    gd_strbuf_printf(&text, "%s%s kWh (%s, %s kg of CO2)", text.length ? "; " : "",
+                     gd_format_digits(kwh, sizeof kwh, answer->energy_kwh, 3),
+                     gd_show_usd(c, sizeof c, answer->energy_usd),
+                     gd_format_digits(a, sizeof a, answer->co2_kg, 3));
+  append_buffer(cli, "cost", &text);
+}
+
+void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
+  gd_show_bold(cli, answer->model);
+  gd_strbuf_append(&cli->out, " on ");
+  gd_show_bold(cli, answer->place);
+  gd_strbuf_append(&cli->out, "\n");
+  if (!answer->fits) {
+    append_item(cli, "answer",
+                gd_show_cell(cli, "does not fit: %s %s", answer->method, answer->lacks));
+    append_memory(cli, answer);
+    return;
+  }
+  if (answer->days > 0) {
+    append_time(cli, answer);
+    append_speed(cli, answer);
+  } else {
+    append_item(cli, "answer",
+                "fits; its time is not known before this machine was calibrated "
+                "('gpudays calibrate', once, a minute) or measured");
+  }
+  append_settings(cli, answer);
+  append_memory(cli, answer);
+  append_cost(cli, answer);
+  append_item(cli, "next", answer->next);
+  if (answer->trust)
+    append_item(cli, "trust", answer->trust);
+}
+
+/* --- a table ------------------------------------------------------------------------------- */
+
+enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
+                               struct gd_error *err) {
+  static const struct gd_show_column columns[] = {
+      {"MODEL", false}, {"HARDWARE", false}, {"TIME", true},    {"INTERVAL", true},
+      {"PER S", true},  {"MFU", true},       {"METHOD", false}, {"MICRO-BATCH", true},
+      {"MEMORY", true}, {"RENT", true},      {"KWH", true}};
+  struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
+  for (int i = 0; i < count; i++) {
+    const struct gd_answer *answer = &answers[i];
+    char text[GD_SHOW_TEXT];
+    struct gd_show_duration shown;
+    const char **row = gd_show_row(&rows);
+    row[0] = answer->model;
+    row[1] = answer->place;
+    row[2] = answer->fits ? "fits" : "does not fit";
+    row[6] = answer->method;
+    row[7] = gd_show_count_cell(cli, answer->micro_batch);
+    row[8] = gd_show_bytes_cell(cli, (int64_t)answer->peak_bytes);
+    if (answer->days <= 0)
+      continue;
+    gd_show_duration(&shown, answer->days, answer->days_low, answer->days_high);
+    row[2] = gd_show_cell(cli, "%s", shown.value);
+    row[3] = gd_show_cell(cli, "%s", shown.interval);
+    row[4] = gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, answer->per_s, 3));
+    if (answer->mfu > 0)
+      row[5] = gd_show_cell(cli, "%.0f %%", 100 * answer->mfu);
+    if (isfinite(answer->rent_usd))
+      row[9] = gd_show_cell(cli, "%s", gd_show_usd(text, sizeof text, answer->rent_usd));
+    if (isfinite(answer->energy_kwh))
+      row[10] = gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, answer->energy_kwh, 3));
+  }
+  return gd_show_rows(&rows, 0, err);
+}
+
+/* --- for programs -------------------------------------------------------------------------- */
+
+static void set_date(struct gd_show_object *to, const char *key, double days) {
+  char date[16];
+  if (days > 0 && date_after(date, days)[0])
+    gd_show_set_text(to, key, date);
+  else
+    gd_show_set_null(to, key);
+}
+
+static void set_text(struct gd_show_object *to, const char *key, const char *text) {
+  if (text)
+    gd_show_set_text(to, key, text);
+  else
+    gd_show_set_null(to, key);
+}
+
+void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer) {
+  gd_show_set_text(to, "stack", answer->stack);
+  gd_show_set_positive(to, answer->images ? "images_per_s" : "tokens_per_s", answer->per_s);
+  gd_show_set_positive(to, answer->images ? "images_per_s_per_gpu" : "tokens_per_s_per_gpu",
+                       answer->per_gpu_per_s);
+  gd_show_set_positive(to, "mfu", answer->mfu);
+  set_date(to, "done_low", answer->days_low);
+  set_date(to, "done", answer->days);
+  set_date(to, "done_high", answer->days_high);
+  gd_show_set_real(to, "rent_usd", answer->rent_usd);
+  gd_show_set_real(to, "rent_usd_per_gpu_hour", answer->rent_usd_per_gpu_hour);
+  set_text(to, "rent_provider", answer->provider);
+  set_text(to, "bought", answer->machine);
+  gd_show_set_real(to, "hardware_usd", answer->hardware_usd);
+  gd_show_set_real(to, "experiment_usd", answer->experiment_usd);
+  gd_show_set_real(to, "wall_energy_kwh", answer->energy_kwh);
+  gd_show_set_real(to, "energy_usd", answer->energy_usd);
+  gd_show_set_real(to, "co2_kg", answer->co2_kg);
+  set_text(to, "next", answer->next);
+}
+
+/* --- remedies ------------------------------------------------------------------------------ */
+
+/* "+ckpt+zero1", "2 GPUs", "--seq 4096", "1 x H200": what changes. */
+static const char *say_change(struct gd_cli *cli, const struct gd_remedy *remedy) {
+  char size[GD_SHOW_TEXT];
+  switch (remedy->kind) {
+  case GD_REMEDY_METHOD: return gd_show_cell(cli, "%s", remedy->method);
+  case GD_REMEDY_COUNT: return gd_show_cell(cli, "%d GPUs", remedy->count);
+  case GD_REMEDY_SEQ: return gd_show_cell(cli, "sequence %lld", (long long)remedy->seq);
+  case GD_REMEDY_HOST:
+    return gd_show_cell(cli, "%s of host memory a GPU",
+                        gd_format_bytes(size, sizeof size, remedy->host_bytes));
+  case GD_REMEDY_GPU: break;
+  }
+  return gd_show_cell(cli, "%d x %s", remedy->count, short_title(remedy->gpu->title));
+}
+
+static const char *say_command(struct gd_cli *cli, const struct gd_point *point,
+                               const struct gd_target *target, const struct gd_remedy *remedy) {
+  const struct gd_cli_options *options = &cli->options;
+  char recipe[GD_CLI_RECIPE_TEXT], size[64] = "", memory[64] = "";
+  if (remedy->kind == GD_REMEDY_SEQ)
+    snprintf(size, sizeof size, " --seq %lld --batch %lld", (long long)remedy->seq,
+             (long long)remedy->batch);
+  else
+    gd_cli_recipe_options(cli, recipe, sizeof recipe);
+  if (options->device_memory_bytes > 0)
+    snprintf(memory, sizeof memory, " --device-memory %lldMiB",
+             (long long)(options->device_memory_bytes >> 20));
+  if (remedy->kind == GD_REMEDY_HOST)
+    snprintf(memory + strlen(memory), sizeof memory - strlen(memory), " --host-memory %lldGiB",
+             (long long)(remedy->host_bytes >> 30));
+  return gd_show_cell(
+      cli, "gpudays plan %s%s%s%s%s%s%s", point->argument,
+      remedy->kind == GD_REMEDY_SEQ ? size : recipe, target ? " " : "",
+      target
+          ? hardware_options(cli, remedy->kind == GD_REMEDY_GPU ? remedy->gpu->name : options->gpu,
+                             remedy->count)
+          : "",
+      memory, remedy->kind == GD_REMEDY_METHOD ? " --methods " : "",
+      remedy->kind == GD_REMEDY_METHOD ? remedy->method : "");
+}
+
+void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
+                        const struct gd_target *target, const struct gd_remedies *remedies) {
+  for (int i = 0; i < remedies->count; i++) {
+    const struct gd_remedy *remedy = &remedies->list[i];
+    struct gd_show_duration shown;
+    struct gd_strbuf text = {0};
+    gd_strbuf_printf(&text, "%s: fits", say_change(cli, remedy));
+    if (remedy->kind != GD_REMEDY_METHOD)
+      gd_strbuf_printf(&text, " with %s", remedy->method);
+    if (remedy->days > 0) {
+      gd_show_duration(&shown, remedy->days, remedy->days, remedy->days);
+      gd_strbuf_printf(&text, ", %s", shown.value);
+    }
+    if (remedy->days > 0 && remedies->days > 0 && remedy->kind <= GD_REMEDY_SEQ)
+      gd_strbuf_printf(&text, ", %+.0f %% against enough memory",
+                       100 * (remedy->days / remedies->days - 1));
+    gd_strbuf_printf(&text, ": %s", say_command(cli, point, target, remedy));
+    append_buffer(cli, i ? "" : "instead", &text);
+  }
+  if (remedies->count == 0)
+    append_item(cli, "instead",
+                "nothing near to it fits: no other method, no more GPUs of this "
+                "kind, no shorter sequence");
+}
+
+void gd_answer_remedy_objects(struct gd_cli *cli, struct gd_show_object *to,
+                              const struct gd_point *point, const struct gd_target *target,
+                              const struct gd_remedies *remedies) {
+  struct gd_show_object row, rows = {.object = json_array()};
+  for (int i = 0; i < remedies->count; i++) {
+    const struct gd_remedy *remedy = &remedies->list[i];
+    gd_show_begin(&row);
+    gd_show_set_text(&row, "change", say_change(cli, remedy));
+    gd_show_set_text(&row, "method", remedy->method);
+    gd_show_set_positive(&row, "days", remedy->days);
+    gd_show_set_positive(&row, "days_ratio",
+                         remedies->days > 0 ? remedy->days / remedies->days : 0);
+    gd_show_set_text(&row, "command", say_command(cli, point, target, remedy));
+    gd_show_append(&rows, &row);
+  }
+  gd_show_set_object(to, "remedies", &rows);
+}

@@ -1,0 +1,62 @@
+/*
+ * The answer of `plan` for one model on given hardware: time, speed, settings, memory, cost, the
+ * next command and how far to trust it, a line each; of several as a table. An answer is plain data
+ * with texts in the arena of the command, so that what it was made from can go.
+ */
+#ifndef GD_CLI_ANSWER_H
+#define GD_CLI_ANSWER_H
+
+#include "cli/predicting.h"
+#include "report/stack_plan.h"
+#include "search/remedies.h"
+
+struct gd_answer {
+  const char *model, *method;
+  const char *place;    /* "4 x RTX 3090 24 GB" */
+  const char *software; /* "gpudays' own engine" */
+  const char *stack;    /* "own", or a name of data/stacks */
+  bool images;          /* samples are images, not tokens */
+  bool fits;
+  const char *lacks;                /* where it does not: what it needs and has */
+  double days, days_low, days_high; /* 0: not predicted, likewise what follows */
+  double per_s, per_gpu_per_s, mfu; /* tokens, or images */
+  enum gd_precision precision;
+  int64_t micro_batch;
+  double peak_bytes, limit_bytes;
+  const char *settings; /* "gradient accumulation 16 x micro-batch 16 per GPU" */
+  const char *words;    /* the method in words */
+  const char *memory;   /* by category; NULL: that is not known */
+  const char *why;      /* why this method, where a simpler one does not fit; or NULL */
+  const char *next, *trust;
+  /* of a target whose days are known; else NaN and NULL */
+  double rent_usd, rent_usd_per_gpu_hour, hardware_usd, experiment_usd;
+  double energy_kwh, energy_usd, co2_kg;
+  const char *provider, *machine; /* who rents it out; what is bought */
+  int machines;
+};
+
+/* Of a planned point; among: the points that it was chosen from, itself too. */
+enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
+                                  const struct gd_point *point, const struct gd_point *among,
+                                  int count, struct gd_answer *answer,
+                                  struct gd_error *err) GD_MUST_USE;
+/* Of a row of another software. */
+enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan,
+                                  const struct gd_stack_row *row, struct gd_answer *answer,
+                                  struct gd_error *err) GD_MUST_USE;
+
+void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer);
+/* A row for each. */
+enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
+                               struct gd_error *err) GD_MUST_USE;
+/* What an answer adds to the object of its trial: null where it is not known. */
+void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer);
+
+/* What to do where nothing fits: a line each with its command; or an array of them. */
+void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
+                        const struct gd_target *target, const struct gd_remedies *remedies);
+void gd_answer_remedy_objects(struct gd_cli *cli, struct gd_show_object *to,
+                              const struct gd_point *point, const struct gd_target *target,
+                              const struct gd_remedies *remedies);
+
+#endif
