@@ -187,17 +187,35 @@ static const char *say_trust(struct gd_cli *cli, const struct gd_predicting *p,
   return gd_show_cell(cli, "within about %.2gx, 9 times out of 10: untested on %s", factor, title);
 }
 
+/* Appends " --device-memory 24GiB", in the largest unit that it is a whole number of. */
+static void set_size(char *text, size_t size, const char *option, int64_t bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+  int unit = 0;
+  size_t length = strlen(text);
+  if (bytes <= 0)
+    return;
+  for (; unit < 3 && bytes % 1024 == 0; unit++)
+    bytes /= 1024;
+  snprintf(text + length, size - length, " %s %lld%s", option, (long long)bytes, units[unit]);
+}
+
 static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
                             const struct gd_point *point) {
   const struct gd_trial *trial = &point->trial;
-  char recipe[GD_CLI_RECIPE_TEXT], ranks[24] = "", methods[GD_METHOD_NAME + 16] = "";
+  char recipe[GD_CLI_RECIPE_TEXT], ranks[24] = "", methods[GD_METHOD_NAME + 16] = "",
+                                   memory[96] = "", threads[32] = "";
   gd_cli_recipe_options(cli, recipe, sizeof recipe);
   if (trial->ranks > 1)
     snprintf(ranks, sizeof ranks, " --ranks %d", trial->ranks);
   if (cli->options.methods)
     snprintf(methods, sizeof methods, " --methods %s", trial->method);
+  set_size(memory, sizeof memory, "--device-memory", cli->options.device_memory_bytes);
+  set_size(memory, sizeof memory, "--host-memory", cli->options.host_memory_bytes);
+  if (cli->options.threads > 0)
+    snprintf(threads, sizeof threads, " --threads %lld", (long long)cli->options.threads);
   if (!p->has_target)
-    return gd_show_cell(cli, "gpudays bench %s%s%s%s", point->argument, recipe, ranks, methods);
+    return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s", point->argument, recipe, ranks, threads,
+                        memory, methods);
   return gd_show_cell(cli, "gpudays export %s%s %s%s --format hf", point->argument, recipe,
                       hardware_options(cli, cli->options.gpu, p->target.count), methods);
 }
@@ -213,7 +231,9 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   answer->fits = trial->status != GD_TRIAL_INFEASIBLE;
   answer->method = gd_show_cell(cli, "%s", trial->method);
   answer->place = place_of(cli, trial->device, trial->ranks, gpu);
-  answer->software = "gpudays' own engine";
+  answer->cpu = !gpu;
+  answer->software =
+      p->has_target ? "gpudays' own engine (--stack pytorch: PyTorch)" : "gpudays' own engine";
   answer->stack = "own";
   answer->precision = trial->precision;
   answer->micro_batch = trial->micro_batch;
@@ -240,6 +260,116 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
                        : GD_OK;
 }
 
+/* "MFU 45 %, HFU 60 % of 2.1 TFLOP/s bf16 (measured peak)" */
+static const char *say_mfu(struct gd_cli *cli, const struct gd_trial *trial) {
+  char text[GD_SHOW_TEXT];
+  struct gd_strbuf line = {0};
+  if (!(trial->peak_flops > 0))
+    return NULL;
+  gd_strbuf_printf(&line, "MFU %s %%", gd_format_digits(text, sizeof text, 100 * trial->mfu, 2));
+  /* Executed FLOPs are worth a word where they differ from the model's. */
+  if (fabs(trial->hfu - trial->mfu) >= 0.005)
+    gd_strbuf_printf(&line, ", HFU %s %%%s",
+                     gd_format_digits(text, sizeof text, 100 * trial->hfu, 2),
+                     trial->hfu < trial->mfu
+                         ? " (less: masked scores, rows without a label and a last position are "
+                           "skipped)"
+                         : "");
+  gd_strbuf_printf(
+      &line, " of %s %s (%s peak)", gd_show_rate(text, sizeof text, trial->peak_flops),
+      gd_show_trial_peak(trial),
+      gd_show_peak_source(trial->backend, trial->device, gd_trial_peak(trial),
+                          trial->peak_flops / (trial->devices ? trial->devices : trial->ranks)));
+  const char *cell = gd_show_cell(cli, "%s", line.text ? line.text : "");
+  gd_strbuf_deinit(&line);
+  return cell;
+}
+
+/* "100 steps of 4 x 8 tokens, 1.2 s each: 16 micro-steps of 70 ms and an update of 80 ms" */
+static const char *say_step(struct gd_cli *cli, const struct gd_point *point) {
+  const struct gd_trial *trial = &point->trial;
+  const int64_t steps = point->model->recipe.steps;
+  const struct gd_prediction *prediction = &point->prediction;
+  bool measured = point->source != GD_SEARCH_PREDICTED;
+  double last_s = measured ? trial->last_micro_step.median_s : prediction->last_micro_step_s;
+  bool has_last = measured ? trial->last_micro_step.count > 0 : prediction->has_last_micro_step;
+  char size[3 * GD_SHOW_TEXT], count[GD_SHOW_TEXT], step[GD_SHOW_TEXT], each[GD_SHOW_TEXT],
+      last[GD_SHOW_TEXT], update[GD_SHOW_TEXT];
+  return gd_show_cell(cli, "%s step%s of %s, %s each: micro-step %s%s%s, update %s",
+                      gd_format_count(count, sizeof count, steps), steps == 1 ? "" : "s",
+                      gd_show_step_size(size, sizeof size, point->model),
+                      gd_show_seconds(step, sizeof step, trial->step_s),
+                      gd_show_seconds(each, sizeof each, trial->micro_step.median_s),
+                      has_last ? ", the last " : "",
+                      has_last ? gd_show_seconds(last, sizeof last, last_s) : "",
+                      gd_show_seconds(update, sizeof update, trial->update.median_s));
+}
+
+/* What it takes next to the plan's bytes: "host 1.2 GiB; resident set grew by 900 MiB". */
+static const char *say_more_memory(struct gd_cli *cli, const struct gd_trial *trial) {
+  struct gd_strbuf text = {0};
+  char size[GD_SHOW_TEXT];
+  bool gpu = strcmp(trial->backend, "cuda") == 0;
+  gd_strbuf_printf(&text, "%s; host %s", say_memory(cli, trial),
+                   gd_format_bytes(size, sizeof size, trial->host_bytes));
+  if (trial->resident_bytes >= 0)
+    gd_strbuf_printf(&text, gpu ? "; the driver counts %s" : "; resident set grew by %s",
+                     gd_format_bytes(size, sizeof size, trial->resident_bytes));
+  if (trial->resident_bytes >= 0 && trial->runtime_bytes >= 0 && gpu)
+    gd_strbuf_printf(&text, ", and %s of runtime next to it",
+                     gd_format_bytes(size, sizeof size, trial->runtime_bytes));
+  const char *cell = gd_show_cell(cli, "%s", text.text ? text.text : "");
+  gd_strbuf_deinit(&text);
+  return cell;
+}
+
+/* What trains with the settings that were timed. */
+static const char *say_train(struct gd_cli *cli, const struct gd_point *point) {
+  char recipe[GD_CLI_RECIPE_TEXT], ranks[24] = "", methods[GD_METHOD_NAME + 16] = "";
+  gd_cli_recipe_options(cli, recipe, sizeof recipe);
+  if (point->trial.ranks > 1)
+    snprintf(ranks, sizeof ranks, " --ranks %d", point->trial.ranks);
+  if (cli->options.methods)
+    snprintf(methods, sizeof methods, " --methods %s", point->trial.method);
+  return gd_show_cell(cli, "gpudays train %s%s%s%s --data %s", point->argument, recipe, ranks,
+                      methods, point->model->family->images ? "FOLDER" : "FILE");
+}
+
+void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
+                        const struct gd_point *point, struct gd_answer *answer) {
+  const struct gd_trial *trial = &point->trial;
+  bool measured = point->source != GD_SEARCH_PREDICTED;
+  char text[GD_SHOW_TEXT * 3], loss[GD_SHOW_TEXT];
+  begin(answer, point->model);
+  answer->fits = true;
+  answer->method = gd_show_cell(cli, "%s", trial->method);
+  answer->cpu = strcmp(trial->backend, "cuda") != 0;
+  answer->place = place_of(cli, trial->device, trial->ranks, !answer->cpu);
+  answer->software = "gpudays' own engine";
+  answer->stack = "own";
+  answer->precision = trial->precision;
+  answer->micro_batch = trial->micro_batch;
+  answer->peak_bytes = (double)trial->peak_bytes;
+  answer->limit_bytes = (double)trial->device_limit_bytes;
+  answer->settings = gd_show_cell(cli, "%s", gd_show_accumulation(text, sizeof text, trial));
+  answer->words = words_of(cli, &point->options.method);
+  set_days(answer, point->model, trial->step_s, trial->days, trial->days_low, trial->days_high,
+           trial->ranks);
+  answer->interval_of = measured ? "95 %: " : "predicted: ";
+  answer->mfu = trial->peak_flops > 0 ? trial->mfu : 0;
+  answer->mfu_words = say_mfu(cli, trial);
+  answer->step = say_step(cli, point);
+  answer->memory = say_more_memory(cli, trial);
+  answer->next = measured ? say_train(cli, point) : say_next(cli, p, point);
+  if (measured) {
+    gd_format_digits(loss, sizeof loss, trial->loss, 4);
+    answer->trust = gd_show_cell(cli, "measured here; loss %s, gradient norm %.3g: plausible", loss,
+                                 trial->norm);
+  } else if (point->prediction.known) {
+    answer->trust = say_trust(cli, p, &point->prediction, trial->ranks);
+  }
+}
+
 enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan,
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) {
@@ -255,7 +385,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
   answer->precision = row->precision;
   answer->micro_batch = row->micro_batch;
   answer->peak_bytes = row->bytes.device;
-  answer->limit_bytes = miss.host ? (double)target->memory_bytes : miss.have_bytes;
+  answer->limit_bytes = miss.device_bytes;
   answer->settings =
       gd_show_cell(cli, "gradient accumulation %.0f x micro-batch %lld%s", row->accumulation,
                    (long long)row->micro_batch, target->count > 1 ? " per GPU" : "");
@@ -278,9 +408,9 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
   double peak = gd_estimate_peak(target->gpu, row->precision, GD_PEAKS_DATASHEET);
   if (peak > 0)
     answer->mfu = facts.flops_per_step / row->step_s / (peak * target->count);
-  answer->trust = gd_show_cell(cli, "within about %.2gx, 9 times out of 10; it rests on %s",
+  answer->trust = gd_show_cell(cli, "within about %.2gx, 9 times out of 10; %s",
                                row->days_high / row->days, plan->basis);
-  return set_cost(cli, &plan->hw, target, row->step.watts, answer, err);
+  return set_cost(cli, gd_stack_plan_hw(plan), target, row->step.watts, answer, err);
 }
 
 /* --- lines --------------------------------------------------------------------------------- */
@@ -315,20 +445,35 @@ static void append_buffer(struct gd_cli *cli, const char *label, struct gd_strbu
   gd_strbuf_deinit(text);
 }
 
+/* A command is one line, however long: it is there to be copied. */
+static void append_command(struct gd_cli *cli, const char *label, const char *command) {
+  gd_strbuf_printf(&cli->out, "  %-*s%s\n", LABEL - 2, label, command);
+}
+
+/* ", done by 2026-12-31 (2026-12-21 - 2027-01-13)"; "" past ten years. */
+static const char *say_date(struct gd_cli *cli, const struct gd_answer *answer) {
+  char date[16], low[16], high[16];
+  date_after(low, answer->days_low);
+  if (!date_after(date, answer->days)[0] || !date_after(high, answer->days_high)[0])
+    return "";
+  if (answer->days < 1)
+    return gd_show_cell(cli, ", done by %s", date);
+  return gd_show_cell(cli, ", done by %s (%s - %s)", date, low, high);
+}
+
 /* The first line, and what is read by most. */
 static void append_time(struct gd_cli *cli, const struct gd_answer *answer) {
   struct gd_show_duration shown;
-  char date[16], low[16], high[16];
   gd_show_duration(&shown, answer->days, answer->days_low, answer->days_high);
+  const char *date = say_date(cli, answer), *of = answer->interval_of ? answer->interval_of : "";
+  size_t length = LABEL + strlen(shown.value) + strlen(of) + strlen(shown.interval) + 4;
   gd_strbuf_printf(&cli->out, "  %-*s", LABEL - 2, "time");
   gd_show_bold(cli, shown.value);
-  gd_strbuf_printf(&cli->out, "  (%s)", shown.interval);
-  if (date_after(date, answer->days)[0] && date_after(high, answer->days_high)[0])
-    gd_strbuf_printf(&cli->out, ", done by %s%s%s%s%s%s", date, answer->days >= 1 ? " (" : "",
-                     answer->days >= 1 ? date_after(low, answer->days_low) : "",
-                     answer->days >= 1 ? " - " : "", answer->days >= 1 ? high : "",
-                     answer->days >= 1 ? ")" : "");
-  gd_strbuf_append(&cli->out, "\n");
+  gd_strbuf_printf(&cli->out, "  (%s%s)", of, shown.interval);
+  if (length + strlen(date) > COLUMNS)
+    gd_strbuf_printf(&cli->out, ",\n%*s%s\n", LABEL, "", date + 2);
+  else
+    gd_strbuf_printf(&cli->out, "%s\n", date);
 }
 
 static void append_speed(struct gd_cli *cli, const struct gd_answer *answer) {
@@ -337,12 +482,14 @@ static void append_speed(struct gd_cli *cli, const struct gd_answer *answer) {
   struct gd_strbuf text = {0};
   gd_strbuf_printf(&text, "%s %s/s", gd_format_digits(all, sizeof all, answer->per_s, 3), unit);
   if (answer->per_gpu_per_s < answer->per_s)
-    gd_strbuf_printf(&text, ", %s per GPU",
-                     gd_format_digits(each, sizeof each, answer->per_gpu_per_s, 3));
-  if (answer->mfu > 0)
-    gd_strbuf_printf(&text, "; MFU %.0f %%", 100 * answer->mfu);
-  gd_strbuf_printf(&text, "; %s%s", answer->software,
-                   strcmp(answer->stack, "own") == 0 ? " (--stack pytorch: PyTorch)" : "");
+    gd_strbuf_printf(&text, ", %s per %s",
+                     gd_format_digits(each, sizeof each, answer->per_gpu_per_s, 3),
+                     answer->cpu ? "rank" : "GPU");
+  if (answer->mfu_words)
+    gd_strbuf_printf(&text, "; %s", answer->mfu_words);
+  else if (answer->mfu > 0)
+    gd_strbuf_printf(&text, "; MFU %s %%", gd_format_digits(all, sizeof all, 100 * answer->mfu, 2));
+  gd_strbuf_printf(&text, "; %s", answer->software);
   append_buffer(cli, "speed", &text);
 }
 
@@ -406,9 +553,11 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
                 "('gpudays calibrate', once, a minute) or measured");
   }
   append_settings(cli, answer);
+  if (answer->step)
+    append_item(cli, "step", answer->step);
   append_memory(cli, answer);
   append_cost(cli, answer);
-  append_item(cli, "next", answer->next);
+  append_command(cli, "next", answer->next);
   if (answer->trust)
     append_item(cli, "trust", answer->trust);
 }
@@ -440,7 +589,8 @@ enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answe
     row[3] = gd_show_cell(cli, "%s", shown.interval);
     row[4] = gd_show_cell(cli, "%s", gd_format_digits(text, sizeof text, answer->per_s, 3));
     if (answer->mfu > 0)
-      row[5] = gd_show_cell(cli, "%.0f %%", 100 * answer->mfu);
+      row[5] =
+          gd_show_cell(cli, "%s %%", gd_format_digits(text, sizeof text, 100 * answer->mfu, 2));
     if (isfinite(answer->rent_usd))
       row[9] = gd_show_cell(cli, "%s", gd_show_usd(text, sizeof text, answer->rent_usd));
     if (isfinite(answer->energy_kwh))
@@ -507,18 +657,15 @@ static const char *say_change(struct gd_cli *cli, const struct gd_remedy *remedy
 static const char *say_command(struct gd_cli *cli, const struct gd_point *point,
                                const struct gd_target *target, const struct gd_remedy *remedy) {
   const struct gd_cli_options *options = &cli->options;
-  char recipe[GD_CLI_RECIPE_TEXT], size[64] = "", memory[64] = "";
+  char recipe[GD_CLI_RECIPE_TEXT], size[64] = "", memory[96] = "";
   if (remedy->kind == GD_REMEDY_SEQ)
     snprintf(size, sizeof size, " --seq %lld --batch %lld", (long long)remedy->seq,
              (long long)remedy->batch);
   else
     gd_cli_recipe_options(cli, recipe, sizeof recipe);
-  if (options->device_memory_bytes > 0)
-    snprintf(memory, sizeof memory, " --device-memory %lldMiB",
-             (long long)(options->device_memory_bytes >> 20));
-  if (remedy->kind == GD_REMEDY_HOST)
-    snprintf(memory + strlen(memory), sizeof memory - strlen(memory), " --host-memory %lldGiB",
-             (long long)(remedy->host_bytes >> 30));
+  set_size(memory, sizeof memory, "--device-memory", options->device_memory_bytes);
+  set_size(memory, sizeof memory, "--host-memory",
+           remedy->kind == GD_REMEDY_HOST ? remedy->host_bytes : options->host_memory_bytes);
   return gd_show_cell(
       cli, "gpudays plan %s%s%s%s%s%s%s", point->argument,
       remedy->kind == GD_REMEDY_SEQ ? size : recipe, target ? " " : "",
@@ -546,8 +693,8 @@ void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
     if (remedy->days > 0 && remedies->days > 0 && remedy->kind <= GD_REMEDY_SEQ)
       gd_strbuf_printf(&text, ", %+.0f %% against enough memory",
                        100 * (remedy->days / remedies->days - 1));
-    gd_strbuf_printf(&text, ": %s", say_command(cli, point, target, remedy));
     append_buffer(cli, i ? "" : "instead", &text);
+    append_command(cli, "", say_command(cli, point, target, remedy));
   }
   if (remedies->count == 0)
     append_item(cli, "instead",

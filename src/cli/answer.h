@@ -1,7 +1,7 @@
 /*
- * The answer of `plan` for one model on given hardware: time, speed, settings, memory, cost, the
- * next command and how far to trust it, a line each; of several as a table. An answer is plain data
- * with texts in the arena of the command, so that what it was made from can go.
+ * The answer of `plan` and `bench` for one model on given hardware: time, speed, settings, memory,
+ * cost, the next command and how far to trust it, a line each; of several as a table. An answer is
+ * plain data with texts in the arena of the command, so that what it was made from can go.
  */
 #ifndef GD_CLI_ANSWER_H
 #define GD_CLI_ANSWER_H
@@ -16,17 +16,21 @@ struct gd_answer {
   const char *software; /* "gpudays' own engine" */
   const char *stack;    /* "own", or a name of data/stacks */
   bool images;          /* samples are images, not tokens */
+  bool cpu;             /* of a CPU: its parts are ranks, not GPUs */
   bool fits;
   const char *lacks;                /* where it does not: what it needs and has */
   double days, days_low, days_high; /* 0: not predicted, likewise what follows */
+  const char *interval_of;          /* "95 %: "; NULL: the interval of a prediction */
   double per_s, per_gpu_per_s, mfu; /* tokens, or images */
   enum gd_precision precision;
   int64_t micro_batch;
   double peak_bytes, limit_bytes;
-  const char *settings; /* "gradient accumulation 16 x micro-batch 16 per GPU" */
-  const char *words;    /* the method in words */
-  const char *memory;   /* by category; NULL: that is not known */
-  const char *why;      /* why this method, where a simpler one does not fit; or NULL */
+  const char *settings;  /* "gradient accumulation 16 x micro-batch 16 per GPU" */
+  const char *words;     /* the method in words */
+  const char *mfu_words; /* MFU with its peak; NULL: the figure alone */
+  const char *step;      /* what it consists of, and its times; or NULL */
+  const char *memory;    /* by category; NULL: that is not known */
+  const char *why;       /* why this method, where a simpler one does not fit; or NULL */
   const char *next, *trust;
   /* of a target whose days are known; else NaN and NULL */
   double rent_usd, rent_usd_per_gpu_hour, hardware_usd, experiment_usd;
@@ -40,6 +44,9 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
                                   const struct gd_point *point, const struct gd_point *among,
                                   int count, struct gd_answer *answer,
                                   struct gd_error *err) GD_MUST_USE;
+/* Of one that was measured here, or simulated. */
+void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
+                        const struct gd_point *point, struct gd_answer *answer);
 /* Of a row of another software. */
 enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan,
                                   const struct gd_stack_row *row, struct gd_answer *answer,

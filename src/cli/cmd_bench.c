@@ -185,8 +185,9 @@ static enum gd_status show_one(struct gd_cli *cli, const struct gd_search *searc
   const struct gd_point *only = &search->points[0];
   GD_TRY(gd_summary_append(cli, predicting, only, false, err));
   if (search->best_alone && only->trial.status != GD_TRIAL_INFEASIBLE)
-    gd_strbuf_append(&cli->out, "  note: the best method by prediction; --methods naive,free-lunch "
-                                "compares, all measures all\n");
+    gd_show_paragraph(&cli->out, 2,
+                      "note: the best method by prediction; --methods naive,free-lunch compares, "
+                      "--methods all measures all");
   return GD_OK;
 }
 
@@ -273,8 +274,7 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_predicting *predicting, 
   if (in_job) {
     GD_TRY(gd_launch_join(cli, err));
     GD_TRY(gd_points_agree(asked, cli->options.simulate, cli->options.fast, cli->comm, err));
-    return gd_points_of_cli(cli, "naive", asked,
-                            err); /* `all` depends on how many ranks there are */
+    return gd_points_of_cli(cli, usual, asked, err); /* `all` depends on how many ranks there are */
   }
   if (!options->gpu) /* the hardware of --gpu was looked up before: it counts the ranks */
     GD_TRY(gd_predicting_open(predicting, cli, err));

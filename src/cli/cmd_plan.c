@@ -223,9 +223,13 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
   gd_show_precision_note(&cli->out, point->model, &point->trial);
   if (!best)
     gd_answer_remedies(cli, point, target, &remedies);
-  gd_show_too_old(cli, p);
-  return (best && cli->options.methods) || cli->options.explain ? show_details(cli, p, point, err)
-                                                                : GD_OK;
+  if ((best && cli->options.methods) || cli->options.explain)
+    return show_details(cli, p, point, err);
+  if (best && !target && gd_predicting_shows(p))
+    gd_show_basis(cli, p, 1u << point->prediction.of); /* a target's is in the line of trust */
+  else
+    gd_show_too_old(cli, p);
+  return GD_OK;
 }
 
 /* One of the models or machines that are compared. */

@@ -123,6 +123,17 @@ static void show_step(struct gd_cli *cli, const struct gd_stack_plan *plan) {
   }
 }
 
+/* Recipes whose precision this GPU does not have. */
+static void show_precisions(struct gd_cli *cli, const struct gd_stack_plan *plan) {
+  for (int i = 0; i < plan->count; i++)
+    if (plan->rows[i].substituted && (i == 0 || plan->rows[i].model != plan->rows[i - 1].model))
+      gd_strbuf_printf(&cli->out, "%s: the recipe's %s runs as %s: this GPU has no %s\n",
+                       plan->rows[i].model->name,
+                       gd_precision_name(plan->rows[i].model->recipe.precision),
+                       gd_precision_name(plan->rows[i].precision),
+                       gd_precision_name(plan->rows[i].model->recipe.precision));
+}
+
 static enum gd_status show_table(struct gd_cli *cli, const struct gd_stack_plan *plan,
                                  struct gd_error *err) {
   static const struct gd_show_column columns[] = {
@@ -140,13 +151,7 @@ static enum gd_status show_table(struct gd_cli *cli, const struct gd_stack_plan 
   GD_TRY(gd_show_rows(&rows, 0, err));
   snprintf(line, sizeof line, "predicted, not measured: %s", plan->basis);
   gd_strbuf_append(&cli->out, "\n");
-  for (int i = 0; i < plan->count; i++)
-    if (plan->rows[i].substituted && (i == 0 || plan->rows[i].model != plan->rows[i - 1].model))
-      gd_strbuf_printf(&cli->out, "%s: the recipe's %s runs as %s: this GPU has no %s\n",
-                       plan->rows[i].model->name,
-                       gd_precision_name(plan->rows[i].model->recipe.precision),
-                       gd_precision_name(plan->rows[i].precision),
-                       gd_precision_name(plan->rows[i].model->recipe.precision));
+  show_precisions(cli, plan);
   gd_show_paragraph(&cli->out, 0, line);
   show_step(cli, plan);
   return GD_OK;
@@ -225,6 +230,9 @@ static enum gd_status show_answers(struct stack_planning *planning, struct gd_er
       continue;
     gd_answer_append(cli, answer);
     gd_show_nodes(cli, &plan->target);
+  }
+  if (!planning->comparing && !gd_cli_for_programs(cli)) {
+    show_precisions(cli, plan);
     show_step(cli, plan);
   }
   return GD_OK;
@@ -257,8 +265,9 @@ static enum gd_status plan_target(struct stack_planning *planning, struct gd_err
   asked->nodes = (int)options->nodes;
   GD_TRY(gd_stack_plan_fill(&planning->plan, asked, err));
   note_verdict(planning);
-  return planning->comparing || !options->methods ? show_answers(planning, err)
-                                                  : show_ranking(planning, err);
+  return planning->comparing || asked->n_methods == 1 || !options->methods
+             ? show_answers(planning, err)
+             : show_ranking(planning, err);
 }
 
 static enum gd_status plan_targets(struct stack_planning *planning, struct gd_error *err) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/answer.h"
 #include "cli/cli.h"
 #include "cli/show_trial.h"
 #include "trial/load.h"
@@ -41,17 +42,27 @@ static void append_days(struct gd_cli *cli, double days, double low, double high
   gd_strbuf_printf(&cli->out, "  (%s%s)", before, shown.interval);
 }
 
-/* Whether it fits; days; or why there are none. */
+/* How much the GPUs draw; how: "modelled", "measured by NVML". */
+static void append_energy(const struct summary *s, double power_w, double days, const char *how) {
+  if (power_w > 0)
+    gd_strbuf_printf(s->out, "  about %.0f W a GPU, %.3g kWh for %s (%s)\n", power_w,
+                     power_w * s->trial->ranks * 24 * days / 1000,
+                     s->trial->ranks > 1 ? "all of them" : "the run", how);
+}
+
+/* Days; whether it fits; or why there are none. */
 static void append_answer(const struct summary *s) {
   const struct gd_trial *trial = s->trial;
   char needed[GD_SHOW_TEXT], allowed[GD_SHOW_TEXT];
   bool host = !s->fits && trial->peak_bytes <= trial->device_limit_bytes;
   if (s->kind == PREDICTED || s->kind == MEASURED) {
-    append_days(s->cli, trial->days, trial->days_low, trial->days_high,
-                s->kind == PREDICTED ? "predicted: " : "95 %: ");
-    gd_strbuf_append(s->out, "\n");
+    struct gd_answer answer;
+    gd_answer_of_trial(s->cli, s->p, s->point, &answer);
+    gd_answer_append(s->cli, &answer);
+    append_energy(s, trial->gpu_power_w, trial->days, "measured by NVML");
     return;
   }
+  gd_show_trial_title(s->out, trial);
   gd_strbuf_append(s->out, "  ");
   if (s->kind == NO_DAYS) {
     gd_show_bold(s->cli, gd_trial_status_name(trial->status));
@@ -81,14 +92,6 @@ static const char *say_micro_step(char text[3 * GD_SHOW_TEXT], double each_s, do
   return text;
 }
 
-/* How much the GPUs draw; how: "modelled", "measured by NVML". */
-static void append_energy(const struct summary *s, double power_w, double days, const char *how) {
-  if (power_w > 0)
-    gd_strbuf_printf(s->out, "  about %.0f W a GPU, %.3g kWh for %s (%s)\n", power_w,
-                     power_w * s->trial->ranks * 24 * days / 1000,
-                     s->trial->ranks > 1 ? "all of them" : "the run", how);
-}
-
 /* The predicted time of a plan that fits. */
 static void append_plan_times(const struct summary *s) {
   const struct gd_prediction *prediction = &s->point->prediction;
@@ -105,30 +108,16 @@ static void append_plan_times(const struct summary *s) {
 
 /* What it consists of, and how long its parts take. */
 static void append_step(const struct summary *s) {
-  const struct gd_trial *trial = s->trial;
-  const int64_t steps = s->point->model->recipe.steps;
-  char a[GD_SHOW_TEXT], size[3 * GD_SHOW_TEXT], c[GD_SHOW_TEXT], micro_steps[3 * GD_SHOW_TEXT],
-      micro_step[3 * GD_SHOW_TEXT];
-  if (s->kind == NO_DAYS)
+  char size[3 * GD_SHOW_TEXT], micro_steps[3 * GD_SHOW_TEXT];
+  if (s->kind != PLANNED)
     return;
-  gd_show_step_size(size, sizeof size, s->point->model);
-  gd_show_accumulation(micro_steps, sizeof micro_steps, trial);
-  if (s->kind == PLANNED) {
-    gd_strbuf_printf(s->out, "  a step of %s: %s\n", size, micro_steps);
-    if (s->p->has_target)
-      gd_show_nodes(s->cli, &s->p->target);
-    if (s->fits && gd_predicting_shows(s->p))
-      append_plan_times(s);
-    return;
-  }
-  gd_strbuf_printf(s->out, "  %s step%s of %s, %s each:\n", gd_format_count(a, sizeof a, steps),
-                   steps == 1 ? "" : "s", size, gd_show_seconds(c, sizeof c, trial->step_s));
-  gd_strbuf_printf(s->out, "  %s (%s) + update (%s)\n", micro_steps,
-                   say_micro_step(micro_step, trial->micro_step.median_s,
-                                  trial->last_micro_step.median_s,
-                                  trial->last_micro_step.count > 0),
-                   gd_show_seconds(a, sizeof a, trial->update.median_s));
-  append_energy(s, trial->gpu_power_w, trial->days, "measured by NVML");
+  gd_strbuf_printf(s->out, "  a step of %s: %s\n",
+                   gd_show_step_size(size, sizeof size, s->point->model),
+                   gd_show_accumulation(micro_steps, sizeof micro_steps, s->trial));
+  if (s->p->has_target)
+    gd_show_nodes(s->cli, &s->p->target);
+  if (s->fits && gd_predicting_shows(s->p))
+    append_plan_times(s);
 }
 
 /* --- memory -------------------------------------------------------------------------------- */
@@ -170,37 +159,10 @@ static void append_host_parts(struct gd_strbuf *out, const struct gd_trial *tria
   }
 }
 
-static bool on_gpu(const struct gd_trial *trial) {
-  return strcmp(trial->backend, "cuda") == 0;
-}
-
-static void append_memory_line(struct gd_strbuf *out, const struct gd_trial *trial) {
-  struct gd_strbuf line = {0};
-  char size[GD_SHOW_TEXT], more[GD_SHOW_TEXT];
-  gd_strbuf_printf(&line, "memory %s:", gd_format_bytes(size, sizeof size, trial->peak_bytes));
-  for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)
-    gd_strbuf_printf(&line, " %s %s%s", gd_category_name((enum gd_category)i),
-                     gd_format_bytes(size, sizeof size, trial->bytes[i]),
-                     i + 1 < GD_CATEGORY_DEVICE_COUNT ? "," : ";");
-  gd_strbuf_printf(&line, " host %s", gd_format_bytes(size, sizeof size, trial->host_bytes));
-  if (trial->resident_bytes >= 0 && !on_gpu(trial))
-    gd_strbuf_printf(&line, "; resident set grew by %s",
-                     gd_format_bytes(size, sizeof size, trial->resident_bytes));
-  if (trial->resident_bytes >= 0 && on_gpu(trial))
-    gd_strbuf_printf(&line, "; the driver counts %s",
-                     gd_format_bytes(size, sizeof size, trial->resident_bytes));
-  if (trial->resident_bytes >= 0 && trial->runtime_bytes >= 0 && on_gpu(trial))
-    gd_strbuf_printf(&line, ", and %s of runtime next to it",
-                     gd_format_bytes(more, sizeof more, trial->runtime_bytes));
-  gd_show_buffer(out, 2, &line);
-}
-
-/* A plan lists every category of bytes; a measured trial only totals. */
+/* A plan lists every category of bytes. */
 static enum gd_status append_memory(const struct summary *s, struct gd_error *err) {
   const struct gd_trial *trial = s->trial;
   char a[GD_SHOW_TEXT], b[GD_SHOW_TEXT];
-  if (s->kind == PREDICTED || s->kind == MEASURED)
-    append_memory_line(s->out, trial);
   if (s->kind != PLANNED)
     return GD_OK;
   gd_strbuf_append(s->out, "\n");
@@ -211,36 +173,6 @@ static enum gd_status append_memory(const struct summary *s, struct gd_error *er
   append_host_parts(s->out, trial);
   gd_strbuf_printf(s->out, "; planned in %s\n", gd_show_seconds(a, sizeof a, trial->plan_s));
   return GD_OK;
-}
-
-/* --- the rate ------------------------------------------------------------------------------ */
-
-static void append_rate(const struct summary *s) {
-  const struct gd_trial *trial = s->trial;
-  enum gd_peak peak = gd_trial_peak(trial);
-  struct gd_strbuf line = {0};
-  char rate[2 * GD_SHOW_TEXT];
-  if (s->kind != MEASURED)
-    return;
-  gd_strbuf_append(&line, gd_show_throughput(rate, sizeof rate, s->point->model, trial));
-  if (trial->peak_flops > 0) {
-    gd_strbuf_printf(&line, ", MFU %s %%",
-                     gd_format_digits(rate, sizeof rate, 100 * trial->mfu, 2));
-    /* Executed FLOPs are worth a word where they differ from the model's. */
-    if (fabs(trial->hfu - trial->mfu) >= 0.005)
-      gd_strbuf_printf(
-          &line, ", HFU %s %%%s", gd_format_digits(rate, sizeof rate, 100 * trial->hfu, 2),
-          trial->hfu < trial->mfu ? " (less: masked scores, rows without a label and a last "
-                                    "position are skipped)"
-                                  : "");
-    gd_strbuf_printf(
-        &line, " of %s %s (%s peak)", gd_show_rate(rate, sizeof rate, trial->peak_flops),
-        gd_show_trial_peak(trial),
-        gd_show_peak_source(trial->backend, trial->device, peak,
-                            trial->peak_flops / (trial->devices ? trial->devices : trial->ranks)));
-  }
-  gd_strbuf_printf(&line, "; loss %.4g, gradient norm %.3g: plausible", trial->loss, trial->norm);
-  gd_show_buffer(s->out, 2, &line);
 }
 
 /* --- notes --------------------------------------------------------------------------------- */
@@ -385,11 +317,9 @@ enum gd_status gd_summary_append(struct gd_cli *cli, const struct gd_predicting 
                                     : trial->status != GD_TRIAL_OK         ? NO_DAYS
                                     : point->source == GD_SEARCH_PREDICTED ? PREDICTED
                                                                            : MEASURED};
-  gd_show_trial_title(&cli->out, trial);
   append_answer(&s);
   append_step(&s);
   GD_TRY(append_memory(&s, err));
-  append_rate(&s);
   append_notes(&s);
   return GD_OK;
 }

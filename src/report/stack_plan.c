@@ -322,8 +322,7 @@ enum gd_status gd_stack_plan_open(const char *stack, struct gd_stack_plan *plan,
   return open_stack(stack, plan, err);
 }
 
-/* The catalogue of the paper's comparison, or one of its own. */
-static struct gd_hw *hw_of(struct gd_stack_plan *plan) {
+struct gd_hw *gd_stack_plan_hw(struct gd_stack_plan *plan) {
   return plan->facts->paper ? &plan->accuracy.stack.hw : &plan->hw;
 }
 
@@ -336,8 +335,8 @@ enum gd_status gd_stack_plan_fill(struct gd_stack_plan *plan, const struct gd_st
   if (asked->target)
     plan->target = *asked->target;
   else
-    GD_TRY(gd_hw_target(hw_of(plan), asked->gpu, asked->count, asked->nodes, asked->machine,
-                        asked->network, &plan->target, err));
+    GD_TRY(gd_hw_target(gd_stack_plan_hw(plan), asked->gpu, asked->count, asked->nodes,
+                        asked->machine, asked->network, &plan->target, err));
   if (asked->cpus > 0)
     plan->target.cpus = asked->cpus;
   gd_gpu_model_make(plan->target.gpu, &plan->fitted.gpu, &plan->gpu);
@@ -376,6 +375,7 @@ struct gd_stack_miss gd_stack_plan_miss(const struct gd_stack_plan *plan,
   double device = device_limit(plan);
   bool host = bytes->device <= device;
   return (struct gd_stack_miss){.host = host,
+                                .device_bytes = device,
                                 .need_bytes = host ? bytes->host : bytes->device,
                                 .have_bytes = host ? host_limit(plan) : device};
 }

@@ -67,6 +67,8 @@ struct gd_stack_plan {
    failure. */
 enum gd_status gd_stack_plan_make(const struct gd_stack_asked *asked, struct gd_stack_plan *plan,
                                   struct gd_error *err) GD_MUST_USE;
+/* The catalogue that it was planned with: of the paper's comparison, or its own. */
+struct gd_hw *gd_stack_plan_hw(struct gd_stack_plan *plan);
 void gd_stack_plan_deinit(struct gd_stack_plan *plan); /* safe on a zeroed one */
 /* The same in two, for who asks often: open reads the stack (asked->stack alone), fill answers, and
    its rows take the place of those before. Models are told apart by address, and must outlive it.
@@ -81,6 +83,7 @@ int gd_stack_plan_methods(const struct gd_stack_plan *plan, bool several,
 
 /* Which memory a row lacks: bytes that its micro-batch needs, and that there are. */
 struct gd_stack_miss {
+  double device_bytes; /* what a GPU has, whatever is short */
   bool host;
   double need_bytes, have_bytes;
 };

@@ -5,7 +5,7 @@
 # shellcheck source=/dev/null
 source "$(dirname "$0")/../cli/common.sh"
 tiny_config "$WORK/tiny"
-quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.05 --threads 1 --no-store)
+quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 0.05 --threads 1 --no-store --methods naive)
 
 GPUDAYS_NCCL=ofg expect 2 plan "$WORK/tiny" --seq 8 --batch 4 --steps 10 --threads 1
 said 'gpudays: GPUDAYS_NCCL is "ofg"; expected on or off, or unset it'

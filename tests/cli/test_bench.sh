@@ -5,7 +5,7 @@
 source "$(dirname "$0")/common.sh"
 
 tiny_config "$WORK/tiny"
-quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 1 --threads 1)
+quick=(--seq 8 --batch 4 --steps 10 --sample-seconds 1 --threads 1 --methods naive)
 
 expect 0 bench "$WORK/tiny" "${quick[@]}" --json
 field_is status ok
@@ -37,15 +37,16 @@ shown '"best": {'
 shown '"commit":'
 
 expect 0 bench "$WORK/tiny" "${quick[@]}"
-head -1 "$OUT" | grep '^tiny, naive, bf16, on ' >/dev/null || fail "another first line"
-sed -n 2p "$OUT" | grep -E '^  [0-9,.]+ (us|ms|s|min|h|days)  \(95 %: [0-9.,]+ - [0-9.,]+\)$' >/dev/null ||
+head -1 "$OUT" | grep '^tiny on ' >/dev/null || fail "another first line"
+sed -n 2p "$OUT" | grep -E '^  time      [0-9,.]+ (us|ms|s|min|h|days)  \(95 %: [0-9.,]+ - [0-9.,]+\), done by ' >/dev/null ||
   fail "the answer is not the second line"
+grep -qE '^  speed +[0-9,.]+ tokens/s; MFU [0-9.]+ %' "$OUT" || fail "no speed"
+shown "  settings  naive (op by op), bf16, gradient accumulation"
 shown "10 steps of 4 x 8 tokens"
-shown "gradient accumulation 1 x micro-batch 4"
-shown "tokens/s, MFU"
 shown ": plausible"
-grep -q "  memory .*: parameters" "$OUT" || fail "no memory line"
-awk 'length > 80 { exit 1 }' "$OUT" || fail "more than 80 columns"
+grep -qE "^  memory    [0-9.]+ MiB of [0-9.]+ GiB: workspace " "$OUT" || fail "no memory line"
+shown "  next      gpudays train $WORK/tiny --batch 4 --seq 8 --steps 10 --methods naive --data FILE"
+[[ $(awk 'length > 80' "$OUT") == "  next "* ]] || fail "more than 80 columns besides the command"
 ! grep -q $'\e' "$OUT" || fail "colours in a pipe"
 
 # The seed alone decides the numbers.
@@ -65,11 +66,12 @@ field_is backend ref
 field_is mfu null
 shown '"last_micro_step_s": ['
 expect 0 bench "$WORK/tiny" "${quick[@]}" --batch 5 --micro-batch 2
-shown "gradient accumulation 3 x micro-batch 2, the last 1"
+tr -s ' \n' ' ' <"$OUT" | grep -F "gradient accumulation 3 x micro-batch 2, the last 1" >/dev/null ||
+  fail "the last micro-batch is not said"
 
 # Many days are shown in years too.
 expect 0 bench "$WORK/tiny" "${quick[@]}" --steps 1000000000 --batch 4096 --micro-batch 1
-grep -qE '^  [0-9,]+ days \([0-9,.]+ years\)  \(95 %: ' "$OUT" || fail "no years"
+grep -qE '^  time +[0-9,]+ days \([0-9,.]+ years\)  \(95 %: ' "$OUT" || fail "no years"
 
 # Does not fit: shown, never best, exit 1; with a good one as well, exit 0.
 expect 1 bench pythia-160m --device-memory 16MiB --json

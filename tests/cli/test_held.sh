@@ -4,7 +4,7 @@
 # shellcheck source=/dev/null
 source "$(dirname "$0")/common.sh"
 
-run=(bench pythia-14m --seq 64 --batch 16 --micro-batch 2 --threads 1 --sample-seconds 1 --no-store)
+run=(bench pythia-14m --seq 64 --batch 16 --micro-batch 2 --threads 1 --sample-seconds 1 --no-store --methods naive)
 group="" others=()
 clean_up() {
   ((${#others[@]} == 0)) || kill "${others[@]}" 2>/dev/null || true

@@ -83,7 +83,7 @@ done <"$WORK/program"
 # Names in JSON. The bench has a smaller last micro-batch and two models, so all its names are there.
 tiny_config "$WORK/tiny"
 tiny_config "$WORK/other"
-sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1)
+sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1 --methods naive)
 {
   "$GPUDAYS" models --json
   "$GPUDAYS" gpus --json

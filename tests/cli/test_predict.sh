@@ -177,8 +177,9 @@ expect 1 plan gpt-2.5b --stack paper --gpu a100-40gb --count 8 --batch 256 --met
 # What is asked for is honoured: micro-batch, memory, and the network between nodes.
 expect 0 plan gpt2 --stack paper --gpu a100 --micro-batch 4 --json
 field_is micro_batch 4
-expect 1 plan gpt2 --stack paper --gpu a100 --micro-batch 4 --device-memory 10GiB
+expect 1 plan gpt2 --stack paper --gpu a100 --micro-batch 4 --device-memory 10GiB --methods naive
 said "micro-batch 4 needs"
+shown "of 10.0 GiB"
 expect 0 plan gpt2 --stack paper --gpu a100 --device-memory 20GiB --json
 small=$(field micro_batch)
 expect 0 plan gpt2 --stack paper --gpu a100 --json

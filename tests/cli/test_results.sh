@@ -169,7 +169,7 @@ said "would forget all results"
 # --- what was loaded is not ours ----------------------------------------------------------------
 
 tiny_config "$WORK/m[1]"
-sample=(--seq 8 --batch 4 --steps 10 --threads 1 --sample-seconds 0.05 --json)
+sample=(--seq 8 --batch 4 --steps 10 --threads 1 --sample-seconds 0.05 --methods naive --json)
 export GPUDAYS_DB=$WORK/ours.db
 expect 0 bench "$WORK/m[1]" "${sample[@]}"
 field_is source run

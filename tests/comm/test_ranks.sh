@@ -22,7 +22,7 @@ left_over() {
 }
 
 tiny_config "$WORK/tiny"
-quick=(--seq 8 --batch 12 --steps 10 --sample-seconds 0.2)
+quick=(--seq 8 --batch 12 --steps 10 --sample-seconds 0.2 --methods naive)
 # Two thousand tokens a pass on one thread: seconds each, so a run of half a minute.
 long=(pythia-14m --seq 512 --micro-batch 4 --batch 12 --threads 1 --sample-seconds 60 --no-store)
 
@@ -124,7 +124,7 @@ field_is threads "$(($(nproc) > 3 ? $(nproc) / 2 : 1))"
 expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 3 --threads 2 --json
 field_is threads 2
 expect 0 bench "$WORK/tiny" "${quick[@]}" --ranks 2
-[[ $(grep -c '^tiny, naive' "$OUT") == 1 ]] || fail "$LAST: not one answer"
+[[ $(grep -c '^tiny on 2 ranks on ' "$OUT") == 1 ]] || fail "$LAST: not one answer"
 ! grep -q $'\e' "$OUT" || fail "$LAST: bold in a file" # a rank's stdout is a terminal of mpirun's
 expect 1 bench pythia-160m --batch 12 --device-memory 16MiB --ranks 3
 shown infeasible

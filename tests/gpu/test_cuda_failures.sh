@@ -48,7 +48,7 @@ fi
 # 80 GB as naive, 14.5 GB with kernels and everything kept, 9.4 GB with nothing kept, 3.3 GB with
 # checkpoints.
 model=(pythia-14m --backend cuda --seq 512 --batch 1024 --precision bf16 --sample-seconds 0.02
-  --trial-timeout 400s)
+  --trial-timeout 400s --methods naive)
 whole=("${model[@]}" --micro-batch 1024)
 
 # The sizes above are for cards of about 140 GB.
@@ -431,7 +431,7 @@ fi
 # --- a GPU that is slowed down -----------------------------------------------------------------
 
 tiny=("$GD_SOURCE_DIR/tests/reference/neox-parallel" --backend cuda --seq 32 --batch 4 --steps 10
-  --precision bf16 --sample-seconds 0.2)
+  --precision bf16 --sample-seconds 0.2 --methods naive)
 # clocks BITS,MHZ ARGUMENT...: a trial while NVML tells that; its text in one line is in $OUT. By
 # itself the time of the fake is that of usleep(3): samples enough for an interval of some percent.
 clocks() {

@@ -33,7 +33,7 @@ explained accumulate free-lunch
 expect 0 plan --explain "$WORK/tiny" --gpu h200
 shown "packed "
 expect 0 "${tiny[@]}" --explain ckpt
-shown "pass ckpt is not part of naive"
+shown "pass ckpt is not part of free-lunch"
 expect 2 "${tiny[@]}" --explain=nothing
 said "passes, or one of trim, precision, kernels"
 silent

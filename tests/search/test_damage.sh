@@ -5,7 +5,7 @@
 source "$(dirname "$0")/../cli/common.sh"
 
 model=$GD_SOURCE_DIR/tests/reference/neox-parallel
-quick=("$model" --seq 16 --batch 8 --sample-seconds 0.02 --threads 1)
+quick=("$model" --seq 16 --batch 8 --sample-seconds 0.02 --threads 1 --methods naive)
 export GPUDAYS_DB=$WORK/store.db
 
 # damage FROM TO: the bytes of a closed store, changed in place; as many as there were.

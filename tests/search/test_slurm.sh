@@ -9,7 +9,7 @@ PATH=$PATH:/usr/sbin:/sbin
 export GD_TEST_RUN=$$-$RANDOM
 unset OMP_NUM_THREADS
 tiny_config "$WORK/tiny"
-quick=("$WORK/tiny" --seq 16 --batch 8 --steps 10 --sample-seconds 0.02 --threads 1 --slurm)
+quick=("$WORK/tiny" --seq 16 --batch 8 --steps 10 --sample-seconds 0.02 --threads 1 --slurm --methods naive)
 export GPUDAYS_DB=$WORK/store/results.db
 jobs=$WORK/store/slurm
 
