@@ -232,8 +232,9 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   answer->method = gd_show_cell(cli, "%s", trial->method);
   answer->place = place_of(cli, trial->device, trial->ranks, gpu);
   answer->cpu = !gpu;
-  answer->software =
-      p->has_target ? "gpudays' own engine (--stack pytorch: PyTorch)" : "gpudays' own engine";
+  answer->gpu = p->has_target ? gd_show_cell(cli, "%s", short_title(p->target.gpu->title)) : NULL;
+  answer->count = trial->ranks;
+  answer->software = "gpudays' own engine";
   answer->stack = "own";
   answer->precision = trial->precision;
   answer->micro_batch = trial->micro_batch;
@@ -380,6 +381,8 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
   answer->fits = row->fits;
   answer->method = gd_show_cell(cli, "%s", gd_method_name(&row->method, name));
   answer->place = place_of(cli, target->gpu->title, target->count, true);
+  answer->gpu = gd_show_cell(cli, "%s", short_title(target->gpu->title));
+  answer->count = target->count;
   answer->software = gd_show_cell(cli, "%s", plan->facts->title);
   answer->stack = gd_show_cell(cli, "%s", plan->facts->name);
   answer->precision = row->precision;
@@ -489,7 +492,8 @@ static void append_speed(struct gd_cli *cli, const struct gd_answer *answer) {
     gd_strbuf_printf(&text, "; %s", answer->mfu_words);
   else if (answer->mfu > 0)
     gd_strbuf_printf(&text, "; MFU %s %%", gd_format_digits(all, sizeof all, 100 * answer->mfu, 2));
-  gd_strbuf_printf(&text, "; %s", answer->software);
+  bool other = answer->gpu && strcmp(answer->stack, "own") == 0; /* could be asked of it */
+  gd_strbuf_printf(&text, "; %s%s", answer->software, other ? " (--stack pytorch: PyTorch)" : "");
   append_buffer(cli, "speed", &text);
 }
 

@@ -13,6 +13,8 @@
 struct gd_answer {
   const char *model, *method;
   const char *place;    /* "4 x RTX 3090 24 GB" */
+  const char *gpu;      /* "RTX 3090 24 GB"; NULL: this machine */
+  int count;            /* of them */
   const char *software; /* "gpudays' own engine" */
   const char *stack;    /* "own", or a name of data/stacks */
   bool images;          /* samples are images, not tokens */
@@ -56,6 +58,12 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer);
 /* A row for each. */
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
                                struct gd_error *err) GD_MUST_USE;
+/* Where -o is given: whether a picture can come of it; comparing: there are several answers. */
+enum gd_status gd_answer_may_draw(const struct gd_cli *cli, bool comparing,
+                                  struct gd_error *err) GD_MUST_USE;
+/* A picture of them, for the path of -o; with its figures as CSV and as PNG next to it. */
+enum gd_status gd_answer_draw(struct gd_cli *cli, const struct gd_answer *answers, int count,
+                              struct gd_error *err) GD_MUST_USE;
 /* What an answer adds to the object of its trial: null where it is not known. */
 void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer);
 

@@ -368,7 +368,7 @@ static enum gd_status show_comparison(struct planning *planning, struct gd_error
                     "each by its best method, predicted for gpudays' own engine where not said "
                     "otherwise; PER S: tokens or images, of all GPUs; one of them alone says how "
                     "far to trust it");
-  return GD_OK;
+  return cli->options.output ? gd_answer_draw(cli, planning->answers, planning->count, err) : GD_OK;
 }
 
 static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
@@ -376,6 +376,7 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
   struct planning planning = {.cli = cli, .rows = {.object = json_array()}};
   int machines = cli->options.n_gpus > 1 ? cli->options.n_gpus : 1;
   planning.comparing = machines > 1 || (asked->n_models > 1 && !cli->options.methods);
+  GD_TRY(gd_answer_may_draw(cli, planning.comparing, err));
   planning.answers = gd_arena_alloc(&cli->arena, (size_t)(asked->n_models * machines) + 1,
                                     sizeof *planning.answers);
   struct gd_points_kept *kept = gd_points_kept_new();

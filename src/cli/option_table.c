@@ -306,8 +306,8 @@ const struct gd_option gd_option_table[] = {
     {"format", "NAME", ON(EXPORT) | ON(TOKENS), 0, false,
      "hf, deepspeed, torchtitan, sbatch; or llmc, raw, npy", gd_value_format, 0, 0, 0},
     {"output", "PATH",
-     ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(TOKENS) | ON(CALIBRATE) | ON(FIT) | ON(ACCURACY) |
-         ON_TRAIN,
+     ON(PLAN) | ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(TOKENS) | ON(CALIBRATE) | ON(FIT) |
+         ON(ACCURACY) | ON_TRAIN,
      'o', false, "where to write: a file, or a folder of figures", gd_value_text, TARGET(output), 0,
      0},
     {"calibration", "NAME", ON(ACCURACY) | ON_TRIALS | ON(CALIBRATE), 0, false,

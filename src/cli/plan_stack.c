@@ -282,8 +282,10 @@ static enum gd_status plan_targets(struct stack_planning *planning, struct gd_er
   }
   if (gd_cli_for_programs(cli))
     return GD_OK;
-  return planning->comparing ? gd_answer_table(cli, planning->answers, planning->count, err)
-                             : GD_OK;
+  if (!planning->comparing)
+    return GD_OK;
+  GD_TRY(gd_answer_table(cli, planning->answers, planning->count, err));
+  return cli->options.output ? gd_answer_draw(cli, planning->answers, planning->count, err) : GD_OK;
 }
 
 enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
@@ -310,6 +312,7 @@ enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
                            .any_size = options->micro_batch == GD_MICRO_BATCH_MAX,
                            .device_bytes = (double)options->device_memory_bytes,
                            .host_bytes = (double)options->host_memory_bytes}}};
+  GD_TRY(gd_answer_may_draw(cli, planning.comparing, err));
   if (!planning.answers)
     return gd_nomem(err, "before the first plan");
   enum gd_status status = plan_targets(&planning, err);
