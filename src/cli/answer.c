@@ -217,7 +217,7 @@ static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
     return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s", point->argument, recipe, ranks, threads,
                         memory, methods);
   return gd_show_cell(cli, "gpudays export %s%s %s%s --format hf", point->argument, recipe,
-                      hardware_options(cli, cli->options.gpu, p->target.count), methods);
+                      hardware_options(cli, p->target.gpu->name, p->target.count), methods);
 }
 
 enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
@@ -243,12 +243,14 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   answer->settings = gd_show_cell(cli, "%s", gd_show_accumulation(text, sizeof text, trial));
   answer->words = words_of(cli, &point->options.method);
   answer->memory = say_memory(cli, trial);
-  answer->next = say_next(cli, p, point);
-  if (!answer->fits)
+  if (!answer->fits) {
     answer->lacks = say_lack(cli, trial);
-  else if (count > 1)
+    return GD_OK;
+  }
+  answer->next = say_next(cli, p, point);
+  if (count > 1)
     answer->why = say_why(cli, point, among, count);
-  if (!answer->fits || !prediction->known || !gd_predicting_shows(p))
+  if (!prediction->known || !gd_predicting_shows(p))
     return GD_OK;
   set_days(answer, point->model, prediction->step_s, prediction->days, prediction->days_low,
            prediction->days_high, trial->ranks);
@@ -395,7 +397,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
   answer->words = words_of(cli, &row->method);
   answer->next = gd_show_cell(cli, "gpudays export %s%s %s --methods %s --format hf",
                               row->model->name, gd_cli_recipe_options(cli, recipe, sizeof recipe),
-                              hardware_options(cli, cli->options.gpu, target->count),
+                              hardware_options(cli, target->gpu->name, target->count),
                               gd_method_name(&row->method, name));
   if (!row->fits) {
     answer->lacks = gd_show_cell(cli, "needs about %s of %s memory and has %s",
@@ -681,6 +683,16 @@ static const char *say_command(struct gd_cli *cli, const struct gd_point *point,
       remedy->kind == GD_REMEDY_METHOD ? remedy->method : "");
 }
 
+/* ", 18 % slower than with enough memory" */
+static void append_slowdown(struct gd_strbuf *text, double ratio) {
+  double percent = 100 * (ratio - 1);
+  if (fabs(percent) < 0.5)
+    gd_strbuf_append(text, ", as fast as with enough memory");
+  else
+    gd_strbuf_printf(text, ", %.0f %% %s than with enough memory", fabs(percent),
+                     percent > 0 ? "slower" : "faster");
+}
+
 void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
                         const struct gd_target *target, const struct gd_remedies *remedies) {
   for (int i = 0; i < remedies->count; i++) {
@@ -695,8 +707,7 @@ void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
       gd_strbuf_printf(&text, ", %s", shown.value);
     }
     if (remedy->days > 0 && remedies->days > 0 && remedy->kind <= GD_REMEDY_SEQ)
-      gd_strbuf_printf(&text, ", %+.0f %% against enough memory",
-                       100 * (remedy->days / remedies->days - 1));
+      append_slowdown(&text, remedy->days / remedies->days);
     append_buffer(cli, i ? "" : "instead", &text);
     append_command(cli, "", say_command(cli, point, target, remedy));
   }

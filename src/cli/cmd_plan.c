@@ -86,6 +86,18 @@ static void append_misses(struct gd_cli *cli, const struct gd_point *points, int
   }
 }
 
+/* Where the first of the ranking is not what plan answers, of one model. */
+static void append_choice(struct gd_cli *cli, const struct gd_point *points, int count) {
+  const struct gd_point *best = gd_points_best(points, count);
+  for (int i = 0; i < count; i++)
+    if (points[i].model != points[0].model)
+      return;
+  if (best && best != &points[0])
+    gd_show_paragraph(&cli->out, 2,
+                      gd_show_cell(cli, "answer: %s, within %.0f %% of the first and simpler",
+                                   best->trial.method, 100 * (GD_POINTS_NEAR - 1)));
+}
+
 static enum gd_status append_table(struct gd_cli *cli, const struct gd_predicting *p,
                                    const struct gd_point *points, int count, struct gd_error *err) {
   static const struct gd_show_column bytes[] = {
@@ -117,8 +129,10 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_predictin
   if (p->has_target)
     gd_show_nodes(cli, &p->target);
   GD_TRY(gd_show_rows(&rows, 2, err));
-  if (timed)
+  if (timed) {
+    append_choice(cli, points, count);
     append_misses(cli, points, count);
+  }
   append_precisions(cli, points, count);
   gd_show_basis(cli, p, classes);
   return GD_OK;
