@@ -19,7 +19,7 @@ DATA is a folder that has a folder of images for each class.
 #end
 
 Started again, the run goes on from its last checkpoint in @NAME@/. To try it out, on a CPU too:
-@TRY@ train.py DATA --cpu --set max_steps=2
+python3 train.py DATA --cpu --set max_steps=2
 """
 
 import argparse
@@ -150,10 +150,11 @@ class Trainer(transformers.Trainer):
 
 def make_model(folder=None):
     """With random weights, or with those of a folder."""
+    how = {"dtype": torch.float32@ATTENTION@}
     if folder:
-        return transformers.@AUTO@.from_pretrained(folder, dtype=torch.float32@ATTENTION@)
+        return transformers.@AUTO@.from_pretrained(folder, **how)
     config = transformers.AutoConfig.for_model(**MODEL)
-    return transformers.@AUTO@.from_config(config, dtype=torch.float32@ATTENTION@)
+    return transformers.@AUTO@.from_config(config, **how)
 
 
 def read_arguments():
@@ -184,8 +185,8 @@ def main():
     options, settings = read_arguments()
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if processes != GPUS and not options.cpu:
-        sys.exit(f"{processes} processes instead of {GPUS}, and the batch would be another one; start it "
-                 f"with: @LAUNCH@ train.py {options.data}")
+        sys.exit(f"{processes} processes instead of {GPUS} would make another batch; start it with\n"
+                 f"  @LAUNCH@ train.py {options.data}")
     if not options.cpu and not settings.get("use_cpu") and not torch.cuda.is_available():
         sys.exit("PyTorch finds no GPU here; --cpu tries the script without one")
     args = transformers.TrainingArguments(**settings)

@@ -169,7 +169,7 @@ const struct gd_option gd_option_table[] = {
      "how many GPUs, default 1 (plan: or 1,2,4,8); tokens", gd_value_counts, TARGET(count), 1,
      1000000},
     {"stack", "NAME", ON(PLAN) | ON(COST) | ON(PUBLISHED) | ON(EXPORT), 0, false,
-     "whose software: own (default), pytorch, megatron, paper", gd_value_stack, 0, 0, 0},
+     "own (default but of export), pytorch, megatron, paper", gd_value_stack, 0, 0, 0},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      gd_value_peaks, 0, 0, 0},
     {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",

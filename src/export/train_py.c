@@ -60,7 +60,7 @@ static void put_about(const struct script *script, struct gd_strbuf *out) {
   const struct gd_export *from = point->from;
   const struct gd_recipe *recipe = point->recipe;
   char days[96], batch[32], seq[32], steps[32];
-  gd_strbuf_append(out, "Written by: gpudays export ");
+  gd_strbuf_append(out, "Written by\n    gpudays export ");
   put_plain(out, from->argument ? from->argument : point->name);
   put_plain(out, from->options);
   gd_strbuf_append(out, " --format train.py\n");
@@ -162,7 +162,8 @@ static enum gd_status fill(struct script *script, struct gd_error *err) {
   gd_strbuf_append(text_of(script, "AUTO"), script->images   ? "AutoModelForImageClassification"
                                             : script->causal ? "AutoModelForCausalLM"
                                                              : "AutoModelForMaskedLM");
-  gd_strbuf_printf(text_of(script, "ATTENTION"), attention ? ", attn_implementation=\"%s\"" : "%s",
+  gd_strbuf_printf(text_of(script, "ATTENTION"),
+                   attention ? ", \"attn_implementation\": \"%s\"" : "%s",
                    attention ? attention : "");
   gd_strbuf_append(text_of(script, "DATA_HELP"),
                    script->images ? "a folder of images for each class" : "a file of token ids");
