@@ -201,15 +201,16 @@ static void note_software(enum gd_export_format format, const struct gd_export_p
   gd_export_say_place(point, place, sizeof place);
   gd_export_say_days(point, days, sizeof days);
   if (from->software)
-    gd_strbuf_printf(
-        point->notes,
-        "planned for %s on %s: %s, %s, accumulation %" PRId64 " x micro-batch %" PRId64
-        ", about %s of %s a GPU%s%s; where that estimate is too low, halve the micro-batch "
-        "and double the accumulation\n",
-        from->software, place, trial->method, gd_precision_name(trial->precision),
-        point->accumulation, point->micro_batch,
-        gd_format_bytes(size, sizeof size, trial->peak_bytes),
-        gd_format_bytes(has, sizeof has, trial->device_limit_bytes), days[0] ? ", " : "", days);
+    gd_strbuf_printf(point->notes,
+                     "planned for %s on %s: %s, %s, accumulation %" PRId64 " x micro-batch %" PRId64
+                     ", about %s of %s a GPU%s%s; where that estimate is too low, %s\n",
+                     from->software, place, trial->method, gd_precision_name(trial->precision),
+                     point->accumulation, point->micro_batch,
+                     gd_format_bytes(size, sizeof size, trial->peak_bytes),
+                     gd_format_bytes(has, sizeof has, trial->device_limit_bytes),
+                     days[0] ? ", " : "", days,
+                     point->micro_batch > 1 ? "halve the micro-batch and double the accumulation"
+                                            : "take a method with ckpt, or more GPUs");
   else if (from->target)
     gd_strbuf_printf(point->notes,
                      "planned for gpudays' own engine on %s; without --stack own it is planned "
