@@ -84,7 +84,9 @@ class Data(torch.utils.data.Dataset):
     def __getitem__(self, i):
         first = int(i) * (SEQ - 1)
         ids = torch.from_numpy(self.ids[first:first + SEQ].astype(numpy.int64))
-        return {"input_ids": ids, "labels": ids}  # the model shifts them
+        labels = ids.clone()  # the model shifts them,
+        labels[0] = -100  # and the Trainer's mean must not count what nothing predicts
+        return {"input_ids": ids, "labels": labels}
 
 
 #end
