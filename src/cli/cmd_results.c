@@ -33,10 +33,10 @@ struct found {
 };
 
 static const struct gd_show_column columns[] = {
-    {"MODEL", false}, {"DEVICE", false},   {"COUNT", true},    {"FREE LUNCH", false},
-    {"CKPT", false},  {"SHARDING", false}, {"OFFLOAD", false}, {"MICRO-BATCH", true},
-    {"ACCUM", true},  {"DAYS", true},      {"95 %", true},     {"MEMORY", true},
-    {"MFU", true},    {"OF PEAK", false},  {"RECIPE", false},  {"LOADED", false},
+    {"MODEL", false, 0}, {"DEVICE", false, 0},   {"COUNT", true, 0},    {"FREE LUNCH", false, 0},
+    {"CKPT", false, 0},  {"SHARDING", false, 0}, {"OFFLOAD", false, 0}, {"MICRO-BATCH", true, 0},
+    {"ACCUM", true, 0},  {"DAYS", true, 0},      {"95 %", true, 0},     {"MEMORY", true, 0},
+    {"MFU", true, 0},    {"OF PEAK", false, 0},  {"RECIPE", false, 0},  {"LOADED", false, 0},
 };
 /* The last three stand only where rows need them to be told apart. */
 enum { COLUMN_PEAK = 13, COLUMN_RECIPE, COLUMN_LOADED, COLUMNS };

@@ -415,6 +415,8 @@ const struct gd_option gd_option_table[] = {
      ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(PUBLISHED) |
          ON(HELP) | ON(RUNS),
      0, true, "print the table as CSV", gd_value_switch, TARGET(csv), 0, 0},
+    {"wide", NULL, EVERYWHERE, 0, true, "all columns of tables, however narrow the terminal",
+     gd_value_switch, TARGET(wide), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", gd_value_switch, TARGET(quiet), 0,
      0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", gd_value_switch,
