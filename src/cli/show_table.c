@@ -124,18 +124,25 @@ static int widest_of(const struct layout *layout) {
   return widest;
 }
 
+/* Of the columns left out that there is room for, that of the smallest number; -1: none. */
+static int most_of(const struct layout *layout) {
+  int most = -1, room = terminal.columns - width_of_all(layout) - GAP;
+  for (int c = 0; c < layout->n_columns; c++)
+    if (layout->out[c] && layout->width[c] <= room &&
+        (most < 0 || layout->columns[c].priority < layout->columns[most].priority))
+      most = c;
+  return most;
+}
+
 static void fit(struct layout *layout) {
   int c;
   while (width_of_all(layout) > terminal.columns && (c = least_of(layout)) >= 0)
     layout->out[c] = true;
   while (width_of_all(layout) > terminal.columns && (c = widest_of(layout)) >= 0)
     layout->width[c]--;
-  /* What came out early may have room now that a wider one is out. */
-  for (c = 0; c < layout->n_columns; c++) {
-    bool out = layout->out[c];
+  /* What came out early may have room now that a wider one is out: the most important first. */
+  while ((c = most_of(layout)) >= 0)
     layout->out[c] = false;
-    layout->out[c] = out && width_of_all(layout) > terminal.columns;
-  }
 }
 
 /* Bytes, at least one, of the text that go onto a line of `width` columns: up to a blank, else to
