@@ -1,6 +1,7 @@
 /*
  * `gpudays help`, `--help` of a command, `--version`: all of it out of the tables of options.c.
- * Each page of a command fits a terminal of 24 lines and 80 columns, but for plan, bench and train.
+ * Each page of a command fits a terminal of 24 lines and 80 columns, but for plan, results, bench
+ * and train.
  */
 #include <stdio.h>
 #include <string.h>

@@ -61,7 +61,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "output is piped, each step is a line.",
          "gpudays watch runs/pythia-14m", gd_cmd_watch},
     [GD_COMMAND_RESULTS] =
-        {"results", "[VERB ...]", 0, -1, "trials that were measured, here or by others",
+        {"results", "[VERB FILE...]", 0, -1, "trials that were measured, here or by others",
          "Lists the trials in the database of results. 'results save FILE' writes all of\n"
          "them to a file, 'results load FILE' adds those of another lab's, or of a table\n"
          "that 'results --csv' printed; FILE may be -, and 'results load h200' adds what\n"
