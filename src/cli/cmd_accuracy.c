@@ -417,6 +417,7 @@ static enum gd_status check_output(const char *path, struct gd_error *err) {
 
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   struct gd_accuracy accuracy = {0};
+  cli->verbatim = cli->options.template;
   if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "add") == 0)
     return add_published(cli, err);
   if (cli->options.template)

@@ -328,6 +328,7 @@ enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err) {
   const char *shell = cli->arguments[0];
   char path[64], clean[32];
   struct gd_show_object answer;
+  cli->verbatim = true;
   if (strcmp(shell, "words") == 0)
     return complete_words(cli, err);
   snprintf(path, sizeof path, "completion/gpudays.%.16s", shell);

@@ -226,6 +226,7 @@ enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err) {
   enum gd_command_id id = GD_COMMAND_NONE;
   if (cli->options.json || cli->options.csv)
     return show_tables(cli, err);
+  cli->verbatim = true; /* it has its lines */
   if (cli->options.man)
     return gd_manual_print(&cli->out, err);
   /* `help bench` names the command as an argument, `bench --help` is it. */

@@ -415,6 +415,7 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
 
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   struct gd_points_asked asked;
+  cli->verbatim = cli->options.explain;
   if (cli->options.explain && gd_cli_for_programs(cli))
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
   if (cli->options.explain && cli->options.n_gpus > 1)

@@ -514,6 +514,7 @@ enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
   struct gd_survey_schema schema;
   int asked = cli->n_arguments + options->questions + options->template + (options->synthetic > 0);
+  cli->verbatim = options->template;
   if (asked != 1)
     return gd_fail(
         err, GD_BAD_INPUT,

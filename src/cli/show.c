@@ -134,6 +134,79 @@ void gd_show_buffer(struct gd_strbuf *out, int indent, struct gd_strbuf *line) {
   gd_strbuf_deinit(line);
 }
 
+/* Where a line goes on: behind "  name  " or, without such a name, two deeper than it begins. */
+static int hanging(const char *line, int length) {
+  int indent = (int)strspn(line, " "), at = indent;
+  while (at + 1 < length && !(line[at] == ' ' && line[at + 1] == ' '))
+    at++;
+  int value = at + 1 < length ? at + (int)strspn(line + at, " ") : 0;
+  return value > 0 && value <= gd_show_columns() / 3 ? value : indent + 2;
+}
+
+/* Bytes from here on that take no room of their own: an escape, or the rest of a letter. */
+static int unseen(const char *at) {
+  if (at[0] == '\033' && at[1] == '[')
+    return (int)strcspn(at, "m") + (strchr(at, 'm') != NULL);
+  return ((unsigned char)*at & 0xc0) == 0x80;
+}
+
+/* How many bytes of a line have room: all, or up to the last blank before that many columns, or up
+   to the first blank where there is none. */
+static int room_of(const char *line, int length, int from, int columns) {
+  int blank = 0, column = 0;
+  for (int at = 0; at < length;) {
+    int skip = unseen(line + at);
+    if (!skip && at >= from && line[at] == ' ' && line[at - 1] != ' ') {
+      if (column > columns && blank > 0)
+        return blank;
+      blank = at;
+    }
+    column += !skip;
+    at += skip ? skip : 1;
+  }
+  return column <= columns || blank == 0 ? length : blank;
+}
+
+/* One line, which may be too long. */
+static void fold_line(struct gd_strbuf *out, const char *line, int length) {
+  static const char command[] = "gpudays ";
+  const int columns = gd_show_columns(), hang = hanging(line, length);
+  const bool typed = hang < length && strncmp(line + hang, command, sizeof command - 1) == 0;
+  int indent = 0;
+  while (length > 0) {
+    int from = indent > 0 ? 1 : hang > 0 ? hang : 1;
+    int end = room_of(line, length, from, columns - indent);
+    if (end < length && typed) /* and the backslash */
+      end = room_of(line, length, from, columns - indent - 2);
+    gd_strbuf_printf(out, "%*s%.*s%s\n", indent, "", end, line, typed && end < length ? " \\" : "");
+    while (end < length && line[end] == ' ')
+      end++;
+    line += end;
+    length -= end;
+    indent = hang;
+  }
+}
+
+void gd_show_fold(struct gd_strbuf *out) {
+  struct gd_strbuf folded = {0};
+  if (gd_show_columns() <= 0 || !out->text || out->failed)
+    return;
+  for (const char *line = out->text; *line;) {
+    int length = (int)strcspn(line, "\n");
+    if (length > gd_show_columns())
+      fold_line(&folded, line, length);
+    else
+      gd_strbuf_printf(&folded, "%.*s%s", length, line, line[length] ? "\n" : "");
+    line += length + (line[length] == '\n');
+  }
+  if (folded.failed || !folded.text) {
+    gd_strbuf_deinit(&folded);
+    return;
+  }
+  gd_strbuf_deinit(out);
+  *out = folded;
+}
+
 void gd_show_bold(struct gd_cli *cli, const char *text) {
   gd_strbuf_printf(&cli->out, "%s%s%s", cli->bold ? "\033[1m" : "", text,
                    cli->bold ? "\033[0m" : "");

@@ -61,8 +61,8 @@ int gd_show_columns(void) {
   return terminal.columns;
 }
 
-/* Columns that a text takes on the terminal; bytes where it is not of the locale. */
-static int width_of(const char *text) {
+/* Bytes where the text is not of the locale. */
+int gd_show_width(const char *text) {
   wchar_t wide[512];
   size_t length = mbstowcs(wide, text, sizeof wide / sizeof *wide);
   int width = length < sizeof wide / sizeof *wide ? wcswidth(wide, length) : -1;
@@ -87,10 +87,10 @@ static const char *cell_of(const struct layout *layout, int r, int c) {
 
 static void measure(struct layout *layout) {
   for (int c = 0; c < layout->n_columns; c++) {
-    layout->width[c] = width_of(layout->columns[c].title);
+    layout->width[c] = gd_show_width(layout->columns[c].title);
     for (int r = 0; r < layout->n_rows; r++) {
       const char *cell = cell_of(layout, r, c);
-      int width = cell ? width_of(cell) : 0;
+      int width = cell ? gd_show_width(cell) : 0;
       if (width > layout->width[c])
         layout->width[c] = width;
     }
@@ -175,7 +175,7 @@ static ssize_t write_to_strbuf(void *cookie, const char *data, size_t length) {
 /* The next line of a cell, of which text is the rest; *text moves on. */
 static bool set_line(struct libscols_line *line, size_t at, const char **text, int width) {
   char part[512];
-  size_t length = width_of(*text) <= width ? strlen(*text) : line_of(*text, width);
+  size_t length = gd_show_width(*text) <= width ? strlen(*text) : line_of(*text, width);
   if (length >= sizeof part)
     length = sizeof part - 1;
   memcpy(part, *text, length);
