@@ -589,9 +589,9 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
                                struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false}, {"HARDWARE", false}, {"TIME", true},    {"INTERVAL", true},
-      {"PER S", true},  {"MFU", true},       {"METHOD", false}, {"MICRO-BATCH", true},
-      {"MEMORY", true}, {"RENT", true},      {"KWH", true}};
+      {"MODEL", false, 0}, {"HARDWARE", false, 0}, {"TIME", true, 0},    {"INTERVAL", true, 4},
+      {"PER S", true, 6},  {"MFU", true, 3},       {"METHOD", false, 1}, {"MICRO-BATCH", true, 5},
+      {"MEMORY", true, 2}, {"RENT", true, 1},      {"KWH", true, 7}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < count; i++) {
     const struct gd_answer *answer = &answers[i];
