@@ -589,8 +589,8 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
                                struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false, 0}, {"HARDWARE", false, 0}, {"TIME", true, 0},    {"INTERVAL", true, 4},
-      {"PER S", true, 6},  {"MFU", true, 3},       {"METHOD", false, 1}, {"MICRO-BATCH", true, 5},
+      {"MODEL", false, 0}, {"HARDWARE", false, 0}, {"TIME", true, 0},    {"INTERVAL", true, 1},
+      {"PER S", true, 6},  {"MFU", true, 4},       {"METHOD", false, 3}, {"MICRO-BATCH", true, 5},
       {"MEMORY", true, 2}, {"RENT", true, 1},      {"KWH", true, 7}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < count; i++) {
