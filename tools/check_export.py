@@ -65,7 +65,7 @@ def fill_store(program, folder, backend):
         for ranks in RANKS:
             for method in methods_of(program, ranks) + ["naive"]:
                 row = json.loads(lines[1])
-                row["key"] = f"{name} {method} {ranks}"
+                row["key"] = f"table;key={len(saved):032x}"
                 row["trial"].update(
                     model=name, method=method, ranks=ranks, backend=backend, device=backend,
                     parameters=model["parameters"], precision=model["precision"],

@@ -126,6 +126,7 @@ static enum gd_status write_export(struct gd_cli *cli, const struct gd_model *mo
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err) {
   struct exported *e = gd_arena_alloc(&cli->arena, 1, sizeof *e);
   struct gd_model model;
+  cli->verbatim = true;
   if (!cli->options.format_given)
     return gd_fail(err, GD_BAD_INPUT, "export needs a format: --format " GD_EXPORT_NAMES);
   if (!e)
