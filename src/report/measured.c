@@ -101,6 +101,10 @@ static enum gd_status drop_other_recipes(struct collecting *to, struct gd_report
   uint32_t kept = 0;
   const char *model = NULL;
   struct gd_report_preset preset = {0};
+  measured->others =
+      gd_arena_alloc(&to->report->arena, (size_t)to->count + 1, sizeof *measured->others);
+  if (!measured->others)
+    return gd_report_no_memory(err);
   for (uint32_t i = 0; i < to->count; i++) {
     struct gd_report_trial *trial = &to->trials[i];
     if (!model || strcmp(model, trial->model) != 0) {
@@ -109,7 +113,7 @@ static enum gd_status drop_other_recipes(struct collecting *to, struct gd_report
     }
     /* A trial that could not even be planned has no FLOPs, and belongs to any recipe. */
     if (preset.known && trial->train_flops > 0 && strcmp(trial->recipe, preset.recipe) != 0)
-      measured->other_recipes++;
+      measured->others[measured->other_recipes++] = *trial;
     else
       to->trials[kept++] = *trial;
   }
@@ -241,8 +245,10 @@ static void name_sources(struct gd_report *report) {
   struct gd_strbuf names = {0};
   const char *first = "9", *last = "";
   int others = 0;
-  for (int i = 0; i < measured->n_trials; i++) {
-    const struct gd_report_trial *trial = &measured->trials[i];
+  for (int i = 0; i < measured->n_trials + measured->other_recipes; i++) {
+    const struct gd_report_trial *trial = i < measured->n_trials
+                                              ? &measured->trials[i]
+                                              : &measured->others[i - measured->n_trials];
     first = strcmp(trial->date, first) < 0 ? trial->date : first;
     last = strcmp(trial->date, last) > 0 ? trial->date : last;
     /* What was loaded says whose it is. */
@@ -342,21 +348,22 @@ const char *gd_report_days(struct gd_report *report, double days) {
 
 void gd_report_set_days(struct gd_report *report, struct gd_report_cell *cell, double days) {
   if (isfinite(days))
-    *cell = (struct gd_report_cell){gd_report_days(report, days), days, NULL};
+    *cell = (struct gd_report_cell){gd_report_days(report, days), days, NULL, NULL};
 }
 
 void gd_report_set_digits(struct gd_report *report, struct gd_report_cell *cell, double value) {
   char text[48];
   if (isfinite(value))
     *cell = (struct gd_report_cell){
-        gd_report_print(report, "%s", gd_format_digits(text, sizeof text, value, 3)), value, NULL};
+        gd_report_print(report, "%s", gd_format_digits(text, sizeof text, value, 3)), value, NULL,
+        NULL};
 }
 
 void gd_report_set_count(struct gd_report *report, struct gd_report_cell *cell, int64_t value) {
   char text[48];
   *cell = (struct gd_report_cell){
       gd_report_print(report, "%s", gd_format_count(text, sizeof text, value)), (double)value,
-      NULL};
+      NULL, NULL};
 }
 
 /* Two-sided 95 % points of Student's t, by degrees of freedom; beyond the table the next lower. */
