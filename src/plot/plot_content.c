@@ -237,15 +237,16 @@ bool gd_plot_any_drawn(const struct gd_plot_layout *at, const struct gd_plot_ser
 /* Next to its point, where it covers least. */
 static void place_label(struct gd_plot_layout *at, double x, double y, const char *label,
                         struct box *taken, int *count) {
-  static const double ways[][2] = {{1, 0},    {-1, 0},    {0, -1},  {0, 1},
-                                   {1, -0.9}, {-1, -0.9}, {1, 0.9}, {-1, 0.9}};
+  static const double ways[][2] = {{1, 0},     {-1, 0},    {0, -1},   {0, 1},     {1, -0.9},
+                                   {-1, -0.9}, {1, 0.9},   {-1, 0.9}, {0, -2},    {0, 2},
+                                   {1, -1.8},  {-1, -1.8}, {1, 1.8},  {-1, 1.8}};
   double width = gd_plot_text_width(label, strlen(label), GD_PLOT_SMALL), best_cost = DBL_MAX;
   struct box best = {0};
-  for (int w = 0; w < 8; w++) {
+  for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
     double middle = x + ways[w][0] * (width / 2 + (fabs(ways[w][1]) > 0.5 ? 4 : 8));
     double line = y + ways[w][1] * 13;
     struct box box = {middle - width / 2, line - 7, middle + width / 2, line + 7};
-    double cost = covered(at, &box, taken, *count) + 0.01 * w;
+    double cost = covered(at, &box, taken, *count) + 0.01 * (double)w + (fabs(ways[w][1]) > 1.5 ? 20 : 0);
     if (cost < best_cost) {
       best_cost = cost;
       best = box;

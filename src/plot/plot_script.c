@@ -349,6 +349,11 @@ static void set_margins(struct gd_plot_layout *at) {
     at->right -= 24;               /* half of the last tick's text */
   if (plot->kind == GD_PLOT_CELLS) /* few columns need not be wide */
     at->right = fmin(at->right, at->left + 150.0 * plot->n_categories);
+  if (plot->kind == GD_PLOT_CELLS && plot->n_categories > 0 && !categories_fit(at)) {
+    const char *last = plot->categories[plot->n_categories - 1]; /* leans out at the right */
+    double lean = 0.82 * gd_plot_text_width(last, strlen(last), GD_PLOT_SMALL);
+    at->right = fmin(at->right, at->width - PAD - lean);
+  }
   if (gd_plot_ends_labelled(plot))
     at->right -= fmin(widest_series_name(plot) + 8, 0.35 * at->width);
   if (plot->y_label)

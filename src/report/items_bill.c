@@ -41,6 +41,20 @@ static int choose_models(const struct gd_report *report, const char **models) {
   return count > 0 ? count : add_model(models, 0, DEFAULT_MODEL);
 }
 
+/* "RTX 4090 24 GB": whose it is, everybody knows. */
+static const char *short_title(const struct gd_gpu *gpu) {
+  static const char *const makers[] = {"NVIDIA ", "GeForce ", "AMD "};
+  const char *title = gpu->title;
+  for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+    if (strncmp(title, makers[i], strlen(makers[i])) == 0)
+      title += strlen(makers[i]);
+  return title;
+}
+
+static const char *machine_of(struct gd_report *report, const struct gd_money_option *option) {
+  return gd_report_print(report, "%d x %s", option->machine->count, short_title(option->gpu));
+}
+
 /* --- ways to pay --------------------------------------------------------------------------- */
 
 static double owned_usd(const struct gd_money_option *option) {
@@ -82,7 +96,7 @@ static enum gd_status fill_ways(struct gd_report *report, const struct gd_money_
 static const struct gd_report_column columns[] = {
     {"Machine", NULL, false},      {"Days", NULL, true},
     {"Interval", NULL, false},     {"Rent, USD", NULL, true},
-    {"Hardware, USD", NULL, true}, {"One run owned, USD", NULL, true},
+    {"Hardware, USD", NULL, true}, {"Owned, USD", NULL, true},
     {"Energy, kWh", NULL, true},   {"Break-even, months", NULL, true},
     {"Best to", NULL, false},      {"Days from", NULL, false},
 };
@@ -97,7 +111,7 @@ static void option_row(struct gd_report *report, const struct gd_money_option *o
                        bool own, struct gd_report_table *table) {
   struct gd_report_cell *row = gd_report_table_row(table);
   enum gd_physics physics = gd_physics_of(option->time.share);
-  row[0].text = gd_report_print(report, "%d x %s", option->machine->count, option->gpu->title);
+  row[0].text = machine_of(report, option);
   gd_report_set_days(report, &row[1], option->time.days);
   if (option->time.days_low < option->time.days_high)
     row[2].text = gd_report_print(report, "%s to %s", gd_report_days(report, option->time.days_low),
@@ -126,10 +140,6 @@ static struct gd_report_table *options_table(struct gd_report *report,
 }
 
 /* --- one model ----------------------------------------------------------------------------- */
-
-static const char *machine_of(struct gd_report *report, const struct gd_money_option *option) {
-  return gd_report_print(report, "%d x %s", option->machine->count, option->gpu->title);
-}
 
 /* The advice as the title of the figure. */
 static const char *advice_title(struct gd_report *report, const char *model,
@@ -163,6 +173,7 @@ static enum gd_status show_options(struct gd_report *report, const char *name,
                          .title = advice_title(report, model, money),
                          .x_label = "USD of one run, logarithmic",
                          .y_label = "days, logarithmic",
+                         .height = 480,
                          .series = series,
                          .n_series = 2,
                          .log_x = true,

@@ -85,6 +85,11 @@ static enum gd_status example(struct gd_report *report, struct gd_error *err) {
   return example_plot(report, model, title, err);
 }
 
+static bool is_at(const struct gd_report_trial *trial, const struct gd_report_site *site) {
+  return strcmp(trial->device, site->device) == 0 && trial->ranks == site->ranks &&
+         trial->nodes == site->nodes;
+}
+
 /* --- in short ------------------------------------------------------------------------------ */
 
 static void add_fact(struct gd_report *report, enum gd_report_source source, const char *text) {
@@ -94,7 +99,15 @@ static void add_fact(struct gd_report *report, enum gd_report_source source, con
   gd_strbuf_append(&report->body, "</li>\n");
 }
 
-/* The best trial of each site, of the model with the most FLOPs that it has a good one of. */
+/* Which of two trials says more of a machine: of the larger model, while it takes a year at most. */
+static bool says_more(const struct gd_report_trial *a, const struct gd_report_trial *b) {
+  const double year = 365;
+  if (!b || (a->days <= year) != (b->days <= year))
+    return !b || a->days <= year;
+  return a->days <= year ? a->train_flops > b->train_flops : a->days < b->days;
+}
+
+/* One good trial of each site. */
 static void measured_facts(struct gd_report *report) {
   enum { MOST = 4 };
   const struct gd_report_measured *measured = &report->measured;
@@ -102,9 +115,7 @@ static void measured_facts(struct gd_report *report) {
     const struct gd_report_trial *best = NULL;
     for (int g = 0; g < measured->n_groups; g++) {
       const struct gd_report_trial *trial = measured->groups[g].best;
-      if (trial && strcmp(trial->device, measured->sites[i].device) == 0 &&
-          trial->ranks == measured->sites[i].ranks && trial->nodes == measured->sites[i].nodes &&
-          (!best || trial->train_flops > best->train_flops))
+      if (trial && is_at(trial, &measured->sites[i]) && says_more(trial, best))
         best = trial;
     }
     if (!best)
@@ -237,11 +248,10 @@ static enum gd_status site_series(const struct comparing *comparing,
   *series = (struct gd_plot_series){.name = site->label, .x = x, .y = y, .low = low, .high = high};
   for (int i = 0; i < comparing->count; i++) {
     const struct compared *at = &comparing->all[i];
-    if (strcmp(at->trial->device, site->device) != 0 || at->trial->ranks != site->ranks ||
-        at->trial->nodes != site->nodes)
+    if (!is_at(at->trial, site))
       continue;
     int n = series->count++;
-    x[n] = 1000 * at->measured_s;
+    x[n] = at->measured_s;
     y[n] = 100 * (at->predicted_s / at->measured_s - 1);
     low[n] = 100 * (at->low_s / at->measured_s - 1);
     high[n] = 100 * (at->high_s / at->measured_s - 1);
@@ -269,7 +279,7 @@ static enum gd_status prediction_section(const struct comparing *comparing, stru
                                "%% at worst",
                                comparing->count, comparing->count == 1 ? "" : "s",
                                100 * comparing->median, 100 * comparing->worst),
-      .x_label = "measured step, ms, logarithmic",
+      .x_label = "measured step, s, logarithmic",
       .y_label = "% longer predicted than measured",
       .series = series,
       .n_series = n_series,
@@ -291,11 +301,10 @@ static enum gd_status prediction_section(const struct comparing *comparing, stru
 static const struct gd_report_column best_columns[] = {
     {"Model", NULL, false},          {"On", NULL, false},
     {"Method", NULL, false},         {"Micro-batch", NULL, true},
-    {"Days", NULL, true},            {"95 %", NULL, false},
+    {"Days", "Measured", true},      {"\xc2\xb1 %", "Measured", true},
     {"Days", "Predicted", true},     {"Off, %", "Predicted", true},
-    {"Times as fast", "Naive", true}, {"MFU, %", NULL, true},
-    {"Memory, GiB", NULL, true},     {"Measured", NULL, false},
-    {"Paper, days", NULL, true},
+    {"Times naive", NULL, true},     {"MFU, %", NULL, true},
+    {"GiB", NULL, true},             {"Paper, days", NULL, true},
 };
 enum { BEST_COLUMNS = sizeof best_columns / sizeof *best_columns };
 
@@ -315,13 +324,16 @@ static bool is_in_paper(const struct gd_report *report) {
 }
 
 static const char *site_of(struct gd_report *report, const struct gd_report_trial *trial) {
-  for (int i = 0; i < report->measured.n_sites; i++) {
-    const struct gd_report_site *site = &report->measured.sites[i];
-    if (strcmp(site->device, trial->device) == 0 && site->ranks == trial->ranks &&
-        site->nodes == trial->nodes)
-      return site->label;
-  }
+  for (int i = 0; i < report->measured.n_sites; i++)
+    if (is_at(trial, &report->measured.sites[i]))
+      return report->measured.sites[i].label;
   return gd_report_print(report, "%d x %s", trial->ranks, trial->device);
+}
+
+/* With one digit behind the point: errors of predictions are no more exact. */
+static void set_percent(struct gd_report *report, struct gd_report_cell *cell, double percent) {
+  *cell = (struct gd_report_cell){.text = gd_report_print(report, "%.1f", percent + 0.0),
+                                  .value = percent};
 }
 
 static void best_row(struct gd_report *report, const struct comparing *comparing,
@@ -333,13 +345,12 @@ static void best_row(struct gd_report *report, const struct comparing *comparing
   row[0].text = gd_report_model_title(report, best->model);
   row[1].text = site_of(report, best);
   row[2].text = best->method_name;
-  row[11].text = best->date;
   if (best->micro_batch > 0)
     gd_report_set_count(report, &row[3], best->micro_batch);
   if (best->peak_bytes > 0)
     gd_report_set_digits(report, &row[10], (double)best->peak_bytes / 0x1p30);
-  if (table->n_columns > 12 && paper && paper->days > 0)
-    gd_report_set_days(report, &row[12], paper->days);
+  if (table->n_columns > 11 && paper && paper->days > 0)
+    gd_report_set_days(report, &row[11], paper->days);
   if (best->status != GD_TRIAL_OK) {
     row[4] = (struct gd_report_cell){.text = gd_trial_status_name(best->status),
                                      .value = (double)NAN,
@@ -347,12 +358,12 @@ static void best_row(struct gd_report *report, const struct comparing *comparing
     return;
   }
   gd_report_set_days(report, &row[4], best->days);
-  row[5].text = gd_report_print(report, "%s to %s", gd_report_days(report, best->days_low),
-                                gd_report_days(report, best->days_high));
+  if (best->days_high > best->days_low)
+    set_percent(report, &row[5], 50 * (best->days_high - best->days_low) / best->days);
   if (compared) {
     double ratio = compared->predicted_s / compared->measured_s;
     gd_report_set_days(report, &row[6], best->days * ratio);
-    gd_report_set_digits(report, &row[7], 100 * (ratio - 1));
+    set_percent(report, &row[7], 100 * (ratio - 1));
   }
   if (group->naive && group->naive->status == GD_TRIAL_OK)
     gd_report_set_digits(report, &row[8], group->naive->days / best->days);
@@ -378,9 +389,9 @@ static enum gd_status best_section(struct gd_report *report, const struct compar
       report,
       &(struct gd_report_block){
           "best",
-          "The fastest trial of each model and machine; what was predicted without that model's "
-          "trials, and how far that is from the measurement; and how much faster it is than naive "
-          "settings.",
+          "The fastest trial of each model and machine with its 95 % interval; what was predicted "
+          "without that model's trials; how many times as fast as naive settings it is; and the "
+          "memory it needs.",
           GD_REPORT_MEASURED, gd_report_measured_from(report)},
       table, err));
   gd_report_end(report);
@@ -422,11 +433,14 @@ static struct method_row *row_of(struct gd_report *report, struct methods *metho
   return row;
 }
 
-/* Groups in which there is something to choose, and their methods from the fastest on. */
-static void collect_methods(struct gd_report *report, struct methods *methods) {
+/* Groups of a site in which there is something to choose, and their methods from the fastest on. */
+static void collect_methods(struct gd_report *report, const struct gd_report_site *site,
+                            struct methods *methods) {
   for (int g = 0; g < report->measured.n_groups && methods->n_groups < MOST_GROUPS; g++) {
     const struct gd_report_group *group = &report->measured.groups[g];
     int good = 0;
+    if (!is_at(&group->trials[0], site))
+      continue;
     for (int i = 0; i < group->count; i++)
       good += group->trials[i].status == GD_TRIAL_OK;
     if (good < 2)
@@ -452,8 +466,9 @@ static void collect_methods(struct gd_report *report, struct methods *methods) {
   qsort(methods->rows, (size_t)methods->n_rows, sizeof *methods->rows, compare_rows);
 }
 
-/* "free-lunch is the fastest of 5 of 7 models". */
-static const char *methods_title(struct gd_report *report, const struct methods *methods) {
+/* "free-lunch is the fastest for 5 of 7 models on 1 x H200". */
+static const char *methods_title(struct gd_report *report, const struct gd_report_site *site,
+                                 const struct methods *methods) {
   const char *best = NULL;
   int most = 0;
   for (int g = 0; g < methods->n_groups; g++) {
@@ -466,47 +481,56 @@ static const char *methods_title(struct gd_report *report, const struct methods 
       best = methods->groups[g]->trials[0].method_name;
     }
   }
-  return gd_report_print(report, "%s is the fastest method in %d of %d", best ? best : "", most,
-                         methods->n_groups);
+  return gd_report_print(report, "%s is the fastest for %d of %d model%s on %s", best ? best : "",
+                         most, methods->n_groups, methods->n_groups == 1 ? "" : "s", site->label);
+}
+
+static enum gd_status methods_plot(struct gd_report *report, int number,
+                                   const struct gd_report_site *site,
+                                   const struct methods *methods, struct gd_error *err) {
+  struct gd_plot_series *series = gd_report_series(report, methods->n_rows);
+  const char **names = gd_report_texts(report, methods->n_groups);
+  if (!series || !names)
+    return gd_report_no_memory(err);
+  for (int i = 0; i < methods->n_groups; i++)
+    names[i] = gd_report_model_title(report, methods->groups[i]->model);
+  for (int r = 0; r < methods->n_rows; r++)
+    series[r] = (struct gd_plot_series){.name = methods->rows[r].name,
+                                        .y = methods->rows[r].ratio,
+                                        .count = methods->n_groups};
+  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
+                         .title = methods_title(report, site, methods),
+                         .y_label = "times the days of the fastest method; 1 is the fastest",
+                         .categories = names,
+                         .n_categories = methods->n_groups,
+                         .series = series,
+                         .n_series = methods->n_rows,
+                         .log_y = true,
+                         .empty_name = "not measured, or it does not fit"};
+  return gd_report_add_plot(
+      report,
+      &(struct gd_report_block){gd_report_print(report, "methods-%d", number),
+                                "Every method that was measured there, for models with two or "
+                                "more.",
+                                GD_REPORT_MEASURED, gd_report_measured_from(report)},
+      &plot, err);
 }
 
 static enum gd_status methods_section(struct gd_report *report, struct gd_error *err) {
-  struct methods methods = {0};
-  collect_methods(report, &methods);
-  if (methods.n_groups == 0)
-    return GD_OK;
-  struct gd_plot_series *series = gd_report_series(report, methods.n_rows);
-  const char **names = gd_report_texts(report, methods.n_groups);
-  if (!series || !names)
-    return gd_report_no_memory(err);
-  for (int i = 0; i < methods.n_groups; i++) {
-    const char *title = gd_report_model_title(report, methods.groups[i]->model);
-    names[i] = report->measured.n_sites == 1
-                   ? title
-                   : gd_report_print(report, "%s, %s", title,
-                                     site_of(report, &methods.groups[i]->trials[0]));
+  enum { MOST_SITES = 4 };
+  int shown = 0;
+  for (int i = 0; i < report->measured.n_sites && shown < MOST_SITES; i++) {
+    const struct gd_report_site *site = &report->measured.sites[i];
+    struct methods methods = {0};
+    collect_methods(report, site, &methods);
+    if (methods.n_groups == 0)
+      continue;
+    if (shown++ == 0)
+      gd_report_begin(report, "methods", NULL, "Methods compared");
+    GD_TRY(methods_plot(report, shown, site, &methods, err));
   }
-  for (int r = 0; r < methods.n_rows; r++)
-    series[r] = (struct gd_plot_series){.name = methods.rows[r].name,
-                                        .y = methods.rows[r].ratio,
-                                        .count = methods.n_groups};
-  struct gd_plot plot = {.kind = GD_PLOT_CELLS,
-                         .title = methods_title(report, &methods),
-                         .y_label = "times the days of the fastest method; 1 is the fastest",
-                         .categories = names,
-                         .n_categories = methods.n_groups,
-                         .series = series,
-                         .n_series = methods.n_rows,
-                         .log_y = true,
-                         .empty_name = "not measured, or it does not fit"};
-  gd_report_begin(report, "methods", NULL, "Methods compared");
-  GD_TRY(gd_report_add_plot(
-      report,
-      &(struct gd_report_block){"methods-measured",
-                                "Every method that was measured, for models with two or more.",
-                                GD_REPORT_MEASURED, gd_report_measured_from(report)},
-      &plot, err));
-  gd_report_end(report);
+  if (shown > 0)
+    gd_report_end(report);
   return GD_OK;
 }
 

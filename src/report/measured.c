@@ -210,12 +210,26 @@ static bool at_site(const struct gd_report_group *group, const struct gd_report_
          group->nodes == site->nodes;
 }
 
-static const char *site_label(struct gd_report *report, const struct gd_report_group *group) {
+/* whole: with the instructions of a CPU, "AMD EPYC, 2 threads, avx512_bf16". */
+static const char *site_label(struct gd_report *report, const struct gd_report_group *group,
+                              bool whole) {
   const char *device =
       strncmp(group->device, "NVIDIA ", 7) == 0 ? group->device + 7 : group->device;
+  const char *comma = strchr(device, ','), *second = comma ? strchr(comma + 1, ',') : NULL;
+  int length = (int)(second && !whole ? (size_t)(second - device) : strlen(device));
   if (group->nodes > 1)
-    return gd_report_print(report, "%d x %s, %d nodes", group->ranks, device, group->nodes);
-  return gd_report_print(report, "%d x %s", group->ranks, device);
+    return gd_report_print(report, "%d x %.*s, %d nodes", group->ranks, length, device,
+                           group->nodes);
+  return gd_report_print(report, "%d x %.*s", group->ranks, length, device);
+}
+
+/* Short, unless another site is called so. */
+static const char *new_label(struct gd_report *report, const struct gd_report_group *group) {
+  const char *label = site_label(report, group, false);
+  for (int i = 0; i < report->measured.n_sites; i++)
+    if (strcmp(report->measured.sites[i].label, label) == 0)
+      return site_label(report, group, true);
+  return label;
 }
 
 static enum gd_status list_sites(struct gd_report *report, struct gd_error *err) {
@@ -230,9 +244,15 @@ static enum gd_status list_sites(struct gd_report *report, struct gd_error *err)
     int at = 0;
     while (at < measured->n_sites && !at_site(group, &measured->sites[at]))
       at++;
-    if (at == measured->n_sites)
-      measured->sites[measured->n_sites++] = (struct gd_report_site){
-          group->device, site_label(report, group), group->ranks, group->nodes};
+    if (at == measured->n_sites) {
+      const char *label = new_label(report, group);
+      int same = 0;
+      for (int k = 0; k < measured->n_sites; k++)
+        same += strcmp(measured->sites[k].device, group->device) == 0;
+      measured->n_devices += same == 0;
+      measured->sites[measured->n_sites++] =
+          (struct gd_report_site){group->device, label, group->ranks, group->nodes};
+    }
     if (i == 0 || strcmp(group->model, measured->groups[i - 1].model) != 0)
       measured->models[measured->n_models++] = group->model;
   }
@@ -328,8 +348,12 @@ const struct gd_paper_gpu *gd_report_paper_gpu(const struct gd_report *report, c
 /* --- words and numbers --------------------------------------------------------------------- */
 
 const char *gd_report_measured_from(struct gd_report *report) {
-  return gd_report_print(report, "measured by gpudays on %s, %s", report->measured.devices,
-                         report->measured.dates);
+  const struct gd_report_measured *measured = &report->measured;
+  return measured->n_devices > 1
+             ? gd_report_print(report, "measured by gpudays on %d kinds of device, %s",
+                               measured->n_devices, measured->dates)
+             : gd_report_print(report, "measured by gpudays on %s, %s", measured->devices,
+                               measured->dates);
 }
 
 const char *gd_report_model_title(struct gd_report *report, const char *model) {

@@ -105,6 +105,7 @@ struct gd_report_measured {
                                      are not the preset's */
   int other_recipes;
   int limited;       /* likewise: infeasible within a limit that was set (gd_trial_is_limited) */
+  int n_devices;               /* different ones of the sites */
   const char *devices, *dates; /* "NVIDIA H200 (1), ...", "2026-11-15" or a range */
 };
 
