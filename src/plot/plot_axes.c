@@ -145,3 +145,30 @@ double gd_plot_pixel_y(const struct gd_plot_layout *at, double y) {
       at->log_y ? log(y / at->y0) / log(at->y1 / at->y0) : (y - at->y0) / (at->y1 - at->y0);
   return at->bottom - part * (at->bottom - at->top);
 }
+
+int gd_plot_halve(double *ticks, int count) {
+  int kept = 0;
+  for (int i = 0; i < count; i += 2)
+    ticks[kept++] = ticks[i];
+  return kept;
+}
+
+static bool stand_apart(const struct gd_plot_layout *at, const double *ticks, int count) {
+  double free_from = -DBL_MAX;
+  char text[48];
+  for (int i = 0; i < count; i++) {
+    gd_plot_format_value(text, sizeof text, ticks[i]);
+    double half = gd_plot_text_width(text, strlen(text), GD_PLOT_SMALL) / 2;
+    double x = gd_plot_pixel_x(at, ticks[i]);
+    if (x - half < free_from)
+      return false;
+    free_from = x + half + 8;
+  }
+  return true;
+}
+
+int gd_plot_thin_out(const struct gd_plot_layout *at, double *ticks, int count) {
+  while (count > 2 && !stand_apart(at, ticks, count))
+    count = gd_plot_halve(ticks, count);
+  return count;
+}

@@ -234,9 +234,10 @@ bool gd_plot_any_drawn(const struct gd_plot_layout *at, const struct gd_plot_ser
   return false;
 }
 
-/* Next to its point, where it covers least. */
+/* Next to its point, where it covers least. What would lie upon another label is left out: it is in
+   the CSV. Labels begin behind `points` in `taken`. */
 static void place_label(struct gd_plot_layout *at, double x, double y, const char *label,
-                        struct box *taken, int *count) {
+                        struct box *taken, int points, int *count) {
   static const double ways[][2] = {{1, 0},     {-1, 0},    {0, -1},   {0, 1},     {1, -0.9},
                                    {-1, -0.9}, {1, 0.9},   {-1, 0.9}, {0, -2},    {0, 2},
                                    {1, -1.8},  {-1, -1.8}, {1, 1.8},  {-1, 1.8}};
@@ -252,6 +253,9 @@ static void place_label(struct gd_plot_layout *at, double x, double y, const cha
       best = box;
     }
   }
+  for (int i = points; i < *count; i++)
+    if (shared_area(&best, &taken[i]) > 0)
+      return;
   taken[(*count)++] = best;
   gd_plot_put_text(at, (best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2,
                    (struct gd_plot_style){GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0}, label);
@@ -273,12 +277,14 @@ static void point_labels(struct gd_plot_layout *at) {
           taken[count++] = (struct box){x - 2, gd_plot_pixel_y(at, series->high[i]), x + 2,
                                         gd_plot_pixel_y(at, series->low[i])};
       }
+  int points = count;
   for (int s = 0; s < plot->n_series; s++)
     for (int i = 0; i < plot->series[s].count && count < 2 * MOST_LABELS; i++) {
       const char *label = label_at(&plot->series[s], i);
       if (label && label[0] && gd_plot_is_drawn(at, &plot->series[s], i))
         place_label(at, gd_plot_pixel_x(at, plot->series[s].x[i]),
-                    gd_plot_pixel_y(at, plot->series[s].y[i]), label, taken, &count);
+                    gd_plot_pixel_y(at, plot->series[s].y[i]), label, taken,
+                    points, &count);
     }
 }
 

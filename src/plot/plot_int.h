@@ -74,6 +74,9 @@ double gd_plot_pixel_y(const struct gd_plot_layout *at, double y);
 /* The range of an axis for a span of values. Returns the number of ticks. */
 int gd_plot_set_range(struct gd_plot_span span, bool logarithmic, bool from_zero, double *low,
                       double *high, double *ticks);
+/* Keeps every second tick; of x, as often as it takes for the numbers to stand apart. */
+int gd_plot_halve(double *ticks, int count);
+int gd_plot_thin_out(const struct gd_plot_layout *at, double *ticks, int count);
 bool gd_plot_has_categories(const struct gd_plot *plot);
 double gd_plot_category_width(const struct gd_plot_layout *at);
 /* Of all values and intervals; of sums where series are stacked. */

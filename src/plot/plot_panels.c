@@ -58,14 +58,14 @@ static void lay_out(const struct gd_plot *plot, struct gd_strbuf *out, struct gr
   *grid = (struct grid){.plot = plot,
                         .whole = {.plot = plot, .width = plot->width > 0 ? plot->width : 720},
                         .columns = plot->panel_columns > 0 ? plot->panel_columns : COLUMNS,
-                        .head = GD_PLOT_LINE + 6,
+                        .head = GD_PLOT_LINE + 12,
                         .foot = GD_PLOT_UNDER + 12};
   if (grid->columns > plot->n_panels)
     grid->columns = plot->n_panels;
   grid->rows = (plot->n_panels + grid->columns - 1) / grid->columns;
   for (int i = 0; i < plot->n_panels; i++)
     if (plot->panels[i].y_label)
-      grid->head = 2 * GD_PLOT_LINE + 6;
+      grid->head = 2 * GD_PLOT_LINE + 12;
   double inner = whole->width - 2 * GD_PLOT_PAD;
   grid->top = GD_PLOT_PAD;
   if (plot->title)
@@ -103,32 +103,22 @@ static double widest(const double *ticks, int count) {
   return most;
 }
 
-/* Ticks whose numbers would not stand apart are thinned out. */
-static int thin_out(struct gd_plot_layout *at, double *ticks, int count) {
-  int kept = 0;
-  double free_from = -DBL_MAX;
-  char text[48];
-  for (int i = 0; i < count; i++) {
-    gd_plot_format_value(text, sizeof text, ticks[i]);
-    double half = gd_plot_text_width(text, strlen(text), GD_PLOT_SMALL) / 2;
-    double x = gd_plot_pixel_x(at, ticks[i]);
-    if (x - half < free_from)
-      continue;
-    free_from = x + half + 8;
-    ticks[kept++] = ticks[i];
+static bool differ(const struct gd_plot_layout *at) {
+  char one[48], two[48];
+  for (int i = 1; i < at->n_ticks; i++) {
+    gd_plot_format_value(one, sizeof one, at->ticks[i - 1]);
+    gd_plot_format_value(two, sizeof two, at->ticks[i]);
+    if (strcmp(one, two) == 0)
+      return false;
   }
-  return kept;
+  return true;
 }
 
-/* The same of y, from the top down: every second one is left out while they are too near. */
 static void thin_out_y(struct gd_plot_layout *at) {
-  while (at->n_ticks > 2 && fabs(gd_plot_pixel_y(at, at->ticks[0]) -
-                                 gd_plot_pixel_y(at, at->ticks[1])) < GD_PLOT_SMALL + 6) {
-    int kept = 0;
-    for (int i = 0; i < at->n_ticks; i += 2)
-      at->ticks[kept++] = at->ticks[i];
-    at->n_ticks = kept;
-  }
+  while (at->n_ticks > 2 && (fabs(gd_plot_pixel_y(at, at->ticks[0]) -
+                                  gd_plot_pixel_y(at, at->ticks[1])) < GD_PLOT_SMALL + 6 ||
+                             !differ(at)))
+    at->n_ticks = gd_plot_halve(at->ticks, at->n_ticks);
 }
 
 /* --- one panel ----------------------------------------------------------------------------- */
@@ -153,13 +143,13 @@ static void put_panel(const struct grid *grid, int panel, struct gd_plot_span x,
   at->n_ticks = gd_plot_set_range(y, at->log_y, false, &at->y0, &at->y1, at->ticks);
   int n_x_ticks = gd_plot_set_range(x, at->log_x, false, &at->x0, &at->x1, x_ticks);
   thin_out_y(at);
-  double line = at->top - 8;
+  double line = at->top - 17; /* above the highest number of the axis */
   if (of->y_label)
     gd_plot_put_text(at, at->left, line, muted, of->y_label);
   if (of->title)
     gd_plot_put_text(at, at->left, line - (of->y_label ? GD_PLOT_LINE : 0), title, of->title);
   at->left += widest(at->ticks, at->n_ticks) + 10;
-  n_x_ticks = thin_out(at, x_ticks, n_x_ticks);
+  n_x_ticks = gd_plot_thin_out(at, x_ticks, n_x_ticks);
   gd_plot_put_ticks(at, x_ticks, n_x_ticks);
 }
 

@@ -251,16 +251,23 @@ static double category_room(const struct gd_plot_layout *at) {
   return gd_plot_category_width(at) - 8;
 }
 
+enum { CATEGORY_GAP = 6 }; /* between the words of neighbours, at least */
+
+static double widest_word(const char *name) {
+  double most = 0;
+  for (const char *word = name; *word;) {
+    size_t length = strcspn(word, " ");
+    most = fmax(most, gd_plot_text_width(word, length, GD_PLOT_SMALL));
+    word += length + (word[length] == ' ');
+  }
+  return most;
+}
+
 /* Whether the words of all of them fit under each other into their columns. */
 static bool categories_fit(const struct gd_plot_layout *at) {
   for (int i = 0; i < at->plot->n_categories; i++)
-    for (const char *word = at->plot->categories[i]; *word;) {
-      size_t length = strcspn(word, " ");
-      if (gd_plot_text_width(word, length, GD_PLOT_SMALL) >
-          gd_plot_category_width(at) - 2)
-        return false;
-      word += length + (word[length] == ' ');
-    }
+    if (widest_word(at->plot->categories[i]) + CATEGORY_GAP > gd_plot_category_width(at) + 1e-6)
+      return false;
   return true;
 }
 
@@ -508,6 +515,21 @@ static void put_plot(struct gd_plot_layout *at, bool errors) {
   gd_strbuf_append(at->out, "\n");
 }
 
+/* What cells lack for their texts, and for words of their names to stand side by side where a width
+   that the page has is enough for these. */
+static double lacking_width(const struct gd_plot_layout *at) {
+  enum { MOST_WIDER = 180 };
+  const struct gd_plot *plot = at->plot;
+  if (plot->kind != GD_PLOT_CELLS || plot->n_categories == 0)
+    return 0;
+  double has = at->width - PAD - at->left, word = 0;
+  double lacks = gd_plot_cells_width(plot) * plot->n_categories - has;
+  for (int i = 0; i < plot->n_categories; i++)
+    word = fmax(word, widest_word(plot->categories[i]) + CATEGORY_GAP);
+  double for_words = word * plot->n_categories - has;
+  return plot->width <= 0 && for_words > lacks && for_words <= MOST_WIDER ? for_words : lacks;
+}
+
 static void lay_out(struct gd_plot_layout *at, const struct gd_plot *plot, double *x_ticks,
                     int *n_x_ticks) {
   *at = (struct gd_plot_layout){.plot = plot,
@@ -515,13 +537,12 @@ static void lay_out(struct gd_plot_layout *at, const struct gd_plot *plot, doubl
                                 .height = plot->height > 0 ? plot->height : 0};
   set_ranges(at, x_ticks, n_x_ticks);
   set_margins(at);
-  double lacking = plot->kind == GD_PLOT_CELLS ? gd_plot_cells_width(plot) * plot->n_categories -
-                                                     (at->right - at->left)
-                                               : 0;
+  double lacking = lacking_width(at);
   if (lacking > 0) { /* no text is smaller than all others: the figure is wider instead */
     at->width = ceil(at->width + lacking);
     set_margins(at);
   }
+  *n_x_ticks = gd_plot_thin_out(at, x_ticks, *n_x_ticks);
   if (plot->kind == GD_PLOT_BARS) { /* room for a label over the highest bar */
     double part = 16 / (at->bottom - at->top);
     at->y1 = at->log_y ? at->y1 * pow(at->y1 / at->y0, part) : at->y1 + (at->y1 - at->y0) * part;

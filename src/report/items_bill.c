@@ -103,7 +103,9 @@ static const struct gd_report_column columns[] = {
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static void set_dollars(struct gd_report *report, struct gd_report_cell *cell, double usd) {
-  if (isfinite(usd))
+  if (fabs(usd) < 10)
+    gd_report_set_digits(report, cell, usd);
+  else if (isfinite(usd))
     gd_report_set_count(report, cell, (int64_t)llround(usd));
 }
 
@@ -151,7 +153,7 @@ static const char *advice_title(struct gd_report *report, const char *model,
     return gd_report_print(report, "No machine of the catalogue trains %s", model);
   return gd_report_print(report, "%s: %s %s for $%s, %s days", model,
                          advice.rented ? "rent" : "buy", machine_of(report, advice.option),
-                         gd_format_number(usd, sizeof usd, advice.usd, 0),
+                         gd_format_number(usd, sizeof usd, advice.usd, advice.usd < 10 ? 2 : 0),
                          gd_report_days(report, advice.option->time.days));
 }
 

@@ -347,6 +347,21 @@ static double predicted_gain(const struct gd_report *report, const void *user, i
   return percent_less(saving->days, lunch->days);
 }
 
+static const char *predicted_gain_title(struct gd_report *report, const bool *stack,
+                                        bool pythia_only) {
+  int gains = 0, count = 0;
+  for (int m = 0; m < report->paper.n_recipes; m++)
+    for (int i = 0; i < GD_REPORT_CELLS; i++) {
+      if (pythia_only && strcmp(report->paper.recipes[m].family, "Pythia") != 0)
+        continue;
+      double gain = predicted_gain(report, stack, m, i);
+      gains += gain > 0;
+      count += isfinite(gain) != 0;
+    }
+  return gd_report_print(report, "Predicted: %s gains from saving memory in %d of %d cases",
+                         *stack ? "PyTorch" : "this engine", gains, count);
+}
+
 static const char *predicted_from(bool stack) {
   return stack
              ? "a model of the paper's software, of a GPU that its fit has not seen; Table 1 says "
@@ -367,9 +382,7 @@ static enum gd_status figure_gain_predicted(struct gd_report *report, const char
       .pythia_only = strcmp(number, "4") == 0,
       .value = predicted_gain,
       .user = &stack,
-      .look = {.title =
-                   gd_report_print(report, "Time saved by memory-saving methods, %s (Figure %s)",
-                                   stack ? "predicted for PyTorch" : "predicted", number),
+      .look = {.title = predicted_gain_title(report, &stack, strcmp(number, "4") == 0),
                .y_label = "% less time than free-lunch alone (negative: more)",
                .diverging = true,
                .empty_name = "free-lunch alone does not fit"}};
@@ -385,10 +398,22 @@ static enum gd_status figure_gain_predicted(struct gd_report *report, const char
       &map, err);
 }
 
+/* In how many of the cells saving memory saves time. */
+static const char *gain_title(struct gd_report *report, const struct gd_plot *plot,
+                              const char *whose) {
+  int gains = 0, count = 0;
+  for (int s = 0; s < plot->n_series; s++)
+    for (int i = 0; i < plot->series[s].count; i++) {
+      gains += plot->series[s].y[i] > 0;
+      count += isfinite(plot->series[s].y[i]) != 0;
+    }
+  return gd_report_print(report, "Saving memory saves time in %d of %d cases%s", gains, count,
+                         whose);
+}
+
 static enum gd_status figure_gain(struct gd_report *report, const char *number, const char *title,
                                   const char *about, struct gd_error *err) {
   struct gd_plot plot = {
-      .title = gd_report_print(report, "Time saved by memory-saving methods (Figure %s)", number),
       .y_label = "% less time than free-lunch alone (negative: more)",
       .diverging = true,
       .empty_name = "one of the two was not measured, or is infeasible"};
@@ -399,6 +424,7 @@ static enum gd_status figure_gain(struct gd_report *report, const char *number, 
   if (strcmp(number, "4") == 0)
     GD_TRY(gd_report_add_statements(report, "figure-4-paper", "Figure 4", err));
   GD_TRY(measured_map(report, saving_gain, &plot, &any, err));
+  plot.title = gain_title(report, &plot, " measured here");
   if (any)
     GD_TRY(gd_report_add_plot(
         report,
@@ -462,14 +488,17 @@ static void relative_speeds(const struct gd_report_spread *spreads, int count, d
 }
 
 static enum gd_status add_speeds(struct gd_report *report, const struct gd_report_block *block,
-                                 const char *title, const struct gd_report_spread *spreads,
+                                 const char *whose, const struct gd_report_spread *spreads,
                                  int count, struct gd_error *err) {
   double means[RELATIVES], low[RELATIVES], high[RELATIVES];
   relative_speeds(spreads, count, means, low, high);
   struct gd_plot_series series = {
       .name = "speed", .y = means, .low = low, .high = high, .count = RELATIVES};
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = title,
+                         .title = gd_report_print(report,
+                                                  "The best choice is %.2f times as fast as the "
+                                                  "median one%s",
+                                                  means[0], whose ? whose : ""),
                          .x_label = "choice",
                          .y_label = "speed, relative to the median choice",
                          .categories = relative_names,
@@ -496,7 +525,7 @@ static enum gd_status figure_5_measured(struct gd_report *report, struct gd_erro
               "alone was measured too.",
               count, count == 1 ? "" : "s"),
           GD_REPORT_MEASURED, gd_report_measured_from(report)},
-      "Speed among combinations of memory-saving methods (Figure 5)", spreads, count, err);
+      NULL, spreads, count, err);
 }
 
 static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
@@ -514,7 +543,7 @@ static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
                             "the paper's GPUs, %d combinations, all methods of the search space.",
                             GD_REPORT_SPREAD_GPUS, predicted->n_spreads),
             GD_REPORT_PREDICTED, predicted_from(false)},
-        "Speed among memory-saving methods, predicted (Figure 5)", predicted->spreads,
+        ", predicted", predicted->spreads,
         predicted->n_spreads, err));
   if (predicted->known && predicted->n_stack_spreads > 0)
     GD_TRY(
@@ -528,7 +557,7 @@ static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
                            "fits.",
                            predicted->n_stack_spreads),
                        GD_REPORT_PREDICTED, predicted_from(true)},
-                   "Speed among memory-saving methods, predicted for PyTorch (Figure 5)",
+                   ", predicted for PyTorch",
                    predicted->stack_spreads, predicted->n_stack_spreads, err));
   gd_report_end(report);
   return GD_OK;
@@ -609,6 +638,17 @@ static const char *setting_label(struct gd_report *report, const struct gd_paper
                      : NULL;
 }
 
+static const char *shard_title(struct gd_report *report) {
+  int sharded = 0, count = 0;
+  for (int i = 0; i < report->paper.n_settings; i++)
+    if (report->paper.settings[i].count > 1) {
+      sharded += report->paper.settings[i].sharding[0] != '\0';
+      count++;
+    }
+  return gd_report_print(report, "On several GPUs the best settings shard in %d of %d cells",
+                         sharded, count);
+}
+
 static enum gd_status settings_map(struct gd_report *report, struct gd_error *err) {
   const struct gd_paper *paper = &report->paper;
   struct gd_plot_series *series = gd_report_series(report, paper->n_recipes);
@@ -634,7 +674,7 @@ static enum gd_status settings_map(struct gd_report *report, struct gd_error *er
                                 .count = GD_REPORT_CELLS};
   }
   struct gd_plot plot = {.kind = GD_PLOT_CELLS,
-                         .title = "On several GPUs the best settings shard",
+                         .title = shard_title(report),
                          .categories = columns,
                          .n_categories = GD_REPORT_CELLS,
                          .series = series,
