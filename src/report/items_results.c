@@ -388,7 +388,7 @@ static enum gd_status best_section(struct gd_report *report, const struct compar
   GD_TRY(gd_report_add_table(
       report,
       &(struct gd_report_block){
-          "best",
+          "best-settings",
           "The fastest trial of each model and machine with its 95 % interval; what was predicted "
           "without that model's trials; how many times as fast as naive settings it is; and the "
           "memory it needs.",

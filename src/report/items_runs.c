@@ -296,7 +296,7 @@ static enum gd_status make_items(struct gd_report *report, struct run *runs, int
   GD_TRY(
       gd_report_add_table(report,
                           &(struct gd_report_block){
-                              "runs",
+                              "runs-table",
                               "What was trained. A name leads to the run's curves. A step is the "
                               "median of the last 32; what was expected is the trial or the "
                               "prediction it was started on.",
