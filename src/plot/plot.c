@@ -1,7 +1,7 @@
 /*
- * Figures as files: what gnuplot makes of their scripts (plot_script.c). gnuplot runs as a child, on
- * files in a folder of its own under $TMPDIR; what it drew is read from there, so that no name of
- * the user's gets into a script.
+ * Figures as files: what gnuplot makes of their scripts (plot_script.c). gnuplot runs as a child,
+ * on files in a folder of its own under $TMPDIR; what it drew is read from there, so that no name
+ * of the user's gets into a script.
  */
 #define _GNU_SOURCE
 #include "plot/plot.h"

@@ -75,8 +75,8 @@ enum gd_status gd_plot_write(const struct gd_plot *plot, const char *dir, const 
 void gd_plot_csv(const struct gd_plot *plot, struct gd_strbuf *out);
 /*
  * Figures that are drawn together: each is added with its files' folder and name (letters, digits,
- * -, which ids begin with), then all are drawn, by as many runs of gnuplot as there are CPUs. Adding
- * writes the CSV. What a figure points to may go after it was added.
+ * -, which ids begin with), then all are drawn, by as many runs of gnuplot as there are CPUs.
+ * Adding writes the CSV. What a figure points to may go after it was added.
  *
  *   struct gd_plot_batch *batch = gd_plot_batch_new();
  *   GD_TRY(gd_plot_batch_add(batch, &plot, &inside, "out", "figure-7", err));

@@ -115,7 +115,7 @@ static int log_ticks(double low, double high, double *ticks) {
 }
 
 int gd_plot_set_range(struct gd_plot_span span, bool logarithmic, bool from_zero, double *low,
-                     double *high, double *ticks) {
+                      double *high, double *ticks) {
   if (span.low > span.high)
     span = logarithmic ? (struct gd_plot_span){1, 10} : (struct gd_plot_span){0, 1};
   if (logarithmic) {

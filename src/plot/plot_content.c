@@ -127,8 +127,8 @@ static void stacked_labels(struct gd_plot_layout *at) {
       sum += series->y[i];
       struct gd_plot_style style = {gd_plot_text_on(gd_plot_colour_of(plot, s, plot->n_series)),
                                     GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0};
-      if (low - high >= 14 &&
-          gd_plot_text_width(label, strlen(label), GD_PLOT_SMALL) < gd_plot_category_width(at) * 0.76)
+      if (low - high >= 14 && gd_plot_text_width(label, strlen(label), GD_PLOT_SMALL) <
+                                  gd_plot_category_width(at) * 0.76)
         gd_plot_put_text(at, at->left + gd_plot_category_width(at) * (i + 0.5), (low + high) / 2,
                          style, label);
     }
@@ -238,8 +238,8 @@ bool gd_plot_any_drawn(const struct gd_plot_layout *at, const struct gd_plot_ser
    the CSV. Labels begin behind `points` in `taken`. */
 static void place_label(struct gd_plot_layout *at, double x, double y, const char *label,
                         struct box *taken, int points, int *count) {
-  static const double ways[][2] = {{1, 0},     {-1, 0},    {0, -1},   {0, 1},     {1, -0.9},
-                                   {-1, -0.9}, {1, 0.9},   {-1, 0.9}, {0, -2},    {0, 2},
+  static const double ways[][2] = {{1, 0},     {-1, 0},    {0, -1},   {0, 1},   {1, -0.9},
+                                   {-1, -0.9}, {1, 0.9},   {-1, 0.9}, {0, -2},  {0, 2},
                                    {1, -1.8},  {-1, -1.8}, {1, 1.8},  {-1, 1.8}};
   double width = gd_plot_text_width(label, strlen(label), GD_PLOT_SMALL), best_cost = DBL_MAX;
   struct box best = {0};
@@ -247,7 +247,8 @@ static void place_label(struct gd_plot_layout *at, double x, double y, const cha
     double middle = x + ways[w][0] * (width / 2 + (fabs(ways[w][1]) > 0.5 ? 4 : 8));
     double line = y + ways[w][1] * 13;
     struct box box = {middle - width / 2, line - 7, middle + width / 2, line + 7};
-    double cost = covered(at, &box, taken, *count) + 0.01 * (double)w + (fabs(ways[w][1]) > 1.5 ? 20 : 0);
+    double cost =
+        covered(at, &box, taken, *count) + 0.01 * (double)w + (fabs(ways[w][1]) > 1.5 ? 20 : 0);
     if (cost < best_cost) {
       best_cost = cost;
       best = box;
@@ -258,7 +259,8 @@ static void place_label(struct gd_plot_layout *at, double x, double y, const cha
       return;
   taken[(*count)++] = best;
   gd_plot_put_text(at, (best.x0 + best.x1) / 2, (best.y0 + best.y1) / 2,
-                   (struct gd_plot_style){GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0}, label);
+                   (struct gd_plot_style){GD_PLOT_INK, GD_PLOT_SMALL, GD_PLOT_CENTRE, false, 0},
+                   label);
 }
 
 /* Labels of points, none upon a point or an interval where that can be helped. */
@@ -283,8 +285,7 @@ static void point_labels(struct gd_plot_layout *at) {
       const char *label = label_at(&plot->series[s], i);
       if (label && label[0] && gd_plot_is_drawn(at, &plot->series[s], i))
         place_label(at, gd_plot_pixel_x(at, plot->series[s].x[i]),
-                    gd_plot_pixel_y(at, plot->series[s].y[i]), label, taken,
-                    points, &count);
+                    gd_plot_pixel_y(at, plot->series[s].y[i]), label, taken, points, &count);
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * Small multiples: several pairs of axes in one figure, in rows, with one legend. gnuplot draws them
- * as one plot whose coordinates are pixels, so that nothing but points and texts is needed.
+ * Small multiples: several pairs of axes in one figure, in rows, with one legend. gnuplot draws
+ * them as one plot whose coordinates are pixels, so that nothing but points and texts is needed.
  */
 #include <float.h>
 #include <math.h>
@@ -69,8 +69,7 @@ static void lay_out(const struct gd_plot *plot, struct gd_strbuf *out, struct gr
   double inner = whole->width - 2 * GD_PLOT_PAD;
   grid->top = GD_PLOT_PAD;
   if (plot->title)
-    grid->top +=
-        (GD_PLOT_TITLE + 4) * gd_plot_put_lines(NULL, 0, 0, inner, title, plot->title) + 6;
+    grid->top += (GD_PLOT_TITLE + 4) * gd_plot_put_lines(NULL, 0, 0, inner, title, plot->title) + 6;
   whole->legend_top = grid->top + GD_PLOT_LINE / 2.0;
   int legend = gd_plot_put_legend(whole, 0);
   grid->top += legend * GD_PLOT_LINE + (legend ? 8 : 0);
@@ -78,8 +77,7 @@ static void lay_out(const struct gd_plot *plot, struct gd_strbuf *out, struct gr
     grid->top += GD_PLOT_LINE + 4;
   double under = GD_PLOT_PAD + (plot->x_label ? GD_PLOT_LINE : 0);
   if (plot->note)
-    under +=
-        6 + (GD_PLOT_SMALL + 4) * gd_plot_put_lines(NULL, 0, 0, inner, note, plot->note);
+    under += 6 + (GD_PLOT_SMALL + 4) * gd_plot_put_lines(NULL, 0, 0, inner, note, plot->note);
   grid->axes = PANEL_HEIGHT;
   grid->row = grid->head + grid->axes + grid->foot;
   whole->height = ceil(grid->top + grid->rows * grid->row + under);
@@ -166,8 +164,8 @@ static void put_points(const struct gd_plot_layout *at, const struct gd_plot_ser
     gd_strbuf_printf(points, "%.2f %.2f\n", x, at->height - gd_plot_pixel_y(at, series->y[i]));
     if (!series->low || !series->high || !isfinite(series->low[i]) || !isfinite(series->high[i]))
       continue;
-    double low = at->height - gd_plot_pixel_y(at, at->log_y && series->low[i] <= 0 ? at->y0
-                                                                                  : series->low[i]);
+    double low = at->height -
+                 gd_plot_pixel_y(at, at->log_y && series->low[i] <= 0 ? at->y0 : series->low[i]);
     gd_strbuf_printf(errors, "%.2f %.2f 0 %.2f\n", x, low,
                      at->height - gd_plot_pixel_y(at, series->high[i]) - low);
   }

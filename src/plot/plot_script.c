@@ -92,7 +92,7 @@ static size_t line_length(const char *text, double width, int size) {
 }
 
 int gd_plot_put_lines(struct gd_plot_layout *at, double x, double y, double width,
-                     struct gd_plot_style style, const char *text) {
+                      struct gd_plot_style style, const char *text) {
   int lines = 0;
   char line[512];
   while (*text) {
@@ -278,11 +278,10 @@ static double categories_height(const struct gd_plot_layout *at) {
   for (int i = 0; i < at->plot->n_categories; i++) {
     const char *name = at->plot->categories[i];
     double height =
-        fit ? (GD_PLOT_SMALL + 4) *
-                  gd_plot_put_lines(NULL, 0, 0, category_room(at),
-                            (struct gd_plot_style){.size = GD_PLOT_SMALL}, name)
-            : GD_PLOT_SMALL +
-                  0.6 * gd_plot_text_width(name, strlen(name), GD_PLOT_SMALL);
+        fit ? (GD_PLOT_SMALL + 4) * gd_plot_put_lines(NULL, 0, 0, category_room(at),
+                                                      (struct gd_plot_style){.size = GD_PLOT_SMALL},
+                                                      name)
+            : GD_PLOT_SMALL + 0.6 * gd_plot_text_width(name, strlen(name), GD_PLOT_SMALL);
     most = height > most ? height : most;
   }
   return most;
@@ -296,8 +295,7 @@ static void put_categories(struct gd_plot_layout *at) {
     double x = at->left + (i + 0.5) * gd_plot_category_width(at), width = category_room(at);
     if (fit) {
       int lines = gd_plot_put_lines(NULL, 0, 0, width, style, name);
-      double y =
-          over ? at->top - 6 - (lines - 0.5) * (GD_PLOT_SMALL + 4) : at->bottom + 14;
+      double y = over ? at->top - 6 - (lines - 0.5) * (GD_PLOT_SMALL + 4) : at->bottom + 14;
       gd_plot_put_lines(at, x, y, width, style, name);
     } else {
       style.align = over ? GD_PLOT_LEFT : GD_PLOT_RIGHT;
@@ -344,7 +342,8 @@ static void set_margins(struct gd_plot_layout *at) {
   at->out = NULL;
   if (plot->title)
     y += (TITLE + 4) * gd_plot_put_lines(NULL, 0, 0, at->width - 2 * PAD,
-                                 (struct gd_plot_style){.size = TITLE, .bold = true}, plot->title) +
+                                         (struct gd_plot_style){.size = TITLE, .bold = true},
+                                         plot->title) +
          6;
   at->legend_top = y + LINE / 2.0;
   int legend = gd_plot_put_legend(at, 0);
@@ -372,9 +371,9 @@ static void set_margins(struct gd_plot_layout *at) {
   if (plot->x_label)
     under += LINE + 4;
   if (plot->note)
-    under += 6 + (GD_PLOT_SMALL + 4) * gd_plot_put_lines(NULL, 0, 0, at->width - 2 * PAD,
-                                                 (struct gd_plot_style){.size = GD_PLOT_SMALL},
-                                                 plot->note);
+    under += 6 + (GD_PLOT_SMALL + 4) *
+                     gd_plot_put_lines(NULL, 0, 0, at->width - 2 * PAD,
+                                       (struct gd_plot_style){.size = GD_PLOT_SMALL}, plot->note);
   at->top = y + 4;
   double axes = plot->kind == GD_PLOT_CELLS ? GD_PLOT_CELL_HEIGHT * (double)plot->n_series : 280;
   if (plot->height <= 0)
@@ -395,11 +394,12 @@ static void set_ranges(struct gd_plot_layout *at, double *x_ticks, int *n_x_tick
     return;
   }
   at->log_y = plot->log_y && plot->kind != GD_PLOT_STACKED;
-  at->n_ticks =
-      gd_plot_set_range(gd_plot_span_y(plot), at->log_y, gd_plot_has_categories(plot), &at->y0, &at->y1, at->ticks);
+  at->n_ticks = gd_plot_set_range(gd_plot_span_y(plot), at->log_y, gd_plot_has_categories(plot),
+                                  &at->y0, &at->y1, at->ticks);
   if (!gd_plot_has_categories(plot)) {
     at->log_x = plot->log_x;
-    *n_x_ticks = gd_plot_set_range(gd_plot_span_x(plot), at->log_x, false, &at->x0, &at->x1, x_ticks);
+    *n_x_ticks =
+        gd_plot_set_range(gd_plot_span_x(plot), at->log_x, false, &at->x0, &at->x1, x_ticks);
   }
 }
 
@@ -435,7 +435,8 @@ static void put_frame(struct gd_plot_layout *at, const double *x_ticks, int n_x_
   struct gd_plot_style note = {GD_PLOT_MUTED, GD_PLOT_SMALL, GD_PLOT_LEFT, false, 0};
   if (plot->title)
     gd_plot_put_lines(at, PAD, PAD + TITLE / 2.0, inner,
-              (struct gd_plot_style){GD_PLOT_INK, TITLE, GD_PLOT_LEFT, true, 0}, plot->title);
+                      (struct gd_plot_style){GD_PLOT_INK, TITLE, GD_PLOT_LEFT, true, 0},
+                      plot->title);
   gd_plot_put_legend(at, at->legend_top);
   gd_plot_put_ticks(at, x_ticks, n_x_ticks);
   if (gd_plot_has_categories(plot))

@@ -53,8 +53,7 @@ void gd_report_appendix(struct gd_report *report, const char *anchor, const char
   gd_html_text(&report->contents, title);
   gd_strbuf_append(&report->contents, "</summary><ul>\n");
   gd_strbuf_printf(&report->body,
-                   "<details class=\"appendix\" id=\"%s\"><summary><h2 class=\"chapter\">",
-                   anchor);
+                   "<details class=\"appendix\" id=\"%s\"><summary><h2 class=\"chapter\">", anchor);
   gd_html_text(&report->body, title);
   gd_strbuf_append(&report->body, "</h2></summary>\n");
   report->appendix = true;
@@ -72,8 +71,8 @@ void gd_report_begin(struct gd_report *report, const char *anchor, const char *k
   const char *level = report->appendix ? "h4" : "h3";
   gd_strbuf_printf(&report->contents, "<li><a href=\"#%s\">", anchor);
   gd_strbuf_printf(&report->body,
-                   "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<%s id=\"%s-title\">",
-                   anchor, anchor, level, anchor);
+                   "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<%s id=\"%s-title\">", anchor,
+                   anchor, level, anchor);
   if (kind) {
     gd_strbuf_append(&report->contents, "<b>");
     gd_html_text(&report->contents, kind);
@@ -284,8 +283,8 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
     begin_scroll(report, "drawing", plot->title ? plot->title : block->caption);
     status = add_place(report, err);
     if (status == GD_OK)
-      status = gd_plot_batch_add(report->batch, &file, &inside, report->order->folder, block->name,
-                                 err);
+      status =
+          gd_plot_batch_add(report->batch, &file, &inside, report->order->folder, block->name, err);
     end_scroll(report);
     note_file(report, block->name, "csv");
     note_file(report, block->name, "svg");

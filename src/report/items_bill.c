@@ -1,6 +1,6 @@
 /*
- * What the reader's models would cost: for each the advice of `gpudays cost`, dollars against days of
- * every machine of the catalogue, and the machines of which no other is both cheaper and faster.
+ * What the reader's models would cost: for each the advice of `gpudays cost`, dollars against days
+ * of every machine of the catalogue, and the machines of which no other is both cheaper and faster.
  */
 #include <string.h>
 
@@ -84,12 +84,12 @@ static enum gd_status fill_ways(struct gd_report *report, const struct gd_money_
     if (front[i])
       labels[i] = gd_report_print(report, "%d x %s", money->options[i].machine->count,
                                   money->options[i].gpu->name);
-  *series = (struct gd_plot_series){
-      .name = rented ? "rented" : "owned: a share of its life, and electricity",
-      .x = usd,
-      .y = days,
-      .labels = labels,
-      .count = money->count};
+  *series = (struct gd_plot_series){.name = rented ? "rented"
+                                                   : "owned: a share of its life, and electricity",
+                                    .x = usd,
+                                    .y = days,
+                                    .labels = labels,
+                                    .count = money->count};
   return GD_OK;
 }
 
@@ -160,10 +160,11 @@ static const char *advice_title(struct gd_report *report, const char *model,
 static enum gd_status show_options(struct gd_report *report, const char *name,
                                    const struct gd_money_table *money, struct gd_error *err) {
   const char *model = gd_report_model_title(report, name);
-  const char *from = "prices of this program's catalogue, days as the table says; 'gpudays cost' has "
-                     "the assumptions and takes others";
-  enum gd_report_source source = report->order->no_predictions ? GD_REPORT_MEASURED
-                                                               : GD_REPORT_PREDICTED;
+  const char *from =
+      "prices of this program's catalogue, days as the table says; 'gpudays cost' has "
+      "the assumptions and takes others";
+  enum gd_report_source source =
+      report->order->no_predictions ? GD_REPORT_MEASURED : GD_REPORT_PREDICTED;
   struct gd_plot_series series[2];
   bool *rent = gd_arena_alloc(&report->arena, (size_t)money->count + 1, sizeof *rent);
   bool *own = gd_arena_alloc(&report->arena, (size_t)money->count + 1, sizeof *own);
@@ -248,9 +249,10 @@ enum gd_status gd_report_items_bill(struct gd_report *report, struct gd_error *e
                     "no days on a machine of the catalogue are known without predictions; "
                     "'gpudays cost MODEL' compares all machines");
   if (known && report->measured.n_models > count)
-    gd_report_text(report, gd_report_print(report,
-                                           "These are %d of the models of this store; 'gpudays cost "
-                                           "MODEL' compares machines for any other.",
-                                           count));
+    gd_report_text(report,
+                   gd_report_print(report,
+                                   "These are %d of the models of this store; 'gpudays cost "
+                                   "MODEL' compares machines for any other.",
+                                   count));
   return GD_OK;
 }

@@ -365,9 +365,8 @@ static enum gd_status figure_all(struct gd_report *report, const char *number, e
       return gd_report_no_memory(err);
     for (int g = 0; g < gpus; g++)
       GD_TRY(cost_series(report, &scatter, g, &series[g], err));
-    panels[m] = (struct gd_plot_panel){.title = gd_report_model_title(report, scatter.model),
-                                       .series = series,
-                                       .n_series = gpus};
+    panels[m] = (struct gd_plot_panel){
+        .title = gd_report_model_title(report, scatter.model), .series = series, .n_series = gpus};
   }
   struct gd_plot plot = {.kind = GD_PLOT_SCATTER,
                          .title = message,
@@ -406,9 +405,10 @@ static const char *cheapest_gpu(const struct gd_report *report, int *models) {
       const struct gd_paper_days *cell =
           gd_report_paper_cell(report, GD_PAPER_OPTIMAL, paper->recipes[m].model, i);
       const struct gd_paper_gpu *gpu = &paper->gpus[i / GD_REPORT_COUNTS];
-      double usd = cell && cell->days > 0
-                       ? machine_usd(report, gpu, gd_report_counts[i % GD_REPORT_COUNTS]) * cell->days
-                       : (double)INFINITY;
+      double usd =
+          cell && cell->days > 0
+              ? machine_usd(report, gpu, gd_report_counts[i % GD_REPORT_COUNTS]) * cell->days
+              : (double)INFINITY;
       if (usd < least) {
         least = usd;
         best = i / GD_REPORT_COUNTS;
@@ -432,8 +432,9 @@ enum gd_status gd_report_items_cost(struct gd_report *report, struct gd_error *e
   GD_TRY(figure_all(report, "12", WHOLE_MACHINE, "Price of the machine against days, all models",
                     "A dearer machine takes fewer days, of every model", err));
   GD_TRY(figure_all(report, "13", ONE_EXPERIMENT, "Cost of one run against days, all models",
-                    gd_report_print(report, "A run costs least on machines with the %s for %d of %d "
-                                            "models",
+                    gd_report_print(report,
+                                    "A run costs least on machines with the %s for %d of %d "
+                                    "models",
                                     cheapest, models, report->paper.n_recipes),
                     err));
   GD_TRY(table_5(report, err));

@@ -241,9 +241,9 @@ static enum gd_status figure_2_predicted(struct gd_report *report, struct gd_err
   }
   struct gd_plot_series series = series_of(&means, "best settings", FIGURE_2_BARS);
   struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = gd_report_print(report,
-                                                  "This engine is predicted to gain %.1f times",
-                                                  means.y[GD_REPORT_GPUS]),
+                         .title =
+                             gd_report_print(report, "This engine is predicted to gain %.1f times",
+                                             means.y[GD_REPORT_GPUS]),
                          .x_label = "GPU",
                          .y_label = "times as fast as naive",
                          .categories = names,
@@ -466,16 +466,16 @@ static void paper_facts(struct gd_report *report) {
       pairs++;
     }
   }
-  gd_report_text(
-      report,
-      gd_report_print(report,
-                      "Every table and figure of \xe2\x80\x9c$100K or 100 Days\xe2\x80\x9d (arXiv "
-                      "2410.23261), beside what this program predicts and, where this store has "
-                      "the trials for it, what was measured here. With the best settings the "
-                      "paper's models train %.1f times as fast as with naive ones, on average over "
-                      "%d cells where both are feasible; %d of the %d times of Table 1 would need "
-                      "more than the GPUs' peak by the paper's own FLOPs and peaks, and are marked.",
-                      ratios / (pairs > 0 ? pairs : 1), pairs, beyond, feasible));
+  gd_report_text(report,
+                 gd_report_print(
+                     report,
+                     "Every table and figure of \xe2\x80\x9c$100K or 100 Days\xe2\x80\x9d (arXiv "
+                     "2410.23261), beside what this program predicts and, where this store has "
+                     "the trials for it, what was measured here. With the best settings the "
+                     "paper's models train %.1f times as fast as with naive ones, on average over "
+                     "%d cells where both are feasible; %d of the %d times of Table 1 would need "
+                     "more than the GPUs' peak by the paper's own FLOPs and peaks, and are marked.",
+                     ratios / (pairs > 0 ? pairs : 1), pairs, beyond, feasible));
 }
 
 enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *err) {

@@ -287,20 +287,16 @@ static enum gd_status figure_10(struct gd_report *report, struct gd_error *err) 
                                    "What the best choice was.", ONE_GPU, false, false},
                     err));
   GD_TRY(paper_grid(report,
-                    &(struct grid){"figure-10-paper-several",
-                                   "Paper: 2, 4 or 8 GPUs",
+                    &(struct grid){"figure-10-paper-several", "Paper: 2, 4 or 8 GPUs",
                                    "What the best choice was.", SEVERAL_GPUS, false, false},
                     err));
   GD_TRY(planned_grid(report,
-                      &(struct grid){"figure-10-predicted-1",
-                                     "This engine: one GPU",
+                      &(struct grid){"figure-10-predicted-1", "This engine: one GPU",
                                      "What its plans fit into.", ONE_GPU, false, false},
                       err));
   GD_TRY(planned_grid(report,
-                      &(struct grid){"figure-10-predicted-several",
-                                     "This engine: 2, 4 or 8 GPUs",
-                                     "What its plans fit into.", SEVERAL_GPUS,
-                                     false, false},
+                      &(struct grid){"figure-10-predicted-several", "This engine: 2, 4 or 8 GPUs",
+                                     "What its plans fit into.", SEVERAL_GPUS, false, false},
                       err));
   GD_TRY(planned_grid(report,
                       &(struct grid){.name = "figure-10-stack-1",
@@ -413,10 +409,9 @@ static const char *gain_title(struct gd_report *report, const struct gd_plot *pl
 
 static enum gd_status figure_gain(struct gd_report *report, const char *number, const char *title,
                                   const char *about, struct gd_error *err) {
-  struct gd_plot plot = {
-      .y_label = "% less time than free-lunch alone (negative: more)",
-      .diverging = true,
-      .empty_name = "one of the two was not measured, or is infeasible"};
+  struct gd_plot plot = {.y_label = "% less time than free-lunch alone (negative: more)",
+                         .diverging = true,
+                         .empty_name = "one of the two was not measured, or is infeasible"};
   bool any = false;
   gd_report_begin(report, gd_report_print(report, "figure-%s", number),
                   gd_report_print(report, "Figure %s", number), title);
@@ -543,22 +538,20 @@ static enum gd_status figure_5(struct gd_report *report, struct gd_error *err) {
                             "the paper's GPUs, %d combinations, all methods of the search space.",
                             GD_REPORT_SPREAD_GPUS, predicted->n_spreads),
             GD_REPORT_PREDICTED, predicted_from(false)},
-        ", predicted", predicted->spreads,
-        predicted->n_spreads, err));
+        ", predicted", predicted->spreads, predicted->n_spreads, err));
   if (predicted->known && predicted->n_stack_spreads > 0)
-    GD_TRY(
-        add_speeds(report,
-                   &(struct gd_report_block){
-                       "figure-5-stack",
-                       gd_report_print(
-                           report,
-                           "Predicted, not measured: the paper's software, mean over Pythia on 2, "
-                           "4 and 8 of the paper's GPUs, %d combinations in which free-lunch alone "
-                           "fits.",
-                           predicted->n_stack_spreads),
-                       GD_REPORT_PREDICTED, predicted_from(true)},
-                   ", predicted for PyTorch",
-                   predicted->stack_spreads, predicted->n_stack_spreads, err));
+    GD_TRY(add_speeds(
+        report,
+        &(struct gd_report_block){
+            "figure-5-stack",
+            gd_report_print(
+                report,
+                "Predicted, not measured: the paper's software, mean over Pythia on 2, "
+                "4 and 8 of the paper's GPUs, %d combinations in which free-lunch alone "
+                "fits.",
+                predicted->n_stack_spreads),
+            GD_REPORT_PREDICTED, predicted_from(true)},
+        ", predicted for PyTorch", predicted->stack_spreads, predicted->n_stack_spreads, err));
   gd_report_end(report);
   return GD_OK;
 }

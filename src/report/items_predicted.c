@@ -91,8 +91,8 @@ static enum gd_status differences(struct gd_report *report, const struct part *p
       .n_columns = GD_REPORT_CELLS,
       .value = difference,
       .user = part,
-      .look = {.title = gd_report_print(report, "The paper's software, predicted, against its Table %s",
-                                        part->number),
+      .look = {.title = gd_report_print(
+                   report, "The paper's software, predicted, against its Table %s", part->number),
                .y_label = "% longer than in the paper (negative: shorter)",
                .diverging = true,
                .empty_name = "infeasible in the paper, or predicted so"}};

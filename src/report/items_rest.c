@@ -98,8 +98,8 @@ static enum gd_status table_3(struct gd_report *report, const struct gd_report_p
       report,
       &(struct gd_report_block){"table-3-parameters", "Parameters by the paper and as counted.",
                                 GD_REPORT_PAPER, "arXiv 2410.23261, Table 3; " COUNTED},
-      "Presets have the parameters of the paper's models", "million parameters, logarithmic", names, paper, here, "counted here",
-      count, err));
+      "Presets have the parameters of the paper's models", "million parameters, logarithmic", names,
+      paper, here, "counted here", count, err));
   gd_report_end(report);
   return GD_OK;
 }
@@ -152,8 +152,9 @@ static enum gd_status figure_9a(struct gd_report *report, const struct gd_report
   return bars_of_two(report,
                      &(struct gd_report_block){"figure-9a", "The same, as bars.", GD_REPORT_PAPER,
                                                "arXiv 2410.23261, Figure 9 (a); " COUNTED},
-                     "FLOPs of the runs: the paper's and as counted", "FLOPs of the run, logarithmic", names, paper,
-                     here, "counted here", count, err);
+                     "FLOPs of the runs: the paper's and as counted",
+                     "FLOPs of the run, logarithmic", names, paper, here, "counted here", count,
+                     err);
 }
 
 static enum gd_status figure_9b(struct gd_report *report, struct gd_error *err) {
@@ -255,16 +256,17 @@ static enum gd_status figure_8_plot(struct gd_report *report, struct gd_error *e
     }
   }
   struct gd_plot_series series = {.name = "%", .y = values, .count = count};
-  struct gd_plot plot = {.kind = GD_PLOT_BARS,
-                         .title = count > 0 ? gd_report_print(report, "%.0f %% of the respondents: %s",
-                                                              values[0], names[0])
-                                            : "What the survey found",
-                         .x_label = "respondents who",
-                         .y_label = "% of 50 respondents",
-                         .categories = names,
-                         .n_categories = count,
-                         .series = &series,
-                         .n_series = 1};
+  struct gd_plot plot = {
+      .kind = GD_PLOT_BARS,
+      .title = count > 0
+                   ? gd_report_print(report, "%.0f %% of the respondents: %s", values[0], names[0])
+                   : "What the survey found",
+      .x_label = "respondents who",
+      .y_label = "% of 50 respondents",
+      .categories = names,
+      .n_categories = count,
+      .series = &series,
+      .n_series = 1};
   return gd_report_add_plot(
       report,
       &(struct gd_report_block){"figure-8-stated", "Shares that the text states.", GD_REPORT_PAPER,
@@ -314,6 +316,6 @@ static enum gd_status survey_sections(struct gd_report *report, const struct gd_
 
 enum gd_status gd_report_items_rest(struct gd_report *report, struct gd_error *err) {
   GD_TRY(models_and_gpus(report, err));
-  return survey_sections(report, &report->answers, report->answer_figures,
-                         report->n_answer_figures, err);
+  return survey_sections(report, &report->answers, report->answer_figures, report->n_answer_figures,
+                         err);
 }

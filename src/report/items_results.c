@@ -68,7 +68,8 @@ static enum gd_status example_plot(struct gd_report *report, int model, const ch
 static enum gd_status example(struct gd_report *report, struct gd_error *err) {
   enum { A100_4 = 2 * GD_REPORT_COUNTS + 2 };
   int model = 0;
-  while (model < report->paper.n_recipes && strcmp(report->paper.recipes[model].model, EXAMPLE) != 0)
+  while (model < report->paper.n_recipes &&
+         strcmp(report->paper.recipes[model].model, EXAMPLE) != 0)
     model++;
   if (!report->predicted.known || model == report->paper.n_recipes)
     return GD_OK;
@@ -99,7 +100,8 @@ static void add_fact(struct gd_report *report, enum gd_report_source source, con
   gd_strbuf_append(&report->body, "</li>\n");
 }
 
-/* Which of two trials says more of a machine: of the larger model, while it takes a year at most. */
+/* Which of two trials says more of a machine: of the larger model, while it takes a year at most.
+ */
 static bool says_more(const struct gd_report_trial *a, const struct gd_report_trial *b) {
   const double year = 365;
   if (!b || (a->days <= year) != (b->days <= year))
@@ -299,12 +301,10 @@ static enum gd_status prediction_section(const struct comparing *comparing, stru
 /* --- the best settings --------------------------------------------------------------------- */
 
 static const struct gd_report_column best_columns[] = {
-    {"Model", NULL, false},          {"On", NULL, false},
-    {"Method", NULL, false},         {"Micro-batch", NULL, true},
-    {"Days", "Measured", true},      {"\xc2\xb1 %", "Measured", true},
-    {"Days", "Predicted", true},     {"Off, %", "Predicted", true},
-    {"Times naive", NULL, true},     {"MFU, %", NULL, true},
-    {"GiB", NULL, true},             {"Paper, days", NULL, true},
+    {"Model", NULL, false},      {"On", NULL, false},           {"Method", NULL, false},
+    {"Micro-batch", NULL, true}, {"Days", "Measured", true},    {"\xc2\xb1 %", "Measured", true},
+    {"Days", "Predicted", true}, {"Off, %", "Predicted", true}, {"Times naive", NULL, true},
+    {"MFU, %", NULL, true},      {"GiB", NULL, true},           {"Paper, days", NULL, true},
 };
 enum { BEST_COLUMNS = sizeof best_columns / sizeof *best_columns };
 
@@ -352,9 +352,8 @@ static void best_row(struct gd_report *report, const struct comparing *comparing
   if (table->n_columns > 11 && paper && paper->days > 0)
     gd_report_set_days(report, &row[11], paper->days);
   if (best->status != GD_TRIAL_OK) {
-    row[4] = (struct gd_report_cell){.text = gd_trial_status_name(best->status),
-                                     .value = (double)NAN,
-                                     .class_name = "none"};
+    row[4] = (struct gd_report_cell){
+        .text = gd_trial_status_name(best->status), .value = (double)NAN, .class_name = "none"};
     return;
   }
   gd_report_set_days(report, &row[4], best->days);
@@ -486,8 +485,8 @@ static const char *methods_title(struct gd_report *report, const struct gd_repor
 }
 
 static enum gd_status methods_plot(struct gd_report *report, int number,
-                                   const struct gd_report_site *site,
-                                   const struct methods *methods, struct gd_error *err) {
+                                   const struct gd_report_site *site, const struct methods *methods,
+                                   struct gd_error *err) {
   struct gd_plot_series *series = gd_report_series(report, methods->n_rows);
   const char **names = gd_report_texts(report, methods->n_groups);
   if (!series || !names)
@@ -495,9 +494,8 @@ static enum gd_status methods_plot(struct gd_report *report, int number,
   for (int i = 0; i < methods->n_groups; i++)
     names[i] = gd_report_model_title(report, methods->groups[i]->model);
   for (int r = 0; r < methods->n_rows; r++)
-    series[r] = (struct gd_plot_series){.name = methods->rows[r].name,
-                                        .y = methods->rows[r].ratio,
-                                        .count = methods->n_groups};
+    series[r] = (struct gd_plot_series){
+        .name = methods->rows[r].name, .y = methods->rows[r].ratio, .count = methods->n_groups};
   struct gd_plot plot = {.kind = GD_PLOT_CELLS,
                          .title = methods_title(report, site, methods),
                          .y_label = "times the days of the fastest method; 1 is the fastest",
@@ -559,9 +557,8 @@ static void trial_row(struct gd_report *report, const struct gd_report_trial *tr
   if (trial->peak_bytes > 0)
     gd_report_set_digits(report, &row[9], (double)trial->peak_bytes / 0x1p30);
   if (trial->status != GD_TRIAL_OK) {
-    row[5] = (struct gd_report_cell){.text = gd_trial_status_name(trial->status),
-                                     .value = (double)NAN,
-                                     .class_name = "none"};
+    row[5] = (struct gd_report_cell){
+        .text = gd_trial_status_name(trial->status), .value = (double)NAN, .class_name = "none"};
     return;
   }
   gd_report_set_days(report, &row[5], trial->days);
@@ -636,10 +633,11 @@ enum gd_status gd_report_items_results(struct gd_report *report, struct gd_error
   const struct gd_report_measured *measured = &report->measured;
   gd_report_chapter(report, "results", "Your results");
   if (measured->n_trials + measured->other_recipes == 0 && report->order->n_runs == 0) {
-    gd_report_lacks(report, GD_REPORT_MEASURED,
-                    "Nothing was measured or trained here yet. 'gpudays bench pythia-160m' measures "
-                    "a model on this machine and 'gpudays train pythia-14m --data FILE' trains one; "
-                    "make this page again then.");
+    gd_report_lacks(
+        report, GD_REPORT_MEASURED,
+        "Nothing was measured or trained here yet. 'gpudays bench pythia-160m' measures "
+        "a model on this machine and 'gpudays train pythia-14m --data FILE' trains one; "
+        "make this page again then.");
     GD_TRY(example(report, err));
   }
   if (measured->n_trials > 0) {

@@ -1,7 +1,7 @@
 /*
  * Runs of `gpudays train`: a table of them, the losses of those that changed last together, and the
- * curves of each: loss and evaluation, throughput, learning rate, skipped updates, and the step time
- * against what the run was expected. Read from their folders; nothing of it is in the store.
+ * curves of each: loss and evaluation, throughput, learning rate, skipped updates, and the step
+ * time against what the run was expected. Read from their folders; nothing of it is in the store.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,7 @@ static void add_row(struct gd_report *report, const struct run *run, int number,
   struct gd_report_cell *row = gd_report_table_row(table);
   row[0].text = run->name;
   if (run->count > 1)
-    row[0].href = run->on_page     ? gd_report_print(report, "#run-%d", number)
+    row[0].href = run->on_page    ? gd_report_print(report, "#run-%d", number)
                   : report->draws ? gd_report_print(report, "run-%d.svg", number)
                                   : gd_report_print(report, "run-%d.csv", number);
   row[1].text = gd_report_model_title(report, view->model);
@@ -150,11 +150,11 @@ static void add_row(struct gd_report *report, const struct run *run, int number,
 enum { PANELS = 5, WIDTH = 900 };
 
 static struct gd_plot_panel one_line(struct gd_report *report, const struct run *run,
-                                     const char *title, const char *y_label, const double *y) {
+                                     const char *title, const double *y) {
   struct gd_plot_series *series = gd_report_series(report, 1);
   if (series)
     *series = (struct gd_plot_series){.name = title, .x = run->step, .y = y, .count = run->count};
-  return (struct gd_plot_panel){title, y_label, series, series ? 1 : 0};
+  return (struct gd_plot_panel){title, NULL, series, series ? 1 : 0};
 }
 
 static struct gd_plot_panel losses(struct gd_report *report, const struct run *run) {
@@ -187,15 +187,13 @@ static enum gd_status run_curves(struct gd_report *report, const struct run *run
   int count = 0;
   const char *name = gd_report_print(report, "run-%d", number);
   panels[count++] = losses(report, run);
-  panels[count++] = one_line(report, run, "Throughput",
-                             view->log.images ? "images/s" : "tokens/s", run->rate);
-  panels[count++] = one_line(report, run, "Learning rate", NULL, run->lr);
+  panels[count++] = one_line(
+      report, run, view->log.images ? "Throughput (images/s)" : "Throughput (tokens/s)", run->rate);
+  panels[count++] = one_line(report, run, "Learning rate", run->lr);
   if (view->session.expected_step_s > 0)
-    panels[count++] =
-        one_line(report, run, "Step time", "% longer than expected", run->drift);
-  if (view->skipped > 0)
-    panels[count++] =
-        one_line(report, run, "Skipped updates", "so far: not finite, or a spike", run->skipped);
+    panels[count++] = one_line(report, run, "Step time (% longer than expected)", run->drift);
+  if (view->skipped > 0) /* their loss was not finite, or spiked */
+    panels[count++] = one_line(report, run, "Skipped updates so far", run->skipped);
   struct gd_plot plot = {.kind = GD_PLOT_LINES,
                          .title = run_title(report, run),
                          .x_label = "step",
@@ -293,15 +291,14 @@ static enum gd_status make_items(struct gd_report *report, struct run *runs, int
     runs[i].on_page = is_among_newest(runs, count, i);
     add_row(report, &runs[i], i + 1, table);
   }
-  GD_TRY(
-      gd_report_add_table(report,
-                          &(struct gd_report_block){
-                              "runs-table",
-                              "What was trained. A name leads to the run's curves. A step is the "
-                              "median of the last 32; what was expected is the trial or the "
-                              "prediction it was started on.",
-                              GD_REPORT_MEASURED, "folders of the runs"},
-                          table, err));
+  GD_TRY(gd_report_add_table(
+      report,
+      &(struct gd_report_block){"runs-table",
+                                "What was trained. A name leads to the run's curves. A step is the "
+                                "median of the last 32; what was expected is the trial or the "
+                                "prediction it was started on.",
+                                GD_REPORT_MEASURED, "folders of the runs"},
+      table, err));
   GD_TRY(losses_together(report, runs, count, err));
   if (count > ON_PAGE)
     gd_report_text(report, gd_report_print(report,

@@ -266,9 +266,8 @@ static void name_sources(struct gd_report *report) {
   const char *first = "9", *last = "";
   int others = 0;
   for (int i = 0; i < measured->n_trials + measured->other_recipes; i++) {
-    const struct gd_report_trial *trial = i < measured->n_trials
-                                              ? &measured->trials[i]
-                                              : &measured->others[i - measured->n_trials];
+    const struct gd_report_trial *trial =
+        i < measured->n_trials ? &measured->trials[i] : &measured->others[i - measured->n_trials];
     first = strcmp(trial->date, first) < 0 ? trial->date : first;
     last = strcmp(trial->date, last) > 0 ? trial->date : last;
     /* What was loaded says whose it is. */
@@ -386,8 +385,8 @@ void gd_report_set_digits(struct gd_report *report, struct gd_report_cell *cell,
 void gd_report_set_count(struct gd_report *report, struct gd_report_cell *cell, int64_t value) {
   char text[48];
   *cell = (struct gd_report_cell){
-      gd_report_print(report, "%s", gd_format_count(text, sizeof text, value)), (double)value,
-      NULL, NULL};
+      gd_report_print(report, "%s", gd_format_count(text, sizeof text, value)), (double)value, NULL,
+      NULL};
 }
 
 /* Two-sided 95 % points of Student's t, by degrees of freedom; beyond the table the next lower. */

@@ -36,10 +36,11 @@ static void append_head(struct gd_strbuf *out) {
 }
 
 static void append_header(struct gd_report *report, struct gd_strbuf *out) {
-  gd_strbuf_append(out, "<header>\n<h1>Pre-training on the GPUs at hand</h1>\n<p class=\"lead\">"
-                        "How long, how much, and with which settings: what was measured and trained "
-                        "here, what it would cost, and the tables and figures of &ldquo;$100K or 100 "
-                        "Days&rdquo; (arXiv 2410.23261) as an appendix.</p>\n<p class=\"made\">");
+  gd_strbuf_append(out,
+                   "<header>\n<h1>Pre-training on the GPUs at hand</h1>\n<p class=\"lead\">"
+                   "How long, how much, and with which settings: what was measured and trained "
+                   "here, what it would cost, and the tables and figures of &ldquo;$100K or 100 "
+                   "Days&rdquo; (arXiv 2410.23261) as an appendix.</p>\n<p class=\"made\">");
   gd_html_text(out, report->made_at);
   gd_strbuf_append(out, "</p>\n<button type=\"button\" id=\"theme\" hidden>Theme: system</button>\n"
                         "</header>\n");

@@ -42,9 +42,8 @@ static void set_made_at(struct gd_report *report) {
                             measured->limited, measured->limited == 1 ? "is" : "are")
           : "";
   if (trials > 0)
-    report->made_at =
-        gd_report_print(report, "%s, from %d trial%s on %s%s.", now, trials,
-                        trials == 1 ? "" : "s", measured->devices, left_out);
+    report->made_at = gd_report_print(report, "%s, from %d trial%s on %s%s.", now, trials,
+                                      trials == 1 ? "" : "s", measured->devices, left_out);
   else
     report->made_at = gd_report_print(report, "%s, without trials%s.", now, left_out);
 }

@@ -104,8 +104,8 @@ struct gd_report_measured {
   struct gd_report_trial *others; /* in the table of all trials alone: their batch, length or steps
                                      are not the preset's */
   int other_recipes;
-  int limited;       /* likewise: infeasible within a limit that was set (gd_trial_is_limited) */
-  int n_devices;               /* different ones of the sites */
+  int limited;   /* likewise: infeasible within a limit that was set (gd_trial_is_limited) */
+  int n_devices; /* different ones of the sites */
   const char *devices, *dates; /* "NVIDIA H200 (1), ...", "2026-11-15" or a range */
 };
 
@@ -165,9 +165,9 @@ struct gd_report {
   struct gd_plot_batch *batch;     /* figures, drawn together at the end */
   struct gd_report_place *places;  /* of the figures in the body, in gd_mem */
   uint32_t n_places, places_room;
-  int n_drawn; /* figures of the batch */
-  struct gd_strbuf files;          /* names of what was written next to it, a line each */
-  struct gd_survey answers;        /* of order->survey; zeroed without one */
+  int n_drawn;              /* figures of the batch */
+  struct gd_strbuf files;   /* names of what was written next to it, a line each */
+  struct gd_survey answers; /* of order->survey; zeroed without one */
   const struct gd_survey_figure *answer_figures; /* of answers */
   int n_answer_figures;
   const char **run_models; /* of runs that were read, each once */
@@ -212,8 +212,7 @@ enum gd_status gd_report_add_plot(struct gd_report *report, const struct gd_repo
                                   const struct gd_plot *plot, struct gd_error *err) GD_MUST_USE;
 /* A plot that has its files alone, for a link: SVG and CSV. */
 enum gd_status gd_report_write_plot(struct gd_report *report, const char *name,
-                                    const struct gd_plot *plot,
-                                    struct gd_error *err) GD_MUST_USE;
+                                    const struct gd_plot *plot, struct gd_error *err) GD_MUST_USE;
 /* The paper's models as rows of cells. */
 struct gd_report_map {
   const char *const *columns; /* NULL: memory was out */
@@ -231,8 +230,7 @@ enum gd_status gd_report_add_statements(struct gd_report *report, const char *na
                                         const char *figure, struct gd_error *err) GD_MUST_USE;
 /* A file next to the page, and in the list of them. */
 enum gd_status gd_report_write_text(struct gd_report *report, const char *name, const char *ending,
-                                    const struct gd_strbuf *text,
-                                    struct gd_error *err) GD_MUST_USE;
+                                    const struct gd_strbuf *text, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_write_page(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 /* Writes the list of files, and removes those of an older report's list that this one has not. */
 enum gd_status gd_report_replace_files(struct gd_report *report, struct gd_error *err) GD_MUST_USE;

@@ -135,8 +135,8 @@ static void draw_inside(const struct gd_plot *plot, const char *name, struct gd_
   gd_plot_batch_free(batch);
 }
 
-/* Many figures, by several runs of gnuplot: each file is the figure of its name. One that is not for
-   a page has no PNG. */
+/* Many figures, by several runs of gnuplot: each file is the figure of its name. One that is not
+   for a page has no PNG. */
 static void test_batch(void **state) {
   enum { FIGURES = 5 };
   static const char *const titles[FIGURES] = {"First", "Second", "Third", "Fourth", "Fifth"};
@@ -151,9 +151,9 @@ static void test_batch(void **state) {
     struct gd_plot plot = bars();
     plot.title = titles[i];
     snprintf(name, sizeof name, "figure-%d", i);
-    assert_int_equal(gd_plot_batch_add(batch, &plot, i == 3 ? NULL : &plot, scratch_path(""), name,
-                                       &err),
-                     GD_OK);
+    assert_int_equal(
+        gd_plot_batch_add(batch, &plot, i == 3 ? NULL : &plot, scratch_path(""), name, &err),
+        GD_OK);
   }
   if (gd_plot_batch_draw(batch, &err) != GD_OK)
     fail_msg("%s", err.text);
@@ -219,7 +219,8 @@ static void test_text_sizes(void **state) {
   }
 }
 
-/* Small multiples: each panel has its title, all share one legend, and the CSV says which is which. */
+/* Small multiples: each panel has its title, all share one legend, and the CSV says which is which.
+ */
 static void test_panels(void **state) {
   static const double x[] = {1, 2, 4}, y[] = {8, 4, 2};
   struct gd_plot_series series[] = {{.name = "A100", .x = x, .y = y, .count = 3},

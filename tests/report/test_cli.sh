@@ -95,7 +95,7 @@ grep -q 'class="lacks".*Nothing was measured or trained here yet.*gpudays bench.
 # An example stands in the place of results, and the default model's cost: both before the paper.
 awk '/id="example"/ { at = NR } /id="cost-pythia-1b-best"/ { cost = NR } /id="paper"/ { paper = NR }
   END { exit !(at && at < cost && cost < paper) }' "$out/index.html" || fail "no example, or no cost of one"
-awk -F, '$1 == "4 GPUs" { exit !($8 < $7 && $7 < $9 && $7 > 1) }' "$out/example.csv" || fail "the example on 4 A100"
+awk -F, '$1 == "4 GPUs" { exit !($9 < $8 && $8 < $10 && $8 > 1) }' "$out/example.csv" || fail "the example on 4 A100"
 if $with_gnuplot; then
   [[ ! -s $ERR ]] || fail "$LAST: something on stderr"
   [[ $(grep -c '<svg' "$out/index.html") == $(find "$out" -name '*.svg' | wc -l) ]] ||
