@@ -470,7 +470,7 @@ static void paper_facts(struct gd_report *report) {
                  gd_report_print(
                      report,
                      "Every table and figure of \xe2\x80\x9c$100K or 100 Days\xe2\x80\x9d (arXiv "
-                     "2410.23261), beside what this program predicts and, where this store has "
+                     "2410.23261), next to what this program predicts and, where this store has "
                      "the trials for it, what was measured here. With the best settings the "
                      "paper's models train %.1f times as fast as with naive ones, on average over "
                      "%d cells where both are feasible; %d of the %d times of Table 1 would need "

@@ -1,13 +1,11 @@
 /*
- * The beginning of the page: what was measured here, with which settings it was fastest, how far
- * predictions were from it, and all trials. Of an empty store: how to fill it, and a prediction as
- * an example. Runs of `train` are items_runs.c's.
+ * The beginning of the page: what was measured here, with which settings it was fastest, and all
+ * trials. Of an empty store: how to fill it, and a prediction as an example. How far predictions
+ * were from it is items_compared.c's, runs of `train` are items_runs.c's.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compare.h"
-#include "report/accuracy.h"
 #include "report/html.h"
 #include "report/report_int.h"
 
@@ -86,11 +84,6 @@ static enum gd_status example(struct gd_report *report, struct gd_error *err) {
   return example_plot(report, model, title, err);
 }
 
-static bool is_at(const struct gd_report_trial *trial, const struct gd_report_site *site) {
-  return strcmp(trial->device, site->device) == 0 && trial->ranks == site->ranks &&
-         trial->nodes == site->nodes;
-}
-
 /* --- in short ------------------------------------------------------------------------------ */
 
 static void add_fact(struct gd_report *report, enum gd_report_source source, const char *text) {
@@ -117,7 +110,7 @@ static void measured_facts(struct gd_report *report) {
     const struct gd_report_trial *best = NULL;
     for (int g = 0; g < measured->n_groups; g++) {
       const struct gd_report_trial *trial = measured->groups[g].best;
-      if (trial && is_at(trial, &measured->sites[i]) && says_more(trial, best))
+      if (trial && gd_report_is_at(trial, &measured->sites[i]) && says_more(trial, best))
         best = trial;
     }
     if (!best)
@@ -130,172 +123,6 @@ static void measured_facts(struct gd_report *report) {
                              best->method_name, gd_report_days(report, best->days_low),
                              gd_report_days(report, best->days_high)));
   }
-}
-
-/* --- predictions of what was measured -------------------------------------------------------- */
-
-/* A trial, and what would have been predicted without it. */
-struct compared {
-  const struct gd_report_trial *trial;
-  double measured_s, predicted_s, low_s, high_s; /* of a step */
-};
-
-struct comparing {
-  struct gd_report *report;
-  struct gd_accuracy accuracy;
-  bool *wanted; /* of the report's trials */
-  struct compared *all;
-  int count;
-  double median, worst; /* relative errors */
-};
-
-/* That trial of the store, where it is still wanted; -1: it is not. */
-static int find_wanted(const struct comparing *comparing, const struct gd_trial *trial) {
-  const struct gd_report_measured *measured = &comparing->report->measured;
-  for (int i = 0; i < measured->n_trials; i++) {
-    const struct gd_report_trial *at = &measured->trials[i];
-    if (comparing->wanted[i] && trial->status == GD_TRIAL_OK && !(at->days < trial->days) &&
-        !(at->days > trial->days) && at->ranks == (trial->ranks > 0 ? trial->ranks : 1) &&
-        strcmp(at->model, trial->model) == 0 && strcmp(at->method_name, trial->method) == 0 &&
-        strcmp(at->device, trial->device) == 0)
-      return i;
-  }
-  return -1;
-}
-
-static enum gd_status compare(void *user, const struct gd_store_row *row, struct gd_error *err) {
-  struct comparing *comparing = user;
-  struct gd_accuracy *accuracy = &comparing->accuracy;
-  int at = find_wanted(comparing, &row->trial);
-  if (at < 0)
-    return GD_OK;
-  comparing->wanted[at] = false;
-  GD_TRY(gd_accuracy_add_trial(accuracy, "", &row->trial, err));
-  const struct gd_accuracy_trial *found = &accuracy->trials[accuracy->n_trials - 1];
-  if (found->predicted_s > 0 && found->measured_s > 0)
-    comparing->all[comparing->count++] =
-        (struct compared){&comparing->report->measured.trials[at], found->measured_s,
-                          found->predicted_s, found->low_s, found->high_s};
-  return GD_OK;
-}
-
-/* Which trials: the best, naive and free-lunch ones of every group, then others. */
-static void choose_wanted(struct comparing *comparing) {
-  enum { MOST = 48 }; /* a prediction takes some 20 ms */
-  const struct gd_report_measured *measured = &comparing->report->measured;
-  int count = 0;
-  for (int g = 0; g < measured->n_groups; g++) {
-    const struct gd_report_group *group = &measured->groups[g];
-    const struct gd_report_trial *const first[] = {group->best, group->naive, group->free_lunch};
-    for (int i = 0; i < 3; i++)
-      if (first[i] && first[i]->status == GD_TRIAL_OK && count < MOST) {
-        bool *wanted = &comparing->wanted[first[i] - measured->trials];
-        count += !*wanted;
-        *wanted = true;
-      }
-  }
-  for (int i = 0; i < measured->n_trials && count < MOST; i++)
-    if (!comparing->wanted[i] && measured->trials[i].status == GD_TRIAL_OK) {
-      comparing->wanted[i] = true;
-      count++;
-    }
-}
-
-static enum gd_status compare_all(struct gd_report *report, struct comparing *comparing,
-                                  struct gd_error *err) {
-  size_t most = (size_t)report->measured.n_trials + 1;
-  *comparing = (struct comparing){.report = report};
-  comparing->wanted = gd_arena_alloc(&report->arena, most, sizeof *comparing->wanted);
-  comparing->all = gd_arena_alloc(&report->arena, most, sizeof *comparing->all);
-  double *errors = gd_report_numbers(report, (int)most);
-  if (!comparing->wanted || !comparing->all || !errors)
-    return gd_report_no_memory(err);
-  if (report->order->no_predictions)
-    return GD_OK;
-  choose_wanted(comparing);
-  GD_TRY(gd_hw_load(&comparing->accuracy.stack.hw, err));
-  GD_TRY(gd_store_query(report->order->store,
-                        &(struct gd_store_filter){.brief = true, .sort = GD_STORE_SORT_MODEL},
-                        compare, comparing, err));
-  for (int i = 0; i < comparing->count; i++)
-    errors[i] = fabs(comparing->all[i].predicted_s / comparing->all[i].measured_s - 1);
-  if (comparing->count > 0) {
-    struct gd_accuracy_score score = gd_accuracy_score(errors, comparing->count);
-    comparing->median = score.median;
-    comparing->worst = score.worst;
-  }
-  return GD_OK;
-}
-
-static const struct compared *compared_of(const struct comparing *comparing,
-                                          const struct gd_report_trial *trial) {
-  for (int i = 0; i < comparing->count; i++)
-    if (comparing->all[i].trial == trial)
-      return &comparing->all[i];
-  return NULL;
-}
-
-/* Errors of one site's trials by the time of their step. */
-static enum gd_status site_series(const struct comparing *comparing,
-                                  const struct gd_report_site *site, struct gd_plot_series *series,
-                                  struct gd_error *err) {
-  struct gd_report *report = comparing->report;
-  double *x = gd_report_numbers(report, comparing->count);
-  double *y = gd_report_numbers(report, comparing->count);
-  double *low = gd_report_numbers(report, comparing->count);
-  double *high = gd_report_numbers(report, comparing->count);
-  const char **labels = gd_report_texts(report, comparing->count);
-  if (!x || !y || !low || !high || !labels)
-    return gd_report_no_memory(err);
-  *series = (struct gd_plot_series){.name = site->label, .x = x, .y = y, .low = low, .high = high};
-  for (int i = 0; i < comparing->count; i++) {
-    const struct compared *at = &comparing->all[i];
-    if (!is_at(at->trial, site))
-      continue;
-    int n = series->count++;
-    x[n] = at->measured_s;
-    y[n] = 100 * (at->predicted_s / at->measured_s - 1);
-    low[n] = 100 * (at->low_s / at->measured_s - 1);
-    high[n] = 100 * (at->high_s / at->measured_s - 1);
-  }
-  return GD_OK;
-}
-
-static enum gd_status prediction_section(const struct comparing *comparing, struct gd_error *err) {
-  enum { MOST_SITES = 8 };
-  struct gd_report *report = comparing->report;
-  const struct gd_report_measured *measured = &report->measured;
-  struct gd_plot_series series[MOST_SITES];
-  int n_series = 0;
-  if (comparing->count == 0)
-    return GD_OK;
-  for (int i = 0; i < measured->n_sites && n_series < MOST_SITES; i++) {
-    GD_TRY(site_series(comparing, &measured->sites[i], &series[n_series], err));
-    n_series += series[n_series].count > 0;
-  }
-  gd_report_begin(report, "prediction", NULL, "Prediction against measurement");
-  struct gd_plot plot = {
-      .kind = GD_PLOT_SCATTER,
-      .title = gd_report_print(report,
-                               "Predictions of %d trial%s are off by %.1f %% in the median, %.0f "
-                               "%% at worst",
-                               comparing->count, comparing->count == 1 ? "" : "s",
-                               100 * comparing->median, 100 * comparing->worst),
-      .x_label = "measured step, s, logarithmic",
-      .y_label = "% longer predicted than measured",
-      .series = series,
-      .n_series = n_series,
-      .log_x = true};
-  GD_TRY(gd_report_add_plot(
-      report,
-      &(struct gd_report_block){"prediction-errors",
-                                "Each trial is predicted again without the trials of its model. At "
-                                "0 it takes as long as predicted; the lines are intervals of 90 %. "
-                                "A trial above its line was faster than any of the interval.",
-                                GD_REPORT_MEASURED, gd_report_measured_from(report)},
-      &plot, err));
-  gd_report_end(report);
-  return GD_OK;
 }
 
 /* --- the best settings --------------------------------------------------------------------- */
@@ -325,7 +152,7 @@ static bool is_in_paper(const struct gd_report *report) {
 
 static const char *site_of(struct gd_report *report, const struct gd_report_trial *trial) {
   for (int i = 0; i < report->measured.n_sites; i++)
-    if (is_at(trial, &report->measured.sites[i]))
+    if (gd_report_is_at(trial, &report->measured.sites[i]))
       return report->measured.sites[i].label;
   return gd_report_print(report, "%d x %s", trial->ranks, trial->device);
 }
@@ -336,10 +163,10 @@ static void set_percent(struct gd_report *report, struct gd_report_cell *cell, d
                                   .value = percent};
 }
 
-static void best_row(struct gd_report *report, const struct comparing *comparing,
+static void best_row(struct gd_report *report, const struct gd_report_comparing *comparing,
                      const struct gd_report_group *group, struct gd_report_table *table) {
   const struct gd_report_trial *best = group->best ? group->best : &group->trials[0];
-  const struct compared *compared = compared_of(comparing, best);
+  const struct gd_report_compared *compared = gd_report_compared_of(comparing, best);
   const struct gd_paper_days *paper = paper_days(report, GD_PAPER_OPTIMAL, best);
   struct gd_report_cell *row = gd_report_table_row(table);
   row[0].text = gd_report_model_title(report, best->model);
@@ -374,7 +201,8 @@ static void best_row(struct gd_report *report, const struct comparing *comparing
     gd_report_set_digits(report, &row[9], 100 * best->mfu);
 }
 
-static enum gd_status best_section(struct gd_report *report, const struct comparing *comparing,
+static enum gd_status best_section(struct gd_report *report,
+                                   const struct gd_report_comparing *comparing,
                                    struct gd_error *err) {
   const struct gd_report_measured *measured = &report->measured;
   struct gd_report_table *table = gd_report_table_new(
@@ -438,7 +266,7 @@ static void collect_methods(struct gd_report *report, const struct gd_report_sit
   for (int g = 0; g < report->measured.n_groups && methods->n_groups < MOST_GROUPS; g++) {
     const struct gd_report_group *group = &report->measured.groups[g];
     int good = 0;
-    if (!is_at(&group->trials[0], site))
+    if (!gd_report_is_at(&group->trials[0], site))
       continue;
     for (int i = 0; i < group->count; i++)
       good += group->trials[i].status == GD_TRIAL_OK;
@@ -617,15 +445,14 @@ static enum gd_status trials_section(struct gd_report *report, struct gd_error *
 /* --- all of it ----------------------------------------------------------------------------- */
 
 static enum gd_status measured_sections(struct gd_report *report, struct gd_error *err) {
-  struct comparing comparing;
-  enum gd_status status = compare_all(report, &comparing, err);
+  struct gd_report_comparing comparing;
+  enum gd_status status = gd_report_compare(report, &comparing, err);
   if (status == GD_OK)
     status = best_section(report, &comparing, err);
   if (status == GD_OK)
-    status = prediction_section(&comparing, err);
+    status = gd_report_items_compared(report, &comparing, err);
   if (status == GD_OK)
     status = methods_section(report, err);
-  gd_accuracy_deinit(&comparing.accuracy);
   return status;
 }
 

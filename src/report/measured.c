@@ -205,6 +205,11 @@ static enum gd_status make_groups(struct gd_report *report, struct gd_error *err
   return GD_OK;
 }
 
+bool gd_report_is_at(const struct gd_report_trial *trial, const struct gd_report_site *site) {
+  return strcmp(trial->device, site->device) == 0 && trial->ranks == site->ranks &&
+         trial->nodes == site->nodes;
+}
+
 static bool at_site(const struct gd_report_group *group, const struct gd_report_site *site) {
   return strcmp(group->device, site->device) == 0 && group->ranks == site->ranks &&
          group->nodes == site->nodes;

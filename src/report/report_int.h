@@ -265,6 +265,7 @@ enum gd_status gd_report_predict(struct gd_report *report, struct gd_error *err)
 const struct gd_report_group *gd_report_find_group(const struct gd_report_measured *measured,
                                                    const char *model,
                                                    const struct gd_report_site *site);
+bool gd_report_is_at(const struct gd_report_trial *trial, const struct gd_report_site *site);
 /* The paper's GPU that a device is, or NULL. */
 const struct gd_paper_gpu *gd_report_paper_gpu(const struct gd_report *report, const char *device);
 
@@ -295,6 +296,24 @@ const struct gd_paper_days *gd_report_paper_cell(const struct gd_report *report,
                                                  enum gd_paper_table table, const char *model,
                                                  int cell);
 
+/* A trial, and what would have been predicted without those of its model. */
+struct gd_report_compared {
+  const struct gd_report_trial *trial;
+  double measured_s, predicted_s, low_s, high_s; /* of a step */
+};
+struct gd_report_comparing {
+  struct gd_report_compared *all; /* in the arena */
+  int count;
+  double median, worst; /* relative errors */
+};
+enum gd_status gd_report_compare(struct gd_report *report, struct gd_report_comparing *to,
+                                 struct gd_error *err) GD_MUST_USE;
+/* NULL: it was not compared. */
+const struct gd_report_compared *gd_report_compared_of(const struct gd_report_comparing *from,
+                                                       const struct gd_report_trial *trial);
+enum gd_status gd_report_items_compared(struct gd_report *report,
+                                        const struct gd_report_comparing *comparing,
+                                        struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_results(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_bill(struct gd_report *report, struct gd_error *err) GD_MUST_USE;
 enum gd_status gd_report_items_days(struct gd_report *report, struct gd_error *err) GD_MUST_USE;

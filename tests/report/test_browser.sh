@@ -59,8 +59,8 @@ watcher='<script>window.wrong = []; addEventListener("error", function (e) { wro
       if (parseFloat(getComputedStyle(text).fontSize) * scale < 11.99) small.push(name);
       var box = text.getBoundingClientRect(); /* of letters alone, not of the line's height */
       return { text: text.textContent.trim(), x0: box.left + 1, x1: box.right - 1, y0: box.top + 3, y1: box.bottom - 3,
-        turned: text.closest("[transform*=rotate]") };
-    }).filter(function (box) { return box.text && !box.turned; });
+        rotated: text.closest("[transform*=rotate]") };
+    }).filter(function (box) { return box.text && !box.rotated; });
     boxes.forEach(function (a, i) {
       boxes.slice(i + 1).forEach(function (b) {
         if (a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1) upon.push(name + ": " + a.text + " / " + b.text);
