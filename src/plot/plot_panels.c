@@ -123,9 +123,10 @@ static void thin_out_y(struct gd_plot_layout *at) {
 
 static void place(const struct grid *grid, int panel, struct gd_plot_layout *at) {
   double width = (grid->whole.width - 2 * GD_PLOT_PAD - GAP * (grid->columns - 1)) / grid->columns;
-  at->left = GD_PLOT_PAD + (panel % grid->columns) * (width + GAP);
+  int row = panel / grid->columns, column = panel % grid->columns;
+  at->left = GD_PLOT_PAD + column * (width + GAP);
   at->right = at->left + width - 12; /* half of the last number */
-  at->top = grid->top + (panel / grid->columns) * grid->row + grid->head;
+  at->top = grid->top + row * grid->row + grid->head;
   at->bottom = at->top + grid->axes;
 }
 

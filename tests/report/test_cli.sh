@@ -195,7 +195,7 @@ expect 2 report -o "$WORK/asked" --no-store --no-predictions --survey "$WORK/bad
 
 # A limit that was set is not the machine's: what does not fit in it is left out, and told.
 export GPUDAYS_DB=$WORK/limited.db
-expect 1 bench pythia-1b --device-memory 1GiB
+expect 1 bench pythia-1b --methods free-lunch --device-memory 1GiB
 try report -o "$WORK/limited" --no-predictions --json
 [[ $RC == 0 ]] || fail "$LAST: exit $RC"
 field_is trials 0
