@@ -77,18 +77,31 @@ static const char *say_measured(struct why *why) {
   return cell;
 }
 
+/* "fsdp3, ckpt, ": what is neither usual nor the kernels'. */
+static const char *say_method(struct why *why) {
+  char name[GD_METHOD_NAME], *at;
+  struct gd_method method = why->diagnosis.method;
+  gd_method_name(&method, name);
+  struct gd_strbuf text = {0};
+  for (at = strchr(name, '+'); at; at = strchr(at + 1, '+'))
+    gd_strbuf_printf(&text, "%.*s, ", (int)strcspn(at + 1, "+"), at + 1);
+  const char *cell = gd_show_cell(why->cli, "%s", text.text ? text.text : "");
+  gd_strbuf_deinit(&text);
+  return cell;
+}
+
 static const char *say_elsewhere(struct why *why) {
   const struct gd_diagnosis *d = &why->diagnosis;
-  char low[GD_SHOW_TEXT], high[GD_SHOW_TEXT], method[GD_METHOD_NAME];
+  char low[GD_SHOW_TEXT], high[GD_SHOW_TEXT];
   gd_format_digits(low, sizeof low, rate_of(why, d->high_s), 3);
   gd_format_digits(high, sizeof high, rate_of(why, d->low_s), 3);
   return gd_show_cell(
       why->cli,
-      "%s (%s - %s); MFU %.2g %%; predicted: compiled, fused attention, %s, %s, micro-batch %lld; "
+      "%s (%s - %s); MFU %.2g %%; predicted: compiled, fused attention, %s, %smicro-batch %lld; "
       "%s",
       say_rate(why, d->healthy_s), low, high, 100 * mfu_of(why, d->healthy_s),
-      gd_precision_name(why->question.precision), gd_method_name(&d->method, method),
-      (long long)d->micro_batch, d->basis);
+      gd_precision_name(why->question.precision), say_method(why), (long long)d->micro_batch,
+      d->basis);
 }
 
 static const char *say_published(struct why *why) {

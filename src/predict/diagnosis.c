@@ -14,7 +14,8 @@ enum {
   MOST_OPTIONS = 16,
   MOST_WORKS = 64,
   MOST_STEPS = 512,
-  BUDGET = 2 /* faults at once that nobody said: more explain anything */
+  LARGER_BATCH = 64, /* of a GPU: what is proposed at most */
+  BUDGET = 2         /* faults at once that nobody said: more explain anything */
 };
 /* A fault that a log states, and what each simulated fault adds to the error of a prediction: the
    GPU model misses single rows by 4 to 9 % (results/accuracy.md), and faults are cruder facts. */
@@ -115,20 +116,24 @@ static const struct gd_stack_step *step_for(struct asking *a, const struct gd_st
   gpu.power.clock_most *= state->clock;
   if (state->fp32 || state->tf32)
     facts.weights = GD_STACK_WEIGHTS_STORED; /* nothing is cast */
-  struct gd_stack_run run = {
-      .facts = &facts,
-      .works = works,
-      .gpu = &gpu,
-      .target = a->q->target,
-      .method = a->d->method,
-      .accumulation = (double)a->model.recipe.batch /
-                      ((double)a->q->target->count * (double)state->micro_batch),
-      .value = {facts.value[GD_STACK_TRAFFIC], facts.value[GD_STACK_HOST]},
-      .score_traffic = state->eager && state->scores ? eager_score_traffic : 0,
-      .links = state->links};
+  /* Micro-batches of more than the batch are a larger batch: the time is that of as many samples.
+   */
+  double samples = (double)a->model.recipe.batch,
+         together = (double)a->q->target->count * (double)state->micro_batch;
+  struct gd_stack_run run = {.facts = &facts,
+                             .works = works,
+                             .gpu = &gpu,
+                             .target = a->q->target,
+                             .method = a->d->method,
+                             .accumulation = fmax(samples / together, 1),
+                             .value = {facts.value[GD_STACK_TRAFFIC], facts.value[GD_STACK_HOST]},
+                             .score_traffic =
+                                 state->eager && state->scores ? eager_score_traffic : 0,
+                             .links = state->links};
   run.method.ckpt = state->ckpt;
   made->state = *state;
   gd_stack_step(&run, &made->step);
+  made->step.seconds *= fmin(samples / together, 1);
   return &made->step;
 }
 
@@ -161,6 +166,8 @@ static enum gd_status choose_healthy(struct asking *a) {
   struct gd_stack_graph graph = {0};
   struct gd_model model = a->model;
   int64_t own = model.recipe.batch / a->q->target->count;
+  if (a->q->micro_batch >= own && own < LARGER_BATCH)
+    own = LARGER_BATCH; /* nothing is accumulated: a larger batch is the way */
   bool several = a->q->target->count > 1;
   struct gd_method methods[4] = {{0}};
   int n_methods = 0;
@@ -469,7 +476,7 @@ static void tell_level(const struct asking *a, const struct option *o,
     struct gd_fabric fabric;
     gd_fabric_of(a->q->target, &fabric);
     snprintf(text, sizeof text,
-             "as with %.3g Gb/s between nodes, where %.3g are to be had from %d x %s",
+             "as with %.0f Gb/s between nodes, where %.0f are to be had from %d x %s",
              8e-9 * fabric.between_bytes_per_s * o->level, 8e-9 * fabric.between_bytes_per_s,
              fabric.cards, a->q->target->network ? a->q->target->network->title : "network");
     add_evidence(found, text);
@@ -486,6 +493,22 @@ static void tell_level(const struct asking *a, const struct option *o,
              100 * o->level / (1 + o->level));
     add_evidence(found, text);
   }
+}
+
+/* Volta and Turing multiply in fp16 and not in bf16. */
+static void copy_remedy(const struct asking *a, const char *text, char *to, size_t size) {
+  const char *at = a->q->target && a->q->precision == GD_PRECISION_FP16 ? strstr(text, "bf") : NULL;
+  if (!at)
+    at = a->q->target && a->q->precision == GD_PRECISION_FP16 ? strstr(text, "BF") : NULL;
+  bool brain = at && strncmp(at, "bfloat16", 8) == 0;
+  if (at)
+    snprintf(to, size, "%.*s%s%s", (int)(at - text), text,
+             brain          ? "float16"
+             : at[0] == 'B' ? "FP16"
+                            : "fp16",
+             at + (brain ? 8 : 4));
+  else
+    snprintf(to, size, "%s", text);
 }
 
 static void describe(const struct asking *a, const struct option *o, struct gd_found_cause *found) {
@@ -507,7 +530,9 @@ static void describe(const struct asking *a, const struct option *o, struct gd_f
              format_seconds(measured, sizeof measured, a->q->step_s));
     add_evidence(found, text);
   }
-  const char *remedy = o->cause->remedy[a->q->framework], *number = strstr(remedy, "%lld");
+  char remedy[160];
+  copy_remedy(a, o->cause->remedy[a->q->framework], remedy, sizeof remedy);
+  const char *number = strstr(remedy, "%lld");
   if (number)
     snprintf(found->remedy, sizeof found->remedy, "%.*s%lld%s", (int)(number - remedy), remedy,
              (long long)a->healthy.micro_batch, number + 4);

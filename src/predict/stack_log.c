@@ -433,6 +433,23 @@ static void conclude(struct gd_stack_log *log) {
     log->tokens_per_s = log->tokens_per_gpu_s * log->gpus;
 }
 
+/* torch.compile works for many seconds in the first step; without it that one loads kernels, which
+   is done in one or two (the logs of tests/cli/why: 49 s and 0.8 s beyond a usual step). */
+static void judge_first_step(struct gd_stack_log *log) {
+  const double compiled_s = 5, loaded_s = 3;
+  const struct gd_stack_log_step *first = log->steps;
+  struct gd_stack_log_fact *fact = &log->facts[GD_RUN_COMPILED];
+  if (log->times.steps < 4 || first->step > 1 || first->interrupted ||
+      fact->answer != GD_RUN_UNKNOWN || log->format->framework != GD_FRAMEWORK_PYTORCH)
+    return;
+  double more_s = first->seconds - log->times.median_s;
+  if (more_s > loaded_s && more_s < compiled_s)
+    return;
+  fact->answer = more_s >= compiled_s ? GD_RUN_YES : GD_RUN_NO;
+  snprintf(fact->said, sizeof fact->said, "the first step took %.3g s, later ones %.3g s",
+           first->seconds, log->times.median_s);
+}
+
 const char *gd_stack_log_formats(char *text, size_t size) {
   const struct gd_stack_log_format *before = NULL;
   size_t length = 0;
@@ -463,6 +480,7 @@ enum gd_status gd_stack_log_parse(struct gd_stack_log *log, const char *text, si
   if (status == GD_OK)
     status = find_times(log, err);
   conclude(log);
+  judge_first_step(log);
   if (status == GD_OK &&
       (!log->format || (log->n_steps == 0 && log->tokens_per_s <= 0 && log->samples_per_s <= 0)))
     status =

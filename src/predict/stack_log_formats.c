@@ -17,7 +17,7 @@ static const struct gd_stack_log_format
     megatron = {"megatron", "Megatron-LM", "megatron", GD_FRAMEWORK_MEGATRON},
     llm_c = {"llm.c", "llm.c", "llmq", GD_FRAMEWORK_LLM_C};
 
-/* The more particular first: llm.c's and torchtitan's lines begin like those of others. */
+/* The more particular first: " tok/s" is in " tok/sec", too. */
 const struct gd_step_line gd_step_lines[] = {
     {&nanogpt, {"iter ", ": loss "}, "iter ", ", time ", NULL, true, "mfu "},
     {&titan, {"step:", "tps:"}, "step:", NULL, "tps:", false, "mfu:"},
@@ -29,9 +29,9 @@ const struct gd_step_line gd_step_lines[] = {
      NULL,
      true,
      NULL},
-    {&llm_c, {"step ", " tok/s"}, "step ", "< ms", "< tok/s", true, "<% bf16 MFU"},
     {&build, {"step", "tok/sec"}, "step", "dt:", "tok/sec:", true, "mfu:"},
     {&build, {"step", "tokens/sec"}, "step", "time:", "tokens/sec:", true, NULL},
+    {&llm_c, {"step ", " tok/s"}, "step ", "< ms", "< tok/s", true, "<% bf16 MFU"},
     {&trainer, {"it/s]", "%|"}, NULL, NULL, NULL, true, NULL},
     {&trainer, {"s/it]", "%|"}, NULL, NULL, NULL, true, NULL},
     {&trainer, {"train_runtime", "train_samples_per_second"}, NULL, NULL, NULL, true, NULL},
