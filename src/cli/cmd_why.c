@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/show_why.h"
+#include "hw/collective.h"
 #include "hw/estimate.h"
 #include "search/points.h"
 
@@ -166,12 +167,32 @@ static enum gd_status choose_stack(struct why *why, struct gd_error *err) {
 
 /* --- the hardware ---------------------------------------------------------------------------- */
 
+/* A network that is slower than such machines usually have is a cause that is known. */
+static enum gd_status take_network(struct why *why, int count, struct gd_error *err) {
+  const struct gd_cli_options *options = &why->cli->options;
+  struct gd_target usual;
+  struct gd_fabric own, common;
+  if (!options->network || why->target.nodes < 2)
+    return GD_OK;
+  GD_TRY(gd_hw_target(&why->hw, options->gpu, count, (int)options->nodes, options->machine, NULL,
+                      &usual, err));
+  gd_fabric_of(&why->target, &own);
+  gd_fabric_of(&usual, &common);
+  if (!(own.between_bytes_per_s < common.between_bytes_per_s))
+    return GD_OK;
+  why->question.links = own.between_bytes_per_s / common.between_bytes_per_s;
+  why->target = usual;
+  say(why, GD_RUN_FAST_NETWORK, GD_RUN_NO, "--network ", options->network);
+  return GD_OK;
+}
+
 static enum gd_status find_target(struct why *why, struct gd_error *err) {
   const struct gd_cli_options *options = &why->cli->options;
   struct gd_model_facts facts;
   int count = options->count > 0 ? (int)options->count : 1;
   GD_TRY(gd_hw_target(&why->hw, options->gpu, count, (int)options->nodes, options->machine,
                       options->network, &why->target, err));
+  GD_TRY(take_network(why, count, err));
   const double *peaks = why->target.gpu->flops;
   why->question.precision = peaks[GD_PEAK_BF16] > 0   ? GD_PRECISION_BF16
                             : peaks[GD_PEAK_FP16] > 0 ? GD_PRECISION_FP16

@@ -31,6 +31,12 @@ static const char *say_rate(struct why *why, double step_s) {
                       gd_format_digits(text, sizeof text, rate_of(why, step_s), 3), unit_of(why));
 }
 
+static const char *say_mfu(struct why *why, double step_s) {
+  char text[GD_SHOW_TEXT];
+  return gd_show_cell(why->cli, "%s",
+                      gd_format_digits(text, sizeof text, 100 * mfu_of(why, step_s), 2));
+}
+
 static const char *say_seconds(struct why *why, double seconds) {
   char text[GD_SHOW_TEXT];
   return gd_show_cell(why->cli, "%s", gd_show_seconds(text, sizeof text, seconds));
@@ -50,6 +56,11 @@ static const char *say_answer(struct why *why) {
   if (!why->target.gpu)
     return first ? gd_show_cell(cli, "%s", first->cause->title)
                  : "the log alone names no cause; --gpu says what should be reached";
+  if (why->step_s < 0.8 * d->low_s)
+    return gd_show_cell(cli,
+                        "%.2gx as fast as such software is predicted to be: check --gpu, --count "
+                        "and how tokens were counted",
+                        1 / why->gap);
   if (why->good)
     return gd_show_cell(cli, "that is good: %s what such software reaches elsewhere",
                         why->gap < 0.95 ? "more than" : "about");
@@ -66,7 +77,7 @@ static const char *say_measured(struct why *why) {
   gd_strbuf_printf(&text, "%s, a step of %s", say_rate(why, why->step_s),
                    say_seconds(why, why->step_s));
   if (why->peak > 0)
-    gd_strbuf_printf(&text, "; MFU %.2g %%", 100 * mfu_of(why, why->step_s));
+    gd_strbuf_printf(&text, "; MFU %s %%", say_mfu(why, why->step_s));
   if (why->log.format)
     gd_strbuf_printf(&text, "; log of %s, %lld step%s", why->log.format->title,
                      (long long)why->log.times.steps, why->log.times.steps == 1 ? "" : "s");
@@ -97,9 +108,9 @@ static const char *say_elsewhere(struct why *why) {
   gd_format_digits(high, sizeof high, rate_of(why, d->low_s), 3);
   return gd_show_cell(
       why->cli,
-      "%s (%s - %s); MFU %.2g %%; predicted: compiled, fused attention, %s, %smicro-batch %lld; "
+      "%s (%s - %s); MFU %s %%; predicted: compiled, fused attention, %s, %smicro-batch %lld; "
       "%s",
-      say_rate(why, d->healthy_s), low, high, 100 * mfu_of(why, d->healthy_s),
+      say_rate(why, d->healthy_s), low, high, say_mfu(why, d->healthy_s),
       gd_precision_name(why->question.precision), say_method(why), (long long)d->micro_batch,
       d->basis);
 }
@@ -162,7 +173,7 @@ static void append_lines(struct why *why) {
                                    "\nwith %.0f %% something else is behind it: profile a step "
                                    "(torch.profiler, nsys)",
                                    100 * d->unexplained));
-  if (why->own_s > 0) {
+  if (why->own_s > 0 && why->own_s < why->step_s) {
     gd_strbuf_append(&cli->out, "\n");
     gd_answer_item(cli, "gpudays",
                    gd_show_cell(cli, "its own engine is predicted to reach %s there, %.2fx",

@@ -295,8 +295,8 @@ static void set_waiting(const struct asking *a, struct option *o) {
   if (!log || log->times.steps < 4)
     return;
   const struct gd_stack_log_times *times = &log->times;
-  if (times->stalls > 0 && times->stalled > seen) {
-    double level = times->mean_s / times->median_s - 1;
+  if (times->stalls > 0 && times->stalled > seen && times->stalled < 1) {
+    double level = times->stalled / (1 - times->stalled);
     o->fixed = true;
     set_levels(o, &level, 1);
   } else if (times->spread < smooth)
@@ -341,6 +341,8 @@ static void add_option(struct asking *a, const struct gd_cause *cause) {
     set_waiting(a, o);
   if (is(o, "low-clock"))
     set_clock(a, o);
+  if (is(o, "slow-links") && q->links > 0)
+    set_levels(o, &q->links, 1);
   if (is(o, "miscounted"))
     set_counts(a, o);
   a->n_options += o->n_levels > 0;
@@ -555,7 +557,8 @@ static enum gd_status collect(struct asking *a) {
     const struct option *o = &a->options[i];
     double probability = o->fixed ? certain : a->total > 0 ? o->weight / a->total : 0;
     double share = a->total > 0 ? o->share / a->total : 0;
-    if (probability < likely || (a->q->target && share < felt))
+    bool slower = a->q->target == NULL || a->q->step_s > d->healthy_s;
+    if (probability < likely || (a->q->target && share < felt) || (!slower && !o->fixed))
       continue;
     struct gd_found_cause *found = &d->causes[d->count++];
     *found = (struct gd_found_cause){.cause = o->cause,

@@ -58,6 +58,7 @@ struct gd_diagnosis_question {
   int64_t micro_batch;            /* likewise 0 */
   double step_s;                  /* measured, of the whole batch */
   double accumulation;            /* as counted by the run; 0: not known */
+  double links;                   /* share of the target's links that it has; 0: not known */
   bool counted_by_hand;           /* the rate is what somebody typed */
   const struct gd_stack_log *log; /* NULL */
   struct gd_stack_log_fact facts_said[GD_RUN_FACT_COUNT]; /* of the log, and by options */
