@@ -80,7 +80,7 @@ static bool number_of(const char *line, const char *key, double *value, const ch
 static enum gd_status add_step(struct reading *r, double number, double seconds,
                                struct gd_error *err) {
   struct gd_stack_log *log = r->log;
-  if (!(seconds >= shortest_s && seconds <= longest_s) || number > 1e15 ||
+  if (!(seconds >= shortest_s && seconds <= longest_s) || number > 1e12 ||
       log->n_steps >= MOST_STEPS)
     return GD_OK;
   int64_t step = (int64_t)number;
@@ -355,7 +355,7 @@ static int64_t steps_passed(const struct gd_stack_log *log) {
     most = apart > most ? apart : most;
     passed += apart;
   }
-  return most > 4 * least ? passed : 0;
+  return most / 4 > least ? passed : 0;
 }
 
 /* Compiling, evaluating and writing checkpoints are not what the rate of a run is about. */
