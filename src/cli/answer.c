@@ -565,7 +565,7 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
   if (answer->days > 0) {
     append_time(cli, answer);
     if (answer->predicted)
-      append_item(cli, "predicted", answer->predicted);
+      gd_answer_item(cli, "predicted", answer->predicted);
     append_speed(cli, answer);
   } else {
     gd_answer_item(cli, "answer",
