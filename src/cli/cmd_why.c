@@ -77,7 +77,9 @@ static enum gd_status measure(struct why *why, struct gd_error *err) {
     samples = options->samples_per_s.value;
   else if (options->step_time > 0)
     samples = (double)recipe->batch / options->step_time;
-  else if (log->times.mean_s > 0 && options->batch > 0)
+  else if (log->times.mean_s > 0 &&
+           (options->batch > 0 ||
+            (log->samples_per_s <= 0 && log->tokens_per_s <= 0 && log->tokens_per_gpu_s <= 0)))
     samples = (double)recipe->batch / log->times.mean_s;
   else if (log->samples_per_s > 0)
     samples = log->samples_per_s;
@@ -85,8 +87,6 @@ static enum gd_status measure(struct why *why, struct gd_error *err) {
     samples = log->tokens_per_s / seq;
   else if (log->tokens_per_gpu_s > 0)
     samples = log->tokens_per_gpu_s * (options->count > 0 ? (double)options->count : 1) / seq;
-  else if (log->times.mean_s > 0)
-    samples = (double)recipe->batch / log->times.mean_s;
   why->per_s = samples * seq;
   why->step_s = (double)recipe->batch / samples;
   return samples > 0

@@ -1,14 +1,12 @@
 /*
  * Simulating and weighing what may slow a run down; see diagnosis.h.
  */
-#include "predict/diagnosis.h"
+#include "predict/diagnosis_int.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "hw/collective.h"
 
 enum {
   MOST_OPTIONS = 16,
@@ -26,18 +24,6 @@ static const double other_prior = 0.03, other_most = 10;
    --stack paper expects of them (stack_fit.c, GD_STACK_SCORES). */
 static const double eager_score_traffic = 6;
 
-/* A cause of this question: with what is known of it. */
-struct option {
-  const struct gd_cause *cause;
-  double levels[GD_CAUSE_LEVELS];
-  int n_levels;
-  double prior;
-  bool fixed; /* said, or seen in the times */
-  double weight, share;
-  double best; /* weight of the likeliest set with it */
-  double with_s, without_s, level;
-};
-
 struct works_of {
   struct gd_step_state state; /* eager, scores, fp32, tf32, micro_batch */
   struct gd_stack_works works;
@@ -54,7 +40,7 @@ struct asking {
   struct gd_gpu_model gpu;
   struct gd_stack_facts fast, eager; /* the run's software, compiled where it can be, and not */
   struct gd_step_state healthy;
-  struct option options[MOST_OPTIONS];
+  struct gd_cause_option options[MOST_OPTIONS];
   int n_options;
   int chosen[MOST_OPTIONS]; /* level of each; -1: off */
   struct works_of works[MOST_WORKS];
@@ -237,18 +223,14 @@ static enum gd_status choose_facts(struct asking *a, bool compiles) {
 
 /* --- what is known of each cause -------------------------------------------------------------- */
 
-static bool is(const struct option *o, const char *name) {
-  return strcmp(o->cause->name, name) == 0;
-}
-
-static void set_levels(struct option *o, const double *levels, int count) {
+static void set_levels(struct gd_cause_option *o, const double *levels, int count) {
   o->n_levels = 0;
   for (int i = 0; i < count; i++)
     o->levels[o->n_levels++] = levels[i];
 }
 
 /* One GPU of several, one micro-step of several; what a log counts itself is right. */
-static void set_counts(const struct asking *a, struct option *o) {
+static void set_counts(const struct asking *a, struct gd_cause_option *o) {
   double gpus = a->q->target ? a->q->target->count : 1, levels[2];
   int count = 0;
   if (a->q->counted_by_hand && gpus > 1)
@@ -258,7 +240,7 @@ static void set_counts(const struct asking *a, struct option *o) {
   set_levels(o, levels, count);
 }
 
-static void set_micro_batch(const struct asking *a, struct option *o) {
+static void set_micro_batch(const struct asking *a, struct gd_cause_option *o) {
   static const double guesses[] = {1, 2, 4};
   double known = (double)a->q->micro_batch, best = (double)a->healthy.micro_batch;
   int count = 0;
@@ -272,7 +254,7 @@ static void set_micro_batch(const struct asking *a, struct option *o) {
   set_levels(o, guesses, count);
 }
 
-static void set_widths(const struct asking *a, struct option *o) {
+static void set_widths(const struct asking *a, struct gd_cause_option *o) {
   const double *peaks = a->q->target ? a->q->target->gpu->flops : NULL;
   enum gd_run_answer tf32 = a->q->facts_said[GD_RUN_TF32].answer;
   double levels[2];
@@ -287,7 +269,7 @@ static void set_widths(const struct asking *a, struct option *o) {
 }
 
 /* Stalls are seen, and so is how much they cost; a smooth run waits for nothing now and then. */
-static void set_waiting(const struct asking *a, struct option *o) {
+static void set_waiting(const struct asking *a, struct gd_cause_option *o) {
   const double seen = 0.02, smooth = 0.02, rough = 0.15;
   const struct gd_stack_log *log = a->q->log;
   if (a->q->facts_said[GD_RUN_LOADER_WORKERS].answer == GD_RUN_NO)
@@ -305,7 +287,7 @@ static void set_waiting(const struct asking *a, struct option *o) {
     o->prior = fmax(o->prior, 0.4);
 }
 
-static void set_clock(const struct asking *a, struct option *o) {
+static void set_clock(const struct asking *a, struct gd_cause_option *o) {
   const double grown = 1.05;
   if (a->q->log && a->q->log->times.drift > grown)
     o->prior = 0.5;
@@ -313,11 +295,11 @@ static void set_clock(const struct asking *a, struct option *o) {
 
 static void add_option(struct asking *a, const struct gd_cause *cause) {
   const struct gd_diagnosis_question *q = a->q;
-  struct option *o = &a->options[a->n_options];
+  struct gd_cause_option *o = &a->options[a->n_options];
   enum gd_run_answer said = cause->fact < GD_RUN_FACT_COUNT && cause->fault != GD_RUN_UNKNOWN
                                 ? q->facts_said[cause->fact].answer
                                 : GD_RUN_UNKNOWN;
-  *o = (struct option){.cause = cause, .prior = cause->prior};
+  *o = (struct gd_cause_option){.cause = cause, .prior = cause->prior};
   while (o->n_levels < GD_CAUSE_LEVELS && cause->levels[o->n_levels] > 0) {
     o->levels[o->n_levels] = cause->levels[o->n_levels];
     o->n_levels++;
@@ -327,23 +309,23 @@ static void add_option(struct asking *a, const struct gd_cause *cause) {
   if (cause->multi_gpu && q->target && q->target->count < 2)
     return;
   o->fixed = said == cause->fault && said != GD_RUN_UNKNOWN;
-  if (is(o, "not-compiled") && !gd_stack_compiles(q->model))
+  if (gd_cause_is(o, "not-compiled") && !gd_stack_compiles(q->model))
     return;
-  if (is(o, "not-compiled") && q->framework == GD_FRAMEWORK_TRAINER)
+  if (gd_cause_is(o, "not-compiled") && q->framework == GD_FRAMEWORK_TRAINER)
     o->prior = 0.9; /* it compiles only where --torch_compile asks for it */
-  if (is(o, "checkpointing") && a->healthy.ckpt)
+  if (gd_cause_is(o, "checkpointing") && a->healthy.ckpt)
     return;
-  if (is(o, "fp32-gemms"))
+  if (gd_cause_is(o, "fp32-gemms"))
     set_widths(a, o);
-  if (is(o, "small-micro-batch"))
+  if (gd_cause_is(o, "small-micro-batch"))
     set_micro_batch(a, o);
-  if (is(o, "data-loading"))
+  if (gd_cause_is(o, "data-loading"))
     set_waiting(a, o);
-  if (is(o, "low-clock"))
+  if (gd_cause_is(o, "low-clock"))
     set_clock(a, o);
-  if (is(o, "slow-links") && q->links > 0)
+  if (gd_cause_is(o, "slow-links") && q->links > 0)
     set_levels(o, &q->links, 1);
-  if (is(o, "miscounted"))
+  if (gd_cause_is(o, "miscounted"))
     set_counts(a, o);
   a->n_options += o->n_levels > 0;
 }
@@ -359,7 +341,7 @@ static void weigh_set(struct asking *a) {
   double seconds = seconds_of_set(a, -1), weight = 1;
   int faults = 0;
   for (int i = 0; i < a->n_options; i++) {
-    const struct option *o = &a->options[i];
+    const struct gd_cause_option *o = &a->options[i];
     if (a->chosen[i] < 0)
       continue;
     faults++;
@@ -373,7 +355,7 @@ static void weigh_set(struct asking *a) {
     a->d->likely_s = seconds;
   }
   for (int i = 0; i < a->n_options; i++) {
-    struct option *o = &a->options[i];
+    struct gd_cause_option *o = &a->options[i];
     if (a->chosen[i] < 0)
       continue;
     double without = seconds_of_set(a, i);
@@ -395,7 +377,7 @@ static void weigh_sets(struct asking *a, int at, int budget) {
     weigh_set(a);
     return;
   }
-  const struct option *o = &a->options[at];
+  const struct gd_cause_option *o = &a->options[at];
   if (!o->fixed) {
     a->chosen[at] = -1;
     weigh_sets(a, at + 1, budget);
@@ -422,126 +404,6 @@ static void weigh_other(struct asking *a) {
 
 /* --- what was found -------------------------------------------------------------------------- */
 
-/* "191 ms", "4.88 s". */
-static const char *format_seconds(char *text, size_t size, double seconds) {
-  snprintf(text, size, seconds < 1 ? "%.3g ms" : "%.3g s", seconds < 1 ? 1e3 * seconds : seconds);
-  return text;
-}
-
-static void add_evidence(struct gd_found_cause *found, const char *text) {
-  if (found->n_evidence < GD_CAUSE_EVIDENCE)
-    snprintf(found->evidence[found->n_evidence++], sizeof found->evidence[0], "%s", text);
-}
-
-static void tell_times(const struct asking *a, const struct option *o,
-                       struct gd_found_cause *found) {
-  char text[160], median[32], mean[32];
-  const struct gd_stack_log *log = a->q->log;
-  if (!log || log->times.steps < 4)
-    return;
-  const struct gd_stack_log_times *times = &log->times;
-  if (is(o, "data-loading") && o->fixed) {
-    snprintf(text, sizeof text,
-             "%lld of %lld steps took more than 1.5 times the median of %s: the mean is %s",
-             (long long)times->stalls, (long long)times->steps,
-             format_seconds(median, sizeof median, times->median_s),
-             format_seconds(mean, sizeof mean, times->mean_s));
-    add_evidence(found, text);
-  } else if (is(o, "data-loading") && times->spread > 0.05) {
-    snprintf(text, sizeof text, "steps differ by %.0f %% of their median of %s",
-             100 * times->spread, format_seconds(median, sizeof median, times->median_s));
-    add_evidence(found, text);
-  }
-  if (is(o, "low-clock") && times->drift > 1.02) {
-    snprintf(text, sizeof text,
-             "steps became %.0f %% longer from the log's first quarter to its "
-             "last",
-             100 * (times->drift - 1));
-    add_evidence(found, text);
-  }
-}
-
-static void tell_level(const struct asking *a, const struct option *o,
-                       struct gd_found_cause *found) {
-  char text[160];
-  if (is(o, "small-micro-batch")) {
-    snprintf(text, sizeof text, "%s %lld where about %lld would fit",
-             a->q->micro_batch > 0 ? "micro-batch" : "as with micro-batch", (long long)o->level,
-             (long long)a->healthy.micro_batch);
-    add_evidence(found, text);
-  }
-  if (is(o, "fp32-gemms")) {
-    snprintf(text, sizeof text, "as in %s", o->level < 2 ? "TF32" : "fp32 without TF32");
-    add_evidence(found, text);
-  }
-  if (is(o, "slow-links") && a->q->target && a->q->target->nodes > 1) {
-    struct gd_fabric fabric;
-    gd_fabric_of(a->q->target, &fabric);
-    snprintf(text, sizeof text,
-             "as with %.0f Gb/s between nodes, where %.0f are to be had from %d x %s",
-             8e-9 * fabric.between_bytes_per_s * o->level, 8e-9 * fabric.between_bytes_per_s,
-             fabric.cards, a->q->target->network ? a->q->target->network->title : "network");
-    add_evidence(found, text);
-  } else if (is(o, "slow-links")) {
-    snprintf(text, sizeof text, "as with %.0f %% of the rate of the links", 100 * o->level);
-    add_evidence(found, text);
-  }
-  if (is(o, "low-clock")) {
-    snprintf(text, sizeof text, "as at %.0f %% of the clock", 100 * o->level);
-    add_evidence(found, text);
-  }
-  if (is(o, "data-loading") && !o->fixed) {
-    snprintf(text, sizeof text, "as with %.0f %% of the time spent waiting",
-             100 * o->level / (1 + o->level));
-    add_evidence(found, text);
-  }
-}
-
-/* Volta and Turing multiply in fp16 and not in bf16. */
-static void copy_remedy(const struct asking *a, const char *text, char *to, size_t size) {
-  const char *at = a->q->target && a->q->precision == GD_PRECISION_FP16 ? strstr(text, "bf") : NULL;
-  if (!at)
-    at = a->q->target && a->q->precision == GD_PRECISION_FP16 ? strstr(text, "BF") : NULL;
-  bool brain = at && strncmp(at, "bfloat16", 8) == 0;
-  if (at)
-    snprintf(to, size, "%.*s%s%s", (int)(at - text), text,
-             brain          ? "float16"
-             : at[0] == 'B' ? "FP16"
-                            : "fp16",
-             at + (brain ? 8 : 4));
-  else
-    snprintf(to, size, "%s", text);
-}
-
-static void describe(const struct asking *a, const struct option *o, struct gd_found_cause *found) {
-  char text[160], with[32], without[32], measured[32];
-  const struct gd_stack_log_fact *fact =
-      o->cause->fact < GD_RUN_FACT_COUNT ? &a->q->facts_said[o->cause->fact] : NULL;
-  if (fact && fact->said[0] && fact->answer != GD_RUN_UNKNOWN) {
-    snprintf(text, sizeof text, "said: %s", fact->said);
-    add_evidence(found, text);
-  }
-  if (is(o, "not-compiled") && a->q->framework == GD_FRAMEWORK_TRAINER && !(fact && fact->said[0]))
-    add_evidence(found, "the Trainer compiles only where --torch_compile says so");
-  tell_times(a, o, found);
-  tell_level(a, o, found);
-  if (a->q->target) {
-    snprintf(text, sizeof text, "simulated with it a step takes %s, without it %s; measured %s",
-             format_seconds(with, sizeof with, o->with_s),
-             format_seconds(without, sizeof without, o->without_s),
-             format_seconds(measured, sizeof measured, a->q->step_s));
-    add_evidence(found, text);
-  }
-  char remedy[160];
-  copy_remedy(a, o->cause->remedy[a->q->framework], remedy, sizeof remedy);
-  const char *number = strstr(remedy, "%lld");
-  if (number)
-    snprintf(found->remedy, sizeof found->remedy, "%.*s%lld%s", (int)(number - remedy), remedy,
-             (long long)a->healthy.micro_batch, number + 4);
-  else
-    snprintf(found->remedy, sizeof found->remedy, "%s", remedy);
-}
-
 static int compare_found(const void *left, const void *right) {
   const struct gd_found_cause *a = left, *b = right;
   return (a->share < b->share) - (a->share > b->share);
@@ -554,7 +416,7 @@ static enum gd_status collect(struct asking *a) {
   if (!d->causes)
     return gd_nomem(a->err, "while naming causes");
   for (int i = 0; i < a->n_options; i++) {
-    const struct option *o = &a->options[i];
+    const struct gd_cause_option *o = &a->options[i];
     double probability = o->fixed ? certain : a->total > 0 ? o->weight / a->total : 0;
     double share = a->total > 0 ? o->share / a->total : 0;
     bool slower = a->q->target == NULL || a->q->step_s > d->healthy_s;
@@ -568,7 +430,7 @@ static enum gd_status collect(struct asking *a) {
                                      .with_s = o->with_s,
                                      .without_s = o->without_s,
                                      .said = o->fixed};
-    describe(a, o, found);
+    gd_cause_describe(a->q, o, a->healthy.micro_batch, found);
   }
   qsort(d->causes, (size_t)d->count, sizeof *d->causes, compare_found);
   return GD_OK;
@@ -634,10 +496,10 @@ enum gd_status gd_diagnosis_of_log(const struct gd_diagnosis_question *question,
   *a = (struct asking){.q = question, .d = diagnosis, .err = err};
   for (int i = 0; i < count; i++) {
     add_option(a, &causes[i]);
-    struct option *o = &a->options[a->n_options - (a->n_options > 0)];
+    struct gd_cause_option *o = &a->options[a->n_options - (a->n_options > 0)];
     if (a->n_options > 0 && o->cause == &causes[i] && !o->fixed)
       a->n_options--; /* nothing of it can be simulated */
-    else if (a->n_options > 0 && o->cause == &causes[i] && is(o, "data-loading"))
+    else if (a->n_options > 0 && o->cause == &causes[i] && gd_cause_is(o, "data-loading"))
       o->share = o->levels[0] / (1 + o->levels[0]);
   }
   a->total = 1;

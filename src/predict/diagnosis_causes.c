@@ -61,6 +61,9 @@ static const char network[] =
     "InfiniBand cards in NCCL_IB_HCA";
 static const char clock[] = "nvidia-smi -q -d PERFORMANCE,POWER: cool it, or raise the limit "
                             "(nvidia-smi -pl)";
+static const char autocast[] =
+    "with torch.autocast('cuda', dtype=torch.bfloat16): ...; at the least "
+    "torch.set_float32_matmul_precision('high')";
 static const char count[] =
     "count micro-batch x accumulation x sequence x GPUs, each once, without "
     "padding";
@@ -92,10 +95,8 @@ static const struct gd_cause causes[] = {
      .fault = GD_RUN_NO,
      .apply = widen,
      .levels = {1, 2},
-     .remedy = {PYTORCH = "with torch.autocast('cuda', dtype=torch.bfloat16): ...; at the least "
-                          "torch.set_float32_matmul_precision('high')",
-                TRAINER = "--bf16 True (at the least --tf32 True)", MEGATRON = "--bf16",
-                LLM_C = "make train_gpt2cu PRECISION=BF16"}},
+     .remedy = {PYTORCH = autocast, TRAINER = "--bf16 True (at the least --tf32 True)",
+                MEGATRON = "--bf16", LLM_C = "make train_gpt2cu PRECISION=BF16"}},
     {.name = "small-micro-batch",
      .title = "micro-batches are too small to keep the GPU busy",
      .prior = 0.15,

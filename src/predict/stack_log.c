@@ -194,7 +194,7 @@ static void read_facts(struct gd_stack_log *log, const char *line) {
 }
 
 /* A field of the Trainer's arguments, one of two that say the same. */
-static void read_trainer(struct gd_stack_log *log, const char *line, bool halves[2]) {
+static void read_trainer(struct gd_stack_log *log, const char *line, bool said_no[2]) {
   static const char *const names[2] = {"bf16=", "fp16="};
   for (int i = 0; i < 2; i++) {
     const char *at = strstr(line, names[i]);
@@ -203,8 +203,8 @@ static void read_trainer(struct gd_stack_log *log, const char *line, bool halves
     enum gd_run_answer answer = answer_at(at + strlen(names[i]));
     if (answer == GD_RUN_YES)
       set_fact(log, GD_RUN_HALF, GD_RUN_YES, line);
-    halves[i] = answer == GD_RUN_NO;
-    if (halves[0] && halves[1] && log->facts[GD_RUN_HALF].answer == GD_RUN_UNKNOWN)
+    said_no[i] = answer == GD_RUN_NO;
+    if (said_no[0] && said_no[1] && log->facts[GD_RUN_HALF].answer == GD_RUN_UNKNOWN)
       set_fact(log, GD_RUN_HALF, GD_RUN_NO, "bf16=False, fp16=False");
   }
 }
@@ -302,7 +302,7 @@ static enum gd_status vote(void *user, const char *line, struct gd_error *err) {
 
 struct details {
   struct gd_stack_log *log;
-  bool halves[2];
+  bool said_no[2];
 };
 
 static enum gd_status read_details(void *user, const char *line, struct gd_error *err) {
@@ -312,7 +312,7 @@ static enum gd_status read_details(void *user, const char *line, struct gd_error
     return GD_OK;
   read_settings(details->log, line);
   read_facts(details->log, line);
-  read_trainer(details->log, line, details->halves);
+  read_trainer(details->log, line, details->said_no);
   read_device(details->log, line);
   return GD_OK;
 }
