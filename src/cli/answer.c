@@ -29,7 +29,7 @@ static const char *short_title(const char *title) {
   return title;
 }
 
-static const char *place_of(struct gd_cli *cli, const char *device, int count, bool gpus) {
+const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, bool gpus) {
   if (count == 1)
     return gd_show_cell(cli, "%s", short_title(device));
   return gpus ? gd_show_cell(cli, "%d x %s", count, short_title(device))
@@ -264,7 +264,7 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   begin(answer, point->model);
   answer->fits = trial->status != GD_TRIAL_INFEASIBLE;
   answer->method = gd_show_cell(cli, "%s", trial->method);
-  answer->place = place_of(cli, trial->device, trial->ranks, gpu);
+  answer->place = gd_answer_place(cli, trial->device, trial->ranks, gpu);
   answer->cpu = !gpu;
   answer->gpu = p->has_target ? gd_show_cell(cli, "%s", short_title(p->target.gpu->title)) : NULL;
   answer->count = trial->ranks;
@@ -393,7 +393,7 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   answer->fits = true;
   answer->method = gd_show_cell(cli, "%s", trial->method);
   answer->cpu = strcmp(trial->backend, "cuda") != 0;
-  answer->place = place_of(cli, trial->device, trial->ranks, !answer->cpu);
+  answer->place = gd_answer_place(cli, trial->device, trial->ranks, !answer->cpu);
   answer->software = "gpudays' own engine";
   answer->stack = "own";
   answer->precision = trial->precision;
@@ -434,7 +434,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
   begin(answer, row->model);
   answer->fits = row->fits;
   answer->method = gd_show_cell(cli, "%s", gd_method_name(&row->method, name));
-  answer->place = place_of(cli, target->gpu->title, target->count, true);
+  answer->place = gd_answer_place(cli, target->gpu->title, target->count, true);
   answer->gpu = gd_show_cell(cli, "%s", short_title(target->gpu->title));
   answer->count = target->count;
   answer->software = gd_show_cell(cli, "%s", plan->facts->title);
@@ -474,8 +474,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
 
 /* --- lines --------------------------------------------------------------------------------- */
 
-/* "  label     text", wrapped under the text. */
-static void append_item(struct gd_cli *cli, const char *label, const char *text) {
+void gd_answer_item(struct gd_cli *cli, const char *label, const char *text) {
   struct gd_strbuf *out = &cli->out;
   int column = LABEL;
   bool first = true;
@@ -499,13 +498,12 @@ static void append_item(struct gd_cli *cli, const char *label, const char *text)
 
 static void append_buffer(struct gd_cli *cli, const char *label, struct gd_strbuf *text) {
   if (text->text && !text->failed)
-    append_item(cli, label, text->text);
+    gd_answer_item(cli, label, text->text);
   cli->out.failed = cli->out.failed || text->failed;
   gd_strbuf_deinit(text);
 }
 
-/* A command is one line, however long: it is there to be copied. */
-static void append_command(struct gd_cli *cli, const char *label, const char *command) {
+void gd_answer_command(struct gd_cli *cli, const char *label, const char *command) {
   gd_strbuf_printf(&cli->out, "  %-*s%s\n", LABEL - 2, label, command);
 }
 
@@ -599,29 +597,29 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
   gd_show_bold(cli, answer->place);
   gd_strbuf_append(&cli->out, "\n");
   if (!answer->fits) {
-    append_item(cli, "answer",
-                gd_show_cell(cli, "does not fit: %s %s", answer->method, answer->lacks));
+    gd_answer_item(cli, "answer",
+                   gd_show_cell(cli, "does not fit: %s %s", answer->method, answer->lacks));
     append_memory(cli, answer);
     return;
   }
   if (answer->days > 0) {
     append_time(cli, answer);
     if (answer->predicted)
-      append_item(cli, "predicted", answer->predicted);
+      gd_answer_item(cli, "predicted", answer->predicted);
     append_speed(cli, answer);
   } else {
-    append_item(cli, "answer",
-                "fits; its time is not known before this machine was calibrated "
-                "('gpudays calibrate', once, a minute) or measured");
+    gd_answer_item(cli, "answer",
+                   "fits; its time is not known before this machine was calibrated "
+                   "('gpudays calibrate', once, a minute) or measured");
   }
   append_settings(cli, answer);
   if (answer->step)
-    append_item(cli, "step", answer->step);
+    gd_answer_item(cli, "step", answer->step);
   append_memory(cli, answer);
   append_cost(cli, answer);
-  append_command(cli, "next", answer->next);
+  gd_answer_command(cli, "next", answer->next);
   if (answer->trust)
-    append_item(cli, "trust", answer->trust);
+    gd_answer_item(cli, "trust", answer->trust);
 }
 
 /* --- a table ------------------------------------------------------------------------------- */
@@ -766,12 +764,12 @@ void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
     if (remedy->days > 0 && remedies->days > 0 && remedy->kind <= GD_REMEDY_SEQ)
       append_slowdown(&text, remedy->days / remedies->days);
     append_buffer(cli, i ? "" : "instead", &text);
-    append_command(cli, "", gd_answer_remedy_command(cli, point, target, remedy));
+    gd_answer_command(cli, "", gd_answer_remedy_command(cli, point, target, remedy));
   }
   if (remedies->count == 0)
-    append_item(cli, "instead",
-                "nothing near to it fits: no other method, no more GPUs of this "
-                "kind, no shorter sequence");
+    gd_answer_item(cli, "instead",
+                   "nothing near to it fits: no other method, no more GPUs of this "
+                   "kind, no shorter sequence");
 }
 
 void gd_answer_remedy_objects(struct gd_cli *cli, struct gd_show_object *to,

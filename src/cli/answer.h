@@ -55,6 +55,13 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) GD_MUST_USE;
 
+/* "  label     text", wrapped under the text; a command is one line, however long: it is there to
+   be copied. */
+void gd_answer_item(struct gd_cli *cli, const char *label, const char *text);
+void gd_answer_command(struct gd_cli *cli, const char *label, const char *command);
+/* "4 x RTX 3090 24 GB"; gpus false: ranks. */
+const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, bool gpus);
+
 void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer);
 /* A row for each. */
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,

@@ -52,6 +52,7 @@ enum gd_status gd_cmd_watch(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_fit(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_published(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_why(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_best(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err);
