@@ -327,7 +327,7 @@ static enum gd_status read_counts(struct gd_cli *cli, struct gd_error *err) {
   int kinds = options->n_gpus, n = 1, at = 0;
   for (const char *text = options->counts; *text; text++)
     n += *text == ',';
-  struct gd_gpu_spec *gpus = gd_arena_alloc(&cli->arena, (size_t)(kinds * n), sizeof *gpus);
+  struct gd_gpu_spec *gpus = gd_arena_alloc(&cli->arena, (size_t)kinds * (size_t)n, sizeof *gpus);
   if (!gpus)
     return gd_nomem(err, "while reading the command line");
   for (int kind = 0; kind < kinds; kind++) {
@@ -369,7 +369,8 @@ static enum gd_status read_gpus(struct gd_cli *cli, struct gd_error *err) {
     options->count = counted ? gpus[0].count : options->count;
     return GD_OK;
   }
-  if (cli->command == &gd_commands[GD_COMMAND_PLAN])
+  if (cli->command == &gd_commands[GD_COMMAND_PLAN] ||
+      cli->command == &gd_commands[GD_COMMAND_COST])
     return GD_OK;
   if (cli->command != &gd_commands[GD_COMMAND_ESTIMATE])
     return gd_fail(err, GD_BAD_INPUT, "--gpu %s are %d kinds of GPU; name one", options->gpu,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/answer.h"
+#include "cli/show_items.h"
 
 enum { MOST_CAUSES = 5 };
 
@@ -128,16 +129,16 @@ static void append_cause(struct why *why, int number, const struct gd_found_caus
   gd_strbuf_printf(&cli->out, "\n");
   gd_show_bold(cli, gd_show_cell(cli, "%d. %s", number, found->cause->title));
   gd_strbuf_printf(&cli->out, "\n");
-  gd_answer_item(cli, "likely",
-                 found->said ? "all but certain"
-                             : gd_show_cell(cli, "%.0f %%", 100 * found->probability));
+  gd_show_item(cli, "likely",
+               found->said ? "all but certain"
+                           : gd_show_cell(cli, "%.0f %%", 100 * found->probability));
   for (int i = 0; i < found->n_evidence; i++)
-    gd_answer_item(cli, i ? "" : "evidence", found->evidence[i]);
+    gd_show_item(cli, i ? "" : "evidence", found->evidence[i]);
   if (gain_of(found) > 0)
-    gd_answer_item(cli, "gain",
-                   gd_show_cell(cli, "%.2fx: %s", gain_of(found),
-                                say_rate(why, why->step_s / gain_of(found))));
-  gd_answer_item(cli, "change", found->remedy);
+    gd_show_item(cli, "gain",
+                 gd_show_cell(cli, "%.2fx: %s", gain_of(found),
+                              say_rate(why, why->step_s / gain_of(found))));
+  gd_show_item(cli, "change", found->remedy);
 }
 
 /* The command that goes on, and what it is predicted to reach. */
@@ -159,12 +160,12 @@ static void append_lines(struct why *why) {
     gd_show_bold(cli, gd_answer_place(cli, why->target.gpu->title, why->target.count, true));
   }
   gd_strbuf_append(&cli->out, "\n");
-  gd_answer_item(cli, "answer", say_answer(why));
-  gd_answer_item(cli, "measured", say_measured(why));
+  gd_show_item(cli, "answer", say_answer(why));
+  gd_show_item(cli, "measured", say_measured(why));
   if (why->target.gpu)
-    gd_answer_item(cli, "elsewhere", say_elsewhere(why));
+    gd_show_item(cli, "elsewhere", say_elsewhere(why));
   if (why->near)
-    gd_answer_item(cli, "published", say_published(why));
+    gd_show_item(cli, "published", say_published(why));
   for (int i = 0; i < d->count && i < MOST_CAUSES; i++)
     append_cause(why, i + 1, &d->causes[i]);
   if (why->target.gpu && !why->good && d->unexplained > 0.3)
@@ -175,10 +176,10 @@ static void append_lines(struct why *why) {
                                    100 * d->unexplained));
   if (why->own_s > 0 && why->own_s < why->step_s) {
     gd_strbuf_append(&cli->out, "\n");
-    gd_answer_item(cli, "gpudays",
-                   gd_show_cell(cli, "its own engine is predicted to reach %s there, %.2fx",
-                                say_rate(why, why->own_s), why->step_s / why->own_s));
-    gd_answer_command(cli, "next", say_next(why));
+    gd_show_item(cli, "gpudays",
+                 gd_show_cell(cli, "its own engine is predicted to reach %s there, %.2fx",
+                              say_rate(why, why->own_s), why->step_s / why->own_s));
+    gd_show_item_command(cli, "next", say_next(why));
   }
 }
 

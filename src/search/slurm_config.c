@@ -347,8 +347,8 @@ static double seconds_of(const char *text) {
   return part[0] * 60 + part[1];
 }
 
-/* The time that the last checkpoint gets before the limit: a tenth, within reason. */
-static double spare_s(double limit_s) {
+/* A tenth, within reason. */
+double gd_slurm_spare_s(double limit_s) {
   return fmin(fmax(limit_s / 10, 15), 600);
 }
 
@@ -383,7 +383,7 @@ void gd_slurm_run_script_print(const struct gd_slurm_config *config,
   append_quoted(out, script->run);
   if (limit_s > 0)
     gd_strbuf_printf(out, " --time-limit $((%.0f - $(date +%%s) + begun))s",
-                     limit_s - spare_s(limit_s));
+                     limit_s - gd_slurm_spare_s(limit_s));
   for (int i = 0; i < script->n_options; i++) {
     gd_strbuf_append(out, " ");
     append_quoted(out, script->options[i]);
