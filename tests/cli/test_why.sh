@@ -96,6 +96,10 @@ expect 0 why vit --gpu a100 --samples-per-s 300 --json
 field_is unit images/s
 shown '"causes"'
 
+# What no cause explains is said to be so.
+expect 0 why gpt2 --gpu a100 --tokens-per-s 100
+shown "1,991x slower than elsewhere, and no known cause explains it: does it run"
+
 # More than the multipliers can do is refused, with the way out.
 expect 1 why gpt2 --gpu a100 --tokens-per-s 2M
 said "2,000,000 tokens/s is impossible: at the peak of 1 x NVIDIA A100"
