@@ -170,8 +170,9 @@ static void append_lines(struct why *why) {
     gd_answer_item(cli, "elsewhere", say_elsewhere(why));
   if (why->near)
     gd_answer_item(cli, "published", say_published(why));
-  for (int i = 0; i < d->count && i < MOST_CAUSES; i++)
-    append_cause(why, i + 1, &d->causes[i]);
+  for (int i = 0, number = 1; i < d->count && number <= MOST_CAUSES; i++)
+    if (!why->good || d->causes[i].said || d->causes[i].probability > 0.5)
+      append_cause(why, number++, &d->causes[i]);
   if (why->target.gpu && !why->good && d->unexplained > 0.3)
     gd_show_paragraph(&cli->out, 0,
                       gd_show_cell(cli,
