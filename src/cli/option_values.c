@@ -352,8 +352,7 @@ enum gd_status gd_value_format(const struct gd_option *option, const char *text,
       return GD_OK;
     }
   if (!gd_export_parse(text, &options->format))
-    return bad_value(option, text, "hf, deepspeed, torchtitan or sbatch; of tokens llmc, raw, npy",
-                     err);
+    return bad_value(option, text, GD_EXPORT_NAMES "; of tokens llmc, raw, npy", err);
   options->format_given = true;
   return GD_OK;
 }
