@@ -93,7 +93,7 @@ for columns in "" x 0 -5; do
   COLUMNS=$columns expect 0 gpus
   cmp -s piped "$OUT" || fail "COLUMNS=$columns $LAST: not as without it"
 done
-for arguments in "export pythia-160m --format sbatch" "help --man" "completion bash" "plan pythia-14m --explain" \
+for arguments in "export pythia-160m --format sbatch" "help --man" "completion bash" \
   "gpus --json" "gpus --csv" "survey --template"; do
   # shellcheck disable=SC2086
   expect 0 $arguments -q
