@@ -31,15 +31,15 @@ static enum gd_status read_table(struct gd_csv *csv, const char *path, struct gd
   return gd_csv_parse(csv, path, text, (int64_t)strlen(text), err);
 }
 
-/* "trial" of "trial[]" and "trial{}"; *is says which of the three: 0, '[' or '{'. */
+/* "trial" of "trial[]", "trial{}" and "trial?{}"; *is says which: 0, '[', '{' or '?'. */
 static const char *kind_of(const char *type, char name[NAME], char *is) {
-  size_t length = strcspn(type, "[{");
+  size_t length = strcspn(type, "[{?");
   snprintf(name, NAME, "%.*s", (int)length, type);
   *is = type[length];
   return name;
 }
 
-static const char *json_type(const char *name) {
+static const char *schema_type(const char *name) {
   static const char *const types[][2] = {
       {"text", "string"}, {"integer", "integer"}, {"number", "number"}, {"boolean", "boolean"}};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -72,7 +72,7 @@ static enum gd_status find_objects(struct schema *schema, const char *command,
   for (int k = 0; k < schema->n_objects; k++)
     for (int i = 0; i < schema->fields.rows; i++)
       if (strcmp(cell(&schema->fields, i, "object"), schema->objects[k]) == 0 &&
-          !json_type(kind_of(cell(&schema->fields, i, "type"), name, &is)))
+          !schema_type(kind_of(cell(&schema->fields, i, "type"), name, &is)))
         add_object(schema, name);
   return GD_OK;
 }
@@ -119,7 +119,8 @@ static enum gd_status show_tables(struct schema *schema, const char *command,
                                   struct gd_error *err) {
   append_forms(schema, command);
   gd_show_paragraph(&schema->cli->out, 0,
-                    "A type with [] is an array, one with {} an object of such values by name.");
+                    "A type with [] is an array, one with {} an object of such values by "
+                    "name, with ?{} of such values or null.");
   for (int k = 0; k < schema->n_objects; k++)
     GD_TRY(append_object(schema, schema->objects[k], err));
   return GD_OK;
@@ -131,12 +132,14 @@ static enum gd_status show_tables(struct schema *schema, const char *command,
 static json_t *value_schema(const char *type, bool null) {
   char name[NAME], is;
   kind_of(type, name, &is);
-  const char *plain = json_type(name);
+  const char *plain = schema_type(name);
   json_t *value = plain ? json_pack("{s:s}", "type", plain)
                         : json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s", name));
+  if (is == '?') /* a name may have no value */
+    value = json_pack("{s:[o, {s:s}]}", "anyOf", value, "type", "null");
   if (is == '[')
     value = json_pack("{s:s, s:o}", "type", "array", "items", value);
-  else if (is == '{')
+  else if (is == '{' || is == '?')
     value = json_pack("{s:s, s:o}", "type", "object", "additionalProperties", value);
   if (!null)
     return value;
