@@ -167,11 +167,16 @@ static int room_of(const char *line, int length, int from, int columns) {
   return column <= columns || blank == 0 ? length : blank;
 }
 
+static bool is_command(const char *text) {
+  static const char command[] = "gpudays ";
+  return strncmp(text, command, sizeof command - 1) == 0;
+}
+
 /* One line, which may be too long. */
 static void fold_line(struct gd_strbuf *out, const char *line, int length) {
-  static const char command[] = "gpudays ";
   const int columns = gd_show_columns(), hang = hanging(line, length);
-  const bool typed = hang < length && strncmp(line + hang, command, sizeof command - 1) == 0;
+  const bool typed = is_command(line + strspn(line, " ")) ||
+                     (hang < length && is_command(line + hang)); /* alone, or behind its name */
   int indent = 0;
   while (length > 0) {
     int from = indent > 0 ? 1 : hang > 0 ? hang : 1;

@@ -105,3 +105,6 @@ done
 # A command to type goes on behind a backslash, so that it can be copied.
 COLUMNS=60 expect 0 plan pythia-1b --gpu 8xh100 --stack pytorch
 grep -A1 'gpudays export .* \\$' "$OUT" | grep -qE '^ +--' || fail "$LAST: a command is broken without a backslash"
+# One without a name before it, too.
+COLUMNS=80 expect 1 plan llama-3.2-1b --seq 8192 --batch 64 --gpu 3090 --methods free-lunch
+grep -A1 '^ *gpudays plan .* \\$' "$OUT" | grep -E '^ +--methods' >/dev/null || fail "$LAST: a remedy is broken without a backslash"
