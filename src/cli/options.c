@@ -326,7 +326,7 @@ static enum gd_status read_counts(struct gd_cli *cli, struct gd_error *err) {
   int kinds = options->n_gpus, n = 1, at = 0;
   for (const char *text = options->counts; *text; text++)
     n += *text == ',';
-  struct gd_gpu_spec *gpus = gd_arena_alloc(&cli->arena, (size_t)(kinds * n), sizeof *gpus);
+  struct gd_gpu_spec *gpus = gd_arena_alloc(&cli->arena, (size_t)kinds * (size_t)n, sizeof *gpus);
   if (!gpus)
     return gd_nomem(err, "while reading the command line");
   for (int kind = 0; kind < kinds; kind++) {
