@@ -124,8 +124,8 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
         options->mfu.value, gd_times_name(options->times));
   if (options->stack && options->times != GD_TIMES_AUTO && options->times != GD_TIMES_PREDICTED)
     return gd_fail(err, GD_BAD_INPUT,
-                   "--stack %s has predicted days alone, and --times %s asks for others; leave one "
-                   "of them out",
+                   "--stack %s only has predicted days, but --times %s asks for other ones; leave "
+                   "one of them out",
                    options->stack, gd_times_name(options->times));
   if (options->text && options->csv)
     return gd_fail(err, GD_BAD_INPUT, "--text and --csv exclude each other; --json has both");

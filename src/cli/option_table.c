@@ -137,6 +137,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
+    [GD_COMMAND_SCHEMA] =
+        {"schema", "[COMMAND]", 0, 1, "names, types and units of what --json prints",
+         "Shows the fields of the JSON of a command, or of all; with --json as JSON Schema\n"
+         "(draft 2020-12), by which other programs can check what they read.",
+         "gpudays schema plan", gd_cmd_schema},
     [GD_COMMAND_COMPLETION] =
         {"completion", "SHELL", 1, -1, "a script for bash, zsh or fish: complete by Tab",
          "Prints the script that completes commands, options and values of gpudays.\n"

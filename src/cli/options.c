@@ -194,8 +194,7 @@ static enum gd_status check_gpu(const struct gd_cli *cli, struct gd_error *err) 
                         : options->network          ? "network"
                                                     : NULL;
   if (!options->gpu && without)
-    return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names what there are so many of",
-                   without);
+    return gd_fail(err, GD_BAD_INPUT, "--%s needs --gpu, which names the hardware", without);
   if (options->gpu && options->ranks)
     return gd_fail(err, GD_BAD_INPUT, "--gpu counts its ranks by --count; leave out --ranks");
   if (options->gpu && options->backend)
@@ -284,7 +283,7 @@ static enum gd_status check_all(const struct parser *parser, const struct gd_cli
   if (cli->options.without &&
       (cli->options.slurm || cli->options.fresh || cli->options.retry_failed || cli->options.store))
     return gd_fail(err, GD_BAD_INPUT,
-                   "a trial without some pass answers for no method, so --without uses no store; "
+                   "trials of --without are not stored, because they lack a pass of their method; "
                    "leave out --%s",
                    cli->options.slurm          ? "slurm"
                    : cli->options.fresh        ? "fresh"

@@ -216,9 +216,10 @@ static enum gd_status set_backend(const struct gd_slurm_asked *asked,
                                                                   : NULL;
   char chosen[sizeof config->backend];
   if (!backend)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "whether jobs of --slurm run on GPUs is not for this machine to decide: say "
-                   "--backend cuda or cpu, --gpu, or --slurm-device with a section of slurm.json");
+    return gd_fail(
+        err, GD_BAD_INPUT,
+        "this machine cannot tell whether the jobs of --slurm run on GPUs: add --backend "
+        "cuda or cpu, --gpu, or --slurm-device with a section of slurm.json");
   snprintf(chosen, sizeof chosen, "%s", backend);
   snprintf(config->backend, sizeof config->backend, "%s", chosen);
   if (!config->device[0])

@@ -108,7 +108,7 @@ expect 0 cost --budget 500 --days 9 --stack hf-trainer --json
 field_is stack pytorch-eager
 [[ $(grep -c '"times": "predicted"' "$OUT") == $(grep -c '"times":' "$OUT") ]] || fail "other days than predicted ones"
 expect 2 cost pythia-1b --stack pytorch --times paper
-said "--stack pytorch has predicted days alone, and --times paper asks for others"
+said "--stack pytorch only has predicted days, but --times paper asks for other ones"
 expect 2 cost pythia-1b --stack nothing
 said "expected one of composer, deepspeed"
 

@@ -101,6 +101,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" results --total --json
   "$GPUDAYS" best pythia-14m --json
   "$GPUDAYS" export pythia-14m --format hf --json
+  "$GPUDAYS" results remove --model pythia-14m --json 2>/dev/null || [[ $? == 2 ]]
   "$GPUDAYS" survey --questions --json
   "$GPUDAYS" tokens "$GD_SOURCE_DIR/README.md" -o "$WORK/tokens" --json
   "$GPUDAYS" tokens --decode "$WORK/tokens" --count 9 --json

@@ -17,7 +17,7 @@ fits_screen() {
   [[ $* != *plan* && $* != *results* && $* != *cost* ]] || most=32
   [[ $* != *bench* ]] || most=44
   [[ $* != *train* ]] || most=80
-  [[ $* != help && $* != --help ]] || most=40
+  [[ $* != help && $* != --help ]] || most=44
   expect 0 "$@"
   [[ $(wc -l <"$OUT") -le $most ]] || fail "$LAST: more than $most lines"
   awk 'length > 80 { exit 1 }' "$OUT" || fail "$LAST: more than 80 columns"
