@@ -11,24 +11,22 @@ TRIES ?= 1
 TESTS ?=
 # Tests at once: some of them sleep while others compute.
 JOBS ?= $(shell expr $$(nproc) + 1)
-QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
+QUICKSTART_COMMAND ?=
+# What pip installs without root.
+export PATH := $(PATH):$(HOME)/.local/bin
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check check-all check-rest test asan fuzz gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme install clean
+.PHONY: all help quickstart check check-all check-rest test asan fuzz gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme install uninstall package package-deb package-tarball clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
 	@cmake --build --preset dev
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 17
 
 quickstart: ## install what is missing, build, run a first benchmark on the CPU, train for half a minute
-	@tools/setup --build
-	@$(MAKE) --no-print-directory --silent build/dev/build.ninja
-	@cmake --build --preset dev --target gpudays
-	$(QUICKSTART_COMMAND)
-	@tools/learn build/dev/gpudays
+	@tools/quickstart $(QUICKSTART_COMMAND)
 
 check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
 	@tools/setup
@@ -105,6 +103,17 @@ readme: build/dev/build.ninja ## write the answers in README.md anew
 install: build/dev/build.ninja ## program, library, manual page and completion to PREFIX (under DESTDIR)
 	@cmake --build --preset dev --target manual gpudays_shared
 	@DESTDIR=$(DESTDIR) cmake --install build/dev --prefix $(PREFIX)
+
+uninstall: ## remove what 'make install' has installed (under DESTDIR)
+	@DESTDIR=$(DESTDIR) cmake -DMANIFEST=build/dev/install_manifest.txt -P cmake/uninstall.cmake
+
+package: package-deb package-tarball ## Debian packages (build/deb/packages) and a tarball for any x86-64 Linux (build/packages)
+
+package-deb: ## the Debian packages alone
+	@tools/package deb
+
+package-tarball: ## the tarball alone; for 64-bit ARM: tools/package tarball arm64
+	@tools/package tarball
 
 clean: ## remove build/
 	rm -rf build

@@ -23,7 +23,17 @@ if(NOT gd_processor STREQUAL gd_machine)
   set(CMAKE_SYSTEM_PROCESSOR "${gd_processor}")
   set(CMAKE_C_COMPILER "${gd_triplet}-gcc")
   set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-${gd_processor};-L;${CMAKE_SYSROOT}")
+  # A cross-compiler of Debian looks for its own C library first, whatever the sysroot.
+  execute_process(COMMAND "${CMAKE_C_COMPILER}" -print-file-name=include
+    OUTPUT_VARIABLE gd_include OUTPUT_STRIP_TRAILING_WHITESPACE)
+  string(CONCAT CMAKE_C_FLAGS_INIT "-nostdinc -isystem ${gd_include} "
+    "-isystem ${CMAKE_SYSROOT}/usr/include/${gd_triplet} -isystem ${CMAKE_SYSROOT}/usr/include")
 endif()
+# gcc looks next to itself before it looks in the sysroot.
+set(gd_lib "${CMAKE_SYSROOT}/usr/lib/${gd_triplet}")
+foreach(kind IN ITEMS EXE SHARED MODULE)
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-B${gd_lib} -L${gd_lib} -L${CMAKE_SYSROOT}/lib/${gd_triplet}")
+endforeach()
 set(CMAKE_LIBRARY_ARCHITECTURE "${gd_triplet}")
 # Programs are this machine's, everything else is the sysroot's.
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
