@@ -15,11 +15,9 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
   GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
-set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The gpudays authors <gpudays@localhost>")
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(soname "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
@@ -36,6 +34,11 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "openmpi-bin, libturbojpeg0 | libturbo
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME "libgpudays${soname}")
 set(CPACK_DEBIAN_RUNTIME_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+# A trigger in place of the scripts that CPack would write, which Debian no longer has.
+file(WRITE "${PROJECT_BINARY_DIR}/debian/triggers" "activate-noawait ldconfig\n")
+file(WRITE "${PROJECT_BINARY_DIR}/debian/shlibs" "libgpudays ${soname} libgpudays${soname} (>= ${PROJECT_VERSION}~)\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
+  "${PROJECT_BINARY_DIR}/debian/triggers" "${PROJECT_BINARY_DIR}/debian/shlibs")
 set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "plans and predicts pre-training (shared library)
 The library of gpudays: it loads a model, plans its memory, predicts how long
 training takes, and trains and verifies steps.")

@@ -1,5 +1,5 @@
 # Run by cpack between installing and packing: what Debian's policy wants in each package and `make install` has no use
-# for: a copyright file, the change logs, a manual page that is compressed.
+# for: a copyright file, the change logs, a manual page that is compressed, a library without what debuggers read.
 set(root "${CPACK_TEMPORARY_INSTALL_DIRECTORY}")
 string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC) # that of SOURCE_DATE_EPOCH, where it is set
 file(READ "${CPACK_GD_SOURCE_DIR}/NOTICE" notice)
@@ -29,6 +29,10 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   configure_file("${CPACK_GD_SOURCE_DIR}/CHANGELOG.md" "${doc}/changelog" COPYONLY)
   compress("${doc}/changelog.Debian")
   compress("${doc}/changelog")
+  file(GLOB archives "${root}/${component}/usr/lib/*/*.a")
+  foreach(archive IN LISTS archives)
+    execute_process(COMMAND strip --strip-debug "${archive}" COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
   file(GLOB pages "${root}/${component}/usr/share/man/man*/*.[1-9]")
   foreach(page IN LISTS pages)
     compress("${page}")
