@@ -16,7 +16,7 @@ QUICKSTART_COMMAND ?=
 export PATH := $(PATH):$(HOME)/.local/bin
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check check-all check-rest test asan fuzz gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme install uninstall package package-deb package-tarball clean
+.PHONY: all help quickstart check check-all check-rest test asan fuzz aarch64-check gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme install uninstall package package-deb package-tarball clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
@@ -52,6 +52,9 @@ asan: build/asan/build.ninja ## the quick test folders under ASan + UBSan
 fuzz: build/fuzz/build.ninja ## run each fuzzer for FUZZ_SECONDS
 	@cmake --build --preset fuzz
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
+
+aarch64-check: ## compile for 64-bit ARM, run the unit tests under qemu
+	@tools/aarch64-check
 
 gpu-check: all ## the tests that need a GPU; each is skipped with its reason where there is none
 	@rm -rf build/dev/gpu-cache
