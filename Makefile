@@ -11,7 +11,7 @@ TRIES ?= 1
 TESTS ?=
 # Tests at once: some of them sleep while others compute.
 JOBS ?= $(shell expr $$(nproc) + 1)
-QUICKSTART_COMMAND ?=
+QUICKSTART_SECONDS ?= 30
 # What pip installs without root.
 export PATH := $(PATH):$(HOME)/.local/bin
 
@@ -25,8 +25,8 @@ all: build/dev/build.ninja ## build everything (the default)
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 17
 
-quickstart: ## install what is missing, build, run a first benchmark on the CPU, train for half a minute
-	@tools/quickstart $(QUICKSTART_COMMAND)
+quickstart: ## install what is missing, build, answer for GPUs, then predict, measure and train on the CPU
+	@tools/quickstart $(QUICKSTART_SECONDS)
 
 check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
 	@tools/setup

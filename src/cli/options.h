@@ -33,6 +33,7 @@ enum gd_command_id {
   GD_COMMAND_FIT,
   GD_COMMAND_ACCURACY,
   GD_COMMAND_PUBLISHED,
+  GD_COMMAND_WHY,
   GD_COMMAND_TOKENS,
   GD_COMMAND_TRAIN,
   GD_COMMAND_SAMPLE,
@@ -69,9 +70,9 @@ struct gd_cli_number {
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
   /* Switches first and enums behind them: no gaps. */
-  bool help, version, json, csv, quiet, explain, profile, fresh, retry_failed, no_store, man;
+  bool help, version, json, csv, quiet, wide, explain, profile, fresh, retry_failed, no_store, man;
   bool precision_given, optimizer_given, format_given;
-  bool slurm, simulate, fast, total, text;
+  bool slurm, simulate, fast, total, text, yes;
   bool no_predictions;               /* of report */
   bool paper_peaks;                  /* --peaks paper */
   bool questions, template;          /* of survey; the latter of accuracy add too */
@@ -137,6 +138,11 @@ struct gd_cli_options {
   const char *prompt;
   int64_t length, samples;
   struct gd_cli_number temperature, top_p;
+  /* of why */
+  const char *log;
+  int64_t tokens_per_s;
+  struct gd_cli_number samples_per_s;
+  double step_time; /* seconds */
   /* of tokens */
   const char *tokenizer, *eos, *field, *tokens_format;
   struct gd_cli_number validation;
