@@ -292,11 +292,12 @@ enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err) {
 enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err) {
   struct gd_show_object version;
   if (!cli->options.json) {
-    gd_strbuf_printf(&cli->out, "gpudays %s (%s)\n", GD_VERSION, GD_COMMIT);
+    gd_strbuf_printf(&cli->out, "gpudays %s (%s)\n", GD_VERSION, GD_SOURCE);
     return GD_OK;
   }
   gd_show_begin(&version);
   gd_show_set_text(&version, "gpudays", GD_VERSION);
   gd_show_set_text(&version, "commit", GD_COMMIT);
+  gd_show_set_text(&version, "source", GD_SOURCE);
   return gd_show_json(&cli->out, &version, err);
 }
