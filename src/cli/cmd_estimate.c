@@ -35,8 +35,14 @@ static enum gd_status ask(struct gd_cli *cli, struct gd_hw *hw, struct question 
   question->models = gd_arena_alloc(&cli->arena, (size_t)asked->n_models, sizeof(struct gd_model));
   if (!question->models)
     return gd_nomem(err, "while estimating");
-  for (int i = 0; i < asked->n_models; i++)
+  const char **names = gd_arena_alloc(&cli->arena, (size_t)asked->n_models, sizeof *names);
+  if (!names)
+    return gd_nomem(err, "while estimating");
+  for (int i = 0; i < asked->n_models; i++) {
     GD_TRY(gd_cli_load_model(cli, question->names[i], &question->models[i], err));
+    names[i] = question->models[i].name;
+  }
+  question->names = names;
   asked->models = question->models;
   return gd_estimate_grid_make(asked, &cli->arena, &question->grid, err);
 }

@@ -7,19 +7,24 @@
 #include "cli/cli.h"
 #include "cli/show_trial.h"
 #include "hw/estimate.h"
+#include "model/presets.h"
 
 /* A model and what its graph says; error is set instead when a preset cannot be read. */
 struct entry {
   const char *name;
   struct gd_model model;
   struct gd_model_facts facts;
+  const char *const *hub; /* names on Hugging Face */
+  int n_hub;
   struct gd_error error;
 };
 
-static enum gd_status read_entry(const struct gd_cli *cli, const char *name, struct entry *entry,
+static enum gd_status read_entry(struct gd_cli *cli, const char *name, struct entry *entry,
                                  struct gd_error *err) {
   entry->name = name;
   GD_TRY(gd_cli_load_model(cli, name, &entry->model, err));
+  if (entry->model.preset)
+    GD_TRY(gd_preset_hub_names(entry->model.name, &cli->arena, &entry->hub, &entry->n_hub, err));
   if (cli->options.precision_given)
     entry->model.recipe.precision = cli->options.precision;
   return gd_model_facts(&entry->model, entry->model.recipe.precision, &entry->facts, err);
@@ -31,6 +36,13 @@ static void set_size(struct gd_show_object *to, const char *key, int64_t value, 
     gd_show_set_int(to, key, value);
   else
     gd_show_set_null(to, key);
+}
+
+static void set_hub(struct gd_show_object *to, const struct entry *entry) {
+  json_t *names = json_array();
+  for (int i = 0; i < entry->n_hub; i++)
+    json_array_append_new(names, json_string(entry->hub[i]));
+  gd_show_set(to, "hub", names);
 }
 
 static void set_entry(struct gd_show_object *to, const struct entry *entry) {
@@ -66,6 +78,7 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   set_size(to, "image_height", entry->facts.height, family->images);
   set_size(to, "image_width", entry->facts.width, family->images);
   set_size(to, "classes", classes, family->images);
+  set_hub(to, entry);
 }
 
 /* --- one model ----------------------------------------------------------------------------- */
@@ -109,6 +122,10 @@ static void append_summary(struct gd_cli *cli, const struct entry *entry) {
     gd_strbuf_append(out, "  clipping    none\n");
   if (recipe->drop_path > 0)
     gd_strbuf_printf(out, "  drop path   %g at the last block\n", recipe->drop_path);
+  for (int i = 0; i < entry->n_hub; i++)
+    gd_strbuf_printf(out, "%s%s", i == 0 ? "  hub         " : ", ", entry->hub[i]);
+  if (entry->n_hub > 0)
+    gd_strbuf_append(out, "\n");
 }
 
 static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {

@@ -40,7 +40,7 @@ static enum gd_status read_sizes(const struct gd_json *json, const json_t *confi
   GD_TRY(gd_config_int(json, config, "num_key_value_heads", 1, largest, &c->kv_heads, err));
   GD_TRY(gd_config_divides(json, "num_key_value_heads", c->kv_heads, "num_attention_heads",
                            c->heads, err));
-  if (gd_json_has(config, "head_dim"))
+  if (gd_config_has(json, config, "head_dim"))
     GD_TRY(gd_json_int(json, config, "head_dim", 1, largest, &c->head, err));
   else
     GD_TRY(gd_config_divides(json, "num_attention_heads", c->heads, "hidden_size", c->width, err));
@@ -64,7 +64,7 @@ static bool lists_windows(const json_t *types) {
 
 static enum gd_status read_window(const struct gd_json *json, const json_t *config, bool is_qwen,
                                   struct llama *c, struct gd_error *err) {
-  const json_t *types = json_object_get(config, "layer_types");
+  const json_t *types = gd_json_get(json, config, "layer_types");
   bool used = !is_qwen; /* Qwen2 has a switch, and then a window in the layers past some only */
   int64_t full_layers = 28;
   GD_TRY(gd_config_bool(json, config, "use_sliding_window", &used, err));
@@ -72,7 +72,7 @@ static enum gd_status read_window(const struct gd_json *json, const json_t *conf
   if (used && is_qwen)
     used = json_is_array(types) ? lists_windows(types) : full_layers < c->layers;
   GD_TRY(gd_config_int(json, config, "sliding_window", 1, GD_CONFIG_LARGEST, &c->window, err));
-  if (!used || json_is_null(json_object_get(config, "sliding_window")))
+  if (!used || json_is_null(gd_json_get(json, config, "sliding_window")))
     c->window = 0;
   return GD_OK;
 }
@@ -90,7 +90,7 @@ static enum gd_status parse(const struct gd_json *json, const json_t *config, bo
   GD_TRY(gd_config_bool(json, config, "tie_word_embeddings", &c->tied, err));
   GD_TRY(gd_rope_parse(json, config, &c->rope, err));
   GD_TRY(read_window(json, config, is_qwen, c, err));
-  if (gd_json_has(config, "clip_qkv"))
+  if (gd_config_has(json, config, "clip_qkv"))
     return gd_config_unsupported(json, config, "clip_qkv", "null: nothing is clipped here", err);
   memcpy(model->config.opaque, c, sizeof *c);
   return GD_OK;

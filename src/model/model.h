@@ -57,6 +57,7 @@ struct gd_model {
     int64_t opaque[64]; /* other families keep their struct here, private to their file */
   } config;
   struct gd_recipe recipe;
+  bool preset;       /* by its name, not a file that was named */
   bool soft_targets; /* of images: a probability for each class is the target, not one label */
 };
 

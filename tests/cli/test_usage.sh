@@ -15,6 +15,7 @@ twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 fits_screen() {
   local most=24
   [[ $* != *bench* ]] || most=42
+  [[ $* != *plan* ]] || most=28
   [[ $* != *train* ]] || most=80
   [[ $* != help && $* != --help ]] || most=40
   expect 0 "$@"
