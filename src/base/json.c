@@ -182,7 +182,7 @@ void gd_json_log_deinit(struct gd_json_log *log) {
 json_t *gd_json_get(const struct gd_json *json, const json_t *object, const char *key) {
   struct gd_json_log *log = json->log;
   json_t *value = json_object_get(object, key);
-  if (!log || !value || gd_json_log_has(log, object, key))
+  if (!log || !object || gd_json_log_has(log, object, key))
     return value;
   if (gd_vec_reserve((void **)&log->asked, &log->capacity, log->count + 1, sizeof *log->asked))
     log->asked[log->count++] = (struct gd_json_field){.object = object, .key = key};

@@ -33,7 +33,7 @@ struct gd_json_log {
   struct gd_json_field refused; /* the last one with a value that cannot be; key NULL: none */
 };
 bool gd_json_log_has(const struct gd_json_log *log, const json_t *object, const char *key);
-/* Whether a field of that object was asked for: it was looked into. */
+/* Whether a field of that object was asked for, there or not: it was looked into. */
 bool gd_json_log_has_any(const struct gd_json_log *log, const json_t *object);
 void gd_json_log_deinit(struct gd_json_log *log); /* safe on a zeroed one */
 

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/show_cost.h"
+#include "cli/show_model.h"
 #include "money/answer.h"
 #include "report/stack_days.h"
 #include "store/store_best.h"
@@ -174,6 +175,10 @@ static void append_title(struct gd_cli *cli, const struct gd_money_table *table)
                    gd_show_power(b, sizeof b, table->work.tokens),
                    table->model->family->images ? "images" : "tokens",
                    gd_show_power(c, sizeof c, table->work.train_flops));
+  if (table->model->assumed || table->model->unknown[0]) {
+    gd_show_assumed(cli, table->model);
+    gd_strbuf_append(&cli->out, "\n");
+  }
 }
 
 /* Why that way: "the least of 98 ways", "the fastest of 12 ways within $500". */
@@ -436,6 +441,7 @@ static enum gd_status append_json(struct gd_cli *cli, struct gd_money_table *tab
   gd_show_set_int(&root, "parameters", table->work.parameters);
   gd_show_set_real(&root, "tokens", table->work.tokens);
   gd_show_set_real(&root, "train_flops", table->work.train_flops);
+  gd_show_set_assumed(&root, cli, table->model);
   set_number(&root, "budget_usd", &cli->options.budget_usd);
   set_number(&root, "days_limit", &cli->options.days);
   gd_show_set_terms(&root, "terms", &table->terms);

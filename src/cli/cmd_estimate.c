@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "cli/show_model.h"
 #include "hw/estimate_grid.h"
 
 /* What was asked for, and the answer. */
@@ -70,6 +71,7 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct question *qu
   struct gd_show_object root, list = {.object = json_array()}, object;
   for (int i = 0; i < count; i++) {
     set_cell(&object, question->names[i / each], &grid->cells[i]);
+    gd_show_set_assumed(&object, cli, &question->models[i / each]);
     gd_show_append(&list, &object);
   }
   if (cli->options.csv)
@@ -137,6 +139,8 @@ static enum gd_status show_table(struct gd_cli *cli, const struct question *ques
       &cli->out,
       "\nLower bound (100 % MFU): days at the peak of every GPU, which no run reaches.\n");
   append_substitutions(cli, question);
+  for (int i = 0; i < question->grid.n_models; i++)
+    gd_show_assumed(cli, &question->models[i]);
   return GD_OK;
 }
 

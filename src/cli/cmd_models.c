@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/show_model.h"
 #include "cli/show_trial.h"
 #include "hw/estimate.h"
 #include "model/presets.h"
@@ -45,7 +46,7 @@ static void set_hub(struct gd_show_object *to, const struct entry *entry) {
   gd_show_set(to, "hub", names);
 }
 
-static void set_entry(struct gd_show_object *to, const struct entry *entry) {
+static void set_entry(struct gd_cli *cli, struct gd_show_object *to, const struct entry *entry) {
   const struct gd_recipe *recipe = &entry->model.recipe;
   const struct gd_family *family = entry->model.family;
   int64_t classes = family->classes(&entry->model);
@@ -79,6 +80,7 @@ static void set_entry(struct gd_show_object *to, const struct entry *entry) {
   set_size(to, "image_width", entry->facts.width, family->images);
   set_size(to, "classes", classes, family->images);
   set_hub(to, entry);
+  gd_show_set_assumed(to, cli, &entry->model);
 }
 
 /* --- one model ----------------------------------------------------------------------------- */
@@ -134,9 +136,10 @@ static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {
   GD_TRY(read_entry(cli, cli->arguments[0], &entry, err));
   if (!cli->options.json && !cli->options.csv) {
     append_summary(cli, &entry);
+    gd_show_assumed(cli, &entry.model);
     return GD_OK;
   }
-  set_entry(&object, &entry);
+  set_entry(cli, &object, &entry);
   if (cli->options.json)
     return gd_show_json(&cli->out, &object, err);
   rows = (struct gd_show_object){.object = json_array()};
@@ -185,7 +188,7 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct entry *entri
   for (int i = 0; i < count; i++) {
     struct gd_show_object object;
     if (entries[i].error.status == GD_OK) {
-      set_entry(&object, &entries[i]);
+      set_entry(cli, &object, &entries[i]);
       gd_show_append(&models, &object);
     } else {
       gd_show_begin(&object);
@@ -207,6 +210,11 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct entry *entri
 enum gd_status gd_cmd_models(struct gd_cli *cli, struct gd_error *err) {
   const char *const *names;
   int count;
+  if (cli->options.check && cli->n_arguments > 0)
+    return gd_fail(err, GD_BAD_INPUT, "--check names the model itself; leave out %s",
+                   cli->arguments[0]);
+  if (cli->options.check)
+    return gd_show_fields(cli, cli->options.check, err);
   if (cli->n_arguments > 0)
     return show_one(cli, err);
   GD_TRY(gd_model_list(&cli->arena, &names, &count, err));

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/plan_stack.h"
 #include "cli/predicting.h"
+#include "cli/show_model.h"
 #include "cli/show_trial.h"
 #include "cli/summary.h"
 #include "hw/gpu_spec.h"
@@ -159,6 +160,7 @@ static enum gd_status make_object(struct planning *planning, struct gd_predictin
   gd_show_trial(row, &point->trial, false);
   gd_show_prediction(row, p, &point->trial, &point->prediction);
   gd_answer_object(row, &answer);
+  gd_show_set_assumed(row, planning->cli, point->model);
   return GD_OK;
 }
 
@@ -235,6 +237,7 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
   if (target)
     gd_show_nodes(cli, target);
   gd_show_precision_note(&cli->out, point->model, &point->trial);
+  gd_show_assumed(cli, point->model);
   if (!best)
     gd_answer_remedies(cli, point, target, &remedies);
   if ((best && cli->options.methods) || cli->options.explain)
@@ -372,7 +375,8 @@ static enum gd_status plan_each(struct planning *planning, struct gd_points_aske
   return GD_OK;
 }
 
-static enum gd_status show_comparison(struct planning *planning, struct gd_error *err) {
+static enum gd_status show_comparison(struct planning *planning,
+                                      const struct gd_points_asked *asked, struct gd_error *err) {
   struct gd_cli *cli = planning->cli;
   if (gd_cli_for_programs(cli))
     return show_objects(planning, &planning->rows, err);
@@ -382,6 +386,8 @@ static enum gd_status show_comparison(struct planning *planning, struct gd_error
                     "each by its best method, predicted for gpudays' own engine where not said "
                     "otherwise; PER S: tokens or images, of all GPUs; one of them alone says how "
                     "far to trust it");
+  for (int i = 0; i < asked->n_models; i++)
+    gd_show_assumed(cli, &asked->models[i]);
   return cli->options.output ? gd_answer_draw(cli, planning->answers, planning->count, err) : GD_OK;
 }
 
@@ -399,7 +405,7 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
   enum gd_status status = plan_each(&planning, asked, kept, err);
   gd_points_kept_free(kept);
   if (status == GD_OK && planning.comparing)
-    status = show_comparison(&planning, err);
+    status = show_comparison(&planning, asked, err);
   else
     json_decref(planning.rows.object);
   if (status != GD_OK)

@@ -18,6 +18,7 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/progress.h"
+#include "cli/show_model.h"
 #include "cli/show_run.h"
 #include "cli/train_jobs.h"
 #include "comm/comm.h"
@@ -578,6 +579,7 @@ static enum gd_status show_plan(struct gd_cli *cli, const char *folder,
       gd_format_bytes(memory, sizeof memory, trial.peak_bytes),
       gd_format_bytes(checkpoint, sizeof checkpoint, gd_checkpoint_bytes(trial.parameters)),
       (long long)s->keep);
+  gd_show_assumed(cli, &s->model);
   return GD_OK;
 }
 

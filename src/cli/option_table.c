@@ -10,8 +10,9 @@
 const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
     [GD_COMMAND_MODELS] =
         {"models", "[MODEL]", 0, 1, "models that are known: sizes, FLOPs, recipes",
-         "Lists the presets, or shows one model: a preset, a Hugging Face config.json,\n"
-         "or the folder that holds one.",
+         "Lists the presets, or shows one model: a preset, its name on Hugging Face, a\n"
+         "config.json or the folder that holds one. --check lists every field of one as\n"
+         "used, ignored, unsupported or unknown; exit 1 when it cannot be trained.",
          "gpudays models pythia-160m", gd_cmd_models},
     [GD_COMMAND_GPUS] =
         {"gpus", "[GPU]", 0, 1, "GPUs that are known: peaks, memory, links, prices",
@@ -172,8 +173,8 @@ const struct gd_option gd_option_table[] = {
      "whose software: own (default), pytorch, megatron, paper", gd_value_stack, 0, 0, 0},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      gd_value_peaks, 0, 0, 0},
-    {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
-     gd_value_text, TARGET(check), 0, 0},
+    {"check", "FILE", ON(GPUS) | ON(MODELS), 0, false,
+     "a file of hardware or prices; of a model: each field", gd_value_text, TARGET(check), 0, 0},
     {"methods", "LIST", ON_RUNS | ON(EXPORT) | ON_TRAIN, 0, false,
      "naive (of bench), free-lunch, all, free-lunch+ckpt+zero1", gd_value_text, TARGET(methods), 0,
      0},

@@ -64,12 +64,12 @@ static enum gd_status read_rope(const struct gd_json *json, const json_t *config
     for (int key = 0; key < 2; key++) {
       if (!json_is_object(places[place]))
         continue;
-      if (!have_base && gd_config_has(json, places[place], base_keys[key])) {
+      if (gd_config_has(json, places[place], base_keys[key]) && !have_base) {
         GD_TRY(
             gd_json_number(json, places[place], base_keys[key], 1e-3, 1e12, &neox->rope_base, err));
         have_base = true;
       }
-      if (!have_fraction && gd_config_has(json, places[place], fraction_keys[key])) {
+      if (gd_config_has(json, places[place], fraction_keys[key]) && !have_fraction) {
         GD_TRY(gd_json_number(json, places[place], fraction_keys[key], 0, 1, &fraction, err));
         have_fraction = true;
       }

@@ -13,7 +13,9 @@
 
 #include "base/file.h"
 #include "model/config.h"
+#include "model/fields.h"
 #include "model/model.h"
+#include "model/model_int.h"
 #include "model/presets.h"
 
 enum { PATH_BYTES = PATH_MAX };
@@ -75,7 +77,7 @@ static const char *last_part(char *path) {
 
 /* A file's name without ".json"; for ".../config.json" that of its folder, as it was written:
    following links would lead to the blobs of Hugging Face's cache. */
-static void name_of_path(const char *path, char *name, size_t size) {
+void gd_model_name_of_path(const char *path, char *name, size_t size) {
   char text[PATH_BYTES], resolved[PATH_BYTES];
   snprintf(text, sizeof text, "%s", path);
   char *slash = strrchr(text, '/');
@@ -106,6 +108,7 @@ static enum gd_status find_family(const struct gd_json *json, const json_t *conf
   for (int i = 0; i < FAMILY_COUNT && length < sizeof known; i++)
     length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "",
                                families[i]->model_type);
+  gd_json_refuse(json, config, "model_type");
   return gd_fail(err, GD_UNSUPPORTED, "%s: model_type is \"%s\"; this version has %s", json->file,
                  gd_json_excerpt(clean, sizeof clean, type), known);
 }
@@ -119,11 +122,68 @@ enum gd_status gd_model_check_drop_path(const struct gd_model *model, struct gd_
   return GD_OK;
 }
 
+/* What any configuration of transformers may ask for and no family here has. */
+static enum gd_status check_common(const struct gd_json *json, const json_t *config,
+                                   struct gd_error *err) {
+  static const char *const never[] = {"is_encoder_decoder", "add_cross_attention",
+                                      "tie_encoder_decoder"};
+  const json_t *pruned = gd_json_get(json, config, "pruned_heads");
+  for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+    GD_TRY(gd_config_only(json, config, never[i], false, err));
+  if (json_object_size(pruned) > 0 || json_array_size(pruned) > 0)
+    return gd_config_unsupported(json, config, "pruned_heads", "none, as no head is left out here",
+                                 err);
+  if (gd_config_has(json, config, "cross_attention_hidden_size"))
+    return gd_config_unsupported(json, config, "cross_attention_hidden_size",
+                                 "null, as no cross-attention is built here", err);
+  return GD_OK;
+}
+
+/* Which parts of the recipe nobody gave. */
+static unsigned assumed_of(const json_t *recipe) {
+  static const char *const keys[] = {"steps", "batch", "seq", "lr", "precision"};
+  unsigned assumed = 0;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (!gd_json_has(recipe, keys[i]))
+      assumed |= 1u << i;
+  return assumed;
+}
+
+static enum gd_status parse_named(const struct gd_json *json, const json_t *config, bool preset,
+                                  struct gd_model *model, struct gd_error *err) {
+  int64_t positions = default_recipe.seq;
+  json_t *recipe = preset ? json_object_get(json->root, "recipe") : NULL;
+  GD_TRY(find_family(json, config, &model->family, err));
+  GD_TRY(check_common(json, config, err));
+  GD_TRY(
+      gd_config_int(json, config, "max_position_embeddings", 1, most_positions, &positions, err));
+  gd_config_limit_seq(json, positions, &model->recipe.seq);
+  if (preset && gd_json_has(json->root, "recipe")) {
+    if (!json_is_object(recipe))
+      return gd_json_mismatch(json, json->root, "recipe", "an object", err);
+    GD_TRY(gd_recipe_parse(json, recipe, &model->recipe, err));
+  }
+  if (preset && gd_json_has(json->root, "name")) {
+    const char *name;
+    GD_TRY(gd_json_string(json, json->root, "name", &name, err));
+    gd_json_excerpt(model->name, sizeof model->name, name);
+  } else {
+    gd_model_name_of_path(json->file, model->name, sizeof model->name);
+  }
+  GD_TRY(model->family->parse(json, config, model, err));
+  if (model->recipe.drop_path < 0)
+    model->recipe.drop_path = 0;
+  GD_TRY(gd_model_check_drop_path(model, err));
+  model->assumed = assumed_of(recipe);
+  return gd_model_assume_steps(model, err);
+}
+
 enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model,
                               struct gd_error *err) {
   struct gd_model read = {.recipe = default_recipe};
-  const json_t *config = json->root;
-  int64_t positions = default_recipe.seq;
+  struct gd_json_log log = {0};
+  struct gd_json logged = *json;
+  json_t *config = json->root;
   bool preset = json_object_get(json->root, "config") != NULL;
   if (preset) {
     GD_TRY(gd_config_keys(json, json->root, "a preset", preset_keys,
@@ -132,29 +192,17 @@ enum gd_status gd_model_parse(const struct gd_json *json, struct gd_model *model
     if (!json_is_object(config))
       return gd_json_mismatch(json, json->root, "config", "a Hugging Face configuration", err);
   }
-  GD_TRY(find_family(json, config, &read.family, err));
-  GD_TRY(
-      gd_config_int(json, config, "max_position_embeddings", 1, most_positions, &positions, err));
-  gd_config_limit_seq(json, positions, &read.recipe.seq);
-  if (preset && gd_json_has(json->root, "recipe")) {
-    json_t *recipe = json_object_get(json->root, "recipe");
-    if (!json_is_object(recipe))
-      return gd_json_mismatch(json, json->root, "recipe", "an object", err);
-    GD_TRY(gd_recipe_parse(json, recipe, &read.recipe, err));
+  if (!logged.log)
+    logged.log = &log;
+  enum gd_status status = parse_named(&logged, config, preset, &read, err);
+  if (status == GD_OK && logged.log->failed)
+    status = gd_nomem(err, "while reading a model");
+  if (status == GD_OK) {
+    gd_fields_unknown(config, logged.log, read.unknown, sizeof read.unknown);
+    *model = read;
   }
-  if (preset && gd_json_has(json->root, "name")) {
-    const char *name;
-    GD_TRY(gd_json_string(json, json->root, "name", &name, err));
-    gd_json_excerpt(read.name, sizeof read.name, name);
-  } else {
-    name_of_path(json->file, read.name, sizeof read.name);
-  }
-  GD_TRY(read.family->parse(json, config, &read, err));
-  if (read.recipe.drop_path < 0)
-    read.recipe.drop_path = 0;
-  GD_TRY(gd_model_check_drop_path(&read, err));
-  *model = read;
-  return GD_OK;
+  gd_json_log_deinit(&log);
+  return status;
 }
 
 /* Parses a file that was read, and appends its configuration to config where that is not NULL. */
@@ -170,93 +218,91 @@ static enum gd_status parse_model(const struct gd_json *json, struct gd_model *m
   return done && !config->failed ? GD_OK : gd_nomem(err, "while reading a model");
 }
 
-static enum gd_status load_file(const char *path, struct gd_model *model, struct gd_strbuf *config,
+/* --- places -------------------------------------------------------------------------------- */
+
+/* What a word means: a file, or something inside the program; preset: its name, "" for a path. */
+struct place {
+  struct gd_preset_at at;
+  char preset[GD_PRESET_NAME];
+};
+
+static enum gd_status find_in_folder(const char *folder, struct place *place,
+                                     struct gd_error *err) {
+  size_t size = sizeof place->at.path;
+  int length = snprintf(place->at.path, size, "%s/config.json", folder);
+  if (length < 0 || (size_t)length >= size)
+    return gd_fail(err, GD_BAD_INPUT, "%.64s...: the path is too long", folder);
+  if (gd_file_is_missing(place->at.path))
+    return gd_fail(err, GD_BAD_INPUT, "%s: the folder has no config.json", folder);
+  return GD_OK;
+}
+
+static enum gd_status find_path(const char *path, bool folder, struct place *place,
                                 struct gd_error *err) {
+  if (folder)
+    return find_in_folder(path, place, err);
+  int length = snprintf(place->at.path, sizeof place->at.path, "%s", path);
+  return length >= 0 && (size_t)length < sizeof place->at.path
+             ? GD_OK
+             : gd_fail(err, GD_BAD_INPUT, "%.64s...: the path is too long", path);
+}
+
+static enum gd_status find_place(const char *word, struct place *place, struct gd_error *err) {
+  struct stat about;
+  char config[PATH_BYTES];
+  bool found;
+  bool exists = stat(word, &about) == 0;
+  bool folder = exists && S_ISDIR(about.st_mode);
+  bool hub = !exists && gd_name_is_hub(word); /* what is here comes before what is there */
+  *place = (struct place){0};
+  if (word[0] == '\0')
+    return gd_fail(err, GD_BAD_INPUT,
+                   "the model's name is empty; 'gpudays models' lists those there are");
+  if ((!hub && (strchr(word, '/') || gd_name_is_json(word))) || (exists && !folder))
+    return find_path(word, folder, place, err);
+  /* A folder that happens to be called like a preset hides it only when it holds a model. */
+  if (folder && snprintf(config, sizeof config, "%s/config.json", word) > 0 &&
+      !gd_file_is_missing(config))
+    return find_in_folder(word, place, err);
+  GD_TRY(gd_preset_of_name(word, place->preset, &found, err));
+  if (found && gd_preset_find(place->preset, &place->at))
+    return GD_OK;
+  place->preset[0] = '\0';
+  return folder ? find_in_folder(word, place, err) : gd_preset_unknown(word, err);
+}
+
+enum gd_status gd_model_read_json(const char *name_or_path, struct gd_json *json,
+                                  struct gd_error *err) {
+  struct place place;
+  GD_TRY(find_place(name_or_path, &place, err));
+  return gd_preset_read(&place.at, json, err);
+}
+
+static enum gd_status load_place(const struct place *place, struct gd_model *model,
+                                 struct gd_strbuf *config, struct gd_error *err) {
   struct gd_json json = {0};
   struct gd_model read;
-  enum gd_status status = gd_json_load(&json, path, err);
+  enum gd_status status = gd_preset_read(&place->at, &json, err);
   if (status == GD_OK)
     status = parse_model(&json, &read, config, err);
   if (status == GD_OK) {
     /* The file's own name, so that two copies of a preset can be told apart. */
-    name_of_path(path, read.name, sizeof read.name);
+    if (place->preset[0])
+      gd_json_excerpt(read.name, sizeof read.name, place->preset);
+    else
+      gd_model_name_of_path(place->at.path, read.name, sizeof read.name);
+    read.preset = place->preset[0] != '\0';
     *model = read;
   }
   gd_json_deinit(&json);
   return status;
-}
-
-static enum gd_status load_folder(const char *folder, struct gd_model *model,
-                                  struct gd_strbuf *config, struct gd_error *err) {
-  char path[PATH_BYTES];
-  int length = snprintf(path, sizeof path, "%s/config.json", folder);
-  if (length < 0 || (size_t)length >= sizeof path)
-    return gd_fail(err, GD_BAD_INPUT, "%.64s...: the path is too long", folder);
-  if (gd_file_is_missing(path))
-    return gd_fail(err, GD_BAD_INPUT, "%s: the folder has no config.json", folder);
-  return load_file(path, model, config, err);
-}
-
-/* --- presets ------------------------------------------------------------------------------- */
-
-static enum gd_status load_embedded(const struct gd_embedded_file *file, const char *name,
-                                    struct gd_model *model, struct gd_strbuf *config,
-                                    struct gd_error *err) {
-  struct gd_json json = {0};
-  struct gd_model read;
-  enum gd_status status = gd_json_parse(&json, file->path, file->text, file->length, err);
-  if (status == GD_OK)
-    status = parse_model(&json, &read, config, err);
-  if (status == GD_OK) {
-    gd_json_excerpt(read.name, sizeof read.name, name);
-    *model = read;
-  }
-  gd_json_deinit(&json);
-  return status;
-}
-
-/* *found tells "no such preset" from "there is one and it is broken". */
-static enum gd_status load_preset(const char *word, struct gd_model *model,
-                                  struct gd_strbuf *config, bool *found, struct gd_error *err) {
-  char name[GD_PRESET_NAME];
-  struct gd_preset_at at;
-  GD_TRY(gd_preset_of_name(word, name, found, err));
-  if (!*found || !gd_preset_find(name, &at))
-    return GD_OK;
-  if (at.embedded)
-    GD_TRY(load_embedded(at.embedded, name, model, config, err));
-  else
-    GD_TRY(load_file(at.path, model, config, err));
-  model->preset = true;
-  return GD_OK;
 }
 
 enum gd_status gd_model_load_config(const char *name_or_path, struct gd_model *model,
                                     struct gd_strbuf *text, struct gd_error *err) {
-  struct stat about;
-  char config[PATH_BYTES];
-  bool found;
-  bool exists = stat(name_or_path, &about) == 0;
-  bool folder = exists && S_ISDIR(about.st_mode);
-  bool hub = !exists && gd_name_is_hub(name_or_path); /* what is here comes before what is there */
-  bool path = !hub && (strchr(name_or_path, '/') || gd_name_is_json(name_or_path));
-  if (name_or_path[0] == '\0')
-    return gd_fail(err, GD_BAD_INPUT,
-                   "the model's name is empty; 'gpudays models' lists those there are");
-  if (path)
-    return folder ? load_folder(name_or_path, model, text, err)
-                  : load_file(name_or_path, model, text, err);
-  if (exists && !folder)
-    return load_file(name_or_path, model, text, err);
-  /* A folder that happens to be called like a preset hides it only when it holds a model. */
-  if (folder && snprintf(config, sizeof config, "%s/config.json", name_or_path) > 0 &&
-      !gd_file_is_missing(config))
-    return load_folder(name_or_path, model, text, err);
-  GD_TRY(load_preset(name_or_path, model, text, &found, err));
-  if (found)
-    return GD_OK;
-  return folder ? load_folder(name_or_path, model, text, err)
-                : gd_preset_unknown(name_or_path, err);
+  struct place place;
+  GD_TRY(find_place(name_or_path, &place, err));
+  return load_place(&place, model, text, err);
 }
 
 enum gd_status gd_model_load(const char *name_or_path, struct gd_model *model,
@@ -289,11 +335,14 @@ static enum gd_status measure(struct preset *preset, struct gd_error *err) {
   struct gd_model model;
   struct gd_graph graph;
   struct gd_error reason = {0};
-  bool found;
-  enum gd_status status = load_preset(preset->name, &model, NULL, &found, &reason);
+  struct place place = {0};
+  if (!gd_preset_find(preset->name, &place.at))
+    return GD_OK;
+  snprintf(place.preset, sizeof place.preset, "%.*s", GD_PRESET_NAME - 1, preset->name);
+  enum gd_status status = load_place(&place, &model, NULL, &reason);
   if (status == GD_ENVIRONMENT)
     return gd_fail(err, status, "%s", reason.text);
-  if (status != GD_OK || !found)
+  if (status != GD_OK)
     return GD_OK;
   gd_graph_init(&graph);
   model.family->build(&model, 1, &graph);
