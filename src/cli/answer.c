@@ -421,7 +421,7 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
 /* --- lines --------------------------------------------------------------------------------- */
 
 /* "  label     text", wrapped under the text. */
-static void append_item(struct gd_cli *cli, const char *label, const char *text) {
+void gd_answer_item(struct gd_cli *cli, const char *label, const char *text) {
   struct gd_strbuf *out = &cli->out;
   int column = LABEL;
   bool first = true;
@@ -445,7 +445,7 @@ static void append_item(struct gd_cli *cli, const char *label, const char *text)
 
 static void append_buffer(struct gd_cli *cli, const char *label, struct gd_strbuf *text) {
   if (text->text && !text->failed)
-    append_item(cli, label, text->text);
+    gd_answer_item(cli, label, text->text);
   cli->out.failed = cli->out.failed || text->failed;
   gd_strbuf_deinit(text);
 }
@@ -545,8 +545,8 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
   gd_show_bold(cli, answer->place);
   gd_strbuf_append(&cli->out, "\n");
   if (!answer->fits) {
-    append_item(cli, "answer",
-                gd_show_cell(cli, "does not fit: %s %s", answer->method, answer->lacks));
+    gd_answer_item(cli, "answer",
+                   gd_show_cell(cli, "does not fit: %s %s", answer->method, answer->lacks));
     append_memory(cli, answer);
     return;
   }
@@ -554,18 +554,18 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
     append_time(cli, answer);
     append_speed(cli, answer);
   } else {
-    append_item(cli, "answer",
-                "fits; its time is not known before this machine was calibrated "
-                "('gpudays calibrate', once, a minute) or measured");
+    gd_answer_item(cli, "answer",
+                   "fits; its time is not known before this machine was calibrated "
+                   "('gpudays calibrate', once, a minute) or measured");
   }
   append_settings(cli, answer);
   if (answer->step)
-    append_item(cli, "step", answer->step);
+    gd_answer_item(cli, "step", answer->step);
   append_memory(cli, answer);
   append_cost(cli, answer);
   append_command(cli, "next", answer->next);
   if (answer->trust)
-    append_item(cli, "trust", answer->trust);
+    gd_answer_item(cli, "trust", answer->trust);
 }
 
 /* --- a table ------------------------------------------------------------------------------- */
@@ -712,9 +712,9 @@ void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
     append_command(cli, "", say_command(cli, point, target, remedy));
   }
   if (remedies->count == 0)
-    append_item(cli, "instead",
-                "nothing near to it fits: no other method, no more GPUs of this "
-                "kind, no shorter sequence");
+    gd_answer_item(cli, "instead",
+                   "nothing near to it fits: no other method, no more GPUs of this "
+                   "kind, no shorter sequence");
 }
 
 void gd_answer_remedy_objects(struct gd_cli *cli, struct gd_show_object *to,

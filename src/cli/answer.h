@@ -54,6 +54,8 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) GD_MUST_USE;
 
+/* "  label     text", wrapped under the text. */
+void gd_answer_item(struct gd_cli *cli, const char *label, const char *text);
 void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer);
 /* A row for each. */
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,

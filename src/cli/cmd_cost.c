@@ -7,12 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/answer.h"
 #include "cli/cli.h"
+#include "cli/plan_outline.h"
 #include "cli/progress.h"
 #include "cli/show_cost.h"
 #include "cli/show_model.h"
 #include "money/answer.h"
 #include "report/stack_days.h"
+#include "search/stand_in.h"
 #include "store/store_best.h"
 
 /* What a question needs; zeroed before, freed after. */
@@ -83,16 +86,19 @@ static struct gd_money_limits limits_of(const struct gd_cli *cli) {
 static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
   bool both = options->budget_usd.given && options->days.given;
-  if (cli->n_arguments == 0 && options->text)
+  bool model = cli->n_arguments > 0 || options->params;
+  if (!model && options->text)
     return gd_fail(err, GD_BAD_INPUT, "--text needs a model: gpudays cost MODEL --text");
-  if (cli->n_arguments == 0 && !both)
+  if (!model && !both)
     return gd_fail(err, GD_BAD_INPUT,
                    "cost needs a model, such as 'gpudays cost pythia-1b', or --budget and --days "
                    "together: which presets they allow");
-  if (cli->n_arguments == 0 &&
-      (options->seq || options->batch || options->steps || options->tokens))
+  if (!model && (options->seq || options->batch || options->steps || options->tokens))
     return gd_fail(err, GD_BAD_INPUT,
                    "--seq, --batch, --steps and --tokens change a model's recipe; name the model");
+  if (options->params && options->text)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--text writes of a model, and --params is a size alone; leave one of them out");
   if (options->mfu.given && options->times != GD_TIMES_ANALYTIC)
     return gd_fail(
         err, GD_BAD_INPUT,
@@ -536,18 +542,59 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
   return GD_OK;
 }
 
+static void set_work(const struct gd_outline *outline, struct gd_money_table *table) {
+  table->work.parameters = (int64_t)outline->parameters;
+  table->work.tokens = outline->tokens;
+  table->work.train_flops = gd_outline_flops(outline);
+  table->work.flops_per_step = table->work.train_flops / (double)outline->recipe.steps;
+}
+
+/* outline: that the model stands in for; NULL: itself. */
 static enum gd_status answer_model(struct gd_cli *cli, struct gd_money_asked *asked,
-                                   struct gd_money_table *table, struct gd_error *err) {
+                                   const struct gd_outline *outline, struct gd_money_table *table,
+                                   struct gd_error *err) {
   const struct gd_money_limits limits = limits_of(cli);
   struct gd_money_answer answer;
   label_progress(asked->progress_user, asked->model->name, 0, 0);
   GD_TRY(gd_money_table_make(asked, table, err));
+  if (outline)
+    set_work(outline, table);
   gd_money_answer(table, &limits, &answer);
   if (!answer.known)
     return no_days(table, answer.infeasible, err);
   GD_TRY(append_answer(cli, table, &answer, err));
   if (!answer.advice.option)
     return none_within(table, &limits, &answer, err);
+  return GD_OK;
+}
+
+/*
+ * A size alone, of --params or of a configuration that cannot be built: the preset of nearly that
+ * size stands in for it, with as many steps as are its FLOPs, under its name.
+ */
+static enum gd_status answer_outline(struct gd_cli *cli, const char *argument,
+                                     struct gd_money_asked *asked, struct gd_money_table *table,
+                                     struct gd_model *model, struct gd_error *err) {
+  struct gd_outline outline;
+  struct gd_stand_ins in;
+  GD_TRY(gd_cli_outline(cli, argument, &outline, err));
+  GD_TRY(gd_stand_ins_find(&outline, &in, err));
+  *model = in.models[0];
+  snprintf(model->name, sizeof model->name, "%s", outline.name);
+  asked->model = model;
+  if (asked->times == GD_TIMES_AUTO)
+    asked->times = GD_TIMES_PREDICTED; /* what was measured was measured of the preset */
+  GD_TRY(answer_model(cli, asked, &outline, table, err));
+  if (gd_cli_for_programs(cli))
+    return GD_OK;
+  gd_strbuf_append(&cli->out, "\n");
+  gd_answer_item(cli, "FLOPs",
+                 gd_show_cell(cli,
+                              "%s; days are those of %s with as many FLOPs: FLOPs only, and "
+                              "memory is that of %s",
+                              gd_show_outline_flops(cli, &outline), in.models[0].name,
+                              in.models[0].name));
+  gd_show_outline_notes(cli, &outline);
   return GD_OK;
 }
 
@@ -684,11 +731,19 @@ enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err) {
   struct gd_model model;
   GD_TRY(check_options(cli, err));
   enum gd_status status = ask(cli, &sources, &asked, err);
-  if (status == GD_OK && cli->n_arguments > 0) {
-    status = gd_cli_load_model(cli, cli->arguments[0], &model, err);
+  const char *named = cli->n_arguments > 0 ? cli->arguments[0] : NULL;
+  if (status == GD_OK && cli->options.params) {
+    status = answer_outline(cli, named, &asked, &table, &model, err);
+  } else if (status == GD_OK && named) {
+    struct gd_error refused = {0};
+    status = gd_cli_load_model(cli, named, &model, &refused);
     asked.model = &model;
     if (status == GD_OK)
-      status = answer_model(cli, &asked, &table, err);
+      status = answer_model(cli, &asked, NULL, &table, err);
+    else if (status == GD_UNSUPPORTED && !cli->options.text) /* its size may be counted */
+      status = answer_outline(cli, named, &asked, &table, &model, err);
+    else
+      *err = refused;
   } else if (status == GD_OK) {
     status = answer_presets(cli, &asked, err);
   }

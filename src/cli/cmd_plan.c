@@ -7,6 +7,7 @@
 
 #include "cli/answer.h"
 #include "cli/cli.h"
+#include "cli/plan_outline.h"
 #include "cli/plan_stack.h"
 #include "cli/predicting.h"
 #include "cli/show_model.h"
@@ -417,14 +418,33 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
   return planning.verdict.status;
 }
 
+/* Of a size alone. */
+static enum gd_status plan_outline(struct gd_cli *cli, const char *argument, struct gd_error *err) {
+  struct gd_outline outline;
+  GD_TRY(gd_cli_outline(cli, argument, &outline, err));
+  return gd_plan_outline(cli, &outline, err);
+}
+
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   struct gd_points_asked asked;
   if (cli->options.explain && gd_cli_for_programs(cli))
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
   if (cli->options.explain && cli->options.n_gpus > 1)
     return gd_fail(err, GD_BAD_INPUT, "--explain is for one kind of hardware; name one GPU");
+  if (cli->options.params)
+    return plan_outline(cli, cli->n_arguments > 0 ? cli->arguments[0] : NULL, err);
+  if (cli->n_arguments == 0)
+    return gd_fail(err, GD_BAD_INPUT, "plan needs an argument: gpudays plan MODEL..., such as '%s'",
+                   cli->command->example);
   if (cli->options.stack)
     return gd_plan_stack(cli, err);
-  GD_TRY(gd_points_of_cli(cli, "all", &asked, err));
+  struct gd_error refused = {0};
+  enum gd_status status = gd_points_of_cli(cli, "all", &asked, &refused);
+  if (status == GD_UNSUPPORTED && cli->n_arguments == 1) /* its size may be counted all the same */
+    return plan_outline(cli, cli->arguments[0], err);
+  if (status != GD_OK) {
+    *err = refused;
+    return status;
+  }
   return plan(cli, &asked, err);
 }

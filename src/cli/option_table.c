@@ -25,7 +25,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Without arguments: the paper's nine models on its four GPUs.",
          "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =
-        {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
+        {"plan", "MODEL...", 0, -1, "memory by category and micro-batch, before a run",
          "Bytes, micro-batch and predicted time, without a run. Exit 1: it does not fit.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
     [GD_COMMAND_BENCH] =
@@ -197,6 +197,8 @@ const struct gd_option gd_option_table[] = {
     {"steps", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN, 0, false,
      "training steps of the run, instead of the recipe's", gd_value_int, TARGET(steps), 1,
      MOST_A_RECIPE},
+    {"params", "COUNT", ON(PLAN) | ON(ESTIMATE) | ON(COST), 0, false,
+     "instead of a model: 1.3B; FLOPs only, 6 N D", gd_value_count, TARGET(params), 0, 0},
     {"tokens", "COUNT", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN, 0, false,
      "tokens of the run, such as 300B, instead of --steps", gd_value_count, TARGET(tokens), 0, 0},
     {"epochs", "N", ON_TRAIN, 0, false, "that often all of the data, instead of --steps: 1, 0.5",

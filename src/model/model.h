@@ -136,6 +136,8 @@ bool gd_schedule_parse(const char *text, enum gd_schedule *schedule);
  */
 enum gd_status gd_recipe_parse(const struct gd_json *json, json_t *object, struct gd_recipe *recipe,
                                struct gd_error *err) GD_MUST_USE;
+/* What a bare configuration trains with. */
+const struct gd_recipe *gd_recipe_default(void);
 /* What gd_recipe_parse reads, all of it; NULL: memory ran out. */
 json_t *gd_recipe_json(const struct gd_recipe *recipe);
 /* Stochastic depth of a model of tokens: GD_BAD_INPUT. */

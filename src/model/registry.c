@@ -47,7 +47,11 @@ static const struct gd_recipe default_recipe = {
     .drop_path = -1, /* the configuration's */
 };
 
-/* Past any run; so has recipe.c. */
+const struct gd_recipe *gd_recipe_default(void) {
+  return &default_recipe;
+}
+
+/* Past any run; so has recipe_parse.c. */
 static const int64_t most_positions = 1000000000;
 
 static const char *const preset_keys[] = {"name", "hub", "source", "date", "config", "recipe"};
