@@ -287,8 +287,8 @@ static void append_answer(struct outlining *o, const struct row *row) {
 
 static enum gd_status append_table(struct outlining *o, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"HARDWARE", false}, {"TIME", true},        {"INTERVAL", true}, {"PER S", true},
-      {"PEAK", true},      {"STATE A GPU", true}, {"RENT", true},     {"KWH", true}};
+      {"HARDWARE", false, 0}, {"TIME", true, 0},        {"INTERVAL", true, 0}, {"PER S", true, 0},
+      {"PEAK", true, 1},      {"STATE A GPU", true, 0}, {"RENT", true, 2},     {"KWH", true, 3}};
   struct gd_cli *cli = o->cli;
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];

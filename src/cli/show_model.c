@@ -155,7 +155,7 @@ static enum gd_status show_objects(struct gd_cli *cli, const struct gd_fields *f
 static enum gd_status show_table(struct gd_cli *cli, const struct gd_fields *fields,
                                  struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"FIELD", false}, {"VALUE", false}, {"USE", false}, {"WHY", false}};
+      {"FIELD", false, 0}, {"VALUE", false, 0}, {"USE", false, 0}, {"WHY", false, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < fields->count; i++) {
     const char **row = gd_show_row(&rows);

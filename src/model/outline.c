@@ -317,7 +317,7 @@ enum gd_status gd_model_active_parameters(const struct gd_model *model, double *
       *active -= (double)t->dims[0] * (double)t->dims[1];
   }
   for (gd_op_id op = 0; status == GD_OK && op < graph.n_ops; op++)
-    *attends = *attends || graph.ops[op].kind == GD_OP_softmax;
+    *attends = *attends || gd_op_info(graph.ops[op].kind)->work == GD_WORK_SOFTMAX;
   gd_graph_deinit(&graph);
   return status;
 }
