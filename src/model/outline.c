@@ -25,8 +25,7 @@ static const struct architecture {
   bool gated, tied; /* where no field says it */
   const char *lacks;
 } architectures[] = {
-    {"qwen3", true, false, "per-head q/k RMSNorm is not there"},
-    {"qwen3_moe", true, false, "routed experts and per-head q/k RMSNorm are not there"},
+    {"qwen3_moe", true, false, "routed experts are not there"},
     {"qwen2_moe", true, false, "routed experts are not there"},
     {"gemma", true, true, "norms with 1 + weight and scaled embeddings are not there"},
     {"gemma2", true, true, "norms after each part and soft-capped scores are not there"},

@@ -29,6 +29,7 @@ google/vit-base-patch16-224 vit-base
 google/vit-large-patch16-224-in21k vit
 facebook/convnext-large-224 convnext-large-1k
 Qwen/Qwen2.5-0.5B qwen2.5-0.5b
+Qwen/Qwen3-1.7B-Base qwen3-1.7b
 allenai/OLMo-1B-hf olmo-1b
 HuggingFaceTB/SmolLM-135M smollm-135m
 END
@@ -164,7 +165,7 @@ field_is unsupported 3
 expect 2 bench "$WORK/odd"
 said "is_encoder_decoder is true"
 # A field of each family that nobody knows is found, and of the presets there is none.
-for preset in pythia-14m gpt2 llama-3.2-1b qwen2.5-0.5b olmo-1b roberta-base bert-base mamba-130m vit-base convnext-large-1k; do
+for preset in pythia-14m gpt2 llama-3.2-1b qwen2.5-0.5b qwen3-0.6b olmo-1b roberta-base bert-base mamba-130m vit-base convnext-large-1k; do
   expect 0 models --check "$preset" --json
   field_is unknown 0
   mkdir -p "$WORK/f"
