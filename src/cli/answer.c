@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/show_cost.h"
 #include "cli/show_trial.h"
+#include "export/export.h"
 #include "hw/estimate.h"
 #include "money/run_cost.h"
 
@@ -28,7 +29,7 @@ static const char *short_title(const char *title) {
   return title;
 }
 
-static const char *place_of(struct gd_cli *cli, const char *device, int count, bool gpus) {
+const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, bool gpus) {
   if (count == 1)
     return gd_show_cell(cli, "%s", short_title(device));
   return gpus ? gd_show_cell(cli, "%d x %s", count, short_title(device))
@@ -52,14 +53,15 @@ static const char *words_of(struct gd_cli *cli, const struct gd_method *method) 
   return words;
 }
 
-/* "--gpu 4x3090", with what else was said of the machines. */
-static const char *hardware_options(struct gd_cli *cli, const char *gpu, int count) {
+const char *gd_answer_hardware(struct gd_cli *cli, const char *gpu, int count) {
   const struct gd_cli_options *options = &cli->options;
   struct gd_strbuf text = {0};
   if (count > 1 && !strchr(gpu, '/'))
     gd_strbuf_printf(&text, "--gpu %dx%s", count, gpu);
   else
     gd_strbuf_printf(&text, count > 1 ? "--gpu %s --count %d" : "--gpu %s", gpu, count);
+  if (gd_cli_was_given(cli, "nodes"))
+    gd_strbuf_printf(&text, " --nodes %lld", (long long)options->nodes);
   if (options->machine)
     gd_strbuf_printf(&text, " --machine %s", options->machine);
   if (options->network)
@@ -199,6 +201,20 @@ static void set_size(char *text, size_t size, const char *option, int64_t bytes)
   snprintf(text + length, size - length, " %s %lld%s", option, (long long)bytes, units[unit]);
 }
 
+const char *gd_answer_limits(struct gd_cli *cli) {
+  static const char *const policies[] = {
+      [GD_MICRO_BATCH_POW2] = " --micro-batch pow2", [GD_MICRO_BATCH_MAX] = " --micro-batch max"};
+  const struct gd_cli_options *options = &cli->options;
+  char text[192] = "";
+  set_size(text, sizeof text, "--device-memory", options->device_memory_bytes);
+  set_size(text, sizeof text, "--host-memory", options->host_memory_bytes);
+  if (options->micro_batch == GD_MICRO_BATCH_FIXED)
+    return gd_show_cell(cli, "%s --micro-batch %lld", text, (long long)options->micro_batch_size);
+  return gd_show_cell(cli, "%s%s", text,
+                      options->micro_batch == GD_MICRO_BATCH_AUTO ? ""
+                                                                  : policies[options->micro_batch]);
+}
+
 static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
                             const struct gd_point *point) {
   const struct gd_trial *trial = &point->trial;
@@ -216,8 +232,26 @@ static const char *say_next(struct gd_cli *cli, const struct gd_predicting *p,
   if (!p->has_target)
     return gd_show_cell(cli, "gpudays bench %s%s%s%s%s%s", point->argument, recipe, ranks, threads,
                         memory, methods);
-  return gd_show_cell(cli, "gpudays export %s%s %s%s --format hf", point->argument, recipe,
-                      hardware_options(cli, p->target.gpu->name, p->target.count), methods);
+  return gd_show_cell(cli, "gpudays export %s%s %s%s%s --format hf", point->argument, recipe,
+                      gd_answer_hardware(cli, p->target.gpu->name, p->target.count),
+                      gd_answer_limits(cli), methods);
+}
+
+enum gd_status gd_answer_find_remedies(struct gd_cli *cli, struct gd_predicting *p,
+                                       const struct gd_points_asked *asked,
+                                       const struct gd_point *point, struct gd_remedies *remedies,
+                                       struct gd_error *err) {
+  struct gd_points_asked one = *asked;
+  one.models = point->model;
+  one.n_models = 1;
+  one.identities = NULL;
+  return gd_remedies_find(
+      &(struct gd_remedies_asked){.points = &one,
+                                  .target = p->has_target ? &p->target : NULL,
+                                  .hw = &p->hw,
+                                  .named = cli->options.methods != NULL,
+                                  .fixed_memory = cli->options.device_memory_bytes > 0},
+      remedies, err);
 }
 
 enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
@@ -230,7 +264,7 @@ enum gd_status gd_answer_of_point(struct gd_cli *cli, struct gd_predicting *p,
   begin(answer, point->model);
   answer->fits = trial->status != GD_TRIAL_INFEASIBLE;
   answer->method = gd_show_cell(cli, "%s", trial->method);
-  answer->place = place_of(cli, trial->device, trial->ranks, gpu);
+  answer->place = gd_answer_place(cli, trial->device, trial->ranks, gpu);
   answer->cpu = !gpu;
   answer->gpu = p->has_target ? gd_show_cell(cli, "%s", short_title(p->target.gpu->title)) : NULL;
   answer->count = trial->ranks;
@@ -359,7 +393,7 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
   answer->fits = true;
   answer->method = gd_show_cell(cli, "%s", trial->method);
   answer->cpu = strcmp(trial->backend, "cuda") != 0;
-  answer->place = place_of(cli, trial->device, trial->ranks, !answer->cpu);
+  answer->place = gd_answer_place(cli, trial->device, trial->ranks, !answer->cpu);
   answer->software = "gpudays' own engine";
   answer->stack = "own";
   answer->precision = trial->precision;
@@ -391,12 +425,16 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) {
   const struct gd_target *target = &plan->target;
+  const char *argument = row->model->name; /* or what the user called it */
+  for (int i = 0; i < cli->n_arguments; i++)
+    if (row->model == &plan->models[i])
+      argument = cli->arguments[i];
   struct gd_stack_miss miss = gd_stack_plan_miss(plan, row);
   char name[GD_METHOD_NAME], need[GD_SHOW_TEXT], have[GD_SHOW_TEXT], recipe[GD_CLI_RECIPE_TEXT];
   begin(answer, row->model);
   answer->fits = row->fits;
   answer->method = gd_show_cell(cli, "%s", gd_method_name(&row->method, name));
-  answer->place = place_of(cli, target->gpu->title, target->count, true);
+  answer->place = gd_answer_place(cli, target->gpu->title, target->count, true);
   answer->gpu = gd_show_cell(cli, "%s", short_title(target->gpu->title));
   answer->count = target->count;
   answer->software = gd_show_cell(cli, "%s", plan->facts->title);
@@ -409,10 +447,12 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
       gd_show_cell(cli, "gradient accumulation %.0f x micro-batch %lld%s", row->accumulation,
                    (long long)row->micro_batch, target->count > 1 ? " per GPU" : "");
   answer->words = words_of(cli, &row->method);
-  answer->next = gd_show_cell(cli, "gpudays export %s%s %s --methods %s --format hf",
-                              row->model->name, gd_cli_recipe_options(cli, recipe, sizeof recipe),
-                              hardware_options(cli, target->gpu->name, target->count),
-                              gd_method_name(&row->method, name));
+  answer->next =
+      gd_show_cell(cli, "gpudays export %s%s %s%s --stack %s --methods %s --format %s", argument,
+                   gd_cli_recipe_options(cli, recipe, sizeof recipe),
+                   gd_answer_hardware(cli, target->gpu->name, target->count), gd_answer_limits(cli),
+                   cli->options.stack, gd_method_name(&row->method, name),
+                   gd_export_name(gd_export_of_stack(plan->facts->name, row->model, &row->method)));
   if (!row->fits) {
     answer->lacks = gd_show_cell(cli, "needs about %s of %s memory and has %s",
                                  gd_format_bytes(need, sizeof need, (int64_t)miss.need_bytes),
@@ -434,7 +474,6 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
 
 /* --- lines --------------------------------------------------------------------------------- */
 
-/* "  label     text", wrapped under the text. */
 void gd_answer_item(struct gd_cli *cli, const char *label, const char *text) {
   struct gd_strbuf *out = &cli->out;
   int column = LABEL;
@@ -464,8 +503,7 @@ static void append_buffer(struct gd_cli *cli, const char *label, struct gd_strbu
   gd_strbuf_deinit(text);
 }
 
-/* A command is one line, however long: it is there to be copied. */
-static void append_command(struct gd_cli *cli, const char *label, const char *command) {
+void gd_answer_command(struct gd_cli *cli, const char *label, const char *command) {
   gd_strbuf_printf(&cli->out, "  %-*s%s\n", LABEL - 2, label, command);
 }
 
@@ -579,7 +617,7 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
     gd_answer_item(cli, "step", answer->step);
   append_memory(cli, answer);
   append_cost(cli, answer);
-  append_command(cli, "next", answer->next);
+  gd_answer_command(cli, "next", answer->next);
   if (answer->trust)
     gd_answer_item(cli, "trust", answer->trust);
 }
@@ -676,8 +714,9 @@ static const char *say_change(struct gd_cli *cli, const struct gd_remedy *remedy
   return gd_show_cell(cli, "%d x %s", remedy->count, short_title(remedy->gpu->title));
 }
 
-static const char *say_command(struct gd_cli *cli, const struct gd_point *point,
-                               const struct gd_target *target, const struct gd_remedy *remedy) {
+const char *gd_answer_remedy_command(struct gd_cli *cli, const struct gd_point *point,
+                                     const struct gd_target *target,
+                                     const struct gd_remedy *remedy) {
   const struct gd_cli_options *options = &cli->options;
   char recipe[GD_CLI_RECIPE_TEXT], size[64] = "", memory[96] = "";
   if (remedy->kind == GD_REMEDY_SEQ)
@@ -691,10 +730,10 @@ static const char *say_command(struct gd_cli *cli, const struct gd_point *point,
   return gd_show_cell(
       cli, "gpudays plan %s%s%s%s%s%s%s", point->argument,
       remedy->kind == GD_REMEDY_SEQ ? size : recipe, target ? " " : "",
-      target
-          ? hardware_options(cli, remedy->kind == GD_REMEDY_GPU ? remedy->gpu->name : options->gpu,
-                             remedy->count)
-          : "",
+      target ? gd_answer_hardware(cli,
+                                  remedy->kind == GD_REMEDY_GPU ? remedy->gpu->name : options->gpu,
+                                  remedy->count)
+             : "",
       memory, remedy->kind == GD_REMEDY_METHOD ? " --methods " : "",
       remedy->kind == GD_REMEDY_METHOD ? remedy->method : "");
 }
@@ -725,7 +764,7 @@ void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
     if (remedy->days > 0 && remedies->days > 0 && remedy->kind <= GD_REMEDY_SEQ)
       append_slowdown(&text, remedy->days / remedies->days);
     append_buffer(cli, i ? "" : "instead", &text);
-    append_command(cli, "", say_command(cli, point, target, remedy));
+    gd_answer_command(cli, "", gd_answer_remedy_command(cli, point, target, remedy));
   }
   if (remedies->count == 0)
     gd_answer_item(cli, "instead",
@@ -745,7 +784,7 @@ void gd_answer_remedy_objects(struct gd_cli *cli, struct gd_show_object *to,
     gd_show_set_positive(&row, "days", remedy->days);
     gd_show_set_positive(&row, "days_ratio",
                          remedies->days > 0 ? remedy->days / remedies->days : 0);
-    gd_show_set_text(&row, "command", say_command(cli, point, target, remedy));
+    gd_show_set_text(&row, "command", gd_answer_remedy_command(cli, point, target, remedy));
     gd_show_append(&rows, &row);
   }
   gd_show_set_object(to, "remedies", &rows);

@@ -55,8 +55,13 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) GD_MUST_USE;
 
-/* "  label     text", wrapped under the text. */
+/* "  label     text", wrapped under the text; a command is one line, however long: it is there to
+   be copied. */
 void gd_answer_item(struct gd_cli *cli, const char *label, const char *text);
+void gd_answer_command(struct gd_cli *cli, const char *label, const char *command);
+/* "4 x RTX 3090 24 GB"; gpus false: ranks. */
+const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, bool gpus);
+
 void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer);
 /* A row for each. */
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
@@ -70,6 +75,19 @@ enum gd_status gd_answer_draw(struct gd_cli *cli, const struct gd_answer *answer
 /* What an answer adds to the object of its trial: null where it is not known. */
 void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer);
 
+/* "--gpu 4x3090", with the nodes, machine and network that were asked for. */
+const char *gd_answer_hardware(struct gd_cli *cli, const char *gpu, int count);
+/* The limits and the micro-batch that were asked for, " --device-memory 8GiB". */
+const char *gd_answer_limits(struct gd_cli *cli);
+/* For a point that fits nowhere. */
+enum gd_status gd_answer_find_remedies(struct gd_cli *cli, struct gd_predicting *p,
+                                       const struct gd_points_asked *asked,
+                                       const struct gd_point *point, struct gd_remedies *remedies,
+                                       struct gd_error *err) GD_MUST_USE;
+/* The command that plans with a remedy. */
+const char *gd_answer_remedy_command(struct gd_cli *cli, const struct gd_point *point,
+                                     const struct gd_target *target,
+                                     const struct gd_remedy *remedy);
 /* What to do where nothing fits: a line each with its command; or an array of them. */
 void gd_answer_remedies(struct gd_cli *cli, const struct gd_point *point,
                         const struct gd_target *target, const struct gd_remedies *remedies);

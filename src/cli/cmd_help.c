@@ -61,11 +61,25 @@ static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
          (option->commands & 1u << id) && !option->common;
 }
 
-static void append_names(struct gd_strbuf *out, enum gd_command_id id, bool recipe) {
+/* Of export, what it has in common with `plan`, which tells it. */
+static bool is_planned(const struct gd_option *option, enum gd_command_id id) {
+  static const char *const names[] = {"count",         "nodes",       "machine",    "network",
+                                      "device-memory", "host-memory", "micro-batch"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (id == GD_COMMAND_EXPORT && strcmp(option->name, names[i]) == 0)
+      return true;
+  return false;
+}
+
+static bool is_everywhere(const struct gd_option *option, enum gd_command_id id) {
+  return (option->commands & 1u << id) && option->common;
+}
+
+static void append_names(struct gd_strbuf *out, enum gd_command_id id,
+                         bool (*is_one)(const struct gd_option *option, enum gd_command_id id)) {
   const char *separator = "";
   for (int i = 0; i < gd_option_count; i++)
-    if (recipe ? is_recipe(&gd_option_table[i], id)
-               : (gd_option_table[i].commands & 1u << id) && gd_option_table[i].common) {
+    if (is_one(&gd_option_table[i], id)) {
       gd_strbuf_printf(out, "%s--%s", separator, gd_option_table[i].name);
       separator = ", ";
     }
@@ -118,6 +132,14 @@ static void append_groups(struct gd_strbuf *out) {
       append_option(out, &gd_option_table[i]);
 }
 
+static void append_folded(struct gd_strbuf *out, enum gd_command_id id, const char *command,
+                          bool (*is_one)(const struct gd_option *option, enum gd_command_id id)) {
+  struct gd_strbuf line = {0};
+  gd_strbuf_printf(&line, "as of %s: ", command);
+  append_names(&line, id, is_one);
+  gd_show_buffer(out, 2, &line);
+}
+
 static void append_options(struct gd_strbuf *out, enum gd_command_id id) {
   int n_recipe = 0;
   for (int i = 0; i < gd_option_count; i++)
@@ -125,14 +147,12 @@ static void append_options(struct gd_strbuf *out, enum gd_command_id id) {
   bool folded = n_recipe > 2;
   for (int i = 0; i < gd_option_count; i++)
     if ((gd_option_table[i].commands & 1u << id) && !gd_option_table[i].common &&
-        !(folded && is_recipe(&gd_option_table[i], id)))
+        !(folded && is_recipe(&gd_option_table[i], id)) && !is_planned(&gd_option_table[i], id))
       append_option(out, &gd_option_table[i]);
-  if (folded) {
-    struct gd_strbuf line = {0};
-    gd_strbuf_append(&line, "as of models: ");
-    append_names(&line, id, true);
-    gd_show_buffer(out, 2, &line);
-  }
+  if (folded)
+    append_folded(out, id, "models", is_recipe);
+  if (id == GD_COMMAND_EXPORT)
+    append_folded(out, id, "plan", is_planned);
 }
 
 static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
@@ -144,7 +164,7 @@ static void append_command(struct gd_strbuf *out, enum gd_command_id id) {
   else
     append_options(out, id);
   gd_strbuf_append(out, "  as everywhere: ");
-  append_names(out, id, false);
+  append_names(out, id, is_everywhere);
   gd_strbuf_printf(out, " (see 'gpudays help')\n\nExample: %s\n", command->example);
 }
 

@@ -198,23 +198,6 @@ static enum gd_status show_details(struct gd_cli *cli, const struct gd_predictin
   return explain(cli, p, point, err);
 }
 
-static enum gd_status find_remedies(struct gd_cli *cli, struct gd_predicting *p,
-                                    const struct gd_points_asked *asked,
-                                    const struct gd_point *point, struct gd_remedies *remedies,
-                                    struct gd_error *err) {
-  struct gd_points_asked one = *asked;
-  one.models = point->model;
-  one.n_models = 1;
-  one.identities = NULL;
-  return gd_remedies_find(
-      &(struct gd_remedies_asked){.points = &one,
-                                  .target = p->has_target ? &p->target : NULL,
-                                  .hw = &p->hw,
-                                  .named = cli->options.methods != NULL,
-                                  .fixed_memory = cli->options.device_memory_bytes > 0},
-      remedies, err);
-}
-
 /* One model, one answer: the best of the points, or why there is none and what to do. */
 static enum gd_status answer_one(struct planning *planning, struct gd_predicting *p,
                                  const struct gd_points_asked *asked, struct gd_point *points,
@@ -227,7 +210,7 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
   struct gd_remedies remedies = {0};
   struct gd_show_object row, rows = {.object = json_array()};
   if (!best)
-    GD_TRY(find_remedies(cli, p, asked, point, &remedies, err));
+    GD_TRY(gd_answer_find_remedies(cli, p, asked, point, &remedies, err));
   if (gd_cli_for_programs(cli)) {
     GD_TRY(make_object(planning, p, point, &row, err));
     if (!best && !cli->options.csv)

@@ -33,6 +33,7 @@ enum gd_command_id {
   GD_COMMAND_FIT,
   GD_COMMAND_ACCURACY,
   GD_COMMAND_PUBLISHED,
+  GD_COMMAND_WHY,
   GD_COMMAND_TOKENS,
   GD_COMMAND_TRAIN,
   GD_COMMAND_SAMPLE,
@@ -137,6 +138,11 @@ struct gd_cli_options {
   const char *prompt;
   int64_t length, samples;
   struct gd_cli_number temperature, top_p;
+  /* of why */
+  const char *log;
+  int64_t tokens_per_s;
+  struct gd_cli_number samples_per_s;
+  double step_time; /* seconds */
   /* of tokens */
   const char *tokenizer, *eos, *field, *tokens_format;
   struct gd_cli_number validation;

@@ -94,6 +94,7 @@ sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-second
   "$GPUDAYS" plan "$WORK/tiny" --json --threads 1
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack paper --json
   "$GPUDAYS" plan pythia-160m --gpu a100 --stack pytorch --json
+  "$GPUDAYS" why gpt2 --gpu a100-40gb --log "$GD_SOURCE_DIR/tests/cli/why/attention_scores.log" --json
   "$GPUDAYS" fit --json
   "$GPUDAYS" bench "$WORK/tiny" "$WORK/other" --json "${sample[@]}"
   "$GPUDAYS" results load "$(dirname "$0")/results.jsonl" --json
