@@ -9,9 +9,11 @@
 
 #include "cli/cli.h"
 #include "cli/cost.h"
+#include "cli/plan_outline.h"
 #include "cli/progress.h"
 #include "cli/show_items.h"
 #include "report/stack_days.h"
+#include "search/stand_in.h"
 #include "store/store_best.h"
 
 /* What a question needs; zeroed before, freed after. */
@@ -97,9 +99,10 @@ static enum gd_status ask(const struct gd_cli *cli, struct sources *sources,
 
 static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
-  if (cli->n_arguments == 0 && options->text)
+  const bool model = cli->n_arguments > 0 || options->params;
+  if (!model && options->text)
     return gd_fail(err, GD_BAD_INPUT, "--text needs a model: gpudays cost MODEL --text");
-  if (cli->n_arguments == 0 && !options->budget_usd.given)
+  if (!model && !options->budget_usd.given)
     return gd_fail(err, GD_BAD_INPUT,
                    "cost needs a model, such as 'gpudays cost pythia-1b', or --budget, with or "
                    "without --days: which presets they allow");
@@ -112,10 +115,12 @@ static enum gd_status check_options(const struct gd_cli *cli, struct gd_error *e
     return gd_fail(err, GD_BAD_INPUT,
                    "--usd-per-hour and --rent both say what a GPU-hour costs; leave one out");
   GD_TRY(gd_show_check_queue(cli, err));
-  if (cli->n_arguments == 0 &&
-      (options->seq || options->batch || options->steps || options->tokens))
+  if (!model && (options->seq || options->batch || options->steps || options->tokens))
     return gd_fail(err, GD_BAD_INPUT,
                    "--seq, --batch, --steps and --tokens change a model's recipe; name the model");
+  if (options->params && options->text)
+    return gd_fail(err, GD_BAD_INPUT,
+                   "--text writes of a model, and --params is a size alone; leave one of them out");
   if (options->mfu.given && options->times != GD_TIMES_ANALYTIC)
     return gd_fail(
         err, GD_BAD_INPUT,
@@ -149,6 +154,51 @@ void gd_cost_label_progress(void *user, const char *name, int number, int count)
     snprintf(progress->label, sizeof progress->label, "%.80s", name);
 }
 
+/*
+ * A size alone, of --params or of a configuration that cannot be built: the preset of nearly that
+ * size stands in for it, with as many steps as are its FLOPs, under its name.
+ */
+static enum gd_status answer_outline(struct gd_cli *cli, const char *argument,
+                                     struct gd_money_asked *asked, struct gd_money_table *table,
+                                     struct gd_model *model, struct gd_error *err) {
+  struct gd_outline outline;
+  struct gd_stand_ins in;
+  GD_TRY(gd_cli_outline(cli, argument, &outline, err));
+  GD_TRY(gd_stand_ins_find(&outline, &in, err));
+  *model = in.models[0];
+  snprintf(model->name, sizeof model->name, "%s", outline.name);
+  asked->model = model;
+  if (asked->times == GD_TIMES_AUTO)
+    asked->times = GD_TIMES_PREDICTED; /* what was measured was measured of the preset */
+  GD_TRY(gd_cost_model(cli, asked, &outline, table, err));
+  if (gd_cli_for_programs(cli))
+    return GD_OK;
+  gd_strbuf_append(&cli->out, "\n");
+  gd_show_item(cli, "FLOPs",
+               gd_show_cell(cli,
+                            "%s; days are those of %s with as many FLOPs: FLOPs only, and memory "
+                            "is that of %s",
+                            gd_show_outline_flops(cli, &outline), in.models[0].name,
+                            in.models[0].name));
+  gd_show_outline_notes(cli, &outline);
+  return GD_OK;
+}
+
+static enum gd_status answer_named(struct gd_cli *cli, const char *name,
+                                   struct gd_money_asked *asked, struct gd_money_table *table,
+                                   struct gd_model *model, struct gd_error *err) {
+  struct gd_error refused = {0};
+  enum gd_status status = gd_cli_load_model(cli, name, model, &refused);
+  if (status == GD_UNSUPPORTED && !cli->options.text) /* its size may be counted */
+    return answer_outline(cli, name, asked, table, model, err);
+  if (status != GD_OK) {
+    *err = refused;
+    return status;
+  }
+  asked->model = model;
+  return gd_cost_model(cli, asked, NULL, table, err);
+}
+
 enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err) {
   struct sources sources = {0};
   struct gd_money_asked asked = {0};
@@ -156,14 +206,13 @@ enum gd_status gd_cmd_cost(struct gd_cli *cli, struct gd_error *err) {
   struct gd_model model;
   GD_TRY(check_options(cli, err));
   enum gd_status status = ask(cli, &sources, &asked, err);
-  if (status == GD_OK && cli->n_arguments > 0) {
-    status = gd_cli_load_model(cli, cli->arguments[0], &model, err);
-    asked.model = &model;
-    if (status == GD_OK)
-      status = gd_cost_model(cli, &asked, &table, err);
-  } else if (status == GD_OK) {
+  const char *named = cli->n_arguments > 0 ? cli->arguments[0] : NULL;
+  if (status == GD_OK && cli->options.params)
+    status = answer_outline(cli, named, &asked, &table, &model, err);
+  else if (status == GD_OK && named)
+    status = answer_named(cli, named, &asked, &table, &model, err);
+  else if (status == GD_OK)
     status = gd_cost_presets(cli, &asked, err);
-  }
   gd_progress_clear(&sources.progress);
   if (status == GD_OK && sources.store)
     gd_store_note_left_out(sources.store, &cli->notes);

@@ -7,9 +7,11 @@
 
 #include "cli/answer.h"
 #include "cli/cli.h"
+#include "cli/plan_outline.h"
 #include "cli/plan_stack.h"
 #include "cli/predicting.h"
 #include "cli/show_items.h"
+#include "cli/show_model.h"
 #include "cli/show_trial.h"
 #include "cli/summary.h"
 #include "hw/gpu_spec.h"
@@ -165,6 +167,7 @@ static enum gd_status make_object(struct planning *planning, struct gd_predictin
   gd_show_trial(row, &point->trial, false);
   gd_show_prediction(row, p, &point->trial, &point->prediction);
   gd_answer_object(row, &answer);
+  gd_show_set_assumed(row, planning->cli, point->model);
   return GD_OK;
 }
 
@@ -225,6 +228,7 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
   if (target)
     gd_show_nodes(cli, target);
   gd_show_precision_note(&cli->out, point->model, &point->trial);
+  gd_show_assumed(cli, point->model);
   if (!best)
     gd_answer_remedies(cli, point, target, &remedies);
   if ((best && cli->options.methods) || cli->options.explain)
@@ -367,7 +371,8 @@ static enum gd_status plan_each(struct planning *planning, struct gd_points_aske
   return GD_OK;
 }
 
-static enum gd_status show_comparison(struct planning *planning, struct gd_error *err) {
+static enum gd_status show_comparison(struct planning *planning,
+                                      const struct gd_points_asked *asked, struct gd_error *err) {
   struct gd_cli *cli = planning->cli;
   if (gd_cli_for_programs(cli))
     return show_objects(planning, &planning->rows, err);
@@ -377,6 +382,8 @@ static enum gd_status show_comparison(struct planning *planning, struct gd_error
                     "each by its best method, predicted for gpudays' own engine where not said "
                     "otherwise; PER S: tokens or images, of all GPUs; one of them alone says how "
                     "far to trust it");
+  for (int i = 0; i < asked->n_models; i++)
+    gd_show_assumed(cli, &asked->models[i]);
   return cli->options.output ? gd_answer_draw(cli, planning->answers, planning->count, err) : GD_OK;
 }
 
@@ -394,7 +401,7 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
   enum gd_status status = plan_each(&planning, asked, kept, err);
   gd_points_kept_free(kept);
   if (status == GD_OK && planning.comparing)
-    status = show_comparison(&planning, err);
+    status = show_comparison(&planning, asked, err);
   else
     json_decref(planning.rows.object);
   if (status != GD_OK)
@@ -409,6 +416,13 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
   return err->status;
 }
 
+/* Of a size alone. */
+static enum gd_status plan_outline(struct gd_cli *cli, const char *argument, struct gd_error *err) {
+  struct gd_outline outline;
+  GD_TRY(gd_cli_outline(cli, argument, &outline, err));
+  return gd_plan_outline(cli, &outline, err);
+}
+
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   struct gd_points_asked asked;
   cli->verbatim = cli->options.explain;
@@ -417,8 +431,20 @@ enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   if (cli->options.explain && cli->options.n_gpus > 1)
     return gd_fail(err, GD_BAD_INPUT, "--explain is for one kind of hardware; name one GPU");
   GD_TRY(gd_show_check_queue(cli, err));
+  if (cli->options.params)
+    return plan_outline(cli, cli->n_arguments > 0 ? cli->arguments[0] : NULL, err);
+  if (cli->n_arguments == 0)
+    return gd_fail(err, GD_BAD_INPUT, "plan needs an argument: gpudays plan MODEL..., such as '%s'",
+                   cli->command->example);
   if (cli->options.stack)
     return gd_plan_stack(cli, err);
-  GD_TRY(gd_points_of_cli(cli, "all", &asked, err));
+  struct gd_error refused = {0};
+  enum gd_status status = gd_points_of_cli(cli, "all", &asked, &refused);
+  if (status == GD_UNSUPPORTED && cli->n_arguments == 1) /* its size may be counted all the same */
+    return plan_outline(cli, cli->arguments[0], err);
+  if (status != GD_OK) {
+    *err = refused;
+    return status;
+  }
   return plan(cli, &asked, err);
 }

@@ -7,6 +7,7 @@
 
 #include "cli/cost.h"
 #include "cli/show_items.h"
+#include "cli/show_model.h"
 #include "train/checkpoint.h"
 
 void gd_cost_set_number(struct gd_show_object *to, const char *key,
@@ -118,6 +119,7 @@ enum gd_status gd_cost_model_json(struct gd_cli *cli, struct gd_money_table *tab
   gd_show_set_int(&root, "parameters", table->work.parameters);
   gd_show_set_real(&root, "tokens", table->work.tokens);
   gd_show_set_real(&root, "train_flops", table->work.train_flops);
+  gd_show_set_assumed(&root, cli, table->model);
   gd_cost_set_number(&root, "budget_usd", &cli->options.budget_usd);
   gd_cost_set_number(&root, "days_limit", &cli->options.days);
   gd_show_set_terms(&root, "terms", &table->terms);

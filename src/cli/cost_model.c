@@ -9,6 +9,8 @@
 #include "cli/cost.h"
 #include "cli/progress.h"
 #include "cli/show_items.h"
+#include "cli/show_model.h"
+#include "model/outline.h"
 
 /* --- the answer is no ---------------------------------------------------------------------- */
 
@@ -80,6 +82,10 @@ static void append_title(struct gd_cli *cli, const struct gd_money_table *table)
                    gd_show_power(b, sizeof b, table->work.tokens),
                    table->model->family->images ? "images" : "tokens",
                    gd_show_power(c, sizeof c, table->work.train_flops));
+  if (table->model->assumed || table->model->unknown[0]) {
+    gd_show_assumed(cli, table->model);
+    gd_strbuf_append(&cli->out, "\n");
+  }
 }
 
 /* Why that way: "the least of 98 ways", "the fastest of 12 ways within $500". */
@@ -447,12 +453,22 @@ static enum gd_status append_answer(struct gd_cli *cli, struct gd_money_table *t
   return GD_OK;
 }
 
+static void set_work(const struct gd_outline *outline, struct gd_money_table *table) {
+  table->work.parameters = (int64_t)outline->parameters;
+  table->work.tokens = outline->tokens;
+  table->work.train_flops = gd_outline_flops(outline);
+  table->work.flops_per_step = table->work.train_flops / (double)outline->recipe.steps;
+}
+
 enum gd_status gd_cost_model(struct gd_cli *cli, struct gd_money_asked *asked,
-                             struct gd_money_table *table, struct gd_error *err) {
+                             const struct gd_outline *outline, struct gd_money_table *table,
+                             struct gd_error *err) {
   const struct gd_money_limits limits = gd_cost_limits(cli);
   struct gd_money_answer answer;
   gd_cost_label_progress(asked->progress_user, asked->model->name, 0, 0);
   GD_TRY(gd_money_table_make(asked, table, err));
+  if (outline)
+    set_work(outline, table);
   gd_money_answer(table, &limits, &answer);
   if (!answer.known)
     return no_days(table, answer.infeasible, err);

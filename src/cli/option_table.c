@@ -10,8 +10,9 @@
 const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
     [GD_COMMAND_MODELS] =
         {"models", "[MODEL]", 0, 1, "models that are known: sizes, FLOPs, recipes",
-         "Lists the presets, or shows one model: a preset, a Hugging Face config.json,\n"
-         "or the folder that holds one.",
+         "Lists the presets, or shows one model: a preset, its name on Hugging Face, a\n"
+         "config.json or the folder that holds one. --check lists every field of one as\n"
+         "used, ignored, unsupported or unknown; exit 1 when it cannot be trained.",
          "gpudays models pythia-160m", gd_cmd_models},
     [GD_COMMAND_GPUS] =
         {"gpus", "[GPU]", 0, 1, "GPUs that are known: peaks, memory, links, prices",
@@ -24,7 +25,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "Without arguments: the paper's nine models on its four GPUs.",
          "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =
-        {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
+        {"plan", "MODEL...", 0, -1, "memory by category and micro-batch, before a run",
          "Time, memory, dollars, without a run. Exit 1: it does not fit, or not in --days.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
     [GD_COMMAND_BENCH] =
@@ -187,8 +188,8 @@ const struct gd_option gd_option_table[] = {
      "own (default but of export), pytorch, megatron, paper", gd_value_stack, 0, 0, 0},
     {"peaks", "NAME", ON(ESTIMATE), 0, false, "datasheet (default) or paper: those of its Figure 9",
      gd_value_peaks, 0, 0, 0},
-    {"check", "FILE", ON(GPUS), 0, false, "validate a file of GPUs, machines, networks or prices",
-     gd_value_text, TARGET(check), 0, 0},
+    {"check", "FILE", ON(GPUS) | ON(MODELS), 0, false,
+     "a file of hardware or prices; of a model: each field", gd_value_text, TARGET(check), 0, 0},
     {"methods", "LIST", ON_RUNS | ON(EXPORT) | ON_TRAIN | ON(WHY), 0, false,
      "naive (of bench), free-lunch, all, free-lunch+ckpt+zero1", gd_value_text, TARGET(methods), 0,
      0},
@@ -220,6 +221,8 @@ const struct gd_option gd_option_table[] = {
     {"steps", "N", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN, 0, false,
      "training steps of the run, instead of the recipe's", gd_value_int, TARGET(steps), 1,
      MOST_A_RECIPE},
+    {"params", "COUNT", ON(PLAN) | ON(ESTIMATE) | ON(COST), 0, false,
+     "instead of a model: 1.3B; FLOPs only, 6 N D", gd_value_count, TARGET(params), 0, 0},
     {"tokens", "COUNT", ON_SIZES | ON(BEST) | ON(EXPORT) | ON(COST) | ON_TRAIN, 0, false,
      "tokens of the run, such as 300B, instead of --steps", gd_value_count, TARGET(tokens), 0, 0},
     {"epochs", "N", ON_TRAIN, 0, false, "that often all of the data, instead of --steps: 1, 0.5",

@@ -94,7 +94,7 @@ struct gd_cli_options {
   const char *calibration;
   int64_t micro_batch_size;
   int64_t device_memory_bytes, host_memory_bytes;
-  int64_t seq, batch, steps, tokens;
+  int64_t seq, batch, steps, tokens, params;
   int64_t seed;
   double sample_seconds;
   int64_t ranks;

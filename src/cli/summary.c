@@ -9,6 +9,7 @@
 
 #include "cli/answer.h"
 #include "cli/cli.h"
+#include "cli/show_model.h"
 #include "cli/show_trial.h"
 #include "trial/load.h"
 
@@ -290,6 +291,8 @@ static void append_notes(const struct summary *s) {
     gd_show_precision_note(s->out, s->point->model, s->trial);
     gd_show_trial_note(s->out, s->trial);
   }
+  if (s->kind == MEASURED || s->kind == PREDICTED) /* plan says it next to its answer */
+    gd_show_assumed(s->cli, s->point->model);
   if (s->kind == MEASURED)
     append_measured_notes(s->out, s->trial);
   if (s->kind == MEASURED || s->kind == NO_DAYS)

@@ -86,6 +86,8 @@ tiny_config "$WORK/other"
 sample=(--seq 8 --batch 3 --steps 10 --micro-batch 2 --threads 1 --sample-seconds 0.1 --methods naive)
 {
   "$GPUDAYS" models --json
+  "$GPUDAYS" models --check pythia-14m --json
+  "$GPUDAYS" plan --params 1B --gpu a100 --json
   "$GPUDAYS" gpus --json
   "$GPUDAYS" gpus --check "$GD_SOURCE_DIR/data/gpus/a100.json" --json
   "$GPUDAYS" estimate --json
