@@ -47,6 +47,7 @@ def methods_of(program, ranks):
 
 def complete(trial, model):
     """What a trial computes from its own numbers, which 'results load' checks."""
+    trial["step_half_width_s"] = 0.0
     trial["step_s"] = trial["accumulation"] * trial["micro_step_s"] + trial["update_s"]
     step, peak = trial["step_s"], 1e18
     days = trial["train_flops"] / trial["model_flops_per_step"] * step / 86400
