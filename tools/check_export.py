@@ -147,7 +147,8 @@ def check_deepspeed(path, recipe, method, ranks):
     loaded = check_deepspeed_config(str(path), recipe, ranks)
     assert loaded.zero_optimization_stage == stage_of(method)
     assert (loaded.zero_config.offload_optimizer is not None) == ("offload" in method)
-    assert loaded.optimizer_name == recipe["optimizer"]
+    decoupled = recipe["optimizer"] == "adamw" or recipe.get("decoupled_decay")
+    assert loaded.optimizer_name == ("adamw" if decoupled else "adam")
     maker = getattr(schedules, loaded.scheduler_name)
     scheduler = maker(optimizer_of(recipe["lr"]), **config["scheduler"]["params"])
 
