@@ -47,6 +47,8 @@ def methods_of(program, ranks):
 
 def complete(trial, model):
     """What a trial computes from its own numbers, which 'results load' checks."""
+    trial["step_half_width_s"] = 0.0
+    trial["step_s"] = trial["accumulation"] * trial["micro_step_s"] + trial["update_s"]
     step, peak = trial["step_s"], 1e18
     days = trial["train_flops"] / trial["model_flops_per_step"] * step / 86400
     trial.update(
@@ -145,7 +147,8 @@ def check_deepspeed(path, recipe, method, ranks):
     loaded = check_deepspeed_config(str(path), recipe, ranks)
     assert loaded.zero_optimization_stage == stage_of(method)
     assert (loaded.zero_config.offload_optimizer is not None) == ("offload" in method)
-    assert loaded.optimizer_name == recipe["optimizer"]
+    decoupled = recipe["optimizer"] == "adamw" or recipe.get("decoupled_decay")
+    assert loaded.optimizer_name == ("adamw" if decoupled else "adam")
     maker = getattr(schedules, loaded.scheduler_name)
     scheduler = maker(optimizer_of(recipe["lr"]), **config["scheduler"]["params"])
 

@@ -165,7 +165,7 @@ static enum gd_status plan_stack(struct gd_cli *cli, const struct gd_model *mode
 
 enum gd_status gd_export_target_make(struct gd_cli *cli, const struct gd_model *model,
                                      struct gd_export_target *made, struct gd_error *err) {
-  static const char *const of_trials[] = {"device", "host", "since", "store"};
+  static const char *const of_trials[] = {"device", "host", "since", "store", "id"};
   const struct gd_cli_options *options = &cli->options;
   struct gd_method method;
   for (size_t i = 0; i < sizeof of_trials / sizeof *of_trials; i++)

@@ -334,7 +334,7 @@ const struct gd_option gd_option_table[] = {
     {"decode", NULL, ON(TOKENS), 0, false, "print files of tokens as text; --count: so many",
      gd_value_switch, TARGET(decode), 0, 0},
     {"format", "NAME", ON(EXPORT) | ON(TOKENS), 0, false,
-     "hf train.py deepspeed torchtitan sbatch; llmc, raw, npy", gd_value_format, 0, 0, 0},
+     "hf train.py deepspeed torchtitan sbatch; llmc raw npy", gd_value_format, 0, 0, 0},
     {"output", "PATH",
      ON(PLAN) | ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(TOKENS) | ON(CALIBRATE) | ON(FIT) |
          ON(ACCURACY) | ON_TRAIN,
