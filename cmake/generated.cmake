@@ -21,6 +21,10 @@ file(GLOB_RECURSE data_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/d
   data/*.json data/*.csv data/*.css data/*.js data/completion/gpudays.* docs/gpudays.1.in)
 file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src/backend"
   src/backend/*.cu src/backend/*.cuh)
+if(EMSCRIPTEN) # a page compiles no kernels and tokenizes nothing
+  set(kernel_files "")
+  list(FILTER data_files EXCLUDE REGEX "^(completion|report|survey|tokenizers)/")
+endif()
 list(APPEND data_files ${kernel_files})
 list(SORT data_files)
 file(CONFIGURE OUTPUT "${GD_GENERATED_DIR}/embedded_files.txt" CONTENT "${data_files}" @ONLY)
