@@ -25,6 +25,6 @@ target_include_directories(planner PRIVATE src include "${GD_GENERATED_DIR}")
 target_link_libraries(planner PRIVATE jansson gd_flags)
 # One answer at a time, many of them by the same instance: main() is called again and again.
 target_link_options(planner PRIVATE -O3
-  -sMODULARIZE=1 -sEXPORT_NAME=gpudays -sENVIRONMENT=web,worker,node -sINVOKE_RUN=0 -sEXIT_RUNTIME=0
+  -sMODULARIZE=1 -sEXPORT_NAME=gpudays -sENVIRONMENT=worker,node -sINVOKE_RUN=0 -sEXIT_RUNTIME=0
   -sFORCE_FILESYSTEM=1 -sALLOW_MEMORY_GROWTH=1 -sINITIAL_MEMORY=64MB -sTOTAL_STACK=4MB
-  -sEXPORTED_FUNCTIONS=_main -sEXPORTED_RUNTIME_METHODS=callMain,FS)
+  -sEXPORTED_FUNCTIONS=_main -sEXPORTED_RUNTIME_METHODS=callMain,FS,stackSave,stackRestore)
