@@ -75,7 +75,7 @@ function memoryPart(row, gpu) {
     "aria-label": `${bytesWords(row.peak_bytes)} of ${bytesWords(card)}: ${said}` },
   shown.map(([key]) => setWidth(make("span", { class: key }), { width: percent(categories[key] / most) })));
   if (card < most) bar.append(setWidth(make("span", { class: "edge" }), { left: percent(card / most) }));
-  const allowed = row.device_limit_bytes ? `; ${bytesWords(row.device_limit_bytes)} of it may be planned with` : "";
+  const allowed = row.device_limit_bytes ? `, of which a plan may take ${bytesWords(row.device_limit_bytes)}` : "";
   return make("div", { class: "part" },
     make("h3", {}, "Memory of each GPU"),
     make("p", {}, make("strong", {}, bytesWords(row.peak_bytes)), ` of ${bytesWords(card)}${allowed}`),
@@ -94,15 +94,15 @@ const figure = (name, value, hint) => make("div", { class: "tile" },
 function figures(row) {
   const list = [];
   if (row.rent_usd !== null && row.rent_usd !== undefined)
-    list.push(figure("Rent", dollars(row.rent_usd), `$${rounded(row.rent_usd_per_gpu_hour)} a GPU-hour, ${row.rent_provider}`));
+    list.push(figure("Rent", dollars(row.rent_usd), `$${grouped(row.rent_usd_per_gpu_hour, 2)} a GPU-hour, ${row.rent_provider}`));
   if (row.hardware_usd)
-    list.push(figure("Own", dollars(row.experiment_usd), `of its 5 years; ${row.bought} costs ${dollars(row.hardware_usd)}`));
+    list.push(figure("Own machine", dollars(row.experiment_usd), `its share of 5 years; ${row.bought} costs ${dollars(row.hardware_usd)}`));
   if (row.wall_energy_kwh)
     list.push(figure("Energy", `${rounded(row.wall_energy_kwh)} kWh`,
       [row.energy_usd && dollars(row.energy_usd), row.co2_kg && `${rounded(row.co2_kg)} kg of CO₂`].filter(Boolean).join(", ")));
   if (rateOf(row))
-    list.push(figure("Speed", `${grouped(rateOf(row))} ${rateUnit(row)}`,
-      `${grouped(rateOf(row) / row.count)} a GPU`));
+    list.push(figure("Speed", grouped(rateOf(row)),
+      `${rateUnit(row)}, ${grouped(rateOf(row) / row.count)} a GPU`));
   if (row.mfu) list.push(figure("MFU", `${(100 * row.mfu).toFixed(0)} %`, "of the GPU's peak"));
   return make("dl", { class: "tiles" }, list);
 }
@@ -159,12 +159,17 @@ const errorParts = (text) => [make("h2", { class: "headline small" }, "No answer
 
 const SHOWN_METHODS = 6;
 
-function methodRow(row, longest) {
+// "compiled and fused kernels" is said of all: what is left says more.
+function wordsBut(common, words) {
+  return words && words.startsWith(common + ", ") ? words.slice(common.length + 2) : words;
+}
+
+function methodRow(row, longest, common) {
   const size = row.feasible ? `${grouped(row.micro_batch)} × ${grouped(row.accumulation)}` : "";
   return make("tr", { class: row.answer ? "chosen" : row.feasible ? null : "misfit" },
     make("th", { scope: "row" }, row.method, row.answer && make("span", { class: "tag" }, "answer"),
-      row.method_words && make("span", { class: "hint" }, row.method_words)),
-    make("td", { class: "time" }, row.feasible ? daysWords(row.days) : "does not fit",
+      row.method_words && make("span", { class: "hint" }, wordsBut(common, row.method_words))),
+    make("td", { class: "time" }, row.feasible ? daysWords(row.days).replace(/ \(.*/, "") : "does not fit",
       row.feasible && setWidth(make("span", { class: "bar", "aria-hidden": "true" }), { width: percent(row.days / longest) }),
       !row.feasible && make("span", { class: "hint" }, row.reason)),
     make("td", {}, row.feasible ? rangeWords(row.days_low, row.days_high) : ""),
@@ -176,6 +181,9 @@ function methodRow(row, longest) {
 function methodParts(rows, all, showAll) {
   const longest = Math.max(...rows.filter((row) => row.feasible).map((row) => row.days));
   const fitting = rows.filter((row) => row.feasible).length;
+  const words = rows.map((row) => row.method_words || "");
+  const first = words[0].split(", ")[0];
+  const common = words.every((text) => text.startsWith(first)) ? first : "";
   const shown = all ? rows : rows.filter((row, i) => i < SHOWN_METHODS || row.answer);
   return [
     make("h2", {}, "Methods, ranked"),
@@ -184,7 +192,7 @@ function methodParts(rows, all, showAll) {
       make("table", {},
         make("thead", {}, make("tr", {}, ["Method", "Time", "Range", "GPU memory", "Host memory", "Micro-batch × accumulation"]
           .map((title) => make("th", { scope: "col" }, title)))),
-        make("tbody", {}, shown.map((row) => methodRow(row, longest))))),
+        make("tbody", {}, shown.map((row) => methodRow(row, longest, common))))),
     shown.length < rows.length || all ? make("button", { type: "button", onclick: showAll, "aria-expanded": String(all) },
       all ? "Show fewer" : `Show all ${rows.length}`) : null,
   ];

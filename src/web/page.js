@@ -10,10 +10,10 @@ const times = (from, to, steps) => {
   return list;
 };
 const countText = (count) => countWords(count).replace(" ", "");
-// What a slider can be set to; the first is "not said", but for GPUs.
+// What a slider can be set to; "" is not said.
 const SLIDERS = {
   count: [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024].map(String),
-  tokens: ["", ...times(1e8, 1e13, [1, 1.5, 2, 3, 5, 7]).map(countText), "10T", "15T", "20T"],
+  tokens: [...times(1e8, 1e13, [1, 1.5, 2, 3, 5, 7]).map(countText), "10T", "15T", "20T"],
   deadline: ["", 1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 75, 90, 120, 150, 180, 270, 365, 730].map(String),
   budget: ["", ...times(100, 1e6, [1, 1.5, 2, 3, 5, 7]), 1e6].map(String),
 };
@@ -21,6 +21,12 @@ const UNITS = { K: 1e3, M: 1e6, B: 1e9, T: 1e12 };
 const numberOf = (text) => parseFloat(text) * (UNITS[String(text).slice(-1).toUpperCase()] || 1);
 
 // --- the form ----------------------------------------------------------------------------------
+
+// "300B": what stands in the field where the question says nothing.
+function recipeTokens(question) {
+  const model = !question.config && page.models.get(question.model);
+  return model && model.seq ? countText(model.batch * model.seq * model.steps) : "";
+}
 
 function placeSlider(name) {
   const steps = SLIDERS[name], value = numberOf(at(name).value);
@@ -37,10 +43,11 @@ const sayOnSlider = (name) =>
 
 function fillForm(question) {
   for (const name of FIELDS)
-    if (at(name) && name !== "model") at(name).value = question[name] || "";
+    if (at(name) && name !== "model" && name !== "tokens") at(name).value = question[name] || "";
   at("model").value = question.config ? CONFIG : question.model;
-  for (const name of Object.keys(SLIDERS)) placeSlider(name);
-  if (["deadline", "budget", "stack", "batch", "seq", "precision"].some((name) => question[name]))
+  for (const name of ["count", "deadline", "budget"]) placeSlider(name);
+  // On a phone the answer would be below the screen.
+  if (innerWidth > 800 && ["deadline", "budget", "stack", "batch", "seq", "precision"].some((name) => question[name]))
     at("more").open = true;
   fitForm(question);
 }
@@ -50,8 +57,10 @@ function fitForm(question) {
   const model = page.models.get(question.model), own = at("model").value === CONFIG;
   at("config-field").hidden = !own;
   at("tokens-field").hidden = !own && Boolean(model) && !model.seq;
-  at("tokens-hint").textContent = !own && model && model.seq
-    ? `The recipe's: ${countWords(model.batch * model.seq * model.steps)}` : "";
+  if (document.activeElement !== at("tokens")) at("tokens").value = question.tokens || recipeTokens(question);
+  placeSlider("tokens");
+  at("tokens-hint").textContent = own ? "Empty: those of the recipe that is assumed"
+    : question.tokens ? `The recipe's: ${recipeTokens(question)}` : "As in the model's recipe";
   const extras = EXTRAS.filter((name) => question[name]);
   at("extras").hidden = extras.length === 0;
   at("extras").replaceChildren(...extras.map((name) => make("li", {}, `--${name} ${question[name]} `,
@@ -67,6 +76,8 @@ function readForm() {
   for (const name of FIELDS)
     if (at(name) && !at(name).closest("[hidden]") && at(name).value.trim())
       question[name] = at(name).value.trim().replace(/^\$|,(?=\d{3})/g, "");
+  if (question.tokens === recipeTokens(page.current)) delete question.tokens; // of the model before
+  if (question.tokens === recipeTokens(question)) delete question.tokens;
   if (question.model === CONFIG) {
     delete question.model;
     try { question.config = JSON.stringify(JSON.parse(question.config)); } catch { /* the program says what is wrong */ }
@@ -202,10 +213,14 @@ async function showCompared(question, reply) {
     ({ question: of, gpu: gpuOf(of), row: row || misfit, error: err && err.replace(/^gpudays: /, "") });
   const columns = [columnOf(reply, question)];
   for (const [i, kept] of page.kept.entries())
-    columns.push({ ...columnOf(await askWhole(kept), kept),
+    columns.push({ ...columnOf({}, kept),
       edit: () => { page.kept[i] = page.current; change(kept, true); },
       remove: () => { page.kept.splice(i, 1); ask(); } });
-  if (version === page.version) at("compared").replaceChildren(...compareParts(columns));
+  for (let i = 0; i < columns.length; i++) {
+    if (i > 0) Object.assign(columns[i], columnOf(await askWhole(columns[i].question), columns[i].question));
+    if (version !== page.version) return;
+    at("compared").replaceChildren(...compareParts(columns));
+  }
 }
 
 // --- to take along -----------------------------------------------------------------------------
@@ -308,7 +323,10 @@ function fillChoices(models, gpus) {
 function readAddress() {
   const [first, ...kept] = parseAddress(location.hash);
   page.kept = kept;
-  change({ ...(first && first.config ? { gpu: "3090", count: "4" } : firstQuestion()), ...first }, true);
+  const usual = firstQuestion();
+  if (first && first.gpu) delete usual.count; // one of them
+  if (first && first.config) delete usual.model;
+  change({ ...usual, ...first }, true);
 }
 
 async function begin() {
