@@ -55,7 +55,7 @@ const verdictList = (question, row) => {
 function daysBar(row, deadline) {
   const most = Math.max(row.days_high, deadline || 0) * 1.04;
   const bar = make("div", { class: "days-bar", role: "img",
-    "aria-label": `between ${rangeWords(row.days_low, row.days_high)}, most likely ${daysWords(row.days)}` +
+    "aria-label": `between ${rangeWords(row.days_low, row.days_high)}, most likely ${daysWords(row.days, row.days_high)}` +
       (deadline ? `; the deadline is in ${grouped(deadline)} days` : "") },
   setWidth(make("span", { class: "likely" }), { left: percent(row.days_low / most),
     width: percent((row.days_high - row.days_low) / most) }),
@@ -111,7 +111,7 @@ function answerParts(question, row, gpu) {
   const deadline = Number(question.deadline) || 0;
   return [
     make("p", { class: "asked" }, `${row.model} on ${placeOf(question, gpu)}`),
-    make("h2", { class: "headline" }, daysWords(row.days)),
+    make("h2", { class: "headline" }, daysWords(row.days, row.days_high)),
     make("p", { class: "range" }, rangeWords(row.days_low, row.days_high),
       row.done && make("span", {}, ", done by ", make("strong", {}, dateWords(row.done)),
         row.done_low !== row.done_high && ` (${dateWords(row.done_low)} to ${dateWords(row.done_high)})`)),
@@ -130,6 +130,8 @@ function answerParts(question, row, gpu) {
           make("li", {}, row.software || row.stack)))),
     row.engine_runs === false && make("p", { class: "notice" },
       "gpudays' own engine does not run on this GPU: a prediction for comparison only."),
+    row.waited_days > row.days && make("p", { class: "notice" },
+      `By the paper's clock, which does not wait for the GPU to end a micro-step; a run in fact takes ${daysWords(row.waited_days)}.`),
     row.network && make("p", { class: "hint" }, `${row.nodes} nodes, joined by ${row.network_cards} × ${row.network}` +
       (row.network_assumed ? ": assumed" : "")),
     make("details", { class: "trust" },
@@ -143,6 +145,7 @@ function misfitParts(question, row, gpu, remedies, apply) {
     make("p", { class: "asked" }, `${row.model} on ${placeOf(question, gpu)}`),
     make("h2", { class: "headline bad" }, "Does not fit"),
     make("p", { class: "range" }, row.reason),
+    !remedies && make("p", { class: "hint" }, "Looking for what would fit…"),
     remedies && remedies.length > 0 && make("div", { class: "part" },
       make("h3", {}, "What would"),
       make("ul", { class: "remedies" }, remedies.map((remedy) => make("li", {},
@@ -169,9 +172,9 @@ function methodRow(row, longest, common) {
   return make("tr", { class: row.answer ? "chosen" : row.feasible ? null : "misfit" },
     make("th", { scope: "row" }, row.method, row.answer && make("span", { class: "tag" }, "answer"),
       row.method_words && make("span", { class: "hint" }, wordsBut(common, row.method_words))),
-    make("td", { class: "time" }, row.feasible ? daysWords(row.days).replace(/ \(.*/, "") : "does not fit",
+    make("td", { class: "time" }, row.feasible ? daysWords(row.days, row.days_high).replace(/ \(.*/, "") : "does not fit",
       row.feasible && setWidth(make("span", { class: "bar", "aria-hidden": "true" }), { width: percent(row.days / longest) }),
-      !row.feasible && make("span", { class: "hint" }, row.reason)),
+      !row.feasible && row.reason && make("span", { class: "hint" }, row.reason.split(": ").pop())),
     make("td", {}, row.feasible ? rangeWords(row.days_low, row.days_high) : ""),
     make("td", {}, bytesWords(row.peak_bytes)),
     make("td", {}, row.host_bytes > 2 ** 20 ? bytesWords(row.host_bytes) : ""),
@@ -187,7 +190,8 @@ function methodParts(rows, all, showAll) {
   const shown = all ? rows : rows.filter((row, i) => i < SHOWN_METHODS || row.answer);
   return [
     make("h2", {}, "Methods, ranked"),
-    make("p", { class: "hint" }, `${fitting} of ${rows.length} fit. The answer is the simplest of those within 5 % of the first.`),
+    make("p", { class: "hint" }, `${fitting || "None"} of ${rows.length} fit.` +
+      (fitting > 1 && !rows[0].answer ? " The answer is simpler than the first and within 5 % of it." : "")),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Methods, ranked" },
       make("table", {},
         make("thead", {}, make("tr", {}, ["Method", "Time", "Range", "GPU memory", "Host memory", "Micro-batch × accumulation"]
@@ -201,7 +205,7 @@ function methodParts(rows, all, showAll) {
 // --- answers side by side ----------------------------------------------------------------------
 
 const COMPARED = [
-  ["Time", (row) => row.feasible ? daysWords(row.days) : "does not fit", (row) => row.days],
+  ["Time", (row) => row.feasible ? daysWords(row.days, row.days_high) : "does not fit", (row) => row.days],
   ["Range", (row) => row.feasible ? rangeWords(row.days_low, row.days_high) : ""],
   ["Done by", (row) => dateWords(row.done)],
   ["Rent", (row) => (row.rent_usd ? dollars(row.rent_usd) : "not listed"), (row) => row.rent_usd],
@@ -220,8 +224,8 @@ function compareParts(columns) {
     return values.length > 1 ? Math.min(...values) : undefined;
   };
   const head = columns.map((column) => make("th", { scope: "col" },
-    make("span", {}, column.question.config ? "config.json" : column.question.model), make("br"),
-    placeOf(column.question, column.gpu),
+    make("span", { class: "block" }, column.question.config ? CONFIG : column.question.model),
+    make("span", { class: "block" }, placeOf(column.question, column.gpu)),
     column.question.stack && make("span", { class: "hint" }, column.question.stack),
     column.question.tokens && make("span", { class: "hint" }, `${column.question.tokens} tokens`),
     column.remove ? make("span", { class: "column-buttons" },

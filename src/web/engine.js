@@ -1,17 +1,31 @@
 // Workers that answer command lines, and what they have answered.
 
-// Of several questions only the newest matters: one that waits is dropped when the next one comes.
 class Engine {
-  constructor(source) {
-    this.worker = new Worker(source);
-    this.waiting = new Map();
+  constructor(source, module) {
+    this.source = source;
+    this.module = module;
     this.known = new Map();
     this.next = 1;
+    this.start();
+  }
+
+  start() {
+    this.worker = new Worker(this.source);
+    this.waiting = new Map();
     this.worker.onmessage = ({ data }) => {
       const done = this.waiting.get(data.id);
       this.waiting.delete(data.id);
       if (done) done(data);
     };
+    this.worker.postMessage({ module: this.module });
+  }
+
+  // What it was at is no longer asked for; its promise is never kept.
+  stop() {
+    if (this.waiting.size === 0) return;
+    this.worker.terminate();
+    this.known.clear();
+    this.start();
   }
 
   ask(argv, files = {}) {
@@ -34,13 +48,13 @@ async function unpack(base64) {
   return WebAssembly.compile(await new Response(stream).arrayBuffer());
 }
 
-// Two: a short answer need not wait for the ranking of all methods.
+// A short answer need not wait for the ranking of all methods, nor that for remedies, which take
+// seconds: every GPU of the catalogue is tried.
 async function makeEngines() {
   const text = (id) => document.getElementById(id).textContent;
   const source = URL.createObjectURL(
     new Blob([text("program"), text("worker")], { type: "text/javascript" }));
   const module = await unpack(text("wasm").trim());
-  const engines = { short: new Engine(source), long: new Engine(source) };
-  for (const engine of Object.values(engines)) engine.worker.postMessage({ module });
-  return engines;
+  return { short: new Engine(source, module), long: new Engine(source, module),
+    remedies: new Engine(source, module) };
 }

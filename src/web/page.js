@@ -25,7 +25,7 @@ const numberOf = (text) => parseFloat(text) * (UNITS[String(text).slice(-1).toUp
 // "300B": what stands in the field where the question says nothing.
 function recipeTokens(question) {
   const model = !question.config && page.models.get(question.model);
-  return model && model.seq ? countText(model.batch * model.seq * model.steps) : "";
+  return model && model.seq && !model.image_height ? countText(model.batch * model.seq * model.steps) : "";
 }
 
 function placeSlider(name) {
@@ -44,6 +44,7 @@ const sayOnSlider = (name) =>
 function fillForm(question) {
   for (const name of FIELDS)
     if (at(name) && name !== "model" && name !== "tokens") at(name).value = question[name] || "";
+  if (!at("count").value) at("count").value = "1";
   at("model").value = question.config ? CONFIG : question.model;
   for (const name of ["count", "deadline", "budget"]) placeSlider(name);
   // On a phone the answer would be below the screen.
@@ -56,7 +57,7 @@ function fillForm(question) {
 function fitForm(question) {
   const model = page.models.get(question.model), own = at("model").value === CONFIG;
   at("config-field").hidden = !own;
-  at("tokens-field").hidden = !own && Boolean(model) && !model.seq;
+  at("tokens-field").hidden = !own && Boolean(model) && !recipeTokens(question);
   if (document.activeElement !== at("tokens")) at("tokens").value = question.tokens || recipeTokens(question);
   placeSlider("tokens");
   at("tokens-hint").textContent = own ? "Empty: those of the recipe that is assumed"
@@ -111,14 +112,14 @@ const askRows = async (engine, question, methods) => {
   return { ...reply, rows };
 };
 
-// All methods ranked, the one that is the answer, and where there is none why and what to do.
+// All methods ranked; row is the answer, misfit what comes nearest to fitting where nothing does.
 async function askWhole(question) {
   const reply = await askRows(page.engines.long, question, "all");
-  const row = reply.rows.find((each) => each.answer) ||
-    (reply.rows.length === 1 && reply.rows[0].feasible ? reply.rows[0] : null);
-  if (row || reply.rows.length === 0) return { ...reply, row };
-  const one = await askRows(page.engines.long, question, "");
-  return { ...reply, row: null, misfit: one.rows[0] || reply.rows[0] };
+  const row = reply.rows.find((each) => each.answer);
+  const need = (each) => Math.max(each.peak_bytes / each.device_limit_bytes || 0,
+    each.host_bytes / each.host_limit_bytes || 0);
+  const [misfit] = row ? [] : [...reply.rows].sort((a, b) => need(a) - need(b));
+  return { ...reply, row, misfit };
 }
 
 const kindOf = (question) => question.stack || "own";
@@ -129,6 +130,7 @@ function ask() {
   let whole = false;
   history.replaceState(null, "", addressOf([question, ...page.kept]));
   at("answer").setAttribute("aria-busy", "true");
+  page.engines.remedies.stop();
   if (page.method[kindOf(question)])
     goShort(async () => {
       if (stale()) return;
@@ -162,6 +164,7 @@ const gpuOf = (question) => page.gpus.get(question.gpu);
 function showAnswer(question, row) {
   const open = at("answer").querySelector("details.trust[open]");
   page.answer = row;
+  document.title = `${daysWords(row.days, row.days_high)}: ${row.model} on ${placeOf(question, gpuOf(question))}`;
   at("answer").replaceChildren(...answerParts(question, row, gpuOf(question)).filter(Boolean));
   if (open) at("answer").querySelector("details.trust").open = true;
   at("actions").hidden = false;
@@ -181,11 +184,12 @@ function showWhole(question, reply) {
   if (row) {
     page.method[kindOf(question)] = row.method;
     showAnswer(question, row);
-    say(`${row.model} on ${placeOf(question, gpuOf(question))}: ${daysWords(row.days)}, ${rangeWords(row.days_low, row.days_high)}, by ${row.method}`);
+    say(`${row.model} on ${placeOf(question, gpuOf(question))}: ${daysWords(row.days, row.days_high)}, ${rangeWords(row.days_low, row.days_high)}, by ${row.method}`);
   } else {
     page.answer = null;
-    at("answer").replaceChildren(...(misfit ? misfitParts(question, misfit, gpuOf(question), misfit.remedies, (remedy) =>
-      change(questionOfCommand(question, commandWords(remedy.command)), true)) : errorParts(err)).filter(Boolean));
+    document.title = "gpudays: plan a pre-training run";
+    if (misfit) showMisfit(question, misfit);
+    else at("answer").replaceChildren(...errorParts(err));
     at("actions").hidden = !misfit;
     for (const id of ["grant", "export", "format"]) at(id).disabled = true;
     say(misfit ? `Does not fit: ${misfit.reason}` : err);
@@ -193,6 +197,19 @@ function showWhole(question, reply) {
   at("answer").setAttribute("aria-busy", "false");
   showMethods();
   showCompared(question, reply);
+}
+
+// Why at once, what to do when it was found.
+async function showMisfit(question, row) {
+  const version = page.version;
+  const show = (misfit, remedies) => at("answer").replaceChildren(
+    ...misfitParts(question, misfit, gpuOf(question), remedies, (remedy) =>
+      change(questionOfCommand(question, commandWords(remedy.command)), true)).filter(Boolean));
+  show(row, null);
+  const { rows } = await askRows(page.engines.remedies, question, "");
+  if (version !== page.version) return;
+  show(rows[0] || row, (rows[0] || row).remedies || []);
+  document.body.dataset.remedies = questionText(question);
 }
 
 function showMethods() {
@@ -247,6 +264,9 @@ async function copy(text, what) {
   toast(`Copied: ${what}`);
 }
 
+// A line a paragraph, as text fields want it.
+const unwrapped = (text) => text.replace(/\n {2}(?=\S)/g, " ").replace(/([^\n])\n(?![-\n])(?=\S)/g, "$1 ");
+
 function showText(title, text) {
   at("text").hidden = false;
   at("text-title").textContent = title;
@@ -257,7 +277,8 @@ function closeText() { at("text").hidden = true; }
 
 async function showCommand(title, argv) {
   const reply = await page.engines.short.ask(argv, filesOf(page.current));
-  showText(title, reply.out.trim() ? reply.out : reply.err.replace(/^gpudays: /gm, ""));
+  showText(title, reply.out.trim() ? (argv.includes("--text") ? unwrapped(reply.out) : reply.out)
+    : reply.err.replace(/^gpudays: /gm, ""));
 }
 
 function exportCommand() {

@@ -38,9 +38,10 @@ const optionWords = (question, names) =>
   names.filter((name) => question[name]).flatMap((name) => [`--${name}`, question[name]]);
 
 function planCommand(question, methods) {
-  const count = Number(question.count) || 1;
+  const count = question.count || "1", whole = /^[1-9]\d*$/.test(count);
   return ["plan", modelOf(question),
-    "--gpu", count > 1 ? `${count}x${question.gpu}` : question.gpu,
+    "--gpu", whole && count !== "1" ? `${count}x${question.gpu}` : question.gpu,
+    ...(whole ? [] : ["--count", count]), // the program says what is wrong with it
     ...optionWords(question, [...RECIPE, ...EXTRAS]),
     ...(methods ? ["--methods", methods] : [])];
 }

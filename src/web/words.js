@@ -9,16 +9,19 @@ function rounded(value) {
   return grouped(value, value >= 10 ? 1 : value >= 1 ? 2 : 3);
 }
 
-function daysWords(days) {
-  if (days < 1 / 24) return `${rounded(days * 1440)} minutes`;
-  if (days < 2) return `${rounded(days * 24)} hours`;
+const unitOf = (days) =>
+  (days < 1 / 24 ? [1440, "minutes"] : days < 2 ? [24, "hours"] : [1, "days"]);
+
+// In the unit of the upper end of a range, where it has one.
+function daysWords(days, high = days) {
+  const [factor, unit] = unitOf(high);
   const years = days >= 730 ? ` (${rounded(days / 365.25)} years)` : "";
-  return `${rounded(days)} days${years}`;
+  return `${rounded(days * factor)} ${unit}${years}`;
 }
 
-// Both ends in the unit of the upper one: "32.2 to 55.5 days".
+// "32.2 to 55.5 days".
 function rangeWords(low, high) {
-  const [factor, unit] = high < 1 / 24 ? [1440, "minutes"] : high < 2 ? [24, "hours"] : [1, "days"];
+  const [factor, unit] = unitOf(high);
   return `${rounded(low * factor)} to ${rounded(high * factor)} ${unit}`;
 }
 
