@@ -11,8 +11,9 @@ const times = (from, to, steps) => {
 };
 const countText = (count) => countWords(count).replace(" ", "");
 // What a slider can be set to; "" is not said.
+const COUNTS = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 512, 1024];
 const SLIDERS = {
-  count: [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024].map(String),
+  count: COUNTS.map(String),
   tokens: [...times(1e8, 1e13, [1, 1.5, 2, 3, 5, 7]).map(countText), "10T", "15T", "20T"],
   deadline: ["", 1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 75, 90, 120, 150, 180, 270, 365, 730].map(String),
   budget: ["", ...times(100, 1e6, [1, 1.5, 2, 3, 5, 7]), 1e6].map(String),
@@ -46,7 +47,7 @@ function fillForm(question) {
     if (at(name) && name !== "model" && name !== "tokens") at(name).value = question[name] || "";
   if (!at("count").value) at("count").value = "1";
   at("model").value = question.config ? CONFIG : question.model;
-  for (const name of ["count", "deadline", "budget"]) placeSlider(name);
+  for (const name of ["deadline", "budget"]) placeSlider(name);
   // On a phone the answer would be below the screen.
   if (innerWidth > 800 && ["deadline", "budget", "stack", "batch", "seq", "precision"].some((name) => question[name]))
     at("more").open = true;
@@ -56,6 +57,10 @@ function fillForm(question) {
 // What depends on what was chosen.
 function fitForm(question) {
   const model = page.models.get(question.model), own = at("model").value === CONFIG;
+  const batch = Number(question.batch) || (!own && model && model.batch) || 0;
+  SLIDERS.count = COUNTS.filter((count) => batch % count === 0).map(String); // a batch is divided
+  at("count-slider").max = SLIDERS.count.length - 1;
+  placeSlider("count");
   at("config-field").hidden = !own;
   at("tokens-field").hidden = !own && Boolean(model) && !recipeTokens(question);
   if (document.activeElement !== at("tokens")) at("tokens").value = question.tokens || recipeTokens(question);

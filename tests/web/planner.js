@@ -163,12 +163,12 @@ async function useKeyboard(page, url) {
     await press(page, "Tab");
     const id = await page.evaluate("document.activeElement.id || document.activeElement.className || document.activeElement.tagName");
     visited.push(id);
-    for (let moved = 2; id === "count-slider" && moved <= 6; moved++) {
+    for (let moved = 0; id === "tokens-slider" && moved < 5; moved++) {
       await page.evaluate("delete document.body.dataset.shortMs");
       await press(page, "ArrowRight");
       await page.await("document.body.dataset.shortMs");
       changes.push(Number(await page.evaluate("document.body.dataset.shortMs")));
-      await page.await(shown(`model=pythia-160m&gpu=4090&count=${moved}`));
+      await page.await("document.body.dataset.shown === questionText(page.current)");
     }
   }
   for (const id of ["model", "gpu", "count", "count-slider", "tokens", "keep", "copy-link", "grant", "export"])
@@ -179,7 +179,7 @@ async function useKeyboard(page, url) {
 }
 
 async function useButtons(page, url) {
-  await open(page, url, "model=pythia-2.8b&gpu=3090&device-memory=4GiB;model=pythia-160m&gpu=h100");
+  await open(page, url, "model=pythia-6.9b&gpu=3090;model=pythia-160m&gpu=h100");
   check("what does not fit is said", await text(page, ".headline") === "Does not fit");
   await page.await("document.querySelectorAll('.remedies button').length > 0");
   const before = await page.evaluate("location.hash");
