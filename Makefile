@@ -11,7 +11,7 @@ TRIES ?= 1
 TESTS ?=
 # Tests at once: some of them sleep while others compute.
 JOBS ?= $(shell expr $$(nproc) + 1)
-QUICKSTART_COMMAND ?= build/dev/gpudays bench pythia-14m --device-memory 2GiB
+QUICKSTART_SECONDS ?= 30
 
 .DEFAULT_GOAL := all
 .PHONY: all help quickstart check check-all check-rest test asan fuzz gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme planner install clean
@@ -23,12 +23,11 @@ all: build/dev/build.ninja ## build everything (the default)
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 14
 
-quickstart: ## install what is missing, build, run a first benchmark on the CPU, train for half a minute
+quickstart: ## install what is missing, build, answer for GPUs, then predict, measure and train on the CPU
 	@tools/setup --build
 	@$(MAKE) --no-print-directory --silent build/dev/build.ninja
 	@cmake --build --preset dev --target gpudays
-	$(QUICKSTART_COMMAND)
-	@tools/learn build/dev/gpudays
+	@tools/quickstart build/dev/gpudays $(QUICKSTART_SECONDS)
 
 check: ## install what is missing, then every test: dev, sanitizers, fuzzers, clang, lint
 	@tools/setup

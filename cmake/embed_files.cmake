@@ -20,7 +20,7 @@ foreach(path IN LISTS files)
   string(APPEND table "    {\"${path}\", file_${count}, ${length}},\n")
   math(EXPR count "${count} + 1")
 endforeach()
-file(WRITE "${OUTPUT}" "/* Written by the build (cmake/embed_files.cmake) from data/ and src/backend/. */
+file(WRITE "${OUTPUT}" "/* Written by the build (cmake/embed_files.cmake) from data/, src/backend/ and results/. */
 #include \"base/embedded.h\"
 
 ${arrays}

@@ -21,17 +21,21 @@ file(GLOB_RECURSE data_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/d
   data/*.json data/*.csv data/*.css data/*.js data/completion/gpudays.* docs/gpudays.1.in)
 file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src/backend"
   src/backend/*.cu src/backend/*.cuh)
-if(EMSCRIPTEN) # a page compiles no kernels and tokenizes nothing
+file(GLOB result_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" results/*.csv)
+if(EMSCRIPTEN) # a page compiles no kernels, tokenizes nothing and has no results
   set(kernel_files "")
+  set(result_files "")
   list(FILTER data_files EXCLUDE REGEX "^(completion|report|survey|tokenizers)/")
 endif()
-list(APPEND data_files ${kernel_files})
+list(APPEND data_files ${kernel_files} ${result_files})
 list(SORT data_files)
 file(CONFIGURE OUTPUT "${GD_GENERATED_DIR}/embedded_files.txt" CONTENT "${data_files}" @ONLY)
 set(data_paths "")
 foreach(path IN LISTS data_files)
   if(path IN_LIST kernel_files)
     list(APPEND data_paths "${PROJECT_SOURCE_DIR}/src/backend/${path}")
+  elseif(path IN_LIST result_files)
+    list(APPEND data_paths "${PROJECT_SOURCE_DIR}/${path}")
   else()
     list(APPEND data_paths "${PROJECT_SOURCE_DIR}/data/${path}")
   endif()
@@ -39,7 +43,7 @@ endforeach()
 add_custom_command(
   OUTPUT "${GD_GENERATED_DIR}/embedded_data.c"
   COMMAND "${CMAKE_COMMAND}"
-          "-DFOLDERS=${PROJECT_SOURCE_DIR}/data;${PROJECT_SOURCE_DIR}/src/backend"
+          "-DFOLDERS=${PROJECT_SOURCE_DIR}/data;${PROJECT_SOURCE_DIR}/src/backend;${PROJECT_SOURCE_DIR}"
           "-DLIST=${GD_GENERATED_DIR}/embedded_files.txt"
           "-DOUTPUT=${GD_GENERATED_DIR}/embedded_data.c"
           -P "${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake"

@@ -16,12 +16,13 @@ target_include_directories(jansson SYSTEM PUBLIC "${PROJECT_BINARY_DIR}/jansson"
 
 file(GLOB_RECURSE planner_sources CONFIGURE_DEPENDS src/*.c)
 list(FILTER planner_sources EXCLUDE REGEX "/src/(api|backend/(cpu|cuda|ref)|plot|survey|train)/|/src/backend/host\\.c")
-list(FILTER planner_sources EXCLUDE REGEX "/src/(store/store[a-z_]*|cli/show_table)\\.c")
+list(FILTER planner_sources EXCLUDE REGEX "/src/store/store[a-z_]*\\.c")
 list(FILTER planner_sources EXCLUDE REGEX
   "/src/cli/cmd_(accuracy|bench|calibrate|completion|doctor|evaluate|fit|report|results|runs|sample|survey|tokens|train|trial|verify|watch)\\.c")
 add_executable(planner ${planner_sources} $<TARGET_OBJECTS:gd_embedded>)
 add_dependencies(planner gd_generated)
-target_include_directories(planner PRIVATE src include "${GD_GENERATED_DIR}")
+# src/web has a libsmartcols.h.
+target_include_directories(planner PRIVATE src src/web include "${GD_GENERATED_DIR}")
 target_link_libraries(planner PRIVATE jansson gd_flags)
 # One answer at a time, many of them by the same instance: main() is called again and again.
 target_link_options(planner PRIVATE -O3

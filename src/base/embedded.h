@@ -1,9 +1,9 @@
 /*
  * The data files that travel inside the binary, so that gpudays is one file: presets, hardware
- * records, prices, scripts for shells, CUDA kernels. The table is written by the build
- * (cmake/embed_files.cmake) from every .json and .csv file and every script under data/ and every
- * .cu and .cuh file under src/backend/; this header only declares it. Looking up and parsing is the
- * caller's.
+ * records, prices, scripts for shells, CUDA kernels, published results. The table is written by the
+ * build (cmake/embed_files.cmake) from every .json and .csv file and every script under data/,
+ * every .cu and .cuh file under src/backend/ and every .csv file of results/; this header only
+ * declares it. Looking up and parsing is the caller's.
  *
  *   for (int i = 0; i < gd_embedded_file_count; i++)
  *     if (strncmp(gd_embedded_files[i].path, "models/", 7) == 0)
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct gd_embedded_file {
-  const char *path; /* relative to data/ or src/backend/, "models/pythia-14m.json" */
+  const char *path; /* relative to data/ or src/backend/; "results/h200.csv" */
   const char *text; /* the bytes of the file, then a NUL */
   int64_t length;   /* bytes, without the NUL */
 };

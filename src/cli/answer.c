@@ -338,6 +338,18 @@ static const char *say_train(struct gd_cli *cli, const struct gd_point *point) {
                       methods, point->model->family->images ? "FOLDER" : "FILE");
 }
 
+/* "580 days, 3 % less than measured": how far a prediction for this machine was off. */
+static const char *say_predicted(struct gd_cli *cli, const struct gd_point *point) {
+  const struct gd_prediction *prediction = &point->prediction;
+  struct gd_show_duration shown;
+  gd_show_duration(&shown, prediction->days, prediction->days_low, prediction->days_high);
+  double percent = 100 * (prediction->days / point->trial.days - 1);
+  if (fabs(percent) < 0.5)
+    return gd_show_cell(cli, "%s, as measured", shown.value);
+  return gd_show_cell(cli, "%s, %.0f %% %s than measured", shown.value, fabs(percent),
+                      percent < 0 ? "less" : "more");
+}
+
 void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
                         const struct gd_point *point, struct gd_answer *answer) {
   const struct gd_trial *trial = &point->trial;
@@ -368,6 +380,8 @@ void gd_answer_of_trial(struct gd_cli *cli, const struct gd_predicting *p,
     gd_format_digits(loss, sizeof loss, trial->loss, 4);
     answer->trust = gd_show_cell(cli, "measured here; loss %s, gradient norm %.3g: plausible", loss,
                                  trial->norm);
+    if (gd_predicting_shows(p) && point->prediction.known)
+      answer->predicted = say_predicted(cli, point);
   } else if (point->prediction.known) {
     answer->trust = say_trust(cli, p, &point->prediction, trial->ranks);
   }
@@ -552,6 +566,8 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
   }
   if (answer->days > 0) {
     append_time(cli, answer);
+    if (answer->predicted)
+      append_item(cli, "predicted", answer->predicted);
     append_speed(cli, answer);
   } else {
     append_item(cli, "answer",
@@ -573,9 +589,9 @@ void gd_answer_append(struct gd_cli *cli, const struct gd_answer *answer) {
 enum gd_status gd_answer_table(struct gd_cli *cli, const struct gd_answer *answers, int count,
                                struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false}, {"HARDWARE", false}, {"TIME", true},    {"INTERVAL", true},
-      {"PER S", true},  {"MFU", true},       {"METHOD", false}, {"MICRO-BATCH", true},
-      {"MEMORY", true}, {"RENT", true},      {"KWH", true}};
+      {"MODEL", false, 0}, {"HARDWARE", false, 0}, {"TIME", true, 0},    {"INTERVAL", true, 1},
+      {"PER S", true, 6},  {"MFU", true, 4},       {"METHOD", false, 3}, {"MICRO-BATCH", true, 5},
+      {"MEMORY", true, 2}, {"RENT", true, 1},      {"KWH", true, 7}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < count; i++) {
     const struct gd_answer *answer = &answers[i];

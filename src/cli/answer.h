@@ -33,6 +33,7 @@ struct gd_answer {
   const char *step;      /* what it consists of, and its times; or NULL */
   const char *memory;    /* by category; NULL: that is not known */
   const char *why;       /* why this method, where a simpler one does not fit; or NULL */
+  const char *predicted; /* of a measured one: what was predicted; NULL: nothing was */
   const char *next, *trust;
   /* of a target whose days are known; else NaN and NULL */
   double rent_usd, rent_usd_per_gpu_hour, hardware_usd, experiment_usd;

@@ -246,9 +246,9 @@ static enum gd_status list_one(void *user, const struct gd_calibration_entry *en
 }
 
 static enum gd_status list(struct gd_cli *cli, struct gd_error *err) {
-  static const struct gd_show_column columns[] = {{"NAME", false},         {"DEVICE", false},
-                                                  {"DATE", false},         {"POINTS", true},
-                                                  {"LEARNED FROM", false}, {"FILE", false}};
+  static const struct gd_show_column columns[] = {{"NAME", false, 0},         {"DEVICE", false, 0},
+                                                  {"DATE", false, 2},         {"POINTS", true, 3},
+                                                  {"LEARNED FROM", false, 1}, {"FILE", false, 4}};
   struct listing listing = {
       .cli = cli, .rows = GD_SHOW_ROWS(cli, columns), .objects = {.object = json_array()}};
   struct gd_show_object root;

@@ -14,6 +14,7 @@
 #include "base/embedded.h"
 #include "base/file.h"
 #include "base/switches.h"
+#include "cli/show.h"
 #include "comm/comm.h"
 #include "pass/pass.h"
 #include "store/store.h"
@@ -235,6 +236,8 @@ void gd_cli_trial_options(const struct gd_cli *cli, const struct gd_method *meth
 
 enum gd_status gd_cli_write(struct gd_cli *cli, struct gd_error *err) {
   struct gd_strbuf *out = &cli->out;
+  if (!gd_cli_for_programs(cli) && !cli->verbatim)
+    gd_show_fold(out);
   gd_strbuf_clean(out, cli->options.json);
   if (out->failed)
     return gd_nomem(err, "while printing");

@@ -20,6 +20,7 @@ struct gd_cli {
   int n_arguments;
   const struct gd_option **given; /* options, each once; in the arena */
   int n_given;
+  bool verbatim;        /* the output is for another tool: its lines stay as long as they are */
   bool bold;            /* stdout is a terminal that may be coloured */
   bool colour;          /* stderr may be coloured */
   bool progress;        /* stderr is a terminal, and not --quiet */

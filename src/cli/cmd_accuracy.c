@@ -40,8 +40,11 @@ static void add_interval(struct gd_show_rows *rows, const char *what,
 
 static enum gd_status show_summary(struct gd_cli *cli, const struct gd_accuracy *a,
                                    struct gd_error *err) {
-  static const struct gd_show_column columns[] = {
-      {"PREDICTED", false}, {"COMPARED", true}, {"MEDIAN", true}, {"90 %", true}, {"WORST", true}};
+  static const struct gd_show_column columns[] = {{"PREDICTED", false, 0},
+                                                  {"COMPARED", true, 2},
+                                                  {"MEDIAN", true, 0},
+                                                  {"90 %", true, 1},
+                                                  {"WORST", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   struct gd_accuracy_score trials = gd_accuracy_trials(a, NULL);
   int exact, near, right[2], of[2];
@@ -329,9 +332,9 @@ static enum gd_status show_added(struct gd_cli *cli, const struct gd_published *
                                  const struct gd_published_fit *fit, const char *path,
                                  struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"ROW", false},      {"STACK", false},    {"GPU", false},
-      {"COUNT", true},     {"MODEL", false},    {"MICRO-BATCH", true},
-      {"PUBLISHED", true}, {"PREDICTED", true}, {"TIME OFF BY", true}};
+      {"ROW", false, 0},      {"STACK", false, 0},    {"GPU", false, 0},
+      {"COUNT", true, 1},     {"MODEL", false, 0},    {"MICRO-BATCH", true, 4},
+      {"PUBLISHED", true, 3}, {"PREDICTED", true, 3}, {"TIME OFF BY", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < published->count; i++) {
     const struct gd_published_row *from = &published->rows[i];
@@ -414,6 +417,7 @@ static enum gd_status check_output(const char *path, struct gd_error *err) {
 
 enum gd_status gd_cmd_accuracy(struct gd_cli *cli, struct gd_error *err) {
   struct gd_accuracy accuracy = {0};
+  cli->verbatim = cli->options.template;
   if (cli->n_arguments > 0 && strcmp(cli->arguments[0], "add") == 0)
     return add_published(cli, err);
   if (cli->options.template)

@@ -19,8 +19,11 @@
 
 static enum gd_status append_points(struct gd_cli *cli, const struct gd_rates *rates,
                                     struct gd_error *err) {
-  static const struct gd_show_column columns[] = {
-      {"OP", false}, {"UNIT", false}, {"POINTS", true}, {"SLOWEST", true}, {"FASTEST", true}};
+  static const struct gd_show_column columns[] = {{"OP", false, 0},
+                                                  {"UNIT", false, 0},
+                                                  {"POINTS", true, 1},
+                                                  {"SLOWEST", true, 0},
+                                                  {"FASTEST", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int kind = 0; kind < GD_OP_COUNT; kind++)
     for (int unit = 0; unit < GD_PEAK_COUNT; unit++) {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/embedded.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -24,6 +25,7 @@ struct completing {
   /* what stands before the current word */
   enum gd_command_id id;
   int n_arguments;                     /* of the command */
+  const char *verb;                    /* the first of them, NULL: none */
   bool ended;                          /* by "--": no options any more */
   const struct gd_option *waiting;     /* its value is the current word */
   unsigned char seen[GD_OPTIONS_MOST]; /* options that are given, by place in the table */
@@ -206,22 +208,50 @@ static void find_argument(const struct completing *c, char *word, size_t size) {
   word[0] = '\0';
 }
 
+static const struct {
+  enum gd_command_id id;
+  const char *name, *help;
+} verbs[] = {
+    {GD_COMMAND_RESULTS, "save", "write all trials to a file"},
+    {GD_COMMAND_RESULTS, "load", "add the trials of a file, or published ones"},
+    {GD_COMMAND_RESULTS, "remove", "forget trials"},
+    {GD_COMMAND_CALIBRATE, "learn", "add what trials and runs say"},
+    {GD_COMMAND_CALIBRATE, "load", "take a calibration"},
+    {GD_COMMAND_CALIBRATE, "list", "show all calibrations"},
+};
+
+/* Results that come with gpudays, by name. */
+static void offer_published(struct completing *c) {
+  static const char folder[] = "results/";
+  for (int i = 0; i < gd_embedded_file_count; i++) {
+    const char *name = gd_embedded_files[i].path + sizeof folder - 1;
+    char word[64];
+    if (strncmp(gd_embedded_files[i].path, folder, sizeof folder - 1) != 0)
+      continue;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(name, "."), name);
+    offer(c, word, "published with gpudays");
+  }
+}
+
 static enum gd_status offer_arguments(struct completing *c, struct gd_error *err) {
   char argument[32] = "";
   find_argument(c, argument, sizeof argument);
   if (strcmp(argument, "COMMAND") == 0) {
     offer_commands(c);
   } else if (strcmp(argument, "VERB") == 0) {
-    offer(c, "save", "write all trials to a file");
-    offer(c, "load", "add the trials of a file");
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+      if (verbs[i].id == c->id)
+        offer(c, verbs[i].name, verbs[i].help);
   } else if (strcmp(argument, "SHELL") == 0) {
     offer(c, "bash", "");
     offer(c, "zsh", "");
     offer(c, "fish", "");
   } else if (strcmp(argument, "DIR") == 0) {
     c->kind = "folders";
-  } else if (argument[0]) {
+  } else if (argument[0] && !(c->verb && strcmp(c->verb, "remove") == 0)) {
     c->kind = "files";
+    if (c->verb && c->id == GD_COMMAND_RESULTS && strcmp(c->verb, "load") == 0)
+      offer_published(c);
     if (strcmp(argument, "MODEL") == 0)
       return offer_models(c, err);
     if (strcmp(argument, "GPU") == 0)
@@ -251,6 +281,7 @@ static void read_words(struct completing *c, const char *const *words, int count
       if (gd_command_find(word, &c->id, NULL) != GD_OK)
         c->ended = true; /* nonsense: nothing is known about what follows */
     } else {
+      c->verb = c->n_arguments == 0 ? word : c->verb;
       c->n_arguments++;
     }
   }
@@ -297,6 +328,7 @@ enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err) {
   const char *shell = cli->arguments[0];
   char path[64], clean[32];
   struct gd_show_object answer;
+  cli->verbatim = true;
   if (strcmp(shell, "words") == 0)
     return complete_words(cli, err);
   snprintf(path, sizeof path, "completion/gpudays.%.16s", shell);

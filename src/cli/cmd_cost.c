@@ -588,9 +588,9 @@ static void append_largest(struct gd_cli *cli, const struct gd_money_preset *pre
 static enum gd_status append_presets(struct gd_cli *cli, const struct gd_money_presets *presets,
                                      struct gd_error *err) {
   const int count = presets->count;
-  static const struct gd_show_column columns[] = {{"MODEL", false},     {"PARAMETERS", true},
-                                                  {"FLOPS", true},      {"IF BOUGHT", false},
-                                                  {"IF RENTED", false}, {"DAYS FROM", false}};
+  static const struct gd_show_column columns[] = {{"MODEL", false, 0},     {"PARAMETERS", true, 2},
+                                                  {"FLOPS", true, 3},      {"IF BOUGHT", false, 0},
+                                                  {"IF RENTED", false, 0}, {"DAYS FROM", false, 1}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
   for (int i = 0; i < count; i++) {

@@ -117,12 +117,15 @@ static void append_substitutions(struct gd_cli *cli, const struct question *ques
 static enum gd_status show_table(struct gd_cli *cli, const struct question *question,
                                  struct gd_error *err) {
   const struct gd_estimate_grid *grid = &question->grid;
-  struct gd_show_column columns[COLUMNS] = {
-      {"MODEL", false}, {"FLOPS", true}, {"GPU", false}, {"RATE", false}, {"TFLOP/s", true}};
+  struct gd_show_column columns[COLUMNS] = {{"MODEL", false, 0},
+                                            {"FLOPS", true, 0},
+                                            {"GPU", false, 0},
+                                            {"RATE", false, 0},
+                                            {"TFLOP/s", true, 0}};
   struct gd_show_rows rows = {.cli = cli, .columns = columns, .n_columns = FIXED + grid->n_counts};
   for (int c = 0; c < grid->n_counts; c++)
     columns[FIXED + c] = (struct gd_show_column){
-        gd_show_cell(cli, "%d GPU%s", grid->counts[c], grid->counts[c] == 1 ? "" : "s"), true};
+        gd_show_cell(cli, "%d GPU%s", grid->counts[c], grid->counts[c] == 1 ? "" : "s"), true, 0};
   for (int m = 0; m < grid->n_models; m++)
     for (int g = 0; g < grid->n_gpus; g++)
       set_row(cli, question, m, g, gd_show_row(&rows));

@@ -66,6 +66,7 @@ static enum gd_status deliver(struct gd_cli *cli, const struct gd_trial *trial,
 enum gd_status gd_cmd_export(struct gd_cli *cli, struct gd_error *err) {
   struct gd_strbuf text = {0};
   struct gd_model model;
+  cli->verbatim = true;
   if (!cli->options.format_given)
     return gd_fail(err, GD_BAD_INPUT,
                    "export needs a format: --format hf, deepspeed, torchtitan or sbatch");

@@ -10,11 +10,11 @@
 
 static enum gd_status show_parameters(struct gd_cli *cli, const struct gd_published_errors *errors,
                                       struct gd_error *err) {
-  static const struct gd_show_column columns[] = {{"PARAMETER", false},
-                                                  {"VALUE", true},
-                                                  {"EXPECTED", true},
-                                                  {"UNIT", false},
-                                                  {"OF WHAT", false}};
+  static const struct gd_show_column columns[] = {{"PARAMETER", false, 0},
+                                                  {"VALUE", true, 0},
+                                                  {"EXPECTED", true, 1},
+                                                  {"UNIT", false, 0},
+                                                  {"OF WHAT", false, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < GD_GPU_PARAMETERS; i++) {
     const struct gd_gpu_parameter_info *info = gd_gpu_parameter((enum gd_gpu_parameter)i);
@@ -30,8 +30,11 @@ static enum gd_status show_parameters(struct gd_cli *cli, const struct gd_publis
 
 static enum gd_status show_stacks(struct gd_cli *cli, const struct gd_published_errors *errors,
                                   struct gd_error *err) {
-  static const struct gd_show_column columns[] = {
-      {"STACK", false}, {"ROWS", true}, {"TRAFFIC", true}, {"HOST", true}, {"TITLE", false}};
+  static const struct gd_show_column columns[] = {{"STACK", false, 0},
+                                                  {"ROWS", true, 0},
+                                                  {"TRAFFIC", true, 1},
+                                                  {"HOST", true, 2},
+                                                  {"TITLE", false, 3}};
   const struct gd_stacks *stacks = &errors->published->stacks;
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < stacks->count; i++) {
@@ -56,8 +59,11 @@ static enum gd_status show_errors(struct gd_cli *cli, const struct gd_published_
       [GD_UNSEEN_ARCHITECTURE] = "the architecture left out",
       [GD_UNSEEN_STACK] = "source and stack left out",
       [GD_UNSEEN_BOTH] = "GPU, source and stack left out"};
-  static const struct gd_show_column columns[] = {
-      {"PREDICTED WITH", false}, {"ROWS", true}, {"MEDIAN", true}, {"90 %", true}, {"WORST", true}};
+  static const struct gd_show_column columns[] = {{"PREDICTED WITH", false, 0},
+                                                  {"ROWS", true, 0},
+                                                  {"MEDIAN", true, 0},
+                                                  {"90 %", true, 0},
+                                                  {"WORST", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < GD_UNSEEN_COUNT; i++) {
     struct gd_published_score score =

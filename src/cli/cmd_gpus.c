@@ -163,7 +163,7 @@ static const char *usd_cell(struct gd_cli *cli, double usd) {
 static enum gd_status append_networks(struct gd_cli *cli, const struct gd_hw *hw,
                                       struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"NETWORK", false}, {"TITLE", false}, {"GB/s", true}, {"LATENCY", true}};
+      {"NETWORK", false, 0}, {"TITLE", false, 1}, {"GB/s", true, 1}, {"LATENCY", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
   for (int i = 0; i < hw->n_networks; i++) {
@@ -182,9 +182,9 @@ static enum gd_status append_networks(struct gd_cli *cli, const struct gd_hw *hw
 static enum gd_status show_table(struct gd_cli *cli, const struct gd_hw *hw,
                                  const struct gd_gpu *const *gpus, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"GPU", false},   {"CLASS", false}, {"MEMORY", true}, {"GB/s", true},
-      {"16-BIT", true}, {"TF32", true},   {"FP32", true},   {"PEERS", false},
-      {"LINK", true},   {"W", true},      {"USD", true},    {"USD/h FROM", true},
+      {"GPU", false, 0},   {"CLASS", false, 6}, {"MEMORY", true, 0}, {"GB/s", true, 1},
+      {"16-BIT", true, 0}, {"TF32", true, 3},   {"FP32", true, 3},   {"PEERS", false, 7},
+      {"LINK", true, 8},   {"W", true, 5},      {"USD", true, 4},    {"USD/h FROM", true, 2},
   };
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];
@@ -252,8 +252,8 @@ static void append_summary(struct gd_cli *cli, const struct gd_gpu *gpu) {
 static enum gd_status append_machines(struct gd_cli *cli, const struct gd_hw *hw,
                                       const struct gd_gpu *gpu, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MACHINE", false}, {"GPUS", true},   {"CPUS", true}, {"MEMORY", true},
-      {"PEERS", false},   {"W MORE", true}, {"USD", true},
+      {"MACHINE", false, 0}, {"GPUS", true, 0},   {"CPUS", true, 4}, {"MEMORY", true, 0},
+      {"PEERS", false, 7},   {"W MORE", true, 5}, {"USD", true, 4},
   };
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < hw->n_machines; i++) {
@@ -278,7 +278,7 @@ static enum gd_status append_machines(struct gd_cli *cli, const struct gd_hw *hw
 static enum gd_status append_rents(struct gd_cli *cli, const struct gd_hw *hw,
                                    const struct gd_gpu *gpu, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"RENT", false}, {"USD A GPU-HOUR", true}, {"DATE", false}};
+      {"RENT", false, 0}, {"USD A GPU-HOUR", true, 0}, {"DATE", false, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < hw->n_rents; i++) {
     if (strcmp(hw->rents[i].gpu, gpu->name) != 0)

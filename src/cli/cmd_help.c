@@ -1,6 +1,7 @@
 /*
  * `gpudays help`, `--help` of a command, `--version`: all of it out of the tables of options.c.
- * Each page of a command fits a terminal of 24 lines and 80 columns, but for bench and train.
+ * Each page of a command fits a terminal of 24 lines and 80 columns, but for plan, results, bench
+ * and train.
  */
 #include <stdio.h>
 #include <string.h>
@@ -225,6 +226,7 @@ enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err) {
   enum gd_command_id id = GD_COMMAND_NONE;
   if (cli->options.json || cli->options.csv)
     return show_tables(cli, err);
+  cli->verbatim = true; /* it has its lines */
   if (cli->options.man)
     return gd_manual_print(&cli->out, err);
   /* `help bench` names the command as an argument, `bench --help` is it. */

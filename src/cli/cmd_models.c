@@ -132,8 +132,9 @@ static enum gd_status show_one(struct gd_cli *cli, struct gd_error *err) {
 static enum gd_status show_table(struct gd_cli *cli, const struct entry *entries, int count,
                                  struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false}, {"FAMILY", false}, {"PARAMETERS", true}, {"SEQ", true},   {"BATCH", true},
-      {"STEPS", true},  {"PREC", false},   {"OPT", false},       {"FLOPS", true},
+      {"MODEL", false, 0}, {"FAMILY", false, 4}, {"PARAMETERS", true, 0},
+      {"SEQ", true, 2},    {"BATCH", true, 2},   {"STEPS", true, 1},
+      {"PREC", false, 5},  {"OPT", false, 6},    {"FLOPS", true, 1},
   };
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];

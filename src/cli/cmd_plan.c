@@ -101,13 +101,15 @@ static void append_choice(struct gd_cli *cli, const struct gd_point *points, int
 static enum gd_status append_table(struct gd_cli *cli, const struct gd_predicting *p,
                                    const struct gd_point *points, int count, struct gd_error *err) {
   static const struct gd_show_column bytes[] = {
-      {"MODEL", false},       {"METHOD", false},     {"FITS", false},      {"MICRO-BATCH", true},
-      {"ACCUMULATION", true}, {"DEVICE", true},      {"PARAMETERS", true}, {"GRADIENTS", true},
-      {"OPTIMIZER", true},    {"ACTIVATIONS", true}, {"HOST", true}};
+      {"MODEL", false, 0},      {"METHOD", false, 0},      {"FITS", false, 0},
+      {"MICRO-BATCH", true, 1}, {"ACCUMULATION", true, 5}, {"DEVICE", true, 0},
+      {"PARAMETERS", true, 6},  {"GRADIENTS", true, 7},    {"OPTIMIZER", true, 7},
+      {"ACTIVATIONS", true, 3}, {"HOST", true, 4}};
   static const struct gd_show_column times[] = {
-      {"MODEL", false},       {"METHOD", false}, {"FITS", false},  {"TIME", true},
-      {"INTERVAL", true},     {"STEP", true},    {"UPDATE", true}, {"MICRO-BATCH", true},
-      {"ACCUMULATION", true}, {"DEVICE", true},  {"HOST", true}};
+      {"MODEL", false, 0}, {"METHOD", false, 0},     {"FITS", false, 0},
+      {"TIME", true, 0},   {"INTERVAL", true, 2},    {"STEP", true, 3},
+      {"UPDATE", true, 6}, {"MICRO-BATCH", true, 1}, {"ACCUMULATION", true, 5},
+      {"DEVICE", true, 0}, {"HOST", true, 4}};
   _Static_assert(sizeof bytes == sizeof times, "both tables have as many columns");
   char device[GD_SHOW_TEXT], host[GD_SHOW_TEXT];
   const struct gd_trial *first = &points[0].trial;
@@ -424,6 +426,7 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
 
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
   struct gd_points_asked asked;
+  cli->verbatim = cli->options.explain;
   if (cli->options.explain && gd_cli_for_programs(cli))
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
   if (cli->options.explain && cli->options.n_gpus > 1)

@@ -123,9 +123,9 @@ static enum gd_status show_objects(struct question *q, struct gd_error *err) {
 
 static enum gd_status show_table(struct question *q, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false}, {"SIZE", true},        {"GPUS", false},   {"STACK", false},
-      {"SEQ", true},    {"MICRO-BATCH", true}, {"METHOD", false}, {"PER S, GPU", true},
-      {"MFU", true},    {"PREDICTED", true},   {"SOURCE", false}};
+      {"MODEL", false, 0}, {"SIZE", true, 5},        {"GPUS", false, 0},   {"STACK", false, 1},
+      {"SEQ", true, 4},    {"MICRO-BATCH", true, 6}, {"METHOD", false, 3}, {"PER S, GPU", true, 0},
+      {"MFU", true, 0},    {"PREDICTED", true, 1},   {"SOURCE", false, 2}};
   struct gd_cli *cli = q->cli;
   char method[GD_METHOD_NAME], text[GD_SHOW_TEXT];
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);

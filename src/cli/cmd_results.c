@@ -4,9 +4,11 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/results_verbs.h"
 #include "cli/show_trial.h"
 #include "pass/method.h"
 #include "store/store.h"
@@ -32,37 +34,50 @@ struct found {
   char model[sizeof((struct gd_trial *)0)->model];
 };
 
-static const struct gd_show_column columns[] = {
-    {"MODEL", false}, {"DEVICE", false},   {"COUNT", true},    {"FREE LUNCH", false},
-    {"CKPT", false},  {"SHARDING", false}, {"OFFLOAD", false}, {"MICRO-BATCH", true},
-    {"ACCUM", true},  {"DAYS", true},      {"95 %", true},     {"MEMORY", true},
-    {"MFU", true},    {"OF PEAK", false},  {"RECIPE", false},  {"LOADED", false},
+enum {
+  COLUMN_ID,
+  COLUMN_MODEL,
+  COLUMN_DEVICE,
+  COLUMN_COUNT,
+  COLUMN_METHOD,
+  COLUMN_MICRO_BATCH,
+  COLUMN_ACCUM,
+  COLUMN_DAYS,
+  COLUMN_INTERVAL,
+  COLUMN_MEMORY,
+  COLUMN_MFU,
+  /* Only where rows need them to be told apart. */
+  COLUMN_PEAK,
+  COLUMN_RECIPE,
+  COLUMN_LIMIT,
+  COLUMN_HOST_LIMIT,
+  COLUMN_MACHINE,
+  COLUMN_VERSION,
+  COLUMN_MEASURED,
+  COLUMN_LOADED,
+  COLUMNS
 };
-/* The last three stand only where rows need them to be told apart. */
-enum { COLUMN_PEAK = 13, COLUMN_RECIPE, COLUMN_LOADED, COLUMNS };
-
-static const char *yes_no(bool yes) {
-  return yes ? "yes" : "no";
-}
-
-static void set_method(struct gd_cli *cli, const char **row, const struct gd_trial *trial) {
-  struct gd_method method;
-  if (gd_method_parse(trial->method, &method, NULL) != GD_OK)
-    return;
-  if (method.without) /* the whole name, which says so */
-    row[0] = gd_show_cell(cli, "%s", trial->method);
-  else if (gd_method_is_free_lunch(&method))
-    row[0] = "yes";
-  else
-    row[0] = method.compile && method.kernels ? "compile+kernels"
-             : method.compile                 ? (method.tf32 ? "compile+tf32" : "compile")
-             : method.kernels                 ? (method.tf32 ? "kernels+tf32" : "kernels")
-             : method.tf32                    ? "tf32"
-                                              : "no";
-  row[1] = yes_no(method.ckpt);
-  row[2] = method.sharding == GD_SHARDING_NONE ? "no" : gd_sharding_name(method.sharding);
-  row[3] = yes_no(method.offload);
-}
+static const struct gd_show_column columns[COLUMNS] = {
+    [COLUMN_ID] = {"ID", false, 0},
+    [COLUMN_MODEL] = {"MODEL", false, 0},
+    [COLUMN_DEVICE] = {"DEVICE", false, 2},
+    [COLUMN_COUNT] = {"COUNT", true, 4},
+    [COLUMN_METHOD] = {"METHOD", false, 0},
+    [COLUMN_MICRO_BATCH] = {"MICRO-BATCH", true, 5},
+    [COLUMN_ACCUM] = {"ACCUM", true, 8},
+    [COLUMN_DAYS] = {"DAYS", true, 0},
+    [COLUMN_INTERVAL] = {"95 %", true, 6},
+    [COLUMN_MEMORY] = {"MEMORY", true, 2},
+    [COLUMN_MFU] = {"MFU", true, 1},
+    [COLUMN_PEAK] = {"OF PEAK", false, 7},
+    [COLUMN_RECIPE] = {"RECIPE", false, 1},
+    [COLUMN_LIMIT] = {"LIMIT", true, 3},
+    [COLUMN_HOST_LIMIT] = {"HOST LIMIT", true, 3},
+    [COLUMN_MACHINE] = {"MACHINE", false, 3},
+    [COLUMN_VERSION] = {"VERSION", false, 4},
+    [COLUMN_MEASURED] = {"MEASURED", false, 3},
+    [COLUMN_LOADED] = {"LOADED", false, 7},
+};
 
 static void set_days(struct gd_cli *cli, const char **row, const struct gd_trial *trial) {
   char low[GD_SHOW_TEXT], high[GD_SHOW_TEXT];
@@ -117,6 +132,20 @@ static void remember_load(struct found *found, const struct gd_trial *trial) {
     found->busy_share = trial->busy_share;
 }
 
+/* What rows of the same model, device and method may differ in. */
+static void set_differing(struct gd_cli *cli, const char **row, const struct gd_store_row *from) {
+  const struct gd_trial *trial = &from->trial;
+  if (trial->device_limit_bytes > 0)
+    row[COLUMN_LIMIT] = gd_show_bytes_cell(cli, trial->device_limit_bytes);
+  if (trial->host_limit_bytes > 0)
+    row[COLUMN_HOST_LIMIT] = gd_show_bytes_cell(cli, trial->host_limit_bytes);
+  row[COLUMN_MACHINE] = gd_show_cell(cli, "%s", from->provenance.host);
+  row[COLUMN_VERSION] = gd_show_cell(cli, "%s %s", trial->version, trial->commit);
+  row[COLUMN_MEASURED] =
+      gd_show_cell(cli, "%.10s %.5s", from->provenance.time,
+                   strlen(from->provenance.time) > 16 ? from->provenance.time + 11 : "");
+}
+
 static enum gd_status add_cells(struct found *found, const struct gd_store_row *from,
                                 struct gd_error *err) {
   const struct gd_trial *trial = &from->trial;
@@ -127,16 +156,19 @@ static enum gd_status add_cells(struct found *found, const struct gd_store_row *
     return gd_nomem(err, "while listing results");
   const char **row = found->cells + (size_t)found->count * COLUMNS;
   memset(row, 0, COLUMNS * sizeof *row);
-  row[0] = gd_show_cell(cli, "%s", trial->model);
-  row[1] = gd_show_cell(cli, "%s", trial->device);
-  row[2] = gd_show_cell(cli, "%d", trial->ranks);
-  set_method(cli, row + 3, trial);
-  row[7] = gd_show_count_cell(cli, trial->micro_batch);
-  row[8] = gd_show_count_cell(cli, trial->accumulation);
-  set_days(cli, row + 9, trial);
-  set_memory(cli, row + 11, trial);
+  row[COLUMN_ID] = gd_show_cell(cli, "%s", from->short_id);
+  row[COLUMN_MODEL] = gd_show_cell(cli, "%s", trial->model);
+  row[COLUMN_DEVICE] = gd_show_cell(cli, "%s", trial->device);
+  row[COLUMN_COUNT] = gd_show_cell(cli, "%d", trial->ranks);
+  row[COLUMN_METHOD] = gd_show_cell(cli, "%s", trial->method);
+  row[COLUMN_MICRO_BATCH] = gd_show_count_cell(cli, trial->micro_batch);
+  row[COLUMN_ACCUM] = gd_show_count_cell(cli, trial->accumulation);
+  set_days(cli, row + COLUMN_DAYS, trial);
+  set_memory(cli, row + COLUMN_MEMORY, trial);
+  set_differing(cli, row, from);
   if (trial->status == GD_TRIAL_OK && trial->peak_flops > 0) {
-    row[12] = gd_show_cell(cli, "%s %%", gd_format_digits(text, sizeof text, 100 * trial->mfu, 2));
+    row[COLUMN_MFU] =
+        gd_show_cell(cli, "%s %%", gd_format_digits(text, sizeof text, 100 * trial->mfu, 2));
     row[COLUMN_PEAK] = gd_show_trial_peak(trial);
     found->peaks |= 1U << gd_trial_peak(trial);
   }
@@ -164,6 +196,7 @@ static void set_row(struct gd_show_object *to, const struct gd_store_row *row) {
   gd_show_set_object(to, "provenance", &object);
   gd_show_set_text(to, "origin", row->origin[0] ? row->origin : "here");
   gd_show_set_text(to, "key", row->key_hash);
+  gd_show_set_text(to, "id", row->short_id);
   gd_show_set_bool(to, "superseded", row->superseded);
 }
 
@@ -271,6 +304,51 @@ static void append_load(struct found *found) {
   gd_show_paragraph(&found->cli->out, 2, note);
 }
 
+/* --- which columns tell rows apart --------------------------------------------------------- */
+
+static bool is_same(const char *a, const char *b) {
+  return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+/* Rows that the columns which are always shown, but for what was measured, do not tell apart. */
+static int compare_cores(const void *left, const void *right) {
+  static const int cores[] = {COLUMN_MODEL, COLUMN_METHOD, COLUMN_DEVICE, COLUMN_COUNT,
+                              COLUMN_MICRO_BATCH};
+  const char *const *a = *(const char *const *const *)left, *const *b =
+                                                                *(const char *const *const *)right;
+  int order = 0;
+  for (size_t i = 0; i < sizeof cores / sizeof *cores && order == 0; i++)
+    order = strcmp(a[cores[i]] ? a[cores[i]] : "", b[cores[i]] ? b[cores[i]] : "");
+  return order;
+}
+
+/* Shows each of the columns that two such rows differ in; the time only where nothing else does. */
+static enum gd_status tell_apart(const struct found *found, bool hidden[COLUMNS],
+                                 struct gd_error *err) {
+  static const int columns_that_tell[] = {COLUMN_RECIPE, COLUMN_LIMIT, COLUMN_HOST_LIMIT,
+                                          COLUMN_MACHINE, COLUMN_VERSION};
+  const char ***rows = gd_mem_alloc(found->count + 1, sizeof *rows);
+  if (!rows)
+    return gd_nomem(err, "while listing results");
+  for (uint32_t i = 0; i < found->count; i++)
+    rows[i] = found->cells + (size_t)i * COLUMNS;
+  qsort(rows, found->count, sizeof *rows, compare_cores);
+  for (uint32_t i = 1; i < found->count; i++) {
+    bool told = false;
+    if (compare_cores(&rows[i - 1], &rows[i]) != 0)
+      continue;
+    for (size_t k = 0; k < sizeof columns_that_tell / sizeof *columns_that_tell; k++) {
+      int column = columns_that_tell[k];
+      bool differs = !is_same(rows[i - 1][column], rows[i][column]);
+      hidden[column] = hidden[column] && !differs;
+      told = told || differs;
+    }
+    hidden[COLUMN_MEASURED] = hidden[COLUMN_MEASURED] && told;
+  }
+  gd_mem_free(rows);
+  return GD_OK;
+}
+
 /* The table, or its like for programs. */
 static enum gd_status append_found(struct found *found, struct gd_error *err) {
   struct gd_cli *cli = found->cli;
@@ -278,12 +356,18 @@ static enum gd_status append_found(struct found *found, struct gd_error *err) {
     return end_json(found, err);
   if (cli->options.csv)
     return GD_OK;
-  const bool hidden[COLUMNS] = {[COLUMN_PEAK] = (found->peaks & (found->peaks - 1)) == 0,
-                                [COLUMN_RECIPE] = !found->other_recipe,
-                                [COLUMN_LOADED] = found->loaded == 0};
+  bool hidden[COLUMNS] = {[COLUMN_PEAK] = (found->peaks & (found->peaks - 1)) == 0,
+                          [COLUMN_RECIPE] = !found->other_recipe,
+                          [COLUMN_LIMIT] = true,
+                          [COLUMN_HOST_LIMIT] = true,
+                          [COLUMN_MACHINE] = true,
+                          [COLUMN_VERSION] = true,
+                          [COLUMN_MEASURED] = true,
+                          [COLUMN_LOADED] = found->loaded == 0};
   struct gd_show_column shown[COLUMNS];
   size_t to = 0;
   int n_shown = 0;
+  GD_TRY(tell_apart(found, hidden, err));
   for (int i = 0; i < COLUMNS; i++)
     if (!hidden[i])
       shown[n_shown++] = columns[i];
@@ -301,15 +385,46 @@ static enum gd_status visit(void *user, const struct gd_store_row *row, struct g
   return add_row(user, row, err);
 }
 
-static enum gd_status list(struct gd_cli *cli, struct gd_store *store,
-                           const struct gd_store_filter *filter, struct gd_error *err) {
+/* "pythia-14m on H100: 3 of 12 trials measured, 9 pending since 2026-05-01 12:30". */
+static enum gd_status visit_progress(void *user, const struct gd_store_progress *of,
+                                     struct gd_error *err) {
+  struct gd_cli *cli = user;
+  struct gd_strbuf line = {0};
+  int64_t trials = of->pending + of->measured;
+  (void)err;
+  gd_strbuf_printf(&line,
+                   "%s on %d x %s, %s: %lld of %lld trial%s measured, %lld pending, planned "
+                   "%.10s %.5s",
+                   of->model, of->ranks, of->device, of->host, (long long)of->measured,
+                   (long long)trials, trials == 1 ? "" : "s", (long long)of->pending, of->since,
+                   strlen(of->since) > 16 ? of->since + 11 : "");
+  gd_show_buffer(&cli->out, 0, &line);
+  return GD_OK;
+}
+
+/* How far each search is, before the list of what it has yet to measure. */
+static enum gd_status append_progress(struct gd_cli *cli, struct gd_store *store,
+                                      const struct gd_store_filter *filter, struct gd_error *err) {
+  GD_TRY(gd_store_progress(store, filter, visit_progress, cli, err));
+  gd_show_paragraph(&cli->out, 0,
+                    "The 'gpudays bench' that planned them goes on when it is given again; "
+                    "'gpudays results remove --pending --yes' gives them up.");
+  gd_strbuf_append(&cli->out, "\n");
+  return GD_OK;
+}
+
+enum gd_status gd_results_list(struct gd_cli *cli, struct gd_store *store,
+                               const struct gd_store_filter *filter, struct gd_error *err) {
   struct found found;
   found_begin(&found, cli);
   enum gd_status status = gd_store_query(store, filter, visit, &found, err);
   if (status == GD_OK && found.count == 0 && !gd_cli_for_programs(cli))
-    gd_strbuf_printf(&cli->out, "no %s trials that match in %s; 'gpudays bench' measures some\n",
-                     filter->pending ? "pending" : "finished", gd_store_path(store));
-  else if (status == GD_OK)
+    gd_strbuf_printf(&cli->out, "no %s trials that match in %s; 'gpudays bench' measures some%s\n",
+                     filter->pending ? "pending" : "finished", gd_store_path(store),
+                     filter->pending ? "" : ", 'gpudays results load h200' adds published ones");
+  else if (status == GD_OK && filter->pending && !gd_cli_for_programs(cli))
+    status = append_progress(cli, store, filter, err);
+  if (status == GD_OK && (found.count > 0 || gd_cli_for_programs(cli)))
     status = append_found(&found, err);
   found_deinit(&found);
   return status;
@@ -352,61 +467,6 @@ static enum gd_status show_total(struct gd_cli *cli, struct gd_store *store,
   return GD_OK;
 }
 
-static enum gd_status save(struct gd_cli *cli, struct gd_store *store, struct gd_error *err) {
-  struct gd_show_object object;
-  const char *file = gd_cli_file(cli->arguments[1]);
-  int64_t saved = 0;
-  GD_TRY(gd_store_save(store, file ? file : "/dev/stdout", &saved, err));
-  if (!file)
-    return GD_OK;
-  if (!cli->options.json) {
-    gd_strbuf_printf(&cli->out, "saved %lld trial%s to %s\n", (long long)saved,
-                     saved == 1 ? "" : "s", file);
-    return GD_OK;
-  }
-  gd_show_begin(&object);
-  gd_show_set_int(&object, "saved", saved);
-  return gd_show_json(&cli->out, &object, err);
-}
-
-static enum gd_status load(struct gd_cli *cli, struct gd_store *store, struct gd_error *err) {
-  struct gd_show_object object;
-  int64_t added = 0, known = 0;
-  bool piped = strcmp(cli->arguments[1], "-") == 0;
-  const char *file = piped ? "/dev/stdin" : cli->arguments[1];
-  GD_TRY(gd_store_load(store, file, &added, &known, err));
-  if (!cli->options.json) {
-    gd_strbuf_printf(&cli->out, "loaded %lld trial%s from %s; %lld more were here already\n",
-                     (long long)added, added == 1 ? "" : "s", piped ? "standard input" : file,
-                     (long long)known);
-    return GD_OK;
-  }
-  gd_show_begin(&object);
-  gd_show_set_int(&object, "added", added);
-  gd_show_set_int(&object, "known", known);
-  return gd_show_json(&cli->out, &object, err);
-}
-
-/* A filter with save or load would be ignored, and is refused instead. */
-static enum gd_status check_arguments(const struct gd_cli *cli, struct gd_error *err) {
-  const struct gd_store_filter *f = &cli->options.filter;
-  const char *verb = cli->arguments[0];
-  char clean[64];
-  bool known = strcmp(verb, "save") == 0 || strcmp(verb, "load") == 0;
-  if (!known)
-    return gd_fail(err, GD_BAD_INPUT,
-                   "unexpected argument \"%s\"; results takes 'save FILE', 'load FILE' or nothing",
-                   gd_json_excerpt(clean, sizeof clean, verb));
-  if (cli->n_arguments < 2)
-    return gd_fail(err, GD_BAD_INPUT, "results %s needs a file: gpudays results %s FILE", verb,
-                   verb);
-  if (f->model || f->method || f->device || f->host || f->status || f->since || f->pending ||
-      f->history || f->reverse || f->sort || f->limit || cli->options.total || cli->options.ranks ||
-      cli->options.csv)
-    return gd_fail(err, GD_BAD_INPUT, "results %s takes all results; leave the filters out", verb);
-  return GD_OK;
-}
-
 /* What was asked for, with methods by their canonical name. */
 static enum gd_status make_filter(const struct gd_cli *cli, struct gd_store_filter *filter,
                                   char method[GD_METHOD_NAME], struct gd_error *err) {
@@ -429,15 +489,17 @@ enum gd_status gd_cmd_results(struct gd_cli *cli, struct gd_error *err) {
   struct gd_store_filter filter;
   char method[GD_METHOD_NAME];
   if (cli->n_arguments > 0)
-    GD_TRY(check_arguments(cli, err));
+    GD_TRY(gd_results_check_verb(cli, err));
+  else if (cli->options.yes)
+    return gd_fail(err, GD_BAD_INPUT, "--yes is of 'gpudays results remove'");
   GD_TRY(make_filter(cli, &filter, method, err));
   GD_TRY(gd_store_open(cli->options.store, &store, err));
   enum gd_status status;
   if (cli->n_arguments > 0)
-    status = strcmp(cli->arguments[0], "save") == 0 ? save(cli, store, err) : load(cli, store, err);
+    status = gd_results_run_verb(cli, store, &filter, err);
   else
-    status =
-        cli->options.total ? show_total(cli, store, &filter, err) : list(cli, store, &filter, err);
+    status = cli->options.total ? show_total(cli, store, &filter, err)
+                                : gd_results_list(cli, store, &filter, err);
   if (status == GD_OK)
     gd_store_note_left_out(store, &cli->notes);
   gd_store_close(store);

@@ -7,8 +7,9 @@
 #include "cli/show_run.h"
 
 static const struct gd_show_column columns[] = {
-    {"RUN", false}, {"MODEL", false},   {"METHOD", false}, {"STEP", true},  {"LOSS", true},
-    {"EVAL", true}, {"TOKENS/S", true}, {"STATE", false},  {"DATE", false},
+    {"RUN", false, 0},     {"MODEL", false, 2}, {"METHOD", false, 4},
+    {"STEP", true, 0},     {"LOSS", true, 0},   {"EVAL", true, 3},
+    {"TOKENS/S", true, 5}, {"STATE", false, 0}, {"DATE", false, 1},
 };
 
 static const char *loss_cell(struct gd_cli *cli, double loss) {

@@ -94,6 +94,7 @@ static enum gd_status sample(struct sampling *s, struct gd_error *err) {
 
 enum gd_status gd_cmd_sample(struct gd_cli *cli, struct gd_error *err) {
   struct sampling s = {.cli = cli, .progress = {.on = cli->progress, .label = "sample"}};
+  cli->verbatim = true;
   enum gd_status status = sample(&s, err);
   gd_safetensors_close(&s.weights);
   gd_tokenizer_free(s.tokenizer);

@@ -164,7 +164,7 @@ static enum gd_status make_file(struct gd_cli *cli, struct gd_survey_schema *sch
 static enum gd_status append_problems(struct gd_cli *cli, const struct gd_survey *survey,
                                       struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"LINE", true}, {"COLUMN", false}, {"FOUND", false}, {"EXPECTED", false}};
+      {"LINE", true, 0}, {"COLUMN", false, 0}, {"FOUND", false, 0}, {"EXPECTED", false, 0}};
   struct gd_show_object root, row, rows = {.object = json_array()};
   struct gd_show_rows table = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < survey->n_problems; i++) {
@@ -221,7 +221,7 @@ static void append_title(struct gd_cli *cli, const struct gd_survey *survey, con
 static enum gd_status append_answers(struct gd_cli *cli, const struct gd_survey_table *table,
                                      struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"ANSWER", false}, {"COUNT", true}, {"SHARE", true}, {"95 %", true}};
+      {"ANSWER", false, 0}, {"COUNT", true, 0}, {"SHARE", true, 0}, {"95 %", true, 0}};
   char clean[80];
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   for (int i = 0; i < table->n_counts; i++) {
@@ -243,11 +243,11 @@ static enum gd_status append_grid(struct gd_cli *cli, const struct gd_survey_tab
                                   struct gd_error *err) {
   const struct gd_survey_question *question = tables[0].question;
   int width = question->n_answers + 2;
-  struct gd_show_column columns[GD_SURVEY_ANSWERS + 2] = {{"GPUS", false}};
+  struct gd_show_column columns[GD_SURVEY_ANSWERS + 2] = {{"GPUS", false, 0}};
   struct gd_show_rows rows = {.cli = cli, .columns = columns, .n_columns = width};
   for (int i = 0; i < question->n_answers; i++)
-    columns[i + 1] = (struct gd_show_column){question->answers[i].label, true};
-  columns[width - 1] = (struct gd_show_column){"n", true};
+    columns[i + 1] = (struct gd_show_column){question->answers[i].label, true, 0};
+  columns[width - 1] = (struct gd_show_column){"n", true, 0};
   for (int row = 0; row < question->n_rows; row++) {
     const char **line = gd_show_row(&rows);
     line[0] = tables[row].row;
@@ -291,8 +291,11 @@ static enum gd_status append_table(struct gd_cli *cli, const struct gd_survey *s
 static enum gd_status append_access(struct gd_cli *cli, const struct gd_survey *survey,
                                     const struct gd_survey_access *access, int count,
                                     struct gd_error *err) {
-  static const struct gd_show_column columns[] = {
-      {"CLASS", false}, {"CAN USE SOME", true}, {"NONE", true}, {"NOT SURE", true}, {"n", true}};
+  static const struct gd_show_column columns[] = {{"CLASS", false, 0},
+                                                  {"CAN USE SOME", true, 0},
+                                                  {"NONE", true, 0},
+                                                  {"NOT SURE", true, 0},
+                                                  {"n", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   append_title(cli, survey, "Access to GPUs by class");
   for (int i = 0; i < count; i++) {
@@ -309,11 +312,11 @@ static enum gd_status append_access(struct gd_cli *cli, const struct gd_survey *
 static enum gd_status append_compared(struct gd_cli *cli, const struct gd_survey *survey,
                                       const struct gd_survey_comparison *compared, int count,
                                       int paper_respondents, struct gd_error *err) {
-  static const struct gd_show_column columns[] = {{"STATED BY THE PAPER", false},
-                                                  {"PAPER", true},
-                                                  {"HERE", true},
-                                                  {"SHARE", true},
-                                                  {"95 %", true}};
+  static const struct gd_show_column columns[] = {{"STATED BY THE PAPER", false, 0},
+                                                  {"PAPER", true, 0},
+                                                  {"HERE", true, 0},
+                                                  {"SHARE", true, 0},
+                                                  {"95 %", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   if (count == 0)
     return GD_OK;
@@ -511,6 +514,7 @@ enum gd_status gd_cmd_survey(struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
   struct gd_survey_schema schema;
   int asked = cli->n_arguments + options->questions + options->template + (options->synthetic > 0);
+  cli->verbatim = options->template;
   if (asked != 1)
     return gd_fail(
         err, GD_BAD_INPUT,

@@ -192,6 +192,7 @@ static enum gd_status decode(struct gd_cli *cli, const struct gd_tokenizer *toke
 enum gd_status gd_cmd_tokens(struct gd_cli *cli, struct gd_error *err) {
   const struct gd_cli_options *options = &cli->options;
   struct gd_tokenizer *tokenizer = NULL;
+  cli->verbatim = options->decode;
   if (options->decode && (options->split_lines || options->field || options->special ||
                           options->validation.given || options->eos || options->tokens_format))
     return gd_fail(err, GD_BAD_INPUT, "--decode only goes with --tokenizer, --count and --output");

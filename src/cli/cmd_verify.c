@@ -46,8 +46,11 @@ static void add_row(struct gd_show_rows *rows, const char *what, double error, d
 
 static enum gd_status append_summary(struct gd_cli *cli, const struct gd_verify_options *options,
                                      const struct gd_verify_result *result, struct gd_error *err) {
-  static const struct gd_show_column columns[] = {
-      {"RELATIVE ERROR", false}, {"FOUND", true}, {"BOUND", true}, {"", false}, {"", false}};
+  static const struct gd_show_column columns[] = {{"RELATIVE ERROR", false, 0},
+                                                  {"FOUND", true, 0},
+                                                  {"BOUND", true, 0},
+                                                  {"", false, 0},
+                                                  {"", false, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   bool full = options->precision == GD_PRECISION_FP32;
   add_row(&rows, "loss", result->loss_error, result->loss_bound,

@@ -10,17 +10,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/exit_code.h"
+#include "base/json.h"
 #include "base/switches.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/show.h"
 
 /* https://no-color.org: set and not empty means none. */
 static bool may_be_coloured(int stream) {
   const char *no_color = gd_env("NO_COLOR"), *term = gd_env("TERM");
   return isatty(stream) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
+}
+
+/* Columns of the output: $COLUMNS, or those of the terminal; 0 where it is neither, as in a pipe.
+   Less than any table can have is not tried. */
+static int columns_of_output(void) {
+  enum { LEAST = 40, MOST = 10000 };
+  const char *columns = gd_env("COLUMNS");
+  struct winsize size;
+  int64_t count = 0;
+  if ((!columns || !gd_parse_int(columns, 1, MOST, &count)) && isatty(STDOUT_FILENO) &&
+      ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+    count = size.ws_col;
+  return count > 0 && count < LEAST ? LEAST : (int)count;
 }
 
 static enum gd_status run(struct gd_cli *cli, struct gd_error *err) {
@@ -89,6 +105,7 @@ int main(int argc, char **argv) {
   setlocale(LC_CTYPE, "");  /* the width of names in tables; numbers stay as they are in C */
   enum gd_status status =
       gd_cmd_trial_parse(argc, argv, &cli) ? GD_OK : gd_options_parse(argc, argv, &cli, &err);
+  gd_show_set_columns(columns_of_output(), cli.options.wide);
   cli.bold = may_be_coloured(STDOUT_FILENO);
   cli.colour = may_be_coloured(STDERR_FILENO);
   cli.progress = isatty(STDERR_FILENO);

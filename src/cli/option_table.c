@@ -61,10 +61,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "output is piped, each step is a line.",
          "gpudays watch runs/pythia-14m", gd_cmd_watch},
     [GD_COMMAND_RESULTS] =
-        {"results", "[VERB FILE]", 0, 2, "trials that were measured, here or by others",
+        {"results", "[VERB FILE...]", 0, -1, "trials that were measured, here or by others",
          "Lists the trials in the database of results. 'results save FILE' writes all of\n"
          "them to a file, 'results load FILE' adds those of another lab's, or of a table\n"
-         "that 'results --csv' printed. A FILE of - is standard output or input.",
+         "that 'results --csv' printed; FILE may be -, and 'results load h200' adds what\n"
+         "comes with gpudays. 'results remove ID...', or with filters, forgets trials.",
          "gpudays results --model 'pythia-*' --sort days", gd_cmd_results},
     [GD_COMMAND_BEST] = {"best", "MODEL", 1, 1, "the fastest way to train it that was measured",
                          "Shows the best trial of a model on each device and number of ranks.\n"
@@ -265,6 +266,9 @@ const struct gd_option gd_option_table[] = {
      gd_value_switch, TARGET(profile), 0, 0},
     {"explain", "[PASS]", ON(PLAN), 0, false,
      "graph and plan; passes: what they do; PASS: its diff", gd_value_explain, 0, 0, 0},
+    {"id", "ID", ON_CHOICE, 0, false, "the trial whose ID begins so", gd_value_id, 0, 0, 0},
+    {"yes", NULL, ON(RESULTS), 0, false, "of remove: also more than one trial", gd_value_switch,
+     TARGET(yes), 0, 0},
     {"model", "NAME", ON(RESULTS), 0, false, "of this model; * and ? stand for any letters",
      gd_value_text, TARGET(filter.model), 0, 0},
     {"method", "NAME", ON(RESULTS), 0, false, "of this method; * and ? likewise", gd_value_text,
@@ -415,6 +419,8 @@ const struct gd_option gd_option_table[] = {
      ON_SIZES | ON(GPUS) | ON(SURVEY) | ON(COST) | ON_STORE | ON(ACCURACY) | ON(PUBLISHED) |
          ON(HELP) | ON(RUNS),
      0, true, "print the table as CSV", gd_value_switch, TARGET(csv), 0, 0},
+    {"wide", NULL, EVERYWHERE, 0, true, "all columns of tables, however narrow the terminal",
+     gd_value_switch, TARGET(wide), 0, 0},
     {"quiet", NULL, EVERYWHERE, 'q', true, "no progress line", gd_value_switch, TARGET(quiet), 0,
      0},
     {"help", NULL, EVERYWHERE, 'h', true, "show help of gpudays or of a command", gd_value_switch,

@@ -292,6 +292,15 @@ enum gd_status gd_value_peaks(const struct gd_option *option, const char *text,
   return GD_OK;
 }
 
+enum gd_status gd_value_id(const struct gd_option *option, const char *text,
+                           struct gd_cli_options *options, struct gd_error *err) {
+  if (!gd_store_is_id(text))
+    return bad_value(option, text,
+                     "an ID that 'gpudays results' shows, or its first digits, 4 at least", err);
+  options->filter.id = text;
+  return GD_OK;
+}
+
 enum gd_status gd_value_status(const struct gd_option *option, const char *text,
                                struct gd_cli_options *options, struct gd_error *err) {
   if (!gd_trial_status_parse(text, &options->status) || options->status == GD_TRIAL_PLANNED)

@@ -23,6 +23,6 @@ gd_value_reader gd_value_number, gd_value_above, gd_value_usd;
 gd_value_reader gd_value_backend, gd_value_precision, gd_value_optimizer, gd_value_micro_batch;
 gd_value_reader gd_value_times, gd_value_peaks, gd_value_stack, gd_value_format;
 gd_value_reader gd_value_explain, gd_value_every, gd_value_counts;
-gd_value_reader gd_value_status, gd_value_sort, gd_value_since;
+gd_value_reader gd_value_id, gd_value_status, gd_value_sort, gd_value_since;
 
 #endif

@@ -69,9 +69,9 @@ struct gd_cli_number {
 /* Where options land. Zero is "not given" unless said otherwise. */
 struct gd_cli_options {
   /* Switches first and enums behind them: no gaps. */
-  bool help, version, json, csv, quiet, explain, profile, fresh, retry_failed, no_store, man;
+  bool help, version, json, csv, quiet, wide, explain, profile, fresh, retry_failed, no_store, man;
   bool precision_given, optimizer_given, format_given;
-  bool slurm, simulate, fast, total, text;
+  bool slurm, simulate, fast, total, text, yes;
   bool no_predictions;               /* of report */
   bool paper_peaks;                  /* --peaks paper */
   bool questions, template;          /* of survey; the latter of accuracy add too */

@@ -137,9 +137,9 @@ static void show_precisions(struct gd_cli *cli, const struct gd_stack_plan *plan
 static enum gd_status show_table(struct gd_cli *cli, const struct gd_stack_plan *plan,
                                  struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false},       {"METHOD", false},  {"FITS", false},
-      {"TIME", true},         {"INTERVAL", true}, {"MICRO-BATCH", true},
-      {"ACCUMULATION", true}, {"DEVICE", true},   {"HOST", true}};
+      {"MODEL", false, 0},       {"METHOD", false, 0},  {"FITS", false, 0},
+      {"TIME", true, 0},         {"INTERVAL", true, 3}, {"MICRO-BATCH", true, 2},
+      {"ACCUMULATION", true, 5}, {"DEVICE", true, 1},   {"HOST", true, 4}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char line[720];
   for (int i = 0; i < plan->count; i++)

@@ -182,8 +182,9 @@ static void say_waiting(const struct gd_point *point, int gpus, struct gd_strbuf
 enum gd_status gd_show_collectives(struct gd_cli *cli, const struct gd_predicting *p,
                                    const struct gd_point *point, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"PROGRAM", false}, {"COLLECTIVE", false}, {"CALLS", true},         {"MEAN SIZE", true},
-      {"TIME", true},     {"LATENCY", true},     {"OF MEAN SIZE", false}, {"BUS GB/S", true}};
+      {"PROGRAM", false, 0},      {"COLLECTIVE", false, 0}, {"CALLS", true, 2},
+      {"MEAN SIZE", true, 1},     {"TIME", true, 0},        {"LATENCY", true, 4},
+      {"OF MEAN SIZE", false, 5}, {"BUS GB/S", true, 3}};
   const struct gd_rates *rates = &p->predictor.rates;
   char links[GD_FABRIC_TEXT];
   struct gd_strbuf line = {0};

@@ -1,21 +1,17 @@
 /*
- * Formatting for people and for programs; see show.h. Nothing here writes to a stream: everything
- * is appended to a string that main() writes.
+ * Formatting for people and for programs; see show.h; tables are in show_table.c. Nothing here
+ * writes to a stream: everything is appended to a string that main() writes.
  */
 #include "cli/show.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/csv.h"
 #include "base/json.h"
 #include "cli/cli.h"
-
-enum { COLUMNS = 80 };
 
 /* --- numbers ------------------------------------------------------------------------------- */
 
@@ -102,13 +98,20 @@ void gd_show_duration(struct gd_show_duration *shown, double days, double low_da
 
 /* --- lines --------------------------------------------------------------------------------- */
 
+/* Longer lines are hard to read; shorter ones where nothing says how wide the terminal is. */
+enum { PARAGRAPH_MOST = 100, PARAGRAPH_USUAL = 80 };
+
 void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text) {
+  const int terminal = gd_show_columns();
+  const int columns = terminal <= 0               ? PARAGRAPH_USUAL
+                      : terminal > PARAGRAPH_MOST ? PARAGRAPH_MOST
+                                                  : terminal;
   int column = indent;
   bool first = true;
   gd_strbuf_printf(out, "%*s", indent, "");
   while (*text) {
     int length = (int)strcspn(text, " ");
-    if (!first && column + 1 + length > COLUMNS) {
+    if (!first && column + 1 + length > columns) {
       gd_strbuf_printf(out, "\n%*s", indent + 2, "");
       column = indent + 2;
     } else if (!first) {
@@ -131,61 +134,87 @@ void gd_show_buffer(struct gd_strbuf *out, int indent, struct gd_strbuf *line) {
   gd_strbuf_deinit(line);
 }
 
+/* Where a line goes on: behind "  name  " or, without such a name, two deeper than it begins. */
+static int hanging(const char *line, int length) {
+  int indent = (int)strspn(line, " "), at = indent;
+  while (at + 1 < length && !(line[at] == ' ' && line[at + 1] == ' '))
+    at++;
+  int value = at + 1 < length ? at + (int)strspn(line + at, " ") : 0;
+  return value > 0 && value <= gd_show_columns() / 3 ? value : indent + 2;
+}
+
+/* Bytes from here on that take no room of their own: an escape, or the rest of a letter. */
+static int unseen(const char *at) {
+  if (at[0] == '\033' && at[1] == '[')
+    return (int)strcspn(at, "m") + (strchr(at, 'm') != NULL);
+  return ((unsigned char)*at & 0xc0) == 0x80;
+}
+
+/* How many bytes of a line have room: all, or up to the last blank before that many columns, or up
+   to the first blank where there is none. */
+static int room_of(const char *line, int length, int from, int columns) {
+  int blank = 0, column = 0;
+  for (int at = 0; at < length;) {
+    int skip = unseen(line + at);
+    if (!skip && at >= from && line[at] == ' ' && line[at - 1] != ' ') {
+      if (column > columns && blank > 0)
+        return blank;
+      blank = at;
+    }
+    column += !skip;
+    at += skip ? skip : 1;
+  }
+  return column <= columns || blank == 0 ? length : blank;
+}
+
+static bool is_command(const char *text) {
+  static const char command[] = "gpudays ";
+  return strncmp(text, command, sizeof command - 1) == 0;
+}
+
+/* One line, which may be too long. */
+static void fold_line(struct gd_strbuf *out, const char *line, int length) {
+  const int columns = gd_show_columns(), hang = hanging(line, length);
+  const bool typed = is_command(line + strspn(line, " ")) ||
+                     (hang < length && is_command(line + hang)); /* alone, or behind its name */
+  int indent = 0;
+  while (length > 0) {
+    int from = indent > 0 ? 1 : hang > 0 ? hang : 1;
+    int end = room_of(line, length, from, columns - indent);
+    if (end < length && typed) /* and the backslash */
+      end = room_of(line, length, from, columns - indent - 2);
+    gd_strbuf_printf(out, "%*s%.*s%s\n", indent, "", end, line, typed && end < length ? " \\" : "");
+    while (end < length && line[end] == ' ')
+      end++;
+    line += end;
+    length -= end;
+    indent = hang;
+  }
+}
+
+void gd_show_fold(struct gd_strbuf *out) {
+  struct gd_strbuf folded = {0};
+  if (gd_show_columns() <= 0 || !out->text || out->failed)
+    return;
+  for (const char *line = out->text; *line;) {
+    int length = (int)strcspn(line, "\n");
+    if (length > gd_show_columns())
+      fold_line(&folded, line, length);
+    else
+      gd_strbuf_printf(&folded, "%.*s%s", length, line, line[length] ? "\n" : "");
+    line += length + (line[length] == '\n');
+  }
+  if (folded.failed || !folded.text) {
+    gd_strbuf_deinit(&folded);
+    return;
+  }
+  gd_strbuf_deinit(out);
+  *out = folded;
+}
+
 void gd_show_bold(struct gd_cli *cli, const char *text) {
   gd_strbuf_printf(&cli->out, "%s%s%s", cli->bold ? "\033[1m" : "", text,
                    cli->bold ? "\033[0m" : "");
-}
-
-/* --- tables -------------------------------------------------------------------------------- */
-
-const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) {
-  char text[512];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  const char *cell = gd_arena_copy_string(&cli->arena, text);
-  if (!cell)
-    cli->out.failed = true;
-  return cell;
-}
-
-const char *gd_show_count_cell(struct gd_cli *cli, int64_t count) {
-  char text[GD_SHOW_TEXT];
-  return gd_show_cell(cli, "%s", gd_format_count(text, sizeof text, count));
-}
-
-const char *gd_show_bytes_cell(struct gd_cli *cli, int64_t bytes) {
-  char text[GD_SHOW_TEXT];
-  return gd_show_cell(cli, "%s", gd_format_bytes(text, sizeof text, bytes));
-}
-
-const char *gd_show_seconds_cell(struct gd_cli *cli, double seconds) {
-  char text[GD_SHOW_TEXT];
-  return gd_show_cell(cli, "%s", gd_show_seconds(text, sizeof text, seconds));
-}
-
-const char **gd_show_row(struct gd_show_rows *rows) {
-  size_t width = (size_t)rows->n_columns;
-  GD_ASSERT(rows->n_columns <= GD_SHOW_COLUMNS);
-  if (rows->count == rows->capacity) {
-    int capacity = rows->capacity > 0 ? 2 * rows->capacity : 16;
-    const char **cells = gd_arena_alloc(&rows->cli->arena, (size_t)capacity * width, sizeof *cells);
-    if (!cells) {
-      rows->cli->out.failed = true;
-      return rows->spare;
-    }
-    for (size_t i = 0; i < (size_t)rows->count * width; i++)
-      cells[i] = rows->cells[i];
-    rows->cells = cells;
-    rows->capacity = capacity;
-  }
-  return rows->cells + (size_t)rows->count++ * width;
-}
-
-enum gd_status gd_show_rows(struct gd_show_rows *rows, int indent, struct gd_error *err) {
-  return gd_show_table(&rows->cli->out, indent, rows->columns, rows->n_columns, rows->cells,
-                       rows->count, err);
 }
 
 /* --- JSON as text: what jansson writes, without a call for every comma --------------------------

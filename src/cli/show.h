@@ -33,7 +33,24 @@ struct gd_show_duration {
 void gd_show_duration(struct gd_show_duration *shown, double days, double low_days,
                       double high_days);
 
-/* Text wrapped at 80 columns; lines after the first are indented two deeper than `indent`. */
+/*
+ * How wide what follows may be: the columns of the terminal, 0: nobody says (tables are shown
+ * whole, paragraphs have 80 columns). wide: --wide, all columns of tables.
+ */
+void gd_show_set_columns(int columns, bool wide);
+int gd_show_columns(void);
+/* Columns that a text takes on the terminal. */
+int gd_show_width(const char *text);
+
+/*
+ * What was appended, with lines that are longer than the terminal is wide broken at blanks. They go
+ * on below what they say: behind the name where a line has a name and two blanks, else indented two
+ * deeper. A command to type goes on behind a backslash. Nothing changes where no width is known.
+ */
+void gd_show_fold(struct gd_strbuf *out);
+
+/* Text wrapped at the terminal's width, at most 100 columns; lines after the first are indented two
+ * deeper than `indent`. */
 void gd_show_paragraph(struct gd_strbuf *out, int indent, const char *text);
 /* The same from a buffer, which is freed; nothing where it is empty. */
 void gd_show_buffer(struct gd_strbuf *out, int indent, struct gd_strbuf *line);
@@ -42,7 +59,8 @@ void gd_show_bold(struct gd_cli *cli, const char *text);
 
 struct gd_show_column {
   const char *title;
-  bool right; /* numbers */
+  bool right;   /* numbers */
+  int priority; /* 0: always shown; the largest is the first to go where the terminal is narrow */
 };
 /* A cell's text, in the arena of cli. Without memory it is NULL and cli->out has failed. */
 const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) GD_PRINTF(2, 3);
@@ -50,7 +68,7 @@ const char *gd_show_cell(struct gd_cli *cli, const char *format, ...) GD_PRINTF(
 const char *gd_show_count_cell(struct gd_cli *cli, int64_t count);
 const char *gd_show_bytes_cell(struct gd_cli *cli, int64_t bytes);
 const char *gd_show_seconds_cell(struct gd_cli *cli, double seconds);
-/* cells: rows x columns texts, row by row; NULL is an empty cell. */
+/* cells: rows x columns texts, row by row; NULL is an empty cell. Up to GD_SHOW_COLUMNS columns. */
 enum gd_status gd_show_table(struct gd_strbuf *out, int indent,
                              const struct gd_show_column *columns, int n_columns,
                              const char *const *cells, int n_rows,

@@ -156,9 +156,9 @@ void gd_show_set_terms(struct gd_show_object *to, const char *key,
 /* --- the table ----------------------------------------------------------------------------- */
 
 static const struct gd_show_column columns[] = {
-    {"MACHINE", false},   {"HARDWARE", true}, {"DAYS", true},       {"INTERVAL", true},
-    {"COST/RUN", true},   {"KWH", true},      {"ENERGY", true},     {"RENT", true},
-    {"BREAK-EVEN", true}, {"PARETO", false},  {"DAYS FROM", false},
+    {"MACHINE", false, 0},   {"HARDWARE", true, 1}, {"DAYS", true, 0},       {"INTERVAL", true, 4},
+    {"COST/RUN", true, 0},   {"KWH", true, 7},      {"ENERGY", true, 6},     {"RENT", true, 0},
+    {"BREAK-EVEN", true, 3}, {"PARETO", false, 2},  {"DAYS FROM", false, 5},
 };
 
 static const char *usd_cell(struct gd_cli *cli, double usd) {

@@ -193,9 +193,9 @@ static void append_pending(struct gd_strbuf *out, const struct gd_search *search
 enum gd_status gd_search_table(struct gd_cli *cli, const struct gd_predicting *p,
                                const struct gd_search *search, struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"MODEL", false}, {"METHOD", false}, {"TIME", true}, {"95 %", true},
-      {"STEP", true},   {"SPEED", true},   {"MFU", true},  {"MICRO-BATCH", true},
-      {"PREC", false},  {"MEMORY", true},  {"HOST", true},
+      {"MODEL", false, 0}, {"METHOD", false, 0}, {"TIME", true, 0}, {"95 %", true, 2},
+      {"STEP", true, 3},   {"SPEED", true, 4},   {"MFU", true, 1},  {"MICRO-BATCH", true, 1},
+      {"PREC", false, 6},  {"MEMORY", true, 2},  {"HOST", true, 5},
   };
   int count = search->count;
   double busy_share = -1;

@@ -246,8 +246,8 @@ void gd_show_precision_note(struct gd_strbuf *out, const struct gd_model *model,
 enum gd_status gd_show_profile(struct gd_cli *cli, const struct gd_trial *trial,
                                struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"PROGRAM", false}, {"OP", false},    {"COUNT", true}, {"TIME", true},
-      {"SHARE", true},    {"MEMORY", true}, {"GEMM", true}};
+      {"PROGRAM", false, 0}, {"OP", false, 0},    {"COUNT", true, 2}, {"TIME", true, 0},
+      {"SHARE", true, 0},    {"MEMORY", true, 3}, {"GEMM", true, 4}};
   enum { MOST = 24 };
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   char text[GD_SHOW_TEXT];

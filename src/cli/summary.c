@@ -135,7 +135,7 @@ static void add_row(struct gd_show_rows *rows, const char *name, int64_t bytes, 
 static enum gd_status append_memory_table(struct gd_cli *cli, const struct gd_trial *trial,
                                           struct gd_error *err) {
   static const struct gd_show_column columns[] = {
-      {"DEVICE MEMORY", false}, {"BYTES", true}, {"SIZE", true}, {"SHARE", true}};
+      {"DEVICE MEMORY", false, 0}, {"BYTES", true, 1}, {"SIZE", true, 0}, {"SHARE", true, 0}};
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);
   int64_t left = trial->device_limit_bytes - trial->peak_bytes;
   for (int i = 0; i < GD_CATEGORY_DEVICE_COUNT; i++)

@@ -131,8 +131,11 @@ static enum gd_status append_json(struct gd_cli *cli, const char *folder,
 
 enum gd_status gd_train_jobs_show(struct gd_cli *cli, const char *folder,
                                   const struct gd_run_settings *settings, struct gd_error *err) {
-  static const struct gd_show_column columns[] = {
-      {"JOB", true}, {"STATE", false}, {"FROM STEP", true}, {"BEGUN", false}, {"EXIT", true}};
+  static const struct gd_show_column columns[] = {{"JOB", true, 0},
+                                                  {"STATE", false, 0},
+                                                  {"FROM STEP", true, 0},
+                                                  {"BEGUN", false, 0},
+                                                  {"EXIT", true, 0}};
   struct gd_run_progress progress;
   struct gd_slurm_run_job *jobs;
   struct gd_show_rows rows = GD_SHOW_ROWS(cli, columns);

@@ -89,7 +89,7 @@ enum gd_status gd_export_choose(const struct gd_export_choice *choice, struct gd
   GD_TRY(gd_method_parse(choice->method, &method, err));
   if (!planned) {
     enum gd_status status = read_best(choice, gd_method_name(&method, name), trial, &missing);
-    if (status != GD_MISMATCH || filter->device || filter->host || filter->since)
+    if (status != GD_MISMATCH || filter->device || filter->host || filter->since || filter->id)
       return status == GD_OK ? GD_OK : gd_fail(err, status, "%s", missing.text);
   }
   return plan_point(choice, &method, trial, err);

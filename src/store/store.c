@@ -299,7 +299,7 @@ static enum gd_status prepare_fetch(struct gd_store *store, bool details, struct
   struct gd_strbuf sql = {0};
   if (store->fetch[details])
     return GD_OK;
-  gd_strbuf_append(&sql, "SELECT superseded, key, origin, key_text");
+  gd_strbuf_append(&sql, "SELECT superseded, key, origin, key_text, digest");
   append_columns(&sql);
   gd_strbuf_printf(&sql, "%s FROM trials JOIN details USING(id) WHERE id = ?",
                    details ? ", samples, bytes, host_parts, profile" : "");
@@ -317,6 +317,7 @@ static const char *read_row(sqlite3_stmt *statement, bool details, struct gd_sto
   snprintf(row->key_hash, sizeof row->key_hash, "%s", gd_store_text(statement, at++));
   gd_clean_text(row->origin, sizeof row->origin, gd_store_text(statement, at++));
   int key_text = at++;
+  snprintf(row->short_id, sizeof row->short_id, "%s", gd_store_text(statement, at++));
   for (int i = 0; i < gd_trial_field_count; i++)
     if (!read_field(statement, at++, &gd_trial_fields[i], &row->trial))
       return gd_trial_fields[i].name;
@@ -459,6 +460,8 @@ static void append_where(struct gd_strbuf *sql, const struct gd_store_filter *fi
     gd_strbuf_append(sql, " AND model = :model_name");
   if (filter->recipe)
     gd_strbuf_append(sql, " AND recipe = :recipe");
+  if (filter->id)
+    gd_strbuf_append(sql, " AND substr(digest, 1, length(:id)) = :id");
   if (filter->device)
     gd_strbuf_append(sql, " AND instr(lower(device), lower(:device)) > 0");
   if (filter->status)
@@ -497,6 +500,7 @@ static int bind_filter(sqlite3_stmt *statement, const struct gd_store_filter *fi
   code |= bind_named(statement, ":device", filter->device);
   code |= bind_named(statement, ":since", filter->since);
   code |= bind_named(statement, ":recipe", filter->recipe);
+  code |= bind_named(statement, ":id", filter->id);
   code |= bind_named(statement, ":model_name", filter->model_name);
   if (filter->status)
     code |= bind_named(statement, ":status", gd_trial_status_name(*filter->status));
@@ -507,10 +511,9 @@ static int bind_filter(sqlite3_stmt *statement, const struct gd_store_filter *fi
   return code;
 }
 
-/* SELECT `what` of the rows of a filter; ends with `end`. */
-static enum gd_status prepare_filter(struct gd_store *store, const struct gd_store_filter *filter,
-                                     const char *what, const char *end, sqlite3_stmt **statement,
-                                     struct gd_error *err) {
+enum gd_status gd_store_prepare(struct gd_store *store, const struct gd_store_filter *filter,
+                                const char *what, const char *end, sqlite3_stmt **statement,
+                                struct gd_error *err) {
   struct gd_strbuf sql = {0};
   gd_strbuf_printf(&sql, "SELECT %s", what);
   append_where(&sql, filter);
@@ -533,7 +536,7 @@ static enum gd_status find_ids(struct gd_store *store, const struct gd_store_fil
            filter->reverse ? sorts[filter->sort].reverse : sorts[filter->sort].order,
            filter->sort == GD_STORE_SORT_TIME && !filter->reverse ? " DESC" : "",
            filter->limit > 0 ? " LIMIT :limit" : "");
-  enum gd_status status = prepare_filter(store, filter, "id", end, &statement, err);
+  enum gd_status status = gd_store_prepare(store, filter, "id", end, &statement, err);
   while (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
     if (!gd_vec_reserve((void **)ids, &capacity, *count + 1, sizeof **ids))
       status = no_memory(err);
@@ -581,8 +584,9 @@ enum gd_status gd_store_count(struct gd_store *store, const struct gd_store_filt
   for (int i = 0; i < GD_TRIAL_STATUS_COUNT; i++)
     gd_strbuf_printf(&what, ", count(*) FILTER(WHERE status = '%s')",
                      gd_trial_status_name((enum gd_trial_status)i));
-  enum gd_status status =
-      what.failed ? no_memory(err) : prepare_filter(store, filter, what.text, "", &statement, err);
+  enum gd_status status = what.failed
+                              ? no_memory(err)
+                              : gd_store_prepare(store, filter, what.text, "", &statement, err);
   gd_strbuf_deinit(&what);
   if (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
     total->trials = sqlite3_column_int64(statement, 0);

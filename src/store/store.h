@@ -143,8 +143,17 @@ enum gd_store_sort {
 const char *gd_store_sort_name(enum gd_store_sort sort); /* "time", "days", ... */
 bool gd_store_sort_parse(const char *text, enum gd_store_sort *sort);
 
+/*
+ * What people name a row by: the first digits of the hash of all that it says, so that it is the
+ * same wherever the row is saved and loaded as JSON lines. A name is GD_STORE_LEAST_ID of them or
+ * more.
+ */
+enum { GD_STORE_SHORT_ID = 9, GD_STORE_LEAST_ID = 4 };
+bool gd_store_is_id(const char *text);
+
 /* Which rows; a zeroed one means all that is finished and not superseded. */
 struct gd_store_filter {
+  const char *id;    /* how the row's id begins; NULL: any */
   const char *model; /* exact, or with * and ? as in a shell; likewise method and host */
   const char *method;
   const char *device; /* a part of the name is enough, in either case of letters */
@@ -164,6 +173,7 @@ struct gd_store_filter {
 
 struct gd_store_row {
   int64_t id; /* in this database */
+  char short_id[GD_STORE_SHORT_ID];
   bool superseded;
   char key_hash[GD_HASH_TEXT];
   char origin[256]; /* empty: measured here (or by a job of ours); else the file it came from */
@@ -190,6 +200,26 @@ struct gd_store_total {
 enum gd_status gd_store_count(struct gd_store *store, const struct gd_store_filter *filter,
                               struct gd_store_total *total, struct gd_error *err) GD_MUST_USE;
 
+/* Searches that were interrupted, or run now: trials that are planned, and how many of the same
+   model, recipe, device, ranks and host this build has measured. */
+struct gd_store_progress {
+  char model[sizeof((struct gd_trial *)0)->model], device[sizeof((struct gd_trial *)0)->device];
+  char host[sizeof((struct gd_provenance *)0)->host],
+      since[sizeof((struct gd_provenance *)0)->time];
+  int ranks;
+  int64_t pending, measured;
+};
+typedef enum gd_status (*gd_store_visit_progress)(void *user, const struct gd_store_progress *of,
+                                                  struct gd_error *err);
+/* The filter's pending is taken for set. The one that was planned last comes first. */
+enum gd_status gd_store_progress(struct gd_store *store, const struct gd_store_filter *filter,
+                                 gd_store_visit_progress visit, void *user,
+                                 struct gd_error *err) GD_MUST_USE;
+
+/* Forgets rows (row.id of a query), all of them or none. What they superseded stays history. */
+enum gd_status gd_store_remove(struct gd_store *store, const int64_t *ids, uint32_t count,
+                               struct gd_error *err) GD_MUST_USE;
+
 /* --- exchange ------------------------------------------------------------------------------ */
 
 /*
@@ -204,6 +234,7 @@ enum gd_status gd_store_save(struct gd_store *store, const char *path, int64_t *
  * of the file as their origin; of the same key from the same host the newest is current. They
  * neither supersede trials that were measured here, nor the other way round.
  */
+/* A path that names no file may be the name of a table that comes with gpudays: "h200". */
 enum gd_status gd_store_load(struct gd_store *store, const char *path, int64_t *added,
                              int64_t *known, struct gd_error *err) GD_MUST_USE;
 

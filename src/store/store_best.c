@@ -131,7 +131,8 @@ static void describe_others(char text[PART_TEXT], const struct gd_model *model,
 static void describe_filter(char text[PART_TEXT], const struct gd_store_filter *filter) {
   const struct {
     const char *name, *value;
-  } texts[] = {{"method", filter->method},
+  } texts[] = {{"id", filter->id},
+               {"method", filter->method},
                {"device", filter->device},
                {"host", filter->host},
                {"since", filter->since}};

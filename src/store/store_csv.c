@@ -143,8 +143,8 @@ static bool is_category(const char *column) {
 
 /* A misspelt column is no reason to guess what else is meant otherwise, as of a record. */
 static enum gd_status check_columns(const struct gd_csv *csv, struct gd_error *err) {
-  static const char *const others[] = {"gpu",        "count",  "feasible", "energy_kwh", "key",
-                                       "superseded", "origin", "source",   "basis"};
+  static const char *const others[] = {"gpu", "count",      "feasible", "energy_kwh", "key",
+                                       "id",  "superseded", "origin",   "source",     "basis"};
   char name[64];
   for (int i = 0; i < csv->columns; i++) {
     const char *column = csv->header[i];

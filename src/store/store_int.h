@@ -97,6 +97,11 @@ enum gd_status gd_store_change(struct gd_store *store, const char *what, const c
                                const char *a, const char *b, const char *c,
                                struct gd_error *err) GD_MUST_USE;
 
+/* SELECT `what` of the rows of a filter; ends with `end`. */
+enum gd_status gd_store_prepare(struct gd_store *store, const struct gd_store_filter *filter,
+                                const char *what, const char *end, sqlite3_stmt **statement,
+                                struct gd_error *err) GD_MUST_USE;
+
 /* A row that was left out, and what of it no trial has. */
 void gd_store_note_damage(struct gd_store *store, int64_t id, const char *column);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/record_int.h"
 #include "store/store_int.h"
 
 enum gd_status gd_store_pending_keys(struct gd_store *store, struct gd_store_key **keys,
@@ -42,6 +43,44 @@ enum gd_status gd_store_pending_keys(struct gd_store *store, struct gd_store_key
   *keys = found;
   *count = n;
   return GD_OK;
+}
+
+/* --- how far searches are ------------------------------------------------------------------ */
+
+/* Of the same search: all that its trials have in common but the limits of memory, which the same
+   command may have left to the machine. */
+#define OF_SEARCH                                                                            \
+  "(SELECT count(*) FROM trials AS done WHERE done.status NOT IN ('planned', 'failed') AND " \
+  "done.superseded = 0 AND done.origin = '' AND done.model = trials.model AND "              \
+  "done.recipe = trials.recipe AND done.device = trials.device AND "                         \
+  "done.ranks = trials.ranks AND done.host = trials.host AND "                               \
+  "done.version = trials.version AND done.\"commit\" = trials.\"commit\")"
+
+enum gd_status gd_store_progress(struct gd_store *store, const struct gd_store_filter *filter,
+                                 gd_store_visit_progress visit, void *user, struct gd_error *err) {
+  struct gd_store_filter pending = *filter;
+  struct gd_store_progress of;
+  sqlite3_stmt *statement = NULL;
+  int code = SQLITE_DONE;
+  pending.pending = true;
+  enum gd_status status = gd_store_prepare(
+      store, &pending, "model, device, host, ranks, count(*), min(time), " OF_SEARCH,
+      " GROUP BY model, recipe, device, host, ranks, version, \"commit\" ORDER BY max(time) DESC",
+      &statement, err);
+  while (status == GD_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
+    of = (struct gd_store_progress){.ranks = sqlite3_column_int(statement, 3),
+                                    .pending = sqlite3_column_int64(statement, 4),
+                                    .measured = sqlite3_column_int64(statement, 6)};
+    gd_clean_text(of.model, sizeof of.model, gd_store_text(statement, 0));
+    gd_clean_text(of.device, sizeof of.device, gd_store_text(statement, 1));
+    gd_clean_text(of.host, sizeof of.host, gd_store_text(statement, 2));
+    gd_clean_text(of.since, sizeof of.since, gd_store_text(statement, 5));
+    status = visit(user, &of, err);
+  }
+  if (status == GD_OK && code != SQLITE_DONE)
+    status = gd_store_fail(store, code, "read", err);
+  sqlite3_finalize(statement);
+  return status;
 }
 
 /* --- the same question --------------------------------------------------------------------- */

@@ -10,6 +10,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
+
+/* Emscripten takes what a page prints for a terminal. */
+int isatty(int fd) {
+  (void)fd;
+  errno = ENOTTY;
+  return 0;
+}
 
 int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set) {
   (void)pid;

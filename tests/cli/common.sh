@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 set -euo pipefail
 export LC_ALL=C
-unset NO_COLOR
+unset NO_COLOR COLUMNS
 
 : "${GPUDAYS:?is the path of the program}" "${GD_SOURCE_DIR:?is the root of the source}"
 WORK=$(mktemp -d)

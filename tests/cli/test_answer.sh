@@ -23,8 +23,8 @@ awk -v usd="$(field rent_usd)" -v hour="$(field rent_usd_per_gpu_hour)" -v days=
   'BEGIN { ratio = usd / (hour * 24 * days * 4); exit !(ratio > 0.999 && ratio < 1.001) }' ||
   fail "$LAST: $(field rent_usd) dollars are not $days days of four GPUs at $(field rent_usd_per_gpu_hour)"
 field_is next "gpudays export pythia-410m --gpu 4x3090 --format hf"
-[[ $(field done) == "$(date -d "+$(awk -v d="$days" 'BEGIN { printf "%d", d * 86400 }') seconds" +%F)" ]] ||
-  fail "$LAST: $days days from now are not $(field done)"
+[[ $(field "done") == "$(date -d "+$(awk -v d="$days" 'BEGIN { printf "%d", d * 86400 }') seconds" +%F)" ]] ||
+  fail "$LAST: $days days from now are not $(field "done")"
 
 expect 0 plan pythia-410m --gpu 4x3090 --methods all --csv
 (($(wc -l <"$OUT") > 20)) || fail "$LAST: not the whole space of methods"

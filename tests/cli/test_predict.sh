@@ -288,6 +288,9 @@ expect 0 plan pythia-14m --device-memory 4GiB --threads 1 --json
 field_is predicted true
 expect 0 plan pythia-14m --device-memory 4GiB --threads 1
 shown "calibrated here on"
+# What is measured after it says how far the prediction was off.
+expect 0 bench pythia-14m --threads 1 --seq 64 --batch 2 --steps 1000 --sample-seconds 1 --methods free-lunch
+grep -qE '^  predicted [0-9.]+ [a-z]+, (as measured|[0-9,]+ % (less|more) than measured)$' "$OUT" || fail "not held against its prediction"
 # With other threads the rates are scaled, and nothing has validated that.
 expect 0 plan pythia-14m --device-memory 4GiB --threads 2 --json
 field_is predicted true

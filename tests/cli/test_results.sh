@@ -36,7 +36,7 @@ field_is added 0
 field_is known 7
 expect 0 results
 rows 6
-shown "FREE LUNCH"
+shown "METHOD"
 shown "zero2"
 # One row is not of the preset's recipe: each says which it is; MFU says of which peak.
 shown "8 x 64, 143,000 steps"
@@ -78,11 +78,11 @@ shown "no finished trials"
 
 # Sorting.
 expect 0 results --sort days --status ok
-[[ $(cells 10) == "0.01000 1.625 39.75 50.12 80.50" ]] || fail "not by days: $(cells 10)"
+[[ $(cells 8) == "0.01000 1.625 39.75 50.12 80.50" ]] || fail "not by days: $(cells 8)"
 expect 0 results --sort days --status ok --reverse --limit 2
-[[ $(cells 10) == "80.50 50.12" ]] || fail "not by days from the end: $(cells 10)"
+[[ $(cells 8) == "80.50 50.12" ]] || fail "not by days from the end: $(cells 8)"
 expect 0 results --sort model
-[[ $(cells 1 | cut -d' ' -f1,2) == "pythia-12b pythia-14m" ]] || fail "not by model"
+[[ $(cells 2 | cut -d' ' -f1,2) == "pythia-12b pythia-14m" ]] || fail "not by model"
 
 # Totals.
 expect 0 results --total
@@ -97,7 +97,7 @@ expect 0 results --total --csv
 # Best: of this recipe, not of the short one; the newest measurement, not the one it superseded.
 expect 0 best pythia-14m
 rows 2
-[[ $(cells 10) == "1.625 39.75" ]] || fail "not the best: $(cells 10)"
+[[ $(cells 8) == "1.625 39.75" ]] || fail "not the best: $(cells 8)"
 ! grep -q "RECIPE" "$OUT" || fail "one recipe goes without saying"
 expect 0 best pythia-14m --device epyc --json
 field_is days 39.75
@@ -125,7 +125,7 @@ expect 1 best pythia-14m --precision fp32
 said "4 with --precision"
 said "gpudays bench pythia-14m --precision fp32 --methods all"
 expect 0 best pythia-14m --batch 8 --seq 64
-[[ $(cells 10) == 0.01000 ]] || fail "not the short one: $(cells 10)"
+[[ $(cells 8) == 0.01000 ]] || fail "not the short one: $(cells 8)"
 
 # For programs: exact numbers, provenance.
 expect 0 results --model pythia-12b --json
@@ -136,6 +136,108 @@ field_is best null
 expect 0 results --csv
 [[ $(wc -l <"$OUT") == 7 ]] || fail "CSV has a header and 6 rows"
 shown ",provenance.host,"
+
+# Each row has an ID, the same in every database that it is saved to and loaded from.
+expect 0 results --sort days --status ok
+id=$(sed -n 2p "$OUT" | cut -d' ' -f1)
+[[ $id =~ ^[0-9a-f]{8}$ ]] || fail "$LAST: '$id' is no ID"
+cells 1 >"$WORK/ids"
+expect 0 results --sort days --status ok --store "$WORK/piped.db"
+[[ $(cells 1) == "$(<"$WORK/ids")" ]] || fail "IDs change when trials are saved and loaded"
+expect 0 results --id "${id:0:5}"
+rows 1
+expect 0 results --id "$id" --json
+field_is id "$id"
+expect 0 results --csv
+grep -q ",$id," "$OUT" || fail "$LAST: no column id"
+cp "$OUT" "$WORK/table.csv"
+expect 0 results load "$WORK/table.csv" --store "$WORK/table.db"
+shown "loaded 6 trials"
+# best and export take the trial that is named, if it is of the recipe.
+expect 0 best pythia-14m --device epyc
+id=$(sed -n 2p "$OUT" | cut -d' ' -f1)
+expect 0 best pythia-14m --id "$id"
+rows 1
+expect 0 export pythia-14m --id "$id" --format hf --json
+field_is method free-lunch
+expect 1 export pythia-14m --id 0000 --format hf
+said "no good trial of pythia-14m with --id 0000"
+expect 2 results --id xyz
+said 'an ID that '
+
+# Removing: one row at once, several with --yes; without it they are shown and stay.
+expect 0 results save "$WORK/all"
+removing() { GPUDAYS_DB=$WORK/removing.db expect "$@"; }
+removing 0 results load "$WORK/all"
+removing 0 results remove "$id"
+shown "removed 1 trial"
+removing 1 results --store "$WORK/removing.db" remove "$id"
+said "no trial that matches has the ID $id; nothing was removed"
+removing 0 results --total --history --json
+field_is trials 6
+removing 2 results remove --model pythia-14m --json
+field_is removed 0
+matching=$(field matching)
+((matching > 1)) || fail "$LAST: $matching rows"
+said "$matching trials match and none was removed; --yes removes them"
+removing 2 results remove --model pythia-14m
+shown "pythia-14m"
+! grep -q pythia-12b "$OUT" || fail "$LAST: lists what it would not remove"
+removing 0 results --total --history --json
+field_is trials 6
+# A filter means what is listed; what that superseded stays history, an ID reaches it.
+removing 0 results remove --model pythia-14m --yes
+shown "removed $matching trials"
+removing 0 results --history
+cells 1 >"$WORK/ids"
+removing 0 results --model pythia-14m --history
+rows 1
+# shellcheck disable=SC2046
+removing 0 results remove $(cat "$WORK/ids") --yes --json
+field_is removed 2
+removing 0 results
+shown "no finished trials"
+shown "gpudays results load h200"
+removing 1 results remove --model nope
+said "no trial matches"
+for arguments in "" "12g4" "123" "$id --id $id" "$id --sort days" "$id --total" "$id --csv"; do
+  # shellcheck disable=SC2086
+  removing 2 results remove $arguments
+done
+removing 2 results --yes
+# Removed is as never measured: correcting a trial is removing and measuring it.
+tiny_config "$WORK/small"
+small=("$WORK/small" --seq 8 --batch 4 --steps 10 --threads 1 --sample-seconds 0.05 --methods naive --json)
+removing 0 bench "${small[@]}"
+removing 0 bench "${small[@]}"
+field_is source store
+removing 0 results remove --model small
+removing 0 bench "${small[@]}"
+field_is source run
+
+# What comes with gpudays needs no path, and is the same as from its file.
+for name in h200 epyc; do
+  GPUDAYS_DB=$WORK/named.db expect 0 results load "$name"
+  shown " from $name; 0 more"
+  GPUDAYS_DB=$WORK/named.db expect 0 results load "$GD_SOURCE_DIR/results/$name.csv" --json
+  field_is added 0
+  field_above known 20
+done
+GPUDAYS_DB=$WORK/named.db expect 2 results load h201
+said "h201: there is no such file, and of the results that come with gpudays (epyc, h200)"
+
+# Where rows are otherwise alike, what they differ in is shown; elsewhere it is not.
+expect 0 results --model pythia-14m --device epyc --status ok
+! grep -qE 'LIMIT|VERSION|MEASURED|MACHINE' "$OUT" || fail "$LAST: columns that tell nothing apart"
+sed 's/"host":"[^"]*"/"host":"lab9"/; s/"version":"[^"]*"/"version":"0.0.9"/' "$saved" >"$WORK/twin"
+head -1 "$saved" >"$WORK/twin.jsonl"
+tail -n +2 "$WORK/twin" >>"$WORK/twin.jsonl"
+GPUDAYS_DB=$WORK/twin.db expect 0 results load "$saved"
+GPUDAYS_DB=$WORK/twin.db expect 0 results load "$WORK/twin.jsonl"
+GPUDAYS_DB=$WORK/twin.db expect 0 results --model pythia-14m --device epyc
+shown MACHINE
+shown lab9
+! grep -q 'HOST LIMIT' "$OUT" || fail "$LAST: columns that tell nothing apart"
 
 # What cannot be meant.
 for arguments in "--sort colour" "--status good" "--status planned" "--since yesterday" \
@@ -282,7 +384,7 @@ expect 0 results --model pythia-1b
 ! grep -q "OF PEAK" "$OUT" || fail "one peak goes without saying"
 expect 0 best pythia-1b
 shown "vm, h200.csv"
-[[ $(cells 10) == 36.36 ]] || fail "not the best of Pythia-1B: $(cells 10)"
+[[ $(cells 8) == 36.36 ]] || fail "not the best of Pythia-1B: $(cells 8)"
 expect 0 results --csv
 cp "$OUT" "$WORK/table.csv"
 GPUDAYS_DB=$WORK/again.db expect 0 results load "$WORK/table.csv"

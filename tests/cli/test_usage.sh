@@ -10,11 +10,12 @@ commands=$("$GPUDAYS" help --json | sed -n '/^  "commands": \[$/,/^  \]/s/^ *"na
 twice=$("$GPUDAYS" help --csv | tail -n +2 | cut -d, -f1 | sort | uniq -d)
 [[ -z $twice ]] || fail "two options are called $twice"
 
-# A small terminal has 24 lines; bench and train have more options than that, and the list of commands
-# is in groups.
+# A small terminal has 24 lines; plan, results, bench and train have more options than that, and the list of
+# commands is in groups.
 fits_screen() {
   local most=24
-  [[ $* != *bench* ]] || most=42
+  [[ $* != *plan* && $* != *results* ]] || most=32
+  [[ $* != *bench* ]] || most=44
   [[ $* != *train* ]] || most=80
   [[ $* != help && $* != --help ]] || most=40
   expect 0 "$@"
