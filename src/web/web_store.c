@@ -59,3 +59,8 @@ bool gd_store_sort_parse(const char *text, enum gd_store_sort *sort) {
   (void)sort;
   return false;
 }
+
+bool gd_store_is_id(const char *text) {
+  (void)text;
+  return false;
+}

@@ -43,7 +43,7 @@ function questions(models) {
     `plan nothing --gpu 3090 --json`, `plan ${small} --gpu 9090 --json`, `plan ${small} --gpu 3090 --count abc --json`,
     `cost ${small} --machine server-4x-3090 --text`, `cost ${small} --machine server-8x-h100 --tokens 20B --text`,
     `cost ${small} --machine server-4x-3090 --stack pytorch --text`, `cost ${small} --json`,
-    `export ${small} --methods free-lunch --format deepspeed`, `models --json`, `gpus --json`,
+    `models --json`, `gpus --json`,
     `published gpt2 --json`, `estimate pythia-1b --gpu a100 --json`,
   ]) asked.push(line.split(" "));
   return asked;
@@ -59,7 +59,8 @@ function native(argv, folder) {
 }
 
 async function compareAnswers(page) {
-  const folder = fs.mkdtempSync(`${profile}-files`);
+  const folder = `${profile}-files/model`; // what the program calls it by
+  fs.mkdirSync(folder, { recursive: true });
   fs.writeFileSync(`${folder}/config.json`, CONFIG);
   const models = JSON.parse(native(["models", "--json"], folder).out).models.map((model) => model.name);
   const asked = questions(models), slow = [];
