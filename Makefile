@@ -16,7 +16,7 @@ QUICKSTART_SECONDS ?= 30
 export PATH := $(PATH):$(HOME)/.local/bin
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart check check-all check-rest test asan fuzz aarch64-check gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme install uninstall package package-deb package-tarball clean
+.PHONY: all help quickstart check check-all check-rest test asan fuzz aarch64-check gpu-check gpu-sanitize lint lint-all format bench learn calibrate-cpu accuracy readme planner install uninstall package package-deb package-tarball clean
 .NOTPARALLEL: # the steps of check share two cores and one screen; each is parallel inside
 
 all: build/dev/build.ninja ## build everything (the default)
@@ -102,6 +102,9 @@ accuracy: build/dev/build.ninja ## write results/accuracy.md and the errors of c
 readme: build/dev/build.ninja ## write the answers in README.md anew
 	@cmake --build --preset dev --target gpudays
 	@tools/readme build/dev/gpudays
+
+planner: ## build/planner.html, the planner for browsers (docs/planner.md); installs emscripten when it is missing
+	@tools/planner
 
 install: build/dev/build.ninja ## program, library, manual page and completion to PREFIX (under DESTDIR)
 	@cmake --build --preset dev --target manual gpudays_shared

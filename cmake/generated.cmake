@@ -23,6 +23,11 @@ file(GLOB_RECURSE data_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/d
 file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src/backend"
   src/backend/*.cu src/backend/*.cuh)
 file(GLOB result_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" results/*.csv)
+if(EMSCRIPTEN) # a page compiles no kernels, tokenizes nothing and has no results
+  set(kernel_files "")
+  set(result_files "")
+  list(FILTER data_files EXCLUDE REGEX "^(completion|report|survey|tokenizers)/")
+endif()
 list(APPEND data_files ${kernel_files} ${result_files})
 list(SORT data_files)
 file(CONFIGURE OUTPUT "${GD_GENERATED_DIR}/embedded_files.txt" CONTENT "${data_files}" @ONLY)

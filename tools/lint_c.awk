@@ -10,7 +10,7 @@
 #   - lines over 100 columns in .c and .h files (UTF-8 counts as one column per character)
 
 BEGIN {
-  order = "base data ir model codegen pass plan hw paper comm backend exec trial store predict search train plot money survey export report api cli"
+  order = "base data ir model codegen pass plan hw paper comm backend exec trial store predict search train plot money survey export report api cli web"
   count = split(order, names, " ")
   for (i = 1; i <= count; i++)
     rank[names[i]] = i

@@ -633,6 +633,9 @@ static void set_text(struct gd_show_object *to, const char *key, const char *tex
 
 void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer) {
   gd_show_set_text(to, "stack", answer->stack);
+  set_text(to, "software", answer->software);
+  set_text(to, "method_words", answer->words);
+  set_text(to, "trust", answer->trust);
   gd_show_set_positive(to, answer->images ? "images_per_s" : "tokens_per_s", answer->per_s);
   gd_show_set_positive(to, answer->images ? "images_per_s_per_gpu" : "tokens_per_s_per_gpu",
                        answer->per_gpu_per_s);

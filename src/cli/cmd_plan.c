@@ -258,6 +258,16 @@ static enum gd_status add_answer(struct planning *planning, struct gd_predicting
   return GD_OK;
 }
 
+/* The best of its model's, which are next to each other. */
+static bool is_answer(const struct gd_points *points, int i) {
+  int from = i, to = i;
+  while (from > 0 && points->all[from - 1].model == points->all[i].model)
+    from--;
+  while (to < points->count && points->all[to].model == points->all[i].model)
+    to++;
+  return gd_points_best(&points->all[from], to - from) == &points->all[i];
+}
+
 /* Several methods, ranked where their times are known; or models by their details. */
 static enum gd_status show_points(struct planning *planning, struct gd_predicting *p,
                                   struct gd_points *points, int n_methods, struct gd_error *err) {
@@ -268,6 +278,7 @@ static enum gd_status show_points(struct planning *planning, struct gd_predictin
   if (gd_cli_for_programs(cli)) {
     for (int i = 0; i < points->count; i++) {
       GD_TRY(make_object(planning, p, &points->all[i], &row, err));
+      gd_show_set_bool(&row, "answer", is_answer(points, i));
       gd_show_append(&rows, &row);
     }
     return show_objects(planning, &rows, err);

@@ -85,7 +85,7 @@ static void write_notes(struct gd_cli *cli) {
  * trial, whose resident memory is measured.
  */
 static void keep_freed_memory(const struct gd_cli *cli) {
-#ifdef M_TRIM_THRESHOLD
+#ifdef M_TOP_PAD /* glibc's alone */
   if (cli->command != &gd_command_trial && cli->command != &gd_command_rank) {
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     mallopt(M_TOP_PAD, 16 << 20);

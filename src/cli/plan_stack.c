@@ -199,6 +199,9 @@ static enum gd_status append_row(struct stack_planning *planning, const struct g
   gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
   set_object(&planning->plan, row, &object);
   gd_answer_object(&object, &answer);
+  if (planning->asked.n_methods > 1 && planning->cli->options.methods)
+    gd_show_set_bool(&object, "answer",
+                     row->fits && is_first(&planning->plan, (int)(row - planning->plan.rows)));
   gd_show_append(rows, &object);
   return GD_OK;
 }

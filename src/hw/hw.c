@@ -517,7 +517,9 @@ static int compare_gpus(const void *a, const void *b) {
     return -1;
   if (x->flops[GD_PEAK_FP16] > y->flops[GD_PEAK_FP16])
     return 1;
-  return x->memory_bytes < y->memory_bytes ? -1 : x->memory_bytes > y->memory_bytes;
+  if (x->memory_bytes != y->memory_bytes)
+    return x->memory_bytes < y->memory_bytes ? -1 : 1;
+  return strcmp(x->name, y->name); /* the same order by every C library's qsort */
 }
 
 enum gd_status gd_hw_sorted_gpus(const struct gd_hw *hw, struct gd_arena *arena,
