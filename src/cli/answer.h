@@ -7,6 +7,7 @@
 #define GD_CLI_ANSWER_H
 
 #include "cli/predicting.h"
+#include "money/calendar.h"
 #include "report/stack_plan.h"
 #include "search/remedies.h"
 
@@ -23,6 +24,8 @@ struct gd_answer {
   const char *lacks;                /* where it does not: what it needs and has */
   double days, days_low, days_high; /* 0: not predicted, likewise what follows */
   const char *interval_of;          /* "95 %: "; NULL: the interval of a prediction */
+  struct gd_calendar calendar;      /* when that is done */
+  double limit_days;                /* --days; 0: none */
   double per_s, per_gpu_per_s, mfu; /* tokens, or images */
   enum gd_precision precision;
   int64_t micro_batch;
@@ -55,10 +58,6 @@ enum gd_status gd_answer_of_stack(struct gd_cli *cli, struct gd_stack_plan *plan
                                   const struct gd_stack_row *row, struct gd_answer *answer,
                                   struct gd_error *err) GD_MUST_USE;
 
-/* "  label     text", wrapped under the text; a command is one line, however long: it is there to
-   be copied. */
-void gd_answer_item(struct gd_cli *cli, const char *label, const char *text);
-void gd_answer_command(struct gd_cli *cli, const char *label, const char *command);
 /* "4 x RTX 3090 24 GB"; gpus false: ranks. */
 const char *gd_answer_place(struct gd_cli *cli, const char *device, int count, bool gpus);
 
@@ -72,6 +71,8 @@ enum gd_status gd_answer_may_draw(const struct gd_cli *cli, bool comparing,
 /* A picture of them, for the path of -o; with its figures as CSV and as PNG next to it. */
 enum gd_status gd_answer_draw(struct gd_cli *cli, const struct gd_answer *answers, int count,
                               struct gd_error *err) GD_MUST_USE;
+/* Whether the answer's days may be within --days; *late: why not, of the first that is not. */
+void gd_answer_note_deadline(const struct gd_answer *answer, bool *in_time, struct gd_error *late);
 /* What an answer adds to the object of its trial: null where it is not known. */
 void gd_answer_object(struct gd_show_object *to, const struct gd_answer *answer);
 

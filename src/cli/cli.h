@@ -63,6 +63,7 @@ enum gd_status gd_cmd_report(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_verify(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_calibrate(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_doctor(struct gd_cli *cli, struct gd_error *err);
+enum gd_status gd_cmd_schema(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_completion(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_help(struct gd_cli *cli, struct gd_error *err);
 enum gd_status gd_cmd_version(struct gd_cli *cli, struct gd_error *err);

@@ -61,16 +61,6 @@ static bool is_recipe(const struct gd_option *option, enum gd_command_id id) {
          (option->commands & 1u << id) && !option->common;
 }
 
-/* Of export, what it has in common with `plan`, which tells it. */
-static bool is_planned(const struct gd_option *option, enum gd_command_id id) {
-  static const char *const names[] = {"count",         "nodes",       "machine",    "network",
-                                      "device-memory", "host-memory", "micro-batch"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (id == GD_COMMAND_EXPORT && strcmp(option->name, names[i]) == 0)
-      return true;
-  return false;
-}
-
 static bool is_everywhere(const struct gd_option *option, enum gd_command_id id) {
   return (option->commands & 1u << id) && option->common;
 }
@@ -105,6 +95,39 @@ static const struct group {
     {"SLURM", {"slurm", "job-status", "job-time", "nodes", "slurm-config", "slurm-device"}},
 };
 enum { TRAIN_GROUPS = sizeof train_groups / sizeof *train_groups, GROUP_NAMES = 16 };
+
+/* What another command explains, so that help fits a screen: options of a command in one line. */
+static const struct fold {
+  enum gd_command_id in, of;
+  const char *names[8];
+} folds[] = {
+    {GD_COMMAND_COST, GD_COMMAND_PLAN, {"count", "stack", "machine"}},
+    {GD_COMMAND_PLAN, GD_COMMAND_COST, {"days", "wall-limit", "queue-wait", "jobs"}},
+    {GD_COMMAND_EXPORT,
+     GD_COMMAND_PLAN,
+     {"count", "nodes", "machine", "network", "device-memory", "host-memory", "micro-batch"}},
+};
+enum { FOLDS = sizeof folds / sizeof *folds, FOLD_NAMES = 8 };
+
+static bool is_folded(const struct gd_option *option, enum gd_command_id id) {
+  for (int i = 0; i < FOLDS; i++)
+    for (int k = 0; folds[i].in == id && k < FOLD_NAMES && folds[i].names[k]; k++)
+      if (strcmp(option->name, folds[i].names[k]) == 0)
+        return true;
+  return false;
+}
+
+static void append_folds(struct gd_strbuf *out, enum gd_command_id id) {
+  for (int i = 0; i < FOLDS; i++) {
+    struct gd_strbuf line = {0};
+    if (folds[i].in != id)
+      continue;
+    gd_strbuf_printf(&line, "as of %s: ", gd_commands[folds[i].of].name);
+    for (int k = 0; k < FOLD_NAMES && folds[i].names[k]; k++)
+      gd_strbuf_printf(&line, "%s--%s", k ? ", " : "", folds[i].names[k]);
+    gd_show_buffer(out, 2, &line);
+  }
+}
 
 static bool is_in_group(const struct gd_option *option) {
   for (int i = 0; i < TRAIN_GROUPS; i++)
@@ -147,12 +170,11 @@ static void append_options(struct gd_strbuf *out, enum gd_command_id id) {
   bool folded = n_recipe > 2;
   for (int i = 0; i < gd_option_count; i++)
     if ((gd_option_table[i].commands & 1u << id) && !gd_option_table[i].common &&
-        !(folded && is_recipe(&gd_option_table[i], id)) && !is_planned(&gd_option_table[i], id))
+        !(folded && is_recipe(&gd_option_table[i], id)) && !is_folded(&gd_option_table[i], id))
       append_option(out, &gd_option_table[i]);
   if (folded)
     append_folded(out, id, "models", is_recipe);
-  if (id == GD_COMMAND_EXPORT)
-    append_folded(out, id, "plan", is_planned);
+  append_folds(out, id);
 }
 
 static void append_command(struct gd_strbuf *out, enum gd_command_id id) {

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/plan_stack.h"
 #include "cli/predicting.h"
+#include "cli/show_items.h"
 #include "cli/show_trial.h"
 #include "cli/summary.h"
 #include "hw/gpu_spec.h"
@@ -151,6 +152,8 @@ struct planning {
   bool comparing;          /* models, or hardware: one answer each */
   bool any;                /* fits */
   struct gd_error verdict; /* of the first that does not */
+  bool in_time;            /* some answer is, or may be */
+  struct gd_error late;    /* of the first that is not */
 };
 
 static enum gd_status make_object(struct planning *planning, struct gd_predicting *p,
@@ -158,6 +161,7 @@ static enum gd_status make_object(struct planning *planning, struct gd_predictin
                                   struct gd_error *err) {
   struct gd_answer answer;
   GD_TRY(gd_answer_of_point(planning->cli, p, point, point, 1, &answer, err));
+  gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
   gd_show_trial(row, &point->trial, false);
   gd_show_prediction(row, p, &point->trial, &point->prediction);
   gd_answer_object(row, &answer);
@@ -216,6 +220,7 @@ static enum gd_status answer_one(struct planning *planning, struct gd_predicting
     return show_objects(planning, &rows, err);
   }
   GD_TRY(gd_answer_of_point(cli, p, point, points, count, &answer, err));
+  gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
   gd_answer_append(cli, &answer);
   if (target)
     gd_show_nodes(cli, target);
@@ -243,8 +248,10 @@ static enum gd_status add_answer(struct planning *planning, struct gd_predicting
     gd_show_append(&planning->rows, &row);
     return GD_OK;
   }
-  return gd_answer_of_point(cli, p, point, points, count, &planning->answers[planning->count++],
-                            err);
+  struct gd_answer *answer = &planning->answers[planning->count++];
+  GD_TRY(gd_answer_of_point(cli, p, point, points, count, answer, err));
+  gd_answer_note_deadline(answer, &planning->in_time, &planning->late);
+  return GD_OK;
 }
 
 /* Several methods, ranked where their times are known; or models by their details. */
@@ -262,6 +269,9 @@ static enum gd_status show_points(struct planning *planning, struct gd_predictin
     return show_objects(planning, &rows, err);
   }
   for (int i = 0; i < points->count; i++) {
+    struct gd_answer answer;
+    GD_TRY(gd_answer_of_point(cli, p, &points->all[i], points->all, points->count, &answer, err));
+    gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
     gd_strbuf_append(&cli->out, n_methods == 1 && i ? "\n" : "");
     if (n_methods == 1)
       GD_TRY(gd_summary_append(cli, p, &points->all[i], true, err));
@@ -390,10 +400,13 @@ static enum gd_status plan(struct gd_cli *cli, struct gd_points_asked *asked,
   if (status != GD_OK)
     return status;
   /* On several kinds of hardware one that fits is an answer; of several models each must fit. */
-  if (planning.verdict.status == GD_OK || (machines > 1 && planning.any))
+  bool fits = planning.verdict.status == GD_OK || (machines > 1 && planning.any);
+  bool late = planning.late.status != GD_OK &&
+              !(planning.in_time && (machines > 1 || asked->n_models == 1));
+  if (fits && !late)
     return GD_OK;
-  *err = planning.verdict;
-  return planning.verdict.status;
+  *err = fits ? planning.late : planning.verdict;
+  return err->status;
 }
 
 enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
@@ -403,6 +416,7 @@ enum gd_status gd_cmd_plan(struct gd_cli *cli, struct gd_error *err) {
     return gd_fail(err, GD_BAD_INPUT, "--explain is text for people; leave out --json and --csv");
   if (cli->options.explain && cli->options.n_gpus > 1)
     return gd_fail(err, GD_BAD_INPUT, "--explain is for one kind of hardware; name one GPU");
+  GD_TRY(gd_show_check_queue(cli, err));
   if (cli->options.stack)
     return gd_plan_stack(cli, err);
   GD_TRY(gd_points_of_cli(cli, "all", &asked, err));

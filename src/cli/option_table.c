@@ -25,7 +25,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "gpudays estimate pythia-1b --gpu a100 --count 4", gd_cmd_estimate},
     [GD_COMMAND_PLAN] =
         {"plan", "MODEL...", 1, -1, "memory by category and micro-batch, before a run",
-         "Bytes, micro-batch and predicted time, without a run. Exit 1: it does not fit.",
+         "Time, memory, dollars, without a run. Exit 1: it does not fit, or not in --days.",
          "gpudays plan pythia-160m --device-memory 8GiB", gd_cmd_plan},
     [GD_COMMAND_BENCH] =
         {"bench", "MODEL...", 1, -1, "measured here: step time, memory, days to train",
@@ -73,7 +73,7 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
                          "gpudays best pythia-14m", gd_cmd_best},
     [GD_COMMAND_EXPORT] =
         {"export", "MODEL", 1, 1, "a plan or a trial as settings for other tools",
-         "Prints for a tool what plan answers for --gpu; or without it the best trial that\n"
+         "Prints for a tool what plan answers for --gpu; without it the best trial that\n"
          "is stored, or the point of --methods. Exit 1 when it does not fit, or is none.",
          "gpudays export pythia-410m --gpu 4x3090 --format train.py", gd_cmd_export},
     [GD_COMMAND_SURVEY] =
@@ -88,9 +88,9 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
          "gpudays tokens *.txt --tokenizer gpudays-4k -o train.bin", gd_cmd_tokens},
     [GD_COMMAND_COST] =
         {"cost", "[MODEL]", 0, 1, "machines to buy or rent: dollars, days, energy",
-         "Compares the machines of the catalogue for a run, and takes one. Without MODEL:\n"
-         "which presets --budget and --days allow. Exit 1 when nothing is within them.",
-         "gpudays cost pythia-1b --budget 40000", gd_cmd_cost},
+         "Says whether to rent or to buy, and what, for a run. Without MODEL: what can be\n"
+         "trained for --budget. Exit 1 when nothing is likely to be within the limits.",
+         "gpudays cost pythia-1b --tokens 20B --gpu 2x4090,8xa100", gd_cmd_cost},
     [GD_COMMAND_REPORT] =
         {"report", "", 0, -1, "tables and figures of the paper, and what was measured",
          "Writes a page (index.html) that needs no network, and next to it every table and\n"
@@ -137,6 +137,11 @@ const struct gd_command gd_commands[GD_COMMAND_COUNT] = {
     [GD_COMMAND_DOCTOR] = {"doctor", "", 0, 0, "what was found here, what is missing",
                            "Says what this machine offers and measures its peak FLOP/s.",
                            "gpudays doctor", gd_cmd_doctor},
+    [GD_COMMAND_SCHEMA] =
+        {"schema", "[COMMAND]", 0, 1, "names, types and units of what --json prints",
+         "Shows the fields of the JSON of a command, or of all; with --json as JSON Schema\n"
+         "(draft 2020-12), by which other programs can check what they read.",
+         "gpudays schema plan", gd_cmd_schema},
     [GD_COMMAND_COMPLETION] =
         {"completion", "SHELL", 1, -1, "a script for bash, zsh or fish: complete by Tab",
          "Prints the script that completes commands, options and values of gpudays.\n"
@@ -171,9 +176,11 @@ const struct gd_option gd_option_table[] = {
      "threads to run with; with --gpu its CPUs, default 4", gd_value_int, TARGET(threads), 1, 4096},
     {"precision", "NAME", ON_SIZES | ON(VERIFY) | ON(BEST) | ON(EXPORT) | ON_TRAIN | ON(WHY), 0,
      false, "fp32, bf16 or fp16; default: the recipe's, verify: fp32", gd_value_precision, 0, 0, 0},
-    {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE) | ON(PUBLISHED) | ON(EXPORT) | ON(WHY), 0, false,
-     "such as a100, 4x3090 or a file; none need be here", gd_value_text, TARGET(gpu), 0, 0},
-    {"count", "N", ON_TRIALS | ON(ESTIMATE) | ON(PUBLISHED) | ON(TOKENS) | ON(EXPORT) | ON(WHY), 0,
+    {"gpu", "NAME", ON_TRIALS | ON(ESTIMATE) | ON(COST) | ON(PUBLISHED) | ON(EXPORT) | ON(WHY), 0,
+     false, "a100, 4x3090, several by commas, or a file of yours", gd_value_text, TARGET(gpu), 0,
+     0},
+    {"count", "N",
+     ON_TRIALS | ON(ESTIMATE) | ON(COST) | ON(PUBLISHED) | ON(TOKENS) | ON(EXPORT) | ON(WHY), 0,
      false, "how many GPUs, default 1 (plan: or 1,2,4,8); tokens", gd_value_counts, TARGET(count),
      1, 1000000},
     {"stack", "NAME", ON(PLAN) | ON(COST) | ON(PUBLISHED) | ON(EXPORT) | ON(WHY), 0, false,
@@ -324,7 +331,7 @@ const struct gd_option gd_option_table[] = {
     {"decode", NULL, ON(TOKENS), 0, false, "print files of tokens as text; --count: so many",
      gd_value_switch, TARGET(decode), 0, 0},
     {"format", "NAME", ON(EXPORT) | ON(TOKENS), 0, false,
-     "hf, train.py, deepspeed, torchtitan, sbatch; llmc, raw, npy", gd_value_format, 0, 0, 0},
+     "hf train.py deepspeed torchtitan sbatch; llmc, raw, npy", gd_value_format, 0, 0, 0},
     {"output", "PATH",
      ON(PLAN) | ON(EXPORT) | ON(REPORT) | ON(SURVEY) | ON(TOKENS) | ON(CALIBRATE) | ON(FIT) |
          ON(ACCURACY) | ON_TRAIN,
@@ -348,12 +355,23 @@ const struct gd_option gd_option_table[] = {
      TARGET(synthetic), 1, 100000},
     {"budget", "USD", ON(COST), 0, false, "for the machine, or its rent: 40000, 40k", gd_value_usd,
      TARGET(budget_usd), 0, 1000000000000},
-    {"days", "N", ON(COST), 0, false, "days in which the run must end", gd_value_above,
-     TARGET(days), 0, 1000000},
+    {"days", "N", ON(PLAN) | ON(COST), 0, false, "deadline: the interval must end within N days",
+     gd_value_above, TARGET(days), 0, 1000000},
+    {"wall-limit", "TIME", ON(PLAN) | ON(COST), 0, false,
+     "a job ends after that long, 24h, and the next goes on", gd_value_time, TARGET(wall_limit), 0,
+     31536000},
+    {"queue-wait", "TIME", ON(PLAN) | ON(COST), 0, false,
+     "a job waits that long before it begins: 6h", gd_value_time, TARGET(queue_wait), 0, 31536000},
+    {"jobs", "N", ON(PLAN) | ON(COST), 0, false, "of the run in the queue at a time; default 1",
+     gd_value_int, TARGET(jobs), 1, 1000},
     {"times", "SOURCE", ON(COST), 0, false, "of days: auto, measured, predicted, analytic or paper",
      gd_value_times, 0, 0, 0},
     {"rent", "OFFER", ON(COST), 0, false, "a provider's name, or USD a GPU-hour; default: least",
      gd_value_text, TARGET(rent), 0, 0},
+    {"usd-per-hour", "USD", ON(COST), 0, false, "price of a GPU-hour, yours instead of any offer's",
+     gd_value_usd, TARGET(usd_per_hour), 0, 1000},
+    {"gpu-usd", "USD", ON(COST), 0, false, "price to buy one of the GPUs of --gpu", gd_value_usd,
+     TARGET(gpu_usd), 0, 10000000},
     {"energy", "NAME", ON(COST), 0, false, "the grid: us (default), eu, or one of yours",
      gd_value_text, TARGET(energy), 0, 0},
     {"kwh-usd", "USD", ON(COST), 0, false, "price of electricity, instead of the grid's",

@@ -43,6 +43,7 @@ enum gd_command_id {
   GD_COMMAND_SURVEY,
   GD_COMMAND_VERIFY,
   GD_COMMAND_DOCTOR,
+  GD_COMMAND_SCHEMA,
   GD_COMMAND_COMPLETION,
   GD_COMMAND_HELP,
   GD_COMMAND_COUNT
@@ -117,6 +118,9 @@ struct gd_cli_options {
   struct gd_cli_number budget_usd, days; /* of cost, likewise what follows */
   struct gd_cli_number kwh_usd, pue, utilisation, co2, mfu;
   const char *rent, *energy;
+  struct gd_cli_number usd_per_hour, gpu_usd;
+  double wall_limit, queue_wait; /* seconds */
+  int64_t jobs;
   int64_t synthetic;  /* answers of survey to invent */
   const char *survey; /* of report: a file of answers */
   const char *runs;   /* of report: a folder of runs, or a run */
@@ -162,7 +166,7 @@ struct gd_option {
   int64_t low, high; /* of numbers */
 };
 
-enum { GD_OPTIONS_MOST = 128 };
+enum { GD_OPTIONS_MOST = 160 };
 extern const struct gd_option gd_option_table[];
 extern const int gd_option_count; /* at most GD_OPTIONS_MOST */
 /*

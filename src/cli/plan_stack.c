@@ -156,6 +156,8 @@ struct stack_planning {
   int count;
   bool comparing, any;
   struct gd_error verdict; /* of the first that does not fit */
+  bool in_time;            /* some answer is, or may be */
+  struct gd_error late;    /* of the first that is not */
 };
 
 static enum gd_status show_objects(struct stack_planning *planning, struct gd_show_object *rows,
@@ -194,6 +196,7 @@ static enum gd_status append_row(struct stack_planning *planning, const struct g
   struct gd_answer answer;
   struct gd_show_object object;
   GD_TRY(gd_answer_of_stack(planning->cli, &planning->plan, row, &answer, err));
+  gd_answer_note_deadline(&answer, &planning->in_time, &planning->late);
   set_object(&planning->plan, row, &object);
   gd_answer_object(&object, &answer);
   gd_show_append(rows, &object);
@@ -213,6 +216,7 @@ static enum gd_status show_answers(struct stack_planning *planning, struct gd_er
       continue;
     }
     GD_TRY(gd_answer_of_stack(cli, &planning->plan, &plan->rows[i], answer, err));
+    gd_answer_note_deadline(answer, &planning->in_time, &planning->late);
     planning->count++;
     if (planning->comparing)
       continue;
@@ -318,8 +322,11 @@ enum gd_status gd_plan_stack(struct gd_cli *cli, struct gd_error *err) {
     status = show_objects(&planning, &planning.rows, err);
   else
     json_decref(planning.rows.object);
-  if (status != GD_OK || planning.verdict.status == GD_OK || (options->n_gpus > 1 && planning.any))
+  bool fits = planning.verdict.status == GD_OK || (options->n_gpus > 1 && planning.any);
+  bool late = planning.late.status != GD_OK &&
+              !(planning.in_time && (options->n_gpus > 1 || points.n_models == 1));
+  if (status != GD_OK || (fits && !late))
     return status;
-  *err = planning.verdict;
-  return planning.verdict.status;
+  *err = fits ? planning.late : planning.verdict;
+  return err->status;
 }

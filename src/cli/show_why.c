@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/answer.h"
+#include "cli/show_items.h"
 
 enum { MOST_CAUSES = 5 };
 
@@ -42,14 +43,17 @@ static const char *say_seconds(struct why *why, double seconds) {
   return gd_show_cell(why->cli, "%s", gd_show_seconds(text, sizeof text, seconds));
 }
 
-/* As the run would be without it: what the simulation gains, on the measured time. */
-static double gain_of(const struct gd_found_cause *found) {
-  return found->without_s > 0 ? found->with_s / found->without_s : 0;
+/* What the simulation gains, on the measured time; no more than a run without any fault has. */
+static double gain_of(const struct why *why, const struct gd_found_cause *found) {
+  double gain = found->without_s > 0 ? found->with_s / found->without_s : 0;
+  return why->gap > 1 ? fmin(gain, why->gap) : gain;
 }
 
 /* --- for people ------------------------------------------------------------------------------ */
 
 static const char *say_answer(struct why *why) {
+  const double on_cpu = 30; /* a GPU over the CPUs next to it */
+  char gap[GD_SHOW_TEXT];
   struct gd_cli *cli = why->cli;
   const struct gd_diagnosis *d = &why->diagnosis;
   const struct gd_found_cause *first = d->count > 0 ? &d->causes[0] : NULL;
@@ -65,10 +69,11 @@ static const char *say_answer(struct why *why) {
     return gd_show_cell(cli, "that is good: %s what such software reaches elsewhere",
                         why->gap < 0.95 ? "more than" : "about");
   if (!first || first->probability < 0.2)
-    return gd_show_cell(cli, "%.2gx slower than elsewhere, and no known cause explains it",
-                        why->gap);
-  return gd_show_cell(cli, "%.2gx slower than elsewhere, most likely since %s", why->gap,
-                      first->cause->title);
+    return gd_show_cell(cli, "%sx slower than elsewhere, and no known cause explains it%s",
+                        gd_format_digits(gap, sizeof gap, why->gap, 2),
+                        why->gap > on_cpu ? ": does it run on the GPU at all?" : "");
+  return gd_show_cell(cli, "%sx slower than elsewhere, most likely since %s",
+                      gd_format_digits(gap, sizeof gap, why->gap, 2), first->cause->title);
 }
 
 static const char *say_measured(struct why *why) {
@@ -128,16 +133,16 @@ static void append_cause(struct why *why, int number, const struct gd_found_caus
   gd_strbuf_printf(&cli->out, "\n");
   gd_show_bold(cli, gd_show_cell(cli, "%d. %s", number, found->cause->title));
   gd_strbuf_printf(&cli->out, "\n");
-  gd_answer_item(cli, "likely",
-                 found->said ? "all but certain"
-                             : gd_show_cell(cli, "%.0f %%", 100 * found->probability));
+  gd_show_item(cli, "likely",
+               found->said ? "all but certain"
+                           : gd_show_cell(cli, "%.0f %%", 100 * found->probability));
   for (int i = 0; i < found->n_evidence; i++)
-    gd_answer_item(cli, i ? "" : "evidence", found->evidence[i]);
-  if (gain_of(found) > 0)
-    gd_answer_item(cli, "gain",
-                   gd_show_cell(cli, "%.2fx: %s", gain_of(found),
-                                say_rate(why, why->step_s / gain_of(found))));
-  gd_answer_item(cli, "change", found->remedy);
+    gd_show_item(cli, i ? "" : "evidence", found->evidence[i]);
+  if (gain_of(why, found) > 0)
+    gd_show_item(cli, "gain",
+                 gd_show_cell(cli, "%.2fx: %s", gain_of(why, found),
+                              say_rate(why, why->step_s / gain_of(why, found))));
+  gd_show_item(cli, "change", found->remedy);
 }
 
 /* The command that goes on, and what it is predicted to reach. */
@@ -151,6 +156,7 @@ static const char *say_next(struct why *why) {
 }
 
 static void append_lines(struct why *why) {
+  char gain[GD_SHOW_TEXT];
   struct gd_cli *cli = why->cli;
   const struct gd_diagnosis *d = &why->diagnosis;
   gd_show_bold(cli, why->model.name);
@@ -159,14 +165,15 @@ static void append_lines(struct why *why) {
     gd_show_bold(cli, gd_answer_place(cli, why->target.gpu->title, why->target.count, true));
   }
   gd_strbuf_append(&cli->out, "\n");
-  gd_answer_item(cli, "answer", say_answer(why));
-  gd_answer_item(cli, "measured", say_measured(why));
+  gd_show_item(cli, "answer", say_answer(why));
+  gd_show_item(cli, "measured", say_measured(why));
   if (why->target.gpu)
-    gd_answer_item(cli, "elsewhere", say_elsewhere(why));
+    gd_show_item(cli, "elsewhere", say_elsewhere(why));
   if (why->near)
-    gd_answer_item(cli, "published", say_published(why));
-  for (int i = 0; i < d->count && i < MOST_CAUSES; i++)
-    append_cause(why, i + 1, &d->causes[i]);
+    gd_show_item(cli, "published", say_published(why));
+  for (int i = 0, number = 1; i < d->count && number <= MOST_CAUSES; i++)
+    if (!why->good || d->causes[i].said || d->causes[i].probability > 0.5)
+      append_cause(why, number++, &d->causes[i]);
   if (why->target.gpu && !why->good && d->unexplained > 0.3)
     gd_show_paragraph(&cli->out, 0,
                       gd_show_cell(cli,
@@ -175,10 +182,11 @@ static void append_lines(struct why *why) {
                                    100 * d->unexplained));
   if (why->own_s > 0 && why->own_s < why->step_s) {
     gd_strbuf_append(&cli->out, "\n");
-    gd_answer_item(cli, "gpudays",
-                   gd_show_cell(cli, "its own engine is predicted to reach %s there, %.2fx",
-                                say_rate(why, why->own_s), why->step_s / why->own_s));
-    gd_answer_command(cli, "next", say_next(why));
+    gd_show_item(cli, "gpudays",
+                 gd_show_cell(cli, "its own engine is predicted to reach %s there, %sx",
+                              say_rate(why, why->own_s),
+                              gd_format_digits(gain, sizeof gain, why->step_s / why->own_s, 3)));
+    gd_show_item_command(cli, "next", say_next(why));
   }
 }
 
@@ -196,9 +204,10 @@ static void set_cause(struct why *why, struct gd_show_object *to,
   gd_show_set_positive(to, "level", found->level);
   gd_show_set_positive(to, "step_with_s", found->with_s);
   gd_show_set_positive(to, "step_without_s", found->without_s);
-  gd_show_set_positive(to, "gain", gain_of(found));
+  gd_show_set_positive(to, "gain", gain_of(why, found));
   gd_show_set_positive(to, "rate_without",
-                       gain_of(found) > 0 ? rate_of(why, why->step_s / gain_of(found)) : 0);
+                       gain_of(why, found) > 0 ? rate_of(why, why->step_s / gain_of(why, found))
+                                               : 0);
   for (int i = 0; i < found->n_evidence; i++)
     if (json_array_append_new(evidence, json_string(found->evidence[i])) != 0)
       to->failed = true;

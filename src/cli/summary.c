@@ -278,7 +278,7 @@ static void append_measured_notes(struct gd_strbuf *out, const struct gd_trial *
     return;
   snprintf(
       note, sizeof note,
-      "note: the interval is +-%s %%, wider than the 2 %% aimed at: other programs are "
+      "note: the interval ends %s %% above the median, and 2 %% are aimed at: other programs are "
       "running, or the sample is too short (--sample-seconds)",
       gd_format_digits(width, sizeof width, 100 * trial->step_half_width_s / trial->step_s, 2));
   gd_show_paragraph(out, 2, note);

@@ -18,7 +18,7 @@ enum {
 /* A fault that a log states, and what each simulated fault adds to the error of a prediction: the
    GPU model misses single rows by 4 to 9 % (results/accuracy.md), and faults are cruder facts. */
 static const double certain = 0.97, fault_error = 0.12;
-/* What is none of the causes, by any factor up to 10. */
+/* What is none of the causes, by any factor up to 10, or as far as it takes. */
 static const double other_prior = 0.03, other_most = 10;
 /* Scores of attention in eager PyTorch: scaled, masked, widened, normalised, narrowed; what
    --stack paper expects of them (stack_fit.c, GD_STACK_SCORES). */
@@ -394,7 +394,7 @@ static void weigh_other(struct asking *a) {
   for (int i = 0; i < a->n_options; i++)
     a->chosen[i] = a->options[i].fixed ? 0 : -1;
   double factor = a->q->step_s / seconds_of_set(a, -1);
-  double weight = factor > 1 && factor < other_most ? other_prior / log(other_most) : 0;
+  double weight = factor > 1 ? other_prior / log(fmax(factor, other_most)) : 0;
   a->total += weight;
   a->d->unexplained = a->total > 0 ? weight / a->total : 1;
   for (int i = 0; i < a->n_options; i++)
@@ -420,7 +420,8 @@ static enum gd_status collect(struct asking *a) {
     double probability = o->fixed ? certain : a->total > 0 ? o->weight / a->total : 0;
     double share = a->total > 0 ? o->share / a->total : 0;
     bool slower = a->q->target == NULL || a->q->step_s > d->healthy_s;
-    if (probability < likely || (a->q->target && share < felt) || (!slower && !o->fixed))
+    if (probability < likely || (a->q->target && share < felt) || (!slower && !o->fixed) ||
+        (a->q->target && o->with_s < 1.01 * o->without_s))
       continue;
     struct gd_found_cause *found = &d->causes[d->count++];
     *found = (struct gd_found_cause){.cause = o->cause,

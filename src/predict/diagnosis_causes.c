@@ -149,7 +149,7 @@ static const struct gd_cause causes[] = {
      .remedy = {PYTORCH = clock, TRAINER = clock, TORCHTITAN = clock, MEGATRON = clock,
                 LLM_C = clock}},
     {.name = "miscounted",
-     .title = "tokens are counted for one GPU, or one micro-step, only",
+     .title = "the count is of one GPU, or of one micro-step, only",
      .prior = 0.05,
      .fact = GD_RUN_FACT_COUNT,
      .apply = miscount,

@@ -193,18 +193,22 @@ static void read_facts(struct gd_stack_log *log, const char *line) {
   }
 }
 
-/* A field of the Trainer's arguments, one of two that say the same. */
-static void read_trainer(struct gd_stack_log *log, const char *line, bool said_no[2]) {
-  static const char *const names[2] = {"bf16=", "fp16="};
+/* Of two arguments that say the same either may, and both must deny it. */
+static void read_precision(struct gd_stack_log *log, const char *line, bool denied[2]) {
+  static const char *const of_trainer[2] = {"bf16=", "fp16="}, *const of_megatron[2] = {" bf16 .",
+                                                                                        " fp16 ."};
+  bool trainer = log->format->framework == GD_FRAMEWORK_TRAINER;
+  if (!trainer && log->format->framework != GD_FRAMEWORK_MEGATRON)
+    return;
   for (int i = 0; i < 2; i++) {
-    const char *at = strstr(line, names[i]);
-    if (!at || (at > line && at[-1] != ' ' && at[-1] != '(' && at[-1] != ','))
+    const char *name = trainer ? of_trainer[i] : of_megatron[i], *at = strstr(line, name);
+    if (!at || (trainer && at > line && !strchr(" (,", at[-1])))
       continue;
-    enum gd_run_answer answer = answer_at(at + strlen(names[i]));
+    enum gd_run_answer answer = answer_at(at + strlen(name));
     if (answer == GD_RUN_YES)
       set_fact(log, GD_RUN_HALF, GD_RUN_YES, line);
-    said_no[i] = answer == GD_RUN_NO;
-    if (said_no[0] && said_no[1] && log->facts[GD_RUN_HALF].answer == GD_RUN_UNKNOWN)
+    denied[i] = answer == GD_RUN_NO;
+    if (denied[0] && denied[1] && log->facts[GD_RUN_HALF].answer == GD_RUN_UNKNOWN)
       set_fact(log, GD_RUN_HALF, GD_RUN_NO, "bf16=False, fp16=False");
   }
 }
@@ -302,7 +306,7 @@ static enum gd_status vote(void *user, const char *line, struct gd_error *err) {
 
 struct details {
   struct gd_stack_log *log;
-  bool said_no[2];
+  bool denied[2]; /* bf16, fp16 */
 };
 
 static enum gd_status read_details(void *user, const char *line, struct gd_error *err) {
@@ -312,7 +316,7 @@ static enum gd_status read_details(void *user, const char *line, struct gd_error
     return GD_OK;
   read_settings(details->log, line);
   read_facts(details->log, line);
-  read_trainer(details->log, line, details->said_no);
+  read_precision(details->log, line, details->denied);
   read_device(details->log, line);
   return GD_OK;
 }

@@ -93,7 +93,6 @@ const struct gd_log_words gd_log_words[] = {
     {"dtype = 'float16'", GD_RUN_HALF, GD_RUN_YES},
     {"dtype = float16", GD_RUN_HALF, GD_RUN_YES},
     {"16-bits training: ", GD_RUN_HALF, GD_RUN_UNKNOWN},
-    {"  bf16 ..", GD_RUN_HALF, GD_RUN_UNKNOWN},
     {"| precision             | BF16", GD_RUN_HALF, GD_RUN_YES},
     {"| precision             | FP32", GD_RUN_HALF, GD_RUN_NO},
     {"tf32=", GD_RUN_TF32, GD_RUN_UNKNOWN},

@@ -57,10 +57,10 @@ static void judge_paper(struct gd_stack_plan *plan, bool known_models) {
   plan->high = 1 + error;
   snprintf(
       plan->basis, sizeof plan->basis,
-      "%sthe paper's software on the %s, fitted to its Tables 1 and 4; median error %.0f %%, 90 "
-      "%% within %.0f %% on GPUs that a fit had not seen",
-      plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median,
-      100 * score->p90);
+      "%sthe paper's software on the %s, fitted to its Tables 1 and 4; on GPUs that a fit had not "
+      "seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
+      plan->validated ? "" : "unvalidated; ", target->gpu->title, 100 * score->median, plan->low,
+      plan->high);
 }
 
 static void set_days(const struct gd_stack_plan *plan, struct gd_stack_row *row, double step_s) {
@@ -165,11 +165,12 @@ static void judge_stack(struct gd_stack_plan *plan) {
   plan->validated = known == GD_KNOWN_BOTH;
   plan->low = interval->low;
   plan->high = interval->high;
-  snprintf(plan->basis, sizeof plan->basis,
-           "%s%s on the %s, by a model of the GPU and of the software that rests on %s; median "
-           "error %.0f %%, 90 %% within %.0f %% on rows that a fit had not seen",
-           plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
-           gd_published_known_words(known), 100 * interval->median, 100 * interval->p90);
+  snprintf(
+      plan->basis, sizeof plan->basis,
+      "%s%s on the %s, by a model of the GPU and of the software that rests on %s; on rows that "
+      "a fit had not seen, median error %.0f %%, interval of 90 %% x%.2f to x%.2f",
+      plan->validated ? "" : "unvalidated; ", plan->facts->title, plan->target.gpu->title,
+      gd_published_known_words(known), 100 * interval->median, plan->low, plan->high);
 }
 
 /* Estimates of memory were off by a third at most where they were compared (results/accuracy.md),

@@ -56,6 +56,8 @@ agrees fp32.log 8xv100-32gb
 # Nothing to find: the stage after has what such software reaches, and llm.c too.
 expect 0 why gpt2 --gpu a100-40gb --log "$logs/good.log" --micro-batch 16
 shown "answer    that is good: about what such software reaches elsewhere"
+shown "its own engine is predicted to reach"
+lacks "evidence"
 expect 0 why gpt2 --gpu a100-40gb --log "$logs/good.log" --micro-batch 16 --json
 field_is good true
 field_is published "$(sed -n 's/^\([^,]*\),karpathy.nanoGPT issue 110,.*/\1/p' "$GD_SOURCE_DIR/data/published/rows.csv")"
@@ -95,6 +97,10 @@ lacks '"slow-links"'
 expect 0 why vit --gpu a100 --samples-per-s 300 --json
 field_is unit images/s
 shown '"causes"'
+
+# What no cause explains is said to be so.
+expect 0 why gpt2 --gpu a100 --tokens-per-s 100
+shown "1,991x slower than elsewhere, and no known cause explains it: does"
 
 # More than the multipliers can do is refused, with the way out.
 expect 1 why gpt2 --gpu a100 --tokens-per-s 2M

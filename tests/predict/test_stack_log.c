@@ -103,6 +103,18 @@ static void test_megatron(void **state) {
   assert_int_equal(log.facts[GD_RUN_FUSED_ATTENTION].answer, GD_RUN_NO);
   assert_int_equal(log.facts[GD_RUN_HALF].answer, GD_RUN_YES);
   gd_stack_log_deinit(&log);
+  /* One of two that is off says nothing. */
+  parse(&log,
+        "  bf16 ............................................ False\n"
+        "  fp16 ............................................ True\n"
+        " iteration 1/ 5 | elapsed time per iteration (ms): 2000.0 | global batch size: 64 |\n");
+  assert_int_equal(log.facts[GD_RUN_HALF].answer, GD_RUN_YES);
+  gd_stack_log_deinit(&log);
+  parse(&log,
+        "  bf16 ............................................ False\n"
+        " iteration 1/ 5 | elapsed time per iteration (ms): 2000.0 | global batch size: 64 |\n");
+  assert_int_equal(log.facts[GD_RUN_HALF].answer, GD_RUN_UNKNOWN);
+  gd_stack_log_deinit(&log);
 }
 
 static void test_llm_c(void **state) {
