@@ -1,6 +1,6 @@
 # Recipe for Spack. From the root of the sources, with this folder as packages/gpudays of a repository of yours:
 #   spack dev-build gpudays@main
-# or, once a release is out, `spack install gpudays`.
+# A release is a line more: url, and version() with the digest of its archive.
 import re
 
 from spack.package import *
@@ -9,7 +9,6 @@ from spack.package import *
 class Gpudays(CMakePackage):
     """Says how long, how much and with which settings pre-training a model takes on given GPUs, and trains it."""
 
-    # Releases are tags of the sources; a mirror of yours names them: spack develop -p SOURCES gpudays@main
     license("Apache-2.0", checked_by="The gpudays authors")
     executables = ["^gpudays$"]
 
